@@ -72,8 +72,7 @@ bool IsCarried(std::string_view name) {
 
 // What a clone without Git LFS has in place of large files.
 bool IsPointer(const absl::StatusOr<InputFile>& file) {
-  constexpr size_t kMost = 1024;
-  const auto text = ReadText(file, kMost);
+  const auto text = ReadText(file, 1024);
   return text.ok() && text->starts_with("version https://git-lfs");
 }
 
@@ -152,7 +151,8 @@ absl::StatusOr<Json> ReadConfig(const absl::StatusOr<InputFile>& file) {
   return ReadObject<Json>(file, kMaxConfigBytes, &ParsePythonJson);
 }
 
-absl::StatusOr<Model> Model::Open(const std::string& path) {
+absl::StatusOr<Model> Model::Open(const std::string& path,
+                                  const std::vector<std::string>& only) {
   if (path == "-") {
     return Bad(path, "a model is a directory and does not come as a stream");
   }
@@ -163,7 +163,7 @@ absl::StatusOr<Model> Model::Open(const std::string& path) {
     return absl::ErrnoToStatus(errno, fmt::format("cannot open {}", path));
   }
   if (S_ISDIR(info.st_mode)) {
-    if (auto s = model.OpenDirectory(); !s.ok()) return s;
+    if (auto s = model.OpenDirectory(only); !s.ok()) return s;
     return model;
   }
   if (!path.ends_with(kShardEnding)) {
@@ -172,20 +172,19 @@ absl::StatusOr<Model> Model::Open(const std::string& path) {
   model.single_file_ = true;
   const fs::path whole(path);
   model.path_ = whole.has_parent_path() ? whole.parent_path().string() : ".";
-  if (auto s = model.OpenShards({whole.filename().string()}); !s.ok()) return s;
+  std::vector<std::string> names = {whole.filename().string()};
+  if (auto s = model.Choose(only, &names); !s.ok()) return s;
+  if (auto s = model.OpenShards(names); !s.ok()) return s;
   return model;
 }
 
-absl::Status Model::OpenDirectory() {
+absl::Status Model::OpenDirectory(const std::vector<std::string>& only) {
   auto folder = ModelFolder::Open(path_);
   if (!folder.ok()) return folder.status();
   folder_ = *std::move(folder);
-  const auto listed = folder_.List();
+  const auto listed = folder_.List(&notes_);
   if (!listed.ok()) return listed.status();
-  std::vector<std::string> found;
-  std::vector<std::string> indexes;
-  std::vector<std::string> foreign;
-  std::vector<std::string> read;
+  std::vector<std::string> found, indexes, foreign, read;
   bool interrupted = false;
   for (const std::string& path : *listed) {
     const size_t slash = path.find('/');
@@ -221,18 +220,6 @@ absl::Status Model::OpenDirectory() {
     std::set<std::string> listed;
     for (const auto& [tensor, shard] : index_) listed.insert(shard);
     names.assign(listed.begin(), listed.end());
-    std::vector<std::string> missing;
-    for (const std::string& name : names) {
-      if (!std::binary_search(found.begin(), found.end(), name)) {
-        missing.push_back(name);
-      }
-    }
-    if (!missing.empty()) {
-      return Bad(path_, fmt::format("{} of {} shards that {} names are "
-                                    "missing: {}",
-                                    missing.size(), names.size(), index_name_,
-                                    Some(missing)));
-    }
     for (const std::string& name : found) {
       if (listed.count(name) > 0) continue;
       strays_.push_back(name);
@@ -262,10 +249,20 @@ absl::Status Model::OpenDirectory() {
                                         "save the model as safetensors first",
                                         Some(foreign)));
   }
+  if (auto s = Choose(only, &names); !s.ok()) return s;
+  std::vector<std::string> missing = names;
+  std::erase_if(missing, [&](const std::string& name) {
+    return std::binary_search(found.begin(), found.end(), name);
+  });
+  if (!missing.empty()) {
+    return Bad(path_, fmt::format("{} of {} shards that {} names are "
+                                  "missing: {}",
+                                  missing.size(), names.size(), index_name_,
+                                  Some(missing)));
+  }
   // Before any work, rather than when they are copied after all of it.
   for (const std::string& name : read) {
-    if (const auto file = folder_.OpenFile(name); !file.ok())
-      return file.status();
+    if (auto s = folder_.OpenFile(name).status(); !s.ok()) return s;
   }
   if (has_config_) {
     auto json = ReadConfig(folder_.OpenFile(std::string(kConfig)));
@@ -274,6 +271,27 @@ absl::Status Model::OpenDirectory() {
   }
   if (auto s = OpenShards(names); !s.ok()) return s;
   return index_name_.empty() ? absl::OkStatus() : CheckIndex();
+}
+
+absl::Status Model::Choose(const std::vector<std::string>& only,
+                           std::vector<std::string>* names) {
+  if (only.empty()) return absl::OkStatus();
+  const std::set<std::string> wanted(only.begin(), only.end());
+  for (const std::string& name : wanted) {
+    if (std::count(names->begin(), names->end(), name) == 0) {
+      return Bad(path_, fmt::format("{} is none of its shards, which are {}",
+                                    name.substr(0, 200), Some(*names)));
+    }
+  }
+  if (wanted.count(names->front()) == 0) others_.clear();
+  left_ = names->size() - wanted.size();
+  if (left_ > 0) {
+    notes_.push_back(
+        fmt::format("{} of {} shards are left out", left_, names->size()));
+  }
+  names->assign(wanted.begin(), wanted.end());
+  std::erase_if(index_, [&](const auto& i) { return !wanted.count(i.second); });
+  return absl::OkStatus();
 }
 
 absl::Status Model::ReadIndex() {

@@ -59,7 +59,10 @@ class Model {
   // the path; INVALID_ARGUMENT for everything that makes it no model: an index
   // that names missing shards or paths, shards that hold tensors of one name,
   // a config.json that is no JSON, a name that leads out of the directory.
-  static absl::StatusOr<Model> Open(const std::string& path);
+  // `only`: a part of its shards, by name; empty: all. The others need not be
+  // there, and what lies beside shards belongs to the first.
+  static absl::StatusOr<Model> Open(const std::string& path,
+                                    const std::vector<std::string>& only = {});
 
   const std::string& path() const { return path_; }
   // Opens what is read of the directory; of a single file, nothing.
@@ -82,6 +85,8 @@ class Model {
   const std::vector<std::string>& others() const { return others_; }
   // Shards beside those of the index, which are left out.
   const std::vector<std::string>& strays() const { return strays_; }
+  // Shards of the model that Open was to leave out.
+  size_t left() const { return left_; }
   // Tensors of the shards that the index does not list.
   size_t unlisted() const { return unlisted_; }
   // What is odd and no error, a sentence each.
@@ -91,7 +96,9 @@ class Model {
                     absl::Span<std::byte> bytes) const;
 
  private:
-  absl::Status OpenDirectory();
+  absl::Status OpenDirectory(const std::vector<std::string>& only);
+  absl::Status Choose(const std::vector<std::string>& only,
+                      std::vector<std::string>* names);
   absl::Status ReadIndex();
   absl::Status OpenShards(const std::vector<std::string>& names);
   absl::Status CheckIndex();
@@ -105,6 +112,7 @@ class Model {
   std::string index_name_;
   std::map<std::string, std::string> index_;  // the shard of a tensor
   std::vector<std::string> strays_;
+  size_t left_ = 0;
   size_t unlisted_ = 0;
   bool has_config_ = false;
   Json config_ = Json::object();

@@ -52,7 +52,8 @@ absl::StatusOr<ModelFolder> ModelFolder::Open(const std::string& path) {
   return folder;
 }
 
-absl::StatusOr<std::vector<std::string>> ModelFolder::List() const {
+absl::StatusOr<std::vector<std::string>> ModelFolder::List(
+    std::vector<std::string>* notes) const {
   std::vector<std::string> names;
   std::vector<std::string> folders;
   const auto read = [&](const std::string& prefix) {
@@ -70,7 +71,14 @@ absl::StatusOr<std::vector<std::string>> ModelFolder::List() const {
     return error;
   };
   if (const auto error = read("")) return Failure(error, "read", path_);
-  for (const std::string& folder : folders) read(folder);
+  for (const std::string& folder : folders) {
+    const auto error = read(folder);
+    if (!error) continue;
+    notes->push_back(fmt::format(
+        "{} cannot be read and is left out ({}): make it readable if it is of "
+        "the model",
+        folder, error.message()));
+  }
   std::sort(names.begin(), names.end());
   return names;
 }

@@ -22,9 +22,10 @@ class ModelFolder {
   ModelFolder() = default;
 
   // What lies in the folder and in its folders and is no folder, links among
-  // it; sorted, with the folder's name before a '/'. Folders that are hidden,
-  // or cannot be read, are left out.
-  absl::StatusOr<std::vector<std::string>> List() const;
+  // it; sorted, with the folder's name before a '/'. Folders that are hidden
+  // are left out, and those that cannot be read: `notes` gets a sentence each.
+  absl::StatusOr<std::vector<std::string>> List(
+      std::vector<std::string>* notes) const;
 
   // A file by its name in List. NOT_FOUND: there is none. INVALID_ARGUMENT says
   // what else is there and what to do about it. A link is followed to a regular

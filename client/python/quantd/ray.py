@@ -153,7 +153,8 @@ def convert(
     servers: As quantctl's --server: several with commas between, or "local".
     flags: Others of `quantctl convert`: ("--format", "nvfp4", "--dialect",
       "modelopt"). Not those by which a weight's format depends on others
-      ("--format auto", rules that leave more than one format), nor --report.
+      ("--format auto", rules that leave more than one format), nor --report
+      or --shards.
     quantctl: The program, a path or a name to be found.
     attempts: How often a band is tried where no server answers.
     remote: Options of the tasks, as for `ray.remote`: num_cpus, resources.

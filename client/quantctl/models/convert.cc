@@ -193,7 +193,7 @@ int TakeAdvice(const Options& options, const ConvertOptions& convert,
 int RunConvert(const Options& options, const ConvertOptions& convert) {
   AllowManyFiles();
   const Timer timer;
-  const auto model = Model::Open(convert.in);
+  const auto model = Model::Open(convert.in, convert.shards);
   if (!model.ok()) return Fail(options, kBadInput, model.status());
   checkpoint::Selection selection = convert.selection;
   auto amaxes = ReadInputAmax(convert.input_amax_file);
@@ -318,7 +318,7 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
     fmt::print("wrote {}/report.html\n", convert.report);
   }
   fmt::print("next: {}\n", NextStep(*model, *plan, convert.out));
-  if (!plan->groups.empty()) {
+  if (!plan->groups.empty() && model->left() == 0) {
     fmt::print("check: quantctl lint {} --original {}\n", convert.out,
                convert.in);
   }

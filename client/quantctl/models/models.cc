@@ -143,6 +143,14 @@ void AddModelCommands(CLI::App* app, Options* o,
   convert->add_option("out", c->out, "The directory to write")
       ->required()
       ->type_name("OUT");
+  convert
+      ->add_option("--shards", c->shards,
+                   "Only these of the model's shards, by their names; the "
+                   "others need not be there, and what lies beside shards goes "
+                   "with the first (default: all)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("NAME,NAME,...");
   Named(convert, "--dialect", "DIALECT",
         "Whose names and layout (default compressed-tensors)", DialectNames(),
         ParseDialect, [c](checkpoint::Dialect d) { c->selection.dialect = d; });

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "client/checkpoint/plan.h"
 #include "client/quantctl/commands.h"
@@ -17,7 +18,8 @@ struct ConvertOptions {
   std::string in;
   std::string out;
   checkpoint::Selection selection;
-  bool automatic = false;  // --format auto
+  bool automatic = false;           // --format auto
+  std::vector<std::string> shards;  // empty: all
   std::string target;
   std::string rules_file;   // to read; empty: none
   std::string write_rules;  // empty: beside `out`

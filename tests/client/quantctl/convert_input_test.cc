@@ -142,6 +142,33 @@ TEST_F(ConvertInput, EveryKindIsNamedAndLeavesNothingBehind) {
   }
 }
 
+TEST_F(ConvertInput, ShardsByNameAreThoseOfTheWhole) {
+  WriteLlama(Fresh("m"));
+  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("whole")}).code, 0);
+  const Files whole = FilesOf(At("whole"));
+  Files parts;
+  for (const char* shard : {kSecond + 2, kFirst + 2}) {
+    const Outcome run =
+        RunServed({"convert", At("m"), Fresh("made"), "--shards", shard});
+    ASSERT_EQ(run.code, 0) << run.err;
+    EXPECT_THAT(run.out, AllOf(HasSubstr("note: 1 of 2 shards are left out"),
+                               HasSubstr("next: convert the other 1 shards"),
+                               Not(HasSubstr("check: "))));
+    for (auto& [name, bytes] : FilesOf(At("made"))) {
+      // Lists of tensors and of modules: those of the part.
+      const bool lists = name == "config.json" || name.ends_with(".index.json");
+      EXPECT_TRUE(lists || bytes == whole.at(name)) << name;
+      parts[name] = bytes;
+    }
+  }
+  EXPECT_EQ(NamesOf(parts), NamesOf(whole));
+  const Outcome none =
+      RunServed({"convert", At("m"), Fresh("made"), "--shards", "x"});
+  EXPECT_EQ(none.code, 3);
+  EXPECT_THAT(none.err, HasSubstr("x is none of its shards"));
+  EXPECT_FALSE(std::filesystem::exists(At("made")));
+}
+
 TEST_F(ConvertInput, NamesOfTensorsAreNoPaths) {
   auto shards = LlamaShards();
   const std::string evil = "../../../../escaped/../x/proj.weight";

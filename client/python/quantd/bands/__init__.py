@@ -1,8 +1,8 @@
 """A model directory cut into bands that are converted apart.
 
-A band is a run of neighbouring shards. Its task sees a directory of links to
-them, with the model's config.json, and `quantctl convert` makes of it what it
-would have made of the whole: weights that share an amax are never torn apart.
+A band is a run of neighbouring shards. Of them `quantctl convert --shards` makes
+what it would have made of the whole: weights that share an amax are never torn
+apart.
 What the converter plans for the bands is compared with what it plans for the
 whole model before any work is done, so the cut cannot change a byte unnoticed.
 
@@ -14,7 +14,6 @@ on from. So any process on any machine that shares the file system goes on.
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -32,6 +31,7 @@ SHARD = ".safetensors"
 _FORBIDDEN = (
   "--dry-run",
   "--server",
+  "--shards",
   "--json",
   "--report",
   "--target",
@@ -83,9 +83,9 @@ class Work:
   shards: tuple[tuple[str, ...], ...]
   left_out: tuple[str, ...]
 
-  def folder(self, band: int, what: str) -> pathlib.Path:
-    """Of a band: "in", what its task sees, or "out", what it makes."""
-    return pathlib.Path(self.output, WORK, f"{band:05d}.{what}")
+  def folder(self, band: int) -> pathlib.Path:
+    """The directory that a band's task makes."""
+    return pathlib.Path(self.output, WORK, f"{band:05d}.out")
 
 
 def prepare(
@@ -111,7 +111,7 @@ def prepare(
   if not (model / CONFIG).is_file():
     raise Invalid.of("source", f"a directory with {CONFIG}", str(model))
   base = Work(str(model), str(target), servers, tuple(flags), quantctl, (), ())
-  plan = _dry_run(base, model)
+  plan = _dry_run(base)
   formats = {w["format"] for group in plan["groups"] for w in group}
   if len(formats) != 1:
     raise Invalid.of(
@@ -127,10 +127,10 @@ def prepare(
   return work
 
 
-def _dry_run(work: Work, folder: pathlib.Path) -> dict[str, Any]:
-  """What the converter would do with a directory."""
+def _dry_run(work: Work, shards: Sequence[str] = ()) -> dict[str, Any]:
+  """What the converter would do with some shards, or with all."""
   with tempfile.TemporaryDirectory() as nowhere:
-    answer = _run(work, folder, pathlib.Path(nowhere), "--dry-run")
+    answer = _run(work, shards, pathlib.Path(nowhere), "--dry-run")
   for line in answer.stdout.splitlines():
     event: dict[str, Any] = json.loads(line)
     if event.get("event") == "plan":
@@ -139,12 +139,14 @@ def _dry_run(work: Work, folder: pathlib.Path) -> dict[str, Any]:
 
 
 def _run(
-  work: Work, source: pathlib.Path, output: pathlib.Path, *more: str
+  work: Work, shards: Sequence[str], output: pathlib.Path, *more: str
 ) -> "subprocess.CompletedProcess[str]":
   command = [work.quantctl, "convert", "--json", *more]
   if not more:
     command += ["--server", work.servers]
-  command += [*work.flags, "--", str(source), str(output)]
+  if shards:
+    command += ["--shards", ",".join(shards)]
+  command += [*work.flags, "--", work.source, str(output)]
   try:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
   except OSError as missing:
@@ -165,7 +167,8 @@ def _weight_map(model: pathlib.Path) -> dict[str, str]:
   if indexes:
     index = json.loads(indexes[0].read_text("utf-8"))
     return {str(k): str(v) for k, v in index["weight_map"].items()}
-  shards = sorted(model.glob("*" + SHARD))
+  # Adapters, for example, may lie beside one that has the usual name.
+  shards = sorted(model.glob("*" + SHARD), key=lambda s: (s.stem != "model", s))
   return {"": shards[0].name}
 
 
@@ -219,10 +222,8 @@ def _cut(
 def _check_cut(work: Work, plan: dict[str, Any]) -> None:
   """Holds the plans of all bands against that of the whole."""
   groups, left, size = [], [], 0
-  for i in range(len(work.shards)):
-    with tempfile.TemporaryDirectory() as folder:
-      _link(work, i, pathlib.Path(folder))
-      part = _dry_run(work, pathlib.Path(folder))
+  for shards in work.shards:
+    part = _dry_run(work, shards)
     groups += part["groups"]
     left += part["left_out"]
     size += part["bytes_out"]
@@ -236,23 +237,6 @@ def _check_cut(work: Work, plan: dict[str, Any]) -> None:
       "does this one",
       "one whose shards depend on each other",
     )
-
-
-def _link(work: Work, band: int, folder: pathlib.Path) -> None:
-  """Fills the directory that a band's converter sees."""
-  model = pathlib.Path(work.source)
-  mine = set(work.shards[band])
-  for entry in sorted(model.iterdir()):
-    others = not entry.name.endswith((SHARD, INDEX))
-    # What is neither shard nor config goes with the first band.
-    if entry.name in mine or entry.name == CONFIG or (others and band == 0):
-      (folder / entry.name).symlink_to(entry)
-  for index in sorted(model.glob("*" + INDEX))[:1]:
-    where = _weight_map(model)
-    text = json.dumps(
-      {"weight_map": {t: s for t, s in where.items() if s in mine}}
-    )
-    (folder / index.name).write_text(text, "utf-8")
 
 
 def _claim(work: Work) -> None:
@@ -301,12 +285,8 @@ def convert_band(work: Work, band: int) -> bool:
     Again: No server, or another process does it; the same call goes on.
     quantd.Error: It cannot be done.
   """
-  output = work.folder(band, "out")
+  output = work.folder(band)
   if is_whole(output):
     return True
-  view = work.folder(band, "in")
-  shutil.rmtree(view, ignore_errors=True)
-  view.mkdir(parents=True)
-  _link(work, band, view)
-  _run(work, view, output)
+  _run(work, work.shards[band], output)
   return False

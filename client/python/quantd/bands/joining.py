@@ -22,7 +22,7 @@ def finish(work: Work) -> None:
     quantd.Error: A band is not whole, or says what cannot be put together.
   """
   target = pathlib.Path(work.output)
-  outputs = [work.folder(i, "out") for i in range(len(work.shards))]
+  outputs = [work.folder(i) for i in range(len(work.shards))]
   for folder in outputs:
     if not is_whole(folder):
       raise Error(f"{folder} is not whole")

@@ -120,13 +120,29 @@ def test_a_model_is_that_of_one_process(tmp_path, pair, count, flags):
   assert files(tmp_path / "bands") == files(tmp_path / "whole")
 
 
+def test_adapters_beside_the_one_shard_are_left_out(tmp_path, server):
+  from llama import write_safetensors
+  model = write_model(tmp_path / "model")
+  for shard in model.glob("model*.safetensors*"):
+    shard.unlink()
+  weight = np.full((64, 64), 0x3F80, np.uint16)
+  for name in ("adapter_model", "model"):
+    write_safetensors(model / f"{name}.safetensors",
+                      {"model.layers.0.mlp.down_proj.weight": weight})
+  out, quantctl = tmp_path / "out", os.environ["QUANTCTL"]
+  quantd.ray.convert(str(model), str(out), servers=server, quantctl=quantctl)
+  whole(model, tmp_path / "whole", server)
+  assert "model.safetensors" in files(out)
+  assert files(out) == files(tmp_path / "whole")
+
+
 def test_a_conversion_goes_on(tmp_path, server):
   """After a driver and a converter that died, done bands are left alone."""
   model = write_model(tmp_path / "model")
   out, quantctl = tmp_path / "out", os.environ["QUANTCTL"]
   work = bands.prepare(str(model), str(out), server, (), quantctl)
   assert not bands.convert_band(work, 1)
-  made = {p: p.stat().st_ino for p in work.folder(1, "out").glob("*.safetensors")}
+  made = {p: p.stat().st_ino for p in work.folder(1).glob("*.safetensors")}
   assert made
   with pytest.raises(quantd.Invalid, match="begun"):
     quantd.ray.convert(str(model), str(out), servers=server, quantctl=quantctl,

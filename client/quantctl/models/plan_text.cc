@@ -180,8 +180,8 @@ std::string_view RunnerOf(const Model& model) {
 std::string NextStep(const Model& model, const ConversionPlan& plan,
                      const std::string& out) {
   if (model.left() > 0) {
-    return fmt::format("convert the other {} shards: {} is a part of a model",
-                       model.left(), out);
+    return fmt::format("convert the other shards, too: {} is a part of a model",
+                       out);
   }
   const bool alone = model.single_file() && plan.dialect != Dialect::kComfy &&
                      plan.dialect != Dialect::kNone;

@@ -152,7 +152,7 @@ TEST_F(ConvertInput, ShardsByNameAreThoseOfTheWhole) {
         RunServed({"convert", At("m"), Fresh("made"), "--shards", shard});
     ASSERT_EQ(run.code, 0) << run.err;
     EXPECT_THAT(run.out, AllOf(HasSubstr("note: 1 of 2 shards are left out"),
-                               HasSubstr("next: convert the other 1 shards"),
+                               HasSubstr("next: convert the other shards, too"),
                                Not(HasSubstr("check: "))));
     for (auto& [name, bytes] : FilesOf(At("made"))) {
       // Lists of tensors and of modules: those of the part.

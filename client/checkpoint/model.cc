@@ -41,8 +41,7 @@ bool IsPlainName(std::string_view name) {
 
 // The first few of many, for a message.
 std::string Some(const std::vector<std::string>& names) {
-  constexpr size_t kShown = 5;
-  const size_t shown = std::min(names.size(), kShown);
+  const size_t shown = std::min(names.size(), size_t{5});
   std::string text =
       fmt::format("{}", fmt::join(names.begin(), names.begin() + shown, ", "));
   if (names.size() > shown) {
@@ -278,16 +277,17 @@ absl::Status Model::Choose(const std::vector<std::string>& only,
   if (only.empty()) return absl::OkStatus();
   const std::set<std::string> wanted(only.begin(), only.end());
   for (const std::string& name : wanted) {
-    if (std::count(names->begin(), names->end(), name) == 0) {
-      return Bad(path_, fmt::format("{} is none of its shards, which are {}",
-                                    name.substr(0, 200), Some(*names)));
-    }
+    if (std::count(names->begin(), names->end(), name) > 0) continue;
+    return Bad(path_, fmt::format("{} is none of its shards, which are {}",
+                                  name.substr(0, 200), Some(*names)));
   }
   if (wanted.count(names->front()) == 0) others_.clear();
   left_ = names->size() - wanted.size();
   if (left_ > 0) {
     notes_.push_back(
-        fmt::format("{} of {} shards are left out", left_, names->size()));
+        fmt::format("{} of {} shards are left out: no amax is "
+                    "shared with weights in them",
+                    left_, names->size()));
   }
   names->assign(wanted.begin(), wanted.end());
   std::erase_if(index_, [&](const auto& i) { return !wanted.count(i.second); });

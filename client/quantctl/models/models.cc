@@ -145,9 +145,10 @@ void AddModelCommands(CLI::App* app, Options* o,
       ->type_name("OUT");
   convert
       ->add_option("--shards", c->shards,
-                   "Only these of the model's shards, by their names; the "
-                   "others need not be there, and what lies beside shards goes "
-                   "with the first (default: all)")
+                   "Only these of the model's shards, by their names: whole "
+                   "groups of weights that share an amax. The others need not "
+                   "be there; what lies beside shards goes with the first "
+                   "(default: all)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("NAME,NAME,...");

@@ -31,6 +31,7 @@ class Planner {
       plan_.bytes_in += tensor.stored.size;
       if (auto s = Sort(tensor); !s.ok()) return s;
     }
+    LeaveUneven();
     if (weights_.empty()) return NothingLeft();
     if (auto s = CheckInputs(); !s.ok()) return s;
     Fuse();
@@ -91,6 +92,20 @@ class Planner {
     return absl::OkStatus();
   }
 
+  void LeaveUneven() {
+    const ModelTensor* last = nullptr;
+    for (const Weight& w :
+         TakeUneven(model_, selector_.architecture(), &weights_)) {
+      if (std::exchange(last, w.source) == w.source) continue;
+      plan_.quantized_bytes_in -= w.source->stored.size;
+      plan_.copies.push_back(w.source);
+      plan_.left_out.push_back(
+          {w.module, Role::kLinear, "whose FP8 blocks engines refuse",
+           "it, or what engines fuse it with, has N or K that is no multiple "
+           "of 128, and they do not run FP8 blocks of such"});
+    }
+  }
+
   absl::Status NothingLeft() const {
     std::string text =
         fmt::format("{}: no weight is left to quantize", model_.path());
@@ -123,6 +138,16 @@ class Planner {
           missing.size(), weights_.size(), missing.front()));
     }
     for (const Weight& w : weights_) {
+      if (w.layout->dialect == Dialect::kCompressedTensors &&
+          w.layout->format == WeightFormat::kFp8 && !w.input_amax &&
+          !ExpertsAbove(w.module).empty()) {
+        return absl::InvalidArgumentError(fmt::format(
+            "{}: engines refuse experts whose fp8 has one scale a weight and "
+            "scales of activations found at run time; take --format "
+            "fp8_dynamic (or --rule '{}.*=fp8_dynamic' before other rules), or "
+            "give --input-amax",
+            w.module, "re:.*experts"));
+      }
       if (!w.layout->needs_input_scale || w.input_amax) continue;
       return absl::InvalidArgumentError(fmt::format(
           "--dialect {} --format {}: engines need a scale of the activations "

@@ -1,6 +1,9 @@
 #include "client/checkpoint/weights.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "client/checkpoint/stacked.h"
@@ -20,7 +23,84 @@ std::string TypeOf(const Weight& w, const StoredPart& part) {
       SafetensorsName(FormatUnder(w.profile, w.layout->codes, type).scale));
 }
 
+// Of the model, or of the text model that it describes.
+int64_t NumberOf(const Json& config, const char* key) {
+  const auto found = config.find(key);
+  if (found != config.end() && found->is_number_integer()) {
+    return found->get<int64_t>();
+  }
+  const auto text = config.find("text_config");
+  return text != config.end() && text->is_object() ? NumberOf(*text, key) : 0;
+}
+
+// Rows of k and of v in a layer that the model stores fused; 0: unknown.
+int64_t KeyRows(const Json& config) {
+  const int64_t heads = NumberOf(config, "num_attention_heads");
+  int64_t size = NumberOf(config, "head_dim");
+  if (size == 0 && heads > 0) size = NumberOf(config, "hidden_size") / heads;
+  const int64_t keys = NumberOf(config, "num_key_value_heads");
+  return size * (keys > 0 ? keys : heads);
+}
+
 }  // namespace
+
+std::string_view ExpertsAbove(std::string_view module) {
+  constexpr std::string_view kExperts = "experts.";
+  const size_t at = module.rfind(kExperts);
+  if (at == std::string_view::npos || (at > 0 && module[at - 1] != '.')) {
+    return "";
+  }
+  const size_t next = at + kExperts.size();
+  const bool numbered =
+      next < module.size() && module[next] >= '0' && module[next] <= '9';
+  return numbered ? module.substr(0, next - 1) : std::string_view();
+}
+
+std::vector<Weight> TakeUneven(const Model& model,
+                               const Architecture& architecture,
+                               std::vector<Weight>* weights) {
+  constexpr int64_t kBlock = 128;
+  // The second of these is not cut, or no part of the first.
+  constexpr std::string_view kLast[] = {"kv_a_proj_with_mqa", "in_proj_ba"};
+  const auto of_blocks = [](const Weight& w) {
+    return w.layout->format == WeightFormat::kFp8Block;
+  };
+  // All of the experts of a layer are one to engines.
+  const auto key_of = [&](const Weight& w) {
+    std::string key(ExpertsAbove(w.module));
+    if (key.empty()) key = architecture.FusionKey(w.module, w.cols);
+    const bool guessed = key.find("#k=") != std::string::npos;
+    return key.empty() || guessed ? w.module : key;
+  };
+  std::map<std::string, size_t> counts;
+  for (const Weight& w : *weights) ++counts[key_of(w)];
+  std::set<std::string> uneven;
+  for (const Weight& w : *weights) {
+    if (!of_blocks(w)) continue;
+    const std::string_view leaf = SplitModule(w.module).leaf;
+    const std::string key = key_of(w);
+    int64_t part = kBlock;
+    if (leaf == "gate_up_proj") {
+      part = w.rows / 2;
+    } else if (leaf == "qkv_proj") {
+      part = KeyRows(model.config());
+    } else if (counts[key] > 1 &&
+               !architecture.FusionKey(w.module, w.cols).empty() &&
+               std::find(std::begin(kLast), std::end(kLast), leaf) ==
+                   std::end(kLast)) {
+      part = w.rows;
+    }
+    if (part % kBlock != 0 || w.cols % kBlock != 0) uneven.insert(key);
+  }
+  const auto first = std::stable_partition(
+      weights->begin(), weights->end(), [&](const Weight& w) {
+        return !of_blocks(w) || uneven.count(key_of(w)) == 0;
+      });
+  std::vector<Weight> taken(std::make_move_iterator(first),
+                            std::make_move_iterator(weights->end()));
+  weights->erase(first, weights->end());
+  return taken;
+}
 
 absl::StatusOr<std::vector<Weight>> WeightsOf(const Model& model,
                                               const ModelTensor& tensor,

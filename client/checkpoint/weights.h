@@ -4,6 +4,7 @@
 #define QUANTD_CLIENT_CHECKPOINT_WEIGHTS_H_
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -24,6 +25,17 @@ absl::StatusOr<std::vector<Weight>> WeightsOf(const Model& model,
 // hang on an amax; in the order of their first ones.
 std::vector<FusedWeights> FuseWeights(std::vector<Weight> weights,
                                       const Architecture& architecture);
+
+// "model.layers.0.mlp.experts" of a module "...experts.7.up_proj"; "": it is of
+// no single expert.
+std::string_view ExpertsAbove(std::string_view module);
+
+// Takes out of `weights` those that engines do not run as FP8 blocks, and what
+// they fuse these with: parts of a fused layer begin at a multiple of 128 rows,
+// and activations have blocks of 128 of K.
+std::vector<Weight> TakeUneven(const Model& model,
+                               const Architecture& architecture,
+                               std::vector<Weight>* weights);
 
 // The tensors that a weight becomes which is no expert of a stack that stays
 // one. Sets its outputs.

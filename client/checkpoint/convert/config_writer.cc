@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "client/checkpoint/convert/module_lists.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -18,46 +19,6 @@ constexpr std::string_view kModelOptCache = ".k_proj.k_scale";
 bool HasInputScales(const ConversionPlan& plan) {
   return !plan.groups.empty() &&
          plan.groups.front().weights.front().input_amax.has_value();
-}
-
-// What is looked up, and no layer that makes an embedding of something:
-// "time_embed.linear_1".
-bool IsTable(std::string_view module) {
-  const std::string_view leaf = SplitModule(module).leaf;
-  return leaf.find("emb") != std::string_view::npos || leaf == "wte" ||
-         leaf == "wpe" || leaf == "shared" || leaf == "relative_attention_bias";
-}
-
-// Linear modules that stay as they are; embeddings and norms are none.
-std::vector<std::string> IgnoredModules(const Model& model,
-                                        const ConversionPlan& plan,
-                                        bool embeddings) {
-  std::vector<std::string> names;
-  for (const LeftOut& left : plan.left_out) {
-    if (left.role == Role::kNorm) continue;
-    if (left.role == Role::kEmbedding && !embeddings && IsTable(left.module)) {
-      continue;
-    }
-    names.push_back(left.module);
-  }
-  // One that is tied to the embeddings is in no file, but in the engine.
-  const auto tied = model.config().find("tie_word_embeddings");
-  if (tied != model.config().end() && *tied == true &&
-      std::find(names.begin(), names.end(), "lm_head") == names.end()) {
-    names.push_back("lm_head");
-  }
-  return names;
-}
-
-std::map<WeightFormat, std::vector<std::string>> ModulesOf(
-    const ConversionPlan& plan) {
-  std::map<WeightFormat, std::vector<std::string>> modules;
-  for (const FusedWeights& group : plan.groups) {
-    for (const Weight& w : group.weights) {
-      modules[StoredAs(w.layout->format)].push_back(w.module);
-    }
-  }
-  return modules;
 }
 
 // Of compressed-tensors: how weights or activations are quantized. What has no
@@ -148,15 +109,12 @@ Scheme CompressedTensorsScheme(WeightFormat format, bool measured) {
 }
 
 Json CompressedTensorsConfig(const Model& model, const ConversionPlan& plan) {
-  const auto modules = ModulesOf(plan);
+  const auto modules = TargetsOf(model, plan);
   Json groups = Json::object();
   std::string_view overall;
-  for (const auto& [format, names] : modules) {
+  for (const auto& [format, targets] : modules) {
     const Scheme scheme = CompressedTensorsScheme(format, HasInputScales(plan));
     overall = modules.size() == 1 ? scheme.format : "mixed-precision";
-    // All linear layers but those ignored, or each by its name.
-    const Json targets =
-        modules.size() == 1 ? Json::array({"Linear"}) : Json(names);
     groups[std::string(scheme.name)] = {{"format", scheme.format},
                                         {"input_activations", scheme.inputs},
                                         {"output_activations", nullptr},
@@ -166,7 +124,8 @@ Json CompressedTensorsConfig(const Model& model, const ConversionPlan& plan) {
   return {{"config_groups", groups},
           {"format", overall},
           {"global_compression_ratio", nullptr},
-          {"ignore", IgnoredModules(model, plan, /*embeddings=*/false)},
+          {"ignore", IgnoredExpressions(model, plan, /*embeddings=*/false,
+                                        NameStyle::kRegular)},
           {"kv_cache_scheme", HasCacheScales(model, kCompressedTensorsCache)
                                   ? Arguments(8, "tensor", false)
                                   : Json(nullptr)},
@@ -220,7 +179,10 @@ Json ModelOptQuantization(const Model& model, const ConversionPlan& plan) {
     out["kv_cache_quant_algo"] = cache;
     if (a.group_size > 0) out["group_size"] = a.group_size;
   }
-  out["exclude_modules"] = IgnoredModules(model, plan, /*embeddings=*/true);
+  // quantized_layers above are names: an expression there is no key that an
+  // engine finds.
+  out["exclude_modules"] =
+      IgnoredExpressions(model, plan, /*embeddings=*/true, NameStyle::kGlobs);
   return out;
 }
 
@@ -255,14 +217,14 @@ Json DeepSeekConfig(const Model& model, const ConversionPlan& plan) {
               {"fmt", "e4m3"},
               {"quant_method", "fp8"},
               {"weight_block_size", {128, 128}}};
-  const auto ignored = IgnoredModules(model, plan, /*embeddings=*/false);
-  if (!ignored.empty()) out["modules_to_not_convert"] = ignored;
+  out["modules_to_not_convert"] =
+      IgnoredNames(model, plan, /*embeddings=*/false);
   return out;
 }
 
 Json GptOssConfig(const Model& model, const ConversionPlan& plan) {
   return {{"modules_to_not_convert",
-           IgnoredModules(model, plan, /*embeddings=*/true)},
+           IgnoredNames(model, plan, /*embeddings=*/true)},
           {"quant_method", "mxfp4"}};
 }
 

@@ -1,0 +1,188 @@
+#include "client/checkpoint/convert/module_lists.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "client/checkpoint/stacked.h"
+#include "client/checkpoint/weights.h"
+#include "fmt/format.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+constexpr std::string_view kHead = "lm_head";
+constexpr std::string_view kExperts = "experts";
+
+// What is looked up, and no layer that makes an embedding of something:
+// "time_embed.linear_1".
+bool IsTable(std::string_view module) {
+  const std::string_view leaf = SplitModule(module).leaf;
+  return leaf.find("emb") != std::string_view::npos || leaf == "wte" ||
+         leaf == "wpe" || leaf == "shared" || leaf == "relative_attention_bias";
+}
+
+// The modules as the file has them, in two parts.
+class Modules {
+ public:
+  Modules(const Model& model, const ConversionPlan& plan) : model_(model) {
+    for (const FusedWeights& group : plan.groups) {
+      for (const Weight& w : group.weights) AddQuantized(w.module);
+    }
+    for (const LeftOut& left : plan.left_out) left_.insert(left.module);
+  }
+
+  const std::vector<std::string>& quantized() const { return quantized_; }
+
+  // A name with kAllBelow at its end is a stack of experts, which engines name
+  // one by one, whatever they are called in the file.
+  std::vector<std::string> Plain(const ConversionPlan& plan, bool embeddings) {
+    for (const LeftOut& left : plan.left_out) {
+      if (left.role == Role::kNorm) continue;
+      if (left.role == Role::kEmbedding && !embeddings &&
+          IsTable(left.module)) {
+        continue;
+      }
+      const ModelTensor* t = model_.Find(left.module + ".weight");
+      if (t == nullptr) t = model_.Find(left.module);
+      // Else it is an expert of a stack.
+      if (t != nullptr && t->stored.shape.size() != 3) {
+        AddPlain(left.module);
+      }
+    }
+    for (const ModelTensor* t : plan.copies) {
+      if (IsStacked(*t) || (t->stored.shape.size() == 3 &&
+                            left_.count(std::string(ModuleOf(t->name()))))) {
+        AddStack(*t);
+      }
+    }
+    // One that is tied to the embeddings is in no file, but in the engine.
+    if (!has_head_) Add(std::string(kHead));
+    return std::move(plain_);
+  }
+
+ private:
+  void AddQuantized(const std::string& module) {
+    quantized_.push_back(module);
+    has_head_ |= SplitModule(module).leaf == kHead;
+    for (size_t dot = module.find('.'); dot != std::string::npos;
+         dot = module.find('.', dot + 1)) {
+      above_.insert(module.substr(0, dot));
+    }
+  }
+
+  void AddPlain(const std::string& module) {
+    has_head_ |= SplitModule(module).leaf == kHead;
+    // All experts of a layer at once.
+    const std::string experts(ExpertsAbove(module));
+    if (!experts.empty() && above_.count(experts) == 0) {
+      return Add(experts + std::string(kAllBelow));
+    }
+    Add(module);
+  }
+
+  void AddStack(const ModelTensor& tensor) {
+    const std::string module(ModuleOf(tensor.name()));
+    std::string parent(SplitModule(module).parent);
+    if (SplitModule(parent).leaf.find("expert") == std::string_view::npos) {
+      Add(module);
+      parent += parent.empty() ? "" : ".";
+      parent += kExperts;
+    }
+    if (above_.count(parent) == 0) {
+      Add(parent + std::string(kAllBelow));
+    } else if (const auto apart = WeightsOf(model_, tensor, /*whole=*/false);
+               apart.ok() && !apart->empty()) {
+      for (const Weight& w : *apart) Add(w.module);
+    } else {
+      Add(module);
+    }
+  }
+
+  void Add(std::string name) {
+    if (seen_.insert(name).second) plain_.push_back(std::move(name));
+  }
+
+  const Model& model_;
+  std::vector<std::string> quantized_;
+  std::set<std::string> above_;  // modules with quantized ones below
+  std::set<std::string> left_;
+  std::vector<std::string> plain_;
+  std::set<std::string> seen_;
+  bool has_head_ = false;
+};
+
+}  // namespace
+
+std::map<WeightFormat, std::vector<std::string>> ModulesOf(
+    const ConversionPlan& plan) {
+  std::map<WeightFormat, std::vector<std::string>> modules;
+  for (const FusedWeights& group : plan.groups) {
+    for (const Weight& w : group.weights) {
+      modules[StoredAs(w.layout->format)].push_back(w.module);
+    }
+  }
+  return modules;
+}
+
+std::vector<std::string> IgnoredExpressions(const Model& model,
+                                            const ConversionPlan& plan,
+                                            bool embeddings, NameStyle style) {
+  Modules modules(model, plan);
+  auto plain = modules.Plain(plan, embeddings);
+  return ModuleExpressions(std::move(plain), modules.quantized(), style);
+}
+
+std::vector<std::string> IgnoredNames(const Model& model,
+                                      const ConversionPlan& plan,
+                                      bool embeddings) {
+  bool nested = false;
+  for (const auto& [key, value] : model.config().items()) {
+    nested |= key.ends_with("_config") && value.is_object();
+  }
+  std::vector<std::string> names;
+  for (std::string& name : Modules(model, plan).Plain(plan, embeddings)) {
+    if (name.ends_with(kAllBelow)) name.resize(name.size() - kAllBelow.size());
+    for (std::string& form :
+         nested ? NameForms(name) : std::vector<std::string>{name}) {
+      names.push_back(std::move(form));
+    }
+  }
+  return names;
+}
+
+std::map<WeightFormat, std::vector<std::string>> TargetsOf(
+    const Model& model, const ConversionPlan& plan) {
+  auto modules = ModulesOf(plan);
+  const auto most = std::max_element(
+      modules.begin(), modules.end(),
+      [](auto& a, auto& b) { return a.second.size() < b.second.size(); });
+  const auto plain = Modules(model, plan).Plain(plan, /*embeddings=*/true);
+  const auto architecture = Architecture::Of(model, {});
+  std::map<WeightFormat, std::vector<std::string>> targets;
+  for (const auto& [format, names] : modules) {
+    std::vector<std::string> others = plain;
+    for (const auto& [other, more] : modules) {
+      if (other != format)
+        others.insert(others.end(), more.begin(), more.end());
+    }
+    std::vector<std::string> named = names;
+    if (format == most->first) {
+      targets[format] = {"Linear"};
+      named.clear();
+      for (const std::string& name : names) {
+        const bool head =
+            architecture.ok() && architecture->RoleOf(name) == Role::kHead;
+        (head ? named : others).push_back(name);
+      }
+    }
+    for (std::string& text : ModuleExpressions(
+             std::move(named), std::move(others), NameStyle::kRegular)) {
+      targets[format].push_back(std::move(text));
+    }
+  }
+  return targets;
+}
+
+}  // namespace quantd::checkpoint

@@ -1,0 +1,347 @@
+#include "client/checkpoint/convert/module_names.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstddef>
+#include <map>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "client/checkpoint/architecture.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+using Parts = std::vector<std::string_view>;
+
+// What vLLM and SGLang call siblings that they pack into one matrix.
+struct FusedName {
+  std::string_view name;
+  std::vector<std::string_view> members;
+};
+const std::vector<FusedName>& FusedTable() {
+  static const auto* const rows = new std::vector<FusedName>{
+      {"qkv_proj", {"q_proj", "k_proj", "v_proj"}},
+      {"qkv_proj", {"query", "key", "value"}},
+      {"qkv_proj", {"q", "k", "v"}},
+      {"qkv_proj", {"q_lin", "k_lin", "v_lin"}},
+      {"qkv_proj", {"wq", "wk", "wv"}},
+      {"wqkv", {"wq", "wk", "wv"}},
+      {"gate_up_proj", {"gate_proj", "up_proj"}},
+      {"gate_up_proj", {"w1", "w3"}},
+      {"w13", {"w1", "w3"}},
+      {"wi", {"wi_0", "wi_1"}},
+      {"to_qkv", {"to_q", "to_k", "to_v"}},
+      {"to_added_qkv", {"add_q_proj", "add_k_proj", "add_v_proj"}},
+      {"fused_qkv_a_proj", {"q_a_proj", "kv_a_proj_with_mqa"}},
+      {"fused_qkv_a_proj_with_mqa", {"q_a_proj", "kv_a_proj_with_mqa"}},
+      {"in_proj_qkvz", {"in_proj_qkv", "in_proj_z"}},
+      {"in_proj_ba", {"in_proj_b", "in_proj_a"}},
+      {"wk_weights_proj", {"wk", "weights_proj"}},
+  };
+  return *rows;
+}
+
+// Around the language model of any architecture: what is below one of these
+// has another name in the next library.
+constexpr std::string_view kRoots[] = {
+    "model", "language_model", "text_model", "thinker", "transformer",
+    "llm",   "base_model",     "module",     "backbone"};
+// Those of language models between towers.
+constexpr std::string_view kTextRoots[] = {"language_model.model.",
+                                           "model.language_model.", "model."};
+
+bool IsNumber(std::string_view word) {
+  return !word.empty() &&
+         std::all_of(word.begin(), word.end(),
+                     [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+Parts PartsOfName(std::string_view name) {
+  Parts words;
+  for (;;) {
+    const size_t dot = name.find('.');
+    words.push_back(name.substr(0, dot));
+    if (dot == std::string_view::npos) return words;
+    name.remove_prefix(dot + 1);
+  }
+}
+
+std::string Join(const Parts& words, size_t begin, size_t end) {
+  return fmt::format(
+      "{}", fmt::join(words.begin() + static_cast<ptrdiff_t>(begin),
+                      words.begin() + static_cast<ptrdiff_t>(end), "."));
+}
+
+std::string Escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x80 && std::isalnum(byte) == 0 && c != '_') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+// Engines' names of what they fuse, for parents of which they fuse all.
+void AddFused(const std::vector<std::string>& all,
+              std::vector<std::string>* names) {
+  std::map<std::string_view, std::set<std::string_view>> there;
+  for (const std::string& name : all) {
+    const auto [parent, leaf] = SplitModule(name);
+    there[parent].insert(leaf);
+  }
+  std::map<std::string_view, std::set<std::string_view>> here;
+  for (const std::string& name : *names) {
+    const auto [parent, leaf] = SplitModule(name);
+    here[parent].insert(leaf);
+  }
+  std::vector<std::string> fused;
+  for (const auto& [parent, leaves] : here) {
+    // Experts are packed whole.
+    if (IsNumber(SplitModule(parent).leaf)) continue;
+    for (const FusedName& row : FusedTable()) {
+      const auto count = [&row](const std::set<std::string_view>& of) {
+        return std::count_if(row.members.begin(), row.members.end(),
+                             [&](auto m) { return of.count(m) > 0; });
+      };
+      const auto mine = count(leaves);
+      if (mine < 2 || mine != count(there[parent]) ||
+          there[parent].count(row.name) > 0) {
+        continue;
+      }
+      fused.push_back(
+          fmt::format("{}{}{}", parent, parent.empty() ? "" : ".", row.name));
+    }
+  }
+  names->insert(names->end(), fused.begin(), fused.end());
+}
+
+// What of a name an expression asks for.
+struct Core {
+  std::string text;
+  bool bounded = false;  // a dot is before it
+  bool below = false;    // and what is below, in place of the end
+};
+
+class Cover {
+ public:
+  explicit Cover(const std::vector<std::string>& others) {
+    text_ += kEnd;
+    for (const std::string& other : others) {
+      text_ += other;
+      text_ += kEnd;
+    }
+  }
+
+  // The shortest that matches no other.
+  Core Of(std::string_view name) {
+    const bool below = name.ends_with(kAllBelow);
+    if (below) name.remove_suffix(kAllBelow.size());
+    const Parts words = PartsOfName(name);
+    const size_t count = words.size();
+    const auto number = static_cast<size_t>(
+        std::find_if(words.begin(), words.end(), IsNumber) - words.begin());
+    // A tower, all layers of a stack, or one of them.
+    for (size_t i = 0; i + (below ? 0 : 1) < count; ++i) {
+      if (IsNumber(words[i])) {
+        const Core one = {Join(words, i - (i > 0 ? 1 : 0), i + 1),
+                          i > number + 1, true};
+        if (i > 0 && !Hits(one)) return one;
+      } else if (i < number) {
+        const bool root = std::find(std::begin(kRoots), std::end(kRoots),
+                                    words[i]) != std::end(kRoots);
+        const Core tower = {std::string(words[i]), false, true};
+        if (!root && !Hits(tower)) return tower;
+      } else if (i + 1 < count && IsNumber(words[i + 1])) {
+        // The experts of a layer.
+        if (const Core core = Ending(words, i + 1, number, true);
+            !core.text.empty()) {
+          return core;
+        }
+      }
+    }
+    return Ending(words, count, number, below);
+  }
+
+  // Whether another would be matched by this and anything after it.
+  bool HitsOpenly(const Core& core) const {
+    return text_.find((core.bounded ? "." : "") + core.text) !=
+           std::string::npos;
+  }
+
+ private:
+  static constexpr char kEnd = '\0';
+
+  // The last words before `end`, as few as it takes.
+  Core Ending(const Parts& words, size_t end, size_t number, bool below) {
+    for (size_t i = end; i-- > 0;) {
+      if (IsNumber(words[i])) continue;
+      const Core core = {Join(words, i, end), i > number, below};
+      if (!Hits(core)) return core;
+    }
+    return {};
+  }
+
+  bool Hits(const Core& core) {
+    std::string key = core.text;
+    key += core.below ? '.' : kEnd;
+    const auto [place, fresh] =
+        known_.emplace((core.bounded ? "." : "") + key, false);
+    if (fresh) {
+      place->second =
+          text_.find(place->first) != std::string::npos ||
+          // A prefix would bring the dot.
+          (core.bounded && text_.find(kEnd + key) != std::string::npos);
+    }
+    return place->second;
+  }
+
+  std::string text_;
+  std::unordered_map<std::string, bool> known_;
+};
+
+// One expression for those that differ in the number of a layer or in the last
+// word.
+std::vector<std::string> RegularTexts(const std::vector<Core>& cores) {
+  constexpr std::string_view kDot = "\\.";
+  const auto one_of = [](const auto& words) {
+    return words.size() == 1 ? std::string(*words.begin())
+                             : fmt::format("({})", fmt::join(words.begin(),
+                                                             words.end(), "|"));
+  };
+  // Before the number and after it; by how long it is and what it is.
+  using Layered = std::tuple<bool, bool, std::string, std::string>;
+  std::map<Layered, std::set<std::pair<size_t, std::string>>> numbers;
+  std::vector<Layered> order;
+  for (const Core& core : cores) {
+    const Parts words = PartsOfName(core.text);
+    const auto number = std::find_if(words.begin(), words.end(), IsNumber);
+    const auto at = static_cast<size_t>(number - words.begin());
+    const bool has = number != words.end();
+    const Layered key = {core.bounded, core.below,
+                         has ? Escaped(Join(words, 0, at)) : "",
+                         Escaped(Join(words, has ? at + 1 : 0, words.size()))};
+    if (numbers.find(key) == numbers.end()) order.push_back(key);
+    auto& of = numbers[key];
+    if (has) of.emplace(number->size(), *number);
+  }
+  using Stem = std::tuple<bool, bool, std::string>;
+  std::map<Stem, std::vector<std::string>> leaves;
+  std::vector<Stem> stems;
+  for (const Layered& key : order) {
+    const auto& [bounded, below, head, tail] = key;
+    std::vector<std::string> of;
+    for (const auto& [size, text] : numbers[key]) of.push_back(text);
+    std::string stem;
+    if (!of.empty()) stem = fmt::format("{}{}{}", head, kDot, one_of(of));
+    std::string leaf = tail;
+    if (const size_t dot = tail.rfind(kDot); dot != std::string::npos) {
+      stem += (stem.empty() ? "" : std::string(kDot)) + tail.substr(0, dot);
+      leaf = tail.substr(dot + kDot.size());
+    }
+    // Each alone: all below a module, and what may begin within a word.
+    if (below || (stem.empty() && !bounded)) {
+      if (!leaf.empty()) stem += (stem.empty() ? "" : std::string(kDot)) + leaf;
+      leaf.clear();
+    }
+    const Stem place = {bounded, below, stem};
+    if (leaves.find(place) == leaves.end()) stems.push_back(place);
+    auto& there = leaves[place];
+    if (!leaf.empty()) there.push_back(leaf);
+  }
+  std::vector<std::string> texts;
+  for (const Stem& place : stems) {
+    const auto& [bounded, below, stem] = place;
+    const auto& of = leaves[place];
+    texts.push_back(fmt::format("re:.*{}{}{}{}{}", bounded ? kDot : "", stem,
+                                stem.empty() || of.empty() ? "" : kDot,
+                                of.empty() ? std::string() : one_of(of),
+                                below ? "\\..*" : "$"));
+  }
+  return texts;
+}
+
+std::vector<std::string> GlobTexts(const std::vector<Core>& cores,
+                                   const Cover& cover) {
+  std::vector<std::string> texts;
+  for (const Core& core : cores) {
+    const std::string text = (core.bounded ? "*." : "*") + core.text;
+    if (!core.below) {
+      texts.push_back(text);
+    } else if (IsNumber(SplitModule(core.text).leaf)) {
+      // Else layer 6 would stand for layer 61, too.
+      texts.push_back(text + ".*");
+    } else if (!cover.HitsOpenly(core)) {
+      texts.push_back(text + "*");
+    } else {
+      texts.push_back(text);
+      texts.push_back(text + ".*");
+    }
+  }
+  return texts;
+}
+
+}  // namespace
+
+std::vector<std::string> ModuleExpressions(std::vector<std::string> names,
+                                           std::vector<std::string> others,
+                                           NameStyle style) {
+  std::vector<std::string> all = names;
+  all.insert(all.end(), others.begin(), others.end());
+  AddFused(all, &names);
+  AddFused(all, &others);
+  Cover cover(others);
+  std::vector<Core> cores;
+  std::vector<std::string> literal;
+  std::set<std::tuple<bool, bool, std::string>> seen;
+  for (const std::string& name : names) {
+    const Core core = cover.Of(name);
+    if (core.text.empty()) {
+      literal.push_back(name);
+    } else if (seen.emplace(core.bounded, core.below, core.text).second) {
+      cores.push_back(core);
+    }
+  }
+  std::vector<std::string> texts = style == NameStyle::kRegular
+                                       ? RegularTexts(cores)
+                                       : GlobTexts(cores, cover);
+  texts.insert(texts.end(), literal.begin(), literal.end());
+  return texts;
+}
+
+std::vector<std::string> NameForms(const std::string& name) {
+  std::vector<std::string> forms = {name};
+  const auto add = [&](std::string form) {
+    if (std::find(forms.begin(), forms.end(), form) == forms.end()) {
+      forms.push_back(std::move(form));
+    }
+  };
+  constexpr std::string_view kHead = "lm_head";
+  if (SplitModule(name).leaf == kHead) {
+    add(std::string(kHead));
+    add("language_model.lm_head");
+    return forms;
+  }
+  std::string_view rest = name;
+  for (const std::string_view root : kTextRoots) {
+    if (!rest.starts_with(root)) continue;
+    rest.remove_prefix(root.size());
+    break;
+  }
+  if (rest.starts_with("layers.")) {
+    for (const std::string_view root : kTextRoots) {
+      add(std::string(root) + std::string(rest));
+    }
+  } else {
+    add(std::string(rest));
+    add("model." + std::string(rest));
+  }
+  return forms;
+}
+
+}  // namespace quantd::checkpoint

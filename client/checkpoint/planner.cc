@@ -142,11 +142,10 @@ class Planner {
           w.layout->format == WeightFormat::kFp8 && !w.input_amax &&
           !ExpertsAbove(w.module).empty()) {
         return absl::InvalidArgumentError(fmt::format(
-            "{}: engines refuse experts whose fp8 has one scale a weight and "
-            "scales of activations found at run time; take --format "
-            "fp8_dynamic (or --rule '{}.*=fp8_dynamic' before other rules), or "
-            "give --input-amax",
-            w.module, "re:.*experts"));
+            "{}: engines refuse experts in fp8 without --input-amax, for the "
+            "scales of their activations; take --format fp8_dynamic, or --rule "
+            "\"re:.*experts.*=fp8_dynamic\" before other rules",
+            w.module));
       }
       if (!w.layout->needs_input_scale || w.input_amax) continue;
       return absl::InvalidArgumentError(fmt::format(

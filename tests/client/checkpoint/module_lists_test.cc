@@ -1,0 +1,280 @@
+// The lists of modules in a converted model's configuration, read as
+// compressed-tensors, vLLM, SGLang and transformers read them.
+#include "client/checkpoint/convert/module_lists.h"
+
+#include "client/checkpoint/convert/config_writer.h"
+#include "client/checkpoint/planner.h"
+#include "tests/client/checkpoint/engine_names.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+using testing::ElementsAre;
+
+class ModuleLists : public testing::Test {
+ protected:
+  // The quantization_config that `selection` leads to.
+  ModelJson Convert(const Family& f, const Selection& selection) {
+    const std::string path = dir_ / f.name;
+    std::filesystem::remove_all(path);
+    WriteModel(path, f.config, {f.tensors});
+    const auto model = Model::Open(path);
+    EXPECT_THAT(model, IsOk());
+    if (!model.ok()) return {};
+    const auto plan = MakeConversionPlan(*model, selection);
+    EXPECT_THAT(plan, IsOk()) << f.name;
+    if (!plan.ok()) return {};
+    const auto files = ConfigFiles(*model, *plan);
+    return ModelJson::parse(files.back().text)["quantization_config"];
+  }
+
+  template <size_t n>
+  void Check(const Reader (&readers)[n], const Selection& selection,
+             const char* key) {
+    for (const Family& f : Families()) {
+      const ModelJson config = Convert(f, selection);
+      const Names list = config.at(key).get<Names>();
+      for (const Reader& reader : readers) {
+        for (const std::string& module : f.plain) {
+          EXPECT_TRUE(reader.plain(list, module))
+              << f.name << ", " << reader.name << ": " << module << " in "
+              << config.at(key);
+        }
+        for (const std::string& module : f.quantized) {
+          EXPECT_FALSE(reader.plain(list, module))
+              << f.name << ", " << reader.name << ": " << module << " in "
+              << config.at(key);
+        }
+      }
+    }
+  }
+  TempDir dir_;
+};
+
+TEST_F(ModuleLists, CompressedTensorsIgnoreHoldsUnderEveryName) {
+  Check(kCompressedTensors, {}, "ignore");
+}
+TEST_F(ModuleLists, ModelOptIgnoreHoldsUnderEveryName) {
+  Check(kModelOpt, {Dialect::kModelOpt, WeightFormat::kNvfp4}, "ignore");
+}
+TEST_F(ModuleLists, DeepSeekNamesEveryForm) {
+  Check(kDeepSeek, {Dialect::kDeepSeek, WeightFormat::kFp8Block},
+        "modules_to_not_convert");
+}
+
+// The group that an engine takes for a module; "": none.
+std::string GroupOf(const ModelJson& config, const std::string& module,
+                    const Names& parts, bool class_first) {
+  const auto matched = [&](auto&& matches) {
+    for (const auto& [name, group] : config.at("config_groups").items()) {
+      if (matches(group.at("targets").template get<Names>())) return name;
+    }
+    return std::string();
+  };
+  const std::string own =
+      matched([&](const Names& list) { return AnyMatches(list, module); });
+  const std::string linear = matched([](const Names& list) {
+    return std::find(list.begin(), list.end(), "Linear") != list.end();
+  });
+  if (!own.empty() || (class_first && !linear.empty())) {
+    return own.empty() ? linear : own;
+  }
+  const std::string fused = matched([&](const Names& list) {
+    return !parts.empty() &&
+           std::all_of(parts.begin(), parts.end(),
+                       [&](auto& n) { return AnyMatches(list, n); });
+  });
+  return fused.empty() ? linear : fused;
+}
+
+TEST_F(ModuleLists, TargetsOfTwoFormatsHoldUnderEveryName) {
+  const struct {
+    const char* rule;
+    bool (*is)(const std::string& module);
+  } cases[] = {
+      {"re:.*self_attn.*",
+       [](auto& m) { return m.find("self_attn") != std::string::npos; }},
+      {"re:.*layers\\.0\\..*",
+       [](auto& m) { return m.find("layers.0.") != std::string::npos; }},
+      {"re:.*\\.experts\\..*", [](auto& m) { return IsExperts(m); }},
+      {"re:.*layers\\.1\\.(mlp|block_sparse_moe)\\.experts\\..*",
+       [](auto& m) {
+         return IsExperts(m) && m.find("layers.1.") != std::string::npos;
+       }},
+      {"re:.*(gate_proj|up_proj|down_proj|w[123])",
+       [](auto& m) { return m.find("self_attn") == std::string::npos; }}};
+  size_t mixed = 0;
+  for (const Family& f : Families()) {
+    for (const auto& c : cases) {
+      Selection selection;
+      selection.rules = {std::string(c.rule) + "=fp8_dynamic"};
+      const ModelJson config = Convert(f, selection);
+      mixed += config.at("config_groups").size() > 1 ? 1 : 0;
+      for (const std::string& m : f.quantized) {
+        const std::string_view right = c.is(m) ? "FP8_DYNAMIC" : "NVFP4A16";
+        const bool experts = IsExperts(m);
+        const Names vllm = experts ? VllmExperts(m) : Names{m};
+        for (const std::string& n : vllm) {
+          EXPECT_EQ(GroupOf(config, n, ShardsOf(n), false), right)
+              << f.name << ", vLLM, " << c.rule << ": " << n << " in "
+              << config.at("config_groups");
+        }
+        for (const std::string& n : experts ? SglangExperts(m) : Names{m}) {
+          EXPECT_EQ(GroupOf(config, n, ShardsOf(n), true), right)
+              << f.name << ", SGLang, " << c.rule << ": " << n << " in "
+              << config.at("config_groups");
+        }
+      }
+    }
+  }
+  EXPECT_GE(mixed, 20u);
+}
+
+// A hundred layers' worth of names in a few expressions, and none that takes
+// what is quantized.
+TEST(ModuleExpressions, AreFewAndTakeNothingElse) {
+  const auto texts = [](Names names, Names others) {
+    return ModuleExpressions(std::move(names), std::move(others),
+                             NameStyle::kRegular);
+  };
+  Names gates, quantized;
+  for (int i = 0; i < 100; ++i) {
+    const std::string layer = fmt::format("model.layers.{}.mlp.", i);
+    gates.push_back(layer + "gate");
+    quantized.push_back(layer + "gate_proj");
+    quantized.push_back(layer + "experts.7.up_proj");
+  }
+  EXPECT_THAT(texts(gates, quantized), ElementsAre("re:.*\\.gate$"));
+  // Those of layers 3 and 30 alone, by their numbers.
+  const Names some = {"model.layers.3.mlp.gate_proj",
+                      "model.layers.30.mlp.gate_proj",
+                      "model.layers.3.mlp.experts.7.up_proj",
+                      "model.layers.30.mlp.experts.7.up_proj"};
+  Names rest;
+  for (const std::string& name : quantized) {
+    if (std::find(some.begin(), some.end(), name) == some.end()) {
+      rest.push_back(name);
+    }
+  }
+  EXPECT_THAT(texts(some, rest), ElementsAre("re:.*layers\\.(3|30)\\..*"));
+  rest.emplace_back("model.layers.3.self_attn.o_proj");
+  rest.emplace_back("model.layers.30.self_attn.o_proj");
+  EXPECT_THAT(texts(some, rest),
+              ElementsAre("re:.*layers\\.(3|30)\\.mlp\\.gate_proj$",
+                          "re:.*layers\\.(3|30)\\.mlp\\.experts\\..*"));
+  // A tower whose layers are named as the text's, and one that no expression
+  // tells apart.
+  EXPECT_THAT(texts({"vision.encoder.layers.0.mlp.fc1"},
+                    {"encoder.layers.0.mlp.fc1", "model.layers.0.mlp.fc1"}),
+              ElementsAre("re:.*vision\\..*"));
+  EXPECT_THAT(texts({"vision.layers.0.fc1"},
+                    {"vision.layers.1.fc1", "model.layers.0.fc1"}),
+              ElementsAre("re:.*vision\\.layers\\.0\\.fc1$"));
+  EXPECT_THAT(texts({"model.fc"}, {"x.model.fc"}), ElementsAre("model.fc"));
+  // Names of engines come with the parts of a fused layer.
+  EXPECT_THAT(texts({"m.layers.0.a.q_proj", "m.layers.0.a.k_proj",
+                     "m.layers.0.a.v_proj"},
+                    {"m.layers.0.a.o_proj"}),
+              ElementsAre("re:.*\\.(q_proj|k_proj|v_proj|qkv_proj)$"));
+  EXPECT_THAT(
+      ModuleExpressions({"m.layers.1.a", "tower.x", "tower.y"},
+                        {"m.layers.10.a", "towers.x"}, NameStyle::kGlobs),
+      ElementsAre("*layers.1.*", "*tower", "*tower.*"));
+}
+
+// Heads are no linear layers to vLLM, and one that is in no file is in engines.
+TEST_F(ModuleLists, AHeadIsNamedWhereItIsQuantizedAndElseIgnored) {
+  Family f = Families().front();
+  const auto q = Convert(f, {});
+  EXPECT_EQ(q["ignore"], ModelJson({"re:.*lm_head$"}));
+  Selection taken;
+  taken.include = {"lm_head"};
+  const auto head = Convert(f, taken);
+  EXPECT_EQ(head["ignore"], ModelJson::array());
+  EXPECT_EQ(head["config_groups"]["NVFP4A16"]["targets"],
+            ModelJson({"Linear", "re:.*lm_head$"}));
+  std::erase_if(f.tensors, [](auto& t) { return t.name == "lm_head.weight"; });
+  for (const ModelJson& tied : {ModelJson(), ModelJson(false)}) {
+    if (tied.is_null()) {
+      f.config.erase("tie_word_embeddings");
+    } else {
+      f.config["tie_word_embeddings"] = tied;
+    }
+    EXPECT_EQ(Convert(f, {})["ignore"], ModelJson({"re:.*lm_head$"}));
+    EXPECT_EQ(Convert(f, {Dialect::kDeepSeek,
+                          WeightFormat::kFp8Block})["modules_to_not_convert"],
+              ModelJson({"lm_head"}));
+  }
+}
+
+// A block of 128 x 128 may lie in two parts of what engines fuse.
+TEST_F(ModuleLists, Fp8BlocksThatEnginesRefuseStayWithWhatIsFused) {
+  const std::string l = "model.layers.0.", a = l + "self_attn.";
+  const std::string m = l + "mlp.", e = m + "experts.",
+                    s = m + "shared_experts.";
+  const std::vector<int64_t> even = {128, 256}, rows = {64, 256},
+                             cols = {256, 192}, last = {576, 256};
+  std::vector<WrittenTensor> all;
+  for (const auto& [name, shape] : std::map<std::string, std::vector<int64_t>>{
+           {a + "q_proj", even},
+           {a + "k_proj", rows},
+           {a + "v_proj", rows},
+           {a + "o_proj", rows},
+           {a + "q_a_proj", even},
+           {a + "kv_a_proj_with_mqa", last},
+           {s + "gate_up_proj", {384, 256}},
+           {s + "down_proj", cols},
+           {e + "0.gate_proj", {192, 256}},
+           {e + "0.up_proj", {192, 256}},
+           {e + "0.down_proj", even},
+           {e + "1.gate_proj", even},
+           {e + "1.up_proj", even},
+           {e + "1.down_proj", even},
+           {m + "gate_proj", even},
+           {m + "up_proj", even}}) {
+    all.push_back(Bf16(name + ".weight", shape));
+  }
+  WriteModel(dir_ / "m", LlamaConfig(), {all});
+  const auto model = Model::Open(dir_ / "m");
+  ASSERT_THAT(model, IsOk());
+  for (const Dialect d : {Dialect::kDeepSeek, Dialect::kCompressedTensors}) {
+    const auto plan = MakeConversionPlan(
+        *model, {.dialect = d, .format = WeightFormat::kFp8Block});
+    ASSERT_THAT(plan, IsOk());
+    EXPECT_THAT(ModulesOf(*plan).at(WeightFormat::kFp8Block),
+                testing::UnorderedElementsAre(a + "o_proj", a + "q_a_proj",
+                                              a + "kv_a_proj_with_mqa",
+                                              m + "gate_proj", m + "up_proj"));
+    EXPECT_EQ(plan->copies.size(), 11u);
+    EXPECT_EQ(plan->left_out.size(), 11u);
+    for (const LeftOut& left : plan->left_out) {
+      EXPECT_THAT(left.reason, testing::HasSubstr("no multiple of 128"));
+    }
+    EXPECT_THAT(IgnoredNames(*model, *plan, false),
+                testing::IsSupersetOf({a + "q_proj", a + "k_proj", a + "v_proj",
+                                       s + "down_proj", m + "experts"}));
+  }
+}
+
+TEST_F(ModuleLists, Fp8OfExpertsNeedsScalesOfActivations) {
+  const std::string expert = "model.layers.0.mlp.experts.1.up_proj";
+  WriteModel(dir_ / "m", LlamaConfig(),
+             {{Bf16(expert + ".weight", {128, 128})}});
+  const auto model = Model::Open(dir_ / "m");
+  ASSERT_THAT(model, IsOk());
+  Selection s = {.format = WeightFormat::kFp8};
+  for (int i = 0; i < 2; ++i) {
+    const auto plan = MakeConversionPlan(*model, s);
+    ASSERT_FALSE(plan.ok());
+    EXPECT_THAT(std::string(plan.status().message()),
+                testing::HasSubstr("--format fp8_dynamic"));
+    s = {.rules = {"*.up_proj=fp8"}};
+  }
+  s.input_amax[expert] = 3;
+  EXPECT_THAT(MakeConversionPlan(*model, s), IsOk());
+  EXPECT_THAT(MakeConversionPlan(*model, {.format = WeightFormat::kFp8Dynamic}),
+              IsOk());
+}
+
+}  // namespace
+}  // namespace quantd::checkpoint

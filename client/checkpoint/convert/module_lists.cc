@@ -1,6 +1,7 @@
 #include "client/checkpoint/convert/module_lists.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -12,7 +13,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-constexpr std::string_view kHead = "lm_head";
+// Types whose output head is named proj_out, where others have lm_head.
+constexpr std::string_view kOtherHeads[] = {"whisper", "moonshine"};
 constexpr std::string_view kExperts = "experts";
 
 // What is looked up, and no layer that makes an embedding of something:
@@ -27,6 +29,10 @@ bool IsTable(std::string_view module) {
 class Modules {
  public:
   Modules(const Model& model, const ConversionPlan& plan) : model_(model) {
+    if (std::find(std::begin(kOtherHeads), std::end(kOtherHeads),
+                  model.model_type()) != std::end(kOtherHeads)) {
+      head_ = "proj_out";
+    }
     for (const FusedWeights& group : plan.groups) {
       for (const Weight& w : group.weights) AddQuantized(w.module);
     }
@@ -46,10 +52,9 @@ class Modules {
       }
       const ModelTensor* t = model_.Find(left.module + ".weight");
       if (t == nullptr) t = model_.Find(left.module);
-      // Else it is an expert of a stack.
-      if (t != nullptr && t->stored.shape.size() != 3) {
-        AddPlain(left.module);
-      }
+      const bool stacked = t == nullptr ? !ExpertsAbove(left.module).empty()
+                                        : t->stored.shape.size() == 3;
+      if (!stacked) AddPlain(left.module);
     }
     for (const ModelTensor* t : plan.copies) {
       if (IsStacked(*t) || (t->stored.shape.size() == 3 &&
@@ -58,14 +63,14 @@ class Modules {
       }
     }
     // One that is tied to the embeddings is in no file, but in the engine.
-    if (!has_head_) Add(std::string(kHead));
+    if (!has_head_) Add(head_);
     return std::move(plain_);
   }
 
  private:
   void AddQuantized(const std::string& module) {
     quantized_.push_back(module);
-    has_head_ |= SplitModule(module).leaf == kHead;
+    has_head_ |= SplitModule(module).leaf == head_;
     for (size_t dot = module.find('.'); dot != std::string::npos;
          dot = module.find('.', dot + 1)) {
       above_.insert(module.substr(0, dot));
@@ -73,7 +78,7 @@ class Modules {
   }
 
   void AddPlain(const std::string& module) {
-    has_head_ |= SplitModule(module).leaf == kHead;
+    has_head_ |= SplitModule(module).leaf == head_;
     // All experts of a layer at once.
     const std::string experts(ExpertsAbove(module));
     if (!experts.empty() && above_.count(experts) == 0) {
@@ -110,6 +115,7 @@ class Modules {
   std::set<std::string> left_;
   std::vector<std::string> plain_;
   std::set<std::string> seen_;
+  std::string head_ = "lm_head";
   bool has_head_ = false;
 };
 

@@ -205,6 +205,8 @@ TEST_F(ModuleLists, AHeadIsNamedWhereItIsQuantizedAndElseIgnored) {
                           WeightFormat::kFp8Block})["modules_to_not_convert"],
               ModelJson({"lm_head"}));
   }
+  f.config["model_type"] = "whisper";
+  EXPECT_EQ(Convert(f, {})["ignore"], ModelJson({"re:.*proj_out$"}));
 }
 
 // A block of 128 x 128 may lie in two parts of what engines fuse.

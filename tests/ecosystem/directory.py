@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+from fnmatch import fnmatch
 
 import safetensors
 import safetensors.torch
@@ -42,6 +43,14 @@ def differing_json(mine, theirs):
             f"{theirs.get(key, nothing)} by the library"
             for key in sorted(mine.keys() | theirs.keys())
             if mine.get(key, nothing) != theirs.get(key, nothing)]
+
+
+def one_list(mine, theirs):
+    """Theirs, names of modules, as mine, globs, where these say the same."""
+    found = {glob: [m for m in theirs if fnmatch(m.rstrip("*"), glob)]
+             for glob in mine}
+    same = all(found.values()) and {*theirs} == set().union(*found.values())
+    return mine if same else theirs
 
 
 def differing_tensors(mine, theirs):

@@ -179,8 +179,8 @@ Json ModelOptQuantization(const Model& model, const ConversionPlan& plan) {
     out["kv_cache_quant_algo"] = cache;
     if (a.group_size > 0) out["group_size"] = a.group_size;
   }
-  // quantized_layers above are names: an expression there is no key that an
-  // engine finds.
+  // Globs hold under every prefix. The keys of quantized_layers cannot be
+  // globs: engines look names up, as the file has them, and map prefixes.
   out["exclude_modules"] =
       IgnoredExpressions(model, plan, /*embeddings=*/true, NameStyle::kGlobs);
   return out;
@@ -217,6 +217,9 @@ Json DeepSeekConfig(const Model& model, const ConversionPlan& plan) {
               {"fmt", "e4m3"},
               {"quant_method", "fp8"},
               {"weight_block_size", {128, 128}}};
+  // vLLM compares these names for equality, SGLang as parts of a path, and
+  // transformers as beginnings and ends: no expression serves all, so each form
+  // is there.
   out["modules_to_not_convert"] =
       IgnoredNames(model, plan, /*embeddings=*/false);
   return out;

@@ -3,8 +3,6 @@
 #ifndef QUANTD_TESTS_CLIENT_CHECKPOINT_ENGINE_NAMES_H_
 #define QUANTD_TESTS_CLIENT_CHECKPOINT_ENGINE_NAMES_H_
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <map>
 #include <regex>

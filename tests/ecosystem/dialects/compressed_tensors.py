@@ -142,6 +142,8 @@ def _check_fused(name, format, source, mine):
 def checks(models, folder):
     for name in ("minilm", "llama", "experts"):
         for format in SCHEMES:
+            if (name, format) == ("experts", "fp8"):
+                continue  # engines refuse it, and so do we
             mine = convert(models[name], folder, DIALECT, format)
             ignored = directory.text(
                 mine, "config.json")["quantization_config"]["ignore"]

@@ -92,11 +92,17 @@ def _check_files(name, label, mine, theirs):
     # Readers of config.json alone look for it there, beside what the library
     # writes into hf_quant_config.json only.
     ours["quantization_config"].pop("group_size", None)
-    lines += directory.differing_json(
-        ours, directory.text(theirs, "config.json"))
-    lines += directory.differing_json(
-        directory.text(mine, "hf_quant_config.json"),
-        directory.text(theirs, "hf_quant_config.json"))
+    their = directory.text(theirs, "config.json")
+    own = directory.text(mine, "hf_quant_config.json")
+    their_own = directory.text(theirs, "hf_quant_config.json")
+    for here, there, key in (
+            (ours["quantization_config"], their["quantization_config"],
+             "ignore"),
+            (own["quantization"], their_own["quantization"],
+             "exclude_modules")):
+        there[key] = directory.one_list(here[key], there[key])
+    lines += directory.differing_json(ours, their)
+    lines += directory.differing_json(own, their_own)
     stated = 0
     for tensor, count in differing.items():
         # ModelOpt gives each its own scale of FP8, and engines join them.

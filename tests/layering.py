@@ -106,6 +106,7 @@ tests/client/shards: kernels/plan client tests/bench/rpc_process.h tests/client
 tests/client/local: kernels/device client client/local tests/bench/rpc_process.h tests/kernels/device/fake_backend.h tests/testing
 tests/client/memory: client client/memory kernels/device proto/memory tests/bench/rpc_process.h tests/client/temp_dir.h tests/kernels/device/plan_rows.h tests/testing absl cuda gtest
 tests/client/net: kernels/plan proto/net client client/net client/parts/error_details.h tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing absl fmt messages
+tests/client/checkpoint/convert: client/checkpoint client/checkpoint/convert tests/client/checkpoint
 tests/client/checkpoint/lint: client/checkpoint client/checkpoint/check client/checkpoint/lint tests/client/checkpoint
 tests/client/checkpoint/repair: client/checkpoint client/checkpoint/check client/checkpoint/lint client/checkpoint/repair tests/client/checkpoint
 tests/client/quantctl: kernels/plan client client/files client/quantctl client/quantctl/top tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint gtest gmock

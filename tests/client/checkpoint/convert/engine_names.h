@@ -1,7 +1,7 @@
 // How engines read the lists of a quantization_config, and what they call the
 // modules of well-known models.
-#ifndef QUANTD_TESTS_CLIENT_CHECKPOINT_ENGINE_NAMES_H_
-#define QUANTD_TESTS_CLIENT_CHECKPOINT_ENGINE_NAMES_H_
+#ifndef QUANTD_TESTS_CLIENT_CHECKPOINT_CONVERT_ENGINE_NAMES_H_
+#define QUANTD_TESTS_CLIENT_CHECKPOINT_CONVERT_ENGINE_NAMES_H_
 
 #include <algorithm>
 #include <map>
@@ -316,4 +316,4 @@ inline std::vector<Family> Families() {
 
 }  // namespace quantd::checkpoint
 
-#endif  // QUANTD_TESTS_CLIENT_CHECKPOINT_ENGINE_NAMES_H_
+#endif  // QUANTD_TESTS_CLIENT_CHECKPOINT_CONVERT_ENGINE_NAMES_H_

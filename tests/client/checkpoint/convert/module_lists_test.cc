@@ -4,7 +4,7 @@
 
 #include "client/checkpoint/convert/config_writer.h"
 #include "client/checkpoint/planner.h"
-#include "tests/client/checkpoint/engine_names.h"
+#include "tests/client/checkpoint/convert/engine_names.h"
 
 namespace quantd::checkpoint {
 namespace {

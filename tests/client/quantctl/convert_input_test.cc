@@ -145,7 +145,7 @@ TEST_F(ConvertInput, EveryKindIsNamedAndLeavesNothingBehind) {
 TEST_F(ConvertInput, ShardsByNameAreThoseOfTheWhole) {
   WriteLlama(Fresh("m"));
   // No weights share an amax.
-  const std::string format = "--format=fp8_block";
+  const std::string format = "--format=mxfp8";
   ASSERT_EQ(RunServed({"convert", At("m"), Fresh("whole"), format}).code, 0);
   const Files whole = FilesOf(At("whole"));
   Files parts;

@@ -39,12 +39,22 @@ bool IsLanguageModel(const Json& config) {
           Member(&config, "text_config") != nullptr);
 }
 
+// One that is in no file is a linear layer of the engine's all the same.
+void FindUnlistedHead(const Declared& declared, Findings* findings) {
+  const auto& groups = declared.groups();
+  const bool takes_linear =
+      std::any_of(groups.begin(), groups.end(),
+                  [](const DeclaredGroup& g) { return g.all_linear; });
+  if (!takes_linear || declared.ignored().MayName(kHead)) return;
+  findings->Add("ignore-list", kHead,
+                "the head is the matrix of the embeddings and in no file, and "
+                "not on the list of those that are not quantized",
+                "head");
+}
+
 void FindMissingHead(const LintedModel& linted, Findings* findings) {
   const Json& config = linted.model.config();
-  if (!IsLanguageModel(config) ||
-      IsHeadTied(config, linted.model.model_type()) != false) {
-    return;
-  }
+  if (!IsLanguageModel(config)) return;
   bool layers = false;
   for (const ModelTensor& t : linted.model.tensors()) {
     if (!LayerName::Of(t.name()).stack.empty()) {
@@ -54,6 +64,9 @@ void FindMissingHead(const LintedModel& linted, Findings* findings) {
     }
   }
   if (!layers) return;
+  if (IsHeadTied(config, linted.model.model_type()) != false) {
+    return FindUnlistedHead(linted.declared, findings);
+  }
   findings->Add("missing-weight", kHeadWeight,
                 Member(&config, kTiedHead) != nullptr
                     ? "it is missing, and config.json says that it is not tied "

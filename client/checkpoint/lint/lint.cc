@@ -18,6 +18,8 @@ namespace quantd::checkpoint {
 namespace {
 
 constexpr LintRule kRules[] = {
+    {kNothing, "there is nothing to look at", "deepcompressor#27",
+     Remedy::kName},
     // Files.
     {"unreadable", "the files are damaged, or do not belong together",
      "ComfyUI#6744", Remedy::kFetch},
@@ -62,6 +64,11 @@ constexpr LintRule kRules[] = {
     {"unclear-layout",
      "quantized, but names, types and shapes are those of no dialect",
      "modular#6699", Remedy::kRepair},
+    {"unknown-format",
+     "a weight in a format that nothing here knows, and that engines leave "
+     "out, "
+     "raise on or take for numbers",
+     "sglang#35032", Remedy::kFetch},
     {"unknown-part",
      "a tensor beside the codes that engines leave out without a word, or "
      "raise on",
@@ -131,6 +138,23 @@ constexpr LintRule kRules[] = {
      "vllm#51665", Remedy::kFetch},
     {"stacked-experts", "experts in one tensor were left unquantized",
      "Model-Optimizer#1173", Remedy::kConvert},
+    // Engines.
+    {"kept-plain",
+     "engines keep it as it is, and raise on its codes or take them for "
+     "numbers",
+     "vllm#40252", Remedy::kConvert},
+    {"no-target", "engines find no group for a quantized weight", "vllm#45535",
+     Remedy::kConvert},
+    {"list-prefix",
+     "modules are named as in the files, and transformers gives them another "
+     "prefix, under which they are on no list",
+     "llm-compressor#3159", Remedy::kConvert},
+    {"experts-scheme", "engines have no kernel for experts of that scheme",
+     "llm-compressor#1393", Remedy::kConvert},
+    {"fused-squares",
+     "squares of 128 x 128 would reach over weights that engines fuse, and "
+     "they refuse that",
+     "vllm#17569", Remedy::kConvert},
     // Configuration.
     {"config", "the configuration lacks what engines raise on",
      "Model-Optimizer#2011", Remedy::kRepair},
@@ -169,18 +193,18 @@ std::string WithoutPath(const std::string& path, std::string text) {
 // What people quantize who know their engine, and few engines take.
 std::vector<std::string> NotesOf(const LintedModel& linted) {
   std::vector<std::string> notes;
-  for (const Role role : {Role::kRouter, Role::kVision, Role::kMultiToken}) {
-    size_t count = 0;
-    std::string first;
-    for (const StoredWeight& w : linted.stored.weights) {
-      if (linted.architecture.RoleOf(w.module) != role) continue;
-      if (count++ == 0) first = w.module;
-    }
-    if (count == 0) continue;
+  size_t count = 0;
+  std::string first;
+  for (const StoredWeight& w : linted.stored.weights) {
+    if (linted.architecture.RoleOf(w.module) != Role::kMultiToken) continue;
+    if (count++ == 0) first = w.module;
+  }
+  if (count > 0) {
     notes.push_back(fmt::format(
         "{} {} are quantized ({}{}), which many engines raise on, or read as "
         "if they were not",
-        count, Describe(role), first, count > 1 ? " and others" : ""));
+        count, Describe(Role::kMultiToken), first,
+        count > 1 ? " and others" : ""));
   }
   if (HasAdapter(linted.model)) {
     notes.push_back(
@@ -189,6 +213,12 @@ std::vector<std::string> NotesOf(const LintedModel& linted) {
         "(transformers#43746)");
   }
   return notes;
+}
+
+// What is as wrong where nothing is quantized, and was told.
+bool TellsOfCodes(const Finding& f) {
+  return f.rule == "unknown-format" || f.rule == "missing-scale" ||
+         f.kind == kUnquantized;
 }
 
 std::string MadeAs(const StoredModel& stored) {
@@ -245,6 +275,19 @@ absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
     out.findings = findings.Take();
     return out;
   }
+  const bool nothing = stored->weights.empty() && stored->unclear.empty();
+  if (nothing && original != nullptr) {
+    const auto other = FindStored(*original);
+    if (other.ok() && !other->weights.empty()) {
+      out.findings.push_back(
+          {kNothing, model.path(),
+           fmt::format(
+               "no quantized weight, and {} of {}: are the two swapped?",
+               other->weights.size(), original->path()),
+           1, std::string(kSwapped)});
+      return out;
+    }
+  }
   const auto architecture = Architecture::Of(model, {});
   if (!architecture.ok()) return architecture.status();
   const Declared declared(model);
@@ -282,6 +325,7 @@ absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
   }
   LintConfig(linted, &findings);
   LintLists(linted, &findings);
+  LintEngines(linted, &findings);
   out.compared = compared.quantized;
   out.compared_others = compared.others;
   out.not_nearest = compared.not_nearest;
@@ -289,6 +333,12 @@ absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
   out.notes = NotesOf(linted);
   out.made_as = MadeAs(*stored);
   out.findings = findings.Take();
+  if (nothing &&
+      std::none_of(out.findings.begin(), out.findings.end(), TellsOfCodes)) {
+    out.findings.insert(
+        out.findings.begin(),
+        {kNothing, model.path(), "no quantized weight; is this the original?"});
+  }
   for (Finding& f : against.Take()) out.findings.push_back(std::move(f));
   return out;
 }

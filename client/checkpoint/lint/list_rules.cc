@@ -72,10 +72,12 @@ class ListRules {
       if (!IsWide(t) || MayStay(module)) continue;
       // ComfyUI takes layers as they are.
       const bool takes_any = linted_.dialect == Dialect::kComfy;
-      if (IsStacked(t) && !takes_any) {
-        findings_.Add("stacked-experts", t.name(),
-                      fmt::format("{} experts are {}", t.stored.shape[0],
-                                  t.stored.dtype));
+      if (!takes_any && (IsStacked(t) || IsStackLike(t))) {
+        findings_.Add(
+            "stacked-experts", t.name(),
+            fmt::format("{} {} are {}", t.stored.shape[0],
+                        IsStacked(t) ? "experts" : "matrices of one tensor",
+                        t.stored.dtype));
       }
       if (t.stored.shape.size() != 2 || !t.name().ends_with(".weight") ||
           declared_.quantization() == nullptr) {
@@ -85,7 +87,8 @@ class ListRules {
       const bool elsewhere = classes.count(ClassOf(module)) > 0;
       const Role role = linted_.architecture.RoleOf(module);
       const bool expected =
-          listed && ((role == Role::kLinear && linted_.architecture.known()) ||
+          listed && ((role == Role::kLinear &&
+                      (linted_.architecture.known() || TakesLinear())) ||
                      (role == Role::kLinear && declared_.ignored().empty()) ||
                      (role == Role::kHead && IsHead(module)) ||
                      IsLinearBeside(t, role, dialect));
@@ -161,6 +164,22 @@ class ListRules {
   bool MayStay(const std::string& module) const {
     return declared_.ignored().MayName(module) ||
            declared_.excluded().MayName(module);
+  }
+
+  // Whether all linear layers are quantized that are on no list.
+  bool TakesLinear() const {
+    return std::any_of(declared_.groups().begin(), declared_.groups().end(),
+                       [](const DeclaredGroup& g) { return g.all_linear; });
+  }
+
+  // Experts by names that nobody knows; kernels of convolutions are smaller.
+  bool IsStackLike(const ModelTensor& t) const {
+    constexpr int64_t kLeast = 16;
+    const std::vector<int64_t>& shape = t.stored.shape;
+    return shape.size() == 3 && shape[0] > 1 && shape[1] >= kLeast &&
+           shape[2] >= kLeast && t.name().ends_with(".weight") &&
+           t.name().find("conv") == std::string::npos &&
+           linted_.architecture.RoleOf(ModuleOf(t.name())) == Role::kLinear;
   }
 
   // Towers and routers are linear layers to an engine that is told "Linear".

@@ -228,6 +228,7 @@ absl::StatusOr<Report> MakeReport(const Model& a, const Model& b,
   const auto findings = Lint(b, stored_a->weights.empty() ? &a : nullptr);
   if (!findings.ok()) return findings.status();
   for (const Finding& f : findings->findings) {
+    if (f.rule == kNothing) continue;
     report.warnings.push_back(
         fmt::format("lint: {}: {}: {}{}", f.rule, f.where, f.text,
                     f.count > 1 ? fmt::format(", and {} more", f.count - 1)

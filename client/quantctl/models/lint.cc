@@ -75,6 +75,14 @@ std::vector<std::string> NextSteps(const CheckOptions& check,
         fmt::format("{}: {}", fmt::join(rules[remedy], ", "), what));
   };
   const bool has_original = !check.original.empty();
+  const bool swapped = !linted.findings.empty() &&
+                       linted.findings.front().kind == checkpoint::kSwapped;
+  add(Remedy::kName,
+      swapped ? fmt::format("quantctl lint {} --original {}", check.original,
+                            check.model)
+              : fmt::format("name the quantized one: quantctl lint QUANTIZED "
+                            "--original {}",
+                            has_original ? check.original : check.model));
   add(Remedy::kFetch,
       "get the files again from where they came; if they are the same, the "
       "fault was published, or is the original's");

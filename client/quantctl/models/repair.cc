@@ -67,8 +67,11 @@ int RunRepair(const Options& options, const CheckOptions& check) {
   // What is written is looked at, not what was meant.
   const auto mended = Model::Open(nothing ? check.model : check.other);
   if (!mended.ok()) return Fail(options, kCannotWrite, mended.status());
-  const auto left = Lint(*mended, truth);
+  auto left = Lint(*mended, truth);
   if (!left.ok()) return Fail(options, kBadInput, left.status());
+  // A plain model has files to mend, too.
+  std::erase_if(left->findings,
+                [](const auto& f) { return f.rule == checkpoint::kNothing; });
   const int code = left->findings.empty() ? kOk : kFindings;
   const std::vector<Repaired> repairs = Mended(outcome.repairs, left->findings);
   // What was tried in vain makes no other model.

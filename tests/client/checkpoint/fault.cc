@@ -20,7 +20,10 @@ std::vector<std::byte> Fp8Codes(const std::string& name, size_t count) {
 }
 
 Planted CleanFp8(bool blocks) {
+  // Engines fuse whole squares.
+  const int64_t rows = blocks ? 128 : 32;
   Planted p = Clean(Nvfp4Names::kCompressedTensors);
+  p.config["head_dim"] = rows;
   std::erase_if(p.original, [](const WrittenTensor& t) {
     return t.name.find("self_attn") != std::string::npos;
   });
@@ -30,7 +33,8 @@ Planted CleanFp8(bool blocks) {
     }
     const std::string codes = module + ".weight";
     const std::string scale = codes + (blocks ? "_scale_inv" : "_scale");
-    p.tensors[codes] = {codes, "F8_E4M3", {32, 64}, Fp8Codes(codes, 32 * 64)};
+    p.tensors[codes] = {
+        codes, "F8_E4M3", {rows, 64}, Fp8Codes(codes, rows * 64)};
     std::vector<float> values;
     for (const std::byte b : p.part(codes).bytes) {
       values.push_back(oracle::E4m3Value(static_cast<uint8_t>(b)) * 0.5f / 448);
@@ -38,7 +42,7 @@ Planted CleanFp8(bool blocks) {
     const auto bf16 = oracle::FromValues(oracle::Element::kBF16, values);
     std::vector<std::byte> plain(bf16.size());
     std::memcpy(plain.data(), bf16.data(), bf16.size());
-    p.original.push_back({codes, "BF16", {32, 64}, plain});
+    p.original.push_back({codes, "BF16", {rows, 64}, plain});
     p.tensors[scale] = {
         scale, "F32",
         blocks ? std::vector<int64_t>{1, 1} : std::vector<int64_t>{1},
@@ -175,6 +179,35 @@ Plant Plain(const std::string& module) {
     }
     p.tensors[module + ".weight"] = Bf16(module + ".weight", {32, 64});
   };
+}
+Plant Quantized(const std::string& module) {
+  return [=](Planted& p) {
+    for (const WrittenTensor& t : MakeNvfp4(module, 32, 64, p.names).parts) {
+      p.tensors[t.name] = t;
+    }
+  };
+}
+void Nest(Planted& p) {
+  std::map<std::string, WrittenTensor> tensors;
+  for (const auto& [name, t] : p.tensors) {
+    tensors["language_model." + name] = t;
+    tensors["language_model." + name].name = "language_model." + name;
+  }
+  for (const char* name : {"vision_tower.encoder.layers.0.mlp.fc1.weight",
+                           "multi_modal_projector.linear_1.weight"}) {
+    tensors[name] = Bf16(name, {64, 64});
+  }
+  p.tensors = tensors;
+  ModelJson config = {{"architectures", {"LlavaForConditionalGeneration"}},
+                      {"model_type", "llava"},
+                      {"text_config", p.config},
+                      {"vision_config", ModelJson::object()},
+                      {"quantization_config", p.config["quantization_config"]}};
+  config["text_config"].erase("quantization_config");
+  config["quantization_config"]["ignore"] = {
+      R"(re:.*vision_tower\..*)", R"(re:.*multi_modal_projector\..*)",
+      R"(re:.*lm_head$)"};
+  p.config = config;
 }
 Plant Expert(int expert, std::vector<int64_t> shape) {
   return [=](Planted& p) {

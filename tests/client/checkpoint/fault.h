@@ -42,6 +42,7 @@ std::vector<Fault> ScaleFaults();
 std::vector<Fault> LayoutFaults();
 std::vector<Fault> WeightFaults();
 std::vector<Fault> ConfigFaults();
+std::vector<Fault> EngineFaults();
 std::vector<Fault> FileFaults();
 std::vector<Fault> CompanionFaults();
 std::vector<Fault> OriginalFaults();
@@ -62,6 +63,11 @@ Plant Group(Edit edit);
 Plant Own(Edit edit);
 Plant Model_(Edit edit);
 Plant Plain(const std::string& module);
+// A module more, in NVFP4.
+Plant Quantized(const std::string& module);
+// All below "language_model.", a tower and a projector beside it that are named
+// by expressions which hold under other prefixes, too.
+void Nest(Planted& p);
 Plant Expert(int expert, std::vector<int64_t> shape);
 // That of a model's file.
 void PutMetadata(const std::string& directory,

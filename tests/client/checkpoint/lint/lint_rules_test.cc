@@ -51,11 +51,22 @@ TEST_F(LintRulesTest, NothingIsFoundInCleanModels) {
   }
 }
 
+TEST_F(LintRulesTest, ExpressionsThatHoldUnderEveryPrefixAreClean) {
+  EXPECT_EQ(Lints({"", Base::kCompressedTensors, Nest, ""}), "");
+  const auto two_groups = [](Planted& p) {
+    Nest(p);
+    ModelJson& groups = p.config["quantization_config"]["config_groups"];
+    groups["other"] = groups["group_0"];
+    groups["other"]["targets"] = {R"(re:.*self_attn\.(q|k|v|o|qkv)_proj$)"};
+  };
+  EXPECT_EQ(Lints({"", Base::kCompressedTensors, two_groups, ""}), "");
+}
+
 TEST_F(LintRulesTest, EveryRuleFindsItsFaults) {
   std::set<std::string_view> seen;
   for (const auto& faults :
        {ScaleFaults(), LayoutFaults(), WeightFaults(), ConfigFaults(),
-        FileFaults(), CompanionFaults(), OriginalFaults()}) {
+        EngineFaults(), FileFaults(), CompanionFaults(), OriginalFaults()}) {
     for (const Fault& c : faults) {
       SCOPED_TRACE(fmt::format("{}: {}", c.rule, c.says));
       const std::string found = Lints(c);

@@ -1,0 +1,169 @@
+#include "tests/client/checkpoint/fault.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+constexpr char kExpertsOfLayer[] = "model.layers.0.mlp.experts";
+
+WrittenTensor Coded(const std::string& name, const char* dtype,
+                    std::vector<int64_t> shape, size_t bytes) {
+  return {name, dtype, std::move(shape), std::vector<std::byte>(bytes)};
+}
+
+void NoQuantizedWeight(Planted& p) {
+  for (const std::string& module : {kQ, kK, kV}) Plain(module)(p);
+  p.config.erase("quantization_config");
+}
+
+// Experts as ModelOpt has them in one tensor, without ".weight".
+void FusedExperts(Planted& p) {
+  const std::string name = std::string(kExpertsOfLayer) + ".down_proj";
+  p.tensors[name] = Coded(name, "U8", {2, 32, 64}, 2 * 32 * 64);
+  const std::string scales = name + "_weight_scale";
+  p.tensors[scales] = Coded(scales, "F8_E4M3", {2, 4, 64}, 2 * 4 * 64);
+}
+
+void Gptq(Planted& p) {
+  const std::string module = "model.layers.0.mlp.up_proj";
+  p.tensors[module] = Coded(module + ".qweight", "I32", {8, 64}, 4 * 8 * 64);
+  p.tensors[module + ".s"] = Bf16(module + ".scales", {2, 64});
+}
+
+Plant Doubles(const char* dtype) {
+  return [=](Planted& p) {
+    const std::string name = "model.layers.0.mlp.up_proj.weight";
+    p.tensors[name] = Coded(name, dtype, {64, 64}, 64 * 64 * 8);
+  };
+}
+
+// The list by the names of the files.
+void ExactNames(Planted& p) {
+  Nest(p);
+  p.config["quantization_config"]["ignore"] = {
+      "vision_tower.encoder.layers.0.mlp.fc1", "multi_modal_projector.linear_1",
+      "language_model.lm_head"};
+}
+void ExactTower(Planted& p) {
+  Nest(p);
+  p.config["quantization_config"]["ignore"][0] =
+      "vision_tower.encoder.layers.0.mlp.fc1";
+}
+void ExactTargets(Planted& p) {
+  Nest(p);
+  p.config["quantization_config"]["config_groups"]["group_0"]["targets"] = {
+      "language_model." + kQ, "language_model." + kK, "language_model." + kV};
+}
+
+void NoHead(Planted& p) {
+  p.config["tie_word_embeddings"] = true;
+  p.tensors.erase("lm_head.weight");
+  p.config["quantization_config"]["ignore"] = ModelJson::array();
+}
+
+void HeadOfNoTarget(Planted& p) {
+  p.tensors.erase("lm_head.weight");
+  Quantized("lm_head")(p);
+  p.config["quantization_config"]["ignore"] = ModelJson::array();
+}
+
+// A stack of bf16 that the list has by the name of the file.
+void StackByItsName(Planted& p) {
+  const std::string name = std::string(kExpertsOfLayer) + ".gate_up_proj";
+  p.tensors[name] = Bf16(name, {2, 64, 128});
+  p.config["quantization_config"]["ignore"].push_back(name);
+  p.config["num_local_experts"] = 2;
+}
+
+// One scale a weight and one for each token.
+void ExpertsByTokens(Planted& p) {
+  const std::string module = std::string(kExpertsOfLayer) + ".0.down_proj";
+  for (const char* end : {".weight", ".weight_scale"}) {
+    WrittenTensor t = p.part(kQ + end);
+    t.name = module + end;
+    p.tensors[t.name] = t;
+  }
+  p.config["quantization_config"]["config_groups"]["group_0"]
+          ["input_activations"] = {{"num_bits", 8},
+                                   {"type", "float"},
+                                   {"symmetric", true},
+                                   {"strategy", "token"},
+                                   {"dynamic", true}};
+}
+
+// A second group by the names of members alone.
+void GroupOfMembers(Planted& p) {
+  ModelJson& groups = p.config["quantization_config"]["config_groups"];
+  groups["other"] = groups["group_0"];
+  groups["other"]["targets"] = {kQ, kK, kV};
+}
+
+}  // namespace
+
+std::vector<Fault> EngineFaults() {
+  const Base ct = Base::kCompressedTensors;
+  const Base mo = Base::kModelOpt;
+  return {
+      {"no-quantized-weight", ct, NoQuantizedWeight,
+       "no quantized weight; is this the original?"},
+      {"unknown-format", ct, FusedExperts,
+       "down_proj: U8 [2, 32, 64], with down_proj_weight_scale"},
+      {"unknown-format", mo, Gptq, "qweight: I32 [8, 64], with scales"},
+      {"unknown-format", ct, Doubles("F64"), "up_proj.weight: F64 [64, 64]"},
+      {"unknown-format", ct, Doubles("U64"), "up_proj.weight: U64 [64, 64]"},
+      {"ignore-list", ct,
+       [](Planted& p) {
+         p.config["model_type"] = "nobody_knows";
+         Put("model.layers.0.mlp.up_proj.weight", {64, 64})(p);
+       },
+       "up_proj: not quantized, and not on the list"},
+      {"list-prefix", ct, ExactTower,
+       "to transformers 5 it is model.vision_tower.encoder.layers.0.mlp.fc1"},
+      {"list-prefix", ct, ExactNames,
+       "language_model.lm_head: the list of those that are not quantized has "
+       "it as the file does, and to transformers 5 it is lm_head"},
+      {"list-prefix", ct, ExactTargets,
+       "config_groups.group_0 has it as the file does, and to transformers 5 "
+       "it is model.language_model.layers.0.self_attn.k_proj"},
+      {"ignore-list", ct, NoHead,
+       "lm_head: the head is the matrix of the embeddings and in no file"},
+      {"no-target", ct, HeadOfNoTarget, "lm_head: an output head"},
+      {"kept-plain", ct,
+       [](Planted& p) {
+         p.tensors.erase("model.embed_tokens.weight");
+         Quantized("model.embed_tokens")(p);
+       },
+       "one of the embeddings, and quantized"},
+      {"stacked-experts", ct,
+       Put("model.layers.0.block_sparse_moe.input_linear.weight", {4, 64, 64}),
+       "4 matrices of one tensor are BF16"},
+      {"kept-plain", ct, Quantized("visual.blocks.0.attn.qkv"),
+       "one of the layers of vision and sound, and quantized"},
+      {"kept-plain", mo, Quantized("multi_modal_projector.linear_1"),
+       "multi_modal_projector.linear_1: one of the layers of vision"},
+      {"kept-plain", mo, Quantized("model.layers.0.mlp.gate"),
+       "one of the routers, and quantized"},
+      {"kept-plain", ct,
+       Quantized("model.layers.0.self_attn.indexer.weights_proj"),
+       "of the indexer of a sparse attention"},
+      {"kept-plain", ct, Quantized("model.layers.0.self_attn.indexer.wk"),
+       "of the indexer of a sparse attention"},
+      {"ignore-list", ct, StackByItsName,
+       "on the list as gate_up_proj, where engines ask for "
+       "model.layers.0.mlp.experts.0.gate_proj"},
+      {"experts-scheme", Base::kFp8, ExpertsByTokens,
+       "experts.0.down_proj: one scale a weight, and inputs by tokens"},
+      {"fused-squares", Base::kDeepSeek,
+       [](Planted& p) {
+         const std::string codes = kK + ".weight";
+         p.part(codes) = {codes,
+                          "F8_E4M3",
+                          {64, 64},
+                          std::vector<std::byte>(64 * 64, std::byte{0x38})};
+       },
+       "k_proj: 64 rows, no multiple of 128"},
+      {"no-target", ct, GroupOfMembers,
+       "config_groups.other has it as a target, and not qkv_proj"},
+  };
+}
+
+}  // namespace quantd::checkpoint

@@ -109,7 +109,7 @@ tests/client/net: kernels/plan proto/net client client/net client/parts/error_de
 tests/client/checkpoint/convert: client/checkpoint client/checkpoint/convert tests/client/checkpoint
 tests/client/checkpoint/lint: client/checkpoint client/checkpoint/check client/checkpoint/lint tests/client/checkpoint
 tests/client/checkpoint/repair: client/checkpoint client/checkpoint/check client/checkpoint/lint client/checkpoint/repair tests/client/checkpoint
-tests/client/quantctl: kernels/plan client client/files client/quantctl client/quantctl/top tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint gtest gmock
+tests/client/quantctl: kernels/plan client client/files client/quantctl client/quantctl/top tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint client/checkpoint/report tests/client/checkpoint gtest gmock
 tests/client/quantctl/bench: client/quantctl/bench client/quantctl/echo tests/bench/rpc_process.h tests/client/quantctl grpcpp
 tests/fuzz: kernels/device kernels/plan proto proto/stream tests/fuzz/targets client tests/proto/raw_message.h absl fmt google gtest
 tests/fuzz/targets: kernels/plan proto proto/memory proto/net proto/stream client client/quantctl/top client/net client/files client/checkpoint client/checkpoint/check client/checkpoint/lint server server/memory tests/fuzz absl fmt google nlohmann

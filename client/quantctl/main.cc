@@ -38,7 +38,9 @@ constexpr char kFooter[] =
   6  some tensors failed: the others are reported, and no file is written
   7  the output cannot be written
   8  lint or verify found something (to lint, files that cannot be read are a
-     finding), repair left something, or compare found nothing to compare
+     finding, and so is a model without a quantized weight), repair left
+     something, or compare found nothing to compare or a weight that is too far
+     off (--fail-below)
 
 Which way bytes go (--json says it of each tensor; --transport fails rather than
 take another):

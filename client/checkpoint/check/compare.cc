@@ -116,7 +116,7 @@ class Sums {
   void Add(const std::vector<float>& a, const std::vector<float>& b) {
     for (size_t i = 0; i < a.size(); ++i) {
       if (!std::isfinite(a[i]) || !std::isfinite(b[i])) {
-        ++not_finite_;
+        not_finite_ += a[i] != b[i] && !(std::isnan(a[i]) && std::isnan(b[i]));
         continue;
       }
       const double x = a[i];
@@ -134,6 +134,8 @@ class Sums {
   }
   void Settle(TensorDifference* d) const {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    d->signal = xx_;
+    d->noise = noise_;
     d->sqnr_db = noise_ == 0 ? kInfinity : 10 * std::log10(xx_ / noise_);
     d->cosine = xx_ == 0 && yy_ == 0 ? 1 : xy_ / std::sqrt(xx_ * yy_);
     d->max_error = most_;
@@ -217,7 +219,8 @@ absl::StatusOr<TensorDifference> CompareOne(const std::string& name,
   d.name = name;
   d.kind_a = ea.kind;
   d.kind_b = eb.kind;
-  d.quantized_b = eb.stored() != nullptr;
+  if (ea.stored() != nullptr) d.format_a = ea.stored()->layout->format;
+  if (eb.stored() != nullptr) d.format_b = eb.stored()->layout->format;
   EntryValues va(a, ea);
   EntryValues vb(b, eb);
   d.rows = va.rows();

@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/checkpoint/dialect.h"
 #include "client/checkpoint/model.h"
 
 namespace quantd::checkpoint {
@@ -20,12 +22,18 @@ struct TensorDifference {
   std::string kind_b;
   int64_t rows = 0;
   int64_t cols = 0;
-  bool quantized_b = false;
-  // Of a against a - b: +infinity where they are equal.
+  std::optional<WeightFormat> format_a = {};  // none: it is not quantized
+  std::optional<WeightFormat> format_b = {};
+  // Sums of squares of a, and of a - b.
+  double signal = 0;
+  double noise = 0;
+  // The ratio of the two: +infinity where they are equal, -infinity where a is
+  // zero and b is not.
   double sqnr_db = 0;
   double cosine = 0;
   double max_error = 0;
-  uint64_t not_finite = 0;  // numbers that are not finite in one of them
+  // Numbers that are NaN or infinite in one of them and other in the other.
+  uint64_t not_finite = 0;
   // Of a: the largest magnitude, and the root of the mean square.
   double amax = 0;
   double rms = 0;
@@ -37,6 +45,8 @@ struct TensorDifference {
   uint64_t differing_code_bytes = 0;
   uint64_t scales = 0;
   uint64_t differing_scales = 0;
+
+  bool equal() const { return noise == 0 && not_finite == 0; }
 };
 
 // What both have and nothing was said about.

@@ -67,14 +67,15 @@ std::string Db(double db) {
   return std::isfinite(db) ? fmt::format("{:.2f}", db) : "none";
 }
 
-// From the median, on either side: what is usual has the shade in the middle.
-constexpr double kSteps[kShades / 2] = {0.5, 1.5, 3};
-int ShadeOf(double from_median) {
+// From what the format gives normal numbers, on either side: that has the shade
+// in the middle.
+constexpr double kSteps[kShades / 2] = {1, 3, 6};
+int ShadeOf(const HeatCell& cell) {
+  const double over = cell.sqnr_db - cell.usual_db;
+  if (cell.below) return 0;
   int steps = 0;
-  while (steps < kShades / 2 && !(std::abs(from_median) < kSteps[steps])) {
-    ++steps;
-  }
-  return kShades / 2 + (from_median < 0 ? -steps : steps);
+  while (steps < kShades / 2 && !(std::abs(over) < kSteps[steps])) ++steps;
+  return kShades / 2 + (over > 0 ? steps : -steps);
 }
 
 class Page {
@@ -142,6 +143,8 @@ class Page {
       Tile("least", "SQNR at least", Db(worst.sqnr_db) + " dB",
            NameText(worst.name));
     }
+    Tile("verdict", "Below the least", fmt::format("{}", r_.below),
+         Escaped(r_.verdict));
     size_t shared = 0;
     for (const ReportGroup& g : r_.groups) shared += g.global.has_value();
     Tile("groups", "Fused groups", fmt::to_string(r_.groups.size()),
@@ -159,15 +162,6 @@ class Page {
 
   void Heat() {
     if (r_.heat.empty()) return;
-    std::vector<double> all;
-    for (const HeatRow& row : r_.heat) {
-      for (const auto& cell : row.cells) {
-        if (cell && std::isfinite(cell->sqnr_db)) all.push_back(cell->sqnr_db);
-      }
-    }
-    const auto middle = all.begin() + static_cast<ptrdiff_t>(all.size() / 2);
-    std::nth_element(all.begin(), middle, all.end());
-    const double median = all.empty() ? 0 : *middle;
     Put("<section id=\"heat\"><h2>SQNR by layer and module</h2>\n<p>In dB, the "
         "higher the nearer to the original; of experts the worst. 6 dB are a "
         "factor of two in the error.</p>\n<div class=\"wide\"><table "
@@ -189,20 +183,21 @@ class Page {
           Put("<td></td>");
           continue;
         }
-        const int shade = ShadeOf(cell->sqnr_db - median);
-        Put("<td class=\"q{}\" title=\"{}{}: {} dB\">{}</td>", shade,
-            Escaped(cell->worst),
+        Put("<td class=\"q{}{}\" title=\"{}{}: {} dB, usual are {:.1f}\">{}"
+            "</td>",
+            ShadeOf(*cell), cell->below ? " low" : "", Escaped(cell->worst),
             cell->tensors > 1 ? fmt::format(", worst of {}", cell->tensors)
                               : "",
-            Db(cell->sqnr_db),
+            Db(cell->sqnr_db), cell->usual_db,
             std::isfinite(cell->sqnr_db) ? fmt::format("{:.1f}", cell->sqnr_db)
                                          : "none");
       }
       Put("</tr>\n");
     }
     Put("</tbody></table></div>\n<div class=\"legend\"><span>{:.0f} dB and "
-        "more below the median of {:.1f} dB</span><b>",
-        kSteps[kShades / 2 - 1], median);
+        "more below what the format gives normal numbers (framed: half of that "
+        "and less)</span><b>",
+        kSteps[kShades / 2 - 1]);
     for (int i = 0; i < kShades; ++i) Put("<i class=\"q{}\"></i>", i);
     Put("</b><span>above it</span></div></section>\n");
   }

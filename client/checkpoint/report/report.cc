@@ -11,6 +11,7 @@
 #include "client/checkpoint/made_with.h"
 #include "client/checkpoint/report/cause.h"
 #include "client/checkpoint/report/place.h"
+#include "client/checkpoint/report/verdict.h"
 #include "client/checkpoint/stored.h"
 #include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
@@ -45,10 +46,11 @@ class Reporter {
       scales_[w.module] = *codes;
     }
     if (auto s = FindGroups(); !s.ok()) return s;
+    report_.verdict = VerdictText(difference);
     double sum = 0;
     size_t finite = 0;
     for (TensorDifference& d : difference.tensors) {
-      if (std::isinf(d.sqnr_db) && d.sqnr_db > 0) {
+      if (d.equal()) {
         ++report_.equal;
         continue;
       }
@@ -56,6 +58,7 @@ class Reporter {
         sum += d.sqnr_db;
         ++finite;
       }
+      report_.below += IsBelow(d);
       amaxes_[d.name] = d.amax;
       report_.changed.push_back({std::move(d), 0, std::nullopt, ""});
     }
@@ -145,8 +148,16 @@ class Reporter {
       HeatCell& cell = rows[{place.stack, place.layer}][place.name];
       columns.insert(place.name);
       if (place.layer >= 0) stacks.insert(place.stack);
-      if (cell.tensors++ > 0 && cell.sqnr_db <= d.sqnr_db) continue;
+      const double usual = UsualDb(d);
+      const bool below = IsBelow(d);
+      if (cell.tensors++ > 0 &&
+          std::pair(!cell.below, cell.sqnr_db - cell.usual_db) <=
+              std::pair(!below, d.sqnr_db - usual)) {
+        continue;
+      }
       cell.sqnr_db = d.sqnr_db;
+      cell.usual_db = usual;
+      cell.below = below;
       cell.worst = d.name;
     }
     for (const std::string& c : columns) {
@@ -237,6 +248,9 @@ absl::StatusOr<Report> MakeReport(const Model& a, const Model& b,
   if (auto s = Reporter(b, *stored_b, &report).Fill(std::move(difference));
       !s.ok()) {
     return s;
+  }
+  if (report.below > 0) {
+    report.warnings.insert(report.warnings.begin(), report.verdict);
   }
   return report;
 }

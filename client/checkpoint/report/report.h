@@ -28,6 +28,8 @@ struct ChangedTensor {
 // A layer by a module: the worst of the tensors there, for experts are many.
 struct HeatCell {
   double sqnr_db = 0;
+  double usual_db = 0;  // UsualDb
+  bool below = false;   // IsBelow
   size_t tensors = 0;
   std::string worst;
 };
@@ -61,6 +63,8 @@ struct Report {
   size_t equal = 0;
   std::vector<ChangedTensor> changed;  // from the worst to the best
   double mean_db = 0;
+  size_t below = 0;     // of those, IsBelow
+  std::string verdict;  // VerdictText
   std::vector<std::string> heat_columns;
   std::vector<HeatRow> heat;
   std::vector<Histogram> histograms;

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "client/checkpoint/report/page.h"
+#include "client/checkpoint/report/verdict.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -29,6 +30,8 @@ Json TensorJson(const ChangedTensor& t) {
               {"b", d.kind_b},
               {"shape", {d.rows, d.cols}},
               {"sqnr_db", Number(d.sqnr_db)},
+              {"usual_db", UsualDb(d)},
+              {"below", IsBelow(d)},
               {"cosine", Number(d.cosine)},
               {"max_error", d.max_error},
               {"amax", d.amax},
@@ -57,6 +60,8 @@ Json JsonOf(const Report& r) {
               {"kinds_a", KindsJson(r.kinds_a)},
               {"kinds_b", KindsJson(r.kinds_b)},
               {"equal", r.equal},
+              {"verdict", r.verdict},
+              {"below", r.below},
               {"warnings", r.warnings}};
   if (!r.changed.empty()) {
     out["mean_sqnr_db"] = Number(r.mean_db);

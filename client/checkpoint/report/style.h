@@ -72,6 +72,7 @@ tbody tr + tr > * { border-top: 1px solid var(--line); }
 .q2 { background: #f6c597; color: #111; } .q3 { background: #f1e8d6; color: #111; }
 .q4 { background: #c3dcea; color: #111; } .q5 { background: #86b8d6; color: #111; }
 .q6 { background: #3679a8; color: #fff; }
+.low { outline: 3px double var(--ink); outline-offset: -3px; }
 .legend { display: flex; flex-wrap: wrap; gap: .3rem 1rem; align-items: center;
   font-size: .82rem; color: var(--soft); margin: .5rem 0 0; }
 .legend b { font-weight: 400; display: inline-flex; }

@@ -10,6 +10,7 @@
 #include "client/checkpoint/inventory.h"
 #include "client/checkpoint/made_with.h"
 #include "client/checkpoint/model.h"
+#include "client/checkpoint/report/verdict.h"
 #include "client/checkpoint/stored.h"
 #include "client/parts/piece_work.h"
 #include "client/quantctl/models/model_report.h"
@@ -33,8 +34,8 @@ Json Number(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
 }
 
-std::string Decibel(double db) {
-  return std::isinf(db) ? "equal" : fmt::format("{:.2f}", db);
+std::string Decibel(const TensorDifference& d) {
+  return d.equal() ? "equal" : fmt::format("{:.2f}", d.sqnr_db);
 }
 
 std::string BytesOf(const TensorDifference& d) {
@@ -200,19 +201,27 @@ int RunCompare(const Options& options, const CheckOptions& check) {
   }
   size_t equal = 0;
   size_t differing = 0;
+  size_t below = 0;
+  size_t finite = 0;
   double sum = 0;
   const TensorDifference* worst = nullptr;
   for (const TensorDifference& d : result->tensors) {
-    if (std::isinf(d.sqnr_db)) {
+    below += IsBelow(d, check.fail_below);
+    if (d.equal()) {
       ++equal;
       continue;
     }
     ++differing;
+    if (!std::isfinite(d.sqnr_db)) continue;
     sum += d.sqnr_db;
+    ++finite;
     if (worst == nullptr || d.sqnr_db < worst->sqnr_db) worst = &d;
   }
+  const size_t untold = result->only_a.size() + result->not_compared.size();
   // Models that have nothing in common were not compared.
-  const int code = result->tensors.empty() ? kFindings : kOk;
+  const bool bad =
+      result->tensors.empty() || below > 0 || (check.fail_below && untold > 0);
+  const int code = bad ? kFindings : kOk;
   if (options.json) {
     Json json = {
         {"command", "compare"}, {"a", check.model}, {"b", check.other}};
@@ -222,8 +231,11 @@ int RunCompare(const Options& options, const CheckOptions& check) {
                   {"a", d.kind_a},
                   {"b", d.kind_b},
                   {"shape", {d.rows, d.cols}},
-                  {"equal", std::isinf(d.sqnr_db)},
+                  {"equal", d.equal()},
                   {"sqnr_db", Number(d.sqnr_db)},
+                  {"usual_db", UsualDb(d)},
+                  {"least_db", check.fail_below.value_or(LeastDb(d))},
+                  {"below", IsBelow(d, check.fail_below)},
                   {"cosine", Number(d.cosine)},
                   {"max_error", d.max_error},
                   {"not_finite", d.not_finite}};
@@ -241,6 +253,8 @@ int RunCompare(const Options& options, const CheckOptions& check) {
     for (const auto& n : result->not_compared) {
       json["not_compared"].push_back({{"name", n.name}, {"why", n.why}});
     }
+    json["sqnr_db"] = Number(WholeDb(*result));
+    json["verdict"] = VerdictText(*result, check.fail_below);
     json["exit_code"] = code;
     Put(json);
     return code;
@@ -249,8 +263,8 @@ int RunCompare(const Options& options, const CheckOptions& check) {
       {"tensor", check.model, check.other, "SQNR dB", "cosine", "max error",
        "bytes differ", "scales differ"}};
   for (const TensorDifference& d : result->tensors) {
-    if (std::isinf(d.sqnr_db) && !options.verbose) continue;
-    rows.push_back({d.name, d.kind_a, d.kind_b, Decibel(d.sqnr_db),
+    if (d.equal() && !options.verbose) continue;
+    rows.push_back({d.name, d.kind_a, d.kind_b, Decibel(d),
                     fmt::format("{:.6f}", d.cosine),
                     fmt::format("{:.4g}", d.max_error), BytesOf(d),
                     ScalesOf(d)});
@@ -272,8 +286,12 @@ int RunCompare(const Options& options, const CheckOptions& check) {
   if (alone > 0) fmt::print(", {} not compared", alone);
   if (worst != nullptr) {
     fmt::print("; SQNR {:.2f} dB in the mean, {:.2f} at least ({})",
-               sum / static_cast<double>(differing), worst->sqnr_db,
-               worst->name);
+               sum / static_cast<double>(finite), worst->sqnr_db, worst->name);
+    fmt::print(", {:.2f} as a whole", WholeDb(*result));
+  }
+  fmt::print("\nverdict: {}", VerdictText(*result, check.fail_below));
+  if (check.fail_below && untold > 0) {
+    fmt::print("; {} of {} were not compared", untold, check.model);
   }
   fmt::print("\n");
   if (!check.report.empty()) fmt::print("wrote {}/report.html\n", check.report);

@@ -32,9 +32,10 @@ struct ConvertOptions {
 
 struct CheckOptions {
   std::string model;
-  std::string other;     // to compare with, or to write
-  std::string original;  // empty: none
-  std::string report;    // a directory; empty: none
+  std::string other;                      // to compare with, or to write
+  std::string original;                   // empty: none
+  std::string report;                     // a directory; empty: none
+  std::optional<double> fail_below = {};  // dB
   std::optional<Profile> profile = {};
   checkpoint::Dialect dialect = checkpoint::Dialect::kNone;  // none: not named
 };

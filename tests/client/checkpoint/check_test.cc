@@ -1,7 +1,9 @@
 // Comparing models is held to the oracle's decoding.
 #include <cmath>
+#include <limits>
 
 #include "client/checkpoint/check/compare.h"
+#include "client/checkpoint/report/verdict.h"
 #include "tests/client/checkpoint/planted.h"
 
 namespace quantd::checkpoint {
@@ -63,6 +65,70 @@ TEST_F(CheckTest, ComparesAcrossDialectsByTheOraclesNumbers) {
     EXPECT_TRUE(std::isfinite(d.sqnr_db));
   }
   EXPECT_EQ(seen, 1u);
+}
+
+// Of such numbers no error can be told, and they are not equal for that.
+TEST_F(CheckTest, NumbersThatBecameNaNAreADifference) {
+  const Planted p = Clean(Nvfp4Names::kCompressedTensors);
+  Planted spoilt = p;
+  const std::string norm = "model.norm.weight";
+  for (size_t i = 1; i < spoilt.part(norm).bytes.size(); i += 2) {
+    spoilt.part(norm).bytes[i] = std::byte{0x7F};  // 0x7F.., NaN or infinity
+    spoilt.part(norm).bytes[i - 1] = std::byte{0xC0};
+  }
+  const Model clean = Write(p);
+  std::filesystem::rename(At("q"), At("clean"));
+  const Model before = *Model::Open(At("clean"));
+  const Model after = Write(spoilt);
+  const auto difference = CompareModels(before, after);
+  ASSERT_THAT(difference, IsOk());
+  for (const TensorDifference& d : difference->tensors) {
+    EXPECT_EQ(d.equal(), d.name != "model.norm") << d.name;
+    EXPECT_EQ(IsBelow(d), d.name == "model.norm") << d.name;
+    EXPECT_EQ(d.not_finite, d.equal() ? 0u : 64u);
+  }
+  EXPECT_THAT(VerdictText(*difference),
+              HasSubstr("model.norm, 64 numbers are NaN or infinite"));
+  // The same NaN in both is.
+  const auto same = CompareModels(after, after);
+  ASSERT_THAT(same, IsOk());
+  for (const TensorDifference& d : same->tensors) EXPECT_TRUE(d.equal());
+}
+
+// Zeros that became something have a ratio of no number.
+TEST_F(CheckTest, VerdictsAreOfEveryKindOfDifference) {
+  TensorDifference d;
+  d.name = "w";
+  d.kind_b = "nvfp4 by modelopt";
+  d.amax = d.amax_b = 1;
+  d.signal = 1;
+  d.noise = 0.02;
+  d.sqnr_db = 17;
+  EXPECT_FALSE(IsBelow(d));
+  EXPECT_TRUE(IsBelow(d, 17.5));
+  d.format_b = WeightFormat::kFp8;
+  EXPECT_NEAR(UsualDb(d), 31.5, 0.01);
+  EXPECT_FALSE(IsBelow(d));
+  d.sqnr_db = 15.5;
+  EXPECT_TRUE(IsBelow(d));
+  // Two that were quantized from one add their errors.
+  d.format_a = WeightFormat::kNvfp4;
+  EXPECT_NEAR(UsualDb(d), 20.08, 0.01);
+  EXPECT_FALSE(IsBelow(d));
+  for (const double none : {-std::numeric_limits<double>::infinity(),
+                            std::numeric_limits<double>::quiet_NaN()}) {
+    d.sqnr_db = none;
+    EXPECT_TRUE(IsBelow(d));
+    EXPECT_TRUE(IsBelow(d, -100));
+  }
+  // Too small for any format to have a scale for it.
+  d.amax = d.amax_b = 1e-35;
+  d.sqnr_db = 0;
+  EXPECT_FALSE(IsBelow(d));
+  ModelDifference whole;
+  EXPECT_TRUE(std::isinf(WholeDb(whole)));
+  whole.tensors = {d, d};
+  EXPECT_NEAR(WholeDb(whole), 16.99, 0.01);
 }
 
 }  // namespace

@@ -105,6 +105,50 @@ TEST_F(ReportTest, SaysWhatBecameOfAModelAndWhy) {
   EXPECT_EQ(json["groups"][0]["scale"], 2688 / 0.5f);
 }
 
+// All of them far off: beside each other they would look alike.
+TEST_F(ReportTest, AWrongModelIsRedAllOver) {
+  std::vector<WrittenTensor> original = {Bf16("model.norm.weight", {64})};
+  std::vector<WrittenTensor> quantized = original;
+  for (const char* leaf : {"q_proj", "k_proj", "v_proj"}) {
+    Take(MakeNvfp4(std::string(kAttention) + leaf, 32, 64,
+                   Nvfp4Names::kCompressedTensors),
+         &original, &quantized);
+    original.back() =
+        Bf16(std::string(kAttention) + leaf + ".weight", {32, 64}, 0.1f);
+  }
+  const Report r = Made(original, quantized);
+  EXPECT_EQ(r.below, 3u);
+  EXPECT_THAT(r.warnings.front(), HasSubstr("3 of 3 tensors that differ are "
+                                            "below half the dB"));
+  const std::string page = PageOf(r);
+  EXPECT_THAT(page, HasSubstr("<td class=\"q0 low\""));
+  for (const char* shade : {"q1", "q2", "q3", "q4", "q5", "q6"}) {
+    EXPECT_THAT(page, Not(HasSubstr(fmt::format("<td class=\"{}", shade))));
+  }
+  EXPECT_EQ(JsonOf(r)["below"], 3);
+  EXPECT_EQ(JsonOf(r)["tensors"][0]["below"], true);
+}
+
+TEST_F(ReportTest, ShadesAreRelativeToTheFormat) {
+  std::vector<WrittenTensor> original = {Bf16("model.norm.weight", {64})};
+  std::vector<WrittenTensor> quantized = original;
+  for (const char* leaf : {"q_proj", "k_proj", "v_proj"}) {
+    Take(MakeNvfp4(std::string(kAttention) + leaf, 32, 64,
+                   Nvfp4Names::kCompressedTensors),
+         &original, &quantized);
+  }
+  // What they decode to: much nearer than NVFP4 comes to normal numbers.
+  const Report r = Made(original, quantized);
+  EXPECT_EQ(r.below, 0u);
+  EXPECT_THAT(r.verdict, HasSubstr("none of "));
+  ASSERT_EQ(r.heat.size(), 1u);
+  EXPECT_NEAR(r.heat[0].cells[1]->usual_db, 20.4, 0.01);
+  const std::string page = PageOf(r);
+  EXPECT_THAT(page, HasSubstr("dB, usual are 20.4"));
+  EXPECT_THAT(page, HasSubstr("<td class=\"q6\""));
+  EXPECT_THAT(page, Not(HasSubstr("<td class=\"q3\"")));
+}
+
 TEST_F(ReportTest, CausesAreToldApart) {
   TensorDifference d;
   d.rows = 64;

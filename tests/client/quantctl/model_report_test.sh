@@ -87,14 +87,14 @@ look narrow 500 3200
 HOME=$work timeout 60 "$browser" --headless --no-sandbox --disable-gpu \
   --user-data-dir="$work/profile" --dump-dom "file:$page" \
   >"$work/dom" 2>/dev/null
-for id in size changed mean least groups heat worst histograms sizes fused; do
+for id in size changed mean least verdict groups heat worst histograms sizes fused; do
   grep -q "id=\"$id\"" "$work/dom" || { echo "no #$id" >&2; exit 1; }
 done
 rows=$(sed -n '/id="worst"/,/<\/section>/p' "$work/dom" |
   grep -c '<td class="name">')
 ((rows == 10)) || { echo "$rows worst tensors" >&2; exit 1; }
 grep -q '<svg' "$work/dom"
-grep -Eq '<td class="q[0-6]" title="' "$work/dom"
+grep -Eq '<td class="q[0-6]( low)?" title="' "$work/dom"
 if [ $# -lt 3 ]; then
   sed -n '/id="worst"/,/<\/section>/p' "$work/dom" | grep -m 1 '<td' |
     grep -q 'shares a scale with model.layers.2.self_attn.q_proj' ||

@@ -1,0 +1,105 @@
+#include "client/checkpoint/report/verdict.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "fmt/format.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+// Weights so small are zero to whatever they are multiplied with, and formats
+// have no scale for them.
+constexpr double kNothing = 1e-30;
+
+double NoiseOf(std::optional<WeightFormat> format) {
+  return format ? std::pow(10, -UsualDb(*format) / 10) : 0;
+}
+
+}  // namespace
+
+// Measured by ModelTools.FormatsGiveNormalNumbersTheirUsualDb.
+double UsualDb(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kNvfp4:
+      return 20.4;
+    case WeightFormat::kNvfp4FourOverSix:
+      return 21.2;
+    case WeightFormat::kFp8:
+    case WeightFormat::kFp8Dynamic:
+    case WeightFormat::kFp8Block:
+    case WeightFormat::kMxfp8:
+      return 31.5;
+    case WeightFormat::kMxfp4:
+      return 18.8;
+    case WeightFormat::kBf16:
+      return 55.6;
+  }
+  return 0;
+}
+
+double UsualDb(const TensorDifference& d) {
+  const double noise = NoiseOf(d.format_a) + NoiseOf(d.format_b);
+  return noise == 0 ? UsualDb(WeightFormat::kMxfp4) : -10 * std::log10(noise);
+}
+
+double LeastDb(const TensorDifference& d) { return UsualDb(d) / 2; }
+
+bool IsBelow(const TensorDifference& d, std::optional<double> least) {
+  if (d.equal()) return false;
+  if (d.not_finite > 0) return true;
+  if (!least && d.amax < kNothing && d.amax_b < kNothing) return false;
+  return !(d.sqnr_db >= least.value_or(LeastDb(d)));
+}
+
+double WholeDb(const ModelDifference& difference) {
+  double signal = 0;
+  double noise = 0;
+  for (const TensorDifference& d : difference.tensors) {
+    signal += d.signal;
+    noise += d.noise;
+  }
+  return noise == 0 ? std::numeric_limits<double>::infinity()
+                    : 10 * std::log10(signal / noise);
+}
+
+std::string VerdictText(const ModelDifference& difference,
+                        std::optional<double> least) {
+  const TensorDifference* lowest = nullptr;
+  size_t below = 0;
+  size_t differing = 0;
+  const auto over = [&](const TensorDifference& d) {
+    return d.not_finite > 0 ? -std::numeric_limits<double>::infinity()
+                            : d.sqnr_db - least.value_or(LeastDb(d));
+  };
+  for (const TensorDifference& d : difference.tensors) {
+    differing += !d.equal();
+    if (!IsBelow(d, least)) continue;
+    ++below;
+    if (lowest == nullptr || over(d) < over(*lowest)) lowest = &d;
+  }
+  const std::string floor =
+      least ? fmt::format("{} dB", *least)
+            : "half the dB that formats give normal numbers";
+  if (lowest == nullptr) {
+    return fmt::format("none of {} tensors that differ is below {}", differing,
+                       floor);
+  }
+  const std::string_view of = lowest->format_b ? lowest->kind_b
+                              : lowest->format_a
+                                  ? lowest->kind_a
+                                  : "mxfp4, the coarsest format,";
+  const std::string what =
+      lowest->not_finite > 0
+          ? fmt::format("{} numbers are NaN or infinite in one of the two",
+                        lowest->not_finite)
+      : least ? fmt::format("{:.2f} dB", lowest->sqnr_db)
+              : fmt::format("{:.2f} dB, where {} gives {:.1f}", lowest->sqnr_db,
+                            of, UsualDb(*lowest));
+  return fmt::format("{} of {} tensors that differ {} below {}: {}, {}", below,
+                     differing, below == 1 ? "is" : "are", floor, lowest->name,
+                     what);
+}
+
+}  // namespace quantd::checkpoint

@@ -70,6 +70,7 @@ client/checkpoint/advise: client/checkpoint client/checkpoint/convert client/fil
 client/checkpoint/check: kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/convert client/files absl fmt
 client/checkpoint/convert: kernels/plan kernels/plan/profile client/buffers.h client/result.h client/checkpoint client/files absl fmt
 client/checkpoint/lint: client/checkpoint client/checkpoint/check client/files absl fmt
+client/checkpoint/lint/engines: client/checkpoint client/checkpoint/check client/checkpoint/lint/rules.h fmt
 client/checkpoint/repair: kernels/arith/copy_address.h kernels/plan client/checkpoint client/checkpoint/check client/checkpoint/convert client/checkpoint/lint absl fmt
 client/checkpoint/report: kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/check client/checkpoint/lint absl fmt
 client/local: kernels/plan kernels/device proto/methods.h client/call_options.h client/piece_options.h client/result.h client/parts absl fmt
@@ -109,7 +110,8 @@ tests/client/net: kernels/plan proto/net client client/net client/parts/error_de
 tests/client/checkpoint/convert: client/checkpoint client/checkpoint/convert tests/client/checkpoint
 tests/client/checkpoint/lint: client/checkpoint client/checkpoint/check client/checkpoint/lint tests/client/checkpoint
 tests/client/checkpoint/repair: client/checkpoint client/checkpoint/check client/checkpoint/lint client/checkpoint/repair tests/client/checkpoint
-tests/client/quantctl: kernels/plan client client/files client/quantctl client/quantctl/top tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint client/checkpoint/report tests/client/checkpoint gtest gmock
+tests/client/quantctl: kernels/plan client client/files client/quantctl client/quantctl/top tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint gtest gmock
+tests/client/quantctl/models: client/checkpoint/report client/quantctl/models/engines.h tests/client/quantctl
 tests/client/quantctl/bench: client/quantctl/bench client/quantctl/echo tests/bench/rpc_process.h tests/client/quantctl grpcpp
 tests/fuzz: kernels/device kernels/plan proto proto/stream tests/fuzz/targets client tests/proto/raw_message.h absl fmt google gtest
 tests/fuzz/targets: kernels/plan proto proto/memory proto/net proto/stream client client/quantctl/top client/net client/files client/checkpoint client/checkpoint/check client/checkpoint/lint server server/memory tests/fuzz absl fmt google nlohmann

@@ -12,32 +12,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "client/checkpoint/lint/finding.h"
 #include "client/checkpoint/model.h"
 
 namespace quantd::checkpoint {
-
-// Kinds that what is told of mending asks for, too.
-inline constexpr std::string_view kAbsent = "absent";
-inline constexpr std::string_view kNotANumber = "not a number";
-inline constexpr std::string_view kTransforms = "transform_config";
-inline constexpr std::string_view kSparsity = "sparsity_config";
-inline constexpr std::string_view kUnquantized = "unquantized";
-inline constexpr std::string_view kMisplaced = "place";
-inline constexpr std::string_view kReciprocals = "reciprocals";
-inline constexpr std::string_view kSwapped = "swapped";
-
-// The rule of a model without a quantized weight. Who looks at plain models,
-// too, leaves its finding out.
-inline constexpr std::string_view kNothing = "no-quantized-weight";
-
-// What lint finds.
-struct Finding {
-  std::string_view rule;
-  std::string where;  // a module or a file; the first of `count`
-  std::string text;
-  size_t count = 1;
-  std::string kind = {};  // of several of the rule: a key of a file
-};
 
 // What mends it, or may.
 enum class Remedy {

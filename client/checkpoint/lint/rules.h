@@ -6,52 +6,17 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <tuple>
-#include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/declared.h"
 #include "client/checkpoint/check/row_sample.h"
-#include "client/checkpoint/lint/lint.h"
+#include "client/checkpoint/lint/finding.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/stored.h"
 
 namespace quantd::checkpoint {
-
-// One for a rule that many weights break, so that a model of ten thousand
-// faulty modules is told in a line.
-class Findings {
- public:
-  // Once for a rule and a place. `kind`: sets faults of a rule apart that are a
-  // line each, like two keys of a file. Of more kinds than a person reads the
-  // last one counts the rest.
-  void Add(std::string_view rule, const std::string& where,
-           const std::string& text, std::string_view kind = "") {
-    constexpr size_t kMostKinds = 12;
-    if (!told_.emplace(rule, where, kind).second) return;
-    size_t kinds = 0;
-    Finding* last = nullptr;
-    for (Finding& f : findings_) {
-      if (f.rule != rule) continue;
-      last = &f;
-      if (f.kind == kind) break;
-      ++kinds;
-    }
-    if (last != nullptr && (last->kind == kind || kinds >= kMostKinds)) {
-      ++last->count;
-      return;
-    }
-    findings_.push_back({rule, where, text, 1, std::string(kind)});
-  }
-  std::vector<Finding> Take() { return std::exchange(findings_, {}); }
-
- private:
-  std::vector<Finding> findings_;
-  std::set<std::tuple<std::string_view, std::string, std::string>> told_;
-};
 
 // How much was held against the original.
 struct ComparedWeights {

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "client/checkpoint/check/config_difference.h"
 #include "client/checkpoint/dialect.h"
-#include "client/checkpoint/lint/lint.h"
+#include "client/checkpoint/lint/finding.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/repair/mended_weight.h"
 

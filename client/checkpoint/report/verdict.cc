@@ -19,7 +19,7 @@ double NoiseOf(std::optional<WeightFormat> format) {
 
 }  // namespace
 
-// Measured by ModelTools.FormatsGiveNormalNumbersTheirUsualDb.
+// Measured by ModelVerdict.FormatsGiveNormalNumbersTheirUsualDb.
 double UsualDb(WeightFormat format) {
   switch (format) {
     case WeightFormat::kNvfp4:
@@ -86,10 +86,9 @@ std::string VerdictText(const ModelDifference& difference,
     return fmt::format("none of {} tensors that differ is below {}", differing,
                        floor);
   }
-  const std::string_view of = lowest->format_b ? lowest->kind_b
-                              : lowest->format_a
-                                  ? lowest->kind_a
-                                  : "mxfp4, the coarsest format,";
+  const std::string of = lowest->format_b   ? lowest->kind_b
+                         : lowest->format_a ? lowest->kind_a
+                                            : "mxfp4, the coarsest format,";
   const std::string what =
       lowest->not_finite > 0
           ? fmt::format("{} numbers are NaN or infinite in one of the two",

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "absl/strings/ascii.h"
 #include "client/checkpoint/convert/config_writer.h"
+#include "client/quantctl/models/engines.h"
 #include "fmt/format.h"
 
 namespace quantd::quantctl {
@@ -143,20 +143,6 @@ void PrintPlanEvent(const Model& model, const ConversionPlan& plan,
 
 namespace {
 
-// "LlamaForCausalLM"; "": config.json does not say, or not the name of a class.
-std::string ClassOf(const Model& model) {
-  const auto names = model.config().find("architectures");
-  if (names == model.config().end() || !names->is_array() || names->empty() ||
-      !names->front().is_string()) {
-    return "";
-  }
-  const std::string name = names->front();
-  const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
-    return absl::ascii_isalnum(c) || c == '_';
-  });
-  return plain ? name : "";
-}
-
 bool IsOfText(const Model& model) {
   const std::string name = ClassOf(model);
   return name.ends_with("ForCausalLM") ||
@@ -170,9 +156,31 @@ std::string LoaderOf(const Model& model) {
                                                        : name;
 }
 
-// What has no words to say is served for its embeddings.
-std::string_view RunnerOf(const Model& model) {
-  return ClassOf(model).empty() || IsOfText(model) ? "" : " --runner pooling";
+// What somebody ran on such a model, and with what.
+std::string RecommendationOf(const Model& model, const ConversionPlan& plan,
+                             const std::string& out) {
+  std::string text;
+  const auto add = [&](std::string_view engine, const std::string& command) {
+    const EngineRun* run = FindEngineRun(engine, model, plan);
+    if (!IsGood(run)) return;
+    text += fmt::format("{}{} ({} {}: {})", text.empty() ? "" : ", or ",
+                        command, engine, run->version, run->tried);
+  };
+  add("vLLM", fmt::format("vllm serve {}", out));
+  add("SGLang", fmt::format("python -m sglang.launch_server --model {}", out));
+  // It reads some formats of experts, and noise out of others.
+  if (KindOf(model) != "experts") {
+    add("transformers",
+        fmt::format("{}.from_pretrained(\"{}\") with the package "
+                    "compressed-tensors",
+                    LoaderOf(model), out));
+  }
+  if (!text.empty()) return text;
+  return fmt::format(
+      "no engine was run on such a model by us, so try yours on {} and compare "
+      "what it says with what the original says; lint finds what engines are "
+      "known to refuse",
+      out);
 }
 
 }  // namespace
@@ -201,16 +209,10 @@ std::string NextStep(const Model& model, const ConversionPlan& plan,
   }
   switch (plan.dialect) {
     case Dialect::kCompressedTensors:
-      return fmt::format(
-          "vllm serve {0}{1}, or {2}.from_pretrained(\"{0}\") with the package "
-          "compressed-tensors",
-          out, RunnerOf(model), LoaderOf(model));
     case Dialect::kModelOpt:
-      return fmt::format("vllm serve {0}, or trtllm-serve {0}", out);
     case Dialect::kDeepSeek:
     case Dialect::kGptOss:
-      return fmt::format(
-          "vllm serve {0}, or python -m sglang.launch_server --model {0}", out);
+      return RecommendationOf(model, plan, out);
     case Dialect::kComfy:
       if (IsOfText(model)) {
         return fmt::format(

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes the tables of figures in README.md, in this folder's README.md and in
-that of tests/fuzz out of the results beside this file; whatever is written
-between the marks of a section is replaced.
+that of tests/fuzz out of the results beside this file, and the engines of
+client/quantctl/models/ENGINES.md out of the rows in engines.cc beside it;
+whatever is written between the marks of a section is replaced.
 
   tables.py            brings the pages up to date
   tables.py --check    changes nothing; exit code 1 if a page is stale
@@ -9,6 +10,7 @@ between the marks of a section is replaced.
 
 import json
 import pathlib
+import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -231,7 +233,28 @@ def fuzz():
                ["---", "---", "---:", "---:", "---:", "---:", "---"], lines)
 
 
-SECTIONS = ((HERE / "../../fuzz/README.md", "runs", fuzz),
+def engines():
+  """The rows by which quantctl recommends."""
+  text = (MODELS / "engines.cc").read_text()
+  text = text.partition("kRuns[] = {")[2].partition("\n};")[0]
+  lines = []
+  for row in re.findall(r"\{([^{}]*)\}", text):
+    # Texts that follow each other are one.
+    row = re.sub(r'"\s+"', "", row)
+    words = re.findall(r'"([^"]*)"', row) + ["", ""]
+    engine, version, dialect, formats, kind, tried, outcome, said, only = words[:9]
+    if only:
+      kind += f" ({only})"
+    lines.append([engine, version, f"`{dialect}`", formats, kind, tried,
+                  outcome, said])
+  return table(["engine", "version", "dialect", "formats", "kind", "tried",
+                "outcome", "why, or its message"], ["---"] * 8, lines) \
+      .replace("|  |", "| |")
+
+
+MODELS = HERE / "../../../client/quantctl/models"
+SECTIONS = ((MODELS / "ENGINES.md", "runs", engines),
+            (HERE / "../../fuzz/README.md", "runs", fuzz),
             (HERE / "../../../README.md", "figures", figures),
             (HERE / "README.md", "GPU", gpu),
             (HERE / "README.md", "profiles", profiles),

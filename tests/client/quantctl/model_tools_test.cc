@@ -1,7 +1,6 @@
 // What quantctl tells of whole models and makes of them without a server.
 #include <set>
 
-#include "client/checkpoint/report/verdict.h"
 #include "tests/client/quantctl/convert_fixture.h"
 
 namespace quantd {
@@ -34,111 +33,6 @@ TEST_F(ModelTools, ConvertAndCompareReportTheSame) {
               HasSubstr("made with the bytes of compressed-tensors@0.20"));
   // Nothing of it lies in the model.
   EXPECT_FALSE(std::filesystem::exists(At("made/report.html")));
-}
-
-// Of every format the middle of the scale by which models are judged.
-TEST_F(ModelTools, FormatsGiveNormalNumbersTheirUsualDb) {
-  using checkpoint::WeightFormat;
-  const std::string name = "model.layers.0.mlp.down_proj.weight";
-  ModelJson config = LlamaConfig();
-  for (const float scale : {0.02f, 0.0133f}) {
-    WriteModel(Fresh("m"), config, {{Bf16(name, {256, 1024}, scale)}});
-    for (const auto& [format, dialect] :
-         {std::pair{WeightFormat::kNvfp4, "compressed-tensors"},
-          std::pair{WeightFormat::kNvfp4, "modelopt"},
-          std::pair{WeightFormat::kNvfp4, "comfy"},
-          std::pair{WeightFormat::kNvfp4FourOverSix, "compressed-tensors"},
-          std::pair{WeightFormat::kFp8, "compressed-tensors"},
-          std::pair{WeightFormat::kFp8Dynamic, "compressed-tensors"},
-          std::pair{WeightFormat::kFp8Block, "compressed-tensors"},
-          std::pair{WeightFormat::kFp8Block, "deepseek"},
-          std::pair{WeightFormat::kMxfp8, "modelopt"},
-          std::pair{WeightFormat::kMxfp4, "compressed-tensors"}}) {
-      SCOPED_TRACE(fmt::format("{} by {}", Name(format), dialect));
-      ASSERT_EQ(RunServed({"convert", At("m"), Fresh("made"), "--dialect",
-                           dialect, "--format", std::string(Name(format))})
-                    .code,
-                0);
-      const Outcome compared = Run({"compare", At("m"), At("made"), "--json"});
-      EXPECT_EQ(compared.code, 0);
-      const auto tensor = ModelJson::parse(compared.out)["tensors"][0];
-      EXPECT_NEAR(tensor["sqnr_db"].get<double>(), checkpoint::UsualDb(format),
-                  format == WeightFormat::kMxfp4 ? 0.5 : 0.15);
-      EXPECT_EQ(tensor["below"], false);
-    }
-  }
-}
-
-TEST_F(ModelTools, CompareTellsAnotherModelFromAQuantizedOne) {
-  WriteLlama(Fresh("m"));
-  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("made")}).code, 0);
-  const Outcome good = Run({"compare", At("m"), At("made")});
-  EXPECT_EQ(good.code, 0);
-  EXPECT_THAT(good.out, HasSubstr("verdict: none of 14 tensors that differ is "
-                                  "below half the dB"));
-  EXPECT_EQ(Run({"compare", At("m"), At("made"), "--fail-below", "19"}).code,
-            0);
-  EXPECT_EQ(Run({"compare", At("m"), At("made"), "--fail-below", "21"}).code,
-            8);
-  // The same names and shapes, and one weight of a sign of its own.
-  auto shards = LlamaShards();
-  for (auto& shard : shards) {
-    for (WrittenTensor& t : shard) {
-      if (t.name != "model.layers.1.mlp.down_proj.weight") continue;
-      for (size_t i = 1; i < t.bytes.size(); i += 2)
-        t.bytes[i] ^= std::byte{128};
-    }
-  }
-  WriteModel(Fresh("other"), LlamaConfig(), shards);
-  const Outcome other = Run({"compare", At("other"), At("made")});
-  EXPECT_EQ(other.code, 8);
-  EXPECT_THAT(other.out,
-              HasSubstr("verdict: 1 of 14 tensors that differ is below half "
-                        "the dB that formats give normal numbers: "
-                        "model.layers.1.mlp.down_proj, -6.0"));
-  const auto json =
-      ModelJson::parse(Run({"compare", At("other"), At("made"), "--json"}).out);
-  EXPECT_EQ(json["exit_code"], 8);
-  EXPECT_LT(json["sqnr_db"].get<double>(), 20.0);
-  // Between plain models, too, and the other way round.
-  EXPECT_EQ(Run({"compare", At("other"), At("m")}).code, 8);
-  EXPECT_EQ(Run({"compare", At("made"), At("other")}).code, 8);
-  EXPECT_EQ(
-      Run({"compare", At("other"), At("made"), "--fail-below", "-7"}).code, 0);
-  // Asked for a number, what is missing counts.
-  shards.back().pop_back();
-  WriteModel(Fresh("short"), LlamaConfig(), shards);
-  EXPECT_EQ(Run({"compare", At("other"), At("short")}).code, 0);
-  const Outcome missing =
-      Run({"compare", At("other"), At("short"), "--fail-below", "1"});
-  EXPECT_EQ(missing.code, 8);
-  EXPECT_THAT(missing.out,
-              HasSubstr("1 of " + At("other") + " were not compared"));
-}
-
-TEST_F(ModelTools, LintSaysThatAModelIsNotQuantized) {
-  WriteLlama(Fresh("m"));
-  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("made")}).code, 0);
-  const Outcome plain = Run({"lint", At("m")});
-  EXPECT_EQ(plain.code, 8);
-  EXPECT_THAT(plain.out,
-              HasSubstr("no quantized weight; is this the original?"));
-  EXPECT_THAT(plain.out, HasSubstr("next: no-quantized-weight: name the "
-                                   "quantized one: quantctl lint QUANTIZED "
-                                   "--original " +
-                                   At("m")));
-  const Outcome swapped =
-      Run({"lint", At("m"), "--original", At("made"), "--json"});
-  EXPECT_EQ(swapped.code, 8);
-  const auto json = ModelJson::parse(swapped.out);
-  EXPECT_EQ(json["exit_code"], 8);
-  ASSERT_EQ(json["findings"].size(), 1u);
-  EXPECT_EQ(json["findings"][0]["rule"], "no-quantized-weight");
-  EXPECT_EQ(json["next"][0], "no-quantized-weight: quantctl lint " +
-                                 At("made") + " --original " + At("m"));
-  // The way back and its report have plain models without a fault.
-  const Outcome repaired = Run({"repair", At("m"), Fresh("mended")});
-  EXPECT_EQ(repaired.code, 0) << repaired.out;
 }
 
 TEST_F(ModelTools, AReportThatCannotBeWrittenIsFoundBeforeTheWork) {

@@ -4,7 +4,7 @@
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/module_list.h"
 #include "client/checkpoint/check/row_sample.h"
-#include "client/checkpoint/lint/rules.h"
+#include "client/checkpoint/lint/finding.h"
 #include "tests/client/checkpoint/fault.h"
 #include "tests/client/checkpoint/planted.h"
 #include "tests/client/checkpoint/stacked_writer.h"

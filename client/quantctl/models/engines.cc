@@ -1,0 +1,198 @@
+#include "client/quantctl/models/engines.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/ascii.h"
+#include "client/checkpoint/architecture.h"
+#include "client/checkpoint/check/layer_names.h"
+#include "client/checkpoint/stacked.h"
+#include "fmt/format.h"
+
+namespace quantd::quantctl {
+namespace {
+
+using checkpoint::ConversionPlan;
+using checkpoint::Json;
+using checkpoint::Model;
+using checkpoint::ModelTensor;
+using checkpoint::Role;
+
+// Of an engine the first row that fits counts: what real kernels did goes
+// before what a loader did, and one class before the rest.
+constexpr EngineRun kRuns[] = {
+    {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors",
+     "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4", "experts", "gpt-oss",
+     "refused",
+     "KeyError: experts.w2_weight, where the list of what stays has experts by "
+     "the names of the files",
+     "GptOssForCausalLM"},
+    // Real kernels.
+    {"vLLM", "0.26.0 on an H200", "compressed-tensors",
+     "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4", "dense", "Llama",
+     "ran"},
+    {"vLLM", "0.26.0 on an H200", "modelopt", "nvfp4, mxfp8, fp8", "dense",
+     "Llama", "ran"},
+    {"vLLM", "0.26.0 on an H200", "deepseek", "fp8_block", "dense", "Llama",
+     "ran"},
+    {"vLLM", "0.26.0 on an H200", "compressed-tensors", "nvfp4, mxfp4",
+     "experts", "Qwen3-MoE", "ran"},
+    {"vLLM", "0.26.0 on an H200", "modelopt", "nvfp4", "experts", "Qwen3-MoE",
+     "ran"},
+    {"vLLM", "0.26.0 on an H200", "gpt-oss", "mxfp4", "experts", "gpt-oss",
+     "ran"},
+    // Loaders, with kernels of PyTorch's.
+    {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors",
+     "fp8_dynamic, fp8_block, mxfp8", "experts",
+     "Qwen3-MoE, Mixtral, DeepSeek-V3", "loaded",
+     "fp8_block where members that are fused have multiples of 128 rows"},
+    {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors", "fp8",
+     "experts", "Qwen3-MoE, Mixtral", "refused",
+     "an assertion: one scale a weight with inputs by tokens"},
+    {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors",
+     "fp8 with --input-amax", "experts", "Qwen3-MoE, Mixtral", "loaded"},
+    {"vLLM", "0.32.0, its loader on a CPU", "deepseek", "fp8_block", "experts",
+     "DeepSeek-V3", "loaded"},
+    {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors", "several",
+     "dense", "Llama", "loaded"},
+    {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors", "nvfp4",
+     "images", "Qwen2.5-VL, LLaVA", "loaded"},
+    {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
+     "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4", "experts", "gpt-oss",
+     "refused",
+     "it asks for experts.0.gate_proj, where the list of what stays has "
+     "experts "
+     "by the names of the files",
+     "GptOssForCausalLM"},
+    {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
+     "nvfp4, fp8, fp8_dynamic, fp8_block", "dense", "Llama, Qwen3", "loaded",
+     "fp8_block where members that are fused have multiples of 128 rows"},
+    {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
+     "mxfp8, mxfp4", "dense", "Llama", "refused",
+     "No compressed-tensors compatible scheme was found"},
+    {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
+     "mxfp8, mxfp4", "experts", "Qwen3-MoE", "refused",
+     "No compressed-tensors compatible scheme was found"},
+    {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors", "several",
+     "dense", "Llama", "refused",
+     "Unable to find matching target for qkv_proj, where targets are the "
+     "names of its members"},
+    {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors", "fp8",
+     "experts", "Qwen3-MoE, Mixtral", "refused",
+     "an assertion: one scale a weight with inputs by tokens"},
+    {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors", "nvfp4",
+     "experts", "Qwen3-MoE, Mixtral", "loaded"},
+    {"SGLang", "0.5.23, its loader on a CPU", "modelopt", "nvfp4, fp8", "dense",
+     "Llama", "loaded"},
+    {"SGLang", "0.5.23, its loader on a CPU", "deepseek", "fp8_block", "dense",
+     "Llama", "wrong",
+     "it renames weight_scale_inv and leaves the scales as memory was",
+     "LlamaForCausalLM"},
+    {"SGLang", "0.5.23, its loader on a CPU", "deepseek", "fp8_block", "dense",
+     "Qwen3", "loaded"},
+    {"SGLang", "0.5.23, its loader on a CPU", "deepseek", "fp8_block",
+     "experts", "DeepSeek-V3", "loaded"},
+    {"SGLang", "0.5.23, its loader on a CPU", "gpt-oss", "mxfp4", "experts",
+     "gpt-oss", "loaded"},
+    {"transformers", "5.23 on a CPU", "compressed-tensors",
+     "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4", "dense", "Llama",
+     "ran"},
+    {"transformers", "5.23 on a CPU", "compressed-tensors",
+     "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4", "encoder", "MiniLM",
+     "ran"},
+    {"transformers", "5.23 on a CPU", "compressed-tensors", "nvfp4", "experts",
+     "Qwen3-MoE", "wrong", "noise, as of the library's own files"},
+    {"transformers", "5.23 on a CPU", "compressed-tensors", "fp8_block, mxfp8",
+     "experts", "Qwen3-MoE", "refused",
+     "We encountered some issues during automatic conversion of the weights"},
+    {"TensorRT-LLM", "about 1.0, read and not run", "modelopt", "nvfp4, mxfp8",
+     "dense", "none", "not run",
+     "its QuantAlgo has neither W4A16_NVFP4, which nvfp4 without --input-amax "
+     "is, nor MXFP8"},
+    {"ComfyUI", "none", "comfy", "nvfp4", "other", "none", "not run",
+     "comfy-kitchen 0.2.40's tensors read the files"},
+};
+// The end of the rows.
+
+bool IsText(const std::string& name) {
+  return name.ends_with("ForCausalLM") ||
+         name.ends_with("ForConditionalGeneration");
+}
+
+bool Lists(std::string_view formats, std::string_view format) {
+  return fmt::format(", {},", formats).find(fmt::format(", {},", format)) !=
+         std::string::npos;
+}
+
+}  // namespace
+
+absl::Span<const EngineRun> EngineRuns() { return kRuns; }
+
+std::string ClassOf(const Model& model) {
+  const auto names = model.config().find("architectures");
+  if (names == model.config().end() || !names->is_array() || names->empty() ||
+      !names->front().is_string()) {
+    return "";
+  }
+  const std::string name = names->front();
+  const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
+    return absl::ascii_isalnum(c) || c == '_';
+  });
+  return plain ? name : "";
+}
+
+std::string_view KindOf(const Model& model) {
+  const std::string name = ClassOf(model);
+  const auto architecture = checkpoint::Architecture::Of(model, {});
+  const bool experts = std::any_of(
+      model.tensors().begin(), model.tensors().end(), [](const auto& t) {
+        return checkpoint::IsExperts(t.name()) || checkpoint::IsStacked(t);
+      });
+  const bool images =
+      model.config().contains("vision_config") ||
+      std::any_of(model.tensors().begin(), model.tensors().end(),
+                  [&](const ModelTensor& t) {
+                    return architecture.ok() &&
+                           architecture->RoleOf(t.name()) == Role::kVision;
+                  });
+  if (images) return experts || !IsText(name) ? "other" : "images";
+  if (experts) return IsText(name) || name.empty() ? "experts" : "other";
+  return name.ends_with("ForCausalLM") || name.empty() ? "dense"
+         : IsText(name)                                ? "other"
+                                                       : "encoder";
+}
+
+const EngineRun* FindEngineRun(std::string_view engine, const Model& model,
+                               const ConversionPlan& plan) {
+  std::set<std::string_view> formats;
+  for (const auto& [format, count] : plan.formats()) {
+    formats.insert(Name(checkpoint::StoredAs(format)));
+  }
+  if (formats.empty()) return nullptr;
+  const std::string format =
+      formats.size() > 1 ? "several" : std::string(*formats.begin());
+  const bool measured =
+      !plan.groups.empty() &&
+      plan.groups.front().weights.front().input_amax.has_value();
+  const std::string_view kind = KindOf(model);
+  const std::string name = ClassOf(model);
+  // Scales of inputs make another scheme of it, and one for which experts have
+  // a kernel.
+  const std::string way = measured && kind == "experts" && format == "fp8"
+                              ? "fp8 with --input-amax"
+                              : format;
+  for (const EngineRun& run : kRuns) {
+    if (run.engine == engine && run.dialect == Name(plan.dialect) &&
+        run.kind == kind && (run.only.empty() || run.only == name) &&
+        Lists(run.formats, way)) {
+      return &run;
+    }
+  }
+  return nullptr;
+}
+
+bool IsGood(const EngineRun* run) {
+  return run != nullptr && (run->outcome == "ran" || run->outcome == "loaded");
+}
+
+}  // namespace quantd::quantctl

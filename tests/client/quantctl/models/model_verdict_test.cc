@@ -1,0 +1,203 @@
+// What quantctl says of a model as a whole: that it is near enough to another,
+// that nothing of it is quantized, and which engines take it.
+#include <set>
+
+#include "client/checkpoint/report/verdict.h"
+#include "client/quantctl/models/engines.h"
+#include "tests/client/quantctl/convert_fixture.h"
+
+namespace quantd {
+namespace {
+
+using testing::HasSubstr;
+
+class ModelVerdict : public Convert {};
+
+// Nothing that was not run.
+TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
+  const std::string names[] = {"vllm serve", "sglang", "from_pretrained",
+                               "trtllm", "no engine was run"};
+  const auto next = [&](const char* dialect, const char* format) {
+    const Outcome run = RunServed({"convert", At("m"), Fresh("made"),
+                                   "--dialect", dialect, "--format", format});
+    EXPECT_EQ(run.code, 0) << run.err;
+    const std::string line = run.out.substr(run.out.find("next: "));
+    std::set<std::string> named;
+    for (const std::string& name : names) {
+      if (line.find(name) != std::string::npos) named.insert(name);
+    }
+    return named;
+  };
+  using Named = std::set<std::string>;
+  const Named all = {"vllm serve", "sglang", "from_pretrained"};
+  const Named both = {"vllm serve", "sglang"};
+  const char* ct = "compressed-tensors";
+  WriteLlama(Fresh("m"));
+  EXPECT_EQ(next(ct, "nvfp4"), all);
+  EXPECT_EQ(next(ct, "mxfp8"), (Named{"vllm serve", "from_pretrained"}));
+  EXPECT_EQ(next(ct, "mxfp4"), (Named{"vllm serve", "from_pretrained"}));
+  EXPECT_EQ(next("modelopt", "nvfp4"), both);
+  EXPECT_EQ(next("modelopt", "mxfp8"), Named{"vllm serve"});
+  EXPECT_EQ(next("deepseek", "fp8_block"), Named{"vllm serve"});
+  ModelJson config = LlamaConfig();
+  auto shards = LlamaShards();
+  config["model_type"] = "qwen3";
+  config["architectures"] = {"Qwen3ForCausalLM"};
+  WriteModel(Fresh("m"), config, shards);
+  EXPECT_EQ(next("deepseek", "fp8_block"), both);
+  config["architectures"] = {"SomeNewModel"};
+  WriteModel(Fresh("m"), config, shards);
+  EXPECT_EQ(next(ct, "nvfp4"), Named{"from_pretrained"});
+  EXPECT_EQ(next("modelopt", "nvfp4"), Named{"no engine was run"});
+  // Of mixtures of experts transformers makes noise.
+  config["model_type"] = "qwen3_moe";
+  config["architectures"] = {"Qwen3MoeForCausalLM"};
+  for (const char* leaf : {"gate_proj", "up_proj", "down_proj"}) {
+    shards.back().push_back(
+        Bf16(fmt::format("model.layers.1.mlp.experts.0.{}.weight", leaf),
+             {128, 128}));
+  }
+  WriteModel(Fresh("m"), config, shards);
+  EXPECT_EQ(next(ct, "nvfp4"), both);
+  EXPECT_EQ(next(ct, "fp8_dynamic"), Named{"vllm serve"});
+  EXPECT_EQ(next(ct, "mxfp4"), Named{"vllm serve"});
+  EXPECT_EQ(next(ct, "fp8"), Named{"no engine was run"});
+}
+
+TEST_F(ModelVerdict, EnginesAreToldInWordsThatThereAre) {
+  const std::set<std::string_view> kinds = {"dense", "experts", "images",
+                                            "encoder", "other"};
+  const std::set<std::string_view> outcomes = {"ran", "loaded", "refused",
+                                               "wrong", "not run"};
+  for (const quantctl::EngineRun& run : quantctl::EngineRuns()) {
+    SCOPED_TRACE(fmt::format("{} {} {}", run.engine, run.dialect, run.formats));
+    const auto dialect = checkpoint::ParseDialect(run.dialect);
+    ASSERT_TRUE(dialect);
+    EXPECT_EQ(kinds.count(run.kind), 1u) << run.kind;
+    EXPECT_EQ(outcomes.count(run.outcome), 1u) << run.outcome;
+    const bool good = run.outcome == "ran" || run.outcome == "loaded";
+    EXPECT_TRUE(good || !run.said.empty());
+    EXPECT_FALSE(run.version.empty() || run.tried.empty());
+    std::string formats(run.formats);
+    while (!formats.empty()) {
+      const std::string one = formats.substr(0, formats.find(", "));
+      formats.erase(0, one.size() + 2);
+      const auto format =
+          checkpoint::ParseWeightFormat(one.substr(0, one.find(" with ")));
+      EXPECT_TRUE(one == "several" ||
+                  (format && checkpoint::FindLayout(*dialect, *format)))
+          << one;
+    }
+  }
+}
+
+// Of every format the middle of the scale by which models are judged.
+TEST_F(ModelVerdict, FormatsGiveNormalNumbersTheirUsualDb) {
+  using checkpoint::WeightFormat;
+  const std::string name = "model.layers.0.mlp.down_proj.weight";
+  ModelJson config = LlamaConfig();
+  for (const float scale : {0.02f, 0.0133f}) {
+    WriteModel(Fresh("m"), config, {{Bf16(name, {256, 1024}, scale)}});
+    for (const auto& [format, dialect] :
+         {std::pair{WeightFormat::kNvfp4, "compressed-tensors"},
+          std::pair{WeightFormat::kNvfp4, "modelopt"},
+          std::pair{WeightFormat::kNvfp4, "comfy"},
+          std::pair{WeightFormat::kNvfp4FourOverSix, "compressed-tensors"},
+          std::pair{WeightFormat::kFp8, "compressed-tensors"},
+          std::pair{WeightFormat::kFp8Dynamic, "compressed-tensors"},
+          std::pair{WeightFormat::kFp8Block, "compressed-tensors"},
+          std::pair{WeightFormat::kFp8Block, "deepseek"},
+          std::pair{WeightFormat::kMxfp8, "modelopt"},
+          std::pair{WeightFormat::kMxfp4, "compressed-tensors"}}) {
+      SCOPED_TRACE(fmt::format("{} by {}", Name(format), dialect));
+      ASSERT_EQ(RunServed({"convert", At("m"), Fresh("made"), "--dialect",
+                           dialect, "--format", std::string(Name(format))})
+                    .code,
+                0);
+      const Outcome compared = Run({"compare", At("m"), At("made"), "--json"});
+      EXPECT_EQ(compared.code, 0);
+      const auto tensor = ModelJson::parse(compared.out)["tensors"][0];
+      EXPECT_NEAR(tensor["sqnr_db"].get<double>(), checkpoint::UsualDb(format),
+                  format == WeightFormat::kMxfp4 ? 0.5 : 0.15);
+      EXPECT_EQ(tensor["below"], false);
+    }
+  }
+}
+
+TEST_F(ModelVerdict, CompareTellsAnotherModelFromAQuantizedOne) {
+  WriteLlama(Fresh("m"));
+  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("made")}).code, 0);
+  const Outcome good = Run({"compare", At("m"), At("made")});
+  EXPECT_EQ(good.code, 0);
+  EXPECT_THAT(good.out, HasSubstr("verdict: none of 14 tensors that differ is "
+                                  "below half the dB"));
+  EXPECT_EQ(Run({"compare", At("m"), At("made"), "--fail-below", "19"}).code,
+            0);
+  EXPECT_EQ(Run({"compare", At("m"), At("made"), "--fail-below", "21"}).code,
+            8);
+  // The same names and shapes, and one weight of a sign of its own.
+  auto shards = LlamaShards();
+  for (auto& shard : shards) {
+    for (WrittenTensor& t : shard) {
+      if (t.name != "model.layers.1.mlp.down_proj.weight") continue;
+      for (size_t i = 1; i < t.bytes.size(); i += 2)
+        t.bytes[i] ^= std::byte{128};
+    }
+  }
+  WriteModel(Fresh("other"), LlamaConfig(), shards);
+  const Outcome other = Run({"compare", At("other"), At("made")});
+  EXPECT_EQ(other.code, 8);
+  EXPECT_THAT(other.out,
+              HasSubstr("verdict: 1 of 14 tensors that differ is below half "
+                        "the dB that formats give normal numbers: "
+                        "model.layers.1.mlp.down_proj, -6.0"));
+  const auto json =
+      ModelJson::parse(Run({"compare", At("other"), At("made"), "--json"}).out);
+  EXPECT_EQ(json["exit_code"], 8);
+  EXPECT_LT(json["sqnr_db"].get<double>(), 20.0);
+  // Between plain models, too, and the other way round.
+  const Outcome plain = Run({"compare", At("other"), At("m")});
+  EXPECT_EQ(plain.code, 8);
+  EXPECT_THAT(plain.out, HasSubstr("down_proj, -6.02 dB, where mxfp4, the "
+                                   "coarsest format, gives 18.8"));
+  EXPECT_EQ(Run({"compare", At("made"), At("other")}).code, 8);
+  EXPECT_EQ(
+      Run({"compare", At("other"), At("made"), "--fail-below", "-7"}).code, 0);
+  // Asked for a number, what is missing counts.
+  shards.back().pop_back();
+  WriteModel(Fresh("short"), LlamaConfig(), shards);
+  EXPECT_EQ(Run({"compare", At("other"), At("short")}).code, 0);
+  const Outcome missing =
+      Run({"compare", At("other"), At("short"), "--fail-below", "1"});
+  EXPECT_EQ(missing.code, 8);
+  EXPECT_THAT(missing.out,
+              HasSubstr("1 of " + At("other") + " were not compared"));
+}
+
+TEST_F(ModelVerdict, LintSaysThatAModelIsNotQuantized) {
+  WriteLlama(Fresh("m"));
+  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("made")}).code, 0);
+  const Outcome plain = Run({"lint", At("m")});
+  EXPECT_EQ(plain.code, 8);
+  EXPECT_THAT(plain.out,
+              HasSubstr("no quantized weight; is this the original?"));
+  EXPECT_THAT(plain.out, HasSubstr("next: no-quantized-weight: name the "
+                                   "quantized one: quantctl lint QUANTIZED "
+                                   "--original " +
+                                   At("m")));
+  const Outcome swapped =
+      Run({"lint", At("m"), "--original", At("made"), "--json"});
+  EXPECT_EQ(swapped.code, 8);
+  const auto json = ModelJson::parse(swapped.out);
+  EXPECT_EQ(json["exit_code"], 8);
+  ASSERT_EQ(json["findings"].size(), 1u);
+  EXPECT_EQ(json["findings"][0]["rule"], "no-quantized-weight");
+  EXPECT_EQ(json["next"][0], "no-quantized-weight: quantctl lint " +
+                                 At("made") + " --original " + At("m"));
+  // The way back and its report have plain models without a fault.
+  const Outcome repaired = Run({"repair", At("m"), Fresh("mended")});
+  EXPECT_EQ(repaired.code, 0) << repaired.out;
+}
+
+}  // namespace
+}  // namespace quantd

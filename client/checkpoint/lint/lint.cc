@@ -237,7 +237,7 @@ void LintUnclear(const LintedModel& linted, const UnclearWeight& u,
   const auto guess = GuessWeight(linted.model, u.module, linted.dialect);
   if (!guess.ok()) {
     findings->Add(
-        absl::IsNotFound(guess.status()) ? "missing-scale" : "unclear-layout",
+        absl::IsNotFound(guess.status()) ? "missing-scale" : "unknown-format",
         u.module,
         fmt::format("{}; {}", std::string(guess.status().message()), u.why));
     return;

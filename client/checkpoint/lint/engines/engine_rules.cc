@@ -29,6 +29,13 @@ std::string FusedNameOf(std::string_view module) {
   return leaf == "gate_proj" || leaf == "up_proj" ? named("gate_up_proj") : "";
 }
 
+// What is looked up, and no layer that makes an embedding of something.
+bool IsLookedUp(std::string_view module) {
+  const std::string_view leaf = SplitModule(module).leaf;
+  return leaf.find("emb") != std::string_view::npos || leaf == "wte" ||
+         leaf == "wpe" || leaf == "shared";
+}
+
 // The sparse attention's choice of tokens.
 bool IsIndexer(std::string_view module) {
   const auto [parent, leaf] = SplitModule(module);
@@ -48,7 +55,8 @@ class EngineRules {
         Find("kept-plain", w.module,
              "of the indexer of a sparse attention, and quantized", "indexer");
       } else if (role == Role::kRouter || role == Role::kVision ||
-                 (role == Role::kEmbedding && !IsTarget(w.module))) {
+                 (role == Role::kEmbedding && IsLookedUp(w.module) &&
+                  !IsTarget(w.module))) {
         Find("kept-plain", w.module,
              fmt::format("one of the {}, and quantized", Describe(role)),
              Describe(role));
@@ -177,7 +185,7 @@ class EngineRules {
     if (there == module || !list.Names(module) || list.Names(there)) return;
     Find("list-prefix", module,
          fmt::format("{} has it as the file does, and to transformers 5 it is "
-                     "{}: re:.*{}$ is both",
+                     "{}; an expression like re:.*{}$ is both",
                      of, there, SplitModule(module).leaf),
          of);
   }

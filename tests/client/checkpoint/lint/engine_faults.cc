@@ -97,6 +97,18 @@ void GroupOfMembers(Planted& p) {
   groups["other"]["targets"] = {kQ, kK, kV};
 }
 
+// Scales under the name that DeepSeek's own program has for them.
+void OtherName(Planted& p) {
+  WrittenTensor scales = p.part(kQ + ".weight_scale_inv");
+  p.tensors.erase(kQ + ".weight_scale_inv");
+  scales.name = kQ + ".scale";
+  p.tensors[scales.name] = scales;
+}
+void PowersOfSquares(Planted& p) {
+  p.part(kQ + ".weight_scale_inv").dtype = "F8_E8M0";
+  p.part(kQ + ".weight_scale_inv").bytes = {std::byte{118}};
+}
+
 }  // namespace
 
 std::vector<Fault> EngineFaults() {
@@ -105,11 +117,10 @@ std::vector<Fault> EngineFaults() {
   return {
       {"no-quantized-weight", ct, NoQuantizedWeight,
        "no quantized weight; is this the original?"},
-      {"unknown-format", ct, FusedExperts,
-       "down_proj: U8 [2, 32, 64], with down_proj_weight_scale"},
-      {"unknown-format", mo, Gptq, "qweight: I32 [8, 64], with scales"},
-      {"unknown-format", ct, Doubles("F64"), "up_proj.weight: F64 [64, 64]"},
-      {"unknown-format", ct, Doubles("U64"), "up_proj.weight: U64 [64, 64]"},
+      {"unknown-format", ct, FusedExperts, "U8 [2, 32, 64]"},
+      {"unknown-format", mo, Gptq, "I32 [8, 64]"},
+      {"unknown-format", ct, Doubles("F64"), "F64 [64, 64]"},
+      {"unknown-format", ct, Doubles("U64"), "U64 [64, 64]"},
       {"ignore-list", ct,
        [](Planted& p) {
          p.config["model_type"] = "nobody_knows";
@@ -161,6 +172,10 @@ std::vector<Fault> EngineFaults() {
                           std::vector<std::byte>(64 * 64, std::byte{0x38})};
        },
        "k_proj: 64 rows, no multiple of 128"},
+      {"unknown-format", Base::kDeepSeek, OtherName,
+       "its scales may be model.layers.0.self_attn.q_proj.scale, in F32"},
+      {"unknown-format", Base::kDeepSeek, PowersOfSquares,
+       "it is FP8 in squares of 128 x 128 with powers of two for scales"},
       {"no-target", ct, GroupOfMembers,
        "config_groups.other has it as a target, and not qkv_proj"},
   };

@@ -71,7 +71,7 @@ std::vector<Fault> LayoutFaults() {
        [](Planted& p) { p.part(kQ + ".weight_scale").dtype = "U8"; },
        "it would be nvfp4 by modelopt, but model.layers.0.self_attn.q_proj."
        "weight_scale is U8 and not F8_E4M3"},
-      {"unclear-layout", mo,
+      {"unknown-format", mo,
        [](Planted& p) { p.part(kQ + ".weight").dtype = "F8_E5M2"; },
        "are no format known here"},
       {"swizzled-scales", Base::kComfy, RowByRow({kQ}, /*padded=*/true),

@@ -11,7 +11,7 @@ namespace {
 
 // Weights so small are zero to whatever they are multiplied with, and formats
 // have no scale for them.
-constexpr double kNothing = 1e-30;
+constexpr double kNearZero = 1e-30;
 
 double NoiseOf(std::optional<WeightFormat> format) {
   return format ? std::pow(10, -UsualDb(*format) / 10) : 0;
@@ -49,7 +49,7 @@ double LeastDb(const TensorDifference& d) { return UsualDb(d) / 2; }
 bool IsBelow(const TensorDifference& d, std::optional<double> least) {
   if (d.equal()) return false;
   if (d.not_finite > 0) return true;
-  if (!least && d.amax < kNothing && d.amax_b < kNothing) return false;
+  if (!least && d.amax < kNearZero && d.amax_b < kNearZero) return false;
   return !(d.sqnr_db >= least.value_or(LeastDb(d)));
 }
 

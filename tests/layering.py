@@ -65,10 +65,11 @@ client/memory: kernels/plan proto/memory client/call_options.h client/buffers.h 
 client/parts: kernels/plan client/call_options.h client/memory/cuda_driver.h client/distributed.h client/error.h client/buffers.h client/piece_options.h client/result.h client/server_info.h absl fmt kernels/plan/profile
 client/parts/piece_work: client/client.h
 client/files: kernels/plan client/buffers.h client/quantized_tensor.h absl fmt nlohmann
-client/checkpoint: kernels/plan kernels/plan/profile kernels/arith/copy_address.h client/files absl fmt nlohmann re2
+client/checkpoint/anatomy: client/checkpoint client/files absl fmt
+client/checkpoint: kernels/plan kernels/plan/profile kernels/arith/copy_address.h client/checkpoint/anatomy client/files absl fmt nlohmann re2
 client/checkpoint/advise: client/checkpoint client/checkpoint/convert client/files absl fmt
-client/checkpoint/check: kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/convert client/files absl fmt
-client/checkpoint/convert: kernels/plan kernels/plan/profile client/buffers.h client/result.h client/checkpoint client/files absl fmt
+client/checkpoint/check: kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/anatomy client/checkpoint/convert client/files absl fmt
+client/checkpoint/convert: kernels/plan kernels/plan/profile client/buffers.h client/result.h client/checkpoint client/checkpoint/anatomy client/files absl fmt
 client/checkpoint/lint: client/checkpoint client/checkpoint/check client/files absl fmt
 client/checkpoint/lint/engines: client/checkpoint client/checkpoint/check client/checkpoint/lint/rules.h fmt
 client/checkpoint/repair: kernels/arith/copy_address.h kernels/plan client/checkpoint client/checkpoint/check client/checkpoint/convert client/checkpoint/lint absl fmt
@@ -102,7 +103,7 @@ tests/server/memory: kernels/device/health/self_test.h proto/memory server/memor
 tests/client: kernels/plan kernels/device proto client client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
 tests/client/bands: client client/bands client/net/remote.h client/parts tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing fmt
 tests/client/files: kernels/plan client client/files tests/client tests/testing fmt nlohmann kernels/plan/profile
-tests/client/checkpoint: client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann
+tests/client/checkpoint: client/checkpoint client/checkpoint/anatomy client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann
 tests/client/shards: kernels/plan client tests/bench/rpc_process.h tests/client
 tests/client/local: kernels/device client client/local tests/bench/rpc_process.h tests/kernels/device/fake_backend.h tests/testing
 tests/client/memory: client client/memory kernels/device proto/memory tests/bench/rpc_process.h tests/client/temp_dir.h tests/kernels/device/plan_rows.h tests/testing absl cuda gtest

@@ -1,7 +1,6 @@
 #include "client/checkpoint/architecture.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "fmt/format.h"
 
@@ -22,7 +21,6 @@ constexpr std::string_view kFused[] = {
     "wi_0,wi_1",
     "q_a_proj,kv_a_proj_with_mqa",
     "in_proj_qkv,in_proj_z",
-    "in_proj_qkvz,in_proj_ba",
     "in_proj_b,in_proj_a",
 };
 
@@ -85,10 +83,6 @@ constexpr std::string_view kTurnedTypes[] = {"gpt2", "openai-gpt", "imagegpt",
                                              "decision_transformer"};
 constexpr std::string_view kTurned[] = {"c_attn", "c_proj", "c_fc", "q_attn"};
 
-bool Contains(std::string_view text, std::string_view word) {
-  return text.find(word) != std::string_view::npos;
-}
-
 std::vector<std::string_view> Split(std::string_view text, char at) {
   std::vector<std::string_view> parts;
   for (;;) {
@@ -109,75 +103,14 @@ bool Has(const List& list, std::string_view word) {
   return std::find(std::begin(list), std::end(list), word) != std::end(list);
 }
 
-// A layer beyond the last one is a head for further tokens (DeepSeek).
-bool IsBeyond(const std::vector<std::string_view>& parts, int64_t layers) {
-  for (size_t i = 0; layers > 0 && i + 1 < parts.size(); ++i) {
-    int64_t number = 0;
-    const std::string_view text = parts[i + 1];
-    if (parts[i] != "layers" || text.empty()) continue;
-    const auto [rest, error] =
-        std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error == std::errc() && rest == text.data() + text.size()) {
-      return number >= layers;
-    }
-  }
-  return false;
-}
-
-int64_t LayersOf(const Json& config) {
-  for (const char* folder : {"", "text_config"}) {
-    const Json* place = &config;
-    if (*folder != '\0') {
-      const auto found = config.find(folder);
-      if (found == config.end() || !found->is_object()) continue;
-      place = &*found;
-    }
-    const auto n = place->find("num_hidden_layers");
-    if (n != place->end() && n->is_number_integer()) return n->get<int64_t>();
-  }
-  return 0;
-}
-
 }  // namespace
-
-std::string_view Describe(Role role) {
-  switch (role) {
-    case Role::kLinear:
-      return "linear layers";
-    case Role::kHead:
-      return "output heads";
-    case Role::kEmbedding:
-      return "embeddings";
-    case Role::kNorm:
-      return "norms";
-    case Role::kRouter:
-      return "routers";
-    case Role::kVision:
-      return "layers of vision and sound";
-    case Role::kMultiToken:
-      return "layers that predict further tokens";
-  }
-  return "";
-}
-
-std::string_view ModuleOf(std::string_view tensor) {
-  constexpr std::string_view kWeight = ".weight";
-  if (tensor.ends_with(kWeight)) tensor.remove_suffix(kWeight.size());
-  return tensor;
-}
-
-ModuleName SplitModule(std::string_view module) {
-  const size_t dot = module.rfind('.');
-  if (dot == std::string_view::npos) return {"", module};
-  return {module.substr(0, dot), module.substr(dot + 1)};
-}
 
 absl::StatusOr<Architecture> Architecture::Of(
     const Model& model, const std::vector<std::string>& more) {
   Architecture a;
   a.known_ = Has(kKnownTypes, model.model_type());
   a.turned_ = Has(kTurnedTypes, model.model_type());
-  a.layers_ = LayersOf(model.config());
+  a.roles_ = Roles::Of(model);
   for (const std::string& text : more) {
     const FusedNames names = Names(text);
     const bool bad = names.size() < 2 ||
@@ -197,51 +130,6 @@ absl::StatusOr<Architecture> Architecture::Of(
     a.fused_.push_back(Names(text));
   }
   return a;
-}
-
-Role Architecture::RoleOf(std::string_view module) const {
-  const std::vector<std::string_view> parts = Split(module, '.');
-  const auto any = [&](auto&& matches) {
-    return std::any_of(parts.begin(), parts.end(), matches);
-  };
-  const auto is = [](std::initializer_list<std::string_view> words) {
-    return [words](std::string_view part) { return Has(words, part); };
-  };
-  if (any([](std::string_view p) {
-        return p.starts_with("vision") || p.starts_with("visual") ||
-               p.starts_with("audio") || p.starts_with("image") ||
-               Contains(p, "_projector") || p.starts_with("patch_") ||
-               p == "multi_modal" || p == "sound_encoder";
-      })) {
-    return Role::kVision;
-  }
-  if (any([](std::string_view p) {
-        return p == "mtp" || p.starts_with("mtp_") || p.starts_with("nextn") ||
-               p.starts_with("medusa") || p == "eh_proj";
-      }) ||
-      IsBeyond(parts, layers_)) {
-    return Role::kMultiToken;
-  }
-  if (any([](std::string_view p) {
-        return Contains(p, "embed") || p.ends_with("_emb");
-      }) ||
-      any(is({"wte", "wpe", "shared", "emb", "relative_attention_bias"}))) {
-    return Role::kEmbedding;
-  }
-  const std::string_view leaf = parts.back();
-  if (Contains(leaf, "norm") || Contains(leaf, "Norm") ||
-      leaf.starts_with("ln_")) {
-    return Role::kNorm;
-  }
-  if (any(is({"router"})) || is({"gate", "shared_expert_gate", "wg"})(leaf)) {
-    return Role::kRouter;
-  }
-  if (any(is({"lm_head", "classifier", "score", "pooler", "cls", "head",
-              "output_layer"})) ||
-      (parts.size() == 1 && leaf == "output")) {
-    return Role::kHead;
-  }
-  return Role::kLinear;
 }
 
 bool Architecture::IsTurned(std::string_view module) const {

@@ -8,22 +8,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/checkpoint/anatomy/role.h"
 #include "client/checkpoint/model.h"
 
 namespace quantd::checkpoint {
-
-// The part that a weight plays.
-enum class Role {
-  kLinear,  // what is quantized unless somebody says otherwise
-  kHead,    // lm_head, classifiers
-  kEmbedding,
-  kNorm,
-  kRouter,      // chooses experts; tiny and touchy
-  kVision,      // towers of images and sound, and what joins them to the text
-  kMultiToken,  // heads that predict further tokens
-};
-// Of many, for a sentence: "2 output heads".
-std::string_view Describe(Role role);
 
 // Names of siblings that are fused.
 using FusedNames = std::vector<std::string>;
@@ -37,7 +25,7 @@ class Architecture {
 
   // Whether somebody looked at what engines fuse of this model_type.
   bool known() const { return known_; }
-  Role RoleOf(std::string_view module) const;
+  Role RoleOf(std::string_view module) const { return roles_.RoleOf(module); }
 
   // Whether the model keeps the weight as K rows of N, as GPT-2 does: engines
   // turn it while they load it, and only if it is not quantized.
@@ -51,19 +39,9 @@ class Architecture {
  private:
   bool known_ = false;
   bool turned_ = false;
-  int64_t layers_ = 0;  // num_hidden_layers; 0: unknown
+  Roles roles_;
   std::vector<FusedNames> fused_;
 };
-
-// "model.layers.0.mlp.down_proj" of a tensor's name with ".weight".
-std::string_view ModuleOf(std::string_view tensor);
-
-// "model.layers.0.mlp" and "gate_proj".
-struct ModuleName {
-  std::string_view parent;
-  std::string_view leaf;
-};
-ModuleName SplitModule(std::string_view module);
 
 }  // namespace quantd::checkpoint
 

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "client/checkpoint/anatomy/storage.h"
 #include "client/checkpoint/stored.h"
 #include "fmt/format.h"
 
@@ -30,20 +31,19 @@ absl::StatusOr<ConversionPlan> MakeDecodingPlan(const Model& model) {
   const auto refuse = [&](const std::string& why) {
     return absl::InvalidArgumentError(fmt::format("{}: {}", model.path(), why));
   };
-  if (!stored->unclear.empty()) {
-    const UnclearWeight& first = stored->unclear.front();
-    return refuse(fmt::format("{}: {}", first.module, first.why));
-  }
+  if (auto s = RefuseUnclear(model, *stored, nullptr); !s.ok()) return s;
   if (stored->weights.empty()) return refuse("no weight of it is quantized");
   ConversionPlan plan;
   plan.dialect = Dialect::kNone;
   plan.notes = model.notes();
   std::map<const ModelTensor*, size_t> first;  // parts to weights
   std::set<const ModelTensor*> parts;
+  std::set<std::string> decoded;
   for (StoredWeight& w : stored->weights) {
     const std::string name =
         w.layout->stacked ? w.module : w.module + ".weight";
     parts.insert(w.parts.begin(), w.parts.end());
+    decoded.insert(w.module);
     first[w.part(PartSource::kCodes)] = plan.decoded.size();
     plan.decoded.push_back({std::move(w), name});
   }
@@ -57,7 +57,8 @@ absl::StatusOr<ConversionPlan> MakeDecodingPlan(const Model& model) {
     if (const auto found = first.find(&t); found != first.end()) {
       plan.shards[t.shard].tensors.push_back(
           TensorOf(plan.decoded[found->second]));
-    } else if (parts.count(&t) == 0) {
+    } else if (parts.count(&t) == 0 &&
+               decoded.count(StorageOf(t.stored).module) == 0) {
       plan.copies.push_back(&t);
       plan.shards[t.shard].tensors.push_back(t.stored);
       kept_scales +=

@@ -4,9 +4,13 @@
 #include <set>
 #include <utility>
 
+#include "client/checkpoint/anatomy/adapter.h"
+#include "client/checkpoint/anatomy/config_facts.h"
+#include "client/checkpoint/anatomy/storage.h"
 #include "client/checkpoint/decode_planner.h"
 #include "client/checkpoint/made_with.h"
 #include "client/checkpoint/selector.h"
+#include "client/checkpoint/stacked.h"
 #include "client/checkpoint/stored.h"
 #include "client/checkpoint/weights.h"
 #include "fmt/format.h"
@@ -15,6 +19,7 @@ namespace quantd::checkpoint {
 namespace {
 
 constexpr char kStacks[] = "stacks of experts";
+constexpr char kUnclear[] = "in formats that are not known here";
 constexpr std::string_view kWeight = ".weight";
 
 class Planner {
@@ -24,7 +29,9 @@ class Planner {
       : model_(model), selection_(selection), selector_(selector) {}
 
   absl::StatusOr<ConversionPlan> Make() {
+    if (auto s = RefuseAdapter(model_, selector_.ignore()); !s.ok()) return s;
     if (auto s = RefuseQuantized(); !s.ok()) return s;
+    tied_ = FactsOf(model_.config()).tied;
     plan_.dialect = selection_.dialect;
     plan_.notes = model_.notes();
     for (const ModelTensor& tensor : model_.tensors()) {
@@ -37,13 +44,17 @@ class Planner {
     Fuse();
     NoteWhatIsOdd();
     if (auto s = LayOut(); !s.ok()) return s;
+    if (auto s = CheckSum(); !s.ok()) return s;
     return std::move(plan_);
   }
 
  private:
-  absl::Status RefuseQuantized() const {
+  absl::Status RefuseQuantized() {
     const auto stored = FindStored(model_);
     if (!stored.ok()) return stored.status();
+    if (auto s = RefuseUnclear(model_, *stored, &selector_.ignore()); !s.ok()) {
+      return s;
+    }
     if (!stored->weights.empty()) {
       const StoredWeight& first = stored->weights.front();
       return absl::InvalidArgumentError(fmt::format(
@@ -52,28 +63,41 @@ class Planner {
           model_.path(), stored->weights.size(), first.module,
           Name(first.layout->format), Name(first.layout->dialect)));
     }
-    if (model_.config().contains("quantization_config")) {
-      return absl::InvalidArgumentError(fmt::format(
-          "{}: its config.json has a quantization_config, but no weight is "
-          "quantized in a way known here; remove it if it is a leftover",
-          model_.path()));
+    for (const auto* list : {&stored->unclear, &stored->orphans}) {
+      for (const UnclearWeight& u : *list) {
+        for (const ModelTensor* t : u.tensors) unclear_[t] = u;
+      }
     }
-    return absl::OkStatus();
+    const auto said = QuantizationsIn(model_.config());
+    if (said.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: its config.json has a {}, but no weight is quantized in a way "
+        "known here{}",
+        model_.path(), said.front().place,
+        unclear_.empty() ? "; remove it if it is a leftover" : ""));
   }
 
   // Puts a tensor among those that are quantized or those that are copied.
   absl::Status Sort(const ModelTensor& tensor) {
+    if (const auto u = unclear_.find(&tensor); u != unclear_.end()) {
+      if (carried_.insert(u->second.module).second) {
+        plan_.left_out.push_back(
+            {u->second.module, Role::kLinear, kUnclear, u->second.why});
+      }
+      plan_.copies.push_back(&tensor);
+      return absl::OkStatus();
+    }
     auto weights = WeightsOf(model_, tensor, selector_.layout().stacked);
     std::vector<Weight> found;
     if (weights.ok()) {
       found = *std::move(weights);
+      if (found.empty()) LeaveOther(tensor);
     } else {
-      plan_.left_out.push_back({std::string(ModuleOf(tensor.name())),
-                                Role::kLinear, kStacks,
-                                std::string(weights.status().message())});
+      Leave(tensor, kStacks, std::string(weights.status().message()));
     }
     // One tensor is taken as a whole or not at all.
     for (Weight& w : found) {
+      if (auto s = selector_.CheckInclude(w.module, tied_); !s.ok()) return s;
       auto verdict = selector_.Judge(w);
       if (auto* left = std::get_if<LeftOut>(&verdict)) {
         plan_.left_out.push_back(std::move(*left));
@@ -104,6 +128,50 @@ class Planner {
            "it, or what engines fuse it with, has N or K that is no multiple "
            "of 128, and they do not run FP8 blocks of such"});
     }
+  }
+
+  void Leave(const ModelTensor& tensor, std::string kind, std::string reason) {
+    const std::string module(ModuleOf(tensor.name()));
+    plan_.left_out.push_back({module, selector_.architecture().RoleOf(module),
+                              std::move(kind), std::move(reason)});
+  }
+
+  // Weights that are no matrices: kernels of convolutions, experts one below
+  // the other, projections that torch packs.
+  void LeaveOther(const ModelTensor& tensor) {
+    const std::vector<int64_t>& shape = tensor.stored.shape;
+    const ModuleName name = SplitModule(ModuleOf(tensor.name()));
+    const bool experts = name.parent.find("expert") != std::string_view::npos &&
+                         name.leaf.find("bias") == std::string_view::npos;
+    if (StorageOf(tensor.stored).storage != Storage::kPlain ||
+        shape.size() < 2 || !(experts || tensor.name().ends_with("weight"))) {
+      return;
+    }
+    if (experts) {
+      Leave(tensor, kStacks,
+            "experts in one tensor, of which nobody knows here how they lie");
+    } else {
+      Leave(tensor, "weights that are no matrices of linear layers",
+            fmt::format("{} dimensions, or another name than .weight",
+                        shape.size()));
+    }
+  }
+
+  // Every tensor is quantized or copied, and once.
+  absl::Status CheckSum() const {
+    std::set<const ModelTensor*> seen(plan_.copies.begin(), plan_.copies.end());
+    size_t count = plan_.copies.size();
+    for (const FusedWeights& group : plan_.groups) {
+      for (const Weight& w : group.weights) {
+        count += seen.insert(w.source).second;
+      }
+    }
+    if (seen.size() == count && count == model_.tensors().size()) {
+      return absl::OkStatus();
+    }
+    return absl::InternalError(fmt::format("{}: {} of {} tensors are planned",
+                                           model_.path(), count,
+                                           model_.tensors().size()));
   }
 
   absl::Status NothingLeft() const {
@@ -191,21 +259,44 @@ class Planner {
   }
 
   // Most of such a model.
-  void NoteStacks() {
+  void NoteLeft(std::string_view kind, std::string_view what) {
     uint64_t bytes = 0;
     const LeftOut* first = nullptr;
     for (const LeftOut& left : plan_.left_out) {
-      const ModelTensor* t = model_.Find(left.module);
-      if (left.kind != kStacks || t == nullptr) continue;
-      bytes += t->stored.size;
+      if (left.kind != kind) continue;
+      for (const ModelTensor* t :
+           {model_.Find(left.module),
+            model_.Find(left.module + std::string(kWeight))}) {
+        if (t != nullptr) bytes += t->stored.size;
+      }
       if (first == nullptr) first = &left;
     }
     if (first == nullptr) return;
     plan_.notes.push_back(fmt::format(
-        "stacks of experts stay as they are, {:.0f} % of the model ({}: {})",
+        "{} stay as they are, {:.0f} % of the model ({}: {})", what,
         100 * static_cast<double>(bytes) /
             static_cast<double>(std::max<uint64_t>(1, BytesOfModel())),
         first->module, first->reason));
+  }
+
+  // What people include who know their engine, and few engines take.
+  void NoteIncluded() {
+    std::map<Role, std::pair<size_t, const Weight*>> kinds;
+    for (const FusedWeights& group : plan_.groups) {
+      for (const Weight& w : group.weights) {
+        const Role role = selector_.architecture().RoleOf(w.module);
+        if (role == Role::kLinear || role == Role::kHead) continue;
+        auto& [count, first] = kinds[role];
+        if (count++ == 0) first = &w;
+      }
+    }
+    for (const auto& [role, seen] : kinds) {
+      plan_.notes.push_back(fmt::format(
+          "{} {} are quantized because --include names them ({}): many engines "
+          "build them without quantization, and raise on these or read them as "
+          "plain numbers",
+          seen.first, Describe(role), seen.second->module));
+    }
   }
 
   uint64_t BytesOfModel() const {
@@ -216,7 +307,9 @@ class Planner {
 
   void NoteWhatIsOdd() {
     NoteCacheScales();
-    NoteStacks();
+    NoteLeft(kStacks, kStacks);
+    NoteLeft(kUnclear, "weights in formats that are not known here");
+    NoteIncluded();
     if (!selector_.architecture().known()) {
       const std::string type = model_.model_type();
       plan_.notes.push_back(fmt::format(
@@ -304,6 +397,10 @@ class Planner {
   const Model& model_;
   const Selection& selection_;
   const Selector& selector_;
+  bool tied_ = false;
+  // What --ignore carries though nobody can read it here, by tensor.
+  std::map<const ModelTensor*, UnclearWeight> unclear_;
+  std::set<std::string> carried_;
   std::vector<Weight> weights_;
   ConversionPlan plan_;
 };

@@ -83,6 +83,30 @@ absl::StatusOr<Selector> Selector::Make(const Model& model,
   return made;
 }
 
+absl::Status Selector::CheckInclude(const std::string& module,
+                                    bool tied) const {
+  const Pattern* named = FirstMatch(include_, module);
+  if (named == nullptr || FirstMatch(ignore_, module) != nullptr ||
+      (!only_.empty() && FirstMatch(only_, module) == nullptr)) {
+    return absl::OkStatus();
+  }
+  const Role role = architecture_.RoleOf(module);
+  if (role == Role::kEmbedding && IsTable(module)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "--include {}: {} is an embedding, whose rows engines look up as plain "
+        "numbers; --ignore it",
+        named->text(), module));
+  }
+  if (role == Role::kHead && tied &&
+      SplitModule(module).leaf.starts_with("lm_head")) {
+    return absl::InvalidArgumentError(fmt::format(
+        "--include {}: {} is the matrix of the embeddings, config.json says "
+        "(tie_word_embeddings); untie it first, or --ignore it",
+        named->text(), module));
+  }
+  return absl::OkStatus();
+}
+
 std::variant<const WeightLayout*, LeftOut> Selector::Judge(
     const Weight& w) const {
   const std::string& module = w.module;

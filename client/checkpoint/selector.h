@@ -30,6 +30,11 @@ class Selector {
     return profile_.value_or(layout.profile);
   }
 
+  const std::vector<Pattern>& ignore() const { return ignore_; }
+  // INVALID_ARGUMENT for a weight that --include names and that no engine
+  // takes quantized; `tied`: the head is the matrix of the embeddings.
+  absl::Status CheckInclude(const std::string& module, bool tied) const;
+
   // How a weight is stored, or why it stays as it is.
   std::variant<const WeightLayout*, LeftOut> Judge(const Weight& weight) const;
 

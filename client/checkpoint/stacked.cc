@@ -1,9 +1,11 @@
 #include "client/checkpoint/stacked.h"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 
-#include "client/checkpoint/architecture.h"
+#include "client/checkpoint/anatomy/config_facts.h"
+#include "client/checkpoint/anatomy/role.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -13,6 +15,7 @@ struct StackRow {
   std::string_view leaf;
   std::vector<std::string_view> parts;  // whose rows follow each other
   bool back = false;                    // its N is the hidden size, not its K
+  std::string_view under = "expert";    // what is in the names of its parents
 };
 const std::vector<StackRow>& Stacks() {
   static const auto* const rows = new std::vector<StackRow>{
@@ -24,6 +27,8 @@ const std::vector<StackRow>& Stacks() {
       {"w3", {"w3"}},
       {"down_proj", {"down_proj"}, /*back=*/true},
       {"w2", {"w2"}, /*back=*/true},
+      {"input_linear", {"w1", "w3"}, false, "block_sparse_moe"},
+      {"output_linear", {"w2"}, /*back=*/true, "block_sparse_moe"},
   };
   return *rows;
 }
@@ -32,52 +37,96 @@ const std::vector<StackRow>& Stacks() {
 constexpr std::string_view kInputFirst[] = {
     "llama4", "llama4_text", "gpt_oss", "qwen3_vl_moe", "qwen3_vl_moe_text"};
 
-const StackRow* RowOf(std::string_view leaf) {
+const StackRow* RowOf(const ModuleName& name) {
   for (const StackRow& row : Stacks()) {
-    if (row.leaf == leaf) return &row;
+    if (row.leaf == name.leaf &&
+        name.parent.find(row.under) != std::string_view::npos) {
+      return &row;
+    }
   }
   return nullptr;
 }
 
-int64_t HiddenSize(const Json& config) {
-  for (const Json* place : {&config}) {
-    const auto own = place->find("hidden_size");
-    if (own != place->end() && own->is_number_integer()) {
-      return own->get<int64_t>();
-    }
+// Whether only experts have such parents.
+bool IsOfExperts(const ModuleName& name) {
+  const std::string_view parent = SplitModule(name.parent).leaf;
+  return name.parent.find("expert") != std::string_view::npos ||
+         parent.starts_with("moe") || parent.ends_with("_moe") ||
+         name.leaf == "input_linear" || name.leaf == "output_linear";
+}
+
+// Whether K rows of N are stored: nullopt where the sides are equal, or none is
+// the hidden size.
+std::optional<bool> IsInputFirst(const ModelTensor& tensor, const StackRow& row,
+                                 int64_t hidden) {
+  const std::vector<int64_t>& shape = tensor.stored.shape;
+  const int64_t first = row.back ? shape[1] : shape[2];  // hidden if N x K
+  const int64_t last = row.back ? shape[2] : shape[1];
+  if (first == last || (first != hidden && last != hidden)) return std::nullopt;
+  return first != hidden;
+}
+
+// One way for all stacks of a model: those that can be told, the same layer's
+// before others, tell of those that cannot.
+std::optional<bool> ByOthers(const Model& model, std::string_view parent,
+                             int64_t hidden) {
+  std::optional<bool> other;
+  for (const ModelTensor& t : model.tensors()) {
+    const ModuleName name = SplitModule(ModuleOf(t.name()));
+    const StackRow* row = IsStacked(t) ? RowOf(name) : nullptr;
+    if (row == nullptr) continue;
+    const auto told = IsInputFirst(t, *row, hidden);
+    if (told && name.parent == parent) return told;
+    if (told && !other) other = told;
   }
-  const auto text = config.find("text_config");
-  return text != config.end() && text->is_object() ? HiddenSize(*text) : 0;
+  return other;
 }
 
 }  // namespace
 
 bool IsStacked(const ModelTensor& tensor) {
-  const auto [parent, leaf] = SplitModule(ModuleOf(tensor.name()));
-  return tensor.stored.shape.size() == 3 &&
-         parent.find("expert") != std::string_view::npos &&
-         RowOf(leaf) != nullptr;
+  const ModuleName name = SplitModule(ModuleOf(tensor.name()));
+  const std::vector<int64_t>& shape = tensor.stored.shape;
+  if (shape.size() != 3) return false;
+  if (RowOf(name) != nullptr) return true;
+  // Other names: experts, and no kernel of a convolution.
+  return shape[0] > 1 && shape[1] > 1 && shape[2] > 1 && IsOfExperts(name) &&
+         name.leaf.find("conv") == std::string_view::npos &&
+         name.leaf.find("bias") == std::string_view::npos;
 }
 
 absl::StatusOr<std::vector<Weight>> Unstack(const Model& model,
                                             const ModelTensor& tensor,
                                             bool whole) {
   const auto [parent, leaf] = SplitModule(ModuleOf(tensor.name()));
-  const StackRow& row = *RowOf(leaf);
+  const StackRow* known = RowOf({parent, leaf});
+  if (known == nullptr) {
+    return absl::InvalidArgumentError(
+        "a stack of experts, and no engine is known that takes quantized "
+        "experts of that name");
+  }
+  const StackRow& row = *known;
   const std::vector<int64_t>& shape = tensor.stored.shape;
-  const int64_t hidden = HiddenSize(model.config());
-  const int64_t first = row.back ? shape[1] : shape[2];  // hidden if N x K
-  const int64_t last = row.back ? shape[2] : shape[1];
-  const std::string type = model.model_type();
-  const bool listed = std::find(std::begin(kInputFirst), std::end(kInputFirst),
-                                type) != std::end(kInputFirst);
-  if (first != hidden && last != hidden) {
+  const int64_t hidden = FactsOf(model.config()).hidden_size;
+  if (shape[1] != hidden && shape[2] != hidden) {
     return absl::InvalidArgumentError(fmt::format(
         "a stack of experts, and config.json's hidden_size ({}) is neither of "
         "its dimensions",
         hidden));
   }
-  const bool transposed = first == last ? listed : first != hidden;
+  auto turned = IsInputFirst(tensor, row, hidden);
+  if (!turned) turned = ByOthers(model, parent, hidden);
+  const std::string type = model.model_type();
+  if (!turned && std::find(std::begin(kInputFirst), std::end(kInputFirst),
+                           type) != std::end(kInputFirst)) {
+    turned = true;
+  }
+  if (!turned) {
+    return absl::InvalidArgumentError(
+        "a stack of experts, and whether its rows are those of N or of K "
+        "cannot be told: they are as many, and no other stack tells");
+  }
+  const bool transposed = *turned;
   const int64_t rows = transposed ? shape[2] : shape[1];
   const int64_t cols = transposed ? shape[1] : shape[2];
   const std::string bias = std::string(ModuleOf(tensor.name())) + "_bias";
@@ -98,7 +147,9 @@ absl::StatusOr<std::vector<Weight>> Unstack(const Model& model,
     for (int64_t i = 0; i < count; ++i) {
       Weight w;
       w.module = whole ? std::string(ModuleOf(tensor.name()))
-                       : fmt::format("{}.{}.{}", parent, e, parts[i]);
+                       : fmt::format("{}{}.{}.{}", parent,
+                                     row.under == "expert" ? "" : ".experts", e,
+                                     parts[i]);
       w.source = &tensor;
       w.transposed = transposed;
       w.rows = rows / count;

@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
+#include "client/checkpoint/anatomy/config_facts.h"
+#include "client/checkpoint/anatomy/role.h"
+#include "client/checkpoint/anatomy/storage.h"
 #include "client/files/quantized_file.h"
 #include "fmt/format.h"
 
@@ -63,43 +67,81 @@ std::optional<StoredWeight> Match(const Model& model, const ModelTensor& codes,
   return w;
 }
 
-bool LooksQuantized(const Model& model, const ModelTensor& t,
-                    std::string* module) {
-  const std::string& dtype = t.stored.dtype;
-  for (const std::string_view suffix :
-       {".weight_packed", "_blocks", ".weight", ".weight.rowwise_data"}) {
-    if (!t.name().ends_with(suffix)) continue;
-    *module = Before(t.name(), suffix);
-    if (suffix == ".weight.rowwise_data") return true;  // the service's own
-    if (suffix == "_blocks") {
-      return model.Find(*module + "_scales") != nullptr;
-    }
-    return dtype == "U8" || dtype == "I8" || dtype == "I32" ||
-           dtype.starts_with("F8_") || dtype == "F4" ||
-           model.Find(*module + ".weight_scale") != nullptr ||
-           model.Find(*module + ".weight_scale_inv") != nullptr;
+// The tensors of weights that are not plain, by module.
+using PartGroups = std::map<std::string, std::vector<const ModelTensor*>>;
+
+PartGroups GroupsOf(const Model& model) {
+  PartGroups groups;
+  for (const ModelTensor& t : model.tensors()) {
+    const auto [storage, module] = StorageOf(t.stored);
+    if (!module.empty()) groups[module].push_back(&t);
   }
-  return false;
+  return groups;
 }
 
 // What the sibling tensors of a weight are, for a person.
-std::string Siblings(const Model& model, const std::string& module) {
-  std::string text;
-  for (const char* suffix :
-       {".weight", ".weight_packed", ".weight_scale", ".weight_scale_inv",
-        ".weight_scale_2", ".weight_global_scale", "_blocks", "_scales",
-        ".weight.rowwise_data", ".weight.rowwise_scale"}) {
-    const ModelTensor* t = model.Find(module + suffix);
-    if (t == nullptr) continue;
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ",
-                        std::string_view(suffix).substr(1), t->stored.dtype);
-    std::string shape;
-    for (const int64_t d : t->stored.shape) {
-      shape += fmt::format("{}{}", shape.empty() ? "" : ", ", d);
-    }
-    text += fmt::format(" [{}]", shape);
+std::string Siblings(const Model& model, const std::string& module,
+                     const PartGroups& groups) {
+  std::vector<const safetensors::Tensor*> parts;
+  if (const auto found = groups.find(module); found != groups.end()) {
+    for (const ModelTensor* t : found->second) parts.push_back(&t->stored);
   }
-  return text;
+  for (const std::string& name : {module + ".weight", module}) {
+    const ModelTensor* t = model.Find(name);
+    if (t == nullptr) continue;
+    if (std::find(parts.begin(), parts.end(), &t->stored) != parts.end()) {
+      continue;
+    }
+    parts.push_back(&t->stored);
+  }
+  const std::string may = MayBe(module, parts);
+  return DescribeParts(module, parts) +
+         (may.empty() ? "" : fmt::format(" ({})", may));
+}
+
+// Sorts what is no part of `out->weights`.
+void SortUnclear(const Model& model, const PartGroups& groups,
+                 const std::map<std::string, const ModelTensor*>& codes,
+                 StoredModel* out) {
+  std::set<const ModelTensor*> parts;
+  std::set<std::string_view> clear;
+  for (const StoredWeight& w : out->weights) {
+    parts.insert(w.parts.begin(), w.parts.end());
+    clear.insert(w.module);
+  }
+  for (const auto& [module, tensors] : groups) {
+    UnclearWeight u = {module, "", {}};
+    for (const ModelTensor* t : tensors) {
+      if (parts.count(t) == 0) u.tensors.push_back(t);
+    }
+    const bool known = clear.count(module) > 0;
+    if (known) {
+      std::erase_if(u.tensors, [](const ModelTensor* t) {
+        return IsSpareBeside(SplitModule(t->name()).leaf);
+      });
+    }
+    if (u.tensors.empty()) continue;
+    const bool plain = model.Find(module + ".weight") != nullptr ||
+                       model.Find(module) != nullptr;
+    const std::string text = Siblings(model, module, groups);
+    if (known) {
+      u.why = "beside its codes is what changes its numbers: " + text;
+      out->altered.push_back(std::move(u));
+    } else if (plain || codes.count(module) > 0) {
+      u.why = "its parts fit no dialect: " + text;
+      const ModelTensor* weight = model.Find(module + ".weight");
+      if (weight != nullptr &&
+          std::find(tensors.begin(), tensors.end(), weight) == tensors.end()) {
+        u.tensors.push_back(weight);
+      }
+      out->unclear.push_back(std::move(u));
+    } else if (!std::all_of(tensors.begin(), tensors.end(), [](const auto* t) {
+                 return IsCommon(t->stored);
+               })) {
+      u.why = "scales of a weight that is not there: " + text;
+      out->orphans.push_back(std::move(u));
+    }
+  }
 }
 
 }  // namespace
@@ -116,12 +158,10 @@ std::string StoredWeight::name_of(int64_t expert) const {
 }
 
 Dialect ConfiguredDialect(const Json& config) {
-  const auto quantization = config.find("quantization_config");
-  if (quantization == config.end() || !quantization->is_object()) {
-    return Dialect::kNone;
-  }
-  const auto method = quantization->find("quant_method");
-  if (method == quantization->end() || !method->is_string()) {
+  const auto said = QuantizationsIn(config);
+  if (said.empty() || !said.front().json->is_object()) return Dialect::kNone;
+  const auto method = said.front().json->find("quant_method");
+  if (method == said.front().json->end() || !method->is_string()) {
     return Dialect::kNone;
   }
   const auto& name = method->get_ref<const std::string&>();
@@ -135,6 +175,7 @@ Dialect ConfiguredDialect(const Json& config) {
 absl::StatusOr<StoredModel> FindStored(const Model& model) {
   StoredModel out;
   const Dialect configured = ConfiguredDialect(model.config());
+  const PartGroups groups = GroupsOf(model);
   std::map<std::string, const ModelTensor*> seen;  // modules, by their codes
   // One label for each weight, or one text for all.
   const bool labelled =
@@ -166,20 +207,43 @@ absl::StatusOr<StoredModel> FindStored(const Model& model) {
       best.reset();
     }
     std::string module = best ? best->module : "";
-    if (!best && LooksQuantized(model, tensor, &module)) {
-      out.unclear.push_back(
-          {module, "its parts fit no dialect: " + Siblings(model, module)});
+    if (!best) {
+      auto [storage, name] = StorageOf(tensor.stored);
+      if (storage == Storage::kCodes) module = std::move(name);
+    } else {
+      out.weights.push_back(*best);
     }
-    if (best) out.weights.push_back(*best);
     if (module.empty()) continue;
     const auto [place, fresh] = seen.emplace(module, &tensor);
     const ModelTensor* plain = model.Find(module + ".weight");
     if (fresh && (plain == nullptr || plain == &tensor)) continue;
     return absl::InvalidArgumentError(fmt::format(
         "{}: {} is there twice, in two dialects at once: {}", model.path(),
-        module.substr(0, 200), Siblings(model, module)));
+        module.substr(0, 200), Siblings(model, module, groups)));
   }
+  SortUnclear(model, groups, seen, &out);
   return out;
+}
+
+absl::Status RefuseUnclear(const Model& model, const StoredModel& stored,
+                           const std::vector<Pattern>* ignore) {
+  size_t count = 0;
+  const UnclearWeight* first = nullptr;
+  for (const auto* list : {&stored.unclear, &stored.altered, &stored.orphans}) {
+    for (const UnclearWeight& u : *list) {
+      if (ignore && FirstMatch(*ignore, u.module) != nullptr) continue;
+      if (count++ == 0) first = &u;
+    }
+  }
+  if (first == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "{}: {}: {}{}; take the original model{}", model.path(), first->module,
+      first->why,
+      count > 1 ? fmt::format(", and {} more weights like it", count - 1) : "",
+      ignore ? fmt::format(", or let --ignore {} carry it as it is, which only "
+                           "an engine that knows it can load",
+                           first->module)
+             : ""));
 }
 
 }  // namespace quantd::checkpoint

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "client/checkpoint/dialect.h"
 #include "client/checkpoint/model.h"
+#include "client/checkpoint/pattern.h"
 
 namespace quantd::checkpoint {
 
@@ -31,11 +32,17 @@ struct StoredWeight {
 struct UnclearWeight {
   std::string module;
   std::string why;
+  std::vector<const ModelTensor*> tensors = {};
 };
 
 struct StoredModel {
   std::vector<StoredWeight> weights;
   std::vector<UnclearWeight> unclear;
+  // Scales and the like of no weight.
+  std::vector<UnclearWeight> orphans;
+  // Those of `weights` beside which there is what changes their numbers, or
+  // those of their inputs.
+  std::vector<UnclearWeight> altered;
 };
 
 // The dialect that config.json names; kNone: none that is known.
@@ -44,6 +51,11 @@ Dialect ConfiguredDialect(const Json& config);
 // INVALID_ARGUMENT for a weight that is there twice, in two dialects or
 // quantized and not; the model must outlive what is found.
 absl::StatusOr<StoredModel> FindStored(const Model& model);
+
+// INVALID_ARGUMENT for what nobody can read here and no pattern of `ignore`
+// carries as it is; nullptr: there is no carrying.
+absl::Status RefuseUnclear(const Model& model, const StoredModel& stored,
+                           const std::vector<Pattern>* ignore);
 
 }  // namespace quantd::checkpoint
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "client/checkpoint/anatomy/config_facts.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -128,7 +129,8 @@ Declared::Declared(const Model& model)
 }
 
 const Json* Declared::quantization() const {
-  const Json* q = Member(config_, "quantization_config");
+  const auto said = QuantizationsIn(*config_);
+  const Json* q = said.empty() ? nullptr : said.front().json;
   return q != nullptr && q->is_object() ? q : nullptr;
 }
 

@@ -270,6 +270,9 @@ absl::StatusOr<Guess> GuessWeight(const Model& model, const std::string& module,
                                   Dialect dialect) {
   const ModelTensor* codes = FindAny(model, module, kCodes);
   const ModelTensor* scales = FindAny(model, module, kScales);
+  if (model.Find(module + "_blocks") && !model.Find(module + "_scales")) {
+    return absl::NotFoundError("its scales are missing");
+  }
   if (codes == nullptr || codes->stored.shape.size() != 2) {
     return absl::InvalidArgumentError("it has no matrix of codes");
   }

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "client/checkpoint/anatomy/config_facts.h"
 #include "client/checkpoint/convert/module_lists.h"
 #include "fmt/format.h"
 
@@ -281,7 +282,7 @@ std::vector<TextFile> ConfigFiles(const Model& model,
   }
   if (model.has_config()) {
     Json config = model.config();
-    config.erase("quantization_config");
+    EraseQuantizations(&config);
     if (Json quantization = QuantizationConfig(model, plan);
         !quantization.is_null()) {
       config["quantization_config"] = std::move(quantization);

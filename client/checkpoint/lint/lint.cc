@@ -193,13 +193,14 @@ std::string WithoutPath(const std::string& path, std::string text) {
 // What people quantize who know their engine, and few engines take.
 std::vector<std::string> NotesOf(const LintedModel& linted) {
   std::vector<std::string> notes;
-  size_t count = 0;
-  std::string first;
-  for (const StoredWeight& w : linted.stored.weights) {
-    if (linted.architecture.RoleOf(w.module) != Role::kMultiToken) continue;
-    if (count++ == 0) first = w.module;
-  }
-  if (count > 0) {
+  for (const Role role : {Role::kMultiToken, Role::kGate, Role::kCondition}) {
+    size_t count = 0;
+    std::string first;
+    for (const StoredWeight& w : linted.stored.weights) {
+      if (linted.architecture.RoleOf(w.module) != role) continue;
+      if (count++ == 0) first = w.module;
+    }
+    if (count == 0) continue;
     notes.push_back(fmt::format(
         "{} {} are quantized ({}{}), which many engines raise on, or read as "
         "if they were not",

@@ -28,10 +28,6 @@ constexpr std::string_view kKnownParts[] = {"weight",
                                             "kv_scale",
                                             "e_score_correction_bias"};
 
-constexpr std::string_view kScaleEnds[] = {
-    ".weight_scale",        ".weight_scale_inv", ".weight_scale_2",
-    ".weight_global_scale", ".input_scale",      ".input_global_scale"};
-
 // Whether the configuration says that there are such parts.
 bool IsAnnounced(const LintedModel& linted, const std::string& module,
                  std::string_view part) {
@@ -86,36 +82,14 @@ class PartRules {
     }
   }
 
-  // Scales of nothing, and codes of a stack without theirs.
+  // Scales of nothing.
   void CheckOrphans() {
-    const auto has = [&](const std::string& name) {
-      return linted_.model.Find(name) != nullptr;
-    };
-    for (const ModelTensor& t : linted_.model.tensors()) {
-      if (linted_.parts.count(&t) > 0) continue;
-      for (const std::string_view end : kScaleEnds) {
-        if (!t.name().ends_with(end)) continue;
-        const std::string module =
-            t.name().substr(0, t.name().size() - end.size());
-        if (!has(module + ".weight") && !has(module + ".weight_packed") &&
-            !has(module + ".weight.rowwise_data")) {
-          findings_.Add("missing-weight", module,
-                        fmt::format("there is {}, and nothing that it is the "
-                                    "scale of",
-                                    t.name()),
-                        "orphan");
-        }
-        break;
-      }
-      const size_t cut = t.name().rfind('_');
-      if (t.stored.dtype != "U8" || cut == std::string::npos) continue;
-      const std::string stack = t.name().substr(0, cut);
-      if (t.name().ends_with("_blocks") && !has(stack + "_scales")) {
-        findings_.Add("missing-scale", stack, "its scales are missing");
-      } else if (t.name().ends_with("_scales") && !has(stack + "_blocks")) {
-        findings_.Add("missing-weight", stack,
-                      "there are its scales, and not its codes", "orphan");
-      }
+    for (const UnclearWeight& u : linted_.stored.orphans) {
+      findings_.Add("missing-weight", u.module,
+                    fmt::format("there is {}, and nothing that it is the "
+                                "scale of",
+                                u.tensors.front()->name()),
+                    "orphan");
     }
   }
 

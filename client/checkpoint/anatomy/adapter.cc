@@ -1,0 +1,73 @@
+#include "client/checkpoint/anatomy/adapter.h"
+
+#include <algorithm>
+#include <string>
+
+#include "client/checkpoint/anatomy/role.h"
+#include "fmt/format.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+// After a dot, or at the beginning.
+constexpr std::string_view kStarts[] = {"lora_A",
+                                        "lora_B",
+                                        "lora_E",
+                                        "lora_up",
+                                        "lora_down",
+                                        "lora_mid",
+                                        "lora_embedding_",
+                                        "lora_magnitude_vector",
+                                        "ia3_l",
+                                        "hada_w1",
+                                        "hada_w2",
+                                        "lokr_w1",
+                                        "lokr_w2",
+                                        "oft_r",
+                                        "oft_blocks",
+                                        "dora_scale",
+                                        "base_model.model.",
+                                        "lora_unet_",
+                                        "lora_te"};
+// RWKV has layers with "lora" in their names that are its own.
+constexpr std::string_view kWithin[] = {"lora.down.", "lora.up.", "lora.down_",
+                                        "lora.up_"};
+
+}  // namespace
+
+bool IsOfAdapter(std::string_view tensor) {
+  for (const std::string_view start : kStarts) {
+    for (size_t at = tensor.find(start); at != std::string_view::npos;
+         at = tensor.find(start, at + 1)) {
+      if (at == 0 || tensor[at - 1] == '.') return true;
+    }
+  }
+  return std::any_of(std::begin(kWithin), std::end(kWithin), [&](auto within) {
+    return tensor.find(within) != std::string_view::npos;
+  });
+}
+
+absl::Status RefuseAdapter(const Model& model,
+                           const std::vector<Pattern>& ignore) {
+  const bool whole = std::all_of(
+      model.shards().begin(), model.shards().end(), [](const auto& shard) {
+        return shard.name.starts_with("adapter_model");
+      });
+  const ModelTensor* first =
+      whole && !model.tensors().empty() ? &model.tensors().front() : nullptr;
+  for (const ModelTensor& t : model.tensors()) {
+    if (first != nullptr) break;
+    if (IsOfAdapter(t.name()) &&
+        FirstMatch(ignore, std::string(ModuleOf(t.name()))) == nullptr) {
+      first = &t;
+    }
+  }
+  if (first == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "{}: {} is of an adapter, which is nothing without its model: merge them "
+      "first (Python: peft.AutoPeftModelForCausalLM.from_pretrained(DIR)"
+      ".merge_and_unload().save_pretrained(OUT)) and take what comes out",
+      model.path(), first->name()));
+}
+
+}  // namespace quantd::checkpoint

@@ -1,0 +1,126 @@
+#include "client/checkpoint/anatomy/config_facts.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace quantd::checkpoint {
+namespace {
+
+constexpr std::string_view kLanguage[] = {"text", "llm", "language", "thinker"};
+constexpr std::string_view kTowers[] = {"vision", "visual", "audio",
+                                        "speech", "vit",    "image"};
+
+template <typename Words>
+bool HasOneOf(std::string_view text, const Words& words) {
+  return std::any_of(std::begin(words), std::end(words), [&](auto word) {
+    return text.find(word) != std::string_view::npos;
+  });
+}
+
+// The configurations of the language model, the innermost first.
+std::vector<const Json*> LanguageChain(const Json& config) {
+  std::vector<const Json*> chain = {&config};
+  for (bool deeper = true; deeper;) {
+    deeper = false;
+    for (const auto& [key, value] : chain.back()->items()) {
+      if (!value.is_object() || !HasOneOf(key, kLanguage)) continue;
+      chain.push_back(&value);
+      deeper = true;
+      break;
+    }
+  }
+  std::reverse(chain.begin(), chain.end());
+  return chain;
+}
+
+int64_t NumberOf(const std::vector<const Json*>& chain,
+                 std::initializer_list<const char*> keys) {
+  for (const Json* place : chain) {
+    for (const char* key : keys) {
+      const auto n = place->find(key);
+      if (n != place->end() && n->is_number_integer()) return n->get<int64_t>();
+    }
+  }
+  return 0;
+}
+
+bool IsTrue(const std::vector<const Json*>& chain, const char* key) {
+  for (const Json* place : chain) {
+    const auto found = place->find(key);
+    if (found != place->end() && found->is_boolean()) return found->get<bool>();
+  }
+  return false;
+}
+
+bool NestsTower(const Json& config) {
+  for (const auto& [key, value] : config.items()) {
+    if (value.is_object() &&
+        (HasOneOf(key, kTowers) ||
+         (HasOneOf(key, kLanguage) && NestsTower(value)))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// MLX's has a name that others use for other things.
+bool IsQuantization(const std::string& key, const Json& value) {
+  if (value.is_null()) return false;
+  return key == "quantization_config" || key == "compression_config" ||
+         (key == "quantization" && value.is_object() &&
+          (value.contains("bits") || value.contains("group_size")));
+}
+
+void Collect(const Json& config, const std::string& before,
+             std::vector<SaidQuantization>* out) {
+  for (const auto& [key, value] : config.items()) {
+    if (IsQuantization(key, value)) out->push_back({before + key, &value});
+  }
+  for (const auto& [key, value] : config.items()) {
+    if (value.is_object() && !IsQuantization(key, value)) {
+      Collect(value, before + key + ".", out);
+    }
+  }
+}
+
+}  // namespace
+
+ConfigFacts FactsOf(const Json& config) {
+  ConfigFacts facts;
+  if (!config.is_object()) return facts;
+  const auto chain = LanguageChain(config);
+  facts.hidden_size =
+      NumberOf(chain, {"hidden_size", "n_embd", "d_model", "dim"});
+  const bool two = IsTrue(chain, "is_encoder_decoder") ||
+                   NumberOf(chain, {"decoder_layers", "num_decoder_layers",
+                                    "encoder_layers"}) > 0;
+  if (!two) {
+    facts.layers = NumberOf(
+        chain, {"num_hidden_layers", "n_layer", "num_layers", "n_layers"});
+  }
+  facts.towers = NestsTower(config);
+  const auto name = config.find("_class_name");
+  facts.diffusion = name != config.end() && name->is_string();
+  facts.tied = IsTrue(chain, "tie_word_embeddings");
+  return facts;
+}
+
+std::vector<SaidQuantization> QuantizationsIn(const Json& config) {
+  std::vector<SaidQuantization> out;
+  if (config.is_object()) Collect(config, "", &out);
+  return out;
+}
+
+void EraseQuantizations(Json* config) {
+  for (auto i = config->begin(); i != config->end();) {
+    if (i->is_null() ? i.key() == "quantization_config"
+                     : IsQuantization(i.key(), *i)) {
+      i = config->erase(i);
+      continue;
+    }
+    if (i->is_object()) EraseQuantizations(&*i);
+    ++i;
+  }
+}
+
+}  // namespace quantd::checkpoint

@@ -1,0 +1,35 @@
+// What a configuration says of a model as a whole, however deep it says it.
+#ifndef QUANTD_CLIENT_CHECKPOINT_ANATOMY_CONFIG_FACTS_H_
+#define QUANTD_CLIENT_CHECKPOINT_ANATOMY_CONFIG_FACTS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "client/checkpoint/python_json.h"
+
+namespace quantd::checkpoint {
+
+// Of the language model, where the configuration nests several.
+struct ConfigFacts {
+  // 0: unknown, or of an encoder and a decoder, whose numbers differ.
+  int64_t layers = 0;
+  int64_t hidden_size = 0;  // 0: unknown
+  bool towers = false;      // of images or sound are nested
+  bool diffusion = false;
+  bool tied = false;  // the head is the matrix of the embeddings, it says
+};
+ConfigFacts FactsOf(const Json& config);
+
+// A description of how weights are quantized, and where it is.
+struct SaidQuantization {
+  std::string place;  // "text_config.quantization_config"
+  const Json* json = nullptr;
+};
+// The outermost comes first; null is nothing. They point into the config.
+std::vector<SaidQuantization> QuantizationsIn(const Json& config);
+void EraseQuantizations(Json* config);
+
+}  // namespace quantd::checkpoint
+
+#endif  // QUANTD_CLIENT_CHECKPOINT_ANATOMY_CONFIG_FACTS_H_

@@ -1,0 +1,292 @@
+#include "client/checkpoint/anatomy/role.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "client/checkpoint/anatomy/config_facts.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+using NameParts = std::vector<std::string_view>;
+
+// Words of names ("mm_projector" has two) that only towers and what joins them
+// to a language model have.
+constexpr std::string_view kTowerWords[] = {
+    "vision",  "visual",     "audio",     "image",     "images",    "speech",
+    "video",   "mm",         "projector", "resampler", "connector", "aligner",
+    "merger",  "abstractor", "perceiver", "qformer",   "siglip",    "dinov2",
+    "vqmodel", "vqvae",      "token2wav", "code2wav"};
+constexpr std::string_view kTowerStarts[] = {"vision", "visual", "audio",
+                                             "image",  "patch_", "sam_"};
+constexpr std::string_view kTowerNames[] = {
+    "mlp1",        "vpm",           "apm",
+    "multi_modal", "sound_encoder", "language_projection",
+    "talker"};
+
+constexpr std::string_view kHeads[] = {
+    "lm_head",      "classifier", "score",      "pooler", "cls",       "head",
+    "output_layer", "embed_out",  "qa_outputs", "v_head", "value_head"};
+constexpr std::string_view kTables[] = {"wte", "wpe", "shared", "emb",
+                                        "relative_attention_bias"};
+constexpr std::string_view kRouters[] = {"gate", "shared_expert_gate", "gating",
+                                         "moe_gate"};
+constexpr std::string_view kGates[] = {"in_proj_ba", "in_proj_b", "in_proj_a",
+                                       "x_proj", "dt_proj"};
+
+// Layers of a language model beside towers that have no name in common.
+constexpr std::string_view kLayerLists[] = {"layers",
+                                            "model.layers",
+                                            "h",
+                                            "transformer.h",
+                                            "decoder.layers",
+                                            "model.decoder.layers",
+                                            "blocks",
+                                            "transformer.blocks",
+                                            "transformer.layers",
+                                            "model.transformer.blocks",
+                                            "gpt_neox.layers",
+                                            "transformer.encoder.layers",
+                                            "backbone.layers"};
+
+// What only diffusion models have.
+constexpr std::string_view kDiffusionParts[] = {
+    "double_blocks",    "single_blocks",
+    "joint_blocks",     "transformer_blocks",
+    "diffusion_model",  "single_transformer_blocks",
+    "adaLN_modulation", "x_embedder",
+    "t_embedder",       "time_in",
+    "time_embed",       "time_embedding",
+    "time_text_embed"};
+// What surrounds their blocks, layers of its own included.
+constexpr std::string_view kAround[] = {
+    "img_in",       "txt_in",
+    "time_in",      "vector_in",
+    "guidance_in",  "distilled_guidance_layer",
+    "final_layer",  "first_stage_model",
+    "vae",          "cond_stage_model",
+    "conditioner",  "text_encoders",
+    "text_encoder", "llm_adapter"};
+
+bool Mentions(std::string_view text, std::string_view word) {
+  return text.find(word) != std::string_view::npos;
+}
+
+NameParts PartsOfName(std::string_view text, char at) {
+  NameParts parts;
+  for (;;) {
+    const size_t end = text.find(at);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+template <typename List>
+bool IsListed(const List& list, std::string_view word) {
+  return std::find(std::begin(list), std::end(list), word) != std::end(list);
+}
+
+template <typename Matches>
+bool AnyPart(const NameParts& parts, Matches matches) {
+  return std::any_of(parts.begin(), parts.end(), matches);
+}
+
+bool IsIndex(std::string_view text) {
+  return !text.empty() && text.size() < 10 &&
+         std::all_of(text.begin(), text.end(),
+                     [](char c) { return c >= '0' && c <= '9'; });
+}
+
+bool IsOfTower(std::string_view part) {
+  if (IsListed(kTowerNames, part)) return true;
+  for (const std::string_view start : kTowerStarts) {
+    if (part.starts_with(start)) return true;
+  }
+  return AnyPart(PartsOfName(part, '_'), [](std::string_view word) {
+    return IsListed(kTowerWords, word);
+  });
+}
+
+bool IsOfFurtherToken(std::string_view part) {
+  return part == "mtp" || part.starts_with("mtp_") ||
+         part.starts_with("nextn") || part.starts_with("medusa") ||
+         part == "eh_proj";
+}
+
+// A layer beyond the last one is a head for further tokens (DeepSeek).
+bool IsBeyond(const NameParts& parts, int64_t layers) {
+  for (size_t i = 0; layers > 0 && i + 1 < parts.size(); ++i) {
+    if (IsIndex(parts[i + 1]) &&
+        (parts[i] == "layers" || parts[i] == "h" || parts[i] == "blocks")) {
+      return std::stoll(std::string(parts[i + 1])) >= layers;
+    }
+  }
+  return false;
+}
+
+bool IsOfLanguage(std::string_view part) {
+  return Mentions(part, "language") || Mentions(part, "llm") ||
+         part == "text_model" || part == "text_decoder";
+}
+
+// The name of the list that the module is in a numbered member of.
+std::string_view ListOf(std::string_view module, const NameParts& parts) {
+  size_t end = 0;
+  for (size_t i = 0; i + 1 < parts.size(); ++i) {
+    if (i > 0 && IsIndex(parts[i])) return module.substr(0, end - 1);
+    end += parts[i].size() + 1;
+  }
+  return "";
+}
+
+bool IsNormName(std::string_view leaf) {
+  return Mentions(leaf, "norm") || Mentions(leaf, "Norm") ||
+         leaf.starts_with("ln_");
+}
+
+// By the name alone.
+Role NamedRole(const NameParts& parts) {
+  const std::string_view leaf = parts.back();
+  if (leaf != "embed_out" && AnyPart(parts, [](std::string_view p) {
+        return Mentions(p, "embed") || p.ends_with("_emb") ||
+               IsListed(kTables, p);
+      })) {
+    return Role::kEmbedding;
+  }
+  if (IsNormName(leaf)) return Role::kNorm;
+  if (AnyPart(parts, [](std::string_view p) {
+        return p == "indexer" || p == "compressor";
+      })) {
+    return Role::kIndexer;
+  }
+  if (leaf == "wg" || AnyPart(parts, [](std::string_view p) {
+        return p.starts_with("router") || p.ends_with("_router") ||
+               IsListed(kRouters, p);
+      })) {
+    return Role::kRouter;
+  }
+  if (IsListed(kGates, leaf)) return Role::kGate;
+  // InternLM's "output" is one, and BERT has a layer of that name in each.
+  if (AnyPart(parts, [](std::string_view p) { return IsListed(kHeads, p); }) ||
+      (leaf == "output" && !AnyPart(parts, IsIndex))) {
+    return Role::kHead;
+  }
+  return Role::kLinear;
+}
+
+// Only what is in a block, and is no modulation, is an ordinary layer.
+Role RoleInDiffusion(const NameParts& parts) {
+  const std::string_view leaf = parts.back();
+  if (IsNormName(leaf)) return Role::kNorm;
+  bool inside = false;
+  for (size_t i = 1; i + 1 < parts.size(); ++i) {
+    inside |= IsIndex(parts[i]) && !IsIndex(parts[i + 1]);
+  }
+  if (!inside || AnyPart(parts, [](std::string_view p) {
+        return IsListed(kAround, p) || Mentions(p, "embed") || p == "mod" ||
+               p.ends_with("_mod") || Mentions(p, "modulation") ||
+               p.starts_with("adaln") || p.starts_with("adaLN") ||
+               p.starts_with("norm") || p.starts_with("emb_") ||
+               p.starts_with("time_");
+      })) {
+    return Role::kCondition;
+  }
+  return leaf == "gate" ? Role::kRouter : Role::kLinear;
+}
+
+}  // namespace
+
+std::string_view Describe(Role role) {
+  switch (role) {
+    case Role::kLinear:
+      return "linear layers";
+    case Role::kHead:
+      return "output heads";
+    case Role::kEmbedding:
+      return "embeddings";
+    case Role::kNorm:
+      return "norms";
+    case Role::kRouter:
+      return "routers";
+    case Role::kVision:
+      return "layers of vision and sound";
+    case Role::kMultiToken:
+      return "layers that predict further tokens";
+    case Role::kIndexer:
+      return "indexers of sparse attention";
+    case Role::kGate:
+      return "gates of linear attention";
+    case Role::kCondition:
+      return "layers around the blocks of a diffusion model, and modulations";
+  }
+  return "";
+}
+
+std::string_view ModuleOf(std::string_view tensor) {
+  constexpr std::string_view kWeight = ".weight";
+  if (tensor.ends_with(kWeight)) tensor.remove_suffix(kWeight.size());
+  return tensor;
+}
+
+ModuleName SplitModule(std::string_view module) {
+  const size_t dot = module.rfind('.');
+  if (dot == std::string_view::npos) return {"", module};
+  return {module.substr(0, dot), module.substr(dot + 1)};
+}
+
+bool IsTable(std::string_view module) {
+  const std::string_view leaf = SplitModule(module).leaf;
+  return leaf != "embed_out" &&
+         (Mentions(leaf, "emb") || IsListed(kTables, leaf));
+}
+
+Roles Roles::Of(const Model& model) {
+  Roles r;
+  const ConfigFacts facts = FactsOf(model.config());
+  r.layers_ = facts.layers;
+  r.diffusion_ = facts.diffusion;
+  bool named = false;
+  bool thinker = false;
+  bool listed = false;
+  for (const ModelTensor& t : model.tensors()) {
+    const NameParts parts = PartsOfName(t.name(), '.');
+    // A model of transformers has a model_type, and its towers may be made of
+    // such blocks.
+    if (model.model_type().empty()) {
+      r.diffusion_ |= AnyPart(parts, [](std::string_view p) {
+        return IsListed(kDiffusionParts, p);
+      });
+    }
+    if (AnyPart(parts, IsOfTower)) continue;
+    const std::string_view list = ListOf(t.name(), parts);
+    named |= !list.empty() && AnyPart(parts, IsOfLanguage);
+    thinker |= t.name().starts_with("thinker.model.");
+    listed |= IsListed(kLayerLists, list);
+  }
+  if (facts.towers) {
+    r.place_ = named     ? Place::kNamed
+               : thinker ? Place::kThinker
+               : listed  ? Place::kLayers
+                         : Place::kEverywhere;
+  }
+  return r;
+}
+
+Role Roles::RoleOf(std::string_view module) const {
+  const NameParts parts = PartsOfName(module, '.');
+  if (diffusion_) return RoleInDiffusion(parts);
+  if (AnyPart(parts, IsOfTower)) return Role::kVision;
+  const Role named = NamedRole(parts);
+  const bool further = AnyPart(parts, IsOfFurtherToken);
+  const bool outside =
+      (place_ == Place::kNamed && !AnyPart(parts, IsOfLanguage)) ||
+      (place_ == Place::kThinker && !module.starts_with("thinker.model.")) ||
+      (place_ == Place::kLayers &&
+       !IsListed(kLayerLists, ListOf(module, parts)));
+  if (outside && !further && named == Role::kLinear) return Role::kVision;
+  return further || IsBeyond(parts, layers_) ? Role::kMultiToken : named;
+}
+
+}  // namespace quantd::checkpoint

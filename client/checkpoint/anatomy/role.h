@@ -1,0 +1,59 @@
+// The part that a module plays in a model, told by its name and by what the
+// configuration says.
+#ifndef QUANTD_CLIENT_CHECKPOINT_ANATOMY_ROLE_H_
+#define QUANTD_CLIENT_CHECKPOINT_ANATOMY_ROLE_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "client/checkpoint/model.h"
+
+namespace quantd::checkpoint {
+
+enum class Role {
+  kLinear,  // what is quantized unless somebody says otherwise
+  kHead,    // lm_head, classifiers
+  kEmbedding,
+  kNorm,
+  kRouter,      // chooses experts; tiny and touchy
+  kVision,      // towers of images and sound, and what joins them to the text
+  kMultiToken,  // heads that predict further tokens
+  kIndexer,     // chooses what sparse attention looks at
+  kGate,        // of linear attention and state spaces
+  kCondition,   // what a diffusion model takes input, time and text by
+};
+// Of many, for a sentence: "2 output heads".
+std::string_view Describe(Role role);
+
+// "model.layers.0.mlp.down_proj" of a tensor's name with ".weight".
+std::string_view ModuleOf(std::string_view tensor);
+
+// "model.layers.0.mlp" and "gate_proj".
+struct ModuleName {
+  std::string_view parent;
+  std::string_view leaf;
+};
+ModuleName SplitModule(std::string_view module);
+
+// Whether rows of it are looked up, and nothing is multiplied with it.
+bool IsTable(std::string_view module);
+
+class Roles {
+ public:
+  static Roles Of(const Model& model);
+
+  Role RoleOf(std::string_view module) const;
+
+ private:
+  // Where the language model is, of one with towers: under a name of its own,
+  // under "thinker.model", or in the layers that a model of text has.
+  enum class Place : uint8_t { kEverywhere, kNamed, kThinker, kLayers };
+
+  bool diffusion_ = false;
+  int64_t layers_ = 0;  // of the language model; 0: unknown
+  Place place_ = Place::kEverywhere;
+};
+
+}  // namespace quantd::checkpoint
+
+#endif  // QUANTD_CLIENT_CHECKPOINT_ANATOMY_ROLE_H_

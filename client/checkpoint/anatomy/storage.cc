@@ -1,0 +1,215 @@
+#include "client/checkpoint/anatomy/storage.h"
+
+#include <algorithm>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+// The last parts of names. "_" in the place of the dot is in the names of
+// stacks: "experts.down_proj_weight_scale".
+constexpr std::string_view kCodeNames[] = {
+    "weight_packed", "qweight", "q_weight", "weight_qdata",
+    "trellis",       "Qidxs",   "W_q"};
+constexpr std::string_view kCompanions[] = {"weight_scale",
+                                            "weight_scale_inv",
+                                            "weight_scale_2",
+                                            "weight_global_scale",
+                                            "weight_scales",
+                                            "weight_zero_point",
+                                            "weight_zero_points",
+                                            "weight_zp",
+                                            "weight_offset",
+                                            "weight_shape",
+                                            "weight_g_idx",
+                                            "scale_inv",
+                                            "input_scale",
+                                            "input_global_scale",
+                                            "input_zero_point",
+                                            "pre_quant_scale",
+                                            "qzeros",
+                                            "scales",
+                                            "g_idx",
+                                            "SCB",
+                                            "weight_format",
+                                            "wscales",
+                                            "wtscale",
+                                            "wcscales",
+                                            "smooth_factor",
+                                            "smooth_factor_orig",
+                                            "scale_weight",
+                                            "scale_input",
+                                            "codebooks",
+                                            "q_scale_max",
+                                            "q_groups",
+                                            "q_invperm",
+                                            "absmax",
+                                            "quant_map"};
+// Those of them that a plain model may have by itself.
+constexpr std::string_view kCommon[] = {"scales", "absmax", "codebooks"};
+constexpr std::string_view kSpare[] = {"input_scale", "input_global_scale",
+                                       "input_zero_point", "weight_shape",
+                                       "output_scale"};
+// Modules of ModelOpt within a weight's own, before it exports.
+constexpr std::string_view kQuantizers[] = {
+    ".weight_quantizer", ".input_quantizer", ".output_quantizer",
+    "_bmm_quantizer"};
+
+// Of names of integers, masks and tables of any rank that are no weights.
+constexpr std::string_view kBuffers[] = {
+    "position", "_ids",        "index", "indices", "mask",   "tid2eid",
+    "coords",   "num_batches", "freqs", "bucket",  "lookup", "rotary",
+    "inv_freq", "rope",        "d2t",   "t2d"};
+
+bool Holds(std::string_view text, std::string_view word) {
+  return text.find(word) != std::string_view::npos;
+}
+
+std::string_view LeafOf(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  return dot == std::string_view::npos ? name : name.substr(dot + 1);
+}
+
+// The longest of the words that the name ends with after a dot, or after a "_"
+// where the word is that of no other thing.
+template <typename Words>
+size_t LengthOfEnd(std::string_view name, const Words& words, bool plain) {
+  size_t longest = 0;
+  for (const std::string_view word : words) {
+    if (word.size() >= name.size() || !name.ends_with(word)) continue;
+    const char before = name[name.size() - word.size() - 1];
+    const bool stack = before == '_' && (!plain || word == "scale_inv" ||
+                                         word.starts_with("weight_") ||
+                                         word.starts_with("input_"));
+    if (before == '.' || stack) longest = std::max(longest, word.size());
+  }
+  return longest;
+}
+
+bool IsBuffer(const std::string& name, size_t rank) {
+  const std::string_view leaf = LeafOf(name);
+  return (leaf == "bias" && rank >= 3) ||  // GPT-2's mask
+         std::any_of(std::begin(kBuffers), std::end(kBuffers),
+                     [&](std::string_view word) { return Holds(leaf, word); });
+}
+
+std::string BeforeEnd(const std::string& name, size_t end) {
+  return name.substr(0, name.size() - end - 1);
+}
+
+}  // namespace
+
+TensorStorage StorageOf(const safetensors::Tensor& t) {
+  const std::string& name = t.name;
+  const std::string& type = t.dtype;
+  const bool plain = type == "F32" || type == "F16" || type == "BF16";
+  const bool narrow =
+      type.starts_with("F8_") || type.starts_with("F6_") || type == "F4";
+  const bool blocks = name.ends_with("_blocks") && t.shape.size() == 4;
+  const std::string_view leaf = LeafOf(name);
+  if (type == "BOOL") return {Storage::kBuffer, ""};
+  // Parts of a tensor that a library takes for one: ".weight.absmax".
+  const size_t inner = name.find(".weight.");
+  if (inner != std::string::npos && !Holds(name, "parametrizations")) {
+    const bool codes = leaf == "rowwise_data" || leaf == "qdata" ||
+                       leaf == "_data" || leaf == "_packed";
+    return {codes ? Storage::kCodes : Storage::kCompanion,
+            name.substr(0, inner)};
+  }
+  for (const std::string_view quantizer : kQuantizers) {
+    const size_t at = name.find(quantizer);
+    if (at != std::string::npos) {
+      return {Storage::kCompanion, name.substr(0, at)};
+    }
+  }
+  if (const size_t end = LengthOfEnd(name, kCodeNames, plain); end > 0) {
+    return {Storage::kCodes, BeforeEnd(name, end)};
+  }
+  // Norms have a ".scale", too, and no type of scales.
+  if (narrow && leaf == "scale") {
+    return {Storage::kCompanion, BeforeEnd(name, leaf.size())};
+  }
+  if (const size_t end = LengthOfEnd(name, kCompanions, plain); end > 0) {
+    return {Storage::kCompanion, BeforeEnd(name, end)};
+  }
+  if (plain) return {Storage::kPlain, ""};
+  const bool weight = leaf == "weight";
+  const bool number = t.shape.empty();
+  const bool list = t.shape.size() < 2;
+  if (!narrow && (list ? !weight || number || type == "F64"
+                       : IsBuffer(name, t.shape.size()))) {
+    return {Storage::kBuffer, ""};
+  }
+  if (weight || blocks) {
+    return {Storage::kCodes, BeforeEnd(name, weight ? leaf.size() : 6)};
+  }
+  return {Storage::kCodes, name};
+}
+
+bool IsCommon(const safetensors::Tensor& t) {
+  return (t.dtype == "F32" || t.dtype == "F16" || t.dtype == "BF16") &&
+         std::find(std::begin(kCommon), std::end(kCommon), LeafOf(t.name)) !=
+             std::end(kCommon);
+}
+
+bool IsSpareBeside(std::string_view part) {
+  return std::find(std::begin(kSpare), std::end(kSpare), part) !=
+         std::end(kSpare);
+}
+
+std::string DescribeParts(const std::string& module,
+                          std::vector<const safetensors::Tensor*> parts) {
+  std::sort(parts.begin(), parts.end(),
+            [](auto* a, auto* b) { return a->name < b->name; });
+  std::string text;
+  for (const safetensors::Tensor* t : parts) {
+    std::string_view name = t->name;
+    if (name.size() > module.size() + 1) name.remove_prefix(module.size() + 1);
+    text += fmt::format("{}{} {} [{}]", text.empty() ? "" : ", ", name,
+                        t->dtype, fmt::join(t->shape, ", "));
+  }
+  return text;
+}
+
+std::string MayBe(const std::string& module,
+                  const std::vector<const safetensors::Tensor*>& parts) {
+  const auto has = [&](std::string_view end) {
+    return std::any_of(parts.begin(), parts.end(), [&](auto* t) {
+      return t->name.size() >= module.size() &&
+             Holds(std::string_view(t->name).substr(module.size()), end);
+    });
+  };
+  const auto type = [&](std::string_view dtype) {
+    return std::any_of(parts.begin(), parts.end(), [&](auto* t) {
+      return t->dtype.starts_with(dtype) && t->shape.size() > 1;
+    });
+  };
+  if (has("quant_map") || has("absmax")) return "bitsandbytes, 4 bits";
+  if (has("SCB")) return "bitsandbytes, LLM.int8()";
+  if (has("wscales") || has("wtscale")) return "Nunchaku, SVDQuant";
+  if (has("qweight")) return has("g_idx") ? "GPTQ" : "AWQ or GPTQ";
+  if (has("q_weight")) return "EXL2";
+  if (has("trellis")) return "EXL3";
+  if (has("Qidxs")) return "QuIP#";
+  if (has("codebooks")) return "AQLM";
+  if (has("W_q")) return "HQQ";
+  if (has("_quantizer")) return "ModelOpt, not exported";
+  if (has("qdata")) return "torchao";
+  if (has("scale_weight")) return "ComfyUI, scaled FP8";
+  if (has("weight_packed") && type("I32")) {
+    return "integers of compressed-tensors";
+  }
+  if (has("_weight_scale")) return "fused experts of ModelOpt";
+  if (type("U32")) return "MLX";
+  if (type("I8")) return "INT8 of Quark or compressed-tensors";
+  if (type("F8_") || type("F8")) {
+    return has("scale") ? "FP8" : "FP8 without its scales";
+  }
+  if (type("F64")) return "not quantized, and saved in a type of 64 bits";
+  if (type("C")) return "not quantized, and of complex numbers";
+  return "";
+}
+
+}  // namespace quantd::checkpoint

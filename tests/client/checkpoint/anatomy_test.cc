@@ -1,0 +1,247 @@
+// What each tensor of a model is, by its name, its type, its shape and the
+// configuration.
+#include "client/checkpoint/anatomy/config_facts.h"
+#include "client/checkpoint/anatomy/role.h"
+#include "client/checkpoint/anatomy/storage.h"
+#include "client/checkpoint/architecture.h"
+#include "tests/client/checkpoint/model_writer.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+using testing::HasSubstr;
+
+struct RoleCase {
+  const char* config;
+  const char* module;
+  Role role;
+  const char* beside = "x";  // another module of the model
+};
+constexpr char kText[] = R"({"model_type": "llama", "num_hidden_layers": 2})";
+constexpr char kTowers[] = R"({"model_type": "v", "vision_config": {},
+    "llm_config": {"num_hidden_layers": 2}})";
+constexpr char kOmni[] = R"({"model_type": "o", "thinker_config":
+    {"audio_config": {}, "text_config": {"num_hidden_layers": 2}}})";
+constexpr char kPipeline[] = R"({"_class_name": "FluxTransformer2DModel"})";
+constexpr char kLlm[] = "language_model.model.layers.0.mlp.down_proj";
+constexpr char kThinker[] = "thinker.model.layers.0.mlp.down_proj";
+constexpr char kDecoder[] = "model.layers.0.mlp.down_proj";
+constexpr char kBlock[] = "double_blocks.0.img_attn.qkv";
+
+const RoleCase kRoles[] = {
+    // Text.
+    {kText, "model.layers.0.mlp.down_proj", Role::kLinear},
+    {kText, "model.layers.0.self_attn.qkv_proj", Role::kLinear},
+    {kText, "lm_head", Role::kHead},
+    {kText, "embed_out", Role::kHead},
+    {kText, "language_model.output", Role::kHead},
+    {kText, "encoder.layer.0.output.dense", Role::kLinear},
+    {kText, "model.embed_tokens", Role::kEmbedding},
+    {kText, "model.layers.0.input_layernorm", Role::kNorm},
+    {kText, "model.layers.0.mlp.gate", Role::kRouter},
+    {kText, "model.layers.0.mlp.gate.wg", Role::kRouter},
+    {kText, "model.layers.0.moe.gate", Role::kRouter},
+    {kText, "model.layers.0.block_sparse_moe.router.layer", Role::kRouter},
+    {kText, "model.layers.0.moe.gate_proj", Role::kLinear},
+    {kText, "model.layers.0.self_attn.indexer.wk", Role::kIndexer},
+    {kText, "model.layers.0.self_attn.indexer.weights_proj", Role::kIndexer},
+    {kText, "model.layers.0.linear_attn.in_proj_ba", Role::kGate},
+    {kText, "model.layers.0.linear_attn.in_proj_b", Role::kGate},
+    {kText, "model.layers.0.linear_attn.in_proj_qkvz", Role::kLinear},
+    {kText, "model.layers.0.mamba.dt_proj", Role::kGate},
+    // Further tokens.
+    {kText, "model.layers.2.mlp.down_proj", Role::kMultiToken},
+    {kText, "transformer.h.2.mlp.c_fc", Role::kMultiToken},
+    {kText, "transformer.blocks.1.ffn.w1", Role::kLinear},
+    {kText, "mtp.layers.0.mlp.down_proj", Role::kMultiToken},
+    {R"({"model_type": "x", "n_layer": 2})", "h.2.mlp.c_fc", Role::kMultiToken},
+    {R"({"text_config": {"language_config": {"n_layers": 2}}})",
+     "layers.2.mlp.c_fc", Role::kMultiToken},
+    {R"({"num_hidden_layers": 2, "is_encoder_decoder": true})",
+     "model.decoder.layers.2.fc1", Role::kLinear},
+    {R"({"num_hidden_layers": 2, "decoder_layers": 4})",
+     "model.decoder.layers.3.fc1", Role::kLinear},
+    {kTowers, "language_model.model.layers.2.mlp.down_proj", Role::kMultiToken},
+    {kOmni, "thinker.model.layers.2.mlp.down_proj", Role::kMultiToken},
+    // Towers, by name.
+    {kText, "mlp1.1", Role::kVision},
+    {kText, "model.connector.modality_projection.proj", Role::kVision},
+    {kText, "resampler.kv_proj", Role::kVision},
+    {kText, "vpm.encoder.layers.40.mlp.fc1", Role::kVision},
+    {kText, "apm.layers.0.fc1", Role::kVision},
+    {kText, "model.mm_projector.0", Role::kVision},
+    {kText, "model.sam_model.blocks.0.attn.qkv", Role::kVision},
+    {kText, "aligner.layers.0", Role::kVision},
+    {kText, "gen_aligner.layers.0", Role::kVision},
+    {kText, "visual.merger.mlp.0", Role::kVision},
+    {kText, "qformer.encoder.layer.0.attention.attention.query", Role::kVision},
+    {kText, "language_projection", Role::kVision},
+    {kText, "model.embed_vision.embedding_projection", Role::kVision},
+    {kText, "model.speech_encoder.encoders.0.linear", Role::kVision},
+    // Towers, by being beside the language model.
+    {kTowers, "language_model.model.layers.0.mlp.down_proj", Role::kLinear},
+    {kTowers, "language_model.lm_head", Role::kHead, kLlm},
+    {kTowers, "lm_head", Role::kHead, kLlm},
+    {kTowers, "vit.blocks.9.fc", Role::kVision, kLlm},
+    {kTowers, "encoder.layers.9.fc", Role::kVision, kLlm},
+    {kTowers, "glm_bridge", Role::kVision, kLlm},
+    {kTowers, "vit.blocks.9.fc", Role::kVision, kDecoder},
+    {kTowers, "model.layers.1.mlp.up_proj", Role::kLinear, kDecoder},
+    {kTowers, "model.layers.2.mlp.up_proj", Role::kMultiToken, kDecoder},
+    {kTowers, "mtp.fc", Role::kMultiToken, kDecoder},
+    {kOmni, "talker.model.layers.0.mlp.up_proj", Role::kVision, kThinker},
+    {kOmni, "dit.layers.0.mlp.up_proj", Role::kVision, kThinker},
+    {kOmni, "thinker.model.layers.0.mlp.up_proj", Role::kLinear},
+    // Nobody knows where its language model is.
+    {kTowers, "net.0.fc", Role::kLinear},
+    // Diffusion models.
+    {"{}", "double_blocks.0.img_attn.qkv", Role::kLinear},
+    {"{}", "double_blocks.0.img_mod.lin", Role::kCondition},
+    {"{}", "single_blocks.0.modulation.lin", Role::kCondition},
+    {"{}", "model.diffusion_model.joint_blocks.0.x_block.mlp.fc1",
+     Role::kLinear},
+    {"{}", "joint_blocks.0.x_block.adaLN_modulation.1", Role::kCondition},
+    {"{}", "img_in", Role::kCondition, kBlock},
+    {"{}", "txt_in.individual_token_refiner.blocks.0.self_attn.qkv",
+     Role::kCondition, kBlock},
+    {"{}", "time_in.in_layer", Role::kCondition, kBlock},
+    {"{}", "vector_in.in_layer", Role::kCondition, kBlock},
+    {"{}", "guidance_in.out_layer", Role::kCondition, kBlock},
+    {"{}", "final_layer.linear", Role::kCondition, kBlock},
+    {"{}", "final_layer.adaLN_modulation.1", Role::kCondition, kBlock},
+    {"{}", "time_embedding.0", Role::kCondition, kBlock},
+    {"{}", "cond_stage_model.encoder.layers.0.fc1", Role::kCondition, kBlock},
+    {kPipeline, "single_transformer_blocks.0.proj_out", Role::kLinear},
+    {kPipeline, "transformer_blocks.0.attn.to_q", Role::kLinear},
+    {kPipeline, "transformer_blocks.0.ff.net.0.proj", Role::kLinear},
+    {kPipeline, "transformer_blocks.0.norm1.linear", Role::kCondition},
+    {kPipeline, "transformer_blocks.0.img_mod.1", Role::kCondition},
+    {kPipeline, "blocks.0.self_attn.q", Role::kLinear},
+    {kPipeline, "norm_out.linear", Role::kCondition},
+    {kPipeline, "proj_out", Role::kCondition},
+    {kPipeline, "x_embedder", Role::kCondition},
+    {kPipeline, "context_embedder", Role::kCondition},
+    {kPipeline, "time_text_embed.timestep_embedder.linear_1", Role::kCondition},
+    {kPipeline, "condition_embedder.time_proj", Role::kCondition},
+    // A language model that writes by diffusion has a model_type.
+    {R"({"model_type": "llada", "n_layers": 1})",
+     "model.transformer.blocks.0.ff_out", Role::kLinear},
+};
+
+TEST(AnatomyTest, EveryModuleHasARole) {
+  TempDir dir;
+  for (const RoleCase& c : kRoles) {
+    SCOPED_TRACE(c.module);
+    WriteModel(dir / "m", ModelJson::parse(c.config),
+               {{Bf16(std::string(c.module) + ".weight", {1, 1}),
+                 Bf16(std::string(c.beside) + ".weight", {1, 1})}});
+    const auto model = Model::Open(dir / "m");
+    ASSERT_THAT(model, IsOk());
+    const auto architecture = Architecture::Of(*model, {});
+    ASSERT_THAT(architecture, IsOk());
+    EXPECT_EQ(Describe(architecture->RoleOf(c.module)), Describe(c.role));
+  }
+}
+
+struct StorageCase {
+  const char* name;
+  const char* dtype;
+  std::vector<int64_t> shape;
+  Storage storage;
+  const char* module = "";
+};
+
+TEST(AnatomyTest, EveryTensorIsStoredInAWay) {
+  using S = Storage;
+  const StorageCase cases[] = {
+      {"a.weight", "BF16", {2, 2}, S::kPlain},
+      {"a.weight", "F16", {2}, S::kPlain},
+      {"a.norm.scale", "F32", {2}, S::kPlain},
+      {"a.k_scale", "F32", {}, S::kPlain},
+      {"a.layer_scale", "F32", {2}, S::kPlain},
+      {"logit_scale", "F32", {}, S::kPlain},
+      {"a.parametrizations.weight.original0", "F32", {2, 2}, S::kPlain},
+      {"a.ls_scales", "F32", {2}, S::kPlain},
+      {"a.attn.bias", "U8", {1, 1, 4, 4}, S::kBuffer},
+      {"a.attn.bias", "BOOL", {1, 1, 4, 4}, S::kBuffer},
+      {"a.position_ids", "I64", {1, 4}, S::kBuffer},
+      {"a.relative_position_index", "I64", {4, 4}, S::kBuffer},
+      {"a.gate.tid2eid", "I32", {4, 4}, S::kBuffer},
+      {"a.num_batches_tracked", "I64", {}, S::kBuffer},
+      {"a.inv_freq", "F64", {4}, S::kBuffer},
+      {"a.freqs_cis", "C64", {4, 4}, S::kBuffer},
+      {"spiece_model", "U8", {99}, S::kBuffer},
+      // Numbers that are no plain ones.
+      {"a.weight", "F64", {2, 2}, S::kCodes, "a"},
+      {"a.weight", "C64", {2, 2}, S::kCodes, "a"},
+      {"a.weight", "I8", {2, 2}, S::kCodes, "a"},
+      {"a.weight", "U8", {4, 1}, S::kCodes, "a"},
+      {"a.weight", "U8", {4}, S::kCodes, "a"},
+      {"a.weight", "U32", {2, 2}, S::kCodes, "a"},
+      {"a.weight", "F8_E4M3", {2, 2}, S::kCodes, "a"},
+      {"a.weight", "F8_E5M2", {2, 2}, S::kCodes, "a"},
+      {"a.weight", "F4", {2, 2}, S::kCodes, "a"},
+      {"a.table", "I32", {2, 2}, S::kCodes, "a.table"},
+      {"experts.down_proj", "U8", {2, 2, 2}, S::kCodes, "experts.down_proj"},
+      {"experts.w2_blocks", "U8", {2, 2, 2, 16}, S::kCodes, "experts.w2"},
+      {"a.weight_packed", "I32", {2, 2}, S::kCodes, "a"},
+      {"a.qweight", "I32", {2, 2}, S::kCodes, "a"},
+      {"a.trellis", "I16", {2, 2, 2}, S::kCodes, "a"},
+      {"a.weight.rowwise_data", "U8", {4}, S::kCodes, "a"},
+      // Beside these.
+      {"experts.down_proj_weight_scale",
+       "F8_E4M3",
+       {2, 2, 2},
+       S::kCompanion,
+       "experts.down_proj"},
+      {"experts.down_proj_weight_scale_2",
+       "F32",
+       {},
+       S::kCompanion,
+       "experts.down_proj"},
+      {"experts.w2_scales", "U8", {2, 2, 2}, S::kCompanion, "experts.w2"},
+      {"a.weight_scale", "BF16", {2, 2}, S::kCompanion, "a"},
+      {"a.weight_scale_inv", "F32", {2, 2}, S::kCompanion, "a"},
+      {"a.scale", "F8_E8M0", {2, 2}, S::kCompanion, "a"},
+      {"a.weight_shape", "I64", {2}, S::kCompanion, "a"},
+      {"a.weight_zero_point", "I8", {2}, S::kCompanion, "a"},
+      {"a.g_idx", "I32", {2}, S::kCompanion, "a"},
+      {"a.SCB", "F32", {2}, S::kCompanion, "a"},
+      {"a.weight.absmax", "U8", {2}, S::kCompanion, "a"},
+      {"a.weight.quant_state.bitsandbytes__nf4", "U8", {9}, S::kCompanion, "a"},
+      {"a.weight_quantizer._amax", "F32", {2, 1}, S::kCompanion, "a"},
+      {"a.scale_weight", "F32", {}, S::kCompanion, "a"},
+  };
+  for (const StorageCase& c : cases) {
+    SCOPED_TRACE(std::string(c.name) + " " + c.dtype);
+    const TensorStorage found = StorageOf({c.name, c.dtype, c.shape, 0, 0});
+    EXPECT_EQ(found.storage, c.storage);
+    EXPECT_EQ(found.module, c.module);
+  }
+}
+
+TEST(AnatomyTest, ConfigurationsAreFoundAtAnyDepth) {
+  Json config = Json::parse(R"({
+    "quantization_config": null,
+    "thinker_config": {"text_config": {"num_layers": 7, "dim": 5,
+        "compression_config": {"format": "x"}, "tie_word_embeddings": true}},
+    "llm": {"quantization": {"bits": 4}}, "quantization": "none"})");
+  const ConfigFacts facts = FactsOf(config);
+  EXPECT_EQ(facts.layers, 7);
+  EXPECT_EQ(facts.hidden_size, 5);
+  EXPECT_TRUE(facts.tied);
+  EXPECT_FALSE(facts.towers);
+  const auto said = QuantizationsIn(config);
+  ASSERT_EQ(said.size(), 2u);
+  EXPECT_EQ(said[0].place, "thinker_config.text_config.compression_config");
+  EXPECT_EQ(said[1].place, "llm.quantization");
+  EraseQuantizations(&config);
+  EXPECT_EQ(config.dump(), Json::parse(R"({
+    "thinker_config": {"text_config": {"num_layers": 7, "dim": 5,
+        "tie_word_embeddings": true}},
+    "llm": {}, "quantization": "none"})")
+                               .dump());
+}
+
+}  // namespace
+}  // namespace quantd::checkpoint

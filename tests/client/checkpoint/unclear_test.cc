@@ -1,0 +1,283 @@
+// Weights that nobody can read here are never carried without a word.
+#include "client/checkpoint/convert/config_writer.h"
+#include "client/checkpoint/planner.h"
+#include "tests/client/checkpoint/model_writer.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr char kUp[] = "model.layers.0.mlp.experts.0.up_proj";
+
+WrittenTensor Zeros(const std::string& name, const std::string& dtype,
+                    std::vector<int64_t> shape) {
+  size_t bits = static_cast<size_t>(safetensors::BitsOf(dtype));
+  for (const int64_t d : shape) bits *= static_cast<size_t>(d);
+  return {name, dtype, std::move(shape), std::vector<std::byte>(bits / 8)};
+}
+
+class UnclearTest : public testing::Test {
+ protected:
+  // A Llama with these tensors in its second shard.
+  absl::StatusOr<ConversionPlan> Plan(std::vector<WrittenTensor> more,
+                                      const Selection& selection = {},
+                                      const ModelJson& config = LlamaConfig()) {
+    std::filesystem::remove_all(dir_ / "m");
+    auto shards = LlamaShards();
+    for (WrittenTensor& t : more) shards[1].push_back(std::move(t));
+    WriteModel(dir_ / "m", config, shards);
+    return PlanAgain(selection);
+  }
+  absl::StatusOr<ConversionPlan> PlanAgain(const Selection& selection) {
+    auto model = Model::Open(dir_ / "m");
+    EXPECT_THAT(model, IsOk());
+    if (!model.ok()) return model.status();
+    model_ = *std::move(model);
+    return MakeConversionPlan(model_, selection);
+  }
+  static std::string Error(const absl::StatusOr<ConversionPlan>& plan) {
+    EXPECT_THAT(plan, StatusIs(absl::StatusCode::kInvalidArgument));
+    return std::string(plan.status().message());
+  }
+  static const LeftOut* Left(const ConversionPlan& plan,
+                             std::string_view module) {
+    for (const LeftOut& left : plan.left_out) {
+      if (left.module == module) return &left;
+    }
+    return nullptr;
+  }
+  TempDir dir_;
+  Model model_;
+};
+
+TEST_F(UnclearTest, WeightsInFormatsThatNobodyKnowsHereAreRefusedByName) {
+  const std::string up = kUp;
+  struct Case {
+    std::vector<WrittenTensor> tensors;
+    const char* says;
+  };
+  const std::string stack = "model.layers.0.mlp.experts.down_proj";
+  const Case cases[] = {
+      {{Zeros(up + ".weight_packed", "I32", {64, 16}),
+        Bf16(up + ".weight_scale", {64, 4})},
+       "weight_packed I32 [64, 16], weight_scale BF16 [64, 4] (integers of"},
+      {{Zeros(up + ".qweight", "I32", {16, 64}),
+        Zeros(up + ".qzeros", "I32", {4, 8}), Bf16(up + ".scales", {4, 64}),
+        Zeros(up + ".g_idx", "I32", {128})},
+       "(GPTQ)"},
+      {{Zeros(up + ".qweight", "I32", {128, 8}),
+        Zeros(up + ".qzeros", "I32", {4, 8}), Bf16(up + ".scales", {4, 64})},
+       "(AWQ or GPTQ)"},
+      {{Zeros(up + ".weight", "U8", {4096, 1}),
+        Zeros(up + ".weight.absmax", "U8", {128}),
+        Zeros(up + ".weight.quant_map", "F32", {16})},
+       "(bitsandbytes, 4 bits)"},
+      {{Zeros(up + ".weight", "I8", {64, 128}),
+        Zeros(up + ".SCB", "F32", {64})},
+       "(bitsandbytes, LLM.int8())"},
+      {{Zeros(up + ".weight", "U32", {64, 16}), Bf16(up + ".scales", {64, 2}),
+        Bf16(up + ".biases", {64, 2})},
+       "(MLX)"},
+      {{Zeros(up + ".weight", "I8", {64, 128}),
+        Zeros(up + ".weight_scale", "F32", {64})},
+       "(INT8 of Quark"},
+      {{Zeros(up + ".weight", "F8_E4M3", {64, 128})},
+       "(FP8 without its scales)"},
+      {{Zeros(up + ".weight", "F64", {64, 128})}, "type of 64 bits"},
+      {{Zeros(stack, "U8", {2, 32, 128}),
+        Zeros(stack + "_weight_scale", "F8_E4M3", {2, 4, 128}),
+        Zeros(stack + "_weight_scale_2", "F32", {})},
+       "(fused experts of ModelOpt)"},
+      // Without what they are of, and beside plain numbers.
+      {{Zeros(up + ".weight_scale_inv", "F32", {1, 1})},
+       "scales of a weight that is not there"},
+      {{Bf16(up + ".weight", {64, 128}),
+        Zeros(up + ".weight_scale", "F32", {})},
+       "weight BF16 [64, 128], weight_scale F32 []"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.says);
+    for (const bool nested : {false, true}) {
+      ModelJson config = LlamaConfig();
+      if (nested) config["text_config"]["quantization_config"] = {{"a", "b"}};
+      const std::string error = Error(Plan(c.tensors, {}, config));
+      EXPECT_THAT(error, AllOf(HasSubstr(c.says), HasSubstr("original model"),
+                               HasSubstr("--ignore model.layers.0.mlp.experts"),
+                               Not(HasSubstr("remove"))));
+    }
+    EXPECT_THAT(Error(PlanAgain({.dialect = Dialect::kNone,
+                                 .format = WeightFormat::kBf16})),
+                AllOf(HasSubstr(c.says), Not(HasSubstr("--ignore"))));
+    // Carried if the user says so, and listed.
+    const auto carried =
+        Plan(c.tensors, {.ignore = {"model.layers.0.mlp.experts*"}});
+    ASSERT_THAT(carried, IsOk());
+    const LeftOut* left =
+        Left(*carried, c.tensors.front().name.starts_with(stack) ? stack : up);
+    ASSERT_NE(left, nullptr);
+    EXPECT_EQ(left->kind, "in formats that are not known here");
+    EXPECT_THAT(carried->notes, Contains(HasSubstr("not known here")));
+    EXPECT_EQ(carried->weights(), 14u);
+    EXPECT_THAT(ConfigFiles(model_, *carried).back().text,
+                HasSubstr(left->module));
+  }
+}
+
+TEST_F(UnclearTest, WhatIsNoWeightIsCarried) {
+  const auto plan = Plan({Zeros("model.layers.0.attn.bias", "U8", {1, 1, 4, 4}),
+                          Zeros("model.position_ids", "I64", {1, 64}),
+                          Zeros("model.layers.0.self_attn.k_scale", "F32", {}),
+                          Zeros("model.logit_scale", "F32", {})});
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_EQ(plan->left_out.size(), 2u);
+}
+
+TEST_F(UnclearTest, ALeftOverConfigurationIsNamedAndNullIsNone) {
+  ModelJson config = LlamaConfig();
+  config["quantization_config"] = nullptr;
+  EXPECT_THAT(Plan({}, {}, config), IsOk());
+  config["llm_config"]["quantization_config"] = {{"quant_method", "awq"}};
+  EXPECT_THAT(Error(Plan({}, {}, config)),
+              AllOf(HasSubstr("a llm_config.quantization_config"),
+                    HasSubstr("remove it")));
+}
+
+TEST_F(UnclearTest, DecodingKeepsNothingOfAQuantization) {
+  const std::string m = "model.layers.0.mlp.extra_proj";
+  const Selection decode = {.dialect = Dialect::kNone,
+                            .format = WeightFormat::kBf16};
+  const std::vector<WrittenTensor> parts = {
+      Zeros(m + ".weight", "F8_E4M3", {128, 128}),
+      Zeros(m + ".weight_scale", "BF16", {1}),
+      Zeros(m + ".weight_shape", "I64", {2}),
+      Zeros(m + ".input_scale", "F32", {})};
+  ModelJson config = LlamaConfig();
+  config["text_config"] = {{"quantization_config", {{"quant_method", "x"}}},
+                           {"vocab_size", 96}};
+  const auto plan = Plan(parts, decode, config);
+  ASSERT_THAT(plan, IsOk());
+  for (const ModelTensor* t : plan->copies) {
+    EXPECT_THAT(t->name(), Not(HasSubstr("extra_proj")));
+  }
+  EXPECT_THAT(ConfigFiles(model_, *plan).back().text,
+              AllOf(Not(HasSubstr("quantization")), HasSubstr("vocab_size")));
+  auto more = parts;
+  more.push_back(Zeros(m + ".weight_zero_point", "I8", {1}));
+  EXPECT_THAT(Error(Plan(more, decode, config)),
+              HasSubstr("beside its codes is what changes its numbers"));
+}
+
+TEST_F(UnclearTest, AdaptersAreRefused) {
+  const std::string q = "model.layers.0.self_attn.q_proj.";
+  for (const std::string& name :
+       {"base_model.model." + q + "lora_A.weight", q + "lora_B.default.weight",
+        q + "lora_magnitude_vector", q + "ia3_l",
+        std::string("lora_unet_blocks_0.lora_up.weight"),
+        std::string("blocks.0.to_q_lora.down.weight")}) {
+    SCOPED_TRACE(name);
+    EXPECT_THAT(Error(Plan({Bf16(name, {16, 128})})),
+                AllOf(HasSubstr(name), HasSubstr("merge")));
+  }
+  EXPECT_THAT(
+      Plan({Bf16(q + "lora_A.weight", {16, 128})}, {.ignore = {"*lora_A*"}}),
+      IsOk());
+  // RWKV's own.
+  EXPECT_THAT(
+      Plan({Bf16("model.layers.0.attn.w_lora.lora.0.weight", {16, 128})}),
+      IsOk());
+  std::filesystem::remove_all(dir_ / "m");
+  std::filesystem::create_directories(dir_ / "m");
+  WriteSafetensors(dir_ / "m/adapter_model.safetensors",
+                   {Bf16("prompt_embeddings", {16, 128})});
+  EXPECT_THAT(Error(PlanAgain({})), HasSubstr("merge"));
+}
+
+TEST_F(UnclearTest, IncludedEmbeddingsAndTiedHeadsAreRefused) {
+  EXPECT_THAT(Error(Plan({}, {.include = {"model.embed_tokens"}})),
+              HasSubstr("look up"));
+  EXPECT_THAT(PlanAgain({.ignore = {"*embed*"}, .include = {"*"}}), IsOk());
+  ModelJson config = LlamaConfig();
+  config["tie_word_embeddings"] = true;
+  EXPECT_THAT(Error(Plan({}, {.include = {"lm_head"}}, config)),
+              HasSubstr("untie"));
+  const auto router = Plan({Bf16("model.layers.0.mlp.gate.weight", {16, 128})},
+                           {.include = {"*.gate"}});
+  ASSERT_THAT(router, IsOk());
+  EXPECT_THAT(router->notes, Contains(HasSubstr("routers are quantized")));
+}
+
+TEST_F(UnclearTest, StacksOfEveryNameAreQuantizedOrSaidToStay) {
+  const std::string l = "model.layers.0.";
+  const std::string moe = l + "block_sparse_moe.";
+  const auto granite = Plan({Bf16(moe + "input_linear.weight", {3, 64, 128}),
+                             Bf16(moe + "output_linear.weight", {3, 128, 32})});
+  ASSERT_THAT(granite, IsOk());
+  EXPECT_EQ(granite->weights(), 14u + 9u);
+  bool found = false;
+  for (const FusedWeights& group : granite->groups) {
+    for (const Weight& w : group.weights) {
+      found |= w.module == moe + "experts.2.w3" && w.rows == 32;
+    }
+  }
+  EXPECT_TRUE(found);
+  for (const char* name : {"moe.gate_proj.weight", "mlp.experts.fc1.weight",
+                           "mlp.experts.mlp.w1", "mlp.input_linear.weight"}) {
+    SCOPED_TRACE(name);
+    const bool flat = std::string(name).ends_with("w1");
+    const auto plan =
+        Plan({Bf16(l + name, flat ? std::vector<int64_t>{96, 128}
+                                  : std::vector<int64_t>{3, 32, 128})});
+    ASSERT_THAT(plan, IsOk());
+    const LeftOut* left = Left(*plan, ModuleOf(l + name));
+    ASSERT_NE(left, nullptr);
+    EXPECT_EQ(left->role, Role::kLinear);
+    EXPECT_EQ(left->kind, "stacks of experts");
+    EXPECT_THAT(plan->notes, Contains(HasSubstr("% of the model")));
+  }
+  // Kernels of convolutions are none, and are accounted for.
+  const auto conv = Plan({Bf16(l + "linear_attn.conv1d.weight", {32, 1, 4})});
+  ASSERT_THAT(conv, IsOk());
+  EXPECT_THAT(Left(*conv, l + "linear_attn.conv1d")->kind,
+              HasSubstr("no matrices"));
+  EXPECT_TRUE(conv->notes.empty());
+}
+
+TEST_F(UnclearTest, ASquareStackLiesAsItsSiblingsDo) {
+  const std::string e = "model.layers.0.mlp.experts.";
+  const std::string other = "model.layers.1.mlp.experts.";
+  const WrittenTensor square = Bf16(e + "down_proj", {3, 128, 128});
+  const auto turned = [&](const std::string& sibling, bool input_first) {
+    const auto plan =
+        Plan({square, Bf16(sibling + "gate_up_proj",
+                           input_first ? std::vector<int64_t>{3, 128, 256}
+                                       : std::vector<int64_t>{3, 256, 128})});
+    EXPECT_THAT(plan, IsOk());
+    for (const FusedWeights& group : plan->groups) {
+      for (const Weight& w : group.weights) {
+        if (w.module == e + "1.down_proj") return w.transposed ? 1 : 0;
+      }
+    }
+    return -1;
+  };
+  for (const std::string& sibling : {e, other}) {
+    EXPECT_EQ(turned(sibling, true), 1);
+    EXPECT_EQ(turned(sibling, false), 0);
+  }
+  const auto alone = Plan({square});
+  ASSERT_THAT(alone, IsOk());
+  ASSERT_NE(Left(*alone, e + "down_proj"), nullptr);
+  EXPECT_THAT(Left(*alone, e + "down_proj")->reason,
+              HasSubstr("cannot be told"));
+  ModelJson config = LlamaConfig();
+  config["model_type"] = "gpt_oss";
+  const auto listed = Plan({square}, {}, config);
+  ASSERT_THAT(listed, IsOk());
+  EXPECT_EQ(listed->weights(), 14u + 3u);
+}
+
+}  // namespace
+}  // namespace quantd::checkpoint

@@ -11,11 +11,15 @@
 namespace quantd::checkpoint {
 namespace {
 
+constexpr std::string_view kExperts = "expert";
+constexpr std::string_view kStep = "moe";
+
 struct StackRow {
   std::string_view leaf;
   std::vector<std::string_view> parts;  // whose rows follow each other
   bool back = false;                    // its N is the hidden size, not its K
-  std::string_view under = "expert";    // what is in the names of its parents
+  // What is in the names of its parents, or is the name of the last.
+  std::string_view under = kExperts;
 };
 const std::vector<StackRow>& Stacks() {
   static const auto* const rows = new std::vector<StackRow>{
@@ -27,8 +31,13 @@ const std::vector<StackRow>& Stacks() {
       {"w3", {"w3"}},
       {"down_proj", {"down_proj"}, /*back=*/true},
       {"w2", {"w2"}, /*back=*/true},
-      {"input_linear", {"w1", "w3"}, false, "block_sparse_moe"},
-      {"output_linear", {"w2"}, /*back=*/true, "block_sparse_moe"},
+      // Granite's, and those of Step 3.5 and later. vLLM and SGLang read them
+      // quantized under "experts".
+      {"input_linear", {"gate_proj", "up_proj"}, false, "block_sparse_moe"},
+      {"output_linear", {"down_proj"}, /*back=*/true, "block_sparse_moe"},
+      {"gate_proj", {"gate_proj"}, false, kStep},
+      {"up_proj", {"up_proj"}, false, kStep},
+      {"down_proj", {"down_proj"}, /*back=*/true, kStep},
   };
   return *rows;
 }
@@ -39,10 +48,11 @@ constexpr std::string_view kInputFirst[] = {
 
 const StackRow* RowOf(const ModuleName& name) {
   for (const StackRow& row : Stacks()) {
-    if (row.leaf == name.leaf &&
-        name.parent.find(row.under) != std::string_view::npos) {
-      return &row;
-    }
+    const bool right =
+        row.under == kExperts
+            ? name.parent.find(kExperts) != std::string_view::npos
+            : SplitModule(name.parent).leaf == row.under;
+    if (row.leaf == name.leaf && right) return &row;
   }
   return nullptr;
 }
@@ -100,7 +110,9 @@ absl::StatusOr<std::vector<Weight>> Unstack(const Model& model,
                                             bool whole) {
   const auto [parent, leaf] = SplitModule(ModuleOf(tensor.name()));
   const StackRow* known = RowOf({parent, leaf});
-  if (known == nullptr) {
+  const std::string type = model.model_type();
+  if (known == nullptr ||
+      (known->under == kStep && !type.starts_with("step3p"))) {
     return absl::InvalidArgumentError(
         "a stack of experts, and no engine is known that takes quantized "
         "experts of that name");
@@ -116,7 +128,6 @@ absl::StatusOr<std::vector<Weight>> Unstack(const Model& model,
   }
   auto turned = IsInputFirst(tensor, row, hidden);
   if (!turned) turned = ByOthers(model, parent, hidden);
-  const std::string type = model.model_type();
   if (!turned && std::find(std::begin(kInputFirst), std::end(kInputFirst),
                            type) != std::end(kInputFirst)) {
     turned = true;
@@ -148,7 +159,7 @@ absl::StatusOr<std::vector<Weight>> Unstack(const Model& model,
       Weight w;
       w.module = whole ? std::string(ModuleOf(tensor.name()))
                        : fmt::format("{}{}.{}.{}", parent,
-                                     row.under == "expert" ? "" : ".experts", e,
+                                     row.under == kExperts ? "" : ".experts", e,
                                      parts[i]);
       w.source = &tensor;
       w.transposed = transposed;

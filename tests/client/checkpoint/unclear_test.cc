@@ -220,10 +220,17 @@ TEST_F(UnclearTest, StacksOfEveryNameAreQuantizedOrSaidToStay) {
   bool found = false;
   for (const FusedWeights& group : granite->groups) {
     for (const Weight& w : group.weights) {
-      found |= w.module == moe + "experts.2.w3" && w.rows == 32;
+      found |= w.module == moe + "experts.2.up_proj" && w.rows == 32;
     }
   }
   EXPECT_TRUE(found);
+  ModelJson config = LlamaConfig();
+  config["model_type"] = "step3p5";
+  const auto step =
+      Plan({Bf16(l + "moe.gate_proj.weight", {3, 32, 128})}, {}, config);
+  ASSERT_THAT(step, IsOk());
+  EXPECT_EQ(step->groups.back().weights.front().module,
+            l + "moe.experts.2.gate_proj");
   for (const char* name : {"moe.gate_proj.weight", "mlp.experts.fc1.weight",
                            "mlp.experts.mlp.w1", "mlp.input_linear.weight"}) {
     SCOPED_TRACE(name);

@@ -25,8 +25,6 @@ constexpr std::string_view kOtherWeights[] = {".bin",  ".pt",   ".pth",
 // What this program keeps beside what it writes.
 constexpr std::string_view kOwnFiles[] = {".partial", ".quantd-journal"};
 constexpr std::string_view kConfig = "config.json";
-// Of a quantization that another one takes the place of.
-constexpr std::string_view kQuantization = "hf_quant_config.json";
 
 absl::Status Bad(const std::string& path, std::string_view why) {
   return absl::InvalidArgumentError(fmt::format("{}: {}", path, why));
@@ -66,7 +64,8 @@ bool IsCarried(std::string_view name) {
     if (name.ends_with(end)) return false;
   }
   return !name.ends_with(kShardEnding) && name != kConfig &&
-         name != kQuantization;
+         std::find(std::begin(kQuantizationFiles), std::end(kQuantizationFiles),
+                   name) == std::end(kQuantizationFiles);
 }
 
 // What a clone without Git LFS has in place of large files.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "fmt/format.h"
+
 namespace quantd::checkpoint {
 
 size_t SizeOfShape(std::string_view dtype, const std::vector<int64_t>& shape) {
@@ -27,6 +29,27 @@ size_t ConversionPlan::weights() const {
   size_t count = decoded.size();
   for (const FusedWeights& group : groups) count += group.weights.size();
   return count;
+}
+
+void NoteLeft(const Model& model, std::string_view kind, std::string_view what,
+              double least, ConversionPlan* plan) {
+  uint64_t bytes = 0;
+  const LeftOut* first = nullptr;
+  for (const LeftOut& left : plan->left_out) {
+    if (left.kind != kind) continue;
+    if (first == nullptr) first = &left;
+    for (const ModelTensor* t :
+         {model.Find(left.module), model.Find(left.module + ".weight")}) {
+      if (t != nullptr) bytes += t->stored.size;
+    }
+  }
+  const double share =
+      100 * static_cast<double>(bytes) /
+      static_cast<double>(std::max<uint64_t>(1, plan->bytes_in));
+  if (first == nullptr || share < least) return;
+  plan->notes.push_back(
+      fmt::format("{} stay as they are, {:.0f} % of the model ({}: {})", what,
+                  share, first->module, first->reason));
 }
 
 void Arrange(ConversionPlan* plan) {

@@ -105,6 +105,11 @@ struct ConversionPlan {
   size_t weights() const;
 };
 
+// Notes how much of the model those of that kind are that stay as they are, if
+// it is at least so many percent.
+void NoteLeft(const Model& model, std::string_view kind, std::string_view what,
+              double least, ConversionPlan* plan);
+
 // Puts the tensors of shards into the order in which each begins at a multiple
 // of its elements, as readers want it, and adds up bytes_out.
 void Arrange(ConversionPlan* plan);

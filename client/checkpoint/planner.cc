@@ -1,6 +1,7 @@
 #include "client/checkpoint/planner.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <utility>
 
@@ -19,6 +20,7 @@ namespace quantd::checkpoint {
 namespace {
 
 constexpr char kStacks[] = "stacks of experts";
+constexpr char kOthers[] = "weights that are no matrices of linear layers";
 constexpr char kUnclear[] = "in formats that are not known here";
 constexpr std::string_view kWeight = ".weight";
 
@@ -68,13 +70,21 @@ class Planner {
         for (const ModelTensor* t : u.tensors) unclear_[t] = u;
       }
     }
-    const auto said = QuantizationsIn(model_.config());
-    if (said.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(fmt::format(
-        "{}: its config.json has a {}, but no weight is quantized in a way "
-        "known here{}",
-        model_.path(), said.front().place,
-        unclear_.empty() ? "; remove it if it is a leftover" : ""));
+    std::string where;
+    if (const auto said = QuantizationsIn(model_.config()); !said.empty()) {
+      where = "its config.json has a " + said.front().place;
+    }
+    for (const std::string_view name : kQuantizationFiles) {
+      if (!where.empty() || model_.single_file()) break;
+      if (std::filesystem::exists(fmt::format("{}/{}", model_.path(), name))) {
+        where = fmt::format("it has a {}", name);
+      }
+    }
+    if (where.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        fmt::format("{}: {}, but no weight is quantized in a way known here{}",
+                    model_.path(), where,
+                    unclear_.empty() ? "; remove it if it is a leftover" : ""));
   }
 
   // Puts a tensor among those that are quantized or those that are copied.
@@ -151,7 +161,7 @@ class Planner {
       Leave(tensor, kStacks,
             "experts in one tensor, of which nobody knows here how they lie");
     } else {
-      Leave(tensor, "weights that are no matrices of linear layers",
+      Leave(tensor, kOthers,
             fmt::format("{} dimensions, or another name than .weight",
                         shape.size()));
     }
@@ -258,27 +268,6 @@ class Planner {
         count, first->name(), Name(plan_.dialect)));
   }
 
-  // Most of such a model.
-  void NoteLeft(std::string_view kind, std::string_view what) {
-    uint64_t bytes = 0;
-    const LeftOut* first = nullptr;
-    for (const LeftOut& left : plan_.left_out) {
-      if (left.kind != kind) continue;
-      for (const ModelTensor* t :
-           {model_.Find(left.module),
-            model_.Find(left.module + std::string(kWeight))}) {
-        if (t != nullptr) bytes += t->stored.size;
-      }
-      if (first == nullptr) first = &left;
-    }
-    if (first == nullptr) return;
-    plan_.notes.push_back(fmt::format(
-        "{} stay as they are, {:.0f} % of the model ({}: {})", what,
-        100 * static_cast<double>(bytes) /
-            static_cast<double>(std::max<uint64_t>(1, BytesOfModel())),
-        first->module, first->reason));
-  }
-
   // What people include who know their engine, and few engines take.
   void NoteIncluded() {
     std::map<Role, std::pair<size_t, const Weight*>> kinds;
@@ -299,16 +288,13 @@ class Planner {
     }
   }
 
-  uint64_t BytesOfModel() const {
-    uint64_t bytes = 0;
-    for (const ModelTensor& t : model_.tensors()) bytes += t.stored.size;
-    return bytes;
-  }
-
   void NoteWhatIsOdd() {
     NoteCacheScales();
-    NoteLeft(kStacks, kStacks);
-    NoteLeft(kUnclear, "weights in formats that are not known here");
+    NoteLeft(model_, kStacks, kStacks, 0, &plan_);
+    NoteLeft(model_, kUnclear, "weights in formats that are not known here", 0,
+             &plan_);
+    // Kernels of convolutions are few, and people expect them to stay.
+    NoteLeft(model_, kOthers, kOthers, /*least=*/5, &plan_);
     NoteIncluded();
     if (!selector_.architecture().known()) {
       const std::string type = model_.model_type();

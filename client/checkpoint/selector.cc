@@ -97,8 +97,11 @@ absl::Status Selector::CheckInclude(const std::string& module,
         "numbers; --ignore it",
         named->text(), module));
   }
+  // Classifiers beside a tied head are matrices of their own.
+  const std::string_view leaf = SplitModule(module).leaf;
   if (role == Role::kHead && tied &&
-      SplitModule(module).leaf.starts_with("lm_head")) {
+      (leaf.starts_with("lm_head") || leaf.starts_with("output") ||
+       leaf == "embed_out")) {
     return absl::InvalidArgumentError(fmt::format(
         "--include {}: {} is the matrix of the embeddings, config.json says "
         "(tie_word_embeddings); untie it first, or --ignore it",

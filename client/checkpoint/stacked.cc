@@ -59,10 +59,11 @@ const StackRow* RowOf(const ModuleName& name) {
 
 // Whether only experts have such parents.
 bool IsOfExperts(const ModuleName& name) {
-  const std::string_view parent = SplitModule(name.parent).leaf;
-  return name.parent.find("expert") != std::string_view::npos ||
-         parent.starts_with("moe") || parent.ends_with("_moe") ||
-         name.leaf == "input_linear" || name.leaf == "output_linear";
+  return name.parent.find(kExperts) != std::string_view::npos ||
+         name.parent.find("_moe") != std::string_view::npos ||
+         name.parent.find(".moe") != std::string_view::npos ||
+         name.parent.starts_with("moe") || name.leaf == "input_linear" ||
+         name.leaf == "output_linear";
 }
 
 // Whether K rows of N are stored: nullopt where the sides are equal, or none is

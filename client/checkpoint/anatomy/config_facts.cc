@@ -7,8 +7,9 @@ namespace quantd::checkpoint {
 namespace {
 
 constexpr std::string_view kLanguage[] = {"text", "llm", "language", "thinker"};
-constexpr std::string_view kTowers[] = {"vision", "visual", "audio",
-                                        "speech", "vit",    "image"};
+constexpr std::string_view kTowers[] = {"vision",    "visual",  "audio",
+                                        "speech",    "vit",     "image",
+                                        "projector", "modality"};
 
 template <typename Words>
 bool HasOneOf(std::string_view text, const Words& words) {
@@ -73,8 +74,14 @@ bool IsQuantization(const std::string& key, const Json& value) {
 
 void Collect(const Json& config, const std::string& before,
              std::vector<SaidQuantization>* out) {
-  for (const auto& [key, value] : config.items()) {
-    if (IsQuantization(key, value)) out->push_back({before + key, &value});
+  // Engines read this one where there are two.
+  for (const bool first : {true, false}) {
+    for (const auto& [key, value] : config.items()) {
+      if ((key == "quantization_config") == first &&
+          IsQuantization(key, value)) {
+        out->push_back({before + key, &value});
+      }
+    }
   }
   for (const auto& [key, value] : config.items()) {
     if (value.is_object() && !IsQuantization(key, value)) {

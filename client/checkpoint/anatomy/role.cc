@@ -14,10 +14,11 @@ using NameParts = std::vector<std::string_view>;
 // Words of names ("mm_projector" has two) that only towers and what joins them
 // to a language model have.
 constexpr std::string_view kTowerWords[] = {
-    "vision",  "visual",     "audio",     "image",     "images",    "speech",
-    "video",   "mm",         "projector", "resampler", "connector", "aligner",
-    "merger",  "abstractor", "perceiver", "qformer",   "siglip",    "dinov2",
-    "vqmodel", "vqvae",      "token2wav", "code2wav"};
+    "vision",    "visual",   "audio",  "image",      "images",
+    "speech",    "video",    "mm",     "projector",  "resampler",
+    "connector", "aligner",  "merger", "abstractor", "perceiver",
+    "qformer",   "siglip",   "dinov2", "vqmodel",    "vqvae",
+    "token2wav", "code2wav", "img",    "sound",      "vae"};
 constexpr std::string_view kTowerStarts[] = {"vision", "visual", "audio",
                                              "image",  "patch_", "sam_"};
 constexpr std::string_view kTowerNames[] = {
@@ -157,7 +158,8 @@ Role NamedRole(const NameParts& parts) {
   }
   if (IsNormName(leaf)) return Role::kNorm;
   if (AnyPart(parts, [](std::string_view p) {
-        return p == "indexer" || p == "compressor";
+        return p.starts_with("index") || p.ends_with("_indexer") ||
+               p == "compressor";
       })) {
     return Role::kIndexer;
   }

@@ -144,6 +144,10 @@ TEST_F(UnclearTest, ALeftOverConfigurationIsNamedAndNullIsNone) {
   EXPECT_THAT(Error(Plan({}, {}, config)),
               AllOf(HasSubstr("a llm_config.quantization_config"),
                     HasSubstr("remove it")));
+  EXPECT_THAT(Plan({}), IsOk());
+  WriteFile(dir_ / "m/quantize_config.json", "{}");
+  EXPECT_THAT(Error(PlanAgain({})), HasSubstr("it has a quantize_config.json"));
+  EXPECT_THAT(model_.others(), testing::ElementsAre("tokenizer.json"));
 }
 
 TEST_F(UnclearTest, DecodingKeepsNothingOfAQuantization) {
@@ -231,10 +235,11 @@ TEST_F(UnclearTest, StacksOfEveryNameAreQuantizedOrSaidToStay) {
   ASSERT_THAT(step, IsOk());
   EXPECT_EQ(step->groups.back().weights.front().module,
             l + "moe.experts.2.gate_proj");
-  for (const char* name : {"moe.gate_proj.weight", "mlp.experts.fc1.weight",
-                           "mlp.experts.mlp.w1", "mlp.input_linear.weight"}) {
+  for (const char* name :
+       {"moe.gate_proj.weight", "mlp.experts.fc1.weight", "mlp.experts.mlp.w1",
+        "mlp.input_linear.weight", "moe_layer.mlp.w1.weight"}) {
     SCOPED_TRACE(name);
-    const bool flat = std::string(name).ends_with("w1");
+    const bool flat = std::string(name).ends_with("mlp.w1");
     const auto plan =
         Plan({Bf16(l + name, flat ? std::vector<int64_t>{96, 128}
                                   : std::vector<int64_t>{3, 32, 128})});

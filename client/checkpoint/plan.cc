@@ -31,24 +31,20 @@ size_t ConversionPlan::weights() const {
   return count;
 }
 
-void NoteLeft(const Model& model, std::string_view kind, std::string_view what,
-              double least, ConversionPlan* plan) {
+void NoteLeft(std::string_view kind, double least, ConversionPlan* plan) {
   uint64_t bytes = 0;
   const LeftOut* first = nullptr;
   for (const LeftOut& left : plan->left_out) {
     if (left.kind != kind) continue;
     if (first == nullptr) first = &left;
-    for (const ModelTensor* t :
-         {model.Find(left.module), model.Find(left.module + ".weight")}) {
-      if (t != nullptr) bytes += t->stored.size;
-    }
+    bytes += left.bytes;
   }
   const double share =
       100 * static_cast<double>(bytes) /
       static_cast<double>(std::max<uint64_t>(1, plan->bytes_in));
   if (first == nullptr || share < least) return;
   plan->notes.push_back(
-      fmt::format("{} stay as they are, {:.0f} % of the model ({}: {})", what,
+      fmt::format("{} stay as they are, {:.0f} % of the model ({}: {})", kind,
                   share, first->module, first->reason));
 }
 

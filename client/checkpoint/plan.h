@@ -80,6 +80,7 @@ struct LeftOut {
   Role role = Role::kLinear;
   std::string kind;    // what those like it are: "embeddings"
   std::string reason;  // of this one
+  uint64_t bytes = 0;  // 0: nobody asks
 };
 
 struct OutputShard {
@@ -107,8 +108,7 @@ struct ConversionPlan {
 
 // Notes how much of the model those of that kind are that stay as they are, if
 // it is at least so many percent.
-void NoteLeft(const Model& model, std::string_view kind, std::string_view what,
-              double least, ConversionPlan* plan);
+void NoteLeft(std::string_view kind, double least, ConversionPlan* plan);
 
 // Puts the tensors of shards into the order in which each begins at a multiple
 // of its elements, as readers want it, and adds up bytes_out.

@@ -21,7 +21,7 @@ namespace {
 
 constexpr char kStacks[] = "stacks of experts";
 constexpr char kOthers[] = "weights that are no matrices of linear layers";
-constexpr char kUnclear[] = "in formats that are not known here";
+constexpr char kUnclear[] = "weights in formats that are not known here";
 constexpr std::string_view kWeight = ".weight";
 
 class Planner {
@@ -90,9 +90,12 @@ class Planner {
   // Puts a tensor among those that are quantized or those that are copied.
   absl::Status Sort(const ModelTensor& tensor) {
     if (const auto u = unclear_.find(&tensor); u != unclear_.end()) {
-      if (carried_.insert(u->second.module).second) {
+      const UnclearWeight& weight = u->second;
+      if (carried_.insert(weight.module).second) {
+        uint64_t bytes = 0;
+        for (const ModelTensor* t : weight.tensors) bytes += t->stored.size;
         plan_.left_out.push_back(
-            {u->second.module, Role::kLinear, kUnclear, u->second.why});
+            {weight.module, Role::kLinear, kUnclear, weight.why, bytes});
       }
       plan_.copies.push_back(&tensor);
       return absl::OkStatus();
@@ -143,7 +146,8 @@ class Planner {
   void Leave(const ModelTensor& tensor, std::string kind, std::string reason) {
     const std::string module(ModuleOf(tensor.name()));
     plan_.left_out.push_back({module, selector_.architecture().RoleOf(module),
-                              std::move(kind), std::move(reason)});
+                              std::move(kind), std::move(reason),
+                              tensor.stored.size});
   }
 
   // Weights that are no matrices: kernels of convolutions, experts one below
@@ -290,11 +294,10 @@ class Planner {
 
   void NoteWhatIsOdd() {
     NoteCacheScales();
-    NoteLeft(model_, kStacks, kStacks, 0, &plan_);
-    NoteLeft(model_, kUnclear, "weights in formats that are not known here", 0,
-             &plan_);
+    NoteLeft(kStacks, 0, &plan_);
+    NoteLeft(kUnclear, 0, &plan_);
     // Kernels of convolutions are few, and people expect them to stay.
-    NoteLeft(model_, kOthers, kOthers, /*least=*/5, &plan_);
+    NoteLeft(kOthers, /*least=*/5, &plan_);
     NoteIncluded();
     if (!selector_.architecture().known()) {
       const std::string type = model_.model_type();

@@ -219,7 +219,7 @@ std::string_view Describe(Role role) {
     case Role::kIndexer:
       return "indexers of sparse attention";
     case Role::kGate:
-      return "gates of linear attention";
+      return "gates of linear attention and state spaces";
     case Role::kCondition:
       return "layers around the blocks of a diffusion model, and modulations";
   }

@@ -42,7 +42,6 @@ FUSED: tuple[tuple[str, ...], ...] = (
   ("add_q_proj", "add_k_proj", "add_v_proj"),
   ("q_a_proj", "kv_a_proj_with_mqa"),
   ("in_proj_qkv", "in_proj_z"),
-  ("in_proj_qkvz", "in_proj_ba"),
   ("in_proj_b", "in_proj_a"),
 )
 # Formats with one amax for a weight, which is what siblings share.

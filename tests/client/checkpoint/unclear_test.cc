@@ -119,8 +119,9 @@ TEST_F(UnclearTest, WeightsInFormatsThatNobodyKnowsHereAreRefusedByName) {
     const LeftOut* left =
         Left(*carried, c.tensors.front().name.starts_with(stack) ? stack : up);
     ASSERT_NE(left, nullptr);
-    EXPECT_EQ(left->kind, "in formats that are not known here");
+    EXPECT_EQ(left->kind, "weights in formats that are not known here");
     EXPECT_THAT(carried->notes, Contains(HasSubstr("not known here")));
+    EXPECT_GT(left->bytes, 0u);
     EXPECT_EQ(carried->weights(), 14u);
     EXPECT_THAT(ConfigFiles(model_, *carried).back().text,
                 HasSubstr(left->module));

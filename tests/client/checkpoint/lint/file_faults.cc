@@ -74,6 +74,30 @@ std::vector<Fault> LayoutFaults() {
       {"unknown-format", mo,
        [](Planted& p) { p.part(kQ + ".weight").dtype = "F8_E5M2"; },
        "are no format known here"},
+      {"unclear-layout", mo,
+       [](Planted& p) {
+         const std::string name = "model.layers.0.mlp.experts.down_proj";
+         p.tensors[name] = {name, "U8", {2, 4, 8}, std::vector<std::byte>(64)};
+         p.tensors[name + "_weight_scale"] = {name + "_weight_scale",
+                                              "F8_E4M3",
+                                              {2, 1, 8},
+                                              std::vector<std::byte>(16)};
+       },
+       "(fused experts of ModelOpt)"},
+      {"unclear-layout", ct,
+       [](Planted& p) {
+         const std::string name =
+             "model.layers.0.mlp.experts.0.up_proj.qweight";
+         p.tensors[name] = {name, "I32", {4, 4}, std::vector<std::byte>(64)};
+       },
+       "(AWQ or GPTQ)"},
+      {"stacked-experts", ct,
+       [](Planted& p) {
+         const std::string name =
+             "model.layers.0.block_sparse_moe.input_linear.weight";
+         p.tensors[name] = Bf16(name, {2, 4, 8});
+       },
+       "2 experts are BF16"},
       {"swizzled-scales", Base::kComfy, RowByRow({kQ}, /*padded=*/true),
        "its scales lie row by row, as what is padding there shows"},
       {"swizzled-scales", Base::kComfy, RowByRow({kQ}, /*padded=*/false),

@@ -103,7 +103,8 @@ tests/server/memory: kernels/device/health/self_test.h proto/memory server/memor
 tests/client: kernels/plan kernels/device proto client client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
 tests/client/bands: client client/bands client/net/remote.h client/parts tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing fmt
 tests/client/files: kernels/plan client client/files tests/client tests/testing fmt nlohmann kernels/plan/profile
-tests/client/checkpoint: client/checkpoint client/checkpoint/anatomy client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann
+tests/client/checkpoint: client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann
+tests/client/checkpoint/anatomy: client/checkpoint client/checkpoint/anatomy client/checkpoint/convert tests/client/checkpoint
 tests/client/shards: kernels/plan client tests/bench/rpc_process.h tests/client
 tests/client/local: kernels/device client client/local tests/bench/rpc_process.h tests/kernels/device/fake_backend.h tests/testing
 tests/client/memory: client client/memory kernels/device proto/memory tests/bench/rpc_process.h tests/client/temp_dir.h tests/kernels/device/plan_rows.h tests/testing absl cuda gtest

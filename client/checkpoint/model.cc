@@ -55,6 +55,11 @@ bool IsBeside(std::string_view name) {
          name.starts_with("adapter");
 }
 
+bool IsOfQuantization(std::string_view name) {
+  return std::find(std::begin(kQuantizationFiles), std::end(kQuantizationFiles),
+                   name) != std::end(kQuantizationFiles);
+}
+
 bool IsCarried(std::string_view name) {
   if (name.front() == '.') return false;
   for (const std::string_view end : kOtherWeights) {
@@ -64,8 +69,7 @@ bool IsCarried(std::string_view name) {
     if (name.ends_with(end)) return false;
   }
   return !name.ends_with(kShardEnding) && name != kConfig &&
-         std::find(std::begin(kQuantizationFiles), std::end(kQuantizationFiles),
-                   name) == std::end(kQuantizationFiles);
+         !IsOfQuantization(name);
 }
 
 // What a clone without Git LFS has in place of large files.
@@ -193,7 +197,7 @@ absl::Status Model::OpenDirectory(const std::vector<std::string>& only) {
     } else if (above && name.ends_with(kShardEnding)) {
       found.push_back(name);
       read.push_back(name);
-    } else if (above && (name == kConfig || name == kQuantization)) {
+    } else if (above && (name == kConfig || IsOfQuantization(name))) {
       has_config_ |= name == kConfig;
       read.push_back(name);
     } else if (IsCarried(name) || name == kConfig) {

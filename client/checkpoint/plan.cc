@@ -31,6 +31,23 @@ size_t ConversionPlan::weights() const {
   return count;
 }
 
+void NoteCacheScales(ConversionPlan* plan) {
+  size_t count = 0;
+  const ModelTensor* first = nullptr;
+  for (const ModelTensor* t : plan->copies) {
+    if (!t->name().ends_with("k_scale") && !t->name().ends_with("v_scale")) {
+      continue;
+    }
+    if (count++ == 0) first = t;
+  }
+  if (count == 0) return;
+  plan->notes.push_back(fmt::format(
+      "{} scales of the KV cache are kept, like {}; an engine takes them where "
+      "they are named as {} has them, and quantizes the cache if it is told to "
+      "(--kv-cache-dtype fp8)",
+      count, first->name(), Name(plan->dialect)));
+}
+
 void NoteLeft(std::string_view kind, double least, ConversionPlan* plan) {
   uint64_t bytes = 0;
   const LeftOut* first = nullptr;

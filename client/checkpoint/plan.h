@@ -106,6 +106,9 @@ struct ConversionPlan {
   size_t weights() const;
 };
 
+// Notes the copied scales of the KV cache.
+void NoteCacheScales(ConversionPlan* plan);
+
 // Notes how much of the model those of that kind are that stay as they are, if
 // it is at least so many percent.
 void NoteLeft(std::string_view kind, double least, ConversionPlan* plan);

@@ -255,23 +255,6 @@ class Planner {
     }
   }
 
-  void NoteCacheScales() {
-    size_t count = 0;
-    const ModelTensor* first = nullptr;
-    for (const ModelTensor* t : plan_.copies) {
-      if (!t->name().ends_with("k_scale") && !t->name().ends_with("v_scale")) {
-        continue;
-      }
-      if (count++ == 0) first = t;
-    }
-    if (count == 0) return;
-    plan_.notes.push_back(fmt::format(
-        "{} scales of the KV cache are kept, like {}; an engine takes them "
-        "where they are named as {} has them, and quantizes the cache if it is "
-        "told to (--kv-cache-dtype fp8)",
-        count, first->name(), Name(plan_.dialect)));
-  }
-
   // What people include who know their engine, and few engines take.
   void NoteIncluded() {
     std::map<Role, std::pair<size_t, const Weight*>> kinds;
@@ -293,7 +276,7 @@ class Planner {
   }
 
   void NoteWhatIsOdd() {
-    NoteCacheScales();
+    NoteCacheScales(&plan_);
     NoteLeft(kStacks, 0, &plan_);
     NoteLeft(kUnclear, 0, &plan_);
     // Kernels of convolutions are few, and people expect them to stay.

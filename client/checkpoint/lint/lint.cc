@@ -204,8 +204,7 @@ std::vector<std::string> NotesOf(const LintedModel& linted) {
     notes.push_back(fmt::format(
         "{} {} are quantized ({}{}), which many engines raise on, or read as "
         "if they were not",
-        count, Describe(role), first,
-        count > 1 ? " and others" : ""));
+        count, Describe(role), first, count > 1 ? " and others" : ""));
   }
   if (HasAdapter(linted.model)) {
     notes.push_back(

@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <iterator>
 #include <set>
 #include <utility>
 
+#include "client/files/foreign_format.h"
+#include "client/files/model_files.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
@@ -16,14 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kShardEnding = ".safetensors";
-constexpr std::string_view kIndexEnding = ".safetensors.index.json";
-// Weights in other forms, which would contradict those that are written.
-constexpr std::string_view kOtherWeights[] = {".bin",  ".pt",   ".pth",
-                                              ".ckpt", ".h5",   ".msgpack",
-                                              ".gguf", ".onnx", ".index.json"};
-// What this program keeps beside what it writes.
-constexpr std::string_view kOwnFiles[] = {".partial", ".quantd-journal"};
 constexpr std::string_view kConfig = "config.json";
 
 absl::Status Bad(const std::string& path, std::string_view why) {
@@ -53,29 +48,6 @@ constexpr std::string_view kOne = "model.safetensors";
 bool IsBeside(std::string_view name) {
   return name == kOne || name.starts_with("consolidated") ||
          name.starts_with("adapter");
-}
-
-bool IsOfQuantization(std::string_view name) {
-  return std::find(std::begin(kQuantizationFiles), std::end(kQuantizationFiles),
-                   name) != std::end(kQuantizationFiles);
-}
-
-bool IsCarried(std::string_view name) {
-  if (name.front() == '.') return false;
-  for (const std::string_view end : kOtherWeights) {
-    if (name.ends_with(end)) return false;
-  }
-  for (const std::string_view end : kOwnFiles) {
-    if (name.ends_with(end)) return false;
-  }
-  return !name.ends_with(kShardEnding) && name != kConfig &&
-         !IsOfQuantization(name);
-}
-
-// What a clone without Git LFS has in place of large files.
-bool IsPointer(const absl::StatusOr<InputFile>& file) {
-  const auto text = ReadText(file, 1024);
-  return text.ok() && text->starts_with("version https://git-lfs");
 }
 
 template <typename T>
@@ -169,7 +141,12 @@ absl::StatusOr<Model> Model::Open(const std::string& path,
     return model;
   }
   if (!path.ends_with(kShardEnding)) {
-    return Bad(path, "neither a directory nor a .safetensors file by its name");
+    const auto file = InputFile::Open(path);
+    const std::string other = file.ok() ? ForeignFormat(*file) : "";
+    return Bad(path,
+               fmt::format("neither a directory nor a .safetensors file by its "
+                           "name{}{}",
+                           other.empty() ? "" : ", but ", other));
   }
   model.single_file_ = true;
   const fs::path whole(path);
@@ -184,72 +161,37 @@ absl::Status Model::OpenDirectory(const std::vector<std::string>& only) {
   auto folder = ModelFolder::Open(path_);
   if (!folder.ok()) return folder.status();
   folder_ = *std::move(folder);
-  const auto listed = folder_.List(&notes_);
-  if (!listed.ok()) return listed.status();
-  std::vector<std::string> found, indexes, foreign, read;
-  bool interrupted = false;
-  for (const std::string& path : *listed) {
-    const size_t slash = path.find('/');
-    const bool above = slash == std::string::npos;
-    const std::string name = above ? path : path.substr(slash + 1);
-    if (above && name.ends_with(kIndexEnding)) {
-      indexes.push_back(name);
-    } else if (above && name.ends_with(kShardEnding)) {
-      found.push_back(name);
-      read.push_back(name);
-    } else if (above && (name == kConfig || IsOfQuantization(name))) {
-      has_config_ |= name == kConfig;
-      read.push_back(name);
-    } else if (IsCarried(name) || name == kConfig) {
-      // A config of a folder is not the model's. Poolings of sentence encoders,
-      // for example, have one.
-      others_.push_back(path);
-      read.push_back(path);
-    } else if (above && name.ends_with(kOwnFiles[1])) {
-      interrupted = true;
-    } else if (name.ends_with(".bin") || name.ends_with(".pth")) {
-      foreign.push_back(path);
-    }
-  }
-  if (indexes.size() > 1) {
-    return Bad(path_, fmt::format("{} indexes ({}): leave the one that counts",
-                                  indexes.size(), Some(indexes)));
-  }
+  auto files = FindModelFiles(folder_, path_);
+  if (!files.ok()) return files.status();
+  const std::vector<std::string>& found = files->shards;
+  notes_ = std::move(files->notes);
+  others_ = std::move(files->carried);
+  has_config_ = std::count(files->settings.begin(), files->settings.end(),
+                           kConfig) > 0;
+  if (auto s = ChooseIndex(files->indexes); !s.ok()) return s;
   std::vector<std::string> names = found;
-  if (!indexes.empty()) {
-    index_name_ = indexes[0];
+  if (!index_name_.empty()) {
     if (auto s = ReadIndex(); !s.ok()) return s;
     std::set<std::string> listed;
     for (const auto& [tensor, shard] : index_) listed.insert(shard);
     names.assign(listed.begin(), listed.end());
-    for (const std::string& name : found) {
-      if (listed.count(name) > 0) continue;
-      strays_.push_back(name);
-      notes_.push_back(
-          fmt::format("{} is not in {} and is left out", name, index_name_));
-    }
-  } else if (const bool one = std::count(found.begin(), found.end(), kOne) > 0;
-             one && std::all_of(found.begin(), found.end(), IsBeside)) {
+  } else if (std::count(found.begin(), found.end(), kOne) > 0 &&
+             std::all_of(found.begin(), found.end(), IsBeside)) {
     // Adapters, and the weights in the form of another program.
     names = {std::string(kOne)};
-    for (const std::string& name : found) {
-      if (name == kOne) continue;
-      strays_.push_back(name);
-      notes_.push_back(fmt::format("{} is left out, beside {}", name, kOne));
-    }
   } else if (found.size() > 1) {
     return Bad(path_, fmt::format("{} .safetensors files and no index that "
                                   "says which belong together: {}",
                                   found.size(), Some(found)));
-  } else if (found.empty()) {
-    return Bad(path_, interrupted
-                          ? "an unfinished conversion: run the same convert "
-                            "again, and it goes on from there"
-                      : foreign.empty()
-                          ? std::string("holds no .safetensors file")
-                          : fmt::format("holds {} but no .safetensors file; "
-                                        "save the model as safetensors first",
-                                        Some(foreign)));
+  }
+  std::set_difference(found.begin(), found.end(), names.begin(), names.end(),
+                      std::back_inserter(strays_));
+  if (!strays_.empty()) {
+    notes_.push_back(fmt::format(
+        "left out, {}: {}",
+        index_name_.empty() ? fmt::format("beside {}", kOne)
+                            : fmt::format("not in {}", index_name_),
+        NameFiles(folder_, strays_)));
   }
   if (auto s = Choose(only, &names); !s.ok()) return s;
   std::vector<std::string> missing = names;
@@ -262,10 +204,6 @@ absl::Status Model::OpenDirectory(const std::vector<std::string>& only) {
                                   missing.size(), names.size(), index_name_,
                                   Some(missing)));
   }
-  // Before any work, rather than when they are copied after all of it.
-  for (const std::string& name : read) {
-    if (auto s = folder_.OpenFile(name).status(); !s.ok()) return s;
-  }
   if (has_config_) {
     auto json = ReadConfig(folder_.OpenFile(std::string(kConfig)));
     if (!json.ok()) return json.status();
@@ -273,6 +211,25 @@ absl::Status Model::OpenDirectory(const std::vector<std::string>& only) {
   }
   if (auto s = OpenShards(names); !s.ok()) return s;
   return index_name_.empty() ? absl::OkStatus() : CheckIndex();
+}
+
+// Mistral's models have one of its own form beside the one that counts.
+absl::Status Model::ChooseIndex(const std::vector<std::string>& indexes) {
+  if (indexes.empty()) return absl::OkStatus();
+  constexpr std::string_view kUsual = "model.safetensors.index.json";
+  const bool usual = std::count(indexes.begin(), indexes.end(), kUsual) > 0;
+  if (indexes.size() > 1 && !usual) {
+    return Bad(path_, fmt::format("{} indexes ({}): leave the one that counts",
+                                  indexes.size(), Some(indexes)));
+  }
+  index_name_ = usual ? kUsual : indexes[0];
+  std::vector<std::string> others = indexes;
+  std::erase(others, index_name_);
+  if (!others.empty()) {
+    notes_.push_back(fmt::format("left out, beside {}: {}", index_name_,
+                                 NameFiles(folder_, others)));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Model::Choose(const std::vector<std::string>& only,
@@ -327,17 +284,9 @@ absl::Status Model::ReadIndex() {
 absl::Status Model::OpenShards(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const std::string path = path_ + "/" + name;
-    const auto open = [&] {
-      return single_file_ ? InputFile::Open(path) : folder_.OpenFile(name);
-    };
-    auto file = safetensors::File::Open(open());
-    if (!file.ok()) {
-      return IsPointer(open())
-                 ? Bad(path,
-                       "a pointer of Git LFS in place of the file: "
-                       "\"git lfs pull\" fetches it")
-                 : file.status();
-    }
+    auto file = safetensors::File::Open(
+        single_file_ ? InputFile::Open(path) : folder_.OpenFile(name));
+    if (!file.ok()) return file.status();
     for (const ModelShard& shard : shards_) {
       if (shard.file.identity() == file->identity()) {
         return Bad(path, fmt::format("the same file as {}", shard.name));

@@ -84,8 +84,9 @@ class Model {
   const Json& config() const { return config_; }  // {} without one
   // config.json's model_type; empty: it has none.
   std::string model_type() const;
-  // Files beside shards, index and config: tokenizers, licences. Relative, and
-  // those of one level of folders below. Each could be opened.
+  // Files that go with the model as they are, those of its folders too:
+  // tokenizers, licences, poolings. Relative. Each could be opened. Those that
+  // are left out are named by notes.
   const std::vector<std::string>& others() const { return others_; }
   // Shards beside those of the index, which are left out.
   const std::vector<std::string>& strays() const { return strays_; }
@@ -103,6 +104,7 @@ class Model {
   absl::Status OpenDirectory(const std::vector<std::string>& only);
   absl::Status Choose(const std::vector<std::string>& only,
                       std::vector<std::string>* names);
+  absl::Status ChooseIndex(const std::vector<std::string>& indexes);
   absl::Status ReadIndex();
   absl::Status OpenShards(const std::vector<std::string>& names);
   absl::Status CheckIndex();

@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
+#include "client/files/shown_name.h"
 #include "fmt/format.h"
 
 namespace quantd {
@@ -20,6 +22,10 @@ absl::Status Failure(const std::error_code& error, std::string_view what,
   return absl::ErrnoToStatus(error.value(),
                              fmt::format("cannot {} {}", what, path));
 }
+
+// Real ones have three and some hundreds.
+constexpr int kMostDeep = 16;
+constexpr size_t kMostFiles = size_t{1} << 16;
 
 absl::Status Refusal(const std::string& path, std::string_view why) {
   return absl::InvalidArgumentError(fmt::format("{} is {}", path, why));
@@ -52,35 +58,55 @@ absl::StatusOr<ModelFolder> ModelFolder::Open(const std::string& path) {
   return folder;
 }
 
-absl::StatusOr<std::vector<std::string>> ModelFolder::List(
-    std::vector<std::string>* notes) const {
-  std::vector<std::string> names;
-  std::vector<std::string> folders;
-  const auto read = [&](const std::string& prefix) {
+absl::StatusOr<Listing> ModelFolder::List() const {
+  Listing out;
+  // Folders to read, with how many they are in.
+  std::vector<std::pair<std::string, int>> todo = {{"", 0}};
+  size_t count = 0;
+  while (!todo.empty()) {
+    const auto [prefix, depth] = todo.back();
+    todo.pop_back();
+    if (depth > kMostDeep) {
+      return Refusal(
+          path_ + "/" + ShownName(prefix),
+          fmt::format("a folder in more than {} others, which no model has; "
+                      "remove it",
+                      kMostDeep));
+    }
     std::error_code error;
     for (fs::directory_iterator i(fs::path(root_) / prefix, error), end;
          !error && i != end; i.increment(error)) {
-      const std::string name = prefix + i->path().filename().string();
+      if (++count > kMostFiles) {
+        return Refusal(path_, fmt::format("a folder of more than {} files and "
+                                          "folders, which no model has; remove "
+                                          "what is not of it",
+                                          kMostFiles));
+      }
+      const std::string own = i->path().filename().string();
       std::error_code gone;
-      if (i->symlink_status(gone).type() != fs::file_type::directory) {
-        names.push_back(name);
-      } else if (prefix.empty() && name.front() != '.') {
-        folders.push_back(name + "/");
+      const bool folder =
+          i->symlink_status(gone).type() == fs::file_type::directory;
+      const std::string name = prefix + own + (folder ? "/" : "");
+      if (own.front() == '.') {
+        out.hidden.push_back(name);
+      } else if (folder) {
+        out.folders.push_back(name);
+        todo.push_back({name, depth + 1});
+      } else {
+        out.files.push_back(name);
       }
     }
-    return error;
-  };
-  if (const auto error = read("")) return Failure(error, "read", path_);
-  for (const std::string& folder : folders) {
-    const auto error = read(folder);
     if (!error) continue;
-    notes->push_back(fmt::format(
+    if (prefix.empty()) return Failure(error, "read", path_);
+    out.unread.push_back(fmt::format(
         "{} cannot be read and is left out ({}): make it readable if it is of "
         "the model",
-        folder, error.message()));
+        ShownName(prefix), error.message()));
   }
-  std::sort(names.begin(), names.end());
-  return names;
+  for (auto* names : {&out.files, &out.folders, &out.hidden, &out.unread}) {
+    std::sort(names->begin(), names->end());
+  }
+  return out;
 }
 
 // By whole names: /a/model2 is not in /a/model.
@@ -93,9 +119,9 @@ bool ModelFolder::Holds(const std::string& real) const {
 }
 
 absl::StatusOr<InputFile> ModelFolder::OpenFile(const std::string& name) const {
-  const std::string said = path_ + "/" + name;
+  const std::string said = path_ + "/" + ShownName(name);
   if (root_.empty()) {
-    return absl::NotFoundError(fmt::format("{}: no folder to hold it", name));
+    return absl::NotFoundError(fmt::format("{}: no folder to hold it", ShownName(name)));
   }
   const fs::path place = fs::path(root_) / name;
   std::error_code error;
@@ -110,7 +136,7 @@ absl::StatusOr<InputFile> ModelFolder::OpenFile(const std::string& name) const {
       return Refusal(said,
                      fmt::format("a link to {}, which is not there; fetch that "
                                  "file again or remove the link",
-                                 target.string()));
+                                 ShownName(target.string())));
     }
   }
   struct stat info = {};
@@ -128,7 +154,7 @@ absl::StatusOr<InputFile> ModelFolder::OpenFile(const std::string& name) const {
   return Refusal(
       said, fmt::format("a link to the {} {}{}; replace it by a "
                         "copy or remove it",
-                        kind, real, Holds(real) ? "" : ", outside the model"));
+                        kind, ShownName(real), Holds(real) ? "" : ", outside the model"));
 }
 
 }  // namespace quantd

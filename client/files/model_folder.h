@@ -12,6 +12,17 @@
 
 namespace quantd {
 
+// Names are relative and sorted; those of folders end with a '/'.
+struct Listing {
+  // Whatever is no folder, links among it.
+  std::vector<std::string> files;
+  std::vector<std::string> folders;
+  // Files and folders whose name begins with a dot. They are not entered.
+  std::vector<std::string> hidden;
+  // Folders that cannot be read, a sentence each.
+  std::vector<std::string> unread;
+};
+
 // Movable. OpenFile may be called from many threads.
 class ModelFolder {
  public:
@@ -21,11 +32,9 @@ class ModelFolder {
   // No folder: there is no file in it.
   ModelFolder() = default;
 
-  // What lies in the folder and in its folders and is no folder, links among
-  // it; sorted, with the folder's name before a '/'. Folders that are hidden
-  // are left out, and those that cannot be read: `notes` gets a sentence each.
-  absl::StatusOr<std::vector<std::string>> List(
-      std::vector<std::string>* notes) const;
+  // INVALID_ARGUMENT: more folders within each other, or more files, than a
+  // model has.
+  absl::StatusOr<Listing> List() const;
 
   // A file by its name in List. NOT_FOUND: there is none. INVALID_ARGUMENT says
   // what else is there and what to do about it. A link is followed to a regular

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "client/files/foreign_format.h"
 #include "fmt/format.h"
 
 namespace quantd::safetensors {
@@ -62,9 +63,10 @@ absl::StatusOr<File> File::Open(const std::string& path) {
 absl::StatusOr<File> File::Open(absl::StatusOr<InputFile> opened) {
   if (!opened.ok()) return opened.status();
   const size_t size = opened->size();
-  const auto bad = [&](std::string_view why) {
+  const auto bad = [&](const std::string& why) {
+    const std::string other = ForeignFormat(*opened);
     return absl::InvalidArgumentError(
-        fmt::format("{}: {}", opened->path(), why));
+        fmt::format("{}: {}", opened->path(), other.empty() ? why : other));
   };
   if (size < kLengthBytes) {
     return bad(fmt::format("{} bytes are no safetensors file", size));

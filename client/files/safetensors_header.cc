@@ -7,22 +7,11 @@
 #include <utility>
 
 #include "client/files/safetensors.h"
+#include "client/files/shown_name.h"
 #include "fmt/format.h"
 
 namespace quantd::safetensors {
 namespace {
-
-// C0, DEL and C1, which UTF-8 writes as C2 80 to C2 9F.
-bool HasControl(std::string_view text) {
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    if (c < 0x20 || c == 0x7F) return true;
-    const auto next =
-        i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0u;
-    if (c == 0xC2 && next >= 0x80 && next < 0xA0) return true;
-  }
-  return false;
-}
 
 struct DTypeRow {
   std::string_view name;

@@ -1,0 +1,290 @@
+#include "client/files/model_files.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include "client/files/foreign_format.h"
+#include "client/files/shown_name.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+
+namespace quantd {
+namespace {
+
+// Replaced by what tells of the new weights.
+constexpr std::string_view kSettings[] = {
+    "config.json", "hf_quant_config.json", "quantize_config.json",
+    "quant_config.json"};
+// What this program keeps beside what it writes.
+constexpr std::string_view kDraft = ".partial";
+constexpr std::string_view kJournal = ".quantd-journal";
+// A list of models, each in a folder.
+constexpr std::string_view kPipeline = "model_index.json";
+
+// Weights in other forms, which would contradict those that are written.
+constexpr std::string_view kForeign[] = {".gguf",    ".ggml", ".h5",
+                                         ".msgpack", ".ckpt", ".ot",
+                                         ".tflite"};
+// The same where they lie beside safetensors, or in such a folder: alone they
+// are the only weights of a part, and small ones are data, like voices.
+constexpr std::string_view kPickled[] = {".bin", ".pt", ".pth"};
+constexpr std::string_view kForeignFolders[] = {"original/", "onnx/",
+                                                "openvino/", "metal/"};
+constexpr std::string_view kWeightWords[] = {"model", "consolidated", "weight",
+                                             "checkpoint"};
+constexpr size_t kSmall = size_t{64} << 20;
+constexpr std::string_view kTraining[] = {
+    "optimizer",     "scheduler",     "scaler",      "rng_state",
+    "training_args", "_optim_states", "_model_states"};
+
+constexpr size_t kShown = 20;
+
+bool EndsWithOneOf(std::string_view text,
+                   absl::Span<const std::string_view> ends) {
+  return std::any_of(ends.begin(), ends.end(),
+                     [&](std::string_view e) { return text.ends_with(e); });
+}
+bool HasOneOf(std::string_view text, absl::Span<const std::string_view> words) {
+  return std::any_of(words.begin(), words.end(), [&](std::string_view w) {
+    return text.find(w) != std::string_view::npos;
+  });
+}
+
+// The folder with its '/', and the name there.
+std::pair<std::string_view, std::string_view> Split(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string_view::npos) return {"", path};
+  return {path.substr(0, slash + 1), path.substr(slash + 1)};
+}
+
+size_t SizeOf(const ModelFolder& folder, const std::string& name) {
+  const auto file = folder.OpenFile(name);
+  return file.ok() ? file->size() : 0;
+}
+
+class Sorter {
+ public:
+  Sorter(const ModelFolder& folder, const Listing& listing)
+      : folder_(folder), listing_(listing) {
+    for (const std::string& path : listing.files) {
+      if (path.ends_with(kShardEnding)) with_shards_.emplace(Split(path).first);
+    }
+  }
+
+  ModelFiles Sort() {
+    for (const std::string& path : listing_.files) Place(path);
+    for (const std::string& path : listing_.hidden) {
+      out_.interrupted |= path == kJournal;
+    }
+    Note("left out, the same weights in another form", out_.foreign);
+    Note("left out, state of training", training_);
+    Note("left out, drafts of an unfinished conversion", drafts_);
+    Note("left out, hidden", listing_.hidden);
+    Note("copied as they are, weights of folders", unread_);
+    out_.notes.insert(out_.notes.end(), listing_.unread.begin(),
+                      listing_.unread.end());
+    return std::move(out_);
+  }
+
+ private:
+  void Place(const std::string& path) {
+    const auto [in, name] = Split(path);
+    const bool above = in.empty();
+    if (path.ends_with(kDraft) || path.ends_with(kJournal)) {
+      drafts_.push_back(path);
+      out_.interrupted |= above && path.ends_with(kJournal);
+    } else if (IsTraining(name)) {
+      training_.push_back(path);
+    } else if (IsForeign(path)) {
+      out_.foreign.push_back(path);
+    } else if (above && name.ends_with(kIndexEnding)) {
+      out_.indexes.push_back(path);
+    } else if (above && name.ends_with(kShardEnding)) {
+      out_.shards.push_back(path);
+    } else if (above && std::count(std::begin(kSettings), std::end(kSettings),
+                                   name) > 0) {
+      // A config of a folder is not the model's. Poolings of sentence encoders,
+      // for example, have one.
+      out_.settings.push_back(path);
+    } else {
+      out_.carried.push_back(path);
+      if (name.ends_with(kShardEnding) || EndsWithOneOf(name, kPickled)) {
+        unread_.push_back(path);
+      }
+    }
+  }
+
+  static bool IsTraining(std::string_view name) {
+    return EndsWithOneOf(name, kPickled) && HasOneOf(name, kTraining);
+  }
+
+  bool IsForeign(const std::string& path) const {
+    const auto [in, name] = Split(path);
+    // An index is of its weights' form.
+    constexpr std::string_view kIndex = ".index.json";
+    const std::string_view of =
+        name.ends_with(kIndex) ? name.substr(0, name.size() - kIndex.size())
+                               : name;
+    if (EndsWithOneOf(of, kForeign) || of.find(".onnx") != of.npos) return true;
+    const bool variant = of == name && name.ends_with(".json") &&
+                         name.find(".safetensors.index.") != name.npos &&
+                         !name.ends_with(kIndexEnding);
+    if (in.empty() && variant) return true;
+    const std::string first = path.substr(0, path.find('/') + 1);
+    const bool pickled = EndsWithOneOf(of, kPickled);
+    if (std::count(std::begin(kForeignFolders), std::end(kForeignFolders),
+                   first) > 0) {
+      return pickled || of.ends_with(kShardEnding);
+    }
+    if (!pickled) return false;
+    if (with_shards_.count(std::string(in)) == 0) return in.empty();
+    return HasOneOf(of, kWeightWords) || SizeOf(folder_, path) > kSmall;
+  }
+
+  void Note(std::string_view what, const std::vector<std::string>& names) {
+    if (names.empty()) return;
+    out_.notes.push_back(
+        fmt::format("{}: {}", what, NameFiles(folder_, names)));
+  }
+
+  const ModelFolder& folder_;
+  const Listing& listing_;
+  std::set<std::string> with_shards_;  // folders
+  std::vector<std::string> training_, drafts_, unread_;
+  ModelFiles out_;
+};
+
+// Whether it would be read as the model's own.
+bool IsOwn(const std::string& name) {
+  return name.ends_with(kIndexEnding) || name.ends_with(kShardEnding) ||
+         std::count(std::begin(kSettings), std::end(kSettings), name) > 0;
+}
+
+// They are written into JSON, which has no such names.
+absl::Status CheckNames(const ModelFiles& files, std::string_view path) {
+  for (const auto* names : {&files.shards, &files.indexes}) {
+    for (const std::string& name : *names) {
+      if (ShownName(name) == name) continue;
+      return absl::InvalidArgumentError(fmt::format(
+          "{}/{}: a name with control characters or no UTF-8; rename it", path,
+          ShownName(name)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What to name in place of a folder of several models; "": none has weights.
+std::string PartsOf(const Listing& listing, std::string_view path) {
+  std::vector<std::string> parts;
+  for (const std::string& name : listing.files) {
+    const std::string part = name.substr(0, name.find('/'));
+    if (!name.ends_with(kShardEnding) || part == name) continue;
+    if (parts.empty() || parts.back() != part) parts.push_back(part);
+  }
+  std::stable_partition(parts.begin(), parts.end(), [](const auto& part) {
+    return part.starts_with("transformer") || part.starts_with("unet");
+  });
+  if (parts.size() > kShown) parts.resize(kShown);
+  for (std::string& part : parts) {
+    part = fmt::format("{}/{}", path, ShownName(part));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+// "": it has weights of its own.
+std::string WhyNone(const ModelFiles& files, const Listing& listing,
+                    std::string_view path) {
+  const bool pipeline = std::count(files.carried.begin(), files.carried.end(),
+                                   kPipeline) > 0;
+  if (!pipeline && !(files.shards.empty() && files.indexes.empty())) return "";
+  const std::string parts = PartsOf(listing, path);
+  if (pipeline) {
+    return fmt::format("a pipeline of several models ({}); {}{}", kPipeline,
+                       parts.empty() ? "none of its folders has weights"
+                                     : "name the folder of one: ",
+                       parts);
+  }
+  if (files.interrupted) {
+    return "an unfinished conversion: run the same convert again, and it goes "
+           "on from there";
+  }
+  for (const std::string& name : files.foreign) {
+    if (name.find('/') != name.npos && !parts.empty()) continue;
+    return fmt::format(
+        "holds {} but no .safetensors file; save the model as safetensors "
+        "first, in Python with transformers: "
+        "AutoModelForCausalLM.from_pretrained(\"{}\"{}).save_pretrained("
+        "\"NEW\")",
+        ShownName(name), path,
+        name.ends_with(".gguf")
+            ? fmt::format(", gguf_file=\"{}\"", ShownName(name))
+            : "");
+  }
+  if (!parts.empty()) {
+    return fmt::format(
+        "holds no .safetensors file, but folders of it do; name one: {}",
+        parts);
+  }
+  return listing.files.empty() ? "holds no file"
+                               : "holds no .safetensors file";
+}
+
+absl::Status CheckFile(const ModelFolder& folder, const std::string& name) {
+  const auto file = folder.OpenFile(name);
+  if (!file.ok()) return file.status();
+  if (!IsLfsPointer(*file)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("{}: {}", file->path(), ForeignFormat(*file)));
+}
+
+}  // namespace
+
+std::string NameFiles(const ModelFolder& folder,
+                      const std::vector<std::string>& names) {
+  std::vector<std::string> shown;
+  size_t files = 0, bytes = 0;
+  for (const std::string& name : names) {
+    if (shown.size() < kShown) shown.push_back(ShownName(name));
+    if (name.ends_with('/')) continue;
+    ++files;
+    bytes += SizeOf(folder, name);
+  }
+  std::string text = fmt::format("{}", fmt::join(shown, ", "));
+  if (names.size() > shown.size()) {
+    text += fmt::format(" and {} more", names.size() - shown.size());
+  }
+  if (files == 0) return text;
+  return text + fmt::format(" ({} file{}, {} bytes)", files,
+                            files == 1 ? "" : "s", bytes);
+}
+
+absl::StatusOr<ModelFiles> FindModelFiles(const ModelFolder& folder,
+                                          std::string_view path) {
+  const auto listing = folder.List();
+  if (!listing.ok()) return listing.status();
+  ModelFiles files = Sorter(folder, *listing).Sort();
+  for (const std::string& name : listing->folders) {
+    const std::string plain = name.substr(0, name.size() - 1);
+    if (plain.find('/') != plain.npos || !IsOwn(plain)) continue;
+    if (auto s = folder.OpenFile(plain).status(); !s.ok()) return s;
+  }
+  if (auto s = CheckNames(files, path); !s.ok()) return s;
+  if (const std::string why = WhyNone(files, *listing, path); !why.empty()) {
+    return absl::InvalidArgumentError(fmt::format("{}: {}", path, why));
+  }
+  for (const auto* names : {&files.settings, &files.carried}) {
+    for (const std::string& name : *names) {
+      if (auto s = CheckFile(folder, name); !s.ok()) return s;
+    }
+  }
+  for (const auto* names : {&files.indexes, &files.shards}) {
+    for (const std::string& name : *names) {
+      if (auto s = folder.OpenFile(name).status(); !s.ok()) return s;
+    }
+  }
+  return files;
+}
+
+}  // namespace quantd

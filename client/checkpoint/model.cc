@@ -166,8 +166,8 @@ absl::Status Model::OpenDirectory(const std::vector<std::string>& only) {
   const std::vector<std::string>& found = files->shards;
   notes_ = std::move(files->notes);
   others_ = std::move(files->carried);
-  has_config_ = std::count(files->settings.begin(), files->settings.end(),
-                           kConfig) > 0;
+  has_config_ =
+      std::count(files->settings.begin(), files->settings.end(), kConfig) > 0;
   if (auto s = ChooseIndex(files->indexes); !s.ok()) return s;
   std::vector<std::string> names = found;
   if (!index_name_.empty()) {
@@ -187,11 +187,11 @@ absl::Status Model::OpenDirectory(const std::vector<std::string>& only) {
   std::set_difference(found.begin(), found.end(), names.begin(), names.end(),
                       std::back_inserter(strays_));
   if (!strays_.empty()) {
-    notes_.push_back(fmt::format(
-        "left out, {}: {}",
-        index_name_.empty() ? fmt::format("beside {}", kOne)
-                            : fmt::format("not in {}", index_name_),
-        NameFiles(folder_, strays_)));
+    notes_.push_back(fmt::format("left out, {}: {}",
+                                 index_name_.empty()
+                                     ? fmt::format("beside {}", kOne)
+                                     : fmt::format("not in {}", index_name_),
+                                 NameFiles(folder_, strays_)));
   }
   if (auto s = Choose(only, &names); !s.ok()) return s;
   std::vector<std::string> missing = names;
@@ -284,8 +284,8 @@ absl::Status Model::ReadIndex() {
 absl::Status Model::OpenShards(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const std::string path = path_ + "/" + name;
-    auto file = safetensors::File::Open(
-        single_file_ ? InputFile::Open(path) : folder_.OpenFile(name));
+    auto file = safetensors::File::Open(single_file_ ? InputFile::Open(path)
+                                                     : folder_.OpenFile(name));
     if (!file.ok()) return file.status();
     for (const ModelShard& shard : shards_) {
       if (shard.file.identity() == file->identity()) {

@@ -38,10 +38,6 @@ absl::StatusOr<Json> ReadJsonObject(const absl::StatusOr<InputFile>& file,
 // The same of a file that transformers reads: NaN and infinities are numbers.
 absl::StatusOr<Json> ReadConfig(const absl::StatusOr<InputFile>& file);
 
-// Files of a quantization, which another one takes the place of.
-inline constexpr std::string_view kQuantizationFiles[] = {
-    "hf_quant_config.json", "quantize_config.json", "quant_config.json"};
-
 struct ModelShard {
   std::string name;  // of the file, without a directory
   std::string path;

@@ -37,8 +37,9 @@ constexpr Magic kMagics[] = {
      "write it with safetensors.numpy.save_file, or give it the name .npy"},
     {0, "\x1F\x8B"sv, "a gzip archive", kUnpack},
     {0, "\x28\xB5\x2F\xFD"sv, "a zstd archive", kUnpack},
-    {0, "\xFD"
-        "7zXZ"sv,
+    {0,
+     "\xFD"
+     "7zXZ"sv,
      "an xz archive", kUnpack},
     {257, "ustar"sv, "a tar archive", kUnpack},
 };

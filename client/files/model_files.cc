@@ -13,10 +13,7 @@
 namespace quantd {
 namespace {
 
-// Replaced by what tells of the new weights.
-constexpr std::string_view kSettings[] = {
-    "config.json", "hf_quant_config.json", "quantize_config.json",
-    "quant_config.json"};
+constexpr std::string_view kConfig = "config.json";
 // What this program keeps beside what it writes.
 constexpr std::string_view kDraft = ".partial";
 constexpr std::string_view kJournal = ".quantd-journal";
@@ -25,8 +22,7 @@ constexpr std::string_view kPipeline = "model_index.json";
 
 // Weights in other forms, which would contradict those that are written.
 constexpr std::string_view kForeign[] = {".gguf",    ".ggml", ".h5",
-                                         ".msgpack", ".ckpt", ".ot",
-                                         ".tflite"};
+                                         ".msgpack", ".ckpt", ".tflite"};
 // The same where they lie beside safetensors, or in such a folder: alone they
 // are the only weights of a part, and small ones are data, like voices.
 constexpr std::string_view kPickled[] = {".bin", ".pt", ".pth"};
@@ -36,7 +32,7 @@ constexpr std::string_view kWeightWords[] = {"model", "consolidated", "weight",
                                              "checkpoint"};
 constexpr size_t kSmall = size_t{64} << 20;
 constexpr std::string_view kTraining[] = {
-    "optimizer",     "scheduler",     "scaler",      "rng_state",
+    "optimizer",     "scheduler",     "scaler",       "rng_state",
     "training_args", "_optim_states", "_model_states"};
 
 constexpr size_t kShown = 20;
@@ -50,6 +46,11 @@ bool HasOneOf(std::string_view text, absl::Span<const std::string_view> words) {
   return std::any_of(words.begin(), words.end(), [&](std::string_view w) {
     return text.find(w) != std::string_view::npos;
   });
+}
+
+bool IsSetting(std::string_view name) {
+  return name == kConfig || std::count(std::begin(kQuantizationFiles),
+                                       std::end(kQuantizationFiles), name) > 0;
 }
 
 // The folder with its '/', and the name there.
@@ -82,7 +83,7 @@ class Sorter {
     Note("left out, state of training", training_);
     Note("left out, drafts of an unfinished conversion", drafts_);
     Note("left out, hidden", listing_.hidden);
-    Note("copied as they are, weights of folders", unread_);
+    Note("copied as they are, unquantized", unread_);
     out_.notes.insert(out_.notes.end(), listing_.unread.begin(),
                       listing_.unread.end());
     return std::move(out_);
@@ -103,8 +104,7 @@ class Sorter {
       out_.indexes.push_back(path);
     } else if (above && name.ends_with(kShardEnding)) {
       out_.shards.push_back(path);
-    } else if (above && std::count(std::begin(kSettings), std::end(kSettings),
-                                   name) > 0) {
+    } else if (above && IsSetting(name)) {
       // A config of a folder is not the model's. Poolings of sentence encoders,
       // for example, have one.
       out_.settings.push_back(path);
@@ -159,7 +159,7 @@ class Sorter {
 // Whether it would be read as the model's own.
 bool IsOwn(const std::string& name) {
   return name.ends_with(kIndexEnding) || name.ends_with(kShardEnding) ||
-         std::count(std::begin(kSettings), std::end(kSettings), name) > 0;
+         IsSetting(name);
 }
 
 // They are written into JSON, which has no such names.
@@ -196,8 +196,8 @@ std::string PartsOf(const Listing& listing, std::string_view path) {
 // "": it has weights of its own.
 std::string WhyNone(const ModelFiles& files, const Listing& listing,
                     std::string_view path) {
-  const bool pipeline = std::count(files.carried.begin(), files.carried.end(),
-                                   kPipeline) > 0;
+  const bool pipeline =
+      std::count(files.carried.begin(), files.carried.end(), kPipeline) > 0;
   if (!pipeline && !(files.shards.empty() && files.indexes.empty())) return "";
   const std::string parts = PartsOf(listing, path);
   if (pipeline) {
@@ -227,8 +227,7 @@ std::string WhyNone(const ModelFiles& files, const Listing& listing,
         "holds no .safetensors file, but folders of it do; name one: {}",
         parts);
   }
-  return listing.files.empty() ? "holds no file"
-                               : "holds no .safetensors file";
+  return listing.files.empty() ? "holds no file" : "holds no .safetensors file";
 }
 
 absl::Status CheckFile(const ModelFolder& folder, const std::string& name) {

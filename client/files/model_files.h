@@ -14,13 +14,17 @@ namespace quantd {
 
 inline constexpr std::string_view kShardEnding = ".safetensors";
 inline constexpr std::string_view kIndexEnding = ".safetensors.index.json";
+// Files of a quantization, which another one takes the place of.
+inline constexpr std::string_view kQuantizationFiles[] = {
+    "hf_quant_config.json", "quantize_config.json", "quant_config.json"};
 
 // Every file of the folder is in one of the lists or named by a note.
 struct ModelFiles {
   // Weights of the folder itself, and what says which belong together.
   std::vector<std::string> shards;
   std::vector<std::string> indexes;
-  // Whatever is written anew or replaced: config.json and its like.
+  // Whatever tells of the weights and is written anew: config.json and
+  // kQuantizationFiles.
   std::vector<std::string> settings;
   // All others that go with the model as they are, from whatever depth.
   std::vector<std::string> carried;

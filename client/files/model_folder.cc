@@ -121,7 +121,8 @@ bool ModelFolder::Holds(const std::string& real) const {
 absl::StatusOr<InputFile> ModelFolder::OpenFile(const std::string& name) const {
   const std::string said = path_ + "/" + ShownName(name);
   if (root_.empty()) {
-    return absl::NotFoundError(fmt::format("{}: no folder to hold it", ShownName(name)));
+    return absl::NotFoundError(
+        fmt::format("{}: no folder to hold it", ShownName(name)));
   }
   const fs::path place = fs::path(root_) / name;
   std::error_code error;
@@ -151,10 +152,10 @@ absl::StatusOr<InputFile> ModelFolder::OpenFile(const std::string& name) const {
   if (real == place) {
     return Refusal(said, fmt::format("a {} and no file; remove it", kind));
   }
-  return Refusal(
-      said, fmt::format("a link to the {} {}{}; replace it by a "
-                        "copy or remove it",
-                        kind, ShownName(real), Holds(real) ? "" : ", outside the model"));
+  return Refusal(said, fmt::format("a link to the {} {}{}; replace it by a "
+                                   "copy or remove it",
+                                   kind, ShownName(real),
+                                   Holds(real) ? "" : ", outside the model"));
 }
 
 }  // namespace quantd

@@ -152,6 +152,13 @@ absl::Status CheckOutput(const Model& in, const std::string& out) {
   }
   if (!there) return absl::OkStatus();
   if (!S_ISDIR(info.st_mode)) return refuse("it is no directory");
+  // Before anybody is told to remove it.
+  if (IsInside(in.path(), info)) {
+    return refuse(
+        fmt::format("the model's directory {} lies in it; name another "
+                    "directory",
+                    in.path()));
+  }
   std::error_code error;
   for (fs::recursive_directory_iterator i(out, error), end; !error && i != end;
        i.increment(error)) {

@@ -12,6 +12,7 @@
 #include "client/checkpoint/convert/output_directory.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/planner.h"
+#include "client/files/model_files.h"
 #include "client/parts/piece_work.h"
 #include "client/quantctl/models/advice.h"
 #include "client/quantctl/models/model_report.h"
@@ -138,6 +139,17 @@ absl::Status ReportOn(const ConvertOptions& convert, const Model& model,
                      notes);
 }
 
+// What told of the quantization that the model had.
+void NoteReplaced(const Model& model, ConversionPlan* plan) {
+  for (const std::string_view name : kQuantizationFiles) {
+    const bool written = plan->dialect == checkpoint::Dialect::kModelOpt &&
+                         name == kQuantizationFiles[0];
+    if (written || !model.folder().OpenFile(std::string(name)).ok()) continue;
+    plan->notes.push_back(
+        fmt::format("left out, of the quantization before: {}", name));
+  }
+}
+
 // A server, a source that changes or is no good, or an output.
 int CodeOfConversion(const absl::Status& status, const absl::Status& call) {
   if (!call.ok()) return CodeOf(call);
@@ -217,8 +229,9 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
     const int code = TakeAdvice(options, convert, *model, &selection);
     if (code != kOk) return code;
   }
-  const auto plan = MakeConversionPlan(*model, selection);
+  auto plan = MakeConversionPlan(*model, selection);
   if (!plan.ok()) return Fail(options, kBadInput, plan.status());
+  NoteReplaced(*model, &*plan);
   if (const auto s = checkpoint::CheckOutput(*model, convert.out); !s.ok()) {
     return Fail(options, kCannotWrite, s);
   }

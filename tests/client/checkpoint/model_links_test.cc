@@ -215,6 +215,9 @@ TEST_F(HubCache, ItsLinksAreFollowedByWhateverNameItHas) {
     if (name.ends_with("part")) continue;
     EXPECT_THAT(model->others(),
                 ElementsAre("1_Pooling/config.json", "part/config.json",
+                            "part/model-00001-of-00002.safetensors",
+                            "part/model-00002-of-00002.safetensors",
+                            "part/model.safetensors.index.json",
                             "part/tokenizer.json", "tokenizer.json"));
     const auto text =
         ReadText(model->folder().OpenFile("1_Pooling/config.json"), 9);

@@ -167,14 +167,6 @@ TEST_F(ModelTest, ManyFilesNeedAnIndex) {
   EXPECT_THAT(Refusal(), HasSubstr("save the model as safetensors first"));
 }
 
-TEST_F(ModelTest, AStrayShardIsNoted) {
-  WriteSafetensors(At("m/consolidated.safetensors"), {Bf16("x", {4})});
-  const auto model = Model::Open(At("m"));
-  ASSERT_THAT(model, IsOk());
-  EXPECT_THAT(model->notes(),
-              ElementsAre(HasSubstr("consolidated.safetensors is not in")));
-}
-
 TEST_F(ModelTest, SomeOfItsShards) {
   const std::string shards[] = {"model-00001-of-00002.safetensors",
                                 "model-00002-of-00002.safetensors"};

@@ -61,6 +61,43 @@ TEST(Safetensors, EveryTruncationIsRefused) {
   EXPECT_THAT(File::Open(path), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
+TEST(Safetensors, OtherFormatsUnderTheNameAreNamedWithARemedy) {
+  using std::string_view_literals::operator""sv;
+  const TempDir dir;
+  const std::string path = dir / "a.safetensors";
+  struct Case {
+    std::string_view begins;
+    std::vector<const char*> says;
+  };
+  for (const Case& c : std::vector<Case>{
+           {"GGUF\3\0\0\0"sv, {"a GGUF file", "gguf_file=NAME"}},
+           {"PK\3\4\0\0\x08\x08"sv, {"a zip archive", "torch.load"}},
+           {"\x89HDF\r\n\x1A\n\0"sv, {"an HDF5 file", "save_file"}},
+           {"\x80\2\x8A\nl\xFC\x9C\x46\xF9"sv, {"a pickle", "torch.load"}},
+           {"\x80\4\x95\x10\0\0\0\0\0"sv, {"a pickle", "save_file"}},
+           {"\x08\x07\x12\x07pytorch\x1A\x05"sv, {"an ONNX model", "exported"}},
+           {"\x93NUMPY\1\0"sv, {"a NumPy array", ".npy"}},
+           {"\x1F\x8B\x08\0\0\0\0\0"sv, {"a gzip archive", "unpack"}},
+           {"version https://git-lfs.github.com/spec/v1\noid sha256:a\n"sv,
+            {"a pointer of Git LFS", "git lfs pull"}},
+           {"<!DOCTYPE html><html>"sv, {"a page of HTML", "fetch it again"}},
+           {"\xEF\xBB\xBF\n <html lang=en>"sv, {"a page of HTML", "log in"}},
+           {"Entry not found"sv, {"text in place", "\"Entry not found\""}},
+           {"{\"error\":\"gated\"}\x1B[2J"sv, {"text in place", "\\u001b["}},
+           {"\0\0\0\0\0\0\0\0\0\0"sv, {"zeros", "fetch it again"}}}) {
+    SCOPED_TRACE(c.begins);
+    WriteFile(path, std::string(c.begins) + std::string(64, '\0'));
+    const auto file = File::Open(path);
+    EXPECT_THAT(file, StatusIs(absl::StatusCode::kInvalidArgument));
+    for (const char* what : c.says) {
+      EXPECT_THAT(file.status().message(), HasSubstr(what));
+    }
+  }
+  // A length that looks like a pickle's first bytes.
+  WriteFile(path, FileOf(std::string(0x280, '{'), ""));
+  EXPECT_THAT(File::Open(path).status().message(), HasSubstr("not JSON"));
+}
+
 TEST(Safetensors, EveryChangedByteIsReadOrRefused) {
   const TempDir dir;
   const std::string path = dir / "a.safetensors";

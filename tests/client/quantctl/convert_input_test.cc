@@ -142,6 +142,39 @@ TEST_F(ConvertInput, EveryKindIsNamedAndLeavesNothingBehind) {
   }
 }
 
+TEST_F(ConvertInput, FilesBesideGoAlongOrAreNamed) {
+  WriteLlama(Fresh("m"));
+  const std::string odd = "a/b/bad\xFF\n";
+  std::filesystem::create_directories(At("m/a/b"));
+  WriteLlama(At("m/2_Dense"));
+  WriteFile(At("m/" + odd), "odd");
+  WriteFile(At("m/pytorch_model.bin"), "old");
+  const char* note =
+      "left out, the same weights in another form: pytorch_model.bin (1 file, "
+      "3 bytes)";
+  for (const char* form : {"--dry-run", "--json"}) {
+    const Outcome run = RunServed({"convert", At("m"), Fresh("made"), form});
+    ASSERT_EQ(run.code, 0) << run.err;
+    EXPECT_THAT(run.out, HasSubstr(note));
+  }
+  Files made = FilesOf(At("made"));
+  for (const auto& [name, bytes] : FilesOf(At("m"))) {
+    if (!name.starts_with("2_Dense/") && name != odd) continue;
+    EXPECT_EQ(made[name], bytes) << name;
+  }
+  EXPECT_EQ(made.count("pytorch_model.bin"), 0u);
+  // What told of a quantization goes with it.
+  std::filesystem::remove_all(At("m"));
+  std::filesystem::rename(At("made"), At("m"));
+  WriteFile(At("m/hf_quant_config.json"), "{}");
+  const Outcome back = RunServed({"convert", At("m"), Fresh("made"),
+                                  "--dialect", "none", "--format", "bf16"});
+  ASSERT_EQ(back.code, 0) << back.err;
+  EXPECT_THAT(back.out, HasSubstr("note: left out, of the quantization before: "
+                                  "hf_quant_config.json\n"));
+  EXPECT_FALSE(std::filesystem::exists(At("made/hf_quant_config.json")));
+}
+
 TEST_F(ConvertInput, ShardsByNameAreThoseOfTheWhole) {
   WriteLlama(Fresh("m"));
   // No weights share an amax.

@@ -1,0 +1,196 @@
+// What of a model's directory goes with it, what is left out, and how that and
+// what is no model is said.
+
+#include <functional>
+
+#include "client/checkpoint/convert/output_directory.h"
+#include "client/checkpoint/model.h"
+#include "fmt/ranges.h"
+#include "tests/client/checkpoint/model_writer.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class ModelFilesTest : public testing::Test {
+ protected:
+  std::string At(std::string_view name) const { return dir_ / name; }
+  void SetUp() override { WriteLlama(At("m")); }
+  void Put(const std::string& name, const std::string& text = "x") const {
+    const std::string path = At("m/" + name);
+    fs::create_directories(fs::path(path).parent_path());
+    WriteFile(path, text);
+  }
+  std::string Refusal() const {
+    const auto model = Model::Open(At("m"));
+    EXPECT_THAT(model, StatusIs(absl::StatusCode::kInvalidArgument));
+    return std::string(model.status().message());
+  }
+  TempDir dir_;
+};
+
+TEST_F(ModelFilesTest, EachIsCarriedOrNamed) {
+  const char* carried[] = {"1_Pooling/config.json",
+                           "2_Dense/model.safetensors",
+                           "2_Dense/model.safetensors.index.json",
+                           "3_Dense/pytorch_model.bin",
+                           "a/b/c/d/figure.png",
+                           "a/hf_quant_config.json",
+                           "original/params.json",
+                           "spk_dict.pt",
+                           "tokenizer.json",
+                           "voices/af.pt"};
+  for (const std::string name : carried) Put(name);
+  struct Kind {
+    std::string note;
+    std::vector<std::string> names;
+  };
+  const Kind kinds[] = {
+      {"left out, the same weights in another form: ",
+       {"2_Dense/pytorch_model.bin", "model.safetensors.index.fp16.json",
+        "onnx/model.onnx", "onnx/model.onnx_data", "original/a.00.pth",
+        "original/b.safetensors", "pytorch_model.bin",
+        "pytorch_model.bin.index.json", "tf_model.h5", "x.gguf"}},
+      {"left out, state of training: ",
+       {"global_step9/zero_pp_rank_0_optim_states.pt", "optimizer.pt",
+        "training_args.bin"}},
+      {"left out, drafts of an unfinished conversion: ", {"y.partial"}},
+      {"left out, not in model.safetensors.index.json: ",
+       {"consolidated.safetensors", "other.safetensors"}},
+      {"left out, beside model.safetensors.index.json: ",
+       {"consolidated.safetensors.index.json"}}};
+  std::vector<std::string> notes = {
+      "left out, hidden: .git/, .gitattributes, a/.DS_Store (2 files, 2 "
+      "bytes)",
+      "copied as they are, unquantized: 2_Dense/model.safetensors, "
+      "3_Dense/pytorch_model.bin, spk_dict.pt, voices/af.pt (4 files, 4 "
+      "bytes)"};
+  for (const std::string name : {".git/x", ".gitattributes", "a/.DS_Store"}) {
+    Put(name);
+  }
+  for (const Kind& kind : kinds) {
+    for (const std::string& name : kind.names) Put(name);
+    const size_t n = kind.names.size();
+    notes.push_back(fmt::format("{}{} ({} file{}, {} byte{})", kind.note,
+                                fmt::join(kind.names, ", "), n,
+                                n == 1 ? "" : "s", n, n == 1 ? "" : "s"));
+  }
+  const auto model = Model::Open(At("m"));
+  ASSERT_THAT(model, IsOk());
+  EXPECT_THAT(model->others(), testing::ElementsAreArray(carried));
+  EXPECT_THAT(model->notes(), testing::UnorderedElementsAreArray(notes));
+}
+
+TEST_F(ModelFilesTest, OddNamesAreCarriedAndShownAsText) {
+  Put("a\nb\x1B[2J.pt");
+  Put("bad\xFF/c.pt");
+  const auto model = Model::Open(At("m"));
+  ASSERT_THAT(model, IsOk());
+  EXPECT_THAT(model->others(),
+              ElementsAre("a\nb\x1B[2J.pt", "bad\xFF/c.pt", "tokenizer.json"));
+  EXPECT_THAT(model->notes(),
+              ElementsAre("copied as they are, unquantized: "
+                          "a\\nb\\u001b[2J.pt, bad\\ufffd/c.pt (2 files, 2 "
+                          "bytes)"));
+  fs::create_symlink("gone\n", At("m/x\ny"));
+  EXPECT_THAT(Refusal(), HasSubstr("m/x\\ny is a link to gone\\n, which"));
+  fs::remove(At("m/x\ny"));
+  Put("model\n.safetensors");
+  EXPECT_THAT(Refusal(), HasSubstr("m/model\\n.safetensors: a name with "
+                                   "control characters or no UTF-8; rename"));
+}
+
+TEST_F(ModelFilesTest, WhatIsNoModelIsToldWhatToDo) {
+  const auto none = [&] {
+    fs::remove_all(At("m"));
+    fs::create_directory(At("m"));
+  };
+  const auto folder = [&](const std::string& name) {
+    fs::remove(At("m/" + name));
+    fs::create_directory(At("m/" + name));
+  };
+  struct Case {
+    std::function<void()> plant;
+    std::string says;
+  };
+  const std::string pointer =
+      "version https://git-lfs.github.com/spec/v1\noid sha256:a\n";
+  const std::string call =
+      "AutoModelForCausalLM.from_pretrained(\"" + At("m") + "\"";
+  std::string deep;
+  for (int i = 0; i < 17; ++i) deep += "d/";
+  const Case cases[] = {
+      {none, "m: holds no file"},
+      {[&] { none(), Put("x.txt"); }, "m: holds no .safetensors file"},
+      {[&] { none(), Put("x.bin"); },
+       "holds x.bin but no .safetensors file; save the model as safetensors "
+       "first, in Python with transformers: " +
+           call + ").save_pretrained(\"NEW\")"},
+      {[&] { none(), Put("x.gguf"); }, call + ", gguf_file=\"x.gguf\")"},
+      {[&] {
+         none(), Put("vae/a.safetensors"), Put("unet/a.safetensors");
+         Put("model_index.json");
+       },
+       "a pipeline of several models (model_index.json); name the folder of "
+       "one: " +
+           At("m/unet") + ", " + At("m/vae")},
+      {[&] { Put("model_index.json"), Put("transformer/a.safetensors"); },
+       "a pipeline of several models (model_index.json); name the folder of "
+       "one: " +
+           At("m/transformer")},
+      {[&] { none(), Put("x/a.safetensors"); },
+       "folders of it do; name one: " + At("m/x")},
+      {[&] { folder("config.json"); },
+       "m/config.json is a directory and no file; remove it"},
+      {[&] { folder("model.safetensors.index.json"); },
+       "m/model.safetensors.index.json is a directory and no file; remove it"},
+      {[&] { folder("model-00002-of-00002.safetensors"); },
+       "is a directory and no file"},
+      {[&] { Put("tokenizer.json", pointer); },
+       "m/tokenizer.json: a pointer of Git LFS in place of the file"},
+      {[&] { Put("2_Dense/model.safetensors", pointer); },
+       "m/2_Dense/model.safetensors: a pointer of Git LFS"},
+      {[&] { Put("config.json", pointer); },
+       "m/config.json: a pointer of Git LFS"},
+      {[&] {
+         fs::rename(At("m/model.safetensors.index.json"),
+                    At("m/a.safetensors.index.json"));
+         Put("b.safetensors.index.json");
+       },
+       "2 indexes (a.safetensors.index.json, b.safetensors.index.json): leave "
+       "the one that counts"},
+      {[&] { Put(deep + "x"); },
+       "m/" + deep + " is a folder in more than 16 others"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.says);
+    fs::remove_all(At("m"));
+    WriteLlama(At("m"));
+    c.plant();
+    EXPECT_THAT(Refusal(), HasSubstr(c.says));
+  }
+  Put("x.gguf", "GGUF\3");
+  EXPECT_THAT(Model::Open(At("m/x.gguf")).status().message(),
+              AllOf(HasSubstr("by its name, but a GGUF file"),
+                    HasSubstr("gguf_file=NAME")));
+}
+
+TEST_F(ModelFilesTest, AnOutputAroundTheModelIsNotToBeRemoved) {
+  fs::create_directories(At("out/sub"));
+  fs::rename(At("m"), At("out/sub/m"));
+  fs::create_directory_symlink(At("out/sub/m"), At("m"));
+  const auto model = Model::Open(At("m"));
+  ASSERT_THAT(model, IsOk());
+  EXPECT_THAT(CheckOutput(*model, At("out")).message(),
+              HasSubstr("the model's directory " + At("m") + " lies in it"));
+  EXPECT_THAT(CheckOutput(*model, At("out/sub/m/new")).message(),
+              HasSubstr("it is the model's directory"));
+  EXPECT_THAT(CheckOutput(*model, At("out/new")), IsOk());
+}
+
+}  // namespace
+}  // namespace quantd::checkpoint

@@ -255,8 +255,9 @@ std::string NameFiles(const ModelFolder& folder,
     text += fmt::format(" and {} more", names.size() - shown.size());
   }
   if (files == 0) return text;
-  return text + fmt::format(" ({} file{}, {} bytes)", files,
-                            files == 1 ? "" : "s", bytes);
+  return text + fmt::format(" ({} file{}, {} byte{})", files,
+                            files == 1 ? "" : "s", bytes,
+                            bytes == 1 ? "" : "s");
 }
 
 absl::StatusOr<ModelFiles> FindModelFiles(const ModelFolder& folder,

@@ -82,7 +82,7 @@ TEST(Safetensors, OtherFormatsUnderTheNameAreNamedWithARemedy) {
             {"a pointer of Git LFS", "git lfs pull"}},
            {"<!DOCTYPE html><html>"sv, {"a page of HTML", "fetch it again"}},
            {"\xEF\xBB\xBF\n <html lang=en>"sv, {"a page of HTML", "log in"}},
-           {"Entry not found"sv, {"text in place", "\"Entry not found\""}},
+           {"Entry not found"sv, {"text in place", "\"Entry not found"}},
            {"{\"error\":\"gated\"}\x1B[2J"sv, {"text in place", "\\u001b["}},
            {"\0\0\0\0\0\0\0\0\0\0"sv, {"zeros", "fetch it again"}}}) {
     SCOPED_TRACE(c.begins);

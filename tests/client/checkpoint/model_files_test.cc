@@ -179,6 +179,17 @@ TEST_F(ModelFilesTest, WhatIsNoModelIsToldWhatToDo) {
                     HasSubstr("gguf_file=NAME")));
 }
 
+TEST_F(ModelFilesTest, MoreFilesThanAModelHasAreRefused) {
+  fs::create_directory(At("m/a"));
+  Put("a/0");
+  for (int i = 1; i <= 1 << 16; ++i) {
+    fs::create_hard_link(At("m/a/0"), At(fmt::format("m/a/{}", i)));
+    // As many as one file may have names here.
+    if (i % 30000 == 0) fs::remove(At("m/a/0")), Put("a/0");
+  }
+  EXPECT_THAT(Refusal(), HasSubstr("m is a folder of more than 65536 files"));
+}
+
 TEST_F(ModelFilesTest, AnOutputAroundTheModelIsNotToBeRemoved) {
   fs::create_directories(At("out/sub"));
   fs::rename(At("m"), At("out/sub/m"));

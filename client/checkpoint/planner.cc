@@ -1,7 +1,6 @@
 #include "client/checkpoint/planner.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 #include <utility>
 
@@ -14,6 +13,7 @@
 #include "client/checkpoint/stacked.h"
 #include "client/checkpoint/stored.h"
 #include "client/checkpoint/weights.h"
+#include "client/files/model_files.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -76,7 +76,7 @@ class Planner {
     }
     for (const std::string_view name : kQuantizationFiles) {
       if (!where.empty() || model_.single_file()) break;
-      if (std::filesystem::exists(fmt::format("{}/{}", model_.path(), name))) {
+      if (model_.folder().OpenFile(std::string(name)).ok()) {
         where = fmt::format("it has a {}", name);
       }
     }

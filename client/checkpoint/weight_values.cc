@@ -10,10 +10,12 @@
 #include "fmt/format.h"
 #include "kernels/arith/copy_address.h"
 #include "kernels/plan/geometry.h"
-#include "kernels/plan/profile/profile.h"
 
 namespace quantd::checkpoint {
 namespace {
+
+// Four megabytes; more are read as rows are.
+constexpr int64_t kMostScales = int64_t{1} << 20;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
@@ -63,6 +65,16 @@ float FromHalf(uint16_t bits) {
 
 constexpr float kE2M1[16] = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
                              -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+
+// The product, with a last bit of 1 where fp32 does not have it.
+float OddProduct(float a, float b) {
+  const double exact = double{a} * double{b};
+  const auto nearest = static_cast<float>(exact);
+  if (nearest == exact) return nearest;
+  const auto bits = std::bit_cast<uint32_t>(nearest);
+  const bool above = std::abs(nearest) > std::abs(exact);
+  return std::bit_cast<float>((above ? bits - 1 : bits) | 1);
+}
 
 float Bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
@@ -152,16 +164,8 @@ WeightValues::WeightValues(const Model& model, const ModelTensor& tensor)
   for (size_t i = 0; i + 1 < shape.size(); ++i) rows_ *= shape[i];
 }
 
-void WeightValues::RoundScales() {
+absl::Status WeightValues::ReadScales(int64_t row, int64_t count) {
   const WeightLayout& layout = *weight_->layout;
-  rounded_ = FindNumerics(layout.profile, layout.codes)->factor_in_type;
-}
-
-absl::Status WeightValues::ReadScales() {
-  const WeightLayout& layout = *weight_->layout;
-  const auto rounded = [this](float x) {
-    return rounded_ ? Bf16(ToBf16(x)) : x;
-  };
   float number = 1;
   if (layout.global != Global::kNone) {
     const auto global =
@@ -171,24 +175,27 @@ absl::Status WeightValues::ReadScales() {
       return absl::InvalidArgumentError(
           fmt::format("{}: one global scale was expected", weight_->module));
     }
-    number = rounded((*global)[0]);
+    number = (*global)[0];
     global_ = layout.global == Global::kDivisor ? 1 / number : number;
   }
   const BlockShape block = BlockOf(layout);
   height_ = block.rows;
   const int64_t down = block.rows == 0 ? 1 : CeilDiv(rows_, block.rows);
   across_ = block.cols == 0 ? 1 : CeilDiv(cols_, block.cols);
-  scales_.resize(static_cast<size_t>(down * across_));
-  // Those of other experts are none of it.
+  ready_ = swizzled_ || height_ != 1 || down * across_ <= kMostScales;
+  first_line_ = ready_ ? 0 : row;
+  const int64_t lines = ready_ ? down : count;
+  scales_.resize(static_cast<size_t>(lines * across_));
   const ModelTensor& part = *weight_->part(PartSource::kScales);
+  // Those of other experts are none of it.
+  const auto first =
+      static_cast<size_t>((expert_ * down + first_line_) * across_);
   const auto scales =
-      weight_->experts > 1
-          ? ReadNumbers(model_, part,
-                        static_cast<size_t>(expert_) * scales_.size(),
-                        scales_.size())
-          : ReadNumbers(model_, part);
+      swizzled_ && weight_->experts == 1
+          ? ReadNumbers(model_, part)
+          : ReadNumbers(model_, part, first, scales_.size());
   if (!scales.ok()) return scales.status();
-  for (int64_t i = 0; i < down; ++i) {
+  for (int64_t i = 0; i < lines; ++i) {
     for (int64_t j = 0; j < across_; ++j) {
       const int64_t at =
           swizzled_ ? SwizzledIndex(i, j, across_) : i * across_ + j;
@@ -198,12 +205,79 @@ absl::Status WeightValues::ReadScales() {
             fmt::format("{}: too few scales", weight_->module));
       }
       scales_[static_cast<size_t>(i * across_ + j)] =
-          rounded(layout.global == Global::kDivisor ? (*scales)[from] / number
-                                                    : (*scales)[from] * number);
+          layout.global == Global::kDivisor ? (*scales)[from] / number
+                                            : (*scales)[from] * number;
     }
   }
-  ready_ = true;
+  return mends_ ? Mend(first) : absl::OkStatus();
+}
+
+absl::Status WeightValues::Mend(size_t first) {
+  mended_.clear();
+  const BlockShape block = BlockOf(*weight_->layout);
+  const ModelTensor& part = *weight_->part(PartSource::kCodes);
+  const size_t line = LineBytes();
+  const bool half = part.stored.dtype == "U8";
+  const size_t width =
+      block.cols == 0 ? line : static_cast<size_t>(block.cols) / (half ? 2 : 1);
+  const std::byte magnitude{half ? uint8_t{0x77} : uint8_t{0x7F}};
+  const auto across = static_cast<size_t>(across_);
+  std::vector<std::byte> codes(line);
+  std::vector<size_t> bad;  // blocks of a line that may be zeros
+  for (size_t begin = 0; begin < scales_.size(); begin += across) {
+    bad.clear();
+    for (size_t j = 0; j < across; ++j) {
+      if (!std::isfinite(scales_[begin + j])) bad.push_back(j);
+    }
+    const int64_t row =
+        (first_line_ + static_cast<int64_t>(begin) / across_) * height_;
+    const int64_t end = height_ == 0 ? rows_ : std::min(rows_, row + height_);
+    for (int64_t i = row; i < end && !bad.empty(); ++i) {
+      const auto s =
+          model_.Read(part, static_cast<size_t>(expert_ * rows_ + i) * line,
+                      absl::MakeSpan(codes));
+      if (!s.ok()) return s;
+      std::erase_if(bad, [&](size_t j) {
+        const size_t stop = std::min(line, (j + 1) * width);
+        return std::any_of(codes.begin() + static_cast<ptrdiff_t>(j * width),
+                           codes.begin() + static_cast<ptrdiff_t>(stop),
+                           [&](std::byte b) {
+                             return (b & magnitude) != std::byte{0};
+                           });
+      });
+    }
+    for (const size_t j : bad) {
+      scales_[begin + j] = 1;
+      const auto column = static_cast<int64_t>(j);
+      mended_.push_back(
+          first + (swizzled_ ? static_cast<size_t>(SwizzledIndex(
+                                   static_cast<int64_t>(begin) / across_,
+                                   column, across_))
+                             : begin + j));
+    }
+  }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<size_t>> WeightValues::BadScalesOfZeros() {
+  constexpr int64_t kRows = 128;
+  mends_ = true;
+  std::vector<size_t> all;
+  for (int64_t row = 0; row < rows_ && !ready_; row += kRows) {
+    const auto s = ReadScales(row, std::min(kRows, rows_ - row));
+    if (!s.ok()) return s;
+    all.insert(all.end(), mended_.begin(), mended_.end());
+  }
+  return all;
+}
+
+size_t WeightValues::LineBytes() const {
+  const ModelTensor* codes =
+      weight_ ? weight_->part(PartSource::kCodes) : tensor_;
+  const std::string& dtype = codes->stored.dtype;
+  return static_cast<size_t>(cols_) *
+         static_cast<size_t>(safetensors::BitsOf(dtype)) / 8 /
+         (weight_ && dtype == "U8" ? 2 : 1);
 }
 
 void WeightValues::Scale(int64_t row, int64_t count,
@@ -214,6 +288,13 @@ void WeightValues::Scale(int64_t row, int64_t count,
     for (int64_t begin = 0; begin < cols_; begin += width) {
       const float factor = scale(row + i, begin / width);
       const int64_t end = std::min(cols_, begin + width);
+      if (to_odd_) {
+        for (int64_t j = begin; j < end; ++j) {
+          float& x = (*out)[static_cast<size_t>(i * cols_ + j)];
+          x = OddProduct(x, factor);
+        }
+        continue;
+      }
       for (int64_t j = begin; j < end; ++j) {
         (*out)[static_cast<size_t>(i * cols_ + j)] *= factor;
       }
@@ -241,9 +322,7 @@ absl::Status WeightValues::Read(int64_t row, int64_t count,
       weight_ ? weight_->part(PartSource::kCodes) : tensor_;
   const std::string& dtype = codes->stored.dtype;
   const bool half = weight_ && dtype == "U8";
-  const size_t line = static_cast<size_t>(cols_) *
-                      static_cast<size_t>(safetensors::BitsOf(dtype)) / 8 /
-                      (half ? 2 : 1);
+  const size_t line = LineBytes();
   std::vector<std::byte>& bytes = codes_;
   bytes.resize(static_cast<size_t>(count) * line);
   const auto from = static_cast<size_t>(expert_ * rows_ + row) * line;
@@ -252,7 +331,7 @@ absl::Status WeightValues::Read(int64_t row, int64_t count,
   }
   out->resize(static_cast<size_t>(count * cols_));
   if (weight_ && !ready_) {
-    if (auto s = ReadScales(); !s.ok()) return s;
+    if (auto s = ReadScales(row, count); !s.ok()) return s;
   }
   if (half) {
     for (size_t i = 0; i < bytes.size(); ++i) {

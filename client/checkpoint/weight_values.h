@@ -1,6 +1,5 @@
-// The numbers of a weight, quantized or not, in fp32 and without a server: for
-// looking at and comparing, and rounded to bf16 what the dialect's library
-// decodes.
+// The numbers of a weight, quantized or not, in fp32 and without a server: code
+// times scale, where the scale is that of the block with the global one in it.
 #ifndef QUANTD_CLIENT_CHECKPOINT_WEIGHT_VALUES_H_
 #define QUANTD_CLIENT_CHECKPOINT_WEIGHT_VALUES_H_
 
@@ -45,9 +44,11 @@ class WeightValues {
   // The even element of E2M1 is in the other half of its byte than the dialect
   // says.
   void SwapHalves() { swapped_ = !swapped_; }
-  // Scales are rounded to bf16 where the dialect's library does so when it
-  // decodes to that type.
-  void RoundScales();
+  // Products that fp32 does not have end with a bit of 1, so that the nearest
+  // bf16 of a number is that of the product.
+  void RoundToOdd() { to_odd_ = true; }
+  // Blocks whose codes are all zero are zeros, whatever their scale is.
+  void MendZeros() { mends_ = true; }
 
   // Scales are swizzled where the dialect has them linear, or the other way
   // round.
@@ -55,6 +56,9 @@ class WeightValues {
 
   // Rows [row, row + count): count * K numbers.
   absl::Status Read(int64_t row, int64_t count, std::vector<float>* out);
+  // Scales that are NaN or infinite over nothing but zeros, by their places in
+  // the tensor; nothing may have been read before.
+  absl::StatusOr<std::vector<size_t>> BadScalesOfZeros();
   // What the file has for the rows that were read last.
   absl::Span<const std::byte> codes() const { return codes_; }
 
@@ -62,16 +66,21 @@ class WeightValues {
   const StoredWeight& weight() const { return *weight_; }
   // The same codes, one a byte.
   void ExpandCodes(std::vector<uint8_t>* out) const;
-  // What the codes of a row are multiplied by, those of that block of it.
+  // What the codes of a row that was read last are multiplied by, those of that
+  // block of it.
   float scale(int64_t row, int64_t block) const {
-    const int64_t line = height_ == 0 ? 0 : row / height_;
+    const int64_t line = height_ == 0 ? 0 : row / height_ - first_line_;
     return scales_[static_cast<size_t>(line * across_ + block)];
   }
   // The global scale's part of that; 0: it has none.
   float global() const { return global_; }
 
  private:
-  absl::Status ReadScales();
+  // Those of rows [row, row + count), or all where they are few.
+  absl::Status ReadScales(int64_t row, int64_t count);
+  // `first`: the place of the first scale in its tensor.
+  absl::Status Mend(size_t first);
+  size_t LineBytes() const;
   void Scale(int64_t row, int64_t count, std::vector<float>* out) const;
 
   const Model& model_;
@@ -81,11 +90,14 @@ class WeightValues {
   int64_t cols_ = 0;
   int64_t expert_ = 0;
   bool swapped_ = false;
-  bool rounded_ = false;
+  bool to_odd_ = false;
+  bool mends_ = false;
   bool swizzled_ = false;
-  bool ready_ = false;
+  bool ready_ = false;  // all scales are there
   std::vector<std::byte> codes_;
   std::vector<float> scales_;  // of blocks, times the global one
+  std::vector<size_t> mended_;
+  int64_t first_line_ = 0;     // of blocks, whose scales are there
   int64_t across_ = 1;         // scales of a line
   int64_t height_ = 0;         // rows of a block; 0: all
   float global_ = 0;

@@ -28,12 +28,13 @@ absl::Status DecodeWeight(
   // Those of a stack are turned as a whole.
   const bool turned = w.layout->stacked;
   const int64_t most =
-      turned ? w.rows : std::max<int64_t>(1, (int64_t{4} << 20) / w.cols);
+      turned ? w.rows : std::max<int64_t>(1, (int64_t{1} << 20) / w.cols);
   std::vector<float> values;
   std::vector<uint16_t> numbers;
   for (int64_t e = 0; e < w.experts; ++e) {
     WeightValues reader(model, w, e);
-    reader.RoundScales();
+    reader.RoundToOdd();
+    reader.MendZeros();
     for (int64_t row = 0; row < w.rows; row += most) {
       const int64_t count = std::min(most, w.rows - row);
       if (auto s = reader.Read(row, count, &values); !s.ok()) return s;

@@ -1,5 +1,7 @@
 // The way back: quantized checkpoints to bf16, without a server, against the
 // oracle's numbers.
+#include <bit>
+
 #include "client/checkpoint/convert/conversion.h"
 #include "client/checkpoint/planner.h"
 #include "tests/client/checkpoint/quantized_writer.h"
@@ -75,32 +77,59 @@ TEST_F(DecodeTest, Nvfp4OfBothLibrariesIsWhatTheOracleSays) {
   }
 }
 
-// Those that round their scales to bf16 before they multiply with them: as
-// ModelOpt's own decoder of FP8 does, and ComfyUI's of NVFP4.
-TEST_F(DecodeTest, ScalesAreRoundedWhereTheLibraryRoundsThem) {
-  const auto bf16 = [](float x) {
-    return oracle::RoundTo(oracle::Element::kBF16, x);
-  };
-  const float scale = 0.0123456f;
-  WrittenTensor codes = {"a.weight", "F8_E4M3", {2, 64}, {}};
-  std::vector<float> want;
-  for (int i = 0; i < 128; ++i) {
-    const auto code = static_cast<uint8_t>(i % 127);
+// By no other rounding than the last: not of the scale, as the decoders of
+// ModelOpt and compressed-tensors do it, nor to fp32 in between.
+TEST_F(DecodeTest, EveryNumberIsTheNearestToCodeTimesScale) {
+  std::mt19937 random(5);
+  constexpr int64_t kRows = 256;
+  constexpr int64_t kCols = 128;
+  WrittenTensor codes = {"a.weight", "F8_E4M3", {kRows, kCols}, {}};
+  WrittenTensor one = {"b.weight", "F8_E4M3", {kRows, kCols}, {}};
+  for (int64_t i = 0; i < kRows * kCols; ++i) {
+    const auto code = static_cast<uint8_t>(i % 0x7F | (i & 1 ? 0x80 : 0));
     codes.bytes.push_back(static_cast<std::byte>(code));
-    want.push_back(oracle::E4m3Value(code) * bf16(scale));
   }
+  one.bytes = codes.bytes;
+  std::vector<float> scales;
+  for (int64_t i = 0; i < kRows; ++i) {
+    scales.push_back(std::ldexp(static_cast<float>(random() % 0x800000), -32));
+  }
+  // 15 times this is a little more than what is halfway between two of bf16.
+  scales[7] = std::ldexp(10940143.0f, -30);
   ModelJson config = LlamaConfig();
   config["quantization_config"] = {{"quant_method", "modelopt"},
                                    {"quant_algo", "FP8"}};
   WriteModel(At("q"), config,
-             {{codes, {"a.weight_scale", "F32", {}, FloatBytes({scale})}}});
+             {{codes,
+               {"a.weight_scale", "F32", {kRows, 1}, FloatBytes(scales)},
+               one,
+               {"b.weight_scale", "F32", {}, FloatBytes({0.0123456f})}}});
   ASSERT_THAT(Decode(), IsOk());
   const auto plain = Model::Open(At("plain"));
   ASSERT_THAT(plain, IsOk());
-  const auto bits = oracle::FromValues(oracle::Element::kBF16, want);
-  const auto got = BytesOf(*plain, "a.weight");
-  ASSERT_EQ(got.size(), bits.size());
-  EXPECT_EQ(std::memcmp(got.data(), bits.data(), bits.size()), 0);
+  const auto far = [](uint16_t bits, double truth) {
+    return std::abs(std::bit_cast<float>(uint32_t{bits} << 16) - truth);
+  };
+  for (const char* name : {"a.weight", "b.weight"}) {
+    const auto got = BytesOf(*plain, name);
+    ASSERT_EQ(got.size(), codes.bytes.size() * 2);
+    size_t wrong = 0;
+    for (size_t i = 0; i < codes.bytes.size(); ++i) {
+      const float scale = name[0] == 'a' ? scales[i / kCols] : 0.0123456f;
+      const double truth =
+          double{oracle::E4m3Value(static_cast<uint8_t>(codes.bytes[i]))} *
+          scale;
+      uint16_t bits = 0;
+      std::memcpy(&bits, got.data() + 2 * i, 2);
+      const double here = far(bits, truth);
+      const double above = far(static_cast<uint16_t>(bits + 1), truth);
+      const double below =
+          bits & 0x7FFF ? far(static_cast<uint16_t>(bits - 1), truth) : above;
+      const double next = std::min(above, below);
+      wrong += here > next || (here == next && bits % 2 != 0);
+    }
+    EXPECT_EQ(wrong, 0) << name;
+  }
 }
 
 TEST_F(DecodeTest, Fp8BlocksAndMxAndStacks) {

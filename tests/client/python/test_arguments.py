@@ -180,6 +180,28 @@ def test_arguments_of_many(q, x):
   assert list(q.quantize_all([("a", x), ("b", x)])) == ["a", "b"]
 
 
+def test_many_leaves_out_what_is_no_matrix_of_floats(q, x):
+  state = {
+      "up.weight": x,
+      "up.bias": x[0],
+      "scale": np.float32(3),
+      "counter": np.array(7),
+      "ids": np.arange(64).reshape(2, 32),
+      "codes": np.zeros((32, 32), np.int8),
+      "mask": np.ones((32, 32), bool),
+  }
+  told = []
+  made = q.quantize_all(state, "nvfp4", progress=lambda *at: told.append(at))
+  assert list(made) == ["up.weight"]
+  assert told[-1] == (x.nbytes, x.nbytes)
+  bits = (x.view(np.uint32) >> 16).astype(np.uint16)
+  state["up.weight"] = bits
+  assert list(q.quantize_all(state, dtype="bf16")) == ["up.weight"]
+  # Without a word they may be weights, which are not left out silently.
+  with pytest.raises(quantd.Invalid, match='say dtype="bf16"'):
+    q.quantize_all(state)
+
+
 def test_errors_of_many_name_the_tensor(q, x):
   for bad, field in ((x[:, :7], "tensor.shape"), ("text", "tensor"),
                      (x.astype("f8"), "tensor.dtype")):

@@ -135,7 +135,10 @@ class Connection(Questions):
     cancel: Cancellation | None = None,
     **keywords: Any,
   ) -> dict[str, QuantizedTensor]:
-    """Quantizes many tensors, several at once.
+    """Quantizes the weights of a state dict, several at once.
+
+    What has fewer than two dimensions, as biases and norms, is left out, and
+    so are integers and masks, whatever their shape.
 
     Args:
       tensors: By their names, as a state dict has them.
@@ -147,7 +150,7 @@ class Connection(Questions):
       **keywords: As for `quantize`, but for `out` and `fused`.
 
     Returns:
-      The quantized tensors by the same names.
+      The quantized tensors by the same names, without those left out.
 
     Raises:
       quantd.Error: The first call that failed, and of which tensor; the

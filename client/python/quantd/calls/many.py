@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
+from quantd import words
 from quantd.calls import progress
 from quantd.calls.call_options import check_cancel
 from quantd.engines.engine import Cancellation, Progress
@@ -25,6 +26,16 @@ def _named(tensors: Any) -> dict[str, Any]:
     if not isinstance(name, str):
       raise Invalid.of("tensors", "names", shown(name))
   return named
+
+
+def _is_weight(x: Any, dtype: str | None) -> bool:
+  """No bias, counter or mask. What may be bits of floats is one."""
+  shape, of = getattr(x, "shape", None), str(getattr(x, "dtype", ""))
+  if shape is None or not of:
+    return True  # No array, which is an error.
+  bits = 8 * arrays.size_of(dtype) if dtype in words.FLOATS else 16
+  is_other = ("int" in of or "bool" in of) and not of.endswith(f"uint{bits}")
+  return len(shape) > 1 and not is_other
 
 
 @contextlib.contextmanager
@@ -72,7 +83,7 @@ def quantize_all(
   for name in ("out", "fused"):
     if name in getattr(call, "keywords", {}):
       raise Invalid.of(name, "none: quantize such tensors one by one", name)
-  named = _named(tensors)
+  named = {n: x for n, x in _named(tensors).items() if _is_weight(x, dtype)}
   at_once = whole("at_once", at_once, 1, 1024)
   sizes = {}
   for name, x in named.items():

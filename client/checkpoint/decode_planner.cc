@@ -5,26 +5,11 @@
 #include <utility>
 
 #include "client/checkpoint/anatomy/storage.h"
+#include "client/checkpoint/made_with.h"
 #include "client/checkpoint/stored.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
-namespace {
-
-constexpr char kBf16Name[] = "BF16";
-
-// Experts that are stacked lie there as K rows of N, as gpt-oss has them.
-safetensors::Tensor TensorOf(const DecodedWeight& w) {
-  std::vector<int64_t> shape = {w.stored.rows, w.stored.cols};
-  if (w.stored.layout->stacked) {
-    shape = {w.stored.experts, w.stored.cols, w.stored.rows};
-  }
-  const size_t size = SizeOfShape(kBf16Name, shape);
-  return {w.name, kBf16Name, std::move(shape), 0, size};
-}
-
-}  // namespace
-
 absl::StatusOr<ConversionPlan> MakeDecodingPlan(const Model& model) {
   auto stored = FindStored(model);
   if (!stored.ok()) return stored.status();
@@ -49,6 +34,7 @@ absl::StatusOr<ConversionPlan> MakeDecodingPlan(const Model& model) {
   }
   for (const ModelShard& shard : model.shards()) {
     plan.shards.push_back({shard.name, {}, shard.file.metadata()});
+    DropMadeWith(&plan.shards.back().metadata);
     plan.shards.back().metadata.emplace("format", "pt");
   }
   size_t kept_scales = 0;
@@ -56,7 +42,7 @@ absl::StatusOr<ConversionPlan> MakeDecodingPlan(const Model& model) {
     plan.bytes_in += t.stored.size;
     if (const auto found = first.find(&t); found != first.end()) {
       plan.shards[t.shard].tensors.push_back(
-          TensorOf(plan.decoded[found->second]));
+          plan.decoded[found->second].tensor());
     } else if (parts.count(&t) == 0 &&
                decoded.count(StorageOf(t.stored).module) == 0) {
       plan.copies.push_back(&t);

@@ -186,7 +186,7 @@ std::vector<WeightLayout> MakeLayouts() {
        Shape::kBlocks,
        Global::kNone,
        Shape::kScalar,
-       {fp8, StoredPart{S::kScales, ".weight_scale_inv", "F32"}}},
+       {fp8, StoredPart{S::kScales, ".weight_scale_inv", "F32", ".scale"}}},
       {D::kGptOss,
        W::kMxfp4,
        F::kMxfp4,

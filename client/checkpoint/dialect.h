@@ -60,6 +60,7 @@ struct StoredPart {
   PartSource source = PartSource::kNothing;
   std::string_view suffix = {};  // after the module's name
   std::string_view dtype = {};   // as safetensors names it
+  std::string_view also = {};    // another suffix that files have for it
 };
 
 // The shape of scales for a weight of N x K.

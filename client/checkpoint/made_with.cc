@@ -28,6 +28,12 @@ void SayMadeWith(const std::string& module, const MadeWith& made,
       fmt::format("{} {}", Name(made.profile), Name(made.layout->format));
 }
 
+void DropMadeWith(safetensors::Metadata* metadata) {
+  std::erase_if(*metadata, [](const auto& entry) {
+    return entry.first.starts_with("quantd.");
+  });
+}
+
 std::string ProfileSaid(const Model& model) {
   for (const ModelShard& shard : model.shards()) {
     const auto found = shard.file.metadata().find(kKey);

@@ -22,6 +22,9 @@ void SayMadeWith(Profile profile, safetensors::Metadata* metadata);
 void SayMadeWith(const std::string& module, const MadeWith& made,
                  safetensors::Metadata* metadata);
 
+// For metadata of weights that are made anew.
+void DropMadeWith(safetensors::Metadata* metadata);
+
 // What the model says of all weights; empty: nothing.
 std::string ProfileSaid(const Model& model);
 // What it says of this one; else its layout and that one's library.

@@ -84,38 +84,6 @@ absl::StatusOr<T> ReadObject(const absl::StatusOr<InputFile>& file, size_t most,
 
 }  // namespace
 
-bool NestsTooDeep(std::string_view json) {
-  int depth = 0;
-  bool in_text = false;
-  for (size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (c == '"') in_text = !in_text;
-    if (in_text) {
-      if (c == '\\') ++i;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kMostNested) return true;
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return false;
-}
-
-absl::StatusOr<std::string> ReadText(const absl::StatusOr<InputFile>& file,
-                                     size_t most) {
-  if (!file.ok()) return file.status();
-  if (file->size() > most) {
-    return Bad(file->path(), fmt::format("{} bytes, more than such a file may "
-                                         "have ({})",
-                                         file->size(), most));
-  }
-  std::string text(file->size(), '\0');
-  const auto status =
-      file->ReadAt(0, {reinterpret_cast<std::byte*>(text.data()), text.size()});
-  if (!status.ok()) return status;
-  return text;
-}
-
 absl::StatusOr<Json> ReadJsonObject(const absl::StatusOr<InputFile>& file,
                                     size_t most) {
   return ReadObject<Json>(file, most, &Parse<Json>);
@@ -292,19 +260,61 @@ absl::Status Model::OpenShards(const std::vector<std::string>& names) {
         return Bad(path, fmt::format("the same file as {}", shard.name));
       }
     }
-    for (const safetensors::Tensor& t : file->tensors()) {
-      const auto [place, fresh] = by_name_.emplace(t.name, tensors_.size());
-      if (!fresh) {
-        return Bad(
-            path_,
-            fmt::format("tensor \"{}\" is in {} and in {}",
-                        t.name.substr(0, 200),
-                        shards_[tensors_[place->second].shard].name, name));
-      }
-      tensors_.push_back({t, shards_.size()});
-    }
     shards_.push_back({name, path, *std::move(file)});
   }
+  return TakeTensors();
+}
+
+// Of copies of a tensor and of forms of a weight those count that the index
+// names.
+absl::Status Model::TakeTensors() {
+  const auto is_said = [this](const std::string& name, size_t shard) {
+    const auto said = index_.find(name);
+    return said != index_.end() && said->second == shards_[shard].name;
+  };
+  std::set<size_t> stale;
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    for (const safetensors::Tensor& t : shards_[i].file.tensors()) {
+      const size_t here = tensors_.size();
+      const auto [place, fresh] = by_name_.emplace(t.name, here);
+      tensors_.push_back({t, i});
+      if (fresh) continue;
+      const size_t other = tensors_[place->second].shard;
+      if (is_said(t.name, i)) {
+        stale.insert(std::exchange(place->second, here));
+      } else if (is_said(t.name, other)) {
+        stale.insert(here);
+      } else {
+        return Bad(path_, fmt::format("tensor \"{}\" is in {} and in {}",
+                                      t.name.substr(0, 200),
+                                      shards_[other].name, shards_[i].name));
+      }
+    }
+  }
+  for (size_t i = 0; i < tensors_.size() && !index_.empty(); ++i) {
+    constexpr std::string_view kPlain = ".weight";
+    const std::string& name = tensors_[i].name();
+    const size_t cut = name.rfind(kPlain);
+    if (index_.count(name) > 0 || cut == std::string::npos) continue;
+    const std::string plain = name.substr(0, cut + kPlain.size());
+    const std::string packed = plain + "_packed";
+    // Scales are of the packed form where that is there, too.
+    if (name == plain ? index_.count(packed) > 0
+                      : index_.count(plain) > 0 && index_.count(packed) == 0 &&
+                            by_name_.count(packed) > 0) {
+      stale.insert(i);
+    }
+  }
+  if (stale.empty()) return absl::OkStatus();
+  const ModelTensor& first = tensors_[*stale.begin()];
+  notes_.push_back(fmt::format(
+      "{} tensors are left out, like {} of {}: {} names another copy or form",
+      stale.size(), first.name().substr(0, 200), shards_[first.shard].name,
+      index_name_));
+  size_t at = 0;
+  std::erase_if(tensors_, [&](const auto&) { return stale.count(at++) > 0; });
+  by_name_.clear();
+  for (const auto& t : tensors_) by_name_.emplace(t.name(), by_name_.size());
   return absl::OkStatus();
 }
 

@@ -23,15 +23,6 @@ namespace quantd::checkpoint {
 
 inline constexpr size_t kMaxConfigBytes = size_t{16} << 20;
 
-// Objects and lists within each other; real files have ten. What copies,
-// compares or writes JSON calls itself for each, and a file of brackets alone
-// would take all of the stack.
-inline constexpr int kMostNested = 200;
-bool NestsTooDeep(std::string_view json);
-
-// Whole: a file of at most `most` bytes as text.
-absl::StatusOr<std::string> ReadText(const absl::StatusOr<InputFile>& file,
-                                     size_t most);
 // INVALID_ARGUMENT names the path and says what is no JSON object about it.
 absl::StatusOr<Json> ReadJsonObject(const absl::StatusOr<InputFile>& file,
                                     size_t most);
@@ -103,6 +94,7 @@ class Model {
   absl::Status ChooseIndex(const std::vector<std::string>& indexes);
   absl::Status ReadIndex();
   absl::Status OpenShards(const std::vector<std::string>& names);
+  absl::Status TakeTensors();
   absl::Status CheckIndex();
 
   std::string path_;

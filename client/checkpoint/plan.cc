@@ -1,6 +1,7 @@
 #include "client/checkpoint/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "fmt/format.h"
 
@@ -13,7 +14,19 @@ size_t SizeOfShape(std::string_view dtype, const std::vector<int64_t>& shape) {
 }
 
 size_t Weight::size_bytes() const {
-  return SizeOfShape(source->stored.dtype, {rows, cols});
+  return stored ? stored->size_bytes()
+                : SizeOfShape(source->stored.dtype, {rows, cols});
+}
+
+// Experts that are stacked lie there as K rows of N, as gpt-oss has them.
+safetensors::Tensor DecodedWeight::tensor() const {
+  constexpr char kType[] = "BF16";
+  std::vector<int64_t> shape = {stored.rows, stored.cols};
+  if (stored.layout->stacked) {
+    shape = {stored.experts, stored.cols, stored.rows};
+  }
+  const size_t size = SizeOfShape(kType, shape);
+  return {name, kType, std::move(shape), 0, size};
 }
 
 std::map<WeightFormat, size_t> ConversionPlan::formats() const {
@@ -21,12 +34,13 @@ std::map<WeightFormat, size_t> ConversionPlan::formats() const {
   for (const FusedWeights& group : groups) {
     for (const Weight& w : group.weights) ++counts[w.layout->format];
   }
-  if (!decoded.empty()) counts[WeightFormat::kBf16] = decoded.size();
+  // Beside others they are among those that are left.
+  if (groups.empty() && !decoded.empty()) counts[WeightFormat::kBf16] = decoded.size();
   return counts;
 }
 
 size_t ConversionPlan::weights() const {
-  size_t count = decoded.size();
+  size_t count = groups.empty() ? decoded.size() : 0;
   for (const FusedWeights& group : groups) count += group.weights.size();
   return count;
 }

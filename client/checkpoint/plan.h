@@ -47,6 +47,8 @@ struct Weight {
   bool transposed = false;  // K rows of N are stored
   int64_t rows = 0;         // N
   int64_t cols = 0;         // K
+  // One that is quantized already: it comes in decoded, as fp32.
+  std::optional<StoredWeight> stored;
   const WeightLayout* layout = nullptr;
   Profile profile = Profile::kTe;
   std::optional<float> input_amax;
@@ -60,7 +62,11 @@ struct Weight {
   };
   std::vector<Output> outputs;
 
-  size_t size_bytes() const;  // as it comes in
+  // The type that it comes in.
+  std::string_view dtype() const {
+    return stored ? std::string_view("F32") : source->stored.dtype;
+  }
+  size_t size_bytes() const;  // in the model, scales and all
 };
 
 // Weights with one amax.
@@ -72,6 +78,8 @@ struct FusedWeights {
 struct DecodedWeight {
   StoredWeight stored;
   std::string name;  // of the tensor that it becomes
+
+  safetensors::Tensor tensor() const;
 };
 
 // A matrix that stays as it is.

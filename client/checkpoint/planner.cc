@@ -32,7 +32,7 @@ class Planner {
 
   absl::StatusOr<ConversionPlan> Make() {
     if (auto s = RefuseAdapter(model_, selector_.ignore()); !s.ok()) return s;
-    if (auto s = RefuseQuantized(); !s.ok()) return s;
+    if (auto s = TakeStored(); !s.ok()) return s;
     tied_ = FactsOf(model_.config()).tied;
     plan_.dialect = selection_.dialect;
     plan_.notes = model_.notes();
@@ -51,25 +51,35 @@ class Planner {
   }
 
  private:
-  absl::Status RefuseQuantized() {
-    const auto stored = FindStored(model_);
+  // Weights of 8 bits are decoded as they are read; those of 4 lost too much.
+  absl::Status TakeStored() {
+    auto stored = FindStored(model_);
     if (!stored.ok()) return stored.status();
     if (auto s = RefuseUnclear(model_, *stored, &selector_.ignore()); !s.ok()) {
       return s;
     }
-    if (!stored->weights.empty()) {
-      const StoredWeight& first = stored->weights.front();
-      return absl::InvalidArgumentError(fmt::format(
-          "{}: {} weights are quantized already ({} is {} by {}); decode the "
-          "model first with --dialect none --format bf16",
-          model_.path(), stored->weights.size(), first.module,
-          Name(first.layout->format), Name(first.layout->dialect)));
+    for (StoredWeight& w : stored->weights) {
+      if (w.has_four_bits()) {
+        return absl::InvalidArgumentError(fmt::format(
+            "{}: {} weights are quantized already ({} is {} by {}), and what "
+            "has 4 bits loses again by another rounding; take the model that "
+            "it was made of, or decode it first with --dialect none --format "
+            "bf16",
+            model_.path(), stored->weights.size(), w.module,
+            Name(w.layout->format), Name(w.layout->dialect)));
+      }
+      dropped_.insert(w.parts.begin(), w.parts.end());
+      dropped_.insert(model_.Find(w.module + ".input_scale"));
+      const ModelTensor* codes = w.part(PartSource::kCodes);
+      stored_.emplace(codes, std::move(w));
     }
+    dropped_.erase(nullptr);
     for (const auto* list : {&stored->unclear, &stored->orphans}) {
       for (const UnclearWeight& u : *list) {
         for (const ModelTensor* t : u.tensors) unclear_[t] = u;
       }
     }
+    if (!stored_.empty()) return absl::OkStatus();
     std::string where;
     if (const auto said = QuantizationsIn(model_.config()); !said.empty()) {
       where = "its config.json has a " + said.front().place;
@@ -100,9 +110,17 @@ class Planner {
       plan_.copies.push_back(&tensor);
       return absl::OkStatus();
     }
+    const auto own = stored_.find(&tensor);
+    const bool is_stored = own != stored_.end();
+    if (!is_stored && dropped_.count(&tensor) > 0) {
+      plan_.quantized_bytes_in += tensor.stored.size;
+      return absl::OkStatus();
+    }
     auto weights = WeightsOf(model_, tensor, selector_.layout().stacked);
     std::vector<Weight> found;
-    if (weights.ok()) {
+    if (is_stored) {
+      found.push_back(WeightOf(own->second));
+    } else if (weights.ok()) {
       found = *std::move(weights);
       if (found.empty()) LeaveOther(tensor);
     } else {
@@ -121,12 +139,21 @@ class Planner {
       w.profile = selector_.ProfileOf(*w.layout);
     }
     if (found.empty()) {
-      plan_.copies.push_back(&tensor);
+      Keep(tensor);
       return absl::OkStatus();
     }
     plan_.quantized_bytes_in += tensor.stored.size;
     for (Weight& w : found) weights_.push_back(std::move(w));
     return absl::OkStatus();
+  }
+
+  // Byte for byte; what is quantized, decoded.
+  void Keep(const ModelTensor& tensor) {
+    if (const auto own = stored_.find(&tensor); own != stored_.end()) {
+      plan_.decoded.push_back({own->second, tensor.name()});
+    } else {
+      plan_.copies.push_back(&tensor);
+    }
   }
 
   void LeaveUneven() {
@@ -135,7 +162,7 @@ class Planner {
          TakeUneven(model_, selector_.architecture(), &weights_)) {
       if (std::exchange(last, w.source) == w.source) continue;
       plan_.quantized_bytes_in -= w.source->stored.size;
-      plan_.copies.push_back(w.source);
+      Keep(*w.source);
       plan_.left_out.push_back(
           {w.module, Role::kLinear, "whose FP8 blocks engines refuse",
            "it, or what engines fuse it with, has N or K that is no multiple "
@@ -171,7 +198,8 @@ class Planner {
     }
   }
 
-  // Every tensor is quantized or copied, and once.
+  // Every tensor is quantized, decoded, copied or dropped with a weight that
+  // comes in decoded, and once.
   absl::Status CheckSum() const {
     std::set<const ModelTensor*> seen(plan_.copies.begin(), plan_.copies.end());
     size_t count = plan_.copies.size();
@@ -179,6 +207,12 @@ class Planner {
       for (const Weight& w : group.weights) {
         count += seen.insert(w.source).second;
       }
+    }
+    for (const DecodedWeight& w : plan_.decoded) {
+      count += seen.insert(w.stored.part(PartSource::kCodes)).second;
+    }
+    for (const ModelTensor* t : dropped_) {
+      if (stored_.count(t) == 0) count += seen.insert(t).second;
     }
     if (seen.size() == count && count == model_.tensors().size()) {
       return absl::OkStatus();
@@ -275,7 +309,24 @@ class Planner {
     }
   }
 
+  void NoteStored() {
+    if (stored_.empty()) return;
+    const StoredWeight& first = stored_.begin()->second;
+    std::string text = fmt::format(
+        "{} weights are quantized already, like {} ({} by {}), and are read as "
+        "code times scale in fp32: what their first rounding lost stays lost",
+        stored_.size(), first.module, Name(first.layout->format),
+        Name(first.layout->dialect));
+    if (!plan_.decoded.empty()) {
+      text += fmt::format("; {} of them are left, as bf16, like {}",
+                          plan_.decoded.size(),
+                          plan_.decoded.front().stored.module);
+    }
+    plan_.notes.push_back(std::move(text));
+  }
+
   void NoteWhatIsOdd() {
+    NoteStored();
     NoteCacheScales(&plan_);
     NoteLeft(kStacks, 0, &plan_);
     NoteLeft(kUnclear, 0, &plan_);
@@ -328,15 +379,22 @@ class Planner {
       OutputShard out;
       out.name = shard.name;
       out.metadata = shard.file.metadata();
+      DropMadeWith(&out.metadata);
       out.metadata.emplace("format", "pt");
       SayMadeWith(selector_.ProfileOf(selector_.layout()), &out.metadata);
       plan_.shards.push_back(std::move(out));
     }
+    std::map<const ModelTensor*, const DecodedWeight*> decoded;
+    for (const DecodedWeight& w : plan_.decoded) {
+      decoded[w.stored.part(PartSource::kCodes)] = &w;
+    }
     for (const ModelTensor& tensor : model_.tensors()) {
       OutputShard& out = plan_.shards[tensor.shard];
       const auto weights = of.find(&tensor);
-      if (weights == of.end()) {
-        out.tensors.push_back(tensor.stored);
+      if (const auto w = decoded.find(&tensor); w != decoded.end()) {
+        out.tensors.push_back(w->second->tensor());
+      } else if (weights == of.end()) {
+        if (dropped_.count(&tensor) == 0) out.tensors.push_back(tensor.stored);
       } else if (weights->second.front()->layout->stacked) {
         for (safetensors::Tensor& part : PartsOfStack(weights->second)) {
           out.tensors.push_back(std::move(part));
@@ -374,6 +432,9 @@ class Planner {
   std::map<const ModelTensor*, UnclearWeight> unclear_;
   std::set<std::string> carried_;
   std::vector<Weight> weights_;
+  // What is quantized already, by its codes, and everything that it is made of.
+  std::map<const ModelTensor*, StoredWeight> stored_;
+  std::set<const ModelTensor*> dropped_;
   ConversionPlan plan_;
 };
 

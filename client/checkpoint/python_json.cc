@@ -3,6 +3,9 @@
 #include <cmath>
 #include <limits>
 
+#include "client/files/file.h"
+#include "fmt/format.h"
+
 namespace quantd::checkpoint {
 namespace {
 
@@ -108,6 +111,38 @@ void ToText(Json* leaf) {
 }
 
 }  // namespace
+
+absl::StatusOr<std::string> ReadText(const absl::StatusOr<InputFile>& file,
+                                     size_t most) {
+  if (!file.ok()) return file.status();
+  if (file->size() > most) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: {} bytes, more than such a file may have ({})",
+                    file->path(), file->size(), most));
+  }
+  std::string text(file->size(), '\0');
+  const auto status =
+      file->ReadAt(0, {reinterpret_cast<std::byte*>(text.data()), text.size()});
+  if (!status.ok()) return status;
+  return text;
+}
+
+bool NestsTooDeep(std::string_view json) {
+  int depth = 0;
+  bool in_text = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (c == '"') in_text = !in_text;
+    if (in_text) {
+      if (c == '\\') ++i;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMostNested) return true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return false;
+}
 
 Json ParsePythonJson(std::string_view text) {
   if (text.find("NaN") == std::string_view::npos &&

@@ -21,7 +21,7 @@ absl::Status Fits(const Weight& w, const WeightLayout& layout,
                     Name(layout.dialect)));
   }
   return MakeQuantizePlan(
-             {FromSafetensorsName(w.source->stored.dtype), {w.rows, w.cols}},
+             {FromSafetensorsName(w.dtype()), {w.rows, w.cols}},
              OptionsOf(layout, profile))
       .status();
 }

@@ -20,11 +20,14 @@ std::string Before(const std::string& name, std::string_view suffix) {
 }
 
 // Whether a scale that `part` says to be fp32 may be stored so: libraries keep
-// the type of the weight.
-bool IsTypeOf(const StoredPart& part, const std::string& dtype) {
+// the type of the weight, and those of blocks may be powers of two.
+bool IsTypeOf(const WeightLayout& layout, const StoredPart& part,
+              const std::string& dtype) {
   if (part.dtype == dtype) return true;
-  return part.source == PartSource::kScales && part.dtype == "F32" &&
-         (dtype == "BF16" || dtype == "F16");
+  if (part.source != PartSource::kScales || part.dtype != "F32") return false;
+  const bool power = dtype == "F8_E8M0" || dtype == "U8";
+  return dtype == "BF16" || dtype == "F16" ||
+         (power && layout.scale_shape == ScaleShape::kBlocks);
 }
 
 // The weight of a layout whose codes this tensor is; nullopt: it is not.
@@ -48,12 +51,15 @@ std::optional<StoredWeight> Match(const Model& model, const ModelTensor& codes,
     const StoredPart& part = layout.parts[i];
     if (part.source == PartSource::kNothing) continue;
     const ModelTensor* found = model.Find(w.module + std::string(part.suffix));
+    if (found == nullptr && !part.also.empty()) {
+      found = model.Find(w.module + std::string(part.also));
+    }
     w.parts[i] = found;
     if (part.source == PartSource::kInputScale ||
         part.source == PartSource::kLabel) {
       continue;
     }
-    if (found == nullptr || !IsTypeOf(part, found->stored.dtype)) {
+    if (found == nullptr || !IsTypeOf(layout, part, found->stored.dtype)) {
       return std::nullopt;
     }
     if (part.source == PartSource::kCodes) continue;
@@ -151,6 +157,18 @@ const ModelTensor* StoredWeight::part(PartSource source) const {
     if (layout->parts[i].source == source) return parts[i];
   }
   return nullptr;
+}
+
+bool StoredWeight::has_four_bits() const {
+  return FindFormat(layout->codes)->element == DType::kE2M1x2;
+}
+
+size_t StoredWeight::size_bytes() const {
+  size_t bytes = 0;
+  for (const ModelTensor* part : parts) {
+    if (part != nullptr) bytes += part->stored.size;
+  }
+  return bytes;
 }
 
 std::string StoredWeight::name_of(int64_t expert) const {

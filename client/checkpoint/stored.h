@@ -24,6 +24,8 @@ struct StoredWeight {
   std::array<const ModelTensor*, 4> parts = {};
 
   const ModelTensor* part(PartSource source) const;
+  bool has_four_bits() const;
+  size_t size_bytes() const;  // of all parts
   // The module's name, or that of one expert of a stack: "experts.w2.3".
   std::string name_of(int64_t expert) const;
 };

@@ -18,7 +18,7 @@ std::string TypeOf(const Weight& w, const StoredPart& part) {
   if (part.source != PartSource::kScales || part.dtype != "F32") {
     return std::string(part.dtype);
   }
-  const DType type = FromSafetensorsName(w.source->stored.dtype);
+  const DType type = FromSafetensorsName(w.dtype());
   return std::string(
       SafetensorsName(FormatUnder(w.profile, w.layout->codes, type).scale));
 }
@@ -100,6 +100,16 @@ std::vector<Weight> TakeUneven(const Model& model,
                             std::make_move_iterator(weights->end()));
   weights->erase(first, weights->end());
   return taken;
+}
+
+Weight WeightOf(const StoredWeight& stored) {
+  Weight w;
+  w.module = stored.module;
+  w.source = stored.part(PartSource::kCodes);
+  w.rows = stored.rows;
+  w.cols = stored.cols;
+  w.stored = stored;
+  return w;
 }
 
 absl::StatusOr<std::vector<Weight>> WeightsOf(const Model& model,

@@ -14,6 +14,9 @@
 
 namespace quantd::checkpoint {
 
+// A quantized weight that is no stack, to be decoded as it is read.
+Weight WeightOf(const StoredWeight& stored);
+
 // Without layout and outputs: one of a matrix that is named as a weight, all
 // of a stack of experts, none of another tensor. `whole`: as Unstack takes it,
 // whose errors these are.

@@ -82,7 +82,9 @@ class Advisor {
         if (p > 0) continue;
         for (const Weight& w : group.weights) {
           t.advised.modules.push_back(w.module);
-          t.bytes_in += w.size_bytes();
+          // What is stored in 8 bits would be left as bf16.
+          t.bytes_in += w.stored ? SizeOfShape("BF16", {w.rows, w.cols})
+                                 : w.size_bytes();
         }
       }
     }

@@ -18,7 +18,8 @@ namespace {
 constexpr std::string_view kCodes[] = {".weight_packed", ".weight",
                                        ".weight.rowwise_data"};
 constexpr std::string_view kScales[] = {".weight_scale", ".weight_scale_inv",
-                                        ".weight.rowwise_scale", ".scales"};
+                                        ".weight.rowwise_scale", ".scales",
+                                        ".scale"};
 struct GlobalName {
   std::string_view suffix;
   Global rule;  // kNone: the amax itself
@@ -56,6 +57,10 @@ std::optional<WeightFormat> FormatOf(const ModelTensor& codes,
     return WeightFormat::kNvfp4;
   }
   if (IsByte(scales.stored.dtype)) {
+    const auto squares =
+        static_cast<size_t>(CeilDiv(codes.stored.shape[0], 128) *
+                            CeilDiv(codes.stored.shape[1], 128));
+    if (fp8 && scales.stored.size == squares) return WeightFormat::kFp8Block;
     return fp8 ? WeightFormat::kMxfp8 : WeightFormat::kMxfp4;
   }
   if (!fp8) return std::nullopt;

@@ -18,7 +18,8 @@ absl::StatusOr<Originals> Originals::Of(const Model& model) {
   out.stored_ = std::make_shared<const StoredModel>(*std::move(stored));
   for (const StoredWeight& w : out.stored_->weights) {
     for (int64_t e = 0; e < w.experts; ++e) {
-      out.weights_[w.name_of(e)] = {&w, e, {}, w.rows, w.cols};
+      out.weights_[w.name_of(e)] = {
+          &w, e, w.layout->stacked ? Weight{} : WeightOf(w), w.rows, w.cols};
     }
   }
   for (const ModelTensor& t : model.tensors()) {

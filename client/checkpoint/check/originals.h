@@ -21,7 +21,7 @@ namespace quantd::checkpoint {
 struct OriginalWeight {
   const StoredWeight* stored = nullptr;  // quantized itself
   int64_t expert = 0;
-  Weight plain;  // or not
+  Weight plain;  // of a stack that is not quantized, or of what is no stack
   int64_t rows = 0;
   int64_t cols = 0;
 };

@@ -24,7 +24,8 @@ std::vector<Weight> PlainOf(const Originals& originals, const StoredWeight& s,
   std::vector<Weight> weights;
   for (int64_t e = 0; e < s.experts; ++e) {
     const OriginalWeight* found = originals.Find(s, e);
-    if (found == nullptr || found->stored != nullptr) {
+    if (found == nullptr ||
+        (found->stored != nullptr && found->stored->has_four_bits())) {
       *why = found == nullptr
                  ? fmt::format("{}: the original has no such weight of {} x {}",
                                s.name_of(e), s.rows, s.cols)

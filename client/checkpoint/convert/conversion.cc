@@ -12,6 +12,7 @@
 #include "client/checkpoint/convert/output_directory.h"
 #include "client/checkpoint/convert/units.h"
 #include "client/checkpoint/convert/weight_decoder.h"
+#include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -123,7 +124,11 @@ class Converter {
     const FusedWeights& group = plan_.groups[unit];
     const auto start = Clock::now();
     size_t bytes = 0;
-    for (const Weight& w : group.weights) bytes += w.size_bytes();
+    for (const Weight& w : group.weights) {
+      bytes += w.size_bytes();
+      if (!w.stored) continue;
+      if (auto s = CountZeros(*w.stored); !s.ok()) return s;
+    }
     if (const UnitHashes* said = Done(unit)) {
       const auto whole = IsWhole(group, *said, room);
       if (!whole.ok()) return whole.status();
@@ -134,7 +139,11 @@ class Converter {
       }
     }
     EncodeOptions encode = options_.encode;
-    encode.progress = [&](size_t some) { Tell(some, /*resumed=*/false); };
+    size_t told = 0;
+    encode.progress = [&](size_t some) {
+      told += some;
+      Tell(some, /*resumed=*/false);
+    };
     const auto made = EncodeGroup(model_, group, room, encode, quantize_,
                                   [&](std::string_view tensor, size_t offset,
                                       absl::Span<const std::byte> b) {
@@ -142,8 +151,22 @@ class Converter {
                                   });
     if (!made.ok()) return made.status();
     if (auto s = out_.journal().Append(unit, made->hashes); !s.ok()) return s;
+    // Scales of what was quantized.
+    if (told < bytes) Tell(bytes - told, /*resumed=*/false);
     const std::chrono::duration<double> seconds = Clock::now() - start;
     Report({&group, made->amax, made->statistics, seconds.count(), false});
+    return absl::OkStatus();
+  }
+
+  absl::Status CountZeros(const StoredWeight& w) {
+    for (int64_t e = 0; e < w.experts; ++e) {
+      const auto bad = WeightValues(model_, w, e).BadScalesOfZeros();
+      if (!bad.ok()) return bad.status();
+      if (bad->empty()) continue;
+      const std::lock_guard lock(mutex_);
+      if (result_.zero_blocks == 0) result_.zero_module = w.name_of(e);
+      result_.zero_blocks += bad->size();
+    }
     return absl::OkStatus();
   }
 
@@ -156,10 +179,8 @@ class Converter {
     const DecodedWeight& weight = plan_.decoded[index];
     const auto source = HashOfParts(model_, weight.stored);
     if (!source.ok()) return source.status();
-    size_t bytes = 0;
-    for (const ModelTensor* part : weight.stored.parts) {
-      if (part != nullptr) bytes += part->stored.size;
-    }
+    if (auto s = CountZeros(weight.stored); !s.ok()) return s;
+    const size_t bytes = weight.stored.size_bytes();
     const size_t size = DecodedBytes(weight.stored);
     if (const UnitHashes* said = Done(unit);
         said != nullptr && said->source == *source) {

@@ -45,6 +45,9 @@ struct ConversionOptions {
 struct ConversionResult {
   uint64_t resumed_bytes = 0;  // of the input, done by earlier processes
   uint64_t bytes_in = 0;       // by this one
+  // Blocks of zeros that had a scale of NaN or infinity, and a weight of them.
+  uint64_t zero_blocks = 0;
+  std::string zero_module;
 };
 
 // The most memory that converting holds at once, about.

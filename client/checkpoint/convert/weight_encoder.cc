@@ -28,17 +28,19 @@ struct Piece {
 constexpr int64_t kUnit = 128;
 
 size_t RowBytes(const Weight& w) {
-  return SizeOfShape(w.source->stored.dtype, {w.cols});
+  return SizeOfShape(w.dtype(), {w.cols});
 }
 
 size_t BytesOf(const FusedWeights& group) {
   size_t bytes = 0;
-  for (const Weight& w : group.weights) bytes += w.size_bytes();
+  for (const Weight& w : group.weights) {
+    bytes += static_cast<size_t>(w.rows) * RowBytes(w);
+  }
   return bytes;
 }
 
 DType TypeOf(const Weight& w) {
-  return FromSafetensorsName(w.source->stored.dtype);
+  return FromSafetensorsName(w.dtype());
 }
 
 // `apart`: each piece lies behind the one before it, else in its place.
@@ -282,7 +284,10 @@ absl::StatusOr<EncodedGroup> EncodeGroup(const Model& model,
       AddTo(&out.statistics, *s);
     }
     if (auto s = writer.Write(piece, *result); !s.ok()) return s;
-    if (options.progress) options.progress(piece.bytes.size());
+    if (options.progress) {
+      options.progress(
+          SizeOfShape(w.source->stored.dtype, {piece.count, w.cols}));
+    }
     return absl::OkStatus();
   };
   absl::Status s;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "client/checkpoint/weight_values.h"
 #include "client/files/quantized_file.h"
 
 namespace quantd::checkpoint {
@@ -51,10 +52,29 @@ void Transpose(const std::vector<std::byte>& from, int64_t k, int64_t cols,
   }
 }
 
+// Code times scale, with little beside the room for it.
+absl::Status Decoded(const Model& model, const StoredWeight& w, int64_t row,
+                     int64_t count, absl::Span<std::byte> bytes) {
+  constexpr int64_t kNumbers = int64_t{1} << 20;
+  const int64_t most = std::max<int64_t>(1, kNumbers / w.cols);
+  WeightValues values(model, w);
+  values.MendZeros();
+  std::vector<float> numbers;
+  for (int64_t done = 0; done < count; done += most) {
+    const int64_t some = std::min(most, count - done);
+    if (auto s = values.Read(row + done, some, &numbers); !s.ok()) return s;
+    const size_t size = numbers.size() * sizeof(float);
+    std::memcpy(bytes.data(), numbers.data(), size);
+    bytes.remove_prefix(size);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ReadRows(const Model& model, const Weight& w, int64_t row,
                       int64_t count, absl::Span<std::byte> bytes) {
+  if (w.stored) return Decoded(model, *w.stored, row, count, bytes);
   const auto element =
       static_cast<size_t>(safetensors::BitsOf(w.source->stored.dtype) / 8);
   const size_t run = static_cast<size_t>(count) * element;

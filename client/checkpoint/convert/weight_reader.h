@@ -15,7 +15,7 @@
 namespace quantd::checkpoint {
 
 // Rows [row, row + count) of the N x K matrix, row-major, whatever way they
-// are stored: count * K elements.
+// are stored: count * K elements of weight.dtype().
 absl::Status ReadRows(const Model& model, const Weight& weight, int64_t row,
                       int64_t count, absl::Span<std::byte> bytes);
 

@@ -173,6 +173,14 @@ std::vector<std::byte> BytesOf(float number) {
   return bytes;
 }
 
+// The number 1.
+std::vector<std::byte> OneOf(std::string_view dtype) {
+  if (dtype == "F32") return BytesOf(1);
+  if (dtype == "BF16") return {std::byte{0x80}, std::byte{0x3F}};
+  if (dtype == "F16") return {std::byte{0}, std::byte{0x3C}};
+  return {dtype == "F8_E4M3" ? std::byte{0x38} : std::byte{0x7F}};
+}
+
 }  // namespace
 
 double FittingLoss::sqnr_db() const {
@@ -192,7 +200,10 @@ std::vector<safetensors::Tensor> TensorsOf(const MendedWeight& m) {
                            : ShapeOf(*w.layout, part.source, w.rows, w.cols);
     const std::string dtype = w.parts[i] != nullptr ? TypeOf(part, *w.parts[i])
                                                     : std::string(part.dtype);
-    out.push_back({w.module + std::string(part.suffix), dtype, shape, 0,
+    const bool also = w.parts[i] != nullptr && !part.also.empty() &&
+                      w.parts[i]->name() == w.module + std::string(part.also);
+    out.push_back({w.module + std::string(also ? part.also : part.suffix),
+                   dtype, shape, 0,
                    SizeOfShape(dtype, shape)});
   }
   return out;
@@ -223,6 +234,12 @@ absl::StatusOr<std::vector<MendedPart>> Mend(const Model& model,
       case PartSource::kScales: {
         auto bytes = ReadAll(model, *w.parts[i]);
         if (!bytes.ok()) return bytes.status();
+        const auto one = OneOf(w.parts[i]->stored.dtype);
+        for (const size_t place : m.bad_scales) {
+          std::copy(one.begin(), one.end(),
+                    bytes->begin() +
+                        static_cast<ptrdiff_t>(place * one.size()));
+        }
         part.bytes = Reordered(m, *std::move(bytes), part.tensor.size);
         // 1, as ModelOpt has it for a block of zeros.
         constexpr std::byte kOne{0x38};

@@ -23,6 +23,8 @@ struct MendedWeight {
   bool swap_halves = false;
   // Codes and scales of zeros instead: what stands there means nothing else.
   bool is_zero = false;
+  // Places in the tensor of scales that are no numbers, over zeros: they get 1.
+  std::vector<size_t> bad_scales = {};
   bool add_label = false;      // by which ComfyUI knows it
   bool inverts_input = false;  // its scale of activations
   // As the layout stores them: the number by which the weight is read, and the

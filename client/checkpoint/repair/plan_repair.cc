@@ -117,6 +117,7 @@ class Planner {
     if (original_ != nullptr) {
       if (auto s = LookAtReading(&c); !s.ok()) return s;
     }
+    if (auto s = LookAtBadScales(&c); !s.ok()) return s;
     if (are_reciprocals_ && w.part(PartSource::kInputScale) != nullptr) {
       c.mended.inverts_input = c.changed = true;
       Add("input-scale", w.module,
@@ -201,6 +202,31 @@ class Planner {
     Add("bad-scale", w.module,
         "scales of NaN beside a global one of zero stand for zeros, and "
         "become 1");
+    return absl::OkStatus();
+  }
+
+  // Codes of zero times NaN are NaN, whatever was divided by what.
+  absl::Status LookAtBadScales(Candidate* c) {
+    const StoredWeight& w = c->mended.weight;
+    const bool own = (c->mended.order == ScaleOrder::kSwizzled) ==
+                     w.layout->swizzled;
+    const auto& global = c->mended.global;
+    if (c->mended.is_zero || !own ||
+        (global && (!std::isfinite(*global) || *global <= 0))) {
+      return absl::OkStatus();
+    }
+    for (int64_t e = 0; e < w.experts; ++e) {
+      const auto bad = WeightValues(model_, w, e).BadScalesOfZeros();
+      if (!bad.ok()) return bad.status();
+      c->mended.bad_scales.insert(c->mended.bad_scales.end(), bad->begin(),
+                                  bad->end());
+    }
+    if (c->mended.bad_scales.empty()) return absl::OkStatus();
+    c->changed = true;
+    Add("bad-scale", w.module,
+        fmt::format("{} scales that are NaN or infinite, over nothing but "
+                    "zeros, become 1",
+                    c->mended.bad_scales.size()));
     return absl::OkStatus();
   }
 

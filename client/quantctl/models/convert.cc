@@ -302,6 +302,7 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
                  {"resumed_bytes", result->resumed_bytes},
                  {"seconds", seconds},
                  {"bytes_in_per_second", rate},
+                 {"zero_blocks", result->zero_blocks},
                  {"report", convert.report},
                  {"next", NextStep(*model, *plan, convert.out)},
                  {"exit_code", 0}};
@@ -325,6 +326,12 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
     fmt::print(", SQNR {:.2f} dB in the mean, {:.2f} at least ({})",
                quality.sum / static_cast<double>(quality.count), *quality.least,
                quality.least_module);
+  }
+  if (result->zero_blocks > 0) {
+    fmt::print(
+        "\nnote: {} blocks of zeros had a scale that is NaN or infinite, like "
+        "those of {}: they stay zeros",
+        result->zero_blocks, result->zero_module);
   }
   fmt::print("\nwrote {}\n", convert.out);
   if (!convert.report.empty()) {

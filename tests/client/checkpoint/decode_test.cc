@@ -196,6 +196,87 @@ TEST_F(DecodeTest, Fp8BlocksAndMxAndStacks) {
   EXPECT_TRUE(equal("mlp.experts.down_proj"));
 }
 
+// Of a block of zeros no scale is asked; over others NaN stays what it is.
+TEST_F(DecodeTest, ZerosUnderAScaleOfNaNAreZeros) {
+  MadeNvfp4 made = MakeNvfp4("model.layers.0.x.q_proj", 32, 64,
+                             Nvfp4Names::kCompressedTensors);
+  auto& codes = made.parts[0].bytes;
+  auto& scales = made.parts[1].bytes;
+  std::fill(codes.begin() + 8, codes.begin() + 16, std::byte{0x08});
+  codes[32] = std::byte{0x10};
+  scales[1] = scales[4] = std::byte{0x7F};
+  // 128 x 128, of which the second and the last have no number.
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  WrittenTensor squares = {"a.weight", "F8_E4M3", {192, 256}, {}};
+  squares.bytes.assign(192 * 256, std::byte{0x38});
+  for (size_t i = 0; i < squares.bytes.size(); ++i) {
+    const bool zero = i / 256 < 128 && i % 256 >= 128;
+    if (zero) squares.bytes[i] = std::byte{0x80};
+  }
+  const WrittenTensor scale = {
+      "a.weight_scale_inv", "F32", {2, 2}, FloatBytes({2, nan, 3, nan})};
+  made.parts.push_back(squares);
+  made.parts.push_back(scale);
+  WriteModel(At("q"), LlamaConfig(), {made.parts});
+  ASSERT_THAT(Decode(), IsOk());
+  const auto plain = Model::Open(At("plain"));
+  ASSERT_THAT(plain, IsOk());
+  const auto at = [](const std::vector<std::byte>& bytes, size_t i) {
+    uint16_t bits = 0;
+    std::memcpy(&bits, bytes.data() + 2 * i, 2);
+    return std::bit_cast<float>(uint32_t{bits} << 16);
+  };
+  const auto small = BytesOf(*plain, "model.layers.0.x.q_proj.weight");
+  for (size_t i = 16; i < 32; ++i) EXPECT_EQ(at(small, i), 0) << i;
+  EXPECT_TRUE(std::isnan(at(small, 64)));
+  const auto large = BytesOf(*plain, "a.weight");
+  EXPECT_EQ(at(large, 0), 2);
+  EXPECT_EQ(at(large, 128), 0);
+  EXPECT_EQ(at(large, 127 * 256 + 255), 0);
+  EXPECT_EQ(at(large, 128 * 256), 3);
+  EXPECT_TRUE(std::isnan(at(large, 128 * 256 + 255)));
+}
+
+// Scales of blocks as powers of two in bytes, and by DeepSeek's own name.
+TEST_F(DecodeTest, ScalesOfBlocksMayBeE8M0) {
+  struct Case {
+    const char* name;
+    const char* dtype;
+  };
+  for (const Case& c : {Case{".weight_scale_inv", "F8_E8M0"},
+                        Case{".weight_scale_inv", "U8"},
+                        Case{".scale", "F8_E8M0"}, Case{".scale", "F32"}}) {
+    SCOPED_TRACE(std::string(c.name) + " " + c.dtype);
+    std::filesystem::remove_all(At("q"));
+    std::filesystem::remove_all(At("plain"));
+    WrittenTensor codes = {"a.weight", "F8_E4M3", {192, 256}, {}};
+    codes.bytes.assign(192 * 256, std::byte{0x3C});  // 1.5
+    WrittenTensor scales = {std::string("a") + c.name, c.dtype, {2, 2}, {}};
+    scales.bytes = std::string_view(c.dtype) == "F32"
+                       ? FloatBytes({1, 2, 0.5f, 0.25f})
+                       : std::vector<std::byte>{std::byte{127}, std::byte{128},
+                                                std::byte{126},
+                                                std::byte{125}};
+    ModelJson config = LlamaConfig();
+    config["quantization_config"] = {{"quant_method", "fp8"},
+                                     {"scale_fmt", "ue8m0"}};
+    WriteModel(At("q"), config, {{codes, scales}});
+    ASSERT_THAT(Decode(), IsOk());
+    const auto plain = Model::Open(At("plain"));
+    ASSERT_THAT(plain, IsOk());
+    EXPECT_EQ(plain->tensors().size(), 1u);
+    std::vector<float> want;
+    for (int64_t i = 0; i < 192 * 256; ++i) {
+      want.push_back(1.5f * (i / 256 < 128 ? (i % 256 < 128 ? 1 : 2)
+                                           : (i % 256 < 128 ? 0.5f : 0.25f)));
+    }
+    const auto bits = oracle::FromValues(oracle::Element::kBF16, want);
+    const auto got = BytesOf(*plain, "a.weight");
+    ASSERT_EQ(got.size(), bits.size());
+    EXPECT_EQ(std::memcmp(got.data(), bits.data(), bits.size()), 0);
+  }
+}
+
 TEST_F(DecodeTest, WhatIsNotQuantizedOrUnclearIsRefused) {
   WriteLlama(At("q"));
   EXPECT_THAT(std::string(Decode().message()),

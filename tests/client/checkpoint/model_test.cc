@@ -99,12 +99,72 @@ TEST_F(ModelTest, AnIndexThatLiesIsFound) {
   EXPECT_THAT(Refusal(), HasSubstr("no JSON: it goes wrong at byte"));
 }
 
-TEST_F(ModelTest, OneNameInTwoShardsIsRefused) {
-  WriteSafetensors(At("m/model-00002-of-00002.safetensors"),
-                   {Bf16("model.embed_tokens.weight", {96, 128})});
+TEST_F(ModelTest, OneNameInTwoShardsIsRefusedWhereNoIndexSaysWhichCounts) {
+  auto shards = LlamaShards();
+  const WrittenTensor stale =
+      Bf16("model.embed_tokens.weight", {96, 128}, 0.5f);
+  shards[1].push_back(stale);
+  WriteModel(At("m"), LlamaConfig(), shards);
+  const auto is_stale = [&] {
+    const auto model = Model::Open(At("m"));
+    EXPECT_THAT(model, IsOk());
+    const ModelTensor& t = *model->Find(stale.name);
+    std::vector<std::byte> bytes(t.stored.size);
+    EXPECT_THAT(model->Read(t, 0, absl::MakeSpan(bytes)), IsOk());
+    EXPECT_EQ(std::count_if(model->tensors().begin(), model->tensors().end(),
+                            [&](const ModelTensor& other) {
+                              return other.name() == stale.name;
+                            }),
+              1);
+    EXPECT_THAT(model->notes(),
+                ElementsAre(HasSubstr("names another copy or form")));
+    EXPECT_EQ(model->unlisted(), 0u);
+    return bytes == stale.bytes;
+  };
+  for (const int counts : {1, 2}) {
+    ModelJson index = Index();
+    index["weight_map"][stale.name] =
+        fmt::format("model-{:05}-of-00002.safetensors", counts);
+    SetIndex(index);
+    EXPECT_EQ(is_stale(), counts == 2);
+  }
+  ModelJson index = Index();
+  index["weight_map"].erase(stale.name);
+  SetIndex(index);
   EXPECT_THAT(Refusal(), HasSubstr("\"model.embed_tokens.weight\" is in "
                                    "model-00001-of-00002.safetensors and in "
                                    "model-00002-of-00002.safetensors"));
+}
+
+TEST_F(ModelTest, OfTwoFormsOfAWeightTheIndexNamesTheOneThatCounts) {
+  const std::string up = "model.layers.0.mlp.up_proj";
+  const std::vector<WrittenTensor> packed = {
+      {up + ".weight_packed", "U8", {4, 8}, std::vector<std::byte>(32)},
+      {up + ".weight_scale", "F8_E4M3", {4, 1}, std::vector<std::byte>(4)}};
+  auto shards = LlamaShards();
+  shards[0].insert(shards[0].end(), packed.begin(), packed.end());
+  WriteModel(At("m"), LlamaConfig(), shards);
+  const ModelJson whole = Index();
+  const auto has = [&](const std::vector<std::string>& unlisted) {
+    ModelJson index = whole;
+    for (const std::string& suffix : unlisted) {
+      index["weight_map"].erase(up + suffix);
+    }
+    SetIndex(index);
+    const auto model = Model::Open(At("m"));
+    EXPECT_THAT(model, IsOk());
+    std::string found;
+    for (const char* suffix : {".weight", ".weight_packed", ".weight_scale"}) {
+      if (model->Find(up + suffix) != nullptr) found += suffix;
+    }
+    return found;
+  };
+  EXPECT_EQ(has({".weight_packed", ".weight_scale"}), ".weight");
+  EXPECT_EQ(has({".weight"}), ".weight_packed.weight_scale");
+  // Which counts nobody says; what nothing contradicts is kept.
+  EXPECT_EQ(has({".weight", ".weight_packed", ".weight_scale"}),
+            ".weight.weight_packed.weight_scale");
+  EXPECT_EQ(has({".weight_scale"}), ".weight.weight_packed.weight_scale");
 }
 
 TEST_F(ModelTest, TheSameFileTwiceIsRefused) {

@@ -321,7 +321,8 @@ TEST_F(PlannerTest, QuantizedModelsAndTornOnesAreRefused) {
   ASSERT_FALSE(plan.ok());
   EXPECT_THAT(std::string(plan.status().message()),
               HasSubstr("quantized already (" + m +
-                        " is nvfp4 by compressed-tensors)"));
+                        " is nvfp4 by compressed-tensors), and what has 4 bits "
+                        "loses again"));
   WriteModel(At("m"), LlamaConfig(),
              {{packed, scale, global, Bf16(m + ".weight", {32, 32})}});
   plan = Plan();

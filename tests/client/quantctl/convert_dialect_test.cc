@@ -2,6 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
+
+#include "client/checkpoint/architecture.h"
+#include "tests/client/checkpoint/quantized_writer.h"
 #include "tests/client/quantctl/convert_fixture.h"
 #include "tests/testing/matchers.h"
 
@@ -207,6 +211,167 @@ TEST_F(Convert, NamesThatWouldDriveATerminalAreRefused) {
   EXPECT_EQ(run.code, 3);
   EXPECT_THAT(run.err, HasSubstr("control characters"));
   EXPECT_THAT(run.err, testing::Not(HasSubstr("\x1b")));
+}
+
+// The same model, each of its quantized weights as the fp32 numbers that it
+// stands for: code times scale, by the oracle's table. NaN over a zero is zero.
+std::vector<WrittenTensor> Fp32Of(const Model& model, const std::string& skip) {
+  std::vector<WrittenTensor> all;
+  const auto bytes_of = [&](const checkpoint::ModelTensor& t) {
+    std::vector<std::byte> bytes(t.stored.size);
+    EXPECT_THAT(model.Read(t, 0, absl::MakeSpan(bytes)), IsOk());
+    return bytes;
+  };
+  for (const auto& t : model.tensors()) {
+    if (t.name().find("scale") != std::string::npos && t.name() != skip) {
+      continue;
+    }
+    WrittenTensor made = {t.name(), t.stored.dtype, t.stored.shape,
+                          bytes_of(t)};
+    if (made.dtype == "F8_E4M3") {
+      const std::string module(checkpoint::ModuleOf(t.name()));
+      const checkpoint::ModelTensor* scales = nullptr;
+      for (const char* s : {".weight_scale", ".weight_scale_inv", ".scale"}) {
+        if (scales == nullptr) scales = model.Find(module + s);
+      }
+      EXPECT_NE(scales, nullptr) << module;
+      const auto bytes = bytes_of(*scales);
+      const auto& shape = scales->stored.shape;
+      const int64_t n = made.shape[0], k = made.shape[1];
+      const int64_t down = shape.empty() || shape.size() == 1 ? 1 : shape[0];
+      const int64_t across = shape.size() < 2 ? 1 : shape[1];
+      const int64_t rows = down == 1 ? n : down == n ? 1 : 128;
+      const int64_t cols = across == 1 ? k : across == k / 32 ? 32 : 128;
+      std::vector<float> values;
+      for (int64_t r = 0; r < n; ++r) {
+        for (int64_t c = 0; c < k; ++c) {
+          const auto at =
+              static_cast<size_t>(r / rows * across + c / cols);
+          float scale = 0;
+          if (scales->stored.dtype == "F32") {
+            std::memcpy(&scale, bytes.data() + 4 * at, 4);
+          } else if (scales->stored.dtype == "BF16") {
+            uint16_t half = 0;
+            std::memcpy(&half, bytes.data() + 2 * at, 2);
+            scale = std::bit_cast<float>(uint32_t{half} << 16);
+          } else {
+            scale = oracle::E8m0Value(static_cast<uint8_t>(bytes[at]));
+          }
+          const float code = oracle::E4m3Value(static_cast<uint8_t>(
+              made.bytes[static_cast<size_t>(r * k + c)]));
+          values.push_back(code == 0 ? code : code * scale);
+        }
+      }
+      made.dtype = "F32";
+      made.bytes = FloatBytes(values);
+    }
+    all.push_back(std::move(made));
+  }
+  return all;
+}
+
+// Eight bits become four, and other eight, without a model in between: by the
+// bytes that the decoded model gives.
+TEST_F(Convert, EightBitsAreQuantizedAnewInOnePass) {
+  struct Source {
+    const char* dialect;
+    const char* format;
+    bool powers;  // scales of blocks in E8M0, named as DeepSeek's own
+  };
+  const std::string cache = "model.layers.0.self_attn.k_scale";
+  for (const Source& source :
+       {Source{"deepseek", "fp8_block", false},
+        Source{"deepseek", "fp8_block", true},
+        Source{"compressed-tensors", "fp8", false},
+        Source{"compressed-tensors", "fp8_dynamic", false},
+        Source{"modelopt", "mxfp8", false}}) {
+    SCOPED_TRACE(fmt::format("{} {} {}", source.dialect, source.format,
+                             source.powers));
+    WriteLlama(Fresh("m"));
+    ASSERT_EQ(RunServed({"convert", At("m"), Fresh("q"), "--include",
+                         "lm_head", "--dialect", source.dialect, "--format",
+                         source.format})
+                  .code,
+              0);
+    const auto made = Model::Open(At("q"));
+    ASSERT_THAT(made, IsOk());
+    const ModelJson config = ModelJson::parse(ReadFile(At("q/config.json")));
+    std::vector<WrittenTensor> parts = {
+        {cache, "F32", {}, FloatBytes({0.5f})},
+        {"model.layers.0.mlp.down_proj.input_scale", "F32", {},
+         FloatBytes({0.25f})}};
+    for (const auto& t : made->tensors()) {
+      WrittenTensor part = {t.name(), t.stored.dtype, t.stored.shape,
+                            BytesOf(*made, &t)};
+      const size_t cut = part.name.find("weight_scale_inv");
+      if (source.powers && cut != std::string::npos) {
+        part.name = part.name.substr(0, cut) + "scale";
+        part.dtype = "F8_E8M0";
+        part.bytes.resize(part.bytes.size() / 4);
+        for (size_t i = 0; i < part.bytes.size(); ++i) {
+          part.bytes[i] = static_cast<std::byte>(0x70 + i % 5);
+        }
+        // That of a block of zeros is NaN.
+        if (part.name.ends_with("0.mlp.up_proj.scale")) {
+          part.bytes[1] = std::byte{0xFF};
+        }
+      }
+      if (source.powers && part.name.ends_with("0.mlp.up_proj.weight")) {
+        std::fill(part.bytes.begin() + 128 * 128, part.bytes.end(),
+                  std::byte{0x80});
+      }
+      parts.push_back(std::move(part));
+    }
+    WriteModel(Fresh("s"), config, {parts});
+    const auto stored = Model::Open(At("s"));
+    ASSERT_THAT(stored, IsOk());
+    ModelJson plain = config;
+    plain.erase("quantization_config");
+    WriteModel(Fresh("f"), plain, {Fp32Of(*stored, cache)});
+    for (const char* format : {"nvfp4", "fp8_dynamic"}) {
+      SCOPED_TRACE(format);
+      const Outcome run = RunServed(
+          {"convert", At("s"), Fresh("one"), "--format", format});
+      ASSERT_EQ(run.code, 0) << run.err;
+      EXPECT_THAT(run.out, HasSubstr("15 weights are quantized already"));
+      EXPECT_EQ(run.out.find("1 blocks of zeros had a scale") !=
+                    std::string::npos,
+                source.powers)
+          << run.out;
+      ASSERT_EQ(RunServed(
+                    {"convert", At("f"), Fresh("two"), "--format", format})
+                    .code,
+                0);
+      const auto one = Model::Open(At("one"));
+      const auto two = Model::Open(At("two"));
+      ASSERT_THAT(one, IsOk());
+      ASSERT_THAT(two, IsOk());
+      EXPECT_EQ(one->tensors().size(), two->tensors().size());
+      for (const auto& t : two->tensors()) {
+        if (t.name() == "lm_head.weight") continue;
+        const auto* same = one->Find(t.name());
+        ASSERT_NE(same, nullptr) << t.name();
+        EXPECT_EQ(same->stored.dtype, t.stored.dtype) << t.name();
+        EXPECT_TRUE(BytesOf(*one, same) == BytesOf(*two, &t)) << t.name();
+      }
+      // What stays is plain, and said to be.
+      ASSERT_NE(one->Find("lm_head.weight"), nullptr);
+      EXPECT_EQ(one->Find("lm_head.weight")->stored.dtype, "BF16");
+      EXPECT_EQ(one->config()["quantization_config"],
+                two->config()["quantization_config"]);
+      EXPECT_NE(one->config()["quantization_config"].dump().find("lm_head"),
+                std::string::npos);
+      const Outcome verified = Run({"verify", At("one"), "--original", At("s"),
+                                    "--server", "local:cpu"});
+      EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
+      EXPECT_THAT(verified.out, HasSubstr("total: 0 of"));
+      const Outcome compared = Run({"compare", At("s"), At("one")});
+      EXPECT_EQ(compared.code, 0) << compared.out << compared.err;
+      const Outcome linted =
+          Run({"lint", At("one"), "--original", At("s")});
+      EXPECT_EQ(linted.code, 0) << linted.out << linted.err;
+    }
+  }
 }
 
 }  // namespace

@@ -250,5 +250,32 @@ TEST_F(RepairPassesTest, LabelsOfAllLayersComeBack) {
   }
 }
 
+TEST_F(RepairPassesTest, ABlockOfZerosNeedsNoScale) {
+  for (const Nvfp4Names names : {kCt, kMo}) {
+    Planted p = Clean(names);
+    auto& scales = p.part(kQ + ".weight_scale").bytes;
+    auto& codes =
+        p.part(kQ + (names == kCt ? ".weight_packed" : ".weight")).bytes;
+    // Zeros of both signs under the third scale, numbers under the ninth.
+    std::fill(codes.begin() + 16, codes.begin() + 24, std::byte{0x80});
+    codes[64] = std::byte{0x11};
+    scales[2] = std::byte{0x7F};
+    EXPECT_THAT(Mended(WritePlanted(At("q"), p)).left, IsEmpty());
+    const auto mended = Model::Open(At("mended"));
+    ASSERT_THAT(mended, IsOk());
+    const ModelTensor& t = *mended->Find(kQ + ".weight_scale");
+    std::vector<std::byte> there(t.stored.size);
+    ASSERT_THAT(mended->Read(t, 0, absl::MakeSpan(there)), IsOk());
+    scales[2] = std::byte{0x38};
+    EXPECT_TRUE(there == scales);
+    // What would be lost is not guessed.
+    scales[8] = std::byte{0x7F};
+    const Outcome out = Mended(WritePlanted(At("q"), p));
+    EXPECT_THAT(out.repairs, IsEmpty());
+    ASSERT_FALSE(out.left.empty());
+    EXPECT_EQ(out.left.front().rule, "bad-scale");
+  }
+}
+
 }  // namespace
 }  // namespace quantd::checkpoint

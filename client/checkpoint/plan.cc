@@ -35,7 +35,8 @@ std::map<WeightFormat, size_t> ConversionPlan::formats() const {
     for (const Weight& w : group.weights) ++counts[w.layout->format];
   }
   // Beside others they are among those that are left.
-  if (groups.empty() && !decoded.empty()) counts[WeightFormat::kBf16] = decoded.size();
+  if (groups.empty() && !decoded.empty())
+    counts[WeightFormat::kBf16] = decoded.size();
   return counts;
 }
 

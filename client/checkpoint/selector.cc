@@ -20,9 +20,8 @@ absl::Status Fits(const Weight& w, const WeightLayout& layout,
         fmt::format("N = {} is no multiple of 16, as {} wants it", w.rows,
                     Name(layout.dialect)));
   }
-  return MakeQuantizePlan(
-             {FromSafetensorsName(w.dtype()), {w.rows, w.cols}},
-             OptionsOf(layout, profile))
+  return MakeQuantizePlan({FromSafetensorsName(w.dtype()), {w.rows, w.cols}},
+                          OptionsOf(layout, profile))
       .status();
 }
 

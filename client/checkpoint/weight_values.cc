@@ -190,10 +190,9 @@ absl::Status WeightValues::ReadScales(int64_t row, int64_t count) {
   // Those of other experts are none of it.
   const auto first =
       static_cast<size_t>((expert_ * down + first_line_) * across_);
-  const auto scales =
-      swizzled_ && weight_->experts == 1
-          ? ReadNumbers(model_, part)
-          : ReadNumbers(model_, part, first, scales_.size());
+  const auto scales = swizzled_ && weight_->experts == 1
+                          ? ReadNumbers(model_, part)
+                          : ReadNumbers(model_, part, first, scales_.size());
   if (!scales.ok()) return scales.status();
   for (int64_t i = 0; i < lines; ++i) {
     for (int64_t j = 0; j < across_; ++j) {
@@ -239,21 +238,20 @@ absl::Status WeightValues::Mend(size_t first) {
       if (!s.ok()) return s;
       std::erase_if(bad, [&](size_t j) {
         const size_t stop = std::min(line, (j + 1) * width);
-        return std::any_of(codes.begin() + static_cast<ptrdiff_t>(j * width),
-                           codes.begin() + static_cast<ptrdiff_t>(stop),
-                           [&](std::byte b) {
-                             return (b & magnitude) != std::byte{0};
-                           });
+        return std::any_of(
+            codes.begin() + static_cast<ptrdiff_t>(j * width),
+            codes.begin() + static_cast<ptrdiff_t>(stop),
+            [&](std::byte b) { return (b & magnitude) != std::byte{0}; });
       });
     }
     for (const size_t j : bad) {
       scales_[begin + j] = 1;
       const auto column = static_cast<int64_t>(j);
-      mended_.push_back(
-          first + (swizzled_ ? static_cast<size_t>(SwizzledIndex(
-                                   static_cast<int64_t>(begin) / across_,
-                                   column, across_))
-                             : begin + j));
+      mended_.push_back(first +
+                        (swizzled_ ? static_cast<size_t>(SwizzledIndex(
+                                         static_cast<int64_t>(begin) / across_,
+                                         column, across_))
+                                   : begin + j));
     }
   }
   return absl::OkStatus();

@@ -97,9 +97,9 @@ class WeightValues {
   std::vector<std::byte> codes_;
   std::vector<float> scales_;  // of blocks, times the global one
   std::vector<size_t> mended_;
-  int64_t first_line_ = 0;     // of blocks, whose scales are there
-  int64_t across_ = 1;         // scales of a line
-  int64_t height_ = 0;         // rows of a block; 0: all
+  int64_t first_line_ = 0;  // of blocks, whose scales are there
+  int64_t across_ = 1;      // scales of a line
+  int64_t height_ = 0;      // rows of a block; 0: all
   float global_ = 0;
 };
 

@@ -83,8 +83,8 @@ class Advisor {
         for (const Weight& w : group.weights) {
           t.advised.modules.push_back(w.module);
           // What is stored in 8 bits would be left as bf16.
-          t.bytes_in += w.stored ? SizeOfShape("BF16", {w.rows, w.cols})
-                                 : w.size_bytes();
+          t.bytes_in +=
+              w.stored ? SizeOfShape("BF16", {w.rows, w.cols}) : w.size_bytes();
         }
       }
     }

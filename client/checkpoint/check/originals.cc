@@ -62,6 +62,8 @@ OriginalValues::OriginalValues(const Model& model, const OriginalWeight& weight)
   if (weight.stored != nullptr) {
     quantized_ =
         std::make_unique<WeightValues>(model, *weight.stored, weight.expert);
+    // As it is converted.
+    quantized_->MendZeros();
   }
 }
 

@@ -28,7 +28,9 @@ absl::Status DecodeWeight(
   // Those of a stack are turned as a whole.
   const bool turned = w.layout->stacked;
   const int64_t most =
-      turned ? w.rows : std::max<int64_t>(1, (int64_t{1} << 20) / std::max<int64_t>(1, w.cols));
+      turned ? w.rows
+             : std::max<int64_t>(
+                   1, (int64_t{1} << 20) / std::max<int64_t>(1, w.cols));
   std::vector<float> values;
   std::vector<uint16_t> numbers;
   for (int64_t e = 0; e < w.experts; ++e) {

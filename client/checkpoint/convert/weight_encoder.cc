@@ -27,9 +27,7 @@ struct Piece {
 // Cuts lie where every format may be cut, and every tile of scales.
 constexpr int64_t kUnit = 128;
 
-size_t RowBytes(const Weight& w) {
-  return SizeOfShape(w.dtype(), {w.cols});
-}
+size_t RowBytes(const Weight& w) { return SizeOfShape(w.dtype(), {w.cols}); }
 
 size_t BytesOf(const FusedWeights& group) {
   size_t bytes = 0;
@@ -39,9 +37,7 @@ size_t BytesOf(const FusedWeights& group) {
   return bytes;
 }
 
-DType TypeOf(const Weight& w) {
-  return FromSafetensorsName(w.dtype());
-}
+DType TypeOf(const Weight& w) { return FromSafetensorsName(w.dtype()); }
 
 // `apart`: each piece lies behind the one before it, else in its place.
 absl::Status ReadPieces(const Model& model, const FusedWeights& group,

@@ -203,8 +203,7 @@ std::vector<safetensors::Tensor> TensorsOf(const MendedWeight& m) {
     const bool also = w.parts[i] != nullptr && !part.also.empty() &&
                       w.parts[i]->name() == w.module + std::string(part.also);
     out.push_back({w.module + std::string(also ? part.also : part.suffix),
-                   dtype, shape, 0,
-                   SizeOfShape(dtype, shape)});
+                   dtype, shape, 0, SizeOfShape(dtype, shape)});
   }
   return out;
 }
@@ -236,9 +235,9 @@ absl::StatusOr<std::vector<MendedPart>> Mend(const Model& model,
         if (!bytes.ok()) return bytes.status();
         const auto one = OneOf(w.parts[i]->stored.dtype);
         for (const size_t place : m.bad_scales) {
-          std::copy(one.begin(), one.end(),
-                    bytes->begin() +
-                        static_cast<ptrdiff_t>(place * one.size()));
+          std::copy(
+              one.begin(), one.end(),
+              bytes->begin() + static_cast<ptrdiff_t>(place * one.size()));
         }
         part.bytes = Reordered(m, *std::move(bytes), part.tensor.size);
         // 1, as ModelOpt has it for a block of zeros.

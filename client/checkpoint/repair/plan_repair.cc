@@ -208,8 +208,8 @@ class Planner {
   // Codes of zero times NaN are NaN, whatever was divided by what.
   absl::Status LookAtBadScales(Candidate* c) {
     const StoredWeight& w = c->mended.weight;
-    const bool own = (c->mended.order == ScaleOrder::kSwizzled) ==
-                     w.layout->swizzled;
+    const bool own =
+        (c->mended.order == ScaleOrder::kSwizzled) == w.layout->swizzled;
     const auto& global = c->mended.global;
     if (c->mended.is_zero || !own ||
         (global && (!std::isfinite(*global) || *global <= 0))) {

@@ -243,9 +243,9 @@ TEST_F(DecodeTest, ScalesOfBlocksMayBeE8M0) {
     const char* name;
     const char* dtype;
   };
-  for (const Case& c : {Case{".weight_scale_inv", "F8_E8M0"},
-                        Case{".weight_scale_inv", "U8"},
-                        Case{".scale", "F8_E8M0"}, Case{".scale", "F32"}}) {
+  for (const Case& c :
+       {Case{".weight_scale_inv", "F8_E8M0"}, Case{".weight_scale_inv", "U8"},
+        Case{".scale", "F8_E8M0"}, Case{".scale", "F32"}}) {
     SCOPED_TRACE(std::string(c.name) + " " + c.dtype);
     std::filesystem::remove_all(At("q"));
     std::filesystem::remove_all(At("plain"));
@@ -255,8 +255,7 @@ TEST_F(DecodeTest, ScalesOfBlocksMayBeE8M0) {
     scales.bytes = std::string_view(c.dtype) == "F32"
                        ? FloatBytes({1, 2, 0.5f, 0.25f})
                        : std::vector<std::byte>{std::byte{127}, std::byte{128},
-                                                std::byte{126},
-                                                std::byte{125}};
+                                                std::byte{126}, std::byte{125}};
     ModelJson config = LlamaConfig();
     config["quantization_config"] = {{"quant_method", "fp8"},
                                      {"scale_fmt", "ue8m0"}};

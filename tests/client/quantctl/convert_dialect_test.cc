@@ -215,7 +215,7 @@ TEST_F(Convert, NamesThatWouldDriveATerminalAreRefused) {
 
 // The same model, each of its quantized weights as the fp32 numbers that it
 // stands for: code times scale, by the oracle's table. NaN over a zero is zero.
-std::vector<WrittenTensor> Fp32Of(const Model& model, const std::string& skip) {
+std::vector<WrittenTensor> Fp32Of(const Model& model) {
   std::vector<WrittenTensor> all;
   const auto bytes_of = [&](const checkpoint::ModelTensor& t) {
     std::vector<std::byte> bytes(t.stored.size);
@@ -223,9 +223,9 @@ std::vector<WrittenTensor> Fp32Of(const Model& model, const std::string& skip) {
     return bytes;
   };
   for (const auto& t : model.tensors()) {
-    if (t.name().find("scale") != std::string::npos && t.name() != skip) {
-      continue;
-    }
+    const bool of_cache = t.name().ends_with("attn.k_scale") ||
+                          t.name().ends_with("attn.v_scale");
+    if (t.name().find("scale") != std::string::npos && !of_cache) continue;
     WrittenTensor made = {t.name(), t.stored.dtype, t.stored.shape,
                           bytes_of(t)};
     if (made.dtype == "F8_E4M3") {
@@ -245,8 +245,7 @@ std::vector<WrittenTensor> Fp32Of(const Model& model, const std::string& skip) {
       std::vector<float> values;
       for (int64_t r = 0; r < n; ++r) {
         for (int64_t c = 0; c < k; ++c) {
-          const auto at =
-              static_cast<size_t>(r / rows * across + c / cols);
+          const auto at = static_cast<size_t>(r / rows * across + c / cols);
           float scale = 0;
           if (scales->stored.dtype == "F32") {
             std::memcpy(&scale, bytes.data() + 4 * at, 4);
@@ -257,8 +256,8 @@ std::vector<WrittenTensor> Fp32Of(const Model& model, const std::string& skip) {
           } else {
             scale = oracle::E8m0Value(static_cast<uint8_t>(bytes[at]));
           }
-          const float code = oracle::E4m3Value(static_cast<uint8_t>(
-              made.bytes[static_cast<size_t>(r * k + c)]));
+          const float code = oracle::E4m3Value(
+              static_cast<uint8_t>(made.bytes[static_cast<size_t>(r * k + c)]));
           values.push_back(code == 0 ? code : code * scale);
         }
       }
@@ -278,28 +277,35 @@ TEST_F(Convert, EightBitsAreQuantizedAnewInOnePass) {
     const char* format;
     bool powers;  // scales of blocks in E8M0, named as DeepSeek's own
   };
-  const std::string cache = "model.layers.0.self_attn.k_scale";
   for (const Source& source :
        {Source{"deepseek", "fp8_block", false},
         Source{"deepseek", "fp8_block", true},
         Source{"compressed-tensors", "fp8", false},
         Source{"compressed-tensors", "fp8_dynamic", false},
         Source{"modelopt", "mxfp8", false}}) {
-    SCOPED_TRACE(fmt::format("{} {} {}", source.dialect, source.format,
-                             source.powers));
+    SCOPED_TRACE(
+        fmt::format("{} {} {}", source.dialect, source.format, source.powers));
     WriteLlama(Fresh("m"));
-    ASSERT_EQ(RunServed({"convert", At("m"), Fresh("q"), "--include",
-                         "lm_head", "--dialect", source.dialect, "--format",
-                         source.format})
-                  .code,
-              0);
+    ASSERT_EQ(
+        RunServed({"convert", At("m"), Fresh("q"), "--include", "lm_head",
+                   "--dialect", source.dialect, "--format", source.format})
+            .code,
+        0);
     const auto made = Model::Open(At("q"));
     ASSERT_THAT(made, IsOk());
     const ModelJson config = ModelJson::parse(ReadFile(At("q/config.json")));
     std::vector<WrittenTensor> parts = {
-        {cache, "F32", {}, FloatBytes({0.5f})},
-        {"model.layers.0.mlp.down_proj.input_scale", "F32", {},
+        {"model.layers.0.mlp.down_proj.input_scale",
+         "F32",
+         {},
          FloatBytes({0.25f})}};
+    for (const char* name :
+         {"0.self_attn.k", "0.self_attn.v", "1.self_attn.k", "1.self_attn.v"}) {
+      parts.push_back({fmt::format("model.layers.{}_scale", name),
+                       "F32",
+                       {},
+                       FloatBytes({0.5f})});
+    }
     for (const auto& t : made->tensors()) {
       WrittenTensor part = {t.name(), t.stored.dtype, t.stored.shape,
                             BytesOf(*made, &t)};
@@ -327,21 +333,21 @@ TEST_F(Convert, EightBitsAreQuantizedAnewInOnePass) {
     ASSERT_THAT(stored, IsOk());
     ModelJson plain = config;
     plain.erase("quantization_config");
-    WriteModel(Fresh("f"), plain, {Fp32Of(*stored, cache)});
+    WriteModel(Fresh("f"), plain, {Fp32Of(*stored)});
     for (const char* format : {"nvfp4", "fp8_dynamic"}) {
       SCOPED_TRACE(format);
-      const Outcome run = RunServed(
-          {"convert", At("s"), Fresh("one"), "--format", format});
+      const Outcome run =
+          RunServed({"convert", At("s"), Fresh("one"), "--format", format});
       ASSERT_EQ(run.code, 0) << run.err;
       EXPECT_THAT(run.out, HasSubstr("15 weights are quantized already"));
-      EXPECT_EQ(run.out.find("1 blocks of zeros had a scale") !=
-                    std::string::npos,
-                source.powers)
+      EXPECT_EQ(
+          run.out.find("1 blocks of zeros had a scale") != std::string::npos,
+          source.powers)
           << run.out;
-      ASSERT_EQ(RunServed(
-                    {"convert", At("f"), Fresh("two"), "--format", format})
-                    .code,
-                0);
+      ASSERT_EQ(
+          RunServed({"convert", At("f"), Fresh("two"), "--format", format})
+              .code,
+          0);
       const auto one = Model::Open(At("one"));
       const auto two = Model::Open(At("two"));
       ASSERT_THAT(one, IsOk());
@@ -367,8 +373,7 @@ TEST_F(Convert, EightBitsAreQuantizedAnewInOnePass) {
       EXPECT_THAT(verified.out, HasSubstr("total: 0 of"));
       const Outcome compared = Run({"compare", At("s"), At("one")});
       EXPECT_EQ(compared.code, 0) << compared.out << compared.err;
-      const Outcome linted =
-          Run({"lint", At("one"), "--original", At("s")});
+      const Outcome linted = Run({"lint", At("one"), "--original", At("s")});
       EXPECT_EQ(linted.code, 0) << linted.out << linted.err;
     }
   }

@@ -151,20 +151,33 @@ TEST_F(Convert, OtherOptionsDoNotGoOnWhereOneWasInterrupted) {
 
 TEST_F(Convert, WhatWasSpoiledMeanwhileIsDoneAgain) {
   WriteLlama(Fresh("m"));
-  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("whole")}).code, 0);
-  Gate gate(address_);
-  gate.Open(300'000);
-  const Outcome cut = Run({"convert", At("m"), Fresh("made"), "--server",
-                           gate.target(), "--deadline", "2"});
-  ASSERT_EQ(cut.code, 4) << cut.err;
-  // Every byte behind the header, and half a line at the journal's end.
-  const std::string shard = At("made/model-00001-of-00002.safetensors.partial");
-  std::string bytes = ReadFile(shard);
-  for (size_t i = bytes.size() / 2; i < bytes.size(); ++i) bytes[i] ^= 1;
-  WriteFile(shard, bytes);
-  std::ofstream(At("made/.quantd-journal"), std::ios::app) << "3 0123";
-  ASSERT_EQ(RunServed({"convert", At("m"), At("made")}).code, 0);
-  EXPECT_TRUE(FilesOf(At("made")) == FilesOf(At("whole")));
+  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("q"), "--dialect", "deepseek",
+                       "--format", "fp8_block", "--include", "lm_head"})
+                .code,
+            0);
+  // Of the second, numbers of fp32 are sent.
+  for (const auto& [from, sent] :
+       {std::pair("m", 300'000), std::pair("q", 900'000)}) {
+    SCOPED_TRACE(from);
+    ASSERT_EQ(RunServed({"convert", At(from), Fresh("whole")}).code, 0);
+    Fresh("made");
+    Gate gate(address_);
+    gate.Open(sent);
+    const Outcome cut = Run({"convert", At(from), At("made"), "--server",
+                             gate.target(), "--deadline", "2"});
+    ASSERT_EQ(cut.code, 4) << cut.err;
+    // Every byte behind the header, and half a line at the journal's end.
+    const std::string shard =
+        At("made/model-00001-of-00002.safetensors.partial");
+    std::string bytes = ReadFile(shard);
+    for (size_t i = bytes.size() / 2; i < bytes.size(); ++i) bytes[i] ^= 1;
+    WriteFile(shard, bytes);
+    std::ofstream(At("made/.quantd-journal"), std::ios::app) << "3 0123";
+    const Outcome rest = RunServed({"convert", At(from), At("made")});
+    ASSERT_EQ(rest.code, 0) << rest.err;
+    EXPECT_THAT(rest.out, HasSubstr("were done before"));
+    EXPECT_TRUE(FilesOf(At("made")) == FilesOf(At("whole")));
+  }
 }
 
 TEST_F(Convert, FullDisksAndReadOnlyDirectories) {

@@ -62,6 +62,9 @@ TEST_F(ConvertInput, EveryKindIsNamedAndLeavesNothingBehind) {
       {"one tensor in two shards",
        [&] {
          write({Bf16("model.embed_tokens.weight", {96, 128})}, LlamaConfig());
+         SetIndex([](ModelJson& i) {
+           i["weight_map"].erase("model.embed_tokens.weight");
+         });
        },
        "is in model-00001-of-00002.safetensors and in"},
       {"two dialects at once",

@@ -14,6 +14,8 @@
 namespace quantd::checkpoint {
 namespace {
 
+constexpr size_t kBytes = 256;  // that there are
+
 // Four megabytes; more are read as rows are.
 constexpr int64_t kMostScales = int64_t{1} << 20;
 
@@ -88,8 +90,12 @@ void Decode(std::string_view dtype, absl::Span<const std::byte> bytes,
     }
   } else if (dtype == "F32") {
     std::memcpy(out.data(), bytes.data(), bytes.size());
-  } else if (dtype == "F8_E4M3") {
-    static const std::array<float, 256> table = MakeE4M3();
+  } else if (safetensors::BitsOf(dtype) == 8 && out.size() > kBytes) {
+    std::array<float, kBytes> table;
+    for (size_t i = 0; i < kBytes; ++i) {
+      const auto code = static_cast<std::byte>(i);
+      table[i] = NumberAt(dtype, {&code, 1}, 0);
+    }
     for (size_t i = 0; i < out.size(); ++i) {
       out[i] = table[static_cast<uint8_t>(bytes[i])];
     }

@@ -45,8 +45,9 @@ class WeightValues {
   // says.
   void SwapHalves() { swapped_ = !swapped_; }
   // Products that fp32 does not have end with a bit of 1, so that the nearest
-  // bf16 of a number is that of the product.
-  void RoundToOdd() { to_odd_ = true; }
+  // bf16 of a number is that of the product. Of NVFP4, whose factor is rounded
+  // itself, they stay the nearest of fp32, as libraries have them.
+  void RoundToOdd() { to_odd_ = weight_->layout->global == Global::kNone; }
   // Blocks whose codes are all zero are zeros, whatever their scale is.
   void MendZeros() { mends_ = true; }
 

@@ -73,6 +73,19 @@ def differing_tensors(mine, theirs):
     return sorted(lines), differing, compared
 
 
+def not_nearest(mine, truth):
+    """Values of bf16 that are further from those of fp32 than their
+    neighbours are, by more than fp32 itself rounds."""
+    truth = truth.double()
+    far = (mine.double() - truth).abs()
+    top = torch.tensor(torch.inf, dtype=mine.dtype)
+    wrong = torch.zeros_like(far, dtype=torch.bool)
+    for end in (top, -top):
+        beside = torch.nextafter(mine, end.expand_as(mine)).double()
+        wrong |= far > (beside - truth).abs() + truth.abs() * 2.0**-23
+    return int(wrong.sum())
+
+
 def differing_values(mine, theirs):
     """Values of two tensors that are not the same to the bit."""
     if mine.shape != theirs.shape or mine.dtype != theirs.dtype:

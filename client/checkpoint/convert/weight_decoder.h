@@ -17,9 +17,9 @@ namespace quantd::checkpoint {
 // Bytes of the bf16 numbers.
 size_t DecodedBytes(const StoredWeight& weight);
 
-// Rounded once, to the bf16 that is nearest to code times scale, where the
-// scale is in fp32, that of the block with the global one in it: what engines
-// multiply by. Stacked experts come out as K rows of N.
+// To the bf16 that is nearest to code times scale, where the scale is in fp32,
+// that of the block with the global one in it: what engines multiply by.
+// Stacked experts come out as K rows of N.
 absl::Status DecodeWeight(
     const Model& model, const StoredWeight& weight,
     const std::function<absl::Status(size_t offset,

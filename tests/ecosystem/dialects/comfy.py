@@ -31,10 +31,11 @@ def _written(weights):
 
 def _decoded(tensors, name, shape):
     parameters = Layout.Params(
-        scale=tensors[f"{name}_scale_2"], orig_dtype=torch.bfloat16,
+        scale=tensors[f"{name}_scale_2"], orig_dtype=torch.float32,
         orig_shape=tuple(shape), block_scale=tensors[f"{name}_scale"])
     held = QuantizedTensor(tensors[name], "TensorCoreNVFP4Layout", parameters)
-    return held.dequantize()
+    # To bf16 it would round its scales first.
+    return held.dequantize().to(torch.bfloat16)
 
 
 def checks(models, folder):

@@ -81,6 +81,8 @@ void NoteLeft(std::string_view kind, double least, ConversionPlan* plan) {
 }
 
 void Arrange(ConversionPlan* plan) {
+  // What held nothing but scales is no file any more.
+  std::erase_if(plan->shards, [](const auto& s) { return s.tensors.empty(); });
   plan->bytes_out = 0;
   for (OutputShard& shard : plan->shards) {
     std::stable_sort(shard.tensors.begin(), shard.tensors.end(),

@@ -102,7 +102,7 @@ struct ConversionPlan {
   std::vector<FusedWeights> groups;
   std::vector<DecodedWeight> decoded;
   std::vector<const ModelTensor*> copies;  // byte for byte
-  std::vector<OutputShard> shards;         // as many as the model has
+  std::vector<OutputShard> shards;         // those of the model, if not empty
   std::vector<LeftOut> left_out;           // matrices that are copied
   std::vector<std::string> notes;
   uint64_t bytes_in = 0;  // of all tensors

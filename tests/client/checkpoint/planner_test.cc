@@ -329,6 +329,24 @@ TEST_F(PlannerTest, QuantizedModelsAndTornOnesAreRefused) {
   ASSERT_FALSE(plan.ok());
   EXPECT_THAT(std::string(plan.status().message()),
               HasSubstr("in two dialects at once"));
+  // Eight bits are read, but not beside what nobody can read.
+  const std::string up = "model.layers.0.mlp.up_proj.weight";
+  const std::vector<WrittenTensor> fp8 = {
+      part(".weight", "F8_E4M3", {32, 32}),
+      part(".weight_scale_inv", "F32", {1, 1})};
+  WriteModel(At("m"), LlamaConfig(), {fp8});
+  plan = Plan();
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_EQ(plan->weights(), 1u);
+  WriteModel(At("m"), LlamaConfig(),
+             {{fp8[0],
+               fp8[1],
+               {up, "I8", {32, 32}, {zeros.begin(), zeros.begin() + 1024}}}});
+  plan = Plan();
+  ASSERT_FALSE(plan.ok());
+  EXPECT_THAT(
+      std::string(plan.status().message()),
+      HasSubstr("model.layers.0.mlp.up_proj: its parts fit no dialect"));
   ModelJson config = LlamaConfig();
   config["quantization_config"] = {{"quant_method", "awq"}};
   WriteModel(At("m"), config, {{Bf16(m + ".weight", {32, 32})}});

@@ -294,6 +294,7 @@ TEST_F(Convert, EightBitsAreQuantizedAnewInOnePass) {
     const auto made = Model::Open(At("q"));
     ASSERT_THAT(made, IsOk());
     const ModelJson config = ModelJson::parse(ReadFile(At("q/config.json")));
+    std::vector<WrittenTensor> scales;
     std::vector<WrittenTensor> parts = {
         {"model.layers.0.mlp.down_proj.input_scale",
          "F32",
@@ -326,9 +327,15 @@ TEST_F(Convert, EightBitsAreQuantizedAnewInOnePass) {
         std::fill(part.bytes.begin() + 128 * 128, part.bytes.end(),
                   std::byte{0x80});
       }
-      parts.push_back(std::move(part));
+      const bool of_weight =
+          part.name.ends_with("scale") || part.name.ends_with("scale_inv");
+      (of_weight ? scales : parts).push_back(std::move(part));
     }
-    WriteModel(Fresh("s"), config, {parts});
+    // One file holds nothing but what is dropped.
+    WriteModel(Fresh("s"), config, {scales, parts});
+    EXPECT_THAT(Run({"inspect", At("s")}).out, HasSubstr(source.dialect));
+    EXPECT_THAT(Run({"lint", At("s")}).out,
+                testing::Not(HasSubstr("unclear-layout")));
     const auto stored = Model::Open(At("s"));
     ASSERT_THAT(stored, IsOk());
     ModelJson plain = config;
@@ -352,6 +359,8 @@ TEST_F(Convert, EightBitsAreQuantizedAnewInOnePass) {
       const auto two = Model::Open(At("two"));
       ASSERT_THAT(one, IsOk());
       ASSERT_THAT(two, IsOk());
+      EXPECT_EQ(one->shards().size(), 1u);
+      EXPECT_THAT(one->notes(), testing::IsEmpty());
       EXPECT_EQ(one->tensors().size(), two->tensors().size());
       for (const auto& t : two->tensors()) {
         if (t.name() == "lm_head.weight") continue;

@@ -16,8 +16,8 @@ namespace {
 
 constexpr size_t kBytes = 256;  // that there are
 
-// Four megabytes; more are read as rows are.
-constexpr int64_t kMostScales = int64_t{1} << 20;
+// More are read as rows are.
+constexpr int64_t kMostScales = int64_t{1} << 16;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
@@ -72,10 +72,11 @@ constexpr float kE2M1[16] = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
 float OddProduct(float a, float b) {
   const double exact = double{a} * double{b};
   const auto nearest = static_cast<float>(exact);
-  if (nearest == exact) return nearest;
-  const auto bits = std::bit_cast<uint32_t>(nearest);
-  const bool above = std::abs(nearest) > std::abs(exact);
-  return std::bit_cast<float>((above ? bits - 1 : bits) | 1);
+  // Without a branch, so that many are made at once.
+  const uint32_t above = std::abs(double{nearest}) > std::abs(exact) ? 1 : 0;
+  const uint32_t inexact = double{nearest} != exact ? 1 : 0;
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(nearest) - above) |
+                              inexact);
 }
 
 float Bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }

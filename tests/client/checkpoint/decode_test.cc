@@ -276,6 +276,39 @@ TEST_F(DecodeTest, ScalesOfBlocksMayBeE8M0) {
   }
 }
 
+// So many that they are not held at once.
+TEST_F(DecodeTest, ScalesOfManyBlocksAreThoseOfTheirRows) {
+  constexpr int64_t kRows = 1100;
+  constexpr int64_t kCols = 2048;
+  std::mt19937 random(9);
+  WrittenTensor codes = {"a.weight", "F8_E4M3", {kRows, kCols}, {}};
+  WrittenTensor scales = {"a.weight_scale", "U8", {kRows, kCols / 32}, {}};
+  for (int64_t i = 0; i < kRows * kCols; ++i) {
+    codes.bytes.push_back(static_cast<std::byte>(random() % 0x7F));
+  }
+  for (int64_t i = 0; i < kRows * kCols / 32; ++i) {
+    scales.bytes.push_back(static_cast<std::byte>(120 + random() % 10));
+  }
+  const size_t zeros = 1050 * kCols / 32 + 3;
+  scales.bytes[zeros] = std::byte{0xFF};
+  std::fill_n(codes.bytes.begin() + 32 * zeros, 32, std::byte{0});
+  std::vector<float> want;
+  for (size_t i = 0; i < codes.bytes.size(); ++i) {
+    const float code = oracle::E4m3Value(static_cast<uint8_t>(codes.bytes[i]));
+    const float scale =
+        oracle::E8m0Value(static_cast<uint8_t>(scales.bytes[i / 32]));
+    want.push_back(code == 0 ? 0 : code * scale);
+  }
+  WriteModel(At("q"), LlamaConfig(), {{codes, scales}});
+  ASSERT_THAT(Decode(), IsOk());
+  const auto plain = Model::Open(At("plain"));
+  ASSERT_THAT(plain, IsOk());
+  const auto bits = oracle::FromValues(oracle::Element::kBF16, want);
+  const auto got = BytesOf(*plain, "a.weight");
+  ASSERT_EQ(got.size(), bits.size());
+  EXPECT_EQ(std::memcmp(got.data(), bits.data(), bits.size()), 0);
+}
+
 TEST_F(DecodeTest, WhatIsNotQuantizedOrUnclearIsRefused) {
   WriteLlama(At("q"));
   EXPECT_THAT(std::string(Decode().message()),

@@ -1,6 +1,7 @@
 #include "client/checkpoint/plan.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "fmt/format.h"
@@ -44,6 +45,66 @@ size_t ConversionPlan::weights() const {
   size_t count = groups.empty() ? decoded.size() : 0;
   for (const FusedWeights& group : groups) count += group.weights.size();
   return count;
+}
+
+absl::Status NothingLeft(const std::string& path, const ConversionPlan& plan) {
+  std::string text = fmt::format("{}: no weight is left to quantize", path);
+  std::map<std::string, std::pair<size_t, const LeftOut*>> kinds;
+  for (const LeftOut& left : plan.left_out) {
+    auto& [count, first] = kinds[left.kind];
+    if (count++ == 0) first = &left;
+  }
+  for (const auto& [kind, seen] : kinds) {
+    text += fmt::format("\n  {} {}, like {}: {}", seen.first, kind,
+                        seen.second->module, seen.second->reason);
+  }
+  return absl::InvalidArgumentError(text);
+}
+
+void NoteIncluded(const Architecture& architecture, ConversionPlan* plan) {
+  std::map<Role, std::pair<size_t, const Weight*>> kinds;
+  for (const FusedWeights& group : plan->groups) {
+    for (const Weight& w : group.weights) {
+      const Role role = architecture.RoleOf(w.module);
+      if (role == Role::kLinear || role == Role::kHead) continue;
+      auto& [count, first] = kinds[role];
+      if (count++ == 0) first = &w;
+    }
+  }
+  for (const auto& [role, seen] : kinds) {
+    plan->notes.push_back(fmt::format(
+        "{} {} are quantized because --include names them ({}): many engines "
+        "build them without quantization, and raise on these or read them as "
+        "plain numbers",
+        seen.first, Describe(role), seen.second->module));
+  }
+}
+
+void NoteTorn(const Model& model, const Architecture& architecture,
+              ConversionPlan* plan) {
+  std::map<std::string, std::set<std::string>> how;
+  for (const FusedWeights& group : plan->groups) {
+    for (const Weight& w : group.weights) {
+      how[architecture.FusionKey(w.module, w.cols)].insert(
+          std::string(Name(w.layout->format)));
+    }
+  }
+  std::vector<std::string> torn;
+  for (const LeftOut& left : plan->left_out) {
+    const ModelTensor* t = model.Find(left.module + ".weight");
+    if (t == nullptr || t->stored.shape.size() != 2) continue;
+    const auto key = architecture.FusionKey(left.module, t->stored.shape[1]);
+    if (!key.empty() && how.count(key) > 0) torn.push_back(left.module);
+  }
+  how.erase("");
+  for (const auto& [key, formats] : how) {
+    if (formats.size() > 1) torn.push_back(key.substr(0, key.find('#')));
+  }
+  if (torn.empty()) return;
+  plan->notes.push_back(fmt::format(
+      "{} of the weights that engines fuse with others would have another "
+      "format than these ({} for one): most engines refuse that",
+      torn.size(), torn.front()));
 }
 
 void NoteCacheScales(ConversionPlan* plan) {

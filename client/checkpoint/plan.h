@@ -114,6 +114,16 @@ struct ConversionPlan {
   size_t weights() const;
 };
 
+// The error of a plan that quantizes nothing: what stays as it is, by kind.
+absl::Status NothingLeft(const std::string& path, const ConversionPlan& plan);
+
+// Notes weights that --include took and few engines build quantized.
+void NoteIncluded(const Architecture& architecture, ConversionPlan* plan);
+
+// Notes weights that engines fuse and that would not all have one format.
+void NoteTorn(const Model& model, const Architecture& architecture,
+              ConversionPlan* plan);
+
 // Notes the copied scales of the KV cache.
 void NoteCacheScales(ConversionPlan* plan);
 

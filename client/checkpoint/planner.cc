@@ -22,7 +22,6 @@ namespace {
 constexpr char kStacks[] = "stacks of experts";
 constexpr char kOthers[] = "weights that are no matrices of linear layers";
 constexpr char kUnclear[] = "weights in formats that are not known here";
-constexpr std::string_view kWeight = ".weight";
 
 class Planner {
  public:
@@ -41,7 +40,7 @@ class Planner {
       if (auto s = Sort(tensor); !s.ok()) return s;
     }
     LeaveUneven();
-    if (weights_.empty()) return NothingLeft();
+    if (weights_.empty()) return NothingLeft(model_.path(), plan_);
     if (auto s = CheckInputs(); !s.ok()) return s;
     Fuse();
     NoteWhatIsOdd();
@@ -222,21 +221,6 @@ class Planner {
                                            model_.tensors().size()));
   }
 
-  absl::Status NothingLeft() const {
-    std::string text =
-        fmt::format("{}: no weight is left to quantize", model_.path());
-    std::map<std::string, std::pair<size_t, const LeftOut*>> kinds;
-    for (const LeftOut& left : plan_.left_out) {
-      auto& [count, first] = kinds[left.kind];
-      if (count++ == 0) first = &left;
-    }
-    for (const auto& [kind, seen] : kinds) {
-      text += fmt::format("\n  {} {}, like {}: {}", seen.first, kind,
-                          seen.second->module, seen.second->reason);
-    }
-    return absl::InvalidArgumentError(text);
-  }
-
   // Scales of activations, where they are given, for every weight.
   absl::Status CheckInputs() {
     std::vector<std::string> missing;
@@ -289,26 +273,6 @@ class Planner {
     }
   }
 
-  // What people include who know their engine, and few engines take.
-  void NoteIncluded() {
-    std::map<Role, std::pair<size_t, const Weight*>> kinds;
-    for (const FusedWeights& group : plan_.groups) {
-      for (const Weight& w : group.weights) {
-        const Role role = selector_.architecture().RoleOf(w.module);
-        if (role == Role::kLinear || role == Role::kHead) continue;
-        auto& [count, first] = kinds[role];
-        if (count++ == 0) first = &w;
-      }
-    }
-    for (const auto& [role, seen] : kinds) {
-      plan_.notes.push_back(fmt::format(
-          "{} {} are quantized because --include names them ({}): many engines "
-          "build them without quantization, and raise on these or read them as "
-          "plain numbers",
-          seen.first, Describe(role), seen.second->module));
-    }
-  }
-
   void NoteStored() {
     if (stored_.empty()) return;
     const StoredWeight& first = stored_.begin()->second;
@@ -332,7 +296,7 @@ class Planner {
     NoteLeft(kUnclear, 0, &plan_);
     // Kernels of convolutions are few, and people expect them to stay.
     NoteLeft(kOthers, /*least=*/5, &plan_);
-    NoteIncluded();
+    NoteIncluded(selector_.architecture(), &plan_);
     if (!selector_.architecture().known()) {
       const std::string type = model_.model_type();
       plan_.notes.push_back(fmt::format(
@@ -342,31 +306,7 @@ class Planner {
           type.empty() ? std::string("no model_type")
                        : fmt::format("unknown architecture {}", type)));
     }
-    // An engine takes a fused layer quantized as a whole or not at all.
-    std::map<std::string, std::set<std::string>> how;
-    for (const FusedWeights& group : plan_.groups) {
-      for (const Weight& w : group.weights) {
-        how[selector_.architecture().FusionKey(w.module, w.cols)].insert(
-            std::string(Name(w.layout->format)));
-      }
-    }
-    std::vector<std::string> torn;
-    for (const LeftOut& left : plan_.left_out) {
-      const ModelTensor* t = model_.Find(left.module + std::string(kWeight));
-      if (t == nullptr || t->stored.shape.size() != 2) continue;
-      const auto key =
-          selector_.architecture().FusionKey(left.module, t->stored.shape[1]);
-      if (!key.empty() && how.count(key) > 0) torn.push_back(left.module);
-    }
-    how.erase("");
-    for (const auto& [key, formats] : how) {
-      if (formats.size() > 1) torn.push_back(key.substr(0, key.find('#')));
-    }
-    if (torn.empty()) return;
-    plan_.notes.push_back(fmt::format(
-        "{} of the weights that engines fuse with others would have another "
-        "format than these ({} for one): most engines refuse that",
-        torn.size(), torn.front()));
+    NoteTorn(model_, selector_.architecture(), &plan_);
   }
 
   absl::Status LayOut() {

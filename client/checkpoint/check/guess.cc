@@ -72,17 +72,6 @@ std::optional<WeightFormat> FormatOf(const ModelTensor& codes,
                                         : WeightFormat::kFp8Block;
 }
 
-// Squares of 128 x 128 whose scales are powers of two, as newer models of
-// DeepSeek's have them.
-bool ArePowersOfSquares(const ModelTensor& codes, const ModelTensor& scales) {
-  constexpr int64_t kSquare = 128;
-  const std::vector<int64_t>& shape = codes.stored.shape;
-  return codes.stored.dtype == "F8_E4M3" && IsByte(scales.stored.dtype) &&
-         scales.stored.shape ==
-             std::vector<int64_t>{CeilDiv(shape[0], kSquare),
-                                  CeilDiv(shape[1], kSquare)};
-}
-
 // Padding holds nothing: where it would lie tells the order.
 absl::StatusOr<ScaleOrder> OrderOf(const Model& model, const ModelTensor& t,
                                    int64_t down, int64_t across) {
@@ -289,8 +278,7 @@ absl::StatusOr<Guess> GuessWeight(const Model& model, const std::string& module,
     const ModelTensor* other = model.Find(module + ".scale");
     if (other == nullptr) return absl::NotFoundError("its scales are missing");
     return absl::InvalidArgumentError(fmt::format(
-        "its scales may be {}, in {}: no dialect that is known here "
-        "has that name",
+        "its scales may be {}, in {}, which fit no dialect that is known here",
         other->name(), other->stored.dtype));
   }
   const ModelTensor* global = nullptr;
@@ -304,11 +292,6 @@ absl::StatusOr<Guess> GuessWeight(const Model& model, const std::string& module,
   }
   if (scales->stored.dtype == "F8_E4M3" && global == nullptr) {
     return absl::NotFoundError("its global scale is missing");
-  }
-  if (ArePowersOfSquares(*codes, *scales)) {
-    return absl::InvalidArgumentError(
-        "it is FP8 in squares of 128 x 128 with powers of two for scales "
-        "(E8M0), which is not read here; engines may");
   }
   auto format = FormatOf(*codes, *scales, global != nullptr);
   // A small weight is one block.

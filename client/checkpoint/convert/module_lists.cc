@@ -37,6 +37,9 @@ class Modules {
       for (const Weight& w : group.weights) AddQuantized(w.module);
     }
     for (const LeftOut& left : plan.left_out) left_.insert(left.module);
+    for (const ModelTensor* t : plan.copies) {
+      modules_.insert(std::string(SplitModule(t->name()).parent));
+    }
   }
 
   const std::vector<std::string>& quantized() const { return quantized_; }
@@ -52,8 +55,10 @@ class Modules {
       }
       const ModelTensor* t = model_.Find(left.module + ".weight");
       if (t == nullptr) t = model_.Find(left.module);
-      const bool stacked = t == nullptr ? !ExpertsAbove(left.module).empty()
-                                        : t->stored.shape.size() == 3;
+      const bool stacked = t != nullptr
+                               ? t->stored.shape.size() == 3
+                               : modules_.count(left.module) == 0 &&
+                                     !ExpertsAbove(left.module).empty();
       if (!stacked) AddPlain(left.module);
     }
     for (const ModelTensor* t : plan.copies) {
@@ -113,6 +118,7 @@ class Modules {
   std::vector<std::string> quantized_;
   std::set<std::string> above_;  // modules with quantized ones below
   std::set<std::string> left_;
+  std::set<std::string> modules_;  // with parts that are copied
   std::vector<std::string> plain_;
   std::set<std::string> seen_;
   std::string head_ = "lm_head";

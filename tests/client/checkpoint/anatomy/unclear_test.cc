@@ -124,7 +124,7 @@ TEST_F(UnclearTest, WeightsInFormatsThatNobodyKnowsHereAreRefusedByName) {
     EXPECT_GT(left->bytes, 0u);
     EXPECT_EQ(carried->weights(), 14u);
     EXPECT_THAT(ConfigFiles(model_, *carried).back().text,
-                HasSubstr(left->module));
+                HasSubstr(R"("re:.*\\.experts\\..*")"));
   }
 }
 

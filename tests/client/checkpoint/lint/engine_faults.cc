@@ -98,16 +98,6 @@ void GroupOfMembers(Planted& p) {
 }
 
 // Scales under the name that DeepSeek's own program has for them.
-void OtherName(Planted& p) {
-  WrittenTensor scales = p.part(kQ + ".weight_scale_inv");
-  p.tensors.erase(kQ + ".weight_scale_inv");
-  scales.name = kQ + ".scale";
-  p.tensors[scales.name] = scales;
-}
-void PowersOfSquares(Planted& p) {
-  p.part(kQ + ".weight_scale_inv").dtype = "F8_E8M0";
-  p.part(kQ + ".weight_scale_inv").bytes = {std::byte{118}};
-}
 
 }  // namespace
 
@@ -146,7 +136,7 @@ std::vector<Fault> EngineFaults() {
        "one of the embeddings, and quantized"},
       {"stacked-experts", ct,
        Put("model.layers.0.block_sparse_moe.input_linear.weight", {4, 64, 64}),
-       "4 matrices of one tensor are BF16"},
+       "4 experts are BF16"},
       {"kept-plain", ct, Quantized("visual.blocks.0.attn.qkv"),
        "one of the layers of vision and sound, and quantized"},
       {"kept-plain", mo, Quantized("multi_modal_projector.linear_1"),
@@ -172,10 +162,6 @@ std::vector<Fault> EngineFaults() {
                           std::vector<std::byte>(64 * 64, std::byte{0x38})};
        },
        "k_proj: 64 rows, no multiple of 128"},
-      {"unknown-format", Base::kDeepSeek, OtherName,
-       "its scales may be model.layers.0.self_attn.q_proj.scale, in F32"},
-      {"unknown-format", Base::kDeepSeek, PowersOfSquares,
-       "it is FP8 in squares of 128 x 128 with powers of two for scales"},
       {"no-target", ct, GroupOfMembers,
        "config_groups.other has it as a target, and not qkv_proj"},
   };

@@ -74,7 +74,7 @@ std::vector<Fault> LayoutFaults() {
       {"unknown-format", mo,
        [](Planted& p) { p.part(kQ + ".weight").dtype = "F8_E5M2"; },
        "are no format known here"},
-      {"unclear-layout", mo,
+      {"unknown-format", mo,
        [](Planted& p) {
          const std::string name = "model.layers.0.mlp.experts.down_proj";
          p.tensors[name] = {name, "U8", {2, 4, 8}, std::vector<std::byte>(64)};
@@ -84,7 +84,7 @@ std::vector<Fault> LayoutFaults() {
                                               std::vector<std::byte>(16)};
        },
        "(fused experts of ModelOpt)"},
-      {"unclear-layout", ct,
+      {"unknown-format", ct,
        [](Planted& p) {
          const std::string name =
              "model.layers.0.mlp.experts.0.up_proj.qweight";

@@ -61,7 +61,6 @@ TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
   EXPECT_EQ(next(ct, "nvfp4"), both);
   EXPECT_EQ(next(ct, "fp8_dynamic"), Named{"vllm serve"});
   EXPECT_EQ(next(ct, "mxfp4"), Named{"vllm serve"});
-  EXPECT_EQ(next(ct, "fp8"), Named{"no engine was run"});
 }
 
 TEST_F(ModelVerdict, EnginesAreToldInWordsThatThereAre) {

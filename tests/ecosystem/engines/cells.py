@@ -1,0 +1,253 @@
+"""Holds what `quantctl convert` writes against an engine: every kind of model
+in every dialect and format is loaded by the engine, and so is the same
+directory decoded by quantctl. Their parameters and log-probabilities must agree.
+
+python cells.py ENGINE WORK RESULTS.json [FILTER...]
+"""
+
+import collections
+import datetime
+import hashlib
+import importlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import traceback
+
+import numpy
+
+import models
+
+HERE = pathlib.Path(__file__).resolve().parent
+QUANTCTL = os.environ["QUANTCTL"]
+# Dialect, format and what else is said; "amax" gives activations a scale.
+WAYS = [
+    ("compressed-tensors", "nvfp4", ""),
+    ("compressed-tensors", "nvfp4", "amax"),
+    ("compressed-tensors", "fp8", ""),
+    ("compressed-tensors", "fp8", "amax"),
+    ("compressed-tensors", "fp8_dynamic", ""),
+    ("compressed-tensors", "fp8_block", ""),
+    ("compressed-tensors", "mxfp8", ""),
+    ("compressed-tensors", "mxfp4", ""),
+    ("compressed-tensors", "nvfp4", "attention in fp8_dynamic"),
+    ("modelopt", "nvfp4", ""),
+    ("modelopt", "nvfp4", "amax"),
+    ("modelopt", "fp8", "amax"),
+    ("modelopt", "mxfp8", ""),
+    ("deepseek", "fp8_block", ""),
+    ("gpt-oss", "mxfp4", ""),
+]
+ATTENTION = "re:.*self_attn.*_proj.*=fp8_dynamic"
+# Where quantctl wrote what an engine has no code for, and says nothing false.
+LIMITS = {
+    "vllm": [],
+    "sglang": ["No compressed-tensors compatible scheme was found"],
+}
+EXACT = 1e-6
+
+
+def tensors(directory):
+    """Names and shapes of all tensors in a directory."""
+    for path in sorted(directory.glob("*.safetensors")):
+        with open(path, "rb") as file:
+            header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        for name, value in header.items():
+            if name != "__metadata__":
+                yield name, value["shape"], path
+
+
+def quantctl(*words):
+    done = subprocess.run([QUANTCTL, *map(str, words)], capture_output=True,
+                          text=True)
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines() or [""]
+        return " ".join(lines)[:300]
+    return None
+
+
+def convert(model, out, dialect, kind, more):
+    """A directory and its decoded one, or what quantctl says."""
+    words = ["--dialect", dialect, "--format", kind, "--server", "local:cpu"]
+    if more == "amax":
+        amax = {name.removesuffix(".weight"): 20.0
+                for name, shape, _ in tensors(model) if len(shape) > 1}
+        file = out.with_suffix(".amax.json")
+        file.write_text(json.dumps(amax))
+        words += ["--input-amax", file]
+    elif more:
+        words += ["--rule", ATTENTION]
+    message = quantctl("convert", model, out, *words)
+    return message or quantctl(
+        "convert", out, f"{out}-plain", "--dialect", "none", "--format", "bf16")
+
+
+def spoil(directory, out, name):
+    """The same model with one scale 5 % off."""
+    shutil.copytree(directory, out)
+    for path in out.glob("*.safetensors"):
+        data = bytearray(path.read_bytes())
+        size = struct.unpack("<Q", data[:8])[0]
+        value = json.loads(data[8:8 + size]).get(name)
+        if value:
+            at = 8 + size + value["data_offsets"][0]
+            scale = struct.unpack("<f", data[at:at + 4])[0] * 1.05
+            data[at:at + 4] = struct.pack("<f", scale)
+            path.write_bytes(data)
+            return
+    raise KeyError(name)
+
+
+def digest(directory, sources):
+    """One name for what an engine reads and for how it is made to."""
+    sums = hashlib.sha256(sources)
+    for path in sorted(directory.iterdir()):
+        if path.is_file():
+            sums.update(path.name.encode() + b"\0" + path.read_bytes())
+    return sums.hexdigest()[:24]
+
+
+class Engine:
+    def __init__(self, name, work):
+        self.name = name
+        self.kept = work / "runs" / name
+        self.kept.mkdir(parents=True, exist_ok=True)
+        self.module = importlib.import_module("on_" + name)
+        self.sources = b"".join((HERE / file).read_bytes() for file in (
+            f"on_{name}.py", "dequantize.py"))
+        draw = numpy.random.default_rng(5)
+        self.prompts = [[1, *draw.integers(4, 260, size).tolist()]
+                        for size in (24, 17, 31, 9)]
+
+    def run(self, directory):
+        """Its log-probabilities and parameters; or its last words. A directory
+        that was run before is not run again."""
+        kept = self.kept / digest(directory, self.sources)
+        answer, said = kept.with_suffix(".npz"), kept.with_suffix(".failed")
+        if not answer.exists() and not said.exists():
+            child = os.fork()
+            if not child:
+                self._child(directory, kept)
+            os.waitpid(child, 0)
+            if not answer.exists() and not said.exists():
+                said.write_text("the engine's process died")
+        if said.exists():
+            return said.read_text()
+        found = numpy.load(answer)
+        return found["rows"], dict(found["sums"].tolist())
+
+    def _child(self, directory, kept):
+        """Each directory has a process, after what is imported but once."""
+        log = os.open(kept.with_suffix(".log"),
+                      os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        try:
+            rows, sums = self.module.run(directory, self.prompts, models.WORDS)
+            with open(kept.with_suffix(".part"), "wb") as file:
+                numpy.savez(file, rows=rows, sums=numpy.array(
+                    sorted(sums.items())))
+            kept.with_suffix(".part").rename(kept.with_suffix(".npz"))
+        except BaseException as error:
+            traceback.print_exc()
+            words = f"{type(error).__name__}: {error}".split("\n")
+            kept.with_suffix(".failed").write_text(words[0][:300])
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
+
+
+def distance(one, other):
+    """The mean divergence of Kullback and Leibler; infinite for a NaN."""
+    value = (numpy.exp(one) * (one - other)).sum(1).mean()
+    return float(value) if numpy.isfinite(value) else float("inf")
+
+
+def judge(engine, quantized, plain, original):
+    """What became of one directory: a word, and the figures or a message."""
+    for run, whose in ((original, "the original"), (plain, "decoded")):
+        if isinstance(run, str):
+            return dict(is_="engine", says=f"{whose}: {run}")
+    if isinstance(quantized, str):
+        known = any(re.search(limit, quantized)
+                    for limit in LIMITS[engine.name])
+        return dict(is_="engine" if known else "WRONG", says=quantized)
+    differ = sorted(name for name in plain[1].keys() | quantized[1].keys()
+                    if plain[1].get(name) != quantized[1].get(name))
+    kl = distance(plain[0], quantized[0])
+    result = dict(is_="exact" if kl < EXACT and not differ else "WRONG",
+                  kl=kl, loss=distance(original[0], plain[0]))
+    if differ:
+        result["says"] = f"{len(differ)} of {len(plain[1])} parameters " \
+            f"differ: {', '.join(differ[:3])}"
+    return result
+
+
+def main():
+    name, work, results, *filters = sys.argv[1:]
+    work = pathlib.Path(work).resolve()
+    engine = Engine(name, work)
+    made = models.make(work / "models")
+    converted = work / "converted"
+    shutil.rmtree(converted, ignore_errors=True)
+    converted.mkdir()
+    cells = {}
+
+    def report(cell, result):
+        result["is"] = result.pop("is_")
+        cells[cell] = result
+        print(f"{cell}: {result['is']} " + " ".join(
+            f"{key} {value:.1e}" if key in ("kl", "loss") else value
+            for key, value in result.items() if key != "is"), flush=True)
+
+    for model, directory in made.items():
+        for dialect, kind, more in WAYS:
+            cell = f"{model} {dialect} {kind}" + (f" {more}" if more else "")
+            if filters and not any(re.search(word, cell) for word in filters):
+                continue
+            if (dialect == "gpt-oss") != (model == "gpt-oss") and \
+                    dialect == "gpt-oss":
+                continue  # a dialect of this one model
+            out = converted / re.sub(r"[ .]", "-", cell)
+            message = convert(directory, out, dialect, kind, more)
+            if message:
+                report(cell, dict(is_="refused", says=message))
+                continue
+            plain = engine.run(pathlib.Path(f"{out}-plain"))
+            report(cell, judge(engine, engine.run(out), plain,
+                               engine.run(directory)))
+            if model == "llama" and (kind, more) == ("nvfp4", ""):
+                wrong = out.with_name(out.name + "-wrong")
+                spoil(out, wrong, "model.layers.1.mlp.down_proj.weight_" + (
+                    "scale_2" if dialect == "modelopt" else "global_scale"))
+                report(f"control {dialect}", judge(
+                    engine, engine.run(wrong), plain, engine.run(directory)))
+            for path in converted.glob(out.name + "*"):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+    controls = [cell for cell in cells if cell.startswith("control")]
+    blind = [cell for cell in controls if cells[cell]["is"] != "WRONG" or
+             "kl" not in cells[cell] or cells[cell]["kl"] < EXACT]
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"],
+                            capture_output=True, text=True, cwd=HERE)
+    pathlib.Path(results).write_text(json.dumps(dict(
+        engine=engine.module.VERSION,
+        date=datetime.datetime.now().isoformat(timespec="minutes"),
+        commit=commit.stdout.strip(), cells=cells), indent=1) + "\n")
+    wrong = [cell for cell in cells if cells[cell]["is"] == "WRONG" and
+             cell not in controls]
+    print(dict(collections.Counter(
+        result["is"] for cell, result in cells.items()
+        if cell not in controls)))
+    for cell in blind:
+        print(f"BLIND: {cell} does not see a scale that is 5 % off")
+    return 1 if blind or wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""Takes the place of an engine's kernels: the plain weights of a layer, out of
+the parameters into which the engine's own loader has put the file's tensors."""
+
+import hashlib
+import re
+
+import torch
+
+_FP4 = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6])
+_FP4 = torch.cat((_FP4, -_FP4))
+# Elements of a row that share a scale of this type; else blocks are squares.
+_GROUP = {torch.uint8: 32, torch.float8_e4m3fn: 16}
+_SQUARE = 128
+_PACKED = (torch.uint8, torch.int8, torch.float8_e4m3fn)
+
+
+def _values(weight):
+    if weight.dtype == torch.float8_e4m3fn:
+        return weight.float()
+    codes = weight.view(torch.uint8).long()
+    return torch.stack((_FP4[codes & 15], _FP4[codes >> 4]), -1).flatten(-2)
+
+
+def _one(scales, experts):
+    """The scale that all members of a fused layer share, for each expert."""
+    scales = scales.float()
+    if scales.dim() == experts:
+        return scales
+    if not (scales == scales[..., :1]).all():
+        raise ValueError(f"fused members have scales of their own: {scales}")
+    return scales[..., 0]
+
+
+def _spread(scales, shape):
+    """Scales of groups or blocks, one for each element."""
+    group = _GROUP.get(scales.dtype, _SQUARE)
+    scales = torch.exp2(scales.float() - 127) if scales.dtype == torch.uint8 \
+        else scales.float()
+    for axis in (-2, -1):
+        if scales.shape[axis] != shape[axis]:
+            times = shape[axis] if scales.shape[axis] == 1 else group
+            scales = scales.repeat_interleave(times, axis)
+            scales = scales.narrow(axis, 0, shape[axis])
+    return scales
+
+
+def plain(layer, prefix=""):
+    """The weights of a linear layer, or those of experts under a prefix, as
+    bf16; None if they are that already. Takes the layer's other parts away."""
+    parts = {name[len(prefix):]: value.data
+             for name, value in layer.named_parameters(recurse=False)
+             if name.startswith(prefix + "weight")}
+    weight = parts.get("weight_packed", parts.get("weight"))
+    if weight is None or weight.dtype not in _PACKED:
+        return None
+    experts = weight.dim() - 2
+    values = _values(weight)
+    scales = parts.get("weight_scale", parts.get("weight_scale_inv"))
+    if scales.dim() == weight.dim():
+        values = values * _spread(scales, values.shape)
+    else:
+        scale = _one(scales, experts)
+        values = values * scale.reshape(scale.shape + (1, 1))
+    for name, of in (("weight_global_scale", lambda scale: 1 / scale),
+                     ("weight_scale_2", lambda scale: scale)):
+        if name in parts:
+            scale = of(_one(parts[name], experts))
+            values = values * scale.reshape(scale.shape + (1, 1))
+    for name in list(dict(layer.named_parameters(recurse=False))):
+        if name.startswith(prefix) and not name.endswith("bias"):
+            delattr(layer, name)
+    return torch.nn.Parameter(values.to(torch.bfloat16), requires_grad=False)
+
+
+def checksums(model):
+    """A sum of each parameter, but for scales of the cache of keys and values,
+    which engines make for every quantized model."""
+    return {name: hashlib.sha1(
+        weight.data.contiguous().view(torch.uint8).numpy()).hexdigest()
+        for name, weight in model.named_parameters()
+        if not re.search(r"attn\.(q|k|v|prob)_(scale|zero_point)$", name)}

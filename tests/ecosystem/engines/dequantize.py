@@ -21,14 +21,14 @@ def _values(weight):
     return torch.stack((_FP4[codes & 15], _FP4[codes >> 4]), -1).flatten(-2)
 
 
-def _one(scales, experts):
+def _each(scales, experts):
     """The scale that all members of a fused layer share, for each expert."""
     scales = scales.float()
-    if scales.dim() == experts:
-        return scales
-    if not (scales == scales[..., :1]).all():
-        raise ValueError(f"fused members have scales of their own: {scales}")
-    return scales[..., 0]
+    if scales.dim() > experts:
+        if not (scales == scales[..., :1]).all():
+            raise ValueError(f"fused members have their own scales: {scales}")
+        scales = scales[..., 0]
+    return scales.reshape(scales.shape + (1, 1))
 
 
 def _spread(scales, shape):
@@ -57,15 +57,15 @@ def plain(layer, prefix=""):
     values = _values(weight)
     scales = parts.get("weight_scale", parts.get("weight_scale_inv"))
     if scales.dim() == weight.dim():
-        values = values * _spread(scales, values.shape)
+        scales = _spread(scales, values.shape)
     else:
-        scale = _one(scales, experts)
-        values = values * scale.reshape(scale.shape + (1, 1))
-    for name, of in (("weight_global_scale", lambda scale: 1 / scale),
-                     ("weight_scale_2", lambda scale: scale)):
-        if name in parts:
-            scale = of(_one(parts[name], experts))
-            values = values * scale.reshape(scale.shape + (1, 1))
+        scales = _each(scales, experts)
+    # Engines multiply scales with each other first.
+    if "weight_global_scale" in parts:
+        scales = scales * (1 / _each(parts["weight_global_scale"], experts))
+    if "weight_scale_2" in parts:
+        scales = scales * _each(parts["weight_scale_2"], experts)
+    values = values * scales
     for name in list(dict(layer.named_parameters(recurse=False))):
         if name.startswith(prefix) and not name.endswith("bias"):
             delattr(layer, name)

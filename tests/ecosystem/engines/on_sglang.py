@@ -1,0 +1,98 @@
+"""SGLang's own loader on a CPU; its kernels are replaced by dequantize.py."""
+
+import array
+import os
+import sys
+import types
+
+os.environ.update(SGLANG_USE_CPU_ENGINE="1", TORCHDYNAMO_DISABLE="1")
+
+
+class _NoKernels(types.ModuleType):
+    """Stands for the package of kernels, which has none for a CPU."""
+    __path__ = []
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *arguments, **named: 1 / 0
+
+
+sys.modules["sgl_kernel"] = _NoKernels("sgl_kernel")
+
+import numpy  # noqa: E402
+import sglang  # noqa: E402
+import torch  # noqa: E402
+from sglang.benchmark import one_batch  # noqa: E402
+from sglang.srt.layers import linear  # noqa: E402
+from sglang.srt.layers.moe.fused_moe_triton import FusedMoE  # noqa: E402
+from sglang.srt.layers.quantization import unquant  # noqa: E402
+from sglang.srt.managers.schedule_batch import Req  # noqa: E402
+from sglang.srt.model_loader.loader import DefaultModelLoader  # noqa: E402
+from sglang.srt.sampling.sampling_params import SamplingParams  # noqa: E402
+from sglang.srt.server_args import PortArgs, ServerArgs  # noqa: E402
+
+import dequantize  # noqa: E402
+
+VERSION = f"SGLang {sglang.__version__}"
+_sums = {}
+
+
+def _settle(model, device):
+    """Runs where the loader has put every tensor into its parameter."""
+    for module in list(model.modules()):
+        if isinstance(module, linear.LinearBase):
+            weight = dequantize.plain(module)
+            if weight is not None:
+                module.weight = weight
+                module.quant_method = unquant.UnquantizedLinearMethod()
+        elif isinstance(module, FusedMoE):
+            for prefix in ("w13_", "w2_"):
+                weight = dequantize.plain(module, prefix)
+                if weight is not None:
+                    setattr(module, prefix + "weight", weight)
+                    module.quant_method = unquant.UnquantizedFusedMoEMethod()
+                    module.quant_method.create_moe_runner(
+                        module, module.moe_runner_config)
+    _sums.update(dequantize.checksums(model))
+    _process(model, device)
+
+
+_process = DefaultModelLoader.postprocess_weights
+DefaultModelLoader.postprocess_weights = staticmethod(_settle)
+
+
+def _requests(prompts):
+    """A request for each beginning of each prompt: the engine gives the
+    probabilities of what comes after the last word alone."""
+    greedy = SamplingParams(temperature=0, max_new_tokens=1)
+    for number, prompt in enumerate(prompts):
+        for size in range(1, len(prompt) + 1, 3):
+            request = Req(rid=f"{number}.{size}", origin_input_text="",
+                          origin_input_ids=array.array("q", prompt[:size]),
+                          sampling_params=greedy)
+            request.full_untruncated_fill_ids = request.origin_input_ids
+            request.logprob_start_len = -1
+            request.extend_end = size
+            yield request
+
+
+def run(directory, prompts, words):
+    """The log-probabilities of every word after beginnings of the prompts, and
+    a checksum of every parameter that the engine has."""
+    server = ServerArgs(
+        model_path=str(directory), device="cpu", dtype="bfloat16",
+        attention_backend="torch_native", sampling_backend="pytorch",
+        disable_cuda_graph=True, disable_radix_cache=True,
+        max_running_requests=64, max_total_tokens=4096, context_length=64,
+        random_seed=0, skip_server_warmup=True, mem_fraction_static=0.1)
+    server.resolve_once()
+    one_batch._set_envs_and_config(server)
+    one_batch.publish(server, role="scheduler", ranks=one_batch.SpawnRanks(
+        world_rank=one_batch.spawn_world_rank(server, tp_rank=0, pp_rank=0),
+        gpu_id=0))
+    one_batch._init_process_global_configs()
+    runner, _ = one_batch.load_model(server, PortArgs.init_new(server), 0, 0)
+    _, logits, _ = runner.extend(list(_requests(prompts)))
+    rows = torch.log_softmax(logits[:, :words].double(), -1)
+    return rows.numpy().astype(numpy.float64), _sums

@@ -44,11 +44,18 @@ WAYS = [
     ("gpt-oss", "mxfp4", ""),
 ]
 ATTENTION = "re:.*self_attn.*_proj.*=fp8_dynamic"
-# Where quantctl wrote what an engine has no code for, and says nothing false.
-LIMITS = {
-    "vllm": [],
-    "sglang": ["No compressed-tensors compatible scheme was found"],
-}
+# What an engine cannot do with a file that says nothing false: the engine, the
+# cell, what it says, and why.
+LIMITS = [
+    ("sglang", "compressed-tensors mxfp", "No compressed-tensors compatible",
+     "it has no code for MX in compressed-tensors"),
+    ("sglang", "modelopt mxfp8", "",
+     "dense layers ask for `weight_scale_inv`, ModelOpt writes `weight_scale`: "
+     "it leaves scales uninitialised and says so in its log alone"),
+    ("sglang", "llama deepseek fp8_block", "",
+     "for LlamaForCausalLM it renames `weight_scale_inv`, and leaves scales "
+     "uninitialised"),
+]
 EXACT = 1e-6
 
 
@@ -155,8 +162,10 @@ class Engine:
             kept.with_suffix(".part").rename(kept.with_suffix(".npz"))
         except BaseException as error:
             traceback.print_exc()
-            words = f"{type(error).__name__}: {error}".split("\n")
-            kept.with_suffix(".failed").write_text(words[0][:300])
+            words = f"{type(error).__name__}: {error}".split("\n")[0]
+            if not str(error):
+                words += traceback.extract_tb(error.__traceback__)[-1].line
+            kept.with_suffix(".failed").write_text(words[:300])
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -169,15 +178,13 @@ def distance(one, other):
     return float(value) if numpy.isfinite(value) else float("inf")
 
 
-def judge(engine, quantized, plain, original):
+def judge(quantized, plain, original):
     """What became of one directory: a word, and the figures or a message."""
     for run, whose in ((original, "the original"), (plain, "decoded")):
         if isinstance(run, str):
             return dict(is_="engine", says=f"{whose}: {run}")
     if isinstance(quantized, str):
-        known = any(re.search(limit, quantized)
-                    for limit in LIMITS[engine.name])
-        return dict(is_="engine" if known else "WRONG", says=quantized)
+        return dict(is_="WRONG", says=quantized)
     differ = sorted(name for name in plain[1].keys() | quantized[1].keys()
                     if plain[1].get(name) != quantized[1].get(name))
     kl = distance(plain[0], quantized[0])
@@ -201,6 +208,10 @@ def main():
 
     def report(cell, result):
         result["is"] = result.pop("is_")
+        for whose, which, says, why in LIMITS:
+            if result["is"] == "WRONG" and whose == name and re.search(
+                    which, cell) and says in result.get("says", ""):
+                result.update({"is": "engine", "why": why})
         cells[cell] = result
         print(f"{cell}: {result['is']} " + " ".join(
             f"{key} {value:.1e}" if key in ("kl", "loss") else value
@@ -220,7 +231,7 @@ def main():
                 report(cell, dict(is_="refused", says=message))
                 continue
             plain = engine.run(pathlib.Path(f"{out}-plain"))
-            report(cell, judge(engine, engine.run(out), plain,
+            report(cell, judge(engine.run(out), plain,
                                engine.run(directory)))
             if model == "llama" and (kind, more) == ("nvfp4", ""):
                 wrong = out.with_name(out.name + "-wrong")
@@ -235,10 +246,12 @@ def main():
              "kl" not in cells[cell] or cells[cell]["kl"] < EXACT]
     commit = subprocess.run(["git", "describe", "--always", "--dirty"],
                             capture_output=True, text=True, cwd=HERE)
-    pathlib.Path(results).write_text(json.dumps(dict(
-        engine=engine.module.VERSION,
-        date=datetime.datetime.now().isoformat(timespec="minutes"),
-        commit=commit.stdout.strip(), cells=cells), indent=1) + "\n")
+    results = pathlib.Path(results)
+    kept = json.loads(results.read_text()) if results.exists() else {}
+    kept[name] = dict(
+        engine=engine.module.VERSION, date=datetime.date.today().isoformat(),
+        commit=commit.stdout.strip(), cells=cells)
+    results.write_text(json.dumps(kept, indent=1) + "\n")
     wrong = [cell for cell in cells if cells[cell]["is"] == "WRONG" and
              cell not in controls]
     print(dict(collections.Counter(

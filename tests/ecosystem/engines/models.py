@@ -96,8 +96,9 @@ def _settle(model):
         inputs = max(weight.shape[1:]) if weight.dim() == 3 else weight[0].numel()
         size = (1 + 0.5 * torch.rand(1, generator=generator)) * inputs ** -0.5
         values = normal(weight) * size
-        if "embed" in name:
-            values = normal(weight)
+        if "embed_tokens" in name:  # small where the head is tied to them
+            tied = model.get_output_embeddings().weight is weight
+            values = normal(weight) * (0.1 if tied else 1)
         elif "lm_head" not in name:
             values *= 1 + 4 * (
                 torch.rand(weight.shape, generator=generator) > 0.999)

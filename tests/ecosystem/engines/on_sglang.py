@@ -28,6 +28,7 @@ from sglang.srt.layers import linear  # noqa: E402
 from sglang.srt.layers.moe.fused_moe_triton import FusedMoE  # noqa: E402
 from sglang.srt.layers.quantization import unquant  # noqa: E402
 from sglang.srt.managers.schedule_batch import Req  # noqa: E402
+from sglang.srt.model_executor import model_runner  # noqa: E402
 from sglang.srt.model_loader.loader import DefaultModelLoader  # noqa: E402
 from sglang.srt.sampling.sampling_params import SamplingParams  # noqa: E402
 from sglang.srt.server_args import PortArgs, ServerArgs  # noqa: E402
@@ -58,6 +59,10 @@ def _settle(model, device):
     _process(model, device)
 
 
+# An engine for CPUs asks CUDA what it can do, and pads what its own kernels
+# for CPUs want padded.
+torch.cuda.get_device_capability = lambda *device: (10, 0)
+model_runner.adjust_config_with_unaligned_cpu_tp = lambda config, *rest: config
 _process = DefaultModelLoader.postprocess_weights
 DefaultModelLoader.postprocess_weights = staticmethod(_settle)
 

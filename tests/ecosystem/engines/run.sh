@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Holds the directories that quantctl writes against the engines that load them.
+#
+#   tests/ecosystem/engines/run.sh [--offline] [--record] [ENGINE [FILTER...]]
+#
+# ENGINE: vllm or sglang; both if none is named. FILTER: expressions, one of
+# which is found in a cell's name, like 'llama modelopt'. Each engine has a
+# virtual environment below build/ecosystem/, made from locks/; SGLang's lies on
+# top of vLLM's (6 GB). On a CPU, by hand: neither tests/run.sh nor CI runs this.
+#   --offline   install nothing; skip what is not there
+#   --record    keep the results in tests/ecosystem/engines/results.json
+#   QUANTCTL    the binary to test; default: built here with the preset cpu
+# Exit code 1 if a cell is WRONG, or if a scale that is 5 % off is not seen.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../../.." && pwd)
+work=$root/build/ecosystem
+offline='' record='' engines=() filters=()
+for argument in "$@"; do
+  case $argument in
+    --offline) offline=1 ;;
+    --record) record=1 ;;
+    -*) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 2 ;;
+    vllm | sglang) engines+=("$argument") ;;
+    *) filters+=("$argument") ;;
+  esac
+done
+if [ ${#engines[@]} = 0 ]; then engines=(vllm sglang); fi
+if [ -n "$record" ] && [ ${#filters[@]} -gt 0 ]; then
+  echo "run.sh: what is recorded is everything; name no filter" >&2
+  exit 2
+fi
+
+# Without dependencies: the packages name PyTorch's builds of another index.
+environment() {
+  local name=$1 lock=$here/locks/$1.txt made=$work/$1
+  if cmp -s "$lock" "$made/installed.txt"; then return 0; fi
+  if [ -n "$offline" ]; then return 1; fi
+  echo "installing $name: $(wc -l < "$lock") packages"
+  rm -rf "$made"
+  python3 -m venv "$made" || return 1
+  if [ "$name" != vllm ]; then
+    # Packages of vLLM's environment are found behind its own.
+    "$work/vllm/bin/python" -c 'import sysconfig
+print(sysconfig.get_paths()["purelib"])' \
+      > "$("$made/bin/python" -c 'import sysconfig
+print(sysconfig.get_paths()["purelib"])')/base.pth"
+  fi
+  "$made/bin/pip" install --quiet --no-deps -r "$lock" || return 1
+  cp "$lock" "$made/installed.txt"
+}
+
+if [ -z "${QUANTCTL:-}" ]; then
+  (cd "$root" && cmake --preset cpu > /dev/null &&
+    cmake --build --preset cpu --target quantctl > /dev/null) || exit 1
+  QUANTCTL=$root/build/cpu/client/quantctl
+fi
+export QUANTCTL HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1
+export TRANSFORMERS_VERBOSITY=error PYTHONDONTWRITEBYTECODE=1
+mkdir -p "$work/engines"
+status=0
+for engine in "${engines[@]}"; do
+  if ! environment vllm || ! environment "$engine"; then
+    echo "SKIPPED: $engine is not there" >&2
+    if [ $status = 0 ]; then status=77; fi
+    continue
+  fi
+  results=$work/engines/results.json
+  if [ -n "$record" ]; then results=$here/results.json; fi
+  nice -n 10 "$work/$engine/bin/python" "$here/cells.py" "$engine" \
+    "$work/engines" "$results" ${filters[@]+"${filters[@]}"} \
+    2> "$work/engines/$engine.log" || status=1
+done
+exit $status

@@ -238,7 +238,7 @@ def main():
                 spoil(out, wrong, "model.layers.1.mlp.down_proj.weight_" + (
                     "scale_2" if dialect == "modelopt" else "global_scale"))
                 report(f"control {dialect}", judge(
-                    engine, engine.run(wrong), plain, engine.run(directory)))
+                    engine.run(wrong), plain, engine.run(directory)))
             for path in converted.glob(out.name + "*"):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
     controls = [cell for cell in cells if cell.startswith("control")]

@@ -4,9 +4,11 @@ weights, and with the tokenizers and processors that engines insist on.
 python models.py DIRECTORY
 """
 
+import json
 import pathlib
 import sys
 
+import safetensors.torch
 import tokenizers
 import torch
 import transformers as hf
@@ -158,6 +160,27 @@ def _reader(name):
     return _tokenizer({})
 
 
+def _as_published(path):
+    """Towers of vision as in the files that are published, which engines read;
+    transformers writes them without a level that these have."""
+    def name(old):
+        level = "vision_tower."
+        if old.startswith(level) and "vision_model" not in old:
+            return level + "vision_model." + old.removeprefix(level)
+        return old
+
+    for shard in path.glob("*.safetensors"):
+        tensors = safetensors.torch.load_file(shard)
+        safetensors.torch.save_file(
+            {name(old): value for old, value in tensors.items()}, shard,
+            metadata={"format": "pt"})
+    index = path / "model.safetensors.index.json"
+    value = json.loads(index.read_text())
+    value["weight_map"] = {
+        name(old): shard for old, shard in value["weight_map"].items()}
+    index.write_text(json.dumps(value, indent=2))
+
+
 def make(folder):
     """The directory of each model; those that are there are kept."""
     made = {name: pathlib.Path(folder) / name for name in CONFIGS}
@@ -174,6 +197,8 @@ def make(folder):
         _settle(model)
         size = sum(weight.nbytes for weight in model.parameters())
         model.save_pretrained(path, max_shard_size=size * 6 // 10)
+        if name in ("llava", "gemma-3"):
+            _as_published(path)
         _reader(name).save_pretrained(path)
     return made
 

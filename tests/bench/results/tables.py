@@ -8,12 +8,14 @@ whatever is written between the marks of a section is replaced.
   tables.py --check    changes nothing; exit code 1 if a page is stale
 """
 
+import importlib
 import json
 import pathlib
 import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
+ENGINES = HERE.parents[1] / "ecosystem/engines"
 SHAPES = ("16384x16384", "2048x4096")
 CPU_ROWS = (
     ("nvfp4_row", "NVFP4 rowwise"),
@@ -252,6 +254,13 @@ def engines():
       .replace("|  |", "| |")
 
 
+
+def loaders():
+  """What engines loaded on a CPU."""
+  sys.path.insert(0, str(ENGINES))
+  return importlib.import_module("table").page()
+
+
 MODELS = HERE / "../../../client/quantctl/models"
 SECTIONS = ((MODELS / "ENGINES.md", "runs", engines),
             (HERE / "../../fuzz/README.md", "runs", fuzz),
@@ -260,7 +269,8 @@ SECTIONS = ((MODELS / "ENGINES.md", "runs", engines),
             (HERE / "README.md", "profiles", profiles),
             (HERE / "README.md", "CPU", cpu),
             (HERE / "README.md", "service", service),
-            (HERE / "README.md", "memory", memory))
+            (HERE / "README.md", "memory", memory),
+            (ENGINES / "README.md", "engines", loaders))
 
 
 def main():

@@ -62,7 +62,7 @@ CONFIGS = {
     "qwen3": lambda: hf.Qwen3Config(**HEADS, tie_word_embeddings=True),
     "qwen3-moe": lambda: hf.Qwen3MoeConfig(
         **HEADS, **EXPERTS, moe_intermediate_size=128, num_experts=4,
-        decoder_sparse_step=1, mlp_only_layers=[0], norm_topk_prob=True),
+        decoder_sparse_step=1, norm_topk_prob=True),
     "mixtral": lambda: hf.MixtralConfig(
         **HEADS, **EXPERTS, num_local_experts=4, sliding_window=None),
     "gpt-oss": lambda: hf.GptOssConfig(
@@ -156,7 +156,8 @@ def _reader(name):
             image_processor=hf.Gemma3ImageProcessor(
                 size={"height": 56, "width": 56}),
             tokenizer=_tokenizer(dict(enumerate(
-                ("<image>", "<boi>", "<eoi>"), IMAGE))), image_seq_length=4)
+                ("<image>", "<boi>", "<eoi>", *("\n" * n for n in range(1, 5))),
+                IMAGE))), image_seq_length=4)
     return _tokenizer({})
 
 

@@ -30,6 +30,7 @@ from sglang.srt.layers.quantization import unquant  # noqa: E402
 from sglang.srt.managers.schedule_batch import Req  # noqa: E402
 from sglang.srt.model_executor import model_runner  # noqa: E402
 from sglang.srt.model_loader.loader import DefaultModelLoader  # noqa: E402
+from sglang.srt.runtime_context import override_platform  # noqa: E402
 from sglang.srt.sampling.sampling_params import SamplingParams  # noqa: E402
 from sglang.srt.server_args import PortArgs, ServerArgs  # noqa: E402
 
@@ -97,7 +98,9 @@ def run(directory, prompts, words):
         world_rank=one_batch.spawn_world_rank(server, tp_rank=0, pp_rank=0),
         gpu_id=0))
     one_batch._init_process_global_configs()
-    runner, _ = one_batch.load_model(server, PortArgs.init_new(server), 0, 0)
+    with override_platform(is_blackwell=True):
+        runner, _ = one_batch.load_model(
+            server, PortArgs.init_new(server), 0, 0)
     _, logits, _ = runner.extend(list(_requests(prompts)))
     rows = torch.log_softmax(logits[:, :words].double(), -1)
     return rows.numpy().astype(numpy.float64), _sums

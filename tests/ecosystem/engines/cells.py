@@ -52,6 +52,9 @@ LIMITS = [
     ("sglang", "modelopt mxfp8", "",
      "dense layers ask for `weight_scale_inv`, ModelOpt writes `weight_scale`: "
      "it leaves scales uninitialised and says so in its log alone"),
+    ("sglang", "llava", "the original: AttributeError: 'Conv2d'",
+     "it does not load the original either: it takes CLIPVisionModel for a "
+     "language model"),
     ("sglang", "llama deepseek fp8_block", "",
      "for LlamaForCausalLM it renames `weight_scale_inv`, and leaves scales "
      "uninitialised"),

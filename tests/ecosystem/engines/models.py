@@ -52,7 +52,8 @@ def _gemma():
         text_config=hf.Gemma3TextConfig(**HEADS, sliding_window=128),
         vision_config=hf.SiglipVisionConfig(
             hidden_size=128, intermediate_size=256, num_hidden_layers=2,
-            num_attention_heads=2, image_size=56, patch_size=14),
+            num_attention_heads=2, image_size=56, patch_size=14,
+            vision_use_head=False),
         mm_tokens_per_image=4, image_token_index=IMAGE,
         boi_token_index=IMAGE + 1, eoi_token_index=IMAGE + 2)
 
@@ -73,7 +74,10 @@ CONFIGS = {
         moe_intermediate_size=128, n_routed_experts=8, n_shared_experts=1,
         n_group=2, topk_group=1, first_k_dense_replace=1, q_lora_rank=128,
         kv_lora_rank=512, qk_rope_head_dim=64, qk_nope_head_dim=128,
-        v_head_dim=128),
+        v_head_dim=128, rope_parameters=dict(
+            rope_type="yarn", rope_theta=10000.0, factor=4.0, beta_fast=32,
+            beta_slow=1, mscale=1.0, mscale_all_dim=1.0,
+            original_max_position_embeddings=128)),
     "qwen2.5-vl": _qwen_vl,
     "llava": _llava,
     "gemma-3": _gemma,

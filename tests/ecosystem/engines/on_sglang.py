@@ -49,13 +49,18 @@ def _settle(model, device):
                 module.weight = weight
                 module.quant_method = unquant.UnquantizedLinearMethod()
         elif isinstance(module, FusedMoE):
+            up_first = getattr(module.quant_method,
+                               "load_up_proj_weight_first", False)
             for prefix in ("w13_", "w2_"):
                 weight = dequantize.plain(module, prefix)
-                if weight is not None:
-                    setattr(module, prefix + "weight", weight)
-                    module.quant_method = unquant.UnquantizedFusedMoEMethod()
-                    module.quant_method.create_moe_runner(
-                        module, module.moe_runner_config)
+                if weight is None:
+                    continue
+                if up_first and prefix == "w13_":
+                    weight.data = weight.data.roll(weight.shape[1] // 2, 1)
+                setattr(module, prefix + "weight", weight)
+                module.quant_method = unquant.UnquantizedFusedMoEMethod()
+                module.quant_method.create_moe_runner(
+                    module, module.moe_runner_config)
     _sums.update(dequantize.checksums(model))
     _process(model, device)
 
@@ -88,7 +93,7 @@ def run(directory, prompts, words):
     a checksum of every parameter that the engine has."""
     server = ServerArgs(
         model_path=str(directory), device="cpu", dtype="bfloat16",
-        attention_backend="torch_native", sampling_backend="pytorch",
+        attention_backend="intel_amx", sampling_backend="pytorch",
         disable_cuda_graph=True, disable_radix_cache=True,
         max_running_requests=64, max_total_tokens=4096, context_length=64,
         random_seed=0, skip_server_warmup=True, mem_fraction_static=0.1)

@@ -199,6 +199,19 @@ def judge(quantized, plain, original):
     return result
 
 
+def keep(results, engine, cells):
+    """Cells that were run replace those of before."""
+    commit = os.environ.get("QUANTCTL_COMMIT") or subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True,
+        text=True, cwd=HERE).stdout.strip()
+    kept = json.loads(results.read_text()) if results.exists() else {}
+    before = kept.get(engine.name, {}).get("cells", {})
+    kept[engine.name] = dict(
+        engine=engine.module.VERSION, date=datetime.date.today().isoformat(),
+        commit=commit, cells={**before, **cells})
+    results.write_text(json.dumps(kept, indent=1) + "\n")
+
+
 def main():
     name, work, results, *filters = sys.argv[1:]
     work = pathlib.Path(work).resolve()
@@ -244,17 +257,10 @@ def main():
                     engine.run(wrong), plain, engine.run(directory)))
             for path in converted.glob(out.name + "*"):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
+        keep(pathlib.Path(results), engine, cells)
     controls = [cell for cell in cells if cell.startswith("control")]
     blind = [cell for cell in controls if cells[cell]["is"] != "WRONG" or
              "kl" not in cells[cell] or cells[cell]["kl"] < EXACT]
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"],
-                            capture_output=True, text=True, cwd=HERE)
-    results = pathlib.Path(results)
-    kept = json.loads(results.read_text()) if results.exists() else {}
-    kept[name] = dict(
-        engine=engine.module.VERSION, date=datetime.date.today().isoformat(),
-        commit=commit.stdout.strip(), cells=cells)
-    results.write_text(json.dumps(kept, indent=1) + "\n")
     wrong = [cell for cell in cells if cells[cell]["is"] == "WRONG" and
              cell not in controls]
     print(dict(collections.Counter(

@@ -9,7 +9,8 @@
 # top of vLLM's (6 GB). On a CPU, by hand: neither tests/run.sh nor CI runs this.
 #   --offline   install nothing; skip what is not there
 #   --record    keep the results in tests/ecosystem/engines/results.json
-#   QUANTCTL    the binary to test; default: built here with the preset cpu
+#   QUANTCTL    the binary to test; default: built here with the preset cpu;
+#               QUANTCTL_COMMIT says of which commit another one is
 # Exit code 1 if a cell is WRONG, or if a scale that is 5 % off is not seen.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)

@@ -44,18 +44,22 @@ WAYS = [
     ("gpt-oss", "mxfp4", ""),
 ]
 ATTENTION = "re:.*self_attn.*_proj.*=fp8_dynamic"
-# What an engine cannot do with a file that says nothing false: the engine, the
-# cell, what it says, and why.
-LIMITS = [
+# Causes that were looked up: the engine, the cell, what it says, whose the
+# cause is, and what. What an engine cannot do with a file that says nothing
+# false is the engine's; anything else stays wrong.
+CAUSES = [
+    ("", "modelopt fp8", "parameters differ", "decoding",
+     "decoding multiplies with the scale rounded to bf16, as ModelOpt does; "
+     "the engine with the scale of the file"),
     ("sglang", "compressed-tensors mxfp", "No compressed-tensors compatible",
-     "it has no code for MX in compressed-tensors"),
-    ("sglang", "modelopt mxfp8", "",
+     "engine", "it has no code for MX in compressed-tensors"),
+    ("sglang", "llama modelopt mxfp8", "", "engine",
      "dense layers ask for `weight_scale_inv`, ModelOpt writes `weight_scale`: "
      "it leaves scales uninitialised and says so in its log alone"),
-    ("sglang", "llava", "the original: AttributeError: 'Conv2d'",
+    ("sglang", "llava", "the original: AttributeError: 'Conv2d'", "engine",
      "it does not load the original either: it takes CLIPVisionModel for a "
      "language model"),
-    ("sglang", "llama deepseek fp8_block", "",
+    ("sglang", "llama deepseek fp8_block", "", "engine",
      "for LlamaForCausalLM it renames `weight_scale_inv`, and leaves scales "
      "uninitialised"),
 ]
@@ -224,10 +228,12 @@ def main():
 
     def report(cell, result):
         result["is"] = result.pop("is_")
-        for whose, which, says, why in LIMITS:
-            if result["is"] == "WRONG" and whose == name and re.search(
+        for where, which, says, whose, why in CAUSES:
+            if result["is"] == "WRONG" and where in ("", name) and re.search(
                     which, cell) and says in result.get("says", ""):
-                result.update({"is": "engine", "why": why})
+                result["why"] = why
+                if whose == "engine":
+                    result["is"] = "engine"
         cells[cell] = result
         print(f"{cell}: {result['is']} " + " ".join(
             f"{key} {value:.1e}" if key in ("kl", "loss") else value

@@ -30,6 +30,7 @@ from sglang.srt.layers.quantization import unquant  # noqa: E402
 from sglang.srt.managers.schedule_batch import Req  # noqa: E402
 from sglang.srt.model_executor import model_runner  # noqa: E402
 from sglang.srt.model_loader.loader import DefaultModelLoader  # noqa: E402
+from sglang.srt.models import registry  # noqa: E402,F401
 from sglang.srt.runtime_context import override_platform  # noqa: E402
 from sglang.srt.sampling.sampling_params import SamplingParams  # noqa: E402
 from sglang.srt.server_args import PortArgs, ServerArgs  # noqa: E402

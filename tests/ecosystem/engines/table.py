@@ -5,7 +5,7 @@ import json
 import pathlib
 
 HERE = pathlib.Path(__file__).resolve().parent
-WORDS = {"exact": "exact", "refused": "-", "WRONG": "**wrong**"}
+WORDS = {"exact": "exact", "refused": "-", "": "", "WRONG": "**wrong**"}
 
 
 def _split(cell):
@@ -25,9 +25,9 @@ def _table(results):
     for way in dict.fromkeys(way for _, way in cells):
         row = [way]
         for model in models:
-            result = cells.get((model, way), {"is": "refused"})
+            result = cells.get((model, way), {"is": ""})
             word = WORDS.get(result["is"], "no")
-            if result["is"] not in ("exact", "refused"):
+            if result["is"] not in ("exact", "refused", ""):
                 note = result.get("why") or result.get("says", "")
                 word += f" {notes.setdefault(note, len(notes) + 1)}"
             row.append(word)

@@ -3,6 +3,7 @@ dialect and format. tests/bench/results/tables.py puts it into README.md."""
 
 import json
 import pathlib
+import re
 
 HERE = pathlib.Path(__file__).resolve().parent
 WORDS = {"exact": "exact", "refused": "-", "": "", "WRONG": "**wrong**"}
@@ -16,6 +17,12 @@ def _split(cell):
         ", inputs too" if more == ["amax"] else f", {more[0]}" if more else "")
 
 
+def _message(said):
+    """What does not name a tensor of one model."""
+    said = re.sub(r"^quantctl: (\S+: )?", "", said)
+    return "`" + said.replace("`", "'") + "`"
+
+
 def _table(results):
     cells = {_split(cell): result for cell, result in results["cells"].items()
              if not cell.startswith("control")}
@@ -27,8 +34,8 @@ def _table(results):
         for model in models:
             result = cells.get((model, way), {"is": ""})
             word = WORDS.get(result["is"], "no")
-            if result["is"] not in ("exact", "refused", ""):
-                note = result.get("why") or result.get("says", "")
+            note = result.get("why") or _message(result.get("says", ""))
+            if result["is"] not in ("exact", ""):
                 word += f" {notes.setdefault(note, len(notes) + 1)}"
             row.append(word)
         rows.append("| " + " | ".join(row) + " |\n")

@@ -199,6 +199,7 @@ def make(folder):
         model = kind.from_config(config, dtype=torch.bfloat16)
         if name == "deepseek-v3":
             model.config.topk_method = "noaux_tc"
+            model.config.moe_layer_freq = 1
         _settle(model)
         size = sum(weight.nbytes for weight in model.parameters())
         model.save_pretrained(path, max_shard_size=size * 6 // 10)

@@ -25,6 +25,8 @@ import sglang  # noqa: E402
 import torch  # noqa: E402
 from sglang.benchmark import one_batch  # noqa: E402
 from sglang.srt.layers import linear  # noqa: E402
+from sglang.srt.layers.attention.torch_native_backend import (  # noqa: E402
+    TorchNativeAttnBackend)
 from sglang.srt.layers.moe.fused_moe_triton import FusedMoE  # noqa: E402
 from sglang.srt.layers.quantization import unquant  # noqa: E402
 from sglang.srt.managers.schedule_batch import Req  # noqa: E402
@@ -70,6 +72,10 @@ def _settle(model, device):
 # for CPUs want padded.
 torch.cuda.get_device_capability = lambda *device: (10, 0)
 model_runner.adjust_config_with_unaligned_cpu_tp = lambda config, *rest: config
+# PyTorch's attention knows no sinks, which are parameters that are compared.
+_extend = TorchNativeAttnBackend.forward_extend
+TorchNativeAttnBackend.forward_extend = \
+    lambda *arguments, sinks=None, **named: _extend(*arguments, **named)
 _process = DefaultModelLoader.postprocess_weights
 DefaultModelLoader.postprocess_weights = staticmethod(_settle)
 

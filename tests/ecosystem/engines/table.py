@@ -6,7 +6,7 @@ import pathlib
 import re
 
 HERE = pathlib.Path(__file__).resolve().parent
-WORDS = {"exact": "exact", "refused": "-", "": "", "WRONG": "**wrong**"}
+WORDS = {"exact": "exact", "near": "near", "refused": "-", "": "", "WRONG": "**wrong**"}
 
 
 def _split(cell):

@@ -200,6 +200,7 @@ def make(folder):
         if name == "deepseek-v3":
             model.config.topk_method = "noaux_tc"
             model.config.moe_layer_freq = 1
+            model.config.scoring_func = "sigmoid"
         _settle(model)
         size = sum(weight.nbytes for weight in model.parameters())
         model.save_pretrained(path, max_shard_size=size * 6 // 10)

@@ -192,7 +192,7 @@ def judge(quantized, plain, original):
     """What became of one directory: a word, and the figures or a message."""
     for run, whose in ((original, "the original"), (plain, "decoded")):
         if isinstance(run, str):
-            return dict(is_="WRONG", says=f"{whose}: {run}")
+            return dict(is_="not run", says=f"{whose}: {run}")
     if isinstance(quantized, str):
         return dict(is_="WRONG", says=quantized)
     differ = sorted(name for name in plain[1].keys() | quantized[1].keys()

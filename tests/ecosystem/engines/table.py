@@ -6,7 +6,8 @@ import pathlib
 import re
 
 HERE = pathlib.Path(__file__).resolve().parent
-WORDS = {"exact": "exact", "near": "near", "refused": "-", "": "", "WRONG": "**wrong**"}
+WORDS = {"exact": "exact", "near": "near", "refused": "-", "": "",
+         "not run": "", "WRONG": "**wrong**"}
 
 
 def _split(cell):

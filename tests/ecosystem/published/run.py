@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Directories with the tensors of published models, and what `quantctl convert`
+makes of them.
+
+  run.py QUANTCTL [MODEL...]     checks; a MODEL is a part of a name
+  run.py QUANTCTL --record       and keeps the results for the table
+
+Of each model a whole directory is written, headers and holes, for --dry-run, and
+a small one, a layer of each kind with two experts, which is converted.
+"""
+
+import argparse
+import collections
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+import check
+import directories
+import expert_models
+import image_models
+import stored_models
+import tensors as table
+import text_models
+
+HERE = pathlib.Path(__file__).resolve().parent
+MODELS = [*text_models.MODELS, *expert_models.MODELS, *stored_models.MODELS,
+          *image_models.MODELS]
+
+
+def convert(quantctl, source, target, run, *more):
+    """Exit code, the event of the plan, and all that was said."""
+    done = subprocess.run(
+        [quantctl, "convert", source, target, "--json",
+         "--dialect", run.get("dialect", "compressed-tensors"),
+         "--format", run.get("format", "nvfp4"), *more],
+        capture_output=True, text=True, timeout=300, check=False)
+    said = done.stdout + done.stderr
+    if done.returncode:
+        return done.returncode, None, said
+    events = [json.loads(line) for line in done.stdout.splitlines() if line]
+    return 0, next((e for e in events if e["event"] == "plan"), None), said
+
+
+def write(folder, model, small, seed=0):
+    """The directory of a model, or its only file; and its numbers."""
+    tensors = table.tensors_of(model, small)
+    config = None if model["config"] is None else table.config_of(model, small)
+    numbers = directories.numbers_for(tensors, seed) if small else None
+    directories.write(folder, tensors, config,
+                      min(model["shards"], 2 if small else 1 << 20),
+                      model.get("stem", "model"), numbers, model.get("others"))
+    source = folder
+    if config is None:
+        source = folder / f"{model['stem']}.safetensors"
+    return source, tensors, numbers
+
+
+def refusal(code, said, run):
+    """Of a run that is to be refused: what is wrong with that."""
+    if code != 3:
+        return [f"exit code {code}, expected a refusal (3)"]
+    if not any(word in said.lower() for word in run["refused"].split("|")):
+        return [f"refused without the reason ({run['refused']}): {said[:200]}"]
+    return []
+
+
+def dry(quantctl, model, run, source, tensors, out):
+    """--dry-run of the whole model."""
+    code, event, said = convert(quantctl, source, out, run, "--dry-run")
+    counts = collections.Counter()
+    if "refused" in run:
+        return refusal(code, said, run), counts
+    if code != 0 or event is None:
+        return [f"--dry-run: exit code {code}: {said[-300:].strip()}"], counts
+    if out.exists():
+        return ["--dry-run wrote something"], counts
+    if run.get("format") == "bf16":
+        expected = bf16_size(tensors)
+        if event["bytes_out"] == expected:
+            return [], counts
+        return [f"--dry-run: {event['bytes_out']} bytes out, expected "
+                f"{expected}"], counts
+    return check.plan(event, tensors, counts), counts
+
+
+def bf16_size(tensors):
+    """Bytes of a quantized model in bf16."""
+    total = 0
+    for t in tensors:
+        if t.name.endswith(("weight_scale_inv", "_scales")):
+            continue
+        elements = t.size * (2 if t.name.endswith("_blocks") else 1)
+        halves = t.stored == "fp8" or t.name.endswith("_blocks")
+        total += 2 * elements if halves else t.size
+    return total
+
+
+def real(quantctl, model, run, source, tensors, numbers, out):
+    """A conversion of the small model."""
+    code, _, said = convert(quantctl, source, out, run, "--server", "local:cpu")
+    if "refused" in run:
+        return refusal(code, said, run)
+    if code != 0:
+        return [f"exit code {code}: {said[-300:].strip()}"]
+    written = directories.read(out)
+    lines = check.index(out, written)
+    if run.get("format") == "bf16":
+        return lines + check.decoded(written, tensors, numbers)
+    lines += check.content(written, tensors, numbers)
+    if model["config"] is not None:
+        config = json.loads((out / "config.json").read_text())
+        lines += check.configuration(config, table.config_of(model, True),
+                                     model, tensors, written)
+    for name in model.get("others", {}):
+        if not (out / name).exists():
+            lines.append(f"{name} is missing")
+    return lines
+
+
+def rows_of(quantctl, model, folder):
+    """A row of the results for each run of a model."""
+    source, tensors, _ = write(folder / "whole", model, small=False)
+    small, few, numbers = write(folder / "small", model, small=True)
+    for number, run in enumerate(model.get("runs", [{}])):
+        out = folder / f"out{number}"
+        began = time.monotonic()
+        lines, counts = dry(quantctl, model, run, source, tensors, out)
+        seconds = time.monotonic() - began
+        # What the small one has in common with the whole is said once.
+        said = {line.split(" (")[0] for line in lines}
+        lines += [line for line in real(quantctl, model, run, small, few,
+                                        numbers, out)
+                  if line.split(" (")[0] not in said]
+        yield {"model": model["name"], "hub": model["hub"],
+               "tensors": len(tensors), "files": max(1, model["shards"]),
+               "bytes": sum(t.size for t in tensors),
+               "dialect": run.get("dialect", "compressed-tensors"),
+               "format": run.get("format", "nvfp4"),
+               "refused": "refused" in run, **counts, "otherwise": lines,
+               "seconds": round(seconds, 2)}
+
+
+def show(row):
+    outcome = "ok  " if not row["otherwise"] else "FAIL"
+    counts = "refused" if row["refused"] else "  ".join(
+        f"{row[key]} {key}" for key in ("quantized", "plain", "copied")
+        if key in row) or "decoded"
+    print(f"{outcome} {row['model']:36} {row['dialect']} {row['format']}: "
+          f"{counts}  ({row['seconds']} s)", flush=True)
+    for line in row["otherwise"]:
+        print(f"       {line}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("quantctl", type=pathlib.Path)
+    parser.add_argument("model", nargs="*")
+    parser.add_argument("--record", action="store_true")
+    options = parser.parse_args()
+    quantctl = options.quantctl.resolve()
+    wanted = [model for model in MODELS if not options.model or any(
+        word.lower() in model["name"].lower() for word in options.model)]
+    rows = []
+    for model in wanted:
+        with tempfile.TemporaryDirectory() as folder:
+            for row in rows_of(quantctl, model, pathlib.Path(folder)):
+                show(row)
+                rows.append(row)
+    failed = sum(bool(row["otherwise"]) for row in rows)
+    print(f"{failed} of {len(rows)} runs of {len(wanted)} models are otherwise")
+    if options.record:
+        for row in rows:
+            del row["seconds"]
+        (HERE / "results.json").write_text(json.dumps(rows, indent=1) + "\n")
+    return 1 if failed or not rows else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

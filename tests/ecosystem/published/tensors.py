@@ -1,0 +1,209 @@
+"""The tensors of a published model, from the lines of a table.
+
+A model is a dictionary:
+
+  name, hub    how people call it, and where it is published
+  config       its config.json; "$H" stands for the number H
+  numbers      what the lines call by letters
+  sets         lists of layers that the lines call by name: {MOE}
+  shards       how many files it comes in; 0: one file without an index
+  dtype        of tensors whose line names none; BF16 if missing
+  rows         a line a family of tensors
+  runs         what is asked of quantctl: dialect and format, and `refused`, what
+               the error says; one conversion to NVFP4 if missing
+  mapper       engine.py's: how vLLM renames
+  experts      names of gate, up and down, if they are others
+  stem, others names of its files, and files beside
+
+A line: what is expected, the name, the shape, then options, then "# why".
+
+  quant model.layers.{0-31}.self_attn.{q,o}_proj.weight H,H
+  stack model.layers.{MOE}.moe.gate_proj.weight E,I,H as experts.*.gate_proj
+  plain model.layers.{MOE}.mlp.gate.weight E,H dtype=F32  # vLLM: GateLinear
+
+  quant   quantized, and by no engine ignored
+  plain   a matrix that stays as it is, and that config.json names as such
+  copy    no linear layer: stays as it is, and nobody asks for its name
+  any     quantized, or left alone and named
+  stack   experts in one tensor: as quant, by the names that `as` gives (with !
+          after them where K rows of N are stored), or all left alone, and then
+          named as engines ask for them
+  tied    not there: a head that shares the embeddings' tensor, to be named
+"""
+
+import dataclasses
+import itertools
+import math
+import re
+
+BITS = {"F64": 64, "F32": 32, "BF16": 16, "F16": 16, "F8_E4M3": 8, "U8": 8,
+        "I64": 64, "I32": 32}
+WORDS = ("quant", "plain", "copy", "any", "stack", "tied")
+FEW = {"E": 2}  # of what a small copy has so many
+
+
+@dataclasses.dataclass
+class Row:
+    """A line of the table."""
+    word: str
+    template: str
+    shape: str
+    why: str
+    split: str = ""
+    dtype: str = ""
+    stored: str = ""
+
+
+@dataclasses.dataclass
+class Tensor:
+    """One tensor of a directory; `row` is the line that it comes from."""
+    name: str
+    dtype: str
+    shape: tuple
+    row: Row
+    # How it came to be quantized in the published files: "", fp8 or int4.
+    stored: str = ""
+
+    @property
+    def size(self):
+        return math.prod(self.shape) * BITS[self.dtype] // 8
+
+    @property
+    def module(self):
+        return self.name.removesuffix(".weight")
+
+
+def rows_of(model):
+    """The lines of a model's table."""
+    rows = []
+    for text in model["rows"].strip().splitlines():
+        line, _, why = text.partition("#")
+        words = line.split()
+        if not words:
+            continue
+        if words[0] not in WORDS:
+            raise ValueError(f"{model['name']}: {text}")
+        if words[0] == "tied":
+            rows.append(Row("tied", words[1], "", why.strip()))
+            continue
+        row = Row(words[0], words[1], words[2], why.strip(),
+                  dtype=model.get("dtype", "BF16"))
+        rest = iter(words[3:])
+        for option in rest:
+            if option == "as":
+                row.split = next(rest)
+            elif option.startswith("dtype="):
+                row.dtype = option[6:]
+            elif option in ("fp8", "int4"):
+                row.stored = option
+            else:
+                raise ValueError(f"{model['name']}: {text}")
+        rows.append(row)
+    return rows
+
+
+def choices(brace, sets, few):
+    """What a name has in the place of a brace: "0-31", "q,o" or "MOE"."""
+    if brace in sets:
+        return [str(n) for n in (sets[brace][:1] if few else sets[brace])]
+    span = re.fullmatch(r"(\d+)-(\d+)", brace)
+    if span is None:
+        return brace.split(",")
+    numbers = range(int(span[1]), int(span[2]) + 1)
+    return [str(n) for n in (numbers[:few] if few else numbers)]
+
+
+def names_of(template, sets, small):
+    """Every name of a template; of a small copy, one layer and two experts."""
+    parts = re.split(r"\{([^}]*)\}", template)
+    lists = []
+    for at in range(1, len(parts), 2):
+        few = (2 if "expert" in parts[at - 1] else 1) if small else 0
+        lists.append(choices(parts[at], sets, few))
+    for chosen in itertools.product(*lists):
+        yield "".join(text for pair in itertools.zip_longest(
+            parts[::2], chosen, fillvalue="") for text in pair)
+
+
+def narrow(numbers):
+    """Small numbers for large ones: different where those are, and multiples of
+    what formats ask for."""
+    order = {value: 160 + 32 * i for i, value in enumerate(
+        sorted({v for v in numbers.values() if v > 64}))}
+    return {key: FEW.get(key, order.get(value, value))
+            for key, value in numbers.items()}
+
+
+def fill(config, numbers):
+    """A config.json with its numbers."""
+    if isinstance(config, dict):
+        return {key: fill(value, numbers) for key, value in config.items()}
+    if isinstance(config, list):
+        return [fill(value, numbers) for value in config]
+    if isinstance(config, str) and config.startswith("$"):
+        return numbers[config[1:]]
+    return config
+
+
+def dimension(text, numbers):
+    """Of "2*I", "Q+G" or "H/32" the number."""
+    def value(word):
+        return int(word) if word.isdigit() else numbers[word]
+
+    def term(part):
+        product, *below = part.split("/")
+        return (math.prod(map(value, product.split("*")))
+                // math.prod(map(value, below)))
+    return sum(map(term, text.split("+")))
+
+
+def stored_parts(row, name, shape):
+    """The tensors that a weight is in the published files."""
+    module = name.removesuffix(".weight")
+    if row.stored == "fp8":
+        blocks = tuple(-(-d // 128) for d in shape)
+        return [(name, "F8_E4M3", shape),
+                (module + ".weight_scale_inv", "F32", blocks)]
+    if row.stored == "int4":
+        return [(module + ".weight_packed", "I32", (shape[0], shape[1] // 8)),
+                (module + ".weight_scale", "BF16", (shape[0], shape[1] // 32)),
+                (module + ".weight_shape", "I32", (2,))]
+    return [(name, row.dtype, shape)]
+
+
+def tensors_of(model, small=False):
+    """All tensors of a model, layer by layer as far as its lines are."""
+    numbers = narrow(model["numbers"]) if small else model["numbers"]
+    tensors = []
+    for row in rows_of(model):
+        if row.word == "tied":
+            continue
+        shape = () if row.shape == "-" else tuple(
+            dimension(text, numbers) for text in row.shape.split(","))
+        for name in names_of(row.template, model.get("sets", {}), small):
+            tensors += [Tensor(n, dtype, s, row, row.stored)
+                        for n, dtype, s in stored_parts(row, name, shape)]
+    return tensors
+
+
+def config_of(model, small=False):
+    """config.json of it."""
+    numbers = narrow(model["numbers"]) if small else model["numbers"]
+    return fill(model["config"], numbers)
+
+
+def split_of(tensor):
+    """Of a stack the (module, expert, first row, rows, cols) of each matrix that
+    it is of, and whether K rows of N are stored."""
+    turned = tensor.row.split.endswith("!")
+    experts, *dims = tensor.shape
+    rows, cols = dims[::-1] if turned else dims
+    parent = tensor.name.removesuffix(".weight").rsplit(".", 1)[0]
+    parts = tensor.row.split.rstrip("!").split("+")
+    each = rows // len(parts)
+    split = []
+    for expert in range(experts):
+        for i, part in enumerate(parts):
+            module = f"{parent}.{part.replace('*', str(expert))}"
+            split.append((module, expert, i * each, each, cols))
+    return split, turned

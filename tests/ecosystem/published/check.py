@@ -142,7 +142,7 @@ def configuration(config, source, model, tensors, written):
     return found.lines()
 
 
-SUFFIXES = (".weight_packed", ".weight_scale", "_blocks", ".weight_scale_2")
+SUFFIXES = (".weight_packed", ".weight_scale", ".weight_scale_inv", "_blocks")
 
 
 def is_written(module, written):
@@ -200,30 +200,41 @@ def quantized(found, t, module, original, written):
         kind = {"U8": np.uint8, "F8_E4M3": np.uint8, "F32": "<f4"}[dtype]
         return np.frombuffer(data, kind).reshape(dims)
 
+    def all_of(*parts):
+        return None if any(part is None for part in parts) else parts
+
+    rows, cols = original.shape[-2:]
+    blocks = (rows, cols // 16)
     if module + ".comfy_quant" in written:
-        rows, cols = original.shape
-        parts = [get(".weight", "U8", (rows, cols // 2)),
-                 get(".weight_scale", "F8_E4M3", None),
-                 get(".weight_scale_2", "F32", ()),
-                 get(".comfy_quant", "U8", None)]
         names = (".weight", ".weight_scale", ".weight_scale_2", ".comfy_quant")
-        decoded = original if all(p is not None for p in parts) else None
+        all_of(get(names[0], "U8", (rows, cols // 2)),
+               get(names[1], "F8_E4M3", None), get(names[2], "F32", ()),
+               get(names[3], "U8", None))
+        decoded = original  # its order of bytes is another test's
     elif module + "_blocks" in written:
         names = ("_blocks", "_scales")
         original = original.transpose(0, 2, 1)  # as gpt-oss's blocks are
         experts, rows, cols = original.shape
-        codes = get("_blocks", "U8", (experts, rows, cols // 32, 16))
-        scales = get("_scales", "U8", (experts, rows, cols // 32))
-        decoded = None if codes is None or scales is None else (
-            values.mxfp4(codes, scales))
+        parts = all_of(get(names[0], "U8", (experts, rows, cols // 32, 16)),
+                       get(names[1], "U8", (experts, rows, cols // 32)))
+        decoded = parts and values.mxfp4(*parts)
+    elif module + ".weight_scale_inv" in written:
+        names = (".weight", ".weight_scale_inv")
+        parts = all_of(get(names[0], "F8_E4M3", (rows, cols)),
+                       get(names[1], "F32", (-(-rows // 128), -(-cols // 128))))
+        decoded = parts and values.fp8_blocks(*parts)
+    elif module + ".weight_scale_2" in written:
+        names = (".weight", ".weight_scale", ".weight_scale_2")
+        parts = all_of(get(names[0], "U8", (rows, cols // 2)),
+                       get(names[1], "F8_E4M3", blocks),
+                       get(names[2], "F32", ()))
+        decoded = parts and values.nvfp4(*parts[:2], 1 / parts[2])
     else:
         names = (".weight_packed", ".weight_scale", ".weight_global_scale")
-        rows, cols = original.shape
-        codes = get(names[0], "U8", (rows, cols // 2))
-        scales = get(names[1], "F8_E4M3", (rows, cols // 16))
-        divisor = get(names[2], "F32", (1,))
-        decoded = None if codes is None or scales is None or divisor is None \
-            else values.nvfp4(codes, scales, divisor[0])
+        parts = all_of(get(names[0], "U8", (rows, cols // 2)),
+                       get(names[1], "F8_E4M3", blocks),
+                       get(names[2], "F32", (1,)))
+        decoded = parts and values.nvfp4(*parts)
     if decoded is not None and values.sqnr_db(original, decoded) < 15:
         found.add(t.row, "decodes to other numbers", module)
     return {module + suffix for suffix in names}

@@ -1,8 +1,10 @@
-"""What an engine makes of config.json: which of its layers it builds quantized.
-As vLLM does it: names of the list are brought to the engine's own, an entry with
-"re:" is an expression that matches from the start, a fused layer is asked for by
-the names of its shards, which must agree, and experts by those of the first."""
+"""What vLLM makes of config.json: which of its layers it builds quantized.
 
+Names of the list are brought to vLLM's own. A fused layer is asked for by the
+names of its shards, which must agree, and experts by those of the first or by
+the name that they have together."""
+
+import fnmatch
 import re
 
 # The engine's layer, and what it is joined of.
@@ -14,9 +16,9 @@ FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"),
 
 
 def mapped(name, mapper):
-    """The engine's name of a module: the first prefix that fits, then every
-    part that is to be replaced. vLLM renames by tensors' names, so that a
-    prefix ends with a dot."""
+    """vLLM's name of a module: the first prefix that fits is replaced, and every
+    part that is to be. vLLM renames tensors so, too, and a prefix ends with a
+    dot."""
     for old, new in mapper.get("prefix", {}).items():
         if name.startswith(old):
             name = new + name[len(old):]
@@ -32,27 +34,51 @@ class Engine:
     def __init__(self, config, mapper):
         self.mapper = mapper
         quantization = config.get("quantization_config", {})
-        self.entries = [
-            entry if entry.startswith("re:") else mapped(entry, mapper)
-            for entry in (quantization.get("ignore")
-                          or quantization.get("modules_to_not_convert") or [])]
-        self.literal = {e for e in self.entries if not e.startswith("re:")}
-        self.patterns = [re.compile(e[3:]) for e in self.entries
-                         if e.startswith("re:")]
+        self.method = quantization.get("quant_method", "")
+        entries = [entry if entry.startswith("re:") else mapped(entry, mapper)
+                   for entry in (quantization.get("ignore")
+                                 or quantization.get("modules_to_not_convert")
+                                 or [])]
+        self.literal = {e for e in entries if not e.startswith("re:")}
+        self.expressions = [re.compile(e[3:]) for e in entries
+                            if e.startswith("re:")]
 
     def ignores(self, module):
-        """Whether a layer of that name in the files is left alone."""
+        """Whether the layer that has this module of the files is left alone."""
         name = mapped(module, self.mapper)
-        return name in self.literal or any(p.match(name)
-                                           for p in self.patterns)
+        experts = re.match(r"(.*experts)\.\d+\.", name)
+        if self.method == "compressed-tensors":
+            return name in self.literal or any(
+                e.match(name) for e in self.expressions)
+        if experts:
+            together = experts[1]
+            return any(together in e for e in self.literal if "experts" in e
+                       ) or self.modelopt_ignores(together)
+        return name in self.literal or self.modelopt_ignores(
+            fused_name(name) or name)
+
+    def modelopt_ignores(self, layer):
+        """ModelOpt's entries are patterns, and vLLM takes parts of names."""
+        if self.method != "modelopt":
+            return False
+        short = layer.removeprefix("language_model.")
+        return any(e != layer and (e in layer or e in short)
+                   or fnmatch.fnmatch(layer, e) for e in self.literal)
 
     def torn(self, modules):
         """Fused layers some of whose shards are left alone, and not all."""
         groups = {}
         for module in modules:
-            parent, _, leaf = module.rpartition(".")
-            for fused, shards in FUSED.items():
-                if leaf in shards:
-                    groups.setdefault(f"{parent}.{fused}", set()).add(
-                        self.ignores(module))
+            name = fused_name(module)
+            if name:
+                groups.setdefault(name, set()).add(self.ignores(module))
         return sorted(name for name, said in groups.items() if len(said) > 1)
+
+
+def fused_name(module):
+    """Of one of several modules that are joined the layer's name, or None."""
+    parent, _, leaf = module.rpartition(".")
+    for fused, shards in FUSED.items():
+        if leaf in shards:
+            return f"{parent}.{fused}"
+    return None

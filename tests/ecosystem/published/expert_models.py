@@ -167,7 +167,7 @@ GLM45 = {
     "hub": "zai-org/GLM-4.5-Air",
     "config": {
         "architectures": ["Glm4MoeForCausalLM"], "model_type": "glm4_moe",
-        "first_k_dense_replace": 1, "head_dim": 128, "hidden_size": "$H",
+        "attention_bias": True, "first_k_dense_replace": 1, "head_dim": 128, "hidden_size": "$H",
         "intermediate_size": "$D", "moe_intermediate_size": "$I",
         "n_routed_experts": 128, "n_shared_experts": 1,
         "num_attention_heads": 96, "num_hidden_layers": 46,

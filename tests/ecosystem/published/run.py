@@ -31,6 +31,10 @@ MODELS = [*text_models.MODELS, *expert_models.MODELS, *stored_models.MODELS,
           *image_models.MODELS]
 
 
+# The plan is the same in other dialects, which the small one is converted to.
+USUAL = {"also": [("modelopt", "nvfp4")]}
+
+
 def convert(quantctl, source, target, run, *more):
     """Exit code, the event of the plan, and all that was said."""
     done = subprocess.run(
@@ -125,21 +129,25 @@ def rows_of(quantctl, model, folder):
     """A row of the results for each run of a model."""
     source, tensors, _ = write(folder / "whole", model, small=False)
     small, few, numbers = write(folder / "small", model, small=True)
-    for number, run in enumerate(model.get("runs", [{}])):
+    for number, run in enumerate(model.get("runs", [USUAL])):
         out = folder / f"out{number}"
         began = time.monotonic()
         lines, counts = dry(quantctl, model, run, source, tensors, out)
         seconds = time.monotonic() - began
-        # What the small one has in common with the whole is said once.
-        said = {line.split(" (")[0] for line in lines}
-        lines += [line for line in real(quantctl, model, run, small, few,
-                                        numbers, out)
-                  if line.split(" (")[0] not in said]
+        for dialect, format in [(None, None), *run.get("also", [])]:
+            more = {**run, "dialect": dialect, "format": format}
+            found = real(quantctl, model, run if dialect is None else more,
+                         small, few, numbers, folder / f"{dialect}{number}")
+            # What was said before is not said again.
+            said = {line.split(" (")[0] for line in lines}
+            lines += [f"{line}, with --dialect {dialect}" if dialect else line
+                      for line in found if line.split(" (")[0] not in said]
         yield {"model": model["name"], "hub": model["hub"],
                "tensors": len(tensors), "files": max(1, model["shards"]),
                "bytes": sum(t.size for t in tensors),
                "dialect": run.get("dialect", "compressed-tensors"),
                "format": run.get("format", "nvfp4"),
+               "also": [" ".join(pair) for pair in run.get("also", [])],
                "refused": "refused" in run, **counts, "otherwise": lines,
                "seconds": round(seconds, 2)}
 

@@ -94,6 +94,9 @@ def _deepseek(name, hub, model_type, architecture, rows, stored, **more):
             "activation_scheme": "dynamic", "fmt": "e4m3",
             "quant_method": "fp8", "weight_block_size": [128, 128]}
         model["runs"] = [{"refused": QUANTIZED_ALREADY}, DECODE]
+    else:
+        model["runs"] = [{"also": [("modelopt", "nvfp4"),
+                                   ("deepseek", "fp8_block")]}]
     return {**model, **more}
 
 

@@ -9,8 +9,8 @@ A model is a dictionary:
   shards       how many files it comes in; 0: one file without an index
   dtype        of tensors whose line names none; BF16 if missing
   rows         a line a family of tensors
-  runs         what is asked of quantctl: dialect and format, and `refused`, what
-               the error says; one conversion to NVFP4 if missing
+  runs         what is asked of quantctl: dialect and format; `also`, others for
+               the small copy; `refused`: what the error says. Missing: USUAL
   mapper       engine.py's: how vLLM renames
   experts      names of gate, up and down, if they are others
   stem, others names of its files, and files beside

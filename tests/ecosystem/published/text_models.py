@@ -85,8 +85,9 @@ WHISPER = {
     "hub": "openai/whisper-large-v3",
     "config": {
         "architectures": ["WhisperForConditionalGeneration"],
-        "model_type": "whisper", "d_model": "$H", "encoder_layers": 32,
-        "decoder_layers": 32, "encoder_ffn_dim": "$F", "decoder_ffn_dim": "$F",
+        "model_type": "whisper", "d_model": "$H",
+        "encoder_attention_heads": 20, "decoder_attention_heads": 20,
+        "encoder_layers": 32, "decoder_layers": 32, "encoder_ffn_dim": "$F", "decoder_ffn_dim": "$F",
         "num_hidden_layers": 32, "num_mel_bins": 128, "vocab_size": "$V",
         "is_encoder_decoder": True, "torch_dtype": "float16"},
     "dtype": "F16",

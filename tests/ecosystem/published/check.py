@@ -120,18 +120,25 @@ def configuration(config, source, model, tensors, written):
     if ours != theirs:
         found.add(None, "differs in more than quantization_config",
                   "config.json")
-    seen = engine.Engine(config, model.get("mapper", {}))
+    mapper = model.get("mapper", {})
+    seen = engine.Engine(config, mapper, model.get("parts", True))
+    # transformers asks by the names of the files. Experts that stay in one
+    # tensor have no such names.
+    files = engine.Engine(config, {})
     for t, modules in matrices(tensors):
-        quantized = any(is_written(m, written) for m, _, _ in modules)
-        # Experts that stay in one tensor are asked for one by one.
-        names = [m for m, _, _ in modules]
-        for name in names:
-            if quantized and seen.ignores(name):
-                found.add(t.row, "quantized, and ignored by config.json", name)
-            if not quantized and not seen.ignores(name):
-                found.add(t.row, "left alone, and nothing in config.json's "
-                          "list matches it", engine.mapped(
-                              name, model.get("mapper", {})))
+        taken = any(is_written(m, written) for m, _, _ in modules)
+        engines = {"vLLM": seen, "transformers": files}
+        if seen.method != "compressed-tensors" or (
+                t.row.word == "stack" and not taken):
+            del engines["transformers"]
+        for name, _, _ in modules:
+            wrong = [who for who, asked in engines.items()
+                     if asked.ignores(name) == taken]
+            if wrong:
+                found.add(t.row, ("quantized, and ignored by " if taken else
+                                  "left alone, and in config.json's list nothing "
+                                  "matches it for ") + " and ".join(wrong),
+                          engine.mapped(name, mapper))
     for name in seen.torn(m for _, modules in matrices(tensors)
                           for m, _, _ in modules):
         found.add(None, "some of its shards are ignored, and not all", name)
@@ -267,6 +274,21 @@ def decoded(written, tensors, numbers):
                       "is not byte for byte the original's", name)
     for name in sorted(set(written) - known):
         found.add(None, "nobody expects it", name)
+    return found.lines()
+
+
+def scales(written):
+    """What engines fuse has one scale of a whole weight."""
+    found = Findings()
+    for suffix in (".weight_global_scale", ".weight_scale_2"):
+        modules = [n.removesuffix(suffix) for n in written if n.endswith(suffix)]
+        for module in modules:
+            parent, _, leaf = module.rpartition(".")
+            for other in (f"{parent}.{name}" for some in TOGETHER
+                          if leaf in some for name in sorted(some)):
+                if other + suffix in written and (
+                        written[other + suffix][2] != written[module + suffix][2]):
+                    found.add(None, f"has another {suffix} than {other}", module)
     return found.lines()
 
 

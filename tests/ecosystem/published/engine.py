@@ -1,6 +1,7 @@
-"""What vLLM makes of config.json: which of its layers it builds quantized.
+"""What engines make of config.json: which of their layers they build quantized,
+as vLLM does it and, where that is stricter, SGLang.
 
-Names of the list are brought to vLLM's own. A fused layer is asked for by the
+Names of the list are brought to vLLM's own first. A fused layer is asked for by the
 names of its shards, which must agree, and experts by those of the first or by
 the name that they have together."""
 
@@ -31,8 +32,9 @@ def mapped(name, mapper):
 class Engine:
     """Of one config.json."""
 
-    def __init__(self, config, mapper):
+    def __init__(self, config, mapper, parts=True):
         self.mapper = mapper
+        self.parts = parts
         quantization = config.get("quantization_config", {})
         self.method = quantization.get("quant_method", "")
         entries = [entry if entry.startswith("re:") else mapped(entry, mapper)
@@ -48,8 +50,7 @@ class Engine:
         name = mapped(module, self.mapper)
         experts = re.match(r"(.*experts)\.\d+\.", name)
         if self.method == "compressed-tensors":
-            return name in self.literal or any(
-                e.match(name) for e in self.expressions)
+            return self.lists(name)
         if experts:
             together = experts[1]
             return any(together in e for e in self.literal if "experts" in e
@@ -57,13 +58,22 @@ class Engine:
         return name in self.literal or self.modelopt_ignores(
             fused_name(name) or name)
 
+    def lists(self, name):
+        """Whether an entry of compressed-tensors' list is that name."""
+        return name in self.literal or any(
+            e.match(name) for e in self.expressions)
+
     def modelopt_ignores(self, layer):
-        """ModelOpt's entries are patterns, and vLLM takes parts of names."""
+        """ModelOpt's entries are patterns. vLLM takes them for parts of names,
+        too, and SGLang for what stands between two dots; neither does what
+        paints."""
         if self.method != "modelopt":
             return False
         short = layer.removeprefix("language_model.")
-        return any(e != layer and (e in layer or e in short)
-                   or fnmatch.fnmatch(layer, e) for e in self.literal)
+        names = [layer, *layer.split(".")] if self.parts else [layer]
+        return any(self.parts and e != layer and (e in layer or e in short)
+                   or any(fnmatch.fnmatch(name, e) for name in names)
+                   for e in self.literal)
 
     def torn(self, modules):
         """Fused layers some of whose shards are left alone, and not all."""

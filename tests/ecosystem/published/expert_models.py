@@ -16,7 +16,6 @@ MIXTRAL = {
         "tie_word_embeddings": False, "torch_dtype": "bfloat16"},
     "numbers": {"H": 4096, "I": 14336, "KV": 1024, "V": 32000, "E": 8},
     "shards": 19,
-    "experts": ("w1", "w3", "w2"),
     "rows": f"""
 copy model.embed_tokens.weight V,H  # {TABLE}
 copy model.layers.{{0-31}}.{{input,post_attention}}_layernorm.weight H

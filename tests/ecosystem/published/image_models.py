@@ -255,6 +255,7 @@ DIFFUSERS = {
     "stem": "diffusion_pytorch_model",
     "numbers": FLUX["numbers"],
     "shards": 3,
+    "parts": False,
     "rows": """
 plain x_embedder.weight H,64  # the way in
 plain context_embedder.weight H,C  # the way in

@@ -114,7 +114,7 @@ def real(quantctl, model, run, source, tensors, numbers, out):
     lines = check.index(out, written)
     if run.get("format") == "bf16":
         return lines + check.decoded(written, tensors, numbers)
-    lines += check.content(written, tensors, numbers)
+    lines += check.content(written, tensors, numbers) + check.scales(written)
     if model["config"] is not None:
         config = json.loads((out / "config.json").read_text())
         lines += check.configuration(config, table.config_of(model, True),

@@ -12,7 +12,7 @@ A model is a dictionary:
   runs         what is asked of quantctl: dialect and format; `also`, others for
                the small copy; `refused`: what the error says. Missing: USUAL
   mapper       engine.py's: how vLLM renames
-  experts      names of gate, up and down, if they are others
+  parts        False: no engine that loads it takes ModelOpt's names in parts
   stem, others names of its files, and files beside
 
 A line: what is expected, the name, the shape, then options, then "# why".

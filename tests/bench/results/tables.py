@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes the tables of figures in README.md, in this folder's README.md and in
 that of tests/fuzz out of the results beside this file, and the engines of
-client/quantctl/models/ENGINES.md out of the rows in engines.cc beside it;
-whatever is written between the marks of a section is replaced.
+client/quantctl/models/ENGINES.md out of the rows in engines.cc beside it, and
+those of tests/ecosystem/published and tests/ecosystem/engines; whatever is written between the marks of a section is replaced.
 
   tables.py            brings the pages up to date
   tables.py --check    changes nothing; exit code 1 if a page is stale
@@ -254,15 +254,40 @@ def engines():
       .replace("|  |", "| |")
 
 
-
 def loaders():
   """What engines loaded on a CPU."""
   sys.path.insert(0, str(ENGINES))
   return importlib.import_module("table").page()
 
 
+PUBLISHED = HERE / "../../ecosystem/published"
+
+
+def published():
+  """Each published model, and what a conversion of it comes to."""
+  lines = []
+  for row in json.loads((PUBLISHED / "results.json").read_text()):
+    how = [f"{row['dialect']} {row['format']}", *row["also"]]
+    if row["refused"]:
+      outcome = ["refused"] + [""] * 3
+    elif row["format"] == "bf16":
+      outcome = ["decoded"] + [""] * 3
+    else:
+      outcome = [f"{row.get(key, 0):,}" for key in (
+          "quantized", "plain", "copied")] + [", ".join(row["kept"])]
+    lines.append([row["model"], f"{row['tensors']:,} in {row['files']}",
+                  f"{row['bytes'] / 1e9:,.1f}", ", ".join(how), *outcome,
+                  "<br>".join(row["otherwise"]).replace("|", "\\|")])
+  return table(["model", "tensors in files", "GB", "converted to", "quantized",
+                "matrices left", "other tensors", "left, and named so",
+                "not as expected"],
+               ["---", "---:", "---:", "---", "---:", "---:", "---:", "---",
+                "---"], lines)
+
+
 MODELS = HERE / "../../../client/quantctl/models"
 SECTIONS = ((MODELS / "ENGINES.md", "runs", engines),
+            (PUBLISHED / "README.md", "models", published),
             (HERE / "../../fuzz/README.md", "runs", fuzz),
             (HERE / "../../../README.md", "figures", figures),
             (HERE / "README.md", "GPU", gpu),

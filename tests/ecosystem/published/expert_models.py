@@ -1,9 +1,9 @@
 """Mixtures of experts in bf16."""
 
-HEAD = "an output head: vLLM's ParallelLMHead"
+HEAD = "output head: vLLM's ParallelLMHead"
 TABLE = "a table that is looked up"
-ROUTER = "a router: vLLM's GateLinear, never quantized"
-NEXT = "predicts further tokens; the engine's draft model takes it as it is"
+ROUTER = "routers: vLLM's GateLinear, never quantized"
+NEXT = "next tokens: the engine's draft model takes its layers as they are"
 
 MIXTRAL = {
     "name": "Mixtral 8x7B",
@@ -94,9 +94,9 @@ quant model.layers.{{0-47}}.mlp.experts.{{0-511}}.{{gate,up}}_proj.weight I,H
 quant model.layers.{{0-47}}.mlp.experts.{{0-511}}.down_proj.weight H,I
 quant model.layers.{{0-47}}.mlp.shared_expert.{{gate,up}}_proj.weight I,H
 quant model.layers.{{0-47}}.mlp.shared_expert.down_proj.weight H,I
-plain model.layers.{{0-47}}.mlp.shared_expert_gate.weight 1,H  # built with quant_config=None
+plain model.layers.{{0-47}}.mlp.shared_expert_gate.weight 1,H  # routers: vLLM builds it with quant_config=None
 copy model.norm.weight H
-plain lm_head.weight V,H  # vLLM builds it without quant_config
+plain lm_head.weight V,H  # output head: vLLM builds it without quant_config
 plain mtp.fc.weight H,2*H  # {NEXT}
 copy mtp.{{norm,pre_fc_norm_embedding,pre_fc_norm_hidden}}.weight H
 copy mtp.layers.0.{{input,post_attention}}_layernorm.weight H
@@ -126,8 +126,10 @@ LLAMA4 = {
             "num_hidden_layers": 48, "num_key_value_heads": 8,
             "num_local_experts": 16, "vocab_size": "$V"},
         "vision_config": {"hidden_size": "$W", "intermediate_size": "$F",
-                          "model_type": "llama4_vision_model",
-                          "num_hidden_layers": 34, "projector_input_dim": 4096},
+                          "image_size": 336, "model_type": "llama4_vision_model",
+                          "num_hidden_layers": 34, "projector_input_dim": "$P",
+                          "projector_output_dim": "$P",
+                          "vision_output_dim": "$P"},
         "torch_dtype": "bfloat16"},
     "numbers": {"H": 5120, "I": 8192, "KV": 1024, "V": 202048, "E": 16,
                 "W": 1408, "F": 5632, "P": 4096},
@@ -144,20 +146,20 @@ quant language_model.model.layers.{{0-47}}.feed_forward.shared_expert.{{gate,up}
 quant language_model.model.layers.{{0-47}}.feed_forward.shared_expert.down_proj.weight H,I
 copy language_model.model.norm.weight H
 plain language_model.lm_head.weight V,H  # {HEAD}
-plain multi_modal_projector.linear_1.weight H,P  # vLLM builds it with quant_config=None
+plain multi_modal_projector.linear_1.weight H,P  # joint of tower and text: vLLM builds it with quant_config=None
 copy vision_model.class_embedding W
 copy vision_model.positional_embedding_vlm 577,W  # {TABLE}
-plain vision_model.patch_embedding.linear.weight W,588  # vLLM builds the tower with quant_config=None
+plain vision_model.patch_embedding.linear.weight W,588  # vision tower: vLLM builds it with quant_config=None
 copy vision_model.{{layernorm_pre,layernorm_post}}.{{weight,bias}} W
 copy vision_model.model.layers.{{0-33}}.{{input,post_attention}}_layernorm.{{weight,bias}} W
-plain vision_model.model.layers.{{0-33}}.self_attn.{{q,k,v,o}}_proj.weight W,W  # the tower: quant_config=None
+plain vision_model.model.layers.{{0-33}}.self_attn.{{q,k,v,o}}_proj.weight W,W  # vision tower: vLLM builds it with quant_config=None
 copy vision_model.model.layers.{{0-33}}.self_attn.{{q,k,v,o}}_proj.bias W
-plain vision_model.model.layers.{{0-33}}.mlp.fc1.weight F,W  # the tower: quant_config=None
+plain vision_model.model.layers.{{0-33}}.mlp.fc1.weight F,W  # vision tower: vLLM builds it with quant_config=None
 copy vision_model.model.layers.{{0-33}}.mlp.fc1.bias F
-plain vision_model.model.layers.{{0-33}}.mlp.fc2.weight W,F  # the tower: quant_config=None
+plain vision_model.model.layers.{{0-33}}.mlp.fc2.weight W,F  # vision tower: vLLM builds it with quant_config=None
 copy vision_model.model.layers.{{0-33}}.mlp.fc2.bias W
-plain vision_model.vision_adapter.mlp.fc1.weight P,F  # the tower: quant_config=None
-plain vision_model.vision_adapter.mlp.fc2.weight P,P  # the tower: quant_config=None
+plain vision_model.vision_adapter.mlp.fc1.weight P,F  # vision tower: vLLM builds it with quant_config=None
+plain vision_model.vision_adapter.mlp.fc2.weight P,P  # vision tower: vLLM builds it with quant_config=None
 """,
 }
 
@@ -235,7 +237,7 @@ plain model.layers.{{0-31}}.block_sparse_moe.router.layer.weight E,H  # {ROUTER}
 stack model.layers.{{0-31}}.block_sparse_moe.input_linear.weight E,2*I,H as experts.*.gate_proj+experts.*.up_proj
 stack model.layers.{{0-31}}.block_sparse_moe.output_linear.weight E,H,I as experts.*.down_proj
 copy model.norm.weight H
-tied lm_head  # transformers builds it, a Linear with the embeddings' tensor
+tied lm_head  # tied head: transformers builds it, a Linear with the embeddings' tensor
 """,
 }
 

@@ -1,9 +1,9 @@
 """Models that see, and one that paints."""
 
-HEAD = "an output head: vLLM's ParallelLMHead"
+HEAD = "output head: vLLM's ParallelLMHead"
 TABLE = "a table that is looked up"
-TOWER = "of the vision tower, which nobody publishes quantized"
-JOIN = "joins the tower to the text"
+TOWER = "vision tower: nobody publishes it quantized"
+JOIN = "joint of tower and text"
 
 QWEN25_VL = {
     "name": "Qwen2.5-VL 7B",
@@ -99,7 +99,7 @@ copy vision_tower.vision_model.encoder.layers.{{0-26}}.mlp.fc1.bias F
 plain vision_tower.vision_model.encoder.layers.{{0-26}}.mlp.fc2.weight W,F  # {TOWER}
 copy vision_tower.vision_model.encoder.layers.{{0-26}}.mlp.fc2.bias W
 copy vision_tower.vision_model.post_layernorm.{{weight,bias}} W
-tied lm_head  # transformers builds it; config.json does not say that it is tied
+tied lm_head  # tied head: transformers builds it, and config.json does not say so
 """,
 }
 
@@ -137,9 +137,9 @@ copy vision_model.encoder.layers.{{0-23}}.mlp.fc1.bias F
 plain vision_model.encoder.layers.{{0-23}}.mlp.fc2.weight W,F  # {TOWER}
 copy vision_model.encoder.layers.{{0-23}}.mlp.fc2.bias W
 copy mlp1.0.{{weight,bias}} 4*W
-plain mlp1.1.weight H,4*W  # {JOIN}: vLLM and SGLang build a torch Linear
+plain mlp1.1.weight H,4*W  # {JOIN}: in vLLM and SGLang a Linear of PyTorch
 copy mlp1.1.bias H
-plain mlp1.3.weight H,H  # {JOIN}: vLLM and SGLang build a torch Linear
+plain mlp1.3.weight H,H  # {JOIN}: in vLLM and SGLang a Linear of PyTorch
 copy mlp1.3.bias H
 copy language_model.model.embed_tokens.weight V,H  # {TABLE}
 copy language_model.model.layers.{{0-27}}.{{input,post_attention}}_layernorm.weight H
@@ -182,7 +182,7 @@ plain llm.lm_head.weight V,H  # {HEAD}
 copy resampler.query 64,H
 copy resampler.attn.in_proj_weight 3*H,H  # torch's MultiheadAttention
 copy resampler.attn.in_proj_bias 3*H
-plain resampler.attn.out_proj.weight H,H  # {JOIN}: torch's MultiheadAttention
+plain resampler.attn.out_proj.weight H,H  # {JOIN}: PyTorch's MultiheadAttention
 copy resampler.attn.out_proj.bias H
 plain resampler.kv_proj.weight H,W  # {JOIN}
 copy resampler.{{ln_q,ln_kv,ln_post}}.{{weight,bias}} H
@@ -210,13 +210,13 @@ FLUX = {
     "shards": 0,
     "runs": [{"dialect": "comfy", "format": "nvfp4"}],
     "rows": """
-plain img_in.weight H,64  # the way in
-plain txt_in.weight H,C  # the way in
+plain img_in.weight H,64  # way in
+plain txt_in.weight H,C  # way in
 copy {img,txt}_in.bias H
-plain {time,guidance}_in.in_layer.weight H,256  # makes an embedding of a number
-plain vector_in.in_layer.weight H,P  # makes an embedding of a sentence
+plain {time,guidance}_in.in_layer.weight H,256  # embedders: of a number
+plain vector_in.in_layer.weight H,P  # embedders: of a sentence
 copy {time,vector,guidance}_in.in_layer.bias H
-plain {time,vector,guidance}_in.out_layer.weight H,H  # makes an embedding
+plain {time,vector,guidance}_in.out_layer.weight H,H  # embedders: of what came before
 copy {time,vector,guidance}_in.out_layer.bias H
 any double_blocks.{0-18}.{img,txt}_mod.lin.weight 6*H,H  # shift and scale of a block
 copy double_blocks.{0-18}.{img,txt}_mod.lin.bias 6*H
@@ -236,7 +236,7 @@ copy single_blocks.{0-37}.linear1.bias 3*H+M
 quant single_blocks.{0-37}.linear2.weight H,H+M
 copy single_blocks.{0-37}.linear2.bias H
 copy single_blocks.{0-37}.norm.{query,key}_norm.scale 128
-plain final_layer.linear.weight 64,H  # the way out
+plain final_layer.linear.weight 64,H  # way out
 copy final_layer.linear.bias 64
 any final_layer.adaLN_modulation.1.weight 2*H,H  # shift and scale
 copy final_layer.adaLN_modulation.1.bias 2*H
@@ -257,13 +257,13 @@ DIFFUSERS = {
     "shards": 3,
     "parts": False,
     "rows": """
-plain x_embedder.weight H,64  # the way in
-plain context_embedder.weight H,C  # the way in
+plain x_embedder.weight H,64  # way in
+plain context_embedder.weight H,C  # way in
 copy {x,context}_embedder.bias H
-plain time_text_embed.{timestep,guidance}_embedder.linear_1.weight H,256  # makes an embedding of a number
-plain time_text_embed.text_embedder.linear_1.weight H,P  # makes an embedding of a sentence
+plain time_text_embed.{timestep,guidance}_embedder.linear_1.weight H,256  # embedders: of a number
+plain time_text_embed.text_embedder.linear_1.weight H,P  # embedders: of a sentence
 copy time_text_embed.{timestep,guidance,text}_embedder.linear_1.bias H
-plain time_text_embed.{timestep,guidance,text}_embedder.linear_2.weight H,H  # makes an embedding
+plain time_text_embed.{timestep,guidance,text}_embedder.linear_2.weight H,H  # embedders: of what came before
 copy time_text_embed.{timestep,guidance,text}_embedder.linear_2.bias H
 any transformer_blocks.{0-18}.{norm1,norm1_context}.linear.weight 6*H,H  # shift and scale of a block
 copy transformer_blocks.{0-18}.{norm1,norm1_context}.linear.bias 6*H
@@ -285,7 +285,7 @@ quant single_transformer_blocks.{0-37}.proj_out.weight H,H+M
 copy single_transformer_blocks.{0-37}.proj_out.bias H
 any norm_out.linear.weight 2*H,H  # shift and scale
 copy norm_out.linear.bias 2*H
-plain proj_out.weight 64,H  # the way out
+plain proj_out.weight 64,H  # way out
 copy proj_out.bias 64
 """,
 }

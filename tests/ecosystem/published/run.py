@@ -3,7 +3,9 @@
 makes of them.
 
   run.py QUANTCTL [MODEL...]     checks; a MODEL is a part of a name
-  run.py QUANTCTL --record       and keeps the results for the table
+  run.py QUANTCTL --record       and keeps the results for the table of README.md
+
+Without either it fails, too, where the kept results are others.
 
 Of each model a whole directory is written, headers and holes, for --dry-run, and
 a small one, a layer of each kind with two experts, which is converted.
@@ -13,6 +15,7 @@ import argparse
 import collections
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -68,7 +71,8 @@ def refusal(code, said, run):
     if code != 3:
         return [f"exit code {code}, expected a refusal (3)"]
     if not any(word in said.lower() for word in run["refused"].split("|")):
-        return [f"refused without the reason ({run['refused']}): {said[:200]}"]
+        reason = re.sub(r"/\S*/", "", said.strip().splitlines()[-1])
+        return [f"refused without its reason ({run['refused']}): {reason}"]
     return []
 
 
@@ -148,8 +152,17 @@ def rows_of(quantctl, model, folder):
                "dialect": run.get("dialect", "compressed-tensors"),
                "format": run.get("format", "nvfp4"),
                "also": [" ".join(pair) for pair in run.get("also", [])],
-               "refused": "refused" in run, **counts, "otherwise": lines,
-               "seconds": round(seconds, 2)}
+               "refused": "refused" in run, **counts, "kept": kept(model, run),
+               "otherwise": lines, "seconds": round(seconds, 2)}
+
+
+def kept(model, run):
+    """What stays as it is though it is a matrix, in a word each."""
+    if "refused" in run or run.get("format") == "bf16":
+        return []
+    words = [row.why.split(":")[0] for row in table.rows_of(model)
+             if row.word in ("plain", "tied")]
+    return list(dict.fromkeys(words))
 
 
 def show(row):
@@ -180,10 +193,15 @@ def main():
                 rows.append(row)
     failed = sum(bool(row["otherwise"]) for row in rows)
     print(f"{failed} of {len(rows)} runs of {len(wanted)} models are otherwise")
+    for row in rows:
+        del row["seconds"]
+    results = json.dumps(rows, indent=1) + "\n"
+    page = HERE / "results.json"
     if options.record:
-        for row in rows:
-            del row["seconds"]
-        (HERE / "results.json").write_text(json.dumps(rows, indent=1) + "\n")
+        page.write_text(results)
+    elif not options.model and page.read_text() != results:
+        print("results.json is stale: --record, and tests/checks.sh --fix tables")
+        return 1
     return 1 if failed or not rows else 0
 
 

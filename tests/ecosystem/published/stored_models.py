@@ -1,9 +1,9 @@
 """Models that are published quantized, and what they are in bf16."""
 
-HEAD = "an output head: vLLM's ParallelLMHead"
+HEAD = "output head: vLLM's ParallelLMHead"
 TABLE = "a table that is looked up"
-ROUTER = "a router: vLLM's GateLinear, never quantized"
-NEXT = "predicts further tokens; the engine's draft model takes it as it is"
+ROUTER = "routers: vLLM's GateLinear, never quantized"
+NEXT = "next tokens: the engine's draft model takes its layers as they are"
 
 # Of a kind that is named; bf16 for none of it.
 QUANTIZED_ALREADY = "quantized already"
@@ -54,8 +54,8 @@ plain model.layers.61.mlp.shared_experts.down_proj.weight H,I{stored}  # {next}
 """
 _INDEXER = """
 any model.layers.{{0-60}}.self_attn.indexer.wq_b.weight 8192,A{stored}  # vLLM and SGLang take it so or so
-plain model.layers.{{0-60}}.self_attn.indexer.wk.weight 128,H{stored}  # vLLM joins it with weights_proj: quant_config=None
-plain model.layers.{{0-60}}.self_attn.indexer.weights_proj.weight 64,H  # SGLang and vLLM: no quant_config
+plain model.layers.{{0-60}}.self_attn.indexer.wk.weight 128,H{stored}  # indexer: vLLM joins it with weights_proj, with quant_config=None
+plain model.layers.{{0-60}}.self_attn.indexer.weights_proj.weight 64,H  # indexer: in vLLM and SGLang without quant_config
 copy model.layers.{{0-60}}.self_attn.indexer.k_norm.{{weight,bias}} 128 dtype=F32
 plain model.layers.61.self_attn.indexer.wq_b.weight 8192,A{stored}  # {next}
 plain model.layers.61.self_attn.indexer.wk.weight 128,H{stored}  # {next}
@@ -160,7 +160,7 @@ copy model.layers.{{0-23}}.self_attn.{{k,v}}_proj.bias KV
 WORD model.layers.{{0-23}}.self_attn.o_proj.weight H,Q  # {{rest}}
 copy model.layers.{{0-23}}.self_attn.o_proj.bias H
 copy model.layers.{{0-23}}.self_attn.sinks 64
-plain model.layers.{{0-23}}.mlp.router.weight E,H  # a router: quant_config=None
+plain model.layers.{{0-23}}.mlp.router.weight E,H  # routers: vLLM builds it with quant_config=None
 copy model.layers.{{0-23}}.mlp.router.bias E
 copy model.layers.{{0-23}}.mlp.experts.gate_up_proj_bias E,2*I
 copy model.layers.{{0-23}}.mlp.experts.down_proj_bias E,H
@@ -168,7 +168,7 @@ copy model.norm.weight H
 plain lm_head.weight V,H  # {HEAD}
 """
 _ONLY_EXPERTS = _GPT_OSS_ROWS.replace("WORD", "plain").replace(
-    "{rest}", "the format is of experts alone")
+    "{rest}", "attention: the format is of experts alone")
 
 MODELS = [
     _deepseek("DeepSeek-V3, FP8 as published", *_V3, " fp8"),

@@ -1,6 +1,6 @@
 """Models of text without experts, and T5, Whisper, a sentence encoder."""
 
-HEAD = "an output head: vLLM's ParallelLMHead"
+HEAD = "output head: vLLM's ParallelLMHead"
 TABLE = "a table that is looked up"
 
 LLAMA = {
@@ -47,7 +47,7 @@ quant model.layers.{{0-35}}.self_attn.o_proj.weight H,Q
 quant model.layers.{{0-35}}.mlp.{{gate,up}}_proj.weight I,H
 quant model.layers.{{0-35}}.mlp.down_proj.weight H,I
 copy model.norm.weight H
-tied lm_head  # transformers builds it, a Linear with the embeddings' tensor
+tied lm_head  # tied head: transformers builds it, a Linear with the embeddings' tensor
 """,
 }
 
@@ -112,7 +112,7 @@ copy model.{{encoder,decoder}}.layers.{{0-31}}.fc2.bias H
 copy model.{{encoder,decoder}}.layers.{{0-31}}.{{self_attn,final}}_layer_norm.{{weight,bias}} H
 copy model.decoder.layers.{{0-31}}.encoder_attn_layer_norm.{{weight,bias}} H
 copy model.{{encoder,decoder}}.layer_norm.{{weight,bias}} H
-tied proj_out  # its head, which config.json does not say is tied: Whisper's always is
+tied proj_out  # tied head: Whisper's always is, and config.json does not say so
 """,
 }
 
@@ -143,7 +143,7 @@ copy encoder.layer.{{0-11}}.intermediate.dense.bias I
 quant encoder.layer.{{0-11}}.output.dense.weight H,I
 copy encoder.layer.{{0-11}}.output.dense.bias H
 copy encoder.layer.{{0-11}}.{{attention.output,output}}.LayerNorm.{{weight,bias}} H
-plain pooler.dense.weight H,H  # a head of BERT's, which sentences do not use
+plain pooler.dense.weight H,H  # pooler: a head of BERT's, which sentences do not use
 copy pooler.dense.bias H
 """,
 }

@@ -53,6 +53,62 @@ plain lm_head.weight V,H  # {HEAD}
 """,
 }
 
+QWEN3_VL_MOE = {
+    "name": "Qwen3-VL 30B-A3B",
+    "hub": "Qwen/Qwen3-VL-30B-A3B-Instruct",
+    "config": {
+        "architectures": ["Qwen3VLMoeForConditionalGeneration"],
+        "model_type": "qwen3_vl_moe", "tie_word_embeddings": False,
+        "text_config": {
+            "model_type": "qwen3_vl_moe_text", "head_dim": 128,
+            "hidden_size": "$H", "intermediate_size": 6144,
+            "moe_intermediate_size": "$I", "num_attention_heads": 32,
+            "num_experts": 128, "num_hidden_layers": 48,
+            "num_key_value_heads": 4, "vocab_size": "$V"},
+        "vision_config": {
+            "deepstack_visual_indexes": [8, 16, 24], "depth": 27,
+            "hidden_size": "$W", "intermediate_size": "$F",
+            "model_type": "qwen3_vl_moe", "num_position_embeddings": 2304,
+            "out_hidden_size": "$H", "patch_size": 16}},
+    "numbers": {"H": 2048, "I": 768, "Q": 4096, "KV": 512, "V": 151936,
+                "E": 128, "W": 1152, "F": 4304},
+    "shards": 13,
+    "mapper": {"prefix": {
+        "model.visual.": "visual.", "lm_head.": "language_model.lm_head.",
+        "model.language_model.": "language_model.model."}},
+    "rows": f"""
+copy model.visual.patch_embed.proj.weight W,3,2,16,16  # a convolution
+copy model.visual.patch_embed.proj.bias W
+copy model.visual.pos_embed.weight 2304,W  # {TABLE}
+copy model.visual.blocks.{{0-26}}.norm{{1,2}}.{{weight,bias}} W
+plain model.visual.blocks.{{0-26}}.attn.qkv.weight 3*W,W  # {TOWER}
+copy model.visual.blocks.{{0-26}}.attn.qkv.bias 3*W
+plain model.visual.blocks.{{0-26}}.attn.proj.weight W,W  # {TOWER}
+copy model.visual.blocks.{{0-26}}.attn.proj.bias W
+plain model.visual.blocks.{{0-26}}.mlp.linear_fc1.weight F,W  # {TOWER}
+copy model.visual.blocks.{{0-26}}.mlp.linear_fc1.bias F
+plain model.visual.blocks.{{0-26}}.mlp.linear_fc2.weight W,F  # {TOWER}
+copy model.visual.blocks.{{0-26}}.mlp.linear_fc2.bias W
+copy model.visual.merger.norm.{{weight,bias}} W
+copy model.visual.deepstack_merger_list.{{0-2}}.norm.{{weight,bias}} 4*W
+plain model.visual.{{merger,deepstack_merger_list.0,deepstack_merger_list.1,deepstack_merger_list.2}}.linear_fc1.weight 4*W,4*W  # {JOIN}
+copy model.visual.{{merger,deepstack_merger_list.0,deepstack_merger_list.1,deepstack_merger_list.2}}.linear_fc1.bias 4*W
+plain model.visual.{{merger,deepstack_merger_list.0,deepstack_merger_list.1,deepstack_merger_list.2}}.linear_fc2.weight H,4*W  # {JOIN}
+copy model.visual.{{merger,deepstack_merger_list.0,deepstack_merger_list.1,deepstack_merger_list.2}}.linear_fc2.bias H
+copy model.language_model.embed_tokens.weight V,H  # {TABLE}
+copy model.language_model.layers.{{0-47}}.{{input,post_attention}}_layernorm.weight H
+copy model.language_model.layers.{{0-47}}.self_attn.{{q,k}}_norm.weight 128
+quant model.language_model.layers.{{0-47}}.self_attn.q_proj.weight Q,H
+quant model.language_model.layers.{{0-47}}.self_attn.{{k,v}}_proj.weight KV,H
+quant model.language_model.layers.{{0-47}}.self_attn.o_proj.weight H,Q
+plain model.language_model.layers.{{0-47}}.mlp.gate.weight E,H  # routers: vLLM's GateLinear, never quantized
+stack model.language_model.layers.{{0-47}}.mlp.experts.gate_up_proj E,H,2*I as *.gate_proj+*.up_proj!
+stack model.language_model.layers.{{0-47}}.mlp.experts.down_proj E,I,H as *.down_proj!
+copy model.language_model.norm.weight H
+plain lm_head.weight V,H  # {HEAD}
+""",
+}
+
 GEMMA3 = {
     "name": "Gemma 3 4B",
     "hub": "google/gemma-3-4b-it",
@@ -290,4 +346,4 @@ copy proj_out.bias 64
 """,
 }
 
-MODELS = [QWEN25_VL, GEMMA3, INTERNVL3, MINICPM_V, FLUX, DIFFUSERS]
+MODELS = [QWEN25_VL, QWEN3_VL_MOE, GEMMA3, INTERNVL3, MINICPM_V, FLUX, DIFFUSERS]

@@ -167,6 +167,11 @@ copy model.layers.{{0-23}}.mlp.experts.down_proj_bias E,H
 copy model.norm.weight H
 plain lm_head.weight V,H  # {HEAD}
 """
+# Both dimensions of the stack of `down` are one number: its order is by class.
+_GPT_OSS_STACKS = """
+stack model.layers.{0-23}.mlp.experts.gate_up_proj E,H,2*I as *.gate_proj+*.up_proj!
+stack model.layers.{0-23}.mlp.experts.down_proj E,I,H as *.down_proj!
+"""
 _ONLY_EXPERTS = _GPT_OSS_ROWS.replace("WORD", "plain").replace(
     "{rest}", "attention: the format is of experts alone")
 
@@ -199,4 +204,7 @@ quant model.layers.{0-23}.mlp.experts.gate_up_proj E,H,2*I
 quant model.layers.{0-23}.mlp.experts.down_proj E,I,H
 """,
      "runs": [{"dialect": "gpt-oss", "format": "mxfp4"}]},
+    {**_GPT_OSS, "name": "gpt-oss 20B, bf16, as others are", "shards": 9,
+     "rows": _GPT_OSS_ROWS.replace("WORD", "quant").replace("  # {rest}", "")
+     + _GPT_OSS_STACKS},
 ]

@@ -170,6 +170,8 @@ def content(written, tensors, numbers):
                 if shape != t.shape or data != stored:
                     found.add(t.row, "is not byte for byte the original's",
                               t.name)
+                elif t.row.word == "quant":
+                    found.add(t.row, "left alone, expected quantized", t.name)
                 continue
             if t.row.word in ("plain", "copy"):
                 found.add(t.row, unwanted(t.row), t.name)

@@ -85,6 +85,7 @@ def _deepseek(name, hub, model_type, architecture, rows, stored, **more):
             "tie_word_embeddings": False, "torch_dtype": "bfloat16"},
         "numbers": {"H": 7168, "D": 18432, "I": 2048, "A": 1536, "QB": 24576,
                     "KVB": 32768, "O": 16384, "V": 129280, "E": 256},
+        "step": 128,
         "sets": {"DENSE": [0, 1, 2], "MOE": list(range(3, 61))},
         "shards": 163,
         "rows": _rows(rows, stored).replace("{EXPERTS}", "{0-255}"),

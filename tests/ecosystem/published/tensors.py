@@ -5,6 +5,7 @@ A model is a dictionary:
   name, hub    how people call it, and where it is published
   config       its config.json; "$H" stands for the number H
   numbers      what the lines call by letters
+  step         32: widths of the small copy are multiples of it
   sets         lists of layers that the lines call by name: {MOE}
   shards       how many files it comes in; 0: one file without an index
   dtype        of tensors whose line names none; BF16 if missing
@@ -125,10 +126,11 @@ def names_of(template, sets, small):
             parts[::2], chosen, fillvalue="") for text in pair)
 
 
-def narrow(numbers):
-    """Small numbers for large ones: different where those are, and multiples of
-    what formats ask for."""
-    order = {value: 160 + 32 * i for i, value in enumerate(
+def narrow(model):
+    """A model's small numbers for large ones: different where those are, and
+    multiples of what formats ask for."""
+    numbers, step = model["numbers"], model.get("step", 32)
+    order = {value: 128 + step * i for i, value in enumerate(
         sorted({v for v in numbers.values() if v > 64}))}
     return {key: FEW.get(key, order.get(value, value))
             for key, value in numbers.items()}
@@ -173,7 +175,7 @@ def stored_parts(row, name, shape):
 
 def tensors_of(model, small=False):
     """All tensors of a model, layer by layer as far as its lines are."""
-    numbers = narrow(model["numbers"]) if small else model["numbers"]
+    numbers = narrow(model) if small else model["numbers"]
     tensors = []
     for row in rows_of(model):
         if row.word == "tied":
@@ -188,7 +190,7 @@ def tensors_of(model, small=False):
 
 def config_of(model, small=False):
     """config.json of it."""
-    numbers = narrow(model["numbers"]) if small else model["numbers"]
+    numbers = narrow(model) if small else model["numbers"]
     return fill(model["config"], numbers)
 
 

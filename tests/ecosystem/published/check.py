@@ -2,6 +2,7 @@
 returns sentences of what is otherwise: none, and all is as expected."""
 
 import collections
+import dataclasses
 import itertools
 import json
 
@@ -180,6 +181,21 @@ def content(written, tensors, numbers):
     for name in sorted(set(written) - known):
         found.add(None, "nobody expects it", name)
     return found.lines()
+
+
+def in_bf16(tensors, numbers=None):
+    """What a model in FP8 blocks stands for, and its numbers."""
+    plain, known = [], dict(numbers or {})
+    for t in tensors:
+        if t.stored == "fp8" and t.name.endswith("weight_scale_inv"):
+            continue
+        if t.stored == "fp8":
+            if numbers:
+                known[t.name] = directories.to_bf16(values.fp8_blocks(
+                    numbers[t.name], numbers[t.module + ".weight_scale_inv"]))
+            t = dataclasses.replace(t, dtype="BF16", stored="")
+        plain.append(t)
+    return plain, known
 
 
 def originals(t, data):

@@ -92,7 +92,7 @@ def dry(quantctl, model, run, source, tensors, out):
             return [], counts
         return [f"--dry-run: {event['bytes_out']} bytes out, expected "
                 f"{expected}"], counts
-    return check.plan(event, tensors, counts), counts
+    return check.plan(event, check.in_bf16(tensors)[0], counts), counts
 
 
 def bf16_size(tensors):
@@ -118,6 +118,7 @@ def real(quantctl, model, run, source, tensors, numbers, out):
     lines = check.index(out, written)
     if run.get("format") == "bf16":
         return lines + check.decoded(written, tensors, numbers)
+    tensors, numbers = check.in_bf16(tensors, numbers)
     lines += check.content(written, tensors, numbers) + check.scales(written)
     if model["config"] is not None:
         config = json.loads((out / "config.json").read_text())

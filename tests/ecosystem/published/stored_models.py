@@ -94,7 +94,7 @@ def _deepseek(name, hub, model_type, architecture, rows, stored, **more):
         model["config"]["quantization_config"] = {
             "activation_scheme": "dynamic", "fmt": "e4m3",
             "quant_method": "fp8", "weight_block_size": [128, 128]}
-        model["runs"] = [{"refused": QUANTIZED_ALREADY}, DECODE]
+        model["runs"] = [{}, DECODE]
     else:
         model["runs"] = [{"also": [("modelopt", "nvfp4"),
                                    ("deepseek", "fp8_block")]}]

@@ -16,6 +16,9 @@ good() {
   cp -r "$root/tests/checks" "$root/tests/checks.sh" tests/
   cp -r "$root/tests/bench/results" tests/bench/
   cp "$root/tests/fuzz/README.md" tests/fuzz/
+  mkdir -p client/quantctl tests/ecosystem
+  cp -r "$root/client/quantctl/models" client/quantctl/
+  cp -r "$root/tests/ecosystem/published" "$root/tests/ecosystem/engines" tests/ecosystem/
   cp "$root/deploy/version.sh" deploy/
   cp "$root/.clang-format" .
   echo 'project(quantd VERSION 1.2.3 LANGUAGES CXX)' >CMakeLists.txt
@@ -26,7 +29,7 @@ good() {
   printf '#include <string>\n' >kernels/plan/format.h
   git init -q .
   # The tools, which speak of more than this small tree has.
-  echo tests/ >.git/info/exclude
+  printf 'tests/\nclient/\n' >.git/info/exclude
 }
 failed=0 skipped=''
 # fails CHECK WHAT: the check passes on the tree before, not on that after the

@@ -19,9 +19,10 @@ constexpr int64_t kSquare = 128;
 
 // Names by which engines ask for what they fuse.
 std::string FusedNameOf(std::string_view module) {
-  const auto [parent, leaf] = SplitModule(module);
+  const ModuleName split = SplitModule(module);
+  const std::string_view leaf = split.leaf;
   const auto named = [&](std::string_view name) {
-    return fmt::format("{}.{}", parent, name);
+    return fmt::format("{}.{}", split.parent, name);
   };
   if (leaf == "q_proj" || leaf == "k_proj" || leaf == "v_proj") {
     return named("qkv_proj");

@@ -71,7 +71,7 @@ client/checkpoint/advise: client/checkpoint client/checkpoint/convert client/fil
 client/checkpoint/check: kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/anatomy client/checkpoint/convert client/files absl fmt
 client/checkpoint/convert: kernels/plan kernels/plan/profile client/buffers.h client/result.h client/checkpoint client/checkpoint/anatomy client/files absl fmt
 client/checkpoint/lint: client/checkpoint client/checkpoint/check client/files absl fmt
-client/checkpoint/lint/engines: client/checkpoint client/checkpoint/check client/checkpoint/lint/rules.h fmt
+client/checkpoint/lint/engines: client/checkpoint/anatomy client/checkpoint client/checkpoint/check client/checkpoint/lint/rules.h fmt
 client/checkpoint/repair: kernels/arith/copy_address.h kernels/plan client/checkpoint client/checkpoint/check client/checkpoint/convert client/checkpoint/lint absl fmt
 client/checkpoint/report: kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/check client/checkpoint/lint absl fmt
 client/local: kernels/plan kernels/device proto/methods.h client/call_options.h client/piece_options.h client/result.h client/parts absl fmt

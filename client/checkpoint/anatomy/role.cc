@@ -29,8 +29,18 @@ constexpr std::string_view kTowerNames[] = {
 constexpr std::string_view kHeads[] = {
     "lm_head",      "classifier", "score",      "pooler", "cls",       "head",
     "output_layer", "embed_out",  "qa_outputs", "v_head", "value_head"};
-constexpr std::string_view kTables[] = {"wte", "wpe", "shared", "emb",
+constexpr std::string_view kTables[] = {"wte",
+                                        "wpe",
+                                        "shared",
+                                        "embed_positions",
+                                        "embed_in",
+                                        "embd_pos",
                                         "relative_attention_bias"};
+// Heads where they are beside the layers; in a layer these are linear ones.
+constexpr std::string_view kHeadsBeside[] = {
+    "output",     "output_projection", "proj_out", "ff_out",
+    "lm_loss",    "logits_dense",      "decoder",  "vocab_projector",
+    "pred_layer", "to_logits"};
 constexpr std::string_view kRouters[] = {"gate", "shared_expert_gate", "gating",
                                          "moe_gate"};
 constexpr std::string_view kGates[] = {"in_proj_ba", "in_proj_b", "in_proj_a",
@@ -170,9 +180,13 @@ Role NamedRole(const NameParts& parts) {
     return Role::kRouter;
   }
   if (IsListed(kGates, leaf)) return Role::kGate;
-  // InternLM's "output" is one, and BERT has a layer of that name in each.
-  if (AnyPart(parts, [](std::string_view p) { return IsListed(kHeads, p); }) ||
-      (leaf == "output" && !AnyPart(parts, IsIndex))) {
+  if (AnyPart(parts,
+              [](std::string_view p) {
+                return IsListed(kHeads, p) || p.ends_with("lm_head") ||
+                       p.ends_with("lm_heads");
+              }) ||
+      (!AnyPart(parts, IsIndex) &&
+       (IsListed(kHeadsBeside, leaf) || leaf.ends_with("_head")))) {
     return Role::kHead;
   }
   return Role::kLinear;
@@ -240,8 +254,10 @@ ModuleName SplitModule(std::string_view module) {
 
 bool IsTable(std::string_view module) {
   const std::string_view leaf = SplitModule(module).leaf;
-  return leaf != "embed_out" &&
-         (Mentions(leaf, "emb") || IsListed(kTables, leaf));
+  if (IsListed(kTables, leaf) || leaf.starts_with("embed_tokens")) return true;
+  const std::string_view ends[] = {"embeddings", "embedding", "embed", "emb"};
+  return std::any_of(std::begin(ends), std::end(ends),
+                     [&](std::string_view end) { return leaf.ends_with(end); });
 }
 
 Roles Roles::Of(const Model& model) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "client/checkpoint/anatomy/role.h"
 #include "client/checkpoint/stacked.h"
 #include "client/checkpoint/weights.h"
 #include "fmt/format.h"
@@ -13,25 +14,31 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Types whose output head is named proj_out, where others have lm_head.
-constexpr std::string_view kOtherHeads[] = {"whisper", "moonshine"};
+// Output heads of types where it is not lm_head.
+constexpr std::pair<std::string_view, std::string_view> kOtherHeads[] = {
+    {"whisper", "proj_out"},
+    {"moonshine", "proj_out"},
+    {"biogpt", "output_projection"},
+    {"trocr", "output_projection"},
+    {"distilbert", "vocab_projector"},
+    {"xlnet", "lm_loss"},
+    {"electra", "generator_lm_head"},
+    {"modernbert", "decoder"},
+    {"bert", "decoder"},
+    {"albert", "decoder"},
+    {"roberta", "decoder"},
+    {"xlm-roberta", "decoder"},
+    {"camembert", "decoder"},
+    {"mpnet", "decoder"},
+    {"deberta-v2", "decoder"}};
 constexpr std::string_view kExperts = "experts";
-
-// What is looked up, and no layer that makes an embedding of something:
-// "time_embed.linear_1".
-bool IsTable(std::string_view module) {
-  const std::string_view leaf = SplitModule(module).leaf;
-  return leaf.find("emb") != std::string_view::npos || leaf == "wte" ||
-         leaf == "wpe" || leaf == "shared" || leaf == "relative_attention_bias";
-}
 
 // The modules as the file has them, in two parts.
 class Modules {
  public:
   Modules(const Model& model, const ConversionPlan& plan) : model_(model) {
-    if (std::find(std::begin(kOtherHeads), std::end(kOtherHeads),
-                  model.model_type()) != std::end(kOtherHeads)) {
-      head_ = "proj_out";
+    for (const auto& [type, head] : kOtherHeads) {
+      if (type == model.model_type()) head_ = head;
     }
     for (const FusedWeights& group : plan.groups) {
       for (const Weight& w : group.weights) AddQuantized(w.module);
@@ -84,8 +91,12 @@ class Modules {
 
   void AddPlain(const std::string& module) {
     has_head_ |= SplitModule(module).leaf == head_;
-    // All experts of a layer at once.
-    const std::string experts(ExpertsAbove(module));
+    // All experts of a layer at once, also where the file has them in one.
+    std::string experts(ExpertsAbove(module));
+    if (const size_t at = module.rfind(".experts.");
+        experts.empty() && at != std::string::npos) {
+      experts = module.substr(0, at + std::string_view(".experts").size());
+    }
     if (!experts.empty() && above_.count(experts) == 0) {
       return Add(experts + std::string(kAllBelow));
     }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "client/checkpoint/anatomy/role.h"
 #include "client/checkpoint/check/layer_names.h"
 #include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/stacked.h"
@@ -30,13 +31,6 @@ std::string FusedNameOf(std::string_view module) {
   return leaf == "gate_proj" || leaf == "up_proj" ? named("gate_up_proj") : "";
 }
 
-// What is looked up, and no layer that makes an embedding of something.
-bool IsLookedUp(std::string_view module) {
-  const std::string_view leaf = SplitModule(module).leaf;
-  return leaf.find("emb") != std::string_view::npos || leaf == "wte" ||
-         leaf == "wpe" || leaf == "shared";
-}
-
 // The sparse attention's choice of tokens.
 bool IsIndexer(std::string_view module) {
   const auto [parent, leaf] = SplitModule(module);
@@ -56,7 +50,7 @@ class EngineRules {
         Find("kept-plain", w.module,
              "of the indexer of a sparse attention, and quantized", "indexer");
       } else if (role == Role::kRouter || role == Role::kVision ||
-                 (role == Role::kEmbedding && IsLookedUp(w.module) &&
+                 (role == Role::kEmbedding && IsTable(w.module) &&
                   !IsTarget(w.module))) {
         Find("kept-plain", w.module,
              fmt::format("one of the {}, and quantized", Describe(role)),

@@ -13,19 +13,19 @@ pace_table='
 tools        5   5 always   Tools
 checks       5   5 always   Cheap checks
 build      500  60 always   The README test command: build
-tests      420 420 optional The README test command: tests
+tests      560 560 optional The README test command: tests
 part       190 190 always   The README test command: tests, in part
-memory     200  25 always   Sanitizers of addresses: wire, ledger and door
+memory     230  30 always   Sanitizers of addresses: wire, ledger and door
 emulation  480 360 optional CUDA kernels, emulated
-sanitizers 480 240 optional Sanitizers of addresses and undefined behaviour
+sanitizers 380 190 optional Sanitizers of addresses and undefined behaviour
 cuda       180  20 optional Every CUDA target
 fuzz       180 110 optional Fuzzing
 threads    160  60 optional Thread sanitizer: CPU backend and block pool
-manifests   30  30 optional Kubernetes manifests
-packages    60  60 optional Debian packages
-images     170 170 optional Images and compose
+manifests   10  10 optional Kubernetes manifests
+packages    35  35 optional Debian packages
+images     200 200 optional Images and compose
 wheels     450 260 optional Python: wheels
-pipelines  300 300 optional Python: pipelines
+pipelines  240 240 optional Python: pipelines
 '
 declare -A pace_cold=() pace_warm=() pace_always=() pace_title=()
 while read -r name cold warm always title; do

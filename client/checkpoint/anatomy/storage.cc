@@ -11,8 +11,8 @@ namespace {
 // The last parts of names. "_" in the place of the dot is in the names of
 // stacks: "experts.down_proj_weight_scale".
 constexpr std::string_view kCodeNames[] = {
-    "weight_packed", "qweight", "q_weight", "weight_qdata",
-    "trellis",       "Qidxs",   "W_q"};
+    "weight_packed", "qweight", "q_weight", "weight_qdata",  "trellis",
+    "Qidxs",         "W_q",     "bitmask",  "dense_weights", "col_vals"};
 constexpr std::string_view kCompanions[] = {"weight_scale",
                                             "weight_scale_inv",
                                             "weight_scale_2",

@@ -178,6 +178,8 @@ TEST(AnatomyTest, EveryTensorIsStoredInAWay) {
       {"a.freqs_cis", "C64", {4, 4}, S::kBuffer},
       {"spiece_model", "U8", {99}, S::kBuffer},
       // Numbers that are no plain ones.
+      {"a.bitmask", "U8", {4, 1}, S::kCodes, "a"},
+      {"a.dense_weights", "I32", {9}, S::kCodes, "a"},
       {"a.weight", "F64", {2, 2}, S::kCodes, "a"},
       {"a.weight", "C64", {2, 2}, S::kCodes, "a"},
       {"a.weight", "I8", {2, 2}, S::kCodes, "a"},

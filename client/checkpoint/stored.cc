@@ -243,8 +243,48 @@ absl::StatusOr<StoredModel> FindStored(const Model& model) {
   return out;
 }
 
+namespace {
+
+// The size of FP8 blocks that a description names and that is not 128 x 128,
+// which the shapes of scales do not always tell; empty: none.
+std::string OtherBlocks(const Json& quantization) {
+  std::vector<const Json*> said = {&quantization};
+  if (const auto groups = quantization.find("config_groups");
+      groups != quantization.end() && groups->is_object()) {
+    for (const auto& group : *groups) {
+      if (!group.is_object() || !group.contains("weights")) continue;
+      said.push_back(&group["weights"]);
+    }
+  }
+  for (const Json* json : said) {
+    for (const char* key : {"weight_block_size", "block_structure"}) {
+      if (!json->is_object() || !json->contains(key)) continue;
+      const Json& size = (*json)[key];
+      if (size.is_array() && size != Json::array({128, 128})) {
+        return fmt::format("{} of {}", key, size.dump());
+      }
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
 absl::Status RefuseUnclear(const Model& model, const StoredModel& stored,
                            const std::vector<Pattern>* ignore) {
+  const auto block = std::find_if(
+      stored.weights.begin(), stored.weights.end(), [](const auto& w) {
+        return w.layout->format == WeightFormat::kFp8Block;
+      });
+  for (const SaidQuantization& said : QuantizationsIn(model.config())) {
+    if (block == stored.weights.end() || !said.json->is_object()) continue;
+    if (const auto other = OtherBlocks(*said.json); !other.empty()) {
+      return absl::InvalidArgumentError(fmt::format(
+          "{}: {}: config.json's {} has a {}, and FP8 blocks are read as "
+          "128 x 128 here; take the original model",
+          model.path(), block->module, said.place, other));
+    }
+  }
   size_t count = 0;
   const UnclearWeight* first = nullptr;
   for (const auto* list : {&stored.unclear, &stored.altered, &stored.orphans}) {

@@ -176,6 +176,30 @@ TEST_F(UnclearTest, DecodingKeepsNothingOfAQuantization) {
               HasSubstr("beside its codes is what changes its numbers"));
 }
 
+// ceil(192 / 96) is ceil(192 / 128): shapes do not tell.
+TEST_F(UnclearTest, BlocksOfAnotherSizeAreRefused) {
+  const std::string m = "model.layers.0.mlp.extra_proj";
+  const std::vector<WrittenTensor> parts = {
+      Zeros(m + ".weight", "F8_E4M3", {192, 128}),
+      Zeros(m + ".weight_scale_inv", "F32", {2, 1})};
+  for (const Selection& s : {Selection{}, Selection{.dialect = Dialect::kNone,
+                                          .format = WeightFormat::kBf16}}) {
+    const auto plan = [&](const ModelJson& said) {
+      ModelJson config = LlamaConfig();
+      config["quantization_config"] = said;
+      return Plan(parts, s, config);
+    };
+    const ModelJson sizes = {96, 128};
+    EXPECT_THAT(Error(plan({{"weight_block_size", sizes}})),
+                HasSubstr("weight_block_size of [96,128]"));
+    EXPECT_THAT(
+        Error(plan({{"config_groups",
+                     {{"g", {{"weights", {{"block_structure", sizes}}}}}}}})),
+        HasSubstr("block_structure of [96,128]"));
+    EXPECT_THAT(plan({{"weight_block_size", {128, 128}}}), IsOk());
+  }
+}
+
 TEST_F(UnclearTest, AdaptersAreRefused) {
   const std::string q = "model.layers.0.self_attn.q_proj.";
   for (const std::string& name :

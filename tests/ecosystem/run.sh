@@ -36,24 +36,9 @@ if [ ${#libraries[@]} = 0 ]; then
 fi
 mkdir -p "$work/results"
 
-# One environment, as its lock file says; one that is complete is left alone.
-environment() {
-  local name=$1 lock=$here/locks/$1.txt made=$work/$1
-  if cmp -s "$lock" "$made/installed.txt"; then return 0; fi
-  if [ -n "$offline" ]; then return 1; fi
-  echo "installing $name: $(wc -l < "$lock") packages"
-  rm -rf "$made"
-  python3 -m venv "$made" || return 1
-  if [ "$name" != base ]; then
-    # Packages of the shared environment are found behind its own.
-    "$work/base/bin/python" -c 'import sysconfig
-print(sysconfig.get_paths()["purelib"])' \
-      > "$("$made/bin/python" -c 'import sysconfig
-print(sysconfig.get_paths()["purelib"])')/base.pth"
-  fi
-  "$made/bin/pip" install --quiet --no-deps -r "$lock" || return 1
-  cp "$lock" "$made/installed.txt"
-}
+base=base
+# shellcheck source=tests/ecosystem/environment.sh
+. "$here/environment.sh"
 
 if [ -n "$cuda" ] && [ -z "${QUANTCTL:-}" ]; then
   echo "--cuda needs QUANTCTL" >&2

@@ -32,24 +32,9 @@ if [ -n "$record" ] && [ ${#filters[@]} -gt 0 ]; then
   exit 2
 fi
 
-# Without dependencies: the packages name PyTorch's builds of another index.
-environment() {
-  local name=$1 lock=$here/locks/$1.txt made=$work/$1
-  if cmp -s "$lock" "$made/installed.txt"; then return 0; fi
-  if [ -n "$offline" ]; then return 1; fi
-  echo "installing $name: $(wc -l < "$lock") packages"
-  rm -rf "$made"
-  python3 -m venv "$made" || return 1
-  if [ "$name" != vllm ]; then
-    # Packages of vLLM's environment are found behind its own.
-    "$work/vllm/bin/python" -c 'import sysconfig
-print(sysconfig.get_paths()["purelib"])' \
-      > "$("$made/bin/python" -c 'import sysconfig
-print(sysconfig.get_paths()["purelib"])')/base.pth"
-  fi
-  "$made/bin/pip" install --quiet --no-deps -r "$lock" || return 1
-  cp "$lock" "$made/installed.txt"
-}
+base=vllm
+# shellcheck source=tests/ecosystem/environment.sh
+. "$here/../environment.sh"
 
 if [ -z "${QUANTCTL:-}" ]; then
   (cd "$root" && cmake --preset cpu > /dev/null &&

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "client/checkpoint/anatomy/config_facts.h"
 #include "client/checkpoint/stacked.h"
 #include "client/files/quantized_file.h"
 #include "kernels/plan/profile/profile.h"
@@ -21,25 +22,6 @@ std::string TypeOf(const Weight& w, const StoredPart& part) {
   const DType type = FromSafetensorsName(w.dtype());
   return std::string(
       SafetensorsName(FormatUnder(w.profile, w.layout->codes, type).scale));
-}
-
-// Of the model, or of the text model that it describes.
-int64_t NumberOf(const Json& config, const char* key) {
-  const auto found = config.find(key);
-  if (found != config.end() && found->is_number_integer()) {
-    return found->get<int64_t>();
-  }
-  const auto text = config.find("text_config");
-  return text != config.end() && text->is_object() ? NumberOf(*text, key) : 0;
-}
-
-// Rows of k and of v in a layer that the model stores fused; 0: unknown.
-int64_t KeyRows(const Json& config) {
-  const int64_t heads = NumberOf(config, "num_attention_heads");
-  int64_t size = NumberOf(config, "head_dim");
-  if (size == 0 && heads > 0) size = NumberOf(config, "hidden_size") / heads;
-  const int64_t keys = NumberOf(config, "num_key_value_heads");
-  return size * (keys > 0 ? keys : heads);
 }
 
 }  // namespace
@@ -60,8 +42,8 @@ std::vector<Weight> TakeUneven(const Model& model,
                                const Architecture& architecture,
                                std::vector<Weight>* weights) {
   constexpr int64_t kBlock = 128;
-  // The second of these is not cut, or no part of the first.
-  constexpr std::string_view kLast[] = {"kv_a_proj_with_mqa", "in_proj_ba"};
+  // The last part of a fused layer may end within a block.
+  constexpr std::string_view kLast = "kv_a_proj_with_mqa";
   const auto of_blocks = [](const Weight& w) {
     return w.layout->format == WeightFormat::kFp8Block;
   };
@@ -83,11 +65,10 @@ std::vector<Weight> TakeUneven(const Model& model,
     if (leaf == "gate_up_proj") {
       part = w.rows / 2;
     } else if (leaf == "qkv_proj") {
-      part = KeyRows(model.config());
+      part = FactsOf(model.config()).key_rows;
     } else if (counts[key] > 1 &&
                !architecture.FusionKey(w.module, w.cols).empty() &&
-               std::find(std::begin(kLast), std::end(kLast), leaf) ==
-                   std::end(kLast)) {
+               leaf != kLast) {
       part = w.rows;
     }
     if (part % kBlock != 0 || w.cols % kBlock != 0) uneven.insert(key);

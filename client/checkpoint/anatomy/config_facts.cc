@@ -98,6 +98,11 @@ ConfigFacts FactsOf(const Json& config) {
   const auto chain = LanguageChain(config);
   facts.hidden_size =
       NumberOf(chain, {"hidden_size", "n_embd", "d_model", "dim"});
+  const int64_t heads = NumberOf(chain, {"num_attention_heads"});
+  const int64_t keys = NumberOf(chain, {"num_key_value_heads"});
+  int64_t size = NumberOf(chain, {"head_dim"});
+  if (size == 0 && heads > 0) size = NumberOf(chain, {"hidden_size"}) / heads;
+  facts.key_rows = size * (keys > 0 ? keys : heads);
   const bool two = IsTrue(chain, "is_encoder_decoder") ||
                    NumberOf(chain, {"decoder_layers", "num_decoder_layers",
                                     "encoder_layers"}) > 0;

@@ -10,11 +10,13 @@
 
 namespace quantd::checkpoint {
 
-// Of the language model, where the configuration nests several.
+// Numbers of the model; where the configuration nests several models, those of
+// the language model.
 struct ConfigFacts {
   // 0: unknown, or of an encoder and a decoder, whose numbers differ.
   int64_t layers = 0;
   int64_t hidden_size = 0;  // 0: unknown
+  int64_t key_rows = 0;     // of k, and of v, in a layer; 0: unknown
   bool towers = false;      // of images or sound are nested
   bool diffusion = false;
   bool tied = false;  // the head is the matrix of the embeddings, it says

@@ -265,8 +265,7 @@ absl::Status Model::OpenShards(const std::vector<std::string>& names) {
   return TakeTensors();
 }
 
-// Of copies of a tensor and of forms of a weight those count that the index
-// names.
+// The index says which copy of a tensor counts, and which form of a weight.
 absl::Status Model::TakeTensors() {
   const auto is_said = [this](const std::string& name, size_t shard) {
     const auto said = index_.find(name);

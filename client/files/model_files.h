@@ -1,5 +1,5 @@
-// Which files of a model's folder are its weights, which go with them, and
-// which are left out and why.
+// The files of a model's folder: its weights, those that go with them, and
+// those that are left out, with the reason.
 #ifndef QUANTD_CLIENT_FILES_MODEL_FILES_H_
 #define QUANTD_CLIENT_FILES_MODEL_FILES_H_
 

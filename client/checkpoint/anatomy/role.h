@@ -22,7 +22,7 @@ enum class Role {
   kGate,        // of linear attention and state spaces
   kCondition,   // what a diffusion model takes input, time and text by
 };
-// Of many, for a sentence: "2 output heads".
+// The name of several such modules, for a sentence: "2 output heads".
 std::string_view Describe(Role role);
 
 // "model.layers.0.mlp.down_proj" of a tensor's name with ".weight".
@@ -45,7 +45,7 @@ class Roles {
   Role RoleOf(std::string_view module) const;
 
  private:
-  // Where the language model is, of one with towers: under a name of its own,
+  // The part of a model with towers that is its language model: under its name,
   // under "thinker.model", or in the layers that a model of text has.
   enum class Place : uint8_t { kEverywhere, kNamed, kThinker, kLayers };
 

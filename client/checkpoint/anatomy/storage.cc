@@ -57,7 +57,8 @@ constexpr std::string_view kQuantizers[] = {
     ".weight_quantizer", ".input_quantizer", ".output_quantizer",
     "_bmm_quantizer"};
 
-// Of names of integers, masks and tables of any rank that are no weights.
+// Words in the names of integers, masks and tables that are no weights, of any
+// rank.
 constexpr std::string_view kBuffers[] = {
     "position", "_ids",        "index", "indices", "mask",   "tid2eid",
     "coords",   "num_batches", "freqs", "bucket",  "lookup", "rotary",

@@ -62,7 +62,7 @@ OriginalValues::OriginalValues(const Model& model, const OriginalWeight& weight)
   if (weight.stored != nullptr) {
     quantized_ =
         std::make_unique<WeightValues>(model, *weight.stored, weight.expert);
-    // As it is converted.
+    // The weight as it is converted.
     quantized_->MendZeros();
   }
 }

@@ -1,5 +1,5 @@
-// Which modules of a converted model engines have to be told of: those that
-// stay as they are, and those of each format.
+// Lists of modules that engines read in the configuration of a converted model:
+// those that stay as they are, and those of each format.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_MODULE_LISTS_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_MODULE_LISTS_H_
 
@@ -13,7 +13,7 @@
 
 namespace quantd::checkpoint {
 
-// By the format that files say.
+// The quantized modules by the format that files say.
 std::map<WeightFormat, std::vector<std::string>> ModulesOf(
     const ConversionPlan& plan);
 
@@ -23,7 +23,8 @@ std::vector<std::string> IgnoredExpressions(const Model& model,
                                             const ConversionPlan& plan,
                                             bool embeddings, NameStyle style);
 
-// The same for engines that compare names: each that one of them may have.
+// Names of the same modules for engines that compare names: each that one of
+// them may have.
 std::vector<std::string> IgnoredNames(const Model& model,
                                       const ConversionPlan& plan,
                                       bool embeddings);

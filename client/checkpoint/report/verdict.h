@@ -14,8 +14,9 @@ namespace quantd::checkpoint {
 // The SQNR that a format gives normal numbers, measured: weights of models are
 // within a few dB of it.
 double UsualDb(WeightFormat format);
-// The same of the two that were compared, whose errors add up. Of two that are
-// plain nobody knows what lies between them: the coarsest format may.
+// The usual dB between two weights that were compared, whose errors add up. Of
+// two that are plain nobody knows what lies between them: the coarsest format
+// may.
 double UsualDb(const TensorDifference& d);
 
 // The least that a weight may have: half as many dB. No conversion that is what
@@ -27,7 +28,8 @@ double LeastDb(const TensorDifference& d);
 // one of the two are below everything.
 bool IsBelow(const TensorDifference& d, std::optional<double> least = {});
 
-// Of all that was compared, as one vector: +infinity where nothing differs.
+// The ratio over all that was compared, as one vector: +infinity where nothing
+// differs.
 double WholeDb(const ModelDifference& difference);
 
 // "2 of 14 weights are below what ..., the lowest is ...".

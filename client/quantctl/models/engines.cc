@@ -18,7 +18,7 @@ using checkpoint::Model;
 using checkpoint::ModelTensor;
 using checkpoint::Role;
 
-// Of an engine the first row that fits counts: what real kernels did goes
+// The first row of an engine that fits counts: what real kernels did goes
 // before what a loader did, and one class before the rest.
 constexpr EngineRun kRuns[] = {
     {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors",

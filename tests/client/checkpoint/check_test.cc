@@ -67,7 +67,7 @@ TEST_F(CheckTest, ComparesAcrossDialectsByTheOraclesNumbers) {
   EXPECT_EQ(seen, 1u);
 }
 
-// Of such numbers no error can be told, and they are not equal for that.
+// No error can be told of such numbers, and they are not equal for that.
 TEST_F(CheckTest, NumbersThatBecameNaNAreADifference) {
   const Planted p = Clean(Nvfp4Names::kCompressedTensors);
   Planted spoilt = p;
@@ -89,7 +89,7 @@ TEST_F(CheckTest, NumbersThatBecameNaNAreADifference) {
   }
   EXPECT_THAT(VerdictText(*difference),
               HasSubstr("model.norm, 64 numbers are NaN or infinite"));
-  // The same NaN in both is.
+  // One NaN in both is equal.
   const auto same = CompareModels(after, after);
   ASSERT_THAT(same, IsOk());
   for (const TensorDifference& d : same->tensors) EXPECT_TRUE(d.equal());

@@ -196,7 +196,7 @@ TEST_F(DecodeTest, Fp8BlocksAndMxAndStacks) {
   EXPECT_TRUE(equal("mlp.experts.down_proj"));
 }
 
-// Of a block of zeros no scale is asked; over others NaN stays what it is.
+// A block of zeros needs no scale; over others NaN stays what it is.
 TEST_F(DecodeTest, ZerosUnderAScaleOfNaNAreZeros) {
   MadeNvfp4 made = MakeNvfp4("model.layers.0.x.q_proj", 32, 64,
                              Nvfp4Names::kCompressedTensors);

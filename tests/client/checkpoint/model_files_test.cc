@@ -184,7 +184,7 @@ TEST_F(ModelFilesTest, MoreFilesThanAModelHasAreRefused) {
   Put("a/0");
   for (int i = 1; i <= 1 << 16; ++i) {
     fs::create_hard_link(At("m/a/0"), At(fmt::format("m/a/{}", i)));
-    // As many as one file may have names here.
+    // The most names that one file may have here.
     if (i % 30000 == 0) fs::remove(At("m/a/0")), Put("a/0");
   }
   EXPECT_THAT(Refusal(), HasSubstr("m is a folder of more than 65536 files"));

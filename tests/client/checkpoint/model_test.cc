@@ -161,7 +161,7 @@ TEST_F(ModelTest, OfTwoFormsOfAWeightTheIndexNamesTheOneThatCounts) {
   };
   EXPECT_EQ(has({".weight_packed", ".weight_scale"}), ".weight");
   EXPECT_EQ(has({".weight"}), ".weight_packed.weight_scale");
-  // Which counts nobody says; what nothing contradicts is kept.
+  // Nobody says which counts; what nothing contradicts is kept.
   EXPECT_EQ(has({".weight", ".weight_packed", ".weight_scale"}),
             ".weight.weight_packed.weight_scale");
   EXPECT_EQ(has({".weight_scale"}), ".weight.weight_packed.weight_scale");

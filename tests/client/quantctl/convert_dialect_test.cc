@@ -318,7 +318,7 @@ TEST_F(Convert, EightBitsAreQuantizedAnewInOnePass) {
         for (size_t i = 0; i < part.bytes.size(); ++i) {
           part.bytes[i] = static_cast<std::byte>(0x70 + i % 5);
         }
-        // That of a block of zeros is NaN.
+        // The scale of a block of zeros is NaN.
         if (part.name.ends_with("0.mlp.up_proj.scale")) {
           part.bytes[1] = std::byte{0xFF};
         }

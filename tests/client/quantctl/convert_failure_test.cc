@@ -155,7 +155,7 @@ TEST_F(Convert, WhatWasSpoiledMeanwhileIsDoneAgain) {
                        "--format", "fp8_block", "--include", "lm_head"})
                 .code,
             0);
-  // Of the second, numbers of fp32 are sent.
+  // The second sends numbers of fp32.
   for (const auto& [from, sent] :
        {std::pair("m", 300'000), std::pair("q", 900'000)}) {
     SCOPED_TRACE(from);

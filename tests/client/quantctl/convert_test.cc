@@ -85,7 +85,7 @@ TEST_F(Convert, WritesTheBytesOfStackedCallsInEveryDialect) {
     ASSERT_THAT(model, IsOk());
     const auto stored = FindStored(*model);
     ASSERT_THAT(stored, IsOk());
-    // Of two layers q, k and v stay, whose parts blocks of 128 rows would cut.
+    // In two layers q, k and v stay, whose parts blocks of 128 rows would cut.
     const bool cut = format == WeightFormat::kFp8Block;
     EXPECT_EQ(stored->weights.size(), cut ? 8u : 14u);
     std::map<std::string, StoredWeight> found;

@@ -73,7 +73,7 @@ class EngineRules {
     }
   }
 
-  // Of several groups engines take the one that has the name of the whole.
+  // Engines take the group that has the name of the whole, where several do.
   void CheckGroups() {
     if (declared_.groups().size() < 2) return;
     for (const StoredWeight& w : linted_.stored.weights) {

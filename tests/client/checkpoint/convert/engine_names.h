@@ -183,7 +183,7 @@ inline void AddAttention(Family* f, const std::string& layer) {
 }
 inline const Names kGatedMlp = {"gate_proj", "up_proj", "down_proj"};
 
-// Of a language model's layer under each prefix.
+// The names of a language model's layer under each prefix.
 inline void Expect(Names* names, const Names& prefixes, const Names& modules) {
   for (const std::string& prefix : prefixes) {
     for (const std::string& module : modules) names->push_back(prefix + module);

@@ -49,7 +49,7 @@ TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
   WriteModel(Fresh("m"), config, shards);
   EXPECT_EQ(next(ct, "nvfp4"), Named{"from_pretrained"});
   EXPECT_EQ(next("modelopt", "nvfp4"), Named{"no engine was run"});
-  // Of mixtures of experts transformers makes noise.
+  // transformers makes noise of mixtures of experts.
   config["model_type"] = "qwen3_moe";
   config["architectures"] = {"Qwen3MoeForCausalLM"};
   for (const char* leaf : {"gate_proj", "up_proj", "down_proj"}) {
@@ -90,7 +90,7 @@ TEST_F(ModelVerdict, EnginesAreToldInWordsThatThereAre) {
   }
 }
 
-// Of every format the middle of the scale by which models are judged.
+// The middle of the scale by which models are judged, for every format.
 TEST_F(ModelVerdict, FormatsGiveNormalNumbersTheirUsualDb) {
   using checkpoint::WeightFormat;
   const std::string name = "model.layers.0.mlp.down_proj.weight";
@@ -134,7 +134,7 @@ TEST_F(ModelVerdict, CompareTellsAnotherModelFromAQuantizedOne) {
             0);
   EXPECT_EQ(Run({"compare", At("m"), At("made"), "--fail-below", "21"}).code,
             8);
-  // The same names and shapes, and one weight of a sign of its own.
+  // Equal names and shapes, and one weight of a sign of its own.
   auto shards = LlamaShards();
   for (auto& shard : shards) {
     for (WrittenTensor& t : shard) {

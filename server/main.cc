@@ -26,12 +26,12 @@
 #include "absl/time/time.h"
 #include "fmt/format.h"
 #include "proto/net/allocator.h"
-#include "server/credentials.h"
-#include "server/descriptor_limit.h"
-#include "server/log.h"
-#include "server/options.h"
-#include "server/own_file.h"
-#include "server/probe.h"
+#include "server/config/options.h"
+#include "server/net/credentials.h"
+#include "server/net/descriptor_limit.h"
+#include "server/net/own_file.h"
+#include "server/observe/log.h"
+#include "server/observe/probe.h"
 #include "server/server.h"
 
 namespace {

@@ -12,10 +12,10 @@
 #include "kernels/device/budget.h"
 #include "kernels/device/devices.h"
 #include "kernels/device/health/self_test.h"
-#include "server/incoming_call.h"
-#include "server/log.h"
+#include "server/calls/incoming_call.h"
 #include "server/memory/peers.h"
-#include "server/metrics_page.h"
+#include "server/observe/log.h"
+#include "server/observe/metrics_page.h"
 
 namespace quantd {
 namespace {

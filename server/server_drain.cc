@@ -3,9 +3,9 @@
 #include <chrono>
 
 #include "absl/time/clock.h"
-#include "server/log.h"
+#include "server/gate/steady_time.h"
+#include "server/observe/log.h"
 #include "server/server.h"
-#include "server/steady_time.h"
 
 namespace quantd {
 namespace {

@@ -54,9 +54,14 @@ proto: kernels/plan kernels/device/backend.h proto/memory proto/stream absl fmt 
 proto/memory: kernels/plan absl fmt messages
 proto/stream: kernels/plan proto absl fmt
 proto/net: absl fmt grpcpp openssl CLI
-server: kernels/plan kernels/device kernels/device/health proto proto/net proto/stream server/device server/memory absl fmt google grpc grpcpp messages openssl spdlog CLI
-server/device: kernels/device kernels/device/health server/health.h server/ledger.h server/log.h server/steady_time.h absl
-server/memory: kernels/plan proto proto/memory server/listen_socket.h server/steady_time.h absl fmt kernels/device/device_memory.h kernels/device/devices.h
+server: grpc kernels/device kernels/device/health proto/net server/calls server/config server/device server/gate server/memory server/net server/observe absl fmt grpcpp
+server/calls: kernels/plan kernels/device kernels/device/health proto proto/net proto/stream server/config/sizing.h server/device server/gate server/memory server/net server/observe absl fmt google grpc grpcpp messages
+server/config: kernels/device proto proto/net server/memory/peers.h server/observe/log.h absl fmt CLI
+server/device: kernels/device kernels/device/health server/gate server/observe/health.h server/observe/log.h absl
+server/gate: proto absl
+server/memory: kernels/plan proto proto/memory server/net/listen_socket.h server/gate/steady_time.h absl fmt kernels/device/device_memory.h kernels/device/devices.h
+server/net: proto/net server/calls/failure.h server/config/options.h server/gate server/observe/log.h absl fmt grpc grpcpp openssl
+server/observe: kernels/plan kernels/device proto proto/net server/calls server/config server/gate server/memory/door.h server/net absl fmt google grpc grpcpp messages spdlog
 client: kernels/plan client/bands client/net client/parts absl fmt kernels/plan/profile
 client/allocator: proto/net/allocator.h
 client/client: proto/net/trace_context.h
@@ -98,7 +103,7 @@ tests/kernels/gpu: kernels/plan kernels/plan/profile kernels/device tests/testin
 tests/kernels/golden: kernels/plan/profile kernels/device tests/oracle tests/kernels/contract/copy_codes.h tests/testing gtest gmock
 tests/proto: kernels/plan kernels/device proto proto/net proto/stream tests/kernels/device/plan_rows.h tests/testing google grpcpp stubs gtest gmock
 tests/proto/memory: proto/memory gtest
-tests/server: kernels/plan kernels/device kernels/device/health proto/limits.h proto/net server server/device tests/attack/http2_peer.h tests/server/memory/door_peer.h tests/bench/rpc_process.h tests/client/loopback_listener.h tests/client/temp_dir.h tests/kernels/device/fake_backend.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
+tests/server: kernels/plan kernels/device kernels/device/health proto/limits.h proto/net server server/calls server/config server/device server/gate server/net server/observe tests/attack/http2_peer.h tests/server/memory/door_peer.h tests/bench/rpc_process.h tests/client/loopback_listener.h tests/client/temp_dir.h tests/kernels/device/fake_backend.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
 tests/server/memory: kernels/device/health/self_test.h proto/memory server/memory tests/client/temp_dir.h tests/emulation/runtime.h tests/emulation/streams.h tests/server tests/testing absl cuda gtest
 tests/client: kernels/plan kernels/device proto client client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
 tests/client/bands: client client/bands client/net/remote.h client/parts tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing fmt
@@ -116,7 +121,7 @@ tests/client/quantctl: kernels/plan client client/files client/quantctl client/q
 tests/client/quantctl/models: client/checkpoint/report client/quantctl/models/engines.h tests/client/quantctl
 tests/client/quantctl/bench: client/quantctl/bench client/quantctl/echo tests/bench/rpc_process.h tests/client/quantctl grpcpp
 tests/fuzz: kernels/device kernels/plan proto proto/stream tests/fuzz/targets client tests/proto/raw_message.h absl fmt google gtest
-tests/fuzz/targets: kernels/plan proto proto/memory proto/net proto/stream client client/quantctl/top client/net client/files client/checkpoint client/checkpoint/check client/checkpoint/lint server server/memory tests/fuzz absl fmt google nlohmann
+tests/fuzz/targets: kernels/plan proto proto/memory proto/net proto/stream client client/quantctl/top client/net client/files client/checkpoint client/checkpoint/check client/checkpoint/lint server/config server/memory server/net server/observe tests/fuzz absl fmt google nlohmann
 tests/soak: client client/net/address.h client/net/channel.h client/net/channel_credentials.h absl grpcpp messages CLI
 tests/attack/edge:
 tests/attack: client tests/attack/edge tests/bench/rpc_process.h absl messages nlohmann openssl CLI gtest
@@ -134,7 +139,7 @@ tests/deploy/load: client
 # take in at a glance.
 MOST_UNITS = 15
 # But these read from top to bottom.
-LARGE = ("server", "tests/server")
+LARGE = ("server/calls", "tests/server")
 
 ROOMS = ("kernels", "proto", "server", "client", "tests")
 # What stands on every machine; all other folders of headers are libraries.

@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "kernels/device/health/self_test.h"
-#include "server/health.h"
-#include "server/ledger.h"
-#include "server/log.h"
-#include "server/steady_time.h"
+#include "server/gate/ledger.h"
+#include "server/gate/steady_time.h"
+#include "server/observe/health.h"
+#include "server/observe/log.h"
 
 namespace quantd {
 namespace {

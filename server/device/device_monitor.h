@@ -25,7 +25,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "kernels/device/engine.h"
-#include "server/steady_time.h"
+#include "server/gate/steady_time.h"
 
 namespace quantd {
 

@@ -16,8 +16,8 @@
 #include <variant>
 
 #include "fmt/format.h"
+#include "server/gate/steady_time.h"
 #include "server/memory/closing.h"
-#include "server/steady_time.h"
 
 namespace quantd {
 namespace {
@@ -28,7 +28,7 @@ using wire::Refuse;
 
 // As many as may come with one message of the kernel's.
 constexpr size_t kMostDescriptors = 253;
-constexpr int kBacklog = 64;
+constexpr int kWaitingPeers = 64;
 constexpr int kEvents = 32;
 // After a failed accept, such as one for want of descriptors, and while too
 // many wait to be closed.
@@ -96,7 +96,7 @@ struct MemoryDoor::Connection {
 absl::StatusOr<std::unique_ptr<MemoryDoor>> MemoryDoor::Open(
     const std::string& path, std::vector<uid_t> peers, const DoorLimits& limits,
     Regions* regions) {
-  auto sockets = ListenSockets::Open("unix:" + path, kBacklog);
+  auto sockets = ListenSockets::Open("unix:" + path, kWaitingPeers);
   if (!sockets.ok()) return sockets.status();
   // Others than the owner get past the socket's own permissions where they are
   // named; who they are is asked for each.

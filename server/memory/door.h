@@ -20,8 +20,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "server/listen_socket.h"
 #include "server/memory/regions.h"
+#include "server/net/listen_socket.h"
 
 namespace quantd {
 

@@ -35,13 +35,13 @@ PARSERS = {
                    "client/checkpoint/check/module_list.cc",
                    "client/checkpoint/lint/config_rules.cc",
                    "client/checkpoint/lint/list_rules.cc"],
-    "http": ["server/http_listener.cc"],
-    "tokens": ["server/tokens.cc"],
+    "http": ["server/observe/http_listener.cc"],
+    "tokens": ["server/net/tokens.cc"],
     "page": ["client/quantctl/top/reading.cc",
              "client/quantctl/top/samples.cc",
              "proto/net/trace_context.cc"],
-    "configuration": ["server/configuration.cc", "server/options.cc",
-                      "server/option_rules.cc"],
+    "configuration": ["server/config/configuration.cc", "server/config/options.cc",
+                      "server/config/option_rules.cc"],
     "door": ["proto/memory/offer.cc", "server/memory/door.cc"],
 }
 # Functions that write, by their names without arguments.

@@ -10,7 +10,7 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "server/turnstile.h"
+#include "server/net/turnstile.h"
 #include "tests/server/server_fixture.h"
 
 namespace quantd {

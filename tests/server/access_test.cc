@@ -8,8 +8,8 @@
 
 #include "absl/time/clock.h"
 #include "proto/net/address.h"
-#include "server/quotas.h"
-#include "server/tokens.h"
+#include "server/gate/quotas.h"
+#include "server/net/tokens.h"
 #include "tests/client/temp_dir.h"
 #include "tests/testing/matchers.h"
 

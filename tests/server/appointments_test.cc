@@ -1,4 +1,4 @@
-#include "server/appointments.h"
+#include "server/gate/appointments.h"
 
 #include <gtest/gtest.h>
 

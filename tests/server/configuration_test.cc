@@ -1,6 +1,6 @@
 // Flags, environment and file as the binary takes them, and what it answers to
 // --check-config and --probe.
-#include "server/configuration.h"
+#include "server/config/configuration.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

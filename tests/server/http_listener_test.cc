@@ -1,5 +1,5 @@
 // The listener among clients that are polite, confused and hostile.
-#include "server/http_listener.h"
+#include "server/observe/http_listener.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

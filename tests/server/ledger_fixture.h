@@ -12,7 +12,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "server/ledger.h"
+#include "server/gate/ledger.h"
 
 namespace quantd {
 

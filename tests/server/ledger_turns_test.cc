@@ -1,6 +1,6 @@
 // Whose turn it is by identity and priority, and who is refused for his
 // deadline.
-#include "server/forecast.h"
+#include "server/gate/forecast.h"
 #include "tests/server/ledger_fixture.h"
 
 namespace quantd {

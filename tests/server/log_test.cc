@@ -1,6 +1,6 @@
 // The log's parts: text that no peer can break, lines that nobody reads, and
 // lines that come too often.
-#include "server/log.h"
+#include "server/observe/log.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,9 +11,9 @@
 #include <string>
 
 #include "absl/time/clock.h"
-#include "server/log_sampler.h"
-#include "server/log_text.h"
-#include "server/log_writer.h"
+#include "server/observe/log_sampler.h"
+#include "server/observe/log_text.h"
+#include "server/observe/log_writer.h"
 
 namespace quantd {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/lone_caller.h"
+#include "server/net/lone_caller.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // The metrics page of a server in the test: what is on it, and that it tells
 // what happened. To bring deploy/METRICS.md up to date:
 // QUANTD_UPDATE_PAGES=1 metrics_test
-#include "server/metrics.h"
+#include "server/observe/metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 
 #include "absl/strings/str_split.h"
 #include "fmt/format.h"
-#include "server/metric_families.h"
+#include "server/observe/metric_families.h"
 #include "tests/server/http_client.h"
 #include "tests/server/server_fixture.h"
 #include "tests/testing/generated_page.h"

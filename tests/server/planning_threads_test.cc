@@ -1,4 +1,4 @@
-#include "server/planning_threads.h"
+#include "server/calls/planning_threads.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "server/queue_threads.h"
+#include "server/net/queue_threads.h"
 
 #include <grpcpp/alarm.h>
 #include <grpcpp/generic/async_generic_service.h>
@@ -11,9 +11,9 @@
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
-#include "server/call_queue.h"
-#include "server/completion_tag.h"
-#include "server/lone_caller.h"
+#include "server/net/call_queue.h"
+#include "server/net/completion_tag.h"
+#include "server/net/lone_caller.h"
 
 namespace quantd {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/refusal_pace.h"
+#include "server/net/refusal_pace.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "server/refusal_pace.h"
+#include "server/net/refusal_pace.h"
 #include "tests/server/server_fixture.h"
 
 namespace quantd {

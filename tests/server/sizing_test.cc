@@ -1,4 +1,4 @@
-#include "server/sizing.h"
+#include "server/config/sizing.h"
 
 #include <gtest/gtest.h>
 

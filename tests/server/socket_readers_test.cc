@@ -1,4 +1,4 @@
-#include "server/socket_readers.h"
+#include "server/net/socket_readers.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "server/steady_time.h"
+#include "server/gate/steady_time.h"
 
 #include <gtest/gtest.h>
 

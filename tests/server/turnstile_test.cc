@@ -1,4 +1,4 @@
-#include "server/turnstile.h"
+#include "server/net/turnstile.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

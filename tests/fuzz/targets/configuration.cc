@@ -1,10 +1,10 @@
 // The configuration file. What is accepted is written as the server tells it,
 // and means the same when it is read again.
-#include "server/configuration.h"
+#include "server/config/configuration.h"
 
 #include <string>
 
-#include "server/options.h"
+#include "server/config/options.h"
 #include "tests/fuzz/targets/memory_file.h"
 #include "tests/fuzz/targets/target.h"
 

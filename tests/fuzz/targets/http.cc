@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "server/http_listener.h"
+#include "server/observe/http_listener.h"
 #include "tests/fuzz/targets/loopback.h"
 #include "tests/fuzz/targets/target.h"
 

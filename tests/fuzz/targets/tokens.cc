@@ -1,5 +1,5 @@
 // The file of tokens, and what calls bring.
-#include "server/tokens.h"
+#include "server/net/tokens.h"
 
 #include <string>
 

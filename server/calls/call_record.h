@@ -1,0 +1,90 @@
+// What is known of a call once it is over: one record, from which its log line
+// and its metrics are made.
+#ifndef QUANTD_SERVER_CALLS_CALL_RECORD_H_
+#define QUANTD_SERVER_CALLS_CALL_RECORD_H_
+
+#include <grpcpp/support/status.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "kernels/device/backend.h"
+#include "proto/methods.h"
+#include "proto/net/trace_context.h"
+#include "quantd.pb.h"
+#include "server/calls/failure.h"
+
+namespace quantd {
+
+// Where the time of a tensor call goes, in its order. Copies and kernels are
+// timed by the device (JobTimes); all else by the server's clock.
+enum class CallStage {
+  kWait,     // for memory
+  kReceive,  // until the whole message is here
+  kQueue,    // its plan, then for a slot of the device
+  kGather,   // from the network's slices into staging
+  kCopyIn,
+  kKernel,
+  kCopyOut,
+  kSend,  // until gRPC has written the reply
+};
+inline constexpr CallStage kCallStages[] = {
+    CallStage::kWait,    CallStage::kReceive, CallStage::kQueue,
+    CallStage::kGather,  CallStage::kCopyIn,  CallStage::kKernel,
+    CallStage::kCopyOut, CallStage::kSend};
+std::string_view Name(CallStage stage);  // "copy_in"
+
+class IncomingCall;
+
+struct CallRecord {
+  using Clock = std::chrono::steady_clock;
+
+  wire::Method method = wire::Method::kQuantize;
+  std::string id;
+  std::optional<wire::TraceContext> trace;  // that the caller named
+  grpc::StatusCode code = grpc::StatusCode::UNKNOWN;
+  v1::ErrorDetail::Reason reason = v1::ErrorDetail::REASON_UNSPECIFIED;
+  std::string error;  // may say more than the client is told
+  std::string device;
+  bool streamed = false;  // it came by rpc Stream
+  size_t request_bytes = 0;
+  size_t reply_bytes = 0;
+  // Read and written in memory that a client shares; of replies that were OK.
+  size_t shared_input_bytes = 0;
+  size_t shared_output_bytes = 0;
+  JobTimes device_times;
+
+  // When a step was over. The epoch: it was not reached.
+  Clock::time_point arrived;
+  Clock::time_point admitted;
+  Clock::time_point received;
+  Clock::time_point started;
+  Clock::time_point gathered;
+  Clock::time_point computed;
+  Clock::time_point answered;  // the reply was given to gRPC
+  Clock::time_point sent;
+  Clock::time_point ended;  // nothing of the call is left
+
+  void Fail(const Failure& failure) {
+    code = failure.code;
+    reason = failure.detail.reason();
+  }
+  // Nanoseconds. Nothing where the call did not come to the end of that stage
+  // or the device has no such stage.
+  std::optional<int64_t> Duration(CallStage stage) const;
+  int64_t Total() const { return (ended - arrived).count(); }
+};
+
+// Whether the record would be logged: as debug, or above for an error.
+bool WouldLog(const CallRecord& record);
+// `shape` is the tensor's, "4096x4096", or empty.
+void LogCall(const CallRecord& record, const IncomingCall& call,
+             std::string_view shape);
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_CALLS_CALL_RECORD_H_

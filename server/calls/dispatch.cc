@@ -1,0 +1,70 @@
+// Which code answers which method.
+#include <string>
+#include <utility>
+
+#include "proto/methods.h"
+#include "server/calls/call_environment.h"
+#include "server/calls/incoming_call.h"
+#include "server/calls/refusal.h"
+#include "server/calls/small_call.h"
+#include "server/calls/stream_call.h"
+#include "server/calls/tensor_call.h"
+#include "server/gate/ledger.h"
+#include "server/net/credentials.h"
+#include "server/observe/health.h"
+#include "server/observe/reflection.h"
+#include "server/observe/server_info.h"
+
+namespace quantd {
+
+std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
+                                         IncomingCall* call) {
+  // A peer that has not acknowledged the settings may open more streams than
+  // they allow. One that has may open the next before the last is gone here, so
+  // that twice as many are no breach. Over a unix socket connections cannot be
+  // told apart.
+  Connection& connection = *call->connection();
+  if (connection.calls() > 2 * env->max_streams && connection.countable()) {
+    connection.AllowBacklog(Connection::Backlog::kLeast);
+    return std::make_unique<Refusal>(call,
+                                     Failure::Busy(env->ledger->RetryDelay()));
+  }
+  const std::string path = call->path();
+  Verdict verdict =
+      env->credentials->Judge(path, call->context(), connection.name());
+  if (verdict.failure) {
+    return std::make_unique<Refusal>(call, *std::move(verdict.failure));
+  }
+  call->SetCaller(std::move(verdict.caller));
+  if (const auto method = call->payload_method()) {
+    if (*method == wire::Method::kStream) {
+      return std::make_unique<StreamCall>(env, call);
+    }
+    return std::make_unique<TensorCall>(env, call, *method);
+  }
+  const auto small = [&](SmallMethod method) {
+    return std::make_unique<SmallCall>(env, call, std::move(method));
+  };
+  if (const wire::MethodSpec* ours = wire::FindMethod(path)) {
+    switch (ours->method) {
+      case wire::Method::kGetServerInfo:
+        return small(env->info->GetServerInfo());
+      case wire::Method::kDescribeQuantize:
+        return small(env->info->DescribeQuantize());
+      default:  // those with payloads, which arrive as such
+        break;
+    }
+  }
+  if (path == "/grpc.health.v1.Health/Check") {
+    return small(env->health->Check());
+  }
+  if (path == "/grpc.health.v1.Health/Watch") {
+    return env->health->Watch(env, call);
+  }
+  if (IsReflection(path)) return MakeReflectionHandler(env, call);
+  return std::make_unique<Refusal>(
+      call, Failure::Of(grpc::StatusCode::UNIMPLEMENTED,
+                        "this server has no such method"));
+}
+
+}  // namespace quantd

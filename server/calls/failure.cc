@@ -1,0 +1,241 @@
+#include "server/calls/failure.h"
+
+#include <google/protobuf/any.pb.h>
+#include <google/protobuf/unknown_field_set.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "fmt/format.h"
+#include "kernels/plan/field_error.h"
+#include "proto/methods.h"
+
+namespace quantd {
+namespace {
+
+using grpc::StatusCode;
+using v1::ErrorDetail;
+
+constexpr std::string_view kEllipsis = "...";
+
+// What a peer is told is bounded, whatever came: it may stay unread, and
+// clients take few KiB of trailers.
+constexpr size_t kMostGot = 64;
+constexpr size_t kMostMessage = 1024;
+
+// At most `most` bytes of the text, whole characters of UTF-8.
+std::string Cut(std::string_view text, size_t most) {
+  if (text.size() <= most) return std::string(text);
+  size_t end = most - kEllipsis.size();
+  while (end > 0 && (text[end] & 0xc0) == 0x80) --end;
+  return fmt::format("{}{}", text.substr(0, end), kEllipsis);
+}
+
+Failure Make(StatusCode code, ErrorDetail::Reason reason,
+             std::string_view message) {
+  Failure failure;
+  failure.code = code;
+  failure.message = Cut(message, kMostMessage);
+  failure.detail.set_reason(reason);
+  return failure;
+}
+
+Failure Field(const FieldViolation& violation, std::string_view message) {
+  Failure failure = Make(StatusCode::INVALID_ARGUMENT,
+                         ErrorDetail::REASON_INVALID_FIELD, message);
+  failure.detail.set_field(violation.field);
+  failure.detail.set_expected(violation.expected);
+  failure.detail.set_got(violation.got);
+  return failure;
+}
+
+// RESOURCE_EXHAUSTED, with the time when it may be otherwise.
+Failure Later(ErrorDetail::Reason reason, std::string_view why,
+              absl::Duration retry_delay) {
+  const int64_t delay =
+      std::max<int64_t>(1, absl::ToInt64Milliseconds(retry_delay));
+  Failure failure = Make(StatusCode::RESOURCE_EXHAUSTED, reason,
+                         fmt::format("{}: try again in {} ms", why, delay));
+  failure.detail.set_retry_delay_ms(static_cast<uint32_t>(delay));
+  return failure;
+}
+
+}  // namespace
+
+Failure Failure::BadRequest(const absl::Status& status) {
+  if (auto violation = GetFieldViolation(status)) {
+    violation->got = Cut(violation->got, kMostGot);
+    const absl::Status told =
+        FieldError(violation->field, violation->expected, violation->got);
+    Failure failure = Field(*violation, std::string(told.message()));
+    if (const auto limit = GetSizeLimit(status)) {
+      failure.detail.set_reason(ErrorDetail::REASON_TOO_LARGE);
+      failure.detail.set_limit(*limit);
+    }
+    return failure;
+  }
+  return Make(StatusCode::INVALID_ARGUMENT, ErrorDetail::REASON_MALFORMED,
+              std::string(status.message()));
+}
+
+Failure Failure::FromJob(const absl::Status& status, std::string_view device,
+                         absl::Duration retry_delay) {
+  if (absl::IsInvalidArgument(status)) return BadRequest(status);
+  if (absl::IsResourceExhausted(status)) return Busy(retry_delay);
+  return Make(StatusCode::INTERNAL, ErrorDetail::REASON_DEVICE_FAULT,
+              fmt::format("device {} failed; the server's log has more "
+                          "under the request id",
+                          device));
+}
+
+Failure Failure::TooLarge(std::string_view what, size_t bytes, size_t limit) {
+  Failure failure =
+      Make(StatusCode::INVALID_ARGUMENT, ErrorDetail::REASON_TOO_LARGE,
+           fmt::format("{}: at most {} bytes, got {}; split the tensor, send "
+                       "it by rpc Stream or raise the server's limits",
+                       what, limit, bytes));
+  failure.detail.set_field(std::string(what));
+  failure.detail.set_limit(limit);
+  failure.detail.set_expected(fmt::format("at most {} bytes", limit));
+  failure.detail.set_got(fmt::format("{} bytes", bytes));
+  return failure;
+}
+
+Failure Failure::LongerThanDeclared(size_t bytes, size_t declared) {
+  const FieldViolation violation{wire::kRequestBytesKey,
+                                 fmt::format("at least {}", bytes),
+                                 fmt::to_string(declared)};
+  return Field(violation,
+               fmt::format("{}: the request has {} bytes, {} were declared",
+                           wire::kRequestBytesKey, bytes, declared));
+}
+
+Failure Failure::NoMessage() {
+  return Make(StatusCode::INVALID_ARGUMENT, ErrorDetail::REASON_MALFORMED,
+              "the call ended without a request message");
+}
+
+Failure Failure::Busy(absl::Duration retry_delay) {
+  return Later(ErrorDetail::REASON_BUSY, "busy", retry_delay);
+}
+
+Failure Failure::TooLate(absl::Duration retry_delay) {
+  return Later(ErrorDetail::REASON_DEADLINE,
+               "so busy that the call's deadline would be over first",
+               retry_delay);
+}
+
+Failure Failure::OverQuota(std::string_view what, absl::Duration retry_delay) {
+  return Later(ErrorDetail::REASON_BUSY,
+               fmt::format("the token's quota of {} is used up", what),
+               retry_delay);
+}
+
+Failure Failure::Draining() {
+  return Make(StatusCode::UNAVAILABLE, ErrorDetail::REASON_DRAINING,
+              "the server is shutting down");
+}
+
+Failure Failure::NoDevice(absl::Duration retry_delay) {
+  const int64_t delay = absl::ToInt64Milliseconds(retry_delay);
+  Failure failure =
+      Make(StatusCode::UNAVAILABLE, ErrorDetail::REASON_NO_DEVICE,
+           fmt::format("no device that could do this works at present: try "
+                       "another server, or this one in {} ms",
+                       delay));
+  failure.detail.set_retry_delay_ms(static_cast<uint32_t>(delay));
+  return failure;
+}
+
+Failure Failure::Deadline(std::string_view what) {
+  return Make(StatusCode::DEADLINE_EXCEEDED, ErrorDetail::REASON_DEADLINE,
+              fmt::format("deadline exceeded {}", what));
+}
+
+Failure Failure::Cancelled() {
+  return Make(StatusCode::CANCELLED, ErrorDetail::REASON_CANCELLED,
+              "cancelled by the client");
+}
+
+Failure Failure::Of(StatusCode code, std::string_view message) {
+  return Make(code, ErrorDetail::REASON_UNSPECIFIED, message);
+}
+
+bool Failure::IsCallersFault() const {
+  return code == grpc::StatusCode::INVALID_ARGUMENT ||
+         code == grpc::StatusCode::UNAUTHENTICATED ||
+         code == grpc::StatusCode::PERMISSION_DENIED ||
+         code == grpc::StatusCode::UNIMPLEMENTED;
+}
+
+bool Failure::IsServersNeed() const {
+  return code == grpc::StatusCode::RESOURCE_EXHAUSTED ||
+         code == grpc::StatusCode::UNAVAILABLE;
+}
+
+grpc::Status Failure::ToStatus() const {
+  if (detail.reason() == ErrorDetail::REASON_UNSPECIFIED) {
+    return grpc::Status(code, message);
+  }
+  google::protobuf::Any any;
+  any.PackFrom(detail);
+  // google.rpc.Status {int32 code = 1; string message = 2; repeated Any
+  // details = 3}, which is not in protobuf itself.
+  google::protobuf::UnknownFieldSet status;
+  status.AddVarint(1, static_cast<uint64_t>(code));
+  status.AddLengthDelimited(2, message);
+  status.AddLengthDelimited(3, any.SerializeAsString());
+  std::string details;
+  status.SerializeToString(&details);
+  return grpc::Status(code, message, details);
+}
+
+bool IsUsual(StatusCode code, ErrorDetail::Reason reason) {
+  switch (reason) {
+    case ErrorDetail::REASON_INVALID_FIELD:
+    case ErrorDetail::REASON_TOO_LARGE:
+    case ErrorDetail::REASON_MALFORMED:
+      return code == StatusCode::INVALID_ARGUMENT;
+    case ErrorDetail::REASON_BUSY:
+      return code == StatusCode::RESOURCE_EXHAUSTED;
+    case ErrorDetail::REASON_DRAINING:
+    case ErrorDetail::REASON_NO_DEVICE:
+      return code == StatusCode::UNAVAILABLE;
+    case ErrorDetail::REASON_DEVICE_FAULT:
+      return code == StatusCode::INTERNAL;
+    case ErrorDetail::REASON_DEADLINE:
+      return code == StatusCode::DEADLINE_EXCEEDED ||
+             code == StatusCode::RESOURCE_EXHAUSTED;
+    case ErrorDetail::REASON_CANCELLED:
+      return code == StatusCode::CANCELLED;
+    default:
+      return false;
+  }
+}
+
+std::string_view Name(StatusCode code) {
+  static constexpr std::string_view kNames[] = {
+      // by number
+      "OK",
+      "CANCELLED",
+      "UNKNOWN",
+      "INVALID_ARGUMENT",
+      "DEADLINE_EXCEEDED",
+      "NOT_FOUND",
+      "ALREADY_EXISTS",
+      "PERMISSION_DENIED",
+      "RESOURCE_EXHAUSTED",
+      "FAILED_PRECONDITION",
+      "ABORTED",
+      "OUT_OF_RANGE",
+      "UNIMPLEMENTED",
+      "INTERNAL",
+      "UNAVAILABLE",
+      "DATA_LOSS",
+      "UNAUTHENTICATED",
+  };
+  const auto number = static_cast<size_t>(code);
+  return number < std::size(kNames) ? kNames[number] : "UNKNOWN";
+}
+
+}  // namespace quantd

@@ -1,0 +1,241 @@
+#include "server/calls/incoming_call.h"
+
+#include <grpc/support/time.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "fmt/format.h"
+#include "server/calls/call_environment.h"
+#include "server/calls/planning_threads.h"
+#include "server/calls/tensor_service.h"
+#include "server/config/sizing.h"
+#include "server/gate/ledger.h"
+#include "server/gate/steady_time.h"
+#include "server/net/acceptor.h"
+#include "server/net/refusal_pace.h"
+
+namespace quantd {
+namespace {
+
+// Nobody who wants an answer gives up so soon.
+constexpr absl::Duration kAtOnce = absl::Milliseconds(100);
+
+// What its headers took on the wire, at most.
+uint64_t HeaderBytes(const grpc::ServerContext& context) {
+  uint64_t bytes = 512;  // path, authority, timeout and what gRPC keeps
+  for (const auto& [key, value] : context.client_metadata()) {
+    bytes += key.size() + value.size() + 16;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+void IncomingCall::Arm(CallEnvironment* env, std::optional<wire::Method> method,
+                       CallQueue queue) {
+  IncomingCall* call = new IncomingCall(env, method, queue);
+  // Must come first, or a call that is cancelled early is not told so.
+  call->context_.AsyncNotifyWhenDone(&call->done_tag_);
+  if (method) {
+    env->tensors->Request(*method, &call->context_, &call->stream_,
+                          queue.events, queue.arrivals, &call->arrived_tag_);
+  } else {
+    env->others->RequestCall(&call->context_, &call->stream_, queue.events,
+                             queue.arrivals, &call->arrived_tag_);
+  }
+}
+
+IncomingCall::IncomingCall(CallEnvironment* env,
+                           std::optional<wire::Method> method, CallQueue queue)
+    : env_(env), method_(method), queue_(queue), stream_(&context_) {
+  env_->registry->Created();
+}
+
+IncomingCall::~IncomingCall() {
+  // Not watched any more before anything of it goes.
+  if (watched_) env_->registry->Leave(this);
+  handler_.reset();
+  if (connection_ == nullptr) return;
+  if (queue_.users != nullptr) queue_.users->Leave();
+  if (!read_) env_->ledger->EndUnread(*connection_, !refused_);
+  connection_->CallEnds();
+}
+
+std::string IncomingCall::path() const {
+  return method_ ? wire::SpecOf(*method_).path : context_.method();
+}
+
+std::optional<std::string_view> IncomingCall::Metadata(const char* key) const {
+  const auto [first, last] = context_.client_metadata().equal_range(key);
+  if (first == last || std::next(first) != last) return std::nullopt;
+  return std::string_view(first->second.data(), first->second.size());
+}
+
+std::optional<wire::TraceContext> IncomingCall::trace() const {
+  const auto text = Metadata(wire::kTraceparentKey);
+  return text ? wire::ParseTraceparent(*text) : std::nullopt;
+}
+
+bool IncomingCall::TryRef() {
+  int refs = refs_.load(std::memory_order_relaxed);
+  while (refs != 0) {
+    if (refs_.compare_exchange_weak(refs, refs + 1,
+                                    std::memory_order_relaxed)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void IncomingCall::Unref() {
+  if (refs_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  CallRegistry* const registry = env_->registry;
+  delete this;
+  // After the last touch of anything that a shutdown takes down.
+  registry->Destroyed();
+}
+
+void IncomingCall::OnArrived(bool ok) {
+  if (!ok) {  // the server shuts down; the done tag will not come
+    Unref();
+    Unref();
+    return;
+  }
+  Arm(env_, method_, queue_);
+  arrived_ = SteadyNow();
+  const gpr_timespec deadline = context_.raw_deadline();
+  if (gpr_time_cmp(deadline, gpr_inf_future(deadline.clock_type)) != 0) {
+    // As what is left: after a step of the wall clock gRPC and absl differ
+    // about the time for up to two seconds. In gRPC's own numbers: as
+    // nanoseconds since 1970 the longest timeouts overflow.
+    const gpr_timespec left =
+        gpr_time_sub(deadline, gpr_now(deadline.clock_type));
+    deadline_ =
+        arrived_ + absl::Seconds(left.tv_sec) + absl::Nanoseconds(left.tv_nsec);
+  }
+  if (queue_.users != nullptr) queue_.users->Enter();
+  connection_ = env_->acceptor->Find(context_.peer());
+  connection_->CallBegins();
+  // gRPC ends it without us, as soon as it sees that nobody is there.
+  if (connection_->expelled()) {
+    Unref();
+    return;
+  }
+  env_->ledger->Explain(*connection_, HeaderBytes(context_));
+  handler_ = MakeHandler(env_, this);
+  env_->registry->Watch(this);
+  watched_ = true;
+  handler_->Begin();
+  if (begun_or_left_.exchange(true)) OnLeft();
+  Unref();
+}
+
+void IncomingCall::OnDone(bool) {
+  if (context_.IsCancelled()) {
+    cancelled_ = true;
+    if (begun_or_left_.exchange(true)) OnLeft();
+  }
+  Unref();
+}
+
+void IncomingCall::OnLeft() {
+  if (SteadyNow() < std::min(deadline_, arrived_ + kAtOnce) &&
+      connection_->CallReset()) {
+    env_->acceptor->Expel(*connection_, "resets");
+  }
+  handler_->OnCancelled();
+}
+
+void IncomingCall::Read(grpc::ByteBuffer* into) {
+  read_ = true;
+  Ref();
+  stream_.Read(into, &read_tag_);
+}
+
+void IncomingCall::Continue() {
+  if (!Metadata(wire::kExpectKey)) return;
+  context_.AddInitialMetadata(wire::kContinueKey, "1");
+  Ref();
+  stream_.SendInitialMetadata(&headers_tag_);
+}
+
+void IncomingCall::Write(const grpc::ByteBuffer& message) {
+  Ref();
+  stream_.Write(message, &written_tag_);
+}
+
+void IncomingCall::Count(const grpc::Status& status) {
+  trailers_ = env_->ledger->Charge(connection_,
+                                   TrailersNeed(status.error_message().size(),
+                                                status.error_details().size()));
+}
+
+void IncomingCall::Finish(const grpc::Status& status) {
+  Count(status);
+  Ref();
+  stream_.Finish(status, &finished_tag_);
+}
+
+void IncomingCall::WriteAndFinish(const grpc::ByteBuffer& message,
+                                  std::string_view request_id) {
+  if (!request_id.empty()) {
+    context_.AddTrailingMetadata(wire::kRequestIdKey, std::string(request_id));
+  }
+  Ref();
+  stream_.WriteAndFinish(message, grpc::WriteOptions(), grpc::Status::OK,
+                         &finished_tag_);
+}
+
+void IncomingCall::FinishWith(const Failure& failure,
+                              std::string_view request_id) {
+  refused_ = failure.IsServersNeed();
+  if (!request_id.empty()) {
+    context_.AddTrailingMetadata(wire::kRequestIdKey, std::string(request_id));
+  }
+  if (failure.detail.retry_delay_ms() != 0) {
+    context_.AddTrailingMetadata(
+        wire::kPushbackKey, fmt::to_string(failure.detail.retry_delay_ms()));
+  }
+  if (failure.ticket != 0) {
+    context_.AddTrailingMetadata(wire::kTicketKey,
+                                 fmt::to_string(failure.ticket));
+  }
+  if (failure.IsCallersFault()) {
+    const absl::Time now = SteadyNow();
+    const absl::Time until = env_->pace->Next(connection_->host(), now);
+    if (until > now) {
+      Held* const held = new Held{failure.ToStatus(), until};
+      Count(held->status);
+      Ref();  // for Watch
+      held_ = held;
+      return;
+    }
+  }
+  Finish(failure.ToStatus());
+}
+
+void IncomingCall::Plan(std::function<void()> work, bool is_long) {
+  Ref();
+  env_->planning->Submit(
+      [this, work = std::move(work)] {
+        work();
+        Unref();
+      },
+      is_long);
+}
+
+void IncomingCall::Watch(absl::Time now) {
+  handler_->OnWatch(now);
+  const Held* const held = held_;
+  // Only this thread takes it back.
+  if (held == nullptr || (now < held->until && !cancelled_)) return;
+  held_ = nullptr;
+  Finish(held->status);
+  delete held;
+  Unref();
+}
+
+}  // namespace quantd

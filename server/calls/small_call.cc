@@ -1,0 +1,110 @@
+#include "server/calls/small_call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/calls/call_registry.h"
+#include "server/calls/request_ids.h"
+#include "server/config/sizing.h"
+#include "server/gate/steady_time.h"
+#include "server/observe/metrics.h"
+
+namespace quantd {
+namespace {
+
+// What is small comes soon.
+constexpr absl::Duration kMaxReceive = absl::Seconds(10);
+
+}  // namespace
+
+SmallCall::SmallCall(CallEnvironment* env, IncomingCall* call,
+                     SmallMethod method)
+    : env_(env), call_(call), method_(std::move(method)) {
+  record_.arrived = CallRecord::Clock::now();
+  if (!method_.method) return;
+  record_.method = *method_.method;
+  record_.id = env_->ids->Next();
+  record_.trace = call_->trace();
+}
+
+SmallCall::~SmallCall() {
+  if (!method_.method) return;
+  record_.ended = CallRecord::Clock::now();
+  if (call_->cancelled() && record_.request_bytes == 0) {
+    record_.Fail(Failure::Cancelled());
+  }
+  env_->metrics->Record(record_);
+  if (WouldLog(record_)) LogCall(record_, *call_, shape_);
+}
+
+void SmallCall::Begin() {
+  if (!method_.while_draining && env_->registry->Refuses()) {
+    return Fail(Failure::Draining());
+  }
+  charge_ =
+      env_->ledger->Track({call_->connection(), ReceiveNeed(0),
+                           ReceiveNeed(method_.max_request), call_->deadline()},
+                          this);
+  since_ = absl::ToUnixNanos(SteadyNow());
+  waits_ = true;
+  call_->Read(message_.buffer());
+}
+
+void SmallCall::OnRead(bool ok) {
+  waits_ = false;
+  if (!ok) return Fail(Failure::NoMessage());
+  record_.request_bytes = message_.size();
+  charge_.Arrived(message_.size(), ReceiveNeed(message_.size()));
+  if (message_.size() > method_.max_request) {
+    return Fail(
+        Failure::TooLarge("request", message_.size(), method_.max_request));
+  }
+  if (!method_.plans_apart) return Answer();
+  call_->Plan([this] { Answer(); }, true);
+}
+
+void SmallCall::Answer() {
+  SmallAnswer answer = method_.answer(message_.Pieces(), record_.id);
+  message_.Clear();
+  shape_ = std::move(answer.shape);
+  if (answer.failure) return Fail(*answer.failure);
+  if (!call_->ClaimAnswer()) return;
+  record_.code = grpc::StatusCode::OK;
+  record_.reply_bytes = answer.reply.size();
+  charge_.ShrinkReceive(ReceiveNeed(answer.reply.size()));
+  charge_.GrowReceive(ReceiveNeed(answer.reply.size()));
+  since_ = absl::ToUnixNanos(SteadyNow());
+  waits_ = true;
+  const grpc::Slice slice(answer.reply);
+  call_->WriteAndFinish(grpc::ByteBuffer(&slice, 1), record_.id);
+}
+
+void SmallCall::OnFinished(bool) { waits_ = false; }
+
+void SmallCall::OnWatch(absl::Time now) {
+  if (!waits_) return;
+  const absl::Duration waited = now - absl::FromUnixNanos(since_);
+  if (call_->answered()) {
+    if (waited > env_->max_send) call_->Cancel();
+    return;
+  }
+  if (in_the_way_) {
+    Fail(Failure::Busy(env_->ledger->RetryDelay()));
+  } else if (too_long_) {
+    Fail(Failure::TooLarge("request", method_.max_request + 1,
+                           method_.max_request));
+  } else if (waited > std::min(env_->max_receive, kMaxReceive)) {
+    Fail(
+        Failure::Deadline("for receiving: the request did not arrive within "
+                          "the server's limit"));
+  }
+}
+
+void SmallCall::Fail(const Failure& failure) {
+  if (!call_->ClaimAnswer()) return;
+  record_.Fail(failure);
+  record_.error = failure.message;
+  call_->FinishWith(failure, record_.id);
+}
+
+}  // namespace quantd

@@ -1,0 +1,79 @@
+// A method with one small request and one small reply, which is computed at
+// once: health, what the server is, what a request would give.
+#ifndef QUANTD_SERVER_CALLS_SMALL_CALL_H_
+#define QUANTD_SERVER_CALLS_SMALL_CALL_H_
+
+#include <grpcpp/support/status.h>
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/types/span.h"
+#include "proto/net/received_message.h"
+#include "server/calls/call_environment.h"
+#include "server/calls/call_record.h"
+#include "server/calls/incoming_call.h"
+#include "server/gate/ledger.h"
+
+namespace quantd {
+
+struct SmallAnswer {
+  std::optional<Failure> failure;
+  std::string reply;  // serialized
+  std::string shape;  // of the tensor it was about, for the log
+};
+
+struct SmallMethod {
+  // One of another service, whose calls are not recorded.
+  explicit SmallMethod(size_t max_bytes) : max_request(max_bytes) {}
+  explicit SmallMethod(wire::Method ours)
+      : max_request(wire::SpecOf(ours).max_request), method(ours) {}
+
+  size_t max_request;  // bytes
+  std::optional<wire::Method> method;
+  bool plans_apart = false;    // on PlanningThreads, as long work
+  bool while_draining = true;  // it is answered while the server drains
+  std::function<SmallAnswer(absl::Span<const std::string_view> message,
+                            std::string_view request_id)>
+      answer;
+};
+
+class SmallCall final : public CallHandler, private MemoryLedger::Waiter {
+ public:
+  SmallCall(CallEnvironment* env, IncomingCall* call, SmallMethod method);
+  ~SmallCall() override;
+
+  void Begin() override;
+  void OnRead(bool ok) override;
+  void OnFinished(bool ok) override;
+  void OnWatch(absl::Time now) override;
+
+ private:
+  void OnMemory(MemoryLedger::Outcome, MemoryCharge) override {}
+  void Revoke(MemoryLedger::Revocation why) override {
+    (why == MemoryLedger::Revocation::kTooLong ? too_long_ : in_the_way_) =
+        true;
+  }
+  void Answer();
+  void Fail(const Failure& failure);
+
+  CallEnvironment* const env_;
+  IncomingCall* const call_;
+  const SmallMethod method_;
+  std::atomic<bool> too_long_{false};
+  std::atomic<bool> in_the_way_{false};  // of others, and does not come
+  std::atomic<bool> waits_{false};       // for the network
+  std::atomic<int64_t> since_{0};        // when it began to, in Unix time
+  MemoryCharge charge_;
+  ReceivedMessage message_;
+  std::string shape_;
+  CallRecord record_;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_CALLS_SMALL_CALL_H_

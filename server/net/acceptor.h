@@ -1,0 +1,124 @@
+// Accepts connections and hands them to gRPC.
+//
+// gRPC's own listener stops for ever at the first failed accept
+// (CVE-2023-4785), takes as many connections as come, and tells nobody about
+// them. So the descriptors are accepted here: no more than a limit, at which
+// one that does nothing makes room, and each remembered, so that a call's
+// connection can be measured and ended. A host gets new ones
+// at a pace (server/net/turnstile.h), the slower the less it is trusted.
+//
+// Threads: Find, Expel, size and dropped may be called from any thread, the
+// rest from one.
+#ifndef QUANTD_SERVER_NET_ACCEPTOR_H_
+#define QUANTD_SERVER_NET_ACCEPTOR_H_
+
+#include <grpcpp/server_builder.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "server/gate/ledger.h"
+#include "server/net/connection.h"
+#include "server/net/listen_socket.h"
+#include "server/net/turnstile.h"
+
+namespace quantd {
+
+class Acceptor {
+ public:
+  struct Limits {
+    size_t connections = 1024;
+    // A peer that takes nothing of what it is owed for so long is hung up on.
+    absl::Duration max_stuck = absl::Minutes(1);
+    // What gRPC takes of a connection's messages that nobody reads.
+    uint64_t window = 512 << 10;
+    // Bytes that all connections together may bring beside messages.
+    uint64_t lawful = 64 << 20;
+  };
+
+  // Listens, but accepts nothing yet.
+  static absl::StatusOr<std::unique_ptr<Acceptor>> Listen(
+      std::string_view address, const Limits& limits);
+  ~Acceptor();
+
+  // What a client dials.
+  const std::string& address() const { return sockets_.address(); }
+
+  using GrpcAcceptor = grpc::experimental::ExternalConnectionAcceptor;
+  // Hands every connection to `to` from now on. The ledger is asked of each,
+  // every so often, how many bytes have come that no message accounts for; one
+  // that brings too many is expelled.
+  void Start(std::unique_ptr<GrpcAcceptor> to, MemoryLedger* ledger);
+  // Accepts no more. Must come before gRPC's server is shut down, which takes
+  // no descriptor afterwards.
+  void Stop();
+  // Ends what hosts have open that are outlawed, but for proven connections: a
+  // server that stops has no patience for calls that they never finish.
+  void EndOutlaws();
+  // Ends what everybody has open. Returns how many connections those were.
+  size_t EndAll();
+
+  // Ends a connection for what it does, and holds that against its host;
+  // nothing where connections cannot be told apart. The log says why: a word,
+  // such as "resets".
+  void Expel(Connection& connection, std::string_view why);
+
+  // The connection of a call, by grpc::ServerContext::peer(). Never null.
+  std::shared_ptr<Connection> Find(std::string_view peer) const;
+
+  size_t size() const;
+  // Connections that were closed for want of room.
+  uint64_t dropped() const { return dropped_; }
+
+ private:
+  struct Entry {
+    std::shared_ptr<Connection> connection;
+    uint64_t taken = 0;  // when last looked at
+    absl::Time moved;    // when that last changed, or nothing waited
+  };
+
+  Acceptor(ListenSockets sockets, const Limits& limits);
+  void RunAccepting();
+  // Not by the same thread: gRPC may use one that hands it a connection to
+  // read what comes there, for as long as more comes.
+  void RunWatching();
+  void Accept(int listening);
+  void HandOver(Turnstile::Guest guest);
+  void Sweep(absl::Time now);
+  void EndOverflowing();
+  void ForgetClosed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // False: there is none, and none can be made.
+  bool MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Limits limits_;
+  ListenSockets sockets_;
+  const std::shared_ptr<Connection> unknown_ = std::make_shared<Connection>();
+  std::unique_ptr<GrpcAcceptor> to_;
+  MemoryLedger* ledger_ = nullptr;
+  int stop_ = -1;
+  Turnstile turnstile_;  // of the accepting thread
+  std::atomic<uint64_t> dropped_ = 0;
+  mutable absl::Mutex mutex_;
+  std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  // Of those that have a name of their own.
+  absl::flat_hash_map<std::string, std::shared_ptr<Connection>> named_
+      ABSL_GUARDED_BY(mutex_);
+  ChurnWatch churn_ ABSL_GUARDED_BY(mutex_);
+  std::thread accepting_;
+  std::thread watching_;
+};
+
+// As many connections as the process may have descriptors for, beside its own.
+size_t MostConnections();
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_NET_ACCEPTOR_H_

@@ -1,0 +1,173 @@
+#include "server/net/listen_socket.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "fmt/format.h"
+#include "proto/net/address.h"
+
+namespace quantd {
+namespace {
+
+constexpr std::string_view kUnix = "unix:";
+constexpr std::string_view kAbstract = "unix-abstract:";
+
+absl::Status CannotListen(std::string_view address, std::string_view why) {
+  return absl::UnavailableError(
+      fmt::format("cannot listen on {}: {}", address, why));
+}
+
+int PortOf(int fd) {
+  sockaddr_storage bound = {};
+  socklen_t size = sizeof(bound);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
+    return 0;
+  }
+  return ntohs(bound.ss_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
+                   : reinterpret_cast<const sockaddr_in&>(bound).sin_port);
+}
+
+// A listening socket, or -1 and errno.
+int Bind(const sockaddr* address, socklen_t size, int backlog) {
+  const int fd =
+      socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  const int on = 1;
+  const int off = 0;
+  if (address->sa_family != AF_UNIX) {
+    // A restart need not wait for connections that are still closing.
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  }
+  if (address->sa_family == AF_INET6) {
+    const auto& v6 = *reinterpret_cast<const sockaddr_in6*>(address);
+    // Of the wildcard alone: addresses of IPv4 come through it, too.
+    const bool all = IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr);
+    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, all ? &off : &on, sizeof(on));
+  }
+  if (bind(fd, address, size) == 0 && listen(fd, backlog) == 0) return fd;
+  const int why = errno;
+  close(fd);
+  errno = why;
+  return -1;
+}
+
+// Nobody listens at a socket file that a dead server has left.
+void RemoveStale(const std::string& path, const sockaddr_un& address) {
+  struct stat status;
+  if (lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
+  // Not blocking: the queue of one that lives may be full.
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return;
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&address),
+              sizeof(address)) != 0 &&
+      errno == ECONNREFUSED) {
+    unlink(path.c_str());
+  }
+  close(fd);
+}
+
+}  // namespace
+
+absl::StatusOr<ListenSockets> ListenSockets::Open(std::string_view address,
+                                                  int backlog) {
+  ListenSockets sockets;
+  const bool is_unix =
+      address.starts_with(kUnix) || address.starts_with(kAbstract);
+  absl::Status status = is_unix ? sockets.OpenUnix(address, backlog)
+                                : sockets.OpenTcp(address, backlog);
+  if (!status.ok()) return status;
+  return sockets;
+}
+
+ListenSockets::ListenSockets(ListenSockets&& other) noexcept
+    : descriptors_(std::exchange(other.descriptors_, {})),
+      address_(std::move(other.address_)),
+      file_(std::exchange(other.file_, {})) {}
+
+ListenSockets::~ListenSockets() { Close(); }
+
+void ListenSockets::Close() {
+  // By now another server may have made one of its own there.
+  file_.Remove();
+  for (const int fd : descriptors_) close(fd);
+  descriptors_.clear();
+}
+
+absl::Status ListenSockets::OpenUnix(std::string_view address, int backlog) {
+  const bool abstract = address.starts_with(kAbstract);
+  const std::string name(
+      address.substr(abstract ? kAbstract.size() : kUnix.size()));
+  sockaddr_un un = {};
+  un.sun_family = AF_UNIX;
+  // A leading zero byte marks a name that is no path.
+  const size_t start = abstract ? 1 : 0;
+  if (start + name.size() >= sizeof(un.sun_path)) {
+    return CannotListen(address, "the name is too long");
+  }
+  std::memcpy(un.sun_path + start, name.data(), name.size());
+  if (!abstract) RemoveStale(name, un);
+  const socklen_t size =
+      abstract ? offsetof(sockaddr_un, sun_path) + start + name.size()
+               : sizeof(un);
+  const int fd = Bind(reinterpret_cast<const sockaddr*>(&un), size, backlog);
+  if (fd < 0) return CannotListen(address, std::strerror(errno));
+  descriptors_.push_back(fd);
+  address_ = address;
+  if (!abstract) file_ = OwnFile(name);
+  return absl::OkStatus();
+}
+
+absl::Status ListenSockets::OpenTcp(std::string_view address, int backlog) {
+  const auto parts = security::SplitHostPort(address);
+  if (!parts.ok()) return parts.status();
+  // Every address, of both families where there are both.
+  const bool all = parts->host == "0.0.0.0";
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  for (const char* host : {"::", parts->host.c_str()}) {
+    if (!all && host != parts->host) continue;
+    if (const int error =
+            getaddrinfo(host, parts->port.c_str(), &hints, &found)) {
+      if (host != parts->host) continue;
+      return CannotListen(address, gai_strerror(error));
+    }
+    int port = 0;
+    int why = 0;
+    for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
+      if (port != 0) {
+        // All of them on the port that the first one found.
+        auto* in = reinterpret_cast<sockaddr_in*>(a->ai_addr);
+        in->sin_port = htons(port);  // where that of sockaddr_in6 is, too
+      }
+      const int fd = Bind(a->ai_addr, a->ai_addrlen, backlog);
+      if (fd < 0) {
+        why = errno;
+        continue;
+      }
+      descriptors_.push_back(fd);
+      port = PortOf(fd);
+    }
+    freeaddrinfo(found);
+    if (!descriptors_.empty()) {
+      address_ =
+          fmt::format("{}:{}", address.substr(0, address.rfind(':')), port);
+      return absl::OkStatus();
+    }
+    if (host == parts->host) return CannotListen(address, std::strerror(why));
+  }
+  return CannotListen(address, "it has no address");
+}
+
+}  // namespace quantd

@@ -1,0 +1,229 @@
+#include "server/net/tokens.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <sstream>
+
+#include "absl/strings/ascii.h"
+#include "fmt/format.h"
+#include "proto/net/pem.h"
+
+namespace quantd {
+namespace {
+
+// Each is compared with every token that comes.
+constexpr size_t kMostTokens = 1024;
+constexpr size_t kHashDigits = 64;
+
+std::string_view Stripped(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r";
+  const size_t from = text.find_first_not_of(kBlank);
+  if (from == std::string_view::npos) return "";
+  return text.substr(from, text.find_last_not_of(kBlank) + 1 - from);
+}
+
+// "4096", "64KiB", "200MiB", "1GiB"; nothing for 0 and what is none of that.
+std::optional<uint64_t> ParseSize(std::string_view text) {
+  uint64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, number);
+  const std::string_view unit(read.ptr, end - read.ptr);
+  int shift = 0;
+  for (const std::string_view name : {"KiB", "MiB", "GiB"}) {
+    shift += 10;
+    if (unit == name) break;
+  }
+  if (unit.empty()) shift = 0;
+  const bool known =
+      unit.empty() || unit == "KiB" || unit == "MiB" || unit == "GiB";
+  if (read.ec != std::errc() || !known || number == 0 ||
+      number > UINT64_MAX >> shift) {
+    return std::nullopt;
+  }
+  return number << shift;
+}
+
+// The bits of "Quantize,Dequantize".
+std::optional<uint32_t> ParseMethods(std::string_view list) {
+  uint32_t methods = 0;
+  while (true) {
+    const size_t comma = list.find(',');
+    const auto* const row =
+        std::find_if(std::begin(wire::kMethods), std::end(wire::kMethods),
+                     [&](const wire::MethodSpec& spec) {
+                       return wire::Name(spec.method) == list.substr(0, comma);
+                     });
+    if (row == std::end(wire::kMethods)) return std::nullopt;
+    methods |= 1u << wire::Index(row->method);
+    if (comma == std::string_view::npos) return methods;
+    list.remove_prefix(comma + 1);
+  }
+}
+
+// What "key=value" grants. The error says what is legal, and repeats nothing.
+absl::Status Grant(std::string_view setting, Caller* caller) {
+  const size_t equals = setting.find('=');
+  const std::string_view key = setting.substr(0, equals);
+  const std::string_view value = setting.substr(equals + 1);
+  const auto expected = [](const char* what) {
+    return absl::FailedPreconditionError(what);
+  };
+  if (key == "methods") {
+    const auto methods = ParseMethods(value);
+    if (!methods) {
+      return expected("methods= takes names of methods with commas between");
+    }
+    caller->methods = *methods;
+  } else if (key == "priority") {
+    if (value != "high" && value != "normal") {
+      return expected(
+          "priority= takes high, for calls that may go first, or "
+          "normal");
+    }
+    caller->may_be_high = value == "high";
+  } else if (key == "bytes-per-second") {
+    const auto bytes = ParseSize(value);
+    if (!bytes) return expected("bytes-per-second= takes a size like 200MiB");
+    caller->bytes_per_second = *bytes;
+  } else if (key == "calls-in-flight") {
+    const auto calls = ParseSize(value);
+    if (!calls || *calls > UINT32_MAX) {
+      return expected("calls-in-flight= takes a number from 1 on");
+    }
+    caller->calls_in_flight = static_cast<uint32_t>(*calls);
+  } else {
+    return expected(
+        "behind the name there may be methods=, priority=, "
+        "bytes-per-second= and calls-in-flight=");
+  }
+  return absl::OkStatus();
+}
+
+// What stands behind the digits. A token without a name has that of its first
+// digits, which are no secret.
+absl::StatusOr<Caller> ReadCaller(std::string_view digits,
+                                  std::string_view rest) {
+  constexpr std::string_view kBlank = " \t";
+  constexpr size_t kMostOfName = 64;
+  constexpr size_t kDigitsOfName = 12;
+  Caller caller;
+  bool first = true;
+  std::string_view name;
+  while (!(rest = Stripped(rest)).empty()) {
+    const std::string_view word = rest.substr(0, rest.find_first_of(kBlank));
+    rest.remove_prefix(word.size());
+    if (word.find('=') != std::string_view::npos) {
+      if (auto s = Grant(word, &caller); !s.ok()) return s;
+    } else if (first) {
+      name = word;
+    }
+    first = false;
+  }
+  // sha256sum says - of what it read from a pipe.
+  if (name.empty() || name == "-" || name == "*-") {
+    name = digits.substr(0, kDigitsOfName);
+  }
+  caller.identity = fmt::format("token:{}", name.substr(0, kMostOfName));
+  return caller;
+}
+
+}  // namespace
+
+std::optional<Priority> ParsePriority(std::string_view text) {
+  if (text == "high") return Priority::kHigh;
+  if (text == "normal") return Priority::kNormal;
+  if (text == "low") return Priority::kLow;
+  return std::nullopt;
+}
+
+std::optional<TokenHashes::Hash> TokenHashes::HashOf(std::string_view token) {
+  Hash hash;
+  unsigned int size = 0;
+  if (EVP_Digest(token.data(), token.size(), hash.data(), &size, EVP_sha256(),
+                 nullptr) != 1 ||
+      size != hash.size()) {
+    return std::nullopt;
+  }
+  return hash;
+}
+
+absl::StatusOr<TokenHashes> TokenHashes::Load(const std::string& path) {
+  const std::string what = fmt::format("--token-file {}", path);
+  const auto text = security::ReadSmallFile(what, path);
+  if (!text.ok()) return text.status();
+  TokenHashes tokens;
+  std::istringstream lines(*text);
+  std::string whole;
+  for (int number = 1; std::getline(lines, whole); ++number) {
+    const std::string_view line = Stripped(whole);
+    if (line.empty() || line.front() == '#') continue;
+    const std::string_view digits = line.substr(0, line.find_first_of(" \t"));
+    Hash hash;
+    bool legal = digits.size() == kHashDigits;
+    for (size_t i = 0; legal && i < hash.size(); ++i) {
+      const char* const two = digits.data() + 2 * i;
+      legal = absl::ascii_isxdigit(two[0]) &&
+              std::from_chars(two, two + 2, hash[i], 16).ptr == two + 2;
+    }
+    // The line is not repeated: it may be a token in clear.
+    if (!legal) {
+      return absl::FailedPreconditionError(fmt::format(
+          "{}: line {} does not begin with the 64 hexadecimal digits of a "
+          "SHA-256; make one with: printf %s \"$TOKEN\" | sha256sum",
+          what, number));
+    }
+    // No call brings such a token, and whoever made the line meant another.
+    if (hash == HashOf("")) {
+      return absl::FailedPreconditionError(fmt::format(
+          "{}: line {} is the SHA-256 of nothing: the variable was empty when "
+          "the line was made; make it anew: printf %s \"$TOKEN\" | sha256sum",
+          what, number));
+    }
+    if (tokens.hashes_.size() == kMostTokens) {
+      return absl::FailedPreconditionError(
+          fmt::format("{}: more than {} tokens", what, kMostTokens));
+    }
+    const auto caller = ReadCaller(digits, line.substr(kHashDigits));
+    if (!caller.ok()) {
+      return absl::FailedPreconditionError(
+          fmt::format("{}: line {}: {}", what, number,
+                      std::string(caller.status().message())));
+    }
+    tokens.hashes_.push_back(hash);
+    tokens.callers_.push_back(*caller);
+  }
+  if (tokens.hashes_.empty()) {
+    return absl::FailedPreconditionError(fmt::format(
+        "{}: names no token, so nobody could call; add a line with the "
+        "SHA-256 of one: printf %s \"$TOKEN\" | sha256sum",
+        what));
+  }
+  return tokens;
+}
+
+const Caller* TokenHashes::Find(std::string_view token) const {
+  const std::optional<Hash> hash = HashOf(token);
+  if (!hash) return nullptr;
+  const Caller* found = nullptr;
+  for (size_t i = 0; i < hashes_.size(); ++i) {
+    if (CRYPTO_memcmp(hashes_[i].data(), hash->data(), hash->size()) == 0) {
+      found = &callers_[i];
+    }
+  }
+  return found;
+}
+
+std::string_view BearerToken(std::string_view authorization) {
+  constexpr std::string_view kScheme = "bearer ";
+  const std::string_view scheme = authorization.substr(0, kScheme.size());
+  const bool named =
+      std::equal(scheme.begin(), scheme.end(), kScheme.begin(), kScheme.end(),
+                 [](char a, char b) { return absl::ascii_tolower(a) == b; });
+  return named ? Stripped(authorization.substr(kScheme.size())) : "";
+}
+
+}  // namespace quantd

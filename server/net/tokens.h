@@ -1,0 +1,54 @@
+// The bearer tokens that a server takes, known by their SHA-256 alone.
+//
+// The file has one token on a line: 64 hexadecimal digits and, if one likes, a
+// name behind them, as sha256sum prints them. Empty lines and lines that begin
+// with # are for the reader. Behind the name there may be what the token may:
+//
+//   <64 digits>  training  methods=Quantize,GetServerInfo priority=high
+//   <64 digits>  batch     bytes-per-second=200MiB calls-in-flight=8
+//
+// Tokens of one name are one caller: they share their part of memory and their
+// quotas, so that a token can be replaced by another.
+#ifndef QUANTD_SERVER_NET_TOKENS_H_
+#define QUANTD_SERVER_NET_TOKENS_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/gate/caller.h"
+
+namespace quantd {
+
+// Immutable.
+class TokenHashes {
+ public:
+  // Reads --token-file. FAILED_PRECONDITION, with words for the operator, for
+  // a file that cannot be read, is malformed, names no token or an empty one.
+  static absl::StatusOr<TokenHashes> Load(const std::string& path);
+
+  // Whose token it is, or null. In a time that does not tell how near a wrong
+  // token comes. The caller is part of this.
+  const Caller* Find(std::string_view token) const;
+  size_t size() const { return hashes_.size(); }
+  bool operator==(const TokenHashes&) const = default;
+
+ private:
+  using Hash = std::array<uint8_t, 32>;
+  // nullopt: this OpenSSL has no SHA-256.
+  static std::optional<Hash> HashOf(std::string_view token);
+
+  std::vector<Hash> hashes_;
+  std::vector<Caller> callers_;  // of each
+};
+
+// The token of "Bearer TOKEN"; empty: it is none.
+std::string_view BearerToken(std::string_view authorization);
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_NET_TOKENS_H_

@@ -1,0 +1,158 @@
+#include "server/observe/probe.h"
+
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_certificate_verifier.h>
+#include <grpcpp/security/tls_credentials_options.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/clock.h"
+#include "fmt/format.h"
+#include "proto/net/pem.h"
+#include "proto/net/received_message.h"
+#include "server/net/credentials.h"
+
+namespace quantd {
+namespace {
+
+constexpr int kServing = 0;
+constexpr int kNotServing = 1;
+constexpr int kBadOptions = 2;
+
+// A server with all the connections that it may have closes some that have not
+// spoken yet, this one perhaps. It is asked again, a few times in all.
+constexpr int kAttempts = 5;
+constexpr absl::Duration kPause = absl::Milliseconds(50);
+
+// HealthCheckResponse {SERVING}.
+constexpr char kServingReply[] = "\x08\x01";
+
+// Where this machine reaches what listens at `listen`.
+std::string Reachable(const std::string& listen) {
+  for (const auto& [any, loopback] :
+       {std::pair<std::string, std::string>{"0.0.0.0:", "127.0.0.1:"},
+        {"[::]:", "[::1]:"}}) {
+    if (listen.starts_with(any)) {
+      return loopback + listen.substr(any.size());
+    }
+  }
+  return listen;
+}
+
+absl::StatusOr<std::string> AddressOf(const ServerOptions& options) {
+  if (!options.listen.ends_with(":0") || options.listen.starts_with("unix")) {
+    return Reachable(options.listen);
+  }
+  if (options.port_file.empty()) {
+    return absl::InvalidArgumentError(
+        "--listen names no port; give --port-file as the server has it");
+  }
+  // Written when the server serves: none is no mistake.
+  auto address = security::ReadSmallFile("--port-file " + options.port_file,
+                                         options.port_file);
+  if (!address.ok()) return absl::UnavailableError(address.status().message());
+  return Reachable(address->substr(0, address->find('\n')));
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(
+    const ServerOptions& options, const ProbeOptions& probe) {
+  using namespace grpc::experimental;  // NOLINT: its names say so already
+  if (!options.tls.used()) return grpc::InsecureChannelCredentials();
+  TlsFiles shown = options.tls;
+  shown.client_ca.clear();
+  if (!probe.certificate.empty() || !probe.key.empty()) {
+    shown.certificate = probe.certificate;
+    shown.key = probe.key;
+  }
+  const auto identity = TlsIdentity::Load(shown);
+  if (!identity.ok()) return identity.status();
+  const auto provider = std::make_shared<StaticDataCertificateProvider>(
+      identity->certificate,
+      std::vector<IdentityKeyCertPair>{{identity->key, identity->certificate}});
+  TlsChannelCredentialsOptions tls;
+  tls.set_certificate_provider(provider);
+  tls.watch_root_certs();
+  tls.watch_identity_key_cert_pairs();
+  tls.set_verify_server_certs(false);
+  tls.set_certificate_verifier(std::make_shared<NoOpCertificateVerifier>());
+  tls.set_check_call_host(false);
+  return TlsCredentials(tls);
+}
+
+grpc::Status Check(const std::shared_ptr<grpc::Channel>& channel,
+                   absl::Time deadline, std::string* reply) {
+  grpc::GenericStub stub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(deadline));
+  grpc::CompletionQueue queue;
+  const grpc::ByteBuffer request(nullptr, 0);
+  ReceivedMessage answer;
+  grpc::Status status;
+  const auto call = stub.PrepareUnaryCall(
+      &context, "/grpc.health.v1.Health/Check", request, &queue);
+  call->StartCall();
+  call->Finish(answer.buffer(), &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  if (status.ok()) {
+    for (const std::string_view piece : answer.Pieces()) *reply += piece;
+  }
+  return status;
+}
+
+}  // namespace
+
+ProbeResult Probe(const ServerOptions& options, const ProbeOptions& probe) {
+  const auto bad = [](const absl::Status& status) {
+    return ProbeResult{kBadOptions, std::string(status.message())};
+  };
+  if (auto s = Validate(options); !s.ok()) return bad(s);
+  const auto address = AddressOf(options);
+  if (absl::IsUnavailable(address.status())) {
+    return {kNotServing, std::string(address.status().message())};
+  }
+  if (!address.ok()) return bad(address.status());
+  const auto credentials = CredentialsFor(options, probe);
+  if (!credentials.ok()) return bad(credentials.status());
+  grpc::ChannelArguments arguments;
+  // A proxy named in the environment cannot reach this machine's loopback.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // Each attempt dials anew, without the pause that gRPC makes.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  const absl::Time deadline = absl::Now() + probe.timeout;
+  std::string reply;
+  grpc::Status status;
+  for (int attempt = 1; attempt <= kAttempts; ++attempt) {
+    status = Check(grpc::CreateCustomChannel(*address, *credentials, arguments),
+                   deadline, &reply);
+    if (status.error_code() != grpc::UNAVAILABLE ||
+        absl::Now() + kPause >= deadline) {
+      break;
+    }
+    absl::SleepFor(kPause);
+  }
+  if (!status.ok()) {
+    const bool may_be_certificate =
+        !options.tls.client_ca.empty() && probe.certificate.empty();
+    return {
+        kNotServing,
+        fmt::format("no answer from {}: {}{}", *address, status.error_message(),
+                    may_be_certificate
+                        ? " (if the server does not take its own "
+                          "certificate as a client's, give --probe-cert "
+                          "and --probe-key)"
+                        : "")};
+  }
+  if (reply != kServingReply) {
+    return {kNotServing, fmt::format("{} is not serving", *address)};
+  }
+  return {kServing, fmt::format("{} is serving", *address)};
+}
+
+}  // namespace quantd

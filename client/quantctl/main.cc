@@ -18,7 +18,6 @@
 #include "client/quantctl/models/models.h"
 #include "client/quantctl/server_choice.h"
 #include "client/quantctl/signals.h"
-#include "client/quantctl/top/top.h"
 #include "client/quantctl/usage.h"
 #include "fmt/format.h"
 #include "kernels/plan/profile/profile.h"
@@ -168,7 +167,6 @@ int Main(int argc, char** argv) {
   AddModelCommands(&app, &o, &run);
   AddBench(&app, &o, &run);
   AddEchoServer(&app, &run);
-  AddTop(&app, &o, &run);
 
   CLI::App* sample = command(
       "sample",

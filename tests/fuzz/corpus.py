@@ -17,7 +17,7 @@ import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = HERE.parent.parent / "build/fuzz/tests/fuzz"
-# Bytes of an archive: eleven of them are less than 2 MB, most being small.
+# Bytes of an archive: ten of them are less than 2 MB, most being small.
 MOST = 350_000
 
 

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "proto/net/trace_context.h"
 #include "tests/fuzz/targets/memory_file.h"
 #include "tests/fuzz/targets/target.h"
 
@@ -13,6 +14,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view header = input.Bytes(input.Byte() % 64);
   const std::string_view token = quantd::BearerToken(header);
   Check(header.find(token) != std::string_view::npos, "a token from elsewhere");
+  if (const auto trace = quantd::wire::ParseTraceparent(header)) {
+    Check(header.find(trace->trace()) == 3 &&
+              header.substr(36, 16) == trace->span(),
+          "a trace from elsewhere");
+    for (const std::string_view id : {trace->trace(), trace->span()}) {
+      Check(
+          id.find_first_not_of("0123456789abcdef") == std::string_view::npos &&
+              id.find_first_not_of('0') != std::string_view::npos,
+          "an id that is none");
+    }
+  }
   const std::string text(input.Rest());
   file.Write(text);
   const auto tokens = quantd::TokenHashes::Load(file.path());

@@ -83,10 +83,9 @@ client/local: kernels/plan kernels/device proto/methods.h client/call_options.h 
 client/net: kernels/plan client/bands/band_plan.h proto proto/memory proto/net client/net/stream client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/memory client/parts absl fmt google grpcpp messages
 client/net/stream: kernels/plan proto/net proto/stream client/call_options.h client/result.h client/net client/parts absl grpcpp
 client/quantctl: kernels/plan proto/net/strict_numbers.h client client/files client/parts/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
-client/quantctl/main: client/quantctl/manual client/quantctl/models client/quantctl/bench client/quantctl/echo
+client/quantctl/main: client/quantctl/models client/quantctl/bench client/quantctl/echo
 client/quantctl/bench: client/bands/band_plan.h client/files/file.h client/quantctl client/quantctl/echo proto/net absl fmt nlohmann CLI
 client/quantctl/echo: proto/net client/call_options.h client/files/file.h client/net client/net/stream client/quantctl absl fmt grpcpp CLI
-client/quantctl/manual: fmt CLI
 client/quantctl/models: kernels/plan/profile client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/lint client/checkpoint/repair client/checkpoint/report client/files client/parts/piece_work.h client/quantctl absl fmt nlohmann CLI
 client/example: client
 client/python/native: kernels/plan kernels/device/backend.h proto client client/memory/cuda_driver.h absl fmt messages nanobind

@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
-#include <memory>
 #include <string>
 #include <system_error>
 
@@ -14,7 +13,6 @@
 #include "client/quantctl/commands.h"
 #include "client/quantctl/echo/echo_command.h"
 #include "client/quantctl/flags.h"
-#include "client/quantctl/manual/manual.h"
 #include "client/quantctl/models/models.h"
 #include "client/quantctl/server_choice.h"
 #include "client/quantctl/signals.h"
@@ -185,22 +183,6 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   sample->add_option("--seed", o.sample_seed, "Seed of both tensors")
       ->capture_default_str();
-
-  // What a distribution installs beside the program.
-  CLI::App* manual = app.add_subcommand(
-      "manual", "Print the manual page, or completions for a shell");
-  const auto kind = std::make_shared<std::string>("man");
-  manual->add_option("kind", *kind, "What to print: man, bash or zsh")
-      ->check(CLI::IsMember({"man", "bash", "zsh"}))
-      ->type_name("KIND");
-  manual->callback([&run, &app, kind] {
-    run = [&app, kind](const Options&) {
-      fmt::print("{}", *kind == "bash"  ? BashCompletion(app)
-                       : *kind == "zsh" ? ZshCompletion(app)
-                                        : ManPage(app, QUANTD_VERSION));
-      return kOk;
-    };
-  });
 
   try {
     quantd::ReadNumbersStrictly(&app);

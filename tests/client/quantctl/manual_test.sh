@@ -9,13 +9,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "$*" >&2; exit 1; }
 
-for kind in man bash zsh; do "$quantctl" manual $kind >"$work/$kind"; done
-# Those that are installed are these.
 "$cmake" --install "$build" --component manual --prefix "$work/prefix" \
   >/dev/null
-cmp "$work/man" "$work/prefix/share/man/man1/quantctl.1"
-cmp "$work/bash" "$work/prefix/share/bash-completion/completions/quantctl"
-cmp "$work/zsh" "$work/prefix/share/zsh/site-functions/_quantctl"
+mv "$work/prefix/share/man/man1/quantctl.1" "$work/man"
+mv "$work/prefix/share/bash-completion/completions/quantctl" "$work/bash"
+mv "$work/prefix/share/zsh/site-functions/_quantctl" "$work/zsh"
 
 # shellcheck source=/dev/null
 source "$work/bash"
@@ -54,6 +52,11 @@ for command in $commands; do
     grep -qE "'\*?$flag\[" "$work/arm" || fail "zsh lacks $command $flag"
   done
 done
+# What stands before a description is taken apart.
+grep -A1 -F -e '--deadline\fR \fIFLOAT\fR' "$work/page" |
+  grep -q 'Default: 30\.$' || fail "the page lacks a default"
+grep -q 'Environment: QUANTD_SERVER\.$' "$work/page" ||
+  fail "the page lacks a variable"
 # What --help hides, they hide.
 if grep -l -- '--for-parent' "$work/page" "$work/bash" "$work/zsh"; then
   fail "a hidden flag is named"

@@ -83,9 +83,8 @@ client/local: kernels/plan kernels/device proto/methods.h client/call_options.h 
 client/net: kernels/plan client/bands/band_plan.h proto proto/memory proto/net client/net/stream client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/memory client/parts absl fmt google grpcpp messages
 client/net/stream: kernels/plan proto/net proto/stream client/call_options.h client/result.h client/net client/parts absl grpcpp
 client/quantctl: kernels/plan proto/net/strict_numbers.h client client/files client/parts/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
-client/quantctl/main: client/quantctl/models client/quantctl/bench client/quantctl/echo
-client/quantctl/bench: client/bands/band_plan.h client/files/file.h client/quantctl client/quantctl/echo proto/net absl fmt nlohmann CLI
-client/quantctl/echo: proto/net client/call_options.h client/files/file.h client/net client/net/stream client/quantctl absl fmt grpcpp CLI
+client/quantctl/main: client/quantctl/models client/quantctl/bench
+client/quantctl/bench: client/quantctl absl fmt nlohmann CLI
 client/quantctl/models: kernels/plan/profile client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/lint client/checkpoint/repair client/checkpoint/report client/files client/parts/piece_work.h client/quantctl absl fmt nlohmann CLI
 client/example: client
 client/python/native: kernels/plan kernels/device/backend.h proto client client/memory/cuda_driver.h absl fmt messages nanobind
@@ -117,7 +116,7 @@ tests/client/checkpoint/lint: client/checkpoint client/checkpoint/check client/c
 tests/client/checkpoint/repair: client/checkpoint client/checkpoint/check client/checkpoint/lint client/checkpoint/repair tests/client/checkpoint
 tests/client/quantctl: kernels/plan client client/files client/quantctl tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint gtest gmock
 tests/client/quantctl/models: client/checkpoint/report client/quantctl/models/engines.h tests/client/quantctl
-tests/client/quantctl/bench: client/quantctl/bench client/quantctl/echo tests/bench/rpc_process.h tests/client/quantctl grpcpp
+tests/client/quantctl/bench: client/quantctl/bench tests/client/quantctl
 tests/fuzz: kernels/device kernels/plan proto proto/stream tests/fuzz/targets client tests/proto/raw_message.h absl fmt google gtest
 tests/fuzz/targets: kernels/plan proto proto/memory proto/net proto/stream client client/net client/files client/checkpoint client/checkpoint/check client/checkpoint/lint server/config server/memory server/net server/observe tests/fuzz absl fmt google nlohmann
 tests/soak: client client/net/address.h client/net/channel.h client/net/channel_credentials.h absl grpcpp messages CLI

@@ -11,7 +11,6 @@
 #include "client/allocator.h"
 #include "client/quantctl/bench/bench.h"
 #include "client/quantctl/commands.h"
-#include "client/quantctl/echo/echo_command.h"
 #include "client/quantctl/flags.h"
 #include "client/quantctl/models/models.h"
 #include "client/quantctl/server_choice.h"
@@ -32,7 +31,8 @@ constexpr char kFooter[] =
   3  the input file cannot be read, is malformed, or holds nothing to work on
   4  no server there, or it was busy or silent until the deadline
   5  the server refused the request
-  6  some tensors failed: the others are reported, and no file is written
+  6  some tensors failed: the others are reported, and no file is written; some
+     calls of bench failed, and not because the server was busy
   7  the output cannot be written
   8  lint or verify found something (to lint, files that cannot be read are a
      finding, and so is a model without a quantized weight), repair left
@@ -164,7 +164,6 @@ int Main(int argc, char** argv) {
 
   AddModelCommands(&app, &o, &run);
   AddBench(&app, &o, &run);
-  AddEchoServer(&app, &run);
 
   CLI::App* sample = command(
       "sample",

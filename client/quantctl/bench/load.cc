@@ -13,8 +13,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 uint64_t Nanoseconds(Clock::duration d) {
-  return static_cast<uint64_t>(std::max<int64_t>(
-      0, std::chrono::duration_cast<std::chrono::nanoseconds>(d).count()));
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(d).count());
 }
 
 Clock::duration Seconds(double seconds) {
@@ -33,17 +33,13 @@ void SleepUntil(Clock::time_point due, const std::atomic<int>& stop) {
 
 }  // namespace
 
-void Outcome::Merge(const Outcome& later) {
-  nanoseconds.Merge(later.nanoseconds);
-  good += later.good;
-  refused += later.refused;
-  failed += later.failed;
-  unsent += later.unsent;
-  seconds += later.seconds;
-  error.Update(later.error);
+uint64_t Outcome::Quantile(double q) const {
+  if (nanoseconds.empty()) return 0;
+  const double rank = std::ceil(q * static_cast<double>(nanoseconds.size()));
+  return nanoseconds[static_cast<size_t>(std::max(rank, 1.0)) - 1];
 }
 
-Outcome RunLoad(const Load& load, const std::function<absl::Status()>& call,
+Outcome RunLoad(const Load& load, const std::function<absl::Status(int)>& call,
                 const std::atomic<int>& stop) {
   uint64_t calls = load.calls;
   if (load.rate > 0) {
@@ -58,8 +54,8 @@ Outcome RunLoad(const Load& load, const std::function<absl::Status()>& call,
   std::atomic<uint64_t> next = 0;
   std::mutex mutex;
   Outcome all;
-  const auto work = [&] {
-    Outcome mine;
+  const auto work = [&](int caller) {
+    std::vector<uint64_t> nanoseconds;
     while (stop == 0 && Clock::now() < last) {
       const uint64_t i = next++;
       if (i >= calls) break;
@@ -69,31 +65,35 @@ Outcome RunLoad(const Load& load, const std::function<absl::Status()>& call,
         SleepUntil(from, stop);
         if (stop != 0) break;
       }
-      const absl::Status status = call();
+      const absl::Status status = call(caller);
       if (status.ok()) {
-        ++mine.good;
-        mine.nanoseconds.Add(Nanoseconds(Clock::now() - from));
+        nanoseconds.push_back(Nanoseconds(Clock::now() - from));
         continue;
       }
-      ++(absl::IsResourceExhausted(status) ? mine.refused : mine.failed);
-      if (mine.error.ok()) mine.error = status;
+      const std::lock_guard lock(mutex);
+      ++all.errors[status.code()];
+      ++(absl::IsResourceExhausted(status) ? all.refused : all.failed);
+      all.error.Update(status);
       // Nobody is there: more of the same says nothing.
       if (absl::IsUnavailable(status)) break;
     }
     const std::lock_guard lock(mutex);
-    all.Merge(mine);
+    all.good += nanoseconds.size();
+    all.nanoseconds.insert(all.nanoseconds.end(), nanoseconds.begin(),
+                           nanoseconds.end());
   };
   std::vector<std::thread> callers;
-  for (int i = 0; i < load.callers; ++i) callers.emplace_back(work);
+  for (int i = 0; i < load.callers; ++i) callers.emplace_back(work, i);
   for (std::thread& caller : callers) caller.join();
   const auto end = Clock::now();
   all.seconds = std::chrono::duration<double>(end - start).count();
   if (load.rate > 0) {
     for (uint64_t i = next; i < calls && due_at(i) < end; ++i) {
       ++all.unsent;
-      all.nanoseconds.Add(Nanoseconds(end - due_at(i)));
+      all.nanoseconds.push_back(Nanoseconds(end - due_at(i)));
     }
   }
+  std::sort(all.nanoseconds.begin(), all.nanoseconds.end());
   return all;
 }
 

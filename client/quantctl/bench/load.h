@@ -5,9 +5,10 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <vector>
 
 #include "absl/status/status.h"
-#include "client/quantctl/bench/histogram.h"
 
 namespace quantd::quantctl {
 
@@ -19,22 +20,26 @@ struct Load {
 };
 
 struct Outcome {
-  Histogram nanoseconds;  // of calls that came back well, and of unsent ones
+  // Sorted: of calls that came back well, and of unsent ones.
+  std::vector<uint64_t> nanoseconds;
   uint64_t good = 0;
-  uint64_t refused = 0;  // RESOURCE_EXHAUSTED
-  uint64_t failed = 0;   // otherwise
-  uint64_t unsent = 0;   // were due, and no caller got round to them
-  double seconds = 0;    // until the last call was back
-  absl::Status error;    // the first
+  uint64_t refused = 0;                         // RESOURCE_EXHAUSTED
+  uint64_t failed = 0;                          // otherwise
+  std::map<absl::StatusCode, uint64_t> errors;  // calls that ended with them
+  uint64_t unsent = 0;  // were due, and no caller got round to them
+  double seconds = 0;   // until the last call was back
+  absl::Status error;   // the first
 
-  void Merge(const Outcome& later);
+  // The least latency that a part q of all does not exceed; 0: there are none.
+  uint64_t Quantile(double q) const;
 };
 
-// Has `callers` threads call until the time or the calls are used up or `stop`
-// is not 0. With a rate call i is due i / rate after the start, its latency
-// counts from then on, whenever a caller was free for it, and what is still due
-// after twice the time is not made: it counts with how long it has waited.
-Outcome RunLoad(const Load& load, const std::function<absl::Status()>& call,
+// Has `callers` threads call, each with its number, until the time or the calls
+// are used up or `stop` is not 0. With a rate call i is due i / rate after the
+// start, its latency counts from then on, whenever a caller was free for it,
+// and what is still due after twice the time is not made: it counts with how
+// long it has waited.
+Outcome RunLoad(const Load& load, const std::function<absl::Status(int)>& call,
                 const std::atomic<int>& stop);
 
 }  // namespace quantd::quantctl

@@ -122,13 +122,15 @@ tests/fuzz/targets: kernels/plan proto proto/memory proto/net proto/stream clien
 tests/soak: client client/net/address.h client/net/channel.h client/net/channel_credentials.h absl grpcpp messages CLI
 tests/attack/edge:
 tests/attack: client tests/attack/edge tests/bench/rpc_process.h absl messages nlohmann openssl CLI gtest
-tests/bench: client kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/cuda kernels/arith/codec.h proto/net/allocator.h grpcpp messages stubs nlohmann cuda CLI
+tests/bench: client kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/cuda kernels/arith/codec.h proto/net/allocator.h grpcpp messages nlohmann cuda CLI
 tests/emulation: cuda
 tests/bench/gpu_bench: tests/bench/matrix
 tests/bench/cpu_bench: tests/bench/matrix
 tests/bench/matrix: kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/arith/codec.h tests/bench fmt nlohmann gtest
-tests/bench/stream: client proto/net/allocator.h tests/bench tests/oracle grpcpp nlohmann CLI
-tests/bench/overload: client tests/bench/rpc_process.h nlohmann CLI
+tests/bench/rpc_bench: tests/bench/echo
+tests/bench/echo: proto/net/allocator.h grpcpp stubs
+tests/bench/stream: client proto/net/allocator.h tests/bench tests/bench/echo tests/oracle grpcpp nlohmann CLI
+tests/bench/overload: client tests/bench/quantile.h tests/bench/rpc_process.h nlohmann CLI
 tests/deploy/load: client
 """
 

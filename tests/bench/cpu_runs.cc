@@ -31,11 +31,6 @@ T Must(absl::StatusOr<T> result) {
 
 }  // namespace
 
-double Median(std::vector<double> v) {
-  std::nth_element(v.begin(), v.begin() + v.size() / 2, v.end());
-  return v[v.size() / 2];
-}
-
 std::vector<std::byte> Gaussian(size_t bytes) {
   std::vector<std::byte> x(bytes);
   std::mt19937 rng(1);

@@ -10,10 +10,9 @@
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/device/backend.h"
 #include "kernels/plan/plan.h"
+#include "tests/bench/quantile.h"
 
 namespace quantd {
-
-double Median(std::vector<double> v);
 
 // bf16, normally distributed, the same every time.
 std::vector<std::byte> Gaussian(size_t bytes);

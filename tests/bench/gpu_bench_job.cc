@@ -14,11 +14,6 @@ void Check(cudaError_t error, const std::string& step) {
   std::exit(1);
 }
 
-double Median(std::vector<double> v) {
-  std::nth_element(v.begin(), v.begin() + v.size() / 2, v.end());
-  return v[v.size() / 2];
-}
-
 Memory::Memory(size_t bytes) : size_(bytes) {
   void* p = nullptr;
   Check(cudaMalloc(&p, std::max<size_t>(bytes, 1)), "cudaMalloc");

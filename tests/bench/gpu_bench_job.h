@@ -17,13 +17,12 @@
 #include "kernels/cuda/tables.h"
 #include "kernels/plan/plan.h"
 #include "kernels/plan/sign_mask.h"
+#include "tests/bench/quantile.h"
 
 namespace quantd::bench {
 
 // Ends the program, naming the step, where there was an error.
 void Check(cudaError_t error, const std::string& step);
-
-double Median(std::vector<double> v);
 
 // Device memory. Move-only.
 class Memory {

@@ -25,6 +25,7 @@
 
 #include "kernels/device/devices.h"
 #include "nlohmann/json.hpp"
+#include "tests/bench/quantile.h"
 
 namespace quantd::bench {
 namespace {
@@ -44,11 +45,6 @@ void Check(const absl::Status& status) {
   if (status.ok()) return;
   std::fprintf(stderr, "%s\n", status.ToString().c_str());
   std::exit(1);
-}
-
-double Median(std::vector<double> v) {
-  std::nth_element(v.begin(), v.begin() + v.size() / 2, v.end());
-  return v[v.size() / 2];
 }
 
 template <typename Work>

@@ -20,7 +20,8 @@
 
 #include "proto/net/allocator.h"
 #include "quantd.pb.h"
-#include "tests/bench/rpc_echo.h"
+#include "tests/bench/echo/rpc_echo.h"
+#include "tests/bench/quantile.h"
 #include "tests/bench/rpc_process.h"
 
 namespace quantd::bench {
@@ -158,15 +159,6 @@ struct Contender {
   std::vector<Samples> samples{std::size(kSizes)};
 };
 
-double Quantile(std::vector<double> values, double q) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[static_cast<size_t>(q * (values.size() - 1) + 0.5)];
-}
-double Median(const std::vector<double>& values) {
-  return Quantile(values, 0.5);
-}
-
 std::string Congestion() {
   std::ifstream file("/proc/sys/net/ipv4/tcp_congestion_control");
   std::string name = "unknown";
@@ -236,7 +228,7 @@ int Run(int argc, char** argv) {
   std::string json_path;
   std::string port_file;
   std::vector<std::string> extra;
-  bool echo_role = false;
+  int echo_threads = 0;
   app.add_option("--rounds", rounds, "Interleaved rounds")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
@@ -248,10 +240,11 @@ int Run(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--server-arg", extra, "More arguments for quantd");
   app.add_option("--json", json_path, "File to write the result to");
-  app.add_flag("--echo", echo_role, "Be the echo server")->group("");
+  app.add_option("--echo", echo_threads, "Be the echo server, with threads")
+      ->group("");
   app.add_option("--port-file", port_file)->group("");
   CLI11_PARSE(app, argc, argv);
-  if (echo_role) return RunEcho(port_file);
+  if (echo_threads > 0) return RunEcho(port_file, echo_threads);
   if (quantd.empty()) {
     std::fprintf(stderr, "quantd not found: say --quantd PATH\n");
     return 2;
@@ -266,7 +259,7 @@ int Run(int argc, char** argv) {
   };
   std::vector<Contender> contenders(3);
   const std::vector<std::string> commands[] = {
-      {SelfPath(), "--echo"}, server("memcpy"), server(device)};
+      {SelfPath(), "--echo", "1"}, server("memcpy"), server(device)};
   const std::string names[] = {"echo+memcpy", "quantd memcpy",
                                "quantd " + device};
   for (size_t i = 0; i < 3; ++i) {

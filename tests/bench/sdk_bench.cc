@@ -14,7 +14,6 @@
 // A line of input, "BYTES THREADS CALLS", has that many threads make that many
 // calls each, with bf16 tensors of that many bytes; the answer is a line of
 // JSON. Ends with its input.
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -31,6 +30,7 @@
 #include "CLI/CLI.hpp"
 #include "client/allocator.h"
 #include "client/client.h"
+#include "tests/bench/quantile.h"
 
 namespace quantd::bench {
 namespace {
@@ -181,10 +181,8 @@ bool Answer(Client& client, const Flags& flags, size_t bytes, int threads,
     all.insert(all.end(), workers[i].microseconds.begin(),
                workers[i].microseconds.end());
   }
-  std::vector<double> sorted = all;
-  std::sort(sorted.begin(), sorted.end());
   std::cout << nlohmann::json{{"seconds", seconds},
-                              {"median_us", sorted[sorted.size() / 2]},
+                              {"median_us", Median(all)},
                               {"microseconds", all},
                               {"transport", workers[0].transport}}
             << std::endl;

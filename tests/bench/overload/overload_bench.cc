@@ -36,6 +36,7 @@
 #include "CLI/CLI.hpp"
 #include "client/client.h"
 #include "client/error.h"
+#include "tests/bench/quantile.h"
 #include "tests/bench/rpc_process.h"
 
 namespace quantd::bench {
@@ -53,13 +54,6 @@ constexpr double kLeastDeadlineMs = 10;
 
 double Milliseconds(Clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
-}
-
-double Quantile(std::vector<double> values, double q) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const auto at = static_cast<size_t>(q * static_cast<double>(values.size()));
-  return values[std::min(at, values.size() - 1)];
 }
 
 // One tensor that every call sends.

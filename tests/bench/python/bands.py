@@ -2,7 +2,7 @@
 """One large call of the Python package in bands and in chunks, beside the C++
 client in bands and beside what grpcio can carry.
 
-    bands.py --server quantd --sdk-bench sdk_bench --quantctl quantctl
+    bands.py --server quantd --sdk-bench sdk_bench --rpc-bench rpc_bench
              [--mib 64] [--band-mib 4] [--channels 4] [--computed] [--pure]
              [--rounds N] [--json FILE]
 
@@ -17,7 +17,7 @@ of a checkout: with PYTHONPATH=client/python, once
 has made its messages, and --pure, which leaves the native engine out.
 
 Three contenders of raw bytes are the ceiling of the pure engine: messages that
-lie there ready, sent by grpcio from threads to `quantctl echo-server`, which
+lie there ready, sent by grpcio from threads to the echo of rpc_bench, which
 answers with as many bytes as the result has. "echo whole" is one message, "echo
 bands" has the bands' size over as many connections, "echo copies" is that with
 the two copies in Python that no engine of pure Python can do without: of a
@@ -25,6 +25,7 @@ header and its payload to one message, and of a reply to its place.
 """
 
 import json
+import os
 import statistics
 import sys
 import threading
@@ -33,7 +34,7 @@ import time
 import engines
 
 COLUMNS = 1024
-# Of the input: what NVFP4 makes of bf16.
+# Of the input: what NVFP4 makes of bf16, and the echo answers.
 REPLY = 9 / 32
 CALLS = 4
 
@@ -78,22 +79,21 @@ def echo_call(settings, target, size):
           ("grpc.use_local_subchannel_pool", 1),
           ("grpc.max_receive_message_length", -1),
           ("grpc.max_send_message_length", -1)]) for _ in range(count)]
-  stubs = [c.unary_unary("/quantd.Echo/Exchange") for c in channels]
+  stubs = [c.unary_unary("/quantd.v1.Quantd/Quantize") for c in channels]
   tensor = memoryview(values(size)).cast("B")
   message = bytes(tensor[:piece])
   reply = int(piece * REPLY)
   place = memoryview(bytearray(int(size * REPLY)))
-  metadata = [("echo-reply-bytes", str(reply))]
 
   def work(number):
     for at in range(number * piece, size, piece * count):
       sent = message
       if settings.get("copies"):
         sent = b"".join((b"header", tensor[at:at + piece]))
-      came = stubs[number].future(sent, timeout=60, metadata=metadata).result()
+      came = stubs[number].future(sent, timeout=60).result()
       if settings.get("copies"):
         begin = at // piece * reply
-        place[begin:begin + reply] = memoryview(came)
+        place[begin:begin + reply] = memoryview(came)[:reply]
 
   def call():
     threads = [threading.Thread(target=work, args=(i,)) for i in range(1, count)]
@@ -180,7 +180,7 @@ def show(rows):
 def main():
   parser = engines.parser_of(7)
   parser.add_argument("--sdk-bench", required=True)
-  parser.add_argument("--quantctl", required=True)
+  parser.add_argument("--rpc-bench", required=True)
   parser.add_argument("--mib", type=int, default=64)
   parser.add_argument("--band-mib", type=int, default=4)
   parser.add_argument("--channels", type=int, default=4)
@@ -188,8 +188,9 @@ def main():
   parser.add_argument("--pure", action="store_true", help="no native engine here")
   known = parser.parse_args()
   size = known.mib << 20
+  threads = str(max(1, (os.cpu_count() or 1) // 4))
   with engines.serving([known.server]) as target, engines.serving(
-      [known.quantctl, "echo-server", "--max-bytes", "1GiB"]) as echo:
+      [known.rpc_bench, "--echo", threads], listen=()) as echo:
     contenders = list(contenders_of(known, target, echo))
     found = engines.run(contenders, lambda all: measure(all, known.rounds, size))
   rows = list(rows_of(found, size))

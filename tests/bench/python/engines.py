@@ -131,12 +131,12 @@ class Contender:
 
 
 @contextlib.contextmanager
-def serving(command):
+def serving(command, listen=("--listen", "127.0.0.1:0")):
   with tempfile.TemporaryDirectory() as folder:
     port = pathlib.Path(folder) / "port"
     with open(pathlib.Path(folder) / "log", "wb") as log:
       process = subprocess.Popen(
-          [*command, "--listen", "127.0.0.1:0", "--port-file", port],
+          [*command, *listen, "--port-file", port],
           stdout=log, stderr=log)
     try:
       while not port.exists() or not port.read_text().strip():

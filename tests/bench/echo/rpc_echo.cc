@@ -1,4 +1,4 @@
-#include "tests/bench/rpc_echo.h"
+#include "tests/bench/echo/rpc_echo.h"
 
 #include <grpcpp/grpcpp.h>
 #include <pthread.h>
@@ -77,7 +77,7 @@ class Echo {
 
 }  // namespace
 
-int RunEcho(const std::string& port_file) {
+int RunEcho(const std::string& port_file, int threads) {
   TuneAllocator();
   sigset_t stop;
   sigemptyset(&stop);
@@ -91,20 +91,25 @@ int RunEcho(const std::string& port_file) {
                            &port);
   builder.SetMaxReceiveMessageSize(-1);
   builder.RegisterService(&service);
-  auto queue = builder.AddCompletionQueue();
+  std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues(threads);
+  for (auto& queue : queues) queue = builder.AddCompletionQueue();
   auto server = builder.BuildAndStart();
   if (server == nullptr) return 1;
 
-  std::vector<char> staging;
+  std::vector<std::vector<char>> staging(threads);
   std::vector<std::unique_ptr<Echo>> calls;
-  for (int i = 0; i < 4; ++i) {
-    calls.push_back(std::make_unique<Echo>(&service, queue.get(), &staging));
+  std::vector<std::thread> pollers;
+  for (int i = 0; i < threads; ++i) {
+    auto* const queue = queues[i].get();
+    for (int k = 0; k < 4; ++k) {
+      calls.push_back(std::make_unique<Echo>(&service, queue, &staging[i]));
+    }
+    pollers.emplace_back([queue] {
+      void* tag;
+      bool ok;
+      while (queue->Next(&tag, &ok)) static_cast<Echo*>(tag)->Deliver(ok);
+    });
   }
-  std::thread poller([&queue] {
-    void* tag;
-    bool ok;
-    while (queue->Next(&tag, &ok)) static_cast<Echo*>(tag)->Deliver(ok);
-  });
   {
     std::ofstream file(port_file + ".new");
     file << "127.0.0.1:" << port << '\n';
@@ -114,8 +119,8 @@ int RunEcho(const std::string& port_file) {
   sigwait(&stop, &number);
   // The client has gone: nothing is in flight that could arm a call again.
   server->Shutdown(std::chrono::system_clock::now());
-  queue->Shutdown();
-  poller.join();
+  for (auto& queue : queues) queue->Shutdown();
+  for (std::thread& poller : pollers) poller.join();
   return 0;
 }
 

@@ -1,0 +1,21 @@
+// The ceiling for a unary RPC on raw bytes: a gRPC server that copies its
+// request once and answers with 0.28 of its size, and nothing else.
+#ifndef QUANTD_TESTS_BENCH_ECHO_RPC_ECHO_H_
+#define QUANTD_TESTS_BENCH_ECHO_RPC_ECHO_H_
+
+#include <cstddef>
+#include <string>
+
+namespace quantd::bench {
+
+// Serves /quantd.v1.Quantd/Quantize on a free loopback port, with so many
+// threads, each on a completion queue of its own, and writes "host:port" to
+// `port_file`. Returns the exit code after SIGTERM.
+int RunEcho(const std::string& port_file, int threads = 1);
+
+// Bytes that the echo answers to a payload of n.
+constexpr size_t EchoBytes(size_t n) { return n / 32 * 9; }
+
+}  // namespace quantd::bench
+
+#endif  // QUANTD_TESTS_BENCH_ECHO_RPC_ECHO_H_

@@ -1,0 +1,26 @@
+// The middle of what was measured, and its far end.
+#ifndef QUANTD_TESTS_BENCH_QUANTILE_H_
+#define QUANTD_TESTS_BENCH_QUANTILE_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+namespace quantd {
+
+// The value whose rank is next to that part of them; 0: there are none.
+inline double Quantile(std::vector<double> values, double q) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const double last = static_cast<double>(values.size() - 1);
+  return values[static_cast<size_t>(q * last + 0.5)];
+}
+
+inline double Median(std::vector<double> values) {
+  return Quantile(std::move(values), 0.5);
+}
+
+}  // namespace quantd
+
+#endif  // QUANTD_TESTS_BENCH_QUANTILE_H_

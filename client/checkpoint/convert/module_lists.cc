@@ -164,8 +164,20 @@ std::vector<std::string> IgnoredNames(const Model& model,
   for (const auto& [key, value] : model.config().items()) {
     nested |= key.ends_with("_config") && value.is_object();
   }
+  auto plain = Modules(model, plan).Plain(plan, embeddings);
+  // SGLang calls attention within towers otherwise than files do, and leaves
+  // all that is below a module that is named.
+  for (const std::string& text :
+       IgnoredExpressions(model, plan, embeddings, NameStyle::kGlobs)) {
+    std::string_view tower(text);
+    if (!nested || !tower.starts_with('*') || !tower.ends_with('*')) continue;
+    tower = tower.substr(1, tower.size() - 2);
+    if (tower.find_first_of(".*") == std::string_view::npos) {
+      plain.emplace_back(tower);
+    }
+  }
   std::vector<std::string> names;
-  for (std::string& name : Modules(model, plan).Plain(plan, embeddings)) {
+  for (std::string& name : plain) {
     if (name.ends_with(kAllBelow)) name.resize(name.size() - kAllBelow.size());
     for (std::string& form :
          nested ? NameForms(name) : std::vector<std::string>{name}) {

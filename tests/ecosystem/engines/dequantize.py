@@ -73,9 +73,10 @@ def plain(layer, prefix=""):
 
 
 def checksums(model):
-    """A sum of each parameter, but for scales of the cache of keys and values,
-    which engines make for every quantized model."""
+    """A sum of each parameter's values, of whatever type, but for scales of the
+    cache of keys and values, which engines make for every quantized model."""
     return {name: hashlib.sha1(
-        weight.data.contiguous().view(torch.uint8).numpy()).hexdigest()
+        weight.data.double().contiguous().numpy()).hexdigest()
         for name, weight in model.named_parameters()
-        if not re.search(r"attn\.(q|k|v|prob)_(scale|zero_point)$", name)}
+        if not re.search(r"attn(_mha|_mqa)?\.(q|k|v|prob)_(scale|zero_point)$",
+                         name)}

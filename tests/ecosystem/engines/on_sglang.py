@@ -72,10 +72,25 @@ def _settle(model, device):
 # for CPUs want padded.
 torch.cuda.get_device_capability = lambda *device: (10, 0)
 model_runner.adjust_config_with_unaligned_cpu_tp = lambda config, *rest: config
-# PyTorch's attention knows no sinks, which are parameters that are compared.
+# PyTorch's attention knows no sinks, which are parameters that are compared,
+# and looks for keys in a cache, where DeepSeek's are not at their full size.
 _extend = TorchNativeAttnBackend.forward_extend
-TorchNativeAttnBackend.forward_extend = \
-    lambda *arguments, sinks=None, **named: _extend(*arguments, **named)
+
+
+def _attention(backend, q, k, v, layer, batch, save_kv_cache=True, sinks=None,
+               **named):
+    if save_kv_cache:
+        return _extend(backend, q, k, v, layer, batch, **named)
+    rows = [part.view(len(part), -1, size).transpose(0, 1).split(
+        batch.extend_seq_lens.tolist(), 1) for part, size in (
+            (q, layer.qk_head_dim), (k, layer.qk_head_dim),
+            (v, layer.v_head_dim))]
+    return torch.cat([torch.nn.functional.scaled_dot_product_attention(
+        *one, is_causal=True, scale=layer.scaling).transpose(0, 1)
+        for one in zip(*rows)])
+
+
+TorchNativeAttnBackend.forward_extend = _attention
 _process = DefaultModelLoader.postprocess_weights
 DefaultModelLoader.postprocess_weights = staticmethod(_settle)
 

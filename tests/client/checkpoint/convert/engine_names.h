@@ -147,7 +147,13 @@ inline const Reader kDeepSeek[] = {
        });
      }},
     {"SGLang",
-     [](const Names& list, const std::string& m) {
+     [](const Names& list, const std::string& module) {
+       // Its own names of what towers of vision have.
+       std::string m = module;
+       if (m.ends_with(".attn.qkv")) m += "_proj";
+       if (const size_t out = m.find("out_proj"); out != std::string::npos) {
+         m.erase(out, 4);
+       }
        return Agreed(m, ShardsOf(m), [&](auto& n) {
          return std::any_of(list.begin(), list.end(), [&](auto& t) {
            return ("." + n + ".").find("." + t + ".") != std::string::npos;
@@ -228,13 +234,14 @@ inline std::vector<Family> Families() {
     AddMatrices(&f, "language_model.model.layers.0.mlp.", kGatedMlp);
     const std::string tower = "vision_tower.vision_model.encoder.layers.0.";
     AddAttention(&f, tower);
-    AddMatrices(&f, tower + "mlp.", {"fc1", "fc2"});
+    AddMatrices(&f, tower, {"self_attn.out_proj", "mlp.fc1", "mlp.fc2"});
     AddMatrices(&f, "multi_modal_projector.", {"linear_1"});
     // Gemma's head is tied.
     if (f.name == "llava") AddMatrices(&f, "language_model.", {"lm_head"});
     Expect(&f.plain, {"", "model."},
            {tower + "self_attn.q_proj", tower + "self_attn.qkv_proj",
-            tower + "mlp.fc1", "multi_modal_projector.linear_1"});
+            tower + "self_attn.out_proj", tower + "mlp.fc1",
+            "multi_modal_projector.linear_1"});
     f.plain.emplace_back("language_model.lm_head");
     Expect(&f.quantized, kTextPrefixes, kTextAttention);
     Expect(&f.quantized, kTextPrefixes, kTextMlp);

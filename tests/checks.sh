@@ -7,7 +7,8 @@
 #   layering     no folder includes what it may not
 #   shell        shellcheck finds nothing in scripts
 #   spelling     codespell finds nothing
-#   tables       figures on pages are those of the results beside them
+#   tables       figures on pages are those of the results beside them, and
+#                quantctl recommends engines by them
 #   links        links, anchors and paths that text names lead somewhere
 #   text         no space at an end of line, no tab, a newline at the end
 #   length       no source is longer than 400 lines

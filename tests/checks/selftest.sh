@@ -53,6 +53,8 @@ fails shell "a variable from nowhere" <<<'printf "#!/bin/sh\necho \$nowhere\n" >
 # Broken in two, or the checks would find it here.
 fails spelling "a misspelt word" <<<'echo "te""h" >>README.md'
 fails tables "a figure that is no result" <<<'sed -i "s/ us, / s, /" README.md'
+fails tables "an engine that no run confirms" <<<'sed -i "s/\"wrong\"/\"loaded\"/" \
+  client/quantctl/models/engines.cc; tests/bench/results/tables.py >/dev/null || true'
 fails links "a page that is not there" <<<'echo "[a](nowhere.md)" >>README.md'
 fails links "an anchor that is not there" <<<'echo "[a](#nowhere)" >>README.md'
 fails links "a file that text names" <<<'echo "server/""none.h" >>README.md'

@@ -22,10 +22,8 @@ using checkpoint::Role;
 // before what a loader did, and one class before the rest.
 constexpr EngineRun kRuns[] = {
     {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors",
-     "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4", "experts", "gpt-oss",
-     "refused",
-     "KeyError: experts.w2_weight, where the list of what stays has experts by "
-     "the names of the files",
+     "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4, fp8 with --input-amax",
+     "experts", "gpt-oss", "loaded", "of attention; experts stay",
      "GptOssForCausalLM"},
     // Real kernels.
     {"vLLM", "0.26.0 on an H200", "compressed-tensors",
@@ -43,63 +41,102 @@ constexpr EngineRun kRuns[] = {
      "ran"},
     // Loaders, with kernels of PyTorch's.
     {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors",
-     "fp8_dynamic, fp8_block, mxfp8", "experts",
-     "Qwen3-MoE, Mixtral, DeepSeek-V3", "loaded",
-     "fp8_block where members that are fused have multiples of 128 rows"},
-    {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors", "fp8",
-     "experts", "Qwen3-MoE, Mixtral", "refused",
-     "an assertion: one scale a weight with inputs by tokens"},
+     "fp8_dynamic and nvfp4", "dense", "Llama, Qwen3", "loaded"},
     {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors",
-     "fp8 with --input-amax", "experts", "Qwen3-MoE, Mixtral", "loaded"},
+     "fp8 with --input-amax, fp8_dynamic, fp8_block, mxfp8, fp8_dynamic and "
+     "nvfp4",
+     "experts", "Qwen3-MoE, Mixtral, DeepSeek-V3", "loaded",
+     "fp8_block where members that are fused have multiples of 128 rows"},
+    {"vLLM", "0.32.0, its loader on a CPU", "modelopt",
+     "fp8 with --input-amax, mxfp8", "experts",
+     "Qwen3-MoE, Mixtral, gpt-oss, DeepSeek-V3", "loaded"},
     {"vLLM", "0.32.0, its loader on a CPU", "deepseek", "fp8_block", "experts",
-     "DeepSeek-V3", "loaded"},
-    {"vLLM", "0.32.0, its loader on a CPU", "modelopt", "mxfp8", "experts",
-     "Qwen3-MoE, Mixtral, gpt-oss", "loaded"},
-    {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors", "several",
-     "dense", "Llama", "loaded"},
-    {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors", "several",
-     "experts", "Qwen3-MoE", "refused",
-     "'MergedColumnParallelLinear' object has no attribute 'data', where "
-     "targets are the names of its members"},
-    {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors", "nvfp4",
-     "images", "Qwen2.5-VL, LLaVA", "loaded"},
+     "Qwen3-MoE, Mixtral, gpt-oss, DeepSeek-V3", "loaded"},
+    {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors",
+     "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4, fp8_dynamic and nvfp4",
+     "images", "Qwen2.5-VL, LLaVA, Gemma 3", "loaded"},
+    {"vLLM", "0.32.0, its loader on a CPU", "modelopt", "nvfp4, fp8, mxfp8",
+     "images", "Qwen2.5-VL, LLaVA, Gemma 3", "loaded"},
+    {"vLLM", "0.32.0, its loader on a CPU", "deepseek", "fp8_block", "images",
+     "Qwen2.5-VL, LLaVA, Gemma 3", "loaded"},
     {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
-     "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4", "experts", "gpt-oss",
-     "refused",
-     "it asks for experts.0.gate_proj, where the list of what stays has "
-     "experts "
-     "by the names of the files",
+     "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4, fp8 with --input-amax",
+     "experts", "gpt-oss", "wrong",
+     "it takes codes of attention for weights, without their scales",
      "GptOssForCausalLM"},
+    {"SGLang", "0.5.23, its loader on a CPU", "modelopt",
+     "nvfp4, fp8 with --input-amax, mxfp8", "experts", "gpt-oss", "wrong",
+     "it takes codes of attention for weights, without their scales",
+     "GptOssForCausalLM"},
+    {"SGLang", "0.5.23, its loader on a CPU", "deepseek", "fp8_block",
+     "experts", "gpt-oss", "wrong",
+     "it takes codes of attention for weights, without their scales",
+     "GptOssForCausalLM"},
+    {"SGLang", "0.5.23, its loader on a CPU", "gpt-oss", "mxfp4", "experts",
+     "gpt-oss", "loaded"},
     {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
-     "nvfp4, fp8, fp8_dynamic, fp8_block", "dense", "Llama, Qwen3", "loaded",
+     "mxfp8, mxfp4", "dense", "Llama, Qwen3", "refused",
+     "No compressed-tensors compatible scheme was found"},
+    {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
+     "mxfp8, mxfp4", "experts", "Qwen3-MoE, Mixtral, DeepSeek-V3", "refused",
+     "No compressed-tensors compatible scheme was found"},
+    {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
+     "mxfp8, mxfp4", "images", "Qwen2.5-VL, Gemma 3", "refused",
+     "No compressed-tensors compatible scheme was found",
+     "Qwen2_5_VLForConditionalGeneration, Gemma3ForConditionalGeneration"},
+    {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
+     "nvfp4, fp8, fp8_dynamic, fp8_block, fp8_dynamic and nvfp4", "dense",
+     "Llama, Qwen3", "loaded",
      "fp8_block where members that are fused have multiples of 128 rows"},
     {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
-     "mxfp8, mxfp4", "dense", "Llama", "refused",
-     "No compressed-tensors compatible scheme was found"},
+     "nvfp4, fp8 with --input-amax, fp8_dynamic, fp8_block, fp8_dynamic and "
+     "nvfp4",
+     "experts", "Qwen3-MoE, Mixtral", "loaded", "",
+     "Qwen3MoeForCausalLM, MixtralForCausalLM"},
     {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
-     "mxfp8, mxfp4", "experts", "Qwen3-MoE", "refused",
-     "No compressed-tensors compatible scheme was found"},
-    {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors", "several",
-     "dense", "Llama", "refused",
-     "Unable to find matching target for qkv_proj, where targets are the "
-     "names of its members"},
-    {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors", "fp8",
-     "experts", "Qwen3-MoE, Mixtral", "refused",
-     "an assertion: one scale a weight with inputs by tokens"},
-    {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors", "nvfp4",
-     "experts", "Qwen3-MoE, Mixtral", "loaded"},
+     "fp8_dynamic, fp8_block, fp8_dynamic and nvfp4", "experts", "DeepSeek-V3",
+     "loaded", "", "DeepseekV3ForCausalLM"},
+    {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
+     "nvfp4, fp8 with --input-amax", "experts", "DeepSeek-V3", "refused",
+     "an assertion: global scales of q_a_proj and kv_a_proj_with_mqa become "
+     "two for one parameter",
+     "DeepseekV3ForCausalLM"},
+    {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
+     "nvfp4, fp8, fp8_dynamic, fp8_block, fp8_dynamic and nvfp4", "images",
+     "Qwen2.5-VL, Gemma 3", "loaded", "",
+     "Qwen2_5_VLForConditionalGeneration, Gemma3ForConditionalGeneration"},
     {"SGLang", "0.5.23, its loader on a CPU", "modelopt", "nvfp4, fp8", "dense",
-     "Llama", "loaded"},
+     "Llama, Qwen3", "loaded"},
+    {"SGLang", "0.5.23, its loader on a CPU", "modelopt", "mxfp8", "dense",
+     "Llama", "wrong",
+     "it looks for weight_scale_inv and leaves the scales as memory was",
+     "LlamaForCausalLM"},
+    {"SGLang", "0.5.23, its loader on a CPU", "modelopt", "mxfp8", "dense",
+     "Qwen3", "loaded", "", "Qwen3ForCausalLM"},
+    {"SGLang", "0.5.23, its loader on a CPU", "modelopt",
+     "nvfp4, fp8 with --input-amax, mxfp8", "experts",
+     "Qwen3-MoE, Mixtral, DeepSeek-V3", "loaded", "",
+     "Qwen3MoeForCausalLM, MixtralForCausalLM, DeepseekV3ForCausalLM"},
+    {"SGLang", "0.5.23, its loader on a CPU", "modelopt", "nvfp4, fp8",
+     "images", "Qwen2.5-VL, Gemma 3", "loaded", "",
+     "Qwen2_5_VLForConditionalGeneration, Gemma3ForConditionalGeneration"},
+    {"SGLang", "0.5.23, its loader on a CPU", "modelopt", "mxfp8", "images",
+     "Qwen2.5-VL, Gemma 3", "wrong",
+     "it looks for weight_scale_inv, and takes towers for quantized ones, as "
+     "it compares expressions with names",
+     "Qwen2_5_VLForConditionalGeneration, Gemma3ForConditionalGeneration"},
     {"SGLang", "0.5.23, its loader on a CPU", "deepseek", "fp8_block", "dense",
      "Llama", "wrong",
      "it renames weight_scale_inv and leaves the scales as memory was",
      "LlamaForCausalLM"},
     {"SGLang", "0.5.23, its loader on a CPU", "deepseek", "fp8_block", "dense",
-     "Qwen3", "loaded"},
+     "Qwen3", "loaded", "", "Qwen3ForCausalLM"},
     {"SGLang", "0.5.23, its loader on a CPU", "deepseek", "fp8_block",
-     "experts", "DeepSeek-V3", "loaded"},
-    {"SGLang", "0.5.23, its loader on a CPU", "gpt-oss", "mxfp4", "experts",
-     "gpt-oss", "loaded"},
+     "experts", "Qwen3-MoE, Mixtral, DeepSeek-V3", "loaded", "",
+     "Qwen3MoeForCausalLM, MixtralForCausalLM, DeepseekV3ForCausalLM"},
+    {"SGLang", "0.5.23, its loader on a CPU", "deepseek", "fp8_block", "images",
+     "Qwen2.5-VL, Gemma 3", "loaded", "",
+     "Qwen2_5_VLForConditionalGeneration, Gemma3ForConditionalGeneration"},
     {"transformers", "5.23 on a CPU", "compressed-tensors",
      "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4", "dense", "Llama",
      "ran"},
@@ -125,8 +162,8 @@ bool IsText(const std::string& name) {
          name.ends_with("ForConditionalGeneration");
 }
 
-bool Lists(std::string_view formats, std::string_view format) {
-  return fmt::format(", {},", formats).find(fmt::format(", {},", format)) !=
+bool Lists(std::string_view texts, std::string_view text) {
+  return fmt::format(", {},", texts).find(fmt::format(", {},", text)) !=
          std::string::npos;
 }
 
@@ -175,8 +212,7 @@ const EngineRun* FindEngineRun(std::string_view engine, const Model& model,
     formats.insert(Name(checkpoint::StoredAs(format)));
   }
   if (formats.empty()) return nullptr;
-  const std::string format =
-      formats.size() > 1 ? "several" : std::string(*formats.begin());
+  const std::string format = fmt::format("{}", fmt::join(formats, " and "));
   const bool measured =
       !plan.groups.empty() &&
       plan.groups.front().weights.front().input_amax.has_value();
@@ -189,7 +225,7 @@ const EngineRun* FindEngineRun(std::string_view engine, const Model& model,
                               : format;
   for (const EngineRun& run : kRuns) {
     if (run.engine == engine && run.dialect == Name(plan.dialect) &&
-        run.kind == kind && (run.only.empty() || run.only == name) &&
+        run.kind == kind && (run.only.empty() || Lists(run.only, name)) &&
         Lists(run.formats, way)) {
       return &run;
     }

@@ -18,14 +18,14 @@ struct EngineRun {
   std::string_view engine;   // "vLLM"
   std::string_view version;  // and on what it ran: "0.26.0 on an H200"
   std::string_view dialect;
-  std::string_view formats;  // with commas; "several": in one model
+  std::string_view formats;  // with commas; of one model: "fp8 and nvfp4"
   std::string_view kind;     // KindOf
   std::string_view tried;    // models
   // "ran": it answered. "loaded": its loader alone ran, and the weights are
   // right. "refused", "wrong", "not run".
   std::string_view outcome;
   std::string_view said = {};  // why, or the engine's message
-  std::string_view only = {};  // of architectures this one alone
+  std::string_view only = {};  // of architectures these alone, with commas
 };
 absl::Span<const EngineRun> EngineRuns();
 

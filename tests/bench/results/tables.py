@@ -6,6 +6,8 @@ those of tests/ecosystem/published and tests/ecosystem/engines; whatever is writ
 
   tables.py            brings the pages up to date
   tables.py --check    changes nothing; exit code 1 if a page is stale
+
+Exit code 1 also if the rows of engines.cc say what no run of an engine does.
 """
 
 import importlib
@@ -16,6 +18,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ENGINES = HERE.parents[1] / "ecosystem/engines"
+sys.path.insert(0, str(ENGINES))
 SHAPES = ("16384x16384", "2048x4096")
 CPU_ROWS = (
     ("nvfp4_row", "NVFP4 rowwise"),
@@ -235,16 +238,20 @@ def fuzz():
                ["---", "---", "---:", "---:", "---:", "---:", "---"], lines)
 
 
-def engines():
+def engine_rows():
   """The rows by which quantctl recommends."""
   text = (MODELS / "engines.cc").read_text()
   text = text.partition("kRuns[] = {")[2].partition("\n};")[0]
-  lines = []
   for row in re.findall(r"\{([^{}]*)\}", text):
     # Texts that follow each other are one.
     row = re.sub(r'"\s+"', "", row)
-    words = re.findall(r'"([^"]*)"', row) + ["", ""]
-    engine, version, dialect, formats, kind, tried, outcome, said, only = words[:9]
+    yield tuple((re.findall(r'"([^"]*)"', row) + ["", ""])[:9])
+
+
+def engines():
+  lines = []
+  for row in engine_rows():
+    engine, version, dialect, formats, kind, tried, outcome, said, only = row
     if only:
       kind += f" ({only})"
     lines.append([engine, version, f"`{dialect}`", formats, kind, tried,
@@ -256,7 +263,6 @@ def engines():
 
 def loaders():
   """What engines loaded on a CPU."""
-  sys.path.insert(0, str(ENGINES))
   return importlib.import_module("table").page()
 
 
@@ -319,7 +325,9 @@ def main():
       print(f"{page}: '{name}' is stale, run {pathlib.Path(__file__).name}")
     else:
       page.write_text(fresh)
-  return check and stale
+  doubts = importlib.import_module("table").doubts(list(engine_rows()))
+  print("".join(f"{doubt}\n" for doubt in doubts), end="")
+  return bool(doubts) or check and stale
 
 
 if __name__ == "__main__":

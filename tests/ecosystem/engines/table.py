@@ -1,5 +1,6 @@
 """Prints results.json: what each engine made of each kind of model in each
-dialect and format. tests/bench/results/tables.py puts it into README.md."""
+dialect and format. tests/bench/results/tables.py puts it into README.md, and
+asks here whether the rows by which quantctl recommends say the same."""
 
 import json
 import pathlib
@@ -8,6 +9,22 @@ import re
 HERE = pathlib.Path(__file__).resolve().parent
 WORDS = {"exact": "exact", "near": "near", "refused": "-", "": "",
          "not run": "", "WRONG": "**wrong**"}
+# What a row of client/quantctl/models/engines.cc may say of a cell.
+OUTCOMES = {"exact": ("ran", "loaded"), "near": ("ran", "loaded"),
+            "engine": ("refused", "wrong"), "WRONG": ("refused", "wrong"),
+            "not run": ("not run",)}
+# Kinds and classes, by which such a row is found.
+KINDS = {
+    "llama": ("dense", "LlamaForCausalLM"),
+    "qwen3": ("dense", "Qwen3ForCausalLM"),
+    "qwen3-moe": ("experts", "Qwen3MoeForCausalLM"),
+    "mixtral": ("experts", "MixtralForCausalLM"),
+    "gpt-oss": ("experts", "GptOssForCausalLM"),
+    "deepseek-v3": ("experts", "DeepseekV3ForCausalLM"),
+    "qwen2.5-vl": ("images", "Qwen2_5_VLForConditionalGeneration"),
+    "llava": ("images", "LlavaForConditionalGeneration"),
+    "gemma-3": ("images", "Gemma3ForConditionalGeneration"),
+}
 
 
 def _split(cell):
@@ -50,6 +67,53 @@ def _table(results):
 def page():
     results = json.loads((HERE / "results.json").read_text())
     return "\n".join(_table(results[name]) for name in results)
+
+
+def _format(model, kind, more):
+    """A cell's format as rows call it."""
+    if more.startswith("attention"):
+        # Nothing else of gpt-oss is quantized.
+        return "fp8_dynamic" if model == "gpt-oss" else f"fp8_dynamic and {kind}"
+    measured = KINDS[model][0] == "experts" and kind == "fp8" and more
+    return "fp8 with --input-amax" if measured else kind
+
+
+def doubts(rows):
+    """Where the rows of engines.cc and results.json do not agree: a row that
+    decides for a cell and says otherwise, and one that names what no cell of
+    its version confirms."""
+    found, confirmed = [], set()
+    runs = json.loads((HERE / "results.json").read_text())
+    versions = tuple(tuple(run["engine"].split()) for run in runs.values())
+    for run in runs.values():
+        engine = run["engine"].split()[0]
+        for cell, result in run["cells"].items():
+            if cell.startswith("control") or result["is"] == "refused":
+                continue
+            model, dialect, kind, *more = cell.split(" ", 3)
+            kind = _format(model, kind, more[0] if more else "")
+            row = next((row for row in rows if
+                        (row[0], row[2]) == (engine, dialect) and
+                        row[4] == KINDS[model][0] and
+                        kind in row[3].split(", ") and
+                        (not row[8] or KINDS[model][1] in row[8].split(", "))),
+                       None)
+            if row is None:
+                continue
+            confirmed.add((row, kind, model))
+            if row[6] not in OUTCOMES[result["is"]]:
+                found.append(f"{engine}, {cell}: engines.cc says {row[6]} "
+                             f"({row[5]}), results.json {result['is']}")
+    for row in rows:
+        if not any(row[0] == engine and row[1].startswith(version + ",")
+                   for engine, version in versions):
+            continue
+        found += [f"engines.cc: no run confirms {row[0]} {row[1]}, {row[2]} "
+                  f"{kind}: {model} {row[6]}"
+                  for kind in row[3].split(", ") for model in row[5].split(", ")
+                  if (row, kind, model.lower().replace(" ", "-"))
+                  not in confirmed]
+    return found
 
 
 if __name__ == "__main__":

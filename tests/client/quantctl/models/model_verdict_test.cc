@@ -2,6 +2,7 @@
 // that nothing of it is quantized, and which engines take it.
 #include <set>
 
+#include "absl/strings/str_split.h"
 #include "client/checkpoint/report/verdict.h"
 #include "client/quantctl/models/engines.h"
 #include "tests/client/quantctl/convert_fixture.h"
@@ -45,6 +46,11 @@ TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
   config["architectures"] = {"Qwen3ForCausalLM"};
   WriteModel(Fresh("m"), config, shards);
   EXPECT_EQ(next("deepseek", "fp8_block"), both);
+  // SGLang's class of it is made of Llama's, which loads no such scales.
+  config["architectures"] = {"MistralForCausalLM"};
+  WriteModel(Fresh("m"), config, shards);
+  EXPECT_EQ(next("deepseek", "fp8_block"), Named{"vllm serve"});
+  EXPECT_EQ(next("modelopt", "mxfp8"), Named{"vllm serve"});
   config["architectures"] = {"SomeNewModel"};
   WriteModel(Fresh("m"), config, shards);
   EXPECT_EQ(next(ct, "nvfp4"), Named{"from_pretrained"});
@@ -59,8 +65,13 @@ TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
   }
   WriteModel(Fresh("m"), config, shards);
   EXPECT_EQ(next(ct, "nvfp4"), both);
-  EXPECT_EQ(next(ct, "fp8_dynamic"), Named{"vllm serve"});
+  EXPECT_EQ(next(ct, "fp8_dynamic"), both);
   EXPECT_EQ(next(ct, "mxfp4"), Named{"vllm serve"});
+  EXPECT_EQ(next("modelopt", "mxfp8"), both);
+  config["architectures"] = {"DeepseekV3ForCausalLM"};
+  WriteModel(Fresh("m"), config, shards);
+  EXPECT_EQ(next(ct, "nvfp4"), Named{"vllm serve"});
+  EXPECT_EQ(next(ct, "fp8_dynamic"), both);
 }
 
 TEST_F(ModelVerdict, EnginesAreToldInWordsThatThereAre) {
@@ -81,11 +92,12 @@ TEST_F(ModelVerdict, EnginesAreToldInWordsThatThereAre) {
     while (!formats.empty()) {
       const std::string one = formats.substr(0, formats.find(", "));
       formats.erase(0, one.size() + 2);
-      const auto format =
-          checkpoint::ParseWeightFormat(one.substr(0, one.find(" with ")));
-      EXPECT_TRUE(one == "several" ||
-                  (format && checkpoint::FindLayout(*dialect, *format)))
-          << one;
+      const std::string alone = one.substr(0, one.find(" with "));
+      const std::vector<std::string> parts = absl::StrSplit(alone, " and ");
+      for (const std::string& part : parts) {
+        const auto format = checkpoint::ParseWeightFormat(part);
+        EXPECT_TRUE(format && checkpoint::FindLayout(*dialect, *format)) << one;
+      }
     }
   }
 }

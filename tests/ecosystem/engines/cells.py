@@ -57,7 +57,7 @@ CAUSES = [
     ("sglang", "gemma-3 modelopt mxfp8", "vision_tower", "engine",
      "it takes ModelOpt's expressions for names (configs/model_config.py, "
      "1892), so that its tower is quantized, without scales"),
-    ("sglang", "mixtral modelopt (nvfp4|mxfp8)", "28 of 17 parameters", "near",
+    ("sglang", "mixtral modelopt", "28 of 17 parameters", "near",
      "it takes another class than for the decoded model, with experts one by "
      "one: log-probabilities agree to 2e-5, parameters cannot be compared"),
     ("sglang", "llava", "'Conv2d' object has no attribute", "engine",

@@ -27,7 +27,8 @@ from sglang.benchmark import one_batch  # noqa: E402
 from sglang.srt.layers import linear  # noqa: E402
 from sglang.srt.layers.attention.torch_native_backend import (  # noqa: E402
     TorchNativeAttnBackend)
-from sglang.srt.layers.moe.fused_moe_triton import FusedMoE  # noqa: E402
+from sglang.srt.layers.moe.fused_moe_triton import (  # noqa: E402
+    FusedMoE, layer as moe_layer)
 from sglang.srt.layers.quantization import unquant  # noqa: E402
 from sglang.srt.managers.schedule_batch import Req  # noqa: E402
 from sglang.srt.model_executor import model_runner  # noqa: E402
@@ -72,6 +73,9 @@ def _settle(model, device):
 # for CPUs want padded.
 torch.cuda.get_device_capability = lambda *device: (10, 0)
 model_runner.adjust_config_with_unaligned_cpu_tp = lambda config, *rest: config
+# Kernels for NVFP4 have experts' outputs scaled by routing; without CUDA, they
+# are scaled afterwards anyway.
+moe_layer._fuses_routed_scaling_factor_in_topk = lambda *kinds: False
 # PyTorch's attention knows no sinks, which are parameters that are compared,
 # and looks for keys in a cache, where DeepSeek's are not at their full size.
 _extend = TorchNativeAttnBackend.forward_extend

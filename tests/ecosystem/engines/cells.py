@@ -264,15 +264,16 @@ def main():
             if message:
                 report(cell, dict(is_="refused", says=message))
                 continue
-            plain = engine.run(pathlib.Path(f"{out}-plain"))
-            report(cell, judge(engine.run(out), plain,
-                               engine.run(directory)))
+            original = engine.run(directory)
+            loads = not isinstance(original, str)
+            plain = loads and engine.run(pathlib.Path(f"{out}-plain"))
+            report(cell, judge(loads and engine.run(out), plain, original))
             if model == "llama" and (kind, more) == ("nvfp4", ""):
                 wrong = out.with_name(out.name + "-wrong")
                 spoil(out, wrong, "model.layers.1.mlp.down_proj.weight_" + (
                     "scale_2" if dialect == "modelopt" else "global_scale"))
-                report(f"control {dialect}", judge(
-                    engine.run(wrong), plain, engine.run(directory)))
+                report(f"control {dialect}",
+                       judge(engine.run(wrong), plain, original))
             for path in converted.glob(out.name + "*"):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         keep(pathlib.Path(results), engine, cells)

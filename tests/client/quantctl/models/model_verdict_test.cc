@@ -2,7 +2,6 @@
 // that nothing of it is quantized, and which engines take it.
 #include <set>
 
-#include "absl/strings/str_split.h"
 #include "client/checkpoint/report/verdict.h"
 #include "client/quantctl/models/engines.h"
 #include "tests/client/quantctl/convert_fixture.h"
@@ -93,8 +92,8 @@ TEST_F(ModelVerdict, EnginesAreToldInWordsThatThereAre) {
       const std::string one = formats.substr(0, formats.find(", "));
       formats.erase(0, one.size() + 2);
       const std::string alone = one.substr(0, one.find(" with "));
-      const std::vector<std::string> parts = absl::StrSplit(alone, " and ");
-      for (const std::string& part : parts) {
+      for (const std::string& part : {alone.substr(0, alone.find(' ')),
+                                      alone.substr(alone.rfind(' ') + 1)}) {
         const auto format = checkpoint::ParseWeightFormat(part);
         EXPECT_TRUE(format && checkpoint::FindLayout(*dialect, *format)) << one;
       }

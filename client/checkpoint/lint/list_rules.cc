@@ -186,12 +186,7 @@ class ListRules {
   bool IsLinearBeside(const ModelTensor& t, Role role, Dialect dialect) const {
     return (role == Role::kVision || role == Role::kRouter) &&
            linted_.architecture.known() && dialect != Dialect::kGptOss &&
-           t.stored.shape[0] > 1 && !IsTable(t.name());
-  }
-  // What is looked up, not multiplied with.
-  static bool IsTable(std::string_view name) {
-    return name.find("embed") != std::string_view::npos ||
-           name.find("position") != std::string_view::npos;
+           t.stored.shape[0] > 1 && !IsTable(ModuleOf(t.name()));
   }
 
   // The output head has a matrix of its own that loaders of all linear layers

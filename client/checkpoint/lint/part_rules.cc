@@ -8,7 +8,6 @@
 #include "client/checkpoint/check/comfy_metadata.h"
 #include "client/checkpoint/lint/rules.h"
 #include "fmt/format.h"
-#include "fmt/ranges.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -93,33 +92,6 @@ class PartRules {
     }
   }
 
-  // What is no number that a model computes with, and part of nothing else.
-  void CheckFormats() {
-    std::set<std::string_view> unclear;
-    for (const UnclearWeight& u : linted_.stored.unclear) {
-      unclear.insert(u.module);
-    }
-    for (const ModelTensor& t : linted_.model.tensors()) {
-      const std::string& dtype = t.stored.dtype;
-      if (t.stored.shape.size() < 2 || linted_.parts.count(&t) > 0 ||
-          dtype == "BF16" || dtype == "F16" || dtype == "F32") {
-        continue;
-      }
-      const auto [module, part] = SplitModule(t.name());
-      // Tables of positions are integers, too.
-      const bool codes = dtype == "U8" || dtype == "I8" || dtype == "F4" ||
-                         dtype == "F64" || dtype.starts_with("F8_") ||
-                         part.find("weight") != std::string_view::npos;
-      const bool told = weights_.count(module) > 0 ||
-                        unclear.count(module) > 0 || IsSide(t.name());
-      if (!codes || told) continue;
-      findings_.Add(
-          "unknown-format", t.name(),
-          fmt::format("{} [{}]{}", dtype, fmt::join(t.stored.shape, ", "),
-                      Beside(t.name())));
-    }
-  }
-
   absl::Status CheckLabels() {
     constexpr std::string_view kLabel = ".comfy_quant";
     constexpr size_t kMost = 1 << 16;
@@ -171,37 +143,6 @@ class PartRules {
   }
 
  private:
-  // What is told of with what it belongs to.
-  bool IsSide(std::string_view name) const {
-    for (const std::string_view end :
-         {"_blocks", "_scales", ".bitmask", "_scale", "_scale_inv"}) {
-      if (name.ends_with(end)) return true;
-    }
-    return false;
-  }
-
-  // ", with qzeros and scales".
-  std::string Beside(const std::string& name) const {
-    std::vector<std::string_view> parts;
-    const std::string before = name.substr(0, name.rfind('.') + 1);
-    for (const ModelTensor& t : linted_.model.tensors()) {
-      const bool longer = t.name().starts_with(name + "_");
-      if (t.name() == name || (!longer && !IsPart(before, t.name()))) continue;
-      parts.push_back(std::string_view(t.name()).substr(before.size()));
-    }
-    // Siblings of a stack are modules of their own.
-    constexpr size_t kMost = 6;
-    return parts.empty() || parts.size() > kMost
-               ? ""
-               : fmt::format(", with {}", fmt::join(parts, ", "));
-  }
-  static bool IsPart(std::string_view before, std::string_view name) {
-    return !before.empty() && name.starts_with(before) &&
-           name.find('.', before.size()) == std::string_view::npos &&
-           !SplitModule(before.substr(0, before.size() - 1))
-                .leaf.ends_with("experts");
-  }
-
   static std::string_view LabelOf(WeightFormat format) {
     switch (format) {
       case WeightFormat::kNvfp4:
@@ -315,7 +256,6 @@ absl::Status LintParts(const LintedModel& linted, Findings* findings) {
   PartRules rules(linted, findings);
   rules.CheckParts();
   rules.CheckOrphans();
-  rules.CheckFormats();
   return rules.CheckLabels();
 }
 

@@ -138,6 +138,9 @@ bool Architecture::IsTurned(std::string_view module) const {
 
 std::string Architecture::FusionKey(std::string_view module,
                                     int64_t cols) const {
+  // Within a model that keeps an adapter beside each layer.
+  constexpr std::string_view kInner = ".base_layer";
+  if (module.ends_with(kInner)) module.remove_suffix(kInner.size());
   const auto [parent, leaf] = SplitModule(module);
   for (size_t i = 0; i < fused_.size(); ++i) {
     if (Has(fused_[i], leaf)) return fmt::format("{}#{}", parent, i);

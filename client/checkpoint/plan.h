@@ -41,6 +41,7 @@ size_t SizeOfShape(std::string_view dtype, const std::vector<int64_t>& shape);
 // A matrix of N x K to quantize, and where it lies in a tensor.
 struct Weight {
   std::string module;  // "model.layers.0.mlp.down_proj"
+  Role role = Role::kLinear;
   const ModelTensor* source = nullptr;
   size_t offset = 0;        // bytes, of the first element
   size_t pitch = 0;         // bytes from one stored row to the next
@@ -118,7 +119,7 @@ struct ConversionPlan {
 absl::Status NothingLeft(const std::string& path, const ConversionPlan& plan);
 
 // Notes weights that --include took and few engines build quantized.
-void NoteIncluded(const Architecture& architecture, ConversionPlan* plan);
+void NoteIncluded(ConversionPlan* plan);
 
 // Notes weights that engines fuse and that would not all have one format.
 void NoteTorn(const Model& model, const Architecture& architecture,

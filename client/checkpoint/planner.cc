@@ -22,6 +22,7 @@ namespace {
 constexpr char kStacks[] = "stacks of experts";
 constexpr char kOthers[] = "weights that are no matrices of linear layers";
 constexpr char kUnclear[] = "weights in formats that are not known here";
+constexpr char kFactored[] = "weights that are made of factors";
 
 class Planner {
  public:
@@ -41,7 +42,7 @@ class Planner {
     }
     LeaveUneven();
     if (weights_.empty()) return NothingLeft(model_.path(), plan_);
-    if (auto s = CheckInputs(); !s.ok()) return s;
+    if (auto s = TakeInputs(selection_, &weights_); !s.ok()) return s;
     Fuse();
     NoteWhatIsOdd();
     if (auto s = LayOut(); !s.ok()) return s;
@@ -74,9 +75,10 @@ class Planner {
     }
     dropped_.erase(nullptr);
     for (const auto* list : {&stored->unclear, &stored->orphans}) {
-      for (const UnclearWeight& u : *list) {
-        for (const ModelTensor* t : u.tensors) unclear_[t] = u;
-      }
+      for (const UnclearWeight& u : *list) Carry(u, Role::kLinear, kUnclear);
+    }
+    for (const UnclearWeight& u : stored->factored) {
+      if (auto s = TakeFactored(u); !s.ok()) return s;
     }
     if (!stored_.empty()) return absl::OkStatus();
     std::string where;
@@ -93,18 +95,38 @@ class Planner {
     return absl::InvalidArgumentError(
         fmt::format("{}: {}, but no weight is quantized in a way known here{}",
                     model_.path(), where,
-                    unclear_.empty() ? "; remove it if it is a leftover" : ""));
+                    carried_.empty() ? "; remove it if it is a leftover" : ""));
+  }
+
+  void Carry(const UnclearWeight& u, Role role, const char* kind) {
+    LeftOut left = {u.module, role, kind, u.why};
+    for (const ModelTensor* t : u.tensors) left.bytes += t->stored.size;
+    for (const ModelTensor* t : u.tensors) carried_[t] = left;
+  }
+
+  // No engine quantizes convolutions and heads, whatever makes their weights;
+  // a linear layer would be asked for, and is not there as one matrix.
+  absl::Status TakeFactored(const UnclearWeight& u) {
+    const Role role = selector_.architecture().RoleOf(u.module);
+    const bool linear = std::all_of(
+        u.tensors.begin(), u.tensors.end(),
+        [](const ModelTensor* t) { return t->stored.shape.size() < 3; });
+    Carry(u, role, kFactored);
+    if (!linear || role != Role::kLinear ||
+        FirstMatch(selector_.ignore(), u.module) != nullptr) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: {} is made of factors: {} before the model is saved; or let "
+        "--ignore {} carry it as it is",
+        model_.path(), u.module, u.why, u.module));
   }
 
   // Puts a tensor among those that are quantized or those that are copied.
   absl::Status Sort(const ModelTensor& tensor) {
-    if (const auto u = unclear_.find(&tensor); u != unclear_.end()) {
-      const UnclearWeight& weight = u->second;
-      if (carried_.insert(weight.module).second) {
-        uint64_t bytes = 0;
-        for (const ModelTensor* t : weight.tensors) bytes += t->stored.size;
-        plan_.left_out.push_back(
-            {weight.module, Role::kLinear, kUnclear, weight.why, bytes});
+    if (const auto as = carried_.find(&tensor); as != carried_.end()) {
+      if (said_.insert(as->second.module).second) {
+        plan_.left_out.push_back(as->second);
       }
       plan_.copies.push_back(&tensor);
       return absl::OkStatus();
@@ -136,6 +158,7 @@ class Planner {
       }
       w.layout = std::get<const WeightLayout*>(verdict);
       w.profile = selector_.ProfileOf(*w.layout);
+      w.role = selector_.architecture().RoleOf(w.module);
     }
     if (found.empty()) {
       Keep(tensor);
@@ -221,43 +244,6 @@ class Planner {
                                            model_.tensors().size()));
   }
 
-  // Scales of activations, where they are given, for every weight.
-  absl::Status CheckInputs() {
-    std::vector<std::string> missing;
-    for (Weight& w : weights_) {
-      const auto found = selection_.input_amax.find(w.module);
-      if (found != selection_.input_amax.end()) {
-        w.input_amax = found->second;
-      } else {
-        missing.push_back(w.module);
-      }
-    }
-    if (!selection_.input_amax.empty() && !missing.empty()) {
-      return absl::InvalidArgumentError(fmt::format(
-          "--input-amax: {} of {} weights are not in it, {} for one",
-          missing.size(), weights_.size(), missing.front()));
-    }
-    for (const Weight& w : weights_) {
-      if (w.layout->dialect == Dialect::kCompressedTensors &&
-          w.layout->format == WeightFormat::kFp8 && !w.input_amax &&
-          !ExpertsAbove(w.module).empty()) {
-        return absl::InvalidArgumentError(fmt::format(
-            "{}: engines refuse experts in fp8 without --input-amax, for the "
-            "scales of their activations; take --format fp8_dynamic, or --rule "
-            "\"re:.*experts.*=fp8_dynamic\" before other rules",
-            w.module));
-      }
-      if (!w.layout->needs_input_scale || w.input_amax) continue;
-      return absl::InvalidArgumentError(fmt::format(
-          "--dialect {} --format {}: engines need a scale of the activations "
-          "with it and go wrong without one; give --input-amax, or take "
-          "--dialect compressed-tensors, whose fp8 finds its scales at run "
-          "time",
-          Name(w.layout->dialect), Name(w.layout->format)));
-    }
-    return absl::OkStatus();
-  }
-
   void Fuse() {
     plan_.groups = FuseWeights(std::move(weights_), selector_.architecture());
     weights_.clear();
@@ -293,10 +279,12 @@ class Planner {
     NoteStored();
     NoteCacheScales(&plan_);
     NoteLeft(kStacks, 0, &plan_);
+    NoteLeft(kOtherExperts, 0, &plan_);
     NoteLeft(kUnclear, 0, &plan_);
+    NoteLeft(kFactored, /*least=*/5, &plan_);
     // Kernels of convolutions are few, and people expect them to stay.
     NoteLeft(kOthers, /*least=*/5, &plan_);
-    NoteIncluded(selector_.architecture(), &plan_);
+    NoteIncluded(&plan_);
     if (!selector_.architecture().known()) {
       const std::string type = model_.model_type();
       plan_.notes.push_back(fmt::format(
@@ -368,9 +356,9 @@ class Planner {
   const Selection& selection_;
   const Selector& selector_;
   bool tied_ = false;
-  // What --ignore carries though nobody can read it here, by tensor.
-  std::map<const ModelTensor*, UnclearWeight> unclear_;
-  std::set<std::string> carried_;
+  // What is copied though nobody knows it here, by tensor, and what was said.
+  std::map<const ModelTensor*, LeftOut> carried_;
+  std::set<std::string> said_;
   std::vector<Weight> weights_;
   // What is quantized already, by its codes, and everything that it is made of.
   std::map<const ModelTensor*, StoredWeight> stored_;

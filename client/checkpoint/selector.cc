@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "client/checkpoint/stacked.h"
+#include "client/checkpoint/weights.h"
 #include "client/files/quantized_file.h"
 #include "fmt/format.h"
 #include "kernels/plan/plan.h"
@@ -51,6 +52,15 @@ absl::StatusOr<Selector::Rule> Selector::ParseRule(const std::string& text,
 absl::StatusOr<Selector> Selector::Make(const Model& model,
                                         const Selection& selection) {
   Selector made;
+  made.model_type_ = model.model_type();
+  if (selection.dialect == Dialect::kGptOss && model.has_config() &&
+      made.model_type_ != "gpt_oss") {
+    return absl::InvalidArgumentError(fmt::format(
+        "--dialect gpt-oss: config.json says model_type \"{}\", and engines "
+        "read such stacks as the experts of gpt_oss alone; take --dialect "
+        "compressed-tensors or modelopt",
+        made.model_type_.substr(0, 200)));
+  }
   const auto layout = LayoutOf(selection.dialect, selection.format);
   if (!layout.ok()) return layout.status();
   made.layout_ = *layout;
@@ -116,10 +126,19 @@ std::variant<const WeightLayout*, LeftOut> Selector::Judge(
   const auto leave = [&](std::string kind, std::string reason) {
     return LeftOut{module, role, std::move(kind), std::move(reason)};
   };
-  if (role != Role::kLinear && FirstMatch(include_, module) == nullptr) {
+  const bool included = FirstMatch(include_, module) != nullptr;
+  if (role != Role::kLinear && !included) {
     return leave(
         std::string(Describe(role)),
         fmt::format("one of the {}; --include takes it", Describe(role)));
+  }
+  if (!included && !ExpertsAbove(module).empty() &&
+      !IsExpertOfEngines(model_type_, SplitModule(module).leaf)) {
+    LeftOut left = leave(kOtherExperts,
+                         "no engine is known that takes quantized experts of "
+                         "that name; --include takes it");
+    left.bytes = w.size_bytes();
+    return left;
   }
   if (const Pattern* p = FirstMatch(ignore_, module)) {
     return leave("that --ignore names", fmt::format("--ignore {}", p->text()));

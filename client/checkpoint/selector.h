@@ -15,6 +15,9 @@
 
 namespace quantd::checkpoint {
 
+// Of experts whose names no engine is known to take quantized.
+inline constexpr char kOtherExperts[] = "experts that engines take plain";
+
 class Selector {
  public:
   // INVALID_ARGUMENT for a pair of dialect and format that nobody has, and for
@@ -50,6 +53,7 @@ class Selector {
   const WeightLayout* layout_ = nullptr;
   std::optional<Profile> profile_;
   Architecture architecture_;
+  std::string model_type_;
   std::vector<Pattern> only_;
   std::vector<Pattern> ignore_;
   std::vector<Pattern> include_;

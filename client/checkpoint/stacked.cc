@@ -106,6 +106,18 @@ bool IsStacked(const ModelTensor& tensor) {
          name.leaf.find("bias") == std::string_view::npos;
 }
 
+bool IsExpertOfEngines(std::string_view model_type, std::string_view leaf) {
+  // Its engines built the experts of plain parameters.
+  if (model_type == "arctic") return false;
+  return std::any_of(
+      Stacks().begin(), Stacks().end(), [&](const StackRow& row) {
+        return row.under == kExperts &&
+               (row.leaf == leaf ||
+                std::find(row.parts.begin(), row.parts.end(), leaf) !=
+                    row.parts.end());
+      });
+}
+
 absl::StatusOr<std::vector<Weight>> Unstack(const Model& model,
                                             const ModelTensor& tensor,
                                             bool whole) {

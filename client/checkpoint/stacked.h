@@ -3,6 +3,7 @@
 #define QUANTD_CLIENT_CHECKPOINT_STACKED_H_
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -13,6 +14,10 @@ namespace quantd::checkpoint {
 
 // Whether the tensor is such a stack by its shape and its name.
 bool IsStacked(const ModelTensor& tensor);
+
+// Whether engines take a quantized expert of that last name, one by one, in a
+// model of that type.
+bool IsExpertOfEngines(std::string_view model_type, std::string_view leaf);
 
 // Its weights without layout and outputs, expert by expert: gate and up of one
 // expert apart unless `whole`, named as if every expert were a module of its

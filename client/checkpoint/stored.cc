@@ -130,7 +130,14 @@ void SortUnclear(const Model& model, const PartGroups& groups,
     const bool plain = model.Find(module + ".weight") != nullptr ||
                        model.Find(module) != nullptr;
     const std::string text = Siblings(model, module, groups);
-    if (known) {
+    if (std::all_of(u.tensors.begin(), u.tensors.end(), [](const auto* t) {
+          return StorageOf(t->stored).storage == Storage::kFactor;
+        })) {
+      std::vector<const safetensors::Tensor*> factors;
+      for (const ModelTensor* t : u.tensors) factors.push_back(&t->stored);
+      u.why = fmt::format("{}, to be folded by {}", text, FoldingOf(factors));
+      out->factored.push_back(std::move(u));
+    } else if (known) {
       u.why = "beside its codes is what changes its numbers: " + text;
       out->altered.push_back(std::move(u));
     } else if (plain || codes.count(module) > 0) {
@@ -195,6 +202,7 @@ absl::StatusOr<StoredModel> FindStored(const Model& model) {
   const Dialect configured = ConfiguredDialect(model.config());
   const PartGroups groups = GroupsOf(model);
   std::map<std::string, const ModelTensor*> seen;  // modules, by their codes
+  std::set<std::string> known;                     // those of a layout
   // One label for each weight, or one text for all.
   const bool labelled =
       std::any_of(
@@ -229,12 +237,15 @@ absl::StatusOr<StoredModel> FindStored(const Model& model) {
       auto [storage, name] = StorageOf(tensor.stored);
       if (storage == Storage::kCodes) module = std::move(name);
     } else {
+      known.insert(module);
       out.weights.push_back(*best);
     }
     if (module.empty()) continue;
     const auto [place, fresh] = seen.emplace(module, &tensor);
     const ModelTensor* plain = model.Find(module + ".weight");
-    if (fresh && (plain == nullptr || plain == &tensor)) continue;
+    // Libraries that nobody knows here may have several tensors of codes.
+    const bool alone = fresh || known.count(module) == 0;
+    if (alone && (plain == nullptr || plain == &tensor || !fresh)) continue;
     return absl::InvalidArgumentError(fmt::format(
         "{}: {} is there twice, in two dialects at once: {}", model.path(),
         module.substr(0, 200), Siblings(model, module, groups)));

@@ -40,6 +40,9 @@ struct UnclearWeight {
 struct StoredModel {
   std::vector<StoredWeight> weights;
   std::vector<UnclearWeight> unclear;
+  // Those that torch makes of several plain tensors: `why` says what folds
+  // them into one.
+  std::vector<UnclearWeight> factored;
   // Scales and the like of no weight.
   std::vector<UnclearWeight> orphans;
   // Those of `weights` beside which there is what changes their numbers, or

@@ -132,6 +132,43 @@ std::vector<FusedWeights> FuseWeights(std::vector<Weight> weights,
   return groups;
 }
 
+absl::Status TakeInputs(const Selection& selection,
+                        std::vector<Weight>* weights) {
+  std::vector<std::string> missing;
+  for (Weight& w : *weights) {
+    const auto found = selection.input_amax.find(w.module);
+    if (found != selection.input_amax.end()) {
+      w.input_amax = found->second;
+    } else {
+      missing.push_back(w.module);
+    }
+  }
+  if (!selection.input_amax.empty() && !missing.empty()) {
+    return absl::InvalidArgumentError(
+        fmt::format("--input-amax: {} of {} weights are not in it, {} for one",
+                    missing.size(), weights->size(), missing.front()));
+  }
+  for (const Weight& w : *weights) {
+    if (w.layout->dialect == Dialect::kCompressedTensors &&
+        w.layout->format == WeightFormat::kFp8 && !w.input_amax &&
+        !ExpertsAbove(w.module).empty()) {
+      return absl::InvalidArgumentError(fmt::format(
+          "{}: engines refuse experts in fp8 without --input-amax, for the "
+          "scales of their activations; take --format fp8_dynamic, or --rule "
+          "\"re:.*experts.*=fp8_dynamic\" before other rules",
+          w.module));
+    }
+    if (!w.layout->needs_input_scale || w.input_amax) continue;
+    return absl::InvalidArgumentError(fmt::format(
+        "--dialect {} --format {}: engines need a scale of the activations "
+        "with it and go wrong without one; give --input-amax, or take "
+        "--dialect compressed-tensors, whose fp8 finds its scales at run "
+        "time",
+        Name(w.layout->dialect), Name(w.layout->format)));
+  }
+  return absl::OkStatus();
+}
+
 std::vector<safetensors::Tensor> PartsOf(Weight* w) {
   std::vector<safetensors::Tensor> tensors;
   for (const StoredPart& part : w->layout->parts) {

@@ -63,6 +63,18 @@ absl::Status RefuseAdapter(const Model& model,
     }
   }
   if (first == nullptr) return absl::OkStatus();
+  const bool inside =
+      std::any_of(model.tensors().begin(), model.tensors().end(), [](auto& t) {
+        return t.name().ends_with(".weight") && t.stored.shape.size() == 2 &&
+               !IsOfAdapter(t.name());
+      });
+  if (inside && !whole) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: {} is of an adapter, within the model that it is for: merge it "
+        "into the weights and take what comes out, or let --ignore '*lora_*' "
+        "(the names of all of them) carry it for engines that know this model",
+        model.path(), first->name()));
+  }
   return absl::InvalidArgumentError(fmt::format(
       "{}: {} is of an adapter, which is nothing without its model: merge them "
       "first (Python: peft.AutoPeftModelForCausalLM.from_pretrained(DIR)"

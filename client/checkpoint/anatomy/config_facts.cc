@@ -6,10 +6,20 @@
 namespace quantd::checkpoint {
 namespace {
 
-constexpr std::string_view kLanguage[] = {"text", "llm", "language", "thinker"};
-constexpr std::string_view kTowers[] = {"vision",    "visual",  "audio",
-                                        "speech",    "vit",     "image",
-                                        "projector", "modality"};
+constexpr std::string_view kLanguage[] = {"text", "llm", "vlm", "language",
+                                          "thinker"};
+constexpr std::string_view kTowers[] = {"vision",    "visual",   "audio",
+                                        "speech",    "vit",      "image",
+                                        "projector", "modality", "codec"};
+// Of nested models, by their model_type, and by keys that text has none of.
+constexpr std::string_view kTowerTypes[] = {
+    "deit",    "beit",   "swin",    "resnet", "dino", "clip", "siglip",
+    "whisper", "hubert", "wav2vec", "wavlm",  "mimi", "dac"};
+// Models that are nothing but heads, which no engine quantizes.
+constexpr std::string_view kDraftTypes[] = {"medusa", "mlp_speculator"};
+constexpr std::string_view kTowerKeys[] = {
+    "image_size",     "patch_size",   "num_channels", "sampling_rate",
+    "audio_channels", "num_mel_bins", "conv_dim",     "codebook_size"};
 
 template <typename Words>
 bool HasOneOf(std::string_view text, const Words& words) {
@@ -53,15 +63,27 @@ bool IsTrue(const std::vector<const Json*>& chain, const char* key) {
   return false;
 }
 
-bool NestsTower(const Json& config) {
+bool IsTower(const std::string& key, const Json& config) {
+  if (HasOneOf(key, kTowers)) return true;
+  const auto type = config.find("model_type");
+  if (type != config.end() && type->is_string()) {
+    const auto& name = type->get_ref<const std::string&>();
+    if (HasOneOf(name, kTowers) || HasOneOf(name, kTowerTypes)) return true;
+  }
+  return std::any_of(std::begin(kTowerKeys), std::end(kTowerKeys),
+                     [&](auto word) { return config.contains(word); });
+}
+
+void CollectTowers(const Json& config, ConfigFacts* facts) {
   for (const auto& [key, value] : config.items()) {
-    if (value.is_object() &&
-        (HasOneOf(key, kTowers) ||
-         (HasOneOf(key, kLanguage) && NestsTower(value)))) {
-      return true;
+    if (!value.is_object()) continue;
+    if (HasOneOf(key, kLanguage)) {
+      CollectTowers(value, facts);
+    } else if (IsTower(key, value)) {
+      facts->towers = true;
+      facts->nested_towers.push_back(key.substr(0, key.rfind("_config")));
     }
   }
-  return false;
 }
 
 // MLX's has a name that others use for other things.
@@ -110,7 +132,13 @@ ConfigFacts FactsOf(const Json& config) {
     facts.layers = NumberOf(
         chain, {"num_hidden_layers", "n_layer", "num_layers", "n_layers"});
   }
-  facts.towers = NestsTower(config);
+  CollectTowers(config, &facts);
+  const auto type = config.find("model_type");
+  facts.draft_heads =
+      (config.contains("medusa_num_heads") && facts.layers == 0) ||
+      (type != config.end() &&
+       std::any_of(std::begin(kDraftTypes), std::end(kDraftTypes),
+                   [&](std::string_view draft) { return *type == draft; }));
   const auto name = config.find("_class_name");
   facts.diffusion = name != config.end() && name->is_string();
   facts.tied = IsTrue(chain, "tie_word_embeddings");

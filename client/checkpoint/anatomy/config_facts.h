@@ -18,6 +18,9 @@ struct ConfigFacts {
   int64_t hidden_size = 0;  // 0: unknown
   int64_t key_rows = 0;     // of k, and of v, in a layer; 0: unknown
   bool towers = false;      // of images or sound are nested
+  // What the names of their modules begin with: "codec" of "codec_config".
+  std::vector<std::string> nested_towers;
+  bool draft_heads = false;  // it is heads for further tokens, and no more
   bool diffusion = false;
   bool tied = false;  // the head is the matrix of the embeddings, it says
 };

@@ -14,11 +14,11 @@ using NameParts = std::vector<std::string_view>;
 // Words of names ("mm_projector" has two) that only towers and what joins them
 // to a language model have.
 constexpr std::string_view kTowerWords[] = {
-    "vision",    "visual",   "audio",  "image",      "images",
-    "speech",    "video",    "mm",     "projector",  "resampler",
-    "connector", "aligner",  "merger", "abstractor", "perceiver",
-    "qformer",   "siglip",   "dinov2", "vqmodel",    "vqvae",
-    "token2wav", "code2wav", "img",    "sound",      "vae"};
+    "vision",  "visual",     "audio",     "image",     "images",    "speech",
+    "video",   "mm",         "projector", "resampler", "connector", "aligner",
+    "merger",  "abstractor", "perceiver", "qformer",   "siglip",    "dinov2",
+    "vqmodel", "vqvae",      "token2wav", "code2wav",  "img",       "sound",
+    "vae",     "codec"};
 constexpr std::string_view kTowerStarts[] = {"vision", "visual", "audio",
                                              "image",  "patch_", "sam_"};
 constexpr std::string_view kTowerNames[] = {
@@ -26,9 +26,26 @@ constexpr std::string_view kTowerNames[] = {
     "multi_modal", "sound_encoder", "language_projection",
     "talker"};
 
-constexpr std::string_view kHeads[] = {
-    "lm_head",      "classifier", "score",      "pooler", "cls",       "head",
-    "output_layer", "embed_out",  "qa_outputs", "v_head", "value_head"};
+constexpr std::string_view kHeads[] = {"lm_head",
+                                       "classifier",
+                                       "score",
+                                       "pooler",
+                                       "cls",
+                                       "head",
+                                       "output_layer",
+                                       "embed_out",
+                                       "qa_outputs",
+                                       "v_head",
+                                       "value_head",
+                                       "pred_layer",
+                                       "predictions",
+                                       "generator_predictions",
+                                       "vocab_transform",
+                                       "discriminator_predictions",
+                                       "start_logits",
+                                       "end_logits",
+                                       "answer_class",
+                                       "logits_proj"};
 constexpr std::string_view kTables[] = {"wte",
                                         "wpe",
                                         "shared",
@@ -38,9 +55,9 @@ constexpr std::string_view kTables[] = {"wte",
                                         "relative_attention_bias"};
 // Heads where they are beside the layers; in a layer these are linear ones.
 constexpr std::string_view kHeadsBeside[] = {
-    "output",     "output_projection", "proj_out", "ff_out",
-    "lm_loss",    "logits_dense",      "decoder",  "vocab_projector",
-    "pred_layer", "to_logits"};
+    "output",  "output_projection", "proj_out",
+    "ff_out",  "lm_loss",           "logits_dense",
+    "decoder", "vocab_projector",   "to_logits"};
 constexpr std::string_view kRouters[] = {"gate", "shared_expert_gate", "gating",
                                          "moe_gate"};
 constexpr std::string_view kGates[] = {"in_proj_ba", "in_proj_b", "in_proj_a",
@@ -265,6 +282,8 @@ Roles Roles::Of(const Model& model) {
   const ConfigFacts facts = FactsOf(model.config());
   r.layers_ = facts.layers;
   r.diffusion_ = facts.diffusion;
+  r.draft_heads_ = facts.draft_heads;
+  r.nested_towers_ = facts.nested_towers;
   bool named = false;
   bool thinker = false;
   bool listed = false;
@@ -292,13 +311,26 @@ Roles Roles::Of(const Model& model) {
   return r;
 }
 
+bool Roles::IsNestedTower(const NameParts& parts) const {
+  for (const std::string_view part : parts) {
+    if (IsIndex(part)) break;
+    for (const std::string& tower : nested_towers_) {
+      if (part == tower || part.starts_with(tower + "_")) return true;
+    }
+  }
+  return false;
+}
+
 Role Roles::RoleOf(std::string_view module) const {
   const NameParts parts = PartsOfName(module, '.');
   if (diffusion_) return RoleInDiffusion(parts);
-  if (AnyPart(parts, IsOfTower)) return Role::kVision;
+  if (AnyPart(parts, IsOfTower) || IsNestedTower(parts)) return Role::kVision;
   const Role named = NamedRole(parts);
-  const bool further = AnyPart(parts, IsOfFurtherToken);
+  const bool further = draft_heads_ || AnyPart(parts, IsOfFurtherToken);
+  // What joins models is in no list of layers.
   const bool outside =
+      (place_ == Place::kEverywhere && !nested_towers_.empty() &&
+       !AnyPart(parts, IsIndex)) ||
       (place_ == Place::kNamed && !AnyPart(parts, IsOfLanguage)) ||
       (place_ == Place::kThinker && !module.starts_with("thinker.model.")) ||
       (place_ == Place::kLayers &&

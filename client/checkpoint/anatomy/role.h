@@ -4,7 +4,9 @@
 #define QUANTD_CLIENT_CHECKPOINT_ANATOMY_ROLE_H_
 
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "client/checkpoint/model.h"
 
@@ -49,7 +51,12 @@ class Roles {
   // under "thinker.model", or in the layers that a model of text has.
   enum class Place : uint8_t { kEverywhere, kNamed, kThinker, kLayers };
 
+  // Whether it is below a nested configuration that is of no language model.
+  bool IsNestedTower(const std::vector<std::string_view>& parts) const;
+
   bool diffusion_ = false;
+  bool draft_heads_ = false;
+  std::vector<std::string> nested_towers_;
   int64_t layers_ = 0;  // of the language model; 0: unknown
   Place place_ = Place::kEverywhere;
 };

@@ -11,8 +11,9 @@ namespace {
 // The last parts of names. "_" in the place of the dot is in the names of
 // stacks: "experts.down_proj_weight_scale".
 constexpr std::string_view kCodeNames[] = {
-    "weight_packed", "qweight", "q_weight", "weight_qdata",  "trellis",
-    "Qidxs",         "W_q",     "bitmask",  "dense_weights", "col_vals"};
+    "weight_packed", "qweight",  "q_weight",  "weight_qdata",
+    "trellis",       "Qidxs",    "W_q",       "bitmask",
+    "dense_weights", "col_vals", "compressed"};
 constexpr std::string_view kCompanions[] = {"weight_scale",
                                             "weight_scale_inv",
                                             "weight_scale_2",
@@ -46,12 +47,27 @@ constexpr std::string_view kCompanions[] = {"weight_scale",
                                             "q_groups",
                                             "q_invperm",
                                             "absmax",
-                                            "quant_map"};
+                                            "quant_map",
+                                            "row_offsets"};
 // Those of them that a plain model may have by itself.
 constexpr std::string_view kCommon[] = {"scales", "absmax", "codebooks"};
 constexpr std::string_view kSpare[] = {"input_scale", "input_global_scale",
                                        "input_zero_point", "weight_shape",
                                        "output_scale"};
+// Weight norm, spectral norm, pruning: torch makes the weight of these.
+struct FactorName {
+  std::string_view end;
+  std::string_view fold;
+};
+constexpr FactorName kFactors[] = {
+    {"weight_g", "torch.nn.utils.remove_weight_norm(module)"},
+    {"weight_u", "torch.nn.utils.remove_spectral_norm(module)"},
+    {"weight_mask", "torch.nn.utils.prune.remove(module, \"weight\")"},
+    {"bias_mask", "torch.nn.utils.prune.remove(module, \"bias\")"},
+    {"weight_v", "torch.nn.utils.remove_weight_norm(module)"},
+    {"weight_orig", "torch.nn.utils.prune.remove(module, \"weight\")"},
+    {"bias_orig", "torch.nn.utils.prune.remove(module, \"bias\")"}};
+constexpr std::string_view kParametrizations = ".parametrizations.";
 // Modules of ModelOpt within a weight's own, before it exports.
 constexpr std::string_view kQuantizers[] = {
     ".weight_quantizer", ".input_quantizer", ".output_quantizer",
@@ -110,10 +126,20 @@ TensorStorage StorageOf(const safetensors::Tensor& t) {
       type.starts_with("F8_") || type.starts_with("F6_") || type == "F4";
   const bool blocks = name.ends_with("_blocks") && t.shape.size() == 4;
   const std::string_view leaf = LeafOf(name);
+  if (const size_t at = name.find(kParametrizations);
+      at != std::string::npos && (plain || type == "BOOL")) {
+    return {Storage::kFactor, name.substr(0, at)};
+  }
+  for (const FactorName& factor : kFactors) {
+    if (leaf == factor.end && leaf.size() < name.size() &&
+        (plain || type == "BOOL")) {
+      return {Storage::kFactor, BeforeEnd(name, leaf.size())};
+    }
+  }
   if (type == "BOOL") return {Storage::kBuffer, ""};
   // Parts of a tensor that a library takes for one: ".weight.absmax".
   const size_t inner = name.find(".weight.");
-  if (inner != std::string::npos && !Holds(name, "parametrizations")) {
+  if (inner != std::string::npos && !Holds(name, kParametrizations)) {
     const bool codes = leaf == "rowwise_data" || leaf == "qdata" ||
                        leaf == "_data" || leaf == "_packed";
     return {codes ? Storage::kCodes : Storage::kCompanion,
@@ -160,6 +186,16 @@ bool IsSpareBeside(std::string_view part) {
          std::end(kSpare);
 }
 
+std::string FoldingOf(const std::vector<const safetensors::Tensor*>& factors) {
+  for (const FactorName& factor : kFactors) {
+    for (const safetensors::Tensor* t : factors) {
+      if (LeafOf(t->name) == factor.end) return std::string(factor.fold);
+    }
+  }
+  return "torch.nn.utils.parametrize.remove_parametrizations(module, "
+         "\"weight\")";
+}
+
 std::string DescribeParts(const std::string& module,
                           std::vector<const safetensors::Tensor*> parts) {
   std::sort(parts.begin(), parts.end(),
@@ -196,6 +232,8 @@ std::string MayBe(const std::string& module,
   if (has("Qidxs")) return "QuIP#";
   if (has("codebooks")) return "AQLM";
   if (has("W_q")) return "HQQ";
+  if (has("dense_weights")) return "SpQR";
+  if (has("compressed")) return "2:4 sparse of compressed-tensors";
   if (has("_quantizer")) return "ModelOpt, not exported";
   if (has("qdata")) return "torchao";
   if (has("scale_weight")) return "ComfyUI, scaled FP8";

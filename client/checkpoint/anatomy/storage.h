@@ -18,6 +18,7 @@ enum class Storage : uint8_t {
   kBuffer,     // positions, masks, counters
   kCodes,      // of a quantized weight, or numbers of another type
   kCompanion,  // scales, zeros, tables: nothing without the codes
+  kFactor,     // of a weight that is made anew of several each time
 };
 
 struct TensorStorage {
@@ -32,6 +33,9 @@ bool IsCommon(const safetensors::Tensor& tensor);
 // Whether the part says something of what comes in or out of the weight, or of
 // its shape, and decoding the weight takes nothing of it.
 bool IsSpareBeside(std::string_view part);
+
+// What folds factors into one weight again, for a sentence.
+std::string FoldingOf(const std::vector<const safetensors::Tensor*>& factors);
 
 // What is said of a weight whose layout is not known: its parts with types and
 // shapes, and what it may be. `parts`: of one weight, with a plain matrix where

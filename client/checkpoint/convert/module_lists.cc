@@ -17,6 +17,8 @@ namespace {
 // Output heads of types where it is not lm_head.
 constexpr std::pair<std::string_view, std::string_view> kOtherHeads[] = {
     {"whisper", "proj_out"},
+    {"xlm", "pred_layer.proj"},
+    {"flaubert", "pred_layer.proj"},
     {"moonshine", "proj_out"},
     {"biogpt", "output_projection"},
     {"trocr", "output_projection"},
@@ -43,7 +45,6 @@ class Modules {
     for (const FusedWeights& group : plan.groups) {
       for (const Weight& w : group.weights) AddQuantized(w.module);
     }
-    for (const LeftOut& left : plan.left_out) left_.insert(left.module);
     for (const ModelTensor* t : plan.copies) {
       modules_.insert(std::string(SplitModule(t->name()).parent));
     }
@@ -63,16 +64,13 @@ class Modules {
       const ModelTensor* t = model_.Find(left.module + ".weight");
       if (t == nullptr) t = model_.Find(left.module);
       const bool stacked = t != nullptr
-                               ? t->stored.shape.size() == 3
+                               ? IsStacked(*t)
                                : modules_.count(left.module) == 0 &&
                                      !ExpertsAbove(left.module).empty();
       if (!stacked) AddPlain(left.module);
     }
     for (const ModelTensor* t : plan.copies) {
-      if (IsStacked(*t) || (t->stored.shape.size() == 3 &&
-                            left_.count(std::string(ModuleOf(t->name()))))) {
-        AddStack(*t);
-      }
+      if (IsStacked(*t)) AddStack(*t);
     }
     // One that is tied to the embeddings is in no file, but in the engine.
     if (!has_head_) Add(head_);
@@ -127,8 +125,7 @@ class Modules {
 
   const Model& model_;
   std::vector<std::string> quantized_;
-  std::set<std::string> above_;  // modules with quantized ones below
-  std::set<std::string> left_;
+  std::set<std::string> above_;    // modules with quantized ones below
   std::set<std::string> modules_;  // with parts that are copied
   std::vector<std::string> plain_;
   std::set<std::string> seen_;
@@ -194,7 +191,12 @@ std::map<WeightFormat, std::vector<std::string>> TargetsOf(
       modules.begin(), modules.end(),
       [](auto& a, auto& b) { return a.second.size() < b.second.size(); });
   const auto plain = Modules(model, plan).Plain(plan, /*embeddings=*/true);
-  const auto architecture = Architecture::Of(model, {});
+  std::set<std::string_view> heads;
+  for (const FusedWeights& group : plan.groups) {
+    for (const Weight& w : group.weights) {
+      if (w.role == Role::kHead) heads.insert(w.module);
+    }
+  }
   std::map<WeightFormat, std::vector<std::string>> targets;
   for (const auto& [format, names] : modules) {
     std::vector<std::string> others = plain;
@@ -207,9 +209,7 @@ std::map<WeightFormat, std::vector<std::string>> TargetsOf(
       targets[format] = {"Linear"};
       named.clear();
       for (const std::string& name : names) {
-        const bool head =
-            architecture.ok() && architecture->RoleOf(name) == Role::kHead;
-        (head ? named : others).push_back(name);
+        (heads.count(name) > 0 ? named : others).push_back(name);
       }
     }
     for (std::string& text : ModuleExpressions(

@@ -296,6 +296,8 @@ TEST_F(PlannerTest, StackedExpertsAreTakenApart) {
       }
     }
   }
+  config["model_type"] = "gpt_oss";
+  WriteFile(At("m/config.json"), config.dump());
   const auto stacked =
       Plan({.dialect = Dialect::kGptOss, .format = WeightFormat::kMxfp4});
   ASSERT_THAT(stacked, IsOk());

@@ -22,6 +22,15 @@ constexpr char kTowers[] = R"({"model_type": "v", "vision_config": {},
     "llm_config": {"num_hidden_layers": 2}})";
 constexpr char kOmni[] = R"({"model_type": "o", "thinker_config":
     {"audio_config": {}, "text_config": {"num_hidden_layers": 2}}})";
+constexpr char kMedusa[] = R"({"medusa_num_heads": 2})";
+constexpr char kSpeech[] = R"({"model_type": "csm", "codec_config": {}})";
+constexpr char kReads[] = R"({"encoder": {"model_type": "vit"},
+    "decoder": {"model_type": "trocr"}})";
+constexpr char kTwoTexts[] = R"({"encoder": {"model_type": "bert"},
+    "decoder": {"model_type": "bert"}})";
+constexpr char kMusic[] = R"({"text_encoder": {"model_type": "t5"},
+    "audio_encoder": {"model_type": "encodec"}, "decoder": {}})";
+constexpr char kLookup[] = R"({"net_config": {"image_size": 9}})";
 constexpr char kPipeline[] = R"({"_class_name": "FluxTransformer2DModel"})";
 constexpr char kLlm[] = "language_model.model.layers.0.mlp.down_proj";
 constexpr char kThinker[] = "thinker.model.layers.0.mlp.down_proj";
@@ -41,6 +50,10 @@ const RoleCase kRoles[] = {
     {kText, "decoder.lm_heads.0", Role::kHead},
     {kText, "text_lm_head", Role::kHead},
     {kText, "language_model.output", Role::kHead},
+    {kText, "pred_layer.proj", Role::kHead},
+    {kText, "predictions.dense", Role::kHead},
+    {kText, "qa_outputs.start_logits.dense_0", Role::kHead},
+    {kText, "vocab_transform", Role::kHead},
     {kText, "encoder.layer.0.output.dense", Role::kLinear},
     {kText, "model.embed_tokens", Role::kEmbedding},
     {kText, "model.layers.0.input_layernorm", Role::kNorm},
@@ -69,6 +82,12 @@ const RoleCase kRoles[] = {
      "model.decoder.layers.3.fc1", Role::kLinear},
     {kTowers, "language_model.model.layers.2.mlp.down_proj", Role::kMultiToken},
     {kOmni, "thinker.model.layers.2.mlp.down_proj", Role::kMultiToken},
+    {kMedusa, "0.1", Role::kMultiToken},
+    {kMedusa, "1.0.linear", Role::kMultiToken},
+    {R"({"model_type": "medusa"})", "blocks.0.layers.0", Role::kMultiToken},
+    {R"({"medusa_num_heads": 2, "num_hidden_layers": 2})",
+     "model.layers.0.mlp.up_proj", Role::kLinear},
+    {kText, "0.auto_model.encoder.layer.0.output.dense", Role::kLinear},
     // Towers, by name.
     {kText, "mlp1.1", Role::kVision},
     {kText, "model.connector.modality_projection.proj", Role::kVision},
@@ -98,6 +117,21 @@ const RoleCase kRoles[] = {
     {kOmni, "talker.model.layers.0.mlp.up_proj", Role::kVision, kThinker},
     {kOmni, "dit.layers.0.mlp.up_proj", Role::kVision, kThinker},
     {kOmni, "thinker.model.layers.0.mlp.up_proj", Role::kLinear},
+    // Models that the configuration has within it, by what it says of them.
+    {kSpeech, "codec_model.decoder_transformer.layers.0.fc1", Role::kVision},
+    {kSpeech, "backbone_model.layers.0.mlp.up_proj", Role::kLinear},
+    {kSpeech, "depth_decoder.model.layers.0.mlp.up_proj", Role::kLinear},
+    {kReads, "encoder.encoder.layer.0.attention.attention.key", Role::kVision},
+    {kReads, "decoder.model.decoder.layers.0.encoder_attn.q_proj",
+     Role::kLinear},
+    {kTwoTexts, "encoder.encoder.layer.0.output.dense", Role::kLinear},
+    {kMusic, "enc_to_dec_proj", Role::kVision},
+    {kMusic, "audio_encoder.encoder.layers.0.fc", Role::kVision},
+    {kMusic, "text_encoder.encoder.block.0.layer.0.SelfAttention.q",
+     Role::kLinear},
+    {kMusic, "decoder.model.decoder.layers.0.fc1", Role::kLinear},
+    {kLookup, "model.net.layers.0.fc", Role::kVision},
+    {kLookup, "model.layers.0.net.fc", Role::kLinear},
     // Nobody knows where its language model is.
     {kTowers, "net.0.fc", Role::kLinear},
     // Diffusion models.
@@ -166,7 +200,6 @@ TEST(AnatomyTest, EveryTensorIsStoredInAWay) {
       {"a.k_scale", "F32", {}, S::kPlain},
       {"a.layer_scale", "F32", {2}, S::kPlain},
       {"logit_scale", "F32", {}, S::kPlain},
-      {"a.parametrizations.weight.original0", "F32", {2, 2}, S::kPlain},
       {"a.ls_scales", "F32", {2}, S::kPlain},
       {"a.attn.bias", "U8", {1, 1, 4, 4}, S::kBuffer},
       {"a.attn.bias", "BOOL", {1, 1, 4, 4}, S::kBuffer},
@@ -196,6 +229,17 @@ TEST(AnatomyTest, EveryTensorIsStoredInAWay) {
       {"a.qweight", "I32", {2, 2}, S::kCodes, "a"},
       {"a.trellis", "I16", {2, 2, 2}, S::kCodes, "a"},
       {"a.weight.rowwise_data", "U8", {4}, S::kCodes, "a"},
+      // What a weight is made of anew each time.
+      {"a.parametrizations.weight.original0", "F32", {2, 1}, S::kFactor, "a"},
+      {"a.parametrizations.weight.0._u", "BF16", {2}, S::kFactor, "a"},
+      {"a.parametrizations.weight.0.mask", "BOOL", {2, 2}, S::kFactor, "a"},
+      {"a.weight_g", "BF16", {2, 1}, S::kFactor, "a"},
+      {"a.weight_v", "BF16", {2, 2}, S::kFactor, "a"},
+      {"a.weight_u", "BF16", {2}, S::kFactor, "a"},
+      {"a.weight_orig", "BF16", {2, 2}, S::kFactor, "a"},
+      {"a.weight_mask", "BF16", {2, 2}, S::kFactor, "a"},
+      {"a.weight_mask", "BOOL", {2, 2}, S::kFactor, "a"},
+      {"a.bias_orig", "BF16", {2}, S::kFactor, "a"},
       // Beside these.
       {"experts.down_proj_weight_scale",
        "F8_E4M3",

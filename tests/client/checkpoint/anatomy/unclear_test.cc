@@ -1,7 +1,5 @@
 // Weights that nobody can read here are never carried without a word.
-#include "client/checkpoint/convert/config_writer.h"
-#include "client/checkpoint/planner.h"
-#include "tests/client/checkpoint/model_writer.h"
+#include "tests/client/checkpoint/anatomy/unclear_fixture.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -12,47 +10,6 @@ using testing::HasSubstr;
 using testing::Not;
 
 constexpr char kUp[] = "model.layers.0.mlp.experts.0.up_proj";
-
-WrittenTensor Zeros(const std::string& name, const std::string& dtype,
-                    std::vector<int64_t> shape) {
-  size_t bits = static_cast<size_t>(safetensors::BitsOf(dtype));
-  for (const int64_t d : shape) bits *= static_cast<size_t>(d);
-  return {name, dtype, std::move(shape), std::vector<std::byte>(bits / 8)};
-}
-
-class UnclearTest : public testing::Test {
- protected:
-  // A Llama with these tensors in its second shard.
-  absl::StatusOr<ConversionPlan> Plan(std::vector<WrittenTensor> more,
-                                      const Selection& selection = {},
-                                      const ModelJson& config = LlamaConfig()) {
-    std::filesystem::remove_all(dir_ / "m");
-    auto shards = LlamaShards();
-    for (WrittenTensor& t : more) shards[1].push_back(std::move(t));
-    WriteModel(dir_ / "m", config, shards);
-    return PlanAgain(selection);
-  }
-  absl::StatusOr<ConversionPlan> PlanAgain(const Selection& selection) {
-    auto model = Model::Open(dir_ / "m");
-    EXPECT_THAT(model, IsOk());
-    if (!model.ok()) return model.status();
-    model_ = *std::move(model);
-    return MakeConversionPlan(model_, selection);
-  }
-  static std::string Error(const absl::StatusOr<ConversionPlan>& plan) {
-    EXPECT_THAT(plan, StatusIs(absl::StatusCode::kInvalidArgument));
-    return std::string(plan.status().message());
-  }
-  static const LeftOut* Left(const ConversionPlan& plan,
-                             std::string_view module) {
-    for (const LeftOut& left : plan.left_out) {
-      if (left.module == module) return &left;
-    }
-    return nullptr;
-  }
-  TempDir dir_;
-  Model model_;
-};
 
 TEST_F(UnclearTest, WeightsInFormatsThatNobodyKnowsHereAreRefusedByName) {
   const std::string up = kUp;
@@ -88,6 +45,12 @@ TEST_F(UnclearTest, WeightsInFormatsThatNobodyKnowsHereAreRefusedByName) {
       {{Zeros(up + ".weight", "F8_E4M3", {64, 128})},
        "(FP8 without its scales)"},
       {{Zeros(up + ".weight", "F64", {64, 128})}, "type of 64 bits"},
+      {{Zeros(up + ".dense_weights", "I32", {99}),
+        Zeros(up + ".col_vals", "I32", {9}),
+        Zeros(up + ".row_offsets", "I32", {65})},
+       "dense_weights I32 [99], row_offsets I32 [65] (SpQR)"},
+      {{Bf16(up + ".compressed", {64, 64}), Zeros(up + ".shape", "I64", {2})},
+       "(2:4 sparse of"},
       {{Zeros(stack, "U8", {2, 32, 128}),
         Zeros(stack + "_weight_scale", "F8_E4M3", {2, 4, 128}),
         Zeros(stack + "_weight_scale_2", "F32", {})},
@@ -200,6 +163,66 @@ TEST_F(UnclearTest, BlocksOfAnotherSizeAreRefused) {
   }
 }
 
+// An engine has the module without the weight that it asks the file for.
+TEST_F(UnclearTest, WeightsThatAreMadeOfFactorsAreRefusedByName) {
+  const std::string m = "model.layers.0.mlp.extra_proj";
+  struct Case {
+    std::vector<WrittenTensor> tensors;
+    const char* says;
+  };
+  const Case cases[] = {
+      {{Bf16(m + ".weight_g", {64, 1}), Bf16(m + ".weight_v", {64, 128})},
+       "remove_weight_norm"},
+      {{Bf16(m + ".parametrizations.weight.original0", {64, 1}),
+        Bf16(m + ".parametrizations.weight.original1", {64, 128})},
+       "remove_parametrizations"},
+      {{Bf16(m + ".weight_orig", {64, 128}),
+        Zeros(m + ".weight_mask", "BOOL", {64, 128})},
+       "prune.remove"},
+      {{Bf16(m + ".weight_orig", {64, 128}), Bf16(m + ".weight_u", {64})},
+       "remove_spectral_norm"},
+      {{Bf16(m + ".weight", {64, 128}), Bf16(m + ".bias_orig", {64}),
+        Bf16(m + ".bias_mask", {64})},
+       "prune.remove"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.says);
+    EXPECT_THAT(Error(Plan(c.tensors)),
+                AllOf(HasSubstr(m), HasSubstr(c.says),
+                      HasSubstr("--ignore " + m + " ")));
+    const auto carried = PlanAgain({.ignore = {m}});
+    ASSERT_THAT(carried, IsOk());
+    ASSERT_NE(Left(*carried, m), nullptr);
+    EXPECT_THAT(ConfigFiles(model_, *carried).back().text,
+                HasSubstr("extra_proj"));
+  }
+  // No engine quantizes a convolution, or a head.
+  const std::string head = "dino.head.last_layer";
+  const std::string conv = "encoder.pos_conv_embed.conv";
+  const auto kept = Plan({Bf16(head + ".weight_g", {64, 1}),
+                          Bf16(head + ".weight_v", {64, 128}),
+                          Bf16(conv + ".weight_g", {1, 1, 4}),
+                          Bf16(conv + ".weight_v", {64, 16, 4})});
+  ASSERT_THAT(kept, IsOk());
+  ASSERT_NE(Left(*kept, head), nullptr);
+  ASSERT_NE(Left(*kept, conv), nullptr);
+  EXPECT_EQ(Left(*kept, conv)->kind, "weights that are made of factors");
+  EXPECT_THAT(ConfigFiles(model_, *kept).back().text,
+              AllOf(HasSubstr("dino"), HasSubstr("encoder")));
+}
+
+TEST_F(UnclearTest, WhatNobodyFusesIsNotSaidToBeTorn) {
+  ModelJson config = LlamaConfig();
+  config["model_type"] = "odd";
+  const std::string l = "model.layers.0.mixer.";
+  const auto plan = Plan({Bf16(l + "gate.weight", {16, 128}),
+                          Bf16(l + "odd_proj.weight", {64, 128}),
+                          Bf16("model.odd_proj.weight", {64, 128})},
+                         {}, config);
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_THAT(plan->notes, Not(Contains(HasSubstr("another format"))));
+}
+
 TEST_F(UnclearTest, AdaptersAreRefused) {
   const std::string q = "model.layers.0.self_attn.q_proj.";
   for (const std::string& name :
@@ -211,6 +234,11 @@ TEST_F(UnclearTest, AdaptersAreRefused) {
     EXPECT_THAT(Error(Plan({Bf16(name, {16, 128})})),
                 AllOf(HasSubstr(name), HasSubstr("merge")));
   }
+  // Phi-4-multimodal's, which is whole.
+  EXPECT_THAT(
+      Error(Plan({Bf16(q + "base_layer.weight", {128, 128}),
+                  Bf16(q + "lora_A.vision.weight", {16, 128})})),
+      AllOf(HasSubstr("--ignore '*lora_*'"), Not(HasSubstr("AutoPeft"))));
   EXPECT_THAT(
       Plan({Bf16(q + "lora_A.weight", {16, 128})}, {.ignore = {"*lora_A*"}}),
       IsOk());
@@ -237,83 +265,6 @@ TEST_F(UnclearTest, IncludedEmbeddingsAndTiedHeadsAreRefused) {
                            {.include = {"*.gate"}});
   ASSERT_THAT(router, IsOk());
   EXPECT_THAT(router->notes, Contains(HasSubstr("routers are quantized")));
-}
-
-TEST_F(UnclearTest, StacksOfEveryNameAreQuantizedOrSaidToStay) {
-  const std::string l = "model.layers.0.";
-  const std::string moe = l + "block_sparse_moe.";
-  const auto granite = Plan({Bf16(moe + "input_linear.weight", {3, 64, 128}),
-                             Bf16(moe + "output_linear.weight", {3, 128, 32})});
-  ASSERT_THAT(granite, IsOk());
-  EXPECT_EQ(granite->weights(), 14u + 9u);
-  bool found = false;
-  for (const FusedWeights& group : granite->groups) {
-    for (const Weight& w : group.weights) {
-      found |= w.module == moe + "experts.2.up_proj" && w.rows == 32;
-    }
-  }
-  EXPECT_TRUE(found);
-  ModelJson config = LlamaConfig();
-  config["model_type"] = "step3p5";
-  const auto step =
-      Plan({Bf16(l + "moe.gate_proj.weight", {3, 32, 128})}, {}, config);
-  ASSERT_THAT(step, IsOk());
-  EXPECT_EQ(step->groups.back().weights.front().module,
-            l + "moe.experts.2.gate_proj");
-  for (const char* name :
-       {"moe.gate_proj.weight", "mlp.experts.fc1.weight", "mlp.experts.mlp.w1",
-        "mlp.input_linear.weight", "moe_layer.mlp.w1.weight"}) {
-    SCOPED_TRACE(name);
-    const bool flat = std::string(name).ends_with("mlp.w1");
-    const auto plan =
-        Plan({Bf16(l + name, flat ? std::vector<int64_t>{96, 128}
-                                  : std::vector<int64_t>{3, 32, 128})});
-    ASSERT_THAT(plan, IsOk());
-    const LeftOut* left = Left(*plan, ModuleOf(l + name));
-    ASSERT_NE(left, nullptr);
-    EXPECT_EQ(left->role, Role::kLinear);
-    EXPECT_EQ(left->kind, "stacks of experts");
-    EXPECT_THAT(plan->notes, Contains(HasSubstr("% of the model")));
-  }
-  // Kernels of convolutions are none, and are accounted for.
-  const auto conv = Plan({Bf16(l + "linear_attn.conv1d.weight", {32, 1, 4})});
-  ASSERT_THAT(conv, IsOk());
-  EXPECT_THAT(Left(*conv, l + "linear_attn.conv1d")->kind,
-              HasSubstr("no matrices"));
-  EXPECT_TRUE(conv->notes.empty());
-}
-
-TEST_F(UnclearTest, ASquareStackLiesAsItsSiblingsDo) {
-  const std::string e = "model.layers.0.mlp.experts.";
-  const std::string other = "model.layers.1.mlp.experts.";
-  const WrittenTensor square = Bf16(e + "down_proj", {3, 128, 128});
-  const auto turned = [&](const std::string& sibling, bool input_first) {
-    const auto plan =
-        Plan({square, Bf16(sibling + "gate_up_proj",
-                           input_first ? std::vector<int64_t>{3, 128, 256}
-                                       : std::vector<int64_t>{3, 256, 128})});
-    EXPECT_THAT(plan, IsOk());
-    for (const FusedWeights& group : plan->groups) {
-      for (const Weight& w : group.weights) {
-        if (w.module == e + "1.down_proj") return w.transposed ? 1 : 0;
-      }
-    }
-    return -1;
-  };
-  for (const std::string& sibling : {e, other}) {
-    EXPECT_EQ(turned(sibling, true), 1);
-    EXPECT_EQ(turned(sibling, false), 0);
-  }
-  const auto alone = Plan({square});
-  ASSERT_THAT(alone, IsOk());
-  ASSERT_NE(Left(*alone, e + "down_proj"), nullptr);
-  EXPECT_THAT(Left(*alone, e + "down_proj")->reason,
-              HasSubstr("cannot be told"));
-  ModelJson config = LlamaConfig();
-  config["model_type"] = "gpt_oss";
-  const auto listed = Plan({square}, {}, config);
-  ASSERT_THAT(listed, IsOk());
-  EXPECT_EQ(listed->weights(), 14u + 3u);
 }
 
 }  // namespace

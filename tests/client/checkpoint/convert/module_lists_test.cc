@@ -207,6 +207,8 @@ TEST_F(ModuleLists, AHeadIsNamedWhereItIsQuantizedAndElseIgnored) {
   }
   f.config["model_type"] = "whisper";
   EXPECT_EQ(Convert(f, {})["ignore"], ModelJson({"re:.*proj_out$"}));
+  f.config["model_type"] = "xlm";
+  EXPECT_EQ(Convert(f, {})["ignore"], ModelJson({"re:.*pred_layer\\..*"}));
 }
 
 // A block of 128 x 128 may lie in two parts of what engines fuse.

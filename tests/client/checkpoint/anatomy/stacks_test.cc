@@ -1,0 +1,132 @@
+// Experts are quantized where engines take them so, and else said to stay.
+#include "client/checkpoint/anatomy/role.h"
+#include "tests/client/checkpoint/anatomy/unclear_fixture.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+
+using StacksTest = UnclearTest;
+
+TEST_F(StacksTest, StacksOfEveryNameAreQuantizedOrSaidToStay) {
+  const std::string l = "model.layers.0.";
+  const std::string moe = l + "block_sparse_moe.";
+  const auto granite = Plan({Bf16(moe + "input_linear.weight", {3, 64, 128}),
+                             Bf16(moe + "output_linear.weight", {3, 128, 32})});
+  ASSERT_THAT(granite, IsOk());
+  EXPECT_EQ(granite->weights(), 14u + 9u);
+  bool found = false;
+  for (const FusedWeights& group : granite->groups) {
+    for (const Weight& w : group.weights) {
+      found |= w.module == moe + "experts.2.up_proj" && w.rows == 32;
+    }
+  }
+  EXPECT_TRUE(found);
+  ModelJson config = LlamaConfig();
+  config["model_type"] = "step3p5";
+  const auto step =
+      Plan({Bf16(l + "moe.gate_proj.weight", {3, 32, 128})}, {}, config);
+  ASSERT_THAT(step, IsOk());
+  EXPECT_EQ(step->groups.back().weights.front().module,
+            l + "moe.experts.2.gate_proj");
+  for (const char* name :
+       {"moe.gate_proj.weight", "mlp.experts.fc1.weight", "mlp.experts.mlp.w1",
+        "mlp.input_linear.weight", "moe_layer.mlp.w1.weight"}) {
+    SCOPED_TRACE(name);
+    const bool flat = std::string(name).ends_with("mlp.w1");
+    const auto plan =
+        Plan({Bf16(l + name, flat ? std::vector<int64_t>{96, 128}
+                                  : std::vector<int64_t>{3, 32, 128})});
+    ASSERT_THAT(plan, IsOk());
+    const LeftOut* left = Left(*plan, ModuleOf(l + name));
+    ASSERT_NE(left, nullptr);
+    EXPECT_EQ(left->role, Role::kLinear);
+    EXPECT_EQ(left->kind, "stacks of experts");
+    EXPECT_THAT(plan->notes, Contains(HasSubstr("% of the model")));
+  }
+  // Kernels of convolutions are none, and are accounted for.
+  const auto conv = Plan({Bf16(l + "linear_attn.conv1d.weight", {32, 1, 4})});
+  ASSERT_THAT(conv, IsOk());
+  EXPECT_THAT(Left(*conv, l + "linear_attn.conv1d")->kind,
+              HasSubstr("no matrices"));
+  EXPECT_TRUE(conv->notes.empty());
+  EXPECT_THAT(ConfigFiles(model_, *conv).back().text,
+              testing::Not(HasSubstr("experts")));
+}
+
+TEST_F(StacksTest, ASquareStackLiesAsItsSiblingsDo) {
+  const std::string e = "model.layers.0.mlp.experts.";
+  const std::string other = "model.layers.1.mlp.experts.";
+  const WrittenTensor square = Bf16(e + "down_proj", {3, 128, 128});
+  const auto turned = [&](const std::string& sibling, bool input_first) {
+    const auto plan =
+        Plan({square, Bf16(sibling + "gate_up_proj",
+                           input_first ? std::vector<int64_t>{3, 128, 256}
+                                       : std::vector<int64_t>{3, 256, 128})});
+    EXPECT_THAT(plan, IsOk());
+    for (const FusedWeights& group : plan->groups) {
+      for (const Weight& w : group.weights) {
+        if (w.module == e + "1.down_proj") return w.transposed ? 1 : 0;
+      }
+    }
+    return -1;
+  };
+  for (const std::string& sibling : {e, other}) {
+    EXPECT_EQ(turned(sibling, true), 1);
+    EXPECT_EQ(turned(sibling, false), 0);
+  }
+  const auto alone = Plan({square});
+  ASSERT_THAT(alone, IsOk());
+  ASSERT_NE(Left(*alone, e + "down_proj"), nullptr);
+  EXPECT_THAT(Left(*alone, e + "down_proj")->reason,
+              HasSubstr("cannot be told"));
+  ModelJson config = LlamaConfig();
+  config["model_type"] = "gpt_oss";
+  const auto listed = Plan({square}, {}, config);
+  ASSERT_THAT(listed, IsOk());
+  EXPECT_EQ(listed->weights(), 14u + 3u);
+}
+
+TEST_F(StacksTest, ExpertsOfNamesThatNoEngineTakesStay) {
+  const std::string e = "model.layers.0.moe_block.experts.";
+  const auto grok = Plan({Bf16(e + "0.linear.weight", {64, 128}),
+                          Bf16(e + "0.linear_v.weight", {64, 128}),
+                          Bf16(e + "0.linear_1.weight", {128, 64})});
+  ASSERT_THAT(grok, IsOk());
+  EXPECT_EQ(grok->weights(), 14u);
+  ASSERT_NE(Left(*grok, e + "0.linear_1"), nullptr);
+  EXPECT_EQ(Left(*grok, e + "0.linear_1")->kind,
+            "experts that engines take plain");
+  EXPECT_THAT(grok->notes, Contains(HasSubstr("% of the model")));
+  EXPECT_THAT(ConfigFiles(model_, *grok).back().text,
+              HasSubstr(R"("re:.*\\.experts\\..*")"));
+  const auto taken = PlanAgain({.include = {"*.experts.*"}});
+  ASSERT_THAT(taken, IsOk());
+  EXPECT_EQ(taken->weights(), 17u);
+  ModelJson config = LlamaConfig();
+  config["model_type"] = "arctic";
+  const std::string a = "model.layers.0.block_sparse_moe.experts.0.w1";
+  const auto arctic = Plan({Bf16(a + ".weight", {64, 128})}, {}, config);
+  ASSERT_THAT(arctic, IsOk());
+  EXPECT_NE(Left(*arctic, a), nullptr);
+}
+
+TEST_F(StacksTest, StacksOfGptOssAreItsOwn) {
+  const Selection gpt_oss = {.dialect = Dialect::kGptOss,
+                             .format = WeightFormat::kMxfp4};
+  ModelJson config = LlamaConfig();
+  const auto plan = [&] {
+    return Plan({Bf16("model.layers.0.mlp.experts.down_proj", {3, 64, 128})},
+                gpt_oss, config);
+  };
+  EXPECT_THAT(Error(plan()),
+              AllOf(HasSubstr("llama"), HasSubstr("--dialect compressed")));
+  config["model_type"] = "gpt_oss";
+  EXPECT_THAT(plan(), IsOk());
+}
+
+}  // namespace
+}  // namespace quantd::checkpoint

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "client/checkpoint/anatomy/storage.h"
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/originals.h"
 #include "client/checkpoint/stored.h"
@@ -283,10 +284,14 @@ absl::StatusOr<ModelDifference> CompareModels(
   const Entries& in_a = side_a->entries;
   const Entries& in_b = side_b->entries;
   ModelDifference out;
+  // Scales of inputs are of a format, and no model loses a weight with them.
+  const auto only_in_a = [&](const std::string& name) {
+    if (!IsSpareBeside(SplitModule(name).leaf)) out.only_a.push_back(name);
+  };
   for (const auto& [name, entry] : in_a) {
     const auto found = in_b.find(name);
     if (found == in_b.end()) {
-      out.only_a.push_back(name);
+      only_in_a(name);
       continue;
     }
     const EntryValues va(a, entry);
@@ -308,7 +313,7 @@ absl::StatusOr<ModelDifference> CompareModels(
   for (const auto& [name, tensor] : side_a->others) {
     const auto found = side_b->others.find(name);
     if (found == side_b->others.end()) {
-      out.only_a.push_back(name);
+      only_in_a(name);
     } else if (auto s = CompareOther(a, *tensor, b, *found->second, &out);
                !s.ok()) {
       return s;

@@ -53,8 +53,8 @@ std::vector<safetensors::Tensor> PartsOfAll(std::vector<Weight>* weights,
 // Linear weights of the original of which there is nothing.
 void AddMissing(const Model& original, const Model& quantized,
                 const StoredModel& stored, const std::vector<Weight>& weights,
+                std::set<const ModelTensor*> sources,
                 std::vector<std::string>* unmatched) {
-  std::set<const ModelTensor*> sources;
   for (const Weight& w : weights) sources.insert(w.source);
   std::set<std::string> modules;
   for (const StoredWeight& w : stored.weights) modules.insert(w.module);
@@ -104,7 +104,9 @@ absl::StatusOr<Verification> VerifyModel(const Model& original,
   const auto originals = Originals::Of(original);
   if (!originals.ok()) return originals.status();
   std::vector<Weight> weights;
-  std::map<std::string, VerifiedPart> parts;
+  std::set<const ModelTensor*> told;
+  // With what is there, which may have another name.
+  std::map<std::string, std::pair<VerifiedPart, const ModelTensor*>> parts;
   for (const StoredWeight& s : stored->weights) {
     const MadeWith made = MadeWithOf(quantized, s);
     const Profile used = profile.value_or(made.profile);
@@ -123,30 +125,48 @@ absl::StatusOr<Verification> VerifyModel(const Model& original,
       w.layout = made.layout;
       w.profile = used;
     }
-    for (const safetensors::Tensor& part :
-         PartsOfAll(&experts, s.layout->stacked)) {
-      const ModelTensor* there = quantized.Find(part.name);
-      VerifiedPart& p = parts[part.name];
-      p = {part.name, part.size, 0};
-      // Not there, or of another layout or type: nothing of it is right.
-      if (there == nullptr || there->stored.size != part.size) {
-        p.differing = part.size;
+    const auto made_parts = PartsOfAll(&experts, s.layout->stacked);
+    const auto there = [&](const safetensors::Tensor& part) {
+      for (const Weight::Output& o : experts.front().outputs) {
+        if (o.name == part.name) return s.part(o.source);
       }
+      return quantized.Find(part.name);
+    };
+    // Bytes of two types cannot be alike, and say nothing of the numbers.
+    const auto other = std::find_if(
+        made_parts.begin(), made_parts.end(), [&](const auto& part) {
+          return there(part) != nullptr &&
+                 there(part)->stored.dtype != part.dtype;
+        });
+    if (other != made_parts.end()) {
+      out.unmatched.push_back(
+          fmt::format("{}: {} is {}, and the bytes of {} are {}: compare and "
+                      "lint --original tell whether the numbers are right",
+                      s.module, there(*other)->name(),
+                      there(*other)->stored.dtype, Name(used), other->dtype));
+      for (const Weight& w : experts) told.insert(w.source);
+      continue;
+    }
+    for (const safetensors::Tensor& part : made_parts) {
+      const ModelTensor* own = there(part);
+      // Not there, or of another layout: nothing of it is right.
+      const bool right = own != nullptr && own->stored.size == part.size;
+      parts[part.name] = {{part.name, part.size, right ? 0 : part.size}, own};
     }
     for (Weight& w : experts) weights.push_back(std::move(w));
   }
   for (const UnclearWeight& u : stored->unclear) {
     out.unmatched.push_back(fmt::format("{}: {}", u.module, u.why));
   }
-  AddMissing(original, quantized, *stored, weights, &out.unmatched);
+  AddMissing(original, quantized, *stored, weights, std::move(told),
+             &out.unmatched);
   std::vector<std::byte> buffer;
   const auto sink = [&](std::string_view name, size_t offset,
                         absl::Span<const std::byte> bytes) -> absl::Status {
-    VerifiedPart& p = parts.at(std::string(name));
+    auto& [p, own] = parts.at(std::string(name));
     if (p.differing == p.bytes) return absl::OkStatus();
     buffer.resize(bytes.size());
-    const auto s =
-        quantized.Read(*quantized.Find(name), offset, absl::MakeSpan(buffer));
+    const auto s = quantized.Read(*own, offset, absl::MakeSpan(buffer));
     if (!s.ok()) return s;
     for (size_t i = 0; i < bytes.size(); ++i) {
       p.differing += bytes[i] != buffer[i];
@@ -159,7 +179,7 @@ absl::StatusOr<Verification> VerifyModel(const Model& original,
         EncodeGroup(original, group, room, options, quantize, sink);
     if (!made.ok()) return made.status();
   }
-  for (auto& [name, part] : parts) out.parts.push_back(std::move(part));
+  for (auto& [name, part] : parts) out.parts.push_back(std::move(part.first));
   return out;
 }
 

@@ -82,9 +82,15 @@ std::string VerdictText(const ModelDifference& difference,
   const std::string floor =
       least ? fmt::format("{} dB", *least)
             : "half the dB that formats give normal numbers";
+  const size_t untold =
+      difference.only_a.size() + difference.not_compared.size();
+  const std::string rest =
+      untold == 0 ? ""
+                  : fmt::format("; of the first model {} tensor{} not compared",
+                                untold, untold == 1 ? " was" : "s were");
   if (lowest == nullptr) {
-    return fmt::format("none of {} tensors that differ is below {}", differing,
-                       floor);
+    return fmt::format("none of {} tensors that differ is below {}{}",
+                       differing, floor, rest);
   }
   const std::string of = lowest->format_b   ? lowest->kind_b
                          : lowest->format_a ? lowest->kind_a
@@ -96,9 +102,9 @@ std::string VerdictText(const ModelDifference& difference,
       : least ? fmt::format("{:.2f} dB", lowest->sqnr_db)
               : fmt::format("{:.2f} dB, where {} gives {:.1f}", lowest->sqnr_db,
                             of, UsualDb(*lowest));
-  return fmt::format("{} of {} tensors that differ {} below {}: {}, {}", below,
-                     differing, below == 1 ? "is" : "are", floor, lowest->name,
-                     what);
+  return fmt::format("{} of {} tensors that differ {} below {}: {}, {}{}",
+                     below, differing, below == 1 ? "is" : "are", floor,
+                     lowest->name, what, rest);
 }
 
 }  // namespace quantd::checkpoint

@@ -126,8 +126,8 @@ void AddChecks(CLI::App* app, Options* o, Run* run) {
       ->add_option(
           "--fail-below", compare_options->fail_below,
           "End with exit code 8 where the SQNR of any tensor that both have is "
-          "below so many dB, or MODEL has one that was not compared. Without "
-          "it "
+          "below so many dB, as it ends where MODEL has one that was not "
+          "compared. Without it "
           "the least is half the dB that the formats give normal numbers, "
           "which "
           "no conversion comes to: 10.2 for nvfp4, 9.4 for mxfp4 and between "

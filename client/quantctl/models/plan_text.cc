@@ -156,13 +156,27 @@ std::string LoaderOf(const Model& model) {
                                                        : name;
 }
 
+// ", variant="fp16"" of model.fp16.safetensors, which the loader must be told.
+std::string VariantOf(const Model& model) {
+  std::string_view name = model.shards().front().name;
+  constexpr std::string_view kStart = "model.";
+  constexpr std::string_view kEnd = ".safetensors";
+  if (!name.starts_with(kStart) || name.size() <= kStart.size() + kEnd.size()) {
+    return "";
+  }
+  name.remove_prefix(kStart.size());
+  name.remove_suffix(kEnd.size());
+  return fmt::format(", variant=\"{}\"", name);
+}
+
 // What somebody ran on such a model, and with what.
 std::string RecommendationOf(const Model& model, const ConversionPlan& plan,
                              const std::string& out) {
   std::string text;
   const auto add = [&](std::string_view engine, const std::string& command) {
     const EngineRun* run = FindEngineRun(engine, model, plan);
-    if (!IsGood(run)) return;
+    // None of these loads the parts of a diffusion pipeline.
+    if (!IsGood(run) || model.config().contains("_class_name")) return;
     text += fmt::format("{}{} ({} {}: {})", text.empty() ? "" : ", or ",
                         command, engine, run->version, run->tried);
   };
@@ -171,9 +185,9 @@ std::string RecommendationOf(const Model& model, const ConversionPlan& plan,
   // It reads some formats of experts, and noise out of others.
   if (KindOf(model) != "experts") {
     add("transformers",
-        fmt::format("{}.from_pretrained(\"{}\") with the package "
+        fmt::format("{}.from_pretrained(\"{}\"{}) with the package "
                     "compressed-tensors",
-                    LoaderOf(model), out));
+                    LoaderOf(model), out, VariantOf(model)));
   }
   if (!text.empty()) return text;
   return fmt::format(

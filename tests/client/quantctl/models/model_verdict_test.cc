@@ -54,6 +54,17 @@ TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
   WriteModel(Fresh("m"), config, shards);
   EXPECT_EQ(next(ct, "nvfp4"), Named{"from_pretrained"});
   EXPECT_EQ(next("modelopt", "nvfp4"), Named{"no engine was run"});
+  // A variant is asked for by its name, and a part of a pipeline by no class
+  // of these.
+  std::filesystem::remove_all(At("m"));
+  std::filesystem::create_directories(At("m"));
+  WriteFile(At("m/config.json"), LlamaConfig().dump());
+  WriteSafetensors(At("m/model.fp16.safetensors"), shards.back());
+  const Outcome variant = RunServed({"convert", At("m"), Fresh("made")});
+  EXPECT_THAT(variant.out, HasSubstr("made\", variant=\"fp16\") with"));
+  WriteModel(Fresh("m"), {{"_class_name", "FluxTransformer2DModel"}},
+             {{Bf16("transformer_blocks.0.attn.to_q.weight", {64, 64})}});
+  EXPECT_EQ(next(ct, "nvfp4"), Named{"no engine was run"});
   // transformers makes noise of mixtures of experts.
   config["model_type"] = "qwen3_moe";
   config["architectures"] = {"Qwen3MoeForCausalLM"};
@@ -173,15 +184,59 @@ TEST_F(ModelVerdict, CompareTellsAnotherModelFromAQuantizedOne) {
   EXPECT_EQ(Run({"compare", At("made"), At("other")}).code, 8);
   EXPECT_EQ(
       Run({"compare", At("other"), At("made"), "--fail-below", "-7"}).code, 0);
-  // Asked for a number, what is missing counts.
+  // What is missing counts.
   shards.back().pop_back();
   WriteModel(Fresh("short"), LlamaConfig(), shards);
-  EXPECT_EQ(Run({"compare", At("other"), At("short")}).code, 0);
-  const Outcome missing =
-      Run({"compare", At("other"), At("short"), "--fail-below", "1"});
+  const Outcome missing = Run({"compare", At("other"), At("short")});
   EXPECT_EQ(missing.code, 8);
   EXPECT_THAT(missing.out,
-              HasSubstr("1 of " + At("other") + " were not compared"));
+              HasSubstr("of the first model 1 tensor was not compared"));
+}
+
+TEST_F(ModelVerdict, VerifyTakesScalesOfEveryNameAndInspectNamesWhatIsOdd) {
+  WriteLlama(Fresh("m"));
+  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("made"), "--dialect",
+                       "deepseek", "--format", "fp8_block"})
+                .code,
+            0);
+  const auto made = checkpoint::Model::Open(At("made"));
+  ASSERT_THAT(made, IsOk());
+  const auto write = [&](const char* dtype) {
+    std::vector<WrittenTensor> tensors;
+    for (const auto& t : made->tensors()) {
+      WrittenTensor part = {t.name(), t.stored.dtype, t.stored.shape,
+                            BytesOf(*made, &t)};
+      if (const size_t cut = part.name.find("weight_scale_inv");
+          cut != std::string::npos) {
+        part.name = part.name.substr(0, cut) + "scale";
+        part.dtype = dtype;
+        part.bytes.resize(part.dtype == "F32" ? part.bytes.size()
+                                              : part.bytes.size() / 4);
+      }
+      tensors.push_back(std::move(part));
+    }
+    tensors.push_back(Bf16("model.layers.0.mlp.gone.weight_scale", {2, 2}));
+    tensors.push_back(Bf16("model.layers.0.conv.weight_g", {2, 1, 1}));
+    WriteModel(Fresh("other"),
+               ModelJson::parse(ReadFile(At("made/config.json"))), {tensors});
+  };
+  const auto verify = [&] {
+    return RunServed({"verify", At("other"), "--original", At("m")});
+  };
+  write("F32");
+  EXPECT_EQ(verify().code, 0) << verify().out;
+  write("F8_E8M0");
+  const Outcome powers = verify();
+  EXPECT_EQ(powers.code, 8);
+  EXPECT_THAT(powers.out, HasSubstr("down_proj.scale is F8_E8M0, and the "
+                                    "bytes of deepgemm are F32: compare"));
+  EXPECT_THAT(powers.out, HasSubstr("total: 0 of 0 bytes differ"));
+  const Outcome seen = Run({"inspect", At("other")});
+  EXPECT_THAT(seen.out, HasSubstr("orphaned: model.layers.0.mlp.gone: scales"));
+  EXPECT_THAT(seen.out, HasSubstr("factored: model.layers.0.conv: weight_g"));
+  const auto json =
+      ModelJson::parse(Run({"inspect", At("other"), "--json"}).out);
+  EXPECT_EQ(json["orphaned"][0]["module"], "model.layers.0.mlp.gone");
 }
 
 TEST_F(ModelVerdict, LintSaysThatAModelIsNotQuantized) {

@@ -59,7 +59,13 @@ class Advisor {
       auto plan = MakeConversionPlan(model_, s);
       // Without the first there is nothing to choose for.
       if (!plan.ok() && format == kFormats[0]) return plan.status();
-      if (!plan.ok()) continue;
+      if (!plan.ok()) {
+        if (FindLayout(s.dialect, format) != nullptr) {
+          notes_.push_back(fmt::format("{} is no candidate: {}", Name(format),
+                                       std::string(plan.status().message())));
+        }
+        continue;
+      }
       plans_.push_back(*std::move(plan));
       formats_.push_back(format);
     }
@@ -114,6 +120,7 @@ class Advisor {
     }
     return bytes;
   }
+  const std::vector<std::string>& notes() const { return notes_; }
   uint64_t bytes_in() const { return plans_.front().bytes_in; }
 
  private:
@@ -165,6 +172,7 @@ class Advisor {
   const QuantizeCall& quantize_;
   std::vector<ConversionPlan> plans_;
   std::vector<WeightFormat> formats_;  // of the plans
+  std::vector<std::string> notes_;
   std::vector<Together> together_;
   std::mutex mutex_;
 };
@@ -266,6 +274,7 @@ absl::StatusOr<Advice> Advise(const Model& model, const Selection& selection,
   if (auto s = advisor.Measure(); !s.ok()) return s;
   Advice advice;
   advice.groups = advisor.groups();
+  advice.notes = advisor.notes();
   advice.bytes_in = advisor.bytes_in();
   advice.bytes_out = advisor.others();
   if (auto s = Choose(target, advice.bytes_out, &advice.groups); !s.ok()) {

@@ -38,6 +38,8 @@ struct Advice {
   uint64_t bytes_out = 0;  // with what is chosen
   // What `convert --rules` takes, a line each.
   std::vector<std::string> rules;
+  // Formats of the dialect that the model cannot have, and why.
+  std::vector<std::string> notes;
 };
 
 struct AdviseOptions {

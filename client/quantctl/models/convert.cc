@@ -160,7 +160,8 @@ int CodeOfConversion(const absl::Status& status, const absl::Status& call) {
 
 // Lets the model be measured, and puts what is chosen into the selection.
 int TakeAdvice(const Options& options, const ConvertOptions& convert,
-               const Model& model, checkpoint::Selection* selection) {
+               const Model& model, checkpoint::Selection* selection,
+               std::vector<std::string>* notes) {
   const auto target = checkpoint::ParseTarget(convert.target);
   if (!target.ok()) return Fail(options, kUsage, target.status());
   const auto client = Connect(options);
@@ -190,6 +191,7 @@ int TakeAdvice(const Options& options, const ConvertOptions& convert,
                 advice.status());
   }
   PrintAdvice(options, *advice);
+  *notes = advice->notes;
   const std::string path = RulesPathFor(convert);
   if (const auto s = WriteRules(path, convert, *advice); !s.ok()) {
     return Fail(options, kCannotWrite, s);
@@ -222,15 +224,17 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
                     "--format auto and --target go together, like --format "
                     "auto --target 25dB"));
   }
+  std::vector<std::string> notes;
   if (convert.automatic) {
     if (const auto s = checkpoint::CheckOutput(*model, convert.out); !s.ok()) {
       return Fail(options, kCannotWrite, s);
     }
-    const int code = TakeAdvice(options, convert, *model, &selection);
+    const int code = TakeAdvice(options, convert, *model, &selection, &notes);
     if (code != kOk) return code;
   }
   auto plan = MakeConversionPlan(*model, selection);
   if (!plan.ok()) return Fail(options, kBadInput, plan.status());
+  plan->notes.insert(plan->notes.end(), notes.begin(), notes.end());
   NoteReplaced(*model, &*plan);
   if (const auto s = checkpoint::CheckOutput(*model, convert.out); !s.ok()) {
     return Fail(options, kCannotWrite, s);

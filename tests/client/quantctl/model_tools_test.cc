@@ -216,6 +216,26 @@ TEST_F(ModelTools, AutoChoosesTheCheapestThatMeetsTheTarget) {
   EXPECT_TRUE(FilesOf(At("made")) == FilesOf(At("again")));
 }
 
+// Engines refuse experts in fp8 here, so one format less is chosen from.
+TEST_F(ModelTools, AutoSaysWhichFormatsAreNoCandidates) {
+  const std::string e = "model.layers.0.mlp.experts.0.";
+  WriteModel(Fresh("m"), LlamaConfig(),
+             {{Bf16(e + "gate_proj.weight", {64, 128}),
+               Bf16(e + "up_proj.weight", {64, 128})}});
+  const Outcome run =
+      RunServed({"convert", At("m"), Fresh("made"), "--format", "auto",
+                 "--target", "10dB", "--report", Fresh("report")});
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("note: fp8 is no candidate: " + e));
+  EXPECT_THAT(ReadFile(At("report/report.json")),
+              HasSubstr("fp8 is no candidate"));
+  WriteLlama(Fresh("m"));
+  EXPECT_THAT(RunServed({"convert", At("m"), Fresh("made"), "--format", "auto",
+                         "--target", "10dB", "--dry-run"})
+                  .out,
+              testing::Not(HasSubstr("no candidate")));
+}
+
 TEST_F(ModelTools, AutoFitsIntoASize) {
   WriteLlama(Fresh("m"));
   const auto size_of = [](const std::string& text) {

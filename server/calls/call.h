@@ -1,0 +1,204 @@
+// What a method with a payload does with a call, unary or stream:
+//
+//   admitting -> receiving -> (counting ->) planning -> (waiting ->) claiming
+//   -> queued -> running -> replying
+//
+// A stream is run in steps. After the first, which begins its job, it is
+//
+//   -> feeding -> queued -> running
+//
+// and where its amax is reduced, once more, with what was found told first:
+//
+//   -> telling -> feeding -> queued -> running
+//
+// Memory is admitted before it is used: for the message, before it is read; for
+// long lists, before they are parsed; for staging and output, once the plan
+// says how much. One lease holds all of it. What differs between messages and
+// chunks is in Payload; a payload says what comes next.
+//
+// Threads: at most one moves a call forward at any time: its completion
+// queue's, the gate's, the PlanningThreads', the EventWaits' or a worker's. The
+// watch ends a call that waits for its client or a device for too long. Which
+// of the two comes first is decided by the stage, so that it has a lock.
+#ifndef QUANTD_SERVER_CALLS_CALL_H_
+#define QUANTD_SERVER_CALLS_CALL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "kernels/device/engine.h"
+#include "proto/net/received_message.h"
+#include "server/calls/call_environment.h"
+#include "server/calls/call_record.h"
+#include "server/calls/failure.h"
+#include "server/calls/incoming_call.h"
+#include "server/calls/job_watch.h"
+#include "server/calls/payload.h"
+#include "server/calls/reply.h"
+#include "server/gate/gate.h"
+#include "server/gate/quotas.h"
+#include "server/memory/event_waits.h"
+
+namespace quantd {
+
+class Call final : public CallHandler,
+                   private Gate::Waiter,
+                   private EventWaits::Waiter,
+                   private Engine::Work {
+ public:
+  Call(CallEnvironment* env, IncomingCall* call, wire::Method method);
+  ~Call() override;
+
+  void Begin() override;
+  void OnRead(bool ok) override;
+  void OnWritten(bool ok) override;
+  void OnFinished(bool ok) override;
+  void OnCancelled() override { LeaveQueues(); }
+  void OnWatch(absl::Time now) override;
+
+ private:
+  enum class Stage {
+    kAdmitting,
+    kReceiving,
+    kCounting,
+    kPlanning,
+    kWaiting,
+    kClaiming,
+    kQueued,
+    kRunning,
+    kFeeding,
+    kTelling,
+    kReplying,
+    kClosing,  // answered with an error
+  };
+  using Clock = CallRecord::Clock;
+  using Next = Payload::Next;
+
+  // Getting in, and the request.
+  void Admit();
+  // Nothing: the client declares no size, or one that may be.
+  std::optional<Failure> ReadDeclared(size_t limit);
+  std::optional<Failure> ReadAsk(Gate::Ask* ask);
+  void Receive(Stage stage, Payload::Expected expected);
+  void OnRequest(bool ok);
+  void CountLists();
+  void PlanRequest();
+  void AwaitEvent();
+  bool WaitIsOver() override;
+  void OnWaitOver() override;
+  void Claim();
+
+  // All asks are answered here, now or later. An ask holds a reference.
+  void Answered(Gate::Answer answer);
+  void OnAdmitted(Outcome outcome, Lease lease) override;
+  void GoOn(Outcome outcome, absl::Duration retry_after, bool waited);
+
+  // On a device.
+  void Queue();
+  bool IsQuick() const;
+  void RunOn(Backend& backend, Engine::SlotLease slot) override;
+  bool LeavesLostDevice() const override { return true; }
+  void OnDeviceLost() override;
+  void RunElsewhere();
+  // Nothing: `next` says what is next, or the job is to be run again (`again`).
+  std::optional<Failure> Compute(Backend& backend, Engine::SlotLease slot,
+                                 Next* next, bool* again);
+  // Whether a job that failed may be run again, by another device above all.
+  bool MayRunAgain() const;
+  // What is made of a job's error.
+  std::optional<Failure> FromJob(const absl::Status& status, bool* again);
+  void DropMessage();
+  void BeginWatch();
+  // False: the job was found to hang, and the call is answered.
+  bool EndWatch();
+
+  // Back to the client.
+  void Do(Next next);
+  void OnMessage(bool ok);
+  void Tell();
+  void MakeReply();
+  void Send();
+
+  // What takes too long.
+  void WatchClient(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Moves() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Grow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WatchJob() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WatchSending(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Close(const Failure& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  Stage stage() const {
+    absl::MutexLock lock(&mutex_);
+    return stage_;
+  }
+  void Enter(Stage stage) {
+    absl::MutexLock lock(&mutex_);
+    stage_ = stage;
+  }
+  bool streams() const { return method_ == wire::Method::kStream; }
+  absl::Time Now() const { return env_->now(); }
+
+  // A reason to stop, looked for before each step that costs something.
+  std::optional<Failure> Stopped(std::string_view where) const;
+  Failure Refusal(Outcome outcome, absl::Duration retry_after) const;
+  // Answers with an error and lets go of all memory.
+  void Fail(const Failure& failure);
+  void LetGo();
+  // Where it waits in a queue nothing else would wake it.
+  void LeaveQueues();
+  void Release();
+  void RecordEnd();
+  std::string Shape() const;  // "4096x4096"; of no plan: empty
+
+  CallEnvironment* const env_;
+  IncomingCall* const call_;
+  const wire::Method method_;
+  std::atomic<bool> accepted_{false};  // the registry counts it
+  std::optional<size_t> declared_;     // by the client, of its request
+
+  // In the order in which they must not go before what follows.
+  Quotas::Lease quota_;
+  Lease lease_;
+  ReceivedMessage message_;
+  std::unique_ptr<Payload> payload_;  // until the reply is made
+  std::optional<Reply> reply_;
+  CallRecord record_;
+  std::string shape_;  // once the payload is gone
+
+  // Of an event that it waits for.
+  absl::Time wait_until_ = absl::InfinitePast();
+  bool event_passed_ = false;
+
+  int device_ = -1;         // the one in whose memory it works; -1: any
+  int runs_ = 0;            // jobs of it that were begun
+  bool has_input_ = false;  // it still has all of it
+  bool on_network_ = false;     // on the network's own thread
+  bool ended_early_ = false;    // the client, in the middle of its stream
+  bool sends_last_ = false;
+  std::atomic<int> queued_on_{-1};
+
+  mutable absl::Mutex mutex_;
+  Stage stage_ ABSL_GUARDED_BY(mutex_) = Stage::kAdmitting;
+  // Since it waits for its client: for a message, or until it takes one.
+  absl::Time since_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  absl::Time moved_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  uint64_t seen_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes, when it last moved
+  // Of a message of unknown size: what it may have, and what its connection had
+  // received before.
+  size_t most_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::optional<uint64_t> received_before_ ABSL_GUARDED_BY(mutex_);
+  // Of the job that runs.
+  JobWatch job_watch_;
+  bool runs_inline_ ABSL_GUARDED_BY(mutex_) = false;
+  bool relieved_ ABSL_GUARDED_BY(mutex_) = false;  // its network thread
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_CALLS_CALL_H_

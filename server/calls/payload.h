@@ -1,0 +1,144 @@
+// The payload of a call: how it comes, and what a device does with it. In one
+// message, or in chunks (rpc Stream); in all else calls are the same (call.h).
+#ifndef QUANTD_SERVER_CALLS_PAYLOAD_H_
+#define QUANTD_SERVER_CALLS_PAYLOAD_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/device/backend.h"
+#include "proto/stream/chunks.h"
+#include "proto/wire.h"
+#include "server/calls/tensor_job.h"
+#include "server/memory/places.h"
+
+namespace quantd {
+
+struct CallEnvironment;
+
+// Not thread-safe. Its job must be gone before the lease of its memory is.
+class Payload {
+ public:
+  // What the call does next.
+  enum class Next {
+    kReceive,  // reads another message
+    kCompute,  // has the device work on what is here
+    kTell,     // writes told(), then reads another message
+    kReply,    // takes the output
+  };
+  // How large the next message is, as long as less of it has come and at most.
+  struct Expected {
+    size_t first = 0;
+    size_t most = 0;
+  };
+
+  virtual ~Payload() = default;
+
+  // Understands the request, which is the first message, or all of it. Errors
+  // as from ParseRequest.
+  virtual absl::Status Parse(wire::Slices message) = 0;
+  const wire::Request& request() const { return request_; }
+  // Memory that the client lends.
+  const Places& places() const { return places_; }
+  // Bytes that come after the request.
+  uint64_t bytes_to_come() const { return bytes_to_come_; }
+  // Bytes that a device needs for it.
+  virtual size_t Need() const = 0;
+
+  // The job begins: the message is taken in, or room made for what comes.
+  // `pieces` is for Job::CountPieces. The errors are the backend's, as those of
+  // Compute.
+  virtual absl::StatusOr<Next> Begin(Backend& backend, wire::Slices message,
+                                     std::atomic<uint64_t>* pieces) = 0;
+  virtual bool has_job() const = 0;
+  virtual void DropJob() = 0;
+  virtual Expected NextMessage() const { return {}; }
+  // Of a message after the first, or of the end of them. FieldErrors.
+  virtual absl::StatusOr<Next> Take(wire::Slices message);
+  virtual absl::StatusOr<Next> TakeEnd();
+  virtual absl::StatusOr<Next> Compute() = 0;
+  const std::string& told() const { return told_; }
+  // Whether the client is to answer what it was told.
+  virtual bool AwaitsAnswer() const { return false; }
+
+  // The reply without its output; then the output, with which the job ends.
+  const JobReport& report() const { return report_; }
+  virtual std::string ReplyHead(std::string_view device,
+                                std::string_view id) const = 0;
+  virtual JobOutput Finish() = 0;
+
+ protected:
+  wire::Request request_;
+  Places places_;  // of the request
+  uint64_t bytes_to_come_ = 0;
+  std::string told_;
+  JobReport report_;
+};
+
+// All of it in the request, or in memory that the client lends.
+class MessagePayload final : public Payload {
+ public:
+  MessagePayload(const CallEnvironment* env, wire::Method method)
+      : env_(env), method_(method) {}
+
+  absl::Status Parse(wire::Slices message) override;
+  size_t Need() const override;
+  absl::StatusOr<Next> Begin(Backend& backend, wire::Slices message,
+                             std::atomic<uint64_t>* pieces) override;
+  bool has_job() const override { return job_.has_value(); }
+  void DropJob() override { job_.reset(); }
+  absl::StatusOr<Next> Compute() override;
+  std::string ReplyHead(std::string_view device,
+                        std::string_view id) const override;
+  JobOutput Finish() override;
+
+ private:
+  const CallEnvironment* const env_;
+  const wire::Method method_;
+  std::optional<TensorJob> job_;
+};
+
+// In chunks after the request, until the client ends its side. Where the amax
+// is reduced over several calls, the client is told the maxima after the last
+// chunk, answers with the settled ones, and ends its side then.
+class ChunkPayload final : public Payload {
+ public:
+  explicit ChunkPayload(const CallEnvironment* env) : env_(env) {}
+
+  absl::Status Parse(wire::Slices message) override;
+  size_t Need() const override;
+  absl::StatusOr<Next> Begin(Backend& backend, wire::Slices message,
+                             std::atomic<uint64_t>* pieces) override;
+  bool has_job() const override { return job_ != nullptr; }
+  void DropJob() override;
+  Expected NextMessage() const override;
+  absl::StatusOr<Next> Take(wire::Slices message) override;
+  absl::StatusOr<Next> TakeEnd() override;
+  absl::StatusOr<Next> Compute() override;
+  bool AwaitsAnswer() const override { return awaits_ != Awaits::kChunks; }
+  std::string ReplyHead(std::string_view device,
+                        std::string_view id) const override;
+  JobOutput Finish() override;
+
+ private:
+  enum class Awaits { kChunks, kSettledAmax, kEnd };
+  Next AfterChunk() const;
+  absl::StatusOr<Next> TakeSettled(wire::Slices message);
+
+  const CallEnvironment* const env_;
+  bool reduces_ = false;
+  Awaits awaits_ = Awaits::kChunks;
+  std::unique_ptr<Job> job_;
+  std::optional<wire::StreamGather> gather_;  // into the job's staging
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_CALLS_PAYLOAD_H_

@@ -1,0 +1,71 @@
+// A reply on its way to the network: in pieces, so that it can be seen how much
+// of it has left.
+#ifndef QUANTD_SERVER_CALLS_REPLY_H_
+#define QUANTD_SERVER_CALLS_REPLY_H_
+
+#include <grpcpp/slice.h>
+#include <grpcpp/support/byte_buffer.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "server/calls/tensor_job.h"
+#include "server/gate/lease.h"
+#include "server/net/connection.h"
+
+namespace quantd {
+
+// Look is for one thread, the rest for another.
+class Reply {
+ public:
+  // Head and output as one message; `in_chunks`: the output in messages of its
+  // own, and then the head. The output stays where it is, unless it is small;
+  // with the lease it goes back when gRPC has let go of every piece.
+  Reply(std::string head, JobOutput output, Lease lease, bool in_chunks);
+  // The next message before the last; nothing: all have been given.
+  std::optional<grpc::ByteBuffer> NextChunk();
+  // Once, after these.
+  grpc::ByteBuffer Last();
+  void LastIsSent() { left_->fetch_add(1); }
+
+  enum class Verdict {
+    kGood,
+    kSlow,   // the peer does not take this reply
+    kStuck,  // it takes nothing at all
+  };
+  // Whether it leaves. A piece must go within `patience`, and all within
+  // `max_send` beside a second for each MiB.
+  Verdict Look(const Connection& connection, absl::Duration patience,
+               absl::Duration max_send, absl::Time now);
+
+ private:
+  struct Lent;
+  // Appends the output up to `end`.
+  void AppendTo(size_t end, std::vector<grpc::Slice>* slices);
+
+  std::string head_;
+  const size_t size_;
+  const bool in_chunks_;
+  size_t given_ = 0;
+  size_t pieces_ = 1;  // the last message counts as one
+  // Pieces that the network holds no more. Outlives the call in its slices.
+  const std::shared_ptr<std::atomic<size_t>> left_ =
+      std::make_shared<std::atomic<size_t>>(0);
+  std::shared_ptr<Lent> lent_;
+
+  // As the last look found them.
+  absl::Time since_ = absl::InfinitePast();
+  absl::Time moved_;
+  size_t seen_left_ = 0;
+  uint64_t seen_taken_ = 0;  // by the connection, at `moved_`
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_CALLS_REPLY_H_

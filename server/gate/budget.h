@@ -1,0 +1,49 @@
+// Bytes by account, and what each identity holds of them.
+//
+// Not thread-safe: the gate's lock guards it.
+#ifndef QUANTD_SERVER_GATE_BUDGET_H_
+#define QUANTD_SERVER_GATE_BUDGET_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+
+namespace quantd {
+
+class Budget {
+ public:
+  // An account's place in the list of limits.
+  using Account = size_t;
+
+  explicit Budget(std::vector<size_t> limits);
+
+  bool Fits(Account account, size_t bytes) const {
+    return used_[account] <= limits_[account] && bytes <= Room(account);
+  }
+  // Bytes that are left; none where more is held than the limit.
+  size_t Room(Account account) const {
+    return limits_[account] - std::min(limits_[account], used_[account]);
+  }
+  // Takes even what does not fit: for what is small by law, and for replies
+  // that grow beyond their requests. The empty identity holds nothing.
+  void Take(Account account, const std::string& identity, size_t bytes);
+  void Give(Account account, const std::string& identity, size_t bytes);
+
+  size_t used(Account account) const { return used_[account]; }
+  size_t limit(Account account) const { return limits_[account]; }
+  size_t held_by(const std::string& identity) const;
+  // Identities that hold something.
+  size_t holders() const { return held_.size(); }
+
+ private:
+  const std::vector<size_t> limits_;
+  std::vector<size_t> used_;
+  absl::flat_hash_map<std::string, size_t> held_;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_GATE_BUDGET_H_

@@ -1,0 +1,346 @@
+#include "server/gate/gate.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace quantd {
+namespace {
+
+// When one that is refused may come again. Sooner, a crowd would do nothing
+// but ask; later, a server could stand idle meanwhile.
+constexpr absl::Duration kSoonest = absl::Milliseconds(50);
+constexpr absl::Duration kLatest = absl::Seconds(5);
+
+// Lanes of a device. Of more than 31 some share theirs, which only lets more
+// waiters wait for each other.
+Queue::Lanes BytesLane(size_t device) { return Queue::Lanes{1} << device % 31; }
+Queue::Lanes PlacesLane(size_t device) {
+  return Queue::Lanes{1} << (31 + device % 31);
+}
+// One that waits for a device to come back keeps nothing from others.
+constexpr Queue::Lanes kNoLane = Queue::Lanes{1} << 63;
+
+std::vector<size_t> AccountsOf(const Gate::Limits& limits) {
+  std::vector<size_t> accounts = {limits.receiving, limits.heads};
+  accounts.insert(accounts.end(), limits.devices.begin(), limits.devices.end());
+  accounts.insert(accounts.end(), limits.streams.begin(), limits.streams.end());
+  accounts.resize(2 + 2 * limits.devices.size(), 0);
+  return accounts;
+}
+
+}  // namespace
+
+struct Gate::Asking : Queue::Waiting {
+  Waiter* waiter = nullptr;
+  absl::Time deadline = absl::InfiniteFuture();
+  int device = -1;
+  bool is_stream = false;
+  Lease lease;
+};
+
+std::shared_ptr<Gate> Gate::Create(Limits limits) {
+  return std::shared_ptr<Gate>(new Gate(std::move(limits)));
+}
+
+Gate::Gate(Limits limits)
+    : limits_(std::move(limits)),
+      budget_(AccountsOf(limits_)),
+      available_(limits_.devices.size(), Availability::kTakesWork) {}
+
+std::unique_ptr<Gate::Asking> Gate::NewAsking(Waiter* waiter, size_t bytes,
+                                              absl::Time deadline,
+                                              absl::Time now) {
+  auto asking = std::make_unique<Asking>();
+  asking->waiter = waiter;
+  asking->bytes = bytes;
+  asking->deadline = deadline;
+  asking->since = now;
+  return asking;
+}
+
+void Gate::Change(Budget::Account account, const std::string& identity,
+                  size_t* held, size_t bytes) {
+  const size_t before = std::exchange(*held, bytes);
+  if (bytes > before) budget_.Take(account, identity, bytes - before);
+  if (bytes >= before) return;
+  budget_.Give(account, identity, before - bytes);
+  if (!NobodyWaits()) Wake();
+}
+
+Gate::Answer Gate::AdmitMessage(const Ask& ask, absl::Time now, Waiter* waiter,
+                                Lease* lease) {
+  auto asking = NewAsking(waiter, ask.bytes, ask.deadline, now);
+  asking->identity = ask.identity;
+  asking->priority = ask.priority;
+  absl::MutexLock lock(&mutex_);
+  if (IsTooLate(ask.bytes, messages_.BytesBefore(ask.priority), ask.deadline,
+                now)) {
+    return {Outcome::kTooLate, RetryAfterLocked(now)};
+  }
+  lease->gate_ = shared_from_this();
+  lease->identity_ = ask.identity;
+  lease->priority_ = ask.priority;
+  return Enter(&messages_, std::move(asking), now, lease);
+}
+
+Lease Gate::Track(size_t bytes, std::string identity) {
+  Lease lease;
+  lease.gate_ = shared_from_this();
+  lease.identity_ = std::move(identity);
+  lease.HoldReceiving(bytes);
+  return lease;
+}
+
+Gate::Answer Gate::AdmitHead(size_t bytes, absl::Time deadline, absl::Time now,
+                             Waiter* waiter, Lease* lease) {
+  auto asking = NewAsking(waiter, bytes, deadline, now);
+  absl::MutexLock lock(&mutex_);
+  return Enter(&heads_, std::move(asking), now, lease);
+}
+
+Gate::Answer Gate::AdmitPayload(size_t bytes, int device, bool is_stream,
+                                absl::Time deadline, absl::Time now,
+                                Waiter* waiter, Lease* lease) {
+  auto asking = NewAsking(waiter, bytes, deadline, now);
+  asking->device = device;
+  asking->is_stream = is_stream;
+  absl::MutexLock lock(&mutex_);
+  return Enter(&payloads_, std::move(asking), now, lease);
+}
+
+bool Gate::IsTooLate(size_t bytes, size_t before, absl::Time deadline,
+                     absl::Time now) const {
+  if (deadline == absl::InfiniteFuture()) return false;
+  // A server that has nothing to do serves, even if it was slow before: or it
+  // would never find out that it is not any more.
+  if (before == 0 && workload_.IsIdle(now)) return false;
+  return workload_.TimeFor(before, bytes, now) > deadline - now;
+}
+
+bool Gate::HasDevice(int device) const {
+  if (device >= 0) return available_[device] != Availability::kLost;
+  return std::any_of(available_.begin(), available_.end(),
+                     [](Availability a) { return a != Availability::kLost; });
+}
+
+Queue::Lanes Gate::Take(const Queue* queue, const Asking& asking, Lease* lease,
+                        Queue::Lanes kept, absl::Time now) {
+  if (queue == &payloads_) return TakePayload(asking, lease, kept);
+  const bool is_message = queue == &messages_;
+  const Budget::Account account = is_message ? kReceiving : kHeads;
+  if (kept != 0 || !budget_.Fits(account, asking.bytes)) return 1;
+  Change(account, lease->identity_,
+         is_message ? &lease->receiving_ : &lease->head_, asking.bytes);
+  if (is_message) lease->coming_ = workload_.Comes(asking.bytes, now);
+  return 0;
+}
+
+Queue::Lanes Gate::TakePayload(const Asking& asking, Lease* lease,
+                               Queue::Lanes kept) {
+  Queue::Lanes lacks = 0;
+  int best = -1;
+  for (size_t k = 0; k < devices(); ++k) {
+    const size_t i = (next_device_ + k) % devices();
+    if (asking.device >= 0 && i != static_cast<size_t>(asking.device)) continue;
+    if (available_[i] != Availability::kTakesWork) continue;
+    const Budget::Account payload = PayloadOf(i);
+    if (asking.bytes > budget_.limit(payload)) continue;
+    if (asking.is_stream &&
+        ((kept & PlacesLane(i)) != 0 || !budget_.Fits(PlacesOf(i), 1))) {
+      lacks |= PlacesLane(i);
+    } else if ((kept & BytesLane(i)) != 0 ||
+               !budget_.Fits(payload, asking.bytes)) {
+      lacks |= BytesLane(i);
+    } else if (best < 0 ||
+               budget_.Room(payload) > budget_.Room(PayloadOf(best))) {
+      best = static_cast<int>(i);
+    }
+  }
+  if (best < 0) return lacks | kNoLane;
+  next_device_ = (best + 1) % devices();
+  lease->device_ = best;
+  Change(PayloadOf(best), lease->identity_, &lease->payload_, asking.bytes);
+  if (asking.is_stream) budget_.Take(PlacesOf(best), "", 1);
+  lease->has_place_ = asking.is_stream;
+  return 0;
+}
+
+Gate::Answer Gate::Enter(Queue* queue, std::unique_ptr<Asking> asking,
+                         absl::Time now, Lease* lease) {
+  now_ = std::max(now_, now);
+  if (stopped_) return {Outcome::kStopped};
+  if (queue == &payloads_ && !HasDevice(asking->device)) {
+    return {Outcome::kNoDevice};
+  }
+  if (queue->empty() && Take(queue, *asking, lease, 0, now) == 0) {
+    return {Outcome::kGranted};
+  }
+  // What never fits would keep all others waiting. (A payload that fits no
+  // device which takes work now may fit another one later.)
+  if (queue != &payloads_ &&
+      asking->bytes >
+          budget_.limit(queue == &messages_ ? kReceiving : kHeads)) {
+    return {Outcome::kBusy, RetryAfterLocked(now)};
+  }
+  if (queue == &messages_) {
+    auto leave =
+        queue->MakeRoom(*asking, limits_.max_waiting, limits_.receiving, now);
+    if (!leave) return {Outcome::kBusy, RetryAfterLocked(now)};
+    for (auto& w : *leave) displaced_.Push(std::move(w));
+  }
+  asking->identity = lease->identity_;
+  asking->priority = lease->priority_;
+  asking->until = std::min(asking->deadline, now + limits_.max_wait);
+  asking->lease = std::move(*lease);
+  queue->Push(std::move(asking));
+  Wake();
+  return {Outcome::kWaiting};
+}
+
+bool Gate::Forget(Waiter* waiter) {
+  Queue::List forgotten;  // leases are given back without the lock
+  absl::MutexLock lock(&mutex_);
+  for (Queue* queue : {&messages_, &heads_, &payloads_, &displaced_}) {
+    if (queue->empty()) continue;
+    forgotten = queue->RemoveIf([&](const Queue::Waiting& w) {
+      return static_cast<const Asking&>(w).waiter == waiter;
+    });
+    if (forgotten.empty()) continue;
+    // The next in line may fit where this one did not.
+    Wake();
+    return true;
+  }
+  return false;
+}
+
+void Gate::SetAvailable(std::vector<Availability> devices) {
+  absl::MutexLock lock(&mutex_);
+  available_ = std::move(devices);
+  Wake();
+}
+
+void Gate::Decide(absl::Time now) {
+  std::vector<std::pair<Outcome, Queue::List>> decided;
+  {
+    absl::MutexLock lock(&mutex_);
+    now_ = std::max(now_, now);
+    next_ = absl::InfiniteFuture();
+    const auto decide = [&](Outcome outcome, Queue::List list) {
+      decided.emplace_back(outcome, std::move(list));
+    };
+    const auto all = [](const Queue::Waiting&) { return true; };
+    decide(Outcome::kBusy, displaced_.RemoveIf(all));
+    decide(Outcome::kNoDevice,
+           payloads_.RemoveIf([&](const Queue::Waiting& w)
+                                  ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+             return !HasDevice(static_cast<const Asking&>(w).device);
+           }));
+    for (Queue* queue : {&messages_, &heads_, &payloads_}) {
+      if (queue->empty()) continue;
+      if (stopped_) decide(Outcome::kStopped, queue->RemoveIf(all));
+      decide(Outcome::kTimedOut, queue->RemoveIf([&](const Queue::Waiting& w) {
+        return w.until <= now;
+      }));
+      decide(Outcome::kTooLate, queue->RemoveIf([&](const Queue::Waiting& w)
+                                    ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return queue == &messages_ &&
+               IsTooLate(w.bytes, 0, static_cast<const Asking&>(w).deadline,
+                         now);
+      }));
+      decide(Outcome::kGranted,
+             queue->Serve(
+                 now,
+                 [&](const std::string& identity)
+                     ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                       return budget_.held_by(identity);
+                     },
+                 [&](Queue::Waiting& w, Queue::Lanes kept)
+                     ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                       auto& asking = static_cast<Asking&>(w);
+                       return Take(queue, asking, &asking.lease, kept, now);
+                     }));
+      next_ = std::min(next_, queue->NextChange(now));
+    }
+  }
+  for (auto& [outcome, list] : decided) {
+    for (auto& w : list) {
+      auto& asking = static_cast<Asking&>(*w);
+      asking.waiter->OnAdmitted(outcome, std::move(asking.lease));
+    }
+  }
+}
+
+absl::Time Gate::NextDecision() const {
+  absl::MutexLock lock(&mutex_);
+  return next_;
+}
+
+void Gate::OnChanged(std::function<void()> wake) {
+  absl::MutexLock lock(&mutex_);
+  wake_ = std::move(wake);
+}
+
+void Gate::Stop() {
+  absl::MutexLock lock(&mutex_);
+  stopped_ = true;
+  Wake();
+}
+
+void Gate::Wake() {
+  if (wake_) wake_();
+}
+
+bool Gate::NobodyWaits() const {
+  return messages_.empty() && heads_.empty() && payloads_.empty();
+}
+
+bool Gate::OthersWaitSince(absl::Time time) const {
+  absl::MutexLock lock(&mutex_);
+  return std::min({messages_.oldest(), heads_.oldest(), payloads_.oldest()}) <=
+         time;
+}
+
+absl::Duration Gate::RetryAfter(absl::Time now) const {
+  absl::MutexLock lock(&mutex_);
+  return RetryAfterLocked(now);
+}
+
+absl::Duration Gate::RetryAfterLocked(absl::Time now) const {
+  return std::clamp(
+      workload_.TimeFor(messages_.BytesBefore(Priority::kLow), 0, now),
+      kSoonest, kLatest);
+}
+
+size_t Gate::receiving_used() const {
+  absl::MutexLock lock(&mutex_);
+  return budget_.used(kReceiving);
+}
+
+size_t Gate::head_used() const {
+  absl::MutexLock lock(&mutex_);
+  return budget_.used(kHeads);
+}
+
+size_t Gate::payload_used(int device) const {
+  absl::MutexLock lock(&mutex_);
+  return budget_.used(PayloadOf(device));
+}
+
+size_t Gate::streams_used(int device) const {
+  absl::MutexLock lock(&mutex_);
+  return budget_.used(PlacesOf(device));
+}
+
+size_t Gate::used() const {
+  absl::MutexLock lock(&mutex_);
+  size_t sum = 0;
+  for (size_t a = 0; a < PlacesOf(0); ++a) sum += budget_.used(a);
+  return sum;
+}
+
+size_t Gate::waiting() const {
+  absl::MutexLock lock(&mutex_);
+  return messages_.size() + heads_.size() + payloads_.size();
+}
+
+}  // namespace quantd

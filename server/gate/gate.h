@@ -1,0 +1,176 @@
+// The gate: which calls may come in now, and which wait or come again.
+//
+// Memory is counted in bytes by account: messages (on their way or here), long
+// lists and reply heads, and the staging and output of each device. A call asks
+// before it takes: for its message, then for its lists where they are long, then
+// for its payload. What it got is a lease (server/gate/lease.h), which gives all
+// back by itself.
+//
+//   AdmitMessage -> message comes -> AdmitHead, if long -> AdmitPayload -> job
+//
+// Waiters are bounded for messages alone, in number and in bytes; the others
+// hold a message, so that its account bounds them.
+//
+// The clock is the caller's. Decide is the one step in which waiters are served
+// and refused; GateThread (server/gate/gate_thread.h) takes it when something
+// has changed or a time has come.
+//
+// Threads: everything here may be used from any thread, Decide from one at a
+// time.
+#ifndef QUANTD_SERVER_GATE_GATE_H_
+#define QUANTD_SERVER_GATE_GATE_H_
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "server/gate/budget.h"
+#include "server/gate/caller.h"
+#include "server/gate/lease.h"
+#include "server/gate/queue.h"
+#include "server/gate/workload.h"
+
+namespace quantd {
+
+enum class Outcome {
+  kGranted,
+  kWaiting,
+  kBusy,
+  kTooLate,  // for its deadline, by the measured rate
+  kTimedOut,
+  kNoDevice,
+  kStopped,
+};
+
+class Gate : public std::enable_shared_from_this<Gate> {
+ public:
+  struct Limits {
+    size_t receiving = 0;         // bytes of messages, on their way or here
+    size_t heads = 0;             // bytes of long lists and reply heads
+    std::vector<size_t> devices;  // bytes of staging and output, by device
+    std::vector<size_t> streams;  // places for streams, by device
+    size_t max_waiting = 128;     // for messages
+    absl::Duration max_wait = absl::Seconds(10);
+  };
+  struct Ask {
+    size_t bytes = 0;      // that the message needs
+    std::string identity;  // whose share it is; empty: a share of its own
+    Priority priority = Priority::kNormal;
+    absl::Time deadline = absl::InfiniteFuture();
+  };
+  struct Answer {
+    Outcome outcome;
+    // When to come again; of kBusy and kTooLate.
+    absl::Duration retry_after = absl::ZeroDuration();
+  };
+  class Waiter {
+   public:
+    virtual ~Waiter() = default;
+    // Told once for each ask that waits, unless Forget said true: kGranted with
+    // what was asked for, or why not, with the lease as it was. kBusy: others
+    // with a smaller share, or of a higher priority, took its place in the
+    // line. No lock of the gate is held.
+    virtual void OnAdmitted(Outcome outcome, Lease lease) = 0;
+  };
+  enum class Availability : char { kTakesWork, kSoon, kLost };
+
+  static std::shared_ptr<Gate> Create(Limits limits);
+  Gate(const Gate&) = delete;
+
+  // The lease is changed by kGranted, and taken along by kWaiting.
+  Answer AdmitMessage(const Ask& ask, absl::Time now, Waiter* waiter,
+                      Lease* lease);
+  // A lease for what is small by law (health, information): never waits nor is
+  // refused.
+  Lease Track(size_t bytes, std::string identity);
+  // More for a call whose message is here.
+  Answer AdmitHead(size_t bytes, absl::Time deadline, absl::Time now,
+                   Waiter* waiter, Lease* lease);
+  // `device` -1: the one with the most room. A stream gets one of the device's
+  // places for streams, too.
+  Answer AdmitPayload(size_t bytes, int device, bool is_stream,
+                      absl::Time deadline, absl::Time now, Waiter* waiter,
+                      Lease* lease);
+  // True: the waiter waited, and will not be told. Its lease is given back.
+  bool Forget(Waiter* waiter);
+  void SetAvailable(std::vector<Availability> devices);
+
+  // Whether a call has waited since `time` or before.
+  bool OthersWaitSince(absl::Time time) const;
+  // The time in which all that is here and waits will be served.
+  absl::Duration RetryAfter(absl::Time now) const;
+
+  // Tells waiters what has become of their asks.
+  void Decide(absl::Time now);
+  // When Decide has something to do, unless `wake` says so before.
+  absl::Time NextDecision() const;
+  // `wake` is called, with the gate's lock held, when Decide has something to
+  // do.
+  void OnChanged(std::function<void()> wake);
+  // Nobody is let in any more. Decide tells those who wait.
+  void Stop();
+
+  size_t receiving_used() const;
+  size_t head_used() const;
+  size_t payload_used(int device) const;
+  size_t streams_used(int device) const;
+  size_t used() const;  // bytes in all
+  size_t waiting() const;
+  const Limits& limits() const { return limits_; }
+
+ private:
+  friend class Lease;
+  struct Asking;
+  static constexpr Budget::Account kReceiving = 0, kHeads = 1;
+
+  explicit Gate(Limits limits);
+  size_t devices() const { return limits_.devices.size(); }
+  Budget::Account PayloadOf(int device) const { return 2 + device; }
+  Budget::Account PlacesOf(int device) const { return 2 + devices() + device; }
+  static std::unique_ptr<Asking> NewAsking(Waiter* waiter, size_t bytes,
+                                           absl::Time deadline, absl::Time now);
+
+  // Sets what a lease holds of an account.
+  void Change(Budget::Account account, const std::string& identity,
+              size_t* held, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Answer Enter(Queue* queue, std::unique_ptr<Asking> asking, absl::Time now,
+               Lease* lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsTooLate(size_t bytes, size_t before, absl::Time deadline,
+                 absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HasDevice(int device) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes what is asked for into `lease`, see Queue::Take.
+  Queue::Lanes Take(const Queue* queue, const Asking& asking, Lease* lease,
+                    Queue::Lanes kept, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Queue::Lanes TakePayload(const Asking& asking, Lease* lease,
+                           Queue::Lanes kept)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Duration RetryAfterLocked(absl::Time now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool NobodyWaits() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Wake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Limits limits_;
+  mutable absl::Mutex mutex_;
+  Budget budget_ ABSL_GUARDED_BY(mutex_);
+  Workload workload_ ABSL_GUARDED_BY(mutex_);
+  // For messages, for heads, for payloads; and those that left the first to
+  // make room, and are to be told.
+  Queue messages_ ABSL_GUARDED_BY(mutex_), heads_ ABSL_GUARDED_BY(mutex_),
+      payloads_ ABSL_GUARDED_BY(mutex_), displaced_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Availability> available_ ABSL_GUARDED_BY(mutex_);
+  size_t next_device_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Time now_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();  // last told
+  absl::Time next_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  std::function<void()> wake_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_GATE_GATE_H_

@@ -101,14 +101,13 @@ class Call final : public CallHandler,
 
   // On a device.
   void Queue();
-  bool IsQuick() const;
+  bool IsQuick();
   void RunOn(Backend& backend, Engine::SlotLease slot) override;
   bool LeavesLostDevice() const override { return true; }
   void OnDeviceLost() override;
   void RunElsewhere();
   // Nothing: `next` says what is next, or the job is to be run again (`again`).
-  std::optional<Failure> Compute(Backend& backend, Engine::SlotLease slot,
-                                 Next* next, bool* again);
+  std::optional<Failure> Compute(Backend& backend, Next* next, bool* again);
   // Whether a job that failed may be run again, by another device above all.
   bool MayRunAgain() const;
   // What is made of a job's error.
@@ -189,13 +188,12 @@ class Call final : public CallHandler,
   absl::Time since_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   absl::Time moved_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   uint64_t seen_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes, when it last moved
-  // Of a message of unknown size: what it may have, and what its connection had
-  // received before.
-  size_t most_ ABSL_GUARDED_BY(mutex_) = 0;
+  // What its connection had received before a message of unknown size.
   std::optional<uint64_t> received_before_ ABSL_GUARDED_BY(mutex_);
+  size_t most_ = 0;  // bytes that the message on its way may have
   // Of the job that runs.
   JobWatch job_watch_;
-  bool runs_inline_ ABSL_GUARDED_BY(mutex_) = false;
+  bool runs_inline_ = false;
   bool relieved_ ABSL_GUARDED_BY(mutex_) = false;  // its network thread
 };
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <functional>
+#include <string_view>
 
 #include "absl/time/time.h"
 #include "proto/wire.h"
@@ -21,13 +22,12 @@ class CallRegistry;
 class DeviceMonitor;
 class Engine;
 class EventWaits;
+class Gate;
 class HealthService;
 class LoneCaller;
-class MemoryLedger;
 class Metrics;
 class PlanningThreads;
 class Quotas;
-class RefusalPace;
 class Regions;
 class RequestIds;
 class ServerCredentials;
@@ -35,11 +35,13 @@ class ServerInfo;
 class TensorService;
 
 struct CallEnvironment {
+  // The time that limits are held to.
+  std::function<absl::Time()> now;
   TensorService* tensors = nullptr;
   grpc::AsyncGenericService* others = nullptr;
   Acceptor* acceptor = nullptr;
   CallRegistry* registry = nullptr;
-  MemoryLedger* ledger = nullptr;
+  Gate* gate = nullptr;
   LoneCaller* lone = nullptr;
   Engine* engine = nullptr;
   DeviceMonitor* monitor = nullptr;
@@ -48,7 +50,6 @@ struct CallEnvironment {
   const Regions* regions = nullptr;  // null: no memory is shared
   EventWaits* events = nullptr;
   PlanningThreads* planning = nullptr;
-  RefusalPace* pace = nullptr;
   Quotas* quotas = nullptr;
   ServerCredentials* credentials = nullptr;
   HealthService* health = nullptr;
@@ -65,6 +66,8 @@ struct CallEnvironment {
   absl::Duration max_send = absl::Minutes(1);
   int max_streams = 256;  // calls at once on one connection
   size_t window = 0;      // see MemoryShares
+  // Whether a host is a proxy's, whose calls are not one caller's.
+  std::function<bool(std::string_view host)> speaks_for_many;
 };
 
 }  // namespace quantd

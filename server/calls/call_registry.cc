@@ -13,8 +13,8 @@ constexpr absl::Duration kWatchInterval = absl::Milliseconds(20);
 
 }  // namespace
 
-CallRegistry::CallRegistry(std::function<void(absl::Time now)> sweep)
-    : sweep_(std::move(sweep)) {
+CallRegistry::CallRegistry(std::function<absl::Time()> now)
+    : now_(std::move(now)) {
   watcher_ = std::thread([this] { RunWatch(); });
 }
 
@@ -143,8 +143,7 @@ void CallRegistry::RunWatch() {
       if (call->TryRef()) watched.push_back(call);
     }
     mutex_.Unlock();
-    const absl::Time now = SteadyNow();
-    if (sweep_) sweep_(now);
+    const absl::Time now = now_();
     for (WatchedCall* call : watched) {
       call->Watch(now);
       call->Unref();

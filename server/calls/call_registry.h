@@ -32,8 +32,8 @@ class WatchedCall {
 
 class CallRegistry {
  public:
-  // `sweep` is called every so often while there are calls.
-  explicit CallRegistry(std::function<void(absl::Time now)> sweep = {});
+  // By whose time calls are watched.
+  explicit CallRegistry(std::function<absl::Time()> now = SteadyNow);
   ~CallRegistry();
 
   // Of every call object, armed ones included.
@@ -67,7 +67,7 @@ class CallRegistry {
  private:
   void RunWatch();
 
-  const std::function<void(absl::Time now)> sweep_;
+  const std::function<absl::Time()> now_;
   mutable absl::Mutex mutex_;
   SteadyCondVar fewer_;  // calls, or accepted ones
   SteadyCondVar stopped_;

@@ -3,13 +3,12 @@
 #include <utility>
 
 #include "proto/methods.h"
+#include "server/calls/call.h"
 #include "server/calls/call_environment.h"
 #include "server/calls/incoming_call.h"
 #include "server/calls/refusal.h"
 #include "server/calls/small_call.h"
-#include "server/calls/stream_call.h"
-#include "server/calls/tensor_call.h"
-#include "server/gate/ledger.h"
+#include "server/gate/gate.h"
 #include "server/net/credentials.h"
 #include "server/observe/health.h"
 #include "server/observe/reflection.h"
@@ -25,9 +24,8 @@ std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
   // told apart.
   Connection& connection = *call->connection();
   if (connection.calls() > 2 * env->max_streams && connection.countable()) {
-    connection.AllowBacklog(Connection::Backlog::kLeast);
-    return std::make_unique<Refusal>(call,
-                                     Failure::Busy(env->ledger->RetryDelay()));
+    return std::make_unique<Refusal>(
+        call, Failure::Busy(env->gate->RetryAfter(env->now())));
   }
   const std::string path = call->path();
   Verdict verdict =
@@ -37,10 +35,7 @@ std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
   }
   call->SetCaller(std::move(verdict.caller));
   if (const auto method = call->payload_method()) {
-    if (*method == wire::Method::kStream) {
-      return std::make_unique<StreamCall>(env, call);
-    }
-    return std::make_unique<TensorCall>(env, call, *method);
+    return std::make_unique<Call>(env, call, *method);
   }
   const auto small = [&](SmallMethod method) {
     return std::make_unique<SmallCall>(env, call, std::move(method));

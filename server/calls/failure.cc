@@ -161,18 +161,6 @@ Failure Failure::Of(StatusCode code, std::string_view message) {
   return Make(code, ErrorDetail::REASON_UNSPECIFIED, message);
 }
 
-bool Failure::IsCallersFault() const {
-  return code == grpc::StatusCode::INVALID_ARGUMENT ||
-         code == grpc::StatusCode::UNAUTHENTICATED ||
-         code == grpc::StatusCode::PERMISSION_DENIED ||
-         code == grpc::StatusCode::UNIMPLEMENTED;
-}
-
-bool Failure::IsServersNeed() const {
-  return code == grpc::StatusCode::RESOURCE_EXHAUSTED ||
-         code == grpc::StatusCode::UNAVAILABLE;
-}
-
 grpc::Status Failure::ToStatus() const {
   if (detail.reason() == ErrorDetail::REASON_UNSPECIFIED) {
     return grpc::Status(code, message);

@@ -20,7 +20,6 @@ struct Failure {
   grpc::StatusCode code = grpc::StatusCode::INTERNAL;
   std::string message;
   v1::ErrorDetail detail;
-  uint64_t ticket = 0;  // for the time of detail's retry delay; 0: none
 
   // `status` came from the wire or the plan: INVALID_ARGUMENT with the field's
   // parts when it has them, else "malformed".
@@ -49,12 +48,6 @@ struct Failure {
   static Failure Cancelled();
   // Of a service that has no ErrorDetail, such as health.
   static Failure Of(grpc::StatusCode code, std::string_view message);
-
-  // Whether the call was wrong, so that it will be whenever it is made.
-  bool IsCallersFault() const;
-  // Whether only the server's state is to blame, so that whoever is refused
-  // has done as he should.
-  bool IsServersNeed() const;
 
   // With the detail, if there is one, packed into grpc-status-details-bin.
   grpc::Status ToStatus() const;

@@ -2,7 +2,6 @@
 
 #include <grpc/support/time.h>
 
-#include <algorithm>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -11,29 +10,9 @@
 #include "server/calls/call_environment.h"
 #include "server/calls/planning_threads.h"
 #include "server/calls/tensor_service.h"
-#include "server/config/sizing.h"
-#include "server/gate/ledger.h"
-#include "server/gate/steady_time.h"
 #include "server/net/acceptor.h"
-#include "server/net/refusal_pace.h"
 
 namespace quantd {
-namespace {
-
-// Nobody who wants an answer gives up so soon.
-constexpr absl::Duration kAtOnce = absl::Milliseconds(100);
-
-// What its headers took on the wire, at most.
-uint64_t HeaderBytes(const grpc::ServerContext& context) {
-  uint64_t bytes = 512;  // path, authority, timeout and what gRPC keeps
-  for (const auto& [key, value] : context.client_metadata()) {
-    bytes += key.size() + value.size() + 16;
-  }
-  return bytes;
-}
-
-}  // namespace
-
 void IncomingCall::Arm(CallEnvironment* env, std::optional<wire::Method> method,
                        CallQueue queue) {
   IncomingCall* call = new IncomingCall(env, method, queue);
@@ -60,7 +39,6 @@ IncomingCall::~IncomingCall() {
   handler_.reset();
   if (connection_ == nullptr) return;
   if (queue_.users != nullptr) queue_.users->Leave();
-  if (!read_) env_->ledger->EndUnread(*connection_, !refused_);
   connection_->CallEnds();
 }
 
@@ -105,7 +83,6 @@ void IncomingCall::OnArrived(bool ok) {
     return;
   }
   Arm(env_, method_, queue_);
-  arrived_ = SteadyNow();
   const gpr_timespec deadline = context_.raw_deadline();
   if (gpr_time_cmp(deadline, gpr_inf_future(deadline.clock_type)) != 0) {
     // As what is left: after a step of the wall clock gRPC and absl differ
@@ -113,53 +90,31 @@ void IncomingCall::OnArrived(bool ok) {
     // nanoseconds since 1970 the longest timeouts overflow.
     const gpr_timespec left =
         gpr_time_sub(deadline, gpr_now(deadline.clock_type));
-    deadline_ =
-        arrived_ + absl::Seconds(left.tv_sec) + absl::Nanoseconds(left.tv_nsec);
+    deadline_ = env_->now() + absl::Seconds(left.tv_sec) +
+                absl::Nanoseconds(left.tv_nsec);
   }
   if (queue_.users != nullptr) queue_.users->Enter();
   connection_ = env_->acceptor->Find(context_.peer());
   connection_->CallBegins();
-  // gRPC ends it without us, as soon as it sees that nobody is there.
-  if (connection_->expelled()) {
-    Unref();
-    return;
-  }
-  env_->ledger->Explain(*connection_, HeaderBytes(context_));
   handler_ = MakeHandler(env_, this);
   env_->registry->Watch(this);
   watched_ = true;
   handler_->Begin();
-  if (begun_or_left_.exchange(true)) OnLeft();
+  if (begun_or_left_.exchange(true)) handler_->OnCancelled();
   Unref();
 }
 
 void IncomingCall::OnDone(bool) {
   if (context_.IsCancelled()) {
     cancelled_ = true;
-    if (begun_or_left_.exchange(true)) OnLeft();
+    if (begun_or_left_.exchange(true)) handler_->OnCancelled();
   }
   Unref();
 }
 
-void IncomingCall::OnLeft() {
-  if (SteadyNow() < std::min(deadline_, arrived_ + kAtOnce) &&
-      connection_->CallReset()) {
-    env_->acceptor->Expel(*connection_, "resets");
-  }
-  handler_->OnCancelled();
-}
-
 void IncomingCall::Read(grpc::ByteBuffer* into) {
-  read_ = true;
   Ref();
   stream_.Read(into, &read_tag_);
-}
-
-void IncomingCall::Continue() {
-  if (!Metadata(wire::kExpectKey)) return;
-  context_.AddInitialMetadata(wire::kContinueKey, "1");
-  Ref();
-  stream_.SendInitialMetadata(&headers_tag_);
 }
 
 void IncomingCall::Write(const grpc::ByteBuffer& message) {
@@ -167,14 +122,7 @@ void IncomingCall::Write(const grpc::ByteBuffer& message) {
   stream_.Write(message, &written_tag_);
 }
 
-void IncomingCall::Count(const grpc::Status& status) {
-  trailers_ = env_->ledger->Charge(connection_,
-                                   TrailersNeed(status.error_message().size(),
-                                                status.error_details().size()));
-}
-
 void IncomingCall::Finish(const grpc::Status& status) {
-  Count(status);
   Ref();
   stream_.Finish(status, &finished_tag_);
 }
@@ -191,28 +139,12 @@ void IncomingCall::WriteAndFinish(const grpc::ByteBuffer& message,
 
 void IncomingCall::FinishWith(const Failure& failure,
                               std::string_view request_id) {
-  refused_ = failure.IsServersNeed();
   if (!request_id.empty()) {
     context_.AddTrailingMetadata(wire::kRequestIdKey, std::string(request_id));
   }
   if (failure.detail.retry_delay_ms() != 0) {
     context_.AddTrailingMetadata(
         wire::kPushbackKey, fmt::to_string(failure.detail.retry_delay_ms()));
-  }
-  if (failure.ticket != 0) {
-    context_.AddTrailingMetadata(wire::kTicketKey,
-                                 fmt::to_string(failure.ticket));
-  }
-  if (failure.IsCallersFault()) {
-    const absl::Time now = SteadyNow();
-    const absl::Time until = env_->pace->Next(connection_->host(), now);
-    if (until > now) {
-      Held* const held = new Held{failure.ToStatus(), until};
-      Count(held->status);
-      Ref();  // for Watch
-      held_ = held;
-      return;
-    }
   }
   Finish(failure.ToStatus());
 }
@@ -225,17 +157,6 @@ void IncomingCall::Plan(std::function<void()> work, bool is_long) {
         Unref();
       },
       is_long);
-}
-
-void IncomingCall::Watch(absl::Time now) {
-  handler_->OnWatch(now);
-  const Held* const held = held_;
-  // Only this thread takes it back.
-  if (held == nullptr || (now < held->until && !cancelled_)) return;
-  held_ = nullptr;
-  Finish(held->status);
-  delete held;
-  Unref();
 }
 
 }  // namespace quantd

@@ -28,7 +28,6 @@
 #include "server/calls/call_registry.h"
 #include "server/calls/failure.h"
 #include "server/gate/caller.h"
-#include "server/gate/memory_charge.h"
 #include "server/net/call_queue.h"
 #include "server/net/completion_tag.h"
 #include "server/net/connection.h"
@@ -90,21 +89,17 @@ class IncomingCall final : public WatchedCall {
   bool cancelled() const { return cancelled_; }
   bool answered() const { return answered_; }
 
-  // Tells a client that waits for it that his message will be read. Before
-  // Read, where nobody may answer the call at the same time.
-  void Continue();
   // One read at a time, and one write.
   void Read(grpc::ByteBuffer* into);
   void Write(const grpc::ByteBuffer& message);
   // Says how the call ends. Only the first answer is sent; false: there was
   // one.
   bool ClaimAnswer() { return !answered_.exchange(true); }
-  // After ClaimAnswer, once. What it says is counted until the call is over.
+  // After ClaimAnswer, once.
   void Finish(const grpc::Status& status);
   void WriteAndFinish(const grpc::ByteBuffer& message,
                       std::string_view request_id);
-  // Finish, with the trailers of a failure. An empty id: the call has none. One
-  // that is the caller's fault may be told a little later.
+  // Finish, with the trailers of a failure. An empty id: the call has none.
   void FinishWith(const Failure& failure, std::string_view request_id);
   void Cancel() { context_.TryCancel(); }
   // Runs `work` on PlanningThreads (which say what is long) while the call
@@ -114,7 +109,7 @@ class IncomingCall final : public WatchedCall {
   void Ref() { refs_.fetch_add(1, std::memory_order_relaxed); }
   bool TryRef() override;
   void Unref() override;
-  void Watch(absl::Time now) override;
+  void Watch(absl::Time now) override { handler_->OnWatch(now); }
 
  private:
   IncomingCall(CallEnvironment* env, std::optional<wire::Method> method,
@@ -122,8 +117,6 @@ class IncomingCall final : public WatchedCall {
   ~IncomingCall();
   void OnArrived(bool ok);
   void OnDone(bool ok);
-  void OnLeft();
-  void Count(const grpc::Status& status);
 
   CallEnvironment* const env_;
   const std::optional<wire::Method> method_;
@@ -132,7 +125,6 @@ class IncomingCall final : public WatchedCall {
   grpc::GenericServerContext context_;
   grpc::GenericServerAsyncReaderWriter stream_;
   CompletionTag arrived_tag_{[this](bool ok) { OnArrived(ok); }};
-  CompletionTag headers_tag_{[this](bool) { Unref(); }};
   CompletionTag read_tag_{[this](bool ok) {
     handler_->OnRead(ok);
     Unref();
@@ -149,22 +141,12 @@ class IncomingCall final : public WatchedCall {
   std::atomic<bool> answered_{false};
   std::atomic<bool> cancelled_{false};
   // Two queues' threads may deliver its arrival and its end at once: whichever
-  // comes second sees to a client that has left.
+  // comes second tells the handler of a client that has left.
   std::atomic<bool> begun_or_left_{false};
-  // A refusal that waits for its time; whoever takes it from here sends it.
-  struct Held {
-    grpc::Status status;
-    absl::Time until;
-  };
-  std::atomic<Held*> held_{nullptr};
   bool watched_ = false;  // the registry holds it
-  bool read_ = false;     // its message was asked for
-  bool refused_ = false;  // for a reason of the server's own
-  absl::Time arrived_ = absl::InfinitePast();
   absl::Time deadline_ = absl::InfiniteFuture();
   std::shared_ptr<Connection> connection_;
   std::shared_ptr<const Caller> caller_;
-  MemoryCharge trailers_;
   std::unique_ptr<CallHandler> handler_;
 };
 

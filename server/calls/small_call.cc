@@ -6,7 +6,7 @@
 #include "server/calls/call_registry.h"
 #include "server/calls/request_ids.h"
 #include "server/config/sizing.h"
-#include "server/gate/steady_time.h"
+#include "server/gate/gate.h"
 #include "server/observe/metrics.h"
 
 namespace quantd {
@@ -41,20 +41,16 @@ void SmallCall::Begin() {
   if (!method_.while_draining && env_->registry->Refuses()) {
     return Fail(Failure::Draining());
   }
-  charge_ =
-      env_->ledger->Track({call_->connection(), ReceiveNeed(0),
-                           ReceiveNeed(method_.max_request), call_->deadline()},
-                          this);
-  since_ = absl::ToUnixNanos(SteadyNow());
-  waits_ = true;
+  lease_ = env_->gate->Track(ReceiveNeed(0), call_->connection()->host());
+  waits_since_ = absl::ToUnixNanos(env_->now());
   call_->Read(message_.buffer());
 }
 
 void SmallCall::OnRead(bool ok) {
-  waits_ = false;
+  waits_since_ = 0;
   if (!ok) return Fail(Failure::NoMessage());
   record_.request_bytes = message_.size();
-  charge_.Arrived(message_.size(), ReceiveNeed(message_.size()));
+  lease_.HoldReceiving(ReceiveNeed(message_.size()));
   if (message_.size() > method_.max_request) {
     return Fail(
         Failure::TooLarge("request", message_.size(), method_.max_request));
@@ -71,28 +67,20 @@ void SmallCall::Answer() {
   if (!call_->ClaimAnswer()) return;
   record_.code = grpc::StatusCode::OK;
   record_.reply_bytes = answer.reply.size();
-  charge_.ShrinkReceive(ReceiveNeed(answer.reply.size()));
-  charge_.GrowReceive(ReceiveNeed(answer.reply.size()));
-  since_ = absl::ToUnixNanos(SteadyNow());
-  waits_ = true;
+  lease_.HoldReceiving(ReceiveNeed(answer.reply.size()));
+  waits_since_ = absl::ToUnixNanos(env_->now());
   const grpc::Slice slice(answer.reply);
   call_->WriteAndFinish(grpc::ByteBuffer(&slice, 1), record_.id);
 }
 
-void SmallCall::OnFinished(bool) { waits_ = false; }
+void SmallCall::OnFinished(bool) { waits_since_ = 0; }
 
 void SmallCall::OnWatch(absl::Time now) {
-  if (!waits_) return;
-  const absl::Duration waited = now - absl::FromUnixNanos(since_);
+  const int64_t since = waits_since_;
+  if (since == 0) return;
+  const absl::Duration waited = now - absl::FromUnixNanos(since);
   if (call_->answered()) {
     if (waited > env_->max_send) call_->Cancel();
-    return;
-  }
-  if (in_the_way_) {
-    Fail(Failure::Busy(env_->ledger->RetryDelay()));
-  } else if (too_long_) {
-    Fail(Failure::TooLarge("request", method_.max_request + 1,
-                           method_.max_request));
   } else if (waited > std::min(env_->max_receive, kMaxReceive)) {
     Fail(
         Failure::Deadline("for receiving: the request did not arrive within "

@@ -17,7 +17,7 @@
 #include "server/calls/call_environment.h"
 #include "server/calls/call_record.h"
 #include "server/calls/incoming_call.h"
-#include "server/gate/ledger.h"
+#include "server/gate/lease.h"
 
 namespace quantd {
 
@@ -42,7 +42,7 @@ struct SmallMethod {
       answer;
 };
 
-class SmallCall final : public CallHandler, private MemoryLedger::Waiter {
+class SmallCall final : public CallHandler {
  public:
   SmallCall(CallEnvironment* env, IncomingCall* call, SmallMethod method);
   ~SmallCall() override;
@@ -53,22 +53,15 @@ class SmallCall final : public CallHandler, private MemoryLedger::Waiter {
   void OnWatch(absl::Time now) override;
 
  private:
-  void OnMemory(MemoryLedger::Outcome, MemoryCharge) override {}
-  void Revoke(MemoryLedger::Revocation why) override {
-    (why == MemoryLedger::Revocation::kTooLong ? too_long_ : in_the_way_) =
-        true;
-  }
   void Answer();
   void Fail(const Failure& failure);
 
   CallEnvironment* const env_;
   IncomingCall* const call_;
   const SmallMethod method_;
-  std::atomic<bool> too_long_{false};
-  std::atomic<bool> in_the_way_{false};  // of others, and does not come
-  std::atomic<bool> waits_{false};       // for the network
-  std::atomic<int64_t> since_{0};        // when it began to, in Unix time
-  MemoryCharge charge_;
+  // When it began to wait for the network, in Unix time; 0: it does not.
+  std::atomic<int64_t> waits_since_{0};
+  Lease lease_;
   ReceivedMessage message_;
   std::string shape_;
   CallRecord record_;

@@ -1,0 +1,372 @@
+#include "server/calls/call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "kernels/device/budget.h"
+#include "kernels/plan/field_error.h"
+#include "server/calls/call_registry.h"
+#include "server/calls/request_ids.h"
+#include "server/config/sizing.h"
+#include "server/device/device_monitor.h"
+#include "server/net/credentials.h"
+#include "server/net/lone_caller.h"
+#include "server/observe/metrics.h"
+
+namespace quantd {
+namespace {
+
+// A request that is understood on the network's own thread, if its head is
+// short: a longer one may have come in very many pieces.
+constexpr size_t kPlannedAtOnce = 5 << 20;
+// An undeclared request counts as this until more of it has come.
+constexpr size_t kFirstBytes = 48 << 10;
+
+// A payload that is larger than any device's memory, whatever of it is used.
+absl::Status CheckPayloadBytes(uint64_t bytes, size_t most) {
+  if (bytes <= most) return absl::OkStatus();
+  return TooLargeError("payload_bytes", fmt::format("at most {}", most),
+                       fmt::to_string(bytes), most);
+}
+
+}  // namespace
+
+Call::Call(CallEnvironment* env, IncomingCall* call, wire::Method method)
+    : env_(env), call_(call), method_(method) {
+  record_.method = method;  // of a stream until its request is read
+  record_.streamed = streams();
+  record_.arrived = Clock::now();
+  record_.id = env_->ids->Next();
+  record_.trace = call_->trace();
+  if (streams()) {
+    payload_ = std::make_unique<ChunkPayload>(env);
+  } else {
+    payload_ = std::make_unique<MessagePayload>(env, method);
+    env_->lone->CallArrives(record_.arrived);
+  }
+}
+
+Call::~Call() {
+  LetGo();
+  RecordEnd();
+  Release();
+}
+
+void Call::Release() {
+  if (accepted_.exchange(false)) env_->registry->Release();
+}
+
+void Call::Begin() {
+  accepted_ = env_->registry->Accept();
+  if (!accepted_) return Fail(Failure::Draining());
+  Admit();
+}
+
+void Call::Admit() {
+  const size_t limit = streams() ? wire::kMaxRequestHeadBytes
+                                 : env_->request_limit[wire::Index(method_)];
+  if (auto failure = ReadDeclared(limit)) return Fail(*failure);
+  if (auto failure = Stopped("on arrival")) return Fail(*failure);
+  if (!env_->monitor->takes_work()) {
+    return Fail(Failure::NoDevice(env_->monitor->RetryDelay()));
+  }
+  // Where nobody counts what comes, all that may come is counted on.
+  const size_t first = streams()                            ? env_->window
+                       : declared_                          ? *declared_
+                       : call_->connection()->countable()
+                           ? std::min(kFirstBytes, limit)
+                           : limit;
+  Gate::Ask ask;
+  ask.bytes = ReceiveNeed(first);
+  if (auto failure = ReadAsk(&ask)) return Fail(*failure);
+  most_ = declared_.value_or(limit);
+  call_->Ref();
+  Answered(env_->gate->AdmitMessage(ask, Now(), this, &lease_));
+}
+
+std::optional<Failure> Call::ReadDeclared(size_t limit) {
+  const auto& metadata = call_->context().client_metadata();
+  const auto it = metadata.find(wire::kRequestBytesKey);
+  if (it == metadata.end() || streams()) return std::nullopt;
+  uint64_t bytes = 0;
+  if (!absl::SimpleAtoi(std::string(it->second.data(), it->second.size()),
+                        &bytes)) {
+    return Failure::BadRequest(FieldError(
+        wire::kRequestBytesKey, "a decimal number", "something else"));
+  }
+  if (bytes > limit) return Failure::TooLarge("request", bytes, limit);
+  declared_ = bytes;
+  return std::nullopt;
+}
+
+// Says who asks, and whether the caller's token grants it.
+std::optional<Failure> Call::ReadAsk(Gate::Ask* ask) {
+  const auto& caller = call_->caller();
+  const std::string& host = call_->connection()->host();
+  if (caller != nullptr && !caller->identity.empty()) {
+    ask->identity = caller->identity;
+  } else if (!env_->speaks_for_many(host)) {
+    ask->identity = host;
+  }
+  ask->deadline = call_->deadline();
+  if (const auto text = call_->Metadata(wire::kPriorityKey)) {
+    const auto priority = ParsePriority(*text);
+    if (!priority) {
+      return Failure::BadRequest(FieldError(
+          wire::kPriorityKey, "high, normal or low", "something else"));
+    }
+    // Where no token says who may, nobody may.
+    const bool may = caller != nullptr && caller->may_be_high;
+    const bool asks_too_much = *priority == Priority::kHigh && !may;
+    ask->priority = asks_too_much ? Priority::kNormal : *priority;
+  }
+  const Quotas::Refused refused =
+      env_->quotas->Enter(caller, declared_.value_or(0), Now(), &quota_);
+  if (refused.what == nullptr) return std::nullopt;
+  return Failure::OverQuota(refused.what, refused.delay);
+}
+
+void Call::Answered(Gate::Answer answer) {
+  if (answer.outcome != Outcome::kWaiting) {
+    return GoOn(answer.outcome, answer.retry_after, false);
+  }
+  // A cancellation that came just before the wait looked in vain for it.
+  if (call_->cancelled()) LeaveQueues();
+}
+
+void Call::OnAdmitted(Outcome outcome, Lease lease) {
+  lease_ = std::move(lease);
+  on_network_ = false;
+  GoOn(outcome, env_->gate->RetryAfter(Now()), true);
+}
+
+void Call::GoOn(Outcome outcome, absl::Duration retry_after, bool waited) {
+  const Stage asked = stage();
+  if (outcome != Outcome::kGranted) {
+    Fail(Refusal(outcome, retry_after));
+  } else if (asked == Stage::kClaiming) {
+    Queue();
+  } else if (asked == Stage::kAdmitting) {
+    record_.admitted = Clock::now();
+    if (auto failure = Stopped("while waiting for memory")) {
+      Fail(*failure);
+    } else {
+      Receive(Stage::kReceiving, {});
+    }
+  } else if (waited) {
+    call_->Plan([this] { PlanRequest(); }, true);
+  } else {
+    PlanRequest();
+  }
+  call_->Unref();
+}
+
+// Not to be ended by the watch before the read has begun.
+void Call::Receive(Stage stage, Payload::Expected expected) {
+  message_.Clear();
+  absl::MutexLock lock(&mutex_);
+  if (stage == Stage::kFeeding) {
+    most_ = expected.most;
+    lease_.HoldReceiving(expected.first == 0 ? 0 : ReceiveNeed(expected.first));
+  }
+  if (!declared_) received_before_ = call_->connection()->Received();
+  // From chunk to chunk the time runs on.
+  if (stage_ != Stage::kPlanning) since_ = moved_ = Now();
+  stage_ = stage;
+  call_->Read(message_.buffer());
+}
+
+void Call::OnRead(bool ok) {
+  Stage stage;
+  {
+    absl::MutexLock lock(&mutex_);
+    stage = stage_;
+    if (stage != Stage::kClosing) stage_ = Stage::kPlanning;
+  }
+  if (stage == Stage::kClosing) return LetGo();
+  stage == Stage::kReceiving ? OnRequest(ok) : OnMessage(ok);
+}
+
+void Call::OnRequest(bool ok) {
+  if (!ok) {
+    auto failure = Stopped("while receiving");
+    return Fail(failure ? *failure : Failure::NoMessage());
+  }
+  const size_t size = message_.size();
+  record_.request_bytes = size;
+  if (!declared_) quota_.Pay(size, Now());
+  if (declared_ && size > *declared_) {
+    return Fail(Failure::LongerThanDeclared(size, *declared_));
+  }
+  if (size > most_) return Fail(Failure::TooLarge("request", size, most_));
+  if (auto failure = Stopped("while receiving")) return Fail(*failure);
+  if (streams()) {
+    // Chunks that nobody reads yet fill the window.
+    lease_.HoldReceiving(ReceiveNeed(size + env_->window));
+  } else {
+    record_.received = Clock::now();
+    lease_.Arrived(ReceiveNeed(size), size, Now());
+  }
+  const bool is_short = wire::HasShortHead(message_.Pieces());
+  if (is_short && size <= kPlannedAtOnce) {
+    on_network_ = true;
+    return PlanRequest();
+  }
+  if (is_short) {
+    call_->Plan([this] { PlanRequest(); }, false);
+  } else {
+    call_->Plan([this] { CountLists(); }, true);
+  }
+}
+
+void Call::CountLists() {
+  const auto separated = wire::SeparateRequest(method_, message_.Pieces());
+  if (!separated.ok()) return Fail(Failure::BadRequest(separated.status()));
+  Enter(Stage::kCounting);
+  call_->Ref();
+  Answered(env_->gate->AdmitHead(
+      HeadNeed(separated->head.size(), separated->list_bytes),
+      call_->deadline(), Now(), this, &lease_));
+}
+
+void Call::PlanRequest() {
+  absl::Status status = payload_->Parse(message_.Pieces());
+  if (!status.ok()) return Fail(Failure::BadRequest(status));
+  const wire::Request& request = payload_->request();
+  if (streams()) {
+    record_.method = wire::MethodOf(*request.plan);
+    const auto& caller = call_->caller();
+    if (caller != nullptr && !caller->May(record_.method)) {
+      return Fail(env_->credentials->Forbid(record_.method, *caller,
+                                            call_->connection()->name()));
+    }
+    message_.Clear();
+    lease_.HoldReceiving(ReceiveNeed(env_->window));
+  }
+  const auto& limits = env_->gate->limits().devices;
+  const size_t most = *std::max_element(limits.begin(), limits.end());
+  status = CheckPayload(payload_->Need(), most);
+  if (status.ok()) status = CheckPayloadBytes(payload_->bytes_to_come(), most);
+  if (!status.ok()) return Fail(Failure::BadRequest(status));
+  device_ = env_->engine->Find(payload_->places().device());
+  if (payload_->places().wait_event() == nullptr) return Claim();
+  AwaitEvent();
+}
+
+// Without a slot and without memory for the payload: what the client waits for
+// may take long, or never be done.
+void Call::AwaitEvent() {
+  // Looked at for so long, an event has often passed, and no other thread need
+  // be woken.
+  constexpr std::chrono::microseconds kLook{50};
+  Enter(Stage::kWaiting);
+  const auto end = Clock::now() + kLook;
+  do {
+    if (payload_->places().wait_event()->Passed()) return Claim();
+  } while (Clock::now() < end);
+  on_network_ = false;
+  wait_until_ = Now() + env_->max_receive;
+  call_->Ref();  // for OnWaitOver
+  env_->events->Add(this);
+}
+
+bool Call::WaitIsOver() {
+  event_passed_ = payload_->places().wait_event()->Passed();
+  return event_passed_ || Stopped("") || Now() >= wait_until_;
+}
+
+void Call::OnWaitOver() {
+  if (auto failure = Stopped("while waiting for an event")) {
+    Fail(*failure);
+  } else if (!event_passed_) {
+    Fail(Failure::Deadline(
+        "for memory.wait_event: it did not pass within the server's limit"));
+  } else {
+    Claim();
+  }
+  call_->Unref();
+}
+
+void Call::Claim() {
+  Enter(Stage::kClaiming);
+  call_->Ref();
+  Answered(env_->gate->AdmitPayload(payload_->Need(), device_, streams(),
+                                    call_->deadline(), Now(), this, &lease_));
+}
+
+std::optional<Failure> Call::Stopped(std::string_view where) const {
+  if (Now() >= call_->deadline()) return Failure::Deadline(where);
+  if (call_->cancelled() || call_->answered()) return Failure::Cancelled();
+  return std::nullopt;
+}
+
+Failure Call::Refusal(Outcome outcome, absl::Duration retry_after) const {
+  if (outcome == Outcome::kStopped) return Failure::Draining();
+  if (outcome == Outcome::kNoDevice) {
+    return Failure::NoDevice(env_->monitor->RetryDelay());
+  }
+  if (auto failure = Stopped("while waiting for memory")) return *failure;
+  return outcome == Outcome::kTooLate ? Failure::TooLate(retry_after)
+                                      : Failure::Busy(retry_after);
+}
+
+void Call::Fail(const Failure& failure) {
+  LetGo();
+  if (!call_->ClaimAnswer()) return;
+  if (record_.error.empty()) record_.error = failure.message;
+  absl::MutexLock lock(&mutex_);
+  Close(failure);
+}
+
+// Once the answer is claimed.
+void Call::Close(const Failure& failure) {
+  stage_ = Stage::kClosing;
+  since_ = Now();
+  record_.Fail(failure);
+  call_->FinishWith(failure, record_.id);
+}
+
+// A block goes back to its pool before its lease goes back to the gate.
+void Call::LetGo() {
+  if (payload_ != nullptr) payload_->DropJob();
+  message_.Clear();
+  lease_.Reset();
+}
+
+void Call::LeaveQueues() {
+  if (env_->gate->Forget(this)) {
+    Fail(Refusal(Outcome::kTimedOut, env_->gate->RetryAfter(Now())));
+    return call_->Unref();
+  }
+  const int device = queued_on_;
+  if (device >= 0 && env_->engine->Withdraw(device, this)) {
+    Fail(*Stopped("while waiting for a device"));
+    call_->Unref();
+  }
+}
+
+void Call::RecordEnd() {
+  record_.ended = Clock::now();
+  // Whatever was found wrong with a call whose client has gone, a message that
+  // never came above all, that is what ended it.
+  if (call_->cancelled() && record_.code != grpc::StatusCode::OK &&
+      record_.code != grpc::StatusCode::DEADLINE_EXCEEDED &&
+      (record_.request_bytes == 0 || ended_early_)) {
+    record_.Fail(Failure::Cancelled());
+    record_.error = "the connection was lost or the call cancelled";
+  }
+  env_->metrics->Record(record_);
+  if (!WouldLog(record_)) return;
+  LogCall(record_, *call_, shape_.empty() ? Shape() : shape_);
+}
+
+std::string Call::Shape() const {
+  if (payload_ == nullptr || payload_->request().plan == nullptr) return "";
+  return fmt::format("{}",
+                     fmt::join(payload_->request().plan->tensor().shape, "x"));
+}
+
+}  // namespace quantd

@@ -1,0 +1,288 @@
+// A call and the device that does, or does not, what it asks; and the reply.
+#include <utility>
+
+#include "kernels/device/health/device_health.h"
+#include "server/calls/call.h"
+#include "server/calls/call_registry.h"
+#include "server/config/sizing.h"
+#include "server/device/device_monitor.h"
+#include "server/net/completion_tag.h"
+#include "server/net/lone_caller.h"
+
+namespace quantd {
+namespace {
+
+// Devices that a call may try. A request that makes devices fail must not go
+// round all of them.
+constexpr int kMostRuns = 3;
+// What is done in a millisecond or so, where one caller is all there is.
+constexpr size_t kInlineOfOne = size_t{4} << 20;
+// A message that came in more, of a few bytes each, takes long to gather.
+constexpr size_t kFewPieces = 4096;
+// A GPU's half millisecond: of what lies in its memory, and of what it copies
+// by itself from the host's.
+constexpr size_t kInlineOnDevice = size_t{1} << 30;
+constexpr size_t kInlineCopied = size_t{16} << 20;
+
+}  // namespace
+
+// Whether to hand the job to a worker would take longer than to do it here.
+bool Call::IsQuick() {
+  const size_t bytes = payload_->request().plan->input_bytes();
+  if (Engine::RunsInline(bytes)) return true;
+  if (env_->registry->accepted() > 1 || !env_->lone->IsLikely(Clock::now())) {
+    return false;
+  }
+  const Places& places = payload_->places();
+  if (bytes <= kInlineOfOne && message_.Pieces().size() <= kFewPieces) return true;
+  if (places.inputs_on_device()) return bytes <= kInlineOnDevice;
+  return places.inputs_page_locked() && bytes <= kInlineCopied &&
+         env_->engine->backend(lease_.device()).info().kind == "cuda";
+}
+
+void Call::Queue() {
+  const int device = lease_.device();
+  call_->Ref();  // for RunOn
+  // A thread of which there is but one, the gate's above all, must not be where
+  // a job hangs; nor is one where the first step of many is done.
+  if (std::exchange(on_network_, false) && !streams() && IsQuick()) {
+    if (auto slot = env_->engine->TrySlot(device)) {
+      runs_inline_ = true;
+      return RunOn(env_->engine->backend(device), std::move(slot));
+    }
+  }
+  runs_inline_ = false;
+  Enter(Stage::kQueued);
+  queued_on_ = device;
+  env_->engine->Submit(device, this);
+  // A cancellation that came just before looked in vain for it.
+  if (call_->cancelled()) LeaveQueues();
+}
+
+void Call::RunOn(Backend& backend, Engine::SlotLease slot) {
+  queued_on_ = -1;
+  bool again = !env_->engine->health(lease_.device()).healthy();
+  if (again) {
+    slot.Reset();
+    RunElsewhere();
+    return call_->Unref();
+  }
+  Next next = Next::kReply;
+  BeginWatch();
+  std::optional<Failure> failure = Compute(backend, &next, &again);
+  if (!EndWatch()) {
+    LetGo();
+    return call_->Unref();
+  }
+  // A job ends before its slot is free.
+  if (failure || again) {
+    payload_->DropJob();
+  } else if (next == Next::kReply) {
+    MakeReply();
+  }
+  slot.Reset();
+  if (failure) {
+    Fail(*failure);
+  } else if (again) {
+    RunElsewhere();
+  } else {
+    Do(next);
+  }
+  call_->Unref();
+}
+
+std::optional<Failure> Call::Compute(Backend& backend, Next* next,
+                                     bool* again) {
+  record_.device = backend.info().name;
+  record_.started = Clock::now();
+  if (auto failure = Stopped("before the job began")) return failure;
+  absl::StatusOr<Next> done = Next::kCompute;
+  if (!payload_->has_job()) {
+    // The device has better things to do than what nobody will wait for.
+    if (runs_ == 0 && lease_.IsTooLate(call_->deadline(), Now())) {
+      return Failure::Deadline("before the job could end");
+    }
+    ++runs_;
+    has_input_ = true;
+    done = payload_->Begin(backend, message_.Pieces(), job_watch_.pieces());
+    if (!done.ok()) return FromJob(done.status(), again);
+    // What comes in chunks is the device's alone. Of one device alone the
+    // memory is worth more than a second try.
+    has_input_ = !streams() && (payload_->places().lends_inputs() ||
+                                (runs_ < kMostRuns &&
+                                 env_->monitor->HasAlternative()));
+    if (!has_input_) DropMessage();
+  }
+  record_.gathered = Clock::now();
+  if (*done == Next::kCompute) {
+    if (auto failure = Stopped("before the job ran")) return failure;
+    done = payload_->Compute();
+    record_.computed = Clock::now();
+    if (!done.ok()) return FromJob(done.status(), again);
+    if (has_input_) DropMessage();
+    if (auto failure = Stopped("while the job ran")) return failure;
+  }
+  *next = *done;
+  return std::nullopt;
+}
+
+void Call::DropMessage() {
+  if (streams()) return;  // whose message was dropped, and whose window is held
+  message_.Clear();
+  lease_.HoldReceiving(ReceiveNeed(0));
+}
+
+bool Call::MayRunAgain() const {
+  // What lies in a device's memory is on no other. Outputs never lie over
+  // inputs: those are as they were.
+  return device_ < 0 && runs_ < kMostRuns && has_input_;
+}
+
+void Call::OnDeviceLost() {
+  queued_on_ = -1;
+  RunElsewhere();
+  call_->Unref();
+}
+
+void Call::RunElsewhere() {
+  if (auto failure = Stopped("while waiting for a device")) {
+    return Fail(*failure);
+  }
+  // A stream that has begun: what came of it was that device's alone.
+  if (payload_->has_job()) {
+    return Fail(Failure::NoDevice(env_->monitor->RetryDelay()));
+  }
+  // The slot is given back, and so is what the device lent.
+  lease_.ShrinkPayload(0);
+  Claim();
+}
+
+std::optional<Failure> Call::FromJob(const absl::Status& status, bool* again) {
+  if (!absl::IsInvalidArgument(status)) {
+    record_.error = std::string(status.message());
+  }
+  if (const std::optional<DeviceFault> fault = FaultOf(status)) {
+    env_->monitor->Report(lease_.device(), *fault, record_.error, record_.id);
+    if (auto failure = Stopped("while the job ran")) return failure;
+    *again = MayRunAgain();
+    if (*again) return std::nullopt;
+    if (runs_ < kMostRuns) {
+      return Failure::NoDevice(env_->monitor->RetryDelay());
+    }
+  }
+  return Failure::FromJob(status, record_.device,
+                          env_->gate->RetryAfter(Now()));
+}
+
+// From before a job takes memory until it has given it back: a device may hang
+// in any of it.
+void Call::BeginWatch() {
+  absl::MutexLock lock(&mutex_);
+  job_watch_.Begin(*payload_->request().plan, env_->max_job);
+  relieved_ = false;
+  stage_ = Stage::kRunning;
+}
+
+bool Call::EndWatch() {
+  const size_t bytes = payload_->request().plan->input_bytes();
+  absl::MutexLock lock(&mutex_);
+  if (runs_inline_ && !Engine::RunsInline(bytes)) env_->lone->JobEnds();
+  if (relieved_) thread_is_relieved = true;
+  if (stage_ == Stage::kClosing) {
+    env_->monitor->HungJobEnded(lease_.device());
+    return false;
+  }
+  stage_ = Stage::kQueued;
+  return true;
+}
+
+void Call::Do(Next next) {
+  switch (next) {
+    case Next::kReceive:
+      return Receive(Stage::kFeeding, payload_->NextMessage());
+    case Next::kCompute:
+      return Queue();
+    case Next::kTell:
+      return Tell();
+    case Next::kReply:
+      Enter(Stage::kReplying);
+      return Send();
+  }
+}
+
+// A message of a stream, after its request, or the end of them.
+void Call::OnMessage(bool ok) {
+  if (auto failure = Stopped("while receiving")) return Fail(*failure);
+  const size_t size = message_.size();
+  record_.request_bytes += size;
+  quota_.Pay(size, Now());
+  auto next = ok ? payload_->Take(message_.Pieces()) : payload_->TakeEnd();
+  if (!next.ok()) {
+    ended_early_ = !ok;
+    return Fail(Failure::BadRequest(next.status()));
+  }
+  if (*next == Next::kCompute) {
+    record_.received = Clock::now();
+    message_.Clear();
+    if (ok) {
+      lease_.HoldReceiving(ReceiveNeed(env_->window));
+    } else {
+      lease_.Arrived(ReceiveNeed(0), payload_->bytes_to_come(), Now());
+    }
+  }
+  Do(*next);
+}
+
+// Not to be ended by the watch before the write has begun.
+void Call::Tell() {
+  const grpc::Slice message(payload_->told());
+  lease_.HoldReceiving(ReceiveNeed(env_->window + message.size()));
+  absl::MutexLock lock(&mutex_);
+  since_ = moved_ = Now();
+  stage_ = Stage::kTelling;
+  call_->Write(grpc::ByteBuffer(&message, 1));
+}
+
+void Call::MakeReply() {
+  record_.device_times = payload_->report().times;
+  record_.shared_input_bytes = payload_->places().input_bytes();
+  record_.shared_output_bytes = payload_->places().output_bytes();
+  std::string head = payload_->ReplyHead(record_.device, record_.id);
+  JobOutput output = payload_->Finish();
+  record_.reply_bytes = head.size() + output.size;
+  // Of many groups the plan is as large as a payload, and a reply may stay
+  // unread for long.
+  if (WouldLog(record_)) shape_ = Shape();
+  payload_.reset();
+  lease_.Served(Now());
+  lease_.ShrinkHead(head.size());
+  reply_.emplace(std::move(head), std::move(output), std::move(lease_),
+                 streams());
+}
+
+void Call::Send() {
+  if (auto chunk = reply_->NextChunk()) return call_->Write(*chunk);
+  if (!call_->ClaimAnswer()) return LetGo();
+  sends_last_ = true;
+  record_.code = grpc::StatusCode::OK;
+  call_->WriteAndFinish(reply_->Last(), record_.id);
+}
+
+void Call::OnWritten(bool ok) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stage_ == Stage::kClosing) return;
+  }
+  if (auto failure = Stopped("while sending")) return Fail(*failure);
+  if (!ok) return Fail(Failure::Cancelled());
+  if (reply_) return Send();
+  Do(Next::kReceive);
+}
+
+void Call::OnFinished(bool ok) {
+  if (!sends_last_) return;
+  reply_->LastIsSent();
+  if (ok) record_.sent = Clock::now();
+}
+
+}  // namespace quantd

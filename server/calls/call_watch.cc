@@ -1,0 +1,154 @@
+// What takes too long: a client that does not go on, a device that hangs.
+#include <algorithm>
+
+#include "server/calls/call.h"
+#include "server/config/sizing.h"
+#include "server/device/device_monitor.h"
+
+namespace quantd {
+namespace {
+
+// While others wait, whoever holds memory and does not go on for so long makes
+// way for them.
+constexpr absl::Duration kStall = absl::Milliseconds(250);
+// Where the client itself waits for others: with the answer to maxima.
+constexpr absl::Duration kStallOfMany = 4 * kStall;
+// What a stream must bring in a second beside what is allowed for any.
+constexpr uint64_t kSlowest = uint64_t{1} << 20;
+// A network thread that is in a job for longer is relieved.
+constexpr std::chrono::milliseconds kLongInline{100};
+
+}  // namespace
+
+void Call::OnWatch(absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  switch (stage_) {
+    case Stage::kReceiving:
+    case Stage::kFeeding:
+    case Stage::kTelling:
+      return WatchClient(now);
+    case Stage::kRunning:
+      return WatchJob();
+    case Stage::kReplying:
+      return WatchSending(now);
+    case Stage::kClosing:
+      // Nothing follows what the client does not take, not even an error.
+      if (now - since_ > env_->max_send) call_->Cancel();
+      return;
+    default:
+      return;
+  }
+}
+
+void Call::WatchClient(absl::Time now) {
+  if (Moves()) moved_ = now;
+  const bool tells = stage_ == Stage::kTelling;
+  const bool feeds = stage_ == Stage::kFeeding;
+  const absl::Duration stalled = now - moved_;
+  const absl::Duration patience =
+      payload_->AwaitsAnswer() ? kStallOfMany : kStall;
+  const absl::Duration limit = tells ? env_->max_send : env_->max_receive;
+  const absl::Duration whole =
+      limit + absl::Seconds(payload_->bytes_to_come() / kSlowest);
+  std::optional<Failure> failure;
+  if (stalled > limit || now - since_ > whole) {
+    failure = Failure::Deadline(
+        tells ? "for sending: the stream's maxima were not taken within the "
+                "server's limit"
+        : payload_->AwaitsAnswer()
+            ? "for receiving: the answer to the stream's maxima did not come "
+              "within the server's limit"
+        : feeds ? "for receiving: the stream's chunks do not come within the "
+                  "server's limit"
+                : "for receiving: the request did not arrive within the "
+                  "server's limit");
+  } else if ((stalled > patience &&
+              env_->gate->OthersWaitSince(now - patience)) ||
+             (!tells && !Grow())) {
+    failure = Failure::Busy(env_->gate->RetryAfter(now));
+  }
+  // What it holds goes back when the read, which this ends, comes back.
+  if (!failure || !call_->ClaimAnswer()) return;
+  record_.error = failure->message;
+  Close(*failure);
+  if (!tells) return;
+  // A write need not come back: all but the maxima goes now, the block before
+  // its lease.
+  payload_->DropJob();
+  lease_.ShrinkPayload(0);
+  lease_.ShrinkHead(0);
+  lease_.HoldReceiving(payload_->told().size());
+}
+
+// Whether anything has come, or been taken, since the last look. Calls of one
+// connection share what is known of it.
+bool Call::Moves() {
+  const Connection& connection = *call_->connection();
+  uint64_t now = record_.request_bytes;
+  if (stage_ == Stage::kTelling) {
+    const auto sent = connection.Sent();
+    now = sent ? sent->taken : 0;
+  } else if (const auto received = connection.Received()) {
+    now = *received;
+    // Then it is not the client who is slow.
+    if (connection.HasUnread()) return true;
+  } else if (stage_ == Stage::kReceiving) {
+    return true;  // nobody knows
+  }
+  return std::exchange(seen_, now) != now;
+}
+
+// Counts a message of unknown size as long as it has become. False: there is no
+// room for it.
+bool Call::Grow() {
+  if (declared_ || !received_before_) return true;
+  const auto received = call_->connection()->Received();
+  if (!received) return true;
+  const uint64_t calls = std::max(1, call_->connection()->calls());
+  const uint64_t came = (*received - *received_before_) / calls;
+  return came == 0 ||
+         lease_.GrowReceiving(ReceiveNeed(std::min<uint64_t>(came, most_)));
+}
+
+void Call::WatchJob() {
+  if (runs_inline_ && !relieved_ &&
+      Clock::now() - job_watch_.began() > kLongInline) {
+    relieved_ = true;
+    env_->relieve(call_->queue());
+  }
+  if (!job_watch_.Hangs()) return;
+  env_->monitor->Report(lease_.device(), DeviceFault::kHang,
+                        "a job does not get on within its limit", record_.id);
+  // The job may write to what the client lends as long as it lives; that the
+  // client must treat as after a deadline of its own.
+  const Failure failure =
+      payload_->places().lends_outputs()
+          ? Failure::Deadline(
+                "while the job ran: the device does not answer, and may still "
+                "write to the memory that the call lends")
+          : Failure::NoDevice(env_->monitor->RetryDelay());
+  if (call_->ClaimAnswer()) {
+    Close(failure);
+    // A shutdown need not wait for what has its answer.
+    Release();
+  } else {
+    stage_ = Stage::kClosing;
+  }
+}
+
+void Call::WatchSending(absl::Time now) {
+  const bool awaited = env_->gate->OthersWaitSince(now - kStall);
+  const auto verdict = reply_->Look(
+      *call_->connection(), awaited ? kStall : absl::InfiniteDuration(),
+      env_->max_send, now);
+  if (verdict == Reply::Verdict::kGood) return;
+  stage_ = Stage::kClosing;
+  since_ = now;
+  if (verdict == Reply::Verdict::kStuck) {
+    call_->connection()->Shut();
+  } else {
+    call_->Cancel();
+  }
+}
+
+}  // namespace quantd

@@ -109,16 +109,6 @@ inline constexpr char kPriorityKey[] = "quantd-priority";
 // The server says the call's id in its log, and when to try again.
 inline constexpr char kRequestIdKey[] = "quantd-request-id";
 inline constexpr char kPushbackKey[] = "grpc-retry-pushback-ms";
-// Of a retry, as gRPC's own retries say it: how often the call was made before.
-inline constexpr char kAttemptsKey[] = "grpc-previous-rpc-attempts";
-// A refusal may come with a ticket, for the time when to try again. Who brings
-// it back then goes before those who bring none.
-inline constexpr char kTicketKey[] = "quantd-ticket";
-// "continue": nothing of the request comes until the server's headers say
-// kContinueKey. Refused, it has not been sent. Not to servers that give no
-// tickets: they do not know of it, and would wait, too.
-inline constexpr char kExpectKey[] = "quantd-expect";
-inline constexpr char kContinueKey[] = "quantd-continue";
 
 }  // namespace quantd::wire
 

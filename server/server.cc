@@ -46,17 +46,18 @@ std::function<bool(std::string_view)> TrustedHosts(
   };
 }
 
-MemoryLedger::Limits LedgerLimits(const ServerOptions& options,
-                                  const MemoryShares& shares, size_t devices) {
-  MemoryLedger::Limits limits;
-  limits.receive = shares.receive;
-  limits.arriving = shares.arriving;
-  limits.window = shares.window;
+Gate::Limits GateLimits(const ServerOptions& options,
+                        const MemoryShares& shares,
+                        const std::vector<std::unique_ptr<Backend>>& backends) {
+  Gate::Limits limits;
+  limits.receiving = shares.receive;
   limits.heads = shares.heads;
-  limits.payload.assign(devices, shares.per_device);
   limits.max_waiting = options.max_waiting;
   limits.max_wait = options.max_wait;
-  limits.trusted = TrustedHosts(options);
+  for (const auto& backend : backends) {
+    limits.devices.push_back(shares.per_device);
+    limits.streams.push_back(backend->info().feeding);
+  }
   return limits;
 }
 
@@ -141,11 +142,10 @@ Server::Server(const ServerOptions& options,
     : options_(options),
       shares_(shares),
       credentials_(std::move(credentials)),
-      ledger_(
-          MemoryLedger::Create(LedgerLimits(options, shares, backends.size()))),
+      gate_(Gate::Create(GateLimits(options, shares, backends))),
+      gate_thread_(gate_),
       engine_(std::move(backends), options.busy_poll),
-      pace_(TrustedHosts(options)),
-      registry_([this](absl::Time now) { ledger_->Sweep(now); }),
+      registry_(options.now),
       queue_threads_(&lone_, Threads(0, 8), options.busy_poll) {
   v1::Limits limits;
   limits.set_memory_budget_bytes(shares_.budget);
@@ -162,7 +162,9 @@ Server::Server(const ServerOptions& options,
   environment_.tensors = &tensors_;
   environment_.others = &others_;
   environment_.registry = &registry_;
-  environment_.ledger = ledger_.get();
+  environment_.gate = gate_.get();
+  environment_.now = options_.now;
+  environment_.speaks_for_many = TrustedHosts(options_);
   environment_.engine = &engine_;
   environment_.works_in_place = true;
   for (size_t i = 0; i < engine_.size(); ++i) {
@@ -178,7 +180,8 @@ Server::Server(const ServerOptions& options,
     if (options_.on_hopeless) options_.on_hopeless();
   };
   watch.fallback = fallback;
-  monitor_ = std::make_unique<DeviceMonitor>(&engine_, ledger_.get(), &health_,
+  watch.now = options_.now;
+  monitor_ = std::make_unique<DeviceMonitor>(&engine_, gate_.get(), &health_,
                                              std::move(watch));
   environment_.monitor = monitor_.get();
   environment_.max_job = options_.max_job;
@@ -188,7 +191,6 @@ Server::Server(const ServerOptions& options,
   environment_.events = &events_;
   environment_.lone = &lone_;
   environment_.planning = &planning_;
-  environment_.pace = &pace_;
   environment_.quotas = &quotas_;
   environment_.credentials = credentials_.get();
   environment_.health = &health_;
@@ -207,7 +209,7 @@ absl::Status Server::Listen() {
       options_.listen,
       {options_.max_connections != 0 ? options_.max_connections
                                      : MostConnections(),
-       options_.max_send, shares_.window, shares_.grpc_quota / 2});
+       options_.max_send});
   if (!acceptor.ok()) {
     return absl::UnavailableError(absl::StrCat(
         acceptor.status().message(),
@@ -221,8 +223,12 @@ absl::Status Server::Listen() {
   auto connections = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
       credentials_->ForPort());
-  // Sizes are judged here, with a typed error, and bounded by the quota.
-  builder.SetMaxReceiveMessageSize(-1);
+  // Sizes are judged here, with a typed error; what is far beyond is not read.
+  builder.SetMaxReceiveMessageSize(static_cast<int>(
+      std::min(2 * *std::max_element(std::begin(environment_.request_limit),
+                                     std::end(environment_.request_limit)) +
+                   wire::kMaxRequestHeadBytes,
+               wire::kMaxMessageBytes)));
   builder.SetMaxSendMessageSize(-1);
   grpc::ResourceQuota quota("quantd");
   quota.Resize(shares_.grpc_quota);
@@ -233,9 +239,7 @@ absl::Status Server::Listen() {
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20000);
-  // For gRPC every ping above this is an error of its own, at several times the
-  // cost of an answer, and the next connection may begin anew. Ours are ended
-  // for what they bring.
+  // Clients ask as often as they like whether this server is alive.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   // Calls that are not read hold a connection's window, which gRPC would let
   // grow to many megabytes on a fast one.
@@ -264,7 +268,7 @@ absl::Status Server::Listen() {
     return absl::UnavailableError("gRPC cannot start a server");
   }
   ArmCalls();
-  acceptor_->Start(std::move(connections), ledger_.get());
+  acceptor_->Start(std::move(connections));
   health_.SetServing(true);
   return absl::OkStatus();
 }
@@ -345,7 +349,7 @@ HttpReply Server::AnswerHttp(const HttpRequest& request) const {
   if (path == "/metrics") {
     const PageFormat format = ChooseFormat(request.accept);
     return {200,
-            MetricsPage({&metrics_, &engine_, ledger_.get(), &registry_,
+            MetricsPage({&metrics_, &engine_, gate_.get(), &registry_,
                          &health_, shares_, credentials_.get(), door_.get()},
                         format),
             MetricsPageType(format)};

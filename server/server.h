@@ -26,7 +26,8 @@
 #include "server/config/options.h"
 #include "server/config/sizing.h"
 #include "server/device/device_monitor.h"
-#include "server/gate/ledger.h"
+#include "server/gate/gate.h"
+#include "server/gate/gate_thread.h"
 #include "server/gate/quotas.h"
 #include "server/memory/door.h"
 #include "server/memory/event_waits.h"
@@ -36,7 +37,6 @@
 #include "server/net/credentials.h"
 #include "server/net/lone_caller.h"
 #include "server/net/queue_threads.h"
-#include "server/net/refusal_pace.h"
 #include "server/observe/health.h"
 #include "server/observe/http_listener.h"
 #include "server/observe/metrics.h"
@@ -70,7 +70,7 @@ class Server {
   const ServerCredentials& credentials() const { return *credentials_; }
   // Reads certificates and tokens again.
   void Reload() { credentials_->Reload(); }
-  const MemoryLedger& ledger() const { return *ledger_; }
+  const Gate& gate() const { return *gate_; }
   const CallRegistry& calls() const { return registry_; }
   const Acceptor& connections() const { return *acceptor_; }
   // Null without options.memory_socket.
@@ -109,11 +109,11 @@ class Server {
   const std::unique_ptr<ServerCredentials> credentials_;
   std::string address_;
   // Calls and queues are gone before what is declared here goes.
-  std::shared_ptr<MemoryLedger> ledger_;
+  std::shared_ptr<Gate> gate_;
+  GateThread gate_thread_;
   Engine engine_;
   PlanningThreads planning_;
   EventWaits events_;
-  RefusalPace pace_;
   Quotas quotas_;
   CallRegistry registry_;
   RequestIds ids_;

@@ -31,25 +31,23 @@ bool Server::Drain(absl::Duration delay) {
        {"delay_ms", absl::ToInt64Milliseconds(delay)}});
   absl::SleepFor(delay);
   registry_.StartDraining();
-  acceptor_->EndOutlaws();
   const bool finished =
       registry_.WaitUntilNoneAccepted(SteadyNow() + options_.drain_timeout);
   // From Shutdown on gRPC itself turns calls away, as CANCELLED and without a
   // reason: first tell those who still come that they must go elsewhere.
   registry_.WaitUntilQuiet(kQuietTime, SteadyNow() + kLongestNoise);
   acceptor_->Stop();
-  acceptor_->EndOutlaws();
   // Nothing of ours is left to wait for; health watchers would stay for ever.
   registry_.WaitUntilNoneOpen(SteadyNow() + kLastAnswers);
   const bool ended = EndGrpc();
-  ledger_->Stop();
+  gate_thread_.Stop();
   stuck_ = !ended || !AwaitCalls() || !monitor_->Stop(kHangPatience);
   if (stuck_) {
     const int hanging = monitor_->hanging();
     Log(LogLevel::kError, "stuck",
         {{"hanging_jobs", hanging}, {"grpc_ended", ended}});
     // Calls are over, and lost none of what they had.
-    drained_well_ = !ended && finished && hanging == 0 && ledger_->used() == 0;
+    drained_well_ = !ended && finished && hanging == 0 && gate_->used() == 0;
     return drained_well_;
   }
   FinishDrain(finished);
@@ -92,10 +90,10 @@ void Server::FinishDrain(bool finished) {
   grpc_.reset();
   // Replies may leave gRPC's buffers a moment after their calls are over.
   const absl::Time patience = SteadyNow() + absl::Seconds(2);
-  while (ledger_->used() != 0 && SteadyNow() < patience) {
+  while (gate_->used() != 0 && SteadyNow() < patience) {
     absl::SleepFor(absl::Milliseconds(1));
   }
-  const size_t left = ledger_->used();
+  const size_t left = gate_->used();
   Log(left == 0 ? LogLevel::kInfo : LogLevel::kError, "stopped",
       {{"finished", finished ? "all" : "cancelled"}, {"ledger_bytes", left}});
   drained_well_ = finished && left == 0;
@@ -103,7 +101,7 @@ void Server::FinishDrain(bool finished) {
 
 Server::~Server() {
   Drain(absl::ZeroDuration());
-  ledger_->Stop();
+  gate_thread_.Stop();
   monitor_->Stop(absl::InfiniteDuration());
   if (!stuck_) return;
   grpc_end_.wait();

@@ -12,7 +12,7 @@ namespace {
 // way for them.
 constexpr absl::Duration kStall = absl::Milliseconds(250);
 // Where the client itself waits for others: with the answer to maxima.
-constexpr absl::Duration kStallOfMany = 4 * kStall;
+constexpr absl::Duration kStallOfMany = absl::Seconds(1);
 // What a stream must bring in a second beside what is allowed for any.
 constexpr uint64_t kSlowest = uint64_t{1} << 20;
 // A network thread that is in a job for longer is relieved.

@@ -13,6 +13,7 @@
 #include "server/net/acceptor.h"
 
 namespace quantd {
+
 void IncomingCall::Arm(CallEnvironment* env, std::optional<wire::Method> method,
                        CallQueue queue) {
   IncomingCall* call = new IncomingCall(env, method, queue);

@@ -22,7 +22,7 @@ class PlanningThreads {
   // Runs what is still queued, on destruction.
   PlanningThreads() = default;
 
-  // `work` is run once. What queues here holds memory that the ledger lent, so
+  // `work` is run once. What queues here holds memory that the gate lent, so
   // the queue needs no bound of its own. Work of one kind runs in order.
   void Submit(std::function<void()> work, bool is_long) {
     (is_long ? long_ : short_).Push(std::move(work));

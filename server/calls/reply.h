@@ -3,8 +3,8 @@
 #ifndef QUANTD_SERVER_CALLS_REPLY_H_
 #define QUANTD_SERVER_CALLS_REPLY_H_
 
-#include <grpcpp/slice.h>
 #include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
 
 #include <atomic>
 #include <cstddef>

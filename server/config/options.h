@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "server/config/configuration.h"
+#include "server/gate/steady_time.h"
 #include "server/observe/log.h"
 
 namespace quantd {
@@ -89,6 +90,9 @@ struct ServerOptions {
 
   absl::Duration drain_delay = absl::Milliseconds(500);
   absl::Duration drain_timeout = absl::Seconds(30);
+
+  // The time that limits are held to, for tests to move.
+  std::function<absl::Time()> now = SteadyNow;
 
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kText;

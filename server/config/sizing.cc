@@ -21,13 +21,6 @@ constexpr size_t kCudaContext = size_t{512} << 20;
 
 size_t ReceiveNeed(size_t bytes) { return bytes + bytes / 32 + kReceiveSlack; }
 
-size_t TrailersNeed(size_t message_bytes, size_t detail_bytes) {
-  // Ours, gRPC's copy, and that which the wire wants: a byte as "%2A", three as
-  // four.
-  constexpr size_t kOthers = 512;
-  return 5 * message_bytes + 4 * detail_bytes + kOthers;
-}
-
 size_t HeadNeed(size_t bytes, size_t list_bytes) {
   // The lists first, and then what HeadMemory takes all of a head for.
   const size_t fields = bytes - std::min(bytes, list_bytes);
@@ -48,7 +41,6 @@ MemoryShares DivideBudget(size_t budget, int devices, int cuda_devices) {
   // Small calls, which nobody makes wait, leave room for the largest.
   shares.message =
       shares.receive - std::max(shares.receive / 16, size_t{1} << 20);
-  shares.arriving = budget / 4;
   // As many as may wait hold one each, below gRPC's wall.
   shares.window =
       std::clamp(shares.receive / 128, size_t{256} << 10, size_t{1} << 20);

@@ -14,8 +14,6 @@ namespace quantd {
 // What the network holds of a message of `bytes`, and what the process needs to
 // understand it if its lists are short.
 size_t ReceiveNeed(size_t bytes);
-// What a status of those bytes takes until its trailers are sent.
-size_t TrailersNeed(size_t message_bytes, size_t detail_bytes);
 // What a head becomes that has `list_bytes` of lists among its `bytes`.
 size_t HeadNeed(size_t bytes, size_t list_bytes);
 // What a request of `bytes` serialized bytes is expected to need of a device's
@@ -24,14 +22,13 @@ size_t ExpectedPayload(wire::Method method, size_t bytes);
 
 struct MemoryShares {
   size_t budget = 0;
-  size_t receive = 0;   // ledger: messages
-  size_t message = 0;   // of them, the most that one may need
-  size_t arriving = 0;  // ledger: of them, on their way
+  size_t receive = 0;  // gate: messages
+  size_t message = 0;  // of them, the most that one may need
   // What gRPC takes of a connection's messages that nobody reads; beside the
   // budget, too.
   size_t window = 0;
-  size_t heads = 0;       // ledger: beside the budget
-  size_t per_device = 0;  // ledger, and the limit of each device's pool
+  size_t heads = 0;       // gate: beside the budget
+  size_t per_device = 0;  // gate, and the limit of each device's pool
   size_t grpc_quota = 0;  // gRPC's own hard wall, above `receive`
   size_t bound = 0;       // the most resident memory of the process
 };

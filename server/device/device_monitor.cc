@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "kernels/device/health/self_test.h"
-#include "server/gate/ledger.h"
+#include "server/gate/gate.h"
 #include "server/gate/steady_time.h"
 #include "server/observe/health.h"
 #include "server/observe/log.h"
@@ -37,7 +37,7 @@ class DeviceMonitor::Test : public Engine::Work {
     {
       absl::MutexLock lock(&monitor_->mutex_);
       stage = Stage::kRunning;
-      since = SteadyNow();
+      since = monitor_->settings_.now();
       monitor_->changed_.SignalAll();
     }
     absl::Status result = SelfTest(backend);
@@ -58,10 +58,10 @@ class DeviceMonitor::Test : public Engine::Work {
   DeviceMonitor* const monitor_;
 };
 
-DeviceMonitor::DeviceMonitor(Engine* engine, MemoryLedger* ledger,
-                             HealthService* health, Settings settings)
+DeviceMonitor::DeviceMonitor(Engine* engine, Gate* gate, HealthService* health,
+                             Settings settings)
     : engine_(engine),
-      ledger_(ledger),
+      gate_(gate),
       health_(health),
       settings_(std::move(settings)),
       devices_(engine->size()) {
@@ -130,7 +130,7 @@ void DeviceMonitor::Lost(int device, DeviceFault fault, std::string_view detail,
   Watched& d = devices_[device];
   d.abandon = true;
   d.doubted = engine_->health(device).state() != DeviceState::kQuarantined;
-  d.lost_at = SteadyNow();
+  d.lost_at = settings_.now();
   d.next_test = absl::InfinitePast();
   d.pause = kFirstPause;
   Log(LogLevel::kError, "device_lost",
@@ -144,7 +144,7 @@ void DeviceMonitor::Lost(int device, DeviceFault fault, std::string_view detail,
 }
 
 void DeviceMonitor::Tell() {
-  using Availability = MemoryLedger::Availability;
+  using Availability = Gate::Availability;
   std::vector<Availability> available(devices_.size(), Availability::kLost);
   bool any = false;
   bool soon = false;
@@ -165,9 +165,9 @@ void DeviceMonitor::Tell() {
   }
   any |= soon;
   none_since_ =
-      any ? absl::InfiniteFuture() : std::min(none_since_, SteadyNow());
+      any ? absl::InfiniteFuture() : std::min(none_since_, settings_.now());
   takes_work_ = any;
-  ledger_->SetAvailable(std::move(available));
+  gate_->SetAvailable(std::move(available));
   health_->SetDevices(any);
 }
 
@@ -181,7 +181,7 @@ int DeviceMonitor::hanging() const {
 
 absl::Duration DeviceMonitor::RetryDelay() const {
   absl::MutexLock lock(&mutex_);
-  const absl::Time now = SteadyNow();
+  const absl::Time now = settings_.now();
   absl::Duration least = kMostRetry;
   for (size_t i = 0; i < devices_.size(); ++i) {
     // One that is well again since a call was refused: not when it is tested
@@ -249,7 +249,7 @@ void DeviceMonitor::Look(int device, absl::Time now) {
 void DeviceMonitor::Abandon() {
   for (size_t i = 0; i < devices_.size(); ++i) {
     if (!std::exchange(devices_[i].abandon, false)) continue;
-    // They ask the ledger, and perhaps this, for another device.
+    // They ask the gate, and perhaps this, for another device.
     mutex_.Unlock();
     engine_->Abandon(i);
     mutex_.Lock();
@@ -260,7 +260,7 @@ void DeviceMonitor::Run() {
   mutex_.Lock();
   while (!stopping_) {
     Abandon();
-    const absl::Time now = SteadyNow();
+    const absl::Time now = settings_.now();
     absl::Time wake = hopeless_ ? absl::InfiniteFuture()
                                 : none_since_ + settings_.most_without;
     if (wake <= now) {
@@ -282,7 +282,7 @@ void DeviceMonitor::Run() {
       }
     }
     if (stopping_) break;
-    changed_.WaitUntil(&mutex_, wake);
+    changed_.WaitUntil(&mutex_, SteadyNow() + (wake - now));
   }
   mutex_.Unlock();
 }

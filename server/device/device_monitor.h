@@ -3,7 +3,7 @@
 // time.
 //
 // A device takes work while it is healthy; the fallback while no other does.
-// The ledger grants payload on no other, what is queued for a lost device is
+// The gate grants payload on no other, what is queued for a lost device is
 // told, and health follows. Until a test has confirmed a fault, some
 // milliseconds, calls wait for the device where there is no other, and health
 // says SERVING.
@@ -30,7 +30,7 @@
 namespace quantd {
 
 class HealthService;
-class MemoryLedger;
+class Gate;
 
 class DeviceMonitor {
  public:
@@ -44,9 +44,11 @@ class DeviceMonitor {
     // Without a device for so long `on_hopeless` is called, once.
     absl::Duration most_without = absl::InfiniteDuration();
     std::function<void()> on_hopeless = {};
+    // The time that all this is held to.
+    std::function<absl::Time()> now = SteadyNow;
   };
 
-  DeviceMonitor(Engine* engine, MemoryLedger* ledger, HealthService* health,
+  DeviceMonitor(Engine* engine, Gate* gate, HealthService* health,
                 Settings settings);
   // Stop must have been called, and come true.
   ~DeviceMonitor();
@@ -92,7 +94,7 @@ class DeviceMonitor {
   void Tell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Engine* const engine_;
-  MemoryLedger* const ledger_;
+  Gate* const gate_;
   HealthService* const health_;
   const Settings settings_;
 

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <functional>
 #include <tuple>
 #include <utility>
 
@@ -24,34 +23,12 @@ namespace {
 
 constexpr int kBacklog = 1024;
 constexpr absl::Duration kSweepInterval = absl::Milliseconds(200);
-// Of few connections; of many each is looked at less often.
-constexpr absl::Duration kLookInterval = absl::Milliseconds(20);
-constexpr size_t kFew = 256;
-constexpr absl::Duration kTurnInterval = absl::Milliseconds(5);
 // Descriptors that are no connections: files, queues, devices, metrics.
 constexpr size_t kOwnDescriptors = 64;
-// What a connection may bring beside messages: the handshake of TLS, settings,
-// pings, headers of calls that wait to be seen; one that is known, a window,
-// too.
-constexpr uint64_t kLawful = 128 << 10;
-// So long it may take, if the machine is busy, until calls are seen that have
-// brought their windows.
-constexpr absl::Duration kUnseen = absl::Seconds(2);
-constexpr absl::Duration kUnseenOfOutlaws = absl::Milliseconds(250);
-// What gRPC may grant at once beside windows: to a connection, and to the
-// message of each of its calls.
-constexpr uint64_t kMostGranted = 4 << 20;
-constexpr uint64_t kMostGrantedToCall = 1 << 20;
-// Connections of a host that may wait to be answered after more than that.
-constexpr int kMostUnanswered = 4;
 // A connection without a call for so long makes room for another; one that
 // never had any, at once, but for the time that its first may take.
 constexpr absl::Duration kIdle = absl::Seconds(1);
 constexpr absl::Duration kNeverUsed = absl::Milliseconds(50);
-// The same of one whose host is outlawed: headers, and at first what a client
-// sends before it knows how large a window it has.
-constexpr uint64_t kLawfulOfOutlaws = 8 << 10;
-constexpr uint64_t kFirstOfOutlaws = 96 << 10;
 
 }  // namespace
 
@@ -87,9 +64,8 @@ Acceptor::~Acceptor() {
   if (stop_ >= 0) close(stop_);
 }
 
-void Acceptor::Start(std::unique_ptr<GrpcAcceptor> to, MemoryLedger* ledger) {
+void Acceptor::Start(std::unique_ptr<GrpcAcceptor> to) {
   to_ = std::move(to);
-  ledger_ = ledger;
   accepting_ = std::thread([this] { RunAccepting(); });
   watching_ = std::thread([this] { RunWatching(); });
 }
@@ -108,34 +84,20 @@ void Acceptor::RunAccepting() {
   std::vector<pollfd> polled = {{stop_, POLLIN, 0}};
   for (const int fd : sockets_.descriptors()) polled.push_back({fd, POLLIN, 0});
   while (true) {
-    // Turns come whether somebody knocks or not.
-    poll(polled.data(), polled.size(),
-         turnstile_.empty()
-             ? -1
-             : static_cast<int>(absl::ToInt64Milliseconds(kTurnInterval)));
+    poll(polled.data(), polled.size(), -1);
     if (polled[0].revents != 0) return;
     for (size_t i = 1; i < polled.size(); ++i) {
       if (polled[i].revents != 0) Accept(polled[i].fd);
     }
-    for (const auto& guest : turnstile_.Next(SteadyNow())) HandOver(guest);
   }
 }
 
 void Acceptor::RunWatching() {
   pollfd stop = {stop_, POLLIN, 0};
-  absl::Time swept = absl::InfinitePast();
-  absl::Time looked = absl::InfinitePast();
   while (poll(&stop, 1,
-              static_cast<int>(absl::ToInt64Milliseconds(kLookInterval))) <=
+              static_cast<int>(absl::ToInt64Milliseconds(kSweepInterval))) <=
          0) {
-    const absl::Time now = SteadyNow();
-    if (now - looked >= kLookInterval * (1 + size() / kFew)) {
-      EndOverflowing();
-      looked = now;
-    }
-    if (now - swept < kSweepInterval) continue;
-    Sweep(now);
-    swept = now;
+    Sweep(SteadyNow());
   }
 }
 
@@ -163,8 +125,6 @@ void Acceptor::Accept(int listening) {
       close(fd);
       continue;
     }
-    connection->AllowBacklog(Connection::Backlog::kSmall);
-    bool churns = false;
     {
       absl::MutexLock lock(&mutex_);
       if (entries_.size() >= limits_.connections) ForgetClosed();
@@ -177,43 +137,12 @@ void Acceptor::Accept(int listening) {
       // unix sockets all have the same.
       if (connection->countable()) named_[connection->name()] = connection;
       entries_.push_back({connection, 0, SteadyNow()});
-      churns = churn_.Churns(connection->host(), SteadyNow());
     }
-    const Turnstile::Guest guest = {fd, listening};
-    using Standing = MemoryLedger::Standing;
-    const Standing standing = ledger_->StandingOf(*connection);
-    if (!connection->countable() || standing == Standing::kTrusted) {
-      HandOver(guest);
-      continue;
-    }
-    const bool outlawed = standing == Standing::kOutlawed;
-    if (outlawed) connection->AllowBacklog(Connection::Backlog::kLeast);
-    const Turnstile::Pace& pace = outlawed ? Turnstile::kOutlawed
-                                  : standing == Standing::kDistrusted
-                                      ? Turnstile::kDistrusted
-                                  : churns ? Turnstile::kChurning
-                                           : Turnstile::kUsual;
-    if (!turnstile_.Enter(connection->host(), pace, guest)) ++dropped_;
+    GrpcAcceptor::NewConnectionParameters parameters;
+    parameters.listener_fd = listening;
+    parameters.fd = fd;
+    to_->HandleNewConnection(&parameters);
   }
-}
-
-void Acceptor::HandOver(Turnstile::Guest guest) {
-  GrpcAcceptor::NewConnectionParameters parameters;
-  parameters.listener_fd = guest.listening;
-  parameters.fd = guest.fd;
-  to_->HandleNewConnection(&parameters);
-}
-
-void Acceptor::Expel(Connection& connection, std::string_view why) {
-  // Whoever floods a unix socket cannot be told from the others there, who
-  // would all be outlawed for it.
-  if (!connection.countable()) return;
-  // Calls that a flood left behind come by the ten thousand.
-  if (!connection.BeginExpulsion()) return;
-  LogSampled(LogLevel::kInfo, "connection_expelled", "",
-             {{"peer", connection.name()}, {"reason", why}});
-  ledger_->Outlaw(connection);
-  connection.Shut();
 }
 
 bool Acceptor::MakeRoom() {
@@ -262,72 +191,6 @@ void Acceptor::Sweep(absl::Time now) {
   ForgetClosed();
 }
 
-void Acceptor::EndOverflowing() {
-  std::vector<std::shared_ptr<Connection>> all;
-  {
-    absl::MutexLock lock(&mutex_);
-    for (const Entry& entry : entries_) all.push_back(entry.connection);
-  }
-  const absl::Time now = SteadyNow();
-  std::vector<std::pair<uint64_t, Connection*>> found;
-  uint64_t sum = 0;
-  absl::flat_hash_map<std::string_view, int> unanswered;  // by host
-  for (const auto& connection : all) {
-    if (!connection->countable()) continue;
-    // Of calls that have an answer, too, their client sends what it may until
-    // it hears of that.
-    const uint64_t granted =
-        kMostGranted + 2 * limits_.window +
-        connection->most_calls() * (kMostGrantedToCall + limits_.window);
-    if (connection->ReceivedUnanswered() > std::min(granted, limits_.lawful)) {
-      // Calls may wait to be seen, as below.
-      connection->Pause(true);
-      const int of_host = ++unanswered[connection->host()];
-      if (now - connection->paused_since() > kUnseen ||
-          of_host > kMostUnanswered) {
-        Expel(*connection, "unanswered");
-      }
-      continue;
-    }
-    uint64_t bytes = ledger_->Unexplained(*connection);
-    if (bytes == 0) {
-      connection->Pause(false);
-      continue;
-    }
-    // Window updates for what the peer was sent.
-    if (const auto sent = connection->Sent()) {
-      bytes -= std::min(bytes, sent->taken / 256);
-    }
-    sum += bytes;
-    found.emplace_back(bytes, connection.get());
-  }
-  std::sort(found.begin(), found.end(), std::greater<>());
-  for (const auto& [bytes, connection] : found) {
-    const bool fresh = now - connection->idle_since() < kUnseen;
-    const bool outlawed = ledger_->Outlawed(*connection);
-    const uint64_t lawful =
-        outlawed ? (fresh ? kFirstOfOutlaws : kLawfulOfOutlaws)
-                 : kLawful + (connection->known() ? limits_.window : 0);
-    // It may be of calls that have come and wait to be seen: each of them has a
-    // window. If so, they will be, and meanwhile no more comes.
-    connection->Pause(bytes > lawful);
-    if (sum <= limits_.lawful && now - connection->paused_since() <=
-                                     (outlawed ? kUnseenOfOutlaws : kUnseen)) {
-      continue;
-    }
-    Expel(*connection, "overflow");
-    sum -= bytes;
-  }
-}
-
-void Acceptor::EndOutlaws() {
-  absl::MutexLock lock(&mutex_);
-  for (const Entry& entry : entries_) {
-    const Connection& c = *entry.connection;
-    if (c.countable() && ledger_->Outlawed(c)) c.Shut();
-  }
-}
-
 size_t Acceptor::EndAll() {
   absl::MutexLock lock(&mutex_);
   ForgetClosed();
@@ -336,15 +199,12 @@ size_t Acceptor::EndAll() {
 }
 
 void Acceptor::ForgetClosed() {
-  const absl::Time now = SteadyNow();
   std::erase_if(entries_, [&](const Entry& entry) {
     if (entry.connection->Open()) return false;
     const auto it = named_.find(entry.connection->name());
     if (it != named_.end() && it->second == entry.connection) named_.erase(it);
-    if (!entry.connection->known()) churn_.Left(entry.connection->host(), now);
     return true;
   });
-  churn_.Tidy(now);
 }
 
 std::shared_ptr<Connection> Acceptor::Find(std::string_view peer) const {

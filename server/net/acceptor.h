@@ -4,10 +4,9 @@
 // (CVE-2023-4785), takes as many connections as come, and tells nobody about
 // them. So the descriptors are accepted here: no more than a limit, at which
 // one that does nothing makes room, and each remembered, so that a call's
-// connection can be measured and ended. A host gets new ones
-// at a pace (server/net/turnstile.h), the slower the less it is trusted.
+// connection can be measured and ended.
 //
-// Threads: Find, Expel, size and dropped may be called from any thread, the
+// Threads: Find, size and dropped may be called from any thread, the
 // rest from one.
 #ifndef QUANTD_SERVER_NET_ACCEPTOR_H_
 #define QUANTD_SERVER_NET_ACCEPTOR_H_
@@ -25,10 +24,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "server/gate/ledger.h"
 #include "server/net/connection.h"
 #include "server/net/listen_socket.h"
-#include "server/net/turnstile.h"
 
 namespace quantd {
 
@@ -38,10 +35,6 @@ class Acceptor {
     size_t connections = 1024;
     // A peer that takes nothing of what it is owed for so long is hung up on.
     absl::Duration max_stuck = absl::Minutes(1);
-    // What gRPC takes of a connection's messages that nobody reads.
-    uint64_t window = 512 << 10;
-    // Bytes that all connections together may bring beside messages.
-    uint64_t lawful = 64 << 20;
   };
 
   // Listens, but accepts nothing yet.
@@ -53,23 +46,13 @@ class Acceptor {
   const std::string& address() const { return sockets_.address(); }
 
   using GrpcAcceptor = grpc::experimental::ExternalConnectionAcceptor;
-  // Hands every connection to `to` from now on. The ledger is asked of each,
-  // every so often, how many bytes have come that no message accounts for; one
-  // that brings too many is expelled.
-  void Start(std::unique_ptr<GrpcAcceptor> to, MemoryLedger* ledger);
+  // Hands every connection to `to` from now on.
+  void Start(std::unique_ptr<GrpcAcceptor> to);
   // Accepts no more. Must come before gRPC's server is shut down, which takes
   // no descriptor afterwards.
   void Stop();
-  // Ends what hosts have open that are outlawed, but for proven connections: a
-  // server that stops has no patience for calls that they never finish.
-  void EndOutlaws();
   // Ends what everybody has open. Returns how many connections those were.
   size_t EndAll();
-
-  // Ends a connection for what it does, and holds that against its host;
-  // nothing where connections cannot be told apart. The log says why: a word,
-  // such as "resets".
-  void Expel(Connection& connection, std::string_view why);
 
   // The connection of a call, by grpc::ServerContext::peer(). Never null.
   std::shared_ptr<Connection> Find(std::string_view peer) const;
@@ -91,9 +74,7 @@ class Acceptor {
   // read what comes there, for as long as more comes.
   void RunWatching();
   void Accept(int listening);
-  void HandOver(Turnstile::Guest guest);
   void Sweep(absl::Time now);
-  void EndOverflowing();
   void ForgetClosed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // False: there is none, and none can be made.
   bool MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -102,16 +83,13 @@ class Acceptor {
   ListenSockets sockets_;
   const std::shared_ptr<Connection> unknown_ = std::make_shared<Connection>();
   std::unique_ptr<GrpcAcceptor> to_;
-  MemoryLedger* ledger_ = nullptr;
   int stop_ = -1;
-  Turnstile turnstile_;  // of the accepting thread
   std::atomic<uint64_t> dropped_ = 0;
   mutable absl::Mutex mutex_;
   std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
   // Of those that have a name of their own.
   absl::flat_hash_map<std::string, std::shared_ptr<Connection>> named_
       ABSL_GUARDED_BY(mutex_);
-  ChurnWatch churn_ ABSL_GUARDED_BY(mutex_);
   std::thread accepting_;
   std::thread watching_;
 };

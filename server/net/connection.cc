@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <linux/filter.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -12,7 +11,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -31,17 +29,6 @@ ino_t InodeOf(int fd) {
 
 // Of what a socket holds, at a time.
 constexpr size_t kUnreadMost = 1 << 20;
-
-// Bytes of each backlog; the kernel takes twice that, for its own needs.
-constexpr std::pair<Sender::Backlog, int> kBacklogs[] = {
-    {Sender::Backlog::kLeast, 1 << 10},
-    {Sender::Backlog::kSmall, 32 << 10},
-    {Sender::Backlog::kWindow, 256 << 10},
-};
-
-#ifndef SO_BUF_LOCK  // Linux 5.14; glibc learned of it later
-#define SO_BUF_LOCK 72
-#endif
 
 std::optional<tcp_info> TcpInfoOf(int fd) {
   tcp_info info = {};
@@ -109,11 +96,11 @@ std::shared_ptr<Connection> Connection::Of(int fd) {
 }
 
 Connection::Connection(int fd, std::string host, int port)
-    : Sender(std::move(host)),
-      fd_(fd),
+    : fd_(fd),
       inode_(InodeOf(fd)),
       tcp_(port != 0),
-      name_(tcp_ ? fmt::format("{}:{}", Sender::host(), port) : "unix:") {}
+      host_(std::move(host)),
+      name_(tcp_ ? fmt::format("{}:{}", host_, port) : "unix:") {}
 
 bool Connection::Open() const { return fd_ >= 0 && InodeOf(fd_) == inode_; }
 
@@ -154,56 +141,6 @@ void Connection::WithSocket(absl::FunctionRef<void(int fd)> deed) const {
   close(own);
 }
 
-void Connection::AllowBacklog(Backlog backlog) {
-  if (!tcp_ || backlog_.exchange(backlog) == backlog) return;
-  WithSocket([&](int fd) {
-    // Who cannot give a buffer back to the kernel's care must not take it.
-    const int unlocked = 0;
-    if (setsockopt(fd, SOL_SOCKET, SO_BUF_LOCK, &unlocked, sizeof(unlocked)) !=
-        0) {
-      return;
-    }
-    for (const auto& [which, bytes] : kBacklogs) {
-      if (which != backlog) continue;
-      setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
-    }
-  });
-}
-
-void Connection::Pause(bool paused) {
-  if (paused == (paused_since_ != absl::InfiniteFuture())) return;
-  paused_since_ = paused ? SteadyNow() : absl::InfiniteFuture();
-  // Of a segment with payload nothing, any other in full. The kernel shows the
-  // filter what follows the IP header.
-  constexpr uint32_t kHeaderWords = 12;  // in the upper half of this byte
-  sock_filter deeds[] = {
-      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, kHeaderWords),
-      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xF0),
-      BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 2),
-      BPF_STMT(BPF_MISC | BPF_TAX, 0),
-      BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
-      BPF_JUMP(BPF_JMP | BPF_JGT | BPF_X, 0, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, 0),
-      BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
-  };
-  WithSocket([&](int fd) {
-    const sock_fprog program = {std::size(deeds), deeds};
-    setsockopt(fd, SOL_SOCKET, paused ? SO_ATTACH_FILTER : SO_DETACH_FILTER,
-               &program, sizeof(program));
-  });
-}
-
-uint64_t Connection::ReceivedUnanswered() {
-  if (!tcp_ || !Open()) return 0;
-  const auto info = TcpInfoOf(fd_);
-  if (!info) return 0;
-  if (info->tcpi_bytes_sent != answered_) {
-    answered_ = info->tcpi_bytes_sent;
-    received_by_then_ = info->tcpi_bytes_received;
-  }
-  return info->tcpi_bytes_received - received_by_then_;
-}
-
 void Connection::Shut() const {
   WithSocket([this](int fd) {
     shutdown(fd, SHUT_RDWR);
@@ -218,28 +155,12 @@ void Connection::Shut() const {
 
 void Connection::CallBegins() {
   used_ = true;
-  const int now = calls_.fetch_add(1, std::memory_order_relaxed) + 1;
-  int most = most_calls_;
-  while (now > most && !most_calls_.compare_exchange_weak(most, now)) {
-  }
+  calls_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Connection::CallEnds() {
   idle_since_ = absl::ToUnixNanos(SteadyNow());
   calls_.fetch_sub(1, std::memory_order_relaxed);
-}
-
-bool Connection::CallReset() {
-  // A thousand a second, and all streams of a connection at once: clients give
-  // up, proxies for many of them.
-  constexpr int64_t kEach = 1'000'000;
-  constexpr int64_t kAtOnce = 256 * kEach;
-  const int64_t now = absl::ToUnixNanos(SteadyNow());
-  int64_t until = resets_paid_until_;
-  while (!resets_paid_until_.compare_exchange_weak(
-      until, std::max(until, now) + kEach)) {
-  }
-  return until - now > kAtOnce;
 }
 
 absl::Time Connection::idle_since() const {

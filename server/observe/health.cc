@@ -2,11 +2,10 @@
 
 #include <google/protobuf/unknown_field_set.h>
 
-#include <atomic>
 #include <optional>
 #include <utility>
 
-#include "server/gate/steady_time.h"
+#include "server/gate/gate.h"
 
 namespace quantd {
 namespace {
@@ -45,8 +44,7 @@ Failure NotARequest() {
 }  // namespace
 
 // One call of Watch; ends when the client or the server does.
-class HealthService::Watcher final : public CallHandler,
-                                     private MemoryLedger::Waiter {
+class HealthService::Watcher final : public CallHandler {
  public:
   Watcher(HealthService* service, CallEnvironment* env, IncomingCall* call)
       : service_(service), env_(env), call_(call) {}
@@ -74,12 +72,11 @@ class HealthService::Watcher final : public CallHandler,
                       "too many calls of Health/Watch; one on a connection "
                       "is enough"));
     }
-    charge_ = env_->ledger->Track({call_->connection(), kLongestRequest,
-                                   kLongestRequest, call_->deadline()},
-                                  this);
+    lease_ =
+        env_->gate->Track(kLongestRequest, call_->connection()->host());
     {
       absl::MutexLock lock(&service_->mutex_);
-      since_ = SteadyNow();
+      since_ = env_->now();
     }
     call_->Read(message_.buffer());
   }
@@ -89,8 +86,8 @@ class HealthService::Watcher final : public CallHandler,
         ok && message_.size() <= kLongestRequest
             ? ReadService(message_.Pieces())
             : std::nullopt;
-    charge_.Arrived(message_.size(), 0);
     message_.Clear();
+    lease_.Reset();
     if (!name) return Fail(NotARequest());
     absl::MutexLock lock(&service_->mutex_);
     if (call_->answered()) return;
@@ -114,7 +111,7 @@ class HealthService::Watcher final : public CallHandler,
   void OnWatch(absl::Time now) override {
     absl::MutexLock lock(&service_->mutex_);
     if (ready_ || refused_) return;
-    if (revoked_ || now - since_ > env_->max_receive) FailLocked(NotARequest());
+    if (now - since_ > env_->max_receive) FailLocked(NotARequest());
   }
 
   // The status may have changed.
@@ -128,8 +125,6 @@ class HealthService::Watcher final : public CallHandler,
   }
 
  private:
-  void OnMemory(MemoryLedger::Outcome, MemoryCharge) override {}
-  void Revoke(MemoryLedger::Revocation) override { revoked_ = true; }
   void Fail(const Failure& failure) {
     absl::MutexLock lock(&service_->mutex_);
     FailLocked(failure);
@@ -146,8 +141,7 @@ class HealthService::Watcher final : public CallHandler,
   CallEnvironment* const env_;
   IncomingCall* const call_;
   bool refused_ = false;
-  std::atomic<bool> revoked_{false};
-  MemoryCharge charge_;
+  Lease lease_;
   ReceivedMessage message_;
   // Guarded by the service's lock.
   absl::Time since_ = absl::InfiniteFuture();

@@ -190,26 +190,26 @@ void WriteCalls(const MetricsSources& from, PageWriter* page) {
 }
 
 void WriteMemory(const MetricsSources& from, PageWriter* page) {
-  const MemoryLedger& ledger = *from.ledger;
+  const Gate& gate = *from.gate;
   constexpr std::string_view kReceive = "receive";
   constexpr std::string_view kHeads = "heads";
   page->Only(metric::kMemoryBudget, from.shares.budget);
   page->Only(metric::kMemoryBound, from.shares.bound);
   page->Begin(metric::kMemoryUsed);
-  page->Sample({{"account", kReceive}}, ledger.receive_used());
-  page->Sample({{"account", kHeads}}, ledger.head_used());
+  page->Sample({{"account", kReceive}}, gate.receiving_used());
+  page->Sample({{"account", kHeads}}, gate.head_used());
   for (size_t i = 0; i < from.engine->size(); ++i) {
     page->Sample({{"account", from.engine->backend(i).info().name}},
-                 ledger.payload_used(i));
+                 gate.payload_used(i));
   }
   page->Begin(metric::kMemoryLimit);
-  page->Sample({{"account", kReceive}}, ledger.limits().receive);
-  page->Sample({{"account", kHeads}}, ledger.limits().heads);
+  page->Sample({{"account", kReceive}}, gate.limits().receiving);
+  page->Sample({{"account", kHeads}}, gate.limits().heads);
   for (size_t i = 0; i < from.engine->size(); ++i) {
     page->Sample({{"account", from.engine->backend(i).info().name}},
-                 ledger.limits().payload[i]);
+                 gate.limits().devices[i]);
   }
-  page->Only(metric::kMemoryWaiting, ledger.waiting());
+  page->Only(metric::kMemoryWaiting, gate.waiting());
 }
 
 void WriteSharedMemory(const MemoryDoor* door, PageWriter* page) {

@@ -9,7 +9,7 @@
 #include "kernels/device/engine.h"
 #include "server/calls/call_registry.h"
 #include "server/config/sizing.h"
-#include "server/gate/ledger.h"
+#include "server/gate/gate.h"
 #include "server/memory/door.h"
 #include "server/net/credentials.h"
 #include "server/observe/health.h"
@@ -21,7 +21,7 @@ namespace quantd {
 struct MetricsSources {
   const Metrics* metrics = nullptr;
   const Engine* engine = nullptr;
-  const MemoryLedger* ledger = nullptr;
+  const Gate* gate = nullptr;
   const CallRegistry* registry = nullptr;
   const HealthService* health = nullptr;
   MemoryShares shares;
@@ -36,7 +36,7 @@ PageFormat ChooseFormat(std::string_view accept);
 // For the header Content-Type.
 const char* MetricsPageType(PageFormat format);
 
-// Takes short locks of the ledger, the registry and each device.
+// Takes short locks of the gate, the registry and each device.
 std::string MetricsPage(const MetricsSources& sources, PageFormat format);
 
 }  // namespace quantd

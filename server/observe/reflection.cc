@@ -11,8 +11,7 @@
 #include "proto/net/received_message.h"
 #include "quantd.pb.h"
 #include "server/config/sizing.h"
-#include "server/gate/ledger.h"
-#include "server/gate/steady_time.h"
+#include "server/gate/gate.h"
 
 namespace quantd {
 namespace {
@@ -71,11 +70,10 @@ void AddFile(const FileDescriptor* file, std::set<const FileDescriptor*>* seen,
   }
 }
 
-class ReflectionHandler final : public CallHandler,
-                                private MemoryLedger::Waiter {
+class ReflectionHandler final : public CallHandler {
  public:
   ReflectionHandler(CallEnvironment* env, IncomingCall* call)
-      : env_(env), call_(call) {
+      : env_(env), call_(call), since_(absl::ToUnixNanos(env->now())) {
     open_.fetch_add(1);
   }
   ~ReflectionHandler() override { open_.fetch_sub(1); }
@@ -90,7 +88,7 @@ class ReflectionHandler final : public CallHandler,
 
   void OnRead(bool ok) override {
     if (!ok) return Finish(grpc::Status::OK);  // the client has no more to ask
-    charge_.Arrived(message_.size(), ReceiveNeed(message_.size()));
+    lease_.HoldReceiving(ReceiveNeed(message_.size()));
     const std::string answer = message_.size() <= kLongestRequest
                                    ? AnswerReflection(message_.Pieces())
                                    : "";
@@ -99,34 +97,29 @@ class ReflectionHandler final : public CallHandler,
       return Finish(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
                                  "not a ServerReflectionRequest"));
     }
-    since_ = absl::ToUnixNanos(SteadyNow());
-    charge_.GrowReceive(ReceiveNeed(answer.size()));
+    since_ = absl::ToUnixNanos(env_->now());
+    lease_.HoldReceiving(ReceiveNeed(answer.size()));
     const grpc::Slice slice(answer);
     call_->Write(grpc::ByteBuffer(&slice, 1));
   }
 
   void OnWritten(bool ok) override {
-    charge_.Reset();
+    lease_.Reset();
     if (ok && !ended_) Read();
   }
 
   void OnWatch(absl::Time now) override {
     // No stream is open for long without a question.
     const absl::Time since = absl::FromUnixNanos(since_);
-    if (ended_ || (!revoked_ && now - since <= env_->max_receive)) return;
+    if (ended_ || now - since <= env_->max_receive) return;
     ended_ = true;
     call_->Cancel();
   }
 
  private:
-  void OnMemory(MemoryLedger::Outcome, MemoryCharge) override {}
-  void Revoke(MemoryLedger::Revocation) override { revoked_ = true; }
   void Read() {
-    charge_ =
-        env_->ledger->Track({call_->connection(), ReceiveNeed(0),
-                             ReceiveNeed(kLongestRequest), call_->deadline()},
-                            this);
-    since_ = absl::ToUnixNanos(SteadyNow());
+    lease_ = env_->gate->Track(ReceiveNeed(0), call_->connection()->host());
+    since_ = absl::ToUnixNanos(env_->now());
     call_->Read(message_.buffer());
   }
   void Finish(const grpc::Status& status) {
@@ -138,10 +131,9 @@ class ReflectionHandler final : public CallHandler,
 
   CallEnvironment* const env_;
   IncomingCall* const call_;
-  std::atomic<bool> revoked_{false};
   std::atomic<bool> ended_{false};
-  std::atomic<int64_t> since_{absl::ToUnixNanos(SteadyNow())};
-  MemoryCharge charge_;
+  std::atomic<int64_t> since_;
+  Lease lease_;
   ReceivedMessage message_;
 };
 

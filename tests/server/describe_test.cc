@@ -176,11 +176,11 @@ TEST_F(DescribeTest, AnswersWhileEverythingIsTaken) {
   ASSERT_TRUE(busy.Send(QuantizeOnes(4).SerializeAsString()));
   ASSERT_TRUE(busy.HalfClose());
   ASSERT_TRUE(control_.AwaitRunning(1));
-  const size_t used = server_->ledger().used();
+  const size_t used = server_->gate().used();
   EXPECT_EQ(Description(Of(v1::FORMAT_MXFP4, {1 << 20, 512})).input_bytes(),
             size_t{1} << 31);
   EXPECT_EQ(control_.begun(), 1);
-  EXPECT_TRUE(Eventually([&] { return server_->ledger().used() == used; }));
+  EXPECT_TRUE(Eventually([&] { return server_->gate().used() == used; }));
   control_.Open();
   EXPECT_TRUE(busy.Receive().has_value());
   EXPECT_TRUE(busy.Finish().status.ok());

@@ -273,7 +273,7 @@ TEST_F(DeviceFaultsTest, FaultsWhileMaximaAreSought) {
     EXPECT_EQ(result.detail->reason(), ErrorDetail::REASON_NO_DEVICE);
     control->Heal();
     EXPECT_TRUE(Eventually([&] { return Health() == 1; }));
-    EXPECT_TRUE(Eventually([&] { return server_->ledger().used() == 0; }));
+    EXPECT_TRUE(Eventually([&] { return server_->gate().used() == 0; }));
     EXPECT_EQ(Payload(Call(channel_, Request())), expected_);
   }
 }
@@ -377,12 +377,12 @@ TEST(RetryDelayTest, OfADeviceThatIsWellAgainIsShort) {
   ASSERT_THAT(cpu, IsOk());
   backends.push_back(*std::move(cpu));
   Engine engine(std::move(backends));
-  MemoryLedger::Limits limits;
-  limits.receive = limits.arriving = limits.heads = 1 << 20;
-  limits.payload = {1 << 20};
-  const auto ledger = MemoryLedger::Create(limits);
+  Gate::Limits limits;
+  limits.receiving = limits.heads = 1 << 20;
+  limits.devices = {1 << 20};
+  const auto gate = Gate::Create(limits);
   HealthService health;
-  DeviceMonitor monitor(&engine, ledger.get(), &health, {});
+  DeviceMonitor monitor(&engine, gate.get(), &health, {});
   monitor.Start();
   EXPECT_LE(monitor.RetryDelay(), absl::Milliseconds(50));
   EXPECT_TRUE(monitor.Stop(absl::Minutes(1)));

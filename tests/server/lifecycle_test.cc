@@ -76,7 +76,7 @@ class StageTest : public ServerTest, public testing::WithParamInterface<bool> {
         << result.status.error_message();
   }
   bool UsedBecomes(size_t bytes) {
-    return Eventually([&] { return server_->ledger().used() == bytes; });
+    return Eventually([&] { return server_->gate().used() == bytes; });
   }
 
  private:
@@ -90,12 +90,12 @@ TEST_P(StageTest, WaitingForMemory) {
   control_.Close();
   auto first = StartCall(channel_, LargeRequest());
   ASSERT_TRUE(control_.AwaitRunning(1));
-  const size_t used = server_->ledger().used();
+  const size_t used = server_->gate().used();
   EXPECT_GT(used, 0u);
   auto second = StartCall(Dial(server_->address()), LargeRequest(), deadline());
-  ASSERT_TRUE(Eventually([&] { return server_->ledger().waiting() == 1; }));
+  ASSERT_TRUE(Eventually([&] { return server_->gate().waiting() == 1; }));
   Leave(second.get());
-  EXPECT_TRUE(Eventually([&] { return server_->ledger().waiting() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return server_->gate().waiting() == 0; }));
   // What has come of the second goes when its call ends, after its ask has.
   EXPECT_TRUE(UsedBecomes(used));
   control_.Open();
@@ -106,7 +106,7 @@ TEST_P(StageTest, WaitingForMemory) {
 TEST_P(StageTest, Receiving) {
   Start();
   RpcCall call(channel_, Declared(LargeRequest(), deadline()));
-  ASSERT_TRUE(Eventually([&] { return server_->ledger().used() > 0; }));
+  ASSERT_TRUE(Eventually([&] { return server_->gate().used() > 0; }));
   Leave(&call);
   EXPECT_TRUE(UsedBecomes(0));
   EXPECT_EQ(begun(), 0);
@@ -117,9 +117,9 @@ TEST_P(StageTest, WaitingForASlot) {
   control_.Close();
   auto first = StartCall(channel_, SmallRequest());
   ASSERT_TRUE(control_.AwaitRunning(1));
-  const size_t used = server_->ledger().used();
+  const size_t used = server_->gate().used();
   auto second = StartCall(channel_, SmallRequest(), deadline());
-  ASSERT_TRUE(Eventually([&] { return server_->ledger().used() > used; }));
+  ASSERT_TRUE(Eventually([&] { return server_->gate().used() > used; }));
   Leave(second.get());
   // While the slot is still taken.
   EXPECT_TRUE(UsedBecomes(used));
@@ -144,8 +144,8 @@ TEST_P(StageTest, Replying) {
   auto call = StartCall(channel_, LargeRequest(), deadline());
   // The client does not read: 2 MiB of output do not fit into its window.
   ASSERT_TRUE(Eventually([&] {
-    return begun() == 1 && server_->ledger().receive_used() == 0 &&
-           server_->ledger().used() > 0;
+    return begun() == 1 && server_->gate().receiving_used() == 0 &&
+           server_->gate().used() > 0;
   }));
   Leave(call.get());
   EXPECT_TRUE(UsedBecomes(0));
@@ -191,17 +191,17 @@ TEST_F(PressureTest, BusyIsTypedAtOnceWhenTooManyWait) {
   ASSERT_TRUE(control_.AwaitRunning(1));
   // Its message has arrived: there is no room to receive another.
   auto claims = StartCall(Dial(server_->address()), LargeRequest());
-  ASSERT_TRUE(Eventually([&] { return server_->ledger().waiting() == 1; }));
+  ASSERT_TRUE(Eventually([&] { return server_->gate().waiting() == 1; }));
   RpcCall waits(channel_, Declared(LargeRequest()));
-  ASSERT_TRUE(Eventually([&] { return server_->ledger().waiting() == 2; }));
+  ASSERT_TRUE(Eventually([&] { return server_->gate().waiting() == 2; }));
   RpcCall refused(channel_, Declared(LargeRequest()));
   ExpectBusy(refused.Finish());
-  EXPECT_EQ(server_->ledger().waiting(), 2u);
+  EXPECT_EQ(server_->gate().waiting(), 2u);
   claims->Cancel();
   EXPECT_EQ(claims->Finish().status.error_code(), grpc::CANCELLED);
   waits.Cancel();
   EXPECT_EQ(waits.Finish().status.error_code(), grpc::CANCELLED);
-  EXPECT_TRUE(Eventually([&] { return server_->ledger().waiting() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return server_->gate().waiting() == 0; }));
   control_.Open();
   EXPECT_TRUE(first->Receive().has_value());
   EXPECT_TRUE(first->Finish().status.ok());
@@ -346,16 +346,16 @@ TEST_F(DrainTest, HealthFirstThenRefusalsAndNoAcceptedCallIsLost) {
   }
   drain.join();
   EXPECT_TRUE(clean);
-  EXPECT_EQ(server_->ledger().used(), 0u);
+  EXPECT_EQ(server_->gate().used(), 0u);
 }
 
 TEST_F(DrainTest, CallsThatNeverEndAreCancelledAtTheTimeout) {
   options_.drain_timeout = absl::Milliseconds(300);
   StartFake();
   RpcCall silent(channel_, Declared(LargeRequest()));
-  ASSERT_TRUE(Eventually([&] { return server_->ledger().used() > 0; }));
+  ASSERT_TRUE(Eventually([&] { return server_->gate().used() > 0; }));
   EXPECT_FALSE(server_->Drain(absl::ZeroDuration()));
-  EXPECT_EQ(server_->ledger().used(), 0u);
+  EXPECT_EQ(server_->gate().used(), 0u);
   EXPECT_NE(silent.Finish().status.error_code(), grpc::OK);
   server_.reset();
 }

@@ -115,12 +115,6 @@ std::optional<std::string> RpcCall::Receive() {
   return Flatten(buffer);
 }
 
-bool RpcCall::GoesOn() {
-  stream_->ReadInitialMetadata(this);
-  return Step() &&
-         context_.GetServerInitialMetadata().contains("quantd-continue");
-}
-
 RpcResult RpcCall::Finish() {
   RpcResult result;
   stream_->Finish(&result.status, this);
@@ -128,7 +122,6 @@ RpcResult RpcCall::Finish() {
   result.detail = ReadDetail(result.status.error_details());
   result.request_id = Trailer(context_, "quantd-request-id");
   result.pushback = Trailer(context_, "grpc-retry-pushback-ms");
-  result.ticket = Trailer(context_, "quantd-ticket");
   return result;
 }
 

@@ -26,7 +26,6 @@ struct RpcResult {
   std::optional<v1::ErrorDetail> detail;
   std::string request_id;
   std::string pushback;  // the trailer grpc-retry-pushback-ms
-  std::string ticket;    // the trailer quantd-ticket
 };
 
 struct RpcOptions {
@@ -59,8 +58,6 @@ class RpcCall {
   bool Send(const std::string& message);
   bool Send(const grpc::Slice& message);
   bool HalfClose();
-  // Waits for the server's headers. Whether they say that it shall go on.
-  bool GoesOn();
   // The next message; nullopt when there is none any more.
   std::optional<std::string> Receive();
   void Cancel() { context_.TryCancel(); }

@@ -47,9 +47,9 @@ class ServerTest : public testing::Test {
   void TearDown() override {
     control_.Open();
     if (server_ == nullptr) return;
-    EXPECT_TRUE(Eventually([&] { return server_->ledger().used() == 0; }))
-        << server_->ledger().used();
-    EXPECT_EQ(server_->ledger().waiting(), 0u);
+    EXPECT_TRUE(Eventually([&] { return server_->gate().used() == 0; }))
+        << server_->gate().used();
+    EXPECT_EQ(server_->gate().waiting(), 0u);
     EXPECT_TRUE(server_->Drain(absl::ZeroDuration()));
   }
 

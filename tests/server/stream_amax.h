@@ -97,7 +97,7 @@ class StreamAmaxTest : public ServerTest {
     EXPECT_TRUE(UsedBecomes(0));
   }
   bool UsedBecomes(size_t bytes) {
-    return Eventually([&] { return server_->ledger().used() == bytes; });
+    return Eventually([&] { return server_->gate().used() == bytes; });
   }
 };
 

@@ -18,11 +18,11 @@ TEST_F(StreamAmaxTest, WhileItWaitsItHoldsItsMemoryAndNoSlot) {
   StartFake(1);
   std::vector<std::unique_ptr<RpcCall>> waiting;
   for (int i = 0; i < 3; ++i) waiting.push_back(Await(1024));
-  const size_t payload = server_->ledger().payload_used(0);
+  const size_t payload = server_->gate().payload_used(0);
   EXPECT_GE(payload, 3 * size_t{1024} * 2048);
   // An answer counts as it comes: of those that wait nothing has.
-  EXPECT_TRUE(Eventually([&] { return server_->ledger().receive_used() == 0; }))
-      << server_->ledger().receive_used();
+  EXPECT_TRUE(Eventually([&] { return server_->gate().receiving_used() == 0; }))
+      << server_->gate().receiving_used();
   EXPECT_TRUE(Call(channel_, QuantizeOnes(64).SerializeAsString()).status.ok());
   for (auto& call : waiting) {
     ASSERT_TRUE(call->Send(Rowwise(3).SerializeAsString()));
@@ -75,7 +75,7 @@ TEST_F(StreamAmaxTest, ItHasItsSecondWhateverTheSearchTook) {
         Call(Dial(server_->address()), QuantizeOnes(4096).SerializeAsString());
     EXPECT_TRUE(result.status.ok()) << result.status.error_message();
   });
-  EXPECT_TRUE(Eventually([&] { return server_->ledger().waiting() == 1; }));
+  EXPECT_TRUE(Eventually([&] { return server_->gate().waiting() == 1; }));
   absl::SleepFor(absl::Milliseconds(1500));
   control_.Open();
   EXPECT_TRUE(call->Receive().has_value());
@@ -190,15 +190,15 @@ TEST_F(StreamAmaxTest, OneThatNeverReadsItsMaximaIsEnded) {
   request.set_payload(std::string(size_t{65536} * 32, 1));
   auto call = Open(request);
   EXPECT_TRUE(
-      Eventually([&] { return server_->ledger().payload_used(0) > 0; }));
+      Eventually([&] { return server_->gate().payload_used(0) > 0; }));
   EXPECT_TRUE(
-      Eventually([&] { return server_->ledger().payload_used(0) == 0; }));
+      Eventually([&] { return server_->gate().payload_used(0) == 0; }));
   ExpectEnd(call.get(), grpc::DEADLINE_EXCEEDED, ErrorDetail::REASON_DEADLINE);
   EXPECT_TRUE(UsedBecomes(0));
   // One that does not even read that is let go of.
   auto deaf = Open(request);
   EXPECT_TRUE(
-      Eventually([&] { return server_->ledger().payload_used(0) > 0; }));
+      Eventually([&] { return server_->gate().payload_used(0) > 0; }));
   EXPECT_TRUE(UsedBecomes(0));
   EXPECT_FALSE(End(deaf.get()).status.ok());
   // Of one that reads they come, all of them.

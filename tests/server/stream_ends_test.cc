@@ -53,9 +53,9 @@ class StreamEndsTest : public ServerTest {
     return call;
   }
   bool UsedBecomes(size_t bytes) {
-    return Eventually([&] { return server_->ledger().used() == bytes; });
+    return Eventually([&] { return server_->gate().used() == bytes; });
   }
-  size_t payload() { return server_->ledger().payload_used(0); }
+  size_t payload() { return server_->gate().payload_used(0); }
   void ExpectEnd(RpcCall* call, grpc::StatusCode code,
                  ErrorDetail::Reason reason) {
     while (call->Receive()) {
@@ -130,7 +130,7 @@ TEST_F(StreamEndsTest, HoldsWhatItDeclaredAndNoSlot) {
   ASSERT_TRUE(Eventually([&] { return control_.begun() == 3; }));
   const size_t used = payload();
   EXPECT_GE(used, 3 * size_t{kFew} * 2048);
-  EXPECT_LE(server_->ledger().used() - used, 4 * kChunk);
+  EXPECT_LE(server_->gate().used() - used, 4 * kChunk);
   // Others pass.
   EXPECT_TRUE(Call(channel_, QuantizeOnes(64).SerializeAsString()).status.ok());
   EXPECT_TRUE(Eventually([&] { return payload() == used; }));
@@ -169,7 +169,7 @@ TEST_F(StreamEndsTest, ACrowdThatStallsHoldsNoMoreThanThereIs) {
   std::atomic<size_t> most{0};
   std::thread watcher([&] {
     while (!over) {
-      most = std::max(most.load(), server_->ledger().used());
+      most = std::max(most.load(), server_->gate().used());
       absl::SleepFor(absl::Milliseconds(1));
     }
   });

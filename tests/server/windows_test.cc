@@ -46,8 +46,8 @@ TEST_F(WindowsTest, CallsThatWaitBringOneEach) {
     });
   }
   EXPECT_TRUE(control_.AwaitRunning(1));
-  EXPECT_TRUE(Eventually([&] { return server_->ledger().waiting() > 20; }))
-      << server_->ledger().waiting();
+  EXPECT_TRUE(Eventually([&] { return server_->gate().waiting() > 20; }))
+      << server_->gate().waiting();
   absl::SleepFor(absl::Seconds(1));
   control_.Open();
   for (std::thread& thread : threads) thread.join();

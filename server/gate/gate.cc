@@ -44,7 +44,7 @@ std::shared_ptr<Gate> Gate::Create(Limits limits) {
 
 Gate::Gate(Limits limits)
     : limits_(std::move(limits)),
-      budget_(AccountsOf(limits_)),
+      accounts_(std::make_shared<Accounts>(AccountsOf(limits_))),
       available_(limits_.devices.size(), Availability::kTakesWork) {}
 
 std::unique_ptr<Gate::Asking> Gate::NewAsking(Waiter* waiter, size_t bytes,
@@ -58,26 +58,16 @@ std::unique_ptr<Gate::Asking> Gate::NewAsking(Waiter* waiter, size_t bytes,
   return asking;
 }
 
-void Gate::Change(Budget::Account account, const std::string& identity,
-                  size_t* held, size_t bytes) {
-  const size_t before = std::exchange(*held, bytes);
-  if (bytes > before) budget_.Take(account, identity, bytes - before);
-  if (bytes >= before) return;
-  budget_.Give(account, identity, before - bytes);
-  if (!NobodyWaits()) Wake();
-}
-
 Gate::Answer Gate::AdmitMessage(const Ask& ask, absl::Time now, Waiter* waiter,
                                 Lease* lease) {
   auto asking = NewAsking(waiter, ask.bytes, ask.deadline, now);
   asking->identity = ask.identity;
   asking->priority = ask.priority;
-  absl::MutexLock lock(&mutex_);
+  absl::MutexLock lock(&accounts_->mutex);
   if (IsTooLate(ask.bytes, messages_.BytesBefore(ask.priority), ask.deadline,
                 now)) {
     return {Outcome::kTooLate, RetryAfterLocked(now)};
   }
-  lease->gate_ = shared_from_this();
   lease->identity_ = ask.identity;
   lease->priority_ = ask.priority;
   return Enter(&messages_, std::move(asking), now, lease);
@@ -85,7 +75,7 @@ Gate::Answer Gate::AdmitMessage(const Ask& ask, absl::Time now, Waiter* waiter,
 
 Lease Gate::Track(size_t bytes, std::string identity) {
   Lease lease;
-  lease.gate_ = shared_from_this();
+  lease.accounts_ = accounts_;
   lease.identity_ = std::move(identity);
   lease.HoldReceiving(bytes);
   return lease;
@@ -94,7 +84,7 @@ Lease Gate::Track(size_t bytes, std::string identity) {
 Gate::Answer Gate::AdmitHead(size_t bytes, absl::Time deadline, absl::Time now,
                              Waiter* waiter, Lease* lease) {
   auto asking = NewAsking(waiter, bytes, deadline, now);
-  absl::MutexLock lock(&mutex_);
+  absl::MutexLock lock(&accounts_->mutex);
   return Enter(&heads_, std::move(asking), now, lease);
 }
 
@@ -104,7 +94,7 @@ Gate::Answer Gate::AdmitPayload(size_t bytes, int device, bool is_stream,
   auto asking = NewAsking(waiter, bytes, deadline, now);
   asking->device = device;
   asking->is_stream = is_stream;
-  absl::MutexLock lock(&mutex_);
+  absl::MutexLock lock(&accounts_->mutex);
   return Enter(&payloads_, std::move(asking), now, lease);
 }
 
@@ -113,8 +103,8 @@ bool Gate::IsTooLate(size_t bytes, size_t before, absl::Time deadline,
   if (deadline == absl::InfiniteFuture()) return false;
   // A server that has nothing to do serves, even if it was slow before: or it
   // would never find out that it is not any more.
-  if (before == 0 && workload_.IsIdle(now)) return false;
-  return workload_.TimeFor(before, bytes, now) > deadline - now;
+  if (before == 0 && accounts_->workload.IsIdle(now)) return false;
+  return accounts_->workload.TimeFor(before, bytes, now) > deadline - now;
 }
 
 bool Gate::HasDevice(int device) const {
@@ -127,11 +117,12 @@ Queue::Lanes Gate::Take(const Queue* queue, const Asking& asking, Lease* lease,
                         Queue::Lanes kept, absl::Time now) {
   if (queue == &payloads_) return TakePayload(asking, lease, kept);
   const bool is_message = queue == &messages_;
-  const Budget::Account account = is_message ? kReceiving : kHeads;
-  if (kept != 0 || !budget_.Fits(account, asking.bytes)) return 1;
-  Change(account, lease->identity_,
-         is_message ? &lease->receiving_ : &lease->head_, asking.bytes);
-  if (is_message) lease->coming_ = workload_.Comes(asking.bytes, now);
+  const Budget::Account account =
+      is_message ? Accounts::kReceiving : Accounts::kHeads;
+  if (kept != 0 || !accounts_->budget.Fits(account, asking.bytes)) return 1;
+  accounts_->Set(account, lease->identity_,
+                 is_message ? &lease->receiving_ : &lease->head_, asking.bytes);
+  if (is_message) lease->coming_ = accounts_->workload.Comes(asking.bytes, now);
   return 0;
 }
 
@@ -139,35 +130,40 @@ Queue::Lanes Gate::TakePayload(const Asking& asking, Lease* lease,
                                Queue::Lanes kept) {
   Queue::Lanes lacks = 0;
   int best = -1;
-  for (size_t k = 0; k < devices(); ++k) {
-    const size_t i = (next_device_ + k) % devices();
+  for (size_t k = 0; k < accounts_->devices; ++k) {
+    const size_t i = (next_device_ + k) % accounts_->devices;
     if (asking.device >= 0 && i != static_cast<size_t>(asking.device)) continue;
     if (available_[i] != Availability::kTakesWork) continue;
-    const Budget::Account payload = PayloadOf(i);
-    if (asking.bytes > budget_.limit(payload)) continue;
+    const Budget::Account payload = accounts_->PayloadOf(i);
+    if (asking.bytes > accounts_->budget.limit(payload)) continue;
     if (asking.is_stream &&
-        ((kept & PlacesLane(i)) != 0 || !budget_.Fits(PlacesOf(i), 1))) {
+        ((kept & PlacesLane(i)) != 0 ||
+         !accounts_->budget.Fits(accounts_->PlacesOf(i), 1))) {
       lacks |= PlacesLane(i);
     } else if ((kept & BytesLane(i)) != 0 ||
-               !budget_.Fits(payload, asking.bytes)) {
+               !accounts_->budget.Fits(payload, asking.bytes)) {
       lacks |= BytesLane(i);
     } else if (best < 0 ||
-               budget_.Room(payload) > budget_.Room(PayloadOf(best))) {
+               accounts_->budget.Room(payload) >
+                   accounts_->budget.Room(accounts_->PayloadOf(best))) {
       best = static_cast<int>(i);
     }
   }
   if (best < 0) return lacks | kNoLane;
-  next_device_ = (best + 1) % devices();
+  next_device_ = (best + 1) % accounts_->devices;
   lease->device_ = best;
-  Change(PayloadOf(best), lease->identity_, &lease->payload_, asking.bytes);
-  if (asking.is_stream) budget_.Take(PlacesOf(best), "", 1);
+  accounts_->Set(accounts_->PayloadOf(best), lease->identity_, &lease->payload_,
+                 asking.bytes);
+  if (asking.is_stream)
+    accounts_->budget.Take(accounts_->PlacesOf(best), "", 1);
   lease->has_place_ = asking.is_stream;
   return 0;
 }
 
 Gate::Answer Gate::Enter(Queue* queue, std::unique_ptr<Asking> asking,
                          absl::Time now, Lease* lease) {
-  now_ = std::max(now_, now);
+  accounts_->now = std::max(accounts_->now, now);
+  if (lease->accounts_ == nullptr) lease->accounts_ = accounts_;
   if (stopped_) return {Outcome::kStopped};
   if (queue == &payloads_ && !HasDevice(asking->device)) {
     return {Outcome::kNoDevice};
@@ -178,8 +174,9 @@ Gate::Answer Gate::Enter(Queue* queue, std::unique_ptr<Asking> asking,
   // What never fits would keep all others waiting. (A payload that fits no
   // device which takes work now may fit another one later.)
   if (queue != &payloads_ &&
-      asking->bytes >
-          budget_.limit(queue == &messages_ ? kReceiving : kHeads)) {
+      asking->bytes > accounts_->budget.limit(queue == &messages_
+                                                  ? Accounts::kReceiving
+                                                  : Accounts::kHeads)) {
     return {Outcome::kBusy, RetryAfterLocked(now)};
   }
   if (queue == &messages_) {
@@ -193,19 +190,21 @@ Gate::Answer Gate::Enter(Queue* queue, std::unique_ptr<Asking> asking,
   asking->until = std::min(asking->deadline, now + limits_.max_wait);
   asking->lease = std::move(*lease);
   queue->Push(std::move(asking));
+  NoteWaiting();
   Wake();
   return {Outcome::kWaiting};
 }
 
 bool Gate::Forget(Waiter* waiter) {
   Queue::List forgotten;  // leases are given back without the lock
-  absl::MutexLock lock(&mutex_);
+  absl::MutexLock lock(&accounts_->mutex);
   for (Queue* queue : {&messages_, &heads_, &payloads_, &displaced_}) {
     if (queue->empty()) continue;
     forgotten = queue->RemoveIf([&](const Queue::Waiting& w) {
       return static_cast<const Asking&>(w).waiter == waiter;
     });
     if (forgotten.empty()) continue;
+    NoteWaiting();
     // The next in line may fit where this one did not.
     Wake();
     return true;
@@ -214,7 +213,7 @@ bool Gate::Forget(Waiter* waiter) {
 }
 
 void Gate::SetAvailable(std::vector<Availability> devices) {
-  absl::MutexLock lock(&mutex_);
+  absl::MutexLock lock(&accounts_->mutex);
   available_ = std::move(devices);
   Wake();
 }
@@ -222,8 +221,8 @@ void Gate::SetAvailable(std::vector<Availability> devices) {
 void Gate::Decide(absl::Time now) {
   std::vector<std::pair<Outcome, Queue::List>> decided;
   {
-    absl::MutexLock lock(&mutex_);
-    now_ = std::max(now_, now);
+    absl::MutexLock lock(&accounts_->mutex);
+    accounts_->now = std::max(accounts_->now, now);
     next_ = absl::InfiniteFuture();
     const auto decide = [&](Outcome outcome, Queue::List list) {
       decided.emplace_back(outcome, std::move(list));
@@ -231,36 +230,39 @@ void Gate::Decide(absl::Time now) {
     const auto all = [](const Queue::Waiting&) { return true; };
     decide(Outcome::kBusy, displaced_.RemoveIf(all));
     decide(Outcome::kNoDevice,
-           payloads_.RemoveIf([&](const Queue::Waiting& w)
-                                  ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-             return !HasDevice(static_cast<const Asking&>(w).device);
-           }));
+           payloads_.RemoveIf(
+               [&](const Queue::Waiting& w)
+                   ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex) {
+                     return !HasDevice(static_cast<const Asking&>(w).device);
+                   }));
     for (Queue* queue : {&messages_, &heads_, &payloads_}) {
       if (queue->empty()) continue;
       if (stopped_) decide(Outcome::kStopped, queue->RemoveIf(all));
       decide(Outcome::kTimedOut, queue->RemoveIf([&](const Queue::Waiting& w) {
         return w.until <= now;
       }));
-      decide(Outcome::kTooLate, queue->RemoveIf([&](const Queue::Waiting& w)
-                                    ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return queue == &messages_ &&
-               IsTooLate(w.bytes, 0, static_cast<const Asking&>(w).deadline,
-                         now);
-      }));
+      decide(Outcome::kTooLate,
+             queue->RemoveIf(
+                 [&](const Queue::Waiting& w)
+                     ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex) {
+                       return queue == &messages_ &&
+                              IsTooLate(w.bytes, 0,
+                                        static_cast<const Asking&>(w).deadline,
+                                        now);
+                     }));
       decide(Outcome::kGranted,
              queue->Serve(
                  now,
-                 [&](const std::string& identity)
-                     ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-                       return budget_.held_by(identity);
-                     },
+                 [&](const std::string& identity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(
+                     mutex_) { return accounts_->budget.held_by(identity); },
                  [&](Queue::Waiting& w, Queue::Lanes kept)
-                     ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                     ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex) {
                        auto& asking = static_cast<Asking&>(w);
                        return Take(queue, asking, &asking.lease, kept, now);
                      }));
       next_ = std::min(next_, queue->NextChange(now));
     }
+    NoteWaiting();
   }
   for (auto& [outcome, list] : decided) {
     for (auto& w : list) {
@@ -271,75 +273,77 @@ void Gate::Decide(absl::Time now) {
 }
 
 absl::Time Gate::NextDecision() const {
-  absl::MutexLock lock(&mutex_);
+  absl::MutexLock lock(&accounts_->mutex);
   return next_;
 }
 
 void Gate::OnChanged(std::function<void()> wake) {
-  absl::MutexLock lock(&mutex_);
-  wake_ = std::move(wake);
+  absl::MutexLock lock(&accounts_->mutex);
+  accounts_->wake = std::move(wake);
 }
 
 void Gate::Stop() {
-  absl::MutexLock lock(&mutex_);
+  absl::MutexLock lock(&accounts_->mutex);
   stopped_ = true;
   Wake();
 }
 
 void Gate::Wake() {
-  if (wake_) wake_();
+  if (accounts_->wake) accounts_->wake();
 }
 
-bool Gate::NobodyWaits() const {
-  return messages_.empty() && heads_.empty() && payloads_.empty();
+void Gate::NoteWaiting() {
+  accounts_->awaited =
+      !messages_.empty() || !heads_.empty() || !payloads_.empty();
 }
 
 bool Gate::OthersWaitSince(absl::Time time) const {
-  absl::MutexLock lock(&mutex_);
+  absl::MutexLock lock(&accounts_->mutex);
   return std::min({messages_.oldest(), heads_.oldest(), payloads_.oldest()}) <=
          time;
 }
 
 absl::Duration Gate::RetryAfter(absl::Time now) const {
-  absl::MutexLock lock(&mutex_);
+  absl::MutexLock lock(&accounts_->mutex);
   return RetryAfterLocked(now);
 }
 
 absl::Duration Gate::RetryAfterLocked(absl::Time now) const {
-  return std::clamp(
-      workload_.TimeFor(messages_.BytesBefore(Priority::kLow), 0, now),
-      kSoonest, kLatest);
+  return std::clamp(accounts_->workload.TimeFor(
+                        messages_.BytesBefore(Priority::kLow), 0, now),
+                    kSoonest, kLatest);
 }
 
 size_t Gate::receiving_used() const {
-  absl::MutexLock lock(&mutex_);
-  return budget_.used(kReceiving);
+  absl::MutexLock lock(&accounts_->mutex);
+  return accounts_->budget.used(Accounts::kReceiving);
 }
 
 size_t Gate::head_used() const {
-  absl::MutexLock lock(&mutex_);
-  return budget_.used(kHeads);
+  absl::MutexLock lock(&accounts_->mutex);
+  return accounts_->budget.used(Accounts::kHeads);
 }
 
 size_t Gate::payload_used(int device) const {
-  absl::MutexLock lock(&mutex_);
-  return budget_.used(PayloadOf(device));
+  absl::MutexLock lock(&accounts_->mutex);
+  return accounts_->budget.used(accounts_->PayloadOf(device));
 }
 
 size_t Gate::streams_used(int device) const {
-  absl::MutexLock lock(&mutex_);
-  return budget_.used(PlacesOf(device));
+  absl::MutexLock lock(&accounts_->mutex);
+  return accounts_->budget.used(accounts_->PlacesOf(device));
 }
 
 size_t Gate::used() const {
-  absl::MutexLock lock(&mutex_);
+  absl::MutexLock lock(&accounts_->mutex);
   size_t sum = 0;
-  for (size_t a = 0; a < PlacesOf(0); ++a) sum += budget_.used(a);
+  for (size_t a = 0; a < accounts_->PlacesOf(0); ++a)
+    sum += accounts_->budget.used(a);
   return sum;
 }
 
 size_t Gate::waiting() const {
-  absl::MutexLock lock(&mutex_);
+  absl::MutexLock lock(&accounts_->mutex);
   return messages_.size() + heads_.size() + payloads_.size();
 }
 

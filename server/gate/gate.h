@@ -2,9 +2,9 @@
 //
 // Memory is counted in bytes by account: messages (on their way or here), long
 // lists and reply heads, and the staging and output of each device. A call asks
-// before it takes: for its message, then for its lists where they are long, then
-// for its payload. What it got is a lease (server/gate/lease.h), which gives all
-// back by itself.
+// before it takes: for its message, then for its lists where they are long,
+// then for its payload. What it got is a lease (server/gate/lease.h), which
+// gives all back by itself.
 //
 //   AdmitMessage -> message comes -> AdmitHead, if long -> AdmitPayload -> job
 //
@@ -29,11 +29,11 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "server/gate/accounts.h"
 #include "server/gate/budget.h"
 #include "server/gate/caller.h"
 #include "server/gate/lease.h"
 #include "server/gate/queue.h"
-#include "server/gate/workload.h"
 
 namespace quantd {
 
@@ -47,7 +47,7 @@ enum class Outcome {
   kStopped,
 };
 
-class Gate : public std::enable_shared_from_this<Gate> {
+class Gate {
  public:
   struct Limits {
     size_t receiving = 0;         // bytes of messages, on their way or here
@@ -124,51 +124,45 @@ class Gate : public std::enable_shared_from_this<Gate> {
   const Limits& limits() const { return limits_; }
 
  private:
-  friend class Lease;
   struct Asking;
-  static constexpr Budget::Account kReceiving = 0, kHeads = 1;
 
   explicit Gate(Limits limits);
-  size_t devices() const { return limits_.devices.size(); }
-  Budget::Account PayloadOf(int device) const { return 2 + device; }
-  Budget::Account PlacesOf(int device) const { return 2 + devices() + device; }
   static std::unique_ptr<Asking> NewAsking(Waiter* waiter, size_t bytes,
                                            absl::Time deadline, absl::Time now);
 
-  // Sets what a lease holds of an account.
-  void Change(Budget::Account account, const std::string& identity,
-              size_t* held, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Answer Enter(Queue* queue, std::unique_ptr<Asking> asking, absl::Time now,
-               Lease* lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+               Lease* lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
   bool IsTooLate(size_t bytes, size_t before, absl::Time deadline,
-                 absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool HasDevice(int device) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+                 absl::Time now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
+  bool HasDevice(int device) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
   // Takes what is asked for into `lease`, see Queue::Take.
   Queue::Lanes Take(const Queue* queue, const Asking& asking, Lease* lease,
                     Queue::Lanes kept, absl::Time now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
   Queue::Lanes TakePayload(const Asking& asking, Lease* lease,
                            Queue::Lanes kept)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
   absl::Duration RetryAfterLocked(absl::Time now) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool NobodyWaits() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Wake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
+  // After a change of what waits.
+  void NoteWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
+  void Wake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
 
   const Limits limits_;
-  mutable absl::Mutex mutex_;
-  Budget budget_ ABSL_GUARDED_BY(mutex_);
-  Workload workload_ ABSL_GUARDED_BY(mutex_);
+  // Whose lock guards everything here, too.
+  const std::shared_ptr<Accounts> accounts_;
   // For messages, for heads, for payloads; and those that left the first to
   // make room, and are to be told.
-  Queue messages_ ABSL_GUARDED_BY(mutex_), heads_ ABSL_GUARDED_BY(mutex_),
-      payloads_ ABSL_GUARDED_BY(mutex_), displaced_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Availability> available_ ABSL_GUARDED_BY(mutex_);
-  size_t next_device_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Time now_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();  // last told
-  absl::Time next_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
-  std::function<void()> wake_ ABSL_GUARDED_BY(mutex_);
+  Queue messages_ ABSL_GUARDED_BY(accounts_->mutex),
+      heads_ ABSL_GUARDED_BY(accounts_->mutex),
+      payloads_ ABSL_GUARDED_BY(accounts_->mutex),
+      displaced_ ABSL_GUARDED_BY(accounts_->mutex);
+  std::vector<Availability> available_ ABSL_GUARDED_BY(accounts_->mutex);
+  size_t next_device_ ABSL_GUARDED_BY(accounts_->mutex) = 0;
+  bool stopped_ ABSL_GUARDED_BY(accounts_->mutex) = false;
+  absl::Time next_ ABSL_GUARDED_BY(accounts_->mutex) = absl::InfiniteFuture();
 };
 
 }  // namespace quantd

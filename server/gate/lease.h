@@ -9,12 +9,11 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "server/gate/accounts.h"
 #include "server/gate/caller.h"
 #include "server/gate/workload.h"
 
 namespace quantd {
-
-class Gate;
 
 // Gives all back when destroyed. Move-only, not thread-safe. May be destroyed
 // in a gRPC callback: a short lock, no wait.
@@ -54,9 +53,9 @@ class Lease {
 
  private:
   friend class Gate;
-  void EndWork(bool served, absl::Time now);
+  void LeavePlace() ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
 
-  std::shared_ptr<Gate> gate_;
+  std::shared_ptr<Accounts> accounts_;
   std::string identity_;
   Priority priority_ = Priority::kNormal;
   int device_ = 0;

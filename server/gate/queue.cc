@@ -20,8 +20,7 @@ constexpr absl::Duration kPatienceOfLow = absl::Seconds(4);
 constexpr size_t kSmall = 256 << 10;
 
 absl::Time EndOfPatience(const Queue::Waiting& w) {
-  return w.since +
-         (w.priority == Priority::kLow ? kPatienceOfLow : kPatience);
+  return w.since + (w.priority == Priority::kLow ? kPatienceOfLow : kPatience);
 }
 
 bool MayPass(const Queue::Waiting& w, const Queue::Waiting& larger) {

@@ -59,8 +59,7 @@ bool Workload::IsIdle(absl::Time now) const {
 }
 
 absl::Duration Workload::TimeForAlone(size_t own) const {
-  return rate_ == 0 ? absl::ZeroDuration()
-                    : absl::Seconds(WorkOf(own) / rate_);
+  return rate_ == 0 ? absl::ZeroDuration() : absl::Seconds(WorkOf(own) / rate_);
 }
 
 }  // namespace quantd

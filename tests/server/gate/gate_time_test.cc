@@ -1,0 +1,104 @@
+// Whom the gate refuses because of the time it would take, and until when.
+#include <gtest/gtest.h>
+
+#include "tests/server/gate/gate_fixture.h"
+
+namespace quantd {
+namespace {
+
+TEST_F(GateTest, RefusesWhatWouldBeTooLateByTheMeasuredRate) {
+  // While no rate is known nobody is refused.
+  Lease first = Admitted(kMiB);
+  first.Arrived(kMiB, kMiB, now_);
+  Lease lease;
+  ASSERT_EQ(Message(32 * kMiB, "a", &unused_, &lease, Priority::kNormal,
+                    now_ + absl::Milliseconds(1))
+                .outcome,
+            Outcome::kGranted);
+  lease.Reset();
+  first.Reset();
+
+  Measure(10 * kMiB);
+  const auto with = [&](size_t bytes, absl::Duration time) {
+    Lease unused;
+    return Message(bytes, "a", &unused_, &unused, Priority::kNormal,
+                   now_ + time)
+        .outcome;
+  };
+  // One that comes to a server with nothing to do is served anyway.
+  EXPECT_EQ(with(40 * kMiB, absl::Seconds(1)), Outcome::kGranted);
+  Lease here = Admitted(20 * kMiB);
+  here.Arrived(20 * kMiB, 20 * kMiB, now_);
+  EXPECT_EQ(with(10 * kMiB, absl::Milliseconds(2950)), Outcome::kTooLate);
+  EXPECT_EQ(with(10 * kMiB, absl::Milliseconds(3050)), Outcome::kGranted);
+  EXPECT_EQ(with(10 * kMiB, absl::InfiniteDuration()), Outcome::kGranted);
+  // A second of it is done.
+  now_ += absl::Seconds(1);
+  EXPECT_EQ(with(10 * kMiB, absl::Milliseconds(2050)), Outcome::kGranted);
+  // What comes is before it as well, unless it comes too slowly.
+  Lease coming = Admitted(10 * kMiB);
+  EXPECT_EQ(with(10 * kMiB, absl::Milliseconds(2950)), Outcome::kTooLate);
+  EXPECT_EQ(with(10 * kMiB, absl::Milliseconds(3050)), Outcome::kGranted);
+  now_ += absl::Seconds(10);
+  EXPECT_EQ(with(10 * kMiB, absl::Milliseconds(2950)), Outcome::kGranted);
+}
+
+TEST_F(GateTest, WaitersAreBeforeANewcomerUnlessItsPriorityIsHigher) {
+  Measure(10 * kMiB);
+  Lease full = Admitted(64 * kMiB);
+  full.Arrived(64 * kMiB, 10 * kMiB, now_);
+  TestWaiter waits, more;
+  Lease lease;
+  ASSERT_EQ(Message(10 * kMiB, "a", &waits, &lease).outcome, Outcome::kWaiting);
+  const absl::Time deadline = now_ + absl::Milliseconds(2500);
+  EXPECT_EQ(Message(10 * kMiB, "b", &more, &lease, Priority::kNormal, deadline)
+                .outcome,
+            Outcome::kTooLate);
+  EXPECT_EQ(
+      Message(10 * kMiB, "b", &more, &lease, Priority::kHigh, deadline).outcome,
+      Outcome::kWaiting);
+  // One whose time has become too short is told so before its deadline.
+  now_ = deadline - absl::Milliseconds(500);
+  gate_->Decide(now_);
+  EXPECT_EQ(more.outcome, Outcome::kTooLate);
+  EXPECT_TRUE(gate_->Forget(&waits));
+}
+
+TEST_F(GateTest, JobThatWouldEndTooLateIsNotBegun) {
+  Measure(10 * kMiB);
+  Lease lease = Admitted(10 * kMiB), other = Admitted(1);
+  EXPECT_FALSE(lease.IsTooLate(now_, now_));  // it is not work yet
+  lease.Arrived(10 * kMiB, 10 * kMiB, now_);
+  // The only work there is is done, whatever the rate was.
+  EXPECT_FALSE(lease.IsTooLate(now_ + absl::Milliseconds(500), now_));
+  other.Arrived(1, 1, now_);
+  EXPECT_TRUE(lease.IsTooLate(now_ + absl::Milliseconds(950), now_));
+  EXPECT_FALSE(lease.IsTooLate(now_ + absl::Milliseconds(1050), now_));
+  EXPECT_FALSE(lease.IsTooLate(absl::InfiniteFuture(), now_));
+}
+
+TEST_F(GateTest, RetryFollowsWhatWaits) {
+  EXPECT_EQ(gate_->RetryAfter(now_), absl::Milliseconds(50));
+  Measure(10 * kMiB);
+  Lease full = Admitted(64 * kMiB);
+  full.Arrived(64 * kMiB, 10 * kMiB, now_);
+  const auto retry = [&] {
+    return absl::ToDoubleSeconds(gate_->RetryAfter(now_));
+  };
+  EXPECT_NEAR(retry(), 1, 0.02);
+  TestWaiter waits[3];
+  Lease lease;
+  ASSERT_EQ(Message(20 * kMiB, "a", &waits[0], &lease).outcome,
+            Outcome::kWaiting);
+  EXPECT_NEAR(retry(), 3, 0.02);
+  ASSERT_EQ(Message(30 * kMiB, "b", &waits[1], &lease).outcome,
+            Outcome::kWaiting);
+  EXPECT_EQ(retry(), 5);  // at most
+  const Gate::Answer busy = Message(60 * kMiB, "c", &waits[2], &lease);
+  EXPECT_EQ(busy.outcome, Outcome::kBusy);
+  EXPECT_EQ(busy.retry_after, absl::Seconds(5));
+  for (TestWaiter& w : waits) gate_->Forget(&w);
+}
+
+}  // namespace
+}  // namespace quantd

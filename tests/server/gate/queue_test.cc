@@ -1,0 +1,223 @@
+#include "server/gate/queue.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <utility>
+
+namespace quantd {
+namespace {
+
+const absl::Time kStart = absl::UnixEpoch();
+
+// Waiters with names, before an account of `room` bytes.
+class QueueTest : public testing::Test {
+ protected:
+  struct Named : Queue::Waiting {
+    std::string name;
+    Queue::Lanes needs = 1;
+  };
+
+  std::unique_ptr<Named> Make(std::string name, size_t bytes,
+                              std::string identity,
+                              Priority priority = Priority::kNormal) {
+    auto waiting = std::make_unique<Named>();
+    waiting->name = std::move(name);
+    waiting->bytes = bytes;
+    waiting->identity = std::move(identity);
+    waiting->priority = priority;
+    waiting->since = now_;
+    return waiting;
+  }
+  void Add(std::string name, size_t bytes, std::string identity,
+           Priority priority = Priority::kNormal) {
+    queue_.Push(Make(std::move(name), bytes, std::move(identity), priority));
+    now_ += absl::Microseconds(1);
+  }
+  static std::string Names(const Queue::List& list) {
+    std::string names;
+    for (const auto& w : list) names += static_cast<Named&>(*w).name + " ";
+    return names;
+  }
+  std::string Leavers(std::unique_ptr<Named> newcomer, size_t most,
+                      size_t most_bytes) {
+    const auto leave = queue_.MakeRoom(*newcomer, most, most_bytes, now_);
+    return leave ? Names(*leave) : "newcomer";
+  }
+  std::string Serve() {
+    return Names(queue_.Serve(
+        now_, [&](const std::string& identity) { return held_[identity]; },
+        [&](Queue::Waiting& w, Queue::Lanes kept) -> Queue::Lanes {
+          const Queue::Lanes needs = static_cast<Named&>(w).needs;
+          if ((kept & needs) != 0 || w.bytes > room_) return needs;
+          room_ -= w.bytes;
+          if (!w.identity.empty()) held_[w.identity] += w.bytes;
+          return 0;
+        }));
+  }
+
+  absl::Time now_ = kStart;
+  Queue queue_;
+  size_t room_ = 0;
+  std::map<std::string, size_t> held_;
+};
+
+TEST_F(QueueTest, ServesByPriorityThenShareThenArrival) {
+  held_ = {{"rich", 100}, {"poor", 10}};
+  Add("low", 1, "none", Priority::kLow);
+  Add("rich", 1, "rich");
+  Add("poor", 1, "poor");
+  Add("first", 1, "none");
+  Add("second", 1, "new");
+  Add("high", 1, "rich", Priority::kHigh);
+  room_ = 10;
+  EXPECT_EQ(Serve(), "high first second poor rich low ");
+  EXPECT_TRUE(queue_.empty());
+}
+
+TEST_F(QueueTest, WhatIsServedCountsAtOnce) {
+  for (const char* name : {"a1", "a2", "a3"}) Add(name, 10, "a");
+  for (const char* name : {"b1", "b2"}) Add(name, 10, "b");
+  room_ = 50;
+  EXPECT_EQ(Serve(), "a1 b1 a2 b2 a3 ");
+}
+
+TEST_F(QueueTest, NobodysAreSharesOfTheirOwn) {
+  for (const char* name : {"x", "y"}) Add(name, 10, "");
+  Add("a", 10, "a");
+  room_ = 30;
+  EXPECT_EQ(Serve(), "x y a ");
+}
+
+TEST_F(QueueTest, PatienceEndsAfterASecondAndOfLowAfterFour) {
+  held_ = {{"rich", 100}};
+  Add("rich", 1, "rich");
+  Add("low", 1, "a", Priority::kLow);
+  EXPECT_EQ(queue_.NextChange(now_), kStart + absl::Seconds(1));
+  now_ += absl::Seconds(2);
+  EXPECT_EQ(queue_.NextChange(now_),
+            kStart + absl::Microseconds(1) + absl::Seconds(4));
+  Add("poor", 1, "b", Priority::kHigh);
+  room_ = 1;
+  EXPECT_EQ(Serve(), "rich ");
+  now_ += absl::Seconds(3);
+  Add("later", 1, "b", Priority::kHigh);
+  room_ = 2;
+  EXPECT_EQ(Serve(), "low poor ");
+}
+
+TEST_F(QueueTest, TimeThatIsOverIsAChange) {
+  auto waiting = Make("a", 1, "a");
+  waiting->until = now_ + absl::Milliseconds(5);
+  queue_.Push(std::move(waiting));
+  EXPECT_EQ(queue_.NextChange(now_), kStart + absl::Milliseconds(5));
+  EXPECT_EQ(queue_.oldest(), kStart);
+  EXPECT_EQ(Names(queue_.RemoveIf([&](const Queue::Waiting& w) {
+              return w.until <= now_ + absl::Milliseconds(5);
+            })),
+            "a ");
+  EXPECT_EQ(queue_.oldest(), absl::InfiniteFuture());
+  EXPECT_EQ(queue_.NextChange(now_), absl::InfiniteFuture());
+}
+
+TEST_F(QueueTest, SmallOnesPassALargeOneWithAQuarterOfItsBytes) {
+  Add("large", 400, "a");
+  for (int i = 0; i < 6; ++i) Add(std::to_string(i), 30, "b");
+  room_ = 300;
+  EXPECT_EQ(Serve(), "0 1 2 ");  // the fourth would make it 120
+  room_ = 399;
+  EXPECT_EQ(Serve(), "");
+  room_ = 400;
+  EXPECT_EQ(Serve(), "large ");
+  room_ = 90;
+  EXPECT_EQ(Serve(), "3 4 5 ");
+}
+
+TEST_F(QueueTest, LargeOnesPassNobody) {
+  Add("larger", 8 << 20, "a");
+  Add("large", (256 << 10) + 1, "b");
+  room_ = 1 << 20;
+  EXPECT_EQ(Serve(), "");
+}
+
+TEST_F(QueueTest, OneWaitsForWhatItNeedsAlone) {
+  auto first = Make("first", 100, "a");
+  first->needs = 2;
+  queue_.Push(std::move(first));
+  Add("same", 60, "b");
+  auto other = Make("other", 60, "c");
+  other->needs = 4;
+  queue_.Push(std::move(other));
+  auto behind = Make("behind", 60, "d");
+  behind->needs = 2;
+  queue_.Push(std::move(behind));
+  room_ = 99;
+  EXPECT_EQ(Serve(), "same ");
+  room_ = 99;
+  EXPECT_EQ(Serve(), "other ");
+  EXPECT_EQ(queue_.size(), 2u);
+}
+
+TEST_F(QueueTest, NewcomersOfAShareThatWaitsMoreAreTurnedAway) {
+  for (const char* name : {"a1", "a2", "a3"}) Add(name, 10, "a");
+  EXPECT_EQ(Leavers(Make("a4", 10, "a"), 3, 1000), "newcomer");
+  EXPECT_EQ(Leavers(Make("a4", 10, "a"), 9, 39), "newcomer");
+  EXPECT_EQ(Leavers(Make("a4", 10, "a"), 4, 40), "");
+  // The latest of the largest share leaves for another's.
+  EXPECT_EQ(Leavers(Make("b1", 10, "b"), 3, 1000), "a3 ");
+  Add("b1", 10, "b");
+  EXPECT_EQ(Leavers(Make("c1", 5, "c"), 9, 15), "a2 b1 ");
+}
+
+TEST_F(QueueTest, OneTooLargeForTheRestMakesNobodyLeave) {
+  for (const char* name : {"a", "b", "c"}) Add(name, 10, name);
+  EXPECT_EQ(Leavers(Make("d", 25, "d"), 9, 50), "newcomer");
+  EXPECT_EQ(queue_.size(), 3u);
+}
+
+TEST_F(QueueTest, OneMayAlwaysWait) {
+  EXPECT_EQ(Leavers(Make("a", 1000, "a"), 0, 10), "");
+}
+
+TEST_F(QueueTest, LowPriorityLeavesForHigh) {
+  Add("low", 10, "a", Priority::kLow);
+  Add("normal", 10, "b");
+  EXPECT_EQ(Leavers(Make("high", 10, "b", Priority::kHigh), 2, 100), "low ");
+  // One that has waited long has earned its place.
+  Add("low", 10, "a", Priority::kLow);
+  now_ += absl::Seconds(5);
+  EXPECT_EQ(Leavers(Make("high", 10, "b", Priority::kHigh), 2, 100),
+            "newcomer");
+}
+
+TEST_F(QueueTest, AThousandOfOneIdentityKeepNobodyWaiting) {
+  for (int i = 0; i < 1000; ++i) Add("crowd", 10, "crowd");
+  Add("other", 10, "other");
+  for (const char* name : {"x", "y"}) Add(name, 10, "");
+  room_ = 40;
+  EXPECT_EQ(Serve(), "crowd other x y ");
+  // A share of equal size each, whatever their number.
+  for (int i = 0; i < 5; ++i) Add("other", 10, "other");
+  room_ = 100;
+  EXPECT_EQ(Serve(),
+            "crowd other crowd other crowd other crowd other crowd other ");
+}
+
+TEST_F(QueueTest, NobodyStarvesBesideAFloodOfHighPriority) {
+  Add("low", 300 << 10, "a", Priority::kLow);
+  std::string served;
+  // In each millisecond one of high priority comes, and one is served.
+  for (int ms = 0; ms < 5000 && served.find("low") == served.npos; ++ms) {
+    Add("high", 1 << 20, "b", Priority::kHigh);
+    now_ += absl::Milliseconds(1);
+    room_ = 1 << 20;
+    held_.clear();
+    served = Serve();
+  }
+  EXPECT_EQ(served, "low ");
+  EXPECT_GE(now_ - kStart, absl::Seconds(4));
+}
+
+}  // namespace
+}  // namespace quantd

@@ -143,7 +143,7 @@ Server::Server(const ServerOptions& options,
       shares_(shares),
       credentials_(std::move(credentials)),
       gate_(Gate::Create(GateLimits(options, shares, backends))),
-      gate_thread_(gate_),
+      gate_thread_(gate_, options.now),
       engine_(std::move(backends), options.busy_poll),
       registry_(options.now),
       queue_threads_(&lone_, Threads(0, 8), options.busy_poll) {

@@ -30,14 +30,15 @@ struct GateThread::Changes {
   bool stopping ABSL_GUARDED_BY(mutex) = false;
 };
 
-GateThread::GateThread(std::shared_ptr<Gate> gate)
+GateThread::GateThread(std::shared_ptr<Gate> gate,
+                       std::function<absl::Time()> now)
     : gate_(std::move(gate)), changes_(std::make_shared<Changes>()) {
   gate_->OnChanged([changes = changes_] { changes->Tell(false); });
-  thread_ = std::thread([this] {
+  thread_ = std::thread([this, now = std::move(now)] {
     bool more = true;
     while (more) {
-      more = changes_->Await(gate_->NextDecision());
-      gate_->Decide(SteadyNow());
+      more = changes_->Await(SteadyNow() + (gate_->NextDecision() - now()));
+      gate_->Decide(now());
     }
   });
 }

@@ -1,17 +1,22 @@
-// The thread that takes the gate's decisions, by the steady clock.
+// The thread that takes the gate's decisions.
 #ifndef QUANTD_SERVER_GATE_GATE_THREAD_H_
 #define QUANTD_SERVER_GATE_GATE_THREAD_H_
 
+#include <functional>
 #include <memory>
 #include <thread>
 
+#include "absl/time/time.h"
 #include "server/gate/gate.h"
+#include "server/gate/steady_time.h"
 
 namespace quantd {
 
 class GateThread {
  public:
-  explicit GateThread(std::shared_ptr<Gate> gate);
+  // By the time that `now` tells.
+  explicit GateThread(std::shared_ptr<Gate> gate,
+                      std::function<absl::Time()> now = SteadyNow);
   ~GateThread();
   GateThread(const GateThread&) = delete;
 

@@ -243,9 +243,10 @@ TEST_F(PressureTest, UndeclaredRequestsAreServedOneByOne) {
 }
 
 TEST_F(PressureTest, RequestThatNeverArrivesIsEnded) {
-  options_.max_receive = absl::Milliseconds(300);
   StartFake();
-  RpcCall call(channel_, Declared(LargeRequest()));
+  RpcCall call(channel_, Declared(LargeRequest(), absl::Hours(1)));
+  ASSERT_TRUE(Eventually([&] { return server_->gate().used() > 0; }));
+  EXPECT_TRUE(PassUntilUnused());
   const RpcResult result = call.Finish();
   EXPECT_EQ(result.status.error_code(), grpc::DEADLINE_EXCEEDED);
   ASSERT_TRUE(result.detail.has_value());

@@ -4,10 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "server/gate/steady_time.h"
 #include "server/server.h"
 #include "tests/kernels/device/fake_backend.h"
 #include "tests/server/rpc_client.h"
@@ -24,7 +26,18 @@ class ServerTest : public testing::Test {
     // Where nothing is to be waited for, a slow machine is not a busy one.
     options_.max_wait = absl::Minutes(10);
     options_.max_receive = absl::Minutes(10);
+    options_.now = [this] { return SteadyNow() + absl::Seconds(passed_.load()); };
     ConfigureLog(LogLevel::kOff, LogFormat::kText);
+  }
+
+  // So much time passes for the server, and nobody waits for it.
+  void Pass(int seconds) { passed_ += seconds; }
+  // Time passes until everything is given back.
+  bool PassUntilUnused() {
+    return Eventually([&] {
+      Pass(1);
+      return server_->gate().used() == 0;
+    });
   }
 
   void StartFake(int slots = 2) {
@@ -53,6 +66,7 @@ class ServerTest : public testing::Test {
     EXPECT_TRUE(server_->Drain(absl::ZeroDuration()));
   }
 
+  std::atomic<int> passed_ = 0;  // seconds
   FakeControl control_;
   ServerOptions options_;
   std::unique_ptr<Server> server_;

@@ -100,8 +100,9 @@ tests/kernels/gpu: kernels/plan kernels/plan/profile kernels/device tests/testin
 tests/kernels/golden: kernels/plan/profile kernels/device tests/oracle tests/kernels/contract/copy_codes.h tests/testing gtest gmock
 tests/proto: kernels/plan kernels/device proto proto/net proto/stream tests/kernels/device/plan_rows.h tests/testing google grpcpp stubs gtest gmock
 tests/proto/memory: proto/memory gtest
-tests/server: kernels/plan kernels/device kernels/device/health proto/limits.h proto/net server server/calls server/config server/device server/gate server/net server/observe tests/attack/http2_peer.h tests/server/memory/door_peer.h tests/bench/rpc_process.h tests/client/loopback_listener.h tests/client/temp_dir.h tests/kernels/device/fake_backend.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
+tests/server: kernels/plan kernels/device kernels/device/health proto/limits.h proto/net server server/calls server/config server/device server/gate server/net server/observe tests/attack/http2_peer.h tests/server/memory/door_peer.h tests/bench/rpc_process.h tests/client/temp_dir.h tests/kernels/device/fake_backend.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
 tests/server/gate: server/gate absl gtest
+tests/server/net: server/net tests/client/loopback_listener.h absl grpcpp gtest
 tests/server/memory: kernels/device/health/self_test.h proto/memory server/memory tests/client/temp_dir.h tests/emulation/runtime.h tests/emulation/streams.h tests/server tests/testing absl cuda gtest
 tests/client: kernels/plan kernels/device proto client client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
 tests/client/bands: client client/bands client/net/remote.h client/parts tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing fmt

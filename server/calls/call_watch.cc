@@ -101,7 +101,7 @@ bool Call::Moves() {
 // Counts a message of unknown size as long as it has become. False: there is no
 // room for it.
 bool Call::Grow() {
-  if (declared_ || !received_before_) return true;
+  if (declared_ || most_ == 0 || !received_before_) return true;
   const auto received = call_->connection()->Received();
   if (!received) return true;
   const uint64_t calls = std::max(1, call_->connection()->calls());

@@ -91,17 +91,10 @@ Payload::Next ChunkPayload::AfterChunk() const {
 }
 
 Payload::Expected ChunkPayload::NextMessage() const {
+  if (awaits_ != Awaits::kChunks) return {};
   constexpr size_t kBesideChunk = 8 << 10;  // in a message that has one
-  switch (awaits_) {
-    case Awaits::kChunks:
-      return {std::min<size_t>(env_->window, bytes_to_come_ - gather_->came()),
-              wire::kMaxChunkBytes + kBesideChunk};
-    case Awaits::kSettledAmax:
-      return {0, wire::kMaxReducedBytes};
-    case Awaits::kEnd:
-      break;
-  }
-  return {};
+  return {std::min<size_t>(env_->window, bytes_to_come_ - gather_->came()),
+          wire::kMaxChunkBytes + kBesideChunk};
 }
 
 absl::StatusOr<Payload::Next> ChunkPayload::Take(wire::Slices message) {

@@ -33,7 +33,8 @@ class Payload {
     kTell,     // writes told(), then reads another message
     kReply,    // takes the output
   };
-  // How large the next message is, as long as less of it has come and at most.
+  // What the next message counts as: as long as less of it has come, and at
+  // most. Nothing: it is small, and may come when it likes.
   struct Expected {
     size_t first = 0;
     size_t most = 0;

@@ -11,24 +11,26 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <tuple>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "server/gate/steady_time.h"
 #include "server/observe/log.h"
 
 namespace quantd {
 namespace {
 
+// Connections that the kernel keeps until they are accepted. With fewer a job
+// of a thousand clients that starts at once sees refused connections.
 constexpr int kBacklog = 1024;
+// How often peers are looked at. Without it one that takes nothing keeps its
+// reply's memory for ever.
 constexpr absl::Duration kSweepInterval = absl::Milliseconds(200);
-// Descriptors that are no connections: files, queues, devices, metrics.
+// A pause after a failed accept, which would fail again at once: without it a
+// server without descriptors uses up a core.
+constexpr absl::Duration kAfterFailure = absl::Milliseconds(50);
+// Descriptors that are no connections: files, queues, devices, metrics. Without
+// them connections take what logs and certificates need.
 constexpr size_t kOwnDescriptors = 64;
-// A connection without a call for so long makes room for another; one that
-// never had any, at once, but for the time that its first may take.
-constexpr absl::Duration kIdle = absl::Seconds(1);
-constexpr absl::Duration kNeverUsed = absl::Milliseconds(50);
 
 }  // namespace
 
@@ -66,112 +68,87 @@ Acceptor::~Acceptor() {
 
 void Acceptor::Start(std::unique_ptr<GrpcAcceptor> to) {
   to_ = std::move(to);
-  accepting_ = std::thread([this] { RunAccepting(); });
-  watching_ = std::thread([this] { RunWatching(); });
+  thread_ = std::thread([this] { Run(); });
 }
 
 void Acceptor::Stop() {
-  if (!accepting_.joinable()) return;
+  if (!thread_.joinable()) return;
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t n = write(stop_, &one, sizeof(one));
-  accepting_.join();
-  watching_.join();
-  // Who still knocks is turned away by the kernel.
+  thread_.join();
+  // The kernel turns away those who still knock.
   sockets_.Close();
 }
 
-void Acceptor::RunAccepting() {
+void Acceptor::Run() {
   std::vector<pollfd> polled = {{stop_, POLLIN, 0}};
   for (const int fd : sockets_.descriptors()) polled.push_back({fd, POLLIN, 0});
+  absl::Time swept = SteadyNow();
   while (true) {
-    poll(polled.data(), polled.size(), -1);
+    poll(polled.data(), polled.size(),
+         static_cast<int>(absl::ToInt64Milliseconds(kSweepInterval)));
     if (polled[0].revents != 0) return;
     for (size_t i = 1; i < polled.size(); ++i) {
       if (polled[i].revents != 0) Accept(polled[i].fd);
     }
-  }
-}
-
-void Acceptor::RunWatching() {
-  pollfd stop = {stop_, POLLIN, 0};
-  while (poll(&stop, 1,
-              static_cast<int>(absl::ToInt64Milliseconds(kSweepInterval))) <=
-         0) {
-    Sweep(SteadyNow());
+    const absl::Time now = SteadyNow();
+    if (now - swept < kSweepInterval) continue;
+    Sweep(now);
+    swept = now;
   }
 }
 
 void Acceptor::Accept(int listening) {
-  // Not for ever: sweeps must be made in a flood, too.
-  for (int i = 0; i < 64; ++i) {
-    const int fd =
-        accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0) {
-      if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-      // For want of descriptors or memory. The next sweep may find some; until
-      // then the kernel keeps the connection.
-      LogSampled(LogLevel::kWarn, "accept_failed", "",
-                 {{"error", std::strerror(errno)}});
-      Sweep(SteadyNow());
-      absl::SleepFor(absl::Milliseconds(50));
+  const int fd =
+      accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (fd < 0) {
+    if (errno == EINTR || errno == ECONNABORTED || errno == EAGAIN ||
+        errno == EWOULDBLOCK) {
       return;
     }
-    const int on = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    std::shared_ptr<Connection> connection = Connection::Of(fd);
-    // Of a flood that is over thousands may be left.
-    if (connection->HasHungUp()) {
-      close(fd);
-      continue;
-    }
-    {
-      absl::MutexLock lock(&mutex_);
-      if (entries_.size() >= limits_.connections) ForgetClosed();
-      if (entries_.size() >= limits_.connections && !MakeRoom()) {
-        ++dropped_;
-        close(fd);
-        continue;
-      }
-      // The name may still be that of one which gRPC has closed meanwhile. Over
-      // unix sockets all have the same.
-      if (connection->countable()) named_[connection->name()] = connection;
-      entries_.push_back({connection, 0, SteadyNow()});
-    }
-    GrpcAcceptor::NewConnectionParameters parameters;
-    parameters.listener_fd = listening;
-    parameters.fd = fd;
-    to_->HandleNewConnection(&parameters);
+    // There are no descriptors or there is no memory. The kernel keeps the
+    // connection until there are.
+    LogSampled(LogLevel::kWarn, "accept_failed", "",
+               {{"error", std::strerror(errno)}});
+    pollfd stop = {stop_, POLLIN, 0};
+    poll(&stop, 1, static_cast<int>(absl::ToInt64Milliseconds(kAfterFailure)));
+    return;
   }
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  const std::shared_ptr<Connection> connection = Connection::Of(fd);
+  {
+    absl::MutexLock lock(&mutex_);
+    const absl::Time now = SteadyNow();
+    if (entries_.size() >= limits_.connections && !MakeRoom(now)) {
+      close(fd);
+      return;
+    }
+    // The name may still be that of one which gRPC has closed meanwhile. Over
+    // unix sockets all have the same.
+    if (connection->countable()) named_[connection->name()] = connection;
+    entries_.push_back({connection, 0, now});
+  }
+  GrpcAcceptor::NewConnectionParameters parameters;
+  parameters.listener_fd = listening;
+  parameters.fd = fd;
+  to_->HandleNewConnection(&parameters);
 }
 
-bool Acceptor::MakeRoom() {
-  absl::flat_hash_map<std::string_view, size_t> by_host;
-  for (const Entry& entry : entries_) ++by_host[entry.connection->host()];
-  const absl::Time now = SteadyNow();
-  const Connection* victim = nullptr;
-  // Those that never had a call first, then those of the host that has most,
-  // then whoever has been idle longest.
-  const auto rank = [&](const Connection& c) {
-    return std::tuple(!c.used(), by_host[c.host()], now - c.idle_since());
-  };
+bool Acceptor::MakeRoom(absl::Time now) {
+  ForgetClosed();
+  if (entries_.size() < limits_.connections) return true;
+  std::shared_ptr<Connection> idle;
   for (const Entry& entry : entries_) {
-    const Connection& c = *entry.connection;
-    const absl::Duration least = c.used() ? kIdle : kNeverUsed;
-    if (c.calls() != 0 || now - c.idle_since() < least) continue;
-    if (victim == nullptr || rank(c) > rank(*victim)) victim = &c;
+    const auto& c = entry.connection;
+    if (c->calls() != 0 || now - c->idle_since() < limits_.idle) continue;
+    if (!idle || c->idle_since() < idle->idle_since()) idle = c;
   }
-  if (victim == nullptr) return false;
-  ++dropped_;
-  victim->Shut();
+  if (!idle) return false;
+  idle->Shut();
   // gRPC closes it in a moment; it is no connection any more.
-  if (const auto it = named_.find(victim->name());
-      it != named_.end() && it->second.get() == victim) {
-    named_.erase(it);
-  }
-  std::erase_if(entries_, [&](const Entry& entry) {
-    return entry.connection.get() == victim;
-  });
+  Forget(*idle);
+  std::erase_if(entries_, [&](const Entry& e) { return e.connection == idle; });
   return true;
 }
 
@@ -186,6 +163,7 @@ void Acceptor::Sweep(absl::Time now) {
       Log(LogLevel::kInfo, "connection_stuck",
           {{"peer", entry.connection->name()}, {"bytes", sent->waiting}});
       entry.connection->Shut();
+      entry.moved = now;
     }
   }
   ForgetClosed();
@@ -201,10 +179,14 @@ size_t Acceptor::EndAll() {
 void Acceptor::ForgetClosed() {
   std::erase_if(entries_, [&](const Entry& entry) {
     if (entry.connection->Open()) return false;
-    const auto it = named_.find(entry.connection->name());
-    if (it != named_.end() && it->second == entry.connection) named_.erase(it);
+    Forget(*entry.connection);
     return true;
   });
+}
+
+void Acceptor::Forget(const Connection& connection) {
+  const auto it = named_.find(connection.name());
+  if (it != named_.end() && it->second.get() == &connection) named_.erase(it);
 }
 
 std::shared_ptr<Connection> Acceptor::Find(std::string_view peer) const {

@@ -2,18 +2,18 @@
 //
 // gRPC's own listener stops for ever at the first failed accept
 // (CVE-2023-4785), takes as many connections as come, and tells nobody about
-// them. So the descriptors are accepted here: no more than a limit, at which
-// one that does nothing makes room, and each remembered, so that a call's
-// connection can be measured and ended.
+// them. Here they are accepted up to a limit, at which one that does nothing
+// makes room, and remembered, so that a call's connection can be measured and
+// ended.
 //
-// Threads: Find, size and dropped may be called from any thread, the
-// rest from one.
+// Threads: Find and size may be called from any thread, the rest from one.
 #ifndef QUANTD_SERVER_NET_ACCEPTOR_H_
 #define QUANTD_SERVER_NET_ACCEPTOR_H_
 
 #include <grpcpp/server_builder.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -24,6 +24,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "server/net/connection.h"
 #include "server/net/listen_socket.h"
 
@@ -35,6 +36,9 @@ class Acceptor {
     size_t connections = 1024;
     // A peer that takes nothing of what it is owed for so long is hung up on.
     absl::Duration max_stuck = absl::Minutes(1);
+    // A connection without a call for so long makes room for another. A shorter
+    // time ends those whose first call is still on its way.
+    absl::Duration idle = absl::Seconds(1);
   };
 
   // Listens, but accepts nothing yet.
@@ -51,15 +55,12 @@ class Acceptor {
   // Accepts no more. Must come before gRPC's server is shut down, which takes
   // no descriptor afterwards.
   void Stop();
-  // Ends what everybody has open. Returns how many connections those were.
+  // Ends all connections. Returns how many those were.
   size_t EndAll();
 
   // The connection of a call, by grpc::ServerContext::peer(). Never null.
   std::shared_ptr<Connection> Find(std::string_view peer) const;
-
   size_t size() const;
-  // Connections that were closed for want of room.
-  uint64_t dropped() const { return dropped_; }
 
  private:
   struct Entry {
@@ -69,29 +70,27 @@ class Acceptor {
   };
 
   Acceptor(ListenSockets sockets, const Limits& limits);
-  void RunAccepting();
-  // Not by the same thread: gRPC may use one that hands it a connection to
-  // read what comes there, for as long as more comes.
-  void RunWatching();
+  void Run();
   void Accept(int listening);
+  // Hangs up on stuck peers, and forgets the connections that are closed.
   void Sweep(absl::Time now);
   void ForgetClosed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Forget(const Connection& connection)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // False: there is none, and none can be made.
-  bool MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MakeRoom(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Limits limits_;
   ListenSockets sockets_;
   const std::shared_ptr<Connection> unknown_ = std::make_shared<Connection>();
   std::unique_ptr<GrpcAcceptor> to_;
   int stop_ = -1;
-  std::atomic<uint64_t> dropped_ = 0;
   mutable absl::Mutex mutex_;
   std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
-  // Of those that have a name of their own.
+  // Connections that have a name of their own.
   absl::flat_hash_map<std::string, std::shared_ptr<Connection>> named_
       ABSL_GUARDED_BY(mutex_);
-  std::thread accepting_;
-  std::thread watching_;
+  std::thread thread_;
 };
 
 // As many connections as the process may have descriptors for, beside its own.

@@ -5,7 +5,6 @@
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,8 +26,9 @@ ino_t InodeOf(int fd) {
                                                              : 0;
 }
 
-// Of what a socket holds, at a time.
-constexpr size_t kUnreadMost = 1 << 20;
+// Bytes that are thrown away at a time. One at a time would take as long as
+// the peer writes.
+constexpr size_t kThrownAway = 1 << 20;
 
 std::optional<tcp_info> TcpInfoOf(int fd) {
   tcp_info info = {};
@@ -43,16 +43,6 @@ std::optional<tcp_info> TcpInfoOf(int fd) {
 int UnreadOf(int fd) {
   int unread = 0;
   return ioctl(fd, SIOCINQ, &unread) == 0 ? unread : 0;
-}
-
-// Bytes that have come and been read. What waits in the kernel may be much if
-// the machine is busy, and is bounded by the backlog.
-std::optional<uint64_t> ReadFrom(int fd) {
-  const auto info = TcpInfoOf(fd);
-  if (!info) return std::nullopt;
-  const auto unread = static_cast<uint64_t>(UnreadOf(fd));
-  const uint64_t received = info->tcpi_bytes_received;
-  return received - std::min(unread, received);
 }
 
 struct Peer {
@@ -96,7 +86,8 @@ std::shared_ptr<Connection> Connection::Of(int fd) {
 }
 
 Connection::Connection(int fd, std::string host, int port)
-    : fd_(fd),
+    : Sender(host),
+      fd_(fd),
       inode_(InodeOf(fd)),
       tcp_(port != 0),
       host_(std::move(host)),
@@ -104,14 +95,12 @@ Connection::Connection(int fd, std::string host, int port)
 
 bool Connection::Open() const { return fd_ >= 0 && InodeOf(fd_) == inode_; }
 
-bool Connection::HasHungUp() const {
-  pollfd polled = {fd_, POLLRDHUP, 0};
-  return Open() && poll(&polled, 1, 0) > 0;
-}
-
 std::optional<uint64_t> Connection::Received() const {
-  if (!tcp_ || !Open()) return std::nullopt;
-  return ReadFrom(fd_);
+  const auto info = tcp_ && Open() ? TcpInfoOf(fd_) : std::nullopt;
+  if (!info) return std::nullopt;
+  const auto unread = static_cast<uint64_t>(UnreadOf(fd_));
+  const uint64_t received = info->tcpi_bytes_received;
+  return received - std::min(unread, received);
 }
 
 bool Connection::HasUnread() const { return Open() && UnreadOf(fd_) > 0; }
@@ -132,39 +121,26 @@ std::optional<Connection::Sending> Connection::Sent() const {
   return sending;
 }
 
-void Connection::WithSocket(absl::FunctionRef<void(int fd)> deed) const {
+void Connection::Shut() const {
   // A descriptor of our own for a moment: the number may become another's
   // between the question and the deed.
   const int own = fd_ < 0 ? -1 : fcntl(fd_, F_DUPFD_CLOEXEC, 0);
   if (own < 0) return;
-  if (InodeOf(own) == inode_) deed(own);
-  close(own);
-}
-
-void Connection::Shut() const {
-  WithSocket([this](int fd) {
-    shutdown(fd, SHUT_RDWR);
-    if (!tcp_) return;
-    // What has come is thrown away: gRPC would read it all first. Of TCP
-    // MSG_TRUNC writes nothing; a sanitizer takes it for a plain read.
-    static char unused[kUnreadMost];
-    while (recv(fd, unused, kUnreadMost, MSG_DONTWAIT | MSG_TRUNC) > 0) {
+  if (InodeOf(own) == inode_) {
+    shutdown(own, SHUT_RDWR);
+    // What has come is thrown away: gRPC would read it all first. MSG_TRUNC
+    // writes nothing of TCP; a sanitizer takes it for a plain read.
+    static char unused[kThrownAway];
+    while (tcp_ &&
+           recv(own, unused, kThrownAway, MSG_DONTWAIT | MSG_TRUNC) > 0) {
     }
-  });
-}
-
-void Connection::CallBegins() {
-  used_ = true;
-  calls_.fetch_add(1, std::memory_order_relaxed);
+  }
+  close(own);
 }
 
 void Connection::CallEnds() {
   idle_since_ = absl::ToUnixNanos(SteadyNow());
   calls_.fetch_sub(1, std::memory_order_relaxed);
-}
-
-absl::Time Connection::idle_since() const {
-  return absl::FromUnixNanos(idle_since_);
 }
 
 std::string PeerName(std::string_view peer) {

@@ -32,7 +32,6 @@ class QueueThreadsTest : public testing::Test {
   }
   ~QueueThreadsTest() override {
     server_->Shutdown(kAtOnce);
-    threads_.StopRelief();
     queue_->Shutdown();
     listening_->Shutdown();
     threads_.Join();
@@ -57,7 +56,7 @@ TEST_F(QueueThreadsTest, AQueueIsAskedWhileItHasUsers) {
   CompletionTag tag{[&](bool) { delivered.Notify(); }};
   grpc::Alarm alarm(queue_.get(), kAtOnce, &tag);
   EXPECT_FALSE(
-      delivered.WaitForNotificationWithTimeout(absl::Milliseconds(100)));
+      delivered.WaitForNotificationWithTimeout(absl::Milliseconds(50)));
   users_.Enter();
   EXPECT_TRUE(delivered.WaitForNotificationWithTimeout(absl::Seconds(20)));
   users_.Leave();

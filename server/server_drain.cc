@@ -83,7 +83,6 @@ bool Server::AwaitCalls() {
 }
 
 void Server::FinishDrain(bool finished) {
-  queue_threads_.StopRelief();
   for (auto& queue : queues_) queue->Shutdown();
   for (auto& queue : stream_queues_) queue->Shutdown();
   queue_threads_.Join();

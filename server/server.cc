@@ -206,10 +206,9 @@ Server::Server(const ServerOptions& options,
 
 absl::Status Server::Listen() {
   auto acceptor = Acceptor::Listen(
-      options_.listen,
-      {options_.max_connections != 0 ? options_.max_connections
-                                     : MostConnections(),
-       options_.max_send});
+      options_.listen, {options_.max_connections != 0 ? options_.max_connections
+                                                      : MostConnections(),
+                        options_.max_send});
   if (!acceptor.ok()) {
     return absl::UnavailableError(absl::StrCat(
         acceptor.status().message(),
@@ -349,8 +348,8 @@ HttpReply Server::AnswerHttp(const HttpRequest& request) const {
   if (path == "/metrics") {
     const PageFormat format = ChooseFormat(request.accept);
     return {200,
-            MetricsPage({&metrics_, &engine_, gate_.get(), &registry_,
-                         &health_, shares_, credentials_.get(), door_.get()},
+            MetricsPage({&metrics_, &engine_, gate_.get(), &registry_, &health_,
+                         shares_, credentials_.get(), door_.get()},
                         format),
             MetricsPageType(format)};
   }

@@ -15,7 +15,7 @@ checks       5   5 always   Cheap checks
 build      500  60 always   The README test command: build
 tests      560 560 optional The README test command: tests
 part       190 190 always   The README test command: tests, in part
-memory     230  30 always   Sanitizers of addresses: wire, ledger and door
+memory     230  30 always   Sanitizers of addresses: wire, gate and door
 emulation  480 360 optional CUDA kernels, emulated
 sanitizers 380 190 optional Sanitizers of addresses and undefined behaviour
 cuda       180  20 optional Every CUDA target

@@ -1,9 +1,9 @@
 // Room on the devices of this process for the payloads of calls: what comes is
 // let in, or waits in order.
 //
-// The server's ledger (server/gate/ledger.h) is another matter: it knows who
-// sends, how fast and whether he keeps his word, none of which there is in a
-// process that calls itself.
+// The server's gate (server/gate/gate.h) is another matter: it knows shares and
+// priorities, and turns calls away, none of which there is in a process that
+// calls itself.
 #ifndef QUANTD_CLIENT_LOCAL_ADMISSION_H_
 #define QUANTD_CLIENT_LOCAL_ADMISSION_H_
 

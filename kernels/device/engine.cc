@@ -15,14 +15,13 @@ Engine::SlotLease& Engine::SlotLease::operator=(SlotLease&& other) noexcept {
   if (this == &other) return *this;
   Reset();
   device_ = std::exchange(other.device_, nullptr);
-  feeding_ = other.feeding_;
   return *this;
 }
 
 void Engine::SlotLease::Reset() {
   if (device_ == nullptr) return;
   absl::MutexLock lock(&device_->mutex);
-  ++(feeding_ ? device_->free_feeding : device_->free_slots);
+  ++device_->free_slots;
   if (!device_->queue.empty()) device_->changed.Signal();
   device_ = nullptr;
 }
@@ -37,7 +36,6 @@ Engine::Engine(std::vector<std::unique_ptr<Backend>> backends,
     {
       absl::MutexLock lock(&device->mutex);
       device->free_slots = slots;
-      device->free_feeding = device->backend->info().feeding;
     }
     for (int i = 0; i < slots; ++i) {
       device->workers.emplace_back(RunWorker, device.get(), busy_poll);
@@ -72,28 +70,6 @@ Engine::SlotLease Engine::TrySlot(int device) {
   if (d.free_slots == 0 || !d.queue.empty()) return SlotLease();
   --d.free_slots;
   return SlotLease(&d);
-}
-
-Engine::SlotLease Engine::TryFeeding(int device) {
-  Device& d = *devices_[device];
-  absl::MutexLock lock(&d.mutex);
-  if (d.free_feeding == 0) return SlotLease();
-  --d.free_feeding;
-  return SlotLease(&d, true);
-}
-
-void Engine::NoteFeedingRefused(int device) {
-  Device& d = *devices_[device];
-  absl::MutexLock lock(&d.mutex);
-  d.feeding_refused = std::chrono::steady_clock::now();
-}
-
-bool Engine::FeedingRefusedWithin(int device,
-                                  std::chrono::nanoseconds time) const {
-  Device& d = *devices_[device];
-  absl::MutexLock lock(&d.mutex);
-  return d.feeding_refused &&
-         std::chrono::steady_clock::now() - *d.feeding_refused <= time;
 }
 
 bool Engine::RunsInline(size_t input_bytes) {

@@ -3,8 +3,8 @@
 // A slot is the right to have one job alive on a device. Each device has as
 // many workers as slots and one queue, first come first served. A short job
 // may also take a free slot and run on the caller's own thread. A job whose
-// input is on its way waits in a place beside the slots, so that a slow sender
-// takes none.
+// input is on its way waits beside the slots, so that a slow sender takes none;
+// how many there are is the caller's affair.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_KERNELS_DEVICE_ENGINE_H_
@@ -14,7 +14,6 @@
 #include <chrono>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -32,14 +31,12 @@ class Engine {
   struct Device;
 
  public:
-  // Owns one slot, or one place to be fed in; gives it back on destruction.
-  // Move-only.
+  // Owns one slot; gives it back on destruction. Move-only.
   class SlotLease {
    public:
     SlotLease() = default;
     SlotLease(SlotLease&& other) noexcept
-        : device_(std::exchange(other.device_, nullptr)),
-          feeding_(other.feeding_) {}
+        : device_(std::exchange(other.device_, nullptr)) {}
     SlotLease& operator=(SlotLease&& other) noexcept;
     ~SlotLease() { Reset(); }
     explicit operator bool() const { return device_ != nullptr; }
@@ -47,10 +44,8 @@ class Engine {
 
    private:
     friend class Engine;
-    explicit SlotLease(Device* device, bool feeding = false)
-        : device_(device), feeding_(feeding) {}
+    explicit SlotLease(Device* device) : device_(device) {}
     Device* device_ = nullptr;
-    bool feeding_ = false;
   };
 
   // What a worker runs, once, unless Withdraw said true.
@@ -87,13 +82,6 @@ class Engine {
 
   // A slot that is free now and that nobody waits for, else an empty lease.
   SlotLease TrySlot(int device);
-  // A place for a job that is fed, if one is free. To be kept until the job is
-  // gone, also while it has a slot.
-  SlotLease TryFeeding(int device);
-  // One was refused to somebody for whom others shall make way.
-  void NoteFeedingRefused(int device);
-  // Whether that was noted in the last moments, so many.
-  bool FeedingRefusedWithin(int device, std::chrono::nanoseconds time) const;
   // Whether a job of that many input bytes is worth no hand-off to a worker.
   static bool RunsInline(size_t input_bytes);
 
@@ -123,9 +111,6 @@ class Engine {
     // Whether the queue has something, as who holds no lock may see it.
     std::atomic<bool> has_queued = false;
     int free_slots ABSL_GUARDED_BY(mutex) = 0;
-    int free_feeding ABSL_GUARDED_BY(mutex) = 0;
-    std::optional<std::chrono::steady_clock::time_point> feeding_refused
-        ABSL_GUARDED_BY(mutex);
     bool stopping ABSL_GUARDED_BY(mutex) = false;
     std::vector<std::thread> workers;
   };

@@ -74,8 +74,8 @@ void Call::Admit() {
     return Fail(Failure::NoDevice(env_->monitor->RetryDelay()));
   }
   // Where nobody counts what comes, all that may come is counted on.
-  const size_t first = streams()                            ? env_->window
-                       : declared_                          ? *declared_
+  const size_t first = streams()   ? env_->window
+                       : declared_ ? *declared_
                        : call_->connection()->countable()
                            ? std::min(kFirstBytes, limit)
                            : limit;
@@ -174,18 +174,20 @@ void Call::Receive(Stage stage, Payload::Expected expected) {
   }
   if (!declared_) received_before_ = call_->connection()->Received();
   // From chunk to chunk the time runs on.
-  if (stage_ != Stage::kPlanning) since_ = moved_ = Now();
+  if (stage_ != Stage::kTaking) since_ = moved_ = Now();
   stage_ = stage;
   call_->Read(message_.buffer());
 }
 
+Call::Stage Call::LeaveClient() {
+  absl::MutexLock lock(&mutex_);
+  if (stage_ == Stage::kTelling) return std::exchange(stage_, Stage::kPlanning);
+  if (stage_ != Stage::kReceiving && stage_ != Stage::kFeeding) return stage_;
+  return std::exchange(stage_, Stage::kTaking);
+}
+
 void Call::OnRead(bool ok) {
-  Stage stage;
-  {
-    absl::MutexLock lock(&mutex_);
-    stage = stage_;
-    if (stage != Stage::kClosing) stage_ = Stage::kPlanning;
-  }
+  const Stage stage = LeaveClient();
   if (stage == Stage::kClosing) return LetGo();
   stage == Stage::kReceiving ? OnRequest(ok) : OnMessage(ok);
 }
@@ -233,6 +235,7 @@ void Call::CountLists() {
 }
 
 void Call::PlanRequest() {
+  Enter(Stage::kPlanning);
   absl::Status status = payload_->Parse(message_.Pieces());
   if (!status.ok()) return Fail(Failure::BadRequest(status));
   const wire::Request& request = payload_->request();

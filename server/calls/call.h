@@ -66,6 +66,7 @@ class Call final : public CallHandler,
   enum class Stage {
     kAdmitting,
     kReceiving,
+    kTaking,  // a message that has come
     kCounting,
     kPlanning,
     kWaiting,
@@ -86,6 +87,8 @@ class Call final : public CallHandler,
   std::optional<Failure> ReadDeclared(size_t limit);
   std::optional<Failure> ReadAsk(Gate::Ask* ask);
   void Receive(Stage stage, Payload::Expected expected);
+  // In what it waited for its client, which is over unless the watch ended it.
+  Stage LeaveClient();
   void OnRequest(bool ok);
   void CountLists();
   void PlanRequest();
@@ -174,11 +177,11 @@ class Call final : public CallHandler,
   absl::Time wait_until_ = absl::InfinitePast();
   bool event_passed_ = false;
 
-  int device_ = -1;         // the one in whose memory it works; -1: any
-  int runs_ = 0;            // jobs of it that were begun
-  bool has_input_ = false;  // it still has all of it
-  bool on_network_ = false;     // on the network's own thread
-  bool ended_early_ = false;    // the client, in the middle of its stream
+  int device_ = -1;           // the one in whose memory it works; -1: any
+  int runs_ = 0;              // jobs of it that were begun
+  bool has_input_ = false;    // it still has all of it
+  bool on_network_ = false;   // on the network's own thread
+  bool ended_early_ = false;  // the client, in the middle of its stream
   bool sends_last_ = false;
   std::atomic<int> queued_on_{-1};
 

@@ -34,7 +34,8 @@ bool Call::IsQuick() {
     return false;
   }
   const Places& places = payload_->places();
-  if (bytes <= kInlineOfOne && message_.Pieces().size() <= kFewPieces) return true;
+  if (bytes <= kInlineOfOne && message_.Pieces().size() <= kFewPieces)
+    return true;
   if (places.inputs_on_device()) return bytes <= kInlineOnDevice;
   return places.inputs_page_locked() && bytes <= kInlineCopied &&
          env_->engine->backend(lease_.device()).info().kind == "cuda";
@@ -108,9 +109,9 @@ std::optional<Failure> Call::Compute(Backend& backend, Next* next,
     if (!done.ok()) return FromJob(done.status(), again);
     // What comes in chunks is the device's alone. Of one device alone the
     // memory is worth more than a second try.
-    has_input_ = !streams() && (payload_->places().lends_inputs() ||
-                                (runs_ < kMostRuns &&
-                                 env_->monitor->HasAlternative()));
+    has_input_ =
+        !streams() && (payload_->places().lends_inputs() ||
+                       (runs_ < kMostRuns && env_->monitor->HasAlternative()));
     if (!has_input_) DropMessage();
   }
   record_.gathered = Clock::now();
@@ -250,6 +251,7 @@ void Call::MakeReply() {
   std::string head = payload_->ReplyHead(record_.device, record_.id);
   JobOutput output = payload_->Finish();
   record_.reply_bytes = head.size() + output.size;
+  record_.code = grpc::StatusCode::OK;  // unless something comes in between
   // Of many groups the plan is as large as a payload, and a reply may stay
   // unread for long.
   if (WouldLog(record_)) shape_ = Shape();
@@ -264,15 +266,11 @@ void Call::Send() {
   if (auto chunk = reply_->NextChunk()) return call_->Write(*chunk);
   if (!call_->ClaimAnswer()) return LetGo();
   sends_last_ = true;
-  record_.code = grpc::StatusCode::OK;
   call_->WriteAndFinish(reply_->Last(), record_.id);
 }
 
 void Call::OnWritten(bool ok) {
-  {
-    absl::MutexLock lock(&mutex_);
-    if (stage_ == Stage::kClosing) return;
-  }
+  if (LeaveClient() == Stage::kClosing && !reply_) return;
   if (auto failure = Stopped("while sending")) return Fail(*failure);
   if (!ok) return Fail(Failure::Cancelled());
   if (reply_) return Send();

@@ -138,9 +138,9 @@ void Call::WatchJob() {
 
 void Call::WatchSending(absl::Time now) {
   const bool awaited = env_->gate->OthersWaitSince(now - kStall);
-  const auto verdict = reply_->Look(
-      *call_->connection(), awaited ? kStall : absl::InfiniteDuration(),
-      env_->max_send, now);
+  const auto verdict = reply_->Look(*call_->connection(),
+                                    awaited ? kStall : absl::InfiniteDuration(),
+                                    env_->max_send, now);
   if (verdict == Reply::Verdict::kGood) return;
   stage_ = Stage::kClosing;
   since_ = now;

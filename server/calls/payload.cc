@@ -116,9 +116,9 @@ absl::StatusOr<Payload::Next> ChunkPayload::TakeSettled(wire::Slices message) {
   size_t size = 0;
   for (const std::string_view piece : message) size += piece.size();
   if (size > wire::kMaxReducedBytes) {
-    return TooLargeError("reduced_amax",
-                         fmt::format("at most {} bytes", wire::kMaxReducedBytes),
-                         fmt::format("{} bytes", size), wire::kMaxReducedBytes);
+    return TooLargeError(
+        "reduced_amax", fmt::format("at most {} bytes", wire::kMaxReducedBytes),
+        fmt::format("{} bytes", size), wire::kMaxReducedBytes);
   }
   auto reduced = wire::ParseReducedAmax(message);
   if (!reduced.ok()) return reduced.status();

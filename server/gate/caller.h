@@ -12,7 +12,7 @@
 
 namespace quantd {
 
-// Who goes first of those who wait, see the ledger.
+// Which calls go first where some wait, see the gate.
 enum class Priority : char { kHigh, kNormal, kLow };
 
 // Nothing for what is none of "high", "normal" and "low".

@@ -86,8 +86,7 @@ std::shared_ptr<Connection> Connection::Of(int fd) {
 }
 
 Connection::Connection(int fd, std::string host, int port)
-    : Sender(host),
-      fd_(fd),
+    : fd_(fd),
       inode_(InodeOf(fd)),
       tcp_(port != 0),
       host_(std::move(host)),

@@ -16,18 +16,17 @@
 #include <string_view>
 
 #include "absl/time/time.h"
-#include "server/gate/sender.h"
 #include "server/gate/steady_time.h"
 
 namespace quantd {
 
-class Connection : public Sender {
+class Connection {
  public:
   // The one of a descriptor that is open; does not own it.
   static std::shared_ptr<Connection> Of(int fd);
   // One for all calls whose connection cannot be told, such as those over a
   // unix socket, with nothing to measure or to close.
-  Connection() : Sender("unix") {}
+  Connection() = default;
 
   // The peer without its port, "ipv4:127.0.0.1"; and with it, as gRPC names the
   // peer of a call, without percent signs: "ipv4:127.0.0.1:4711".
@@ -38,9 +37,9 @@ class Connection : public Sender {
   bool countable() const { return tcp_; }
   bool Open() const;
   // Bytes that have been read of it; nothing where the kernel does not count.
-  std::optional<uint64_t> Received() const override;
+  std::optional<uint64_t> Received() const;
   // Whether more has come, and waits to be read.
-  bool HasUnread() const override;
+  bool HasUnread() const;
   struct Sending {
     uint64_t waiting = 0;  // bytes that the peer has not taken
     uint64_t taken = 0;    // bytes that it has

@@ -72,8 +72,7 @@ class HealthService::Watcher final : public CallHandler {
                       "too many calls of Health/Watch; one on a connection "
                       "is enough"));
     }
-    lease_ =
-        env_->gate->Track(kLongestRequest, call_->connection()->host());
+    lease_ = env_->gate->Track(kLongestRequest, call_->connection()->host());
     {
       absl::MutexLock lock(&service_->mutex_);
       since_ = env_->now();

@@ -12,7 +12,7 @@ failed=0
 wrong() { echo "$1"; failed=1; }
 
 always=('Cheap checks' 'test command: build' 'test command: tests'
-  'wire, ledger and door')
+  'wire, gate and door')
 # plan PERCENT MISSED SECONDS LEFT: ends before SECONDS, and leaves so many out
 # at least, or, for LEFT of 0, none.
 plan() {

@@ -26,7 +26,9 @@ class ServerTest : public testing::Test {
     // Where nothing is to be waited for, a slow machine is not a busy one.
     options_.max_wait = absl::Minutes(10);
     options_.max_receive = absl::Minutes(10);
-    options_.now = [this] { return SteadyNow() + absl::Seconds(passed_.load()); };
+    options_.now = [this] {
+      return SteadyNow() + absl::Seconds(passed_.load());
+    };
     ConfigureLog(LogLevel::kOff, LogFormat::kText);
   }
 

@@ -163,16 +163,13 @@ TEST_F(StreamAmaxTest, OneThatNeverReadsItsMaximaIsEnded) {
   request.mutable_options()->mutable_form()->set_row_scaled(true);
   request.set_payload(std::string(size_t{65536} * 32, 1));
   auto call = Open(request);
-  EXPECT_TRUE(
-      Eventually([&] { return server_->gate().payload_used(0) > 0; }));
-  EXPECT_TRUE(
-      Eventually([&] { return server_->gate().payload_used(0) == 0; }));
+  EXPECT_TRUE(Eventually([&] { return server_->gate().payload_used(0) > 0; }));
+  EXPECT_TRUE(Eventually([&] { return server_->gate().payload_used(0) == 0; }));
   ExpectEnd(call.get(), grpc::DEADLINE_EXCEEDED, ErrorDetail::REASON_DEADLINE);
   EXPECT_TRUE(UsedBecomes(0));
   // One that does not even read that is let go of.
   auto deaf = Open(request);
-  EXPECT_TRUE(
-      Eventually([&] { return server_->gate().payload_used(0) > 0; }));
+  EXPECT_TRUE(Eventually([&] { return server_->gate().payload_used(0) > 0; }));
   EXPECT_TRUE(UsedBecomes(0));
   EXPECT_FALSE(End(deaf.get()).status.ok());
   // Of one that reads they come, all of them.

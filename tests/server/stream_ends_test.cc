@@ -227,9 +227,8 @@ TEST_F(StreamEndsTest, OneThatNeverReadsIsEnded) {
   ASSERT_TRUE(call.Send(start.SerializeAsString()));
   for (int i = 0; i < 16; ++i) ASSERT_TRUE(call.Send(Chunk()));
   call.HalfClose();
-  ASSERT_TRUE(Eventually([&] {
-    return payload() > 0 && server_->gate().receiving_used() == 0;
-  }));
+  ASSERT_TRUE(Eventually(
+      [&] { return payload() > 0 && server_->gate().receiving_used() == 0; }));
   EXPECT_TRUE(PassUntilUnused());
   call.Cancel();
   EXPECT_FALSE(call.Finish().status.ok());

@@ -260,6 +260,7 @@ void Call::MakeReply() {
   lease_.ShrinkHead(head.size());
   reply_.emplace(std::move(head), std::move(output), std::move(lease_),
                  streams());
+  record_.answered = Clock::now();
 }
 
 void Call::Send() {

@@ -11,20 +11,20 @@
 namespace quantd {
 namespace {
 
-// One that has waited for so long goes first. Without a patience an identity
-// that holds much, or a low priority, could wait for ever.
+// One that has waited for so long goes first; one of low priority, for four
+// times as long. Without a patience an identity that holds much, or a low
+// priority, could wait for ever.
 constexpr absl::Duration kPatience = absl::Seconds(1);
-constexpr absl::Duration kPatienceOfLow = absl::Seconds(4);
-// An ask that may pass larger ones. Without it a call of 4 KiB waits as long
-// as one of 1 GiB.
-constexpr size_t kSmall = 256 << 10;
+// The part of a large one's bytes that may pass it. Without any a call of 4 KiB
+// waits as long as one of 1 GiB; with all, that one waits for ever.
+constexpr size_t kPassing = 4;
 
 absl::Time EndOfPatience(const Queue::Waiting& w) {
-  return w.since + (w.priority == Priority::kLow ? kPatienceOfLow : kPatience);
+  return w.since + (w.priority == Priority::kLow ? 4 : 1) * kPatience;
 }
 
 bool MayPass(const Queue::Waiting& w, const Queue::Waiting& larger) {
-  return w.bytes <= kSmall && larger.passed + w.bytes <= larger.bytes / 4;
+  return larger.passed + w.bytes <= larger.bytes / kPassing;
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 // The order is priority, then what the identity holds (fewest bytes first),
 // then arrival. One that has waited longer than its patience goes before all
 // others, so that nobody starves. The first that does not fit keeps the bytes
-// that it lacks for itself: only small ones pass it, with a quarter of its own
-// bytes in all.
+// that it lacks for itself: only smaller ones pass it, with a quarter of its
+// own bytes in all.
 //
 // Not thread-safe: the gate's lock guards it.
 #ifndef QUANTD_SERVER_GATE_QUEUE_H_

@@ -7,8 +7,6 @@ namespace {
 
 // The busy time of one sample. A shorter one takes a single call for the rate.
 constexpr absl::Duration kSample = absl::Milliseconds(100);
-// The weight of a new sample. With 1, one slow call refuses those after it.
-constexpr double kWeight = 0.3;
 // What a call costs beside its bytes. Without it small calls make the server
 // look slow, and large ones are refused.
 constexpr double kOfCall = 32 << 10;
@@ -33,7 +31,8 @@ void Workload::Ends(size_t bytes, bool served, absl::Time now) {
   if (served) served_ += WorkOf(bytes);
   if (busy_ < kSample || served_ == 0) return;
   const double sample = served_ / absl::ToDoubleSeconds(busy_);
-  rate_ = rate_ == 0 ? sample : rate_ + kWeight * (sample - rate_);
+  // By itself, one slow sample would refuse those who come after it.
+  rate_ = rate_ == 0 ? sample : (rate_ + sample) / 2;
   busy_ = absl::ZeroDuration();
   served_ = 0;
 }

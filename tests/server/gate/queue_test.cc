@@ -134,11 +134,13 @@ TEST_F(QueueTest, SmallOnesPassALargeOneWithAQuarterOfItsBytes) {
   EXPECT_EQ(Serve(), "3 4 5 ");
 }
 
-TEST_F(QueueTest, LargeOnesPassNobody) {
-  Add("larger", 8 << 20, "a");
-  Add("large", (256 << 10) + 1, "b");
-  room_ = 1 << 20;
+TEST_F(QueueTest, OneOfMoreThanAQuarterPassesNobody) {
+  Add("larger", 4000, "a");
+  Add("large", 1001, "b");
+  room_ = 3999;
   EXPECT_EQ(Serve(), "");
+  Add("small", 1000, "c");
+  EXPECT_EQ(Serve(), "small ");
 }
 
 TEST_F(QueueTest, OneWaitsForWhatItNeedsAlone) {

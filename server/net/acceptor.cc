@@ -24,10 +24,7 @@ namespace {
 constexpr int kBacklog = 1024;
 // How often peers are looked at. Without it one that takes nothing keeps its
 // reply's memory for ever.
-constexpr absl::Duration kSweepInterval = absl::Milliseconds(200);
-// A pause after a failed accept, which would fail again at once: without it a
-// server without descriptors uses up a core.
-constexpr absl::Duration kAfterFailure = absl::Milliseconds(50);
+constexpr int kSweepMs = 200;
 // Descriptors that are no connections: files, queues, devices, metrics. Without
 // them connections take what logs and certificates need.
 constexpr size_t kOwnDescriptors = 64;
@@ -85,14 +82,13 @@ void Acceptor::Run() {
   for (const int fd : sockets_.descriptors()) polled.push_back({fd, POLLIN, 0});
   absl::Time swept = SteadyNow();
   while (true) {
-    poll(polled.data(), polled.size(),
-         static_cast<int>(absl::ToInt64Milliseconds(kSweepInterval)));
+    poll(polled.data(), polled.size(), kSweepMs);
     if (polled[0].revents != 0) return;
     for (size_t i = 1; i < polled.size(); ++i) {
       if (polled[i].revents != 0) Accept(polled[i].fd);
     }
     const absl::Time now = SteadyNow();
-    if (now - swept < kSweepInterval) continue;
+    if (now - swept < absl::Milliseconds(kSweepMs)) continue;
     Sweep(now);
     swept = now;
   }
@@ -107,11 +103,11 @@ void Acceptor::Accept(int listening) {
       return;
     }
     // There are no descriptors or there is no memory. The kernel keeps the
-    // connection until there are.
+    // connection until there are; without a pause this would use up a core.
     LogSampled(LogLevel::kWarn, "accept_failed", "",
                {{"error", std::strerror(errno)}});
     pollfd stop = {stop_, POLLIN, 0};
-    poll(&stop, 1, static_cast<int>(absl::ToInt64Milliseconds(kAfterFailure)));
+    poll(&stop, 1, kSweepMs);
     return;
   }
   const int on = 1;

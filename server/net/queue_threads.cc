@@ -11,13 +11,11 @@
 namespace quantd {
 namespace {
 
-// How often the readers are told how busy the threads are: a message of 64 MiB
-// that is alone takes about as long.
-constexpr absl::Duration kLookInterval = absl::Milliseconds(20);
-// How long a queue is asked before its thread looks whether it has users, by
-// the monotonic clock, which nobody sets. Without an end it would read sockets
-// in the place of a thread that it must wake.
-constexpr int64_t kAskMs = 20;
+// How often is looked how many readers there should be (a message of 64 MiB
+// that is alone takes about as long), and whether a queue still has users:
+// without an end its thread would read sockets in the place of one that it must
+// wake.
+constexpr int64_t kLookMs = 20;
 // A deadline that has passed by any clock: nothing is waited for. One of now
 // would be a timer of gRPC's, whose thread waits by the wall clock: after a
 // step back of that, for as long as it went back.
@@ -84,10 +82,11 @@ bool QueueThreads::Ask(const Seat& seat, void** tag, bool* ok) {
 bool QueueThreads::AskForUsers(const Seat& seat, void** tag, bool* ok) {
   while (true) {
     seat.users->AwaitAny();
+    // By the monotonic clock, which nobody sets.
     const auto answer = seat.queue->AsyncNext(
         tag, ok,
         gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
-                     gpr_time_from_millis(kAskMs, GPR_TIMESPAN)));
+                     gpr_time_from_millis(kLookMs, GPR_TIMESPAN)));
     if (answer != grpc::CompletionQueue::TIMEOUT) {
       return answer == grpc::CompletionQueue::GOT_EVENT;
     }
@@ -110,7 +109,8 @@ void QueueThreads::RunLooks() {
   ReaderCount wanted(static_cast<int>(readers_.size()));
   absl::MutexLock lock(&mutex_);
   absl::Time looked = SteadyNow();
-  while (!join_.WaitUntil(&mutex_, looked + kLookInterval, joining)) {
+  while (!join_.WaitUntil(&mutex_, looked + absl::Milliseconds(kLookMs),
+                          joining)) {
     absl::Duration all;
     int awake = 0;
     for (const auto& seat : seats_) {

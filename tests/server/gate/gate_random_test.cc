@@ -1,12 +1,16 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "server/gate/gate_thread.h"
+#include "server/gate/steady_time.h"
 #include "tests/server/gate/gate_fixture.h"
 
 namespace quantd {
@@ -103,6 +107,56 @@ TEST_F(GateTest, RandomAsksKeepTheLimits) {
         Outcome::kNoDevice}) {
     EXPECT_GT(seen[outcome], 20) << static_cast<int>(outcome);
   }
+}
+
+// Threads that ask, give up and give back at once: each is told once, or was
+// forgotten and is never told.
+TEST_F(GateTest, ThreadsAskAndForgetAtOnce) {
+  struct Asker : Gate::Waiter {
+    void OnAdmitted(Outcome, Lease l) override {
+      Lease(std::move(l)).Reset();
+      ++told;
+    }
+    std::atomic<int> told = 0;
+  };
+  constexpr int kThreads = 4, kAsks = 5000;
+  std::vector<std::unique_ptr<Asker>> askers(kThreads * kAsks);
+  std::vector<int> expected(askers.size(), 0);
+  GateThread decides(gate_);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      std::minstd_rand random(t + 1);
+      Lease held;
+      for (int i = t * kAsks; i < (t + 1) * kAsks; ++i) {
+        askers[i] = std::make_unique<Asker>();
+        Lease lease;
+        const Outcome outcome =
+            gate_
+                ->AdmitMessage({(1 + random() % 40) * kMiB, "a"}, SteadyNow(),
+                               askers[i].get(), &lease)
+                .outcome;
+        if (outcome == Outcome::kGranted) held = std::move(lease);
+        if (outcome == Outcome::kBusy) {
+          held.Reset();
+          std::this_thread::yield();
+        }
+        if (outcome != Outcome::kWaiting) continue;
+        const bool forgotten =
+            random() % 2 == 0 && gate_->Forget(askers[i].get());
+        expected[i] = forgotten ? 0 : 1;
+        if (random() % 2 == 0) held.Reset();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  decides.Stop();
+  int told = 0;
+  for (size_t i = 0; i < askers.size(); ++i) {
+    EXPECT_EQ(askers[i]->told, expected[i]) << i;
+    told += expected[i];
+  }
+  EXPECT_GT(told, 20);
 }
 
 }  // namespace

@@ -242,6 +242,10 @@ int main(int argc, char** argv) {
        {"receive_bytes", shares.receive},
        {"payload_bytes_per_device", shares.per_device},
        {"grpc_quota_bytes", shares.grpc_quota}});
+  if (const std::string text = quantd::StartWarning(options); !text.empty()) {
+    Log(LogLevel::kWarn, "exposed",
+        {{"address", (*server)->address()}, {"warning", text}});
+  }
   const std::string metrics = (*server)->metrics_address();
   if (!metrics.empty()) {
     Log(LogLevel::kInfo, "metrics",

@@ -110,4 +110,14 @@ absl::Status Validate(const ServerOptions& options) {
   return absl::OkStatus();
 }
 
+std::string StartWarning(const ServerOptions& options) {
+  if (security::IsLoopback(options.listen) || !options.tls.client_ca.empty() ||
+      !options.trusted_proxies.empty()) {
+    return "";
+  }
+  return "clients without a certificate can open HTTP/2 here and take memory "
+         "with it: ask for certificates (--tls-client-ca) or put an edge in "
+         "front (deploy/edge)";
+}
+
 }  // namespace quantd

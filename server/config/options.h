@@ -129,6 +129,10 @@ absl::Status ReadSettingsAgain(int argc, char** argv, CommandLine* command);
 // `insecure`, for example. Opens no file.
 absl::Status Validate(const ServerOptions& options);
 
+// What the operator should know about options that are valid: that strangers
+// can open HTTP/2 on a network address. Empty: nothing.
+std::string StartWarning(const ServerOptions& options);
+
 }  // namespace quantd
 
 #endif  // QUANTD_SERVER_CONFIG_OPTIONS_H_

@@ -101,11 +101,12 @@ std::vector<std::string> ServerCommand(const Setting& setting,
     command.insert(command.end(),
                    {"--memory-budget", std::to_string(setting.budget)});
   }
-  if (setting.secure) {
-    const auto& flags = TheSecrets().flags;
-    command.insert(command.end(), flags.begin(), flags.end());
-  }
-  if (setting.edge) {
+  const std::vector<std::string> none;
+  const auto& flags = setting.way == Way::kMutual ? TheSecrets().mutual
+                      : setting.way == Way::kEdge ? TheSecrets().tokens
+                                                  : none;
+  command.insert(command.end(), flags.begin(), flags.end());
+  if (setting.way == Way::kEdge) {
     command.insert(command.end(), {"--trusted-proxies", "127.0.0.1"});
   }
   command.insert(command.end(), setting.flags.begin(), setting.flags.end());
@@ -124,12 +125,18 @@ const Secrets& TheSecrets() {
     if (std::system(command.c_str()) != 0) return made;
     std::ofstream(at + "/tokens") << kTokenHash << " good\n";
     fs::permissions(at + "/tokens", fs::perms::owner_read);
-    made.flags = {"--tls-cert",       at + "/server.pem", "--tls-key",
-                  at + "/server.key", "--token-file",     at + "/tokens"};
+    made.directory = at;
+    made.tokens = {"--token-file", at + "/tokens"};
+    made.mutual = {"--tls-cert",       at + "/server.pem", "--tls-key",
+                   at + "/server.key", "--tls-client-ca",  at + "/ca.pem"};
+    made.mutual.insert(made.mutual.end(), made.tokens.begin(),
+                       made.tokens.end());
     made.pem = at + "/both.pem";
     std::ofstream(made.pem) << std::ifstream(at + "/server.pem").rdbuf()
                             << std::ifstream(at + "/server.key").rdbuf();
     made.credentials.ca_file = at + "/ca.pem";
+    made.credentials.certificate_file = at + "/client.pem";
+    made.credentials.key_file = at + "/client.key";
     made.credentials.token = kToken;
     return made;
   }();
@@ -139,8 +146,9 @@ const Secrets& TheSecrets() {
 AttackedServer::AttackedServer(const Setting& setting, int descriptors)
     : process_(std::make_unique<bench::ServerProcess>(
           ServerCommand(setting, descriptors))),
-      secure_(setting.secure) {
+      way_(setting.way) {
   if (!process_->running()) return;
+  if (way_ != Way::kPlain) credentials_ = TheSecrets().credentials;
   std::istringstream lines(process_->Log());
   for (std::string line; std::getline(lines, line);) {
     const auto json = nlohmann::json::parse(line, nullptr, false);
@@ -153,7 +161,7 @@ AttackedServer::AttackedServer(const Setting& setting, int descriptors)
       metrics_ = url.substr(begin, url.find('/', begin) - begin);
     }
   }
-  if (setting.edge) {
+  if (way_ == Way::kEdge) {
     edge_ =
         std::make_unique<Edge>(process_->address(), metrics_, TheSecrets().pem);
   }
@@ -161,6 +169,10 @@ AttackedServer::AttackedServer(const Setting& setting, int descriptors)
   watch_ = std::thread([this] {
     while (watched_) {
       most_ = std::max(most_.load(), process_->Status("VmHWM"));
+      if (edge_ != nullptr) {
+        most_of_edge_ = std::max(most_of_edge_.load(),
+                                 bench::StatusOf(edge_->pid(), "VmHWM"));
+      }
       std::this_thread::sleep_for(milliseconds(20));
     }
   });
@@ -173,16 +185,9 @@ void AttackedServer::EndWatch() {
   if (watch_.joinable()) watch_.join();
 }
 
-Credentials AttackedServer::credentials() const {
-  if (secure_) return TheSecrets().credentials;
-  Credentials none;
-  if (edge_ != nullptr) none.ca_file = TheSecrets().credentials.ca_file;
-  return none;
-}
-
 size_t AttackedServer::LargestRequest() const {
   ClientOptions options;
-  options.credentials = credentials();
+  options.credentials = credentials_;
   const auto client = Client::Create(address(), options);
   if (!client.ok()) return 0;
   const auto info = (*client)->GetServerInfo();
@@ -192,8 +197,8 @@ size_t AttackedServer::LargestRequest() const {
 bool AttackedServer::Probe() const {
   std::string arguments =
       "--probe --probe-timeout-ms 5000 --listen " + process_->address();
-  if (secure_) {
-    for (const std::string& flag : TheSecrets().flags) arguments += ' ' + flag;
+  if (way_ == Way::kMutual) {
+    for (const std::string& flag : TheSecrets().mutual) arguments += ' ' + flag;
   }
   return bench::RunQuantd(arguments).first == 0;
 }
@@ -248,7 +253,8 @@ int AttackedServer::Crash() {
 
 AttackerProcess::AttackerProcess(const AttackedServer& server,
                                  const Setting& setting, milliseconds time,
-                                 const std::vector<std::string>& arguments) {
+                                 const std::vector<std::string>& arguments,
+                                 bool shows_token) {
   const std::string program =
       fs::path(bench::SelfPath()).parent_path() / "quantd_attacker";
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
@@ -257,9 +263,14 @@ AttackerProcess::AttackerProcess(const AttackedServer& server,
   command.insert(command.end(),
                  {"--core", std::to_string(cores - 1), "--seconds",
                   std::to_string(time.count() / 1000.0)});
-  if (setting.secure || setting.edge) command.push_back("--tls");
-  if (!setting.source.empty()) {
-    command.insert(command.end(), {"--source", setting.source});
+  if (setting.way != Way::kPlain) {
+    const std::string& at = TheSecrets().directory;
+    command.insert(command.end(), {"--tls", "--certificate", at + "/client.pem",
+                                   "--key", at + "/client.key"});
+    if (shows_token) command.insert(command.end(), {"--token", kToken});
+  }
+  if (setting.way == Way::kEdge) {
+    command.insert(command.end(), {"--source", "127.0.0.2"});
   }
   std::vector<char*> argv;
   for (std::string& word : command) argv.push_back(word.data());

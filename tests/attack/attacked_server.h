@@ -19,15 +19,17 @@
 
 namespace quantd::attack {
 
-// What the attacked server is like, and where the attacker sits.
+// How everybody comes to the server, good clients and attackers.
+enum class Way {
+  kPlain,   // plain text on loopback
+  kMutual,  // TLS, with certificates and tokens
+  kEdge,    // TLS to the HAProxy of deploy/edge, with tokens; attackers from an
+            // address of their own
+};
+
 struct Setting {
   size_t budget = 0;  // 0: the server's own choice
-  // TLS and tokens; good clients have one, the attacker has not.
-  bool secure = false;
-  // Everybody comes through the HAProxy of deploy/edge, by TLS; no tokens.
-  bool edge = false;
-  // The attacker's IP address; empty: that of the others.
-  std::string source = {};
+  Way way = Way::kPlain;
   // More flags of the server.
   std::vector<std::string> flags = {};
 };
@@ -35,9 +37,11 @@ struct Setting {
 // TLS files and a token, for all servers of this process. Made at the first
 // use, gone with the process.
 struct Secrets {
-  std::vector<std::string> flags;  // of the server
-  std::string pem;                 // its certificate and key in one file
-  Credentials credentials;         // of a good client
+  std::string directory;
+  std::vector<std::string> tokens;  // flags of a server that wants a token
+  std::vector<std::string> mutual;  // and a certificate
+  std::string pem;                  // its certificate and key in one file
+  Credentials credentials;          // of a good client
 };
 const Secrets& TheSecrets();
 
@@ -59,7 +63,7 @@ class AttackedServer {
     return edge_ == nullptr ? process_->address() : edge_->address();
   }
   uint64_t bound() const { return bound_; }
-  Credentials credentials() const;
+  const Credentials& credentials() const { return credentials_; }
   // What it says it takes, or 0.
   size_t LargestRequest() const;
   // Whether `quantd --probe`, which does not come through an edge, finds it
@@ -67,6 +71,7 @@ class AttackedServer {
   bool Probe() const;
   // The most memory that was resident, also of one that has crashed.
   uint64_t MostResident() const { return most_; }
+  uint64_t MostResidentOfEdge() const { return most_of_edge_; }
   // What the ledger says is lent, by the metrics page; negative: no answer.
   int64_t LentBytes() const;
   // Whether nothing is lent any more, within that time.
@@ -82,10 +87,12 @@ class AttackedServer {
 
   std::unique_ptr<bench::ServerProcess> process_;
   std::unique_ptr<Edge> edge_;
-  bool secure_ = false;
+  const Way way_;
+  Credentials credentials_;
   uint64_t bound_ = 0;
   std::string metrics_;  // "IP:PORT"
   std::atomic<uint64_t> most_ = 0;
+  std::atomic<uint64_t> most_of_edge_ = 0;
   std::atomic<bool> watched_ = true;
   std::thread watch_;
 };
@@ -103,7 +110,8 @@ class AttackerProcess {
   // On the last core, for at most so long.
   AttackerProcess(const AttackedServer& server, const Setting& setting,
                   std::chrono::milliseconds time,
-                  const std::vector<std::string>& arguments);
+                  const std::vector<std::string>& arguments,
+                  bool shows_token = true);
   ~AttackerProcess();
   Deeds Stop();
 

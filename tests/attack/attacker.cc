@@ -2,7 +2,8 @@
 // attacker is not taken from those who measure.
 //
 //   quantd_attacker ADDRESS ATTACK [--seconds N] [--source IP] [--tls]
-//     [--token T] [--core N] [--largest-request N]
+//     [--certificate FILE --key FILE] [--token T] [--core N] [--largest-request
+//     N]
 //   quantd_attacker ADDRESS honest --connections N --call-bytes N --rate N
 //
 // Ends after its time or at SIGTERM, and then prints one line of JSON: what
@@ -47,6 +48,8 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", seconds, "how long")->capture_default_str();
   app.add_option("--source", target.source, "the IP address to come from");
   app.add_flag("--tls", target.tls, "TLS, trusting anybody");
+  app.add_option("--certificate", target.certificate, "PEM file to show");
+  app.add_option("--key", target.key, "PEM file, of that certificate");
   app.add_option("--token", target.token, "a bearer token to show");
   app.add_option("--core", core, "the only core to run on");
   app.add_option("--largest-request", largest_request,

@@ -20,8 +20,11 @@ struct Attack {
   size_t call_bytes = 64 << 10;
   // The server has no more descriptors than that; 0: as many as usual.
   int descriptors = 0;
-  // Means something only where the server wants tokens.
-  bool needs_tokens = false;
+  // The attacker shows no token of its own; else the one of good clients.
+  bool without_token = false;
+  // An abuse of HTTP/2, TLS or connections that only strangers are expected
+  // to try: they come through the edge.
+  bool by_strangers = false;
   // So long it takes to show what it can do.
   std::chrono::milliseconds moment{300};
 };

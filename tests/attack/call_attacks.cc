@@ -54,22 +54,13 @@ void HeldQuota(Assault& assault) {
 // Two bytes for a field that nobody knows, which a parser keeps in sixteen.
 void UnknownFields(Assault& assault) {
   std::string message;
-  while (message.size() < 32 * kMiB) message += std::string("\x78\x00", 2);
+  while (message.size() < kMiB) message += std::string("\x78\x00", 2);
   assault.OnConnections(4, {}, [&](Http2Peer& peer) {
     while (!assault.over() && peer.alive()) {
       const uint32_t stream = peer.Open(kServerInfo);
       if (stream == 0) return;
       peer.SendMessage(stream, message);
       peer.AwaitEnd(stream, milliseconds(5000));
-    }
-  });
-}
-
-void UnknownMethod(Assault& assault) {
-  assault.OnConnections(4, {}, [&](Http2Peer& peer) {
-    while (!assault.over() && peer.alive()) {
-      SendAndStall(assault, peer, "/quantd.v1.Quantd/Nothing", {}, 200 * kMiB,
-                   milliseconds(2000));
     }
   });
 }
@@ -83,31 +74,25 @@ void Liar(Assault& assault) {
   });
 }
 
-// Headers and nothing behind them, one every `pause`, as many at once as a
+// Headers and nothing behind them, one every 50 ms, as many at once as a
 // connection allows.
-void TrickleOfHeaders(Assault& assault, const Metadata& metadata,
-                      milliseconds pause, size_t most) {
+void TrickleOfHeaders(Assault& assault, const Metadata& metadata) {
+  constexpr milliseconds kPause{50};
+  constexpr size_t kMost = 250;
   assault.OnConnections(1, {}, [&](Http2Peer& peer) {
     while (!assault.over() && peer.alive()) {
       peer.Pump();
-      if (peer.open_streams() < most) peer.Open(kQuantize, metadata);
-      assault.Sleep(pause);
+      if (peer.open_streams() < kMost) peer.Open(kQuantize, metadata);
+      assault.Sleep(kPause);
     }
   });
 }
 
-void HeadersOnce(Assault& assault) {
-  TrickleOfHeaders(assault, {}, milliseconds(50), 1);
-}
-
 // A header block of ours has 130 bytes: 2.6 kB/s.
-void HeadersOnly(Assault& assault) {
-  TrickleOfHeaders(assault, {}, milliseconds(50), 250);
-}
+void HeadersOnly(Assault& assault) { TrickleOfHeaders(assault, {}); }
 
 void HeadersDeclared(Assault& assault) {
-  TrickleOfHeaders(assault, Declares(assault.largest_request()),
-                   milliseconds(50), 250);
+  TrickleOfHeaders(assault, Declares(assault.largest_request()));
 }
 
 void StalledBody(Assault& assault, int connections, bool half) {
@@ -122,8 +107,6 @@ void StalledBody(Assault& assault, int connections, bool half) {
   });
 }
 
-void Stalled1(Assault& assault) { StalledBody(assault, 1, false); }
-void Stalled16(Assault& assault) { StalledBody(assault, 16, false); }
 void Stalled64(Assault& assault) { StalledBody(assault, 64, false); }
 void StalledHalf16(Assault& assault) { StalledBody(assault, 16, true); }
 
@@ -186,43 +169,6 @@ void UnreadGroups(Assault& assault) {
   });
 }
 
-// Calls that hold a thread of a server which answers them one by one.
-void OpenReflection(Assault& assault) {
-  assault.OnConnections(1, {}, [&](Http2Peer& peer) {
-    for (int i = 0; i < 64; ++i) peer.Open(kReflection);
-    assault.Hold(peer);
-  });
-}
-
-void UnreadChecks(Assault& assault) {
-  assault.OnConnections(1, {.window = 0}, [&](Http2Peer& peer) {
-    for (int i = 0; i < 200; ++i) peer.SendMessage(peer.Open(kCheck), "");
-    assault.Hold(peer);
-  });
-}
-
-// 20,000 at once, on a connection that has not agreed to have only 256.
-void HealthStreams(Assault& assault) {
-  assault.OnConnections(
-      1, {.acknowledge_settings = false}, [&](Http2Peer& peer) {
-        for (int i = 0; i < 10000 && peer.alive() && !assault.over(); ++i) {
-          peer.SendMessage(peer.Open(kWatch), "");
-          peer.Open(kCheck);
-        }
-        assault.Hold(peer);
-      });
-}
-
-void IgnoreSettings(Assault& assault) {
-  assault.OnConnections(
-      1, {.acknowledge_settings = false}, [&](Http2Peer& peer) {
-        for (int i = 0; i < 1000 && peer.alive() && !assault.over(); ++i) {
-          peer.Open(kQuantize, Declares(1024));
-        }
-        assault.Hold(peer);
-      });
-}
-
 // Refused calls at full rate, at most a hundred under way.
 void Flood(Assault& assault, const Metadata& metadata,
            std::string_view message) {
@@ -240,6 +186,37 @@ void BadRequests(Assault& assault) { Flood(assault, {}, "\xff\xff\xff"); }
 
 void BadTokens(Assault& assault) {
   Flood(assault, {{"authorization", "Bearer mallory"}}, "");
+}
+
+// Legal jobs of the slowest kind: tall, and in squares.
+void SlowJobs(Assault& assault) {
+  const std::string request = SlowRequestOf(int64_t{1} << 21);
+  assault.OnConnections(4, {.welcome_replies = true}, [&](Http2Peer& peer) {
+    while (!assault.over() && peer.alive()) {
+      const uint32_t stream = peer.Open(kQuantize, Declares(request.size()));
+      peer.SendMessage(stream, request);
+      peer.AwaitEnd(stream, milliseconds(30'000));
+    }
+  });
+}
+
+// Whatever is said of what is wrong stays with the server: everything but the
+// ends of the calls is sent first.
+void UnreadErrors(Assault& assault) {
+  const std::string request = WrongShapeRequest(30'000);
+  const auto length = static_cast<uint32_t>(request.size());
+  assault.OnConnections(8, {}, [&](Http2Peer& peer) {
+    std::vector<uint32_t> streams(200);
+    for (uint32_t& stream : streams) {
+      stream = peer.Open(kDequantize);
+      peer.BeginMessage(stream, length);
+      peer.SendBody(stream, request);
+    }
+    for (const uint32_t stream : streams) {
+      peer.SendFrame(kData, kEndStream, stream, "");
+    }
+    assault.Sleep(milliseconds(60'000));
+  });
 }
 
 // Bytes of a message in pieces so small that what describes a piece is larger
@@ -273,39 +250,23 @@ constexpr Attack kCallAttacks[] = {
      .call_bytes = 16 * kMiB,
      .moment = milliseconds(1000)},
     {.name = "unknown_fields",
-     .what = "4 x 32 MiB of unknown fields to GetServerInfo",
+     .what = "1 MiB of unknown fields to GetServerInfo, again and again",
      .run = UnknownFields,
      .connections = 4,
-     .call_bytes = 16 * kMiB,
-     .moment = milliseconds(1500)},
-    {.name = "unknown_method",
-     .what = "4 x 200 MiB to a method that is not there",
-     .run = UnknownMethod,
-     .connections = 4,
-     .call_bytes = 16 * kMiB,
-     .moment = milliseconds(600)},
+     .call_bytes = 1 * kMiB,
+     .moment = milliseconds(1000)},
     {.name = "liar",
      .what = "4 x 200 MiB where 1 KiB was declared",
      .run = Liar,
      .connections = 4,
      .call_bytes = 16 * kMiB,
      .moment = milliseconds(600)},
-    {.name = "headers_once",
-     .what = "one HEADERS frame of Quantize",
-     .run = HeadersOnce},
     {.name = "headers_only",
      .what = "HEADERS of Quantize, 2.6 kB/s, up to 250 at once",
      .run = HeadersOnly},
     {.name = "headers_declared",
      .what = "the same, declaring the largest request",
      .run = HeadersDeclared},
-    {.name = "stalled_1",
-     .what = "64 MiB declared, 64 KiB sent, 1 connection",
-     .run = Stalled1},
-    {.name = "stalled_16",
-     .what = "64 MiB declared, 64 KiB sent, 16 connections",
-     .run = Stalled16,
-     .connections = 16},
     {.name = "stalled_64",
      .what = "64 MiB declared, 64 KiB sent, 64 connections",
      .run = Stalled64,
@@ -339,23 +300,6 @@ constexpr Attack kCallAttacks[] = {
      .run = UnreadGroups,
      .connections = 8,
      .call_bytes = 16 << 10},
-    {.name = "open_reflection",
-     .what = "64 open reflection streams",
-     .run = OpenReflection},
-    {.name = "unread_checks",
-     .what = "200 Health/Check, window 0",
-     .run = UnreadChecks},
-    {.name = "health_streams",
-     .what = "20,000 health streams on one connection",
-     .run = HealthStreams,
-     .connections = 1,
-     .call_bytes = 4 << 10,
-     .moment = milliseconds(600)},
-    {.name = "ignore_settings",
-     .what = "1,000 calls at once on one connection",
-     .run = IgnoreSettings,
-     .connections = 1,
-     .call_bytes = 4 << 10},
     {.name = "bad_requests",
      .what = "malformed requests at full rate",
      .run = BadRequests,
@@ -367,12 +311,25 @@ constexpr Attack kCallAttacks[] = {
      .run = BadTokens,
      .connections = 2,
      .call_bytes = 4 << 10,
-     .needs_tokens = true},
+     .without_token = true},
+    {.name = "unread_errors",
+     .what = "1,600 calls with a wrong shape of 30,000 numbers, not read",
+     .run = UnreadErrors,
+     .connections = 8,
+     .call_bytes = 30 << 10,
+     .moment = milliseconds(3000)},
+    {.name = "slow_jobs",
+     .what = "4 jobs at once of [2Mi,1] in FP8 squares",
+     .run = SlowJobs,
+     .connections = 4,
+     .call_bytes = 4 * kMiB,
+     .moment = milliseconds(1500)},
     {.name = "tiny_frames",
      .what = "4 x 16 MiB in DATA frames of 24 bytes",
      .run = TinyFrames,
      .connections = 4,
      .call_bytes = 16 * kMiB,
+     .by_strangers = true,
      .moment = milliseconds(1000)},
 };
 

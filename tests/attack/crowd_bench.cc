@@ -35,14 +35,15 @@ int main(int argc, char** argv) {
       ->transform(CLI::AsSizeValue(false));
   app.add_option("--attempts", attempts, "of each call")->capture_default_str();
   app.add_option("--seconds", seconds, "of each crowd")->capture_default_str();
-  app.add_flag("--secure", secure, "TLS and tokens");
+  app.add_flag("--secure", secure, "TLS, certificates and tokens");
   app.add_option("--json", path, "writes everything there");
   CLI11_PARSE(app, argc, argv);
 
   const std::chrono::milliseconds time(static_cast<int64_t>(seconds * 1000));
   nlohmann::json rows = nlohmann::json::array();
   for (const int clients : crowds) {
-    AttackedServer server({.budget = budget, .secure = secure}, 0);
+    AttackedServer server(
+        {.budget = budget, .way = secure ? Way::kMutual : Way::kPlain}, 0);
     if (!server.running()) {
       std::cerr << "crowd_bench: no server\n";
       return 1;

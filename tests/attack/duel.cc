@@ -35,10 +35,6 @@ std::vector<Score> BesideHonestLoad(const Attack& attack,
                                         std::to_string(attack.call_bytes),
                                         "--rate",
                                         std::to_string(std::max(rate, 1e4))};
-  if (setting.secure) {
-    arguments.insert(arguments.end(),
-                     {"--token", TheSecrets().credentials.token});
-  }
   AttackerProcess attacker(server, setting, times.honest + 2 * times.deadline,
                            arguments);
   std::vector<Score> scores = good.Call(times.honest);
@@ -66,7 +62,8 @@ Outcome RunDuel(const Attack& attack, const Setting& setting,
     outcome.before = good.Call(times.before);
     AttackerProcess attacker(server, setting, times.during + 2 * times.deadline,
                              {std::string(attack.name), "--largest-request",
-                              std::to_string(server.LargestRequest())});
+                              std::to_string(server.LargestRequest())},
+                             !attack.without_token);
     // The attacker has begun.
     std::this_thread::sleep_for(milliseconds(100));
     // As an orchestrator's liveness probe asks.
@@ -86,6 +83,7 @@ Outcome RunDuel(const Attack& attack, const Setting& setting,
     outcome.settled = server.Settles(kPatience);
   }
   outcome.most_resident = server.MostResident();
+  outcome.most_resident_of_edge = server.MostResidentOfEdge();
   if (outcome.crash == 0) {
     const auto start = Clock::now();
     outcome.exit_code = server.Stop(kDrainSeconds + 20);

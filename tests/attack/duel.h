@@ -18,6 +18,7 @@ struct Outcome {
   std::vector<Score> honest;  // beside as many bytes of honest clients
   Deeds deeds;
   uint64_t most_resident = 0;
+  uint64_t most_resident_of_edge = 0;
   uint64_t bound = 0;
   bool probe = false;       // `quantd --probe` succeeded meanwhile
   bool settled = false;     // nothing was lent afterwards

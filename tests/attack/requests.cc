@@ -27,6 +27,12 @@ std::string QuantizeRequestOf(int64_t rows) {
   return Whole(rows, 1024).SerializeAsString();
 }
 
+std::string SlowRequestOf(int64_t rows) {
+  v1::QuantizeRequest request = Whole(rows, 1);
+  request.mutable_options()->set_format(v1::FORMAT_FP8_BLOCK_2D_E4M3);
+  return request.SerializeAsString();
+}
+
 std::string StreamStartOf(int64_t rows, bool reduces) {
   v1::StreamRequest start;
   *(reduces ? start.mutable_reduce_amax() : start.mutable_quantize()) =

@@ -21,7 +21,9 @@ inline constexpr char kReflection[] =
 
 // Quantize: bf16 zeros of rows x 1024 as NVFP4, rowwise.
 std::string QuantizeRequestOf(int64_t rows);
-// The same as a stream's first message, and a chunk of zeros.
+// Quantize: bf16 zeros of rows x 1 as FP8 in squares, rowwise.
+std::string SlowRequestOf(int64_t rows);
+// QuantizeRequestOf as a stream's first message, and a chunk of zeros.
 std::string StreamStartOf(int64_t rows, bool reduces = false);
 std::string ChunkOf(size_t bytes);
 // Quantize of 512 bytes, in so many groups of which all but one are empty.

@@ -92,7 +92,7 @@ std::unique_ptr<Socket> Socket::ConnectBare(const Target& target,
 std::unique_ptr<Socket> Socket::Connect(const Target& target,
                                         Clock::time_point end) {
   auto made = ConnectBare(target, end);
-  if (made != nullptr && target.tls && !made->Handshake()) return nullptr;
+  if (made != nullptr && target.tls && !made->Handshake(target)) return nullptr;
   return made;
 }
 
@@ -110,11 +110,16 @@ void Socket::ResetAll() {
   for (int fd = STDERR_FILENO + 1; fd < most; ++fd) Reset(fd);
 }
 
-bool Socket::Handshake() {
+bool Socket::Handshake(const Target& target) {
   static constexpr unsigned char kH2[] = {2, 'h', '2'};
   context_ = SSL_CTX_new(TLS_client_method());
   SSL_CTX_set_mode(context_, SSL_MODE_ENABLE_PARTIAL_WRITE |
                                  SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  if (!target.certificate.empty()) {
+    SSL_CTX_use_certificate_file(context_, target.certificate.c_str(),
+                                 SSL_FILETYPE_PEM);
+    SSL_CTX_use_PrivateKey_file(context_, target.key.c_str(), SSL_FILETYPE_PEM);
+  }
   ssl_ = SSL_new(context_);
   SSL_set_alpn_protos(ssl_, kH2, sizeof(kH2));
   SSL_set_tlsext_host_name(ssl_, "localhost");

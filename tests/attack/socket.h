@@ -15,10 +15,12 @@ namespace quantd::attack {
 
 // Where an attacker dials, and as whom.
 struct Target {
-  std::string address = {};  // "IP:PORT" or "unix:PATH"
-  std::string source = {};   // the IP to come from; empty: any
-  bool tls = false;          // any certificate will do
-  std::string token = {};    // a bearer token; empty: none
+  std::string address = {};      // "IP:PORT" or "unix:PATH"
+  std::string source = {};       // the IP to come from; empty: any
+  bool tls = false;              // any certificate will do
+  std::string certificate = {};  // PEM files of it and its key; empty: none
+  std::string key = {};
+  std::string token = {};  // a bearer token; empty: none
 };
 
 class Socket {
@@ -52,7 +54,7 @@ class Socket {
 
  private:
   Socket(int fd, Clock::time_point end) : fd_(fd), end_(end) {}
-  bool Handshake();
+  bool Handshake(const Target& target);
   bool Wait(short events, std::chrono::milliseconds most);
 
   const int fd_;

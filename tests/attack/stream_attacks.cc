@@ -17,11 +17,11 @@ void Send(Http2Peer& peer, uint32_t stream, std::string_view message) {
   peer.SendBody(stream, message);
 }
 
-// So many streams at once on each of 8 connections, for as long as it lasts:
+// So many streams at once on each of the connections, for as long as it lasts:
 // what is ended is begun again, a few a moment.
 template <typename Begin>
-void KeepOpen(Assault& assault, size_t most, Begin begin) {
-  assault.OnConnections(8, {}, [&](Http2Peer& peer) {
+void KeepOpen(Assault& assault, int connections, size_t most, Begin begin) {
+  assault.OnConnections(connections, {}, [&](Http2Peer& peer) {
     while (!assault.over() && peer.alive()) {
       for (int i = 0; i < 2 && peer.open_streams() < most; ++i) {
         const uint32_t stream = peer.Open(kStream);
@@ -38,9 +38,18 @@ void UnansweredMaxima(Assault& assault) {
   constexpr int64_t kRows = 16;
   const std::string start = StreamStartOf(kRows, /*reduces=*/true);
   const std::string chunk = ChunkOf(kRows * 2048);
-  KeepOpen(assault, 40, [&](Http2Peer& peer, uint32_t stream) {
+  KeepOpen(assault, 8, 40, [&](Http2Peer& peer, uint32_t stream) {
     Send(peer, stream, start);
     Send(peer, stream, chunk);
+  });
+}
+
+// More than a device has places for, each with its first message and nothing
+// behind it.
+void SilentStreams(Assault& assault) {
+  const std::string start = StreamStartOf(512);
+  KeepOpen(assault, 1, 40, [&](Http2Peer& peer, uint32_t stream) {
+    Send(peer, stream, start);
   });
 }
 
@@ -50,6 +59,11 @@ constexpr Attack kStreamAttacks[] = {
      .run = UnansweredMaxima,
      .connections = 8,
      .moment = milliseconds(1500)},
+    {.name = "silent_streams",
+     .what = "40 streams that bring their first message alone",
+     .run = SilentStreams,
+     .call_bytes = 1 * kMiB,
+     .moment = milliseconds(2000)},
 };
 
 }  // namespace

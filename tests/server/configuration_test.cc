@@ -266,6 +266,40 @@ TEST_F(ConfigurationTest, ProbeTellsServingFromNot) {
             1);
 }
 
+// Who may open HTTP/2 may take memory: one line says so, at the start.
+TEST_F(ConfigurationTest, AServerThatStrangersReachWarnsOnce) {
+  MakeCertificates(At(""));
+  const auto log = [&](const std::string& listen,
+                       const std::vector<std::string>& more) {
+    std::vector<std::string> command = {bench::FindQuantd(),
+                                        "--listen",
+                                        listen,
+                                        "--memory-budget",
+                                        "64MiB",
+                                        "--device",
+                                        "cpu",
+                                        "--drain-delay-ms",
+                                        "0",
+                                        "--tls-cert",
+                                        At("server.pem"),
+                                        "--tls-key",
+                                        At("server.key")};
+    command.insert(command.end(), more.begin(), more.end());
+    ServerProcess server(command);
+    EXPECT_TRUE(server.running()) << server.Log();
+    return server.Log();
+  };
+  const std::string wide = log("0.0.0.0:0", {});
+  EXPECT_THAT(wide, HasSubstr("deploy/edge"));
+  EXPECT_EQ(wide.find(" exposed "), wide.rfind(" exposed ")) << wide;
+  for (const std::string& quiet :
+       {log("127.0.0.1:0", {}), log("unix:" + At("socket"), {}),
+        log("0.0.0.0:0", {"--tls-client-ca", At("ca.pem")}),
+        log("0.0.0.0:0", {"--trusted-proxies", "127.0.0.1"})}) {
+    EXPECT_THAT(quiet, Not(HasSubstr("exposed")));
+  }
+}
+
 TEST_F(ConfigurationTest, ABrokenRotationIsLoggedAndTheOldGoesOn) {
   MakeCertificates(At(""));
   ServerProcess server({bench::FindQuantd(), "--listen", "127.0.0.1:0",

@@ -19,6 +19,7 @@ class Edge {
   Edge(const Edge&) = delete;
 
   bool running() const { return pid_ > 0; }
+  pid_t pid() const { return pid_; }
   const std::string& address() const { return address_; }
 
   // Whether HAProxy is installed: that of PATH, of /usr/sbin, or named in

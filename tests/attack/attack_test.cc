@@ -50,12 +50,16 @@ constexpr double kLongestCallMs = 5000;
 
 milliseconds least_time{0};
 
-void ExpectUnharmed(const Outcome& outcome, bool probe = true) {
+// A bare server may tell good clients that it is busy while its own clients
+// or neighbours attack it; nothing else.
+void ExpectUnharmed(const Outcome& outcome, Way way, bool probe = true) {
   ASSERT_NE(outcome.bound, 0u) << "the server did not start";
   ASSERT_EQ(outcome.crash, 0) << "the server died";
   for (const Score& score : outcome.during) {
     EXPECT_GT(score.served, 0) << score.call_bytes;
-    EXPECT_EQ(score.failed, 0) << score.call_bytes << ": " << score.error;
+    if (way == Way::kEdge || score.error.find("busy") == std::string::npos) {
+      EXPECT_EQ(score.failed, 0) << score.call_bytes << ": " << score.error;
+    }
     EXPECT_LE(score.p99_ms, kLongestCallMs) << score.call_bytes;
   }
   if (probe) {
@@ -78,6 +82,7 @@ void Attacked(const Attack& attack, Way way) {
                           .during = std::max(least_time, attack.moment)},
                          {{.count = 1, .call_bytes = 4 << 10},
                           {.count = 1, .call_bytes = 4 * kMiB}}),
+                 way,
                  // Two hundred who knock without an end for thirty places leave
                  // a stranger of the same address none.
                  /*probe=*/attack.descriptors == 0);
@@ -143,7 +148,8 @@ TEST(PressureTest, NeverEndingHealthChecksBesideLargeCalls) {
                          {.before = milliseconds(50),
                           .during = std::max(least_time, milliseconds(3000)),
                           .deadline = milliseconds(30'000)},
-                         {{.count = 2, .call_bytes = 32 * kMiB}}));
+                         {{.count = 2, .call_bytes = 32 * kMiB}}),
+                 Way::kPlain);
 }
 
 }  // namespace

@@ -29,9 +29,11 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr char kToken[] = "a-token-of-the-good";
-// SHA-256 of it, as the server knows it.
-constexpr char kTokenHash[] =
-    "c983102faf923141c6eb84dde46a30201bc9e032f8d3dd432af03c140bd63c37";
+constexpr char kAttackersToken[] = "other";
+// SHA-256 of them and their names, as the server knows them.
+constexpr char kTokens[] =
+    "c983102faf923141c6eb84dde46a30201bc9e032f8d3dd432af03c140bd63c37 good\n"
+    "d9298a10d1b0735837dc4bd85dac641b0f3cef27a47e5d53a54f2f3f5b2fcffa bad\n";
 
 // Removed with the process.
 struct Directory {
@@ -123,7 +125,7 @@ const Secrets& TheSecrets() {
     const std::string command =
         "'" QUANTD_MAKE_CERTS "' '" + at + "' >/dev/null 2>&1";
     if (std::system(command.c_str()) != 0) return made;
-    std::ofstream(at + "/tokens") << kTokenHash << " good\n";
+    std::ofstream(at + "/tokens") << kTokens;
     fs::permissions(at + "/tokens", fs::perms::owner_read);
     made.directory = at;
     made.tokens = {"--token-file", at + "/tokens"};
@@ -267,7 +269,7 @@ AttackerProcess::AttackerProcess(const AttackedServer& server,
     const std::string& at = TheSecrets().directory;
     command.insert(command.end(), {"--tls", "--certificate", at + "/client.pem",
                                    "--key", at + "/client.key"});
-    if (shows_token) command.insert(command.end(), {"--token", kToken});
+    if (shows_token) command.insert(command.end(), {"--token", kAttackersToken});
   }
   if (setting.way == Way::kEdge) {
     command.insert(command.end(), {"--source", "127.0.0.2"});

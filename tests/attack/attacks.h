@@ -20,7 +20,7 @@ struct Attack {
   size_t call_bytes = 64 << 10;
   // The server has no more descriptors than that; 0: as many as usual.
   int descriptors = 0;
-  // The attacker shows no token of its own; else the one of good clients.
+  // The attacker shows no token; else one with a name of its own.
   bool without_token = false;
   // An abuse of HTTP/2, TLS or connections that only strangers are expected
   // to try: they come through the edge.

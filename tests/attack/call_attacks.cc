@@ -74,12 +74,12 @@ void Liar(Assault& assault) {
   });
 }
 
-// Headers and nothing behind them, one every 50 ms, as many at once as a
-// connection allows.
+// Headers and nothing behind them, one every 50 ms on each connection, 2,048 at
+// once in all.
 void TrickleOfHeaders(Assault& assault, const Metadata& metadata) {
   constexpr milliseconds kPause{50};
-  constexpr size_t kMost = 250;
-  assault.OnConnections(1, {}, [&](Http2Peer& peer) {
+  constexpr size_t kMost = 64;
+  assault.OnConnections(32, {}, [&](Http2Peer& peer) {
     while (!assault.over() && peer.alive()) {
       peer.Pump();
       if (peer.open_streams() < kMost) peer.Open(kQuantize, metadata);
@@ -88,7 +88,6 @@ void TrickleOfHeaders(Assault& assault, const Metadata& metadata) {
   });
 }
 
-// A header block of ours has 130 bytes: 2.6 kB/s.
 void HeadersOnly(Assault& assault) { TrickleOfHeaders(assault, {}); }
 
 void HeadersDeclared(Assault& assault) {
@@ -262,11 +261,15 @@ constexpr Attack kCallAttacks[] = {
      .call_bytes = 16 * kMiB,
      .moment = milliseconds(600)},
     {.name = "headers_only",
-     .what = "HEADERS of Quantize, 2.6 kB/s, up to 250 at once",
-     .run = HeadersOnly},
+     .what = "HEADERS of Quantize alone, 32 x 64 at once",
+     .run = HeadersOnly,
+     .connections = 32,
+     .moment = milliseconds(2000)},
     {.name = "headers_declared",
      .what = "the same, declaring the largest request",
-     .run = HeadersDeclared},
+     .run = HeadersDeclared,
+     .connections = 32,
+     .moment = milliseconds(2000)},
     {.name = "stalled_64",
      .what = "64 MiB declared, 64 KiB sent, 64 connections",
      .run = Stalled64,

@@ -7,10 +7,14 @@ set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 
 # Where systemd looks, whatever the libraries' folder is called.
 install(FILES ${CMAKE_CURRENT_LIST_DIR}/systemd/quantd.service
+    ${CMAKE_CURRENT_LIST_DIR}/systemd/quantd-edge.service
   DESTINATION lib/systemd/system COMPONENT server)
 install(FILES ${CMAKE_CURRENT_LIST_DIR}/systemd/sysusers.conf
   DESTINATION lib/sysusers.d RENAME quantd.conf COMPONENT server)
+install(FILES ${CMAKE_CURRENT_LIST_DIR}/edge/haproxy.cfg
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/quantd/edge COMPONENT server)
 install(FILES ${CMAKE_CURRENT_LIST_DIR}/systemd/cuda.conf
+    ${CMAKE_CURRENT_LIST_DIR}/systemd/edge.conf
     ${CMAKE_CURRENT_LIST_DIR}/README.md
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/quantd COMPONENT server)
 foreach(pair "server quantd" "tools quantctl" "sdk libquantd-dev")
@@ -44,6 +48,7 @@ set(CPACK_DEBIAN_SERVER_PACKAGE_CONTROL_EXTRA
   ${CMAKE_CURRENT_LIST_DIR}/systemd/prerm
   ${CMAKE_CURRENT_LIST_DIR}/systemd/postrm)
 set(CPACK_DEBIAN_SERVER_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_DEBIAN_SERVER_PACKAGE_SUGGESTS "haproxy")
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME quantctl)
 set(CPACK_DEBIAN_TOOLS_DESCRIPTION
   "quantizes tensors and whole models from a shell, with quantd or without it")

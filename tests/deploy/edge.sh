@@ -71,7 +71,7 @@ call() {
   shift 2
   curl --silent --http2 --cacert "$work/certs/ca.pem" --max-time 10 \
     --header "content-type: ${type:-application/grpc}" --header 'te: trailers' \
-    --data-binary "@$work/empty" --output "$work/body" \
+    --data-binary "@${body:-$work/empty}" --output "$work/body" \
     --dump-header "$work/$name" "$@" "https://$at/$method" || true
   tr -d '\r' <"$work/$name" | tr '\n' ' '
 }
@@ -119,6 +119,13 @@ refused "a header of 20 KiB" '^HTTP/2 (400|431)|^$' "$(call head \
 refused "bytes that are none: dropped, the call passes" '^HTTP/2 200.*grpc-status: 0' \
   "$(call bytes quantd.v1.Quantd/GetServerInfo \
     --header 'x-bin: !!!')"
+refused "the longest timeout: the call passes" 'grpc-status: 0' \
+  "$(call timeout quantd.v1.Quantd/GetServerInfo \
+    --header 'grpc-timeout: 9999999H')"
+head -c 1000005 /dev/zero | tr '\0' '\170' >"$work/large"
+printf '\0\0\017\102\100' | dd of="$work/large" conv=notrunc status=none
+refused "a question of 1 MB" 'grpc-status: 3' \
+  "$(body=$work/large call large quantd.v1.Quantd/GetServerInfo)"
 python3 "$here/edge_check.py" "$port" 32
 
 step "limits, lower"
@@ -132,6 +139,19 @@ for _ in {1..13}; do
   last=$(call flood quantd.v1.Quantd/GetServerInfo)
 done
 refused "who goes on after that" '^$' "$last"
+edge EDGE_EMPTY_EACH=5
+for _ in {1..8}; do
+  last=$(call empty grpc.health.v1.Health/Check)
+done
+refused "who asks for nothing but what is not served" '^$' "$last"
+edge EDGE_CALLS_EACH=0
+refused "more calls at once than an address may have" \
+  'grpc-status: 8.*pushback-ms: 1000' \
+  "$(call many quantd.v1.Quantd/GetServerInfo)"
+edge EDGE_EMPTY_EACH=50 EDGE_MESSAGE=1s
+python3 "$here/edge_check.py" "$port" calls
+((lines=$(wc -l <"$work/edge.log"))) || true
+((lines < 200)) || fail "a flood wrote $lines lines of log"
 edge EDGE_CLIENT=2s EDGE_HEADER=2s EDGE_IDLE=2s
 python3 "$here/edge_check.py" "$port" idle
 

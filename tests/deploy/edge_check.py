@@ -3,6 +3,7 @@
 
     edge_check.py PORT MOST     at most so many of an address at once
     edge_check.py PORT idle     those that say nothing, or half a header
+    edge_check.py PORT calls    those that open calls without an end
 """
 
 import socket
@@ -64,8 +65,43 @@ def idle(port):
     print("   connections that say nothing, or half of it: ended")
 
 
+def header(stream):
+    """A call of Quantize of which nothing else is there."""
+    block = b""
+    for name, value in (
+        (b":method", b"POST"), (b":scheme", b"https"),
+        (b":path", b"/quantd.v1.Quantd/Quantize"), (b":authority", b"localhost"),
+        (b"te", b"trailers"), (b"content-type", b"application/grpc"),
+    ):
+        block += b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
+    head = len(block).to_bytes(3, "big") + b"\1\4" + stream.to_bytes(4, "big")
+    return head + block
+
+
+def calls(port):
+    """More of them than a connection may have are refused, and the refusals
+    are in no counter; that those under way bring nothing is."""
+    connection = connect(port)
+    connection.sendall(HTTP2)
+    until = time.monotonic() + 8
+    stream = 1
+    try:
+        while time.monotonic() < until:
+            connection.sendall(b"".join(header(stream + 2 * i) for i in range(50)))
+            stream += 100
+            if ended(connection, 0.05):
+                break
+    except OSError:
+        pass
+    if time.monotonic() >= until:
+        sys.exit(f"{stream // 2} calls without an end did not end their connection")
+    print("   calls without an end: their connection is ended")
+
+
 if __name__ == "__main__":
     if sys.argv[2] == "idle":
         idle(int(sys.argv[1]))
+    elif sys.argv[2] == "calls":
+        calls(int(sys.argv[1]))
     else:
         most(int(sys.argv[1]), int(sys.argv[2]))

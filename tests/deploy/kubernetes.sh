@@ -56,7 +56,7 @@ python=$(sed -n '1s/^#!//p' "$(command -v kubernetes-validate)")
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-for set in base gpu; do
+for set in base edge gpu; do
   render deploy/kubernetes/$set >"$scratch/$set.yaml"
   for version in "${versions[@]}"; do
     kubernetes-validate --strict --quiet -k "$version" "$scratch/$set.yaml"

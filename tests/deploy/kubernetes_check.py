@@ -42,7 +42,8 @@ class Check:
         self.config = settings(self.kinds["ConfigMap"]["data"]["quantd.conf"])
         self.deployment = self.kinds["Deployment"]["spec"]
         self.pod = self.deployment["template"]["spec"]
-        (self.container,) = self.pod["containers"]
+        self.containers = {c["name"]: c for c in self.pod["containers"]}
+        self.container = self.containers["quantd"]
 
     def expect(self, condition, what):
         if not condition:
@@ -63,7 +64,11 @@ class Check:
             )
         service = self.kinds["Service"]["spec"]
         self.expect(service["clusterIP"] == "None", "the service has an address")
-        ports = {p["name"]: p["containerPort"] for p in self.container["ports"]}
+        ports = {
+            p["name"]: p["containerPort"]
+            for c in self.containers.values()
+            for p in c["ports"]
+        }
         for port in service["ports"]:
             self.expect(port["targetPort"] in ports, "a port leads nowhere")
         notes = self.deployment["template"]["metadata"]["annotations"]
@@ -73,7 +78,11 @@ class Check:
         self.expect(ports["metrics"] == int(metrics), "metrics are elsewhere")
 
         volumes = {v["name"]: v for v in self.pod["volumes"]}
-        mounts = {m["name"]: m["mountPath"] for m in self.container["volumeMounts"]}
+        mounts = {
+            m["name"]: m["mountPath"]
+            for c in self.containers.values()
+            for m in c["volumeMounts"]
+        }
         self.expect(volumes.keys() == mounts.keys(), "volumes and mounts differ")
         self.expect(
             volumes["config"]["configMap"]["name"]
@@ -86,11 +95,33 @@ class Check:
             and variable["value"] == mounts["config"] + "/quantd.conf",
             "the server reads another file",
         )
+        edge = self.containers.get("edge")
+        if edge:
+            self.behind(edge, mounts["tls"])
+            return
         for key in ("tls-cert", "tls-key", "tls-client-ca"):
             self.expect(
                 self.config[key].startswith(mounts["tls"] + "/"),
                 f"{key} is not in the Secret",
             )
+
+    def behind(self, edge, tls):
+        """The edge is what strangers reach, and nothing else is."""
+        env = {v["name"]: v["value"] for v in edge["env"]}
+        self.expect(env["EDGE_CERTIFICATE"] == f"{tls}/tls.crt", "no certificate")
+        self.expect(
+            self.config["listen"] == env.get("EDGE_SERVER", "127.0.0.1:50152"),
+            "the edge and the server do not meet on loopback",
+        )
+        self.expect(
+            self.config["metrics-address"].endswith(":" + env["EDGE_READY_PORT"]),
+            "the edge asks elsewhere whether the server is ready",
+        )
+        self.expect(self.config["trusted-proxies"] == "127.0.0.1", "no proxy")
+        self.expect(
+            [p["name"] for p in self.container["ports"]] == ["metrics"],
+            "the server has a port beside the edge's",
+        )
 
     def times(self):
         # Beside the two that are configured: 2 s until nobody comes any more,
@@ -115,10 +146,11 @@ class Check:
         self.expect(of_pod["runAsNonRoot"] is True, "may be root")
         self.expect(of_pod["runAsUser"] == 65532, "another user")
         self.expect(of_pod["seccompProfile"]["type"] == "RuntimeDefault", "seccomp")
-        own = self.container["securityContext"]
-        self.expect(own["readOnlyRootFilesystem"] is True, "writable root")
-        self.expect(own["allowPrivilegeEscalation"] is False, "escalation")
-        self.expect(own["capabilities"] == {"drop": ["ALL"]}, "capabilities")
+        for container in self.containers.values():
+            own = container["securityContext"]
+            self.expect(own["readOnlyRootFilesystem"] is True, "writable root")
+            self.expect(own["allowPrivilegeEscalation"] is False, "escalation")
+            self.expect(own["capabilities"] == {"drop": ["ALL"]}, "capabilities")
         self.expect(self.pod["automountServiceAccountToken"] is False, "a token")
         self.expect(self.pod["enableServiceLinks"] is False, "service links")
 

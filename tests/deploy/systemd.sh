@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The unit: systemd understands it, and what it leaves open of the machine is
-# little. Nothing is started: the files alone are judged, in a root of their own.
+# The units: systemd understands them, and what they leave open of the machine
+# is little. Nothing is started: the files alone are judged, in a root of their own.
 #
 #   tests/deploy/systemd.sh
 set -euo pipefail
@@ -14,9 +14,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 units=$work/root/usr/lib/systemd/system
 mkdir -p "$units" "$work/root/usr/bin" "$work/root/bin"
-cp deploy/systemd/quantd.service "$units"
+cp deploy/systemd/quantd.service deploy/systemd/quantd-edge.service "$units"
 # What it starts has to be there.
-for program in usr/bin/quantd bin/kill; do
+for program in usr/bin/quantd usr/sbin/haproxy bin/kill; do
+  mkdir -p "$work/root/${program%/*}"
   install -m 0755 /bin/true "$work/root/$program"
 done
 # The targets that it names are the machine's.
@@ -24,25 +25,25 @@ for target in basic network multi-user shutdown sysinit; do
   printf '[Unit]\nDescription=%s\n' "$target" >"$units/$target.target"
 done
 
-# verified: systemd finds no mistake and no setting that it does not know.
+# verified [UNIT]: systemd finds no mistake and no setting that it does not know.
 verified() {
   local said
   said=$(systemd-analyze verify --root="$work/root" --man=no \
-    quantd.service 2>&1) || { echo "$said"; return 1; }
-  ! grep -E 'quantd\.service|cuda\.conf|Unknown|Failed' <<<"$said"
+    "${1:-quantd.service}" 2>&1) || { echo "$said"; return 1; }
+  ! grep -E 'quantd.*\.service|(cuda|edge)\.conf|Unknown|Failed' <<<"$said"
 }
-# exposure: 0 is nothing, 10 everything; of the unit as it is now, times ten.
+# exposure [UNIT]: 0 is nothing, 10 everything; of the unit as it is now, times ten.
 exposure() {
   systemd-analyze security --offline=true --no-pager --root="$work/root" \
-    quantd.service >"$work/said" 2>&1 || true
-  sed -n 's/.*Overall exposure level for quantd.service: \([0-9]*\)\.\([0-9]\).*/\1\2/p' \
+    "${1:-quantd.service}" >"$work/said" 2>&1 || true
+  sed -n 's/.*Overall exposure level for quantd.*\.service: \([0-9]*\)\.\([0-9]\).*/\1\2/p' \
     "$work/said"
 }
-# judged WHAT MOST
+# judged WHAT MOST [UNIT]
 judged() {
-  verified
+  verified "${@:3}"
   local level
-  level=$(exposure)
+  level=$(exposure "${@:3}")
   [ -n "$level" ] || { cat "$work/said"; return 1; }
   echo "$1: exposure $((level / 10)).$((level % 10)), at most" \
     "$(($2 / 10)).$(($2 % 10))"
@@ -52,6 +53,9 @@ judged "the unit" 19
 mkdir -p "$units/quantd.service.d"
 cp deploy/systemd/cuda.conf "$units/quantd.service.d"
 judged "the unit with the drop-in for GPUs" 25
+cp deploy/systemd/edge.conf "$units/quantd.service.d"
+judged "the unit with the drop-ins for GPUs and for the edge" 25
+judged "the edge" 19 quantd-edge.service
 
 # That this can fail: without its sandbox the unit is told from ours.
 rm -r "$units/quantd.service.d"

@@ -143,13 +143,13 @@ TEST(AttackedServerTest, EndsWhileRepliesAreNotRead) {
 // Memory at its limit for minutes, which is when references to it are dropped
 // at the wrong moment; see --seconds.
 TEST(PressureTest, NeverEndingHealthChecksBesideLargeCalls) {
-  ExpectUnharmed(RunDuel(*FindAttack("never_ending_health"),
-                         {.budget = kBudget},
-                         {.before = milliseconds(50),
-                          .during = std::max(least_time, milliseconds(3000)),
-                          .deadline = milliseconds(30'000)},
-                         {{.count = 2, .call_bytes = 32 * kMiB}}),
-                 Way::kPlain);
+  ExpectUnharmed(
+      RunDuel(*FindAttack("never_ending_health"), {.budget = kBudget},
+              {.before = milliseconds(50),
+               .during = std::max(least_time, milliseconds(3000)),
+               .deadline = milliseconds(30'000)},
+              {{.count = 2, .call_bytes = 32 * kMiB}}),
+      Way::kPlain);
 }
 
 }  // namespace

@@ -83,8 +83,9 @@ Edge::Edge(const std::string& server, const std::string& ready,
     const int nowhere = open("/dev/null", O_RDWR);
     dup2(nowhere, STDOUT_FILENO);
     dup2(nowhere, STDERR_FILENO);
+    const char* const packed = std::getenv("EDGE_CONFIGURATION");
     execl(program.c_str(), program.c_str(), "-db", "-f",
-          QUANTD_EDGE_CONFIGURATION, nullptr);
+          packed != nullptr ? packed : QUANTD_EDGE_CONFIGURATION, nullptr);
     _exit(127);
   }
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# What good clients notice of every attack, through the edge and without it,
+# as a table and as JSON:
+#
+#   measure.sh --pack BUILD FOLDER       here: all that another machine needs,
+#                                        HAProxy and libraries but C's own too
+#   FOLDER/measure.sh [RESULT.json [attack_bench's options]]       there
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+fail() { echo "measure.sh: $*" >&2; exit 1; }
+
+if [ "${1:-}" = --pack ]; then
+  [ $# = 3 ] || fail "--pack BUILD FOLDER"
+  build=$2 folder=$3
+  haproxy=${HAPROXY:-$(PATH=$PATH:/usr/sbin command -v haproxy)} ||
+    fail "no haproxy"
+  mkdir -p "$folder/bin" "$folder/lib"
+  for program in server/quantd tests/attack/quantd_attacker \
+    tests/attack/attack_bench; do
+    strip -o "$folder/bin/${program##*/}" "$build/$program" ||
+      fail "build attack_bench first"
+  done
+  cp "$haproxy" "$(command -v openssl)" "$folder/bin/"
+  # C's library belongs to the loader of the machine.
+  ldd "$folder"/bin/* | awk '$2 == "=>" {print $3}' | sort -u |
+    grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv)\.so' |
+    xargs cp -Lt "$folder/lib"
+  cp "$here/../../../deploy/edge/haproxy.cfg" \
+    "$here/../../../deploy/make-certs.sh" "$0" "$folder/"
+  printf '[req]\ndistinguished_name = name\n[name]\n' >"$folder/openssl.cnf"
+  du -sh "$folder"
+  exit
+fi
+
+[ -x "$here/bin/attack_bench" ] || fail "not packed (--pack BUILD FOLDER)"
+export PATH=$here/bin:$PATH LD_LIBRARY_PATH=$here/lib HAPROXY=$here/bin/haproxy
+export OPENSSL_CONF=$here/openssl.cnf EDGE_CONFIGURATION=$here/haproxy.cfg
+export ATTACK_MAKE_CERTS=$here/make-certs.sh
+result=${1:-attack.json}
+exec "$here/bin/attack_bench" --json "$result" "${@:2}"

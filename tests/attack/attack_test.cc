@@ -77,11 +77,15 @@ void ExpectUnharmed(const Outcome& outcome, Way way, bool probe = true) {
 }
 
 void Attacked(const Attack& attack, Way way) {
+  std::vector<Callers> callers = {{.count = 1, .call_bytes = 4 << 10},
+                                  {.count = 1, .call_bytes = 4 * kMiB}};
+  if (attack.takes_streams) {
+    callers.push_back({.count = 1, .call_bytes = 1 * kMiB, .streams = true});
+  }
   ExpectUnharmed(RunDuel(attack, {.budget = kBudget, .way = way},
                          {.before = milliseconds(50),
                           .during = std::max(least_time, attack.moment)},
-                         {{.count = 1, .call_bytes = 4 << 10},
-                          {.count = 1, .call_bytes = 4 * kMiB}}),
+                         callers),
                  way,
                  // Two hundred who knock without an end for thirty places leave
                  // a stranger of the same address none.

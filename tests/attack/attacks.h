@@ -25,6 +25,8 @@ struct Attack {
   // An abuse of HTTP/2, TLS or connections that only strangers are expected
   // to try: they come through the edge.
   bool by_strangers = false;
+  // It takes places of streams, so that good clients have a stream, too.
+  bool takes_streams = false;
   // So long it takes to show what it can do.
   std::chrono::milliseconds moment{300};
 };

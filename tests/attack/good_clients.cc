@@ -101,6 +101,7 @@ GoodClients::GoodClients(const std::string& address,
   options.credentials = credentials;
   for (const Callers& kind : callers) {
     auto& clients = kinds_.emplace_back();
+    options.stream_from = kind.streams ? 0 : SIZE_MAX;
     for (int i = 0; i < kind.count; ++i) {
       clients.push_back(
           std::make_unique<Caller>(address, options, kind.call_bytes));

@@ -16,6 +16,7 @@ namespace quantd::attack {
 struct Callers {
   int count = 1;
   size_t call_bytes = 0;
+  bool streams = false;  // by rpc Stream
 };
 
 // What the callers of one kind saw.

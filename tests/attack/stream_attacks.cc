@@ -63,6 +63,7 @@ constexpr Attack kStreamAttacks[] = {
      .what = "40 streams that bring their first message alone",
      .run = SilentStreams,
      .call_bytes = 1 * kMiB,
+     .takes_streams = true,
      .moment = milliseconds(2000)},
 };
 

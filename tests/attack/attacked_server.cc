@@ -10,8 +10,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iomanip>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string_view>
@@ -62,29 +60,6 @@ std::string HttpGet(const std::string& address, const std::string& path) {
     socket->Receive(&reply, milliseconds(100));
   }
   return reply;
-}
-
-// For whoever must find out who still has memory: the calls and the memory that
-// a metrics page tells of, and the kernel's view of the connections of a server
-// at 127.0.0.1.
-std::string WhoIsThere(const std::string& page, const std::string& address) {
-  std::ostringstream told;
-  std::istringstream lines(page);
-  for (std::string line; std::getline(lines, line);) {
-    if ((line.starts_with("quantd_active_calls") ||
-         line.starts_with("quantd_memory_")) &&
-        !line.ends_with(" 0")) {
-      told << line << '\n';
-    }
-  }
-  std::ostringstream port;
-  port << ':' << std::hex << std::uppercase << std::setw(4) << std::setfill('0')
-       << std::atoi(address.c_str() + address.rfind(':') + 1);
-  std::ifstream table("/proc/net/tcp");
-  for (std::string line; std::getline(table, line);) {
-    if (line.find(port.str()) != std::string::npos) told << line << '\n';
-  }
-  return told.str();
 }
 
 std::vector<std::string> ServerCommand(const Setting& setting,
@@ -221,23 +196,10 @@ int64_t AttackedServer::LentBytes() const {
 }
 
 bool AttackedServer::Settles(milliseconds patience) const {
-  constexpr milliseconds kUsual{5000};
-  const auto start = Clock::now();
-  bool told = false;
+  const auto end = Clock::now() + patience;
   while (LentBytes() != 0) {
-    const auto waited = Clock::now() - start;
-    if (waited >= patience) return false;
-    if (waited >= kUsual && !told) {
-      std::cerr << "memory is lent after " << kUsual.count() << " ms\n"
-                << WhoIsThere(HttpGet(metrics_, "/metrics"),
-                              process_->address());
-      told = true;
-    }
+    if (Clock::now() >= end) return false;
     std::this_thread::sleep_for(milliseconds(50));
-  }
-  if (told) {
-    std::cerr << "it came back after "
-              << (Clock::now() - start) / milliseconds(1) << " ms\n";
   }
   return true;
 }

@@ -43,14 +43,6 @@ void NeverEndingHealth(Assault& assault) {
   });
 }
 
-// Just below what gRPC may hold in all: it ends nothing then, but turns new
-// connections away.
-void HeldQuota(Assault& assault) {
-  assault.OnConnections(5, {}, [&](Http2Peer& peer) {
-    SendAndStall(assault, peer, kCheck, {}, 50 * kMiB, milliseconds(60'000));
-  });
-}
-
 // Two bytes for a field that nobody knows, which a parser keeps in sixteen.
 void UnknownFields(Assault& assault) {
   std::string message;
@@ -122,28 +114,9 @@ void DribbledBody(Assault& assault) {
   });
 }
 
-// Replies of 32 MiB for an eighth of that, which the server can never send:
-// it may not by the window, or could but for a socket that nobody reads.
-void Unread(Assault& assault, const Habits& habits, bool read) {
-  const std::string request = DequantizeRequestOf(2048);
-  assault.OnConnections(22, habits, [&](Http2Peer& peer) {
-    const uint32_t stream = peer.Open(kDequantize, Declares(request.size()));
-    peer.SendMessage(stream, request);
-    while (!assault.over() && peer.alive() && peer.IsOpen(stream)) {
-      if (read) peer.Pump(milliseconds(100));
-      assault.Sleep(milliseconds(10));
-    }
-  });
-}
-
-void UnreadReplies(Assault& assault) { Unread(assault, {.window = 0}, true); }
-
-void UnreadSocket(Assault& assault) {
-  Unread(assault, {.welcome_replies = true}, false);
-}
-
-// A byte now and then: it goes on, but never ends.
-void DrippingReplies(Assault& assault) {
+// Replies of 32 MiB for an eighth of that, which the server may never send, or
+// by a byte now and then: they go on, but never end.
+void Unread(Assault& assault, bool drips) {
   const std::string request = DequantizeRequestOf(2048);
   const std::string one = Octets(1, 4);
   assault.OnConnections(22, {.window = 0}, [&](Http2Peer& peer) {
@@ -151,11 +124,14 @@ void DrippingReplies(Assault& assault) {
     peer.SendMessage(stream, request);
     while (!assault.over() && peer.alive() && peer.IsOpen(stream)) {
       peer.Pump();
-      peer.SendFrame(kWindowUpdate, kNone, stream, one);
+      if (drips) peer.SendFrame(kWindowUpdate, kNone, stream, one);
       assault.Sleep(milliseconds(50));
     }
   });
 }
+
+void UnreadReplies(Assault& assault) { Unread(assault, false); }
+void DrippingReplies(Assault& assault) { Unread(assault, true); }
 
 void UnreadGroups(Assault& assault) {
   const std::string request = GroupsRequest(16384);
@@ -218,34 +194,11 @@ void UnreadErrors(Assault& assault) {
   });
 }
 
-// Bytes of a message in pieces so small that what describes a piece is larger
-// than the piece.
-void TinyFrames(Assault& assault) {
-  const size_t size = std::min(16 * kMiB, assault.largest_request());
-  const std::string body(size, '\0');
-  assault.OnConnections(4, {}, [&](Http2Peer& peer) {
-    while (!assault.over() && peer.alive()) {
-      const uint32_t stream = peer.Open(kQuantize, Declares(size));
-      if (stream == 0) return;
-      peer.BeginMessage(stream, static_cast<uint32_t>(size));
-      peer.SendBody(stream, body, 24);
-      peer.EndStream(stream);
-      peer.AwaitEnd(stream, milliseconds(5000));
-    }
-  });
-}
-
 constexpr Attack kCallAttacks[] = {
     {.name = "never_ending_health",
      .what = "8 x 48 MiB of a Health/Check that never ends",
      .run = NeverEndingHealth,
      .connections = 8,
-     .call_bytes = 16 * kMiB,
-     .moment = milliseconds(1000)},
-    {.name = "held_quota",
-     .what = "5 x 50 MiB of a Health/Check, held",
-     .run = HeldQuota,
-     .connections = 5,
      .call_bytes = 16 * kMiB,
      .moment = milliseconds(1000)},
     {.name = "unknown_fields",
@@ -288,11 +241,6 @@ constexpr Attack kCallAttacks[] = {
      .run = UnreadReplies,
      .connections = 22,
      .call_bytes = 4 * kMiB},
-    {.name = "unread_socket",
-     .what = "22 replies of 32 MiB, socket not read",
-     .run = UnreadSocket,
-     .connections = 22,
-     .call_bytes = 4 * kMiB},
     {.name = "dripping_replies",
      .what = "22 replies of 32 MiB, read by the byte",
      .run = DrippingReplies,
@@ -327,13 +275,6 @@ constexpr Attack kCallAttacks[] = {
      .connections = 4,
      .call_bytes = 4 * kMiB,
      .moment = milliseconds(1500)},
-    {.name = "tiny_frames",
-     .what = "4 x 16 MiB in DATA frames of 24 bytes",
-     .run = TinyFrames,
-     .connections = 4,
-     .call_bytes = 16 * kMiB,
-     .by_strangers = true,
-     .moment = milliseconds(1000)},
 };
 
 }  // namespace

@@ -147,10 +147,9 @@ size_t Http2Peer::Allowance(uint32_t stream) {
   return 0;
 }
 
-size_t Http2Peer::SendBody(uint32_t stream, std::string_view bytes,
-                           size_t frame_bytes) {
-  // Frames leave together: thousands of tiny ones would be as many system
-  // calls.
+size_t Http2Peer::SendBody(uint32_t stream, std::string_view bytes) {
+  constexpr size_t kFrame = 16384;
+  // Frames leave together, and not by a system call each.
   constexpr size_t kBatch = 256 << 10;
   size_t done = 0;
   while (done < bytes.size()) {
@@ -158,7 +157,7 @@ size_t Http2Peer::SendBody(uint32_t stream, std::string_view bytes,
     if (most == 0 || !alive()) break;
     std::string batch;
     while (done < bytes.size() && most > 0 && batch.size() < kBatch) {
-      const size_t n = std::min({most, frame_bytes, bytes.size() - done});
+      const size_t n = std::min({most, kFrame, bytes.size() - done});
       batch += FrameHead(n, kData, kNone, stream);
       batch.append(bytes.substr(done, n));
       done += n;

@@ -113,19 +113,6 @@ void ResetFlood(Assault& assault) {
   });
 }
 
-// The same where no token is asked for, of calls that have begun.
-void WatchResets(Assault& assault) {
-  assault.OnConnections(4, {}, [&](Http2Peer& peer) {
-    while (!assault.over() && peer.alive()) {
-      for (int i = 0; i < 100; ++i) {
-        const uint32_t stream = peer.Open(kWatch);
-        peer.SendMessage(stream, "");
-        peer.Reset(stream);
-      }
-    }
-  });
-}
-
 // Frames that ask for an answer or for work, as fast as they go. Answers
 // are not read where the habits say so.
 void FloodOf(Assault& assault, const Habits& habits, const std::string& frame) {
@@ -182,30 +169,6 @@ void EndlessHeaders(Assault& assault) {
                    peer.HeaderBlock(kCheck) + into_table);
     for (size_t i = 0; i < kMostFrames && !assault.over(); ++i) {
       if (!peer.SendFrame(kContinuation, kNone, stream, from_table)) return;
-    }
-    assault.Hold(peer);
-  });
-}
-
-// A field's name of 32 MiB: it is gathered whole before it is looked at, and
-// what has been gathered is copied for every frame that comes.
-void EndlessName(Assault& assault) {
-  constexpr size_t kName = 32 * kMiB;
-  const std::string part(16384, 'n');
-  // A literal, its length: 127 in the first 7 bits and the rest in three
-  // octets more.
-  std::string head("\0\x7f", 2);
-  size_t rest = kName - 127;
-  for (; rest >= 128; rest /= 128) {
-    head.push_back(static_cast<char>(rest % 128 + 128));
-  }
-  head.push_back(static_cast<char>(rest));
-  assault.OnConnections(4, kMute, [&](Http2Peer& peer) {
-    const uint32_t stream = peer.NextStream();
-    peer.SendFrame(kHeaders, kNone, stream, peer.HeaderBlock(kCheck) + head);
-    for (size_t sent = 0; sent < kName && !assault.over();) {
-      if (!peer.SendFrame(kContinuation, kNone, stream, part)) return;
-      sent += part.size();
     }
     assault.Hold(peer);
   });
@@ -327,13 +290,6 @@ constexpr Attack kProtocolAttacks[] = {
      .connections = 4,
      .call_bytes = 4 << 10,
      .by_strangers = true},
-    {.name = "watch_resets",
-     .what = "Health/Watch opened and reset at full rate",
-     .run = WatchResets,
-     .connections = 4,
-     .call_bytes = 4 << 10,
-     .by_strangers = true,
-     .moment = milliseconds(1500)},
     {.name = "ping_flood",
      .what = "PING at full rate, answers not read",
      .run = PingFlood,
@@ -357,12 +313,6 @@ constexpr Attack kProtocolAttacks[] = {
      .run = EndlessHeaders,
      .connections = 4,
      .call_bytes = 4 << 10,
-     .by_strangers = true},
-    {.name = "endless_name",
-     .what = "4 header names of 32 MiB",
-     .run = EndlessName,
-     .connections = 4,
-     .call_bytes = 16 * kMiB,
      .by_strangers = true},
     {.name = "poisoned_headers",
      .what = "header values that are no good",

@@ -149,6 +149,11 @@ refused "more calls at once than an address may have" \
   'grpc-status: 8.*pushback-ms: 1000' \
   "$(call many quantd.v1.Quantd/GetServerInfo)"
 edge EDGE_EMPTY_EACH=50 EDGE_MESSAGE=1s
+refused "a header alone" 'HTTP/2 408.*grpc-status: 14' "$(sleep 2 |
+  curl --silent --http2 --cacert "$work/certs/ca.pem" --max-time 10 \
+    --header 'content-type: application/grpc' --request POST --upload-file - \
+    --output /dev/null --dump-header - "https://$at/quantd.v1.Quantd/Quantize" |
+  tr -d '\r' | tr '\n' ' ')"
 python3 "$here/edge_check.py" "$port" calls
 ((lines=$(wc -l <"$work/edge.log"))) || true
 ((lines < 200)) || fail "a flood wrote $lines lines of log"

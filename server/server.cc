@@ -144,9 +144,11 @@ Server::Server(const ServerOptions& options,
       credentials_(std::move(credentials)),
       gate_(Gate::Create(GateLimits(options, shares, backends))),
       gate_thread_(gate_, options.now),
-      engine_(std::move(backends), options.busy_poll),
+      engine_(std::move(backends),
+              absl::ToChronoMicroseconds(options.busy_poll)),
       registry_(options.now),
-      queue_threads_(&lone_, Threads(0, 8), options.busy_poll) {
+      queue_threads_(&lone_, Threads(0, 8),
+                     absl::ToChronoMicroseconds(options.busy_poll)) {
   v1::Limits limits;
   limits.set_memory_budget_bytes(shares_.budget);
   limits.set_max_rank(kMaxRank);

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -18,8 +19,13 @@ namespace quantd {
 namespace {
 
 constexpr std::string_view kPrefix = "QUANTD_";
-// Settings whose value is a list, which a file may write as one.
-constexpr std::string_view kLists[] = {"device"};
+// The setting whose value is a list, which a file may write as one.
+constexpr std::string_view kList = "device";
+constexpr char kTwice[] = "given more than once";
+
+absl::Status Refuse(std::string_view where, std::string_view why) {
+  return absl::InvalidArgumentError(fmt::format("{}: {}", where, why));
+}
 
 std::string NameOf(const CLI::Option& option) {
   const auto& names = option.get_lnames();
@@ -84,75 +90,71 @@ std::string Quoted(const Setting& setting) {
   return number || v == "true" || v == "false" ? v : '"' + v + '"';
 }
 
-}  // namespace
+class Layers {
+ public:
+  Layers(CLI::App* app, const std::string& actions) : app_(*app) {
+    for (CLI::Option* option : app->get_options()) {
+      const std::string name = NameOf(*option);
+      if (!name.empty() && name != "help" && name != "version" &&
+          option->get_group() != actions) {
+        settings_.push_back(option);
+        if (option->count() > 0) sources_[option] = "flag";
+      }
+    }
+  }
 
-Configuration::Configuration(CLI::App* app, std::string actions)
-    : app_(app), actions_(std::move(actions)) {}
+  absl::Status ReadVariable(CLI::Option* option) {
+    const std::string variable = VariableOf(*option);
+    const char* const value = std::getenv(variable.c_str());
+    if (value == nullptr || *value == '\0' || option->count() > 0) {
+      return absl::OkStatus();
+    }
+    sources_[option] = "environment";
+    return Set(option, value, variable);
+  }
+  absl::Status ReadEnvironment() {
+    for (CLI::Option* option : settings_) {
+      if (auto s = ReadVariable(option); !s.ok()) return s;
+    }
+    return absl::OkStatus();
+  }
+  absl::Status ReadFile(const std::string& path);
+  Configuration InEffect(const std::string& file_flag) const;
 
-bool Configuration::IsSetting(const CLI::Option& option) const {
-  const std::string name = NameOf(option);
-  return !name.empty() && name != "help" && name != "version" &&
-         option.get_group() != actions_;
-}
+ private:
+  static absl::Status Set(CLI::Option* option, std::string value,
+                          const std::string& where);
+  absl::Status ReadItem(const CLI::ConfigItem& item, const std::string& what);
 
-absl::Status Configuration::Set(CLI::Option* option, const std::string& value,
-                                const std::string& where) {
-  const auto refuse = [&](std::string_view why) {
-    return absl::InvalidArgumentError(fmt::format("{}: {}", where, why));
-  };
-  std::string text = value;
+  CLI::App& app_;
+  std::vector<CLI::Option*> settings_;
+  std::map<const CLI::Option*, std::string> sources_;
+};
+
+absl::Status Layers::Set(CLI::Option* option, std::string value,
+                         const std::string& where) {
   if (IsFlag(*option)) {
-    if (value == "1") text = "true";
-    if (value == "0") text = "false";
-    if (text != "true" && text != "false") {
-      return refuse("expected true or false");
+    if (value == "1") value = "true";
+    if (value == "0") value = "false";
+    if (value != "true" && value != "false") {
+      return Refuse(where, "expected true or false");
     }
   }
   try {
-    option->add_result(text);
+    option->add_result(value);
     option->run_callback();
   } catch (const CLI::Error& e) {
-    return refuse(e.what());
+    return Refuse(where, e.what());
   }
   return absl::OkStatus();
 }
 
-absl::Status Configuration::ReadLayers(const std::string& file_flag) {
-  for (const CLI::Option* option : app_->get_options()) {
-    if (option->count() > 0) sources_[option] = "flag";
-  }
-  CLI::Option* const file = app_->get_option(file_flag);
-  if (const char* named = std::getenv(VariableOf(*file).c_str());
-      named != nullptr && *named != '\0' && file->count() == 0) {
-    if (auto s = Set(file, named, VariableOf(*file)); !s.ok()) return s;
-  }
-  if (auto s = ReadEnvironment(); !s.ok()) return s;
-  if (file->count() == 0) return absl::OkStatus();
-  return ReadFile(file->as<std::string>());
-}
-
-absl::Status Configuration::ReadEnvironment() {
-  for (CLI::Option* option : app_->get_options()) {
-    if (!IsSetting(*option) || option->count() > 0) continue;
-    const std::string variable = VariableOf(*option);
-    const char* const value = std::getenv(variable.c_str());
-    if (value == nullptr || *value == '\0') continue;
-    if (auto s = Set(option, value, variable); !s.ok()) return s;
-    sources_[option] = "environment";
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Configuration::ReadFile(const std::string& path) {
+absl::Status Layers::ReadFile(const std::string& path) {
   const std::string what = fmt::format("--config {}", path);
   const auto text = security::ReadSmallFile(what, path);
   if (!text.ok()) return absl::InvalidArgumentError(text.status().message());
-  const auto refuse = [&](std::string_view key, std::string_view why) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: {}: {}", what, key, why));
-  };
   if (const int line = LineOfBadQuotes(*text); line > 0) {
-    return refuse(fmt::format("line {}", line),
+    return Refuse(fmt::format("{}: line {}", what, line),
                   "a quote without its end, or with a # in it, which cannot be "
                   "read from a file; use the flag or the variable for such a "
                   "value");
@@ -162,60 +164,65 @@ absl::Status Configuration::ReadFile(const std::string& path) {
     std::istringstream stream(*text);
     items = CLI::ConfigTOML().from_config(stream);
   } catch (const CLI::Error& e) {
-    return refuse("cannot be understood", e.what());
+    return Refuse(what + ": cannot be understood", e.what());
   }
   std::set<std::string> seen;
   for (const CLI::ConfigItem& item : items) {
-    if (!item.parents.empty()) {
-      return refuse(fmt::format("{}", fmt::join(item.parents, ".")),
-                    "there are no sections and no keys with dots");
-    }
-    CLI::Option* const option = app_->get_option_no_throw("--" + item.name);
-    if (option == nullptr || !IsSetting(*option)) {
-      return refuse(item.name, "no such setting; quantd --help lists them");
-    }
-    const bool list = std::count(std::begin(kLists), std::end(kLists),
-                                 std::string_view(item.name)) > 0;
-    // Two lines one after the other with the same key come as one item.
-    if (!seen.insert(item.name).second || (item.inputs.size() > 1 && !list)) {
-      return refuse(item.name, "given more than once");
-    }
-    if (item.inputs.empty() || item.inputs.front().empty()) {
-      return refuse(item.name, "has no value");
-    }
-    // An array goes on over lines, their comments and all, to the file's end
-    // if need be.
-    const std::string value = Joined(item.inputs);
-    if (value.find('#') != std::string::npos ||
-        std::ranges::any_of(value, absl::ascii_iscntrl)) {
-      return refuse(item.name,
-                    "a # or a control character in its value; an array must "
-                    "end in its own line");
-    }
-    // What stands in the file must be right, even where it does not count.
-    const bool counts = option->count() == 0;
-    const std::vector<std::string> above = option->results();
-    option->clear();
-    if (auto s = Set(option, value, fmt::format("{}: {}", what, item.name));
-        !s.ok()) {
-      return s;
-    }
-    if (counts) {
-      sources_[option] = "file";
-      continue;
-    }
-    option->clear();
-    if (auto s = Set(option, Joined(above), item.name); !s.ok()) {
-      return s;
-    }
+    const bool first = seen.insert(item.name).second;
+    auto s = first || !item.parents.empty()
+                 ? ReadItem(item, what)
+                 : Refuse(what + ": " + item.name, kTwice);
+    if (!s.ok()) return s;
   }
   return absl::OkStatus();
 }
 
-std::vector<Setting> Configuration::Settings() const {
-  std::vector<Setting> settings;
-  for (const CLI::Option* option : app_->get_options()) {
-    if (!IsSetting(*option)) continue;
+absl::Status Layers::ReadItem(const CLI::ConfigItem& item,
+                              const std::string& what) {
+  if (!item.parents.empty()) {
+    return Refuse(fmt::format("{}: {}", what, fmt::join(item.parents, ".")),
+                  "there are no sections and no keys with dots");
+  }
+  const std::string where = what + ": " + item.name;
+  CLI::Option* const option = app_.get_option_no_throw("--" + item.name);
+  if (std::ranges::find(settings_, option) == settings_.end()) {
+    return Refuse(where, "no such setting; quantd --help lists them");
+  }
+  // Two lines one after the other with the same key come as one item.
+  if (item.inputs.size() > 1 && item.name != kList) {
+    return Refuse(where, kTwice);
+  }
+  if (item.inputs.empty() || item.inputs.front().empty()) {
+    return Refuse(where, "has no value");
+  }
+  // An array goes on over lines, their comments and all, to the file's end if
+  // need be.
+  const std::string value = Joined(item.inputs);
+  if (value.find('#') != std::string::npos ||
+      std::ranges::any_of(value, absl::ascii_iscntrl)) {
+    return Refuse(where,
+                  "a # or a control character in its value; an array must end "
+                  "in its own line");
+  }
+  // What stands in the file must be right, even where it does not count.
+  const std::vector<std::string> above = option->results();
+  option->clear();
+  auto s = Set(option, value, where);
+  if (above.empty()) {
+    sources_[option] = "file";
+  } else if (s.ok()) {
+    option->clear();
+    s = Set(option, Joined(above), item.name);
+  }
+  return s;
+}
+
+Configuration Layers::InEffect(const std::string& file_flag) const {
+  Configuration configuration;
+  std::set<std::string, std::less<>> known = {
+      "QUANTD_SERVER", VariableOf(*app_.get_option(file_flag))};
+  for (const CLI::Option* option : settings_) {
+    known.insert(VariableOf(*option));
     Setting setting{NameOf(*option), option->get_default_str(), "default"};
     if (const auto source = sources_.find(option); source != sources_.end()) {
       setting.value = Joined(option->results());
@@ -224,27 +231,33 @@ std::vector<Setting> Configuration::Settings() const {
       setting.value = "false";
     }
     if (LooksLikeSecret(setting.value)) setting.value = "***";
-    settings.push_back(std::move(setting));
+    configuration.settings.push_back(std::move(setting));
   }
-  return settings;
-}
-
-std::vector<std::string> Configuration::UnknownEnvironment() const {
-  std::set<std::string, std::less<>> known = {"QUANTD_SERVER"};
-  for (const CLI::Option* option : app_->get_options()) {
-    if (IsSetting(*option)) known.insert(VariableOf(*option));
-  }
-  known.insert(std::string(kPrefix) + "CONFIG");
-  std::vector<std::string> unknown;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const std::string_view name = text.substr(0, text.find('='));
     if (name.starts_with(kPrefix) && !known.contains(name) &&
         !IsOfKubernetes(name)) {
-      unknown.emplace_back(name);
+      configuration.unknown_environment.emplace_back(name);
     }
   }
-  return unknown;
+  return configuration;
+}
+
+}  // namespace
+
+absl::StatusOr<Configuration> ReadLayers(CLI::App* app,
+                                         const std::string& actions,
+                                         const std::string& file_flag) {
+  Layers layers(app, actions);
+  CLI::Option* const file = app->get_option(file_flag);
+  auto s = layers.ReadVariable(file);
+  if (s.ok()) s = layers.ReadEnvironment();
+  if (s.ok() && file->count() > 0) {
+    s = layers.ReadFile(file->as<std::string>());
+  }
+  if (!s.ok()) return s;
+  return layers.InEffect(file_flag);
 }
 
 std::string ToText(const std::vector<Setting>& settings) {

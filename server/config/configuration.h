@@ -4,16 +4,14 @@
 #ifndef QUANTD_SERVER_CONFIG_CONFIGURATION_H_
 #define QUANTD_SERVER_CONFIG_CONFIGURATION_H_
 
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace CLI {
 class App;
-class Option;
 }  // namespace CLI
 
 namespace quantd {
@@ -24,36 +22,24 @@ struct Setting {
   std::string source;  // "flag", "environment", "file" or "default"
 };
 
-class Configuration {
- public:
-  // All flags of `app`, which must outlive this, are settings, but for those
-  // of the group `actions` and --help.
-  Configuration(CLI::App* app, std::string actions);
-
-  // Once the command line has been parsed: fills in what it left open.
-  // `file_flag` names the flag that names the file; it can be given by the
-  // environment too. INVALID_ARGUMENT, naming the variable, or the file and
-  // its key, for values that are no good, keys that no flag has and a file
-  // that cannot be read.
-  absl::Status ReadLayers(const std::string& file_flag);
-
-  std::vector<Setting> Settings() const;
+// What is in effect, once the layers are read.
+struct Configuration {
+  std::vector<Setting> settings;  // nothing secret
   // Variables QUANTD_... that mean nothing here. Left out are QUANTD_SERVER,
   // which is for clients, and what Kubernetes sets beside a service of a name
   // like quantd (QUANTD_SERVICE_HOST, QUANTD_PORT_50151_TCP).
-  std::vector<std::string> UnknownEnvironment() const;
-
- private:
-  bool IsSetting(const CLI::Option& option) const;
-  absl::Status ReadEnvironment();
-  absl::Status ReadFile(const std::string& path);
-  absl::Status Set(CLI::Option* option, const std::string& value,
-                   const std::string& where);
-
-  CLI::App* const app_;
-  const std::string actions_;
-  std::map<const CLI::Option*, std::string> sources_;
+  std::vector<std::string> unknown_environment;
 };
+
+// Once the command line of `app` has been parsed: fills in what it left open.
+// All its flags are settings, but for those of the group `actions` and --help.
+// `file_flag` names the flag that names the file; it can be given by the
+// environment too. INVALID_ARGUMENT, naming the variable, or the file and its
+// key, for values that are no good, keys that no flag has and a file that
+// cannot be read.
+absl::StatusOr<Configuration> ReadLayers(CLI::App* app,
+                                         const std::string& actions,
+                                         const std::string& file_flag);
 
 // Lines of a configuration file, each with its source behind it.
 std::string ToText(const std::vector<Setting>& settings);

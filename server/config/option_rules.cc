@@ -15,97 +15,88 @@ namespace {
 
 constexpr size_t kMostMemory = size_t{1} << 50;
 
+// Refuses options with words for the operator.
+template <typename... Parts>
+absl::Status Refuse(fmt::format_string<Parts...> words, Parts&&... parts) {
+  return absl::InvalidArgumentError(
+      fmt::format(words, std::forward<Parts>(parts)...));
+}
+
 absl::Status ValidateSecurity(const ServerOptions& options) {
   const TlsFiles& tls = options.tls;
-  const auto refuse = [](const std::string& text) {
-    return absl::InvalidArgumentError(text);
-  };
   for (const auto& [flag, value] : {std::pair{"--tls-key", tls.key},
                                     {"--token-file", options.token_file}}) {
     if (LooksLikeSecret(value)) {
-      return refuse(fmt::format(
+      return Refuse(
           "{} takes the name of a file; what was given looks like the secret "
           "itself (not repeated here)",
-          flag));
+          flag);
     }
   }
   if (tls.certificate.empty() != tls.key.empty()) {
-    return refuse(
-        fmt::format("--tls-cert and --tls-key belong together: {} is missing",
-                    tls.key.empty() ? "--tls-key" : "--tls-cert"));
+    return Refuse("--tls-cert and --tls-key belong together: {} is missing",
+                  tls.key.empty() ? "--tls-key" : "--tls-cert");
   }
   if (!tls.client_ca.empty() && !tls.used()) {
-    return refuse("--tls-client-ca needs --tls-cert and --tls-key");
+    return Refuse("--tls-client-ca needs --tls-cert and --tls-key");
   }
   if (tls.used() && options.insecure) {
-    return refuse(
+    return Refuse(
         "--insecure asks for plain text and --tls-cert for TLS: leave one out");
   }
   if (security::IsLoopback(options.listen) || tls.used()) {
     return absl::OkStatus();
   }
   if (!options.token_file.empty()) {
-    return refuse(fmt::format(
+    return Refuse(
         "--token-file: on {}, which other machines can reach, tokens would "
         "travel in clear; they need --tls-cert and --tls-key",
-        options.listen));
+        options.listen);
   }
   if (!options.insecure) {
-    return refuse(fmt::format(
+    return Refuse(
         "--listen {} can be reached from other machines: give --tls-cert and "
         "--tls-key, listen on 127.0.0.1 or unix:PATH, or say --insecure if "
         "everybody on the network may read, change and send anything",
-        options.listen));
+        options.listen);
   }
   return absl::OkStatus();
 }
 
-absl::Status ValidateSharedMemory(const ServerOptions& options) {
-  if (options.memory_socket.empty()) return absl::OkStatus();
-  if (auto s = security::CheckListenAddress("--memory-socket",
-                                            "unix:" + options.memory_socket);
-      !s.ok()) {
-    return s;
+absl::Status ValidateAddresses(const ServerOptions& options) {
+  auto s = security::CheckListenAddress("--listen", options.listen);
+  if (s.ok() && !options.metrics_address.empty()) {
+    s = security::CheckTcpAddress("--metrics-address", options.metrics_address);
   }
-  return FindMemoryPeers(options.memory_peers).status();
+  if (s.ok() && !options.memory_socket.empty()) {
+    s = security::CheckListenAddress("--memory-socket",
+                                     "unix:" + options.memory_socket);
+    if (s.ok()) s = FindMemoryPeers(options.memory_peers).status();
+  }
+  return s;
 }
 
 }  // namespace
 
 absl::Status Validate(const ServerOptions& options) {
-  if (auto s = security::CheckListenAddress("--listen", options.listen);
-      !s.ok()) {
-    return s;
-  }
+  if (auto s = ValidateAddresses(options); !s.ok()) return s;
   if (auto s = ValidateSecurity(options); !s.ok()) return s;
-  if (!options.metrics_address.empty()) {
-    if (auto s = security::CheckTcpAddress("--metrics-address",
-                                           options.metrics_address);
-        !s.ok()) {
-      return s;
-    }
-  }
-  if (auto s = ValidateSharedMemory(options); !s.ok()) return s;
   if (!std::isfinite(options.estimate)) {
-    return absl::InvalidArgumentError("--estimate: expected a finite number");
+    return Refuse("--estimate: expected a finite number");
   }
   if (options.max_request_bytes > wire::kMaxMessageBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("--max-request-bytes: gRPC allows at most {} bytes",
-                    wire::kMaxMessageBytes));
+    return Refuse("--max-request-bytes: gRPC allows at most {} bytes",
+                  wire::kMaxMessageBytes);
   }
   if (options.memory_budget != 0 && options.memory_budget < kLeastBudget) {
-    return absl::InvalidArgumentError(
-        "--memory-budget: expected at least 16MiB");
+    return Refuse("--memory-budget: expected at least 16MiB");
   }
   // Sums and products of them must not overflow.
-  for (const auto& [flag, bytes] :
-       {std::pair{"--memory-budget", options.memory_budget},
-        {"--shared-memory-limit", options.shared_memory_limit}}) {
-    if (bytes > kMostMemory) {
-      return absl::InvalidArgumentError(
-          fmt::format("{}: expected at most 1024TiB", flag));
-    }
+  if (options.memory_budget > kMostMemory) {
+    return Refuse("--memory-budget: expected at most 1024TiB");
+  }
+  if (options.shared_memory_limit > kMostMemory) {
+    return Refuse("--shared-memory-limit: expected at most 1024TiB");
   }
   return absl::OkStatus();
 }

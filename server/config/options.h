@@ -2,7 +2,6 @@
 #ifndef QUANTD_SERVER_CONFIG_OPTIONS_H_
 #define QUANTD_SERVER_CONFIG_OPTIONS_H_
 
-#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -25,68 +24,48 @@ struct TlsFiles {
   bool used() const { return !certificate.empty() || !key.empty(); }
 };
 
+// Each is said in words where its flag is, in options.cc.
 struct ServerOptions {
-  // Where to listen: "host:port" (port 0: a free one) or "unix:PATH".
   std::string listen = "127.0.0.1:50151";
-  // Allows plain text on an address that other machines can reach.
   bool insecure = false;
   TlsFiles tls;
-  // SHA-256 of the tokens that are taken, see server/net/tokens.h. Empty: calls
-  // need no token.
-  std::string token_file;
-  // How often the files above are looked at.
+  std::string token_file;  // SHA-256 of tokens, see server/net/tokens.h
   absl::Duration reload_interval = absl::Seconds(1);
-  // Written when the server serves; holds the address to dial. Empty: none.
   std::string port_file;
-
-  // "HOST:PORT" for metrics over HTTP. Empty: none. What is read there is no
-  // secret, so that any address is allowed.
+  // What is read there is no secret, so that any address is allowed.
   std::string metrics_address;
 
   // Names for OpenBackend. Empty: every CUDA device, or else "cpu:0".
   std::vector<std::string> devices;
-  int slots = 0;        // jobs at once on each device; 0: the device's choice
-  int cpu_threads = 0;  // of each CPU device; 0: one per core
+  int slots = 0;
+  int cpu_threads = 0;
   std::string cpu_isa = "auto";
-
-  // The CPU takes the work while no other device does.
   bool fallback = false;
-  // How often devices that work are tested; infinite: at the start alone.
-  absl::Duration self_test_interval = absl::Minutes(5);
-  // How long a job may take on a device, and a second for each 16 MiB of its
-  // input and output more, before the device is taken out of service.
+  absl::Duration self_test_interval = absl::Minutes(5);  // or infinite
   absl::Duration max_job = absl::Seconds(10);
   // Without a device for so long the server asks to be started anew.
   absl::Duration most_without = absl::Seconds(60);
   // Called then, once, on a thread of the server's.
   std::function<void()> on_hopeless = {};
-
-  // Where a request rotates a copy and leaves it open: what the amax of the
-  // unrotated tensor is multiplied with for that of the copy. 0: none.
   float estimate = 0;
 
   size_t memory_budget = 0;  // 0: DefaultBudget()
   size_t max_request_bytes = size_t{512} << 20;
-  size_t max_waiting = 128;  // calls that wait for memory
+  size_t max_waiting = 128;
   absl::Duration max_wait = absl::Seconds(10);
   absl::Duration max_receive = absl::Minutes(1);
   absl::Duration max_send = absl::Minutes(1);
-  // Completion queues, one thread each; 0: one for every 16 cores, and for
-  // streams one for every 4.
+  // Completion queues, one thread each.
   int queues = 0;
   int stream_queues = 0;
-  // How long threads look for more before they sleep.
-  std::chrono::microseconds busy_poll{0};
-  int max_streams = 256;       // calls at once on one connection
-  size_t max_connections = 0;  // 0: as many as descriptors allow
-  // Addresses of proxies, which speak for many.
+  absl::Duration busy_poll = absl::ZeroDuration();
+  int max_streams = 256;
+  size_t max_connections = 0;
   std::vector<std::string> trusted_proxies;
 
-  // A unix socket where clients of this host hand in memory to share. Empty:
-  // none.
   std::string memory_socket;
   size_t shared_memory_limit = size_t{1} << 30;
-  std::vector<std::string> memory_peers;  // users; empty: the server's own
+  std::vector<std::string> memory_peers;
 
   absl::Duration drain_delay = absl::Milliseconds(500);
   absl::Duration drain_timeout = absl::Seconds(30);

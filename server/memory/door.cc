@@ -1,8 +1,7 @@
 #include "server/memory/door.h"
 
 #include <fcntl.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,14 +9,16 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <variant>
 
 #include "fmt/format.h"
 #include "server/gate/steady_time.h"
-#include "server/memory/closing.h"
+#include "server/memory/descriptor.h"
 
 namespace quantd {
 namespace {
@@ -29,10 +30,9 @@ using wire::Refuse;
 // As many as may come with one message of the kernel's.
 constexpr size_t kMostDescriptors = 253;
 constexpr int kWaitingPeers = 64;
-constexpr int kEvents = 32;
-// After a failed accept, such as one for want of descriptors, and while too
-// many wait to be closed.
-constexpr absl::Duration kAcceptPause = absl::Milliseconds(100);
+// Between looks at who is silent, and while too many are being closed.
+constexpr int kTickMs = 100;
+constexpr std::chrono::milliseconds kAcceptPause{10};
 
 OfferReply Nameless() {
   return Refuse(OfferAnswer::kNotMapped, "no random numbers for a name");
@@ -90,7 +90,6 @@ struct MemoryDoor::Connection {
 
   std::vector<std::string> names;  // of its regions and events
   size_t bytes = 0;
-  std::list<Connection>::iterator place;
 };
 
 absl::StatusOr<std::unique_ptr<MemoryDoor>> MemoryDoor::Open(
@@ -108,10 +107,6 @@ absl::StatusOr<std::unique_ptr<MemoryDoor>> MemoryDoor::Open(
   }
   auto door = std::unique_ptr<MemoryDoor>(
       new MemoryDoor(*std::move(sockets), std::move(peers), limits, regions));
-  if (!door->Prepare()) {
-    return absl::UnavailableError(
-        fmt::format("cannot wait for events: {}", std::strerror(errno)));
-  }
   door->thread_ = std::thread([self = door.get()] { self->Run(); });
   return door;
 }
@@ -121,105 +116,65 @@ MemoryDoor::MemoryDoor(ListenSockets sockets, std::vector<uid_t> peers,
     : sockets_(std::move(sockets)),
       peers_(std::move(peers)),
       limits_(limits),
-      regions_(regions),
-      stop_(eventfd(0, EFD_CLOEXEC)),
-      epoll_(epoll_create1(EPOLL_CLOEXEC)) {}
-
-bool MemoryDoor::Prepare() {
-  epoll_event stop = {EPOLLIN, {.ptr = &stop_}};
-  epoll_event listening = {EPOLLIN, {.ptr = &sockets_}};
-  return stop_.get() >= 0 && epoll_.get() >= 0 &&
-         epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, stop_.get(), &stop) == 0 &&
-         epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, sockets_.descriptors().front(),
-                   &listening) == 0;
-}
+      regions_(regions) {}
 
 MemoryDoor::~MemoryDoor() {
-  if (!thread_.joinable()) return;
-  const uint64_t one = 1;
-  // An eventfd of our own takes one number at any time.
-  [[maybe_unused]] const ssize_t n = write(stop_.get(), &one, sizeof(one));
-  thread_.join();
+  stopping_ = true;
+  // A socket that does not listen any more wakes who waits for it.
+  shutdown(sockets_.descriptors().front(), SHUT_RDWR);
+  if (thread_.joinable()) thread_.join();
 }
 
 void MemoryDoor::Run() {
-  std::array<epoll_event, kEvents> events;
-  while (true) {
-    const int n = epoll_wait(epoll_.get(), events.data(), kEvents, Timeout());
-    // Descriptors may be there again by now.
-    if (!accepting_) {
-      accepting_ = true;
-      Accept();
+  std::vector<pollfd> polled;
+  while (!stopping_) {
+    const bool accepts = !ClosingIsBehind();
+    polled = {{sockets_.descriptors().front(),
+               static_cast<short>(accepts ? POLLIN : 0), 0}};
+    bool looks_again = !accepts;
+    for (const Connection& c : connections_) {
+      polled.push_back({c.socket->get(), POLLIN, 0});
+      looks_again |= c.until.has_value();
     }
-    for (int i = 0; i < n; ++i) {
-      void* const what = events[i].data.ptr;
-      if (what == &stop_) {
-        while (!connections_.empty()) Drop(connections_.begin());
-        return;
-      }
-      if (what == &sockets_) {
-        Accept();
-        continue;
-      }
-      auto& connection = *static_cast<Connection*>(what);
-      if (!Receive(connection)) Drop(connection.place);
-    }
-    const absl::Time now = SteadyNow();
-    for (auto it = connections_.begin(); it != connections_.end();) {
-      const auto connection = it++;
-      if (connection->until && now >= *connection->until) Drop(connection);
-    }
+    poll(polled.data(), polled.size(), looks_again ? kTickMs : -1);
+    size_t i = 0;
+    connections_.remove_if([&](Connection& c) {
+      const bool ready = polled[++i].revents != 0;
+      const bool over =
+          (ready && !Receive(c)) || (c.until && SteadyNow() >= *c.until);
+      if (over) Forget(c);
+      return over;
+    });
+    if (accepts) Accept();
   }
-}
-
-int MemoryDoor::Timeout() const {
-  absl::Time first = absl::InfiniteFuture();
-  if (!accepting_) first = SteadyNow() + kAcceptPause;
-  for (const Connection& connection : connections_) {
-    if (connection.until) first = std::min(first, *connection.until);
-  }
-  if (first == absl::InfiniteFuture()) return -1;
-  // Rounded up, or the last millisecond would be spent spinning.
-  const absl::Duration wait =
-      std::clamp(first - SteadyNow(), absl::ZeroDuration(), absl::Minutes(1));
-  return static_cast<int>(absl::ToInt64Milliseconds(wait) + 1);
+  for (const Connection& c : connections_) Forget(c);
+  connections_.clear();
 }
 
 void MemoryDoor::Accept() {
-  const int listening = sockets_.descriptors().front();
-  const bool behind = ClosingIsBehind();
-  const int fd = behind ? -1
-                        : accept4(listening, nullptr, nullptr,
-                                  SOCK_NONBLOCK | SOCK_CLOEXEC);
-  const bool wait = behind || (fd < 0 && errno != EAGAIN && errno != EINTR &&
-                               errno != ECONNABORTED);
-  // Those who wait would wake the loop again at once, for nothing.
-  epoll_event event = {wait ? 0u : uint32_t{EPOLLIN}, {.ptr = &sockets_}};
-  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listening, &event);
-  accepting_ = !wait;
-  if (fd < 0) return;
+  const int fd = accept4(sockets_.descriptors().front(), nullptr, nullptr,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (fd < 0) {
+    // Those who wait would wake the loop again at once, for nothing.
+    if (errno == EMFILE || errno == ENFILE) {
+      std::this_thread::sleep_for(kAcceptPause);
+    }
+    return;
+  }
+  Connection c;
   // With all that its peer may have left in it.
-  auto socket = std::make_shared<const Descriptor>(fd, /*apart=*/true);
-  Connection& connection = connections_.emplace_back();
-  connection.place = std::prev(connections_.end());
-  connection.socket = std::move(socket);
-  connection.until = SteadyNow() + limits_.patience;
+  c.socket = std::make_shared<const Descriptor>(fd, /*apart=*/true);
+  c.until = SteadyNow() + limits_.patience;
   const auto user = UserOf(fd);
   if (!user || std::find(peers_.begin(), peers_.end(), *user) == peers_.end()) {
-    Send(connection,
-         Refuse(OfferAnswer::kPeer,
-                "expected a process of a user named by --memory-peers"));
-    return Drop(connection.place);
-  }
-  if (connections_.size() > limits_.connections) {
-    Send(connection, Refuse(OfferAnswer::kConnections,
-                            fmt::format("expected at most {} connections",
-                                        limits_.connections)));
-    return Drop(connection.place);
-  }
-  epoll_event added = {EPOLLIN, {.ptr = &connection}};
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &added) != 0) {
-    Drop(connection.place);
+    Send(c, Refuse(OfferAnswer::kPeer,
+                   "expected a process of a user named by --memory-peers"));
+  } else if (connections_.size() >= limits_.connections) {
+    Send(c, Refuse(OfferAnswer::kConnections,
+                   fmt::format("expected at most {} connections",
+                               limits_.connections)));
+  } else {
+    connections_.push_back(std::move(c));
   }
 }
 
@@ -325,11 +280,8 @@ bool MemoryDoor::Send(const Connection& c, const OfferReply& reply) {
          static_cast<ssize_t>(bytes.size());
 }
 
-void MemoryDoor::Drop(std::list<Connection>::iterator connection) {
-  // Regions in use keep the socket open, but nobody listens to it any more.
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection->socket->get(), nullptr);
-  for (const std::string& name : connection->names) regions_->Remove(name);
-  connections_.erase(connection);
+void MemoryDoor::Forget(const Connection& c) {
+  for (const std::string& name : c.names) regions_->Remove(name);
 }
 
 }  // namespace quantd

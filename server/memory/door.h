@@ -55,9 +55,7 @@ class MemoryDoor {
 
   MemoryDoor(ListenSockets sockets, std::vector<uid_t> peers,
              const DoorLimits& limits, Regions* regions);
-  bool Prepare();
   void Run();
-  int Timeout() const;
   void Accept();
   // False: the connection is over.
   bool Receive(Connection& connection);
@@ -66,7 +64,7 @@ class MemoryDoor {
   wire::OfferReply TakeMemory(Connection& connection, const wire::Offer& offer);
   wire::OfferReply TakeEvent(Connection& connection, const wire::Offer& offer);
   bool Send(const Connection& connection, const wire::OfferReply& reply);
-  void Drop(std::list<Connection>::iterator connection);
+  void Forget(const Connection& connection);
 
   ListenSockets sockets_;
   const std::vector<uid_t> peers_;
@@ -74,11 +72,8 @@ class MemoryDoor {
   Regions* const regions_;
   const std::shared_ptr<RegionUse> use_ = std::make_shared<RegionUse>();
   std::atomic<uint64_t> refusals_ = 0;
-  Descriptor stop_;  // an eventfd: readable once the thread shall end
-  Descriptor epoll_;
-  // The thread's alone.
-  bool accepting_ = true;
-  std::list<Connection> connections_;
+  std::atomic<bool> stopping_ = false;
+  std::list<Connection> connections_;  // the thread's alone
   std::thread thread_;
 };
 

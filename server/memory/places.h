@@ -13,7 +13,6 @@
 #include "absl/types/span.h"
 #include "proto/wire.h"
 #include "server/memory/region.h"
-#include "server/memory/shared_event.h"
 
 namespace quantd {
 

@@ -15,7 +15,6 @@
 
 #include "fmt/format.h"
 #include "proto/memory/mapping.h"
-#include "server/memory/closing.h"
 
 namespace quantd {
 namespace {
@@ -66,34 +65,16 @@ std::optional<OfferReply> Judge(const wire::Offer& offer, int fd, int seals) {
 
 }  // namespace
 
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  std::swap(apart_, other.apart_);
-  return *this;
-}
-
-Descriptor::~Descriptor() {
-  if (fd_ < 0) return;
-  if (apart_) {
-    CloseApart(fd_);
-  } else {
-    close(fd_);
-  }
-}
-
 Region::Made Region::Map(const wire::Offer& offer, Descriptor descriptor,
                          std::shared_ptr<RegionUse> use,
                          std::shared_ptr<const Descriptor> connection) {
+  Parts parts{std::move(connection), std::move(use), !offer.read_only};
   return wire::IsOfDevice(offer.kind)
-             ? MapDevice(offer, descriptor.get(), std::move(use),
-                         std::move(connection))
-             : MapHost(offer, std::move(descriptor), std::move(use),
-                       std::move(connection));
+             ? MapDevice(offer, descriptor.get(), std::move(parts))
+             : MapHost(offer, std::move(descriptor), std::move(parts));
 }
 
-Region::Made Region::MapDevice(const wire::Offer& offer, int fd,
-                               std::shared_ptr<RegionUse> use,
-                               std::shared_ptr<const Descriptor> connection) {
+Region::Made Region::MapDevice(const wire::Offer& offer, int fd, Parts parts) {
   auto mapping = DeviceMapping::Open({offer.uuid, offer.ipc, fd}, offer.size);
   if (!mapping.ok()) {
     const absl::Status& status = mapping.status();
@@ -102,21 +83,20 @@ Region::Made Region::MapDevice(const wire::Offer& offer, int fd,
                                                : OfferAnswer::kHandle,
                   std::string(status.message()));
   }
-  return std::shared_ptr<const Region>(
-      new Region(*std::move(mapping), !offer.read_only, std::move(use),
-                 std::move(connection)));
+  parts.mapping = *std::move(mapping);
+  parts.data = parts.mapping->data();
+  parts.size = parts.mapping->size();
+  return std::shared_ptr<const Region>(new Region(std::move(parts)));
 }
 
 Region::Made Region::MapHost(const wire::Offer& offer, Descriptor memfd,
-                             std::shared_ptr<RegionUse> use,
-                             std::shared_ptr<const Descriptor> connection) {
+                             Parts parts) {
   const int fd = memfd.get();
   const int seals = fcntl(fd, F_GET_SEALS);
   if (auto refusal = Judge(offer, fd, seals)) return *std::move(refusal);
-  const bool writable =
-      !offer.read_only && (seals & (F_SEAL_WRITE | kSealFutureWrite)) == 0;
+  parts.writable &= (seals & (F_SEAL_WRITE | kSealFutureWrite)) == 0;
   void* const data = wire::MapShared(
-      fd, offer.size, writable ? PROT_READ | PROT_WRITE : PROT_READ,
+      fd, offer.size, parts.writable ? PROT_READ | PROT_WRITE : PROT_READ,
       MAP_POPULATE);
   if (data == MAP_FAILED) {
     return Refuse(OfferAnswer::kNotMapped,
@@ -124,57 +104,68 @@ Region::Made Region::MapHost(const wire::Offer& offer, Descriptor memfd,
   }
   // Where its pages are large ones.
   madvise(data, offer.size, MADV_HUGEPAGE);
-  return std::shared_ptr<const Region>(
-      new Region(std::move(memfd), static_cast<std::byte*>(data), offer.size,
-                 writable, std::move(use), std::move(connection)));
+  parts.data = static_cast<std::byte*>(data);
+  parts.size = offer.size;
+  parts.memfd = std::move(memfd);
+  return std::shared_ptr<const Region>(new Region(std::move(parts)));
 }
 
-Region::Region(Descriptor memfd, std::byte* data, size_t size, bool writable,
-               std::shared_ptr<RegionUse> use,
-               std::shared_ptr<const Descriptor> connection)
-    : connection_(std::move(connection)),
-      use_(std::move(use)),
-      memfd_(std::move(memfd)),
-      data_(data),
-      size_(size),
-      writable_(writable) {
-  locked_.emplace(absl::MakeSpan(data, size), writable);
-  ++use_->regions;
-  use_->bytes += size_;
+Region::Region(Parts parts) : parts_(std::move(parts)) {
+  ++parts_.use->regions;
+  if (parts_.mapping) {
+    parts_.use->device_bytes += size();
+  } else {
+    locked_.emplace(absl::MakeSpan(data(), size()), writable());
+    parts_.use->bytes += size();
+  }
 }
 
-Region::Region(std::unique_ptr<DeviceMapping> mapping, bool writable,
-               std::shared_ptr<RegionUse> use,
-               std::shared_ptr<const Descriptor> connection)
-    : connection_(std::move(connection)),
-      use_(std::move(use)),
-      data_(mapping->data()),
-      size_(mapping->size()),
-      writable_(writable),
-      device_(mapping->device()),
-      mapping_(std::move(mapping)) {
-  ++use_->regions;
-  use_->device_bytes += size_;
+Region::~Region() {
+  --parts_.use->regions;
+  if (parts_.mapping) {
+    parts_.use->device_bytes -= size();
+  } else {
+    locked_.reset();
+    munmap(data(), size());
+    parts_.use->bytes -= size();
+  }
 }
 
 bool Region::IsWhole() const {
   struct stat status = {};
-  if (memfd_.get() >= 0 && whole_ &&
-      (fstat(memfd_.get(), &status) != 0 || !IsPopulated(status))) {
+  if (!parts_.mapping && whole_ &&
+      (fstat(parts_.memfd.get(), &status) != 0 || !IsPopulated(status))) {
     whole_ = false;
   }
   return whole_;
 }
 
-Region::~Region() {
-  --use_->regions;
-  if (mapping_ != nullptr) {
-    use_->device_bytes -= size_;
-    return;
+SharedEvent::Made SharedEvent::Open(
+    const wire::Offer& offer, std::shared_ptr<RegionUse> use,
+    std::shared_ptr<const Descriptor> connection) {
+  auto mapping = EventMapping::Open({offer.uuid, offer.ipc});
+  if (!mapping.ok()) {
+    const absl::Status& status = mapping.status();
+    return Refuse(
+        absl::IsNotFound(status) ? OfferAnswer::kDevice : OfferAnswer::kHandle,
+        std::string(status.message()));
   }
-  locked_.reset();
-  munmap(data_, size_);
-  use_->bytes -= size_;
+  return std::shared_ptr<const SharedEvent>(new SharedEvent(
+      *std::move(mapping), std::move(use), std::move(connection)));
+}
+
+SharedEvent::SharedEvent(std::unique_ptr<const EventMapping> mapping,
+                         std::shared_ptr<RegionUse> use,
+                         std::shared_ptr<const Descriptor> connection)
+    : connection_(std::move(connection)),
+      use_(std::move(use)),
+      mapping_(std::move(mapping)) {
+  ++use_->events;
+}
+
+SharedEvent::~SharedEvent() {
+  mapping_.reset();
+  --use_->events;
 }
 
 }  // namespace quantd

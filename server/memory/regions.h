@@ -7,35 +7,46 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "server/memory/region.h"
-#include "server/memory/shared_event.h"
 
 namespace quantd {
 
 class Regions {
  public:
   // Its name from now on. Empty: the system has no random numbers.
-  std::string Add(std::shared_ptr<const Region> region);
-  std::string Add(std::shared_ptr<const SharedEvent> event);
+  std::string Add(std::shared_ptr<const Region> region) {
+    return Add(Shared{std::move(region), nullptr});
+  }
+  std::string Add(std::shared_ptr<const SharedEvent> event) {
+    return Add(Shared{nullptr, std::move(event)});
+  }
   // Calls that have found it keep it.
   void Remove(const std::string& name);
   // nullptr: there is none of that name, or not any more. A region's name is no
   // event's.
-  std::shared_ptr<const Region> Find(const std::string& name) const;
-  std::shared_ptr<const SharedEvent> FindEvent(const std::string& name) const;
+  std::shared_ptr<const Region> Find(const std::string& name) const {
+    return Get(name).region;
+  }
+  std::shared_ptr<const SharedEvent> FindEvent(const std::string& name) const {
+    return Get(name).event;
+  }
 
  private:
-  using RegionMap =
-      absl::flat_hash_map<std::string, std::shared_ptr<const Region>>;
-  using EventMap =
-      absl::flat_hash_map<std::string, std::shared_ptr<const SharedEvent>>;
+  // One of the two.
+  struct Shared {
+    std::shared_ptr<const Region> region;
+    std::shared_ptr<const SharedEvent> event;
+  };
+  std::string Add(Shared shared);
+  Shared Get(const std::string& name) const;
+
   mutable absl::Mutex mutex_;
-  RegionMap regions_ ABSL_GUARDED_BY(mutex_);
-  EventMap events_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, Shared> shared_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace quantd

@@ -54,9 +54,9 @@ std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
     return small(env->health->Check());
   }
   if (path == "/grpc.health.v1.Health/Watch") {
-    return env->health->Watch(env, call);
+    return small(env->health->Watch(connection));
   }
-  if (IsReflection(path)) return MakeReflectionHandler(env, call);
+  if (IsReflection(path)) return small(Reflection());
   return std::make_unique<Refusal>(
       call, Failure::Of(grpc::StatusCode::UNIMPLEMENTED,
                         "this server has no such method"));

@@ -41,13 +41,21 @@ void SmallCall::Begin() {
   if (!method_.while_draining && env_->registry->Refuses()) {
     return Fail(Failure::Draining());
   }
+  Read();
+}
+
+void SmallCall::Read() {
   lease_ = env_->gate->Track(ReceiveNeed(0), call_->connection()->host());
-  waits_since_ = absl::ToUnixNanos(env_->now());
+  WaitsFromNow();
   call_->Read(message_.buffer());
 }
 
 void SmallCall::OnRead(bool ok) {
   waits_since_ = 0;
+  if (!ok && method_.after == SmallMethod::kNextRequest) {
+    if (call_->ClaimAnswer()) call_->Finish(grpc::Status::OK);
+    return;
+  }
   if (!ok) return Fail(Failure::NoMessage());
   record_.request_bytes = message_.size();
   lease_.HoldReceiving(ReceiveNeed(message_.size()));
@@ -61,31 +69,58 @@ void SmallCall::OnRead(bool ok) {
 
 void SmallCall::Answer() {
   SmallAnswer answer = method_.answer(message_.Pieces(), record_.id);
-  message_.Clear();
+  if (method_.after != SmallMethod::kNextChange) message_.Clear();
   shape_ = std::move(answer.shape);
   if (answer.failure) return Fail(*answer.failure);
+  if (method_.after != SmallMethod::kEnd) {
+    lease_.HoldReceiving(ReceiveNeed(answer.reply.size()));
+    return Tell(std::move(answer.reply));
+  }
   if (!call_->ClaimAnswer()) return;
   record_.code = grpc::StatusCode::OK;
   record_.reply_bytes = answer.reply.size();
   lease_.HoldReceiving(ReceiveNeed(answer.reply.size()));
-  waits_since_ = absl::ToUnixNanos(env_->now());
+  WaitsFromNow();
   const grpc::Slice slice(answer.reply);
   call_->WriteAndFinish(grpc::ByteBuffer(&slice, 1), record_.id);
+}
+
+void SmallCall::Tell(std::string reply) {
+  told_ = std::move(reply);
+  WaitsFromNow();
+  const grpc::Slice slice(told_);
+  call_->Write(grpc::ByteBuffer(&slice, 1));
+}
+
+void SmallCall::OnWritten(bool ok) {
+  waits_since_ = 0;
+  lease_.Reset();
+  if (!ok || call_->answered()) return;
+  if (method_.after == SmallMethod::kNextRequest) return Read();
+  told_all_ = true;
 }
 
 void SmallCall::OnFinished(bool) { waits_since_ = 0; }
 
 void SmallCall::OnWatch(absl::Time now) {
+  if (told_all_ && !call_->cancelled()) {
+    SmallAnswer answer = method_.answer(message_.Pieces(), record_.id);
+    if (answer.reply == told_) return;
+    told_all_ = false;
+    return Tell(std::move(answer.reply));
+  }
   const int64_t since = waits_since_;
   if (since == 0) return;
   const absl::Duration waited = now - absl::FromUnixNanos(since);
   if (call_->answered()) {
     if (waited > env_->max_send) call_->Cancel();
-  } else if (waited > std::min(env_->max_receive, kMaxReceive)) {
-    Fail(
-        Failure::Deadline("for receiving: the request did not arrive within "
-                          "the server's limit"));
+    return;
   }
+  if (waited <= std::min(env_->max_receive, kMaxReceive)) return;
+  // What is written may not have an end beside it.
+  if (method_.after != SmallMethod::kEnd) return call_->Cancel();
+  Fail(Failure::Deadline("for receiving: the request did not arrive within "
+                         "the server's limit"));
 }
 
 void SmallCall::Fail(const Failure& failure) {

@@ -1,5 +1,6 @@
 // A method with one small request and one small reply, which is computed at
-// once: health, what the server is, what a request would give.
+// once: health, what the server is, what a request would give. Or a stream of
+// such requests, or of such replies.
 #ifndef QUANTD_SERVER_CALLS_SMALL_CALL_H_
 #define QUANTD_SERVER_CALLS_SMALL_CALL_H_
 
@@ -33,7 +34,12 @@ struct SmallMethod {
   explicit SmallMethod(wire::Method ours)
       : max_request(wire::SpecOf(ours).max_request), method(ours) {}
 
+  // What comes after the first reply. The same request is answered again
+  // whenever the reply is another one, until the client goes.
+  enum After { kEnd, kNextRequest, kNextChange };
+
   size_t max_request;  // bytes
+  After after = kEnd;
   std::optional<wire::Method> method;
   bool plans_apart = false;    // on PlanningThreads, as long work
   bool while_draining = true;  // it is answered while the server drains
@@ -49,11 +55,15 @@ class SmallCall final : public CallHandler {
 
   void Begin() override;
   void OnRead(bool ok) override;
+  void OnWritten(bool ok) override;
   void OnFinished(bool ok) override;
   void OnWatch(absl::Time now) override;
 
  private:
+  void Read();
   void Answer();
+  void Tell(std::string reply);
+  void WaitsFromNow() { waits_since_ = absl::ToUnixNanos(env_->now()); }
   void Fail(const Failure& failure);
 
   CallEnvironment* const env_;
@@ -61,6 +71,8 @@ class SmallCall final : public CallHandler {
   const SmallMethod method_;
   // When it began to wait for the network, in Unix time; 0: it does not.
   std::atomic<int64_t> waits_since_{0};
+  std::atomic<bool> told_all_{false};  // and waits for a change
+  std::string told_;
   Lease lease_;
   ReceivedMessage message_;
   std::string shape_;

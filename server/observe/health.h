@@ -5,17 +5,14 @@
 #ifndef QUANTD_SERVER_OBSERVE_HEALTH_H_
 #define QUANTD_SERVER_OBSERVE_HEALTH_H_
 
-#include <memory>
+#include <atomic>
 #include <set>
-#include <string>
-#include <string_view>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
-#include "server/calls/call_environment.h"
-#include "server/calls/incoming_call.h"
 #include "server/calls/small_call.h"
+#include "server/net/connection.h"
 
 namespace quantd {
 
@@ -23,24 +20,22 @@ class HealthService {
  public:
   // SERVING or NOT_SERVING; not serving from the start, nor while no device
   // takes work.
-  void SetServing(bool serving);
-  void SetDevices(bool any);
-  bool serving() const;
+  void SetServing(bool serving) { serving_ = serving; }
+  void SetDevices(bool any) { has_device_ = any; }
+  bool serving() const { return serving_ && has_device_; }
 
-  SmallMethod Check();
-  std::unique_ptr<CallHandler> Watch(CallEnvironment* env, IncomingCall* call);
+  SmallMethod Check() const;
+  SmallMethod Watch(const Connection& connection);
 
  private:
-  class Watcher;
-  enum Status : char { kServing = 1, kNotServing = 2, kServiceUnknown = 3 };
+  SmallAnswer Answer(absl::Span<const std::string_view> message,
+                     bool watches) const;
 
-  Status StatusOf(const std::string& service) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
-  mutable absl::Mutex mutex_;
-  bool serving_ ABSL_GUARDED_BY(mutex_) = false;
-  bool has_device_ ABSL_GUARDED_BY(mutex_) = true;
-  std::set<Watcher*> watchers_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<bool> serving_ = false;
+  std::atomic<bool> has_device_ = true;
+  absl::Mutex mutex_;
+  // By the connections of calls that watch.
+  std::multiset<const Connection*> watchers_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace quantd

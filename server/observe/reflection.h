@@ -6,24 +6,15 @@
 #ifndef QUANTD_SERVER_OBSERVE_REFLECTION_H_
 #define QUANTD_SERVER_OBSERVE_REFLECTION_H_
 
-#include <memory>
-#include <string>
 #include <string_view>
 
-#include "absl/types/span.h"
-#include "server/calls/call_environment.h"
-#include "server/calls/incoming_call.h"
+#include "server/calls/small_call.h"
 
 namespace quantd {
 
 // Whether `path` is the method of either version; their messages are the same.
 bool IsReflection(std::string_view path);
-std::unique_ptr<CallHandler> MakeReflectionHandler(CallEnvironment* env,
-                                                   IncomingCall* call);
-
-// The serialized ServerReflectionResponse to a serialized request; empty for
-// what is no request.
-std::string AnswerReflection(absl::Span<const std::string_view> request);
+SmallMethod Reflection();
 
 }  // namespace quantd
 

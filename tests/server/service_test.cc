@@ -97,6 +97,17 @@ TEST_F(ServiceTest, ReflectionAndHealth) {
   ASSERT_TRUE(services.has_value());
   EXPECT_NE(services->find("quantd.v1.Quantd"), std::string::npos);
   EXPECT_NE(services->find("grpc.health.v1.Health"), std::string::npos);
+  // The next question in the same stream: file_containing_symbol.
+  ASSERT_TRUE(reflection.Send("\x22\x10quantd.v1.Quantd"));
+  const auto file = reflection.Receive();
+  ASSERT_TRUE(file.has_value());
+  EXPECT_NE(file->find("QuantizeRequest"), std::string::npos);
+  ASSERT_TRUE(reflection.Send("\x22\x04what"));
+  EXPECT_NE(reflection.Receive().value_or("").find("not known: what"),
+            std::string::npos);
+  ASSERT_TRUE(reflection.HalfClose());
+  EXPECT_FALSE(reflection.Receive().has_value());
+  EXPECT_TRUE(reflection.Finish().status.ok());
   for (const std::string service : {"", "quantd.v1.Quantd"}) {
     RpcCall health(channel_, "/grpc.health.v1.Health/Check", options);
     ASSERT_TRUE(health.Send(

@@ -103,6 +103,8 @@ tests/proto/memory: proto/memory gtest
 tests/server: kernels/plan kernels/device kernels/device/health proto/limits.h proto/net server server/calls server/config server/device server/gate server/net server/observe tests/attack/http2_peer.h tests/server/memory/door_peer.h tests/bench/rpc_process.h tests/client/temp_dir.h tests/kernels/device/fake_backend.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
 tests/server/gate: server/gate absl gtest
 tests/server/net: server/net tests/client/loopback_listener.h absl grpcpp gtest
+tests/server/config: server/config tests/bench/rpc_process.h tests/client/temp_dir.h tests/server tests/testing fmt gtest gmock
+tests/server/observe: kernels/plan server/observe tests/server tests/testing absl fmt stubs nlohmann gtest gmock
 tests/server/memory: kernels/device/health/self_test.h proto/memory server/memory tests/client/temp_dir.h tests/emulation/runtime.h tests/emulation/streams.h tests/server tests/testing absl cuda gtest
 tests/client: kernels/plan kernels/device proto client client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
 tests/client/bands: client client/bands client/net/remote.h client/parts tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing fmt

@@ -6,147 +6,150 @@
 #define SPDLOG_FMT_EXTERNAL
 #endif
 #include <grpc/support/log.h>
+#include <poll.h>
+#include <spdlog/async_logger.h>
+#include <spdlog/details/periodic_worker.h>
+#include <spdlog/details/thread_pool.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <memory>
-#include <mutex>
-#include <utility>
+#include <thread>
 
+#include "absl/time/clock.h"
 #include "server/gate/steady_time.h"
 #include "server/observe/log_sampler.h"
 #include "server/observe/log_text.h"
-#include "server/observe/log_writer.h"
 
 namespace quantd {
 namespace {
 
+// Bytes of lines that wait to be written, at most, and what counts beside each
+// line for its place in the queue.
+constexpr size_t kMostWaiting = 1 << 20;
+constexpr size_t kPlace = 256;
+
 std::atomic<LogFormat> g_format{LogFormat::kText};
 
+// By LogLevel.
+constexpr spdlog::level::level_enum kLevels[] = {
+    spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
+    spdlog::level::err, spdlog::level::off};
+
 spdlog::level::level_enum ToSpdlog(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug:
-      return spdlog::level::debug;
-    case LogLevel::kInfo:
-      return spdlog::level::info;
-    case LogLevel::kWarn:
-      return spdlog::level::warn;
-    case LogLevel::kError:
-      return spdlog::level::err;
-    case LogLevel::kOff:
-      break;
-  }
-  return spdlog::level::off;
+  return kLevels[static_cast<size_t>(level)];
 }
 
-void SetPattern(spdlog::sinks::sink& sink, LogFormat format) {
-  const char* const pattern =
-      format == LogFormat::kJson
-          // The message is the rest of the object.
-          ? R"({"time":"%Y-%m-%dT%H:%M:%S.%fZ","level":"%l",%v})"
-          : "%Y-%m-%dT%H:%M:%S.%fZ %l %v";
-  sink.set_formatter(std::make_unique<spdlog::pattern_formatter>(
-      pattern, spdlog::pattern_time_type::utc));
-}
-
-// spdlog's own asynchronous logger waits, when it ends, for lines that nobody
-// reads; so spdlog makes the lines and LogWriter writes them.
-class WriterSink final : public spdlog::sinks::base_sink<std::mutex> {
- public:
-  explicit WriterSink(LogWriter::Callbacks callbacks)
-      : writer_(
-            new LogWriter(STDERR_FILENO, kMostWaiting, std::move(callbacks))) {}
-
-  LogWriter& writer() { return *writer_; }
-  // The line as it would be written.
-  std::string Format(LogLevel level, std::string_view message) {
-    const std::lock_guard lock(mutex_);
-    return ToLine(spdlog::details::log_msg("", ToSpdlog(level),
-                                           spdlog::string_view_t(message)));
-  }
-
- private:
-  static constexpr size_t kMostWaiting = 1 << 20;
-
-  void sink_it_(const spdlog::details::log_msg& message) override {
-    writer_->Push(ToLine(message));
-  }
-  void flush_() override {}
-  std::string ToLine(const spdlog::details::log_msg& message) {
-    spdlog::memory_buf_t line;
-    formatter_->format(message, line);
-    return std::string(line.data(), line.size());
-  }
-
-  LogWriter* const writer_;
-};
-
-std::string MessageOf(std::string_view event,
-                      std::initializer_list<LogField> fields);
-void TellOfRepeats(absl::Time now);
-
-// Never destroyed, since others log to the end of the process.
-struct Logging {
-  LogSampler sampler;
-  const std::shared_ptr<WriterSink> sink =
-      std::make_shared<WriterSink>(LogWriter::Callbacks{
-          [this](uint64_t lines) {
-            return sink->Format(LogLevel::kWarn,
-                                MessageOf("log_dropped", {{"lines", lines}}));
-          },
-          [] { TellOfRepeats(SteadyNow()); }});
-  spdlog::logger logger{"quantd", sink};
-
-  Logging() {
-    logger.set_level(spdlog::level::info);
-    SetPattern(*sink, LogFormat::kText);
-  }
-};
-
-Logging& TheLog() {
-  static Logging* const logging = new Logging;
-  return *logging;
-}
-
-void AppendValue(std::string& out, const LogField& field, LogFormat format) {
+void AppendValue(std::string& out, const LogField& field, bool json) {
   if (const auto* text = std::get_if<std::string_view>(&field.value)) {
-    out += format == LogFormat::kJson ? '"' + EscapeForJson(*text) + '"'
-                                      : QuoteForText(*text);
+    out += json ? '"' + EscapeForJson(*text) + '"' : QuoteForText(*text);
   } else if (const auto* n = std::get_if<int64_t>(&field.value)) {
-    fmt::format_to(std::back_inserter(out), "{}", *n);
+    out += fmt::to_string(*n);
   } else {
     const double d = std::get<double>(field.value);
     // JSON has no word for what is not finite.
-    if (format == LogFormat::kJson && !std::isfinite(d)) {
-      out += "null";
-    } else {
-      fmt::format_to(std::back_inserter(out), "{:g}", d);
-    }
+    out += json && !std::isfinite(d) ? "null" : fmt::format("{:g}", d);
   }
 }
 
 std::string MessageOf(std::string_view event,
                       std::initializer_list<LogField> fields) {
-  const LogFormat format = g_format;
-  std::string message;
-  if (format == LogFormat::kJson) {
-    message.append("\"event\":\"").append(event) += '"';
-  } else {
-    message += event;
-  }
+  const bool json = g_format == LogFormat::kJson;
+  std::string message(json ? "\"event\":\"" : "");
+  message.append(event) += json ? "\"" : "";
   for (const LogField& field : fields) {
-    if (format == LogFormat::kJson) {
-      message.append(",\"").append(field.key).append("\":");
-    } else {
-      message.append(" ").append(field.key) += '=';
-    }
-    AppendValue(message, field, format);
+    message += json ? ",\"" : " ";
+    message.append(field.key) += json ? "\":" : "=";
+    AppendValue(message, field, json);
   }
   return message;
+}
+
+// Writes to standard error, on the queue's thread alone.
+class StderrSink final
+    : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
+ public:
+  // Whether a line finds room. The first are kept, of which spdlog's queue
+  // would make room for others.
+  bool Take(size_t bytes) {
+    if ((waiting_ += bytes + kPlace) <= kMostWaiting) return true;
+    waiting_ -= bytes + kPlace;
+    ++dropped_;
+    return false;
+  }
+  bool idle() const { return waiting_ == 0; }
+  size_t dropped() const { return dropped_; }
+
+ private:
+  using Message = spdlog::details::log_msg;
+
+  void sink_it_(const Message& message) override {
+    if (!Write(message)) ++dropped_;
+    // Once lines have room again.
+    const size_t untold = dropped_ - told_;
+    if (untold != 0 && waiting_ <= kMostWaiting / 2 &&
+        Write(Message("", spdlog::level::warn,
+                      MessageOf("log_dropped", {{"lines", untold}})))) {
+      told_ += untold;
+    }
+    waiting_ -= message.payload.size() + kPlace;
+  }
+  void flush_() override {}
+
+  bool Write(const Message& message) {
+    spdlog::memory_buf_t line;
+    (g_format == LogFormat::kJson ? json_ : text_).format(message, line);
+    for (size_t written = 0; written < line.size();) {
+      const ssize_t n =
+          write(STDERR_FILENO, line.data() + written, line.size() - written);
+      if (n >= 0) {
+        written += static_cast<size_t>(n);
+      } else if (errno == EAGAIN) {
+        // Somebody who shares the open file made it non-blocking.
+        pollfd polled = {STDERR_FILENO, POLLOUT, 0};
+        poll(&polled, 1, -1);
+      } else if (errno != EINTR) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  std::atomic<size_t> waiting_ = 0;  // bytes
+  std::atomic<size_t> dropped_ = 0;  // lines
+  size_t told_ = 0;
+  spdlog::pattern_formatter text_{"%Y-%m-%dT%H:%M:%S.%fZ %l %v",
+                                  spdlog::pattern_time_type::utc};
+  // The message is the rest of the object.
+  spdlog::pattern_formatter json_{
+      R"({"time":"%Y-%m-%dT%H:%M:%S.%fZ","level":"%l",%v})",
+      spdlog::pattern_time_type::utc};
+};
+
+void TellOfRepeats(absl::Time now);
+
+// Never destroyed, since others log to the end of the process, and its thread
+// may be in a write that has no end.
+struct Logging {
+  LogSampler sampler;
+  const std::shared_ptr<StderrSink> sink = std::make_shared<StderrSink>();
+  const std::shared_ptr<spdlog::details::thread_pool> queue =
+      std::make_shared<spdlog::details::thread_pool>(kMostWaiting / kPlace, 1);
+  const std::shared_ptr<spdlog::async_logger> logger =
+      std::make_shared<spdlog::async_logger>(
+          "", sink, queue, spdlog::async_overflow_policy::overrun_oldest);
+  const spdlog::details::periodic_worker reports{
+      [] { TellOfRepeats(SteadyNow()); }, std::chrono::seconds(1)};
+};
+
+Logging& TheLog() {
+  static Logging* const logging = new Logging;
+  return *logging;
 }
 
 void TellOfRepeats(absl::Time now) {
@@ -174,40 +177,48 @@ void OnGrpcLog(gpr_log_func_args* args) {
 
 void ConfigureLog(LogLevel level, LogFormat format) {
   g_format = format;
-  TheLog().logger.set_level(ToSpdlog(level));
-  SetPattern(*TheLog().sink, format);
+  SetLogLevel(level);
 }
 
-void SetLogLevel(LogLevel level) { TheLog().logger.set_level(ToSpdlog(level)); }
+void SetLogLevel(LogLevel level) {
+  TheLog().logger->set_level(ToSpdlog(level));
+}
 
 bool LogEnabled(LogLevel level) {
-  return TheLog().logger.should_log(ToSpdlog(level));
+  return level != LogLevel::kOff &&
+         TheLog().logger->should_log(ToSpdlog(level));
 }
 
 void Log(LogLevel level, std::string_view event,
          std::initializer_list<LogField> fields) {
-  if (level == LogLevel::kOff || !LogEnabled(level)) return;
-  TheLog().logger.log(ToSpdlog(level),
-                      spdlog::string_view_t(MessageOf(event, fields)));
+  if (!LogEnabled(level)) return;
+  const std::string message = MessageOf(event, fields);
+  if (TheLog().sink->Take(message.size())) {
+    TheLog().logger->log(ToSpdlog(level), spdlog::string_view_t(message));
+  }
 }
 
 void LogSampled(LogLevel level, std::string_view event, std::string_view kind,
                 std::initializer_list<LogField> fields) {
-  if (level == LogLevel::kOff || !LogEnabled(level)) return;
-  if (level != LogLevel::kError && !LogEnabled(LogLevel::kDebug) &&
-      !TheLog().sampler.Admit(level, event, kind, SteadyNow())) {
-    return;
+  if (!LogEnabled(level)) return;
+  if (level == LogLevel::kError || LogEnabled(LogLevel::kDebug) ||
+      TheLog().sampler.Admit(level, event, kind, SteadyNow())) {
+    Log(level, event, fields);
   }
-  Log(level, event, fields);
 }
 
 bool FlushLog(absl::Duration patience) {
   TellOfRepeats(absl::InfiniteFuture());
-  return TheLog().sink->writer().Flush(patience);
+  const absl::Time until = SteadyNow() + patience;
+  while (!TheLog().sink->idle()) {
+    if (SteadyNow() >= until) return false;
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  return true;
 }
 
 LogLosses ReadLogLosses() {
-  return {TheLog().sink->writer().dropped(), TheLog().sampler.repeated()};
+  return {TheLog().sink->dropped(), TheLog().sampler.repeated()};
 }
 
 void CaptureGrpcLog() { gpr_set_log_function(OnGrpcLog); }

@@ -11,8 +11,8 @@
 
 #include <cstdint>
 #include <initializer_list>
-#include <string>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 
 #include "absl/time/time.h"
@@ -34,10 +34,9 @@ struct LogField {
   std::string_view key;
   std::variant<std::string_view, int64_t, double> value;
 
-  LogField(std::string_view k, std::string_view v) : key(k), value(v) {}
-  LogField(std::string_view k, const char* v)
-      : key(k), value(std::string_view(v)) {}
-  LogField(std::string_view k, const std::string& v)
+  template <typename Text>
+  requires std::is_convertible_v<Text, std::string_view> LogField(
+      std::string_view k, const Text& v)
       : key(k), value(std::string_view(v)) {}
   LogField(std::string_view k, double v) : key(k), value(v) {}
   template <typename Int>
@@ -57,8 +56,8 @@ void Log(LogLevel level, std::string_view event,
 void LogSampled(LogLevel level, std::string_view event, std::string_view kind,
                 std::initializer_list<LogField> fields);
 
-// Whether all lines are written, after `patience` at most. For the end of the
-// process, which waits no longer for who reads them.
+// Whether no line waits to be written, after `patience` at most. For the end of
+// the process, which waits no longer for who reads them.
 bool FlushLog(absl::Duration patience);
 
 // Lines that were not written, since the start.

@@ -5,14 +5,15 @@
 #ifndef QUANTD_SERVER_OBSERVE_LOG_SAMPLER_H_
 #define QUANTD_SERVER_OBSERVE_LOG_SAMPLER_H_
 
+#include <atomic>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "server/observe/log_level.h"
@@ -26,21 +27,43 @@ class LogSampler {
   static constexpr absl::Duration kWindow = absl::Seconds(10);
 
   struct Repeats {
-    LogLevel level = LogLevel::kInfo;
+    LogLevel level;
     std::string event;
     std::string kind;
-    uint64_t times = 0;
+    uint64_t times;
   };
 
   // Whether a line is to be written. Each kind is remembered for its window,
   // so a peer must not be able to make up new ones.
   bool Admit(LogLevel level, std::string_view event, std::string_view kind,
-             absl::Time now);
+             absl::Time now) {
+    absl::MutexLock lock(&mutex_);
+    Window& window = windows_
+                         .try_emplace({std::string(event), std::string(kind)},
+                                      Window{now, level, 0})
+                         .first->second;
+    if (++window.lines <= kLines) return true;
+    ++repeated_;
+    return false;
+  }
   // Ends the windows whose time is over by `now`, and tells of the lines that
   // were not admitted in them.
-  std::vector<Repeats> Close(absl::Time now);
+  std::vector<Repeats> Close(absl::Time now) {
+    std::vector<Repeats> repeats;
+    absl::MutexLock lock(&mutex_);
+    std::erase_if(windows_, [&](const auto& entry) {
+      const auto& [name, window] = entry;
+      if (now < window.begin + kWindow) return false;
+      if (window.lines > kLines) {
+        repeats.push_back(
+            {window.level, name.first, name.second, window.lines - kLines});
+      }
+      return true;
+    });
+    return repeats;
+  }
   // Lines that were not admitted, since the start.
-  uint64_t repeated() const;
+  uint64_t repeated() const { return repeated_; }
 
  private:
   struct Window {
@@ -49,11 +72,11 @@ class LogSampler {
     uint64_t lines;
   };
 
-  mutable absl::Mutex mutex_;
+  absl::Mutex mutex_;
   // By event and kind.
-  absl::flat_hash_map<std::pair<std::string, std::string>, Window> windows_
+  std::map<std::pair<std::string, std::string>, Window> windows_
       ABSL_GUARDED_BY(mutex_);
-  uint64_t repeated_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::atomic<uint64_t> repeated_ = 0;
 };
 
 }  // namespace quantd

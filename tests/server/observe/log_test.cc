@@ -3,6 +3,7 @@
 #include "server/observe/log.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -13,7 +14,6 @@
 #include "absl/time/clock.h"
 #include "server/observe/log_sampler.h"
 #include "server/observe/log_text.h"
-#include "server/observe/log_writer.h"
 
 namespace quantd {
 namespace {
@@ -90,87 +90,112 @@ TEST(LogSamplerTest, TellsOfWhatItDidNotAdmit) {
   EXPECT_EQ(admitted("bad", start + LogSampler::kWindow), LogSampler::kLines);
 }
 
-// A pipe of one page that nobody reads until Read.
-class FullPipe {
- public:
-  FullPipe() {
+// Standard error is a pipe of one page that nobody reads until Read.
+class LogTest : public testing::Test {
+ protected:
+  LogTest() : stderr_(dup(STDERR_FILENO)) {
     EXPECT_EQ(pipe2(ends_, O_CLOEXEC), 0);
     fcntl(ends_[1], F_SETPIPE_SZ, 4096);
+    dup2(ends_[1], STDERR_FILENO);
   }
-  int in() const { return ends_[1]; }
-  std::string Read(size_t bytes) const {
-    std::string text(bytes, '\0');
-    size_t got = 0;
-    while (got < bytes) {
-      const ssize_t n = read(ends_[0], &text[got], bytes - got);
-      if (n <= 0) break;
-      got += static_cast<size_t>(n);
-    }
-    return text.substr(0, got);
+  ~LogTest() override {
+    dup2(stderr_, STDERR_FILENO);
+    for (const int fd : {stderr_, ends_[0], ends_[1]}) close(fd);
   }
-  void CloseReader() const { close(ends_[0]); }
 
- private:
+  // All until that word has come.
+  std::string ReadUntil(std::string_view end) const {
+    std::string text;
+    char buffer[4096];
+    while (text.find(end) == std::string::npos) {
+      const ssize_t n = read(ends_[0], buffer, sizeof(buffer));
+      if (n <= 0) break;
+      text.append(buffer, static_cast<size_t>(n));
+    }
+    return text;
+  }
+
+  const int stderr_;
   int ends_[2] = {-1, -1};
 };
 
-// Writers live as long as the process.
-LogWriter* NewWriter(int fd, size_t capacity) {
-  return new LogWriter(
-      fd, capacity,
-      {[](uint64_t n) { return "dropped " + std::to_string(n) + "\n"; },
-       [] {}});
-}
-
-TEST(LogWriterTest, AnUnreadPipeHoldsUpNobodyAndDropsAreTold) {
-  static FullPipe pipe;
-  LogWriter* const writer = NewWriter(pipe.in(), 1000);
-  const std::string line = std::string(99, 'x') + '\n';
-  constexpr uint64_t kLines = 200;
-  // As many as the pipe takes, then one in which the writer stays.
-  constexpr uint64_t kTaken = 40;
-  for (uint64_t i = 0; i < kTaken; ++i) {
-    writer->Push(line);
-    ASSERT_TRUE(writer->Flush(absl::Minutes(1)));
+size_t Count(const std::string& text, std::string_view word) {
+  size_t n = 0;
+  for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; ++at) {
+    ++n;
   }
-  writer->Push(line);
-  EXPECT_FALSE(writer->Flush(absl::Milliseconds(50)));
+  return n;
+}
+
+TEST_F(LogTest, HasTheFieldsInBothForms) {
+  const auto log = [] {
+    Log(LogLevel::kInfo, "event",
+        {{"text", "a b"}, {"number", -3}, {"part", 0.5}});
+    Log(LogLevel::kDebug, "quiet", {});
+  };
+  log();
+  EXPECT_THAT(ReadUntil("\n"),
+              testing::ContainsRegex("^[0-9]{4}-[0-9-]+T[0-9:.]+Z info event "
+                                     "text=\"a b\" number=-3 part=0.5\n$"));
+  ConfigureLog(LogLevel::kInfo, LogFormat::kJson);
+  log();
+  const auto json = nlohmann::json::parse(ReadUntil("\n"));
+  ConfigureLog(LogLevel::kInfo, LogFormat::kText);
+  EXPECT_EQ(json["level"], "info");
+  EXPECT_EQ(json["event"], "event");
+  EXPECT_EQ(json["text"], "a b");
+  EXPECT_EQ(json["number"], -3);
+  EXPECT_EQ(json["part"], 0.5);
+}
+
+TEST_F(LogTest, AnUnreadPipeHoldsUpNobodyAndDropsAreTold) {
+  constexpr uint64_t kLines = 10'000;
+  const uint64_t before = ReadLogLosses().unread;
   const absl::Time start = absl::Now();
-  for (uint64_t i = kTaken + 1; i < kLines; ++i) writer->Push(line);
-  EXPECT_FALSE(writer->Flush(absl::Milliseconds(50)));
+  for (uint64_t i = 0; i < kLines; ++i) {
+    Log(LogLevel::kInfo, "line", {{"number", i}});
+  }
+  EXPECT_FALSE(FlushLog(absl::Milliseconds(50)));
   EXPECT_LT(absl::Now() - start, absl::Seconds(20)) << "never for ever";
-  const uint64_t dropped = writer->dropped();
+  const uint64_t dropped = ReadLogLosses().unread - before;
   EXPECT_GT(dropped, 0u);
-  EXPECT_LT(dropped, kLines - kTaken - 1) << "some found room";
-  const std::string note = "dropped " + std::to_string(dropped) + "\n";
-  const std::string text =
-      pipe.Read((kLines - dropped) * line.size() + note.size());
-  EXPECT_TRUE(text.ends_with(note)) << text.substr(text.size() - 200);
-  EXPECT_TRUE(writer->Flush(absl::Minutes(1)));
-  writer->Push("again\n");
-  EXPECT_EQ(pipe.Read(6), "again\n");
-  EXPECT_EQ(writer->dropped(), dropped);
+  EXPECT_LT(dropped, kLines) << "the first found room";
+  const std::string note = "log_dropped lines=" + std::to_string(dropped);
+  std::string text = ReadUntil(note);
+  // Some came before the note, the others come after it.
+  Log(LogLevel::kInfo, "last", {});
+  text += ReadUntil("last\n");
+  EXPECT_EQ(Count(text, " line number="), kLines - dropped);
+  EXPECT_EQ(Count(text, "log_dropped"), 1u);
+  EXPECT_THAT(text, testing::HasSubstr(" line number=0\n"));
+  EXPECT_EQ(ReadLogLosses().unread - before, dropped);
+  EXPECT_TRUE(FlushLog(absl::Minutes(1)));
 }
 
-TEST(LogWriterTest, APipeWithoutAReaderCostsTheLinesAlone) {
+TEST_F(LogTest, APipeWithoutAReaderCostsTheLinesAlone) {
   signal(SIGPIPE, SIG_IGN);
-  static FullPipe pipe;
-  pipe.CloseReader();
-  LogWriter* const writer = NewWriter(pipe.in(), 1000);
-  writer->Push("one\ntwo\n");
-  EXPECT_TRUE(writer->Flush(absl::Minutes(1)));
-  EXPECT_EQ(writer->dropped(), 2u);
+  close(ends_[0]);
+  const uint64_t before = ReadLogLosses().unread;
+  Log(LogLevel::kInfo, "one", {});
+  Log(LogLevel::kInfo, "two", {});
+  EXPECT_TRUE(FlushLog(absl::Minutes(1)));
+  EXPECT_EQ(ReadLogLosses().unread - before, 2u);
+  // What could not be told is, to whoever reads next.
+  ASSERT_EQ(pipe2(ends_, O_CLOEXEC), 0);
+  dup2(ends_[1], STDERR_FILENO);
+  Log(LogLevel::kInfo, "three", {});
+  EXPECT_THAT(ReadUntil("log_dropped lines="), testing::HasSubstr(" three\n"));
+  EXPECT_TRUE(FlushLog(absl::Minutes(1)));
 }
 
-TEST(LogWriterTest, WritesWholeWhereOthersMadeTheFileNonBlocking) {
-  static FullPipe pipe;
-  fcntl(pipe.in(), F_SETFL, O_NONBLOCK);
-  LogWriter* const writer = NewWriter(pipe.in(), 1 << 20);
-  const std::string text = std::string(99'999, 'x') + '\n';
-  writer->Push(text);
-  EXPECT_EQ(pipe.Read(text.size()), text);
-  EXPECT_TRUE(writer->Flush(absl::Minutes(1)));
-  EXPECT_EQ(writer->dropped(), 0u);
+TEST_F(LogTest, WritesWholeWhereOthersMadeTheFileNonBlocking) {
+  fcntl(ends_[1], F_SETFL, O_NONBLOCK);
+  const uint64_t before = ReadLogLosses().unread;
+  const std::string text(99'999, 'x');
+  Log(LogLevel::kInfo, "long", {{"text", text}});
+  EXPECT_THAT(ReadUntil("\n"), testing::EndsWith("text=" + text + "\n"));
+  EXPECT_TRUE(FlushLog(absl::Minutes(1)));
+  EXPECT_EQ(ReadLogLosses().unread, before);
 }
 
 }  // namespace

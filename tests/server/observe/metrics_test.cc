@@ -17,7 +17,7 @@
 
 #include "absl/strings/str_split.h"
 #include "fmt/format.h"
-#include "server/observe/metric_families.h"
+#include "server/observe/metrics_page.h"
 #include "tests/server/http_client.h"
 #include "tests/server/server_fixture.h"
 #include "tests/testing/generated_page.h"
@@ -97,17 +97,19 @@ TEST_F(MetricsTest, ExportsTheDocumentedFamiliesAndLabels) {
       at += 2;
     }
   }
-  for (const MetricFamily* family : kMetricFamilies) {
-    const std::string name(family->name);
+  for (const MetricFamily& family : MetricFamilies()) {
+    const std::string name(family.name);
     const auto type = page.types.find(name);
     ASSERT_NE(type, page.types.end()) << name;
-    EXPECT_EQ(type->second, Name(family->type));
+    EXPECT_EQ(type->second, family.type);
+    EXPECT_EQ(name.ends_with("_total"), family.type == "counter") << name;
+    EXPECT_EQ(family.meaning.find_first_of("\\\n"), std::string::npos);
     std::set<std::string> documented =
-        absl::StrSplit(std::string(family->labels), ", ", absl::SkipEmpty());
+        absl::StrSplit(std::string(family.labels), ", ", absl::SkipEmpty());
     EXPECT_EQ(labels[name], documented) << name;
   }
-  EXPECT_EQ(page.types.size(), std::size(kMetricFamilies));
-  EXPECT_EQ(labels.size(), std::size(kMetricFamilies));
+  EXPECT_EQ(page.types.size(), MetricFamilies().size());
+  EXPECT_EQ(labels.size(), MetricFamilies().size());
 }
 
 TEST(MetricsPageTest, IsTheTableOfItsDocument) {
@@ -273,43 +275,6 @@ TEST_F(MetricsTest, TellsOfALostDeviceAndOfFailedJobs) {
             1);
   EXPECT_EQ(page["quantd_device_state{device=\"fake:0\",state=\"healthy\"}"],
             0);
-}
-
-TEST_F(MetricsTest, OpenMetricsHasExemplarsOfCallsThatAreRecorded) {
-  StartReal({"cpu:0"});
-  const std::string trace = "4bf92f3577b34da6a3ce929d0e0e4736";
-  const auto call = [&](const std::string& metadata) {
-    RpcOptions options;
-    options.method = "Quantize";
-    options.metadata = {{"traceparent", metadata}};
-    EXPECT_TRUE(Call(channel_, QuantizeOnes(1).SerializeAsString(), options)
-                    .status.ok());
-  };
-  call("00-" + trace + "-00f067aa0ba902b7-01");
-  // Not recorded by its caller, and no trace at all.
-  call("00-11111111111111111111111111111111-00f067aa0ba902b7-00");
-  call("00-2222\"} 1");
-  ASSERT_TRUE(Reaches("quantd_requests_total{method=\"Quantize\"}", 3));
-  const std::string page =
-      Exchange(server_->metrics_address(),
-               "GET /metrics HTTP/1.1\r\nHost: a\r\naccept: application/"
-               "openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n\r\n");
-  EXPECT_THAT(page, HasSubstr("\r\nContent-Type: application/openmetrics-text; "
-                              "version=1.0.0; charset=utf-8\r\n"));
-  EXPECT_THAT(page, EndsWith("\n# EOF\n"));
-  EXPECT_THAT(page, HasSubstr("# TYPE quantd_requests counter\n"));
-  EXPECT_THAT(page, HasSubstr(" # {trace_id=\"" + trace +
-                              "\",span_id=\"00f067aa0ba902b7\"} 0."));
-  EXPECT_EQ(page.find("1111"), std::string::npos);
-  EXPECT_EQ(page.find("2222"), std::string::npos);
-  // The older format has no place for them.
-  EXPECT_EQ(Fetch("/metrics").find(trace), std::string::npos);
-  // What a description of OpenMetrics may not hold unescaped.
-  for (const MetricFamily* family : kMetricFamilies) {
-    EXPECT_EQ(family->meaning.find_first_of("\\\"\n"), std::string::npos);
-    EXPECT_EQ(family->name.ends_with("_total"),
-              family->type == MetricFamily::kCounter);
-  }
 }
 
 TEST_F(MetricsTest, ReadyUntilTheDrainAndThereUntilTheEnd) {

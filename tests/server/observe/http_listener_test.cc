@@ -26,11 +26,10 @@ class HttpListenerTest : public testing::Test {
   void Start(const HttpLimits& limits = {}) {
     auto listener = HttpListener::Start(
         "127.0.0.1:0",
-        [this](const HttpRequest& request) {
-          const std::string_view path = request.path;
-          if (path == "/big") return HttpReply{200, std::string(32 << 20, 'b')};
-          if (path != "/page") return HttpReply{404, "no such page\n"};
-          return HttpReply{200, "served\n"};
+        [](std::string_view path) -> HttpReply {
+          if (path == "/big") return {"200 OK", std::string(32 << 20, 'b')};
+          if (path != "/page") return {"404 Not Found", "no such page\n"};
+          return {"200 OK", "served\n"};
         },
         limits);
     ASSERT_THAT(listener, IsOk());
@@ -93,7 +92,6 @@ TEST_F(HttpListenerTest, RefusesWhatItDoesNotSpeak) {
 TEST_F(HttpListenerTest, BoundsTheSizeOfARequest) {
   HttpLimits limits;
   limits.request_bytes = 256;
-  limits.linger = milliseconds(100);
   Start(limits);
   const std::string fits =
       "GET /page HTTP/1.1\r\nX: " + std::string(200, 'x') + "\r\n\r\n";
@@ -101,7 +99,6 @@ TEST_F(HttpListenerTest, BoundsTheSizeOfARequest) {
   const std::string over =
       "GET /page HTTP/1.1\r\nX: " + std::string(240, 'x') + "\r\n\r\n";
   EXPECT_THAT(Exchange(address(), over), StartsWith("HTTP/1.1 431 "));
-  // Whoever goes on sending is heard out for a moment, and no longer.
   HttpClient flood(address());
   const std::string chunk(1 << 12, 'G');
   const auto start = std::chrono::steady_clock::now();
@@ -113,18 +110,18 @@ TEST_F(HttpListenerTest, BoundsTheSizeOfARequest) {
 
 TEST_F(HttpListenerTest, BoundsTheTimeOfARequest) {
   HttpLimits limits;
-  limits.receive = milliseconds(200);
+  limits.patience = milliseconds(50);
   Start(limits);
   HttpClient silent(address());
   HttpClient slow(address());
   ASSERT_TRUE(slow.Send("GET /pa"));
-  EXPECT_THAT(silent.ReadAll(), StartsWith("HTTP/1.1 408 "));
-  EXPECT_THAT(slow.ReadAll(), StartsWith("HTTP/1.1 408 "));
+  EXPECT_EQ(silent.ReadAll(), "");
+  EXPECT_EQ(slow.ReadAll(), "");
 }
 
 TEST_F(HttpListenerTest, DropsWhoDoesNotReadTheReply) {
   HttpLimits limits;
-  limits.send = milliseconds(100);
+  limits.patience = milliseconds(100);
   Start(limits);
   HttpClient client(address());
   ASSERT_TRUE(client.Send("GET /big HTTP/1.1\r\n\r\n"));
@@ -138,7 +135,7 @@ TEST_F(HttpListenerTest, DropsWhoDoesNotReadTheReply) {
 TEST_F(HttpListenerTest, ServesANewcomerThoughOthersHoldConnections) {
   HttpLimits limits;
   limits.connections = 4;
-  limits.receive = seconds(60);
+  limits.patience = seconds(60);
   Start(limits);
   std::vector<HttpClient> holding;
   for (int i = 0; i < 12; ++i) {
@@ -152,7 +149,7 @@ TEST_F(HttpListenerTest, ServesANewcomerThoughOthersHoldConnections) {
 
 TEST_F(HttpListenerTest, EndsAtOnceWithConnectionsOpen) {
   HttpLimits limits;
-  limits.receive = seconds(600);
+  limits.patience = seconds(600);
   Start(limits);
   HttpClient silent(address());
   ExpectServes();

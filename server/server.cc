@@ -335,7 +335,7 @@ absl::Status Server::ListenForMetrics() {
   if (options_.metrics_address.empty()) return absl::OkStatus();
   auto http = HttpListener::Start(
       options_.metrics_address,
-      [this](const HttpRequest& request) { return AnswerHttp(request); });
+      [this](std::string_view path) { return AnswerHttp(path); });
   if (!http.ok()) {
     return absl::Status(
         http.status().code(),
@@ -345,22 +345,20 @@ absl::Status Server::ListenForMetrics() {
   return absl::OkStatus();
 }
 
-HttpReply Server::AnswerHttp(const HttpRequest& request) const {
-  const std::string_view path = request.path;
+HttpReply Server::AnswerHttp(std::string_view path) const {
   if (path == "/metrics") {
-    const PageFormat format = ChooseFormat(request.accept);
-    return {200,
-            MetricsPage({&metrics_, &engine_, gate_.get(), &registry_, &health_,
-                         shares_, credentials_.get(), door_.get()},
-                        format),
-            MetricsPageType(format)};
+    return {"200 OK",
+            MetricsPage({&metrics_, &engine_, gate_.get(), &registry_,
+                         &health_, shares_, credentials_.get(), door_.get()}),
+            "text/plain; version=0.0.4; charset=utf-8"};
   }
-  if (path == "/healthz") return {200, "alive\n"};
+  if (path == "/healthz") return {"200 OK", "alive\n"};
   if (path == "/readyz") {
-    return health_.serving() ? HttpReply{200, "serving\n"}
-                             : HttpReply{503, "not serving\n"};
+    return health_.serving()
+               ? HttpReply{"200 OK", "serving\n"}
+               : HttpReply{"503 Service Unavailable", "not serving\n"};
   }
-  return {404, "here are /metrics, /healthz and /readyz\n"};
+  return {"404 Not Found", "here are /metrics, /healthz and /readyz\n"};
 }
 
 void Server::LogDevices() const {

@@ -99,7 +99,7 @@ class Server {
   void ArmCalls();
   absl::Status ListenForMetrics();
   absl::Status ListenForMemory();
-  HttpReply AnswerHttp(const HttpRequest& request) const;
+  HttpReply AnswerHttp(std::string_view path) const;
   bool EndGrpc();
   bool AwaitCalls();
   void FinishDrain(bool finished);

@@ -45,9 +45,6 @@ std::optional<TraceContext> ParseTraceparent(std::string_view text) {
       !ReadId(text.substr(kSpanAt), &context.span_id) || !IsHex(flags)) {
     return std::nullopt;
   }
-  // The lowest bit of the last digit.
-  const char digit = flags.back();
-  context.sampled = ((digit <= '9' ? digit - '0' : digit - 'a' + 10) & 1) != 0;
   return context;
 }
 

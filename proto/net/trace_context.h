@@ -1,8 +1,8 @@
 // The trace that a call belongs to, as W3C Trace Context writes it in the
 // metadata `traceparent`: "00-<trace id>-<span id>-<flags>".
 //
-// The server makes no calls of its own, so what it takes goes into its log and
-// exemplars and no further; `tracestate`, which only matters to who passes it
+// The server makes no calls of its own, so what it takes goes into its log
+// and no further; `tracestate`, which only matters to who passes it
 // on, is not read.
 #ifndef QUANTD_PROTO_NET_TRACE_CONTEXT_H_
 #define QUANTD_PROTO_NET_TRACE_CONTEXT_H_
@@ -18,7 +18,6 @@ inline constexpr char kTraceparentKey[] = "traceparent";
 struct TraceContext {
   std::array<char, 32> trace_id = {};  // hexadecimal digits, in small letters
   std::array<char, 16> span_id = {};   // the caller's
-  bool sampled = false;
 
   std::string_view trace() const { return {trace_id.data(), trace_id.size()}; }
   std::string_view span() const { return {span_id.data(), span_id.size()}; }

@@ -1,14 +1,14 @@
 // A small HTTP/1.1 listener for pages that machines and people read: GET and
-// HEAD, one request a connection, no bodies, no TLS. It expects hostile
-// clients: what one may send, how long it may take and how many there may be
-// are bounded, and a newcomer is never kept out by those who hold connections
-// open.
+// HEAD, one request a connection, no bodies, no TLS. What a client may send,
+// how long it may take and how many there may be are bounded, and a newcomer is
+// never kept out by those who hold connections open.
 //
 // Threads: one of its own runs everything, the handler too. Start and the
 // destructor may be called from any thread.
 #ifndef QUANTD_SERVER_OBSERVE_HTTP_LISTENER_H_
 #define QUANTD_SERVER_OBSERVE_HTTP_LISTENER_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <functional>
@@ -18,39 +18,28 @@
 #include <string_view>
 #include <thread>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/net/listen_socket.h"
 
 namespace quantd {
 
-struct HttpRequest {
-  std::string_view path;    // starts with '/' and has no query
-  std::string_view accept;  // what the client says it reads; empty: nothing
-};
-
 struct HttpReply {
-  int status = 200;
+  std::string_view status = "200 OK";
   std::string body;
-  std::string type = "text/plain; charset=utf-8";
+  std::string_view type = "text/plain; charset=utf-8";
 };
 
 struct HttpLimits {
-  // One more closes the oldest of those that are served already, or else of
-  // those that have not yet said what they want.
-  size_t connections = 16;
+  size_t connections = 16;  // one more closes the oldest
   size_t request_bytes = 8 << 10;
-  std::chrono::milliseconds receive{5000};
-  std::chrono::milliseconds send{10000};
-  // A client that is still sending when it has its reply is heard out for this
-  // long, or the reply could be lost.
-  std::chrono::milliseconds linger{1000};
+  // For a request, and again for its reply.
+  std::chrono::milliseconds patience{5000};
 };
 
 class HttpListener {
  public:
-  // Status 404 for a path it lacks.
-  using Handler = std::function<HttpReply(const HttpRequest& request)>;
+  // `path` starts with '/' and has no query.
+  using Handler = std::function<HttpReply(std::string_view path)>;
 
   // Listens when it returns; port 0 takes a free one. INVALID_ARGUMENT for what
   // security::CheckTcpAddress refuses, UNAVAILABLE for an address that cannot
@@ -67,26 +56,19 @@ class HttpListener {
  private:
   struct Connection;
 
-  HttpListener(ListenSockets sockets, int stop, Handler handler,
+  HttpListener(ListenSockets sockets, Handler handler,
                const HttpLimits& limits);
   void Run();
   void Accept(int listening);
-  void MakeRoom();
   // False: the connection is over.
   bool Advance(Connection& c);
-  bool Receive(Connection& c);
-  bool Send(Connection& c);
-  bool OnTimeout(Connection& c);
-  void Answer(Connection& c);
-  void Reply(Connection& c, const HttpReply& reply, bool head_only);
+  std::string Answer(std::string_view head) const;
 
   const Handler handler_;
   const HttpLimits limits_;
   ListenSockets sockets_;
-  const int stop_;  // an eventfd: readable once the thread shall end
-  // The rest is the thread's.
-  bool accepting_ = true;
-  std::list<Connection> connections_;  // oldest first
+  std::atomic<bool> stopping_ = false;
+  std::list<Connection> connections_;  // the thread's alone; oldest first
   std::thread thread_;
 };
 

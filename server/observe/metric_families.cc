@@ -1,30 +1,342 @@
-#include "server/observe/metric_families.h"
+// Every metric that the server exports: its name, type, labels and meaning, and
+// what it is read from.
+#include <grpcpp/grpcpp.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
-#include "fmt/format.h"
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+#include "absl/time/clock.h"
+#include "server/calls/failure.h"
+#include "server/observe/log.h"
+#include "server/observe/metrics_page.h"
 
 namespace quantd {
+namespace {
 
-std::string_view Name(MetricFamily::Type type) {
-  switch (type) {
-    case MetricFamily::kCounter:
-      return "counter";
-    case MetricFamily::kGauge:
-      return "gauge";
-    case MetricFamily::kHistogram:
-      return "histogram";
-  }
-  return "";
+using From = const MetricsSources&;
+using To = MetricSamples&;
+
+constexpr std::string_view kCounter = "counter";
+constexpr std::string_view kGauge = "gauge";
+constexpr std::string_view kHistogram = "histogram";
+
+// "BUSY" of REASON_BUSY.
+std::string_view ShortName(v1::ErrorDetail::Reason reason) {
+  std::string_view name = v1::ErrorDetail::Reason_Name(reason);
+  name.remove_prefix(std::string_view("REASON_").size());
+  return name;
 }
 
-std::string MetricsTable() {
-  std::string table =
-      "| name | type | labels | meaning |\n| --- | --- | --- | --- |\n";
-  for (const MetricFamily* family : kMetricFamilies) {
-    fmt::format_to(std::back_inserter(table), "| `{}` | {} | {} | {} |\n",
-                   family->name, Name(family->type), family->labels,
-                   family->meaning);
+void WriteErrors(From from, To to) {
+  for (const wire::MethodSpec& row : wire::kMethods) {
+    for (int c = grpc::StatusCode::OK; c <= grpc::StatusCode::UNAUTHENTICATED;
+         ++c) {
+      const auto code = static_cast<grpc::StatusCode>(c);
+      for (int r = 0; r < v1::ErrorDetail::Reason_ARRAYSIZE; ++r) {
+        if (!v1::ErrorDetail::Reason_IsValid(r)) continue;
+        const auto reason = static_cast<v1::ErrorDetail::Reason>(r);
+        const uint64_t n = from.metrics->Errors(row.method, code, reason);
+        // An error that is not there as a 0 before it first happens would be
+        // no increase to Prometheus.
+        if (n == 0 && !IsUsual(code, reason)) continue;
+        to.Add(n, {wire::Name(row.method), Name(code), ShortName(reason)});
+      }
+    }
   }
-  return table;
 }
+
+// Of all methods the same number.
+template <auto kMember>
+void EachMethod(From from, To to) {
+  for (const wire::MethodSpec& row : wire::kMethods) {
+    to.Add(from.metrics->Read(row.method).*kMember, {wire::Name(row.method)});
+  }
+}
+
+// Of all devices what `read` says of the engine's `i`.
+template <typename Read>
+void EachDevice(From from, To to, Read read) {
+  for (size_t i = 0; i < from.engine->size(); ++i) {
+    to.Add(read(i), {from.engine->backend(i).info().name});
+  }
+}
+
+template <auto kMember>
+void EachStatistic(From from, To to) {
+  EachDevice(from, to, [&](size_t i) {
+    return from.engine->backend(i).stats().*kMember;
+  });
+}
+
+template <auto kMember>
+void EachLoad(From from, To to) {
+  EachDevice(from, to, [&](size_t i) { return from.engine->load(i).*kMember; });
+}
+
+const absl::Time kStart = absl::Now();
+
+uint64_t HeapUsed() {
+#ifdef __GLIBC__
+  const struct mallinfo2 heap = mallinfo2();
+  return heap.uordblks + heap.hblkhd;
+#else
+  return 0;
+#endif
+}
+
+absl::Duration CpuTime() {
+  rusage times = {};
+  getrusage(RUSAGE_SELF, &times);
+  return absl::DurationFromTimeval(times.ru_utime) +
+         absl::DurationFromTimeval(times.ru_stime);
+}
+
+// The number at that place in proc(5)'s /proc/PID/statm, in bytes.
+uint64_t MemoryOf(int place) {
+  std::ifstream numbers("/proc/self/statm");
+  uint64_t pages = 0;
+  for (int i = 0; i <= place; ++i) numbers >> pages;
+  return pages * static_cast<uint64_t>(getpagesize());
+}
+
+// One of them is the descriptor that lists them.
+uint64_t OpenFds() {
+  std::error_code error;
+  const std::filesystem::directory_iterator fds("/proc/self/fd", error);
+  return error ? 0 : std::distance(begin(fds), end(fds)) - 1;
+}
+
+uint64_t MaxFds() {
+  rlimit limit = {};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return limit.rlim_cur;
+}
+
+constexpr MetricFamily kFamilies[] = {
+    {"quantd_build_info", kGauge, "version, grpc",
+     "1; the server's version and that of gRPC",
+     [](From, To to) {
+       to.Add(1, {QUANTD_VERSION, grpc::Version()});
+     }},
+    {"quantd_serving", kGauge, "",
+     "1 while the health service says SERVING, 0 from the start of a drain and "
+     "while no device takes work",
+     [](From from, To to) { to.Add(from.health->serving()); }},
+
+    {"quantd_requests_total", kCounter, "method",
+     "Calls that are over, however they ended; one by Stream counts as of its "
+     "method, and as Stream if its first message was none",
+     [](From from, To to) {
+       for (const wire::MethodSpec& row : wire::kMethods) {
+         to.Add(from.metrics->Read(row.method).total.count,
+                {wire::Name(row.method)});
+       }
+     }},
+    {"quantd_errors_total", kCounter, "method, code, reason",
+     "Calls that did not end with OK: the gRPC code and the reason of "
+     "ErrorDetail",
+     WriteErrors},
+    {"quantd_request_bytes_total", kCounter, "method",
+     "Bytes of request messages that arrived",
+     EachMethod<&Metrics::Snapshot::request_bytes>},
+    {"quantd_reply_bytes_total", kCounter, "method",
+     "Bytes of reply messages of calls that ended with OK",
+     EachMethod<&Metrics::Snapshot::reply_bytes>},
+    {"quantd_shared_bytes_total", kCounter, "method, direction",
+     "Bytes that calls that ended with OK read (in) and wrote (out) in memory "
+     "that clients share; they are in no message",
+     [](From from, To to) {
+       for (const wire::MethodSpec& row : wire::kTensorMethods) {
+         const Metrics::Snapshot calls = from.metrics->Read(row.method);
+         to.Add(calls.shared_input_bytes, {wire::Name(row.method), "in"});
+         to.Add(calls.shared_output_bytes, {wire::Name(row.method), "out"});
+       }
+     }},
+    {"quantd_request_duration_seconds", kHistogram, "method",
+     "From the arrival of a call to its end, however it ended",
+     EachMethod<&Metrics::Snapshot::total>},
+    {"quantd_stage_duration_seconds", kHistogram, "method, stage",
+     "Time of a stage that a call came to the end of: wait (for memory), "
+     "receive, queue (for a slot), gather (into staging), copy_in, kernel and "
+     "copy_out (CUDA: between events of the stream; CPU: kernel alone, by the "
+     "clock), send",
+     [](From from, To to) {
+       for (const wire::MethodSpec& row : wire::kTensorMethods) {
+         for (const CallStage stage : kCallStages) {
+           to.Add(from.metrics->Read(row.method, stage),
+                  {wire::Name(row.method), Name(stage)});
+         }
+       }
+     }},
+    {"quantd_active_calls", kGauge, "",
+     "Tensor calls that were accepted and are not over",
+     [](From from, To to) { to.Add(from.registry->accepted()); }},
+    {"quantd_unauthenticated_total", kCounter, "reason",
+     "Calls that were refused for their token, which was missing, unknown or "
+     "not for that method (forbidden); they are in no other metric of calls",
+     [](From from, To to) {
+       to.Add(from.credentials->refused(TokenFault::kMissing), {"missing"});
+       to.Add(from.credentials->refused(TokenFault::kUnknown), {"unknown"});
+       to.Add(from.credentials->refused(TokenFault::kForbidden), {"forbidden"});
+     }},
+
+    {"quantd_memory_budget_bytes", kGauge, "",
+     "Memory for payloads, in all (--memory-budget)",
+     [](From from, To to) { to.Add(from.shares.budget); }},
+    {"quantd_memory_bound_bytes", kGauge, "",
+     "The most resident memory that the process should ever have",
+     [](From from, To to) { to.Add(from.shares.bound); }},
+    {"quantd_memory_used_bytes", kGauge, "account",
+     "Memory that calls in flight hold: account receive for messages that "
+     "arrive, heads for long lists of groups and amaxes, one account for each "
+     "device's staging and output",
+     [](From from, To to) {
+       to.Add(from.gate->receiving_used(), {"receive"});
+       to.Add(from.gate->head_used(), {"heads"});
+       EachDevice(from, to,
+                  [&](size_t i) { return from.gate->payload_used(i); });
+     }},
+    {"quantd_memory_limit_bytes", kGauge, "account",
+     "The most that an account may lend; all but heads add up to the budget",
+     [](From from, To to) {
+       to.Add(from.gate->limits().receiving, {"receive"});
+       to.Add(from.gate->limits().heads, {"heads"});
+       EachDevice(from, to,
+                  [&](size_t i) { return from.gate->limits().devices[i]; });
+     }},
+    {"quantd_memory_waiting_calls", kGauge, "", "Calls that wait for memory",
+     [](From from, To to) { to.Add(from.gate->waiting()); }},
+
+    {"quantd_shared_regions", kGauge, "",
+     "Regions of memory that clients share and the server has mapped, and "
+     "their events (--memory-socket)",
+     [](From from, To to) {
+       to.Add(from.door ? from.door->use().regions + from.door->use().events
+                        : 0);
+     }},
+    {"quantd_shared_memory_bytes", kGauge, "",
+     "Their bytes; they are in no account of memory",
+     [](From from, To to) {
+       to.Add(from.door ? from.door->use().bytes.load() : 0);
+     }},
+    {"quantd_shared_memory_limit_bytes", kGauge, "",
+     "The most of them (--shared-memory-limit); 0: no memory is shared",
+     [](From from, To to) {
+       to.Add(from.door ? from.door->limits().bytes : 0);
+     }},
+    {"quantd_shared_refusals_total", kCounter, "",
+     "Regions and connections that the door for shared memory refused",
+     [](From from, To to) { to.Add(from.door ? from.door->refusals() : 0); }},
+
+    {"quantd_device_info", kGauge, "device, kind, description",
+     "1; what a device is",
+     [](From from, To to) {
+       for (size_t i = 0; i < from.engine->size(); ++i) {
+         const BackendInfo& info = from.engine->backend(i).info();
+         to.Add(1, {info.name, info.kind, info.description});
+       }
+     }},
+    {"quantd_device_state", kGauge, "device, state",
+     "1 for the state that the device is in (healthy, suspect, probing or "
+     "quarantined), 0 for the others; only one that is healthy takes work",
+     [](From from, To to) {
+       for (size_t i = 0; i < from.engine->size(); ++i) {
+         for (const DeviceState state : kDeviceStates) {
+           to.Add(from.engine->health(i).state() == state,
+                  {from.engine->backend(i).info().name, Name(state)});
+         }
+       }
+     }},
+    {"quantd_device_faults_total", kCounter, "device, fault",
+     "Faults of the device: jobs that ended with an error of its own or found "
+     "no memory on it (out_of_memory), jobs that did not end in time (hang), "
+     "self-tests with a wrong_answer",
+     [](From from, To to) {
+       for (size_t i = 0; i < from.engine->size(); ++i) {
+         for (const DeviceFault fault : kDeviceFaults) {
+           to.Add(from.engine->health(i).faults(fault),
+                  {from.engine->backend(i).info().name, Name(fault)});
+         }
+       }
+     }},
+    {"quantd_device_self_tests_total", kCounter, "device, result",
+     "Self-tests of the device that are over: passed or failed",
+     [](From from, To to) {
+       for (size_t i = 0; i < from.engine->size(); ++i) {
+         const std::string& name = from.engine->backend(i).info().name;
+         to.Add(from.engine->health(i).tests_passed(), {name, "passed"});
+         to.Add(from.engine->health(i).tests_failed(), {name, "failed"});
+       }
+     }},
+    {"quantd_device_slots", kGauge, "device", "Jobs that may be alive at once",
+     EachLoad<&Engine::Load::slots>},
+    {"quantd_device_slots_busy", kGauge, "device", "Jobs that are alive",
+     EachLoad<&Engine::Load::busy>},
+    {"quantd_device_queued_calls", kGauge, "device",
+     "Calls that wait for a slot", EachLoad<&Engine::Load::queued>},
+    {"quantd_device_jobs_total", kCounter, "device",
+     "Jobs that were run, those of self-tests, too",
+     EachStatistic<&BackendStats::jobs>},
+    {"quantd_pool_limit_bytes", kGauge, "device",
+     "The most payload memory that the device's pool may hold (pinned, on CUDA "
+     "devices)",
+     [](From from, To to) {
+       EachDevice(from, to, [&](size_t i) {
+         return from.engine->backend(i).info().memory_limit;
+       });
+     }},
+    {"quantd_pool_high_water_bytes", kGauge, "device",
+     "The most payload memory that the device's pool ever held",
+     EachStatistic<&BackendStats::pool_high_water>},
+    {"quantd_rht_cache_hits_total", kCounter, "device",
+     "Rotations (sign mask, dimension, dtype) found in the device's cache",
+     EachStatistic<&BackendStats::rht_cache_hits>},
+    {"quantd_rht_cache_misses_total", kCounter, "device",
+     "Rotations that had to be made",
+     EachStatistic<&BackendStats::rht_cache_misses>},
+    {"quantd_rht_launches_total", kCounter, "device",
+     "Kernels that read a rotation",
+     EachStatistic<&BackendStats::rht_launches>},
+
+    {"quantd_log_lines_dropped_total", kCounter, "reason",
+     "Log lines that were not written: unread (standard error takes no more), "
+     "or repeated (many of a kind, of which only the number is written)",
+     [](From, To to) {
+       to.Add(ReadLogLosses().unread, {"unread"});
+       to.Add(ReadLogLosses().repeated, {"repeated"});
+     }},
+    {"quantd_heap_used_bytes", kGauge, "",
+     "Heap that is in use, as the C library tells it; what is free stays "
+     "resident",
+     [](From, To to) { to.Add(HeapUsed()); }},
+    {"process_start_time_seconds", kGauge, "",
+     "When the process started, in seconds since 1970",
+     [](From, To to) {
+       to.Add(absl::ToDoubleSeconds(kStart - absl::UnixEpoch()));
+     }},
+    {"process_cpu_seconds_total", kCounter, "",
+     "User and system time of the process",
+     [](From, To to) { to.Add(absl::ToDoubleSeconds(CpuTime())); }},
+    {"process_resident_memory_bytes", kGauge, "",
+     "Resident memory of the process",
+     [](From, To to) { to.Add(MemoryOf(1)); }},
+    {"process_virtual_memory_bytes", kGauge, "", "Address space of the process",
+     [](From, To to) { to.Add(MemoryOf(0)); }},
+    {"process_open_fds", kGauge, "", "Open file descriptors",
+     [](From, To to) { to.Add(OpenFds()); }},
+    {"process_max_fds", kGauge, "",
+     "The most file descriptors that the process may have open",
+     [](From, To to) { to.Add(MaxFds()); }}};
+
+}  // namespace
+
+absl::Span<const MetricFamily> MetricFamilies() { return kFamilies; }
 
 }  // namespace quantd

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/time/clock.h"
-
 namespace quantd {
 namespace {
 
@@ -25,23 +23,6 @@ size_t Histogram::BucketOf(int64_t nanoseconds) {
 void Histogram::Observe(int64_t nanoseconds) {
   Add(sum_ns_, nanoseconds);
   Add(buckets_[BucketOf(nanoseconds)], 1);
-}
-
-void Exemplars::Offer(const wire::TraceContext& trace, int64_t nanoseconds) {
-  Place& place = places_[Histogram::BucketOf(nanoseconds)];
-  if (place.taken.test_and_set(std::memory_order_acquire)) return;
-  place.used = true;
-  place.exemplar = {trace, nanoseconds, absl::ToUnixMillis(absl::Now())};
-  place.taken.clear(std::memory_order_release);
-}
-
-std::optional<Exemplars::Exemplar> Exemplars::Read(size_t bucket) const {
-  const Place& place = places_[bucket];
-  if (place.taken.test_and_set(std::memory_order_acquire)) return std::nullopt;
-  std::optional<Exemplar> exemplar;
-  if (place.used) exemplar = place.exemplar;
-  place.taken.clear(std::memory_order_release);
-  return exemplar;
 }
 
 Histogram::Snapshot Histogram::Read() const {
@@ -71,9 +52,6 @@ void Metrics::Record(const CallRecord& record) {
             *duration);
       }
     }
-  }
-  if (record.trace && record.trace->sampled) {
-    method.exemplars.Offer(*record.trace, record.Total());
   }
   // Last: of a call that is counted, all the rest has been.
   method.total.Observe(record.Total());

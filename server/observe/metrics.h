@@ -10,9 +10,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 
-#include "proto/net/trace_context.h"
 #include "server/calls/call_record.h"
 
 namespace quantd {
@@ -49,28 +47,6 @@ class Histogram {
   std::atomic<uint64_t> sum_ns_ = 0;
 };
 
-// Of each bucket of a histogram the last observation that belongs to a trace.
-// Whoever finds another at work goes on without.
-class Exemplars {
- public:
-  struct Exemplar {
-    wire::TraceContext trace;
-    int64_t nanoseconds = 0;
-    int64_t unix_ms = 0;  // when it was made
-  };
-
-  void Offer(const wire::TraceContext& trace, int64_t nanoseconds);
-  std::optional<Exemplar> Read(size_t bucket) const;
-
- private:
-  struct Place {
-    mutable std::atomic_flag taken = ATOMIC_FLAG_INIT;
-    bool used = false;
-    Exemplar exemplar;
-  };
-  std::array<Place, Histogram::kBuckets> places_;
-};
-
 // Once a call is counted in Snapshot::total, everything else about it can be
 // read too.
 class Metrics {
@@ -88,10 +64,6 @@ class Metrics {
   void Record(const CallRecord& record);
 
   Snapshot Read(wire::Method method) const;
-  // Of its total: calls whose caller records their trace.
-  const Exemplars& exemplars(wire::Method method) const {
-    return methods_[wire::Index(method)].exemplars;
-  }
   // Of tensor methods.
   Histogram::Snapshot Read(wire::Method method, CallStage stage) const;
   uint64_t Errors(wire::Method method, grpc::StatusCode code,
@@ -107,7 +79,6 @@ class Metrics {
     std::atomic<uint64_t> shared_input_bytes = 0;
     std::atomic<uint64_t> shared_output_bytes = 0;
     Histogram total;
-    Exemplars exemplars;
     std::array<std::array<std::atomic<uint64_t>, kReasons>, kCodes> errors = {};
   };
 

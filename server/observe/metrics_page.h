@@ -1,11 +1,13 @@
-// The page that Prometheus reads, in one of two formats: text 0.0.4, which
-// every reader knows, or OpenMetrics 1.0, which alone has exemplars.
+// The page that Prometheus reads, in its text format 0.0.4, and the table of
+// all that is on it: deploy/METRICS.md is made of the same.
 #ifndef QUANTD_SERVER_OBSERVE_METRICS_PAGE_H_
 #define QUANTD_SERVER_OBSERVE_METRICS_PAGE_H_
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
+#include "absl/types/span.h"
 #include "kernels/device/engine.h"
 #include "server/calls/call_registry.h"
 #include "server/config/sizing.h"
@@ -29,15 +31,42 @@ struct MetricsSources {
   const MemoryDoor* door = nullptr;  // null: no memory is shared
 };
 
-enum class PageFormat { kText, kOpenMetrics };
+struct MetricFamily;
 
-// What the value of a header Accept asks for: OpenMetrics if it is named.
-PageFormat ChooseFormat(std::string_view accept);
-// For the header Content-Type.
-const char* MetricsPageType(PageFormat format);
+// Writes the samples of one family.
+class MetricSamples {
+ public:
+  // Values of the family's labels, in its order.
+  using Labels = std::initializer_list<std::string_view>;
 
+  MetricSamples(const MetricFamily& family, std::string* page)
+      : family_(family), page_(*page) {}
+  void Add(double value, Labels labels = {});
+  void Add(const Histogram::Snapshot& snapshot, Labels labels);
+
+ private:
+  void Write(std::string_view suffix, Labels labels, std::string_view le,
+             double value);
+
+  const MetricFamily& family_;
+  std::string& page_;
+};
+
+struct MetricFamily {
+  std::string_view name;
+  std::string_view type;
+  std::string_view labels;  // "method, stage"; empty: none
+  std::string_view meaning;
+  void (*write)(const MetricsSources& from, MetricSamples& to);
+};
+
+// In the order in which they are exported.
+absl::Span<const MetricFamily> MetricFamilies();
+
+// The table as Markdown.
+std::string MetricsTable();
 // Takes short locks of the gate, the registry and each device.
-std::string MetricsPage(const MetricsSources& sources, PageFormat format);
+std::string MetricsPage(const MetricsSources& sources);
 
 }  // namespace quantd
 

@@ -8,14 +8,14 @@
 
 namespace quantd {
 
-// The inside of a JSON string. Quotes and backslashes have a backslash before
-// them; control characters (C0, DEL, C1) and those that reorder or hide what
-// stands beside them are \uXXXX; a byte that is not part of valid UTF-8 is the
-// four characters \xXX, for which JSON needs a backslash more.
-std::string EscapeForJson(std::string_view text);
-// As it stands where that is clear, else the same escapes (an invalid byte as
-// \xXX) between quotes.
+// As it stands where that is clear, else between quotes with fmt's escapes:
+// \" \\ \n \r \t, and \xXX, \uXXXX or \UXXXXXXXX for other characters that move
+// the cursor or hide or reorder what stands beside them, and for bytes that are
+// no valid UTF-8.
 std::string QuoteForText(std::string_view text);
+// The inside of a JSON string, with the same escapes. Those that JSON does not
+// know have a backslash more: they are read as they stand above.
+std::string EscapeForJson(std::string_view text);
 
 }  // namespace quantd
 

@@ -29,10 +29,9 @@ using wire::Refuse;
 
 // As many as may come with one message of the kernel's.
 constexpr size_t kMostDescriptors = 253;
-constexpr int kWaitingPeers = 64;
-// Between looks at who is silent, and while too many are being closed.
-constexpr int kTickMs = 100;
-constexpr std::chrono::milliseconds kAcceptPause{10};
+// Between looks at who is silent, and while too many are being closed or there
+// are no descriptors to be had.
+constexpr std::chrono::milliseconds kTick{100};
 
 OfferReply Nameless() {
   return Refuse(OfferAnswer::kNotMapped, "no random numbers for a name");
@@ -95,7 +94,7 @@ struct MemoryDoor::Connection {
 absl::StatusOr<std::unique_ptr<MemoryDoor>> MemoryDoor::Open(
     const std::string& path, std::vector<uid_t> peers, const DoorLimits& limits,
     Regions* regions) {
-  auto sockets = ListenSockets::Open("unix:" + path, kWaitingPeers);
+  auto sockets = ListenSockets::Open("unix:" + path, SOMAXCONN);
   if (!sockets.ok()) return sockets.status();
   // Others than the owner get past the socket's own permissions where they are
   // named; who they are is asked for each.
@@ -136,7 +135,7 @@ void MemoryDoor::Run() {
       polled.push_back({c.socket->get(), POLLIN, 0});
       looks_again |= c.until.has_value();
     }
-    poll(polled.data(), polled.size(), looks_again ? kTickMs : -1);
+    poll(polled.data(), polled.size(), looks_again ? kTick.count() : -1);
     size_t i = 0;
     connections_.remove_if([&](Connection& c) {
       const bool ready = polled[++i].revents != 0;
@@ -157,7 +156,7 @@ void MemoryDoor::Accept() {
   if (fd < 0) {
     // Those who wait would wake the loop again at once, for nothing.
     if (errno == EMFILE || errno == ENFILE) {
-      std::this_thread::sleep_for(kAcceptPause);
+      std::this_thread::sleep_for(kTick);
     }
     return;
   }

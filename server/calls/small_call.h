@@ -30,7 +30,7 @@ struct SmallAnswer {
 
 struct SmallMethod {
   // One of another service, whose calls are not recorded.
-  explicit SmallMethod(size_t max_bytes) : max_request(max_bytes) {}
+  SmallMethod() = default;
   explicit SmallMethod(wire::Method ours)
       : max_request(wire::SpecOf(ours).max_request), method(ours) {}
 
@@ -38,7 +38,7 @@ struct SmallMethod {
   // whenever the reply is another one, until the client goes.
   enum After { kEnd, kNextRequest, kNextChange };
 
-  size_t max_request;  // bytes
+  size_t max_request = 4096;  // bytes
   After after = kEnd;
   std::optional<wire::Method> method;
   bool plans_apart = false;    // on PlanningThreads, as long work

@@ -11,7 +11,6 @@ namespace {
 
 using google::protobuf::UnknownField;
 
-constexpr size_t kLongestRequest = 4096;
 // A client needs one on a connection, orchestrators and proxies a few.
 constexpr size_t kMaxWatchers = 1024;
 constexpr size_t kMaxWatchersOfConnection = 16;
@@ -58,14 +57,14 @@ SmallAnswer HealthService::Answer(absl::Span<const std::string_view> message,
 }
 
 SmallMethod HealthService::Check() const {
-  SmallMethod method(kLongestRequest);
+  SmallMethod method;
   method.answer = [this](absl::Span<const std::string_view> message,
                          std::string_view) { return Answer(message, false); };
   return method;
 }
 
 SmallMethod HealthService::Watch(const Connection& connection) {
-  SmallMethod method(kLongestRequest);
+  SmallMethod method;
   method.after = SmallMethod::kNextChange;
   absl::MutexLock lock(&mutex_);
   // Over a unix socket connections cannot be told apart.

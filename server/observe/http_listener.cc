@@ -19,7 +19,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMostScrapes = 64;
 constexpr std::chrono::milliseconds kAcceptPause{10};
 
 std::string Write(const HttpReply& reply, bool head_only) {
@@ -50,7 +49,7 @@ absl::StatusOr<std::unique_ptr<HttpListener>> HttpListener::Start(
       !s.ok()) {
     return s;
   }
-  auto sockets = ListenSockets::Open(address, kMostScrapes);
+  auto sockets = ListenSockets::Open(address, SOMAXCONN);
   if (!sockets.ok()) return sockets.status();
   auto listener = std::unique_ptr<HttpListener>(
       new HttpListener(*std::move(sockets), std::move(handler), limits));

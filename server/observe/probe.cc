@@ -32,31 +32,23 @@ constexpr absl::Duration kPause = absl::Milliseconds(50);
 // HealthCheckResponse {SERVING}.
 constexpr char kServingReply[] = "\x08\x01";
 
-// Where this machine reaches what listens at `listen`.
-std::string Reachable(const std::string& listen) {
-  for (const auto& [any, loopback] :
-       {std::pair<std::string, std::string>{"0.0.0.0:", "127.0.0.1:"},
-        {"[::]:", "[::1]:"}}) {
-    if (listen.starts_with(any)) {
-      return loopback + listen.substr(any.size());
-    }
-  }
-  return listen;
-}
-
+// Where this machine reaches the server. A free port is in a file.
 absl::StatusOr<std::string> AddressOf(const ServerOptions& options) {
-  if (!options.listen.ends_with(":0") || options.listen.starts_with("unix")) {
-    return Reachable(options.listen);
+  std::string address = options.listen;
+  if (address.ends_with(":0") && !address.starts_with("unix")) {
+    if (options.port_file.empty()) {
+      return absl::InvalidArgumentError(
+          "--listen names no port; give --port-file as the server has it");
+    }
+    // Written when the server serves: none is no mistake.
+    const auto text = security::ReadSmallFile(
+        "--port-file " + options.port_file, options.port_file);
+    if (!text.ok()) return absl::UnavailableError(text.status().message());
+    address = text->substr(0, text->find('\n'));
   }
-  if (options.port_file.empty()) {
-    return absl::InvalidArgumentError(
-        "--listen names no port; give --port-file as the server has it");
-  }
-  // Written when the server serves: none is no mistake.
-  auto address = security::ReadSmallFile("--port-file " + options.port_file,
-                                         options.port_file);
-  if (!address.ok()) return absl::UnavailableError(address.status().message());
-  return Reachable(address->substr(0, address->find('\n')));
+  if (address.starts_with("0.0.0.0:")) address.replace(0, 7, "127.0.0.1");
+  if (address.starts_with("[::]:")) address.replace(0, 4, "[::1]");
+  return address;
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(

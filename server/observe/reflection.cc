@@ -14,8 +14,6 @@ namespace {
 using google::protobuf::UnknownField;
 using google::protobuf::UnknownFieldSet;
 
-constexpr size_t kLongestRequest = 4096;
-
 constexpr std::string_view kServiceNames[] = {
     "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
     "grpc.reflection.v1alpha.ServerReflection", "quantd.v1.Quantd"};
@@ -88,7 +86,7 @@ bool IsReflection(std::string_view path) {
 }
 
 SmallMethod Reflection() {
-  SmallMethod method(kLongestRequest);
+  SmallMethod method;
   method.after = SmallMethod::kNextRequest;
   method.answer = [](absl::Span<const std::string_view> message,
                      std::string_view) {

@@ -1,8 +1,10 @@
 // What a client sees: replies, and what a server says that cannot serve.
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "fmt/format.h"
 #include "quantd.grpc.pb.h"
@@ -128,6 +130,23 @@ TEST_F(ServiceTest, HealthOfUnknownServices) {
   RpcCall nonsense(channel_, "/grpc.health.v1.Health/Watch", RpcOptions());
   ASSERT_TRUE(nonsense.Send("\xff\xff"));
   EXPECT_EQ(nonsense.Finish().status.error_code(), grpc::INVALID_ARGUMENT);
+}
+
+TEST_F(ServiceTest, WatchesOfAConnectionAreFewAndGiveTheirPlaceBack) {
+  const auto watch = [&] {
+    auto call = std::make_unique<RpcCall>(
+        channel_, "/grpc.health.v1.Health/Watch", RpcOptions());
+    EXPECT_TRUE(call->Send(""));
+    return call;
+  };
+  std::vector<std::unique_ptr<RpcCall>> calls;
+  for (int i = 0; i < 16; ++i) {
+    calls.push_back(watch());
+    EXPECT_EQ(calls.back()->Receive().value_or("none"), "\x08\x01") << i;
+  }
+  EXPECT_EQ(watch()->Finish().status.error_code(), grpc::RESOURCE_EXHAUSTED);
+  calls.pop_back();
+  EXPECT_TRUE(Eventually([&] { return watch()->Receive().has_value(); }));
 }
 
 class LimitTest : public ServerTest {};

@@ -348,8 +348,8 @@ absl::Status Server::ListenForMetrics() {
 HttpReply Server::AnswerHttp(std::string_view path) const {
   if (path == "/metrics") {
     return {"200 OK",
-            MetricsPage({&metrics_, &engine_, gate_.get(), &registry_,
-                         &health_, shares_, credentials_.get(), door_.get()}),
+            MetricsPage({&metrics_, &engine_, gate_.get(), &registry_, &health_,
+                         shares_, credentials_.get(), door_.get()}),
             "text/plain; version=0.0.4; charset=utf-8"};
   }
   if (path == "/healthz") return {"200 OK", "alive\n"};

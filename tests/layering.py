@@ -100,7 +100,7 @@ tests/kernels/gpu: kernels/plan kernels/plan/profile kernels/device tests/testin
 tests/kernels/golden: kernels/plan/profile kernels/device tests/oracle tests/kernels/contract/copy_codes.h tests/testing gtest gmock
 tests/proto: kernels/plan kernels/device proto proto/net proto/stream tests/kernels/device/plan_rows.h tests/testing google grpcpp stubs gtest gmock
 tests/proto/memory: proto/memory gtest
-tests/server: kernels/plan kernels/device kernels/device/health proto/limits.h proto/net server server/calls server/config server/device server/gate server/net server/observe tests/attack/http2_peer.h tests/server/memory/door_peer.h tests/bench/rpc_process.h tests/client/temp_dir.h tests/kernels/device/fake_backend.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
+tests/server: kernels/device kernels/device/health proto/limits.h proto/net server server/calls server/config server/device server/gate server/net tests/attack/http2_peer.h tests/server/memory/door_peer.h tests/bench/rpc_process.h tests/client/temp_dir.h tests/kernels/device/fake_backend.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
 tests/server/gate: server/gate absl gtest
 tests/server/net: server/net tests/client/loopback_listener.h absl grpcpp gtest
 tests/server/config: server/config tests/bench/rpc_process.h tests/client/temp_dir.h tests/server tests/testing fmt gtest gmock

@@ -119,8 +119,9 @@ void SmallCall::OnWatch(absl::Time now) {
   if (waited <= std::min(env_->max_receive, kMaxReceive)) return;
   // What is written may not have an end beside it.
   if (method_.after != SmallMethod::kEnd) return call_->Cancel();
-  Fail(Failure::Deadline("for receiving: the request did not arrive within "
-                         "the server's limit"));
+  Fail(
+      Failure::Deadline("for receiving: the request did not arrive within "
+                        "the server's limit"));
 }
 
 void SmallCall::Fail(const Failure& failure) {

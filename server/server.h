@@ -20,7 +20,7 @@
 #include "kernels/device/engine.h"
 #include "server/calls/call_environment.h"
 #include "server/calls/call_registry.h"
-#include "server/calls/planning_threads.h"
+#include "server/calls/planning_thread.h"
 #include "server/calls/request_ids.h"
 #include "server/calls/tensor_service.h"
 #include "server/config/options.h"
@@ -112,7 +112,7 @@ class Server {
   std::shared_ptr<Gate> gate_;
   GateThread gate_thread_;
   Engine engine_;
-  PlanningThreads planning_;
+  PlanningThread planning_;
   EventWaits events_;
   Quotas quotas_;
   CallRegistry registry_;

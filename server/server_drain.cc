@@ -10,15 +10,14 @@
 namespace quantd {
 namespace {
 
+// Without a refusal, and for refusals that are being sent.
 constexpr absl::Duration kQuietTime = absl::Milliseconds(200);
-constexpr absl::Duration kLongestNoise = absl::Seconds(2);
-// For refusals that are being sent.
-constexpr absl::Duration kLastAnswers = absl::Milliseconds(100);
+// For noise that does not end, for jobs that hang, once all other calls are
+// over, and for what replies hold.
+constexpr absl::Duration kPatience = absl::Seconds(2);
 // For what gRPC is still writing, and for gRPC when nothing is left to write.
 constexpr std::chrono::seconds kLastWrites{1};
 constexpr std::chrono::seconds kGrpcPatience{10};
-// For jobs that hang, once all other calls are over.
-constexpr absl::Duration kHangPatience = absl::Seconds(2);
 
 }  // namespace
 
@@ -35,13 +34,13 @@ bool Server::Drain(absl::Duration delay) {
       registry_.WaitUntilNoneAccepted(SteadyNow() + options_.drain_timeout);
   // From Shutdown on gRPC itself turns calls away, as CANCELLED and without a
   // reason: first tell those who still come that they must go elsewhere.
-  registry_.WaitUntilQuiet(kQuietTime, SteadyNow() + kLongestNoise);
+  registry_.WaitUntilQuiet(kQuietTime, SteadyNow() + kPatience);
   acceptor_->Stop();
   // Nothing of ours is left to wait for; health watchers would stay for ever.
-  registry_.WaitUntilNoneOpen(SteadyNow() + kLastAnswers);
+  registry_.WaitUntilNoneOpen(SteadyNow() + kQuietTime);
   const bool ended = EndGrpc();
   gate_thread_.Stop();
-  stuck_ = !ended || !AwaitCalls() || !monitor_->Stop(kHangPatience);
+  stuck_ = !ended || !AwaitCalls() || !monitor_->Stop(kPatience);
   if (stuck_) {
     const int hanging = monitor_->hanging();
     Log(LogLevel::kError, "stuck",
@@ -77,7 +76,7 @@ bool Server::AwaitCalls() {
     const absl::Time now = SteadyNow();
     hang_since = monitor_->hanging() == 0 ? absl::InfiniteFuture()
                                           : std::min(hang_since, now);
-    if (now - hang_since > kHangPatience) return false;
+    if (now - hang_since > kPatience) return false;
   }
   return true;
 }
@@ -88,7 +87,7 @@ void Server::FinishDrain(bool finished) {
   queue_threads_.Join();
   grpc_.reset();
   // Replies may leave gRPC's buffers a moment after their calls are over.
-  const absl::Time patience = SteadyNow() + absl::Seconds(2);
+  const absl::Time patience = SteadyNow() + kPatience;
   while (gate_->used() != 0 && SteadyNow() < patience) {
     absl::SleepFor(absl::Milliseconds(1));
   }

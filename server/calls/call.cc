@@ -19,12 +19,6 @@
 namespace quantd {
 namespace {
 
-// A request that is understood on the network's own thread, if its head is
-// short: a longer one may have come in very many pieces.
-constexpr size_t kPlannedAtOnce = 5 << 20;
-// An undeclared request counts as this until more of it has come.
-constexpr size_t kFirstBytes = 48 << 10;
-
 // A payload that is larger than any device's memory, whatever of it is used.
 absl::Status CheckPayloadBytes(uint64_t bytes, size_t most) {
   if (bytes <= most) return absl::OkStatus();
@@ -73,12 +67,11 @@ void Call::Admit() {
   if (!env_->monitor->takes_work()) {
     return Fail(Failure::NoDevice(env_->monitor->RetryDelay()));
   }
-  // Where nobody counts what comes, all that may come is counted on.
-  const size_t first = streams()   ? env_->window
-                       : declared_ ? *declared_
-                       : call_->connection()->countable()
-                           ? std::min(kFirstBytes, limit)
-                           : limit;
+  // A request of unknown size counts as what may come before it is read, until
+  // more of it has; where nobody counts what comes, as all that may come.
+  const bool counted = streams() || call_->connection()->countable();
+  const size_t first =
+      declared_.value_or(counted ? std::min(env_->window, limit) : limit);
   Gate::Ask ask;
   ask.bytes = ReceiveNeed(first);
   if (auto failure = ReadAsk(&ask)) return Fail(*failure);
@@ -157,7 +150,7 @@ void Call::GoOn(Outcome outcome, absl::Duration retry_after, bool waited) {
       Receive(Stage::kReceiving, {});
     }
   } else if (waited) {
-    call_->Plan([this] { PlanRequest(); }, true);
+    call_->Plan([this] { PlanRequest(); });
   } else {
     PlanRequest();
   }
@@ -212,16 +205,11 @@ void Call::OnRequest(bool ok) {
     record_.received = Clock::now();
     lease_.Arrived(ReceiveNeed(size), size, Now());
   }
-  const bool is_short = wire::HasShortHead(message_.Pieces());
-  if (is_short && size <= kPlannedAtOnce) {
+  if (wire::HasShortHead(message_.Pieces())) {
     on_network_ = true;
     return PlanRequest();
   }
-  if (is_short) {
-    call_->Plan([this] { PlanRequest(); }, false);
-  } else {
-    call_->Plan([this] { CountLists(); }, true);
-  }
+  call_->Plan([this] { CountLists(); });
 }
 
 void Call::CountLists() {

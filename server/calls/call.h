@@ -17,7 +17,7 @@
 // chunks is in Payload; a payload says what comes next.
 //
 // Threads: at most one moves a call forward at any time: its completion
-// queue's, the gate's, the PlanningThreads', the EventWaits' or a worker's. The
+// queue's, the gate's, the PlanningThread's, the EventWaits' or a worker's. The
 // watch ends a call that waits for its client or a device for too long. Which
 // of the two comes first is decided by the stage, so that it has a lock.
 #ifndef QUANTD_SERVER_CALLS_CALL_H_
@@ -104,7 +104,7 @@ class Call final : public CallHandler,
 
   // On a device.
   void Queue();
-  bool IsQuick();
+  bool IsQuick() const;
   void RunOn(Backend& backend, Engine::SlotLease slot) override;
   bool LeavesLostDevice() const override { return true; }
   void OnDeviceLost() override;

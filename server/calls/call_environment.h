@@ -26,7 +26,7 @@ class Gate;
 class HealthService;
 class LoneCaller;
 class Metrics;
-class PlanningThreads;
+class PlanningThread;
 class Quotas;
 class Regions;
 class RequestIds;
@@ -49,7 +49,7 @@ struct CallEnvironment {
   bool works_in_place = false;
   const Regions* regions = nullptr;  // null: no memory is shared
   EventWaits* events = nullptr;
-  PlanningThreads* planning = nullptr;
+  PlanningThread* planning = nullptr;
   Quotas* quotas = nullptr;
   ServerCredentials* credentials = nullptr;
   HealthService* health = nullptr;

@@ -17,8 +17,6 @@ namespace {
 constexpr int kMostRuns = 3;
 // What is done in a millisecond or so, where one caller is all there is.
 constexpr size_t kInlineOfOne = size_t{4} << 20;
-// A message that came in more, of a few bytes each, takes long to gather.
-constexpr size_t kFewPieces = 4096;
 // A GPU's half millisecond: of what lies in its memory, and of what it copies
 // by itself from the host's.
 constexpr size_t kInlineOnDevice = size_t{1} << 30;
@@ -27,15 +25,14 @@ constexpr size_t kInlineCopied = size_t{16} << 20;
 }  // namespace
 
 // Whether to hand the job to a worker would take longer than to do it here.
-bool Call::IsQuick() {
+bool Call::IsQuick() const {
   const size_t bytes = payload_->request().plan->input_bytes();
   if (Engine::RunsInline(bytes)) return true;
   if (env_->registry->accepted() > 1 || !env_->lone->IsLikely(Clock::now())) {
     return false;
   }
   const Places& places = payload_->places();
-  if (bytes <= kInlineOfOne && message_.Pieces().size() <= kFewPieces)
-    return true;
+  if (bytes <= kInlineOfOne) return true;
   if (places.inputs_on_device()) return bytes <= kInlineOnDevice;
   return places.inputs_page_locked() && bytes <= kInlineCopied &&
          env_->engine->backend(lease_.device()).info().kind == "cuda";

@@ -11,12 +11,8 @@ namespace {
 // While others wait, whoever holds memory and does not go on for so long makes
 // way for them.
 constexpr absl::Duration kStall = absl::Milliseconds(250);
-// Where the client itself waits for others: with the answer to maxima.
-constexpr absl::Duration kStallOfMany = absl::Seconds(1);
 // What a stream must bring in a second beside what is allowed for any.
 constexpr uint64_t kSlowest = uint64_t{1} << 20;
-// A network thread that is in a job for longer is relieved.
-constexpr std::chrono::milliseconds kLongInline{100};
 
 }  // namespace
 
@@ -45,8 +41,8 @@ void Call::WatchClient(absl::Time now) {
   const bool tells = stage_ == Stage::kTelling;
   const bool feeds = stage_ == Stage::kFeeding;
   const absl::Duration stalled = now - moved_;
-  const absl::Duration patience =
-      payload_->AwaitsAnswer() ? kStallOfMany : kStall;
+  // With the answer to maxima the client itself waits for others.
+  const absl::Duration patience = (payload_->AwaitsAnswer() ? 4 : 1) * kStall;
   const absl::Duration limit = tells ? env_->max_send : env_->max_receive;
   const absl::Duration whole =
       limit + absl::Seconds(payload_->bytes_to_come() / kSlowest);
@@ -111,8 +107,9 @@ bool Call::Grow() {
 }
 
 void Call::WatchJob() {
+  // A network thread that is in a job for so long is relieved.
   if (runs_inline_ && !relieved_ &&
-      Clock::now() - job_watch_.began() > kLongInline) {
+      Clock::now() - job_watch_.began() > absl::ToChronoMilliseconds(kStall)) {
     relieved_ = true;
     env_->relieve(call_->queue());
   }

@@ -8,7 +8,7 @@
 
 #include "fmt/format.h"
 #include "server/calls/call_environment.h"
-#include "server/calls/planning_threads.h"
+#include "server/calls/planning_thread.h"
 #include "server/calls/tensor_service.h"
 #include "server/net/acceptor.h"
 
@@ -150,14 +150,12 @@ void IncomingCall::FinishWith(const Failure& failure,
   Finish(failure.ToStatus());
 }
 
-void IncomingCall::Plan(std::function<void()> work, bool is_long) {
+void IncomingCall::Plan(std::function<void()> work) {
   Ref();
-  env_->planning->Submit(
-      [this, work = std::move(work)] {
-        work();
-        Unref();
-      },
-      is_long);
+  env_->planning->Submit([this, work = std::move(work)] {
+    work();
+    Unref();
+  });
 }
 
 }  // namespace quantd

@@ -102,9 +102,8 @@ class IncomingCall final : public WatchedCall {
   // Finish, with the trailers of a failure. An empty id: the call has none.
   void FinishWith(const Failure& failure, std::string_view request_id);
   void Cancel() { context_.TryCancel(); }
-  // Runs `work` on PlanningThreads (which say what is long) while the call
-  // lives.
-  void Plan(std::function<void()> work, bool is_long);
+  // Runs `work` on the PlanningThread while the call lives.
+  void Plan(std::function<void()> work);
 
   void Ref() { refs_.fetch_add(1, std::memory_order_relaxed); }
   bool TryRef() override;

@@ -92,9 +92,8 @@ Payload::Next ChunkPayload::AfterChunk() const {
 
 Payload::Expected ChunkPayload::NextMessage() const {
   if (awaits_ != Awaits::kChunks) return {};
-  constexpr size_t kBesideChunk = 8 << 10;  // in a message that has one
   return {std::min<size_t>(env_->window, bytes_to_come_ - gather_->came()),
-          wire::kMaxChunkBytes + kBesideChunk};
+          wire::kMaxChunkBytes};
 }
 
 absl::StatusOr<Payload::Next> ChunkPayload::Take(wire::Slices message) {

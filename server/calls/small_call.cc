@@ -1,6 +1,5 @@
 #include "server/calls/small_call.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "server/calls/call_registry.h"
@@ -10,12 +9,6 @@
 #include "server/observe/metrics.h"
 
 namespace quantd {
-namespace {
-
-// What is small comes soon.
-constexpr absl::Duration kMaxReceive = absl::Seconds(10);
-
-}  // namespace
 
 SmallCall::SmallCall(CallEnvironment* env, IncomingCall* call,
                      SmallMethod method)
@@ -64,7 +57,7 @@ void SmallCall::OnRead(bool ok) {
         Failure::TooLarge("request", message_.size(), method_.max_request));
   }
   if (!method_.plans_apart) return Answer();
-  call_->Plan([this] { Answer(); }, true);
+  call_->Plan([this] { Answer(); });
 }
 
 void SmallCall::Answer() {
@@ -116,7 +109,7 @@ void SmallCall::OnWatch(absl::Time now) {
     if (waited > env_->max_send) call_->Cancel();
     return;
   }
-  if (waited <= std::min(env_->max_receive, kMaxReceive)) return;
+  if (waited <= env_->max_receive) return;
   // What is written may not have an end beside it.
   if (method_.after != SmallMethod::kEnd) return call_->Cancel();
   Fail(

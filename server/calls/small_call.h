@@ -41,7 +41,7 @@ struct SmallMethod {
   size_t max_request = 4096;  // bytes
   After after = kEnd;
   std::optional<wire::Method> method;
-  bool plans_apart = false;    // on PlanningThreads, as long work
+  bool plans_apart = false;    // on the PlanningThread
   bool while_draining = true;  // it is answered while the server drains
   std::function<SmallAnswer(absl::Span<const std::string_view> message,
                             std::string_view request_id)>

@@ -12,12 +12,6 @@
 namespace quantd {
 namespace {
 
-// Between the probes of a device that fails them: doubled each time.
-constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
-constexpr absl::Duration kLongestPause = absl::Seconds(10);
-constexpr absl::Duration kLeastRetry = absl::Milliseconds(50);
-constexpr absl::Duration kMostRetry = absl::Seconds(5);
-
 DeviceFault CauseOf(const absl::Status& status) {
   if (absl::IsDataLoss(status)) return DeviceFault::kWrongAnswer;
   return FaultOf(status).value_or(DeviceFault::kError);
@@ -132,7 +126,7 @@ void DeviceMonitor::Lost(int device, DeviceFault fault, std::string_view detail,
   d.doubted = engine_->health(device).state() != DeviceState::kQuarantined;
   d.lost_at = settings_.now();
   d.next_test = absl::InfinitePast();
-  d.pause = kFirstPause;
+  d.pause = kSoonestRetry;
   Log(LogLevel::kError, "device_lost",
       {{"device", engine_->backend(device).info().name},
        {"fault", Name(fault)},
@@ -182,15 +176,15 @@ int DeviceMonitor::hanging() const {
 absl::Duration DeviceMonitor::RetryDelay() const {
   absl::MutexLock lock(&mutex_);
   const absl::Time now = settings_.now();
-  absl::Duration least = kMostRetry;
+  absl::Duration least = kLatestRetry;
   for (size_t i = 0; i < devices_.size(); ++i) {
     // One that is well again since a call was refused: not when it is tested
     // next, which is minutes away.
-    if (engine_->health(i).healthy()) return kLeastRetry;
+    if (engine_->health(i).healthy()) return kSoonestRetry;
     if (engine_->health(i).hanging() != 0) continue;
     least = std::min(least, devices_[i].next_test - now);
   }
-  return std::max(least, kLeastRetry);
+  return std::max(least, kSoonestRetry);
 }
 
 void DeviceMonitor::Judge(int device, absl::Time now) {
@@ -219,7 +213,7 @@ void DeviceMonitor::Judge(int device, absl::Time now) {
     Tell();
   }
   d.next_test = now + d.pause;
-  d.pause = std::min(2 * d.pause, kLongestPause);
+  d.pause = std::min(2 * d.pause, kLatestRetry);
   Log(LogLevel::kWarn, "self_test_failed",
       {{"device", name},
        {"detail", detail},

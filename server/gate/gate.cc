@@ -6,11 +6,6 @@
 namespace quantd {
 namespace {
 
-// When one that is refused may come again. Sooner, a crowd would do nothing
-// but ask; later, a server could stand idle meanwhile.
-constexpr absl::Duration kSoonest = absl::Milliseconds(50);
-constexpr absl::Duration kLatest = absl::Seconds(5);
-
 // Lanes of a device. Of more than 31 some share theirs, which only lets more
 // waiters wait for each other.
 Queue::Lanes BytesLane(size_t device) { return Queue::Lanes{1} << device % 31; }
@@ -311,7 +306,7 @@ absl::Duration Gate::RetryAfter(absl::Time now) const {
 absl::Duration Gate::RetryAfterLocked(absl::Time now) const {
   return std::clamp(accounts_->workload.TimeFor(
                         messages_.BytesBefore(Priority::kLow), 0, now),
-                    kSoonest, kLatest);
+                    kSoonestRetry, kLatestRetry);
 }
 
 size_t Gate::receiving_used() const {

@@ -47,6 +47,11 @@ enum class Outcome {
   kStopped,
 };
 
+// When a call that is refused may come again. Sooner, a crowd would do nothing
+// but ask; later, a server could stand idle meanwhile.
+inline constexpr absl::Duration kSoonestRetry = absl::Milliseconds(50);
+inline constexpr absl::Duration kLatestRetry = absl::Seconds(5);
+
 class Gate {
  public:
   struct Limits {

@@ -1,12 +1,18 @@
-#include "server/calls/planning_threads.h"
+#include "server/calls/planning_thread.h"
 
 #include <sys/resource.h>
 
 #include <utility>
 
 namespace quantd {
+namespace {
 
-PlanningThreads::Lane::~Lane() {
+// A quarter of what others get where cores are short, and all where not.
+constexpr int kNice = 6;
+
+}  // namespace
+
+PlanningThread::~PlanningThread() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
@@ -14,14 +20,14 @@ PlanningThreads::Lane::~Lane() {
   thread_.join();
 }
 
-void PlanningThreads::Lane::Push(std::function<void()> work) {
+void PlanningThread::Submit(std::function<void()> work) {
   absl::MutexLock lock(&mutex_);
   queue_.push_back(std::move(work));
 }
 
-void PlanningThreads::Lane::Run(int nice) {
+void PlanningThread::Run() {
   // Of this thread alone, on Linux. Where it is forbidden nothing is lost.
-  if (nice != 0) setpriority(PRIO_PROCESS, 0, nice);
+  setpriority(PRIO_PROCESS, 0, kNice);
   const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stopping_ || !queue_.empty();
   };

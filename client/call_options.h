@@ -130,9 +130,6 @@ struct CallOptions {
   // ("00-...-...-01"): servers log its ids with the call's own. Empty: none.
   std::string traceparent = {};
   CallPriority priority = CallPriority::kNormal;
-  // RetryHint::ticket of a call that was refused, where the caller himself
-  // makes it again. The retries of the library bring theirs by themselves.
-  std::string ticket = {};
 };
 
 }  // namespace quantd

@@ -76,10 +76,10 @@ class Client::Impl {
     const Scope scope(this, &control);
     std::optional<CancellationToken::Registration> stop;
     if (call.cancel) stop.emplace(*call.cancel, [&] { control.Cancel(); });
-    return work(*endpoint_,
-                CallLimit{LimitOf(call), deadline, call.traceparent,
-                          call.priority, call.ticket},
-                control);
+    return work(
+        *endpoint_,
+        CallLimit{LimitOf(call), deadline, call.traceparent, call.priority},
+        control);
   }
 
   // Runs `work` on a thread of this client.

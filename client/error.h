@@ -47,9 +47,6 @@ std::optional<ServerError> GetServerError(const absl::Status& status);
 // the deadline allow.
 struct RetryHint {
   std::chrono::milliseconds delay{0};  // earliest sensible time; 0: no word
-  // Of a busy server that keeps a place for the call at that time, for who
-  // brings this in CallOptions::ticket. Else empty.
-  std::string ticket = {};
 };
 std::optional<RetryHint> GetRetryHint(const absl::Status& status);
 

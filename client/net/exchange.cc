@@ -15,11 +15,6 @@ namespace {
 using Clock = std::chrono::system_clock;
 using std::chrono::milliseconds;
 
-// A message so small goes with its headers: to wait would take longer.
-constexpr size_t kSentAnyway = 64 << 10;
-// How long a server that has refused a call is asked before it is sent more.
-constexpr std::chrono::seconds kBusyFor{5};
-
 absl::Status NoServer() {
   absl::Status status = absl::UnavailableError("no server can be had");
   SetRetryHint(&status, milliseconds(0));
@@ -66,7 +61,7 @@ absl::Status Exchange::Run(size_t bytes, Attempt attempt,
                            Trip* trip) {
   Backoff backoff(retry_, &budget_, seed_++);
   Servers::Tried tried;
-  Approach approach = {limit.ticket};
+  Approach approach;
   *trip = {};
   for (;;) {
     absl::Status status;
@@ -75,7 +70,6 @@ absl::Status Exchange::Run(size_t bytes, Attempt attempt,
       ++trip->attempts;
       trip->by_unix = lease->by_unix();
       channel = lease->channel();
-      approach.expects_word = bytes > kSentAnyway && IsBusy(channel.get());
       if (control.on_sent()) {
         approach.on_sent = [&] {
           lease->PayloadIsSent();
@@ -98,9 +92,6 @@ absl::Status Exchange::Run(size_t bytes, Attempt attempt,
       return Explain(absl::CancelledError("cancelled by the caller"), limit,
                      trip->attempts);
     }
-    const auto hint = GetRetryHint(status);
-    approach.ticket = hint ? hint->ticket : "";
-    if (!approach.ticket.empty()) NoteBusy(channel.get());
     if (servers_->HasAnother(tried) && backoff.MayMove(status)) continue;
     const auto delay = backoff.Next(status);
     const Time next = Clock::now() + delay.value_or(milliseconds(0));
@@ -115,20 +106,6 @@ absl::Status Exchange::Run(size_t bytes, Attempt attempt,
     control.SleepUntil(next);
     tried.clear();
   }
-}
-
-void Exchange::NoteBusy(const grpc::Channel* channel) {
-  const auto now = std::chrono::steady_clock::now();
-  const std::lock_guard lock(mutex_);
-  absl::erase_if(busy_, [&](const auto& e) { return e.second < now; });
-  busy_[channel] = now + kBusyFor;
-}
-
-bool Exchange::IsBusy(const grpc::Channel* channel) {
-  const std::lock_guard lock(mutex_);
-  const auto found = busy_.find(channel);
-  return found != busy_.end() &&
-         std::chrono::steady_clock::now() < found->second;
 }
 
 absl::Status Exchange::Explain(const absl::Status& status,

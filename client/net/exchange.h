@@ -6,12 +6,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <mutex>
 #include <random>
 #include <string>
-#include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "client/call_options.h"
@@ -54,9 +51,6 @@ class Exchange {
   const std::string& target() const { return target_; }
 
  private:
-  // The server behind the channel gave a ticket.
-  void NoteBusy(const grpc::Channel* channel);
-  bool IsBusy(const grpc::Channel* channel);
   absl::Status Explain(const absl::Status& status, const CallLimit& limit,
                        int attempts) const;
 
@@ -67,11 +61,6 @@ class Exchange {
   Servers* const servers_;
   RetryBudget budget_;
   std::atomic<uint64_t> seed_{std::random_device{}()};
-  std::mutex mutex_;
-  // Channels by which tickets came of late, and until when that counts.
-  absl::flat_hash_map<const grpc::Channel*,
-                      std::chrono::steady_clock::time_point>
-      busy_;
 };
 
 }  // namespace quantd::client

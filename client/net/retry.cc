@@ -64,8 +64,6 @@ std::optional<std::chrono::milliseconds> Backoff::Next(
     if (++killed_ > 1) return std::nullopt;
     return policy_.max_backoff / 2 + Jittered();
   }
-  // It keeps a place for this call, and none at another time.
-  if (!hint->ticket.empty()) return hint->delay;
   // The server is alive and says when: it is asked again until the deadline.
   // The jitter comes on top, so that the refused do not return as one.
   return hint->delay + Jittered();

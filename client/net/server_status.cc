@@ -137,7 +137,7 @@ absl::Status FromGrpc(const grpc::Status& status,
   }
   if (!id.empty()) SetRequestId(&result, id);
   if (const auto delay = RetryDelay(code, context, detail)) {
-    SetRetryHint(&result, *delay, Trailer(context, wire::kTicketKey));
+    SetRetryHint(&result, *delay);
   }
   return result;
 }

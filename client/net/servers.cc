@@ -23,7 +23,6 @@ constexpr milliseconds kUnresolved{100};  // where a name never resolved
 // good. A server's watch says earlier when it is back.
 constexpr milliseconds kAfterLoss{1000};
 constexpr milliseconds kAfterFault{5000};
-constexpr milliseconds kMostOfTicket{1000};
 
 // Beside its bytes: a call costs something, be it empty.
 constexpr size_t kBytesOfACall = 4096;
@@ -234,11 +233,7 @@ void Servers::Report(const Lease& lease, const absl::Status& status) {
       LookUp(kLostAgain);
       break;
     case absl::StatusCode::kResourceExhausted:
-      if (const auto hint = GetRetryHint(status)) {
-        // With a ticket it is the time of this call alone.
-        avoid(hint->ticket.empty() ? hint->delay
-                                   : std::min(hint->delay, kMostOfTicket));
-      }
+      if (const auto hint = GetRetryHint(status)) avoid(hint->delay);
       break;
     case absl::StatusCode::kInternal:
       if (error && error->reason == ErrorReason::kDeviceFault) {

@@ -85,55 +85,28 @@ grpc::ByteBuffer Sender::Assemble() const {
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
-grpc::Status Sender::SendInSteps(grpc::GenericStub& stub,
+grpc::Status Sender::SendAndTell(grpc::GenericStub& stub,
                                  const Approach& approach,
                                  grpc::ClientContext* context,
                                  grpc::CompletionQueue& queue,
                                  CallControl& control, ReceivedMessage* reply) {
-  // Whatever is begun ends before the call's object goes.
-  int begun = 0;
-  enum Step : intptr_t { kHead = 1, kWritten, kRead, kEnd };
-  const auto begin = [&](Step step) {
-    ++begun;
-    return reinterpret_cast<void*>(step);
-  };
-  // Until the step is over, or with kEnd all that was begun; whether it was
-  // done.
-  const auto await = [&](Step step) {
-    void* came = nullptr;
-    bool ok = false;
-    while (begun > 0 && queue.Next(&came, &ok)) {
-      --begun;
-      const auto over = static_cast<Step>(reinterpret_cast<intptr_t>(came));
-      if (over == kWritten && ok && approach.on_sent) approach.on_sent();
-      if (over == step && step != kEnd) return ok;
-    }
-    return false;
-  };
   grpc::Status status;
   const CallControl::Stage stage(&control, [&] { context->TryCancel(); });
-  // Else the head goes with the message: to send it alone is a turn more.
-  context->set_initial_metadata_corked(!approach.expects_word);
+  // To send the head alone would be a turn more.
+  context->set_initial_metadata_corked(true);
   const auto call = stub.PrepareCall(context, message_.method, &queue);
-  bool goes_on = true;
-  if (approach.expects_word) {
-    call->StartCall(begin(kHead));
-    goes_on = await(kHead);
-    if (goes_on) {
-      call->ReadInitialMetadata(begin(kHead));
-      goes_on = await(kHead) && context->GetServerInitialMetadata().contains(
-                                    wire::kContinueKey);
-    }
-  } else {
-    call->StartCall(nullptr);
+  int written = 0;
+  call->StartCall(nullptr);
+  call->Write(Assemble(), grpc::WriteOptions().set_last_message(), &written);
+  call->Read(reply->buffer(), nullptr);
+  call->Finish(&status, nullptr);
+  // All three end before the call's object goes.
+  for (int begun = 3; begun > 0; --begun) {
+    void* over = nullptr;
+    bool ok = false;
+    queue.Next(&over, &ok);
+    if (over == &written && ok) approach.on_sent();
   }
-  if (goes_on) {
-    call->Write(Assemble(), grpc::WriteOptions().set_last_message(),
-                begin(kWritten));
-    call->Read(reply->buffer(), begin(kRead));
-  }
-  call->Finish(&status, begin(kEnd));
-  await(kEnd);
   return status;
 }
 
@@ -142,15 +115,11 @@ absl::Status Sender::Send(grpc::GenericStub& stub, const CallLimit& limit,
                           ReceivedMessage* reply) {
   grpc::ClientContext context;
   context.AddMetadata(wire::kRequestBytesKey, fmt::to_string(size_));
-  if (!approach.ticket.empty()) {
-    context.AddMetadata(wire::kTicketKey, approach.ticket);
-  }
   SetUp(limit, credentials_, &context);
   grpc::CompletionQueue queue;
   grpc::Status status;
-  if (approach.expects_word) context.AddMetadata(wire::kExpectKey, "continue");
-  if (approach.expects_word || approach.on_sent) {
-    status = SendInSteps(stub, approach, &context, queue, control, reply);
+  if (approach.on_sent) {
+    status = SendAndTell(stub, approach, &context, queue, control, reply);
   } else {
     grpc::ByteBuffer request = Assemble();
     const CallControl::Stage stage(&control, [&] { context.TryCancel(); });

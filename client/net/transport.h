@@ -37,9 +37,6 @@ void SetUp(const CallLimit& limit, const ChannelCredentials& credentials,
 
 // How an attempt is made.
 struct Approach {
-  std::string ticket = {};  // of the attempt before; empty: none
-  // The message is sent when the server says so: it was busy just now.
-  bool expects_word = false;
   // Called when it has been sent; empty: nobody wants to know.
   std::function<void()> on_sent = {};
 };
@@ -61,9 +58,8 @@ class Sender {
 
  private:
   grpc::ByteBuffer Assemble() const;
-  // Sends the message when the server says so, and does not if it refuses; or
-  // tells when it has been sent.
-  grpc::Status SendInSteps(grpc::GenericStub& stub, const Approach& approach,
+  // Tells when the message has been sent.
+  grpc::Status SendAndTell(grpc::GenericStub& stub, const Approach& approach,
                            grpc::ClientContext* context,
                            grpc::CompletionQueue& queue, CallControl& control,
                            ReceivedMessage* reply);

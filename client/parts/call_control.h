@@ -21,7 +21,6 @@ struct CallLimit {
   Time deadline;                     // when that is over
   std::string traceparent = {};
   CallPriority priority = CallPriority::kNormal;
-  std::string ticket = {};  // of the first attempt
 };
 
 // Thread-safe.

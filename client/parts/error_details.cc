@@ -15,7 +15,6 @@ namespace {
 constexpr char kErrorUrl[] = "quantd/server_error";
 constexpr char kRequestIdUrl[] = "quantd/request_id";
 constexpr char kRetryUrl[] = "quantd/retry_ms";
-constexpr char kTicketUrl[] = "quantd/ticket";
 constexpr char kAttemptsUrl[] = "quantd/attempts";
 
 std::string Payload(const absl::Status& status, const char* url) {
@@ -46,7 +45,7 @@ std::optional<ServerError> GetServerError(const absl::Status& status) {
 std::optional<RetryHint> GetRetryHint(const absl::Status& status) {
   int64_t ms = 0;
   if (!absl::SimpleAtoi(Payload(status, kRetryUrl), &ms)) return std::nullopt;
-  return RetryHint{std::chrono::milliseconds(ms), Payload(status, kTicketUrl)};
+  return RetryHint{std::chrono::milliseconds(ms)};
 }
 
 std::string GetRequestId(const absl::Status& status) {
@@ -68,11 +67,8 @@ void SetServerError(absl::Status* status, const ServerError& error) {
                              error.limit, error.retry_delay.count())));
 }
 
-void SetRetryHint(absl::Status* status, std::chrono::milliseconds delay,
-                  std::string_view ticket) {
+void SetRetryHint(absl::Status* status, std::chrono::milliseconds delay) {
   status->SetPayload(kRetryUrl, absl::Cord(fmt::to_string(delay.count())));
-  if (ticket.empty()) return;
-  status->SetPayload(kTicketUrl, absl::Cord(std::string(ticket)));
 }
 
 void SetRequestId(absl::Status* status, std::string_view id) {

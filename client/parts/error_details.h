@@ -13,10 +13,8 @@ namespace quantd::client {
 // Says why whoever did the work failed the call.
 void SetServerError(absl::Status* status, const ServerError& error);
 
-// Says that the call may be made again, not before `delay`. `ticket`: for that
-// time; empty: none.
-void SetRetryHint(absl::Status* status, std::chrono::milliseconds delay,
-                  std::string_view ticket = {});
+// Says that the call may be made again, not before `delay`.
+void SetRetryHint(absl::Status* status, std::chrono::milliseconds delay);
 
 void SetRequestId(absl::Status* status, std::string_view id);
 

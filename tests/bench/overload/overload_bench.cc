@@ -74,10 +74,9 @@ class Calls {
     if (client.ok()) client_ = *std::move(client);
   }
   bool ok() const { return client_ != nullptr; }
-  absl::Status Call(milliseconds deadline, const std::string& ticket = {}) {
+  absl::Status Call(milliseconds deadline) {
     CallOptions call;
     call.deadline = deadline;
-    call.ticket = ticket;
     return client_->Quantize(tensor_, input_, options_, call).status();
   }
 
@@ -125,7 +124,7 @@ class Overload {
       : calls_(calls), deadline_(deadline), start_(Clock::now()) {
     const auto count = static_cast<int>(rate * seconds);
     for (int i = 0; i < count; ++i) {
-      due_.push({At(static_cast<double>(i) / rate), false, {}});
+      due_.push({At(static_cast<double>(i) / rate), false});
     }
     end_ = At(seconds);
   }
@@ -160,7 +159,6 @@ class Overload {
   struct Due {
     Clock::time_point at;
     bool retry;
-    std::string ticket;  // of a retry, if it was given one
     bool operator<(const Due& other) const { return at > other.at; }
   };
 
@@ -195,7 +193,7 @@ class Overload {
       // No caller got round to it in time: it is no call of this load.
       const bool sent = begin <= next.at + deadline_;
       const absl::Status status =
-          sent ? calls_.Call(deadline_, next.ticket) : absl::OkStatus();
+          sent ? calls_.Call(deadline_) : absl::OkStatus();
       const Clock::time_point now = Clock::now();
       lock.lock();
       --calling_;
@@ -219,7 +217,7 @@ class Overload {
       const auto hint = GetRetryHint(status);
       if (call.retry || !hint) return;
       delays_ms_.push_back(static_cast<double>(hint->delay.count()));
-      due_.push({now + hint->delay, true, hint->ticket});
+      due_.push({now + hint->delay, true});
     } else if (absl::IsDeadlineExceeded(status)) {
       ++expired_;
     } else {

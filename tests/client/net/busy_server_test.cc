@@ -1,11 +1,10 @@
-// A server that has too much to do: who is refused is given a time, and served
-// then.
+// A server that has too much to do: calls that it refuses are made again at the
+// time that it says, and served.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -34,11 +33,9 @@ class BusyServerTest : public testing::Test {
     ASSERT_THAT(client, IsOk());
     client_ = *std::move(client);
   }
-  absl::StatusOr<Result> Call(milliseconds deadline,
-                              const std::string& ticket = {}) {
+  absl::StatusOr<Result> Call(milliseconds deadline) {
     CallOptions call;
     call.deadline = deadline;
-    call.ticket = ticket;
     return client_->Quantize(tensor_, input_, options_, call);
   }
   // By so many callers at once, each until `call` says false.
@@ -64,30 +61,7 @@ class BusyServerTest : public testing::Test {
   std::unique_ptr<Client> client_;
 };
 
-TEST_F(BusyServerTest, GivesTicketsThatServe) {
-  std::mutex mutex;
-  std::string ticket;
-  milliseconds delay{0};
-  const auto end = Clock::now() + std::chrono::minutes(1);
-  // In time for a caller or two.
-  AtOnce(16, [&] {
-    const auto result = Call(milliseconds(60));
-    const std::lock_guard lock(mutex);
-    const auto hint = GetRetryHint(result.status());
-    if (ticket.empty() && hint && !hint->ticket.empty()) {
-      ticket = hint->ticket;
-      delay = hint->delay;
-    }
-    return ticket.empty() && Clock::now() < end;
-  });
-  ASSERT_FALSE(ticket.empty());
-  std::this_thread::sleep_for(delay);
-  const auto result = Call(std::chrono::minutes(1), ticket);
-  EXPECT_THAT(result, IsOk());
-}
-
-// Those that were refused send nothing before they are told to.
-TEST_F(BusyServerTest, ServesWhoCanWait) {
+TEST_F(BusyServerTest, ServesCallsThatCanWait) {
   const auto first = Call(std::chrono::minutes(1));
   ASSERT_THAT(first, IsOk());
   std::atomic<int> left = 160;

@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "client/bands/band_calls.h"
+#include "client/call/call_control.h"
+#include "client/call/endpoint.h"
+#include "client/call/reduction.h"
 #include "client/net/client_options.h"
 #include "client/net/remote.h"
 #include "client/net/worker_pool.h"
-#include "client/parts/call_control.h"
-#include "client/parts/endpoint.h"
-#include "client/parts/reduction.h"
-#include "client/parts/result_builder.h"
+#include "client/tensors/result_builder.h"
 #include "fmt/format.h"
 #include "kernels/plan/field_error.h"
 #include "proto/net/trace_context.h"

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "client/parts/reduction.h"
+#include "client/call/reduction.h"
 #include "fmt/format.h"
 #include "kernels/plan/amax_source.h"
 #include "kernels/plan/field_error.h"

@@ -8,9 +8,9 @@
 #include <variant>
 #include <vector>
 
-#include "client/parts/copy_window.h"
-#include "client/parts/piece_join.h"
-#include "client/parts/piece_work.h"
+#include "client/tensors/copy_window.h"
+#include "client/tensors/piece_join.h"
+#include "client/tensors/piece_work.h"
 #include "fmt/format.h"
 #include "kernels/plan/amax_source.h"
 #include "kernels/plan/field_error.h"

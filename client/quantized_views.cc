@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "client/parts/groups.h"
 #include "client/quantized_tensor.h"
+#include "client/tensors/groups.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kernels/plan/convert_scales.h"

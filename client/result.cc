@@ -2,7 +2,7 @@
 
 #include <new>
 
-#include "client/parts/groups.h"
+#include "client/tensors/groups.h"
 
 namespace quantd {
 namespace {

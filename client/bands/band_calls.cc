@@ -12,7 +12,7 @@
 #include "client/bands/band_place.h"
 #include "client/bands/band_threads.h"
 #include "client/bands/turns.h"
-#include "client/parts/result_builder.h"
+#include "client/tensors/result_builder.h"
 #include "fmt/format.h"
 #include "kernels/plan/amax_source.h"
 #include "kernels/plan/shards.h"

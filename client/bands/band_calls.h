@@ -8,9 +8,9 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/bands/band_plan.h"
+#include "client/call/call_control.h"
+#include "client/call/endpoint.h"
 #include "client/call_options.h"
-#include "client/parts/call_control.h"
-#include "client/parts/endpoint.h"
 #include "client/result.h"
 #include "kernels/plan/plan.h"
 

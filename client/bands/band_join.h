@@ -12,8 +12,8 @@
 #include "client/bands/band_place.h"
 #include "client/bands/band_plan.h"
 #include "client/call_options.h"
-#include "client/parts/result_builder.h"
 #include "client/result.h"
+#include "client/tensors/result_builder.h"
 #include "kernels/plan/plan.h"
 
 namespace quantd::client {

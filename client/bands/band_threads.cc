@@ -9,7 +9,7 @@
 #include <system_error>
 #include <thread>
 
-#include "client/parts/error_details.h"
+#include "client/call/error_details.h"
 #include "fmt/format.h"
 
 namespace quantd::client {

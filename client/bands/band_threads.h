@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "client/bands/band_plan.h"
 #include "client/bands/turns.h"
-#include "client/parts/call_control.h"
+#include "client/call/call_control.h"
 
 namespace quantd::client {
 

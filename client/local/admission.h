@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "client/parts/call_control.h"
+#include "client/call/call_control.h"
 
 namespace quantd::client {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "client/parts/error_details.h"
+#include "client/call/error_details.h"
 #include "fmt/format.h"
 
 namespace quantd::client {

@@ -4,10 +4,10 @@
 #include <memory>
 #include <utility>
 
+#include "client/call/error_details.h"
 #include "client/local/local_call.h"
-#include "client/parts/error_details.h"
-#include "client/parts/result_builder.h"
 #include "client/piece_options.h"
+#include "client/tensors/result_builder.h"
 #include "fmt/format.h"
 #include "kernels/device/budget.h"
 #include "kernels/device/devices.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "client/call/endpoint.h"
 #include "client/local/admission.h"
-#include "client/parts/endpoint.h"
 #include "kernels/device/backend.h"
 #include "kernels/device/engine.h"
 

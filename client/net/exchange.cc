@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "client/call/error_details.h"
 #include "client/error.h"
-#include "client/parts/error_details.h"
 #include "fmt/format.h"
 
 namespace quantd::client {

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "client/call/error_details.h"
+#include "client/call/server_settings.h"
 #include "client/memory/lending.h"
 #include "client/net/address.h"
 #include "client/net/channel.h"
@@ -21,9 +23,7 @@
 #include "client/net/requests.h"
 #include "client/net/servers.h"
 #include "client/net/stream/stream_sender.h"
-#include "client/parts/error_details.h"
-#include "client/parts/result_builder.h"
-#include "client/parts/server_settings.h"
+#include "client/tensors/result_builder.h"
 #include "kernels/plan/field_error.h"
 
 namespace quantd::client {

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "client/call/endpoint.h"
 #include "client/call_options.h"
-#include "client/parts/endpoint.h"
 
 namespace quantd::client {
 

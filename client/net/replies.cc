@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "client/parts/error_details.h"
-#include "client/parts/result_builder.h"
+#include "client/call/error_details.h"
+#include "client/tensors/result_builder.h"
 #include "proto/messages.h"
 #include "proto/wire.h"
 #include "quantd.pb.h"

@@ -12,7 +12,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
-#include "client/parts/error_details.h"
+#include "client/call/error_details.h"
 #include "kernels/plan/field_error.h"
 #include "proto/methods.h"
 #include "quantd.pb.h"

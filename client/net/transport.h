@@ -14,9 +14,9 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "client/call/call_control.h"
 #include "client/net/channel_credentials.h"
 #include "client/net/stream/pins.h"
-#include "client/parts/call_control.h"
 #include "proto/net/received_message.h"
 
 namespace quantd::client {

@@ -9,8 +9,8 @@
 #include "client/files/npy.h"
 #include "client/files/quantized_file.h"
 #include "client/files/safetensors.h"
-#include "client/parts/piece_work.h"
 #include "client/quantctl/commands.h"
+#include "client/tensors/piece_work.h"
 #include "fmt/format.h"
 
 namespace quantd::quantctl {

@@ -4,9 +4,9 @@
 #include <optional>
 #include <utility>
 
-#include "client/parts/piece_work.h"
 #include "client/quantctl/commands.h"
 #include "client/quantctl/tensor_math.h"
+#include "client/tensors/piece_work.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 

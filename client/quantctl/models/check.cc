@@ -12,10 +12,10 @@
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/report/verdict.h"
 #include "client/checkpoint/stored.h"
-#include "client/parts/piece_work.h"
 #include "client/quantctl/models/model_report.h"
 #include "client/quantctl/models/models.h"
 #include "client/quantctl/models/quantize_call.h"
+#include "client/tensors/piece_work.h"
 #include "fmt/format.h"
 
 namespace quantd::quantctl {

@@ -13,13 +13,13 @@
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/planner.h"
 #include "client/files/model_files.h"
-#include "client/parts/piece_work.h"
 #include "client/quantctl/models/advice.h"
 #include "client/quantctl/models/model_report.h"
 #include "client/quantctl/models/models.h"
 #include "client/quantctl/models/plan_text.h"
 #include "client/quantctl/models/quantize_call.h"
 #include "client/quantctl/signals.h"
+#include "client/tensors/piece_work.h"
 #include "fmt/format.h"
 
 namespace quantd::quantctl {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "client/bands/band_calls.h"
+#include "client/call/endpoint.h"
 #include "client/net/remote.h"
-#include "client/parts/endpoint.h"
 #include "fmt/format.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/kernels/device/plan_rows.h"

@@ -1,7 +1,7 @@
 #include "client/net/retry.h"
 
 #include "absl/strings/cord.h"
-#include "client/parts/error_details.h"
+#include "client/call/error_details.h"
 #include "quantd.pb.h"
 #include "tests/testing/matchers.h"
 

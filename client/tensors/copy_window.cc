@@ -1,4 +1,4 @@
-#include "client/parts/copy_window.h"
+#include "client/tensors/copy_window.h"
 
 #include <algorithm>
 

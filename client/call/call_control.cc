@@ -1,4 +1,4 @@
-#include "client/parts/call_control.h"
+#include "client/call/call_control.h"
 
 #include <utility>
 

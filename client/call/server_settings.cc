@@ -1,4 +1,4 @@
-#include "client/parts/server_settings.h"
+#include "client/call/server_settings.h"
 
 namespace quantd::client {
 

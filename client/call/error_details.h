@@ -1,6 +1,6 @@
 // Writes what client/error.h reads.
-#ifndef QUANTD_CLIENT_PARTS_ERROR_DETAILS_H_
-#define QUANTD_CLIENT_PARTS_ERROR_DETAILS_H_
+#ifndef QUANTD_CLIENT_CALL_ERROR_DETAILS_H_
+#define QUANTD_CLIENT_CALL_ERROR_DETAILS_H_
 
 #include <chrono>
 #include <string_view>
@@ -24,4 +24,4 @@ absl::Status Annotate(const absl::Status& status, std::string_view message,
 
 }  // namespace quantd::client
 
-#endif  // QUANTD_CLIENT_PARTS_ERROR_DETAILS_H_
+#endif  // QUANTD_CLIENT_CALL_ERROR_DETAILS_H_

@@ -1,4 +1,4 @@
-#include "client/parts/reduction.h"
+#include "client/call/reduction.h"
 
 #include <chrono>
 #include <utility>

@@ -1,7 +1,7 @@
 // Host memory that is used again and again: to share it with a server or to
 // page-lock it takes longer than a call.
-#ifndef QUANTD_CLIENT_PARTS_HOST_POOL_H_
-#define QUANTD_CLIENT_PARTS_HOST_POOL_H_
+#ifndef QUANTD_CLIENT_MEMORY_HOST_POOL_H_
+#define QUANTD_CLIENT_MEMORY_HOST_POOL_H_
 
 #include <cstddef>
 #include <functional>
@@ -49,4 +49,4 @@ class HostPool : public std::enable_shared_from_this<HostPool> {
 
 }  // namespace quantd::client
 
-#endif  // QUANTD_CLIENT_PARTS_HOST_POOL_H_
+#endif  // QUANTD_CLIENT_MEMORY_HOST_POOL_H_

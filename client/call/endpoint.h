@@ -1,7 +1,7 @@
 // Who does what a Client is asked for: servers (client/net/remote.h), or the
 // devices of this process (client/local/local_devices.h).
-#ifndef QUANTD_CLIENT_PARTS_ENDPOINT_H_
-#define QUANTD_CLIENT_PARTS_ENDPOINT_H_
+#ifndef QUANTD_CLIENT_CALL_ENDPOINT_H_
+#define QUANTD_CLIENT_CALL_ENDPOINT_H_
 
 #include <cstddef>
 #include <memory>
@@ -14,10 +14,10 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/buffers.h"
+#include "client/call/call_control.h"
+#include "client/call/reduction.h"
 #include "client/call_options.h"
-#include "client/parts/call_control.h"
-#include "client/parts/host_pool.h"
-#include "client/parts/reduction.h"
+#include "client/memory/host_pool.h"
 #include "client/result.h"
 #include "client/server_info.h"
 #include "kernels/plan/plan.h"
@@ -119,4 +119,4 @@ using OpenEndpoint = absl::StatusOr<std::unique_ptr<Endpoint>> (*)(
 extern "C" const quantd::client::OpenEndpoint quantd_open_local
     __attribute__((weak));
 
-#endif  // QUANTD_CLIENT_PARTS_ENDPOINT_H_
+#endif  // QUANTD_CLIENT_CALL_ENDPOINT_H_

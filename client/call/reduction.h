@@ -1,14 +1,14 @@
 // One call's place in a reduction of an amax over several: what its input adds
 // goes out, the reduced amax comes back.
-#ifndef QUANTD_CLIENT_PARTS_REDUCTION_H_
-#define QUANTD_CLIENT_PARTS_REDUCTION_H_
+#ifndef QUANTD_CLIENT_CALL_REDUCTION_H_
+#define QUANTD_CLIENT_CALL_REDUCTION_H_
 
 #include <functional>
 #include <mutex>
 #include <optional>
 
 #include "absl/status/statusor.h"
-#include "client/parts/call_control.h"
+#include "client/call/call_control.h"
 #include "client/result.h"
 #include "kernels/plan/options.h"
 #include "kernels/plan/shards.h"
@@ -57,4 +57,4 @@ class Reduction {
 
 }  // namespace quantd::client
 
-#endif  // QUANTD_CLIENT_PARTS_REDUCTION_H_
+#endif  // QUANTD_CLIENT_CALL_REDUCTION_H_

@@ -1,6 +1,6 @@
 // Groups of the parts that a Result or a QuantizedTensor holds.
-#ifndef QUANTD_CLIENT_PARTS_GROUPS_H_
-#define QUANTD_CLIENT_PARTS_GROUPS_H_
+#ifndef QUANTD_CLIENT_TENSORS_GROUPS_H_
+#define QUANTD_CLIENT_TENSORS_GROUPS_H_
 
 #include <cstddef>
 
@@ -16,4 +16,4 @@ absl::Span<const std::byte> GroupBytes(const TensorSpec& part,
 
 }  // namespace quantd
 
-#endif  // QUANTD_CLIENT_PARTS_GROUPS_H_
+#endif  // QUANTD_CLIENT_TENSORS_GROUPS_H_

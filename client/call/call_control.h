@@ -1,6 +1,6 @@
 // Stops one call, whatever it waits for.
-#ifndef QUANTD_CLIENT_PARTS_CALL_CONTROL_H_
-#define QUANTD_CLIENT_PARTS_CALL_CONTROL_H_
+#ifndef QUANTD_CLIENT_CALL_CALL_CONTROL_H_
+#define QUANTD_CLIENT_CALL_CALL_CONTROL_H_
 
 #include <chrono>
 #include <condition_variable>
@@ -66,4 +66,4 @@ class CallControl {
 
 }  // namespace quantd::client
 
-#endif  // QUANTD_CLIENT_PARTS_CALL_CONTROL_H_
+#endif  // QUANTD_CLIENT_CALL_CALL_CONTROL_H_

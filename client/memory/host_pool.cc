@@ -1,4 +1,4 @@
-#include "client/parts/host_pool.h"
+#include "client/memory/host_pool.h"
 
 #include <algorithm>
 #include <bit>

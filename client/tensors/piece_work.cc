@@ -1,4 +1,4 @@
-#include "client/parts/piece_work.h"
+#include "client/tensors/piece_work.h"
 
 #include <algorithm>
 #include <atomic>

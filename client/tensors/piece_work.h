@@ -1,6 +1,6 @@
 // Pieces of a tensor: where it is cut, how they are read and worked on.
-#ifndef QUANTD_CLIENT_PARTS_PIECE_WORK_H_
-#define QUANTD_CLIENT_PARTS_PIECE_WORK_H_
+#ifndef QUANTD_CLIENT_TENSORS_PIECE_WORK_H_
+#define QUANTD_CLIENT_TENSORS_PIECE_WORK_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -46,4 +46,4 @@ absl::StatusOr<HostMemory> Read(Client& client, const TensorReader& input,
 
 }  // namespace quantd::client
 
-#endif  // QUANTD_CLIENT_PARTS_PIECE_WORK_H_
+#endif  // QUANTD_CLIENT_TENSORS_PIECE_WORK_H_

@@ -1,6 +1,6 @@
 // How the servers of a client are set, asked now and then.
-#ifndef QUANTD_CLIENT_PARTS_SERVER_SETTINGS_H_
-#define QUANTD_CLIENT_PARTS_SERVER_SETTINGS_H_
+#ifndef QUANTD_CLIENT_CALL_SERVER_SETTINGS_H_
+#define QUANTD_CLIENT_CALL_SERVER_SETTINGS_H_
 
 #include <chrono>
 #include <cstddef>
@@ -38,4 +38,4 @@ class KnownSettings {
 
 }  // namespace quantd::client
 
-#endif  // QUANTD_CLIENT_PARTS_SERVER_SETTINGS_H_
+#endif  // QUANTD_CLIENT_CALL_SERVER_SETTINGS_H_

@@ -1,6 +1,6 @@
 // Where the bytes of a piece of a tensor lie in a copy of the whole.
-#ifndef QUANTD_CLIENT_PARTS_COPY_WINDOW_H_
-#define QUANTD_CLIENT_PARTS_COPY_WINDOW_H_
+#ifndef QUANTD_CLIENT_TENSORS_COPY_WINDOW_H_
+#define QUANTD_CLIENT_TENSORS_COPY_WINDOW_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -36,4 +36,4 @@ class CopyWindow {
 
 }  // namespace quantd::client
 
-#endif  // QUANTD_CLIENT_PARTS_COPY_WINDOW_H_
+#endif  // QUANTD_CLIENT_TENSORS_COPY_WINDOW_H_

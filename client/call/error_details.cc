@@ -1,4 +1,4 @@
-#include "client/parts/error_details.h"
+#include "client/call/error_details.h"
 
 #include <string>
 #include <vector>

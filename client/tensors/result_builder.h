@@ -1,6 +1,6 @@
 // Makes a Result out of the pieces of a reply.
-#ifndef QUANTD_CLIENT_PARTS_RESULT_BUILDER_H_
-#define QUANTD_CLIENT_PARTS_RESULT_BUILDER_H_
+#ifndef QUANTD_CLIENT_TENSORS_RESULT_BUILDER_H_
+#define QUANTD_CLIENT_TENSORS_RESULT_BUILDER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -83,4 +83,4 @@ class ResultBuilder {
 
 }  // namespace quantd
 
-#endif  // QUANTD_CLIENT_PARTS_RESULT_BUILDER_H_
+#endif  // QUANTD_CLIENT_TENSORS_RESULT_BUILDER_H_

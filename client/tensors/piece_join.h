@@ -1,6 +1,6 @@
 // Joins what came of pieces of a tensor to what the whole would have given.
-#ifndef QUANTD_CLIENT_PARTS_PIECE_JOIN_H_
-#define QUANTD_CLIENT_PARTS_PIECE_JOIN_H_
+#ifndef QUANTD_CLIENT_TENSORS_PIECE_JOIN_H_
+#define QUANTD_CLIENT_TENSORS_PIECE_JOIN_H_
 
 #include <cstdint>
 
@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/distributed.h"
-#include "client/parts/result_builder.h"
+#include "client/tensors/result_builder.h"
 #include "kernels/plan/plan.h"
 
 namespace quantd::client {
@@ -36,4 +36,4 @@ class Join {
 
 }  // namespace quantd::client
 
-#endif  // QUANTD_CLIENT_PARTS_PIECE_JOIN_H_
+#endif  // QUANTD_CLIENT_TENSORS_PIECE_JOIN_H_

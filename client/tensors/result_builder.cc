@@ -1,4 +1,4 @@
-#include "client/parts/result_builder.h"
+#include "client/tensors/result_builder.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,11 +1,11 @@
-#include "client/parts/piece_join.h"
+#include "client/tensors/piece_join.h"
 
 #include <algorithm>
 #include <cstring>
 #include <optional>
 #include <variant>
 
-#include "client/parts/copy_window.h"
+#include "client/tensors/copy_window.h"
 #include "kernels/plan/shards.h"
 
 namespace quantd::client {

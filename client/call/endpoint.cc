@@ -1,4 +1,4 @@
-#include "client/parts/endpoint.h"
+#include "client/call/endpoint.h"
 
 #include <sys/mman.h>
 

@@ -1,4 +1,4 @@
-#include "client/parts/groups.h"
+#include "client/tensors/groups.h"
 
 namespace quantd {
 absl::Span<const std::byte> GroupBytes(const TensorSpec& part,

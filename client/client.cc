@@ -7,13 +7,13 @@
 #include <optional>
 #include <utility>
 
-#include "client/bands/band_calls.h"
 #include "client/call/call_control.h"
 #include "client/call/endpoint.h"
 #include "client/call/reduction.h"
 #include "client/net/client_options.h"
 #include "client/net/remote.h"
 #include "client/net/worker_pool.h"
+#include "client/route/router.h"
 #include "client/tensors/result_builder.h"
 #include "fmt/format.h"
 #include "kernels/plan/field_error.h"
@@ -41,7 +41,9 @@ absl::Status CheckTrace(const std::string& traceparent) {
 class Client::Impl {
  public:
   Impl(std::unique_ptr<Endpoint> endpoint, const ClientOptions& options)
-      : options_(options), endpoint_(std::move(endpoint)) {}
+      : options_(options),
+        endpoint_(std::move(endpoint)),
+        router_(endpoint_.get(), options) {}
   ~Impl();
 
   const std::string& target() const { return endpoint_->target(); }
@@ -66,18 +68,17 @@ class Client::Impl {
                              absl::Span<const absl::Span<const std::byte>> in,
                              const CallOptions& call, Time deadline);
 
-  // What `work(endpoint, limit, control)` gives, which the client's end or the
-  // caller's token stops.
+  // What `work(limit, control)` gives, which the client's end or the caller's
+  // token stops.
   template <typename Work>
   auto Call(const CallOptions& call, Time deadline, Work work) {
-    using Answer = decltype(work(*endpoint_, CallLimit(), *calls_.front()));
+    using Answer = decltype(work(CallLimit(), *calls_.front()));
     if (auto s = CheckTrace(call.traceparent); !s.ok()) return Answer(s);
     CallControl control;
     const Scope scope(this, &control);
     std::optional<CancellationToken::Registration> stop;
     if (call.cancel) stop.emplace(*call.cancel, [&] { control.Cancel(); });
     return work(
-        *endpoint_,
         CallLimit{LimitOf(call), deadline, call.traceparent, call.priority},
         control);
   }
@@ -113,6 +114,7 @@ class Client::Impl {
 
   const ClientOptions options_;
   const std::unique_ptr<Endpoint> endpoint_;
+  client::Router router_;
 
   std::mutex mutex_;
   std::condition_variable idle_;
@@ -140,11 +142,9 @@ absl::StatusOr<Result> Client::Impl::Run(
     const CallOptions& call, Time deadline) {
   if (auto s = CheckDestinations(plan, call.into); !s.ok()) return s;
   return Call(
-      call, deadline,
-      [&](Endpoint& endpoint, const CallLimit& limit, CallControl& control) {
-        return client::RunCall({endpoint, plan, in, call.into, call.events,
-                                limit, control, call.progress},
-                               options_.band_bytes);
+      call, deadline, [&](const CallLimit& limit, CallControl& control) {
+        return router_.Run({plan, in, call.into, call.events, limit, control},
+                           call.progress);
       });
 }
 
@@ -236,17 +236,16 @@ absl::StatusOr<Result> Client::Impl::RunReduced(const Plan& plan, Bytes input,
     return s;
   }
   if (auto s = CheckDestinations(plan, call.into); !s.ok()) return s;
-  return Call(
-      call, deadline,
-      [&](Endpoint& endpoint, const CallLimit& limit, CallControl& control) {
-        auto result =
-            endpoint.RunReduced(plan, {&input, 1}, call.into, call.events,
-                                limit, control, *reduction);
-        if (result.ok() && call.progress) {
-          call.progress(input.size(), input.size());
-        }
-        return result;
-      });
+  return Call(call, deadline,
+              [&](const CallLimit& limit, CallControl& control) {
+                auto result = router_.RunReduced(
+                    {plan, {&input, 1}, call.into, call.events, limit, control},
+                    *reduction);
+                if (result.ok() && call.progress) {
+                  call.progress(input.size(), input.size());
+                }
+                return result;
+              });
 }
 
 absl::StatusOr<Result> Client::Impl::Dequantize(
@@ -303,11 +302,10 @@ absl::StatusOr<DeviceEvent> Client::RegisterEvent(int ordinal, void* event) {
 }
 
 absl::StatusOr<ServerInfo> Client::GetServerInfo(const CallOptions& call) {
-  return impl_->Call(
-      call, impl_->DeadlineOf(call),
-      [](Endpoint& endpoint, const CallLimit& limit, CallControl& control) {
-        return endpoint.GetInfo(limit, control);
-      });
+  return impl_->Call(call, impl_->DeadlineOf(call),
+                     [&](const CallLimit& limit, CallControl& control) {
+                       return impl_->endpoint().GetInfo(limit, control);
+                     });
 }
 
 absl::StatusOr<QuantizeDescription> Client::DescribeQuantize(
@@ -315,11 +313,10 @@ absl::StatusOr<QuantizeDescription> Client::DescribeQuantize(
     const CallOptions& call) {
   const auto plan = MakeQuantizePlan(tensor, options);
   if (!plan.ok()) return plan.status();
-  return impl_->Call(
-      call, impl_->DeadlineOf(call),
-      [&](Endpoint& endpoint, const CallLimit& limit, CallControl& control) {
-        return endpoint.Describe(*plan, limit, control);
-      });
+  return impl_->Call(call, impl_->DeadlineOf(call),
+                     [&](const CallLimit& limit, CallControl& control) {
+                       return impl_->endpoint().Describe(*plan, limit, control);
+                     });
 }
 
 absl::StatusOr<Result> Client::Dequantize(const TensorDesc& tensor,

@@ -62,12 +62,13 @@ server/gate: proto absl
 server/memory: kernels/plan proto proto/memory server/net/listen_socket.h server/gate/steady_time.h absl fmt kernels/device/device_memory.h kernels/device/devices.h
 server/net: proto/net server/calls/failure.h server/config/options.h server/gate server/observe/log.h absl fmt grpc grpcpp openssl
 server/observe: kernels/plan kernels/device proto proto/net server/calls server/config server/gate server/memory/door.h server/net absl fmt google grpc grpcpp messages spdlog
-client: kernels/plan client/bands client/net client/call client/tensors absl fmt kernels/plan/profile
+client: kernels/plan client/net client/route client/call client/tensors absl fmt kernels/plan/profile
 client/allocator: proto/net/allocator.h
 client/client: proto/net/trace_context.h
-client/bands: kernels/plan kernels/plan/profile client/call_options.h client/result.h client/call client/tensors absl fmt
+client/bands: kernels/plan kernels/plan/profile client/call_options.h client/result.h client/call client/memory/lending.h client/tensors absl fmt
 client/memory: kernels/plan proto/memory client/call_options.h client/buffers.h absl fmt
 client/call: kernels/plan client/call_options.h client/error.h client/buffers.h client/memory client/result.h client/server_info.h absl fmt
+client/route: kernels/plan proto proto/memory client/bands client/call client/call_options.h client/memory/lending.h client/result.h client/tensors/result_builder.h absl fmt
 client/tensors: kernels/plan kernels/plan/profile client/call_options.h client/distributed.h client/buffers.h client/piece_options.h client/result.h absl fmt
 client/tensors/piece_work: client/client.h
 client/files: kernels/plan client/buffers.h client/quantized_tensor.h absl fmt nlohmann
@@ -81,7 +82,7 @@ client/checkpoint/lint/engines: client/checkpoint/anatomy client/checkpoint clie
 client/checkpoint/repair: kernels/arith/copy_address.h kernels/plan client/checkpoint client/checkpoint/check client/checkpoint/convert client/checkpoint/lint absl fmt
 client/checkpoint/report: kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/check client/checkpoint/lint absl fmt
 client/local: kernels/plan kernels/device proto/methods.h client/call_options.h client/piece_options.h client/result.h client/call client/tensors absl fmt
-client/net: kernels/plan client/bands/band_plan.h proto proto/memory proto/net client/net/stream client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/memory client/call client/tensors absl fmt google grpcpp messages
+client/net: kernels/plan proto proto/memory proto/net client/net/stream client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/memory client/call client/tensors absl fmt google grpcpp messages
 client/net/stream: kernels/plan proto/net proto/stream client/call_options.h client/result.h client/net client/call client/tensors absl grpcpp
 client/quantctl: kernels/plan proto/net/strict_numbers.h client client/files client/tensors/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
 client/quantctl/main: client/quantctl/models client/quantctl/bench
@@ -112,6 +113,7 @@ tests/client/bands: client client/bands client/net/remote.h client/call tests/be
 tests/client/files: kernels/plan client client/files tests/client tests/testing fmt nlohmann kernels/plan/profile
 tests/client/checkpoint: client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann
 tests/client/checkpoint/anatomy: client/checkpoint client/checkpoint/anatomy client/checkpoint/convert tests/client/checkpoint
+tests/client/route: client/route tests/testing
 tests/client/shards: kernels/plan client tests/bench/rpc_process.h tests/client
 tests/client/local: kernels/device client client/local tests/bench/rpc_process.h tests/kernels/device/fake_backend.h tests/testing
 tests/client/memory: client client/memory kernels/device proto/memory tests/bench/rpc_process.h tests/client/temp_dir.h tests/kernels/device/plan_rows.h tests/testing absl cuda gtest

@@ -7,12 +7,12 @@
 #include <mutex>
 #include <optional>
 
-#include "absl/cleanup/cleanup.h"
+#include "absl/functional/function_ref.h"
 #include "client/bands/band_join.h"
 #include "client/bands/band_place.h"
 #include "client/bands/band_threads.h"
 #include "client/bands/turns.h"
-#include "client/tensors/result_builder.h"
+#include "client/memory/lending.h"
 #include "fmt/format.h"
 #include "kernels/plan/amax_source.h"
 #include "kernels/plan/shards.h"
@@ -26,19 +26,13 @@ using Bytes = absl::Span<const std::byte>;
 // or each connection would lie still as long.
 constexpr int kUnderWay = 2;
 
-size_t PayloadBytes(const WholeCall& call) {
-  size_t all = 0;
-  for (const Bytes& piece : call.payload) all += piece.size();
-  return all;
-}
-
 // Tells how much is done, of rows that are gone through once or twice.
 class Teller {
  public:
-  Teller(const WholeCall& call, int passes)
+  Teller(const BandedCall& call, int passes)
       : progress_(call.progress),
         rows_(call.plan.rows() * passes),
-        all_(PayloadBytes(call)) {}
+        all_(call.plan.input_bytes()) {}
   void Add(const Band& band) {
     if (!progress_) return;
     const std::lock_guard lock(mutex_);
@@ -62,18 +56,19 @@ class Teller {
 class BandPayload {
  public:
   // RESOURCE_EXHAUSTED where there is no memory.
-  absl::Status Fill(const WholeCall& call, const BandPlaces& places,
+  absl::Status Fill(const BandedCall& whole, const BandPlaces& places,
                     const Band& band, const Plan& plan) {
-    for (size_t i = 0; i < call.payload.size(); ++i) {
-      const TensorSpec& spec = call.plan.inputs()[i];
+    const absl::Span<const Bytes> payload = whole.call.payload;
+    for (size_t i = 0; i < payload.size(); ++i) {
+      const TensorSpec& spec = whole.plan.inputs()[i];
       if (places.PartOf(spec) != Part::kStrip) {
-        pieces_.push_back(call.payload[i]);
+        pieces_.push_back(payload[i]);
         continue;
       }
       const Strip strip = places.StripOf(spec, band);
       const size_t size = plan.inputs()[i].size;
       if (strip.count == 1 && strip.bytes == size) {
-        pieces_.push_back(call.payload[i].subspan(strip.at, size));
+        pieces_.push_back(payload[i].subspan(strip.at, size));
         continue;
       }
       AlignedBytes own(size);
@@ -82,7 +77,7 @@ class BandPayload {
             fmt::format("no memory for {} bytes of a band", size));
       }
       std::fill(own.span().begin(), own.span().end(), std::byte{0});
-      Gather(strip, call.payload[i], own.span());
+      Gather(strip, payload[i], own.span());
       pieces_.push_back(own.span());
       owned_.push_back(std::move(own));
     }
@@ -94,44 +89,6 @@ class BandPayload {
   std::vector<Bytes> pieces_;
   std::vector<AlignedBytes> owned_;
 };
-
-// Finds the amax of the whole. `sent`: how many calls it took.
-absl::StatusOr<CopyAmax> FindAmax(const WholeCall& call,
-                                  const BandPlaces& places,
-                                  const std::vector<Band>& bands, int at_once,
-                                  Teller* teller, int* sent) {
-  const auto& options = std::get<QuantizeOptions>(call.plan.options());
-  CopyAmax whole = NoMaxima(call.plan);
-  std::mutex mutex;
-  const auto status = ForEachBand(
-      call.control, bands, at_once,
-      [&](const Band& band, CallControl& control) -> absl::Status {
-        const auto plan = AmaxPlanOf(call.plan, band);
-        if (!plan.ok()) return plan.status();
-        BandPayload payload;
-        if (auto s = payload.Fill(call, places, band, *plan); !s.ok()) return s;
-        const auto found = call.endpoint.Run(*plan, payload.pieces(), {}, {},
-                                             call.limit, control);
-        if (!found.ok()) return found.status();
-        {
-          const std::lock_guard lock(mutex);
-          *sent += found->attempts();
-          if (HasRowwise(options.usage)) {
-            Raise(absl::MakeSpan(whole.rowwise), band.row,
-                  found->amaxes(AmaxKindOf(options, false)));
-          }
-          if (HasColumnwise(options.usage)) {
-            Raise(absl::MakeSpan(whole.columnwise), 0,
-                  found->amaxes(AmaxKindOf(options, true)));
-          }
-        }
-        teller->Add(band);
-        return absl::OkStatus();
-      });
-  if (!status.ok()) return status;
-  Settle(call.plan, &whole);
-  return whole;
-}
 
 bool IsFinite(const CopyAmax& amax) {
   const auto finite = [](float a) { return std::isfinite(a); };
@@ -191,143 +148,145 @@ class Meeting {
   std::atomic<bool> hopeless_ = false;
 };
 
-absl::StatusOr<Result> RunWhole(const WholeCall& call) {
-  auto result = call.endpoint.Run(call.plan, call.payload, call.into,
-                                  call.events, call.limit, call.control);
-  if (result.ok() && call.progress) {
-    const size_t all = PayloadBytes(call);
-    call.progress(all, all);
+// Makes the calls for bands.
+class BandRun {
+ public:
+  explicit BandRun(const BandedCall& whole)
+      : whole_(whole),
+        places_(whole.plan),
+        teller_(whole, whole.amax == BandAmax::kKnown ? 1 : 2),
+        join_(whole.plan, places_, whole.call.into) {}
+
+  absl::StatusOr<std::optional<Result>> Run();
+
+ private:
+  using Ask = absl::FunctionRef<absl::StatusOr<Result>(const Call& part)>;
+
+  // What `ask` makes of a band's call.
+  absl::StatusOr<Result> Of(const Band& band, CallControl& control,
+                            const absl::StatusOr<Plan>& plan,
+                            absl::Span<const Destination> into, Ask ask) {
+    if (!plan.ok()) return plan.status();
+    BandPayload payload;
+    if (auto s = payload.Fill(whole_, places_, band, *plan); !s.ok()) return s;
+    return ask({*plan, payload.pieces(), into, {}, whole_.call.limit, control});
   }
-  return result;
-}
-
-// The plan of a call as its server completes it; nothing: that is not known, or
-// no plan, and the server says so best.
-std::optional<Plan> AsServed(const WholeCall& call) {
-  QuantizeOptions o = std::get<QuantizeOptions>(call.plan.options());
-  if (o.amax_estimation_scale || !MayEstimate(o)) return call.plan;
-  o.amax_estimation_scale =
-      call.endpoint.DefaultEstimate(call.limit, call.control);
-  if (!o.amax_estimation_scale) return std::nullopt;
-  absl::StatusOr<Plan> plan = MakeQuantizePlan(call.plan.tensor(), o);
-  if (!plan.ok()) return std::nullopt;
-  return *std::move(plan);
-}
-
-// Whether all bands, of which none is larger than the first, have room at once.
-bool MayMeet(const WholeCall& call, const std::vector<Band>& bands) {
-  if (bands.empty()) return false;
-  const auto part = ReducingPlan(call.plan, bands.front());
-  if (!part.ok()) return false;
-  const size_t held =
-      part->input_bytes() + part->output_bytes() + part->scratch_bytes();
-  return bands.size() <=
-         call.endpoint.MostReducedAtOnce(held, call.limit, call.control);
-}
-
-// What does not travel, by all devices that share it.
-absl::StatusOr<Result> RunOverDevices(const WholeCall& call) {
-  if (CutOverDevices(call.plan, 2).empty()) return RunWhole(call);
-  const int devices =
-      call.endpoint.Devices(call.payload, call.into, call.limit, call.control);
-  const std::vector<Band> bands = CutOverDevices(call.plan, devices);
-  if (bands.empty() || !LiesInRuns(call.plan, bands.front(), call.into)) {
-    return RunWhole(call);
+  // The same of one that gives a part of the whole.
+  absl::Status Join(const Band& band, CallControl& control,
+                    const absl::StatusOr<Plan>& plan, Ask ask) {
+    if (!plan.ok()) return plan.status();
+    const auto result =
+        Of(band, control, plan, join_.PlacesOf(band, *plan), ask);
+    if (!result.ok()) return result.status();
+    if (auto s = join_.Add(band, *plan, *result); !s.ok()) return s;
+    teller_.Add(band);
+    return absl::OkStatus();
   }
-  return RunInBands(call, bands, devices);
+  absl::StatusOr<Result> Send(const Call& part, const OnSent& on_sent) {
+    if (whole_.way != Way::kLent) {
+      return whole_.endpoint.Run(part, whole_.way, on_sent);
+    }
+    Lending lending = whole_.endpoint.Lend(part);
+    if (!lending.status.ok()) return lending.status;
+    Call lent = part;
+    lent.lending = &lending;
+    return whole_.endpoint.Run(lent, Way::kLent, on_sent);
+  }
+
+  absl::Status Meet(bool* finite);
+  // Finds the amax of the whole. `sent`: how many calls it took.
+  absl::StatusOr<CopyAmax> Search(int* sent);
+  absl::Status SendAll(const CopyAmax* amax);
+
+  const BandedCall& whole_;
+  const BandPlaces places_;
+  Teller teller_;
+  BandJoin join_;
+};
+
+absl::StatusOr<CopyAmax> BandRun::Search(int* sent) {
+  const auto& options = std::get<QuantizeOptions>(whole_.plan.options());
+  CopyAmax all = NoMaxima(whole_.plan);
+  std::mutex mutex;
+  const auto status = ForEachBand(
+      whole_.call.control, whole_.bands, whole_.at_once,
+      [&](const Band& band, CallControl& control) -> absl::Status {
+        const auto found = Of(band, control, AmaxPlanOf(whole_.plan, band), {},
+                              [&](const Call& part) { return Send(part, {}); });
+        if (!found.ok()) return found.status();
+        {
+          const std::lock_guard lock(mutex);
+          *sent += found->attempts();
+          const CopyAmax maxima = MaximaOf(options, *found);
+          Raise(absl::MakeSpan(all.rowwise), band.row, maxima.rowwise);
+          Raise(absl::MakeSpan(all.columnwise), 0, maxima.columnwise);
+        }
+        teller_.Add(band);
+        return absl::OkStatus();
+      });
+  if (!status.ok()) return status;
+  Settle(whole_.plan, &all);
+  return all;
+}
+
+absl::Status BandRun::Meet(bool* finite) {
+  Turns turns(whole_.at_once);
+  Meeting meeting(whole_.plan, whole_.bands, &teller_, &turns);
+  const auto status = ForEachInTurn(
+      whole_.call.control, whole_.bands, static_cast<int>(whole_.bands.size()),
+      turns,
+      [&](const Band& band, CallControl& control) {
+        return Join(band, control, ReducingPlan(whole_.plan, band),
+                    [&](const Call& part) {
+                      Reduction& reduction = meeting.PartOf(band);
+                      auto once = whole_.endpoint.RunReduced(part, reduction);
+                      if (once) return *std::move(once);
+                      return RunInTwo(part, reduction, [&](const Call& c) {
+                        return Send(c, {});
+                      });
+                    });
+      },
+      /*meet=*/true);
+  *finite = !meeting.hopeless();
+  return status;
+}
+
+absl::Status BandRun::SendAll(const CopyAmax* amax) {
+  Turns turns(whole_.at_once);
+  return ForEachInTurn(
+      whole_.call.control, whole_.bands, whole_.at_once * kUnderWay, turns,
+      [&](const Band& band, CallControl& control) {
+        Turn turn(&turns);
+        return Join(band, control, PlanOfBand(whole_.plan, band, amax),
+                    [&](const Call& part) {
+                      return Send(part, [&turn] { turn.Give(); });
+                    });
+      });
+}
+
+absl::StatusOr<std::optional<Result>> BandRun::Run() {
+  std::optional<CopyAmax> amax;
+  int sent = 0;
+  if (whole_.amax == BandAmax::kSearch) {
+    auto found = Search(&sent);
+    if (!found.ok()) return found.status();
+    if (!IsFinite(*found)) return std::nullopt;
+    amax = *std::move(found);
+  }
+  if (auto s = join_.Begin(); !s.ok()) return s;
+  bool finite = true;
+  const absl::Status status = whole_.amax == BandAmax::kMeet
+                                  ? Meet(&finite)
+                                  : SendAll(amax ? &*amax : nullptr);
+  if (!finite) return std::nullopt;
+  if (!status.ok()) return status;
+  return join_.Take(sent);
 }
 
 }  // namespace
 
-absl::StatusOr<Result> RunCall(const WholeCall& call, size_t band_bytes) {
-  const std::vector<Band> bands = CutIntoBands(call.plan, band_bytes);
-  // What one band writes another may have yet to read.
-  const bool apart = CheckApart(call.payload, call.into).ok();
-  if (bands.empty() || call.events.any() || !apart) return RunWhole(call);
-  const int connections = call.endpoint.Connections(call.payload, call.into);
-  if (connections == 0) return RunOverDevices(call);
-  if (!NeedsAmax(call.plan)) {
-    const std::vector<Band> few =
-        CutToFlow(call.plan, bands.size(), connections, kFlowingBand);
-    return RunInBands(call, few.empty() ? bands : few, connections);
-  }
-  const std::optional<Plan> plan = AsServed(call);
-  if (!plan) return RunWhole(call);
-  const WholeCall served = {call.endpoint, *plan,        call.payload,
-                            call.into,     call.events,  call.limit,
-                            call.control,  call.progress};
-  const std::vector<Band> meeting = CutToMeet(*plan, band_bytes);
-  return MayMeet(served, meeting) ? RunMeeting(served, meeting, connections)
-                                  : RunInBands(served, bands, connections);
-}
-
-absl::StatusOr<Result> RunMeeting(const WholeCall& call,
-                                  const std::vector<Band>& bands, int at_once) {
-  const BandPlaces places(call.plan);
-  Teller teller(call, 2);
-  Turns turns(at_once);
-  Meeting meeting(call.plan, bands, &teller, &turns);
-  BandJoin join(call.plan, places, call.into);
-  if (auto s = join.Begin(); !s.ok()) return s;
-  const auto run = [&](const Band& band, CallControl& control) -> absl::Status {
-    const auto plan = ReducingPlan(call.plan, band);
-    if (!plan.ok()) return plan.status();
-    BandPayload payload;
-    if (auto s = payload.Fill(call, places, band, *plan); !s.ok()) return s;
-    const auto into = join.PlacesOf(band, *plan);
-    const auto result =
-        call.endpoint.RunReduced(*plan, payload.pieces(), into, {}, call.limit,
-                                 control, meeting.PartOf(band));
-    if (!result.ok()) return result.status();
-    if (auto s = join.Add(band, *plan, *result); !s.ok()) return s;
-    teller.Add(band);
-    return absl::OkStatus();
-  };
-  const auto status = ForEachInTurn(call.control, bands,
-                                    static_cast<int>(bands.size()), turns, run,
-                                    /*meet=*/true);
-  if (meeting.hopeless()) return RunWhole(call);
-  if (!status.ok()) return status;
-  return join.Take(0);
-}
-
-absl::StatusOr<Result> RunInBands(const WholeCall& call,
-                                  const std::vector<Band>& bands, int at_once) {
-  const BandPlaces places(call.plan);
-  const bool needs_amax = NeedsAmax(call.plan);
-  Teller teller(call, needs_amax ? 2 : 1);
-  CopyAmax amax;
-  int sent = 0;
-  if (needs_amax) {
-    auto found = FindAmax(call, places, bands, at_once, &teller, &sent);
-    if (!found.ok()) return found.status();
-    if (!IsFinite(*found)) return RunWhole(call);
-    amax = *std::move(found);
-  }
-  BandJoin join(call.plan, places, call.into);
-  if (auto s = join.Begin(); !s.ok()) return s;
-  Turns turns(at_once);
-  const auto status = ForEachInTurn(
-      call.control, bands, at_once * kUnderWay, turns,
-      [&](const Band& band, CallControl& control) -> absl::Status {
-        Turn turn(&turns);
-        control.SetOnSent([&turn] { turn.Give(); });
-        const absl::Cleanup unset = [&] { control.SetOnSent(nullptr); };
-        const auto plan =
-            PlanOfBand(call.plan, band, needs_amax ? &amax : nullptr);
-        if (!plan.ok()) return plan.status();
-        BandPayload payload;
-        if (auto s = payload.Fill(call, places, band, *plan); !s.ok()) return s;
-        const auto into = join.PlacesOf(band, *plan);
-        const auto result = call.endpoint.Run(*plan, payload.pieces(), into, {},
-                                              call.limit, control);
-        if (!result.ok()) return result.status();
-        if (auto s = join.Add(band, *plan, *result); !s.ok()) return s;
-        teller.Add(band);
-        return absl::OkStatus();
-      });
-  if (!status.ok()) return status;
-  return join.Take(sent);
+absl::StatusOr<std::optional<Result>> RunInBands(const BandedCall& call) {
+  return BandRun(call).Run();
 }
 
 }  // namespace quantd::client

@@ -27,13 +27,18 @@ inline constexpr size_t kNeverCut = size_t{4} << 20;
 // Calls that carry less each way are not spread over the devices of a server
 // that shares their memory.
 inline constexpr size_t kWorthSharing = size_t{64} << 20;
-// The least that ClientOptions::band_bytes may be, but for 0.
-inline constexpr size_t kLeastBandBytes = size_t{256} << 10;
 
 // Rows [row, row + rows).
 struct Band {
   int64_t row = 0;
   int64_t rows = 0;
+};
+
+// How bands that have one amax get it.
+enum class BandAmax {
+  kKnown,   // it is given, or each band has its own
+  kMeet,    // each band tells what it adds, and waits for the others
+  kSearch,  // all bands are sent twice, to find it first
 };
 
 // Why a call is never cut: "statistics". Empty: it may be, at multiples of

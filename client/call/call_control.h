@@ -7,7 +7,6 @@
 #include <functional>
 #include <mutex>
 #include <string>
-#include <utility>
 
 #include "client/call_options.h"
 
@@ -36,12 +35,6 @@ class CallControl {
   void WaitForWake(Time until);
   void Wake();
 
-  // `told`, unless it is empty, is called when the whole request has been given
-  // to the network, by the thread that makes the call: with each attempt. Set
-  // before the call, by that thread.
-  void SetOnSent(std::function<void()> told) { on_sent_ = std::move(told); }
-  const std::function<void()>& on_sent() const { return on_sent_; }
-
   // While it lives, `stop` is what ends whatever the call is in the middle of.
   // It runs when the call is cancelled, at once if it already is, and must not
   // touch the control. One at a time.
@@ -61,7 +54,6 @@ class CallControl {
   bool cancelled_ = false;
   bool woken_ = false;
   std::function<void()> stop_;
-  std::function<void()> on_sent_;
 };
 
 }  // namespace quantd::client

@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <variant>
 
 #include "client/memory/cuda_driver.h"
 #include "fmt/format.h"
@@ -26,26 +25,6 @@ Endpoint::Endpoint()
 
 absl::StatusOr<HostMemory> Endpoint::TakeHost(size_t bytes) {
   return pool_->Take(bytes);
-}
-
-absl::StatusOr<Result> Endpoint::RunReduced(
-    const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
-    absl::Span<const Destination> into, const CallEvents& events,
-    const CallLimit& limit, CallControl& control, Reduction& reduction) {
-  if (!reduction.found()) {
-    const auto maxima = MaximaPlan(plan);
-    if (!maxima.ok()) return maxima.status();
-    const auto found =
-        Run(*maxima, payload, {}, {.wait = events.wait}, limit, control);
-    if (!found.ok()) return found.status();
-    reduction.Found(
-        MaximaOf(std::get<QuantizeOptions>(plan.options()), *found));
-  }
-  const auto reduced = reduction.Await(limit, control);
-  if (!reduced.ok()) return reduced.status();
-  const auto settled = SettledPlan(plan, *reduced);
-  if (!settled.ok()) return settled.status();
-  return Run(*settled, payload, into, events, limit, control);
 }
 
 HostMemory Endpoint::PlaceResults(const Plan& plan,

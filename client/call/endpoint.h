@@ -14,20 +14,17 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/buffers.h"
+#include "client/call/call.h"
 #include "client/call/call_control.h"
 #include "client/call/reduction.h"
 #include "client/call_options.h"
 #include "client/memory/host_pool.h"
+#include "client/memory/lending.h"
 #include "client/result.h"
 #include "client/server_info.h"
 #include "kernels/plan/plan.h"
 
 namespace quantd::client {
-
-// A band of so many bytes goes as a stream: it is gathered and copied to a
-// device while the rest of it comes, for which a message must be whole. Smaller
-// ones, of which many are under way, cost a server less as messages.
-inline constexpr size_t kFlowingBand = size_t{8} << 20;
 
 // Thread-safe. All calls are over when it is destroyed.
 class Endpoint {
@@ -37,42 +34,20 @@ class Endpoint {
   // As it was named.
   virtual const std::string& target() const = 0;
 
-  // Computes `plan`. The payload, a piece for each of its inputs, is no longer
-  // looked at when this returns. `into` has passed CheckDestinations.
-  // FieldError for events beside memory that they are not for.
-  virtual absl::StatusOr<Result> Run(
-      const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
-      absl::Span<const Destination> into, const CallEvents& events,
-      const CallLimit& limit, CallControl& control) = 0;
-  // Computes `plan`, which reduces (kernels/plan/shards.h), with an amax of
-  // more than this payload: `reduction` is told what the payload adds, and
-  // answers. The payload travels once where it can, else twice.
-  virtual absl::StatusOr<Result> RunReduced(
-      const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
-      absl::Span<const Destination> into, const CallEvents& events,
-      const CallLimit& limit, CallControl& control, Reduction& reduction);
-  // How many parts of a tensor that take so many bytes each, input, output and
-  // scratch, RunReduced sends once, all at once; 0: it sends none so.
-  virtual size_t MostReducedAtOnce(size_t, const CallLimit&, CallControl&) {
-    return 0;
-  }
-  // What stands for an amax_estimation_scale that a plan lacks, 0 for none;
-  // nothing where that cannot be learned.
-  virtual std::optional<float> DefaultEstimate(const CallLimit&, CallControl&) {
-    return 0.0f;
-  }
-  // Over how many connections a call of this memory may be spread; 0: it does
-  // not travel.
-  virtual int Connections(absl::Span<const absl::Span<const std::byte>>,
-                          absl::Span<const Destination>) {
-    return 0;
-  }
-  // Over how many devices a call may be spread whose memory, all of the host's,
-  // does not travel.
-  virtual int Devices(absl::Span<const absl::Span<const std::byte>>,
-                      absl::Span<const Destination>, const CallLimit&,
-                      CallControl&) {
-    return 1;
+  // Over how many connections calls may be spread; 0: nothing travels.
+  virtual int connections() const { return 0; }
+  // Which of the call's memory need not travel. Its status is that of a call
+  // that cannot be made: FieldError for events beside memory that they are not
+  // for.
+  virtual Lending Lend(const Call&) { return {}; }
+  // Makes the call. Its memory is no longer looked at when this returns.
+  virtual absl::StatusOr<Result> Run(const Call& call, Way way,
+                                     const OnSent& on_sent) = 0;
+  // Makes a call on a plan that reduces (kernels/plan/shards.h), whose payload
+  // travels once. Nothing: it has to go twice, as by RunInTwo.
+  virtual std::optional<absl::StatusOr<Result>> RunReduced(const Call&,
+                                                           Reduction&) {
+    return std::nullopt;
   }
   // `plan` is one of a Quantize.
   virtual absl::StatusOr<QuantizeDescription> Describe(

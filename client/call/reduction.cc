@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <utility>
+#include <variant>
 
 #include "absl/status/status.h"
 
@@ -68,6 +69,30 @@ Reduction::Watch::Watch(Reduction* reduction, std::function<void()> wake)
 Reduction::Watch::~Watch() {
   const std::lock_guard lock(reduction_->mutex_);
   reduction_->wake_ = nullptr;
+}
+
+absl::StatusOr<Result> RunInTwo(
+    const Call& call, Reduction& reduction,
+    absl::FunctionRef<absl::StatusOr<Result>(const Call&)> run) {
+  if (!reduction.found()) {
+    const auto plan = MaximaPlan(call.plan);
+    if (!plan.ok()) return plan.status();
+    const auto found = run({*plan,
+                            call.payload,
+                            {},
+                            {.wait = call.events.wait},
+                            call.limit,
+                            call.control});
+    if (!found.ok()) return found.status();
+    reduction.Found(
+        MaximaOf(std::get<QuantizeOptions>(call.plan.options()), *found));
+  }
+  const auto reduced = reduction.Await(call.limit, call.control);
+  if (!reduced.ok()) return reduced.status();
+  const auto plan = SettledPlan(call.plan, *reduced);
+  if (!plan.ok()) return plan.status();
+  return run(
+      {*plan, call.payload, call.into, call.events, call.limit, call.control});
 }
 
 }  // namespace quantd::client

@@ -7,7 +7,9 @@
 #include <mutex>
 #include <optional>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "client/call/call.h"
 #include "client/call/call_control.h"
 #include "client/result.h"
 #include "kernels/plan/options.h"
@@ -54,6 +56,12 @@ class Reduction {
   std::optional<absl::StatusOr<CopyAmax>> answer_;
   std::function<void()> wake_;
 };
+
+// Makes a call on a plan that reduces by two calls, which `run` makes: one
+// finds the maxima, and where they were told before is left out.
+absl::StatusOr<Result> RunInTwo(
+    const Call& call, Reduction& reduction,
+    absl::FunctionRef<absl::StatusOr<Result>(const Call&)> run);
 
 }  // namespace quantd::client
 

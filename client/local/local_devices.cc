@@ -25,10 +25,9 @@ LocalDevices::LocalDevices(std::string target,
       admission_(backends.size(), budget / backends.size()),
       engine_(std::move(backends)) {}
 
-absl::StatusOr<Result> LocalDevices::Run(
-    const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
-    absl::Span<const Destination> into, const CallEvents& events,
-    const CallLimit& limit, CallControl& control) {
+absl::StatusOr<Result> LocalDevices::Run(const Call& asked, Way,
+                                         const OnSent&) {
+  const auto& [plan, payload, into, events, limit, control, none] = asked;
   if (auto s = Stopped(target_, limit, control); !s.ok()) return s;
   if (events.any()) {
     const absl::Status s = FieldError("events", "none in process", "some");

@@ -22,10 +22,8 @@ class LocalDevices final : public Endpoint {
                std::vector<std::unique_ptr<Backend>> backends, size_t budget);
 
   const std::string& target() const override { return target_; }
-  absl::StatusOr<Result> Run(
-      const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
-      absl::Span<const Destination> into, const CallEvents& events,
-      const CallLimit& limit, CallControl& control) override;
+  absl::StatusOr<Result> Run(const Call& call, Way way,
+                             const OnSent& on_sent) override;
   absl::StatusOr<QuantizeDescription> Describe(const Plan& plan,
                                                const CallLimit& limit,
                                                CallControl& control) override;

@@ -48,6 +48,17 @@ struct SharedRegions::Found {
   wire::MemoryRange range;
 };
 
+bool Lending::OnHost(const Plan& plan,
+                     absl::Span<const Destination> into) const {
+  const auto is_lent = [&](const Destination& place) {
+    const TensorSpec* const part = plan.output(place.kind);
+    return !ranges.outputs.empty() &&
+           ranges.outputs[part - plan.outputs().data()];
+  };
+  return !of_device && !ranges.inputs.empty() &&
+         std::all_of(into.begin(), into.end(), is_lent);
+}
+
 void Lending::Lose() const {
   for (const Use& use : uses) use.region->Lose(use.connection);
 }
@@ -79,11 +90,6 @@ std::shared_ptr<SharedRegion> SharedRegions::RegionOf(Bytes bytes) {
 }
 
 bool SharedRegions::Holds(Bytes bytes) { return RegionOf(bytes) != nullptr; }
-
-bool SharedRegions::HoldsOnHost(Bytes bytes) {
-  const auto region = RegionOf(bytes);
-  return region != nullptr && region->on_host();
-}
 
 bool SharedRegions::Settled(Bytes bytes) {
   const auto region = RegionOf(bytes);

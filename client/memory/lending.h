@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "client/buffers.h"
 #include "client/call_options.h"
 #include "client/memory/shared_region.h"
 #include "kernels/plan/plan.h"
@@ -38,8 +39,13 @@ struct Lending {
   bool of_device = false;
   // Why a call cannot be made: what cannot travel cannot be lent, either.
   absl::Status status;
+  // Where the results go: the caller's places, and more in `own`.
+  std::vector<Destination> places;
+  HostMemory own;
 
   bool any() const { return !uses.empty(); }
+  // All inputs are lent and all of `into`, and none of it is a GPU's.
+  bool OnHost(const Plan& plan, absl::Span<const Destination> into) const;
   // The server knows none of it any more.
   void Lose() const;
   // The call ended without the server's word.
@@ -53,8 +59,6 @@ class SharedRegions {
 
   // Whether it lies in a region.
   bool Holds(absl::Span<const std::byte> bytes);
-  // And one of the host's memory.
-  bool HoldsOnHost(absl::Span<const std::byte> bytes);
   // Whether no server that was lost sight of may still write there.
   bool Settled(absl::Span<const std::byte> bytes);
 

@@ -1,10 +1,15 @@
 #include "client/net/client_options.h"
 
-#include "client/bands/band_plan.h"
 #include "fmt/format.h"
 #include "kernels/plan/field_error.h"
 
 namespace quantd::client {
+namespace {
+
+// Less is not worth a call of its own.
+constexpr size_t kLeastBandBytes = size_t{256} << 10;
+
+}  // namespace
 
 absl::Status CheckOptions(const ClientOptions& options) {
   const auto in_range = [](int64_t value, int64_t low, int64_t high) {

@@ -46,22 +46,21 @@ Exchange::Exchange(std::string target, const ClientOptions& options,
 
 absl::Status Exchange::Run(const Message& message, const CallLimit& limit,
                            CallControl& control, ReceivedMessage* reply,
-                           Trip* trip) {
+                           Trip* trip, const OnSent& on_sent) {
   Sender sender(message, credentials_, busy_poll_);
   return Run(
       message.size(),
-      [&](grpc::GenericStub& stub, const Approach& approach) {
-        return sender.Send(stub, limit, approach, control, reply);
+      [&](grpc::GenericStub& stub, const OnSent& told) {
+        return sender.Send(stub, limit, told, control, reply);
       },
-      limit, control, trip);
+      limit, control, trip, on_sent);
 }
 
 absl::Status Exchange::Run(size_t bytes, Attempt attempt,
                            const CallLimit& limit, CallControl& control,
-                           Trip* trip) {
+                           Trip* trip, const OnSent& on_sent) {
   Backoff backoff(retry_, &budget_, seed_++);
   Servers::Tried tried;
-  Approach approach;
   *trip = {};
   for (;;) {
     absl::Status status;
@@ -70,13 +69,14 @@ absl::Status Exchange::Run(size_t bytes, Attempt attempt,
       ++trip->attempts;
       trip->by_unix = lease->by_unix();
       channel = lease->channel();
-      if (control.on_sent()) {
-        approach.on_sent = [&] {
+      OnSent told;
+      if (on_sent) {
+        told = [&] {
           lease->PayloadIsSent();
-          control.on_sent()();
+          on_sent();
         };
       }
-      status = attempt(lease->stub(), approach);
+      status = attempt(lease->stub(), told);
       trip->unsure |= !status.ok() && GetRequestId(status).empty();
       if (!control.cancelled()) servers_->Report(*lease, status);
     } else {

@@ -41,12 +41,13 @@ class Exchange {
   // empty at first. An error says in words what every server that could not be
   // had said.
   absl::Status Run(const Message& message, const CallLimit& limit,
-                   CallControl& control, ReceivedMessage* reply, Trip* trip);
+                   CallControl& control, ReceivedMessage* reply, Trip* trip,
+                   const OnSent& on_sent = {});
   // The same of whatever else sends so many bytes: each attempt is one.
   using Attempt = absl::FunctionRef<absl::Status(grpc::GenericStub& stub,
-                                                 const Approach& approach)>;
+                                                 const OnSent& on_sent)>;
   absl::Status Run(size_t bytes, Attempt attempt, const CallLimit& limit,
-                   CallControl& control, Trip* trip);
+                   CallControl& control, Trip* trip, const OnSent& on_sent);
 
   const std::string& target() const { return target_; }
 

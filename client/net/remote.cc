@@ -2,9 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -12,8 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "client/call/error_details.h"
-#include "client/call/server_settings.h"
 #include "client/memory/lending.h"
 #include "client/net/address.h"
 #include "client/net/channel.h"
@@ -25,6 +20,8 @@
 #include "client/net/stream/stream_sender.h"
 #include "client/tensors/result_builder.h"
 #include "kernels/plan/field_error.h"
+#include "kernels/plan/shards.h"
+#include "proto/memory/ranges.h"
 
 namespace quantd::client {
 namespace {
@@ -35,111 +32,72 @@ class Remote : public Endpoint {
          const ClientOptions& options, const ChannelCredentials& credentials)
       : door_{options.memory_socket, options.dead_peer_timeout},
         credentials_(credentials),
-        stream_from_(options.stream_from),
         channels_(options.channels),
         servers_(std::move(places), ChannelFactory(options, credentials),
                  options.channels),
-        exchange_(std::move(target), options, credentials, &servers_) {
-    for (auto& bytes : largest_) bytes = kLargestPayload;
-  }
+        exchange_(std::move(target), options, credentials, &servers_) {}
 
   const std::string& target() const override { return exchange_.target(); }
 
-  absl::StatusOr<Result> Run(
-      const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
-      absl::Span<const Destination> into, const CallEvents& events,
-      const CallLimit& limit, CallControl& control) override {
-    // What comes from shared memory goes there.
-    std::vector<Destination> places(into.begin(), into.end());
-    HostMemory own;
-    if (!payload.empty() && regions_.Holds(payload[0]) &&
-        regions_.Settled(payload[0])) {
-      own = PlaceResults(plan, &places);
-    }
-    // Memory that the server does not know any more is shared again, once; what
-    // cannot be is sent.
-    Lending last;
-    for (int loss = 0;; ++loss) {
-      Lending lending;
-      if (loss < 2) {
-        lending = regions_.Lend(
-            plan, payload, places, events,
-            std::chrono::ceil<std::chrono::milliseconds>(
-                limit.deadline - std::chrono::system_clock::now()));
-      } else {
-        lending.payload.assign(payload.begin(), payload.end());
-        lending.status = last.of_device ? Lost() : absl::OkStatus();
-      }
-      if (!lending.status.ok()) {
-        return Annotate(lending.status, std::string(lending.status.message()),
-                        1);
-      }
-      auto result = RunLending(plan, lending, places, limit, control);
-      if (!lending.any() || !wire::IsUnknownName(result.status())) {
-        if (result.ok()) ResultBuilder::Keep(std::move(own), &*result);
-        return result;
-      }
-      lending.Lose();
-      last = std::move(lending);
-    }
-  }
-
-  absl::StatusOr<Result> RunReduced(
-      const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
-      absl::Span<const Destination> into, const CallEvents& events,
-      const CallLimit& limit, CallControl& control,
-      Reduction& reduction) override {
-    const bool stays =
-        events.any() || !CheckApart(payload, into).ok() ||
-        std::any_of(payload.begin(), payload.end(),
-                    [&](const auto& piece) { return regions_.Holds(piece); });
-    std::optional<absl::StatusOr<Result>> result;
-    if (!stays && CheckReduces(plan).ok()) {
-      result = StreamReduced(plan, payload, into, limit, control, reduction);
-    }
-    if (result) return *std::move(result);
-    return Endpoint::RunReduced(plan, payload, into, events, limit, control,
-                                reduction);
-  }
-
-  size_t MostReducedAtOnce(size_t bytes, const CallLimit& limit,
-                           CallControl& control) override {
-    const auto settings = Learn(limit, control);
-    if (!settings || !settings->reduces) return 0;
-    size_t most = 0;  // each lies on one device, and others have calls, too
-    for (const size_t n : settings->memory) most += n / 4 * 3 / bytes;
-    return most;
-  }
-
-  std::optional<float> DefaultEstimate(const CallLimit& limit,
-                                       CallControl& control) override {
-    const auto settings = Learn(limit, control);
-    if (!settings) return std::nullopt;
-    return settings->estimate;
-  }
-
-  int Connections(absl::Span<const absl::Span<const std::byte>> payload,
-                  absl::Span<const Destination> into) override {
-    for (const auto& piece : payload) {
-      if (regions_.Holds(piece)) return 0;
-    }
-    for (const Destination& place : into) {
-      if (regions_.Holds(place.bytes)) return 0;
-    }
+  int connections() const override {
     return channels_ * static_cast<int>(servers_.size());
   }
 
-  int Devices(absl::Span<const absl::Span<const std::byte>> payload,
-              absl::Span<const Destination> into, const CallLimit& limit,
-              CallControl& control) override {
-    for (const auto& piece : payload) {
-      if (!regions_.HoldsOnHost(piece)) return 1;
+  Lending Lend(const Call& call) override {
+    std::vector<Destination> places(call.into.begin(), call.into.end());
+    HostMemory own;
+    // What comes from shared memory goes there.
+    if (!call.payload.empty() && regions_.Holds(call.payload[0]) &&
+        regions_.Settled(call.payload[0])) {
+      own = PlaceResults(call.plan, &places);
     }
-    for (const Destination& place : into) {
-      if (!regions_.HoldsOnHost(place.bytes)) return 1;
+    Lending lending = regions_.Lend(
+        call.plan, call.payload, places, call.events,
+        std::chrono::ceil<std::chrono::milliseconds>(
+            call.limit.deadline - std::chrono::system_clock::now()));
+    lending.places = std::move(places);
+    lending.own = std::move(own);
+    return lending;
+  }
+
+  absl::StatusOr<Result> Run(const Call& call, Way way,
+                             const OnSent& on_sent) override {
+    if (way == Way::kStream) return RunStream(call, on_sent);
+    Lending none;
+    none.payload.assign(call.payload.begin(), call.payload.end());
+    Lending& lending = way == Way::kLent ? *call.lending : none;
+    // (Lost before it was lent.)
+    if (way == Way::kLent && !lending.any()) {
+      return wire::UnknownRegion("memory.inputs");
     }
-    const auto settings = Learn(limit, control);
-    return settings ? static_cast<int>(settings->memory.size()) : 1;
+    Trip trip;
+    auto result = Ask<Result>(
+        RequestOf(call.plan, lending), call.limit, call.control, &trip,
+        [&](Slices reply) {
+          return ReadReply(
+              call.plan, reply, way == Way::kLent ? lending.places : call.into,
+              lending.ranges,
+              lending.of_device ? Transport::kCuda : Transport::kShared, trip);
+        },
+        on_sent);
+    if (trip.unsure) lending.Settle();
+    if (wire::IsUnknownName(result.status())) lending.Lose();
+    if (result.ok()) ResultBuilder::Keep(std::move(lending.own), &*result);
+    return result;
+  }
+
+  std::optional<absl::StatusOr<Result>> RunReduced(
+      const Call& call, Reduction& reduction) override {
+    if (!CheckReduces(call.plan).ok()) return std::nullopt;
+    const auto head = wire::ReducingHead(call.plan, BytesOf(call));
+    if (!head.ok()) return head.status();
+    auto result = Stream(call, *head, {}, &reduction);
+    const auto violation = GetFieldViolation(result.status());
+    const bool unknown = absl::IsUnimplemented(result.status()) ||
+                         (violation && violation->field == "request");
+    // The server ended it when its maxima were known, or knows no such streams.
+    if (!result.ok() && (reduction.found() || unknown)) return std::nullopt;
+    return result;
   }
 
   absl::StatusOr<QuantizeDescription> Describe(const Plan& plan,
@@ -205,125 +163,41 @@ class Remote : public Endpoint {
   }
 
  private:
-  static absl::Status Lost() {
-    return absl::UnavailableError(
-        "memory of a GPU is not shared with the server any more");
-  }
-
   using Slices = absl::Span<const std::string_view>;
 
-  std::optional<ServerSettings> Learn(const CallLimit& limit,
-                                      CallControl& control) {
-    return settings_.Learn([&] { return GetInfo(limit, control); });
-  }
-
-  static size_t BytesOf(const Lending& lending) {
+  static size_t BytesOf(const Call& call) {
     size_t bytes = 0;
-    for (const auto& piece : lending.payload) bytes += piece.size();
+    for (const auto& piece : call.payload) bytes += piece.size();
     return bytes;
   }
 
-  // Whether a server refused it for the size of its message.
-  static bool IsTooLarge(const absl::Status& status) {
-    const auto error = GetServerError(status);
-    const auto violation = GetFieldViolation(status);
-    return error && error->reason == ErrorReason::kTooLarge && violation &&
-           violation->field == "request";
-  }
-
-  absl::StatusOr<Result> RunLending(const Plan& plan, const Lending& lending,
-                                    absl::Span<const Destination> into,
-                                    const CallLimit& limit,
-                                    CallControl& control) {
-    const size_t bytes = BytesOf(lending);
-    std::atomic<size_t>& limit_of_server =
-        largest_[wire::Index(wire::MethodOf(plan))];
-    if (!lending.any() &&
-        (bytes >= stream_from_ || bytes > limit_of_server ||
-         wire::LayOutPayload(plan, {}).size > wire::kMaxReplyPayloadBytes)) {
-      return RunStream(plan, lending, into, limit, control);
-    }
-    if (!lending.any() && control.on_sent() && bytes >= kFlowingBand &&
-        !no_streams_) {
-      auto streamed = RunStream(plan, lending, into, limit, control);
-      no_streams_ = absl::IsUnimplemented(streamed.status());
-      if (!no_streams_) return streamed;
-    }
-    Trip trip;
-    auto result = Ask<Result>(
-        RequestOf(plan, lending), limit, control, &trip, [&](Slices reply) {
-          return ReadReply(
-              plan, reply, into, lending.ranges,
-              lending.of_device ? Transport::kCuda : Transport::kShared, trip);
-        });
-    if (trip.unsure) lending.Settle();
-    if (lending.any() || bytes == 0 || !IsTooLarge(result.status())) {
-      return result;
-    }
-    // The payload was not sent. The next one goes straight that way.
-    limit_of_server = bytes - 1;
-    auto streamed = RunStream(plan, lending, into, limit, control);
-    // A server that has no streams says what the message was refused for.
-    const bool knows_none = absl::IsUnimplemented(streamed.status());
-    return knows_none ? std::move(result) : std::move(streamed);
-  }
-
-  absl::StatusOr<Result> RunStream(const Plan& plan, const Lending& lending,
-                                   absl::Span<const Destination> into,
-                                   const CallLimit& limit,
-                                   CallControl& control) {
-    if (auto s = CheckApart(lending.payload, into); !s.ok()) return s;
-    const auto head = wire::StreamHead(plan, BytesOf(lending));
+  absl::StatusOr<Result> RunStream(const Call& call, const OnSent& on_sent) {
+    if (auto s = CheckApart(call.payload, call.into); !s.ok()) return s;
+    const auto head = wire::StreamHead(call.plan, BytesOf(call));
     if (!head.ok()) return head.status();
-    StreamedReply reply(plan, into);
+    return Stream(call, *head, on_sent, nullptr);
+  }
+
+  absl::StatusOr<Result> Stream(const Call& call, const std::string& head,
+                                const OnSent& on_sent, Reduction* reduction) {
+    StreamedReply reply(call.plan, call.into, reduction != nullptr);
     if (!reply.status().ok()) return reply.status();
     Trip trip;
     {
-      StreamSender sender(*head, lending.payload, credentials_);
+      StreamSender sender(head, call.payload, credentials_, reduction);
       const absl::Status sent = exchange_.Run(
           sender.size(),
-          [&](grpc::GenericStub& stub, const Approach& approach) {
-            return sender.Send(stub, limit, approach, control, &reply);
+          [&](grpc::GenericStub& stub, const OnSent& told) {
+            absl::Status s =
+                sender.Send(stub, call.limit, told, call.control, &reply);
+            // A second time it would find nobody to meet.
+            const bool met = reduction != nullptr && reduction->found();
+            return s.ok() || !met ? s : absl::AbortedError(s.message());
           },
-          limit, control, &trip);
+          call.limit, call.control, &trip, on_sent);
       if (!sent.ok()) return sent;
     }
     return reply.Finish(trip);
-  }
-
-  // Nothing where the payload has to go once more, if there is any sense in it:
-  // the server does not know such streams, or ended this one when its maxima
-  // were known.
-  std::optional<absl::StatusOr<Result>> StreamReduced(
-      const Plan& plan, absl::Span<const absl::Span<const std::byte>> payload,
-      absl::Span<const Destination> into, const CallLimit& limit,
-      CallControl& control, Reduction& reduction) {
-    size_t bytes = 0;
-    for (const auto& piece : payload) bytes += piece.size();
-    const auto head = wire::ReducingHead(plan, bytes);
-    if (!head.ok()) return head.status();
-    StreamedReply reply(plan, into, /*reduces=*/true);
-    if (!reply.status().ok()) return reply.status();
-    Trip trip;
-    absl::Status sent;
-    {
-      StreamSender sender(*head, payload, credentials_, &reduction);
-      sent = exchange_.Run(
-          sender.size(),
-          [&](grpc::GenericStub& stub, const Approach& approach) {
-            absl::Status s =
-                sender.Send(stub, limit, approach, control, &reply);
-            if (s.ok() || !reduction.found()) return s;
-            return absl::AbortedError(s.message());
-          },
-          limit, control, &trip);
-    }
-    if (sent.ok()) return reply.Finish(trip);
-    const auto violation = GetFieldViolation(sent);
-    const bool unknown = absl::IsUnimplemented(sent) ||
-                         (violation && violation->field == "request");
-    if (reduction.found() || unknown) return std::nullopt;
-    return sent;
   }
 
   absl::StatusOr<HostMemory> Known(const SharedRegion::Made& made,
@@ -337,28 +211,20 @@ class Remote : public Endpoint {
   template <typename Answer, typename Read>
   absl::StatusOr<Answer> Ask(const absl::StatusOr<Message>& message,
                              const CallLimit& limit, CallControl& control,
-                             Trip* trip, Read read) {
+                             Trip* trip, Read read,
+                             const OnSent& on_sent = {}) {
     if (!message.ok()) return message.status();
     ReceivedMessage reply;
-    if (auto s = exchange_.Run(*message, limit, control, &reply, trip);
+    if (auto s = exchange_.Run(*message, limit, control, &reply, trip, on_sent);
         !s.ok()) {
       return s;
     }
     return read(reply.Pieces());
   }
 
-  // Of one message.
-  static constexpr size_t kLargestPayload =
-      wire::kMaxMessageBytes - wire::kMaxRequestHeadBytes;
-
   const DoorAddress door_;  // without a path: none
   const ChannelCredentials credentials_;
-  const size_t stream_from_;
-  std::atomic<bool> no_streams_{false};  // a server has none
   const int channels_;
-  // Payloads of one message that no server has refused for their size.
-  std::array<std::atomic<size_t>, wire::kTensorMethods.size()> largest_;
-  KnownSettings settings_;
   SharedRegions regions_;
   Servers servers_;
   Exchange exchange_;

@@ -85,8 +85,7 @@ grpc::ByteBuffer Sender::Assemble() const {
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
-grpc::Status Sender::SendAndTell(grpc::GenericStub& stub,
-                                 const Approach& approach,
+grpc::Status Sender::SendAndTell(grpc::GenericStub& stub, const OnSent& on_sent,
                                  grpc::ClientContext* context,
                                  grpc::CompletionQueue& queue,
                                  CallControl& control, ReceivedMessage* reply) {
@@ -105,21 +104,21 @@ grpc::Status Sender::SendAndTell(grpc::GenericStub& stub,
     void* over = nullptr;
     bool ok = false;
     queue.Next(&over, &ok);
-    if (over == &written && ok) approach.on_sent();
+    if (over == &written && ok) on_sent();
   }
   return status;
 }
 
 absl::Status Sender::Send(grpc::GenericStub& stub, const CallLimit& limit,
-                          const Approach& approach, CallControl& control,
+                          const OnSent& on_sent, CallControl& control,
                           ReceivedMessage* reply) {
   grpc::ClientContext context;
   context.AddMetadata(wire::kRequestBytesKey, fmt::to_string(size_));
   SetUp(limit, credentials_, &context);
   grpc::CompletionQueue queue;
   grpc::Status status;
-  if (approach.on_sent) {
-    status = SendAndTell(stub, approach, &context, queue, control, reply);
+  if (on_sent) {
+    status = SendAndTell(stub, on_sent, &context, queue, control, reply);
   } else {
     grpc::ByteBuffer request = Assemble();
     const CallControl::Stage stage(&control, [&] { context.TryCancel(); });

@@ -7,13 +7,13 @@
 
 #include <chrono>
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "client/call/call.h"
 #include "client/call/call_control.h"
 #include "client/net/channel_credentials.h"
 #include "client/net/stream/pins.h"
@@ -35,12 +35,6 @@ struct Message {
 void SetUp(const CallLimit& limit, const ChannelCredentials& credentials,
            grpc::ClientContext* context);
 
-// How an attempt is made.
-struct Approach {
-  // Called when it has been sent; empty: nobody wants to know.
-  std::function<void()> on_sent = {};
-};
-
 // Lends the message to gRPC, once for every attempt and never copied.
 class Sender {
  public:
@@ -53,13 +47,13 @@ class Sender {
 
   // Waits for the end of the call. `reply` is empty at first.
   absl::Status Send(grpc::GenericStub& stub, const CallLimit& limit,
-                    const Approach& approach, CallControl& control,
+                    const OnSent& on_sent, CallControl& control,
                     ReceivedMessage* reply);
 
  private:
   grpc::ByteBuffer Assemble() const;
   // Tells when the message has been sent.
-  grpc::Status SendAndTell(grpc::GenericStub& stub, const Approach& approach,
+  grpc::Status SendAndTell(grpc::GenericStub& stub, const OnSent& on_sent,
                            grpc::ClientContext* context,
                            grpc::CompletionQueue& queue, CallControl& control,
                            ReceivedMessage* reply);

@@ -137,9 +137,8 @@ grpc::ByteBuffer StreamSender::Chunk(size_t begin, size_t size) const {
 // before all is sent.
 class StreamSender::Call {
  public:
-  Call(const StreamSender& sender, const Approach& approach,
-       StreamedReply* reply)
-      : sender_(sender), approach_(approach), reply_(reply) {}
+  Call(const StreamSender& sender, const OnSent& on_sent, StreamedReply* reply)
+      : sender_(sender), on_sent_(on_sent), reply_(reply) {}
 
   absl::Status Run(grpc::GenericStub& stub, const CallLimit& limit,
                    CallControl& control) {
@@ -181,8 +180,8 @@ class StreamSender::Call {
         writing_ = false;
         if (ok && !all_sent_) {
           Write();
-        } else if (ok && approach_.on_sent && !replied_) {
-          approach_.on_sent();
+        } else if (ok && on_sent_ && !replied_) {
+          on_sent_();
         }
         Answer();
       } else if (tag == &answered_) {
@@ -254,7 +253,7 @@ class StreamSender::Call {
   }
 
   const StreamSender& sender_;
-  const Approach& approach_;
+  const OnSent& on_sent_;
   StreamedReply* const reply_;
   grpc::ClientContext context_;
   grpc::CompletionQueue queue_;
@@ -275,10 +274,10 @@ class StreamSender::Call {
 };
 
 absl::Status StreamSender::Send(grpc::GenericStub& stub, const CallLimit& limit,
-                                const Approach& approach, CallControl& control,
+                                const OnSent& on_sent, CallControl& control,
                                 StreamedReply* reply) {
   reply->Restart();
-  return Call(*this, approach, reply).Run(stub, limit, control);
+  return Call(*this, on_sent, reply).Run(stub, limit, control);
 }
 
 }  // namespace quantd::client

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "client/call/call.h"
 #include "client/call/call_control.h"
 #include "client/call/reduction.h"
 #include "client/call_options.h"
@@ -82,7 +83,7 @@ class StreamSender {
   size_t size() const { return head_.size() + payload_bytes_; }
   // Waits for the end of the call.
   absl::Status Send(grpc::GenericStub& stub, const CallLimit& limit,
-                    const Approach& approach, CallControl& control,
+                    const OnSent& on_sent, CallControl& control,
                     StreamedReply* reply);
 
  private:

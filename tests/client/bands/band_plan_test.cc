@@ -133,7 +133,8 @@ class BandPlans : public testing::Test {
         std::chrono::minutes(1),
         std::chrono::system_clock::now() + std::chrono::minutes(1)};
     CallControl control;
-    const auto expected = endpoint_->Run(*plan, in, {}, {}, limit, control);
+    const auto expected =
+        endpoint_->Run({*plan, in, {}, {}, limit, control}, way_, {});
     // Every other one into the caller's memory, which is not zero.
     std::vector<std::vector<double>> places;
     std::vector<Destination> into;
@@ -152,8 +153,11 @@ class BandPlans : public testing::Test {
       all = whole;
     };
     const auto cut = RandomCut(plan->rows());
-    const auto got = RunInBands(
-        {*endpoint_, *plan, in, into, {}, limit, control, progress}, cut, 2);
+    const Call call{*plan, in, into, {}, limit, control};
+    const bool needs_amax = NeedsAmax(*plan);
+    const auto got =
+        RunInBands({*endpoint_, *plan, call, progress, cut, 2,
+                    needs_amax ? BandAmax::kSearch : BandAmax::kKnown, way_});
     ASSERT_EQ(got.status().code(), expected.status().code()) << got.status();
     if (!expected.ok()) {
       ++failed_;
@@ -161,30 +165,34 @@ class BandPlans : public testing::Test {
                 GetFieldViolation(expected.status())->field);
       return;
     }
-    size_t in_all = 0;
-    for (const Bytes& bytes : in) in_all += bytes.size();
-    EXPECT_EQ(done, in_all);
-    EXPECT_EQ(all, in_all);
-    ExpectSameResult(*expected, *got);
-    if (NeedsAmax(*plan)) {
-      const auto met =
-          RunMeeting({*endpoint_, *plan, in, into, {}, limit, control, {}}, cut,
-                     1 + static_cast<int>(random_() % 4));
+    if (needs_amax) {
+      const auto met = RunInBands({*endpoint_,
+                                   *plan,
+                                   call,
+                                   {},
+                                   cut,
+                                   1 + static_cast<int>(random_() % 4),
+                                   BandAmax::kMeet,
+                                   way_});
       ASSERT_THAT(met, IsOk());
-      ExpectSameResult(*expected, *met);
-      EXPECT_EQ(met->bands(), got->bands());
+      ASSERT_EQ(met->has_value(), got->has_value());
+      if (*met) ExpectSameResult(*expected, **met);
+      if (*met) EXPECT_EQ((*met)->bands(), (*got)->bands());
       ++met_;
     }
-    if (got->bands() > 1) {
-      EXPECT_EQ(got->bands(), static_cast<int>(cut.size()));
-      ++banded_;
-    } else {
+    if (!*got) {
       // An amax that cannot be given: of NaN or Inf, or of a rotation that
       // overflows.
-      EXPECT_TRUE(NeedsAmax(*plan));
+      EXPECT_TRUE(needs_amax);
       EXPECT_GT(turn_ % std::size(kTurns), 1u);
-      ++sent_whole_;
+      ++not_finite_;
+      return;
     }
+    EXPECT_EQ(done, plan->input_bytes());
+    EXPECT_EQ(all, plan->input_bytes());
+    ExpectSameResult(*expected, **got);
+    EXPECT_EQ((*got)->bands(), static_cast<int>(cut.size()));
+    ++banded_;
   }
 
   static void ExpectSameResult(const Result& expected, const Result& got) {
@@ -200,11 +208,12 @@ class BandPlans : public testing::Test {
   }
 
   std::unique_ptr<Endpoint> endpoint_;
+  Way way_ = Way::kHere;
   std::mt19937 random_{17};
   size_t turn_ = 0;
   int banded_ = 0;
   int met_ = 0;
-  int sent_whole_ = 0;
+  int not_finite_ = 0;
   int failed_ = 0;
   std::map<std::string, int> whole_;
 };
@@ -222,7 +231,7 @@ TEST_F(BandPlans, QuantizeAsInOneCall) {
   }
   EXPECT_GT(banded_, 500);
   EXPECT_GT(met_, 200);
-  EXPECT_GT(sent_whole_, 10);
+  EXPECT_GT(not_finite_, 10);
   EXPECT_GT(failed_, 10);
   for (const char* why : {"groups", "a history, to which all rows belong",
                           "dbias, whose sums have an order",
@@ -261,6 +270,7 @@ class BandPlansByWire : public BandPlans {
     auto opened = OpenRemote(server_.address(), {});
     EXPECT_THAT(opened, IsOk());
     endpoint_ = *std::move(opened);
+    way_ = Way::kMessage;
   }
   ~BandPlansByWire() override { endpoint_.reset(); }
   bench::ServerProcess server_;

@@ -28,10 +28,10 @@ class Caller {
          absl::Span<const std::byte> input,
          milliseconds limit = std::chrono::minutes(1))
       : thread_([=, this, &devices, &plan] {
+          const CallLimit call{limit, std::chrono::system_clock::now() + limit};
           status = devices
-                       .Run(plan, {&input, 1}, {}, {},
-                            {limit, std::chrono::system_clock::now() + limit},
-                            control)
+                       .Run({plan, {&input, 1}, {}, {}, call, control},
+                            client::Way::kHere, {})
                        .status();
           done = true;
         }) {}

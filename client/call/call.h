@@ -1,0 +1,44 @@
+// One call, and the ways that it may take.
+#ifndef QUANTD_CLIENT_CALL_CALL_H_
+#define QUANTD_CLIENT_CALL_CALL_H_
+
+#include <cstddef>
+#include <functional>
+
+#include "absl/types/span.h"
+#include "client/call/call_control.h"
+#include "client/call_options.h"
+#include "kernels/plan/plan.h"
+
+namespace quantd::client {
+
+struct Lending;
+
+// All is the caller's and must outlive the call.
+struct Call {
+  const Plan& plan;
+  // A piece for each input of the plan.
+  absl::Span<const absl::Span<const std::byte>> payload;
+  // Has passed CheckDestinations.
+  absl::Span<const Destination> into;
+  CallEvents events;
+  const CallLimit& limit;
+  CallControl& control;
+  // What Endpoint::Lend gave, of a call that goes by Way::kLent.
+  Lending* lending = nullptr;
+};
+
+enum class Way {
+  kHere,     // computed by this process
+  kLent,     // a message about memory that a server shares
+  kMessage,  // one message
+  kStream,   // a message for each chunk
+};
+
+// Called when all of a request has been given to the network, with each
+// attempt; may be empty.
+using OnSent = std::function<void()>;
+
+}  // namespace quantd::client
+
+#endif  // QUANTD_CLIENT_CALL_CALL_H_

@@ -1,0 +1,160 @@
+#include "client/route/route.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "client/bands/band_place.h"
+#include "fmt/format.h"
+#include "kernels/plan/amax_source.h"
+#include "kernels/plan/shards.h"
+#include "proto/limits.h"
+#include "proto/memory/ranges.h"
+
+namespace quantd::client {
+namespace {
+
+// A band of so many bytes goes as a stream: it is gathered and copied to a
+// device while the rest of it comes, for which a message must be whole. Smaller
+// ones, of which many are under way, cost a server less as messages.
+constexpr size_t kFlowingBand = size_t{8} << 20;
+
+// The way of one call or band, a stream from so many bytes on.
+void SetWay(const RouteFacts& facts, const Plan& plan, size_t stream_from,
+            Route* route) {
+  route->bytes = plan.input_bytes();
+  const bool large =
+      route->bytes >= stream_from || route->bytes > facts.most_in_message ||
+      wire::LayOutPayload(plan, {}).size > wire::kMaxReplyPayloadBytes;
+  route->way = facts.memory == CallMemory::kHere      ? Way::kHere
+               : facts.memory != CallMemory::kTravels ? Way::kLent
+               : large && facts.has_streams           ? Way::kStream
+                                                      : Way::kMessage;
+}
+
+Route Whole(const RouteFacts& facts) {
+  Route route;
+  SetWay(facts, facts.plan, facts.stream_from, &route);
+  return route;
+}
+
+// The plan of a call as its servers complete it; nothing: that is not known, or
+// no plan, and a server says so best.
+std::optional<Plan> AsServed(const RouteFacts& facts) {
+  QuantizeOptions o = std::get<QuantizeOptions>(facts.plan.options());
+  if (o.amax_estimation_scale || !MayEstimate(o)) return facts.plan;
+  if (!facts.servers) return std::nullopt;
+  o.amax_estimation_scale = facts.servers->estimate;
+  absl::StatusOr<Plan> plan = MakeQuantizePlan(facts.plan.tensor(), o);
+  if (!plan.ok()) return std::nullopt;
+  return *std::move(plan);
+}
+
+// Whether servers have room for all bands at once, of which none is larger than
+// the first.
+bool MayMeet(const RouteFacts& facts, const Plan& served,
+             const std::vector<Band>& bands) {
+  if (bands.empty() || !facts.has_streams || !facts.servers ||
+      !facts.servers->reduces) {
+    return false;
+  }
+  const auto part = ReducingPlan(served, bands.front());
+  if (!part.ok()) return false;
+  const size_t held =
+      part->input_bytes() + part->output_bytes() + part->scratch_bytes();
+  size_t most = 0;  // Each lies on one device, and others have calls, too.
+  for (const size_t n : facts.servers->memory) most += n / 4 * 3 / held;
+  return bands.size() <= most;
+}
+
+Route OverDevices(const RouteFacts& facts) {
+  Route route = Whole(facts);
+  if (CutOverDevices(facts.plan, 2).empty()) return route;
+  if (!facts.asked) return {.asks = true};
+  const auto devices =
+      facts.servers ? static_cast<int>(facts.servers->memory.size()) : 1;
+  auto bands = CutOverDevices(facts.plan, devices);
+  if (bands.empty() || !LiesInRuns(facts.plan, bands.front(), facts.into)) {
+    return route;
+  }
+  route.bands = std::move(bands);
+  route.at_once = devices;
+  return route;
+}
+
+Route OverConnections(const RouteFacts& facts, std::vector<Band> bands) {
+  Route route{.at_once = facts.connections};
+  if (!NeedsAmax(facts.plan)) {
+    route.bands =
+        CutToFlow(facts.plan, bands.size(), facts.connections, kFlowingBand);
+    if (route.bands.empty()) route.bands = std::move(bands);
+  } else {
+    if (!facts.asked) return {.asks = true};
+    route.served = AsServed(facts);
+    if (!route.served) return Whole(facts);
+    route.bands = CutToMeet(*route.served, facts.band_bytes);
+    route.amax = BandAmax::kMeet;
+    if (!MayMeet(facts, *route.served, route.bands)) {
+      route.bands = std::move(bands);
+      route.amax = BandAmax::kSearch;
+    }
+  }
+  // (A cut is such that each band has a plan.)
+  SetWay(facts, *PlanOfBand(facts.plan, route.bands.front()),
+         std::min(facts.stream_from, kFlowingBand), &route);
+  if (route.amax == BandAmax::kMeet) route.way = Way::kStream;
+  return route;
+}
+
+std::string_view Name(Way way) {
+  switch (way) {
+    case Way::kHere:
+      return "here";
+    case Way::kLent:
+      return "lent";
+    case Way::kMessage:
+      return "message";
+    case Way::kStream:
+      break;
+  }
+  return "stream";
+}
+
+std::string_view Name(BandAmax amax) {
+  switch (amax) {
+    case BandAmax::kKnown:
+      return "";
+    case BandAmax::kMeet:
+      return ", amax met";
+    case BandAmax::kSearch:
+      break;
+  }
+  return ", amax first";
+}
+
+}  // namespace
+
+Route ChooseRoute(const RouteFacts& facts) {
+  const bool may_be_cut =
+      // What one band writes another may have yet to read.
+      facts.apart && !facts.has_events && facts.has_finite_amax &&
+      (facts.memory == CallMemory::kTravels ||
+       facts.memory == CallMemory::kLentOnHost);
+  std::vector<Band> bands;
+  if (may_be_cut) bands = CutIntoBands(facts.plan, facts.band_bytes);
+  if (bands.empty()) return Whole(facts);
+  return facts.memory == CallMemory::kTravels
+             ? OverConnections(facts, std::move(bands))
+             : OverDevices(facts);
+}
+
+std::string ToString(const Route& route) {
+  if (route.asks) return "ask servers";
+  if (route.bands.empty()) return fmt::format("whole, {}", Name(route.way));
+  return fmt::format("{} bands of {} rows, {} at once, {}{}",
+                     route.bands.size(), route.bands.front().rows,
+                     route.at_once, Name(route.way), Name(route.amax));
+}
+
+}  // namespace quantd::client

@@ -1,0 +1,136 @@
+#include "client/route/router.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "client/bands/band_calls.h"
+#include "client/call/error_details.h"
+#include "client/memory/lending.h"
+#include "client/tensors/result_builder.h"
+#include "kernels/plan/field_error.h"
+#include "proto/limits.h"
+#include "proto/memory/ranges.h"
+#include "proto/wire.h"
+
+namespace quantd::client {
+namespace {
+
+// How often memory is lent to servers that do not know it any more.
+constexpr int kLendings = 2;
+
+// Whether a server refused it for the size of its message.
+bool IsTooLarge(const absl::Status& status) {
+  const auto error = GetServerError(status);
+  const auto violation = GetFieldViolation(status);
+  return error && error->reason == ErrorReason::kTooLarge && violation &&
+         violation->field == "request";
+}
+
+}  // namespace
+
+Router::Router(Endpoint* endpoint, const ClientOptions& options)
+    : endpoint_(*endpoint),
+      band_bytes_(options.band_bytes),
+      stream_from_(options.stream_from) {
+  for (auto& bytes : most_in_message_) {
+    bytes = wire::kMaxMessageBytes - wire::kMaxRequestHeadBytes;
+  }
+}
+
+absl::StatusOr<Result> Router::Run(const Call& asked,
+                                   const CallProgress& progress,
+                                   size_t band_bytes) {
+  std::atomic<size_t>& most =
+      most_in_message_[wire::Index(wire::MethodOf(asked.plan))];
+  RouteFacts facts{.plan = asked.plan,
+                   .into = asked.into,
+                   .apart = CheckApart(asked.payload, asked.into).ok(),
+                   .has_events = asked.events.any(),
+                   .connections = endpoint_.connections(),
+                   .stream_from = stream_from_,
+                   .band_bytes = band_bytes,
+                   .most_in_message = most};
+  // What is begun anew was told of before.
+  size_t told = 0;
+  const CallProgress tell = [&](size_t done, size_t all) {
+    if (done > told) progress(told = done, all);
+  };
+  bool of_device = false;
+  for (int losses = 0;;) {
+    Lending lending;
+    Call call = asked;
+    call.lending = &lending;
+    if (losses < kLendings) {
+      lending = endpoint_.Lend(call);
+    } else if (of_device) {
+      lending.status = absl::UnavailableError(
+          "memory of a GPU is not shared with the server any more");
+    }
+    if (!lending.status.ok()) {
+      return Annotate(lending.status, std::string(lending.status.message()), 1);
+    }
+    of_device = lending.of_device;
+    facts.memory = MemoryOf(call);
+    const Route route = Choose(call, &facts);
+    auto result = Follow(route, call, progress ? tell : progress);
+    if (result.ok() && *result) return **std::move(result);
+    const absl::Status status = result.status();
+    if (status.ok()) {
+      facts.has_finite_amax = false;
+    } else if (route.way == Way::kLent && wire::IsUnknownName(status)) {
+      ++losses;
+    } else if (route.way == Way::kStream && facts.has_streams &&
+               absl::IsUnimplemented(status)) {
+      facts.has_streams = false;
+    } else if (route.way == Way::kMessage && facts.has_streams &&
+               route.bytes > 0 && IsTooLarge(status)) {
+      facts.most_in_message = most = route.bytes - 1;
+    } else {
+      return status;
+    }
+  }
+}
+
+CallMemory Router::MemoryOf(const Call& call) const {
+  if (endpoint_.connections() == 0) return CallMemory::kHere;
+  if (!call.lending->any()) return CallMemory::kTravels;
+  return call.lending->OnHost(call.plan, call.into) ? CallMemory::kLentOnHost
+                                                    : CallMemory::kLent;
+}
+
+Route Router::Choose(const Call& call, RouteFacts* facts) {
+  Route route = ChooseRoute(*facts);
+  if (!route.asks) return route;
+  facts->asked = true;
+  facts->servers = settings_.Learn(
+      [&] { return endpoint_.GetInfo(call.limit, call.control); });
+  return ChooseRoute(*facts);
+}
+
+absl::StatusOr<std::optional<Result>> Router::Follow(
+    const Route& route, const Call& call, const CallProgress& progress) {
+  if (!route.bands.empty()) {
+    return RunInBands({endpoint_, route.served ? *route.served : call.plan,
+                       call, progress, route.bands, route.at_once, route.amax,
+                       route.way});
+  }
+  auto result = endpoint_.Run(call, route.way, {});
+  if (result.ok() && progress) progress(route.bytes, route.bytes);
+  return result;
+}
+
+absl::StatusOr<Result> Router::RunReduced(const Call& call,
+                                          Reduction& reduction) {
+  const bool once = !call.events.any() &&
+                    CheckApart(call.payload, call.into).ok() &&
+                    !endpoint_.Lend(call).any();
+  if (once) {
+    auto result = endpoint_.RunReduced(call, reduction);
+    if (result) return *std::move(result);
+  }
+  return RunInTwo(call, reduction,
+                  [&](const Call& part) { return Run(part, {}, 0); });
+}
+
+}  // namespace quantd::client

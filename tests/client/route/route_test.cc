@@ -1,0 +1,229 @@
+// Which way a call takes, of every kind of call and memory.
+#include "client/route/route.h"
+
+#include <string>
+#include <vector>
+
+#include "tests/testing/matchers.h"
+
+namespace quantd::client {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+// 8 MiB where nothing else is said.
+Plan MakePlan(const QuantizeOptions& options, int64_t rows = 4096) {
+  return *MakeQuantizePlan({DType::kBF16, {rows, 1024}, -1}, options);
+}
+QuantizeOptions Found(bool statistics = false) {
+  QuantizeOptions o;
+  o.format = Format::kNvfp4;
+  o.statistics = statistics;
+  return o;
+}
+QuantizeOptions Given() {
+  QuantizeOptions o = Found();
+  o.rowwise_amax = {4.0f};
+  return o;
+}
+
+// Places for all results.
+class Places {
+ public:
+  explicit Places(const Plan& plan) : bytes_(plan.output_bytes()) {
+    for (const TensorSpec& part : plan.outputs()) {
+      into.push_back(
+          {part.kind, absl::MakeSpan(bytes_).subspan(part.offset, part.size)});
+    }
+  }
+  std::vector<Destination> into;
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+struct Row {
+  const char* what;
+  RouteFacts facts;
+  const char* route;
+};
+
+TEST(Route, OfEveryKindOfCall) {
+  const Plan given = MakePlan(Given());
+  const Plan found = MakePlan(Found());
+  QuantizeOptions rht = Found();
+  rht.rht.rowwise = true;
+  const Plan rotated = MakePlan(rht);
+  const Plan summed = MakePlan(Found(/*statistics=*/true));
+  const Plan small = MakePlan(Given(), 1024);
+  const Plan large = MakePlan(Given(), 16384);
+  const Plan shared = MakePlan(Given(), 65536);
+  QuantizeOptions sums = Given();
+  sums.usage = Usage::kBoth;
+  sums.columnwise_amax = {4.0f};
+  const Plan columns = MakePlan(sums, 65536);
+  const Plan decoded = *MakeDequantizePlan({DType::kBF16, {1 << 20, 1024}, -1},
+                                           {.format = Format::kNvfp4,
+                                            .usage = Usage::kRowwise,
+                                            .output = DType::kF32});
+  const Places places(shared);
+  const ServerSettings roomy = {true, 0, {256 * kMiB}};
+  const ServerSettings narrow = {true, 0, {8 * kMiB}};
+  const ServerSettings old = {false, 0, {256 * kMiB}};
+  const ServerSettings two = {true, 0, {256 * kMiB, 256 * kMiB}};
+  constexpr auto kHere = CallMemory::kHere;
+  constexpr auto kLent = CallMemory::kLent;
+  constexpr auto kLentOnHost = CallMemory::kLentOnHost;
+  const Row rows[] = {
+      {"nothing asked for", {.plan = given}, "whole, message"},
+      {"in process",
+       {.plan = given, .memory = kHere, .stream_from = 0, .band_bytes = kMiB},
+       "whole, here"},
+      {"of the size that goes in chunks",
+       {.plan = given, .stream_from = 8 * kMiB},
+       "whole, stream"},
+      {"just smaller",
+       {.plan = given, .stream_from = 8 * kMiB + 1},
+       "whole, message"},
+      {"refused as one message",
+       {.plan = given, .most_in_message = 8 * kMiB - 1},
+       "whole, stream"},
+      {"refused, and there are no streams",
+       {.plan = given, .most_in_message = 8 * kMiB - 1, .has_streams = false},
+       "whole, message"},
+      {"a reply that is too large", {.plan = decoded}, "whole, stream"},
+      {"lent, whatever its size",
+       {.plan = given, .memory = kLent, .stream_from = 0, .band_bytes = kMiB},
+       "whole, lent"},
+      {"in bands",
+       {.plan = given, .connections = 2, .band_bytes = kMiB},
+       "8 bands of 512 rows, 2 at once, message"},
+      {"in bands as chunks",
+       {.plan = given, .connections = 2, .stream_from = 0, .band_bytes = kMiB},
+       "8 bands of 512 rows, 2 at once, stream"},
+      {"bands that are refused as messages",
+       {.plan = given, .band_bytes = kMiB, .most_in_message = kMiB - 1},
+       "8 bands of 512 rows, 1 at once, stream"},
+      {"one large band for each connection",
+       {.plan = large, .connections = 4, .band_bytes = 4 * kMiB},
+       "4 bands of 4096 rows, 4 at once, stream"},
+      {"the same without streams",
+       {.plan = large,
+        .connections = 4,
+        .band_bytes = 4 * kMiB,
+        .has_streams = false},
+       "4 bands of 4096 rows, 4 at once, message"},
+      {"too small to be cut",
+       {.plan = small, .band_bytes = kMiB},
+       "whole, message"},
+      {"statistics", {.plan = summed, .band_bytes = kMiB}, "whole, message"},
+      {"over its own input",
+       {.plan = given, .apart = false, .band_bytes = kMiB},
+       "whole, message"},
+      {"events",
+       {.plan = given, .has_events = true, .band_bytes = kMiB},
+       "whole, message"},
+      {"an amax that is found",
+       {.plan = found, .band_bytes = kMiB},
+       "ask servers"},
+      {"no server answers",
+       {.plan = found, .band_bytes = kMiB, .asked = true},
+       "8 bands of 512 rows, 1 at once, message, amax first"},
+      {"nor says what it estimates",
+       {.plan = rotated, .band_bytes = kMiB, .asked = true},
+       "whole, message"},
+      {"bands meet",
+       {.plan = found,
+        .connections = 2,
+        .band_bytes = kMiB,
+        .asked = true,
+        .servers = roomy},
+       "8 bands of 512 rows, 2 at once, stream, amax met"},
+      {"no room to meet",
+       {.plan = found,
+        .connections = 2,
+        .band_bytes = kMiB,
+        .asked = true,
+        .servers = narrow},
+       "8 bands of 512 rows, 2 at once, message, amax first"},
+      {"nobody to reduce",
+       {.plan = found, .band_bytes = kMiB, .asked = true, .servers = old},
+       "8 bands of 512 rows, 1 at once, message, amax first"},
+      {"no streams to meet in",
+       {.plan = found,
+        .band_bytes = kMiB,
+        .asked = true,
+        .servers = roomy,
+        .has_streams = false},
+       "8 bands of 512 rows, 1 at once, message, amax first"},
+      {"an amax of NaN",
+       {.plan = found,
+        .band_bytes = kMiB,
+        .asked = true,
+        .servers = roomy,
+        .has_finite_amax = false},
+       "whole, message"},
+      {"lent on the host",
+       {.plan = shared,
+        .into = places.into,
+        .memory = kLentOnHost,
+        .band_bytes = kMiB},
+       "ask servers"},
+      {"over two devices",
+       {.plan = shared,
+        .into = places.into,
+        .memory = kLentOnHost,
+        .band_bytes = kMiB,
+        .asked = true,
+        .servers = two},
+       "2 bands of 32768 rows, 2 at once, lent"},
+      {"one device",
+       {.plan = shared,
+        .into = places.into,
+        .memory = kLentOnHost,
+        .band_bytes = kMiB,
+        .asked = true,
+        .servers = roomy},
+       "whole, lent"},
+      {"results of the library's own",
+       {.plan = shared,
+        .memory = kLentOnHost,
+        .band_bytes = kMiB,
+        .asked = true,
+        .servers = two},
+       "whole, lent"},
+      {"columns",
+       {.plan = columns,
+        .into = places.into,
+        .memory = kLentOnHost,
+        .band_bytes = kMiB,
+        .asked = true,
+        .servers = two},
+       "whole, lent"},
+      {"too small for two devices",
+       {.plan = given, .memory = kLentOnHost, .band_bytes = kMiB},
+       "whole, lent"},
+  };
+  for (const Row& row : rows) {
+    EXPECT_EQ(ToString(ChooseRoute(row.facts)), row.route) << row.what;
+  }
+}
+
+// Bands are of the plan that a server makes of one that leaves something to it.
+TEST(Route, BandsOfAPlanAsItIsServed) {
+  QuantizeOptions o = Found();
+  o.rht.rowwise = true;
+  const Plan plan = MakePlan(o);
+  const Route route = ChooseRoute({.plan = plan,
+                                   .band_bytes = kMiB,
+                                   .asked = true,
+                                   .servers = {{true, 1.5f, {256 * kMiB}}}});
+  ASSERT_TRUE(route.served);
+  EXPECT_EQ(
+      std::get<QuantizeOptions>(route.served->options()).amax_estimation_scale,
+      1.5f);
+  EXPECT_EQ(route.bytes, kMiB);
+}
+
+}  // namespace
+}  // namespace quantd::client

@@ -32,7 +32,7 @@ class Teller {
   Teller(const BandedCall& call, int passes)
       : progress_(call.progress),
         rows_(call.plan.rows() * passes),
-        all_(call.plan.input_bytes()) {}
+        all_(PayloadBytes(call.plan)) {}
   void Add(const Band& band) {
     if (!progress_) return;
     const std::lock_guard lock(mutex_);
@@ -193,6 +193,18 @@ class BandRun {
     return whole_.endpoint.Run(lent, Way::kLent, on_sent);
   }
 
+  // Works on all bands, so many of which are on their way at a time.
+  template <typename Work>
+  absl::Status InTurn(Work work) {
+    Turns turns(whole_.at_once);
+    return ForEachBand(whole_.call.control, whole_.bands,
+                       whole_.at_once * kUnderWay, turns,
+                       [&](const Band& band, CallControl& control) {
+                         Turn turn(&turns);
+                         return work(band, control, [&turn] { turn.Give(); });
+                       });
+  }
+
   absl::Status Meet(bool* finite);
   // Finds the amax of the whole. `sent`: how many calls it took.
   absl::StatusOr<CopyAmax> Search(int* sent);
@@ -208,22 +220,22 @@ absl::StatusOr<CopyAmax> BandRun::Search(int* sent) {
   const auto& options = std::get<QuantizeOptions>(whole_.plan.options());
   CopyAmax all = NoMaxima(whole_.plan);
   std::mutex mutex;
-  const auto status = ForEachBand(
-      whole_.call.control, whole_.bands, whole_.at_once,
-      [&](const Band& band, CallControl& control) -> absl::Status {
-        const auto found = Of(band, control, AmaxPlanOf(whole_.plan, band), {},
-                              [&](const Call& part) { return Send(part, {}); });
-        if (!found.ok()) return found.status();
-        {
-          const std::lock_guard lock(mutex);
-          *sent += found->attempts();
-          const CopyAmax maxima = MaximaOf(options, *found);
-          Raise(absl::MakeSpan(all.rowwise), band.row, maxima.rowwise);
-          Raise(absl::MakeSpan(all.columnwise), 0, maxima.columnwise);
-        }
-        teller_.Add(band);
-        return absl::OkStatus();
-      });
+  const auto status = InTurn([&](const Band& band, CallControl& control,
+                                 const OnSent& on_sent) -> absl::Status {
+    const auto found =
+        Of(band, control, AmaxPlanOf(whole_.plan, band), {},
+           [&](const Call& part) { return Send(part, on_sent); });
+    if (!found.ok()) return found.status();
+    {
+      const std::lock_guard lock(mutex);
+      *sent += found->attempts();
+      const CopyAmax maxima = MaximaOf(options, *found);
+      Raise(absl::MakeSpan(all.rowwise), band.row, maxima.rowwise);
+      Raise(absl::MakeSpan(all.columnwise), 0, maxima.columnwise);
+    }
+    teller_.Add(band);
+    return absl::OkStatus();
+  });
   if (!status.ok()) return status;
   Settle(whole_.plan, &all);
   return all;
@@ -232,7 +244,7 @@ absl::StatusOr<CopyAmax> BandRun::Search(int* sent) {
 absl::Status BandRun::Meet(bool* finite) {
   Turns turns(whole_.at_once);
   Meeting meeting(whole_.plan, whole_.bands, &teller_, &turns);
-  const auto status = ForEachInTurn(
+  const auto status = ForEachBand(
       whole_.call.control, whole_.bands, static_cast<int>(whole_.bands.size()),
       turns,
       [&](const Band& band, CallControl& control) {
@@ -252,15 +264,10 @@ absl::Status BandRun::Meet(bool* finite) {
 }
 
 absl::Status BandRun::SendAll(const CopyAmax* amax) {
-  Turns turns(whole_.at_once);
-  return ForEachInTurn(
-      whole_.call.control, whole_.bands, whole_.at_once * kUnderWay, turns,
-      [&](const Band& band, CallControl& control) {
-        Turn turn(&turns);
+  return InTurn(
+      [&](const Band& band, CallControl& control, const OnSent& on_sent) {
         return Join(band, control, PlanOfBand(whole_.plan, band, amax),
-                    [&](const Call& part) {
-                      return Send(part, [&turn] { turn.Give(); });
-                    });
+                    [&](const Call& part) { return Send(part, on_sent); });
       });
 }
 

@@ -30,7 +30,8 @@ absl::Status WithRows(const absl::Status& status, const Band& band) {
 }  // namespace
 
 absl::Status ForEachBand(CallControl& whole, const std::vector<Band>& bands,
-                         int at_once, const Work& work, bool meet) {
+                         int at_once, Turns& turns, const Work& work,
+                         bool meet) {
   const auto threads = static_cast<size_t>(std::min<int64_t>(
       std::clamp(at_once, 1, kMostAtOnce), static_cast<int64_t>(bands.size())));
   // One for each thread: a control stops one thing at a time.
@@ -41,19 +42,23 @@ absl::Status ForEachBand(CallControl& whole, const std::vector<Band>& bands,
   std::mutex mutex;
   absl::Status first;
   std::atomic<size_t> next = 0;
+  const auto fail = [&](const absl::Status& status) {
+    next = bands.size();
+    {
+      const std::lock_guard lock(mutex);
+      if (!first.ok()) return;
+      first = status;
+    }
+    turns.Fail();
+    stop();
+  };
   const auto loop = [&](CallControl& control) {
     for (;;) {
       const size_t i = next++;
       if (i >= bands.size()) return;
+      if (!turns.Take()) return;
       const absl::Status status = work(bands[i], control);
-      if (status.ok()) continue;
-      next = bands.size();
-      {
-        const std::lock_guard lock(mutex);
-        if (!first.ok()) return;
-        first = WithRows(status, bands[i]);
-      }
-      return stop();
+      if (!status.ok()) return fail(WithRows(status, bands[i]));
     }
   };
   const CallControl::Stage stage(&whole, stop);
@@ -66,35 +71,12 @@ absl::Status ForEachBand(CallControl& whole, const std::vector<Band>& bands,
   } catch (const std::system_error&) {
     // The machine has no more threads: fewer do.
     if (meet) {
-      {
-        const std::lock_guard lock(mutex);
-        if (first.ok()) {
-          first =
-              absl::ResourceExhaustedError("the machine has no more threads");
-        }
-      }
-      stop();
+      fail(absl::ResourceExhaustedError("the machine has no more threads"));
     }
   }
   loop(controls[0]);
   for (std::thread& thread : others) thread.join();
   return first;
-}
-
-absl::Status ForEachInTurn(CallControl& whole, const std::vector<Band>& bands,
-                           int at_once, Turns& turns, const Work& work,
-                           bool meet) {
-  const absl::Status status = ForEachBand(
-      whole, bands, at_once,
-      [&](const Band& band, CallControl& control) {
-        if (!turns.Take()) return absl::CancelledError("another band failed");
-        const absl::Status s = work(band, control);
-        if (!s.ok()) turns.Fail(WithRows(s, band));
-        return s;
-      },
-      meet);
-  // Who waited for a turn may have told of the failure first.
-  return absl::IsCancelled(status) ? turns.failure() : status;
 }
 
 }  // namespace quantd::client

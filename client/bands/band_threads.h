@@ -15,14 +15,11 @@ namespace quantd::client {
 using Work = std::function<absl::Status(const Band&, CallControl&)>;
 
 // Works on all bands, `at_once` at a time; the first error ends the others.
-// With `meet` all at once, or none: they wait for each other.
+// Work begins with a turn, which it gives back. With `meet` all bands at once,
+// or none: they wait for each other.
 absl::Status ForEachBand(CallControl& whole, const std::vector<Band>& bands,
-                         int at_once, const Work& work, bool meet = false);
-
-// The same of work that begins with a turn, which it gives back.
-absl::Status ForEachInTurn(CallControl& whole, const std::vector<Band>& bands,
-                           int at_once, Turns& turns, const Work& work,
-                           bool meet = false);
+                         int at_once, Turns& turns, const Work& work,
+                         bool meet = false);
 
 }  // namespace quantd::client
 

@@ -7,8 +7,6 @@
 #include <mutex>
 #include <utility>
 
-#include "absl/status/status.h"
-
 namespace quantd::client {
 
 // So many bands may be on their way to a server at a time. Who waits for a turn
@@ -21,32 +19,26 @@ class Turns {
   // False: another band has failed.
   bool Take() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return free_ > 0 || !failure_.ok(); });
-    if (!failure_.ok()) return false;
+    changed_.wait(lock, [&] { return free_ > 0 || failed_; });
     --free_;
-    return true;
+    return !failed_;
   }
   void Give() {
     const std::lock_guard lock(mutex_);
     ++free_;
     changed_.notify_one();
   }
-  void Fail(const absl::Status& status) {
+  void Fail() {
     const std::lock_guard lock(mutex_);
-    failure_.Update(status);
+    failed_ = true;
     changed_.notify_all();
-  }
-  // The first one.
-  absl::Status failure() const {
-    const std::lock_guard lock(mutex_);
-    return failure_;
   }
 
  private:
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::condition_variable changed_;
   int free_;
-  absl::Status failure_;
+  bool failed_ = false;
 };
 
 // A turn that was taken, given back once.

@@ -28,6 +28,13 @@ struct Call {
   Lending* lending = nullptr;
 };
 
+// The payload of a call: all inputs, without gaps.
+inline size_t PayloadBytes(const Plan& plan) {
+  size_t bytes = 0;
+  for (const TensorSpec& input : plan.inputs()) bytes += input.size;
+  return bytes;
+}
+
 enum class Way {
   kHere,     // computed by this process
   kLent,     // a message about memory that a server shares

@@ -89,7 +89,7 @@ class Remote : public Endpoint {
   std::optional<absl::StatusOr<Result>> RunReduced(
       const Call& call, Reduction& reduction) override {
     if (!CheckReduces(call.plan).ok()) return std::nullopt;
-    const auto head = wire::ReducingHead(call.plan, BytesOf(call));
+    const auto head = wire::ReducingHead(call.plan, PayloadBytes(call.plan));
     if (!head.ok()) return head.status();
     auto result = Stream(call, *head, {}, &reduction);
     const auto violation = GetFieldViolation(result.status());
@@ -165,15 +165,9 @@ class Remote : public Endpoint {
  private:
   using Slices = absl::Span<const std::string_view>;
 
-  static size_t BytesOf(const Call& call) {
-    size_t bytes = 0;
-    for (const auto& piece : call.payload) bytes += piece.size();
-    return bytes;
-  }
-
   absl::StatusOr<Result> RunStream(const Call& call, const OnSent& on_sent) {
     if (auto s = CheckApart(call.payload, call.into); !s.ok()) return s;
-    const auto head = wire::StreamHead(call.plan, BytesOf(call));
+    const auto head = wire::StreamHead(call.plan, PayloadBytes(call.plan));
     if (!head.ok()) return head.status();
     return Stream(call, *head, on_sent, nullptr);
   }

@@ -23,7 +23,7 @@ constexpr size_t kFlowingBand = size_t{8} << 20;
 // The way of one call or band, a stream from so many bytes on.
 void SetWay(const RouteFacts& facts, const Plan& plan, size_t stream_from,
             Route* route) {
-  route->bytes = plan.input_bytes();
+  route->bytes = PayloadBytes(plan);
   const bool large =
       route->bytes >= stream_from || route->bytes > facts.most_in_message ||
       wire::LayOutPayload(plan, {}).size > wire::kMaxReplyPayloadBytes;
@@ -107,31 +107,9 @@ Route OverConnections(const RouteFacts& facts, std::vector<Band> bands) {
   return route;
 }
 
-std::string_view Name(Way way) {
-  switch (way) {
-    case Way::kHere:
-      return "here";
-    case Way::kLent:
-      return "lent";
-    case Way::kMessage:
-      return "message";
-    case Way::kStream:
-      break;
-  }
-  return "stream";
-}
-
-std::string_view Name(BandAmax amax) {
-  switch (amax) {
-    case BandAmax::kKnown:
-      return "";
-    case BandAmax::kMeet:
-      return ", amax met";
-    case BandAmax::kSearch:
-      break;
-  }
-  return ", amax first";
-}
+// In the order of the enumerators.
+constexpr std::string_view kWays[] = {"here", "lent", "message", "stream"};
+constexpr std::string_view kAmaxes[] = {"", ", amax met", ", amax first"};
 
 }  // namespace
 
@@ -151,10 +129,11 @@ Route ChooseRoute(const RouteFacts& facts) {
 
 std::string ToString(const Route& route) {
   if (route.asks) return "ask servers";
-  if (route.bands.empty()) return fmt::format("whole, {}", Name(route.way));
+  const std::string_view way = kWays[static_cast<int>(route.way)];
+  if (route.bands.empty()) return fmt::format("whole, {}", way);
   return fmt::format("{} bands of {} rows, {} at once, {}{}",
                      route.bands.size(), route.bands.front().rows,
-                     route.at_once, Name(route.way), Name(route.amax));
+                     route.at_once, way, kAmaxes[static_cast<int>(route.amax)]);
 }
 
 }  // namespace quantd::client

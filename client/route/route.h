@@ -12,7 +12,6 @@
 #include "absl/types/span.h"
 #include "client/bands/band_plan.h"
 #include "client/call/call.h"
-#include "client/call/server_settings.h"
 #include "client/call_options.h"
 #include "kernels/plan/plan.h"
 
@@ -24,6 +23,14 @@ enum class CallMemory {
   kTravels,     // where servers see nothing of them
   kLent,        // some in memory that a server shares
   kLentOnHost,  // all in memory that a server shares, none of it a GPU's
+};
+
+// How a server is set. Those of one client are taken to be alike: of others a
+// part is refused, and goes twice.
+struct ServerSettings {
+  bool reduces = false;
+  float estimate = 0;
+  std::vector<size_t> memory = {};  // of each device that serves
 };
 
 struct RouteFacts {

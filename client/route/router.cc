@@ -99,12 +99,29 @@ CallMemory Router::MemoryOf(const Call& call) const {
                                                     : CallMemory::kLent;
 }
 
+std::optional<ServerSettings> Router::SettingsOf(const Call& call) {
+  constexpr std::chrono::seconds kFresh{10};
+  const auto now = std::chrono::steady_clock::now();
+  {
+    const std::lock_guard lock(mutex_);
+    if (settings_ && now - asked_ < kFresh) return settings_;
+  }
+  const auto info = endpoint_.GetInfo(call.limit, call.control);
+  if (!info.ok()) return std::nullopt;
+  ServerSettings settings = {info->reduces_amax, info->amax_estimation_scale};
+  for (const DeviceInfo& d : info->devices) {
+    if (d.healthy) settings.memory.push_back(d.memory_limit_bytes);
+  }
+  const std::lock_guard lock(mutex_);
+  asked_ = now;
+  return settings_ = std::move(settings);
+}
+
 Route Router::Choose(const Call& call, RouteFacts* facts) {
   Route route = ChooseRoute(*facts);
   if (!route.asks) return route;
   facts->asked = true;
-  facts->servers = settings_.Learn(
-      [&] { return endpoint_.GetInfo(call.limit, call.control); });
+  facts->servers = SettingsOf(call);
   return ChooseRoute(*facts);
 }
 

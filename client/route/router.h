@@ -6,7 +6,9 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <mutex>
 #include <optional>
 
 #include "absl/status/status.h"
@@ -14,7 +16,6 @@
 #include "client/call/call.h"
 #include "client/call/endpoint.h"
 #include "client/call/reduction.h"
-#include "client/call/server_settings.h"
 #include "client/call_options.h"
 #include "client/result.h"
 #include "client/route/route.h"
@@ -40,6 +41,9 @@ class Router {
   absl::StatusOr<Result> Run(const Call& call, const CallProgress& progress,
                              size_t band_bytes);
   CallMemory MemoryOf(const Call& call) const;
+  // Asks a server where nothing fresh is known: it may have come back with
+  // others. Nothing: it did not answer.
+  std::optional<ServerSettings> SettingsOf(const Call& call);
   Route Choose(const Call& call, RouteFacts* facts);
   // Nothing: the amax is none that a request can give.
   absl::StatusOr<std::optional<Result>> Follow(const Route& route,
@@ -51,7 +55,9 @@ class Router {
   const size_t stream_from_;
   // Payloads of one message that no server has refused for their size.
   std::array<std::atomic<size_t>, wire::kTensorMethods.size()> most_in_message_;
-  KnownSettings settings_;
+  std::mutex mutex_;
+  std::chrono::steady_clock::time_point asked_;
+  std::optional<ServerSettings> settings_;
 };
 
 }  // namespace quantd::client

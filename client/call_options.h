@@ -66,11 +66,9 @@ struct ClientOptions {
   // Calls that carry more than this, and than 4 MiB, each way are cut into
   // bands of rows of about so many bytes, which are calls of their own over all
   // connections to all servers, one on each at a time. The bytes are those of
-  // one call. 0: no call is cut; else at least 256 KiB. What lies in the host's
-  // shared memory, input and results, is cut for the devices of its server, one
-  // band for each, from 64 MiB on where results are rows and no amax is to be
-  // found. Not cut is all else in shared memory, fewer than 256 rows, groups,
-  // and Quantize with dbias, statistics or a history. For an amax that is
+  // one call. 0: no call is cut; else at least 256 KiB. Not cut is what lies in
+  // shared memory, fewer than 256 rows, groups, and Quantize with dbias,
+  // statistics or a history. For an amax that is
   // computed up to eight streams at once meet, of larger bands where need be;
   // where all of them do not fit into half of a server's memory budget, or it
   // is of an older version, every band is sent twice: give the amax where it is

@@ -65,7 +65,7 @@ server/observe: kernels/plan kernels/device proto proto/net server/calls server/
 client: kernels/plan client/net client/route client/call client/tensors absl fmt kernels/plan/profile
 client/allocator: proto/net/allocator.h
 client/client: proto/net/trace_context.h
-client/bands: kernels/plan kernels/plan/profile client/call_options.h client/result.h client/call client/memory/lending.h client/tensors absl fmt
+client/bands: kernels/plan kernels/plan/profile client/call_options.h client/result.h client/call client/tensors absl fmt
 client/memory: kernels/plan proto/memory client/call_options.h client/buffers.h absl fmt
 client/call: kernels/plan client/call_options.h client/error.h client/buffers.h client/memory client/result.h client/server_info.h absl fmt
 client/route: kernels/plan proto proto/memory client/bands client/call client/call_options.h client/memory/lending.h client/result.h client/tensors/result_builder.h absl fmt

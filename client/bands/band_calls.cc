@@ -12,7 +12,6 @@
 #include "client/bands/band_place.h"
 #include "client/bands/band_threads.h"
 #include "client/bands/turns.h"
-#include "client/memory/lending.h"
 #include "fmt/format.h"
 #include "kernels/plan/amax_source.h"
 #include "kernels/plan/shards.h"
@@ -182,17 +181,6 @@ class BandRun {
     teller_.Add(band);
     return absl::OkStatus();
   }
-  absl::StatusOr<Result> Send(const Call& part, const OnSent& on_sent) {
-    if (whole_.way != Way::kLent) {
-      return whole_.endpoint.Run(part, whole_.way, on_sent);
-    }
-    Lending lending = whole_.endpoint.Lend(part);
-    if (!lending.status.ok()) return lending.status;
-    Call lent = part;
-    lent.lending = &lending;
-    return whole_.endpoint.Run(lent, Way::kLent, on_sent);
-  }
-
   // Works on all bands, so many of which are on their way at a time.
   template <typename Work>
   absl::Status InTurn(Work work) {
@@ -224,7 +212,9 @@ absl::StatusOr<CopyAmax> BandRun::Search(int* sent) {
                                  const OnSent& on_sent) -> absl::Status {
     const auto found =
         Of(band, control, AmaxPlanOf(whole_.plan, band), {},
-           [&](const Call& part) { return Send(part, on_sent); });
+           [&](const Call& part) {
+             return whole_.endpoint.Run(part, whole_.way, on_sent);
+           });
     if (!found.ok()) return found.status();
     {
       const std::lock_guard lock(mutex);
@@ -254,7 +244,7 @@ absl::Status BandRun::Meet(bool* finite) {
                       auto once = whole_.endpoint.RunReduced(part, reduction);
                       if (once) return *std::move(once);
                       return RunInTwo(part, reduction, [&](const Call& c) {
-                        return Send(c, {});
+                        return whole_.endpoint.Run(c, whole_.way, {});
                       });
                     });
       },
@@ -267,7 +257,9 @@ absl::Status BandRun::SendAll(const CopyAmax* amax) {
   return InTurn(
       [&](const Band& band, CallControl& control, const OnSent& on_sent) {
         return Join(band, control, PlanOfBand(whole_.plan, band, amax),
-                    [&](const Call& part) { return Send(part, on_sent); });
+                    [&](const Call& part) {
+                      return whole_.endpoint.Run(part, whole_.way, on_sent);
+                    });
       });
 }
 

@@ -160,28 +160,6 @@ void ForRuns(const Strip& strip, Move move) {
 
 }  // namespace
 
-bool LiesInRuns(const Plan& whole, const Band& band,
-                absl::Span<const Destination> into) {
-  const BandPlaces places(whole);
-  const auto is_small = [&](const TensorSpec& spec) {
-    return places.PartOf(spec) != Part::kStrip;
-  };
-  const auto is_run = [&](const TensorSpec& spec) {
-    return is_small(spec) || places.StripOf(spec, band).count == 1;
-  };
-  const auto is_given = [&](const TensorSpec& spec) {
-    return is_small(spec) ||
-           std::any_of(into.begin(), into.end(), [&](const Destination& d) {
-             return d.kind == spec.kind;
-           });
-  };
-  const auto inputs = whole.inputs();
-  const auto outputs = whole.outputs();
-  return std::all_of(inputs.begin(), inputs.end(), is_run) &&
-         std::all_of(outputs.begin(), outputs.end(), is_run) &&
-         std::all_of(outputs.begin(), outputs.end(), is_given);
-}
-
 void Scatter(const Strip& strip, absl::Span<const std::byte> band,
              absl::Span<std::byte> whole) {
   ForRuns(strip, [&](size_t to, size_t from) {

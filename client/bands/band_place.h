@@ -60,12 +60,6 @@ class BandPlaces {
   const Plan& plan_;
 };
 
-// Whether a band's inputs and results are runs of bytes of the whole's, and the
-// results the caller's: so they are in the memory that the whole is in. But for
-// what is small: that which all bands have, or which is found of them.
-bool LiesInRuns(const Plan& whole, const Band& band,
-                absl::Span<const Destination> into);
-
 // Bytes of a band to the whole, and back.
 void Scatter(const Strip& strip, absl::Span<const std::byte> band,
              absl::Span<std::byte> whole);

@@ -137,13 +137,6 @@ std::vector<Band> CutInto(const Plan& plan, int64_t count) {
 
 }  // namespace
 
-std::vector<Band> CutOverDevices(const Plan& plan, int devices) {
-  const size_t carried = std::max(plan.input_bytes(), plan.output_bytes());
-  // (Who finds an amax first would copy its input twice: nothing is won.)
-  if (devices < 2 || carried < kWorthSharing || NeedsAmax(plan)) return {};
-  return CutInto(plan, devices);
-}
-
 std::vector<Band> CutToFlow(const Plan& plan, size_t bands, int connections,
                             size_t least) {
   const size_t carried = std::max(plan.input_bytes(), plan.output_bytes());

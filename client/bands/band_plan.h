@@ -24,10 +24,6 @@ namespace quantd::client {
 inline constexpr int64_t kBandRows = 128;
 // Calls that carry no more than this each way are never cut.
 inline constexpr size_t kNeverCut = size_t{4} << 20;
-// Calls that carry less each way are not spread over the devices of a server
-// that shares their memory.
-inline constexpr size_t kWorthSharing = size_t{64} << 20;
-
 // Rows [row, row + rows).
 struct Band {
   int64_t row = 0;
@@ -49,11 +45,6 @@ std::string_view WhyWhole(const Plan& plan);
 // more, kBandRows at least. Empty: it is not cut, because it may not be, is
 // small, or would be one band. `band_bytes` 0: no call is cut.
 std::vector<Band> CutIntoBands(const Plan& plan, size_t band_bytes);
-
-// One band for each of so many devices, of a call whose memory does not travel.
-// Empty: it is not cut, because it may not be, needs an amax, or is so small
-// that one device is as soon done.
-std::vector<Band> CutOverDevices(const Plan& plan, int devices);
 
 // One band for each of so many connections, of a call that would be over in two
 // bands of each: larger ones whose outputs leave while the rest comes in are

@@ -48,17 +48,6 @@ struct SharedRegions::Found {
   wire::MemoryRange range;
 };
 
-bool Lending::OnHost(const Plan& plan,
-                     absl::Span<const Destination> into) const {
-  const auto is_lent = [&](const Destination& place) {
-    const TensorSpec* const part = plan.output(place.kind);
-    return !ranges.outputs.empty() &&
-           ranges.outputs[part - plan.outputs().data()];
-  };
-  return !of_device && !ranges.inputs.empty() &&
-         std::all_of(into.begin(), into.end(), is_lent);
-}
-
 void Lending::Lose() const {
   for (const Use& use : uses) use.region->Lose(use.connection);
 }

@@ -44,8 +44,6 @@ struct Lending {
   HostMemory own;
 
   bool any() const { return !uses.empty(); }
-  // All inputs are lent and all of `into`, and none of it is a GPU's.
-  bool OnHost(const Plan& plan, absl::Span<const Destination> into) const;
   // The server knows none of it any more.
   void Lose() const;
   // The call ended without the server's word.

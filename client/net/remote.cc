@@ -15,16 +15,28 @@
 #include "client/net/channel_credentials.h"
 #include "client/net/exchange.h"
 #include "client/net/replies.h"
-#include "client/net/requests.h"
 #include "client/net/servers.h"
 #include "client/net/stream/stream_sender.h"
 #include "client/tensors/result_builder.h"
 #include "kernels/plan/field_error.h"
 #include "kernels/plan/shards.h"
 #include "proto/memory/ranges.h"
+#include "proto/wire.h"
 
 namespace quantd::client {
 namespace {
+
+// What travels stays the caller's. FieldError ("payload") where it is more than
+// one message can hold, and ("message") where all else is more than a server
+// reads.
+absl::StatusOr<Message> RequestOf(const Plan& plan, const Lending& lending) {
+  size_t size = 0;
+  for (const auto& piece : lending.payload) size += piece.size();
+  auto head = wire::RequestHead(plan, size, lending.ranges, lending.amax);
+  if (!head.ok()) return head.status();
+  return Message{wire::SpecOf(wire::MethodOf(plan)).path, *std::move(head),
+                 lending.payload};
+}
 
 class Remote : public Endpoint {
  public:
@@ -66,10 +78,6 @@ class Remote : public Endpoint {
     Lending none;
     none.payload.assign(call.payload.begin(), call.payload.end());
     Lending& lending = way == Way::kLent ? *call.lending : none;
-    // (Lost before it was lent.)
-    if (way == Way::kLent && !lending.any()) {
-      return wire::UnknownRegion("memory.inputs");
-    }
     Trip trip;
     auto result = Ask<Result>(
         RequestOf(call.plan, lending), call.limit, call.control, &trip,
@@ -103,16 +111,21 @@ class Remote : public Endpoint {
   absl::StatusOr<QuantizeDescription> Describe(const Plan& plan,
                                                const CallLimit& limit,
                                                CallControl& control) override {
+    auto head = wire::RequestHead(plan, 0);
+    if (!head.ok()) return head.status();
     Trip trip;
-    return Ask<QuantizeDescription>(DescribeRequestOf(plan), limit, control,
-                                    &trip, ReadDescription);
+    return Ask<QuantizeDescription>(
+        Message{wire::SpecOf(wire::Method::kDescribeQuantize).path,
+                *std::move(head)},
+        limit, control, &trip, ReadDescription);
   }
 
   absl::StatusOr<ServerInfo> GetInfo(const CallLimit& limit,
                                      CallControl& control) override {
     Trip trip;
-    return Ask<ServerInfo>(ServerInfoRequest(), limit, control, &trip,
-                           ReadServerInfo);
+    return Ask<ServerInfo>(
+        Message{wire::SpecOf(wire::Method::kGetServerInfo).path}, limit,
+        control, &trip, ReadServerInfo);
   }
 
   absl::StatusOr<HostMemory> AllocateHost(size_t bytes) override {

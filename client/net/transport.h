@@ -25,8 +25,8 @@ namespace quantd::client {
 // caller's memory, make the serialized message.
 struct Message {
   const char* method = nullptr;  // "/quantd.v1.Quantd/Quantize"
-  std::string head;
-  std::vector<absl::Span<const std::byte>> payload;
+  std::string head = {};
+  std::vector<absl::Span<const std::byte>> payload = {};
 
   size_t size() const;
 };

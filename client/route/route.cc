@@ -5,7 +5,6 @@
 #include <utility>
 #include <variant>
 
-#include "client/bands/band_place.h"
 #include "fmt/format.h"
 #include "kernels/plan/amax_source.h"
 #include "kernels/plan/shards.h"
@@ -68,21 +67,6 @@ bool MayMeet(const RouteFacts& facts, const Plan& served,
   return bands.size() <= most;
 }
 
-Route OverDevices(const RouteFacts& facts) {
-  Route route = Whole(facts);
-  if (CutOverDevices(facts.plan, 2).empty()) return route;
-  if (!facts.asked) return {.asks = true};
-  const auto devices =
-      facts.servers ? static_cast<int>(facts.servers->memory.size()) : 1;
-  auto bands = CutOverDevices(facts.plan, devices);
-  if (bands.empty() || !LiesInRuns(facts.plan, bands.front(), facts.into)) {
-    return route;
-  }
-  route.bands = std::move(bands);
-  route.at_once = devices;
-  return route;
-}
-
 Route OverConnections(const RouteFacts& facts, std::vector<Band> bands) {
   Route route{.at_once = facts.connections};
   if (!NeedsAmax(facts.plan)) {
@@ -114,17 +98,13 @@ constexpr std::string_view kAmaxes[] = {"", ", amax met", ", amax first"};
 }  // namespace
 
 Route ChooseRoute(const RouteFacts& facts) {
-  const bool may_be_cut =
-      // What one band writes another may have yet to read.
-      facts.apart && !facts.has_events && facts.has_finite_amax &&
-      (facts.memory == CallMemory::kTravels ||
-       facts.memory == CallMemory::kLentOnHost);
+  // What one band writes another may have yet to read.
+  const bool may_be_cut = facts.memory == CallMemory::kTravels && facts.apart &&
+                          !facts.has_events && facts.has_finite_amax;
   std::vector<Band> bands;
   if (may_be_cut) bands = CutIntoBands(facts.plan, facts.band_bytes);
-  if (bands.empty()) return Whole(facts);
-  return facts.memory == CallMemory::kTravels
-             ? OverConnections(facts, std::move(bands))
-             : OverDevices(facts);
+  return bands.empty() ? Whole(facts)
+                       : OverConnections(facts, std::move(bands));
 }
 
 std::string ToString(const Route& route) {

@@ -9,20 +9,17 @@
 #include <string>
 #include <vector>
 
-#include "absl/types/span.h"
 #include "client/bands/band_plan.h"
 #include "client/call/call.h"
-#include "client/call_options.h"
 #include "kernels/plan/plan.h"
 
 namespace quantd::client {
 
 // Where the input and the results of a call lie.
 enum class CallMemory {
-  kHere,        // where this process' devices find them
-  kTravels,     // where servers see nothing of them
-  kLent,        // some in memory that a server shares
-  kLentOnHost,  // all in memory that a server shares, none of it a GPU's
+  kHere,     // where this process' devices find them
+  kTravels,  // where servers see nothing of them
+  kLent,     // some in memory that a server shares
 };
 
 // How a server is set. Those of one client are taken to be alike: of others a
@@ -35,7 +32,6 @@ struct ServerSettings {
 
 struct RouteFacts {
   const Plan& plan;
-  absl::Span<const Destination> into;
   // No result is written over an input.
   bool apart = true;
   bool has_events = false;

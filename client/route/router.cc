@@ -44,7 +44,6 @@ absl::StatusOr<Result> Router::Run(const Call& asked,
   std::atomic<size_t>& most =
       most_in_message_[wire::Index(wire::MethodOf(asked.plan))];
   RouteFacts facts{.plan = asked.plan,
-                   .into = asked.into,
                    .apart = CheckApart(asked.payload, asked.into).ok(),
                    .has_events = asked.events.any(),
                    .connections = endpoint_.connections(),
@@ -71,7 +70,9 @@ absl::StatusOr<Result> Router::Run(const Call& asked,
       return Annotate(lending.status, std::string(lending.status.message()), 1);
     }
     of_device = lending.of_device;
-    facts.memory = MemoryOf(call);
+    facts.memory = facts.connections == 0 ? CallMemory::kHere
+                   : lending.any()        ? CallMemory::kLent
+                                          : CallMemory::kTravels;
     const Route route = Choose(call, &facts);
     auto result = Follow(route, call, progress ? tell : progress);
     if (result.ok() && *result) return **std::move(result);
@@ -90,13 +91,6 @@ absl::StatusOr<Result> Router::Run(const Call& asked,
       return status;
     }
   }
-}
-
-CallMemory Router::MemoryOf(const Call& call) const {
-  if (endpoint_.connections() == 0) return CallMemory::kHere;
-  if (!call.lending->any()) return CallMemory::kTravels;
-  return call.lending->OnHost(call.plan, call.into) ? CallMemory::kLentOnHost
-                                                    : CallMemory::kLent;
 }
 
 std::optional<ServerSettings> Router::SettingsOf(const Call& call) {

@@ -40,7 +40,6 @@ class Router {
  private:
   absl::StatusOr<Result> Run(const Call& call, const CallProgress& progress,
                              size_t band_bytes);
-  CallMemory MemoryOf(const Call& call) const;
   // Asks a server where nothing fresh is known: it may have come back with
   // others. Nothing: it did not answer.
   std::optional<ServerSettings> SettingsOf(const Call& call);

@@ -63,12 +63,16 @@ TEST(BandedCalls, OneOfTwoTakesLessAtATime) {
       Start({"--max-request-bytes", "64KiB", "--memory-budget", "64MiB"});
   const auto b = Start({});
   const Tensor x;
-  const auto got = Connect(a->address() + "," + b->address(), InBands())
-                       ->Quantize(x.desc, x.bytes(), Nvfp4());
-  ASSERT_THAT(got, IsOk());
-  EXPECT_EQ(got->bands(), 7);
-  ExpectSame(*Connect(b->address())->Quantize(x.desc, x.bytes(), Nvfp4()),
-             *got);
+  for (const bool given : {false, true}) {
+    QuantizeOptions o = Nvfp4();
+    if (given) o.rowwise_amax = {300.0f};
+    const auto client = Connect(a->address() + "," + b->address(), InBands());
+    const auto got = client->Quantize(x.desc, x.bytes(), o);
+    ASSERT_THAT(got, IsOk());
+    EXPECT_EQ(got->bands(), given ? 9 : 7);
+    if (given) EXPECT_EQ(got->attempts(), 9) << "the way is known by then";
+    ExpectSame(*Connect(b->address())->Quantize(x.desc, x.bytes(), o), *got);
+  }
 }
 
 Scripted Hang() {

@@ -319,23 +319,6 @@ TEST(BandPlan, MeetsInAFewBands) {
   EXPECT_TRUE(CutToMeet(*narrow, kMiB).empty());
 }
 
-TEST(BandPlan, FlowsInOneBandOfEachConnectionWhereTheCallIsSoonOver) {
-  constexpr size_t kMiB = size_t{1} << 20;
-  QuantizeOptions o;
-  o.format = Format::kNvfp4;
-  o.usage = Usage::kRowwise;
-  o.rowwise_amax = {4.0F};
-  const auto plan = *MakeQuantizePlan({DType::kBF16, {16384, 1024}, -1}, o);
-  const auto cut = [&](size_t band_bytes, int connections, size_t least) {
-    const size_t bands = CutIntoBands(plan, band_bytes).size();
-    return CutToFlow(plan, bands, connections, least).size();
-  };
-  EXPECT_EQ(cut(4 * kMiB, 4, 8 * kMiB), 4u);
-  EXPECT_EQ(cut(4 * kMiB, 4, 9 * kMiB), 0u);  // they would be too small
-  EXPECT_EQ(cut(2 * kMiB, 4, 8 * kMiB), 0u);  // sixteen for four: a while
-  EXPECT_EQ(cut(16 * kMiB, 1, 8 * kMiB), 0u);
-}
-
 TEST(BandPlan, CutsWhereItSays) {
   const auto plan_of = [](std::vector<int64_t> shape) {
     QuantizeOptions o;

@@ -75,11 +75,9 @@ class Sharing : public testing::Test {
     ASSERT_TRUE(process_->running()) << process_->Log();
   }
   std::unique_ptr<Client> Open(
-      std::chrono::milliseconds dead_peer = std::chrono::milliseconds(20'000),
-      size_t band_bytes = 0) {
+      std::chrono::milliseconds dead_peer = std::chrono::milliseconds(20'000)) {
     ClientOptions options;
     options.memory_socket = Socket();
-    options.band_bytes = band_bytes;
     options.dead_peer_timeout = dead_peer;
     auto client = Client::Create(Calls(), options);
     EXPECT_THAT(client, IsOk());

@@ -179,53 +179,6 @@ TEST_F(Sharing, WhatCannotBeSharedIsRefused) {
   EXPECT_EQ(FieldOf(two.status()), "memory_socket");
 }
 
-TEST_F(Sharing, OneCallGoesToAllDevices) {
-  Start(true, "cpu:0,cpu:1");
-  constexpr int64_t kRows = 32768 + 256;
-  const auto one = Open();
-  const auto cut = Open(std::chrono::milliseconds(20'000), 1 << 20);
-  // Jobs of either device since the last look.
-  std::vector<uint64_t> before(2);
-  const auto jobs = [&] {
-    const auto info = one->GetServerInfo();
-    std::vector<uint64_t> done;
-    for (size_t i = 0; i < 2; ++i) {
-      const uint64_t all = info.ok() ? info->devices[i].jobs : 0;
-      done.push_back(all - before[i]);
-      before[i] = all;
-    }
-    return done;
-  };
-  jobs();
-  std::vector<std::vector<std::byte>> results;
-  for (Client* const client : {one.get(), cut.get()}) {
-    const HostMemory memory = Allocate(*client, size_t{kRows} * 2048 * 3 / 2);
-    const Places places(memory, kRows);
-    Fill(places.input, 5);
-    QuantizeOptions options = Nvfp4();
-    CallOptions call;
-    call.into = {{TensorKind::kRowwiseData, places.codes},
-                 {TensorKind::kRowwiseScale, places.scales}};
-    // Whoever finds an amax has one device.
-    auto result = client->Quantize(places.tensor, places.input, options, call);
-    ASSERT_THAT(result, IsOk());
-    EXPECT_EQ(result->bands(), 1);
-    jobs();
-    options.rowwise_amax = {2.0f};
-    result = client->Quantize(places.tensor, places.input, options, call);
-    ASSERT_THAT(result, IsOk());
-    EXPECT_EQ(result->transport(), Transport::kShared);
-    EXPECT_EQ(result->bands(), client == cut.get() ? 2 : 1);
-    const auto done = jobs();
-    EXPECT_EQ(done[0] + done[1], client == cut.get() ? 2u : 1u);
-    EXPECT_EQ(done[0] > 0 && done[1] > 0, client == cut.get());
-    results.emplace_back(places.codes.begin(), places.codes.end());
-    results.back().insert(results.back().end(), places.scales.begin(),
-                          places.scales.end());
-  }
-  EXPECT_TRUE(results[0] == results[1]);
-}
-
 TEST_F(Sharing, MemoryOfTheCallers) {
   Start();
   auto client = Open();

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "client/net/exchange.h"
-#include "client/net/requests.h"
+#include "client/net/transport.h"
 #include "tests/client/calls.h"
 #include "tests/client/loopback_listener.h"
 
@@ -268,7 +268,7 @@ class Named {
     client::CallControl control;
     ReceivedMessage reply;
     client::Trip trip;
-    return exchange_.Run(client::ServerInfoRequest(),
+    return exchange_.Run(client::Message{"/quantd.v1.Quantd/GetServerInfo"},
                          {limit, std::chrono::system_clock::now() + limit},
                          control, &reply, &trip);
   }

@@ -27,21 +27,6 @@ QuantizeOptions Given() {
   return o;
 }
 
-// Places for all results.
-class Places {
- public:
-  explicit Places(const Plan& plan) : bytes_(plan.output_bytes()) {
-    for (const TensorSpec& part : plan.outputs()) {
-      into.push_back(
-          {part.kind, absl::MakeSpan(bytes_).subspan(part.offset, part.size)});
-    }
-  }
-  std::vector<Destination> into;
-
- private:
-  std::vector<std::byte> bytes_;
-};
-
 struct Row {
   const char* what;
   RouteFacts facts;
@@ -57,23 +42,15 @@ TEST(Route, OfEveryKindOfCall) {
   const Plan summed = MakePlan(Found(/*statistics=*/true));
   const Plan small = MakePlan(Given(), 1024);
   const Plan large = MakePlan(Given(), 16384);
-  const Plan shared = MakePlan(Given(), 65536);
-  QuantizeOptions sums = Given();
-  sums.usage = Usage::kBoth;
-  sums.columnwise_amax = {4.0f};
-  const Plan columns = MakePlan(sums, 65536);
   const Plan decoded = *MakeDequantizePlan({DType::kBF16, {1 << 20, 1024}, -1},
                                            {.format = Format::kNvfp4,
                                             .usage = Usage::kRowwise,
                                             .output = DType::kF32});
-  const Places places(shared);
   const ServerSettings roomy = {true, 0, {256 * kMiB}};
   const ServerSettings narrow = {true, 0, {8 * kMiB}};
   const ServerSettings old = {false, 0, {256 * kMiB}};
-  const ServerSettings two = {true, 0, {256 * kMiB, 256 * kMiB}};
   constexpr auto kHere = CallMemory::kHere;
   constexpr auto kLent = CallMemory::kLent;
-  constexpr auto kLentOnHost = CallMemory::kLentOnHost;
   const Row rows[] = {
       {"nothing asked for", {.plan = given}, "whole, message"},
       {"in process",
@@ -107,6 +84,12 @@ TEST(Route, OfEveryKindOfCall) {
       {"one large band for each connection",
        {.plan = large, .connections = 4, .band_bytes = 4 * kMiB},
        "4 bands of 4096 rows, 4 at once, stream"},
+      {"sixteen for four: a while",
+       {.plan = large, .connections = 4, .band_bytes = 2 * kMiB},
+       "16 bands of 1024 rows, 4 at once, message"},
+      {"one of each would be too small",
+       {.plan = large, .connections = 5, .band_bytes = 4 * kMiB},
+       "8 bands of 2048 rows, 5 at once, message"},
       {"the same without streams",
        {.plan = large,
         .connections = 4,
@@ -163,46 +146,6 @@ TEST(Route, OfEveryKindOfCall) {
         .servers = roomy,
         .has_finite_amax = false},
        "whole, message"},
-      {"lent on the host",
-       {.plan = shared,
-        .into = places.into,
-        .memory = kLentOnHost,
-        .band_bytes = kMiB},
-       "ask servers"},
-      {"over two devices",
-       {.plan = shared,
-        .into = places.into,
-        .memory = kLentOnHost,
-        .band_bytes = kMiB,
-        .asked = true,
-        .servers = two},
-       "2 bands of 32768 rows, 2 at once, lent"},
-      {"one device",
-       {.plan = shared,
-        .into = places.into,
-        .memory = kLentOnHost,
-        .band_bytes = kMiB,
-        .asked = true,
-        .servers = roomy},
-       "whole, lent"},
-      {"results of the library's own",
-       {.plan = shared,
-        .memory = kLentOnHost,
-        .band_bytes = kMiB,
-        .asked = true,
-        .servers = two},
-       "whole, lent"},
-      {"columns",
-       {.plan = columns,
-        .into = places.into,
-        .memory = kLentOnHost,
-        .band_bytes = kMiB,
-        .asked = true,
-        .servers = two},
-       "whole, lent"},
-      {"too small for two devices",
-       {.plan = given, .memory = kLentOnHost, .band_bytes = kMiB},
-       "whole, lent"},
   };
   for (const Row& row : rows) {
     EXPECT_EQ(ToString(ChooseRoute(row.facts)), row.route) << row.what;

@@ -95,7 +95,6 @@ std::optional<Failure> Call::ReadDeclared(size_t limit) {
   return std::nullopt;
 }
 
-// Says who asks, and whether the caller's token grants it.
 std::optional<Failure> Call::ReadAsk(Gate::Ask* ask) {
   const auto& caller = call_->caller();
   const std::string& host = call_->connection()->host();
@@ -157,7 +156,7 @@ void Call::GoOn(Outcome outcome, absl::Duration retry_after, bool waited) {
   call_->Unref();
 }
 
-// Not to be ended by the watch before the read has begun.
+// Under the lock, so that the watch cannot end the call before it reads.
 void Call::Receive(Stage stage, Payload::Expected expected) {
   message_.Clear();
   absl::MutexLock lock(&mutex_);
@@ -312,7 +311,6 @@ void Call::Fail(const Failure& failure) {
   Close(failure);
 }
 
-// Once the answer is claimed.
 void Call::Close(const Failure& failure) {
   stage_ = Stage::kClosing;
   since_ = Now();

@@ -14,12 +14,16 @@
 // Memory is admitted before it is used: for the message, before it is read; for
 // long lists, before they are parsed; for staging and output, once the plan
 // says how much. One lease holds all of it. What differs between messages and
-// chunks is in Payload; a payload says what comes next.
+// chunks is in Payload (server/calls/payload.h), which says what comes next.
+//
+// Sources: call.cc has the way from the headers to a device's memory, and how a
+// call ends; call_job.cc what is done on a device, and the reply; call_watch.cc
+// the limits of time.
 //
 // Threads: at most one moves a call forward at any time: its completion
 // queue's, the gate's, the PlanningThread's, the EventWaits' or a worker's. The
-// watch ends a call that waits for its client or a device for too long. Which
-// of the two comes first is decided by the stage, so that it has a lock.
+// watch ends a call that waits for its client or a device for too long. The
+// stage, under a lock, decides which of the two comes first.
 #ifndef QUANTD_SERVER_CALLS_CALL_H_
 #define QUANTD_SERVER_CALLS_CALL_H_
 
@@ -64,30 +68,33 @@ class Call final : public CallHandler,
 
  private:
   enum class Stage {
-    kAdmitting,
-    kReceiving,
-    kTaking,  // a message that has come
-    kCounting,
+    kAdmitting,  // waits for memory for its request
+    kReceiving,  // waits for the request
+    kTaking,     // looks at a message that has come
+    kCounting,   // waits for memory for long lists
     kPlanning,
-    kWaiting,
-    kClaiming,
-    kQueued,
+    kWaiting,   // waits for an event of the client's
+    kClaiming,  // waits for memory of a device
+    kQueued,    // waits for a slot of the device, or moves on
     kRunning,
-    kFeeding,
-    kTelling,
+    kFeeding,  // waits for more of a stream
+    kTelling,  // waits until the client takes the maxima
     kReplying,
-    kClosing,  // answered with an error
+    kClosing,  // has been answered with an error
   };
   using Clock = CallRecord::Clock;
   using Next = Payload::Next;
 
   // Getting in, and the request.
   void Admit();
-  // Nothing: the client declares no size, or one that may be.
+  // Reads the size that the client declares, if it does.
   std::optional<Failure> ReadDeclared(size_t limit);
+  // Fills in who asks, with what priority, and takes what the token grants.
   std::optional<Failure> ReadAsk(Gate::Ask* ask);
+  // Waits for a message, in that stage.
   void Receive(Stage stage, Payload::Expected expected);
-  // In what it waited for its client, which is over unless the watch ended it.
+  // Ends a wait for the client. Returns its stage, or kClosing: the watch has
+  // ended it before.
   Stage LeaveClient();
   void OnRequest(bool ok);
   void CountLists();
@@ -97,23 +104,25 @@ class Call final : public CallHandler,
   void OnWaitOver() override;
   void Claim();
 
-  // All asks are answered here, now or later. An ask holds a reference.
+  // What the gate says to an ask, now or later. An ask holds a reference.
   void Answered(Gate::Answer answer);
   void OnAdmitted(Outcome outcome, Lease lease) override;
   void GoOn(Outcome outcome, absl::Duration retry_after, bool waited);
 
   // On a device.
   void Queue();
+  // Whether handing the job to a worker takes longer than doing it here.
   bool IsQuick() const;
   void RunOn(Backend& backend, Engine::SlotLease slot) override;
   bool LeavesLostDevice() const override { return true; }
   void OnDeviceLost() override;
   void RunElsewhere();
-  // Nothing: `next` says what is next, or the job is to be run again (`again`).
+  // Does a step of the job. Without a failure `next` says what comes then,
+  // unless the job is to be run again.
   std::optional<Failure> Compute(Backend& backend, Next* next, bool* again);
   // Whether a job that failed may be run again, by another device above all.
   bool MayRunAgain() const;
-  // What is made of a job's error.
+  // Makes a failure of a job's error, unless the job is to be run again.
   std::optional<Failure> FromJob(const absl::Status& status, bool* again);
   void DropMessage();
   void BeginWatch();
@@ -129,10 +138,14 @@ class Call final : public CallHandler,
 
   // What takes too long.
   void WatchClient(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether anything has come, or been taken, since the last look.
   bool Moves() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Counts a message of unknown size as long as it has become. False: there is
+  // no room for it.
   bool Grow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WatchJob() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WatchSending(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Sends the failure; the answer is claimed.
   void Close(const Failure& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Stage stage() const {
@@ -152,7 +165,7 @@ class Call final : public CallHandler,
   // Answers with an error and lets go of all memory.
   void Fail(const Failure& failure);
   void LetGo();
-  // Where it waits in a queue nothing else would wake it.
+  // Ends a cancelled call that waits in a queue, where nothing would wake it.
   void LeaveQueues();
   void Release();
   void RecordEnd();
@@ -164,7 +177,7 @@ class Call final : public CallHandler,
   std::atomic<bool> accepted_{false};  // the registry counts it
   std::optional<size_t> declared_;     // by the client, of its request
 
-  // In the order in which they must not go before what follows.
+  // Members go last to first: a job before its lease.
   Quotas::Lease quota_;
   Lease lease_;
   ReceivedMessage message_;
@@ -173,7 +186,7 @@ class Call final : public CallHandler,
   CallRecord record_;
   std::string shape_;  // once the payload is gone
 
-  // Of an event that it waits for.
+  // The event that it waits for.
   absl::Time wait_until_ = absl::InfinitePast();
   bool event_passed_ = false;
 
@@ -187,14 +200,14 @@ class Call final : public CallHandler,
 
   mutable absl::Mutex mutex_;
   Stage stage_ ABSL_GUARDED_BY(mutex_) = Stage::kAdmitting;
-  // Since it waits for its client: for a message, or until it takes one.
+  // The time since which it waits for its client, or is closing.
   absl::Time since_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   absl::Time moved_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   uint64_t seen_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes, when it last moved
-  // What its connection had received before a message of unknown size.
+  // Bytes that the connection had received before a message of unknown size.
   std::optional<uint64_t> received_before_ ABSL_GUARDED_BY(mutex_);
   size_t most_ = 0;  // bytes that the message on its way may have
-  // Of the job that runs.
+  // The job that runs.
   JobWatch job_watch_;
   bool runs_inline_ = false;
   bool relieved_ ABSL_GUARDED_BY(mutex_) = false;  // its network thread

@@ -24,7 +24,6 @@ constexpr size_t kInlineCopied = size_t{16} << 20;
 
 }  // namespace
 
-// Whether to hand the job to a worker would take longer than to do it here.
 bool Call::IsQuick() const {
   const size_t bytes = payload_->request().plan->input_bytes();
   if (Engine::RunsInline(bytes)) return true;
@@ -231,7 +230,7 @@ void Call::OnMessage(bool ok) {
   Do(*next);
 }
 
-// Not to be ended by the watch before the write has begun.
+// Under the lock, so that the watch cannot end the call before it writes.
 void Call::Tell() {
   const grpc::Slice message(payload_->told());
   lease_.HoldReceiving(ReceiveNeed(env_->window + message.size()));

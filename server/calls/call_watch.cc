@@ -76,8 +76,7 @@ void Call::WatchClient(absl::Time now) {
   lease_.HoldReceiving(payload_->told().size());
 }
 
-// Whether anything has come, or been taken, since the last look. Calls of one
-// connection share what is known of it.
+// Calls of one connection share what is known of it.
 bool Call::Moves() {
   const Connection& connection = *call_->connection();
   uint64_t now = record_.request_bytes;
@@ -94,8 +93,7 @@ bool Call::Moves() {
   return std::exchange(seen_, now) != now;
 }
 
-// Counts a message of unknown size as long as it has become. False: there is no
-// room for it.
+// Calls of one connection are taken to have brought as much each.
 bool Call::Grow() {
   if (declared_ || most_ == 0 || !received_before_) return true;
   const auto received = call_->connection()->Received();

@@ -1,4 +1,4 @@
-// A request whose size nobody has declared, half of which comes.
+// Requests that do not come as they should, or not at all, and what they hold.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -10,8 +10,31 @@
 namespace quantd {
 namespace {
 
+// 8 MiB, declared: one fits into 28 MiB, a third of which is for messages.
+RpcOptions Large(size_t bytes = 8 << 20) {
+  RpcOptions options;
+  options.declared = std::to_string(bytes);
+  return options;
+}
+
+TEST_F(ServerTest, OneThatSendsNothingMakesWayForOthers) {
+  options_.memory_budget = 28 << 20;
+  StartFake();
+  RpcCall silent(channel_, Large());
+  ASSERT_TRUE(Eventually([&] { return server_->gate().used() > 0; }));
+  const std::string request = QuantizeOnes(4096).SerializeAsString();
+  const RpcResult other =
+      Call(Dial(server_->address()), request, Large(request.size()));
+  EXPECT_TRUE(other.status.ok()) << other.status.error_message();
+  const RpcResult result = silent.Finish();
+  EXPECT_EQ(result.status.error_code(), grpc::RESOURCE_EXHAUSTED);
+  ASSERT_TRUE(result.detail.has_value());
+  EXPECT_EQ(result.detail->reason(), v1::ErrorDetail::REASON_BUSY);
+  EXPECT_FALSE(result.pushback.empty());
+}
+
 TEST_F(ServerTest, AnUndeclaredRequestCountsAsItComesAndMayFindNoRoom) {
-  options_.memory_budget = 28 << 20;  // a third of it to receive
+  options_.memory_budget = 28 << 20;
   StartFake();
   const auto peer = attack::Http2Peer::Connect(
       {.address = server_->address()}, {},
@@ -30,9 +53,7 @@ TEST_F(ServerTest, AnUndeclaredRequestCountsAsItComesAndMayFindNoRoom) {
   EXPECT_TRUE(peer->Reset(first));
   EXPECT_TRUE(Eventually([&] { return server_->gate().used() == 0; }));
   // Where another has declared all that there is.
-  RpcOptions large;
-  large.declared = std::to_string(8 << 20);
-  RpcCall silent(channel_, large);
+  RpcCall silent(channel_, Large());
   EXPECT_TRUE(Eventually(
       [&] { return server_->gate().receiving_used() >= size_t{8} << 20; }));
   const uint32_t second = begin();

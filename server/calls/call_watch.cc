@@ -11,6 +11,9 @@ namespace {
 // While others wait, whoever holds memory and does not go on for so long makes
 // way for them.
 constexpr absl::Duration kStall = absl::Milliseconds(250);
+// A network thread that is in a job for longer is relieved: all who have just
+// come wait for it.
+constexpr std::chrono::milliseconds kLongInline{100};
 // What a stream must bring in a second beside what is allowed for any.
 constexpr uint64_t kSlowest = uint64_t{1} << 20;
 
@@ -105,9 +108,8 @@ bool Call::Grow() {
 }
 
 void Call::WatchJob() {
-  // A network thread that is in a job for so long is relieved.
   if (runs_inline_ && !relieved_ &&
-      Clock::now() - job_watch_.began() > absl::ToChronoMilliseconds(kStall)) {
+      Clock::now() - job_watch_.began() > kLongInline) {
     relieved_ = true;
     env_->relieve(call_->queue());
   }

@@ -195,10 +195,10 @@ class Unimplemented(Error):
 
 
 class Forked(Error):
-  """This process was forked from one that had this connection open.
+  """This process was forked from one that had called a server by this engine.
 
-  Threads do not survive a fork, so the native engine cannot go on: start
-  processes by "spawn", or connect in the child with the engine "grpc".
+  Threads do not survive a fork, so the engine cannot go on: start processes by
+  "spawn" or "forkserver", or let the first call come after the fork.
   """
 
   code = "FAILED_PRECONDITION"

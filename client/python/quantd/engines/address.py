@@ -3,58 +3,11 @@
 import datetime
 import ipaddress
 import re
-import socket
-from dataclasses import dataclass
 
 from quantd.engines.engine import Settings
 from quantd.errors import Invalid
 
 _SCHEMES = ("unix", "unix-abstract", "ipv4", "ipv6", "vsock", "xds")
-
-
-@dataclass(frozen=True)
-class Address:
-  """One server, as gRPC dials it."""
-
-  target: str
-  authority: str = ""  # the name it was found by, with the port
-
-  @property
-  def is_loopback(self) -> bool:
-    """Whether it is this machine."""
-    return is_loopback(self.target)
-
-
-@dataclass(frozen=True)
-class HostName:
-  """A name that stands for any number of servers."""
-
-  host: str
-  port: str
-
-  def resolve(self) -> list[Address]:
-    """All its addresses; OSError where there are none."""
-    found = []
-    try:
-      places = socket.getaddrinfo(
-        self.host,
-        self.port,
-        type=socket.SOCK_STREAM,
-        flags=socket.AI_ADDRCONFIG,
-      )
-    except UnicodeError:
-      # Too long, or with an empty part: the resolver's own words for it.
-      raise OSError(0, "Name or service not known") from None
-    for family, _, _, _, place in places:
-      # gRPC takes the % before a zone for an escape.
-      host = str(place[0]).replace("%", "%25")
-      kind, text = (
-        ("ipv6", f"[{host}]") if family == socket.AF_INET6 else ("ipv4", host)
-      )
-      found.append(
-        Address(f"{kind}:{text}:{place[1]!s}", f"{self.host}:{self.port}")
-      )
-    return found
 
 
 def _refuse(got: str) -> Invalid:
@@ -69,39 +22,34 @@ def _check_port(port: str, text: str) -> None:
     raise Invalid.of("target", "a port from 1 to 65535", text[:80])
 
 
-def _parse_one(text: str) -> Address | HostName:
+def _parse_one(text: str) -> str:
   scheme, colon, rest = text.partition(":")
   if colon and scheme in _SCHEMES:
     if not rest:
       raise _refuse(text)
     if scheme in ("ipv4", "ipv6"):
       _check_port(rest.rpartition(":")[2], text)
-    return Address(text)
+    return text
   if scheme == "dns" and rest.startswith("//") and not rest.startswith("///"):
     # Without a port it is that of the scheme.
     _, named, port_of_name = rest[2:].partition("/")[2].partition(":")
     if named:
       _check_port(port_of_name, text)
-    return Address(text)
+    return text
   plain = rest.removeprefix("///") if scheme == "dns" else text
   parts = re.fullmatch(r"(\[[^\[\]]+\]|[^:\[\]/\s]+):([0-9a-z-]+)", plain)
   if parts is None:
     raise _refuse(text)
-  host, port = parts[1].strip("[]"), parts[2]
-  _check_port(port, text)
-  try:
-    ipaddress.ip_address(host.partition("%")[0])
-  except ValueError:
-    return HostName(host, port)
-  return Address(plain)
+  _check_port(parts[2], text)
+  return plain
 
 
-def parse_target(target: str) -> list[Address | HostName]:
+def parse_target(target: str) -> list[str]:
   """Takes "host:port" or "unix:/path", several with commas between them.
 
   Example:
-    >>> parse_target("127.0.0.1:50151, gpu-b:50151")[1].host
-    'gpu-b'
+    >>> parse_target("127.0.0.1:50151, gpu-b:50151")
+    ['127.0.0.1:50151', 'gpu-b:50151']
   """
   if not isinstance(target, str):
     raise _refuse(repr(target))
@@ -109,11 +57,11 @@ def parse_target(target: str) -> list[Address | HostName]:
   return list(dict.fromkeys(places))
 
 
-def is_loopback(target: str) -> bool:
-  """Whether an address cannot leave this machine."""
-  if target.startswith(("unix:", "unix-abstract:")):
+def is_loopback(place: str) -> bool:
+  """Whether one server's address cannot leave this machine."""
+  if place.startswith(("unix:", "unix-abstract:")):
     return True
-  host = re.sub(r"^ipv[46]:", "", target).rpartition(":")[0].strip("[]")
+  host = re.sub(r"^ipv[46]:", "", place).rpartition(":")[0].strip("[]")
   try:
     return ipaddress.ip_address(host.partition("%")[0]).is_loopback
   except ValueError:
@@ -138,12 +86,7 @@ def load_token(settings: Settings) -> str | None:
       field, "letters, digits and -._~+/= on one line", "something else"
     )
   for place in parse_target(settings.target):
-    here = (
-      place.is_loopback
-      if isinstance(place, Address)
-      else place.host == "localhost"
-    )
-    if settings.tls is None and not here:
+    if settings.tls is None and not is_loopback(place):
       raise Invalid.of(
         "tls",
         "TLS, or else the token would travel in plain text to another machine",

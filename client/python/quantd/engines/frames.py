@@ -6,7 +6,6 @@ that the rest can be read by protobuf while the bytes stay where they are.
 
 from collections.abc import Sequence
 
-from quantd.engines import copying
 from quantd.engines.engine import Buffer
 
 # Field 101, of length-delimited bytes.
@@ -34,7 +33,7 @@ def join(header: bytes, payload: Sequence[Buffer]) -> bytes:
   size = sum(b.nbytes for b in buffers)
   if size == 0:
     return header
-  return copying.join((header, varint(_PAYLOAD_TAG), varint(size), *buffers))
+  return b"".join((header, varint(_PAYLOAD_TAG), varint(size), *buffers))
 
 
 def read_varint(data: memoryview, at: int) -> tuple[int, int]:

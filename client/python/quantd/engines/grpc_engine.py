@@ -1,10 +1,18 @@
-"""The pure engine: grpcio and protobuf, nothing compiled of our own."""
+"""The pure engine: grpcio and protobuf, nothing compiled of our own.
 
-import dataclasses
+Every call is one message each way, or one stream of chunks where no message
+holds it. What makes calls faster than that is the native engine's: bands,
+reductions, shared memory, devices, several connections to a server.
+"""
+
 from collections.abc import Sequence
+from typing import Any
 
-from quantd.engines import bands, messages, outputs, streams
-from quantd.engines.address import load_tls, load_token, parse_target
+from google.protobuf import message as message_module
+
+from quantd import quantd_pb2 as pb
+from quantd.engines import frames, streams
+from quantd.engines.calling import Call, Metadata, ask
 from quantd.engines.engine import (
   Buffer,
   Cancellation,
@@ -13,17 +21,48 @@ from quantd.engines.engine import (
   Reply,
   Settings,
 )
-from quantd.engines.exchange import Exchange, Limit, Metadata, Traffic
-from quantd.engines.limits import Learner, Limits
-from quantd.engines.messages import Asked
-from quantd.engines.overlap import apart
-from quantd.engines.reducing import Reduction
-from quantd.errors import Cancelled, Error, Invalid, TooLarge, Unimplemented
+from quantd.engines.retry import INTERNAL
+from quantd.engines.servers import Servers
+from quantd.errors import Invalid, TooLarge, Unimplemented, from_status
 
+_SERVICE = "/quantd.v1.Quantd/"
 # Bytes of one message: kMaxMessageBytes, kMaxRequestHeadBytes and
 # kMaxReplyPayloadBytes of proto/limits.h.
 _LARGEST_PAYLOAD = (2 << 30) - (64 << 10) - (256 << 10) - (4 << 20) // 8 * 10
 _LARGEST_REPLY = (1 << 31) - (10 << 20)
+# How many times its payload a reply's may be, but for groups of few rows: fp32
+# of 4-bit codes.
+_GROWTH = 8
+
+_REPLIES: dict[str, Any] = {
+  "Quantize": pb.QuantizeReply,
+  "Dequantize": pb.DequantizeReply,
+  "RhtAmax": pb.RhtAmaxReply,
+  "ApplyRht": pb.ApplyRhtReply,
+}
+
+
+def _check_pure(settings: Settings) -> None:
+  """Refuses what only the native engine does."""
+  for field, asked, expected in (
+    (
+      "target",
+      settings.target.partition(":")[0] == "local",
+      "an address: local devices",
+    ),
+    (
+      "memory_socket",
+      settings.memory_socket is not None,
+      "none: shared memory",
+    ),
+    ("busy_poll", settings.busy_poll > 0, "0: looking for answers"),
+    ("band_bytes", settings.band_bytes > 0, "0: calls in bands"),
+  ):
+    if asked:
+      remedy = "the native engine's; install the native wheel of quantd"
+      got = str(getattr(settings, field))
+      verb = "are" if expected.endswith("s") else "is"
+      raise Invalid.of(field, f"{expected} {verb} {remedy}", got)
 
 
 class Engine:
@@ -34,33 +73,12 @@ class Engine:
 
   def __init__(self, settings: Settings) -> None:
     """Checks the settings, and connects to nothing."""
-    if settings.target.partition(":")[0] == "local":
-      raise Invalid.of(
-        "target",
-        "an address: local devices are the native engine's",
-        settings.target,
-      )
-    if settings.memory_socket is not None:
-      raise Invalid.of(
-        "memory_socket",
-        "none: shared memory is the native engine's",
-        settings.memory_socket,
-      )
-    if settings.busy_poll > 0:
-      raise Invalid.of(
-        "busy_poll",
-        "0: looking for answers is the native engine's",
-        str(settings.busy_poll),
-      )
-    parse_target(settings.target)
-    load_tls(settings)
-    load_token(settings)
+    _check_pure(settings)
     self._settings = settings
-    self._traffic = Traffic(settings)
+    self._servers = Servers(settings)
     self._way = "unix" if settings.target.startswith("unix:") else "tcp"
     # Payloads of one message that no server has refused for their size.
-    self._largest = dict.fromkeys(outputs.REQUESTS, _LARGEST_PAYLOAD)
-    self._limits = Learner()
+    self._largest = dict.fromkeys(streams.NAMES, _LARGEST_PAYLOAD)
 
   def call(
     self,
@@ -75,135 +93,88 @@ class Engine:
     priority: str = "normal",
   ) -> Reply:
     """See `quantd.engines.engine.Engine.call`."""
-    limit = Limit.of(
-      self._settings.deadline if timeout is None else timeout,
-      _metadata(traceparent, priority),
-    )
+    seconds = self._settings.deadline if timeout is None else timeout
+    metadata = _metadata(traceparent, priority)
+    call = Call(self._servers, self._settings, seconds, metadata, cancel)
+    size = sum(memoryview(buffer).nbytes for buffer in payload)
 
-    def one(asked: Asked, stop: Cancellation | None) -> Reply:
-      return self._one(asked, limit, stop)
+    def by_stream() -> Reply:
+      attempt = streams.attempt_of(method, header, payload, size)
+      head, came = call.run(attempt, len(header) + size, [])
+      return self._read(method, head, came, into, call.attempts, True)
 
-    asked = Asked(method, header, payload, into)
-    whole = bands.cut(asked, self._settings.band_bytes)
-    meeting = None
-    if whole is not None and whole.needs_amax:
-      whole, meeting = self._as_served(whole, limit, cancel)
-    if whole is None:
-      reply = one(asked, cancel)
-      if progress is not None:
-        progress(asked.nbytes, asked.nbytes)
-      return reply
-    # One band is written while another is read.
-    asked = asked._replace(payload=[apart(b, into) for b in payload])
-    at_once = self._traffic.life().pool.size * self._settings.channels
-    if meeting is None:
-      whole = dataclasses.replace(whole, asked=asked)
-      return bands.run(whole, at_once, one, cancel, progress)
-
-    def reduced(
-      asked: Asked, reduction: Reduction, stop: Cancellation
-    ) -> Reply | None:
-      return self._reduced(asked, reduction, limit, stop)
-
-    meeting = dataclasses.replace(meeting, asked=asked)
-    return bands.meet(meeting, at_once, one, reduced, cancel, progress)
-
-  def _as_served(
-    self, whole: bands.Banded, limit: Limit, cancel: Cancellation | None
-  ) -> tuple[bands.Banded | None, bands.Banded | None]:
-    """A call whose amax is to be found, as its server completes it.
-
-    Returns:
-      It, or None where that cannot be learned; and in bands that meet, where
-      all of them have room at once.
-    """
-    known = self._learn(limit, cancel)
-    if whole.may_estimate:
-      if known is None:
-        return None, None
-      if known.estimate:
-        whole = whole.estimated(known.estimate)
-    meeting = whole.meeting()
-    if known is None or meeting is None:
-      return whole, None
-    fits = len(meeting.bands) <= known.reduced_at_once(meeting.held)
-    return whole, meeting if fits else None
-
-  def _learn(self, limit: Limit, cancel: Cancellation | None) -> Limits | None:
-    asked = Asked("GetServerInfo", b"", [], {})
-    return self._limits.learn(lambda: self._by_message(asked, limit, cancel))
-
-  def _one(
-    self, asked: Asked, limit: Limit, cancel: Cancellation | None
-  ) -> Reply:
-    """One call, or one for a band."""
-    if asked.method not in self._largest:
-      return self._by_message(asked, limit, cancel)
-    size = asked.nbytes
-    start = self._settings.stream_from
-    if (
-      (start is not None and size >= start)
-      or size > self._largest[asked.method]
-      or self._reply_is_large(asked)
-    ):
-      return self._by_stream(asked, limit, cancel)
-    try:
-      return self._by_message(asked, limit, cancel)
-    except TooLarge as refused:
-      if size == 0 or refused.field != "request":
-        raise
-      # The payload was not read. The next one goes straight that way.
-      self._largest[asked.method] = size - 1
+    if self._must_stream(method, size):
+      reply = by_stream()
+    else:
       try:
-        return self._by_stream(asked, limit, cancel)
-      except Unimplemented:
-        # A server that has no streams says what the message was refused for.
-        raise refused from None
+        reply = self._by_message(method, header, payload, into, call)
+      except TooLarge as refused:
+        if size == 0 or refused.field != "request":
+          raise
+        # The payload was not read. The next one goes straight that way.
+        self._largest[method] = size - 1
+        try:
+          reply = by_stream()
+        except Unimplemented:
+          # A server without streams says what the message was refused for.
+          raise refused from None
+    if progress is not None:
+      progress(size, size)
+    return reply
+
+  def _must_stream(self, method: str, size: int) -> bool:
+    if method not in self._largest:
+      return False
+    start = self._settings.stream_from
+    if start is not None and size >= start:
+      return True
+    return size > self._largest[method] or size * _GROWTH > _LARGEST_REPLY
 
   def _by_message(
-    self, asked: Asked, limit: Limit, cancel: Cancellation | None
-  ) -> Reply:
-    exchange = Exchange(self._traffic, limit, cancel)
-    return messages.call(asked, exchange, self._way)
-
-  def _by_stream(
-    self, asked: Asked, limit: Limit, cancel: Cancellation | None
-  ) -> Reply:
-    # It may be sent again when some of the reply has come.
-    asked = asked._replace(
-      payload=[apart(b, asked.into) for b in asked.payload]
-    )
-    exchange = Exchange(self._traffic, limit, cancel)
-    return streams.call(asked, exchange, self._way)
-
-  def _reduced(
     self,
-    asked: Asked,
-    reduction: Reduction,
-    limit: Limit,
-    stop: Cancellation,
-  ) -> Reply | None:
-    """See `quantd.engines.bands.meeting.Reduced`."""
-    exchange = Exchange(self._traffic, limit, stop)
+    method: str,
+    header: bytes,
+    payload: Sequence[Buffer],
+    into: Into,
+    call: Call,
+  ) -> Reply:
+    message = frames.join(header, payload)
+    size = len(message)
+    answer = call.run(
+      ask(_SERVICE + method, message),
+      size,
+      [("quantd-request-bytes", str(size))],
+    )
     try:
-      return streams.call(asked, exchange, self._way, reduction)
-    except Cancelled:
-      raise
-    except Error as failed:
-      unknown = isinstance(failed, Unimplemented) or (
-        isinstance(failed, Invalid) and failed.field == "request"
-      )
-      if reduction.found or unknown:
-        return None
-      raise
+      head, came = frames.split(answer)
+    except ValueError as wrong:
+      raise _not_ours(wrong, call.attempts) from None
+    return self._read(method, head, came, into, call.attempts, False)
 
-  def _reply_is_large(self, asked: Asked) -> bool:
-    """Whether no message can hold it."""
-    if asked.nbytes * outputs.MOST_GROWTH <= _LARGEST_REPLY:
-      return False
-    request = outputs.REQUESTS[asked.method].FromString(asked.header)
-    specs = outputs.specs_of(request) or []
-    return outputs.end_of(outputs.laid_out(specs)) > _LARGEST_REPLY
+  def _read(
+    self,
+    method: str,
+    header: bytes,
+    payload: memoryview,
+    into: Into,
+    attempts: int,
+    streamed: bool,
+  ) -> Reply:
+    """Finds the parts of a reply, which are views of its payload."""
+    kind = _REPLIES.get(method)
+    try:
+      refs = [] if kind is None else kind.FromString(header).tensors
+    except message_module.DecodeError as wrong:
+      raise _not_ours(wrong, attempts) from None
+    parts, end = [], 0
+    for ref in refs:
+      if not end <= ref.offset <= len(payload) - ref.size:
+        raise _not_ours("its tensors lie elsewhere", attempts)
+      end = ref.offset + ref.size
+      parts.append(_placed(payload[ref.offset : end], ref.kind, into))
+    if end != len(payload):
+      raise _not_ours("its payload is longer than its tensors", attempts)
+    return Reply(header, parts, attempts, self._way, streamed=streamed)
 
   def memory(self, nbytes: int) -> Buffer:
     """See `quantd.engines.engine.Engine.memory`: ordinary memory."""
@@ -211,7 +182,24 @@ class Engine:
 
   def close(self) -> None:
     """See `quantd.engines.engine.Engine.close`."""
-    self._traffic.close()
+    self._servers.close()
+
+
+def _placed(part: memoryview, kind: int, into: Into) -> memoryview:
+  """A part where the caller wants it, or where it lies."""
+  if kind not in into:
+    return part
+  target = memoryview(into[kind]).cast("B")
+  if target.nbytes != part.nbytes:
+    expected = f"{part.nbytes} bytes of kind {kind}"
+    raise Invalid.of("into", expected, f"{target.nbytes} bytes")
+  target[:] = part
+  return target
+
+
+def _not_ours(why: object, attempts: int) -> Exception:
+  text = f"the reply is not a message of quantd.v1: {why}"
+  return from_status(INTERNAL, text, attempts=attempts)
 
 
 def _metadata(traceparent: str | None, priority: str) -> Metadata:

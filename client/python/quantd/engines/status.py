@@ -4,9 +4,13 @@ from typing import Any, NamedTuple
 
 from quantd import quantd_pb2 as pb
 from quantd.engines import frames
-from quantd.engines.retry import RESOURCE_EXHAUSTED, UNAVAILABLE, Failure
+from quantd.engines.retry import (
+  CANCELLED,
+  RESOURCE_EXHAUSTED,
+  UNAVAILABLE,
+  Failure,
+)
 
-CANCELLED = 1
 UNKNOWN = 2
 _DETAIL_URL = "type.googleapis.com/quantd.v1.ErrorDetail"
 

@@ -1,0 +1,213 @@
+"""The servers that a connection may call, and which one gets a call.
+
+Each has one channel. Of those with nothing against them the one with the fewest
+bytes under way is taken, of equals the one that was longest not picked. A name
+that stands for several servers is one here, whose calls gRPC deals out in turn.
+"""
+
+import os
+import threading
+import time
+from typing import Any
+
+import grpc
+
+from quantd.engines.address import (
+  is_loopback,
+  load_tls,
+  load_token,
+  parse_target,
+)
+from quantd.engines.engine import Cancellation, Settings
+from quantd.engines.retry import (
+  DEADLINE,
+  DEVICE_FAULT,
+  RESOURCE_EXHAUSTED,
+  UNAVAILABLE,
+  Failure,
+)
+from quantd.errors import Forked
+
+# Seconds for which a server is better avoided.
+_AFTER_LOSS = 1.0
+_AFTER_FAULT = 5.0
+
+# The process in which gRPC has begun its work, whose threads no fork survives.
+_begun_in: int | None = None
+
+
+def check_fork() -> None:
+  """Refuses calls where they would wait for threads that are not there.
+
+  Raises:
+    quantd.Forked: The process was forked after its first call.
+  """
+  if _begun_in not in (None, os.getpid()):
+    raise Forked(
+      "this process was forked from one that had called a server, and gRPC's "
+      'threads do not survive that: start processes by "spawn" or '
+      '"forkserver", or let the first call come after the fork'
+    )
+
+
+class Server:
+  """One of them. What is known of it changes under the lock of all."""
+
+  def __init__(self, address: str) -> None:
+    """Opens nothing yet."""
+    self.address = address
+    # Whether it answered the last call.
+    self.heard = False
+    self.bytes_under_way = 0
+    self.last_pick = 0  # counts up; the least was longest ago
+    self.avoid_until = 0.0  # it was busy, refused or failed a call
+    self.said = ""  # why
+    self.channel: Any = None
+
+  def report(self, failure: Failure | None, now: float) -> None:
+    """Says how a call ended."""
+    self.heard = failure is None or failure.is_answer
+    if failure is None:
+      self.avoid_until, self.said = 0.0, ""
+      return
+    pause, said = None, failure.message
+    if failure.code == UNAVAILABLE:
+      pause = _AFTER_LOSS
+    elif failure.code == RESOURCE_EXHAUSTED:
+      pause = failure.delay
+    elif failure.reason == DEVICE_FAULT:
+      pause = _AFTER_FAULT
+    elif failure.code == DEADLINE and failure.detail is None:
+      pause, said = _AFTER_FAULT, "it did not answer in time"
+    if pause is not None:
+      self.avoid_until, self.said = now + pause, said
+
+
+class Servers:
+  """All of one connection. Thread-safe."""
+
+  def __init__(self, settings: Settings) -> None:
+    """Opens nothing yet.
+
+    Raises:
+      quantd.Invalid: The settings are no good.
+    """
+    self._settings = settings
+    self._all = [Server(place) for place in parse_target(settings.target)]
+    load_tls(settings)
+    token = load_token(settings)
+    self.metadata = (
+      [] if token is None else [("authorization", f"Bearer {token}")]
+    )
+    # Cancelled where the connection is closed.
+    self.closing = Cancellation()
+    self._lock = threading.Lock()
+    self._credentials: Any = None
+    self._picks = 0
+
+  def __len__(self) -> int:
+    """How many there are."""
+    return len(self._all)
+
+  def pick(self, size: int, tried: set[Server]) -> Server:
+    """The server for a call of so many bytes, which is added to `tried`."""
+    with self._lock:
+      now = time.monotonic()
+      best = min(
+        (s for s in self._all if s not in tried),
+        key=lambda s: (s.avoid_until > now, s.bytes_under_way, s.last_pick),
+      )
+      self._picks += 1
+      best.last_pick = self._picks
+      best.bytes_under_way += size
+      tried.add(best)
+      return best
+
+  def put_back(self, server: Server, size: int, answer: object) -> None:
+    """Ends the call for which it was picked.
+
+    Args:
+      server: The one.
+      size: As for `pick`.
+      answer: A Failure, a reply, or None where that is not known, as on a
+        KeyboardInterrupt.
+    """
+    with self._lock:
+      server.bytes_under_way -= size
+      if answer is not None:
+        failure = answer if isinstance(answer, Failure) else None
+        server.report(failure, time.monotonic())
+
+  def has_another(self, tried: set[Server], well: bool = True) -> bool:
+    """Whether there is one that was not tried, with nothing against it."""
+    with self._lock:
+      now = time.monotonic()
+      return any(
+        s not in tried and not (well and s.avoid_until > now) for s in self._all
+      )
+
+  def account(self) -> str:
+    """What is wrong with each server, for people."""
+    with self._lock:
+      return "; ".join(
+        f"{s.address}: {s.said or 'nothing is known against it'}"
+        for s in self._all[:8]
+      )
+
+  def channel(self, server: Server) -> Any:
+    """Its channel, which connects by its first call."""
+    global _begun_in
+    with self._lock:
+      if server.channel is None:
+        if self.closing.cancelled:
+          raise ValueError("the connection was closed")
+        _begun_in = os.getpid()
+        server.channel = self._open(server.address)
+      return server.channel
+
+  def _open(self, address: str) -> Any:
+    options: list[tuple[str, Any]] = [
+      ("grpc.max_receive_message_length", -1),
+      ("grpc.max_send_message_length", -1),
+      # Else all channels of a process to one target share one connection.
+      ("grpc.use_local_subchannel_pool", 1),
+      # Retries are ours: gRPC's give up above 256 KiB and keep a copy below.
+      ("grpc.enable_retries", 0),
+      ("grpc.service_config_disable_resolution", 1),
+      ("grpc.service_config", '{"loadBalancingConfig":[{"round_robin":{}}]}'),
+      ("grpc.initial_reconnect_backoff_ms", 100),
+      ("grpc.min_reconnect_backoff_ms", 5000),
+      ("grpc.max_reconnect_backoff_ms", 5000),
+      # Naming a keepalive time is what makes gRPC end a write that the other
+      # side never takes.
+      ("grpc.keepalive_time_ms", 300_000),
+      (
+        "grpc.keepalive_timeout_ms",
+        int(self._settings.dead_peer_timeout * 1000),
+      ),
+      ("grpc.primary_user_agent", "quantd-python"),
+    ]
+    if is_loopback(address):
+      # A proxy named in the environment cannot reach this machine's loopback.
+      options.append(("grpc.enable_http_proxy", 0))
+    tls = self._settings.tls
+    if tls is None:
+      return grpc.insecure_channel(address, options)
+    if tls.server_name is not None:
+      options.append(("grpc.ssl_target_name_override", tls.server_name))
+    if self._credentials is None:
+      pem = load_tls(self._settings) or (None, None, None)
+      self._credentials = grpc.ssl_channel_credentials(*pem)
+    return grpc.secure_channel(address, self._credentials, options)
+
+  def close(self) -> None:
+    """Ends what is under way, and all that comes."""
+    self.closing.cancel()
+    if _begun_in not in (None, os.getpid()):
+      return
+    with self._lock:
+      channels = [s.channel for s in self._all if s.channel is not None]
+      for server in self._all:
+        server.channel = None
+    for channel in channels:
+      channel.close()

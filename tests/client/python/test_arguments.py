@@ -68,6 +68,15 @@ def test_settings(connect, field, settings):
   refused(field, connect, "127.0.0.1:1", **settings)
 
 
+@pytest.mark.parametrize("field, value", [
+    ("band_bytes", 1 << 20), ("memory_socket", "/run/m"), ("busy_poll", 0.01),
+    ("target", "local"), ("target", "local:cpu"), ("target", "local:cuda:0")])
+def test_what_the_native_engine_does_alone(field, value):
+  settings = {"target": "127.0.0.1:1", field: value}
+  error = refused(field, quantd.connect, engine="grpc", **settings)
+  assert "install the native wheel" in error.expected
+
+
 def test_engines():
   for engine in ("zz", "", 3):
     refused("engine", quantd.connect, "127.0.0.1:1", engine=engine)

@@ -11,6 +11,7 @@ import grpc
 import numpy as np
 import pytest
 import servers
+from replies import reply_to
 from servers import fails, scripted
 
 import quantd
@@ -59,12 +60,9 @@ def honest(messages):
   first = pb.StreamRequest.FromString(next(messages))
   came = sum(len(pb.StreamRequest.FromString(m).chunk) for m in messages)
   assert came == first.payload_bytes
-  from quantd.engines import outputs
-  places = outputs.laid_out(outputs.specs_of(first.quantize))
-  reply = pb.StreamReply(quantize=pb.QuantizeReply(
-      tensors=outputs.refs_of(places), tensor=first.quantize.tensor,
-      options=first.quantize.options, request_id="id-9"))
-  return first, bytes(outputs.end_of(places)), reply
+  made, payload = reply_to(first.quantize)
+  made.request_id = "id-9"
+  return first, payload, pb.StreamReply(quantize=made)
 
 
 def chunk(data):
@@ -166,6 +164,36 @@ def test_streams_that_stall_have_a_deadline(connect, large, answer):
     threading.Timer(0.2, stop.cancel).start()
     with pytest.raises(quantd.Cancelled):
       q.quantize(large, "nvfp4", cancel=stop)
+
+
+@pytest.mark.parametrize("settings", [{"band_bytes": 1 << 18}, {"stream_from": 0}])
+def test_cancellation_wherever_it_is(connect, settings):
+  x4 = np.random.default_rng(3).standard_normal((4096, 1024), np.float32)
+  # A server of its own: this one learns to distrust its peers.
+  with servers.Process() as process:
+    q = connect(process.address, **settings)
+    before = threading.active_count()
+    stopped = 0
+    for i in range(12):
+      stop = quantd.Cancellation()
+      timer = threading.Timer(i * 0.004, stop.cancel)
+      timer.start()
+      begin = time.monotonic()
+      try:
+        q.quantize(x4, "nvfp4", usage="both", cancel=stop)
+      except quantd.Cancelled as error:
+        assert error.message == "cancelled by the caller"
+        stopped += 1
+      assert time.monotonic() - begin < 5
+      timer.join()
+    assert stopped > 3
+    begin = time.monotonic()
+    while threading.active_count() > before and time.monotonic() - begin < 5:
+      time.sleep(0.01)
+    assert threading.active_count() <= before
+    with pytest.raises(quantd.DeadlineExceeded):
+      q.quantize(x4, "nvfp4", timeout=0.003)
+    assert q.quantize(x4, "nvfp4").request_id
 
 
 def test_a_stream_that_breaks_in_its_reply_is_sent_again(connect, server, x):

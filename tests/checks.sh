@@ -5,6 +5,7 @@
 #
 #   format       clang-format 14, the distribution's, changes nothing
 #   layering     no folder includes what it may not
+#   imports      modules of the Python package import downward, at their top
 #   shell        shellcheck finds nothing in scripts
 #   spelling     codespell finds nothing
 #   tables       figures on pages are those of the results beside them, and
@@ -34,8 +35,8 @@ for word in "$@"; do
     *) names+=("$word") ;;
   esac
 done
-known=(format layering shell spelling tables links text length strangers
-  version)
+known=(format layering imports shell spelling tables links text length
+  strangers version)
 ((${#names[@]})) || names=("${known[@]}")
 for name in "${names[@]}"; do
   [[ " ${known[*]} " == *" $name "* ]] ||
@@ -66,6 +67,9 @@ format() {
 }
 layering() {
   tests/layering.py
+}
+imports() {
+  tests/checks/python_imports.py
 }
 shell() {
   command -v shellcheck >/dev/null || { missing shellcheck; return; }

@@ -49,6 +49,13 @@ fails() {
   [ $code = 1 ] || { echo "$1 passes: $2"; failed=1; }
 }
 fails format "code that clang-format changes" <<<'echo "int  f( );" >kernels/a.cc'
+python=client/python/quantd
+fails imports "an import in a function" <<<"mkdir -p $python; touch $python/b.py
+  printf 'def f():\n  from quantd import b\n' >$python/a.py"
+fails imports "a circle" <<<"mkdir -p $python
+  echo 'from quantd import b' >$python/a.py; echo 'import quantd.a' >$python/b.py"
+fails imports "a value that knows calls" <<<"mkdir -p $python/{calls,tensors}
+  touch $python/calls/a.py; echo 'from quantd.calls import a' >$python/tensors/b.py"
 fails shell "a variable from nowhere" <<<'printf "#!/bin/sh\necho \$nowhere\n" >a.sh'
 # Broken in two, or the checks would find it here.
 fails spelling "a misspelt word" <<<'echo "te""h" >>README.md'

@@ -35,8 +35,8 @@ from quantd.errors import (
 if TYPE_CHECKING:
   from quantd.quantizer import Quantizer
   from quantd.tensors.copies import Copy, Statistics
-  from quantd.tensors.file import load, save
-  from quantd.tensors.tensor import QuantizedTensor
+  from quantd.tensors.file import save
+  from quantd.tensors.tensor import QuantizedTensor, load
 
   engine: str
   __version__: str
@@ -75,7 +75,7 @@ _LATER = {
   "QuantizedTensor": "quantd.tensors.tensor",
   "Statistics": "quantd.tensors.copies",
   "Quantizer": "quantd.quantizer",
-  "load": "quantd.tensors.file",
+  "load": "quantd.tensors.tensor",
   "save": "quantd.tensors.file",
 }
 _MODULES = ("aio", "hadamard", "ray", "spark", "torch")

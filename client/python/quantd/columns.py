@@ -7,19 +7,17 @@ on how an engine cuts its data into batches and tries these again.
 import concurrent.futures
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quantd import options
 from quantd import quantd_pb2 as pb
 from quantd.calls.connecting import connect
 from quantd.calls.connection import Connection
 from quantd.errors import Error, Invalid
+from quantd.options import QuantizeKeywords
 from quantd.tensors import geometry
 from quantd.tensors.tensor import QuantizedTensor
 from quantd.words import DTYPES, FLOATS
-
-if TYPE_CHECKING:
-  from quantd.options import QuantizeKeywords
 
 # Columns of parts whose kind is not their name.
 _NAMES = {
@@ -50,7 +48,7 @@ class Columns:
     dtype: str | None,
     threads: int,
     settings: Mapping[str, Any] | None,
-    keywords: "QuantizeKeywords",
+    keywords: QuantizeKeywords,
   ) -> None:
     """Checks what it is given, and connects to nothing."""
     if keywords.get("splits") is not None:

@@ -5,6 +5,8 @@ Every failed call raises an `Error`. What was wrong with an argument is
 too.
 """
 
+from quantd import quantd_pb2 as pb
+
 __all__ = [
   "Busy",
   "Cancelled",
@@ -242,8 +244,6 @@ def from_status(
     >>> from_status(14, "gone")
     Unavailable('gone')
   """
-  from quantd import quantd_pb2 as pb
-
   name = CODES[code] if 0 <= code < len(CODES) else "UNKNOWN"
   known = pb.ErrorDetail()
   if detail:

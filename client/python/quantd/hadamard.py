@@ -18,6 +18,7 @@ import numpy as np
 
 from quantd.errors import Invalid
 from quantd.tensors import arrays
+from quantd.tensors.elements import library_of, numpy_dtype
 from quantd.values import flag, is_list, shown, whole
 from quantd.words import DTYPES, FLOATS
 
@@ -183,7 +184,7 @@ class _Numpy:
     bits = x.view(np.uint32)
     nearest = (bits + (0x7FFF + (bits >> 16 & 1))) >> 16
     half = np.where(np.isnan(x), np.uint32(0x7FC0), nearest).astype(np.uint16)
-    return half.view(arrays.numpy_dtype("bf16"))
+    return half.view(numpy_dtype("bf16"))
 
 
 class _Torch(_Numpy):
@@ -275,7 +276,7 @@ def _rotate(
   x: Any, inverse: bool, dimension: int, mask: Mask, dtype: str | None
 ) -> tuple[type[_Numpy], Any, str]:
   """The rotated values in fp32, in blocks; the library and the type of x."""
-  library = arrays.library_of(x)
+  library = library_of(x)
   lib = _LIBRARIES.get(library)
   if lib is None:
     raise Invalid.of(

@@ -21,12 +21,11 @@ from quantd import bands
 from quantd.bands import joining
 from quantd.columns import Columns, column_of
 from quantd.errors import Invalid
-from quantd.tensors.arrays import Array
+from quantd.options import QuantizeKeywords
+from quantd.tensors.elements import Array
 
 if TYPE_CHECKING:
   from typing import Unpack
-
-  from quantd.options import QuantizeKeywords
 
 __all__ = ["Quantize", "convert"]
 

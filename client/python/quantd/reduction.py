@@ -1,16 +1,14 @@
 """Amaxes that are the largest of several processes."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from quantd.calls.connection import Connection
 from quantd.errors import Invalid
 from quantd.options import QuantizeKeywords
-from quantd.tensors.arrays import Array
+from quantd.tensors.elements import Array
 from quantd.values import shown
-
-if TYPE_CHECKING:
-  from quantd.calls.connection import Connection
 
 
 def checked(reduction: Any) -> Any:
@@ -24,7 +22,7 @@ def checked(reduction: Any) -> Any:
 
 def give_amaxes(
   x: Any,
-  connection: "Connection",
+  connection: Connection,
   scaling: str,
   options: QuantizeKeywords,
   call: dict[str, Any],

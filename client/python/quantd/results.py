@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from quantd import quantd_pb2 as pb
-from quantd.tensors.arrays import Array
+from quantd.tensors.elements import Array
 from quantd.words import DTYPES, FORMATS, KINDS, LAYOUTS, USAGES
 
 __all__ = [

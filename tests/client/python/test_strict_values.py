@@ -265,5 +265,5 @@ def test_a_plot_without_matplotlib(q, x, monkeypatch):
 
 def test_errors_of_another_tensor(q, x):
   t = q.quantize(x, "nvfp4")
-  refused("original.shape", notebook.block_errors, t, x[:3])
-  refused("original", notebook.block_errors, t, "x")
+  refused("original.shape", notebook.block_errors, t, x[:3], t.dequantize)
+  refused("original", notebook.block_errors, t, "x", t.dequantize)

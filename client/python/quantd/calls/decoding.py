@@ -5,9 +5,9 @@ from typing import Any
 from quantd import options
 from quantd import quantd_pb2 as pb
 from quantd.tensors import geometry
-from quantd.tensors.arrays import Array
 from quantd.tensors.copies import Part
 from quantd.tensors.device import DeviceBytes
+from quantd.tensors.elements import Array
 from quantd.tensors.tensor import QuantizedTensor
 from quantd.words import DTYPES, KINDS, USAGES
 

@@ -17,6 +17,7 @@ from quantd.engines.engine import (
 from quantd.errors import Invalid
 from quantd.tensors import arrays, device
 from quantd.tensors.device import DeviceBytes, settle
+from quantd.tensors.elements import size_of
 from quantd.values import is_list, shown, whole
 from quantd.words import DTYPES, FLOATS
 
@@ -84,7 +85,7 @@ class Link:
     if not is_list(shape):
       raise Invalid.of("shape", "sizes", shown(shape))
     sizes = tuple(whole("shape", d, 0, 2**48) for d in shape)
-    nbytes = math.prod(sizes) * arrays.size_of(word)
+    nbytes = math.prod(sizes) * size_of(word)
     if nbytes == 0:
       return arrays.empty(library, word, sizes)
     return arrays.over(self._engine.memory(nbytes), library, word, sizes)
@@ -133,7 +134,7 @@ class Link:
     header = request.SerializeToString()
     near = payload[0] if payload else None
     if isinstance(near, DeviceBytes) and out is None and like is None:
-      size = math.prod(shape) * arrays.size_of(word)
+      size = math.prod(shape) * size_of(word)
       (there,) = device.empty(near, [size])
       self._call(method, header, payload, {kind: there}, call)
       return there.view(word, shape)

@@ -12,6 +12,7 @@ from quantd.calls.call_options import check_cancel
 from quantd.engines.engine import Cancellation, Progress
 from quantd.errors import Error, Invalid
 from quantd.tensors import arrays
+from quantd.tensors.elements import size_of
 from quantd.tensors.tensor import QuantizedTensor
 from quantd.values import shown, whole
 
@@ -33,7 +34,7 @@ def _is_weight(x: Any, dtype: str | None) -> bool:
   shape, of = getattr(x, "shape", None), str(getattr(x, "dtype", ""))
   if shape is None or not of:
     return True  # No array, which is an error.
-  bits = 8 * arrays.size_of(dtype) if dtype in words.FLOATS else 16
+  bits = 8 * size_of(dtype) if dtype in words.FLOATS else 16
   is_other = ("int" in of or "bool" in of) and not of.endswith(f"uint{bits}")
   return len(shape) > 1 and not is_other
 

@@ -7,62 +7,17 @@ needed; ml_dtypes, PyTorch and JAX are used where they are there.
 import functools
 import math
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from quantd.errors import Invalid
+from quantd.tensors import device
+from quantd.tensors.device import DeviceBytes
+from quantd.tensors.dlpack import from_dlpack
+from quantd.tensors.elements import Array, library_of, numpy_dtype, size_of
 from quantd.values import shown
 from quantd.words import FLOATS
-
-if TYPE_CHECKING:
-  from quantd.tensors.device import DeviceBytes
-
-Array = npt.NDArray[Any]
-
-_BYTES = {
-  "f32": 4,
-  "f16": 2,
-  "bf16": 2,
-  "e2m1x2": 1,
-  "e4m3": 1,
-  "e5m2": 1,
-  "e8m0": 1,
-}
-# What ml_dtypes calls them, and what stands for them where it is not there.
-_EXTENDED = {
-  "bf16": ("bfloat16", np.uint16),
-  "e4m3": ("float8_e4m3fn", np.uint8),
-  "e5m2": ("float8_e5m2", np.uint8),
-  "e8m0": ("float8_e8m0fnu", np.uint8),
-}
-
-
-@functools.cache
-def numpy_dtype(word: str) -> Any:
-  """The numpy type of an element type's word.
-
-  bf16 and the FP8 types are those of ml_dtypes where it is installed, and
-  uint16 and uint8 where it is not. e2m1x2 is uint8: two codes in a byte.
-
-  Example:
-    >>> numpy_dtype("f16")
-    dtype('float16')
-  """
-  if word in _EXTENDED:
-    name, plain = _EXTENDED[word]
-    try:
-      import ml_dtypes
-    except ImportError:
-      return np.dtype(plain)
-    return np.dtype(getattr(ml_dtypes, name, plain))
-  return np.dtype({"f32": "<f4", "f16": "<f2", "e2m1x2": "u1"}[word])
-
-
-def size_of(word: str) -> int:
-  """Bytes of an element."""
-  return _BYTES[word]
 
 
 class Source(NamedTuple):
@@ -73,26 +28,12 @@ class Source(NamedTuple):
   data: Array
   library: str  # "numpy", "torch", "cupy" or "jax": where it came from
   # Its bytes where they lie in a GPU's memory; `data` has none then.
-  device: "DeviceBytes | None" = None
+  device: DeviceBytes | None = None
 
   @property
-  def payload(self) -> "Array | DeviceBytes":
+  def payload(self) -> Array | DeviceBytes:
     """Its bytes, wherever they lie."""
     return self.data if self.device is None else self.device
-
-
-def library_of(x: Any) -> str:
-  """Which library an array is of; "dlpack" of any other with that."""
-  if isinstance(x, (np.ndarray, np.generic)):
-    return "numpy"
-  module = type(x).__module__.partition(".")[0]
-  if "torch" in sys.modules and isinstance(x, sys.modules["torch"].Tensor):
-    return "torch"
-  if module in ("jax", "jaxlib"):
-    return "jax"
-  if module == "cupy":
-    return "cupy"
-  return "dlpack" if hasattr(x, "__dlpack__") else ""
 
 
 def read(
@@ -121,19 +62,14 @@ def read(
       is not shared.
   """
   library = library_of(x)
-  if on_device and library in ("torch", "jax", "cupy"):
-    from quantd.tensors import device
-
-    if device.is_on_device(x):
-      word, shape, there = device.read(x, library, field, dtype)
-      return Source(word, shape, np.empty(0, np.uint8), library, there)
+  if on_device and device.is_on_device(x):
+    word, shape, there = device.read(x, library, field, dtype)
+    return Source(word, shape, np.empty(0, np.uint8), library, there)
   if library == "torch":
     return _read_torch(x, field, dtype)
   if library == "jax":
     x = np.asarray(x)
   elif library in ("dlpack", "cupy"):
-    from quantd.tensors.dlpack import from_dlpack
-
     x, dtype = from_dlpack(x, field, dtype)
   elif library == "":
     raise Invalid.of(
@@ -176,7 +112,7 @@ def _check_said(field: str, known: str | None, said: Any) -> None:
 def _word_of(dtype: Any, field: str, said: str | None) -> str:
   if said is not None:
     _check_said(field, _float_word(dtype), said)
-    if dtype.itemsize != _BYTES[said] or dtype.kind == "O":
+    if dtype.itemsize != size_of(said) or dtype.kind == "O":
       raise Invalid.of(f"{field}.dtype", f"elements of {said}", str(dtype))
     return said
   if (word := _float_word(dtype)) is not None:
@@ -232,7 +168,7 @@ def writable(
   shape: tuple[int, ...],
   field: str,
   on_device: bool = False,
-) -> "Array | DeviceBytes":
+) -> Array | DeviceBytes:
   """A caller's buffer as flat bytes that may be written.
 
   Raises:
@@ -240,11 +176,8 @@ def writable(
   """
   refuse_mask(x, field)
   library = library_of(x)
-  if on_device and library in ("torch", "jax", "cupy"):
-    from quantd.tensors import device
-
-    if device.is_on_device(x):
-      return device.writable(x, library, word, shape, field)
+  if on_device and device.is_on_device(x):
+    return device.writable(x, library, word, shape, field)
   if library == "torch":
     if x.device.type != "cpu":
       raise Invalid.of(field, "a tensor in host memory", str(x.device))
@@ -272,13 +205,13 @@ def writable(
         field, "memory that can be written", "a read-only buffer"
       )
     flat = np.frombuffer(view, np.uint8)
-  want = math.prod(shape) * _BYTES[word]
+  want = math.prod(shape) * size_of(word)
   if flat.size != want:
     raise Invalid.of(field, f"{want} bytes", f"{flat.size} bytes")
   dtype = getattr(x, "dtype", None)
   known = _torch_word(dtype) if library == "torch" else _float_word(dtype)
   itemsize = getattr(dtype, "itemsize", 1)
-  if itemsize not in (1, _BYTES[word]) or known not in (None, word):
+  if itemsize not in (1, size_of(word)) or known not in (None, word):
     raise Invalid.of(field, f"elements of {word} or bytes", str(x.dtype))
   return flat
 

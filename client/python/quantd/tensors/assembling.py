@@ -1,7 +1,7 @@
 """Tensors of parts that were made elsewhere: by another library, or pickled."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -9,15 +9,14 @@ from quantd import options
 from quantd import quantd_pb2 as pb
 from quantd.errors import Invalid
 from quantd.tensors import arrays, geometry
-from quantd.tensors.arrays import Array, size_of
 from quantd.tensors.copies import Part
+from quantd.tensors.described import Decoder, Described
+from quantd.tensors.elements import Array, library_of, size_of
 from quantd.tensors.geometry import Spec
-from quantd.tensors.tensor import QuantizedTensor
 from quantd.values import is_list, shown, whole
 from quantd.words import DTYPES, FLOATS
 
-if TYPE_CHECKING:
-  from quantd.calls.connection import Connection
+T = TypeVar("T", bound=Described)
 
 
 def tensor_from_elsewhere(shape: Any, dtype: Any, axis: Any) -> pb.Tensor:
@@ -49,13 +48,13 @@ def _check_splits(tensor: pb.Tensor, made: pb.QuantizeOptions) -> None:
 
 
 def from_parts(
-  kind: type[QuantizedTensor],
+  kind: type[T],
   tensor: pb.Tensor,
   format: str,
   parts: Mapping[str, Any],
-  connection: "Connection | None",
+  connection: Decoder | None,
   keywords: Mapping[str, Any],
-) -> QuantizedTensor:
+) -> T:
   """See `QuantizedTensor.from_parts`."""
   made = options.quantize_message(format, keywords)  # type: ignore[arg-type]
   _check_splits(tensor, made)
@@ -82,7 +81,7 @@ def from_parts(
 
 def _bytes_of(value: Any, field: str, spec: Spec) -> Array:
   arrays.refuse_mask(value, field)
-  if arrays.library_of(value) == "torch":
+  if library_of(value) == "torch":
     value = value.detach().cpu().contiguous().view(-1)
     import torch
 
@@ -131,13 +130,14 @@ def replace_nan(values: Array) -> Array:
 
 
 def restore(
+  kind: type[T],
   state: tuple[bytes, bytes, bytes],
   parts: dict[str, tuple[Spec, bytes]],
-  rest: tuple[str, Any, str, tuple[QuantizedTensor, ...]],
-) -> QuantizedTensor:
+  rest: tuple[str, Any, str, tuple[T, ...]],
+) -> T:
   """What a pickled tensor becomes elsewhere."""
   request_id, connection, library, fused = rest
-  made = QuantizedTensor(
+  made = kind(
     pb.Tensor.FromString(state[0]),
     pb.QuantizeOptions.FromString(state[1]),
     {

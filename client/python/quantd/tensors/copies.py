@@ -1,17 +1,17 @@
 """The parts of a quantized tensor, and its two copies."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from html import escape
+from typing import Any, Protocol
 
 from quantd import quantd_pb2 as pb
 from quantd.errors import Invalid
-from quantd.tensors.arrays import Array, size_of, view
+from quantd.tensors.arrays import view
 from quantd.tensors.device import DeviceBytes
+from quantd.tensors.elements import Array, size_of
 from quantd.tensors.geometry import Spec
 from quantd.words import LAYOUTS
-
-if TYPE_CHECKING:
-  from quantd.tensors.tensor import QuantizedTensor
 
 __all__ = ["Copy", "Part", "Statistics"]
 
@@ -96,6 +96,22 @@ class Part:
     return f"Part({self.spec!r})"
 
 
+class _Tensor(Protocol):
+  """What a copy knows of its tensor."""
+
+  @property
+  def options(self) -> pb.QuantizeOptions:
+    """How it was made."""
+
+  @property
+  def parts(self) -> Mapping[str, Part]:
+    """All of them."""
+
+  @property
+  def report(self) -> pb.Report:
+    """What was found in the input."""
+
+
 class Copy:
   """The rowwise or the columnwise copy of a tensor; views, to be read.
 
@@ -103,7 +119,7 @@ class Copy:
   `QuantizedTensor.group`. WIRE.md has the shapes of every format.
   """
 
-  def __init__(self, tensor: "QuantizedTensor", name: str) -> None:
+  def __init__(self, tensor: _Tensor, name: str) -> None:
     """The copy `name`, which is there."""
     self._tensor = tensor
     self.name = name
@@ -113,6 +129,10 @@ class Copy:
       getattr(options.rht, name)
     )
 
+  def _part(self, kind: str) -> Any:
+    part = self._tensor.parts.get(f"{self.name}_{kind}")
+    return None if part is None else part.array()
+
   @property
   def codes(self) -> Array:
     """The codes.
@@ -121,12 +141,14 @@ class Copy:
     rowwise and [K, padded M / 2] columnwise. Of FP8 a type of ml_dtypes, or
     uint8 where that is not installed.
     """
-    return self._tensor.part(f"{self.name}_data")
+    made: Array = self._part("data")
+    return made
 
   @property
   def scales(self) -> Array:
     """The scales with their padding; E4M3, E8M0, fp32 or a profile's type."""
-    return self._tensor.part(f"{self.name}_scale")
+    made: Array = self._part("scale")
+    return made
 
   @property
   def amax(self) -> Array | None:
@@ -135,17 +157,20 @@ class Copy:
     One, one for each group or one for each line. None for formats without: MX
     and FP8 block scaling.
     """
-    return self._tensor.get(f"{self.name}_amax")
+    found: Array | None = self._part("amax")
+    return found
 
   @property
   def global_scale(self) -> Array | None:
     """Of NVFP4 under a profile: value = code * scale * this."""
-    return self._tensor.get(f"{self.name}_global_scale")
+    found: Array | None = self._part("global_scale")
+    return found
 
   @property
   def global_divisor(self) -> Array | None:
     """Of NVFP4 under compressed-tensors: value = code * scale / this."""
-    return self._tensor.get(f"{self.name}_global_divisor")
+    found: Array | None = self._part("global_divisor")
+    return found
 
   @property
   def scale_layout(self) -> str:
@@ -170,6 +195,23 @@ class Copy:
     )
 
   def _repr_html_(self) -> str:
-    from quantd.tensors import notebook
+    facts = {"rotated": "yes" if self.rotated else "no"}
+    for name in ("codes", "scales", "amax", "global_scale", "global_divisor"):
+      part = getattr(self, name)
+      if part is not None:
+        shape = " x ".join(str(d) for d in part.shape)
+        layout = f", {self.scale_layout}" if name == "scales" else ""
+        facts[name] = f"{shape} {part.dtype}{layout}"
+    if self.stats is not None:
+      facts["SQNR"] = f"{self.stats.sqnr_db:.2f} dB"
+    return table(f"Copy: {self.name}", facts)
 
-    return notebook.html_of_copy(self)
+
+def table(caption: str, facts: Mapping[str, str]) -> str:
+  """A small table of HTML."""
+  rows = "".join(
+    f"<tr><th style='text-align:left'>{escape(name)}</th>"
+    f"<td style='text-align:left'>{escape(value)}</td></tr>"
+    for name, value in facts.items()
+  )
+  return f"<table><caption>{caption}</caption>{rows}</table>"

@@ -2,17 +2,22 @@
 
 import math
 import types
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, Self
 
 from quantd import quantd_pb2 as pb
 from quantd.tensors import geometry
-from quantd.tensors.arrays import size_of
-from quantd.tensors.copies import Part
+from quantd.tensors.copies import Copy, Part, Statistics
+from quantd.tensors.elements import Array, size_of
 from quantd.words import DTYPES, FORMATS, PROFILES, USAGES
 
-if TYPE_CHECKING:
-  from quantd.calls.connection import Connection
+
+class Decoder(Protocol):
+  """What decodes a tensor, as `quantd.Connection` does."""
+
+  @property
+  def dequantize(self) -> Callable[..., Any]:
+    """Takes the tensor, and what `quantd.Connection.dequantize` takes."""
 
 
 class Described:
@@ -26,7 +31,7 @@ class Described:
     *,
     report: pb.Report | bytes = b"",
     request_id: str = "",
-    connection: "Connection | None" = None,
+    connection: Decoder | None = None,
     library: str = "numpy",
     transport: str = "",
     bands: int = 1,
@@ -136,6 +141,52 @@ class Described:
     made.__dict__.update(self.__dict__)
     made.__dict__.update({f"_{k}": v for k, v in attributes.items()})
     return made
+
+  # --- its parts ------------------------------------------------------------
+
+  @property
+  def rowwise(self) -> Copy | None:
+    """The rowwise copy, or None."""
+    return Copy(self, "rowwise") if "rowwise_data" in self.parts else None
+
+  @property
+  def columnwise(self) -> Copy | None:
+    """The columnwise copy, or None."""
+    return Copy(self, "columnwise") if "columnwise_data" in self.parts else None
+
+  def get(self, kind: str) -> Array | None:
+    """The elements of a part, or None where there is no such part."""
+    part = self.parts.get(kind)
+    return None if part is None else part.array()
+
+  def part(self, kind: str) -> Array:
+    """The elements of a part: "rowwise_data", "dbias", "next_scale" ...
+
+    Raises:
+      KeyError: There is no such part.
+    """
+    made: Array = self.parts[kind].array()
+    return made
+
+  @property
+  def amax(self) -> Array | None:
+    """The largest magnitude, fp32, or None for formats without.
+
+    That before any rotation where `amax` asked for it, or else what the
+    rowwise, or else the columnwise, codes were made with.
+    """
+    for kind in ("amax", "rowwise_amax", "columnwise_amax"):
+      if kind in self.parts:
+        return self.part(kind)
+    return None
+
+  @property
+  def stats(self) -> Statistics | None:
+    """Those of the rowwise, or else of the columnwise copy."""
+    for copy in (self.rowwise, self.columnwise):
+      if copy is not None and copy.stats is not None:
+        return copy.stats
+    return None
 
   # --- what it is -----------------------------------------------------------
 

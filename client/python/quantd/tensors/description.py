@@ -9,7 +9,7 @@ from quantd import options
 from quantd import quantd_pb2 as pb
 from quantd.errors import Invalid
 from quantd.tensors import geometry
-from quantd.tensors.tensor import QuantizedTensor
+from quantd.tensors.described import Described
 from quantd.words import (
   DTYPES,
   FLOATS,
@@ -68,7 +68,7 @@ def _describe_rht(rht: pb.Rht) -> dict[str, Any]:
   }
 
 
-def describe(t: QuantizedTensor) -> str:
+def describe(t: Described) -> str:
   """What decoding needs, and how it was made."""
   o = t.options
   j: dict[str, Any] = {

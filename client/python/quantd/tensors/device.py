@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from quantd.errors import Invalid
-from quantd.tensors.arrays import Array, library_of, numpy_dtype, size_of
+from quantd.tensors.elements import Array, library_of, numpy_dtype, size_of
 from quantd.values import shown
 
 __all__ = ["DeviceBytes"]

@@ -13,8 +13,8 @@ import numpy as np
 
 from quantd.errors import Invalid
 from quantd.tensors import geometry, views
-from quantd.tensors.arrays import Array
-from quantd.tensors.tensor import QuantizedTensor
+from quantd.tensors.described import Described
+from quantd.tensors.elements import Array
 from quantd.values import number, shown
 
 __all__ = ["to_compressed_tensors", "to_modelopt"]
@@ -71,7 +71,7 @@ _COMPRESSED_TENSORS = _Dialect(
 
 
 def to_modelopt(
-  t: QuantizedTensor, name: str, input_amax: float | None = None
+  t: Described, name: str, input_amax: float | None = None
 ) -> dict[str, Any]:
   """The tensors that ModelOpt stores of a linear layer.
 
@@ -93,7 +93,7 @@ def to_modelopt(
 
 
 def to_compressed_tensors(
-  t: QuantizedTensor, name: str, input_amax: float | None = None
+  t: Described, name: str, input_amax: float | None = None
 ) -> dict[str, Any]:
   """The tensors that compressed-tensors stores of a linear layer.
 
@@ -116,7 +116,7 @@ def to_compressed_tensors(
 
 
 def _store(
-  d: _Dialect, t: QuantizedTensor, name: str, input_amax: float | None
+  d: _Dialect, t: Described, name: str, input_amax: float | None
 ) -> dict[str, Any]:
   if not isinstance(name, str):
     raise Invalid.of("name", "that of a module", shown(name))
@@ -152,7 +152,7 @@ def _store(
   return out
 
 
-def _scales(t: QuantizedTensor, row: _Row) -> Array:
+def _scales(t: Described, row: _Row) -> Array:
   """Linear, without padding, and of the type that checkpoints have."""
   scales = t.part("rowwise_scale")
   if row.scale != "blocks":
@@ -176,7 +176,7 @@ def _scale_for(amax: np.float32, largest: float) -> np.float32:
     return min(np.float32(largest) / np.float32(amax), _FLT_MAX)
 
 
-def _global(d: _Dialect, t: QuantizedTensor) -> Array:
+def _global(d: _Dialect, t: Described) -> Array:
   kind = geometry.global_kind(t.options)
   if kind is None:
     amax = t.part("rowwise_amax").reshape(-1)[0]
@@ -192,7 +192,7 @@ def _global(d: _Dialect, t: QuantizedTensor) -> Array:
   return np.array(value, np.float32).reshape(d.shape)
 
 
-def _input_scale(d: _Dialect, t: QuantizedTensor, amax: float) -> Array:
+def _input_scale(d: _Dialect, t: Described, amax: float) -> Array:
   largest = number("input_amax", amax)
   if not 0 <= largest < np.inf:
     raise Invalid.of("input_amax", "a finite number >= 0", shown(amax))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from quantd.errors import Invalid
-from quantd.tensors.arrays import Array
+from quantd.tensors.elements import Array
 from quantd.values import shown
 
 # Devices whose memory a CPU reads: the CPU's own and pinned by CUDA or ROCm.

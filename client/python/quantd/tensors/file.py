@@ -10,24 +10,23 @@ import os
 import tempfile
 from collections.abc import Mapping
 from io import BufferedReader
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from quantd.errors import Invalid
 from quantd.tensors import geometry
-from quantd.tensors.arrays import Array
 from quantd.tensors.copies import Part
+from quantd.tensors.described import Decoder, Described
 from quantd.tensors.description import describe, parse_description
+from quantd.tensors.elements import Array
 from quantd.tensors.geometry import Spec
-from quantd.tensors.tensor import QuantizedTensor
 from quantd.values import shown
 from quantd.words import PROFILES
 
-if TYPE_CHECKING:
-  from quantd.calls.connection import Connection
+__all__ = ["names", "read", "save"]
 
-__all__ = ["load", "names", "save"]
+T = TypeVar("T", bound=Described)
 
 _VERSIONS = ("1", "2", "3")
 _PREFIX = "quantd.tensor."
@@ -44,7 +43,7 @@ _DTYPES = {
 }
 
 
-def save(path: Any, tensors: Mapping[str, QuantizedTensor]) -> None:
+def save(path: Any, tensors: Mapping[str, Described]) -> None:
   """Writes quantized tensors into one safetensors file.
 
   The file appears whole or not at all.
@@ -88,7 +87,7 @@ def _mode_for(final: str) -> int:
     return 0o666 & ~mask
 
 
-def _head(tensors: Mapping[str, QuantizedTensor]) -> tuple[bytes, list[Array]]:
+def _head(tensors: Mapping[str, Described]) -> tuple[bytes, list[Array]]:
   """What the file begins with, and what follows."""
   metadata = {"quantd.version": "2"}
   if not isinstance(tensors, Mapping) or not tensors:
@@ -96,7 +95,7 @@ def _head(tensors: Mapping[str, QuantizedTensor]) -> tuple[bytes, list[Array]]:
       "tensors", "quantized tensors by their names", shown(tensors)
     )
   for name, t in tensors.items():
-    if not isinstance(t, QuantizedTensor) or not isinstance(name, str):
+    if not isinstance(t, Described) or not isinstance(name, str):
       got = f"{name!r}: {type(t).__name__}"
       raise Invalid.of("tensors", "quantized tensors by their names", got)
     if not name.isprintable() and any("\ud800" <= c <= "\udfff" for c in name):
@@ -238,25 +237,10 @@ def names(path: Any) -> list[str]:
     return _File(file, path).names()
 
 
-def load(
-  path: Any, name: str | None = None, connection: "Connection | None" = None
-) -> QuantizedTensor:
-  """Reads a quantized tensor of a file that this or quantctl wrote.
-
-  Args:
-    path: Of a safetensors file.
-    name: Which tensor; None: the only one.
-    connection: By whom to decode it.
-
-  Returns:
-    The tensor, in memory that is read-only. It does not say whether an amax was
-    given or computed; the values are in the copies either way.
-
-  Raises:
-    OSError: It cannot be read.
-    KeyError: There is no tensor of that name.
-    quantd.Invalid: It is malformed.
-  """
+def read(
+  kind: type[T], path: Any, name: str | None, connection: Decoder | None
+) -> T:
+  """Reads a tensor of that class; see `quantd.load`."""
   path = os.fspath(path)
   with open(path, "rb") as opened:
     file = _File(opened, path)
@@ -278,5 +262,4 @@ def load(
       parts[spec.kind] = part = file.read(name, spec)
       if spec.kind.endswith("amax") and (part.array() < 0).any():
         raise file.bad(f'tensor "{name}": its amax is negative')
-  made = QuantizedTensor(tensor, options, parts, connection=connection)
-  return made
+  return kind(tensor, options, parts, connection=connection)

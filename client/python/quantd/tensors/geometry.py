@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from quantd import quantd_pb2 as pb
-from quantd.tensors.arrays import size_of
+from quantd.tensors.elements import size_of
 from quantd.words import DTYPES, FORMATS, KINDS
 
 

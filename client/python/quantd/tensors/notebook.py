@@ -1,14 +1,14 @@
 """How a tensor shows itself: text, HTML and plots."""
 
-import html as _html
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from quantd.errors import Invalid
 from quantd.tensors import arrays, geometry
-from quantd.tensors.copies import Copy
-from quantd.tensors.tensor import QuantizedTensor
+from quantd.tensors.copies import table
+from quantd.tensors.described import Described
 
 
 def _size(count: int) -> str:
@@ -20,7 +20,7 @@ def _size(count: int) -> str:
   return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
 
 
-def _facts(t: QuantizedTensor) -> dict[str, str]:
+def _facts(t: Described) -> dict[str, str]:
   shape = " x ".join(str(d) for d in t.shape)
   share = t.nbytes / t.original_nbytes if t.original_nbytes else 0.0
   facts = {"format": t.format, "shape": f"{shape} {t.dtype}", "copies": t.usage}
@@ -42,7 +42,7 @@ def _facts(t: QuantizedTensor) -> dict[str, str]:
   return facts
 
 
-def text(t: QuantizedTensor) -> str:
+def text(t: Described) -> str:
   """One line: format, shape, copies, bytes, SQNR where it is known."""
   facts = _facts(t)
   plain = [facts.pop("format"), facts.pop("shape"), facts.pop("copies")]
@@ -50,38 +50,15 @@ def text(t: QuantizedTensor) -> str:
   return f"QuantizedTensor({', '.join(plain + more)})"
 
 
-def html(t: QuantizedTensor) -> str:
+def html(t: Described) -> str:
   """The same as a small table."""
-  return _table("QuantizedTensor", _facts(t))
-
-
-def html_of_copy(c: Copy) -> str:
-  """A copy's parts as a small table."""
-  facts = {"rotated": "yes" if c.rotated else "no"}
-  for name in ("codes", "scales", "amax", "global_scale", "global_divisor"):
-    part = getattr(c, name)
-    if part is not None:
-      shape = " x ".join(str(d) for d in part.shape)
-      layout = f", {c.scale_layout}" if name == "scales" else ""
-      facts[name] = f"{shape} {part.dtype}{layout}"
-  if c.stats is not None:
-    facts["SQNR"] = f"{c.stats.sqnr_db:.2f} dB"
-  return _table(f"Copy: {c.name}", facts)
-
-
-def _table(caption: str, facts: dict[str, str]) -> str:
-  rows = "".join(
-    f"<tr><th style='text-align:left'>{_html.escape(name)}</th>"
-    f"<td style='text-align:left'>{_html.escape(value)}</td></tr>"
-    for name, value in facts.items()
-  )
-  return f"<table><caption>{caption}</caption>{rows}</table>"
+  return table("QuantizedTensor", _facts(t))
 
 
 _E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
 
 
-def code_counts(t: QuantizedTensor, name: str) -> tuple[Any, Any]:
+def code_counts(t: Described, name: str) -> tuple[Any, Any]:
   """The codes of a copy: their numbers, and how often each is there."""
   part = t.parts[f"{name}_data"]
   data = part.data
@@ -93,12 +70,15 @@ def code_counts(t: QuantizedTensor, name: str) -> tuple[Any, Any]:
   return np.arange(len(counts)), counts
 
 
-def block_errors(t: QuantizedTensor, original: Any) -> Any:
+def block_errors(
+  t: Described, original: Any, decode: Callable[[str], Any]
+) -> Any:
   """The root mean square error of each block of a row: [M, blocks].
 
   Args:
-    t: A tensor that can be decoded.
+    t: A tensor.
     original: What was quantized.
+    decode: Gives the values of the tensor in an element type.
 
   Returns:
     fp32; of formats without blocks those of 128 elements.
@@ -109,18 +89,19 @@ def block_errors(t: QuantizedTensor, original: Any) -> Any:
     expected, got = str(list(t.shape)), str(list(source.shape))
     raise Invalid.of("original.shape", expected, got)
   values = arrays.floats(source)
-  error = (t.dequantize("f32") - values).reshape(rows, cols)
+  error = (decode("f32") - values).reshape(rows, cols)
   block = geometry.format_of(t.options, t.dtype).block or 128
   padded = np.pad(error, ((0, 0), (0, -cols % block)))
   return np.sqrt(np.square(padded).reshape(rows, -1, block).mean(2))
 
 
-def plot(t: QuantizedTensor, original: Any = None) -> Any:
+def plot(t: Described, original: Any, decode: Callable[[str], Any]) -> Any:
   """Histograms of codes and scales of each copy, and the error by block.
 
   Args:
     t: The tensor.
-    original: What was quantized; without it there is no error to show.
+    original: What was quantized; None: there is no error to show.
+    decode: As for `block_errors`.
 
   Returns:
     A matplotlib Figure.
@@ -159,7 +140,7 @@ def plot(t: QuantizedTensor, original: Any = None) -> Any:
     right.set_title(f"{name} scales")
   if original is not None:
     errors = figure.add_subplot(lines, 1, lines)
-    shown = errors.imshow(block_errors(t, original), aspect="auto")
+    shown = errors.imshow(block_errors(t, original, decode), aspect="auto")
     errors.set_title("error by block (root mean square)")
     errors.set_xlabel("block")
     errors.set_ylabel("row")

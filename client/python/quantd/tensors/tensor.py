@@ -1,19 +1,13 @@
 """A quantized tensor as a value: codes, scales and amax of its copies."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from quantd.errors import Invalid
-from quantd.tensors.arrays import Array
-from quantd.tensors.copies import Copy, Statistics
-from quantd.tensors.described import Described
+from quantd.tensors import assembling, dialects, file, notebook, views
+from quantd.tensors.described import Decoder, Described
 
-if TYPE_CHECKING:
-  from quantd.calls.connection import Connection
-  from quantd.calls.progress import Wanted
-  from quantd.engines.engine import Cancellation
-
-__all__ = ["QuantizedTensor"]
+__all__ = ["QuantizedTensor", "load"]
 
 
 class QuantizedTensor(Described):
@@ -25,52 +19,6 @@ class QuantizedTensor(Described):
   pickles.
   """
 
-  # --- its parts ------------------------------------------------------------
-
-  @property
-  def rowwise(self) -> Copy | None:
-    """The rowwise copy, or None."""
-    return Copy(self, "rowwise") if "rowwise_data" in self.parts else None
-
-  @property
-  def columnwise(self) -> Copy | None:
-    """The columnwise copy, or None."""
-    return Copy(self, "columnwise") if "columnwise_data" in self.parts else None
-
-  def get(self, kind: str) -> Array | None:
-    """The elements of a part, or None where there is no such part."""
-    part = self.parts.get(kind)
-    return None if part is None else part.array()
-
-  def part(self, kind: str) -> Array:
-    """The elements of a part: "rowwise_data", "dbias", "next_scale" ...
-
-    Raises:
-      KeyError: There is no such part.
-    """
-    made: Array = self.parts[kind].array()
-    return made
-
-  @property
-  def amax(self) -> Array | None:
-    """The largest magnitude, fp32, or None for formats without.
-
-    That before any rotation where `amax` asked for it, or else what the
-    rowwise, or else the columnwise, codes were made with.
-    """
-    for kind in ("amax", "rowwise_amax", "columnwise_amax"):
-      if kind in self.parts:
-        return self.part(kind)
-    return None
-
-  @property
-  def stats(self) -> Statistics | None:
-    """Those of the rowwise, or else of the columnwise copy."""
-    for copy in (self.rowwise, self.columnwise):
-      if copy is not None and copy.stats is not None:
-        return copy.stats
-    return None
-
   # --- what can be made of it -----------------------------------------------
 
   def dequantize(
@@ -81,12 +29,8 @@ class QuantizedTensor(Described):
     rotated: bool = False,
     out: Any = None,
     like: Any = None,
-    connection: "Connection | None" = None,
-    timeout: float | None = None,
-    cancel: "Cancellation | None" = None,
-    progress: "Wanted" = False,
-    traceparent: str | None = None,
-    priority: str = "normal",
+    connection: Decoder | None = None,
+    **call: Any,
   ) -> Any:
     """Decodes a copy; see `Connection.dequantize`.
 
@@ -97,11 +41,8 @@ class QuantizedTensor(Described):
       out: An array to write to.
       like: "numpy", "torch", "jax" or an array; None: numpy.
       connection: By whom; None: the one that made it.
-      timeout: Seconds.
-      cancel: Stops the call.
-      progress: A bar, or a function to be told; see `Connection.quantize`.
-      traceparent: The call's trace; see `Connection.quantize`.
-      priority: "high", "normal" or "low".
+      **call: What else it takes: timeout, cancel, progress, traceparent,
+        priority.
 
     Returns:
       The values, in the shape of the tensor.
@@ -118,14 +59,10 @@ class QuantizedTensor(Described):
       rotated=rotated,
       out=out,
       like=like,
-      timeout=timeout,
-      cancel=cancel,
-      progress=progress,
-      traceparent=traceparent,
-      priority=priority,
+      **call,
     )
 
-  def rows(self, start: int, stop: int) -> "QuantizedTensor":
+  def rows(self, start: int, stop: int) -> Self:
     """Rows [start, stop) as a tensor of their own, with the whole's amaxes.
 
     Its copies decode to what the whole's decode to there. Shares the codes
@@ -136,22 +73,18 @@ class QuantizedTensor(Described):
     Raises:
       Invalid: The cut is inside a block, or the tensor is in groups.
     """
-    from quantd.tensors import views
-
     return views.cut_rows(self, start, stop)
 
-  def group(self, i: int) -> "QuantizedTensor":
+  def group(self, i: int) -> Self:
     """Group `i` as a tensor of its own, rows x K, which shares the bytes.
 
     Raises:
       IndexError: There is no such group.
       Invalid: It is no whole number.
     """
-    from quantd.tensors import views
-
     return views.group(self, i)
 
-  def reshape(self, *shape: int) -> "QuantizedTensor":
+  def reshape(self, *shape: int) -> Self:
     """The same codes under another shape, sharing the bytes.
 
     The dimensions from the flatten axis on stay; those before it may change as
@@ -160,39 +93,29 @@ class QuantizedTensor(Described):
     Raises:
       Invalid: Another shape.
     """
-    from quantd.tensors import views
-
     return views.reshape(self, shape)
 
   # TransformerEngine's and PyTorch's other word for it.
   view = reshape
 
-  def with_scale_layout(self, layout: str) -> "QuantizedTensor":
+  def with_scale_layout(self, layout: str) -> Self:
     """The same codes with "linear" or "swizzled" scales."""
-    from quantd.tensors import views
-
     return views.with_scale_layout(self, layout)
 
   def save(self, path: Any, name: str = "tensor") -> None:
     """Writes a safetensors file of it; see `quantd.save`."""
-    from quantd.tensors import file
-
     file.save(path, {name: self})
 
   def to_modelopt(
     self, name: str, input_amax: float | None = None
   ) -> dict[str, Any]:
     """The tensors that ModelOpt stores of a weight; see `quantd.tensors.dialects`."""
-    from quantd.tensors import dialects
-
     return dialects.to_modelopt(self, name, input_amax)
 
   def to_compressed_tensors(
     self, name: str, input_amax: float | None = None
   ) -> dict[str, Any]:
     """The tensors that compressed-tensors stores; see `quantd.tensors.dialects`."""
-    from quantd.tensors import dialects
-
     return dialects.to_compressed_tensors(self, name, input_amax)
 
   def plot(self, original: Any = None) -> Any:
@@ -207,19 +130,13 @@ class QuantizedTensor(Described):
     Raises:
       ImportError: matplotlib is not installed.
     """
-    from quantd.tensors import notebook
-
-    return notebook.plot(self, original)
+    return notebook.plot(self, original, self.dequantize)
 
   def __repr__(self) -> str:
     """Format, shape, bytes and SQNR."""
-    from quantd.tensors import notebook
-
     return notebook.text(self)
 
   def _repr_html_(self) -> str:
-    from quantd.tensors import notebook
-
     return notebook.html(self)
 
   def __reduce__(self) -> tuple[Any, ...]:
@@ -233,9 +150,7 @@ class QuantizedTensor(Described):
       self.report.SerializeToString(),
     )
     rest = (self.request_id, self.connection, self.library, self.fused)
-    from quantd.tensors import assembling
-
-    return (assembling.restore, (state, parts, rest))
+    return (assembling.restore, (type(self), state, parts, rest))
 
   @classmethod
   def from_parts(
@@ -246,9 +161,9 @@ class QuantizedTensor(Described):
     *,
     dtype: str = "bf16",
     flatten_axis: int = -1,
-    connection: "Connection | None" = None,
+    connection: Decoder | None = None,
     **options: Any,
-  ) -> "QuantizedTensor":
+  ) -> Self:
     """A tensor of parts that were made elsewhere, as by another library.
 
     Args:
@@ -268,9 +183,29 @@ class QuantizedTensor(Described):
       Invalid: A part is missing, too many, of another size or shape, or holds
         an amax below 0.
     """
-    from quantd.tensors import assembling
-
     tensor = assembling.tensor_from_elsewhere(shape, dtype, flatten_axis)
     return assembling.from_parts(
       cls, tensor, format, parts, connection, options
     )
+
+
+def load(
+  path: Any, name: str | None = None, connection: Decoder | None = None
+) -> QuantizedTensor:
+  """Reads a quantized tensor of a file that this or quantctl wrote.
+
+  Args:
+    path: Of a safetensors file.
+    name: Which tensor; None: the only one.
+    connection: By whom to decode it.
+
+  Returns:
+    The tensor, in memory that is read-only. It does not say whether an amax was
+    given or computed; the values are in the copies either way.
+
+  Raises:
+    OSError: It cannot be read.
+    KeyError: There is no tensor of that name.
+    quantd.Invalid: It is malformed.
+  """
+  return file.read(QuantizedTensor, path, name, connection)

@@ -6,33 +6,35 @@ they lie together.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from quantd import quantd_pb2 as pb
 from quantd.errors import Invalid
 from quantd.tensors import geometry
-from quantd.tensors.arrays import Array, size_of
 from quantd.tensors.copies import Part
+from quantd.tensors.described import Described
+from quantd.tensors.elements import Array, size_of
 from quantd.tensors.geometry import CopyShape, Spec
-from quantd.tensors.tensor import QuantizedTensor
 from quantd.values import is_list, whole
 from quantd.words import DTYPES, LAYOUTS
 
+T = TypeVar("T", bound=Described)
+
 
 def _like(
-  t: QuantizedTensor,
+  t: T,
   tensor: pb.Tensor,
   made: pb.QuantizeOptions,
   parts: Mapping[str, Part],
-) -> QuantizedTensor:
-  return QuantizedTensor(
+) -> T:
+  return type(t)(
     tensor, made, parts, connection=t.connection, library=t.library
   )
 
 
-def _message(t: QuantizedTensor, shape: Sequence[int], axis: int) -> pb.Tensor:
+def _message(t: Described, shape: Sequence[int], axis: int) -> pb.Tensor:
   return pb.Tensor(
     dtype=DTYPES.parse("dtype", t.dtype), shape=shape, flatten_axis=axis
   )
@@ -49,7 +51,7 @@ def _copied(o: pb.QuantizeOptions) -> pb.QuantizeOptions:
 # --- shapes -----------------------------------------------------------------
 
 
-def reshape(t: QuantizedTensor, shape: Sequence[Any]) -> QuantizedTensor:
+def reshape(t: T, shape: Sequence[Any]) -> T:
   """See `QuantizedTensor.reshape`; takes one sequence, too."""
   if len(shape) == 1 and is_list(shape[0]):
     shape = shape[0]
@@ -131,7 +133,7 @@ def _place(c: CopyShape, matrix: Array) -> Array:
   return out.reshape(-1).view(np.uint8)
 
 
-def with_scale_layout(t: QuantizedTensor, layout: str) -> QuantizedTensor:
+def with_scale_layout(t: T, layout: str) -> T:
   """See `QuantizedTensor.with_scale_layout`."""
   number = LAYOUTS.parse("layout", layout)
   f = geometry.format_of(t.options, t.dtype)
@@ -171,7 +173,7 @@ def with_scale_layout(t: QuantizedTensor, layout: str) -> QuantizedTensor:
 # --- groups and rows ----------------------------------------------------------
 
 
-def group(t: QuantizedTensor, i: int) -> QuantizedTensor:
+def group(t: T, i: int) -> T:
   """See `QuantizedTensor.group`."""
   i = whole("group", i, -(2**63), 2**63 - 1)
   if not 0 <= i < t.groups:
@@ -207,7 +209,7 @@ def cut_unit(o: pb.QuantizeOptions, f: geometry.Format) -> int:
   return unit
 
 
-def cut_rows(t: QuantizedTensor, start: int, stop: int) -> QuantizedTensor:
+def cut_rows(t: T, start: int, stop: int) -> T:
   """See `QuantizedTensor.rows`."""
   rows, cols = t.matrix
   f = geometry.format_of(t.options, t.dtype)
@@ -241,7 +243,7 @@ def cut_rows(t: QuantizedTensor, start: int, stop: int) -> QuantizedTensor:
 
 
 def _rows_of(
-  t: QuantizedTensor,
+  t: Described,
   spec: Spec,
   data: Array,
   uncut: CopyShape,

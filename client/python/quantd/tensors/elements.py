@@ -1,0 +1,67 @@
+"""Element types as numpy has them, and whose array an array is."""
+
+import functools
+import sys
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+_BYTES = {
+  "f32": 4,
+  "f16": 2,
+  "bf16": 2,
+  "e2m1x2": 1,
+  "e4m3": 1,
+  "e5m2": 1,
+  "e8m0": 1,
+}
+# What ml_dtypes calls them, and what stands for them where it is not there.
+_EXTENDED = {
+  "bf16": ("bfloat16", np.uint16),
+  "e4m3": ("float8_e4m3fn", np.uint8),
+  "e5m2": ("float8_e5m2", np.uint8),
+  "e8m0": ("float8_e8m0fnu", np.uint8),
+}
+
+
+@functools.cache
+def numpy_dtype(word: str) -> Any:
+  """The numpy type of an element type's word.
+
+  bf16 and the FP8 types are those of ml_dtypes where it is installed, and
+  uint16 and uint8 where it is not. e2m1x2 is uint8: two codes in a byte.
+
+  Example:
+    >>> numpy_dtype("f16")
+    dtype('float16')
+  """
+  if word in _EXTENDED:
+    name, plain = _EXTENDED[word]
+    try:
+      import ml_dtypes
+    except ImportError:
+      return np.dtype(plain)
+    return np.dtype(getattr(ml_dtypes, name, plain))
+  return np.dtype({"f32": "<f4", "f16": "<f2", "e2m1x2": "u1"}[word])
+
+
+def size_of(word: str) -> int:
+  """Bytes of an element."""
+  return _BYTES[word]
+
+
+def library_of(x: Any) -> str:
+  """Which library an array is of; "dlpack" of any other with that."""
+  if isinstance(x, (np.ndarray, np.generic)):
+    return "numpy"
+  module = type(x).__module__.partition(".")[0]
+  if "torch" in sys.modules and isinstance(x, sys.modules["torch"].Tensor):
+    return "torch"
+  if module in ("jax", "jaxlib"):
+    return "jax"
+  if module == "cupy":
+    return "cupy"
+  return "dlpack" if hasattr(x, "__dlpack__") else ""

@@ -1,41 +1,25 @@
 #!/usr/bin/env python3
 """One large call of the Python package in bands and in chunks, beside the C++
-client in bands and beside what grpcio can carry.
+client in bands.
 
-    bands.py --server quantd --sdk-bench sdk_bench --rpc-bench rpc_bench
-             [--mib 64] [--band-mib 4] [--channels 4] [--computed] [--pure]
+    bands.py --server quantd --sdk-bench sdk_bench
+             [--mib 64] [--band-mib 4] [--channels 4] [--computed]
              [--rounds N] [--json FILE]
 
 Each contender is a process; rounds go through all in turn, and the ratios of a
 round are what counts. All quantize rows of bf16 to NVFP4 under a given amax, or
 with --computed under one that is found, so that bands meet in it; into the
-caller's memory. The package is the one that this Python has installed, or that
-of a checkout: with PYTHONPATH=client/python, once
-
-    protoc -Iproto --python_out=client/python/quantd quantd.proto
-
-has made its messages, and --pure, which leaves the native engine out.
-
-Three contenders of raw bytes are the ceiling of the pure engine: messages that
-lie there ready, sent by grpcio from threads to the echo of rpc_bench, which
-answers with as many bytes as the result has. "echo whole" is one message, "echo
-bands" has the bands' size over as many connections, "echo copies" is that with
-the two copies in Python that no engine of pure Python can do without: of a
-header and its payload to one message, and of a reply to its place.
+caller's memory. The package is the one that this Python has installed.
 """
 
 import json
-import os
 import statistics
 import sys
-import threading
 import time
 
 import engines
 
 COLUMNS = 1024
-# Of the input: what NVFP4 makes of bf16, and the echo answers.
-REPLY = 9 / 32
 CALLS = 4
 
 
@@ -69,82 +53,37 @@ def api_call(settings, target, size):
   return call
 
 
-def echo_call(settings, target, size):
-  """Raw bytes by grpcio, from as many threads as there are channels."""
-  import grpc
-  piece = settings.get("band_bytes") or size
-  count = settings["channels"]
-  channels = [
-      grpc.insecure_channel(target, [
-          ("grpc.use_local_subchannel_pool", 1),
-          ("grpc.max_receive_message_length", -1),
-          ("grpc.max_send_message_length", -1)]) for _ in range(count)]
-  stubs = [c.unary_unary("/quantd.v1.Quantd/Quantize") for c in channels]
-  tensor = memoryview(values(size)).cast("B")
-  message = bytes(tensor[:piece])
-  reply = int(piece * REPLY)
-  place = memoryview(bytearray(int(size * REPLY)))
-
-  def work(number):
-    for at in range(number * piece, size, piece * count):
-      sent = message
-      if settings.get("copies"):
-        sent = b"".join((b"header", tensor[at:at + piece]))
-      came = stubs[number].future(sent, timeout=60).result()
-      if settings.get("copies"):
-        begin = at // piece * reply
-        place[begin:begin + reply] = memoryview(came)[:reply]
-
-  def call():
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(1, count)]
-    for thread in threads:
-      thread.start()
-    work(0)
-    for thread in threads:
-      thread.join()
-
-  return call
-
-
 def worker(settings, target):
   settings = json.loads(settings)
-  kind = settings.pop("kind")
   made = {}
   for line in sys.stdin:
     size, _, calls = map(int, line.split())
     if size not in made:
-      made[size] = {"api": api_call, "echo": echo_call}[kind](
-          dict(settings), target, size)
+      made[size] = api_call(dict(settings), target, size)
     start = time.perf_counter()
     for _ in range(calls):
       made[size]()
     print(json.dumps({"seconds": time.perf_counter() - start}), flush=True)
 
 
-def contenders_of(known, target, echo):
+def contenders_of(known, target):
   band, channels = known.band_mib << 20, known.channels
   bands = {"band_bytes": band, "channels": channels}
 
-  def made(name, address, **settings):
-    if settings["kind"] == "api":
-      settings["computed"] = known.computed
+  def made(name, **settings):
+    settings["computed"] = known.computed
     return engines.Contender(
-        name, [sys.executable, __file__, "--worker", json.dumps(settings), address],
-        **(engines.TUNED if settings.get("engine") != "native" else {}))
+        name, [sys.executable, __file__, "--worker", json.dumps(settings), target],
+        **(engines.TUNED if settings["engine"] != "native" else {}))
 
   yield engines.Contender(
       "sdk bands", [known.sdk_bench, target, "--in-place",
                     *([] if known.computed else ["--given-amax"]),
                     "--band-bytes", str(band), "--channels", str(channels)])
-  if not known.pure:
-    yield made("native bands", target, kind="api", engine="native", **bands)
-    yield made("native unary", target, kind="api", engine="native")
-  yield made("grpc bands", target, kind="api", engine="grpc", **bands)
-  yield made("grpc stream", target, kind="api", engine="grpc", stream_from=0)
-  yield made("grpc unary", target, kind="api", engine="grpc")
-  yield made("echo whole", echo, kind="echo", channels=1)
-  yield made("echo bands", echo, kind="echo", **bands)
-  yield made("echo copies", echo, kind="echo", copies=True, **bands)
+  yield made("native bands", engine="native", **bands)
+  yield made("native unary", engine="native")
+  yield made("grpc stream", engine="grpc", stream_from=0)
+  yield made("grpc unary", engine="grpc")
 
 
 def measure(contenders, rounds, size):
@@ -162,36 +101,30 @@ def rows_of(found, size):
   for name, own in found.items():
     row = {"contender": name, "bytes": size, "gb_per_s": statistics.median(own),
            "rounds": own}
-    for base in ("sdk bands", "grpc unary", "echo bands", "echo copies"):
+    for base in ("sdk bands", "grpc unary"):
       row[f"ratio_to_{base.replace(' ', '_')}"] = statistics.median(
           a / b for a, b in zip(own, found[base], strict=True))
     yield row
 
 
 def show(rows):
-  print(f"{'':14} GB/s of input  of sdk bands  of grpc unary  of echo bands"
-        "  of echo copies")
+  print(f"{'':14} GB/s of input  of sdk bands  of grpc unary")
   for row in rows:
     print(f"{row['contender']:14} {row['gb_per_s']:13.3f}"
-          f" {row['ratio_to_sdk_bands']:13.2f} {row['ratio_to_grpc_unary']:14.2f}"
-          f" {row['ratio_to_echo_bands']:14.2f} {row['ratio_to_echo_copies']:15.2f}")
+          f" {row['ratio_to_sdk_bands']:13.2f} {row['ratio_to_grpc_unary']:14.2f}")
 
 
 def main():
   parser = engines.parser_of(7)
   parser.add_argument("--sdk-bench", required=True)
-  parser.add_argument("--rpc-bench", required=True)
   parser.add_argument("--mib", type=int, default=64)
   parser.add_argument("--band-mib", type=int, default=4)
   parser.add_argument("--channels", type=int, default=4)
   parser.add_argument("--computed", action="store_true", help="no amax is given")
-  parser.add_argument("--pure", action="store_true", help="no native engine here")
   known = parser.parse_args()
   size = known.mib << 20
-  threads = str(max(1, (os.cpu_count() or 1) // 4))
-  with engines.serving([known.server]) as target, engines.serving(
-      [known.rpc_bench, "--echo", threads], listen=()) as echo:
-    contenders = list(contenders_of(known, target, echo))
+  with engines.serving([known.server]) as target:
+    contenders = list(contenders_of(known, target))
     found = engines.run(contenders, lambda all: measure(all, known.rounds, size))
   rows = list(rows_of(found, size))
   show(rows)

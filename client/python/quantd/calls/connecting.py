@@ -44,7 +44,8 @@ def connect(
     token: A bearer token. It does not travel in plain text to another machine.
     token_file: A file of one line with the token.
     deadline: Seconds of a call that brings no timeout.
-    channels: Connections to each server.
+    channels: Connections to each server. The pure engine has one, whatever
+      this says.
     retry: When a failed call is sent again.
     dead_peer_timeout: Seconds after which a connection is given up whose other
       side takes no byte.
@@ -58,14 +59,15 @@ def connect(
     band_bytes: Calls that carry more than this each way, and than 4 MiB, are
       cut into bands of rows of about so many bytes, which are calls of their
       own over all connections to all servers, one on each at a time. The bytes
-      are those of one call. 0: none is cut; else at least 262144. Not cut are
+      are those of one call. Of the native engine. 0: none is cut; else at least 262144. Not cut are
       groups, fewer than 256 rows, and `quantize` with `dbias`, `statistics` or
       a `history`. For an amax that is computed up to eight bands meet, larger
       ones where need be, each sent once in chunks; where a server has no room
       for all of them, or is of an older version, each is sent twice.
     stream_from: Calls whose tensor has so many bytes travel in chunks, 0: all
       of them. What is larger than one message, or than the server takes as
-      one, always does, up to the server's memory.
+      one, always does, up to the server's memory; by the pure engine from 256
+      MiB on.
 
   Returns:
     The connection.

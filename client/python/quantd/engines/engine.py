@@ -159,7 +159,8 @@ class Settings:
     token_file: A file of one line with the token, or None; not both.
     deadline: Seconds that a call may take, retries included, if it brings no
       timeout of its own.
-    channels: Connections to each server.
+    channels: Connections to each server. Of the native engine, the pure one
+      has one.
     retry: When a failed call is sent again.
     dead_peer_timeout: Seconds after which a connection is given up whose other
       side takes no byte.
@@ -168,7 +169,8 @@ class Settings:
     busy_poll: Seconds for which a call's thread looks for its answer before it
       sleeps. Of the native engine.
     band_bytes: Calls that carry more than this each way, and than 4 MiB, are
-      cut into bands of rows of about so many bytes; 0: none is.
+      cut into bands of rows of about so many bytes; 0: none is. Of the native
+      engine.
     stream_from: Payloads of so many bytes travel in chunks; None: only what is
       larger than one message, or than the server takes as one.
   """

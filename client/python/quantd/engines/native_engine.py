@@ -8,7 +8,7 @@ the devices of this process: the targets "local", "local:cpu" and
 A fork: threads do not survive one, and gRPC lives by threads. In a process that
 was forked from one where this engine was in use every call, and every new
 connection, raises `quantd.Forked` at once. Start processes by "spawn" or
-"forkserver", or take the engine "grpc" in the child.
+"forkserver".
 
 Signals: a call of the main thread ends when SIGINT or SIGTERM arrives and
 Python has a handler for it, and what that raises, KeyboardInterrupt as a rule,

@@ -1,6 +1,7 @@
 """What goes wrong on the way: retries, several servers, ends of calls."""
 
 import contextlib
+import os
 import pathlib
 import pickle
 import signal
@@ -302,18 +303,19 @@ def test_pickle(q, x, engine):
   again.close()
 
 
-def alone(script, *arguments):
+def alone(script, *arguments, **environment):
   """Runs a script in a process of its own, which has no other gRPC in it."""
   path = pathlib.Path(__file__).with_name(script)
   done = subprocess.run([sys.executable, path, *arguments], timeout=50,
-                        capture_output=True, text=True)
+                        capture_output=True, text=True, env={**os.environ, **environment})
   assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("how", ["idle", "busy", "exit"])
-def test_fork(server, engine, how):
+@pytest.mark.parametrize("how, support", [
+    ("idle", "0"), ("idle", "1"), ("busy", "0"), ("exit", "0"), ("exit", "1")])
+def test_fork(server, engine, how, support):
   """The child is told at once and ends as it likes; the parent goes on."""
-  alone("forking.py", server, engine, how)
+  alone("forking.py", server, engine, how, GRPC_ENABLE_FORK_SUPPORT=support)
 
 
 def test_a_first_call_after_a_fork(server, engine):

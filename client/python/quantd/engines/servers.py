@@ -5,9 +5,11 @@ bytes under way is taken, of equals the one that was longest not picked. A name
 that stands for several servers is one here, whose calls gRPC deals out in turn.
 """
 
+import ctypes
 import os
 import threading
 import time
+import weakref
 from typing import Any
 
 import grpc
@@ -34,6 +36,16 @@ _AFTER_FAULT = 5.0
 
 # The process in which gRPC has begun its work, whose threads no fork survives.
 _begun_in: int | None = None
+_channels: "weakref.WeakSet[Any]" = weakref.WeakSet()
+
+
+def _keep_channels() -> None:
+  """In the child of a fork: to end one would wait for those threads, too."""
+  for channel in list(_channels):
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(channel))
+
+
+os.register_at_fork(after_in_child=_keep_channels)
 
 
 def check_fork() -> None:
@@ -163,6 +175,7 @@ class Servers:
           raise ValueError("the connection was closed")
         _begun_in = os.getpid()
         server.channel = self._open(server.address)
+        _channels.add(server.channel)
       return server.channel
 
   def _open(self, address: str) -> Any:

@@ -59,10 +59,12 @@ int main(int argc, char** argv) {
     const int crash = server.Crash();
     std::printf(
         "%3d clients of %5.0f MiB: %6.1f calls/s, %7.1f MiB/s, %d served, %d "
-        "failed, p50 %.0f ms, p99 %.0f ms, RSS %.0f of %.0f MiB%s %s\n",
+        "failed, %d for the least served, p50 %.0f ms, p99 %.0f ms, RSS %.0f "
+        "of %.0f MiB%s %s\n",
         clients, static_cast<double>(call_bytes) / (1 << 20),
-        score.calls_per_second, rate, score.served, score.failed, score.p50_ms,
-        score.p99_ms, static_cast<double>(server.MostResident()) / (1 << 20),
+        score.calls_per_second, rate, score.served, score.failed, score.fewest,
+        score.p50_ms, score.p99_ms,
+        static_cast<double>(server.MostResident()) / (1 << 20),
         static_cast<double>(server.bound()) / (1 << 20),
         crash == 0 ? "" : " CRASH", score.error.substr(0, 100).c_str());
     std::fflush(stdout);
@@ -73,6 +75,8 @@ int main(int argc, char** argv) {
                     {"secure", secure},
                     {"served", score.served},
                     {"failed", score.failed},
+                    {"fewest_served_to_one", score.fewest},
+                    {"most_ms", score.most_ms},
                     {"error", score.error},
                     {"calls_per_second", score.calls_per_second},
                     {"mib_per_second", rate},

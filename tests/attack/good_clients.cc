@@ -1,6 +1,7 @@
 #include "tests/attack/good_clients.h"
 
 #include <algorithm>
+#include <climits>
 #include <cstddef>
 #include <cstring>
 #include <optional>
@@ -128,7 +129,11 @@ std::vector<Score> GoodClients::Call(std::chrono::milliseconds time) {
     Score score;
     score.call_bytes = sizes_[i];
     std::vector<double> times;
+    score.fewest = INT_MAX;
     for (const auto& caller : kinds_[i]) {
+      score.fewest =
+          std::min(score.fewest,
+                   static_cast<int>(caller->times().size()) - caller->failed());
       times.insert(times.end(), caller->times().begin(), caller->times().end());
       score.failed += caller->failed();
       if (!caller->error().empty()) score.error = caller->error();
@@ -138,6 +143,7 @@ std::vector<Score> GoodClients::Call(std::chrono::milliseconds time) {
     score.calls_per_second = score.served / seconds;
     score.p50_ms = Quantile(times, 0.5);
     score.p99_ms = Quantile(times, 0.99);
+    score.most_ms = Quantile(times, 1);
     scores.push_back(std::move(score));
   }
   return scores;

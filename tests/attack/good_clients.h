@@ -27,6 +27,8 @@ struct Score {
   double calls_per_second = 0;  // served ones
   double p50_ms = 0;            // of served and failed ones
   double p99_ms = 0;
+  double most_ms = 0;
+  int fewest = 0;          // calls that were served to one caller
   std::string error = {};  // one of them
 
   double success() const {

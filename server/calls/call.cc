@@ -97,11 +97,12 @@ std::optional<Failure> Call::ReadDeclared(size_t limit) {
 
 std::optional<Failure> Call::ReadAsk(Gate::Ask* ask) {
   const auto& caller = call_->caller();
-  const std::string& host = call_->connection()->host();
+  const Connection& connection = *call_->connection();
   if (caller != nullptr && !caller->identity.empty()) {
     ask->identity = caller->identity;
-  } else if (!env_->speaks_for_many(host)) {
-    ask->identity = host;
+  } else if (!env_->speaks_for_many(connection.host())) {
+    // Neighbours have one address: their connections tell them apart.
+    ask->identity = connection.name();
   }
   ask->deadline = call_->deadline();
   if (const auto text = call_->Metadata(wire::kPriorityKey)) {

@@ -39,6 +39,7 @@ void SmallCall::Begin() {
 
 void SmallCall::Read() {
   lease_ = env_->gate->Track(ReceiveNeed(0), call_->connection()->host());
+  received_before_ = call_->connection()->Received();
   WaitsFromNow();
   call_->Read(message_.buffer());
 }
@@ -93,6 +94,15 @@ void SmallCall::OnWritten(bool ok) {
   told_all_ = true;
 }
 
+// Whether more has come than its message may have. Calls that share a connection
+// cannot be told apart.
+bool SmallCall::IsTooLong() const {
+  const Connection& connection = *call_->connection();
+  const auto received = connection.Received();
+  return received_before_ && received && connection.calls() == 1 &&
+         *received - *received_before_ > method_.max_request + env_->window;
+}
+
 void SmallCall::OnFinished(bool) { waits_since_ = 0; }
 
 void SmallCall::OnWatch(absl::Time now) {
@@ -109,9 +119,14 @@ void SmallCall::OnWatch(absl::Time now) {
     if (waited > env_->max_send) call_->Cancel();
     return;
   }
-  if (waited <= env_->max_receive) return;
+  const bool too_long = IsTooLong();
+  if (waited <= env_->max_receive && !too_long) return;
   // What is written may not have an end beside it.
   if (method_.after != SmallMethod::kEnd) return call_->Cancel();
+  if (too_long) {
+    return Fail(Failure::TooLarge("request", method_.max_request + 1,
+                                  method_.max_request));
+  }
   Fail(
       Failure::Deadline("for receiving: the request did not arrive within "
                         "the server's limit"));

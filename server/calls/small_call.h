@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -63,6 +64,7 @@ class SmallCall final : public CallHandler {
   void Read();
   void Answer();
   void Tell(std::string reply);
+  bool IsTooLong() const;
   void WaitsFromNow() { waits_since_ = absl::ToUnixNanos(env_->now()); }
   void Fail(const Failure& failure);
 
@@ -71,6 +73,8 @@ class SmallCall final : public CallHandler {
   const SmallMethod method_;
   // When it began to wait for the network, in Unix time; 0: it does not.
   std::atomic<int64_t> waits_since_{0};
+  // What its connection had brought before it was read; nothing: not known.
+  std::optional<uint64_t> received_before_;
   std::atomic<bool> told_all_{false};  // and waits for a change
   std::string told_;
   Lease lease_;

@@ -30,15 +30,15 @@ TEST_F(GateTest, RefusesWhatWouldBeTooLateByTheMeasuredRate) {
   Lease here = Admitted(20 * kMiB);
   here.Arrived(20 * kMiB, 20 * kMiB, now_);
   EXPECT_EQ(with(10 * kMiB, absl::Milliseconds(2950)), Outcome::kTooLate);
-  EXPECT_EQ(with(10 * kMiB, absl::Milliseconds(3050)), Outcome::kGranted);
+  EXPECT_EQ(with(10 * kMiB, absl::Milliseconds(4350)), Outcome::kGranted);
   EXPECT_EQ(with(10 * kMiB, absl::InfiniteDuration()), Outcome::kGranted);
   // A second of it is done.
   now_ += absl::Seconds(1);
-  EXPECT_EQ(with(10 * kMiB, absl::Milliseconds(2050)), Outcome::kGranted);
+  EXPECT_EQ(with(10 * kMiB, absl::Milliseconds(2950)), Outcome::kGranted);
   // What comes is before it as well, unless it comes too slowly.
   Lease coming = Admitted(10 * kMiB);
   EXPECT_EQ(with(10 * kMiB, absl::Milliseconds(2950)), Outcome::kTooLate);
-  EXPECT_EQ(with(10 * kMiB, absl::Milliseconds(3050)), Outcome::kGranted);
+  EXPECT_EQ(with(10 * kMiB, absl::Milliseconds(4350)), Outcome::kGranted);
   now_ += absl::Seconds(10);
   EXPECT_EQ(with(10 * kMiB, absl::Milliseconds(2950)), Outcome::kGranted);
 }
@@ -50,7 +50,7 @@ TEST_F(GateTest, WaitersAreBeforeANewcomerUnlessItsPriorityIsHigher) {
   TestWaiter waits, more;
   Lease lease;
   ASSERT_EQ(Message(10 * kMiB, "a", &waits, &lease).outcome, Outcome::kWaiting);
-  const absl::Time deadline = now_ + absl::Milliseconds(2500);
+  const absl::Time deadline = now_ + absl::Milliseconds(3500);
   EXPECT_EQ(Message(10 * kMiB, "b", &more, &lease, Priority::kNormal, deadline)
                 .outcome,
             Outcome::kTooLate);

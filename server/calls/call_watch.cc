@@ -14,6 +14,8 @@ constexpr absl::Duration kStall = absl::Milliseconds(250);
 // A network thread that is in a job for longer is relieved: all who have just
 // come wait for it.
 constexpr std::chrono::milliseconds kLongInline{100};
+// What a connection brings for each of its calls in that time.
+constexpr uint64_t kLeastStep = 4 << 10;
 // What a stream must bring in a second beside what is allowed for any.
 constexpr uint64_t kSlowest = uint64_t{1} << 20;
 
@@ -79,21 +81,29 @@ void Call::WatchClient(absl::Time now) {
   lease_.HoldReceiving(payload_->told().size());
 }
 
-// Calls of one connection share what is known of it.
+// Whether enough has come, or anything was taken, since the call last moved.
+// Calls of one connection share what is known of it, so each needs its part: a
+// client that opens calls and sends nothing in them would keep them all alive.
 bool Call::Moves() {
   const Connection& connection = *call_->connection();
-  uint64_t now = record_.request_bytes;
   if (stage_ == Stage::kTelling) {
     const auto sent = connection.Sent();
-    now = sent ? sent->taken : 0;
-  } else if (const auto received = connection.Received()) {
-    now = *received;
-    // Then it is not the client who is slow.
-    if (connection.HasUnread()) return true;
-  } else if (stage_ == Stage::kReceiving) {
-    return true;  // nobody knows
+    const uint64_t taken = sent ? sent->taken : 0;
+    return std::exchange(seen_, taken) != taken;
   }
-  return std::exchange(seen_, now) != now;
+  if (payload_->AwaitsAnswer()) return false;
+  const auto received = connection.Received();
+  if (!received) {
+    // Nobody knows what comes of a request; of a stream, its messages do.
+    const uint64_t came = record_.request_bytes;
+    return std::exchange(seen_, came) != came || stage_ == Stage::kReceiving;
+  }
+  // Then it is not the client who is slow.
+  if (connection.HasUnread()) return true;
+  const uint64_t calls = std::max(1, connection.calls());
+  if (*received < seen_ + kLeastStep * calls) return false;
+  seen_ = *received;
+  return true;
 }
 
 // Calls of one connection are taken to have brought as much each.

@@ -94,8 +94,8 @@ void SmallCall::OnWritten(bool ok) {
   told_all_ = true;
 }
 
-// Whether more has come than its message may have. Calls that share a connection
-// cannot be told apart.
+// Whether more has come than its message may have. Calls that share a
+// connection cannot be told apart.
 bool SmallCall::IsTooLong() const {
   const Connection& connection = *call_->connection();
   const auto received = connection.Received();

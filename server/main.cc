@@ -25,11 +25,12 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "proto/net/allocator.h"
 #include "server/config/options.h"
+#include "server/net/acceptor.h"
 #include "server/net/credentials.h"
-#include "server/net/descriptor_limit.h"
-#include "server/net/own_file.h"
+#include "server/net/listen_socket.h"
 #include "server/observe/log.h"
 #include "server/observe/probe.h"
 #include "server/server.h"
@@ -136,14 +137,6 @@ void AwaitStop(const sigset_t& signals, int argc, char** argv,
   }
 }
 
-std::string DeviceList(const quantd::ServerOptions& options) {
-  std::string list;
-  for (const std::string& name : options.devices) {
-    list += (list.empty() ? "" : ",") + name;
-  }
-  return list.empty() ? "auto" : list;
-}
-
 // --check-config: all that a start would find wrong before it opens devices
 // and the address, and unknown variables too, of which a start only warns.
 int CheckConfiguration(const quantd::CommandLine& command) {
@@ -215,7 +208,9 @@ int main(int argc, char** argv) {
   const uint64_t descriptors = quantd::RaiseDescriptorLimit();
   Log(LogLevel::kInfo, "start",
       {{"version", QUANTD_VERSION},
-       {"devices", DeviceList(options)},
+       {"devices", options.devices.empty()
+                       ? "auto"
+                       : fmt::format("{}", fmt::join(options.devices, ","))},
        {"allocator", allocator}});
   Log(LogLevel::kInfo, "configuration",
       {{"settings", quantd::ToLine(command.settings)}});
@@ -266,7 +261,7 @@ int main(int argc, char** argv) {
       files.emplace_back(path);
       continue;
     }
-    for (quantd::OwnFile& file : files) file.Remove();
+    for (const quantd::OwnFile& file : files) file.Remove();
     return End(kExitFailed,
                fmt::format("cannot write --port-file {}: {}; name a file in a "
                            "folder that exists and that user {} may write to",
@@ -282,7 +277,7 @@ int main(int argc, char** argv) {
     _exit(kExitAtOnce);
   }).detach();
   const bool clean = (*server)->Drain(options.drain_delay);
-  for (quantd::OwnFile& file : files) file.Remove();
+  for (const quantd::OwnFile& file : files) file.Remove();
   const int code = (*server)->wants_restart() ? kExitRestart
                    : clean                    ? 0
                                               : kExitUnclean;

@@ -13,7 +13,6 @@
 #include "kernels/device/devices.h"
 #include "kernels/device/health/self_test.h"
 #include "server/calls/incoming_call.h"
-#include "server/memory/peers.h"
 #include "server/observe/log.h"
 #include "server/observe/metrics_page.h"
 

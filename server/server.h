@@ -35,7 +35,6 @@
 #include "server/net/acceptor.h"
 #include "server/net/call_queue.h"
 #include "server/net/credentials.h"
-#include "server/net/lone_caller.h"
 #include "server/net/queue_threads.h"
 #include "server/observe/health.h"
 #include "server/observe/http_listener.h"

@@ -56,7 +56,7 @@ proto/stream: kernels/plan proto absl fmt
 proto/net: absl fmt grpcpp openssl CLI
 server: grpc kernels/device kernels/device/health proto/net server/calls server/config server/device server/gate server/memory server/net server/observe absl fmt grpcpp
 server/calls: kernels/plan kernels/device kernels/device/health proto proto/net proto/stream server/config/sizing.h server/device server/gate server/memory server/net server/observe absl fmt google grpc grpcpp messages
-server/config: kernels/device proto proto/net server/gate/steady_time.h server/memory/peers.h server/observe/log.h absl fmt CLI
+server/config: kernels/device proto proto/net server/gate/steady_time.h server/observe/log.h absl fmt CLI
 server/device: kernels/device kernels/device/health server/gate server/observe/health.h server/observe/log.h absl
 server/gate: proto absl
 server/memory: kernels/plan proto proto/memory server/net/listen_socket.h server/gate/steady_time.h absl fmt kernels/device/device_memory.h kernels/device/devices.h
@@ -107,7 +107,7 @@ tests/server/gate: server/gate absl gtest
 tests/server/net: server/net tests/client/loopback_listener.h absl grpcpp gtest
 tests/server/config: server/config tests/bench/rpc_process.h tests/client/temp_dir.h tests/server tests/testing fmt gtest gmock
 tests/server/observe: kernels/plan server/observe tests/server tests/testing absl fmt stubs nlohmann gtest gmock
-tests/server/memory: kernels/device/health/self_test.h proto/memory server/memory tests/client/temp_dir.h tests/emulation/runtime.h tests/emulation/streams.h tests/server tests/testing absl cuda gtest
+tests/server/memory: kernels/device/health/self_test.h proto/memory server/config/options.h server/memory tests/client/temp_dir.h tests/emulation/runtime.h tests/emulation/streams.h tests/server tests/testing absl cuda gtest
 tests/client: kernels/plan kernels/device proto client client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
 tests/client/bands: client client/bands client/net/remote.h client/call tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing fmt
 tests/client/files: kernels/plan client client/files tests/client tests/testing fmt nlohmann kernels/plan/profile

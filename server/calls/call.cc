@@ -12,8 +12,8 @@
 #include "server/calls/request_ids.h"
 #include "server/config/sizing.h"
 #include "server/device/device_monitor.h"
+#include "server/net/call_queue.h"
 #include "server/net/credentials.h"
-#include "server/net/lone_caller.h"
 #include "server/observe/metrics.h"
 
 namespace quantd {

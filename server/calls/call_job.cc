@@ -6,8 +6,7 @@
 #include "server/calls/call_registry.h"
 #include "server/config/sizing.h"
 #include "server/device/device_monitor.h"
-#include "server/net/completion_tag.h"
-#include "server/net/lone_caller.h"
+#include "server/net/call_queue.h"
 
 namespace quantd {
 namespace {

@@ -29,7 +29,6 @@
 #include "server/calls/failure.h"
 #include "server/gate/caller.h"
 #include "server/net/call_queue.h"
-#include "server/net/completion_tag.h"
 #include "server/net/connection.h"
 
 namespace quantd {

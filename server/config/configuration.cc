@@ -1,19 +1,23 @@
-#include "server/config/configuration.h"
-
+// The layers of configuration below the command line.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "proto/net/pem.h"
+#include "server/config/options.h"
 
 namespace quantd {
 namespace {
@@ -21,7 +25,6 @@ namespace {
 constexpr std::string_view kPrefix = "QUANTD_";
 // The setting whose value is a list, which a file may write as one.
 constexpr std::string_view kList = "device";
-constexpr char kTwice[] = "given more than once";
 
 absl::Status Refuse(std::string_view where, std::string_view why) {
   return absl::InvalidArgumentError(fmt::format("{}: {}", where, why));
@@ -58,36 +61,56 @@ bool IsOfKubernetes(std::string_view name) {
          absl::ascii_isdigit(name[port + 6]);
 }
 
-// The first line, from 1 on, with a # in quotes or a quote without its end; 0:
-// there is none. CLI11 takes what follows a # for a comment wherever it is, and
-// half a value for the whole.
-int LineOfBadQuotes(std::string_view text) {
-  int line = 1;
-  char quote = 0;
-  bool in_comment = false;
-  for (const char c : text) {
-    if (c == '\n') {
-      if (quote != 0) return line;
-      ++line;
-      in_comment = false;
-    } else if (in_comment) {
-      continue;
-    } else if (c == '#') {
-      if (quote != 0) return line;
-      in_comment = true;
-    } else if (quote == 0 && (c == '"' || c == '\'')) {
-      quote = c;
-    } else if (c == quote) {
-      quote = 0;
-    }
+// Takes a value off the front of `line`, bare or in quotes, and the blanks
+// behind it; nothing: a quote has no end.
+std::optional<std::string> TakeValue(absl::string_view* line) {
+  const bool quoted =
+      absl::StartsWith(*line, "\"") || absl::StartsWith(*line, "'");
+  const size_t end =
+      quoted ? line->find(line->front(), 1) : line->find_first_of(" \t,]#\"'");
+  if (quoted && end == absl::string_view::npos) return std::nullopt;
+  const std::string value(line->substr(quoted, end - quoted));
+  line->remove_prefix(std::min(line->size() - quoted, end) + quoted);
+  *line = absl::StripLeadingAsciiWhitespace(*line);
+  return value;
+}
+
+// Reads "KEY = VALUE" or "KEY = [VALUE, ...]", which becomes a list with
+// commas. What is wrong with it; empty: nothing.
+std::string ReadLine(absl::string_view line, std::string* key,
+                     std::string* value) {
+  const size_t equals = line.find('=');
+  *key = std::string(absl::StripAsciiWhitespace(line.substr(0, equals)));
+  if (absl::StartsWith(line, "[")) return "there are no sections";
+  if (equals == absl::string_view::npos) return "has no value";
+  line = absl::StripLeadingAsciiWhitespace(line.substr(equals + 1));
+  const bool list = absl::ConsumePrefix(&line, "[");
+  do {
+    line = absl::StripLeadingAsciiWhitespace(line);
+    const auto one = TakeValue(&line);
+    if (!one) return "a quote without its end";
+    if (one->empty()) return "has no value";
+    *value += (value->empty() ? "" : ",") + *one;
+  } while (list && absl::ConsumePrefix(&line, ","));
+  if (list && !absl::ConsumePrefix(&line, "]")) {
+    return "an array must end in its own line";
   }
-  return quote != 0 ? line : 0;
+  if (list && *key != kList) return "takes one value";
+  line = absl::StripLeadingAsciiWhitespace(line);
+  if (!line.empty() && !absl::StartsWith(line, "#")) {
+    return "more than a value; one with blanks in it needs quotes";
+  }
+  return std::ranges::any_of(*value, absl::ascii_iscntrl)
+             ? "a control character in its value"
+             : "";
 }
 
 std::string Quoted(const Setting& setting) {
   const std::string& v = setting.value;
   const bool number = v.find_first_not_of("0123456789") == std::string::npos;
-  return number || v == "true" || v == "false" ? v : '"' + v + '"';
+  if (number || v == "true" || v == "false") return v;
+  const char quote = v.find('"') == std::string::npos ? '"' : '\'';
+  return quote + v + quote;
 }
 
 class Layers {
@@ -113,136 +136,104 @@ class Layers {
     return Set(option, value, variable);
   }
   absl::Status ReadEnvironment() {
-    for (CLI::Option* option : settings_) {
-      if (auto s = ReadVariable(option); !s.ok()) return s;
+    absl::Status s;
+    for (CLI::Option* option : settings_) s.Update(ReadVariable(option));
+    return s;
+  }
+  absl::Status ReadFile(const std::string& path) {
+    const std::string what = fmt::format("--config {}", path);
+    const auto text = security::ReadSmallFile(what, path);
+    if (!text.ok()) return absl::InvalidArgumentError(text.status().message());
+    std::set<std::string> seen;
+    int number = 0;
+    for (absl::string_view line : absl::StrSplit(*text, '\n')) {
+      ++number;
+      line = absl::StripAsciiWhitespace(line);
+      if (line.empty() || absl::StartsWith(line, "#")) continue;
+      std::string key;
+      std::string value;
+      const std::string wrong = ReadLine(line, &key, &value);
+      const std::string where = fmt::format("{}: {}", what, key);
+      if (!wrong.empty()) {
+        return Refuse(fmt::format("{}: line {}: {}", what, number, key), wrong);
+      }
+      if (!seen.insert(key).second) {
+        return Refuse(where, "given more than once");
+      }
+      CLI::Option* const option = app_.get_option_no_throw("--" + key);
+      if (std::ranges::find(settings_, option) == settings_.end()) {
+        return Refuse(where, "no such setting; quantd --help lists them");
+      }
+      if (auto s = SetBelow(option, value, where); !s.ok()) return s;
     }
     return absl::OkStatus();
   }
-  absl::Status ReadFile(const std::string& path);
-  Configuration InEffect(const std::string& file_flag) const;
+
+  Configuration InEffect(const std::string& file_flag) const {
+    Configuration configuration;
+    std::set<std::string, std::less<>> known = {
+        "QUANTD_SERVER", VariableOf(*app_.get_option(file_flag))};
+    for (const CLI::Option* option : settings_) {
+      known.insert(VariableOf(*option));
+      Setting setting{NameOf(*option), option->get_default_str(), "default"};
+      if (const auto source = sources_.find(option); source != sources_.end()) {
+        setting.value = Joined(option->results());
+        setting.source = source->second;
+      } else if (IsFlag(*option)) {
+        setting.value = "false";
+      }
+      if (LooksLikeSecret(setting.value)) setting.value = "***";
+      configuration.settings.push_back(std::move(setting));
+    }
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      const std::string_view text = *entry;
+      const std::string_view name = text.substr(0, text.find('='));
+      if (name.starts_with(kPrefix) && !known.contains(name) &&
+          !IsOfKubernetes(name)) {
+        configuration.unknown_environment.emplace_back(name);
+      }
+    }
+    return configuration;
+  }
 
  private:
   static absl::Status Set(CLI::Option* option, std::string value,
-                          const std::string& where);
-  absl::Status ReadItem(const CLI::ConfigItem& item, const std::string& what);
+                          const std::string& where) {
+    if (IsFlag(*option)) {
+      if (value == "1") value = "true";
+      if (value == "0") value = "false";
+      if (value != "true" && value != "false") {
+        return Refuse(where, "expected true or false");
+      }
+    }
+    try {
+      option->add_result(value);
+      option->run_callback();
+    } catch (const CLI::Error& e) {
+      return Refuse(where, e.what());
+    }
+    return absl::OkStatus();
+  }
+
+  // What stands in the file must be right, even where it does not count.
+  absl::Status SetBelow(CLI::Option* option, const std::string& value,
+                        const std::string& where) {
+    const std::vector<std::string> above = option->results();
+    option->clear();
+    auto s = Set(option, value, where);
+    if (above.empty()) {
+      sources_[option] = "file";
+    } else if (s.ok()) {
+      option->clear();
+      s = Set(option, Joined(above), where);
+    }
+    return s;
+  }
 
   CLI::App& app_;
   std::vector<CLI::Option*> settings_;
   std::map<const CLI::Option*, std::string> sources_;
 };
-
-absl::Status Layers::Set(CLI::Option* option, std::string value,
-                         const std::string& where) {
-  if (IsFlag(*option)) {
-    if (value == "1") value = "true";
-    if (value == "0") value = "false";
-    if (value != "true" && value != "false") {
-      return Refuse(where, "expected true or false");
-    }
-  }
-  try {
-    option->add_result(value);
-    option->run_callback();
-  } catch (const CLI::Error& e) {
-    return Refuse(where, e.what());
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Layers::ReadFile(const std::string& path) {
-  const std::string what = fmt::format("--config {}", path);
-  const auto text = security::ReadSmallFile(what, path);
-  if (!text.ok()) return absl::InvalidArgumentError(text.status().message());
-  if (const int line = LineOfBadQuotes(*text); line > 0) {
-    return Refuse(fmt::format("{}: line {}", what, line),
-                  "a quote without its end, or with a # in it, which cannot be "
-                  "read from a file; use the flag or the variable for such a "
-                  "value");
-  }
-  std::vector<CLI::ConfigItem> items;
-  try {
-    std::istringstream stream(*text);
-    items = CLI::ConfigTOML().from_config(stream);
-  } catch (const CLI::Error& e) {
-    return Refuse(what + ": cannot be understood", e.what());
-  }
-  std::set<std::string> seen;
-  for (const CLI::ConfigItem& item : items) {
-    const bool first = seen.insert(item.name).second;
-    auto s = first || !item.parents.empty()
-                 ? ReadItem(item, what)
-                 : Refuse(what + ": " + item.name, kTwice);
-    if (!s.ok()) return s;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Layers::ReadItem(const CLI::ConfigItem& item,
-                              const std::string& what) {
-  if (!item.parents.empty()) {
-    return Refuse(fmt::format("{}: {}", what, fmt::join(item.parents, ".")),
-                  "there are no sections and no keys with dots");
-  }
-  const std::string where = what + ": " + item.name;
-  CLI::Option* const option = app_.get_option_no_throw("--" + item.name);
-  if (std::ranges::find(settings_, option) == settings_.end()) {
-    return Refuse(where, "no such setting; quantd --help lists them");
-  }
-  // Two lines one after the other with the same key come as one item.
-  if (item.inputs.size() > 1 && item.name != kList) {
-    return Refuse(where, kTwice);
-  }
-  if (item.inputs.empty() || item.inputs.front().empty()) {
-    return Refuse(where, "has no value");
-  }
-  // An array goes on over lines, their comments and all, to the file's end if
-  // need be.
-  const std::string value = Joined(item.inputs);
-  if (value.find('#') != std::string::npos ||
-      std::ranges::any_of(value, absl::ascii_iscntrl)) {
-    return Refuse(where,
-                  "a # or a control character in its value; an array must end "
-                  "in its own line");
-  }
-  // What stands in the file must be right, even where it does not count.
-  const std::vector<std::string> above = option->results();
-  option->clear();
-  auto s = Set(option, value, where);
-  if (above.empty()) {
-    sources_[option] = "file";
-  } else if (s.ok()) {
-    option->clear();
-    s = Set(option, Joined(above), item.name);
-  }
-  return s;
-}
-
-Configuration Layers::InEffect(const std::string& file_flag) const {
-  Configuration configuration;
-  std::set<std::string, std::less<>> known = {
-      "QUANTD_SERVER", VariableOf(*app_.get_option(file_flag))};
-  for (const CLI::Option* option : settings_) {
-    known.insert(VariableOf(*option));
-    Setting setting{NameOf(*option), option->get_default_str(), "default"};
-    if (const auto source = sources_.find(option); source != sources_.end()) {
-      setting.value = Joined(option->results());
-      setting.source = source->second;
-    } else if (IsFlag(*option)) {
-      setting.value = "false";
-    }
-    if (LooksLikeSecret(setting.value)) setting.value = "***";
-    configuration.settings.push_back(std::move(setting));
-  }
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const std::string_view name = text.substr(0, text.find('='));
-    if (name.starts_with(kPrefix) && !known.contains(name) &&
-        !IsOfKubernetes(name)) {
-      configuration.unknown_environment.emplace_back(name);
-    }
-  }
-  return configuration;
-}
 
 }  // namespace
 

@@ -1,19 +1,37 @@
 // Which options go together.
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/numbers.h"
 #include "fmt/format.h"
 #include "kernels/device/budget.h"
 #include "proto/limits.h"
 #include "proto/net/address.h"
 #include "server/config/options.h"
-#include "server/memory/peers.h"
 
 namespace quantd {
 namespace {
 
 constexpr size_t kMostMemory = size_t{1} << 50;
+
+// What the kernel calls whomever it has no number for.
+constexpr uid_t kNobody = 65534;
+
+std::string Read(const char* path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
 
 // Refuses options with words for the operator.
 template <typename... Parts>
@@ -78,6 +96,51 @@ absl::Status ValidateAddresses(const ServerOptions& options) {
 
 }  // namespace
 
+bool KnowsAllUsers(const std::string& uid_map) {
+  // Users here, the same outside, and how many.
+  std::istringstream lines(uid_map);
+  uint64_t here = 0;
+  uint64_t outside = 0;
+  uint64_t count = 0;
+  uint64_t known = 0;
+  while (lines >> here >> outside >> count) known += count;
+  return known >= std::numeric_limits<uid_t>::max();
+}
+
+absl::StatusOr<std::vector<uid_t>> FindMemoryPeers(
+    const std::vector<std::string>& users) {
+  std::vector<uid_t> found;
+  for (const std::string& user : users) {
+    uint32_t number = 0;
+    if (absl::SimpleAtoi(user, &number)) {
+      found.push_back(number);
+      continue;
+    }
+    passwd entry = {};
+    passwd* result = nullptr;
+    std::vector<char> text(16 << 10);
+    getpwnam_r(user.c_str(), &entry, text.data(), text.size(), &result);
+    if (result == nullptr) {
+      return Refuse("--memory-peers: expected users of this machine, got '{}'",
+                    user);
+    }
+    found.push_back(entry.pw_uid);
+  }
+  if (found.empty()) found.push_back(geteuid());
+  uid_t nobody = 0;
+  if (!absl::SimpleAtoi(Read("/proc/sys/kernel/overflowuid"), &nobody)) {
+    nobody = kNobody;
+  }
+  if (std::find(found.begin(), found.end(), nobody) != found.end() &&
+      !KnowsAllUsers(Read("/proc/self/uid_map"))) {
+    return Refuse(
+        "--memory-peers: expected users that this user namespace knows, got "
+        "{}, which all others are here",
+        nobody);
+  }
+  return found;
+}
+
 absl::Status Validate(const ServerOptions& options) {
   if (auto s = ValidateAddresses(options); !s.ok()) return s;
   if (auto s = ValidateSecurity(options); !s.ok()) return s;
@@ -92,11 +155,12 @@ absl::Status Validate(const ServerOptions& options) {
     return Refuse("--memory-budget: expected at least 16MiB");
   }
   // Sums and products of them must not overflow.
-  if (options.memory_budget > kMostMemory) {
-    return Refuse("--memory-budget: expected at most 1024TiB");
-  }
-  if (options.shared_memory_limit > kMostMemory) {
-    return Refuse("--shared-memory-limit: expected at most 1024TiB");
+  for (const auto& [flag, bytes] :
+       {std::pair("--memory-budget", options.memory_budget),
+        std::pair("--shared-memory-limit", options.shared_memory_limit)}) {
+    if (bytes > kMostMemory) {
+      return Refuse("{}: expected at most 1024TiB", flag);
+    }
   }
   return absl::OkStatus();
 }

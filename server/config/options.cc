@@ -121,12 +121,15 @@ class Flags {
 };
 
 void AddAddressAndSecurity(Flags& add, ServerOptions& o, ProbeOptions& probe) {
-  constexpr char kAddress[] = "Address";
-  add.Group(kAddress);
+  add.Group("Address");
   add.Text("--listen", &o.listen, "TEXT",
            "HOST:PORT (port 0: a free one) or unix:PATH");
   add.Text("--port-file", &o.port_file, "TEXT",
            "File to write the address to once serving");
+  add.Text("--metrics-address", &o.metrics_address, "TEXT",
+           "HOST:PORT of Prometheus metrics, /healthz and /readyz over HTTP "
+           "(port 0: a free one, written to PORT_FILE.metrics); none unless "
+           "given");
 
   add.Group("TLS and tokens (files are read again when changed)");
   add.Text("--tls-cert", &o.tls.certificate, "FILE",
@@ -149,12 +152,6 @@ void AddAddressAndSecurity(Flags& add, ServerOptions& o, ProbeOptions& probe) {
   add.Text("--probe-key", &probe.key, "FILE", "PEM file: its private key");
   add.Time("--probe-timeout-ms", &probe.timeout, kMs, 1, kHourMs, false,
            "Time the server has to answer");
-
-  add.Group(kAddress);
-  add.Text("--metrics-address", &o.metrics_address, "TEXT",
-           "HOST:PORT of Prometheus metrics, /healthz and /readyz over HTTP "
-           "(port 0: a free one, written to PORT_FILE.metrics); none unless "
-           "given");
 }
 
 void AddDevices(Flags& add, ServerOptions& o) {

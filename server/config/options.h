@@ -1,17 +1,27 @@
-// Everything an operator can choose, with defaults that work.
+// Everything an operator can choose, with defaults that work; and the layers of
+// configuration it comes from: flags, then the environment, then one file.
+// Names come from the flags: --max-wait-ms is QUANTD_MAX_WAIT_MS and
+// `max-wait-ms = 5000`. A variable that is set but empty counts as not set.
 #ifndef QUANTD_SERVER_CONFIG_OPTIONS_H_
 #define QUANTD_SERVER_CONFIG_OPTIONS_H_
+
+#include <sys/types.h>
 
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "server/config/configuration.h"
 #include "server/gate/steady_time.h"
 #include "server/observe/log.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace quantd {
 
@@ -84,6 +94,39 @@ struct ProbeOptions {
   absl::Duration timeout = absl::Seconds(2);
 };
 
+struct Setting {
+  std::string name;    // "max-wait-ms"
+  std::string value;   // as text; what looks like a secret is masked
+  std::string source;  // "flag", "environment", "file" or "default"
+};
+
+// What is in effect, once the layers are read.
+struct Configuration {
+  std::vector<Setting> settings;  // nothing secret
+  // Variables QUANTD_... that mean nothing here. Left out are QUANTD_SERVER,
+  // which is for clients, and what Kubernetes sets beside a service of a name
+  // like quantd (QUANTD_SERVICE_HOST, QUANTD_PORT_50151_TCP).
+  std::vector<std::string> unknown_environment;
+};
+
+// Once the command line of `app` has been parsed: fills in what it left open.
+// All its flags are settings, but for those of the group `actions` and --help.
+// `file_flag` names the flag that names the file; it can be given by the
+// environment too. INVALID_ARGUMENT, naming the variable, or the file and its
+// key, for values that are no good, keys that no flag has and a file that
+// cannot be read.
+absl::StatusOr<Configuration> ReadLayers(CLI::App* app,
+                                         const std::string& actions,
+                                         const std::string& file_flag);
+
+// Lines of a configuration file, each with its source behind it.
+std::string ToText(const std::vector<Setting>& settings);
+// On one line, for the log.
+std::string ToLine(const std::vector<Setting>& settings);
+
+// Whether what should name a file is rather the content of one.
+bool LooksLikeSecret(std::string_view value);
+
 enum class Action { kServe, kCheckConfiguration, kProbe };
 
 struct CommandLine {
@@ -107,6 +150,16 @@ absl::Status ReadSettingsAgain(int argc, char** argv, CommandLine* command);
 // by themselves or together: a network address in plain text without
 // `insecure`, for example. Opens no file.
 absl::Status Validate(const ServerOptions& options);
+
+// Whether a user namespace, by its /proc/PID/uid_map, has every user of the
+// machine. Else those that it lacks are one user there, nobody.
+bool KnowsAllUsers(const std::string& uid_map);
+
+// The users of --memory-peers, names or numbers; none: the server's own user.
+// INVALID_ARGUMENT for a name that nobody has, and for nobody where that is
+// more than one.
+absl::StatusOr<std::vector<uid_t>> FindMemoryPeers(
+    const std::vector<std::string>& users);
 
 // What the operator should know about options that are valid: that strangers
 // can open HTTP/2 on a network address. Empty: nothing.

@@ -6,6 +6,14 @@
 #ifndef QUANTD_SERVER_MEMORY_DESCRIPTOR_H_
 #define QUANTD_SERVER_MEMORY_DESCRIPTOR_H_
 
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <system_error>
+#include <thread>
+#include <utility>
+
 namespace quantd {
 
 // Or -1. Move-only.
@@ -15,20 +23,45 @@ class Descriptor {
   // that takes.
   explicit Descriptor(int fd = -1, bool apart = false)
       : fd_(fd), apart_(apart) {}
-  Descriptor(Descriptor&& other) noexcept : Descriptor() {
-    *this = static_cast<Descriptor&&>(other);
+  Descriptor(Descriptor&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)), apart_(other.apart_) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    std::swap(apart_, other.apart_);
+    return *this;
   }
-  Descriptor& operator=(Descriptor&& other) noexcept;
-  ~Descriptor();
+  ~Descriptor() {
+    if (fd_ < 0) return;
+    if (!apart_) {
+      close(fd_);
+      return;
+    }
+    ++closing_;
+    try {
+      std::thread(CloseApart, fd_).detach();
+    } catch (const std::system_error&) {
+      CloseApart(fd_);  // there are no more threads to have
+    }
+  }
   int get() const { return fd_; }
+  // Whether so many are being closed that no more should be taken.
+  static bool ClosingIsBehind() { return closing_ >= kMostClosing; }
 
  private:
+  static constexpr int kMostClosing = 256;
+
+  static void CloseApart(int fd) {
+    // Most of what blocks does so no more, and keeps no thread.
+    const linger none = {};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+    close(fd);
+    --closing_;
+  }
+
+  inline static std::atomic<int> closing_ = 0;
   int fd_;
   bool apart_;
 };
-
-// Whether so many are being closed that no more should be taken.
-bool ClosingIsBehind();
 
 }  // namespace quantd
 

@@ -33,10 +33,6 @@ constexpr size_t kMostDescriptors = 253;
 // are no descriptors to be had.
 constexpr std::chrono::milliseconds kTick{100};
 
-OfferReply Nameless() {
-  return Refuse(OfferAnswer::kNotMapped, "no random numbers for a name");
-}
-
 std::optional<uid_t> UserOf(int socket) {
   ucred peer = {};
   socklen_t size = sizeof(peer);
@@ -94,7 +90,7 @@ struct MemoryDoor::Connection {
 absl::StatusOr<std::unique_ptr<MemoryDoor>> MemoryDoor::Open(
     const std::string& path, std::vector<uid_t> peers, const DoorLimits& limits,
     Regions* regions) {
-  auto sockets = ListenSockets::Open("unix:" + path, SOMAXCONN);
+  auto sockets = ListenSockets::Open("unix:" + path);
   if (!sockets.ok()) return sockets.status();
   // Others than the owner get past the socket's own permissions where they are
   // named; who they are is asked for each.
@@ -127,7 +123,7 @@ MemoryDoor::~MemoryDoor() {
 void MemoryDoor::Run() {
   std::vector<pollfd> polled;
   while (!stopping_) {
-    const bool accepts = !ClosingIsBehind();
+    const bool accepts = !Descriptor::ClosingIsBehind();
     polled = {{sockets_.descriptors().front(),
                static_cast<short>(accepts ? POLLIN : 0), 0}};
     bool looks_again = !accepts;
@@ -178,7 +174,7 @@ void MemoryDoor::Accept() {
 }
 
 bool MemoryDoor::Receive(Connection& c) {
-  if (ClosingIsBehind()) return false;
+  if (Descriptor::ClosingIsBehind()) return false;
   const ssize_t n = ReceiveWith(c.socket->get(), c.offer.data() + c.received,
                                 c.offer.size() - c.received, &c.descriptors);
   if (n == -1) return errno == EAGAIN || errno == EINTR;
@@ -226,47 +222,30 @@ OfferReply MemoryDoor::Take(Connection& c) {
                               "connection, {} in all",
                               limits_.connection_regions, limits_.regions));
   }
-  OfferReply reply = offer->kind == wire::RegionKind::kCudaEvent
-                         ? TakeEvent(c, *offer)
-                         : TakeMemory(c, *offer);
-  if (reply.answer == OfferAnswer::kTaken) {
-    c.names.push_back(reply.region);
-    c.until.reset();
-  }
-  return reply;
-}
-
-OfferReply MemoryDoor::TakeMemory(Connection& c, const wire::Offer& offer) {
-  const bool on_device = wire::IsOfDevice(offer.kind);
+  // A GPU's memory takes none of the host's.
+  const uint64_t bytes = wire::IsOfDevice(offer->kind) ? 0 : offer->size;
   // By subtraction: the size is the client's word.
-  const size_t used = std::min(use_->bytes.load(), limits_.bytes);
-  const size_t all = limits_.bytes - used;
+  const size_t all =
+      limits_.bytes - std::min(use_->bytes.load(), limits_.bytes);
   const size_t own =
       limits_.connection_bytes - std::min(c.bytes, limits_.connection_bytes);
-  // A GPU's memory takes none of the host's.
-  if (!on_device && offer.size > std::min(all, own)) {
+  if (bytes > std::min(all, own)) {
     return Refuse(OfferAnswer::kTooMuch,
                   fmt::format("expected at most {} bytes more ({} in all), got "
                               "{}",
-                              std::min(all, own), limits_.bytes, offer.size));
+                              std::min(all, own), limits_.bytes, bytes));
   }
-  Descriptor brought;
-  if (!c.descriptors.empty()) brought = std::move(c.descriptors.front());
-  auto made = Region::Map(offer, std::move(brought), use_, c.socket);
-  if (auto* refusal = std::get_if<OfferReply>(&made)) return *refusal;
-  std::string name =
-      regions_->Add(std::get<std::shared_ptr<const Region>>(std::move(made)));
-  if (name.empty()) return Nameless();
-  if (!on_device) c.bytes += offer.size;
-  return {OfferAnswer::kTaken, std::move(name), ""};
-}
-
-OfferReply MemoryDoor::TakeEvent(Connection& c, const wire::Offer& offer) {
-  auto made = SharedEvent::Open(offer, use_, c.socket);
-  if (auto* refusal = std::get_if<OfferReply>(&made)) return *refusal;
-  std::string name = regions_->Add(
-      std::get<std::shared_ptr<const SharedEvent>>(std::move(made)));
-  if (name.empty()) return Nameless();
+  Descriptor brought =
+      c.descriptors.empty() ? Descriptor() : std::move(c.descriptors.front());
+  auto taken = TakeOffer(*offer, std::move(brought), {c.socket, use_});
+  if (auto* refusal = std::get_if<OfferReply>(&taken)) return *refusal;
+  std::string name = regions_->Add(std::get<Shared>(std::move(taken)));
+  if (name.empty()) {
+    return Refuse(OfferAnswer::kNotMapped, "no random numbers for a name");
+  }
+  c.names.push_back(name);
+  c.bytes += bytes;
+  c.until.reset();
   return {OfferAnswer::kTaken, std::move(name), ""};
 }
 

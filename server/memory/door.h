@@ -61,8 +61,6 @@ class MemoryDoor {
   bool Receive(Connection& connection);
   bool Answer(Connection& connection);
   wire::OfferReply Take(Connection& connection);
-  wire::OfferReply TakeMemory(Connection& connection, const wire::Offer& offer);
-  wire::OfferReply TakeEvent(Connection& connection, const wire::Offer& offer);
   bool Send(const Connection& connection, const wire::OfferReply& reply);
   void Forget(const Connection& connection);
 

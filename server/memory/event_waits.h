@@ -9,6 +9,8 @@
 #ifndef QUANTD_SERVER_MEMORY_EVENT_WAITS_H_
 #define QUANTD_SERVER_MEMORY_EVENT_WAITS_H_
 
+#include <algorithm>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -31,13 +33,45 @@ class EventWaits {
 
   EventWaits() = default;
   // Nobody may wait.
-  ~EventWaits();
+  ~EventWaits() {
+    {
+      absl::MutexLock lock(&mutex_);
+      stopping_ = true;
+    }
+    thread_.join();
+  }
 
   // Until WaitIsOver.
-  void Add(Waiter* waiter);
+  void Add(Waiter* waiter) {
+    absl::MutexLock lock(&mutex_);
+    added_.push_back(waiter);
+  }
 
  private:
-  void Run();
+  void Run() {
+    std::vector<Waiter*> waiting;
+    while (true) {
+      {
+        const auto has_work = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+          return stopping_ || !added_.empty() || !waiting.empty();
+        };
+        absl::MutexLock lock(&mutex_);
+        mutex_.Await(absl::Condition(&has_work));
+        waiting.insert(waiting.end(), added_.begin(), added_.end());
+        added_.clear();
+        if (waiting.empty()) return;
+      }
+      const auto over =
+          std::stable_partition(waiting.begin(), waiting.end(),
+                                [](Waiter* w) { return !w->WaitIsOver(); });
+      const std::vector<Waiter*> done(over, waiting.end());
+      waiting.erase(over, waiting.end());
+      for (Waiter* waiter : done) waiter->OnWaitOver();
+      if (!waiting.empty()) {
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
+    }
+  }
 
   absl::Mutex mutex_;
   std::vector<Waiter*> added_ ABSL_GUARDED_BY(mutex_);

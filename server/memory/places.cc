@@ -5,14 +5,13 @@
 
 #include "fmt/format.h"
 #include "kernels/plan/field_error.h"
-#include "server/memory/regions.h"
 
 namespace quantd {
 namespace {
 
 absl::StatusOr<std::shared_ptr<const Region>> FindRegion(
-    const std::string& field, const wire::MemoryRange& range,
-    const Regions* regions) {
+    const char* list, const wire::MemoryRange& range, const Regions* regions) {
+  const std::string field = wire::FieldOf(list, range);
   auto region = regions == nullptr ? nullptr : regions->Find(range.region);
   if (region == nullptr) return wire::UnknownRegion(field);
   // By subtraction: offset + size may wrap.
@@ -47,7 +46,7 @@ absl::StatusOr<Places> Places::Find(const wire::Request& request,
           reinterpret_cast<const std::byte*>(literal.data()), literal.size());
       continue;
     }
-    auto region = FindRegion(wire::FieldOf("inputs", range), range, regions);
+    auto region = FindRegion("inputs", range, regions);
     if (!region.ok()) return region.status();
     places.inputs_.emplace_back((*region)->data() + range.offset, range.size);
     places.input_bytes_ += range.size;
@@ -67,11 +66,10 @@ absl::StatusOr<Places> Places::Find(const wire::Request& request,
       places.outputs_.emplace_back();
       continue;
     }
-    const std::string field = wire::FieldOf("outputs", range);
-    auto region = FindRegion(field, range, regions);
+    auto region = FindRegion("outputs", range, regions);
     if (!region.ok()) return region.status();
     if (!(*region)->writable()) {
-      return FieldError(fmt::format("{}.region", field),
+      return FieldError(wire::FieldOf("outputs", range) + ".region",
                         "a region that the server may write to",
                         "one that is read-only");
     }

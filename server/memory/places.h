@@ -12,11 +12,9 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "proto/wire.h"
-#include "server/memory/region.h"
+#include "server/memory/regions.h"
 
 namespace quantd {
-
-class Regions;
 
 class Places {
  public:

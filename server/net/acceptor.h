@@ -12,16 +12,17 @@
 
 #include <grpcpp/server_builder.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
@@ -75,8 +76,6 @@ class Acceptor {
   // Hangs up on stuck peers, and forgets the connections that are closed.
   void Sweep(absl::Time now);
   void ForgetClosed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Forget(const Connection& connection)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // False: there is none, and none can be made.
   bool MakeRoom(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -84,14 +83,19 @@ class Acceptor {
   ListenSockets sockets_;
   const std::shared_ptr<Connection> unknown_ = std::make_shared<Connection>();
   std::unique_ptr<GrpcAcceptor> to_;
-  int stop_ = -1;
+  std::atomic<bool> stopping_ = false;
   mutable absl::Mutex mutex_;
-  std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
-  // Connections that have a name of their own.
-  absl::flat_hash_map<std::string, std::shared_ptr<Connection>> named_
+  // By name. Over unix sockets all have the same; and the last one of a name
+  // may have it of one that gRPC has closed meanwhile.
+  std::multimap<std::string, Entry, std::less<>> entries_
       ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };
+
+// Raises the soft limit of descriptors to the hard one, since what a shell or a
+// service manager gives by default is fewer than the connections that a server
+// can have. Returns what is allowed from now on; 0: not known.
+uint64_t RaiseDescriptorLimit();
 
 // As many connections as the process may have descriptors for, beside its own.
 size_t MostConnections();

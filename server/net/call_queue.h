@@ -1,17 +1,19 @@
 // Where gRPC delivers what happens to a call: its arrival, and then its events.
 //
-// gRPC reads sockets on whichever thread asks a completion queue, and wakes the
-// thread of the queue that what came is for. One thread for all calls wakes
-// nobody, and answers a caller who waits soonest. But whoever delivers a chunk
-// of a stream copies it, and one thread copies less than a network brings: so
-// streams arrive with all others and have queues of their own for the rest,
-// whose threads ask nothing while there are no streams.
+// One thread for all calls answers a caller who waits soonest
+// (queue_threads.h). But a chunk of a stream is copied where it is delivered,
+// and one thread copies less than a network brings: so streams arrive with all
+// others and have queues of their own for the rest, whose threads ask nothing
+// while there are none.
 #ifndef QUANTD_SERVER_NET_CALL_QUEUE_H_
 #define QUANTD_SERVER_NET_CALL_QUEUE_H_
 
 #include <grpcpp/completion_queue.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
 
 #include "absl/synchronization/mutex.h"
 
@@ -38,6 +40,54 @@ class QueueUsers {
   absl::Mutex mutex_;
   absl::CondVar come_;
 };
+
+// Whether one caller at a time is all there is to serve.
+//
+// Of such a one a job is soonest done where its message came, on the network's
+// thread. Of several it would keep the others' messages waiting; and as that
+// thread sees nothing of them meanwhile, one call at a time is no proof that
+// there are no others. But theirs are at hand when the job ends, and so soon
+// comes no next call of a caller who got a reply: not again and again.
+//
+// Thread-safe.
+class LoneCaller {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  // On a network thread, which then looks for what has come.
+  void JobEnds() { unseen_ = true; }
+  bool looks() const { return unseen_; }
+  void NothingHasCome() { unseen_ = false; }
+  void CallArrives(Time now) {
+    if (!unseen_) {
+      at_hand_ = 0;
+    } else if (++at_hand_ >= kNoAccident) {
+      crowded_ = now.time_since_epoch().count();
+    }
+  }
+
+  bool IsLikely(Time now) const {
+    return now - Time(Time::duration(crowded_)) > kMemory;
+  }
+
+ private:
+  static constexpr int kNoAccident = 3;
+  static constexpr std::chrono::milliseconds kMemory{100};
+
+  std::atomic<bool> unseen_{false};  // what came during the last job
+  std::atomic<int> at_hand_{0};      // calls in a row that were
+  std::atomic<int64_t> crowded_{INT64_MIN / 2};  // when it last was: long ago
+};
+
+// What a completion queue hands back, for everything that waits on ours.
+// Lives until it is delivered. Delivered on the queue's own thread.
+struct CompletionTag {
+  std::function<void(bool ok)> deliver;
+};
+
+// Set on a thread of a queue that was so long at one tag that another thread
+// has taken its place.
+inline thread_local bool thread_is_relieved = false;
 
 struct CallQueue {
   grpc::ServerCompletionQueue* arrivals = nullptr;

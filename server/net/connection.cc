@@ -45,44 +45,40 @@ int UnreadOf(int fd) {
   return ioctl(fd, SIOCINQ, &unread) == 0 ? unread : 0;
 }
 
-struct Peer {
-  std::string host;  // "ipv4:127.0.0.1"
-  int port = 0;
-};
-
-std::optional<Peer> PeerOf(int fd) {
+// "ipv4:127.0.0.1" and 4711; nothing of what is no TCP.
+std::optional<std::pair<std::string, int>> PeerOf(int fd) {
   sockaddr_storage storage = {};
   socklen_t size = sizeof(storage);
   if (getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) {
     return std::nullopt;
   }
+  auto& v6 = reinterpret_cast<sockaddr_in6&>(storage);
   char text[INET6_ADDRSTRLEN] = "";
-  if (storage.ss_family == AF_INET) {
+  const bool mapped =
+      storage.ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr);
+  if (storage.ss_family == AF_INET || mapped) {
     const auto& v4 = reinterpret_cast<const sockaddr_in&>(storage);
-    inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
-    return Peer{fmt::format("ipv4:{}", text), ntohs(v4.sin_port)};
+    inet_ntop(AF_INET,
+              mapped ? static_cast<const void*>(&v6.sin6_addr.s6_addr[12])
+                     : &v4.sin_addr,
+              text, sizeof(text));
+    // The port of both is in the same place.
+    return std::pair(fmt::format("ipv4:{}", text), ntohs(v4.sin_port));
   }
-  if (storage.ss_family == AF_INET6) {
-    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(storage);
-    if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
-      inet_ntop(AF_INET, &v6.sin6_addr.s6_addr[12], text, sizeof(text));
-      return Peer{fmt::format("ipv4:{}", text), ntohs(v6.sin6_port)};
-    }
-    inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
-    // As gRPC writes the scope of an address that has one.
-    std::string host = text;
-    if (v6.sin6_scope_id != 0) host += fmt::format("%{}", v6.sin6_scope_id);
-    return Peer{fmt::format("ipv6:[{}]", host), ntohs(v6.sin6_port)};
-  }
-  return std::nullopt;
+  if (storage.ss_family != AF_INET6) return std::nullopt;
+  inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
+  // As gRPC writes the scope of an address that has one.
+  const std::string scope =
+      v6.sin6_scope_id == 0 ? "" : fmt::format("%{}", v6.sin6_scope_id);
+  return std::pair(fmt::format("ipv6:[{}{}]", text, scope),
+                   ntohs(v6.sin6_port));
 }
 
 }  // namespace
 
 std::shared_ptr<Connection> Connection::Of(int fd) {
-  Peer peer = PeerOf(fd).value_or(Peer{"unix", 0});
-  return std::shared_ptr<Connection>(
-      new Connection(fd, std::move(peer.host), peer.port));
+  auto [host, port] = PeerOf(fd).value_or(std::pair("unix", 0));
+  return std::shared_ptr<Connection>(new Connection(fd, std::move(host), port));
 }
 
 Connection::Connection(int fd, std::string host, int port)

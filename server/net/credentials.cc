@@ -2,10 +2,13 @@
 
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -27,18 +30,15 @@ std::shared_ptr<const Caller> CertificateOf(
   if (files.client_ca.empty()) return nullptr;
   const auto peer = context.auth_context();
   if (peer == nullptr) return nullptr;
-  for (const char* property :
-       {GRPC_X509_SUBJECT_PROPERTY_NAME, GRPC_X509_CN_PROPERTY_NAME}) {
-    const auto values = peer->FindPropertyValues(property);
-    if (values.empty()) continue;
-    auto caller = std::make_shared<Caller>();
-    caller->identity = fmt::format(
-        "certificate:{}",
-        std::string_view(values.front().data(),
-                         std::min(values.front().size(), kMostOfName)));
-    return caller;
-  }
-  return nullptr;
+  const auto subjects =
+      peer->FindPropertyValues(GRPC_X509_SUBJECT_PROPERTY_NAME);
+  if (subjects.empty()) return nullptr;
+  const std::string_view subject(subjects.front().data(),
+                                 subjects.front().size());
+  auto caller = std::make_shared<Caller>();
+  caller->identity =
+      fmt::format("certificate:{}", subject.substr(0, kMostOfName));
+  return caller;
 }
 
 // absl's own is late by up to two seconds after somebody has set the clock, who
@@ -47,13 +47,17 @@ absl::Time WallNow() {
   return absl::FromChrono(std::chrono::system_clock::now());
 }
 
-void WarnOfExpiry(const TlsIdentity& tls) {
-  const absl::Duration left = tls.expires - WallNow();
-  if (left > kExpiresSoon) return;
-  Log(LogLevel::kWarn, "certificate_expires_soon",
-      {{"subject", tls.subject},
-       {"expires", absl::FormatTime(tls.expires, absl::UTCTimeZone())},
-       {"hours_left", absl::ToInt64Hours(left)}});
+// Differs when a file was replaced, written, or came or went.
+std::string SignatureOf(const std::vector<std::string>& paths) {
+  std::string signature;
+  for (const std::string& path : paths) {
+    struct stat s = {};
+    if (stat(path.c_str(), &s) != 0) s.st_size = -errno;
+    signature += fmt::format("{} {} {} {}.{} {}.{};", s.st_dev, s.st_ino,
+                             s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec,
+                             s.st_ctim.tv_sec, s.st_ctim.tv_nsec);
+  }
+  return signature;
 }
 
 }  // namespace
@@ -110,64 +114,97 @@ class PortCredentials final : public grpc::ServerCredentials {
 };
 
 absl::StatusOr<TlsIdentity> TlsIdentity::Load(const TlsFiles& files) {
-  const std::string certificate =
-      fmt::format("--tls-cert {}", files.certificate);
-  const std::string key = fmt::format("--tls-key {}", files.key);
-  auto certificate_pem =
-      security::ReadSmallFile(certificate, files.certificate);
-  if (!certificate_pem.ok()) return certificate_pem.status();
-  auto key_pem = security::ReadSmallFile(key, files.key);
-  if (!key_pem.ok()) return key_pem.status();
-  const auto facts = security::CheckIdentity(certificate, *certificate_pem, key,
-                                             *key_pem, WallNow());
-  if (!facts.ok()) return facts.status();
-  TlsIdentity tls{*std::move(certificate_pem), *std::move(key_pem), "",
-                  facts->subject, facts->expires};
-  if (files.client_ca.empty()) return tls;
-  const std::string ca = fmt::format("--tls-client-ca {}", files.client_ca);
-  auto ca_pem = security::ReadSmallFile(ca, files.client_ca);
-  if (!ca_pem.ok()) return ca_pem.status();
-  if (auto s = security::CheckAuthorities(ca, *ca_pem, WallNow()); !s.ok()) {
-    return s;
+  TlsIdentity tls;
+  const std::tuple<const char*, const std::string&, std::string&> read[] = {
+      {"--tls-cert", files.certificate, tls.certificate},
+      {"--tls-key", files.key, tls.key},
+      {"--tls-client-ca", files.client_ca, tls.client_ca}};
+  std::string what[3];
+  for (int i = 0; i < 3; ++i) {
+    const auto& [flag, path, to] = read[i];
+    what[i] = fmt::format("{} {}", flag, path);
+    if (i == 2 && path.empty()) continue;
+    auto text = security::ReadSmallFile(what[i], path);
+    if (!text.ok()) return text.status();
+    to = *std::move(text);
   }
-  tls.client_ca = *std::move(ca_pem);
+  const auto facts = security::CheckIdentity(what[0], tls.certificate, what[1],
+                                             tls.key, WallNow());
+  if (!facts.ok()) return facts.status();
+  tls.subject = facts->subject;
+  tls.expires = facts->expires;
+  if (!tls.client_ca.empty()) {
+    auto s = security::CheckAuthorities(what[2], tls.client_ca, WallNow());
+    if (!s.ok()) return s;
+  }
   return tls;
 }
 
 ServerCredentials::ServerCredentials(const ServerOptions& options)
     : files_(options.tls), token_file_(options.token_file) {}
 
-ServerCredentials::~ServerCredentials() = default;
-
 absl::StatusOr<std::unique_ptr<ServerCredentials>> ServerCredentials::Load(
     const ServerOptions& options) {
   std::unique_ptr<ServerCredentials> made(new ServerCredentials(options));
-  const auto invalid = [](const absl::Status& status) {
-    return absl::InvalidArgumentError(status.message());
-  };
-  std::vector<WatchedFiles> groups;
-  absl::MutexLock lock(&made->mutex_);
-  if (options.tls.used()) {
-    auto tls = TlsIdentity::Load(options.tls);
-    if (!tls.ok()) return invalid(tls.status());
-    WarnOfExpiry(*tls);
-    made->tls_ = std::make_shared<const TlsIdentity>(*std::move(tls));
-    WatchedFiles group{{options.tls.certificate, options.tls.key},
-                       [self = made.get()] { self->ReloadTls(); }};
-    if (!options.tls.client_ca.empty()) {
-      group.paths.push_back(options.tls.client_ca);
+  const TlsFiles& tls = options.tls;
+  for (Source source : {Source{{tls.certificate, tls.key, tls.client_ca},
+                               &ServerCredentials::ReadTls,
+                               "certificate_kept"},
+                        Source{{options.token_file},
+                               &ServerCredentials::ReadTokens,
+                               "tokens_kept"}}) {
+    std::erase(source.paths, "");
+    if (source.paths.empty()) continue;
+    if (auto s = (made.get()->*source.read)(); !s.ok()) {
+      return absl::InvalidArgumentError(s.message());
     }
-    groups.push_back(std::move(group));
+    made->sources_.push_back(std::move(source));
   }
-  if (!options.token_file.empty()) {
-    auto tokens = TokenHashes::Load(options.token_file);
-    if (!tokens.ok()) return invalid(tokens.status());
-    made->tokens_ = std::make_shared<const TokenHashes>(*std::move(tokens));
-    groups.push_back(
-        {{options.token_file}, [self = made.get()] { self->ReloadTokens(); }});
+  if (!made->sources_.empty()) {
+    made->thread_ = std::thread(&ServerCredentials::Watch, made.get(),
+                                options.reload_interval);
   }
-  made->watch_.emplace(std::move(groups), options.reload_interval);
   return made;
+}
+
+ServerCredentials::~ServerCredentials() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+    wanted_.SignalAll();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void ServerCredentials::Reload() {
+  absl::MutexLock lock(&mutex_);
+  reload_ = true;
+  wanted_.SignalAll();
+}
+
+void ServerCredentials::Watch(absl::Duration interval) {
+  while (true) {
+    bool at_once = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto wanted = [this] { return stopping_ || reload_; };
+      wanted_.WaitUntil(&mutex_, SteadyNow() + interval, wanted);
+      if (stopping_) return;
+      std::swap(at_once, reload_);
+    }
+    for (Source& source : sources_) {
+      const std::string now = SignatureOf(source.paths);
+      // Two looks must find the same: a key and its certificate that are
+      // written one after the other count as one change.
+      const bool steady = now == std::exchange(source.last, now);
+      if (!at_once && (!steady || now == source.told)) continue;
+      source.told = now;
+      if (auto s = (this->*source.read)(); !s.ok()) {
+        Log(LogLevel::kWarn, source.kept,
+            {{"error", std::string(s.message())}});
+      }
+    }
+  }
 }
 
 Verdict ServerCredentials::Judge(std::string_view path,
@@ -226,60 +263,46 @@ Failure ServerCredentials::Refuse(TokenFault fault, std::string_view path,
                      why);
 }
 
-void ServerCredentials::ReloadTls() {
+absl::Status ServerCredentials::ReadTls() {
   auto fresh = TlsIdentity::Load(files_);
-  if (!fresh.ok()) {
-    Log(LogLevel::kWarn, "certificate_kept",
-        {{"error", std::string(fresh.status().message())},
-         {"serving", tls()->subject},
-         {"expires", absl::FormatTime(tls()->expires, absl::UTCTimeZone())}});
-    return;
-  }
+  if (!fresh.ok()) return fresh.status();
   const auto current = tls();
-  if (fresh->certificate == current->certificate &&
-      fresh->key == current->key && fresh->client_ca == current->client_ca) {
-    return;
+  if (current != nullptr && *fresh == *current) return absl::OkStatus();
+  const std::string expires =
+      absl::FormatTime(fresh->expires, absl::UTCTimeZone());
+  const absl::Duration left = fresh->expires - WallNow();
+  if (left <= kExpiresSoon) {
+    Log(LogLevel::kWarn, "certificate_expires_soon",
+        {{"subject", fresh->subject},
+         {"expires", expires},
+         {"hours_left", absl::ToInt64Hours(left)}});
   }
-  WarnOfExpiry(*fresh);
-  Log(LogLevel::kInfo, "certificate_reloaded",
-      {{"subject", fresh->subject},
-       {"expires", absl::FormatTime(fresh->expires, absl::UTCTimeZone())}});
+  if (current != nullptr) {
+    Log(LogLevel::kInfo, "certificate_reloaded",
+        {{"subject", fresh->subject}, {"expires", expires}});
+  }
   absl::MutexLock lock(&mutex_);
   tls_ = std::make_shared<const TlsIdentity>(*std::move(fresh));
+  return absl::OkStatus();
 }
 
-void ServerCredentials::ReloadTokens() {
+absl::Status ServerCredentials::ReadTokens() {
   auto fresh = TokenHashes::Load(token_file_);
-  if (!fresh.ok()) {
-    Log(LogLevel::kWarn, "tokens_kept",
-        {{"error", std::string(fresh.status().message())},
-         {"tokens", tokens()}});
-    return;
+  if (!fresh.ok()) return fresh.status();
+  const auto current = token_hashes();
+  if (current != nullptr) {
+    if (*fresh == *current) return absl::OkStatus();
+    Log(LogLevel::kInfo, "tokens_reloaded", {{"tokens", fresh->size()}});
   }
-  if (*fresh == *token_hashes()) return;
-  Log(LogLevel::kInfo, "tokens_reloaded", {{"tokens", fresh->size()}});
   absl::MutexLock lock(&mutex_);
   tokens_ = std::make_shared<const TokenHashes>(*std::move(fresh));
-}
-
-std::shared_ptr<const TlsIdentity> ServerCredentials::tls() const {
-  absl::MutexLock lock(&mutex_);
-  return tls_;
-}
-
-std::shared_ptr<const TokenHashes> ServerCredentials::token_hashes() const {
-  absl::MutexLock lock(&mutex_);
-  return tokens_;
+  return absl::OkStatus();
 }
 
 std::shared_ptr<grpc::ServerCredentials> ServerCredentials::ForPort() {
-  if (tls() == nullptr) {
-    return grpc::InsecureServerCredentials();
-  }
-  auto port = std::make_shared<PortCredentials>(this);
-  absl::MutexLock lock(&mutex_);
-  ports_.push_back(port);
-  return port;
+  port_ = files_.used() ? std::make_shared<PortCredentials>(this)
+                        : grpc::InsecureServerCredentials();
+  return port_;
 }
 
 std::string ServerCredentials::transport() const {

@@ -21,9 +21,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -31,7 +31,7 @@
 #include "server/calls/failure.h"
 #include "server/config/options.h"
 #include "server/gate/caller.h"
-#include "server/net/file_watch.h"
+#include "server/gate/steady_time.h"
 #include "server/net/tokens.h"
 
 namespace quantd {
@@ -46,6 +46,7 @@ struct TlsIdentity {
 
   // FAILED_PRECONDITION, with words for the operator.
   static absl::StatusOr<TlsIdentity> Load(const TlsFiles& files);
+  bool operator==(const TlsIdentity&) const = default;
 };
 
 // What is wrong with the token of a call that needs one.
@@ -65,7 +66,7 @@ class ServerCredentials {
       const ServerOptions& options);
   ~ServerCredentials();
 
-  // For one port; stays this object's.
+  // Stays this object's.
   std::shared_ptr<grpc::ServerCredentials> ForPort();
 
   // Every method needs a token if there is a token file, but for health
@@ -82,7 +83,7 @@ class ServerCredentials {
                  std::string_view peer);
 
   // Reads the files again now, whether they changed or not.
-  void Reload() { watch_->CallNow(); }
+  void Reload();
 
   // "plain", "tls" or "mtls", and how many tokens are known; for the log.
   std::string transport() const;
@@ -97,23 +98,44 @@ class ServerCredentials {
   explicit ServerCredentials(const ServerOptions& options);
   Failure Refuse(TokenFault fault, std::string_view path, std::string_view who,
                  std::string_view peer);
-  void ReloadTls();
-  void ReloadTokens();
-  std::shared_ptr<const TlsIdentity> tls() const;
-  std::shared_ptr<const TokenHashes> token_hashes() const;
+  // Files that mean something only together.
+  struct Source {
+    std::vector<std::string> paths;
+    // What is new takes effect.
+    absl::Status (ServerCredentials::*read)();
+    const char* kept;       // logged where it is no good
+    std::string last = "";  // how they looked at the last look
+    std::string told = "";  // and when they were read; empty: never
+  };
+  // Polls: what mounts secrets into containers swaps links and directories,
+  // which is easy to miss by notification.
+  void Watch(absl::Duration interval);
+  absl::Status ReadTls();
+  absl::Status ReadTokens();
+  // Null: not used.
+  std::shared_ptr<const TlsIdentity> tls() const { return Get(tls_); }
+  std::shared_ptr<const TokenHashes> token_hashes() const {
+    return Get(tokens_);
+  }
+  template <typename T>
+  std::shared_ptr<const T> Get(const std::shared_ptr<const T>& from) const {
+    absl::MutexLock lock(&mutex_);
+    return from;
+  }
 
   const TlsFiles files_;
   const std::string token_file_;
-  mutable absl::Mutex mutex_;
-  // Null: not used.
-  std::shared_ptr<const TlsIdentity> tls_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<const TokenHashes> tokens_ ABSL_GUARDED_BY(mutex_);
-  // gRPC comes back to them at each handshake, but does not keep them.
-  std::vector<std::shared_ptr<grpc::ServerCredentials>> ports_
-      ABSL_GUARDED_BY(mutex_);
+  std::vector<Source> sources_;  // the thread's alone
+  mutable absl::Mutex mutex_;    // of the next four
+  std::shared_ptr<const TlsIdentity> tls_;
+  std::shared_ptr<const TokenHashes> tokens_;
+  bool stopping_ = false;
+  bool reload_ = false;
+  SteadyCondVar wanted_;
+  // gRPC comes back to it at each handshake, but does not keep it.
+  std::shared_ptr<grpc::ServerCredentials> port_;
   std::array<std::atomic<uint64_t>, 3> refused_ = {};  // by TokenFault
-  // The last member: its thread uses all of the above.
-  std::optional<FileWatch> watch_;
+  std::thread thread_;
 };
 
 }  // namespace quantd

@@ -38,7 +38,7 @@ int PortOf(int fd) {
 }
 
 // A listening socket, or -1 and errno.
-int Bind(const sockaddr* address, socklen_t size, int backlog) {
+int Bind(const sockaddr* address, socklen_t size) {
   const int fd =
       socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
@@ -54,7 +54,7 @@ int Bind(const sockaddr* address, socklen_t size, int backlog) {
     const bool all = IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr);
     setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, all ? &off : &on, sizeof(on));
   }
-  if (bind(fd, address, size) == 0 && listen(fd, backlog) == 0) return fd;
+  if (bind(fd, address, size) == 0 && listen(fd, SOMAXCONN) == 0) return fd;
   const int why = errno;
   close(fd);
   errno = why;
@@ -76,34 +76,50 @@ void RemoveStale(const std::string& path, const sockaddr_un& address) {
   close(fd);
 }
 
-}  // namespace
-
-absl::StatusOr<ListenSockets> ListenSockets::Open(std::string_view address,
-                                                  int backlog) {
-  ListenSockets sockets;
-  const bool is_unix =
-      address.starts_with(kUnix) || address.starts_with(kAbstract);
-  absl::Status status = is_unix ? sockets.OpenUnix(address, backlog)
-                                : sockets.OpenTcp(address, backlog);
-  if (!status.ok()) return status;
-  return sockets;
+std::pair<dev_t, ino_t> IdentityOf(const std::string& path) {
+  struct stat status = {};
+  if (lstat(path.c_str(), &status) != 0) return {};
+  return {status.st_dev, status.st_ino};
 }
 
-ListenSockets::ListenSockets(ListenSockets&& other) noexcept
-    : descriptors_(std::exchange(other.descriptors_, {})),
-      address_(std::move(other.address_)),
-      file_(std::exchange(other.file_, {})) {}
+}  // namespace
+
+OwnFile::OwnFile(std::string path)
+    : path_(std::move(path)), identity_(IdentityOf(path_)) {}
+
+void OwnFile::Remove() const {
+  if (IdentityOf(path_) == identity_) unlink(path_.c_str());
+}
+
+absl::StatusOr<ListenSockets> ListenSockets::Open(std::string_view address) {
+  ListenSockets sockets;
+  if (address.starts_with(kUnix) || address.starts_with(kAbstract)) {
+    if (auto s = sockets.OpenUnix(address); !s.ok()) return s;
+    return sockets;
+  }
+  const auto parts = security::SplitHostPort(address);
+  if (!parts.ok()) return parts.status();
+  std::string why;
+  // Every address, of both families where there are both.
+  const bool all =
+      parts->host == "0.0.0.0" && sockets.OpenHost("::", parts->port, &why);
+  if (!all && !sockets.OpenHost(parts->host, parts->port, &why)) {
+    return CannotListen(address, why);
+  }
+  sockets.address_ = fmt::format("{}:{}", address.substr(0, address.rfind(':')),
+                                 PortOf(sockets.descriptors_.front()));
+  return sockets;
+}
 
 ListenSockets::~ListenSockets() { Close(); }
 
 void ListenSockets::Close() {
   // By now another server may have made one of its own there.
-  file_.Remove();
-  for (const int fd : descriptors_) close(fd);
-  descriptors_.clear();
+  for (const OwnFile& file : std::exchange(files_, {})) file.Remove();
+  for (const int fd : std::exchange(descriptors_, {})) close(fd);
 }
 
-absl::Status ListenSockets::OpenUnix(std::string_view address, int backlog) {
+absl::Status ListenSockets::OpenUnix(std::string_view address) {
   const bool abstract = address.starts_with(kAbstract);
   const std::string name(
       address.substr(abstract ? kAbstract.size() : kUnix.size()));
@@ -119,55 +135,41 @@ absl::Status ListenSockets::OpenUnix(std::string_view address, int backlog) {
   const socklen_t size =
       abstract ? offsetof(sockaddr_un, sun_path) + start + name.size()
                : sizeof(un);
-  const int fd = Bind(reinterpret_cast<const sockaddr*>(&un), size, backlog);
+  const int fd = Bind(reinterpret_cast<const sockaddr*>(&un), size);
   if (fd < 0) return CannotListen(address, std::strerror(errno));
   descriptors_.push_back(fd);
   address_ = address;
-  if (!abstract) file_ = OwnFile(name);
+  if (!abstract) files_.emplace_back(name);
   return absl::OkStatus();
 }
 
-absl::Status ListenSockets::OpenTcp(std::string_view address, int backlog) {
-  const auto parts = security::SplitHostPort(address);
-  if (!parts.ok()) return parts.status();
-  // Every address, of both families where there are both.
-  const bool all = parts->host == "0.0.0.0";
+bool ListenSockets::OpenHost(const std::string& host, const std::string& port,
+                             std::string* why) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  for (const char* host : {"::", parts->host.c_str()}) {
-    if (!all && host != parts->host) continue;
-    if (const int error =
-            getaddrinfo(host, parts->port.c_str(), &hints, &found)) {
-      if (host != parts->host) continue;
-      return CannotListen(address, gai_strerror(error));
-    }
-    int port = 0;
-    int why = 0;
-    for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
-      if (port != 0) {
-        // All of them on the port that the first one found.
-        auto* in = reinterpret_cast<sockaddr_in*>(a->ai_addr);
-        in->sin_port = htons(port);  // where that of sockaddr_in6 is, too
-      }
-      const int fd = Bind(a->ai_addr, a->ai_addrlen, backlog);
-      if (fd < 0) {
-        why = errno;
-        continue;
-      }
-      descriptors_.push_back(fd);
-      port = PortOf(fd);
-    }
-    freeaddrinfo(found);
-    if (!descriptors_.empty()) {
-      address_ =
-          fmt::format("{}:{}", address.substr(0, address.rfind(':')), port);
-      return absl::OkStatus();
-    }
-    if (host == parts->host) return CannotListen(address, std::strerror(why));
+  if (const int error =
+          getaddrinfo(host.c_str(), port.c_str(), &hints, &found)) {
+    *why = gai_strerror(error);
+    return false;
   }
-  return CannotListen(address, "it has no address");
+  for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
+    if (!descriptors_.empty()) {
+      // All of them on the port that the first one found, which is where that
+      // of sockaddr_in6 is, too.
+      reinterpret_cast<sockaddr_in*>(a->ai_addr)->sin_port =
+          htons(PortOf(descriptors_.front()));
+    }
+    const int fd = Bind(a->ai_addr, a->ai_addrlen);
+    if (fd < 0) {
+      *why = std::strerror(errno);
+    } else {
+      descriptors_.push_back(fd);
+    }
+  }
+  freeaddrinfo(found);
+  return !descriptors_.empty();
 }
 
 }  // namespace quantd

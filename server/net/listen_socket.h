@@ -2,14 +2,30 @@
 #ifndef QUANTD_SERVER_NET_LISTEN_SOCKET_H_
 #define QUANTD_SERVER_NET_LISTEN_SOCKET_H_
 
+#include <sys/types.h>
+
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/net/own_file.h"
 
 namespace quantd {
+
+// A file that this process has made where others may make theirs.
+class OwnFile {
+ public:
+  // The one that is there now.
+  explicit OwnFile(std::string path);
+  // Unless another has taken its place. While something holds the file open, no
+  // other is mistaken for it.
+  void Remove() const;
+
+ private:
+  std::string path_;
+  std::pair<dev_t, ino_t> identity_;
+};
 
 // Closes its descriptors, and removes the path of a unix socket, on
 // destruction. Move-only.
@@ -19,10 +35,8 @@ class ListenSockets {
   // "unix-abstract:NAME". Listens on every address that the host has;
   // "0.0.0.0" is every address of this machine, those of IPv6 too.
   // UNAVAILABLE, with the system's reason, where that cannot be had.
-  static absl::StatusOr<ListenSockets> Open(std::string_view address,
-                                            int backlog);
-  ListenSockets(ListenSockets&& other) noexcept;
-  ListenSockets& operator=(ListenSockets&& other) = delete;
+  static absl::StatusOr<ListenSockets> Open(std::string_view address);
+  ListenSockets(ListenSockets&& other) = default;
   ~ListenSockets();
 
   // Listens no more.
@@ -34,12 +48,14 @@ class ListenSockets {
 
  private:
   ListenSockets() = default;
-  absl::Status OpenUnix(std::string_view address, int backlog);
-  absl::Status OpenTcp(std::string_view address, int backlog);
+  absl::Status OpenUnix(std::string_view address);
+  // False, with the reason: none of the host's addresses can be had.
+  bool OpenHost(const std::string& host, const std::string& port,
+                std::string* why);
 
   std::vector<int> descriptors_;
   std::string address_;
-  OwnFile file_;  // of a unix socket
+  std::vector<OwnFile> files_;  // of a unix socket
 };
 
 }  // namespace quantd

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/time/time.h"
-#include "server/net/completion_tag.h"
 
 namespace quantd {
 namespace {
@@ -106,7 +105,7 @@ void QueueThreads::RunLooks() {
   const auto joining = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return joining_;
   };
-  ReaderCount wanted(static_cast<int>(readers_.size()));
+  int reading = 0;
   absl::MutexLock lock(&mutex_);
   absl::Time looked = SteadyNow();
   while (!join_.WaitUntil(&mutex_, looked + absl::Milliseconds(kLookMs),
@@ -119,11 +118,13 @@ void QueueThreads::RunLooks() {
       awake += seat->users == nullptr || seat->users->any() ? 1 : 0;
     }
     const absl::Time now = SteadyNow();
-    const int reading = wanted.count();
-    const int will =
-        wanted.Adjust(awake, all, now - std::exchange(looked, now));
-    if (will > reading) readers_[reading].Enter();
-    if (will < reading) readers_[will].Leave();
+    const double busy =
+        absl::FDivDuration(all, now - std::exchange(looked, now));
+    const int before = std::exchange(
+        reading,
+        Readers(reading, static_cast<int>(readers_.size()), awake, busy));
+    if (reading > before) readers_[before].Enter();
+    if (reading < before) readers_[reading].Leave();
   }
 }
 

@@ -1,10 +1,12 @@
 // The threads that deliver what gRPC's completion queues bring.
 //
 // A thread asks its queue for the next event, and gRPC has it read sockets
-// until there is one. A thread that sleeps must be woken, and an idle core
-// takes its time: with `busy_poll` a thread asks again and again for so long
-// after an event, before it sleeps. Up to `readers` more read sockets while
-// these are busy.
+// until there is one, and wakes the thread of the queue that what came is for.
+// One thread that reads and delivers wakes nobody, which is what a caller who
+// waits wants; of many large messages it is not enough. So up to `readers` more
+// read sockets while these are busy. A thread that sleeps must be woken, and an
+// idle core takes its time: with `busy_poll` a thread asks again and again for
+// so long after an event, before it sleeps.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_SERVER_NET_QUEUE_THREADS_H_
@@ -13,6 +15,7 @@
 #include <grpcpp/completion_queue.h>
 #include <time.h>
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <memory>
@@ -24,10 +27,17 @@
 #include "absl/time/time.h"
 #include "server/gate/steady_time.h"
 #include "server/net/call_queue.h"
-#include "server/net/lone_caller.h"
-#include "server/net/reader_count.h"
 
 namespace quantd {
+
+// How many threads read from now on, where `reading` do and `awake` deliver or
+// read, which have kept `busy` cores busy: one more if all are busy, one less
+// if those that would be left have half of that to do.
+inline int Readers(int reading, int most, int awake, double busy) {
+  constexpr double kBusy = 0.9;
+  if (busy > kBusy * awake) return std::min(reading + 1, most);
+  return std::max(reading - (busy < kBusy / 2 * (awake - 1) ? 1 : 0), 0);
+}
 
 class QueueThreads {
  public:

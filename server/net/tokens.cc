@@ -9,6 +9,8 @@
 #include <sstream>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "fmt/format.h"
 #include "proto/net/pem.h"
 
@@ -28,19 +30,18 @@ std::string_view Stripped(std::string_view text) {
 
 // "4096", "64KiB", "200MiB", "1GiB"; nothing for 0 and what is none of that.
 std::optional<uint64_t> ParseSize(std::string_view text) {
+  int shift = 0;
+  for (const auto& [unit, bits] :
+       {std::pair("KiB", 10), std::pair("MiB", 20), std::pair("GiB", 30)}) {
+    if (!text.ends_with(unit)) continue;
+    text.remove_suffix(3);
+    shift = bits;
+    break;
+  }
   uint64_t number = 0;
   const char* const end = text.data() + text.size();
   const auto read = std::from_chars(text.data(), end, number);
-  const std::string_view unit(read.ptr, end - read.ptr);
-  int shift = 0;
-  for (const std::string_view name : {"KiB", "MiB", "GiB"}) {
-    shift += 10;
-    if (unit == name) break;
-  }
-  if (unit.empty()) shift = 0;
-  const bool known =
-      unit.empty() || unit == "KiB" || unit == "MiB" || unit == "GiB";
-  if (read.ec != std::errc() || !known || number == 0 ||
+  if (read.ec != std::errc() || read.ptr != end || number == 0 ||
       number > UINT64_MAX >> shift) {
     return std::nullopt;
   }
@@ -103,6 +104,15 @@ absl::Status Grant(std::string_view setting, Caller* caller) {
   return absl::OkStatus();
 }
 
+// Its SHA-256; empty: this OpenSSL has none.
+std::string HashOf(std::string_view token) {
+  std::string hash(kHashDigits / 2, '\0');
+  const bool made = EVP_Digest(token.data(), token.size(),
+                               reinterpret_cast<uint8_t*>(hash.data()), nullptr,
+                               EVP_sha256(), nullptr) == 1;
+  return made ? hash : "";
+}
+
 // What stands behind the digits. A token without a name has that of its first
 // digits, which are no secret.
 absl::StatusOr<Caller> ReadCaller(std::string_view digits,
@@ -140,17 +150,6 @@ std::optional<Priority> ParsePriority(std::string_view text) {
   return std::nullopt;
 }
 
-std::optional<TokenHashes::Hash> TokenHashes::HashOf(std::string_view token) {
-  Hash hash;
-  unsigned int size = 0;
-  if (EVP_Digest(token.data(), token.size(), hash.data(), &size, EVP_sha256(),
-                 nullptr) != 1 ||
-      size != hash.size()) {
-    return std::nullopt;
-  }
-  return hash;
-}
-
 absl::StatusOr<TokenHashes> TokenHashes::Load(const std::string& path) {
   const std::string what = fmt::format("--token-file {}", path);
   const auto text = security::ReadSmallFile(what, path);
@@ -162,20 +161,15 @@ absl::StatusOr<TokenHashes> TokenHashes::Load(const std::string& path) {
     const std::string_view line = Stripped(whole);
     if (line.empty() || line.front() == '#') continue;
     const std::string_view digits = line.substr(0, line.find_first_of(" \t"));
-    Hash hash;
-    bool legal = digits.size() == kHashDigits;
-    for (size_t i = 0; legal && i < hash.size(); ++i) {
-      const char* const two = digits.data() + 2 * i;
-      legal = absl::ascii_isxdigit(two[0]) &&
-              std::from_chars(two, two + 2, hash[i], 16).ptr == two + 2;
-    }
     // The line is not repeated: it may be a token in clear.
-    if (!legal) {
+    if (digits.size() != kHashDigits ||
+        !std::ranges::all_of(digits, absl::ascii_isxdigit)) {
       return absl::FailedPreconditionError(fmt::format(
           "{}: line {} does not begin with the 64 hexadecimal digits of a "
           "SHA-256; make one with: printf %s \"$TOKEN\" | sha256sum",
           what, number));
     }
+    std::string hash = absl::HexStringToBytes(std::string(digits));
     // No call brings such a token, and whoever made the line meant another.
     if (hash == HashOf("")) {
       return absl::FailedPreconditionError(fmt::format(
@@ -183,7 +177,7 @@ absl::StatusOr<TokenHashes> TokenHashes::Load(const std::string& path) {
           "the line was made; make it anew: printf %s \"$TOKEN\" | sha256sum",
           what, number));
     }
-    if (tokens.hashes_.size() == kMostTokens) {
+    if (tokens.callers_.size() == kMostTokens) {
       return absl::FailedPreconditionError(
           fmt::format("{}: more than {} tokens", what, kMostTokens));
     }
@@ -193,10 +187,9 @@ absl::StatusOr<TokenHashes> TokenHashes::Load(const std::string& path) {
           fmt::format("{}: line {}: {}", what, number,
                       std::string(caller.status().message())));
     }
-    tokens.hashes_.push_back(hash);
-    tokens.callers_.push_back(*caller);
+    tokens.callers_.emplace_back(std::move(hash), *caller);
   }
-  if (tokens.hashes_.empty()) {
+  if (tokens.callers_.empty()) {
     return absl::FailedPreconditionError(fmt::format(
         "{}: names no token, so nobody could call; add a line with the "
         "SHA-256 of one: printf %s \"$TOKEN\" | sha256sum",
@@ -206,24 +199,22 @@ absl::StatusOr<TokenHashes> TokenHashes::Load(const std::string& path) {
 }
 
 const Caller* TokenHashes::Find(std::string_view token) const {
-  const std::optional<Hash> hash = HashOf(token);
-  if (!hash) return nullptr;
+  const std::string hash = HashOf(token);
+  if (hash.empty()) return nullptr;
   const Caller* found = nullptr;
-  for (size_t i = 0; i < hashes_.size(); ++i) {
-    if (CRYPTO_memcmp(hashes_[i].data(), hash->data(), hash->size()) == 0) {
-      found = &callers_[i];
+  for (const auto& [known, caller] : callers_) {
+    if (CRYPTO_memcmp(known.data(), hash.data(), hash.size()) == 0) {
+      found = &caller;
     }
   }
   return found;
 }
 
 std::string_view BearerToken(std::string_view authorization) {
-  constexpr std::string_view kScheme = "bearer ";
-  const std::string_view scheme = authorization.substr(0, kScheme.size());
-  const bool named =
-      std::equal(scheme.begin(), scheme.end(), kScheme.begin(), kScheme.end(),
-                 [](char a, char b) { return absl::ascii_tolower(a) == b; });
-  return named ? Stripped(authorization.substr(kScheme.size())) : "";
+  const std::string scheme(authorization.substr(0, 7));
+  return absl::EqualsIgnoreCase(scheme, "bearer ")
+             ? Stripped(authorization.substr(scheme.size()))
+             : "";
 }
 
 }  // namespace quantd

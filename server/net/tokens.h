@@ -12,11 +12,9 @@
 #ifndef QUANTD_SERVER_NET_TOKENS_H_
 #define QUANTD_SERVER_NET_TOKENS_H_
 
-#include <array>
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -34,16 +32,11 @@ class TokenHashes {
   // Whose token it is, or null. In a time that does not tell how near a wrong
   // token comes. The caller is part of this.
   const Caller* Find(std::string_view token) const;
-  size_t size() const { return hashes_.size(); }
+  size_t size() const { return callers_.size(); }
   bool operator==(const TokenHashes&) const = default;
 
  private:
-  using Hash = std::array<uint8_t, 32>;
-  // nullopt: this OpenSSL has no SHA-256.
-  static std::optional<Hash> HashOf(std::string_view token);
-
-  std::vector<Hash> hashes_;
-  std::vector<Caller> callers_;  // of each
+  std::vector<std::pair<std::string, Caller>> callers_;  // by SHA-256
 };
 
 // The token of "Bearer TOKEN"; empty: it is none.

@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<HttpListener>> HttpListener::Start(
       !s.ok()) {
     return s;
   }
-  auto sockets = ListenSockets::Open(address, SOMAXCONN);
+  auto sockets = ListenSockets::Open(address);
   if (!sockets.ok()) return sockets.status();
   auto listener = std::unique_ptr<HttpListener>(
       new HttpListener(*std::move(sockets), std::move(handler), limits));

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "proto/memory/offer.h"
-#include "server/memory/region.h"
+#include "server/memory/regions.h"
 
 namespace quantd {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "server/memory/peers.h"
+#include "server/config/options.h"
 #include "tests/server/memory/door_fixture.h"
 
 namespace quantd {

@@ -1,6 +1,6 @@
-#include "server/net/lone_caller.h"
-
 #include <gtest/gtest.h>
+
+#include "server/net/call_queue.h"
 
 namespace quantd {
 namespace {

@@ -12,8 +12,6 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "server/net/call_queue.h"
-#include "server/net/completion_tag.h"
-#include "server/net/lone_caller.h"
 
 namespace quantd {
 namespace {
@@ -78,6 +76,18 @@ TEST_F(QueueThreadsTest, AQueueIsAskedAgainForUsersThatComeLater) {
 // Or the destructor would wait for its thread without end.
 TEST_F(QueueThreadsTest, AQueueWithoutUsersIsShutDownLikeAnyOther) {
   threads_.Add(queue_.get(), &users_);
+}
+
+TEST(ReadersTest, AsManyReadAsTheOthersAreBusy) {
+  EXPECT_EQ(Readers(0, 2, 1, 0.8), 0) << "one thread is enough";
+  EXPECT_EQ(Readers(0, 2, 1, 0.95), 1);
+  EXPECT_EQ(Readers(1, 2, 2, 0.95), 1) << "of two one is busy";
+  EXPECT_EQ(Readers(1, 2, 2, 1.9), 2);
+  EXPECT_EQ(Readers(2, 2, 3, 3), 2) << "there are no more";
+  EXPECT_EQ(Readers(2, 2, 3, 1), 2) << "one more would come back at once";
+  EXPECT_EQ(Readers(2, 2, 3, 0.5), 1);
+  EXPECT_EQ(Readers(1, 2, 2, 0), 0);
+  EXPECT_EQ(Readers(0, 2, 1, 0), 0);
 }
 
 }  // namespace

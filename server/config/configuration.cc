@@ -30,13 +30,8 @@ absl::Status Refuse(std::string_view where, std::string_view why) {
   return absl::InvalidArgumentError(fmt::format("{}: {}", where, why));
 }
 
-std::string NameOf(const CLI::Option& option) {
-  const auto& names = option.get_lnames();
-  return names.empty() ? "" : names.front();
-}
-
 std::string VariableOf(const CLI::Option& option) {
-  std::string name = NameOf(option);
+  std::string name = option.get_single_name();
   std::replace(name.begin(), name.end(), '-', '_');
   return std::string(kPrefix) + absl::AsciiStrToUpper(name);
 }
@@ -117,7 +112,7 @@ class Layers {
  public:
   Layers(CLI::App* app, const std::string& actions) : app_(*app) {
     for (CLI::Option* option : app->get_options()) {
-      const std::string name = NameOf(*option);
+      const std::string name = option->get_single_name();
       if (!name.empty() && name != "help" && name != "version" &&
           option->get_group() != actions) {
         settings_.push_back(option);
@@ -169,13 +164,12 @@ class Layers {
     return absl::OkStatus();
   }
 
-  Configuration InEffect(const std::string& file_flag) const {
-    Configuration configuration;
-    std::set<std::string, std::less<>> known = {
-        "QUANTD_SERVER", VariableOf(*app_.get_option(file_flag))};
+  void Tell(const std::string& file_variable, CommandLine* command) const {
+    std::set<std::string, std::less<>> known = {"QUANTD_SERVER", file_variable};
     for (const CLI::Option* option : settings_) {
       known.insert(VariableOf(*option));
-      Setting setting{NameOf(*option), option->get_default_str(), "default"};
+      Setting setting{option->get_single_name(), option->get_default_str(),
+                      "default"};
       if (const auto source = sources_.find(option); source != sources_.end()) {
         setting.value = Joined(option->results());
         setting.source = source->second;
@@ -183,17 +177,16 @@ class Layers {
         setting.value = "false";
       }
       if (LooksLikeSecret(setting.value)) setting.value = "***";
-      configuration.settings.push_back(std::move(setting));
+      command->settings.push_back(std::move(setting));
     }
     for (char** entry = environ; *entry != nullptr; ++entry) {
       const std::string_view text = *entry;
       const std::string_view name = text.substr(0, text.find('='));
       if (name.starts_with(kPrefix) && !known.contains(name) &&
           !IsOfKubernetes(name)) {
-        configuration.unknown_environment.emplace_back(name);
+        command->unknown_environment.emplace_back(name);
       }
     }
-    return configuration;
   }
 
  private:
@@ -237,9 +230,8 @@ class Layers {
 
 }  // namespace
 
-absl::StatusOr<Configuration> ReadLayers(CLI::App* app,
-                                         const std::string& actions,
-                                         const std::string& file_flag) {
+absl::Status ReadLayers(CLI::App* app, const std::string& actions,
+                        const std::string& file_flag, CommandLine* command) {
   Layers layers(app, actions);
   CLI::Option* const file = app->get_option(file_flag);
   auto s = layers.ReadVariable(file);
@@ -247,8 +239,8 @@ absl::StatusOr<Configuration> ReadLayers(CLI::App* app,
   if (s.ok() && file->count() > 0) {
     s = layers.ReadFile(file->as<std::string>());
   }
-  if (!s.ok()) return s;
-  return layers.InEffect(file_flag);
+  if (s.ok()) layers.Tell(VariableOf(*file), command);
+  return s;
 }
 
 std::string ToText(const std::vector<Setting>& settings) {

@@ -214,8 +214,8 @@ void AddAdmission(Flags& add, ServerOptions& o) {
              "Calls at once on one connection");
   add.Number("--max-connections", &o.max_connections, size_t{0},
              size_t{1} << 20,
-             "Connections at once; at the limit an idle one makes room (0: as "
-             "many as file descriptors allow, at most 4096)");
+             "Connections at once; at the limit an idle one makes room (0: "
+             "half of the file descriptors, at most 4096)");
   add.List("--trusted-proxies", &o.trusted_proxies, "",
            "Addresses, separated by commas, of proxies whose clients share "
            "one: they are held to no one host's share of memory");
@@ -296,10 +296,8 @@ absl::StatusOr<int> Parse(int argc, char** argv, CommandLine* command) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e);
   }
-  auto read = ReadLayers(&app, kActions, "--config");
-  if (!read.ok()) return read.status();
-  command->settings = std::move(read->settings);
-  command->unknown_environment = std::move(read->unknown_environment);
+  auto read = ReadLayers(&app, kActions, "--config", command);
+  if (!read.ok()) return read;
   add.Finish();
   command->action = probe   ? Action::kProbe
                     : check ? Action::kCheckConfiguration

@@ -100,24 +100,26 @@ struct Setting {
   std::string source;  // "flag", "environment", "file" or "default"
 };
 
-// What is in effect, once the layers are read.
-struct Configuration {
-  std::vector<Setting> settings;  // nothing secret
+enum class Action { kServe, kCheckConfiguration, kProbe };
+
+struct CommandLine {
+  Action action = Action::kServe;
+  ServerOptions options;
+  ProbeOptions probe;
+  std::vector<Setting> settings;  // in effect; nothing secret
   // Variables QUANTD_... that mean nothing here. Left out are QUANTD_SERVER,
   // which is for clients, and what Kubernetes sets beside a service of a name
   // like quantd (QUANTD_SERVICE_HOST, QUANTD_PORT_50151_TCP).
   std::vector<std::string> unknown_environment;
 };
 
-// Once the command line of `app` has been parsed: fills in what it left open.
-// All its flags are settings, but for those of the group `actions` and --help.
-// `file_flag` names the flag that names the file; it can be given by the
-// environment too. INVALID_ARGUMENT, naming the variable, or the file and its
-// key, for values that are no good, keys that no flag has and a file that
-// cannot be read.
-absl::StatusOr<Configuration> ReadLayers(CLI::App* app,
-                                         const std::string& actions,
-                                         const std::string& file_flag);
+// Once the command line of `app` has been parsed: fills in what it left open,
+// and what of `command` says so. All its flags are settings, but for those of
+// the group `actions` and --help. `file_flag` names the flag that names the
+// file; it can be given by the environment too. INVALID_ARGUMENT, naming the
+// variable, or the file and its key, for what is no good.
+absl::Status ReadLayers(CLI::App* app, const std::string& actions,
+                        const std::string& file_flag, CommandLine* command);
 
 // Lines of a configuration file, each with its source behind it.
 std::string ToText(const std::vector<Setting>& settings);
@@ -126,16 +128,6 @@ std::string ToLine(const std::vector<Setting>& settings);
 
 // Whether what should name a file is rather the content of one.
 bool LooksLikeSecret(std::string_view value);
-
-enum class Action { kServe, kCheckConfiguration, kProbe };
-
-struct CommandLine {
-  Action action = Action::kServe;
-  ServerOptions options;
-  ProbeOptions probe;
-  std::vector<Setting> settings;                 // in effect; nothing secret
-  std::vector<std::string> unknown_environment;  // names
-};
 
 // What flags, environment and configuration file ask for, in this order of
 // precedence. Returns -1 to go on, or the exit code with which to end now:

@@ -33,15 +33,6 @@ constexpr size_t kMostDescriptors = 253;
 // are no descriptors to be had.
 constexpr std::chrono::milliseconds kTick{100};
 
-std::optional<uid_t> UserOf(int socket) {
-  ucred peer = {};
-  socklen_t size = sizeof(peer);
-  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
-    return std::nullopt;
-  }
-  return peer.uid;
-}
-
 // Reads at most `room` bytes, and takes whatever descriptors come with them: no
 // one of them stays open by accident. As recvmsg; -2: there were more than fit.
 ssize_t ReceiveWith(int socket, std::byte* to, size_t room,
@@ -160,8 +151,10 @@ void MemoryDoor::Accept() {
   // With all that its peer may have left in it.
   c.socket = std::make_shared<const Descriptor>(fd, /*apart=*/true);
   c.until = SteadyNow() + limits_.patience;
-  const auto user = UserOf(fd);
-  if (!user || std::find(peers_.begin(), peers_.end(), *user) == peers_.end()) {
+  ucred peer = {};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
+      std::ranges::find(peers_, peer.uid) == peers_.end()) {
     Send(c, Refuse(OfferAnswer::kPeer,
                    "expected a process of a user named by --memory-peers"));
   } else if (connections_.size() >= limits_.connections) {
@@ -178,7 +171,7 @@ bool MemoryDoor::Receive(Connection& c) {
   const ssize_t n = ReceiveWith(c.socket->get(), c.offer.data() + c.received,
                                 c.offer.size() - c.received, &c.descriptors);
   if (n == -1) return errno == EAGAIN || errno == EINTR;
-  // Who sends more than one is answered once, whatever else he sends.
+  // A peer that sends more than one is answered once, whatever else it sends.
   if (n == -2 || c.descriptors.size() > 1) {
     Send(c, Refuse(OfferAnswer::kDescriptors,
                    "expected exactly one descriptor, got more"));
@@ -186,16 +179,12 @@ bool MemoryDoor::Receive(Connection& c) {
   }
   if (n == 0) return false;
   c.received += static_cast<size_t>(n);
-  return c.received < c.offer.size() || Answer(c);
-}
-
-bool MemoryDoor::Answer(Connection& c) {
+  if (c.received < c.offer.size()) return true;
   const OfferReply reply = Take(c);
   c.received = 0;
   c.descriptors.clear();
-  const bool sent = Send(c, reply);
   // What follows a message that is none cannot be told apart.
-  return sent && reply.answer != OfferAnswer::kMalformed;
+  return Send(c, reply) && reply.answer != OfferAnswer::kMalformed;
 }
 
 OfferReply MemoryDoor::Take(Connection& c) {
@@ -252,7 +241,7 @@ OfferReply MemoryDoor::Take(Connection& c) {
 bool MemoryDoor::Send(const Connection& c, const OfferReply& reply) {
   if (reply.answer != OfferAnswer::kTaken) ++refusals_;
   const wire::OfferBytes bytes = wire::Write(reply);
-  // Who lets replies pile up is not served any more.
+  // A peer that lets replies pile up is not served any more.
   return send(c.socket->get(), bytes.data(), bytes.size(),
               MSG_NOSIGNAL | MSG_DONTWAIT) ==
          static_cast<ssize_t>(bytes.size());

@@ -59,7 +59,6 @@ class MemoryDoor {
   void Accept();
   // False: the connection is over.
   bool Receive(Connection& connection);
-  bool Answer(Connection& connection);
   wire::OfferReply Take(Connection& connection);
   bool Send(const Connection& connection, const wire::OfferReply& reply);
   void Forget(const Connection& connection);

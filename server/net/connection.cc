@@ -12,8 +12,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
+#include "absl/strings/str_replace.h"
 #include "fmt/format.h"
 #include "server/gate/steady_time.h"
 
@@ -139,18 +138,8 @@ void Connection::CallEnds() {
 }
 
 std::string PeerName(std::string_view peer) {
-  std::string name;
-  for (size_t i = 0; i < peer.size(); ++i) {
-    if (peer[i] == '%' && i + 2 < peer.size() &&
-        absl::ascii_isxdigit(peer[i + 1]) &&
-        absl::ascii_isxdigit(peer[i + 2])) {
-      name += absl::HexStringToBytes(absl::string_view(peer.data() + i + 1, 2));
-      i += 2;
-    } else {
-      name += peer[i];
-    }
-  }
-  return name;
+  return absl::StrReplaceAll(std::string(peer),
+                             {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
 }
 
 }  // namespace quantd

@@ -23,7 +23,7 @@ namespace {
 constexpr absl::Duration kExpiresSoon = absl::Hours(24 * 14);
 constexpr std::string_view kHealth = "/grpc.health.v1.Health/";
 
-// Who showed a certificate that was asked for.
+// The caller by the certificate that was asked for, or null.
 std::shared_ptr<const Caller> CertificateOf(
     const TlsFiles& files, const grpc::ServerContext& context) {
   constexpr size_t kMostOfName = 256;
@@ -215,7 +215,7 @@ Verdict ServerCredentials::Judge(std::string_view path,
   if (tokens == nullptr) return {CertificateOf(files_, context), std::nullopt};
   const auto [first, last] =
       context.client_metadata().equal_range("authorization");
-  // Of several the last, as anywhere in HTTP where there should be one.
+  // The last of several, as anywhere in HTTP where there should be one.
   std::string_view token;
   for (auto it = first; it != last; ++it) {
     token = BearerToken({it->second.data(), it->second.size()});

@@ -71,7 +71,7 @@ class ServerCredentials {
 
   // Every method needs a token if there is a token file, but for health
   // (grpc.health.v1), by which orchestrators look at a server that they have no
-  // token for. Who has no token is known by his certificate, if he has one.
+  // token for. A caller without one is known by a certificate, if there is one.
   //
   // gRPC's own hook for this writes out all metadata for it, and aborts at some
   // (CVE-2023-1428).

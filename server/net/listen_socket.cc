@@ -32,9 +32,8 @@ int PortOf(int fd) {
   if (getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
     return 0;
   }
-  return ntohs(bound.ss_family == AF_INET6
-                   ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
-                   : reinterpret_cast<const sockaddr_in&>(bound).sin_port);
+  // That of IPv6 is in the same place.
+  return ntohs(reinterpret_cast<const sockaddr_in&>(bound).sin_port);
 }
 
 // A listening socket, or -1 and errno.
@@ -44,10 +43,8 @@ int Bind(const sockaddr* address, socklen_t size) {
   if (fd < 0) return -1;
   const int on = 1;
   const int off = 0;
-  if (address->sa_family != AF_UNIX) {
-    // A restart need not wait for connections that are still closing.
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  }
+  // A restart need not wait for connections that are still closing.
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (address->sa_family == AF_INET6) {
     const auto& v6 = *reinterpret_cast<const sockaddr_in6*>(address);
     // Of the wildcard alone: addresses of IPv4 come through it, too.
@@ -156,8 +153,7 @@ bool ListenSockets::OpenHost(const std::string& host, const std::string& port,
   }
   for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
     if (!descriptors_.empty()) {
-      // All of them on the port that the first one found, which is where that
-      // of sockaddr_in6 is, too.
+      // All of them on the port that the first one found.
       reinterpret_cast<sockaddr_in*>(a->ai_addr)->sin_port =
           htons(PortOf(descriptors_.front()));
     }

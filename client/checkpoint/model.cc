@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <filesystem>
 #include <iterator>
 #include <set>
@@ -48,6 +49,17 @@ constexpr std::string_view kOne = "model.safetensors";
 bool IsBeside(std::string_view name) {
   return name == kOne || name.starts_with("consolidated") ||
          name.starts_with("adapter");
+}
+
+// 2 of "model-00001-of-00002.safetensors"; 0: the name counts none.
+int64_t CountIn(std::string_view shard) {
+  constexpr std::string_view kOf = "-of-";
+  const size_t at = shard.rfind(kOf);
+  if (at == std::string_view::npos) return 0;
+  int64_t count = 0;
+  const std::string_view digits = shard.substr(at + kOf.size());
+  std::from_chars(digits.data(), digits.data() + digits.size(), count);
+  return count;
 }
 
 template <typename T>
@@ -147,6 +159,13 @@ absl::Status Model::OpenDirectory(const std::vector<std::string>& only) {
              std::all_of(found.begin(), found.end(), IsBeside)) {
     // Adapters, and the weights in the form of another program.
     names = {std::string(kOne)};
+  } else if (const int64_t shards = found.size() == 1 ? CountIn(found[0]) : 0;
+             shards > 1) {
+    return Bad(path_,
+               fmt::format("{} is 1 of {} shards, and neither the others nor "
+                           "their index are there: get them again, or name "
+                           "that file to take it alone",
+                           found[0], shards));
   } else if (found.size() > 1) {
     return Bad(path_, fmt::format("{} .safetensors files and no index that "
                                   "says which belong together: {}",

@@ -50,6 +50,9 @@ struct Weight {
   int64_t cols = 0;         // K
   // One that is quantized already: it comes in decoded, as fp32.
   std::optional<StoredWeight> stored;
+  // Comes in as fp32, too: one that it shares an amax with has another type,
+  // and libraries compute global scales in the type of the weight.
+  bool widened = false;
   const WeightLayout* layout = nullptr;
   Profile profile = Profile::kTe;
   std::optional<float> input_amax;
@@ -65,7 +68,7 @@ struct Weight {
 
   // The type that it comes in.
   std::string_view dtype() const {
-    return stored ? std::string_view("F32") : source->stored.dtype;
+    return stored || widened ? std::string_view("F32") : source->stored.dtype;
   }
   size_t size_bytes() const;  // in the model, scales and all
 };

@@ -7,6 +7,7 @@
 #include "client/checkpoint/anatomy/adapter.h"
 #include "client/checkpoint/anatomy/config_facts.h"
 #include "client/checkpoint/anatomy/storage.h"
+#include "client/checkpoint/anatomy/strays.h"
 #include "client/checkpoint/decode_planner.h"
 #include "client/checkpoint/made_with.h"
 #include "client/checkpoint/selector.h"
@@ -366,10 +367,8 @@ class Planner {
   ConversionPlan plan_;
 };
 
-}  // namespace
-
-absl::StatusOr<ConversionPlan> MakeConversionPlan(const Model& model,
-                                                  const Selection& selection) {
+absl::StatusOr<ConversionPlan> PlanOf(const Model& model,
+                                      const Selection& selection) {
   if (selection.dialect == Dialect::kNone &&
       selection.format == WeightFormat::kBf16) {
     return MakeDecodingPlan(model);
@@ -377,6 +376,19 @@ absl::StatusOr<ConversionPlan> MakeConversionPlan(const Model& model,
   const auto selector = Selector::Make(model, selection);
   if (!selector.ok()) return selector.status();
   return Planner(model, selection, *selector).Make();
+}
+
+}  // namespace
+
+absl::StatusOr<ConversionPlan> MakeConversionPlan(const Model& model,
+                                                  const Selection& selection) {
+  std::vector<std::string> notes;
+  if (auto s = CheckStrays(model, &notes); !s.ok()) return s;
+  auto plan = PlanOf(model, selection);
+  if (plan.ok()) {
+    plan->notes.insert(plan->notes.end(), notes.begin(), notes.end());
+  }
+  return plan;
 }
 
 }  // namespace quantd::checkpoint

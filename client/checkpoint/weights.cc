@@ -32,10 +32,13 @@ std::string_view ExpertsAbove(std::string_view module) {
   if (at == std::string_view::npos || (at > 0 && module[at - 1] != '.')) {
     return "";
   }
-  const size_t next = at + kExperts.size();
+  size_t next = at + kExperts.size();
+  constexpr std::string_view kWord = "expert_";
+  if (module.substr(next).starts_with(kWord)) next += kWord.size();
   const bool numbered =
       next < module.size() && module[next] >= '0' && module[next] <= '9';
-  return numbered ? module.substr(0, next - 1) : std::string_view();
+  return numbered ? module.substr(0, at + kExperts.size() - 1)
+                  : std::string_view();
 }
 
 std::vector<Weight> TakeUneven(const Model& model,
@@ -128,6 +131,13 @@ std::vector<FusedWeights> FuseWeights(std::vector<Weight> weights,
     if (fresh) groups.emplace_back();
     FusedWeights& group = fresh ? groups.back() : groups[place->second];
     group.weights.push_back(std::move(w));
+  }
+  for (FusedWeights& group : groups) {
+    const std::string first(group.weights.front().dtype());
+    const bool mixed =
+        std::any_of(group.weights.begin(), group.weights.end(),
+                    [&](const Weight& w) { return w.dtype() != first; });
+    for (Weight& w : group.weights) w.widened = mixed;
   }
   return groups;
 }

@@ -31,7 +31,7 @@ constexpr std::string_view kStarts[] = {"lora_A",
                                         "lora_te"};
 // RWKV has layers with "lora" in their names that are its own.
 constexpr std::string_view kWithin[] = {"lora.down.", "lora.up.", "lora.down_",
-                                        "lora.up_"};
+                                        "lora.up_",   ".lora_a.", ".lora_b."};
 
 }  // namespace
 
@@ -42,6 +42,7 @@ bool IsOfAdapter(std::string_view tensor) {
       if (at == 0 || tensor[at - 1] == '.') return true;
     }
   }
+  if (tensor.ends_with(".lora_a") || tensor.ends_with(".lora_b")) return true;
   return std::any_of(std::begin(kWithin), std::end(kWithin), [&](auto within) {
     return tensor.find(within) != std::string_view::npos;
   });
@@ -78,7 +79,9 @@ absl::Status RefuseAdapter(const Model& model,
   return absl::InvalidArgumentError(fmt::format(
       "{}: {} is of an adapter, which is nothing without its model: merge them "
       "first (Python: peft.AutoPeftModelForCausalLM.from_pretrained(DIR)"
-      ".merge_and_unload().save_pretrained(OUT)) and take what comes out",
+      ".merge_and_unload().save_pretrained(OUT); of a diffusers pipeline "
+      "load_lora_weights(DIR), fuse_lora() and save_pretrained(OUT)) and take "
+      "what comes out",
       model.path(), first->name()));
 }
 

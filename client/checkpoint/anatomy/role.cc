@@ -54,10 +54,11 @@ constexpr std::string_view kTables[] = {"wte",
                                         "embd_pos",
                                         "relative_attention_bias"};
 // Heads where they are beside the layers; in a layer these are linear ones.
-constexpr std::string_view kHeadsBeside[] = {
-    "output",  "output_projection", "proj_out",
-    "ff_out",  "lm_loss",           "logits_dense",
-    "decoder", "vocab_projector",   "to_logits"};
+constexpr std::string_view kHeadsBeside[] = {"output",    "output_projection",
+                                             "proj_out",  "ff_out",
+                                             "lm_loss",   "logits_dense",
+                                             "decoder",   "vocab_projector",
+                                             "to_logits", "fc"};
 constexpr std::string_view kRouters[] = {"gate", "shared_expert_gate", "gating",
                                          "moe_gate"};
 constexpr std::string_view kGates[] = {"in_proj_ba", "in_proj_b", "in_proj_a",
@@ -155,8 +156,10 @@ bool IsBeyond(const NameParts& parts, int64_t layers) {
 }
 
 bool IsOfLanguage(std::string_view part) {
-  return Mentions(part, "language") || Mentions(part, "llm") ||
-         part == "text_model" || part == "text_decoder";
+  return Mentions(part, "language") || part == "text_model" ||
+         part == "text_decoder" ||
+         AnyPart(PartsOfName(part, '_'),
+                 [](std::string_view word) { return word == "llm"; });
 }
 
 // The name of the list that the module is in a numbered member of.
@@ -203,7 +206,9 @@ Role NamedRole(const NameParts& parts) {
                        p.ends_with("lm_heads");
               }) ||
       (!AnyPart(parts, IsIndex) &&
-       (IsListed(kHeadsBeside, leaf) || leaf.ends_with("_head")))) {
+       (IsListed(kHeadsBeside, leaf) || AnyPart(parts, [](std::string_view p) {
+          return p.ends_with("_head");
+        })))) {
     return Role::kHead;
   }
   return Role::kLinear;

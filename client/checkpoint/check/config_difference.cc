@@ -85,6 +85,13 @@ void Flatten(const Json& object, const std::string& path,
   }
 }
 
+// The rope_theta of files that say none.
+double UsualBase(std::string_view model_type) {
+  if (model_type.starts_with("gemma3") || model_type == "mixtral") return 1e6;
+  if (model_type.starts_with("llama4")) return 5e5;
+  return model_type == "gpt_oss" ? 150000 : 10000;
+}
+
 // One of a list is that one.
 bool IsSameValue(const Json& a, const Json& b) {
   if (a == b) return true;
@@ -112,10 +119,16 @@ class Comparison {
         Differs(key, one, found->second);
       }
     }
-    // Positions that are scaled where they were not.
+    // Positions that are scaled, or another base of them, where the original
+    // has the default.
+    const bool says_base = std::any_of(
+        there_.begin(), there_.end(),
+        [](const auto& entry) { return entry.first.ends_with("rope_theta"); });
     for (const auto& [key, one] : here_) {
-      if (there_.count(key) == 0 && key.ends_with("rope_type") &&
-          one.value != "default") {
+      if (there_.count(key) > 0) continue;
+      if ((key.ends_with("rope_type") && one.value != "default") ||
+          (key.ends_with("rope_theta") && !says_base &&
+           one.value != UsualBase(model_.model_type()))) {
         HasMore(key, one);
       }
     }

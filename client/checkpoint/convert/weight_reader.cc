@@ -52,29 +52,9 @@ void Transpose(const std::vector<std::byte>& from, int64_t k, int64_t cols,
   }
 }
 
-// Code times scale, with little beside the room for it.
-absl::Status Decoded(const Model& model, const StoredWeight& w, int64_t row,
-                     int64_t count, absl::Span<std::byte> bytes) {
-  constexpr int64_t kNumbers = int64_t{1} << 20;
-  const int64_t most = std::max<int64_t>(1, kNumbers / w.cols);
-  WeightValues values(model, w);
-  values.MendZeros();
-  std::vector<float> numbers;
-  for (int64_t done = 0; done < count; done += most) {
-    const int64_t some = std::min(most, count - done);
-    if (auto s = values.Read(row + done, some, &numbers); !s.ok()) return s;
-    const size_t size = numbers.size() * sizeof(float);
-    std::memcpy(bytes.data(), numbers.data(), size);
-    bytes.remove_prefix(size);
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
-
-absl::Status ReadRows(const Model& model, const Weight& w, int64_t row,
+// In the type of the tensor.
+absl::Status AsStored(const Model& model, const Weight& w, int64_t row,
                       int64_t count, absl::Span<std::byte> bytes) {
-  if (w.stored) return Decoded(model, *w.stored, row, count, bytes);
   const auto element =
       static_cast<size_t>(safetensors::BitsOf(w.source->stored.dtype) / 8);
   const size_t run = static_cast<size_t>(count) * element;
@@ -100,6 +80,50 @@ absl::Status ReadRows(const Model& model, const Weight& w, int64_t row,
                  : Transpose<uint16_t>(lines, k, w.cols, count, some, bytes);
   }
   return absl::OkStatus();
+}
+
+// As fp32, with little beside the room for it: `read` takes a row and how many.
+template <typename ReadSome>
+absl::Status InPieces(int64_t cols, int64_t row, int64_t count,
+                      absl::Span<std::byte> bytes, ReadSome&& read) {
+  constexpr int64_t kNumbers = int64_t{1} << 20;
+  const int64_t most = std::max<int64_t>(1, kNumbers / cols);
+  std::vector<float> numbers;
+  for (int64_t done = 0; done < count; done += most) {
+    const int64_t some = std::min(most, count - done);
+    if (auto s = read(row + done, some, &numbers); !s.ok()) return s;
+    const size_t size = numbers.size() * sizeof(float);
+    std::memcpy(bytes.data(), numbers.data(), size);
+    bytes.remove_prefix(size);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ReadRows(const Model& model, const Weight& w, int64_t row,
+                      int64_t count, absl::Span<std::byte> bytes) {
+  if (w.stored) {
+    WeightValues values(model, *w.stored);
+    values.MendZeros();
+    return InPieces(w.cols, row, count, bytes,
+                    [&](int64_t at, int64_t some, std::vector<float>* out) {
+                      return values.Read(at, some, out);
+                    });
+  }
+  const std::string& dtype = w.source->stored.dtype;
+  if (w.dtype() == dtype) return AsStored(model, w, row, count, bytes);
+  std::vector<std::byte> narrow;
+  return InPieces(
+      w.cols, row, count, bytes,
+      [&](int64_t at, int64_t some, std::vector<float>* out) -> absl::Status {
+        narrow.resize(SizeOfShape(dtype, {some, w.cols}));
+        const auto s = AsStored(model, w, at, some, absl::MakeSpan(narrow));
+        if (!s.ok()) return s;
+        out->resize(static_cast<size_t>(some * w.cols));
+        Decode(dtype, narrow, absl::MakeSpan(*out));
+        return absl::OkStatus();
+      });
 }
 
 float LargestMagnitude(DType dtype, absl::Span<const std::byte> bytes) {

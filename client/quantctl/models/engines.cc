@@ -162,6 +162,53 @@ bool IsText(const std::string& name) {
          name.ends_with("ForConditionalGeneration");
 }
 
+// The last words of layers that models have which were tried, without numbers.
+constexpr std::string_view kTried[] = {"self_attn.q_proj",
+                                       "self_attn.k_proj",
+                                       "self_attn.v_proj",
+                                       "self_attn.o_proj",
+                                       "self_attn.q_a_proj",
+                                       "self_attn.q_b_proj",
+                                       "self_attn.kv_b_proj",
+                                       "self_attn.kv_a_proj_with_mqa",
+                                       "mlp.gate_proj",
+                                       "mlp.up_proj",
+                                       "mlp.down_proj",
+                                       "shared_experts.gate_proj",
+                                       "shared_experts.up_proj",
+                                       "shared_experts.down_proj",
+                                       "experts.gate_proj",
+                                       "experts.up_proj",
+                                       "experts.down_proj",
+                                       "experts.gate_up_proj",
+                                       "experts.w1",
+                                       "experts.w2",
+                                       "experts.w3",
+                                       "self.query",
+                                       "self.key",
+                                       "self.value",
+                                       "output.dense",
+                                       "intermediate.dense"};
+
+// Whether an engine that took those models meets nothing new in the tensor.
+bool IsLikeTried(const ModelTensor& t, Role role, bool text) {
+  if (t.stored.shape.size() < 2) return true;
+  const auto [parent, leaf] =
+      checkpoint::SplitModule(checkpoint::ModuleOf(t.name()));
+  if (role == Role::kHead) return !text || leaf == "lm_head";
+  if (role != Role::kLinear ||
+      (!t.name().ends_with(".weight") && !checkpoint::IsStacked(t))) {
+    return true;
+  }
+  auto above = checkpoint::SplitModule(parent);
+  while (!above.leaf.empty() && absl::ascii_isdigit(above.leaf.front())) {
+    above = checkpoint::SplitModule(above.parent);
+  }
+  const std::string words = fmt::format("{}.{}", above.leaf, leaf);
+  return std::find(std::begin(kTried), std::end(kTried), words) !=
+         std::end(kTried);
+}
+
 bool Lists(std::string_view texts, std::string_view text) {
   return fmt::format(", {},", texts).find(fmt::format(", {},", text)) !=
          std::string::npos;
@@ -187,22 +234,28 @@ std::string ClassOf(const Model& model) {
 std::string_view KindOf(const Model& model) {
   const std::string name = ClassOf(model);
   const auto architecture = checkpoint::Architecture::Of(model, {});
+  if (name.empty() || !architecture.ok()) return "other";
+  for (const ModelTensor& t : model.tensors()) {
+    const Role role = architecture->RoleOf(checkpoint::ModuleOf(t.name()));
+    if (!IsLikeTried(t, role, IsText(name))) return "other";
+  }
   const bool experts = std::any_of(
       model.tensors().begin(), model.tensors().end(), [](const auto& t) {
         return checkpoint::IsExperts(t.name()) || checkpoint::IsStacked(t);
       });
   const bool images =
-      model.config().contains("vision_config") ||
       std::any_of(model.tensors().begin(), model.tensors().end(),
                   [&](const ModelTensor& t) {
-                    return architecture.ok() &&
-                           architecture->RoleOf(t.name()) == Role::kVision;
+                    return architecture->RoleOf(t.name()) == Role::kVision;
                   });
-  if (images) return experts || !IsText(name) ? "other" : "images";
-  if (experts) return IsText(name) || name.empty() ? "experts" : "other";
-  return name.ends_with("ForCausalLM") || name.empty() ? "dense"
-         : IsText(name)                                ? "other"
-                                                       : "encoder";
+  if (model.config().contains("vision_config")) {
+    return experts || !IsText(name) ? "other" : "images";
+  }
+  if (images) return "other";
+  if (experts) return IsText(name) ? "experts" : "other";
+  return name.ends_with("ForCausalLM") ? "dense"
+         : IsText(name)                ? "other"
+                                       : "encoder";
 }
 
 const EngineRun* FindEngineRun(std::string_view engine, const Model& model,

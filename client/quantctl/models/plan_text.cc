@@ -169,6 +169,15 @@ std::string VariantOf(const Model& model) {
   return fmt::format(", variant=\"{}\"", name);
 }
 
+// A file of a whole pipeline.
+bool HasAutoencoder(const Model& model) {
+  return std::any_of(model.tensors().begin(), model.tensors().end(),
+                     [](const auto& t) {
+                       return t.name().starts_with("first_stage_model.") ||
+                              t.name().starts_with("vae.");
+                     });
+}
+
 // What somebody ran on such a model, and with what.
 std::string RecommendationOf(const Model& model, const ConversionPlan& plan,
                              const std::string& out) {
@@ -236,7 +245,9 @@ std::string NextStep(const Model& model, const ConversionPlan& plan,
             "compressed-tensors",
             out);
       }
-      return fmt::format("move {} below ComfyUI/models/diffusion_models", out);
+      return fmt::format(
+          "move {} below ComfyUI/models/{}", out,
+          HasAutoencoder(model) ? "checkpoints" : "diffusion_models");
     case Dialect::kNone:
       break;
   }

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "client/checkpoint/check/compare.h"
+#include "client/checkpoint/check/config_difference.h"
 #include "client/checkpoint/report/verdict.h"
 #include "tests/client/checkpoint/planted.h"
 
@@ -21,6 +22,28 @@ class CheckTest : public testing::Test {
   }
   TempDir dir_;
 };
+
+// Libraries take 10000 where a file says none.
+TEST_F(CheckTest, ARopeThetaThatTheOriginalLacksIsADifference) {
+  const auto differences = [&](ModelJson here) {
+    ModelJson config = LlamaConfig();
+    const std::vector<WrittenTensor> one = {Bf16("a.weight", {1, 1})};
+    WriteModel(dir_ / "there", config, {one});
+    config.update(here);
+    WriteModel(dir_ / "here", config, {one});
+    const auto there = Model::Open(dir_ / "there");
+    const auto model = Model::Open(dir_ / "here");
+    EXPECT_THAT(there, IsOk());
+    EXPECT_THAT(model, IsOk());
+    return DifferencesOf(*there, *model).size();
+  };
+  EXPECT_EQ(differences({{"rope_theta", 5e5}}), 1u);
+  EXPECT_EQ(differences({{"rope_parameters", {{"rope_theta", 5e5}}}}), 1u);
+  EXPECT_EQ(differences({{"rope_theta", 10000}}), 0u);
+  // Of another type, and no other theta.
+  // Of another type, and no other theta.
+  EXPECT_EQ(differences({{"model_type", "mixtral"}, {"rope_theta", 1e6}}), 1u);
+}
 
 TEST_F(CheckTest, ComparesAcrossDialectsByTheOraclesNumbers) {
   const Planted ct = Clean(Nvfp4Names::kCompressedTensors);

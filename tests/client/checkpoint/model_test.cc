@@ -220,7 +220,10 @@ TEST_F(ModelTest, ManyFilesNeedAnIndex) {
   std::filesystem::remove(At("m/model.safetensors.index.json"));
   EXPECT_THAT(Refusal(), HasSubstr("2 .safetensors files and no index"));
   std::filesystem::remove(At("m/model-00001-of-00002.safetensors"));
-  EXPECT_THAT(Model::Open(At("m")), IsOk());
+  EXPECT_THAT(Refusal(), HasSubstr("model-00002-of-00002.safetensors is 1 of 2 "
+                                   "shards, and neither the others nor their "
+                                   "index are there"));
+  EXPECT_THAT(Model::Open(At("m/model-00002-of-00002.safetensors")), IsOk());
   std::filesystem::remove(At("m/model-00002-of-00002.safetensors"));
   EXPECT_THAT(Refusal(), HasSubstr("holds no .safetensors file"));
   WriteFile(At("m/pytorch_model.bin"), "old");

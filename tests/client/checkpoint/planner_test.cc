@@ -90,6 +90,26 @@ TEST_F(PlannerTest, LlamaQuantizesItsLayersAndSharesWhatIsFused) {
   EXPECT_EQ(plan->shards[1].metadata.at("format"), "pt");
 }
 
+// A library's global scale is of the type of the weight, and engines take one
+// for all members.
+TEST_F(PlannerTest, MembersOfTwoTypesComeInAsOne) {
+  auto shards = LlamaShards();
+  for (WrittenTensor& t : shards.front()) {
+    if (t.name == "model.layers.0.mlp.up_proj.weight") t.dtype = "F16";
+  }
+  WriteModel(At("m"), LlamaConfig(), shards);
+  const auto plan = Plan();
+  ASSERT_THAT(plan, IsOk());
+  size_t widened = 0;
+  for (const FusedWeights& group : plan->groups) {
+    for (const Weight& w : group.weights) {
+      EXPECT_EQ(w.dtype(), group.weights.front().dtype()) << w.module;
+      widened += w.dtype() == "F32";
+    }
+  }
+  EXPECT_EQ(widened, 2u);
+}
+
 TEST_F(PlannerTest, EveryDialectStoresItsOwnParts) {
   WriteLlama(At("m"));
   struct Case {

@@ -96,7 +96,10 @@ class EngineRules {
     for (const ModelTensor& t : linted_.model.tensors()) {
       const std::string_view module = ModuleOf(t.name());
       const std::string_view parent = SplitModule(module).parent;
-      const std::string first = fmt::format("{}.0.gate_proj", parent);
+      const bool named =
+          SplitModule(parent).leaf.find("expert") != std::string_view::npos;
+      const std::string first =
+          fmt::format("{}{}.0.gate_proj", parent, named ? "" : ".experts");
       if (!IsStacked(t) || linted_.parts.count(&t) > 0 ||
           !declared_.ignored().MayName(module) ||
           declared_.ignored().Names(first)) {

@@ -57,6 +57,19 @@ TEST_F(StacksTest, StacksOfEveryNameAreQuantizedOrSaidToStay) {
               testing::Not(HasSubstr("experts")));
 }
 
+// Switch Transformers' and NLLB's, each a module of that name.
+TEST_F(StacksTest, ExpertsWithAWordBeforeTheirNumberAreExperts) {
+  const std::string ffn = "model.layers.0.ffn.";
+  const auto plan = Plan({Bf16(ffn + "experts.expert_0.fc1.weight", {64, 128}),
+                          Bf16(ffn + "experts.expert_1.fc1.weight", {64, 128})},
+                         {.format = WeightFormat::kFp8Dynamic});
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_EQ(plan->weights(), 14u);
+  EXPECT_THAT(plan->notes, Contains(HasSubstr("no engine is known")));
+  EXPECT_THAT(ConfigFiles(model_, *plan).back().text,
+              HasSubstr(R"("re:.*\\.experts\\..*")"));
+}
+
 TEST_F(StacksTest, ASquareStackLiesAsItsSiblingsDo) {
   const std::string e = "model.layers.0.mlp.experts.";
   const std::string other = "model.layers.1.mlp.experts.";

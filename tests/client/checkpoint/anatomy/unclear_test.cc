@@ -223,13 +223,38 @@ TEST_F(UnclearTest, WhatNobodyFusesIsNotSaidToBeTorn) {
   EXPECT_THAT(plan->notes, Not(Contains(HasSubstr("another format"))));
 }
 
+TEST_F(UnclearTest, AShardThatTheIndexForgotIsRefused) {
+  WriteLlama(dir_ / "m");
+  const std::string name = "model-00002-of-00002.safetensors";
+  const std::string index = dir_ / "m/model.safetensors.index.json";
+  ModelJson json = ModelJson::parse(ReadFile(index));
+  const ModelJson all = json["weight_map"];
+  json["weight_map"].clear();
+  for (const auto& [tensor, shard] : all.items()) {
+    if (shard != name) json["weight_map"][tensor] = shard;
+  }
+  WriteFile(index, json.dump());
+  EXPECT_THAT(Error(PlanAgain({})),
+              AllOf(HasSubstr("layers.1.self_attn.v_proj.weight of " + name),
+                    HasSubstr("get the index again")));
+  // Layers that are none of the model's are left out, by name.
+  ModelJson config = LlamaConfig();
+  config["num_hidden_layers"] = 1;
+  WriteFile(dir_ / "m/config.json", config.dump());
+  const auto beyond = PlanAgain({});
+  ASSERT_THAT(beyond, IsOk());
+  EXPECT_THAT(beyond->notes,
+              Contains(HasSubstr(name + " has tensors of its own")));
+}
+
 TEST_F(UnclearTest, AdaptersAreRefused) {
   const std::string q = "model.layers.0.self_attn.q_proj.";
   for (const std::string& name :
        {"base_model.model." + q + "lora_A.weight", q + "lora_B.default.weight",
         q + "lora_magnitude_vector", q + "ia3_l",
         std::string("lora_unet_blocks_0.lora_up.weight"),
-        std::string("blocks.0.to_q_lora.down.weight")}) {
+        std::string("blocks.0.to_q_lora.down.weight"), q + "lora_a",
+        q + "lora_b.weight"}) {
     SCOPED_TRACE(name);
     EXPECT_THAT(Error(Plan({Bf16(name, {16, 128})})),
                 AllOf(HasSubstr(name), HasSubstr("merge")));

@@ -151,6 +151,14 @@ std::vector<Fault> EngineFaults() {
       {"ignore-list", ct, StackByItsName,
        "on the list as gate_up_proj, where engines ask for "
        "model.layers.0.mlp.experts.0.gate_proj"},
+      {"ignore-list", ct,
+       [](Planted& p) {
+         const std::string name = "model.layers.0.moe.gate_proj.weight";
+         p.tensors[name] = Bf16(name, {2, 64, 64});
+         p.config["quantization_config"]["ignore"].push_back(
+             "model.layers.0.moe.gate_proj");
+       },
+       "where engines ask for model.layers.0.moe.experts.0.gate_proj"},
       {"experts-scheme", Base::kFp8, ExpertsByTokens,
        "experts.0.down_proj: one scale a weight, and inputs by tokens"},
       {"fused-squares", Base::kDeepSeek,

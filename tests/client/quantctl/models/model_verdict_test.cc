@@ -65,6 +65,18 @@ TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
   WriteModel(Fresh("m"), {{"_class_name", "FluxTransformer2DModel"}},
              {{Bf16("transformer_blocks.0.attn.to_q.weight", {64, 64})}});
   EXPECT_EQ(next(ct, "nvfp4"), Named{"no engine was run"});
+  // Layers of other names, heads of drafts, and no class at all.
+  for (const char* name :
+       {"model.layers.0.mamba.in_proj.weight",
+        "model.layers.0.residual_mlp.w1.weight", "fc.weight"}) {
+    WriteModel(Fresh("m"), LlamaConfig(),
+               {LlamaShards().front(), {Bf16(name, {64, 128})}});
+    EXPECT_EQ(next(ct, "nvfp4"), Named{"no engine was run"}) << name;
+  }
+  ModelJson nameless = LlamaConfig();
+  nameless.erase("architectures");
+  WriteModel(Fresh("m"), nameless, LlamaShards());
+  EXPECT_EQ(next(ct, "nvfp4"), Named{"no engine was run"});
   // transformers makes noise of mixtures of experts.
   config["model_type"] = "qwen3_moe";
   config["architectures"] = {"Qwen3MoeForCausalLM"};

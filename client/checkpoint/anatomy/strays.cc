@@ -1,0 +1,58 @@
+#include "client/checkpoint/anatomy/strays.h"
+
+#include <set>
+#include <string_view>
+
+#include "client/checkpoint/anatomy/role.h"
+#include "fmt/format.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+// The same of every layer and every expert.
+std::string WithoutNumbers(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit || out.empty() || out.back() != '#') out += digit ? '#' : c;
+  }
+  return out;
+}
+
+}  // namespace
+
+absl::Status CheckStrays(const Model& model, std::vector<std::string>* notes) {
+  if (model.index_name().empty() || model.left() > 0) return absl::OkStatus();
+  const Roles roles = Roles::Of(model);
+  std::set<std::string> kinds;
+  for (const ModelTensor& t : model.tensors()) {
+    kinds.insert(WithoutNumbers(t.name()));
+  }
+  for (const std::string& stray : model.strays()) {
+    const auto file = safetensors::File::Open(model.folder().OpenFile(stray));
+    if (!file.ok()) continue;
+    const std::string* own = nullptr;
+    for (const safetensors::Tensor& t : file->tensors()) {
+      if (model.Find(t.name) != nullptr) continue;
+      if (own == nullptr) own = &t.name;
+      if (kinds.count(WithoutNumbers(t.name)) == 0 ||
+          roles.RoleOf(ModuleOf(t.name)) == Role::kMultiToken) {
+        continue;
+      }
+      return absl::InvalidArgumentError(fmt::format(
+          "{}/{}: {} of {} is not in it, and other layers are: get the index "
+          "again that goes with these files, or take that one away if it is "
+          "of another model",
+          model.path(), model.index_name(), t.name.substr(0, 200), stray));
+    }
+    if (own != nullptr) {
+      notes->push_back(fmt::format(
+          "{} has tensors of its own, which are not in what is written: {} "
+          "for one",
+          stray, own->substr(0, 200)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace quantd::checkpoint

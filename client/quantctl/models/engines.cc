@@ -195,7 +195,8 @@ bool IsLikeTried(const ModelTensor& t, Role role, bool text) {
   if (t.stored.shape.size() < 2) return true;
   const auto [parent, leaf] =
       checkpoint::SplitModule(checkpoint::ModuleOf(t.name()));
-  if (role == Role::kHead) return !text || leaf == "lm_head";
+  // Drafts join what they read in a layer of that name.
+  if (role == Role::kHead) return text ? leaf == "lm_head" : leaf != "fc";
   if (role != Role::kLinear ||
       (!t.name().ends_with(".weight") && !checkpoint::IsStacked(t))) {
     return true;

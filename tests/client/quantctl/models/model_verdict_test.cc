@@ -73,6 +73,10 @@ TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
                {LlamaShards().front(), {Bf16(name, {64, 128})}});
     EXPECT_EQ(next(ct, "nvfp4"), Named{"no engine was run"}) << name;
   }
+  config["architectures"] = {"Eagle3Speculator"};
+  WriteModel(Fresh("m"), config,
+             {LlamaShards().front(), {Bf16("fc.weight", {64, 128})}});
+  EXPECT_EQ(next(ct, "nvfp4"), Named{"no engine was run"});
   ModelJson nameless = LlamaConfig();
   nameless.erase("architectures");
   WriteModel(Fresh("m"), nameless, LlamaShards());

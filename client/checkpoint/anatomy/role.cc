@@ -158,8 +158,9 @@ bool IsBeyond(const NameParts& parts, int64_t layers) {
 bool IsOfLanguage(std::string_view part) {
   return Mentions(part, "language") || part == "text_model" ||
          part == "text_decoder" ||
-         AnyPart(PartsOfName(part, '_'),
-                 [](std::string_view word) { return word == "llm"; });
+         AnyPart(PartsOfName(part, '_'), [](std::string_view word) {
+           return word.ends_with("llm") && !word.ends_with("2llm");
+         });
 }
 
 // The name of the list that the module is in a numbered member of.

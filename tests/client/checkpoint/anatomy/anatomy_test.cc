@@ -117,6 +117,7 @@ const RoleCase kRoles[] = {
     {kTowers, "vae2llm", Role::kVision, kLlm},
     {kTowers, "llm2vae", Role::kVision, kLlm},
     {kTowers, "llm_model.layers.0.mlp.up_proj", Role::kLinear},
+    {kTowers, "mllm.model.layers.0.mlp.up_proj", Role::kLinear, kLlm},
     {kTowers, "vit.blocks.9.fc", Role::kVision, kDecoder},
     {kTowers, "model.layers.1.mlp.up_proj", Role::kLinear, kDecoder},
     {kTowers, "model.layers.2.mlp.up_proj", Role::kMultiToken, kDecoder},

@@ -88,8 +88,11 @@ class SchemeRules {
     const auto overall = TextOf(Member(q, "format"));
     const bool mixed = overall == "mixed-precision";
     for (const StoredWeight& w : linted_.stored.weights) {
+      // A scale alone is that of a row and of a square.
+      const bool alone = w.layout->format == WeightFormat::kFp8Block &&
+                         w.rows == 1 && w.cols <= BlockOf(*w.layout).cols;
       const SchemeRow* row = FindScheme(w.layout->format);
-      if (row == nullptr) continue;
+      if (row == nullptr || alone) continue;
       const DeclaredGroup* group = declared_.GroupOf(w.module);
       if (group == nullptr) {
         if (!declared_.groups().empty()) {

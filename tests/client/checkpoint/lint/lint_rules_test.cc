@@ -62,6 +62,35 @@ TEST_F(LintRulesTest, ExpressionsThatHoldUnderEveryPrefixAreClean) {
   EXPECT_EQ(Lints({"", Base::kCompressedTensors, two_groups, ""}), "");
 }
 
+// A scale alone is that of a row and of a square.
+TEST_F(LintRulesTest, OneRowOfOneScaleIsWhatTheConfigurationSays) {
+  const auto one_row = [](Planted& p) {
+    const std::string name = "model.layers.0.self_attn.one_proj.weight";
+    p.tensors[name] = {name, "F8_E4M3", {1, 64}, std::vector<std::byte>(64)};
+    p.tensors[name + "_scale"] = {
+        name + "_scale", "F32", {1, 1}, FloatBytes({1})};
+    ModelJson& q = p.config["quantization_config"];
+    q["format"] = "mixed-precision";
+    q["config_groups"]["rows"] = {{"targets", {"re:.*one_proj$"}},
+                                  {"format", "float-quantized"},
+                                  {"weights",
+                                   {{"num_bits", 8},
+                                    {"type", "float"},
+                                    {"strategy", "channel"},
+                                    {"symmetric", true},
+                                    {"dynamic", false}}},
+                                  {"input_activations",
+                                   {{"num_bits", 8},
+                                    {"type", "float"},
+                                    {"strategy", "token"},
+                                    {"symmetric", true},
+                                    {"dynamic", true}}}};
+    q["config_groups"]["group_0"]["format"] = "nvfp4-pack-quantized";
+  };
+  EXPECT_THAT(Lints({"", Base::kCompressedTensors, one_row, ""}),
+              testing::Not(HasSubstr("config-mismatch")));
+}
+
 TEST_F(LintRulesTest, EveryRuleFindsItsFaults) {
   std::set<std::string_view> seen;
   for (const auto& faults :

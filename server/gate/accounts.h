@@ -4,7 +4,6 @@
 #define QUANTD_SERVER_GATE_ACCOUNTS_H_
 
 #include <cstddef>
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "server/gate/budget.h"
+#include "server/gate/steady_time.h"
 #include "server/gate/workload.h"
 
 namespace quantd {
@@ -34,7 +34,12 @@ struct Accounts {
     if (bytes > before) budget.Take(account, identity, bytes - before);
     if (bytes >= before) return;
     budget.Give(account, identity, before - bytes);
-    if (awaited && wake) wake();
+    if (awaited) Change();
+  }
+  // There is something to decide.
+  void Change() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    changed = true;
+    told.Signal();
   }
 
   const size_t devices;
@@ -43,7 +48,8 @@ struct Accounts {
   Workload workload ABSL_GUARDED_BY(mutex);
   absl::Time now ABSL_GUARDED_BY(mutex) = absl::InfinitePast();  // last told
   bool awaited ABSL_GUARDED_BY(mutex) = false;  // somebody waits for bytes
-  std::function<void()> wake ABSL_GUARDED_BY(mutex);
+  bool changed ABSL_GUARDED_BY(mutex) = false;  // since the last decision
+  SteadyCondVar told;
 };
 
 }  // namespace quantd

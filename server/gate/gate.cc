@@ -31,10 +31,19 @@ std::vector<size_t> AccountsOf(const Gate::Limits& limits) {
 }  // namespace
 
 struct Gate::Asking : Queue::Waiting {
-  Waiter* waiter = nullptr;
-  absl::Time deadline = absl::InfiniteFuture();
-  int device = -1;
-  bool is_stream = false;
+  Asking(Waiter* to_tell, size_t how_many, absl::Time when_over, int where = -1,
+         bool streams = false)
+      : waiter(to_tell),
+        deadline(when_over),
+        device(where),
+        is_stream(streams) {
+    bytes = how_many;
+  }
+
+  Waiter* const waiter;
+  const absl::Time deadline;
+  const int device;
+  const bool is_stream;
   Lease lease;
 };
 
@@ -47,30 +56,13 @@ Gate::Gate(Limits limits)
       accounts_(std::make_shared<Accounts>(AccountsOf(limits_))),
       available_(limits_.devices.size(), Availability::kTakesWork) {}
 
-std::unique_ptr<Gate::Asking> Gate::NewAsking(Waiter* waiter, size_t bytes,
-                                              absl::Time deadline,
-                                              absl::Time now) {
-  auto asking = std::make_unique<Asking>();
-  asking->waiter = waiter;
-  asking->bytes = bytes;
-  asking->deadline = deadline;
-  asking->since = now;
-  return asking;
-}
-
 Gate::Answer Gate::AdmitMessage(const Ask& ask, absl::Time now, Waiter* waiter,
                                 Lease* lease) {
-  auto asking = NewAsking(waiter, ask.bytes, ask.deadline, now);
-  asking->identity = ask.identity;
-  asking->priority = ask.priority;
-  absl::MutexLock lock(&accounts_->mutex);
-  if (IsTooLate(ask.bytes, messages_.BytesBefore(ask.priority), ask.deadline,
-                now)) {
-    return {Outcome::kTooLate, RetryAfterLocked(now)};
-  }
   lease->identity_ = ask.identity;
   lease->priority_ = ask.priority;
-  return Enter(&messages_, std::move(asking), now, lease);
+  return Enter(&messages_,
+               std::make_unique<Asking>(waiter, ask.bytes, ask.deadline), now,
+               lease);
 }
 
 Lease Gate::Track(size_t bytes, std::string identity) {
@@ -83,19 +75,17 @@ Lease Gate::Track(size_t bytes, std::string identity) {
 
 Gate::Answer Gate::AdmitHead(size_t bytes, absl::Time deadline, absl::Time now,
                              Waiter* waiter, Lease* lease) {
-  auto asking = NewAsking(waiter, bytes, deadline, now);
-  absl::MutexLock lock(&accounts_->mutex);
-  return Enter(&heads_, std::move(asking), now, lease);
+  return Enter(&heads_, std::make_unique<Asking>(waiter, bytes, deadline), now,
+               lease);
 }
 
 Gate::Answer Gate::AdmitPayload(size_t bytes, int device, bool is_stream,
                                 absl::Time deadline, absl::Time now,
                                 Waiter* waiter, Lease* lease) {
-  auto asking = NewAsking(waiter, bytes, deadline, now);
-  asking->device = device;
-  asking->is_stream = is_stream;
-  absl::MutexLock lock(&accounts_->mutex);
-  return Enter(&payloads_, std::move(asking), now, lease);
+  return Enter(
+      &payloads_,
+      std::make_unique<Asking>(waiter, bytes, deadline, device, is_stream), now,
+      lease);
 }
 
 bool Gate::IsTooLate(size_t bytes, size_t before, absl::Time deadline,
@@ -163,11 +153,21 @@ Queue::Lanes Gate::TakePayload(const Asking& asking, Lease* lease,
 
 Gate::Answer Gate::Enter(Queue* queue, std::unique_ptr<Asking> asking,
                          absl::Time now, Lease* lease) {
+  absl::MutexLock lock(&accounts_->mutex);
   accounts_->now = std::max(accounts_->now, now);
   if (lease->accounts_ == nullptr) lease->accounts_ = accounts_;
+  asking->identity = lease->identity_;
+  asking->priority = lease->priority_;
+  asking->since = now;
+  asking->until = std::min(asking->deadline, now + limits_.max_wait);
   if (stopped_) return {Outcome::kStopped};
   if (queue == &payloads_ && !HasDevice(asking->device)) {
     return {Outcome::kNoDevice};
+  }
+  if (queue == &messages_ &&
+      IsTooLate(asking->bytes, messages_.BytesBefore(asking->priority),
+                asking->deadline, now)) {
+    return {Outcome::kTooLate, RetryAfterLocked(now)};
   }
   if (queue->empty() && Take(queue, *asking, lease, 0, now) == 0) {
     return {Outcome::kGranted};
@@ -175,9 +175,8 @@ Gate::Answer Gate::Enter(Queue* queue, std::unique_ptr<Asking> asking,
   // What never fits would keep all others waiting. (A payload that fits no
   // device which takes work now may fit another one later.)
   if (queue != &payloads_ &&
-      asking->bytes > accounts_->budget.limit(queue == &messages_
-                                                  ? Accounts::kReceiving
-                                                  : Accounts::kHeads)) {
+      asking->bytes >
+          (queue == &messages_ ? limits_.receiving : limits_.heads)) {
     return {Outcome::kBusy, RetryAfterLocked(now)};
   }
   if (queue == &messages_) {
@@ -186,13 +185,10 @@ Gate::Answer Gate::Enter(Queue* queue, std::unique_ptr<Asking> asking,
     if (!leave) return {Outcome::kBusy, RetryAfterLocked(now)};
     for (auto& w : *leave) displaced_.Push(std::move(w));
   }
-  asking->identity = lease->identity_;
-  asking->priority = lease->priority_;
-  asking->until = std::min(asking->deadline, now + limits_.max_wait);
   asking->lease = std::move(*lease);
   queue->Push(std::move(asking));
   NoteWaiting();
-  Wake();
+  accounts_->Change();
   return {Outcome::kWaiting};
 }
 
@@ -200,14 +196,13 @@ bool Gate::Forget(Waiter* waiter) {
   Queue::List forgotten;  // leases are given back without the lock
   absl::MutexLock lock(&accounts_->mutex);
   for (Queue* queue : {&messages_, &heads_, &payloads_, &displaced_}) {
-    if (queue->empty()) continue;
     forgotten = queue->RemoveIf([&](const Queue::Waiting& w) {
       return static_cast<const Asking&>(w).waiter == waiter;
     });
     if (forgotten.empty()) continue;
     NoteWaiting();
     // The next in line may fit where this one did not.
-    Wake();
+    accounts_->Change();
     return true;
   }
   return false;
@@ -216,7 +211,7 @@ bool Gate::Forget(Waiter* waiter) {
 void Gate::SetAvailable(std::vector<Availability> devices) {
   absl::MutexLock lock(&accounts_->mutex);
   available_ = std::move(devices);
-  Wake();
+  accounts_->Change();
 }
 
 void Gate::Decide(absl::Time now) {
@@ -225,42 +220,39 @@ void Gate::Decide(absl::Time now) {
     absl::MutexLock lock(&accounts_->mutex);
     accounts_->now = std::max(accounts_->now, now);
     next_ = absl::InfiniteFuture();
-    const auto decide = [&](Outcome outcome, Queue::List list) {
-      decided.emplace_back(outcome, std::move(list));
+    const auto remove = [&](Queue* queue, Outcome outcome, auto condition) {
+      decided.emplace_back(outcome,
+                           queue->RemoveIf([&](const Queue::Waiting& w) {
+                             return condition(static_cast<const Asking&>(w));
+                           }));
     };
-    const auto all = [](const Queue::Waiting&) { return true; };
-    decide(Outcome::kBusy, displaced_.RemoveIf(all));
-    decide(Outcome::kNoDevice,
-           payloads_.RemoveIf(
-               [&](const Queue::Waiting& w)
-                   ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex) {
-                     return !HasDevice(static_cast<const Asking&>(w).device);
-                   }));
+    const auto all = [](const Asking&) { return true; };
+    remove(&displaced_, Outcome::kBusy, all);
+    remove(&payloads_, Outcome::kNoDevice,
+           [&](const Asking& a) ABSL_EXCLUSIVE_LOCKS_REQUIRED(
+               accounts_->mutex) { return !HasDevice(a.device); });
     for (Queue* queue : {&messages_, &heads_, &payloads_}) {
       if (queue->empty()) continue;
-      if (stopped_) decide(Outcome::kStopped, queue->RemoveIf(all));
-      decide(Outcome::kTimedOut, queue->RemoveIf([&](const Queue::Waiting& w) {
-        return w.until <= now;
-      }));
-      decide(Outcome::kTooLate,
-             queue->RemoveIf(
-                 [&](const Queue::Waiting& w)
-                     ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex) {
-                       return queue == &messages_ &&
-                              IsTooLate(w.bytes, 0,
-                                        static_cast<const Asking&>(w).deadline,
-                                        now);
-                     }));
-      decide(Outcome::kGranted,
-             queue->Serve(
-                 now,
-                 [&](const std::string& identity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(
-                     mutex_) { return accounts_->budget.held_by(identity); },
-                 [&](Queue::Waiting& w, Queue::Lanes kept)
-                     ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex) {
-                       auto& asking = static_cast<Asking&>(w);
-                       return Take(queue, asking, &asking.lease, kept, now);
-                     }));
+      if (stopped_) remove(queue, Outcome::kStopped, all);
+      remove(queue, Outcome::kTimedOut,
+             [&](const Asking& a) { return a.until <= now; });
+      remove(queue, Outcome::kTooLate,
+             [&](const Asking& a)
+                 ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex) {
+                   return queue == &messages_ &&
+                          IsTooLate(a.bytes, 0, a.deadline, now);
+                 });
+      const auto held = [&](const std::string& identity)
+                            ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex) {
+                              return accounts_->budget.held_by(identity);
+                            };
+      const auto take =
+          [&](Queue::Waiting& w, Queue::Lanes kept)
+              ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex) {
+                auto& asking = static_cast<Asking&>(w);
+                return Take(queue, asking, &asking.lease, kept, now);
+              };
+      decided.emplace_back(Outcome::kGranted, queue->Serve(now, held, take));
       next_ = std::min(next_, queue->NextChange(now));
     }
     NoteWaiting();
@@ -278,19 +270,21 @@ absl::Time Gate::NextDecision() const {
   return next_;
 }
 
-void Gate::OnChanged(std::function<void()> wake) {
+bool Gate::AwaitDecision(const std::function<absl::Time()>& now) {
   absl::MutexLock lock(&accounts_->mutex);
-  accounts_->wake = std::move(wake);
+  accounts_->told.WaitUntil(
+      &accounts_->mutex, SteadyNow() + (next_ - now()),
+      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex) {
+        return accounts_->changed;
+      });
+  accounts_->changed = false;
+  return !stopped_;
 }
 
 void Gate::Stop() {
   absl::MutexLock lock(&accounts_->mutex);
   stopped_ = true;
-  Wake();
-}
-
-void Gate::Wake() {
-  if (accounts_->wake) accounts_->wake();
+  accounts_->Change();
 }
 
 void Gate::NoteWaiting() {
@@ -315,24 +309,9 @@ absl::Duration Gate::RetryAfterLocked(absl::Time now) const {
                     kSoonestRetry, kLatestRetry);
 }
 
-size_t Gate::receiving_used() const {
+size_t Gate::Used(Budget::Account account) const {
   absl::MutexLock lock(&accounts_->mutex);
-  return accounts_->budget.used(Accounts::kReceiving);
-}
-
-size_t Gate::head_used() const {
-  absl::MutexLock lock(&accounts_->mutex);
-  return accounts_->budget.used(Accounts::kHeads);
-}
-
-size_t Gate::payload_used(int device) const {
-  absl::MutexLock lock(&accounts_->mutex);
-  return accounts_->budget.used(accounts_->PayloadOf(device));
-}
-
-size_t Gate::streams_used(int device) const {
-  absl::MutexLock lock(&accounts_->mutex);
-  return accounts_->budget.used(accounts_->PlacesOf(device));
+  return accounts_->budget.used(account);
 }
 
 size_t Gate::used() const {

@@ -112,18 +112,22 @@ class Gate {
 
   // Tells waiters what has become of their asks.
   void Decide(absl::Time now);
-  // When Decide has something to do, unless `wake` says so before.
+  // When Decide has something to do, if nothing changes before.
   absl::Time NextDecision() const;
-  // `wake` is called, with the gate's lock held, when Decide has something to
-  // do.
-  void OnChanged(std::function<void()> wake);
+  // Waits for that time, which `now` tells, or a change. False: for the last
+  // time, since the gate is stopped.
+  bool AwaitDecision(const std::function<absl::Time()>& now);
   // Nobody is let in any more. Decide tells those who wait.
   void Stop();
 
-  size_t receiving_used() const;
-  size_t head_used() const;
-  size_t payload_used(int device) const;
-  size_t streams_used(int device) const;
+  size_t receiving_used() const { return Used(Accounts::kReceiving); }
+  size_t head_used() const { return Used(Accounts::kHeads); }
+  size_t payload_used(int device) const {
+    return Used(accounts_->PayloadOf(device));
+  }
+  size_t streams_used(int device) const {
+    return Used(accounts_->PlacesOf(device));
+  }
   size_t used() const;  // bytes in all
   size_t waiting() const;
   const Limits& limits() const { return limits_; }
@@ -132,11 +136,10 @@ class Gate {
   struct Asking;
 
   explicit Gate(Limits limits);
-  static std::unique_ptr<Asking> NewAsking(Waiter* waiter, size_t bytes,
-                                           absl::Time deadline, absl::Time now);
 
+  size_t Used(Budget::Account account) const;
   Answer Enter(Queue* queue, std::unique_ptr<Asking> asking, absl::Time now,
-               Lease* lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
+               Lease* lease);
   bool IsTooLate(size_t bytes, size_t before, absl::Time deadline,
                  absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
@@ -153,7 +156,6 @@ class Gate {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
   // After a change of what waits.
   void NoteWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
-  void Wake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
 
   const Limits limits_;
   // Whose lock guards everything here, too.

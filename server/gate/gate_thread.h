@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "server/gate/gate.h"
@@ -16,19 +17,25 @@ class GateThread {
  public:
   // By the time that `now` tells.
   explicit GateThread(std::shared_ptr<Gate> gate,
-                      std::function<absl::Time()> now = SteadyNow);
-  ~GateThread();
+                      std::function<absl::Time()> now = SteadyNow)
+      : gate_(std::move(gate)), thread_([gate = gate_, now = std::move(now)] {
+          bool more = true;
+          while (more) {
+            more = gate->AwaitDecision(now);
+            gate->Decide(now());
+          }
+        }) {}
+  ~GateThread() { Stop(); }
   GateThread(const GateThread&) = delete;
 
-  // Stops the gate; whoever waits has been told when this returns.
-  void Stop();
+  // Stops the gate; who waited has been told when this returns.
+  void Stop() {
+    gate_->Stop();
+    if (thread_.joinable()) thread_.join();
+  }
 
  private:
-  struct Changes;
-
   const std::shared_ptr<Gate> gate_;
-  // Leases may tell of changes after this has gone.
-  const std::shared_ptr<Changes> changes_;
   std::thread thread_;
 };
 

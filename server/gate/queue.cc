@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -28,39 +29,6 @@ bool MayPass(const Queue::Waiting& w, const Queue::Waiting& larger) {
 }
 
 }  // namespace
-
-// One that did not fit, and keeps these lanes for itself.
-struct Queue::Blocked {
-  Waiting* waiting;
-  Lanes lanes;
-};
-
-// Waiters of one identity and priority, in order of arrival.
-class Queue::Line {
- public:
-  Line(size_t number, size_t held) : number_(number), held_(held) {}
-  void Add(Waiters::iterator at) { waiters_.push_back(at); }
-  Waiters::iterator TakeFirst() {
-    const auto first = waiters_.front();
-    waiters_.pop_front();
-    return first;
-  }
-  bool empty() const { return waiters_.empty(); }
-  void set_held(size_t held) { held_ = held; }
-  // Numbers make equals different.
-  auto place() const {
-    return std::tuple(held_, (*waiters_.front())->since, number_);
-  }
-
- private:
-  const size_t number_;
-  size_t held_;
-  std::deque<Waiters::iterator> waiters_;
-};
-
-void Queue::Push(std::unique_ptr<Waiting> waiting) {
-  waiting_.push_back(std::move(waiting));
-}
 
 std::optional<Queue::List> Queue::MakeRoom(const Waiting& newcomer, size_t most,
                                            size_t most_bytes, absl::Time now) {
@@ -99,6 +67,11 @@ std::optional<Queue::List> Queue::MakeRoom(const Waiting& newcomer, size_t most,
 
 Queue::List Queue::Serve(absl::Time now, Held held, Take take) {
   List served;
+  // Those that did not fit, and keep these lanes for themselves.
+  struct Blocked {
+    Waiting* waiting;
+    Lanes lanes;
+  };
   std::vector<Blocked> blocked;
   const auto serve = [&](Waiters::iterator at) {
     Waiting& w = **at;
@@ -119,56 +92,47 @@ Queue::List Queue::Serve(absl::Time now, Held held, Take take) {
     waiting_.erase(at);
   };
 
-  // Those without patience as they came, then each priority by shares.
-  std::vector<Waiters::iterator> impatient;
-  std::vector<Waiters::iterator> by_priority[3];
-  for (auto at = waiting_.begin(); at != waiting_.end(); ++at) {
-    (EndOfPatience(**at) <= now
-         ? impatient
-         : by_priority[static_cast<int>((*at)->priority)])
-        .push_back(at);
+  // One line for each identity and priority, of which the first is next; those
+  // without patience go before all, as they came.
+  using Line = std::deque<std::pair<size_t, Waiters::iterator>>;
+  std::map<std::tuple<int, std::string, size_t>, Line> lines;
+  size_t number = 0;
+  for (auto at = waiting_.begin(); at != waiting_.end(); ++at, ++number) {
+    const Waiting& w = **at;
+    const bool first = EndOfPatience(w) <= now;
+    const bool alone = first || w.identity.empty();
+    lines[{first ? -1 : static_cast<int>(w.priority), alone ? "" : w.identity,
+           alone ? number : 0}]
+        .emplace_back(number, at);
   }
-  for (const auto at : impatient) serve(at);
-  for (const auto& waiters : by_priority) {
-    std::deque<Line> lines;
-    absl::flat_hash_map<std::string, Line*> by_identity;
-    for (const auto at : waiters) {
-      const std::string& identity = (*at)->identity;
-      Line* line = identity.empty() ? nullptr : by_identity[identity];
-      if (line == nullptr) {
-        line = &lines.emplace_back(lines.size(), held(identity));
-        if (!identity.empty()) by_identity[identity] = line;
-      }
-      line->Add(at);
-    }
-    const auto before = [](const Line* a, const Line* b) {
-      return a->place() < b->place();
-    };
-    std::set<Line*, decltype(before)> order(before);
-    for (Line& line : lines) order.insert(&line);
-    while (!order.empty()) {
-      Line* const line = order.extract(order.begin()).value();
-      const auto at = line->TakeFirst();
-      const std::string identity = (*at)->identity;
+  using Lines = decltype(lines);
+  std::set<std::tuple<int, size_t, size_t, Lines::value_type*>> order;
+  const auto enter = [&](Lines::value_type& line) {
+    const auto& [rank, identity, unused] = line.first;
+    order.emplace(rank, held(identity), line.second.front().first, &line);
+  };
+  for (auto& line : lines) enter(line);
+  while (!order.empty()) {
+    const auto [rank, share, unused, line] =
+        order.extract(order.begin()).value();
+    // It may have been served at another priority since.
+    if (share == held(std::get<1>(line->first))) {
+      const auto at = line->second.front().second;
+      line->second.pop_front();
       serve(at);
-      if (line->empty()) continue;
-      line->set_held(held(identity));
-      order.insert(line);
     }
+    if (!line->second.empty()) enter(*line);
   }
   return served;
 }
 
 Queue::List Queue::RemoveIf(absl::FunctionRef<bool(const Waiting&)> condition) {
   List removed;
-  for (auto at = waiting_.begin(); at != waiting_.end();) {
-    if (!condition(**at)) {
-      ++at;
-      continue;
-    }
-    removed.push_back(std::move(*at));
-    at = waiting_.erase(at);
-  }
+  waiting_.remove_if([&](std::unique_ptr<Waiting>& w) {
+    const bool removes = condition(*w);
+    if (removes) removed.push_back(std::move(w));
+    return removes;
+  });
   return removed;
 }
 

@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -44,7 +45,9 @@ class Queue {
   // the lanes in which it does not fit.
   using Take = absl::FunctionRef<Lanes(Waiting& waiting, Lanes kept)>;
 
-  void Push(std::unique_ptr<Waiting> waiting);
+  void Push(std::unique_ptr<Waiting> waiting) {
+    waiting_.push_back(std::move(waiting));
+  }
   // Makes room for one that would wait, within so many waiters and so many
   // bytes together; one may always wait. Returns those that leave for it: the
   // latest of whoever has most bytes waiting at the lowest priority. Nothing:
@@ -66,9 +69,6 @@ class Queue {
 
  private:
   using Waiters = std::list<std::unique_ptr<Waiting>>;
-  struct Blocked;
-  class Line;
-
   // In order of arrival.
   Waiters waiting_;
 };

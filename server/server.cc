@@ -12,7 +12,6 @@
 #include "kernels/device/budget.h"
 #include "kernels/device/devices.h"
 #include "kernels/device/health/self_test.h"
-#include "server/calls/incoming_call.h"
 #include "server/observe/log.h"
 #include "server/observe/metrics_page.h"
 
@@ -128,6 +127,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::StartWith(
   auto server = std::unique_ptr<Server>(new Server(
       options, std::move(backends), shares, fallback, *std::move(credentials)));
   server->monitor_->Start();
+  server->registry_.OnWatch([monitor = server->monitor_.get()](absl::Time now) {
+    monitor->Look(now);
+  });
   if (absl::Status s = server->ListenForMemory(); !s.ok()) return s;
   if (absl::Status s = server->ListenForMetrics(); !s.ok()) return s;
   if (absl::Status s = server->Listen(); !s.ok()) return s;

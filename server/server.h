@@ -19,10 +19,10 @@
 #include "kernels/device/backend.h"
 #include "kernels/device/engine.h"
 #include "server/calls/call_environment.h"
+#include "server/calls/call_record.h"
 #include "server/calls/call_registry.h"
+#include "server/calls/incoming_call.h"
 #include "server/calls/planning_thread.h"
-#include "server/calls/request_ids.h"
-#include "server/calls/tensor_service.h"
 #include "server/config/options.h"
 #include "server/config/sizing.h"
 #include "server/device/device_monitor.h"
@@ -114,12 +114,12 @@ class Server {
   PlanningThread planning_;
   EventWaits events_;
   Quotas quotas_;
-  CallRegistry registry_;
   RequestIds ids_;
   Metrics metrics_;
   HealthService health_;
   std::atomic<bool> wants_restart_{false};
   std::unique_ptr<DeviceMonitor> monitor_;
+  CallRegistry registry_;  // looks after it
   Regions regions_;
   std::unique_ptr<ServerInfo> info_;
   std::unique_ptr<Acceptor> acceptor_;

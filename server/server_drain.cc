@@ -10,6 +10,8 @@
 namespace quantd {
 namespace {
 
+using Calls = CallRegistry::Kind;
+
 // Without a refusal, and for refusals that are being sent.
 constexpr absl::Duration kQuietTime = absl::Milliseconds(200);
 // For noise that does not end, for jobs that hang, once all other calls are
@@ -30,14 +32,14 @@ bool Server::Drain(absl::Duration delay) {
        {"delay_ms", absl::ToInt64Milliseconds(delay)}});
   absl::SleepFor(delay);
   registry_.StartDraining();
-  const bool finished =
-      registry_.WaitUntilNoneAccepted(SteadyNow() + options_.drain_timeout);
+  const bool finished = registry_.WaitUntilNone(
+      Calls::kAccepted, SteadyNow() + options_.drain_timeout);
   // From Shutdown on gRPC itself turns calls away, as CANCELLED and without a
   // reason: first tell those who still come that they must go elsewhere.
   registry_.WaitUntilQuiet(kQuietTime, SteadyNow() + kPatience);
   acceptor_->Stop();
   // Nothing of ours is left to wait for; health watchers would stay for ever.
-  registry_.WaitUntilNoneOpen(SteadyNow() + kQuietTime);
+  registry_.WaitUntilNone(Calls::kOpen, SteadyNow() + kQuietTime);
   const bool ended = EndGrpc();
   gate_thread_.Stop();
   stuck_ = !ended || !AwaitCalls() || !monitor_->Stop(kPatience);
@@ -72,7 +74,8 @@ bool Server::EndGrpc() {
 // Jobs end, or turn out to hang.
 bool Server::AwaitCalls() {
   absl::Time hang_since = absl::InfiniteFuture();
-  while (!registry_.WaitUntilNoneExists(SteadyNow() + absl::Milliseconds(50))) {
+  while (!registry_.WaitUntilNone(Calls::kExisting,
+                                  SteadyNow() + absl::Milliseconds(50))) {
     const absl::Time now = SteadyNow();
     hang_since = monitor_->hanging() == 0 ? absl::InfiniteFuture()
                                           : std::min(hang_since, now);
@@ -103,7 +106,7 @@ Server::~Server() {
   monitor_->Stop(absl::InfiniteDuration());
   if (!stuck_) return;
   grpc_end_.wait();
-  registry_.WaitUntilNoneExists(absl::InfiniteFuture());
+  registry_.WaitUntilNone(Calls::kExisting, absl::InfiniteFuture());
   FinishDrain(false);
 }
 

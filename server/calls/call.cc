@@ -9,7 +9,6 @@
 #include "kernels/device/budget.h"
 #include "kernels/plan/field_error.h"
 #include "server/calls/call_registry.h"
-#include "server/calls/request_ids.h"
 #include "server/config/sizing.h"
 #include "server/device/device_monitor.h"
 #include "server/net/call_queue.h"
@@ -36,9 +35,9 @@ Call::Call(CallEnvironment* env, IncomingCall* call, wire::Method method)
   record_.id = env_->ids->Next();
   record_.trace = call_->trace();
   if (streams()) {
-    payload_ = std::make_unique<ChunkPayload>(env);
+    payload_ = MakeChunkPayload(env);
   } else {
-    payload_ = std::make_unique<MessagePayload>(env, method);
+    payload_ = MakeMessagePayload(env, method);
     env_->lone->CallArrives(record_.arrived);
   }
 }

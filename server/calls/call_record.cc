@@ -30,28 +30,6 @@ LogLevel LevelOf(const CallRecord& record) {
 
 }  // namespace
 
-std::string_view Name(CallStage stage) {
-  switch (stage) {
-    case CallStage::kWait:
-      return "wait";
-    case CallStage::kReceive:
-      return "receive";
-    case CallStage::kQueue:
-      return "queue";
-    case CallStage::kGather:
-      return "gather";
-    case CallStage::kCopyIn:
-      return "copy_in";
-    case CallStage::kKernel:
-      return "kernel";
-    case CallStage::kCopyOut:
-      return "copy_out";
-    case CallStage::kSend:
-      return "send";
-  }
-  return "";
-}
-
 std::optional<int64_t> CallRecord::Duration(CallStage stage) const {
   switch (stage) {
     case CallStage::kWait:

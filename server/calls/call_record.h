@@ -5,13 +5,16 @@
 
 #include <grpcpp/support/status.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <random>
 #include <string>
 #include <string_view>
 
+#include "fmt/format.h"
 #include "kernels/device/backend.h"
 #include "proto/methods.h"
 #include "proto/net/trace_context.h"
@@ -32,13 +35,24 @@ enum class CallStage {
   kCopyOut,
   kSend,  // until gRPC has written the reply
 };
-inline constexpr CallStage kCallStages[] = {
-    CallStage::kWait,    CallStage::kReceive, CallStage::kQueue,
-    CallStage::kGather,  CallStage::kCopyIn,  CallStage::kKernel,
-    CallStage::kCopyOut, CallStage::kSend};
-std::string_view Name(CallStage stage);  // "copy_in"
+inline constexpr std::string_view kCallStages[] = {  // by CallStage
+    "wait",    "receive", "queue",    "gather",
+    "copy_in", "kernel",  "copy_out", "send"};
 
 class IncomingCall;
+
+// In every reply, trailer and log line of a call. Thread-safe.
+class RequestIds {
+ public:
+  std::string Next() {
+    return fmt::format("{}-{:06x}", prefix_, next_.fetch_add(1));
+  }
+
+ private:
+  // Four bytes of chance, so that ids differ between runs and servers.
+  const std::string prefix_ = fmt::format("{:08x}", std::random_device()());
+  std::atomic<uint64_t> next_ = 0;
+};
 
 struct CallRecord {
   using Clock = std::chrono::steady_clock;

@@ -37,6 +37,11 @@ void CallRegistry::Destroyed() {
   if (--existing_ == 0) fewer_.SignalAll();
 }
 
+void CallRegistry::OnWatch(std::function<void(absl::Time now)> look) {
+  absl::MutexLock lock(&mutex_);
+  look_ = std::move(look);
+}
+
 void CallRegistry::Watch(WatchedCall* call) {
   absl::MutexLock lock(&mutex_);
   calls_.insert(call);
@@ -79,11 +84,13 @@ bool CallRegistry::draining() const {
   return draining_;
 }
 
-bool CallRegistry::WaitUntilNoneAccepted(absl::Time deadline) {
+bool CallRegistry::WaitUntilNone(Kind kind, absl::Time deadline) {
   absl::MutexLock lock(&mutex_);
   return fewer_.WaitUntil(&mutex_, deadline,
-                          [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-                            return accepted_ == 0;
+                          [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                            return kind == Kind::kAccepted ? accepted_ == 0
+                                   : kind == Kind::kOpen   ? calls_.empty()
+                                                           : existing_ == 0;
                           });
 }
 
@@ -101,47 +108,24 @@ bool CallRegistry::WaitUntilQuiet(absl::Duration quiet, absl::Time deadline) {
   }
 }
 
-bool CallRegistry::WaitUntilNoneOpen(absl::Time deadline) {
-  absl::MutexLock lock(&mutex_);
-  return fewer_.WaitUntil(&mutex_, deadline,
-                          [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-                            return calls_.empty();
-                          });
-}
-
-bool CallRegistry::WaitUntilNoneExists(absl::Time deadline) {
-  absl::MutexLock lock(&mutex_);
-  return fewer_.WaitUntil(&mutex_, deadline,
-                          [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-                            return existing_ == 0;
-                          });
-}
-
 size_t CallRegistry::accepted() const {
   absl::MutexLock lock(&mutex_);
   return accepted_;
 }
 
 void CallRegistry::RunWatch() {
-  const auto wake = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return stopping_ || !calls_.empty();
-  };
   const auto stopping = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stopping_;
   };
   std::vector<WatchedCall*> watched;
-  mutex_.Lock();
-  while (true) {
-    // Nothing runs while there is nothing to look at.
-    mutex_.Await(absl::Condition(&wake));
-    if (stopped_.WaitUntil(&mutex_, SteadyNow() + kWatchInterval, stopping)) {
-      break;
-    }
+  absl::MutexLock lock(&mutex_);
+  while (!stopped_.WaitUntil(&mutex_, SteadyNow() + kWatchInterval, stopping)) {
     // A call leaves under this lock before it is freed. One that is about to
     // must not come back to life.
     for (WatchedCall* call : calls_) {
       if (call->TryRef()) watched.push_back(call);
     }
+    const auto look = look_;
     mutex_.Unlock();
     const absl::Time now = now_();
     for (WatchedCall* call : watched) {
@@ -149,9 +133,9 @@ void CallRegistry::RunWatch() {
       call->Unref();
     }
     watched.clear();
+    if (look) look(now);
     mutex_.Lock();
   }
-  mutex_.Unlock();
 }
 
 }  // namespace quantd

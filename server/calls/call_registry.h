@@ -39,6 +39,8 @@ class CallRegistry {
   // Of every call object, armed ones included.
   void Created();
   void Destroyed();
+  // Calls that every so often, too, from now on.
+  void OnWatch(std::function<void(absl::Time now)> look);
   // Looks at the call every so often until it leaves.
   void Watch(WatchedCall* call);
   void Leave(WatchedCall* call);
@@ -55,13 +57,12 @@ class CallRegistry {
   void StartDraining();
   bool draining() const;
 
-  // Whether the number came down to zero in time.
-  bool WaitUntilNoneAccepted(absl::Time deadline);
+  // Calls that have come are open; of those that may come some always exist.
+  enum class Kind { kAccepted, kOpen, kExisting };
+  // Whether their number came down to zero in time.
+  bool WaitUntilNone(Kind kind, absl::Time deadline);
   // Whether no call was refused for `quiet`.
   bool WaitUntilQuiet(absl::Duration quiet, absl::Time deadline);
-  // No call that has come; of those that may come some always exist.
-  bool WaitUntilNoneOpen(absl::Time deadline);
-  bool WaitUntilNoneExists(absl::Time deadline);
   size_t accepted() const;
 
  private:
@@ -69,8 +70,9 @@ class CallRegistry {
 
   const std::function<absl::Time()> now_;
   mutable absl::Mutex mutex_;
-  SteadyCondVar fewer_;  // calls, or accepted ones
+  SteadyCondVar fewer_;  // calls of a kind
   SteadyCondVar stopped_;
+  std::function<void(absl::Time now)> look_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<WatchedCall*> calls_ ABSL_GUARDED_BY(mutex_);
   size_t accepted_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t existing_ ABSL_GUARDED_BY(mutex_) = 0;

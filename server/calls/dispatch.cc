@@ -6,7 +6,6 @@
 #include "server/calls/call.h"
 #include "server/calls/call_environment.h"
 #include "server/calls/incoming_call.h"
-#include "server/calls/refusal.h"
 #include "server/calls/small_call.h"
 #include "server/gate/gate.h"
 #include "server/net/credentials.h"
@@ -15,6 +14,21 @@
 #include "server/observe/server_info.h"
 
 namespace quantd {
+namespace {
+
+// Of a call that is answered with an error on its headers. Nothing of its
+// message is read.
+struct Refusal final : CallHandler {
+  Refusal(IncomingCall* c, Failure f) : call(c), failure(std::move(f)) {}
+  void Begin() override {
+    if (call->ClaimAnswer()) call->FinishWith(failure, "");
+  }
+
+  IncomingCall* const call;
+  const Failure failure;
+};
+
+}  // namespace
 
 std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
                                          IncomingCall* call) {
@@ -38,7 +52,7 @@ std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
     return std::make_unique<Call>(env, call, *method);
   }
   const auto small = [&](SmallMethod method) {
-    return std::make_unique<SmallCall>(env, call, std::move(method));
+    return MakeSmallCall(env, call, std::move(method));
   };
   if (const wire::MethodSpec* ours = wire::FindMethod(path)) {
     switch (ours->method) {

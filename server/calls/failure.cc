@@ -201,29 +201,9 @@ bool IsUsual(StatusCode code, ErrorDetail::Reason reason) {
   }
 }
 
-std::string_view Name(StatusCode code) {
-  static constexpr std::string_view kNames[] = {
-      // by number
-      "OK",
-      "CANCELLED",
-      "UNKNOWN",
-      "INVALID_ARGUMENT",
-      "DEADLINE_EXCEEDED",
-      "NOT_FOUND",
-      "ALREADY_EXISTS",
-      "PERMISSION_DENIED",
-      "RESOURCE_EXHAUSTED",
-      "FAILED_PRECONDITION",
-      "ABORTED",
-      "OUT_OF_RANGE",
-      "UNIMPLEMENTED",
-      "INTERNAL",
-      "UNAVAILABLE",
-      "DATA_LOSS",
-      "UNAUTHENTICATED",
-  };
-  const auto number = static_cast<size_t>(code);
-  return number < std::size(kNames) ? kNames[number] : "UNKNOWN";
+std::string Name(StatusCode code) {
+  // The same codes by the same numbers.
+  return absl::StatusCodeToString(static_cast<absl::StatusCode>(code));
 }
 
 }  // namespace quantd

@@ -57,7 +57,7 @@ struct Failure {
 bool IsUsual(grpc::StatusCode code, v1::ErrorDetail::Reason reason);
 
 // "INVALID_ARGUMENT" and so on, for log lines.
-std::string_view Name(grpc::StatusCode code);
+std::string Name(grpc::StatusCode code);
 
 }  // namespace quantd
 

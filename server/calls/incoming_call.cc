@@ -1,6 +1,7 @@
 #include "server/calls/incoming_call.h"
 
 #include <grpc/support/time.h>
+#include <grpcpp/impl/rpc_service_method.h>
 
 #include <iterator>
 #include <string>
@@ -9,10 +10,19 @@
 #include "fmt/format.h"
 #include "server/calls/call_environment.h"
 #include "server/calls/planning_thread.h"
-#include "server/calls/tensor_service.h"
 #include "server/net/acceptor.h"
 
 namespace quantd {
+
+TensorService::TensorService() {
+  using grpc::internal::RpcMethod;
+  using grpc::internal::RpcServiceMethod;
+  for (const wire::MethodSpec& row : wire::kPayloadMethods) {
+    AddMethod(
+        new RpcServiceMethod(row.path, RpcMethod::BIDI_STREAMING, nullptr));
+    MarkMethodAsync(static_cast<int>(wire::Index(row.method)));  // as added
+  }
+}
 
 void IncomingCall::Arm(CallEnvironment* env, std::optional<wire::Method> method,
                        CallQueue queue) {
@@ -20,8 +30,9 @@ void IncomingCall::Arm(CallEnvironment* env, std::optional<wire::Method> method,
   // Must come first, or a call that is cancelled early is not told so.
   call->context_.AsyncNotifyWhenDone(&call->done_tag_);
   if (method) {
-    env->tensors->Request(*method, &call->context_, &call->stream_,
-                          queue.events, queue.arrivals, &call->arrived_tag_);
+    env->tensors->RequestAsyncBidiStreaming(
+        static_cast<int>(wire::Index(*method)), &call->context_, &call->stream_,
+        queue.events, queue.arrivals, &call->arrived_tag_);
   } else {
     env->others->RequestCall(&call->context_, &call->stream_, queue.events,
                              queue.arrivals, &call->arrived_tag_);

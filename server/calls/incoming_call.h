@@ -11,6 +11,7 @@
 #define QUANTD_SERVER_CALLS_INCOMING_CALL_H_
 
 #include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/impl/service_type.h>
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/byte_buffer.h>
 
@@ -35,6 +36,19 @@ namespace quantd {
 
 struct CallEnvironment;
 class IncomingCall;
+
+// The methods with payloads as gRPC matches them. Everything else arrives
+// through a generic service. A tensor method holds their queues' threads for a
+// short time only: health, information and refusals are answered there, too.
+class TensorService final : public grpc::Service {
+ public:
+  TensorService();
+
+  // As in generated asynchronous services. The methods are registered as
+  // streams, which look the same to a client that calls them as unary, but let
+  // a call arrive before its message.
+  using Service::RequestAsyncBidiStreaming;
+};
 
 // What one method does with a call. Made when its headers are here; destroyed
 // with the call.

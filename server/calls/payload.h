@@ -6,22 +6,34 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/device/backend.h"
-#include "proto/stream/chunks.h"
 #include "proto/wire.h"
-#include "server/calls/tensor_job.h"
 #include "server/memory/places.h"
 
 namespace quantd {
 
 struct CallEnvironment;
+
+// Up to here a copy of an output costs less than lending its block does.
+inline constexpr size_t kCopiedOutput = 16 << 10;
+
+// A reply's payload.
+struct JobOutput {
+  Block block;                  // it begins here
+  std::vector<std::byte> rest;  // or is this, of at most kCopiedOutput
+  size_t size = 0;
+
+  const std::byte* data() const {
+    return rest.empty() ? block.data() : rest.data();
+  }
+};
 
 // Not thread-safe. Its job must be gone before the lease of its memory is.
 class Payload {
@@ -62,8 +74,10 @@ class Payload {
   virtual void DropJob() = 0;
   virtual Expected NextMessage() const { return {}; }
   // Of a message after the first, or of the end of them. FieldErrors.
-  virtual absl::StatusOr<Next> Take(wire::Slices message);
-  virtual absl::StatusOr<Next> TakeEnd();
+  virtual absl::StatusOr<Next> Take(wire::Slices) {
+    return absl::InternalError("no message follows the request");
+  }
+  virtual absl::StatusOr<Next> TakeEnd() { return Take({}); }
   virtual absl::StatusOr<Next> Compute() = 0;
   const std::string& told() const { return told_; }
   // Whether the client is to answer what it was told.
@@ -83,62 +97,9 @@ class Payload {
   JobReport report_;
 };
 
-// All of it in the request, or in memory that the client lends.
-class MessagePayload final : public Payload {
- public:
-  MessagePayload(const CallEnvironment* env, wire::Method method)
-      : env_(env), method_(method) {}
-
-  absl::Status Parse(wire::Slices message) override;
-  size_t Need() const override;
-  absl::StatusOr<Next> Begin(Backend& backend, wire::Slices message,
-                             std::atomic<uint64_t>* pieces) override;
-  bool has_job() const override { return job_.has_value(); }
-  void DropJob() override { job_.reset(); }
-  absl::StatusOr<Next> Compute() override;
-  std::string ReplyHead(std::string_view device,
-                        std::string_view id) const override;
-  JobOutput Finish() override;
-
- private:
-  const CallEnvironment* const env_;
-  const wire::Method method_;
-  std::optional<TensorJob> job_;
-};
-
-// In chunks after the request, until the client ends its side. Where the amax
-// is reduced over several calls, the client is told the maxima after the last
-// chunk, answers with the settled ones, and ends its side then.
-class ChunkPayload final : public Payload {
- public:
-  explicit ChunkPayload(const CallEnvironment* env) : env_(env) {}
-
-  absl::Status Parse(wire::Slices message) override;
-  size_t Need() const override;
-  absl::StatusOr<Next> Begin(Backend& backend, wire::Slices message,
-                             std::atomic<uint64_t>* pieces) override;
-  bool has_job() const override { return job_ != nullptr; }
-  void DropJob() override;
-  Expected NextMessage() const override;
-  absl::StatusOr<Next> Take(wire::Slices message) override;
-  absl::StatusOr<Next> TakeEnd() override;
-  absl::StatusOr<Next> Compute() override;
-  bool AwaitsAnswer() const override { return awaits_ != Awaits::kChunks; }
-  std::string ReplyHead(std::string_view device,
-                        std::string_view id) const override;
-  JobOutput Finish() override;
-
- private:
-  enum class Awaits { kChunks, kSettledAmax, kEnd };
-  Next AfterChunk() const;
-  absl::StatusOr<Next> TakeSettled(wire::Slices message);
-
-  const CallEnvironment* const env_;
-  bool reduces_ = false;
-  Awaits awaits_ = Awaits::kChunks;
-  std::unique_ptr<Job> job_;
-  std::optional<wire::StreamGather> gather_;  // into the job's staging
-};
+std::unique_ptr<Payload> MakeMessagePayload(const CallEnvironment* env,
+                                            wire::Method method);
+std::unique_ptr<Payload> MakeChunkPayload(const CallEnvironment* env);
 
 }  // namespace quantd
 

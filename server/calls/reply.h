@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "server/calls/tensor_job.h"
+#include "server/calls/payload.h"
 #include "server/gate/lease.h"
 #include "server/net/connection.h"
 

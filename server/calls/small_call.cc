@@ -1,142 +1,171 @@
 #include "server/calls/small_call.h"
 
+#include <atomic>
 #include <utility>
 
+#include "proto/net/received_message.h"
+#include "server/calls/call_record.h"
 #include "server/calls/call_registry.h"
-#include "server/calls/request_ids.h"
 #include "server/config/sizing.h"
 #include "server/gate/gate.h"
 #include "server/observe/metrics.h"
 
 namespace quantd {
+namespace {
 
-SmallCall::SmallCall(CallEnvironment* env, IncomingCall* call,
-                     SmallMethod method)
-    : env_(env), call_(call), method_(std::move(method)) {
-  record_.arrived = CallRecord::Clock::now();
-  if (!method_.method) return;
-  record_.method = *method_.method;
-  record_.id = env_->ids->Next();
-  record_.trace = call_->trace();
-}
-
-SmallCall::~SmallCall() {
-  if (!method_.method) return;
-  record_.ended = CallRecord::Clock::now();
-  if (call_->cancelled() && record_.request_bytes == 0) {
-    record_.Fail(Failure::Cancelled());
+class SmallCall final : public CallHandler {
+ public:
+  SmallCall(CallEnvironment* env, IncomingCall* call, SmallMethod method)
+      : env_(env), call_(call), method_(std::move(method)) {
+    record_.arrived = CallRecord::Clock::now();
+    if (!method_.method) return;
+    record_.method = *method_.method;
+    record_.id = env_->ids->Next();
+    record_.trace = call_->trace();
   }
-  env_->metrics->Record(record_);
-  if (WouldLog(record_)) LogCall(record_, *call_, shape_);
-}
 
-void SmallCall::Begin() {
-  if (!method_.while_draining && env_->registry->Refuses()) {
-    return Fail(Failure::Draining());
+  ~SmallCall() override {
+    if (!method_.method) return;
+    record_.ended = CallRecord::Clock::now();
+    if (call_->cancelled() && record_.request_bytes == 0) {
+      record_.Fail(Failure::Cancelled());
+    }
+    env_->metrics->Record(record_);
+    if (WouldLog(record_)) LogCall(record_, *call_, shape_);
   }
-  Read();
-}
 
-void SmallCall::Read() {
-  lease_ = env_->gate->Track(ReceiveNeed(0), call_->connection()->host());
-  received_before_ = call_->connection()->Received();
-  WaitsFromNow();
-  call_->Read(message_.buffer());
-}
-
-void SmallCall::OnRead(bool ok) {
-  waits_since_ = 0;
-  if (!ok && method_.after == SmallMethod::kNextRequest) {
-    if (call_->ClaimAnswer()) call_->Finish(grpc::Status::OK);
-    return;
+  void Begin() override {
+    if (!method_.while_draining && env_->registry->Refuses()) {
+      return Fail(Failure::Draining());
+    }
+    Read();
   }
-  if (!ok) return Fail(Failure::NoMessage());
-  record_.request_bytes = message_.size();
-  lease_.HoldReceiving(ReceiveNeed(message_.size()));
-  if (message_.size() > method_.max_request) {
-    return Fail(
-        Failure::TooLarge("request", message_.size(), method_.max_request));
+
+  void OnRead(bool ok) override {
+    waits_since_ = 0;
+    if (!ok && method_.after == SmallMethod::kNextRequest) {
+      if (call_->ClaimAnswer()) call_->Finish(grpc::Status::OK);
+      return;
+    }
+    if (!ok) return Fail(Failure::NoMessage());
+    record_.request_bytes = message_.size();
+    lease_.HoldReceiving(ReceiveNeed(message_.size()));
+    if (message_.size() > method_.max_request) {
+      return Fail(
+          Failure::TooLarge("request", message_.size(), method_.max_request));
+    }
+    if (!method_.plans_apart) return Answer();
+    call_->Plan([this] { Answer(); });
   }
-  if (!method_.plans_apart) return Answer();
-  call_->Plan([this] { Answer(); });
-}
 
-void SmallCall::Answer() {
-  SmallAnswer answer = method_.answer(message_.Pieces(), record_.id);
-  if (method_.after != SmallMethod::kNextChange) message_.Clear();
-  shape_ = std::move(answer.shape);
-  if (answer.failure) return Fail(*answer.failure);
-  if (method_.after != SmallMethod::kEnd) {
-    lease_.HoldReceiving(ReceiveNeed(answer.reply.size()));
-    return Tell(std::move(answer.reply));
+  void OnWritten(bool ok) override {
+    waits_since_ = 0;
+    lease_.Reset();
+    if (!ok || call_->answered()) return;
+    if (method_.after == SmallMethod::kNextRequest) return Read();
+    told_all_ = true;
   }
-  if (!call_->ClaimAnswer()) return;
-  record_.code = grpc::StatusCode::OK;
-  record_.reply_bytes = answer.reply.size();
-  lease_.HoldReceiving(ReceiveNeed(answer.reply.size()));
-  WaitsFromNow();
-  const grpc::Slice slice(answer.reply);
-  call_->WriteAndFinish(grpc::ByteBuffer(&slice, 1), record_.id);
-}
 
-void SmallCall::Tell(std::string reply) {
-  told_ = std::move(reply);
-  WaitsFromNow();
-  const grpc::Slice slice(told_);
-  call_->Write(grpc::ByteBuffer(&slice, 1));
-}
+  void OnFinished(bool) override { waits_since_ = 0; }
 
-void SmallCall::OnWritten(bool ok) {
-  waits_since_ = 0;
-  lease_.Reset();
-  if (!ok || call_->answered()) return;
-  if (method_.after == SmallMethod::kNextRequest) return Read();
-  told_all_ = true;
-}
+  void OnWatch(absl::Time now) override {
+    if (told_all_ && !call_->cancelled()) {
+      SmallAnswer answer = method_.answer(message_.Pieces(), record_.id);
+      if (answer.reply == told_) return;
+      told_all_ = false;
+      return Tell(std::move(answer.reply));
+    }
+    const int64_t since = waits_since_;
+    if (since == 0) return;
+    const absl::Duration waited = now - absl::FromUnixNanos(since);
+    if (call_->answered()) {
+      if (waited > env_->max_send) call_->Cancel();
+      return;
+    }
+    const bool too_long = IsTooLong();
+    if (waited <= env_->max_receive && !too_long) return;
+    // What is written may not have an end beside it.
+    if (method_.after != SmallMethod::kEnd) return call_->Cancel();
+    if (too_long) {
+      return Fail(Failure::TooLarge("request", method_.max_request + 1,
+                                    method_.max_request));
+    }
+    Fail(
+        Failure::Deadline("for receiving: the request did not arrive within "
+                          "the server's limit"));
+  }
 
-// Whether more has come than its message may have. Calls that share a
-// connection cannot be told apart.
-bool SmallCall::IsTooLong() const {
-  const Connection& connection = *call_->connection();
-  const auto received = connection.Received();
-  return received_before_ && received && connection.calls() == 1 &&
-         *received - *received_before_ > method_.max_request + env_->window;
-}
+ private:
+  void Read() {
+    lease_ = env_->gate->Track(ReceiveNeed(0), call_->connection()->host());
+    received_before_ = call_->connection()->Received();
+    WaitsFromNow();
+    call_->Read(message_.buffer());
+  }
 
-void SmallCall::OnFinished(bool) { waits_since_ = 0; }
+  // Whether more has come than its message may have. Calls that share a
+  // connection cannot be told apart.
+  bool IsTooLong() const {
+    const Connection& connection = *call_->connection();
+    const auto received = connection.Received();
+    return received_before_ && received && connection.calls() == 1 &&
+           *received - *received_before_ > method_.max_request + env_->window;
+  }
 
-void SmallCall::OnWatch(absl::Time now) {
-  if (told_all_ && !call_->cancelled()) {
+  void Answer() {
     SmallAnswer answer = method_.answer(message_.Pieces(), record_.id);
-    if (answer.reply == told_) return;
-    told_all_ = false;
-    return Tell(std::move(answer.reply));
+    if (method_.after != SmallMethod::kNextChange) message_.Clear();
+    shape_ = std::move(answer.shape);
+    if (answer.failure) return Fail(*answer.failure);
+    if (method_.after != SmallMethod::kEnd) {
+      lease_.HoldReceiving(ReceiveNeed(answer.reply.size()));
+      return Tell(std::move(answer.reply));
+    }
+    if (!call_->ClaimAnswer()) return;
+    record_.code = grpc::StatusCode::OK;
+    record_.reply_bytes = answer.reply.size();
+    lease_.HoldReceiving(ReceiveNeed(answer.reply.size()));
+    WaitsFromNow();
+    const grpc::Slice slice(answer.reply);
+    call_->WriteAndFinish(grpc::ByteBuffer(&slice, 1), record_.id);
   }
-  const int64_t since = waits_since_;
-  if (since == 0) return;
-  const absl::Duration waited = now - absl::FromUnixNanos(since);
-  if (call_->answered()) {
-    if (waited > env_->max_send) call_->Cancel();
-    return;
-  }
-  const bool too_long = IsTooLong();
-  if (waited <= env_->max_receive && !too_long) return;
-  // What is written may not have an end beside it.
-  if (method_.after != SmallMethod::kEnd) return call_->Cancel();
-  if (too_long) {
-    return Fail(Failure::TooLarge("request", method_.max_request + 1,
-                                  method_.max_request));
-  }
-  Fail(
-      Failure::Deadline("for receiving: the request did not arrive within "
-                        "the server's limit"));
-}
 
-void SmallCall::Fail(const Failure& failure) {
-  if (!call_->ClaimAnswer()) return;
-  record_.Fail(failure);
-  record_.error = failure.message;
-  call_->FinishWith(failure, record_.id);
+  void Tell(std::string reply) {
+    told_ = std::move(reply);
+    WaitsFromNow();
+    const grpc::Slice slice(told_);
+    call_->Write(grpc::ByteBuffer(&slice, 1));
+  }
+
+  void WaitsFromNow() { waits_since_ = absl::ToUnixNanos(env_->now()); }
+  void Fail(const Failure& failure) {
+    if (!call_->ClaimAnswer()) return;
+    record_.Fail(failure);
+    record_.error = failure.message;
+    call_->FinishWith(failure, record_.id);
+  }
+
+  CallEnvironment* const env_;
+  IncomingCall* const call_;
+  const SmallMethod method_;
+  // When it began to wait for the network, in Unix time; 0: it does not.
+  std::atomic<int64_t> waits_since_{0};
+  // What its connection had brought before it was read; nothing: not known.
+  std::optional<uint64_t> received_before_;
+  std::atomic<bool> told_all_{false};  // and waits for a change
+  std::string told_;
+  Lease lease_;
+  ReceivedMessage message_;
+  std::string shape_;
+  CallRecord record_;
+};
+
+}  // namespace
+
+std::unique_ptr<CallHandler> MakeSmallCall(CallEnvironment* env,
+                                           IncomingCall* call,
+                                           SmallMethod method) {
+  return std::make_unique<SmallCall>(env, call, std::move(method));
 }
 
 }  // namespace quantd

@@ -4,22 +4,17 @@
 #ifndef QUANTD_SERVER_CALLS_SMALL_CALL_H_
 #define QUANTD_SERVER_CALLS_SMALL_CALL_H_
 
-#include <grpcpp/support/status.h>
-
-#include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/types/span.h"
-#include "proto/net/received_message.h"
+#include "proto/methods.h"
 #include "server/calls/call_environment.h"
-#include "server/calls/call_record.h"
 #include "server/calls/incoming_call.h"
-#include "server/gate/lease.h"
 
 namespace quantd {
 
@@ -49,39 +44,9 @@ struct SmallMethod {
       answer;
 };
 
-class SmallCall final : public CallHandler {
- public:
-  SmallCall(CallEnvironment* env, IncomingCall* call, SmallMethod method);
-  ~SmallCall() override;
-
-  void Begin() override;
-  void OnRead(bool ok) override;
-  void OnWritten(bool ok) override;
-  void OnFinished(bool ok) override;
-  void OnWatch(absl::Time now) override;
-
- private:
-  void Read();
-  void Answer();
-  void Tell(std::string reply);
-  bool IsTooLong() const;
-  void WaitsFromNow() { waits_since_ = absl::ToUnixNanos(env_->now()); }
-  void Fail(const Failure& failure);
-
-  CallEnvironment* const env_;
-  IncomingCall* const call_;
-  const SmallMethod method_;
-  // When it began to wait for the network, in Unix time; 0: it does not.
-  std::atomic<int64_t> waits_since_{0};
-  // What its connection had brought before it was read; nothing: not known.
-  std::optional<uint64_t> received_before_;
-  std::atomic<bool> told_all_{false};  // and waits for a change
-  std::string told_;
-  Lease lease_;
-  ReceivedMessage message_;
-  std::string shape_;
-  CallRecord record_;
-};
+std::unique_ptr<CallHandler> MakeSmallCall(CallEnvironment* env,
+                                           IncomingCall* call,
+                                           SmallMethod method);
 
 }  // namespace quantd
 

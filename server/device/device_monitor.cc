@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "kernels/device/health/self_test.h"
 #include "server/gate/gate.h"
 #include "server/gate/steady_time.h"
@@ -32,14 +33,12 @@ class DeviceMonitor::Test : public Engine::Work {
       absl::MutexLock lock(&monitor_->mutex_);
       stage = Stage::kRunning;
       since = monitor_->settings_.now();
-      monitor_->changed_.SignalAll();
     }
     absl::Status result = SelfTest(backend);
     slot.Reset();
     absl::MutexLock lock(&monitor_->mutex_);
     status = std::move(result);
     stage = Stage::kDone;
-    monitor_->changed_.SignalAll();
   }
 
   Stage stage = Stage::kIdle;
@@ -64,39 +63,46 @@ DeviceMonitor::DeviceMonitor(Engine* engine, Gate* gate, HealthService* health,
 
 DeviceMonitor::~DeviceMonitor() = default;
 
+bool DeviceMonitor::Await(absl::Duration patience,
+                          bool (*condition)(const Test& test)) {
+  const absl::Time end = SteadyNow() + patience;
+  while (true) {
+    Look(settings_.now());
+    {
+      absl::MutexLock lock(&mutex_);
+      if (std::all_of(devices_.begin(), devices_.end(),
+                      [&](const Watched& d) { return condition(*d.test); })) {
+        return true;
+      }
+    }
+    if (SteadyNow() >= end) return false;
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+}
+
 void DeviceMonitor::Start() {
-  absl::MutexLock lock(&mutex_);
-  Tell();
-  thread_ = std::thread([this] { Run(); });
-  const auto tested = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return std::none_of(devices_.begin(), devices_.end(), [](const Watched& d) {
-      return d.test->first && !d.test->hung;
-    });
-  };
-  mutex_.Await(absl::Condition(&tested));
+  {
+    absl::MutexLock lock(&mutex_);
+    Tell();
+  }
+  Await(absl::InfiniteDuration(),
+        [](const Test& test) { return !test.first || test.hung; });
 }
 
 bool DeviceMonitor::Stop(absl::Duration patience) {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
-    changed_.SignalAll();
-  }
-  if (thread_.joinable()) thread_.join();
-  absl::MutexLock lock(&mutex_);
-  for (size_t i = 0; i < devices_.size(); ++i) {
-    Test& test = *devices_[i].test;
-    if (test.stage == Test::Stage::kQueued && engine_->Withdraw(i, &test)) {
-      test.stage = Test::Stage::kIdle;
+    for (size_t i = 0; i < devices_.size(); ++i) {
+      Test& test = *devices_[i].test;
+      if (test.stage == Test::Stage::kQueued && engine_->Withdraw(i, &test)) {
+        test.stage = Test::Stage::kIdle;
+      }
     }
   }
-  const auto over = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return std::all_of(devices_.begin(), devices_.end(), [](const Watched& d) {
-      return d.test->stage == Test::Stage::kIdle ||
-             d.test->stage == Test::Stage::kDone;
-    });
-  };
-  return changed_.WaitUntil(&mutex_, SteadyNow() + patience, over);
+  return Await(patience, [](const Test& test) {
+    return test.stage == Test::Stage::kIdle || test.stage == Test::Stage::kDone;
+  });
 }
 
 void DeviceMonitor::Report(int device, DeviceFault fault,
@@ -116,7 +122,6 @@ void DeviceMonitor::HungJobEnded(int device) {
   absl::MutexLock lock(&mutex_);
   // What held it up is gone.
   devices_[device].next_test = absl::InfinitePast();
-  changed_.SignalAll();
 }
 
 void DeviceMonitor::Lost(int device, DeviceFault fault, std::string_view detail,
@@ -134,7 +139,6 @@ void DeviceMonitor::Lost(int device, DeviceFault fault, std::string_view detail,
        {"detail", detail},
        {"request_id", request_id}});
   Tell();
-  changed_.SignalAll();
 }
 
 void DeviceMonitor::Tell() {
@@ -220,7 +224,7 @@ void DeviceMonitor::Judge(int device, absl::Time now) {
        {"next_ms", absl::ToInt64Milliseconds(d.next_test - now)}});
 }
 
-void DeviceMonitor::Look(int device, absl::Time now) {
+void DeviceMonitor::LookAt(int device, absl::Time now) {
   Watched& d = devices_[device];
   Test& test = *d.test;
   DeviceHealth& health = engine_->health(device);
@@ -240,45 +244,23 @@ void DeviceMonitor::Look(int device, absl::Time now) {
   engine_->Submit(device, &test);
 }
 
-void DeviceMonitor::Abandon() {
-  for (size_t i = 0; i < devices_.size(); ++i) {
-    if (!std::exchange(devices_[i].abandon, false)) continue;
-    // They ask the gate, and perhaps this, for another device.
-    mutex_.Unlock();
-    engine_->Abandon(i);
-    mutex_.Lock();
-  }
-}
-
-void DeviceMonitor::Run() {
-  mutex_.Lock();
-  while (!stopping_) {
-    Abandon();
-    const absl::Time now = settings_.now();
-    absl::Time wake = hopeless_ ? absl::InfiniteFuture()
-                                : none_since_ + settings_.most_without;
-    if (wake <= now) {
+void DeviceMonitor::Look(absl::Time now) {
+  std::vector<int> lost;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stopping_) return;
+    if (!hopeless_ && now >= none_since_ + settings_.most_without) {
       hopeless_ = true;
-      wake = absl::InfiniteFuture();
       Log(LogLevel::kError, "no_device_left", {});
       if (settings_.on_hopeless) settings_.on_hopeless();
     }
     for (size_t i = 0; i < devices_.size(); ++i) {
-      Look(i, now);
-      const Watched& d = devices_[i];
-      if (d.abandon) wake = now;
-      if (d.test->stage == Test::Stage::kRunning && !d.test->hung) {
-        wake = std::min(wake, d.test->since + settings_.test_limit);
-      }
-      if (d.test->stage == Test::Stage::kIdle &&
-          engine_->health(i).hanging() == 0) {
-        wake = std::min(wake, d.next_test);
-      }
+      LookAt(i, now);
+      if (std::exchange(devices_[i].abandon, false)) lost.push_back(i);
     }
-    if (stopping_) break;
-    changed_.WaitUntil(&mutex_, SteadyNow() + (wake - now));
   }
-  mutex_.Unlock();
+  // Their calls ask the gate, and perhaps this, for another device.
+  for (const int device : lost) engine_->Abandon(device);
 }
 
 }  // namespace quantd

@@ -17,7 +17,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -55,6 +54,9 @@ class DeviceMonitor {
 
   // Tests every device, and returns when that is done.
   void Start();
+  // Comes every so often from then on, from one thread, for all that takes
+  // time.
+  void Look(absl::Time now);
   // False: a test hangs, and its device with it.
   bool Stop(absl::Duration patience);
 
@@ -84,9 +86,9 @@ class DeviceMonitor {
     absl::Duration pause = absl::ZeroDuration();  // before the next probe
   };
 
-  void Run();
-  void Abandon() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Look(int device, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Looks until the condition is true of every test. False: it is not in time.
+  bool Await(absl::Duration patience, bool (*condition)(const Test& test));
+  void LookAt(int device, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Judge(int device, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Lost(int device, DeviceFault fault, std::string_view detail,
             std::string_view request_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -99,13 +101,11 @@ class DeviceMonitor {
   const Settings settings_;
 
   mutable absl::Mutex mutex_;
-  SteadyCondVar changed_;
   std::vector<Watched> devices_ ABSL_GUARDED_BY(mutex_);
   absl::Time none_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   bool hopeless_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::atomic<bool> takes_work_{true};
-  std::thread thread_;
 };
 
 }  // namespace quantd

@@ -169,9 +169,9 @@ constexpr MetricFamily kFamilies[] = {
      "clock), send",
      [](From from, To to) {
        for (const wire::MethodSpec& row : wire::kTensorMethods) {
-         for (const CallStage stage : kCallStages) {
-           to.Add(from.metrics->Read(row.method, stage),
-                  {wire::Name(row.method), Name(stage)});
+         for (size_t i = 0; i < std::size(kCallStages); ++i) {
+           to.Add(from.metrics->Read(row.method, i),
+                  {wire::Name(row.method), kCallStages[i]});
          }
        }
      }},

@@ -46,11 +46,10 @@ void Metrics::Record(const CallRecord& record) {
     Add(method.errors[record.code][record.reason], 1);
   }
   if (wire::SpecOf(record.method).tensor) {
-    for (const CallStage stage : kCallStages) {
-      if (const auto duration = record.Duration(stage)) {
-        stages_[wire::Index(record.method)][static_cast<size_t>(stage)].Observe(
-            *duration);
-      }
+    auto& stages = stages_[wire::Index(record.method)];
+    for (size_t i = 0; i < stages.size(); ++i) {
+      const auto duration = record.Duration(static_cast<CallStage>(i));
+      if (duration) stages[i].Observe(*duration);
     }
   }
   // Last: of a call that is counted, all the rest has been.
@@ -64,8 +63,8 @@ Metrics::Snapshot Metrics::Read(wire::Method method) const {
           from.total.Read()};
 }
 
-Histogram::Snapshot Metrics::Read(wire::Method method, CallStage stage) const {
-  return stages_[wire::Index(method)][static_cast<size_t>(stage)].Read();
+Histogram::Snapshot Metrics::Read(wire::Method method, size_t stage) const {
+  return stages_[wire::Index(method)][stage].Read();
 }
 
 uint64_t Metrics::Errors(wire::Method method, grpc::StatusCode code,

@@ -64,8 +64,8 @@ class Metrics {
   void Record(const CallRecord& record);
 
   Snapshot Read(wire::Method method) const;
-  // Of tensor methods.
-  Histogram::Snapshot Read(wire::Method method, CallStage stage) const;
+  // Of tensor methods, by CallStage.
+  Histogram::Snapshot Read(wire::Method method, size_t stage) const;
   uint64_t Errors(wire::Method method, grpc::StatusCode code,
                   v1::ErrorDetail::Reason reason) const;
 

@@ -7,8 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "fmt/format.h"
 #include "kernels/device/budget.h"
 #include "kernels/device/devices.h"
 #include "kernels/device/health/self_test.h"

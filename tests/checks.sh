@@ -10,6 +10,7 @@
 #   spelling     codespell finds nothing
 #   tables       figures on pages are those of the results beside them, and
 #                quantctl recommends engines by them
+#   constants    server/CONSTANTS.md names the numbers in server/
 #   links        links, anchors and paths that text names lead somewhere
 #   text         no space at an end of line, no tab, a newline at the end
 #   length       no source is longer than 400 lines
@@ -35,8 +36,8 @@ for word in "$@"; do
     *) names+=("$word") ;;
   esac
 done
-known=(format layering imports shell spelling tables links text length
-  strangers version)
+known=(format layering imports shell spelling tables constants links text
+  length strangers version)
 ((${#names[@]})) || names=("${known[@]}")
 for name in "${names[@]}"; do
   [[ " ${known[*]} " == *" $name "* ]] ||
@@ -67,6 +68,9 @@ format() {
 }
 layering() {
   tests/layering.py
+}
+constants() {
+  tests/checks/constants.py
 }
 imports() {
   tests/checks/python_imports.py

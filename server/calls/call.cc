@@ -34,28 +34,14 @@ Call::Call(CallEnvironment* env, IncomingCall* call, wire::Method method)
   record_.arrived = Clock::now();
   record_.id = env_->ids->Next();
   record_.trace = call_->trace();
-  if (streams()) {
-    payload_ = MakeChunkPayload(env);
-  } else {
-    payload_ = MakeMessagePayload(env, method);
-    env_->lone->CallArrives(record_.arrived);
-  }
+  payload_ = MakePayload(env, method);
+  if (!streams()) env_->lone->CallArrives(record_.arrived);
 }
 
 Call::~Call() {
   LetGo();
   RecordEnd();
   Release();
-}
-
-void Call::Release() {
-  if (accepted_.exchange(false)) env_->registry->Release();
-}
-
-void Call::Begin() {
-  accepted_ = env_->registry->Accept();
-  if (!accepted_) return Fail(Failure::Draining());
-  Admit();
 }
 
 void Call::Admit() {

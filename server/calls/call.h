@@ -27,7 +27,9 @@
 #ifndef QUANTD_SERVER_CALLS_CALL_H_
 #define QUANTD_SERVER_CALLS_CALL_H_
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -42,14 +44,50 @@
 #include "server/calls/call_record.h"
 #include "server/calls/failure.h"
 #include "server/calls/incoming_call.h"
-#include "server/calls/job_watch.h"
 #include "server/calls/payload.h"
 #include "server/calls/reply.h"
+#include "server/gate/caller.h"
 #include "server/gate/gate.h"
-#include "server/gate/quotas.h"
 #include "server/memory/event_waits.h"
 
 namespace quantd {
+
+// How long a job has not got on: what tells a slow one from one that hangs.
+class JobWatch {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // A job of `plan` begins, which may stand still for `most` and for what its
+  // bytes take at the least speed.
+  void Begin(const Plan& plan, absl::Duration most) {
+    const size_t bytes = plan.input_bytes() + plan.output_bytes();
+    limit_ = absl::ToChronoNanoseconds(
+        most + absl::Seconds(static_cast<double>(bytes) / kBytesPerSecond));
+    began_ = Clock::now();
+  }
+  // For Job::CountPieces; never starts anew.
+  std::atomic<uint64_t>* pieces() { return &pieces_; }
+
+  Clock::time_point began() const { return began_; }
+  // Whether no piece was done within the limit; for the watch alone. A device
+  // that counts none has the limit for the whole job.
+  bool Hangs() {
+    const Clock::time_point now = Clock::now();
+    const uint64_t pieces = pieces_;
+    if (pieces != seen_) moved_ = now;
+    seen_ = pieces;
+    return now - std::max(began_, moved_) > limit_;
+  }
+
+ private:
+  static constexpr size_t kBytesPerSecond = size_t{16} << 20;
+
+  Clock::time_point began_;
+  Clock::duration limit_{};
+  std::atomic<uint64_t> pieces_{0};
+  uint64_t seen_ = 0;
+  Clock::time_point moved_;
+};
 
 class Call final : public CallHandler,
                    private Gate::Waiter,
@@ -59,10 +97,18 @@ class Call final : public CallHandler,
   Call(CallEnvironment* env, IncomingCall* call, wire::Method method);
   ~Call() override;
 
-  void Begin() override;
+  void Begin() override {
+    accepted_ = env_->registry->Accept();
+    if (!accepted_) return Fail(Failure::Draining());
+    Admit();
+  }
   void OnRead(bool ok) override;
   void OnWritten(bool ok) override;
-  void OnFinished(bool ok) override;
+  void OnFinished(bool ok) override {
+    if (!sends_last_) return;
+    reply_->LastIsSent();
+    if (ok) record_.sent = Clock::now();
+  }
   void OnCancelled() override { LeaveQueues(); }
   void OnWatch(absl::Time now) override;
 
@@ -115,7 +161,11 @@ class Call final : public CallHandler,
   bool IsQuick() const;
   void RunOn(Backend& backend, Engine::SlotLease slot) override;
   bool LeavesLostDevice() const override { return true; }
-  void OnDeviceLost() override;
+  void OnDeviceLost() override {
+    queued_on_ = -1;
+    RunElsewhere();
+    call_->Unref();
+  }
   void RunElsewhere();
   // Does a step of the job. Without a failure `next` says what comes then,
   // unless the job is to be run again.
@@ -167,7 +217,9 @@ class Call final : public CallHandler,
   void LetGo();
   // Ends a cancelled call that waits in a queue, where nothing would wake it.
   void LeaveQueues();
-  void Release();
+  void Release() {
+    if (accepted_.exchange(false)) env_->registry->Release();
+  }
   void RecordEnd();
   std::string Shape() const;  // "4096x4096"; of no plan: empty
 

@@ -2,7 +2,6 @@
 #ifndef QUANTD_SERVER_CALLS_CALL_ENVIRONMENT_H_
 #define QUANTD_SERVER_CALLS_CALL_ENVIRONMENT_H_
 
-#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <string_view>

@@ -134,12 +134,6 @@ bool Call::MayRunAgain() const {
   return device_ < 0 && runs_ < kMostRuns && has_input_;
 }
 
-void Call::OnDeviceLost() {
-  queued_on_ = -1;
-  RunElsewhere();
-  call_->Unref();
-}
-
 void Call::RunElsewhere() {
   if (auto failure = Stopped("while waiting for a device")) {
     return Fail(*failure);
@@ -271,12 +265,6 @@ void Call::OnWritten(bool ok) {
   if (!ok) return Fail(Failure::Cancelled());
   if (reply_) return Send();
   Do(Next::kReceive);
-}
-
-void Call::OnFinished(bool ok) {
-  if (!sends_last_) return;
-  reply_->LastIsSent();
-  if (ok) record_.sent = Clock::now();
 }
 
 }  // namespace quantd

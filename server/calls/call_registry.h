@@ -5,12 +5,17 @@
 #ifndef QUANTD_SERVER_CALLS_CALL_REGISTRY_H_
 #define QUANTD_SERVER_CALLS_CALL_REGISTRY_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "server/gate/steady_time.h"
 
@@ -33,40 +38,128 @@ class WatchedCall {
 class CallRegistry {
  public:
   // By whose time calls are watched.
-  explicit CallRegistry(std::function<absl::Time()> now = SteadyNow);
-  ~CallRegistry();
+  explicit CallRegistry(std::function<absl::Time()> now = SteadyNow)
+      : now_(std::move(now)), watcher_([this] { RunWatch(); }) {}
+  ~CallRegistry() {
+    {
+      absl::MutexLock lock(&mutex_);
+      stopping_ = true;
+      stopped_.SignalAll();
+    }
+    watcher_.join();
+  }
 
   // Of every call object, armed ones included.
-  void Created();
-  void Destroyed();
+  void Created() {
+    absl::MutexLock lock(&mutex_);
+    ++existing_;
+  }
+  void Destroyed() {
+    absl::MutexLock lock(&mutex_);
+    if (--existing_ == 0) fewer_.SignalAll();
+  }
   // Calls that every so often, too, from now on.
-  void OnWatch(std::function<void(absl::Time now)> look);
+  void OnWatch(std::function<void(absl::Time now)> look) {
+    absl::MutexLock lock(&mutex_);
+    look_ = std::move(look);
+  }
   // Looks at the call every so often until it leaves.
-  void Watch(WatchedCall* call);
-  void Leave(WatchedCall* call);
+  void Watch(WatchedCall* call) {
+    absl::MutexLock lock(&mutex_);
+    calls_.insert(call);
+  }
+  void Leave(WatchedCall* call) {
+    absl::MutexLock lock(&mutex_);
+    calls_.erase(call);
+    if (calls_.empty()) fewer_.SignalAll();
+  }
 
   // Of calls that a shutdown waits for. False: the server drains, and takes no
   // more calls.
-  bool Accept();
-  void Release();
+  bool Accept() {
+    absl::MutexLock lock(&mutex_);
+    if (draining_) last_refused_ = SteadyNow();
+    if (!draining_) ++accepted_;
+    return !draining_;
+  }
+  void Release() {
+    absl::MutexLock lock(&mutex_);
+    if (--accepted_ == 0) fewer_.SignalAll();
+  }
   // The same for a call that holds nothing and is over at once: true while the
   // server drains, and the caller turns it away.
-  bool Refuses();
+  bool Refuses() {
+    absl::MutexLock lock(&mutex_);
+    if (draining_) last_refused_ = SteadyNow();
+    return draining_;
+  }
 
   // No call is accepted from now on.
-  void StartDraining();
-  bool draining() const;
+  void StartDraining() {
+    absl::MutexLock lock(&mutex_);
+    draining_ = true;
+  }
+  bool draining() const {
+    absl::MutexLock lock(&mutex_);
+    return draining_;
+  }
 
   // Calls that have come are open; of those that may come some always exist.
   enum class Kind { kAccepted, kOpen, kExisting };
   // Whether their number came down to zero in time.
-  bool WaitUntilNone(Kind kind, absl::Time deadline);
+  bool WaitUntilNone(Kind kind, absl::Time deadline) {
+    absl::MutexLock lock(&mutex_);
+    return fewer_.WaitUntil(&mutex_, deadline, [&]() {
+      return kind == Kind::kAccepted ? accepted_ == 0
+             : kind == Kind::kOpen   ? calls_.empty()
+                                     : existing_ == 0;
+    });
+  }
   // Whether no call was refused for `quiet`.
-  bool WaitUntilQuiet(absl::Duration quiet, absl::Time deadline);
-  size_t accepted() const;
+  bool WaitUntilQuiet(absl::Duration quiet, absl::Time deadline) {
+    absl::Time since = SteadyNow();
+    while (true) {
+      {
+        absl::MutexLock lock(&mutex_);
+        since = std::max(since, last_refused_);
+      }
+      const absl::Time now = SteadyNow();
+      if (now >= since + quiet) return true;
+      if (now >= deadline) return false;
+      absl::SleepFor(std::min(since + quiet, deadline) - now);
+    }
+  }
+  size_t accepted() const {
+    absl::MutexLock lock(&mutex_);
+    return accepted_;
+  }
 
  private:
-  void RunWatch();
+  static constexpr absl::Duration kWatchInterval = absl::Milliseconds(20);
+
+  void RunWatch() {
+    const auto stopping = [this]() { return stopping_; };
+    std::vector<WatchedCall*> watched;
+    absl::MutexLock lock(&mutex_);
+    while (
+        !stopped_.WaitUntil(&mutex_, SteadyNow() + kWatchInterval, stopping)) {
+      // A call leaves under this lock before it is freed. One that is about to
+      // must not come back to life.
+      for (WatchedCall* call : calls_) {
+        if (call->TryRef()) watched.push_back(call);
+      }
+      const auto look = look_;
+      mutex_.Unlock();
+      const absl::Time now = now_();
+      for (WatchedCall* call : watched) {
+        call->Watch(now);
+        call->Unref();
+      }
+      watched.clear();
+      if (look) look(now);
+      mutex_.Lock();
+    }
+  }
 
   const std::function<absl::Time()> now_;
   mutable absl::Mutex mutex_;

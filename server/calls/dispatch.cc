@@ -10,7 +10,6 @@
 #include "server/gate/gate.h"
 #include "server/net/credentials.h"
 #include "server/observe/health.h"
-#include "server/observe/reflection.h"
 #include "server/observe/server_info.h"
 
 namespace quantd {

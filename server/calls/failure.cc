@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "fmt/format.h"
 #include "kernels/plan/field_error.h"
@@ -31,18 +32,34 @@ std::string Cut(std::string_view text, size_t most) {
   return fmt::format("{}{}", text.substr(0, end), kEllipsis);
 }
 
-Failure Make(StatusCode code, ErrorDetail::Reason reason,
-             std::string_view message) {
+// How each reason is told first of all.
+constexpr std::pair<ErrorDetail::Reason, StatusCode> kUsual[] = {
+    {ErrorDetail::REASON_INVALID_FIELD, StatusCode::INVALID_ARGUMENT},
+    {ErrorDetail::REASON_TOO_LARGE, StatusCode::INVALID_ARGUMENT},
+    {ErrorDetail::REASON_MALFORMED, StatusCode::INVALID_ARGUMENT},
+    {ErrorDetail::REASON_BUSY, StatusCode::RESOURCE_EXHAUSTED},
+    {ErrorDetail::REASON_DRAINING, StatusCode::UNAVAILABLE},
+    {ErrorDetail::REASON_NO_DEVICE, StatusCode::UNAVAILABLE},
+    {ErrorDetail::REASON_DEVICE_FAULT, StatusCode::INTERNAL},
+    {ErrorDetail::REASON_DEADLINE, StatusCode::DEADLINE_EXCEEDED},
+    {ErrorDetail::REASON_DEADLINE, StatusCode::RESOURCE_EXHAUSTED},
+    {ErrorDetail::REASON_CANCELLED, StatusCode::CANCELLED},
+};
+
+Failure Make(ErrorDetail::Reason reason, std::string_view message) {
   Failure failure;
-  failure.code = code;
+  for (const auto& [usual, code] : kUsual) {
+    if (usual != reason) continue;
+    failure.code = code;
+    break;
+  }
   failure.message = Cut(message, kMostMessage);
   failure.detail.set_reason(reason);
   return failure;
 }
 
 Failure Field(const FieldViolation& violation, std::string_view message) {
-  Failure failure = Make(StatusCode::INVALID_ARGUMENT,
-                         ErrorDetail::REASON_INVALID_FIELD, message);
+  Failure failure = Make(ErrorDetail::REASON_INVALID_FIELD, message);
   failure.detail.set_field(violation.field);
   failure.detail.set_expected(violation.expected);
   failure.detail.set_got(violation.got);
@@ -54,8 +71,9 @@ Failure Later(ErrorDetail::Reason reason, std::string_view why,
               absl::Duration retry_delay) {
   const int64_t delay =
       std::max<int64_t>(1, absl::ToInt64Milliseconds(retry_delay));
-  Failure failure = Make(StatusCode::RESOURCE_EXHAUSTED, reason,
-                         fmt::format("{}: try again in {} ms", why, delay));
+  Failure failure =
+      Make(reason, fmt::format("{}: try again in {} ms", why, delay));
+  failure.code = StatusCode::RESOURCE_EXHAUSTED;
   failure.detail.set_retry_delay_ms(static_cast<uint32_t>(delay));
   return failure;
 }
@@ -74,15 +92,14 @@ Failure Failure::BadRequest(const absl::Status& status) {
     }
     return failure;
   }
-  return Make(StatusCode::INVALID_ARGUMENT, ErrorDetail::REASON_MALFORMED,
-              std::string(status.message()));
+  return Make(ErrorDetail::REASON_MALFORMED, std::string(status.message()));
 }
 
 Failure Failure::FromJob(const absl::Status& status, std::string_view device,
                          absl::Duration retry_delay) {
   if (absl::IsInvalidArgument(status)) return BadRequest(status);
   if (absl::IsResourceExhausted(status)) return Busy(retry_delay);
-  return Make(StatusCode::INTERNAL, ErrorDetail::REASON_DEVICE_FAULT,
+  return Make(ErrorDetail::REASON_DEVICE_FAULT,
               fmt::format("device {} failed; the server's log has more "
                           "under the request id",
                           device));
@@ -90,7 +107,7 @@ Failure Failure::FromJob(const absl::Status& status, std::string_view device,
 
 Failure Failure::TooLarge(std::string_view what, size_t bytes, size_t limit) {
   Failure failure =
-      Make(StatusCode::INVALID_ARGUMENT, ErrorDetail::REASON_TOO_LARGE,
+      Make(ErrorDetail::REASON_TOO_LARGE,
            fmt::format("{}: at most {} bytes, got {}; split the tensor, send "
                        "it by rpc Stream or raise the server's limits",
                        what, limit, bytes));
@@ -111,7 +128,7 @@ Failure Failure::LongerThanDeclared(size_t bytes, size_t declared) {
 }
 
 Failure Failure::NoMessage() {
-  return Make(StatusCode::INVALID_ARGUMENT, ErrorDetail::REASON_MALFORMED,
+  return Make(ErrorDetail::REASON_MALFORMED,
               "the call ended without a request message");
 }
 
@@ -132,14 +149,13 @@ Failure Failure::OverQuota(std::string_view what, absl::Duration retry_delay) {
 }
 
 Failure Failure::Draining() {
-  return Make(StatusCode::UNAVAILABLE, ErrorDetail::REASON_DRAINING,
-              "the server is shutting down");
+  return Make(ErrorDetail::REASON_DRAINING, "the server is shutting down");
 }
 
 Failure Failure::NoDevice(absl::Duration retry_delay) {
   const int64_t delay = absl::ToInt64Milliseconds(retry_delay);
   Failure failure =
-      Make(StatusCode::UNAVAILABLE, ErrorDetail::REASON_NO_DEVICE,
+      Make(ErrorDetail::REASON_NO_DEVICE,
            fmt::format("no device that could do this works at present: try "
                        "another server, or this one in {} ms",
                        delay));
@@ -148,17 +164,18 @@ Failure Failure::NoDevice(absl::Duration retry_delay) {
 }
 
 Failure Failure::Deadline(std::string_view what) {
-  return Make(StatusCode::DEADLINE_EXCEEDED, ErrorDetail::REASON_DEADLINE,
+  return Make(ErrorDetail::REASON_DEADLINE,
               fmt::format("deadline exceeded {}", what));
 }
 
 Failure Failure::Cancelled() {
-  return Make(StatusCode::CANCELLED, ErrorDetail::REASON_CANCELLED,
-              "cancelled by the client");
+  return Make(ErrorDetail::REASON_CANCELLED, "cancelled by the client");
 }
 
 Failure Failure::Of(StatusCode code, std::string_view message) {
-  return Make(code, ErrorDetail::REASON_UNSPECIFIED, message);
+  Failure failure = Make(ErrorDetail::REASON_UNSPECIFIED, message);
+  failure.code = code;
+  return failure;
 }
 
 grpc::Status Failure::ToStatus() const {
@@ -179,26 +196,8 @@ grpc::Status Failure::ToStatus() const {
 }
 
 bool IsUsual(StatusCode code, ErrorDetail::Reason reason) {
-  switch (reason) {
-    case ErrorDetail::REASON_INVALID_FIELD:
-    case ErrorDetail::REASON_TOO_LARGE:
-    case ErrorDetail::REASON_MALFORMED:
-      return code == StatusCode::INVALID_ARGUMENT;
-    case ErrorDetail::REASON_BUSY:
-      return code == StatusCode::RESOURCE_EXHAUSTED;
-    case ErrorDetail::REASON_DRAINING:
-    case ErrorDetail::REASON_NO_DEVICE:
-      return code == StatusCode::UNAVAILABLE;
-    case ErrorDetail::REASON_DEVICE_FAULT:
-      return code == StatusCode::INTERNAL;
-    case ErrorDetail::REASON_DEADLINE:
-      return code == StatusCode::DEADLINE_EXCEEDED ||
-             code == StatusCode::RESOURCE_EXHAUSTED;
-    case ErrorDetail::REASON_CANCELLED:
-      return code == StatusCode::CANCELLED;
-    default:
-      return false;
-  }
+  return std::find(std::begin(kUsual), std::end(kUsual),
+                   std::pair(reason, code)) != std::end(kUsual);
 }
 
 std::string Name(StatusCode code) {

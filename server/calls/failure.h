@@ -5,7 +5,6 @@
 #include <grpcpp/support/status.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <string_view>
 

@@ -124,26 +124,9 @@ void IncomingCall::OnDone(bool) {
   Unref();
 }
 
-void IncomingCall::Read(grpc::ByteBuffer* into) {
-  Ref();
-  stream_.Read(into, &read_tag_);
-}
-
-void IncomingCall::Write(const grpc::ByteBuffer& message) {
-  Ref();
-  stream_.Write(message, &written_tag_);
-}
-
-void IncomingCall::Finish(const grpc::Status& status) {
-  Ref();
-  stream_.Finish(status, &finished_tag_);
-}
-
 void IncomingCall::WriteAndFinish(const grpc::ByteBuffer& message,
                                   std::string_view request_id) {
-  if (!request_id.empty()) {
-    context_.AddTrailingMetadata(wire::kRequestIdKey, std::string(request_id));
-  }
+  NameIt(request_id);
   Ref();
   stream_.WriteAndFinish(message, grpc::WriteOptions(), grpc::Status::OK,
                          &finished_tag_);
@@ -151,9 +134,7 @@ void IncomingCall::WriteAndFinish(const grpc::ByteBuffer& message,
 
 void IncomingCall::FinishWith(const Failure& failure,
                               std::string_view request_id) {
-  if (!request_id.empty()) {
-    context_.AddTrailingMetadata(wire::kRequestIdKey, std::string(request_id));
-  }
+  NameIt(request_id);
   if (failure.detail.retry_delay_ms() != 0) {
     context_.AddTrailingMetadata(
         wire::kPushbackKey, fmt::to_string(failure.detail.retry_delay_ms()));

@@ -103,16 +103,25 @@ class IncomingCall final : public WatchedCall {
   bool answered() const { return answered_; }
 
   // One read at a time, and one write.
-  void Read(grpc::ByteBuffer* into);
-  void Write(const grpc::ByteBuffer& message);
+  void Read(grpc::ByteBuffer* into) {
+    Ref();
+    stream_.Read(into, &read_tag_);
+  }
+  void Write(const grpc::ByteBuffer& message) {
+    Ref();
+    stream_.Write(message, &written_tag_);
+  }
   // Says how the call ends. Only the first answer is sent; false: there was
   // one.
   bool ClaimAnswer() { return !answered_.exchange(true); }
   // After ClaimAnswer, once.
-  void Finish(const grpc::Status& status);
+  void Finish(const grpc::Status& status) {
+    Ref();
+    stream_.Finish(status, &finished_tag_);
+  }
   void WriteAndFinish(const grpc::ByteBuffer& message,
                       std::string_view request_id);
-  // Finish, with the trailers of a failure. An empty id: the call has none.
+  // Finish, with the trailers of a failure.
   void FinishWith(const Failure& failure, std::string_view request_id);
   void Cancel() { context_.TryCancel(); }
   // Runs `work` on the PlanningThread while the call lives.
@@ -129,6 +138,11 @@ class IncomingCall final : public WatchedCall {
   ~IncomingCall();
   void OnArrived(bool ok);
   void OnDone(bool ok);
+  // In a trailer; an empty id: the call has none.
+  void NameIt(std::string_view request_id) {
+    if (request_id.empty()) return;
+    context_.AddTrailingMetadata(wire::kRequestIdKey, std::string(request_id));
+  }
 
   CallEnvironment* const env_;
   const std::optional<wire::Method> method_;
@@ -137,18 +151,15 @@ class IncomingCall final : public WatchedCall {
   grpc::GenericServerContext context_;
   grpc::GenericServerAsyncReaderWriter stream_;
   CompletionTag arrived_tag_{[this](bool ok) { OnArrived(ok); }};
-  CompletionTag read_tag_{[this](bool ok) {
-    handler_->OnRead(ok);
-    Unref();
-  }};
-  CompletionTag written_tag_{[this](bool ok) {
-    handler_->OnWritten(ok);
-    Unref();
-  }};
-  CompletionTag finished_tag_{[this](bool ok) {
-    handler_->OnFinished(ok);
-    Unref();
-  }};
+  CompletionTag Tells(void (CallHandler::*what)(bool ok)) {
+    return {[this, what](bool ok) {
+      (*handler_.*what)(ok);
+      Unref();
+    }};
+  }
+  CompletionTag read_tag_ = Tells(&CallHandler::OnRead);
+  CompletionTag written_tag_ = Tells(&CallHandler::OnWritten);
+  CompletionTag finished_tag_ = Tells(&CallHandler::OnFinished);
   CompletionTag done_tag_{[this](bool ok) { OnDone(ok); }};
   std::atomic<bool> answered_{false};
   std::atomic<bool> cancelled_{false};

@@ -97,9 +97,8 @@ class Payload {
   JobReport report_;
 };
 
-std::unique_ptr<Payload> MakeMessagePayload(const CallEnvironment* env,
-                                            wire::Method method);
-std::unique_ptr<Payload> MakeChunkPayload(const CallEnvironment* env);
+std::unique_ptr<Payload> MakePayload(const CallEnvironment* env,
+                                     wire::Method method);
 
 }  // namespace quantd
 

@@ -43,9 +43,7 @@ class PlanningThread {
   void Run() {
     // Of this thread alone, on Linux. Where it is forbidden nothing is lost.
     setpriority(PRIO_PROCESS, 0, kNice);
-    const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return stopping_ || !queue_.empty();
-    };
+    const auto has_work = [this]() { return stopping_ || !queue_.empty(); };
     absl::MutexLock lock(&mutex_);
     while (true) {
       mutex_.Await(absl::Condition(&has_work));

@@ -20,13 +20,13 @@ DeviceFault CauseOf(const absl::Status& status) {
 
 }  // namespace
 
-// The self-test as work for the device's own workers. What it holds is guarded
-// by the monitor's lock.
-class DeviceMonitor::Test : public Engine::Work {
+// A device, and its self-test as work for its own workers. What it holds is
+// guarded by the monitor's lock.
+class DeviceMonitor::Watched : public Engine::Work {
  public:
   enum class Stage { kIdle, kQueued, kRunning, kDone };
 
-  explicit Test(DeviceMonitor* monitor) : monitor_(monitor) {}
+  explicit Watched(DeviceMonitor* monitor) : monitor_(monitor) {}
 
   void RunOn(Backend& backend, Engine::SlotLease slot) override {
     {
@@ -41,11 +41,18 @@ class DeviceMonitor::Test : public Engine::Work {
     stage = Stage::kDone;
   }
 
+  // Of the d.
   Stage stage = Stage::kIdle;
   bool hung = false;  // and reported
   bool first = true;  // none has been done yet
   absl::Time since;   // it runs
   absl::Status status;
+
+  bool doubted = false;  // for a fault that no test has confirmed yet
+  bool abandon = false;  // what is queued for it is to be told
+  absl::Time lost_at = absl::InfinitePast();
+  absl::Time next_test = absl::InfinitePast();
+  absl::Duration pause = absl::ZeroDuration();  // before the next probe
 
  private:
   DeviceMonitor* const monitor_;
@@ -56,22 +63,23 @@ DeviceMonitor::DeviceMonitor(Engine* engine, Gate* gate, HealthService* health,
     : engine_(engine),
       gate_(gate),
       health_(health),
-      settings_(std::move(settings)),
-      devices_(engine->size()) {
-  for (Watched& device : devices_) device.test = std::make_unique<Test>(this);
+      settings_(std::move(settings)) {
+  for (size_t i = 0; i < engine->size(); ++i) {
+    devices_.push_back(std::make_unique<Watched>(this));
+  }
 }
 
 DeviceMonitor::~DeviceMonitor() = default;
 
 bool DeviceMonitor::Await(absl::Duration patience,
-                          bool (*condition)(const Test& test)) {
+                          bool (*condition)(const Watched& device)) {
   const absl::Time end = SteadyNow() + patience;
   while (true) {
     Look(settings_.now());
     {
       absl::MutexLock lock(&mutex_);
       if (std::all_of(devices_.begin(), devices_.end(),
-                      [&](const Watched& d) { return condition(*d.test); })) {
+                      [&](const auto& d) { return condition(*d); })) {
         return true;
       }
     }
@@ -86,7 +94,7 @@ void DeviceMonitor::Start() {
     Tell();
   }
   Await(absl::InfiniteDuration(),
-        [](const Test& test) { return !test.first || test.hung; });
+        [](const Watched& d) { return !d.first || d.hung; });
 }
 
 bool DeviceMonitor::Stop(absl::Duration patience) {
@@ -94,14 +102,14 @@ bool DeviceMonitor::Stop(absl::Duration patience) {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
     for (size_t i = 0; i < devices_.size(); ++i) {
-      Test& test = *devices_[i].test;
-      if (test.stage == Test::Stage::kQueued && engine_->Withdraw(i, &test)) {
-        test.stage = Test::Stage::kIdle;
+      Watched& d = *devices_[i];
+      if (d.stage == Watched::Stage::kQueued && engine_->Withdraw(i, &d)) {
+        d.stage = Watched::Stage::kIdle;
       }
     }
   }
-  return Await(patience, [](const Test& test) {
-    return test.stage == Test::Stage::kIdle || test.stage == Test::Stage::kDone;
+  return Await(patience, [](const Watched& d) {
+    return d.stage == Watched::Stage::kIdle || d.stage == Watched::Stage::kDone;
   });
 }
 
@@ -112,7 +120,7 @@ void DeviceMonitor::Report(int device, DeviceFault fault,
   if (engine_->health(device).Report(fault)) {
     Lost(device, fault, detail, request_id);
   } else if (fault == DeviceFault::kHang &&
-             std::exchange(devices_[device].doubted, false)) {
+             std::exchange(devices_[device]->doubted, false)) {
     Tell();
   }
 }
@@ -121,12 +129,12 @@ void DeviceMonitor::HungJobEnded(int device) {
   engine_->health(device).HungJobEnded();
   absl::MutexLock lock(&mutex_);
   // What held it up is gone.
-  devices_[device].next_test = absl::InfinitePast();
+  devices_[device]->next_test = absl::InfinitePast();
 }
 
 void DeviceMonitor::Lost(int device, DeviceFault fault, std::string_view detail,
                          std::string_view request_id) {
-  Watched& d = devices_[device];
+  Watched& d = *devices_[device];
   d.abandon = true;
   d.doubted = engine_->health(device).state() != DeviceState::kQuarantined;
   d.lost_at = settings_.now();
@@ -151,7 +159,7 @@ void DeviceMonitor::Tell() {
     if (engine_->health(i).healthy()) {
       available[i] = Availability::kTakesWork;
       any = true;
-    } else if (devices_[i].doubted) {
+    } else if (devices_[i]->doubted) {
       available[i] = Availability::kSoon;
       soon = true;
     }
@@ -186,20 +194,19 @@ absl::Duration DeviceMonitor::RetryDelay() const {
     // next, which is minutes away.
     if (engine_->health(i).healthy()) return kSoonestRetry;
     if (engine_->health(i).hanging() != 0) continue;
-    least = std::min(least, devices_[i].next_test - now);
+    least = std::min(least, devices_[i]->next_test - now);
   }
   return std::max(least, kSoonestRetry);
 }
 
 void DeviceMonitor::Judge(int device, absl::Time now) {
-  Watched& d = devices_[device];
-  Test& test = *d.test;
+  Watched& d = *devices_[device];
   DeviceHealth& health = engine_->health(device);
-  test.stage = Test::Stage::kIdle;
-  test.first = false;
-  if (std::exchange(test.hung, false)) health.HungJobEnded();
+  d.stage = Watched::Stage::kIdle;
+  d.first = false;
+  if (std::exchange(d.hung, false)) health.HungJobEnded();
   const std::string& name = engine_->backend(device).info().name;
-  if (test.status.ok()) {
+  if (d.status.ok()) {
     d.next_test = now + settings_.self_test_interval;
     d.doubted = false;
     if (!health.TestPassed()) return;
@@ -209,8 +216,8 @@ void DeviceMonitor::Judge(int device, absl::Time now) {
     Tell();
     return;
   }
-  const std::string detail(test.status.message());
-  const DeviceFault cause = CauseOf(test.status);
+  const std::string detail(d.status.message());
+  const DeviceFault cause = CauseOf(d.status);
   if (health.TestFailed(cause)) {
     Lost(device, cause, detail, "");
   } else if (std::exchange(d.doubted, false)) {
@@ -225,23 +232,22 @@ void DeviceMonitor::Judge(int device, absl::Time now) {
 }
 
 void DeviceMonitor::LookAt(int device, absl::Time now) {
-  Watched& d = devices_[device];
-  Test& test = *d.test;
+  Watched& d = *devices_[device];
   DeviceHealth& health = engine_->health(device);
-  if (test.stage == Test::Stage::kDone) Judge(device, now);
-  if (test.stage == Test::Stage::kRunning && !test.hung &&
-      now - test.since >= settings_.test_limit) {
-    test.hung = true;
+  if (d.stage == Watched::Stage::kDone) Judge(device, now);
+  if (d.stage == Watched::Stage::kRunning && !d.hung &&
+      now - d.since >= settings_.test_limit) {
+    d.hung = true;
     if (health.Report(DeviceFault::kHang)) {
       Lost(device, DeviceFault::kHang, "its self-test does not end", "");
     } else if (std::exchange(d.doubted, false)) {
       Tell();
     }
   }
-  if (test.stage != Test::Stage::kIdle || now < d.next_test) return;
+  if (d.stage != Watched::Stage::kIdle || now < d.next_test) return;
   if (!health.healthy() && !health.BeginProbe()) return;
-  test.stage = Test::Stage::kQueued;
-  engine_->Submit(device, &test);
+  d.stage = Watched::Stage::kQueued;
+  engine_->Submit(device, &d);
 }
 
 void DeviceMonitor::Look(absl::Time now) {
@@ -256,7 +262,7 @@ void DeviceMonitor::Look(absl::Time now) {
     }
     for (size_t i = 0; i < devices_.size(); ++i) {
       LookAt(i, now);
-      if (std::exchange(devices_[i].abandon, false)) lost.push_back(i);
+      if (std::exchange(devices_[i]->abandon, false)) lost.push_back(i);
     }
   }
   // Their calls ask the gate, and perhaps this, for another device.

@@ -15,7 +15,6 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -76,18 +75,10 @@ class DeviceMonitor {
   absl::Duration RetryDelay() const;
 
  private:
-  class Test;
-  struct Watched {
-    std::unique_ptr<Test> test;
-    bool doubted = false;  // for a fault that no test has confirmed yet
-    bool abandon = false;  // what is queued for it is to be told
-    absl::Time lost_at = absl::InfinitePast();
-    absl::Time next_test = absl::InfinitePast();
-    absl::Duration pause = absl::ZeroDuration();  // before the next probe
-  };
+  class Watched;
 
   // Looks until the condition is true of every test. False: it is not in time.
-  bool Await(absl::Duration patience, bool (*condition)(const Test& test));
+  bool Await(absl::Duration patience, bool (*condition)(const Watched& device));
   void LookAt(int device, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Judge(int device, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Lost(int device, DeviceFault fault, std::string_view detail,
@@ -101,7 +92,7 @@ class DeviceMonitor {
   const Settings settings_;
 
   mutable absl::Mutex mutex_;
-  std::vector<Watched> devices_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Watched>> devices_ ABSL_GUARDED_BY(mutex_);
   absl::Time none_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   bool hopeless_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

@@ -3,7 +3,9 @@
 #ifndef QUANTD_SERVER_GATE_ACCOUNTS_H_
 #define QUANTD_SERVER_GATE_ACCOUNTS_H_
 
+#include <algorithm>
 #include <cstddef>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,9 +15,90 @@
 #include "absl/time/time.h"
 #include "server/gate/budget.h"
 #include "server/gate/steady_time.h"
-#include "server/gate/workload.h"
 
 namespace quantd {
+
+// How much work the server has, and how fast it is done. Work is bytes of
+// requests. The rate is what was served in each second in which there was work,
+// over a short window.
+class Workload {
+ public:
+  // Messages on their way, by the time until which they are believed in.
+  using Coming = std::multimap<absl::Time, double>;
+
+  // A message is on its way. It counts for twice the time in which everything
+  // before it and it should have been served: one that comes much more slowly
+  // than the server works delays nobody.
+  Coming::iterator Comes(size_t bytes, absl::Time now) {
+    return coming_.emplace(now + 2 * TimeFor(0, bytes, now), WorkOf(bytes));
+  }
+  void ComesNoMore(Coming::iterator message) { coming_.erase(message); }
+
+  // A message of so many bytes is here; its work ends, well or not.
+  void Begins(size_t bytes, absl::Time now) {
+    if (begun_++ == 0) busy_since_ = now;
+    here_ += WorkOf(bytes);
+  }
+  void Ends(size_t bytes, bool served, absl::Time now) {
+    here_ = --begun_ == 0 ? 0 : std::max(0.0, here_ - WorkOf(bytes));
+    busy_ += std::max(now - busy_since_, absl::ZeroDuration());
+    busy_since_ = std::max(now, busy_since_);
+    if (served) served_ += WorkOf(bytes);
+    if (busy_ < kSample || served_ == 0) return;
+    const double sample = served_ / absl::ToDoubleSeconds(busy_);
+    // By itself, one slow sample would refuse those who come after it.
+    rate_ = rate_ == 0 ? sample : (rate_ + sample) / 2;
+    busy_ = absl::ZeroDuration();
+    served_ = 0;
+  }
+
+  // The time until what is here, what comes, `waiting` and `own` bytes are
+  // served; no time while no rate is known.
+  absl::Duration TimeFor(size_t waiting, size_t own, absl::Time now) const {
+    if (rate_ == 0) return absl::ZeroDuration();
+    double work = static_cast<double>(waiting) + WorkOf(own);
+    if (begun_ != 0) {
+      // What runs is done in part: in half at most, or what hangs would be
+      // taken for done.
+      const double done = rate_ * absl::ToDoubleSeconds(now - busy_since_);
+      work += std::max(here_ - done, here_ / 2);
+    }
+    for (auto c = coming_.upper_bound(now); c != coming_.end(); ++c) {
+      work += c->second;
+    }
+    return absl::Seconds(work / rate_);
+  }
+  // The time that `own` bytes take by themselves.
+  absl::Duration TimeForAlone(size_t own) const {
+    return rate_ == 0 ? absl::ZeroDuration()
+                      : absl::Seconds(WorkOf(own) / rate_);
+  }
+  // Messages that are here.
+  int count() const { return begun_; }
+  bool IsIdle(absl::Time now) const {
+    return begun_ == 0 && coming_.upper_bound(now) == coming_.end();
+  }
+
+ private:
+  // The busy time of one sample. A shorter one takes a single call for the
+  // rate.
+  static constexpr absl::Duration kSample = absl::Milliseconds(100);
+  // What a call costs beside its bytes. Without it small calls make the server
+  // look slow, and large ones are refused.
+  static constexpr double kOfCall = 32 << 10;
+  static double WorkOf(size_t bytes) {
+    return static_cast<double>(bytes) + kOfCall;
+  }
+
+  double rate_ = 0;  // bytes a second; 0: unknown
+  Coming coming_;
+  double here_ = 0;  // of what has begun
+  int begun_ = 0;
+  absl::Time busy_since_ = absl::InfinitePast();
+  // Since the last sample.
+  absl::Duration busy_ = absl::ZeroDuration();
+  double served_ = 0;
+};
 
 struct Accounts {
   // `limits`: of messages and heads, then of payloads by device, then places

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -18,7 +19,8 @@ class Budget {
   // An account's place in the list of limits.
   using Account = size_t;
 
-  explicit Budget(std::vector<size_t> limits);
+  explicit Budget(std::vector<size_t> limits)
+      : limits_(std::move(limits)), used_(limits_.size(), 0) {}
 
   bool Fits(Account account, size_t bytes) const {
     return used_[account] <= limits_[account] && bytes <= Room(account);
@@ -29,12 +31,24 @@ class Budget {
   }
   // Takes even what does not fit: for what is small by law, and for replies
   // that grow beyond their requests. The empty identity holds nothing.
-  void Take(Account account, const std::string& identity, size_t bytes);
-  void Give(Account account, const std::string& identity, size_t bytes);
+  void Take(Account account, const std::string& identity, size_t bytes) {
+    used_[account] += bytes;
+    if (bytes != 0 && !identity.empty()) held_[identity] += bytes;
+  }
+  void Give(Account account, const std::string& identity, size_t bytes) {
+    used_[account] -= bytes;
+    const auto holder = held_.find(identity);
+    if (holder == held_.end()) return;
+    holder->second -= bytes;
+    if (holder->second == 0) held_.erase(holder);
+  }
 
   size_t used(Account account) const { return used_[account]; }
   size_t limit(Account account) const { return limits_[account]; }
-  size_t held_by(const std::string& identity) const;
+  size_t held_by(const std::string& identity) const {
+    const auto holder = held_.find(identity);
+    return holder == held_.end() ? 0 : holder->second;
+  }
   // Identities that hold something.
   size_t holders() const { return held_.size(); }
 

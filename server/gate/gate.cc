@@ -208,12 +208,6 @@ bool Gate::Forget(Waiter* waiter) {
   return false;
 }
 
-void Gate::SetAvailable(std::vector<Availability> devices) {
-  absl::MutexLock lock(&accounts_->mutex);
-  available_ = std::move(devices);
-  accounts_->Change();
-}
-
 void Gate::Decide(absl::Time now) {
   std::vector<std::pair<Outcome, Queue::List>> decided;
   {
@@ -229,29 +223,22 @@ void Gate::Decide(absl::Time now) {
     const auto all = [](const Asking&) { return true; };
     remove(&displaced_, Outcome::kBusy, all);
     remove(&payloads_, Outcome::kNoDevice,
-           [&](const Asking& a) ABSL_EXCLUSIVE_LOCKS_REQUIRED(
-               accounts_->mutex) { return !HasDevice(a.device); });
+           [&](const Asking& a) { return !HasDevice(a.device); });
     for (Queue* queue : {&messages_, &heads_, &payloads_}) {
       if (queue->empty()) continue;
       if (stopped_) remove(queue, Outcome::kStopped, all);
       remove(queue, Outcome::kTimedOut,
              [&](const Asking& a) { return a.until <= now; });
-      remove(queue, Outcome::kTooLate,
-             [&](const Asking& a)
-                 ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex) {
-                   return queue == &messages_ &&
-                          IsTooLate(a.bytes, 0, a.deadline, now);
-                 });
-      const auto held = [&](const std::string& identity)
-                            ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex) {
-                              return accounts_->budget.held_by(identity);
-                            };
-      const auto take =
-          [&](Queue::Waiting& w, Queue::Lanes kept)
-              ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex) {
-                auto& asking = static_cast<Asking&>(w);
-                return Take(queue, asking, &asking.lease, kept, now);
-              };
+      remove(queue, Outcome::kTooLate, [&](const Asking& a) {
+        return queue == &messages_ && IsTooLate(a.bytes, 0, a.deadline, now);
+      });
+      const auto held = [&](const std::string& identity) {
+        return accounts_->budget.held_by(identity);
+      };
+      const auto take = [&](Queue::Waiting& w, Queue::Lanes kept) {
+        auto& asking = static_cast<Asking&>(w);
+        return Take(queue, asking, &asking.lease, kept, now);
+      };
       decided.emplace_back(Outcome::kGranted, queue->Serve(now, held, take));
       next_ = std::min(next_, queue->NextChange(now));
     }
@@ -265,42 +252,12 @@ void Gate::Decide(absl::Time now) {
   }
 }
 
-absl::Time Gate::NextDecision() const {
-  absl::MutexLock lock(&accounts_->mutex);
-  return next_;
-}
-
 bool Gate::AwaitDecision(const std::function<absl::Time()>& now) {
   absl::MutexLock lock(&accounts_->mutex);
-  accounts_->told.WaitUntil(
-      &accounts_->mutex, SteadyNow() + (next_ - now()),
-      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex) {
-        return accounts_->changed;
-      });
+  accounts_->told.WaitUntil(&accounts_->mutex, SteadyNow() + (next_ - now()),
+                            [this]() { return accounts_->changed; });
   accounts_->changed = false;
   return !stopped_;
-}
-
-void Gate::Stop() {
-  absl::MutexLock lock(&accounts_->mutex);
-  stopped_ = true;
-  accounts_->Change();
-}
-
-void Gate::NoteWaiting() {
-  accounts_->awaited =
-      !messages_.empty() || !heads_.empty() || !payloads_.empty();
-}
-
-bool Gate::OthersWaitSince(absl::Time time) const {
-  absl::MutexLock lock(&accounts_->mutex);
-  return std::min({messages_.oldest(), heads_.oldest(), payloads_.oldest()}) <=
-         time;
-}
-
-absl::Duration Gate::RetryAfter(absl::Time now) const {
-  absl::MutexLock lock(&accounts_->mutex);
-  return RetryAfterLocked(now);
 }
 
 absl::Duration Gate::RetryAfterLocked(absl::Time now) const {
@@ -309,22 +266,12 @@ absl::Duration Gate::RetryAfterLocked(absl::Time now) const {
                     kSoonestRetry, kLatestRetry);
 }
 
-size_t Gate::Used(Budget::Account account) const {
-  absl::MutexLock lock(&accounts_->mutex);
-  return accounts_->budget.used(account);
-}
-
 size_t Gate::used() const {
   absl::MutexLock lock(&accounts_->mutex);
   size_t sum = 0;
   for (size_t a = 0; a < accounts_->PlacesOf(0); ++a)
     sum += accounts_->budget.used(a);
   return sum;
-}
-
-size_t Gate::waiting() const {
-  absl::MutexLock lock(&accounts_->mutex);
-  return messages_.size() + heads_.size() + payloads_.size();
 }
 
 }  // namespace quantd

@@ -12,18 +12,21 @@
 // hold a message, so that its account bounds them.
 //
 // The clock is the caller's. Decide is the one step in which waiters are served
-// and refused; GateThread (server/gate/gate_thread.h) takes it when something
-// has changed or a time has come.
+// and refused; GateThread takes it when something has changed or a time has
+// come.
 //
 // Threads: everything here may be used from any thread, Decide from one at a
 // time.
 #ifndef QUANTD_SERVER_GATE_GATE_H_
 #define QUANTD_SERVER_GATE_GATE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -34,6 +37,7 @@
 #include "server/gate/caller.h"
 #include "server/gate/lease.h"
 #include "server/gate/queue.h"
+#include "server/gate/steady_time.h"
 
 namespace quantd {
 
@@ -103,22 +107,40 @@ class Gate {
                       Lease* lease);
   // True: the waiter waited, and will not be told. Its lease is given back.
   bool Forget(Waiter* waiter);
-  void SetAvailable(std::vector<Availability> devices);
+  void SetAvailable(std::vector<Availability> devices) {
+    absl::MutexLock lock(&accounts_->mutex);
+    available_ = std::move(devices);
+    accounts_->Change();
+  }
 
   // Whether a call has waited since `time` or before.
-  bool OthersWaitSince(absl::Time time) const;
+  bool OthersWaitSince(absl::Time time) const {
+    absl::MutexLock lock(&accounts_->mutex);
+    return std::min({messages_.oldest(), heads_.oldest(),
+                     payloads_.oldest()}) <= time;
+  }
   // The time in which all that is here and waits will be served.
-  absl::Duration RetryAfter(absl::Time now) const;
+  absl::Duration RetryAfter(absl::Time now) const {
+    absl::MutexLock lock(&accounts_->mutex);
+    return RetryAfterLocked(now);
+  }
 
   // Tells waiters what has become of their asks.
   void Decide(absl::Time now);
   // When Decide has something to do, if nothing changes before.
-  absl::Time NextDecision() const;
+  absl::Time NextDecision() const {
+    absl::MutexLock lock(&accounts_->mutex);
+    return next_;
+  }
   // Waits for that time, which `now` tells, or a change. False: for the last
   // time, since the gate is stopped.
   bool AwaitDecision(const std::function<absl::Time()>& now);
   // Nobody is let in any more. Decide tells those who wait.
-  void Stop();
+  void Stop() {
+    absl::MutexLock lock(&accounts_->mutex);
+    stopped_ = true;
+    accounts_->Change();
+  }
 
   size_t receiving_used() const { return Used(Accounts::kReceiving); }
   size_t head_used() const { return Used(Accounts::kHeads); }
@@ -129,7 +151,10 @@ class Gate {
     return Used(accounts_->PlacesOf(device));
   }
   size_t used() const;  // bytes in all
-  size_t waiting() const;
+  size_t waiting() const {
+    absl::MutexLock lock(&accounts_->mutex);
+    return messages_.size() + heads_.size() + payloads_.size();
+  }
   const Limits& limits() const { return limits_; }
 
  private:
@@ -137,7 +162,10 @@ class Gate {
 
   explicit Gate(Limits limits);
 
-  size_t Used(Budget::Account account) const;
+  size_t Used(Budget::Account account) const {
+    absl::MutexLock lock(&accounts_->mutex);
+    return accounts_->budget.used(account);
+  }
   Answer Enter(Queue* queue, std::unique_ptr<Asking> asking, absl::Time now,
                Lease* lease);
   bool IsTooLate(size_t bytes, size_t before, absl::Time deadline,
@@ -155,7 +183,10 @@ class Gate {
   absl::Duration RetryAfterLocked(absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
   // After a change of what waits.
-  void NoteWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
+  void NoteWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex) {
+    accounts_->awaited =
+        !messages_.empty() || !heads_.empty() || !payloads_.empty();
+  }
 
   const Limits limits_;
   // Whose lock guards everything here, too.
@@ -170,6 +201,33 @@ class Gate {
   size_t next_device_ ABSL_GUARDED_BY(accounts_->mutex) = 0;
   bool stopped_ ABSL_GUARDED_BY(accounts_->mutex) = false;
   absl::Time next_ ABSL_GUARDED_BY(accounts_->mutex) = absl::InfiniteFuture();
+};
+
+// The thread that takes the decisions.
+class GateThread {
+ public:
+  // By the time that `now` tells.
+  explicit GateThread(std::shared_ptr<Gate> gate,
+                      std::function<absl::Time()> now = SteadyNow)
+      : gate_(std::move(gate)), thread_([gate = gate_, now = std::move(now)] {
+          bool more = true;
+          while (more) {
+            more = gate->AwaitDecision(now);
+            gate->Decide(now());
+          }
+        }) {}
+  ~GateThread() { Stop(); }
+  GateThread(const GateThread&) = delete;
+
+  // Stops the gate; who waited has been told when this returns.
+  void Stop() {
+    gate_->Stop();
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  const std::shared_ptr<Gate> gate_;
+  std::thread thread_;
 };
 
 }  // namespace quantd

@@ -7,22 +7,35 @@
 #ifndef QUANTD_SERVER_GATE_STEADY_TIME_H_
 #define QUANTD_SERVER_GATE_STEADY_TIME_H_
 
+#include <chrono>
 #include <condition_variable>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 namespace quantd {
 
 // What the wall clock would show, had it not been set since the process began.
-absl::Time SteadyNow();
+inline absl::Time SteadyNow() {
+  static const absl::Time wall = absl::Now();
+  static const auto steady = std::chrono::steady_clock::now();
+  return wall + absl::FromChrono(std::chrono::steady_clock::now() - steady);
+}
 
 // As absl::CondVar, by deadlines of SteadyNow.
 class SteadyCondVar {
  public:
   // `mutex` is held, and let go meanwhile. Returns when signalled, at
   // `deadline`, or for no reason.
-  void WaitUntil(absl::Mutex* mutex, absl::Time deadline);
+  void WaitUntil(absl::Mutex* mutex, absl::Time deadline) {
+    Lock lock{mutex};
+    const absl::Duration left = deadline - SteadyNow();
+    // The clock's own count ends in the year 2262.
+    if (left > absl::Hours(24 * 365)) return changed_.wait(lock);
+    changed_.wait_until(lock, std::chrono::steady_clock::now() +
+                                  absl::ToChronoNanoseconds(left));
+  }
   // Returns whether `condition` came true.
   template <typename Condition>
   bool WaitUntil(absl::Mutex* mutex, absl::Time deadline, Condition condition) {
@@ -36,6 +49,13 @@ class SteadyCondVar {
   void SignalAll() { changed_.notify_all(); }
 
  private:
+  // The mutex, which is held, as the standard library takes locks.
+  struct Lock {
+    void lock() ABSL_NO_THREAD_SAFETY_ANALYSIS { mutex->Lock(); }
+    void unlock() ABSL_NO_THREAD_SAFETY_ANALYSIS { mutex->Unlock(); }
+    absl::Mutex* mutex;
+  };
+
   std::condition_variable_any changed_;
 };
 

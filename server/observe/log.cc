@@ -19,7 +19,6 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
-#include <thread>
 
 #include "absl/time/clock.h"
 #include "server/gate/steady_time.h"
@@ -36,13 +35,8 @@ constexpr size_t kPlace = 256;
 
 std::atomic<LogFormat> g_format{LogFormat::kText};
 
-// By LogLevel.
-constexpr spdlog::level::level_enum kLevels[] = {
-    spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
-    spdlog::level::err, spdlog::level::off};
-
 spdlog::level::level_enum ToSpdlog(LogLevel level) {
-  return kLevels[static_cast<size_t>(level)];
+  return static_cast<spdlog::level::level_enum>(level);
 }
 
 void AppendValue(std::string& out, const LogField& field, bool json) {

@@ -4,7 +4,8 @@
 
 namespace quantd {
 
-enum class LogLevel { kDebug, kInfo, kWarn, kError, kOff };
+// By the numbers of the library that writes the lines.
+enum class LogLevel { kDebug = 1, kInfo, kWarn, kError, kOff = 6 };
 
 }  // namespace quantd
 

@@ -6,14 +6,25 @@
 #ifndef QUANTD_SERVER_OBSERVE_METRICS_H_
 #define QUANTD_SERVER_OBSERVE_METRICS_H_
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 #include "server/calls/call_record.h"
 
 namespace quantd {
+
+class Count {
+ public:
+  void Add(uint64_t n) { n_.fetch_add(n, std::memory_order_release); }
+  uint64_t Read() const { return n_.load(std::memory_order_acquire); }
+
+ private:
+  std::atomic<uint64_t> n_ = 0;
+};
 
 // Durations in buckets of fixed bounds.
 class Histogram {
@@ -31,20 +42,35 @@ class Histogram {
   static constexpr size_t kBuckets = std::size(kBounds) + 1;
 
   // The first whose upper end is not below.
-  static size_t BucketOf(int64_t nanoseconds);
+  static size_t BucketOf(int64_t nanoseconds) {
+    return std::lower_bound(std::begin(kBounds), std::end(kBounds),
+                            nanoseconds) -
+           kBounds;
+  }
 
-  void Observe(int64_t nanoseconds);
+  void Observe(int64_t nanoseconds) {
+    sum_ns_.Add(nanoseconds);
+    buckets_[BucketOf(nanoseconds)].Add(1);
+  }
 
   struct Snapshot {
     std::array<uint64_t, kBuckets> buckets = {};  // each alone, not cumulative
     uint64_t count = 0;
     uint64_t sum_ns = 0;
   };
-  Snapshot Read() const;
+  Snapshot Read() const {
+    Snapshot snapshot;
+    for (size_t i = 0; i < kBuckets; ++i) {
+      snapshot.buckets[i] = buckets_[i].Read();
+      snapshot.count += snapshot.buckets[i];
+    }
+    snapshot.sum_ns = sum_ns_.Read();
+    return snapshot;
+  }
 
  private:
-  std::array<std::atomic<uint64_t>, kBuckets> buckets_ = {};
-  std::atomic<uint64_t> sum_ns_ = 0;
+  std::array<Count, kBuckets> buckets_ = {};
+  Count sum_ns_;
 };
 
 // Once a call is counted in Snapshot::total, everything else about it can be
@@ -61,25 +87,53 @@ class Metrics {
   };
 
   // Once for each call, when it is over.
-  void Record(const CallRecord& record);
+  void Record(const CallRecord& record) {
+    PerMethod& method = methods_[wire::Index(record.method)];
+    method.request_bytes.Add(record.request_bytes);
+    if (record.code == grpc::StatusCode::OK) {
+      method.reply_bytes.Add(record.reply_bytes);
+      method.shared_input_bytes.Add(record.shared_input_bytes);
+      method.shared_output_bytes.Add(record.shared_output_bytes);
+    } else {
+      method.errors[record.code][record.reason].Add(1);
+    }
+    if (wire::SpecOf(record.method).tensor) {
+      auto& stages = stages_[wire::Index(record.method)];
+      for (size_t i = 0; i < stages.size(); ++i) {
+        const auto duration = record.Duration(static_cast<CallStage>(i));
+        if (duration) stages[i].Observe(*duration);
+      }
+    }
+    // Last: of a call that is counted, all the rest has been.
+    method.total.Observe(record.Total());
+  }
 
-  Snapshot Read(wire::Method method) const;
+  Snapshot Read(wire::Method method) const {
+    const PerMethod& from = methods_[wire::Index(method)];
+    return {from.request_bytes.Read(), from.reply_bytes.Read(),
+            from.shared_input_bytes.Read(), from.shared_output_bytes.Read(),
+            from.total.Read()};
+  }
   // Of tensor methods, by CallStage.
-  Histogram::Snapshot Read(wire::Method method, size_t stage) const;
+  Histogram::Snapshot Read(wire::Method method, size_t stage) const {
+    return stages_[wire::Index(method)][stage].Read();
+  }
   uint64_t Errors(wire::Method method, grpc::StatusCode code,
-                  v1::ErrorDetail::Reason reason) const;
+                  v1::ErrorDetail::Reason reason) const {
+    return methods_[wire::Index(method)].errors[code][reason].Read();
+  }
 
  private:
   static constexpr size_t kCodes = grpc::StatusCode::UNAUTHENTICATED + 1;
   static constexpr size_t kReasons = v1::ErrorDetail::Reason_ARRAYSIZE;
 
   struct alignas(64) PerMethod {
-    std::atomic<uint64_t> request_bytes = 0;
-    std::atomic<uint64_t> reply_bytes = 0;
-    std::atomic<uint64_t> shared_input_bytes = 0;
-    std::atomic<uint64_t> shared_output_bytes = 0;
+    Count request_bytes;
+    Count reply_bytes;
+    Count shared_input_bytes;
+    Count shared_output_bytes;
     Histogram total;
-    std::array<std::array<std::atomic<uint64_t>, kReasons>, kCodes> errors = {};
+    std::array<std::array<Count, kReasons>, kCodes> errors = {};
   };
 
   std::array<PerMethod, std::size(wire::kMethods)> methods_;

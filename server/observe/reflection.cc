@@ -1,12 +1,12 @@
-#include "server/observe/reflection.h"
-
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/descriptor.pb.h>
 #include <google/protobuf/unknown_field_set.h>
 
 #include <string>
+#include <string_view>
 
 #include "quantd.pb.h"
+#include "server/observe/server_info.h"
 
 namespace quantd {
 namespace {

@@ -26,21 +26,20 @@ void AddSupport(const FormatSpec& spec, const std::set<std::string>& kinds,
   }
 }
 
-}  // namespace
-
-v1::GetServerInfoReply ServerInfo::Describe() const {
+v1::GetServerInfoReply Describe(const Engine& engine,
+                                const v1::Limits& limits) {
   v1::GetServerInfoReply reply;
   reply.set_version(QUANTD_VERSION);
-  *reply.mutable_limits() = limits_;
+  *reply.mutable_limits() = limits;
   std::set<std::string> kinds;
-  for (size_t i = 0; i < engine_->size(); ++i) {
-    const BackendInfo& info = engine_->backend(i).info();
-    const BackendStats stats = engine_->backend(i).stats();
+  for (size_t i = 0; i < engine.size(); ++i) {
+    const BackendInfo& info = engine.backend(i).info();
+    const BackendStats stats = engine.backend(i).stats();
     v1::Device* device = reply.add_devices();
     device->set_name(info.name);
     device->set_kind(info.kind);
     device->set_description(info.description);
-    device->set_state(engine_->health(i).healthy()
+    device->set_state(engine.health(i).healthy()
                           ? v1::Device::STATE_HEALTHY
                           : v1::Device::STATE_QUARANTINED);
     device->set_memory_limit_bytes(info.memory_limit);
@@ -57,13 +56,15 @@ v1::GetServerInfoReply ServerInfo::Describe() const {
   return reply;
 }
 
+}  // namespace
+
 SmallMethod ServerInfo::GetServerInfo() const {
   SmallMethod method(wire::Method::kGetServerInfo);
   method.while_draining = false;
   // Its request has no fields, and what it does not know it need not read.
   method.answer = [this](absl::Span<const std::string_view>, std::string_view) {
     SmallAnswer answer;
-    answer.reply = Describe().SerializeAsString();
+    answer.reply = Describe(*engine_, limits_).SerializeAsString();
     return answer;
   };
   return method;

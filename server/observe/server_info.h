@@ -24,11 +24,17 @@ class ServerInfo {
   SmallMethod DescribeQuantize() const;
 
  private:
-  v1::GetServerInfoReply Describe() const;
-
   const Engine* const engine_;
   const v1::Limits limits_;
 };
+
+// grpc.reflection.v1 (and v1alpha).ServerReflection, whose messages are the
+// same: what grpcurl and its like ask to learn the service without its .proto.
+//
+// gRPC's own implementation gives every open stream a thread of the synchronous
+// pool; a few dozen streams stop every other synchronous method.
+bool IsReflection(std::string_view path);
+SmallMethod Reflection();
 
 }  // namespace quantd
 

@@ -27,6 +27,8 @@ good() {
   printf '\n<!-- figures: generated -->\n<!-- end of figures -->\n' >>README.md
   tests/bench/results/tables.py
   printf '#include <string>\n' >kernels/plan/format.h
+  mkdir server; echo '| `kOld` |' >server/CONSTANTS.md
+  echo 'constexpr int kOld = 1;' >server/b.h
   git init -q .
   # The tools, which speak of more than this small tree has.
   printf 'tests/\nclient/\n' >.git/info/exclude
@@ -62,6 +64,9 @@ fails spelling "a misspelt word" <<<'echo "te""h" >>README.md'
 fails tables "a figure that is no result" <<<'sed -i "s/ us, / s, /" README.md'
 fails tables "an engine that no run confirms" <<<'sed -i "s/\"wrong\"/\"loaded\"/" \
   client/quantctl/models/engines.cc; tests/bench/results/tables.py >/dev/null || true'
+fails constants "a number that the page does not name" <<<'echo \
+  "constexpr int kNew = 1;" >server/a.h'
+fails constants "a number that is gone" <<<'rm server/b.h'
 fails links "a page that is not there" <<<'echo "[a](nowhere.md)" >>README.md'
 fails links "an anchor that is not there" <<<'echo "[a](#nowhere)" >>README.md'
 fails links "a file that text names" <<<'echo "server/""none.h" >>README.md'

@@ -8,7 +8,7 @@
 
 #include "absl/time/clock.h"
 #include "proto/net/address.h"
-#include "server/gate/quotas.h"
+#include "server/gate/caller.h"
 #include "server/net/tokens.h"
 #include "tests/client/temp_dir.h"
 #include "tests/testing/matchers.h"

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "server/gate/gate_thread.h"
 #include "server/gate/steady_time.h"
 #include "tests/server/gate/gate_fixture.h"
 

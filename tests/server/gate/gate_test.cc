@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "server/gate/gate_thread.h"
 #include "server/gate/steady_time.h"
 #include "tests/server/gate/gate_fixture.h"
 

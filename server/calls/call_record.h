@@ -41,7 +41,7 @@ inline constexpr std::string_view kCallStages[] = {  // by CallStage
 
 class IncomingCall;
 
-// In every reply, trailer and log line of a call. Thread-safe.
+// Ids of calls: in every reply, trailer and log line of a call. Thread-safe.
 class RequestIds {
  public:
   std::string Next() {

@@ -58,7 +58,7 @@ class CallRegistry {
     absl::MutexLock lock(&mutex_);
     if (--existing_ == 0) fewer_.SignalAll();
   }
-  // Calls that every so often, too, from now on.
+  // Calls `look` every so often, too, from now on.
   void OnWatch(std::function<void(absl::Time now)> look) {
     absl::MutexLock lock(&mutex_);
     look_ = std::move(look);

@@ -15,8 +15,7 @@
 namespace quantd {
 namespace {
 
-// Of a call that is answered with an error on its headers. Nothing of its
-// message is read.
+// Answers a call with an error on its headers. Nothing of its message is read.
 struct Refusal final : CallHandler {
   Refusal(IncomingCall* c, Failure f) : call(c), failure(std::move(f)) {}
   void Begin() override {
@@ -53,15 +52,13 @@ std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
   const auto small = [&](SmallMethod method) {
     return MakeSmallCall(env, call, std::move(method));
   };
-  if (const wire::MethodSpec* ours = wire::FindMethod(path)) {
-    switch (ours->method) {
-      case wire::Method::kGetServerInfo:
-        return small(env->info->GetServerInfo());
-      case wire::Method::kDescribeQuantize:
-        return small(env->info->DescribeQuantize());
-      default:  // those with payloads, which arrive as such
-        break;
-    }
+  // Those with payloads arrive as such.
+  const wire::MethodSpec* const ours = wire::FindMethod(path);
+  if (ours != nullptr && ours->method == wire::Method::kGetServerInfo) {
+    return small(env->info->GetServerInfo());
+  }
+  if (ours != nullptr && ours->method == wire::Method::kDescribeQuantize) {
+    return small(env->info->DescribeQuantize());
   }
   if (path == "/grpc.health.v1.Health/Check") {
     return small(env->health->Check());

@@ -138,7 +138,7 @@ class IncomingCall final : public WatchedCall {
   ~IncomingCall();
   void OnArrived(bool ok);
   void OnDone(bool ok);
-  // In a trailer; an empty id: the call has none.
+  // Puts the id into a trailer; an empty one: the call has none.
   void NameIt(std::string_view request_id) {
     if (request_id.empty()) return;
     context_.AddTrailingMetadata(wire::kRequestIdKey, std::string(request_id));

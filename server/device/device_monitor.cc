@@ -41,7 +41,7 @@ class DeviceMonitor::Watched : public Engine::Work {
     stage = Stage::kDone;
   }
 
-  // Of the d.
+  // What is known of the test.
   Stage stage = Stage::kIdle;
   bool hung = false;  // and reported
   bool first = true;  // none has been done yet

@@ -114,7 +114,7 @@ class Metrics {
             from.shared_input_bytes.Read(), from.shared_output_bytes.Read(),
             from.total.Read()};
   }
-  // Of tensor methods, by CallStage.
+  // The time of a stage, by CallStage; tensor methods alone have stages.
   Histogram::Snapshot Read(wire::Method method, size_t stage) const {
     return stages_[wire::Index(method)][stage].Read();
   }

@@ -96,7 +96,7 @@ void Server::FinishDrain(bool finished) {
   }
   const size_t left = gate_->used();
   Log(left == 0 ? LogLevel::kInfo : LogLevel::kError, "stopped",
-      {{"finished", finished ? "all" : "cancelled"}, {"ledger_bytes", left}});
+      {{"finished", finished ? "all" : "cancelled"}, {"lent_bytes", left}});
   drained_well_ = finished && left == 0;
 }
 

@@ -52,8 +52,9 @@ void Call::Admit() {
   if (!env_->monitor->takes_work()) {
     return Fail(Failure::NoDevice(env_->monitor->RetryDelay()));
   }
-  // A request of unknown size counts as what may come before it is read, until
-  // more of it has; where nobody counts what comes, as all that may come.
+  // A request of unknown size reserves one flow-control window, and the watch
+  // lets it grow. On a connection that cannot be measured it reserves all that
+  // the method allows.
   const bool counted = streams() || call_->connection()->countable();
   const size_t first =
       declared_.value_or(counted ? std::min(env_->window, limit) : limit);

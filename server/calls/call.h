@@ -192,6 +192,7 @@ class Call final : public CallHandler,
   bool Moves() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Counts a message of unknown size as long as it has become. False: there is
   // no room for it.
+  uint64_t CameAlone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Grow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WatchJob() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WatchSending(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -212,7 +213,8 @@ class Call final : public CallHandler,
   // A reason to stop, looked for before each step that costs something.
   std::optional<Failure> Stopped(std::string_view where) const;
   Failure Refusal(Outcome outcome, absl::Duration retry_after) const;
-  // Answers with an error and lets go of all memory.
+  // Answers with an error and lets go of all memory but a reply's, which goes
+  // with the call.
   void Fail(const Failure& failure);
   void LetGo();
   // Ends a cancelled call that waits in a queue, where nothing would wake it.

@@ -102,8 +102,8 @@ std::optional<Failure> Call::Compute(Backend& backend, Next* next,
     has_input_ = true;
     done = payload_->Begin(backend, message_.Pieces(), job_watch_.pieces());
     if (!done.ok()) return FromJob(done.status(), again);
-    // What comes in chunks is the device's alone. Of one device alone the
-    // memory is worth more than a second try.
+    // A stream's chunks are on the device alone, so it cannot run again. Where
+    // there is one device, memory is worth more than a second try.
     has_input_ =
         !streams() && (payload_->places().lends_inputs() ||
                        (runs_ < kMostRuns && env_->monitor->HasAlternative()));

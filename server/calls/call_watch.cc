@@ -14,7 +14,8 @@ constexpr absl::Duration kStall = absl::Milliseconds(250);
 // A network thread that is in a job for longer is relieved: all who have just
 // come wait for it.
 constexpr std::chrono::milliseconds kLongInline{100};
-// What a connection brings for each of its calls in that time.
+// What a connection must bring for each of its calls within kStall, or they
+// count as stalled.
 constexpr uint64_t kLeastStep = 4 << 10;
 // What a stream must bring in a second beside what is allowed for any.
 constexpr uint64_t kSlowest = uint64_t{1} << 20;
@@ -63,6 +64,8 @@ void Call::WatchClient(absl::Time now) {
                   "server's limit"
                 : "for receiving: the request did not arrive within the "
                   "server's limit");
+  } else if (declared_ && CameAlone() > *declared_ + env_->window) {
+    failure = Failure::LongerThanDeclared(CameAlone(), *declared_);
   } else if ((stalled > patience &&
               env_->gate->OthersWaitSince(now - patience)) ||
              (!tells && !Grow())) {
@@ -104,6 +107,15 @@ bool Call::Moves() {
   if (*received < seen_ + kLeastStep * calls) return false;
   seen_ = *received;
   return true;
+}
+
+// What has come since the first look; 0 where other calls share the connection,
+// since they cannot be told apart.
+uint64_t Call::CameAlone() {
+  const auto received = call_->connection()->Received();
+  if (!received || call_->connection()->calls() > 1) return 0;
+  if (!received_before_) received_before_ = received;
+  return *received - *received_before_;
 }
 
 // Calls of one connection are taken to have brought as much each.

@@ -45,8 +45,8 @@ class Payload {
     kTell,     // writes told(), then reads another message
     kReply,    // takes the output
   };
-  // What the next message counts as: as long as less of it has come, and at
-  // most. Nothing: it is small, and may come when it likes.
+  // Bytes to reserve for the next message: `first` until more has come, `most`
+  // as the upper limit. Both zero: a small message that needs none.
   struct Expected {
     size_t first = 0;
     size_t most = 0;

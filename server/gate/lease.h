@@ -75,7 +75,7 @@ class Lease {
     absl::MutexLock lock(&accounts_->mutex);
     accounts_->Set(Accounts::kReceiving, identity_, &receiving_, bytes);
   }
-  // Give back what is held above; never grow.
+  // Hold at most `bytes` from now on.
   void ShrinkHead(size_t bytes) {
     if (head_ <= bytes) return;
     absl::MutexLock lock(&accounts_->mutex);

@@ -50,7 +50,7 @@ class Queue {
   }
   // Makes room for one that would wait, within so many waiters and so many
   // bytes together; one may always wait. Returns those that leave for it: the
-  // latest of whoever has most bytes waiting at the lowest priority. Nothing:
+  // latest of whoever has most bytes waiting at the lowest priority. nullopt:
   // that would be the newcomer.
   std::optional<List> MakeRoom(const Waiting& newcomer, size_t most,
                                size_t most_bytes, absl::Time now);

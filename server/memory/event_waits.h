@@ -3,7 +3,8 @@
 // The server looks at events from time to time; no stream of a GPU waits for
 // one. A stream could not be made to stop, and an event may never pass: that of
 // a process that was killed, or of one that wants the stream to stand still. So
-// who waits here holds no slot and no memory, and leaves when its call is over.
+// a waiting call holds no slot and no memory of a device, and leaves when it is
+// over.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_SERVER_MEMORY_EVENT_WAITS_H_

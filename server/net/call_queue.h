@@ -43,11 +43,11 @@ class QueueUsers {
 
 // Whether one caller at a time is all there is to serve.
 //
-// Of such a one a job is soonest done where its message came, on the network's
-// thread. Of several it would keep the others' messages waiting; and as that
-// thread sees nothing of them meanwhile, one call at a time is no proof that
-// there are no others. But theirs are at hand when the job ends, and so soon
-// comes no next call of a caller who got a reply: not again and again.
+// A single caller's job is soonest done where its message came, on the
+// network's thread. With several callers it would keep the others' messages
+// waiting, and that thread sees nothing of them meanwhile. If new calls are
+// already waiting when such jobs end, several times in a row, there are other
+// callers.
 //
 // Thread-safe.
 class LoneCaller {

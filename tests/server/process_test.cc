@@ -152,7 +152,7 @@ TEST_F(ProcessTest, SigtermUnderLoadLosesNothing) {
   EXPECT_EQ(server.WaitForExit(30), 0);
   EXPECT_LT(flipped, first_refusal);
   EXPECT_EQ(codes, (std::map<int, int>{{grpc::UNAVAILABLE, 4}}));
-  EXPECT_EQ(Logged(server.Log(), "stopped", "ledger_bytes"), 0u);
+  EXPECT_EQ(Logged(server.Log(), "stopped", "lent_bytes"), 0u);
 }
 
 TEST_F(ProcessTest, SecondSignalEndsAtOnce) {
@@ -366,7 +366,7 @@ TEST_F(CrowdTest, SixtyFourLargeClientsStayWithinTheBound) {
   ExpectWithinBound(server);
   server.Signal(SIGTERM);
   EXPECT_EQ(server.WaitForExit(40), 0);
-  EXPECT_EQ(Logged(server.Log(), "stopped", "ledger_bytes"), 0u);
+  EXPECT_EQ(Logged(server.Log(), "stopped", "lent_bytes"), 0u);
 }
 
 TEST_F(CrowdTest, LiarsStayWithinTheBound) {

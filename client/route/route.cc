@@ -87,7 +87,6 @@ Route OverConnections(const RouteFacts& facts, std::vector<Band> bands) {
   // (A cut is such that each band has a plan.)
   SetWay(facts, *PlanOfBand(facts.plan, route.bands.front()),
          std::min(facts.stream_from, kFlowingBand), &route);
-  if (route.amax == BandAmax::kMeet) route.way = Way::kStream;
   return route;
 }
 

@@ -57,7 +57,8 @@ struct Route {
   // Chosen is only that servers are asked for their settings.
   bool asks = false;
   // The way of the whole or of each band, and the payload of one, but for a
-  // shorter last one.
+  // shorter last one. Bands that meet do so in streams; it is that of those
+  // which have to go once more.
   Way way = Way::kMessage;
   size_t bytes = 0;
   // Empty: the call goes as a whole.

@@ -56,6 +56,7 @@ absl::StatusOr<Result> Router::Run(const Call& asked,
     if (done > told) progress(told = done, all);
   };
   bool of_device = false;
+  std::optional<absl::Status> too_large;
   for (int losses = 0;;) {
     Lending lending;
     Call call = asked;
@@ -83,9 +84,12 @@ absl::StatusOr<Result> Router::Run(const Call& asked,
       ++losses;
     } else if (route.way == Way::kStream && facts.has_streams &&
                absl::IsUnimplemented(status)) {
+      // What it refused would be refused again.
+      if (too_large) return *too_large;
       facts.has_streams = false;
     } else if (route.way == Way::kMessage && facts.has_streams &&
                route.bytes > 0 && IsTooLarge(status)) {
+      too_large = status;
       facts.most_in_message = most = route.bytes - 1;
     } else {
       return status;

@@ -121,7 +121,7 @@ TEST(Route, OfEveryKindOfCall) {
         .band_bytes = kMiB,
         .asked = true,
         .servers = roomy},
-       "8 bands of 512 rows, 2 at once, stream, amax met"},
+       "8 bands of 512 rows, 2 at once, message, amax met"},
       {"no room to meet",
        {.plan = found,
         .connections = 2,

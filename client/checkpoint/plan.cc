@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "client/checkpoint/check/layer_names.h"
+#include "client/checkpoint/weights.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -81,18 +83,22 @@ void NoteIncluded(ConversionPlan* plan) {
 
 void NoteTorn(const Model& model, const Architecture& architecture,
               ConversionPlan* plan) {
+  // All experts of a layer are one to engines.
+  const auto key_of = [&](const std::string& module, int64_t cols) {
+    const std::string experts(ExpertsAbove(module));
+    return experts.empty() ? architecture.FusionKey(module, cols) : experts;
+  };
   std::map<std::string, std::set<std::string>> how;
   for (const FusedWeights& group : plan->groups) {
     for (const Weight& w : group.weights) {
-      how[architecture.FusionKey(w.module, w.cols)].insert(
-          std::string(Name(w.layout->format)));
+      how[key_of(w.module, w.cols)].insert(std::string(Name(w.layout->format)));
     }
   }
   std::vector<std::string> torn;
   for (const LeftOut& left : plan->left_out) {
     const ModelTensor* t = model.Find(left.module + ".weight");
     if (t == nullptr || t->stored.shape.size() != 2) continue;
-    const auto key = architecture.FusionKey(left.module, t->stored.shape[1]);
+    const auto key = key_of(left.module, t->stored.shape[1]);
     // Names that nobody knows may be of what is fused, but not of these.
     const bool guessed = key.find("#k=") != std::string::npos;
     if (guessed && left.role != Role::kLinear) continue;
@@ -107,6 +113,18 @@ void NoteTorn(const Model& model, const Architecture& architecture,
       "{} of the weights that engines fuse with others would have another "
       "format than these ({} for one): most engines refuse that",
       torn.size(), torn.front()));
+}
+
+void NoteWrapped(const Model& model, ConversionPlan* plan) {
+  for (const ModelTensor& t : model.tensors()) {
+    if (WrapperOf(t.name()).empty()) continue;
+    plan->notes.push_back(fmt::format(
+        "\"{}\" before names is a wrapper's of training ({} for one), and "
+        "engines look for names without: quantctl repair of what is written "
+        "takes it away",
+        WrapperOf(t.name()), t.name().substr(0, 200)));
+    return;
+  }
 }
 
 void NoteCacheScales(ConversionPlan* plan) {

@@ -129,6 +129,8 @@ void NoteTorn(const Model& model, const Architecture& architecture,
               ConversionPlan* plan);
 
 // Notes the copied scales of the KV cache.
+// Names that engines do not find.
+void NoteWrapped(const Model& model, ConversionPlan* plan);
 void NoteCacheScales(ConversionPlan* plan);
 
 // Notes how much of the model those of that kind are that stay as they are, if

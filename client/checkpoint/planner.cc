@@ -216,7 +216,8 @@ class Planner {
             "experts in one tensor, of which nobody knows here how they lie");
     } else {
       Leave(tensor, kOthers,
-            fmt::format("{} dimensions, or another name than .weight",
+            fmt::format("{} dimensions, another name than .weight, or read by "
+                        "torch's MultiheadAttention",
                         shape.size()));
     }
   }
@@ -278,6 +279,7 @@ class Planner {
 
   void NoteWhatIsOdd() {
     NoteStored();
+    NoteWrapped(model_, &plan_);
     NoteCacheScales(&plan_);
     NoteLeft(kStacks, 0, &plan_);
     NoteLeft(kOtherExperts, 0, &plan_);

@@ -45,8 +45,6 @@ std::vector<Weight> TakeUneven(const Model& model,
                                const Architecture& architecture,
                                std::vector<Weight>* weights) {
   constexpr int64_t kBlock = 128;
-  // The last part of a fused layer may end within a block.
-  constexpr std::string_view kLast = "kv_a_proj_with_mqa";
   const auto of_blocks = [](const Weight& w) {
     return w.layout->format == WeightFormat::kFp8Block;
   };
@@ -71,7 +69,7 @@ std::vector<Weight> TakeUneven(const Model& model,
       part = FactsOf(model.config()).key_rows;
     } else if (counts[key] > 1 &&
                !architecture.FusionKey(w.module, w.cols).empty() &&
-               leaf != kLast) {
+               leaf != kLastOfFused) {
       part = w.rows;
     }
     if (part % kBlock != 0 || w.cols % kBlock != 0) uneven.insert(key);
@@ -106,6 +104,13 @@ absl::StatusOr<std::vector<Weight>> WeightsOf(const Model& model,
   if (shape.size() != 2 || !tensor.name().ends_with(".weight")) return weights;
   Weight w;
   w.module = std::string(ModuleOf(tensor.name()));
+  // torch.nn.MultiheadAttention multiplies with what it has there, and asks no
+  // module.
+  const ModuleName name = SplitModule(w.module);
+  if (name.leaf == "out_proj" &&
+      model.Find(std::string(name.parent) + ".in_proj_weight") != nullptr) {
+    return weights;
+  }
   w.source = &tensor;
   w.rows = shape[0];
   w.cols = shape[1];

@@ -33,6 +33,9 @@ std::vector<FusedWeights> FuseWeights(std::vector<Weight> weights,
 // no single expert.
 std::string_view ExpertsAbove(std::string_view module);
 
+// The last part of a fused layer, which may end within a block of FP8.
+inline constexpr std::string_view kLastOfFused = "kv_a_proj_with_mqa";
+
 // Takes out of `weights` those that engines do not run as FP8 blocks, and what
 // they fuse these with: parts of a fused layer begin at a multiple of 128 rows,
 // and activations have blocks of 128 of K.

@@ -28,7 +28,26 @@ constexpr std::string_view kStarts[] = {"lora_A",
                                         "dora_scale",
                                         "base_model.model.",
                                         "lora_unet_",
-                                        "lora_te"};
+                                        "lora_te",
+                                        "ip_adapter",
+                                        "to_k_ip",
+                                        "to_v_ip",
+                                        "lllite_",
+                                        "vera_",
+                                        "boft_",
+                                        "hra_u",
+                                        "randlora_",
+                                        "vblora_",
+                                        "road_theta",
+                                        "bone_block",
+                                        "miss_block",
+                                        "c3a_kernel",
+                                        "fourierft_spectrum",
+                                        "oft_R",
+                                        "modules_to_save"};
+// Those that are merged into no weight.
+constexpr std::string_view kBeside[] = {"ip_adapter", "to_k_ip", "to_v_ip",
+                                        "lllite_"};
 // RWKV has layers with "lora" in their names that are its own.
 constexpr std::string_view kWithin[] = {"lora.down.", "lora.up.", "lora.down_",
                                         "lora.up_",   ".lora_a.", ".lora_b."};
@@ -64,6 +83,14 @@ absl::Status RefuseAdapter(const Model& model,
     }
   }
   if (first == nullptr) return absl::OkStatus();
+  for (const std::string_view word : kBeside) {
+    if (first->name().find(word) == std::string::npos) continue;
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: {} is of an adapter that stays beside its model, and is nothing "
+        "without it: convert the model alone, and load this as it is (an "
+        "IP-Adapter by load_ip_adapter of a diffusers pipeline)",
+        model.path(), first->name()));
+  }
   const bool inside =
       std::any_of(model.tensors().begin(), model.tensors().end(), [](auto& t) {
         return t.name().ends_with(".weight") && t.stored.shape.size() == 2 &&

@@ -12,7 +12,8 @@
 namespace quantd::checkpoint {
 
 // Whether the tensor is one of an adapter's, by its name: LoRA of PEFT,
-// diffusers and kohya, DoRA, IA3, LoHa, LoKr, OFT.
+// diffusers and kohya, DoRA, IA3, LoHa, LoKr, OFT and others of
+// PEFT's, IP-Adapter, ControlNet-LLLite.
 bool IsOfAdapter(std::string_view tensor);
 
 // INVALID_ARGUMENT for a model that is an adapter, or has some that no pattern

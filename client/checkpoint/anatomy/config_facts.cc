@@ -8,9 +8,9 @@ namespace {
 
 constexpr std::string_view kLanguage[] = {"text", "llm", "vlm", "language",
                                           "thinker"};
-constexpr std::string_view kTowers[] = {"vision",    "visual",   "audio",
-                                        "speech",    "vit",      "image",
-                                        "projector", "modality", "codec"};
+constexpr std::string_view kTowers[] = {
+    "vision",    "visual",   "audio", "speech",   "vit",   "image",
+    "projector", "modality", "codec", "acoustic", "action"};
 // Of nested models, by their model_type, and by keys that text has none of.
 constexpr std::string_view kTowerTypes[] = {
     "deit",    "beit",   "swin",    "resnet", "dino", "clip", "siglip",

@@ -18,13 +18,13 @@ constexpr std::string_view kTowerWords[] = {
     "video",   "mm",         "projector", "resampler", "connector", "aligner",
     "merger",  "abstractor", "perceiver", "qformer",   "siglip",    "dinov2",
     "vqmodel", "vqvae",      "token2wav", "code2wav",  "img",       "sound",
-    "vae",     "codec"};
+    "vae",     "codec",      "action"};
 constexpr std::string_view kTowerStarts[] = {"vision", "visual", "audio",
                                              "image",  "patch_", "sam_"};
 constexpr std::string_view kTowerNames[] = {
     "mlp1",        "vpm",           "apm",
     "multi_modal", "sound_encoder", "language_projection",
-    "talker"};
+    "talker",      "state_proj"};
 
 constexpr std::string_view kHeads[] = {"lm_head",
                                        "classifier",
@@ -81,22 +81,25 @@ constexpr std::string_view kLayerLists[] = {"layers",
 
 // What only diffusion models have.
 constexpr std::string_view kDiffusionParts[] = {
-    "double_blocks",    "single_blocks",
-    "joint_blocks",     "transformer_blocks",
-    "diffusion_model",  "single_transformer_blocks",
-    "adaLN_modulation", "x_embedder",
-    "t_embedder",       "time_in",
-    "time_embed",       "time_embedding",
-    "time_text_embed"};
+    "double_blocks",    "single_blocks",  "joint_blocks",   "diffusion_model",
+    "adaLN_modulation", "x_embedder",     "t_embedder",     "time_in",
+    "time_embed",       "time_embedding", "time_text_embed"};
 // What surrounds their blocks, layers of its own included.
-constexpr std::string_view kAround[] = {
-    "img_in",       "txt_in",
-    "time_in",      "vector_in",
-    "guidance_in",  "distilled_guidance_layer",
-    "final_layer",  "first_stage_model",
-    "vae",          "cond_stage_model",
-    "conditioner",  "text_encoders",
-    "text_encoder", "llm_adapter"};
+constexpr std::string_view kAround[] = {"img_in",
+                                        "txt_in",
+                                        "time_in",
+                                        "vector_in",
+                                        "guidance_in",
+                                        "distilled_guidance_layer",
+                                        "final_layer",
+                                        "first_stage_model",
+                                        "vae",
+                                        "cond_stage_model",
+                                        "conditioner",
+                                        "text_encoders",
+                                        "text_encoder",
+                                        "llm_adapter",
+                                        "caption_projection"};
 
 bool Mentions(std::string_view text, std::string_view word) {
   return text.find(word) != std::string_view::npos;
@@ -139,9 +142,10 @@ bool IsOfTower(std::string_view part) {
 }
 
 bool IsOfFurtherToken(std::string_view part) {
-  return part == "mtp" || part.starts_with("mtp_") ||
-         part.starts_with("nextn") || part.starts_with("medusa") ||
-         part == "eh_proj";
+  return part.starts_with("hydra_head") || part.starts_with("draft_model") ||
+         part == "eagle_module" || part == "speculator" || part == "mtp" ||
+         part.starts_with("mtp_") || part.starts_with("nextn") ||
+         part.starts_with("medusa") || part == "eh_proj";
 }
 
 // A layer beyond the last one is a head for further tokens (DeepSeek).
@@ -173,6 +177,13 @@ std::string_view ListOf(std::string_view module, const NameParts& parts) {
   return "";
 }
 
+// "mod", "mod_x", "img_mod", "modC".
+bool IsModulation(std::string_view part) {
+  return Mentions(part, "modulation") || part.ends_with("_mod") ||
+         (part.starts_with("mod") && (part.size() == 3 || part[3] == '_' ||
+                                      (part[3] >= 'A' && part[3] <= 'Z')));
+}
+
 bool IsNormName(std::string_view leaf) {
   return Mentions(leaf, "norm") || Mentions(leaf, "Norm") ||
          leaf.starts_with("ln_");
@@ -193,6 +204,11 @@ Role NamedRole(const NameParts& parts) {
                p == "compressor";
       })) {
     return Role::kIndexer;
+  }
+  // RWKV's, which multiplies what attention says.
+  if (leaf == "gate" && parts.size() > 1 &&
+      parts[parts.size() - 2] == "attention") {
+    return Role::kGate;
   }
   if (leaf == "wg" || AnyPart(parts, [](std::string_view p) {
         return p.starts_with("router") || p.ends_with("_router") ||
@@ -224,8 +240,8 @@ Role RoleInDiffusion(const NameParts& parts) {
     inside |= IsIndex(parts[i]) && !IsIndex(parts[i + 1]);
   }
   if (!inside || AnyPart(parts, [](std::string_view p) {
-        return IsListed(kAround, p) || Mentions(p, "embed") || p == "mod" ||
-               p.ends_with("_mod") || Mentions(p, "modulation") ||
+        return IsListed(kAround, p) || Mentions(p, "embed") ||
+               IsModulation(p) || p.starts_with("nerf_") ||
                p.starts_with("adaln") || p.starts_with("adaLN") ||
                p.starts_with("norm") || p.starts_with("emb_") ||
                p.starts_with("time_");
@@ -299,7 +315,8 @@ Roles Roles::Of(const Model& model) {
     // such blocks.
     if (model.model_type().empty()) {
       r.diffusion_ |= AnyPart(parts, [](std::string_view p) {
-        return IsListed(kDiffusionParts, p);
+        return IsListed(kDiffusionParts, p) ||
+               p.ends_with("transformer_blocks");
       });
     }
     if (AnyPart(parts, IsOfTower)) continue;

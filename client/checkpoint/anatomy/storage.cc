@@ -242,6 +242,11 @@ std::string MayBe(const std::string& module,
   }
   if (has("_weight_scale")) return "fused experts of ModelOpt";
   if (type("U32")) return "MLX";
+  if (std::any_of(parts.begin(), parts.end(), [](auto* t) {
+        return t->dtype == "U8" && t->name.ends_with(".weight_scale");
+      })) {
+    return type("F8") ? "MXFP8" : "MXFP4 of Quark";
+  }
   if (type("I8")) return "INT8 of Quark or compressed-tensors";
   if (type("F8_") || type("F8")) {
     return has("scale") ? "FP8" : "FP8 without its scales";

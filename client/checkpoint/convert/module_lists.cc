@@ -56,7 +56,6 @@ class Modules {
   // one by one, whatever they are called in the file.
   std::vector<std::string> Plain(const ConversionPlan& plan, bool embeddings) {
     for (const LeftOut& left : plan.left_out) {
-      if (left.role == Role::kNorm) continue;
       if (left.role == Role::kEmbedding && !embeddings &&
           IsTable(left.module)) {
         continue;

@@ -72,12 +72,9 @@ class FileRules {
 
   void CheckNames() {
     for (const ModelTensor& t : linted_.model.tensors()) {
-      for (const std::string_view wrapper :
-           {"module.", "_orig_mod.", "model.module.", "model._orig_mod."}) {
-        if (!t.name().starts_with(wrapper)) continue;
+      if (const auto wrapper = WrapperOf(t.name()); !wrapper.empty()) {
         findings_.Add("wrapped-names", t.name(),
                       fmt::format("its name begins with \"{}\"", wrapper));
-        break;
       }
       for (const std::string_view adapter : {".lora_", ".base_layer."}) {
         if (t.name().find(adapter) == std::string::npos) continue;

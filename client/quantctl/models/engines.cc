@@ -192,6 +192,7 @@ constexpr std::string_view kTried[] = {"self_attn.q_proj",
 
 // Whether an engine that took those models meets nothing new in the tensor.
 bool IsLikeTried(const ModelTensor& t, Role role, bool text) {
+  if (!checkpoint::WrapperOf(t.name()).empty()) return false;
   if (t.stored.shape.size() < 2) return true;
   const auto [parent, leaf] =
       checkpoint::SplitModule(checkpoint::ModuleOf(t.name()));

@@ -10,6 +10,7 @@
 #include "client/checkpoint/check/layer_names.h"
 #include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/stacked.h"
+#include "client/checkpoint/weights.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -137,7 +138,8 @@ class EngineRules {
     }
     for (const StoredWeight& w : linted_.stored.weights) {
       if (w.layout->format != WeightFormat::kFp8Block ||
-          w.rows % kSquare == 0 || KeyOf(w).empty() || members[KeyOf(w)] < 2) {
+          w.rows % kSquare == 0 || KeyOf(w).empty() || members[KeyOf(w)] < 2 ||
+          SplitModule(w.module).leaf == kLastOfFused) {
         continue;
       }
       Find("fused-squares", w.module,

@@ -23,6 +23,9 @@ constexpr char kTowers[] = R"({"model_type": "v", "vision_config": {},
 constexpr char kOmni[] = R"({"model_type": "o", "thinker_config":
     {"audio_config": {}, "text_config": {"num_hidden_layers": 2}}})";
 constexpr char kMedusa[] = R"({"medusa_num_heads": 2})";
+constexpr char kSounds[] = R"({"model_type": "vibevoice",
+    "acoustic_tokenizer_config": {}, "decoder_config": {}})";
+constexpr char kActs[] = R"({"model_type": "g", "action_head_cfg": {}})";
 constexpr char kSpeech[] = R"({"model_type": "csm", "codec_config": {}})";
 constexpr char kReads[] = R"({"encoder": {"model_type": "vit"},
     "decoder": {"model_type": "trocr"}})";
@@ -64,6 +67,7 @@ const RoleCase kRoles[] = {
     {kText, "model.layers.0.mlp.gate", Role::kRouter},
     {kText, "model.layers.0.mlp.gate.wg", Role::kRouter},
     {kText, "model.layers.0.moe.gate", Role::kRouter},
+    {kText, "rwkv.blocks.0.attention.gate", Role::kGate},
     {kText, "model.layers.0.block_sparse_moe.router.layer", Role::kRouter},
     {kText, "model.layers.0.moe.gate_proj", Role::kLinear},
     {kText, "model.layers.0.self_attn.indexer.wk", Role::kIndexer},
@@ -71,6 +75,10 @@ const RoleCase kRoles[] = {
     {kText, "model.layers.0.linear_attn.in_proj_ba", Role::kGate},
     {kText, "model.layers.0.linear_attn.in_proj_b", Role::kGate},
     {kText, "model.layers.0.linear_attn.in_proj_qkvz", Role::kLinear},
+    {kText, "hydra_head.0.1", Role::kMultiToken},
+    {kText, "draft_model.layers.0.mlp.up_proj", Role::kMultiToken},
+    {kText, "eagle_module.layers.0.mlp.up_proj", Role::kMultiToken},
+    {kText, "speculator.proj.0", Role::kMultiToken},
     {kText, "model.layers.0.mamba.dt_proj", Role::kGate},
     // Further tokens.
     {kText, "model.layers.2.mlp.down_proj", Role::kMultiToken},
@@ -122,6 +130,13 @@ const RoleCase kRoles[] = {
     {kTowers, "model.layers.1.mlp.up_proj", Role::kLinear, kDecoder},
     {kTowers, "model.layers.2.mlp.up_proj", Role::kMultiToken, kDecoder},
     {kTowers, "mtp.fc", Role::kMultiToken, kDecoder},
+    {kSounds, "model.acoustic_tokenizer.stages.0.linear1", Role::kVision, kLlm},
+    {kSounds, "model.prediction_head.layers.0.ffn.up_proj", Role::kVision,
+     kLlm},
+    {kActs, "action_head.model.transformer_blocks.0.attn1.to_q", Role::kVision,
+     kLlm},
+    {"{}", "action_time_mlp_in", Role::kVision},
+    {"{}", "state_proj", Role::kVision},
     {kOmni, "talker.model.layers.0.mlp.up_proj", Role::kVision, kThinker},
     {kOmni, "dit.layers.0.mlp.up_proj", Role::kVision, kThinker},
     {kOmni, "thinker.model.layers.0.mlp.up_proj", Role::kLinear},
@@ -146,6 +161,14 @@ const RoleCase kRoles[] = {
     {"{}", "double_blocks.0.img_attn.qkv", Role::kLinear},
     {"{}", "double_blocks.0.img_mod.lin", Role::kCondition},
     {"{}", "single_blocks.0.modulation.lin", Role::kCondition},
+    {"{}", "blocks.0.mod_x", Role::kCondition, kBlock},
+    {"{}", "double_layers.0.modC.1", Role::kCondition, kBlock},
+    {"{}", "double_layers.0.model.fc", Role::kLinear, kBlock},
+    {"{}", "visual_transformer_blocks.0.attn.to_query", Role::kLinear},
+    {"{}", "text_transformer_blocks.0.text_modulation.out_layer",
+     Role::kCondition},
+    {"{}", "nerf_blocks.0.param_generator.fc", Role::kCondition, kBlock},
+    {kPipeline, "caption_projection.0.linear", Role::kCondition},
     {"{}", "model.diffusion_model.joint_blocks.0.x_block.mlp.fc1",
      Role::kLinear},
     {"{}", "joint_blocks.0.x_block.adaLN_modulation.1", Role::kCondition},

@@ -19,6 +19,9 @@ TEST_F(UnclearTest, WeightsInFormatsThatNobodyKnowsHereAreRefusedByName) {
   };
   const std::string stack = "model.layers.0.mlp.experts.down_proj";
   const Case cases[] = {
+      {{Zeros(up + ".weight", "U8", {64, 64}),
+        Zeros(up + ".weight_scale", "U8", {64, 4})},
+       "weight U8 [64, 64], weight_scale U8 [64, 4] (MXFP4 of Quark)"},
       {{Zeros(up + ".weight_packed", "I32", {64, 16}),
         Bf16(up + ".weight_scale", {64, 4})},
        "weight_packed I32 [64, 16], weight_scale BF16 [64, 4] (integers of"},
@@ -223,6 +226,42 @@ TEST_F(UnclearTest, WhatNobodyFusesIsNotSaidToBeTorn) {
   EXPECT_THAT(plan->notes, Not(Contains(HasSubstr("another format"))));
 }
 
+// To engines all experts of a layer are one weight.
+TEST_F(UnclearTest, ExpertsOfTwoFormatsInALayerAreSaid) {
+  const std::string e = "model.layers.0.mlp.experts.";
+  const std::vector<WrittenTensor> experts = {
+      Bf16(e + "0.down_proj.weight", {128, 64}),
+      Bf16(e + "1.down_proj.weight", {128, 64})};
+  EXPECT_THAT(Plan(experts, {.ignore = {"*.experts.1.*"}})->notes,
+              Contains(AllOf(HasSubstr("another format"),
+                             HasSubstr("experts.1.down_proj"))));
+  EXPECT_THAT(PlanAgain({.rules = {"*.experts.1.*=fp8_dynamic"}})->notes,
+              Contains(HasSubstr("another format")));
+  EXPECT_THAT(PlanAgain({.ignore = {"*.experts.*"}})->notes,
+              Not(Contains(HasSubstr("another format"))));
+}
+
+TEST_F(UnclearTest, NamesOfAWrapperOfTrainingAreSaid) {
+  WriteModel(dir_ / "m", LlamaConfig(),
+             {{Bf16("module.model.layers.0.mlp.up_proj.weight", {64, 128})}});
+  EXPECT_THAT(PlanAgain({})->notes,
+              Contains(AllOf(HasSubstr("\"module.\" before names"),
+                             HasSubstr("quantctl repair"))));
+}
+
+// A module of torch's own multiplies with one, and no name tells of the other.
+TEST_F(UnclearTest, MatricesThatNoEngineQuantizesAreOnTheList) {
+  const std::string a = "model.layers.0.attn.";
+  const auto plan = Plan({Bf16(a + "in_proj_weight", {384, 128}),
+                          Bf16(a + "out_proj.weight", {128, 128}),
+                          Bf16("model.layers.0.norm_proj.weight", {128, 128})});
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_EQ(plan->weights(), 14u);
+  EXPECT_NE(Left(*plan, a + "out_proj"), nullptr);
+  EXPECT_THAT(ConfigFiles(model_, *plan).back().text,
+              AllOf(HasSubstr("out_proj"), HasSubstr("norm_proj")));
+}
+
 TEST_F(UnclearTest, AShardThatTheIndexForgotIsRefused) {
   WriteLlama(dir_ / "m");
   const std::string name = "model-00002-of-00002.safetensors";
@@ -254,7 +293,8 @@ TEST_F(UnclearTest, AdaptersAreRefused) {
         q + "lora_magnitude_vector", q + "ia3_l",
         std::string("lora_unet_blocks_0.lora_up.weight"),
         std::string("blocks.0.to_q_lora.down.weight"), q + "lora_a",
-        q + "lora_b.weight"}) {
+        q + "lora_b.weight", q + "vera_A", q + "boft_R.weight",
+        q + "base_layer.modules_to_save.default.weight"}) {
     SCOPED_TRACE(name);
     EXPECT_THAT(Error(Plan({Bf16(name, {16, 128})})),
                 AllOf(HasSubstr(name), HasSubstr("merge")));
@@ -267,6 +307,18 @@ TEST_F(UnclearTest, AdaptersAreRefused) {
   EXPECT_THAT(
       Plan({Bf16(q + "lora_A.weight", {16, 128})}, {.ignore = {"*lora_A*"}}),
       IsOk());
+  // What looks at images beside a model's attention is not merged.
+  for (const std::string name :
+       {"ip_adapter.1.to_k_ip.weight", "attn2.processor.to_v_ip.0.weight",
+        "ip_adapter_proj_model.proj.weight",
+        "double_blocks.0.processor.ip_adapter_double_stream_k_proj.weight",
+        "lllite_unet_input_blocks_4.down.0.weight"}) {
+    SCOPED_TRACE(name);
+    EXPECT_THAT(Error(Plan({Bf16("image_proj.proj.weight", {128, 128}),
+                            Bf16(name, {128, 128})})),
+                AllOf(HasSubstr(name), HasSubstr("load_ip_adapter"),
+                      Not(HasSubstr("merge"))));
+  }
   // RWKV's own.
   EXPECT_THAT(
       Plan({Bf16("model.layers.0.attn.w_lora.lora.0.weight", {16, 128})}),

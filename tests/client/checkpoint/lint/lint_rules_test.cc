@@ -91,6 +91,25 @@ TEST_F(LintRulesTest, OneRowOfOneScaleIsWhatTheConfigurationSays) {
               testing::Not(HasSubstr("config-mismatch")));
 }
 
+// DeepSeek's is the last member of what it is fused into.
+TEST_F(LintRulesTest, TheLastMemberMayEndWithinASquare) {
+  const auto last = [](Planted& p) {
+    for (const char* end : {".weight", ".weight_scale_inv"}) {
+      Rename(&p, kQ + end, std::string(kAttention) + "q_a_proj" + end);
+      Rename(&p, kK + end,
+             std::string(kAttention) + "kv_a_proj_with_mqa" + end);
+    }
+    const std::string codes =
+        std::string(kAttention) + "kv_a_proj_with_mqa.weight";
+    p.part(codes) = {codes,
+                     "F8_E4M3",
+                     {64, 64},
+                     std::vector<std::byte>(64 * 64, std::byte{0x38})};
+  };
+  EXPECT_THAT(Lints({"", Base::kDeepSeek, last, ""}),
+              testing::Not(HasSubstr("fused-squares")));
+}
+
 TEST_F(LintRulesTest, EveryRuleFindsItsFaults) {
   std::set<std::string_view> seen;
   for (const auto& faults :

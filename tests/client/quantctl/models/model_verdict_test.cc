@@ -66,9 +66,9 @@ TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
              {{Bf16("transformer_blocks.0.attn.to_q.weight", {64, 64})}});
   EXPECT_EQ(next(ct, "nvfp4"), Named{"no engine was run"});
   // Layers of other names, heads of drafts, and no class at all.
-  for (const char* name :
-       {"model.layers.0.mamba.in_proj.weight",
-        "model.layers.0.residual_mlp.w1.weight", "fc.weight"}) {
+  for (const char* name : {"model.layers.0.mamba.in_proj.weight",
+                           "model.layers.0.residual_mlp.w1.weight", "fc.weight",
+                           "module.model.layers.0.mlp.up_proj.weight"}) {
     WriteModel(Fresh("m"), LlamaConfig(),
                {LlamaShards().front(), {Bf16(name, {64, 128})}});
     EXPECT_EQ(next(ct, "nvfp4"), Named{"no engine was run"}) << name;

@@ -97,8 +97,9 @@ void NoteTorn(const Model& model, const Architecture& architecture,
   std::vector<std::string> torn;
   for (const LeftOut& left : plan->left_out) {
     const ModelTensor* t = model.Find(left.module + ".weight");
-    if (t == nullptr || t->stored.shape.size() != 2) continue;
-    const auto key = key_of(left.module, t->stored.shape[1]);
+    const bool matrix = t != nullptr && t->stored.shape.size() == 2;
+    if (!matrix && ExpertsAbove(left.module).empty()) continue;
+    const auto key = key_of(left.module, matrix ? t->stored.shape[1] : 0);
     // Names that nobody knows may be of what is fused, but not of these.
     const bool guessed = key.find("#k=") != std::string::npos;
     if (guessed && left.role != Role::kLinear) continue;
@@ -108,6 +109,7 @@ void NoteTorn(const Model& model, const Architecture& architecture,
   for (const auto& [key, formats] : how) {
     if (formats.size() > 1) torn.push_back(key.substr(0, key.find('#')));
   }
+  plan->torn = !torn.empty();
   if (torn.empty()) return;
   plan->notes.push_back(fmt::format(
       "{} of the weights that engines fuse with others would have another "
@@ -119,9 +121,8 @@ void NoteWrapped(const Model& model, ConversionPlan* plan) {
   for (const ModelTensor& t : model.tensors()) {
     if (WrapperOf(t.name()).empty()) continue;
     plan->notes.push_back(fmt::format(
-        "\"{}\" before names is a wrapper's of training ({} for one), and "
-        "engines look for names without: quantctl repair of what is written "
-        "takes it away",
+        "\"{}\" in names is of a wrapper of training ({} for one), and engines "
+        "look for names without: save the model without the wrapper",
         WrapperOf(t.name()), t.name().substr(0, 200)));
     return;
   }

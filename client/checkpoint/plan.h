@@ -109,6 +109,7 @@ struct ConversionPlan {
   std::vector<OutputShard> shards;         // those of the model, if not empty
   std::vector<LeftOut> left_out;           // matrices that are copied
   std::vector<std::string> notes;
+  bool torn = false;      // what engines fuse has more than one format
   uint64_t bytes_in = 0;  // of all tensors
   uint64_t quantized_bytes_in = 0;
   uint64_t bytes_out = 0;
@@ -128,9 +129,10 @@ void NoteIncluded(ConversionPlan* plan);
 void NoteTorn(const Model& model, const Architecture& architecture,
               ConversionPlan* plan);
 
-// Notes the copied scales of the KV cache.
-// Names that engines do not find.
+// Notes names that engines do not find.
 void NoteWrapped(const Model& model, ConversionPlan* plan);
+
+// Notes the copied scales of the KV cache.
 void NoteCacheScales(ConversionPlan* plan);
 
 // Notes how much of the model those of that kind are that stay as they are, if

@@ -63,6 +63,10 @@ std::string_view WrapperOf(std::string_view name) {
        {"module.", "_orig_mod.", "model.module.", "model._orig_mod."}) {
     if (name.starts_with(wrapper)) return wrapper;
   }
+  for (const std::string_view wrapper :
+       {"_fsdp_wrapped_module.", "_checkpoint_wrapped_module."}) {
+    if (name.find(wrapper) != std::string_view::npos) return wrapper;
+  }
   return "";
 }
 

@@ -30,7 +30,7 @@ struct ExpertName {
 inline constexpr char kModelPrefix[] = "model.";
 bool IsOfHead(std::string_view name);
 
-// What a wrapper of training put before the name, "module." for one; "" where
+// What a wrapper of training put into the name, "module." for one; "" where
 // none did.
 std::string_view WrapperOf(std::string_view name);
 

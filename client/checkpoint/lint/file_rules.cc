@@ -73,8 +73,11 @@ class FileRules {
   void CheckNames() {
     for (const ModelTensor& t : linted_.model.tensors()) {
       if (const auto wrapper = WrapperOf(t.name()); !wrapper.empty()) {
-        findings_.Add("wrapped-names", t.name(),
-                      fmt::format("its name begins with \"{}\"", wrapper));
+        findings_.Add(
+            "wrapped-names", t.name(),
+            fmt::format("its name {} \"{}\"",
+                        t.name().starts_with(wrapper) ? "begins with" : "has",
+                        wrapper));
       }
       for (const std::string_view adapter : {".lora_", ".base_layer."}) {
         if (t.name().find(adapter) == std::string::npos) continue;

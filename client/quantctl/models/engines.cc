@@ -194,6 +194,7 @@ constexpr std::string_view kTried[] = {"self_attn.q_proj",
 bool IsLikeTried(const ModelTensor& t, Role role, bool text) {
   if (!checkpoint::WrapperOf(t.name()).empty()) return false;
   if (t.stored.shape.size() < 2) return true;
+  if (role == Role::kNorm) return false;
   const auto [parent, leaf] =
       checkpoint::SplitModule(checkpoint::ModuleOf(t.name()));
   // Drafts join what they read in a layer of that name.
@@ -266,7 +267,7 @@ const EngineRun* FindEngineRun(std::string_view engine, const Model& model,
   for (const auto& [format, count] : plan.formats()) {
     formats.insert(Name(checkpoint::StoredAs(format)));
   }
-  if (formats.empty()) return nullptr;
+  if (formats.empty() || plan.torn) return nullptr;
   const std::string format = fmt::format("{}", fmt::join(formats, " and "));
   const bool measured =
       !plan.groups.empty() &&

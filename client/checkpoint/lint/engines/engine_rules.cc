@@ -139,7 +139,8 @@ class EngineRules {
     for (const StoredWeight& w : linted_.stored.weights) {
       if (w.layout->format != WeightFormat::kFp8Block ||
           w.rows % kSquare == 0 || KeyOf(w).empty() || members[KeyOf(w)] < 2 ||
-          SplitModule(w.module).leaf == kLastOfFused) {
+          SplitModule(w.module).leaf == kLastOfFused ||
+          KeyOf(w).find("#k=") != std::string::npos) {
         continue;
       }
       Find("fused-squares", w.module,

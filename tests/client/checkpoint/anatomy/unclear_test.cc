@@ -239,14 +239,23 @@ TEST_F(UnclearTest, ExpertsOfTwoFormatsInALayerAreSaid) {
               Contains(HasSubstr("another format")));
   EXPECT_THAT(PlanAgain({.ignore = {"*.experts.*"}})->notes,
               Not(Contains(HasSubstr("another format"))));
+  EXPECT_THAT(Plan({Bf16(e + "gate_up_proj", {2, 128, 512}),
+                    Bf16(e + "down_proj", {2, 256, 128})},
+                   {.ignore = {"*.experts.*.down_proj"}})
+                  ->notes,
+              Contains(HasSubstr("another format")));
 }
 
 TEST_F(UnclearTest, NamesOfAWrapperOfTrainingAreSaid) {
-  WriteModel(dir_ / "m", LlamaConfig(),
-             {{Bf16("module.model.layers.0.mlp.up_proj.weight", {64, 128})}});
-  EXPECT_THAT(PlanAgain({})->notes,
-              Contains(AllOf(HasSubstr("\"module.\" before names"),
-                             HasSubstr("quantctl repair"))));
+  const std::string up = "mlp.up_proj.weight";
+  for (const std::string& name :
+       {"module.model.layers.0." + up,
+        "model.layers.0._fsdp_wrapped_module." + up}) {
+    WriteModel(dir_ / "m", LlamaConfig(), {{Bf16(name, {64, 128})}});
+    EXPECT_THAT(PlanAgain({})->notes,
+                Contains(AllOf(HasSubstr("module.\" in names"),
+                               HasSubstr("without the wrapper"))));
+  }
 }
 
 // A module of torch's own multiplies with one, and no name tells of the other.

@@ -108,6 +108,19 @@ TEST_F(LintRulesTest, TheLastMemberMayEndWithinASquare) {
   };
   EXPECT_THAT(Lints({"", Base::kDeepSeek, last, ""}),
               testing::Not(HasSubstr("fused-squares")));
+  // What nobody knows is guessed, and no fault.
+  const auto guessed = [&](Planted& p) {
+    last(p);
+    p.config["model_type"] = "odd";
+    for (const char* end : {".weight", ".weight_scale_inv"}) {
+      Rename(&p, std::string(kAttention) + "kv_a_proj_with_mqa" + end,
+             std::string(kAttention) + "f_a_proj" + end);
+      Rename(&p, std::string(kAttention) + "q_a_proj" + end,
+             std::string(kAttention) + "b_proj" + end);
+    }
+  };
+  EXPECT_THAT(Lints({"", Base::kDeepSeek, guessed, ""}),
+              testing::Not(HasSubstr("fused-squares")));
 }
 
 TEST_F(LintRulesTest, EveryRuleFindsItsFaults) {

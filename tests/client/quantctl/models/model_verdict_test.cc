@@ -39,6 +39,9 @@ TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
   EXPECT_EQ(next("modelopt", "nvfp4"), both);
   EXPECT_EQ(next("modelopt", "mxfp8"), Named{"vllm serve"});
   EXPECT_EQ(next("deepseek", "fp8_block"), Named{"vllm serve"});
+  const Outcome torn =
+      RunServed({"convert", At("m"), Fresh("made"), "--ignore", "*k_proj"});
+  EXPECT_THAT(torn.out, HasSubstr("no engine was run"));
   ModelJson config = LlamaConfig();
   auto shards = LlamaShards();
   config["model_type"] = "qwen3";
@@ -68,7 +71,8 @@ TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
   // Layers of other names, heads of drafts, and no class at all.
   for (const char* name : {"model.layers.0.mamba.in_proj.weight",
                            "model.layers.0.residual_mlp.w1.weight", "fc.weight",
-                           "module.model.layers.0.mlp.up_proj.weight"}) {
+                           "module.model.layers.0.mlp.up_proj.weight",
+                           "model.layers.0.norm_proj.weight"}) {
     WriteModel(Fresh("m"), LlamaConfig(),
                {LlamaShards().front(), {Bf16(name, {64, 128})}});
     EXPECT_EQ(next(ct, "nvfp4"), Named{"no engine was run"}) << name;

@@ -4,8 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "client/checkpoint/check/layer_names.h"
-#include "client/checkpoint/weights.h"
+#include "client/checkpoint/anatomy/role.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {

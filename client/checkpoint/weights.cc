@@ -26,21 +26,6 @@ std::string TypeOf(const Weight& w, const StoredPart& part) {
 
 }  // namespace
 
-std::string_view ExpertsAbove(std::string_view module) {
-  constexpr std::string_view kExperts = "experts.";
-  const size_t at = module.rfind(kExperts);
-  if (at == std::string_view::npos || (at > 0 && module[at - 1] != '.')) {
-    return "";
-  }
-  size_t next = at + kExperts.size();
-  constexpr std::string_view kWord = "expert_";
-  if (module.substr(next).starts_with(kWord)) next += kWord.size();
-  const bool numbered =
-      next < module.size() && module[next] >= '0' && module[next] <= '9';
-  return numbered ? module.substr(0, at + kExperts.size() - 1)
-                  : std::string_view();
-}
-
 std::vector<Weight> TakeUneven(const Model& model,
                                const Architecture& architecture,
                                std::vector<Weight>* weights) {

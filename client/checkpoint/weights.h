@@ -29,10 +29,6 @@ absl::StatusOr<std::vector<Weight>> WeightsOf(const Model& model,
 std::vector<FusedWeights> FuseWeights(std::vector<Weight> weights,
                                       const Architecture& architecture);
 
-// "model.layers.0.mlp.experts" of a module "...experts.7.up_proj"; "": it is of
-// no single expert.
-std::string_view ExpertsAbove(std::string_view module);
-
 // The last part of a fused layer, which may end within a block of FP8.
 inline constexpr std::string_view kLastOfFused = "kv_a_proj_with_mqa";
 

@@ -291,6 +291,33 @@ ModuleName SplitModule(std::string_view module) {
   return {module.substr(0, dot), module.substr(dot + 1)};
 }
 
+std::string_view ExpertsAbove(std::string_view module) {
+  constexpr std::string_view kExperts = "experts.";
+  const size_t at = module.rfind(kExperts);
+  if (at == std::string_view::npos || (at > 0 && module[at - 1] != '.')) {
+    return "";
+  }
+  size_t next = at + kExperts.size();
+  constexpr std::string_view kWord = "expert_";
+  if (module.substr(next).starts_with(kWord)) next += kWord.size();
+  const bool numbered =
+      next < module.size() && module[next] >= '0' && module[next] <= '9';
+  return numbered ? module.substr(0, at + kExperts.size() - 1)
+                  : std::string_view();
+}
+
+std::string_view WrapperOf(std::string_view name) {
+  for (const std::string_view wrapper :
+       {"module.", "_orig_mod.", "model.module.", "model._orig_mod."}) {
+    if (name.starts_with(wrapper)) return wrapper;
+  }
+  for (const std::string_view wrapper :
+       {"_fsdp_wrapped_module.", "_checkpoint_wrapped_module."}) {
+    if (name.find(wrapper) != std::string_view::npos) return wrapper;
+  }
+  return "";
+}
+
 bool IsTable(std::string_view module) {
   const std::string_view leaf = SplitModule(module).leaf;
   if (IsListed(kTables, leaf) || leaf.starts_with("embed_tokens")) return true;

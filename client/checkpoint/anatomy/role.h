@@ -37,6 +37,14 @@ struct ModuleName {
 };
 ModuleName SplitModule(std::string_view module);
 
+// "model.layers.0.mlp.experts" of a module "...experts.7.up_proj"; "": it is of
+// no single expert.
+std::string_view ExpertsAbove(std::string_view module);
+
+// What a wrapper of training put into the name, "module." for one; "" where
+// none did.
+std::string_view WrapperOf(std::string_view name);
+
 // Whether rows of it are looked up, and nothing is multiplied with it.
 bool IsTable(std::string_view module);
 

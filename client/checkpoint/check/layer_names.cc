@@ -58,18 +58,6 @@ ExpertName ExpertName::Of(std::string_view name) {
 
 bool IsOfHead(std::string_view name) { return name.starts_with("lm_head."); }
 
-std::string_view WrapperOf(std::string_view name) {
-  for (const std::string_view wrapper :
-       {"module.", "_orig_mod.", "model.module.", "model._orig_mod."}) {
-    if (name.starts_with(wrapper)) return wrapper;
-  }
-  for (const std::string_view wrapper :
-       {"_fsdp_wrapped_module.", "_checkpoint_wrapped_module."}) {
-    if (name.find(wrapper) != std::string_view::npos) return wrapper;
-  }
-  return "";
-}
-
 std::string ClassOf(std::string_view name) {
   std::string out;
   for (const char c : name) {

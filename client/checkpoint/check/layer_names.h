@@ -30,10 +30,6 @@ struct ExpertName {
 inline constexpr char kModelPrefix[] = "model.";
 bool IsOfHead(std::string_view name);
 
-// What a wrapper of training put into the name, "module." for one; "" where
-// none did.
-std::string_view WrapperOf(std::string_view name);
-
 // "model.layers.#.mlp.down_proj": what is of one name in all layers.
 std::string ClassOf(std::string_view name);
 bool IsExperts(std::string_view name);

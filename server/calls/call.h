@@ -192,7 +192,6 @@ class Call final : public CallHandler,
   bool Moves() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Counts a message of unknown size as long as it has become. False: there is
   // no room for it.
-  uint64_t CameAlone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Grow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WatchJob() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WatchSending(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -258,7 +257,8 @@ class Call final : public CallHandler,
   absl::Time since_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   absl::Time moved_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   uint64_t seen_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes, when it last moved
-  // Bytes that the connection had received before a message of unknown size.
+  AloneCount came_alone_;                      // of a declared request
+  // What its connection had received before a message of unknown size.
   std::optional<uint64_t> received_before_ ABSL_GUARDED_BY(mutex_);
   size_t most_ = 0;  // bytes that the message on its way may have
   // The job that runs.

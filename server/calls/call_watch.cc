@@ -52,6 +52,7 @@ void Call::WatchClient(absl::Time now) {
   const absl::Duration limit = tells ? env_->max_send : env_->max_receive;
   const absl::Duration whole =
       limit + absl::Seconds(payload_->bytes_to_come() / kSlowest);
+  const uint64_t came = declared_ ? came_alone_.Look(*call_->connection()) : 0;
   std::optional<Failure> failure;
   if (stalled > limit || now - since_ > whole) {
     failure = Failure::Deadline(
@@ -64,8 +65,8 @@ void Call::WatchClient(absl::Time now) {
                   "server's limit"
                 : "for receiving: the request did not arrive within the "
                   "server's limit");
-  } else if (declared_ && CameAlone() > *declared_ + env_->window) {
-    failure = Failure::LongerThanDeclared(CameAlone(), *declared_);
+  } else if (declared_ && came > *declared_ + env_->window) {
+    failure = Failure::LongerThanDeclared(came, *declared_);
   } else if ((stalled > patience &&
               env_->gate->OthersWaitSince(now - patience)) ||
              (!tells && !Grow())) {
@@ -107,15 +108,6 @@ bool Call::Moves() {
   if (*received < seen_ + kLeastStep * calls) return false;
   seen_ = *received;
   return true;
-}
-
-// What has come since the first look; 0 where other calls share the connection,
-// since they cannot be told apart.
-uint64_t Call::CameAlone() {
-  const auto received = call_->connection()->Received();
-  if (!received || call_->connection()->calls() > 1) return 0;
-  if (!received_before_) received_before_ = received;
-  return *received - *received_before_;
 }
 
 // Calls of one connection are taken to have brought as much each.

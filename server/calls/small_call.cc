@@ -82,7 +82,8 @@ class SmallCall final : public CallHandler {
       if (waited > env_->max_send) call_->Cancel();
       return;
     }
-    const bool too_long = IsTooLong();
+    const bool too_long =
+        came_.Look(*call_->connection()) > method_.max_request + env_->window;
     if (waited <= env_->max_receive && !too_long) return;
     // What is written may not have an end beside it.
     if (method_.after != SmallMethod::kEnd) return call_->Cancel();
@@ -98,18 +99,9 @@ class SmallCall final : public CallHandler {
  private:
   void Read() {
     lease_ = env_->gate->Track(ReceiveNeed(0), call_->connection()->host());
-    received_before_ = call_->connection()->Received();
+    came_.Begin(*call_->connection());
     WaitsFromNow();
     call_->Read(message_.buffer());
-  }
-
-  // Whether more has come than its message may have. Calls that share a
-  // connection cannot be told apart.
-  bool IsTooLong() const {
-    const Connection& connection = *call_->connection();
-    const auto received = connection.Received();
-    return received_before_ && received && connection.calls() == 1 &&
-           *received - *received_before_ > method_.max_request + env_->window;
   }
 
   void Answer() {
@@ -150,8 +142,7 @@ class SmallCall final : public CallHandler {
   const SmallMethod method_;
   // When it began to wait for the network, in Unix time; 0: it does not.
   std::atomic<int64_t> waits_since_{0};
-  // What its connection had brought before it was read; nothing: not known.
-  std::optional<uint64_t> received_before_;
+  AloneCount came_;                    // of the message that is read
   std::atomic<bool> told_all_{false};  // and waits for a change
   std::string told_;
   Lease lease_;

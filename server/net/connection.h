@@ -14,7 +14,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "server/gate/steady_time.h"
 
@@ -49,9 +52,13 @@ class Connection {
   void Shut() const;
 
   // Calls of every kind that are open on it.
-  void CallBegins() { calls_.fetch_add(1, std::memory_order_relaxed); }
+  void CallBegins() {
+    begun_.fetch_add(1);
+    calls_.fetch_add(1, std::memory_order_relaxed);
+  }
   void CallEnds();
   int calls() const { return calls_.load(std::memory_order_relaxed); }
+  uint64_t begun() const { return begun_; }  // calls so far
   // Since when it has no call.
   absl::Time idle_since() const { return absl::FromUnixNanos(idle_since_); }
 
@@ -64,12 +71,49 @@ class Connection {
   const std::string host_ = "unix";
   const std::string name_ = "unix:";
   std::atomic<int> calls_ = 0;
+  std::atomic<uint64_t> begun_{0};
   std::atomic<int64_t> idle_since_{absl::ToUnixNanos(SteadyNow())};
 };
 
 // The name of a peer as grpc::ServerContext::peer() gives it, "%5B" read as
 // "[".
 std::string PeerName(std::string_view peer);
+
+// Bytes that a connection brings for one call. What several calls bring cannot
+// be told apart, so it counts only while the call is alone on its connection.
+class AloneCount {
+ public:
+  void Begin(const Connection& connection) {
+    absl::MutexLock lock(&mutex_);
+    before_.reset();
+    Count(connection);
+  }
+  // Since Begin, or the last look that found others or traces of them; without
+  // a Begin, since the first look.
+  uint64_t Look(const Connection& connection) {
+    absl::MutexLock lock(&mutex_);
+    return Count(connection);
+  }
+
+ private:
+  uint64_t Count(const Connection& connection)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto received = connection.Received();
+    const uint64_t begun = std::exchange(begun_, connection.begun());
+    if (!received || connection.calls() > 1) {
+      before_.reset();
+    } else if (!before_ || begun != begun_) {
+      before_ = received;
+    } else {
+      return *received - *before_;
+    }
+    return 0;
+  }
+
+  absl::Mutex mutex_;
+  std::optional<uint64_t> before_ ABSL_GUARDED_BY(mutex_);
+  uint64_t begun_ ABSL_GUARDED_BY(mutex_) = 0;
+};
 
 }  // namespace quantd
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <string>
 
+#include "absl/time/clock.h"
 #include "tests/attack/http2_peer.h"
 #include "tests/server/server_fixture.h"
 
@@ -60,6 +61,23 @@ TEST_F(ServerTest, AnUndeclaredRequestCountsAsItComesAndMayFindNoRoom) {
   EXPECT_TRUE(peer->AwaitEnd(second, std::chrono::seconds(30)));
   EXPECT_GE(server_->gate().receiving_used(), size_t{8} << 20);
   silent.Cancel();
+}
+
+TEST_F(ServerTest, BytesOfOtherCallsAreNotThoseOfARequestThatIsLate) {
+  StartFake();
+  const std::string request = QuantizeOnes(1).SerializeAsString();
+  RpcCall late(channel_, Large(request.size()));
+  ASSERT_TRUE(Eventually([&] { return server_->gate().used() > 0; }));
+  // The watch looks at it while it is alone, and again after the other call.
+  absl::SleepFor(absl::Milliseconds(50));
+  const std::string other = QuantizeOnes(2048).SerializeAsString();
+  EXPECT_TRUE(Call(channel_, other).status.ok());
+  absl::SleepFor(absl::Milliseconds(50));
+  EXPECT_TRUE(late.Send(request));
+  EXPECT_TRUE(late.HalfClose());
+  EXPECT_TRUE(late.Receive().has_value());
+  const RpcResult result = late.Finish();
+  EXPECT_TRUE(result.status.ok()) << result.status.error_message();
 }
 
 }  // namespace

@@ -170,7 +170,7 @@ class BandRun {
     if (auto s = payload.Fill(whole_, places_, band, *plan); !s.ok()) return s;
     return ask({*plan, payload.pieces(), into, {}, whole_.call.limit, control});
   }
-  // The same of one that gives a part of the whole.
+  // Adds a band whose result is a part of the whole.
   absl::Status Join(const Band& band, CallControl& control,
                     const absl::StatusOr<Plan>& plan, Ask ask) {
     if (!plan.ok()) return plan.status();

@@ -18,7 +18,7 @@ namespace quantd::client {
 // All must outlive the call.
 struct BandedCall {
   Endpoint& endpoint;
-  // That of `call`, or as servers complete it.
+  // The plan of `call`, or that plan as servers complete it.
   const Plan& plan;
   const Call& call;
   const CallProgress& progress;

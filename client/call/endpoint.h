@@ -36,7 +36,7 @@ class Endpoint {
 
   // Over how many connections calls may be spread; 0: nothing travels.
   virtual int connections() const { return 0; }
-  // Which of the call's memory need not travel. Its status is that of a call
+  // The call's memory that need not travel. Its status is that of a call
   // that cannot be made: FieldError for events beside memory that they are not
   // for.
   virtual Lending Lend(const Call&) { return {}; }

@@ -15,7 +15,7 @@
 
 namespace quantd::checkpoint {
 
-// Of experts whose names no engine is known to take quantized.
+// Experts by names that no engine is known to take quantized.
 inline constexpr char kOtherExperts[] = "experts that engines take plain";
 
 class Selector {

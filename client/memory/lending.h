@@ -39,7 +39,7 @@ struct Lending {
   bool of_device = false;
   // Why a call cannot be made: what cannot travel cannot be lent, either.
   absl::Status status;
-  // Where the results go: the caller's places, and more in `own`.
+  // Places of the results: the caller's, and more in `own`.
   std::vector<Destination> places;
   HostMemory own;
 

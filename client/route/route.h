@@ -1,4 +1,4 @@
-// Which way a call takes: decided here alone, in plain functions of what is
+// The way of a call: decided here alone, in plain functions of what is
 // known, without network, devices or clock. client/route/router.h gathers what
 // is known and follows.
 #ifndef QUANTD_CLIENT_ROUTE_ROUTE_H_
@@ -15,7 +15,7 @@
 
 namespace quantd::client {
 
-// Where the input and the results of a call lie.
+// The place of the input and the results of a call.
 enum class CallMemory {
   kHere,     // where this process' devices find them
   kTravels,  // where servers see nothing of them
@@ -39,7 +39,7 @@ struct RouteFacts {
   // To all servers.
   int connections = 1;
 
-  // As in ClientOptions.
+  // Settings of ClientOptions.
   size_t stream_from = SIZE_MAX;
   size_t band_bytes = 0;
 

@@ -57,12 +57,12 @@ void Call::Queue() {
 
 void Call::RunOn(Backend& backend, Engine::SlotLease slot) {
   queued_on_ = -1;
-  bool again = !env_->engine->health(lease_.device()).healthy();
-  if (again) {
+  if (!env_->engine->health(lease_.device()).healthy()) {
     slot.Reset();
     RunElsewhere();
     return call_->Unref();
   }
+  bool again = false;
   Next next = Next::kReply;
   BeginWatch();
   std::optional<Failure> failure = Compute(backend, &next, &again);

@@ -49,7 +49,7 @@ class CallRegistry {
     watcher_.join();
   }
 
-  // Of every call object, armed ones included.
+  // Count every call object, armed ones included.
   void Created() {
     absl::MutexLock lock(&mutex_);
     ++existing_;
@@ -74,8 +74,8 @@ class CallRegistry {
     if (calls_.empty()) fewer_.SignalAll();
   }
 
-  // Of calls that a shutdown waits for. False: the server drains, and takes no
-  // more calls.
+  // Counts a call that a shutdown waits for. False: the server drains, and
+  // takes no more calls.
   bool Accept() {
     absl::MutexLock lock(&mutex_);
     if (draining_) last_refused_ = SteadyNow();

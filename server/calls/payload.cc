@@ -76,12 +76,7 @@ class MessagePayload final : public Payload {
     lends_outputs_ = false;
   }
 
-  absl::StatusOr<Next> Compute() override {
-    auto report = job_->Run();
-    if (!report.ok()) return report.status();
-    report_ = *std::move(report);
-    return Next::kReply;
-  }
+  absl::StatusOr<Next> Compute() override { return RunToReply(*job_); }
 
   std::string ReplyHead(std::string_view device,
                         std::string_view id) const override {
@@ -248,10 +243,7 @@ class ChunkPayload final : public Payload {
     if (reduces_) {
       if (absl::Status s = job_->Settle(request_.plan); !s.ok()) return s;
     }
-    auto report = job_->Run();
-    if (!report.ok()) return report.status();
-    report_ = *std::move(report);
-    return Next::kReply;
+    return RunToReply(*job_);
   }
 
   std::string ReplyHead(std::string_view device,

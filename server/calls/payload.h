@@ -73,7 +73,7 @@ class Payload {
   virtual bool has_job() const = 0;
   virtual void DropJob() = 0;
   virtual Expected NextMessage() const { return {}; }
-  // Of a message after the first, or of the end of them. FieldErrors.
+  // Take a message after the first, or the end of them. FieldErrors.
   virtual absl::StatusOr<Next> Take(wire::Slices) {
     return absl::InternalError("no message follows the request");
   }
@@ -90,6 +90,14 @@ class Payload {
   virtual JobOutput Finish() = 0;
 
  protected:
+  // Runs the job, after which there is a report and the reply is next.
+  absl::StatusOr<Next> RunToReply(Job& job) {
+    auto report = job.Run();
+    if (!report.ok()) return report.status();
+    report_ = *std::move(report);
+    return Next::kReply;
+  }
+
   wire::Request request_;
   Places places_;  // of the request
   uint64_t bytes_to_come_ = 0;

@@ -1,4 +1,4 @@
-// Who makes a call, as far as admission cares, and what he may.
+// The caller as far as admission cares, and what the caller may do.
 #ifndef QUANTD_SERVER_GATE_CALLER_H_
 #define QUANTD_SERVER_GATE_CALLER_H_
 
@@ -19,17 +19,17 @@
 
 namespace quantd {
 
-// Which calls go first where some wait, see the gate.
+// The order among calls that wait, see the gate.
 enum class Priority : char { kHigh, kNormal, kLow };
 
 // Nothing for what is none of "high", "normal" and "low".
 std::optional<Priority> ParsePriority(std::string_view text);
 
 struct Caller {
-  // Under which he has his share: "token:NAME" or "certificate:SUBJECT". Empty:
-  // nothing is known but where he comes from, and that is it.
+  // The name that has the share: "token:NAME" or "certificate:SUBJECT". Empty:
+  // nothing is known but where the call comes from.
   std::string identity;
-  // Of quantd.v1.Quantd, a bit for each by wire::Index.
+  // Methods of quantd.v1.Quantd, a bit for each by wire::Index.
   uint32_t methods = UINT32_MAX;
   bool may_be_high = false;
   // At once and a second, of all calls of the identity; 0: as the server can.

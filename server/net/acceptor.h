@@ -97,7 +97,7 @@ class Acceptor {
 // can have. Returns what is allowed from now on; 0: not known.
 uint64_t RaiseDescriptorLimit();
 
-// As many connections as the process may have descriptors for, beside its own.
+// The connections for which the process may have descriptors, beside its own.
 size_t MostConnections();
 
 }  // namespace quantd

@@ -1,4 +1,4 @@
-// Where gRPC delivers what happens to a call: its arrival, and then its events.
+// The queue to which gRPC delivers a call's arrival, and then its events.
 //
 // One thread for all calls answers a caller who waits soonest
 // (queue_threads.h). But a chunk of a stream is copied where it is delivered,

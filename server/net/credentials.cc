@@ -4,7 +4,6 @@
 #include <grpc/grpc_security.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <string_view>

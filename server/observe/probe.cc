@@ -7,7 +7,6 @@
 #include <grpcpp/security/tls_credentials_options.h>
 
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"

@@ -11,7 +11,7 @@ constexpr std::string_view kLanguage[] = {"text", "llm", "vlm", "language",
 constexpr std::string_view kTowers[] = {
     "vision",    "visual",   "audio", "speech",   "vit",   "image",
     "projector", "modality", "codec", "acoustic", "action"};
-// Of nested models, by their model_type, and by keys that text has none of.
+// Nested models that are no text: their model_type, and keys that text lacks.
 constexpr std::string_view kTowerTypes[] = {
     "deit",    "beit",   "swin",    "resnet", "dino", "clip", "siglip",
     "whisper", "hubert", "wav2vec", "wavlm",  "mimi", "dac"};

@@ -9,7 +9,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-// The same of every layer and every expert.
+// The name with each run of digits as one '#': layers and experts share it.
 std::string WithoutNumbers(std::string_view name) {
   std::string out;
   for (const char c : name) {

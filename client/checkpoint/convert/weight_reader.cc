@@ -82,7 +82,7 @@ absl::Status AsStored(const Model& model, const Weight& w, int64_t row,
   return absl::OkStatus();
 }
 
-// As fp32, with little beside the room for it: `read` takes a row and how many.
+// Reads values as fp32 in small pieces: `read` takes a first row and a number.
 template <typename ReadSome>
 absl::Status InPieces(int64_t cols, int64_t row, int64_t count,
                       absl::Span<std::byte> bytes, ReadSome&& read) {

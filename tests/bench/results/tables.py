@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the tables of figures in README.md, in this folder's README.md and in
-that of tests/fuzz out of the results beside this file, and the engines of
-client/quantctl/models/ENGINES.md out of the rows in engines.cc beside it, and
-those of tests/ecosystem/published and tests/ecosystem/engines; whatever is written between the marks of a section is replaced.
+"""Writes tables of figures into pages, out of committed results.
 
-  tables.py            brings the pages up to date
-  tables.py --check    changes nothing; exit code 1 if a page is stale
+The pages are those of SECTIONS below; what stands between the marks of a
+section is replaced. Results are brought into one form, too: one row a line,
+numbers to five digits.
+
+  tables.py            brings pages and results up to date
+  tables.py --check    changes nothing; exit code 1 if one is stale
 
 Exit code 1 also if the rows of engines.cc say what no run of an engine does.
 """
@@ -43,6 +44,34 @@ SIZES = ((4 << 10, "4 KiB"), (1 << 20, "1 MiB"), (4 << 20, "4 MiB"),
 
 def read(name):
   return json.loads((HERE / name).read_text())
+
+
+def rounded(value):
+  """Numbers to five digits, which is more than any measurement holds."""
+  if isinstance(value, float):
+    return float(f"{value:.5g}")
+  if isinstance(value, list):
+    return [rounded(item) for item in value]
+  if isinstance(value, dict):
+    return {key: rounded(item) for key, item in value.items()}
+  return value
+
+
+def tidy(value, indent=""):
+  """JSON with a line for each row of results."""
+  text = json.dumps(value, ensure_ascii=False)
+  items = value.values() if isinstance(value, dict) else value
+  nested = isinstance(value, (dict, list)) and any(
+      isinstance(item, (dict, list)) and item for item in items)
+  if not nested or (len(indent) > 1 and len(text) < 4000):
+    return text
+  inner = indent + " "
+  lines = ([f"{json.dumps(key)}: {tidy(item, inner)}"
+            for key, item in value.items()] if isinstance(value, dict) else
+           [tidy(item, inner) for item in value])
+  marks = "{}" if isinstance(value, dict) else "[]"
+  joined = f",\n{inner}".join(lines)
+  return f"{marks[0]}\n{inner}{joined}\n{indent}{marks[1]}"
 
 
 def find(rows, **wanted):
@@ -168,24 +197,6 @@ def memory():
                 ["---"] + ["---:"] * len(sizes), lines))
 
 
-def profiles():
-  """Each library's cell beside TransformerEngine's."""
-  results = read("h200/profiles.json")
-  shapes = ("16384x16384", "8192x8192", "2048x4096")
-  cells = {}
-  for row in results["rows"]:
-    if "of" not in row:
-      continue
-    profile = row["name"].removeprefix(row["of"] + "_")
-    cells.setdefault((row["of"], profile), {})[row["shape"]] = row
-  lines = [[f"`{of}`", f"`{profile}`"] +
-           [number(by_shape[shape], "time_ratio") for shape in shapes]
-           for (of, profile), by_shape in sorted(cells.items())]
-  return (f"{source(results)}, bf16.\n\n" +
-          table(["TransformerEngine's cell", "profile", *shapes],
-                ["---", "---"] + ["---:"] * len(shapes), lines))
-
-
 def figures():
   """The ones that matter, for the front page."""
   bench, state = read("h200/gpu_bench.json"), read("h200/gpu.json")
@@ -297,7 +308,6 @@ SECTIONS = ((MODELS / "ENGINES.md", "runs", engines),
             (HERE / "../../fuzz/README.md", "runs", fuzz),
             (HERE / "../../../README.md", "figures", figures),
             (HERE / "README.md", "GPU", gpu),
-            (HERE / "README.md", "profiles", profiles),
             (HERE / "README.md", "CPU", cpu),
             (HERE / "README.md", "service", service),
             (HERE / "README.md", "memory", memory),
@@ -309,6 +319,18 @@ def main():
   if sys.argv[1:] and not check:
     sys.exit(__doc__)
   stale = False
+  tests = HERE.parents[1]
+  for file in sorted([*tests.glob("*/results/**/*.json"),
+                      *tests.glob("ecosystem/**/results*.json")]):
+    text = file.read_text()
+    fresh = tidy(rounded(json.loads(text))) + "\n"
+    if fresh == text:
+      continue
+    stale = True
+    if check:
+      print(f"{file}: not one row a line, run {pathlib.Path(__file__).name}")
+    else:
+      file.write_text(fresh)
   for page, name, make in SECTIONS:
     page = page.resolve()
     text = page.read_text()

@@ -37,7 +37,8 @@ install(EXPORT quantdLocalTargets NAMESPACE quantd::
 # For clients in other languages: ${quantd_PROTO_DIR}/quantd.proto.
 set(QUANTD_PROTO_DIR ${CMAKE_INSTALL_DATADIR}/quantd/proto)
 install(FILES ${PROJECT_SOURCE_DIR}/proto/quantd.proto
-    ${PROJECT_SOURCE_DIR}/proto/WIRE.md
+    ${PROJECT_SOURCE_DIR}/proto/WIRE.md ${PROJECT_SOURCE_DIR}/proto/BYTES.md
+    ${PROJECT_SOURCE_DIR}/proto/STREAMS.md ${PROJECT_SOURCE_DIR}/proto/SHARED_MEMORY.md
   DESTINATION ${QUANTD_PROTO_DIR} COMPONENT sdk)
 configure_package_config_file(quantdConfig.cmake.in
   ${CMAKE_CURRENT_BINARY_DIR}/quantdConfig.cmake

@@ -1,6 +1,6 @@
 // What passes through the door for shared memory, both ways: a client offers a
 // descriptor with a message of fixed size, and gets one of the same size back.
-// WIRE.md, Shared memory, has the bytes. Nothing here opens or looks at a
+// SHARED_MEMORY.md, has the bytes. Nothing here opens or looks at a
 // descriptor.
 #ifndef QUANTD_PROTO_MEMORY_OFFER_H_
 #define QUANTD_PROTO_MEMORY_OFFER_H_

@@ -43,14 +43,16 @@ while read -r header; do
 done < <(find "$headers" -name '*.h')
 
 # For clients in other languages: the messages, which compile by themselves, and
-# the page that they name.
+# the pages that they name.
 proto=$work/prefix/share/quantd/proto
 protoc --proto_path="$proto" --descriptor_set_out="$work/descriptor" \
   quantd.proto
-grep -q 'WIRE\.md' "$proto/quantd.proto" && [ -s "$proto/WIRE.md" ] || {
-  echo "the package lacks what its messages mean" >&2
-  exit 1
-}
+for page in $(grep -o '[A-Z_]*\.md' "$proto/quantd.proto" | sort -u); do
+  [ -s "$proto/$page" ] || {
+    echo "the package lacks $page, which its messages name" >&2
+    exit 1
+  }
+done
 
 # A machine that has what our build needs may have no make.
 if command -v ninja >/dev/null; then export CMAKE_GENERATOR=Ninja; fi

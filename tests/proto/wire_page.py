@@ -1,4 +1,4 @@
-"""proto/WIRE.md in numpy: where codes and scales lie, how they are decoded, and
+"""proto/BYTES.md in numpy: where codes and scales lie, how they are decoded, and
 how blocks are rotated. Written from that page and from nothing else."""
 
 import numpy as np

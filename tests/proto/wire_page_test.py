@@ -1,4 +1,4 @@
-"""Holds proto/WIRE.md to what a server does.
+"""Holds proto/BYTES.md to what a server does.
 
 A client that knows that page and quantd.proto alone (wire_page.py) lays out,
 decodes, rotates and joins the same tensors, bit for bit. Exits with 77 where

@@ -116,7 +116,7 @@ class Copy:
   """The rowwise or the columnwise copy of a tensor; views, to be read.
 
   Of a tensor in groups the groups follow each other: see
-  `QuantizedTensor.group`. WIRE.md has the shapes of every format.
+  `QuantizedTensor.group`. BYTES.md has the shapes of every format.
   """
 
   def __init__(self, tensor: _Tensor, name: str) -> None:

@@ -1,6 +1,6 @@
 """Where everything lies: the parts of a quantized tensor, from its options.
 
-Shapes as WIRE.md has them. What a server makes it describes itself; this is
+Shapes as BYTES.md has them. What a server makes it describes itself; this is
 for tensors that come from a file or from parts, and for cutting them.
 """
 

@@ -21,8 +21,8 @@ namespace {
 
 using Bytes = absl::Span<const std::byte>;
 
-// Of bands of which one is sent: while a server works on it the next follows,
-// or each connection would lie still as long.
+// Bands on their way at a time. More than one for each connection: the next
+// band travels while a server works on the last.
 constexpr int kUnderWay = 2;
 
 // Tells how much is done, of rows that are gone through once or twice.
@@ -95,8 +95,8 @@ bool IsFinite(const CopyAmax& amax) {
          std::all_of(amax.columnwise.begin(), amax.columnwise.end(), finite);
 }
 
-// Where the streams of bands meet: when the last has told its maxima, all are
-// answered.
+// The meeting of the streams of bands: all are answered when the last has told
+// its maxima.
 class Meeting {
  public:
   Meeting(const Plan& plan, const std::vector<Band>& bands, Teller* teller,
@@ -181,7 +181,7 @@ class BandRun {
     teller_.Add(band);
     return absl::OkStatus();
   }
-  // Works on all bands, so many of which are on their way at a time.
+  // Works on all bands, with so many on their way at a time.
   template <typename Work>
   absl::Status InTurn(Work work) {
     Turns turns(whole_.at_once);

@@ -31,7 +31,7 @@ class BandJoin {
 
   // First. RESOURCE_EXHAUSTED when there is no memory.
   absl::Status Begin();
-  // Where the call of a band, which `plan` is of, shall write.
+  // The places to which the call of a band with this `plan` writes.
   std::vector<Destination> PlacesOf(const Band& band, const Plan& plan) const;
   // INTERNAL for what does not fit there.
   absl::Status Add(const Band& band, const Plan& plan, const Result& result);

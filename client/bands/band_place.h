@@ -1,4 +1,4 @@
-// Where the tensors of a band lie in those of the whole.
+// Places of a band's tensors within those of the whole.
 #ifndef QUANTD_CLIENT_BANDS_BAND_PLACE_H_
 #define QUANTD_CLIENT_BANDS_BAND_PLACE_H_
 
@@ -30,16 +30,17 @@ enum class Part {
   kMaxima,  // fp32, and the whole has the largest of each
 };
 
-// Of a plan that may be cut. The plan must outlive it. Thread-safe.
+// Places in the tensors of a plan that may be cut. The plan must outlive it.
+// Thread-safe.
 class BandPlaces {
  public:
   explicit BandPlaces(const Plan& whole);
 
   // Inputs and outputs, by what they are in the plan.
   Part PartOf(const TensorSpec& spec) const;
-  // Of kStrip.
+  // For kStrip.
   Strip StripOf(const TensorSpec& spec, const Band& band) const;
-  // Of kMaxima: the first value of the whole that the band's own stand for.
+  // For kMaxima: the first value of the whole for which the band's own stand.
   int64_t FirstOf(const TensorSpec& spec, const Band& band) const;
   // Bytes of the whole that no strip covers, all zero, to be written before.
   std::vector<ZeroRun> GapsOf(const TensorSpec& spec) const;

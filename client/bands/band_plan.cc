@@ -65,7 +65,7 @@ int64_t MostRows(const Plan& plan) {
   return listed ? kMostListed : std::numeric_limits<int64_t>::max();
 }
 
-// Of the amaxes of the rowwise copy those of a band.
+// The amaxes of a band among those of the rowwise copy.
 std::vector<float> RowsOf(const QuantizeOptions& o,
                           const std::vector<float>& amax, const Band& band) {
   if (!OfLines(o) || amax.empty()) return amax;
@@ -171,7 +171,7 @@ absl::StatusOr<Plan> ReducingPlan(const Plan& plan, const Band& band) {
   QuantizeOptions o = std::get<QuantizeOptions>(plan.options());
   o.rowwise_amax.clear();
   o.columnwise_amax.clear();
-  // As the plan has it, whatever the server does by default.
+  // The plan's own choice, whatever the server does by default.
   if (MayEstimate(o) && !o.amax_estimation_scale) o.amax_estimation_scale = 0;
   return MakeQuantizePlan(DescOf(plan, band),
                           BandOptions(plan, std::move(o), band, nullptr));

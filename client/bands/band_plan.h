@@ -69,7 +69,7 @@ std::vector<Band> CutToMeet(const Plan& plan, size_t band_bytes);
 // The call for a band that is told the amax between its halves, of a plan that
 // needs one. What the caller gave comes back with the rest.
 absl::StatusOr<Plan> ReducingPlan(const Plan& plan, const Band& band);
-// Of what was settled, what such a band is told.
+// The part of the settled amaxes that such a band is given.
 CopyAmax AmaxOfBand(const Plan& plan, const Band& band, const CopyAmax& whole);
 
 // From what the bands add up to, to what is given in options: estimates are

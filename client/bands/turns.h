@@ -1,4 +1,4 @@
-// Whose turn it is to send, of the bands of a call.
+// Turns of a call's bands to send.
 #ifndef QUANTD_CLIENT_BANDS_TURNS_H_
 #define QUANTD_CLIENT_BANDS_TURNS_H_
 
@@ -9,9 +9,9 @@
 
 namespace quantd::client {
 
-// So many bands may be on their way to a server at a time. Who waits for a turn
-// waits for one that has it, which ends when all of its band has been sent, and
-// with its call.
+// So many bands may be on their way to a server at a time. A turn ends when all
+// of its band has been sent, or with its call; then the next band that waits
+// has it.
 class Turns {
  public:
   explicit Turns(int at_once) : free_(std::max(at_once, 1)) {}

@@ -1,4 +1,4 @@
-// Who does what a Client is asked for: servers (client/net/remote.h), or the
+// The side that does a Client's work: servers (client/net/remote.h), or the
 // devices of this process (client/local/local_devices.h).
 #ifndef QUANTD_CLIENT_CALL_ENDPOINT_H_
 #define QUANTD_CLIENT_CALL_ENDPOINT_H_
@@ -31,7 +31,7 @@ class Endpoint {
  public:
   virtual ~Endpoint() = default;
 
-  // As it was named.
+  // The target as the caller named it.
   virtual const std::string& target() const = 0;
 
   // Over how many connections calls may be spread; 0: nothing travels.
@@ -55,7 +55,8 @@ class Endpoint {
   virtual absl::StatusOr<ServerInfo> GetInfo(const CallLimit& limit,
                                              CallControl& control) = 0;
 
-  // As Client's. These make memory that is shared with nobody.
+  // Do what Client's methods of these names do. By default the memory is shared
+  // with nobody.
   virtual absl::StatusOr<HostMemory> AllocateHost(size_t bytes);
   virtual absl::StatusOr<HostMemory> RegisterHost(int memfd,
                                                   absl::Span<std::byte> mapping,
@@ -69,8 +70,7 @@ class Endpoint {
 
  protected:
   Endpoint();
-  // Of memory that AllocateHost made: whether it can be used for something
-  // else.
+  // Whether memory that AllocateHost made can be used for something else.
   virtual bool Sound(const HostMemory&) { return true; }
   // Places in memory of AllocateHost for what `into` leaves out of a plan's
   // results; nothing where there is no memory for them. The memory is where

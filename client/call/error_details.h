@@ -10,7 +10,7 @@
 
 namespace quantd::client {
 
-// Says why whoever did the work failed the call.
+// Says why the call failed where the work was done.
 void SetServerError(absl::Status* status, const ServerError& error);
 
 // Says that the call may be made again, not before `delay`.

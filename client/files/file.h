@@ -17,8 +17,8 @@
 
 namespace quantd {
 
-// Which file it is, whatever name leads to it: two paths, links and hard links
-// of one file are equal.
+// The identity of a file: two paths, links and hard links of one file are
+// equal.
 struct FileIdentity {
   dev_t device = 0;
   ino_t inode = 0;

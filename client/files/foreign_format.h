@@ -1,4 +1,4 @@
-// What lies under the name of a safetensors file and is none.
+// Files that have the name of a safetensors file and another format.
 #ifndef QUANTD_CLIENT_FILES_FOREIGN_FORMAT_H_
 #define QUANTD_CLIENT_FILES_FOREIGN_FORMAT_H_
 
@@ -8,9 +8,9 @@
 
 namespace quantd {
 
-// What the file's first bytes show it to be and what to do about it, for a
-// message; empty: nothing that is known here, or it cannot be read. Asked of
-// files that are no good as what they are called.
+// What the file's first bytes show it to be, and what to do about it, for a
+// message. Empty where that is not known, or the file cannot be read. The
+// caller asks this of files that are not what their names say.
 std::string ForeignFormat(const InputFile& file);
 
 // Text that a clone without Git LFS has in place of a large file.

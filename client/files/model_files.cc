@@ -23,8 +23,9 @@ constexpr std::string_view kPipeline = "model_index.json";
 // Weights in other forms, which would contradict those that are written.
 constexpr std::string_view kForeign[] = {".gguf",    ".ggml", ".h5",
                                          ".msgpack", ".ckpt", ".tflite"};
-// The same where they lie beside safetensors, or in such a folder: alone they
-// are the only weights of a part, and small ones are data, like voices.
+// Weights in another form where they lie beside safetensors, or in such a
+// folder: alone they are the only weights of a part, and small ones are data,
+// like voices.
 constexpr std::string_view kPickled[] = {".bin", ".pt", ".pth"};
 constexpr std::string_view kForeignFolders[] = {"original/", "onnx/",
                                                 "openvino/", "metal/"};

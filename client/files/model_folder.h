@@ -36,10 +36,11 @@ class ModelFolder {
   // model has.
   absl::StatusOr<Listing> List() const;
 
-  // A file by its name in List. NOT_FOUND: there is none. INVALID_ARGUMENT says
-  // what else is there and what to do about it. A link is followed to a regular
-  // file in this folder, or in `blobs` where this is a snapshot in a cache of
-  // the Hugging Face Hub: models--ORG--NAME/snapshots/REVISION.
+  // A file by its name in List. NOT_FOUND if it does not exist.
+  // INVALID_ARGUMENT says what else is there and what to do about it. A link is
+  // followed to a regular file in this folder, or in `blobs` where this is a
+  // snapshot in a cache of the Hugging Face Hub:
+  // models--ORG--NAME/snapshots/REVISION.
   absl::StatusOr<InputFile> OpenFile(const std::string& name) const;
 
  private:

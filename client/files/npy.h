@@ -40,7 +40,7 @@ class File {
   // Errors name the path.
   static absl::StatusOr<File> Open(const std::string& path);
   const Header& header() const { return header_; }
-  // Of the elements.
+  // The type of the elements.
   size_t size_bytes() const { return file_.size() - header_.data_offset; }
   // `bytes` of the elements', from `offset` on. DATA_LOSS when the file was
   // truncated or written to since it was opened.

@@ -107,7 +107,7 @@ RhtOptions ParseRht(Fields* f) {
   // People may leave out zeros, Describe does not.
   if (mask.size() != 2 + static_cast<size_t>(rht.dimension) / 4) f->Refuse();
   rht.sign_mask = f->Parsed(SignMaskFromHex(mask, rht.dimension));
-  // Of no rotation there is nothing to remember.
+  // Nothing is written of a copy that is not rotated.
   if (!rht.rowwise && !rht.columnwise) return {};
   return rht;
 }

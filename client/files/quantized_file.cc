@@ -203,7 +203,7 @@ safetensors::Metadata QuantizedFile::Metadata(
         d.options.format == Format::kFp8ChannelE4M3) {
       metadata[kVersionKey] = std::string(kVersion);
     }
-    // Whose bytes they are, where all are one library's.
+    // The library whose bytes these are, where all are of one.
     const std::string_view numerics = Name(d.options.profile);
     const auto [at, first] =
         metadata.emplace(kNumericsKey, std::string(numerics));

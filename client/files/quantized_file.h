@@ -30,9 +30,9 @@ class QuantizedFile {
   // INVALID_ARGUMENT when a part is missing or is not what the metadata
   // demand; NOT_FOUND for a name that is not there. Reads none of the parts.
   absl::StatusOr<Description> Describe(std::string_view name) const;
-  // The same with its parts, read into memory: DATA_LOSS when the file was
-  // truncated or written to since it was opened. `allocate`: makes the memory,
-  // all of it at once; without, it is ordinary memory.
+  // Reads a tensor with its parts into memory. DATA_LOSS if the file was
+  // truncated or written to since it was opened. `allocate` makes the memory,
+  // all of it at once; without it, ordinary memory is used.
   absl::StatusOr<QuantizedTensor> Load(
       std::string_view name, const AllocateMemory& allocate = {}) const;
   FileIdentity identity() const { return file_->identity(); }

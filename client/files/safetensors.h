@@ -60,7 +60,7 @@ class File {
 
   const std::vector<Tensor>& tensors() const { return header_.tensors; }
   const Metadata& metadata() const { return header_.metadata; }
-  // nullptr when there is none of that name.
+  // nullptr if no tensor has that name.
   const Tensor* Find(std::string_view name) const;
   // `bytes` of the tensor's, from `offset` on. DATA_LOSS when the file was
   // truncated or written to since it was opened.

@@ -2,8 +2,7 @@
 // let in, or waits in order.
 //
 // The server's gate (server/gate/gate.h) is another matter: it knows shares and
-// priorities, and turns calls away, none of which there is in a process that
-// calls itself.
+// priorities, and turns calls away; a process that calls itself needs neither.
 #ifndef QUANTD_CLIENT_LOCAL_ADMISSION_H_
 #define QUANTD_CLIENT_LOCAL_ADMISSION_H_
 
@@ -43,10 +42,10 @@ class Admission {
     size_t bytes_;
   };
 
-  // Room on the device that needs the fewest bytes for it, `needs` of each, of
-  // which the least is per_device() at most; of several on the one that has the
-  // most room. Waits in order of arrival; nullopt: until the deadline, or until
-  // the call was cancelled.
+  // Room on the device that needs the fewest bytes; of equals, the one with the
+  // most room. `needs` has a number for each device, and the least is at most
+  // per_device(). Waits in order of arrival; nullopt: until the deadline, or
+  // until the call was cancelled.
   std::optional<Room> Enter(absl::Span<const size_t> needs, Time deadline,
                             CallControl& control);
 

@@ -25,7 +25,7 @@ namespace quantd::client {
 // CANCELLED for a call that was cancelled, else DEADLINE_EXCEEDED.
 absl::Status WhyStopped(const std::string& target, const CallLimit& limit,
                         const CallControl& control);
-// The same of a call that should go no further; OK of any other.
+// Why a call should go no further; OK if it should.
 absl::Status Stopped(const std::string& target, const CallLimit& limit,
                      const CallControl& control);
 

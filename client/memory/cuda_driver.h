@@ -46,7 +46,8 @@ class CudaDriver {
   // that was not made for other processes, NOT_FOUND for another GPU.
   absl::StatusOr<wire::Offer> ExportEvent(int ordinal, void* event) const;
 
-  // RESOURCE_EXHAUSTED where there is none, NOT_FOUND for another GPU.
+  // RESOURCE_EXHAUSTED if the GPU has no memory left, NOT_FOUND for another
+  // GPU.
   absl::StatusOr<CudaAllocation> Allocate(int ordinal, size_t bytes) const;
   void Free(const CudaAllocation& allocation) const;
 

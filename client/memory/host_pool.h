@@ -28,8 +28,8 @@ class HostPool : public std::enable_shared_from_this<HostPool> {
   // Memory of that size whose content is whatever it was used for last, or new
   // memory. Errors of Source::allocate.
   absl::StatusOr<HostMemory> Take(size_t bytes);
-  // The same, none where the pool would hold more than `most`, or where there
-  // is none.
+  // Like Take, but empty if the pool would hold more than `most`, or memory is
+  // exhausted.
   HostMemory TakeWithin(size_t bytes);
 
  private:

@@ -1,5 +1,5 @@
-// Which of a call's inputs and outputs lie in memory that is shared with the
-// server, and so need not travel.
+// The inputs and outputs of a call that lie in memory shared with the server,
+// and so need not travel.
 #ifndef QUANTD_CLIENT_MEMORY_LENDING_H_
 #define QUANTD_CLIENT_MEMORY_LENDING_H_
 

@@ -22,8 +22,8 @@ namespace quantd::client {
 class SharedRegion {
  public:
   using Made = absl::StatusOr<std::shared_ptr<SharedRegion>>;
-  // New memory, populated by this process. RESOURCE_EXHAUSTED where there is
-  // none; errors of DoorConnection::Share.
+  // New memory, populated by this process. RESOURCE_EXHAUSTED if memory is
+  // exhausted; errors of DoorConnection::Share.
   static Made Allocate(size_t bytes, const DoorAddress& door);
   // All of a sealed and populated memfd, which the caller has mapped. The
   // descriptor is not needed any more when it returns, the mapping is.

@@ -1,4 +1,4 @@
-// Where servers are said to be, and the addresses that this comes to.
+// Targets as callers name them, and the addresses to which they resolve.
 #ifndef QUANTD_CLIENT_NET_ADDRESS_H_
 #define QUANTD_CLIENT_NET_ADDRESS_H_
 

@@ -18,7 +18,7 @@ constexpr char kKey[] = "credentials.key_file";
 constexpr char kToken[] = "credentials.token";
 constexpr char kTokenFile[] = "credentials.token_file";
 
-// A file that is no good as the violation of its field.
+// The error for a file that cannot be used, as the violation of its field.
 absl::Status Refuse(const char* field, const absl::Status& status) {
   return FieldError(field, "a good file", std::string(status.message()));
 }

@@ -26,8 +26,8 @@ struct ChannelCredentials {
   void Authorize(grpc::ClientContext* context) const;
 };
 
-// Reads and checks the files. FieldError for what is no good; `target` decides
-// whether a token may go there in plain text.
+// Reads and checks the files. FieldError for a file that cannot be used;
+// `target` decides whether a token may go there in plain text.
 absl::StatusOr<ChannelCredentials> LoadCredentials(
     std::string_view target, const Credentials& credentials);
 

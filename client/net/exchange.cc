@@ -97,7 +97,7 @@ absl::Status Exchange::Run(size_t bytes, Attempt attempt,
     const Time next = Clock::now() + delay.value_or(milliseconds(0));
     // The last word of the server tells more than "deadline exceeded" would.
     if (!delay || next >= limit.deadline) {
-      // Who calls once each finds the server again, too.
+      // A caller with one attempt a call finds the server again, too.
       Reconnect(std::min(limit.deadline, Clock::now() + kLook), channel.get(),
                 control);
       return Explain(status, limit, trip->attempts);

@@ -43,7 +43,8 @@ class Exchange {
   absl::Status Run(const Message& message, const CallLimit& limit,
                    CallControl& control, ReceivedMessage* reply, Trip* trip,
                    const OnSent& on_sent = {});
-  // The same of whatever else sends so many bytes: each attempt is one.
+  // Runs anything else that sends so many bytes with the same retries; each
+  // call of it is one attempt.
   using Attempt = absl::FunctionRef<absl::Status(grpc::GenericStub& stub,
                                                  const OnSent& on_sent)>;
   absl::Status Run(size_t bytes, Attempt attempt, const CallLimit& limit,

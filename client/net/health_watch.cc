@@ -68,7 +68,7 @@ class HealthWatcher::Watch {
     pause_.Cancel();
   }
 
-  // The event has come. False: there is none any more.
+  // The event has come. False: no more will come.
   bool Proceed(bool ok) {
     const bool over = stopped();
     switch (step_) {

@@ -1,4 +1,4 @@
-// Which server gets a call. No clock, no network and no threads in here.
+// Choice of the server for a call. It has no clock, no network and no threads.
 #ifndef QUANTD_CLIENT_NET_PICKER_H_
 #define QUANTD_CLIENT_NET_PICKER_H_
 
@@ -38,10 +38,11 @@ struct Choice {
   bool avoided = false;  // for want of a better one
 };
 
-// Of the servers that serve and were not tried, the one with the fewest bytes
-// under way, of equals the one that was longest not picked: first among those
-// with nothing against them, then among those to avoid. A draining one only
-// where none serves or may yet turn out to: it still takes calls for a moment.
+// Picks, among the servers that serve and were not tried, the one with the
+// fewest bytes under way; of equals, the one that was not picked for longest.
+// Servers with nothing against them come first, then those to avoid. A draining
+// server is picked only if no other serves or may turn out to: it still takes
+// calls for a moment.
 Choice Choose(absl::Span<const Candidate> candidates,
               std::chrono::system_clock::time_point now);
 

@@ -11,7 +11,7 @@
 
 namespace quantd::client {
 
-// As Client::Create, of options that have passed CheckOptions.
+// Does what Client::Create does. The options have passed CheckOptions.
 absl::StatusOr<std::unique_ptr<Endpoint>> OpenRemote(
     std::string_view target, const ClientOptions& options);
 

@@ -16,7 +16,7 @@
 
 namespace quantd::client {
 
-// INTERNAL: what came is none of ours.
+// INTERNAL: the reply is not one of this service.
 absl::Status NotOurMessage();
 
 // The reply to `plan`'s request, in the pieces it arrived in: its parts are

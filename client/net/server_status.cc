@@ -86,7 +86,7 @@ std::optional<std::chrono::milliseconds> RetryDelay(
   const std::string pushback = Trailer(context, wire::kPushbackKey);
   if (!pushback.empty()) {
     int32_t ms = 0;
-    // As gRPC's retry design says: what is no number means "do not retry".
+    // Anything but a number means "do not retry", by gRPC's retry design.
     if (!absl::SimpleAtoi(pushback, &ms) || ms < 0) return std::nullopt;
     return milliseconds(ms);
   }
@@ -112,8 +112,8 @@ absl::Status FromGrpc(const grpc::Status& status,
                        status.error_message() == "Stream removed";
   if ((code == absl::StatusCode::kCancelled || removed) && !detail &&
       id.empty()) {
-    // Not the service's word, and whoever cancels here does not ask for the
-    // reason: gRPC turns calls away like this while a server shuts down.
+    // CANCELLED without details is not the service's word, nor this caller's
+    // cancellation: gRPC turns calls away like this while a server shuts down.
     absl::Status result = absl::UnavailableError(
         "the call was ended on the way, or by a server "
         "that shuts down");

@@ -11,8 +11,8 @@
 namespace quantd::client {
 
 // `status` is not OK. Reads the trailers of `context`, whose call has ended.
-// CANCELLED comes out only where the service said it: a caller who cancels
-// knows that he did.
+// CANCELLED comes out only where the service said it: a caller knows of its own
+// cancellation.
 absl::Status FromGrpc(const grpc::Status& status,
                       const grpc::ClientContext& context);
 

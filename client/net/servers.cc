@@ -50,9 +50,9 @@ struct Servers::Server {
   Connection* LeastBusy() const;
 };
 
-// Of connections that are as good the one with the fewest bytes. One that
-// cannot be made always has those, and would get all calls; where there is such
-// a one, others that are not made yet may be no better.
+// Takes the connection with the fewest bytes among equally good ones. A
+// connection that cannot be made always has the fewest, and would get all
+// calls; beside it, others that are not made yet may be as bad.
 Servers::Connection* Servers::Server::LeastBusy() const {
   const auto now = Clock::now();
   const auto is_lost = [now](const auto& c) { return c->avoid_until > now; };

@@ -74,8 +74,8 @@ class Servers {
   using Tried = std::vector<std::shared_ptr<const Server>>;
 
   // The server for a call of so many bytes, which is added to `tried`. Waits
-  // while it is not known of any that it serves. nullopt: there is none that
-  // could be tried, the deadline has passed or the call was cancelled.
+  // until some server is known to serve. nullopt: no server is left to try, the
+  // deadline has passed, or the call was cancelled.
   std::optional<Lease> Pick(size_t bytes, Time deadline, CallControl& control,
                             Tried* tried);
   // Whether Pick would at once give one with nothing against it.

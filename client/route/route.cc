@@ -14,9 +14,9 @@
 namespace quantd::client {
 namespace {
 
-// A band of so many bytes goes as a stream: it is gathered and copied to a
-// device while the rest of it comes, for which a message must be whole. Smaller
-// ones, of which many are under way, cost a server less as messages.
+// A band of so many bytes goes as a stream: the server gathers it and copies it
+// to a device while the rest arrives, where a message must be whole. Smaller
+// bands are many, and cost a server less as messages.
 constexpr size_t kFlowingBand = size_t{8} << 20;
 
 // The way of one call or band, a stream from so many bytes on.
@@ -50,8 +50,8 @@ std::optional<Plan> AsServed(const RouteFacts& facts) {
   return *std::move(plan);
 }
 
-// Whether servers have room for all bands at once, of which none is larger than
-// the first.
+// Whether servers have room for all bands at once. No band is larger than the
+// first.
 bool MayMeet(const RouteFacts& facts, const Plan& served,
              const std::vector<Band>& bands) {
   if (bands.empty() || !facts.has_streams || !facts.servers ||

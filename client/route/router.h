@@ -44,7 +44,7 @@ class Router {
   // others. Nothing: it did not answer.
   std::optional<ServerSettings> SettingsOf(const Call& call);
   Route Choose(const Call& call, RouteFacts* facts);
-  // Nothing: the amax is none that a request can give.
+  // Nothing if a request cannot give this amax.
   absl::StatusOr<std::optional<Result>> Follow(const Route& route,
                                                const Call& call,
                                                const CallProgress& progress);

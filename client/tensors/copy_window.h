@@ -1,4 +1,4 @@
-// Where the bytes of a piece of a tensor lie in a copy of the whole.
+// Places of a piece's bytes in a copy of the whole tensor.
 #ifndef QUANTD_CLIENT_TENSORS_COPY_WINDOW_H_
 #define QUANTD_CLIENT_TENSORS_COPY_WINDOW_H_
 

@@ -30,7 +30,7 @@ void AddStatistics(const std::optional<ErrorStatistics>& more,
 
 }  // namespace
 
-// Where no piece writes there are zeros.
+// Bytes that no piece writes are zero.
 absl::Status Join::Begin() {
   for (const TensorSpec& spec : plan_.outputs()) {
     const auto bytes = builder_.Claim(spec.kind);

@@ -32,16 +32,16 @@ class ResultBuilder {
   // `into` has passed CheckDestinations. The plan outlives the builder.
   ResultBuilder(const Plan& plan, absl::Span<const Destination> into);
 
-  // Copies the bytes of one part, of which the reply says where in the payload
-  // it lies and what it is; nothing in that is trusted. The payload is the
-  // range (offset, size) of the concatenated slices. A part the plan does not
-  // know is passed over, so that a newer server may send more. INTERNAL for one
-  // that differs from the plan or lies outside the payload.
+  // Copies the bytes of one part. The reply says what it is and where in the
+  // payload it lies; nothing of that is trusted. The payload is the range
+  // (offset, size) of the concatenated slices. A part the plan does not know is
+  // passed over, so that a newer server may send more. INTERNAL for one that
+  // differs from the plan or lies outside the payload.
   absl::Status Add(const TensorSpec& source,
                    absl::Span<const std::string_view> slices,
                    size_t payload_offset, size_t payload_size);
 
-  // The same of a part whose bytes are in its place already.
+  // Adds a part whose bytes are in their place already.
   absl::Status AddInPlace(const TensorSpec& source);
 
   // The memory of one part, which the caller fills: it counts as added. Empty
@@ -67,7 +67,7 @@ class ResultBuilder {
   // memory. The builder is spent.
   absl::StatusOr<Result> Take(Report report);
 
-  // Where parts went to places that are not the caller's: what keeps those.
+  // The owner of memory for parts that did not go to the caller's places.
   static void Keep(HostMemory memory, Result* result);
 
  private:

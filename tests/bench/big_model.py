@@ -58,8 +58,8 @@ def random_bf16(count):
     """Of either sign, and from 2^-7 to 2^-3 in size."""
     bits = bytearray(os.urandom(2 * count))
     for high in range(1, len(bits), 2):
-        # The sign stays random, and so do the two lowest bits of the exponent,
-        # one of which is in the other byte.
+        # The sign stays random, and so do the two lowest bits of the exponent
+        # (one is in the other byte).
         bits[high] = bits[high] & 0x81 | 0x3C
     return bytes(bits)
 

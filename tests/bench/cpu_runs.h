@@ -29,8 +29,8 @@ Seconds RunOnce(Backend& backend, std::shared_ptr<const Plan> plan,
 Block OutputOf(Backend& backend, std::shared_ptr<const Plan> plan,
                const std::vector<std::byte>& x);
 
-// Seconds of a copy, `chunk` bytes at a time by whoever is free; 0: a share for
-// each.
+// Seconds of a copy. Free threads take `chunk` bytes at a time; 0: each thread
+// copies its share.
 double TimeCopy(cpu::ThreadPool& threads, const Block& from, const Block& to,
                 size_t chunk);
 

@@ -8,8 +8,8 @@
 // from CUDA graphs, over buffers that together are three times the L2 cache.
 // Before that, outputs are compared with the CPU backend's.
 //
-// Never touches clocks or modes of the GPU. Exits with 77 where there is none,
-// with 1 where bytes are wrong.
+// Never touches clocks or modes of the GPU. Exits with 77 without a GPU, with 1
+// if bytes are wrong.
 #include <cuda_runtime_api.h>
 
 #include <CLI/CLI.hpp>

@@ -53,7 +53,7 @@ class Small {
   int64_t rows() const { return rows_; }
   bool all() const { return rows_ == content_.rows; }
 
-  // Where the rows start that it stands for matters to random bits.
+  // Random bits depend on `row_offset`, the first row that this stands for.
   Plan MakePlan(int64_t row_offset) const {
     RowSpec spec = row_;
     if (auto* o = std::get_if<QuantizeOptions>(&spec.options)) {

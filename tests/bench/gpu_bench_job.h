@@ -48,7 +48,8 @@ class Memory {
 // What jobs share.
 struct Place {
   cuda::Queue queue;
-  // Of the default rotation of each dimension, as kRhtDimensions has them.
+  // Tables of the default rotation of each dimension, in the order of
+  // kRhtDimensions.
   const float* signs[std::size(kRhtDimensions)];
   cuda::Findings* findings;  // jobs follow each other on one stream
 };

@@ -23,7 +23,7 @@ const char* Name(Ceiling c);
 struct RowSpec {
   std::string name;
   Plan::Options options;
-  // Of a Dequantize: how its input is made.
+  // The Quantize that makes the input of a Dequantize.
   std::optional<QuantizeOptions> source = {};
   // The row that this one is a variant of; empty: none.
   std::string of = {};
@@ -40,8 +40,8 @@ const std::vector<RowSpec>& Rows();
 // Quantizes with everything given that can be.
 QuantizeOptions Quantize(Format format, Usage usage);
 
-// The rows whose name one of the globs matches (all, where there are none) and
-// those that they are variants of, in the table's order.
+// The rows whose name one of the globs matches (all rows without globs), and
+// the rows of which they are variants, in the table's order.
 std::vector<RowSpec> SelectRows(const std::vector<std::string>& globs);
 
 // The plan of a row, and that of what makes its input, for a tensor of so many

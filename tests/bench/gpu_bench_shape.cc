@@ -68,7 +68,7 @@ void Timed::Collect(bool warm_up) {
   if (!warm_up) us_.push_back(ms * 1e3 / launches_);
 }
 
-// As many buffers as hold three times the cache.
+// So many buffers that they hold three times the cache.
 ShapeBench::ShapeBench(const Content& content, const Place& place,
                        size_t l2_bytes, Backend& cpu, std::vector<RowSpec> rows)
     : content_(content),

@@ -9,7 +9,7 @@ constexpr int kThreads = 256;
 // 16-byte accesses that a thread has in flight.
 constexpr int kDepth = 4;
 constexpr int64_t kPiece = kThreads * kDepth;
-// Of them a multiprocessor holds at least so many blocks at once.
+// A multiprocessor holds at least so many of these blocks at once.
 constexpr int kBlocks = 8;
 
 // Traffic in pieces of kPiece of that which there is more of, and of as much of

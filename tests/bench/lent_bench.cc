@@ -68,7 +68,7 @@ class Memory {
     } else if (kind == Kind::kPageLocked) {
       Check(cudaMallocHost(&p_, bytes));
     } else if (kind == Kind::kRegistered) {
-      // As the server has what clients share with it.
+      // Memory as a server maps what clients share with it.
       const int fd = memfd_create("lent_bench", MFD_CLOEXEC);
       if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
         std::perror("memfd");
@@ -117,7 +117,7 @@ class Memory {
   void* p_ = nullptr;
 };
 
-// As many bytes in and out as a plan has, by the copy engines alone.
+// Copies the plan's input and outputs by the copy engines alone.
 class Copies {
  public:
   Copies(Kind host, size_t in, size_t out, bool at_once)

@@ -9,7 +9,7 @@
 
 namespace quantd {
 
-// The value whose rank is next to that part of them; 0: there are none.
+// The value whose rank is next to that part of the values; 0 without values.
 inline double Quantile(std::vector<double> values, double q) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());

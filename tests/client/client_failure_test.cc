@@ -114,7 +114,7 @@ TEST(Retry, AnAnswerBeforeAResetIsTheAnswer) {
   FakeServer server;
   const auto client = Connect(server.target());
   Input in({1, 16});
-  // As HAProxy does to a client that was still sending.
+  // HAProxy does this to a client that is still sending.
   Scripted reset = Busy(1, "2");
   reset.code = grpc::StatusCode::CANCELLED;
   reset.detail_code = grpc::StatusCode::RESOURCE_EXHAUSTED;

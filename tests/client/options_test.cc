@@ -155,7 +155,7 @@ TEST(Options, AllReachTheWire) {
     ASSERT_THAT(result, IsOk());
     QuantizeOptions sent = std::get<QuantizeOptions>(plan->options());
     if (!sent.rht.rowwise && !sent.rht.columnwise) {
-      // A rotation that is none is not sent.
+      // A rotation that rotates nothing is not sent.
       sent.rht = {};
     }
     ExpectSame(OptionsOf(server.last_request()), sent);
@@ -163,7 +163,7 @@ TEST(Options, AllReachTheWire) {
     for (const TensorSpec& spec : plan->outputs()) {
       EXPECT_EQ(result->bytes(spec.kind).size(), spec.size) << Name(spec.kind);
     }
-    // The same without a payload.
+    // A request without a payload.
     const auto described = client->DescribeQuantize(in.desc, requests[i]);
     ASSERT_THAT(described, IsOk());
     ExpectSame(OptionsOf(server.last_request()), sent);
@@ -254,7 +254,7 @@ TEST(Client, DecodesEveryFormat) {
       QuantizedBytes copy{data, scale, {}};
       const bool has_amax = f.scaling == Scaling::kNvfp4;
       EXPECT_EQ(client->Dequantize(desc, copy, o).ok(), !has_amax);
-      // Where there is none it is not looked at.
+      // A format without an amax does not read one.
       copy.amax = absl::MakeSpan(amax.data(), grouped ? 2 : 1);
       ASSERT_THAT(client->Dequantize(desc, copy, o), IsOk());
       EXPECT_EQ(

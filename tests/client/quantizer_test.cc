@@ -11,7 +11,7 @@
 namespace quantd {
 namespace {
 
-// As for gradients: the columnwise copy is rotated.
+// The recipe of gradients: the columnwise copy is rotated.
 QuantizerConfig Rotating() {
   QuantizerConfig config;
   config.options.rht.columnwise = true;

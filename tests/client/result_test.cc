@@ -112,7 +112,7 @@ TEST(Result, HasStatistics) {
   o.statistics = true;
   const auto result = client->Quantize(in.desc, in.data, o);
   ASSERT_THAT(result, IsOk());
-  // As the fake makes them up.
+  // The bytes that the fake makes up.
   EXPECT_FALSE(result->statistics(Usage::kRowwise).has_value());
   const auto& s = result->statistics(Usage::kColumnwise);
   ASSERT_TRUE(s.has_value());

@@ -147,7 +147,7 @@ TEST_F(TensorParts, SlicesAreWhatTheirRowsGiveUnderTheAmaxOfTheWhole) {
       for (const QuantizedTensor::Part& want : parts) {
         const TensorSpec& got = *slice->part(want.kind);
         EXPECT_EQ(got.shape, want.shape);
-        // That of a scale that is given was measured, of all rows.
+        // The amax beside a given scale was measured, over all rows.
         const bool measured = !o.scale.empty() && got.dtype == DType::kF32 &&
                               (want.kind == TensorKind::kRowwiseAmax ||
                                want.kind == TensorKind::kColumnwiseAmax);
@@ -251,7 +251,7 @@ TEST_F(TensorParts, PartsAreJudged) {
       "parts[1]");
   EXPECT_EQ(FieldOf(status([](Parts p) { (*p)[0].bytes.remove_suffix(1); }, o)),
             "parts[0].bytes");
-  // Of the right size, but those of another matrix.
+  // They have the right size, but are those of another matrix.
   EXPECT_EQ(FieldOf(status(
                 [](Parts p) {
                   (*p)[0].shape = {64, 16};

@@ -6,9 +6,9 @@
 # As root they are installed in a copy of this machine's root, an overlay that
 # is gone afterwards, in a mount namespace of its own: with dependencies, the
 # user of the server, and a call that the server answers as that user. Then such
-# a copy boots, and its systemd runs the unit (packages_boot.sh). Where there are
-# no overlays the packages are unpacked, and what was unpacked serves; said so.
-# 77: something of this was left out.
+# a copy boots, and its systemd runs the unit (packages_boot.sh). Without
+# overlays the packages are unpacked, the server runs from there, and a line
+# says so. 77: something of this was left out.
 set -euo pipefail
 build=$(realpath "${1:?BUILD}")
 source=$(cd "$(dirname "$0")/../.." && pwd)
@@ -41,7 +41,8 @@ for package in quantd quantctl libquantd-dev; do
   echo "$package: $(stat -c %s "${deb[0]}") bytes, depends on $depends"
   grep -q grpc <<<"$depends" || { echo "and not on gRPC?"; exit 1; }
 done
-# Each file in one package, and none where a machine's administrator has his.
+# Each file is in one package, and none lies where an administrator keeps local
+# files.
 files=$(for deb in "$work"/*.deb; do dpkg-deb --fsys-tarfile "$deb" |
   tar -t | grep -v '/$'; done | sort)
 [ -z "$(uniq -d <<<"$files")" ] ||

@@ -94,7 +94,7 @@ work=$(mktemp -d)
 group=$groups/quantd-boot-${work##*/}
 made=
 ended() {
-  # Of the group that this made, so that nothing else can be meant.
+  # Only the group that this script made, so that nothing else can be meant.
   if [ -n "$made" ]; then
     echo 1 >"$group/cgroup.kill" || true
     for _ in {1..100}; do
@@ -113,7 +113,7 @@ made=1
 [ -e "$group/cgroup.kill" ] || skip "a kernel that cannot end a control group"
 touch "$work/said"
 
-# Whoever of these ends takes the next along, up to the systemd.
+# Each of these that ends takes the next along, up to the systemd.
 (
   echo "$BASHPID" >"$group/cgroup.procs"
   exec setpriv --pdeathsig KILL timeout --signal KILL 120 \

@@ -67,7 +67,7 @@ gone() { # FILE...
   for file; do [ ! -e "$file" ] || fail "$file stayed"; done
 }
 
-# As installed.
+# The unit as installed.
 is UnitFileState disabled
 is ActiveState inactive
 [ "$(stat -c %U:%G:%a /etc/quantd)" = root:quantd:750 ] ||
@@ -107,7 +107,8 @@ files() { awk '/^Max open files/ {print $5}' "/proc/$1/limits"; }
 shown "the process is quantd's, without a capability, new privileges or groups;" \
   "with a filter of system calls and $(files "$pid") descriptors"
 
-# By what root finds in its place, who may write wherever a mount lets him.
+# Judged by what root finds in its place, since root may write wherever a mount
+# allows.
 for folder in home root dev tmp; do
   touch "/$folder/of-another"
   gone "$proc/root/$folder/of-another"

@@ -57,7 +57,7 @@ cp deploy/systemd/edge.conf "$units/quantd.service.d"
 judged "the unit with the drop-ins for GPUs and for the edge" 25
 judged "the edge" 19 quantd-edge.service
 
-# That this can fail: without its sandbox the unit is told from ours.
+# Shows that this can fail: a unit without its sandbox scores worse than ours.
 rm -r "$units/quantd.service.d"
 sed -i '/^\(Protect\|Private\|Restrict\|SystemCall\|Capability\)/d' \
   "$units/quantd.service"

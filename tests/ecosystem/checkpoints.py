@@ -79,7 +79,8 @@ def main():
 
 
 if __name__ == "__main__":
-    # As the module that the dialects import, not a second one.
+    # Registers this as the module that the dialects import, so that there is no
+    # second one.
     import checkpoints
 
     sys.exit(checkpoints.main())

@@ -18,7 +18,7 @@ void Make(std::vector<ThreadCopies::Copy>& copies) {
   copies.clear();
 }
 
-// Of a phase: arrivals and bytes that are still to come.
+// A phase of a barrier: arrivals and bytes that are still to come.
 struct BarrierState {
   uint32_t phase : 1;
   uint32_t count : 15;

@@ -27,7 +27,8 @@ void StoreMatrices(Frame& f, const Instruction& i);
 void MultiplyBf16(Frame& f, const Instruction& i);
 void MultiplyHalf(Frame& f, const Instruction& i);
 
-// What an instruction does; ends the program where there is none of that name.
+// The effect of an instruction. Ends the program if no instruction has that
+// name.
 Handler FindInstruction(const std::string& name);
 
 }  // namespace emulation

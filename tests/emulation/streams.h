@@ -13,7 +13,7 @@
 
 namespace emulation {
 
-// Of each stream, the number of the last mark that has been seen.
+// The number of the last mark that has been seen, for each stream.
 using Seen = std::map<const void*, uint64_t>;
 
 // What an event is for every process that knows it.
@@ -22,7 +22,7 @@ struct EventState {
   std::atomic<bool> held = false;
   std::atomic<int> records = 0;
   unsigned flags = 0;
-  // Where it was recorded last, and what had been then.
+  // The stream on which it was recorded last, and what that had seen by then.
   const void* stream = nullptr;
   Seen before;
 };

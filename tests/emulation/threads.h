@@ -27,8 +27,8 @@ struct Thread {
 // The thread that runs; only within a launch.
 extern Thread* current;
 
-// Lets others run. Whoever waits calls this until it need not: if nobody gets
-// on, the process ends with a message.
+// Lets other threads run. A thread that waits calls this until it may go on; if
+// no thread makes progress, the process ends with a message.
 void Yield();
 // Says that the thread that runs got on.
 void GotOn();

@@ -56,7 +56,7 @@ def split(text: str, separator: str) -> list[str]:
         elif text[i] in OPENING:
             i = end_of_group(text, i)
         elif text[i] == separator:
-            # "::" of a name is none.
+            # "::" in a name is no separator.
             if separator == ":" and text[i : i + 2] == "::" and _is_name(text, i):
                 i += 2
                 continue
@@ -112,7 +112,7 @@ def launch(before: str, configuration: str, arguments: str) -> tuple[str, str]:
     return before[:i], call
 
 
-# Where the thread is that runs.
+# The place of the thread that runs.
 PLACES = {
     "threadIdx": "thread",
     "blockIdx": "block",

@@ -78,8 +78,8 @@ def lines_of(target, found):
             check=True, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log,
             stderr=log, env={**os.environ, "LLVM_PROFILE_FILE": str(profile)})
     run(["llvm-profdata", "merge", "-o", merged, profile])
-    # Of all files: with a compiler cache a source is named by more than one
-    # path, and llvm-cov would say nothing of those that it does not know.
+    # Takes all files: with a compiler cache a source has more than one path,
+    # and llvm-cov leaves out paths that it does not know.
     report = run(["llvm-cov", "export", "-format=lcov",
                   f"-instr-profile={merged}", program])
     files = parse_lcov(report, PARSERS[target])

@@ -1,5 +1,5 @@
-// Inputs to begin from: messages that mean something, of which a search that
-// starts from bytes finds few. For the targets `request` and `reply`.
+// Inputs to begin from: valid messages, which a search that starts from bytes
+// rarely finds. For the targets `request` and `reply`.
 //
 //   fuzz_seeds FOLDER COUNT     COUNT requests, and a reply of each kind to
 //                               every plan, into FOLDER/request and /reply

@@ -126,7 +126,7 @@ std::string CompareRefusals(const absl::Status& one, const absl::Status& cut,
                                 : "an error without a field: " + one.ToString();
 }
 
-// The same bytes where only their plan is asked for.
+// The request as one that asks for the plan alone.
 std::string CompareDescriptions(const std::string& flat, Slices slices,
                                 bool legal, const absl::StatusOr<Request>& of) {
   const std::string_view whole = flat;

@@ -10,7 +10,7 @@
 
 namespace quantd::wire {
 
-// The same numbers for the same seed, on every machine.
+// Numbers that depend on the seed alone, on every machine.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}

@@ -17,7 +17,7 @@ v1::DType AnyFloat(Random& random) {
   return static_cast<v1::DType>(1 + random.Below(3));
 }
 
-// A number of the enum, and now and then one that is none.
+// A number of the enum, and now and then a number that is not.
 template <typename Enum>
 Enum AnyEnum(int count, Random& random) {
   return static_cast<Enum>(random.OneIn(40) ? static_cast<int>(Awkward(random))
@@ -137,7 +137,7 @@ void FillForm(v1::Format format, v1::CopyForm* form, Random& random) {
   if (random.OneIn(12)) form->set_scale_256(true);
 }
 
-// As many as the request may want: one, one a group, or some.
+// So many values as the request may want: one, one a group, or some.
 template <typename Field>
 void FillFloats(int groups, Field* field, Random& random) {
   const int n = random.OneIn(8) ? static_cast<int>(random.Below(9)) : groups;

@@ -117,8 +117,8 @@ agreement() {
   QUANTD_RESULTS_DIR=$results step agreement "$here/gpu_contract_test"
 }
 
-# The same requests through the real server, with CUDA and with the CPU, must
-# give the same files.
+# Requests through the real server must give the same files with CUDA and with
+# the CPU.
 serve() { # DEVICE
   local port_file=$work/port-${1%:*}
   "$here/quantd" --device "$1" --listen 127.0.0.1:0 --port-file "$port_file" \

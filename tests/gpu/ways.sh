@@ -2,7 +2,7 @@
 # What a call takes where no wire is needed: tensors in shared memory, in a
 # GPU's memory lent to a server, and in process; each with threads that sleep
 # when they have nothing to do and with threads that look for more first
-# (--busy-poll-us), in turns in one run. Of a bundle, beside its programs:
+# (--busy-poll-us), in turns in one run. Runs in a bundle, beside its programs:
 #
 #   ways.sh RESULTS.json COMMIT DATE [ROUNDS [DEVICE]]
 #

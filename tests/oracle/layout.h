@@ -44,8 +44,8 @@ int64_t BlockOf(Format f);
 // `amax` and `range` matter to NVFP4.
 float FactorOf(Format f, uint32_t stored, float amax, float range);
 
-// Where the scale of row r, column c of a matrix of `columns` columns is in
-// the layout of 128 x 4 tiles.
+// The index of the scale of row r, column c of a matrix with `columns` columns
+// in the layout of 128 x 4 tiles.
 int64_t SwizzleIndex(int64_t r, int64_t c, int64_t columns);
 
 // One copy. A line is a row for the rowwise and a column for the columnwise

@@ -31,8 +31,8 @@ std::vector<std::vector<float>> MakeLines(const Matrix& m, bool columnwise,
                                           int64_t padded, int dimension,
                                           const Mask& mask);
 
-// Where a line's amax is among those of all groups: its `own`
-// (columnwise lines group by group), else its group's.
+// The index of a line's amax among those of all groups: its `own` (columnwise
+// lines group by group), else its group's.
 size_t AmaxIndex(const Matrix& m, bool columnwise, bool own, int64_t line);
 
 bool AnyNaN(const std::vector<float>& x);

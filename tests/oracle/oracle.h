@@ -57,7 +57,7 @@ struct QuantizeSpec {
   bool stochastic = false;
   uint64_t seed = 0;
   uint64_t seed_offset = 0;
-  // Where the payload is in the global matrix.
+  // The place of the payload in the global matrix.
   int64_t row_offset = 0;
   int64_t column_offset = 0;
   int64_t total_columns = 0;  // 0: column_offset + cols
@@ -80,7 +80,7 @@ struct Copy {
   std::vector<float> amax = {};    // empty for formats without
   std::vector<float> global = {};  // of profiles that have one
   Statistics stats = {};           // where asked
-  // Where each group's slice starts, and the end; empty without groups.
+  // The start of each group's slice, and the end; empty without groups.
   std::vector<size_t> data_offsets = {};
   std::vector<size_t> scale_offsets = {};
 };
@@ -91,7 +91,7 @@ struct Quantized {
   bool saw_inf = false;
   Copy rowwise;
   Copy columnwise;
-  // Where asked: sums over the rows (of each group), max |x| (of each group),
+  // If asked for: sums over the rows (of each group), max |x| (of each group),
   // and what follows from the history.
   Bytes dbias;
   std::vector<float> plain_amax;
@@ -121,7 +121,7 @@ struct DequantizeSpec {
   Profile profile = Profile::kTe;
   Element made_of = Element::kF32;  // the type of what was quantized
 };
-// Of the copy's parts, only the bytes and the amaxes are read.
+// Reads only the bytes and the amaxes of the copy.
 Bytes Dequantize(const DequantizeSpec& spec, const Copy& copy);
 
 struct AmaxSpec {

@@ -12,7 +12,7 @@ namespace quantd::oracle {
 std::array<uint32_t, 4> Philox(uint64_t seed, uint64_t subsequence,
                                uint64_t offset, int rounds = 10);
 
-// Which bytes a request draws.
+// The random bytes that a request draws.
 struct Randomness {
   uint64_t seed = 0;
   uint64_t seed_offset = 0;

@@ -22,8 +22,8 @@ Mask Repeat(uint16_t bits);
 // `n` values in place, n in {16, 32, 64, 128}; no rounding but fp32's.
 void Rotate(float* x, const Mask& mask, int n = 16);
 void RotateBack(float* y, const Mask& mask, int n = 16);
-// The same as a sum over the matrix, exact where long double holds it (and,
-// for 32 and 128, but for the factor), with one rounding to fp32.
+// The rotation as a sum over the matrix, exact where long double holds it (for
+// 32 and 128 but for the factor), with one rounding to fp32.
 std::vector<float> RotateExactly(const float* x, const Mask& mask, int n = 16);
 
 }  // namespace quantd::oracle

@@ -29,7 +29,7 @@ inline constexpr float kRange448 = 2688;
 inline constexpr float kRange256 = 1536;
 float EncodeScale(float a, float range = kRange448);
 float DecodeFactor(uint8_t scale, float a, float range = kRange448);
-// Of a block with maximum `b`.
+// The scale of a block with maximum `b`.
 BlockScale Nvfp4Scale(float b, float encode_scale);
 
 struct Block {

@@ -60,7 +60,7 @@ double ExactSum::Rounded() const {
     sum = before + part;
     lost = part - (sum - before);
   }
-  // A tie is none where more lies on the side of what was lost.
+  // This is no tie if more lies on the side of what was lost.
   if (left > 0 && (lost < 0) == (parts_[left - 1] < 0)) {
     const double other = sum + 2 * lost;
     if (other - sum == 2 * lost) return other;

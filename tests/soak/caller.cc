@@ -56,7 +56,7 @@ int64_t Microseconds(Clock::time_point at) {
       .count();
 }
 
-// Of one thread.
+// The calls of one thread.
 class Caller {
  public:
   Caller(const Flags& flags, Kind kind, const std::vector<Case>& cases,
@@ -119,8 +119,8 @@ class Caller {
     client_ = *std::move(made);
     return true;
   }
-  // Files that are being replaced are no good for a moment; a client that is
-  // there goes on.
+  // Files that are being replaced are invalid for a moment; a connected client
+  // goes on.
   bool Usable(const absl::Status& status) {
     if (status.ok() || client_ != nullptr || invalid_ != nullptr) return true;
     std::cerr << status.message() << '\n';
@@ -304,8 +304,8 @@ int main(int argc, char** argv) {
       std::chrono::milliseconds(flags.dead_peer_ms);
   flags.options.retry.max_attempts = flags.attempts;
   flags.options.local = {.memory_budget = 64 << 20, .slots = 1, .threads = 1};
-  // Of other arenas malloc_trim leaves the ends, and what they held at their
-  // fullest is not what is looked for either.
+  // One arena: malloc_trim leaves the ends of others, and this test looks for
+  // leaks, not for what arenas held at their fullest.
   mallopt(M_ARENA_MAX, 1);
   signal(SIGTERM, [](int) { quantd::soak::stopped = 1; });
   signal(SIGPIPE, SIG_IGN);

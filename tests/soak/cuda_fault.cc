@@ -2,11 +2,11 @@
 // context. QUANTD_CUDA_FAULT names a file; a line that is written to it is
 // done, and the file is then empty again:
 //
-//   illegal_address     a kernel writes to an address that is none
+//   illegal_address a kernel writes to an invalid address
 //   hang SECONDS        a kernel holds every multiprocessor for so long
 //   exhaustion SECONDS  all memory of the GPU that is left is held for so long
 //
-// Of the driver nothing is linked: without a GPU this does nothing but say so.
+// The driver is not linked: without a GPU this does nothing but say so.
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <unistd.h>

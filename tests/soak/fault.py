@@ -166,8 +166,8 @@ def measure(scene):
     done = time.monotonic()
     lasts = fault.get("lasts_s", 0)
     over_by = injected + lasts
-    # Where nothing ends it but time or this program, it is waited for; where
-    # calls tell of it, they may be through only when it is over.
+    # A fault that only time or this program ends is waited for; calls that tell
+    # of it may succeed only when it is over.
     wait_for([sign], injected, lasts if fault.get("over")
              else max(lasts, fault.get("detected_s", 0)))
     if "quiet" in scene.has:

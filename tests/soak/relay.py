@@ -175,9 +175,9 @@ class Link:
             known = self in self.relay.links
             self.relay.links.discard(self)
         if known or first:
-            # The other thread notices within its pause; sockets are reset by
-            # whoever is first, which wakes nobody else's descriptor: both
-            # threads look only at sockets that are still open.
+            # The other thread notices within its pause; the first thread resets
+            # the sockets, which does not wake the other's descriptor: both look
+            # only at sockets that are still open.
             for end in self.ends:
                 try:
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,

@@ -120,7 +120,8 @@ class Scene:
         if "fault:" in flag:
             first = first_job(self.build)
             many = "+".join(f"once@{first + 40 * i}" for i in range(5))
-            # Of a job, and of the first of each of four self-tests after it.
+            # Times of a job, and of the first of each of four self-tests after
+            # it.
             series = "+".join(f"once@{first + i}" for i in range(5))
             flag = flag.replace("FIRST", str(first)).replace("MANY", many)
             flag = flag.replace("SERIES", series)

@@ -4,8 +4,8 @@
 //
 // What the process waits for by the wall clock is due when that shows the time,
 // as in the kernel: a step ends a wait early, or makes it longer. So a wait is
-// cut into short ones, after each of which the clock is looked at. CLOCK_
-// MONOTONIC is as it was.
+// cut into short ones, and the clock is read after each. CLOCK_ MONOTONIC is as
+// it was.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

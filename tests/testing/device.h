@@ -20,7 +20,7 @@ namespace quantd {
 
 DType DTypeOf(oracle::Element e);
 
-// Which device, and for the CPU with which instruction set.
+// A device, and for the CPU its instruction set.
 struct Target {
   std::string device;  // "cpu", "cuda:0"
   std::string isa;
@@ -29,12 +29,12 @@ struct Target {
 std::string ToString(const Target& target);
 // For gtest's messages.
 void PrintTo(const Target& target, std::ostream* out);
-// The same with letters and digits only, for names of tests.
+// The name with letters and digits only, for names of tests.
 std::string Identifier(const Target& target);
-// Every instruction set of the CPU, then every CUDA device; where there is
-// none, one "cuda" that stands for the missing device.
+// Every instruction set of the CPU, then every CUDA device. Without one, an
+// entry "cuda" stands for the missing device.
 std::vector<Target> Targets();
-// The first CUDA device; nothing where there is none.
+// The first CUDA device, if any.
 std::optional<Target> GpuTarget();
 
 struct AmaxFlags {
@@ -51,7 +51,7 @@ class Device {
                                      BackendOptions options = {});
 
   Backend& backend() { return *backend_; }
-  // Of the last job that ran.
+  // The report of the last job that ran.
   const JobReport& report() const { return report_; }
 
   // `shape` must mean spec.rows x spec.cols; without it that is the shape.

@@ -27,7 +27,7 @@ struct FormatVector {
   oracle::QuantizeSpec spec;
   oracle::Bytes input;
   oracle::Bytes data;
-  // As stored, block by block of line by line, without padding.
+  // Scales as stored, line by line, block by block, without padding.
   std::vector<uint32_t> scales;
   std::vector<float> amax;
   std::vector<float> decoded;
@@ -41,7 +41,7 @@ const nlohmann::json& GoldenProfiles();
 const nlohmann::json& GoldenLibraries();
 // Hex digits as bytes.
 oracle::Bytes GoldenHex(const nlohmann::json& digits);
-// Of a copy that has that spec.
+// The scales of a copy with that spec, as FormatVector::scales has them.
 std::vector<uint32_t> ScalesOf(const oracle::QuantizeSpec& spec,
                                const oracle::Copy& copy);
 

@@ -34,8 +34,8 @@ void CopyAnywhere(void* to, const void* from, size_t bytes);
 void* AllocateOnDevice(size_t bytes);
 void FreeOnDevice(void* memory);
 size_t FreeDeviceMemory();
-// The same by cuMemCreate, with a descriptor to export; never freed. Empty:
-// the driver has no such.
+// Memory by cuMemCreate, with a descriptor to export; never freed. Empty if the
+// driver cannot make it.
 absl::Span<std::byte> CreateExportable(size_t bytes);
 
 // Memory for one tensor, between bytes that nobody may touch.

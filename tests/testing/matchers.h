@@ -35,7 +35,7 @@ MATCHER_P(StatusIs, code, "has status " + absl::StatusCodeToString(code)) {
   return false;
 }
 
-// Of a refusal the field that it names; of anything else all that it says.
+// The field that a refusal names; of any other status the whole message.
 inline std::string FieldOf(const absl::Status& status) {
   const auto violation = GetFieldViolation(status);
   return violation ? violation->field : status.ToString();

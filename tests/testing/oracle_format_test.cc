@@ -328,7 +328,7 @@ TEST(OracleFormatTest, NaNsInBlocks) {
       EXPECT_EQ(codes(hurt.rowwise)[6], oracle::IsNvfp4(f) ? 7 : nan_code);
       EXPECT_TRUE(std::isnan(Decoded(spec, hurt.rowwise, false)[6]));
     }
-    // Of channels the line that holds it.
+    // For channels, the line that holds it.
     if (oracle::IsChannel(f)) {
       EXPECT_TRUE(std::isnan(hurt.rowwise.amax[0]));
     } else {

@@ -221,7 +221,8 @@ TEST(OracleOptionTest, GivenMaxima) {
   q = oracle::Quantize(spec, x);
   EXPECT_THAT(q.columnwise.amax, ElementsAre(3, 4));
 
-  // Of FP8 it makes the scale; a given scale makes it an observation.
+  // FP8 makes its scale from the amax; beside a given scale the amax is only
+  // observed.
   spec.format = Format::kFp8E4M3;
   q = oracle::Quantize(spec, x);
   EXPECT_THAT(oracle::Values(Element::kF32, q.rowwise.scale),

@@ -25,10 +25,9 @@ bool SameReport(const JobReport& a, const JobReport& b);
 absl::StatusOr<Reply> RunPlanOnOwnMemory(
     Backend& backend, const Plan& plan,
     const std::vector<oracle::Bytes>& inputs);
-// The same; and a backend that borrows runs the plan again on lent inputs and
-// outputs, or on one of both alone, of the kinds of memory that it takes in
-// turn and between bytes that nobody may touch. INTERNAL where a byte, the
-// report or the error is another one then. Thread-safe.
+// Runs a plan; a backend that borrows runs it again on lent inputs, outputs or
+// both, on each kind of memory that it takes in turn, between guard bytes.
+// INTERNAL if a byte, the report or the error then differs. Thread-safe.
 absl::StatusOr<Reply> RunPlan(Backend& backend, Plan plan,
                               const std::vector<oracle::Bytes>& inputs);
 // One output of a reply.

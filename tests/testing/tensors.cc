@@ -62,7 +62,7 @@ float Nasty(Element e, uint64_t random) {
   }
 }
 
-// The same with whole blocks of zeros or of subnormals, along rows and, by long
+// Values with whole blocks of zeros or of subnormals, along rows and, by long
 // runs, along columns too.
 float NastyAt(Element e, int64_t i, uint64_t random) {
   const bool run = i / 4096 % 4 == 1;

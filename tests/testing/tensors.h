@@ -1,5 +1,5 @@
-// Seeded tensors with the nasty values in them. The same arguments give the
-// same bytes on every machine: integer arithmetic and exact scaling only.
+// Seeded tensors with the nasty values in them. Equal arguments give equal
+// bytes on every machine: integer arithmetic and exact scaling only.
 #ifndef QUANTD_TESTS_TESTING_TENSORS_H_
 #define QUANTD_TESTS_TESTING_TENSORS_H_
 

@@ -20,8 +20,8 @@ class Pins {
  public:
   static grpc::Slice Borrow(absl::Span<const std::byte> bytes,
                             const std::shared_ptr<Pins>& pins);
-  // Returns when the write ends or the connection is given up, of which gRPC
-  // may take notice only ten seconds later (its backup poller).
+  // Returns when the write ends or the connection is given up. gRPC may notice
+  // the latter ten seconds late (its backup poller).
   void WaitUntilFree();
 
  private:

@@ -34,7 +34,7 @@ namespace quantd::client {
 // What a stream brings back. Nothing in it is trusted.
 class StreamedReply {
  public:
-  // As of ResultBuilder.
+  // Errors are ResultBuilder's.
   StreamedReply(const Plan& plan, absl::Span<const Destination> into,
                 bool reduces = false);
 
@@ -45,7 +45,7 @@ class StreamedReply {
   // One message. INTERNAL for what is not the plan's reply, UNIMPLEMENTED for
   // one of a server that does not know an option of it.
   absl::Status Take(absl::Span<const std::string_view> message);
-  // Where the plan reduces: what came before all else.
+  // The maxima, which come before all else where the plan reduces.
   const std::optional<CopyAmax>& maxima() const { return maxima_; }
   // From now on it is the reply to this plan, of SettledPlan.
   absl::Status Settle(const CopyAmax& reduced);

@@ -16,7 +16,7 @@ struct Cell {
   Usage usage;
 };
 
-// Of one input type, in the order of the format table:
+// Cells of one input type, in the order of the format table:
 //   - every rotation, rounding, 4over6, row scaling and profile of every format
 //     and usage, with linear scales and a given amax;
 //   - every other option of a format alone, of both copies;

@@ -26,10 +26,9 @@ struct CpuMatrix {
 // few tiles.
 MatrixResults MeasureOnCpu(const CpuMatrix& what, int* wrong);
 
-// Prints which cells of which shapes take so much longer than 1024 x 1024, in
-// bytes in and out for a second of CPU time, that they have less than `least`
-// of its speed, and returns how many these are. Rows and columns of `what` are
-// not used.
+// Prints the cells and shapes that have less than `least` of the speed of 1024
+// x 1024, in bytes in and out for a second of CPU time, and returns their
+// number. Rows and columns of `what` are not used.
 int FindSlowShapes(const CpuMatrix& what, double least);
 
 }  // namespace quantd::bench

@@ -11,8 +11,8 @@
 
 namespace quantd::bench {
 
-// The cells of an input type that one of the globs matches, by name (all,
-// where there are none), and of these one in so many.
+// Every `every`th cell of an input type among those whose name one of the globs
+// matches (all without globs).
 std::vector<Cell> SelectCells(DType dtype,
                               const std::vector<std::string>& globs, int every);
 
@@ -23,8 +23,8 @@ class MatrixResults {
            nlohmann::json row);
 
   std::string Text() const { return HeatMap(cells_).Text(); }
-  // Writes `path`.json, .txt and .svg; `made` says on what and when, `shape`
-  // of which tensors. Returns false where that fails.
+  // Writes `path`.json, .txt and .svg; `made` says on what and when, `shape` is
+  // that of the tensors. Returns false where that fails.
   bool Write(const std::string& path, const std::string& shape,
              nlohmann::json made) const;
 

@@ -1,6 +1,6 @@
-// Overload: calls come at several times the rate that a server can do, whoever
-// is refused comes back once at the time that he was told, and it is counted
-// what was done, how soon a refusal came, and whether its time was right.
+// Overload: calls arrive at several times the rate that a server can do, and a
+// refused caller comes back once at the time that it was told. Counted are the
+// calls done, how soon refusals came, and whether their times were right.
 //
 //   overload_bench [--server FLAG...] [--times 5] [--seconds 4]
 //                  [--sizes 1,16,128] [--least-deadline-ms 10]
@@ -117,7 +117,7 @@ Closed RunClosed(Calls& calls, int callers, double seconds) {
   return result;
 }
 
-// An open loop, and the second try of whoever is refused.
+// An open loop, and the second try of refused callers.
 class Overload {
  public:
   Overload(Calls& calls, double rate, double seconds, milliseconds deadline)
@@ -272,7 +272,7 @@ Json Measure(const std::vector<std::string>& flags, size_t mebibytes,
   const milliseconds deadline(
       static_cast<int64_t>(std::max({2 * p99, least_deadline_ms, 1.0})));
   const double rate = times * best.calls_per_second;
-  // As many as can be under way until their deadlines, and a few.
+  // The most that can be under way until their deadlines, and a few.
   const int callers = std::clamp(
       static_cast<int>(rate * static_cast<double>(deadline.count()) / 1e3) + 8,
       16, 256);

@@ -84,7 +84,7 @@ def answer(call, size, threads, calls):
 
   running = [threading.Thread(target=work, args=(x,)) for x in inputs]
   if threads == 1:
-    # As in a program: the main thread, which looks after signals.
+    # The main thread makes the calls, as in a program: it looks after signals.
     start = time.perf_counter()
     begin = threading.Barrier(1)
     work(inputs[0])

@@ -65,7 +65,7 @@ def quantizer(device, compiled):
 def answer(quantize, device, request):
   import torch
   rows, columns = HEAD.unpack_from(request)
-  # It is read only, of which torch warns; nobody writes to it.
+  # torch warns because the buffer is read only; nothing writes to it.
   values = torch.frombuffer(request, dtype=torch.bfloat16, offset=HEAD.size)
   parts = quantize(values.view(rows, columns).to(device))
   return b"".join(

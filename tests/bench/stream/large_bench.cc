@@ -1,7 +1,7 @@
 // One tensor that is larger than any message and than the server's budget, in
 // bands: with the amax found on the way it has the bytes of the two-call form
-// everywhere, and those of the oracle in samples. Of several devices each has a
-// server, and the call goes to all.
+// everywhere, and those of the oracle in samples. With several devices each has
+// a server, and the call goes to all.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
@@ -31,7 +31,7 @@ constexpr int64_t kSampleRows = 128;
 constexpr uint64_t kRowBytes = kColumns * 2;
 
 // No two stretches are alike, and one value in the last quarter is far larger
-// than all others: whoever leaves it out has another amax.
+// than all others: without it the amax is another.
 void Fill(absl::Span<std::byte> input, int64_t* row) {
   auto* const values = reinterpret_cast<uint16_t*>(input.data());
   const size_t count = input.size() / 2;

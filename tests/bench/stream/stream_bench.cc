@@ -71,7 +71,7 @@ bool CallEcho(grpc::GenericStub& stub, absl::Span<const std::byte> input,
   void* tag = nullptr;
   bool ok = false;
   queue.Next(&tag, &ok);
-  // As the SDK does: to the caller's memory.
+  // To the caller's memory, as the SDK does it.
   std::vector<grpc::Slice> slices;
   if (!status.ok() || !reply.Dump(&slices).ok()) return false;
   for (const grpc::Slice& piece : slices) {

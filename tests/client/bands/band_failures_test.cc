@@ -1,5 +1,5 @@
-// Calls in bands some of which go wrong: servers that die, refuse, hang or
-// answer nonsense, and callers that want it no more.
+// Calls whose bands go wrong: servers that die, refuse, hang or answer
+// nonsense, and callers that cancel.
 #include <signal.h>
 
 #include <atomic>
@@ -154,7 +154,7 @@ TEST_F(ScriptedBands, ACancelInTheMiddleOfEitherPass) {
     ASSERT_THAT(result, StatusIs(absl::StatusCode::kCancelled));
     EXPECT_EQ(result.status().message(), "cancelled by the caller");
   }
-  // As the client's end.
+  // The client's end of the connection.
   a_.Script({{}, Hang()});
   auto client = Connect(a_.target(), InBands());
   auto future = client->QuantizeAsync(x_.desc, x_.bytes(), Given());

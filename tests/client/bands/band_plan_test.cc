@@ -34,8 +34,8 @@ oracle::Element ElementOf(DType dtype) {
                                 : oracle::Element::kBF16;
 }
 
-// The same request of another number of rows, a policy and more beside it;
-// where that is not legal, without.
+// The request with another number of rows, and with a policy and more where
+// that is legal.
 absl::StatusOr<Plan> Taller(const Plan& plan, int64_t rows, size_t turn) {
   TensorDesc desc = plan.tensor();
   desc.shape = {rows, plan.cols()};
@@ -264,7 +264,7 @@ TEST_F(BandPlans, AllElseAsInOneCall) {
   EXPECT_GT(banded_, maxima);
 }
 
-// The same over the wire, where bands whose amax is reduced are sent once.
+// Over the wire, where bands whose amax is reduced are sent once.
 class BandPlansByWire : public BandPlans {
  protected:
   BandPlansByWire()

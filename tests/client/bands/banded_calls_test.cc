@@ -203,8 +203,8 @@ TEST(BandedCalls, FitWhereTheWholeDoesNot) {
   EXPECT_EQ(got->attempts(), 48) << "the amax first, then the codes";
 }
 
-// Where nothing is said of an estimate, a server's own way goes for bands, too,
-// whether they are sent once or, of little memory, twice.
+// Without a word on estimates in the request, the server's own choice holds for
+// bands, too, whether they are sent once or, with little memory, twice.
 TEST(BandedCalls, EstimateAsTheServerDoes) {
   for (const bool twice : {false, true}) {
     const auto server = Start(

@@ -157,8 +157,8 @@ TEST_F(QuantizedFiles, KeepEveryOption) {
   });
 }
 
-// Whose bytes they are, in the metadata too, and in a version that older
-// programs refuse: they would decode them in another way.
+// The library of the bytes is in the metadata, too, and the version is one that
+// older programs refuse: they would decode it in another way.
 TEST_F(QuantizedFiles, KeepEveryProfile) {
   for (const ProfileSpec& spec : Profiles()) {
     for (const ProfileFormat& f : spec.formats) {

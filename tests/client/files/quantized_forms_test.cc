@@ -150,7 +150,7 @@ TEST_F(Forms, ReadAsAnotherLibraryThatKeepsTheSameParts) {
   ASSERT_THAT(other, IsOk());
   EXPECT_EQ(other->rowwise()->data.data(), q->rowwise()->data.data());
   EXPECT_THAT(other->Dequantize(*client_), IsOk());
-  // The amax, of which te makes its global scale, is there beside.
+  // The amax is there beside; te makes its global scale from it.
   EXPECT_THAT(q->ReadAs(Profile::kTe), IsOk());
   for (const Profile refused :
        {Profile::kCompressedTensors020, Profile::kDeepgemm}) {

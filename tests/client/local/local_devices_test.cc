@@ -107,8 +107,8 @@ TEST_F(LocalDevicesTest, MemoryBoundsWhatIsAliveAndIsGivenInOrder) {
   std::vector<std::unique_ptr<Caller>> callers;
   for (int i = 0; i < 2; ++i) callers.push_back(Call());
   ASSERT_TRUE(control_.AwaitRunning(2));
-  // Of those who wait, the first gives up, the second is cancelled, and whoever
-  // came last still gets room in the end.
+  // Among waiting calls the first gives up, the second is cancelled, and the
+  // last still gets room in the end.
   const auto late = Call(milliseconds(50));
   const auto cancelled = Call();
   Pause();

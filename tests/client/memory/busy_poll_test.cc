@@ -31,7 +31,7 @@ class BusyPoll : public Sharing {
     ASSERT_THAT(client, IsOk());
     client_ = *std::move(client);
   }
-  // Of the server, in ticks of 10 ms.
+  // The server's processor time, in ticks of 10 ms.
   long ProcessorTime() const {
     std::ifstream file("/proc/" + std::to_string(process_->pid()) + "/stat");
     std::string word;

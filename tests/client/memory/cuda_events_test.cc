@@ -111,7 +111,7 @@ TEST_F(CudaMemory, WhatIsNoEventForOthers) {
   EXPECT_THAT(QuantizeIn(*client, *memory, nullptr, nullptr), IsOk());
   const DeviceEvent none;
   EXPECT_THAT(QuantizeIn(*client, *memory, &none, nullptr), StatusIs(kInvalid));
-  // Of a call on the host's memory there is nothing to wait for.
+  // A call on host memory has nothing to wait for.
   const auto event = client->RegisterEvent(0, stream.MakeEvent());
   ASSERT_THAT(event, IsOk());
   CallOptions call;

@@ -1,4 +1,4 @@
-// Several connections to one server, of which some cannot be made.
+// Several connections to one server, when some cannot be made.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>

@@ -41,7 +41,7 @@ absl::StatusOr<Result> Ask(Client& client, const Plan& plan,
                            std::get<DequantizeOptions>(options), call);
 }
 
-// Of the machine, as the kernel sees it.
+// Free memory of the machine, as the kernel sees it.
 size_t FreeMemory() {
   std::ifstream file("/proc/meminfo");
   std::string word;

@@ -1,4 +1,4 @@
-// Which way a call takes, of every kind of call and memory.
+// The way of a call, for every kind of call and memory.
 #include "client/route/route.h"
 
 #include <string>

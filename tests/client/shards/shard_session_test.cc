@@ -99,7 +99,7 @@ TEST_F(ShardSessions, ThatGoWrong) {
     ASSERT_THAT(session, IsOk());
     ASSERT_THAT(session->Maxima(), IsOk());
   }
-  // Answers that are none, and finished twice.
+  // Answers that cannot be right, and a session that is finished twice.
   auto session = begin(o);
   ASSERT_THAT(session, IsOk());
   const auto maxima = session->Maxima();

@@ -131,7 +131,7 @@ def _check_fused(name, label, source, mine):
 def checks(models, folder):
     for name in ("llama", "experts"):
         for label, format, config, measured in CASES:
-            # Which maxima belong to which expert ModelOpt does not say.
+            # ModelOpt does not say which maxima belong to which expert.
             if measured and name == "experts":
                 continue
             theirs = folder / f"{name}-library-{label}"

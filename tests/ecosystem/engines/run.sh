@@ -3,10 +3,10 @@
 #
 #   tests/ecosystem/engines/run.sh [--offline] [--record] [ENGINE [FILTER...]]
 #
-# ENGINE: vllm or sglang; both if none is named. FILTER: expressions, one of
-# which is found in a cell's name, like 'llama modelopt'. Each engine has a
-# virtual environment below build/ecosystem/, made from locks/; SGLang's lies on
-# top of vLLM's (6 GB). On a CPU, by hand: neither tests/run.sh nor CI runs this.
+# ENGINE: vllm or sglang; both by default. FILTER: expressions; a cell runs if
+# its name matches one, like 'llama modelopt'. Each engine has a virtual
+# environment below build/ecosystem/, made from locks/; SGLang's lies on top of
+# vLLM's (6 GB). On a CPU, by hand: neither tests/run.sh nor CI runs this.
 #   --offline   install nothing; skip what is not there
 #   --record    keep the results in tests/ecosystem/engines/results.json
 #   QUANTCTL    the binary to test; default: built here with the preset cpu;

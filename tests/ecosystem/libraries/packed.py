@@ -10,7 +10,7 @@ import torch
 class Packed:
     codes: torch.Tensor
     scales: torch.Tensor
-    # Of NVFP4: the multiplier or divisor that is stored for the tensor.
+    # For NVFP4: the multiplier or divisor that is stored for the tensor.
     stored_global: torch.Tensor | None
     # The library's own decoder of that, to a type.
     decode: Callable[[torch.dtype], torch.Tensor]

@@ -5,7 +5,7 @@ TABLE = "a table that is looked up"
 ROUTER = "routers: vLLM's GateLinear, never quantized"
 NEXT = "next tokens: the engine's draft model takes its layers as they are"
 
-# Of a kind that is named; bf16 for none of it.
+# The type of a kind of tensor that is named; bf16 for all others.
 QUANTIZED_ALREADY = "quantized already"
 INTEGERS = "pack-quantized|weight_packed"  # what is there, in a word
 DECODE = {"dialect": "none", "format": "bf16"}

@@ -94,7 +94,7 @@ struct Served {
   std::string folder;
   Regions regions;
   std::unique_ptr<MemoryDoor> door;
-  // Of another user, who may not be told more than that.
+  // An offer of another user, who may be told no more than that.
   std::unique_ptr<MemoryDoor> stranger;
 };
 
@@ -114,7 +114,7 @@ void SendWith(int fd, std::string_view bytes, const std::vector<int>& fds) {
     header->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
     std::memcpy(CMSG_DATA(header), fds.data(), fds.size() * sizeof(int));
   }
-  // Who was refused is not heard any more.
+  // A refused peer is not read any more.
   sendmsg(fd, &message, MSG_NOSIGNAL);
 }
 
@@ -141,7 +141,7 @@ void Judge(Served& served, const std::string& received) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using quantd::fuzz::Check;
   static quantd::Served served;
-  // What a client reads, whoever the server is.
+  // Bytes that a client reads from any server.
   const absl::Span<const std::byte> all(
       reinterpret_cast<const std::byte*>(data), size);
   if (const auto reply = quantd::wire::ReadOfferReply(all)) {

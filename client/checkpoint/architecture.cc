@@ -22,39 +22,8 @@ constexpr std::string_view kFused[] = {
     "q_a_proj,kv_a_proj_with_mqa",
     "in_proj_qkv,in_proj_z",
     "in_proj_b,in_proj_a",
-};
-
-// Linear layers that stand alone, or that a model stores fused already.
-constexpr std::string_view kAlone[] = {
-    "o_proj",
-    "down_proj",
-    "w2",
-    "wo",
-    "out_proj",
-    "dense",
-    "c_proj",
-    "c_attn",
-    "c_fc",
-    "qkv_proj",
-    "qkv",
-    "query_key_value",
-    "Wqkv",
-    "W_pack",
-    "gate_up_proj",
-    "wqkv",
-    "fc1",
-    "fc2",
-    "dense_h_to_4h",
-    "dense_4h_to_h",
-    "q_b_proj",
-    "kv_b_proj",
-    "o",
-    "in_proj",
-    "out_lin",
-    "lin1",
-    "lin2",
-    "to_out",
-    "proj",
+    "fc11,fc12",
+    "c_fc_0,c_fc_1",
 };
 
 // What somebody looked at. Of others, siblings whose names nobody knows are
@@ -78,23 +47,23 @@ constexpr std::string_view kKnownTypes[] = {
     "xlm-roberta",
 };
 
-// Those whose linear layers are transformers' Conv1D, and these by name.
-constexpr std::string_view kTurnedTypes[] = {"gpt2", "openai-gpt", "imagegpt",
-                                             "decision_transformer"};
+// What transformers' Conv1D is in.
 constexpr std::string_view kTurned[] = {"c_attn", "c_proj", "c_fc", "q_attn"};
 
-std::vector<std::string_view> Split(std::string_view text, char at) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const size_t end = text.find(at);
-    parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
+// Whether they are more columns than rows: of what has more outputs than
+// inputs, a Linear has more rows.
+bool IsWide(const Model& model) {
+  return std::any_of(
+      model.tensors().begin(), model.tensors().end(), [](const auto& t) {
+        const std::vector<int64_t>& shape = t.stored.shape;
+        return (t.name().ends_with(".c_attn.weight") ||
+                t.name().ends_with(".c_fc.weight")) &&
+               shape.size() == 2 && shape[0] < shape[1];
+      });
 }
 
 FusedNames Names(std::string_view text) {
-  const auto parts = Split(text, ',');
+  const NameParts parts = PartsOfName(text, ',');
   return {parts.begin(), parts.end()};
 }
 
@@ -109,7 +78,7 @@ absl::StatusOr<Architecture> Architecture::Of(
     const Model& model, const std::vector<std::string>& more) {
   Architecture a;
   a.known_ = Has(kKnownTypes, model.model_type());
-  a.turned_ = Has(kTurnedTypes, model.model_type());
+  a.turned_ = IsWide(model);
   a.roles_ = Roles::Of(model);
   for (const std::string& text : more) {
     const FusedNames names = Names(text);
@@ -145,7 +114,7 @@ std::string Architecture::FusionKey(std::string_view module,
   for (size_t i = 0; i < fused_.size(); ++i) {
     if (Has(fused_[i], leaf)) return fmt::format("{}#{}", parent, i);
   }
-  if (known_ || Has(kAlone, leaf)) return "";
+  if (known_ || IsLinearName(leaf)) return "";
   return fmt::format("{}#k={}", parent, cols);
 }
 

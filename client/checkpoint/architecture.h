@@ -26,6 +26,7 @@ class Architecture {
   // Whether somebody looked at what engines fuse of this model_type.
   bool known() const { return known_; }
   Role RoleOf(std::string_view module) const { return roles_.RoleOf(module); }
+  const ModelClass& model_class() const { return roles_.model_class(); }
 
   // Whether the model keeps the weight as K rows of N, as GPT-2 does: engines
   // turn it while they load it, and only if it is not quantized.

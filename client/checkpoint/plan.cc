@@ -6,6 +6,7 @@
 
 #include "client/checkpoint/anatomy/role.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 
 namespace quantd::checkpoint {
 
@@ -62,11 +63,71 @@ absl::Status NothingLeft(const std::string& path, const ConversionPlan& plan) {
   return absl::InvalidArgumentError(text);
 }
 
+std::string FamiliesOf(std::string_view kind, const ConversionPlan& plan) {
+  constexpr size_t kShown = 5;
+  std::map<std::string, size_t> families;
+  for (const LeftOut& left : plan.left_out) {
+    if (left.kind == kind) ++families[WithoutNumbers(left.module)];
+  }
+  std::vector<std::string> shown;
+  for (const auto& [name, count] : families) {
+    if (shown.size() == kShown) {
+      shown.push_back(fmt::format("{} more", families.size() - kShown));
+      break;
+    }
+    shown.push_back(name.substr(0, 200));
+  }
+  return fmt::format("{}", fmt::join(shown, ", "));
+}
+
+absl::Status UnknownClass(const std::string& path, const std::string& name,
+                          const ConversionPlan& plan) {
+  return absl::InvalidArgumentError(fmt::format(
+      "{}: {}, so nobody knows here which of its layers engines take "
+      "quantized: {} (each # is a number); --include PATTERN quantizes those "
+      "that it names, and the rest stays as it is",
+      path,
+      name.empty() ? "config.json names no class of model, and these names of "
+                     "tensors are not a language model's alone"
+                   : fmt::format("config.json names {}, a class that is not "
+                                 "known here",
+                                 name.substr(0, 200)),
+      FamiliesOf(kOfOtherClass, plan)));
+}
+
+absl::Status CheckNames(const std::string& path, const ConversionPlan& plan) {
+  std::set<std::string> names;
+  for (const OutputShard& shard : plan.shards) {
+    for (const safetensors::Tensor& t : shard.tensors) {
+      if (names.insert(t.name).second) continue;
+      return absl::InvalidArgumentError(fmt::format(
+          "{}: two tensors would be named \"{}\"; the model has parts of a "
+          "quantized one already",
+          path, t.name.substr(0, 200)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void NoteStored(size_t count, const StoredWeight& first, ConversionPlan* plan) {
+  std::string text = fmt::format(
+      "{} weights are quantized already, like {} ({} by {}), and are read as "
+      "code times scale in fp32: what their first rounding lost stays lost",
+      count, first.module, Name(first.layout->format),
+      Name(first.layout->dialect));
+  if (!plan->decoded.empty()) {
+    text +=
+        fmt::format("; {} of them are left, as bf16, like {}",
+                    plan->decoded.size(), plan->decoded.front().stored.module);
+  }
+  plan->notes.push_back(std::move(text));
+}
+
 void NoteIncluded(ConversionPlan* plan) {
   std::map<Role, std::pair<size_t, const Weight*>> kinds;
   for (const FusedWeights& group : plan->groups) {
     for (const Weight& w : group.weights) {
-      if (w.role == Role::kLinear || w.role == Role::kHead) continue;
+      if (MayBeLinear(w.role) || w.role == Role::kHead) continue;
       auto& [count, first] = kinds[w.role];
       if (count++ == 0) first = &w;
     }
@@ -158,7 +219,7 @@ void NoteLeft(std::string_view kind, double least, ConversionPlan* plan) {
   if (first == nullptr || share < least) return;
   plan->notes.push_back(
       fmt::format("{} stay as they are, {:.0f} % of the model ({}: {})", kind,
-                  share, first->module, first->reason));
+                  share, FamiliesOf(kind, *plan), first->reason));
 }
 
 void Arrange(ConversionPlan* plan) {

@@ -119,8 +119,26 @@ struct ConversionPlan {
   size_t weights() const;
 };
 
+// All that may be a linear layer, of a model that nobody knows here.
+inline constexpr char kOfOtherClass[] =
+    "weights of a class of model that is not known here";
+
 // The error of a plan that quantizes nothing: what stays as it is, by kind.
 absl::Status NothingLeft(const std::string& path, const ConversionPlan& plan);
+
+// The first few names of what stays for that reason, one for all layers.
+std::string FamiliesOf(std::string_view kind, const ConversionPlan& plan);
+
+// The error of a model of a class that is not known here, of which the user
+// names nothing; `name`: of the class.
+absl::Status UnknownClass(const std::string& path, const std::string& name,
+                          const ConversionPlan& plan);
+
+// INVALID_ARGUMENT for two tensors of one name.
+absl::Status CheckNames(const std::string& path, const ConversionPlan& plan);
+
+// Notes that so many weights come in decoded.
+void NoteStored(size_t count, const StoredWeight& first, ConversionPlan* plan);
 
 // Notes weights that --include took and few engines build quantized.
 void NoteIncluded(ConversionPlan* plan);

@@ -42,7 +42,7 @@ class Planner {
       if (auto s = Sort(tensor); !s.ok()) return s;
     }
     LeaveUneven();
-    if (weights_.empty()) return NothingLeft(model_.path(), plan_);
+    if (weights_.empty()) return Refusal();
     if (auto s = TakeInputs(selection_, &weights_); !s.ok()) return s;
     Fuse();
     NoteWhatIsOdd();
@@ -52,6 +52,16 @@ class Planner {
   }
 
  private:
+  absl::Status Refusal() const {
+    const bool other = std::any_of(
+        plan_.left_out.begin(), plan_.left_out.end(),
+        [](const LeftOut& left) { return left.kind == kOfOtherClass; });
+    return other ? UnknownClass(model_.path(),
+                                selector_.architecture().model_class().name,
+                                plan_)
+                 : NothingLeft(model_.path(), plan_);
+  }
+
   // Weights of 8 bits are decoded as they are read; those of 4 lost too much.
   absl::Status TakeStored() {
     auto stored = FindStored(model_);
@@ -113,7 +123,7 @@ class Planner {
         u.tensors.begin(), u.tensors.end(),
         [](const ModelTensor* t) { return t->stored.shape.size() < 3; });
     Carry(u, role, kFactored);
-    if (!linear || role != Role::kLinear ||
+    if (!linear || !MayBeLinear(role) ||
         FirstMatch(selector_.ignore(), u.module) != nullptr) {
       return absl::OkStatus();
     }
@@ -153,6 +163,7 @@ class Planner {
       if (auto s = selector_.CheckInclude(w.module, tied_); !s.ok()) return s;
       auto verdict = selector_.Judge(w);
       if (auto* left = std::get_if<LeftOut>(&verdict)) {
+        left->bytes = is_stored ? w.size_bytes() : tensor.stored.size;
         plan_.left_out.push_back(std::move(*left));
         found.clear();
         break;
@@ -261,28 +272,16 @@ class Planner {
     }
   }
 
-  void NoteStored() {
-    if (stored_.empty()) return;
-    const StoredWeight& first = stored_.begin()->second;
-    std::string text = fmt::format(
-        "{} weights are quantized already, like {} ({} by {}), and are read as "
-        "code times scale in fp32: what their first rounding lost stays lost",
-        stored_.size(), first.module, Name(first.layout->format),
-        Name(first.layout->dialect));
-    if (!plan_.decoded.empty()) {
-      text += fmt::format("; {} of them are left, as bf16, like {}",
-                          plan_.decoded.size(),
-                          plan_.decoded.front().stored.module);
-    }
-    plan_.notes.push_back(std::move(text));
-  }
-
   void NoteWhatIsOdd() {
-    NoteStored();
+    if (!stored_.empty()) {
+      NoteStored(stored_.size(), stored_.begin()->second, &plan_);
+    }
     NoteWrapped(model_, &plan_);
     NoteCacheScales(&plan_);
     NoteLeft(kStacks, 0, &plan_);
     NoteLeft(kOtherExperts, 0, &plan_);
+    NoteLeft(Describe(Role::kUnknown), 0, &plan_);
+    NoteLeft(kOfOtherClass, 0, &plan_);
     NoteLeft(kUnclear, 0, &plan_);
     NoteLeft(kFactored, /*least=*/5, &plan_);
     // Kernels of convolutions are few, and people expect them to stay.
@@ -305,7 +304,6 @@ class Planner {
     for (FusedWeights& group : plan_.groups) {
       for (Weight& w : group.weights) of[w.source].push_back(&w);
     }
-    std::set<std::string> names;
     for (const ModelShard& shard : model_.shards()) {
       OutputShard out;
       out.name = shard.name;
@@ -343,16 +341,7 @@ class Planner {
       }
     }
     Arrange(&plan_);
-    for (const OutputShard& shard : plan_.shards) {
-      for (const safetensors::Tensor& t : shard.tensors) {
-        if (names.insert(t.name).second) continue;
-        return absl::InvalidArgumentError(fmt::format(
-            "{}: two tensors would be named \"{}\"; the model has parts of a "
-            "quantized one already",
-            model_.path(), t.name.substr(0, 200)));
-      }
-    }
-    return absl::OkStatus();
+    return CheckNames(model_.path(), plan_);
   }
 
   const Model& model_;

@@ -127,24 +127,32 @@ std::variant<const WeightLayout*, LeftOut> Selector::Judge(
     return LeftOut{module, role, std::move(kind), std::move(reason)};
   };
   const bool included = FirstMatch(include_, module) != nullptr;
-  if (role != Role::kLinear && !included) {
+  if (!MayBeLinear(role) && !included) {
     return leave(
         std::string(Describe(role)),
         fmt::format("one of the {}; --include takes it", Describe(role)));
-  }
-  if (!included && !ExpertsAbove(module).empty() &&
-      !IsExpertOfEngines(model_type_, SplitModule(module).leaf)) {
-    LeftOut left = leave(kOtherExperts,
-                         "no engine is known that takes quantized experts of "
-                         "that name; --include takes it");
-    left.bytes = w.size_bytes();
-    return left;
   }
   if (const Pattern* p = FirstMatch(ignore_, module)) {
     return leave("that --ignore names", fmt::format("--ignore {}", p->text()));
   }
   if (!only_.empty() && FirstMatch(only_, module) == nullptr) {
     return leave("that --only does not name", "not in --only");
+  }
+  if (!included) {
+    if (architecture_.model_class().kind == ModelKind::kOther) {
+      return leave(kOfOtherClass, "--include takes it");
+    }
+    if (!ExpertsAbove(module).empty() &&
+        !IsExpertOfEngines(model_type_, SplitModule(module).leaf)) {
+      return leave(kOtherExperts,
+                   "no engine is known that takes quantized experts of that "
+                   "name; --include takes it");
+    }
+    if (role == Role::kUnknown) {
+      return leave(std::string(Describe(role)),
+                   "not a name that linear layers of such models are known to "
+                   "have; --include takes it");
+    }
   }
   if (architecture_.IsTurned(module)) {
     return leave("that are stored as K rows of N",

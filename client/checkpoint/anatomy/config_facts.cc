@@ -28,22 +28,6 @@ bool HasOneOf(std::string_view text, const Words& words) {
   });
 }
 
-// The configurations of the language model, the innermost first.
-std::vector<const Json*> LanguageChain(const Json& config) {
-  std::vector<const Json*> chain = {&config};
-  for (bool deeper = true; deeper;) {
-    deeper = false;
-    for (const auto& [key, value] : chain.back()->items()) {
-      if (!value.is_object() || !HasOneOf(key, kLanguage)) continue;
-      chain.push_back(&value);
-      deeper = true;
-      break;
-    }
-  }
-  std::reverse(chain.begin(), chain.end());
-  return chain;
-}
-
 int64_t NumberOf(const std::vector<const Json*>& chain,
                  std::initializer_list<const char*> keys) {
   for (const Json* place : chain) {
@@ -114,6 +98,21 @@ void Collect(const Json& config, const std::string& before,
 
 }  // namespace
 
+std::vector<const Json*> LanguageChain(const Json& config) {
+  std::vector<const Json*> chain = {&config};
+  for (bool deeper = true; deeper;) {
+    deeper = false;
+    for (const auto& [key, value] : chain.back()->items()) {
+      if (!value.is_object() || !HasOneOf(key, kLanguage)) continue;
+      chain.push_back(&value);
+      deeper = true;
+      break;
+    }
+  }
+  std::reverse(chain.begin(), chain.end());
+  return chain;
+}
+
 ConfigFacts FactsOf(const Json& config) {
   ConfigFacts facts;
   if (!config.is_object()) return facts;
@@ -139,8 +138,6 @@ ConfigFacts FactsOf(const Json& config) {
       (type != config.end() &&
        std::any_of(std::begin(kDraftTypes), std::end(kDraftTypes),
                    [&](std::string_view draft) { return *type == draft; }));
-  const auto name = config.find("_class_name");
-  facts.diffusion = name != config.end() && name->is_string();
   facts.tied = IsTrue(chain, "tie_word_embeddings");
   return facts;
 }

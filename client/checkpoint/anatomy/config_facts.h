@@ -21,10 +21,13 @@ struct ConfigFacts {
   // What the names of their modules begin with: "codec" of "codec_config".
   std::vector<std::string> nested_towers;
   bool draft_heads = false;  // it is heads for further tokens, and no more
-  bool diffusion = false;
   bool tied = false;  // the head is the matrix of the embeddings, it says
 };
 ConfigFacts FactsOf(const Json& config);
+
+// The configurations of the language model, the innermost first; the last is
+// the configuration itself.
+std::vector<const Json*> LanguageChain(const Json& config);
 
 // A description of how weights are quantized, and where it is.
 struct SaidQuantization {

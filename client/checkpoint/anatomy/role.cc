@@ -9,8 +9,6 @@
 namespace quantd::checkpoint {
 namespace {
 
-using NameParts = std::vector<std::string_view>;
-
 // Words of names ("mm_projector" has two) that only towers and what joins them
 // to a language model have.
 constexpr std::string_view kTowerWords[] = {
@@ -21,31 +19,15 @@ constexpr std::string_view kTowerWords[] = {
     "vae",     "codec",      "action"};
 constexpr std::string_view kTowerStarts[] = {"vision", "visual", "audio",
                                              "image",  "patch_", "sam_"};
-constexpr std::string_view kTowerNames[] = {
-    "mlp1",        "vpm",           "apm",
-    "multi_modal", "sound_encoder", "language_projection",
-    "talker",      "state_proj"};
+constexpr std::string_view kTowerNames[] = {"vpm", "apm", "multi_modal",
+                                            "sound_encoder", "talker"};
 
-constexpr std::string_view kHeads[] = {"lm_head",
-                                       "classifier",
-                                       "score",
-                                       "pooler",
-                                       "cls",
-                                       "head",
-                                       "output_layer",
-                                       "embed_out",
-                                       "qa_outputs",
-                                       "v_head",
-                                       "value_head",
-                                       "pred_layer",
-                                       "predictions",
-                                       "generator_predictions",
-                                       "vocab_transform",
-                                       "discriminator_predictions",
-                                       "start_logits",
-                                       "end_logits",
-                                       "answer_class",
-                                       "logits_proj"};
+constexpr std::string_view kHeads[] = {
+    "score",        "cls",        "head",       "output_layer",
+    "embed_out",    "qa_outputs", "pred_layer", "vocab_transform",
+    "answer_class", "v_head",     "value_head"};
+constexpr std::string_view kHeadWords[] = {"lm_head", "classif", "logits",
+                                           "predictions", "pooler"};
 constexpr std::string_view kTables[] = {"wte",
                                         "wpe",
                                         "shared",
@@ -54,11 +36,9 @@ constexpr std::string_view kTables[] = {"wte",
                                         "embd_pos",
                                         "relative_attention_bias"};
 // Heads where they are beside the layers; in a layer these are linear ones.
-constexpr std::string_view kHeadsBeside[] = {"output",    "output_projection",
-                                             "proj_out",  "ff_out",
-                                             "lm_loss",   "logits_dense",
-                                             "decoder",   "vocab_projector",
-                                             "to_logits", "fc"};
+constexpr std::string_view kHeadsBeside[] = {
+    "output",  "output_projection", "proj_out",        "ff_out",
+    "lm_loss", "decoder",           "vocab_projector", "fc"};
 constexpr std::string_view kRouters[] = {"gate", "shared_expert_gate", "gating",
                                          "moe_gate"};
 constexpr std::string_view kGates[] = {"in_proj_ba", "in_proj_b", "in_proj_a",
@@ -84,35 +64,8 @@ constexpr std::string_view kDiffusionParts[] = {
     "double_blocks",    "single_blocks",  "joint_blocks",   "diffusion_model",
     "adaLN_modulation", "x_embedder",     "t_embedder",     "time_in",
     "time_embed",       "time_embedding", "time_text_embed"};
-// What surrounds their blocks, layers of its own included.
-constexpr std::string_view kAround[] = {"img_in",
-                                        "txt_in",
-                                        "time_in",
-                                        "vector_in",
-                                        "guidance_in",
-                                        "distilled_guidance_layer",
-                                        "final_layer",
-                                        "first_stage_model",
-                                        "vae",
-                                        "cond_stage_model",
-                                        "conditioner",
-                                        "text_encoders",
-                                        "text_encoder",
-                                        "llm_adapter",
-                                        "caption_projection"};
-
 bool Mentions(std::string_view text, std::string_view word) {
   return text.find(word) != std::string_view::npos;
-}
-
-NameParts PartsOfName(std::string_view text, char at) {
-  NameParts parts;
-  for (;;) {
-    const size_t end = text.find(at);
-    parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
 }
 
 template <typename List>
@@ -123,12 +76,6 @@ bool IsListed(const List& list, std::string_view word) {
 template <typename Matches>
 bool AnyPart(const NameParts& parts, Matches matches) {
   return std::any_of(parts.begin(), parts.end(), matches);
-}
-
-bool IsIndex(std::string_view text) {
-  return !text.empty() && text.size() < 10 &&
-         std::all_of(text.begin(), text.end(),
-                     [](char c) { return c >= '0' && c <= '9'; });
 }
 
 bool IsOfTower(std::string_view part) {
@@ -177,11 +124,9 @@ std::string_view ListOf(std::string_view module, const NameParts& parts) {
   return "";
 }
 
-// "mod", "mod_x", "img_mod", "modC".
+// "mod", "mod_x", "img_mod", "modC", "modulation".
 bool IsModulation(std::string_view part) {
-  return Mentions(part, "modulation") || part.ends_with("_mod") ||
-         (part.starts_with("mod") && (part.size() == 3 || part[3] == '_' ||
-                                      (part[3] >= 'A' && part[3] <= 'Z')));
+  return Mentions(part, "mod") && !Mentions(part, "model");
 }
 
 bool IsNormName(std::string_view leaf) {
@@ -219,8 +164,10 @@ Role NamedRole(const NameParts& parts) {
   if (IsListed(kGates, leaf)) return Role::kGate;
   if (AnyPart(parts,
               [](std::string_view p) {
-                return IsListed(kHeads, p) || p.ends_with("lm_head") ||
-                       p.ends_with("lm_heads");
+                return IsListed(kHeads, p) ||
+                       std::any_of(
+                           std::begin(kHeadWords), std::end(kHeadWords),
+                           [&](auto word) { return Mentions(p, word); });
               }) ||
       (!AnyPart(parts, IsIndex) &&
        (IsListed(kHeadsBeside, leaf) || AnyPart(parts, [](std::string_view p) {
@@ -228,27 +175,23 @@ Role NamedRole(const NameParts& parts) {
         })))) {
     return Role::kHead;
   }
-  return Role::kLinear;
+  return IsLanguageLinear(parts) ? Role::kLinear : Role::kUnknown;
 }
 
-// Only what is in a block, and is no modulation, is an ordinary layer.
+// Only what is in a block, and takes in no condition, is an ordinary layer.
 Role RoleInDiffusion(const NameParts& parts) {
   const std::string_view leaf = parts.back();
   if (IsNormName(leaf)) return Role::kNorm;
-  bool inside = false;
-  for (size_t i = 1; i + 1 < parts.size(); ++i) {
-    inside |= IsIndex(parts[i]) && !IsIndex(parts[i + 1]);
-  }
-  if (!inside || AnyPart(parts, [](std::string_view p) {
-        return IsListed(kAround, p) || Mentions(p, "embed") ||
-               IsModulation(p) || p.starts_with("nerf_") ||
+  if (!IsInDiffusionBlock(parts) || AnyPart(parts, [](std::string_view p) {
+        return Mentions(p, "embed") || IsModulation(p) ||
                p.starts_with("adaln") || p.starts_with("adaLN") ||
                p.starts_with("norm") || p.starts_with("emb_") ||
                p.starts_with("time_");
       })) {
     return Role::kCondition;
   }
-  return leaf == "gate" ? Role::kRouter : Role::kLinear;
+  if (leaf == "gate") return Role::kRouter;
+  return IsDiffusionLinear(parts) ? Role::kLinear : Role::kUnknown;
 }
 
 }  // namespace
@@ -257,6 +200,8 @@ std::string_view Describe(Role role) {
   switch (role) {
     case Role::kLinear:
       return "linear layers";
+    case Role::kUnknown:
+      return "weights that are not known as linear layers";
     case Role::kHead:
       return "output heads";
     case Role::kEmbedding:
@@ -306,6 +251,15 @@ std::string_view ExpertsAbove(std::string_view module) {
                   : std::string_view();
 }
 
+std::string WithoutNumbers(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit || out.empty() || out.back() != '#') out += digit ? '#' : c;
+  }
+  return out;
+}
+
 std::string_view WrapperOf(std::string_view name) {
   for (const std::string_view wrapper :
        {"module.", "_orig_mod.", "model.module.", "model._orig_mod."}) {
@@ -329,22 +283,22 @@ bool IsTable(std::string_view module) {
 Roles Roles::Of(const Model& model) {
   Roles r;
   const ConfigFacts facts = FactsOf(model.config());
+  r.class_ = ClassIn(model.config());
   r.layers_ = facts.layers;
-  r.diffusion_ = facts.diffusion;
   r.draft_heads_ = facts.draft_heads;
   r.nested_towers_ = facts.nested_towers;
+  ModelKind& kind = r.class_.kind;
+  const bool unnamed = kind == ModelKind::kUnnamed;
   bool named = false;
   bool thinker = false;
   bool listed = false;
   for (const ModelTensor& t : model.tensors()) {
     const NameParts parts = PartsOfName(t.name(), '.');
-    // A model of transformers has a model_type, and its towers may be made of
-    // such blocks.
-    if (model.model_type().empty()) {
-      r.diffusion_ |= AnyPart(parts, [](std::string_view p) {
-        return IsListed(kDiffusionParts, p) ||
-               p.ends_with("transformer_blocks");
-      });
+    if (unnamed && AnyPart(parts, [](std::string_view p) {
+          return IsListed(kDiffusionParts, p) ||
+                 p.ends_with("transformer_blocks");
+        })) {
+      kind = ModelKind::kDiffusion;
     }
     if (AnyPart(parts, IsOfTower)) continue;
     const std::string_view list = ListOf(t.name(), parts);
@@ -352,13 +306,31 @@ Roles Roles::Of(const Model& model) {
     thinker |= t.name().starts_with("thinker.model.");
     listed |= IsListed(kLayerLists, list);
   }
-  if (facts.towers) {
+  if (facts.towers || kind == ModelKind::kHolder) {
     r.place_ = named     ? Place::kNamed
                : thinker ? Place::kThinker
                : listed  ? Place::kLayers
                          : Place::kEverywhere;
   }
+  if (kind == ModelKind::kUnnamed && !r.AreOfLanguage(model)) {
+    kind = ModelKind::kOther;
+  }
   return r;
+}
+
+bool Roles::AreOfLanguage(const Model& model) const {
+  return std::all_of(
+      model.tensors().begin(), model.tensors().end(), [&](const auto& t) {
+        if (t.stored.shape.size() != 2 || !t.name().ends_with(".weight")) {
+          return true;
+        }
+        const std::string_view module = ModuleOf(t.name());
+        const Role role = RoleOf(module);
+        if (role != Role::kLinear) return role != Role::kUnknown;
+        const std::string_view list =
+            SplitModule(ListOf(module, PartsOfName(module, '.'))).leaf;
+        return list == "layers" || list == "h";
+      });
 }
 
 bool Roles::IsNestedTower(const NameParts& parts) const {
@@ -373,7 +345,7 @@ bool Roles::IsNestedTower(const NameParts& parts) const {
 
 Role Roles::RoleOf(std::string_view module) const {
   const NameParts parts = PartsOfName(module, '.');
-  if (diffusion_) return RoleInDiffusion(parts);
+  if (class_.kind == ModelKind::kDiffusion) return RoleInDiffusion(parts);
   if (AnyPart(parts, IsOfTower) || IsNestedTower(parts)) return Role::kVision;
   const Role named = NamedRole(parts);
   const bool further = draft_heads_ || AnyPart(parts, IsOfFurtherToken);
@@ -385,7 +357,7 @@ Role Roles::RoleOf(std::string_view module) const {
       (place_ == Place::kThinker && !module.starts_with("thinker.model.")) ||
       (place_ == Place::kLayers &&
        !IsListed(kLayerLists, ListOf(module, parts)));
-  if (outside && !further && named == Role::kLinear) return Role::kVision;
+  if (outside && !further && MayBeLinear(named)) return Role::kVision;
   return further || IsBeyond(parts, layers_) ? Role::kMultiToken : named;
 }
 

@@ -8,13 +8,16 @@
 #include <string_view>
 #include <vector>
 
+#include "client/checkpoint/anatomy/linear_names.h"
+#include "client/checkpoint/anatomy/model_class.h"
 #include "client/checkpoint/model.h"
 
 namespace quantd::checkpoint {
 
 enum class Role {
-  kLinear,  // what is quantized unless somebody says otherwise
-  kHead,    // lm_head, classifiers
+  kLinear,   // what is quantized unless somebody says otherwise
+  kUnknown,  // a linear layer, perhaps: it stays, and is said to
+  kHead,     // lm_head, classifiers
   kEmbedding,
   kNorm,
   kRouter,      // chooses experts; tiny and touchy
@@ -24,6 +27,10 @@ enum class Role {
   kGate,        // of linear attention and state spaces
   kCondition,   // what a diffusion model takes input, time and text by
 };
+// Whether an engine has a linear layer there, as far as is known.
+inline bool MayBeLinear(Role role) {
+  return role == Role::kLinear || role == Role::kUnknown;
+}
 // The name of several such modules, for a sentence: "2 output heads".
 std::string_view Describe(Role role);
 
@@ -41,6 +48,9 @@ ModuleName SplitModule(std::string_view module);
 // no single expert.
 std::string_view ExpertsAbove(std::string_view module);
 
+// The name with each run of digits as one '#': layers and experts share it.
+std::string WithoutNumbers(std::string_view name);
+
 // What a wrapper of training put into the name, "module." for one; "" where
 // none did.
 std::string_view WrapperOf(std::string_view name);
@@ -54,15 +64,20 @@ class Roles {
 
   Role RoleOf(std::string_view module) const;
 
+  // kUnnamed for none: names of tensors have told, or it is kOther.
+  const ModelClass& model_class() const { return class_; }
+
  private:
   // The part of a model with towers that is its language model: under its name,
   // under "thinker.model", or in the layers that a model of text has.
   enum class Place : uint8_t { kEverywhere, kNamed, kThinker, kLayers };
 
   // Whether it is below a nested configuration that is of no language model.
-  bool IsNestedTower(const std::vector<std::string_view>& parts) const;
+  bool IsNestedTower(const NameParts& parts) const;
+  // Whether these are names that a language model and no other kind has.
+  bool AreOfLanguage(const Model& model) const;
 
-  bool diffusion_ = false;
+  ModelClass class_;
   bool draft_heads_ = false;
   std::vector<std::string> nested_towers_;
   int64_t layers_ = 0;  // of the language model; 0: unknown

@@ -1,26 +1,11 @@
 #include "client/checkpoint/anatomy/strays.h"
 
 #include <set>
-#include <string_view>
 
 #include "client/checkpoint/anatomy/role.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
-namespace {
-
-// The name with each run of digits as one '#': layers and experts share it.
-std::string WithoutNumbers(std::string_view name) {
-  std::string out;
-  for (const char c : name) {
-    const bool digit = c >= '0' && c <= '9';
-    if (!digit || out.empty() || out.back() != '#') out += digit ? '#' : c;
-  }
-  return out;
-}
-
-}  // namespace
-
 absl::Status CheckStrays(const Model& model, std::vector<std::string>* notes) {
   if (model.index_name().empty() || model.left() > 0) return absl::OkStatus();
   const Roles roles = Roles::Of(model);

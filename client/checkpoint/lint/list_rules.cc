@@ -87,9 +87,9 @@ class ListRules {
       const bool elsewhere = classes.count(ClassOf(module)) > 0;
       const Role role = linted_.architecture.RoleOf(module);
       const bool expected =
-          listed && ((role == Role::kLinear &&
+          listed && ((MayBeLinear(role) &&
                       (linted_.architecture.known() || TakesLinear())) ||
-                     (role == Role::kLinear && declared_.ignored().empty()) ||
+                     (MayBeLinear(role) && declared_.ignored().empty()) ||
                      (role == Role::kHead && IsHead(module)) ||
                      IsLinearBeside(t, role, dialect));
       if (!elsewhere && !expected) continue;
@@ -179,7 +179,7 @@ class ListRules {
     return shape.size() == 3 && shape[0] > 1 && shape[1] >= kLeast &&
            shape[2] >= kLeast && t.name().ends_with(".weight") &&
            t.name().find("conv") == std::string::npos &&
-           linted_.architecture.RoleOf(ModuleOf(t.name())) == Role::kLinear;
+           MayBeLinear(linted_.architecture.RoleOf(ModuleOf(t.name())));
   }
 
   // Towers and routers are linear layers to an engine that is told "Linear".

@@ -199,7 +199,7 @@ bool IsLikeTried(const ModelTensor& t, Role role, bool text) {
       checkpoint::SplitModule(checkpoint::ModuleOf(t.name()));
   // Drafts join what they read in a layer of that name.
   if (role == Role::kHead) return text ? leaf == "lm_head" : leaf != "fc";
-  if (role != Role::kLinear ||
+  if (!checkpoint::MayBeLinear(role) ||
       (!t.name().ends_with(".weight") && !checkpoint::IsStacked(t))) {
     return true;
   }

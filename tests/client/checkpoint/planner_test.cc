@@ -248,24 +248,25 @@ TEST_F(PlannerTest, ExpertsRoutersTowersAndFurtherTokens) {
 }
 
 TEST_F(PlannerTest, UnknownArchitecturesGroupByShapeAndSaySo) {
-  ModelJson config = {{"model_type", "marvin"}};
+  ModelJson config = {{"architectures", {"MarvinForCausalLM"}},
+                      {"model_type", "marvin"}};
   WriteModel(At("m"), config,
              {{Bf16("blocks.0.alpha.weight", {32, 64}),
                Bf16("blocks.0.beta.weight", {64, 64}),
                Bf16("blocks.0.gamma.weight", {32, 96}),
-               Bf16("blocks.0.o_proj.weight", {32, 64})}});
-  const auto plan = Plan();
+               Bf16("blocks.0.attn.o_proj.weight", {32, 64})}});
+  const auto plan = Plan({.include = {"*"}});
   ASSERT_THAT(plan, IsOk());
   EXPECT_THAT(Groups(*plan),
               ElementsAre(ElementsAre("blocks.0.alpha", "blocks.0.beta"),
                           ElementsAre("blocks.0.gamma"),
-                          ElementsAre("blocks.0.o_proj")));
+                          ElementsAre("blocks.0.attn.o_proj")));
   EXPECT_THAT(plan->notes,
               ElementsAre(HasSubstr("unknown architecture marvin")));
-  const auto fused = Plan({.fuse = {"gamma,o_proj"}});
+  const auto fused = Plan({.include = {"*"}, .fuse = {"gamma,beta"}});
   ASSERT_THAT(fused, IsOk());
   EXPECT_THAT(Groups(*fused),
-              Contains(ElementsAre("blocks.0.gamma", "blocks.0.o_proj")));
+              Contains(ElementsAre("blocks.0.beta", "blocks.0.gamma")));
   for (const char* bad : {"gamma", "a,,b", "a.b,c"}) {
     EXPECT_THAT(Plan({.fuse = {bad}}),
                 StatusIs(absl::StatusCode::kInvalidArgument));

@@ -61,7 +61,7 @@ const RoleCase kRoles[] = {
     {kText, "esm.contact_head.regression", Role::kHead},
     {kText, "encoder.layers.0.attn_head.proj", Role::kLinear},
     {kText, "fc", Role::kHead},
-    {kText, "model.layers.0.fc", Role::kLinear},
+    {kText, "model.layers.0.mlp.fc", Role::kUnknown},
     {kText, "model.embed_tokens", Role::kEmbedding},
     {kText, "model.layers.0.input_layernorm", Role::kNorm},
     {kText, "model.layers.0.mlp.gate", Role::kRouter},
@@ -101,7 +101,8 @@ const RoleCase kRoles[] = {
      "model.layers.0.mlp.up_proj", Role::kLinear},
     {kText, "0.auto_model.encoder.layer.0.output.dense", Role::kLinear},
     // Towers, by name.
-    {kText, "mlp1.1", Role::kVision},
+    {kText, "mlp1.1", Role::kUnknown},
+    {kTowers, "mlp1.1", Role::kVision, kLlm},
     {kText, "model.connector.modality_projection.proj", Role::kVision},
     {kText, "resampler.kv_proj", Role::kVision},
     {kText, "vpm.encoder.layers.40.mlp.fc1", Role::kVision},
@@ -112,7 +113,8 @@ const RoleCase kRoles[] = {
     {kText, "gen_aligner.layers.0", Role::kVision},
     {kText, "visual.merger.mlp.0", Role::kVision},
     {kText, "qformer.encoder.layer.0.attention.attention.query", Role::kVision},
-    {kText, "language_projection", Role::kVision},
+    {kText, "language_projection", Role::kUnknown},
+    {kTowers, "language_projection", Role::kVision, kLlm},
     {kText, "model.embed_vision.embedding_projection", Role::kVision},
     {kText, "model.speech_encoder.encoders.0.linear", Role::kVision},
     // Towers, by being beside the language model.
@@ -136,7 +138,7 @@ const RoleCase kRoles[] = {
     {kActs, "action_head.model.transformer_blocks.0.attn1.to_q", Role::kVision,
      kLlm},
     {"{}", "action_time_mlp_in", Role::kVision},
-    {"{}", "state_proj", Role::kVision},
+    {"{}", "state_proj", Role::kUnknown},
     {kOmni, "talker.model.layers.0.mlp.up_proj", Role::kVision, kThinker},
     {kOmni, "dit.layers.0.mlp.up_proj", Role::kVision, kThinker},
     {kOmni, "thinker.model.layers.0.mlp.up_proj", Role::kLinear},
@@ -154,16 +156,16 @@ const RoleCase kRoles[] = {
      Role::kLinear},
     {kMusic, "decoder.model.decoder.layers.0.fc1", Role::kLinear},
     {kLookup, "model.net.layers.0.fc", Role::kVision},
-    {kLookup, "model.layers.0.net.fc", Role::kLinear},
+    {kLookup, "model.layers.0.mlp.fc1", Role::kLinear},
     // Nobody knows where its language model is.
-    {kTowers, "net.0.fc", Role::kLinear},
+    {kTowers, "net.0.fc1", Role::kUnknown},
     // Diffusion models.
     {"{}", "double_blocks.0.img_attn.qkv", Role::kLinear},
     {"{}", "double_blocks.0.img_mod.lin", Role::kCondition},
     {"{}", "single_blocks.0.modulation.lin", Role::kCondition},
     {"{}", "blocks.0.mod_x", Role::kCondition, kBlock},
     {"{}", "double_layers.0.modC.1", Role::kCondition, kBlock},
-    {"{}", "double_layers.0.model.fc", Role::kLinear, kBlock},
+    {"{}", "double_layers.0.mlpX.c_fc", Role::kLinear, kBlock},
     {"{}", "visual_transformer_blocks.0.attn.to_query", Role::kLinear},
     {"{}", "text_transformer_blocks.0.text_modulation.out_layer",
      Role::kCondition},
@@ -194,6 +196,18 @@ const RoleCase kRoles[] = {
     {kPipeline, "context_embedder", Role::kCondition},
     {kPipeline, "time_text_embed.timestep_embedder.linear_1", Role::kCondition},
     {kPipeline, "condition_embedder.time_proj", Role::kCondition},
+    {"{}", "double_blocks.0.img_attn.odd", Role::kUnknown, kBlock},
+    {"{}", "refiner.blocks.0.attn.qkv", Role::kCondition, kBlock},
+    // Nothing but what is known is a linear layer: the name, what it is in, and
+    // a layer around that.
+    {kText, "model.layers.0.laurel.linear_left", Role::kUnknown},
+    {kText, "model.layers.0.per_layer_projection", Role::kUnknown},
+    {kText, "model.layers.0.memory.q_proj", Role::kUnknown},
+    {kText, "mlp.up_proj", Role::kUnknown},
+    {kText, "model.layers.0.mlp.up_proj.0", Role::kLinear},
+    {kText, "model.layers.0.self_attn.q_proj.base_layer", Role::kLinear},
+    {kText, "model.layers.0.self_attn.q_proj.linear", Role::kLinear},
+    {kText, "model.layers.0.mlp.linear", Role::kUnknown},
     // A language model that writes by diffusion has a model_type.
     {R"({"model_type": "llada", "n_layers": 1})",
      "model.transformer.blocks.0.ff_out", Role::kLinear},
@@ -211,6 +225,42 @@ TEST(AnatomyTest, EveryModuleHasARole) {
     const auto architecture = Architecture::Of(*model, {});
     ASSERT_THAT(architecture, IsOk());
     EXPECT_EQ(Describe(architecture->RoleOf(c.module)), Describe(c.role));
+  }
+}
+
+TEST(AnatomyTest, TheClassOfAModelIsKnownOrNot) {
+  struct Case {
+    const char* config;
+    ModelKind kind;
+  };
+  using K = ModelKind;
+  for (const Case& c : {
+           Case{R"({})", K::kUnnamed},
+           {R"({"architectures": ["NewForCausalLM"]})", K::kLanguage},
+           {R"({"architectures": ["BertModel"]})", K::kLanguage},
+           {R"({"architectures": ["XLMRobertaForSequenceClassification"]})",
+            K::kLanguage},
+           {R"({"model_type": "deberta-v2"})", K::kLanguage},
+           {R"({"_class_name": "FluxTransformer2DModel"})", K::kDiffusion},
+           {R"({"_class_name": "AutoencoderKL"})", K::kOther},
+           // These have layers by the same names.
+           {R"({"architectures": ["HubertForSequenceClassification"]})",
+            K::kOther},
+           {R"({"architectures": ["EsmForProteinFolding"], "model_type":
+            "esm"})",
+            K::kOther},
+           {R"({"architectures": ["Dinov2Model"]})", K::kOther},
+           {R"({"model_type": "glm4v_vision"})", K::kOther},
+           {R"({"type": "pi0"})", K::kOther},
+           // Of what holds one, the language model is known.
+           {R"({"architectures": ["OpenVLAForActionPrediction"],
+            "text_config": {"model_type": "llama"}})",
+            K::kHolder},
+           {R"({"architectures": ["Gr00t"], "backbone_cfg": {"text_config":
+            {"model_type": "qwen3"}}})",
+            K::kOther},
+       }) {
+    EXPECT_EQ(ClassIn(Json::parse(c.config)).kind, c.kind) << c.config;
   }
 }
 

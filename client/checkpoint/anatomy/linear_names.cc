@@ -1,0 +1,117 @@
+#include "client/checkpoint/anatomy/linear_names.h"
+
+#include <algorithm>
+#include <string>
+
+namespace quantd::checkpoint {
+namespace {
+
+// Space on both sides of each word.
+constexpr std::string_view kLinear =
+    // Attention.
+    " q_proj k_proj v_proj o_proj qkv_proj q k v o qkv wq wk wv wo wqkv Wqkv Wo"
+    " W_pack query key value query_key_value query_proj key_proj value_proj"
+    " q_lin k_lin v_lin out_lin c_attn q_attn c_proj att_proj attn_out out_proj"
+    " q_a_proj q_b_proj kv_a_proj_with_mqa kv_a_proj kv_b_proj dense proj"
+    " linear_qkv linear_proj to_q to_k to_v to_out "
+    // Feed-forward layers and experts.
+    " gate_proj up_proj down_proj gate_up_proj up_gate_proj w1 w2 w3 w13 fc1"
+    " fc2 fc11 fc12 fc_in fc_out c_fc c_fc_0 c_fc_1 dense_h_to_4h dense_4h_to_h"
+    " wi wi_0 wi_1 Wi lin1 lin2 linear_fc1 linear_fc2 ff_proj ff_out ffn"
+    " ffn_output input_linear output_linear "
+    // Mixers: linear attention, state spaces, short convolutions.
+    " in_proj in_proj_qkvz in_proj_qkv in_proj_z ";
+
+// Words in the names of what holds such a layer.
+constexpr std::string_view kHolderWords[] = {
+    "attn",  "attention", "Attention", "mlp",   "ffn",   "feed",
+    "Dense", "expert",    "moe",       "mixer", "mamba", "ssm"};
+// Holders by their whole names: BERT's, lists of layers, short convolutions.
+constexpr std::string_view kHolders =
+    " ff self output intermediate layers layer h blocks block conv att"
+    " albert_layers temporal_block attentions ";
+
+constexpr std::string_view kMoreOfDiffusion =
+    " to_qkv to_added_qkv to_add_out add_q_proj add_k_proj add_v_proj net"
+    " to_qkv_mlp_proj proj_mlp proj_out linear1 linear2 linear_1 linear_2"
+    " linear_3 linear_in linear_out img_mlp txt_mlp mlp to_query to_key"
+    " to_value in_layer out_layer out out_projection img_attn_qkv img_attn_proj"
+    " txt_attn_qkv txt_attn_proj self_attn_qkv self_attn_proj ";
+constexpr std::string_view kDiffusionLists =
+    " blocks layers double_blocks single_blocks joint_blocks double_layers"
+    " single_layers double_stream_blocks single_stream_blocks input_blocks"
+    " middle_block output_blocks down_blocks up_blocks attentions ";
+constexpr std::string_view kDiffusionPrefixes =
+    "  model diffusion_model transformer net unet model.diffusion_model"
+    " mid_block ";
+
+bool IsListed(std::string_view words, std::string_view word) {
+  return words.find(' ' + std::string(word) + ' ') != std::string_view::npos;
+}
+
+// The module's own name: numbers in a sequence, and the inner module of a
+// wrapped layer, have none.
+size_t PlaceOfName(const NameParts& parts) {
+  size_t at = parts.size() - 1;
+  while (at > 0 && (IsIndex(parts[at]) || parts[at] == "base_layer" ||
+                    (parts[at] == "linear" && IsLinearName(parts[at - 1])))) {
+    --at;
+  }
+  return at;
+}
+
+}  // namespace
+
+NameParts PartsOfName(std::string_view text, char at) {
+  NameParts parts;
+  for (;;) {
+    const size_t end = text.find(at);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+bool IsIndex(std::string_view part) {
+  return !part.empty() && part.size() < 10 &&
+         std::all_of(part.begin(), part.end(),
+                     [](char c) { return c >= '0' && c <= '9'; });
+}
+
+bool IsLinearName(std::string_view leaf) { return IsListed(kLinear, leaf); }
+
+bool IsLanguageLinear(const NameParts& parts) {
+  const size_t at = PlaceOfName(parts);
+  if (!IsLinearName(parts[at]) ||
+      std::none_of(parts.begin(), parts.begin() + at, IsIndex)) {
+    return false;
+  }
+  size_t above = at - 1;
+  while (above > 0 && IsIndex(parts[above])) --above;
+  return IsListed(kHolders, parts[above]) ||
+         std::any_of(std::begin(kHolderWords), std::end(kHolderWords),
+                     [&](std::string_view word) {
+                       return parts[above].find(word) != std::string_view::npos;
+                     });
+}
+
+bool IsDiffusionLinear(const NameParts& parts) {
+  const std::string_view name = parts[PlaceOfName(parts)];
+  return IsLinearName(name) || IsListed(kMoreOfDiffusion, name);
+}
+
+bool IsInDiffusionBlock(const NameParts& parts) {
+  std::string before;
+  for (size_t i = 0; i + 2 < parts.size(); ++i) {
+    if (IsIndex(parts[i + 1])) {
+      return IsListed(kDiffusionPrefixes, before) &&
+             (IsListed(kDiffusionLists, parts[i]) ||
+              parts[i].ends_with("transformer_blocks"));
+    }
+    before += before.empty() ? "" : ".";
+    before += parts[i];
+  }
+  return false;
+}
+
+}  // namespace quantd::checkpoint

@@ -1,0 +1,75 @@
+// What is not known as a linear layer is never quantized by itself, and never
+// stays without a word.
+#include "tests/client/checkpoint/anatomy/unclear_fixture.h"
+
+namespace quantd::checkpoint {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+
+using UnknownTest = UnclearTest;
+
+TEST_F(UnknownTest, WhatIsNotKnownAsALinearLayerStaysAndIsSaidTo) {
+  const std::string l = "model.layers.0.laurel.linear_left";
+  const auto plan = Plan({Bf16(l + ".weight", {64, 128})});
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_EQ(plan->weights(), 14u);
+  ASSERT_NE(Left(*plan, l), nullptr);
+  EXPECT_THAT(plan->notes, Contains(AllOf(
+                               HasSubstr("% of the model"),
+                               HasSubstr("model.layers.#.laurel.linear_left"),
+                               HasSubstr("--include"))));
+  EXPECT_THAT(ConfigFiles(model_, *plan).back().text, HasSubstr("laurel"));
+  EXPECT_EQ(PlanAgain({.include = {"*laurel*"}})->weights(), 15u);
+  EXPECT_THAT(PlanAgain({.ignore = {"*laurel*"}})->notes, testing::IsEmpty());
+}
+
+TEST_F(UnknownTest, ModelsOfClassesThatAreNotKnownAreRefused) {
+  for (const ModelJson& said :
+       {ModelJson{{"architectures", {"Gr00tPolicy"}}},
+        ModelJson{{"architectures", {"HubertForCTC"}}},
+        ModelJson{{"type", "act"}},
+        ModelJson{{"_class_name", "AutoencoderKL"}}}) {
+    SCOPED_TRACE(said.dump());
+    ModelJson config = LlamaConfig();
+    config.erase("architectures");
+    config.erase("model_type");
+    config.update(said);
+    EXPECT_THAT(Error(Plan({}, {}, config)),
+                AllOf(HasSubstr("not known here"),
+                      HasSubstr("model.layers.#.mlp.down_proj"),
+                      HasSubstr("--include")));
+    const auto named = PlanAgain({.include = {"*.mlp.*"}});
+    ASSERT_THAT(named, IsOk());
+    EXPECT_EQ(named->weights(), 6u);
+    EXPECT_THAT(named->notes, Contains(HasSubstr("self_attn.q_proj")));
+  }
+  // Where no class is named, names tell; those of images have these, too.
+  const auto bare = [&](std::vector<WrittenTensor> more) {
+    ModelJson config = LlamaConfig();
+    config.erase("architectures");
+    config.erase("model_type");
+    return Plan(std::move(more), {}, config);
+  };
+  EXPECT_THAT(bare({}), IsOk());
+  for (const char* name : {"model.memory.0.weight", "blocks.0.attn.qkv.weight"})
+    EXPECT_THAT(Error(bare({Bf16(name, {64, 128})})),
+                HasSubstr("names no class of model"));
+}
+
+// GPT-2's, whatever the model is called that it is in.
+TEST_F(UnknownTest, WeightsOfKRowsStayWhateverTheirModelIs) {
+  const std::string a = "decoder.transformer.h.0.attn.c_attn";
+  ModelJson config = {{"architectures", {"VisionEncoderDecoderModel"}},
+                      {"model_type", "vision-encoder-decoder"},
+                      {"decoder", {{"model_type", "gpt2"}}}};
+  const auto plan = Plan({Bf16(a + ".weight", {128, 384})}, {}, config);
+  ASSERT_THAT(plan, IsOk());
+  ASSERT_NE(Left(*plan, a), nullptr);
+  EXPECT_THAT(Left(*plan, a)->reason, HasSubstr("Conv1D"));
+}
+
+}  // namespace
+}  // namespace quantd::checkpoint

@@ -53,13 +53,13 @@ constexpr std::string_view kTurned[] = {"c_attn", "c_proj", "c_fc", "q_attn"};
 // Whether they are more columns than rows: of what has more outputs than
 // inputs, a Linear has more rows.
 bool IsWide(const Model& model) {
-  return std::any_of(
-      model.tensors().begin(), model.tensors().end(), [](const auto& t) {
-        const std::vector<int64_t>& shape = t.stored.shape;
-        return (t.name().ends_with(".c_attn.weight") ||
-                t.name().ends_with(".c_fc.weight")) &&
-               shape.size() == 2 && shape[0] < shape[1];
-      });
+  return std::any_of(model.tensors().begin(), model.tensors().end(),
+                     [](const auto& t) {
+                       const std::vector<int64_t>& shape = t.stored.shape;
+                       return (t.name().ends_with(".c_attn.weight") ||
+                               t.name().ends_with(".c_fc.weight")) &&
+                              shape.size() == 2 && shape[0] < shape[1];
+                     });
 }
 
 FusedNames Names(std::string_view text) {

@@ -60,8 +60,9 @@ constexpr std::string_view kFamilies[] = {
     "roformer",     "rwkv",        "seedoss",
     "smollm",       "squeezebert", "stablelm",
     "starcoder",    "step3",       "t5",
-    "umt5",         "xglm",        "xlm",
-    "xlnet",        "xverse",      "zamba"};
+    "umt5",         "whisper",     "xglm",
+    "xlm",          "xlnet",       "xverse",
+    "zamba"};
 // Those of diffusers, by the ends of their names, and Wan's own.
 constexpr std::string_view kDiffusers[] = {
     "Transformer2DModel", "Transformer3DModel", "UNet2DConditionModel",

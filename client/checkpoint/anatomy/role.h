@@ -64,7 +64,8 @@ class Roles {
 
   Role RoleOf(std::string_view module) const;
 
-  // kUnnamed for none: names of tensors have told, or it is kOther.
+  // The class that the configuration names. Where it names none, names of
+  // tensors tell: kUnnamed is then a language model.
   const ModelClass& model_class() const { return class_; }
 
  private:

@@ -114,7 +114,6 @@ const RoleCase kRoles[] = {
     {kText, "visual.merger.mlp.0", Role::kVision},
     {kText, "qformer.encoder.layer.0.attention.attention.query", Role::kVision},
     {kText, "language_projection", Role::kUnknown},
-    {kTowers, "language_projection", Role::kVision, kLlm},
     {kText, "model.embed_vision.embedding_projection", Role::kVision},
     {kText, "model.speech_encoder.encoders.0.linear", Role::kVision},
     // Towers, by being beside the language model.
@@ -235,7 +234,7 @@ TEST(AnatomyTest, TheClassOfAModelIsKnownOrNot) {
   };
   using K = ModelKind;
   for (const Case& c : {
-           Case{R"({})", K::kUnnamed},
+           Case{"{}", K::kUnnamed},
            {R"({"architectures": ["NewForCausalLM"]})", K::kLanguage},
            {R"({"architectures": ["BertModel"]})", K::kLanguage},
            {R"({"architectures": ["XLMRobertaForSequenceClassification"]})",

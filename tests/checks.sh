@@ -6,6 +6,8 @@
 #   format       clang-format 14, the distribution's, changes nothing
 #   layering     no folder includes what it may not
 #   imports      modules of the Python package import downward, at their top
+#   messages     the Python package's messages are those of quantd.proto, made by
+#                the protoc of the oldest protobuf that it takes
 #   shell        shellcheck finds nothing in scripts
 #   spelling     codespell finds nothing
 #   tables       figures on pages are those of the results beside them, and
@@ -19,7 +21,7 @@
 #
 #   --all   a check whose tool is missing or of another version fails; without
 #           it, it is skipped and says so
-#   --fix   brings formats and tables up to date instead of failing
+#   --fix   brings formats, tables and messages up to date instead of failing
 #
 # deploy/install-deps.sh --checks installs the tools. A new check belongs into
 # tests/checks/selftest.sh, too, which shows that each can fail.
@@ -36,7 +38,7 @@ for word in "$@"; do
     *) names+=("$word") ;;
   esac
 done
-known=(format layering imports shell spelling tables constants links text
+known=(format layering imports messages shell spelling tables constants links text
   length strangers version)
 ((${#names[@]})) || names=("${known[@]}")
 for name in "${names[@]}"; do
@@ -74,6 +76,18 @@ constants() {
 }
 imports() {
   tests/checks/python_imports.py
+}
+messages() {
+  local out kept=client/python/quantd
+  [[ $(protoc --version 2>&1) =~ ^libprotoc\ 3\.21\. ]] ||
+    { missing "protoc 3.21"; return; }
+  out=$(mktemp -d)
+  protoc --proto_path=proto --python_out="$out" --pyi_out="$out" quantd.proto
+  [ -z "$fix" ] || cp "$out"/* $kept
+  (cd "$out" && for file in *; do cmp "$file" "$OLDPWD/$kept/$file" || exit; done)
+  local wrong=$?
+  rm -rf "$out"
+  return $wrong
 }
 shell() {
   command -v shellcheck >/dev/null || { missing shellcheck; return; }

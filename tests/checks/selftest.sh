@@ -20,6 +20,9 @@ good() {
   cp -r "$root/client/quantctl/models" client/quantctl/
   cp -r "$root/tests/ecosystem/published" "$root/tests/ecosystem/engines" tests/ecosystem/
   cp "$root/deploy/version.sh" deploy/
+  mkdir -p proto client/python/quantd
+  cp "$root/proto/quantd.proto" proto/
+  cp "$root"/client/python/quantd/quantd_pb2.py* client/python/quantd/
   cp "$root/.clang-format" .
   echo 'project(quantd VERSION 1.2.3 LANGUAGES CXX)' >CMakeLists.txt
   printf '# Changes\n\n## 1.2.3\n' >CHANGELOG.md
@@ -58,6 +61,8 @@ fails imports "a circle" <<<"mkdir -p $python
   echo 'from quantd import b' >$python/a.py; echo 'import quantd.a' >$python/b.py"
 fails imports "a value that knows calls" <<<"mkdir -p $python/{calls,tensors}
   touch $python/calls/a.py; echo 'from quantd.calls import a' >$python/tensors/b.py"
+fails messages "a message that was not made anew" <<<'sed -i \
+  "s/^message QuantizeRequest/message Old {}\n&/" proto/quantd.proto'
 fails shell "a variable from nowhere" <<<'printf "#!/bin/sh\necho \$nowhere\n" >a.sh'
 # Broken in two, or the checks would find it here.
 fails spelling "a misspelt word" <<<'echo "te""h" >>README.md'

@@ -15,6 +15,8 @@ directory=$(realpath "$1")
 jobs=$(nproc)
 launcher=$(command -v ccache || true)
 export CCACHE_BASEDIR=$directory CCACHE_NOHASHDIR=1
+# The same bytes wherever that is done.
+flags="-O2 -ffile-prefix-map=$directory=."
 
 fail() {
   echo "archives.sh: $*" >&2
@@ -66,7 +68,7 @@ build() {
   shift 2
   {
     cmake -S "$source" -B "$source/build" -DCMAKE_BUILD_TYPE=None \
-      -DCMAKE_CXX_FLAGS=-O2 -DCMAKE_CXX_STANDARD=17 \
+      -DCMAKE_CXX_FLAGS="$flags" -DCMAKE_CXX_STANDARD=17 \
       -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DBUILD_SHARED_LIBS=OFF \
       -DCMAKE_CXX_COMPILER="${CXX:-c++}" \
       -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" "$@" &&
@@ -85,7 +87,7 @@ build_re2() {
   for member in "$source"/build/*.o; do
     file=$(basename "$member" .o).cc
     for file in "$source"/{re2,util}/"$file"; do
-      [ ! -f "$file" ] || $launcher "${CXX:-c++}" -std=c++17 -O2 -fPIC \
+      [ ! -f "$file" ] || $launcher "${CXX:-c++}" -std=c++17 $flags -fPIC \
         -I "$source" -c "$file" -o "$member"
     done
   done

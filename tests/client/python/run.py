@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """Runs the tests of the Python package against the programs of a build.
 
-    run.py --server FILE --quantctl FILE --protoc FILE [ARGUMENT OF PYTEST...]
+    run.py --server FILE --quantctl FILE [ARGUMENT OF PYTEST...]
 
-The package is that of the sources, with messages made by protoc as a build
-makes them; with --installed it is the one that this Python has. Exits with 77
-where Python lacks what the pure engine needs.
+The package is that of the sources; with --installed it is the one that this
+Python has. Exits with 77 where Python lacks what the pure engine needs.
 """
 
 import argparse
@@ -15,31 +14,15 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-
-
-def assemble(folder, protoc):
-  """The package in a folder: the sources, and what is made of the proto."""
-  package = pathlib.Path(folder) / "quantd"
-  package.mkdir()
-  for entry in (ROOT / "client/python/quantd").iterdir():
-    if not entry.name.startswith(("quantd_pb2", "__pycache__")):
-      (package / entry.name).symlink_to(entry)
-  subprocess.run([
-      protoc, f"--proto_path={ROOT / 'proto'}", f"--python_out={package}",
-      f"--pyi_out={package}", "quantd.proto"
-  ], check=True)
-  return folder
 
 
 def main():
   parser = argparse.ArgumentParser()
   parser.add_argument("--server", required=True)
   parser.add_argument("--quantctl", required=True)
-  parser.add_argument("--protoc", default="protoc")
   parser.add_argument("--installed", action="store_true")
   known, rest = parser.parse_known_args()
   for module in ("grpc", "google.protobuf", "numpy", "pytest"):
@@ -48,20 +31,19 @@ def main():
       return 77
   # Who starts this in the background has it ignored, and so would the tests.
   signal.signal(signal.SIGINT, signal.SIG_DFL)
-  with tempfile.TemporaryDirectory() as folder:
-    environment = dict(
-        os.environ, QUANTD=str(pathlib.Path(known.server).resolve()),
-        QUANTCTL=str(pathlib.Path(known.quantctl).resolve()),
-        PYTHONDONTWRITEBYTECODE="1")
-    if not known.installed:
-      environment["PYTHONPATH"] = assemble(folder, known.protoc)
-    command = [
-        sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
-        f"--rootdir={HERE}", *rest
-    ]
-    if not any(pathlib.Path(word.split("::")[0]).exists() for word in rest):
-      command.append(str(HERE))
-    return subprocess.run(command, env=environment).returncode
+  environment = dict(
+      os.environ, QUANTD=str(pathlib.Path(known.server).resolve()),
+      QUANTCTL=str(pathlib.Path(known.quantctl).resolve()),
+      PYTHONDONTWRITEBYTECODE="1")
+  if not known.installed:
+    environment["PYTHONPATH"] = str(ROOT / "client/python")
+  command = [
+      sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+      f"--rootdir={HERE}", *rest
+  ]
+  if not any(pathlib.Path(word.split("::")[0]).exists() for word in rest):
+    command.append(str(HERE))
+  return subprocess.run(command, env=environment).returncode
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import datetime
 import os
 import pathlib
 import re
+import subprocess
 import sys
 import threading
 
@@ -75,6 +76,19 @@ def test_what_the_native_engine_does_alone(field, value):
   settings = {"target": "127.0.0.1:1", field: value}
   error = refused(field, quantd.connect, engine="grpc", **settings)
   assert "install the native wheel" in error.expected
+
+
+def test_the_package_as_a_program():
+  """It tells its version; the server comes with native wheels alone."""
+  run = lambda *words: subprocess.run(
+      [sys.executable, "-m", "quantd", *words], capture_output=True, text=True)
+  told = run("--version").stdout.split()
+  assert told == ["quantd", f"{quantd.__version__},", "engine", quantd.engine]
+  server = run("--help")
+  if quantd.engine == "native":
+    assert server.returncode == 0 and "--listen" in server.stdout
+  else:
+    assert server.returncode == 1 and "QUANTD_NATIVE=1" in server.stderr
 
 
 def test_engines():

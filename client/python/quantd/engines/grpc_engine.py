@@ -59,7 +59,10 @@ def _check_pure(settings: Settings) -> None:
     ("band_bytes", settings.band_bytes > 0, "0: calls in bands"),
   ):
     if asked:
-      remedy = "the native engine's; install the native wheel of quantd"
+      remedy = (
+        "the native engine's; install the native wheel of quantd, or build it: "
+        "QUANTD_NATIVE=1 pip install SOURCE"
+      )
       got = str(getattr(settings, field))
       verb = "are" if expected.endswith("s") else "is"
       raise Invalid.of(field, f"{expected} {verb} {remedy}", got)

@@ -36,12 +36,8 @@ if [ -z "${PYTHON:-}" ]; then
   fi
 fi
 [ -x "$PYTHON" ] || { echo "SKIPPED: no $PYTHON, and --offline" >&2; exit 77; }
-protoc=$(command -v protoc) || {
-  echo "SKIPPED: no protoc (deploy/install-deps.sh has it)" >&2
-  exit 77
-}
 command -v java > /dev/null || echo "SKIPPED: SPARK IS NOT TESTED, no java" >&2
 exec "$PYTHON" "$here/../run.py" \
   --server "${QUANTD:-$root/build/cpu/server/quantd}" \
   --quantctl "${QUANTCTL:-$root/build/cpu/client/quantctl}" \
-  --protoc "$protoc" -rs "$@" "$here"
+  -rs "$@" "$here"

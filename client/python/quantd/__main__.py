@@ -1,0 +1,39 @@
+"""`python -m quantd` is the server where the wheel is native.
+
+  python -m quantd --version
+  python -m quantd --listen 127.0.0.1:50151
+
+The words are those of the program `quantd`, which `--help` lists.
+"""
+
+import importlib.metadata
+import os
+import sys
+
+import quantd
+from quantd.version import version
+
+_REMEDY = (
+  "quantd: this package is the pure one and has no server: install the native "
+  "wheel, or build it: QUANTD_NATIVE=1 pip install SOURCE"
+)
+
+
+def main() -> None:
+  """Becomes the server, or tells the version of the package and its engine."""
+  if sys.argv[1:] == ["--version"]:
+    print(f"quantd {version()}, engine {quantd.engine}")
+    return
+  try:
+    files = importlib.metadata.files("quantd") or []
+  except importlib.metadata.PackageNotFoundError:
+    files = []
+  for file in files:
+    if file.name == "quantd" and file.parent.name == "bin":
+      program = os.fspath(file.locate())
+      os.execv(program, [program, *sys.argv[1:]])
+  sys.exit(_REMEDY)
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,9 @@
+# The archives that a shared object can hold, made before anything links them.
+if(QUANTD_STATIC)
+  set(QUANTD_OTHER_ARCHIVES ${PROJECT_BINARY_DIR}/archives CACHE PATH "")
+  set(ENV{CXX} ${CMAKE_CXX_COMPILER})
+  message(STATUS "Wheel: compiling protobuf, Abseil and RE2 again, some minutes")
+  execute_process(
+    COMMAND ${CMAKE_CURRENT_LIST_DIR}/archives.sh ${QUANTD_OTHER_ARCHIVES}
+    COMMAND_ERROR_IS_FATAL ANY)
+endif()

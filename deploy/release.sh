@@ -62,7 +62,7 @@ logged() {
 tree=$work/tree
 logged "clone" git clone -q --no-hardlinks "$root" "$tree"
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$tree" log -1 --format=%ct)}
-export SOURCE_DATE_EPOCH LC_ALL=C CCACHE_BASEDIR=$tree CCACHE_NOHASHDIR=1
+export SOURCE_DATE_EPOCH CCACHE_BASEDIR=$tree CCACHE_NOHASHDIR=1
 version=$("$tree/deploy/version.sh")
 label=$version${cuda:+-cu13}
 machine=linux-$(uname -m)
@@ -149,6 +149,7 @@ fi
   "$tree/deploy/archive.sh" "$out/quantd-$version-source.tar.xz"
 
 cd "$out"
+export LC_ALL=C # for the order of names
 sha256sum -- * >"$work/sums"
 mv "$work/sums" SHA256SUMS
 du -h -- *

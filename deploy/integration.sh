@@ -100,6 +100,7 @@ engine_start
 export DOCKER_BUILDKIT=1
 export QUANTD_IMAGE=quantd-it/cpu QUANTD_TESTS_IMAGE=quantd-it/tests
 export PROMETHEUS_IMAGE=quantd-it/prometheus
+export QUANTD_PORT=0 QUANTD_EDGE_PORT=0 # whichever are free
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 version=$(deploy/version.sh)
 # image TARGET

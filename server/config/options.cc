@@ -34,15 +34,17 @@ constexpr char kDescription[] =
 constexpr char kFooter[] =
     R"help(Exit codes: 0 stopped, all accepted calls answered; 1 it could not start
 (address in use, no device); 2 wrong usage or configuration; 3 stopped, but
-calls were cancelled; 4 no device works, and a new start may help; 130 stopped at once by a second signal.
+calls were cancelled; 4 no device works, and a new start may help; 130 stopped
+at once by a second signal.
 
 A token, and its line in the token file:
   openssl rand -hex 32 > token
   printf %s "$(cat token)" | sha256sum >> tokens
 Examples:
   quantd --listen 127.0.0.1:50151
-  quantd --listen 0.0.0.0:50151 --tls-cert server.pem --tls-key server.key     --token-file tokens
-  quantd --config quantd.toml --check-config)help";
+  quantd --listen 0.0.0.0:50151 --tls-cert server.pem --tls-key server.key \
+    --token-file tokens
+  quantd --config quantd.conf --check-config)help";
 
 constexpr absl::Duration kMs = absl::Milliseconds(1);
 constexpr absl::Duration kSecond = absl::Seconds(1);
@@ -277,8 +279,8 @@ absl::StatusOr<int> Parse(int argc, char** argv, CommandLine* command) {
   Flags add(&app);
   add.Group(kActions);
   add.Text("--config", &file, "FILE",
-           "File of settings (TOML): any flag below without its dashes, like "
-           "listen = \"0.0.0.0:50151\"; unknown keys are refused");
+           "File of settings, one on a line: any flag below without its dashes, "
+           "like listen = 0.0.0.0:50151; unknown keys are refused");
   add.Switch("--check-config", &check,
              "Read and check everything that a start would, print what is in "
              "effect, and end: 0, or 2 and what is wrong");

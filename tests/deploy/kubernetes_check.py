@@ -63,6 +63,16 @@ class Check:
                 "the spread counts other pods",
             )
         service = self.kinds["Service"]["spec"]
+        monitor = self.kinds.get("ServiceMonitor")
+        if monitor:
+            wanted = monitor["spec"]["selector"]["matchLabels"].items()
+            self.expect(
+                wanted <= self.kinds["Service"]["metadata"]["labels"].items(),
+                "the monitor finds no service",
+            )
+            names = {p["name"] for p in service["ports"]}
+            for end in monitor["spec"]["endpoints"]:
+                self.expect(end["port"] in names, "the monitor finds no port")
         self.expect(service["clusterIP"] == "None", "the service has an address")
         ports = {
             p["name"]: p["containerPort"]
@@ -98,6 +108,9 @@ class Check:
         edge = self.containers.get("edge")
         if edge:
             self.behind(edge, mounts["tls"])
+            return
+        if self.config.get("insecure") == "true":
+            self.expect("tls" not in volumes, "a Secret that nobody reads")
             return
         for key in ("tls-cert", "tls-key", "tls-client-ca"):
             self.expect(

@@ -139,7 +139,8 @@ if wanted wheel; then
   archives=${QUANTD_OTHER_ARCHIVES:-$work/archives}
   logged "libraries for the wheel" \
     "$tree/client/python/native/archives.sh" "$archives"
-  logged "native wheel" env QUANTD_NATIVE=1 QUANTD_CUDA="${cuda:-0}" \
+  # The compiler by the name that CMake has for it: a compiler's cache asks.
+  logged "native wheel" env CC=cc CXX=c++ QUANTD_NATIVE=1 QUANTD_CUDA="${cuda:-0}" \
     python -m build --wheel --outdir "$work/wheel" "$tree/client/python" \
     -C build-dir="$tree/build/wheel" \
     -C cmake.define.QUANTD_OTHER_ARCHIVES="$archives"

@@ -58,30 +58,11 @@ engine_prepare() {
   ip -n "$name" link set lo up
 }
 
-# The distribution of this machine, from where it gets its own packages.
 engine_make_base() {
-  local rootfs=$work/rootfs suite source keyring
-  suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
-  source=$(apt-get indextargets --format '$(CREATED_BY) $(RELEASE) $(REPO_URI)' |
-    awk -v suite="$suite" '$1 == "Packages" && $2 == suite {print $3; exit}')
-  [ -n "$source" ] || fail "apt-get names no source of the suite $suite"
-  for keyring in /usr/share/keyrings/{debian,ubuntu}-archive-keyring.gpg; do
-    [ -e "$keyring" ] && break
-  done
-  echo "making a base image of $suite"
-  debootstrap --variant=minbase --include=ca-certificates --keyring="$keyring" \
-    "$suite" "$rootfs" "$source" \
-    >"$work/debootstrap.log" 2>&1 ||
+  local rootfs=$work/rootfs
+  echo "making a base image"
+  deploy/debian-root.sh "$rootfs" >"$work/debootstrap.log" 2>&1 ||
     fail "debootstrap: $(tail -3 "$work/debootstrap.log")"
-  # Its packages come from where this machine's do, under the same rules; not
-  # those of others, whose keys it has not.
-  rm -f "$rootfs"/etc/apt/sources.list
-  find /etc/apt -path '/etc/apt/sources.list*' -type f \
-    -exec grep -qF "${source%/}" {} \; -exec cp --parents -t "$rootfs" {} +
-  find /etc/apt/apt.conf.d -type f -exec grep -q '^Acquire' {} \; \
-    -exec cp -t "$rootfs/etc/apt/apt.conf.d/" {} +
-  echo force-unsafe-io >"$rootfs/etc/dpkg/dpkg.cfg.d/image"
-  rm -rf "$rootfs"/var/cache/apt/archives/*.deb "$rootfs"/var/lib/apt/lists/*
   tar -C "$rootfs" -cf "$cache/base.tar.new" .
   mv "$cache/base.tar.new" "$cache/base.tar"
   rm -rf "$rootfs"

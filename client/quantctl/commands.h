@@ -61,6 +61,7 @@ struct Options {
   std::optional<Profile> decode_profile;     // whose decoding, if another's
   std::vector<int64_t> shape;                // of `plan` without a file
   std::string plan_server;                   // empty: planned here
+  bool kernels = false;                      // `plan` tells kernels
   int64_t sample_rows = 1024;
   int64_t sample_cols = 1024;
   uint64_t sample_seed = 20260101;

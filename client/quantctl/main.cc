@@ -156,6 +156,10 @@ int Main(int argc, char** argv) {
       ->allow_extra_args(false)
       ->type_name("DIM,...");
   AddDType(plan, &o, "Its type (default bf16)");
+  plan->add_flag(
+      "--kernels", o.kernels,
+      "Show which kernels compute it on a GPU and on the CPU; without "
+      "a file and --shape, a row for every format, copies and type");
   plan->add_option("--server", o.plan_server,
                    "Ask this server; its answer must be what is computed here");
   AddCredentials(plan, &o);

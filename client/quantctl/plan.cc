@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "client/quantctl/commands.h"
+#include "client/quantctl/plan_kernels.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
@@ -19,6 +20,7 @@ struct Planned {
   int64_t rows = 0;
   int64_t cols = 0;
   QuantizeDescription description;
+  Kernels kernels;
 };
 
 QuantizeDescription Describe(const Plan& plan) {
@@ -103,7 +105,34 @@ void PrintTables(const Options& options, const std::vector<Planned>& tensors) {
     PrintColumns(rows);
     fmt::print("input {}, output {}, scratch {}\n", BytesText(d.input_bytes),
                BytesText(d.output_bytes), BytesText(d.scratch_bytes));
+    if (options.kernels) {
+      fmt::print("cuda: {}\ncpu: {}\n", t.kernels.cuda, t.kernels.cpu);
+    }
   }
+}
+
+// The table of --kernels without a tensor.
+int PrintKernels(const Options& options) {
+  const std::vector<KernelsRow> table = KernelsTable(options.quantize);
+  std::vector<std::vector<std::string>> rows = {
+      {"format", "copies", "type", "cuda", "cpu"}};
+  Json out = {{"command", "plan"}, {"kernels", Json::array()}};
+  for (const KernelsRow& row : table) {
+    rows.push_back(
+        {row.format, row.copies, row.types, row.kernels.cuda, row.kernels.cpu});
+    out["kernels"].push_back({{"format", row.format},
+                              {"copies", row.copies},
+                              {"type", row.types},
+                              {"cuda", row.kernels.cuda},
+                              {"cpu", row.kernels.cpu}});
+  }
+  out["exit_code"] = 0;
+  if (options.json) {
+    fmt::print("{}\n", out.dump(2));
+  } else {
+    PrintColumns(rows);
+  }
+  return kOk;
 }
 
 void PrintJson(const Options& options, const std::vector<Planned>& tensors) {
@@ -134,6 +163,10 @@ void PrintJson(const Options& options, const std::vector<Planned>& tensors) {
                               {"input_bytes", d.input_bytes},
                               {"output_bytes", d.output_bytes},
                               {"scratch_bytes", d.scratch_bytes}});
+    if (options.kernels) {
+      out["tensors"].back()["kernels"] = {{"cuda", t.kernels.cuda},
+                                          {"cpu", t.kernels.cpu}};
+    }
   }
   out["exit_code"] = 0;
   fmt::print("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
@@ -142,6 +175,8 @@ void PrintJson(const Options& options, const std::vector<Planned>& tensors) {
 }  // namespace
 
 int RunPlan(const Options& options) {
+  const bool any = !options.input.empty() || !options.shape.empty();
+  if (options.kernels && !any) return PrintKernels(options);
   if (options.input.empty() == options.shape.empty()) {
     return Fail(
         options, kUsage,
@@ -167,6 +202,7 @@ int RunPlan(const Options& options) {
     t.rows = plan->rows();
     t.cols = plan->cols();
     t.description = Describe(*plan);
+    t.kernels = KernelsOf(*plan);
     if (client == nullptr) continue;
     auto answer =
         client->DescribeQuantize(t.desc, options.quantize, CallOf(options));

@@ -10,13 +10,14 @@
 namespace quantd::cpu {
 namespace {
 
-// What the functions for FP8 know beside their formats; a copy that is rotated
-// is not theirs. Whoever asks for more is served by the generic function.
+// Options that the functions for FP8 know beside their formats; a copy that is
+// rotated is not theirs. With more options the generic function is taken.
 constexpr uint32_t kFp8Knows =
     kOptRht | kOptSwizzled | kOptGivenAmax | kOptEpsilon | kOptPowerOfTwo |
     kOptGivenScale | kOptHistory | kOptScaleRule | kOptGrouped | kOptDbias;
 
-// Likewise those for NVFP4, of copies that are rotated by 16 or not at all.
+// Options that the function for NVFP4 knows, whose copies are rotated by 16 or
+// not at all.
 constexpr uint32_t kNvfp4Knows = kOptRht | kOptStochastic | kOptFourOverSix |
                                  kOptSwizzled | kOptGivenAmax | kOptEstimation |
                                  kOptGrouped | kOptDbias | kOptProfile;
@@ -75,11 +76,6 @@ KernelChoice ChooseKernels(const Plan& plan, const Recipe& recipe) {
   return choice;
 }
 
-std::string_view Name(AmaxKernel kernel) {
-  static constexpr std::string_view kNames[] = {"-", "Amax", "AmaxLines"};
-  return NameIn(kNames, kernel);
-}
-
 std::string_view Name(EncodeKernel kernel) {
   static constexpr std::string_view kNames[] = {"-",
                                                 "QuantizeNvfp4",
@@ -87,18 +83,7 @@ std::string_view Name(EncodeKernel kernel) {
                                                 "QuantizeFp8Columns",
                                                 "QuantizeFp8Squares",
                                                 "QuantizeLines"};
-  return NameIn(kNames, kernel);
-}
-
-std::string_view Name(DecodeKernel kernel) {
-  static constexpr std::string_view kNames[] = {
-      "-", "DequantizeRow", "DequantizeCol", "DequantizeLines"};
-  return NameIn(kNames, kernel);
-}
-
-std::string_view Name(RotateKernel kernel) {
-  static constexpr std::string_view kNames[] = {"-", "Rotate", "RotateLines"};
-  return NameIn(kNames, kernel);
+  return kNames[static_cast<size_t>(kernel)];
 }
 
 std::string ToString(const KernelChoice& choice) {

@@ -1,9 +1,10 @@
 // Which functions of the table (kernels/cpu/tiles.h) compute a plan on the CPU,
 // whatever its instruction set: decided here alone, once for each plan.
-// kernels/KERNELS.md is the same as a page.
+// kernels/KERNELS.md tells how to read it.
 #ifndef QUANTD_KERNELS_CPU_CHOICE_H_
 #define QUANTD_KERNELS_CPU_CHOICE_H_
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -33,6 +34,38 @@ enum class RotateKernel {
   kLines,   // the larger ones
 };
 
+// A kernel's name, as its source has it, and its place in the table.
+template <typename Function>
+struct KernelRow {
+  std::string_view name;
+  Function TileKernels::*function;
+};
+
+// In the order of the enumerators.
+inline constexpr KernelRow<decltype(TileKernels::amax)> kAmaxKernels[] = {
+    {"-", nullptr},
+    {"Amax", &TileKernels::amax},
+    {"AmaxLines", &TileKernels::amax_lines}};
+inline constexpr KernelRow<decltype(TileKernels::dequantize_row)>
+    kDecodeKernels[] = {{"-", nullptr},
+                        {"DequantizeRow", &TileKernels::dequantize_row},
+                        {"DequantizeCol", &TileKernels::dequantize_col},
+                        {"DequantizeLines", &TileKernels::dequantize_lines}};
+inline constexpr KernelRow<decltype(TileKernels::rotate)> kRotateKernels[] = {
+    {"-", nullptr},
+    {"Rotate", &TileKernels::rotate},
+    {"RotateLines", &TileKernels::rotate_lines}};
+
+inline const auto& RowOf(AmaxKernel kernel) {
+  return kAmaxKernels[static_cast<size_t>(kernel)];
+}
+inline const auto& RowOf(DecodeKernel kernel) {
+  return kDecodeKernels[static_cast<size_t>(kernel)];
+}
+inline const auto& RowOf(RotateKernel kernel) {
+  return kRotateKernels[static_cast<size_t>(kernel)];
+}
+
 struct KernelChoice {
   AmaxKernel amax = AmaxKernel::kNone;
   EncodeChoice encode = {};
@@ -45,11 +78,13 @@ struct KernelChoice {
 
 KernelChoice ChooseKernels(const Plan& plan, const Recipe& recipe);
 
-// Names of the functions, as in their sources; "-" for none.
-std::string_view Name(AmaxKernel kernel);
+// The name of a kernel; "-" for none.
+template <typename Kernel>
+std::string_view Name(Kernel kernel) {
+  return RowOf(kernel).name;
+}
+// Encoders are functions that TileKernels::quantize calls.
 std::string_view Name(EncodeKernel kernel);
-std::string_view Name(DecodeKernel kernel);
-std::string_view Name(RotateKernel kernel);
 
 // What is chosen, in the order in which it runs: "amax Amax, encode rows
 // QuantizeFp8Rows, encode columns QuantizeLines".

@@ -90,11 +90,7 @@ class Computer {
   absl::Status Decode() {
     const DequantizeTask task = MakeDequantizeTask(plan_, bases_);
     CountRht(recipe_.copies_rotate());
-    const auto decode = choice_.decode == DecodeKernel::kNvfp4Rows
-                            ? tiles_.dequantize_row
-                        : choice_.decode == DecodeKernel::kNvfp4Columns
-                            ? tiles_.dequantize_col
-                            : tiles_.dequantize_lines;
+    const auto decode = tiles_.*RowOf(choice_.decode).function;
     Over(kWholeRows, [&](const Piece& piece) {
       const GroupTask& group = task.groups[piece.group];
       decode(task.params, group, piece.first, piece.last);
@@ -111,9 +107,7 @@ class Computer {
     args.signs = bases_.signs;
     args.inverse = recipe.inverse;
     args.dimension = Dimension();
-    const auto rotate = choice_.rotate == RotateKernel::kBlocks
-                            ? tiles_.rotate
-                            : tiles_.rotate_lines;
+    const auto rotate = tiles_.*RowOf(choice_.rotate).function;
     std::mutex mutex;
     Over(kWholeRows, [&](const Piece& piece) {
       Maxima m;
@@ -179,6 +173,7 @@ class Computer {
     if (choice_.amax == AmaxKernel::kNone) return found;
     const Search& search = recipe_.search;
     CountRht(search.rotates());
+    const auto amax = tiles_.*RowOf(choice_.amax).function;
     std::mutex mutex;
     Over(kCutRows, [&](const Piece& piece) {
       Maxima m;
@@ -190,12 +185,8 @@ class Computer {
       args.row_signs = search.rotated[0] ? bases_.signs : nullptr;
       args.col_signs = search.rotated[1] ? bases_.signs : nullptr;
       args.propagate = recipe_.propagate;
-      if (choice_.amax == AmaxKernel::kTiles) {
-        tiles_.amax(args, piece.first, piece.last, &m);
-      } else {
-        SetLines(piece, &args);
-        tiles_.amax_lines(args, piece.first, piece.last, &m);
-      }
+      SetLines(piece, &args);
+      amax(args, piece.first, piece.last, &m);
       std::lock_guard lock(mutex);
       Merge(m, &found[piece.group]);
     });

@@ -13,6 +13,7 @@
 
 #include "kernels/arith/copy_address.h"
 #include "kernels/arith/encode.h"
+#include "kernels/cuda/kernels.h"
 #include "kernels/device/group_task.h"
 #include "kernels/plan/error_statistics.h"
 #include "kernels/plan/format.h"
@@ -81,9 +82,7 @@ struct SpanAmaxArgs {
   bool propagate;  // A line that holds NaN has the maximum NaN.
 };
 
-// What an encoder looks up under an amax, if anything: NVFP4's code_tables.cuh.
-enum class CodeTable { kNone, kMultipliers, kValues, kFits };
-inline constexpr size_t kCodeTableBytes = 1280;  // room for any
+inline constexpr size_t kCodeTableBytes = 1280;  // room for any CodeTable
 
 // Amaxes to write where they belong, for every group, made of its maxima.
 enum class FoundAmax { kGiven, kPlain, kRowRht, kColRht };
@@ -129,6 +128,9 @@ struct EncodeArgs {
   // Whether the encoder makes the sums of each 128 rows for dbias, too.
   bool dbias;
   float signs[kBlock];  // s[i] / 4 of a rotation of dimension 16
+  // The only group's amax of the rowwise copy, for the host where it knows it.
+  // Negative: it does not.
+  float known_amax;
 };
 
 // Values of the one copy there is.
@@ -151,14 +153,6 @@ struct RotateArgs {
   bool inverse;
   Found* found;           // The bits of NaN and Inf are set.
   float sixteen[kBlock];  // the same signs, where the dimension is 16
-};
-
-// Sums of the columns of each group.
-struct DbiasArgs {
-  GroupList list;
-  DType input;
-  DType output;
-  bool summed;  // The sums of each 128 rows are there.
 };
 
 // Zeros in runs, which a list on the device describes.

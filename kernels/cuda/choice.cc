@@ -6,9 +6,11 @@
 #include <limits>
 #include <variant>
 
+#include "kernels/arith/four_over_six.h"
 #include "kernels/arith/hadamard.h"
 #include "kernels/arith/maxima.h"
 #include "kernels/device/kernel_names.h"
+#include "kernels/device/task.h"
 #include "kernels/plan/geometry.h"
 #include "kernels/plan/profile/profile.h"
 #include "kernels/plan/support.h"
@@ -16,8 +18,8 @@
 namespace quantd::cuda {
 namespace {
 
-// What the kernels for bf16 and fp16 know beside their formats.
-// Whoever asks for more is served by the generic kernel.
+// Options that the kernels for bf16 and fp16 know beside their formats. With
+// more options the frame or the generic kernel is taken.
 constexpr uint32_t kNvfp4Knows = kOptRht | kOptStochastic | kOptFourOverSix |
                                  kOptSwizzled | kOptCompact | kOptGivenAmax |
                                  kOptEstimation | kOptGrouped | kOptDbias;
@@ -25,7 +27,7 @@ constexpr uint32_t kFp8Knows = kOptSwizzled | kOptGivenAmax | kOptEpsilon |
                                kOptPowerOfTwo | kOptGivenScale | kOptHistory |
                                kOptScaleRule | kOptGrouped | kOptDbias;
 
-// What an encoder is asked for: statistics are another kernel's.
+// Options that an encoder must know: statistics are another kernel's.
 uint32_t OptionsToKnow(const QuantizeOptions& o) {
   return UsedOptions(o) & ~kOptStatistics;
 }
@@ -64,108 +66,171 @@ bool RotatesBySixteen(const Recipe& r) {
   return !r.copies_rotate() || r.rotation->dimension == kRhtSize;
 }
 
-// What has no kernel of its own: the frame, or kSpans where that does not
-// reach.
-EncodeKernel ChooseOther(const Plan& plan, const QuantizeOptions& o) {
-  const auto row_bytes =
-      static_cast<uint64_t>(plan.cols()) * SizeOf(plan.tensor().dtype);
-  if (row_bytes % 16 != 0 ||
+// The frame's kernel of a cell: kernels/cuda/encode/frame.
+EncodeKernel ChooseCell(const EncodeParams& p, bool rotates) {
+  using enum EncodeKernel;
+  const bool other = p.numerics.other;
+  const bool picks = TriesTwoScales(p);
+  if (p.scaling == Scaling::kNvfp4 && p.square) {
+    return p.stochastic ? kFrameNvfp4StochasticSquares
+           : picks      ? kFrameNvfp4FourOverSixSquares
+                        : kFrameNvfp4Squares;
+  }
+  if (p.scaling == Scaling::kNvfp4) {
+    if (other) return kFrameNvfp4OfProfiles;
+    if (picks) return kFrameNvfp4FourOverSix;
+    if (p.stochastic) {
+      return rotates ? kFrameNvfp4StochasticRotated : kFrameNvfp4Stochastic;
+    }
+    return rotates ? kFrameNvfp4Rotated : kFrameNvfp4;
+  }
+  if (p.scaling == Scaling::kMx && p.element == DType::kE2M1x2) {
+    if (other) return kFrameMxfp4OfProfiles;
+    if (p.stochastic) {
+      return rotates ? kFrameMxfp4StochasticRotated : kFrameMxfp4Stochastic;
+    }
+    return rotates ? kFrameMxfp4Rotated : kFrameMxfp4;
+  }
+  if (p.scaling == Scaling::kMx) {
+    return other     ? kFrameMxfp8OfProfiles
+           : rotates ? kFrameMxfp8Rotated
+                     : kFrameMxfp8;
+  }
+  if (p.square) return other ? kFrameFp8SquaresOfProfiles : kFrameFp8Squares;
+  if (p.scaling == Scaling::kBlock) return kFrameFp8Blocks;
+  return other ? kFrameFp8LinesOfProfiles : kFrameFp8Lines;
+}
+
+// The frame, or kSpans where the frame does not reach.
+EncodeKernel ChooseOther(const Plan& plan, const Recipe& r,
+                         const QuantizeOptions& o, SharedMemory size) {
+  const DType input = plan.tensor().dtype;
+  const auto row_bytes = static_cast<uint64_t>(plan.cols()) * SizeOf(input);
+  const bool fits = size != SharedMemory::kSmall || input != DType::kF32 ||
+                    !r.copies_rotate();
+  if (!fits || row_bytes % 16 != 0 ||
       plan.rows() > std::numeric_limits<int32_t>::max() ||
       ColumnsOfChunks(plan) >= std::numeric_limits<uint32_t>::max() ||
       (o.rounding == Rounding::kStochastic && !DrawsWhole(plan, o)) ||
       (o.four_over_six != FourOverSix::kOff && o.form.row_scaled)) {
     return EncodeKernel::kSpans;
   }
-  return EncodeKernel::kFrame;
+  return ChooseCell(MakeEncodeParams(plan), r.copies_rotate());
 }
 
-// NVFP4 of bf16 and fp16.
+// NVFP4 of bf16 and fp16, where a kernel is made for it.
 EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
                          const QuantizeOptions& o) {
-  const FormatSpec& format = *FindFormat(o.format);
+  using enum EncodeKernel;
+  const bool square = FindFormat(o.format)->square;
   const bool columnwise = r.copies[1].wanted;
+  const bool te = EncodesAsTe(NumericsOf(o));
   // Tensor cores rotate bf16, and tiles are rotated by nothing else.
   const bool rotatable =
       plan.tensor().dtype == DType::kBF16 || !r.copies_rotate();
   // (A profile's choices are looked at below.)
   uint32_t used = OptionsToKnow(o) & ~kOptProfile;
   const bool scaled = (used & kOptRowScaled) != 0 && !columnwise &&
-                      (used & (kOptStochastic | kOptFourOverSix)) == 0 &&
-                      EncodesAsTe(NumericsOf(o));
+                      (used & (kOptStochastic | kOptFourOverSix)) == 0 && te;
   if (scaled) used &= ~kOptRowScaled;
   if ((used & ~kNvfp4Knows) != 0 || plan.cols() % kBlock != 0 ||
       !RotatesBySixteen(r) || (columnwise && !rotatable) ||
       plan.rows() > std::numeric_limits<int32_t>::max() ||
       ColumnsOfChunks(plan) >= std::numeric_limits<uint32_t>::max()) {
-    return ChooseOther(plan, o);
+    return kNone;
   }
-  if (scaled) return EncodeKernel::kNvfp4ScaledRows;
-  if (!EncodesAsTe(NumericsOf(o))) return EncodeKernel::kNvfp4UnderGlobal;
+  if (scaled) return kNvfp4ScaledRows;
+  if (!te) return kNvfp4UnderGlobal;
   if ((used & kOptStochastic) != 0) {
     // A block's random bytes must be those of one counter.
-    if (!DrawsWhole(plan, o)) return ChooseOther(plan, o);
-    return columnwise || format.square ? EncodeKernel::kNvfp4Tiles
-                                       : EncodeKernel::kNvfp4Stochastic;
+    return !DrawsWhole(plan, o) ? kNone
+           : square             ? kNvfp4StochasticSquares
+           : columnwise         ? kNvfp4StochasticTiles
+                                : kNvfp4Stochastic;
   }
-  if (format.square) return EncodeKernel::kNvfp4Squares;
-  if ((used & kOptFourOverSix) != 0 && !columnwise) {
-    return EncodeKernel::kNvfp4FourOverSix;
+  if ((used & kOptFourOverSix) != 0) {
+    return square       ? kNvfp4FourOverSixSquares
+           : columnwise ? kNvfp4FourOverSixTiles
+                        : kNvfp4FourOverSix;
   }
-  return columnwise || (o.dbias && rotatable) ? EncodeKernel::kNvfp4Tiles
-                                              : EncodeKernel::kNvfp4Rows;
+  if (square) return kNvfp4Squares;
+  return columnwise || (o.dbias && rotatable) ? kNvfp4Tiles : kNvfp4Rows;
 }
 
-// FP8 and MXFP8 of bf16 and fp16.
+// FP8 and MXFP8 of bf16 and fp16, where a kernel is made for it.
 EncodeKernel ChooseFp8(const Plan& plan, const Recipe& r,
                        const QuantizeOptions& o) {
+  using enum EncodeKernel;
   const FormatSpec& format = *FindFormat(o.format);
-  const bool runs = format.scaling == Scaling::kTensor;
+  const bool tensor = format.scaling == Scaling::kTensor;
+  const bool mx = format.scaling == Scaling::kMx;
   // (Under a scale that is NaN a profile's zeros stay zeros.)
-  const bool profiles =
-      runs || (format.scaling == Scaling::kMx && !r.propagate);
+  const bool profiles = tensor || (mx && !r.propagate);
   const uint32_t used =
       OptionsToKnow(o) & ~(profiles ? uint32_t{kOptProfile} : 0);
   if ((used & ~kFp8Knows) != 0 || format.square || plan.cols() % 8 != 0 ||
       ColumnsOfChunks(plan) >= std::numeric_limits<int32_t>::max()) {
-    return ChooseOther(plan, o);
+    return kNone;
   }
   if (!r.copies[1].wanted && !o.dbias) {
-    return runs ? EncodeKernel::kFp8Runs : EncodeKernel::kFp8Rows;
+    if (tensor) return NumericsOf(o).other ? kFp8QuotientRuns : kFp8Runs;
+    return mx ? kMxfp8Rows : kFp8BlockRows;
   }
   // Swizzled scales of a tile's columns are neighbours.
-  const bool strips = r.copies[1].wanted && !o.dbias &&
-                      format.scaling == Scaling::kMx &&
+  const bool strips = r.copies[1].wanted && !o.dbias && mx &&
                       o.form.scale_layout != Layout::kSwizzled;
-  return strips ? EncodeKernel::kFp8Strips : EncodeKernel::kFp8Tiles;
+  return strips   ? kMxfp8Strips
+         : mx     ? kMxfp8Tiles
+         : tensor ? kFp8TensorTiles
+                  : kFp8BlockTiles;
+}
+
+// The encoder that is made for the plan; kNone: there is none.
+EncodeKernel ChooseMade(const Plan& plan, const Recipe& r,
+                        const QuantizeOptions& o) {
+  const FormatSpec& format = *FindFormat(o.format);
+  if (plan.tensor().dtype == DType::kF32) {
+    return r.plain_nvfp4 && !r.copies[1].wanted && !plan.grouped() &&
+                   EncodesAsTe(NumericsOf(o))
+               ? EncodeKernel::kQuantizeRows
+               : EncodeKernel::kNone;
+  }
+  if (format.scaling == Scaling::kNvfp4) return ChooseNvfp4(plan, r, o);
+  const bool fp8 =
+      format.element != DType::kE2M1x2 && format.scaling != Scaling::kChannel;
+  return fp8 ? ChooseFp8(plan, r, o) : EncodeKernel::kNone;
 }
 
 EncodeKernel ChooseEncode(const Plan& plan, const Recipe& r,
-                          const QuantizeOptions& o) {
+                          const QuantizeOptions& o, SharedMemory size) {
   if (!r.copies_wanted()) return EncodeKernel::kNone;
-  const FormatSpec& format = *FindFormat(o.format);
-  if (plan.tensor().dtype == DType::kF32 && r.plain_nvfp4 &&
-      !r.copies[1].wanted && !plan.grouped() && EncodesAsTe(NumericsOf(o))) {
-    return EncodeKernel::kQuantizeRows;
-  }
-  if (plan.tensor().dtype == DType::kF32 ||
-      format.scaling == Scaling::kChannel) {
-    return ChooseOther(plan, o);
-  }
-  if (format.scaling == Scaling::kNvfp4) return ChooseNvfp4(plan, r, o);
-  if (format.element != DType::kE2M1x2) return ChooseFp8(plan, r, o);
-  return ChooseOther(plan, o);
+  const EncodeKernel made = ChooseMade(plan, r, o);
+  return made != EncodeKernel::kNone ? made : ChooseOther(plan, r, o, size);
 }
 
-bool SumsChunks(EncodeKernel kernel) {
-  switch (kernel) {
-    case EncodeKernel::kNvfp4Tiles:
-    case EncodeKernel::kNvfp4Squares:
-    case EncodeKernel::kFp8Tiles:
-    case EncodeKernel::kFrame:
-      return true;
-    default:
-      return false;
-  }
+// The rows of kernels/cuda/kernels.h as the choice reads them, in the order of
+// the enumerators.
+#define QUANTD_NAME(kernel, name) #name,
+constexpr std::string_view kAmaxNames[] = {
+    "-", QUANTD_AMAX_OF_TENSOR(QUANTD_NAME) QUANTD_AMAX_OF_GROUPS(QUANTD_NAME)};
+constexpr std::string_view kDecodeNames[] = {"-", QUANTD_DECODERS(QUANTD_NAME)};
+constexpr std::string_view kRotateNames[] = {"-", QUANTD_ROTATORS(QUANTD_NAME)};
+constexpr std::string_view kErrorsNames[] = {
+    "-", QUANTD_ERROR_COUNTERS(QUANTD_NAME)};
+#undef QUANTD_NAME
+constexpr std::string_view kDbiasNames[] = {"-", "by the encoder", "SumChunks"};
+
+struct EncoderRow {
+  std::string_view name;
+  CodeTable table;
+  bool sums_chunks;
+};
+#define QUANTD_ROW(kernel, name, table, sums) {#name, CodeTable::table, sums},
+constexpr EncoderRow kEncoders[] = {{"-", CodeTable::kNone, false},
+                                    QUANTD_ENCODERS(QUANTD_ROW)};
+#undef QUANTD_ROW
+const EncoderRow& RowOf(EncodeKernel kernel) {
+  return kEncoders[static_cast<size_t>(kernel)];
 }
 
 DecodeKernel ChooseDecode(const Recipe& r, const DequantizeOptions& o) {
@@ -198,10 +263,6 @@ ErrorsKernel ChooseErrors(const Plan& plan, const Recipe& r,
 
 }  // namespace
 
-bool KernelChoice::searches_groups() const {
-  return amax == AmaxKernel::kLines || amax == AmaxKernel::kSpans;
-}
-
 bool KernelChoice::reads_groups() const {
   const bool one_tensor =
       encode == EncodeKernel::kNone || encode == EncodeKernel::kQuantizeRows;
@@ -209,14 +270,15 @@ bool KernelChoice::reads_groups() const {
          decode != DecodeKernel::kNone || dbias != DbiasKernel::kNone;
 }
 
-KernelChoice ChooseKernels(const Plan& plan, const Recipe& recipe) {
+KernelChoice ChooseKernels(const Plan& plan, const Recipe& recipe,
+                           SharedMemory size) {
   KernelChoice choice;
   choice.amax = ChooseAmax(plan, recipe);
   if (const auto* o = std::get_if<QuantizeOptions>(&plan.options())) {
-    choice.encode = ChooseEncode(plan, recipe, *o);
+    choice.encode = ChooseEncode(plan, recipe, *o, size);
     if (o->dbias) {
-      choice.dbias = SumsChunks(choice.encode) ? DbiasKernel::kEncoder
-                                               : DbiasKernel::kChunks;
+      choice.dbias = RowOf(choice.encode).sums_chunks ? DbiasKernel::kEncoder
+                                                      : DbiasKernel::kChunks;
     }
     if (recipe.statistics && recipe.copies_wanted()) {
       choice.errors = ChooseErrors(plan, recipe, *o);
@@ -232,59 +294,20 @@ KernelChoice ChooseKernels(const Plan& plan, const Recipe& recipe) {
 }
 
 std::string_view Name(AmaxKernel kernel) {
-  static constexpr std::string_view kNames[] = {
-      "-",           "PlainAmax",         "AmaxOfRows",
-      "AmaxOfTiles", "AmaxByTensorCores", "AmaxOfLines",
-      "AmaxOfSpans"};
-  return NameIn(kNames, kernel);
+  return kAmaxNames[static_cast<size_t>(kernel)];
 }
-
-std::string_view Name(EncodeKernel kernel) {
-  static constexpr std::string_view kNames[] = {"-",
-                                                "QuantizeRows",
-                                                "EncodeNvfp4Rows",
-                                                "EncodeNvfp4Tiles",
-                                                "EncodeNvfp4Squares",
-                                                "EncodeNvfp4ScaledRows",
-                                                "EncodeNvfp4Stochastic",
-                                                "EncodeNvfp4FourOverSix",
-                                                "EncodeNvfp4UnderGlobal",
-                                                "EncodeRuns",
-                                                "EncodeRows",
-                                                "EncodeTiles",
-                                                "EncodeTiles (strips)",
-                                                "EncodeFrame",
-                                                "EncodeSpans"};
-  return NameIn(kNames, kernel);
-}
-
+std::string_view Name(EncodeKernel kernel) { return RowOf(kernel).name; }
 std::string_view Name(DecodeKernel kernel) {
-  static constexpr std::string_view kNames[] = {"-",
-                                                "DecodeRows",
-                                                "DecodeColumnsInPlace",
-                                                "DecodeRotatedRows",
-                                                "DecodeRotatedInPlace",
-                                                "DecodeColumns",
-                                                "DecodeSpans"};
-  return NameIn(kNames, kernel);
+  return kDecodeNames[static_cast<size_t>(kernel)];
 }
-
 std::string_view Name(RotateKernel kernel) {
-  static constexpr std::string_view kNames[] = {"-", "RotateBlocks",
-                                                "RotateSpans"};
-  return NameIn(kNames, kernel);
+  return kRotateNames[static_cast<size_t>(kernel)];
 }
-
 std::string_view Name(DbiasKernel kernel) {
-  static constexpr std::string_view kNames[] = {"-", "by the encoder",
-                                                "SumChunks"};
-  return NameIn(kNames, kernel);
+  return kDbiasNames[static_cast<size_t>(kernel)];
 }
-
 std::string_view Name(ErrorsKernel kernel) {
-  static constexpr std::string_view kNames[] = {"-", "CountErrorsOfTiles",
-                                                "CountErrorsOfSpans"};
-  return NameIn(kNames, kernel);
+  return kErrorsNames[static_cast<size_t>(kernel)];
 }
 
 std::string ToString(const KernelChoice& choice) {
@@ -296,6 +319,12 @@ std::string ToString(const KernelChoice& choice) {
   AddKernel("dbias", Name(choice.dbias), &text);
   AddKernel("statistics", Name(choice.errors), &text);
   return text;
+}
+
+CodeTable CodeTableOf(EncodeKernel kernel, DType input) {
+  const CodeTable table = RowOf(kernel).table;
+  return table == CodeTable::kFits && input != DType::kBF16 ? CodeTable::kValues
+                                                            : table;
 }
 
 }  // namespace quantd::cuda

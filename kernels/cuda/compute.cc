@@ -1,9 +1,6 @@
 #include "kernels/cuda/compute.h"
 
-#include <optional>
-
 #include "kernels/cuda/check.h"
-#include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {
@@ -11,11 +8,10 @@ namespace {
 
 class Worker {
  public:
-  Worker(const Work& work, const JobMemory& memory, const Queue& queue,
-         const Tables& tables)
-      : plan_(work.plan),
-        recipe_(work.recipe),
-        choice_(work.choice),
+  Worker(const Prepared& tables, const JobMemory& memory, const Queue& queue)
+      : plan_(tables.plan()),
+        recipe_(tables.recipe()),
+        choice_(tables.choice()),
         memory_(memory),
         queue_(queue),
         tables_(tables),
@@ -135,7 +131,7 @@ class Worker {
     args.col_signs = Signs(recipe_.search.rotated[1]);
     args.found = found_;
     FillSigns(args.signs);
-    return Queued(LaunchAmax(choice_.amax, args, queue_));
+    return Queued(Launch(choice_.amax, args, queue_));
   }
 
   cudaError_t FindInGroups() {
@@ -157,7 +153,7 @@ class Worker {
       *to = reinterpret_cast<uint32_t*>(Out(amax.kind));
       QUANTD_CUDA_TRY(Zero(*to, plan_.output(amax.kind)->size));
     }
-    return Queued(LaunchAmax(choice_.amax, args, queue_));
+    return Queued(Launch(choice_.amax, args, queue_));
   }
 
   // Queues every amax of groups to where it leaves from, where kernels read it,
@@ -214,31 +210,33 @@ class Worker {
     args.dbias = choice_.dbias == DbiasKernel::kEncoder;
     FillSigns(args.signs);
     Count(recipe_.copies_rotate());
-    QUANTD_CUDA_TRY(
-        Queued(LaunchEncode(choice_.encode, args, KnownAmax(), queue_)));
+    args.known_amax = KnownAmax();
+    QUANTD_CUDA_TRY(Queued(Launch(choice_.encode, args, queue_)));
     return choice_.errors == ErrorsKernel::kNone
                ? cudaSuccess
-               : Queued(LaunchCountErrors(choice_.errors, args, queue_));
+               : Queued(Launch(choice_.errors, args, queue_));
   }
 
-  // The rowwise copy's one amax, where it was given.
-  std::optional<float> KnownAmax() const {
-    if (plan_.grouped()) return std::nullopt;
+  // The rowwise copy's one amax, where it was given; else a negative number.
+  float KnownAmax() const {
+    if (plan_.grouped()) return -1.0f;
     for (const AmaxOutput& amax : recipe_.amaxes) {
       if (!amax.columnwise && !amax.lines &&
           amax.from == AmaxOutput::From::kGiven) {
         return amax.source.values()[0];
       }
     }
-    return std::nullopt;
+    return -1.0f;
   }
 
   cudaError_t SumColumns() {
     if (choice_.dbias == DbiasKernel::kNone) return cudaSuccess;
-    return Queued(LaunchDbias({tables_.groups(), plan_.tensor().dtype,
-                               plan_.output(TensorKind::kDbias)->dtype,
-                               choice_.dbias == DbiasKernel::kEncoder},
-                              queue_));
+    if (choice_.dbias == DbiasKernel::kChunks) {
+      QUANTD_CUDA_TRY(Queued(
+          LaunchSumChunks(tables_.groups(), plan_.tensor().dtype, queue_)));
+    }
+    return Queued(LaunchSumGroups(
+        tables_.groups(), plan_.output(TensorKind::kDbias)->dtype, queue_));
   }
 
   cudaError_t Decode() {
@@ -249,7 +247,7 @@ class Worker {
     args.params = tables_.decode_params();
     args.rotation = recipe_.copies_rotate() ? Dimension() : 0;
     FillSigns(args.signs);
-    return Queued(LaunchDecode(choice_.decode, args, queue_));
+    return Queued(Launch(choice_.decode, args, queue_));
   }
 
   cudaError_t Rotate(const RotateRecipe& rotate) {
@@ -263,7 +261,7 @@ class Worker {
     args.inverse = rotate.inverse;
     args.found = found_;
     FillSigns(args.sixteen);
-    return Queued(LaunchRotate(choice_.rotate, args, queue_));
+    return Queued(Launch(choice_.rotate, args, queue_));
   }
 
   const Plan& plan_;
@@ -271,16 +269,16 @@ class Worker {
   const KernelChoice& choice_;
   const JobMemory& memory_;
   Queue queue_;
-  const Tables& tables_;
+  const Prepared& tables_;
   Found* const found_;
 };
 
 }  // namespace
 
-cudaError_t QueueWork(const Work& work, const JobMemory& memory,
-                      const Queue& queue, Tables* tables, int* rht_launches) {
-  tables->Fill(memory.payload);
-  Worker worker(work, memory, queue, *tables);
+cudaError_t QueueWork(Prepared* prepared, const JobMemory& memory,
+                      const Queue& queue, int* rht_launches) {
+  prepared->Fill(memory.payload);
+  Worker worker(*prepared, memory, queue);
   cudaError_t error = worker.Upload();
   if (error == cudaSuccess) error = worker.Prepare();
   if (error == cudaSuccess) error = worker.Compute();
@@ -288,9 +286,9 @@ cudaError_t QueueWork(const Work& work, const JobMemory& memory,
   return error;
 }
 
-cudaError_t QueueAgain(const Work& work, const JobMemory& memory,
-                       const Queue& queue, const Tables& tables, Part part) {
-  Worker worker(work, memory, queue, tables);
+cudaError_t QueueAgain(const Prepared& prepared, const JobMemory& memory,
+                       const Queue& queue, Part part) {
+  Worker worker(prepared, memory, queue);
   if (part == Part::kCopies) {
     worker.FollowsKernel();
     return worker.Copy();

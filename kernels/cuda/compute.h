@@ -5,10 +5,9 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda/args.h"
-#include "kernels/cuda/choice.h"
 #include "kernels/cuda/findings.h"
+#include "kernels/cuda/prepared.h"
 #include "kernels/cuda/queue.h"
-#include "kernels/cuda/tables.h"
 #include "kernels/device/task.h"
 
 namespace quantd::cuda {
@@ -17,20 +16,20 @@ namespace quantd::cuda {
 struct JobMemory {
   JobBases payload;  // without scratch
   Findings* findings;
-  // They are added to: they are those of other rows of the tensor, or zeros.
-  // Otherwise they are zeroed first.
+  // Whether the findings are added to: they are those of other rows of the
+  // tensor, or zeros. Otherwise they are zeroed first.
   bool findings_hold = false;
-  // The amaxes that were given are in the output.
+  // Whether the amaxes that were given are in the output.
   bool has_given_amaxes = false;
 };
 
 // Queues all that turns the input into every byte of the output, but for what
 // is the host's (WriteHistory of kernels/device/host_output.h), and fills the
-// findings. Waits for nothing. `tables` have their place; they are filled here.
-// The tensor must not be empty. `*rht_launches`: kernels queued that read the
-// signs.
-cudaError_t QueueWork(const Work& work, const JobMemory& memory,
-                      const Queue& queue, Tables* tables, int* rht_launches);
+// findings. Waits for nothing. The tables have their place; they are filled
+// here. The tensor must not be empty. `*rht_launches`: kernels queued that read
+// the signs.
+cudaError_t QueueWork(Prepared* prepared, const JobMemory& memory,
+                      const Queue& queue, int* rht_launches);
 
 // Queues once more a part of what QueueWork has queued for the same job, for
 // benchmarks of kernels. Nobody has changed the tables on the device since then
@@ -40,8 +39,8 @@ enum class Part {
   kCopies,   // what makes copies and dbias: no zeros, no amax and no FP8
              // tensor's scale
 };
-cudaError_t QueueAgain(const Work& work, const JobMemory& memory,
-                       const Queue& queue, const Tables& tables, Part part);
+cudaError_t QueueAgain(const Prepared& prepared, const JobMemory& memory,
+                       const Queue& queue, Part part);
 
 }  // namespace quantd::cuda
 

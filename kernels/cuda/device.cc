@@ -6,6 +6,7 @@
 #include "kernels/arith/codec.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/queue.h"
 
 namespace quantd::cuda {
 namespace {
@@ -136,8 +137,13 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal, int slots,
   cudaDeviceProp prop;
   QUANTD_CUDA_RETURN(cudaGetDeviceProperties(&prop, ordinal),
                      "read device properties");
+  int shared_bytes = 0;
+  QUANTD_CUDA_RETURN(
+      FindAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, &shared_bytes),
+      "read device properties");
   device->properties_ = {prop.name, prop.major, prop.minor,
-                         prop.multiProcessorCount};
+                         prop.multiProcessorCount,
+                         SharedMemoryFor(shared_bytes)};
   device->pinned_ = BlockPool::Create(PinnedSource(), memory_limit);
   device->memory_ = BlockPool::Create(DeviceSource(), memory_limit);
   device->table_pinned_ = BlockPool::Create(PinnedSource(), memory_limit);

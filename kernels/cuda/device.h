@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "kernels/cuda/findings.h"
+#include "kernels/cuda/kernels.h"
 #include "kernels/device/memory.h"
 #include "kernels/plan/format.h"
 #include "kernels/plan/sign_mask.h"
@@ -66,6 +67,7 @@ class Device {
     int major = 0;     // compute capability
     int minor = 0;
     int multiprocessors = 0;
+    SharedMemory shared_memory = SharedMemory::kSmall;  // of a CTA
   };
 
   // A slot until destruction, which waits for what is still on its stream.

@@ -138,15 +138,6 @@ __global__ void __launch_bounds__(kThreads)
 // --- launchers --------------------------------------------------------------
 
 // After the kernel that has made the sums of chunks.
-cudaError_t LaunchSumGroups(const DbiasArgs& a, Queue queue) {
-  queue.follows = true;
-  const int64_t ctas = a.list.count * ((a.list.cols + 31) / 32);
-  return ForDType(a.output, [&](auto d) {
-    return LaunchEarly(&SumGroups<d()>, static_cast<unsigned>(ctas), {kThreads},
-                       queue, a.list);
-  });
-}
-
 }  // namespace
 
 cudaError_t LaunchSumChunks(const GroupList& list, DType input,
@@ -165,10 +156,13 @@ cudaError_t LaunchTensorScales(const TensorScaleArgs& a, const Queue& queue) {
   return LaunchEarly(&TensorScales, ctas, {kThreads}, queue, a);
 }
 
-cudaError_t LaunchDbias(const DbiasArgs& a, const Queue& queue) {
-  const cudaError_t error =
-      a.summed ? cudaSuccess : LaunchSumChunks(a.list, a.input, queue);
-  return error == cudaSuccess ? LaunchSumGroups(a, queue) : error;
+cudaError_t LaunchSumGroups(const GroupList& list, DType output,
+                            const Queue& queue) {
+  const int64_t ctas = list.count * ((list.cols + 31) / 32);
+  return ForDType(output, [&](auto d) {
+    return LaunchEarly(&SumGroups<d()>, static_cast<unsigned>(ctas), {kThreads},
+                       queue, list);
+  });
 }
 
 cudaError_t LaunchZeroRuns(const ZeroRunsArgs& a, const Queue& queue) {

@@ -4,11 +4,14 @@
 
 #include <cuda_runtime_api.h>
 
+#include "kernels/cuda/kernels.h"
+
 namespace quantd::cuda {
 
 struct Queue {
   cudaStream_t stream;
   int multiprocessors;
+  SharedMemory shared_memory;
   // A kernel of the same job is what was queued last: the next one may start
   // while that still runs (kernels/cuda/ptx/next_kernel.cuh).
   bool follows = false;

@@ -2,17 +2,10 @@
 #ifndef QUANTD_KERNELS_DEVICE_KERNEL_NAMES_H_
 #define QUANTD_KERNELS_DEVICE_KERNEL_NAMES_H_
 
-#include <cstddef>
 #include <string>
 #include <string_view>
 
 namespace quantd {
-
-// The name of an enumerator, `names` being in the order of the enumerators.
-template <typename Kernel, size_t N>
-std::string_view NameIn(const std::string_view (&names)[N], Kernel kernel) {
-  return names[static_cast<size_t>(kernel)];
-}
 
 // Adds ", role name" to `text`. Nothing for "-", the name of no kernel.
 inline void AddKernel(std::string_view role, std::string_view name,

@@ -113,8 +113,10 @@ int Run(const Options& options, const std::vector<Shape>& shapes) {
   std::printf("%-29s %-11s %-4s %9s %6s %11s %6s %6s\n", "row", "shape", "type",
               "us", "TB/s", "ceiling", "ratio", "mix");
   const auto place_of = [&](DType dtype) {
-    Place place = {
-        {lease->stream, properties.multiProcessorCount}, {}, lease->findings};
+    Place place = {{lease->stream, properties.multiProcessorCount,
+                    (*device)->properties().shared_memory},
+                   {},
+                   lease->findings};
     for (size_t i = 0; i < std::size(kRhtDimensions); ++i) {
       const int n = kRhtDimensions[i];
       // (They stay in the device's cache.)

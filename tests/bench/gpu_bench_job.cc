@@ -27,15 +27,14 @@ Memory::~Memory() {
 DeviceJob::DeviceJob(const Plan& plan, const Place& place, std::byte* in,
                      std::byte* out)
     : plan_(plan),
-      work_(plan),
       queue_(place.queue),
-      tables_(work_),
+      tables_(plan, place.queue.shared_memory),
       host_tables_(tables_.host_bytes()),
       device_tables_(tables_.device_bytes()) {
   memory_.payload.in = in;
   memory_.payload.out = out;
-  const int dimension =
-      work_.recipe.rotation ? work_.recipe.rotation->dimension : 16;
+  const auto& rotation = tables_.recipe().rotation;
+  const int dimension = rotation ? rotation->dimension : 16;
   const auto* const of = std::find(std::begin(kRhtDimensions),
                                    std::end(kRhtDimensions), dimension);
   memory_.payload.signs = place.signs[of - std::begin(kRhtDimensions)];
@@ -57,8 +56,7 @@ bool DeviceJob::IsSmall(const TensorSpec& spec) {
 
 cudaError_t DeviceJob::QueueWhole() {
   int rht_launches = 0;
-  QUANTD_CUDA_TRY(
-      cuda::QueueWork(work_, memory_, queue_, &tables_, &rht_launches));
+  QUANTD_CUDA_TRY(cuda::QueueWork(&tables_, memory_, queue_, &rht_launches));
   std::byte* to = saved_.data();
   for (const TensorSpec& spec : plan_.outputs()) {
     if (!IsSmall(spec)) continue;
@@ -70,7 +68,7 @@ cudaError_t DeviceJob::QueueWhole() {
 }
 
 cudaError_t DeviceJob::QueueAgain(cuda::Part part) const {
-  return cuda::QueueAgain(work_, memory_, queue_, tables_, part);
+  return cuda::QueueAgain(tables_, memory_, queue_, part);
 }
 
 cudaError_t DeviceJob::Restore() const {

@@ -11,10 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/choice.h"
 #include "kernels/cuda/compute.h"
 #include "kernels/cuda/findings.h"
-#include "kernels/cuda/tables.h"
+#include "kernels/cuda/prepared.h"
 #include "kernels/plan/plan.h"
 #include "kernels/plan/sign_mask.h"
 #include "tests/bench/quantile.h"
@@ -90,10 +89,9 @@ class DeviceJob {
   static bool IsSmall(const TensorSpec& spec);
 
   const Plan& plan_;
-  const cuda::Work work_;
   const cuda::Queue queue_;
   cuda::JobMemory memory_;
-  cuda::Tables tables_;
+  cuda::Prepared tables_;
   std::vector<std::byte> host_tables_;
   Memory device_tables_;
   Memory saved_;  // the small tensors, one after the other

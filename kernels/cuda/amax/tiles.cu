@@ -368,7 +368,7 @@ __global__ void __launch_bounds__(Shared<kSize>::Stream::kCtaThreads, 1)
 
 template <bool kRows, bool kColumns>
 cudaError_t Launch(const AmaxTilesArgs& a, const Queue& queue) {
-  return ForSharedMemory([&](auto size) {
+  return ForSharedMemory(queue, [&](auto size) {
     return LaunchTileStream<size(), Shared<size()>>(
         &AmaxByTensorCores<size(), kRows, kColumns>, a, queue);
   });

@@ -112,7 +112,8 @@ __global__ void __launch_bounds__(kThreads, 3)
 }
 
 template <DType D>
-cudaError_t LaunchCountErrorsOfSpans(const EncodeArgs& a, const Queue& queue) {
+cudaError_t LaunchCountErrorsOfSpansOf(const EncodeArgs& a,
+                                       const Queue& queue) {
   // An even number: see CountErrorsOfSpans.
   const unsigned grid = 2 * GridFor(TileCount(a.list), 4, queue);
   const auto launch = [&](auto kernel) {

@@ -1,6 +1,6 @@
 #include "kernels/cuda/errors/count.cuh"
 
 namespace quantd::cuda {
-template cudaError_t LaunchCountErrorsOfSpans<DType::kF32>(const EncodeArgs&,
-                                                           const Queue&);
+template cudaError_t LaunchCountErrorsOfSpansOf<DType::kF32>(const EncodeArgs&,
+                                                             const Queue&);
 }  // namespace quantd::cuda

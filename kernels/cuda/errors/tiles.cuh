@@ -211,7 +211,8 @@ __global__ void __launch_bounds__(kThreads, kCtas<D>)
 }
 
 template <DType D>
-cudaError_t LaunchCountErrorsOfTiles(const EncodeArgs& a, const Queue& queue) {
+cudaError_t LaunchCountErrorsOfTilesOf(const EncodeArgs& a,
+                                       const Queue& queue) {
   // An even number: see CountErrorsOfTiles.
   const unsigned grid = GridFor(2 * TileCount(a.list), kCtas<D>, queue) & ~1u;
   const auto launch = [&](auto element) {

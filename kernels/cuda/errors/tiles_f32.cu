@@ -1,6 +1,6 @@
 #include "kernels/cuda/errors/tiles.cuh"
 
 namespace quantd::cuda {
-template cudaError_t LaunchCountErrorsOfTiles<DType::kF32>(const EncodeArgs&,
-                                                           const Queue&);
+template cudaError_t LaunchCountErrorsOfTilesOf<DType::kF32>(const EncodeArgs&,
+                                                             const Queue&);
 }  // namespace quantd::cuda

@@ -46,7 +46,8 @@ class CudaJob : public Job {
         record_(record),
         rht_(std::move(rht)),
         lease_(std::move(lease)),
-        queue_{lease_->stream, device_.properties().multiprocessors} {}
+        queue_{lease_->stream, device_.properties().multiprocessors,
+               device_.properties().shared_memory} {}
 
   // Cuts the job into slabs where they let it take in and give out at once, or
   // takes what its kernels need.
@@ -71,7 +72,8 @@ class CudaJob : public Job {
     }
     absl::StatusOr<Plan> maxima = MaximaPlan(*plan_);
     if (!maxima.ok()) return maxima.status();
-    search_ = std::make_unique<MaximaSearch>(plan_, *std::move(maxima));
+    search_ =
+        std::make_unique<MaximaSearch>(plan_, *std::move(maxima), device_);
     FoundMaxima found;
     absl::Status status = device_.HealthAfter(Search(&found), lease_);
     if (!status.ok()) return status;
@@ -82,7 +84,7 @@ class CudaJob : public Job {
   absl::Status Settle(std::shared_ptr<const Plan> plan) override {
     whole_.reset();
     plan_ = std::move(plan);
-    whole_ = std::make_unique<Kernels>(*plan_, /*gaps=*/true);
+    whole_ = std::make_unique<Kernels>(*plan_, device_, /*gaps=*/true);
     return whole_->Take(device_);
   }
 
@@ -215,7 +217,7 @@ class CudaJob : public Job {
   absl::Status QueueSlabs() {
     if (auto s = Mark(Slot::kStart, lease_->in); !s.ok()) return s;
     for (Slab& slab : cut_) {
-      slabs_.push_back(std::make_unique<SlabOfJob>(std::move(slab)));
+      slabs_.push_back(std::make_unique<SlabOfJob>(std::move(slab), device_));
       SlabOfJob& part = *slabs_.back();
       if (auto s = part.Take(device_); !s.ok()) return s;
       if (auto s = QueueSlab(part); !s.ok()) return s;
@@ -370,7 +372,7 @@ absl::StatusOr<std::unique_ptr<Job>> MakeCudaJob(
     Device* device, JobCounts* counts, std::shared_ptr<const Plan> plan,
     LentMemory lent, Device::Lease* lease) {
   if (absl::Status s = device->Enter(); !s.ok()) return s;
-  auto whole = std::make_unique<Kernels>(*plan, lent.outputs.empty());
+  auto whole = std::make_unique<Kernels>(*plan, *device, lent.outputs.empty());
   const Recipe& recipe = whole->recipe();
   const EventMapping* const record = lent.record;
   absl::StatusOr<Staging> staging =

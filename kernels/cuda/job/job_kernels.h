@@ -12,11 +12,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/cuda/check.h"
-#include "kernels/cuda/choice.h"
 #include "kernels/cuda/compute.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/prepared.h"
 #include "kernels/cuda/queue.h"
-#include "kernels/cuda/tables.h"
 #include "kernels/device/budget.h"
 #include "kernels/device/memory.h"
 #include "kernels/device/slabs.h"
@@ -26,21 +25,23 @@ namespace quantd::cuda {
 class Kernels {
  public:
   // The plan must outlive it. `gaps`: the outputs lie in one block.
-  Kernels(const Plan& plan, bool gaps) : work_(plan), tables_(work_, gaps) {}
+  Kernels(const Plan& plan, const Device& device, bool gaps)
+      : prepared_(plan, device.properties().shared_memory, gaps) {}
 
+  // Takes the memory of the tables.
   absl::Status Take(Device& device) {
     // No time helps where they never fit.
     if (auto s = CheckMemory("memory for tables of groups", "have fewer groups",
-                             BlockPool::Charge(tables_.device_bytes()),
+                             BlockPool::Charge(prepared_.device_bytes()),
                              device.table_memory().limit());
         !s.ok()) {
       return s;
     }
     absl::StatusOr<Block> host =
-        device.table_pinned().Take(tables_.host_bytes());
+        device.table_pinned().Take(prepared_.host_bytes());
     if (!host.ok()) return host.status();
     absl::StatusOr<Block> resident =
-        device.table_memory().Take(tables_.device_bytes());
+        device.table_memory().Take(prepared_.device_bytes());
     if (!resident.ok()) return resident.status();
     host_ = *std::move(host);
     resident_ = *std::move(resident);
@@ -49,27 +50,26 @@ class Kernels {
 
   absl::Status Queue(const JobMemory& memory, const cuda::Queue& queue,
                      std::atomic<uint64_t>* rht_launches) {
-    tables_.Place(host_.data(), resident_.data());
+    prepared_.Place(host_.data(), resident_.data());
     int launches = 0;
-    QUANTD_CUDA_RETURN(QueueWork(work_, memory, queue, &tables_, &launches),
+    QUANTD_CUDA_RETURN(QueueWork(&prepared_, memory, queue, &launches),
                        "launch");
     *rht_launches += launches;
     return absl::OkStatus();
   }
 
-  const Recipe& recipe() const { return work_.recipe; }
+  const Recipe& recipe() const { return prepared_.recipe(); }
 
  private:
-  const Work work_;
-  Tables tables_;
+  Prepared prepared_;
   Block host_;  // pinned
   Block resident_;
 };
 
 // A part of the plan's rows.
 struct SlabOfJob {
-  explicit SlabOfJob(Slab s)
-      : slab(std::move(s)), kernels(slab.plan, /*gaps=*/false) {}
+  SlabOfJob(Slab s, const Device& device)
+      : slab(std::move(s)), kernels(slab.plan, device, /*gaps=*/false) {}
   SlabOfJob(const SlabOfJob&) = delete;
   SlabOfJob& operator=(const SlabOfJob&) = delete;
   // The result does not matter: an event that is not used any more.

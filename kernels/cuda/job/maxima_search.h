@@ -29,10 +29,11 @@ namespace quantd::cuda {
 class MaximaSearch {
  public:
   // `maxima`: MaximaPlan of `plan`.
-  MaximaSearch(std::shared_ptr<const Plan> plan, Plan maxima)
+  MaximaSearch(std::shared_ptr<const Plan> plan, Plan maxima,
+               const Device& device)
       : plan_(std::move(plan)),
         maxima_(std::move(maxima)),
-        kernels_(maxima_, /*gaps=*/true) {}
+        kernels_(maxima_, device, /*gaps=*/true) {}
   MaximaSearch(const MaximaSearch&) = delete;
 
   absl::Status Take(Device& device) { return kernels_.Take(device); }

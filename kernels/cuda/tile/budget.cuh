@@ -9,12 +9,6 @@
 
 namespace quantd::cuda {
 
-// Shared memory of a CTA in KiB. A kernel is built in a form for each size, and
-// for an architecture only in those that its devices take.
-enum class SharedMemory { kSmall = 99, kMedium = 163, kLarge = 227 };
-constexpr int BytesOf(SharedMemory size) {
-  return static_cast<int>(size) * 1024;
-}
 template <SharedMemory kSize, typename Large, typename Medium, typename Small>
 using BySize = std::conditional_t<
     kSize == SharedMemory::kLarge, Large,
@@ -31,19 +25,16 @@ inline constexpr bool kIsBuilt = __CUDA_ARCH__ / 100 == 9 ||
 
 // Calls `launch` with a constant of the device's SharedMemory.
 template <typename F>
-cudaError_t ForSharedMemory(const F& launch) {
-  int bytes = 0;
-  const cudaError_t error =
-      FindAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, &bytes);
-  if (error != cudaSuccess) return error;
+cudaError_t ForSharedMemory(const Queue& queue, const F& launch) {
   using enum SharedMemory;
-  if (bytes >= BytesOf(kLarge)) {
-    return launch(std::integral_constant<SharedMemory, kLarge>{});
+  switch (queue.shared_memory) {
+    case kLarge:
+      return launch(std::integral_constant<SharedMemory, kLarge>{});
+    case kMedium:
+      return launch(std::integral_constant<SharedMemory, kMedium>{});
+    default:
+      return launch(std::integral_constant<SharedMemory, kSmall>{});
   }
-  if (bytes >= BytesOf(kMedium)) {
-    return launch(std::integral_constant<SharedMemory, kMedium>{});
-  }
-  return launch(std::integral_constant<SharedMemory, kSmall>{});
 }
 
 }  // namespace quantd::cuda

@@ -1,16 +1,15 @@
 // Which kernel computes what, on every device and without one: for every
-// format, option, dtype and usage that the support table allows.
+// format, option, dtype and usage that the support table allows. CUDA's
+// encoders have encode_choice_test.cc.
 #include "kernels/cuda/choice.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "fmt/format.h"
@@ -74,163 +73,6 @@ int64_t ColumnsOfChunks(const Plan& plan) {
   return chunks * plan.cols();
 }
 
-// Encoders that are better than the frame where they know a plan.
-constexpr EncodeKernel kBetter[] = {
-    EncodeKernel::kQuantizeRows,     EncodeKernel::kNvfp4Rows,
-    EncodeKernel::kNvfp4Tiles,       EncodeKernel::kNvfp4Squares,
-    EncodeKernel::kNvfp4ScaledRows,  EncodeKernel::kNvfp4Stochastic,
-    EncodeKernel::kNvfp4FourOverSix, EncodeKernel::kNvfp4UnderGlobal,
-    EncodeKernel::kFp8Runs,          EncodeKernel::kFp8Rows,
-    EncodeKernel::kFp8Tiles,         EncodeKernel::kFp8Strips};
-
-// Whether sixteen positions never have the random bytes of two counters.
-bool DrawsWhole(const QuantizeRow& row) {
-  const QuantizeOptions& o = OptionsOf(row.plan);
-  const bool rows =
-      row.usage == Usage::kColumnwise || o.shard.column_offset % 16 == 0;
-  bool columns = true;
-  for (const Group& g : row.plan.groups()) {
-    columns = columns && (o.shard.row_offset + g.row) % 16 == 0;
-  }
-  return rows && (columns || row.usage == Usage::kRowwise);
-}
-
-// What each encoder knows, as its source says it.
-bool Knows(EncodeKernel kernel, const QuantizeRow& row) {
-  const QuantizeOptions& o = OptionsOf(row.plan);
-  const auto has = [&](uint32_t options) {
-    return (row.options & options) != 0;
-  };
-  const int64_t columns = ColumnsOfChunks(row.plan);
-  const bool rowwise_alone = row.usage == Usage::kRowwise;
-  const bool sixteen = !has(kOptRht) || o.rht.dimension == 16;
-  const bool nvfp4 =
-      row.format.scaling == Scaling::kNvfp4 && sixteen &&
-      row.plan.cols() % 16 == 0 &&
-      (!has(kOptRowScaled) || kernel == EncodeKernel::kNvfp4ScaledRows);
-  // (The one profile of the rows has another arithmetic.)
-  const bool te = !has(kOptProfile);
-  const bool nvfp4_counts = nvfp4 && row.plan.rows() < int64_t{1} << 31 &&
-                            columns < (int64_t{1} << 32) - 1;
-  const bool nvfp4_two_bytes = nvfp4_counts && row.dtype != DType::kF32;
-  const bool nvfp4_rows =
-      nvfp4_two_bytes && !row.format.square && rowwise_alone;
-  // Tiles rotate bf16 alone.
-  const bool rotates = (HasRowwise(row.usage) && o.rht.rowwise) ||
-                       (HasColumnwise(row.usage) && o.rht.columnwise);
-  const bool rotatable = row.dtype == DType::kBF16 || !rotates;
-  const bool nearest = !has(kOptStochastic | kOptFourOverSix);
-  // A block's random bytes are those of one counter.
-  const bool nvfp4_tiles =
-      nvfp4_two_bytes && rotatable && (!has(kOptStochastic) || DrawsWhole(row));
-  // fp32, one tensor.
-  const bool one = nvfp4 && te && !row.format.square && nearest &&
-                   row.dtype == DType::kF32 &&
-                   !has(kOptGrouped | kOptSwizzled | kOptStatistics);
-  const bool fp8 = row.format.element != DType::kE2M1x2 && !row.format.square &&
-                   row.dtype != DType::kF32 && row.plan.cols() % 8 == 0 &&
-                   columns < (int64_t{1} << 31) - 1 &&
-                   row.format.scaling != Scaling::kChannel && !has(kOptRht);
-  const bool tensor = row.format.scaling == Scaling::kTensor;
-  switch (kernel) {
-    case EncodeKernel::kNone:
-      return row.usage == Usage::kNone;
-    case EncodeKernel::kQuantizeRows:
-      return one && rowwise_alone;
-    case EncodeKernel::kNvfp4Rows:
-      return nvfp4_rows && te && nearest && (!rotatable || !has(kOptDbias));
-    case EncodeKernel::kNvfp4ScaledRows:
-      return nvfp4_rows && te && nearest && has(kOptRowScaled);
-    case EncodeKernel::kNvfp4UnderGlobal:
-      return nvfp4_rows && !te;
-    case EncodeKernel::kNvfp4Tiles:
-      return nvfp4_tiles &&
-             (row.format.square
-                  ? has(kOptStochastic)
-                  : !rowwise_alone || (nearest && has(kOptDbias)));
-    case EncodeKernel::kNvfp4Squares:
-      return nvfp4_tiles && row.format.square && !has(kOptStochastic);
-    case EncodeKernel::kNvfp4Stochastic:
-      return nvfp4_rows && has(kOptStochastic) &&
-             o.shard.column_offset % 16 == 0;
-    case EncodeKernel::kNvfp4FourOverSix:
-      return nvfp4_rows && has(kOptFourOverSix);
-    case EncodeKernel::kFp8Runs:
-      return fp8 && tensor && rowwise_alone && !has(kOptDbias);
-    case EncodeKernel::kFp8Rows:
-      // (Profiles of MX multiply, too; but under NaN a zero is one.)
-      return fp8 && !tensor && rowwise_alone && !has(kOptDbias) &&
-             (te || (row.format.scaling == Scaling::kMx &&
-                     o.non_finite != NonFinite::kPropagate));
-    case EncodeKernel::kFp8Strips:
-      return fp8 && row.format.scaling == Scaling::kMx && !rowwise_alone &&
-             !has(kOptDbias | kOptSwizzled);
-    case EncodeKernel::kFp8Tiles:
-      return fp8 && (!rowwise_alone || has(kOptDbias)) &&
-             !Knows(EncodeKernel::kFp8Strips, row);
-    case EncodeKernel::kFrame: {
-      // Rows for the copy engine; errors that are not counted; a table of two
-      // scales for a group, not for a line.
-      const bool reaches =
-          row.plan.cols() * static_cast<int64_t>(SizeOf(row.dtype)) % 16 == 0 &&
-          row.plan.rows() < int64_t{1} << 31 &&
-          columns < (int64_t{1} << 32) - 1 &&
-          (!has(kOptStochastic) || DrawsWhole(row)) &&
-          !(has(kOptFourOverSix) && has(kOptRowScaled));
-      return row.usage != Usage::kNone && reaches &&
-             std::none_of(
-                 std::begin(kBetter), std::end(kBetter),
-                 [&](EncodeKernel better) { return Knows(better, row); });
-    }
-    case EncodeKernel::kSpans:
-      return row.usage != Usage::kNone;
-  }
-  return false;
-}
-
-cuda::ErrorsKernel WantedErrors(const QuantizeRow& row) {
-  const QuantizeOptions& o = OptionsOf(row.plan);
-  if (!o.statistics || row.usage == Usage::kNone) {
-    return cuda::ErrorsKernel::kNone;
-  }
-  const bool rotated = (HasRowwise(row.usage) && o.rht.rowwise) ||
-                       (HasColumnwise(row.usage) && o.rht.columnwise);
-  const bool small = row.plan.rows() < int64_t{1} << 28 &&
-                     row.plan.cols() < int64_t{1} << 28 &&
-                     ColumnsOfChunks(row.plan) < int64_t{1} << 35;
-  return !rotated && (row.options & kOptProfile) == 0 && small &&
-                 row.plan.cols() % 16 == 0
-             ? cuda::ErrorsKernel::kTiles
-             : cuda::ErrorsKernel::kSpans;
-}
-
-TEST(ChoiceTest, CudaEncodesByTheOneKernelThatKnowsThePlan) {
-  std::map<EncodeKernel, size_t> taken;
-  size_t rows = 0;
-  ForQuantizeRows(3, [&](const QuantizeRow& row) {
-    const cuda::KernelChoice choice = OnCuda(row.plan);
-    const EncodeKernel got = choice.encode;
-    EXPECT_EQ(choice.errors, WantedErrors(row)) << Label(row);
-    ++taken[got];
-    ++rows;
-    EncodeKernel wanted =
-        row.usage == Usage::kNone ? EncodeKernel::kNone : EncodeKernel::kSpans;
-    int know = 0;
-    if (Knows(EncodeKernel::kFrame, row)) wanted = EncodeKernel::kFrame;
-    for (const EncodeKernel kernel : kBetter) {
-      if (row.usage == Usage::kNone || !Knows(kernel, row)) continue;
-      wanted = kernel;
-      ++know;
-    }
-    EXPECT_LE(know, 1) << Label(row);
-    EXPECT_EQ(got, wanted) << Label(row) << ": " << cuda::Name(got) << ", not "
-                           << cuda::Name(wanted);
-  });
-  EXPECT_EQ(taken.size(), std::size(kBetter) + 3) << "a kernel is never taken";
-  RecordProperty("rows", static_cast<int>(rows));
-  fmt::print("{} rows\n", rows);
-}
-
 TEST(ChoiceTest, CudaSearchesByWhatTheRecipeAsksFor) {
   std::set<AmaxKernel> taken;
   const auto check = [&](const Plan& plan, const std::string& label) {
@@ -264,14 +106,16 @@ TEST(ChoiceTest, CudaSearchesByWhatTheRecipeAsksFor) {
   EXPECT_EQ(taken.size(), 7u) << "a kernel is never taken";
 }
 
+bool WalksOverTiles(std::string_view name) {
+  return name.starts_with("Frame") || name.ends_with("Tiles") ||
+         name.ends_with("Squares");
+}
+
 TEST(ChoiceTest, TheEncoderSumsChunksOnlyWhereItWalksOverTiles) {
-  const std::set<EncodeKernel> tiles = {
-      EncodeKernel::kNvfp4Tiles, EncodeKernel::kNvfp4Squares,
-      EncodeKernel::kFp8Tiles, EncodeKernel::kFrame};
   ForQuantizeRows(2, [&](const QuantizeRow& row) {
     const cuda::KernelChoice c = OnCuda(row.plan);
     const DbiasKernel wanted = !OptionsOf(row.plan).dbias ? DbiasKernel::kNone
-                               : tiles.contains(c.encode)
+                               : WalksOverTiles(cuda::Name(c.encode))
                                    ? DbiasKernel::kEncoder
                                    : DbiasKernel::kChunks;
     EXPECT_EQ(c.dbias, wanted) << Label(row) << ": " << ToString(c);

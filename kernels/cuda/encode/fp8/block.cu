@@ -1,8 +1,13 @@
 #include "kernels/cuda/encode/fp8/rows.cuh"
 
 namespace quantd::cuda {
-template cudaError_t LaunchFp8Rows<Scaling::kBlock>(const EncodeArgs&,
-                                                    const Queue&);
-template cudaError_t LaunchFp8Tiles<Scaling::kBlock>(const EncodeArgs&,
-                                                     const Queue&);
+
+cudaError_t LaunchEncodeFp8BlockRows(const EncodeArgs& a, const Queue& queue) {
+  return LaunchRows<Scaling::kBlock>(a, queue);
+}
+
+cudaError_t LaunchEncodeFp8BlockTiles(const EncodeArgs& a, const Queue& queue) {
+  return LaunchTiles<Scaling::kBlock>(a, queue);
+}
+
 }  // namespace quantd::cuda

@@ -257,28 +257,28 @@ cudaError_t LaunchShape(const EncodeArgs& a, const Queue& queue) {
                        static_cast<unsigned>(ctas), {kTileThreads}, queue, a);
   });
 }
-// Makes the columnwise copy, alone or beside the rowwise one.
-template <Scaling S, DType E, bool kRow>
-cudaError_t LaunchColumns(const EncodeArgs& a, const Queue& queue) {
-  return a.dbias ? LaunchShape<S, E, kRow, true, true>(a, queue)
-                 : LaunchShape<S, E, kRow, true, false>(a, queue);
-}
-// The rowwise copy alone comes here only with dbias: else it has better
-// kernels.
-template <Scaling S, DType E>
-cudaError_t LaunchTiles(const EncodeArgs& a, const Queue& queue) {
-  if (a.first.columnwise.data == nullptr) {
-    return LaunchShape<S, E, true, false, true>(a, queue);
-  }
-  return a.first.rowwise.data == nullptr ? LaunchColumns<S, E, false>(a, queue)
-                                         : LaunchColumns<S, E, true>(a, queue);
-}
-
-template <Scaling S>
-cudaError_t LaunchFp8Tiles(const EncodeArgs& a, const Queue& queue) {
+// Calls `launch` with the type of the codes as a constant.
+template <typename F>
+cudaError_t ForElement(const EncodeArgs& a, const F& launch) {
   return a.params.element == DType::kE4M3
-             ? LaunchTiles<S, DType::kE4M3>(a, queue)
-             : LaunchTiles<S, DType::kE5M2>(a, queue);
+             ? launch(std::integral_constant<DType, DType::kE4M3>{})
+             : launch(std::integral_constant<DType, DType::kE5M2>{});
+}
+template <Scaling S>
+cudaError_t LaunchTiles(const EncodeArgs& a, const Queue& queue) {
+  return ForElement(a, [&](auto element) {
+    constexpr DType E = element();
+    // The rowwise copy alone has better kernels without dbias.
+    if (a.first.columnwise.data == nullptr) {
+      return LaunchShape<S, E, true, false, true>(a, queue);
+    }
+    const auto columns = [&](auto row) {
+      return a.dbias ? LaunchShape<S, E, row(), true, true>(a, queue)
+                     : LaunchShape<S, E, row(), true, false>(a, queue);
+    };
+    return a.first.rowwise.data == nullptr ? columns(std::false_type{})
+                                           : columns(std::true_type{});
+  });
 }
 
 }  // namespace quantd::cuda

@@ -179,21 +179,16 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
 }
 
-// Encodes rows of the formats with blocks.
-template <Scaling S, DType E>
+template <Scaling S>
 cudaError_t LaunchRows(const EncodeArgs& a, const Queue& queue) {
   const int64_t bands = (a.list.rows + kCtaRows - 1) / kCtaRows;
   const int64_t ctas = bands * CtasAcross(a.list, kCtaCols);
-  return ForTwoByteType(a, [&](auto type) {
-    return LaunchEarly(&EncodeRows<S, type(), E>, static_cast<unsigned>(ctas),
-                       {kThreads}, queue, a);
+  return ForElement(a, [&](auto element) {
+    return ForTwoByteType(a, [&](auto type) {
+      return LaunchEarly(&EncodeRows<S, type(), element()>,
+                         static_cast<unsigned>(ctas), {kThreads}, queue, a);
+    });
   });
-}
-template <Scaling S>
-cudaError_t LaunchFp8Rows(const EncodeArgs& a, const Queue& queue) {
-  return a.params.element == DType::kE4M3
-             ? LaunchRows<S, DType::kE4M3>(a, queue)
-             : LaunchRows<S, DType::kE5M2>(a, queue);
 }
 
 }  // namespace quantd::cuda

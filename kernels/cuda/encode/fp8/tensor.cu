@@ -144,22 +144,26 @@ cudaError_t LaunchRuns(const EncodeArgs& a, const Queue& queue) {
 
 }  // namespace
 
-template cudaError_t LaunchFp8Tiles<Scaling::kTensor>(const EncodeArgs&,
-                                                      const Queue&);
+cudaError_t LaunchEncodeFp8TensorTiles(const EncodeArgs& a,
+                                       const Queue& queue) {
+  return LaunchTiles<Scaling::kTensor>(a, queue);
+}
 
-cudaError_t LaunchFp8Runs(const EncodeArgs& a, const Queue& queue) {
-  constexpr DType E = DType::kE4M3;
+cudaError_t LaunchEncodeFp8Runs(const EncodeArgs& a, const Queue& queue) {
+  return ForElement(a, [&](auto element) {
+    return ForTwoByteType(a, [&](auto type) {
+      return LaunchRuns<Products<type(), element()>>(a, queue);
+    });
+  });
+}
+
+cudaError_t LaunchEncodeFp8QuotientRuns(const EncodeArgs& a,
+                                        const Queue& queue) {
+  constexpr DType E = DType::kE4M3;  // No profile has E5M2.
   return ForTwoByteType(a, [&](auto type) {
-    constexpr DType D = type();
-    // (No profile has E5M2.)
-    if (a.params.numerics.other) {
-      return a.params.numerics.in_type
-                 ? LaunchRuns<Quotients<D, E, true>>(a, queue)
-                 : LaunchRuns<Quotients<D, E, false>>(a, queue);
-    }
-    return a.params.element == E
-               ? LaunchRuns<Products<D, E>>(a, queue)
-               : LaunchRuns<Products<D, DType::kE5M2>>(a, queue);
+    return a.params.numerics.in_type
+               ? LaunchRuns<Quotients<type(), E, true>>(a, queue)
+               : LaunchRuns<Quotients<type(), E, false>>(a, queue);
   });
 }
 

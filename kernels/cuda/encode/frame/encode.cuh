@@ -166,7 +166,7 @@ template <>
 struct FrameStreams<true, 4> {
   using Large = TileStream<2, 2, kStack, 4, 112>;
   using Medium = TileStream<1, 1, kStack, 4>;
-  using Small = Medium;  // does not fit: see LaunchFrame
+  using Small = Medium;  // does not fit: see LaunchFrameOf
 };
 template <typename C, int kBytes, SharedMemory kSize,
           typename Streams = FrameStreams<C::kRht, kBytes>>
@@ -255,40 +255,26 @@ __global__ void __launch_bounds__(FrameStream<C, kBytes, kSize>::kCtaThreads, 1)
 }
 
 template <typename C, int kBytes>
-cudaError_t LaunchFrame(const EncodeArgs& a, const Queue& queue) {
-  return ForSharedMemory([&](auto size) {
+cudaError_t LaunchFrameOf(const EncodeArgs& a, const Queue& queue) {
+  return ForSharedMemory(queue, [&](auto size) {
     using Shared = FrameShared<C, kBytes, size()>;
-    static_assert(kBytes == 4 || sizeof(Shared) <= BytesOf(size()));
-    if constexpr (sizeof(Shared) > BytesOf(size())) {
-      const cudaError_t error = LaunchEncodeSpans<DType::kF32>(a, queue);
-      return error == cudaSuccess && a.dbias
-                 ? LaunchSumChunks(a.list, DType::kF32, queue)
-                 : error;
-    } else {
+    // ChooseKernels leaves what does not fit to EncodeSpans.
+    constexpr bool kFits =
+        !C::kRht || kBytes == 2 || size() != SharedMemory::kSmall;
+    static_assert(kFits == (sizeof(Shared) <= BytesOf(size())));
+    if constexpr (kFits) {
       return LaunchTileStream<size(), Shared>(&EncodeFrame<C, kBytes, size()>,
                                               a, queue,
                                               FrameRandom<C::kDraws>(a.params));
+    } else {
+      return cudaErrorInvalidValue;
     }
   });
 }
 template <typename C>
-cudaError_t LaunchFrameOf(const EncodeArgs& a, const Queue& queue) {
-  return a.params.input == DType::kF32 ? LaunchFrame<C, 4>(a, queue)
-                                       : LaunchFrame<C, 2>(a, queue);
-}
-// E2M1 of TransformerEngine's arithmetic in blocks of one scale.
-template <Scaling kScaling, int kLength>
-cudaError_t LaunchE2M1Frame(const EncodeArgs& a, const Queue& queue) {
-  const auto launch = [&](auto rotates) {
-    const auto by = [&](auto coding) {
-      using C = Cell<coding(), kScaling, kLength, false, rotates()>;
-      return LaunchFrameOf<C>(a, queue);
-    };
-    return a.params.stochastic
-               ? by(std::integral_constant<Coding, Coding::kE2M1Random>{})
-               : by(std::integral_constant<Coding, Coding::kE2M1>{});
-  };
-  return a.rotation > 0 ? launch(std::true_type{}) : launch(std::false_type{});
+cudaError_t LaunchFrame(const EncodeArgs& a, const Queue& queue) {
+  return a.params.input == DType::kF32 ? LaunchFrameOf<C, 4>(a, queue)
+                                       : LaunchFrameOf<C, 2>(a, queue);
 }
 
 }  // namespace quantd::cuda

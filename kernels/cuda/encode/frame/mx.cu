@@ -1,6 +1,5 @@
 // MXFP8 and MXFP4 by the frame.
 #include "kernels/cuda/encode/frame/encode.cuh"
-#include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {
 namespace {
@@ -10,18 +9,40 @@ using Blocks = Cell<kCoding, Scaling::kMx, 32, false, kRotates>;
 
 }  // namespace
 
-cudaError_t LaunchMxFrame(const EncodeArgs& a, const Queue& queue) {
-  const bool rotated = a.rotation > 0;
-  const bool other = a.params.numerics.other;
-  if (a.params.element != DType::kE2M1x2) {
-    if (other) return LaunchFrameOf<Blocks<Coding::kFp8Other, false>>(a, queue);
-    return rotated ? LaunchFrameOf<Blocks<Coding::kFp8, true>>(a, queue)
-                   : LaunchFrameOf<Blocks<Coding::kFp8, false>>(a, queue);
-  }
-  if (other) {
-    return LaunchFrameOf<Blocks<Coding::kE2M1Other, false>>(a, queue);
-  }
-  return LaunchE2M1Frame<Scaling::kMx, 32>(a, queue);
+cudaError_t LaunchFrameMxfp4(const EncodeArgs& a, const Queue& queue) {
+  return LaunchFrame<Blocks<Coding::kE2M1, false>>(a, queue);
+}
+
+cudaError_t LaunchFrameMxfp4Rotated(const EncodeArgs& a, const Queue& queue) {
+  return LaunchFrame<Blocks<Coding::kE2M1, true>>(a, queue);
+}
+
+cudaError_t LaunchFrameMxfp4Stochastic(const EncodeArgs& a,
+                                       const Queue& queue) {
+  return LaunchFrame<Blocks<Coding::kE2M1Random, false>>(a, queue);
+}
+
+cudaError_t LaunchFrameMxfp4StochasticRotated(const EncodeArgs& a,
+                                              const Queue& queue) {
+  return LaunchFrame<Blocks<Coding::kE2M1Random, true>>(a, queue);
+}
+
+cudaError_t LaunchFrameMxfp4OfProfiles(const EncodeArgs& a,
+                                       const Queue& queue) {
+  return LaunchFrame<Blocks<Coding::kE2M1Other, false>>(a, queue);
+}
+
+cudaError_t LaunchFrameMxfp8(const EncodeArgs& a, const Queue& queue) {
+  return LaunchFrame<Blocks<Coding::kFp8, false>>(a, queue);
+}
+
+cudaError_t LaunchFrameMxfp8Rotated(const EncodeArgs& a, const Queue& queue) {
+  return LaunchFrame<Blocks<Coding::kFp8, true>>(a, queue);
+}
+
+cudaError_t LaunchFrameMxfp8OfProfiles(const EncodeArgs& a,
+                                       const Queue& queue) {
+  return LaunchFrame<Blocks<Coding::kFp8Other, false>>(a, queue);
 }
 
 }  // namespace quantd::cuda

@@ -1,6 +1,5 @@
 // NVFP4 by the frame: what kernels/cuda/encode/nvfp4 has no kernel for.
 #include "kernels/cuda/encode/frame/encode.cuh"
-#include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {
 namespace {
@@ -10,14 +9,32 @@ using Blocks = Cell<kCoding, Scaling::kNvfp4, 16, false, kRotates>;
 
 }  // namespace
 
-cudaError_t LaunchNvfp4Frame(const EncodeArgs& a, const Queue& queue) {
-  if (a.params.numerics.other) {
-    return LaunchFrameOf<Blocks<Coding::kE2M1Other, false>>(a, queue);
-  }
-  if (TriesTwoScales(a.params)) {
-    return LaunchFrameOf<Blocks<Coding::kFourOverSix, false>>(a, queue);
-  }
-  return LaunchE2M1Frame<Scaling::kNvfp4, 16>(a, queue);
+cudaError_t LaunchFrameNvfp4(const EncodeArgs& a, const Queue& queue) {
+  return LaunchFrame<Blocks<Coding::kE2M1, false>>(a, queue);
+}
+
+cudaError_t LaunchFrameNvfp4Rotated(const EncodeArgs& a, const Queue& queue) {
+  return LaunchFrame<Blocks<Coding::kE2M1, true>>(a, queue);
+}
+
+cudaError_t LaunchFrameNvfp4Stochastic(const EncodeArgs& a,
+                                       const Queue& queue) {
+  return LaunchFrame<Blocks<Coding::kE2M1Random, false>>(a, queue);
+}
+
+cudaError_t LaunchFrameNvfp4StochasticRotated(const EncodeArgs& a,
+                                              const Queue& queue) {
+  return LaunchFrame<Blocks<Coding::kE2M1Random, true>>(a, queue);
+}
+
+cudaError_t LaunchFrameNvfp4FourOverSix(const EncodeArgs& a,
+                                        const Queue& queue) {
+  return LaunchFrame<Blocks<Coding::kFourOverSix, false>>(a, queue);
+}
+
+cudaError_t LaunchFrameNvfp4OfProfiles(const EncodeArgs& a,
+                                       const Queue& queue) {
+  return LaunchFrame<Blocks<Coding::kE2M1Other, false>>(a, queue);
 }
 
 }  // namespace quantd::cuda

@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <DType D>
-cudaError_t LaunchEncodeSpans(const EncodeArgs& a, const Queue& queue) {
+cudaError_t LaunchEncodeSpansOf(const EncodeArgs& a, const Queue& queue) {
   const EncodeParams& p = a.params;
   const size_t shared =
       p.square && TriesTwoScales(p) ? sizeof(Squares::Errors) : 0;

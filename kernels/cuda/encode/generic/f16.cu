@@ -1,6 +1,6 @@
 #include "kernels/cuda/encode/generic/encode.cuh"
 
 namespace quantd::cuda {
-template cudaError_t LaunchEncodeSpans<DType::kF16>(const EncodeArgs&,
-                                                    const Queue&);
+template cudaError_t LaunchEncodeSpansOf<DType::kF16>(const EncodeArgs&,
+                                                      const Queue&);
 }  // namespace quantd::cuda

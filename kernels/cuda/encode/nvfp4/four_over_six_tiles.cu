@@ -49,14 +49,9 @@ struct BetterCoding {
 
 cudaError_t LaunchEncodeNvfp4FourOverSixTiles(const EncodeArgs& a,
                                               const Queue& queue) {
-  if (a.first.columnwise.data == nullptr) return cudaErrorInvalidValue;
   return ForMetric(a.params, [&](auto mse, auto fast) {
     using By = ByMetric<BetterCoding, mse(), fast()>;
-    return a.first.rowwise.data == nullptr
-               ? LaunchTiles<By::template Of, Copying::kNone, Copying::kPlain>(
-                     a, queue)
-               : LaunchTiles<By::template Of, Copying::kPlain, Copying::kPlain>(
-                     a, queue);
+    return LaunchTiles<By::template Of, false, false>(a, queue);
   });
 }
 

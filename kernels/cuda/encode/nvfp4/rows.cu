@@ -16,10 +16,9 @@ struct KnownMultipliers {
 
   // Nothing, where one of them is no normal number or so small that codes are
   // not found by it.
-  static std::optional<KnownMultipliers> Of(std::optional<float> amax,
-                                            float range) {
-    if (!amax) return std::nullopt;
-    const Nvfp4Encode encode = MakeNvfp4Encode(*amax, range);
+  static std::optional<KnownMultipliers> Of(float amax, float range) {
+    if (amax < 0.0f) return std::nullopt;
+    const Nvfp4Encode encode = MakeNvfp4Encode(amax, range);
     KnownMultipliers known;
     known.s_inv6 = encode.s_inv6;
     for (uint32_t mantissa = 0; mantissa < 8; ++mantissa) {
@@ -87,10 +86,9 @@ __global__ void __launch_bounds__(kThreads, RowWalk::kResident)
 }
 
 template <bool kRht>
-cudaError_t LaunchRows(const EncodeArgs& a, std::optional<float> amax,
-                       const Queue& queue) {
+cudaError_t LaunchRows(const EncodeArgs& a, const Queue& queue) {
   const RowWalk walk(a, queue);
-  const auto known = KnownMultipliers::Of(amax, a.params.range);
+  const auto known = KnownMultipliers::Of(a.known_amax, a.params.range);
   return ForTwoByteType(a, [&](auto type) {
     const auto kernel = known ? &EncodeNvfp4Rows<type(), kRht, true>
                               : &EncodeNvfp4Rows<type(), kRht, false>;
@@ -160,11 +158,9 @@ __global__ void __launch_bounds__(kThreads, RowWalk::kResident)
 
 }  // namespace
 
-cudaError_t LaunchEncodeNvfp4Rows(const EncodeArgs& a,
-                                  std::optional<float> amax,
-                                  const Queue& queue) {
-  return a.first.rowwise.signs != nullptr ? LaunchRows<true>(a, amax, queue)
-                                          : LaunchRows<false>(a, amax, queue);
+cudaError_t LaunchEncodeNvfp4Rows(const EncodeArgs& a, const Queue& queue) {
+  return a.first.rowwise.signs != nullptr ? LaunchRows<true>(a, queue)
+                                          : LaunchRows<false>(a, queue);
 }
 
 cudaError_t LaunchEncodeNvfp4ScaledRows(const EncodeArgs& a,

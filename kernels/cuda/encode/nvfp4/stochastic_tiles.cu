@@ -1,25 +1,26 @@
-// NVFP4 by tiles, rounded stochastically: the columnwise copy or both.
+// NVFP4 by tiles, rounded stochastically: the columnwise copy or both, and
+// squares. A square's copies have random bytes of their own, so that both are
+// found, each from its own lines.
 #include "kernels/cuda/encode/nvfp4/stochastic_tiles.cuh"
-#include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {
 namespace {
 
 template <DType D>
 using OfBlocks = StochasticCoding<D, false>;
+template <DType D>
+using OfSquares = StochasticCoding<D, true>;
 
 }  // namespace
 
 cudaError_t LaunchEncodeNvfp4StochasticTiles(const EncodeArgs& a,
                                              const Queue& queue) {
-  if (a.params.square) return LaunchEncodeNvfp4StochasticSquares(a, queue);
-  if (a.first.columnwise.data == nullptr) return cudaErrorInvalidValue;
-  if (a.first.rowwise.data == nullptr) {
-    return LaunchTilesOfColumns<OfBlocks, Copying::kNone>(a, queue);
-  }
-  return a.first.rowwise.signs != nullptr
-             ? LaunchTilesOfColumns<OfBlocks, Copying::kRotated>(a, queue)
-             : LaunchTilesOfColumns<OfBlocks, Copying::kPlain>(a, queue);
+  return LaunchTiles<OfBlocks, true, false>(a, queue);
+}
+
+cudaError_t LaunchEncodeNvfp4StochasticSquares(const EncodeArgs& a,
+                                               const Queue& queue) {
+  return LaunchTiles<OfSquares, false, true>(a, queue);
 }
 
 }  // namespace quantd::cuda

@@ -193,8 +193,8 @@ __global__ void __launch_bounds__(
 
 // `Of<D>` is the Coding for elements of type D.
 template <template <DType> typename Of, Copying kRow, Copying kCol>
-cudaError_t LaunchTiles(const EncodeArgs& a, const Queue& queue) {
-  return ForSharedMemory([&](auto size) {
+cudaError_t LaunchTilesOf(const EncodeArgs& a, const Queue& queue) {
+  return ForSharedMemory(queue, [&](auto size) {
     constexpr bool kRotated = kAnyRotated<kRow, kCol>;
     const auto launch = [&](auto type) {
       using Coding = Of<type()>;
@@ -215,12 +215,33 @@ cudaError_t LaunchTiles(const EncodeArgs& a, const Queue& queue) {
   });
 }
 
-// The rowwise copy as `kRow` says, and the columnwise one as `a` does.
-template <template <DType> typename Of, Copying kRow>
-cudaError_t LaunchTilesOfColumns(const EncodeArgs& a, const Queue& queue) {
-  return a.first.columnwise.signs != nullptr
-             ? LaunchTiles<Of, kRow, Copying::kRotated>(a, queue)
-             : LaunchTiles<Of, kRow, Copying::kPlain>(a, queue);
+// Calls `launch` with how a copy of sixteen positions a block is made, as a
+// constant.
+template <bool kMayRotate, typename F>
+cudaError_t ForCopying(const CopyTask& copy, const F& launch) {
+  if (copy.data == nullptr) {
+    return launch(std::integral_constant<Copying, Copying::kNone>{});
+  }
+  if constexpr (kMayRotate) {
+    if (copy.signs != nullptr) {
+      return launch(std::integral_constant<Copying, Copying::kRotated>{});
+    }
+  }
+  return launch(std::integral_constant<Copying, Copying::kPlain>{});
+}
+// The copies that are wanted.
+template <template <DType> typename Of, bool kRotates, bool kRowsAlone>
+cudaError_t LaunchTiles(const EncodeArgs& a, const Queue& queue) {
+  return ForCopying<kRotates>(a.first.rowwise, [&](auto row) {
+    return ForCopying<kRotates>(a.first.columnwise, [&](auto column) {
+      if constexpr (column() != Copying::kNone ||
+                    (kRowsAlone && row() != Copying::kNone)) {
+        return LaunchTilesOf<Of, row(), column()>(a, queue);
+      } else {
+        return cudaErrorInvalidValue;
+      }
+    });
+  });
 }
 
 }  // namespace quantd::cuda

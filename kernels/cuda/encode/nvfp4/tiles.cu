@@ -45,29 +45,10 @@ struct NearestCoding {
   };
 };
 
-template <Copying kRow>
-cudaError_t LaunchFor(const EncodeArgs& a, const Queue& queue) {
-  if constexpr (kRow != Copying::kNone) {
-    if (a.first.columnwise.data == nullptr) {
-      return LaunchTiles<NearestCoding, kRow, Copying::kNone>(a, queue);
-    }
-  }
-  return LaunchTilesOfColumns<NearestCoding, kRow>(a, queue);
-}
-
 }  // namespace
 
 cudaError_t LaunchEncodeNvfp4Tiles(const EncodeArgs& a, const Queue& queue) {
-  if (a.params.stochastic) return LaunchEncodeNvfp4StochasticTiles(a, queue);
-  if (TriesTwoScales(a.params)) {
-    return LaunchEncodeNvfp4FourOverSixTiles(a, queue);
-  }
-  if (a.first.rowwise.data == nullptr) {
-    return LaunchFor<Copying::kNone>(a, queue);
-  }
-  return a.first.rowwise.signs != nullptr
-             ? LaunchFor<Copying::kRotated>(a, queue)
-             : LaunchFor<Copying::kPlain>(a, queue);
+  return LaunchTiles<NearestCoding, true, true>(a, queue);
 }
 
 }  // namespace quantd::cuda

@@ -2,6 +2,7 @@
 // global scale g that is stored (Numerics, kernels/plan/profile/numerics.h): as
 // fast as rows.cu, since a division by a block's scale is a multiplication that
 // gives the same codes.
+#include "kernels/arith/profile/global_multipliers.h"
 #include "kernels/arith/profile/numerics.h"
 #include "kernels/cuda/encode/nvfp4/nearest.cuh"
 #include "kernels/cuda/encode/nvfp4/walk.cuh"
@@ -256,20 +257,22 @@ cudaError_t Launch(const EncodeArgs& a, const GlobalMultipliers& known,
 
 cudaError_t LaunchEncodeNvfp4UnderGlobal(const EncodeArgs& a,
                                          const Queue& queue) {
-  return ForTwoByteType(
-      a, [&](auto type) { return Launch<type(), Way::kFind>(a, {}, queue); });
-}
-
-cudaError_t LaunchEncodeNvfp4UnderKnown(const EncodeArgs& a,
-                                        const GlobalMultipliers& known,
-                                        const Queue& queue) {
-  if (!ScalesByProduct(a.params.numerics)) {
+  GlobalMultipliers known;
+  // The host finds multipliers of bf16 alone.
+  if (a.known_amax >= 0.0f && a.params.input == DType::kBF16) {
+    known = MakeGlobalMultipliers<Scalar>(
+        a.params, GlobalScaleOf<Scalar>(a.params, a.known_amax));
+  }
+  if (known.usable && !ScalesByProduct(a.params.numerics)) {
     return Launch<DType::kBF16, Way::kSixth>(a, known, queue);
   }
   // A few global scales have no multiplier for those of blocks.
-  return known.scale != 0.0f
-             ? Launch<DType::kBF16, Way::kProduct>(a, known, queue)
-             : Launch<DType::kBF16, Way::kFind>(a, known, queue);
+  if (known.usable && known.scale != 0.0f) {
+    return Launch<DType::kBF16, Way::kProduct>(a, known, queue);
+  }
+  return ForTwoByteType(a, [&](auto type) {
+    return Launch<type(), Way::kFind>(a, known, queue);
+  });
 }
 
 }  // namespace quantd::cuda

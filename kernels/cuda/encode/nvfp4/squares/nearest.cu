@@ -45,9 +45,7 @@ class NearestSquares {
 }  // namespace
 
 cudaError_t LaunchEncodeNvfp4Squares(const EncodeArgs& a, const Queue& queue) {
-  return TriesTwoScales(a.params)
-             ? LaunchEncodeNvfp4FourOverSixSquares(a, queue)
-             : LaunchSquares<NearestSquares>(a, queue);
+  return LaunchSquares<NearestSquares>(a, queue);
 }
 
 }  // namespace quantd::cuda

@@ -244,7 +244,7 @@ __global__ void __launch_bounds__(EncodeStream<kSize, false>::kCtaThreads, 1)
 // `Of<D>` is the Coding for elements of type D.
 template <template <DType> typename Of>
 cudaError_t LaunchSquares(const EncodeArgs& a, const Queue& queue) {
-  return ForSharedMemory([&](auto size) {
+  return ForSharedMemory(queue, [&](auto size) {
     return ForTwoByteType(a, [&](auto type) {
       using Coding = Of<type()>;
       return LaunchTileStream<size(), SquaresShared<size(), Coding>>(

@@ -1,21 +1,20 @@
-#include "kernels/cuda/tables.h"
+#include "kernels/cuda/prepared.h"
 
 #include <cstring>
 #include <utility>
 #include <variant>
 
-#include "kernels/cuda/dispatch.h"
-
 namespace quantd::cuda {
 
-Tables::Tables(const Work& work, bool gaps)
-    : plan_(work.plan),
-      recipe_(work.recipe),
-      code_table_(CodeTableOf(work)),
+Prepared::Prepared(const Plan& plan, SharedMemory size, bool gaps)
+    : plan_(plan),
+      recipe_(MakeRecipe(plan)),
+      choice_(ChooseKernels(plan, recipe_, size)),
+      code_table_(CodeTableOf(choice_.encode, plan.tensor().dtype)),
       padding_(PaddingOf(plan_)) {
   if (gaps) gaps_ = GapsOf(plan_);
   const size_t count = plan_.groups().size();
-  if (work.choice.reads_groups()) {
+  if (choice_.reads_groups()) {
     chunks_.push_back(0);
     strips_.push_back(0);
     for (const Group& g : plan_.groups()) {
@@ -57,7 +56,7 @@ Tables::Tables(const Work& work, bool gaps)
   scratch_part_ = Add(plan_.scratch_bytes());
 }
 
-Tables::Part Tables::Add(size_t bytes) {
+Prepared::Part Prepared::Add(size_t bytes) {
   const Part part = {device_bytes_, bytes};
   // Tables of anything start aligned.
   device_bytes_ += RoundUp(bytes, 256);
@@ -65,13 +64,13 @@ Tables::Part Tables::Add(size_t bytes) {
 }
 
 template <typename T>
-void Tables::Write(const Part& part, absl::Span<const T> values) {
+void Prepared::Write(const Part& part, absl::Span<const T> values) {
   if (part.bytes > 0) {
     std::memcpy(host_ + part.offset, values.data(), part.bytes);
   }
 }
 
-std::vector<GroupTask> Tables::MakeGroups(const JobBases& bases) {
+std::vector<GroupTask> Prepared::MakeGroups(const JobBases& bases) {
   if (std::holds_alternative<QuantizeOptions>(plan_.options())) {
     QuantizeTask task = MakeQuantizeTask(plan_, bases);
     encode_params_ = task.params;
@@ -97,7 +96,7 @@ std::vector<GroupTask> Tables::MakeGroups(const JobBases& bases) {
   return groups;
 }
 
-void Tables::Fill(const JobBases& payload) {
+void Prepared::Fill(const JobBases& payload) {
   JobBases bases = payload;
   bases.scratch = OnDevice<std::byte>(scratch_part_);
   const std::vector<GroupTask> groups = MakeGroups(bases);
@@ -124,7 +123,7 @@ void Tables::Fill(const JobBases& payload) {
   }
 }
 
-GroupList Tables::groups() const {
+GroupList Prepared::groups() const {
   GroupList list = {};
   list.groups = OnDevice<const GroupTask>(groups_part_);
   list.chunks = OnDevice<const int64_t>(chunks_part_);
@@ -137,11 +136,11 @@ GroupList Tables::groups() const {
   return list;
 }
 
-const float* Tables::scales() const {
+const float* Prepared::scales() const {
   return OnDevice<const float>(scales_part_);
 }
 
-ZeroRunsArgs Tables::zero_runs() const {
+ZeroRunsArgs Prepared::zero_runs() const {
   ZeroRunsArgs args = {};
   args.runs = OnDevice<const ZeroRunsArgs::Run>(runs_part_);
   args.pieces = OnDevice<const int64_t>(pieces_part_);
@@ -150,13 +149,13 @@ ZeroRunsArgs Tables::zero_runs() const {
   return args;
 }
 
-std::byte* Tables::code_tables() const {
+std::byte* Prepared::code_tables() const {
   return OnDevice<std::byte>(code_tables_part_);
 }
 
-Found* Tables::found() const { return OnDevice<Found>(found_part_); }
+Found* Prepared::found() const { return OnDevice<Found>(found_part_); }
 
-const float* Tables::given_amax(bool columnwise) const {
+const float* Prepared::given_amax(bool columnwise) const {
   const Part& part = amax_parts_[columnwise];
   return part.bytes == 0 ? nullptr
                          : reinterpret_cast<const float*>(host_ + part.offset);

@@ -1,9 +1,9 @@
-// What the kernels of a plan look up on the device beside its payload: its
-// groups and where their tiles start, runs of zeros, given numbers; and memory
-// to work in. Made on the host and copied at once, so that a job of many groups
-// costs as many calls as a job of one.
-#ifndef QUANTD_KERNELS_CUDA_TABLES_H_
-#define QUANTD_KERNELS_CUDA_TABLES_H_
+// A plan with all that is decided about it, and what its kernels look up on the
+// device beside the payload: groups and where their tiles start, runs of zeros,
+// given numbers; and memory to work in. Tables are made on the host and copied
+// at once, so that a job of many groups costs as many calls as a job of one.
+#ifndef QUANTD_KERNELS_CUDA_PREPARED_H_
+#define QUANTD_KERNELS_CUDA_PREPARED_H_
 
 #include <cstddef>
 #include <vector>
@@ -17,18 +17,23 @@
 
 namespace quantd::cuda {
 
-class Tables {
+class Prepared {
  public:
-  // The work, and so its plan, must outlive the tables. `gaps`: the outputs lie
-  // in one block, which has gaps between them.
-  explicit Tables(const Work& work, bool gaps = true);
+  // The plan must outlive it. `size`: the device's. `gaps`: the outputs lie in
+  // one block, which has gaps between them.
+  Prepared(const Plan& plan, SharedMemory size, bool gaps = true);
+
+  const Plan& plan() const { return plan_; }
+  const Recipe& recipe() const { return recipe_; }
+  const KernelChoice& choice() const { return choice_; }
 
   // Memory wanted: of the host, page-locked; and of the device, which starts
   // with an image of it. Either may be 0.
   size_t host_bytes() const { return host_bytes_; }
   size_t device_bytes() const { return device_bytes_; }
 
-  // Where the tables are. Both blocks stay for as long as kernels may read.
+  // Says where the tables are. Both blocks stay for as long as kernels may
+  // read.
   void Place(std::byte* host, std::byte* device) {
     host_ = host;
     device_ = device;
@@ -40,9 +45,9 @@ class Tables {
   std::byte* host() const { return host_; }
   std::byte* device() const { return device_; }
 
-  // After Fill; device memory, but for what is empty.
+  // Device memory where it is not empty; valid after Fill.
   GroupList groups() const;
-  // The first of them; there, without a table, too.
+  // The first group, which is known without a table, too.
   const GroupTask& first_group() const { return first_group_; }
   // What all groups of a Quantize and of a Dequantize share.
   const EncodeParams& encode_params() const { return encode_params_; }
@@ -50,15 +55,15 @@ class Tables {
   const float* scales() const;  // nullptr: none given
   ZeroRunsArgs zero_runs() const;
   Found* found() const;  // one for each group, where they are grouped
-  // What encoders look up under amaxes: see WriteAmaxArgs.
+  // Room for what the encoder looks up under amaxes: see WriteAmaxArgs.
   CodeTable code_table() const { return code_table_; }
   std::byte* code_tables() const;
 
-  // On the host: the given amaxes of one copy, where it has several or there
-  // are several groups.
+  // The given amaxes of one copy on the host, where it has several or there are
+  // several groups.
   const float* given_amax(bool columnwise) const;
 
-  // What no kernel writes, to be zeroed first.
+  // Bytes that no kernel writes, to be zeroed first.
   const std::vector<ZeroRunsArgs::Run>& runs() const { return runs_; }
 
  private:
@@ -80,7 +85,8 @@ class Tables {
   }
 
   const Plan& plan_;
-  const Recipe& recipe_;
+  const Recipe recipe_;
+  const KernelChoice choice_;
   const CodeTable code_table_;
   std::vector<ZeroRun> gaps_;
   std::vector<ZeroRun> padding_;
@@ -110,4 +116,4 @@ class Tables {
 
 }  // namespace quantd::cuda
 
-#endif  // QUANTD_KERNELS_CUDA_TABLES_H_
+#endif  // QUANTD_KERNELS_CUDA_PREPARED_H_

@@ -32,7 +32,7 @@ kernels/device/engine: kernels/device/health/device_health.h
 kernels/device/devices: kernels/device/health/fault_backend.h kernels/cpu/cpu_backend.h kernels/cuda/cuda_backend.h kernels/cuda/device_mapping.h
 kernels/cpu: kernels/plan kernels/arith kernels/device absl fmt
 kernels/cpu/isa: kernels/plan/format.h kernels/arith kernels/arith/profile kernels/cpu/tiles.h
-kernels/cuda: kernels/plan kernels/plan/profile kernels/arith kernels/arith/profile kernels/device absl fmt cuda
+kernels/cuda: kernels/plan kernels/plan/profile kernels/arith kernels/device absl fmt cuda
 kernels/cuda/cuda_backend: kernels/cuda/job
 kernels/cuda/job: kernels/cuda kernels/device kernels/plan absl cuda
 kernels/cuda/groups: kernels/cuda/tile kernels/cuda/ptx

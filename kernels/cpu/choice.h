@@ -1,6 +1,6 @@
-// Which functions of the table (kernels/cpu/tiles.h) compute a plan on the CPU,
-// whatever its instruction set: decided here alone, once for each plan.
-// kernels/KERNELS.md tells how to read it.
+// The choice of the functions of the table (kernels/cpu/tiles.h) that compute a
+// plan on the CPU, whatever its instruction set. It is made here alone, once
+// for each plan. kernels/KERNELS.md tells how to read it.
 #ifndef QUANTD_KERNELS_CPU_CHOICE_H_
 #define QUANTD_KERNELS_CPU_CHOICE_H_
 

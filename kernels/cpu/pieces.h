@@ -11,8 +11,8 @@
 
 namespace quantd::cpu {
 
-// Rows [first, last) of a group, where `first` is a multiple of kTileRows. Of a
-// group of one row it may be only some of the columns.
+// Rows [first, last) of a group; `first` is a multiple of kTileRows. The piece
+// of a group of one row may be only some of the columns.
 struct Piece {
   size_t group;
   int64_t first;

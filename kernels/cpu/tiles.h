@@ -21,7 +21,7 @@ inline constexpr int64_t kTileRows = kChunkRows;
 
 using quantd::Matrix;
 
-// Which function makes the codes and scales of a copy.
+// The function that makes the codes and scales of a copy.
 enum class EncodeKernel {
   kNone,        // The copy is not wanted.
   kNvfp4,       // NVFP4 in blocks of 1 x 16 of one amax; makes both copies
@@ -57,9 +57,9 @@ struct RotateArgs {
   int dimension;
 };
 
-// Where an array is given, which must hold zeros, the maxima of each line go
-// there as fp32 bits: with NaN above Inf where `propagate`, else with NaN
-// dropped.
+// Arguments of a search. An array that is given must hold zeros; the maxima of
+// each line go there as fp32 bits: with NaN above Inf where `propagate`, else
+// with NaN dropped.
 struct AmaxArgs {
   Matrix x;
   int rotation;

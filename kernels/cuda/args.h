@@ -170,7 +170,7 @@ struct ZeroRunsArgs {
   int64_t count;
   int64_t piece_count;
 };
-// The same of a few runs, which travel with the kernel. None may be empty.
+// Zeros in a few runs, which travel with the kernel. None may be empty.
 struct ZeroFewRunsArgs {
   static constexpr int kMax = 8;
   ZeroRunsArgs::Run runs[kMax];

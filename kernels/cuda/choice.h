@@ -1,6 +1,7 @@
-// Which kernels compute a plan on a CUDA device: decided here alone, once for
-// each plan, in plain C++ that needs neither a GPU nor the toolkit. Launchers
-// (kernels/cuda/launch.h) execute it. kernels/KERNELS.md tells how to read it.
+// The choice of the kernels that compute a plan on a CUDA device. It is made
+// here alone, once for each plan, in plain C++ that needs neither a GPU nor the
+// toolkit; launchers (kernels/cuda/launch.h) execute it. kernels/KERNELS.md
+// tells how to read it.
 #ifndef QUANTD_KERNELS_CUDA_CHOICE_H_
 #define QUANTD_KERNELS_CUDA_CHOICE_H_
 

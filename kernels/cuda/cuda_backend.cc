@@ -101,7 +101,7 @@ bool PageLock(void* memory, size_t bytes, bool writable) {
   unsigned flags = cudaHostRegisterPortable;
   if (!writable) flags |= cudaHostRegisterReadOnly;
   const cudaError_t error = cudaHostRegister(memory, bytes, flags);
-  // It is in our hands: nobody else is to find it.
+  // The error is dealt with: no later call may find it.
   if (error != cudaSuccess) cudaGetLastError();
   return error == cudaSuccess;
 }

@@ -59,7 +59,8 @@ std::optional<Place> FindServed(const Uuid& uuid) {
   return Place{gpu, false};
 }
 
-// Of a GPU that no backend has opened: one that may access its memory.
+// For a GPU that no backend has opened: the place of one that may access its
+// memory.
 std::optional<Place> FindPeer(const Uuid& uuid) {
   const int gpu = FindGpu(uuid);
   if (gpu < 0) return std::nullopt;

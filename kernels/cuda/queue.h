@@ -1,4 +1,4 @@
-// Where kernels are queued, and what they are queued on.
+// The stream that kernels are queued on, and what they must know of its device.
 #ifndef QUANTD_KERNELS_CUDA_QUEUE_H_
 #define QUANTD_KERNELS_CUDA_QUEUE_H_
 
@@ -17,7 +17,7 @@ struct Queue {
   bool follows = false;
 };
 
-// Of the current device.
+// Finds an attribute of the current device.
 inline cudaError_t FindAttribute(cudaDeviceAttr attribute, int* value) {
   int device = 0;
   const cudaError_t error = cudaGetDevice(&device);

@@ -40,7 +40,7 @@ struct JobReport {
   // Groups for whose global scale 1 stands, since with its own the profile's
   // library would write NaN: those of nothing but zeros, in the main.
   int64_t replaced_globals = 0;
-  // Where the plan's options ask for statistics.
+  // Statistics of the copies, if the plan's options ask for them.
   std::optional<ErrorStatistics> rowwise = {};
   std::optional<ErrorStatistics> columnwise = {};
   JobTimes times = {};
@@ -92,8 +92,8 @@ class Job {
   // start to copy; optional, Run implies Fed(plan.input_bytes()).
   virtual void Fed(size_t n) = 0;
 
-  // Of a plan that reduces (kernels/plan/shards.h) and memory of the job's
-  // own alone: finds what the staging, all of it final, adds to the amax.
+  // Finds what the staging, all of it final, adds to the amax of a plan that
+  // reduces (kernels/plan/shards.h), for a job with memory of its own alone.
   // Blocks. Errors are those of Run.
   virtual absl::StatusOr<FoundMaxima> FindMaxima() = 0;
   // `plan`, from SettledPlan, takes the place of the job's own.
@@ -159,7 +159,7 @@ class Backend {
   virtual size_t PoolBytes(const Plan& plan, const LentMemory& lent) const;
 };
 
-// As many as that where the operator does not decide.
+// Jobs that may be fed at a time if the operator does not decide.
 inline constexpr int kFeedingJobs = 32;
 
 struct BackendOptions {

@@ -22,7 +22,7 @@ size_t PayloadNeed(const Plan& plan);
 // TooLargeError for a need, or that of a plan, of more than `most`, which is
 // all that a device may lend.
 absl::Status CheckPayload(size_t need, size_t most);
-// The same of `memory`, with what to do about it beside raising the budget.
+// Like CheckPayload for `memory`, with advice beside raising the budget.
 absl::Status CheckMemory(std::string_view memory, std::string_view advice,
                          size_t need, size_t most);
 absl::Status CheckPayload(const Plan& plan, size_t most);

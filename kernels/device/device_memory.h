@@ -59,7 +59,8 @@ class DeviceMapping {
 // Opened on construction, closed on destruction. Any thread.
 class EventMapping {
  public:
-  // As DeviceMapping::Open, for an event of a GPU that a backend has opened.
+  // Opens an event of a GPU that a backend has opened, like
+  // DeviceMapping::Open.
   static absl::StatusOr<std::unique_ptr<EventMapping>> Open(
       const DeviceHandle& handle);
   virtual ~EventMapping() = default;
@@ -68,7 +69,7 @@ class EventMapping {
   // Whether all has been done that was queued before it was last recorded, by
   // whatever process. True before it is ever recorded. Never waits.
   virtual bool Passed() const = 0;
-  // As streams of its device take it: a cudaEvent_t.
+  // The event as streams of its device take it: a cudaEvent_t.
   virtual void* native() const = 0;
   // The backend's name.
   const std::string& device() const { return device_; }

@@ -17,16 +17,16 @@ namespace quantd {
 // `name` is "cpu", "cpu:N", "cuda", "cuda:N" or, for benchmarks, "memcpy": a
 // CPU device that copies input bytes to the output instead of computing; or,
 // for tests and drills, "fault:cpu:N..." (ParseFaultDevice). The last two are
-// in no list, and opened for nobody who does not name them.
-// NOT_FOUND when there is no such device, INVALID_ARGUMENT for another name.
+// in no list, and are opened only by name. NOT_FOUND when there is no such
+// device, INVALID_ARGUMENT for another name.
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(
     std::string_view name, const BackendOptions& options = {});
 
 // Names of the real devices here: every CUDA device, then "cpu:0".
 std::vector<std::string> ListBackends();
 
-// Those that are used where nobody names any: the CPU only where there is
-// nothing better.
+// The devices that are used if none is named: the CPU only if there is nothing
+// better.
 std::vector<std::string> DefaultBackends();
 
 // CPU ISAs this machine can run, best last ("baseline" is always there).

@@ -124,7 +124,8 @@ void Engine::LookForWork(Device* device, std::chrono::microseconds busy_poll) {
   for (const auto end = Clock::now() + busy_poll;
        !device->has_queued && Clock::now() < end;) {
   }
-  // What was queued meanwhile is seen by who looks under the lock next.
+  // Work that was queued meanwhile is seen by the next thread that looks under
+  // the lock.
   absl::MutexLock lock(&device->mutex);
   --device->looking;
 }

@@ -53,8 +53,8 @@ class Engine {
    public:
     virtual ~Work() = default;
     virtual void RunOn(Backend& backend, SlotLease slot) = 0;
-    // In its place, where the device is given up while the work is queued. Who
-    // knows of no other device may leave it where it is.
+    // Called in its place if the device is given up while the work is queued.
+    // Work that knows of no other device may leave it where it is.
     virtual bool LeavesLostDevice() const { return false; }
     virtual void OnDeviceLost() {}
   };
@@ -74,13 +74,13 @@ class Engine {
   const Backend& backend(int device) const {
     return *devices_[device]->backend;
   }
-  // For those who choose a device: jobs run on any that they are given.
+  // For callers that choose a device: jobs run on any that they are given.
   DeviceHealth& health(int device) { return devices_[device]->health; }
   const DeviceHealth& health(int device) const {
     return devices_[device]->health;
   }
 
-  // A slot that is free now and that nobody waits for, else an empty lease.
+  // A slot that is free now and that no call waits for, else an empty lease.
   SlotLease TrySlot(int device);
   // Whether a job of that many input bytes is worth no hand-off to a worker.
   static bool RunsInline(size_t input_bytes);
@@ -108,7 +108,7 @@ class Engine {
     std::deque<Work*> queue ABSL_GUARDED_BY(mutex);
     // Workers that look for work, and need not be woken for it.
     size_t looking ABSL_GUARDED_BY(mutex) = 0;
-    // Whether the queue has something, as who holds no lock may see it.
+    // Whether the queue has something, as a thread without the lock may see it.
     std::atomic<bool> has_queued = false;
     int free_slots ABSL_GUARDED_BY(mutex) = 0;
     bool stopping ABSL_GUARDED_BY(mutex) = false;

@@ -96,7 +96,7 @@ absl::StatusOr<Block> BlockPool::Take(size_t bytes) {
             "payload memory: ", capacity, " bytes asked for, ",
             limit_ - std::min(limit_, state_->lent), " of ", limit_, " free"));
       }
-      // Room is made among what nobody uses, largest first.
+      // Room is made among unused blocks, largest first.
       while (state_->held + capacity > limit_) {
         auto last = std::prev(state_->kept.end());
         if (last->second.empty()) {

@@ -36,8 +36,8 @@ class Block {
   size_t capacity_ = 0;
 };
 
-// Where a pool's memory comes from. Must be callable from any thread and must
-// not throw; `Allocate` returns nullptr when there is none. Alignment: 256.
+// The source of a pool's memory. Must be callable from any thread and must not
+// throw; `Allocate` returns nullptr when there is none. Alignment: 256.
 struct BlockSource {
   void* (*allocate)(size_t bytes);
   void (*release)(void* p, size_t bytes);

@@ -72,7 +72,7 @@ struct Maker {
     }
     if (o.want_amax) Add({.kind = TensorKind::kAmax}, &r);
     if (o.history) Add({.kind = TensorKind::kNextScale}, &r);
-    // Where nothing is encoded, the search alone sees NaN and Inf.
+    // If nothing is encoded, the search alone sees NaN and Inf.
     r.search.plain |= !r.copies_wanted();
     r.plain_nvfp4 = o.format == Format::kNvfp4 &&
                     (UsedOptions(o) & ~kPlainOptions) == 0 &&

@@ -18,7 +18,7 @@
 
 namespace quantd {
 
-// Where the one scale of an FP8 tensor comes from.
+// The source of the one scale of an FP8 tensor.
 enum class TensorScale {
   kNone,   // The format has scales of blocks.
   kGiven,  // The options give it: delayed scaling.

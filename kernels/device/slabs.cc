@@ -58,7 +58,7 @@ bool KnowsItsRows(const Plan& plan) {
   return o != nullptr && o->rounding == Rounding::kStochastic;
 }
 
-// Where the next slab's part of a tensor begins, in bytes.
+// The byte where the next slab's part of a tensor begins.
 class Places {
  public:
   explicit Places(size_t tensors) : next_(tensors, 0), shared_(tensors) {}
@@ -109,7 +109,7 @@ std::vector<Slab> CutIntoSlabs(const Plan& plan, const Recipe& recipe,
                                 static_cast<int64_t>(bytes));
   const int64_t rows = RoundUp(CeilDiv(plan.rows(), count), kStep);
   if (rows >= plan.rows()) return {};
-  // As a matrix, whose rows are the first dimension of everything.
+  // The tensor as a matrix, whose rows are the first dimension of everything.
   const std::optional<Plan> matrix = PlanOfRows(plan, 0, plan.rows());
   if (!matrix || matrix->input_bytes() != plan.input_bytes() ||
       matrix->output_bytes() != plan.output_bytes()) {
@@ -121,7 +121,8 @@ std::vector<Slab> CutIntoSlabs(const Plan& plan, const Recipe& recipe,
   Places outputs(plan.outputs().size());
   for (int64_t row = 0; row < plan.rows(); row += rows) {
     const int64_t height = std::min(rows, plan.rows() - row);
-    // The same again takes a fraction of the time, and a device waits.
+    // Making the same plan again takes a fraction of the time, and a device
+    // waits.
     const bool again = row > 0 && height == rows && !KnowsItsRows(plan);
     std::optional<Plan> part =
         again ? slabs.back().plan : PlanOfRows(plan, row, height);

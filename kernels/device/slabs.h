@@ -13,9 +13,9 @@ namespace quantd {
 
 struct Slab {
   Plan plan;
-  // Where its tensors begin in those of the whole, in bytes and in the order of
-  // plan.inputs() and plan.outputs(). What all slabs write alike, as an amax
-  // that was given, begins at 0 in each.
+  // The bytes where its tensors begin in those of the whole, in the order of
+  // plan.inputs() and plan.outputs(). Tensors that all slabs write alike, as an
+  // amax that was given, begin at 0 in each.
   std::vector<size_t> inputs;
   std::vector<size_t> outputs;
 };

@@ -8,7 +8,7 @@
 namespace quantd {
 namespace {
 
-// Where a group begins in its tensor.
+// The byte where a group begins in its tensor.
 size_t OffsetIn(const TensorSpec& spec, size_t group) {
   return spec.group_offsets.empty() ? 0 : spec.group_offsets[group];
 }

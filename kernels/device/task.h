@@ -16,7 +16,7 @@
 
 namespace quantd {
 
-// Where a job's bytes are, in one address space.
+// The addresses of a job's bytes, in one address space.
 struct JobBases {
   const std::byte* in = nullptr;  // plan.input_bytes()
   std::byte* out = nullptr;       // plan.output_bytes()

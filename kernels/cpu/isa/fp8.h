@@ -51,8 +51,8 @@ QUANTD_FN Twin<D> LoadTwin(const std::byte* p) {
 }
 
 // The largest magnitudes so far, of every lane by itself, as fp32 bits: with
-// NaN above Inf, and with NaN dropped. Without kSpecial there is no NaN, or
-// nobody asks for the second.
+// NaN above Inf, and with NaN dropped. Without kSpecial there is no NaN, or the
+// second is not read.
 template <DType D, bool kSpecial>
 struct Running {
   typedef int16_t Halves __attribute__((vector_size(4 * QUANTD_LANES)));

@@ -61,7 +61,8 @@ QUANTD_FN void PrefetchPanel(const std::byte* row) {
   Prefetch<kBytes>(row + 2 * kBytes);
 }
 
-// Where a panel's codes go, row by row. `rows`: to the rowwise copy too.
+// The places that a panel's codes go to, row by row. `rows`: to the rowwise
+// copy too.
 struct Codes {
   std::byte* to;
   int64_t pitch;
@@ -194,7 +195,7 @@ QUANTD_FN void EmitPanel(const CopyTask& copy, const CopyTask* rows,
   if (kRows) StoreRows(s, row_codes, rows->data, rows->data_line);
 }
 
-// Which of the stores go around the caches.
+// The stores that go around the caches.
 struct Streams {
   bool rows;     // of codes that are stored row by row
   bool columns;  // of the others

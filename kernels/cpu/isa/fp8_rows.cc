@@ -300,8 +300,9 @@ void QuantizeFp8Rows(const EncodeParams& e, const GroupTask& group,
                                                         last);
     };
     const bool e4m3 = e.element == DType::kE4M3;
-    // A block of 128 in a shorter line is no longer than that. Of a tensor's
-    // scale blocks are what is convenient, and of few elements short.
+    // A block of 128 in a shorter line is no longer than the line. Blocks under
+    // a tensor's scale have any convenient length, and a short one where
+    // elements are few.
     const int64_t length = e.block == 128 ? 4 * e.cols
                            : e.block == 0 ? (last - first) * e.cols / W
                                           : e.block;

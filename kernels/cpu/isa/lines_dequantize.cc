@@ -37,7 +37,7 @@ void LoadSomeCodes(const CopyTask& copy, bool half, int64_t line, int64_t p,
   __builtin_memcpy(words, w, sizeof(w));
 }
 
-// The same where W lines have all sixteen.
+// Loads the codes of W lines that all have sixteen.
 QUANTD_FN void LoadCodes(const CopyTask& copy, bool half, int64_t line,
                          int64_t p, U (&words)[4]) {
   if (copy.data_position != 1) {

@@ -41,7 +41,8 @@ QUANTD_FN LineScale<L> ScalesOfLines(const EncodeParams& params,
   return MakeLineScale<L, kOther>(params, a, L::Broadcast(scale));
 }
 
-// Where EncodeSpan leaves what it makes of `lanes` lines from `line` on.
+// The place where EncodeSpan leaves what it makes of `lanes` lines from `line`
+// on.
 struct TileOut {
   const EncodeParams& params;
   const CopyTask& copy;
@@ -141,7 +142,7 @@ void EncodeLines(const TileJob& job, Tile& tile, int64_t line, int64_t lanes) {
 
 using EncodeFn = void (*)(const TileJob&, Tile&, int64_t, int64_t);
 
-// Of two-to-a-byte codes, which alone may be stochastic.
+// The encoder of codes that are two to a byte, which alone may be stochastic.
 template <Scaling kScaling>
 EncodeFn EncodeE2M1Of(const EncodeParams& e) {
   constexpr DType kElement = DType::kE2M1x2;
@@ -150,7 +151,7 @@ EncodeFn EncodeE2M1Of(const EncodeParams& e) {
                       : EncodeLines<kScaling, kElement, false, false>;
 }
 
-// Of FP8 codes. No other library's are E5M2.
+// The encoder of FP8 codes. Other libraries have no E5M2.
 template <Scaling kScaling>
 EncodeFn EncodeFp8Of(const EncodeParams& e) {
   if (e.numerics.other) {

@@ -17,9 +17,9 @@ using L = Lane;
 using F = L::F;
 using U = L::U;
 
-// Where the codes of a tile's lines go, position `origin` first: `pitch` bytes
-// from line to line, or from position to position where the copy lies as the
-// input does.
+// The place of the codes of a tile's lines, position `origin` first: `pitch`
+// bytes from line to line, or from position to position where the copy lies as
+// the input does.
 struct LineCodes {
   std::byte* to;
   int64_t pitch;

@@ -73,7 +73,7 @@ __attribute__((noinline)) Nvfp4Block<Lane> EncodeSpecial(const EncodeParams& p,
   return EncodeNvfp4<L>(v, max, copy.amax_scale, p.propagate);
 }
 
-// Likewise, by random bytes.
+// A special block that is rounded by random bytes.
 template <typename Load>
 __attribute__((noinline)) Nvfp4Block<L> EncodeSpecialByBytes(
     const EncodeParams& p, Load load, const Copy& copy,
@@ -181,7 +181,7 @@ QUANTD_FN void PrepareBy(const EncodeParams& p, Load load, const Copy& copy,
     group->scale = Nvfp4ScaleOfTarget<L>(p.numerics, wanted);
     const U m = L::PickOfEight(copy.multipliers.of, group->scale & 7u);
     group->m = L::Float(m + ((7u - (group->scale >> 3)) << 23));
-    // Of a block of zeros some libraries write no signs.
+    // Some libraries write no signs for a block of zeros.
     const U unsigned_zeros =
         U{} + (p.numerics.operation == Operation::kOverOrZero ? ~0u : 0u);
     const U none = reinterpret_cast<U>(max == 0u);
@@ -230,7 +230,7 @@ QUANTD_FN Nvfp4Block<L> EncodeBy(const EncodeParams& p, Load load,
   return out;
 }
 
-// Likewise of 4over6.
+// A special block of 4over6.
 template <typename Load>
 __attribute__((noinline)) Nvfp4Block<L> EncodeSpecialFourOverSix(
     const EncodeParams& p, Load load, const Copy& copy, Maxima* seen) {
@@ -302,8 +302,8 @@ QUANTD_FN Nvfp4Block<L> Encode(const EncodeParams& p, Load load,
   return EncodeNvfp4Under<L, kInput>(group->v, group->scale, group->m);
 }
 
-// Likewise by the bytes of counters from `counter` on, which are `kStep` apart
-// from lane to lane.
+// Encodes blocks by the bytes of counters from `counter` on, which are `kStep`
+// apart from lane to lane.
 template <bool kRht, int kStep, typename Load>
 QUANTD_FN Nvfp4Block<L> EncodeByBytes(const EncodeParams& p, Load load,
                                       const Copy& copy, uint64_t counter,

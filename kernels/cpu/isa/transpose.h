@@ -1,10 +1,9 @@
-// Between memory and lanes: the transposes in registers that bring W blocks of
-// 16 elements into the order "element i of every block" and back, for every
-// type of element; and traffic that the hardware does not find out by itself:
-// fetches of what is read soon, and stores around the caches, for codes that
-// are written once and too many to be found there by whoever reads them, so
-// that no line is fetched only to be overwritten. Included only by what is
-// compiled once for each instruction set.
+// Traffic between memory and lanes: the transposes in registers that bring W
+// blocks of 16 elements into the order "element i of every block" and back, for
+// every type of element; fetches of what is read soon; and stores around the
+// caches, for codes that are written once and too many to be found there by
+// their reader, so that no line is fetched only to be overwritten. Included
+// only by what is compiled once for each instruction set.
 #ifndef QUANTD_KERNELS_CPU_ISA_TRANSPOSE_H_
 #define QUANTD_KERNELS_CPU_ISA_TRANSPOSE_H_
 

@@ -31,7 +31,7 @@ struct Magnitude {
   static __device__ __forceinline__ uint32_t Of(uint32_t word) {
     return kTwo ? max(word & 0xFFFFu, word >> 16) : word;
   }
-  // As fp32 bits.
+  // Maxima as fp32 bits.
   static __device__ __forceinline__ uint32_t Float(uint32_t bits) {
     return __float_as_uint(DecodeElement<D>(bits));
   }

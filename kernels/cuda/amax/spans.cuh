@@ -11,7 +11,7 @@ namespace quantd::cuda {
 // Adds a span's maximum to its line's.
 __device__ __forceinline__ void AddToLine(uint32_t max, uint32_t clean,
                                           bool propagate, uint32_t* line) {
-  // As bits, NaN is above everything: it stays.
+  // NaN is above everything as bits: it stays.
   RaiseTo(propagate && max > kInfBits ? kNanBits : clean, line);
 }
 

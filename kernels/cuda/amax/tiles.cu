@@ -133,7 +133,7 @@ __device__ __noinline__ void MaximumInOrder(const StagedTile& tile, int row,
   __syncwarp();
 }
 
-// Where a warp's sixteen rows of a tile are, square by square.
+// The places of a warp's sixteen rows of a tile, square by square.
 struct WarpRows {
   uint32_t plain;   // shared addresses for this lane's row of fragments: of a
   uint32_t turned;  // square as it is, and transposed
@@ -258,7 +258,7 @@ __device__ __forceinline__ bool RaiseTogether(const AmaxTilesArgs& a,
   return enough;
 }
 
-// The same square by square: by tensor cores, and in order where those are not
+// Goes square by square: by tensor cores, and in order where those are not
 // enough. Adds the plain magnitudes of squares that were not rotated in order
 // to `*plain`.
 template <bool kRows, bool kColumns>

@@ -40,7 +40,7 @@ __device__ __forceinline__ uint32_t PackPair(float low, float high) {
   }
 }
 
-// The same of any two values.
+// The word of any two values.
 template <DType D>
 __device__ __forceinline__ uint32_t EncodePair(float low, float high) {
   constexpr uint32_t kNan = D == DType::kBF16 ? kNanBits >> 16 : 0x7E00u;

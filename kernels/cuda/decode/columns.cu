@@ -239,7 +239,7 @@ __global__ void __launch_bounds__(kWarps* kWarp, 1)
                           : IsPlain<E, kWords>(codes, factor[b]);
       }
       plain = __all_sync(0xFFFFFFFFu, plain);
-      // Where this lane's 8 columns of its first row are.
+      // The place of this lane's 8 columns of its first row.
       const int64_t col = strip + lane % 4 * kUnit<D>;
       std::byte* out =
           chunk.out + ((chunk.row + lane / 4) * cols + col) * kSizeOf<D>;
@@ -279,9 +279,8 @@ cudaError_t LaunchColumns(const DecodeArgs& a, const Queue& queue) {
   constexpr int kColumns = kWarps * kWarp;
   const int64_t across = (a.list.cols + kColumns - 1) / kColumns;
   const int64_t chunks = a.list.chunk_count;
-  // As many chunks below each other as have 256 bytes of a column's codes are
-  // neighbours in the grid: they share pages of memory, and sectors of
-  // scales.
+  // Chunks whose codes of a column are 256 neighbouring bytes are neighbours in
+  // the grid: they share pages of memory, and sectors of scales.
   int together = E == DType::kE2M1x2 ? 2 : 1;
   while (int64_t{1} << together > chunks) --together;
   const dim3 grid = GridOf(across << together, ((chunks - 1) >> together) + 1);

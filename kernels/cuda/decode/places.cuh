@@ -1,4 +1,4 @@
-// Where the decoding kernels find things: chunks of rows and the copies that
+// The places that decoding kernels read: chunks of rows and the copies that
 // they are decoded from, scales, and the factors that these stand for.
 #ifndef QUANTD_KERNELS_CUDA_DECODE_PLACES_CUH_
 #define QUANTD_KERNELS_CUDA_DECODE_PLACES_CUH_
@@ -52,8 +52,7 @@ __device__ __forceinline__ Chunk FindChunk(const DecodeArgs& a, bool columnwise,
   return chunk;
 }
 
-// Where the scales of one block number are in neighbouring lines, each `size`
-// bytes long.
+// The scales of one block number in neighbouring lines, each `size` bytes long.
 struct LineScaleAddress {
   const std::byte* first;  // of line `line`, a multiple of 128
   int64_t pitch;           // bytes from line to line, where it is linear

@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads, kIsHalf<D> ? 4 : 3)
   QUANTD_UNROLL
   for (int i = 0; i < kPieces; ++i) {
     const BlockPlace other(shift, warp * kWarp + (kWarp * i + lane) / kPieces);
-    // Where a warp has several rows, they are narrow.
+    // Rows are narrow if a warp has several.
     rows[i] = left + other.col < cols ? other.row : kTileSide;
     offsets[i] = ((other.row - place.row) * static_cast<int>(cols) + other.col +
                   lane % kPieces * kPiece) *

@@ -18,7 +18,8 @@ __device__ __forceinline__ void AddSquares(const SquareSum<Scalar>& sum,
   AddTo(&shared->bins[term.bin], term.value);
 }
 
-// Of positions from `at` on of a copy that is not rotated. There may be none.
+// Counts positions from `at` on of a copy that is not rotated. There may be
+// none.
 template <DType D>
 __device__ __noinline__ void CountByDefinition(const EncodeParams& p,
                                                const GroupTask& group,

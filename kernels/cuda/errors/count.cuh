@@ -39,7 +39,7 @@ struct LineOfRuns {
   int64_t line;
   const UnderAmax<kOther>& under;
 
-  // Of sixteen positions from `at` on, whose values are in the run.
+  // Counts sixteen positions from `at` on, whose values are in the run.
   template <bool kExact>
   __device__ __forceinline__ void Count(int64_t at, Run* run,
                                         ErrorTotals* totals,
@@ -60,8 +60,8 @@ struct LineOfRuns {
   }
 };
 
-// Where two copies are wanted, half of the CTAs count each: the other one finds
-// the tile in the cache.
+// Half of the CTAs count each of two copies: the other one finds the tile in
+// the cache.
 template <DType D, int N, bool kOther>
 __global__ void __launch_bounds__(kThreads, 3)
     CountErrorsOfSpans(const __grid_constant__ EncodeArgs a) {

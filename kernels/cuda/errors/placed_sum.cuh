@@ -10,8 +10,8 @@
 namespace quantd::cuda {
 
 // Adds a sum whose lowest bit has a place that is a multiple of eight. (A bin
-// has room for sums of terms, not for those of such sums: each gets 16 bits of
-// one.) Seldom called, and no part of who calls it.
+// has room for sums of terms, not for sums of such sums: each gets 16 bits of
+// one.) Not inlined, because it is seldom called.
 inline constexpr int kPieces = 4;
 __device__ __forceinline__ uint32_t PieceOf(uint64_t sum, int i) {
   return static_cast<uint32_t>(sum >> (16 * i)) & 0xFFFFu;
@@ -55,7 +55,8 @@ class PlacedSum {
     base_ = 0;
   }
 
-  // The same for the lanes of a warp, all of which must call this, at the end.
+  // Empties the sums of the lanes of a warp, all of which must call this, at
+  // the end.
   __device__ __forceinline__ void EmptyWarp(uint32_t frame,
                                             ErrorSums::Squares* shared) {
     // Most have the base of the largest.

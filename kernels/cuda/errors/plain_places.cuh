@@ -1,6 +1,6 @@
-// Where whole runs of copies that are not rotated are: values, codes and
-// factors. Distances within a group fit 31 bits, in elements: that is for
-// choice.h to see to.
+// The places of whole runs of copies that are not rotated: values, codes and
+// factors. Distances within a group fit 31 bits, in elements:
+// kernels/cuda/choice.cc sees to that.
 #ifndef QUANTD_KERNELS_CUDA_ERRORS_PLAIN_PLACES_CUH_
 #define QUANTD_KERNELS_CUDA_ERRORS_PLAIN_PLACES_CUH_
 
@@ -10,13 +10,13 @@
 
 namespace quantd::cuda {
 
-// Seldom called, and no part of who calls it.
+// Not inlined, because it is seldom called.
 inline __device__ __noinline__ float FactorUnder(const float* amax,
                                                  uint32_t stored, float range) {
   return Nvfp4Factor<Scalar>(stored, MakeNvfp4Decode<Scalar>(*amax, range));
 }
 
-// Where the scales of a thread's runs are, of a copy that a line's number and a
+// The scales of a thread's runs, in a copy in which a line's number and a
 // position give a place: they are walked by a constant step.
 template <DType E>
 class PlainFactors {
@@ -62,7 +62,7 @@ class PlainFactors {
   __device__ __forceinline__ float Next(int line) const {
     return At(index_, line);
   }
-  // That of the same run of the next line.
+  // The factor of the same run of the next line.
   __device__ __forceinline__ float Other(int line) const {
     return At(index_ + other_, line + 1);
   }
@@ -90,8 +90,8 @@ class PlainFactors {
   int other_;
 };
 
-// Kernels read what others wrote, by pointers from a table, of which the
-// compiler cannot know that they are global and that nobody writes there.
+// Kernels read the output of others by pointers from a table. The compiler
+// cannot know that these are global and that nothing writes there meanwhile.
 
 // Loads sixteen elements of a row that are aligned.
 template <DType D>
@@ -172,7 +172,7 @@ struct CodesOfTwo {
                                  : uint64_t{l} * pitch + BytesOf(p));
   }
 
-  // Of sixteen positions.
+  // Loads the codes of sixteen positions.
   __device__ __forceinline__ void Load(uint32_t (&first)[4],
                                        uint32_t (&second)[4]) const {
     if constexpr (E == DType::kE2M1x2) {

@@ -11,8 +11,8 @@
 
 namespace quantd::cuda {
 
-// Which of the elements in words of two a run has: kAlong, all of them, or the
-// low or the high one of each word.
+// The elements in words of two that a run has: kAlong, all of them, or the low
+// or the high one of each word.
 enum class Half { kAlong, kLow, kHigh };
 
 template <DType D, Half H>
@@ -118,7 +118,7 @@ __device__ __forceinline__ void Halves(const uint32_t* words,
   }
 }
 
-// Of sixteen E2M1 codes, how many are 0 but for their signs.
+// The number of codes that are 0 but for their signs, of sixteen E2M1 codes.
 __device__ __forceinline__ uint32_t ZerosOf(uint32_t low, uint32_t high) {
   const uint32_t a = (low & 0x77777777u) + 0x77777777u;
   const uint32_t b = (high & 0x77777777u) + 0x77777777u;

@@ -9,7 +9,7 @@
 
 namespace quantd::cuda {
 
-// Seldom called, and no part of who calls it.
+// Not inlined, because it is seldom called.
 inline __device__ __noinline__ void AddCounts(uint32_t elements,
                                               uint32_t flushed,
                                               uint32_t max_error,
@@ -80,7 +80,8 @@ class PlainTotals {
     error_ = 0.0f;
   }
 
-  // The same for the lanes of a warp, all of which must call this, at the end.
+  // Empties the totals of the lanes of a warp, all of which must call this, at
+  // the end.
   __device__ __forceinline__ void EmptyWarp(ErrorSums* shared) {
     signal_.EmptyWarp(frame_, &shared->signal);
     noise_.EmptyWarp(frame_, &shared->noise);
@@ -123,7 +124,7 @@ class PlainTotals {
   __device__ __forceinline__ uint32_t Elements() const {
     return (counts_ & 0xFFFFu) * kRun;
   }
-  // As fp32 bits. 1 / scale_ is a power of two.
+  // The largest error as fp32 bits. 1 / scale_ is a power of two.
   __device__ __forceinline__ uint32_t MaxError() const {
     if (error_ == 0.0f) return 0;
     return __float_as_uint(

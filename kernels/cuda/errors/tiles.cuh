@@ -140,8 +140,8 @@ struct TileCounter {
   }
 };
 
-// Where two copies are wanted, half of the CTAs count each: the other one finds
-// the tile in the cache.
+// Half of the CTAs count each of two copies: the other one finds the tile in
+// the cache.
 template <DType D, DType E>
 __global__ void __launch_bounds__(kThreads, kCtas<D>)
     CountErrorsOfTiles(const __grid_constant__ EncodeArgs a) {

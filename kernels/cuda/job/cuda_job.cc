@@ -107,12 +107,12 @@ class CudaJob : public Job {
 
   Block TakeOutput() override { return std::move(output_); }
 
-  // Of a job that is not to be run.
+  // Gives the lease of a job that is not to be run.
   Device::Lease TakeLease() { return std::move(lease_); }
 
  private:
   absl::Status Mark(Slot::Mark mark, cudaStream_t stream) {
-    // Where nothing is copied there is but one stage to be timed.
+    // A job that copies nothing has but one stage to be timed.
     if (staging_.direct() && mark != Slot::kStart && mark != Slot::kDone) {
       return absl::OkStatus();
     }
@@ -278,8 +278,9 @@ class CudaJob : public Job {
     return absl::OkStatus();
   }
 
-  // Tells whoever waits for the event that was lent. That it cannot be recorded
-  // is the lender's fault; a fault of the device's shows in the next job.
+  // Records the event that was lent, for those who wait for it. That it cannot
+  // be recorded is the lender's fault; a fault of the device's shows in the
+  // next job.
   absl::Status Record() {
     if (record_ == nullptr) return absl::OkStatus();
     const cudaError_t error = cudaEventRecord(

@@ -38,7 +38,7 @@ class MaximaSearch {
 
   absl::Status Take(Device& device) { return kernels_.Take(device); }
 
-  // Of the input that is on the device, or on its way. What it finds passes
+  // Searches the input that is on the device, or on its way. The findings pass
   // through the front of the output's block, which the job writes later.
   absl::Status Run(Staging& staging, JobMemory memory, const Slot& slot,
                    const Queue& queue, std::atomic<uint64_t>* rht_launches,

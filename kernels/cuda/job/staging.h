@@ -1,10 +1,10 @@
-// Where a job's payload lies on the host and on the device, and how it gets
-// from the one to the other.
+// A job's payload on the host and on the device, and the way from the one to
+// the other.
 //
-// Of what was lent, device memory is used where it lies and page-locked memory
-// is what the copy engines read and write; only pageable memory goes through
-// page-locked blocks of the job's own. Of little, kernels read and write those
-// blocks themselves: a copy takes longer to start than that.
+// Device memory that was lent is used where it lies, and the copy engines read
+// and write page-locked memory that was lent; only pageable memory goes through
+// page-locked blocks of the job's own. A small payload is read and written by
+// kernels in those blocks themselves: a copy takes longer to start than that.
 #ifndef QUANTD_KERNELS_CUDA_JOB_STAGING_H_
 #define QUANTD_KERNELS_CUDA_JOB_STAGING_H_
 
@@ -72,13 +72,13 @@ class Staging {
   absl::Status CopyOut(cudaStream_t stream);
   absl::Status CopyOut(size_t output, size_t first, size_t size,
                        cudaStream_t stream);
-  // Of outputs that are in the job's own block: queues the way out of its first
-  // bytes; then they are there.
+  // Queues the way out of the first bytes of outputs that are in the job's own
+  // block; then they are there.
   absl::Status CopyOutFront(size_t size, cudaStream_t stream);
   absl::Span<const std::byte> out_block() const { return out_.bytes(); }
-  // When that has passed: the rest of the way, into pageable memory. Of all
-  // outputs; of a part of one that kernels alone write; of those which the host
-  // may have written.
+  // Do the rest of the way, into pageable memory, when that has passed: for all
+  // outputs; for a part of one that kernels alone write; for those which the
+  // host may have written.
   void DeliverAll() const;
   void DeliverBulk(size_t output, size_t first, size_t size) const;
   void DeliverSmall() const;

@@ -45,7 +45,7 @@ cudaError_t ForDType(DType d, const F& launch) {
   }
 }
 
-// The same of a bf16 or fp16 input.
+// Calls `launch` with the type of a bf16 or fp16 input.
 template <typename F>
 cudaError_t ForTwoByteType(const EncodeArgs& a, const F& launch) {
   if (a.params.input == DType::kF16) {

@@ -1,4 +1,4 @@
-// Which tiles of 128 x 128 a team of warps takes, and when.
+// The tiles of 128 x 128 that a team of warps takes, and when.
 #ifndef QUANTD_KERNELS_CUDA_TILE_ORDER_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_ORDER_CUH_
 
@@ -40,10 +40,10 @@ inline bool HasSmallGroups(const GroupList& list) {
 
 // The order of tiles, made by the host. Teams of all CTAs take units of kUnit
 // tiles one below the other, neighbouring teams neighbouring units (to the
-// right, or `down`), so that what is written of lines is written by one team or
-// at about the same time. Of small groups a unit is tiles side by side, so that
-// a team stays with a group. What is left after as many units for everyone is
-// taken by single tiles.
+// right, or `down`), so that a line's output is written by one team or at about
+// the same time. A unit of small groups is tiles side by side, so that a team
+// stays with a group. Tiles that are left after as many units for every team
+// are taken one by one.
 template <uint32_t kUnit>
 class TileOrder {
  public:

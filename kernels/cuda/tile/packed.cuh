@@ -36,7 +36,7 @@ __device__ __forceinline__ uint32_t PackBf16(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   return word;
 }
-// The same of either type.
+// Two values as a word of either type.
 template <DType D>
 __device__ __forceinline__ uint32_t Packed(float low, float high) {
   if constexpr (D == DType::kBF16) return PackBf16(low, high);

@@ -1,4 +1,5 @@
-// Where a tile is, as the warp that sends it tells the team that receives it.
+// The place of a tile, as the warp that sends it tells the team that receives
+// it.
 #ifndef QUANTD_KERNELS_CUDA_TILE_PLACE_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_PLACE_CUH_
 
@@ -9,7 +10,7 @@
 
 namespace quantd::cuda {
 
-// Where a tile is and how much of it there is. All rows and all columns are
+// The place of a tile and how much of it there is. All rows and all columns are
 // fewer than 2^31.
 struct alignas(16) Place {
   uint32_t group;

@@ -65,7 +65,7 @@ __device__ __forceinline__ Words BlockAt(uint32_t at) {
   return {{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}};
 }
 
-// Where parts of 32 blocks become whole ones: shared memory of one warp, and
+// Shared memory of one warp in which parts of 32 blocks become whole ones, and
 // this lane's places in it. Halves of blocks are exchanged in four of eight,
 // for the banks.
 class Exchange {
@@ -168,7 +168,7 @@ __device__ __forceinline__ void RotateInOrder(uint32_t again,
 }
 
 // The whole warp calls this; lanes get block lane % 32, rotated and rounded to
-// bf16, and its largest magnitude as fp32 bits. Where the blocks come from:
+// bf16, and its largest magnitude as fp32 bits. The source of the blocks has
 //   Load(h, x)  this lane's parts of blocks 16h and up, as a fragment of the
 //               tensor cores whose rows they are
 //   Bits(b, i)  number i of block b, a bf16

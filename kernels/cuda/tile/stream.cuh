@@ -29,10 +29,10 @@
 
 namespace quantd::cuda {
 
-// Where a stream comes from: made by the host.
+// The source of a stream, made by the host.
 template <uint32_t kUnit>
 struct TileSource {
-  // Of the whole payload, whose rows are a multiple of 16 bytes.
+  // The map of the whole payload, whose rows are a multiple of 16 bytes.
   TensorMap map;
   TileOrder<kUnit> order;
   // Rows that the copy engine brings at a time: 2^log_rows. Groups may be
@@ -147,8 +147,8 @@ class TileStream {
   __device__ __forceinline__ bool Receive(bool alone) {
     return ReceiveWith([&](int rows) { return !alone && rows != kTileSide; });
   }
-  // The same with zeros below the rows only where needs_zeros(rows) says so;
-  // elsewhere there are other groups' rows, or what the last tile left.
+  // Receives a tile with zeros below the rows only where needs_zeros(rows) says
+  // so; elsewhere there are other groups' rows, or what the last tile left.
   template <typename F>
   __device__ __forceinline__ bool ReceiveWith(const F& needs_zeros) {
     while (true) {

@@ -7,8 +7,8 @@
 //   quarantined  gave a wrong answer, failed the test or holds a job that does
 //                not end; tested again from time to time
 //
-// Whoever finds a fault says so with Report; only a test that was passed makes
-// a device healthy again. A healthy device keeps taking work while it is
+// A fault is told with Report; only a test that was passed makes a device
+// healthy again. A healthy device keeps taking work while it is
 // tested.
 //
 // Threads: everything here may be used from any thread; state() takes no lock.
@@ -62,8 +62,8 @@ class DeviceHealth {
 
   // False while it is healthy, under test, or holds a job that hangs.
   bool BeginProbe();
-  // Of a probe, or of a test of a healthy device. True: the device has become
-  // healthy.
+  // A probe, or a test of a healthy device, was passed. True: the device has
+  // become healthy.
   bool TestPassed();
   // Its cause is counted as a fault. True: the device was healthy until now.
   bool TestFailed(DeviceFault cause);

@@ -97,7 +97,7 @@ void FlipABit(absl::Span<std::byte> bytes) {
   if (!bytes.empty()) bytes[bytes.size() / 2] ^= std::byte{1};
 }
 
-// The first tensor's bytes of an output: between tensors nobody looks.
+// The bytes of an output's first tensor: bytes between tensors are not checked.
 absl::Span<std::byte> FirstTensor(const Plan& plan, absl::Span<std::byte> out) {
   if (plan.outputs().empty()) return {};
   const TensorSpec& first = plan.outputs().front();
@@ -178,7 +178,7 @@ class FaultBackend : public Backend {
   }
   absl::StatusOr<std::unique_ptr<Job>> Begin(std::shared_ptr<const Plan> plan,
                                              LentMemory lent) override {
-    // As of a context that has faulted: nothing is even tried.
+    // A context that has faulted fails at once: nothing is even tried.
     if (control_->broken()) return Broken(info_.name);
     const FaultControl::Verdict verdict = control_->BeginJob();
     if (verdict.out_of_memory) {

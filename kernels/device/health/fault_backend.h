@@ -37,9 +37,9 @@ struct InjectedFault {
 // What a device that fails on purpose and its test share. Outlives the device.
 class FaultControl {
  public:
-  // Of jobs to come. Replaces what was planned.
+  // Plans faults of jobs to come. Replaces what was planned.
   void Arrange(std::vector<InjectedFault> faults);
-  // As Arrange for the next job, whatever its number.
+  // Plans a fault of the next job, whatever its number.
   void Next(InjectedFault::Kind kind,
             absl::Duration length = absl::InfiniteDuration());
   // Ends what lasts: the device is well, jobs that hang go on.

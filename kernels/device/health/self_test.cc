@@ -17,8 +17,8 @@ namespace {
 constexpr int64_t kRows = 144;
 constexpr int64_t kCols = 160;
 
-// FNV-1a, of 64 bits.
-// Between tensors lies what nobody wrote.
+// FNV-1a of 64 bits. Bytes between tensors are not written, so they do not
+// count.
 uint64_t Fingerprint(const Plan& plan, const std::vector<std::byte>& outputs) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const TensorSpec& spec : plan.outputs()) {

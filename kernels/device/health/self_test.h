@@ -29,7 +29,7 @@ absl::Span<const KnownAnswer> KnownAnswers();
 absl::StatusOr<std::vector<KnownAnswer>> RunKnownJobs(Backend& backend);
 
 // OK; DATA_LOSS with the name of the first job whose bytes are not the known
-// ones; or the device's own error. Of a device that does not compute: OK unless
+// ones; or the device's own error. A device that does not compute is OK unless
 // it says that it has faulted.
 absl::Status SelfTest(Backend& backend);
 

@@ -1,4 +1,10 @@
 // quantctl's flags for formats and options, and `quantctl plan`.
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <string>
+#include <vector>
+
 #include "client/files/quantized_file.h"
 #include "fmt/ranges.h"
 #include "kernels/plan/plan.h"
@@ -8,6 +14,7 @@ namespace quantd {
 namespace {
 
 using nlohmann::json;
+using testing::Contains;
 using testing::HasSubstr;
 using Words = std::vector<std::string>;
 
@@ -145,6 +152,59 @@ TEST_F(CliFormats, PlanOfAFile) {
                                "mxfp8_e4m3", "--row-scaled", "--json"});
   EXPECT_EQ(illegal.code, 2);
   EXPECT_EQ(illegal.Json()["error"]["field"], "form.row_scaled");
+}
+
+TEST_F(CliFormats, PlanTellsKernels) {
+  const Words one = {"plan",       "--shape", "300,64", "--format",
+                     "nvfp4",      "--usage", "both",   "--rounding",
+                     "stochastic", "--seed",  "7",      "--kernels"};
+  const Outcome text = Run(one);
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_THAT(text.out,
+              HasSubstr("\ncuda: amax PlainAmax, encode "
+                        "EncodeNvfp4StochasticTiles\ncpu: amax Amax, encode "
+                        "rows QuantizeNvfp4, encode columns QuantizeNvfp4\n"));
+  const json tensor = Run(Plus(one, {"--json"})).Json()["tensors"][0];
+  EXPECT_EQ(tensor["kernels"]["cuda"],
+            "amax PlainAmax, encode EncodeNvfp4StochasticTiles");
+  EXPECT_FALSE(Run({"plan", "--shape", "4,16", "--json"})
+                   .Json()["tensors"][0]
+                   .contains("kernels"));
+}
+
+TEST_F(CliFormats, PlanTellsTheKernelsOfEveryFormat) {
+  const json plain = Run({"plan", "--kernels", "--json"}).Json()["kernels"];
+  std::set<std::string> formats;
+  for (const json& row : plain) formats.insert(row["format"]);
+  EXPECT_EQ(formats.size(), std::size(kFormats));
+  const auto row = [](const char* format, const char* copies, const char* type,
+                      const char* cuda, const char* cpu) {
+    return json{{"format", format},
+                {"copies", copies},
+                {"type", type},
+                {"cuda", cuda},
+                {"cpu", cpu}};
+  };
+  EXPECT_THAT(plain, Contains(row("nvfp4", "rowwise", "f32",
+                                  "amax PlainAmax, encode QuantizeRows",
+                                  "amax Amax, encode rows QuantizeNvfp4")));
+  EXPECT_THAT(plain, Contains(row("mxfp8_e4m3", "columnwise", "bf16, f16",
+                                  "encode EncodeMxfp8Strips",
+                                  "encode columns QuantizeFp8Columns")));
+  EXPECT_THAT(plain,
+              Contains(row("mxfp4", "decode columnwise", "bf16, f16, f32",
+                           "decode DecodeColumns", "decode DequantizeLines")));
+  const json rotated = Run({"plan", "--kernels", "--rht", "both", "--usage",
+                            "both", "--rht-dimension", "64", "--json"})
+                           .Json()["kernels"];
+  EXPECT_THAT(rotated, Contains(row("mxfp8_e5m2", "both", "bf16, f16, f32",
+                                    "encode FrameMxfp8Rotated",
+                                    "encode rows QuantizeLines, encode columns "
+                                    "QuantizeLines")));
+  // A line of the table for each.
+  const std::string table = Run({"plan", "--kernels"}).out;
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'),
+            static_cast<int64_t>(plain.size()) + 1);
 }
 
 TEST_F(CliFormats, MistakesAreUsage) {

@@ -7,7 +7,7 @@
 
 namespace quantd {
 
-// Which E8M0 scale: kernels/arith/encode.h MxScale.
+// The rule of an E8M0 scale: kernels/arith/encode.h MxScale.
 struct MxNumbers {
   int rule;  // ScaleRule
   float inverse_max;

@@ -112,7 +112,7 @@ TEST_P(LaneTest, DecodesEveryCode) {
     decode(codes.data(), x.data(), n);
     for (int i = 0; i < n; ++i) {
       const float expected = want(static_cast<uint8_t>(i));
-      // A NaN is the canonical one but for its sign, which nobody reads.
+      // A NaN is the canonical one but for its sign, which is not read.
       const uint32_t ignored = std::isnan(expected) ? 0x80000000u : 0;
       ASSERT_EQ(BitsOf(x[i]) | ignored, BitsOf(expected) | ignored)
           << name << " " << i;

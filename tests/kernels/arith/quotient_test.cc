@@ -70,7 +70,7 @@ TEST(Quotient, ScalesOfEveryBf16AreThoseThatAreWanted) {
             << b << " under " << g;
       }
     }
-    // Where sixths are rounded on the way, few globals have one.
+    // If sixths are rounded on the way, few globals have one.
     if (n->target != ScaleTarget::kGlobalTimesSixth) {
       EXPECT_GE(found, kGlobals * 95 / 100);
     }

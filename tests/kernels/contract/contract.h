@@ -44,7 +44,7 @@ uint16_t SuiteMask(size_t turn);
 // A choice of `options` for the combination number `turn`. What chooses by
 // another `salt` is independent, so that all pairs of options meet.
 size_t Draw(size_t turn, uint64_t salt, size_t options);
-// Which flavors a shape is tried with in a combination: all for a small one,
+// The flavors that a shape is tried with in a combination: all for a small one,
 // one by turns for a large one.
 std::vector<Flavor> FlavorsFor(const Shape& shape, size_t turn);
 

@@ -25,7 +25,7 @@ struct CopyCodes {
   }
 };
 
-// Of a copy that has that spec; with splits, of one of its groups.
+// Codes of a copy that has that spec; with splits, of one of its groups.
 CopyCodes CodesOf(const oracle::QuantizeSpec& spec, bool columnwise,
                   const oracle::Copy& copy, size_t group = 0);
 

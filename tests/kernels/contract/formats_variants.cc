@@ -20,7 +20,7 @@ void Stochastic(QuantizeSpec& s, size_t turn) {
   s.total_columns = turn % 6 == 0 ? s.column_offset + 4096 : 0;
 }
 
-// Which copies are rotated: both, or one where there are two.
+// The copies that are rotated: both, or one where there are two.
 std::function<void(QuantizeSpec&, size_t)> Rotated(int dimension,
                                                    bool stochastic) {
   return [=](QuantizeSpec& s, size_t turn) {

@@ -111,7 +111,7 @@ TEST_F(NearTiesContract, TheBetterOneIsTaken) {
                           metric == FourOverSix::kMse ? "mse" : "mae",
                           fast ? ", fast" : "", scale_256 ? ", 256" : "");
           Quantize(what, spec, oracle::FromValues(e, x));
-          // The same blocks in columns, beside whatever rows then are.
+          // Puts the same blocks into columns; rows then hold anything.
           std::vector<float> turned(x.size());
           for (int64_t r = 0; r < spec.rows; ++r) {
             for (int64_t c = 0; c < kCols; ++c) {

@@ -67,7 +67,8 @@ class Nvfp4Contract : public ContractTest {
         if (amax == Amax::kColumn || amax == Amax::kBoth) {
           spec.column_amax = {Given(turn + 1)};
         }
-        // Of a copy that is not made it serves the other one or is refused.
+        // An amax of a copy that is not made serves the other one or is
+        // refused.
         if (!spec.rowwise && (spec.rotate_columns || amax == Amax::kBoth)) {
           spec.row_amax.clear();
         }
@@ -106,8 +107,8 @@ TEST_F(Nvfp4Contract, EveryCombination) {
   }
 }
 
-// A rotation of a copy nobody asked for changes nothing, also not which amax
-// serves which copy.
+// A rotation of a copy that is not asked for changes nothing, also not which
+// amax serves which copy.
 TEST_F(Nvfp4Contract, RotationOfAnAbsentCopy) {
   for (bool rowwise : {true, false}) {
     oracle::QuantizeSpec spec;

@@ -117,7 +117,7 @@ TEST_P(ReductionTest, GivesTheBytesOfAnAmaxThatIsFound) {
   EXPECT_GT(same_, 100);
 }
 
-// Of more than a copy of what was fed takes, and of little.
+// Tensors that take more than one copy of what was fed, and small ones.
 TEST_P(ReductionTest, OfLargeAndSmallTensors) {
   for (const auto& [rows, cols] :
        {std::pair<int64_t, int64_t>{1024, 1024}, {16, 16}, {1, 32}, {0, 32}}) {

@@ -174,7 +174,7 @@ TEST_F(ShardsContract, PartsAreSlicesOfTheWhole) {
       const oracle::Quantized whole = Quantize(device, spec, x);
       const CopyCodes row = CodesOf(spec, false, whole.rowwise);
       const CopyCodes column = CodesOf(spec, true, whole.columnwise);
-      // Where both copies allow; then where one of them does.
+      // Shards that both copies allow; then those that one of them allows.
       const int64_t m = c.row_cut;
       const int64_t k = c.col_cut;
       const bool square = oracle::IsSquare(spec.format);

@@ -1,5 +1,5 @@
-// Which kernel computes what, on every device and without one: for every
-// format, option, dtype and usage that the support table allows. CUDA's
+// The kernel that computes each plan, on every device and without one: for
+// every format, option, dtype and usage that the support table allows. CUDA's
 // encoders have encode_choice_test.cc.
 #include "kernels/cuda/choice.h"
 

@@ -1,5 +1,5 @@
-// Which kernel encodes on CUDA, without a device: for every format, option,
-// dtype and usage that the support table allows.
+// The kernel that encodes each plan on CUDA, without a device: for every
+// format, option, dtype and usage that the support table allows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -241,7 +241,7 @@ TEST(EncodeChoiceTest, CudaEncodesByTheKernelThatIsMadeForThePlanOrByTheFrame) {
   fmt::print("{} rows\n", rows);
 }
 
-// Where a CTA has little shared memory, no tile of rotated fp32 fits.
+// No tile of rotated fp32 fits into a CTA with little shared memory.
 TEST(EncodeChoiceTest, SmallSharedMemoryLeavesRotatedFloatsToSpans) {
   size_t moved = 0;
   ForQuantizeRows(2, [&](const QuantizeRow& row) {

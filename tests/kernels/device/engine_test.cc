@@ -17,7 +17,7 @@ struct TestWork : Engine::Work {
     device = backend.info().name;
     started.Notify();
     release.WaitForNotification();
-    // Tells last: whoever waits may destroy this.
+    // Tells last: the waiting thread may destroy this.
     auto* done_now = &done;
     done_now->Notify();
   }

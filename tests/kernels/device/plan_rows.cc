@@ -35,7 +35,8 @@ Setting Rotate(int dimension, bool rowwise, bool columnwise) {
                               : rowwise ? " of rows"
                                         : " of columns"),
           .set = [=](TensorDesc&, QuantizeOptions& o) {
-            // Of a single copy the first one says it. (No format is refused.)
+            // For a single copy the first of these says it. (No format is
+            // refused.)
             if (!both && o.usage != Usage::kBoth) o.format = Format{};
             o.rht.rowwise = rowwise && HasRowwise(o.usage);
             o.rht.columnwise = columnwise && HasColumnwise(o.usage);

@@ -105,7 +105,7 @@ TEST_F(SlabsTest, Quantize) {
     if (row.plan.rows() > kRows || row.plan.cols() > 1024) return;
     QuantizeOptions o = std::get<QuantizeOptions>(row.plan.options());
     if (o.non_finite == NonFinite::kReject) return;
-    // (What names numbers for 256 rows is not for these.)
+    // (Plans that name numbers for 256 rows are not for these.)
     const auto plan =
         MakeQuantizePlan({row.dtype, {kRows, row.plan.cols()}, -1}, o);
     if (!plan.ok()) return;

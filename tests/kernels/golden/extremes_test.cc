@@ -40,7 +40,7 @@ struct Case {
   uint32_t scale;                // as stored
   std::vector<uint8_t> codes;    // of x
   std::vector<float> decoded;    // of x
-  // Of the zeros that follow.
+  // The code and the value of the zeros that follow.
   uint8_t rest = 0;
   float rest_decoded = 0;
   std::optional<float> given = {};

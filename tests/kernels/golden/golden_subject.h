@@ -1,4 +1,4 @@
-// Who is asked for a golden vector: the oracle, or a device.
+// The subject that is asked for a golden vector: the oracle, or a device.
 #ifndef QUANTD_TESTS_KERNELS_GOLDEN_GOLDEN_SUBJECT_H_
 #define QUANTD_TESTS_KERNELS_GOLDEN_GOLDEN_SUBJECT_H_
 
@@ -27,7 +27,7 @@ class Subject {
   // With every NaN canonical.
   oracle::Bytes Dequantize(const oracle::DequantizeSpec& spec,
                            const oracle::Copy& copy);
-  // Of bf16; all maxima the size allows.
+  // Maxima of bf16: all that the size allows.
   oracle::Amaxes RhtAmax(int64_t rows, int64_t cols, uint16_t mask,
                          const oracle::Bytes& input);
   // In rows of 16.

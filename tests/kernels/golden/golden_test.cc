@@ -66,7 +66,7 @@ class GoldenVectors : public GoldenTest {
     return subject_->Dequantize({1, n, false, false, 0, output}, copy);
   }
 
-  // Of the only amax.
+  // The bits of the only amax.
   static uint32_t Bits(const std::vector<float>& amax) {
     return amax.size() == 1 ? std::bit_cast<uint32_t>(amax[0]) : ~0u;
   }

@@ -10,9 +10,9 @@
 namespace quantd {
 namespace {
 
-// As hardware documents it: tiles of 128 lines and 4 blocks, tile after tile
-// along the blocks; inside, 32 rows of 16 bytes, of which line l has the bytes
-// 4 * (l / 32) .. + 3 of row l % 32.
+// The layout that hardware documents: tiles of 128 lines and 4 blocks, tile
+// after tile along the blocks; inside, 32 rows of 16 bytes. Line l has the
+// bytes 4 * (l / 32) .. + 3 of row l % 32.
 size_t Tiled(int64_t line, int64_t block, int64_t blocks) {
   const int64_t tiles_across = (blocks + 3) / 4;
   const int64_t tile = (line / 128) * tiles_across + block / 4;

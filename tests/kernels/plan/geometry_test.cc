@@ -1,4 +1,4 @@
-// Where codes and scales lie, and which bytes are padding.
+// The places of codes and scales, and the bytes that are padding.
 #include "kernels/plan/geometry.h"
 
 #include <gtest/gtest.h>

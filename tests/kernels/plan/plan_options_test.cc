@@ -239,8 +239,8 @@ TEST(OptionsTest, WhatIsLegalTogether) {
   }
 }
 
-// An option that is set is one also where it says the default: a caller who
-// sets it takes it for one that the format has.
+// An option that is set counts also if it has its default: the caller who sets
+// it takes it for one that the format has.
 TEST(OptionsTest, DefaultsThatAreSaid) {
   using O = QuantizeOptions;
   const struct {

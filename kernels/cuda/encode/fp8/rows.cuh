@@ -33,8 +33,9 @@ struct Patch {
   __device__ int64_t first() const { return col - lane * 8; }
 };
 
-// Where this lane stores scales, or nullptr where it stores none: one scale of
-// kBlock, or a word of four of MX. All lanes of the warp must call this.
+// The place where this lane stores scales, or nullptr if it stores none: one
+// scale of kBlock, or a word of four of MX. All lanes of the warp must call
+// this.
 template <Scaling S>
 __device__ __forceinline__ std::byte* PlaceOfScales(const EncodeArgs& a,
                                                     const Patch& s) {

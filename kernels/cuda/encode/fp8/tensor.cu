@@ -48,7 +48,7 @@ struct Quotients {
   }
 
  private:
-  // (What has the code 0 loses its sign on the way.)
+  // (An element with the code 0 loses its sign on the way.)
   __device__ __forceinline__ uint32_t CodesOfFour(uint32_t a,
                                                   uint32_t b) const {
     const uint32_t codes =

@@ -28,7 +28,7 @@ struct Turn {
   int buffer;  // of the squares: teams take turns with two
 };
 
-// Where a warp's sixteen lines of a tile are in their copy.
+// The place of a warp's sixteen lines of a tile in their copy.
 struct LinesAt {
   int lines;  // that the tile has; may be none
   int64_t first;
@@ -41,7 +41,7 @@ struct LinesAt {
     first = int64_t{columns ? t.at.col : t.at.row} + own;
     position = columns ? t.at.row : t.at.col;
   }
-  // Of the lane's half of a line.
+  // The position where the lane's half of a line begins.
   __device__ __forceinline__ int64_t own_position() const {
     return position + threadIdx.x % kWarp / kBlock * 64;
   }

@@ -184,7 +184,7 @@ struct FrameShared {
   __device__ __forceinline__ void Begin() {}
 };
 
-// Where a tile is, for as long as the warp is at it.
+// The place of a tile, for as long as the warp is at it.
 template <typename C, int kBytes>
 __device__ __forceinline__ const Place& PlaceOf(const Place& at,
                                                 FrameState<C, kBytes>* team) {

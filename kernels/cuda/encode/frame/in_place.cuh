@@ -76,7 +76,7 @@ struct PlainPair {
       for (int c = 0; c < 2; ++c) max[c] = __float_as_uint(m[c]);
     }
   }
-  // Likewise with NaN dropped, and Seen bits. Seldom needed.
+  // Finds maxima with NaN dropped, and returns Seen bits. Seldom needed.
   __device__ __forceinline__ uint32_t FindNumbers(uint32_t (&max)[2]) const {
     max[0] = max[1] = 0;
     uint32_t seen = 0;
@@ -100,7 +100,7 @@ struct PlainPair {
   }
 };
 
-// Where a lane's two columns of a block are.
+// The place of a lane's two columns of a block.
 struct InPlace {
   int64_t line;
   int64_t position;
@@ -117,7 +117,7 @@ struct PairOfColumns {
       : to(copy.data + at.position * copy.data_position + at.line),
         pitch(copy.data_position),
         left(copy.padded - at.position) {}
-  // Of rows r, which is even, and r + 1: two codes each.
+  // Stores two codes each of row r, which is even, and of row r + 1.
   __device__ __forceinline__ void Store(int r, uint32_t word) {
     if (r < left) {
       *reinterpret_cast<uint16_t*>(to) = static_cast<uint16_t>(word);
@@ -180,8 +180,8 @@ EncodePair(const EncodeParams& p, const CopyTask& copy, const InPlace& at,
   return seen;
 }
 
-// Where a lane's two columns of a tile are that 32 rows have together: of a
-// warp's 64 columns, whose codes leave by pieces of 64 bytes.
+// The place of a lane's two columns of a tile that 32 rows have together. The
+// codes of a warp's 64 columns leave by pieces of 64 bytes.
 struct OwnPair {
   int row;
   int column;

@@ -50,7 +50,7 @@ struct Largest {
   }
 };
 
-// Of all of a lane's values. All lanes of a warp call this.
+// The largest of all of a lane's values. All lanes of a warp call this.
 template <int kBytes, bool kColumns>
 __device__ __forceinline__ Largest
 LargestOfHalfLine(const LaneValues<kBytes, kColumns>& values, DType type) {

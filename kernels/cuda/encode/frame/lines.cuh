@@ -9,8 +9,8 @@
 
 namespace quantd::cuda {
 
-// Where FP8 codes of a warp's lines become sectors: 32 bytes of either half of
-// sixteen lines at a time, in the shared memory of LineCodes. Pieces of 16
+// Shared memory of LineCodes, in which FP8 codes of a warp's lines become
+// sectors: 32 bytes of either half of sixteen lines at a time. Pieces of 16
 // bytes are exchanged, for the banks.
 class LineBytes {
  public:

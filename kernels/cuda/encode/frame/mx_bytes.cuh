@@ -53,7 +53,7 @@ LargestNumberOf(const LaneValues<kBytes, false>& values, int i, DType type) {
   return max;
 }
 
-// Where a warp's rows are in their copy, and the lane's half of one.
+// The places of a warp's rows in their copy, and of the lane's half of one.
 struct MxRows {
   int lines;  // that the tile has; more than none
   int64_t first;

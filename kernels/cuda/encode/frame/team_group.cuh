@@ -16,7 +16,7 @@ struct FrameCopyOf {
   LineTask lines;
   LineScale<Scalar> line;  // where all lines have one amax
   std::conditional_t<C::kPicks, ErrorTable, int> errors;
-  // Of cells that find codes from words: what they go by.
+  // What a cell that finds codes from words goes by.
   std::conditional_t<C::kFits,
                      std::conditional_t<C::kDraws, ValueTable, FitTable>, int>
       fits;
@@ -113,7 +113,7 @@ struct FrameState {
   LineCodes::Storage codes[Team::kWarps];
   // Rotated lines of either copy.
   std::conditional_t<C::kRht, StagedTile, int> lines;
-  // Of the tile that a warp is at, which may have been given back.
+  // The place of the tile that a warp is at, which may have been given back.
   Place places[C::kRht ? Team::kWarps : 1];
   // fp32 is read as columns where it lies.
   Exchange::Storage exchange[kBytes == 2 ? Team::kWarps : 1];
@@ -124,7 +124,7 @@ struct FrameState {
   uint32_t tile_max[2][Team::kWarps];
   uint32_t tile_clean[2][Team::kWarps];
 
-  // Of a row of squares, four from 4 * half on.
+  // Sets the scales of four squares of a row, from 4 * half on.
   __device__ __forceinline__ void SetSquares(int buffer, uint32_t row,
                                              uint32_t half, uint32_t of_rows,
                                              uint32_t of_columns) {

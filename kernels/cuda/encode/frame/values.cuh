@@ -1,6 +1,6 @@
-// From a staged tile to values in registers: a warp takes sixteen lines of a
-// tile, a lane half of one, sixteen values at a time. Which way a line runs and
-// what its elements are ends here.
+// The way from a staged tile to values in registers: a warp takes sixteen lines
+// of a tile, a lane half of one, sixteen values at a time. The direction of a
+// line and the type of its elements matter up to here.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_VALUES_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_VALUES_CUH_
 
@@ -22,7 +22,7 @@ __device__ __forceinline__ uint32_t LargestMagnitude(const float (&v)[N],
   return __float_as_uint(LargerMagnitude(LargerMagnitude(max[0], max[1]),
                                          LargerMagnitude(max[2], max[3])));
 }
-// Likewise with NaN dropped.
+// The maximum with NaN dropped.
 template <int N>
 __device__ __forceinline__ uint32_t LargestNumber(const float (&v)[N],
                                                   int first, int n) {
@@ -72,7 +72,7 @@ class LaneValues {
   __device__ __forceinline__ uint32_t FindMax(int i, DType type) const {
     return LargestOfWords(Take(i), type);
   }
-  // As Load, but for a lane on its own. Seldom needed.
+  // Load for a lane on its own. Seldom needed.
   __device__ __forceinline__ void LoadAlone(int i, DType type,
                                             float (&v)[kBlock]) const {
     UnpackAll(Numbered(i).Block(), type, v);
@@ -115,7 +115,7 @@ class LaneValues {
   const Exchange exchange_;
 };
 
-// Likewise of fp32.
+// Values of a lane, of fp32.
 template <bool kColumns>
 class LaneValues<4, kColumns> {
  public:

@@ -93,8 +93,8 @@ __device__ __forceinline__ void SettleSquares(const EncodeArgs& a,
 
 // --- spans ------------------------------------------------------------------
 
-// Where EncodeSpan leaves what it makes of a line: in the copy. Statistics are
-// made of that later (kernels/cuda/errors).
+// The place where EncodeSpan leaves what it makes of a line: the copy.
+// Statistics are made of that later (kernels/cuda/errors).
 struct SpanOut {
   const EncodeParams& params;
   const CopyTask& copy;

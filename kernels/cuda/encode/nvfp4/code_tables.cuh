@@ -42,7 +42,7 @@ struct alignas(16) Multipliers {
   }
 };
 
-// The same for codes that are found in fp32 by their values / 64
+// A table for codes that are found in fp32 by their values / 64
 // (kernels/cuda/encode/nvfp4/nearest.cuh).
 struct alignas(16) ValueTable {
   float of[128];  // multipliers / 64, by E4M3 code
@@ -65,7 +65,7 @@ struct alignas(16) ValueTable {
   }
 };
 
-// The same for codes that are found in fp16: a fit takes a search for each
+// A table for codes that are found in fp16: a fit takes a search for each
 // scale.
 struct alignas(16) FitTable {
   union {
@@ -151,7 +151,8 @@ struct alignas(16) FitTable {
   }
 
  private:
-  // Where codes change, and whether y is beyond: ties go to the even code.
+  // The values where codes change, and whether y is beyond: ties go to the even
+  // code.
   static __device__ __forceinline__ float ThresholdOf(uint32_t i) {
     const float y = i < 4 ? 0.25f + 0.5f * i : i - 1.5f;
     return i == 6 ? 5.0f : y;
@@ -161,7 +162,7 @@ struct alignas(16) FitTable {
   }
 };
 
-// Where the table of a group's copy is.
+// The place of the table of a group's copy.
 template <typename Byte>
 __device__ __forceinline__ Byte* CodeTableAt(Byte* tables, int64_t group,
                                              uint32_t copy) {

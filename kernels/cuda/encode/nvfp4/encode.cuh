@@ -18,7 +18,7 @@ __device__ __forceinline__ Words LoadWords(const std::byte* p) {
   return {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
 }
 
-// Where a copy's scales are, for lines of one chunk of 128 and one block of
+// The place of a copy's scales, for lines of one chunk of 128 and one block of
 // each, or of four neighbouring blocks that start at a multiple of four.
 struct ScaleColumn {
   std::byte* first;  // line 0 of the chunk

@@ -29,10 +29,10 @@ __device__ __forceinline__ bool IsOrdinary(float amax) {
 // values / 64 (kernels/cuda/encode/nvfp4/nearest.cuh).
 struct ErrorTerms {
   float m;  // element to E2M1 value / 64
-  // What 64 stands for: the scale * 64 for the fast error, else 64 d(1), where
-  // d(q) is the number decoded from value q, rounded twice as FORMATS.md has
-  // it. That of q / 64 then is this times q / 64 but for 2^-22 of it, and
-  // exactly for powers of two.
+  // The number that 64 stands for: the scale * 64 for the fast error, else 64
+  // d(1), where d(q) is the number decoded from value q, rounded twice as
+  // FORMATS.md has it. The number of q / 64 then is this times q / 64 but for
+  // 2^-22 of it, and exactly for powers of two.
   float near;
 };
 
@@ -237,7 +237,7 @@ class Contest {
  private:
   Candidate<kMse> four_;
   Candidate<kMse> six_;
-  // Of each half, elements 0 2 4 6, then 1 3 5 7.
+  // Bytes of each half: elements 0 2 4 6, then 1 3 5 7.
   uint32_t four_bytes_[4];
   uint32_t six_bytes_[4];
 };

@@ -6,7 +6,7 @@
 namespace quantd::cuda {
 namespace {
 
-// Where the random bytes of a whole matrix are.
+// The counters of the random bytes of a whole matrix.
 struct Counters {
   uint64_t row;   // from row to row
   uint64_t step;  // from one unit of a thread to the next

@@ -91,14 +91,16 @@ __device__ __forceinline__ uint32_t TwiceAnd(uint32_t a, uint32_t b) {
 }
 
 // Two values y >= 0 in halves of a word: the code from bit 9 on, and below it
-// the fraction of the step to the next one. Those above 6 come to more than the
-// last code, 7, but with what is added for a random byte never beyond a half.
+// the fraction of the step to the next one. Values above 6 come to more than
+// the last code, 7, but with what is added for a random byte never beyond a
+// half.
 //
-// That is y / 2^14 as an fp16: below y = 1 subnormal, a multiple of 2^-24, and
-// from there on exponents and the first bit after the point count like codes.
-// What stochastic rounding adds to y first is rounded to fp32 (FORMATS.md) and
-// may get to the next code that way only where y < 1/4, from at most 2^-26
-// below: that much is added to y, and is cut off again where y is larger.
+// Each half is y / 2^14 as an fp16: below y = 1 subnormal, a multiple of 2^-24,
+// and from there on exponents and the first bit after the point count like
+// codes. What stochastic rounding adds to y first is rounded to fp32
+// (FORMATS.md) and may get to the next code that way only where y < 1/4, from
+// at most 2^-26 below: that much is added to y, and is cut off again where y is
+// larger.
 __device__ __forceinline__ uint32_t FractionalCodes(float low, float high) {
   const float a = __fmaf_rz(low, 0x1p-14f, 0x1p-40f);
   const float b = __fmaf_rz(high, 0x1p-14f, 0x1p-40f);
@@ -116,7 +118,7 @@ __device__ __forceinline__ uint2 StochasticCodes(const Words& x, float m,
   QUANTD_UNROLL
   for (int h = 0; h < 2; ++h) {
     const uint32_t* w = x.w + 4 * h;
-    // Of elements 0 and 2, then 4 and 6; of 1 and 3, then 5 and 7.
+    // Codes of elements 0 and 2, then 4 and 6; of 1 and 3, then 5 and 7.
     uint32_t even[2];
     uint32_t odd[2];
     QUANTD_UNROLL

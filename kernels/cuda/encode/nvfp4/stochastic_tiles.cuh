@@ -82,7 +82,8 @@ struct StochasticCoding {
     }
 
    private:
-    // Of the group: the lane's line, and where its i-th block begins there.
+    // The lane's line of the group, and the position where its i-th block
+    // begins.
     __device__ __forceinline__ uint32_t Line() const {
       return (kColumns ? at_.col : at_.row) + first_ +
              threadIdx.x % kWarp % kBlock;

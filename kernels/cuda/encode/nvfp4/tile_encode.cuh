@@ -1,6 +1,6 @@
 // NVFP4 by tiles of 128 x 128, however codes come about: a tile is read once
-// into shared memory; warps take sixteen lines of it each and need nobody else
-// until it is done.
+// into shared memory; warps take sixteen lines of it each and do not wait for
+// each other until it is done.
 //
 // A Coding says how codes come about: its kType, the Table that an amax
 // decides, what all of a launch share (Launched, made of the arguments),
@@ -10,12 +10,13 @@
 // lines of a tile and codes a block of each lane at a time. A lane's blocks are
 // one after the other, those of the warp's second half `apart` blocks further.
 //   any()                     whether there are codes of blocks not rare
-//   Codes(x, block, scale)    of x, the block at that address, the lane's next
-//   Rare(x, signs, amax, i)   of the lane's i-th, by the generic functions; all
-//                             lanes of a square call it
+//   Codes(x, block, scale)    the codes of x, the block at that address, which
+//                             is the lane's next
+//   Rare(x, signs, amax, i)   the unit of the lane's i-th block, by the generic
+//                             functions; all lanes of a square call it
 // A Coding that finds scales itself (kPicks) has instead of the first two
-//   Pick(x, max, &unit)       of x with that largest magnitude; whether it is
-//                             not rare
+//   Pick(x, max, &unit)       makes the unit of x with that largest magnitude;
+//                             returns whether it is not rare
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_TILE_ENCODE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_TILE_ENCODE_CUH_
 
@@ -164,7 +165,7 @@ __global__ void __launch_bounds__(
     const Exchange exchange(&team.exchange[Team::warp()]);
     const LineCodes codes(&team.codes[Team::warp()]);
     HeldScales held;
-    // Of 32 rows or 64 each lane has blocks that are there.
+    // With 32 or 64 rows each lane has blocks that are there.
     const auto needs_zeros = [&](int rows) {
       return !alone && rows != kTileSide &&
              !(kSmall && (rows == 32 || rows == 64));

@@ -13,7 +13,7 @@ namespace quantd::cuda {
 // many as make a sector of memory of a column's scales.
 inline constexpr uint32_t kStack = 4;
 
-// Where a copy's lines go.
+// The place of a copy's lines.
 struct alignas(16) LineTask {
   std::byte* data;
   std::byte* scale;
@@ -53,8 +53,9 @@ struct alignas(16) LineTask {
   }
 };
 
-// Where the codes of a warp's sixteen lines become pieces of 64 bytes of each:
-// shared memory. Exchanged, for the banks: pieces of two blocks, and the two.
+// Shared memory in which the codes of a warp's sixteen lines become pieces of
+// 64 bytes of each. Pieces of two blocks are exchanged, and so are the two, for
+// the banks.
 class LineCodes {
  public:
   struct alignas(128) Storage {
@@ -82,7 +83,7 @@ class LineCodes {
   __device__ __forceinline__ void Set(uint32_t i, uint2 codes) const {
     StoreShared(own_ ^ i * 8, codes);
   }
-  // The same where halves of a warp are `apart` blocks apart, a power of two
+  // The same lines with halves of a warp `apart` blocks apart, a power of two
   // that is more than any i.
   __device__ __forceinline__ LineCodes Apart(uint32_t apart) const {
     const uint32_t lane = threadIdx.x % kWarp;
@@ -104,8 +105,8 @@ class LineCodes {
   uint32_t own_;
 };
 
-// Where sixteen lines are: the first one, and the tile's first block of them;
-// and how much of both the copy has (there may be more, or nothing).
+// The place of sixteen lines: the first one, and the tile's first block of
+// them; and how much of both the copy has (there may be more, or nothing).
 struct LinePlace {
   uint32_t line;
   uint32_t block;
@@ -126,8 +127,8 @@ __device__ __forceinline__ LinePlace PlaceOfColumns(const LineTask& copy,
           copy.blocks() - static_cast<int>(block)};
 }
 
-// Where the scales of four blocks of a line of a swizzled copy are, of which
-// the first one's number is a multiple of four.
+// The place of the scales of four blocks of a line of a swizzled copy. The
+// first block's number is a multiple of four.
 __device__ __forceinline__ uint64_t SwizzledPiece(uint32_t across,
                                                   uint32_t line,
                                                   uint32_t block) {

@@ -55,7 +55,7 @@ class BlockCoding<DType::kBF16> {
   __device__ __forceinline__ bool any() const {
     return whole_ || table_.values.exact;
   }
-  // Of x, the block at this address.
+  // Codes of x, the block at this address.
   __device__ __forceinline__ uint2 Codes(const Words& x, uint32_t block,
                                          uint32_t scale) const {
     if (!whole_) return CodesWithoutFit(block, table_.values, scale);
@@ -166,7 +166,7 @@ class WarpLines {
  public:
   uint32_t number = 0;
 
-  // Of any eight warps, this one is `warp`.
+  // Takes the lines of warp number `warp` of any eight.
   __device__ __forceinline__ explicit WarpLines(const StagedTile& tile,
                                                 uint32_t warp = Team::warp(),
                                                 uint32_t apart = 4)

@@ -26,8 +26,8 @@ struct QuotientTable {
   float g;
   bool usable;  // no product comes near the ends of fp32
 
-  // Of what the host found. All threads must call it; the caller synchronizes
-  // after.
+  // Fills the table with what the host found. All threads must call it; the
+  // caller synchronizes after.
   __device__ __forceinline__ void Fill(const GlobalMultipliers& known) {
     const uint32_t code = threadIdx.x;
     if (code >= 128) return;
@@ -84,7 +84,8 @@ struct QuotientTable {
   }
 
  private:
-  // Where codes change, and whether y is beyond: ties go to the even code.
+  // The values where codes change, and whether y is beyond: ties go to the even
+  // code.
   static __device__ __forceinline__ float ThresholdOf(int i) {
     return i == 6 ? 5.0f : i < 4 ? 0.25f + 0.5f * i : i - 1.5f;
   }
@@ -225,7 +226,7 @@ struct Coder {
   __device__ __forceinline__ float Wanted(uint32_t max) const {
     const float b = __uint_as_float(max);
     if constexpr (kWay == Way::kProduct) return b * known.scale;
-    // (Where the sixth is no normal number the block is rare.)
+    // (If the sixth is no normal number the block is rare.)
     if constexpr (kWay == Way::kSixth) {
       return SixthInBf16<Scalar>(b) * known.global;
     }

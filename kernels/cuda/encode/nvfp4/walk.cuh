@@ -147,10 +147,10 @@ inline constexpr DType kWalked = kRht ? DType::kBF16 : D;
 //   Settle()         finds what the group's amax decides; ends with a barrier
 //   Begin(row, b)    the thread's next blocks are those with number b of this
 //                    row of the group and of every stride-th one below it
-//   Encode(x, unit)  of the next of them, rotated already, of kWalked; false
-//   where
-//                    EncodeRare is to make the unit instead
-//   EncodeRare(x, row, b)  of a block as it was read
+//   Encode(x, unit)  makes the unit of the next of them, which is rotated
+//                    already and of kWalked; false: EncodeRare is to make it
+//   EncodeRare(x, row, b)
+//                    makes the unit of a block as it was read
 template <DType D, bool kRht, typename Coder>
 __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
                                          const RowWalk& walk, Coder* coder) {

@@ -69,7 +69,7 @@ TEST(SelfTestTest, OneWrongBitInAnyJobIsFound) {
     auto control = std::make_shared<FaultControl>();
     const auto device =
         MakeFaultBackend("fault:cpu:0", *OpenBackend("cpu:0"), control);
-    // That job and all after it: the first is named.
+    // Makes that job wrong and all after it: the first is named.
     control->Arrange({{InjectedFault::kWrong, i}});
     const absl::Status status = SelfTest(*device);
     EXPECT_TRUE(absl::IsDataLoss(status)) << status;

@@ -51,7 +51,7 @@ __device__ __forceinline__ Sixteen StochasticCodesOf(
   for (int h = 0; h < 2; ++h) {
     const float* f = v + 8 * h;
     const auto of = [&](int i) { return fabsf(f[i] * m); };
-    // Of elements 0 and 2, then 4 and 6; of 1 and 3, then 5 and 7.
+    // Codes of elements 0 and 2, then 4 and 6; of 1 and 3, then 5 and 7.
     uint32_t even[2];
     uint32_t odd[2];
     uint32_t signs[4];

@@ -51,7 +51,7 @@ class Inverse {
     const uint32_t beyond = type_ == DType::kBF16 ? 0xFFFFu : 0x1FFFu;
     return ((__float_as_uint(t * d_) + 8u) & beyond) <= 16u;
   }
-  // Which candidates will do where a number is near to t * d.
+  // The candidates that will do where a number is near to t * d.
   __device__ __forceinline__ uint32_t GoodNear(float t) const {
     float v = t * d_;
     float none = 0.0f;
@@ -74,7 +74,7 @@ class Inverse {
   const float nearest_;
 };
 
-// Which candidates will do everywhere: each lane looks at one threshold.
+// The candidates that will do everywhere: each lane looks at one threshold.
 __device__ __forceinline__ uint32_t GoodForAll(const Inverse& inverse) {
   const float t = inverse.Threshold(threadIdx.x % kWarp);
   const uint32_t good = inverse.IsNear(t) ? inverse.GoodNear(t) : Inverse::kAll;
@@ -98,7 +98,7 @@ __device__ __forceinline__ OtherFp8 HowToFp8(const EncodeParams& p, float m) {
   }
   return {m, 0.0f, Quotient::Safe(m, 0) ? Quotient::kEnd : 0u};
 }
-// Likewise for many values of all lanes of the warp under one operand: by a
+// How to encode many values of all lanes of the warp under one operand: by a
 // multiplication each, where that will do. All lanes call this.
 __device__ __forceinline__ OtherFp8 HowToManyFp8(const EncodeParams& p,
                                                  float m) {
@@ -216,8 +216,8 @@ __device__ __forceinline__ Sixteen OtherCodes(const EncodeParams& p,
   return CodesOfProducts(n.sign, q, 0x1p-6f);
 }
 
-// The same in MX, where the operand is a power of two, from 1 on: nothing is
-// rounded, nor is anything lost for signs.
+// Whether a block of MX is ordinary: its operand is a power of two, from 1 on,
+// so that nothing is rounded, nor is anything lost for signs.
 __device__ __forceinline__ bool IsOrdinaryForOtherMx(float m, uint32_t max) {
   return m >= 1.0f && m < 0x1p127f && max < kInfBits;
 }

@@ -24,7 +24,7 @@ struct ToNearest {};
 // of a counter do.
 class LineRandom {
  public:
-  // Of a line of a group whose first row in the payload is `row`.
+  // Makes that of a line of a group whose first row in the payload is `row`.
   __device__ __forceinline__ LineRandom(const FrameRandom<true>& random,
                                         const EncodeParams& p, bool columns,
                                         int64_t row, int64_t line,

@@ -48,8 +48,8 @@ __device__ __forceinline__ float WithSignOf(float magnitude, float v) {
                          (__float_as_uint(v) & ~kAbsMask));
 }
 
-// Two bf16 times a power of two that is in both halves of a word, or NaN. Where
-// they become subnormal they are rounded, which FP8 codes do not tell.
+// Two bf16 times a power of two that is in both halves of a word, or NaN.
+// Products that become subnormal are rounded, which FP8 codes do not tell.
 __device__ __forceinline__ uint32_t TimesPowerOfTwo(uint32_t word, uint32_t m) {
   uint32_t products;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;"

@@ -41,7 +41,7 @@ class RotatedPair {
     QUANTD_UNROLL
     for (int c = 0; c < 2; ++c) max[c] = LargerHalf(m[c] & 0x7FFF7FFFu);
   }
-  // Likewise with NaN dropped. Seldom needed.
+  // Finds maxima with NaN dropped. Seldom needed.
   __device__ __forceinline__ void FindNumbers(uint32_t (&max)[2]) const {
     max[0] = max[1] = 0;
 #pragma unroll 1
@@ -95,9 +95,9 @@ class RotatedPair {
   uint32_t codes_;
 };
 
-// Likewise byte by byte, of tiles of which only some is there: so many rows and
-// columns of the lane's eight. `at_sixteen(q)` is where fragments of 16 rows
-// are. Seldom needed.
+// Stores byte by byte what is there of a tile: so many rows and columns of the
+// lane's eight. `at_sixteen(q)` is the place of fragments of 16 rows. Seldom
+// needed.
 template <typename AtSixteen>
 __device__ __forceinline__ void StoreRotatedPairs(int64_t rows, int columns,
                                                   std::byte* to, int64_t pitch,

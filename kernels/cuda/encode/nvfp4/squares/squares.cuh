@@ -178,7 +178,8 @@ __global__ void __launch_bounds__(EncodeStream<kSize, false>::kCtaThreads, 1)
     const uint32_t half = threadIdx.x % kWarp / kBlock;
     const LineCodes row_codes(&s.rows[warp]);
     const LineCodes column_codes(&s.columns[warp]);
-    // Where this lane's block is of a column of the first square of its half.
+    // The place of this lane's block in a column of the first square of its
+    // half.
     const uint32_t transposed = Kept(
         LineCodes::Address(&s.columns[half * 4], threadIdx.x % kBlock, warp));
     HeldScales held;

@@ -26,7 +26,7 @@ inline constexpr int kTileSide = kChunkRows;
 // A strip has so many rows: no block has more, so none crosses a strip's edge.
 inline constexpr int kStripRows = 32;
 
-// What kernels find out beside their output. The caller zeroes it first.
+// Findings of kernels beside their output. The caller zeroes them first.
 // Maxima are fp32 bits with NaN dropped.
 struct Found {
   uint32_t plain;

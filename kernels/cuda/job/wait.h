@@ -12,7 +12,8 @@
 
 namespace quantd::cuda {
 
-// Waiting for copies of more spares the core: a thread sleeps for as long as
+// A copy of more bytes is waited for without keeping the core busy: a thread
+// sleeps for as long as
 // the fastest link takes at least, looks again and again for a while, then
 // between naps, and blocks if all that was not enough. One that blocks from the
 // start is woken a third of a millisecond late on some machines.
@@ -22,9 +23,9 @@ inline constexpr std::chrono::microseconds kLook{500};
 inline constexpr std::chrono::microseconds kNap{20};
 inline constexpr int kNaps = 1000;
 
-// For what is queued on `last`, whose end the slot's kDone marks, and with
-// which so many bytes are copied, the first of them not before `since`: to
-// queue much takes long, since a queue of CUDA's has room for a thousand
+// Waits for the work that is queued on `last`, whose end the slot's kDone
+// marks. The work copies so many bytes, the first of them not before `since`:
+// queueing much takes long, because a queue of CUDA's has room for a thousand
 // things.
 inline cudaError_t Await(const Slot& slot, cudaStream_t last, size_t bytes,
                          std::chrono::steady_clock::time_point since) {

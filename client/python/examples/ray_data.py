@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import ray
 
-import quantd.ray
+import quantd
 
 
 def run(servers, records):
@@ -17,7 +17,7 @@ def run(servers, records):
     [{"id": i, "x": x} for i, x in enumerate(records)], override_num_blocks=8
   )
   return data.map_batches(
-    quantd.ray.Quantize,
+    quantd.Quantize,
     fn_constructor_args=(servers, "nvfp4"),
     fn_constructor_kwargs={"column": "x", "dtype": "bf16", "keep": False},
     batch_format="numpy",

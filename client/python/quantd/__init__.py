@@ -6,8 +6,9 @@
   t.rowwise.codes, t.rowwise.scales, t.amax
   y = t.dequantize("f32")
 
-Arrays may be numpy's, PyTorch's, JAX's or anything with `__dlpack__`. Nothing
-is connected or started before it is needed.
+Arrays may be numpy's, PyTorch's, JAX's or anything with `__dlpack__`, and
+results are arrays of the same library. Nothing is connected or started before
+it is needed.
 """
 
 import importlib
@@ -33,6 +34,10 @@ from quantd.errors import (
 )
 
 if TYPE_CHECKING:
+  from quantd import aio as aio
+  from quantd import hadamard as hadamard
+  from quantd.columns import Quantize
+  from quantd.conversion import Conversion, convert
   from quantd.quantizer import Quantizer
   from quantd.tensors.copies import Copy, Statistics
   from quantd.tensors.file import save
@@ -46,6 +51,7 @@ __all__ = [
   "Cancellation",
   "Cancelled",
   "Connection",
+  "Conversion",
   "Copy",
   "DeadlineExceeded",
   "DeviceFault",
@@ -54,6 +60,7 @@ __all__ = [
   "Forked",
   "Invalid",
   "NoDevice",
+  "Quantize",
   "QuantizedTensor",
   "Quantizer",
   "Retry",
@@ -64,6 +71,7 @@ __all__ = [
   "Unavailable",
   "Unimplemented",
   "connect",
+  "convert",
   "engine",
   "load",
   "save",
@@ -71,14 +79,22 @@ __all__ = [
 
 # Found where they are first asked for, so that importing the package is quick.
 _LATER = {
+  "Conversion": "quantd.conversion",
   "Copy": "quantd.tensors.copies",
+  "Quantize": "quantd.columns",
   "QuantizedTensor": "quantd.tensors.tensor",
   "Statistics": "quantd.tensors.copies",
   "Quantizer": "quantd.quantizer",
+  "convert": "quantd.conversion",
   "load": "quantd.tensors.tensor",
   "save": "quantd.tensors.file",
 }
-_MODULES = ("aio", "hadamard", "ray", "spark", "torch")
+_MODULES = ("aio", "hadamard", "torch")
+
+
+def __dir__() -> list[str]:
+  """All names, those too that are found later."""
+  return sorted({*globals(), *__all__, *_MODULES, "__version__"})
 
 
 def __getattr__(name: str) -> Any:

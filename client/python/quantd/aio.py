@@ -9,26 +9,52 @@ interpreter meanwhile. A task that is cancelled cancels its call. A function in
 """
 
 import asyncio
+import contextvars
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from quantd.calls import connecting
 from quantd.calls import connection as _connection
 from quantd.engines.engine import Cancellation
-from quantd.results import Maxima, Plan, ServerInfo
-from quantd.tensors.tensor import QuantizedTensor
+from quantd.tensors.elements import Like
 from quantd.values import whole
-from quantd.words import Word
+from quantd.words import DType
 
 __all__ = ["Connection", "connect"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
+def _awaited(
+  call: Callable[Concatenate[_connection.Connection, P], T],
+) -> Callable[Concatenate["Connection", P], Coroutine[Any, Any, T]]:
+  """The same call of a connection as a coroutine."""
+
+  @functools.wraps(call)
+  async def made(
+    self: "Connection", /, *args: P.args, **keywords: P.kwargs
+  ) -> T:
+    cancel: Any = keywords.get("cancel")
+    if cancel is None:
+      cancel = keywords["cancel"] = Cancellation()
+    # The trace that is current here is the call's.
+    context = contextvars.copy_context()
+    work = functools.partial(context.run, call, self.sync, *args, **keywords)
+    loop = asyncio.get_running_loop()
+    try:
+      return await loop.run_in_executor(self._pool(), work)
+    except asyncio.CancelledError:
+      cancel.cancel()
+      raise
+
+  return made
+
+
 class Connection:
-  """What `quantd.Connection` is, with coroutines; made by `connect`."""
+  """A `quantd.Connection` with coroutines; made by `connect`."""
 
   def __init__(
     self, connection: _connection.Connection, max_in_flight: int
@@ -38,6 +64,14 @@ class Connection:
     self.sync = connection
     self._max_in_flight = max_in_flight
     self._threads: ThreadPoolExecutor | None = None
+
+  quantize = _awaited(_connection.Connection.quantize)
+  quantize_all = _awaited(_connection.Connection.quantize_all)
+  dequantize = _awaited(_connection.Connection.dequantize)
+  amax = _awaited(_connection.Connection.amax)
+  apply_rht = _awaited(_connection.Connection.apply_rht)
+  plan = _awaited(_connection.Connection.plan)
+  info = _awaited(_connection.Connection.info)
 
   @property
   def target(self) -> str:
@@ -49,68 +83,21 @@ class Connection:
     """Which engine it has: "grpc" or "native"."""
     return self.sync.engine
 
-  async def _run(
-    self, call: Callable[..., T], *args: Any, **keywords: Any
-  ) -> T:
-    if self._threads is None:
-      self._threads = ThreadPoolExecutor(self._max_in_flight, "quantd")
-    cancel = keywords.get("cancel")
-    if cancel is None:
-      cancel = keywords["cancel"] = Cancellation()
-    loop = asyncio.get_running_loop()
-    work = functools.partial(call, *args, **keywords)
-    try:
-      return await loop.run_in_executor(self._threads, work)
-    except asyncio.CancelledError:
-      cancel.cancel()
-      raise
-
   @property
   def takes_device(self) -> bool:
     """See `quantd.Connection.takes_device`."""
     return self.sync.takes_device
 
   async def empty(
-    self, shape: Any, dtype: str = "bf16", *, like: Any = None
+    self, shape: Any, dtype: DType = "bf16", *, like: Like = None
   ) -> Any:
     """See `quantd.Connection.empty`."""
     return self.sync.empty(shape, dtype, like=like)
 
-  async def quantize(
-    self, x: Any, format: Word = "nvfp4", **keywords: Any
-  ) -> QuantizedTensor:
-    """See `quantd.Connection.quantize`."""
-    return await self._run(self.sync.quantize, x, format, **keywords)
-
-  async def quantize_all(
-    self, tensors: Mapping[str, Any], format: Word = "nvfp4", **keywords: Any
-  ) -> dict[str, QuantizedTensor]:
-    """See `quantd.Connection.quantize_all`; it counts as one call here."""
-    return await self._run(self.sync.quantize_all, tensors, format, **keywords)
-
-  async def dequantize(
-    self, t: QuantizedTensor, dtype: str | None = None, **keywords: Any
-  ) -> Any:
-    """See `quantd.Connection.dequantize`."""
-    return await self._run(self.sync.dequantize, t, dtype, **keywords)
-
-  async def amax(self, x: Any, **keywords: Any) -> Maxima:
-    """See `quantd.Connection.amax`."""
-    return await self._run(self.sync.amax, x, **keywords)
-
-  async def apply_rht(self, x: Any, **keywords: Any) -> Any:
-    """See `quantd.Connection.apply_rht`."""
-    return await self._run(self.sync.apply_rht, x, **keywords)
-
-  async def plan(
-    self, shape: Any, format: Word = "nvfp4", **keywords: Any
-  ) -> Plan:
-    """See `quantd.Connection.plan`."""
-    return await self._run(self.sync.plan, shape, format, **keywords)
-
-  async def info(self, **keywords: Any) -> ServerInfo:
-    """See `quantd.Connection.info`."""
-    return await self._run(self.sync.info, **keywords)
+  def _pool(self) -> ThreadPoolExecutor:
+    if self._threads is None:
+      self._threads = ThreadPoolExecutor(self._max_in_flight, "quantd")
+    return self._threads
 
   async def close(self) -> None:
     """Cancels what is under way and lets go of connections."""
@@ -137,7 +124,10 @@ class Connection:
 
 
 def connect(
-  target: str, *, max_in_flight: int = 8, **settings: Any
+  target: str | None = None,
+  *,
+  max_in_flight: int = 8,
+  **settings: Unpack[connecting.Keywords],
 ) -> Connection:
   """A connection; takes what `quantd.connect` takes.
 

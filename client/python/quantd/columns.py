@@ -1,4 +1,9 @@
-"""Columns of tensors in, columns of their parts out: what pipelines share.
+"""Columns of tensors in, columns of their parts out, for pipelines.
+
+  dataset.map(quantd.Quantize("gpu-a:50151", column="x"), batched=True)
+  ds.map_batches(
+    quantd.Quantize, fn_constructor_args=("gpu-a:50151,gpu-b:50151",),
+    fn_constructor_kwargs={"column": "x", "dtype": "bf16"}, concurrency=4)
 
 A record is one tensor and is quantized alone, so that its bytes do not depend
 on how an engine cuts its data into batches and tries these again.
@@ -7,7 +12,9 @@ on how an engine cuts its data into batches and tries these again.
 import concurrent.futures
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
+
+import numpy as np
 
 from quantd import options
 from quantd import quantd_pb2 as pb
@@ -16,8 +23,11 @@ from quantd.calls.connection import Connection
 from quantd.errors import Error, Invalid
 from quantd.options import QuantizeKeywords
 from quantd.tensors import geometry
+from quantd.tensors.elements import Array
 from quantd.tensors.tensor import QuantizedTensor
-from quantd.words import DTYPES, FLOATS
+from quantd.words import DTYPES, DType, Format
+
+__all__ = ["Columns", "Quantize", "column_of"]
 
 # Columns of parts whose kind is not their name.
 _NAMES = {
@@ -43,9 +53,9 @@ class Columns:
 
   def __init__(
     self,
-    servers: str,
-    format: str,
-    dtype: str | None,
+    servers: str | None,
+    format: Format,
+    dtype: DType | None,
     threads: int,
     settings: Mapping[str, Any] | None,
     keywords: QuantizeKeywords,
@@ -59,10 +69,9 @@ class Columns:
       )
     if threads < 1:
       raise Invalid.of("threads", "at least 1", str(threads))
-    if dtype is not None:
-      DTYPES.parse("dtype", dtype, FLOATS)
-    self._state = (servers, format, dtype, threads, settings, keywords)
-    self._dtype = dtype
+    word = None if dtype is None else DTYPES.float_word("dtype", dtype)
+    self._state = (servers, format, word, threads, settings, keywords)
+    self._dtype: Any = word
     self._format = format
     self._threads = threads
     self._keywords = keywords
@@ -140,3 +149,102 @@ def column_of(kind: str) -> str:
     ('codes', 'columnwise_amax')
   """
   return _NAMES.get(kind, kind)
+
+
+class Quantize:
+  """A function of batches: tensors in, their parts out.
+
+  Takes and returns columns by their names, as `datasets.Dataset.map` with
+  batched=True and Ray Data's `map_batches` with batch_format="numpy" want it.
+  Adds to each batch "codes" and "scales" as uint8 (fp32 scales as float32),
+  "amax" as float32 where the format has one, and what else the options ask
+  for: "columnwise_codes", "tensor_amax", "dbias" ... Other columns go through.
+  The bytes of a record are those of `Connection.quantize`, whatever the
+  batches.
+
+  Pickles as its settings, and connects by its first batch.
+
+  Example:
+    >>> made = Quantize("127.0.0.1:50151", "mxfp8_e4m3", column="x")
+    >>> made.columns
+    ('codes', 'scales')
+  """
+
+  def __init__(
+    self,
+    servers: str | None = None,
+    format: Format = "nvfp4",
+    *,
+    column: str = "data",
+    dtype: DType | None = None,
+    prefix: str = "",
+    keep: bool = True,
+    threads: int = 4,
+    settings: Mapping[str, Any] | None = None,
+    **keywords: Unpack[QuantizeKeywords],
+  ) -> None:
+    """Checks its arguments; connects to nothing yet.
+
+    Args:
+      servers: As for `quantd.connect`, several with commas between.
+      format: As for `Connection.quantize`.
+      column: The column of tensors, of 1 to 8 dimensions each; lists of numbers
+        are taken as `dtype`, or else f32.
+      dtype: The type of its elements where numpy cannot tell: "bf16" of a
+        column of uint16, which is how Arrow keeps it.
+      prefix: What the names of new columns begin with.
+      keep: Whether the column of tensors stays.
+      threads: Calls at once.
+      settings: Further arguments of `quantd.connect`: tls, token_file, retry.
+        Without a deadline a call has 300 s, retries included.
+      **keywords: Options, as for `Connection.quantize`; no splits.
+
+    Raises:
+      quantd.Invalid: An argument is no good.
+    """
+    self._columns = Columns(servers, format, dtype, threads, settings, keywords)
+    self._column = column
+    self._prefix = prefix
+    self._keep = keep
+    word = "f32" if dtype is None else DTYPES.float_word("dtype", dtype)
+    # Lists have no type; bf16 of them is its bits.
+    self._of_lists = {"f32": "<f4", "f16": "<f2", "bf16": "<u2"}[word]
+
+  @property
+  def columns(self) -> tuple[str, ...]:
+    """The names of the columns that it adds."""
+    return tuple(self._prefix + name for name in self._columns.types())
+
+  def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+    """Quantizes a batch.
+
+    Raises:
+      quantd.Invalid: A record is no good, or there is no such column.
+      quantd.Error: A call failed after all retries.
+    """
+    if self._column not in batch:
+      raise Invalid.of("column", " or ".join(batch), repr(self._column))
+    out = {k: v for k, v in batch.items() if self._keep or k != self._column}
+    parts: dict[str, list[Array]] = {name: [] for name in self.columns}
+    records = [
+      np.asarray(x, self._of_lists) if isinstance(x, list) else x
+      for x in batch[self._column]
+    ]
+    for t in self._columns.quantize(records):
+      for kind, part in t.parts.items():
+        made = part.array()
+        plain = made if made.dtype == np.float32 else made.view(np.uint8)
+        parts[self._prefix + column_of(kind)].append(plain)
+    clash = sorted(parts.keys() & out.keys())
+    if clash:
+      raise Invalid.of("prefix", "one that makes new names", f"old {clash[0]}")
+    return out | {name: _stack(arrays) for name, arrays in parts.items()}
+
+
+def _stack(arrays: Sequence[Array]) -> Array:
+  """One array with records along its first axis; of objects if they differ."""
+  if len({a.shape for a in arrays}) <= 1:
+    return np.stack(arrays) if arrays else np.empty((0,), np.uint8)
+  ragged = np.empty(len(arrays), object)
+  ragged[:] = arrays
+  return ragged

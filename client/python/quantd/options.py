@@ -11,11 +11,23 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
+import numpy as np
+
 from quantd import quantd_pb2 as pb
 from quantd import words
 from quantd.errors import Invalid, Unimplemented
 from quantd.values import flag, is_list, number, numbers, shown, whole
-from quantd.words import Word
+from quantd.words import (
+  DType,
+  FourOverSix,
+  HistoryRule,
+  NonFinite,
+  Profile,
+  ScaleLayout,
+  ScaleRule,
+  Sides,
+  Usage,
+)
 
 __all__ = [
   "Numbers",
@@ -50,7 +62,8 @@ class QuantizeKeywords(TypedDict, total=False):
     usage: Copies to make: "rowwise", "columnwise", "both", or "none" but what
       goes beside them. Without it those that are rotated, or else rowwise.
     profile: Whose bytes: "te" (the default), "modelopt@0.47" ...
-    rht: Copies to rotate first: "rowwise", "columnwise" or "both".
+    rht: Copies to rotate first: "rowwise", "columnwise", "both", or True for
+      all that are made: those of `usage`, or both.
     rht_dimension: Elements that are rotated together: 16, 32, 64 or 128.
     sign_mask: Signs of the rotation, bit i set: sign i is -1. An integer, "0x"
       text, or bytes in little endian. Without it TransformerEngine's.
@@ -81,38 +94,38 @@ class QuantizeKeywords(TypedDict, total=False):
     splits: Rows of groups, each worked on as if alone.
     partial_splits: The groups may end before the last row.
     amax: Also give max |x| before any rotation.
-    dbias: Also give the sums of the columns; of that type where it is a word.
+    dbias: Also give the sums of the columns; of that type where it is one.
     statistics: Also tell SQNR, largest error, clipped and flushed values.
   """
 
-  usage: Word | None
-  profile: Word | None
-  rht: Word | None
+  usage: Usage | None
+  profile: Profile | None
+  rht: bool | Sides | None
   rht_dimension: int
   sign_mask: int | str | bytes | None
-  non_finite: Word
+  non_finite: NonFinite
   given_amax: Numbers | Mapping[str, Numbers] | None
   amax_estimation_scale: float | None
-  scale_layout: Word | None
+  scale_layout: ScaleLayout | None
   compact_scales: bool
   row_scaled: bool
   scale_256: bool
   stochastic: int | bool | None
   seed_offset: int
   shard: tuple[int, int, int] | None
-  four_over_six: Word | None
+  four_over_six: FourOverSix | None
   fast_error: bool
   epsilon: float
   power_of_two: bool | None
   scale: Numbers | None
   history: Sequence[float] | None
-  history_rule: Word
+  history_rule: HistoryRule
   history_margin: int
-  scale_rule: Word | None
+  scale_rule: ScaleRule | None
   splits: Sequence[int] | None
   partial_splits: bool
   amax: bool
-  dbias: bool | str
+  dbias: bool | DType
   statistics: bool
 
 
@@ -125,7 +138,7 @@ def refuse_unknown(function: str, got: Mapping[str, Any], known: type) -> None:
       raise TypeError(f"{function}() has no option {name!r}{hint}")
 
 
-def copies(field: str, word: Word | None) -> tuple[bool, bool]:
+def copies(field: str, word: Any) -> tuple[bool, bool]:
   """Whether a usage names the rowwise and the columnwise copy."""
   if word is None or (isinstance(word, str) and word == "none"):
     return False, False
@@ -262,7 +275,7 @@ def _fill_rounding(o: pb.QuantizeOptions, k: QuantizeKeywords) -> None:
 
 
 def quantize_message(
-  format: Word, keywords: QuantizeKeywords
+  format: Any, keywords: QuantizeKeywords
 ) -> pb.QuantizeOptions:
   """The options of Quantize.
 
@@ -274,7 +287,10 @@ def quantize_message(
   k = keywords
   refuse_unknown("quantize", k, QuantizeKeywords)
   o = pb.QuantizeOptions(format=words.FORMATS.parse("format", format))
-  rht = copies("rht", k.get("rht"))
+  turned: Any = k.get("rht")
+  if isinstance(turned, (bool, np.bool_)):
+    turned = (k.get("usage") or "both") if turned else None
+  rht = copies("rht", turned)
   o.usage = _usage(k, rht)
   if any(rht):
     dimension = k.get("rht_dimension", 16)
@@ -295,11 +311,11 @@ def quantize_message(
     raise Invalid.of("splits", "rows of groups", "none")
   o.amax = flag("amax", k.get("amax", False))
   dbias = k.get("dbias", False)
-  if isinstance(dbias, str):
+  if isinstance(dbias, (bool, np.bool_, int)):
+    o.dbias = flag("dbias", dbias)
+  else:
     o.dbias = True
     o.dbias_dtype = words.DTYPES.parse("dbias_dtype", dbias, words.FLOATS)
-  else:
-    o.dbias = flag("dbias", dbias)
   o.statistics = flag("statistics", k.get("statistics", False))
   _refuse_long_lists(o)
   return o

@@ -5,18 +5,17 @@ A configuration that is set once and applied to many tensors.
 
 import secrets
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 from quantd import reduction, words
+from quantd.calls.call_options import CallOptions
 from quantd.calls.connection import Connection
 from quantd.errors import Invalid
 from quantd.options import QuantizeKeywords, quantize_message, refuse_unknown
 from quantd.tensors import arrays, geometry
 from quantd.tensors.tensor import QuantizedTensor
 from quantd.values import flag, numbers, shown, whole
-
-if TYPE_CHECKING:
-  from typing import Unpack
+from quantd.words import Format, Sides, Usage
 
 __all__ = ["Quantizer"]
 
@@ -36,11 +35,8 @@ _ARGUMENTS = (
   "dtype",
   "fused",
   "out",
-  "timeout",
-  "cancel",
-  "progress",
-  "traceparent",
-  "priority",
+  "like",
+  *CallOptions.__annotations__,
 )
 
 # What is said here as TransformerEngine says it.
@@ -69,7 +65,7 @@ class Quantizer:
   def __init__(
     self,
     connection: Connection,
-    format: str = "nvfp4",
+    format: Format = "nvfp4",
     *,
     rowwise: bool = True,
     columnwise: bool = True,
@@ -82,7 +78,7 @@ class Quantizer:
     seed: int | None = None,
     with_amax_reduction: bool | None = None,
     amax_reduction: Any = None,
-    **keywords: "Unpack[QuantizeKeywords]",
+    **keywords: Unpack[QuantizeKeywords],
   ) -> None:
     """Sets what every call asks for.
 
@@ -181,7 +177,7 @@ class Quantizer:
   def _options(self) -> QuantizeKeywords:
     options = QuantizeKeywords(**self.keywords)
     sides = (self.rowwise_usage, self.columnwise_usage)
-    names = {
+    names: dict[tuple[bool, bool], Usage] = {
       (True, True): "both",
       (True, False): "rowwise",
       (False, True): "columnwise",
@@ -210,8 +206,8 @@ class Quantizer:
     Args:
       x: As for `Connection.quantize`.
       **call: What else that takes of one call: flatten_axis, dtype, fused, out,
-        timeout, cancel, progress, traceparent, priority, and options that were
-        not set before.
+        like, timeout, cancel, progress, traceparent, priority, and options that
+        were not set before.
 
     Returns:
       The tensor.
@@ -258,7 +254,8 @@ class Quantizer:
         {k: v for k, v in arguments.items() if k != "out"},
         self.amax_reduction,
       )
-    return self.connection.quantize(x, self.format, **arguments, **options)
+    format: Any = self.format
+    return self.connection.quantize(x, format, **arguments, **options)
 
   def __repr__(self) -> str:
     """What it was told, in the words of the constructor."""
@@ -300,7 +297,7 @@ class Quantizer:
     return not self.rowwise_usage or block in (0, 128) or cols % block == 0
 
 
-def _rotated(rht: Any, sides: tuple[bool, bool]) -> str | None:
+def _rotated(rht: Any, sides: tuple[bool, bool]) -> Sides | None:
   """The copies that are both to be rotated and made."""
   if rht is not None and not (
     isinstance(rht, str) and rht in ("rowwise", "columnwise", "both")

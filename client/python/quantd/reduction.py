@@ -55,7 +55,7 @@ def give_amaxes(
     non_finite=options.get("non_finite", "ignore"),
     splits=options.get("splits"),
     partial_splits=options.get("partial_splits", False),
-    **call,
+    **{**call, "like": "numpy"},
   )
   own = {
     side: getattr(found, f"{side}_rht")

@@ -13,22 +13,16 @@ it was last sent is left out.
 import concurrent.futures
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
-import numpy as np
 import torch
 
 from quantd.calls.connection import Connection
 from quantd.errors import Invalid
 from quantd.options import QuantizeKeywords
-from quantd.tensors.elements import Array
-from quantd.tensors.geometry import FORMATS_BY_NAME
-from quantd.tensors.tensor import QuantizedTensor
+from quantd.words import FORMATS, Format, Profile
 
-if TYPE_CHECKING:
-  from typing import Unpack
-
-__all__ = ["FUSED", "WeightSync", "from_numpy", "is_linear"]
+__all__ = ["FUSED", "WeightSync", "is_linear"]
 
 #: Siblings that engines pack into one matrix, so that they share an amax.
 FUSED: tuple[tuple[str, ...], ...] = (
@@ -45,7 +39,7 @@ FUSED: tuple[tuple[str, ...], ...] = (
 )
 # Formats with one amax for a weight, which is what siblings share.
 _SHARED = ("nvfp4", "fp8_e4m3")
-_PROFILES = {
+_PROFILES: dict[str, Profile] = {
   "modelopt": "modelopt@0.47",
   "compressed-tensors": "compressed-tensors@0.20",
 }
@@ -87,7 +81,7 @@ class WeightSync:
   def __init__(
     self,
     connection: Connection,
-    format: str = "nvfp4",
+    format: Format = "nvfp4",
     *,
     dialect: str = "compressed-tensors",
     select: Callable[[str, torch.Tensor], bool] = is_linear,
@@ -96,7 +90,7 @@ class WeightSync:
     bucket_bytes: int = 256 << 20,
     threads: int = 4,
     device: str | torch.device = "cpu",
-    **keywords: "Unpack[QuantizeKeywords]",
+    **keywords: Unpack[QuantizeKeywords],
   ) -> None:
     """Sends nothing yet.
 
@@ -124,8 +118,7 @@ class WeightSync:
     """
     if dialect not in _PROFILES:
       raise Invalid.of("dialect", " or ".join(_PROFILES), repr(dialect))
-    if format not in FORMATS_BY_NAME:
-      raise Invalid.of("format", " or ".join(FORMATS_BY_NAME), repr(format))
+    FORMATS.parse("format", format)
     if keywords.get("profile") is None:
       keywords["profile"] = _PROFILES[dialect]
     self._connection = connection
@@ -254,8 +247,7 @@ class WeightSync:
         if self._dialect == "modelopt"
         else t.to_compressed_tensors
       )
-      for name, array in write(module, amax).items():
-        out[name] = from_numpy(array, _is_e4m3(t, name))
+      out |= write(module, amax, like="torch")
     return out
 
   def _place(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -297,43 +289,3 @@ def _hash(tensors: Iterable[torch.Tensor]) -> bytes:
       flat = t.contiguous().reshape(-1).view(torch.uint8)
       found.update(memoryview(flat.numpy()))
   return found.digest()
-
-
-def _is_e4m3(t: QuantizedTensor, name: str) -> bool:
-  """Whether a tensor of a dialect is FP8, which numpy alone cannot tell."""
-  kind = "rowwise_data"
-  if name.endswith(".weight_scale"):
-    kind = "rowwise_scale"
-  elif not name.endswith((_WEIGHT, ".weight_packed")):
-    return False
-  return kind in t.parts and t.parts[kind].spec.dtype == "e4m3"
-
-
-def from_numpy(array: Array, e4m3: bool = False) -> torch.Tensor:
-  """A tensor with a copy of an array's bytes.
-
-  Args:
-    array: What a quantized tensor or a dialect has: fp32, uint8, or a type of
-      ml_dtypes.
-    e4m3: Whether it is FP8 E4M3, of which there is a uint8 array where
-      ml_dtypes is not installed.
-
-  Returns:
-    Of torch.float8_e4m3fn, float8_e5m2 or bfloat16 where the array is of the
-    like; E8M0 is uint8, as checkpoints have it.
-
-  Example:
-    >>> from_numpy(np.zeros((2, 4), np.uint8), e4m3=True).dtype
-    torch.float8_e4m3fn
-  """
-  types = {
-    "float8_e4m3fn": torch.float8_e4m3fn,
-    "float8_e5m2": torch.float8_e5m2,
-    "bfloat16": torch.bfloat16,
-  }
-  dtype = torch.float8_e4m3fn if e4m3 else types.get(array.dtype.name)
-  if dtype is None and array.dtype.kind in "fu":
-    return torch.from_numpy(np.array(array))
-  flat = np.array(array, copy=True).reshape(-1).view(np.uint8)
-  tensor = torch.from_numpy(flat)
-  return (tensor if dtype is None else tensor.view(dtype)).reshape(array.shape)

@@ -5,14 +5,71 @@ They are those that quantctl and the pages use.
 """
 
 import re
-from typing import Any
+from typing import Any, Literal, Protocol
+
+import numpy as np
 
 from quantd import quantd_pb2 as pb
 from quantd.errors import Invalid
 from quantd.values import shown
 
-# A word, or the number of quantd_pb2.
-Word = str | int
+# A number is the one that quantd_pb2 has for a word.
+Format = (
+  Literal[
+    "nvfp4",
+    "nvfp4_2d",
+    "fp8_e4m3",
+    "fp8_e5m2",
+    "mxfp8_e4m3",
+    "mxfp8_e5m2",
+    "mxfp4",
+    "fp8_block_e4m3",
+    "fp8_block_e5m2",
+    "fp8_block_2d_e4m3",
+    "fp8_block_2d_e5m2",
+    "fp8_channel_e4m3",
+  ]
+  | int
+)
+Profile = (
+  Literal[
+    "te",
+    "modelopt@0.47",
+    "modelopt@0.47+cuda",
+    "compressed-tensors@0.20",
+    "compressed-tensors@0.20+cuda",
+    "torchao@0.18",
+    "torchao@0.18+cuda",
+    "comfy@0.2.40",
+    "comfy@0.2.40+cuda",
+    "deepgemm",
+    "deepgemm+cuda",
+    "miles",
+  ]
+  | int
+)
+Side = Literal["rowwise", "columnwise"]
+Sides = Literal["rowwise", "columnwise", "both"] | int
+Usage = Literal["rowwise", "columnwise", "both", "none"] | int
+ScaleLayout = Literal["linear", "swizzled"] | int
+ScaleRule = Literal["up", "floor", "ceil", "even"] | int
+FourOverSix = Literal["off", "mae", "mse"] | int
+NonFinite = Literal["ignore", "propagate", "reject"] | int
+HistoryRule = Literal["max", "most_recent"] | int
+AmaxDomain = Literal["tensor", "row"] | int
+Priority = Literal["high", "normal", "low"]
+
+
+class TorchDType(Protocol):
+  """A torch.dtype, for programs that are checked without PyTorch."""
+
+  @property
+  def is_floating_point(self) -> bool:
+    """Whether it is a type of floats."""
+
+
+# A type of elements: its word, or what numpy, PyTorch or JAX call it.
+DType = Literal["f32", "f16", "bf16"] | np.dtype[Any] | type[Any] | TorchDType
 
 
 def _plain(name: str) -> str:
@@ -47,7 +104,7 @@ class Words:
     """All words, in the order of their numbers."""
     return iter(self._words.values())
 
-  def parse(self, field: str, word: Word, only: tuple[str, ...] = ()) -> Any:
+  def parse(self, field: str, word: Any, only: tuple[str, ...] = ()) -> Any:
     """The number for a word; of `only` these where that is not empty."""
     number: Any = self._numbers.get(word) if isinstance(word, str) else word
     legal = only or tuple(self._words.values())
@@ -60,7 +117,32 @@ class Words:
     return self._words.get(number, f"number {number}")
 
 
-DTYPES = Words(pb.DType, "DTYPE_")
+class _Types(Words):
+  """The types of elements, by the names of other libraries, too."""
+
+  def parse(self, field: str, word: Any, only: tuple[str, ...] = ()) -> Any:
+    """The number for a word, or for a type of numpy, PyTorch or JAX."""
+    if not isinstance(word, (str, int)):
+      name = getattr(word, "__name__", None) or getattr(word, "name", None)
+      name = name if isinstance(name, str) else shown(word)
+      word = _OF_LIBRARIES.get(name.removeprefix("torch."), word)
+    return super().parse(field, word, only)
+
+  def float_word(self, field: str, word: Any) -> str:
+    """The word of a type that tensors have."""
+    return self.word(self.parse(field, word, FLOATS))
+
+
+_OF_LIBRARIES = {
+  "float32": "f32",
+  "float16": "f16",
+  "bfloat16": "bf16",
+  "float8_e4m3fn": "e4m3",
+  "float8_e5m2": "e5m2",
+  "float8_e8m0fnu": "e8m0",
+}
+FLOATS = ("f32", "f16", "bf16")
+DTYPES = _Types(pb.DType, "DTYPE_")
 FORMATS = Words(pb.Format, "FORMAT_")
 PROFILES = Words(pb.Profile, "PROFILE_")
 USAGES = Words(pb.Usage, "USAGE_")
@@ -72,6 +154,5 @@ HISTORY_RULES = Words(pb.HistoryRule, "HISTORY_RULE_")
 NON_FINITES = Words(pb.NonFinite, "NON_FINITE_")
 LAYOUTS = Words(pb.Layout, "LAYOUT_")
 KINDS = Words(pb.TensorKind, "TENSOR_KIND_")
-FLOATS = ("f32", "f16", "bf16")
 # Who goes first where calls wait: metadata, and no number of the wire.
 PRIORITIES = ("high", "normal", "low")

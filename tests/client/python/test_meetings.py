@@ -1,7 +1,6 @@
 """Bands that meet in one amax, each sent once: by the native engine."""
 
 import itertools
-import os
 import random
 import signal
 import threading
@@ -13,6 +12,8 @@ import pytest
 import servers
 from conftest import ROWS, bf16, engine_param
 from relay import relayed
+from replies import reply_to
+from servers import scripted
 from test_bands import same
 
 import quantd
@@ -65,19 +66,6 @@ def test_the_bytes_are_those_of_one_call(plain, connect, server, large, dtype):
     q.close()
 
 
-def test_a_server_that_estimates(engine, large):
-  with (
-      servers.Process("--estimate", "1.5") as own,
-      quantd.connect(own.address, engine=engine) as one,
-      quantd.connect(own.address, engine=engine, **BANDS) as many):
-    for keywords in ({}, {"amax_estimation_scale": 0}, {"given_amax": {"rowwise": 4.0}},
-                     {"given_amax": {"columnwise": 4.0}}):
-      keywords = {"usage": "both", "rht": "both", **keywords}
-      got = many.quantize(large, "nvfp4", **keywords)
-      same(got, one.quantize(large, "nvfp4", **keywords))
-      assert got.streamed and got.bands > 1
-
-
 def test_each_band_is_sent_once(connect, server, plain, large):
   with relayed(server) as relay:
     q = connect(relay.address, **BANDS)
@@ -112,13 +100,6 @@ def test_where_bands_cannot_meet_they_go_twice(connect, server, plain, large, ch
     same(got, plain.quantize(large, "nvfp4", usage="both"))
     assert relay.calls["RhtAmax"] == relay.calls["Quantize"] == got.bands > 1
     assert "Stream" not in relay.calls
-
-
-def test_more_bands_than_may_meet_are_larger(connect, server, plain, large):
-  x = np.concatenate([large] * 3)
-  got = connect(server, band_bytes=1 << 18).quantize(x, "nvfp4", usage="both")
-  same(got, plain.quantize(x, "nvfp4", usage="both"))
-  assert got.streamed and 6 < got.bands <= 8
 
 
 # --- what goes wrong ----------------------------------------------------------
@@ -228,21 +209,6 @@ def test_maxima_that_are_none(connect, server, plain, large, how):
     assert time.monotonic() - begin < 10
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_an_amax_that_cannot_be_given(connect, server, plain, large, value):
-  x = large.copy()
-  x[700, 5] = value
-  with relayed(server) as relay:
-    q = connect(relay.address, **BANDS)
-    told = []
-    got = q.quantize(x, "nvfp4", non_finite="propagate",
-                     progress=lambda *at: told.append(at))
-    same(got, plain.quantize(x, "nvfp4", non_finite="propagate"))
-    assert got.bands == 1 and told[-1] == (x.nbytes, x.nbytes)
-    with pytest.raises(quantd.Invalid, match="^rows 512 to 767: "):
-      q.quantize(x, "nvfp4", non_finite="reject")
-
-
 def stalled(when):
   """One stream of all goes no further; the others wait for it."""
   mine = first(1)
@@ -298,69 +264,50 @@ def test_a_band_that_stalls(connect, server, large, when, no_threads_left):
       q.close()
 
 
-def test_a_server_that_is_stopped_in_the_middle(connect, large, no_threads_left):
-  with servers.Process() as process:
-    q = connect(process.address, **BANDS)
-    expected = q.quantize(large, "nvfp4", usage="both")
-    stopped = threading.Event()
-
-    def progress(done, of):
-      if done > of / 5 and not stopped.is_set():
-        stopped.set()
-        process.process.send_signal(signal.SIGSTOP)
-
-    begin = time.monotonic()
-    try:
-      with pytest.raises(quantd.DeadlineExceeded):
-        q.quantize(large, "nvfp4", usage="both", timeout=1.5, progress=progress)
-    finally:
-      process.process.send_signal(signal.SIGCONT)
-    assert stopped.is_set() and time.monotonic() - begin < 5
-    same(q.quantize(large, "nvfp4", usage="both"), expected)
-    q.close()
+# --- bands that are no answer -------------------------------------------------
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_the_only_server_ends_in_the_middle(connect, large, how, no_threads_left):
-  with servers.Process() as process:
-    q = connect(process.address, retry=FAST, **BANDS)
-    q.quantize(large, "nvfp4")
-    ended = threading.Event()
-
-    def progress(done, of):
-      if done > of / 5 and not ended.is_set():
-        ended.set()
-        os.kill(process.process.pid, how)
-
-    begin = time.monotonic()
-    try:
-      q.quantize(large, "nvfp4", timeout=20, progress=progress)
-      assert how == signal.SIGTERM  # which lets go on what has begun
-    except quantd.Error as error:
-      assert error.code == "UNAVAILABLE" and error.message.startswith("rows ")
-    assert ended.is_set() and time.monotonic() - begin < 15
-    q.close()
+KINDS = {"Quantize": pb.QuantizeRequest, "RhtAmax": pb.RhtAmaxRequest}
 
 
-def test_many_calls_meet_at_a_small_server(engine, large):
-  """Where not all have room, some bands are ended by it, and go once more."""
-  with (
-      servers.Process("--memory-budget", "48MiB") as own,
-      quantd.connect(own.address, engine=engine) as one,
-      quantd.connect(own.address, engine=engine, deadline=50, **BANDS) as many):
-    expected = one.quantize(large, "nvfp4", usage="both")
-    failed = []
+def lies(change, method="Quantize"):
+  """Replies to bands as they would be, but for what is changed."""
+  def answer(request, context):
+    reply, payload = reply_to(KINDS[method].FromString(request))
+    reply.payload = payload
+    change(reply)
+    return reply.SerializeToString()
+  return answer
 
-    def work():
-      try:
-        for _ in range(2):
-          same(many.quantize(large, "nvfp4", usage="both"), expected)
-      except BaseException as error:  # noqa: BLE001 Told below.
-        failed.append(error)
 
-    threads = [threading.Thread(target=work) for _ in range(6)]
-    for thread in threads:
-      thread.start()
-    for thread in threads:
-      thread.join()
-    assert not failed
+def without_a_part(reply):
+  del reply.tensors[0]
+
+
+def smaller(reply):
+  reply.tensors[0].size -= 4 if reply.tensors[0].size == 4 else 1
+
+
+def unknown(reply):
+  reply.tensors[0].kind = pb.TENSOR_KIND_DBIAS
+
+
+@pytest.mark.parametrize("change", [without_a_part, smaller, unknown])
+@pytest.mark.parametrize("amax", [None, 4.0])
+def test_bands_that_are_not_what_was_asked_for(connect, large, change, amax):
+  # The first pass asks for the amax.
+  with scripted(lies(change, "RhtAmax" if amax is None else "Quantize")) as server:
+    q = connect(server.address, retry=quantd.Retry(1), **BANDS)
+    with pytest.raises(quantd.Error) as caught:
+      q.quantize(large, "nvfp4", given_amax=amax)
+    assert caught.value.code in ("INTERNAL", "INVALID_ARGUMENT")
+
+
+def test_a_server_that_drops_an_option_of_a_band(connect, large):
+  def dropped(reply):
+    reply.options.ClearField("given_amax")
+
+  with scripted(lies(dropped)) as server:
+    q = connect(server.address, retry=quantd.Retry(1), **BANDS)
+    with pytest.raises(quantd.Unimplemented, match="given_amax"):
+      q.quantize(large, "nvfp4", given_amax=4.0)

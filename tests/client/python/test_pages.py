@@ -21,7 +21,7 @@ def run_first(server, engine, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   monkeypatch.setattr(
       quantd, "connect",
-      lambda target, made=quantd.connect: made(server, engine=engine))
+      lambda target=None, made=quantd.connect: made(server, engine=engine))
 
   def run(page, **names):
     _, _, rest = page.read_text().partition("```python\n")

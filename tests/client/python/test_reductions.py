@@ -163,3 +163,34 @@ def test_a_history_that_a_nan_got_into(q, x):
   assert np.isnan(history).any()
   after = q.quantize(x, "fp8_e4m3", history=history, **keywords)
   assert np.isfinite(after.part("next_scale")).all()
+
+
+def test_a_reduction_sees_all_that_is_fused(q, x):
+  seen = []
+
+  def largest(amaxes):
+    seen.append(amaxes.copy())
+    return amaxes
+
+  t = quantd.Quantizer(q, amax_reduction=largest)(x, fused=[10 * x])
+  plain = q.quantize(x, "nvfp4", fused=[10 * x])
+  assert seen[0][0] == plain.amax[0] == np.float32(10) * np.abs(x).max()
+  for ours, theirs in zip((t, *t.fused), (plain, *plain.fused), strict=True):
+    assert np.array_equal(ours.rowwise.codes, theirs.rowwise.codes)
+
+
+def test_no_reduction_where_none_is_wanted(q, x):
+  off = quantd.Quantizer(
+      q, with_amax_reduction=False, amax_reduction=lambda a: a * 3)
+  assert off(x).amax == np.abs(x).max()
+  assert quantd.Quantizer(q, amax_reduction=lambda a: a * 3)(x).amax > off(x).amax
+
+
+def test_words_of_a_quantizer(q):
+  for name, instead in (("rht", "with_rht="), ("usage", "rowwise="),
+                        ("splits", "quantize_groups"), ("stochastic", "stochastic_r")):
+    with pytest.raises(quantd.Invalid, match=instead):
+      quantd.Quantizer(q, **{name: "columnwise"})
+  with pytest.raises(TypeError, match="did you mean 'epsilon'"):
+    quantd.Quantizer(q, epsilom=1)
+  assert "nvfp4" in repr(quantd.Quantizer(q))

@@ -9,7 +9,6 @@ import pytest
 
 import quantd
 from quantd import hadamard
-from quantd.tensors import notebook
 
 BEYOND = 10**5000  # which Python refuses to write out
 
@@ -245,25 +244,47 @@ def test_headers_that_are_nearly_right(rewrite):
     refused("file", quantd.load, rewrite(change))
 
 
-# --- notebooks ----------------------------------------------------------------
+# --- files --------------------------------------------------------------------
 
 
-def test_copies_in_a_notebook(q, x):
-  t = q.quantize(x, "nvfp4", usage="both", rht="columnwise", statistics=True)
-  shown = t.columnwise._repr_html_()
-  for words in ("<table>", "columnwise", "160 x 48 uint8", "linear", "dB"):
-    assert words in shown
-  assert "rowwise" in t.rowwise._repr_html_()
-
-
-def test_a_plot_without_matplotlib(q, x, monkeypatch):
-  monkeypatch.setitem(sys.modules, "matplotlib", None)
-  monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-  with pytest.raises(ImportError, match="pip install matplotlib"):
-    q.quantize(x, "nvfp4").plot()
-
-
-def test_errors_of_another_tensor(q, x):
+def test_what_cannot_be_saved(q, x, tmp_path):
   t = q.quantize(x, "nvfp4")
-  refused("original.shape", notebook.block_errors, t, x[:3], t.dequantize)
-  refused("original", notebook.block_errors, t, "x", t.dequantize)
+  for tensors in ({}, {3: t}, {"a": 3}, {"\ud800": t}, [t], None):
+    with pytest.raises(quantd.Invalid) as caught:
+      quantd.save(tensors, tmp_path / "t")
+    assert caught.value.field == "tensors"
+  assert not list(tmp_path.iterdir())
+
+
+def test_a_descriptor_is_no_path():
+  with pytest.raises(TypeError):
+    quantd.load(3)
+
+
+def test_headers_that_lie(q, x, tmp_path):
+  path = tmp_path / "t.safetensors"
+  q.quantize(x, "nvfp4", usage="both").save(path)
+  whole = path.read_bytes()
+  length = int.from_bytes(whole[:8], "little")
+  header, body = json.loads(whole[8:8 + length]), whole[8 + length:]
+
+  def refused(head, body=body):
+    text = head if isinstance(head, bytes) else json.dumps(head).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + body)
+    with pytest.raises(quantd.Invalid):
+      quantd.load(path)
+
+  refused(b"[]")
+  refused(b"[" * 50_000)
+  refused(header, body + b"\0")
+  refused(header, body[:-1])
+  names = [name for name in header if name != "__metadata__"]
+  for change in (lambda o: [float(v) for v in o], lambda o: o[:1],
+                 lambda o: [v + 1 for v in o], lambda o: [o[1], o[0]],
+                 lambda o: [0, o[1] - o[0]], lambda o: {"a": 1}):
+    changed = json.loads(json.dumps(header))
+    entry = changed[names[-1]]
+    entry["data_offsets"] = change(entry["data_offsets"])
+    refused(changed)
+  path.write_bytes(whole)
+  assert quantd.load(path).format == "nvfp4"

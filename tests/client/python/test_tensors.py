@@ -69,19 +69,6 @@ def test_groups_are_what_each_alone_gives(q, name, keywords):
     t.group(3)
 
 
-def test_scale_layouts(q, x):
-  for name in ("nvfp4", "mxfp8_e4m3", "mxfp4"):
-    linear = q.quantize(x, name, usage="both", splits=[64, 32])
-    swizzled = q.quantize(x, name, usage="both", splits=[64, 32],
-                          scale_layout="swizzled")
-    for made, want in ((linear.with_scale_layout("swizzled"), swizzled),
-                       (swizzled.with_scale_layout("linear"), linear)):
-      for kind in want.parts:
-        assert np.array_equal(made.parts[kind].data, want.parts[kind].data)
-  with pytest.raises(quantd.Invalid):
-    q.quantize(x, "fp8_e4m3").with_scale_layout("swizzled")
-
-
 def test_reshape(q, x):
   t = q.quantize(x, "nvfp4")
   back = t.reshape(4, -1, 160)
@@ -134,12 +121,14 @@ def test_files_of_the_first_version(q, path, tmp_path):
 def test_several_tensors_in_a_file(q, x, tmp_path):
   path = tmp_path / "two.safetensors"
   tensors = {"a": q.quantize(x, "nvfp4"), "b": q.quantize(x, "mxfp4")}
-  quantd.save(path, tensors)
+  quantd.save(tensors, path)
+  with pytest.raises(quantd.Invalid, match=r"save\(tensors, path\)"):
+    quantd.save(path, tensors)
   assert sorted(file.names(path)) == ["a", "b"]
   for name, t in tensors.items():
     again = quantd.load(path, name, connection=q)
     assert np.array_equal(again.dequantize(), t.dequantize())
-  with pytest.raises(quantd.Invalid, match="2 in"):
+  with pytest.raises(quantd.Invalid, match="2 in .*: a, b$"):
     quantd.load(path)
   with pytest.raises(KeyError):
     quantd.load(path, "c")
@@ -274,24 +263,9 @@ def test_many(q, x, monkeypatch):
 
 def test_reprs(q, x):
   t = q.quantize(x, "nvfp4", usage="both", rht="columnwise", statistics=True)
-  for shown in (repr(t), t._repr_html_()):
-    for words in ("nvfp4", "96 x 160 f32", "KiB", "dB", "columnwise"):
-      assert words in shown
+  for words in ("nvfp4", "96 x 160 f32", "KiB", "dB", "columnwise"):
+    assert words in repr(t)
   assert "codes uint8 [96, 80]" in repr(t.rowwise)
   assert q.target in repr(q)
 
 
-def test_plot(q, x):
-  pytest.importorskip("matplotlib", reason="MATPLOTLIB IS NOT INSTALLED")
-  for name in ("nvfp4", "fp8_block_e4m3", "mxfp8_e4m3"):
-    figure = q.quantize(x, name, usage="both").plot()
-    assert len(figure.axes) == 4
-    assert sum(p.get_height() for p in figure.axes[0].patches) == x.size
-
-
-def test_plot_of_the_error(q, x):
-  pytest.importorskip("matplotlib", reason="MATPLOTLIB IS NOT INSTALLED")
-  t = q.quantize(x, "nvfp4", statistics=True)
-  errors = t.plot(x).axes[2].images[0].get_array()
-  assert errors.shape == (96, 10)
-  assert np.isclose((errors**2).sum() * 16, t.stats.noise, rtol=1e-3)

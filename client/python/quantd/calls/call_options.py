@@ -1,70 +1,125 @@
 """How one call is made, beside what it asks for."""
 
 import re
-from typing import Any, NamedTuple
+import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
+from quantd.calls.progress import Wanted
 from quantd.engines.engine import Cancellation
 from quantd.errors import Invalid
+from quantd.options import QuantizeKeywords, refuse_unknown
 from quantd.values import shown
-from quantd.words import PRIORITIES
+from quantd.words import PRIORITIES, Priority
 
 # Seconds: no call takes longer.
 YEAR = 365 * 24 * 3600.0
 
-# Of W3C Trace Context; the version, the trace's id, the caller's, flags, and
-# what later versions may have. gRPC takes no other characters.
+# The format of W3C Trace Context: the version, the trace's id, the caller's,
+# flags, and what later versions may have. gRPC takes no other characters.
 _TRACE = re.compile(
   r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-[!-~]*)?"
 )
 _LONGEST_TRACE = 256
 
 
-class CallOptions(NamedTuple):
-  """What all calls take, as the caller said it."""
+class CallOptions(TypedDict, total=False):
+  """What every call takes beside its arguments.
 
-  timeout: Any = None
-  cancel: Any = None
-  progress: Any = False
-  traceparent: Any = None
-  priority: Any = "normal"
+  Attributes:
+    timeout: Seconds, retries included; None: the connection's deadline.
+    cancel: Stops the call from another thread.
+    progress: True shows a bar where tqdm is installed. A function is told the
+      bytes of the input that are done and of all of them, by one thread at a
+      time, which waits for it; what it raises ends the call.
+    traceparent: The trace that the call belongs to, as W3C Trace Context writes
+      it, "00-...-...-01": servers log its ids. None: the current span's, where
+      the program uses OpenTelemetry.
+    priority: "high", "normal" or "low": who goes first where calls wait. High
+      needs a token that allows it, or is as normal; low waits for all others,
+      though not for ever.
+  """
 
-  def checked(self) -> "CallOptions":
-    """The same in types that an engine takes.
+  timeout: float | None
+  cancel: Cancellation | None
+  progress: Wanted
+  traceparent: str | None
+  priority: Priority
 
-    Raises:
-      quantd.Invalid: One of them is no good.
-    """
-    timeout, cancel, _, trace, priority = self
-    if timeout is cancel is trace is None and _is_priority(priority):
-      return self
-    if timeout is not None:
-      if not _is_time(timeout):
-        raise Invalid.of(
-          "timeout", "seconds above 0, up to a year", shown(timeout)
-        )
-      # A deadline in numpy's fp32 would be minutes off.
-      timeout = float(timeout)
-    check_cancel(cancel)
-    if trace is not None and not _is_trace(trace):
-      expected = (
-        "one of W3C Trace Context: 00-<32 digits>-<16>-<2>, hexadecimal"
+
+class QuantizeCall(QuantizeKeywords, CallOptions, total=False):
+  """The options of a Quantize, and what every call takes."""
+
+
+class Checked(NamedTuple):
+  """The same in types that an engine takes."""
+
+  timeout: float | None
+  cancel: Cancellation | None
+  progress: Any
+  traceparent: str | None
+  priority: str
+
+
+def split(
+  function: str, keywords: QuantizeCall
+) -> tuple[CallOptions, QuantizeKeywords]:
+  """What belongs to the call, and what is asked for."""
+  refuse_unknown(function, keywords, QuantizeCall)
+  call, asked = CallOptions(), QuantizeKeywords()
+  for name, value in keywords.items():
+    part = call if name in CallOptions.__annotations__ else asked
+    part[name] = value  # type: ignore[literal-required]
+  return call, asked
+
+
+def checked(function: str, call: CallOptions) -> Checked:
+  """Refuses what no engine takes.
+
+  Raises:
+    quantd.Invalid: A value is no good.
+    TypeError: There is no option of that name.
+  """
+  refuse_unknown(function, call, CallOptions)
+  timeout = call.get("timeout")
+  if timeout is not None:
+    if not _is_time(timeout):
+      raise Invalid.of(
+        "timeout", "seconds above 0, up to a year", shown(timeout)
       )
-      raise Invalid.of("traceparent", expected, shown(trace))
-    if not _is_priority(priority):
-      raise Invalid.of("priority", " or ".join(PRIORITIES), shown(priority))
-    return self._replace(timeout=timeout)
+    # A deadline in numpy's fp32 would be minutes off.
+    timeout = float(timeout)
+  cancel = call.get("cancel")
+  check_cancel(cancel)
+  trace = call.get("traceparent")
+  if trace is None:
+    trace = _current_trace(sys.modules)
+  elif not _is_trace(trace):
+    expected = "one of W3C Trace Context: 00-<32 digits>-<16>-<2>, hexadecimal"
+    raise Invalid.of("traceparent", expected, shown(trace))
+  priority = call.get("priority", "normal")
+  if not isinstance(priority, str) or priority not in PRIORITIES:
+    raise Invalid.of("priority", " or ".join(PRIORITIES), shown(priority))
+  return Checked(timeout, cancel, call.get("progress", False), trace, priority)
+
+
+def _current_trace(modules: Mapping[str, Any]) -> str | None:
+  """The current span of OpenTelemetry, where the program has imported it."""
+  telemetry = modules.get("opentelemetry.trace")
+  if telemetry is None:
+    return None
+  span = telemetry.get_current_span().get_span_context()
+  if not span.is_valid:
+    return None
+  return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
 
 
 def _is_time(value: Any) -> bool:
   if not isinstance(value, (int, float, np.number)) or isinstance(value, bool):
     return False
   return bool(0 < value <= YEAR)
-
-
-def _is_priority(value: Any) -> bool:
-  return isinstance(value, str) and value in PRIORITIES
 
 
 def check_cancel(cancel: Any) -> None:

@@ -2,7 +2,8 @@
 
 import dataclasses
 import os
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypedDict
 
 from quantd.calls.call_options import YEAR
 from quantd.calls.connection import Connection
@@ -14,72 +15,82 @@ __all__ = ["connect"]
 
 # Bytes: no machine has more.
 _MOST = 2**63 - 1
+# Where servers listen unless they are told otherwise.
+_HERE = "127.0.0.1:50151"
+
+Path = str | os.PathLike[str]
+
+
+class Keywords(TypedDict, total=False):
+  """What `connect` takes beside the target."""
+
+  engine: str | None
+  tls: bool | Tls
+  token: str | None
+  token_file: Path | None
+  deadline: float
+  channels: int
+  retry: Retry | None
+  dead_peer_timeout: float
+  memory_socket: Path | None
+  busy_poll: float
+  band_bytes: int
+  stream_from: int | None
 
 
 def connect(
-  target: str,
+  target: str | None = None,
   *,
   engine: str | None = None,
   tls: bool | Tls = False,
   token: str | None = None,
-  token_file: str | os.PathLike[str] | None = None,
+  token_file: Path | None = None,
   deadline: float = 30.0,
   channels: int = 2,
   retry: Retry | None = None,
   dead_peer_timeout: float = 20.0,
-  memory_socket: str | os.PathLike[str] | None = None,
+  memory_socket: Path | None = None,
   busy_poll: float = 0.0,
   band_bytes: int = 0,
   stream_from: int | None = None,
 ) -> Connection:
-  """A connection, which connects by its first call.
+  """Makes a connection, which connects by its first call.
 
   Args:
-    target: "host:port", several with commas between them, "unix:/path", or, of
-      the native engine, "local", "local:cpu", "local:cuda:N". A call goes to
-      the server with the fewest bytes under way, and where that one drains, is
-      busy or lost, at once to another one.
-    engine: "grpc", "native"; None: the native one where it is installed.
-    tls: True: encrypt, and trust whom the system trusts; or a `Tls`.
-    token: A bearer token. It does not travel in plain text to another machine.
+    target: "host:port", several with commas, "unix:/path", or "local" for the
+      devices of this process. None: QUANTD_SERVER, or else 127.0.0.1:50151,
+      with the TLS, token and memory socket of the environment, as quantctl.
+    engine: "native" or "grpc"; None: the native one where it is installed.
+    tls: True: encrypt, and trust whom the system trusts; or a `quantd.Tls`.
+    token: A bearer token, which no plain text carries to another machine.
     token_file: A file of one line with the token.
     deadline: Seconds of a call that brings no timeout.
-    channels: Connections to each server. The pure engine has one, whatever
-      this says.
-    retry: When a failed call is sent again.
-    dead_peer_timeout: Seconds after which a connection is given up whose other
-      side takes no byte.
-    memory_socket: Of a server on this machine, its --memory-socket: arrays of
-      `Connection.empty` then lie in memory that it shares, and neither they nor
-      what is made of them is sent. Of the native engine.
-    busy_poll: Seconds, up to 0.1, for which the thread of a call looks for its
-      answer, on a core of its own, before it sleeps: to be woken takes an idle
-      core 20 to 200 us. Of the native engine, and not of calls in chunks; a
-      server's --busy-poll-us is its own half of it.
-    band_bytes: Calls that carry more than this each way, and than 4 MiB, are
-      cut into bands of rows of about so many bytes, which are calls of their
-      own over all connections to all servers, one on each at a time. The bytes
-      are those of one call. Of the native engine. 0: none is cut; else at least 262144. Not cut are
-      groups, fewer than 256 rows, and `quantize` with `dbias`, `statistics` or
-      a `history`. For an amax that is computed up to eight bands meet, larger
-      ones where need be, each sent once in chunks; where a server has no room
-      for all of them, or is of an older version, each is sent twice.
-    stream_from: Calls whose tensor has so many bytes travel in chunks, 0: all
-      of them. What is larger than one message, or than the server takes as
-      one, always does, up to the server's memory; by the pure engine from 256
-      MiB on.
+    channels: Connections to each server; the pure engine has one.
+    retry: When a failed call is sent again: a `quantd.Retry`.
+    dead_peer_timeout: Seconds until a silent connection is given up.
+    memory_socket: The server's --memory-socket, to share memory with it.
+    busy_poll: Seconds, up to 0.1, for which a call looks for its answer.
+    band_bytes: Larger calls are cut into bands of rows; 0: none is.
+    stream_from: Tensors of so many bytes go in chunks; None: where needed.
 
   Returns:
-    The connection.
+    The connection. `help(quantd.engines.engine.Settings)` says more of each.
 
   Raises:
-    quantd.Invalid: An argument is no good.
+    quantd.Invalid: A value is no good.
     ImportError: The engine cannot be had here.
 
   Example:
-    >>> connect("127.0.0.1:50151", engine="grpc")
+    >>> quantd.connect("127.0.0.1:50151", engine="grpc")
     Connection('127.0.0.1:50151', engine='grpc')
   """
+  if target is None:
+    target = os.environ.get("QUANTD_SERVER") or _HERE
+    tls = tls or _tls_of(os.environ)
+    if token is None and token_file is None:
+      token_file = os.environ.get("QUANTD_TOKEN_FILE")
+      token = None if token_file else os.environ.get("QUANTD_TOKEN")
+    memory_socket = memory_socket or os.environ.get("QUANTD_MEMORY_SOCKET")
   _check("target", isinstance(target, str), "an address, as text", target)
   # No token is shown.
   text = token is None or isinstance(token, str)
@@ -116,6 +127,18 @@ def connect(
     else _number("stream_from", stream_from, 0, _MOST, int),
   )
   return Connection(settings, engine)
+
+
+def _tls_of(environment: Mapping[str, str]) -> bool | Tls:
+  """What the variables of quantctl ask for."""
+  names = {"ca": "CA", "cert": "CERT", "key": "KEY", "server_name": "NAME"}
+  said = {
+    k: environment.get(f"QUANTD_TLS_{v}") or None for k, v in names.items()
+  }
+  if any(said.values()):
+    return Tls(**said)
+  no = ("", "0", "false", "off", "no")
+  return environment.get("QUANTD_TLS", "").lower() not in no
 
 
 def _check(field: str, good: bool, expected: str, got: Any) -> None:

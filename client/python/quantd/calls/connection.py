@@ -2,28 +2,37 @@
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 from quantd import options, words
 from quantd import quantd_pb2 as pb
 from quantd.calls import decoding, many, requests
 from quantd.calls.asked import spec_of
-from quantd.calls.call_options import CallOptions
-from quantd.calls.progress import Wanted
+from quantd.calls.call_options import CallOptions, QuantizeCall, split
 from quantd.calls.questions import Questions
-from quantd.engines.engine import Cancellation
 from quantd.errors import Invalid
-from quantd.options import QuantizeKeywords
+from quantd.options import refuse_unknown
 from quantd.results import Maxima
 from quantd.tensors import arrays
+from quantd.tensors.elements import Array, Like
 from quantd.tensors.tensor import QuantizedTensor
 from quantd.values import flag
-from quantd.words import DTYPES, FLOATS, KINDS, USAGES, Word
-
-if TYPE_CHECKING:
-  from typing import Unpack
+from quantd.words import (
+  DTYPES,
+  FLOATS,
+  KINDS,
+  USAGES,
+  AmaxDomain,
+  DType,
+  Format,
+  NonFinite,
+  Side,
+  Sides,
+)
 
 __all__ = ["Connection"]
+
+A = TypeVar("A")
 
 
 class Connection(Questions):
@@ -40,18 +49,14 @@ class Connection(Questions):
   def quantize(
     self,
     x: Any,
-    format: Word = "nvfp4",
+    format: Format = "nvfp4",
     *,
     flatten_axis: int = -1,
-    dtype: str | None = None,
+    dtype: DType | None = None,
     fused: Sequence[Any] = (),
     out: Mapping[str, Any] | None = None,
-    timeout: float | None = None,
-    cancel: Cancellation | None = None,
-    progress: Wanted = False,
-    traceparent: str | None = None,
-    priority: str = "normal",
-    **keywords: "Unpack[QuantizeKeywords]",
+    like: Like = None,
+    **keywords: Unpack[QuantizeCall],
   ) -> QuantizedTensor:
     """Quantizes a tensor, or groups of its rows.
 
@@ -71,17 +76,11 @@ class Connection(Questions):
       out: Buffers for parts, by kind: {"rowwise_data": ...}; contiguous, of
         the exact size. The result views them. They may lie over an input,
         which is read before, but not over each other.
-      timeout: Seconds, retries included; None: the connection's.
-      cancel: Stops the call from another thread.
-      progress: True: show a bar, where tqdm is installed. Or a function of the
-        bytes of the input that are done and of all of them: threads call it,
-        one at a time, and wait for it; what it raises ends the call.
-      traceparent: The trace that the call belongs to, as W3C Trace Context
-        writes it, "00-...-...-01": servers log its ids with the call's own.
-      priority: "high", "normal" or "low": who goes first where calls wait. High
-        needs a token that may, or is as normal; low waits for all others,
-        though not for ever.
-      **keywords: Options, as `quantd.options.QuantizeKeywords` lists them.
+      like: Whose arrays the result shows and decodes to: "numpy", "torch",
+        "jax" or an array of one; None: that of x.
+      **keywords: Options, as `quantd.options.QuantizeKeywords` lists them, and
+        what every call takes, as `CallOptions` does: `timeout`, `cancel`,
+        `progress`, `traceparent`, `priority`.
 
     Returns:
       The quantized tensor.
@@ -95,13 +94,13 @@ class Connection(Questions):
       >>> t.rowwise.codes.shape, t.columnwise.codes.shape
       ((128, 32), (64, 64))
     """
+    call, options = split("quantize", keywords)
     sources = requests.read_all(x, fused, dtype, self.takes_device)
-    asked = requests.asked(sources, flatten_axis, format, keywords)
+    asked = requests.asked(sources, flatten_axis, format, options)
     into = requests.buffers(out, asked, self.takes_device)
     if (near := sources[0].device) is not None:
       into = requests.places(near, into, asked.sizes())
     data = [s.payload for s in sources]
-    call = CallOptions(timeout, cancel, progress, traceparent, priority)
     reply = self._call("Quantize", asked.header, data, into, call)
     answer = asked.read(reply.header)
     parts = {
@@ -120,6 +119,8 @@ class Connection(Questions):
       bands=reply.bands,
       streamed=reply.streamed,
     )
+    if like is not None:
+      made = made.like(like)
     if len(sources) == 1:
       return made
     return requests.cut_apart(made, sources, flatten_axis)
@@ -127,27 +128,34 @@ class Connection(Questions):
   def quantize_all(
     self,
     tensors: Mapping[str, Any],
-    format: Word = "nvfp4",
+    format: Format = "nvfp4",
     *,
+    only: Sequence[str] = (),
+    ignore: Sequence[str] = (),
     at_once: int = 4,
-    progress: Wanted = False,
-    dtype: str | None = None,
-    cancel: Cancellation | None = None,
-    **keywords: Any,
+    flatten_axis: int = -1,
+    dtype: DType | None = None,
+    like: Like = None,
+    **keywords: Unpack[QuantizeCall],
   ) -> dict[str, QuantizedTensor]:
     """Quantizes the weights of a state dict, several at once.
 
-    What has fewer than two dimensions, as biases and norms, is left out, and
-    so are integers and masks, whatever their shape.
+    What has fewer than two dimensions, as biases and norms, is left out of the
+    result, and so are integers and masks, whatever their shape.
 
     Args:
       tensors: By their names, as a state dict has them.
       format: As for `quantize`.
+      only: Patterns, as `quantctl convert --only` has them: no other modules.
+        A name with * and ?, or "re:" and a regular expression that matches from
+        the start; with or without ".weight".
+      ignore: Patterns of modules that are left out of the result, too.
       at_once: Calls under way at a time.
-      progress: As for `quantize`, of all tensors together.
+      flatten_axis: As for `quantize`.
       dtype: As for `quantize`.
-      cancel: Stops all calls.
-      **keywords: As for `quantize`, but for `out` and `fused`.
+      like: As for `quantize`.
+      **keywords: As for `quantize`; `progress` is that of all tensors together,
+        and `cancel` stops all calls.
 
     Returns:
       The quantized tensors by the same names, without those left out.
@@ -155,48 +163,92 @@ class Connection(Questions):
     Raises:
       quantd.Error: The first call that failed, and of which tensor; the
         others are cancelled.
+
+    Example:
+      >>> w = np.ones((4, 32), np.float32)
+      >>> state = {"up.weight": w, "up.bias": w[0], "head.weight": w}
+      >>> list(q.quantize_all(state, "mxfp4", ignore=["head"]))
+      ['up.weight']
     """
+    refuse_unknown("quantize_all", keywords, QuantizeCall)
+    progress = keywords.pop("progress", False)
+    cancel = keywords.pop("cancel", None)
     one = functools.partial(
-      self.quantize, format=format, dtype=dtype, **keywords
+      self.quantize,
+      format=format,
+      flatten_axis=flatten_axis,
+      dtype=dtype,
+      like=like,
+      **keywords,
     )
-    return many.quantize_all(one, tensors, at_once, progress, dtype, cancel)
+    named = many.chosen(tensors, only, ignore, dtype)
+    return many.quantize_all(one, named, at_once, progress, dtype, cancel)
+
+  @overload
+  def dequantize(
+    self,
+    t: QuantizedTensor,
+    dtype: DType | None = None,
+    *,
+    out: A,
+    usage: Side | None = None,
+    rotated: bool = False,
+    **call: Unpack[CallOptions],
+  ) -> A: ...
+
+  @overload
+  def dequantize(
+    self,
+    t: QuantizedTensor,
+    dtype: DType | None = None,
+    *,
+    like: Literal["numpy"],
+    usage: Side | None = None,
+    rotated: bool = False,
+    **call: Unpack[CallOptions],
+  ) -> Array: ...
+
+  @overload
+  def dequantize(
+    self,
+    t: QuantizedTensor,
+    dtype: DType | None = None,
+    *,
+    usage: Side | None = None,
+    rotated: bool = False,
+    like: Like = None,
+    **call: Unpack[CallOptions],
+  ) -> Any: ...
 
   def dequantize(
     self,
     t: QuantizedTensor,
-    dtype: str | None = None,
+    dtype: DType | None = None,
     *,
-    usage: str | None = None,
+    usage: Side | None = None,
     rotated: bool = False,
     out: Any = None,
-    like: Any = None,
-    timeout: float | None = None,
-    cancel: Cancellation | None = None,
-    progress: Wanted = False,
-    traceparent: str | None = None,
-    priority: str = "normal",
+    like: Like = None,
+    **call: Unpack[CallOptions],
   ) -> Any:
     """Decodes a copy of a quantized tensor, undoing its rotation.
 
     Args:
       t: The tensor.
-      dtype: "f32", "f16" or "bf16"; None: that of the tensor.
+      dtype: "f32", "f16", "bf16", or torch.bfloat16 and the like; None: that of
+        the tensor.
       usage: "rowwise" or "columnwise"; None: the first of them that is there.
       rotated: Leave a rotated copy as it is: the result then has the copy's
         padding, rows rounded up to whole blocks and rotations.
       out: A contiguous array of M x K elements to write to, and to return.
       like: "numpy", "torch", "jax", or an array whose library the result is to
-        have; None: numpy.
-      timeout: Seconds, retries included.
-      cancel: Stops the call.
-      progress: As for `quantize`.
-      traceparent: As for `quantize`.
-      priority: As for `quantize`.
+        have; None: that of the tensor, which is that of what was quantized.
+      **call: What every call takes, as for `quantize`.
 
     Returns:
       The values in the shape of the tensor; of groups that end before its last
-      row, or of a rotated copy, M x K. bf16 is ml_dtypes' bfloat16 where that
-      is installed, else uint16 with its bits.
+      row, or of a rotated copy, M x K. numpy's bf16 is ml_dtypes' bfloat16 where
+      that is installed, else uint16 with its bits.
 
     Raises:
       quantd.Error: The call failed.
@@ -226,28 +278,26 @@ class Connection(Questions):
       shape,
       out,
       like,
-      CallOptions(timeout, cancel, progress, traceparent, priority),
+      t.library,
+      call,
     )
 
   def amax(
     self,
     x: Any,
     *,
-    rht: bool | Word = False,
-    domain: Word = "tensor",
+    rht: bool | Sides = False,
+    domain: AmaxDomain = "tensor",
     rht_dimension: int = 16,
     sign_mask: int | str | bytes | None = None,
-    non_finite: Word = "ignore",
+    non_finite: NonFinite = "ignore",
     splits: Sequence[int] | None = None,
     partial_splits: bool = False,
     flatten_axis: int = -1,
-    dtype: str | None = None,
+    dtype: DType | None = None,
     fused: Sequence[Any] = (),
-    timeout: float | None = None,
-    cancel: Cancellation | None = None,
-    progress: Wanted = False,
-    traceparent: str | None = None,
-    priority: str = "normal",
+    like: Like = None,
+    **call: Unpack[CallOptions],
   ) -> Maxima:
     """The largest magnitudes of a tensor, plain and after rotation.
 
@@ -265,11 +315,8 @@ class Connection(Questions):
       flatten_axis: As for `quantize`.
       dtype: As for `quantize`.
       fused: Arrays below x, as for `quantize`: the maxima are those of all.
-      timeout: Seconds.
-      cancel: Stops the call.
-      progress: As for `quantize`.
-      traceparent: As for `quantize`.
-      priority: As for `quantize`.
+      like: The library of the maxima; None: that of x.
+      **call: What every call takes, as for `quantize`.
 
     Returns:
       fp32 arrays: one number, one a group, or one a row or column.
@@ -301,11 +348,12 @@ class Connection(Questions):
     )
     header = request.SerializeToString()
     data = [s.payload for s in sources]
-    call = CallOptions(timeout, cancel, progress, traceparent, priority)
     reply = self._call("RhtAmax", header, data, {}, call)
     answer = pb.RhtAmaxReply.FromString(reply.header)
+    source = "numpy" if sources[0].device else sources[0].library
+    library = arrays.library_for(like, source)
     found = {
-      KINDS.word(ref.kind): requests.part_of(spec_of(ref), part).array()
+      KINDS.word(ref.kind): requests.part_of(spec_of(ref), part).array(library)
       for ref, part in zip(answer.tensors, reply.parts, strict=True)
     }
     return Maxima(
@@ -322,18 +370,14 @@ class Connection(Questions):
     x: Any,
     *,
     inverse: bool = False,
-    output: str | None = None,
+    output: DType | None = None,
     rht_dimension: int = 16,
     sign_mask: int | str | bytes | None = None,
     flatten_axis: int = -1,
-    dtype: str | None = None,
+    dtype: DType | None = None,
     out: Any = None,
-    like: Any = None,
-    timeout: float | None = None,
-    cancel: Cancellation | None = None,
-    progress: Wanted = False,
-    traceparent: str | None = None,
-    priority: str = "normal",
+    like: Like = None,
+    **call: Unpack[CallOptions],
   ) -> Any:
     """Rotates the rows of a tensor: `quantd.hadamard` does it here.
 
@@ -347,11 +391,7 @@ class Connection(Questions):
       dtype: As for `quantize`.
       out: A contiguous array to write to, and to return; it may be x itself.
       like: As for `dequantize`.
-      timeout: Seconds.
-      cancel: Stops the call.
-      progress: As for `quantize`.
-      traceparent: As for `quantize`.
-      priority: As for `quantize`.
+      **call: What every call takes, as for `quantize`.
 
     Returns:
       The rotated values in the shape of x.
@@ -362,7 +402,7 @@ class Connection(Questions):
       True
     """
     source = arrays.read(x, "tensor", dtype, self.takes_device)
-    word = DTYPES.word(DTYPES.parse("output", output or source.dtype, FLOATS))
+    word = DTYPES.float_word("output", output or source.dtype)
     request = pb.ApplyRhtRequest(
       tensor=requests.tensor_of(source, flatten_axis),
       options=pb.ApplyRhtOptions(
@@ -381,5 +421,6 @@ class Connection(Questions):
       source.shape,
       out,
       like,
-      CallOptions(timeout, cancel, progress, traceparent, priority),
+      source.library,
+      call,
     )

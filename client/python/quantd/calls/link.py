@@ -4,7 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from quantd.calls.call_options import CallOptions
+import numpy as np
+
+from quantd.calls.call_options import CallOptions, checked
 from quantd.calls.progress import inside, telling
 from quantd.engines import open_engine
 from quantd.engines.engine import (
@@ -17,9 +19,9 @@ from quantd.engines.engine import (
 from quantd.errors import Invalid
 from quantd.tensors import arrays, device
 from quantd.tensors.device import DeviceBytes, settle
-from quantd.tensors.elements import size_of
+from quantd.tensors.elements import Like, size_of
 from quantd.values import is_list, shown, whole
-from quantd.words import DTYPES, FLOATS
+from quantd.words import DTYPES, DType
 
 
 class Link:
@@ -47,7 +49,7 @@ class Link:
     return self._engine.takes_device
 
   def empty(
-    self, shape: Sequence[int], dtype: str = "bf16", *, like: Any = None
+    self, shape: Sequence[int], dtype: DType = "bf16", *, like: Like = None
   ) -> Any:
     """An array in memory that calls take where it lies, without a copy.
 
@@ -76,7 +78,7 @@ class Link:
       >>> float(q.quantize(x, "mxfp8_e4m3").dequantize("f32").sum())
       128.0
     """
-    word = DTYPES.word(DTYPES.parse("dtype", dtype, FLOATS))
+    word = DTYPES.float_word("dtype", dtype)
     library = arrays.library_for(like)
     if library == "jax":
       raise Invalid.of(
@@ -88,7 +90,8 @@ class Link:
     nbytes = math.prod(sizes) * size_of(word)
     if nbytes == 0:
       return arrays.empty(library, word, sizes)
-    return arrays.over(self._engine.memory(nbytes), library, word, sizes)
+    memory = np.frombuffer(self._engine.memory(nbytes), np.uint8)
+    return arrays.shown_as(library, memory, word, sizes)
 
   def _call(
     self,
@@ -98,14 +101,11 @@ class Link:
     into: Mapping[int, Any],
     call: CallOptions,
   ) -> Reply:
-    call = call.checked()
+    timeout, cancel, progress, trace, priority = checked(method, call)
     if self._engine.takes_device:
       settle((*payload, *into.values()))
-    timeout, cancel, progress, trace, priority = call
 
-    def answered(
-      tell: Progress | None, stop: Cancellation | None
-    ) -> Reply:
+    def answered(tell: Progress | None, stop: Cancellation | None) -> Reply:
       return self._engine.call(
         method, header, payload, into, timeout, stop, tell, trace, priority
       )
@@ -125,7 +125,8 @@ class Link:
     word: str,
     shape: tuple[int, ...],
     out: Any,
-    like: Any,
+    like: Like,
+    default: str,
     call: CallOptions,
   ) -> Any:
     """A call whose one part is written into an array, which is returned."""
@@ -138,7 +139,7 @@ class Link:
       (there,) = device.empty(near, [size])
       self._call(method, header, payload, {kind: there}, call)
       return there.view(word, shape)
-    library = arrays.library_for(like)
+    library = arrays.library_for(like, default)
     made = arrays.empty(library, word, shape) if out is None else out
     target = arrays.writable(made, word, shape, "out", self.takes_device)
     self._call(method, header, payload, {kind: target}, call)

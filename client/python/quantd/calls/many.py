@@ -1,8 +1,10 @@
 """Many tensors at once: a state dict, with a bar that shows how far it is."""
 
 import contextlib
+import contextvars
+import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
@@ -14,7 +16,7 @@ from quantd.errors import Error, Invalid
 from quantd.tensors import arrays
 from quantd.tensors.elements import size_of
 from quantd.tensors.tensor import QuantizedTensor
-from quantd.values import shown, whole
+from quantd.values import is_list, shown, whole
 
 
 def _named(tensors: Any) -> dict[str, Any]:
@@ -29,12 +31,50 @@ def _named(tensors: Any) -> dict[str, Any]:
   return named
 
 
-def _is_weight(x: Any, dtype: str | None) -> bool:
+def chosen(
+  tensors: Any, only: Sequence[str], ignore: Sequence[str], dtype: Any
+) -> dict[str, Any]:
+  """The weights among tensors, of modules that are wanted."""
+  wanted, other = _patterns("only", only), _patterns("ignore", ignore)
+  return {
+    name: x
+    for name, x in _named(tensors).items()
+    if _is_weight(x, dtype)
+    and (not wanted or _matches(wanted, name))
+    and not _matches(other, name)
+  }
+
+
+def _patterns(field: str, patterns: Any) -> list[re.Pattern[str]]:
+  """Patterns of modules, as quantctl has them."""
+  if not is_list(patterns) or not all(isinstance(p, str) for p in patterns):
+    raise Invalid.of(field, "a list of patterns", shown(patterns))
+  made = []
+  for text in patterns:
+    glob = re.escape(text).replace(r"\*", ".*").replace(r"\?", ".") + r"\Z"
+    source = text[3:] if text.startswith("re:") else glob
+    try:
+      made.append(re.compile(source, re.DOTALL))
+    except re.error as wrong:
+      raise Invalid.of(field, "a pattern", f"{text!r}: {wrong}") from None
+    if not text or not source:
+      raise Invalid.of(field, "a pattern that matches something", repr(text))
+  return made
+
+
+def _matches(patterns: list[re.Pattern[str]], name: str) -> bool:
+  module = name.removesuffix(".weight")
+  return any(p.match(name) or p.match(module) for p in patterns)
+
+
+def _is_weight(x: Any, dtype: Any) -> bool:
   """No bias, counter or mask. What may be bits of floats is one."""
   shape, of = getattr(x, "shape", None), str(getattr(x, "dtype", ""))
   if shape is None or not of:
     return True  # No array, which is an error.
-  bits = 8 * size_of(dtype) if dtype in words.FLOATS else 16
+  bits = 16
+  if dtype is not None:
+    bits = 8 * size_of(words.DTYPES.float_word("tensor.dtype", dtype))
   is_other = ("int" in of or "bool" in of) and not of.endswith(f"uint{bits}")
   return len(shape) > 1 and not is_other
 
@@ -74,17 +114,13 @@ class _Sum:
 
 def quantize_all(
   call: Callable[..., QuantizedTensor],
-  tensors: Mapping[str, Any] | Iterable[tuple[str, Any]],
+  named: Mapping[str, Any],
   at_once: int,
   wanted: progress.Wanted,
-  dtype: str | None,
+  dtype: Any,
   cancel: Cancellation | None,
 ) -> dict[str, QuantizedTensor]:
   """See `quantd.Connection.quantize_all`; `call` quantizes one."""
-  for name in ("out", "fused"):
-    if name in getattr(call, "keywords", {}):
-      raise Invalid.of(name, "none: quantize such tensors one by one", name)
-  named = {n: x for n, x in _named(tensors).items() if _is_weight(x, dtype)}
   at_once = whole("at_once", at_once, 1, 1024)
   sizes = {}
   for name, x in named.items():
@@ -103,7 +139,11 @@ def quantize_all(
   forget = cancel.on_cancel(stop.cancel) if cancel is not None else None
   made: dict[str, QuantizedTensor] = {}
   with ThreadPoolExecutor(at_once, "quantd") as threads:
-    work = {threads.submit(one, x): n for n, x in named.items()}
+    # The trace that is current here is theirs, too.
+    work = {
+      threads.submit(contextvars.copy_context().run, one, x): n
+      for n, x in named.items()
+    }
     try:
       for done in as_completed(work):
         name = work[done]

@@ -62,6 +62,7 @@ def _bar(
 
   def tell(done: int, total: int) -> None:
     nonlocal last
+    bar.total = total
     bar.update(done - last)
     last = done
 

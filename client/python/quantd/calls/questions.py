@@ -1,20 +1,15 @@
 """What servers say without a tensor."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Unpack
 
 from quantd import options
 from quantd import quantd_pb2 as pb
 from quantd.calls import requests
-from quantd.calls.call_options import CallOptions
+from quantd.calls.call_options import CallOptions, QuantizeCall, split
 from quantd.calls.link import Link
-from quantd.engines.engine import Cancellation
-from quantd.options import QuantizeKeywords
 from quantd.results import PartPlan, Plan, ServerInfo
-from quantd.words import DTYPES, FLOATS, KINDS, Word
-
-if TYPE_CHECKING:
-  from typing import Unpack
+from quantd.words import DTYPES, FLOATS, KINDS, DType, Format
 
 
 class Questions(Link):
@@ -23,15 +18,11 @@ class Questions(Link):
   def plan(
     self,
     shape: Sequence[int],
-    format: Word = "nvfp4",
+    format: Format = "nvfp4",
     *,
-    dtype: str = "bf16",
+    dtype: DType = "bf16",
     flatten_axis: int = -1,
-    timeout: float | None = None,
-    cancel: Cancellation | None = None,
-    traceparent: str | None = None,
-    priority: str = "normal",
-    **keywords: "Unpack[QuantizeKeywords]",
+    **keywords: Unpack[QuantizeCall],
   ) -> Plan:
     """What `quantize` would give: every part, and the memory. Computes nothing.
 
@@ -40,11 +31,7 @@ class Questions(Link):
       format: As for `quantize`.
       dtype: Its type.
       flatten_axis: As for `quantize`.
-      timeout: Seconds.
-      cancel: Stops the call.
-      traceparent: As for `quantize`.
-      priority: As for `quantize`.
-      **keywords: Options, as for `quantize`.
+      **keywords: As for `quantize`.
 
     Returns:
       Parts and bytes.
@@ -53,17 +40,14 @@ class Questions(Link):
       >>> q.plan((4096, 4096), "nvfp4").parts["rowwise_data"].shape
       (4096, 2048)
     """
-    asked = options.quantize_message(format, keywords)
+    call, asked = split("plan", keywords)
     request = pb.QuantizeRequest(
       tensor=requests.tensor_message(
         DTYPES.parse("dtype", dtype, FLOATS), shape, flatten_axis
       ),
-      options=asked,
+      options=options.quantize_message(format, asked),
     )
     header = request.SerializeToString()
-    call = CallOptions(
-      timeout, cancel, traceparent=traceparent, priority=priority
-    )
     reply = self._call("DescribeQuantize", header, [], {}, call)
     answer = pb.DescribeQuantizeReply.FromString(reply.header)
     return Plan(
@@ -73,22 +57,15 @@ class Questions(Link):
       scratch_bytes=answer.scratch_bytes,
     )
 
-  def info(
-    self,
-    *,
-    timeout: float | None = None,
-    cancel: Cancellation | None = None,
-    traceparent: str | None = None,
-    priority: str = "normal",
-  ) -> ServerInfo:
+  def info(self, **call: Unpack[CallOptions]) -> ServerInfo:
     """What a server is, can do and allows.
+
+    Args:
+      **call: As for `quantize`.
 
     Example:
       >>> "nvfp4" in q.info().formats
       True
     """
-    call = CallOptions(
-      timeout, cancel, traceparent=traceparent, priority=priority
-    )
     reply = self._call("GetServerInfo", b"", [], {}, call)
     return ServerInfo.of(pb.GetServerInfoReply.FromString(reply.header))

@@ -3,7 +3,7 @@
 import functools
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -18,10 +18,7 @@ from quantd.tensors.copies import Part
 from quantd.tensors.device import DeviceBytes
 from quantd.tensors.tensor import QuantizedTensor
 from quantd.values import shown, whole
-from quantd.words import DTYPES, KINDS, Word
-
-if TYPE_CHECKING:
-  from typing import Unpack
+from quantd.words import DTYPES, KINDS, DType, Format
 
 
 def tensor_message(
@@ -38,7 +35,7 @@ def tensor_message(
 
 
 def read_all(
-  x: Any, fused: Sequence[Any], dtype: str | None, on_device: bool
+  x: Any, fused: Sequence[Any], dtype: DType | None, on_device: bool
 ) -> list[Source]:
   """A tensor and those that are quantized together with it."""
   if not isinstance(fused, (list, tuple)):
@@ -47,7 +44,7 @@ def read_all(
     return [arrays.read(x, "tensor", dtype, on_device)]
   # They travel below each other, and GPU memory does not travel.
   sources = [arrays.read(x, "tensor", dtype)]
-  known = sources[0].dtype if dtype else None
+  known: Any = sources[0].dtype if dtype is not None else None
   sources += [arrays.read(y, f"fused[{i}]", known) for i, y in enumerate(fused)]
   return sources
 
@@ -77,13 +74,15 @@ def stacked(sources: Sequence[Source], flatten_axis: int) -> pb.Tensor:
 def asked(
   sources: Sequence[Source],
   flatten_axis: int,
-  format: Word,
+  format: Format,
   keywords: QuantizeKeywords,
 ) -> Asked:
   """What a call of Quantize asks for."""
   dtype, shape = sources[0].dtype, sources[0].shape
   if len(sources) == 1 and _is_plain(flatten_axis, format, keywords):
-    return _remembered(dtype, shape, flatten_axis, format, **keywords)
+    # All of them can be hashed.
+    values: Any = keywords
+    return _remembered(dtype, shape, flatten_axis, format, **values)
   made = options.quantize_message(format, keywords)
   return Asked(stacked(sources, flatten_axis), made)
 
@@ -98,7 +97,7 @@ def _is_one_value(v: Any) -> bool:
 
 
 def _is_plain(
-  flatten_axis: int, format: Word, keywords: QuantizeKeywords
+  flatten_axis: int, format: Format, keywords: QuantizeKeywords
 ) -> bool:
   """Whether equal arguments always make an equal request."""
   values = (flatten_axis, format, *keywords.values())
@@ -111,8 +110,8 @@ def _remembered(
   dtype: str,
   shape: tuple[int, ...],
   flatten_axis: int,
-  format: Word,
-  **keywords: "Unpack[QuantizeKeywords]",
+  format: Format,
+  **keywords: Unpack[QuantizeKeywords],
 ) -> Asked:
   made = options.quantize_message(format, keywords)
   tensor = tensor_message(DTYPES.parse("dtype", dtype), shape, flatten_axis)

@@ -152,27 +152,39 @@ class Settings:
   """All that makes a connection; it pickles as this.
 
   Attributes:
-    target: "host:port", several with commas between them, "unix:/path", or,
-      of the native engine, "local", "local:cpu", "local:cuda:N".
+    target: "host:port", several with commas between them, "unix:/path", or, of
+      the native engine, "local", "local:cpu", "local:cuda:N". A call goes to
+      the server with the fewest bytes under way, and where that one drains, is
+      busy or lost, at once to another one.
     tls: None: plain text.
     token: A bearer token, or None.
     token_file: A file of one line with the token, or None; not both.
     deadline: Seconds that a call may take, retries included, if it brings no
       timeout of its own.
-    channels: Connections to each server. Of the native engine, the pure one
-      has one.
+    channels: Connections to each server. The pure engine has one, whatever this
+      says.
     retry: When a failed call is sent again.
     dead_peer_timeout: Seconds after which a connection is given up whose other
       side takes no byte.
-    memory_socket: Of a server on this machine, its --memory-socket; None: no
-      memory is shared. Of the native engine.
-    busy_poll: Seconds for which a call's thread looks for its answer before it
-      sleeps. Of the native engine.
+    memory_socket: Of a server on this machine, its --memory-socket: arrays of
+      `Connection.empty` then lie in memory that it shares, and neither they nor
+      what is made of them is sent. Of the native engine.
+    busy_poll: Seconds for which the thread of a call looks for its answer, on a
+      core of its own, before it sleeps: to be woken takes an idle core 20 to
+      200 us. Of the native engine, and not of calls in chunks; a server's
+      --busy-poll-us is its own half of it.
     band_bytes: Calls that carry more than this each way, and than 4 MiB, are
-      cut into bands of rows of about so many bytes; 0: none is. Of the native
-      engine.
-    stream_from: Payloads of so many bytes travel in chunks; None: only what is
-      larger than one message, or than the server takes as one.
+      cut into bands of rows of about so many bytes, which are calls of their
+      own over all connections to all servers, one on each at a time. The bytes
+      are those of one call. Of the native engine. 0: none is cut; else at least
+      262144. Not cut are groups, fewer than 256 rows, and `quantize` with
+      `dbias`, `statistics` or a `history`. For an amax that is computed up to
+      eight bands meet, larger ones where need be, each sent once in chunks;
+      where a server has no room for all of them, or is of an older version,
+      each is sent twice.
+    stream_from: Payloads of so many bytes travel in chunks, 0: all of them;
+      None: what is larger than one message, or than the server takes as one, up
+      to the server's memory; by the pure engine from 256 MiB on.
   """
 
   target: str

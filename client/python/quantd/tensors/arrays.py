@@ -4,6 +4,7 @@ What comes in is seen as raw bytes with a type and a shape. numpy alone is
 needed; ml_dtypes, PyTorch and JAX are used where they are there.
 """
 
+import ctypes
 import functools
 import math
 import sys
@@ -15,9 +16,15 @@ from quantd.errors import Invalid
 from quantd.tensors import device
 from quantd.tensors.device import DeviceBytes
 from quantd.tensors.dlpack import from_dlpack
-from quantd.tensors.elements import Array, library_of, numpy_dtype, size_of
+from quantd.tensors.elements import (
+  Array,
+  library_of,
+  numpy_dtype,
+  size_of,
+  torch_dtype,
+)
 from quantd.values import shown
-from quantd.words import FLOATS
+from quantd.words import DTYPES, DType
 
 
 class Source(NamedTuple):
@@ -39,7 +46,7 @@ class Source(NamedTuple):
 def read(
   x: Any,
   field: str = "tensor",
-  dtype: str | None = None,
+  dtype: DType | None = None,
   on_device: bool = False,
 ) -> Source:
   """A tensor of any library as bytes.
@@ -62,15 +69,16 @@ def read(
       is not shared.
   """
   library = library_of(x)
+  said = None if dtype is None else DTYPES.float_word(f"{field}.dtype", dtype)
   if on_device and device.is_on_device(x):
-    word, shape, there = device.read(x, library, field, dtype)
+    word, shape, there = device.read(x, library, field, said)
     return Source(word, shape, np.empty(0, np.uint8), library, there)
   if library == "torch":
-    return _read_torch(x, field, dtype)
+    return _read_torch(x, field, said)
   if library == "jax":
     x = np.asarray(x)
   elif library in ("dlpack", "cupy"):
-    x, dtype = from_dlpack(x, field, dtype)
+    x, said = from_dlpack(x, field, said)
   elif library == "":
     raise Invalid.of(
       field,
@@ -79,7 +87,7 @@ def read(
     )
   refuse_mask(x, field)
   a = np.asarray(x)
-  word = _word_of(a.dtype, field, dtype)
+  word = _word_of(a.dtype, field, said)
   if a.ndim == 0:
     raise Invalid.of(f"{field}.shape", "1 to 8 dimensions", "none")
   if a.dtype.byteorder == ">" or (
@@ -101,21 +109,14 @@ def refuse_mask(x: Any, field: str) -> None:
     raise Invalid.of(field, "an array without a mask: x.filled(0)", "one with")
 
 
-def _check_said(field: str, known: str | None, said: Any) -> None:
-  """Refuses another type than a library itself says."""
-  if not isinstance(said, str) or said not in FLOATS:
-    raise Invalid.of(f"{field}.dtype", " or ".join(FLOATS), shown(said))
-  if known is not None and known != said:
-    raise Invalid.of(f"{field}.dtype", f"elements of {said}", known)
-
-
 def _word_of(dtype: Any, field: str, said: str | None) -> str:
+  word = _float_word(dtype)
   if said is not None:
-    _check_said(field, _float_word(dtype), said)
-    if dtype.itemsize != size_of(said) or dtype.kind == "O":
+    other = word not in (None, said) or dtype.itemsize != size_of(said)
+    if other or dtype.kind == "O":
       raise Invalid.of(f"{field}.dtype", f"elements of {said}", str(dtype))
     return said
-  if (word := _float_word(dtype)) is not None:
+  if word is not None:
     return word
   hint = ' (bits of bf16? say dtype="bf16")' if dtype == np.uint16 else ""
   raise Invalid.of(f"{field}.dtype", "f32, f16 or bf16", f"{dtype}{hint}")
@@ -141,8 +142,8 @@ def _read_torch(x: Any, field: str, said: str | None) -> Source:
   word = _torch_word(x.dtype)
   if word is None:
     raise Invalid.of(f"{field}.dtype", "f32, f16 or bf16", str(x.dtype))
-  if said is not None:
-    _check_said(field, word, said)
+  if said not in (None, word):
+    raise Invalid.of(f"{field}.dtype", f"elements of {said}", str(x.dtype))
   if x.device.type != "cpu":
     raise Invalid.of(
       f"{field}.device",
@@ -223,14 +224,22 @@ def view(data: Any, word: str, shape: tuple[int, ...]) -> Array:
   return shaped
 
 
-def floats(source: Source) -> Array:
-  """The values of a source in its shape, as fp32."""
-  if source.dtype == "bf16":
-    bits = source.data.view("<u2").astype(np.uint32) << 16
-    values: Array = bits.view(np.float32)
-  else:
-    values = source.data.view(numpy_dtype(source.dtype)).astype(np.float32)
-  return values.reshape(source.shape)
+def shown_as(
+  library: str, data: Array, word: str, shape: tuple[int, ...]
+) -> Any:
+  """Flat bytes as an array of a library; for numpy and PyTorch without a copy."""
+  if library != "torch":
+    made = view(data, word, shape)
+    return to_jax(made) if library == "jax" else made
+  import torch
+
+  if not data.size:
+    return torch.empty(shape, dtype=torch_dtype(word))
+  # PyTorch warns of memory that is read-only, and tensors know no such.
+  memory = (ctypes.c_uint8 * data.size).from_address(data.ctypes.data)
+  memory.owner = data  # type: ignore[attr-defined]
+  flat = torch.frombuffer(memory, dtype=torch.uint8)
+  return flat.view(torch_dtype(word)).reshape(shape)
 
 
 def empty(library: str, word: str, shape: tuple[int, ...]) -> Any:
@@ -238,30 +247,14 @@ def empty(library: str, word: str, shape: tuple[int, ...]) -> Any:
   if library == "torch":
     import torch
 
-    dtypes = {
-      "f32": torch.float32,
-      "f16": torch.float16,
-      "bf16": torch.bfloat16,
-    }
-    return torch.empty(shape, dtype=dtypes[word])
+    return torch.empty(shape, dtype=torch_dtype(word))
   return np.empty(shape, numpy_dtype(word))
 
 
-def over(buffer: Any, library: str, word: str, shape: tuple[int, ...]) -> Any:
-  """Bytes that may be written, as an array of numpy or torch over them."""
-  if library == "numpy":
-    return view(buffer, word, shape)
-  import torch
-
-  names = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
-  flat = torch.frombuffer(buffer, dtype=getattr(torch, names[word]))
-  return flat.reshape(shape)
-
-
-def library_for(like: Any) -> str:
+def library_for(like: Any, default: str = "numpy") -> str:
   """The library that `like=` asks for: its name, or an array of it."""
   if like is None:
-    return "numpy"
+    return default
   if isinstance(like, str):
     if like in ("numpy", "torch", "jax"):
       return like

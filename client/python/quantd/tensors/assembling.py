@@ -8,13 +8,14 @@ import numpy as np
 from quantd import options
 from quantd import quantd_pb2 as pb
 from quantd.errors import Invalid
+from quantd.options import QuantizeKeywords
 from quantd.tensors import arrays, geometry
 from quantd.tensors.copies import Part
 from quantd.tensors.described import Decoder, Described
 from quantd.tensors.elements import Array, library_of, size_of
 from quantd.tensors.geometry import Spec
 from quantd.values import is_list, shown, whole
-from quantd.words import DTYPES, FLOATS
+from quantd.words import DTYPES, FLOATS, Format
 
 T = TypeVar("T", bound=Described)
 
@@ -50,13 +51,13 @@ def _check_splits(tensor: pb.Tensor, made: pb.QuantizeOptions) -> None:
 def from_parts(
   kind: type[T],
   tensor: pb.Tensor,
-  format: str,
+  format: Format,
   parts: Mapping[str, Any],
   connection: Decoder | None,
-  keywords: Mapping[str, Any],
+  keywords: QuantizeKeywords,
 ) -> T:
   """See `QuantizedTensor.from_parts`."""
-  made = options.quantize_message(format, keywords)  # type: ignore[arg-type]
+  made = options.quantize_message(format, keywords)
   _check_splits(tensor, made)
   want = {spec.kind: spec for spec in geometry.specs(tensor, made)}
   if not isinstance(parts, Mapping):

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import Any, Protocol
 
 from quantd import quantd_pb2 as pb
 from quantd.errors import Invalid
-from quantd.tensors.arrays import view
+from quantd.tensors.arrays import shown_as
 from quantd.tensors.device import DeviceBytes
 from quantd.tensors.elements import Array, size_of
 from quantd.tensors.geometry import Spec
@@ -78,14 +77,20 @@ class Part:
     """Its bytes, wherever they lie."""
     return self._data if self.device is None else self.device
 
-  def array(self) -> Any:
-    """Its elements in its shape, without a copy where they are aligned."""
+  def array(self, library: str = "") -> Any:
+    """Its elements in its shape, without a copy where they are aligned.
+
+    Args:
+      library: Of the array; "": numpy's, or the one that it has on a GPU.
+    """
     if self.device is not None:
-      return self.device.view(self.spec.dtype, self.spec.shape)
+      if library in ("", self.device.library):
+        return self.device.view(self.spec.dtype, self.spec.shape)
+      return self.host().array(library)
     data = self._data
     if data.__array_interface__["data"][0] % size_of(self.spec.dtype):
       data = data.copy()
-    return view(data, self.spec.dtype, self.spec.shape)
+    return shown_as(library, data, self.spec.dtype, self.spec.shape)
 
   def host(self) -> "Part":
     """The same in the host's memory."""
@@ -106,6 +111,10 @@ class _Tensor(Protocol):
   @property
   def parts(self) -> Mapping[str, Part]:
     """All of them."""
+
+  @property
+  def library(self) -> str:
+    """Whose arrays the copies show."""
 
   @property
   def report(self) -> pb.Report:
@@ -131,46 +140,41 @@ class Copy:
 
   def _part(self, kind: str) -> Any:
     part = self._tensor.parts.get(f"{self.name}_{kind}")
-    return None if part is None else part.array()
+    return None if part is None else part.array(self._tensor.library)
 
   @property
-  def codes(self) -> Array:
+  def codes(self) -> Any:
     """The codes.
 
     Of E2M1 uint8, two codes in a byte, the even one in the low half: [M, K/2]
-    rowwise and [K, padded M / 2] columnwise. Of FP8 a type of ml_dtypes, or
-    uint8 where that is not installed.
+    rowwise and [K, padded M / 2] columnwise. Of FP8 PyTorch's or JAX's type,
+    or that of ml_dtypes, or uint8 where that is not installed.
     """
-    made: Array = self._part("data")
-    return made
+    return self._part("data")
 
   @property
-  def scales(self) -> Array:
+  def scales(self) -> Any:
     """The scales with their padding; E4M3, E8M0, fp32 or a profile's type."""
-    made: Array = self._part("scale")
-    return made
+    return self._part("scale")
 
   @property
-  def amax(self) -> Array | None:
+  def amax(self) -> Any:
     """The amax that the codes were made with, fp32.
 
     One, one for each group or one for each line. None for formats without: MX
     and FP8 block scaling.
     """
-    found: Array | None = self._part("amax")
-    return found
+    return self._part("amax")
 
   @property
-  def global_scale(self) -> Array | None:
+  def global_scale(self) -> Any:
     """Of NVFP4 under a profile: value = code * scale * this."""
-    found: Array | None = self._part("global_scale")
-    return found
+    return self._part("global_scale")
 
   @property
-  def global_divisor(self) -> Array | None:
+  def global_divisor(self) -> Any:
     """Of NVFP4 under compressed-tensors: value = code * scale / this."""
-    found: Array | None = self._part("global_divisor")
-    return found
+    return self._part("global_divisor")
 
   @property
   def scale_layout(self) -> str:
@@ -193,25 +197,3 @@ class Copy:
       f"Copy({self.name}{turned}, codes {codes.dtype} {list(codes.shape)}, "
       f"scales {scales.dtype} {list(scales.shape)})"
     )
-
-  def _repr_html_(self) -> str:
-    facts = {"rotated": "yes" if self.rotated else "no"}
-    for name in ("codes", "scales", "amax", "global_scale", "global_divisor"):
-      part = getattr(self, name)
-      if part is not None:
-        shape = " x ".join(str(d) for d in part.shape)
-        layout = f", {self.scale_layout}" if name == "scales" else ""
-        facts[name] = f"{shape} {part.dtype}{layout}"
-    if self.stats is not None:
-      facts["SQNR"] = f"{self.stats.sqnr_db:.2f} dB"
-    return table(f"Copy: {self.name}", facts)
-
-
-def table(caption: str, facts: Mapping[str, str]) -> str:
-  """A small table of HTML."""
-  rows = "".join(
-    f"<tr><th style='text-align:left'>{escape(name)}</th>"
-    f"<td style='text-align:left'>{escape(value)}</td></tr>"
-    for name, value in facts.items()
-  )
-  return f"<table><caption>{caption}</caption>{rows}</table>"

@@ -7,9 +7,19 @@ from typing import Any, Protocol, Self
 
 from quantd import quantd_pb2 as pb
 from quantd.tensors import geometry
+from quantd.tensors.arrays import library_for
 from quantd.tensors.copies import Copy, Part, Statistics
-from quantd.tensors.elements import Array, size_of
+from quantd.tensors.elements import Like, size_of
 from quantd.words import DTYPES, FORMATS, PROFILES, USAGES
+
+
+def _size(count: int) -> str:
+  amount, unit = float(count), "B"
+  for unit in ("B", "KiB", "MiB", "GiB"):
+    if amount < 1024 or unit == "GiB":
+      break
+    amount /= 1024
+  return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
 
 
 class Decoder(Protocol):
@@ -102,8 +112,19 @@ class Described:
 
   @property
   def library(self) -> str:
-    """Where the input came from: "numpy", "torch", "cupy" or "jax"."""
+    """Whose arrays it shows and decodes to: "numpy", "torch", "cupy", "jax"."""
     return self._library
+
+  def like(self, like: Like) -> Self:
+    """The same, shown as arrays of that library: "numpy", "torch" or "jax".
+
+    Args:
+      like: Its name, or an array of it.
+    """
+    library = library_for(like)
+    if library == self.library:
+      return self
+    return self.cpu().replaced(library=library)
 
   @property
   def device(self) -> str:
@@ -118,7 +139,8 @@ class Described:
     if self.device == "cpu":
       return self
     parts = {kind: part.host() for kind, part in self.parts.items()}
-    return self.replaced(parts=types.MappingProxyType(parts), library="numpy")
+    library = "numpy" if self.library == "cupy" else self.library
+    return self.replaced(parts=types.MappingProxyType(parts), library=library)
 
   @property
   def transport(self) -> str:
@@ -154,22 +176,21 @@ class Described:
     """The columnwise copy, or None."""
     return Copy(self, "columnwise") if "columnwise_data" in self.parts else None
 
-  def get(self, kind: str) -> Array | None:
+  def get(self, kind: str) -> Any:
     """The elements of a part, or None where there is no such part."""
     part = self.parts.get(kind)
-    return None if part is None else part.array()
+    return None if part is None else part.array(self.library)
 
-  def part(self, kind: str) -> Array:
+  def part(self, kind: str) -> Any:
     """The elements of a part: "rowwise_data", "dbias", "next_scale" ...
 
     Raises:
       KeyError: There is no such part.
     """
-    made: Array = self.parts[kind].array()
-    return made
+    return self.parts[kind].array(self.library)
 
   @property
-  def amax(self) -> Array | None:
+  def amax(self) -> Any:
     """The largest magnitude, fp32, or None for formats without.
 
     That before any rotation where `amax` asked for it, or else what the
@@ -241,3 +262,22 @@ class Described:
       shape=self.shape,
       flatten_axis=self.flatten_axis,
     )
+
+  def __repr__(self) -> str:
+    """Format, shape, copies, bytes, and SQNR where it is known."""
+    shape = " x ".join(str(d) for d in self.shape)
+    facts = [self.format, f"{shape} {self.dtype}", self.usage]
+    if self.profile != "te":
+      facts.append(f"profile {self.profile}")
+    if self.groups:
+      facts.append(f"groups {self.groups}")
+    copies = [c for c in (self.rowwise, self.columnwise) if c is not None]
+    if turned := [c.name for c in copies if c.rotated]:
+      facts.append(f"rotated {', '.join(turned)}")
+    before = self.original_nbytes
+    share = self.nbytes / before if before else 0.0
+    facts.append(f"{_size(self.nbytes)} of {_size(before)} ({share:.0%})")
+    for copy in copies:
+      if copy.stats is not None:
+        facts.append(f"SQNR {copy.name} {copy.stats.sqnr_db:.2f} dB")
+    return f"QuantizedTensor({', '.join(facts)})"

@@ -14,7 +14,13 @@ from typing import Any
 import numpy as np
 
 from quantd.errors import Invalid
-from quantd.tensors.elements import Array, library_of, numpy_dtype, size_of
+from quantd.tensors.elements import (
+  Array,
+  library_of,
+  numpy_dtype,
+  size_of,
+  torch_dtype,
+)
 from quantd.values import shown
 
 __all__ = ["DeviceBytes"]
@@ -85,15 +91,7 @@ class DeviceBytes:
     """The bytes as elements of a word, in their library's array."""
     if self.library == "torch":
       torch = sys.modules["torch"]
-      names = {
-        "f32": "float32",
-        "f16": "float16",
-        "bf16": "bfloat16",
-        "e4m3": "float8_e4m3fn",
-        "e5m2": "float8_e5m2",
-        "e8m0": "float8_e8m0fnu",
-      }
-      dtype = getattr(torch, names.get(word, "uint8"), torch.uint8)
+      dtype = torch_dtype(word)
       # Each of these steps takes microseconds.
       if self.offset >= 0 and dtype is torch.uint8:
         return self.owner.as_strided(shape, _strides(shape), self.offset)

@@ -13,8 +13,9 @@ import numpy as np
 
 from quantd.errors import Invalid
 from quantd.tensors import geometry, views
+from quantd.tensors.arrays import library_for, shown_as
 from quantd.tensors.described import Described
-from quantd.tensors.elements import Array
+from quantd.tensors.elements import Like
 from quantd.values import number, shown
 
 __all__ = ["to_compressed_tensors", "to_modelopt"]
@@ -71,7 +72,7 @@ _COMPRESSED_TENSORS = _Dialect(
 
 
 def to_modelopt(
-  t: Described, name: str, input_amax: float | None = None
+  t: Described, name: str, input_amax: float | None = None, like: Like = None
 ) -> dict[str, Any]:
   """The tensors that ModelOpt stores of a linear layer.
 
@@ -81,19 +82,20 @@ def to_modelopt(
     name: Of the module: "model.layers.0.self_attn.q_proj".
     input_amax: The largest magnitude of the layer's inputs; FP8 needs it, NVFP4
       without it is weight-only.
+    like: The library of the result; None: that of t.
 
   Returns:
-    numpy arrays by their names: of NVFP4 "<name>.weight" uint8 [N, K/2],
+    Arrays by their names: of NVFP4 "<name>.weight" uint8 [N, K/2],
     ".weight_scale" E4M3 [N, K/16], ".weight_scale_2" fp32 [].
 
   Raises:
     quantd.Invalid: ModelOpt has no such weight, or t is of another library.
   """
-  return _store(_MODELOPT, t, name, input_amax)
+  return _store(_MODELOPT, t, name, input_amax, like)
 
 
 def to_compressed_tensors(
-  t: Described, name: str, input_amax: float | None = None
+  t: Described, name: str, input_amax: float | None = None, like: Like = None
 ) -> dict[str, Any]:
   """The tensors that compressed-tensors stores of a linear layer.
 
@@ -103,21 +105,23 @@ def to_compressed_tensors(
     name: Of the module.
     input_amax: The largest magnitude of the layer's inputs, where they are to
       be quantized by a fixed scale.
+    like: The library of the result; None: that of t.
 
   Returns:
-    numpy arrays by their names: of NVFP4 "<name>.weight_packed" uint8
+    Arrays by their names: of NVFP4 "<name>.weight_packed" uint8
     [N, K/2], ".weight_scale" E4M3 [N, K/16], ".weight_global_scale" fp32 [1].
 
   Raises:
     quantd.Invalid: compressed-tensors has no such weight, or t is of another
       library.
   """
-  return _store(_COMPRESSED_TENSORS, t, name, input_amax)
+  return _store(_COMPRESSED_TENSORS, t, name, input_amax, like)
 
 
 def _store(
-  d: _Dialect, t: Described, name: str, input_amax: float | None
+  d: _Dialect, t: Described, name: str, input_amax: float | None, like: Like
 ) -> dict[str, Any]:
+  library = library_for(like, t.library)
   if not isinstance(name, str):
     raise Invalid.of("name", "that of a module", shown(name))
   row = d.rows.get(t.format)
@@ -132,17 +136,18 @@ def _store(
     )
   if t.profile.startswith("comfy"):
     raise Invalid.of("profile", f"one whose codes {d.name} reads", t.profile)
-  codes = copy.codes
+  codes = t.parts["rowwise_data"]
   out: dict[str, Any] = {
-    f"{name}.{row.codes}": codes,
-    f"{name}.weight_scale": _scales(t, row),
+    f"{name}.{row.codes}": codes.array(library),
+    f"{name}.weight_scale": _scales(t, row, library),
   }
   if t.format == "nvfp4":
-    out[f"{name}.{d.globals}"] = _global(d, t)
+    out[f"{name}.{d.globals}"] = _number(d, _global(d, t), library)
   if input_amax is not None:
     if t.format not in d.inputs:
       raise Invalid.of("input_amax", f"none with {t.format}", shown(input_amax))
-    out[f"{name}.{d.inputs[t.format]}"] = _input_scale(d, t, input_amax)
+    scale = _input_scale(d, t, input_amax)
+    out[f"{name}.{d.inputs[t.format]}"] = _number(d, scale, library)
   elif row.needs_input:
     raise Invalid.of(
       "input_amax",
@@ -152,21 +157,26 @@ def _store(
   return out
 
 
-def _scales(t: Described, row: _Row) -> Array:
+def _scales(t: Described, row: _Row, library: str) -> Any:
   """Linear, without padding, and of the type that checkpoints have."""
-  scales = t.part("rowwise_scale")
+  part = t.parts["rowwise_scale"]
   if row.scale != "blocks":
     shape = {"scalar": (), "one": (1,), "column": (-1, 1)}[row.scale]
-    return scales.reshape(shape)
+    return part.array(library).reshape(shape)
   n, k = t.matrix
   f = geometry.format_of(t.options, t.dtype)
   c = geometry.copy_shape(f, t.options, False, n, k)
-  part = t.parts["rowwise_scale"]
+  word = part.spec.dtype
   lines = -(-n // f.block) if f.square else n
-  matrix = views.scale_matrix(c, part.data, part.spec.dtype, lines)
-  plain = np.ascontiguousarray(matrix)
+  plain = np.ascontiguousarray(views.scale_matrix(c, part.data, word, lines))
   # The exponents of MX are bytes there.
-  return plain if part.spec.dtype == "e8m0" else plain.view(scales.dtype)
+  word = "e2m1x2" if word == "e8m0" else word
+  return shown_as(library, plain.reshape(-1).view("u1"), word, plain.shape)
+
+
+def _number(d: _Dialect, value: Any, library: str) -> Any:
+  data = np.array([value], np.float32).view(np.uint8)
+  return shown_as(library, data, "f32", d.shape)
 
 
 def _scale_for(amax: np.float32, largest: float) -> np.float32:
@@ -176,30 +186,26 @@ def _scale_for(amax: np.float32, largest: float) -> np.float32:
     return min(np.float32(largest) / np.float32(amax), _FLT_MAX)
 
 
-def _global(d: _Dialect, t: Described) -> Array:
+def _global(d: _Dialect, t: Described) -> Any:
   kind = geometry.global_kind(t.options)
   if kind is None:
-    amax = t.part("rowwise_amax").reshape(-1)[0]
+    amax = t.parts["rowwise_amax"].array().reshape(-1)[0]
     if t.options.form.row_scaled:
       raise Invalid.of("row_scaled", f"one amax with {d.name}", "one a row")
     # 256 * 6: what 4over6 leaves room above.
     scale = _scale_for(amax, 1536.0 if t.options.form.scale_256 else 2688.0)
-    value = scale if d.divisor else np.float32(1) / scale
-  else:
-    if kind.endswith("divisor") != d.divisor:
-      raise Invalid.of("profile", f"te or one that {d.name} reads", t.profile)
-    value = t.part(kind).reshape(-1)[0]
-  return np.array(value, np.float32).reshape(d.shape)
+    return scale if d.divisor else np.float32(1) / scale
+  if kind.endswith("divisor") != d.divisor:
+    raise Invalid.of("profile", f"te or one that {d.name} reads", t.profile)
+  return t.parts[kind].array().reshape(-1)[0]
 
 
-def _input_scale(d: _Dialect, t: Described, amax: float) -> Array:
+def _input_scale(d: _Dialect, t: Described, amax: float) -> Any:
   largest = number("input_amax", amax)
   if not 0 <= largest < np.inf:
     raise Invalid.of("input_amax", "a finite number >= 0", shown(amax))
   if t.format != "nvfp4":
-    value = np.float32(largest) / np.float32(448)
-  elif d.divisor:
-    value = _scale_for(np.float32(largest), 2688.0)
-  else:
-    value = np.float32(largest) / np.float32(2688)
-  return np.array(value, np.float32).reshape(d.shape)
+    return np.float32(largest) / np.float32(448)
+  if d.divisor:
+    return _scale_for(np.float32(largest), 2688.0)
+  return np.float32(largest) / np.float32(2688)

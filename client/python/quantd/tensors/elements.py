@@ -2,12 +2,14 @@
 
 import functools
 import sys
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+# The library of results: its name, or an array of it.
+Like = Literal["numpy", "torch", "jax"] | Any
 
 _BYTES = {
   "f32": 4,
@@ -46,6 +48,16 @@ def numpy_dtype(word: str) -> Any:
       return np.dtype(plain)
     return np.dtype(getattr(ml_dtypes, name, plain))
   return np.dtype({"f32": "<f4", "f16": "<f2", "e2m1x2": "u1"}[word])
+
+
+@functools.cache
+def torch_dtype(word: str) -> Any:
+  """The type of PyTorch of an element type's word; uint8 where it has none."""
+  import torch
+
+  names = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+  names |= {k: v for k, (v, _) in _EXTENDED.items()}
+  return getattr(torch, names.get(word, "uint8"), torch.uint8)
 
 
 def size_of(word: str) -> int:

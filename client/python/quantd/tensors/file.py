@@ -43,18 +43,22 @@ _DTYPES = {
 }
 
 
-def save(path: Any, tensors: Mapping[str, Described]) -> None:
+def save(tensors: Mapping[str, Described], path: Any) -> None:
   """Writes quantized tensors into one safetensors file.
 
   The file appears whole or not at all.
 
   Args:
-    path: Where to; a file that is there is replaced.
     tensors: By their names.
+    path: Where to; a file that is there is replaced.
 
   Raises:
     OSError: It cannot be written.
   """
+  if isinstance(tensors, (str, os.PathLike)):
+    # The order before version 0.3.
+    expected = "save(tensors, path), the order of torch and safetensors"
+    raise Invalid.of("tensors", expected, "save(path, tensors)")
   head, parts = _head(tensors)
   final = os.path.realpath(os.fspath(path))
   folder = os.path.dirname(final)
@@ -247,9 +251,9 @@ def read(
     if name is None:
       found = file.names()
       if len(found) != 1:
-        raise Invalid.of(
-          "name", "that of one tensor", f"{len(found)} in {path}"
-        )
+        some = ", ".join(found[:20]) + (" ..." if len(found) > 20 else "")
+        got = f"none, and {len(found)} in {path}: {some}"
+        raise Invalid.of("name", "that of one tensor", got)
       name = found[0]
     if _PREFIX + name not in file.metadata:
       raise KeyError(f'{path}: no quantized tensor "{name}"')

@@ -1,11 +1,15 @@
 """A quantized tensor as a value: codes, scales and amax of its copies."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from quantd.errors import Invalid
-from quantd.tensors import assembling, dialects, file, notebook, views
+from quantd.options import QuantizeKeywords
+from quantd.tensors import assembling, dialects, file, views
+from quantd.tensors.arrays import library_for
 from quantd.tensors.described import Decoder, Described
+from quantd.tensors.elements import Like
+from quantd.words import DType, Format, Side
 
 __all__ = ["QuantizedTensor", "load"]
 
@@ -23,23 +27,24 @@ class QuantizedTensor(Described):
 
   def dequantize(
     self,
-    dtype: str | None = None,
+    dtype: DType | None = None,
     *,
-    usage: str | None = None,
+    usage: Side | None = None,
     rotated: bool = False,
     out: Any = None,
-    like: Any = None,
+    like: Like = None,
     connection: Decoder | None = None,
     **call: Any,
   ) -> Any:
     """Decodes a copy; see `Connection.dequantize`.
 
     Args:
-      dtype: "f32", "f16" or "bf16"; None: that of the tensor.
+      dtype: "f32", "f16", "bf16", or torch.bfloat16 and the like; None: that of
+        the tensor.
       usage: The copy to decode; None: the rowwise one where there is one.
       rotated: Leave a rotated copy as it is.
       out: An array to write to.
-      like: "numpy", "torch", "jax" or an array; None: numpy.
+      like: "numpy", "torch", "jax" or an array; None: `library`.
       connection: By whom; None: the one that made it.
       **call: What else it takes: timeout, cancel, progress, traceparent,
         priority.
@@ -98,46 +103,21 @@ class QuantizedTensor(Described):
   # TransformerEngine's and PyTorch's other word for it.
   view = reshape
 
-  def with_scale_layout(self, layout: str) -> Self:
-    """The same codes with "linear" or "swizzled" scales."""
-    return views.with_scale_layout(self, layout)
-
   def save(self, path: Any, name: str = "tensor") -> None:
     """Writes a safetensors file of it; see `quantd.save`."""
-    file.save(path, {name: self})
+    file.save({name: self}, path)
 
   def to_modelopt(
-    self, name: str, input_amax: float | None = None
+    self, name: str, input_amax: float | None = None, *, like: Like = None
   ) -> dict[str, Any]:
     """The tensors that ModelOpt stores of a weight; see `quantd.tensors.dialects`."""
-    return dialects.to_modelopt(self, name, input_amax)
+    return dialects.to_modelopt(self, name, input_amax, like)
 
   def to_compressed_tensors(
-    self, name: str, input_amax: float | None = None
+    self, name: str, input_amax: float | None = None, *, like: Like = None
   ) -> dict[str, Any]:
     """The tensors that compressed-tensors stores; see `quantd.tensors.dialects`."""
-    return dialects.to_compressed_tensors(self, name, input_amax)
-
-  def plot(self, original: Any = None) -> Any:
-    """Histograms of codes and scales, and the error by block.
-
-    Args:
-      original: What was quantized; without it there is no error to show.
-
-    Returns:
-      A matplotlib Figure, which notebooks show.
-
-    Raises:
-      ImportError: matplotlib is not installed.
-    """
-    return notebook.plot(self, original, self.dequantize)
-
-  def __repr__(self) -> str:
-    """Format, shape, bytes and SQNR."""
-    return notebook.text(self)
-
-  def _repr_html_(self) -> str:
-    return notebook.html(self)
+    return dialects.to_compressed_tensors(self, name, input_amax, like)
 
   def __reduce__(self) -> tuple[Any, ...]:
     """Pickles with its bytes and its connection, which connects again."""
@@ -156,13 +136,14 @@ class QuantizedTensor(Described):
   def from_parts(
     cls,
     shape: Sequence[int],
-    format: str,
+    format: Format,
     parts: Mapping[str, Any],
     *,
-    dtype: str = "bf16",
+    dtype: DType = "bf16",
     flatten_axis: int = -1,
     connection: Decoder | None = None,
-    **options: Any,
+    like: Like = None,
+    **options: Unpack[QuantizeKeywords],
   ) -> Self:
     """A tensor of parts that were made elsewhere, as by another library.
 
@@ -174,6 +155,7 @@ class QuantizedTensor(Described):
       dtype: The tensor's nominal type.
       flatten_axis: As for `quantize`.
       connection: By whom to decode.
+      like: Whose arrays it shows and decodes to; None: numpy's.
       **options: As for `quantize`.
 
     Returns:
@@ -184,13 +166,18 @@ class QuantizedTensor(Described):
         an amax below 0.
     """
     tensor = assembling.tensor_from_elsewhere(shape, dtype, flatten_axis)
-    return assembling.from_parts(
+    made = assembling.from_parts(
       cls, tensor, format, parts, connection, options
     )
+    return made.replaced(library=library_for(like))
 
 
 def load(
-  path: Any, name: str | None = None, connection: Decoder | None = None
+  path: Any,
+  name: str | None = None,
+  connection: Decoder | None = None,
+  *,
+  like: Like = None,
 ) -> QuantizedTensor:
   """Reads a quantized tensor of a file that this or quantctl wrote.
 
@@ -198,6 +185,7 @@ def load(
     path: Of a safetensors file.
     name: Which tensor; None: the only one.
     connection: By whom to decode it.
+    like: Whose arrays it shows and decodes to; None: numpy's.
 
   Returns:
     The tensor, in memory that is read-only. It does not say whether an amax was
@@ -206,6 +194,9 @@ def load(
   Raises:
     OSError: It cannot be read.
     KeyError: There is no tensor of that name.
-    quantd.Invalid: It is malformed.
+    quantd.Invalid: It is malformed, or has several tensors and no name is
+      given: the error lists theirs.
   """
-  return file.read(QuantizedTensor, path, name, connection)
+  library = library_for(like)
+  made = file.read(QuantizedTensor, path, name, connection)
+  return made.replaced(library=library)

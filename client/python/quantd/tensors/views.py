@@ -18,7 +18,7 @@ from quantd.tensors.described import Described
 from quantd.tensors.elements import Array, size_of
 from quantd.tensors.geometry import CopyShape, Spec
 from quantd.values import is_list, whole
-from quantd.words import DTYPES, LAYOUTS
+from quantd.words import DTYPES
 
 T = TypeVar("T", bound=Described)
 
@@ -131,43 +131,6 @@ def _place(c: CopyShape, matrix: Array) -> Array:
   out = np.zeros(c.scale, matrix.dtype)
   (out.T if c.order == "bl" else out)[:lines, :blocks] = matrix
   return out.reshape(-1).view(np.uint8)
-
-
-def with_scale_layout(t: T, layout: str) -> T:
-  """See `QuantizedTensor.with_scale_layout`."""
-  number = LAYOUTS.parse("layout", layout)
-  f = geometry.format_of(t.options, t.dtype)
-  swizzled = number == pb.LAYOUT_SWIZZLED
-  if swizzled and (
-    f.scaling not in ("nvfp4", "mx") or t.options.form.compact_scales
-  ):
-    raise Invalid.of("form.scale_layout", f"linear with {t.format}", layout)
-  if swizzled == (t.options.form.scale_layout == pb.LAYOUT_SWIZZLED):
-    return t
-  made = pb.QuantizeOptions()
-  made.CopyFrom(t.options)
-  made.form.scale_layout = number
-  parts = dict(t.parts)
-  groups = geometry.groups_of(t.message(), t.options)
-  for spec in geometry.specs(t.message(), made):
-    if not spec.kind.endswith("wise_scale") or spec.kind not in parts:
-      continue
-    columnwise = spec.kind.startswith("columnwise")
-    old = parts[spec.kind]
-    at, pieces = 0, []
-    for rows in groups:
-      before = geometry.copy_shape(f, t.options, columnwise, rows, t.matrix[1])
-      after = geometry.copy_shape(f, made, columnwise, rows, t.matrix[1])
-      size = int(np.prod(before.scale)) * size_of(spec.dtype)
-      lines = _scale_lines(before, f, t.options)
-      data = old.data[at : at + size]
-      pieces.append(
-        _place(after, scale_matrix(before, data, spec.dtype, lines))
-      )
-      at += size
-    parts[spec.kind] = Part(spec, np.concatenate(pieces))
-  out = _like(t, t.message(), made, parts)
-  return out.replaced(report=t.report, request_id=t.request_id)
 
 
 # --- groups and rows ----------------------------------------------------------

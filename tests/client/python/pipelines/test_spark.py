@@ -1,4 +1,4 @@
-"""DataFrames through quantd.spark, with real workers; a server dies."""
+"""DataFrames through the example for Spark, with real workers; a server dies."""
 
 import os
 import shutil
@@ -13,8 +13,6 @@ if shutil.which("java") is None:
   pytest.skip("NO JAVA, WHICH SPARK RUNS ON", allow_module_level=True)
 
 from pyspark.sql import SparkSession  # noqa: E402
-
-import quantd.spark  # noqa: E402
 
 from rig import limit, pair, q, records, server, truth  # noqa: E402, F401
 
@@ -62,9 +60,9 @@ def test_shapes_and_ids_of_any_kind(session, q, server):
   frame = session.createDataFrame(
       [(k, list(v.shape), bytearray(v.tobytes())) for k, v in x.items()],
       "name string, dims array<int>, tensor binary")
-  out = quantd.spark.quantize(
+  out = spark_frame.quantize(
       frame, server, "fp8_block_e4m3", dtype="f32", id="name", shape="dims",
-      data="tensor", usage="rowwise")
+      data="tensor")
   assert out.columns == ["name", "codes", "scales"]
   rows = out.collect()
   assert {row.name for row in rows} == set(x)
@@ -81,4 +79,4 @@ def test_a_bad_row_fails_with_its_id(session, server, shape, data):
       [("bad-row", shape, data and bytearray(data))],
       "id string, shape array<int>, bytes binary")
   with pytest.raises(Exception, match="bad-row"):
-    quantd.spark.quantize(frame, server, "mxfp4", dtype="f32").collect()
+    spark_frame.quantize(frame, server, "mxfp4", dtype="f32").collect()

@@ -190,9 +190,3 @@ def test_the_example(server):
   assert engine.updates == [1, 0, 1]
 
 
-def test_from_numpy_needs_no_ml_dtypes():
-  plain = np.arange(8, dtype=np.uint8).reshape(2, 4)
-  made = quantd.torch.from_numpy(plain, e4m3=True)
-  assert made.dtype == torch.float8_e4m3fn and made.shape == (2, 4)
-  assert quantd.torch.from_numpy(plain).dtype == torch.uint8
-  assert quantd.torch.from_numpy(np.array(2, np.float32)).shape == ()

@@ -1,0 +1,193 @@
+"""Whole models, by the program quantctl: `quantd.convert`."""
+
+import json
+import os
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypedDict, Unpack
+
+from quantd.calls import progress as telling
+from quantd.calls.progress import Wanted
+from quantd.errors import Error, Invalid, Unavailable, Unimplemented
+from quantd.options import refuse_unknown
+from quantd.values import is_list, shown
+
+__all__ = ["Conversion", "convert"]
+
+Path = str | os.PathLike[str]
+
+
+class ConvertKeywords(TypedDict, total=False):
+  """The options of `quantctl convert`, whose help says what each does.
+
+  Flags are True, what may be repeated is a list, and `rule` a mapping, too:
+  {"*.o_proj": "bf16"}.
+  """
+
+  dialect: str
+  format: str
+  profile: str
+  target: str
+  only: list[str]
+  ignore: list[str]
+  include: list[str]
+  rule: Mapping[str, str] | list[str]
+  rules: Path
+  write_rules: Path
+  fuse: list[str]
+  shards: str
+  input_amax: Path
+  statistics: bool
+  report: Path
+  memory: int
+  server: str
+  memory_socket: Path
+  transport: str
+  deadline: float
+  dry_run: bool
+  tls: bool
+  tls_ca: Path
+  tls_cert: Path
+  tls_key: Path
+  tls_name: str
+  token_file: Path
+
+
+@dataclass(frozen=True)
+class Conversion:
+  """What a conversion was, as `quantctl convert --json` tells it.
+
+  Attributes:
+    output: The directory.
+    plan: The event "plan": groups of weights, what is left out, bytes.
+    weights: The events "group": modules, format, and SQNR where it was asked
+      for; none after a dry run.
+    total: The event "done": bytes, seconds, the report; empty after a dry run.
+  """
+
+  output: str
+  plan: Mapping[str, Any]
+  weights: tuple[Mapping[str, Any], ...]
+  total: Mapping[str, Any]
+
+
+def convert(
+  source: Path,
+  output: Path,
+  *,
+  progress: Wanted = False,
+  quantctl: Path | None = None,
+  **options: Unpack[ConvertKeywords],
+) -> Conversion:
+  """Quantizes a model into a directory that inference engines load.
+
+  The program `quantctl convert` does it, with its plan, files and report. The
+  same call goes on with a conversion that was interrupted.
+
+  Args:
+    source: The model's directory, or a .safetensors file.
+    output: The directory to write.
+    progress: True shows a bar where tqdm is installed. A function is told the
+      bytes of weights that are done and of all; what it raises ends the work.
+    quantctl: The program; None: the one that was installed with this package, or
+      is found by PATH.
+    **options: Those of the command, as `ConvertKeywords` lists them: format=
+      "nvfp4", dialect="modelopt", only=["*.mlp.*"], statistics=True, report=
+      "report", server="local" ...
+
+  Returns:
+    What was planned and done.
+
+  Raises:
+    quantd.Invalid: The model or an option is no good.
+    quantd.Unavailable: No server answers.
+    quantd.Unimplemented: There is no quantctl; the error says how to get it.
+    quantd.Error: Some weights failed, or the output cannot be written.
+  """
+  refuse_unknown("convert", options, ConvertKeywords)
+  command = [_program(quantctl), "convert", "--json", *_flags(options)]
+  command += ["--", os.fspath(source), os.fspath(output)]
+  plan: dict[str, Any] = {}
+  total: dict[str, Any] = {}
+  weights: list[dict[str, Any]] = []
+  tell, close = telling.function_of(progress, 0, "convert")
+  events = _events(command)
+  try:
+    for event in events:
+      kind = event.pop("event", "")
+      if kind == "plan":
+        plan = event
+      elif kind == "group":
+        weights.append(event)
+      elif kind == "done":
+        total = event
+      if tell is not None and kind in ("plan", "group"):
+        groups = (w for group in plan["groups"] for w in group)
+        of = sum(w["bytes_in"] for w in groups)
+        tell(sum(w["bytes_in"] for w in weights), of)
+  finally:
+    events.close()
+    close()
+  return Conversion(os.fspath(output), plan, tuple(weights), total)
+
+
+def _program(quantctl: Path | None) -> str:
+  """Where the command is."""
+  if quantctl is not None:
+    return os.fspath(quantctl)
+  scripts = sysconfig.get_path("scripts")
+  found = shutil.which("quantctl", path=scripts) or shutil.which("quantctl")
+  if found is None:
+    raise Unimplemented(
+      "convert() runs the program quantctl, which is not here: install the "
+      "native wheel or the Debian package of quantd, or name it: quantctl=PATH"
+    )
+  return found
+
+
+def _flags(options: ConvertKeywords) -> Iterator[str]:
+  """Options as the command has them."""
+  for name, value in options.items():
+    flag = f"--{name.replace('_', '-')}"
+    values: Any = [value]
+    if isinstance(value, Mapping):
+      values = [f"{pattern}={word}" for pattern, word in value.items()]
+    elif value is None or value is False or is_list(value):
+      values = value or []
+    for one in values:
+      if one is True:
+        yield flag
+      elif isinstance(one, (str, os.PathLike, int, float)):
+        yield f"{flag}={os.fspath(one) if isinstance(one, os.PathLike) else one}"
+      else:
+        raise Invalid.of(name, "text, a number, a path or several", shown(one))
+
+
+def _events(command: list[str]) -> Generator[dict[str, Any], None, None]:
+  """Runs the command and gives its events as they come."""
+  with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
+    try:
+      child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=said, encoding="utf-8"
+      )
+    except OSError as missing:
+      raise Invalid.of("quantctl", "the program", str(missing)) from missing
+    with child:
+      try:
+        for line in child.stdout or ():
+          yield json.loads(line)
+      except BaseException:
+        child.terminate()
+        raise
+    if child.returncode != 0:
+      said.seek(0)
+      text = said.read().strip() or f"exit code {child.returncode}"
+      raise _KINDS.get(child.returncode, Error)(text)
+
+
+# The command's exit codes: wrong usage, a bad input, no server, a refusal.
+_KINDS = {2: Invalid, 3: Invalid, 4: Unavailable, 5: Invalid}

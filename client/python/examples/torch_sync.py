@@ -1,73 +1,187 @@
 """A training loop that sends its weights, quantized, to an engine.
 
 python torch_sync.py 127.0.0.1:50151
+
+`WeightSync` is a class to copy and adapt: a state dict in, buckets of a
+dialect's tensors out, without what did not change since it was last sent.
 """
 
+import concurrent.futures
+import hashlib
 import sys
 
 import torch
 
 import quantd
-from quantd.torch import WeightSync
+
+# Siblings that engines pack into one matrix, so that they share an amax.
+FUSED = (
+  ("q_proj", "k_proj", "v_proj"),
+  ("gate_proj", "up_proj"),
+  ("w1", "w3"),
+  ("query", "key", "value"),
+  ("to_q", "to_k", "to_v"),
+  ("q_a_proj", "kv_a_proj_with_mqa"),
+)
+# Formats with one amax for a weight, which is what siblings share.
+SHARED = ("nvfp4", "fp8_e4m3")
+PROFILES = {
+  "modelopt": "modelopt@0.47",
+  "compressed-tensors": "compressed-tensors@0.20",
+}
+# Heads, embeddings, norms, routers: parts of names that stay as they are.
+LEFT = ("lm_head", "embed", "norm", "router", "wte", "wpe", "classifier")
 
 
-class Block(torch.nn.Module):
-  """Names and shapes of a layer as models have them."""
+def is_linear(name, tensor):
+  """Whether a tensor is the weight of a linear layer, by shape and name."""
+  return (
+    tensor.dim() == 2
+    and tensor.is_floating_point()
+    and tensor.shape[1] % 32 == 0
+    and name.endswith(".weight")
+    and not name.endswith(".gate.weight")
+    and not any(part in name for part in LEFT)
+  )
 
-  def __init__(self):
-    """Makes random weights."""
-    super().__init__()
-    for name, n, k in (
-      ("q", 128, 128),
-      ("k", 64, 128),
-      ("v", 64, 128),
-      ("o", 128, 128),
-      ("gate", 256, 128),
-      ("up", 256, 128),
-      ("down", 128, 256),
-    ):
-      linear = torch.nn.Linear(k, n, bias=False, dtype=torch.bfloat16)
-      self.add_module(f"{name}_proj", linear)
-    self.norm = torch.nn.LayerNorm(128, dtype=torch.bfloat16)
+
+class WeightSync:
+  """Makes buckets of what changed, in the dialect of an engine."""
+
+  def __init__(
+    self,
+    connection,
+    format="nvfp4",
+    *,
+    dialect="compressed-tensors",
+    select=is_linear,
+    input_amax=None,
+    bucket_bytes=256 << 20,
+    threads=4,
+    **options,
+  ):
+    """Sends nothing yet.
+
+    `input_amax` has the largest magnitude that comes into each module, where
+    activations are quantized with scales that are stored. A bucket has at most
+    `bucket_bytes`, or one group of siblings alone.
+    """
+    self.connection = connection
+    self.format = format
+    self.dialect = dialect
+    self.select = select
+    self.input_amax = input_amax or {}
+    self.bucket_bytes = bucket_bytes
+    self.threads = threads
+    self.options = {"profile": PROFILES[dialect], **options}
+    self.fused = {name: group for group in FUSED for name in group}
+    self.sent = {}
+
+  def buckets(self, tensors):
+    """Quantizes what changed, bucket by bucket.
+
+    A bucket counts as sent when the next one is asked for: after a program that
+    failed while it sent one, that one and what follows come again.
+    """
+    bucket, inside, size = {}, {}, 0
+    with concurrent.futures.ThreadPoolExecutor(self.threads) as pool:
+      groups = self.groups(tensors)
+      work = [
+        pool.submit(self.made, {n: tensors[n] for n in names})
+        for names in groups
+      ]
+      try:
+        for names, one in zip(groups, work, strict=True):
+          digest, made = one.result()
+          if made is None:
+            continue
+          more = sum(t.numel() * t.element_size() for t in made.values())
+          if bucket and size + more > self.bucket_bytes:
+            yield bucket
+            self.sent |= inside
+            bucket, inside, size = {}, {}, 0
+          bucket |= made
+          inside[names] = digest
+          size += more
+        if bucket:
+          yield bucket
+          self.sent |= inside
+      finally:
+        for one in work:
+          one.cancel()
+
+  def groups(self, tensors):
+    """Names that belong together, in the order of their first ones."""
+    together = {}
+    for name, tensor in tensors.items():
+      key = name
+      parent, _, leaf = name.removesuffix(".weight").rpartition(".")
+      shares = self.format in SHARED and leaf in self.fused
+      if shares and self.select(name, tensor):
+        key = (parent, self.fused[leaf], tensor.shape[1], tensor.dtype)
+      together.setdefault(key, []).append(name)
+    return [tuple(names) for names in together.values()]
+
+  def made(self, tensors):
+    """A group: its hash, and its tensors unless it was sent before."""
+    names = tuple(tensors)
+    host = [t.detach().cpu().contiguous() for t in tensors.values()]
+    found = hashlib.blake2b(digest_size=16)
+    for t in host:
+      found.update(f"{t.dtype} {tuple(t.shape)}\n".encode())
+      found.update(memoryview(t.reshape(-1).view(torch.uint8).numpy()))
+    if self.sent.get(names) == found.digest():
+      return found.digest(), None
+    if not self.select(names[0], tensors[names[0]]):
+      return found.digest(), {names[0]: host[0]}
+    first = self.connection.quantize(
+      host[0], self.format, fused=host[1:], **self.options
+    )
+    modules = [name.removesuffix(".weight") for name in names]
+    # What comes into fused layers is one tensor.
+    known = [self.input_amax[m] for m in modules if m in self.input_amax]
+    out = {}
+    for module, t in zip(modules, (first, *first.fused), strict=True):
+      modelopt = self.dialect == "modelopt"
+      write = t.to_modelopt if modelopt else t.to_compressed_tensors
+      out |= write(module, max(known, default=None))
+    return found.digest(), out
 
 
 def model(seed=0):
-  """A model with random weights."""
+  """A layer with random weights, and names and shapes as models have them."""
   torch.manual_seed(seed)
-  layers = torch.nn.ModuleDict({"0": Block()})
-  return torch.nn.ModuleDict({"layers": layers})
-
-
-class Engine:
-  """Stands for an engine that takes weights: it counts what comes."""
-
-  def __init__(self):
-    """Has no weights yet."""
-    self.weights = {}
-    self.updates = []
-
-  def update(self, buckets):
-    """Takes buckets of tensors."""
-    count = 0
-    for bucket in buckets:
-      self.weights |= bucket
-      count += 1
-    self.updates.append(count)
+  block = torch.nn.ModuleDict({"norm": torch.nn.LayerNorm(128)})
+  for name, n, k in (
+    ("q", 128, 128),
+    ("k", 64, 128),
+    ("v", 64, 128),
+    ("o", 128, 128),
+    ("gate", 256, 128),
+    ("up", 256, 128),
+    ("down", 128, 256),
+  ):
+    block[f"{name}_proj"] = torch.nn.Linear(k, n, bias=False)
+  layers = torch.nn.ModuleDict({"0": block})
+  return torch.nn.ModuleDict({"layers": layers}).bfloat16()
 
 
 def run(server):
   """Sends a model, sends nothing as nothing changed, then what did."""
-  trained, engine = model(), Engine()
+  trained, engine, updates = model(), {}, []
   with quantd.connect(server) as q:
     sync = WeightSync(q, "nvfp4", dialect="modelopt")
-    engine.update(sync.buckets(trained.state_dict()))
-    engine.update(sync.buckets(trained.state_dict()))
-    with torch.no_grad():
-      trained["layers"]["0"].down_proj.weight.mul_(1.5)
-    engine.update(sync.buckets(trained.state_dict()))
-  return engine
+    for step in range(3):
+      if step == 2:
+        with torch.no_grad():
+          trained["layers"]["0"]["down_proj"].weight.mul_(1.5)
+      buckets = list(sync.buckets(trained.state_dict()))
+      for bucket in buckets:
+        engine |= bucket  # here an engine takes them
+      updates.append(len(buckets))
+  return engine, updates
 
 
 if __name__ == "__main__":
-  for name, tensor in run(sys.argv[1]).weights.items():
+  for name, tensor in run(sys.argv[1])[0].items():
     print(name, tensor.dtype, list(tensor.shape))

@@ -89,7 +89,7 @@ _LATER = {
   "load": "quantd.tensors.tensor",
   "save": "quantd.tensors.file",
 }
-_MODULES = ("aio", "hadamard", "torch")
+_MODULES = ("aio", "hadamard")
 
 
 def __dir__() -> list[str]:

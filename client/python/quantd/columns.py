@@ -102,13 +102,7 @@ class Columns:
   ) -> Iterator[QuantizedTensor]:
     """Quantizes records, some at once, and gives them in their order.
 
-    Args:
-      tensors: Arrays.
-      names: What errors call them; without it their numbers.
-
-    Raises:
-      quantd.Error: Of the first that failed, with its name.
-    """
+    Errors name the record: by `names`, or else by its number."""
     connection = self._connected()
 
     def one(x: Any) -> QuantizedTensor:

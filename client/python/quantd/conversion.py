@@ -179,13 +179,16 @@ def _events(command: list[str]) -> Generator[dict[str, Any], None, None]:
     with child:
       try:
         for line in child.stdout or ():
-          yield json.loads(line)
+          # An error is an object of several lines, and text beside them.
+          if line.startswith("{") and line.endswith("}\n"):
+            yield json.loads(line)
       except BaseException:
         child.terminate()
         raise
     if child.returncode != 0:
       said.seek(0)
-      text = said.read().strip() or f"exit code {child.returncode}"
+      text = said.read().replace("quantctl: ", "").strip()
+      text = text or f"quantctl ended with {child.returncode}"
       raise _KINDS.get(child.returncode, Error)(text)
 
 

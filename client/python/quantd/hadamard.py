@@ -9,8 +9,8 @@ The names are near those of TransformerEngine's JAX utilities; `README.md` of
 the package says which is which.
 """
 
+import importlib
 import math
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,9 +18,15 @@ import numpy as np
 
 from quantd.errors import Invalid
 from quantd.tensors import arrays
-from quantd.tensors.elements import library_of, numpy_dtype
+from quantd.tensors.elements import (
+  Array,
+  Like,
+  library_of,
+  numpy_dtype,
+  torch_dtype,
+)
 from quantd.values import flag, is_list, shown, whole
-from quantd.words import DTYPES, FLOATS
+from quantd.words import DTYPES, DType
 
 __all__ = [
   "apply_rht",
@@ -100,11 +106,6 @@ def sign_mask(vector: Sequence[int]) -> int:
   return mask
 
 
-def _float(field: str, word: Any) -> str:
-  """The word of a type that tensors have."""
-  return DTYPES.word(DTYPES.parse(field, word, FLOATS))
-
-
 def _factor(dimension: int) -> np.float32:
   return np.float32(1 / math.sqrt(dimension))
 
@@ -124,7 +125,10 @@ def hadamard_matrix(dimension: int = 16) -> Any:
 
 
 def rht_matrix(
-  dimension: int = 16, mask: Mask = None, dtype: str = "bf16", like: Any = None
+  dimension: int = 16,
+  mask: Mask = None,
+  dtype: DType = "bf16",
+  like: Like = None,
 ) -> Any:
   """R = diag(signs) H / sqrt(dimension), so that a row x becomes x R.
 
@@ -142,118 +146,68 @@ def rht_matrix(
     -0.25
   """
   library = arrays.library_for(like)
-  dtype = _float("dtype", dtype)
+  word = DTYPES.float_word("dtype", dtype)
   dimension = _checked(dimension)
   signs = sign_vector(dimension, mask).astype(np.float32)
   r = signs[:, None] * (hadamard_matrix(dimension) * _factor(dimension))
-  rounded = _Numpy.rounded(r, dtype)
-  if library == "torch":
-    return _numpy_to_torch(rounded, dtype)
-  return arrays.to_jax(rounded) if library == "jax" else rounded
+  data = _rounded(np, r, word).reshape(-1).view(np.uint8)
+  return arrays.shown_as(library, data, word, r.shape)
 
 
-class _Numpy:
-  """What the transform needs of a library; numpy's."""
+def _namespace(library: str) -> Any:
+  """The functions of a library: numpy, torch or jax.numpy."""
+  names = {"numpy": "numpy", "torch": "torch", "jax": "jax.numpy"}
+  return importlib.import_module(names[library])
 
-  @staticmethod
-  def floats(x: Any, dtype: str) -> Any:
-    if dtype == "bf16":
-      bits = np.ascontiguousarray(x).view(np.uint16).astype(np.uint32) << 16
-      return bits.view(np.float32)
-    return np.asarray(x).astype(np.float32)
 
-  @staticmethod
-  def scaled(x: Any, factors: Any) -> Any:
-    """The bits of fmaf(x, factor, +0): the product, but +0 where x is 0."""
+def _floats(xp: Any, x: Any, dtype: str) -> Any:
+  """The values as fp32."""
+  if xp is np and dtype == "bf16":
+    bits = np.ascontiguousarray(x).view(np.uint16).astype(np.uint32) << 16
+    return bits.view(np.float32)
+  return x.float() if xp.__name__ == "torch" else x.astype("float32")
+
+
+def _scaled(xp: Any, x: Any, factors: Array) -> Any:
+  """The bits of fmaf(x, factor, +0): the product, but +0 where x is 0."""
+  if xp.__name__ == "torch":
+    product = x * xp.from_numpy(factors).to(x.device)
+    return product.masked_fill(x == 0, 0.0)
+  if xp is np:
     return np.where(x == 0, np.float32(0), x * factors)
-
-  @staticmethod
-  def stack(a: Any, b: Any) -> Any:
-    return np.stack((a, b), -2)
-
-  @staticmethod
-  def rounded(x: Any, dtype: str) -> Any:
-    """To the type, to nearest even; every NaN is the same."""
-    x = np.where(np.isnan(x), np.float32(np.nan), x).astype(np.float32)
-    x = np.abs(x, where=np.isnan(x), out=x)
-    if dtype == "f32":
-      return x
-    if dtype == "f16":
-      with np.errstate(over="ignore"):
-        return x.astype(np.float16)
-    bits = x.view(np.uint32)
-    nearest = (bits + (0x7FFF + (bits >> 16 & 1))) >> 16
-    half = np.where(np.isnan(x), np.uint32(0x7FC0), nearest).astype(np.uint16)
-    return half.view(numpy_dtype("bf16"))
+  # XLA contracts a product and the sum after it into one operation. Signs that
+  # alternate, and are taken back by a choice, leave it no product there.
+  odd = np.arange(len(factors)) % 2 == 1
+  product = x * np.where(odd, -factors, factors)
+  product = xp.where(odd, -product, product)
+  return xp.where(x == 0, xp.float32(0), product)
 
 
-class _Torch(_Numpy):
-  @staticmethod
-  def floats(x: Any, dtype: str) -> Any:
-    del dtype
-    return x.float()
-
-  @staticmethod
-  def scaled(x: Any, factors: Any) -> Any:
-    factors = sys.modules["torch"].from_numpy(factors).to(x.device)
-    return (x * factors).masked_fill(x == 0, 0.0)
-
-  @staticmethod
-  def stack(a: Any, b: Any) -> Any:
-    return sys.modules["torch"].stack((a, b), -2)
-
-  @staticmethod
-  def rounded(x: Any, dtype: str) -> Any:
-    torch = sys.modules["torch"]
-    types = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
-    return x.masked_fill(torch.isnan(x), math.nan).to(types[dtype])
+def _rounded(xp: Any, x: Any, dtype: str) -> Any:
+  """To the type, to nearest even; every NaN is the same."""
+  if xp.__name__ == "torch":
+    return x.masked_fill(xp.isnan(x), math.nan).to(torch_dtype(dtype))
+  x = xp.where(xp.isnan(x), np.float32(np.nan), x)
+  if xp is not np:
+    names = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+    return x.astype(names[dtype])
+  x = np.abs(x, where=np.isnan(x), out=x.astype(np.float32))
+  if dtype != "bf16":
+    with np.errstate(over="ignore"):
+      return x.astype(numpy_dtype(dtype))
+  bits = x.view(np.uint32)
+  nearest = (bits + (0x7FFF + (bits >> 16 & 1))) >> 16
+  half = np.where(np.isnan(x), np.uint32(0x7FC0), nearest).astype(np.uint16)
+  return half.view(numpy_dtype("bf16"))
 
 
-class _Jax(_Numpy):
-  @staticmethod
-  def floats(x: Any, dtype: str) -> Any:
-    del dtype
-    return x.astype("float32")
-
-  @staticmethod
-  def scaled(x: Any, factors: Any) -> Any:
-    import jax.numpy as jnp
-
-    # XLA contracts a product and the sum after it into one operation. Signs
-    # that alternate, and are taken back by a choice, leave it no product there.
-    odd = np.arange(len(factors)) % 2 == 1
-    product = x * np.where(odd, -factors, factors)
-    product = jnp.where(odd, -product, product)
-    return jnp.where(x == 0, jnp.float32(0), product)
-
-  @staticmethod
-  def stack(a: Any, b: Any) -> Any:
-    import jax.numpy as jnp
-
-    return jnp.stack((a, b), -2)
-
-  @staticmethod
-  def rounded(x: Any, dtype: str) -> Any:
-    import jax.numpy as jnp
-
-    types = {"f32": jnp.float32, "f16": jnp.float16, "bf16": jnp.bfloat16}
-    return jnp.where(jnp.isnan(x), jnp.float32(jnp.nan), x).astype(types[dtype])
-
-
-_LIBRARIES: dict[str, type[_Numpy]] = {
-  "numpy": _Numpy,
-  "torch": _Torch,
-  "jax": _Jax,
-}
-
-
-def _dtype_of(x: Any, dtype: str | None) -> str:
+def _dtype_of(x: Any, dtype: Any) -> str:
   text = str(x.dtype).removeprefix("torch.")
   words = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
   if dtype is not None:
-    dtype = _float("tensor.dtype", dtype)
+    dtype = DTYPES.float_word("tensor.dtype", dtype)
   if dtype == "bf16" and text == "uint16":
-    return dtype
+    return "bf16"
   if text not in words:
     raise Invalid.of("tensor.dtype", "f32, f16 or bf16", text)
   if dtype not in (None, words[text]):
@@ -261,24 +215,23 @@ def _dtype_of(x: Any, dtype: str | None) -> str:
   return words[text]
 
 
-def _stages(lib: type[_Numpy], t: Any, n: int) -> Any:
+def _stages(xp: Any, t: Any, n: int) -> Any:
   """(a, b) -> (a + b, a - b) for the strides 1, 2, .. n / 2 of blocks of n."""
   stride = 1
   while stride < n:
     pairs = t.reshape((-1, 2, stride))
     a, b = pairs[:, 0], pairs[:, 1]
-    t = lib.stack(a + b, a - b)
+    t = xp.stack((a + b, a - b), -2)
     stride *= 2
   return t.reshape((-1, n))
 
 
 def _rotate(
-  x: Any, inverse: bool, dimension: int, mask: Mask, dtype: str | None
-) -> tuple[type[_Numpy], Any, str]:
+  x: Any, inverse: bool, dimension: int, mask: Mask, dtype: Any
+) -> tuple[Any, Any, str]:
   """The rotated values in fp32, in blocks; the library and the type of x."""
   library = library_of(x)
-  lib = _LIBRARIES.get(library)
-  if lib is None:
+  if library not in ("numpy", "torch", "jax"):
     raise Invalid.of(
       "tensor", "an array of numpy, torch or jax", type(x).__name__
     )
@@ -291,15 +244,16 @@ def _rotate(
     got = "none" if len(x.shape) == 0 else str(x.shape[-1])
     expected = f"a last dimension that is a multiple of {dimension}"
     raise Invalid.of("tensor.shape", expected, got)
-  values = lib.floats(x, word).reshape((-1, dimension))
+  xp = _namespace(library)
+  values = _floats(xp, x, word).reshape((-1, dimension))
   signs = sign_vector(dimension, bits).astype(np.float32)
   factor = _factor(dimension)
   before = np.full(dimension, factor) if inverse else signs * factor
   with np.errstate(invalid="ignore", over="ignore"):
-    t = _stages(lib, lib.scaled(values, before), dimension)
+    t = _stages(xp, _scaled(xp, values, before), dimension)
     if inverse:
-      t = lib.scaled(t, signs)
-  return lib, t, word
+      t = _scaled(xp, t, signs)
+  return xp, t, word
 
 
 def apply_rht(
@@ -308,8 +262,8 @@ def apply_rht(
   *,
   dimension: int = 16,
   mask: Mask = None,
-  output: str | None = None,
-  dtype: str | None = None,
+  output: DType | None = None,
+  dtype: DType | None = None,
 ) -> Any:
   """Rotates blocks along the last dimension, forward or back.
 
@@ -334,13 +288,13 @@ def apply_rht(
     >>> bool((apply_rht(apply_rht(x), inverse=True) == x).all())
     True
   """
-  wanted = None if output is None else _float("output", output)
-  lib, t, word = _rotate(x, inverse, dimension, mask, dtype)
-  return lib.rounded(t, wanted or word).reshape(tuple(x.shape))
+  wanted = None if output is None else DTYPES.float_word("output", output)
+  xp, t, word = _rotate(x, inverse, dimension, mask, dtype)
+  return _rounded(xp, t, wanted or word).reshape(tuple(x.shape))
 
 
 def rht_amax(
-  x: Any, *, dimension: int = 16, mask: Mask = None, dtype: str | None = None
+  x: Any, *, dimension: int = 16, mask: Mask = None, dtype: DType | None = None
 ) -> Any:
   """The largest magnitude after rotation along the last dimension.
 
@@ -354,24 +308,10 @@ def rht_amax(
     >>> float(rht_amax(np.ones((2, 16), np.float32)))
     2.0
   """
-  lib, t, _ = _rotate(x, False, dimension, mask, dtype)
-  if lib is _Numpy:
-    found = np.abs(_Numpy.floats(_Numpy.rounded(t, "bf16"), "bf16"))
-    return np.max(found, initial=np.float32(0), where=~np.isnan(found))
-  magnitude = abs(lib.floats(lib.rounded(t, "bf16"), "bf16"))
-  if lib is _Jax:
-    import jax.numpy as jnp
-
-    known = jnp.where(jnp.isnan(magnitude), jnp.float32(0), magnitude)
-    return known.max(initial=0)
-  known = magnitude.nan_to_num(0.0, math.inf)
-  return known.max() if known.numel() else known.new_zeros(())
-
-
-def _numpy_to_torch(a: Any, dtype: str) -> Any:
-  import torch
-
-  if dtype == "bf16":
-    bits = np.ascontiguousarray(a).view(np.int16)
-    return torch.from_numpy(bits.copy()).view(torch.bfloat16)
-  return torch.from_numpy(np.ascontiguousarray(a))
+  xp, t, _ = _rotate(x, False, dimension, mask, dtype)
+  magnitude = abs(_floats(xp, _rounded(xp, t, "bf16"), "bf16"))
+  if xp.__name__ == "torch":
+    known = magnitude.nan_to_num(0.0, math.inf)
+    return known.max() if known.numel() else known.new_zeros(())
+  known = xp.where(xp.isnan(magnitude), np.float32(0), magnitude)
+  return known.max(initial=0)

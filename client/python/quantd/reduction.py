@@ -28,16 +28,7 @@ def give_amaxes(
   call: dict[str, Any],
   reduction: Any,
 ) -> None:
-  """Gives the copies the largest amaxes of all processes.
-
-  Args:
-    x: The tensor of this process.
-    connection: By whom its amaxes are found.
-    scaling: Of the format.
-    options: Of `quantize`; `given_amax` is put into them.
-    call: What else a call takes.
-    reduction: A function, a group or None.
-  """
+  """Puts the largest amaxes of all processes into `options` as `given_amax`."""
   usage = options["usage"]
   sides = [s for s in ("rowwise", "columnwise") if usage in (s, "both")]
   if scaling not in ("nvfp4", "tensor", "channel") or not sides:

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from quantd import quantd_pb2 as pb
-from quantd.tensors.elements import Array
 from quantd.words import DTYPES, FORMATS, KINDS, LAYOUTS, USAGES
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Maxima:
-  """Largest magnitudes of a tensor: fp32 arrays.
+  """Largest magnitudes of a tensor: fp32 arrays of its library.
 
   One number each, one for each group, or, with the domain "row", one for each
   row (rowwise) or column (columnwise).
@@ -33,10 +33,10 @@ class Maxima:
     saw_inf: Whether there was an Inf.
   """
 
-  rowwise: Array
-  columnwise: Array
-  rowwise_rht: Array | None
-  columnwise_rht: Array | None
+  rowwise: Any
+  columnwise: Any
+  rowwise_rht: Any
+  columnwise_rht: Any
   saw_nan: bool
   saw_inf: bool
 
@@ -141,21 +141,12 @@ class ServerInfo:
   @staticmethod
   def of(reply: pb.GetServerInfoReply) -> "ServerInfo":
     """That of a reply."""
-    devices = tuple(
-      Device(
-        d.name,
-        d.kind,
-        d.description,
-        d.state == pb.Device.STATE_HEALTHY,
-        d.memory_limit_bytes,
-        d.memory_high_water_bytes,
-        d.jobs,
-        d.rht_cache_hits,
-        d.rht_cache_misses,
-        d.rht_launches,
-      )
-      for d in reply.devices
-    )
+    devices = []
+    for d in reply.devices:
+      names = Device.__dataclass_fields__
+      said: dict[str, Any] = {n: getattr(d, n, None) for n in names}
+      said["healthy"] = d.state == pb.Device.STATE_HEALTHY
+      devices.append(Device(**said))
     formats = {
       f.name or FORMATS.word(f.format): FormatSupport(
         f.name,
@@ -173,6 +164,6 @@ class ServerInfo:
       reply.limits.memory_budget_bytes,
       reply.limits.max_rank,
       reply.limits.amax_estimation_scale,
-      devices,
+      tuple(devices),
       formats,
     )

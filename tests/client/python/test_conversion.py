@@ -47,16 +47,16 @@ def files(folder):
 
 
 def test_it_is_the_commands(model, tmp_path):
-  rules = ["--format", "nvfp4", "--dialect", "modelopt", "--ignore", "*.o_proj",
-           "--rule", "*.up_proj=fp8", "--statistics", "--server", "local"]
+  rules = ["--format", "nvfp4", "--ignore", "*.o_proj",
+           "--rule", "*.up_proj=mxfp8", "--statistics", "--server", "local"]
   done = subprocess.run(
       [QUANTCTL, "convert", "--json", *rules, model, tmp_path / "theirs"],
       check=True, capture_output=True, text=True)
   events = [json.loads(line) for line in done.stdout.splitlines()]
   told = []
   made = quantd.convert(
-      model, tmp_path / "ours", format="nvfp4", dialect="modelopt",
-      ignore=["*.o_proj"], rule={"*.up_proj": "fp8"}, statistics=True, server="local",
+      model, tmp_path / "ours", format="nvfp4",
+      ignore=["*.o_proj"], rule={"*.up_proj": "mxfp8"}, statistics=True, server="local",
       report=tmp_path / "report", quantctl=QUANTCTL,
       progress=lambda *at: told.append(at))
   assert files(tmp_path / "ours") == files(tmp_path / "theirs")

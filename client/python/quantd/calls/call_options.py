@@ -76,12 +76,7 @@ def split(
 
 
 def checked(function: str, call: CallOptions) -> Checked:
-  """Refuses what no engine takes.
-
-  Raises:
-    quantd.Invalid: A value is no good.
-    TypeError: There is no option of that name.
-  """
+  """Refuses what no engine takes."""
   refuse_unknown(function, call, CallOptions)
   timeout = call.get("timeout")
   if timeout is not None:

@@ -28,11 +28,7 @@ def inside() -> bool:
 def function_of(
   wanted: Any, total: int, title: str
 ) -> tuple[Progress | None, Callable[[], object]]:
-  """What is to be told, and what closes it.
-
-  Raises:
-    quantd.Invalid: It is neither a function nor True or False.
-  """
+  """What is to be told, and what closes it."""
   if isinstance(wanted, (bool, np.bool_)):
     return _bar(total, title) if wanted else (None, _nothing)
   if callable(wanted):

@@ -20,12 +20,7 @@ _MODULES = {
 
 
 def default_engine() -> str:
-  """The engine that a connection takes if none is named.
-
-  Returns:
-    "native" where the compiled module of the package can be imported, or else
-    "grpc".
-  """
+  """Names the engine of a connection that names none: the native one if it is here."""
   for name, module in _MODULES.items():
     try:
       importlib.import_module(module)
@@ -38,20 +33,7 @@ def default_engine() -> str:
 
 
 def open_engine(settings: Settings, name: str | None = None) -> Engine:
-  """Makes an engine, which does not connect before the first call.
-
-  Args:
-    settings: Of the connection.
-    name: "grpc", "native", or None for `default_engine`.
-
-  Returns:
-    The engine.
-
-  Raises:
-    quantd.Invalid: There is no engine of that name, or the settings are no
-      good.
-    ImportError: It cannot be had here.
-  """
+  """Makes an engine, which does not connect before the first call."""
   if name is None:
     name = default_engine()
   if not isinstance(name, str) or name not in _MODULES:

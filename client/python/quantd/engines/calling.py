@@ -109,11 +109,7 @@ class Call:
       tried.clear()
 
   def _knock(self, server: Server, tried: set[Server]) -> Failure | None:
-    """Asks a server that was not heard of yet for its health; None: send.
-
-    One that takes the connection and never speaks would keep the call until
-    its deadline, while another one could have it.
-    """
+    """Asks a server that was not heard of yet for its health; None: send."""
     if server.heard or not self._servers.has_another(tried, well=False):
       return None
     patience = min(_KNOCK, (self._deadline - time.monotonic()) / 2)

@@ -88,12 +88,8 @@ class Cancellation:
   def on_cancel(self, action: Callable[[], object]) -> Callable[[], None]:
     """Runs `action` once when cancelled, at once if it already is.
 
-    Args:
-      action: Runs on the thread that cancels.
-
     Returns:
-      A function that takes the action back.
-    """
+      A function that takes the action back."""
     with self._lock:
       if not self._cancelled:
         key = self._next

@@ -49,11 +49,7 @@ os.register_at_fork(after_in_child=_keep_channels)
 
 
 def check_fork() -> None:
-  """Refuses calls where they would wait for threads that are not there.
-
-  Raises:
-    quantd.Forked: The process was forked after its first call.
-  """
+  """Raises `quantd.Forked` where the threads of gRPC are not in this process."""
   if _begun_in not in (None, os.getpid()):
     raise Forked(
       "this process was forked from one that had called a server, and gRPC's "
@@ -136,14 +132,7 @@ class Servers:
       return best
 
   def put_back(self, server: Server, size: int, answer: object) -> None:
-    """Ends the call for which it was picked.
-
-    Args:
-      server: The one.
-      size: As for `pick`.
-      answer: A Failure, a reply, or None where that is not known, as on a
-        KeyboardInterrupt.
-    """
+    """Ends a call by its Failure, its reply, or None where that is not known."""
     with self._lock:
       server.bytes_under_way -= size
       if answer is not None:

@@ -52,22 +52,8 @@ def read(
   """A tensor of any library as bytes.
 
   Shares memory where `x` is contiguous and little endian, and copies it
-  elsewhere.
-
-  Args:
-    x: An array of f32, f16 or bf16: numpy's, PyTorch's on the CPU, JAX's or
-      one with `__dlpack__`.
-    field: What errors call it.
-    dtype: Its type where numpy cannot tell, as of uint16 that holds "bf16".
-    on_device: Whether it may lie in a GPU's memory, to stay there.
-
-  Returns:
-    What it is. Its bytes live as long as the Source does.
-
-  Raises:
-    Invalid: It has another type, no dimension, or is on a device whose memory
-      is not shared.
-  """
+  elsewhere. `field` is what errors call it, `dtype` its type where numpy cannot
+  tell, and `on_device` whether it may stay in a GPU's memory."""
   library = library_of(x)
   said = None if dtype is None else DTYPES.float_word(f"{field}.dtype", dtype)
   if on_device and device.is_on_device(x):
@@ -170,11 +156,7 @@ def writable(
   field: str,
   on_device: bool = False,
 ) -> Array | DeviceBytes:
-  """A caller's buffer as flat bytes that may be written.
-
-  Raises:
-    Invalid: It is read-only, not contiguous, or has another size or type.
-  """
+  """A caller's buffer as flat bytes that may be written."""
   refuse_mask(x, field)
   library = library_of(x)
   if on_device and device.is_on_device(x):

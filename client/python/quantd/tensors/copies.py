@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from quantd import quantd_pb2 as pb
 from quantd.errors import Invalid
@@ -101,26 +101,6 @@ class Part:
     return f"Part({self.spec!r})"
 
 
-class _Tensor(Protocol):
-  """What a copy knows of its tensor."""
-
-  @property
-  def options(self) -> pb.QuantizeOptions:
-    """How it was made."""
-
-  @property
-  def parts(self) -> Mapping[str, Part]:
-    """All of them."""
-
-  @property
-  def library(self) -> str:
-    """Whose arrays the copies show."""
-
-  @property
-  def report(self) -> pb.Report:
-    """What was found in the input."""
-
-
 class Copy:
   """The rowwise or the columnwise copy of a tensor; views, to be read.
 
@@ -128,19 +108,25 @@ class Copy:
   `QuantizedTensor.group`. BYTES.md has the shapes of every format.
   """
 
-  def __init__(self, tensor: _Tensor, name: str) -> None:
-    """The copy `name`, which is there."""
-    self._tensor = tensor
+  def __init__(
+    self,
+    name: str,
+    parts: Mapping[str, Part],
+    library: str,
+    rotated: bool,
+    report: pb.Report,
+  ) -> None:
+    """The copy `name` of a tensor, which is there."""
     self.name = name
-    options = tensor.options
     #: Whether it was rotated before it was quantized.
-    self.rotated: bool = options.HasField("rht") and bool(
-      getattr(options.rht, name)
-    )
+    self.rotated = rotated
+    self._parts = parts
+    self._library = library
+    self._report = report
 
   def _part(self, kind: str) -> Any:
-    part = self._tensor.parts.get(f"{self.name}_{kind}")
-    return None if part is None else part.array(self._tensor.library)
+    part = self._parts.get(f"{self.name}_{kind}")
+    return None if part is None else part.array(self._library)
 
   @property
   def codes(self) -> Any:
@@ -179,15 +165,14 @@ class Copy:
   @property
   def scale_layout(self) -> str:
     """Either "linear" or "swizzled"."""
-    return LAYOUTS.word(self._tensor.parts[f"{self.name}_scale"].spec.layout)
+    return LAYOUTS.word(self._parts[f"{self.name}_scale"].spec.layout)
 
   @property
   def stats(self) -> Statistics | None:
     """How far it is from what was quantized, where `statistics` asked."""
-    report = self._tensor.report
-    if not report.HasField(self.name):
+    if not self._report.HasField(self.name):
       return None
-    return Statistics.of(getattr(report, self.name))
+    return Statistics.of(getattr(self._report, self.name))
 
   def __repr__(self) -> str:
     """Its shapes."""

@@ -169,12 +169,19 @@ class Described:
   @property
   def rowwise(self) -> Copy | None:
     """The rowwise copy, or None."""
-    return Copy(self, "rowwise") if "rowwise_data" in self.parts else None
+    return self._copy("rowwise")
 
   @property
   def columnwise(self) -> Copy | None:
     """The columnwise copy, or None."""
-    return Copy(self, "columnwise") if "columnwise_data" in self.parts else None
+    return self._copy("columnwise")
+
+  def _copy(self, name: str) -> Copy | None:
+    if f"{name}_data" not in self.parts:
+      return None
+    o = self.options
+    turned = o.HasField("rht") and bool(getattr(o.rht, name))
+    return Copy(name, self.parts, self.library, turned, self.report)
 
   def get(self, kind: str) -> Any:
     """The elements of a part, or None where there is no such part."""

@@ -176,11 +176,7 @@ def settle(buffers: Iterable[Any]) -> None:
 def read(
   x: Any, library: str, field: str, said: str | None
 ) -> tuple[str, tuple[int, ...], DeviceBytes]:
-  """Type, shape and bytes of an array that came in.
-
-  Raises:
-    Invalid: It has another type, or no dimension.
-  """
+  """Type, shape and bytes of an array that came in."""
   word = _word(x.dtype)
   if said is not None and said != word:
     raise Invalid.of(
@@ -210,12 +206,7 @@ def read(
 def writable(
   x: Any, library: str, word: str, shape: tuple[int, ...], field: str
 ) -> DeviceBytes:
-  """A caller's array as bytes that may be written.
-
-  Raises:
-    Invalid: It cannot be written, is not contiguous, or has another size or
-      type.
-  """
+  """A caller's array as bytes that may be written."""
   if library == "jax":
     raise Invalid.of(field, "an array that can be written", "one of JAX")
   contiguous = x.is_contiguous() if library == "torch" else x.flags.c_contiguous

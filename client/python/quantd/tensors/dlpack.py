@@ -44,19 +44,7 @@ class _Tensor(ctypes.Structure):
 def from_dlpack(
   x: Any, field: str, dtype: str | None
 ) -> tuple[Array, str | None]:
-  """An array that views the memory of `x`, and its type where numpy has none.
-
-  Args:
-    x: Anything with `__dlpack__`.
-    field: What errors call it.
-    dtype: What the caller says that it is, or None.
-
-  Returns:
-    The array, and the word of its type: "bf16" of one of uint16.
-
-  Raises:
-    Invalid: Its memory is a device's.
-  """
+  """An array over the memory of `x`, and "bf16" where it is uint16 with its bits."""
   device = int(x.__dlpack_device__()[0])
   if device not in _HOST:
     raise Invalid.of(

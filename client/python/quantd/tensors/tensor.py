@@ -121,15 +121,14 @@ class QuantizedTensor(Described):
 
   def __reduce__(self) -> tuple[Any, ...]:
     """Pickles with its bytes and its connection, which connects again."""
-    parts = {
-      k: (p.spec, p.host().data.tobytes()) for k, p in self.parts.items()
-    }
+    here = self.cpu()
+    parts = {k: (p.spec, p.data.tobytes()) for k, p in here.parts.items()}
     state = (
       self.message().SerializeToString(),
       self.options.SerializeToString(),
       self.report.SerializeToString(),
     )
-    rest = (self.request_id, self.connection, self.library, self.fused)
+    rest = (self.request_id, self.connection, here.library, self.fused)
     return (assembling.restore, (type(self), state, parts, rest))
 
   @classmethod

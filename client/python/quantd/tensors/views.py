@@ -86,17 +86,7 @@ def _swizzled_index(lines: int, blocks: int) -> Array:
 
 
 def scale_matrix(c: CopyShape, data: Array, dtype: str, lines: int) -> Array:
-  """The scales of one group as [lines, blocks], without their padding.
-
-  Args:
-    c: Its shape.
-    data: The bytes of its scales.
-    dtype: Their type.
-    lines: How many lines of scales there are: of squares, one for a square.
-
-  Returns:
-    The stored elements, as unsigned integers of their size.
-  """
+  """The scales of one group as unsigned integers [lines, blocks], not padded."""
   raw = data.view(f"<u{size_of(dtype)}")
   blocks = c.blocks if c.lines and c.positions else 0
   if c.order == "swizzled":

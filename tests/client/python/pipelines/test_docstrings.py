@@ -10,7 +10,7 @@ import quantd
 from rig import limit, q, server  # noqa: F401
 
 # Of each: the package that it needs to be imported.
-MODULES = {"columns": "numpy", "torch": "torch"}
+MODULES = {"columns": "numpy"}
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -1,4 +1,4 @@
-"""Quantizes rows of bf16 tensors in Spark: a function to copy and adapt.
+"""Quantizes rows of tensors in Spark: a function to copy and adapt.
 
 python spark_frame.py 127.0.0.1:50151,127.0.0.1:50152
 """
@@ -10,60 +10,44 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import types as sql
 
-from quantd.columns import Columns, column_of
+import quantd
 
 
-def quantize(
-  frame,
-  servers,
-  format="nvfp4",
-  dtype="bf16",
-  id="id",
-  shape="shape",
-  data="bytes",
-  **options,
-):
+def quantize(frame, servers, format="nvfp4", dtype="bf16", **options):
   """A DataFrame of ids and parts; Spark repeats tasks that fail.
 
-  `frame` has ids of any type, shapes (array<int>) and the elements (binary,
-  little endian, row by row). fp32 parts become array<float>, others binary.
+  The columns of `frame` are ids of any type, shapes (array<int>) and elements
+  (binary, little endian, row by row). fp32 parts become array<float>, others
+  binary.
   """
-  columns = Columns(servers, format, dtype, 4, None, options)
-  types = columns.types()
-  schema = sql.StructType([frame.schema[id]])
+  made = quantd.Quantize(servers, format, column="x", dtype=dtype, **options)
+  types = made.types()
+  schema = sql.StructType([frame.schema[0]])
   for name, word in types.items():
     floats = sql.ArrayType(sql.FloatType(), False)
     schema.add(name, floats if word == "f32" else sql.BinaryType(), False)
+  kind = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16}[dtype]
 
-  def one(name, shape, data):
-    if shape is None or data is None:
-      raise ValueError(f"null in row {name!r}")
-    kind = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16}[dtype]
+  def tensor(name, shape, data):
     try:
-      return np.frombuffer(data, kind).reshape([int(np.uint32(d)) for d in shape])
-    except (ValueError, OverflowError) as wrong:
+      # No size may be -1, which numpy would work out.
+      return np.frombuffer(data, kind).reshape(np.uint64(shape))
+    except (TypeError, ValueError, OverflowError) as wrong:
       raise ValueError(f"row {name!r}: {wrong}") from None
 
   def parts(batch):
-    ids, *rest = (column.to_pylist() for column in batch.columns)
-    records = [one(*row) for row in zip(ids, *rest, strict=True)]
-    made = {name: [] for name in types}
-    for t in columns.quantize(records, ids):
-      for kind, part in t.parts.items():
-        a, name = part.array(), column_of(kind)
-        made[name].append(a.ravel() if types[name] == "f32" else a.tobytes())
-    arrays = [
-      pa.array(
-        made[name], pa.list_(pa.float32()) if word == "f32" else pa.binary()
-      )
-      for name, word in types.items()
-    ]
-    return pa.RecordBatch.from_arrays([batch.columns[0], *arrays], [id, *types])
+    rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    out = made({"x": [tensor(*row) for row in rows]})
+    arrays = [batch.columns[0]]
+    for name, word in types.items():
+      if word == "f32":
+        values, of = [a.ravel() for a in out[name]], pa.list_(pa.float32())
+      else:
+        values, of = [a.tobytes() for a in out[name]], pa.binary()
+      arrays.append(pa.array(values, of))
+    return pa.RecordBatch.from_arrays(arrays, schema.names)
 
-  def run(batches):
-    yield from map(parts, batches)
-
-  return frame.select(id, shape, data).mapInArrow(run, schema)
+  return frame.mapInArrow(lambda batches: map(parts, batches), schema)
 
 
 def run(session, servers, records):

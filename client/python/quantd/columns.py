@@ -11,7 +11,7 @@ on how an engine cuts its data into batches and tries these again.
 
 import concurrent.futures
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 import numpy as np
@@ -27,7 +27,7 @@ from quantd.tensors.elements import Array
 from quantd.tensors.tensor import QuantizedTensor
 from quantd.words import DTYPES, DType, Format
 
-__all__ = ["Columns", "Quantize", "column_of"]
+__all__ = ["Quantize"]
 
 # Columns of parts whose kind is not their name.
 _NAMES = {
@@ -45,106 +45,6 @@ _NAMES = {
 _PATIENCE: Mapping[str, Any] = {"deadline": 300.0}
 
 
-class Columns:
-  """Quantizes records by a connection that is made where it is first used.
-
-  Pickles as its settings. May be used by many threads.
-  """
-
-  def __init__(
-    self,
-    servers: str | None,
-    format: Format,
-    dtype: DType | None,
-    threads: int,
-    settings: Mapping[str, Any] | None,
-    keywords: QuantizeKeywords,
-  ) -> None:
-    """Checks what it is given, and connects to nothing."""
-    if keywords.get("splits") is not None:
-      raise Invalid.of("splits", "none: each record is a tensor", "groups")
-    if keywords.get("stochastic") is True:
-      raise Invalid.of(
-        "stochastic", "a seed, for one that is drawn would be lost", "True"
-      )
-    if threads < 1:
-      raise Invalid.of("threads", "at least 1", str(threads))
-    word = None if dtype is None else DTYPES.float_word("dtype", dtype)
-    self._state = (servers, format, word, threads, settings, keywords)
-    self._dtype: Any = word
-    self._format = format
-    self._threads = threads
-    self._keywords = keywords
-    self._settings = {**_PATIENCE, **(settings or {})}
-    self._servers = servers
-    self._lock = threading.Lock()
-    self._connection: Connection | None = None
-    # Says now what is wrong with an address.
-    connect(servers, **self._settings).close()
-
-  def __reduce__(self) -> tuple[Any, ...]:
-    """Pickles as what it was made of."""
-    return (Columns, self._state)
-
-  def types(self) -> dict[str, str]:
-    """The columns that come out, and the word of each one's element type."""
-    asked = options.quantize_message(self._format, self._keywords)
-    dtype = DTYPES.parse("dtype", self._dtype or "bf16")
-    try:
-      # Which parts there are does not depend on the shape.
-      found = geometry.specs(pb.Tensor(dtype=dtype, shape=[256, 256]), asked)
-    except (ValueError, IndexError, ZeroDivisionError) as bad:
-      raise Invalid.of("options", "those that go together", str(bad)) from bad
-    return {column_of(spec.kind): spec.dtype for spec in found}
-
-  def quantize(
-    self, tensors: Sequence[Any], names: Sequence[Any] = ()
-  ) -> Iterator[QuantizedTensor]:
-    """Quantizes records, some at once, and gives them in their order.
-
-    Errors name the record: by `names`, or else by its number."""
-    connection = self._connected()
-
-    def one(x: Any) -> QuantizedTensor:
-      return connection.quantize(
-        x, self._format, dtype=self._dtype, **self._keywords
-      )
-
-    with concurrent.futures.ThreadPoolExecutor(self._threads) as pool:
-      calls = [pool.submit(one, x) for x in tensors]
-      for i, call in enumerate(calls):
-        try:
-          yield call.result()
-        except Error as error:
-          for later in calls[i:]:
-            later.cancel()
-          error.add_note(f"of record {names[i] if names else i}")
-          raise
-
-  def _connected(self) -> Connection:
-    with self._lock:
-      if self._connection is None:
-        self._connection = connect(self._servers, **self._settings)
-      return self._connection
-
-  def close(self) -> None:
-    """Lets go of the connection; the next call makes another one."""
-    with self._lock:
-      connection, self._connection = self._connection, None
-    if connection is not None:
-      connection.close()
-
-
-def column_of(kind: str) -> str:
-  """The name of a part's column.
-
-  Example:
-    >>> column_of("rowwise_data"), column_of("columnwise_amax")
-    ('codes', 'columnwise_amax')
-  """
-  return _NAMES.get(kind, kind)
-
-
 class Quantize:
   """A function of batches: tensors in, their parts out.
 
@@ -156,7 +56,8 @@ class Quantize:
   The bytes of a record are those of `Connection.quantize`, whatever the
   batches.
 
-  Pickles as its settings, and connects by its first batch.
+  Pickles as its settings, and connects by its first batch. May be used by many
+  threads.
 
   Example:
     >>> made = Quantize("127.0.0.1:50151", "mxfp8_e4m3", column="x")
@@ -196,43 +97,108 @@ class Quantize:
     Raises:
       quantd.Invalid: An argument is no good.
     """
-    self._columns = Columns(servers, format, dtype, threads, settings, keywords)
+    if keywords.get("splits") is not None:
+      raise Invalid.of("splits", "none: each record is a tensor", "groups")
+    if keywords.get("stochastic") is True:
+      expected = "a seed, for one that is drawn would be lost"
+      raise Invalid.of("stochastic", expected, "True")
+    if threads < 1:
+      raise Invalid.of("threads", "at least 1", str(threads))
+    word = None if dtype is None else DTYPES.float_word("dtype", dtype)
+    self._state: dict[str, Any] = dict(
+      keywords,
+      servers=servers,
+      format=format,
+      column=column,
+      dtype=word,
+      prefix=prefix,
+      keep=keep,
+      threads=threads,
+      settings=settings,
+    )
+    self._dtype: Any = word
+    self._format = format
     self._column = column
     self._prefix = prefix
     self._keep = keep
-    word = "f32" if dtype is None else DTYPES.float_word("dtype", dtype)
-    # Lists have no type; bf16 of them is its bits.
-    self._of_lists = {"f32": "<f4", "f16": "<f2", "bf16": "<u2"}[word]
+    self._threads = threads
+    self._keywords = keywords
+    self._lock = threading.Lock()
+    self._connection: Connection | None = None
+    # Says now what is wrong with an address.
+    self._connect().close()
+
+  def _connect(self) -> Connection:
+    settings: Any = {**_PATIENCE, **(self._state["settings"] or {})}
+    return connect(self._state["servers"], **settings)
+
+  def __reduce__(self) -> tuple[Any, ...]:
+    """Pickles as what it was made of."""
+    return (_made, (self._state,))
+
+  def types(self) -> dict[str, str]:
+    """The columns that it adds, and the word of each one's element type."""
+    asked = options.quantize_message(self._format, self._keywords)
+    dtype = DTYPES.parse("dtype", self._dtype or "bf16")
+    try:
+      # Which parts there are does not depend on the shape.
+      found = geometry.specs(pb.Tensor(dtype=dtype, shape=[256, 256]), asked)
+    except (ValueError, IndexError, ZeroDivisionError) as bad:
+      raise Invalid.of("options", "those that go together", str(bad)) from bad
+    return {self._name(spec.kind): spec.dtype for spec in found}
+
+  def _name(self, kind: str) -> str:
+    return self._prefix + _NAMES.get(kind, kind)
 
   @property
   def columns(self) -> tuple[str, ...]:
     """The names of the columns that it adds."""
-    return tuple(self._prefix + name for name in self._columns.types())
+    return tuple(self.types())
 
   def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Quantizes a batch.
+    """Quantizes a batch, some records at once.
 
     Raises:
       quantd.Invalid: A record is no good, or there is no such column.
-      quantd.Error: A call failed after all retries.
+      quantd.Error: A call failed after all retries; a note says which record.
     """
     if self._column not in batch:
       raise Invalid.of("column", " or ".join(batch), repr(self._column))
     out = {k: v for k, v in batch.items() if self._keep or k != self._column}
     parts: dict[str, list[Array]] = {name: [] for name in self.columns}
-    records = [
-      np.asarray(x, self._of_lists) if isinstance(x, list) else x
-      for x in batch[self._column]
-    ]
-    for t in self._columns.quantize(records):
-      for kind, part in t.parts.items():
-        made = part.array()
-        plain = made if made.dtype == np.float32 else made.view(np.uint8)
-        parts[self._prefix + column_of(kind)].append(plain)
-    clash = sorted(parts.keys() & out.keys())
-    if clash:
+    if clash := sorted(parts.keys() & out.keys()):
       raise Invalid.of("prefix", "one that makes new names", f"old {clash[0]}")
+    with concurrent.futures.ThreadPoolExecutor(self._threads) as pool:
+      calls = [pool.submit(self._quantize, x) for x in batch[self._column]]
+      for i, call in enumerate(calls):
+        try:
+          t = call.result()
+        except Error as error:
+          for later in calls[i:]:
+            later.cancel()
+          error.add_note(f"of record {i}")
+          raise
+        for kind, part in t.parts.items():
+          made = part.array()
+          plain = made if made.dtype == np.float32 else made.view(np.uint8)
+          parts[self._name(kind)].append(plain)
     return out | {name: _stack(arrays) for name, arrays in parts.items()}
+
+  def _quantize(self, x: Any) -> QuantizedTensor:
+    with self._lock:
+      if self._connection is None:
+        self._connection = self._connect()
+    if isinstance(x, list):
+      # Lists have no type; bf16 of them is its bits.
+      kinds = {"f32": "<f4", "f16": "<f2", "bf16": "<u2"}
+      x = np.asarray(x, kinds[self._dtype or "f32"])
+    return self._connection.quantize(
+      x, self._format, dtype=self._dtype, **self._keywords
+    )
+
+
+def _made(state: dict[str, Any]) -> Quantize:
+  return Quantize(**state)
 
 
 def _stack(arrays: Sequence[Array]) -> Array:

@@ -228,17 +228,9 @@ def from_status(
   request_id: str = "",
   attempts: int = 0,
 ) -> Error:
-  """The exception for a status.
+  """The exception for gRPC's number of a status, to be raised.
 
-  Args:
-    code: The number that gRPC has for it.
-    message: For people.
-    detail: The serialized ErrorDetail that came with it, or None.
-    request_id: The call's id in the server's log.
-    attempts: How many times it was sent.
-
-  Returns:
-    An Error of the type that fits best, to be raised.
+  `detail` is the serialized ErrorDetail that came with it.
 
   Example:
     >>> from_status(14, "gone")

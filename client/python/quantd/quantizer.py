@@ -3,6 +3,7 @@
 A configuration that is set once and applied to many tensors.
 """
 
+import copy
 import secrets
 from collections.abc import Sequence
 from typing import Any, Unpack
@@ -263,30 +264,15 @@ class Quantizer:
       "rowwise": self.rowwise_usage,
       "columnwise": self.columnwise_usage,
       "with_rht": self.with_rht,
-      "with_random_sign_mask": self.with_random_sign_mask,
       "stochastic_rounding": self.stochastic_rounding,
-      "seed": self.seed,
-      "with_amax_reduction": self.with_amax_reduction,
       **self.keywords,
     }
-    defaults = {
-      "with_rht": None,
-      "with_random_sign_mask": True,
-      "stochastic_rounding": False,
-      "seed": None,
-      "with_amax_reduction": False,
-    }
-    told = ", ".join(
-      f"{name}={shown(value)}"
-      for name, value in said.items()
-      if name not in defaults or value is not defaults[name]
-    )
+    told = ", ".join(f"{name}={shown(value)}" for name, value in said.items())
     return f"Quantizer({self.connection!r}, {self.format!r}, {told})"
 
   def copy(self) -> "Quantizer":
     """Another one that is set like this one."""
-    made = Quantizer.__new__(Quantizer)
-    made.__dict__.update(self.__dict__)
+    made = copy.copy(self)
     made.keywords = QuantizeKeywords(**self.keywords)
     return made
 

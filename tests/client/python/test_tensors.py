@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import quantd
-from quantd.tensors import dialects, file
+from quantd.tensors import file
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "golden"
 
@@ -180,15 +180,16 @@ def test_dialects_of_golden_weights(q, case):
   seen = 0
   for vector in golden["vectors"]:
     library = vector["profile"].partition("@")[0]
-    write = {"modelopt": dialects.to_modelopt,
-             "compressed-tensors": dialects.to_compressed_tensors}.get(library)
+    write = {"modelopt": quantd.QuantizedTensor.to_modelopt,
+             "compressed-tensors": quantd.QuantizedTensor.to_compressed_tensors
+             }.get(library)
     t = q.quantize(w, vector["format"], profile=vector["profile"],
                    dtype="bf16" if kind == "<u2" else None)
     if write is None:
-      for other in (dialects.to_modelopt, dialects.to_compressed_tensors):
+      for other in (t.to_modelopt, t.to_compressed_tensors):
         if library == "comfy":
           with pytest.raises(quantd.Invalid):
-            other(t, "m")
+            other("m")
       continue
     try:
       made = write(t, "m", 3.0 if (library, vector["format"]) == (

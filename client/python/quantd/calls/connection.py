@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeVar, Unpack, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from quantd import options, words
 from quantd import quantd_pb2 as pb
@@ -14,7 +14,7 @@ from quantd.errors import Invalid
 from quantd.options import refuse_unknown
 from quantd.results import Maxima
 from quantd.tensors import arrays
-from quantd.tensors.elements import Array, Like
+from quantd.tensors.elements import Like
 from quantd.tensors.tensor import QuantizedTensor
 from quantd.values import flag
 from quantd.words import (
@@ -33,6 +33,14 @@ from quantd.words import (
 __all__ = ["Connection"]
 
 A = TypeVar("A")
+
+
+class DecodeKeywords(CallOptions, total=False):
+  """What `dequantize` takes beside the tensor."""
+
+  usage: Side | None
+  rotated: bool
+  like: Like
 
 
 class Connection(Questions):
@@ -191,9 +199,7 @@ class Connection(Questions):
     dtype: DType | None = None,
     *,
     out: A,
-    usage: Side | None = None,
-    rotated: bool = False,
-    **call: Unpack[CallOptions],
+    **keywords: Unpack[DecodeKeywords],
   ) -> A: ...
 
   @overload
@@ -201,23 +207,7 @@ class Connection(Questions):
     self,
     t: QuantizedTensor,
     dtype: DType | None = None,
-    *,
-    like: Literal["numpy"],
-    usage: Side | None = None,
-    rotated: bool = False,
-    **call: Unpack[CallOptions],
-  ) -> Array: ...
-
-  @overload
-  def dequantize(
-    self,
-    t: QuantizedTensor,
-    dtype: DType | None = None,
-    *,
-    usage: Side | None = None,
-    rotated: bool = False,
-    like: Like = None,
-    **call: Unpack[CallOptions],
+    **keywords: Unpack[DecodeKeywords],
   ) -> Any: ...
 
   def dequantize(
@@ -269,17 +259,9 @@ class Connection(Questions):
       t, side, output, flag("rotated", rotated)
     )
     kind, word = pb.TENSOR_KIND_DEQUANTIZED, DTYPES.word(output)
+    made = (kind, word, shape)
     return self._values(
-      "Dequantize",
-      request,
-      data,
-      kind,
-      word,
-      shape,
-      out,
-      like,
-      t.library,
-      call,
+      "Dequantize", request, data, made, out, like, t.library, call
     )
 
   def amax(
@@ -412,15 +394,7 @@ class Connection(Questions):
       ),
     )
     kind, data = pb.TENSOR_KIND_ROTATED, [source.payload]
+    made = (kind, word, source.shape)
     return self._values(
-      "ApplyRht",
-      request,
-      data,
-      kind,
-      word,
-      source.shape,
-      out,
-      like,
-      source.library,
-      call,
+      "ApplyRht", request, data, made, out, like, source.library, call
     )

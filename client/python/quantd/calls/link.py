@@ -121,15 +121,17 @@ class Link:
     method: str,
     request: Any,
     payload: Sequence[Any],
-    kind: int,
-    word: str,
-    shape: tuple[int, ...],
+    part: tuple[int, str, tuple[int, ...]],
     out: Any,
     like: Like,
     default: str,
     call: CallOptions,
   ) -> Any:
-    """A call whose one part is written into an array, which is returned."""
+    """A call whose one part is written into an array, which is returned.
+
+    `part` is its kind, the word of its type and its shape.
+    """
+    kind, word, shape = part
     if out is not None and like is not None:
       raise Invalid.of("like", "none beside out=, which is given back", "one")
     header = request.SerializeToString()

@@ -1,6 +1,5 @@
 """Where servers are said to be, and what may be shown to them."""
 
-import datetime
 import ipaddress
 import re
 
@@ -125,10 +124,7 @@ def load_tls(
     if text is not None and b"-----BEGIN " not in text:
       raise Invalid.of(field, "a PEM file", str(path))
     pem.append(text)
-  if tls.ca is not None:
-    _check_dates("tls.ca", tls.ca)
   if tls.cert is not None and tls.key is not None:
-    _check_dates("tls.cert", tls.cert)
     _check_pair(tls.cert, tls.key)
   return pem[0], pem[1], pem[2]
 
@@ -143,18 +139,3 @@ def _check_pair(cert: str, key: str) -> None:
     raise Invalid.of(
       "tls.cert", "a good certificate and its key", f"{cert}: {wrong}"
     ) from None
-
-
-def _check_dates(field: str, path: str) -> None:
-  """Refuses a certificate that has expired, before a handshake says less."""
-  import ssl
-
-  context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-  try:
-    context.load_verify_locations(path)
-  except (ssl.SSLError, OSError) as wrong:
-    raise Invalid.of(field, "a good file", f"{path}: {wrong}") from None
-  now = datetime.datetime.now(datetime.UTC).timestamp()
-  for found in context.get_ca_certs():
-    if ssl.cert_time_to_seconds(str(found["notAfter"])) < now:
-      raise Invalid.of(field, "one that is valid", f"{path}: it has expired")

@@ -89,7 +89,8 @@ class Cancellation:
     """Runs `action` once when cancelled, at once if it already is.
 
     Returns:
-      A function that takes the action back."""
+      A function that takes the action back.
+    """
     with self._lock:
       if not self._cancelled:
         key = self._next
@@ -219,25 +220,12 @@ class Engine(Protocol):
   ) -> Reply:
     """Makes one call, retries included; in bands where the settings say so.
 
-    Args:
-      method: "Quantize", "DescribeQuantize", "Dequantize", "RhtAmax",
-        "ApplyRht" or "GetServerInfo".
-      header: The serialized request without its payload.
-      payload: Buffers of bytes that back to back are the payload. Not written
-        to, and not looked at after the call. Where the header has refs
-        (Dequantize) each of them is one of these buffers, in their order.
-      into: Where to write parts: of a kind, its exact size in writable bytes.
-        They may lie over the payload. After an error their content is anything.
-      timeout: Seconds, retries included; None: that of the settings.
-      cancel: Stops the call.
-      progress: Told how far it is. Must not raise, and must not close the
-        engine, which would wait for the call.
-      traceparent: The trace that the call belongs to, as W3C Trace Context
-        writes it; servers are told of it, devices of this process are not.
-      priority: "high", "normal" or "low"; the same.
-
-    Returns:
-      The reply. DescribeQuantize and GetServerInfo have no parts.
+    `header` is the request without its payload, which `payload` is back to back:
+    where the header has refs, each is one of these buffers. They are not
+    written to, and not looked at after the call. `into` has a buffer of the
+    exact size for kinds of parts, which may lie over the payload; after an
+    error their content is anything. `progress` must not raise, and must not
+    close the engine, which would wait for the call.
 
     Raises:
       quantd.Error: As `from_status` makes it.

@@ -53,7 +53,8 @@ def read(
 
   Shares memory where `x` is contiguous and little endian, and copies it
   elsewhere. `field` is what errors call it, `dtype` its type where numpy cannot
-  tell, and `on_device` whether it may stay in a GPU's memory."""
+  tell, and `on_device` whether it may stay in a GPU's memory.
+  """
   library = library_of(x)
   said = None if dtype is None else DTYPES.float_word(f"{field}.dtype", dtype)
   if on_device and device.is_on_device(x):

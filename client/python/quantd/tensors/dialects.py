@@ -18,7 +18,7 @@ from quantd.tensors.described import Described
 from quantd.tensors.elements import Like
 from quantd.values import number, shown
 
-__all__ = ["to_compressed_tensors", "to_modelopt"]
+__all__ = ["store"]
 
 _FLT_MAX = np.float32(3.4028234663852886e38)
 
@@ -69,58 +69,14 @@ _COMPRESSED_TENSORS = _Dialect(
   (1,),
   {"nvfp4": "input_global_scale", "fp8_e4m3": "input_scale"},
 )
+_DIALECTS = {d.name: d for d in (_MODELOPT, _COMPRESSED_TENSORS)}
 
 
-def to_modelopt(
-  t: Described, name: str, input_amax: float | None = None, like: Like = None
+def store(
+  dialect: str, t: Described, name: str, input_amax: float | None, like: Like
 ) -> dict[str, Any]:
-  """The tensors that ModelOpt stores of a linear layer.
-
-  Args:
-    t: A weight [N, K]: NVFP4, FP8 with one scale, or MXFP8; rowwise, not
-      rotated, not in groups.
-    name: Of the module: "model.layers.0.self_attn.q_proj".
-    input_amax: The largest magnitude of the layer's inputs; FP8 needs it, NVFP4
-      without it is weight-only.
-    like: The library of the result; None: that of t.
-
-  Returns:
-    Arrays by their names: of NVFP4 "<name>.weight" uint8 [N, K/2],
-    ".weight_scale" E4M3 [N, K/16], ".weight_scale_2" fp32 [].
-
-  Raises:
-    quantd.Invalid: ModelOpt has no such weight, or t is of another library.
-  """
-  return _store(_MODELOPT, t, name, input_amax, like)
-
-
-def to_compressed_tensors(
-  t: Described, name: str, input_amax: float | None = None, like: Like = None
-) -> dict[str, Any]:
-  """The tensors that compressed-tensors stores of a linear layer.
-
-  Args:
-    t: A weight [N, K]: NVFP4, FP8 with one scale, by channel or by 128 x 128,
-      MXFP8 or MXFP4; rowwise, not rotated, not in groups.
-    name: Of the module.
-    input_amax: The largest magnitude of the layer's inputs, where they are to
-      be quantized by a fixed scale.
-    like: The library of the result; None: that of t.
-
-  Returns:
-    Arrays by their names: of NVFP4 "<name>.weight_packed" uint8
-    [N, K/2], ".weight_scale" E4M3 [N, K/16], ".weight_global_scale" fp32 [1].
-
-  Raises:
-    quantd.Invalid: compressed-tensors has no such weight, or t is of another
-      library.
-  """
-  return _store(_COMPRESSED_TENSORS, t, name, input_amax, like)
-
-
-def _store(
-  d: _Dialect, t: Described, name: str, input_amax: float | None, like: Like
-) -> dict[str, Any]:
+  """The tensors by their names; see `QuantizedTensor.to_modelopt`."""
+  d = _DIALECTS[dialect]
   library = library_for(like, t.library)
   if not isinstance(name, str):
     raise Invalid.of("name", "that of a module", shown(name))

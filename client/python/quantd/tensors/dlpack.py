@@ -1,6 +1,7 @@
 """Arrays of any library that has `__dlpack__`, bf16 included.
 
-numpy's own reader knows no bf16, which is what most tensors here are of.
+numpy's own reader knows no bf16, which is what most tensors here are of: it is
+shown the same memory as uint16.
 """
 
 import ctypes
@@ -14,84 +15,61 @@ from quantd.values import shown
 
 # Devices whose memory a CPU reads: the CPU's own and pinned by CUDA or ROCm.
 _HOST = (1, 3, 11)
-_FLOAT, _BFLOAT = 2, 4
+_UINT, _FLOAT, _BFLOAT = 1, 2, 4
 
 
-class _Device(ctypes.Structure):
-  _fields_ = (("type", ctypes.c_int32), ("id", ctypes.c_int32))
+class _Head(ctypes.Structure):
+  """What a DLTensor begins with."""
 
-
-class _Type(ctypes.Structure):
   _fields_ = (
+    ("data", ctypes.c_void_p),
+    ("device", ctypes.c_int32 * 2),
+    ("ndim", ctypes.c_int32),
     ("code", ctypes.c_uint8),
     ("bits", ctypes.c_uint8),
     ("lanes", ctypes.c_uint16),
   )
 
 
-class _Tensor(ctypes.Structure):
-  _fields_ = (
-    ("data", ctypes.c_void_p),
-    ("device", _Device),
-    ("ndim", ctypes.c_int32),
-    ("dtype", _Type),
-    ("shape", ctypes.POINTER(ctypes.c_int64)),
-    ("strides", ctypes.POINTER(ctypes.c_int64)),
-    ("byte_offset", ctypes.c_uint64),
-  )
+class _Held:
+  """A capsule that numpy takes over."""
+
+  def __init__(self, capsule: Any, device: Any) -> None:
+    self._capsule = capsule
+    self._device = device
+
+  def __dlpack__(self, **_: Any) -> Any:
+    return self._capsule
+
+  def __dlpack_device__(self) -> Any:
+    return self._device
 
 
 def from_dlpack(
   x: Any, field: str, dtype: str | None
 ) -> tuple[Array, str | None]:
   """An array over the memory of `x`, and "bf16" where it is uint16 with its bits."""
-  device = int(x.__dlpack_device__()[0])
-  if device not in _HOST:
+  device = x.__dlpack_device__()
+  if int(device[0]) not in _HOST:
     raise Invalid.of(
       f"{field}.device",
       "memory of the host; copy it there first, for this connection shares no GPU "
       "memory",
-      f"DLPack device {device}",
+      f"DLPack device {int(device[0])}",
     )
   capsule = x.__dlpack__()
   get = ctypes.pythonapi.PyCapsule_GetPointer
-  get.restype, get.argtypes = (
-    ctypes.c_void_p,
-    [ctypes.py_object, ctypes.c_char_p],
-  )
-  t = _Tensor.from_address(get(capsule, b"dltensor"))
-  kind = (t.dtype.code, t.dtype.bits, t.dtype.lanes)
-  element = {
-    (_FLOAT, 32, 1): "<f4",
-    (_FLOAT, 16, 1): "<f2",
-    (_BFLOAT, 16, 1): "<u2",
-  }
-  if kind not in element:
+  get.restype = ctypes.c_void_p
+  get.argtypes = [ctypes.py_object, ctypes.c_char_p]
+  head = _Head.from_address(get(capsule, b"dltensor"))
+  kind = (head.code, head.bits, head.lanes)
+  if kind not in ((_FLOAT, 32, 1), (_FLOAT, 16, 1), (_BFLOAT, 16, 1)):
     raise Invalid.of(
       f"{field}.dtype", "f32, f16 or bf16", f"DLPack type {kind}"
     )
-  shape = tuple(t.shape[i] for i in range(t.ndim))
-  size = np.dtype(element[kind]).itemsize
-  strides = None
-  if bool(t.strides):
-    strides = tuple(t.strides[i] * size for i in range(t.ndim))
-  extent = size
-  for i, length in enumerate(shape):
-    if length == 0:
-      extent = 0
-      break
-    step = (
-      strides[i] if strides else int(np.prod(shape[i + 1 :], dtype=int)) * size
-    )
-    if step < 0:
-      raise Invalid.of(field, "strides >= 0", str(strides))
-    extent += (length - 1) * step
-  memory = (ctypes.c_uint8 * extent).from_address((t.data or 0) + t.byte_offset)
-  # The capsule frees the memory when it is gone.
-  memory.owner = capsule  # type: ignore[attr-defined]
-  a: Array = np.ndarray(shape, element[kind], memoryview(memory), 0, strides)
-  if t.dtype.code == _BFLOAT and dtype in (None, "bf16"):
-    dtype = "bf16"
-  elif t.dtype.code == _BFLOAT:
-    raise Invalid.of(f"{field}.dtype", "bf16, which it is", shown(dtype))
-  return a, dtype
+  if head.code == _BFLOAT:
+    if dtype not in (None, "bf16"):
+      raise Invalid.of(f"{field}.dtype", "bf16, which it is", shown(dtype))
+    dtype, head.code = "bf16", _UINT
+  # It frees the memory when the array is gone.
+  return np.from_dlpack(_Held(capsule, device)), dtype

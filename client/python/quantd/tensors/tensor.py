@@ -110,14 +110,37 @@ class QuantizedTensor(Described):
   def to_modelopt(
     self, name: str, input_amax: float | None = None, *, like: Like = None
   ) -> dict[str, Any]:
-    """The tensors that ModelOpt stores of a weight; see `quantd.tensors.dialects`."""
-    return dialects.to_modelopt(self, name, input_amax, like)
+    """The tensors that ModelOpt stores of a linear layer.
+
+    Of a weight [N, K] in NVFP4, FP8 with one scale, or MXFP8; rowwise, not
+    rotated, not in groups. The bytes are those of the profile that quantized it:
+    profile="modelopt@0.47" gives ModelOpt's own; that of "te" goes, too.
+
+    Args:
+      name: Of the module: "model.layers.0.self_attn.q_proj".
+      input_amax: The largest magnitude of the layer's inputs; FP8 needs it,
+        NVFP4 without it is weight-only.
+      like: The library of the result; None: `library`.
+
+    Returns:
+      Arrays by their names: of NVFP4 "<name>.weight" uint8 [N, K/2],
+      ".weight_scale" E4M3 [N, K/16], ".weight_scale_2" fp32 [].
+
+    Raises:
+      quantd.Invalid: ModelOpt has no such weight.
+    """
+    return dialects.store("modelopt", self, name, input_amax, like)
 
   def to_compressed_tensors(
     self, name: str, input_amax: float | None = None, *, like: Like = None
   ) -> dict[str, Any]:
-    """The tensors that compressed-tensors stores; see `quantd.tensors.dialects`."""
-    return dialects.to_compressed_tensors(self, name, input_amax, like)
+    """The tensors that compressed-tensors stores of a linear layer.
+
+    As for `to_modelopt`; also of FP8 by channel or by 128 x 128, and of MXFP4,
+    by profile="compressed-tensors@0.20". Of NVFP4 "<name>.weight_packed" uint8
+    [N, K/2], ".weight_scale" E4M3 [N, K/16], ".weight_global_scale" fp32 [1].
+    """
+    return dialects.store("compressed-tensors", self, name, input_amax, like)
 
   def __reduce__(self) -> tuple[Any, ...]:
     """Pickles with its bytes and its connection, which connects again."""

@@ -61,8 +61,7 @@ def test_shapes_and_ids_of_any_kind(session, q, server):
       [(k, list(v.shape), bytearray(v.tobytes())) for k, v in x.items()],
       "name string, dims array<int>, tensor binary")
   out = spark_frame.quantize(
-      frame, server, "fp8_block_e4m3", dtype="f32", id="name", shape="dims",
-      data="tensor")
+      frame, server, "fp8_block_e4m3", dtype="f32")
   assert out.columns == ["name", "codes", "scales"]
   rows = out.collect()
   assert {row.name for row in rows} == set(x)

@@ -172,37 +172,6 @@ def test_bad_options(q, x, keywords, field):
   assert caught.value.field == field
 
 
-def test_bad_words(q, x):
-  with pytest.raises(quantd.Invalid, match="nvfp4"):
-    q.quantize(x, "nvfp5")
-  with pytest.raises(TypeError, match="did you mean 'usage'"):
-    q.quantize(x, usgae="both")
-  frozen = np.zeros_like(x)
-  frozen.flags.writeable = False
-  for out in (frozen, np.zeros((160, 96), np.float32).T, np.zeros(3), x.tobytes(),
-              np.zeros(x.shape, ">f4")):
-    with pytest.raises(quantd.Invalid):
-      q.quantize(x, "nvfp4").dequantize(out=out)
-
-
-@pytest.mark.parametrize("settings, field", [
-    ({"target": ""}, "target"), ({"target": "host"}, "target"),
-    ({"target": "a:1,,b:2"}, "target"), ({"target": "unix:"}, "target"),
-    ({"target": "local"}, "target"), ({"channels": 0}, "channels"),
-    ({"deadline": 0}, "deadline"), ({"token": "a b"}, "token"),
-    ({"token": "t", "target": "10.0.0.1:1"}, "tls"),
-    ({"token": "t", "token_file": "/x"}, "token"),
-    ({"token_file": "/no/such"}, "token_file"),
-    ({"tls": quantd.Tls(ca="/no/such")}, "tls.ca"),
-    ({"tls": quantd.Tls(cert="/x")}, "tls.key"),
-])
-def test_bad_settings(settings, field):
-  settings = {"target": "127.0.0.1:1", **settings}
-  with pytest.raises(quantd.Invalid) as caught:
-    quantd.connect(engine="grpc", **settings)
-  assert caught.value.field == field
-
-
 def test_a_server_of_another_version(connect, x, engine):
   """An option that it dropped without a word is not taken for done."""
   def older(request, context):

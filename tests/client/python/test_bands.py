@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from conftest import COLS, ROWS, bf16
+from conftest import COLS, ROWS
 from test_bytes import FORMATS, cases
 
 import quantd
@@ -73,35 +73,6 @@ def test_bands_of_every_option(plain, connect, server, large):
   assert cut > 50
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "f16"])
-def test_bands_of_halves(plain, connect, server, large, dtype):
-  both = np.concatenate([large, large[::-1]])
-  values = bf16(both)[0] if dtype == "bf16" else both.astype(np.float16)
-  q = connect(server, band_bytes=600_000)
-  for name in FORMATS:
-    got = q.quantize(values, name, usage="both", dtype=dtype)
-    same(got, plain.quantize(values, name, usage="both", dtype=dtype))
-    assert got.bands > 3
-
-
-def test_bands_estimate_as_the_server_does(engine, large):
-  if engine != "native":
-    pytest.skip("bands are the native engine's")
-  import servers
-  with (
-      servers.Process("--estimate", "1.5") as own,
-      quantd.connect(own.address, engine="native") as one,
-      quantd.connect(own.address, engine="native", band_bytes=1 << 20) as many):
-    found = []
-    for extra in ({}, {"amax_estimation_scale": 0}):
-      extra = {"usage": "both", "rht": "columnwise", **extra}
-      got = many.quantize(large, "nvfp4", **extra)
-      assert got.bands > 1
-      same(got, one.quantize(large, "nvfp4", **extra))
-      found.append(got.columnwise.codes)
-    assert not np.array_equal(*found)
-
-
 @pytest.mark.parametrize("name", FORMATS)
 def test_decoding_in_bands(plain, connect, server, large, name):
   q = connect(server, band_bytes=1 << 20)
@@ -117,28 +88,6 @@ def test_decoding_in_bands(plain, connect, server, large, name):
         expected = plain.dequantize(t, dtype, usage=side)
         got = q.dequantize(t, dtype, usage=side)
         assert np.array_equal(got.view(np.uint8), expected.view(np.uint8))
-
-
-@pytest.mark.parametrize("form", [
-    {"row_scaled": True}, {"scale_layout": "swizzled", "usage": "both"},
-    {"profile": "modelopt@0.47"}, {"profile": "compressed-tensors@0.20"}])
-def test_decoding_other_forms_in_bands(plain, connect, server, large, form):
-  q = connect(server, band_bytes=1 << 20)
-  t = plain.quantize(large, "nvfp4", **form)
-  assert np.array_equal(q.dequantize(t), plain.dequantize(t))
-  if "both" in form.values():
-    got, expected = (c.dequantize(t, usage="columnwise") for c in (q, plain))
-    assert np.array_equal(got, expected)
-
-
-def test_compact_squares_in_bands(plain, connect, server, large):
-  q = connect(server, band_bytes=1 << 20)
-  x = large[:1152]
-  t = plain.quantize(x, "nvfp4_2d", usage="both", compact_scales=True)
-  same(q.quantize(x, "nvfp4_2d", usage="both", compact_scales=True), t)
-  for side in ("rowwise", "columnwise"):
-    got, expected = (c.dequantize(t, usage=side) for c in (q, plain))
-    assert np.array_equal(got, expected)
 
 
 @pytest.mark.parametrize("settings", [
@@ -236,22 +185,6 @@ def test_what_no_message_can_hold_streams(server, x, monkeypatch):
     monkeypatch.undo()
 
 
-def test_fused_weights_and_places_in_bands(connect, server, plain, large):
-  q = connect(server, band_bytes=1 << 20)
-  parts = [large[:256], large[256:384] * 3, large[384:]]
-  options = dict(fused=parts[1:], profile="modelopt@0.47")
-  got = q.quantize(parts[0], "nvfp4", **options)
-  expected = plain.quantize(parts[0], "nvfp4", **options)
-  for ours, theirs in zip((got, *got.fused), (expected, *expected.fused), strict=True):
-    same(ours, theirs)
-  out = {kind: np.full(p.data.size, 7, np.uint8).view(p.array().dtype).reshape(p.spec.shape)
-         for kind, p in plain.quantize(large, "nvfp4", usage="both").parts.items()}
-  made = q.quantize(large, "nvfp4", usage="both", out=out)
-  same(made, plain.quantize(large, "nvfp4", usage="both"))
-  assert made.bands > 1
-  assert all(np.shares_memory(made.part(kind), buffer) for kind, buffer in out.items())
-
-
 @pytest.mark.parametrize("settings", [
     {"band_bytes": 1 << 20, "channels": 4}, {"stream_from": 0}])
 def test_results_over_the_input(connect, server, plain, large, settings):
@@ -267,18 +200,6 @@ def test_results_over_the_input(connect, server, plain, large, settings):
   expected = plain.quantize(large, "nvfp4", given_amax=300.0)
   q.quantize(x, "nvfp4", given_amax=300.0, out={"rowwise_data": codes})
   assert np.array_equal(codes, expected.rowwise.codes)
-
-
-def test_arrays_of_torch_in_bands(connect, server, plain, large):
-  torch = pytest.importorskip("torch", reason="PYTORCH IS NOT INSTALLED")
-  q = connect(server, band_bytes=1 << 20)
-  x = torch.from_numpy(np.concatenate([large, large])).to(torch.bfloat16)
-  got, expected = (c.quantize(x, "nvfp4", usage="both") for c in (q, plain))
-  same(got, expected)
-  assert got.bands > 1 and got.library == "torch"
-  ours, theirs = (c.dequantize(expected, "bf16", like="torch") for c in (q, plain))
-  assert torch.equal(ours, theirs)
-  assert torch.equal(q.apply_rht(x, like=x), plain.apply_rht(x, like=x))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -300,26 +221,6 @@ def test_an_amax_that_no_request_can_give(connect, server, plain, large, value):
   with pytest.raises(quantd.Invalid) as alone:
     plain.quantize(x, "mxfp8_e4m3", non_finite="reject")
   assert caught.value.field == alone.value.field
-
-
-def test_what_is_refused_is_refused_of_bands(connect, server, plain, large):
-  q = connect(server, band_bytes=1 << 20)
-  for keywords in ({"epsilon": 1.0}, {"scale_rule": "floor"},
-                   {"rht": "rowwise", "four_over_six": "mse"},
-                   {"usage": "both", "compact_scales": True},
-                   {"given_amax": -1.0}, {"given_amax": [1.0, 2.0]},
-                   {"usage": "both", "rht": "rowwise", "amax_estimation_scale": 1.5,
-                    "given_amax": {"rowwise": 3.0}}):
-    with pytest.raises(quantd.Invalid) as alone:
-      plain.quantize(large, "nvfp4", **keywords)
-    with pytest.raises(quantd.Invalid) as caught:
-      q.quantize(large, "nvfp4", **keywords)
-    for name in ("field", "expected", "got"):
-      assert getattr(caught.value, name) == getattr(alone.value, name)
-  with pytest.raises(quantd.Invalid):
-    q.quantize(large[:, :1000], "nvfp4")
-  with pytest.raises(quantd.Invalid):
-    q.apply_rht(large[:, :1000], rht_dimension=64)
 
 
 # --- bad values ---------------------------------------------------------------

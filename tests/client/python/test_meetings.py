@@ -79,29 +79,6 @@ def test_each_band_is_sent_once(connect, server, plain, large):
       assert relay.chunk_bytes == large.nbytes
 
 
-def without(info):
-  info.limits.reduce_amax = False
-
-
-def small(info):
-  for device in info.devices:
-    device.memory_limit_bytes = 4 << 20
-
-
-def quarantined(info):
-  for device in info.devices:
-    device.state = pb.Device.STATE_QUARANTINED
-
-
-@pytest.mark.parametrize("change", [without, small, quarantined])
-def test_where_bands_cannot_meet_they_go_twice(connect, server, plain, large, change):
-  with relayed(server, info=change) as relay:
-    got = connect(relay.address, **BANDS).quantize(large, "nvfp4", usage="both")
-    same(got, plain.quantize(large, "nvfp4", usage="both"))
-    assert relay.calls["RhtAmax"] == relay.calls["Quantize"] == got.bands > 1
-    assert "Stream" not in relay.calls
-
-
 # --- what goes wrong ----------------------------------------------------------
 
 

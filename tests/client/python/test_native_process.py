@@ -56,46 +56,6 @@ class Script:
     return out.split("\n")[:-1]
 
 
-FORK = """
-server, idle = sys.argv[1:]
-engine, busy = Engine(Settings(idle)), Engine(Settings(server))
-say(ask(engine) != "")
-threading.Thread(target=ask, args=(busy,), daemon=True).start()
-time.sleep(0.3)
-pid = os.fork()
-if pid == 0:
-  start = time.monotonic()
-  for work in (lambda: ask(engine), lambda: ask(busy),
-               lambda: Engine(Settings(idle)), lambda: Engine(Settings("local"))):
-    try:
-      work()
-      say("no error")
-    except quantd.Forked as error:
-      say("Forked", "spawn" in str(error), error.code)
-  pure = quantd.connect(idle, engine="grpc")
-  say(pure.info().version != "")
-  pure.close()
-  engine.close()
-  del busy
-  say("soon", time.monotonic() - start < 5)
-  sys.exit(0)
-say("child", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-say(ask(engine) != "")
-"""
-
-
-@pytest.mark.parametrize("support", ["0", "1"])
-def test_fork(server, support):
-  """Amid a call, with gRPC's own support of forks and without: the child is
-  told at once and ends as any program, and the parent goes on."""
-  with scripted(slow(10)) as lazy:
-    script = Script(FORK, lazy.address, server,
-                    GRPC_ENABLE_FORK_SUPPORT=support)
-    said = script.end(40)
-  forked = "Forked True FAILED_PRECONDITION"
-  assert said == ["True", *[forked] * 4, "True", "soon True", "child 0", "True"]
-
-
 POOL = """
 import multiprocessing
 q = quantd.connect(sys.argv[1], engine="native")
@@ -114,32 +74,6 @@ if __name__ == "__main__":
 def test_pool_of_forked_processes(server):
   """The error comes back from a worker, and the pool ends."""
   assert Script(POOL, server).end() == ["True", "Forked"]
-
-
-INTERRUPT = """
-engine = Engine(Settings(sys.argv[1]))
-say("ready")
-start = time.monotonic()
-try:
-  ask(engine)
-  say("no error")
-except KeyboardInterrupt:
-  say("interrupted", time.monotonic() - start < 4)
-say(ask(engine))
-"""
-
-
-def quick(request, context):
-  return slow(0)(request, context)
-
-
-def test_interrupt_ends_the_call_and_not_the_connection():
-  with scripted(slow(20), quick) as server:
-    script = Script(INTERRUPT, server.address)
-    assert script.line() == "ready"
-    time.sleep(0.7)
-    script.process.send_signal(signal.SIGINT)
-    assert script.end() == ["interrupted True", "slow"]
 
 
 HANDLER = """

@@ -107,18 +107,6 @@ def test_amax(q, x):
   assert hadamard.rht_amax(np.ascontiguousarray(x.T)) == found.columnwise_rht[0]
 
 
-@pytest.mark.parametrize("keywords", [{"dimension": 17}, {"mask": 1 << 16}, {"mask": -1}])
-def test_bad_rotations(x, keywords):
-  with pytest.raises(quantd.Invalid):
-    hadamard.apply_rht(x, **keywords)
-  with pytest.raises(quantd.Invalid):
-    hadamard.apply_rht(x[:, :10])
-  with pytest.raises(quantd.Invalid):
-    hadamard.apply_rht(x.astype(np.int32))
-  with pytest.raises(quantd.Invalid):
-    hadamard.sign_mask([1, 0])
-
-
 # --- the Quantizer ------------------------------------------------------------
 
 

@@ -162,6 +162,10 @@ done
 mapfile -t files < <(some "$here"/test_{bytes,connections,tensors,bands}.py)
 test_wheel "${pythons[0]}" "$work"/dist/*-py3-none-any.whl grpc "${files[@]}"
 
+# The reference pages, by the environment of the tools.
+"$work/tools/bin/pip" install -q pdoc numpy grpcio protobuf
+PYTHON=$work/tools/bin/python "$here/docs.sh" "$work/docs" || [ $? = 77 ]
+
 # With PyTorch and JAX the same tests try their arrays, too, and whether three
 # copies of the same libraries bear each other.
 libraries=$root/build/pipelines/bin/python

@@ -90,7 +90,7 @@ def test_what_goes_wrong_is_typed(model, tmp_path):
   with pytest.raises(quantd.Unavailable):
     convert(model, out, server="127.0.0.1:1", deadline=1)
   with pytest.raises(TypeError, match="did you mean 'format'"):
-    convert(model, out, fromat="nvfp4")
+    convert(model, out, formats="nvfp4")
   with pytest.raises(quantd.Invalid, match="only"):
     convert(model, out, only=[object()])
   with pytest.raises(quantd.Invalid, match="quantctl"):

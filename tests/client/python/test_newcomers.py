@@ -161,11 +161,11 @@ def test_what_does_not_type_check(tmp_path):
           '  async with aio.connect(deadline=3) as a:\n'
           '    return await a.quantize(x, "mxfp4", timeout=1)\n')
   bad = ('q.quantize(x, "nvfp5")\n', 'q.quantize(x, usage="sideways")\n',
-         'q.quantize(x, tiemout=3)\n', 't.dequantize("f8")\n',
+         'q.quantize(x, timeouts=3)\n', 't.dequantize("f8")\n',
          'q.info(priority="urgent")\n', 'q.dequantize(t, out=x).nothing()\n',
          'async def g() -> int:\n  return await aio.connect().quantize(x)\n',
          'async def h() -> None:\n  await aio.connect().quantize(x, "nvfp5")\n',
-         'aio.connect(deadlin=3)\n', 'quantd.convert("a", "b", fromat="nvfp4")\n')
+         'aio.connect(deadlin=3)\n', 'quantd.convert("a", "b", formats="nvfp4")\n')
   file = tmp_path / "user.py"
   file.write_text(good + "".join(bad))
   first = good.count("\n") + 1

@@ -3,6 +3,7 @@
 A configuration that is set once and applied to many tensors.
 """
 
+import contextlib
 import copy
 import secrets
 from collections.abc import Sequence
@@ -20,9 +21,12 @@ from quantd.words import Format, Sides, Usage
 
 __all__ = ["Quantizer"]
 
-_FP8 = {
-  "e4m3": ("e4m3", "float8_e4m3fn", "kFloat8E4M3"),
-  "e5m2": ("e5m2", "float8_e5m2", "kFloat8E5M2"),
+# What TransformerEngine and PyTorch call them, as text.
+_TE_FP8 = {
+  "kFloat8E4M3": "e4m3",
+  "kFloat8E5M2": "e5m2",
+  "float8_e4m3fn": "e4m3",
+  "float8_e5m2": "e5m2",
 }
 
 # What has to stand beside options for them to be looked at.
@@ -298,40 +302,35 @@ def _rotated(rht: Any, sides: tuple[bool, bool]) -> Sides | None:
 
 
 def _with_fp8(format: str, dtype: Any) -> str:
+  """The format of the same family with that type of FP8."""
   if dtype is None:
     return format
-  text = str(getattr(dtype, "name", dtype)).removeprefix("torch.")
-  word = next((w for w, names in _FP8.items() if text in names), None)
   f = geometry.FORMATS_BY_NAME[format]
-  legal = (
-    [f.scale] if f.scaling == "nvfp4" else [] if f.half else ["e4m3", "e5m2"]
-  )
+  word = _TE_FP8.get(dtype) if isinstance(dtype, str) else None
+  if word is None:
+    with contextlib.suppress(Invalid):
+      word = words.DTYPES.word(words.DTYPES.parse("fp8_dtype", dtype))
+  legal = [f.scale] if f.scaling == "nvfp4" else ["e4m3", "e5m2"]
   found = format if f.half else f"{format.rsplit('_', 1)[0]}_{word}"
   if word not in legal or found not in geometry.FORMATS_BY_NAME:
-    expected = f"{' or '.join(legal) or 'none'} with {format}"
+    expected = f"{' or '.join(legal)} with {format}"
     raise Invalid.of("fp8_dtype", expected, shown(dtype))
   return found
 
 
-def _with_blocks(
-  format: str, dims: tuple[int, int] | None, square: bool
-) -> str:
+def _with_blocks(format: str, dims: Any, square: bool) -> str:
+  """The format of the same family with such blocks."""
   f = geometry.FORMATS_BY_NAME[format]
-  if dims is None and not square:
-    return format
-  if square and dims is None:
+  if dims is None:
+    if not square:
+      return format
     dims = (f.block, f.block)
-  has_two = isinstance(dims, (tuple, list)) and len(dims) == 2
-  legal = []
-  for name, other in geometry.FORMATS_BY_NAME.items():
-    if (other.scaling, other.element) != (
-      f.scaling,
-      f.element,
-    ) or not other.block:
-      continue
-    has = (other.block if other.square else 1, other.block)
-    if has_two and has == tuple(dims or ()):
-      return name
-    legal.append(str(has))
-  expected = f"{' or '.join(legal) or 'none'} with {format}"
+  legal = {
+    (other.block if other.square else 1, other.block): name
+    for name, other in geometry.FORMATS_BY_NAME.items()
+    if (other.scaling, other.element) == (f.scaling, f.element) and other.block
+  }
+  if isinstance(dims, (tuple, list)) and tuple(dims) in legal:
+    return legal[tuple(dims)]
+  expected = f"{' or '.join(map(str, legal)) or 'none'} with {format}"
   raise Invalid.of("block_dims", expected, shown(dims))

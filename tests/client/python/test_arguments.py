@@ -157,17 +157,6 @@ def test_arguments_of_other_calls(q, x):
 # --- buffers -----------------------------------------------------------------------
 
 
-def test_buffers_that_overlap_each_other(q):
-  x = np.ones((64, 128), np.float32)
-  memory = np.zeros(8192, np.uint8)
-  out = {"rowwise_data": memory[:4096], "rowwise_scale": memory[16:16 + 1024]}
-  error = refused("out", q.quantize, x, out=out)
-  assert "overlap" in error.expected and not memory.any()
-  out["rowwise_scale"] = memory[4096:4096 + 1024]
-  t = q.quantize(x, out=out)
-  assert np.array_equal(t.rowwise.codes, q.quantize(x).rowwise.codes)
-
-
 def over_inputs(q):
   """Outputs in the place of inputs, against those that are elsewhere."""
   x = np.random.default_rng(3).standard_normal((64, 128)).astype(np.float32)
@@ -252,11 +241,6 @@ def test_progress_without_tqdm_says_so(q, x, monkeypatch):
 
 
 # --- coroutines, and the package ---------------------------------------------------------
-
-
-@pytest.mark.parametrize("most", [0, -1, 1.5, "8", True])
-def test_coroutines_in_flight(server, most):
-  refused("max_in_flight", quantd.aio.connect, server, max_in_flight=most)
 
 
 def test_coroutines_have_the_same_names(server, engine, x):

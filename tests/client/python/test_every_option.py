@@ -109,17 +109,6 @@ def test_values_of_another_type_in_a_plan(q, option):
         assert option in caught.value.field.replace(".", "_"), (kind, at)
 
 
-@pytest.mark.parametrize("option", list(HINTS))
-def test_values_of_another_type_for_a_quantizer(q, option):
-  """It says so when it is made, and not at the first call."""
-  legal = taken(HINTS[option])
-  for kind in VALUES.keys() - legal:
-    for at, value in enumerate(VALUES[kind]):
-      with pytest.raises(quantd.Invalid) as caught:
-        quantd.Quantizer(q, "nvfp4", **{option: value})
-      assert option in caught.value.field.replace(".", "_"), (kind, at)
-
-
 def test_a_name_that_is_no_option(q, x):
   for call in (lambda: q.quantize(x, "nvfp4", epsilom=1),
                lambda: q.plan((96, 160), "nvfp4", epsilom=1),

@@ -12,8 +12,6 @@ import pytest
 import servers
 from conftest import ROWS, bf16, engine_param
 from relay import relayed
-from replies import reply_to
-from servers import scripted
 from test_bands import same
 
 import quantd
@@ -114,22 +112,6 @@ def test_bands_whose_stream_is_ended_go_once_more(
     same(got, plain.quantize(large, "nvfp4", usage="both", rht="both"))
     assert relay.calls["Stream"] == 5 and relay.calls["Quantize"] == 2
     assert "RhtAmax" not in relay.calls
-
-
-def test_bands_that_break_before_are_sent_again(connect, server, plain, large):
-  mine = first(2)
-
-  def stream(messages, context, real):
-    if mine():
-      next(messages)
-      next(messages)
-      context.abort(CODE.UNAVAILABLE, "gone")
-    yield from real(messages)
-
-  with relayed(server, stream=stream) as relay:
-    q = connect(relay.address, retry=FAST, **BANDS)
-    same(q.quantize(large, "nvfp4"), plain.quantize(large, "nvfp4"))
-    assert relay.calls["Stream"] == 7 and "Quantize" not in relay.calls
 
 
 def test_a_server_that_does_not_know_such_streams(connect, server, plain, large):
@@ -239,52 +221,3 @@ def test_a_band_that_stalls(connect, server, large, when, no_threads_left):
           q.quantize(large, "nvfp4")
       assert time.monotonic() - begin < 5
       q.close()
-
-
-# --- bands that are no answer -------------------------------------------------
-
-
-KINDS = {"Quantize": pb.QuantizeRequest, "RhtAmax": pb.RhtAmaxRequest}
-
-
-def lies(change, method="Quantize"):
-  """Replies to bands as they would be, but for what is changed."""
-  def answer(request, context):
-    reply, payload = reply_to(KINDS[method].FromString(request))
-    reply.payload = payload
-    change(reply)
-    return reply.SerializeToString()
-  return answer
-
-
-def without_a_part(reply):
-  del reply.tensors[0]
-
-
-def smaller(reply):
-  reply.tensors[0].size -= 4 if reply.tensors[0].size == 4 else 1
-
-
-def unknown(reply):
-  reply.tensors[0].kind = pb.TENSOR_KIND_DBIAS
-
-
-@pytest.mark.parametrize("change", [without_a_part, smaller, unknown])
-@pytest.mark.parametrize("amax", [None, 4.0])
-def test_bands_that_are_not_what_was_asked_for(connect, large, change, amax):
-  # The first pass asks for the amax.
-  with scripted(lies(change, "RhtAmax" if amax is None else "Quantize")) as server:
-    q = connect(server.address, retry=quantd.Retry(1), **BANDS)
-    with pytest.raises(quantd.Error) as caught:
-      q.quantize(large, "nvfp4", given_amax=amax)
-    assert caught.value.code in ("INTERNAL", "INVALID_ARGUMENT")
-
-
-def test_a_server_that_drops_an_option_of_a_band(connect, large):
-  def dropped(reply):
-    reply.options.ClearField("given_amax")
-
-  with scripted(lies(dropped)) as server:
-    q = connect(server.address, retry=quantd.Retry(1), **BANDS)
-    with pytest.raises(quantd.Unimplemented, match="given_amax"):
-      q.quantize(large, "nvfp4", given_amax=4.0)

@@ -114,34 +114,6 @@ def test_results_and_arrays_outlive_the_connection(sharing):
 
 
 @native
-def test_a_thread_that_looks_for_answers_gets_them(sharing):
-  process, memory = sharing
-  values = np.random.default_rng(5).standard_normal((128, 256), np.float32)
-  with quantd.connect(process.address, engine="native", memory_socket=memory,
-                      busy_poll=0.01) as q:
-    same(q.quantize(values, "nvfp4"), q.quantize(values, "nvfp4"))
-  with pytest.raises(quantd.Invalid, match="busy_poll"):
-    quantd.connect(process.address, engine="grpc", busy_poll=0.01)
-
-
-@native
-def test_memory_is_used_again(sharing):
-  process, memory = sharing
-  with quantd.connect(process.address, engine="native",
-                      memory_socket=memory) as q:
-    places = set()
-    for _ in range(20):
-      x = q.empty((1024, 1024), "f32")
-      places.add(x.ctypes.data)
-      x[0, 0] = 1
-      del x
-    assert len(places) == 1
-    # Half of what is shared is for one; what is too much says so.
-    with pytest.raises(quantd.Error, match="shares? "):
-      q.empty((64 << 20,), "f16")
-
-
-@native
 def test_nobody_shares(server, sharing, engine):
   process, memory = sharing
   with pytest.raises(quantd.Invalid) as wrong:

@@ -102,8 +102,6 @@ def connect(
     tls=_tls(tls),
     token=token,
     token_file=_path("token_file", token_file),
-    deadline=_number("deadline", deadline, 0.001, YEAR),
-    channels=_number("channels", channels, 1, 64, int),
     retry=Retry(
       max_attempts=_number(
         "retry.max_attempts", retry.max_attempts, 1, 1000, int
@@ -116,12 +114,14 @@ def connect(
       ),
       multiplier=_number("retry.multiplier", retry.multiplier, 1, 100),
     ),
+    memory_socket=_path("memory_socket", memory_socket),
+    band_bytes=_band_bytes(band_bytes),
+    deadline=_number("deadline", deadline, 0.001, YEAR),
+    channels=_number("channels", channels, 1, 64, int),
     dead_peer_timeout=_number(
       "dead_peer_timeout", dead_peer_timeout, 0.1, 3600
     ),
-    memory_socket=_path("memory_socket", memory_socket),
     busy_poll=_number("busy_poll", busy_poll, 0, 0.1),
-    band_bytes=_band_bytes(band_bytes),
     stream_from=None
     if stream_from is None
     else _number("stream_from", stream_from, 0, _MOST, int),

@@ -171,14 +171,10 @@ class Settings:
       200 us. Of the native engine, and not of calls in chunks; a server's
       --busy-poll-us is its own half of it.
     band_bytes: Calls that carry more than this each way, and than 4 MiB, are
-      cut into bands of rows of about so many bytes, which are calls of their
-      own over all connections to all servers, one on each at a time. The bytes
-      are those of one call. Of the native engine. 0: none is cut; else at least
-      262144. Not cut are groups, fewer than 256 rows, and `quantize` with
-      `dbias`, `statistics` or a `history`. For an amax that is computed up to
-      eight bands meet, larger ones where need be, each sent once in chunks;
-      where a server has no room for all of them, or is of an older version,
-      each is sent twice.
+      cut into bands of rows of about so many bytes, which go over all
+      connections to all servers. The bytes are those of one call. Of the native
+      engine. 0: none is cut; else at least 262144. The package's README says
+      which calls are not cut.
     stream_from: Payloads of so many bytes travel in chunks, 0: all of them;
       None: what is larger than one message, or than the server takes as one, up
       to the server's memory; by the pure engine from 256 MiB on.

@@ -12,7 +12,6 @@ import quantd  # noqa: E402
 
 from rig import limit, pair, q, records, server, truth  # noqa: E402, F401
 
-import ray_data  # noqa: E402  of the examples
 from metered import RECORDS  # noqa: E402
 
 
@@ -29,7 +28,14 @@ def cluster():
 def test_every_record_once(pair, records, truth, how):
   a, b = pair
   watch = b.kill_after(1000, how)
-  out = ray_data.run(f"{a.address},{b.address}", records)
+  data = ray.data.from_items(
+      [{"id": i, "x": x} for i, x in enumerate(records)], override_num_blocks=8)
+  out = data.map_batches(
+      quantd.Quantize,
+      fn_constructor_args=(f"{a.address},{b.address}", "nvfp4"),
+      fn_constructor_kwargs={"column": "x", "dtype": "bf16", "keep": False},
+      batch_format="numpy", batch_size=250, concurrency=2,
+      num_cpus=1).materialize()
   watch.join(30)
   assert b.killed_after is not None and b.killed_after < RECORDS / 2, (
       "the server was not killed in the middle")

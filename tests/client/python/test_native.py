@@ -260,7 +260,7 @@ def test_local_devices_may_write_over_their_input():
 
 def test_an_input_is_kept_for_a_second_try():
   """A call that a signal interrupts is made again: from what it was given."""
-  from quantd.engines.overlap import apart
+  from quantd.engines.native_engine import apart
   memory = np.arange(64, dtype=np.uint8)
   x, beside = memory[:32], memory[32:]
   assert apart(x, {CODES: beside}) is x

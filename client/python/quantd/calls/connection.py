@@ -6,7 +6,7 @@ from typing import Any, TypeVar, Unpack, overload
 
 from quantd import options, words
 from quantd import quantd_pb2 as pb
-from quantd.calls import decoding, many, requests
+from quantd.calls import many, requests
 from quantd.calls.asked import spec_of
 from quantd.calls.call_options import CallOptions, QuantizeCall, split
 from quantd.calls.questions import Questions
@@ -255,7 +255,7 @@ class Connection(Questions):
     if f"{side}_data" not in t.parts:
       raise Invalid.of("usage", f"a copy that is there: {t.usage}", side)
     output = DTYPES.parse("dtype", dtype or t.dtype, FLOATS)
-    request, data, shape = decoding.request_for(
+    request, data, shape = requests.decoding(
       t, side, output, flag("rotated", rotated)
     )
     kind, word = pb.TENSOR_KIND_DEQUANTIZED, DTYPES.word(output)

@@ -24,6 +24,8 @@ that, for the whole process, so that nothing here does it unasked.
 import weakref
 from collections.abc import Sequence
 
+import numpy as np
+
 from quantd import _native
 from quantd.engines.address import load_tls, load_token, parse_target
 from quantd.engines.engine import (
@@ -34,7 +36,6 @@ from quantd.engines.engine import (
   Reply,
   Settings,
 )
-from quantd.engines.overlap import apart
 from quantd.errors import Cancelled
 from quantd.tensors.device import DeviceBytes
 
@@ -163,4 +164,23 @@ def _address(buffer: Buffer) -> Buffer:
   """Bytes of a GPU as their address and their number."""
   if isinstance(buffer, DeviceBytes):
     return (buffer.pointer, buffer.nbytes)
+  return buffer
+
+
+def apart(buffer: Buffer, into: Into) -> Buffer:
+  """An input, or a copy of one that is to be written over."""
+  if isinstance(buffer, DeviceBytes):
+    for other in into.values():
+      if isinstance(other, DeviceBytes) and buffer.overlaps(other):
+        return buffer.copy()
+    return buffer
+  if memoryview(buffer).nbytes == 0:
+    return buffer
+  here = np.frombuffer(buffer, np.uint8)
+  for other in into.values():
+    if isinstance(other, DeviceBytes):
+      continue
+    size = memoryview(other).nbytes
+    if size and np.may_share_memory(here, np.frombuffer(other, np.uint8)):
+      return here.copy()
   return buffer

@@ -33,7 +33,7 @@ class Borrowed {
 // Memory of the host that calls take where it lies: bytes that may be written.
 void BindMemory(nanobind::module_& module);
 
-// One part of a result: read-only bytes for whoever wants a buffer. The result
+// One part of a result: read-only bytes for all that take buffers. The result
 // lives as long as any of them, or what was made of it.
 struct Part {
   std::shared_ptr<const Result> result;

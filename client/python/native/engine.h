@@ -23,7 +23,7 @@ struct Answer {
   // The serialized reply without its payload; without the request's id where
   // that is beside it.
   std::string header;
-  // Of the methods that give tensors.
+  // The tensors of methods that give some.
   std::shared_ptr<const Result> result;
   int attempts = 1;
   std::string request_id;
@@ -31,9 +31,9 @@ struct Answer {
 
 // Thread-safe.
 //
-// Of a process that was forked from the one that opened it, nothing here may be
-// used but `forked` and the destructor, which leaves all as it is: the threads
-// of gRPC are gone there, and whoever waited for one would wait for ever.
+// A process that was forked from the one that opened it may use nothing here but
+// `forked` and the destructor, which leaves all as it is: the threads of gRPC are
+// gone there, and a wait for one would never end.
 class Engine {
  public:
   // Errors as from Client::Create.
@@ -68,7 +68,7 @@ class Engine {
                               absl::Span<const Bytes> payload,
                               CallOptions options);
 
-  // As Client::TakeHost; CANCELLED once closed.
+  // Calls Client::TakeHost; CANCELLED once closed.
   absl::StatusOr<HostMemory> TakeHost(size_t bytes);
   // Whether calls take memory of a GPU.
   bool takes_device() const;

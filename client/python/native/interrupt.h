@@ -8,7 +8,7 @@
 
 namespace quantd::python {
 
-// While it lives, SIGINT and SIGTERM cancel the token, after whoever handles
+// While it lives, SIGINT and SIGTERM cancel the token, after what handles
 // them has been told. A signal that is ignored, or that ends the process, does
 // what it did before. Made and destroyed by the main thread; of several at a
 // time, as a handler may make a call, the first one is told.

@@ -62,7 +62,7 @@ void CheckSignals() {
   if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
-// Where Python runs the handlers of signals.
+// The thread in which Python runs the handlers of signals.
 bool OnMainThread() {
   static const unsigned long main = nb::cast<unsigned long>(
       nb::module_::import_("threading").attr("main_thread")().attr("ident"));
@@ -99,8 +99,8 @@ nb::object View(const nb::object& object) {
   return nb::steal(PyMemoryView_FromObject(object.ptr()));
 }
 
-// As quantd.engines.engine.Reply has it, but for parts in a GPU's memory, of
-// which it has the kind.
+// The fields of quantd.engines.engine.Reply. A part in a GPU's memory is named
+// by its kind alone.
 nb::tuple ToPython(const Answer& answer, const nb::dict& targets) {
   nb::list parts;
   if (answer.result != nullptr) {

@@ -1,4 +1,4 @@
-"""The same connection, with coroutines.
+"""Connections with coroutines.
 
     q = quantd.aio.connect("127.0.0.1:50151")
     t = await q.quantize(x, "nvfp4")
@@ -31,7 +31,7 @@ T = TypeVar("T")
 def _awaited(
   call: Callable[Concatenate[_connection.Connection, P], T],
 ) -> Callable[Concatenate["Connection", P], Coroutine[Any, Any, T]]:
-  """The same call of a connection as a coroutine."""
+  """A call of a connection as a coroutine."""
 
   @functools.wraps(call)
   async def made(
@@ -75,12 +75,12 @@ class Connection:
 
   @property
   def target(self) -> str:
-    """Where its servers are."""
+    """The addresses of its servers."""
     return self.sync.target
 
   @property
   def engine(self) -> str:
-    """Which engine it has: "grpc" or "native"."""
+    """The name of its engine: "grpc" or "native"."""
     return self.sync.engine
 
   @property
@@ -119,7 +119,7 @@ class Connection:
     return (Connection, (self.sync, self._max_in_flight))
 
   def __repr__(self) -> str:
-    """Where it leads."""
+    """The target and the engine."""
     return f"aio.{self.sync!r}"
 
 

@@ -141,7 +141,7 @@ class Quantize:
     asked = options.quantize_message(self._format, self._keywords)
     dtype = DTYPES.parse("dtype", self._dtype or "bf16")
     try:
-      # Which parts there are does not depend on the shape.
+      # The shape does not say what parts there are.
       found = geometry.specs(pb.Tensor(dtype=dtype, shape=[256, 256]), asked)
     except (ValueError, IndexError, ZeroDivisionError) as bad:
       raise Invalid.of("options", "those that go together", str(bad)) from bad

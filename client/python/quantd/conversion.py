@@ -136,7 +136,7 @@ def convert(
 
 
 def _program(quantctl: Path | None) -> str:
-  """Where the command is."""
+  """The path of the command."""
   if quantctl is not None:
     return os.fspath(quantctl)
   scripts = sysconfig.get_path("scripts")

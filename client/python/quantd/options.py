@@ -151,7 +151,7 @@ def sign_mask_bytes(mask: int | str | bytes, dimension: int) -> bytes:
   field = "rht.sign_mask"
   if isinstance(mask, (bytes, bytearray)):
     return bytes(mask)
-  # Of a dimension that there is not, which the server refuses, any will do.
+  # Any number will do for a dimension that the server refuses.
   bits = min(max(dimension, 16), 128)
   most = (1 << bits) - 1
   if not isinstance(mask, str):
@@ -365,7 +365,7 @@ def check_echo(asked: pb.QuantizeOptions, echo: pb.QuantizeOptions) -> None:
 
 @functools.lru_cache(maxsize=256)
 def _check_echo(ours: bytes, theirs: bytes) -> None:
-  """The same of both as they travel; programs ask the same again and again."""
+  """Compares both as they travel; programs ask the same again and again."""
   asked = pb.QuantizeOptions.FromString(ours)
   echo = pb.QuantizeOptions.FromString(theirs)
   known = {field.name for field, _ in echo.ListFields()}

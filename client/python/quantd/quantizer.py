@@ -34,7 +34,7 @@ _BESIDE = QuantizeKeywords(
   rht="both", history=[0.0], stochastic=0, splits=[1], usage="both"
 )
 
-# Of one call, and no options.
+# Arguments of one call, which are no options.
 _ARGUMENTS = (
   "flatten_axis",
   "dtype",

@@ -57,7 +57,7 @@ def give_amaxes(
   given = _largest(own, reduction)
   if estimate and all(side in given for side in turned):
     for side in turned:
-      # As the server estimates: the product in fp32.
+      # The product in fp32, which is how the server estimates.
       given[side] = given[side] * estimate
     options.pop("amax_estimation_scale")
   if given:
@@ -65,7 +65,7 @@ def give_amaxes(
 
 
 def _largest(own: dict[str, Array], reduction: Any) -> dict[str, Array]:
-  """Those of all processes, of the copies for which they can be given."""
+  """The amaxes of all processes, for the copies that can be given one."""
   flat = np.concatenate(list(own.values())).astype(np.float32)
   returned = _reduced(flat.copy(), reduction)
   try:

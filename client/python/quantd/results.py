@@ -61,7 +61,7 @@ class PartPlan:
 
   @staticmethod
   def of(ref: pb.TensorRef) -> "PartPlan":
-    """That of a reply."""
+    """Reads a reply."""
     return PartPlan(
       KINDS.word(ref.kind),
       DTYPES.word(ref.dtype),
@@ -140,7 +140,7 @@ class ServerInfo:
 
   @staticmethod
   def of(reply: pb.GetServerInfoReply) -> "ServerInfo":
-    """That of a reply."""
+    """Reads a reply."""
     devices = []
     for d in reply.devices:
       names = Device.__dataclass_fields__

@@ -8,7 +8,7 @@ import runpy
 
 @functools.cache
 def version() -> str:
-  """That of the installed package, or of the tree that it is run from."""
+  """The version of the installed package, or of the tree that it is run from."""
   try:
     return importlib.metadata.version("quantd")
   except importlib.metadata.PackageNotFoundError:

@@ -154,5 +154,5 @@ HISTORY_RULES = Words(pb.HistoryRule, "HISTORY_RULE_")
 NON_FINITES = Words(pb.NonFinite, "NON_FINITE_")
 LAYOUTS = Words(pb.Layout, "LAYOUT_")
 KINDS = Words(pb.TensorKind, "TENSOR_KIND_")
-# Who goes first where calls wait: metadata, and no number of the wire.
+# The order in which waiting calls are served: metadata, and no number of the wire.
 PRIORITIES = ("high", "normal", "low")

@@ -11,7 +11,7 @@ from quantd.words import DTYPES, KINDS
 class Answer(NamedTuple):
   """What a reply says, beside the parts that came with it."""
 
-  # Of the parts, in their order.
+  # One for each part, in their order.
   specs: tuple[geometry.Spec, ...]
   report: bytes
   request_id: str
@@ -27,9 +27,9 @@ class Asked:
   __slots__ = ("_known", "_sizes", "header", "options", "tensor")
 
   def __init__(self, tensor: pb.Tensor, options: pb.QuantizeOptions) -> None:
-    """Of messages that nobody changes from now on."""
+    """Takes messages that nobody changes from now on."""
     self.tensor = tensor
-    # As they travel.
+    # The bytes that travel.
     self.options: bytes = options.SerializeToString()
     # The request as it travels, without its payload.
     self.header: bytes = pb.QuantizeRequest(

@@ -54,7 +54,7 @@ class QuantizeCall(QuantizeKeywords, CallOptions, total=False):
 
 
 class Checked(NamedTuple):
-  """The same in types that an engine takes."""
+  """What every call takes, in types that an engine knows."""
 
   timeout: float | None
   cancel: Cancellation | None

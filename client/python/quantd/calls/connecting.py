@@ -15,7 +15,7 @@ __all__ = ["connect"]
 
 # Bytes: no machine has more.
 _MOST = 2**63 - 1
-# Where servers listen unless they are told otherwise.
+# The address at which servers listen unless they are told otherwise.
 _HERE = "127.0.0.1:50151"
 
 Path = str | os.PathLike[str]

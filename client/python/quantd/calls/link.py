@@ -35,12 +35,12 @@ class Link:
 
   @property
   def target(self) -> str:
-    """Where its servers are."""
+    """The addresses of its servers."""
     return self._settings.target
 
   @property
   def engine(self) -> str:
-    """Which engine it has: "grpc" or "native"."""
+    """The name of its engine: "grpc" or "native"."""
     return self._engine.name
 
   @property
@@ -174,5 +174,5 @@ class Link:
     return (type(self), (self._settings, self._engine_name))
 
   def __repr__(self) -> str:
-    """Where it leads."""
+    """The target and the engine."""
     return f"Connection({self.target!r}, engine={self.engine!r})"

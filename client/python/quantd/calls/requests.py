@@ -88,7 +88,7 @@ def asked(
   return Asked(stacked(sources, flatten_axis), made)
 
 
-# Of one type and equal: the same.
+# Types whose equal values are the same value.
 _PLAIN = (str, int, bool, type(None))
 
 
@@ -234,7 +234,7 @@ def _decoded_shape(t: QuantizedTensor) -> tuple[int, ...]:
 
 
 def _rotated_shape(t: QuantizedTensor, side: str) -> tuple[int, int]:
-  """The same where it stays rotated, with its padding."""
+  """The shape of what stays rotated, with its padding."""
   rows, cols = t.matrix
   f = geometry.format_of(t.options, t.dtype)
   if side == "rowwise":

@@ -1,4 +1,4 @@
-"""Where servers are said to be, and what may be shown to them."""
+"""The addresses of servers, and the secrets that they may be shown."""
 
 import ipaddress
 import re

@@ -35,13 +35,14 @@ class Reply(NamedTuple):
   parts: Sequence[memoryview]
   # Times the call was sent; of one in bands, all calls that its bands were.
   attempts: int
-  # Which way it went: "tcp", "unix", "shared", "cuda" or "local".
+  # The way that it went: "tcp", "unix", "shared", "cuda" or "local".
   transport: str
   # In how many bands it went; 1: as one call.
   bands: int = 1
   # Whether it, or any of its bands, went in chunks.
   streamed: bool = False
-  # Of a header that does not say it: equal calls then have equal headers.
+  # The id of the call where the header does not say it: equal calls then have
+  # equal headers.
   request_id: str = ""
 
 

@@ -138,11 +138,11 @@ class Engine:
         traceparent,
         priority,
       )
-      # Of those it gives the number of their kind.
+      # The module names a part in GPU memory by the number of its kind.
       parts = [there[p] if isinstance(p, int) else p for p in parts]
       return Reply(head, parts, *how)
     except Cancelled as error:
-      # The module ends a call in one way, whoever wants it ended.
+      # The module tells no end of a call from another.
       if self._closed and not (cancel is not None and cancel.cancelled):
         error.say("the connection was closed")
       raise

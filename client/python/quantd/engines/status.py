@@ -16,7 +16,7 @@ _DETAIL_URL = "type.googleapis.com/quantd.v1.ErrorDetail"
 
 
 def failure_of(error: Any) -> Failure:
-  """That of an error of grpcio's."""
+  """Reads an error of grpcio."""
   code = error.code().value[0]
   trailers = {key: value for key, value in error.trailing_metadata() or ()}
   raw = trailers.get("grpc-status-details-bin")
@@ -43,7 +43,7 @@ def failure_of(error: Any) -> Failure:
     delay = known.retry_delay_ms / 1000
     pushback = trailers.get("grpc-retry-pushback-ms")
     if pushback is not None:
-      # As gRPC's retry design says: what is no number means "do not retry".
+      # By gRPC's retry design what is no number means "do not retry".
       text = str(pushback)
       delay = int(text) / 1000 if text.isdigit() else None
   return Failure(code, message, detail, known.reason, request_id, delay)

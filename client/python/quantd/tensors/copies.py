@@ -39,7 +39,7 @@ class Statistics:
 
   @staticmethod
   def of(message: pb.ErrorStatistics) -> "Statistics":
-    """Those of a report."""
+    """Reads a report."""
     names = Statistics.__dataclass_fields__
     return Statistics(**{name: getattr(message, name) for name in names})
 
@@ -52,7 +52,7 @@ class Part:
   def __init__(
     self, spec: Spec, data: Array, device: DeviceBytes | None = None
   ) -> None:
-    """Of bytes in the host's memory, or of those in a GPU's."""
+    """Takes bytes in the host's memory, or those in a GPU's."""
     self.spec = spec
     self.device = device
     self._data = data
@@ -93,7 +93,7 @@ class Part:
     return shown_as(library, data, self.spec.dtype, self.spec.shape)
 
   def host(self) -> "Part":
-    """The same in the host's memory."""
+    """This part in the host's memory."""
     return self if self.device is None else Part(self.spec, self.device.host())
 
   def __repr__(self) -> str:
@@ -154,12 +154,12 @@ class Copy:
 
   @property
   def global_scale(self) -> Any:
-    """Of NVFP4 under a profile: value = code * scale * this."""
+    """The scale of NVFP4 under a profile: value = code * scale * this."""
     return self._part("global_scale")
 
   @property
   def global_divisor(self) -> Any:
-    """Of NVFP4 under compressed-tensors: value = code * scale / this."""
+    """The divisor of compressed-tensors' NVFP4: value = code * scale / this."""
     return self._part("global_divisor")
 
   @property

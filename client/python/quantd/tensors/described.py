@@ -68,7 +68,7 @@ class Described:
 
   @property
   def shape(self) -> tuple[int, ...]:
-    """Of the tensor that was quantized."""
+    """The shape of the tensor that was quantized."""
     return self._shape
 
   @property
@@ -116,7 +116,7 @@ class Described:
     return self._library
 
   def like(self, like: Like) -> Self:
-    """The same, shown as arrays of that library: "numpy", "torch" or "jax".
+    """This tensor, shown as arrays of "numpy", "torch" or "jax".
 
     Args:
       like: Its name, or an array of it.
@@ -128,14 +128,14 @@ class Described:
 
   @property
   def device(self) -> str:
-    """Where its parts lie: "cpu", or a GPU as "cuda:0"."""
+    """The place of its parts: "cpu", or a GPU as "cuda:0"."""
     for part in self.parts.values():
       if part.device is not None:
         return part.device.place
     return "cpu"
 
   def cpu(self) -> Self:
-    """The same with its parts in the host's memory."""
+    """This tensor with its parts in the host's memory."""
     if self.device == "cpu":
       return self
     parts = {kind: part.host() for kind, part in self.parts.items()}
@@ -144,7 +144,7 @@ class Described:
 
   @property
   def transport(self) -> str:
-    """Which way the call went that made it: "tcp", "shared" ...; "": none."""
+    """The way of the call that made it: "tcp", "shared" ...; "": none."""
     return self._transport
 
   @property
@@ -158,7 +158,7 @@ class Described:
     return self._streamed
 
   def replaced(self, **attributes: Any) -> Self:
-    """The same but for some attributes; for the package itself."""
+    """This tensor but for some attributes; for the package itself."""
     made = type(self).__new__(type(self))
     made.__dict__.update(self.__dict__)
     made.__dict__.update({f"_{k}": v for k, v in attributes.items()})
@@ -210,7 +210,7 @@ class Described:
 
   @property
   def stats(self) -> Statistics | None:
-    """Those of the rowwise, or else of the columnwise copy."""
+    """The statistics of the rowwise, or else of the columnwise copy."""
     for copy in (self.rowwise, self.columnwise):
       if copy is not None and copy.stats is not None:
         return copy.stats

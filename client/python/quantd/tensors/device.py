@@ -25,7 +25,7 @@ from quantd.values import shown
 
 __all__ = ["DeviceBytes"]
 
-# Of parts, so that kernels work on them where they lie.
+# The alignment of parts with which kernels work on them where they lie.
 _ALIGNMENT = 256
 
 
@@ -37,7 +37,7 @@ class DeviceBytes:
   def __init__(
     self, owner: Any, library: str, pointer: int, nbytes: int, offset: int = -1
   ):
-    """Of `owner`, an array of one of the libraries.
+    """Takes `owner`, an array of one of the libraries.
 
     All of it; or, of one of bytes, those that begin at `offset`.
     """
@@ -58,7 +58,7 @@ class DeviceBytes:
 
   @property
   def place(self) -> str:
-    """Where they lie: "cuda:0"."""
+    """The GPU that they lie on: "cuda:0"."""
     return f"cuda:{_ordinal(self.owner, self.library)}"
 
   def overlaps(self, other: "DeviceBytes") -> bool:
@@ -69,7 +69,7 @@ class DeviceBytes:
     )
 
   def copy(self) -> "DeviceBytes":
-    """The same bytes elsewhere on the GPU."""
+    """These bytes elsewhere on the GPU."""
     array = self.array.clone() if self.library == "torch" else self.array.copy()
     return DeviceBytes(
       array, self.library, _pointer(array, self.library), self.nbytes
@@ -110,7 +110,7 @@ class DeviceBytes:
 
 @functools.lru_cache(maxsize=64)
 def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-  """Of a contiguous array, in elements."""
+  """The strides of a contiguous array, in elements."""
   return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
 
 

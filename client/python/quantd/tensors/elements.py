@@ -66,7 +66,7 @@ def size_of(word: str) -> int:
 
 
 def library_of(x: Any) -> str:
-  """Which library an array is of; "dlpack" of any other with that."""
+  """The library of an array; "dlpack" for any other with `__dlpack__`."""
   if isinstance(x, (np.ndarray, np.generic)):
     return "numpy"
   module = type(x).__module__.partition(".")[0]

@@ -82,7 +82,7 @@ def save(tensors: Mapping[str, Described], path: Any) -> None:
 
 
 def _mode_for(final: str) -> int:
-  """That of the file that is replaced, or what the umask leaves."""
+  """The mode of the file that is replaced, or what the umask leaves."""
   try:
     return os.stat(final).st_mode & 0o777
   except OSError:

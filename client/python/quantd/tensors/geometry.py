@@ -1,4 +1,4 @@
-"""Where everything lies: the parts of a quantized tensor, from its options.
+"""The parts of a quantized tensor and their places, from its options.
 
 Shapes as BYTES.md has them. What a server makes it describes itself; this is
 for tensors that come from a file or from parts, and for cutting them.
@@ -92,7 +92,7 @@ class CopyShape:
   blocks: int
   data: tuple[int, ...]  # in stored elements
   scale: tuple[int, ...]
-  # Where scale (l, b) is: "lb", "bl", "square", "swizzled" or "" (a list).
+  # The order of scales (l, b): "lb", "bl", "square", "swizzled" or "" (a list).
   order: str
 
 

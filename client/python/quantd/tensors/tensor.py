@@ -90,7 +90,7 @@ class QuantizedTensor(Described):
     return views.group(self, i)
 
   def reshape(self, *shape: int) -> Self:
-    """The same codes under another shape, sharing the bytes.
+    """These codes under another shape, sharing the bytes.
 
     The dimensions from the flatten axis on stay; those before it may change as
     long as their product does not. One of these may be -1.

@@ -84,31 +84,22 @@ class WeightSync:
     failed while it sent one, that one and what follows come again.
     """
     bucket, inside, size = {}, {}, 0
+    groups = [{n: tensors[n] for n in names} for names in self.groups(tensors)]
     with concurrent.futures.ThreadPoolExecutor(self.threads) as pool:
-      groups = self.groups(tensors)
-      work = [
-        pool.submit(self.made, {n: tensors[n] for n in names})
-        for names in groups
-      ]
-      try:
-        for names, one in zip(groups, work, strict=True):
-          digest, made = one.result()
-          if made is None:
-            continue
-          more = sum(t.numel() * t.element_size() for t in made.values())
-          if bucket and size + more > self.bucket_bytes:
-            yield bucket
-            self.sent |= inside
-            bucket, inside, size = {}, {}, 0
-          bucket |= made
-          inside[names] = digest
-          size += more
-        if bucket:
+      for names, digest, made in pool.map(self.made, groups):
+        if made is None:
+          continue
+        more = sum(t.numel() * t.element_size() for t in made.values())
+        if bucket and size + more > self.bucket_bytes:
           yield bucket
           self.sent |= inside
-      finally:
-        for one in work:
-          one.cancel()
+          bucket, inside, size = {}, {}, 0
+        bucket |= made
+        inside[names] = digest
+        size += more
+      if bucket:
+        yield bucket
+        self.sent |= inside
 
   def groups(self, tensors):
     """Names that belong together, in the order of their first ones."""
@@ -131,9 +122,9 @@ class WeightSync:
       found.update(f"{t.dtype} {tuple(t.shape)}\n".encode())
       found.update(memoryview(t.reshape(-1).view(torch.uint8).numpy()))
     if self.sent.get(names) == found.digest():
-      return found.digest(), None
+      return names, found.digest(), None
     if not self.select(names[0], tensors[names[0]]):
-      return found.digest(), {names[0]: host[0]}
+      return names, found.digest(), {names[0]: host[0]}
     first = self.connection.quantize(
       host[0], self.format, fused=host[1:], **self.options
     )
@@ -145,7 +136,7 @@ class WeightSync:
       modelopt = self.dialect == "modelopt"
       write = t.to_modelopt if modelopt else t.to_compressed_tensors
       out |= write(module, max(known, default=None))
-    return found.digest(), out
+    return names, found.digest(), out
 
 
 def model(seed=0):

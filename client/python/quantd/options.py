@@ -44,9 +44,6 @@ __all__ = [
   "whole",
 ]
 
-# Bytes of all lists of a request together: kMaxListBytes of proto/limits.h.
-_MOST_LISTS = 4 << 20
-
 # One, or one for each group or line.
 Numbers = float | Sequence[float]
 
@@ -317,24 +314,7 @@ def quantize_message(
     o.dbias = True
     o.dbias_dtype = words.DTYPES.parse("dbias_dtype", dbias, words.FLOATS)
   o.statistics = flag("statistics", k.get("statistics", False))
-  _refuse_long_lists(o)
   return o
-
-
-def _refuse_long_lists(o: pb.QuantizeOptions) -> None:
-  """More than any request may have: said here of the option, not of it all."""
-  given = o.given_amax
-  sizes = {
-    "given_amax": 4
-    * (len(given.rowwise_values) + len(given.columnwise_values)),
-    "scale": 4 * len(o.scale),
-    "history.amax": 4 * len(o.history.amax),
-    "splits": 8 * len(o.splits.rows),
-  }
-  if sum(sizes.values()) > _MOST_LISTS:
-    longest = max(sizes, key=sizes.__getitem__)
-    expected = f"lists that take at most {_MOST_LISTS} bytes"
-    raise Invalid.of(longest, expected, f"one of {sizes[longest]}")
 
 
 def dequantize_message(

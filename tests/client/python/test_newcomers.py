@@ -157,11 +157,13 @@ def test_what_does_not_type_check(tmp_path):
           'q = quantd.connect()\nx = np.ones((4, 32), np.float32)\n'
           't = q.quantize(x, "nvfp4", usage="both", timeout=3, priority="low")\n'
           'y: np.ndarray = t.dequantize(np.float32)\nq.dequantize(t, out=x).sum()\n'
+          't.dequantize(like="numpy").sum()\nt.dequantize(out=x).sum()\n'
           'async def f() -> quantd.QuantizedTensor:\n'
           '  async with aio.connect(deadline=3) as a:\n'
           '    return await a.quantize(x, "mxfp4", timeout=1)\n')
   bad = ('q.quantize(x, "nvfp5")\n', 'q.quantize(x, usage="sideways")\n',
          'q.quantize(x, timeouts=3)\n', 't.dequantize("f8")\n',
+         't.dequantize(like="numpy").nothing()\n',
          'q.info(priority="urgent")\n', 'q.dequantize(t, out=x).nothing()\n',
          'async def g() -> int:\n  return await aio.connect().quantize(x)\n',
          'async def h() -> None:\n  await aio.connect().quantize(x, "nvfp5")\n',

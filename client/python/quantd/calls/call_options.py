@@ -12,7 +12,7 @@ from quantd.engines.engine import Cancellation
 from quantd.errors import Invalid
 from quantd.options import QuantizeKeywords, refuse_unknown
 from quantd.values import shown
-from quantd.words import PRIORITIES, Priority
+from quantd.words import PRIORITIES, Priority, Side
 
 # Seconds: no call takes longer.
 YEAR = 365 * 24 * 3600.0
@@ -51,6 +51,13 @@ class CallOptions(TypedDict, total=False):
 
 class QuantizeCall(QuantizeKeywords, CallOptions, total=False):
   """The options of a Quantize, and what every call takes."""
+
+
+class DecodeKeywords(CallOptions, total=False):
+  """What `dequantize` takes beside its tensor and its library."""
+
+  usage: Side | None
+  rotated: bool
 
 
 class Checked(NamedTuple):

@@ -8,7 +8,12 @@ from quantd import options, words
 from quantd import quantd_pb2 as pb
 from quantd.calls import many, requests
 from quantd.calls.asked import spec_of
-from quantd.calls.call_options import CallOptions, QuantizeCall, split
+from quantd.calls.call_options import (
+  CallOptions,
+  DecodeKeywords,
+  QuantizeCall,
+  split,
+)
 from quantd.calls.questions import Questions
 from quantd.errors import Invalid
 from quantd.options import refuse_unknown
@@ -33,14 +38,6 @@ from quantd.words import (
 __all__ = ["Connection"]
 
 A = TypeVar("A")
-
-
-class DecodeKeywords(CallOptions, total=False):
-  """What `dequantize` takes beside the tensor."""
-
-  usage: Side | None
-  rotated: bool
-  like: Like
 
 
 class Connection(Questions):
@@ -207,6 +204,8 @@ class Connection(Questions):
     self,
     t: QuantizedTensor,
     dtype: DType | None = None,
+    *,
+    like: Like = None,
     **keywords: Unpack[DecodeKeywords],
   ) -> Any: ...
 

@@ -1,17 +1,19 @@
 """A quantized tensor as a value: codes, scales and amax of its copies."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self, Unpack
+from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from quantd.errors import Invalid
 from quantd.options import QuantizeKeywords
 from quantd.tensors import assembling, dialects, file, views
 from quantd.tensors.arrays import library_for
 from quantd.tensors.described import Decoder, Described
-from quantd.tensors.elements import Like
+from quantd.tensors.elements import Array, Like
 from quantd.words import DType, Format, Side
 
 __all__ = ["QuantizedTensor", "load"]
+
+A = TypeVar("A")
 
 
 class QuantizedTensor(Described):
@@ -24,6 +26,25 @@ class QuantizedTensor(Described):
   """
 
   # --- what can be made of it -----------------------------------------------
+
+  @overload
+  def dequantize(
+    self, dtype: DType | None = None, *, out: A, **keywords: Any
+  ) -> A: ...
+
+  @overload
+  def dequantize(
+    self,
+    dtype: DType | None = None,
+    *,
+    like: Literal["numpy"],
+    **keywords: Any,
+  ) -> Array: ...
+
+  @overload
+  def dequantize(
+    self, dtype: DType | None = None, *, like: Like = None, **keywords: Any
+  ) -> Any: ...
 
   def dequantize(
     self,

@@ -31,9 +31,9 @@ struct Answer {
 
 // Thread-safe.
 //
-// A process that was forked from the one that opened it may use nothing here but
-// `forked` and the destructor, which leaves all as it is: the threads of gRPC are
-// gone there, and a wait for one would never end.
+// A process that was forked from the one that opened it may use nothing here
+// but `forked` and the destructor, which leaves all as it is: the threads of
+// gRPC are gone there, and a wait for one would never end.
 class Engine {
  public:
   // Errors as from Client::Create.

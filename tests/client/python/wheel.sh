@@ -162,9 +162,12 @@ done
 mapfile -t files < <(some "$here"/test_{bytes,connections,tensors,bands}.py)
 test_wheel "${pythons[0]}" "$work"/dist/*-py3-none-any.whl grpc "${files[@]}"
 
-# The reference pages, by the environment of the tools.
-"$work/tools/bin/pip" install -q pdoc numpy grpcio protobuf
+# The reference pages, types, style and what the tests need other libraries for.
+"$work/tools/bin/pip" install -q pdoc numpy grpcio protobuf mypy ruff \
+  types-protobuf pytest ml_dtypes opentelemetry-sdk tqdm
 PYTHON=$work/tools/bin/python "$here/docs.sh" "$work/docs" || [ $? = 77 ]
+"$work/tools/bin/python" "$here/run.py" --server "$server" \
+  --quantctl "$quantctl" "$here"/test_{pages,newcomers,progress}.py
 
 # With PyTorch and JAX the same tests try their arrays, too, and whether three
 # copies of the same libraries bear each other.

@@ -84,7 +84,7 @@ client/checkpoint/report: kernels/plan kernels/arith/copy_address.h client/check
 client/local: kernels/plan kernels/device proto/methods.h client/call_options.h client/piece_options.h client/result.h client/call client/tensors absl fmt
 client/net: kernels/plan proto proto/memory proto/net client/net/stream client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/memory client/call client/tensors absl fmt google grpcpp messages
 client/net/stream: kernels/plan proto/net proto/stream client/call_options.h client/result.h client/net client/call client/tensors absl grpcpp
-client/quantctl: kernels/plan kernels/cpu/choice.h kernels/cuda/choice.h kernels/device/recipe.h proto/net/strict_numbers.h client client/files client/tensors/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
+client/quantctl: kernels/plan kernels/cpu/choice.h kernels/cuda/choice.h kernels/device/recipe.h proto/net/strict_numbers.h client client/checkpoint/dialect.h client/files client/tensors/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
 client/quantctl/main: client/quantctl/models client/quantctl/bench
 client/quantctl/bench: client/quantctl absl fmt nlohmann CLI
 client/quantctl/models: kernels/plan/profile client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/lint client/checkpoint/repair client/checkpoint/report client/files client/tensors/piece_work.h client/quantctl absl fmt nlohmann CLI

@@ -234,7 +234,13 @@ std::optional<Dialect> ParseDialect(std::string_view name) {
   return Parse(kDialects, name);
 }
 std::optional<WeightFormat> ParseWeightFormat(std::string_view name) {
-  return Parse(kWeightFormats, name);
+  if (const auto format = Parse(kWeightFormats, name)) return format;
+  // The service's own name, by the first row that has such codes.
+  const auto codes = ParseFormat(name);
+  for (const WeightLayout& row : AllLayouts()) {
+    if (row.codes == codes) return row.format;
+  }
+  return std::nullopt;
 }
 std::string DialectNames() { return NamesOf(kDialects); }
 std::string WeightFormatNames() { return NamesOf(kWeightFormats); }
@@ -243,6 +249,15 @@ const std::vector<WeightLayout>& AllLayouts() {
   static const auto* const layouts =
       new std::vector<WeightLayout>(MakeLayouts());
   return *layouts;
+}
+
+WeightFormat DefaultFormat(Dialect dialect) {
+  const auto& rows = AllLayouts();
+  const auto first = std::find_if(
+      rows.begin(), rows.end(),
+      [&](const WeightLayout& row) { return row.dialect == dialect; });
+  if (FindLayout(dialect, WeightFormat::kNvfp4)) return WeightFormat::kNvfp4;
+  return first == rows.end() ? WeightFormat::kBf16 : first->format;
 }
 
 const WeightLayout* FindLayout(Dialect dialect, WeightFormat format) {

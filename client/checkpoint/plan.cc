@@ -56,6 +56,11 @@ absl::Status NothingLeft(const std::string& path, const ConversionPlan& plan) {
     auto& [count, first] = kinds[left.kind];
     if (count++ == 0) first = &left;
   }
+  if (kinds.empty()) {
+    text +=
+        ": it has no matrix that is called NAME.weight; quantctl quantize takes "
+        "tensors of any name";
+  }
   for (const auto& [kind, seen] : kinds) {
     text += fmt::format("\n  {} {}, like {}: {}", seen.first, kind,
                         seen.second->module, seen.second->reason);

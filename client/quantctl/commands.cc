@@ -78,7 +78,7 @@ Stop QuantizeAll(Client& client, const Options& options,
 
 int RunQuantize(const Options& options) {
   const auto input = OpenToQuantize(options);
-  if (!input.ok()) return Fail(options, kBadInput, input.status());
+  if (!input.ok()) return FailToOpen(options, input.status());
   const auto client = Connect(options);
   if (!client.ok()) return FailToConnect(options, client.status());
   std::map<std::string, QuantizedFile::Description> descriptions;
@@ -126,7 +126,7 @@ int RunAmax(const Options& options) {
     plain.splits = options.quantize.splits;
     return MakeRhtAmaxPlan(d, plain).status();
   });
-  if (!input.ok()) return Fail(options, kBadInput, input.status());
+  if (!input.ok()) return FailToOpen(options, input.status());
   const auto client = Connect(options);
   if (!client.ok()) return FailToConnect(options, client.status());
   Report report = ReportOf("amax", options, *input);

@@ -14,6 +14,7 @@
 #include "client/client.h"
 #include "client/files/file.h"
 #include "client/pieces.h"
+#include "client/quantctl/exit_codes.h"
 #include "client/quantctl/progress.h"
 #include "client/quantctl/report.h"
 #include "client/quantctl/tensor_input.h"
@@ -21,19 +22,6 @@
 #include "kernels/plan/plan.h"
 
 namespace quantd::quantctl {
-
-// Documented in --help; never renumber one.
-enum ExitCode : int {
-  kOk = 0,
-  kInternal = 1,
-  kUsage = 2,
-  kBadInput = 3,
-  kUnreachable = 4,  // no server, or it stayed busy until the deadline
-  kRefused = 5,      // the server (or the rules) refused the request
-  kPartly = 6,       // some tensors failed; no file is written then
-  kCannotWrite = 7,
-  kFindings = 8,  // of lint, verify, repair and compare
-};
 
 inline constexpr char kDefaultServer[] = "127.0.0.1:50151";
 inline constexpr uint16_t kDefaultPort = 50151;
@@ -93,6 +81,12 @@ int CodeOf(const absl::Status& status);
 void Explain(const Options& options, int code, const absl::Status& status);
 // The same, with --json on stdout too. Returns `code`.
 int Fail(const Options& options, int code, const absl::Status& status);
+
+// Whether an error is an option's fault and not that of what is read.
+bool IsOfOption(const absl::Status& status);
+// The same where an input, or a plan for it, is no good: for an option that is
+// wrong, or for the input.
+int FailToOpen(const Options& options, const absl::Status& status);
 
 // The same where Connect failed: for a bad option, or for what is not there.
 int FailToConnect(const Options& options, const absl::Status& status);

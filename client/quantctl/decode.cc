@@ -1,6 +1,4 @@
 // `quantctl dequantize`.
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -86,25 +84,12 @@ uint64_t CopyBytes(const Plan& plan, Usage usage) {
   return bytes;
 }
 
-// Whether that is a name for .npy. What is no regular file may have any name
-// and gets .safetensors.
-absl::StatusOr<bool> IsNpy(const std::string& output) {
-  if (HasExtension(output, ".npy")) return true;
-  struct stat info = {};
-  const bool stream = output == "-" || (stat(output.c_str(), &info) == 0 &&
-                                        !S_ISREG(info.st_mode));
-  if (stream || HasExtension(output, ".safetensors")) return false;
-  return absl::InvalidArgumentError(fmt::format(
-      "--output {}: neither .npy nor .safetensors by its name", output));
-}
-
 }  // namespace
 
 int RunDequantize(const Options& options) {
   const auto file = QuantizedFile::Open(options.input);
   if (!file.ok()) return Fail(options, kBadInput, file.status());
-  const auto npy = IsNpy(options.output);
-  if (!npy.ok()) return Fail(options, kUsage, npy.status());
+  const bool npy = HasExtension(options.output, ".npy");
   const std::vector<std::string> names =
       options.tensors.empty() ? file->names() : options.tensors;
   if (names.empty()) {
@@ -112,7 +97,7 @@ int RunDequantize(const Options& options) {
                 absl::InvalidArgumentError(fmt::format(
                     "{}: holds no quantized tensor", options.input)));
   }
-  if (*npy && names.size() != 1) {
+  if (npy && names.size() != 1) {
     return Fail(options, kUsage,
                 absl::InvalidArgumentError(fmt::format(
                     "{}: a .npy file holds one tensor, {} are to be decoded; "
@@ -129,10 +114,10 @@ int RunDequantize(const Options& options) {
     DType dtype =
         options.dtype == DType::kUnspecified ? d->tensor.dtype : options.dtype;
     // numpy has no bf16; every bf16 number is an fp32 one.
-    if (*npy && options.dtype == DType::kUnspecified && dtype == DType::kBF16) {
+    if (npy && options.dtype == DType::kUnspecified && dtype == DType::kBF16) {
       dtype = DType::kF32;
     }
-    if (*npy && dtype == DType::kBF16) {
+    if (npy && dtype == DType::kBF16) {
       return Fail(options, kUsage,
                   absl::InvalidArgumentError(
                       "--dtype bf16: .npy has no bf16; choose f32 or f16, or "
@@ -157,7 +142,7 @@ int RunDequantize(const Options& options) {
     return Fail(options, CodeOf(pieces.status()), pieces.status());
   }
   auto output =
-      DecodedOutput::Create(*std::move(target), *npy, planned, dtypes[0]);
+      DecodedOutput::Create(*std::move(target), npy, planned, dtypes[0]);
   if (!output.ok()) return Fail(options, kCannotWrite, output.status());
   Report report;
   report.command = "dequantize";

@@ -1,12 +1,16 @@
 #include "client/quantctl/flags.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <optional>
 #include <string_view>
 
+#include "client/checkpoint/dialect.h"
 #include "client/files/sign_mask_text.h"
+#include "client/quantctl/server_choice.h"
 #include "client/quantizer.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -57,7 +61,27 @@ std::optional<float> ParseEstimate(const std::string& text) {
 std::string FormatNames() {
   std::vector<std::string_view> names;
   for (const FormatSpec& f : kFormats) names.push_back(f.name);
+  for (const checkpoint::WeightLayout& row : checkpoint::AllLayouts()) {
+    const std::string_view name = Name(row.format);
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      names.push_back(name);
+    }
+  }
   return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// A format by its own name, or by the one that models have for it.
+std::optional<QuantizeOptions> ParseFormatWord(const std::string& text) {
+  QuantizeOptions options;
+  if (const auto format = ParseFormat(text)) {
+    options.format = *format;
+    return options;
+  }
+  const auto weight = checkpoint::ParseWeightFormat(text);
+  for (const checkpoint::WeightLayout& row : checkpoint::AllLayouts()) {
+    if (row.format == weight) return OptionsOf(row, Profile::kTe);
+  }
+  return std::nullopt;
 }
 
 constexpr std::pair<Scaling, std::string_view> kFamilies[] = {
@@ -85,7 +109,7 @@ std::string For(Option option) {
 
 void AddScales(CLI::App* app, Options* o) {
   QuantizeOptions& q = o->quantize;
-  app->add_option("--rowwise-amax", q.rowwise_amax,
+  app->add_option("--given-amax-rowwise,--rowwise-amax", q.rowwise_amax,
                   "Use this amax for the rowwise copy instead of computing it: "
                   "one, one for each group, or one for each row; without RHT "
                   "one alone serves both copies" +
@@ -93,12 +117,13 @@ void AddScales(CLI::App* app, Options* o) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group(kAmax);
-  app->add_option("--columnwise-amax", q.columnwise_amax,
+  app->add_option("--given-amax-columnwise,--columnwise-amax",
+                  q.columnwise_amax,
                   "The same for the columnwise copy")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group(kAmax);
-  Named(app, "--estimate", "C",
+  Named(app, "--amax-estimation-scale,--estimate", "C",
         "Estimate the amax after rotation: that before it times C",
         "a number, activations (2) or gradients (1)", ParseEstimate,
         [o](float c) { o->quantize.amax_estimation_scale = c; })
@@ -181,7 +206,7 @@ void AddBeside(CLI::App* app, Options* o) {
         "f32, f16 or bf16", ParseFloat,
         [o](DType t) { o->quantize.dbias_dtype = t; })
       ->group(kBeside);
-  app->add_flag("--plain-amax", q.want_amax,
+  app->add_flag("--amax,--plain-amax", q.want_amax,
                 "Largest magnitude, whatever the format")
       ->group(kBeside);
 }
@@ -246,11 +271,31 @@ void AddJson(CLI::App* app, Options* o) {
 }
 
 void AddInput(CLI::App* app, Options* o, const char* what) {
-  app->add_option("input", o->input, what)->required()->type_name("FILE");
+  app->add_option("FILE", o->input, what)->required()->type_name("FILE");
   app->add_option("--tensor", o->tensors,
                   "Only this tensor of the file (may be repeated)")
       ->allow_extra_args(false)
       ->type_name("NAME");
+}
+
+void AddOutput(CLI::App* app, Options* o, const char* help) {
+  const bool npy = std::string_view(help).find(".npy") != std::string::npos;
+  const auto check = [npy](const std::string& name) -> std::string {
+    // What is no regular file may have any name, and gets .safetensors.
+    struct stat info = {};
+    const bool stream = name == "-" || (stat(name.c_str(), &info) == 0 &&
+                                        !S_ISREG(info.st_mode));
+    if (stream || HasExtension(name, ".safetensors") ||
+        (npy && HasExtension(name, ".npy"))) {
+      return "";
+    }
+    return fmt::format("expected a name that ends in {}.safetensors, got {}",
+                       npy ? ".npy or " : "", name);
+  };
+  app->add_option("-o,--output,--out", o->output, help)
+      ->required()
+      ->type_name("FILE")
+      ->check(CLI::Validator(check, ""));
 }
 
 void AddFlatten(CLI::App* app, Options* o) {
@@ -292,7 +337,12 @@ void AddSplits(CLI::App* app, Options* o) {
 void AddQuantize(CLI::App* app, Options* o) {
   AddFlatten(app, o);
   Named(app, "--format", "FORMAT", "Format of the codes (default nvfp4)",
-        FormatNames(), ParseFormat, [o](Format f) { o->quantize.format = f; });
+        FormatNames(), ParseFormatWord, [o](const QuantizeOptions& q) {
+          o->quantize.format = q.format;
+          if (q.four_over_six == FourOverSix::kOff) return;
+          o->quantize.four_over_six = q.four_over_six;
+          o->quantize.form.scale_256 = q.form.scale_256;
+        });
   Named(app, "--profile", "LIBRARY",
         "Write the bytes of another library (default te)" + For(kOptProfile),
         ProfileNames(), ParseProfile,
@@ -324,10 +374,9 @@ CLI::Option* AddDType(CLI::App* app, Options* o, const char* help) {
 }
 
 absl::Status Settle(Options* o) {
-  if (const char* token = std::getenv("QUANTCTL_TOKEN");
-      token != nullptr && o->credentials.token_file.empty()) {
-    o->credentials.token = token;
-  }
+  if (auto s = SettleCredentials(o); !s.ok()) return s;
+  o->server = WithPorts(o->server);
+  o->plan_server = WithPorts(o->plan_server);
   if (o->input == "-") {
     return absl::InvalidArgumentError(
         "-: standard input is not read, for tensors are read out of order; "

@@ -33,6 +33,8 @@ CLI::Option* Named(CLI::App* app, const char* name, const char* type,
 
 void AddJson(CLI::App* app, Options* o);
 void AddInput(CLI::App* app, Options* o, const char* what);
+// A .safetensors file, or a .npy file where `help` names one.
+void AddOutput(CLI::App* app, Options* o, const char* help);
 // Where the dimensions split.
 void AddFlatten(CLI::App* app, Options* o);
 // Dimension, signs, policy: all that `amax` knows of the rotation.

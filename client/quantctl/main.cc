@@ -5,8 +5,10 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "client/allocator.h"
 #include "client/quantctl/bench/bench.h"
@@ -15,6 +17,7 @@
 #include "client/quantctl/models/models.h"
 #include "client/quantctl/server_choice.h"
 #include "client/quantctl/signals.h"
+#include "client/quantctl/terminal.h"
 #include "client/quantctl/usage.h"
 #include "fmt/format.h"
 #include "kernels/plan/profile/profile.h"
@@ -23,50 +26,73 @@
 namespace quantd::quantctl {
 namespace {
 
-constexpr char kFooter[] =
-    R"(Exit codes:
-  0  done
-  1  internal error
-  2  wrong usage
-  3  the input file cannot be read, is malformed, or holds nothing to work on
-  4  no server there, or it was busy or silent until the deadline
-  5  the server refused the request
-  6  some tensors failed: the others are reported, and no file is written; some
-     calls of bench failed, and not because the server was busy
-  7  the output cannot be written
-  8  lint or verify found something (to lint, files that cannot be read are a
-     finding, and so is a model without a quantized weight), repair left
-     something, or compare found nothing to compare or a weight that is too far
-     off (--fail-below)
+// What follows the commands on the first page.
+std::string Notes() {
+  const size_t width = WidthOf(stdout);
+  std::string text =
+      "Where the work is done:\n  " +
+      Wrapped("A server at --server or QUANTD_SERVER, else one at "
+              "127.0.0.1:50151, else this process, on its GPUs or its CPU "
+              "(--server local). The bytes are the same.",
+              2, width) +
+      "\n\n" +
+      Wrapped("Sizes are written 4096, 64KiB, 512MB or 2GiB: a K is 1024, with "
+              "B and iB alike.",
+              0, width) +
+      "\n\nExit codes:\n";
+  for (const ExitMeaning& e : kExitCodes) {
+    text += fmt::format("  {}  {}\n", static_cast<int>(e.code),
+                        Wrapped(e.meaning, 5, width));
+  }
+  return text + "\n'quantctl help COMMAND' has a command's options and examples.";
+}
 
-Which way bytes go (--json says it of each tensor; --transport fails rather than
-take another):
-  tcp     --server HOST:PORT
-  unix    --server unix:/PATH
-  shared  the same, with the server's --memory-socket: files are read into memory
-          that it maps, and nothing is sent
-  local   --server local
-
-Without a server: --server local works in this process, on its GPUs or else
-on the CPU. So does a command for which no server is named, where none answers
-at 127.0.0.1:50151; it says so.
-
-Example:
-  quantd --listen 127.0.0.1:50151 &
-  quantctl sample --out sample.safetensors
-  quantctl roundtrip sample.safetensors
-  quantctl plan --shape 4096,4096 --format mxfp8_e4m3 --usage both
-  quantctl quantize sample.safetensors --format nvfp4_2d --usage both \
-    --rounding stochastic --seed 7 -o sample.nvfp4.safetensors
-  quantctl convert Llama-3.1-8B Llama-3.1-8B-NVFP4 --format nvfp4)";
+struct Page {
+  const char* command;
+  const char* group;  // on the first page
+  const char* examples;
+};
+constexpr char kTensors[] = "Tensors";
+constexpr char kModels[] = "Whole models";
+constexpr char kServers[] = "Servers";
+constexpr Page kPages[] = {
+    {"info", kServers, "  quantctl info --server gpu-host:50151"},
+    {"quantize", kTensors,
+     "  quantctl quantize w.safetensors -o w.nvfp4.safetensors\n"
+     "  quantctl quantize g.npy -o g.safetensors --usage both \\\n"
+     "    --rht columnwise --rounding stochastic"},
+    {"dequantize", kTensors,
+     "  quantctl dequantize w.nvfp4.safetensors -o w.safetensors\n"
+     "  quantctl dequantize g.safetensors --tensor g -o g.npy"},
+    {"amax", kTensors, "  quantctl amax w.safetensors --domain row --json"},
+    {"roundtrip", kTensors,
+     "  quantctl roundtrip w.safetensors --format mxfp8\n"
+     "  quantctl roundtrip g.npy --rht columnwise"},
+    {"plan", kTensors, "  quantctl plan --shape 4096,4096 --format mxfp8"},
+    {"convert", kModels,
+     "  quantctl convert Llama Llama-NVFP4 --dry-run\n"
+     "  quantctl convert Llama Llama-NVFP4 --format nvfp4\n"
+     "  quantctl convert Llama Llama-6G --format auto \\\n"
+     "    --target 6GiB\n"
+     "  quantctl convert Llama-NVFP4 plain --dialect none"},
+    {"inspect", kModels, "  quantctl inspect Llama-NVFP4"},
+    {"lint", kModels, "  quantctl lint Llama-NVFP4 --original Llama"},
+    {"repair", kModels, "  quantctl repair Llama-NVFP4 Llama-mended"},
+    {"verify", kModels, "  quantctl verify Llama-NVFP4 --original Llama"},
+    {"compare", kModels,
+     "  quantctl compare Llama Llama-NVFP4 --report DIR"},
+    {"bench", kServers,
+     "  quantctl bench --sizes 1MiB,64MiB --callers 1,4"},
+    {"sample", kTensors, "  quantctl sample -o sample.safetensors"},
+};
 
 int Main(int argc, char** argv) {
   CLI::App app(
-      "Quantizes tensor files through a quantd server, or without one.",
+      "Quantizes tensors and models, through a quantd server or without one",
       "quantctl");
+  app.formatter(std::make_shared<HelpFormatter>());
   app.set_version_flag("--version", "quantctl " QUANTD_VERSION);
-  app.require_subcommand(1);
-  app.footer(kFooter);
+  app.footer(Notes);
   Options o;
   o.quantize.format = Format::kNvfp4;
   std::function<int(const Options&)> run;
@@ -78,31 +104,22 @@ int Main(int argc, char** argv) {
     return sub;
   };
 
-  CLI::App* info = command("info", "Show what a server is and can do", RunInfo);
-  AddServer(info, &o);
-
   CLI::App* quantize = command(
       "quantize", "Quantize the tensors of a file into a .safetensors file",
       RunQuantize);
   AddServer(quantize, &o);
   AddInput(quantize, &o, "A .npy or .safetensors file");
-  quantize
-      ->add_option("-o,--out,--output", o.output,
-                   "The .safetensors file to write, or - for standard output")
-      ->required()
-      ->type_name("FILE");
+  AddOutput(quantize, &o,
+            "The .safetensors file to write, or - for standard output");
   AddQuantize(quantize, &o);
 
   CLI::App* dequantize = command(
       "dequantize", "Decode a file that 'quantize' wrote", RunDequantize);
   AddServer(dequantize, &o);
   AddInput(dequantize, &o, "A .safetensors file of quantized tensors");
-  dequantize
-      ->add_option("-o,--out,--output", o.output,
-                   "The .npy (one tensor) or .safetensors file to write, or - "
-                   "for the latter on standard output")
-      ->required()
-      ->type_name("FILE");
+  AddOutput(dequantize, &o,
+            "The .npy (one tensor) or .safetensors file to write, or - for the "
+            "latter on standard output");
   AddDType(dequantize, &o, "Type to write (default: what it was made from)");
   Named(
       dequantize, "--usage", "USAGE",
@@ -144,7 +161,7 @@ int Main(int argc, char** argv) {
       "Show what quantizing would give: every part and the memory; computed "
       "here, or asked of a server with --server",
       RunPlan);
-  plan->add_option("input", o.input,
+  plan->add_option("FILE", o.input,
                    "A .npy or .safetensors file whose tensors are meant")
       ->type_name("FILE");
   plan->add_option("--tensor", o.tensors,
@@ -161,23 +178,25 @@ int Main(int argc, char** argv) {
       "Show which kernels compute it on a GPU and on the CPU; without "
       "a file and --shape, a row for every format, copies and type");
   plan->add_option("--server", o.plan_server,
-                   "Ask this server; its answer must be what is computed here");
+                   "Ask this server; its answer must be what is computed here")
+      ->type_name("ADDRESS")
+      ->group("Server");
   AddCredentials(plan, &o);
   AddDeadline(plan, &o);
   AddQuantize(plan, &o);
 
   AddModelCommands(&app, &o, &run);
+  CLI::App* info = command("info", "Show what a server is and can do", RunInfo);
+  AddServer(info, &o);
+
   AddBench(&app, &o, &run);
 
   CLI::App* sample = command(
       "sample",
       "Write a file with a Gaussian and an outlier-heavy tensor; no server",
       RunSample);
-  sample
-      ->add_option("-o,--out,--output", o.output,
-                   "The file to write, or - for standard output")
-      ->required()
-      ->type_name("FILE.safetensors");
+  AddOutput(sample, &o,
+            "The .safetensors file to write, or - for standard output");
   sample->add_option("--rows", o.sample_rows, "Rows of each tensor")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
       ->capture_default_str();
@@ -187,19 +206,43 @@ int Main(int argc, char** argv) {
   sample->add_option("--seed", o.sample_seed, "Seed of both tensors")
       ->capture_default_str();
 
-  try {
-    quantd::ReadNumbersStrictly(&app);
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    if (app.exit(e) == 0) return kOk;
-    const std::string guess = Suggestion(app, argc, argv);
-    if (!guess.empty()) fmt::print(stderr, "{}\n", guess);
-    return kUsage;
+  for (const Page& page : kPages) {
+    app.get_subcommand(page.command)
+        ->group(page.group)
+        ->footer(std::string("Examples:\n") + page.examples);
   }
-  if (const auto s = Settle(&o); !s.ok()) {
-    fmt::print(stderr, "{}\n", std::string(s.message()));
-    return kUsage;
+  quantd::ReadNumbersStrictly(&app);
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (!words.empty() && words.front() == "help") {
+    words.erase(words.begin());
+    words.resize(std::min<size_t>(words.size(), 1));
+    words.emplace_back("--help");
   }
+  std::string wrong = Misspelt(app, words);
+  if (wrong.empty()) {
+    try {
+      app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+    } catch (const CLI::ParseError& e) {
+      if (e.get_exit_code() == 0) return app.exit(e);
+      wrong = e.what();
+    }
+  }
+  if (wrong.empty() && app.get_subcommands().empty()) {
+    wrong = "a command is missing";
+  }
+  if (!wrong.empty()) {
+    std::string about;
+    for (const Page& page : kPages) {
+      if (!words.empty() && words.front() == page.command) {
+        about = " " + words.front();
+      }
+    }
+    return Fail(o, kUsage,
+                absl::InvalidArgumentError(fmt::format(
+                    "{}\n  'quantctl help{}' says what there is.", wrong,
+                    about)));
+  }
+  if (const auto s = Settle(&o); !s.ok()) return Fail(o, kUsage, s);
   // What computes can do without a server; `info` asks about one, `bench`
   // measures one, and `plan` asks only where one is named.
   for (const CLI::App* sub : app.get_subcommands()) {
@@ -216,10 +259,7 @@ int Main(int argc, char** argv) {
         server != nullptr && !back && (measures || !(dry_run && *dry_run));
     if (computes && server->empty()) SettleServer(&o);
   }
-  if (const auto s = CheckTransport(o); !s.ok()) {
-    fmt::print(stderr, "{}\n", std::string(s.message()));
-    return kUsage;
-  }
+  if (const auto s = CheckTransport(o); !s.ok()) return Fail(o, kUsage, s);
   return run(o);
 }
 

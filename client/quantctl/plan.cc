@@ -260,7 +260,7 @@ int RunPlan(const Options& options) {
         absl::InvalidArgumentError("plan: a FILE or --shape, one of the two"));
   }
   auto tensors = TensorsOf(options);
-  if (!tensors.ok()) return Fail(options, kBadInput, tensors.status());
+  if (!tensors.ok()) return FailToOpen(options, tensors.status());
   std::unique_ptr<Client> client;
   if (!options.plan_server.empty()) {
     Options there = options;

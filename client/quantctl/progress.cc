@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "client/quantctl/report.h"
+#include "client/quantctl/terminal.h"
 #include "fmt/format.h"
 
 namespace quantd::quantctl {
@@ -22,6 +23,26 @@ std::string Clockwise(double seconds) {
 }
 
 }  // namespace
+
+std::string ProgressLine(uint64_t done, uint64_t total, double seconds,
+                         std::string_view name, size_t width) {
+  std::string line = ProgressText(done, total, seconds);
+  constexpr size_t kLeastBar = 8;
+  constexpr size_t kMostBar = 24;
+  if (width >= line.size() + kLeastBar + 3) {
+    const size_t bar = std::min(kMostBar, width - line.size() - 3);
+    const auto full = static_cast<size_t>(
+        total == 0 ? 0
+                   : static_cast<double>(std::min(done, total)) *
+                         static_cast<double>(bar) /
+                         static_cast<double>(total));
+    line = fmt::format("[{}{}] {}", std::string(full, '#'),
+                       std::string(bar - full, '.'), line);
+  }
+  line += fmt::format(" {}", name);
+  line.resize(std::min(line.size(), width));
+  return line;
+}
 
 std::string ProgressText(uint64_t done, uint64_t total, double seconds) {
   std::string text = fmt::format("{} of {}", BytesText(done), BytesText(total));
@@ -42,7 +63,7 @@ Progress::~Progress() {
 
 void Progress::Name(std::string_view name) {
   const std::lock_guard lock(mutex_);
-  name_ = name.substr(0, 40);
+  name_ = name;
   if (terminal_) Show(Clock::now());
 }
 
@@ -56,18 +77,14 @@ void Progress::Add(uint64_t bytes) {
 void Progress::Show(Clock::time_point now) {
   shown_ = now;
   const double seconds = std::chrono::duration<double>(now - start_).count();
-  const std::string text = ProgressText(done_, total_, seconds);
   if (!terminal_) {
-    fmt::print(stderr, "quantctl: {}, at {}\n", text, name_);
+    fmt::print(stderr, "quantctl: {}, at {}\n",
+               ProgressText(done_, total_, seconds), name_);
     return;
   }
-  constexpr uint64_t kWidth = 24;
-  const auto full = static_cast<size_t>(
-      total_ == 0 ? 0
-                  : static_cast<double>(std::min(done_, total_)) * kWidth /
-                        static_cast<double>(total_));
-  fmt::print(stderr, "\r\x1b[K[{}{}] {} {}", std::string(full, '#'),
-             std::string(kWidth - full, '.'), text, name_);
+  // A terminal goes on to the next line behind its last column.
+  fmt::print(stderr, "\r\x1b[K{}",
+             ProgressLine(done_, total_, seconds, name_, WidthOf(stderr) - 1));
   std::fflush(stderr);
   drawn_ = true;
 }

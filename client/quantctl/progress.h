@@ -14,16 +14,21 @@ namespace quantd::quantctl {
 // there is neither rate nor time.
 std::string ProgressText(uint64_t done, uint64_t total, double seconds);
 
+// A bar, that text and the name of the tensor at hand, of which a line of
+// `width` columns has what it has room for: the text first, then the bar.
+std::string ProgressLine(uint64_t done, uint64_t total, double seconds,
+                         std::string_view name, size_t width);
+
 // A bar while stderr is a terminal; elsewhere, in a log, a line now and then,
-// and none at all of what takes less than that. Thread-safe.
+// and none at all for what takes less than that. Thread-safe.
 class Progress {
  public:
-  // `total`: bytes to come in.
+  // `total`: bytes that will be read.
   explicit Progress(uint64_t total);
   ~Progress();
   Progress(const Progress&) = delete;
 
-  // The tensor at hand.
+  // Names the tensor at hand.
   void Name(std::string_view name);
   void Add(uint64_t bytes);
 

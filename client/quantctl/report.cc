@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/error.h"
+#include "client/quantctl/terminal.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
@@ -210,18 +211,25 @@ std::string SkippedText(const std::vector<Skipped>& skipped, size_t all,
     }
     return text;
   }
-  // In the order of their first ones.
-  std::vector<std::pair<std::string, size_t>> kinds;
+  // Kinds in the order of their first ones, with the reason that all share.
+  std::vector<std::pair<const Skipped*, size_t>> kinds;
+  std::set<std::string> mixed;
   for (const Skipped& s : skipped) {
     const auto found =
         std::find_if(kinds.begin(), kinds.end(),
-                     [&](const auto& k) { return k.first == s.kind; });
-    found == kinds.end() ? void(kinds.emplace_back(s.kind, 1))
-                         : void(++found->second);
+                     [&](const auto& k) { return k.first->kind == s.kind; });
+    if (found == kinds.end()) {
+      kinds.emplace_back(&s, 1);
+      continue;
+    }
+    ++found->second;
+    if (found->first->reason != s.reason) mixed.insert(s.kind);
   }
   std::vector<std::string> parts;
-  for (const auto& [kind, count] : kinds) {
-    parts.push_back(fmt::format("{} {}", count, kind));
+  for (const auto& [first, count] : kinds) {
+    const bool one = first->kind == kNotAllowed && !mixed.contains(first->kind);
+    parts.push_back(fmt::format("{} {}{}", count, first->kind,
+                                one ? " (" + first->reason + ")" : ""));
   }
   return fmt::format("skipped {} of {} tensors: {} (--verbose names them)\n",
                      skipped.size(), all, fmt::join(parts, ", "));
@@ -242,7 +250,9 @@ void PrintColumns(const std::vector<std::vector<std::string>>& rows) {
       line += fmt::format("{:<{}}  ", row[i], widths[i]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
-    fmt::print("{}\n", line);
+    fmt::print("{}\n", &row == &rows.front()
+                           ? Painted(stdout, Colour::kBold, line)
+                           : line);
   }
 }
 
@@ -316,7 +326,8 @@ void PrintTable(const Report& report, bool verbose) {
                                verbose));
   for (const Record& r : report.tensors) {
     if (!r.error.ok()) {
-      fmt::print("failed: {}: {}\n", r.name, std::string(r.error.message()));
+      fmt::print("{}: {}: {}\n", Painted(stdout, Colour::kRed, "failed"),
+                 r.name, std::string(r.error.message()));
     }
   }
   const Totals totals = TotalsOf(report);

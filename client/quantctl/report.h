@@ -53,6 +53,9 @@ struct Skipped {
   std::string reason;
 };
 
+// The kind of tensors that the options exclude.
+inline constexpr char kNotAllowed[] = "that the options do not allow";
+
 // "shared", or "shared and unix".
 std::string TransportsText(const std::set<Transport>& transports);
 
@@ -108,7 +111,7 @@ void PrintJson(const Report& report, int exit_code);
 // {"error": {...}, "exit_code": n}
 void PrintJsonError(const absl::Status& status, int exit_code);
 
-// Columns as wide as their widest cell.
+// Columns as wide as their widest cell, below a head.
 void PrintColumns(const std::vector<std::vector<std::string>>& rows);
 
 std::string SizesText(const std::vector<int64_t>& shape);

@@ -188,7 +188,7 @@ void ExplainRht(Format format, Report* report) {
 
 int RunRoundtrip(const Options& options) {
   const auto input = OpenToQuantize(options);
-  if (!input.ok()) return Fail(options, kBadInput, input.status());
+  if (!input.ok()) return FailToOpen(options, input.status());
   const auto client = Connect(options);
   if (!client.ok()) return FailToConnect(options, client.status());
   Report report = ReportOf("roundtrip", options, *input);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <optional>
 #include <string_view>
 
@@ -15,7 +16,7 @@
 namespace quantd::quantctl {
 namespace {
 
-constexpr char kSecurity[] = "TLS and token";
+constexpr char kServer[] = "Server";
 
 // Files are read into the host's memory: none goes the way of device memory.
 std::optional<Transport> ParseTransport(std::string_view text) {
@@ -34,16 +35,19 @@ void AddServer(CLI::App* app, Options* o) {
                   "local, local:cpu or local:cuda:N: no server, this process")
       ->type_name("ADDRESS,...")
       ->envname("QUANTD_SERVER")
+      ->group(kServer)
       ->capture_default_str();
   app->add_option("--memory-socket", o->memory_socket,
                   "Its --memory-socket, if it runs on this machine: tensors "
                   "are read into memory that it shares, and not sent")
       ->type_name("PATH")
+      ->group(kServer)
       ->envname("QUANTD_MEMORY_SOCKET");
   Named(app, "--transport", "WAY",
         "Fail rather than go another way than this one",
         "tcp, unix, shared or local", ParseTransport,
-        [o](Transport t) { o->transport = t; });
+        [o](Transport t) { o->transport = t; })
+      ->group(kServer);
   AddCredentials(app, o);
   AddDeadline(app, o);
 }
@@ -55,32 +59,50 @@ void AddCredentials(CLI::App* app, Options* o) {
     app->add_option(flag, *path, help)
         ->envname(variable)
         ->type_name("FILE")
-        ->group(kSecurity);
+        ->group(kServer);
   };
   app->add_flag("--tls", c.tls,
                 "Encrypt, and trust the servers that the system trusts")
-      ->envname("QUANTCTL_TLS")
-      ->group(kSecurity);
+      ->envname("QUANTD_CLIENT_TLS")
+      ->group(kServer);
   file("--tls-ca", &c.ca_file, "Encrypt, and trust servers signed by these",
-       "QUANTCTL_TLS_CA");
+       "QUANTD_CLIENT_TLS_CA");
   file("--tls-cert", &c.certificate_file,
        "Certificate to show to a server that asks for one",
-       "QUANTCTL_TLS_CERT");
-  file("--tls-key", &c.key_file, "Its private key", "QUANTCTL_TLS_KEY");
+       "QUANTD_CLIENT_TLS_CERT");
+  file("--tls-key", &c.key_file, "Its private key", "QUANTD_CLIENT_TLS_KEY");
   app->add_option("--tls-name", c.server_name,
                   "Name that the server's certificate must have (default: the "
                   "one in --server)")
-      ->envname("QUANTCTL_TLS_NAME")
+      ->envname("QUANTD_CLIENT_TLS_NAME")
       ->type_name("NAME")
-      ->group(kSecurity);
+      ->group(kServer);
   file("--token-file", &c.token_file,
-       "Bearer token to send; without it QUANTCTL_TOKEN, the token itself",
-       "QUANTCTL_TOKEN_FILE");
+       "Bearer token to send; without it QUANTD_CLIENT_TOKEN, the token itself",
+       "QUANTD_CLIENT_TOKEN_FILE");
+}
+
+absl::Status SettleCredentials(Options* o) {
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    constexpr std::string_view kOld = "QUANTCTL_";
+    if (!text.starts_with(kOld)) continue;
+    const std::string_view name =
+        text.substr(kOld.size(), text.find('=') - kOld.size());
+    return absl::InvalidArgumentError(
+        fmt::format("QUANTCTL_{0}: its name is QUANTD_CLIENT_{0} now", name));
+  }
+  if (const char* token = std::getenv("QUANTD_CLIENT_TOKEN");
+      token != nullptr && o->credentials.token_file.empty()) {
+    o->credentials.token = token;
+  }
+  return absl::OkStatus();
 }
 
 void AddDeadline(CLI::App* app, Options* o) {
   app->add_option("--deadline", o->deadline_seconds,
                   "Seconds a call may take, retries included")
+      ->group(kServer)
       ->check(CLI::Range(0.001, 86400.0))
       ->capture_default_str();
 }
@@ -111,6 +133,23 @@ void SettleServer(Options* o) {
              "quantctl: no server at {}: working in this process (as with "
              "--server local)\n",
              kDefaultServer);
+}
+
+std::string WithPorts(std::string_view addresses) {
+  std::string text;
+  while (true) {
+    const std::string_view one = addresses.substr(0, addresses.find(','));
+    text += one;
+    // A colon at the end of an IPv6 address is inside its brackets.
+    const bool bare =
+        one.find(':') == std::string_view::npos || one.ends_with(']');
+    if (bare && !one.empty() && one != "local") {
+      text += fmt::format(":{}", kDefaultPort);
+    }
+    if (one.size() == addresses.size()) return text;
+    text += ',';
+    addresses.remove_prefix(one.size() + 1);
+  }
 }
 
 absl::Status CheckTransport(const Options& o) {

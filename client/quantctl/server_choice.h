@@ -5,6 +5,8 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "client/quantctl/commands.h"
 
@@ -23,6 +25,13 @@ bool Refuses(uint16_t port);
 // is to go; or, saying so on stderr, where the default address refuses
 // connections and any way will do.
 void SettleServer(Options* o);
+
+// Takes the token out of the environment. INVALID_ARGUMENT for a variable that
+// has another name now.
+absl::Status SettleCredentials(Options* o);
+
+// The addresses, separated by commas, with the default port where one has none.
+std::string WithPorts(std::string_view addresses);
 
 // INVALID_ARGUMENT where the way that is named does not lead to the server.
 absl::Status CheckTransport(const Options& o);

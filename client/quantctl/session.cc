@@ -8,7 +8,10 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "client/error.h"
 #include "client/quantctl/commands.h"
+#include "client/quantctl/terminal.h"
 #include "fmt/format.h"
 
 namespace quantd::quantctl {
@@ -119,13 +122,14 @@ int CodeOf(const absl::Status& status) {
 }
 
 void Explain(const Options& options, int code, const absl::Status& status) {
-  fmt::print(stderr, "quantctl: {}\n", std::string(status.message()));
+  fmt::print(stderr, "{} {}\n", Painted(stderr, Colour::kRed, "quantctl:"),
+             std::string(status.message()));
   // A full disk and a busy server have one code of status.
   if (code != kUnreachable && code != kRefused && code != kPartly) return;
   switch (status.code()) {
     case absl::StatusCode::kUnauthenticated:
       fmt::print(stderr,
-                 "  Give the token with --token-file or QUANTCTL_TOKEN; the "
+                 "  Give the token with --token-file or QUANTD_CLIENT_TOKEN; the "
                  "server must have its SHA-256 in its --token-file.\n");
       break;
     case absl::StatusCode::kUnavailable:
@@ -173,6 +177,16 @@ int FailToConnect(const Options& options, const absl::Status& status) {
   return Fail(options, usage ? kUsage : CodeOf(status), status);
 }
 
+bool IsOfOption(const absl::Status& status) {
+  const auto violation = GetFieldViolation(status);
+  return violation ? !violation->field.starts_with("tensor")
+                   : absl::StartsWith(status.message(), "--");
+}
+
+int FailToOpen(const Options& options, const absl::Status& status) {
+  return Fail(options, IsOfOption(status) ? kUsage : kBadInput, status);
+}
+
 absl::StatusOr<TensorInput> OpenToQuantize(const Options& options) {
   return OpenInput(options, [&](const TensorDesc& d) {
     return MakeQuantizePlan(d, options.quantize).status();
@@ -195,6 +209,7 @@ absl::StatusOr<TensorInput> OpenInput(
     }
   }
   const bool file_of_many = HasExtension(options.input, ".safetensors");
+  absl::Status wrong_option;  // the first that is no tensor's fault
   for (InputTensor& t : input->tensors()) {
     t.desc.flatten_axis = t.desc.shape.size() == 1 ? -1 : options.flatten_axis;
     const bool named =
@@ -202,10 +217,12 @@ absl::StatusOr<TensorInput> OpenInput(
     std::string& skip = t.skip.reason;
     if (skip.empty()) {
       if (const absl::Status s = judge(t.desc); !s.ok()) {
-        t.skip = {"that the options do not allow", std::string(s.message())};
+        t.skip = {kNotAllowed, std::string(s.message())};
+        if (IsOfOption(s)) wrong_option.Update(s);
       }
     }
     if (named && !skip.empty()) {
+      if (!wrong_option.ok()) return wrong_option;
       return absl::InvalidArgumentError(
           fmt::format("{}: tensor \"{}\": {}", options.input, t.name, skip));
     }
@@ -217,6 +234,7 @@ absl::StatusOr<TensorInput> OpenInput(
     }
   }
   if (!Eligible(*input).empty()) return input;
+  if (!wrong_option.ok()) return wrong_option;
   const std::vector<Skipped> skipped = SkippedOf(*input);
   std::string text =
       fmt::format("{}: no tensor can be worked on", options.input);

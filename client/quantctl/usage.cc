@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "client/quantctl/terminal.h"
 #include "fmt/format.h"
 
 namespace quantd::quantctl {
@@ -24,8 +25,13 @@ size_t Distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-std::string Question(const std::string& guess) {
-  return guess.empty() ? "" : fmt::format("Did you mean '{}'?", guess);
+std::string NoSuch(std::string_view kind, const std::string& word,
+                   const std::vector<std::string>& candidates) {
+  const std::string guess = Closest(word, candidates);
+  return fmt::format("there is no {} '{}'{}", kind, word,
+                     guess.empty()
+                         ? ""
+                         : fmt::format("; did you mean '{}'?", guess));
 }
 
 }  // namespace
@@ -43,27 +49,24 @@ std::string Closest(std::string_view word,
   return closest;
 }
 
-std::string Suggestion(const CLI::App& app, int argc, char** argv) {
+std::string Misspelt(const CLI::App& app,
+                     const std::vector<std::string>& words) {
   std::vector<std::string> commands;
-  const CLI::App* command = nullptr;
-  for (const CLI::App* sub :
+  for (const CLI::App* one :
        app.get_subcommands([](const CLI::App*) { return true; })) {
-    commands.push_back(sub->get_name());
+    commands.push_back(one->get_name());
   }
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (command == nullptr) {
-      if (word.empty() || word.front() == '-') continue;
+  const CLI::App* command = &app;
+  for (const std::string& word : words) {
+    if (word == "--") break;
+    if (command == &app && !word.empty() && word.front() != '-') {
       if (std::find(commands.begin(), commands.end(), word) == commands.end()) {
-        const std::string question = Question(Closest(word, commands));
-        return fmt::format("There is no command '{}'.{}{}", word,
-                           question.empty() ? "" : " ", question);
+        return NoSuch("command", word, commands);
       }
       command = app.get_subcommand(word);
       continue;
     }
-    if (word == "--") break;
-    if (word.substr(0, 2) != "--") continue;
+    if (!word.starts_with("--")) continue;
     const std::string flag = word.substr(0, word.find('='));
     if (command->get_option_no_throw(flag) != nullptr) continue;
     std::vector<std::string> flags;
@@ -72,9 +75,82 @@ std::string Suggestion(const CLI::App& app, int argc, char** argv) {
         flags.push_back("--" + name);
       }
     }
-    return Question(Closest(flag, flags));
+    return NoSuch("option", flag, flags);
   }
   return "";
+}
+
+HelpFormatter::HelpFormatter()
+    : width_(WidthOf(stdout)), column_(width_ < 80 ? 14 : 30) {
+  label("Positionals", "Arguments");
+}
+
+std::string HelpFormatter::make_help(const CLI::App* app, std::string name,
+                                     CLI::AppFormatMode mode) const {
+  std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
+  for (size_t at; (at = text.find("\n\n\n")) != std::string::npos;) {
+    text.erase(at, 1);
+  }
+  return text;
+}
+
+std::string HelpFormatter::make_description(const CLI::App* app) const {
+  return Wrapped(app->get_description() + ".", 0, width_) + "\n\n";
+}
+
+std::string HelpFormatter::make_usage(const CLI::App* app, std::string) const {
+  const bool whole = app->get_parent() == nullptr;
+  std::string text = whole ? "Usage: quantctl COMMAND"
+                           : "Usage: quantctl " + app->get_name();
+  for (const CLI::Option* o : app->get_options(
+           [](const CLI::Option* o) { return o->get_positional(); })) {
+    const std::string name = o->get_type_name();
+    text += o->get_required() ? " " + name : " [" + name + "]";
+  }
+  return Wrapped(text + " [options]", 0, width_) + "\n";
+}
+
+std::string HelpFormatter::make_subcommand(const CLI::App* command) const {
+  return Entry(command->get_name(), command->get_description());
+}
+
+std::string HelpFormatter::make_option(const CLI::Option* option,
+                                       bool positional) const {
+  std::string type = option->get_type_name();
+  type.resize(std::min(type.find(':'), type.size()));  // without its limits
+  if (type == "FLOAT" || type == "INT" || type == "UINT") type = "NUMBER";
+  const bool value = !positional && !type.empty();
+  // Of several long names the first one: the others are older.
+  std::string names = positional ? type : "--" + option->get_lnames().front();
+  if (!positional && !option->get_snames().empty()) {
+    names = fmt::format("-{}, {}", option->get_snames().front(), names);
+  }
+  if (value) names += " " + type;
+  if (value &&
+      option->get_expected_max() == CLI::detail::expected_max_vector_size) {
+    names += " ...";
+  }
+  std::string about = option->get_description();
+  if (!option->get_default_str().empty()) {
+    about += fmt::format(" (default {})", option->get_default_str());
+  }
+  if (!option->get_envname().empty()) {
+    about += fmt::format(" [${}]", option->get_envname());
+  }
+  return Entry(std::move(names), about);
+}
+
+// Names that are too long for their column have a line of their own.
+std::string HelpFormatter::Entry(std::string names,
+                                 const std::string& about) const {
+  names = "  " + names;
+  if (names.size() + 2 > column_) {
+    names += "\n";
+    names.append(column_, ' ');
+  } else {
+    names.resize(column_, ' ');
+  }
+  return names + Wrapped(about, column_, width_) + "\n";
 }
 
 }  // namespace quantd::quantctl

@@ -30,10 +30,14 @@ absl::Status Refuse(std::string_view where, std::string_view why) {
   return absl::InvalidArgumentError(fmt::format("{}: {}", where, why));
 }
 
-std::string VariableOf(const CLI::Option& option) {
-  std::string name = option.get_single_name();
-  std::replace(name.begin(), name.end(), '-', '_');
-  return std::string(kPrefix) + absl::AsciiStrToUpper(name);
+// Of its name, and of those that it had before.
+std::vector<std::string> VariablesOf(const CLI::Option& option) {
+  std::vector<std::string> variables;
+  for (std::string name : option.get_lnames()) {
+    std::replace(name.begin(), name.end(), '-', '_');
+    variables.push_back(std::string(kPrefix) + absl::AsciiStrToUpper(name));
+  }
+  return variables;
 }
 
 bool IsFlag(const CLI::Option& option) {
@@ -45,9 +49,11 @@ std::string Joined(const std::vector<std::string>& values) {
 }
 
 // QUANTD_SERVICE_HOST, QUANTD_SERVICE_PORT..., QUANTD_PORT,
-// QUANTD_PORT_50151_TCP..., also of services like quantd-metrics.
-bool IsOfKubernetes(std::string_view name) {
-  if (name.ends_with("_SERVICE_HOST") || name.ends_with("_PORT") ||
+// QUANTD_PORT_50151_TCP..., also of services like quantd-metrics; and what
+// quantctl reads.
+bool IsOfOthers(std::string_view name) {
+  if (name.starts_with("QUANTD_CLIENT_") || name.ends_with("_SERVICE_HOST") ||
+      name.ends_with("_PORT") ||
       name.find("_SERVICE_PORT") != std::string_view::npos) {
     return true;
   }
@@ -122,13 +128,13 @@ class Layers {
   }
 
   absl::Status ReadVariable(CLI::Option* option) {
-    const std::string variable = VariableOf(*option);
-    const char* const value = std::getenv(variable.c_str());
-    if (value == nullptr || *value == '\0' || option->count() > 0) {
-      return absl::OkStatus();
+    for (const std::string& variable : VariablesOf(*option)) {
+      const char* const value = std::getenv(variable.c_str());
+      if (value == nullptr || *value == '\0' || option->count() > 0) continue;
+      sources_[option] = "environment";
+      if (auto s = Set(option, value, variable); !s.ok()) return s;
     }
-    sources_[option] = "environment";
-    return Set(option, value, variable);
+    return absl::OkStatus();
   }
   absl::Status ReadEnvironment() {
     absl::Status s;
@@ -167,7 +173,9 @@ class Layers {
   void Tell(const std::string& file_variable, CommandLine* command) const {
     std::set<std::string, std::less<>> known = {"QUANTD_SERVER", file_variable};
     for (const CLI::Option* option : settings_) {
-      known.insert(VariableOf(*option));
+      for (std::string& name : VariablesOf(*option)) {
+        known.insert(std::move(name));
+      }
       Setting setting{option->get_single_name(), option->get_default_str(),
                       "default"};
       if (const auto source = sources_.find(option); source != sources_.end()) {
@@ -183,7 +191,7 @@ class Layers {
       const std::string_view text = *entry;
       const std::string_view name = text.substr(0, text.find('='));
       if (name.starts_with(kPrefix) && !known.contains(name) &&
-          !IsOfKubernetes(name)) {
+          !IsOfOthers(name)) {
         command->unknown_environment.emplace_back(name);
       }
     }
@@ -239,7 +247,7 @@ absl::Status ReadLayers(CLI::App* app, const std::string& actions,
   if (s.ok() && file->count() > 0) {
     s = layers.ReadFile(file->as<std::string>());
   }
-  if (s.ok()) layers.Tell(VariableOf(*file), command);
+  if (s.ok()) layers.Tell(VariablesOf(*file).front(), command);
   return s;
 }
 

@@ -145,7 +145,7 @@ absl::Status Validate(const ServerOptions& options) {
   if (auto s = ValidateAddresses(options); !s.ok()) return s;
   if (auto s = ValidateSecurity(options); !s.ok()) return s;
   if (!std::isfinite(options.estimate)) {
-    return Refuse("--estimate: expected a finite number");
+    return Refuse("--amax-estimation-scale: expected a finite number");
   }
   if (options.max_request_bytes > wire::kMaxMessageBytes) {
     return Refuse("--max-request-bytes: gRPC allows at most {} bytes",

@@ -29,7 +29,8 @@ constexpr char kDescription[] =
     "Every setting is a flag, an environment variable (--max-wait-ms is "
     "QUANTD_MAX_WAIT_MS) or a line of the --config file (max-wait-ms = 5000); "
     "a flag wins over the environment, the environment over the file.\n"
-    "Sizes may be written 4096, 64KiB, 512MiB, 2GiB.";
+    "Sizes are written 4096, 64KiB, 512MB or 2GiB: a K is 1024, with B and iB "
+    "alike.";
 
 constexpr char kFooter[] =
     R"help(Exit codes: 0 stopped, all accepted calls answered; 1 it could not start
@@ -188,7 +189,7 @@ void AddDevices(Flags& add, ServerOptions& o) {
            "with exit code 4, to be started anew (0: never)");
 
   add.Group("Arithmetic");
-  add.Number("--estimate", &o.estimate, 0.0f, std::numeric_limits<float>::max(),
+  add.Number("--amax-estimation-scale,--estimate", &o.estimate, 0.0f, std::numeric_limits<float>::max(),
              "Estimate the amax of rotated copies where a request leaves it "
              "open: that before the rotation times SCALE (0: none)")
       ->type_name("SCALE");

@@ -4,18 +4,22 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
 namespace {
 
 struct Unit {
-  std::string_view name;
+  const char* name;
   double bytes;
 };
-constexpr Unit kUnits[] = {{"B", 1},        {"kB", 1e3},     {"KB", 1e3},
-                           {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},
-                           {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
+// As quantd's settings have them: a K is 1024, with B and iB alike.
+constexpr Unit kUnits[] = {{"B", 1},         {"K", 0x1p10},   {"KB", 0x1p10},
+                           {"KiB", 0x1p10}, {"M", 0x1p20},   {"MB", 0x1p20},
+                           {"MiB", 0x1p20}, {"G", 0x1p30},   {"GB", 0x1p30},
+                           {"GiB", 0x1p30}, {"T", 0x1p40},   {"TB", 0x1p40},
                            {"TiB", 0x1p40}};
 
 }  // namespace
@@ -27,12 +31,11 @@ absl::StatusOr<Target> ParseTarget(const std::string& text) {
       text));
   char* end = nullptr;
   const double number = std::strtod(text.c_str(), &end);
-  std::string_view unit(end);
-  while (unit.starts_with(' ')) unit.remove_prefix(1);
+  const auto unit = absl::StripLeadingAsciiWhitespace(end);
   if (end == text.c_str() || !std::isfinite(number) || number <= 0) return bad;
-  if (unit == "dB" || unit == "db") return Target(LeastDb{number});
+  if (absl::EqualsIgnoreCase(unit, "dB")) return Target(LeastDb{number});
   for (const Unit& u : kUnits) {
-    if (unit != u.name || number * u.bytes >= 0x1p62) continue;
+    if (!absl::EqualsIgnoreCase(unit, u.name) || number * u.bytes >= 0x1p62) continue;
     return Target(MostBytes{static_cast<uint64_t>(number * u.bytes)});
   }
   return bad;

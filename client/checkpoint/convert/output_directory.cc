@@ -139,8 +139,10 @@ absl::Status CheckOutput(const Model& in, const std::string& out) {
     if (there && source == FileIdentity{info.st_dev, info.st_ino}) {
       return refuse("it is the file that is read, which would be lost");
     }
-    return there && !interrupted ? refuse("it is there already")
-                                 : absl::OkStatus();
+    return there && !interrupted
+               ? absl::AlreadyExistsError(
+                     fmt::format("cannot write {}: it is there already", out))
+               : absl::OkStatus();
   }
   struct stat source = {};
   if (stat(in.path().c_str(), &source) != 0) return Failure("open", in.path());
@@ -163,9 +165,10 @@ absl::Status CheckOutput(const Model& in, const std::string& out) {
   for (fs::recursive_directory_iterator i(out, error), end; !error && i != end;
        i.increment(error)) {
     if (!interrupted) {
-      return refuse(
-          "it is not empty, and what is there is no unfinished conversion: "
-          "name another directory, or remove this one");
+      return absl::AlreadyExistsError(fmt::format(
+          "cannot write {}: it is not empty, and what is there is no "
+          "unfinished conversion: name another directory, or remove this one",
+          out));
     }
     std::error_code gone;
     if (!i->is_symlink(gone)) continue;

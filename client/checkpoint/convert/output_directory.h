@@ -23,7 +23,8 @@ namespace quantd::checkpoint {
 // OK where a model at `in` may be converted into `out`: a directory that is
 // not there, is empty, or holds a conversion that was interrupted; neither the
 // model's nor inside it, by whatever names. For a model that is a file, `out`
-// may be a .safetensors file of another name. Writes nothing.
+// may be a .safetensors file of another name. ALREADY_EXISTS for what is there
+// and could be removed. Writes nothing.
 absl::Status CheckOutput(const Model& in, const std::string& out);
 
 // Write and Read may be called from many threads at once.

@@ -305,11 +305,11 @@ void AddBench(CLI::App* app, Options* o,
   AddList(sub, "--sizes", &b->sizes, "SIZE,...",
           "Of bf16 tensors with 1024 columns, by which GB/s count (default "
           "4KiB,1MiB,64MiB); the first call of each warms up only")
-      ->transform(CLI::AsSizeValue(true));
+      ->transform(CLI::AsSizeValue(false));
   sub->add_option("--band-bytes", b->band_bytes,
                   "Cut each call into bands of about so many bytes, over all "
                   "connections; 0: one call")
-      ->transform(CLI::AsSizeValue(true))
+      ->transform(CLI::AsSizeValue(false))
       ->type_name("SIZE");
   AddList(sub, "--callers", &b->callers, "N,...",
           "Calls at a time; several: one after the other (default 1)")

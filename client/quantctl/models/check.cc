@@ -14,7 +14,9 @@
 #include "client/checkpoint/stored.h"
 #include "client/quantctl/models/model_report.h"
 #include "client/quantctl/models/models.h"
+#include "client/quantctl/models/own_file.h"
 #include "client/quantctl/models/quantize_call.h"
+#include "client/quantctl/terminal.h"
 #include "client/tensors/piece_work.h"
 #include "fmt/format.h"
 
@@ -34,6 +36,18 @@ Json Number(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
 }
 
+// "2.1 M", "8.03 G".
+std::string CountText(uint64_t count) {
+  auto value = static_cast<double>(count);
+  const char* unit = "";
+  for (const char* next : {" k", " M", " G", " T"}) {
+    if (value < 1000) break;
+    value /= 1000;
+    unit = next;
+  }
+  return fmt::format("{:.3g}{}", value, unit);
+}
+
 std::string Decibel(const TensorDifference& d) {
   return d.equal() ? "equal" : fmt::format("{:.2f}", d.sqnr_db);
 }
@@ -51,7 +65,10 @@ std::string ScalesOf(const TensorDifference& d) {
 }  // namespace
 
 int RunInspect(const Options& options, const CheckOptions& check) {
-  const auto model = Model::Open(check.model);
+  if (const auto own = OpenOwn(check.model)) {
+    return InspectOwn(options, check.model, *own);
+  }
+  const auto model = OpenModel(check.model);
   if (!model.ok()) return Fail(options, kBadInput, model.status());
   const auto stored = FindStored(*model);
   if (!stored.ok()) return Fail(options, kBadInput, stored.status());
@@ -96,11 +113,11 @@ int RunInspect(const Options& options, const CheckOptions& check) {
     return kOk;
   }
   const std::string type = model->model_type();
-  fmt::print("{}: {}, {} tensors in {} file{}, {:.3g} G parameters, {}\n",
+  fmt::print("{}: {}, {} tensors in {} file{}, {} parameters, {}\n",
              check.model, type.empty() ? "a model" : type,
              model->tensors().size(), model->shards().size(),
              model->shards().size() == 1 ? "" : "s",
-             static_cast<double>(parameters) / 1e9, BytesText(bytes));
+             CountText(parameters), BytesText(bytes));
   std::vector<std::vector<std::string>> rows = {
       {"format", "dialect", "tensors", "parameters", "bytes", "bits each"}};
   for (const checkpoint::Kind& kind : kinds) {
@@ -136,9 +153,9 @@ int RunInspect(const Options& options, const CheckOptions& check) {
 }
 
 int RunVerify(const Options& options, const CheckOptions& check) {
-  const auto model = Model::Open(check.model);
+  const auto model = OpenModel(check.model);
   if (!model.ok()) return Fail(options, kBadInput, model.status());
-  const auto original = Model::Open(check.original);
+  const auto original = OpenModel(check.original);
   if (!original.ok()) return Fail(options, kBadInput, original.status());
   const auto client = Connect(options);
   if (!client.ok()) return Fail(options, kUsage, client.status());
@@ -193,16 +210,23 @@ int RunVerify(const Options& options, const CheckOptions& check) {
 }
 
 int RunCompare(const Options& options, const CheckOptions& check) {
-  const auto a = Model::Open(check.model);
-  if (!a.ok()) return Fail(options, kBadInput, a.status());
-  const auto b = Model::Open(check.other);
-  if (!b.ok()) return Fail(options, kBadInput, b.status());
-  if (!check.report.empty()) {
-    if (const auto s = PrepareReport(check.report); !s.ok()) {
-      return Fail(options, kCannotWrite, s);
-    }
+  const bool own = OpenOwn(check.model) || OpenOwn(check.other);
+  absl::StatusOr<Model> a = Model();
+  absl::StatusOr<Model> b = Model();
+  if (!own) a = OpenModel(check.model);
+  if (!own && a.ok()) b = OpenModel(check.other);
+  for (const auto* model : {&a, &b}) {
+    if (!model->ok()) return Fail(options, kBadInput, model->status());
   }
-  const auto result = CompareModels(*a, *b);
+  if (!check.report.empty()) {
+    const auto s = own ? absl::UnimplementedError(
+                             "--report is of models that convert writes; "
+                             "without it compare takes this file, too")
+                       : PrepareReport(check.report);
+    if (!s.ok()) return Fail(options, own ? kUsage : kCannotWrite, s);
+  }
+  const auto result =
+      own ? CompareOwn(check.model, check.other) : CompareModels(*a, *b);
   if (!result.ok()) return Fail(options, kBadInput, result.status());
   if (!check.report.empty()) {
     const auto s = WriteReport(check.report, *a, *b, *result, {});
@@ -268,7 +292,7 @@ int RunCompare(const Options& options, const CheckOptions& check) {
     return code;
   }
   std::vector<std::vector<std::string>> rows = {
-      {"tensor", check.model, check.other, "SQNR dB", "cosine", "max error",
+      {"tensor", "MODEL", "OTHER", "SQNR dB", "cosine", "max error",
        "bytes differ", "scales differ"}};
   for (const TensorDifference& d : result->tensors) {
     if (d.equal() && !options.verbose) continue;
@@ -297,7 +321,9 @@ int RunCompare(const Options& options, const CheckOptions& check) {
                sum / static_cast<double>(finite), worst->sqnr_db, worst->name);
     fmt::print(", {:.2f} as a whole", WholeDb(*result));
   }
-  fmt::print("\nverdict: {}\n", VerdictText(*result, check.fail_below));
+  fmt::print("\n{} {}\n",
+             Painted(stdout, bad ? Colour::kRed : Colour::kGreen, "verdict:"),
+             VerdictText(*result, check.fail_below));
   if (!check.report.empty()) fmt::print("wrote {}/report.html\n", check.report);
   return code;
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <variant>
 
 #include "client/checkpoint/convert/conversion.h"
 #include "client/checkpoint/convert/output_directory.h"
@@ -19,6 +20,7 @@
 #include "client/quantctl/models/plan_text.h"
 #include "client/quantctl/models/quantize_call.h"
 #include "client/quantctl/signals.h"
+#include "client/quantctl/terminal.h"
 #include "client/tensors/piece_work.h"
 #include "fmt/format.h"
 
@@ -158,16 +160,29 @@ int CodeOfConversion(const absl::Status& status, const absl::Status& call) {
   return source ? kBadInput : kCannotWrite;
 }
 
+int SayItFits(const Options& options, const ConvertOptions& convert,
+              uint64_t bytes, uint64_t most) {
+  if (options.json) {
+    Event({{"event", "fits"},
+           {"bytes_in", bytes},
+           {"target_bytes", most},
+           {"exit_code", kOk}});
+    return kOk;
+  }
+  fmt::print(
+      "{} fits already: {} are no more than the target's {}. {} is not "
+      "written.\n",
+      convert.in, BytesText(bytes), BytesText(most), convert.out);
+  return kOk;
+}
+
 // Lets the model be measured, and puts what is chosen into the selection.
 int TakeAdvice(const Options& options, const ConvertOptions& convert,
-               const Model& model, checkpoint::Selection* selection,
+               const Model& model, const checkpoint::Target& target,
+               uint64_t bytes, checkpoint::Selection* selection,
                std::vector<std::string>* notes) {
-  const auto target = checkpoint::ParseTarget(convert.target);
-  if (!target.ok()) return Fail(options, kUsage, target.status());
   const auto client = Connect(options);
   if (!client.ok()) return FailToConnect(options, client.status());
-  uint64_t bytes = 0;
-  for (const auto& t : model.tensors()) bytes += t.stored.size;
   auto progress = std::make_unique<Progress>(bytes);
   const auto pieces = PiecesOf(**client, options, progress.get());
   if (!pieces.ok()) {
@@ -183,7 +198,7 @@ int TakeAdvice(const Options& options, const ConvertOptions& convert,
   };
   advise.progress = [&](size_t some) { progress->Add(some); };
   FirstFailure failure;
-  const auto advice = Advise(model, *selection, *target, advise,
+  const auto advice = Advise(model, *selection, target, advise,
                              CallTo(client->get(), options, &failure));
   progress.reset();
   if (!advice.ok()) {
@@ -207,9 +222,12 @@ int TakeAdvice(const Options& options, const ConvertOptions& convert,
 int RunConvert(const Options& options, const ConvertOptions& convert) {
   AllowManyFiles();
   const Timer timer;
-  const auto model = Model::Open(convert.in, convert.shards);
+  const auto model = OpenModel(convert.in, convert.shards);
   if (!model.ok()) return Fail(options, kBadInput, model.status());
   checkpoint::Selection selection = convert.selection;
+  if (!convert.format_named) {
+    selection.format = checkpoint::DefaultFormat(selection.dialect);
+  }
   auto amaxes = ReadInputAmax(convert.input_amax_file);
   if (!amaxes.ok()) return Fail(options, kBadInput, amaxes.status());
   selection.input_amax = *std::move(amaxes);
@@ -225,20 +243,26 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
                     "auto --target 25dB"));
   }
   std::vector<std::string> notes;
+  if (const auto s = MayWrite(*model, convert.out, convert.force); !s.ok()) {
+    return Fail(options, kCannotWrite, s);
+  }
   if (convert.automatic) {
-    if (const auto s = checkpoint::CheckOutput(*model, convert.out); !s.ok()) {
-      return Fail(options, kCannotWrite, s);
+    const auto target = checkpoint::ParseTarget(convert.target);
+    if (!target.ok()) return Fail(options, kUsage, target.status());
+    uint64_t bytes = 0;
+    for (const auto& t : model->tensors()) bytes += t.stored.size;
+    const auto* most = std::get_if<checkpoint::MostBytes>(&*target);
+    if (most != nullptr && bytes <= most->bytes) {
+      return SayItFits(options, convert, bytes, most->bytes);
     }
-    const int code = TakeAdvice(options, convert, *model, &selection, &notes);
+    const int code = TakeAdvice(options, convert, *model, *target, bytes,
+                                &selection, &notes);
     if (code != kOk) return code;
   }
   auto plan = MakeConversionPlan(*model, selection);
-  if (!plan.ok()) return Fail(options, kBadInput, plan.status());
+  if (!plan.ok()) return FailToOpen(options, plan.status());
   plan->notes.insert(plan->notes.end(), notes.begin(), notes.end());
   NoteReplaced(*model, &*plan);
-  if (const auto s = checkpoint::CheckOutput(*model, convert.out); !s.ok()) {
-    return Fail(options, kCannotWrite, s);
-  }
   auto how = HowTo(options, convert, PieceOptions().request_bytes,
                    WorkersOf(options, nullptr));
   const uint64_t memory = checkpoint::MemoryBound(how);
@@ -274,6 +298,9 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
     quality.Add(done);
     if (options.json) PrintGroup(done);
   };
+  if (const auto s = Clear(*model, convert.out, convert.force); !s.ok()) {
+    return Fail(options, kCannotWrite, s);
+  }
   const std::string again =
       "what is done is kept: the same command goes on from there";
   SayOnSignals(again);
@@ -341,9 +368,11 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
   if (!convert.report.empty()) {
     fmt::print("wrote {}/report.html\n", convert.report);
   }
-  fmt::print("next: {}\n", NextStep(*model, *plan, convert.out));
+  fmt::print("{} {}\n", Painted(stdout, Colour::kBold, "next:"),
+             NextStep(*model, *plan, convert.out));
   if (!plan->groups.empty() && model->left() == 0) {
-    fmt::print("check: quantctl lint {} --original {}\n", convert.out,
+    fmt::print("{} quantctl lint {} --original {}\n",
+               Painted(stdout, Colour::kBold, "check:"), convert.out,
                convert.in);
   }
   return kOk;

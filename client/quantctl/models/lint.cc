@@ -9,6 +9,8 @@
 
 #include "client/checkpoint/model.h"
 #include "client/quantctl/models/models.h"
+#include "client/quantctl/models/own_file.h"
+#include "client/quantctl/terminal.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
@@ -147,7 +149,8 @@ int TellLint(const Options& options, const CheckOptions& check,
   }
   for (const auto& f : linted.findings) {
     const auto* rule = checkpoint::FindLintRule(f.rule);
-    fmt::print("{}: {}: {}{}\n  {} ({})\n", f.rule, f.where, f.text,
+    fmt::print("{}: {}: {}{}\n  {} ({})\n",
+               Painted(stdout, Colour::kYellow, f.rule), f.where, f.text,
                f.count > 1 ? fmt::format(", and {} more", f.count - 1) : "",
                rule ? rule->what : "", rule ? rule->thread : "");
   }
@@ -160,21 +163,26 @@ int TellLint(const Options& options, const CheckOptions& check,
     fmt::print("{}: {} finding{} in {}\n", check.model, linted.findings.size(),
                linted.findings.size() == 1 ? "" : "s", looked);
   }
-  for (const std::string& step : steps) fmt::print("next: {}\n", step);
+  for (const std::string& step : steps) {
+    fmt::print("{} {}\n", Painted(stdout, Colour::kBold, "next:"), step);
+  }
   return code;
 }
 
 }  // namespace
 
 int RunLint(const Options& options, const CheckOptions& check) {
-  const auto model = Model::Open(check.model);
+  if (const auto own = OpenOwn(check.model)) {
+    return LintOwn(options, check.model, *own);
+  }
+  const auto model = OpenModel(check.model);
   if (!model.ok()) {
     const auto unopened = checkpoint::LintUnopened(check.model, model.status());
     return unopened ? TellLint(options, check, *unopened)
                     : Fail(options, kBadInput, model.status());
   }
   absl::StatusOr<Model> original = Model();
-  if (!check.original.empty()) original = Model::Open(check.original);
+  if (!check.original.empty()) original = OpenModel(check.original);
   if (!original.ok()) return Fail(options, kBadInput, original.status());
   const auto linted =
       Lint(*model, check.original.empty() ? nullptr : &*original);

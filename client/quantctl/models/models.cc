@@ -1,18 +1,23 @@
 #include "client/quantctl/models/models.h"
 
+#include <filesystem>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "client/checkpoint/convert/output_directory.h"
 #include "client/checkpoint/dialect.h"
+#include "client/checkpoint/repair/passes.h"
 #include "client/quantctl/flags.h"
 #include "client/quantctl/server_choice.h"
+#include "fmt/format.h"
 #include "kernels/plan/profile/profile.h"
 
 namespace quantd::quantctl {
 namespace {
 
 using checkpoint::DialectNames;
+using checkpoint::Model;
 using checkpoint::ParseDialect;
 using checkpoint::ParseWeightFormat;
 using checkpoint::WeightFormatNames;
@@ -60,7 +65,7 @@ void AddChecks(CLI::App* app, Options* o, Run* run) {
     sub->callback([run, function, options] {
       *run = [=](const Options& all) { return function(all, *options); };
     });
-    sub->add_option("model", options->model,
+    sub->add_option("MODEL", options->model,
                     "A model's directory or .safetensors file")
         ->required()
         ->type_name("MODEL");
@@ -84,7 +89,7 @@ void AddChecks(CLI::App* app, Options* o, Run* run) {
       "Mend what lint finds and can be mended without quantizing again, into a "
       "directory of its own; no server",
       RunRepair);
-  repair->add_option("out", repair_options->other, "The directory to write")
+  repair->add_option("OUT", repair_options->other, "The directory to write")
       ->required()
       ->type_name("OUT");
   repair
@@ -92,6 +97,8 @@ void AddChecks(CLI::App* app, Options* o, Run* run) {
                    "The model that it was made from, by which the order of "
                    "half bytes and of scales is told")
       ->type_name("MODEL");
+  repair->add_flag("--force", repair_options->force,
+                   "Replace the model that OUT is (default: refuse)");
   Named(repair, "--dialect", "DIALECT",
         "Whose names it is to have, where config.json does not say",
         DialectNames(), ParseDialect,
@@ -118,7 +125,7 @@ void AddChecks(CLI::App* app, Options* o, Run* run) {
               "MODEL; no server",
               RunCompare);
   compare
-      ->add_option("other", compare_options->other,
+      ->add_option("OTHER", compare_options->other,
                    "The other one, whose errors are told")
       ->required()
       ->type_name("OTHER");
@@ -137,7 +144,51 @@ void AddChecks(CLI::App* app, Options* o, Run* run) {
   AddReport(compare, &compare_options->report);
 }
 
+// "org/name", which names a model of the Hub and nothing here.
+bool IsHubId(const std::string& path) {
+  const size_t slash = path.find('/');
+  return slash != std::string::npos && slash > 0 && slash + 1 < path.size() &&
+         path.find('/', slash + 1) == std::string::npos &&
+         path.front() != '.' && path.front() != '~' &&
+         !path.ends_with(".safetensors");
+}
+
 }  // namespace
+
+absl::StatusOr<Model> OpenModel(const std::string& path,
+                                const std::vector<std::string>& only) {
+  auto model = Model::Open(path, only);
+  if (!absl::IsNotFound(model.status()) || !IsHubId(path)) return model;
+  return absl::NotFoundError(fmt::format(
+      "{}: no such file or directory. If that is a model of the Hugging Face "
+      "Hub, fetch it first, and name the directory:\n  hf download {} "
+      "--local-dir {}",
+      path, path, path.substr(path.find('/') + 1)));
+}
+
+absl::Status MayWrite(const Model& model, const std::string& out, bool force) {
+  namespace fs = std::filesystem;
+  const auto refused = CheckOutput(model, out);
+  if (!absl::IsAlreadyExists(refused)) return refused;
+  // What --force removes is a model, and not whatever has that name.
+  std::error_code error;
+  bool is_model = out.ends_with(".safetensors");
+  for (const auto& entry : fs::directory_iterator(out, error)) {
+    is_model |= entry.path().extension() == ".safetensors";
+  }
+  if (!is_model || force) {
+    return is_model ? absl::OkStatus() : refused;
+  }
+  return absl::AlreadyExistsError(
+      fmt::format("{}, or replace it with --force",
+                  std::string(refused.message())));
+}
+
+absl::Status Clear(const Model& model, const std::string& out, bool force) {
+  const auto s = MayWrite(model, out, force);
+  const bool there = absl::IsAlreadyExists(CheckOutput(model, out));
+  return s.ok() && there ? checkpoint::RemoveOutput(out) : s;
+}
 
 void AddModelCommands(CLI::App* app, Options* o,
                       std::function<int(const Options&)>* run) {
@@ -150,10 +201,10 @@ void AddModelCommands(CLI::App* app, Options* o,
   convert->callback([run, options] {
     *run = [options](const Options& all) { return RunConvert(all, *options); };
   });
-  convert->add_option("in", c->in, "A model's directory or .safetensors file")
+  convert->add_option("IN", c->in, "A model's directory or .safetensors file")
       ->required()
       ->type_name("IN");
-  convert->add_option("out", c->out, "The directory to write")
+  convert->add_option("OUT", c->out, "The directory to write")
       ->required()
       ->type_name("OUT");
   convert
@@ -171,7 +222,7 @@ void AddModelCommands(CLI::App* app, Options* o,
   // nullopt: to be chosen.
   using Choice = std::optional<checkpoint::WeightFormat>;
   Named(
-      convert, "--format", "FORMAT", "What weights become (default nvfp4)",
+      convert, "--format", "FORMAT", "What weights become (default nvfp4, or what the dialect has)",
       "auto, " + WeightFormatNames(),
       [](const std::string& text) -> std::optional<Choice> {
         if (text == "auto") return Choice();
@@ -180,14 +231,18 @@ void AddModelCommands(CLI::App* app, Options* o,
       },
       [c](Choice f) {
         c->automatic = !f;
+        c->format_named = true;
         c->selection.format = f.value_or(checkpoint::WeightFormat::kNvfp4);
       });
   convert
       ->add_option("--target", c->target,
                    "With --format auto: for each weight the cheapest format of "
                    "at least so many dB, like 25dB; or the best that fits into "
-                   "so many bytes in all, like 4.5GiB")
+                   "so many bytes in all, like 4.5GiB; a model that is no larger "
+                   "stays as it is")
       ->type_name("DB|SIZE");
+  convert->add_flag("--force", c->force,
+                    "Replace the model that OUT is (default: refuse)");
   convert
       ->add_option("--rules", c->rules_file,
                    "A file of rules, a line each, after those of --rule")

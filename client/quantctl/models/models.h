@@ -19,12 +19,14 @@ struct ConvertOptions {
   std::string out;
   checkpoint::Selection selection;
   bool automatic = false;           // --format auto
+  bool format_named = false;        // by --format
   std::vector<std::string> shards;  // empty: all
   std::string target;
   std::string rules_file;   // to read; empty: none
   std::string write_rules;  // empty: beside `out`
   std::string input_amax_file;
   std::string report;  // a directory; empty: none
+  bool force = false;
   bool dry_run = false;
   bool statistics = false;
   uint64_t memory_mib = 1280;
@@ -35,10 +37,24 @@ struct CheckOptions {
   std::string other;                      // to compare with, or to write
   std::string original;                   // empty: none
   std::string report;                     // a directory; empty: none
+  bool force = false;
   std::optional<double> fail_below = {};  // dB
   std::optional<Profile> profile = {};
   checkpoint::Dialect dialect = checkpoint::Dialect::kNone;  // none: not named
 };
+
+// A model as Model::Open has it. NOT_FOUND says how to fetch what is named as
+// the Hub names its models.
+absl::StatusOr<checkpoint::Model> OpenModel(
+    const std::string& path, const std::vector<std::string>& only = {});
+
+// Whether a command may write `out`: CheckOutput, but for a model that is there
+// already and that `force` lets it replace.
+absl::Status MayWrite(const checkpoint::Model& model, const std::string& out,
+                      bool force);
+// The same, and removes the model that is there.
+absl::Status Clear(const checkpoint::Model& model, const std::string& out,
+                   bool force);
 
 int RunInspect(const Options& options, const CheckOptions& check);
 int RunLint(const Options& options, const CheckOptions& check);

@@ -45,27 +45,31 @@ void PrintRepairs(const std::vector<Repaired>& repairs, bool all) {
 }  // namespace
 
 int RunRepair(const Options& options, const CheckOptions& check) {
-  const auto model = Model::Open(check.model);
+  const auto model = OpenModel(check.model);
   if (!model.ok()) return Fail(options, kBadInput, model.status());
   absl::StatusOr<Model> original = Model();
   const bool has_original = !check.original.empty();
-  if (has_original) original = Model::Open(check.original);
+  if (has_original) original = OpenModel(check.original);
   if (!original.ok()) return Fail(options, kBadInput, original.status());
   const Model* truth = has_original ? &*original : nullptr;
   const auto plan = PlanRepair(*model, truth, check.dialect);
-  if (!plan.ok()) return Fail(options, kBadInput, plan.status());
+  if (!plan.ok()) return FailToOpen(options, plan.status());
   bool nothing = plan->repairs.empty();
   checkpoint::RepairOutcome outcome;
   if (!nothing) {
-    if (const auto s = CheckOutput(*model, check.other); !s.ok()) {
-      return Fail(options, kCannotWrite, s);
+    auto s = has_original ? CheckOutput(*original, check.other)
+                          : absl::OkStatus();
+    // The original must not go with what is replaced.
+    if (s.ok() || absl::IsAlreadyExists(s)) {
+      s = Clear(*model, check.other, check.force);
     }
+    if (!s.ok()) return Fail(options, kCannotWrite, s);
     auto made = RepairInPasses(*model, truth, *plan, check.other);
     if (!made.ok()) return Fail(options, kCannotWrite, made.status());
     outcome = *std::move(made);
   }
   // What is written is looked at, not what was meant.
-  const auto mended = Model::Open(nothing ? check.model : check.other);
+  const auto mended = OpenModel(nothing ? check.model : check.other);
   if (!mended.ok()) return Fail(options, kCannotWrite, mended.status());
   auto left = Lint(*mended, truth);
   if (!left.ok()) return Fail(options, kBadInput, left.status());

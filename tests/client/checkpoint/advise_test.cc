@@ -16,7 +16,11 @@ TEST(Target, DecibelsAndBytes) {
   EXPECT_EQ(std::get<LeastDb>(*ParseTarget("20.5 dB")).db, 20.5);
   EXPECT_EQ(std::get<MostBytes>(*ParseTarget("4.5GiB")).bytes,
             uint64_t{9} << 29);
-  EXPECT_EQ(std::get<MostBytes>(*ParseTarget("800MB")).bytes, 800'000'000u);
+  // Units are those of quantd's settings.
+  for (const char* text : {"800MB", "800 MiB", "800m", "0.78125G"}) {
+    EXPECT_EQ(std::get<MostBytes>(*ParseTarget(text)).bytes, uint64_t{800} << 20)
+        << text;
+  }
   for (const char* text :
        {"", "dB", "25", "-3dB", "nan dB", "inf B", "1e40GB", "4 parsecs"}) {
     EXPECT_EQ(ParseTarget(text).status().code(),

@@ -1,6 +1,8 @@
 // quantctl as a program, against quantd as a program. Both are named by the
 // environment that CMake sets: QUANTCTL, QUANTD.
 #include "client/files/quantized_file.h"
+#include "client/quantctl/exit_codes.h"
+#include "fmt/format.h"
 #include "tests/client/quantctl/cli_fixture.h"
 
 namespace quantd {
@@ -137,19 +139,25 @@ TEST_F(Cli, ExitCodesMeanSomething) {
   const std::string x = At("x.npy");
   const std::string out = At("e.safetensors");
   EXPECT_EQ(Run({"--help"}).code, 0);
-  EXPECT_THAT(Run({"--help"}).out, HasSubstr("Exit codes"));
+  const std::string help = Run({"help"}).out;
+  for (const quantctl::ExitMeaning& e : quantctl::kExitCodes) {
+    const std::string meaning = e.meaning;
+    EXPECT_THAT(help, HasSubstr(fmt::format("\n  {}  {}", int{e.code},
+                                            meaning.substr(0, 40))));
+  }
   EXPECT_EQ(Run({}).code, 2);
   EXPECT_EQ(Run({"frobnicate"}).code, 2);
   EXPECT_EQ(RunServed({"roundtrip"}).code, 2);
   for (const char* number : {"-1", "99999999999999999999", "010", "0x10"}) {
     const Outcome wrong =
-        Run({"quantize", x, "--seed", number, "-o", At("never")});
+        Run({"quantize", x, "--seed", number, "-o", At("never.safetensors")});
     EXPECT_EQ(wrong.code, 2) << number;
     EXPECT_THAT(wrong.err, HasSubstr("--seed")) << number;
   }
   for (const char* bad :
        {"--format=fp3", "--usage=up", "--rht=maybe", "--sign-mask=12345",
-        "--non-finite=no", "--rowwise-amax=x", "--deadline=0"}) {
+        "--non-finite=no", "--given-amax-rowwise=x", "--deadline=0",
+        "--given-amax-rowwise=-1"}) {
     EXPECT_EQ(RunServed({"roundtrip", x, bad}).code, 2) << bad;
   }
   EXPECT_EQ(
@@ -173,7 +181,12 @@ TEST_F(Cli, ExitCodesMeanSomething) {
   EXPECT_THAT(none.err, HasSubstr("127.0.0.1:2: "));
   EXPECT_EQ(Run({"roundtrip", x, "--server", "127.0.0.1:1," + address_}).code,
             0);
-  for (const char* bad : {"127.0.0.1", "127.0.0.1:1,", "http://host:1"}) {
+  // An address without a port has the usual one.
+  for (const char* bare : {"127.0.0.2", "localhost,127.0.0.2", "[::1]"}) {
+    EXPECT_THAT(Run({"info", "--deadline", "0.5", "--server", bare}).err,
+                HasSubstr(":50151"));
+  }
+  for (const char* bad : {"127.0.0.1:", "127.0.0.1:1,", "http://host:1"}) {
     const Outcome wrong = Run({"roundtrip", x, "--server", bad});
     EXPECT_EQ(wrong.code, 2) << bad;
     EXPECT_THAT(wrong.err, HasSubstr("commas between them"));
@@ -190,7 +203,17 @@ TEST_F(Cli, ExitCodesMeanSomething) {
   EXPECT_EQ(refused.Json()["tensors"][0]["error"]["field"], "payload");
   EXPECT_FALSE(std::filesystem::exists(out));
   EXPECT_EQ(RunServed({"quantize", x, "-o", At("no/dir.safetensors")}).code, 7);
-  EXPECT_EQ(RunServed({"roundtrip", x, "--rowwise-amax", "-1"}).code, 3);
+  // What a format does not have is the option's fault, and not the file's.
+  EXPECT_EQ(RunServed({"roundtrip", x, "--format", "mxfp8", "--epsilon", "1"})
+                .code,
+            2);
+  // The name's end says what the file is to be.
+  for (const char* name : {"e.npz", "e", "e.npy"}) {
+    const Outcome wrong = RunServed({"quantize", x, "-o", At(name)});
+    EXPECT_EQ(wrong.code, 2) << name;
+    EXPECT_THAT(wrong.err, HasSubstr("a name that ends in .safetensors"));
+    EXPECT_FALSE(std::filesystem::exists(At(name)));
+  }
 }
 
 TEST_F(Cli, PartOfAFileMayFail) {

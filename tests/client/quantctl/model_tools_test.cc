@@ -242,6 +242,14 @@ TEST_F(ModelTools, AutoFitsIntoASize) {
     return ModelJson::parse(text.substr(0, text.find('\n')))["bytes_out"]
         .get<uint64_t>();
   };
+  // A model that is no larger is done, and nothing is written.
+  const Outcome fits =
+      RunServed({"convert", At("m"), Fresh("made"), "--format", "auto",
+                 "--target", "1GiB"});
+  EXPECT_EQ(fits.code, 0) << fits.err;
+  EXPECT_THAT(fits.out, HasSubstr("fits already"));
+  EXPECT_FALSE(std::filesystem::exists(At("made")));
+  EXPECT_FALSE(std::filesystem::exists(At("made.rules")));
   uint64_t last = 0;
   for (const char* most : {"230kB", "300kB", "400kB"}) {
     const Outcome run =
@@ -249,7 +257,7 @@ TEST_F(ModelTools, AutoFitsIntoASize) {
                    "--target", most, "--dry-run", "--json"});
     ASSERT_EQ(run.code, 0) << run.err;
     const uint64_t bytes = size_of(run.out);
-    EXPECT_LE(bytes, std::stoull(most) * 1000);
+    EXPECT_LE(bytes, std::stoull(most) * 1024);
     EXPECT_GT(bytes, last);
     last = bytes;
     EXPECT_FALSE(std::filesystem::exists(At("made")));
@@ -264,6 +272,123 @@ TEST_F(ModelTools, AutoFitsIntoASize) {
                        "--target", "many"})
                 .code,
             2);
+}
+
+TEST_F(ModelTools, ADialectAloneTakesTheFormatThatItHas) {
+  WriteLlama(Fresh("m"));
+  for (const auto& [dialect, format] : {std::pair("deepseek", "fp8_block"),
+                                        std::pair("modelopt", "nvfp4"),
+                                        std::pair("none", "bf16")}) {
+    const std::string from = At(std::string_view(dialect) == "none" ? "c" : "m");
+    const Outcome run = Run({"convert", from, Fresh("made"), "--dialect",
+                             dialect, "--server", "local:cpu"});
+    ASSERT_EQ(run.code, 0) << dialect << run.err;
+    EXPECT_THAT(run.out, HasSubstr(std::string(" to ") + format)) << dialect;
+    Fresh("c");
+    std::filesystem::rename(At("made"), At("c"));
+  }
+  const Outcome wrong = Run({"convert", At("m"), Fresh("made"), "--dialect",
+                             "deepseek", "--format", "nvfp4"});
+  EXPECT_EQ(wrong.code, 2) << "the option is wrong, and not the model";
+}
+
+TEST_F(ModelTools, FormatsHaveBothNamesEverywhere) {
+  WriteLlama(Fresh("m"));
+  for (const auto& row : checkpoint::AllLayouts()) {
+    if (row.format == checkpoint::WeightFormat::kNvfp4FourOverSix) continue;
+    const std::string own(FindFormat(row.codes)->name);
+    EXPECT_EQ(checkpoint::ParseWeightFormat(own), row.format) << own;
+    const auto plan = [](const std::string& name) {
+      return Run({"plan", "--shape", "128,256", "--format", name}).out;
+    };
+    EXPECT_THAT(plan(own), HasSubstr(" to " + own));
+    EXPECT_EQ(plan(std::string(Name(row.format))), plan(own));
+  }
+  const auto plan = [&](const char* format, const char* rule) {
+    return Run({"convert", At("m"), At("x"), "--dry-run", "--format", format,
+                "--rule", std::string("*.down_proj=") + rule})
+        .out;
+  };
+  EXPECT_THAT(plan("mxfp8", "fp8_dynamic"), HasSubstr("to mxfp8"));
+  EXPECT_EQ(plan("mxfp8_e4m3", "fp8_channel_e4m3"), plan("mxfp8", "fp8_dynamic"));
+}
+
+TEST_F(ModelTools, ForceReplacesAModelAndNothingElse) {
+  WriteLlama(Fresh("m"));
+  const auto convert = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"convert", At("m"), At("made")});
+    return RunServed(std::move(more));
+  };
+  Fresh("made");
+  ASSERT_EQ(convert({}).code, 0);
+  const Files before = FilesOf(At("made"));
+  const Outcome refused = convert({"--format", "mxfp8"});
+  EXPECT_EQ(refused.code, 7);
+  EXPECT_THAT(refused.err, HasSubstr("or replace it with --force"));
+  // What cannot be done replaces nothing.
+  EXPECT_EQ(convert({"--force", "--rule", "*=fp3"}).code, 2);
+  EXPECT_EQ(convert({"--force", "--dry-run"}).code, 0);
+  EXPECT_TRUE(before == FilesOf(At("made")));
+  WriteFile(At("made/stray"), "x");
+  EXPECT_EQ(convert({"--force", "--format", "mxfp8"}).code, 0);
+  EXPECT_FALSE(std::filesystem::exists(At("made/stray")));
+  EXPECT_FALSE(before == FilesOf(At("made")));
+  // A directory that holds no model stays, and so do the model that is read
+  // and the original.
+  std::filesystem::create_directories(Fresh("photos"));
+  WriteFile(At("photos/one.jpg"), "x");
+  EXPECT_EQ(Run({"convert", At("m"), At("photos"), "--force"}).code, 7);
+  EXPECT_TRUE(std::filesystem::exists(At("photos/one.jpg")));
+  const Files model = FilesOf(At("m"));
+  EXPECT_EQ(Run({"convert", At("m"), At("m"), "--force"}).code, 7);
+  EXPECT_TRUE(model == FilesOf(At("m")));
+}
+
+TEST_F(ModelTools, AModelOfTheHubIsToldHowToFetch) {
+  for (const char* command : {"inspect", "lint"}) {
+    const Outcome run = Run({command, "org/Name-8B"});
+    EXPECT_EQ(run.code, 3);
+    EXPECT_THAT(run.err, HasSubstr("hf download org/Name-8B --local-dir "
+                                   "Name-8B"));
+  }
+  for (const char* path : {"absent", "./a/b", "/a/b", "a/b/c", "a/"}) {
+    EXPECT_THAT(Run({"inspect", path}).err,
+                testing::Not(HasSubstr("hf download")))
+        << path;
+  }
+}
+
+TEST_F(ModelTools, FilesOfQuantizeAreKnown) {
+  const std::string plain = At("own.safetensors");
+  const std::string q = At("own.q.safetensors");
+  ASSERT_EQ(Run({"sample", "-o", plain}).code, 0);
+  ASSERT_EQ(RunServed({"quantize", plain, "-o", q, "--usage", "both"}).code, 0);
+  const Outcome inspected = Run({"inspect", q, "--json"});
+  EXPECT_EQ(inspected.code, 0);
+  EXPECT_EQ(inspected.Json()["tensors"].size(), 2u);
+  EXPECT_EQ(inspected.Json()["tensors"][0]["format"], "nvfp4");
+  EXPECT_THAT(Run({"inspect", q}).out, HasSubstr("1024x1024  bf16  nvfp4"));
+  EXPECT_EQ(Run({"lint", q}).code, 0);
+  for (const auto& [a, b] : {std::pair(plain, q), std::pair(q, plain)}) {
+    const Outcome compared = Run({"compare", a, b, "--json"});
+    ASSERT_EQ(compared.code, 0) << compared.err;
+    const double db = compared.Json()["tensors"][0]["sqnr_db"];
+    EXPECT_NEAR(db, 20.4, 0.2);
+    EXPECT_EQ(compared.Json()["tensors"][0]["usual_db"], 20.4);
+  }
+  EXPECT_THAT(Run({"compare", q, q}).out, HasSubstr("2 tensors equal"));
+  EXPECT_EQ(Run({"compare", plain, q, "--fail-below", "25"}).code, 8);
+  EXPECT_EQ(Run({"compare", plain, q, "--report", At("r")}).code, 2);
+  EXPECT_EQ(Run({"compare", At("model.safetensors"), q}).code, 8);
+  // A part that is not what the file says of it is found.
+  std::string bytes = ReadFile(q);
+  const size_t at = bytes.find("gaussian.rowwise_scale");
+  ASSERT_NE(at, std::string::npos);
+  bytes.replace(at, 22, "gaussian.rowwise_scalf");
+  WriteFile(q, bytes);
+  const Outcome broken = Run({"lint", q});
+  EXPECT_EQ(broken.code, 8) << broken.out;
+  EXPECT_THAT(broken.out, HasSubstr("rowwise_scale"));
 }
 
 }  // namespace

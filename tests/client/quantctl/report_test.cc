@@ -3,7 +3,10 @@
 #include "client/quantctl/report.h"
 
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <termios.h>
+
+#include <sstream>
 
 #include "client/quantctl/progress.h"
 #include "client/quantctl/usage.h"
@@ -31,14 +34,14 @@ TEST_F(CliReport, AnEstimateThatClipsIsNotTheRotationsFault) {
   };
   // Rotating Gaussian values changes nothing; a quarter of their amax does.
   EXPECT_TRUE(trip({})["notes"].empty());
-  for (const auto& flags : {std::vector<std::string>{"--estimate", "0.25"},
-                            {"--columnwise-amax", "1"}}) {
+  for (const auto& flags : {std::vector<std::string>{"--amax-estimation-scale", "0.25"},
+                            {"--given-amax-columnwise", "1"}}) {
     const json report = trip(flags);
     ASSERT_EQ(report["notes"].size(), 1u) << report["notes"];
     const std::string note = report["notes"][0];
     EXPECT_THAT(note, HasSubstr("the amax that was estimated or given"));
     EXPECT_THAT(note, Not(HasSubstr("RHT lowers")));
-    if (flags[0] == "--estimate") {
+    if (flags[0] == "--amax-estimation-scale") {
       EXPECT_THAT(note, HasSubstr("clipped"));
     }
     const json& copy = report["tensors"][0]["copies"]["columnwise"];
@@ -49,7 +52,7 @@ TEST_F(CliReport, AnEstimateThatClipsIsNotTheRotationsFault) {
   // Where the rotation does it, it is still said, beside the estimate.
   const Outcome both =
       RunServed({"roundtrip", At("e.safetensors"), "--tensor", "outliers",
-                 "--rht", "columnwise", "--estimate", "1", "--json"});
+                 "--rht", "columnwise", "--amax-estimation-scale", "1", "--json"});
   ASSERT_EQ(both.code, 0);
   EXPECT_THAT(both.Json()["notes"].dump(), HasSubstr("RHT lowers"));
 }
@@ -57,18 +60,57 @@ TEST_F(CliReport, AnEstimateThatClipsIsNotTheRotationsFault) {
 TEST_F(CliReport, GuessesMisspeltWords) {
   const Outcome run = RunServed({"quantise", At("x.npy")});
   EXPECT_EQ(run.code, 2);
-  EXPECT_THAT(run.err, HasSubstr("There is no command 'quantise'. Did you mean "
-                                 "'quantize'?"));
+  EXPECT_THAT(run.err, HasSubstr("there is no command 'quantise'; did you mean "
+                                 "'quantize'?\n  'quantctl help'"));
   EXPECT_THAT(RunServed({"roundtrip", At("x.npy"), "--formt", "nvfp4"}).err,
-              HasSubstr("Did you mean '--format'?"));
+              HasSubstr("there is no option '--formt'; did you mean "
+                        "'--format'?\n  'quantctl help roundtrip'"));
   EXPECT_THAT(Run({"frobnicate"}).err,
-              AllOf(HasSubstr("There is no command 'frobnicate'.\n"),
-                    Not(HasSubstr("Did you mean"))));
+              AllOf(HasSubstr("there is no command 'frobnicate'\n"),
+                    Not(HasSubstr("did you mean"))));
   // Where nothing is misspelt nothing is guessed.
-  EXPECT_THAT(Run({"quantize"}).err, Not(HasSubstr("Did you mean")));
+  EXPECT_THAT(Run({"quantize"}).err, AllOf(HasSubstr("FILE is required"),
+                                           Not(HasSubstr("did you mean"))));
   using quantctl::Closest;
   EXPECT_EQ(Closest("dequantise", {"quantize", "dequantize"}), "dequantize");
   EXPECT_EQ(Closest("am", {"amax", "plan"}), "");
+}
+
+std::vector<std::string> Lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST_F(CliReport, HelpIsAsWideAsTheTerminal) {
+  size_t pages = 0;
+  for (const char* command :
+       {"", "info", "quantize", "dequantize", "amax", "roundtrip", "plan",
+        "convert", "inspect", "lint", "repair", "verify", "compare", "bench",
+        "sample"}) {
+    for (const int width : {60, 80, 100, 200}) {
+      setenv("COLUMNS", std::to_string(width).c_str(), 1);
+      const Outcome help = *command == '\0' ? Run({"help"})
+                                            : Run({"help", command});
+      unsetenv("COLUMNS");
+      EXPECT_EQ(help.code, 0);
+      size_t longest = 0;
+      for (const std::string& line : Lines(help.out)) {
+        longest = std::max(longest, line.size());
+        EXPECT_LE(line.size(), width) << command << ": " << line;
+      }
+      // A wide terminal is made use of.
+      if (*command == '\0' && width == 100) EXPECT_GT(longest, 80);
+      // Each command has examples, and none but the first page exit codes.
+      EXPECT_EQ(help.out.find("Examples:") == std::string::npos,
+                *command == '\0');
+      EXPECT_EQ(help.out.find("Exit codes:") == std::string::npos,
+                *command != '\0');
+      ++pages;
+    }
+  }
+  EXPECT_EQ(pages, 60u);
 }
 
 TEST_F(CliReport, PlanAsksNoServer) {
@@ -158,12 +200,43 @@ TEST_F(CliReport, WhatIsLeftOutIsOneLine) {
       RunServed({"amax", At("many.safetensors"), "--json"}).Json();
   EXPECT_EQ(as_json["skipped"].size(), 63u);
   EXPECT_EQ(as_json["skipped"][0]["kind"], "of dtype I64");
+  // What the options exclude comes with the reason that all share.
+  EXPECT_THAT(RunServed({"quantize", At("model.safetensors"), "-o",
+                         At("some.safetensors")})
+                  .out,
+              HasSubstr("1 that the options do not allow (tensor.shape: "));
   // Nor does a file with nothing to work on fill the screen.
   const Outcome none = RunServed({"quantize", At("many.safetensors"), "-o",
                                   At("none.safetensors"), "--format", "nvfp4",
                                   "--flatten-axis", "5"});
   EXPECT_EQ(none.code, 3);
   EXPECT_LE(std::count(none.err.begin(), none.err.end(), '\n'), 2) << none.err;
+}
+
+// What a command draws where stderr is a terminal of 100 columns.
+std::string OnTerminal(std::vector<std::string> words) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  EXPECT_EQ(grantpt(terminal), 0);
+  EXPECT_EQ(unlockpt(terminal), 0);
+  const winsize size = {.ws_row = 24, .ws_col = 100};
+  EXPECT_EQ(ioctl(terminal, TIOCSWINSZ, &size), 0);
+  words.insert(words.begin(), std::getenv("QUANTCTL"));
+  const pid_t pid = Spawn(words, "/dev/null", ptsname(terminal));
+  EXPECT_EQ(waitpid(pid, nullptr, 0), pid);
+  char drawn[1 << 14] = {};
+  EXPECT_GT(read(terminal, drawn, sizeof drawn - 1), 0);
+  close(terminal);
+  return drawn;
+}
+
+TEST_F(CliReport, ATerminalHasColoursUnlessNoColor) {
+  EXPECT_THAT(OnTerminal({"inspect", "absent"}),
+              testing::StartsWith("\x1b[31mquantctl:\x1b[0m "));
+  setenv("NO_COLOR", "1", 1);
+  const std::string plain = OnTerminal({"inspect", "absent"});
+  unsetenv("NO_COLOR");
+  EXPECT_THAT(plain, testing::StartsWith("quantctl: "));
+  EXPECT_THAT(Run({"inspect", "absent"}).err, testing::StartsWith("quantctl:"));
 }
 
 TEST_F(CliReport, ProgressCountsBytes) {
@@ -175,21 +248,22 @@ TEST_F(CliReport, ProgressCountsBytes) {
   EXPECT_EQ(ProgressText(kMiB, 8192 * kMiB, 1),
             "1.00 MiB of 8.00 GiB, 1.00 MiB/s, 2:16:31 left");
 
+  // A line never reaches the last column, whatever there is to say.
+  using quantctl::ProgressLine;
+  for (size_t width = 20; width <= 200; ++width) {
+    const std::string line =
+        ProgressLine(1024 * kMiB, 4096 * kMiB, 4, "model.layers.17.q_proj",
+                     width);
+    EXPECT_LE(line.size(), width);
+    if (width >= 100) {
+      EXPECT_EQ(line, "[######..................] 1.00 GiB of 4.00 GiB, 256.00 "
+                      "MiB/s, 0:12 left model.layers.17.q_proj");
+    }
+  }
+
   // On a terminal there is a bar, and no trace of it in the end.
-  const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-  ASSERT_GE(terminal, 0);
-  ASSERT_EQ(grantpt(terminal), 0);
-  ASSERT_EQ(unlockpt(terminal), 0);
-  const pid_t pid = Spawn({std::getenv("QUANTCTL"), "roundtrip",
-                           At("model.safetensors"), "--server", address_},
-                          At("out"), ptsname(terminal));
-  int status = 0;
-  ASSERT_EQ(waitpid(pid, &status, 0), pid);
-  char drawn[1 << 14] = {};
-  EXPECT_GT(read(terminal, drawn, sizeof drawn - 1), 0);
-  close(terminal);
-  EXPECT_EQ(status, 0);
-  const std::string bar = drawn;
+  const std::string bar = OnTerminal({"roundtrip", At("model.safetensors"),
+                                      "--server", address_});
   EXPECT_THAT(bar, HasSubstr("[........................] 0 B of 80.00 KiB"));
   EXPECT_THAT(bar, HasSubstr("[############............] 40.00 KiB of 80.00"));
   EXPECT_THAT(bar, HasSubstr("/s, 0:0"));

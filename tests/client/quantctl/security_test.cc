@@ -15,7 +15,7 @@ using testing::Not;
 class CliSecurity : public Cli {
  protected:
   void SetUp() override { MakeCertificates(Pem("")); }
-  void TearDown() override { unsetenv("QUANTCTL_TOKEN"); }
+  void TearDown() override { unsetenv("QUANTD_CLIENT_TOKEN"); }
   static std::string Pem(std::string_view name) {
     return At("pem/" + std::string(name));
   }
@@ -94,13 +94,13 @@ TEST_F(CliSecurity, CertificatesAndTokensAreShown) {
   EXPECT_EQ(missing.code, 5);
   EXPECT_THAT(missing.err,
               AllOf(HasSubstr("bearer token"), HasSubstr("--token-file")));
-  setenv("QUANTCTL_TOKEN", "wrong", 1);
+  setenv("QUANTD_CLIENT_TOKEN", "wrong", 1);
   const Outcome wrong = Info(server->address(), flags);
   EXPECT_EQ(wrong.code, 5);
   EXPECT_THAT(wrong.err, HasSubstr("does not know"));
-  setenv("QUANTCTL_TOKEN", "secret", 1);
+  setenv("QUANTD_CLIENT_TOKEN", "secret", 1);
   EXPECT_EQ(Info(server->address(), flags).code, 0);
-  setenv("QUANTCTL_TOKEN", "wrong", 1);
+  setenv("QUANTD_CLIENT_TOKEN", "wrong", 1);
   flags.insert(flags.end(), {"--token-file", Pem("token")});
   EXPECT_EQ(Info(server->address(), flags).code, 0) << "the file wins";
 }

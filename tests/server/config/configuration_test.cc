@@ -62,7 +62,8 @@ TEST_F(ConfigurationTest, FlagsWinOverEnvironmentOverFile) {
   const auto [code, text] = Check(file, "--max-waiting 3",
                                   "QUANTD_MAX_WAITING=2 QUANTD_MAX_WAIT_MS=22 "
                                   "QUANTD_SLOTS= QUANTD_INSECURE=0 "
-                                  "QUANTD_ESTIMATE=2");
+                                  "QUANTD_ESTIMATE=2 "
+                                  "QUANTD_CLIENT_TLS=1");
   EXPECT_EQ(code, 0) << text;
   for (const char* line :
        {"max-waiting = 3  # flag\n", "max-wait-ms = 22  # environment\n",
@@ -127,7 +128,9 @@ TEST_F(ConfigurationTest, BadVariablesAreRefusedByName) {
   ExpectRefused(RunQuantd("--check-config", "QUANTD_ESTIMATE=-1"),
                 {"QUANTD_ESTIMATE"});
   ExpectRefused(RunQuantd("--check-config", "QUANTD_ESTIMATE=nan"),
-                {"estimate"});
+                {"--amax-estimation-scale"});
+  ExpectRefused(RunQuantd("--check-config", "QUANTD_AMAX_ESTIMATION_SCALE=x"),
+                {"QUANTD_AMAX_ESTIMATION_SCALE"});
   ExpectRefused(RunQuantd("--check-config", "QUANTD_LOG_LEVEL=loud"),
                 {"QUANTD_LOG_LEVEL"});
   ExpectRefused(RunQuantd("--check-config", "QUANTD_TOKEN_FIEL=secret"),

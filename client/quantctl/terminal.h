@@ -1,0 +1,27 @@
+// The terminal that quantctl writes to: its width, and whether it has colours.
+#ifndef QUANTD_CLIENT_QUANTCTL_TERMINAL_H_
+#define QUANTD_CLIENT_QUANTCTL_TERMINAL_H_
+
+#include <cstddef>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace quantd::quantctl {
+
+// Columns of the terminal behind `file`; elsewhere what COLUMNS says, or 80.
+size_t WidthOf(FILE* file);
+
+// Words of `text` in lines of at most `width` columns; all lines but the first
+// begin with `indent` spaces, and the first one has as many columns less. A
+// word that is longer than a line is not broken.
+std::string Wrapped(std::string_view text, size_t indent, size_t width);
+
+enum class Colour { kBold = 1, kRed = 31, kGreen = 32, kYellow = 33 };
+// The text in that colour, or as it is where `file` is no terminal or NO_COLOR
+// is set.
+std::string Painted(FILE* file, Colour colour, std::string_view text);
+
+}  // namespace quantd::quantctl
+
+#endif  // QUANTD_CLIENT_QUANTCTL_TERMINAL_H_

@@ -54,7 +54,7 @@ done | sort -u)
 # listed REGEX: those whose path matches.
 listed() { printf '%s\n' "${files[@]}" | grep -E "$1"; }
 # What people wrote, not machines or lawyers.
-prose() { listed '' | grep -vE '^LICENSE$|\.(json|pem|safetensors|zip)$'; }
+prose() { listed '' | grep -vE '^LICENSE$|\.(json|pem|png|safetensors|zip)$'; }
 
 missing() { echo "$1 is not here"; return 77; }
 

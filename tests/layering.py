@@ -84,10 +84,11 @@ client/checkpoint/report: kernels/plan kernels/arith/copy_address.h client/check
 client/local: kernels/plan kernels/device proto/methods.h client/call_options.h client/piece_options.h client/result.h client/call client/tensors absl fmt
 client/net: kernels/plan proto proto/memory proto/net client/net/stream client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/memory client/call client/tensors absl fmt google grpcpp messages
 client/net/stream: kernels/plan proto/net proto/stream client/call_options.h client/result.h client/net client/call client/tensors absl grpcpp
-client/quantctl: kernels/plan kernels/cpu/choice.h kernels/cuda/choice.h kernels/device/recipe.h proto/net/strict_numbers.h client client/checkpoint/dialect.h client/files client/tensors/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
-client/quantctl/main: client/quantctl/models client/quantctl/bench
+client/quantctl: client/quantctl/terminal kernels/plan kernels/cpu/choice.h kernels/cuda/choice.h kernels/device/recipe.h proto/net/strict_numbers.h client client/checkpoint/dialect.h client/files client/tensors/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
+client/quantctl/main: client/quantctl/terminal client/quantctl/models client/quantctl/bench
+client/quantctl/terminal: CLI fmt
 client/quantctl/bench: client/quantctl absl fmt nlohmann CLI
-client/quantctl/models: kernels/plan/profile client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/lint client/checkpoint/repair client/checkpoint/report client/files client/tensors/piece_work.h client/quantctl absl fmt nlohmann CLI
+client/quantctl/models: kernels/plan/profile client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/lint client/checkpoint/repair client/checkpoint/report client/files client/tensors/piece_work.h client/quantctl client/quantctl/terminal absl fmt nlohmann CLI
 client/example: client
 client/python/native: kernels/plan kernels/device/backend.h proto client client/memory/cuda_driver.h absl fmt messages nanobind
 tests/oracle:
@@ -121,7 +122,7 @@ tests/client/net: kernels/plan proto/net client client/net client/call/error_det
 tests/client/checkpoint/convert: client/checkpoint client/checkpoint/convert tests/client/checkpoint
 tests/client/checkpoint/lint: client/checkpoint client/checkpoint/check client/checkpoint/lint tests/client/checkpoint
 tests/client/checkpoint/repair: client/checkpoint client/checkpoint/check client/checkpoint/lint client/checkpoint/repair tests/client/checkpoint
-tests/client/quantctl: kernels/plan client client/files client/quantctl tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint gtest gmock
+tests/client/quantctl: kernels/plan client client/files client/quantctl client/quantctl/terminal tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint gtest gmock
 tests/client/quantctl/models: client/checkpoint/report client/quantctl/models/engines.h tests/client/quantctl
 tests/client/quantctl/bench: client/quantctl/bench tests/client/quantctl
 tests/fuzz: kernels/device kernels/plan proto proto/stream tests/fuzz/targets client tests/proto/raw_message.h absl fmt google gtest

@@ -251,15 +251,6 @@ const std::vector<WeightLayout>& AllLayouts() {
   return *layouts;
 }
 
-WeightFormat DefaultFormat(Dialect dialect) {
-  const auto& rows = AllLayouts();
-  const auto first = std::find_if(
-      rows.begin(), rows.end(),
-      [&](const WeightLayout& row) { return row.dialect == dialect; });
-  if (FindLayout(dialect, WeightFormat::kNvfp4)) return WeightFormat::kNvfp4;
-  return first == rows.end() ? WeightFormat::kBf16 : first->format;
-}
-
 const WeightLayout* FindLayout(Dialect dialect, WeightFormat format) {
   for (const WeightLayout& row : AllLayouts()) {
     if (row.dialect == dialect && row.format == format) return &row;
@@ -330,15 +321,8 @@ absl::Status CheckProfileOf(const WeightLayout& layout, Profile profile) {
 }
 
 BlockShape BlockOf(const WeightLayout& layout) {
-  switch (layout.scale_shape) {
-    case ScaleShape::kScalar:
-    case ScaleShape::kOne:
-      return {0, 0};
-    case ScaleShape::kColumn:
-      return {1, 0};
-    case ScaleShape::kBlocks:
-      break;
-  }
+  if (layout.scale_shape == ScaleShape::kColumn) return {1, 0};
+  if (layout.scale_shape != ScaleShape::kBlocks) return {};
   const FormatSpec& format = *FindFormat(layout.codes);
   return {format.square ? format.block : 1, format.block};
 }

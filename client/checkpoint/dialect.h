@@ -99,9 +99,6 @@ struct WeightLayout {
   bool four_over_six = false;
 };
 
-// What a dialect's weights become where nobody names a format: NVFP4, or else
-// the first format that it has.
-WeightFormat DefaultFormat(Dialect dialect);
 // nullptr for a pair that no library has.
 const WeightLayout* FindLayout(Dialect dialect, WeightFormat format);
 // The same; INVALID_ARGUMENT names the pairs that there are.

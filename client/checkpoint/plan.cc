@@ -58,7 +58,8 @@ absl::Status NothingLeft(const std::string& path, const ConversionPlan& plan) {
   }
   if (kinds.empty()) {
     text +=
-        ": it has no matrix that is called NAME.weight; quantctl quantize takes "
+        ": it has no matrix that is called NAME.weight; quantctl quantize "
+        "takes "
         "tensors of any name";
   }
   for (const auto& [kind, seen] : kinds) {

@@ -14,10 +14,10 @@
 #include "client/client.h"
 #include "client/files/file.h"
 #include "client/pieces.h"
-#include "client/quantctl/exit_codes.h"
 #include "client/quantctl/progress.h"
 #include "client/quantctl/report.h"
 #include "client/quantctl/tensor_input.h"
+#include "client/quantctl/terminal/exit_codes.h"
 #include "client/quantized_tensor.h"
 #include "kernels/plan/plan.h"
 
@@ -48,7 +48,6 @@ struct Options {
   Usage decode_usage = Usage::kUnspecified;  // the copy to decode
   std::optional<Profile> decode_profile;     // whose decoding, if another's
   std::vector<int64_t> shape;                // of `plan` without a file
-  std::string plan_server;                   // empty: planned here
   bool kernels = false;                      // `plan` tells kernels
   int64_t sample_rows = 1024;
   int64_t sample_cols = 1024;

@@ -10,7 +10,6 @@
 
 #include "client/checkpoint/dialect.h"
 #include "client/files/sign_mask_text.h"
-#include "client/quantctl/server_choice.h"
 #include "client/quantizer.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -118,8 +117,7 @@ void AddScales(CLI::App* app, Options* o) {
       ->allow_extra_args(false)
       ->group(kAmax);
   app->add_option("--given-amax-columnwise,--columnwise-amax",
-                  q.columnwise_amax,
-                  "The same for the columnwise copy")
+                  q.columnwise_amax, "The same for the columnwise copy")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group(kAmax);
@@ -374,9 +372,6 @@ CLI::Option* AddDType(CLI::App* app, Options* o, const char* help) {
 }
 
 absl::Status Settle(Options* o) {
-  if (auto s = SettleCredentials(o); !s.ok()) return s;
-  o->server = WithPorts(o->server);
-  o->plan_server = WithPorts(o->plan_server);
   if (o->input == "-") {
     return absl::InvalidArgumentError(
         "-: standard input is not read, for tensors are read out of order; "

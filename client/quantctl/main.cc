@@ -17,8 +17,8 @@
 #include "client/quantctl/models/models.h"
 #include "client/quantctl/server_choice.h"
 #include "client/quantctl/signals.h"
-#include "client/quantctl/terminal.h"
-#include "client/quantctl/usage.h"
+#include "client/quantctl/terminal/terminal.h"
+#include "client/quantctl/terminal/usage.h"
 #include "fmt/format.h"
 #include "kernels/plan/profile/profile.h"
 #include "proto/net/strict_numbers.h"
@@ -31,20 +31,23 @@ std::string Notes() {
   const size_t width = WidthOf(stdout);
   std::string text =
       "Where the work is done:\n  " +
-      Wrapped("A server at --server or QUANTD_SERVER, else one at "
-              "127.0.0.1:50151, else this process, on its GPUs or its CPU "
-              "(--server local). The bytes are the same.",
-              2, width) +
+      Wrapped(
+          "A server at --server or QUANTD_SERVER, else one at "
+          "127.0.0.1:50151, else this process, on its GPUs or its CPU "
+          "(--server local). The bytes are the same.",
+          2, width) +
       "\n\n" +
-      Wrapped("Sizes are written 4096, 64KiB, 512MB or 2GiB: a K is 1024, with "
-              "B and iB alike.",
-              0, width) +
+      Wrapped(
+          "Sizes are written 4096, 64KiB, 512MB or 2GiB: a K is 1024, with "
+          "B and iB alike.",
+          0, width) +
       "\n\nExit codes:\n";
   for (const ExitMeaning& e : kExitCodes) {
     text += fmt::format("  {}  {}\n", static_cast<int>(e.code),
                         Wrapped(e.meaning, 5, width));
   }
-  return text + "\n'quantctl help COMMAND' has a command's options and examples.";
+  return text +
+         "\n'quantctl help COMMAND' has a command's options and examples.";
 }
 
 struct Page {
@@ -79,10 +82,8 @@ constexpr Page kPages[] = {
     {"lint", kModels, "  quantctl lint Llama-NVFP4 --original Llama"},
     {"repair", kModels, "  quantctl repair Llama-NVFP4 Llama-mended"},
     {"verify", kModels, "  quantctl verify Llama-NVFP4 --original Llama"},
-    {"compare", kModels,
-     "  quantctl compare Llama Llama-NVFP4 --report DIR"},
-    {"bench", kServers,
-     "  quantctl bench --sizes 1MiB,64MiB --callers 1,4"},
+    {"compare", kModels, "  quantctl compare Llama Llama-NVFP4 --report DIR"},
+    {"bench", kServers, "  quantctl bench --sizes 1MiB,64MiB --callers 1,4"},
     {"sample", kTensors, "  quantctl sample -o sample.safetensors"},
 };
 
@@ -158,8 +159,7 @@ int Main(int argc, char** argv) {
 
   CLI::App* plan = command(
       "plan",
-      "Show what quantizing would give: every part and the memory; computed "
-      "here, or asked of a server with --server",
+      "Show what quantizing would give: every part and the memory; no server",
       RunPlan);
   plan->add_option("FILE", o.input,
                    "A .npy or .safetensors file whose tensors are meant")
@@ -177,12 +177,6 @@ int Main(int argc, char** argv) {
       "--kernels", o.kernels,
       "Show which kernels compute it on a GPU and on the CPU; without "
       "a file and --shape, a row for every format, copies and type");
-  plan->add_option("--server", o.plan_server,
-                   "Ask this server; its answer must be what is computed here")
-      ->type_name("ADDRESS")
-      ->group("Server");
-  AddCredentials(plan, &o);
-  AddDeadline(plan, &o);
   AddQuantize(plan, &o);
 
   AddModelCommands(&app, &o, &run);
@@ -237,16 +231,18 @@ int Main(int argc, char** argv) {
         about = " " + words.front();
       }
     }
-    return Fail(o, kUsage,
-                absl::InvalidArgumentError(fmt::format(
-                    "{}\n  'quantctl help{}' says what there is.", wrong,
-                    about)));
+    return Fail(
+        o, kUsage,
+        absl::InvalidArgumentError(fmt::format(
+            "{}\n  'quantctl help{}' says what there is.", wrong, about)));
   }
-  if (const auto s = Settle(&o); !s.ok()) return Fail(o, kUsage, s);
+  for (const auto settle : {Settle, SettleConnection}) {
+    if (const auto s = settle(&o); !s.ok()) return Fail(o, kUsage, s);
+  }
   // What computes can do without a server; `info` asks about one, `bench`
-  // measures one, and `plan` asks only where one is named.
+  // measures one.
   for (const CLI::App* sub : app.get_subcommands()) {
-    if (sub == info || sub == plan || sub->get_name() == "bench") continue;
+    if (sub == info || sub->get_name() == "bench") continue;
     const CLI::Option* server = sub->get_option_no_throw("--server");
     const CLI::Option* dry_run = sub->get_option_no_throw("--dry-run");
     const CLI::Option* target = sub->get_option_no_throw("--target");

@@ -1,7 +1,7 @@
-// `quantctl plan`: what quantizing would give, computed here or asked of a
-// server.
+// `quantctl plan`: what quantizing would give.
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "client/quantctl/commands.h"
@@ -25,55 +25,17 @@ struct Kernels {
   bool operator==(const Kernels&) const = default;
 };
 
+Kernels KernelsOf(const Plan& plan) {
+  const Recipe recipe = MakeRecipe(plan);
+  return {ToString(cuda::ChooseKernels(plan, recipe)),
+          ToString(cpu::ChooseKernels(plan, recipe))};
+}
+
 struct Planned {
   std::string name;
   TensorDesc desc;
-  int64_t rows = 0;
-  int64_t cols = 0;
-  QuantizeDescription description;
-  Kernels kernels;
+  std::optional<Plan> plan = {};
 };
-
-QuantizeDescription Describe(const Plan& plan) {
-  QuantizeDescription d;
-  d.parts = plan.outputs();
-  d.input_bytes = plan.input_bytes();
-  d.output_bytes = plan.output_bytes();
-  d.scratch_bytes = plan.scratch_bytes();
-  return d;
-}
-
-std::string Text(const TensorSpec& spec) {
-  std::string text = fmt::format(
-      "{} {} [{}] {} at {}, {} bytes", Name(spec.kind), Name(spec.dtype),
-      fmt::join(spec.shape, ", "), Name(spec.layout), spec.offset, spec.size);
-  if (!spec.group_offsets.empty()) {
-    text +=
-        fmt::format(", groups at [{}]", fmt::join(spec.group_offsets, ", "));
-  }
-  return text;
-}
-
-// What two descriptions say differently; empty: nothing.
-std::string Difference(const QuantizeDescription& here,
-                       const QuantizeDescription& there) {
-  for (size_t i = 0; i < std::max(here.parts.size(), there.parts.size()); ++i) {
-    const std::string a = i < here.parts.size() ? Text(here.parts[i]) : "none";
-    const std::string b =
-        i < there.parts.size() ? Text(there.parts[i]) : "none";
-    if (a != b) return fmt::format("part {}: {} here, {} there", i, a, b);
-  }
-  const std::pair<const char*, std::pair<uint64_t, uint64_t>> sizes[] = {
-      {"input", {here.input_bytes, there.input_bytes}},
-      {"output", {here.output_bytes, there.output_bytes}},
-      {"scratch", {here.scratch_bytes, there.scratch_bytes}}};
-  for (const auto& [name, bytes] : sizes) {
-    if (bytes.first == bytes.second) continue;
-    return fmt::format("{}: {} bytes here, {} there", name, bytes.first,
-                       bytes.second);
-  }
-  return "";
-}
 
 // The tensors of the file, or the one that --shape describes.
 absl::StatusOr<std::vector<Planned>> TensorsOf(const Options& options) {
@@ -101,31 +63,26 @@ absl::StatusOr<std::vector<Planned>> TensorsOf(const Options& options) {
 
 void PrintTables(const Options& options, const std::vector<Planned>& tensors) {
   for (const Planned& t : tensors) {
-    const QuantizeDescription& d = t.description;
+    const Plan& p = *t.plan;
     fmt::print("{}: {} {} ({} rows, {} columns) to {}\n", t.name,
-               Name(t.desc.dtype), SizesText(t.desc.shape), t.rows, t.cols,
+               Name(t.desc.dtype), SizesText(t.desc.shape), p.rows(), p.cols(),
                Name(options.quantize.format));
     std::vector<std::vector<std::string>> rows = {
         {"part", "dtype", "shape", "layout", "offset", "bytes"}};
-    for (const TensorSpec& spec : d.parts) {
+    for (const TensorSpec& spec : p.outputs()) {
       rows.push_back({std::string(Name(spec.kind)),
                       std::string(Name(spec.dtype)), SizesText(spec.shape),
                       std::string(Name(spec.layout)),
                       fmt::to_string(spec.offset), fmt::to_string(spec.size)});
     }
     PrintColumns(rows);
-    fmt::print("input {}, output {}, scratch {}\n", BytesText(d.input_bytes),
-               BytesText(d.output_bytes), BytesText(d.scratch_bytes));
+    fmt::print("input {}, output {}, scratch {}\n", BytesText(p.input_bytes()),
+               BytesText(p.output_bytes()), BytesText(p.scratch_bytes()));
     if (options.kernels) {
-      fmt::print("cuda: {}\ncpu: {}\n", t.kernels.cuda, t.kernels.cpu);
+      const Kernels kernels = KernelsOf(p);
+      fmt::print("cuda: {}\ncpu: {}\n", kernels.cuda, kernels.cpu);
     }
   }
-}
-
-Kernels KernelsOf(const Plan& plan) {
-  const Recipe recipe = MakeRecipe(plan);
-  return {ToString(cuda::ChooseKernels(plan, recipe)),
-          ToString(cpu::ChooseKernels(plan, recipe))};
 }
 
 // Quantize or Dequantize of 256 x 512.
@@ -214,15 +171,13 @@ int PrintKernels(const Options& options) {
 
 void PrintJson(const Options& options, const std::vector<Planned>& tensors) {
   Json out = {{"command", "plan"}};
-  out["server"] =
-      options.plan_server.empty() ? Json(nullptr) : Json(options.plan_server);
   out["format"] = Name(options.quantize.format);
   out["usage"] = Name(options.quantize.usage);
   out["tensors"] = Json::array();
   for (const Planned& t : tensors) {
-    const QuantizeDescription& d = t.description;
+    const Plan& p = *t.plan;
     Json parts = Json::array();
-    for (const TensorSpec& spec : d.parts) {
+    for (const TensorSpec& spec : p.outputs()) {
       Json part = {{"kind", Name(spec.kind)}, {"dtype", Name(spec.dtype)},
                    {"shape", spec.shape},     {"layout", Name(spec.layout)},
                    {"offset", spec.offset},   {"bytes", spec.size}};
@@ -234,15 +189,16 @@ void PrintJson(const Options& options, const std::vector<Planned>& tensors) {
     out["tensors"].push_back({{"name", t.name},
                               {"dtype", Name(t.desc.dtype)},
                               {"shape", t.desc.shape},
-                              {"rows", t.rows},
-                              {"cols", t.cols},
+                              {"rows", p.rows()},
+                              {"cols", p.cols()},
                               {"parts", std::move(parts)},
-                              {"input_bytes", d.input_bytes},
-                              {"output_bytes", d.output_bytes},
-                              {"scratch_bytes", d.scratch_bytes}});
+                              {"input_bytes", p.input_bytes()},
+                              {"output_bytes", p.output_bytes()},
+                              {"scratch_bytes", p.scratch_bytes()}});
     if (options.kernels) {
-      out["tensors"].back()["kernels"] = {{"cuda", t.kernels.cuda},
-                                          {"cpu", t.kernels.cpu}};
+      const Kernels kernels = KernelsOf(p);
+      out["tensors"].back()["kernels"] = {{"cuda", kernels.cuda},
+                                          {"cpu", kernels.cpu}};
     }
   }
   out["exit_code"] = 0;
@@ -261,39 +217,10 @@ int RunPlan(const Options& options) {
   }
   auto tensors = TensorsOf(options);
   if (!tensors.ok()) return FailToOpen(options, tensors.status());
-  std::unique_ptr<Client> client;
-  if (!options.plan_server.empty()) {
-    Options there = options;
-    there.server = options.plan_server;
-    auto connected = Connect(there);
-    if (!connected.ok()) return Fail(options, kUsage, connected.status());
-    client = *std::move(connected);
-  }
   for (Planned& t : *tensors) {
-    const auto plan = MakeQuantizePlan(t.desc, options.quantize);
-    if (!plan.ok()) {
-      Fail(options, kUsage, plan.status());
-      fmt::print(stderr, "  That is known here; no server was asked.\n");
-      return kUsage;
-    }
-    t.rows = plan->rows();
-    t.cols = plan->cols();
-    t.description = Describe(*plan);
-    t.kernels = KernelsOf(*plan);
-    if (client == nullptr) continue;
-    auto answer =
-        client->DescribeQuantize(t.desc, options.quantize, CallOf(options));
-    if (!answer.ok()) {
-      return Fail(options, CodeOf(answer.status()), answer.status());
-    }
-    const std::string difference = Difference(t.description, *answer);
-    if (!difference.empty()) {
-      return Fail(options, kInternal,
-                  absl::InternalError(
-                      fmt::format("{}: the server at {} plans otherwise: {}",
-                                  t.name, options.plan_server, difference)));
-    }
-    t.description = *std::move(answer);
+    auto plan = MakeQuantizePlan(t.desc, options.quantize);
+    if (!plan.ok()) return Fail(options, kUsage, plan.status());
+    t.plan = *std::move(plan);
   }
   options.json ? PrintJson(options, *tensors) : PrintTables(options, *tensors);
   return kOk;

@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "client/quantctl/report.h"
-#include "client/quantctl/terminal.h"
+#include "client/quantctl/terminal/terminal.h"
 #include "fmt/format.h"
 
 namespace quantd::quantctl {
@@ -34,8 +34,7 @@ std::string ProgressLine(uint64_t done, uint64_t total, double seconds,
     const auto full = static_cast<size_t>(
         total == 0 ? 0
                    : static_cast<double>(std::min(done, total)) *
-                         static_cast<double>(bar) /
-                         static_cast<double>(total));
+                         static_cast<double>(bar) / static_cast<double>(total));
     line = fmt::format("[{}{}] {}", std::string(full, '#'),
                        std::string(bar - full, '.'), line);
   }

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/error.h"
-#include "client/quantctl/terminal.h"
+#include "client/quantctl/terminal/terminal.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
@@ -237,9 +237,9 @@ std::string SkippedText(const std::vector<Skipped>& skipped, size_t all,
 
 // Numbers could align right, but names and shapes dominate.
 void PrintColumns(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths;
+  std::vector<size_t> widths(rows.front().size());
   for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
+    if (&row == &rows.front()) continue;
     for (size_t i = 0; i < row.size(); ++i) {
       widths[i] = std::max(widths[i], row[i].size());
     }
@@ -247,6 +247,8 @@ void PrintColumns(const std::vector<std::vector<std::string>>& rows) {
   for (const auto& row : rows) {
     std::string line;
     for (size_t i = 0; i < row.size(); ++i) {
+      if (widths[i] == 0) continue;
+      widths[i] = std::max(widths[i], rows.front()[i].size());
       line += fmt::format("{:<{}}  ", row[i], widths[i]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
@@ -297,13 +299,6 @@ void PrintTable(const Report& report, bool verbose) {
       row.push_back(fmt::format("{:.1f} ms", r.seconds * 1e3));
       rows.push_back(row);
     }
-  }
-  // A column nobody filled is left out.
-  for (size_t i = rows[0].size(); i-- > 0;) {
-    const bool used = std::any_of(rows.begin() + 1, rows.end(),
-                                  [&](const auto& r) { return !r[i].empty(); });
-    if (used) continue;
-    for (auto& row : rows) row.erase(row.begin() + static_cast<ptrdiff_t>(i));
   }
   if (rows.size() > 1) PrintColumns(rows);
   for (const Record& r : report.tensors) {

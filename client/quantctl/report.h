@@ -111,7 +111,8 @@ void PrintJson(const Report& report, int exit_code);
 // {"error": {...}, "exit_code": n}
 void PrintJsonError(const absl::Status& status, int exit_code);
 
-// Columns as wide as their widest cell, below a head.
+// Columns as wide as their widest cell, below a head; one without a cell that
+// is filled is left out.
 void PrintColumns(const std::vector<std::vector<std::string>>& rows);
 
 std::string SizesText(const std::vector<int64_t>& shape);

@@ -27,6 +27,24 @@ std::optional<Transport> ParseTransport(std::string_view text) {
   return std::nullopt;
 }
 
+// The addresses, each with the default port where it has none.
+std::string WithPorts(std::string_view addresses) {
+  std::string text;
+  while (true) {
+    const std::string_view one = addresses.substr(0, addresses.find(','));
+    text += one;
+    // A colon at the end of an IPv6 address is inside its brackets.
+    const bool bare =
+        one.find(':') == std::string_view::npos || one.ends_with(']');
+    if (bare && !one.empty() && one != "local") {
+      text += fmt::format(":{}", kDefaultPort);
+    }
+    if (one.size() == addresses.size()) return text;
+    text += ',';
+    addresses.remove_prefix(one.size() + 1);
+  }
+}
+
 }  // namespace
 
 void AddServer(CLI::App* app, Options* o) {
@@ -82,7 +100,8 @@ void AddCredentials(CLI::App* app, Options* o) {
        "QUANTD_CLIENT_TOKEN_FILE");
 }
 
-absl::Status SettleCredentials(Options* o) {
+absl::Status SettleConnection(Options* o) {
+  o->server = WithPorts(o->server);
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     constexpr std::string_view kOld = "QUANTCTL_";
@@ -133,23 +152,6 @@ void SettleServer(Options* o) {
              "quantctl: no server at {}: working in this process (as with "
              "--server local)\n",
              kDefaultServer);
-}
-
-std::string WithPorts(std::string_view addresses) {
-  std::string text;
-  while (true) {
-    const std::string_view one = addresses.substr(0, addresses.find(','));
-    text += one;
-    // A colon at the end of an IPv6 address is inside its brackets.
-    const bool bare =
-        one.find(':') == std::string_view::npos || one.ends_with(']');
-    if (bare && !one.empty() && one != "local") {
-      text += fmt::format(":{}", kDefaultPort);
-    }
-    if (one.size() == addresses.size()) return text;
-    text += ',';
-    addresses.remove_prefix(one.size() + 1);
-  }
 }
 
 absl::Status CheckTransport(const Options& o) {

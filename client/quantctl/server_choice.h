@@ -5,8 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
-#include <string>
-#include <string_view>
 
 #include "client/quantctl/commands.h"
 
@@ -26,12 +24,10 @@ bool Refuses(uint16_t port);
 // connections and any way will do.
 void SettleServer(Options* o);
 
-// Takes the token out of the environment. INVALID_ARGUMENT for a variable that
+// Settles what flags leave to the environment and to defaults: the token, and
+// the port of an address that has none. INVALID_ARGUMENT for a variable that
 // has another name now.
-absl::Status SettleCredentials(Options* o);
-
-// The addresses, separated by commas, with the default port where one has none.
-std::string WithPorts(std::string_view addresses);
+absl::Status SettleConnection(Options* o);
 
 // INVALID_ARGUMENT where the way that is named does not lead to the server.
 absl::Status CheckTransport(const Options& o);

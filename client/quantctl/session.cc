@@ -11,7 +11,7 @@
 #include "absl/strings/match.h"
 #include "client/error.h"
 #include "client/quantctl/commands.h"
-#include "client/quantctl/terminal.h"
+#include "client/quantctl/terminal/terminal.h"
 #include "fmt/format.h"
 
 namespace quantd::quantctl {
@@ -128,9 +128,10 @@ void Explain(const Options& options, int code, const absl::Status& status) {
   if (code != kUnreachable && code != kRefused && code != kPartly) return;
   switch (status.code()) {
     case absl::StatusCode::kUnauthenticated:
-      fmt::print(stderr,
-                 "  Give the token with --token-file or QUANTD_CLIENT_TOKEN; the "
-                 "server must have its SHA-256 in its --token-file.\n");
+      fmt::print(
+          stderr,
+          "  Give the token with --token-file or QUANTD_CLIENT_TOKEN; the "
+          "server must have its SHA-256 in its --token-file.\n");
       break;
     case absl::StatusCode::kUnavailable:
       if (options.transport == Transport::kShared) {

@@ -189,7 +189,8 @@ void AddDevices(Flags& add, ServerOptions& o) {
            "with exit code 4, to be started anew (0: never)");
 
   add.Group("Arithmetic");
-  add.Number("--amax-estimation-scale,--estimate", &o.estimate, 0.0f, std::numeric_limits<float>::max(),
+  add.Number("--amax-estimation-scale,--estimate", &o.estimate, 0.0f,
+             std::numeric_limits<float>::max(),
              "Estimate the amax of rotated copies where a request leaves it "
              "open: that before the rotation times SCALE (0: none)")
       ->type_name("SCALE");

@@ -16,10 +16,10 @@ struct Unit {
   double bytes;
 };
 // As quantd's settings have them: a K is 1024, with B and iB alike.
-constexpr Unit kUnits[] = {{"B", 1},         {"K", 0x1p10},   {"KB", 0x1p10},
-                           {"KiB", 0x1p10}, {"M", 0x1p20},   {"MB", 0x1p20},
-                           {"MiB", 0x1p20}, {"G", 0x1p30},   {"GB", 0x1p30},
-                           {"GiB", 0x1p30}, {"T", 0x1p40},   {"TB", 0x1p40},
+constexpr Unit kUnits[] = {{"B", 1},        {"K", 0x1p10}, {"KB", 0x1p10},
+                           {"KiB", 0x1p10}, {"M", 0x1p20}, {"MB", 0x1p20},
+                           {"MiB", 0x1p20}, {"G", 0x1p30}, {"GB", 0x1p30},
+                           {"GiB", 0x1p30}, {"T", 0x1p40}, {"TB", 0x1p40},
                            {"TiB", 0x1p40}};
 
 }  // namespace
@@ -35,7 +35,8 @@ absl::StatusOr<Target> ParseTarget(const std::string& text) {
   if (end == text.c_str() || !std::isfinite(number) || number <= 0) return bad;
   if (absl::EqualsIgnoreCase(unit, "dB")) return Target(LeastDb{number});
   for (const Unit& u : kUnits) {
-    if (!absl::EqualsIgnoreCase(unit, u.name) || number * u.bytes >= 0x1p62) continue;
+    if (!absl::EqualsIgnoreCase(unit, u.name) || number * u.bytes >= 0x1p62)
+      continue;
     return Target(MostBytes{static_cast<uint64_t>(number * u.bytes)});
   }
   return bad;

@@ -16,7 +16,7 @@
 #include "client/quantctl/models/models.h"
 #include "client/quantctl/models/own_file.h"
 #include "client/quantctl/models/quantize_call.h"
-#include "client/quantctl/terminal.h"
+#include "client/quantctl/terminal/terminal.h"
 #include "client/tensors/piece_work.h"
 #include "fmt/format.h"
 
@@ -116,8 +116,8 @@ int RunInspect(const Options& options, const CheckOptions& check) {
   fmt::print("{}: {}, {} tensors in {} file{}, {} parameters, {}\n",
              check.model, type.empty() ? "a model" : type,
              model->tensors().size(), model->shards().size(),
-             model->shards().size() == 1 ? "" : "s",
-             CountText(parameters), BytesText(bytes));
+             model->shards().size() == 1 ? "" : "s", CountText(parameters),
+             BytesText(bytes));
   std::vector<std::vector<std::string>> rows = {
       {"format", "dialect", "tensors", "parameters", "bytes", "bits each"}};
   for (const checkpoint::Kind& kind : kinds) {

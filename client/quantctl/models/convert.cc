@@ -20,7 +20,7 @@
 #include "client/quantctl/models/plan_text.h"
 #include "client/quantctl/models/quantize_call.h"
 #include "client/quantctl/signals.h"
-#include "client/quantctl/terminal.h"
+#include "client/quantctl/terminal/terminal.h"
 #include "client/tensors/piece_work.h"
 #include "fmt/format.h"
 
@@ -94,6 +94,16 @@ struct Quality {
     least_module = done.group->weights.front().module;
   }
 };
+
+// NVFP4, or else the first format that the dialect has.
+checkpoint::WeightFormat DefaultFormat(checkpoint::Dialect dialect) {
+  using checkpoint::WeightFormat;
+  if (FindLayout(dialect, WeightFormat::kNvfp4)) return WeightFormat::kNvfp4;
+  for (const checkpoint::WeightLayout& row : checkpoint::AllLayouts()) {
+    if (row.dialect == dialect) return row.format;
+  }
+  return WeightFormat::kBf16;
+}
 
 // Every shard is open twice.
 void AllowManyFiles() {
@@ -226,7 +236,7 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
   if (!model.ok()) return Fail(options, kBadInput, model.status());
   checkpoint::Selection selection = convert.selection;
   if (!convert.format_named) {
-    selection.format = checkpoint::DefaultFormat(selection.dialect);
+    selection.format = DefaultFormat(selection.dialect);
   }
   auto amaxes = ReadInputAmax(convert.input_amax_file);
   if (!amaxes.ok()) return Fail(options, kBadInput, amaxes.status());

@@ -10,7 +10,7 @@
 #include "client/checkpoint/model.h"
 #include "client/quantctl/models/models.h"
 #include "client/quantctl/models/own_file.h"
-#include "client/quantctl/terminal.h"
+#include "client/quantctl/terminal/terminal.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 

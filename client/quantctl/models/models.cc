@@ -179,9 +179,8 @@ absl::Status MayWrite(const Model& model, const std::string& out, bool force) {
   if (!is_model || force) {
     return is_model ? absl::OkStatus() : refused;
   }
-  return absl::AlreadyExistsError(
-      fmt::format("{}, or replace it with --force",
-                  std::string(refused.message())));
+  return absl::AlreadyExistsError(fmt::format("{}, or replace it with --force",
+                                              std::string(refused.message())));
 }
 
 absl::Status Clear(const Model& model, const std::string& out, bool force) {
@@ -222,7 +221,8 @@ void AddModelCommands(CLI::App* app, Options* o,
   // nullopt: to be chosen.
   using Choice = std::optional<checkpoint::WeightFormat>;
   Named(
-      convert, "--format", "FORMAT", "What weights become (default nvfp4, or what the dialect has)",
+      convert, "--format", "FORMAT",
+      "What weights become (default nvfp4, or what the dialect has)",
       "auto, " + WeightFormatNames(),
       [](const std::string& text) -> std::optional<Choice> {
         if (text == "auto") return Choice();
@@ -235,11 +235,12 @@ void AddModelCommands(CLI::App* app, Options* o,
         c->selection.format = f.value_or(checkpoint::WeightFormat::kNvfp4);
       });
   convert
-      ->add_option("--target", c->target,
-                   "With --format auto: for each weight the cheapest format of "
-                   "at least so many dB, like 25dB; or the best that fits into "
-                   "so many bytes in all, like 4.5GiB; a model that is no larger "
-                   "stays as it is")
+      ->add_option(
+          "--target", c->target,
+          "With --format auto: for each weight the cheapest format of "
+          "at least so many dB, like 25dB; or the best that fits into "
+          "so many bytes in all, like 4.5GiB; a model that is no larger "
+          "stays as it is")
       ->type_name("DB|SIZE");
   convert->add_flag("--force", c->force,
                     "Replace the model that OUT is (default: refuse)");

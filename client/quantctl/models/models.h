@@ -34,9 +34,9 @@ struct ConvertOptions {
 
 struct CheckOptions {
   std::string model;
-  std::string other;                      // to compare with, or to write
-  std::string original;                   // empty: none
-  std::string report;                     // a directory; empty: none
+  std::string other;     // to compare with, or to write
+  std::string original;  // empty: none
+  std::string report;    // a directory; empty: none
   bool force = false;
   std::optional<double> fail_below = {};  // dB
   std::optional<Profile> profile = {};

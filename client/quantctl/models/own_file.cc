@@ -36,7 +36,8 @@ class Source {
   static absl::StatusOr<Source> Open(const std::string& path) {
     Source source;
     if (auto own = OpenOwn(path)) {
-      for (const std::string& name : own->names()) source.names_[name] = nullptr;
+      for (const std::string& name : own->names())
+        source.names_[name] = nullptr;
       source.own_ = std::move(own);
       return source;
     }
@@ -161,29 +162,25 @@ int InspectOwn(const Options& options, const std::string& path,
 
 int LintOwn(const Options& options, const std::string& path,
             const QuantizedFile& file) {
-  Json findings = Json::array();
+  std::vector<std::string> findings;
   for (const std::string& name : file.names()) {
-    if (const auto d = file.Describe(name); !d.ok()) {
-      findings.push_back({{"where", name}, {"text", d.status().message()}});
-    }
+    const auto d = file.Describe(name);
+    if (!d.ok()) findings.emplace_back(d.status().message());
   }
   const int code = findings.empty() ? kOk : kFindings;
   if (options.json) {
     Event({{"command", "lint"},
            {"model", path},
            {"weights", file.names().size()},
-           {"findings", std::move(findings)},
+           {"findings", findings},
            {"exit_code", code}});
     return code;
   }
-  for (const Json& f : findings) {
-    fmt::print("{}\n", f["text"].get<std::string>());
-  }
+  for (const std::string& f : findings) fmt::print("{}\n", f);
   fmt::print(
-      "{}: {} of {} tensors by quantctl quantize have other parts than they "
-      "say; which engines load such a file is not looked at: they load what "
-      "convert writes\n",
-      path, findings.size(), file.names().size());
+      "{}: of {} tensors by quantctl quantize {} have parts that are not what "
+      "the file says; engines load what quantctl convert writes\n",
+      path, file.names().size(), findings.size());
   return code;
 }
 

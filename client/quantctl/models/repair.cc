@@ -57,8 +57,8 @@ int RunRepair(const Options& options, const CheckOptions& check) {
   bool nothing = plan->repairs.empty();
   checkpoint::RepairOutcome outcome;
   if (!nothing) {
-    auto s = has_original ? CheckOutput(*original, check.other)
-                          : absl::OkStatus();
+    auto s =
+        has_original ? CheckOutput(*original, check.other) : absl::OkStatus();
     // The original must not go with what is replaced.
     if (s.ok() || absl::IsAlreadyExists(s)) {
       s = Clear(*model, check.other, check.force);

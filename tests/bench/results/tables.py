@@ -200,22 +200,17 @@ def memory():
 def figures():
   """The ones that matter, for the front page."""
   bench, state = read("h200/gpu_bench.json"), read("h200/gpu.json")
-  small, large = read("cpu/cpu_bench.json"), read("h200/cpu_bench.json")
+  small = read("cpu/cpu_bench.json")
   numpy, rpc = read("cpu/cpu_numpy.json"), read("cpu/rpc_bench.json")
   compared = sum(part["elements"] for part in state["parts"].values())
   lines = [["elements compared on an H200 with the oracle or the CPU's bytes",
             f"{compared / 1e9:.1f} G, "
             + ("none differs" if state["state"] == "passed" else "FAILED")]]
   shape = SHAPES[0]
-  for name, words in (
-      ("nvfp4_row", "NVFP4 rowwise"),
-      ("nvfp4_row_col_rht", "NVFP4 both ways, columnwise with RHT"),
-      ("mxfp8_row_col", "MXFP8 both ways"), ("fp8_row_col", "FP8 both ways"),
-      ("deq_nvfp4", "NVFP4 decoded")):
-    row = find(bench["rows"], name=name, shape=shape, dtype="bf16")
-    lines.append([f"H200, {words}, {shape}",
-                  f"{time(row)} us, {number(row, 'tbps')} TB/s, "
-                  f"{number(row, 'ratio')} of bare memory traffic"])
+  row = find(bench["rows"], name="nvfp4_row", shape=shape, dtype="bf16")
+  lines.append([f"H200, NVFP4 rowwise, {shape}",
+                f"{time(row)} us, {number(row, 'tbps')} TB/s, "
+                f"{number(row, 'ratio')} of bare memory traffic"])
   latency = bench["latency"]
   lines.append([f"H200, amax and NVFP4 rowwise, {latency['shape']}",
                 f"{time(latency)} us in {latency['launches']} launches"])
@@ -224,9 +219,6 @@ def figures():
                 f"{number(avx2, 'ratio')} of a memcpy, "
                 f"{number(find(numpy['rows'], name='nvfp4_row_rht'), 'times', 0)}"
                 " times numpy on one core"])
-  avx512 = find(large["rows"], name="mxfp8_row", isa="avx512")
-  lines.append([f"{large['cores']} cores with AVX-512, MXFP8 rowwise",
-                f"{number(avx512, 'ratio')} of a memcpy"])
   echo = find(rpc["rows"], server="quantd memcpy", size_bytes=1 << 20)
   lines.append([f"a call of 1 MiB, {rpc['cores']} cores, without arithmetic",
                 f"{number(echo, 'ratio_to_echo')} of a bare gRPC echo"])

@@ -18,7 +18,8 @@ TEST(Target, DecibelsAndBytes) {
             uint64_t{9} << 29);
   // Units are those of quantd's settings.
   for (const char* text : {"800MB", "800 MiB", "800m", "0.78125G"}) {
-    EXPECT_EQ(std::get<MostBytes>(*ParseTarget(text)).bytes, uint64_t{800} << 20)
+    EXPECT_EQ(std::get<MostBytes>(*ParseTarget(text)).bytes,
+              uint64_t{800} << 20)
         << text;
   }
   for (const char* text :

@@ -1,7 +1,7 @@
 // quantctl as a program, against quantd as a program. Both are named by the
 // environment that CMake sets: QUANTCTL, QUANTD.
 #include "client/files/quantized_file.h"
-#include "client/quantctl/exit_codes.h"
+#include "client/quantctl/terminal/exit_codes.h"
 #include "fmt/format.h"
 #include "tests/client/quantctl/cli_fixture.h"
 
@@ -204,9 +204,9 @@ TEST_F(Cli, ExitCodesMeanSomething) {
   EXPECT_FALSE(std::filesystem::exists(out));
   EXPECT_EQ(RunServed({"quantize", x, "-o", At("no/dir.safetensors")}).code, 7);
   // What a format does not have is the option's fault, and not the file's.
-  EXPECT_EQ(RunServed({"roundtrip", x, "--format", "mxfp8", "--epsilon", "1"})
-                .code,
-            2);
+  EXPECT_EQ(
+      RunServed({"roundtrip", x, "--format", "mxfp8", "--epsilon", "1"}).code,
+      2);
   // The name's end says what the file is to be.
   for (const char* name : {"e.npz", "e", "e.npy"}) {
     const Outcome wrong = RunServed({"quantize", x, "-o", At(name)});

@@ -144,10 +144,6 @@ TEST_F(CliFormats, PlanOfAFile) {
   EXPECT_EQ(Run({"plan", At("x.npy"), "--shape", "4,16"}).code, 2);
   EXPECT_EQ(Run({"plan", At("x.npy"), "--tensor", "y"}).code, 3);
   EXPECT_EQ(Run({"plan", "--shape", "4,24"}).code, 2);
-  EXPECT_EQ(Run({"plan", "--shape", "4,16", "--server", "127.0.0.1:1",
-                 "--deadline", "1"})
-                .code,
-            4);
   const Outcome illegal = Run({"plan", "--shape", "4,32", "--format",
                                "mxfp8_e4m3", "--row-scaled", "--json"});
   EXPECT_EQ(illegal.code, 2);

@@ -29,8 +29,8 @@ offers() { grep -x -e "$1" >/dev/null; }
 
 # In a page, dashes are \-.
 sed 's/\\-/-/g' "$work/man" >"$work/page"
-commands=$("$quantctl" --help | sed -n '/^Subcommands:/,/^$/p' |
-  sed -n 's/^  \([a-z-]\+\) .*/\1/p')
+commands=$("$quantctl" help | sed '/^Where the work/,$d' |
+  sed -n 's/^  \([a-z]\+\) .*/\1/p')
 (($(wc -w <<<"$commands") >= 14)) || fail "few commands: $commands"
 count=0
 for command in $commands; do
@@ -40,9 +40,8 @@ for command in $commands; do
   grep -q "^    $command)" "$work/zsh" || fail "zsh lacks $command"
   sed -n "/^\.SS $command\$/,/^\.S[SH] /p" "$work/page" >"$work/section"
   sed -n "/^    $command)/,/;;/p" "$work/zsh" >"$work/arm"
-  # Without the examples behind it.
-  flags=$("$quantctl" "$command" --help | sed '/^Exit codes:/,$d' |
-    grep -oE '^ +(-[a-z],)?--[a-z0-9-]+' | grep -oE -- '--[a-z0-9-]+')
+  flags=$("$quantctl" help "$command" | sed '/^Examples:/,$d' |
+    grep -oE '^ +(-[a-z], )?--[a-z0-9-]+' | grep -oE -- '--[a-z0-9-]+')
   for flag in $flags; do
     count=$((count + 1))
     grep -qE "(^|, )\\\\fB$flag|, \\\\fB$flag" "$work/section" ||
@@ -53,9 +52,9 @@ for command in $commands; do
   done
 done
 # What stands before a description is taken apart.
-grep -A1 -F -e '--deadline\fR \fIFLOAT\fR' "$work/page" |
-  grep -q 'Default: 30\.$' || fail "the page lacks a default"
-grep -q 'Environment: QUANTD_SERVER\.$' "$work/page" ||
+grep -A1 -F -e '--deadline\fR \fINUMBER\fR' "$work/page" |
+  grep -q '(default 30)$' || fail "the page lacks a default"
+grep -q '\[\$QUANTD_SERVER\]$' "$work/page" ||
   fail "the page lacks a variable"
 # What --help hides, they hide.
 if grep -l -- '--for-parent' "$work/page" "$work/bash" "$work/zsh"; then

@@ -243,9 +243,8 @@ TEST_F(ModelTools, AutoFitsIntoASize) {
         .get<uint64_t>();
   };
   // A model that is no larger is done, and nothing is written.
-  const Outcome fits =
-      RunServed({"convert", At("m"), Fresh("made"), "--format", "auto",
-                 "--target", "1GiB"});
+  const Outcome fits = RunServed({"convert", At("m"), Fresh("made"), "--format",
+                                  "auto", "--target", "1GiB"});
   EXPECT_EQ(fits.code, 0) << fits.err;
   EXPECT_THAT(fits.out, HasSubstr("fits already"));
   EXPECT_FALSE(std::filesystem::exists(At("made")));
@@ -276,10 +275,11 @@ TEST_F(ModelTools, AutoFitsIntoASize) {
 
 TEST_F(ModelTools, ADialectAloneTakesTheFormatThatItHas) {
   WriteLlama(Fresh("m"));
-  for (const auto& [dialect, format] : {std::pair("deepseek", "fp8_block"),
-                                        std::pair("modelopt", "nvfp4"),
-                                        std::pair("none", "bf16")}) {
-    const std::string from = At(std::string_view(dialect) == "none" ? "c" : "m");
+  for (const auto& [dialect, format] :
+       {std::pair("deepseek", "fp8_block"), std::pair("modelopt", "nvfp4"),
+        std::pair("none", "bf16")}) {
+    const std::string from =
+        At(std::string_view(dialect) == "none" ? "c" : "m");
     const Outcome run = Run({"convert", from, Fresh("made"), "--dialect",
                              dialect, "--server", "local:cpu"});
     ASSERT_EQ(run.code, 0) << dialect << run.err;
@@ -310,7 +310,8 @@ TEST_F(ModelTools, FormatsHaveBothNamesEverywhere) {
         .out;
   };
   EXPECT_THAT(plan("mxfp8", "fp8_dynamic"), HasSubstr("to mxfp8"));
-  EXPECT_EQ(plan("mxfp8_e4m3", "fp8_channel_e4m3"), plan("mxfp8", "fp8_dynamic"));
+  EXPECT_EQ(plan("mxfp8_e4m3", "fp8_channel_e4m3"),
+            plan("mxfp8", "fp8_dynamic"));
 }
 
 TEST_F(ModelTools, ForceReplacesAModelAndNothingElse) {

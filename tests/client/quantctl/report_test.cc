@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "client/quantctl/progress.h"
-#include "client/quantctl/usage.h"
+#include "client/quantctl/terminal/usage.h"
 #include "fmt/format.h"
 #include "tests/client/quantctl/cli_fixture.h"
 
@@ -34,8 +34,9 @@ TEST_F(CliReport, AnEstimateThatClipsIsNotTheRotationsFault) {
   };
   // Rotating Gaussian values changes nothing; a quarter of their amax does.
   EXPECT_TRUE(trip({})["notes"].empty());
-  for (const auto& flags : {std::vector<std::string>{"--amax-estimation-scale", "0.25"},
-                            {"--given-amax-columnwise", "1"}}) {
+  for (const auto& flags :
+       {std::vector<std::string>{"--amax-estimation-scale", "0.25"},
+        {"--given-amax-columnwise", "1"}}) {
     const json report = trip(flags);
     ASSERT_EQ(report["notes"].size(), 1u) << report["notes"];
     const std::string note = report["notes"][0];
@@ -50,9 +51,9 @@ TEST_F(CliReport, AnEstimateThatClipsIsNotTheRotationsFault) {
     EXPECT_GT(copy["sqnr_db_without_rht"], 20);
   }
   // Where the rotation does it, it is still said, beside the estimate.
-  const Outcome both =
-      RunServed({"roundtrip", At("e.safetensors"), "--tensor", "outliers",
-                 "--rht", "columnwise", "--amax-estimation-scale", "1", "--json"});
+  const Outcome both = RunServed({"roundtrip", At("e.safetensors"), "--tensor",
+                                  "outliers", "--rht", "columnwise",
+                                  "--amax-estimation-scale", "1", "--json"});
   ASSERT_EQ(both.code, 0);
   EXPECT_THAT(both.Json()["notes"].dump(), HasSubstr("RHT lowers"));
 }
@@ -91,8 +92,8 @@ TEST_F(CliReport, HelpIsAsWideAsTheTerminal) {
         "sample"}) {
     for (const int width : {60, 80, 100, 200}) {
       setenv("COLUMNS", std::to_string(width).c_str(), 1);
-      const Outcome help = *command == '\0' ? Run({"help"})
-                                            : Run({"help", command});
+      const Outcome help =
+          *command == '\0' ? Run({"help"}) : Run({"help", command});
       unsetenv("COLUMNS");
       EXPECT_EQ(help.code, 0);
       size_t longest = 0;
@@ -113,13 +114,10 @@ TEST_F(CliReport, HelpIsAsWideAsTheTerminal) {
   EXPECT_EQ(pages, 60u);
 }
 
-TEST_F(CliReport, PlanAsksNoServer) {
-  // Nobody listens there; nobody is asked.
-  const Outcome run =
-      Run({"plan", "--shape", "64,24", "--server", "127.0.0.1:1"});
+TEST_F(CliReport, PlanSaysWhatIsIllegal) {
+  const Outcome run = Run({"plan", "--shape", "64,24"});
   EXPECT_EQ(run.code, 2);
   EXPECT_THAT(run.err, HasSubstr("multiple of 16"));
-  EXPECT_THAT(run.err, HasSubstr("no server was asked"));
   const Outcome as_json = Run({"plan", "--shape", "64,24", "--json"});
   EXPECT_EQ(as_json.Json()["exit_code"], 2);
   EXPECT_EQ(as_json.Json()["error"]["field"], "tensor.shape");
@@ -218,7 +216,9 @@ std::string OnTerminal(std::vector<std::string> words) {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   EXPECT_EQ(grantpt(terminal), 0);
   EXPECT_EQ(unlockpt(terminal), 0);
-  const winsize size = {.ws_row = 24, .ws_col = 100};
+  winsize size = {};
+  size.ws_row = 24;
+  size.ws_col = 100;
   EXPECT_EQ(ioctl(terminal, TIOCSWINSZ, &size), 0);
   words.insert(words.begin(), std::getenv("QUANTCTL"));
   const pid_t pid = Spawn(words, "/dev/null", ptsname(terminal));
@@ -251,19 +251,19 @@ TEST_F(CliReport, ProgressCountsBytes) {
   // A line never reaches the last column, whatever there is to say.
   using quantctl::ProgressLine;
   for (size_t width = 20; width <= 200; ++width) {
-    const std::string line =
-        ProgressLine(1024 * kMiB, 4096 * kMiB, 4, "model.layers.17.q_proj",
-                     width);
+    const std::string line = ProgressLine(1024 * kMiB, 4096 * kMiB, 4,
+                                          "model.layers.17.q_proj", width);
     EXPECT_LE(line.size(), width);
     if (width >= 100) {
-      EXPECT_EQ(line, "[######..................] 1.00 GiB of 4.00 GiB, 256.00 "
-                      "MiB/s, 0:12 left model.layers.17.q_proj");
+      EXPECT_EQ(line,
+                "[######..................] 1.00 GiB of 4.00 GiB, 256.00 "
+                "MiB/s, 0:12 left model.layers.17.q_proj");
     }
   }
 
   // On a terminal there is a bar, and no trace of it in the end.
-  const std::string bar = OnTerminal({"roundtrip", At("model.safetensors"),
-                                      "--server", address_});
+  const std::string bar =
+      OnTerminal({"roundtrip", At("model.safetensors"), "--server", address_});
   EXPECT_THAT(bar, HasSubstr("[........................] 0 B of 80.00 KiB"));
   EXPECT_THAT(bar, HasSubstr("[############............] 40.00 KiB of 80.00"));
   EXPECT_THAT(bar, HasSubstr("/s, 0:0"));

@@ -1,9 +1,9 @@
-#include "client/quantctl/usage.h"
+#include "client/quantctl/terminal/usage.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "client/quantctl/terminal.h"
+#include "client/quantctl/terminal/terminal.h"
 #include "fmt/format.h"
 
 namespace quantd::quantctl {
@@ -28,10 +28,9 @@ size_t Distance(std::string_view a, std::string_view b) {
 std::string NoSuch(std::string_view kind, const std::string& word,
                    const std::vector<std::string>& candidates) {
   const std::string guess = Closest(word, candidates);
-  return fmt::format("there is no {} '{}'{}", kind, word,
-                     guess.empty()
-                         ? ""
-                         : fmt::format("; did you mean '{}'?", guess));
+  return fmt::format(
+      "there is no {} '{}'{}", kind, word,
+      guess.empty() ? "" : fmt::format("; did you mean '{}'?", guess));
 }
 
 }  // namespace
@@ -100,8 +99,8 @@ std::string HelpFormatter::make_description(const CLI::App* app) const {
 
 std::string HelpFormatter::make_usage(const CLI::App* app, std::string) const {
   const bool whole = app->get_parent() == nullptr;
-  std::string text = whole ? "Usage: quantctl COMMAND"
-                           : "Usage: quantctl " + app->get_name();
+  std::string text =
+      whole ? "Usage: quantctl COMMAND" : "Usage: quantctl " + app->get_name();
   for (const CLI::Option* o : app->get_options(
            [](const CLI::Option* o) { return o->get_positional(); })) {
     const std::string name = o->get_type_name();

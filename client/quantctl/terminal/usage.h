@@ -1,7 +1,7 @@
 // How quantctl explains itself: the pages of --help, and what a misspelt word
 // of the command line may have meant.
-#ifndef QUANTD_CLIENT_QUANTCTL_USAGE_H_
-#define QUANTD_CLIENT_QUANTCTL_USAGE_H_
+#ifndef QUANTD_CLIENT_QUANTCTL_TERMINAL_USAGE_H_
+#define QUANTD_CLIENT_QUANTCTL_TERMINAL_USAGE_H_
 
 #include <CLI/CLI.hpp>
 #include <string>
@@ -42,4 +42,4 @@ std::string Misspelt(const CLI::App& app,
 
 }  // namespace quantd::quantctl
 
-#endif  // QUANTD_CLIENT_QUANTCTL_USAGE_H_
+#endif  // QUANTD_CLIENT_QUANTCTL_TERMINAL_USAGE_H_

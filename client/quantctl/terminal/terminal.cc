@@ -1,4 +1,4 @@
-#include "client/quantctl/terminal.h"
+#include "client/quantctl/terminal/terminal.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

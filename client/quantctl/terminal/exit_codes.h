@@ -1,7 +1,7 @@
 // What quantctl's exit codes mean: --help, the manual and the tests read this
 // table.
-#ifndef QUANTD_CLIENT_QUANTCTL_EXIT_CODES_H_
-#define QUANTD_CLIENT_QUANTCTL_EXIT_CODES_H_
+#ifndef QUANTD_CLIENT_QUANTCTL_TERMINAL_EXIT_CODES_H_
+#define QUANTD_CLIENT_QUANTCTL_TERMINAL_EXIT_CODES_H_
 
 namespace quantd::quantctl {
 
@@ -28,17 +28,20 @@ inline constexpr ExitMeaning kExitCodes[] = {
     {kUsage, "wrong usage: a command, an option or a value of one"},
     {kBadInput,
      "the input cannot be read, is malformed, or holds nothing to work on"},
-    {kUnreachable, "no server there, or it was busy or silent until the "
-                   "deadline"},
+    {kUnreachable,
+     "no server there, or it was busy or silent until the "
+     "deadline"},
     {kRefused, "the server refused the request"},
-    {kPartly, "some tensors failed and no file is written, or some calls of "
-              "bench failed"},
+    {kPartly,
+     "some tensors failed and no file is written, or some calls of "
+     "bench failed"},
     {kCannotWrite, "the output cannot be written"},
-    {kFindings, "lint, verify, repair or compare found something: a fault, a "
-                "byte that differs, a weight that is too far off, or nothing "
-                "to look at"},
+    {kFindings,
+     "lint, verify, repair or compare found something: a fault, a "
+     "byte that differs, a weight that is too far off, or nothing "
+     "to look at"},
 };
 
 }  // namespace quantd::quantctl
 
-#endif  // QUANTD_CLIENT_QUANTCTL_EXIT_CODES_H_
+#endif  // QUANTD_CLIENT_QUANTCTL_TERMINAL_EXIT_CODES_H_

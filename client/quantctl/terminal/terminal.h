@@ -1,6 +1,6 @@
 // The terminal that quantctl writes to: its width, and whether it has colours.
-#ifndef QUANTD_CLIENT_QUANTCTL_TERMINAL_H_
-#define QUANTD_CLIENT_QUANTCTL_TERMINAL_H_
+#ifndef QUANTD_CLIENT_QUANTCTL_TERMINAL_TERMINAL_H_
+#define QUANTD_CLIENT_QUANTCTL_TERMINAL_TERMINAL_H_
 
 #include <cstddef>
 #include <cstdio>
@@ -24,4 +24,4 @@ std::string Painted(FILE* file, Colour colour, std::string_view text);
 
 }  // namespace quantd::quantctl
 
-#endif  // QUANTD_CLIENT_QUANTCTL_TERMINAL_H_
+#endif  // QUANTD_CLIENT_QUANTCTL_TERMINAL_TERMINAL_H_

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Holds README.md's picture and its excerpt of a terminal to what quantctl does.
+
+  front_page.py QUANTCTL         exit code 1 where one of the two is stale
+  front_page.py QUANTCTL --fix   makes both anew; the picture needs Chromium
+
+The excerpt may differ in what a clock measured. The picture is of a page whose
+hash, but for versions, stands beside it in README.md.
+"""
+
+import hashlib
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+README = HERE.parents[2] / "README.md"
+PICTURE = HERE.parents[2] / "client/quantctl/models/report.png"
+SESSION = re.compile(r"(<!-- session: generated -->\n)(.*?)(<!-- end of session -->)", re.S)
+PAGE = re.compile(r"(<!-- report\.png shows )(\w*)( -->)")
+COMMANDS = ("quantctl convert Llama-tiny Llama-tiny-NVFP4 --report report",
+            "quantctl compare Llama-tiny Llama-tiny-NVFP4")
+
+# Lines of the two that a reader needs.
+SHOWN = ("quantized:", "total:", "check:", "tensor", "model.layers.5.mlp", "verdict:")
+
+
+def timeless(text):
+  return re.sub(r"[\d.]+ s, [\d.]+ \w+/s", "TIME", text)
+
+
+def run(quantctl, folder):
+  """What a terminal shows of COMMANDS."""
+  subprocess.run([sys.executable, HERE / "tiny_llama.py", folder / "Llama-tiny"],
+                 check=True)
+  shown = ""
+  for command in COMMANDS:
+    words = [quantctl, *command.split()[1:]]
+    if "convert" in words:
+      words += ["--server", "local:cpu"]
+    out = subprocess.run(words, cwd=folder, check=True, capture_output=True,
+                         encoding="utf-8").stdout
+    lines = [line for line in out.splitlines() if line.startswith(SHOWN)]
+    shown += f"$ {command}\n" + "\n".join(lines) + "\n"
+  return f"\n```\n{shown}```\n\n"
+
+
+def main():
+  quantctl, fix = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2:] == ["--fix"]
+  text = README.read_text(encoding="utf-8")
+  with tempfile.TemporaryDirectory() as work:
+    work = pathlib.Path(work)
+    session = run(quantctl, work)
+    page = work / "report/report.html"
+    html = re.sub(r"\d+\.\d+\.\d+", "", page.read_text(encoding="utf-8"))
+    digest = hashlib.sha256(html.encode()).hexdigest()[:16]
+    stale = []
+    if timeless(SESSION.search(text)[2]) != timeless(session):
+      stale.append("the excerpt")
+    if PAGE.search(text)[2] != digest:
+      stale.append("the picture")
+    if not fix or not stale:
+      if stale:
+        sys.exit(f"README.md: {' and '.join(stale)} stale: run {sys.argv[0]} "
+                 f"{sys.argv[1]} --fix")
+      return
+    subprocess.run(["chromium", "--headless", "--no-sandbox", "--disable-gpu",
+                    "--hide-scrollbars", f"--user-data-dir={work}/profile",
+                    "--window-size=1200,640", f"--screenshot={PICTURE}",
+                    f"file:{page}"], check=True, capture_output=True)
+  text = SESSION.sub(lambda m: m[1] + session + m[3], text)
+  README.write_text(PAGE.sub(rf"\g<1>{digest}\g<3>", text), encoding="utf-8")
+
+
+main()

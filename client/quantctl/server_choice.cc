@@ -104,10 +104,11 @@ absl::Status SettleConnection(Options* o) {
   o->server = WithPorts(o->server);
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
-    constexpr std::string_view kOld = "QUANTCTL_";
-    if (!text.starts_with(kOld)) continue;
-    const std::string_view name =
-        text.substr(kOld.size(), text.find('=') - kOld.size());
+    if (!text.starts_with("QUANTCTL_TLS") &&
+        !text.starts_with("QUANTCTL_TOKEN")) {
+      continue;
+    }
+    const std::string_view name = text.substr(9, text.find('=') - 9);
     return absl::InvalidArgumentError(
         fmt::format("QUANTCTL_{0}: its name is QUANTD_CLIENT_{0} now", name));
   }

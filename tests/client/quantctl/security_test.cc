@@ -103,6 +103,12 @@ TEST_F(CliSecurity, CertificatesAndTokensAreShown) {
   setenv("QUANTD_CLIENT_TOKEN", "wrong", 1);
   flags.insert(flags.end(), {"--token-file", Pem("token")});
   EXPECT_EQ(Info(server->address(), flags).code, 0) << "the file wins";
+  // A name of before is not passed over.
+  setenv("QUANTCTL_TOKEN", "secret", 1);
+  const Outcome older = Info(server->address(), flags);
+  unsetenv("QUANTCTL_TOKEN");
+  EXPECT_EQ(older.code, 2);
+  EXPECT_THAT(older.err, HasSubstr("its name is QUANTD_CLIENT_TOKEN now"));
 }
 
 TEST_F(CliSecurity, BadFilesAreUsageErrors) {

@@ -279,9 +279,10 @@ void AddInput(CLI::App* app, Options* o, const char* what) {
 void AddOutput(CLI::App* app, Options* o, const char* help) {
   const bool npy = std::string_view(help).find(".npy") != std::string::npos;
   const auto check = [npy](const std::string& name) -> std::string {
-    // What is no regular file may have any name, and gets .safetensors.
+    // What is no regular file may have any name, and gets .safetensors; a link
+    // may lead to standard output.
     struct stat info = {};
-    const bool stream = name == "-" || (stat(name.c_str(), &info) == 0 &&
+    const bool stream = name == "-" || (lstat(name.c_str(), &info) == 0 &&
                                         !S_ISREG(info.st_mode));
     if (stream || HasExtension(name, ".safetensors") ||
         (npy && HasExtension(name, ".npy"))) {

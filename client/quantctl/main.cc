@@ -46,8 +46,7 @@ std::string Notes() {
     text += fmt::format("  {}  {}\n", static_cast<int>(e.code),
                         Wrapped(e.meaning, 5, width));
   }
-  return text +
-         "\n'quantctl help COMMAND' has a command's options and examples.";
+  return text + "\n'quantctl help COMMAND' has its options and examples.";
 }
 
 struct Page {

@@ -243,6 +243,7 @@ TEST_F(ModelTools, AutoFitsIntoASize) {
         .get<uint64_t>();
   };
   // A model that is no larger is done, and nothing is written.
+  Fresh("made.rules");
   const Outcome fits = RunServed({"convert", At("m"), Fresh("made"), "--format",
                                   "auto", "--target", "1GiB"});
   EXPECT_EQ(fits.code, 0) << fits.err;

@@ -280,9 +280,10 @@ absl::StatusOr<int> Parse(int argc, char** argv, CommandLine* command) {
   bool probe = false;
   Flags add(&app);
   add.Group(kActions);
-  add.Text("--config", &file, "FILE",
-           "File of settings, one on a line: any flag below without its dashes, "
-           "like listen = 0.0.0.0:50151; unknown keys are refused");
+  add.Text(
+      "--config", &file, "FILE",
+      "File of settings, one on a line: any flag below without its dashes, "
+      "like listen = 0.0.0.0:50151; unknown keys are refused");
   add.Switch("--check-config", &check,
              "Read and check everything that a start would, print what is in "
              "effect, and end: 0, or 2 and what is wrong");

@@ -70,7 +70,7 @@ TEST_F(ConfigurationTest, FlagsWinOverEnvironmentOverFile) {
         "memory-budget = 67108864  # file\n", "log-level = \"warn\"  # file\n",
         "device = \"cpu:0,cpu:1\"  # file\n",
         "insecure = false  # environment\n", "slots = 0  # default\n",
-        "estimate = 2  # environment\n",
+        "amax-estimation-scale = 2  # environment\n",
         "listen = \"127.0.0.1:50151\"  # default\n",
         "# tls-key is not set\n"}) {
     EXPECT_THAT(text, HasSubstr(line));

@@ -61,16 +61,28 @@ cuda=OFF
 if [[ $(nvidia-smi -L 2>/dev/null) == GPU* ]]; then cuda=AUTO; fi
 step "Build (the first takes a few minutes; later ones seconds)"
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_UNITY_BUILD=ON \
-  -DQUANTD_BUILD_TESTS=OFF -DQUANTD_CUDA=$cuda >"$build/configure.log" 2>&1 \
+  -DQUANTD_QUICK=ON -DQUANTD_BUILD_TESTS=OFF -DQUANTD_CUDA=$cuda >"$build/configure.log" 2>&1 \
   || { tail -20 "$build/configure.log" >&2; exit 1; }
 grep "CUDA backend" "$build/configure.log" ||
   echo "CUDA backend: off, nvidia-smi shows no GPU; CPU backend only"
 cmake --build "$build" -j "$jobs" --target quantd quantctl
 bin=$build
 
+next() {
+  step "Next"
+  cat <<END
+A whole model, without a server:  $bin/client/quantctl convert MODEL OUT --server local
+Is what came of it any good:      $bin/client/quantctl compare MODEL OUT
+A server of your own:             $bin/server/quantd
+From Python:                      pip install ./client/python
+Everything as packages:           (cd $build && cpack -G DEB)
+END
+}
+
 if [ -d "$file" ]; then
   step "Convert"
   "$bin/client/quantctl" convert "$file" "$out" --server local $json >&3
+  next
   exit
 fi
 
@@ -118,7 +130,4 @@ EOF
   "$bin/client/quantctl" roundtrip "$file" --server "$address" --rht none >&3
 fi
 
-step "Done"
-echo "Start a server of your own:  $bin/server/quantd --help"
-echo "Send it your tensors:        $bin/client/quantctl --help"
-echo "Convert a whole model:       $bin/client/quantctl convert MODEL OUT"
+next

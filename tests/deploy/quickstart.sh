@@ -78,4 +78,8 @@ grep -q "^converted: $work/model $work/made --server local" "$work/log" || {
   cat "$work/log"
   failed=1
 }
+# And where that went well it tells what to do next.
+printf '#!/bin/sh\n' >"$quantctl"
+ends 0 "a model that is converted" "$(start "$work/model" "$work/made")"
+grep -q "^== Next" "$work/log" || { echo "nothing next"; failed=1; }
 exit $failed

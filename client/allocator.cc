@@ -1,4 +1,4 @@
-#include "client/allocator.h"
+#include "quantd/allocator.h"
 
 #include "proto/net/allocator.h"
 

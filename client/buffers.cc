@@ -1,7 +1,7 @@
-#include "client/buffers.h"
+#include "quantd/buffers.h"
 
-#include "client/result.h"
 #include "fmt/format.h"
+#include "quantd/result.h"
 
 namespace quantd {
 

@@ -1,4 +1,4 @@
-#include "client/cancellation.h"
+#include "quantd/cancellation.h"
 
 #include <list>
 #include <mutex>

@@ -1,4 +1,4 @@
-#include "client/client.h"
+#include "quantd/client.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -16,8 +16,8 @@
 #include "client/route/router.h"
 #include "client/tensors/result_builder.h"
 #include "fmt/format.h"
-#include "kernels/plan/field_error.h"
 #include "proto/net/trace_context.h"
+#include "quantd/field_error.h"
 
 namespace quantd {
 

@@ -1,4 +1,4 @@
-#include "client/distributed.h"
+#include "quantd/distributed.h"
 
 #include <chrono>
 #include <condition_variable>
@@ -13,8 +13,8 @@
 #include "client/call/reduction.h"
 #include "fmt/format.h"
 #include "kernels/plan/amax_source.h"
-#include "kernels/plan/field_error.h"
 #include "kernels/plan/shards.h"
+#include "quantd/field_error.h"
 
 namespace quantd {
 namespace {
@@ -32,7 +32,7 @@ absl::StatusOr<Grid> GridOf(const TensorDesc& whole,
     return FieldError("given_amax", "none: that of the shards is reduced",
                       "one");
   }
-  if (options.history) {
+  if (options.fp8.history) {
     return FieldError("history", "none: UpdateScale after the reduction",
                       "one");
   }
@@ -84,7 +84,7 @@ TensorDesc DescOf(const TensorDesc& whole, const Shard& shard) {
 // Whether the copies have an amax that shards must agree on.
 bool Agrees(const QuantizeOptions& o) {
   const FormatSpec& format = *FindFormat(o.format);
-  return HasAmax(format) && o.scale.empty() && o.usage != Usage::kNone;
+  return HasAmax(format) && o.fp8.scale.empty() && o.usage != Usage::kNone;
 }
 
 // What no elements add.
@@ -122,11 +122,11 @@ QuantizeOptions ShardOptions(const QuantizeOptions& options, const Grid& grid,
   if (Estimates(o)) {
     const auto estimate = [&](bool rotated, std::vector<float>* values) {
       if (!rotated) return;
-      for (float& a : *values) a *= *o.amax_estimation_scale;
+      for (float& a : *values) a *= *o.nvfp4.amax_estimation_scale;
     };
     estimate(o.rht.rowwise, &o.rowwise_amax);
     estimate(o.rht.columnwise, &o.columnwise_amax);
-    o.amax_estimation_scale.reset();
+    o.nvfp4.amax_estimation_scale.reset();
   }
   return PlacedIn(std::move(o), grid, shard);
 }
@@ -292,8 +292,8 @@ absl::StatusOr<ShardSession> ShardSession::Begin(Client& client,
   }
   // Without an amax: what is estimated is so when all is known.
   QuantizeOptions found = options;
-  if (MayEstimate(found) && !found.amax_estimation_scale) {
-    found.amax_estimation_scale = 0;
+  if (MayEstimate(found) && !found.nvfp4.amax_estimation_scale) {
+    found.nvfp4.amax_estimation_scale = 0;
   }
   auto plan = MakeQuantizePlan(DescOf(whole, shard),
                                PlacedIn(std::move(found), *grid, shard));

@@ -1,4 +1,4 @@
-#include "client/pieces.h"
+#include "quantd/pieces.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,8 +13,8 @@
 #include "client/tensors/piece_work.h"
 #include "fmt/format.h"
 #include "kernels/plan/amax_source.h"
-#include "kernels/plan/field_error.h"
 #include "kernels/plan/shards.h"
+#include "quantd/field_error.h"
 
 namespace quantd {
 namespace {
@@ -62,7 +62,7 @@ absl::Status CheckOptions(const QuantizeOptions& o, const CallOptions& call,
       "and is sent in pieces",
       limit);
   if (o.splits) return FieldError("splits", why, "groups");
-  if (o.history) return FieldError("history", why, "one");
+  if (o.fp8.history) return FieldError("history", why, "one");
   if (o.dbias) return FieldError("dbias", why, "one");
   if (!call.into.empty()) return FieldError("into", why, "destinations");
   return absl::OkStatus();
@@ -148,8 +148,8 @@ absl::StatusOr<Result> QuantizeInPieces(Client& client,
   QuantizeOptions open = used;  // without what is given
   open.rowwise_amax.clear();
   open.columnwise_amax.clear();
-  const bool agree = HasAmax(*FindFormat(used.format)) && used.scale.empty() &&
-                     used.usage != Usage::kNone;
+  const bool agree = HasAmax(*FindFormat(used.format)) &&
+                     used.fp8.scale.empty() && used.usage != Usage::kNone;
   const bool given = !SourceOfAmax(used, /*columnwise=*/false).computed() &&
                      !SourceOfAmax(used, /*columnwise=*/true).computed();
   std::mutex mutex;
@@ -181,7 +181,7 @@ absl::StatusOr<Result> QuantizeInPieces(Client& client,
   }
   // Every copy has its amax by now.
   QuantizeOptions settled = open;
-  settled.amax_estimation_scale.reset();
+  settled.nvfp4.amax_estimation_scale.reset();
   Join join(*plan);
   if (auto s = join.Begin(); !s.ok()) return s;
   const auto status = ForEach(*cut, pieces.at_once, [&](Shard piece) {

@@ -1,12 +1,12 @@
-#include "client/quantized_tensor.h"
+#include "quantd/quantized_tensor.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "fmt/format.h"
-#include "kernels/plan/field_error.h"
 #include "kernels/plan/plan_checks.h"
+#include "quantd/field_error.h"
 
 namespace quantd {
 

@@ -4,15 +4,15 @@
 #include <cstring>
 #include <utility>
 
-#include "client/quantized_tensor.h"
 #include "client/tensors/groups.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kernels/plan/convert_scales.h"
-#include "kernels/plan/field_error.h"
 #include "kernels/plan/geometry.h"
 #include "kernels/plan/profile/profile.h"
 #include "kernels/plan/shards.h"
+#include "quantd/field_error.h"
+#include "quantd/quantized_tensor.h"
 
 namespace quantd {
 namespace {
@@ -172,12 +172,13 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::group(size_t i) const {
   // Of the whole tensor; what became of them is in the copies.
   options.rowwise_amax.clear();
   options.columnwise_amax.clear();
-  if (!options.scale.empty()) options.scale = {options_.scale[i]};
-  if (options.history) {
-    const size_t values = options.history->amax.size() / groups();
+  if (!options.fp8.scale.empty()) options.fp8.scale = {options_.fp8.scale[i]};
+  if (options.fp8.history) {
+    const size_t values = options.fp8.history->amax.size() / groups();
     const auto begin =
-        options_.history->amax.begin() + static_cast<ptrdiff_t>(i * values);
-    options.history->amax.assign(begin, begin + static_cast<ptrdiff_t>(values));
+        options_.fp8.history->amax.begin() + static_cast<ptrdiff_t>(i * values);
+    options.fp8.history->amax.assign(begin,
+                                     begin + static_cast<ptrdiff_t>(values));
   }
   // Random bits were those of the rows' places in the payload.
   if (options.rounding == Rounding::kStochastic) {
@@ -246,7 +247,7 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::Rows(int64_t first,
   // Of the whole; what became of them is in the copies.
   options.rowwise_amax.clear();
   options.columnwise_amax.clear();
-  options.history.reset();
+  options.fp8.history.reset();
   options.want_amax = options.dbias = options.statistics = false;
   options.dbias_dtype = DType::kUnspecified;
   if (options.rounding == Rounding::kStochastic) {

@@ -1,12 +1,12 @@
-#include "client/quantizer.h"
+#include "quantd/quantizer.h"
 
 #include <random>
 #include <string>
 #include <utility>
 
 #include "fmt/format.h"
-#include "kernels/plan/field_error.h"
 #include "kernels/plan/plan_checks.h"
+#include "quantd/field_error.h"
 
 namespace quantd {
 namespace {
@@ -110,8 +110,8 @@ void Quantizer::set_delayed_scaling(float scale,
 
 void Quantizer::set_delayed_scaling(std::vector<float> scales,
                                     std::optional<HistoryOptions> history) {
-  config_.options.scale = std::move(scales);
-  config_.options.history = std::move(history);
+  config_.options.fp8.scale = std::move(scales);
+  config_.options.fp8.history = std::move(history);
 }
 
 absl::StatusOr<QuantizeOptions> Quantizer::options() const {
@@ -138,7 +138,7 @@ absl::StatusOr<QuantizeOptions> Quantizer::options() const {
   o.rht.columnwise &= HasColumnwise(o.usage);
   if (configured && !o.rht.rowwise && !o.rht.columnwise) {
     o.rht = {};
-    o.amax_estimation_scale.reset();
+    o.nvfp4.amax_estimation_scale.reset();
   }
   if (!o.splits) o.partial_splits = false;  // that of QuantizeGroups
   if (o.rounding == Rounding::kStochastic && o.stochastic.seed == 0 &&

@@ -1,4 +1,4 @@
-#include "client/result.h"
+#include "quantd/result.h"
 
 #include <new>
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "kernels/plan/plan.h"
 #include "kernels/plan/shards.h"
+#include "quantd/plan.h"
 
 namespace quantd::wire {
 

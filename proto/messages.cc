@@ -2,7 +2,7 @@
 
 #include "fmt/format.h"
 #include "google/protobuf/io/coded_stream.h"
-#include "kernels/plan/field_error.h"
+#include "quantd/field_error.h"
 
 namespace quantd::wire {
 namespace {

@@ -17,10 +17,10 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/device/backend.h"
-#include "kernels/plan/plan.h"
 #include "kernels/plan/shards.h"
 #include "proto/methods.h"
 #include "quantd.pb.h"
+#include "quantd/plan.h"
 
 namespace quantd::wire {
 
@@ -111,7 +111,7 @@ TensorSpec FromProto(const v1::TensorRef& ref);
 v1::Report ToProto(const JobReport& report, std::string_view device);
 JobReport FromProto(const v1::Report& report);
 
-// Enums, which have the numbers of kernels/plan/format.h. Unknown numbers come
+// Enums, which have the numbers of quantd/format.h. Unknown numbers come
 // back as the value 0.
 v1::DType ToProto(DType t);
 v1::Layout ToProto(Layout l);

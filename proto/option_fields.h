@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "kernels/plan/field_error.h"
 #include "proto/messages.h"
+#include "quantd/field_error.h"
 
 namespace quantd::wire {
 

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "fmt/format.h"
-#include "kernels/plan/field_error.h"
 #include "proto/option_fields.h"
+#include "quantd/field_error.h"
 
 namespace quantd::wire {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "fmt/format.h"
-#include "kernels/plan/field_error.h"
 #include "proto/option_fields.h"
+#include "quantd/field_error.h"
 
 namespace quantd::wire {
 namespace {
@@ -101,17 +101,17 @@ absl::StatusOr<QuantizeOptions> FromProto(const v1::QuantizeOptions& m) {
   o.shard.row_offset = m.shard().row_offset();
   o.shard.column_offset = m.shard().column_offset();
   o.shard.total_columns = m.shard().total_columns();
-  o.four_over_six = static_cast<FourOverSix>(m.four_over_six());
-  o.fast_error = m.fast_error();
+  o.nvfp4.four_over_six = static_cast<FourOverSix>(m.four_over_six());
+  o.nvfp4.fast_error = m.fast_error();
   if (m.has_amax_estimation_scale()) {
-    o.amax_estimation_scale = m.amax_estimation_scale();
+    o.nvfp4.amax_estimation_scale = m.amax_estimation_scale();
   }
-  o.epsilon = m.epsilon();
-  if (m.has_power_of_two()) o.power_of_two = m.power_of_two();
-  o.scale.assign(m.scale().begin(), m.scale().end());
-  if (m.has_history()) o.history = FromProto(m.history());
+  o.fp8.epsilon = m.epsilon();
+  if (m.has_power_of_two()) o.fp8.power_of_two = m.power_of_two();
+  o.fp8.scale.assign(m.scale().begin(), m.scale().end());
+  if (m.has_history()) o.fp8.history = FromProto(m.history());
   if (m.has_scale_rule()) {
-    o.scale_rule = static_cast<ScaleRule>(m.scale_rule());
+    o.mx.scale_rule = static_cast<ScaleRule>(m.scale_rule());
   }
   ReadSplits(m, &o);
   o.want_amax = m.amax();
@@ -146,16 +146,16 @@ v1::QuantizeOptions ToProto(const QuantizeOptions& o) {
     m.mutable_shard()->set_column_offset(o.shard.column_offset);
     m.mutable_shard()->set_total_columns(o.shard.total_columns);
   }
-  m.set_four_over_six(ToProto(o.four_over_six));
-  m.set_fast_error(o.fast_error);
-  if (o.amax_estimation_scale) {
-    m.set_amax_estimation_scale(*o.amax_estimation_scale);
+  m.set_four_over_six(ToProto(o.nvfp4.four_over_six));
+  m.set_fast_error(o.nvfp4.fast_error);
+  if (o.nvfp4.amax_estimation_scale) {
+    m.set_amax_estimation_scale(*o.nvfp4.amax_estimation_scale);
   }
-  m.set_epsilon(o.epsilon);
-  if (o.power_of_two) m.set_power_of_two(*o.power_of_two);
-  m.mutable_scale()->Assign(o.scale.begin(), o.scale.end());
-  if (o.history) *m.mutable_history() = ToProto(*o.history);
-  if (o.scale_rule) m.set_scale_rule(ToProto(*o.scale_rule));
+  m.set_epsilon(o.fp8.epsilon);
+  if (o.fp8.power_of_two) m.set_power_of_two(*o.fp8.power_of_two);
+  m.mutable_scale()->Assign(o.fp8.scale.begin(), o.fp8.scale.end());
+  if (o.fp8.history) *m.mutable_history() = ToProto(*o.fp8.history);
+  if (o.mx.scale_rule) m.set_scale_rule(ToProto(*o.mx.scale_rule));
   WriteSplits(o, &m);
   m.set_amax(o.want_amax);
   m.set_dbias(o.dbias);

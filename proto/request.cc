@@ -4,11 +4,11 @@
 #include "fmt/format.h"
 #include "google/protobuf/arena.h"
 #include "kernels/plan/amax_source.h"
-#include "kernels/plan/field_error.h"
 #include "kernels/plan/shards.h"
 #include "proto/option_fields.h"
 #include "proto/request_plan.h"
 #include "proto/stream/chunks.h"
+#include "quantd/field_error.h"
 
 namespace quantd::wire {
 namespace {
@@ -58,9 +58,9 @@ absl::Status Renamed(absl::Status status, const v1::QuantizeOptions& options) {
 template <typename Options>
 void Complete(const RequestDefaults&, Options*) {}
 void Complete(const RequestDefaults& defaults, QuantizeOptions* options) {
-  if (!options->amax_estimation_scale && defaults.amax_estimation_scale != 0 &&
-      MayEstimate(*options)) {
-    options->amax_estimation_scale = defaults.amax_estimation_scale;
+  if (!options->nvfp4.amax_estimation_scale &&
+      defaults.amax_estimation_scale != 0 && MayEstimate(*options)) {
+    options->nvfp4.amax_estimation_scale = defaults.amax_estimation_scale;
   }
 }
 

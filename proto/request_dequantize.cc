@@ -7,10 +7,10 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "kernels/plan/field_error.h"
 #include "kernels/plan/plan_checks.h"
 #include "proto/option_fields.h"
 #include "proto/request_plan.h"
+#include "quantd/field_error.h"
 
 namespace quantd::wire {
 namespace {

@@ -10,10 +10,10 @@
 
 #include "absl/strings/cord.h"
 #include "fmt/format.h"
-#include "kernels/plan/field_error.h"
 #include "proto/cursor.h"
 #include "proto/messages.h"
 #include "proto/wire.h"
+#include "quantd/field_error.h"
 
 namespace quantd::wire {
 namespace {

@@ -19,10 +19,10 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/device/backend.h"
-#include "kernels/plan/plan.h"
 #include "proto/limits.h"
 #include "proto/memory/ranges.h"
 #include "proto/methods.h"
+#include "quantd/plan.h"
 
 namespace quantd::wire {
 

@@ -19,89 +19,91 @@ import sys
 
 # A folder: what its files may include beside each other. A folder stands for
 # the headers right in it, a path for that header, any other word for a library;
-# `messages` and `stubs` are what protoc makes of quantd.proto. A line that
+# `messages` and `stubs` are what protoc makes of quantd.proto, `vocabulary` is
+# VOCABULARY below. A line that
 # begins with a path is about that file and its header alone.
 ALLOWED = """
-kernels/plan: kernels/plan/profile kernels/arith/codec.h kernels/arith/copy_address.h absl fmt
-kernels/plan/profile: kernels/plan absl fmt
-kernels/arith: kernels/plan/format.h kernels/plan/profile/numerics.h kernels/plan/error_statistics.h kernels/arith/profile
-kernels/arith/profile: kernels/plan/format.h kernels/plan/profile/numerics.h kernels/arith
-kernels/device: kernels/plan kernels/plan/profile kernels/arith absl fmt
-kernels/device/health: kernels/plan kernels/device absl fmt
+include/quantd: absl
+kernels/plan: vocabulary kernels/plan/profile kernels/arith/codec.h kernels/arith/copy_address.h absl fmt
+kernels/plan/profile: vocabulary kernels/plan absl fmt
+kernels/arith: quantd/format.h kernels/plan/profile/numerics.h kernels/plan/error_sums.h kernels/arith/profile
+kernels/arith/profile: quantd/format.h kernels/plan/profile/numerics.h kernels/arith
+kernels/device: vocabulary kernels/plan kernels/plan/profile kernels/arith absl fmt
+kernels/device/health: vocabulary kernels/device absl fmt
 kernels/device/engine: kernels/device/health/device_health.h
 kernels/device/devices: kernels/device/health/fault_backend.h kernels/cpu/cpu_backend.h kernels/cuda/cuda_backend.h kernels/cuda/device_mapping.h
-kernels/cpu: kernels/plan kernels/arith kernels/device absl fmt
-kernels/cpu/isa: kernels/plan/format.h kernels/arith kernels/arith/profile kernels/cpu/tiles.h
-kernels/cuda: kernels/plan kernels/plan/profile kernels/arith kernels/device absl fmt cuda
+kernels/cpu: vocabulary kernels/plan kernels/arith kernels/device absl fmt
+kernels/cpu/isa: quantd/format.h kernels/arith kernels/arith/profile kernels/cpu/tiles.h
+kernels/cuda: vocabulary kernels/plan kernels/plan/profile kernels/arith kernels/device absl fmt cuda
 kernels/cuda/cuda_backend: kernels/cuda/job
-kernels/cuda/job: kernels/cuda kernels/device kernels/plan absl cuda
+kernels/cuda/job: kernels/cuda kernels/device vocabulary kernels/plan absl cuda
 kernels/cuda/groups: kernels/cuda/tile kernels/cuda/ptx
 kernels/cuda/rotate: kernels/cuda/tile kernels/cuda/ptx
-kernels/cuda/ptx: kernels/plan/format.h kernels/arith/codec.h kernels/cuda/queue.h cuda
-kernels/cuda/tile: kernels/plan/format.h kernels/arith kernels/cuda/args.h kernels/cuda/queue.h kernels/cuda/ptx cuda
+kernels/cuda/ptx: quantd/format.h kernels/arith/codec.h kernels/cuda/queue.h cuda
+kernels/cuda/tile: quantd/format.h kernels/arith kernels/cuda/args.h kernels/cuda/queue.h kernels/cuda/ptx cuda
 kernels/cuda/amax: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 kernels/cuda/amax/write: kernels/cuda/encode/nvfp4
 kernels/cuda/decode: kernels/arith kernels/arith/profile kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile cuda
 kernels/cuda/encode/generic: kernels/arith kernels/cuda/launch.h kernels/cuda/tile
-kernels/cuda/errors: kernels/arith kernels/plan/error_statistics.h kernels/cuda/decode kernels/cuda/encode/generic kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
+kernels/cuda/errors: kernels/arith kernels/plan/error_sums.h kernels/cuda/decode kernels/cuda/encode/generic kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 kernels/cuda/encode/frame: kernels/arith kernels/cuda/tile kernels/cuda/encode/frame/codes kernels/cuda/encode/frame/rotated kernels/cuda/encode/generic kernels/cuda/encode/nvfp4 kernels/cuda/launch.h kernels/cuda/ptx
 kernels/cuda/encode/frame/codes: kernels/cuda/encode/frame/cell.cuh kernels/cuda/encode/nvfp4 kernels/cuda/tile
 kernels/cuda/encode/frame/rotated: kernels/cuda/encode/frame/in_place.cuh kernels/cuda/encode/frame/values.cuh
 kernels/cuda/encode/fp8: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 kernels/cuda/encode/nvfp4: kernels/arith kernels/arith/profile kernels/cuda/args.h kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 kernels/cuda/encode/nvfp4/squares: kernels/arith kernels/cuda/encode/nvfp4 kernels/cuda/launch.h
-proto: kernels/plan kernels/device/backend.h proto/memory proto/stream absl fmt google messages
-proto/memory: kernels/plan absl fmt messages
-proto/stream: kernels/plan proto absl fmt
+proto: vocabulary kernels/plan kernels/device/backend.h proto/memory proto/stream absl fmt google messages
+proto/memory: vocabulary kernels/plan absl fmt messages
+proto/stream: vocabulary proto absl fmt
 proto/net: absl fmt grpcpp openssl CLI
 server: grpc kernels/device kernels/device/health proto/net server/calls server/config server/device server/gate server/memory server/net server/observe absl fmt grpcpp
-server/calls: kernels/plan kernels/device kernels/device/health proto proto/net proto/stream server/config/sizing.h server/device server/gate server/memory server/net server/observe absl fmt google grpc grpcpp messages
+server/calls: vocabulary kernels/plan kernels/device kernels/device/health proto proto/net proto/stream server/config/sizing.h server/device server/gate server/memory server/net server/observe absl fmt google grpc grpcpp messages
 server/config: kernels/device proto proto/net server/gate/steady_time.h server/observe/log.h absl fmt CLI
 server/device: kernels/device kernels/device/health server/gate server/observe/health.h server/observe/log.h absl
 server/gate: proto absl
-server/memory: kernels/plan proto proto/memory server/net/listen_socket.h server/gate/steady_time.h absl fmt kernels/device/device_memory.h kernels/device/devices.h
+server/memory: vocabulary proto proto/memory server/net/listen_socket.h server/gate/steady_time.h absl fmt kernels/device/device_memory.h kernels/device/devices.h
 server/net: proto/net server/calls/failure.h server/config/options.h server/gate server/observe/log.h absl fmt grpc grpcpp openssl
 server/observe: kernels/plan kernels/device proto proto/net server/calls server/config server/gate server/memory/door.h server/net absl fmt google grpc grpcpp messages spdlog
-client: kernels/plan client/net client/route client/call client/tensors absl fmt kernels/plan/profile
+client: include/quantd kernels/plan client/net client/route client/call client/tensors fmt kernels/plan/profile
 client/allocator: proto/net/allocator.h
 client/client: proto/net/trace_context.h
-client/bands: kernels/plan kernels/plan/profile client/call_options.h client/result.h client/call client/tensors absl fmt
-client/memory: kernels/plan proto/memory client/call_options.h client/buffers.h absl fmt
-client/call: kernels/plan client/call_options.h client/error.h client/buffers.h client/memory client/result.h client/server_info.h absl fmt
-client/route: kernels/plan proto proto/memory client/bands client/call client/call_options.h client/memory/lending.h client/result.h client/tensors/result_builder.h absl fmt
-client/tensors: kernels/plan kernels/plan/profile client/call_options.h client/distributed.h client/buffers.h client/piece_options.h client/result.h absl fmt
-client/tensors/piece_work: client/client.h
-client/files: kernels/plan client/buffers.h client/quantized_tensor.h absl fmt nlohmann
+client/bands: vocabulary kernels/plan kernels/plan/profile quantd/call_options.h quantd/result.h client/call client/tensors absl fmt
+client/memory: vocabulary proto/memory quantd/call_options.h quantd/buffers.h absl fmt
+client/call: vocabulary kernels/plan quantd/call_options.h quantd/error.h quantd/buffers.h client/memory quantd/result.h quantd/server_info.h absl fmt
+client/route: vocabulary kernels/plan proto proto/memory client/bands client/call quantd/call_options.h client/memory/lending.h quantd/result.h client/tensors/result_builder.h absl fmt
+client/tensors: vocabulary kernels/plan kernels/plan/profile quantd/call_options.h quantd/distributed.h quantd/buffers.h quantd/piece_options.h quantd/result.h absl fmt
+client/tensors/piece_work: quantd/client.h
+client/files: vocabulary quantd/buffers.h quantd/quantized_tensor.h absl fmt nlohmann
 client/checkpoint/anatomy: client/checkpoint client/files absl fmt
-client/checkpoint: kernels/plan kernels/plan/profile kernels/arith/copy_address.h client/checkpoint/anatomy client/files absl fmt nlohmann re2
+client/checkpoint: vocabulary kernels/plan kernels/plan/profile kernels/arith/copy_address.h client/checkpoint/anatomy client/files absl fmt nlohmann re2
 client/checkpoint/advise: client/checkpoint client/checkpoint/convert client/files absl fmt
-client/checkpoint/check: kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/anatomy client/checkpoint/convert client/files absl fmt
-client/checkpoint/convert: kernels/plan kernels/plan/profile client/buffers.h client/result.h client/checkpoint client/checkpoint/anatomy client/files absl fmt
+client/checkpoint/check: vocabulary kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/anatomy client/checkpoint/convert client/files absl fmt
+client/checkpoint/convert: vocabulary kernels/plan kernels/plan/profile quantd/buffers.h quantd/result.h client/checkpoint client/checkpoint/anatomy client/files absl fmt
 client/checkpoint/lint: client/checkpoint client/checkpoint/check client/files absl fmt
 client/checkpoint/lint/engines: client/checkpoint/anatomy client/checkpoint client/checkpoint/check client/checkpoint/lint/rules.h fmt
 client/checkpoint/repair: kernels/arith/copy_address.h kernels/plan client/checkpoint client/checkpoint/check client/checkpoint/convert client/checkpoint/lint absl fmt
 client/checkpoint/report: kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/check client/checkpoint/lint absl fmt
-client/local: kernels/plan kernels/device proto/methods.h client/call_options.h client/piece_options.h client/result.h client/call client/tensors absl fmt
-client/net: kernels/plan proto proto/memory proto/net client/net/stream client/call_options.h client/credentials.h client/error.h client/result.h client/server_info.h client/memory client/call client/tensors absl fmt google grpcpp messages
-client/net/stream: kernels/plan proto/net proto/stream client/call_options.h client/result.h client/net client/call client/tensors absl grpcpp
-client/quantctl: client/quantctl/terminal kernels/plan kernels/cpu/choice.h kernels/cuda/choice.h kernels/device/recipe.h proto/net/strict_numbers.h client client/checkpoint/dialect.h client/files client/tensors/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
+client/local: vocabulary kernels/plan kernels/device proto/methods.h quantd/call_options.h quantd/piece_options.h quantd/result.h client/call client/tensors absl fmt
+client/net: vocabulary kernels/plan proto proto/memory proto/net client/net/stream quantd/call_options.h quantd/credentials.h quantd/error.h quantd/result.h quantd/server_info.h client/memory client/call client/tensors absl fmt google grpcpp messages
+client/net/stream: vocabulary proto/net proto/stream quantd/call_options.h quantd/result.h client/net client/call client/tensors absl grpcpp
+client/quantctl: client/quantctl/terminal kernels/plan kernels/cpu/choice.h kernels/cuda/choice.h kernels/device/recipe.h proto/net/strict_numbers.h include/quantd client/checkpoint/dialect.h client/files client/tensors/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
 client/quantctl/main: client/quantctl/terminal client/quantctl/models client/quantctl/bench
 client/quantctl/terminal: CLI fmt
 client/quantctl/bench: client/quantctl absl fmt nlohmann CLI
 client/quantctl/models: kernels/plan/profile client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/lint client/checkpoint/repair client/checkpoint/report client/files client/tensors/piece_work.h client/quantctl client/quantctl/terminal absl fmt nlohmann CLI
-client/example: client
-client/python/native: kernels/plan kernels/device/backend.h proto client client/memory/cuda_driver.h absl fmt messages nanobind
+client/example: include/quantd
+client/python/native: kernels/device/backend.h proto include/quantd client/memory/cuda_driver.h absl fmt messages nanobind
 tests/oracle:
-tests/testing: cuda kernels/plan kernels/device tests/oracle absl fmt nlohmann gtest gmock
-tests/kernels/plan: kernels/plan kernels/plan/profile tests/oracle tests/testing fmt gtest gmock
-tests/kernels/arith: kernels/plan/format.h kernels/plan/profile kernels/arith kernels/arith/profile kernels/cpu/isa/transpose.h kernels/device/devices.h tests/oracle tests/testing gtest
-tests/kernels/device: kernels/plan kernels/device kernels/cpu/choice.h kernels/cuda/choice.h tests/client/temp_dir.h tests/testing absl fmt gtest gmock
-tests/kernels/device/health: kernels/plan kernels/device kernels/device/health fmt absl gtest
+tests/testing: cuda vocabulary kernels/device tests/oracle absl fmt nlohmann gtest gmock
+tests/kernels/plan: vocabulary kernels/plan kernels/plan/profile tests/oracle tests/testing fmt gtest gmock
+tests/kernels/arith: quantd/format.h kernels/plan/profile kernels/arith kernels/arith/profile kernels/cpu/isa/transpose.h kernels/device/devices.h tests/oracle tests/testing gtest
+tests/kernels/device: vocabulary kernels/plan kernels/device kernels/cpu/choice.h kernels/cuda/choice.h tests/client/temp_dir.h tests/testing absl fmt gtest gmock
+tests/kernels/device/health: vocabulary kernels/device kernels/device/health fmt absl gtest
 tests/kernels/cpu: kernels/device tests/testing fmt gtest
-tests/kernels/contract: kernels/plan kernels/plan/profile kernels/device tests/kernels/device/plan_rows.h tests/oracle tests/testing fmt gtest gmock
-tests/kernels/gpu: kernels/plan kernels/plan/profile kernels/device tests/testing fmt nlohmann gtest
+tests/kernels/contract: vocabulary kernels/plan kernels/plan/profile kernels/device tests/kernels/device/plan_rows.h tests/oracle tests/testing fmt gtest gmock
+tests/kernels/gpu: vocabulary kernels/plan kernels/plan/profile kernels/device tests/testing fmt nlohmann gtest
 tests/kernels/golden: kernels/plan/profile kernels/device tests/oracle tests/kernels/contract/copy_codes.h tests/testing gtest gmock
-tests/proto: kernels/plan kernels/device proto proto/net proto/stream tests/kernels/device/plan_rows.h tests/testing google grpcpp stubs gtest gmock
+tests/proto: vocabulary kernels/device proto proto/net proto/stream tests/kernels/device/plan_rows.h tests/testing google grpcpp stubs gtest gmock
 tests/proto/memory: proto/memory gtest
 tests/server: kernels/device kernels/device/health proto/limits.h proto/net server server/calls server/config server/device server/gate server/net tests/attack/http2_peer.h tests/server/memory/door_peer.h tests/bench/rpc_process.h tests/client/temp_dir.h tests/kernels/device/fake_backend.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
 tests/server/gate: server/gate absl gtest
@@ -109,46 +111,52 @@ tests/server/net: server/net tests/client/loopback_listener.h absl grpcpp gtest
 tests/server/config: server/config tests/bench/rpc_process.h tests/client/temp_dir.h tests/server tests/testing fmt gtest gmock
 tests/server/observe: kernels/plan server/observe tests/server tests/testing absl fmt stubs nlohmann gtest gmock
 tests/server/memory: kernels/device/health/self_test.h proto/memory server/config/options.h server/memory tests/client/temp_dir.h tests/emulation/runtime.h tests/emulation/streams.h tests/server tests/testing absl cuda gtest
-tests/client: kernels/plan kernels/device proto client client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
-tests/client/bands: client client/bands client/net/remote.h client/call tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing fmt
-tests/client/files: kernels/plan client client/files tests/client tests/testing fmt nlohmann kernels/plan/profile
+tests/client: kernels/device proto include/quantd client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
+tests/client/bands: include/quantd client/bands client/net/remote.h client/call tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing fmt
+tests/client/files: kernels/plan include/quantd client/files tests/client tests/testing fmt nlohmann kernels/plan/profile
 tests/client/checkpoint: client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann
 tests/client/checkpoint/anatomy: client/checkpoint client/checkpoint/anatomy client/checkpoint/convert tests/client/checkpoint
 tests/client/route: client/route tests/testing
-tests/client/shards: kernels/plan client tests/bench/rpc_process.h tests/client
-tests/client/local: kernels/device client client/local tests/bench/rpc_process.h tests/kernels/device/fake_backend.h tests/testing
-tests/client/memory: client client/memory kernels/device proto/memory tests/bench/rpc_process.h tests/client/temp_dir.h tests/kernels/device/plan_rows.h tests/testing absl cuda gtest
-tests/client/net: kernels/plan proto/net client client/net client/call/error_details.h tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing absl fmt messages
+tests/client/shards: kernels/plan include/quantd tests/bench/rpc_process.h tests/client
+tests/client/local: kernels/device include/quantd client/local tests/bench/rpc_process.h tests/kernels/device/fake_backend.h tests/testing
+tests/client/memory: include/quantd client/memory kernels/device proto/memory tests/bench/rpc_process.h tests/client/temp_dir.h tests/kernels/device/plan_rows.h tests/testing absl cuda gtest
+tests/client/net: proto/net include/quantd client/net client/call/error_details.h tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing absl fmt messages
 tests/client/checkpoint/convert: client/checkpoint client/checkpoint/convert tests/client/checkpoint
 tests/client/checkpoint/lint: client/checkpoint client/checkpoint/check client/checkpoint/lint tests/client/checkpoint
 tests/client/checkpoint/repair: client/checkpoint client/checkpoint/check client/checkpoint/lint client/checkpoint/repair tests/client/checkpoint
-tests/client/quantctl: kernels/plan client client/files client/quantctl client/quantctl/terminal tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint gtest gmock
+tests/client/quantctl: kernels/plan include/quantd client/files client/quantctl client/quantctl/terminal tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint gtest gmock
 tests/client/quantctl/models: client/checkpoint/report client/quantctl/models/engines.h tests/client/quantctl
 tests/client/quantctl/bench: client/quantctl/bench tests/client/quantctl
-tests/fuzz: kernels/device kernels/plan proto proto/stream tests/fuzz/targets client tests/proto/raw_message.h absl fmt google gtest
-tests/fuzz/targets: kernels/plan proto proto/memory proto/net proto/stream client client/net client/files client/checkpoint client/checkpoint/check client/checkpoint/lint server/config server/memory server/net server/observe tests/fuzz absl fmt google nlohmann
-tests/soak: client client/net/address.h client/net/channel.h client/net/channel_credentials.h absl grpcpp messages CLI
+tests/fuzz: kernels/device proto proto/stream tests/fuzz/targets include/quantd tests/proto/raw_message.h absl fmt google gtest
+tests/fuzz/targets: proto proto/memory proto/net proto/stream include/quantd client/net client/files client/checkpoint client/checkpoint/check client/checkpoint/lint server/config server/memory server/net server/observe tests/fuzz absl fmt google nlohmann
+tests/soak: include/quantd client/net/address.h client/net/channel.h client/net/channel_credentials.h absl grpcpp messages CLI
 tests/attack/edge:
-tests/attack: client tests/attack/edge tests/bench/rpc_process.h absl messages nlohmann openssl CLI gtest
-tests/bench: client kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/cuda kernels/arith/codec.h proto/net/allocator.h grpcpp messages nlohmann cuda CLI
+tests/attack: include/quantd tests/attack/edge tests/bench/rpc_process.h absl messages nlohmann openssl CLI gtest
+tests/bench: include/quantd kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/cuda kernels/arith/codec.h proto/net/allocator.h grpcpp messages nlohmann cuda CLI
 tests/emulation: cuda
 tests/bench/gpu_bench: tests/bench/matrix
 tests/bench/cpu_bench: tests/bench/matrix
 tests/bench/matrix: kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/arith/codec.h tests/bench fmt nlohmann gtest
 tests/bench/rpc_bench: tests/bench/echo
 tests/bench/echo: proto/net/allocator.h grpcpp stubs
-tests/bench/stream: client proto/net/allocator.h tests/bench tests/bench/echo tests/oracle grpcpp nlohmann CLI
-tests/bench/overload: client tests/bench/quantile.h tests/bench/rpc_process.h nlohmann CLI
-tests/deploy/load: client
+tests/bench/stream: include/quantd proto/net/allocator.h tests/bench tests/bench/echo tests/oracle grpcpp nlohmann CLI
+tests/bench/overload: include/quantd tests/bench/quantile.h tests/bench/rpc_process.h nlohmann CLI
+tests/deploy/load: include/quantd
 """
 
 # A header and its source are one unit. More of them than this are too many to
 # take in at a glance.
 MOST_UNITS = 15
 # But these read from top to bottom.
-LARGE = ("server/calls", "server/gate", "tests/server")
+LARGE = ("server/calls", "server/gate", "tests/server", "include/quantd")
 
-ROOMS = ("kernels", "proto", "server", "client", "tests")
+# Public headers, included as "quantd/NAME.h". These among them hold the words
+# that all rooms use, and include no others.
+PUBLIC = "include/quantd"
+VOCABULARY = ("delayed_scaling", "error_statistics", "field_error", "format",
+              "options", "plan", "sign_mask")
+
+ROOMS = ("include", "kernels", "proto", "server", "client", "tests")
 # What stands on every machine; all other folders of headers are libraries.
 SYSTEM = ("arpa", "linux", "netinet", "sys")
 GENERATED = {"quantd.pb.h": "messages", "quantd.grpc.pb.h": "stubs"}
@@ -190,6 +198,11 @@ def unit(path):
     return SOURCE.sub("", path)
 
 
+def is_vocabulary(path):
+    return path.startswith(("quantd/", PUBLIC)) and (
+        os.path.basename(unit(path)) in VOCABULARY)
+
+
 def words_for(quote, include, tree):
     """The words of a line that allow an include; () for the system's.
 
@@ -197,6 +210,9 @@ def words_for(quote, include, tree):
     """
     if include in tree:
         return (os.path.dirname(include), include)
+    if "include/" + include in tree:
+        public = (PUBLIC, include)
+        return (*public, "vocabulary") if is_vocabulary(include) else public
     if include in GENERATED:
         return (GENERATED[include],)
     top = include.split("/")[0]
@@ -226,7 +242,8 @@ def find_circle(edges):
 
 def faults_of_file(path, text):
     """What is wrong with a source, whatever it includes."""
-    guard = "QUANTD_" + re.sub(r"[/.]", "_", path).upper() + "_"
+    name = path.removeprefix(PUBLIC + "/")
+    guard = "QUANTD_" + re.sub(r"[/.]", "_", name).upper() + "_"
     if path.split("/")[0] not in ROOMS:
         yield f"{path}: there is no such room"
     if path.endswith("h") and f"#ifndef {guard}\n#define {guard}\n" not in text:
@@ -256,9 +273,12 @@ def faults_of(tree, lines):
                 faults.append(f"{path} includes {include}, which is not there: "
                               "includes start at the root")
                 continue
+            if "include/" + include in tree:
+                include = "include/" + include
             if include in tree and unit(include) != unit(path):
                 edges[unit(path)].add(unit(include))
-            if not words or words[0] == folder:
+            if not words or words[0] == folder and (
+                    is_vocabulary(include) or not is_vocabulary(path)):
                 continue
             allowed = {(key, word) for key in (folder, unit(path))
                        for word in words if word in lines.get(key, ())}

@@ -9,9 +9,9 @@
 #include "client/bands/band_plan.h"
 #include "client/call/call.h"
 #include "client/call/endpoint.h"
-#include "client/call_options.h"
-#include "client/result.h"
-#include "kernels/plan/plan.h"
+#include "quantd/call_options.h"
+#include "quantd/plan.h"
+#include "quantd/result.h"
 
 namespace quantd::client {
 

@@ -11,10 +11,10 @@
 #include "absl/types/span.h"
 #include "client/bands/band_place.h"
 #include "client/bands/band_plan.h"
-#include "client/call_options.h"
-#include "client/result.h"
 #include "client/tensors/result_builder.h"
-#include "kernels/plan/plan.h"
+#include "quantd/call_options.h"
+#include "quantd/plan.h"
+#include "quantd/result.h"
 
 namespace quantd::client {
 

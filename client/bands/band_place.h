@@ -7,9 +7,9 @@
 
 #include "absl/types/span.h"
 #include "client/bands/band_plan.h"
-#include "client/call_options.h"
 #include "kernels/plan/geometry.h"
-#include "kernels/plan/plan.h"
+#include "quantd/call_options.h"
+#include "quantd/plan.h"
 
 namespace quantd::client {
 

@@ -33,7 +33,7 @@ bool Spans(const QuantizeOptions& o, bool columnwise) {
 
 std::string_view WhyWholeOf(const Plan& plan, const QuantizeOptions& o) {
   if (plan.grouped()) return "groups";
-  if (o.history) return "a history, to which all rows belong";
+  if (o.fp8.history) return "a history, to which all rows belong";
   if (o.dbias) return "dbias, whose sums have an order";
   if (o.statistics) return "statistics, whose sums have an order";
   if (HasColumnwise(o.usage) && OfLines(o) && plan.cols() > kMostListed) {
@@ -78,7 +78,7 @@ QuantizeOptions BandOptions(const Plan& plan, QuantizeOptions o,
   if (amax != nullptr) {
     o.rowwise_amax = amax->rowwise;
     o.columnwise_amax = amax->columnwise;
-    o.amax_estimation_scale.reset();
+    o.nvfp4.amax_estimation_scale.reset();
   }
   o.rowwise_amax = RowsOf(o, o.rowwise_amax, band);
   if (o.rounding == Rounding::kStochastic) {
@@ -150,7 +150,7 @@ std::vector<Band> CutToFlow(const Plan& plan, size_t bands, int connections,
 bool NeedsAmax(const Plan& plan) {
   const auto* o = std::get_if<QuantizeOptions>(&plan.options());
   // A given scale needs none.
-  return o != nullptr && o->scale.empty() &&
+  return o != nullptr && o->fp8.scale.empty() &&
          (Spans(*o, false) || Spans(*o, true));
 }
 
@@ -172,7 +172,8 @@ absl::StatusOr<Plan> ReducingPlan(const Plan& plan, const Band& band) {
   o.rowwise_amax.clear();
   o.columnwise_amax.clear();
   // The plan's own choice, whatever the server does by default.
-  if (MayEstimate(o) && !o.amax_estimation_scale) o.amax_estimation_scale = 0;
+  if (MayEstimate(o) && !o.nvfp4.amax_estimation_scale)
+    o.nvfp4.amax_estimation_scale = 0;
   return MakeQuantizePlan(DescOf(plan, band),
                           BandOptions(plan, std::move(o), band, nullptr));
 }

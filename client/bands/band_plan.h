@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/plan/plan.h"
 #include "kernels/plan/shards.h"
+#include "quantd/plan.h"
 
 namespace quantd::client {
 

@@ -7,8 +7,8 @@
 
 #include "absl/types/span.h"
 #include "client/call/call_control.h"
-#include "client/call_options.h"
-#include "kernels/plan/plan.h"
+#include "quantd/call_options.h"
+#include "quantd/plan.h"
 
 namespace quantd::client {
 

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <string>
 
-#include "client/call_options.h"
+#include "quantd/call_options.h"
 
 namespace quantd::client {
 

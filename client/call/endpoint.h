@@ -13,16 +13,16 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/buffers.h"
 #include "client/call/call.h"
 #include "client/call/call_control.h"
 #include "client/call/reduction.h"
-#include "client/call_options.h"
 #include "client/memory/host_pool.h"
 #include "client/memory/lending.h"
-#include "client/result.h"
-#include "client/server_info.h"
-#include "kernels/plan/plan.h"
+#include "quantd/buffers.h"
+#include "quantd/call_options.h"
+#include "quantd/plan.h"
+#include "quantd/result.h"
+#include "quantd/server_info.h"
 
 namespace quantd::client {
 

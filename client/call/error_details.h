@@ -1,4 +1,4 @@
-// Writes what client/error.h reads.
+// Writes what quantd/error.h reads.
 #ifndef QUANTD_CLIENT_CALL_ERROR_DETAILS_H_
 #define QUANTD_CLIENT_CALL_ERROR_DETAILS_H_
 
@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "client/error.h"
+#include "quantd/error.h"
 
 namespace quantd::client {
 

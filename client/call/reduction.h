@@ -11,9 +11,9 @@
 #include "absl/status/statusor.h"
 #include "client/call/call.h"
 #include "client/call/call_control.h"
-#include "client/result.h"
-#include "kernels/plan/options.h"
 #include "kernels/plan/shards.h"
+#include "quantd/options.h"
+#include "quantd/result.h"
 
 namespace quantd::client {
 

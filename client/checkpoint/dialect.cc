@@ -6,9 +6,9 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "kernels/plan/field_error.h"
 #include "kernels/plan/geometry.h"
 #include "kernels/plan/profile/profile.h"
+#include "quantd/field_error.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -285,10 +285,10 @@ QuantizeOptions OptionsOf(const WeightLayout& layout, Profile profile) {
   options.profile = profile;
   // Every engine reads scales of any size; powers of two lose for nothing.
   if (layout.format == WeightFormat::kFp8Block && profile == Profile::kTe) {
-    options.power_of_two = false;
+    options.fp8.power_of_two = false;
   }
   if (layout.four_over_six) {
-    options.four_over_six = FourOverSix::kMse;
+    options.nvfp4.four_over_six = FourOverSix::kMse;
     options.form.scale_256 = true;
   }
   return options;

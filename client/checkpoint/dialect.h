@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/plan/format.h"
-#include "kernels/plan/options.h"
+#include "quantd/format.h"
+#include "quantd/options.h"
 
 namespace quantd::checkpoint {
 

@@ -6,7 +6,7 @@
 #include "client/checkpoint/weights.h"
 #include "client/files/quantized_file.h"
 #include "fmt/format.h"
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 
 namespace quantd::checkpoint {
 namespace {

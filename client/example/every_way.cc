@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "client/client.h"
+#include "quantd/client.h"
 
 namespace {
 

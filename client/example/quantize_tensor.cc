@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include "client/client.h"
-#include "client/quantizer.h"
+#include "quantd/client.h"
+#include "quantd/quantizer.h"
 
 int main(int argc, char** argv) {
   if (argc != 3) {

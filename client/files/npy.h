@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/files/file.h"
-#include "kernels/plan/format.h"
+#include "quantd/format.h"
 
 namespace quantd::npy {
 

@@ -139,16 +139,17 @@ void ParseOptions(Fields* f, QuantizeOptions* o) {
     }
   }
   if (f->Has("four_over_six")) {
-    o->four_over_six = f->Parsed(ParseFourOverSix(f->Text("four_over_six")));
+    o->nvfp4.four_over_six =
+        f->Parsed(ParseFourOverSix(f->Text("four_over_six")));
   }
-  if (f->Has("fast_error")) o->fast_error = f->Flag("fast_error");
+  if (f->Has("fast_error")) o->nvfp4.fast_error = f->Flag("fast_error");
   if (f->Has("amax_estimation_scale")) {
-    o->amax_estimation_scale = f->Number("amax_estimation_scale");
+    o->nvfp4.amax_estimation_scale = f->Number("amax_estimation_scale");
   }
-  if (f->Has("epsilon")) o->epsilon = f->Number("epsilon");
-  if (f->Has("power_of_two")) o->power_of_two = f->Flag("power_of_two");
+  if (f->Has("epsilon")) o->fp8.epsilon = f->Number("epsilon");
+  if (f->Has("power_of_two")) o->fp8.power_of_two = f->Flag("power_of_two");
   if (f->Has("scale_rule")) {
-    o->scale_rule = f->Parsed(ParseScaleRule(f->Text("scale_rule")));
+    o->mx.scale_rule = f->Parsed(ParseScaleRule(f->Text("scale_rule")));
   }
   if (f->Has("profile")) {
     o->profile = f->Parsed(ParseProfile(f->Text("profile")));
@@ -184,18 +185,18 @@ std::string Describe(const QuantizedDescription& d) {
     j["shard"] = {o.shard.row_offset, o.shard.column_offset,
                   o.shard.total_columns};
   }
-  if (o.four_over_six != FourOverSix::kOff) {
-    j["four_over_six"] = Name(o.four_over_six);
+  if (o.nvfp4.four_over_six != FourOverSix::kOff) {
+    j["four_over_six"] = Name(o.nvfp4.four_over_six);
   }
-  if (o.fast_error) j["fast_error"] = true;
-  if (o.amax_estimation_scale) {
-    j["amax_estimation_scale"] = *o.amax_estimation_scale;
+  if (o.nvfp4.fast_error) j["fast_error"] = true;
+  if (o.nvfp4.amax_estimation_scale) {
+    j["amax_estimation_scale"] = *o.nvfp4.amax_estimation_scale;
   }
-  if (o.epsilon != 0) j["epsilon"] = o.epsilon;
-  if (o.power_of_two) j["power_of_two"] = *o.power_of_two;
-  const ScaleRule rule = o.scale_rule.value_or(ScaleRule::kUp);
+  if (o.fp8.epsilon != 0) j["epsilon"] = o.fp8.epsilon;
+  if (o.fp8.power_of_two) j["power_of_two"] = *o.fp8.power_of_two;
+  const ScaleRule rule = o.mx.scale_rule.value_or(ScaleRule::kUp);
   if (rule != ScaleRule::kUp || o.profile != Profile::kTe) {
-    if (o.scale_rule) j["scale_rule"] = Name(rule);
+    if (o.mx.scale_rule) j["scale_rule"] = Name(rule);
   }
   if (o.profile != Profile::kTe) j["profile"] = Name(o.profile);
   if (o.want_amax) j["amax"] = true;

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "kernels/plan/options.h"
+#include "quantd/options.h"
 
 namespace quantd::client {
 

@@ -10,11 +10,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/buffers.h"
 #include "client/files/quantized_description.h"
 #include "client/files/safetensors.h"
-#include "client/quantized_tensor.h"
-#include "kernels/plan/plan.h"
+#include "quantd/buffers.h"
+#include "quantd/plan.h"
+#include "quantd/quantized_tensor.h"
 
 namespace quantd {
 

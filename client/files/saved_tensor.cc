@@ -5,8 +5,8 @@
 
 #include "client/files/quantized_file.h"
 #include "client/files/safetensors.h"
-#include "client/quantized_tensor.h"
 #include "fmt/format.h"
+#include "quantd/quantized_tensor.h"
 
 namespace quantd {
 

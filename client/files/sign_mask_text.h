@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/plan/sign_mask.h"
+#include "quantd/sign_mask.h"
 
 namespace quantd {
 

@@ -13,12 +13,12 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/call/call_control.h"
-#include "client/call_options.h"
-#include "client/result.h"
 #include "client/tensors/result_builder.h"
 #include "kernels/device/backend.h"
 #include "kernels/device/engine.h"
-#include "kernels/plan/plan.h"
+#include "quantd/call_options.h"
+#include "quantd/plan.h"
+#include "quantd/result.h"
 
 namespace quantd::client {
 

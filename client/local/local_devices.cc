@@ -6,14 +6,14 @@
 
 #include "client/call/error_details.h"
 #include "client/local/local_call.h"
-#include "client/piece_options.h"
 #include "client/tensors/result_builder.h"
 #include "fmt/format.h"
 #include "kernels/device/budget.h"
 #include "kernels/device/devices.h"
-#include "kernels/plan/field_error.h"
 #include "kernels/plan/support.h"
 #include "proto/methods.h"
+#include "quantd/field_error.h"
+#include "quantd/piece_options.h"
 
 namespace quantd::client {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/buffers.h"
+#include "quantd/buffers.h"
 
 namespace quantd::client {
 

@@ -9,7 +9,7 @@
 #include <variant>
 
 #include "fmt/format.h"
-#include "kernels/plan/field_error.h"
+#include "quantd/field_error.h"
 
 namespace quantd::client {
 namespace {

@@ -15,11 +15,11 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "client/buffers.h"
-#include "client/call_options.h"
 #include "client/memory/shared_region.h"
-#include "kernels/plan/plan.h"
 #include "proto/memory/ranges.h"
+#include "quantd/buffers.h"
+#include "quantd/call_options.h"
+#include "quantd/plan.h"
 
 namespace quantd::client {
 

@@ -11,10 +11,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/buffers.h"
 #include "client/memory/cuda_driver.h"
 #include "client/memory/door_connection.h"
 #include "proto/memory/offer.h"
+#include "quantd/buffers.h"
 
 namespace quantd::client {
 

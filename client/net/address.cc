@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "fmt/format.h"
-#include "kernels/plan/field_error.h"
 #include "proto/net/address.h"
+#include "quantd/field_error.h"
 
 namespace quantd::client {
 namespace {

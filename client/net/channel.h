@@ -9,9 +9,9 @@
 #include <chrono>
 #include <memory>
 
-#include "client/call_options.h"
 #include "client/net/address.h"
 #include "client/net/channel_credentials.h"
+#include "quantd/call_options.h"
 
 namespace quantd::client {
 

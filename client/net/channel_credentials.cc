@@ -5,9 +5,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/time/clock.h"
 #include "fmt/format.h"
-#include "kernels/plan/field_error.h"
 #include "proto/net/address.h"
 #include "proto/net/pem.h"
+#include "quantd/field_error.h"
 
 namespace quantd::client {
 namespace {

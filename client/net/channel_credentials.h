@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "client/credentials.h"
+#include "quantd/credentials.h"
 
 namespace quantd::client {
 

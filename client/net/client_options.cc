@@ -1,7 +1,7 @@
 #include "client/net/client_options.h"
 
 #include "fmt/format.h"
-#include "kernels/plan/field_error.h"
+#include "quantd/field_error.h"
 
 namespace quantd::client {
 namespace {

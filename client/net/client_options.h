@@ -3,7 +3,7 @@
 #define QUANTD_CLIENT_NET_CLIENT_OPTIONS_H_
 
 #include "absl/status/status.h"
-#include "client/call_options.h"
+#include "quantd/call_options.h"
 
 namespace quantd::client {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "client/call/error_details.h"
-#include "client/error.h"
 #include "fmt/format.h"
+#include "quantd/error.h"
 
 namespace quantd::client {
 namespace {

@@ -12,12 +12,12 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "client/call/call_control.h"
-#include "client/call_options.h"
 #include "client/net/channel_credentials.h"
 #include "client/net/retry.h"
 #include "client/net/servers.h"
 #include "client/net/transport.h"
 #include "proto/net/received_message.h"
+#include "quantd/call_options.h"
 
 namespace quantd::client {
 

@@ -18,10 +18,10 @@
 #include "client/net/servers.h"
 #include "client/net/stream/stream_sender.h"
 #include "client/tensors/result_builder.h"
-#include "kernels/plan/field_error.h"
 #include "kernels/plan/shards.h"
 #include "proto/memory/ranges.h"
 #include "proto/wire.h"
+#include "quantd/field_error.h"
 
 namespace quantd::client {
 namespace {

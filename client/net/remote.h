@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/call/endpoint.h"
-#include "client/call_options.h"
+#include "quantd/call_options.h"
 
 namespace quantd::client {
 

@@ -7,12 +7,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/call_options.h"
 #include "client/net/exchange.h"
-#include "client/result.h"
-#include "client/server_info.h"
-#include "kernels/plan/plan.h"
 #include "proto/memory/ranges.h"
+#include "quantd/call_options.h"
+#include "quantd/plan.h"
+#include "quantd/result.h"
+#include "quantd/server_info.h"
 
 namespace quantd::client {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "client/error.h"
+#include "quantd/error.h"
 
 namespace quantd::client {
 

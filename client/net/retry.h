@@ -14,7 +14,7 @@
 #include <random>
 
 #include "absl/status/status.h"
-#include "client/call_options.h"
+#include "quantd/call_options.h"
 
 namespace quantd::client {
 

@@ -13,9 +13,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
 #include "client/call/error_details.h"
-#include "kernels/plan/field_error.h"
 #include "proto/methods.h"
 #include "quantd.pb.h"
+#include "quantd/field_error.h"
 
 namespace quantd::client {
 namespace {

@@ -1,5 +1,5 @@
 // From what gRPC says about a failed call to the absl::Status of
-// client/error.h.
+// quantd/error.h.
 #ifndef QUANTD_CLIENT_NET_SERVER_STATUS_H_
 #define QUANTD_CLIENT_NET_SERVER_STATUS_H_
 

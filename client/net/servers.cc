@@ -6,8 +6,8 @@
 #include <tuple>
 #include <utility>
 
-#include "client/error.h"
 #include "fmt/format.h"
+#include "quantd/error.h"
 
 namespace quantd::client {
 namespace {

@@ -11,15 +11,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/client.h"
 #include "client/files/file.h"
-#include "client/pieces.h"
 #include "client/quantctl/progress.h"
 #include "client/quantctl/report.h"
 #include "client/quantctl/tensor_input.h"
 #include "client/quantctl/terminal/exit_codes.h"
-#include "client/quantized_tensor.h"
-#include "kernels/plan/plan.h"
+#include "quantd/client.h"
+#include "quantd/pieces.h"
+#include "quantd/plan.h"
+#include "quantd/quantized_tensor.h"
 
 namespace quantd::quantctl {
 

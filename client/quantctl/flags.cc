@@ -10,11 +10,11 @@
 
 #include "client/checkpoint/dialect.h"
 #include "client/files/sign_mask_text.h"
-#include "client/quantizer.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "kernels/plan/format.h"
 #include "kernels/plan/profile/profile.h"
+#include "quantd/format.h"
+#include "quantd/quantizer.h"
 
 namespace quantd::quantctl {
 namespace {
@@ -124,30 +124,30 @@ void AddScales(CLI::App* app, Options* o) {
   Named(app, "--amax-estimation-scale,--estimate", "C",
         "Estimate the amax after rotation: that before it times C",
         "a number, activations (2) or gradients (1)", ParseEstimate,
-        [o](float c) { o->quantize.amax_estimation_scale = c; })
+        [o](float c) { o->quantize.nvfp4.amax_estimation_scale = c; })
       ->group(kAmax);
   Named(
       app, "--four-over-six", "METRIC",
       "Map each block to 4 or to 6, whichever errs less" + For(kOptFourOverSix),
       "off, mae or mse", ParseFourOverSix,
-      [o](FourOverSix f) { o->quantize.four_over_six = f; })
+      [o](FourOverSix f) { o->quantize.nvfp4.four_over_six = f; })
       ->group(kAmax);
   app->add_flag("--scale-256", q.form.scale_256,
                 "With --four-over-six: 256 as the largest block scale")
       ->group(kAmax);
-  app->add_flag("--fast-error", q.fast_error,
+  app->add_flag("--fast-error", q.nvfp4.fast_error,
                 "With --four-over-six: compare before scaling back")
       ->group(kAmax);
-  app->add_option("--epsilon", q.epsilon,
+  app->add_option("--epsilon", q.fp8.epsilon,
                   "A smaller amax counts as this one" + For(kOptEpsilon))
       ->group(kAmax);
   Named(app, "--power-of-two", "YES/NO",
         "Scales that are powers of two (default: only in block scaling)" +
             For(kOptPowerOfTwo),
         "yes or no", ParseYesNo,
-        [o](bool yes) { o->quantize.power_of_two = yes; })
+        [o](bool yes) { o->quantize.fp8.power_of_two = yes; })
       ->group(kAmax);
-  app->add_option("--scale", q.scale,
+  app->add_option("--scale", q.fp8.scale,
                   "Delayed scaling: multiply by this, or by one for each "
                   "group, instead of computing it" +
                       For(kOptGivenScale))
@@ -157,7 +157,7 @@ void AddScales(CLI::App* app, Options* o) {
   Named(app, "--scale-rule", "RULE",
         "Exponent a block shares" + For(kOptScaleRule),
         "up, floor, ceil or even", ParseScaleRule,
-        [o](ScaleRule r) { o->quantize.scale_rule = r; })
+        [o](ScaleRule r) { o->quantize.mx.scale_rule = r; })
       ->group(kAmax);
 }
 
@@ -338,8 +338,8 @@ void AddQuantize(CLI::App* app, Options* o) {
   Named(app, "--format", "FORMAT", "Format of the codes (default nvfp4)",
         FormatNames(), ParseFormatWord, [o](const QuantizeOptions& q) {
           o->quantize.format = q.format;
-          if (q.four_over_six == FourOverSix::kOff) return;
-          o->quantize.four_over_six = q.four_over_six;
+          if (q.nvfp4.four_over_six == FourOverSix::kOff) return;
+          o->quantize.nvfp4.four_over_six = q.nvfp4.four_over_six;
           o->quantize.form.scale_256 = q.form.scale_256;
         });
   Named(app, "--profile", "LIBRARY",

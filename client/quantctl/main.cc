@@ -10,7 +10,6 @@
 #include <system_error>
 #include <vector>
 
-#include "client/allocator.h"
 #include "client/quantctl/bench/bench.h"
 #include "client/quantctl/commands.h"
 #include "client/quantctl/flags.h"
@@ -22,6 +21,7 @@
 #include "fmt/format.h"
 #include "kernels/plan/profile/profile.h"
 #include "proto/net/strict_numbers.h"
+#include "quantd/allocator.h"
 
 namespace quantd::quantctl {
 namespace {

@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "client/error.h"
 #include "client/quantctl/terminal/terminal.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "quantd/error.h"
 
 namespace quantd::quantctl {
 namespace {

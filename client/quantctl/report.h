@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "client/client.h"
+#include "quantd/client.h"
 
 namespace quantd::quantctl {
 

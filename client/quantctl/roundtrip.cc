@@ -93,7 +93,7 @@ class Comparison {
 absl::Status Roundtrip(const Trip& trip, Record* r) {
   const Timer timer;
   QuantizeOptions how = trip.options.quantize;
-  const bool estimated = how.amax_estimation_scale.value_or(0) != 0;
+  const bool estimated = how.nvfp4.amax_estimation_scale.value_or(0) != 0;
   // Tells how much an estimate clips.
   how.statistics |= estimated;
   const auto q = Quantize(trip, how, r);
@@ -108,13 +108,13 @@ absl::Status Roundtrip(const Trip& trip, Record* r) {
   r->seconds = timer.seconds();
 
   QuantizeOptions computed = how;
-  if (estimated) computed.amax_estimation_scale = 0;
+  if (estimated) computed.nvfp4.amax_estimation_scale = 0;
   // An amax that was given belongs to the rotated values.
   computed.rowwise_amax.clear();
   computed.columnwise_amax.clear();
   QuantizeOptions plain = computed;
   plain.rht = {};
-  plain.amax_estimation_scale.reset();
+  plain.nvfp4.amax_estimation_scale.reset();
   Comparison with_computed(trip, computed, r);
   Comparison without_rht(trip, plain, r);
   for (CopyRow& row : r->copies) {

@@ -9,10 +9,10 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "client/error.h"
 #include "client/quantctl/commands.h"
 #include "client/quantctl/terminal/terminal.h"
 #include "fmt/format.h"
+#include "quantd/error.h"
 
 namespace quantd::quantctl {
 namespace {

@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/files/file.h"
-#include "client/pieces.h"
-#include "kernels/plan/plan.h"
+#include "quantd/pieces.h"
+#include "quantd/plan.h"
 
 namespace quantd {
 

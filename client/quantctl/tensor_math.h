@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "kernels/plan/format.h"
+#include "quantd/format.h"
 
 namespace quantd::client {
 

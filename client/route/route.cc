@@ -42,9 +42,9 @@ Route Whole(const RouteFacts& facts) {
 // no plan, and a server says so best.
 std::optional<Plan> AsServed(const RouteFacts& facts) {
   QuantizeOptions o = std::get<QuantizeOptions>(facts.plan.options());
-  if (o.amax_estimation_scale || !MayEstimate(o)) return facts.plan;
+  if (o.nvfp4.amax_estimation_scale || !MayEstimate(o)) return facts.plan;
   if (!facts.servers) return std::nullopt;
-  o.amax_estimation_scale = facts.servers->estimate;
+  o.nvfp4.amax_estimation_scale = facts.servers->estimate;
   absl::StatusOr<Plan> plan = MakeQuantizePlan(facts.plan.tensor(), o);
   if (!plan.ok()) return std::nullopt;
   return *std::move(plan);

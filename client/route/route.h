@@ -11,7 +11,7 @@
 
 #include "client/bands/band_plan.h"
 #include "client/call/call.h"
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 
 namespace quantd::client {
 

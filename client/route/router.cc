@@ -8,10 +8,10 @@
 #include "client/call/error_details.h"
 #include "client/memory/lending.h"
 #include "client/tensors/result_builder.h"
-#include "kernels/plan/field_error.h"
 #include "proto/limits.h"
 #include "proto/memory/ranges.h"
 #include "proto/wire.h"
+#include "quantd/field_error.h"
 
 namespace quantd::client {
 namespace {

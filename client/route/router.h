@@ -16,10 +16,10 @@
 #include "client/call/call.h"
 #include "client/call/endpoint.h"
 #include "client/call/reduction.h"
-#include "client/call_options.h"
-#include "client/result.h"
 #include "client/route/route.h"
 #include "proto/methods.h"
+#include "quantd/call_options.h"
+#include "quantd/result.h"
 
 namespace quantd::client {
 

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <functional>
 
-#include "client/distributed.h"
 #include "kernels/plan/geometry.h"
-#include "kernels/plan/plan.h"
+#include "quantd/distributed.h"
+#include "quantd/plan.h"
 
 namespace quantd::client {
 

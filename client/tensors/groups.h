@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "absl/types/span.h"
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 
 namespace quantd {
 

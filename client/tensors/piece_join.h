@@ -7,9 +7,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/distributed.h"
 #include "client/tensors/result_builder.h"
-#include "kernels/plan/plan.h"
+#include "quantd/distributed.h"
+#include "quantd/plan.h"
 
 namespace quantd::client {
 

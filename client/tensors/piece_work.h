@@ -9,11 +9,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/buffers.h"
-#include "client/client.h"
-#include "client/distributed.h"
-#include "client/piece_options.h"
-#include "client/result.h"
+#include "quantd/buffers.h"
+#include "quantd/client.h"
+#include "quantd/distributed.h"
+#include "quantd/piece_options.h"
+#include "quantd/result.h"
 
 namespace quantd::client {
 

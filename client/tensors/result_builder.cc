@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "fmt/format.h"
-#include "kernels/plan/field_error.h"
+#include "quantd/field_error.h"
 
 namespace quantd {
 namespace {

@@ -9,8 +9,8 @@
 #include "kernels/arith/e2m1.h"
 #include "kernels/arith/lanes.h"
 #include "kernels/arith/nvfp4.h"
-#include "kernels/plan/format.h"
 #include "kernels/plan/profile/numerics.h"
+#include "quantd/format.h"
 
 namespace quantd {
 inline namespace QUANTD_ARITH {

@@ -18,7 +18,7 @@
 #include "kernels/arith/profile/numerics.h"
 #include "kernels/arith/random_bytes.h"
 #include "kernels/arith/run_errors.h"
-#include "kernels/plan/format.h"
+#include "quantd/format.h"
 
 namespace quantd {
 inline namespace QUANTD_ARITH {

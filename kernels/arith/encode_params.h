@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "kernels/plan/format.h"
 #include "kernels/plan/profile/numerics.h"
+#include "quantd/format.h"
 
 namespace quantd {
 

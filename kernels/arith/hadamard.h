@@ -3,7 +3,7 @@
 //
 // `signs` holds s[i] * n^-1/2 for i = 0..n-1, in every lane; where n is not
 // said it is 16. Forward: y = x R; inverse: x = y R^T
-// (kernels/plan/sign_mask.h). Neither rounds below fp32.
+// (quantd/sign_mask.h). Neither rounds below fp32.
 #ifndef QUANTD_KERNELS_ARITH_HADAMARD_H_
 #define QUANTD_KERNELS_ARITH_HADAMARD_H_
 

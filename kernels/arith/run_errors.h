@@ -8,7 +8,7 @@
 
 #include "kernels/arith/codec.h"
 #include "kernels/arith/lanes.h"
-#include "kernels/plan/error_statistics.h"
+#include "kernels/plan/error_sums.h"
 
 namespace quantd {
 inline namespace QUANTD_ARITH {

@@ -10,7 +10,7 @@
 
 #include "kernels/cpu/tiles.h"
 #include "kernels/device/recipe.h"
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 
 namespace quantd::cpu {
 

@@ -9,7 +9,7 @@
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/device/backend.h"
 #include "kernels/device/task.h"
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 
 namespace quantd::cpu {
 

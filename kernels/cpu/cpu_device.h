@@ -14,7 +14,7 @@
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/tiles.h"
 #include "kernels/device/memory.h"
-#include "kernels/plan/sign_mask.h"
+#include "quantd/sign_mask.h"
 
 namespace quantd::cpu {
 

@@ -9,7 +9,7 @@
 #include "kernels/cpu/compute.h"
 #include "kernels/device/lent_memory.h"
 #include "kernels/device/task.h"
-#include "kernels/plan/field_error.h"
+#include "quantd/field_error.h"
 
 namespace quantd::cpu {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 
 namespace quantd::cpu {
 

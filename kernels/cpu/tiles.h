@@ -12,8 +12,8 @@
 
 #include "kernels/arith/encode.h"
 #include "kernels/device/group_task.h"
-#include "kernels/plan/error_statistics.h"
-#include "kernels/plan/format.h"
+#include "kernels/plan/error_sums.h"
+#include "quantd/format.h"
 
 namespace quantd::cpu {
 

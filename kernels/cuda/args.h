@@ -15,8 +15,8 @@
 #include "kernels/arith/encode.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/device/group_task.h"
-#include "kernels/plan/error_statistics.h"
-#include "kernels/plan/format.h"
+#include "kernels/plan/error_sums.h"
+#include "quantd/format.h"
 
 namespace quantd::cuda {
 

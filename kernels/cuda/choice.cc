@@ -112,7 +112,7 @@ EncodeKernel ChooseOther(const Plan& plan, const Recipe& r,
       plan.rows() > std::numeric_limits<int32_t>::max() ||
       ColumnsOfChunks(plan) >= std::numeric_limits<uint32_t>::max() ||
       (o.rounding == Rounding::kStochastic && !DrawsWhole(plan, o)) ||
-      (o.four_over_six != FourOverSix::kOff && o.form.row_scaled)) {
+      (o.nvfp4.four_over_six != FourOverSix::kOff && o.form.row_scaled)) {
     return EncodeKernel::kSpans;
   }
   return ChooseCell(MakeEncodeParams(plan), r.copies_rotate());

@@ -10,8 +10,8 @@
 
 #include "kernels/cuda/kernels.h"
 #include "kernels/device/recipe.h"
-#include "kernels/plan/format.h"
-#include "kernels/plan/plan.h"
+#include "quantd/format.h"
+#include "quantd/plan.h"
 
 namespace quantd::cuda {
 

@@ -21,8 +21,8 @@
 #include "kernels/cuda/findings.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/device/memory.h"
-#include "kernels/plan/format.h"
-#include "kernels/plan/sign_mask.h"
+#include "quantd/format.h"
+#include "quantd/sign_mask.h"
 
 namespace quantd::cuda {
 

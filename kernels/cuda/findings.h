@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/args.h"
 #include "kernels/device/recipe.h"
-#include "kernels/plan/error_statistics.h"
+#include "kernels/plan/error_sums.h"
 
 namespace quantd::cuda {
 

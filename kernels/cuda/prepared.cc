@@ -39,7 +39,7 @@ Prepared::Prepared(const Plan& plan, SharedMemory size, bool gaps)
     pieces_part_ = Add(pieces_.size() * sizeof(int64_t));
   }
   if (const auto* o = std::get_if<QuantizeOptions>(&plan_.options())) {
-    scales_part_ = Add(o->scale.size() * sizeof(float));
+    scales_part_ = Add(o->fp8.scale.size() * sizeof(float));
     for (bool columnwise : {false, true}) {
       const size_t n = recipe_.copies[columnwise].amax.given.size();
       // A number that stands for one group travels with its kernel.
@@ -116,7 +116,7 @@ void Prepared::Fill(const JobBases& payload) {
   Write<int64_t>(pieces_part_, pieces_);
   const auto* o = std::get_if<QuantizeOptions>(&plan_.options());
   if (o == nullptr) return;
-  Write<float>(scales_part_, o->scale);
+  Write<float>(scales_part_, o->fp8.scale);
   for (bool columnwise : {false, true}) {
     Write<float>(amax_parts_[columnwise],
                  recipe_.copies[columnwise].amax.values());

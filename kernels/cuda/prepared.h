@@ -13,7 +13,7 @@
 #include "kernels/cuda/choice.h"
 #include "kernels/device/task.h"
 #include "kernels/plan/geometry.h"
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 
 namespace quantd::cuda {
 

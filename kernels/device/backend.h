@@ -16,9 +16,9 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/device/memory.h"
-#include "kernels/plan/error_statistics.h"
-#include "kernels/plan/plan.h"
 #include "kernels/plan/shards.h"
+#include "quantd/error_statistics.h"
+#include "quantd/plan.h"
 
 namespace quantd {
 

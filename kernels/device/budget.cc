@@ -8,7 +8,7 @@
 #include "kernels/device/backend.h"
 #include "kernels/device/memory.h"
 #include "kernels/device/memory_limit.h"
-#include "kernels/plan/field_error.h"
+#include "quantd/field_error.h"
 
 namespace quantd {
 namespace {

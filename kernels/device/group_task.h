@@ -10,8 +10,8 @@
 #include <cstdint>
 
 #include "kernels/arith/copy_address.h"
-#include "kernels/plan/format.h"
 #include "kernels/plan/profile/numerics.h"
+#include "quantd/format.h"
 
 namespace quantd {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "kernels/plan/delayed_scaling.h"
 #include "kernels/plan/profile/profile.h"
+#include "quantd/delayed_scaling.h"
 
 namespace quantd {
 namespace {
@@ -46,7 +46,7 @@ void WriteTensorScales(const Plan& plan, const Recipe& recipe,
       const TensorScale source = recipe.copies[columnwise].scale;
       if (source == TensorScale::kNone) continue;
       const float scale = source == TensorScale::kGiven
-                              ? o.scale[g]
+                              ? o.fp8.scale[g]
                               : TensorScaleOf(task.params, *copy.amax);
       *copy.tensor_scale = scale;
       const DType type = task.params.scale;
@@ -91,9 +91,9 @@ void WriteHistory(const Plan& plan, const Recipe& recipe,
   std::memcpy(amaxes.data(),
               bases.Output(plan, *plan.output(TensorKind::kNextScale)),
               amaxes.size() * sizeof(float));
-  const GroupUpdates updates =
-      UpdateScales(o.history->amax, amaxes, o.history->rule, o.history->margin,
-                   LimitsOf(FindFormat(o.format)->element).max, o.scale);
+  const GroupUpdates updates = UpdateScales(
+      o.fp8.history->amax, amaxes, o.fp8.history->rule, o.fp8.history->margin,
+      LimitsOf(FindFormat(o.format)->element).max, o.fp8.scale);
   Put(plan, TensorKind::kAmaxHistory, updates.history, bases);
   Put(plan, TensorKind::kNextScale, updates.scales, bases);
 }

@@ -8,7 +8,7 @@
 
 #include "kernels/device/recipe.h"
 #include "kernels/device/task.h"
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 
 namespace quantd {
 

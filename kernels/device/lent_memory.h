@@ -6,7 +6,7 @@
 
 #include "absl/types/span.h"
 #include "kernels/device/backend.h"
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 
 namespace quantd {
 

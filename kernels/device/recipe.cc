@@ -4,8 +4,8 @@
 #include <variant>
 
 #include "kernels/arith/maxima.h"
-#include "kernels/plan/field_error.h"
 #include "kernels/plan/support.h"
+#include "quantd/field_error.h"
 
 namespace quantd {
 namespace {
@@ -50,7 +50,7 @@ struct Maker {
                 o.rht.dimension, plan.tensor().dtype, &r);
     SetPolicy(o.non_finite, &r);
     r.statistics = o.statistics;
-    r.history = o.history.has_value();
+    r.history = o.fp8.history.has_value();
     for (bool columnwise : {false, true}) {
       CopyRecipe& copy = r.copies[columnwise];
       copy.wanted = columnwise ? HasColumnwise(o.usage) : HasRowwise(o.usage);
@@ -59,7 +59,8 @@ struct Maker {
       copy.rotation = rotated ? o.rht.dimension : 0;
       copy.amax = SourceOfAmax(o, columnwise);
       if (format.scaling == Scaling::kTensor) {
-        copy.scale = o.scale.empty() ? TensorScale::kAmax : TensorScale::kGiven;
+        copy.scale =
+            o.fp8.scale.empty() ? TensorScale::kAmax : TensorScale::kGiven;
       }
       if (copy.amax.kind == AmaxSource::Kind::kNone) continue;
       Add({.kind = columnwise ? TensorKind::kColumnwiseAmax
@@ -71,7 +72,7 @@ struct Maker {
           &r);
     }
     if (o.want_amax) Add({.kind = TensorKind::kAmax}, &r);
-    if (o.history) Add({.kind = TensorKind::kNextScale}, &r);
+    if (o.fp8.history) Add({.kind = TensorKind::kNextScale}, &r);
     // If nothing is encoded, the search alone sees NaN and Inf.
     r.search.plain |= !r.copies_wanted();
     r.plain_nvfp4 = o.format == Format::kNvfp4 &&

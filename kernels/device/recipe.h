@@ -12,9 +12,9 @@
 
 #include "absl/status/status.h"
 #include "kernels/plan/amax_source.h"
-#include "kernels/plan/format.h"
-#include "kernels/plan/plan.h"
-#include "kernels/plan/sign_mask.h"
+#include "quantd/format.h"
+#include "quantd/plan.h"
+#include "quantd/sign_mask.h"
 
 namespace quantd {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/device/recipe.h"
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 
 namespace quantd {
 

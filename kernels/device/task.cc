@@ -102,8 +102,8 @@ EncodeParams MakeEncodeParams(const Plan& plan) {
   p.clip = Scalar::Bits(limits.clip);
   p.cols = plan.cols();
   p.range = Nvfp4Range(o.form.scale_256);
-  p.four_over_six = o.four_over_six;
-  p.fast_error = o.fast_error;
+  p.four_over_six = o.nvfp4.four_over_six;
+  p.fast_error = o.nvfp4.fast_error;
   p.stochastic = o.rounding == Rounding::kStochastic;
   p.seed = o.stochastic.seed;
   p.subsequence = 2 * o.stochastic.seed_offset;
@@ -111,8 +111,8 @@ EncodeParams MakeEncodeParams(const Plan& plan) {
   p.column_offset = o.shard.column_offset;
   p.total_columns = o.shard.total_columns;
   p.element_max = limits.max;
-  p.epsilon = o.epsilon;
-  p.power_of_two = o.power_of_two.value_or(false);
+  p.epsilon = o.fp8.epsilon;
+  p.power_of_two = o.fp8.power_of_two.value_or(false);
   // A block's scale must exist in the input's type.
   p.scale_limit = std::numeric_limits<float>::max();
   if (f.scaling == Scaling::kBlock && input == DType::kF16) {
@@ -120,7 +120,7 @@ EncodeParams MakeEncodeParams(const Plan& plan) {
   } else if (f.scaling == Scaling::kBlock && input == DType::kBF16) {
     p.scale_limit = Scalar::Float(0x7F7F0000u);
   }
-  p.rule = o.scale_rule.value_or(ScaleRule::kUp);
+  p.rule = o.mx.scale_rule.value_or(ScaleRule::kUp);
   p.inverse_max = 1.0f / limits.max;
   p.emax = limits.emax;
   p.mantissa = limits.mantissa;

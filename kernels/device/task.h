@@ -12,7 +12,7 @@
 #include "kernels/device/backend.h"
 #include "kernels/device/group_task.h"
 #include "kernels/plan/geometry.h"
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 
 namespace quantd {
 

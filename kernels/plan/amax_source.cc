@@ -1,6 +1,6 @@
 #include "kernels/plan/amax_source.h"
 
-#include "kernels/plan/format.h"
+#include "quantd/format.h"
 
 namespace quantd {
 namespace {
@@ -34,7 +34,7 @@ AmaxSource SourceOfAmax(const QuantizeOptions& o, bool columnwise) {
   if (!copy.given.empty()) return {Kind::kGiven, copy.given};
   if (HasAmaxOfLines(format, o.form)) return {Kind::kLines};
   if (copy.rotated && !Estimates(o)) return {Kind::kRotated};
-  const float factor = copy.rotated ? *o.amax_estimation_scale : 1;
+  const float factor = copy.rotated ? *o.nvfp4.amax_estimation_scale : 1;
   // What was given for a direction that is not rotated is max |x|.
   if (!other.rotated && !other.given.empty()) {
     return {Kind::kGiven, other.given, factor};

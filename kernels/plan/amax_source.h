@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "kernels/plan/options.h"
+#include "quantd/options.h"
 
 namespace quantd {
 
@@ -34,7 +34,7 @@ AmaxSource SourceOfAmax(const QuantizeOptions& options, bool columnwise);
 
 // Whether the amax of rotated copies is estimated.
 inline bool Estimates(const QuantizeOptions& options) {
-  return options.amax_estimation_scale.value_or(0) != 0;
+  return options.nvfp4.amax_estimation_scale.value_or(0) != 0;
 }
 
 // Whether there is an amax that an estimate would replace: that of a rotated

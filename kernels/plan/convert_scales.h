@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
-#include "kernels/plan/format.h"
 #include "kernels/plan/geometry.h"
+#include "quantd/format.h"
 
 namespace quantd {
 

@@ -1,4 +1,4 @@
-#include "kernels/plan/delayed_scaling.h"
+#include "quantd/delayed_scaling.h"
 
 #include <cmath>
 #include <limits>

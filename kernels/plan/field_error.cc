@@ -1,4 +1,4 @@
-#include "kernels/plan/field_error.h"
+#include "quantd/field_error.h"
 
 #include <vector>
 

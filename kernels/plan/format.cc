@@ -1,4 +1,4 @@
-#include "kernels/plan/format.h"
+#include "quantd/format.h"
 
 namespace quantd {
 namespace {

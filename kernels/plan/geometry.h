@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/arith/copy_address.h"
-#include "kernels/plan/format.h"
+#include "quantd/format.h"
 
 namespace quantd {
 

@@ -5,9 +5,9 @@
 
 #include "fmt/format.h"
 #include "kernels/plan/amax_source.h"
-#include "kernels/plan/field_error.h"
-#include "kernels/plan/format.h"
 #include "kernels/plan/support.h"
+#include "quantd/field_error.h"
+#include "quantd/format.h"
 
 namespace quantd {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 absl::Status CheckCopies(const QuantizeOptions& o) {
   if (o.usage != Usage::kNone) return absl::OkStatus();
   uint32_t about = kOptGrouped | kOptDbias;
-  if (o.history) about |= kOptGivenScale | kOptHistory;
+  if (o.fp8.history) about |= kOptGivenScale | kOptHistory;
   const uint32_t idle = UsedOptions(o) & ~about;
   for (const OptionSpec& spec : Options()) {
     if ((idle & spec.option) == 0) continue;

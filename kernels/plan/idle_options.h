@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "absl/status/status.h"
-#include "kernels/plan/options.h"
-#include "kernels/plan/sign_mask.h"
+#include "quantd/options.h"
+#include "quantd/sign_mask.h"
 
 namespace quantd {
 

@@ -8,11 +8,11 @@
 #include "absl/status/status.h"
 #include "fmt/format.h"
 #include "kernels/plan/amax_source.h"
-#include "kernels/plan/field_error.h"
 #include "kernels/plan/idle_options.h"
 #include "kernels/plan/plan_checks.h"
 #include "kernels/plan/profile/profile.h"
 #include "kernels/plan/support.h"
+#include "quantd/field_error.h"
 
 namespace quantd {
 namespace {
@@ -48,29 +48,29 @@ absl::Status CheckNumbers(const QuantizeOptions& o, PlanBuilder* plan) {
                                      amaxes(false), each, /*zero=*/true));
   QUANTD_RETURN_IF_ERROR(CheckValues("given_amax.columnwise", o.columnwise_amax,
                                      amaxes(true), each, /*zero=*/true));
-  QUANTD_RETURN_IF_ERROR(CheckValues("scale", o.scale, plan->groups(), each,
+  QUANTD_RETURN_IF_ERROR(CheckValues("scale", o.fp8.scale, plan->groups(), each,
                                      /*zero=*/false));
-  if (Estimates(o) && !(std::isfinite(*o.amax_estimation_scale) &&
-                        *o.amax_estimation_scale > 0)) {
+  if (Estimates(o) && !(std::isfinite(*o.nvfp4.amax_estimation_scale) &&
+                        *o.nvfp4.amax_estimation_scale > 0)) {
     return FieldError("amax_estimation_scale",
                       "a finite number > 0, or 0 for no estimate",
-                      fmt::to_string(*o.amax_estimation_scale));
+                      fmt::to_string(*o.nvfp4.amax_estimation_scale));
   }
-  if (!std::isfinite(o.epsilon) || o.epsilon < 0) {
+  if (!std::isfinite(o.fp8.epsilon) || o.fp8.epsilon < 0) {
     return FieldError("epsilon", "a finite number >= 0",
-                      fmt::to_string(o.epsilon));
+                      fmt::to_string(o.fp8.epsilon));
   }
-  if (o.form.scale_256 && o.four_over_six == FourOverSix::kOff) {
+  if (o.form.scale_256 && o.nvfp4.four_over_six == FourOverSix::kOff) {
     return FieldError("form.scale_256", "scale_256 only with four_over_six",
                       "no four_over_six");
   }
-  if (o.fast_error && o.four_over_six == FourOverSix::kOff) {
+  if (o.nvfp4.fast_error && o.nvfp4.four_over_six == FourOverSix::kOff) {
     return FieldError("fast_error", "fast_error only with four_over_six",
                       "no four_over_six");
   }
-  if (o.history) {
+  if (o.fp8.history) {
     const auto groups = static_cast<size_t>(plan->groups());
-    const size_t values = o.history->amax.size();
+    const size_t values = o.fp8.history->amax.size();
     if (values < groups || values % groups != 0 ||
         values / groups > kMaxHistory) {
       return FieldError(
@@ -81,12 +81,12 @@ absl::Status CheckNumbers(const QuantizeOptions& o, PlanBuilder* plan) {
                           : ""),
           fmt::to_string(values));
     }
-    if (o.history->margin < -127 || o.history->margin > 127) {
+    if (o.fp8.history->margin < -127 || o.fp8.history->margin > 127) {
       return FieldError("history.margin", "-127 to 127",
-                        fmt::to_string(o.history->margin));
+                        fmt::to_string(o.fp8.history->margin));
     }
     QUANTD_RETURN_IF_ERROR(
-        CheckNamed("history.rule", o.history->rule, "max or most_recent"));
+        CheckNamed("history.rule", o.fp8.history->rule, "max or most_recent"));
   }
   const ShardPosition& p = o.shard;
   if (p.row_offset < 0 || p.row_offset > kMaxElements) {
@@ -114,12 +114,12 @@ absl::Status CheckChoices(const QuantizeOptions& o) {
   QUANTD_RETURN_IF_ERROR(CheckNonFinite(o.non_finite));
   QUANTD_RETURN_IF_ERROR(
       CheckNamed("rounding", o.rounding, "nearest or stochastic"));
-  if (o.scale_rule) {
+  if (o.mx.scale_rule) {
     QUANTD_RETURN_IF_ERROR(
-        CheckNamed("scale_rule", *o.scale_rule, "up, floor, ceil or even"));
+        CheckNamed("scale_rule", *o.mx.scale_rule, "up, floor, ceil or even"));
   }
   QUANTD_RETURN_IF_ERROR(
-      CheckNamed("four_over_six", o.four_over_six, "off, mae or mse"));
+      CheckNamed("four_over_six", o.nvfp4.four_over_six, "off, mae or mse"));
   QUANTD_RETURN_IF_ERROR(CheckNamed("form.scale_layout", o.form.scale_layout,
                                     "linear or swizzled"));
   if (o.usage == Usage::kNone && !o.dbias && !o.want_amax) {
@@ -154,12 +154,13 @@ QuantizeOptions Normalise(const QuantizeOptions& options,
   SettleMask(used.rht.rowwise || used.rht.columnwise, used.rht.dimension,
              &used.rht.sign_mask);
   if (format.options & kOptPowerOfTwo && used.profile == Profile::kTe &&
-      !used.power_of_two && used.scale.empty() && used.usage != Usage::kNone) {
-    used.power_of_two = format.scaling == Scaling::kBlock;
+      !used.fp8.power_of_two && used.fp8.scale.empty() &&
+      used.usage != Usage::kNone) {
+    used.fp8.power_of_two = format.scaling == Scaling::kBlock;
   }
-  if (format.options & kOptScaleRule && !used.scale_rule &&
+  if (format.options & kOptScaleRule && !used.mx.scale_rule &&
       used.usage != Usage::kNone && FindProfile(used.profile)->scale_rule) {
-    used.scale_rule =
+    used.mx.scale_rule =
         used.profile == Profile::kTe ? ScaleRule::kUp : ScaleRule::kFloor;
   }
   if (used.dbias && used.dbias_dtype == DType::kUnspecified) {
@@ -180,7 +181,7 @@ absl::Status CheckMade(const FormatSpec& format,
       options.inverse_rht || options.rotated_dimension != 0;
   made.form = options.form;
   made.profile = options.profile;
-  if (options.form.scale_256) made.four_over_six = FourOverSix::kMae;
+  if (options.form.scale_256) made.nvfp4.four_over_six = FourOverSix::kMae;
   const absl::Status status = CheckSupport(format, made);
   const std::optional<FieldViolation> v = GetFieldViolation(status);
   if (!v) return status;
@@ -259,9 +260,9 @@ absl::StatusOr<Plan> MakeQuantizePlan(const TensorDesc& tensor,
                     : std::vector<int64_t>{plan.cols()});
     plan.DbiasScratch();
   }
-  if (used.history) {
+  if (used.fp8.history) {
     const auto values =
-        static_cast<int64_t>(used.history->amax.size()) / plan.groups();
+        static_cast<int64_t>(used.fp8.history->amax.size()) / plan.groups();
     plan.Output(TensorKind::kAmaxHistory, DType::kF32,
                 plan.grouped() ? std::vector<int64_t>{plan.groups(), values}
                                : std::vector<int64_t>{values});

@@ -1,4 +1,4 @@
-// Collects what the Make functions of kernels/plan/plan.h decide; the only
+// Collects what the Make functions of quantd/plan.h decide; the only
 // maker of Plans.
 #ifndef QUANTD_KERNELS_PLAN_PLAN_BUILDER_H_
 #define QUANTD_KERNELS_PLAN_PLAN_BUILDER_H_
@@ -13,12 +13,12 @@
 
 #include "absl/status/status.h"
 #include "fmt/format.h"
-#include "kernels/plan/field_error.h"
-#include "kernels/plan/format.h"
 #include "kernels/plan/geometry.h"
-#include "kernels/plan/plan.h"
 #include "kernels/plan/plan_checks.h"
 #include "kernels/plan/profile/profile.h"
+#include "quantd/field_error.h"
+#include "quantd/format.h"
+#include "quantd/plan.h"
 
 namespace quantd {
 

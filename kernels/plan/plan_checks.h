@@ -12,8 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "fmt/format.h"
-#include "kernels/plan/field_error.h"
-#include "kernels/plan/format.h"
+#include "quantd/field_error.h"
+#include "quantd/format.h"
 
 namespace quantd {
 

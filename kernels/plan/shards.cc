@@ -8,8 +8,8 @@
 
 #include "fmt/format.h"
 #include "kernels/plan/amax_source.h"
-#include "kernels/plan/field_error.h"
-#include "kernels/plan/format.h"
+#include "quantd/field_error.h"
+#include "quantd/format.h"
 
 namespace quantd {
 
@@ -104,14 +104,14 @@ absl::Status CheckReduces(const Plan& plan) {
   const auto finds = [&](bool columnwise) {
     return SourceOfAmax(*o, columnwise).computed();
   };
-  if (o == nullptr || !o->scale.empty() || !(finds(false) || finds(true))) {
+  if (o == nullptr || !o->fp8.scale.empty() || !(finds(false) || finds(true))) {
     return FieldError("reduce_amax", "a Quantize that finds an amax",
                       "one that finds none");
   }
   if (plan.grouped()) {
     return FieldError("splits", "none with reduce_amax", "groups");
   }
-  if (o->history) {
+  if (o->fp8.history) {
     return FieldError("history", "none with reduce_amax", "one");
   }
   if (!o->rowwise_amax.empty() || !o->columnwise_amax.empty()) {
@@ -201,7 +201,7 @@ absl::StatusOr<Plan> SettledPlan(const Plan& plan, const CopyAmax& reduced) {
   QuantizeOptions o = std::get<QuantizeOptions>(plan.options());
   o.rowwise_amax = reduced.rowwise;
   o.columnwise_amax = reduced.columnwise;
-  o.amax_estimation_scale.reset();
+  o.nvfp4.amax_estimation_scale.reset();
   return MakeQuantizePlan(plan.tensor(), o);
 }
 

@@ -14,8 +14,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "kernels/plan/options.h"
-#include "kernels/plan/plan.h"
+#include "quantd/options.h"
+#include "quantd/plan.h"
 
 namespace quantd {
 
@@ -36,15 +36,6 @@ CutUnits CutUnitsOf(const QuantizeOptions& options);
 // position is legal: that of a group that was taken out of its tensor is, too.
 absl::Status CheckShardCut(const QuantizeOptions& options, int64_t rows,
                            int64_t cols);
-
-// What a part adds to the amax of the copies; of the whole after a reduction.
-// One value or, where row_scaled or of FP8 channels, one for each of the part's
-// rows and of its columns: then only parts that share these rows or columns
-// reduce them. Empty for a copy that is not made or whose format has no amax.
-struct CopyAmax {
-  std::vector<float> rowwise;
-  std::vector<float> columnwise;
-};
 
 // Values that a part may add, or be given, in one message.
 inline constexpr size_t kMostReduced = size_t{1} << 16;

@@ -1,4 +1,4 @@
-#include "kernels/plan/sign_mask.h"
+#include "quantd/sign_mask.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,8 +8,8 @@
 
 #include "fmt/format.h"
 #include "kernels/arith/codec.h"
-#include "kernels/plan/field_error.h"
 #include "kernels/plan/plan_checks.h"
+#include "quantd/field_error.h"
 
 namespace quantd {
 

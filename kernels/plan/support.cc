@@ -3,8 +3,8 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kernels/plan/amax_source.h"
-#include "kernels/plan/field_error.h"
 #include "kernels/plan/profile/profile.h"
+#include "quantd/field_error.h"
 
 namespace quantd {
 namespace {
@@ -93,16 +93,16 @@ uint32_t UsedOptions(const QuantizeOptions& o) {
   add(o.rht.rowwise || o.rht.columnwise, kOptRht);
   add(o.rounding == Rounding::kStochastic, kOptStochastic);
   add(o.form.row_scaled, kOptRowScaled);
-  add(o.four_over_six != FourOverSix::kOff, kOptFourOverSix);
+  add(o.nvfp4.four_over_six != FourOverSix::kOff, kOptFourOverSix);
   add(o.form.scale_layout == Layout::kSwizzled, kOptSwizzled);
   add(o.form.compact_scales, kOptCompact);
   add(!o.rowwise_amax.empty() || !o.columnwise_amax.empty(), kOptGivenAmax);
   add(Estimates(o), kOptEstimation);
-  add(o.epsilon != 0, kOptEpsilon);
-  add(o.power_of_two.has_value(), kOptPowerOfTwo);
-  add(!o.scale.empty(), kOptGivenScale);
-  add(o.history.has_value(), kOptHistory);
-  add(o.scale_rule.has_value(), kOptScaleRule);
+  add(o.fp8.epsilon != 0, kOptEpsilon);
+  add(o.fp8.power_of_two.has_value(), kOptPowerOfTwo);
+  add(!o.fp8.scale.empty(), kOptGivenScale);
+  add(o.fp8.history.has_value(), kOptHistory);
+  add(o.mx.scale_rule.has_value(), kOptScaleRule);
   add(o.splits.has_value(), kOptGrouped);
   add(o.dbias, kOptDbias);
   add(o.statistics, kOptStatistics);

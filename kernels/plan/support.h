@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "kernels/plan/format.h"
-#include "kernels/plan/options.h"
+#include "quantd/format.h"
+#include "quantd/options.h"
 
 namespace quantd {
 

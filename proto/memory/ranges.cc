@@ -1,9 +1,9 @@
 #include "proto/memory/ranges.h"
 
 #include "fmt/format.h"
-#include "kernels/plan/field_error.h"
 #include "kernels/plan/plan_checks.h"
 #include "quantd.pb.h"
+#include "quantd/field_error.h"
 
 namespace quantd::wire {
 namespace {

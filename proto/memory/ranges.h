@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 
 namespace quantd::v1 {
 class LentMemory;

@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "fmt/format.h"
-#include "kernels/plan/field_error.h"
 #include "proto/cursor.h"
 #include "proto/messages.h"
+#include "quantd/field_error.h"
 
 namespace quantd::wire {
 namespace {

@@ -13,8 +13,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "kernels/plan/plan.h"
 #include "proto/wire.h"
+#include "quantd/plan.h"
 
 namespace quantd::wire {
 

@@ -7,7 +7,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kernels/device/budget.h"
-#include "kernels/plan/field_error.h"
+#include "quantd/field_error.h"
 #include "server/calls/call_registry.h"
 #include "server/config/sizing.h"
 #include "server/device/device_monitor.h"

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "kernels/plan/field_error.h"
 #include "proto/methods.h"
+#include "quantd/field_error.h"
 
 namespace quantd {
 namespace {

@@ -11,10 +11,10 @@
 #include "kernels/device/budget.h"
 #include "kernels/device/lent_memory.h"
 #include "kernels/device/memory.h"
-#include "kernels/plan/field_error.h"
 #include "kernels/plan/shards.h"
 #include "proto/limits.h"
 #include "proto/stream/chunks.h"
+#include "quantd/field_error.h"
 #include "server/calls/call_environment.h"
 
 namespace quantd {

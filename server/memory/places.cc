@@ -4,7 +4,7 @@
 #include <string>
 
 #include "fmt/format.h"
-#include "kernels/plan/field_error.h"
+#include "quantd/field_error.h"
 
 namespace quantd {
 namespace {

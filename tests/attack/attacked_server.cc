@@ -16,7 +16,7 @@
 #include <thread>
 #include <utility>
 
-#include "client/client.h"
+#include "quantd/client.h"
 #include "tests/attack/socket.h"
 
 namespace quantd::attack {

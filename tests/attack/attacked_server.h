@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "client/credentials.h"
+#include "quantd/credentials.h"
 #include "tests/attack/edge/edge.h"
 #include "tests/bench/rpc_process.h"
 

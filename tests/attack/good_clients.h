@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "client/client.h"
+#include "quantd/client.h"
 
 namespace quantd::attack {
 

@@ -57,7 +57,7 @@ void GivenAmax(QuantizeOptions& o) {
 void RotateColumns(QuantizeOptions& o) { o.rht.columnwise = true; }
 void EstimateColumns(QuantizeOptions& o) {
   o.rht.columnwise = true;
-  o.amax_estimation_scale = 2.0f;
+  o.nvfp4.amax_estimation_scale = 2.0f;
 }
 void Nothing(QuantizeOptions&) {}
 
@@ -114,7 +114,7 @@ constexpr Case kCases[] = {
     {"nvfp4_row_4over6", Format::kNvfp4, Usage::kRowwise,
      [](QuantizeOptions& o) {
        GivenAmax(o);
-       o.four_over_six = quantd::FourOverSix::kMae;
+       o.nvfp4.four_over_six = quantd::FourOverSix::kMae;
      }},
     {"nvfp4_2d_both", Format::kNvfp4Square, Usage::kBoth, GivenAmax},
     {"mxfp8_row", Format::kMxfp8E4M3, Usage::kRowwise, Nothing},

@@ -9,7 +9,7 @@
 
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/device/backend.h"
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 #include "tests/bench/quantile.h"
 
 namespace quantd {

@@ -14,8 +14,8 @@
 #include "kernels/cuda/compute.h"
 #include "kernels/cuda/findings.h"
 #include "kernels/cuda/prepared.h"
-#include "kernels/plan/plan.h"
-#include "kernels/plan/sign_mask.h"
+#include "quantd/plan.h"
+#include "quantd/sign_mask.h"
 #include "tests/bench/quantile.h"
 
 namespace quantd::bench {

@@ -106,7 +106,7 @@ void AddQuantizes(Table* table) {
     o.format = Format::kNvfp4;
     o.usage = usage;
     o.rht.columnwise = true;
-    o.amax_estimation_scale = estimate;
+    o.nvfp4.amax_estimation_scale = estimate;
     RowSpec row = {std::move(name), o};
     row.whole = row.f32 = true;
     row.reads = 2;
@@ -120,7 +120,7 @@ void AddQuantizes(Table* table) {
     o.rounding = Rounding::kStochastic;
   });
   table->Variant("nvfp4_row", "nvfp4_row_4over6", [](QuantizeOptions& o) {
-    o.four_over_six = FourOverSix::kMae;
+    o.nvfp4.four_over_six = FourOverSix::kMae;
   });
   table->Add("fp8_row", Quantize(Format::kFp8E4M3, kRow));
   table->Add("fp8_row_col", Quantize(Format::kFp8E4M3, kBoth));
@@ -249,7 +249,7 @@ QuantizeOptions Quantize(Format format, Usage usage) {
     if (HasRowwise(usage)) o.rowwise_amax = {kAmax};
     if (HasColumnwise(usage)) o.columnwise_amax = {kAmax};
   } else if (scaling == Scaling::kTensor) {
-    o.scale = {64.0f};
+    o.fp8.scale = {64.0f};
   }
   return o;
 }
@@ -293,7 +293,7 @@ Plan PlanOf(const RowSpec& row, DType dtype, int64_t rows, int64_t cols,
     QuantizeOptions o = *q;
     if (row.groups > 0) {
       o.splits = std::vector<int64_t>(groups, rows / groups);
-      for (auto* given : {&o.rowwise_amax, &o.columnwise_amax, &o.scale}) {
+      for (auto* given : {&o.rowwise_amax, &o.columnwise_amax, &o.fp8.scale}) {
         if (!given->empty()) given->resize(groups, given->front());
       }
     }

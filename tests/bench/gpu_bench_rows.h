@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 
 namespace quantd::bench {
 

@@ -28,8 +28,8 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
-#include "client/allocator.h"
-#include "client/client.h"
+#include "quantd/allocator.h"
+#include "quantd/client.h"
 #include "tests/bench/quantile.h"
 
 namespace quantd::bench {

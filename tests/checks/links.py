@@ -11,7 +11,7 @@ import sys
 
 LINK = re.compile(r"\[[^][]*\]\(([^()\s]+)\)")
 HEADING = re.compile(r"#{1,6}\s+(.*?)\s*#*$")
-ROOMS = "kernels|proto|server|client|deploy|tests"
+ROOMS = "include|kernels|proto|server|client|deploy|tests"
 # A name with an extension, not part of a longer path or of a pattern.
 PATH = re.compile(rf"(?<![\w./<>{{}}$*-])((?:{ROOMS})/[\w./-]*\w\."
                   r"(?:h|cc|cu|cuh|proto|py|sh|cmake|txt|md|json|ya?ml))"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/client.h"
+#include "quantd/client.h"
 #include "tests/client/fake_server.h"
 #include "tests/testing/matchers.h"
 

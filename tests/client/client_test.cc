@@ -1,5 +1,5 @@
 // The SDK against a server that says what a test tells it to.
-#include "client/client.h"
+#include "quantd/client.h"
 
 #include <atomic>
 #include <cstring>

@@ -7,8 +7,8 @@
 #include <thread>
 #include <utility>
 
-#include "kernels/plan/plan.h"
 #include "proto/messages.h"
+#include "quantd/plan.h"
 
 namespace quantd {
 namespace {
@@ -122,22 +122,22 @@ QuantizeOptions OptionsOf(const v1::QuantizeRequest& request) {
   o.stochastic = {r.stochastic().seed(), r.stochastic().seed_offset()};
   o.shard = {r.shard().row_offset(), r.shard().column_offset(),
              r.shard().total_columns()};
-  o.four_over_six = static_cast<FourOverSix>(r.four_over_six());
-  o.fast_error = r.fast_error();
+  o.nvfp4.four_over_six = static_cast<FourOverSix>(r.four_over_six());
+  o.nvfp4.fast_error = r.fast_error();
   if (r.has_amax_estimation_scale()) {
-    o.amax_estimation_scale = r.amax_estimation_scale();
+    o.nvfp4.amax_estimation_scale = r.amax_estimation_scale();
   }
-  o.epsilon = r.epsilon();
-  if (r.has_power_of_two()) o.power_of_two = r.power_of_two();
-  o.scale.assign(r.scale().begin(), r.scale().end());
+  o.fp8.epsilon = r.epsilon();
+  if (r.has_power_of_two()) o.fp8.power_of_two = r.power_of_two();
+  o.fp8.scale.assign(r.scale().begin(), r.scale().end());
   if (r.has_history()) {
-    o.history =
+    o.fp8.history =
         HistoryOptions{{r.history().amax().begin(), r.history().amax().end()},
                        static_cast<HistoryRule>(r.history().rule()),
                        r.history().margin()};
   }
   if (r.has_scale_rule()) {
-    o.scale_rule = static_cast<ScaleRule>(r.scale_rule());
+    o.mx.scale_rule = static_cast<ScaleRule>(r.scale_rule());
   }
   o.splits = SplitsOf(r.has_splits(), r.splits());
   o.partial_splits = r.splits().partial();

@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/plan/plan.h"
 #include "quantd.grpc.pb.h"
 #include "quantd.pb.h"
+#include "quantd/plan.h"
 
 namespace quantd {
 

@@ -51,14 +51,14 @@ std::vector<GoldenFile> GoldenFiles() {
   }
   add("nvfp4_rotated", Format::kNvfp4, [](auto& o) {
     o.rht = {true, true, 32, RandomSignMask(3, 32)};
-    o.amax_estimation_scale = 2;
+    o.nvfp4.amax_estimation_scale = 2;
     o.form.scale_layout = Layout::kSwizzled;
     o.non_finite = NonFinite::kPropagate;
   });
   add("nvfp4_2d_four_over_six", Format::kNvfp4Square, [](auto& o) {
     o.form.compact_scales = o.form.scale_256 = true;
-    o.four_over_six = FourOverSix::kMse;
-    o.fast_error = o.want_amax = true;
+    o.nvfp4.four_over_six = FourOverSix::kMse;
+    o.nvfp4.fast_error = o.want_amax = true;
   });
   add("nvfp4_row_scaled", Format::kNvfp4, [](auto& o) {
     o.usage = Usage::kRowwise;
@@ -69,12 +69,12 @@ std::vector<GoldenFile> GoldenFiles() {
     o.rounding = Rounding::kStochastic;
     o.stochastic = {~uint64_t{0}, 9};
     o.shard = {64, 32, 512};
-    o.scale_rule = ScaleRule::kEven;
+    o.mx.scale_rule = ScaleRule::kEven;
   });
   add("fp8_e4m3_groups", Format::kFp8E4M3, [](auto& o) {
     o.splits = {7, 0, 13};
-    o.epsilon = 0.5f;
-    o.power_of_two = true;
+    o.fp8.epsilon = 0.5f;
+    o.fp8.power_of_two = true;
     o.dbias = true;
     o.dbias_dtype = DType::kF32;
   });

@@ -1,5 +1,5 @@
 // Every option from the caller to the wire, over a fake server.
-#include "client/client.h"
+#include "quantd/client.h"
 #include "tests/client/calls.h"
 
 namespace quantd {
@@ -38,19 +38,19 @@ void ExpectSame(const QuantizeOptions& a, const QuantizeOptions& b) {
   EXPECT_EQ(a.shard.row_offset, b.shard.row_offset);
   EXPECT_EQ(a.shard.column_offset, b.shard.column_offset);
   EXPECT_EQ(a.shard.total_columns, b.shard.total_columns);
-  EXPECT_EQ(a.four_over_six, b.four_over_six);
-  EXPECT_EQ(a.fast_error, b.fast_error);
-  EXPECT_EQ(a.amax_estimation_scale, b.amax_estimation_scale);
-  EXPECT_EQ(a.epsilon, b.epsilon);
-  EXPECT_EQ(a.power_of_two, b.power_of_two);
-  EXPECT_EQ(a.scale, b.scale);
-  ASSERT_EQ(a.history.has_value(), b.history.has_value());
-  if (a.history) {
-    EXPECT_EQ(a.history->amax, b.history->amax);
-    EXPECT_EQ(a.history->rule, b.history->rule);
-    EXPECT_EQ(a.history->margin, b.history->margin);
+  EXPECT_EQ(a.nvfp4.four_over_six, b.nvfp4.four_over_six);
+  EXPECT_EQ(a.nvfp4.fast_error, b.nvfp4.fast_error);
+  EXPECT_EQ(a.nvfp4.amax_estimation_scale, b.nvfp4.amax_estimation_scale);
+  EXPECT_EQ(a.fp8.epsilon, b.fp8.epsilon);
+  EXPECT_EQ(a.fp8.power_of_two, b.fp8.power_of_two);
+  EXPECT_EQ(a.fp8.scale, b.fp8.scale);
+  ASSERT_EQ(a.fp8.history.has_value(), b.fp8.history.has_value());
+  if (a.fp8.history) {
+    EXPECT_EQ(a.fp8.history->amax, b.fp8.history->amax);
+    EXPECT_EQ(a.fp8.history->rule, b.fp8.history->rule);
+    EXPECT_EQ(a.fp8.history->margin, b.fp8.history->margin);
   }
-  EXPECT_EQ(a.scale_rule, b.scale_rule);
+  EXPECT_EQ(a.mx.scale_rule, b.mx.scale_rule);
   EXPECT_EQ(a.splits, b.splits);
   EXPECT_EQ(a.partial_splits, b.partial_splits);
   EXPECT_EQ(a.want_amax, b.want_amax);
@@ -73,7 +73,7 @@ std::vector<QuantizeOptions> Requests() {
     add(Format::kNvfp4, [&](auto& o) {
       o.rht = {dimension <= 64, true, dimension,
                RandomSignMask(dimension, dimension)};
-      o.amax_estimation_scale = 2.0f;
+      o.nvfp4.amax_estimation_scale = 2.0f;
       o.non_finite = NonFinite::kPropagate;
     });
   }
@@ -81,8 +81,8 @@ std::vector<QuantizeOptions> Requests() {
     o.usage = Usage::kRowwise;
     o.form.row_scaled = true;
     o.form.scale_256 = true;
-    o.four_over_six = FourOverSix::kMse;
-    o.fast_error = true;
+    o.nvfp4.four_over_six = FourOverSix::kMse;
+    o.nvfp4.fast_error = true;
     o.rowwise_amax.assign(32, 2.5f);
   });
   add(Format::kNvfp4Square, [](auto& o) {
@@ -96,33 +96,33 @@ std::vector<QuantizeOptions> Requests() {
     o.statistics = true;
   });
   add(Format::kMxfp8E5M2, [](auto& o) {
-    o.scale_rule = ScaleRule::kEven;
+    o.mx.scale_rule = ScaleRule::kEven;
     o.form.scale_layout = Layout::kSwizzled;
     o.rht = {true, true, 32, std::nullopt};
     o.splits = {0, 20, 0, 12};
     o.dbias = true;
   });
   add(Format::kFp8E4M3, [](auto& o) {
-    o.scale = {0.25f};
-    o.history = HistoryOptions{{1, 2, 3}, HistoryRule::kMostRecent, -3};
+    o.fp8.scale = {0.25f};
+    o.fp8.history = HistoryOptions{{1, 2, 3}, HistoryRule::kMostRecent, -3};
   });
   add(Format::kMxfp4, [](auto& o) {
     o.usage = Usage::kRowwise;
     o.profile = Profile::kTorchao018;
-    o.scale_rule = ScaleRule::kUp;
+    o.mx.scale_rule = ScaleRule::kUp;
   });
   add(Format::kFp8ChannelE4M3, [](auto& o) {
     o.usage = Usage::kRowwise;
     o.profile = Profile::kCompressedTensors020Cuda;
   });
   add(Format::kFp8E4M3, [](auto& o) {
-    o.epsilon = 1e-6f;
-    o.power_of_two = true;
+    o.fp8.epsilon = 1e-6f;
+    o.fp8.power_of_two = true;
   });
   add(Format::kFp8E5M2, [](auto& o) {
     o.splits = {16, 16};
-    o.scale = {2, 4};
-    o.history = HistoryOptions{{1, 2, 3, 4, 5, 6}};
+    o.fp8.scale = {2, 4};
+    o.fp8.history = HistoryOptions{{1, 2, 3, 4, 5, 6}};
   });
   add(Format::kNvfp4, [](auto& o) {
     o.splits = {16, 8};
@@ -134,7 +134,7 @@ std::vector<QuantizeOptions> Requests() {
     o.rowwise_amax = {1, 2};
     o.columnwise_amax = {3, 4};
   });
-  add(Format::kFp8SquareE4M3, [](auto& o) { o.power_of_two = false; });
+  add(Format::kFp8SquareE4M3, [](auto& o) { o.fp8.power_of_two = false; });
   add(Format::kNvfp4, [](auto& o) {
     o.usage = Usage::kNone;
     o.want_amax = true;
@@ -222,7 +222,8 @@ TEST(Options, RefusedHereWhereTheRulesAllowToKnow) {
                   [](auto& o) { o.rounding = Rounding::kStochastic; }),
             "rounding");
   EXPECT_EQ(field(Format::kNvfp4, [](auto& o) { o.splits = {31}; }), "splits");
-  EXPECT_EQ(field(Format::kFp8E4M3, [](auto& o) { o.scale = {0}; }), "scale");
+  EXPECT_EQ(field(Format::kFp8E4M3, [](auto& o) { o.fp8.scale = {0}; }),
+            "scale");
   // More than a server reads beside the payload.
   const int64_t rows = (4 << 18) + 1;
   Input tall({rows, 16});

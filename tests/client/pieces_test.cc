@@ -1,5 +1,5 @@
 // Tensors in pieces, against the whole in one call: every byte.
-#include "client/pieces.h"
+#include "quantd/pieces.h"
 
 #include <cmath>
 #include <cstring>
@@ -170,7 +170,7 @@ TEST_P(Pieces, EveryOptionOfNvfp4) {
     o.rht = {true, true, dimension, RandomSignMask(5, dimension)};
     ExpectWhole(whole, o);
   }
-  o.amax_estimation_scale = 2.0f;
+  o.nvfp4.amax_estimation_scale = 2.0f;
   ExpectWhole(whole, o);
   o = Of(Format::kNvfp4);
   o.form.row_scaled = true;
@@ -189,7 +189,7 @@ TEST_P(Pieces, EveryOptionOfNvfp4) {
   o.rht.columnwise = true;
   ExpectWhole(whole, o);
   o = Of(Format::kFp8E4M3);
-  o.scale = {8};
+  o.fp8.scale = {8};
   ExpectWhole(whole, o);
 }
 

@@ -1,5 +1,5 @@
 // Quantizer and QuantizedTensor over a fake server, and the files they write.
-#include "client/quantizer.h"
+#include "quantd/quantizer.h"
 
 #include <cstring>
 

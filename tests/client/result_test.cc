@@ -1,5 +1,5 @@
 // What a reply becomes: groups, statistics, and nothing that was not asked for.
-#include "client/result.h"
+#include "quantd/result.h"
 
 #include <functional>
 

@@ -2,10 +2,10 @@
 // CPU backend gives for the same rows.
 #include <cstring>
 
-#include "client/quantizer.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kernels/device/devices.h"
+#include "quantd/quantizer.h"
 #include "tests/testing/device.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/tensors.h"
@@ -68,7 +68,7 @@ std::vector<Form> Forms() {
       QuantizeOptions o;
       o.format = f.format;
       o.usage = usage;
-      if (f.scaling == Scaling::kTensor) o.scale = {3.5f};
+      if (f.scaling == Scaling::kTensor) o.fp8.scale = {3.5f};
       const auto add = [&](std::string_view what, const QuantizeOptions& used) {
         forms.push_back(
             {fmt::format("{} {} {}", f.name, Name(usage), what), used});
@@ -148,7 +148,8 @@ TEST_F(TensorParts, SlicesAreWhatTheirRowsGiveUnderTheAmaxOfTheWhole) {
         const TensorSpec& got = *slice->part(want.kind);
         EXPECT_EQ(got.shape, want.shape);
         // The amax beside a given scale was measured, over all rows.
-        const bool measured = !o.scale.empty() && got.dtype == DType::kF32 &&
+        const bool measured = !o.fp8.scale.empty() &&
+                              got.dtype == DType::kF32 &&
                               (want.kind == TensorKind::kRowwiseAmax ||
                                want.kind == TensorKind::kColumnwiseAmax);
         if (measured) continue;

@@ -13,7 +13,8 @@ add_library(quantd_emulation STATIC ${quantd_emulation}/copies.cc
   ${quantd_emulation}/ptx_matrices.cc ${quantd_emulation}/runtime.cc
   ${quantd_emulation}/streams.cc
   ${quantd_emulation}/threads.cc)
-target_include_directories(quantd_emulation PUBLIC ${PROJECT_SOURCE_DIR})
+target_include_directories(quantd_emulation PUBLIC ${PROJECT_SOURCE_DIR}
+  ${PROJECT_SOURCE_DIR}/include)
 target_include_directories(quantd_emulation SYSTEM PUBLIC ${QUANTD_CUDA_HEADERS})
 target_compile_definitions(quantd_emulation PUBLIC
   QUANTD_EMULATED_ARCH=${QUANTD_EMULATED_ARCH}
@@ -35,7 +36,7 @@ function(quantd_cuda_objects name user)
     file(MAKE_DIRECTORY ${folder})
     add_custom_command(OUTPUT ${out}
       COMMAND ${CMAKE_CXX_COMPILER} -E -std=c++20 -x c++ -MD -MT ${out} -MF ${out}.d
-        -I${PROJECT_SOURCE_DIR} -isystem ${QUANTD_CUDA_HEADERS}
+        -I${PROJECT_SOURCE_DIR} -I${PROJECT_SOURCE_DIR}/include -isystem ${QUANTD_CUDA_HEADERS}
         -DQUANTD_EMULATED_ARCH=${QUANTD_EMULATED_ARCH}
         -include ${quantd_emulation}/device.h ${source} -o ${out}.ii
       COMMAND ${QUANTD_TRANSLATOR} ${quantd_emulation}/translate.py

@@ -1,6 +1,6 @@
 // The one call that a quantized tensor makes, for programs that make none: so
 // that files are built for the fuzzer without the client and its gRPC.
-#include "client/client.h"
+#include "quantd/client.h"
 
 namespace quantd {
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "kernels/plan/field_error.h"
 #include "proto/messages.h"
 #include "proto/stream/chunks.h"
+#include "quantd/field_error.h"
 
 namespace quantd::wire {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/plan/plan.h"
 #include "proto/messages.h"
+#include "quantd/plan.h"
 #include "tests/fuzz/wire_check.h"
 #include "tests/fuzz/wire_messages.h"
 

@@ -1,4 +1,4 @@
-// The enums of quantd.proto and those of kernels/plan/format.h are the same
+// The enums of quantd.proto and those of quantd/format.h are the same
 // tables.
 #include <gtest/gtest.h>
 

@@ -76,7 +76,7 @@ TEST(ReadQuantize, StochasticRoundingOfAShard) {
   EXPECT_EQ(o.shard.row_offset, 5);
   EXPECT_EQ(o.shard.column_offset, 32);
   EXPECT_EQ(o.shard.total_columns, 100);
-  EXPECT_EQ(o.scale_rule, ScaleRule::kEven);
+  EXPECT_EQ(o.mx.scale_rule, ScaleRule::kEven);
   EXPECT_TRUE(o.statistics);
   EXPECT_EQ(o.form.scale_layout, Layout::kSwizzled);
 }
@@ -88,8 +88,8 @@ TEST(ReadQuantize, FourOverSix) {
   m.mutable_options()->mutable_form()->set_scale_256(true);
   m.mutable_options()->mutable_form()->set_compact_scales(true);
   const QuantizeOptions o = OptionsOf(m);
-  EXPECT_EQ(o.four_over_six, FourOverSix::kMse);
-  EXPECT_TRUE(o.fast_error);
+  EXPECT_EQ(o.nvfp4.four_over_six, FourOverSix::kMse);
+  EXPECT_TRUE(o.nvfp4.fast_error);
   EXPECT_TRUE(o.form.scale_256);
   EXPECT_TRUE(o.form.compact_scales);
   EXPECT_EQ(o.form.scale_layout, Layout::kLinear);
@@ -107,14 +107,14 @@ TEST(ReadQuantize, DelayedScaling) {
   m.mutable_options()->set_dbias(true);
   m.mutable_options()->set_dbias_dtype(v1::DTYPE_F32);
   const QuantizeOptions o = OptionsOf(m);
-  EXPECT_THAT(o.scale, ElementsAre(7));
-  ASSERT_TRUE(o.history.has_value());
-  ASSERT_EQ(o.history->amax.size(), 4u);
-  EXPECT_EQ(o.history->amax[0], 5);
-  EXPECT_EQ(o.history->amax[3], kInf);
-  EXPECT_EQ(o.history->rule, HistoryRule::kMostRecent);
-  EXPECT_EQ(o.history->margin, -3);
-  EXPECT_FALSE(o.power_of_two.has_value());
+  EXPECT_THAT(o.fp8.scale, ElementsAre(7));
+  ASSERT_TRUE(o.fp8.history.has_value());
+  ASSERT_EQ(o.fp8.history->amax.size(), 4u);
+  EXPECT_EQ(o.fp8.history->amax[0], 5);
+  EXPECT_EQ(o.fp8.history->amax[3], kInf);
+  EXPECT_EQ(o.fp8.history->rule, HistoryRule::kMostRecent);
+  EXPECT_EQ(o.fp8.history->margin, -3);
+  EXPECT_FALSE(o.fp8.power_of_two.has_value());
   EXPECT_TRUE(o.want_amax);
   EXPECT_TRUE(o.dbias);
   EXPECT_EQ(o.dbias_dtype, DType::kF32);
@@ -124,8 +124,8 @@ TEST(ReadQuantize, CurrentScaling) {
   v1::QuantizeRequest m = Of(v1::FORMAT_FP8_E5M2);
   m.mutable_options()->set_epsilon(1e-12f);
   m.mutable_options()->set_power_of_two(true);
-  EXPECT_EQ(OptionsOf(m).epsilon, 1e-12f);
-  EXPECT_EQ(OptionsOf(m).power_of_two, true);
+  EXPECT_EQ(OptionsOf(m).fp8.epsilon, 1e-12f);
+  EXPECT_EQ(OptionsOf(m).fp8.power_of_two, true);
   EXPECT_WRONG(Of(v1::FORMAT_FP8_E5M2), (o.add_scale(1), o.set_epsilon(1)),
                "scale", "given_scale or epsilon, not both", "both");
 }
@@ -142,23 +142,23 @@ TEST(ReadQuantize, ADefaultEstimate) {
   };
   v1::QuantizeRequest m = Quantize();
   m.mutable_options()->set_usage(v1::USAGE_BOTH);
-  EXPECT_FALSE(options(m).amax_estimation_scale.has_value());
+  EXPECT_FALSE(options(m).nvfp4.amax_estimation_scale.has_value());
   m.mutable_options()->mutable_rht()->set_columnwise(true);
-  EXPECT_EQ(options(m).amax_estimation_scale, 1.5f);
-  EXPECT_FALSE(OptionsOf(m).amax_estimation_scale.has_value());
+  EXPECT_EQ(options(m).nvfp4.amax_estimation_scale, 1.5f);
+  EXPECT_FALSE(OptionsOf(m).nvfp4.amax_estimation_scale.has_value());
   m.mutable_options()->set_amax_estimation_scale(2);
-  EXPECT_EQ(options(m).amax_estimation_scale, 2.0f);
+  EXPECT_EQ(options(m).nvfp4.amax_estimation_scale, 2.0f);
   m.mutable_options()->set_amax_estimation_scale(0);
-  EXPECT_EQ(options(m).amax_estimation_scale, 0.0f);
+  EXPECT_EQ(options(m).nvfp4.amax_estimation_scale, 0.0f);
   m.mutable_options()->clear_amax_estimation_scale();
   m.mutable_options()->mutable_given_amax()->set_rowwise(100);
-  EXPECT_EQ(options(m).amax_estimation_scale, 1.5f);
+  EXPECT_EQ(options(m).nvfp4.amax_estimation_scale, 1.5f);
   m.mutable_options()->mutable_given_amax()->set_columnwise(1);
-  EXPECT_FALSE(options(m).amax_estimation_scale.has_value());
+  EXPECT_FALSE(options(m).nvfp4.amax_estimation_scale.has_value());
   // Their rotated copies have no amax.
   v1::QuantizeRequest mx = Of(v1::FORMAT_MXFP4);
   mx.mutable_options()->mutable_rht()->set_rowwise(true);
-  EXPECT_FALSE(options(mx).amax_estimation_scale.has_value());
+  EXPECT_FALSE(options(mx).nvfp4.amax_estimation_scale.has_value());
 }
 
 // It looked at a format that is none, which ended the process.
@@ -187,10 +187,10 @@ TEST(ReadQuantize, ARotationOfNoCopy) {
 TEST(ReadQuantize, AbsentIsNotEmpty) {
   const QuantizeOptions none = OptionsOf(Of(v1::FORMAT_FP8_E4M3));
   EXPECT_FALSE(none.splits.has_value());
-  EXPECT_FALSE(none.history.has_value());
-  EXPECT_FALSE(none.amax_estimation_scale.has_value());
+  EXPECT_FALSE(none.fp8.history.has_value());
+  EXPECT_FALSE(none.nvfp4.amax_estimation_scale.has_value());
   EXPECT_THAT(none.rowwise_amax, IsEmpty());
-  EXPECT_THAT(none.scale, IsEmpty());
+  EXPECT_THAT(none.fp8.scale, IsEmpty());
   // A message that is there and says nothing.
   v1::QuantizeRequest m = Of(v1::FORMAT_FP8_E4M3);
   m.mutable_options()->mutable_given_amax();

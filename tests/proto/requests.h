@@ -9,9 +9,9 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/plan/field_error.h"
 #include "proto/messages.h"
 #include "proto/wire.h"
+#include "quantd/field_error.h"
 #include "tests/testing/matchers.h"
 
 namespace quantd::wire {

@@ -5,9 +5,9 @@
 
 #include <string>
 
-#include "kernels/plan/field_error.h"
 #include "proto/messages.h"
 #include "proto/wire.h"
+#include "quantd/field_error.h"
 #include "tests/proto/raw_message.h"
 #include "tests/testing/matchers.h"
 

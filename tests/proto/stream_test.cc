@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/plan/field_error.h"
 #include "proto/messages.h"
 #include "proto/stream/chunks.h"
+#include "quantd/field_error.h"
 #include "tests/kernels/device/plan_rows.h"
 #include "tests/testing/matchers.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/client.h"
+#include "quantd/client.h"
 #include "tests/soak/counts.h"
 
 namespace quantd::soak {

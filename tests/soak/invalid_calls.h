@@ -9,8 +9,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "client/call_options.h"
 #include "client/net/channel_credentials.h"
+#include "quantd/call_options.h"
 
 namespace quantd::soak {
 

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "fmt/format.h"
 #include "kernels/device/devices.h"
-#include "kernels/plan/field_error.h"
+#include "quantd/field_error.h"
 
 namespace quantd {
 namespace {
@@ -113,24 +113,24 @@ QuantizeOptions OptionsOf(const oracle::QuantizeSpec& spec) {
     o.stochastic = {spec.seed, spec.seed_offset};
     o.shard = {spec.row_offset, spec.column_offset, spec.total_columns};
   }
-  o.four_over_six = static_cast<FourOverSix>(spec.four_over_six);
-  o.fast_error = spec.fast_error;
-  o.amax_estimation_scale = spec.estimation;
-  o.epsilon = spec.epsilon;
-  o.power_of_two = spec.power_of_two;
-  o.scale = spec.scale;
+  o.nvfp4.four_over_six = static_cast<FourOverSix>(spec.four_over_six);
+  o.nvfp4.fast_error = spec.fast_error;
+  o.nvfp4.amax_estimation_scale = spec.estimation;
+  o.fp8.epsilon = spec.epsilon;
+  o.fp8.power_of_two = spec.power_of_two;
+  o.fp8.scale = spec.scale;
   if (spec.history) {
-    o.history = {spec.history->values,
-                 spec.history->most_recent ? HistoryRule::kMostRecent
-                                           : HistoryRule::kMax,
-                 spec.history->margin};
+    o.fp8.history = {spec.history->values,
+                     spec.history->most_recent ? HistoryRule::kMostRecent
+                                               : HistoryRule::kMax,
+                     spec.history->margin};
   }
   o.profile = static_cast<Profile>(spec.profile);
   // One profile beside the default has rules to choose from, for copies in MX.
   if (oracle::IsMx(spec.format) && o.usage != Usage::kNone &&
       (spec.profile == oracle::Profile::kTe ||
        spec.profile == oracle::Profile::kTorchao)) {
-    o.scale_rule = static_cast<ScaleRule>(spec.rule);
+    o.mx.scale_rule = static_cast<ScaleRule>(spec.rule);
   }
   o.splits = SplitsOf(spec.splits);
   o.partial_splits = Partial(spec);

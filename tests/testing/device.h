@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/device/backend.h"
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 #include "tests/oracle/oracle.h"
 #include "tests/testing/run_plan.h"
 #include "tests/testing/tensors.h"

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/device/backend.h"
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 #include "tests/oracle/oracle.h"
 
 namespace quantd {

@@ -14,7 +14,7 @@
 #include "absl/types/span.h"
 #include "client/checkpoint/convert/weight_encoder.h"
 #include "client/checkpoint/model.h"
-#include "kernels/plan/format.h"
+#include "quantd/format.h"
 
 namespace quantd::checkpoint {
 

@@ -8,7 +8,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "client/buffers.h"
+#include "quantd/buffers.h"
 
 namespace quantd::checkpoint {
 

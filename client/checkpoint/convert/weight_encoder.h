@@ -14,9 +14,9 @@
 #include "client/checkpoint/convert/journal.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/plan.h"
-#include "client/result.h"
-#include "kernels/plan/error_statistics.h"
-#include "kernels/plan/options.h"
+#include "quantd/error_statistics.h"
+#include "quantd/options.h"
+#include "quantd/result.h"
 
 namespace quantd::checkpoint {
 

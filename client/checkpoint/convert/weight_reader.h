@@ -10,7 +10,7 @@
 #include "absl/types/span.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/plan.h"
-#include "kernels/plan/format.h"
+#include "quantd/format.h"
 
 namespace quantd::checkpoint {
 

@@ -20,14 +20,14 @@
 #include "client/call/call.h"
 #include "client/call/call_control.h"
 #include "client/call/reduction.h"
-#include "client/call_options.h"
 #include "client/net/channel_credentials.h"
 #include "client/net/exchange.h"
 #include "client/net/stream/pins.h"
-#include "client/result.h"
 #include "client/tensors/result_builder.h"
-#include "kernels/plan/plan.h"
 #include "proto/stream/chunks.h"
+#include "quantd/call_options.h"
+#include "quantd/plan.h"
+#include "quantd/result.h"
 
 namespace quantd::client {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "client/buffers.h"
+#include "quantd/buffers.h"
 
 namespace quantd::python {
 namespace {

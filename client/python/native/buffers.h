@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "absl/types/span.h"
-#include "client/result.h"
+#include "quantd/result.h"
 
 namespace quantd::python {
 

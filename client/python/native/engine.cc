@@ -14,9 +14,9 @@
 #include <utility>
 #include <variant>
 
-#include "client/client.h"
 #include "client/memory/cuda_driver.h"
 #include "client/python/native/reply.h"
+#include "quantd/client.h"
 
 namespace quantd::python {
 namespace {

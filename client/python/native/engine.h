@@ -10,12 +10,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/buffers.h"
-#include "client/call_options.h"
-#include "client/cancellation.h"
 #include "client/python/native/request.h"
-#include "client/result.h"
 #include "proto/methods.h"
+#include "quantd/buffers.h"
+#include "quantd/call_options.h"
+#include "quantd/cancellation.h"
+#include "quantd/result.h"
 
 namespace quantd::python {
 

@@ -4,7 +4,7 @@
 #ifndef QUANTD_CLIENT_PYTHON_NATIVE_INTERRUPT_H_
 #define QUANTD_CLIENT_PYTHON_NATIVE_INTERRUPT_H_
 
-#include "client/cancellation.h"
+#include "quantd/cancellation.h"
 
 namespace quantd::python {
 

@@ -17,11 +17,11 @@
 #include <utility>
 #include <vector>
 
-#include "client/allocator.h"
 #include "client/python/native/buffers.h"
 #include "client/python/native/engine.h"
 #include "client/python/native/interrupt.h"
 #include "client/python/native/reply.h"
+#include "quantd/allocator.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -3,12 +3,12 @@
 #include <optional>
 #include <string_view>
 
-#include "client/error.h"
 #include "fmt/format.h"
 #include "kernels/device/backend.h"
 #include "proto/messages.h"
 #include "proto/wire.h"
 #include "quantd.pb.h"
+#include "quantd/error.h"
 
 namespace quantd::python {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "client/result.h"
-#include "client/server_info.h"
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
+#include "quantd/result.h"
+#include "quantd/server_info.h"
 
 namespace quantd::python {
 

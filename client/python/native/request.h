@@ -12,9 +12,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/result.h"
-#include "kernels/plan/plan.h"
 #include "proto/methods.h"
+#include "quantd/plan.h"
+#include "quantd/result.h"
 
 namespace quantd::python {
 

@@ -5,8 +5,8 @@
 
 #include "kernels/arith/decode.h"
 #include "kernels/arith/profile/numerics.h"
-#include "kernels/plan/format.h"
 #include "kernels/plan/profile/numerics.h"
+#include "quantd/format.h"
 
 namespace quantd {
 inline namespace QUANTD_ARITH {

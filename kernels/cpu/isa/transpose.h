@@ -16,7 +16,7 @@
 #include "kernels/arith/codec.h"
 #include "kernels/arith/lanes.h"
 #include "kernels/cpu/isa/lane.h"
-#include "kernels/plan/format.h"
+#include "quantd/format.h"
 
 namespace quantd {
 inline namespace QUANTD_ARITH {

@@ -9,7 +9,7 @@
 #include "kernels/arith/lanes.h"
 #include "kernels/arith/run_errors.h"
 #include "kernels/cuda/tile/element.cuh"
-#include "kernels/plan/error_statistics.h"
+#include "kernels/plan/error_sums.h"
 
 namespace quantd::cuda {
 

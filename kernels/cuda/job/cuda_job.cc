@@ -18,7 +18,7 @@
 #include "kernels/device/host_output.h"
 #include "kernels/device/recipe.h"
 #include "kernels/device/slabs.h"
-#include "kernels/plan/field_error.h"
+#include "quantd/field_error.h"
 
 namespace quantd::cuda {
 namespace {

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/cuda/device.h"
 #include "kernels/device/backend.h"
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 
 namespace quantd::cuda {
 

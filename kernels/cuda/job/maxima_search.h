@@ -20,8 +20,8 @@
 #include "kernels/cuda/queue.h"
 #include "kernels/device/backend.h"
 #include "kernels/device/recipe.h"
-#include "kernels/plan/plan.h"
 #include "kernels/plan/shards.h"
+#include "quantd/plan.h"
 
 namespace quantd::cuda {
 

@@ -20,7 +20,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/device/backend.h"
 #include "kernels/device/task.h"
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 
 namespace quantd::cuda {
 

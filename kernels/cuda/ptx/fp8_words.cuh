@@ -8,7 +8,7 @@
 
 #include "kernels/arith/codec.h"
 #include "kernels/cuda/ptx/half_words.cuh"
-#include "kernels/plan/format.h"
+#include "quantd/format.h"
 
 namespace quantd::cuda {
 

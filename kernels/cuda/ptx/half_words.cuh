@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "kernels/plan/format.h"
+#include "quantd/format.h"
 
 namespace quantd::cuda {
 

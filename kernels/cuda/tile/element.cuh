@@ -10,7 +10,7 @@
 #include "kernels/arith/nvfp4.h"
 #include "kernels/cuda/args.h"
 #include "kernels/cuda/queue.h"
-#include "kernels/plan/format.h"
+#include "quantd/format.h"
 
 namespace quantd::cuda {
 

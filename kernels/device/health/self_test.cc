@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "kernels/plan/options.h"
-#include "kernels/plan/plan.h"
+#include "quantd/options.h"
+#include "quantd/plan.h"
 
 namespace quantd {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "kernels/plan/field_error.h"
 #include "kernels/plan/plan_checks.h"
+#include "quantd/field_error.h"
 
 namespace quantd {
 namespace {
@@ -246,7 +246,7 @@ const Numerics* FindNumerics(Profile p, Format f) {
 Numerics NumericsOf(const QuantizeOptions& options) {
   Numerics n = *FindNumerics(options.profile, options.format);
   // torchao's "rceil" has no largest multiplier where the others have one.
-  if (n.other && options.scale_rule == ScaleRule::kUp) {
+  if (n.other && options.mx.scale_rule == ScaleRule::kUp) {
     n.mx = MxRule::kLog2;
     n.exponent_at_zero = 0;
   }
@@ -280,11 +280,11 @@ absl::Status CheckProfile(const QuantizeOptions& o, DType input) {
         Name(input));
   }
   QUANTD_RETURN_IF_ERROR(CheckRowwise(o.profile, o.usage));
-  if (o.scale_rule && !FindProfile(o.profile)->scale_rule) {
+  if (o.mx.scale_rule && !FindProfile(o.profile)->scale_rule) {
     return FieldError(
         "scale_rule",
         fmt::format("none ({} has one of its own)", Name(o.profile)),
-        NameOrNumber(*o.scale_rule));
+        NameOrNumber(*o.mx.scale_rule));
   }
   return absl::OkStatus();
 }

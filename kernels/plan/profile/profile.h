@@ -10,9 +10,9 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "kernels/plan/format.h"
-#include "kernels/plan/options.h"
 #include "kernels/plan/profile/numerics.h"
+#include "quantd/format.h"
+#include "quantd/options.h"
 
 namespace quantd {
 

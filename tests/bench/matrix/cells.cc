@@ -24,7 +24,7 @@ struct Setting {
 void FindAmax(RowSpec& row, QuantizeOptions& o) {
   o.rowwise_amax.clear();
   o.columnwise_amax.clear();
-  o.scale.clear();
+  o.fp8.scale.clear();
   row.whole = true;
   row.reads = 2;
 }
@@ -56,15 +56,16 @@ std::vector<Setting> ArithmeticOf(const FormatSpec& format) {
   }
   if (format.options & kOptFourOverSix) {
     for (const FourOverSix metric : {FourOverSix::kMae, FourOverSix::kMse}) {
-      list.push_back(
-          {"4over6 " + std::string(Name(metric)),
-           [=](RowSpec&, QuantizeOptions& o) { o.four_over_six = metric; }});
+      list.push_back({"4over6 " + std::string(Name(metric)),
+                      [=](RowSpec&, QuantizeOptions& o) {
+                        o.nvfp4.four_over_six = metric;
+                      }});
     }
   }
   if (format.scaling == Scaling::kTensor) {
     // The scale, which the others are given, comes of it.
     list.push_back({"amax given", [](RowSpec&, QuantizeOptions& o) {
-                      o.scale.clear();
+                      o.fp8.scale.clear();
                       if (HasRowwise(o.usage)) o.rowwise_amax = {5.0f};
                       if (HasColumnwise(o.usage)) o.columnwise_amax = {5.0f};
                     }});
@@ -83,7 +84,7 @@ std::vector<Setting> ArithmeticOf(const FormatSpec& format) {
                       o.profile = p;
                       if (FindFormat(o.format)->scaling == Scaling::kTensor) {
                         o.rowwise_amax = {5.0f};
-                        o.scale.clear();
+                        o.fp8.scale.clear();
                       }
                     }});
   }
@@ -110,29 +111,29 @@ std::optional<Setting> OtherOf(const FormatSpec& format,
       return Setting{name, [](RowSpec& row, QuantizeOptions& o) {
                        FindAmax(row, o);
                        Rotate(o, 16);
-                       o.amax_estimation_scale = 2.0f;
+                       o.nvfp4.amax_estimation_scale = 2.0f;
                      }};
     case kOptEpsilon:
       return Setting{name, [](RowSpec& row, QuantizeOptions& o) {
-                       if (!o.scale.empty()) FindAmax(row, o);
-                       o.epsilon = 0.01f;
+                       if (!o.fp8.scale.empty()) FindAmax(row, o);
+                       o.fp8.epsilon = 0.01f;
                      }};
     case kOptPowerOfTwo:
       return Setting{name, [block = format.scaling == Scaling::kBlock](
                                RowSpec& row, QuantizeOptions& o) {
-                       if (!o.scale.empty()) FindAmax(row, o);
-                       o.power_of_two = !block;
+                       if (!o.fp8.scale.empty()) FindAmax(row, o);
+                       o.fp8.power_of_two = !block;
                      }};
     case kOptHistory:
       return Setting{name, [](RowSpec& row, QuantizeOptions& o) {
                        row.whole = true;
                        row.reads = 2;
-                       o.history.emplace();
-                       o.history->amax = {1.0f, 2.0f};
+                       o.fp8.history.emplace();
+                       o.fp8.history->amax = {1.0f, 2.0f};
                      }};
     case kOptScaleRule:
       return Setting{"floor", [](RowSpec&, QuantizeOptions& o) {
-                       o.scale_rule = ScaleRule::kFloor;
+                       o.mx.scale_rule = ScaleRule::kFloor;
                      }};
     case kOptGrouped:
       return Setting{name, [](RowSpec& row, QuantizeOptions&) {
@@ -227,7 +228,7 @@ class Matrix {
     if (row.groups > 0) {
       o.splits = std::vector<int64_t>(kMatrixGroups, 128);
       for (std::vector<float>* given :
-           {&o.rowwise_amax, &o.columnwise_amax, &o.scale}) {
+           {&o.rowwise_amax, &o.columnwise_amax, &o.fp8.scale}) {
         if (!given->empty()) given->resize(kMatrixGroups, given->front());
       }
     }

@@ -67,7 +67,7 @@ absl::StatusOr<Plan> PlanOf(const Plan::Options& options, DType dtype,
     QuantizeOptions o = *q;
     if (shape.groups > 0) {
       o.splits = SplitsOf(shape);
-      for (auto* given : {&o.rowwise_amax, &o.columnwise_amax, &o.scale}) {
+      for (auto* given : {&o.rowwise_amax, &o.columnwise_amax, &o.fp8.scale}) {
         if (!given->empty()) given->resize(shape.groups, given->front());
       }
     }

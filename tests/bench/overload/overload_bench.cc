@@ -34,8 +34,8 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
-#include "client/client.h"
-#include "client/error.h"
+#include "quantd/client.h"
+#include "quantd/error.h"
 #include "tests/bench/quantile.h"
 #include "tests/bench/rpc_process.h"
 

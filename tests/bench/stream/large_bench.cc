@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "client/client.h"
 #include "proto/net/allocator.h"
+#include "quantd/client.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/oracle/oracle.h"
 

@@ -18,8 +18,8 @@
 #include <thread>
 #include <vector>
 
-#include "client/client.h"
 #include "proto/net/allocator.h"
+#include "quantd/client.h"
 #include "tests/bench/rpc_process.h"
 
 namespace quantd::bench {

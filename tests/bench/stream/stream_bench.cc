@@ -23,8 +23,8 @@
 #include <thread>
 #include <vector>
 
-#include "client/client.h"
 #include "proto/net/allocator.h"
+#include "quantd/client.h"
 #include "tests/bench/echo/rpc_echo.h"
 #include "tests/bench/quantile.h"
 #include "tests/bench/rpc_process.h"

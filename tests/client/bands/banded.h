@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "client/client.h"
+#include "quantd/client.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/testing/matchers.h"
 

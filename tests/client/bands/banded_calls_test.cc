@@ -222,7 +222,7 @@ TEST(BandedCalls, EstimateAsTheServerDoes) {
     EXPECT_EQ(banded->attempts(), (twice ? 2 : 1) * banded->bands());
     ExpectSame(*whole, *banded);
     // It makes a difference, and can be declined.
-    o.amax_estimation_scale = 0;
+    o.nvfp4.amax_estimation_scale = 0;
     const auto found = many->Quantize(x.desc, x.bytes(), o);
     ASSERT_THAT(found, IsOk());
     ExpectSame(*one->Quantize(x.desc, x.bytes(), o), *found);

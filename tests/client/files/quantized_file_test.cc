@@ -5,8 +5,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "client/quantizer.h"
 #include "kernels/plan/profile/profile.h"
+#include "quantd/quantizer.h"
 #include "tests/client/calls.h"
 #include "tests/client/temp_dir.h"
 
@@ -46,15 +46,15 @@ class QuantizedFiles : public testing::Test {
       EXPECT_EQ(b.shard.column_offset, a.shard.column_offset);
       EXPECT_EQ(b.shard.total_columns, a.shard.total_columns);
     }
-    EXPECT_EQ(b.four_over_six, a.four_over_six);
-    EXPECT_EQ(b.fast_error, a.fast_error);
-    EXPECT_EQ(b.amax_estimation_scale, a.amax_estimation_scale);
-    EXPECT_EQ(b.epsilon, a.epsilon);
+    EXPECT_EQ(b.nvfp4.four_over_six, a.nvfp4.four_over_six);
+    EXPECT_EQ(b.nvfp4.fast_error, a.nvfp4.fast_error);
+    EXPECT_EQ(b.nvfp4.amax_estimation_scale, a.nvfp4.amax_estimation_scale);
+    EXPECT_EQ(b.fp8.epsilon, a.fp8.epsilon);
     // A file does not say that a scale was given.
-    if (a.scale.empty()) {
-      EXPECT_EQ(b.power_of_two, a.power_of_two);
+    if (a.fp8.scale.empty()) {
+      EXPECT_EQ(b.fp8.power_of_two, a.fp8.power_of_two);
     }
-    EXPECT_EQ(b.scale_rule, a.scale_rule);
+    EXPECT_EQ(b.mx.scale_rule, a.mx.scale_rule);
     EXPECT_EQ(b.profile, a.profile);
     EXPECT_EQ(b.splits, a.splits);
     EXPECT_EQ(b.want_amax, a.want_amax);
@@ -128,26 +128,26 @@ TEST_F(QuantizedFiles, KeepEveryOption) {
     c.options.rht.columnwise = c.options.rht.rowwise = true;
     c.options.rht.dimension = 128;
     c.sign_seed = 1;
-    c.options.amax_estimation_scale = 1.5f;
+    c.options.nvfp4.amax_estimation_scale = 1.5f;
   });
   with(Format::kNvfp4, [](auto& c) {
     c.options.usage = Usage::kRowwise;
     c.options.form.row_scaled = true;
-    c.options.four_over_six = FourOverSix::kMse;
-    c.options.form.scale_256 = c.options.fast_error = true;
+    c.options.nvfp4.four_over_six = FourOverSix::kMse;
+    c.options.form.scale_256 = c.options.nvfp4.fast_error = true;
     c.options.rowwise_amax.assign(32, 1.0f);
   });
   with(Format::kNvfp4Square,
        [](auto& c) { c.options.form.compact_scales = true; });
   with(Format::kMxfp4,
-       [](auto& c) { c.options.scale_rule = ScaleRule::kCeil; });
+       [](auto& c) { c.options.mx.scale_rule = ScaleRule::kCeil; });
   with(Format::kFp8BlockE4M3, [](auto& c) {
-    c.options.power_of_two = false;
-    c.options.epsilon = 1e-30f;
+    c.options.fp8.power_of_two = false;
+    c.options.fp8.epsilon = 1e-30f;
   });
   with(Format::kFp8E5M2, [](auto& c) {
-    c.options.scale = {8};
-    c.options.history = HistoryOptions{{1, 2, 3}};
+    c.options.fp8.scale = {8};
+    c.options.fp8.history = HistoryOptions{{1, 2, 3}};
     c.options.dbias = true;
     c.options.dbias_dtype = DType::kF16;
   });

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "client/files/quantized_file.h"
-#include "client/quantizer.h"
 #include "kernels/plan/convert_scales.h"
+#include "quantd/quantizer.h"
 #include "tests/client/calls.h"
 #include "tests/client/temp_dir.h"
 
@@ -39,11 +39,11 @@ TEST_F(Forms, QuantizerPassesEverythingOn) {
   c.options.rht.dimension = 64;
   c.options.rht.columnwise = true;
   c.sign_seed = 9;
-  c.options.amax_estimation_scale = kActivationEstimation;
+  c.options.nvfp4.amax_estimation_scale = kActivationEstimation;
   auto o = Quantizer(client_, c).options();
   ASSERT_THAT(o, IsOk());
   EXPECT_EQ(o->rht.sign_mask, RandomSignMask(9, 64));
-  EXPECT_EQ(o->amax_estimation_scale, 2.0f);
+  EXPECT_EQ(o->nvfp4.amax_estimation_scale, 2.0f);
   c.options.rht.sign_mask = kDefaultSignMask;
   EXPECT_EQ(FieldOf(Quantizer(client_, c).options().status()), "sign_seed");
 
@@ -55,8 +55,8 @@ TEST_F(Forms, QuantizerPassesEverythingOn) {
   delayed.set_delayed_scaling(4, HistoryOptions{{1, 2}});
   o = delayed.options();
   ASSERT_THAT(o, IsOk());
-  EXPECT_THAT(o->scale, ElementsAre(4.0f));
-  EXPECT_EQ(o->history->amax.size(), 2u);
+  EXPECT_THAT(o->fp8.scale, ElementsAre(4.0f));
+  EXPECT_EQ(o->fp8.history->amax.size(), 2u);
   Input in({32, 64});
   const auto q = delayed.Quantize(in.desc, in.data);
   ASSERT_THAT(q, IsOk());
@@ -69,18 +69,18 @@ TEST_F(Forms, QuantizerPassesEverythingOn) {
 
   QuantizerConfig mx;
   mx.options.format = Format::kMxfp4;
-  mx.options.scale_rule = ScaleRule::kFloor;
+  mx.options.mx.scale_rule = ScaleRule::kFloor;
   mx.options.form.scale_layout = Layout::kSwizzled;
   const auto m = Make(mx, in);
   ASSERT_THAT(m, IsOk());
   EXPECT_EQ(m->rowwise()->scale_layout, Layout::kSwizzled);
   EXPECT_TRUE(m->rowwise()->amax.empty());
-  EXPECT_EQ(m->options().scale_rule, ScaleRule::kFloor);
+  EXPECT_EQ(m->options().mx.scale_rule, ScaleRule::kFloor);
 
   QuantizerConfig rows;
   rows.options.usage = Usage::kRowwise;
   rows.options.form.row_scaled = true;
-  rows.options.four_over_six = FourOverSix::kMae;
+  rows.options.nvfp4.four_over_six = FourOverSix::kMae;
   rows.options.form.scale_256 = true;
   const auto r = Make(rows, in);
   ASSERT_THAT(r, IsOk());
@@ -316,8 +316,8 @@ TEST_F(Forms, GroupsHaveHistories) {
   EXPECT_EQ(q->as<float>(TensorKind::kNextScale).size(), 2u);
   const auto second = q->group(1);
   ASSERT_THAT(second, IsOk());
-  EXPECT_THAT(second->options().scale, ElementsAre(4.0f));
-  EXPECT_THAT(second->options().history->amax, ElementsAre(4, 5, 6));
+  EXPECT_THAT(second->options().fp8.scale, ElementsAre(4.0f));
+  EXPECT_THAT(second->options().fp8.history->amax, ElementsAre(4, 5, 6));
   EXPECT_EQ(second->as<float>(TensorKind::kAmaxHistory).data(),
             q->as<float>(TensorKind::kAmaxHistory).data() + 3);
 }
@@ -357,16 +357,16 @@ TEST_F(Forms, LongListsTravelAndTooLongOnesDoNot) {
   Input in({32, 64});
   QuantizeOptions o;
   o.format = Format::kFp8E4M3;
-  o.scale = {1};
-  o.history = HistoryOptions{std::vector<float>(65536, 1.0f)};
+  o.fp8.scale = {1};
+  o.fp8.history = HistoryOptions{std::vector<float>(65536, 1.0f)};
   const auto result = client_->Quantize(in.desc, in.data, o);
   ASSERT_THAT(result, IsOk());
   EXPECT_EQ(result->as<float>(TensorKind::kAmaxHistory).size(), 65536u);
   const int calls = server_.calls();
   o.splits = std::vector<int64_t>(20, 0);
   o.splits->back() = 32;
-  o.scale.assign(20, 1);
-  o.history->amax.assign(20 * 65536, 1.0f);
+  o.fp8.scale.assign(20, 1);
+  o.fp8.history->amax.assign(20 * 65536, 1.0f);
   const auto refused = client_->Quantize(in.desc, in.data, o).status();
   EXPECT_EQ(FieldOf(refused), "message");
   const auto error = GetServerError(refused);

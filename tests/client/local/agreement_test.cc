@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-#include "client/client.h"
+#include "quantd/client.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/testing/matchers.h"
 
@@ -163,8 +163,8 @@ TEST_F(LocalAgreement, Options) {
   Quantize(whole, o);
   o = {};
   o.format = Format::kFp8E4M3;
-  o.history = HistoryOptions{.amax = {1, 2, 3}};
-  o.scale = {4};
+  o.fp8.history = HistoryOptions{.amax = {1, 2, 3}};
+  o.fp8.scale = {4};
   Quantize(whole, o);
   RhtAmaxOptions amax;
   amax.rowwise = amax.rowwise_rht = amax.columnwise_rht = true;
@@ -192,9 +192,9 @@ TEST_F(LocalAgreement, BadInput) {
   QuantizeOptions o;
   Quantize(whole, o);  // no format
   o.format = Format::kNvfp4;
-  o.scale = {1};
+  o.fp8.scale = {1};
   Quantize(whole, o);  // not an option of the format
-  o.scale.clear();
+  o.fp8.scale.clear();
   o.splits = {{1, 2}};
   Quantize(whole, o);
   o.splits.reset();

@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "client/client.h"
-#include "client/error.h"
 #include "kernels/device/budget.h"
+#include "quantd/client.h"
+#include "quantd/error.h"
 #include "tests/kernels/device/fake_backend.h"
 #include "tests/testing/matchers.h"
 

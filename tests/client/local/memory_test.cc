@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "client/client.h"
-#include "client/error.h"
 #include "kernels/device/devices.h"
+#include "quantd/client.h"
+#include "quantd/error.h"
 #include "tests/testing/lendable.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/tensors.h"
@@ -47,8 +47,8 @@ class LocalMemory : public testing::TestWithParam<std::string> {
     all[3].format = Format::kNvfp4;
     all[3].profile = Profile::kModelopt047;
     all[4].format = Format::kFp8E4M3;
-    all[4].scale = {2.0f};
-    all[4].history = HistoryOptions{{1, 2, 3}};
+    all[4].fp8.scale = {2.0f};
+    all[4].fp8.history = HistoryOptions{{1, 2, 3}};
     return all;
   }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "client/client.h"
+#include "quantd/client.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/client/temp_dir.h"
 #include "tests/kernels/device/plan_rows.h"

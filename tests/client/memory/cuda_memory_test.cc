@@ -8,10 +8,10 @@
 #include <thread>
 #include <vector>
 
-#include "client/error.h"
 #include "client/memory/cuda_driver.h"
 #include "client/memory/door_connection.h"
 #include "proto/memory/offer.h"
+#include "quantd/error.h"
 #include "tests/client/memory/cuda_memory_fixture.h"
 #include "tests/client/memory/gpu_stream.h"
 

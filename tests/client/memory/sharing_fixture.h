@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/client.h"
+#include "quantd/client.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/client/temp_dir.h"
 #include "tests/testing/matchers.h"

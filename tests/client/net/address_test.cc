@@ -1,7 +1,7 @@
 #include "client/net/address.h"
 
-#include "kernels/plan/field_error.h"
 #include "proto/net/address.h"
+#include "quantd/field_error.h"
 #include "tests/testing/matchers.h"
 
 namespace quantd::client {

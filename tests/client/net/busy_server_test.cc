@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "client/client.h"
-#include "client/error.h"
+#include "quantd/client.h"
+#include "quantd/error.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/testing/matchers.h"
 

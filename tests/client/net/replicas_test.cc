@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
-#include "client/client.h"
 #include "fmt/format.h"
+#include "quantd/client.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/testing/matchers.h"
 

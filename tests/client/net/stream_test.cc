@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "client/client.h"
+#include "quantd/client.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/kernels/device/plan_rows.h"
 #include "tests/testing/matchers.h"

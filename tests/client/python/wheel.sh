@@ -120,7 +120,7 @@ git clone -q "$root" "$work/clone"
 "$work/tools/bin/python" -m build --outdir "$work/source" \
   "$work/clone/client/python" >"$work/log" 2>&1 ||
   { tail -40 "$work/log"; fail "no wheel of a source distribution"; }
-for name in native/engine.cc tree/{server/main.cc,client/client.h,deploy/notices.sh}; do
+for name in native/engine.cc tree/{server/main.cc,include/quantd/client.h,deploy/notices.sh}; do
   tar -tzf "$work"/source/quantd-*.tar.gz | grep -q "/$name\$" ||
     fail "the source distribution has no $name"
 done

@@ -4,9 +4,9 @@
 
 #include "client/checkpoint/dialect.h"
 #include "client/checkpoint/stored.h"
-#include "client/client.h"
 #include "fmt/ranges.h"
 #include "kernels/plan/geometry.h"
+#include "quantd/client.h"
 #include "tests/client/quantctl/convert_fixture.h"
 
 namespace quantd {

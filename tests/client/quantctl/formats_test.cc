@@ -7,7 +7,7 @@
 
 #include "client/files/quantized_file.h"
 #include "fmt/ranges.h"
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 #include "tests/client/quantctl/cli_fixture.h"
 
 namespace quantd {
@@ -50,7 +50,7 @@ std::vector<Flags> LegalFlags() {
        "--estimate", "activations", "--scale-layout", "swizzled"},
       [](auto& o) {
         o.rht = {false, true, 64, RandomSignMask(3, 64)};
-        o.amax_estimation_scale = 2;
+        o.nvfp4.amax_estimation_scale = 2;
         o.form.scale_layout = Layout::kSwizzled;
       });
   add(Format::kNvfp4Square,
@@ -58,8 +58,8 @@ std::vector<Flags> LegalFlags() {
        "--fast-error", "--statistics", "--plain-amax"},
       [](auto& o) {
         o.form.compact_scales = o.form.scale_256 = true;
-        o.four_over_six = FourOverSix::kMse;
-        o.fast_error = o.statistics = o.want_amax = true;
+        o.nvfp4.four_over_six = FourOverSix::kMse;
+        o.nvfp4.fast_error = o.statistics = o.want_amax = true;
       });
   add(Format::kNvfp4Square,
       {"--rounding", "stochastic", "--seed", "7", "--row-offset", "16",
@@ -76,18 +76,18 @@ std::vector<Flags> LegalFlags() {
        "f32"},
       [](auto& o) {
         o.splits = {16, 0, 48};
-        o.scale = {2, 4, 8};
+        o.fp8.scale = {2, 4, 8};
         o.dbias = true;
         o.dbias_dtype = DType::kF32;
       });
   // Neither goes with a scale that is given.
   add(Format::kFp8E4M3, {"--epsilon", "0.5", "--power-of-two", "yes"},
       [](auto& o) {
-        o.epsilon = 0.5f;
-        o.power_of_two = true;
+        o.fp8.epsilon = 0.5f;
+        o.fp8.power_of_two = true;
       });
   add(Format::kMxfp4, {"--scale-rule", "even", "--dbias"}, [](auto& o) {
-    o.scale_rule = ScaleRule::kEven;
+    o.mx.scale_rule = ScaleRule::kEven;
     o.dbias = true;
   });
   return all;

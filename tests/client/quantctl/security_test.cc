@@ -1,6 +1,6 @@
 // quantctl and the SDK with TLS and tokens: what works, and what is said about
 // each thing that does not.
-#include "client/client.h"
+#include "quantd/client.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/client/quantctl/cli_fixture.h"
 #include "tests/testing/certificates.h"

@@ -162,9 +162,9 @@ TEST(Route, BandsOfAPlanAsItIsServed) {
                                    .asked = true,
                                    .servers = {{true, 1.5f, {256 * kMiB}}}});
   ASSERT_TRUE(route.served);
-  EXPECT_EQ(
-      std::get<QuantizeOptions>(route.served->options()).amax_estimation_scale,
-      1.5f);
+  EXPECT_EQ(std::get<QuantizeOptions>(route.served->options())
+                .nvfp4.amax_estimation_scale,
+            1.5f);
   EXPECT_EQ(route.bytes, kMiB);
 }
 

@@ -1,5 +1,5 @@
 // Every byte of data, scales and amax of shards is that of the whole tensor.
-#include "client/distributed.h"
+#include "quantd/distributed.h"
 
 #include <algorithm>
 #include <cmath>
@@ -111,8 +111,8 @@ TEST_F(Distributed, RefusesCutsAndOptions) {
   o.splits = {128};
   EXPECT_EQ(field(o, 0, 64, 0, 256), "splits");
   o = Of(Format::kFp8E4M3);
-  o.scale = {1};
-  o.history = HistoryOptions{{1}};
+  o.fp8.scale = {1};
+  o.fp8.history = HistoryOptions{{1}};
   EXPECT_EQ(field(o, 0, 64, 0, 256), "history");
 }
 
@@ -138,7 +138,7 @@ TEST_F(Distributed, EstimatedAmax) {
   const Whole whole(200, 256);
   QuantizeOptions o = Of(Format::kNvfp4);
   o.rht.columnwise = true;
-  o.amax_estimation_scale = 2.0f;
+  o.nvfp4.amax_estimation_scale = 2.0f;
   ExpectWhole(whole, o, {64, 144}, {});
 }
 
@@ -170,7 +170,7 @@ TEST_F(Distributed, FourOverSix) {
   const Whole whole(200, 256);
   for (const Format format : {Format::kNvfp4, Format::kNvfp4Square}) {
     QuantizeOptions o = Of(format);
-    o.four_over_six = FourOverSix::kMse;
+    o.nvfp4.four_over_six = FourOverSix::kMse;
     o.form.scale_256 = true;
     ExpectWhole(whole, o, {64, 160}, {32});
   }
@@ -193,7 +193,7 @@ TEST_F(Distributed, EveryFormat) {
 TEST_F(Distributed, DelayedScaling) {
   const Whole whole(100, 64);
   QuantizeOptions o = Of(Format::kFp8E4M3);
-  o.scale = {16};
+  o.fp8.scale = {16};
   Piece top(whole, 0, 37, 0, 64);
   const auto amax = ShardAmax(*clients_[0], whole.desc, top.shard, o);
   ASSERT_THAT(amax, IsOk());

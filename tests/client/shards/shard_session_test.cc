@@ -9,7 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "client/distributed.h"
+#include "kernels/plan/shards.h"
+#include "quantd/distributed.h"
 #include "tests/client/shards/shards.h"
 
 namespace quantd {
@@ -45,7 +46,7 @@ TEST_F(ShardSessions, SendTheirShardOnce) {
   all[1].rounding = Rounding::kStochastic;
   all[1].stochastic.seed = 5;
   all[2].rht.columnwise = true;
-  all[2].amax_estimation_scale = 2.0f;
+  all[2].nvfp4.amax_estimation_scale = 2.0f;
   all[3] = Of(Format::kFp8E4M3);
   all[4] = Of(Format::kMxfp8E4M3);  // nothing to agree on
   for (const QuantizeOptions& o : all) {

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "client/distributed.h"
 #include "kernels/plan/geometry.h"
+#include "quantd/distributed.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/client/calls.h"
 

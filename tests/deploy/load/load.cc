@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/client.h"
+#include "quantd/client.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include "client/files/quantized_description.h"
 #include "client/files/quantized_file.h"
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 #include "tests/fuzz/targets/target.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "kernels/plan/format.h"
+#include "quantd/format.h"
 #include "tests/fuzz/targets/memory_file.h"
 #include "tests/fuzz/targets/target.h"
 

@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "client/error.h"
 #include "client/net/replies.h"
 #include "client/net/server_status.h"
 #include "google/protobuf/stubs/logging.h"
-#include "kernels/plan/plan.h"
 #include "proto/stream/chunks.h"
+#include "quantd/error.h"
+#include "quantd/plan.h"
 #include "tests/fuzz/targets/reply_plans.h"
 #include "tests/fuzz/targets/target.h"
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/plan/plan.h"
 #include "proto/wire.h"
+#include "quantd/plan.h"
 #include "tests/fuzz/targets/target.h"
 
 namespace quantd::fuzz {

@@ -12,7 +12,7 @@
 
 #include "kernels/arith/e2m1.h"
 #include "kernels/arith/hadamard.h"
-#include "kernels/plan/format.h"
+#include "quantd/format.h"
 #include "tests/oracle/oracle.h"
 #include "tests/testing/tensors.h"
 

@@ -13,8 +13,8 @@
 
 #include "fmt/format.h"
 #include "kernels/device/devices.h"
-#include "kernels/plan/field_error.h"
-#include "kernels/plan/plan.h"
+#include "quantd/field_error.h"
+#include "quantd/plan.h"
 #include "tests/testing/device.h"
 #include "tests/testing/tensors.h"
 
@@ -60,20 +60,22 @@ const std::vector<Use>& Uses() {
       {"row_offset", [](O& o) { o.shard.row_offset = 128; }},
       {"column_offset", [](O& o) { o.shard.column_offset = 128; }},
       {"total_columns", [](O& o) { o.shard.total_columns = 4096; }},
-      {"four_over_six mae", [](O& o) { o.four_over_six = FourOverSix::kMae; }},
-      {"four_over_six mse", [](O& o) { o.four_over_six = FourOverSix::kMse; }},
-      {"fast_error", [](O& o) { o.fast_error = true; }},
-      {"estimation", [](O& o) { o.amax_estimation_scale = 1.5f; }},
-      {"epsilon", [](O& o) { o.epsilon = 10000; }},
-      {"power_of_two", [](O& o) { o.power_of_two = !IsBlockScaled(o); }},
-      {"scale", [](O& o) { o.scale = {0.37f}; }},
+      {"four_over_six mae",
+       [](O& o) { o.nvfp4.four_over_six = FourOverSix::kMae; }},
+      {"four_over_six mse",
+       [](O& o) { o.nvfp4.four_over_six = FourOverSix::kMse; }},
+      {"fast_error", [](O& o) { o.nvfp4.fast_error = true; }},
+      {"estimation", [](O& o) { o.nvfp4.amax_estimation_scale = 1.5f; }},
+      {"epsilon", [](O& o) { o.fp8.epsilon = 10000; }},
+      {"power_of_two", [](O& o) { o.fp8.power_of_two = !IsBlockScaled(o); }},
+      {"scale", [](O& o) { o.fp8.scale = {0.37f}; }},
       {"history",
        [](O& o) {
-         o.history = {{0, 3, 5}, HistoryRule::kMostRecent, 1};
+         o.fp8.history = {{0, 3, 5}, HistoryRule::kMostRecent, 1};
        }},
-      {"scale_rule floor", [](O& o) { o.scale_rule = ScaleRule::kFloor; }},
-      {"scale_rule ceil", [](O& o) { o.scale_rule = ScaleRule::kCeil; }},
-      {"scale_rule even", [](O& o) { o.scale_rule = ScaleRule::kEven; }},
+      {"scale_rule floor", [](O& o) { o.mx.scale_rule = ScaleRule::kFloor; }},
+      {"scale_rule ceil", [](O& o) { o.mx.scale_rule = ScaleRule::kCeil; }},
+      {"scale_rule even", [](O& o) { o.mx.scale_rule = ScaleRule::kEven; }},
       {"splits",
        [](O& o) {
          o.splits = {{24, 40}};
@@ -242,7 +244,7 @@ TEST(Estimate, IsTheCheapWay) {
       return (*backend)->stats().rht_launches - before;
     };
     EXPECT_EQ(rotations(), 2u);
-    o.amax_estimation_scale = 2.0f;
+    o.nvfp4.amax_estimation_scale = 2.0f;
     EXPECT_EQ(rotations(), 1u);
   }
 }

@@ -3,7 +3,7 @@
 #include <iterator>
 
 #include "fmt/format.h"
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 #include "tests/testing/tensors.h"
 
 namespace quantd {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/plan/format.h"
+#include "quantd/format.h"
 #include "tests/oracle/oracle.h"
 
 namespace quantd {

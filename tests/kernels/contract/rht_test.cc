@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "fmt/format.h"
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 #include "tests/kernels/contract/contract.h"
 
 namespace quantd {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "kernels/device/memory_limit.h"
-#include "kernels/plan/field_error.h"
+#include "quantd/field_error.h"
 
 namespace quantd {
 namespace {

@@ -107,10 +107,10 @@ std::vector<Setting> WaysOf(Option option) {
     case kOptFourOverSix:
       return {Simply("four_over_six mae",
                      [](QuantizeOptions& o) {
-                       o.four_over_six = FourOverSix::kMae;
+                       o.nvfp4.four_over_six = FourOverSix::kMae;
                      }),
               Simply("four_over_six mse, scale_256", [](QuantizeOptions& o) {
-                o.four_over_six = FourOverSix::kMse;
+                o.nvfp4.four_over_six = FourOverSix::kMse;
                 o.form.scale_256 = true;
               })};
     case kOptSwizzled:
@@ -133,30 +133,31 @@ std::vector<Setting> WaysOf(Option option) {
                }}};
     case kOptEstimation:
       return {Simply("estimation", [](QuantizeOptions& o) {
-        o.amax_estimation_scale = 2.0f;
+        o.nvfp4.amax_estimation_scale = 2.0f;
         if (!o.rht.rowwise && !o.rht.columnwise) {
           o.rht.rowwise = HasRowwise(o.usage);
           o.rht.columnwise = HasColumnwise(o.usage);
         }
       })};
     case kOptEpsilon:
-      return {Simply("epsilon", [](QuantizeOptions& o) { o.epsilon = 0.01f; })};
+      return {
+          Simply("epsilon", [](QuantizeOptions& o) { o.fp8.epsilon = 0.01f; })};
     case kOptPowerOfTwo:
       return {Simply("power_of_two",
-                     [](QuantizeOptions& o) { o.power_of_two = true; })};
+                     [](QuantizeOptions& o) { o.fp8.power_of_two = true; })};
     case kOptGivenScale:
       return {Simply("given_scale", [](QuantizeOptions& o) {
-        o.scale.assign(o.splits ? o.splits->size() : 1, 2.0f);
+        o.fp8.scale.assign(o.splits ? o.splits->size() : 1, 2.0f);
       })};
     case kOptHistory:
       return {Simply("history", [](QuantizeOptions& o) {
         const size_t n = o.splits ? o.splits->size() : 1;
-        o.scale.assign(n, 2.0f);
-        o.history = HistoryOptions{.amax = std::vector<float>(4 * n, 1.0f)};
+        o.fp8.scale.assign(n, 2.0f);
+        o.fp8.history = HistoryOptions{.amax = std::vector<float>(4 * n, 1.0f)};
       })};
     case kOptScaleRule:
       return {Simply("scale_rule", [](QuantizeOptions& o) {
-        o.scale_rule = ScaleRule::kEven;
+        o.mx.scale_rule = ScaleRule::kEven;
       })};
     case kOptGrouped:
       return {{.name = "grouped", .set = [](TensorDesc& t, QuantizeOptions& o) {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/plan/format.h"
-#include "kernels/plan/plan.h"
 #include "kernels/plan/support.h"
+#include "quantd/format.h"
+#include "quantd/plan.h"
 
 namespace quantd {
 

@@ -57,7 +57,7 @@ TEST(RecipeTest, AnAmaxIsThatOfTheValuesThatAreEncoded) {
 TEST(RecipeTest, AnEstimateTakesOneSearchOfPlainValues) {
   QuantizeOptions o = Nvfp4Both();
   o.rht.rowwise = o.rht.columnwise = true;
-  o.amax_estimation_scale = 2.0f;
+  o.nvfp4.amax_estimation_scale = 2.0f;
   const Plan plan = Quantize(o);
   const Recipe r = MakeRecipe(plan);
   EXPECT_THAT(Sources(r), ElementsAre(From::kPlain, From::kPlain));
@@ -92,8 +92,8 @@ TEST(RecipeTest, LinesHaveAmaxesOfTheirOwn) {
 TEST(RecipeTest, DelayedScalingGivesTheScaleAndStillFindsTheAmax) {
   QuantizeOptions o;
   o.format = Format::kFp8E4M3;
-  o.scale = {2.0f};
-  o.history = HistoryOptions{.amax = {1.0f, 2.0f}};
+  o.fp8.scale = {2.0f};
+  o.fp8.history = HistoryOptions{.amax = {1.0f, 2.0f}};
   const Plan plan = Quantize(o);
   const Recipe r = MakeRecipe(plan);
   EXPECT_TRUE(r.copies[0].wanted);
@@ -102,8 +102,8 @@ TEST(RecipeTest, DelayedScalingGivesTheScaleAndStillFindsTheAmax) {
   EXPECT_TRUE(r.history);
   EXPECT_THAT(Sources(r), ElementsAre(From::kPlain, From::kPlain));
   EXPECT_EQ(r.amaxes[1].kind, TensorKind::kNextScale);
-  o.scale.clear();
-  o.history.reset();
+  o.fp8.scale.clear();
+  o.fp8.history.reset();
   const Plan current = Quantize(o);
   EXPECT_EQ(MakeRecipe(current).copies[0].scale, TensorScale::kAmax);
 }

@@ -147,10 +147,10 @@ class Drawing {
     o.statistics = dice_.OneIn(3);
     if (f.scaling == Scaling::kMx &&
         (profile.scale_rule || o.profile == Profile::kTe)) {
-      o.scale_rule = static_cast<ScaleRule>(dice_.Below(4));
+      o.mx.scale_rule = static_cast<ScaleRule>(dice_.Below(4));
     }
     if (o.profile == Profile::kTe) DrawOwn(f, &o);
-    if (has(kOptGivenAmax, 3) && o.scale.empty()) DrawGivenAmax(f, &o);
+    if (has(kOptGivenAmax, 3) && o.fp8.scale.empty()) DrawGivenAmax(f, &o);
     return o;
   }
   // What TransformerEngine's arithmetic has beside.
@@ -165,7 +165,7 @@ class Drawing {
       if (o->rht.rowwise || o->rht.columnwise) {
         o->rht.dimension = dice_.OneIn(2) ? 16 : dice_.Of(kRhtDimensions);
         o->rht.sign_mask = {{dice_.Next() & 0xFFFF, 0}};
-        if (has(kOptEstimation, 4)) o->amax_estimation_scale = 1.5f;
+        if (has(kOptEstimation, 4)) o->nvfp4.amax_estimation_scale = 1.5f;
       }
     }
     o->form.compact_scales = has(kOptCompact, 4);
@@ -174,16 +174,17 @@ class Drawing {
       o->rounding = Rounding::kStochastic;
       o->stochastic.seed = dice_.Next();
     } else if (has(kOptFourOverSix, 4)) {
-      o->four_over_six = dice_.OneIn(2) ? FourOverSix::kMae : FourOverSix::kMse;
+      o->nvfp4.four_over_six =
+          dice_.OneIn(2) ? FourOverSix::kMae : FourOverSix::kMse;
       o->form.scale_256 = dice_.OneIn(2);
-      o->fast_error = dice_.OneIn(2);
+      o->nvfp4.fast_error = dice_.OneIn(2);
     }
     if (has(kOptGivenScale, 4)) {
-      o->scale = DrawAmaxes(o->splits ? int64_t(o->splits->size()) : 1);
-      for (float& s : o->scale) s = std::max(s, 1e-45f);
+      o->fp8.scale = DrawAmaxes(o->splits ? int64_t(o->splits->size()) : 1);
+      for (float& s : o->fp8.scale) s = std::max(s, 1e-45f);
     } else {
-      if (has(kOptPowerOfTwo, 3)) o->power_of_two = dice_.OneIn(2);
-      if (has(kOptEpsilon, 4)) o->epsilon = DrawAmaxValue();
+      if (has(kOptPowerOfTwo, 3)) o->fp8.power_of_two = dice_.OneIn(2);
+      if (has(kOptEpsilon, 4)) o->fp8.epsilon = DrawAmaxValue();
     }
     o->dbias = dice_.OneIn(4);
   }

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 #include "tests/testing/tensors.h"
 
 namespace quantd {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/device/devices.h"
-#include "kernels/plan/field_error.h"
+#include "quantd/field_error.h"
 #include "tests/testing/device.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/run_plan.h"

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 
 namespace quantd {
 namespace {

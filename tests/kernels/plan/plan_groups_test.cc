@@ -100,15 +100,15 @@ TEST(SizesTest, WhatStandsBesideTheCopies) {
   r.tensor = Tensor({130, 96});
   r.quantize.usage = Usage::kNone;
   r.quantize.want_amax = r.quantize.dbias = true;
-  r.quantize.scale = {1};
-  r.quantize.history = HistoryOptions{{0, 1, 2}};
+  r.quantize.fp8.scale = {1};
+  r.quantize.fp8.history = HistoryOptions{{0, 1, 2}};
   auto plan = Make(kQuantize, r);
   ASSERT_THAT(plan, IsOk());
   ExpectTensors(plan->outputs(), plan->output_bytes(),
                 {"amax f32 1", "dbias bf16 96", "amax_history f32 3",
                  "next_scale f32 1"});
-  r.quantize.history.reset();
-  r.quantize.scale.clear();
+  r.quantize.fp8.history.reset();
+  r.quantize.fp8.scale.clear();
   r.quantize.dbias_dtype = DType::kF32;
   r.quantize.splits = {{1, 0, 128, 1}};
   plan = Make(kQuantize, r);
@@ -119,8 +119,8 @@ TEST(SizesTest, WhatStandsBesideTheCopies) {
   // A history for each group.
   r.quantize.dbias = false;
   r.quantize.dbias_dtype = DType::kUnspecified;
-  r.quantize.scale = {1, 2, 3, 4};
-  r.quantize.history = HistoryOptions{{0, 1, 2, 3, 4, 5, 6, 7}};
+  r.quantize.fp8.scale = {1, 2, 3, 4};
+  r.quantize.fp8.history = HistoryOptions{{0, 1, 2, 3, 4, 5, 6, 7}};
   plan = Make(kQuantize, r);
   ASSERT_THAT(plan, IsOk());
   ExpectTensors(

@@ -64,77 +64,77 @@ TEST(NumbersTest, WrongNumbersAndChoices) {
          o.splits = {{32, 0}};
        }},
       {Format::kFp8E4M3, "scale", "a finite number > 0", "0",
-       [](O& o) { o.scale = {0}; }},
+       [](O& o) { o.fp8.scale = {0}; }},
       {Format::kFp8E4M3, "scale", "a finite number > 0", "-2",
-       [](O& o) { o.scale = {-2}; }},
+       [](O& o) { o.fp8.scale = {-2}; }},
       {Format::kFp8E4M3, "scale", "a finite number > 0", "inf",
-       [](O& o) { o.scale = {kInf}; }},
+       [](O& o) { o.fp8.scale = {kInf}; }},
       {Format::kFp8E4M3, "scale", "a finite number > 0", "nan",
-       [](O& o) { o.scale = {NAN}; }},
+       [](O& o) { o.fp8.scale = {NAN}; }},
       {Format::kFp8E4M3, "scale", "1 value, one for the tensor", "2 values",
        [](O& o) {
-         o.scale = {1, 1};
+         o.fp8.scale = {1, 1};
        }},
       {Format::kFp8E4M3, "scale", "3 values, one for each group", "1 value",
        [](O& o) {
-         o.scale = {1};
+         o.fp8.scale = {1};
          o.splits = {{0, 32, 0}};
        }},
       {Format::kNvfp4, "amax_estimation_scale",
        "estimation only together with rht", "no rht",
-       [](O& o) { o.amax_estimation_scale = 2.0f; }},
+       [](O& o) { o.nvfp4.amax_estimation_scale = 2.0f; }},
       {Format::kNvfp4, "amax_estimation_scale",
        "a finite number > 0, or 0 for no estimate", "-2",
        [](O& o) {
-         o.amax_estimation_scale = -2.0f;
+         o.nvfp4.amax_estimation_scale = -2.0f;
          o.rht.columnwise = true;
        }},
       {Format::kNvfp4, "amax_estimation_scale",
        "a finite number > 0, or 0 for no estimate", "nan",
        [](O& o) {
-         o.amax_estimation_scale = NAN;
+         o.nvfp4.amax_estimation_scale = NAN;
          o.rht.columnwise = true;
        }},
       {Format::kFp8E4M3, "epsilon", "a finite number >= 0", "-1",
-       [](O& o) { o.epsilon = -1; }},
+       [](O& o) { o.fp8.epsilon = -1; }},
       {Format::kFp8E4M3, "epsilon", "a finite number >= 0", "nan",
-       [](O& o) { o.epsilon = NAN; }},
+       [](O& o) { o.fp8.epsilon = NAN; }},
       {Format::kFp8BlockE4M3, "epsilon", "a finite number >= 0", "inf",
-       [](O& o) { o.epsilon = kInf; }},
+       [](O& o) { o.fp8.epsilon = kInf; }},
       // NaN is no option that another format lacks.
       {Format::kMxfp4, "epsilon",
        "epsilon only with fp8_e4m3, fp8_e5m2, fp8_block_e4m3, "
        "fp8_block_e5m2, fp8_block_2d_e4m3, fp8_block_2d_e5m2, fp8_channel_e4m3",
-       "epsilon with mxfp4", [](O& o) { o.epsilon = NAN; }},
+       "epsilon with mxfp4", [](O& o) { o.fp8.epsilon = NAN; }},
       {Format::kNvfp4, "form.scale_256", "scale_256 only with four_over_six",
        "no four_over_six", [](O& o) { o.form.scale_256 = true; }},
       {Format::kNvfp4, "fast_error", "fast_error only with four_over_six",
-       "no four_over_six", [](O& o) { o.fast_error = true; }},
+       "no four_over_six", [](O& o) { o.nvfp4.fast_error = true; }},
       {Format::kFp8E4M3, "history", "history only together with given_scale",
-       "no given_scale", [](O& o) { o.history = HistoryOptions{{1}}; }},
+       "no given_scale", [](O& o) { o.fp8.history = HistoryOptions{{1}}; }},
       {Format::kFp8E4M3, "history.amax", "1 to 65536 values", "0",
        [](O& o) {
-         o.history = HistoryOptions{};
-         o.scale = {1};
+         o.fp8.history = HistoryOptions{};
+         o.fp8.scale = {1};
        }},
       {Format::kFp8E4M3, "history.amax", "1 to 65536 values", "65537",
        [](O& o) {
-         o.history = HistoryOptions{std::vector<float>(65537)};
-         o.scale = {1};
+         o.fp8.history = HistoryOptions{std::vector<float>(65537)};
+         o.fp8.scale = {1};
        }},
       {Format::kFp8E4M3, "history.amax",
        "1 to 65536 values for each of 3 groups", "4",
        [](O& o) {
-         o.history = HistoryOptions{std::vector<float>(4)};
+         o.fp8.history = HistoryOptions{std::vector<float>(4)};
          o.splits = {{0, 32, 0}};
-         o.scale = {1, 1, 1};
+         o.fp8.scale = {1, 1, 1};
        }},
       {Format::kFp8E4M3, "history.amax",
        "1 to 65536 values for each of 2 groups", "131074",
        [](O& o) {
-         o.history = HistoryOptions{std::vector<float>(131074)};
+         o.fp8.history = HistoryOptions{std::vector<float>(131074)};
          o.splits = {{0, 32}};
-         o.scale = {1, 1};
+         o.fp8.scale = {1, 1};
        }},
       {Format::kNvfp4, "splits", "sizes whose sum is 32 rows", "31",
        [](O& o) {
@@ -150,26 +150,26 @@ TEST(NumbersTest, WrongNumbersAndChoices) {
        "no splits", [](O& o) { o.partial_splits = true; }},
       {Format::kFp8E4M3, "history.margin", "-127 to 127", "128",
        [](O& o) {
-         o.history = HistoryOptions{{1}, HistoryRule::kMax, 128};
-         o.scale = {1};
+         o.fp8.history = HistoryOptions{{1}, HistoryRule::kMax, 128};
+         o.fp8.scale = {1};
        }},
       {Format::kFp8E4M3, "history.margin", "-127 to 127", "-2147483648",
        [](O& o) {
-         o.history = HistoryOptions{
+         o.fp8.history = HistoryOptions{
              {1}, HistoryRule::kMax, std::numeric_limits<int>::min()};
-         o.scale = {1};
+         o.fp8.scale = {1};
        }},
       {Format::kFp8E4M3, "history.rule", "max or most_recent", "number 2",
        [](O& o) {
-         o.history = HistoryOptions{{1}, static_cast<HistoryRule>(2)};
-         o.scale = {1};
+         o.fp8.history = HistoryOptions{{1}, static_cast<HistoryRule>(2)};
+         o.fp8.scale = {1};
        }},
       {Format::kNvfp4, "rounding", "nearest or stochastic", "number 2",
        [](O& o) { o.rounding = static_cast<Rounding>(2); }},
       {Format::kNvfp4, "scale_rule", "up, floor, ceil or even", "number -1",
-       [](O& o) { o.scale_rule = static_cast<ScaleRule>(-1); }},
+       [](O& o) { o.mx.scale_rule = static_cast<ScaleRule>(-1); }},
       {Format::kNvfp4, "four_over_six", "off, mae or mse", "number 3",
-       [](O& o) { o.four_over_six = static_cast<FourOverSix>(3); }},
+       [](O& o) { o.nvfp4.four_over_six = static_cast<FourOverSix>(3); }},
       {Format::kNvfp4, "form.scale_layout", "linear or swizzled", "number 0",
        [](O& o) { o.form.scale_layout = Layout::kUnspecified; }},
       {Format::kNvfp4, "usage", "a copy, or dbias or amax beside none",
@@ -215,7 +215,7 @@ TEST(NumbersTest, WhereAnAmaxComesFrom) {
   o.columnwise_amax.clear();
   expect(o, true, Kind::kRotated);
   // A producer's amax is scaled as the computed one is.
-  o.amax_estimation_scale = 2;
+  o.nvfp4.amax_estimation_scale = 2;
   expect(o, true, Kind::kPlain, {}, 2);
   o.rowwise_amax = {100};
   expect(o, false, Kind::kGiven, {100});
@@ -226,7 +226,7 @@ TEST(NumbersTest, WhereAnAmaxComesFrom) {
   o.columnwise_amax = {7};
   expect(o, true, Kind::kGiven, {7});
   o.columnwise_amax.clear();
-  o.amax_estimation_scale = 0;
+  o.nvfp4.amax_estimation_scale = 0;
   expect(o, true, Kind::kRotated);
   // A row has another amax than a column.
   QuantizeOptions lines = PlanRequest().quantize;
@@ -243,14 +243,14 @@ TEST(NumbersTest, DefaultsAreFilledIn) {
     EXPECT_THAT(plan, IsOk());
     return std::get<QuantizeOptions>(plan->options());
   };
-  EXPECT_EQ(used(PlanRequest(Format::kNvfp4)).power_of_two, std::nullopt);
-  EXPECT_EQ(used(PlanRequest(Format::kMxfp4)).power_of_two, std::nullopt);
-  EXPECT_EQ(used(PlanRequest(Format::kFp8E5M2)).power_of_two, false);
+  EXPECT_EQ(used(PlanRequest(Format::kNvfp4)).fp8.power_of_two, std::nullopt);
+  EXPECT_EQ(used(PlanRequest(Format::kMxfp4)).fp8.power_of_two, std::nullopt);
+  EXPECT_EQ(used(PlanRequest(Format::kFp8E5M2)).fp8.power_of_two, false);
   PlanRequest delayed(Format::kFp8E5M2);
-  delayed.quantize.scale = {1};
-  EXPECT_EQ(used(delayed).power_of_two, std::nullopt);
-  EXPECT_EQ(used(PlanRequest(Format::kFp8BlockE5M2)).power_of_two, true);
-  EXPECT_EQ(used(PlanRequest(Format::kFp8SquareE4M3)).power_of_two, true);
+  delayed.quantize.fp8.scale = {1};
+  EXPECT_EQ(used(delayed).fp8.power_of_two, std::nullopt);
+  EXPECT_EQ(used(PlanRequest(Format::kFp8BlockE5M2)).fp8.power_of_two, true);
+  EXPECT_EQ(used(PlanRequest(Format::kFp8SquareE4M3)).fp8.power_of_two, true);
   PlanRequest r;
   EXPECT_EQ(used(r).shard.total_columns, 0);
   EXPECT_FALSE(used(r).rht.sign_mask.has_value());
@@ -263,7 +263,7 @@ TEST(NumbersTest, DefaultsAreFilledIn) {
   EXPECT_FALSE(used(r).statistics);
   r.quantize.rht.rowwise = true;
   r.quantize.rht.dimension = 32;
-  r.quantize.amax_estimation_scale = 2.0f;
+  r.quantize.nvfp4.amax_estimation_scale = 2.0f;
   EXPECT_FALSE(used(r).statistics);
   EXPECT_EQ(used(r).rht.sign_mask, (SignMask{{0xD7E8D7E8, 0}}));
 }

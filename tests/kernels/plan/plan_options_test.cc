@@ -55,7 +55,7 @@ const std::vector<Use>& Uses() {
        {"nvfp4"},
        [](O& o) { o.form.row_scaled = true; }},
       {"four_over_six", "four_over_six", nvfp4,
-       [](O& o) { o.four_over_six = FourOverSix::kMse; }},
+       [](O& o) { o.nvfp4.four_over_six = FourOverSix::kMse; }},
       {"swizzled", "form.scale_layout", join({nvfp4, mx}),
        [](O& o) { o.form.scale_layout = Layout::kSwizzled; }},
       {"compact",
@@ -71,21 +71,21 @@ const std::vector<Use>& Uses() {
        "amax_estimation_scale",
        {"nvfp4"},
        [](O& o) {
-         o.amax_estimation_scale = 2.0f;
+         o.nvfp4.amax_estimation_scale = 2.0f;
          o.rht.columnwise = true;
        }},
       {"epsilon", "epsilon", join({tensor, block, channel}),
-       [](O& o) { o.epsilon = 1e-12f; }},
+       [](O& o) { o.fp8.epsilon = 1e-12f; }},
       {"power_of_two", "power_of_two", join({tensor, block, channel}),
-       [](O& o) { o.power_of_two = false; }},
-      {"given_scale", "scale", tensor, [](O& o) { o.scale = {7}; }},
+       [](O& o) { o.fp8.power_of_two = false; }},
+      {"given_scale", "scale", tensor, [](O& o) { o.fp8.scale = {7}; }},
       {"history", "history", tensor,
        [](O& o) {
-         o.history = HistoryOptions{{0, 1}};
-         o.scale = {7};
+         o.fp8.history = HistoryOptions{{0, 1}};
+         o.fp8.scale = {7};
        }},
       {"scale_rule", "scale_rule", mx,
-       [](O& o) { o.scale_rule = ScaleRule::kFloor; }},
+       [](O& o) { o.mx.scale_rule = ScaleRule::kFloor; }},
       {"grouped", "splits", all,
        [](O& o) {
          o.splits = {{16, 16}};
@@ -140,11 +140,11 @@ TEST(OptionsTest, EveryOptionOfEveryFormat) {
 TEST(OptionsTest, EstimationAndHistoryNameTheirFormats) {
   PlanRequest mx(Format::kMxfp4);
   mx.quantize.rht.columnwise = true;
-  mx.quantize.amax_estimation_scale = 2.0f;
+  mx.quantize.nvfp4.amax_estimation_scale = 2.0f;
   ExpectRefused(Make(kQuantize, mx).status(), "amax_estimation_scale",
                 "estimation only with nvfp4", "estimation with mxfp4");
   PlanRequest plain;
-  plain.quantize.history = HistoryOptions{{1}};
+  plain.quantize.fp8.history = HistoryOptions{{1}};
   ExpectRefused(Make(kQuantize, plain).status(), "history",
                 "history only with fp8_e4m3, fp8_e5m2", "history with nvfp4");
 }
@@ -191,7 +191,7 @@ TEST(OptionsTest, WhatExcludesEachOther) {
 
 TEST(OptionsTest, FourOverSixOfScaledRowsIsForRowsAlone) {
   PlanRequest r;
-  r.quantize.four_over_six = FourOverSix::kMae;
+  r.quantize.nvfp4.four_over_six = FourOverSix::kMae;
   r.quantize.form.row_scaled = true;
   for (const Usage usage : {Usage::kBoth, Usage::kColumnwise}) {
     r.quantize.usage = usage;
@@ -233,7 +233,8 @@ TEST(OptionsTest, WhatIsLegalTogether) {
     if (r.quantize.splits && !r.quantize.rowwise_amax.empty()) {
       r.quantize.rowwise_amax = {1, 2};
     }
-    if (r.quantize.splits && r.quantize.history) r.quantize.scale = {1, 2};
+    if (r.quantize.splits && r.quantize.fp8.history)
+      r.quantize.fp8.scale = {1, 2};
     EXPECT_THAT(Make(kQuantize, r), IsOk())
         << Name(c.format) << fmt::format(" {}", fmt::join(c.names, " "));
   }
@@ -247,8 +248,10 @@ TEST(OptionsTest, DefaultsThatAreSaid) {
     std::string_view name, field;
     Edit edit;
   } kCases[] = {
-      {"scale_rule", "scale_rule", [](O& o) { o.scale_rule = ScaleRule::kUp; }},
-      {"power_of_two", "power_of_two", [](O& o) { o.power_of_two = false; }},
+      {"scale_rule", "scale_rule",
+       [](O& o) { o.mx.scale_rule = ScaleRule::kUp; }},
+      {"power_of_two", "power_of_two",
+       [](O& o) { o.fp8.power_of_two = false; }},
   };
   for (const FormatSpec& format : kFormats) {
     const auto names = OptionsOf(format);
@@ -273,7 +276,7 @@ TEST(OptionsTest, DefaultsThatAreSaid) {
       const auto plan = Make(kQuantize, none);
       ASSERT_THAT(plan, IsOk());
       none.quantize = std::get<QuantizeOptions>(plan->options());
-      EXPECT_EQ(none.quantize.scale_rule, std::nullopt);
+      EXPECT_EQ(none.quantize.mx.scale_rule, std::nullopt);
       EXPECT_THAT(Make(kQuantize, none), IsOk());
       c.edit(none.quantize);
       EXPECT_FALSE(Make(kQuantize, none).ok());
@@ -336,7 +339,7 @@ TEST(OptionsTest, WhatWouldDoNothing) {
        [](O& o) {
          o.rht.columnwise = true;
          o.columnwise_amax = {1};
-         o.amax_estimation_scale = 2.0f;
+         o.nvfp4.amax_estimation_scale = 2.0f;
        }},
       {Format::kNvfp4, "stochastic", "a seed only with stochastic rounding",
        "rounding nearest", [](O& o) { o.stochastic.seed = 1; }},
@@ -358,7 +361,7 @@ TEST(OptionsTest, WhatWouldDoNothing) {
   // What says no more than the default is no request.
   PlanRequest r;
   r.quantize.shard.total_columns = 64;
-  r.quantize.amax_estimation_scale = 0;
+  r.quantize.nvfp4.amax_estimation_scale = 0;
   EXPECT_THAT(Make(kQuantize, r), IsOk());
 }
 

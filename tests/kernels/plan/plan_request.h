@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/plan/field_error.h"
-#include "kernels/plan/plan.h"
+#include "quantd/field_error.h"
+#include "quantd/plan.h"
 #include "tests/testing/matchers.h"
 
 namespace quantd {

@@ -1,5 +1,5 @@
 // Legal and illegal requests, their sizes and their messages.
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

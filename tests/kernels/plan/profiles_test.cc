@@ -87,22 +87,23 @@ TEST(ProfilesTest, WhatIsRefused) {
        [](O& o) { o.form.row_scaled = true; }},
       {Profile::kModelopt047, Format::kNvfp4, "profile",
        "profile or four_over_six, not both", "both",
-       [](O& o) { o.four_over_six = FourOverSix::kMse; }},
+       [](O& o) { o.nvfp4.four_over_six = FourOverSix::kMse; }},
       {Profile::kModelopt047, Format::kFp8E4M3, "profile",
-       "profile or epsilon, not both", "both", [](O& o) { o.epsilon = 1; }},
+       "profile or epsilon, not both", "both", [](O& o) { o.fp8.epsilon = 1; }},
       {Profile::kDeepgemm, Format::kFp8SquareE4M3, "profile",
        "profile or power_of_two, not both", "both",
-       [](O& o) { o.power_of_two = true; }},
+       [](O& o) { o.fp8.power_of_two = true; }},
       {Profile::kModelopt047, Format::kFp8E4M3, "profile",
-       "profile or given_scale, not both", "both", [](O& o) { o.scale = {1}; }},
+       "profile or given_scale, not both", "both",
+       [](O& o) { o.fp8.scale = {1}; }},
       {Profile::kModelopt047, Format::kNvfp4, "profile",
        "profile or dbias, not both", "both", [](O& o) { o.dbias = true; }},
       {Profile::kTorchao018, Format::kNvfp4, "scale_rule",
        "scale_rule only with mxfp8_e4m3, mxfp8_e5m2, mxfp4",
-       "scale_rule with nvfp4", [](O& o) { o.scale_rule = ScaleRule::kUp; }},
+       "scale_rule with nvfp4", [](O& o) { o.mx.scale_rule = ScaleRule::kUp; }},
       {Profile::kModelopt047, Format::kMxfp4, "scale_rule",
        "none (modelopt@0.47 has one of its own)", "up",
-       [](O& o) { o.scale_rule = ScaleRule::kUp; }},
+       [](O& o) { o.mx.scale_rule = ScaleRule::kUp; }},
   };
   for (const auto& c : kCases) {
     SCOPED_TRACE(fmt::format("{}: {}", c.field, c.expected));
@@ -146,7 +147,7 @@ TEST(ProfilesTest, WhatIsLegalBeside) {
         r.quantize.rowwise_amax.assign(lines ? 32 : 3, 1.0f);
       }
       if (spec.scale_rule && format.options & kOptScaleRule) {
-        r.quantize.scale_rule = ScaleRule::kEven;
+        r.quantize.mx.scale_rule = ScaleRule::kEven;
       }
       EXPECT_THAT(Make(kQuantize, r), IsOk());
     }
@@ -205,7 +206,7 @@ TEST(ProfilesTest, ScalesInTheTypeOfTheInput) {
 TEST(ProfilesTest, DefaultsOfTheRules) {
   const auto rule = [](Profile profile) {
     const auto plan = Make(kQuantize, Request(profile, Format::kMxfp4));
-    return std::get<QuantizeOptions>(plan->options()).scale_rule;
+    return std::get<QuantizeOptions>(plan->options()).mx.scale_rule;
   };
   EXPECT_EQ(rule(Profile::kTe), ScaleRule::kUp);
   EXPECT_EQ(rule(Profile::kTorchao018), ScaleRule::kFloor);

@@ -1,4 +1,4 @@
-#include "kernels/plan/sign_mask.h"
+#include "quantd/sign_mask.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include "absl/time/clock.h"
 #include "kernels/device/devices.h"
 #include "kernels/device/out_of_memory.h"
-#include "kernels/plan/plan.h"
+#include "quantd/plan.h"
 
 namespace quantd {
 namespace {

@@ -12,7 +12,7 @@
 #include "kernels/device/budget.h"
 #include "kernels/device/devices.h"
 #include "kernels/device/health/fault_backend.h"
-#include "kernels/plan/format.h"
+#include "quantd/format.h"
 
 namespace quantd {
 namespace {

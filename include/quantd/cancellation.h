@@ -7,8 +7,8 @@
 // A token is a handle: copies share one state. Once cancelled it stays so,
 // and every later call that carries it fails at once.
 // Threads: everything here may be used from any thread.
-#ifndef QUANTD_CLIENT_CANCELLATION_H_
-#define QUANTD_CLIENT_CANCELLATION_H_
+#ifndef QUANTD_CANCELLATION_H_
+#define QUANTD_CANCELLATION_H_
 
 #include <functional>
 #include <memory>
@@ -47,4 +47,4 @@ class CancellationToken {
 
 }  // namespace quantd
 
-#endif  // QUANTD_CLIENT_CANCELLATION_H_
+#endif  // QUANTD_CANCELLATION_H_

@@ -22,12 +22,12 @@
 //
 // Where the amax is reduced over several processes first, leave the history
 // out, reduce the amax of the copies, and call UpdateScale of
-// kernels/plan/delayed_scaling.h.
+// quantd/delayed_scaling.h.
 //
 // Threads: Quantize may be called from many threads; not while a set_ function
 // runs.
-#ifndef QUANTD_CLIENT_QUANTIZER_H_
-#define QUANTD_CLIENT_QUANTIZER_H_
+#ifndef QUANTD_QUANTIZER_H_
+#define QUANTD_QUANTIZER_H_
 
 #include <array>
 #include <cstddef>
@@ -39,12 +39,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/client.h"
-#include "client/quantized_tensor.h"
-#include "kernels/plan/delayed_scaling.h"
-#include "kernels/plan/format.h"
-#include "kernels/plan/plan.h"
-#include "kernels/plan/sign_mask.h"
+#include "quantd/client.h"
+#include "quantd/delayed_scaling.h"
+#include "quantd/format.h"
+#include "quantd/plan.h"
+#include "quantd/quantized_tensor.h"
+#include "quantd/sign_mask.h"
 
 namespace quantd {
 
@@ -136,4 +136,4 @@ class Quantizer {
 
 }  // namespace quantd
 
-#endif  // QUANTD_CLIENT_QUANTIZER_H_
+#endif  // QUANTD_QUANTIZER_H_

@@ -10,8 +10,8 @@
 // Memory: copies of a QuantizedTensor share the bytes, which live until the
 // last of them is gone. A loaded tensor is read into memory and keeps no file.
 // Threads: immutable; may be read by many threads.
-#ifndef QUANTD_CLIENT_QUANTIZED_TENSOR_H_
-#define QUANTD_CLIENT_QUANTIZED_TENSOR_H_
+#ifndef QUANTD_QUANTIZED_TENSOR_H_
+#define QUANTD_QUANTIZED_TENSOR_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -24,10 +24,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/client.h"
-#include "kernels/plan/error_statistics.h"
-#include "kernels/plan/format.h"
-#include "kernels/plan/plan.h"
+#include "quantd/client.h"
+#include "quantd/error_statistics.h"
+#include "quantd/format.h"
+#include "quantd/plan.h"
 
 namespace quantd {
 
@@ -188,4 +188,4 @@ class QuantizedTensor {
 
 }  // namespace quantd
 
-#endif  // QUANTD_CLIENT_QUANTIZED_TENSOR_H_
+#endif  // QUANTD_QUANTIZED_TENSOR_H_

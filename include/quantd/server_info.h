@@ -1,13 +1,13 @@
 // What a server says of itself, and of what it would do.
-#ifndef QUANTD_CLIENT_SERVER_INFO_H_
-#define QUANTD_CLIENT_SERVER_INFO_H_
+#ifndef QUANTD_SERVER_INFO_H_
+#define QUANTD_SERVER_INFO_H_
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "kernels/plan/format.h"
-#include "kernels/plan/plan.h"
+#include "quantd/format.h"
+#include "quantd/plan.h"
 
 namespace quantd {
 
@@ -57,4 +57,4 @@ struct ServerInfo {
 
 }  // namespace quantd
 
-#endif  // QUANTD_CLIENT_SERVER_INFO_H_
+#endif  // QUANTD_SERVER_INFO_H_

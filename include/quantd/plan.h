@@ -7,8 +7,8 @@
 // Threads: a Plan is immutable and may be shared.
 //
 // The Make functions are in plan_builder.cc.
-#ifndef QUANTD_KERNELS_PLAN_PLAN_H_
-#define QUANTD_KERNELS_PLAN_PLAN_H_
+#ifndef QUANTD_PLAN_H_
+#define QUANTD_PLAN_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/plan/format.h"
-#include "kernels/plan/options.h"
+#include "quantd/format.h"
+#include "quantd/options.h"
 
 namespace quantd {
 
@@ -106,4 +106,4 @@ absl::StatusOr<Plan> MakeApplyRhtPlan(const TensorDesc& tensor,
 
 }  // namespace quantd
 
-#endif  // QUANTD_KERNELS_PLAN_PLAN_H_
+#endif  // QUANTD_PLAN_H_

@@ -1,6 +1,6 @@
 // What a call brought back: some tensors and a report.
-#ifndef QUANTD_CLIENT_RESULT_H_
-#define QUANTD_CLIENT_RESULT_H_
+#ifndef QUANTD_RESULT_H_
+#define QUANTD_RESULT_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "kernels/plan/error_statistics.h"
-#include "kernels/plan/format.h"
-#include "kernels/plan/plan.h"
+#include "quantd/error_statistics.h"
+#include "quantd/format.h"
+#include "quantd/plan.h"
 
 namespace quantd {
 
@@ -52,7 +52,7 @@ class AlignedBytes {
 // const Result may be read by many threads.
 class Result {
  public:
-  // The parts, in the order of TensorKind, as kernels/plan/plan.h computes
+  // The parts, in the order of TensorKind, as quantd/plan.h computes
   // them. The offsets mean nothing here. Of a grouped call every part has
   // group_offsets.
   const std::vector<TensorSpec>& parts() const { return parts_; }
@@ -129,4 +129,4 @@ class Result {
 
 }  // namespace quantd
 
-#endif  // QUANTD_CLIENT_RESULT_H_
+#endif  // QUANTD_RESULT_H_

@@ -1,4 +1,4 @@
-#include "kernels/plan/error_statistics.h"
+#include "kernels/plan/error_sums.h"
 
 #include <algorithm>
 #include <bit>

@@ -4,8 +4,8 @@
 // R = diag(s) * H * n^-1/2 with H[i][j] = (-1)^popcount(i & j). Bit i of the
 // mask is set iff s[i] = -1. Forward: y = x R for a row x of n elements;
 // inverse: x = y R^T.
-#ifndef QUANTD_KERNELS_PLAN_SIGN_MASK_H_
-#define QUANTD_KERNELS_PLAN_SIGN_MASK_H_
+#ifndef QUANTD_SIGN_MASK_H_
+#define QUANTD_SIGN_MASK_H_
 
 #include <array>
 #include <cstddef>
@@ -18,7 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "kernels/plan/format.h"
+#include "quantd/format.h"
 
 namespace quantd {
 
@@ -73,4 +73,4 @@ absl::StatusOr<std::vector<std::byte>> RhtMatrix(const SignMask& mask,
 
 }  // namespace quantd
 
-#endif  // QUANTD_KERNELS_PLAN_SIGN_MASK_H_
+#endif  // QUANTD_SIGN_MASK_H_

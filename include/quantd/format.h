@@ -3,8 +3,8 @@
 //
 // Enumerators with a number written out travel on the wire or in a file. Never
 // renumber one; add at the end.
-#ifndef QUANTD_KERNELS_PLAN_FORMAT_H_
-#define QUANTD_KERNELS_PLAN_FORMAT_H_
+#ifndef QUANTD_FORMAT_H_
+#define QUANTD_FORMAT_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -355,4 +355,4 @@ std::optional<Layout> ParseLayout(std::string_view name);
 
 }  // namespace quantd
 
-#endif  // QUANTD_KERNELS_PLAN_FORMAT_H_
+#endif  // QUANTD_FORMAT_H_

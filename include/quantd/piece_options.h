@@ -1,6 +1,6 @@
 // How a large tensor is read, cut and sent in pieces.
-#ifndef QUANTD_CLIENT_PIECE_OPTIONS_H_
-#define QUANTD_CLIENT_PIECE_OPTIONS_H_
+#ifndef QUANTD_PIECE_OPTIONS_H_
+#define QUANTD_PIECE_OPTIONS_H_
 
 #include <cstddef>
 #include <functional>
@@ -28,4 +28,4 @@ struct PieceOptions {
 
 }  // namespace quantd
 
-#endif  // QUANTD_CLIENT_PIECE_OPTIONS_H_
+#endif  // QUANTD_PIECE_OPTIONS_H_

@@ -1,10 +1,10 @@
 // What a failed call says to a program. Everything here reads the
 // absl::Status that a Client returned and asks nobody.
 //
-// A refused field is read with GetFieldViolation of kernels/plan/field_error.h,
+// A refused field is read with GetFieldViolation of quantd/field_error.h,
 // whether this library or the server refused it.
-#ifndef QUANTD_CLIENT_ERROR_H_
-#define QUANTD_CLIENT_ERROR_H_
+#ifndef QUANTD_ERROR_H_
+#define QUANTD_ERROR_H_
 
 #include <chrono>
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "kernels/plan/field_error.h"
+#include "quantd/field_error.h"
 
 namespace quantd {
 
@@ -59,4 +59,4 @@ int GetAttempts(const absl::Status& status);
 
 }  // namespace quantd
 
-#endif  // QUANTD_CLIENT_ERROR_H_
+#endif  // QUANTD_ERROR_H_

@@ -1,12 +1,12 @@
 // Delayed scaling of FP8 tensors: the next step's scale from a history of
 // amaxes. TransformerEngine's rule, with the scale kept finite.
-#ifndef QUANTD_KERNELS_PLAN_DELAYED_SCALING_H_
-#define QUANTD_KERNELS_PLAN_DELAYED_SCALING_H_
+#ifndef QUANTD_DELAYED_SCALING_H_
+#define QUANTD_DELAYED_SCALING_H_
 
 #include <vector>
 
 #include "absl/types/span.h"
-#include "kernels/plan/format.h"
+#include "quantd/format.h"
 
 namespace quantd {
 
@@ -37,4 +37,4 @@ GroupUpdates UpdateScales(absl::Span<const float> history,
 
 }  // namespace quantd
 
-#endif  // QUANTD_KERNELS_PLAN_DELAYED_SCALING_H_
+#endif  // QUANTD_DELAYED_SCALING_H_

@@ -1,6 +1,6 @@
 // Allocator settings for programs that move large tensors.
-#ifndef QUANTD_CLIENT_ALLOCATOR_H_
-#define QUANTD_CLIENT_ALLOCATOR_H_
+#ifndef QUANTD_ALLOCATOR_H_
+#define QUANTD_ALLOCATOR_H_
 
 namespace quantd {
 
@@ -18,4 +18,4 @@ void TuneAllocatorForBulkTransfers();
 
 }  // namespace quantd
 
-#endif  // QUANTD_CLIENT_ALLOCATOR_H_
+#endif  // QUANTD_ALLOCATOR_H_

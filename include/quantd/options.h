@@ -1,15 +1,15 @@
 // What may be asked of a tensor, as plain data with its defaults. What is legal
-// and what it comes to is for the Make functions of kernels/plan/plan.h to say.
-#ifndef QUANTD_KERNELS_PLAN_OPTIONS_H_
-#define QUANTD_KERNELS_PLAN_OPTIONS_H_
+// and what it comes to is for the Make functions of quantd/plan.h to say.
+#ifndef QUANTD_OPTIONS_H_
+#define QUANTD_OPTIONS_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "kernels/plan/format.h"
-#include "kernels/plan/sign_mask.h"
+#include "quantd/format.h"
+#include "quantd/sign_mask.h"
 
 namespace quantd {
 
@@ -65,13 +65,47 @@ struct ShardPosition {
   int64_t total_columns = 0;  // 0: column_offset + K
 };
 
-// Delayed scaling of FP8: kernels/plan/delayed_scaling.h.
+// Delayed scaling of FP8: quantd/delayed_scaling.h.
 struct HistoryOptions {
   // [0] is this step's slot; at least one. Of groups: as many values for each,
   // one group after the other.
   std::vector<float> amax;
   HistoryRule rule = HistoryRule::kMax;
   int margin = 0;  // -127 .. 127
+};
+
+// What a part adds to the amax of the copies; of the whole after a reduction.
+// One value or, where row_scaled or of FP8 channels, one for each of the part's
+// rows and of its columns: then only parts that share these rows or columns
+// reduce them. Empty for a copy that is not made or whose format has no amax.
+struct CopyAmax {
+  std::vector<float> rowwise;
+  std::vector<float> columnwise;
+};
+
+struct Nvfp4Options {
+  FourOverSix four_over_six = FourOverSix::kOff;
+  bool fast_error = false;  // of four_over_six
+  // The amax of a rotated copy that has none given is that of the unrotated
+  // tensor times this. 0: no estimate. Not set: none either, unless the server
+  // has one that it makes by default.
+  std::optional<float> amax_estimation_scale = {};
+};
+
+struct Fp8Options {
+  // FP8: a smaller amax counts as this one.
+  float epsilon = 0;
+  // FP8: scales are powers of two. Default: only for block scaling.
+  std::optional<bool> power_of_two = {};
+  // FP8 tensor scaling: the scales to use, one or one for each group (delayed
+  // scaling); empty: computed from the amax (current scaling).
+  std::vector<float> scale = {};
+  std::optional<HistoryOptions> history = {};
+};
+
+struct MxOptions {
+  // MX. Default: up, but for profiles that have another one.
+  std::optional<ScaleRule> scale_rule = {};
 };
 
 struct QuantizeOptions {
@@ -90,22 +124,9 @@ struct QuantizeOptions {
   Rounding rounding = Rounding::kNearest;
   StochasticOptions stochastic = {};
   ShardPosition shard = {};
-  FourOverSix four_over_six = FourOverSix::kOff;
-  bool fast_error = false;  // of four_over_six
-  // The amax of a rotated copy that has none given is that of the unrotated
-  // tensor times this. 0: no estimate. Not set: none either, unless the server
-  // has one that it makes by default.
-  std::optional<float> amax_estimation_scale = {};
-  // FP8: a smaller amax counts as this one.
-  float epsilon = 0;
-  // FP8: scales are powers of two. Default: only for block scaling.
-  std::optional<bool> power_of_two = {};
-  // FP8 tensor scaling: the scales to use, one or one for each group (delayed
-  // scaling); empty: computed from the amax (current scaling).
-  std::vector<float> scale = {};
-  std::optional<HistoryOptions> history = {};
-  // MX. Default: up, but for profiles that have another one.
-  std::optional<ScaleRule> scale_rule = {};
+  Nvfp4Options nvfp4 = {};
+  Fp8Options fp8 = {};
+  MxOptions mx = {};
   // Rows of the groups, which follow each other; none: one group, not grouped.
   std::optional<std::vector<int64_t>> splits = {};
   // The groups may end before M: rows after the last one are not looked at, and
@@ -160,4 +181,4 @@ struct ApplyRhtOptions {
 
 }  // namespace quantd
 
-#endif  // QUANTD_KERNELS_PLAN_OPTIONS_H_
+#endif  // QUANTD_OPTIONS_H_

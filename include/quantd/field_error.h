@@ -1,8 +1,8 @@
 // The one shape of "you asked for something illegal": INVALID_ARGUMENT that
 // names the field, what was expected and what came. The three parts travel
 // inside the status, so that the door can send them as a typed detail.
-#ifndef QUANTD_KERNELS_PLAN_FIELD_ERROR_H_
-#define QUANTD_KERNELS_PLAN_FIELD_ERROR_H_
+#ifndef QUANTD_FIELD_ERROR_H_
+#define QUANTD_FIELD_ERROR_H_
 
 #include <cstddef>
 #include <optional>
@@ -40,4 +40,4 @@ std::optional<FieldViolation> GetFieldViolation(const absl::Status& status);
 
 }  // namespace quantd
 
-#endif  // QUANTD_KERNELS_PLAN_FIELD_ERROR_H_
+#endif  // QUANTD_FIELD_ERROR_H_

@@ -1,24 +1,24 @@
 // Tensors of any size. One that a server takes in one call goes in one; a
 // larger one goes in pieces, and what comes back is joined to the bytes that
-// the whole would have given. How that can be is in client/distributed.h.
+// the whole would have given. How that can be is in quantd/distributed.h.
 //
 // Not for a tensor in pieces: groups, dbias, delayed scaling with a history
 // (INVALID_ARGUMENT, fields "splits", "dbias", "history"). Statistics of pieces
 // are added up.
 //
 // Threads: all functions may be called from many at once.
-#ifndef QUANTD_CLIENT_PIECES_H_
-#define QUANTD_CLIENT_PIECES_H_
+#ifndef QUANTD_PIECES_H_
+#define QUANTD_PIECES_H_
 
 #include <functional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/client.h"
-#include "client/distributed.h"
-#include "client/piece_options.h"
-#include "client/quantized_tensor.h"
-#include "kernels/plan/plan.h"
+#include "quantd/client.h"
+#include "quantd/distributed.h"
+#include "quantd/piece_options.h"
+#include "quantd/plan.h"
+#include "quantd/quantized_tensor.h"
 
 namespace quantd {
 
@@ -54,4 +54,4 @@ absl::Status DequantizeInPieces(Client& client, const QuantizedTensor& tensor,
 
 }  // namespace quantd
 
-#endif  // QUANTD_CLIENT_PIECES_H_
+#endif  // QUANTD_PIECES_H_

@@ -19,7 +19,7 @@
 // does not read, after ClientOptions::dead_peer_timeout and up to ten seconds
 // more.
 //
-// Errors: absl::Status, see client/error.h for what can be read from it.
+// Errors: absl::Status, see quantd/error.h for what can be read from it.
 // INVALID_ARGUMENT comes from here before anything is sent wherever the rules
 // allow to know; nothing here throws.
 //
@@ -51,8 +51,8 @@
 // Several servers: a client of many addresses keeps off those that are dead or
 // drain, sends a call to the one with the fewest bytes under way, and where
 // that one fails, drains or is busy, at once to another one.
-#ifndef QUANTD_CLIENT_CLIENT_H_
-#define QUANTD_CLIENT_CLIENT_H_
+#ifndef QUANTD_CLIENT_H_
+#define QUANTD_CLIENT_H_
 
 #include <cstddef>
 #include <functional>
@@ -64,12 +64,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/buffers.h"
-#include "client/call_options.h"
-#include "client/error.h"
-#include "client/result.h"
-#include "client/server_info.h"
-#include "kernels/plan/plan.h"
+#include "quantd/buffers.h"
+#include "quantd/call_options.h"
+#include "quantd/error.h"
+#include "quantd/plan.h"
+#include "quantd/result.h"
+#include "quantd/server_info.h"
 
 namespace quantd {
 
@@ -126,7 +126,7 @@ class Client {
 
   // What Quantize would give, without its input: every part with its shape,
   // type, layout and size, and the memory the server would need. Nothing is
-  // computed. MakeQuantizePlan of kernels/plan/plan.h says the same without a
+  // computed. MakeQuantizePlan of quantd/plan.h says the same without a
   // server; this one also asks that server's limits and version.
   absl::StatusOr<QuantizeDescription> DescribeQuantize(
       const TensorDesc& tensor, const QuantizeOptions& options,
@@ -265,4 +265,4 @@ class Client {
 
 }  // namespace quantd
 
-#endif  // QUANTD_CLIENT_CLIENT_H_
+#endif  // QUANTD_CLIENT_H_

@@ -33,7 +33,7 @@
 // Formats without an amax (MX, FP8 block scaling) and delayed scaling, whose
 // scale is given, need no reduction: step 1 answers with nothing. Under
 // delayed scaling the amax of a shard's Result is the shard's own: reduce it,
-// and make the next scale with UpdateScale of kernels/plan/delayed_scaling.h.
+// and make the next scale with UpdateScale of quantd/delayed_scaling.h.
 //
 // Estimates are made where the options say so, and nowhere else: a server's own
 // --estimate does not count for shards.
@@ -51,8 +51,8 @@
 // raised to as many calls as shall be under way at once.
 //
 // Threads: all functions may be called from many at once.
-#ifndef QUANTD_CLIENT_DISTRIBUTED_H_
-#define QUANTD_CLIENT_DISTRIBUTED_H_
+#ifndef QUANTD_DISTRIBUTED_H_
+#define QUANTD_DISTRIBUTED_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -62,9 +62,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/client.h"
-#include "kernels/plan/plan.h"
-#include "kernels/plan/shards.h"
+#include "quantd/client.h"
+#include "quantd/options.h"
+#include "quantd/plan.h"
 
 namespace quantd {
 
@@ -155,4 +155,4 @@ absl::StatusOr<std::vector<Result>> QuantizeShards(
 
 }  // namespace quantd
 
-#endif  // QUANTD_CLIENT_DISTRIBUTED_H_
+#endif  // QUANTD_DISTRIBUTED_H_

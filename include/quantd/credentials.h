@@ -1,6 +1,6 @@
 // How a Client shows who it is, and makes sure who the server is.
-#ifndef QUANTD_CLIENT_CREDENTIALS_H_
-#define QUANTD_CLIENT_CREDENTIALS_H_
+#ifndef QUANTD_CREDENTIALS_H_
+#define QUANTD_CREDENTIALS_H_
 
 #include <string>
 
@@ -28,4 +28,4 @@ struct Credentials {
 
 }  // namespace quantd
 
-#endif  // QUANTD_CLIENT_CREDENTIALS_H_
+#endif  // QUANTD_CREDENTIALS_H_

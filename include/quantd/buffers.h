@@ -1,8 +1,8 @@
 // Memory that calls work in where it lies, without a copy and without the
 // network: the host's, made by Client::AllocateHost or made known by
 // Client::RegisterHost; and a GPU's, by AllocateDevice or RegisterDevice.
-#ifndef QUANTD_CLIENT_BUFFERS_H_
-#define QUANTD_CLIENT_BUFFERS_H_
+#ifndef QUANTD_BUFFERS_H_
+#define QUANTD_BUFFERS_H_
 
 #include <cstddef>
 #include <functional>
@@ -100,4 +100,4 @@ using AllocateMemory = std::function<absl::StatusOr<HostMemory>(size_t bytes)>;
 
 }  // namespace quantd
 
-#endif  // QUANTD_CLIENT_BUFFERS_H_
+#endif  // QUANTD_BUFFERS_H_

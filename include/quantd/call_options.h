@@ -1,6 +1,6 @@
 // How a Client behaves, and how one call of it does.
-#ifndef QUANTD_CLIENT_CALL_OPTIONS_H_
-#define QUANTD_CLIENT_CALL_OPTIONS_H_
+#ifndef QUANTD_CALL_OPTIONS_H_
+#define QUANTD_CALL_OPTIONS_H_
 
 #include <chrono>
 #include <cstddef>
@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "client/buffers.h"
-#include "client/cancellation.h"
-#include "client/credentials.h"
-#include "kernels/plan/format.h"
+#include "quantd/buffers.h"
+#include "quantd/cancellation.h"
+#include "quantd/credentials.h"
+#include "quantd/format.h"
 
 namespace quantd {
 
@@ -132,4 +132,4 @@ struct CallOptions {
 
 }  // namespace quantd
 
-#endif  // QUANTD_CLIENT_CALL_OPTIONS_H_
+#endif  // QUANTD_CALL_OPTIONS_H_

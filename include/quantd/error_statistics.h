@@ -1,0 +1,27 @@
+// How far a quantized copy is from what was quantized.
+#ifndef QUANTD_ERROR_STATISTICS_H_
+#define QUANTD_ERROR_STATISTICS_H_
+
+#include <cstdint>
+
+namespace quantd {
+
+// Of a copy against the input, or against its rotation where it was rotated.
+// NaN and Inf are in none of it.
+struct ErrorStatistics {
+  uint64_t elements = 0;  // finite, and decoded to something finite
+  uint64_t clipped = 0;   // would have rounded beyond the largest code
+  uint64_t flushed = 0;   // not zero, but decoded to zero
+  // Of `elements`:
+  float max_error = 0;
+  double signal = 0;  // sum of squares of the values
+  double noise = 0;   // sum of squares of the errors
+
+  // Signal-to-quantization-noise ratio; +Inf where there is no noise, NaN where
+  // there are no elements.
+  double sqnr_db() const;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_ERROR_STATISTICS_H_

@@ -163,43 +163,26 @@ std::future<absl::StatusOr<Result>> Client::Impl::Async(
   return future;
 }
 
-namespace {
-
-// "local" and "local:DEVICE", but for a port of a host of that name: the
-// device, or nothing.
-std::optional<std::string_view> LocalDevice(std::string_view target) {
-  constexpr std::string_view kLocal = "local";
-  if (!target.starts_with(kLocal)) return std::nullopt;
-  target.remove_prefix(kLocal.size());
-  if (target.empty()) return target;
-  const bool port =
-      target.size() > 1 &&
-      target.find_first_not_of("0123456789", 1) == std::string_view::npos;
-  if (target[0] != ':' || port) return std::nullopt;
-  return target.substr(1);
-}
-
-absl::StatusOr<std::unique_ptr<Endpoint>> Open(std::string_view target,
-                                               const ClientOptions& options) {
-  const auto device = LocalDevice(target);
-  if (!device) return client::OpenRemote(target, options);
-  if (&quantd_open_local == nullptr) {
-    return absl::UnimplementedError(
-        "this program can only work with servers: link quantd::local to work "
-        "in the process");
-  }
-  return quantd_open_local(target, *device, options.local);
-}
-
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Client>> Client::Create(
-    std::string_view target, const ClientOptions& options) {
+absl::StatusOr<std::unique_ptr<Client>> Client::Make(
+    const ClientOptions& options,
+    const std::function<absl::StatusOr<std::unique_ptr<Endpoint>>()>& open) {
   if (auto s = client::CheckOptions(options); !s.ok()) return s;
-  auto endpoint = Open(target, options);
+  auto endpoint = open();
   if (!endpoint.ok()) return endpoint.status();
   return std::unique_ptr<Client>(
       new Client(std::make_unique<Impl>(*std::move(endpoint), options)));
+}
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Create(
+    std::string_view target, const ClientOptions& options) {
+  return Make(options, [&]() -> absl::StatusOr<std::unique_ptr<Endpoint>> {
+    if (!client::LocalDevice(target)) {
+      return client::OpenRemote(target, options);
+    }
+    return absl::UnimplementedError(
+        "this program can only work with servers: link quantd::local and call "
+        "CreateClient to work in the process");
+  });
 }
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -20,8 +20,8 @@ import sys
 # A folder: what its files may include beside each other. A folder stands for
 # the headers right in it, a path for that header, any other word for a library;
 # `messages` and `stubs` are what protoc makes of quantd.proto, `vocabulary` is
-# VOCABULARY below. A line that
-# begins with a path is about that file and its header alone.
+# VOCABULARY below. A line that begins with a path is about that file and its
+# header alone.
 ALLOWED = """
 include/quantd: absl
 kernels/plan: vocabulary kernels/plan/profile kernels/arith/codec.h kernels/arith/copy_address.h absl fmt
@@ -83,13 +83,13 @@ client/checkpoint/lint: client/checkpoint client/checkpoint/check client/files a
 client/checkpoint/lint/engines: client/checkpoint/anatomy client/checkpoint client/checkpoint/check client/checkpoint/lint/rules.h fmt
 client/checkpoint/repair: kernels/arith/copy_address.h kernels/plan client/checkpoint client/checkpoint/check client/checkpoint/convert client/checkpoint/lint absl fmt
 client/checkpoint/report: kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/check client/checkpoint/lint absl fmt
-client/local: vocabulary kernels/plan kernels/device proto/methods.h quantd/call_options.h quantd/piece_options.h quantd/result.h client/call client/tensors absl fmt
+client/local: quantd/local.h vocabulary kernels/plan kernels/device proto/methods.h quantd/call_options.h quantd/piece_options.h quantd/result.h client/call client/tensors absl fmt
 client/net: vocabulary kernels/plan proto proto/memory proto/net client/net/stream quantd/call_options.h quantd/credentials.h quantd/error.h quantd/result.h quantd/server_info.h client/memory client/call client/tensors absl fmt google grpcpp messages
 client/net/stream: vocabulary proto/net proto/stream quantd/call_options.h quantd/result.h client/net client/call client/tensors absl grpcpp
 client/quantctl: client/quantctl/terminal kernels/plan kernels/cpu/choice.h kernels/cuda/choice.h kernels/device/recipe.h proto/net/strict_numbers.h include/quantd client/checkpoint/dialect.h client/files client/tensors/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
 client/quantctl/main: client/quantctl/terminal client/quantctl/models client/quantctl/bench
 client/quantctl/terminal: CLI fmt
-client/quantctl/bench: client/quantctl absl fmt nlohmann CLI
+client/quantctl/bench: quantd/local.h client/quantctl absl fmt nlohmann CLI
 client/quantctl/models: kernels/plan/profile client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/lint client/checkpoint/repair client/checkpoint/report client/files client/tensors/piece_work.h client/quantctl client/quantctl/terminal absl fmt nlohmann CLI
 client/example: include/quantd
 client/python/native: kernels/device/backend.h proto include/quantd client/memory/cuda_driver.h absl fmt messages nanobind
@@ -112,7 +112,7 @@ tests/server/config: server/config tests/bench/rpc_process.h tests/client/temp_d
 tests/server/observe: kernels/plan server/observe tests/server tests/testing absl fmt stubs nlohmann gtest gmock
 tests/server/memory: kernels/device/health/self_test.h proto/memory server/config/options.h server/memory tests/client/temp_dir.h tests/emulation/runtime.h tests/emulation/streams.h tests/server tests/testing absl cuda gtest
 tests/client: kernels/device proto include/quantd client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
-tests/client/bands: include/quantd client/bands client/net/remote.h client/call tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing fmt
+tests/client/bands: quantd/client.h client/bands client/local/local_devices.h client/net/remote.h client/call tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing fmt
 tests/client/files: kernels/plan include/quantd client/files tests/client tests/testing fmt nlohmann kernels/plan/profile
 tests/client/checkpoint: client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann
 tests/client/checkpoint/anatomy: client/checkpoint client/checkpoint/anatomy client/checkpoint/convert tests/client/checkpoint
@@ -150,8 +150,8 @@ MOST_UNITS = 15
 # But these read from top to bottom.
 LARGE = ("server/calls", "server/gate", "tests/server", "include/quantd")
 
-# Public headers, included as "quantd/NAME.h". These among them hold the words
-# that all rooms use, and include no others.
+# Public headers, included as "quantd/NAME.h". VOCABULARY are those that all
+# rooms may need; they include one another alone.
 PUBLIC = "include/quantd"
 VOCABULARY = ("delayed_scaling", "error_statistics", "field_error", "format",
               "options", "plan", "sign_mask")
@@ -199,8 +199,8 @@ def unit(path):
 
 
 def is_vocabulary(path):
-    return path.startswith(("quantd/", PUBLIC)) and (
-        os.path.basename(unit(path)) in VOCABULARY)
+    folder, name = os.path.split(unit(path))
+    return folder == PUBLIC and name in VOCABULARY
 
 
 def words_for(quote, include, tree):
@@ -211,8 +211,8 @@ def words_for(quote, include, tree):
     if include in tree:
         return (os.path.dirname(include), include)
     if "include/" + include in tree:
-        public = (PUBLIC, include)
-        return (*public, "vocabulary") if is_vocabulary(include) else public
+        known = is_vocabulary("include/" + include)
+        return (PUBLIC, include, *(["vocabulary"] if known else []))
     if include in GENERATED:
         return (GENERATED[include],)
     top = include.split("/")[0]
@@ -273,12 +273,11 @@ def faults_of(tree, lines):
                 faults.append(f"{path} includes {include}, which is not there: "
                               "includes start at the root")
                 continue
-            if "include/" + include in tree:
-                include = "include/" + include
-            if include in tree and unit(include) != unit(path):
-                edges[unit(path)].add(unit(include))
+            file = include if include in tree else "include/" + include
+            if file in tree and unit(file) != unit(path):
+                edges[unit(path)].add(unit(file))
             if not words or words[0] == folder and (
-                    is_vocabulary(include) or not is_vocabulary(path)):
+                    is_vocabulary(file) or not is_vocabulary(path)):
                 continue
             allowed = {(key, word) for key in (folder, unit(path))
                        for word in words if word in lines.get(key, ())}

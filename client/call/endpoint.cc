@@ -96,4 +96,16 @@ absl::StatusOr<DeviceEvent> Endpoint::RegisterEvent(int, void*) {
       "is");
 }
 
+std::optional<std::string_view> LocalDevice(std::string_view target) {
+  constexpr std::string_view kLocal = "local";
+  if (!target.starts_with(kLocal)) return std::nullopt;
+  target.remove_prefix(kLocal.size());
+  if (target.empty()) return target;
+  const bool port =
+      target.size() > 1 &&
+      target.find_first_not_of("0123456789", 1) == std::string_view::npos;
+  if (target[0] != ':' || port) return std::nullopt;
+  return target.substr(1);
+}
+
 }  // namespace quantd::client

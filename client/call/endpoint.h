@@ -81,17 +81,10 @@ class Endpoint {
   const std::shared_ptr<HostPool> pool_;
 };
 
-// Opens the devices of this process. `target` is all of "local:cuda:0", and
-// `device` what follows the first colon; empty: the default ones.
-using OpenEndpoint = absl::StatusOr<std::unique_ptr<Endpoint>> (*)(
-    std::string_view target, std::string_view device,
-    const LocalOptions& options);
+// The device that "local:DEVICE" names, empty for "local" alone; nothing for
+// another target, such as a port of a host of that name.
+std::optional<std::string_view> LocalDevice(std::string_view target);
 
 }  // namespace quantd::client
-
-// Only programs that link client/local have it, so that all others need not
-// link the kernels: elsewhere its address is null.
-extern "C" const quantd::client::OpenEndpoint quantd_open_local
-    __attribute__((weak));
 
 #endif  // QUANTD_CLIENT_CALL_ENDPOINT_H_

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "quantd/client.h"
+#include "quantd/local.h"
 
 namespace {
 
@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
   }
   quantd::ClientOptions options;
   if (argc == 3) options.memory_socket = argv[2];
-  const auto client = quantd::Client::Create(argv[1], options);
+  const auto client = quantd::CreateClient(argv[1], options);
   if (!client.ok()) {
     std::cerr << client.status().message() << "\n";
     return 1;

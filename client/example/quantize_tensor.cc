@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "quantd/client.h"
+#include "quantd/local.h"
 #include "quantd/quantizer.h"
 
 int main(int argc, char** argv) {
@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
     std::cerr << status.message() << "\n";
     return 1;
   };
-  auto created = quantd::Client::Create(argv[1]);
+  auto created = quantd::CreateClient(argv[1]);
   if (!created.ok()) return fail(created.status());
   const std::shared_ptr<quantd::Client> client = *std::move(created);
 

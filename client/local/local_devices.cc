@@ -13,6 +13,7 @@
 #include "kernels/plan/support.h"
 #include "proto/methods.h"
 #include "quantd/field_error.h"
+#include "quantd/local.h"
 #include "quantd/piece_options.h"
 
 namespace quantd::client {
@@ -159,9 +160,11 @@ bool IsDevice(std::string_view name) {
           name.find_first_not_of("0123456789", 1) == std::string_view::npos);
 }
 
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Endpoint>> OpenLocal(
-    std::string_view target, std::string_view device,
-    const LocalOptions& options) {
+    std::string_view target, const LocalOptions& options) {
+  const std::string_view device = *LocalDevice(target);
   if (auto s = CheckLocalOptions(options); !s.ok()) return s;
   std::vector<std::string> names = {std::string(device)};
   if (target == "local") {
@@ -186,8 +189,15 @@ absl::StatusOr<std::unique_ptr<Endpoint>> OpenLocal(
                                         std::move(backends), budget);
 }
 
-}  // namespace
 }  // namespace quantd::client
 
-extern "C" const quantd::client::OpenEndpoint quantd_open_local =
-    &quantd::client::OpenLocal;
+namespace quantd {
+
+absl::StatusOr<std::unique_ptr<Client>> CreateClient(
+    std::string_view target, const ClientOptions& options) {
+  if (!client::LocalDevice(target)) return Client::Create(target, options);
+  return Client::Make(options,
+                      [&] { return client::OpenLocal(target, options.local); });
+}
+
+}  // namespace quantd

@@ -41,6 +41,10 @@ class LocalDevices final : public Endpoint {
   Engine engine_;
 };
 
+// Opens the devices that "local" or "local:DEVICE" names.
+absl::StatusOr<std::unique_ptr<Endpoint>> OpenLocal(
+    std::string_view target, const LocalOptions& options);
+
 }  // namespace quantd::client
 
 #endif  // QUANTD_CLIENT_LOCAL_LOCAL_DEVICES_H_

@@ -13,6 +13,7 @@
 #include "client/quantctl/terminal/terminal.h"
 #include "fmt/format.h"
 #include "quantd/error.h"
+#include "quantd/local.h"
 
 namespace quantd::quantctl {
 namespace {
@@ -74,7 +75,7 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const Options& options) {
   client.max_in_flight = 2;
   client.credentials = options.credentials;
   client.memory_socket = options.memory_socket;
-  auto made = Client::Create(options.server, client);
+  auto made = CreateClient(options.server, client);
   if (!made.ok() || options.transport != Transport::kShared) return made;
   // What cannot be shared would go by messages.
   const auto memory = (*made)->TakeHost(1);

@@ -1,56 +1,15 @@
-// The client of a quantd server, or of this process' own devices.
+// The client of quantd servers. "quantd/local.h" has the client of this
+// process' own devices.
 //
-//   auto client = quantd::Client::Create("127.0.0.1:50151");  // or "local"
+//   auto client = quantd::Client::Create("127.0.0.1:50151");
 //   if (!client.ok()) ...
-//   quantd::TensorDesc desc{quantd::DType::kBF16, {4096, 4096}};
 //   quantd::QuantizeOptions options;
 //   options.format = quantd::Format::kNvfp4;
-//   auto result = (*client)->Quantize(desc, bytes, options);
+//   auto result = (*client)->Quantize({quantd::DType::kBF16, {4096, 4096}},
+//                                     bytes, options);
 //   if (!result.ok()) ...
 //   absl::Span<const std::byte> codes =
 //       result->bytes(quantd::TensorKind::kRowwiseData);
-//
-// Threads: a Client may be used by any number of threads at once.
-//
-// Memory: inputs are not copied. They must not change and must stay valid
-// until the call returns (synchronous forms) or its future is ready. A call
-// ended early by its deadline or by cancellation returns only when the network
-// has let go of the input: normally at once; when the other side is alive but
-// does not read, after ClientOptions::dead_peer_timeout and up to ten seconds
-// more.
-//
-// Errors: absl::Status, see quantd/error.h for what can be read from it.
-// INVALID_ARGUMENT comes from here before anything is sent wherever the rules
-// allow to know; nothing here throws.
-//
-// Retries: UNAVAILABLE and "busy" are retried inside the deadline with
-// jittered exponential backoff, not earlier than the server asked for. All
-// calls are pure functions, so a retry can do no harm, wherever the first
-// attempt had got to. The input is lent to the network for each attempt and
-// never copied for one.
-//
-// In process: with "local" a call that is ended early returns at once while it
-// waits for memory or for a slot; while its job runs, when that is done. What
-// does not fit beside others waits in order of arrival until the deadline, and
-// nobody is told "busy"; what a device works on where it lies takes no room. No
-// call is logged, so that none has a request id. Devices work on the caller's
-// input, and on CallOptions::into, where they lie. With "local:cuda:N" both may
-// be memory of that GPU or of another one, which work on other streams has come
-// to an end with; or host memory, of which what CUDA has page-locked goes by
-// the copy engines and the rest through memory of the client's own, at the
-// speed of a memcpy. An output may overlap the input, where there is no server.
-//
-// Bands: with ClientOptions::band_bytes a large call is cut into calls for
-// bands of its rows, over all connections to all servers; the bytes are those
-// of one call. A band is tried again, here and elsewhere, as any call is; one
-// that fails for good ends the others and the whole, with its rows in the
-// message. The deadline and the cancellation are those of the whole. What lies
-// in columns (transposed codes, their scales) is copied once more, with memory
-// for as many bands as there are connections.
-//
-// Several servers: a client of many addresses keeps off those that are dead or
-// drain, sends a call to the one with the fewest bytes under way, and where
-// that one fails, drains or is busy, at once to another one.
 #ifndef QUANTD_CLIENT_H_
 #define QUANTD_CLIENT_H_
 
@@ -73,39 +32,50 @@
 
 namespace quantd {
 
-namespace client {
-class Reduction;
-}  // namespace client
-class ShardSession;
-
-// One copy of a quantized tensor, as Quantize gave it. Views.
+// Views of one copy of a quantized tensor, as Quantize gave it.
 struct QuantizedBytes {
   absl::Span<const std::byte> data;
   absl::Span<const std::byte> scale;  // padded; fp32 or one byte each
-  // One, one for each group or one for each line. Not looked at for a format
-  // that is decoded without: all but NVFP4, and that only without a profile.
+  // One value, one for each group or one for each line. Used only by NVFP4
+  // without a profile; ignored otherwise.
   absl::Span<const float> amax;
-  // Of NVFP4 under a profile, one or one for each group: its global scale or
-  // divisor, as the options' profile has it.
+  // The global scale or divisor of NVFP4 under a profile, one value or one for
+  // each group.
   absl::Span<const float> global = {};
 };
 
+namespace client {
+class Endpoint;
+class Reduction;
+}  // namespace client
+
+// Threads: any number of threads may use a Client at once.
+//
+// Inputs are not copied. They must stay valid and unchanged until the call
+// returns or its future is ready. A call that ends early, by its deadline or by
+// cancellation, returns when the network has let go of the input: normally at
+// once; where the other side is alive but does not read, up to ten seconds
+// after ClientOptions::dead_peer_timeout.
+//
+// Errors are absl::Status; "quantd/error.h" reads what is in one. Illegal
+// requests are refused with INVALID_ARGUMENT before anything is sent, wherever
+// that can be known. Nothing throws.
+//
+// Calls are pure functions, so that a retry does no harm. RetryPolicy says when
+// there is one.
 class Client {
  public:
-  // `target`: one address or several with commas between them, "HOST:PORT" or
-  // "unix:/PATH", others as gRPC names them. A HOST that is a name stands for
-  // all addresses that it resolves to, and is looked up again as time goes by
-  // and when a server is lost. Does not connect: the first call does.
-  // INVALID_ARGUMENT for what is no address, options out of range, or
-  // credentials that are no good.
+  // `target` is one address or several with commas between them: "HOST:PORT",
+  // "unix:/PATH", or another as gRPC names it. A HOST that is a name stands for
+  // all addresses that it resolves to, and is looked up again from time to time
+  // and when a server is lost. INVALID_ARGUMENT for what is no address, options
+  // out of range, or credentials that cannot be used. UNIMPLEMENTED for
+  // "local", which is for CreateClient of "quantd/local.h".
   //
-  // "local": the devices of this process instead, every GPU, or the CPU where
-  // there is none; "local:cpu" and "local:cuda:N": that one. They are opened
-  // here, with ClientOptions::local and threads of their own, so that one
-  // client serves a program best. Of the other options those about connections,
-  // retries and credentials do not matter. NOT_FOUND for a device that is not
-  // there, UNIMPLEMENTED in a program that links quantd::client without
-  // quantd::local.
+  // Create does not connect: the first call does. Of several servers a call
+  // goes to the one with the fewest bytes under way, and where that one fails,
+  // drains or is busy, at once to another. Dead and draining servers are
+  // avoided.
   static absl::StatusOr<std::unique_ptr<Client>> Create(
       std::string_view target, const ClientOptions& options = {});
 
@@ -114,9 +84,9 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // Quantizes one tensor, or groups of its rows. Parts: those of the usage
-  // asked for and what else the options ask for. Stochastic rounding takes
-  // the seed as it stands in the options; Quantizer draws one.
+  // Quantizes one tensor, or groups of its rows. The parts of the result are
+  // the copies that `usage` names and what else the options ask for. Stochastic
+  // rounding takes the seed from the options; a Quantizer draws one.
   absl::StatusOr<Result> Quantize(const TensorDesc& tensor,
                                   absl::Span<const std::byte> input,
                                   const QuantizeOptions& options,
@@ -124,22 +94,23 @@ class Client {
     return Run(MakeQuantizePlan(tensor, options), input, call);
   }
 
-  // What Quantize would give, without its input: every part with its shape,
-  // type, layout and size, and the memory the server would need. Nothing is
-  // computed. MakeQuantizePlan of quantd/plan.h says the same without a
-  // server; this one also asks that server's limits and version.
+  // Describes what Quantize would give: every part with its shape, type, layout
+  // and size, and the memory that the server would need. Nothing is computed
+  // and no input is needed. MakeQuantizePlan of "quantd/plan.h" says the same
+  // without a server; this call also asks for the limits and the version of
+  // one.
   absl::StatusOr<QuantizeDescription> DescribeQuantize(
       const TensorDesc& tensor, const QuantizeOptions& options,
       const CallOptions& call = {});
 
-  // Decodes one copy. Part: kDequantized, M x K.
+  // Decodes one copy. The part is kDequantized, M x K.
   absl::StatusOr<Result> Dequantize(const TensorDesc& tensor,
                                     const QuantizedBytes& quantized,
                                     const DequantizeOptions& options,
                                     const CallOptions& call = {});
 
-  // Parts: fp32 for every maximum asked for, one, one for each group or one
-  // for each line; Result::amaxes reads them.
+  // Finds the maxima that the options name. Each is a part: one fp32 value, one
+  // for each group or one for each line; Result::amaxes reads them.
   absl::StatusOr<Result> RhtAmax(const TensorDesc& tensor,
                                  absl::Span<const std::byte> input,
                                  const RhtAmaxOptions& options,
@@ -147,7 +118,7 @@ class Client {
     return Run(MakeRhtAmaxPlan(tensor, options), input, call);
   }
 
-  // Part: kRotated, M x K.
+  // Rotates the rows. The part is kRotated, M x K.
   absl::StatusOr<Result> ApplyRht(const TensorDesc& tensor,
                                   absl::Span<const std::byte> input,
                                   const ApplyRhtOptions& options,
@@ -155,70 +126,72 @@ class Client {
     return Run(MakeApplyRhtPlan(tensor, options), input, call);
   }
 
-  // Memory whose parts calls take as input, and as places of
-  // CallOptions::into, where they lie: shared with the server of
-  // ClientOptions::memory_socket; without one ordinary memory; in process what
-  // CUDA has page-locked, where there is a GPU. Zeros. UNAVAILABLE where nobody
-  // listens there, RESOURCE_EXHAUSTED for more than the server shares or this
-  // machine has, PERMISSION_DENIED for a user whom the server does not know.
+  // Allocates memory, filled with zeros, that calls use in place: any part of
+  // it may be an input or a place of CallOptions::into. It is shared with the
+  // server of ClientOptions::memory_socket; without one it is ordinary memory;
+  // in process it is page-locked where there is a GPU. UNAVAILABLE where no
+  // server listens there, RESOURCE_EXHAUSTED for more than the server shares or
+  // this machine has, PERMISSION_DENIED for a user that the server does not
+  // know.
   //
-  // Results of an input in shared memory come back in such memory, too, of the
+  // Results of an input in shared memory come back in shared memory of the
   // client's own, up to 1 GiB at a time.
   //
-  // A connection keeps memory shared. When that is lost, as by a restart, calls
-  // share it again, and copy where they cannot: Result::transport() says so.
-  // What a call is given in it must not be used by another that writes there; a
-  // call that is ended early returns when the server has let go of it, or after
-  // ClientOptions::dead_peer_timeout: then it is shared no more, but a server
-  // that merely stood still may yet write its results.
+  // Memory stays shared as long as one connection lives. When that is lost, for
+  // example by a restart, the next calls share the memory again, and copy where
+  // they cannot: Result::transport() says which. While a call uses a part, no
+  // other call may write there. A call that ends early returns when the server
+  // has let go of the memory, or after ClientOptions::dead_peer_timeout: then
+  // the memory is shared no more, but a server that merely stood still may yet
+  // write its results.
   absl::StatusOr<HostMemory> AllocateHost(size_t bytes);
-  // The same of memory that was used before, where there is some: its content
-  // is what that left. What is let go is kept, up to 1 GiB, until it is taken
-  // again or the client is gone.
+  // Takes memory that was allocated before and let go, with what was left in
+  // it, or allocates some. Up to 1 GiB is kept for this until the client is
+  // gone.
   absl::StatusOr<HostMemory> TakeHost(size_t bytes);
-  // As AllocateHost, for a memfd that the caller has mapped as a whole, of
-  // whole pages, with F_SEAL_SHRINK and F_SEAL_GROW and no page missing, else
-  // INVALID_ARGUMENT. The mapping must stay until the HostMemory is gone, which
-  // does not own it; the descriptor may be closed.
+  // Shares a memfd that the caller has mapped, with the errors of AllocateHost.
+  // INVALID_ARGUMENT unless it is mapped as a whole, has whole pages, none of
+  // them missing, and the seals F_SEAL_SHRINK and F_SEAL_GROW. The caller keeps
+  // the mapping until the HostMemory is gone; the descriptor may be closed.
   absl::StatusOr<HostMemory> RegisterHost(int memfd,
                                           absl::Span<std::byte> mapping,
                                           HostUse use = HostUse::kReadWrite);
 
-  // Memory of a GPU whose parts calls take as input, and as places of
-  // CallOptions::into, where they lie; the server of
-  // ClientOptions::memory_socket opens it in its own process, if it works with
-  // that GPU. `ordinal`: as CUDA counts the GPUs of this process. UNIMPLEMENTED
-  // where this machine has no GPU, NOT_FOUND where it has no such one,
-  // RESOURCE_EXHAUSTED for more memory than there is, INVALID_ARGUMENT where
-  // the server does not work with it; else errors as of AllocateHost.
+  // Allocates memory of a GPU that calls use in place, as of AllocateHost; the
+  // server of ClientOptions::memory_socket opens it in its own process, if it
+  // works with that GPU. `ordinal` is the GPU's number in this process.
+  // UNIMPLEMENTED where this machine has no GPU, NOT_FOUND where it has none of
+  // that number, INVALID_ARGUMENT where the server does not work with it,
+  // RESOURCE_EXHAUSTED for more memory than there is; else the errors of
+  // AllocateHost.
   //
-  // What is shared cannot be sent: a call on it that cannot be lent fails,
-  // INVALID_ARGUMENT, and where the server does not know it any more,
-  // UNAVAILABLE. Whatever work this process has queued on it must have ended
-  // before a call, or CallOptions::events says what to wait for; when the call
-  // returns, its own work on it has.
+  // A GPU's memory is never sent: a call fails with INVALID_ARGUMENT where it
+  // cannot be shared, and with UNAVAILABLE where the server has forgotten it.
+  // All work that this process has queued on the memory must have ended before
+  // a call, or CallOptions::events says what to wait for; when the call
+  // returns, its own work has ended.
   absl::StatusOr<DeviceMemory> AllocateDevice(int ordinal, size_t bytes);
-  // The same for the allocation that has this address, as of cudaMalloc or of a
-  // tensor of PyTorch's, or made by cuMemCreate with a descriptor to export. It
-  // must not be freed before the DeviceMemory is gone, which does not own it;
-  // what has been freed all the same is not used. INVALID_ARGUMENT for other
-  // memory, as of CUDA's pools.
+  // Shares the allocation that has this address: one of cudaMalloc, of a tensor
+  // of PyTorch's, or made by cuMemCreate with a descriptor to export.
+  // INVALID_ARGUMENT for other memory, such as that of CUDA's pools. The caller
+  // owns it and frees it after the DeviceMemory is gone; memory that was freed
+  // before is not used.
   absl::StatusOr<DeviceMemory> RegisterDevice(const void* address);
 
-  // Makes an event known to the server of ClientOptions::memory_socket, for
-  // CallOptions::events. `event`: a cudaEvent_t of that GPU, made with
+  // Tells the server of ClientOptions::memory_socket of an event, for
+  // CallOptions::events. `event` is a cudaEvent_t of that GPU, made with
   // cudaEventInterprocess | cudaEventDisableTiming, else INVALID_ARGUMENT; it
-  // must not be destroyed before the DeviceEvent is gone. Other errors as of
-  // AllocateDevice, and UNIMPLEMENTED in process, where work on other streams
-  // is to be waited for by the caller.
+  // must not be destroyed before the DeviceEvent is gone. UNIMPLEMENTED in
+  // process, where the caller waits for work on other streams; else the errors
+  // of AllocateDevice.
   absl::StatusOr<DeviceEvent> RegisterEvent(int ordinal, void* event);
 
   absl::StatusOr<ServerInfo> GetServerInfo(const CallOptions& call = {});
 
-  // The same, on threads of this client. They block only while max_in_flight
-  // others are under way, and no longer than the call's deadline. A future
-  // that is thrown away does not stop its call: cancel it, and keep the
-  // memory until the client is gone or the future was ready.
+  // Quantizes on a thread of this client. Like the other asynchronous calls it
+  // blocks only while ClientOptions::max_in_flight others are under way, and no
+  // longer than its deadline. Throwing the future away does not stop the call:
+  // cancel it, and keep its memory until the client is gone.
   std::future<absl::StatusOr<Result>> QuantizeAsync(
       const TensorDesc& tensor, absl::Span<const std::byte> input,
       const QuantizeOptions& options, const CallOptions& call = {}) {
@@ -243,18 +216,26 @@ class Client {
 
  private:
   friend class ShardSession;
+  friend absl::StatusOr<std::unique_ptr<Client>> CreateClient(
+      std::string_view target, const ClientOptions& options);
   class Impl;
   explicit Client(std::unique_ptr<Impl> impl);
 
-  // What all calls on one tensor are, whatever is asked of it.
+  // Checks the options before it calls `open`.
+  static absl::StatusOr<std::unique_ptr<Client>> Make(
+      const ClientOptions& options,
+      const std::function<absl::StatusOr<std::unique_ptr<client::Endpoint>>()>&
+          open);
+
+  // Makes a call on one tensor, whatever is asked of it.
   absl::StatusOr<Result> Run(const absl::StatusOr<Plan>& plan,
                              absl::Span<const std::byte> input,
                              const CallOptions& call);
   std::future<absl::StatusOr<Result>> RunAsync(
       absl::StatusOr<Plan> plan, absl::Span<const std::byte> input,
       const CallOptions& call);
-  // Of a plan that reduces. `ended` is told the outcome of a call that has
-  // begun, before the future is ready.
+  // Makes a call on a plan that reduces. `ended` is told the outcome of a call
+  // that has begun, before the future is ready.
   std::future<absl::StatusOr<Result>> RunReducedAsync(
       Plan plan, absl::Span<const std::byte> input, const CallOptions& call,
       client::Reduction* reduction,

@@ -29,7 +29,7 @@
 
 #include "CLI/CLI.hpp"
 #include "quantd/allocator.h"
-#include "quantd/client.h"
+#include "quantd/local.h"
 #include "tests/bench/quantile.h"
 
 namespace quantd::bench {
@@ -195,7 +195,7 @@ int Run(const Flags& flags) {
   options.band_bytes = flags.band_bytes;
   options.channels = flags.channels;
   options.busy_poll = std::chrono::microseconds(flags.busy_poll_us);
-  auto client = Client::Create(flags.target, options);
+  auto client = CreateClient(flags.target, options);
   if (!client.ok()) {
     std::cerr << client.status() << '\n';
     return 1;

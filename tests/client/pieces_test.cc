@@ -7,6 +7,7 @@
 #include <random>
 #include <string_view>
 
+#include "quantd/local.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/client/calls.h"
 
@@ -27,9 +28,9 @@ class Pieces : public testing::TestWithParam<const char*> {
   }
 
   Pieces()
-      : client_(Connect(GetParam() == std::string_view("server")
-                            ? server_->address()
-                            : GetParam())) {}
+      : client_(*CreateClient(GetParam() == std::string_view("server")
+                                  ? server_->address()
+                                  : GetParam())) {}
 
   // Requests no larger than 96 KiB: a few pieces of 128 x 128 fp32.
   static PieceOptions Small() {
@@ -222,7 +223,7 @@ TEST_P(Pieces, AreToldHowFarOneCallInBandsIs) {
   const Whole whole({2048, 1024});
   ClientOptions options;
   options.band_bytes = 1 << 20;
-  const auto client = Connect(client_->target(), options);
+  const auto client = *CreateClient(client_->target(), options);
   PieceOptions pieces;
   size_t told = 0;
   int times = 0;

@@ -25,6 +25,7 @@
 #include <thread>
 
 #include "CLI/CLI.hpp"
+#include "quantd/local.h"
 #include "tests/soak/cases.h"
 #include "tests/soak/invalid_calls.h"
 
@@ -114,7 +115,7 @@ class Caller {
     if (kind_ == kStream) options.stream_from = 0;
     if (kind_ == kBands) options.band_bytes = 1 << 20;
     memory_ = {};
-    auto made = Client::Create(flags_.target, options);
+    auto made = CreateClient(flags_.target, options);
     if (!made.ok()) return Usable(made.status());
     client_ = *std::move(made);
     return true;

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <utility>
 
+#include "quantd/local.h"
+
 namespace quantd::soak {
 namespace {
 
@@ -158,7 +160,7 @@ bool IsRight(const Case& one, const Result& result) {
 absl::StatusOr<std::vector<Case>> MakeCases(Kind kind) {
   ClientOptions options;
   options.local = {.memory_budget = 64 << 20, .slots = 1, .threads = 1};
-  const auto local = Client::Create("local:cpu", options);
+  const auto local = CreateClient("local:cpu", options);
   if (!local.ok()) return local.status();
   auto cases = Requests(**local, kind);
   if (!cases.ok()) return cases;

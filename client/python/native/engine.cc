@@ -16,7 +16,7 @@
 
 #include "client/memory/cuda_driver.h"
 #include "client/python/native/reply.h"
-#include "quantd/client.h"
+#include "quantd/local.h"
 
 namespace quantd::python {
 namespace {
@@ -144,7 +144,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
     std::string_view target, const ClientOptions& options) {
   pid_t none = 0;
   owner.compare_exchange_strong(none, getpid());
-  auto client = Client::Create(target, options);
+  auto client = CreateClient(target, options);
   if (!client.ok()) return client.status();
   auto state = std::make_unique<State>();
   state->client = *std::move(client);

@@ -36,7 +36,7 @@ struct Answer {
 // gRPC are gone there, and a wait for one would never end.
 class Engine {
  public:
-  // Errors as from Client::Create.
+  // Errors are those of CreateClient.
   static absl::StatusOr<std::unique_ptr<Engine>> Open(
       std::string_view target, const ClientOptions& options);
   ~Engine();

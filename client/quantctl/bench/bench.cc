@@ -15,6 +15,7 @@
 #include "client/quantctl/signals.h"
 #include "client/quantctl/tensor_math.h"
 #include "fmt/format.h"
+#include "quantd/local.h"
 
 namespace quantd::quantctl {
 namespace {
@@ -167,7 +168,7 @@ absl::StatusOr<Ask> AskOf(Client& client, const std::string& method,
 
 // INTERNAL where the server's answer is not what is computed here.
 absl::Status Compare(const Ask& ask, const Result& there, const Options& o) {
-  const auto cpu = Client::Create("local:cpu");
+  const auto cpu = CreateClient("local:cpu");
   if (!cpu.ok()) return cpu.status();
   const auto here = ask(**cpu, CallOf(o));
   if (!here.ok()) return here.status();
@@ -252,7 +253,7 @@ int RunBench(const Options& o, const BenchOptions& b) {
   how.credentials = o.credentials;
   how.memory_socket = o.memory_socket;
   how.band_bytes = b.band_bytes;
-  const auto client = Client::Create(o.server, how);
+  const auto client = CreateClient(o.server, how);
   if (!client.ok()) return FailToConnect(o, client.status());
   static std::atomic<int> stop = 0;
   StopOnSignal(&stop);

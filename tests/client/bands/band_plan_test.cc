@@ -12,6 +12,7 @@
 
 #include "client/bands/band_calls.h"
 #include "client/call/endpoint.h"
+#include "client/local/local_devices.h"
 #include "client/net/remote.h"
 #include "fmt/format.h"
 #include "tests/bench/rpc_process.h"
@@ -74,7 +75,7 @@ constexpr Flavor kTurns[] = {Flavor::kGaussian, Flavor::kOutliers,
 class BandPlans : public testing::Test {
  protected:
   BandPlans() {
-    auto opened = quantd_open_local("local:cpu", "cpu", {});
+    auto opened = client::OpenLocal("local:cpu", {});
     EXPECT_THAT(opened, IsOk());
     endpoint_ = *std::move(opened);
   }

@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-#include "quantd/client.h"
+#include "quantd/local.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/testing/matchers.h"
 
@@ -46,7 +46,7 @@ class LocalAgreement : public testing::Test {
     process_ = nullptr;
   }
   static std::unique_ptr<Client> Open(const std::string& target) {
-    auto client = Client::Create(target);
+    auto client = CreateClient(target);
     EXPECT_THAT(client, IsOk());
     return client.ok() ? *std::move(client) : nullptr;
   }

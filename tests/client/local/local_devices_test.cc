@@ -1,5 +1,5 @@
 // Admission, slots, deadlines and cancellation in one process, on devices that
-// do nothing until they are let; and what Client::Create makes of a name.
+// do nothing until they are let; and what CreateClient makes of a name.
 #include "client/local/local_devices.h"
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "kernels/device/budget.h"
-#include "quantd/client.h"
 #include "quantd/error.h"
+#include "quantd/local.h"
 #include "tests/kernels/device/fake_backend.h"
 #include "tests/testing/matchers.h"
 
@@ -187,32 +187,32 @@ TEST_F(LocalDevicesTest, AFaultNamesTheDevice) {
 
 TEST(LocalClient, KnowsItsNames) {
   for (const char* target : {"local", "local:cpu", "local:cpu:0"}) {
-    const auto client = Client::Create(target);
+    const auto client = CreateClient(target);
     ASSERT_THAT(client, IsOk()) << target;
     EXPECT_EQ((*client)->target(), target);
   }
   for (const char* target :
        {"local:", "local:tpu", "local:memcpy", "local:cpu:", "local:cpux",
         "local:cpu:0,local:cpu:1", "local,127.0.0.1:1"}) {
-    EXPECT_EQ(FieldOf(Client::Create(target).status()), "target") << target;
+    EXPECT_EQ(FieldOf(CreateClient(target).status()), "target") << target;
   }
   // A host's port; and a device that is not there.
-  EXPECT_THAT(Client::Create("local:50151"), IsOk());
-  EXPECT_THAT(Client::Create("local:cuda:99"),
+  EXPECT_THAT(CreateClient("local:50151"), IsOk());
+  EXPECT_THAT(CreateClient("local:cuda:99"),
               StatusIs(absl::StatusCode::kNotFound));
   ClientOptions options;
   options.local.memory_budget = 1 << 20;
-  EXPECT_EQ(FieldOf(Client::Create("local", options).status()),
+  EXPECT_EQ(FieldOf(CreateClient("local", options).status()),
             "local.memory_budget");
   options = {};
   options.local.slots = -1;
-  EXPECT_EQ(FieldOf(Client::Create("local", options).status()), "local.slots");
+  EXPECT_EQ(FieldOf(CreateClient("local", options).status()), "local.slots");
 }
 
 TEST(LocalClient, ManyThreadsShareASmallBudget) {
   ClientOptions options;
   options.local = {.memory_budget = kLeastBudget, .slots = 2, .threads = 2};
-  const auto client = Client::Create("local:cpu", options);
+  const auto client = CreateClient("local:cpu", options);
   ASSERT_THAT(client, IsOk());
   const TensorDesc tensor{DType::kBF16, {2048, 1024}, -1};
   const std::vector<std::byte> input(2048 * 1024 * 2, std::byte{0x3f});
@@ -241,7 +241,7 @@ TEST(LocalClient, ManyThreadsShareASmallBudget) {
 }
 
 TEST(LocalClient, TheCpuWorksOnTheCallersMemory) {
-  const auto client = Client::Create("local:cpu");
+  const auto client = CreateClient("local:cpu");
   ASSERT_THAT(client, IsOk());
   const TensorDesc tensor{DType::kF32, {256, 1024}, -1};
   std::vector<float> values(256 * 1024 + 1);
@@ -286,12 +286,12 @@ TEST(LocalClient, TheCpuWorksOnTheCallersMemory) {
 }
 
 TEST(LocalClient, CudaGivesTheBytesOfTheCpu) {
-  const auto cuda = Client::Create("local:cuda:0");
+  const auto cuda = CreateClient("local:cuda:0");
   if (absl::IsNotFound(cuda.status())) {
     GTEST_SKIP() << cuda.status().message();
   }
   ASSERT_THAT(cuda, IsOk());
-  const auto cpu = Client::Create("local:cpu");
+  const auto cpu = CreateClient("local:cpu");
   ASSERT_THAT(cpu, IsOk());
   const TensorDesc tensor{DType::kBF16, {256, 1024}, -1};
   std::vector<std::byte> input(256 * 1024 * 2);
@@ -316,7 +316,7 @@ TEST(LocalClient, CudaGivesTheBytesOfTheCpu) {
 }
 
 TEST(LocalClient, LetsGoOfWhatIsUnderWay) {
-  auto client = Client::Create("local:cpu");
+  auto client = CreateClient("local:cpu");
   ASSERT_THAT(client, IsOk());
   const TensorDesc tensor{DType::kBF16, {1024, 1024}, -1};
   const std::vector<std::byte> input(1024 * 1024 * 2);

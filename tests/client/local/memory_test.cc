@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "kernels/device/devices.h"
-#include "quantd/client.h"
 #include "quantd/error.h"
+#include "quantd/local.h"
 #include "tests/testing/lendable.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/tensors.h"
@@ -22,7 +22,7 @@ class LocalMemory : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     auto client =
-        Client::Create(GetParam() == "cuda" ? "local:cuda:0" : "local:cpu");
+        CreateClient(GetParam() == "cuda" ? "local:cuda:0" : "local:cpu");
     ASSERT_THAT(client, IsOk());
     client_ = *std::move(client);
   }
@@ -58,7 +58,7 @@ class LocalMemory : public testing::TestWithParam<std::string> {
   }
   static Result Reference(const TensorDesc& tensor, const Bytes& x,
                           const QuantizeOptions& options) {
-    static const std::unique_ptr<Client> cpu = *Client::Create("local:cpu");
+    static const std::unique_ptr<Client> cpu = *CreateClient("local:cpu");
     return *cpu->Quantize(tensor, AsBytes(x), options);
   }
 
@@ -136,8 +136,8 @@ TEST_P(LocalMemory, OutputsOverTheInput) {
 TEST_P(LocalMemory, LargerThanTheBudget) {
   ClientOptions small;
   small.local.memory_budget = 16 << 20;
-  const auto client = Client::Create(
-      GetParam() == "cuda" ? "local:cuda:0" : "local:cpu", small);
+  const auto client =
+      CreateClient(GetParam() == "cuda" ? "local:cuda:0" : "local:cpu", small);
   ASSERT_THAT(client, IsOk());
   const TensorDesc tensor = Tensor(true);
   const Bytes x = Values(true);
@@ -199,7 +199,7 @@ TEST_P(LocalMemory, OfDequantize) {
   decode.inverse_rht = true;
   const auto plan = MakeDequantizePlan(tensor, decode);
   ASSERT_THAT(plan, IsOk());
-  static const std::unique_ptr<Client> cpu = *Client::Create("local:cpu");
+  static const std::unique_ptr<Client> cpu = *CreateClient("local:cpu");
   const auto floats = [](absl::Span<const std::byte> bytes) {
     return absl::MakeConstSpan(reinterpret_cast<const float*>(bytes.data()),
                                bytes.size() / sizeof(float));

@@ -119,7 +119,7 @@ TEST_F(CudaMemory, WhatIsNoEventForOthers) {
   EXPECT_THAT(client->Quantize(Rows(kRows), Input(50), Nvfp4(), call),
               StatusIs(kInvalid));
   // Nobody knows it in another process's client, or without a server.
-  const auto local = Client::Create("local:cuda:0");
+  const auto local = CreateClient("local:cuda:0");
   ASSERT_THAT(local, IsOk());
   EXPECT_THAT((*local)->RegisterEvent(0, stream.MakeEvent()),
               StatusIs(absl::StatusCode::kUnimplemented));

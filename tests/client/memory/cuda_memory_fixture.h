@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/device/devices.h"
+#include "quantd/local.h"
 #include "tests/client/memory/sharing_fixture.h"
 #include "tests/client/memory/victims.h"
 #include "tests/testing/lendable.h"
@@ -41,7 +42,7 @@ class CudaMemory : public Sharing {
     return bytes;
   }
   static Result Reference(const Buffer& x, const QuantizeOptions& options) {
-    static const std::unique_ptr<Client> cpu = *Client::Create("local:cpu");
+    static const std::unique_ptr<Client> cpu = *CreateClient("local:cpu");
     return *cpu->Quantize(Rows(kRows), x, options);
   }
   // A call on memory of the GPU whose codes go there, too; and whether they are
@@ -77,7 +78,7 @@ class CudaMemory : public Sharing {
     const char* const target = std::getenv("QUANTD_VICTIM_TARGET");
     const char* const socket = std::getenv("QUANTD_VICTIM_SOCKET");
     if (target == nullptr || socket == nullptr) return nullptr;
-    auto client = Client::Create(target, {.memory_socket = socket});
+    auto client = CreateClient(target, {.memory_socket = socket});
     return client.ok() ? *std::move(client) : nullptr;
   }
 };

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "quantd/local.h"
 #include "tests/client/memory/sharing_fixture.h"
 
 namespace quantd {
@@ -222,7 +223,7 @@ TEST_F(Sharing, MemoryOfTheCallers) {
 }
 
 TEST_F(Sharing, InProcessMemoryIsOrdinary) {
-  auto client = Client::Create("local:cpu");
+  auto client = CreateClient("local:cpu");
   ASSERT_THAT(client, IsOk());
   const HostMemory memory = Allocate(**client, 1 << 20);
   EXPECT_FALSE(memory.shared());

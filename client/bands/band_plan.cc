@@ -172,8 +172,9 @@ absl::StatusOr<Plan> ReducingPlan(const Plan& plan, const Band& band) {
   o.rowwise_amax.clear();
   o.columnwise_amax.clear();
   // The plan's own choice, whatever the server does by default.
-  if (MayEstimate(o) && !o.nvfp4.amax_estimation_scale)
+  if (MayEstimate(o) && !o.nvfp4.amax_estimation_scale) {
     o.nvfp4.amax_estimation_scale = 0;
+  }
   return MakeQuantizePlan(DescOf(plan, band),
                           BandOptions(plan, std::move(o), band, nullptr));
 }

@@ -1,6 +1,5 @@
-// Memory that calls work in where it lies, without a copy and without the
-// network: the host's, made by Client::AllocateHost or made known by
-// Client::RegisterHost; and a GPU's, by AllocateDevice or RegisterDevice.
+// Memory that calls use in place, without a copy and without the network.
+// Client has the functions that allocate it or share what is there.
 #ifndef QUANTD_BUFFERS_H_
 #define QUANTD_BUFFERS_H_
 
@@ -20,12 +19,13 @@ enum class HostUse {
   kRead,  // it is mapped for reading alone: inputs
 };
 
-// Owns the memory, or of registered memory its being known. Move-only. It may
-// outlive its client; calls that use it must be over when it goes.
+// Host memory of AllocateHost, which it owns, or of RegisterHost, which it only
+// keeps shared. Move-only. It may outlive its client; calls that use it must be
+// over when it is destroyed.
 class HostMemory {
  public:
   HostMemory() = default;
-  // Memory of this process and nobody else's, uninitialised, 64-byte aligned.
+  // Allocates memory that is not shared, uninitialised, 64-byte aligned.
   // RESOURCE_EXHAUSTED where there is none.
   static absl::StatusOr<HostMemory> Ordinary(size_t bytes);
   // For the library.
@@ -40,11 +40,11 @@ class HostMemory {
     return *this;
   }
 
-  // Begins at a page, but for ordinary memory. Any part of it may be a call's
-  // input or a place of CallOptions::into, of calls from any thread: it is
-  // known by its address.
+  // The memory, which begins at a page unless it is ordinary. Any part of it
+  // may be an input or a place of CallOptions::into, of calls from any thread:
+  // it is recognized by its address.
   absl::Span<std::byte> bytes() const { return bytes_; }
-  // Whether it was shared with a server. False: calls use it as any memory.
+  // Whether it was shared with a server. If not, calls use it as any memory.
   bool shared() const { return shared_; }
 
  private:
@@ -53,8 +53,9 @@ class HostMemory {
   bool shared_ = false;
 };
 
-// Owns the memory, or of registered memory its being known. Move-only. It may
-// outlive its client; calls that use it must be over when it goes.
+// Memory of a GPU, from AllocateDevice, which it owns, or of RegisterDevice,
+// which it only keeps shared. Move-only. It may outlive its client; calls that
+// use it must be over when it is destroyed.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
@@ -68,8 +69,8 @@ class DeviceMemory {
     return *this;
   }
 
-  // Addresses of the GPU's, which the host must not read; of registered memory
-  // the whole allocation. Any part of it may be a call's input or a place of
+  // Addresses of the GPU, which the host must not read; for registered memory
+  // those of the whole allocation. Any part may be an input or a place of
   // CallOptions::into, of calls from any thread.
   absl::Span<std::byte> bytes() const { return bytes_; }
 
@@ -78,9 +79,9 @@ class DeviceMemory {
   std::shared_ptr<const void> owner_;
 };
 
-// An event of CUDA's that a server knows, made known by Client::RegisterEvent.
-// Owns its being known, not the event. Move-only. It may outlive its client;
-// calls that use it must be over when it goes.
+// A CUDA event that Client::RegisterEvent shared with a server; the event
+// itself is the caller's. Move-only. It may outlive its client; calls that use
+// it must be over when it is destroyed.
 class DeviceEvent {
  public:
   DeviceEvent() = default;
@@ -95,7 +96,7 @@ class DeviceEvent {
   std::shared_ptr<void> owner_;
 };
 
-// Where memory comes from: Client::TakeHost, for example.
+// A source of memory, for example Client::TakeHost.
 using AllocateMemory = std::function<absl::StatusOr<HostMemory>(size_t bytes)>;
 
 }  // namespace quantd

@@ -1,4 +1,4 @@
-// How a Client shows who it is, and makes sure who the server is.
+// How a Client proves its identity and checks the server's.
 #ifndef QUANTD_CREDENTIALS_H_
 #define QUANTD_CREDENTIALS_H_
 
@@ -13,9 +13,9 @@ namespace quantd {
 struct Credentials {
   // TLS. Naming any of the files below implies it.
   bool tls = false;
-  // Who signs servers; empty: whom the system trusts.
+  // Authorities that sign servers; empty: those that the system trusts.
   std::string ca_file;
-  // Shown to a server that asks for one; both or neither.
+  // The client's certificate, for a server that asks for one; both or neither.
   std::string certificate_file;
   std::string key_file;
   // The name that the server's certificate must have; empty: the one dialled.

@@ -1,5 +1,5 @@
 // Delayed scaling of FP8 tensors: the next step's scale from a history of
-// amaxes. TransformerEngine's rule, with the scale kept finite.
+// amaxes, by TransformerEngine's rule, with the scale kept finite.
 #ifndef QUANTD_DELAYED_SCALING_H_
 #define QUANTD_DELAYED_SCALING_H_
 
@@ -15,21 +15,21 @@ struct ScaleUpdate {
   float scale = 1;
 };
 
-// history[0] holds the amax of the step that ended. The scale is
-// element_max * 2^-margin / amax, amax = the largest of the history (NaN
-// dropped) or history[0]; `previous` where that amax is 0 or not finite; and
-// FLT_MAX where it would be Inf. The history becomes
-// [0, h[2], .., h[L-1], h[0]]. L >= 1; |margin| <= 127.
+// Computes the next scale. history[0] holds the amax of the step that ended.
+// The scale is element_max * 2^-margin / amax, where amax is the largest value
+// of the history (NaN dropped) or history[0]. Where that amax is 0 or not
+// finite, the scale is `previous`; where it would be Inf, it is FLT_MAX. The
+// history becomes [0, h[2], .., h[L-1], h[0]]. L >= 1; |margin| <= 127.
 ScaleUpdate UpdateScale(absl::Span<const float> history, HistoryRule rule,
                         int margin, float element_max, float previous);
 
-// The same for every group of a call: `history` holds those of all groups, as
-// many values each, one after the other, and slot [0] of each becomes the
-// group's `amaxes`; `previous` has a scale for each group.
 struct GroupUpdates {
   std::vector<float> history;
   std::vector<float> scales;
 };
+// Computes the next scale of every group of a call. `history` holds those of
+// all groups, as many values each, one after the other, and slot [0] of each
+// becomes the group's `amaxes`; `previous` has a scale for each group.
 GroupUpdates UpdateScales(absl::Span<const float> history,
                           absl::Span<const float> amaxes, HistoryRule rule,
                           int margin, float element_max,

@@ -1,8 +1,8 @@
-// What a failed call says to a program. Everything here reads the
-// absl::Status that a Client returned and asks nobody.
+// What a failed call says to a program. Everything here reads the absl::Status
+// that a Client returned.
 //
-// A refused field is read with GetFieldViolation of quantd/field_error.h,
-// whether this library or the server refused it.
+// GetFieldViolation of "quantd/field_error.h" reads a refused field, whether
+// this library or the server refused it.
 #ifndef QUANTD_ERROR_H_
 #define QUANTD_ERROR_H_
 
@@ -16,8 +16,8 @@
 
 namespace quantd {
 
-// Why the server, or a device of this process, failed the call. Numbers as in
-// proto/quantd.proto.
+// The reason why the server, or a device of this process, failed the call. The
+// numbers are those of quantd.proto.
 enum class ErrorReason : int32_t {
   kUnspecified = 0,
   kInvalidField = 1,
@@ -31,10 +31,10 @@ enum class ErrorReason : int32_t {
   kCancelled = 9,
 };
 
-// The server's own words; nullopt when the failure is not the server's (no
-// connection, a deadline that passed here, options refused by this library).
-// What is more beside the payload than any server takes, this library refuses
-// in the server's words: kTooLarge and the limit.
+// What the server said; nullopt when the failure is not the server's (no
+// connection, a deadline that passed here, options refused by this library). A
+// request that has more beside its payload than any server takes is refused by
+// this library as the server would: kTooLarge and the limit.
 struct ServerError {
   ErrorReason reason = ErrorReason::kUnspecified;
   uint64_t limit = 0;                        // bytes, with kTooLarge
@@ -42,11 +42,11 @@ struct ServerError {
 };
 std::optional<ServerError> GetServerError(const absl::Status& status);
 
-// Present when the same call may succeed later: the server was busy, draining
-// or not reachable. The client has already retried as far as its policy and
-// the deadline allow.
+// Says that the same call may succeed later: the server was busy, draining or
+// not reachable. The client has already retried as far as its policy and the
+// deadline allow.
 struct RetryHint {
-  std::chrono::milliseconds delay{0};  // earliest sensible time; 0: no word
+  std::chrono::milliseconds delay{0};  // earliest sensible time; 0: unknown
 };
 std::optional<RetryHint> GetRetryHint(const absl::Status& status);
 
@@ -54,7 +54,7 @@ std::optional<RetryHint> GetRetryHint(const absl::Status& status);
 // reached one, and in process, where there is no log.
 std::string GetRequestId(const absl::Status& status);
 
-// How many times the call was sent; 0 when it was refused before.
+// The number of times that the call was sent; 0 when it was refused before.
 int GetAttempts(const absl::Status& status);
 
 }  // namespace quantd

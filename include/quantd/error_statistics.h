@@ -6,13 +6,13 @@
 
 namespace quantd {
 
-// Of a copy against the input, or against its rotation where it was rotated.
-// NaN and Inf are in none of it.
+// The errors of a copy against the input, or against its rotation where it was
+// rotated. NaN and Inf do not count.
 struct ErrorStatistics {
   uint64_t elements = 0;  // finite, and decoded to something finite
   uint64_t clipped = 0;   // would have rounded beyond the largest code
   uint64_t flushed = 0;   // not zero, but decoded to zero
-  // Of `elements`:
+  // Over `elements`:
   float max_error = 0;
   double signal = 0;  // sum of squares of the values
   double noise = 0;   // sum of squares of the errors

@@ -1,6 +1,6 @@
-// The one shape of "you asked for something illegal": INVALID_ARGUMENT that
-// names the field, what was expected and what came. The three parts travel
-// inside the status, so that the door can send them as a typed detail.
+// The one form of "you asked for something illegal": INVALID_ARGUMENT that
+// names the field, what was expected and what came. The status carries the
+// three parts, so that a server can send them as a typed detail.
 #ifndef QUANTD_FIELD_ERROR_H_
 #define QUANTD_FIELD_ERROR_H_
 
@@ -29,7 +29,8 @@ struct FieldViolation {
 absl::Status FieldError(std::string_view field, std::string_view expected,
                         std::string_view got);
 
-// The same for what is larger than `limit` bytes, or takes more of them.
+// INVALID_ARGUMENT for what is larger than `limit` bytes, or takes more of
+// them.
 absl::Status TooLargeError(std::string_view field, std::string_view expected,
                            std::string_view got, size_t limit);
 // The limit of a status made by TooLargeError; nullopt for any other status.

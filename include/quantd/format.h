@@ -1,5 +1,5 @@
-// What the numbers are called: element types, formats and the names of the
-// parts of a tensor. Pure data, no dependencies; every other room includes it.
+// Element types, formats and the parts of a tensor, and their names. Pure data
+// without dependencies; everything else includes it.
 //
 // Enumerators with a number written out travel on the wire or in a file. Never
 // renumber one; add at the end.
@@ -71,9 +71,8 @@ enum class Format : int32_t {
   kFp8ChannelE4M3 = 12,
 };
 
-// Whose arithmetic: a library in a version, and on a GPU (kCuda) where it
-// writes other bytes there. kernels/plan/profile/profile.h has what each stands
-// for.
+// The library whose arithmetic is used, in a version, and on a GPU (kCuda)
+// where it writes other bytes there. FORMATS.md has the arithmetic of each.
 enum class Profile : int32_t {
   kTe = 0,
   kModelopt047 = 1,
@@ -89,7 +88,7 @@ enum class Profile : int32_t {
   kMiles = 11,
 };
 
-// How scales are made. kernels/plan/FORMATS.md has a section for each.
+// How scales are made. FORMATS.md has a section for each.
 enum class Scaling : int32_t {
   kNvfp4,    // a global amax, and an E4M3 scale for every block
   kTensor,   // one fp32 scale
@@ -98,8 +97,7 @@ enum class Scaling : int32_t {
   kChannel,  // an fp32 scale for every line
 };
 
-// What a request may ask for beside a format. A bit set in the format table;
-// kernels/plan/support.h has their names and what excludes what.
+// What a request may ask for beside a format: bits of FormatSpec::options.
 enum Option : uint32_t {
   kOptRht = 1 << 0,
   kOptStochastic = 1 << 1,
@@ -245,7 +243,7 @@ constexpr bool HasAmax(const FormatSpec& f) {
          f.scaling == Scaling::kChannel;
 }
 
-// Which of the two copies of a tensor is meant. A bit set.
+// The copies of a tensor that are meant. A bit set.
 enum class Usage : int32_t {
   kUnspecified = 0,
   kRowwise = 1,     // blocks along the columns of the M x K matrix
@@ -291,7 +289,7 @@ enum class AmaxDomain : int32_t {
   kRow = 1,     // each row of the operand: a row of x, or a column of it
 };
 
-// Which entries of an amax history make the next scale.
+// The entries of an amax history that make the next scale.
 enum class HistoryRule : int32_t {
   kMax = 0,
   kMostRecent = 1,
@@ -322,8 +320,9 @@ enum class TensorKind : int32_t {
   kDbias = 13,              // sums of the columns
   kAmaxHistory = 14,        // fp32, rolled
   kNextScale = 15,          // fp32
-  // What a profile's library stores of NVFP4's amax, fp32: a value is code *
-  // scale * global, or code * scale / global.
+  // fp32, stored by a profile's library in place of NVFP4's amax: a value is
+  // code
+  // * scale * global, or code * scale / global.
   kRowwiseGlobalScale = 16,
   kRowwiseGlobalDivisor = 17,
 };

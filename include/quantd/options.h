@@ -1,5 +1,5 @@
-// What may be asked of a tensor, as plain data with its defaults. What is legal
-// and what it comes to is for the Make functions of quantd/plan.h to say.
+// What may be asked of a tensor, as plain data with its defaults. The Make
+// functions of "quantd/plan.h" say what is legal and what comes out.
 #ifndef QUANTD_OPTIONS_H_
 #define QUANTD_OPTIONS_H_
 
@@ -18,7 +18,7 @@ inline constexpr int64_t kMaxElements = int64_t{1} << 48;
 inline constexpr size_t kMaxGroups = 1 << 14;
 inline constexpr size_t kMaxHistory = 1 << 16;  // values of one group
 
-// Where the rotation applies. Dimensions: 16, 32, 64 and 128.
+// The copies that are rotated, and how. Dimensions: 16, 32, 64 and 128.
 struct RhtOptions {
   bool rowwise = false;
   bool columnwise = false;
@@ -57,7 +57,7 @@ struct StochasticOptions {
   uint64_t seed_offset = 0;
 };
 
-// Where the tensor lies in a larger one. Random bits are a function of the
+// The place of the tensor in a larger one. Random bits are a function of the
 // global position, so that shards give the bytes of the whole.
 struct ShardPosition {
   int64_t row_offset = 0;
@@ -74,50 +74,57 @@ struct HistoryOptions {
   int margin = 0;  // -127 .. 127
 };
 
-// What a part adds to the amax of the copies; of the whole after a reduction.
-// One value or, where row_scaled or of FP8 channels, one for each of the part's
-// rows and of its columns: then only parts that share these rows or columns
-// reduce them. Empty for a copy that is not made or whose format has no amax.
+// The amax of each copy: what one part of a tensor adds to it, or that of the
+// whole after a reduction. One value; with row_scaled and for FP8 channels one
+// for each row and each column of the part, and only parts that share these
+// rows or columns reduce them. Empty for a copy that is not made or whose
+// format has no amax.
 struct CopyAmax {
   std::vector<float> rowwise;
   std::vector<float> columnwise;
 };
 
+// Options of nvfp4 and nvfp4_2d.
 struct Nvfp4Options {
   FourOverSix four_over_six = FourOverSix::kOff;
-  bool fast_error = false;  // of four_over_six
-  // The amax of a rotated copy that has none given is that of the unrotated
-  // tensor times this. 0: no estimate. Not set: none either, unless the server
-  // has one that it makes by default.
+  // With four_over_six: errors are compared before scaling back.
+  bool fast_error = false;
+  // Estimates the amax of a rotated copy that has none given: that of the
+  // unrotated tensor times this. 0: no estimate. Not set: none either, unless
+  // the server makes one by default.
   std::optional<float> amax_estimation_scale = {};
 };
 
+// Options of FP8 with fp32 scales; `scale` and `history` of one scale a tensor.
 struct Fp8Options {
-  // FP8: a smaller amax counts as this one.
+  // A smaller amax counts as this one.
   float epsilon = 0;
-  // FP8: scales are powers of two. Default: only for block scaling.
+  // Scales are powers of two. Not set: only those of blocks.
   std::optional<bool> power_of_two = {};
-  // FP8 tensor scaling: the scales to use, one or one for each group (delayed
-  // scaling); empty: computed from the amax (current scaling).
+  // The scales to use, one or one for each group (delayed scaling). Empty: they
+  // are computed from the amax (current scaling).
   std::vector<float> scale = {};
-  std::optional<HistoryOptions> history = {};
+  std::optional<HistoryOptions> history = {};  // with `scale`
 };
 
+// Options of MXFP8 and MXFP4.
 struct MxOptions {
-  // MX. Default: up, but for profiles that have another one.
+  // Not set: up, unless the profile has another rule.
   std::optional<ScaleRule> scale_rule = {};
 };
 
+// What is asked of a tensor. Options that the format does not have, also those
+// of another family, are refused by name: "history only with fp8_e4m3, ...".
 struct QuantizeOptions {
   Format format = Format::kUnspecified;
   Usage usage = Usage::kRowwise;
   RhtOptions rht = {};
   NonFinite non_finite = NonFinite::kIgnore;
-  // Replaces the computed amax: one value, one for each group, or one for each
-  // line where row_scaled or of FP8 channels (groups after each other); empty:
-  // computed. What is given for a direction that is not rotated is max |x| and
-  // serves the other one, too, where that is made of max |x|: unrotated, or
-  // estimated (but for row_scaled).
+  // Replace the computed amax: one value, one for each group, or, with
+  // row_scaled and for FP8 channels, one for each line (groups after each
+  // other). Empty: it is computed. An amax given for a direction that is not
+  // rotated is max |x|. It serves the other direction, too, where that one is
+  // made of max |x|: unrotated, or estimated (but not with row_scaled).
   std::vector<float> rowwise_amax = {};
   std::vector<float> columnwise_amax = {};
   CopyForm form = {};
@@ -127,16 +134,17 @@ struct QuantizeOptions {
   Nvfp4Options nvfp4 = {};
   Fp8Options fp8 = {};
   MxOptions mx = {};
-  // Rows of the groups, which follow each other; none: one group, not grouped.
+  // Rows of the groups, which follow each other. Not set: no groups.
   std::optional<std::vector<int64_t>> splits = {};
-  // The groups may end before M: rows after the last one are not looked at, and
+  // Allows the groups to end before M: rows after the last one are ignored, and
   // no output has anything of them.
   bool partial_splits = false;
-  // What else to give beside the copies. `amax` on the wire: max |x|.
+  // What else to give beside the copies. max |x|; on the wire it is `amax`.
   bool want_amax = false;
   bool dbias = false;
   DType dbias_dtype = DType::kUnspecified;  // unspecified: the input's
   bool statistics = false;
+  // The library whose bytes are made.
   Profile profile = Profile::kTe;
 };
 

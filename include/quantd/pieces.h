@@ -1,12 +1,12 @@
-// Tensors of any size. One that a server takes in one call goes in one; a
-// larger one goes in pieces, and what comes back is joined to the bytes that
-// the whole would have given. How that can be is in quantd/distributed.h.
+// Tensors of any size. One that fits into one call goes in one; a larger one
+// goes in pieces, and the results are joined to the bytes that the whole would
+// have given. "quantd/distributed.h" says why that works.
 //
-// Not for a tensor in pieces: groups, dbias, delayed scaling with a history
-// (INVALID_ARGUMENT, fields "splits", "dbias", "history"). Statistics of pieces
-// are added up.
+// A tensor in pieces cannot have groups, dbias, or delayed scaling with a
+// history (INVALID_ARGUMENT, fields "splits", "dbias", "history"). Statistics
+// of pieces are added up.
 //
-// Threads: all functions may be called from many at once.
+// Threads: any number may call these functions at once.
 #ifndef QUANTD_PIECES_H_
 #define QUANTD_PIECES_H_
 
@@ -22,9 +22,9 @@
 
 namespace quantd {
 
-// As Client::Quantize. CallOptions::into must be empty, and its deadline is
-// that of each call; of several, PieceOptions::progress is told, and not that
-// of the call.
+// Quantizes as Client::Quantize does. CallOptions::into must be empty, and the
+// deadline is that of each call. Where there are several calls, progress goes
+// to PieceOptions::progress and not to that of the call.
 absl::StatusOr<Result> QuantizeInPieces(Client& client,
                                         const TensorDesc& tensor,
                                         const TensorReader& input,
@@ -32,7 +32,7 @@ absl::StatusOr<Result> QuantizeInPieces(Client& client,
                                         const PieceOptions& pieces = {},
                                         const CallOptions& call = {});
 
-// As Client::RhtAmax.
+// Finds maxima as Client::RhtAmax does.
 absl::StatusOr<Result> RhtAmaxInPieces(Client& client, const TensorDesc& tensor,
                                        const TensorReader& input,
                                        const RhtAmaxOptions& options,
@@ -44,8 +44,9 @@ absl::StatusOr<Result> RhtAmaxInPieces(Client& client, const TensorDesc& tensor,
 using DecodedSink =
     std::function<absl::Status(const Shard& place, const Result& decoded)>;
 
-// As QuantizedTensor::DequantizeCopy, the decoded tensor handed over as it
-// comes, in any order. A grouped tensor always goes in one call.
+// Decodes as QuantizedTensor::DequantizeCopy does, and hands over what is
+// decoded as it comes, in any order. A tensor with groups always goes in one
+// call.
 absl::Status DequantizeInPieces(Client& client, const QuantizedTensor& tensor,
                                 Usage copy, DType dtype,
                                 const DecodedSink& sink,

@@ -1,12 +1,10 @@
-// A request, judged: all legality and all sizes, before any byte moves and
-// without a device. A Plan that exists is legal on every backend.
+// A request that has been checked: its legality and all sizes, before any byte
+// moves and without a device. A Plan that exists is legal on every device.
 //
 // Shapes: a tensor of any rank is an M x K matrix; `flatten_axis` says where
 // its dimensions split (M = product before it, K = product from it on).
 // Errors: every Make function returns INVALID_ARGUMENT made by FieldError.
 // Threads: a Plan is immutable and may be shared.
-//
-// The Make functions are in plan_builder.cc.
 #ifndef QUANTD_PLAN_H_
 #define QUANTD_PLAN_H_
 
@@ -39,7 +37,7 @@ struct TensorSpec {
   std::vector<int64_t> shape;
   size_t offset = 0;  // bytes from the start of the payload
   size_t size = 0;    // bytes
-  // Where each group's part starts, in bytes from `offset`, and the end of the
+  // The starts of the groups' parts, in bytes from `offset`, and the end of the
   // last one. Empty where the plan is not grouped, and of an input that is not
   // quantized.
   std::vector<size_t> group_offsets = {};

@@ -33,8 +33,7 @@ namespace quantd {
 
 class QuantizedTensor {
  public:
-  // One of the two copies. Views into the tensor; of a grouped tensor the
-  // groups follow each other (see group).
+  // Views of one of the two copies. Groups follow each other (see group).
   struct Copy {
     absl::Span<const std::byte> data;   // codes
     std::vector<int64_t> data_shape;    // in stored elements
@@ -42,10 +41,11 @@ class QuantizedTensor {
     DType scale_dtype = DType::kUnspecified;
     Layout scale_layout = Layout::kLinear;
     std::vector<int64_t> scale_shape;
-    // One, one for each group or one for each line; none for a format without.
+    // One value, one for each group or one for each line; empty for a format
+    // without an amax.
     absl::Span<const float> amax;
-    // Of NVFP4 under a profile: its global scale or divisor, as `global_kind`
-    // says.
+    // The global scale or divisor of NVFP4 under a profile; `global_kind` says
+    // which.
     absl::Span<const float> global;
     TensorKind global_kind = TensorKind::kUnspecified;
     bool rotated = false;  // the RHT was applied before
@@ -57,22 +57,22 @@ class QuantizedTensor {
   DType dtype() const { return desc_.dtype; }
   Format format() const { return options_.format; }
   Usage usage() const { return options_.usage; }
-  // How it was quantized, with a seed that was drawn. A loaded tensor does not
-  // say whether an amax or a scale was given or computed; the values are in
-  // the copies either way.
+  // How it was quantized, with the seed that was drawn. A loaded tensor does
+  // not say whether an amax or a scale was given or computed; the copies have
+  // the values either way.
   const QuantizeOptions& options() const { return options_; }
 
-  // nullopt when that copy is not there.
+  // The copies; nullopt when that copy is not there.
   std::optional<Copy> rowwise() const;
   std::optional<Copy> columnwise() const;
 
-  // Everything there is, the copies and what was asked for beside: bias
-  // gradients (kDbias), kAmax, kAmaxHistory, kNextScale.
+  // All parts: those of the copies and what was asked for beside them: kDbias,
+  // kAmax, kAmaxHistory, kNextScale.
   const std::vector<TensorSpec>& parts() const { return parts_; }
-  // nullptr and empty when there is no such part.
+  // A part and its bytes; nullptr and empty when there is no such part.
   const TensorSpec* part(TensorKind kind) const;
   absl::Span<const std::byte> bytes(TensorKind kind) const;
-  // As elements of T; empty also when the sizes do not match.
+  // The elements of a part; empty also when the sizes do not match.
   template <typename T>
   absl::Span<const T> as(TensorKind kind) const {
     const TensorSpec* spec = part(kind);
@@ -80,46 +80,46 @@ class QuantizedTensor {
     const auto raw = bytes(kind);
     return {reinterpret_cast<const T*>(raw.data()), raw.size() / sizeof(T)};
   }
-  // As Result::statistics. A loaded tensor and a group have none.
+  // The errors of a copy, as Result::statistics has them. A loaded tensor and a
+  // group have none.
   const std::optional<ErrorStatistics>& statistics(Usage copy) const {
     return copy == Usage::kColumnwise ? columnwise_ : rowwise_;
   }
 
-  // The same codes under another shape: the dimensions from the flatten axis
-  // on stay, those before it may change as long as their product does not.
-  // Shares the bytes. INVALID_ARGUMENT for another shape.
+  // Gives the codes another shape: the dimensions from the flatten axis on
+  // stay, those before it may change as long as their product does not. Shares
+  // the bytes. INVALID_ARGUMENT for another shape.
   absl::StatusOr<QuantizedTensor> Reshape(std::vector<int64_t> shape) const;
 
-  // The same codes with the scales of its copies in that layout; shares what
-  // does not change. INVALID_ARGUMENT for a format or an option that has none.
+  // Converts the scales to that layout; shares what does not change.
+  // INVALID_ARGUMENT for a format or an option that has only one.
   absl::StatusOr<QuantizedTensor> ConvertScaleLayout(Layout layout) const;
 
-  // The same codes, to be decoded as another library decodes its own. Shares
-  // the bytes. INVALID_ARGUMENT (field "profile") where that library has no
-  // such format or keeps other parts, as a divisor in place of a scale.
+  // Lets the codes be decoded as another library decodes its own. Shares the
+  // bytes. INVALID_ARGUMENT (field "profile") where that library has no such
+  // format or keeps other parts, such as a divisor in place of a scale.
   absl::StatusOr<QuantizedTensor> ReadAs(Profile profile) const;
 
-  // Rows [first, first + count) as a tensor of their own, count x K, with the
-  // amaxes and scales of the whole: its copies decode to what the whole's
-  // decode to there. Shares the codes where rows lie together (all but the
-  // columnwise copies that are transposed) and copies them elsewhere. What was
-  // asked for beside the copies is not in it. INVALID_ARGUMENT (field "rows")
-  // for a cut inside a block: of a columnwise copy cuts lie at multiples of its
-  // block and rotation, of one with square blocks at multiples of these; the
-  // end of the tensor is a cut, too. Of a grouped tensor, slice a group.
+  // Makes a tensor of rows [first, first + count), with the amaxes and scales
+  // of the whole: it decodes to what the whole decodes to there. Shares the
+  // codes where rows lie together and copies them in transposed columnwise
+  // copies. Parts beside the copies are not in it. INVALID_ARGUMENT (field
+  // "rows") for a cut inside a block: a columnwise copy is cut at multiples of
+  // its block and rotation, square blocks at multiples of the block; the end of
+  // the tensor is a cut, too. Of a tensor with groups, slice a group.
   absl::StatusOr<QuantizedTensor> Rows(int64_t first, int64_t count) const;
 
   // Groups of rows; 0 for a tensor that is not grouped.
   size_t groups() const {
     return options_.splits ? options_.splits->size() : 0;
   }
-  // One of them as a tensor of its own, rows x K, which shares the bytes.
+  // A group as a tensor of its own, rows x K, which shares the bytes.
   // OUT_OF_RANGE when there is no such group.
   absl::StatusOr<QuantizedTensor> group(size_t i) const;
 
-  // Bytes of all parts together.
+  // The bytes of all parts together.
   size_t size_bytes() const;
-  // The same of the tensor it was made from.
+  // The bytes of the tensor that it was made from.
   size_t original_size_bytes() const;
 
   // Decodes the rowwise copy, or the columnwise one where it is the only one,
@@ -128,7 +128,7 @@ class QuantizedTensor {
   absl::StatusOr<Result> Dequantize(Client& client,
                                     DType dtype = DType::kUnspecified,
                                     const CallOptions& call = {}) const;
-  // The same for the copy named, which must be there.
+  // Decodes the copy named, which must be there.
   absl::StatusOr<Result> DequantizeCopy(Client& client, Usage copy,
                                         DType dtype = DType::kUnspecified,
                                         const CallOptions& call = {}) const;
@@ -150,29 +150,30 @@ class QuantizedTensor {
   static absl::StatusOr<QuantizedTensor> Load(const std::string& path,
                                               std::string_view name = "");
 
-  // The tensor of a Result that `Quantize` gave for these arguments. Parts
-  // that went into the caller's memory must stay there as long as it lives.
+  // Makes the tensor of a Result that Quantize gave for these arguments. Parts
+  // in the caller's memory must stay there as long as it lives.
   static absl::StatusOr<QuantizedTensor> FromResult(
       const TensorDesc& tensor, const QuantizeOptions& options, Result result);
 
-  // A part that was made elsewhere: bytes as they would lie in a Result.
+  // A part that was made elsewhere, with bytes as they would lie in a Result.
   struct Part {
     TensorKind kind = TensorKind::kUnspecified;
     absl::Span<const std::byte> bytes;
     std::vector<int64_t> shape = {};  // empty: not compared
   };
-  // The tensor of parts that were not made here, such as the buffers of another
-  // library: every part that `Quantize` would give for these arguments, once.
-  // Sizes, shapes and the alignment of fp32 parts are checked, and that no
-  // amax is negative and every scale of an FP8 tensor a number > 0; codes are
-  // taken as they are. `owner` keeps the bytes; without one they are copied.
+  // Makes a tensor of parts that were made elsewhere, such as the buffers of
+  // another library: every part that Quantize would give for these arguments,
+  // once. Checked are sizes, shapes, the alignment of fp32 parts, that no amax
+  // is negative, and that every scale of an FP8 tensor is a number > 0; codes
+  // are taken as they are. `owner` keeps the bytes; without one they are
+  // copied.
   static absl::StatusOr<QuantizedTensor> FromParts(
       const TensorDesc& tensor, const QuantizeOptions& options,
       absl::Span<const Part> parts, std::shared_ptr<const void> owner = {});
 
  private:
   friend class QuantizedFile;
-  // The tensor of these arguments, which are legal, without its bytes.
+  // Makes the tensor of legal arguments, without its bytes.
   static absl::StatusOr<QuantizedTensor> Make(const TensorDesc& tensor,
                                               const QuantizeOptions& options);
   std::optional<Copy> copy(bool columnwise) const;

@@ -8,8 +8,8 @@
 //   absl::StatusOr<quantd::QuantizedTensor> q =
 //       quantizer.Quantize({quantd::DType::kBF16, {4096, 4096}}, bytes);
 //
-// Which option goes with which format is kernels/plan/support.h; what does not
-// go is refused by Quantize, before anything is sent.
+// Quantize refuses options that do not go with the format, before anything is
+// sent; the table in WIRE.md says which go with which.
 //
 // Delayed scaling of FP8 tensors, step after step, history[0] being the slot
 // of the step at hand:
@@ -20,12 +20,10 @@
 //   history.assign(rolled.begin(), rolled.end());
 //   scale = q->as<float>(quantd::TensorKind::kNextScale)[0];
 //
-// Where the amax is reduced over several processes first, leave the history
-// out, reduce the amax of the copies, and call UpdateScale of
-// quantd/delayed_scaling.h.
+// If several processes reduce the amax first, leave the history out, reduce
+// the amax of the copies, and call UpdateScale of "quantd/delayed_scaling.h".
 //
-// Threads: Quantize may be called from many threads; not while a set_ function
-// runs.
+// Threads: any number may call Quantize at once, while no set_ function runs.
 #ifndef QUANTD_QUANTIZER_H_
 #define QUANTD_QUANTIZER_H_
 
@@ -48,9 +46,9 @@
 
 namespace quantd {
 
-// For amax_estimation_scale. Rotation makes an amax at most sqrt(dimension)
-// times larger, 4 times for blocks of 16: that much never clips. Gaussian
-// values stay far below it.
+// Values for amax_estimation_scale. Rotation makes an amax at most
+// sqrt(dimension) times larger, 4 times for blocks of 16, so that 4 never
+// clips. Gaussian values stay far below it.
 inline constexpr float kActivationEstimation = 2.0f;
 inline constexpr float kGradientEstimation = 1.0f;
 
@@ -62,26 +60,27 @@ uint64_t DrawSeed();
 std::optional<DType> Fp8DTypeFromName(std::string_view name);
 
 struct QuantizerConfig {
-  // What every call asks for. What it says of a copy that the usage does not
-  // name, its rotation or an estimate of its amax, waits for a set_usage.
+  // Options of every call. The rotation or the estimate of a copy that the
+  // usage does not name takes effect when set_usage names that copy.
   QuantizeOptions options = {
       .format = Format::kNvfp4, .usage = Usage::kBoth, .rht = {}};
 
-  // Rows and columns that share a scale; (0, 0): as the format says. Another
-  // one picks the format of the same family that has them: with kNvfp4 or
+  // Rows and columns that share a scale; (0, 0): as the format says. Other
+  // values pick the format of the same family that has them: with kNvfp4 or
   // kNvfp4Square (1, 16) or (16, 16); with FP8 block scaling (1, 128) or
   // (128, 128); with MX (1, 32).
   std::array<int, 2> block_dims = {0, 0};
-  // The FP8 type, kE4M3 or kE5M2: of the codes, where it picks the format of
-  // the same family, and with NVFP4 of the block scales, which is kE4M3.
-  // Unspecified: as the format says. Fp8DTypeFromName reads other vocabularies.
+  // The FP8 type of the codes, kE4M3 or kE5M2, which picks the format of the
+  // same family; with NVFP4 that of the block scales, which is kE4M3.
+  // Unspecified: as the format says. Fp8DTypeFromName reads the names of other
+  // libraries.
   DType fp8_dtype = DType::kUnspecified;
-  // Random signs by this seed, instead of those of options.rht.
+  // The seed of random signs, which replace those of options.rht.
   std::optional<uint64_t> sign_seed = std::nullopt;
-  // Where options.stochastic has no seed, every Quantize that rounds
-  // stochastically draws its own, before it sends anything, so that a retry
-  // gives the same bytes; the tensor's options() tell it. Without this a seed
-  // of 0 is a seed like any other.
+  // Lets every Quantize that rounds stochastically and whose options.stochastic
+  // has the seed 0 draw one before it sends anything, so that a retry gives the
+  // same bytes; the tensor's options() have it. If false, 0 is a seed like any
+  // other.
   bool draw_seed = true;
 };
 
@@ -90,34 +89,34 @@ class Quantizer {
   explicit Quantizer(std::shared_ptr<Client> client,
                      const QuantizerConfig& config = {});
 
-  // nullopt leaves that flag as it is.
+  // Sets which copies are made. nullopt leaves a flag as it is.
   void set_usage(std::optional<bool> rowwise, std::optional<bool> columnwise);
-  // Empty: computed.
+  // Gives the amax of each copy. Empty: it is computed.
   void set_amax(std::vector<float> rowwise, std::vector<float> columnwise);
-  // The scale to use and, if wanted, the history to roll; of groups, one scale
-  // and a history for each.
+  // Gives the scale to use and, if wanted, the history to roll; with groups,
+  // one scale and a history for each.
   void set_delayed_scaling(float scale, std::optional<HistoryOptions> history);
   void set_delayed_scaling(std::vector<float> scales,
                            std::optional<HistoryOptions> history);
 
   const QuantizerConfig& config() const { return config_; }
-  // The configuration as the Client takes it, with a drawn seed where it wants
-  // one. INVALID_ARGUMENT for block_dims or an fp8_dtype that
-  // the format's family does not have, for two sources of one thing, and when
-  // nothing is wanted.
+  // The configuration as the Client takes it, with a seed where one is drawn.
+  // INVALID_ARGUMENT for block_dims or an fp8_dtype that the format's family
+  // does not have, for two sources of one thing, and when nothing is asked for.
   absl::StatusOr<QuantizeOptions> options() const;
 
-  // `input` is tensor's bytes, row-major, and stays the caller's.
+  // Quantizes a tensor. `input` is its bytes, row-major, and stays the
+  // caller's.
   absl::StatusOr<QuantizedTensor> Quantize(const TensorDesc& tensor,
                                            absl::Span<const std::byte> input,
                                            const CallOptions& call = {}) const;
 
-  // The same for fp32, flattened at its last dimension.
+  // Quantizes fp32 values, flattened at the last dimension.
   absl::StatusOr<QuantizedTensor> Quantize(absl::Span<const float> input,
                                            std::vector<int64_t> shape,
                                            const CallOptions& call = {}) const;
 
-  // Groups of rows, each quantized as if it were alone; `splits` are their
+  // Quantizes groups of rows, each as if it were alone. `splits` are their
   // numbers of rows, which sum up to M, or with options.partial_splits to less.
   // QuantizedTensor::group views one.
   absl::StatusOr<QuantizedTensor> QuantizeGroups(

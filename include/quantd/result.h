@@ -22,9 +22,9 @@ namespace quantd {
 enum class Transport {
   kTcp,
   kUnix,    // a unix socket
-  kShared,  // input, or parts in CallOptions::into, in memory shared with the
-            // server; by a message only what they are, and what is not there
-  kCuda,    // the same, some of it a GPU's memory
+  kShared,  // the input, or parts in CallOptions::into, lie in memory shared
+            // with the server; messages carry the rest
+  kCuda,    // as kShared, some of it a GPU's memory
   kLocal,   // in this process
 };
 std::string_view Name(Transport transport);  // "tcp", "unix" and so on
@@ -47,14 +47,13 @@ class AlignedBytes {
   size_t size_ = 0;
 };
 
-// Owns its bytes, but for the parts that went into CallOptions::into: those
-// are the caller's and must outlive what is read through here. Move-only; a
-// const Result may be read by many threads.
+// Owns its bytes, except for parts in memory of CallOptions::into, which the
+// caller keeps as long as they are read through the Result. Move-only; many
+// threads may read a const Result.
 class Result {
  public:
-  // The parts, in the order of TensorKind, as quantd/plan.h computes
-  // them. The offsets mean nothing here. Of a grouped call every part has
-  // group_offsets.
+  // The parts, in the order of TensorKind, as "quantd/plan.h" computes them.
+  // Their offsets mean nothing here. With groups every part has group_offsets.
   const std::vector<TensorSpec>& parts() const { return parts_; }
 
   // The part of that kind, or nullptr.
@@ -62,14 +61,14 @@ class Result {
   // Its bytes, 64-byte aligned where the Result owns them; empty when there
   // is no such part.
   absl::Span<const std::byte> bytes(TensorKind kind) const;
-  // The bytes of one group of a grouped call, which are what the group alone
-  // would give; empty when there is no such part or group.
+  // The bytes of one group, the same that the group alone would give; empty
+  // when there is no such part or group.
   absl::Span<const std::byte> bytes(TensorKind kind, size_t group) const;
-  // A part that is one fp32 number; nullopt when there is no such part or it
-  // has several.
+  // The value of a part that is one fp32 number; nullopt when there is no such
+  // part or it has several.
   std::optional<float> amax(TensorKind kind) const;
-  // A part of fp32 numbers: one, one for each group or one for each line.
-  // Empty when there is no such part.
+  // The values of a part of fp32 numbers: one, one for each group or one for
+  // each line. Empty when there is no such part.
   absl::Span<const float> amaxes(TensorKind kind) const;
 
   // The bytes of that part as elements of T; empty when there is no such part
@@ -85,27 +84,27 @@ class Result {
   // What was found in the input.
   bool saw_nan() const { return saw_nan_; }
   bool saw_inf() const { return saw_inf_; }
-  // Groups for whose global scale 1 stands: with its own the profile's library
-  // would write NaN.
+  // Groups that got 1 as their global scale, because the profile's library
+  // would write NaN with their own.
   int64_t replaced_globals() const { return replaced_globals_; }
-  // How far the rowwise or columnwise copy is from what was quantized: where
+  // How far the rowwise or columnwise copy is from what was quantized, where
   // QuantizeOptions::statistics asked for it.
   const std::optional<ErrorStatistics>& statistics(Usage copy) const {
     return copy == Usage::kColumnwise ? columnwise_ : rowwise_;
   }
-  // Who did the work: "cuda:0".
+  // The device that did the work: "cuda:0".
   const std::string& device() const { return device_; }
   // The id under which the server logged the call; empty in process.
   const std::string& request_id() const { return request_id_; }
-  // Times the call was sent; of one in bands, all calls that its bands were.
+  // Times the call was sent; for one in bands, the calls of all its bands.
   int attempts() const { return attempts_; }
-  // Which way it took.
+  // The way that the call took.
   Transport transport() const { return transport_; }
-  // Whether it went there in chunks (ClientOptions::stream_from).
+  // Whether the input went in chunks (ClientOptions::stream_from).
   bool streamed() const { return streamed_; }
-  // In how many bands it went (ClientOptions::band_bytes); 1: as one call. The
-  // request id is then that of one of them, and device() names all that worked
-  // on them: "cpu:0, cuda:1".
+  // The number of bands (ClientOptions::band_bytes); 1: one call. With several,
+  // request_id() is that of one of them, and device() names all devices:
+  // "cpu:0, cuda:1".
   int bands() const { return bands_; }
 
  private:

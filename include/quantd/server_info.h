@@ -1,4 +1,4 @@
-// What a server says of itself, and of what it would do.
+// What a server says about itself, and about what it would do.
 #ifndef QUANTD_SERVER_INFO_H_
 #define QUANTD_SERVER_INFO_H_
 
@@ -11,7 +11,7 @@
 
 namespace quantd {
 
-// What Quantize would give, in a server's words.
+// What Quantize would give, as a server says.
 struct QuantizeDescription {
   std::vector<TensorSpec> parts;  // offsets are those of the reply's payload
   uint64_t input_bytes = 0;       // to send
@@ -40,7 +40,7 @@ struct FormatSupport {
   std::vector<DType> inputs;
   std::vector<Usage> usages;
   std::vector<int> rht_dimensions;   // empty: no rotation
-  std::vector<std::string> options;  // names as in kernels/plan/support.h
+  std::vector<std::string> options;  // names as in WIRE.md: "row_scaled"
 };
 
 struct ServerInfo {
@@ -48,7 +48,7 @@ struct ServerInfo {
   uint64_t max_request_bytes = 0;    // one serialized request
   uint64_t memory_budget_bytes = 0;  // payload memory of the whole server
   int max_rank = 0;
-  // What it takes for amax_estimation_scale where that is not set; 0: none.
+  // The amax_estimation_scale of requests that do not set it; 0: none.
   float amax_estimation_scale = 0;
   bool reduces_amax = false;  // streams may have reduce_amax
   std::vector<DeviceInfo> devices;

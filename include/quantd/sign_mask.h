@@ -57,7 +57,7 @@ absl::StatusOr<SignMask> SignMaskFromBytes(std::string_view bytes,
                                            int dimension);
 std::string SignMaskToBytes(const SignMask& mask, int dimension);
 
-// As an integer, the form in which JAX hands a mask to its custom calls.
+// Reads an integer, the form in which JAX hands a mask to its custom calls.
 // INVALID_ARGUMENT (field "rht.sign_mask") for bits at or above the dimension.
 absl::StatusOr<SignMask> SignMaskFromInt(uint64_t bits, int dimension);
 // nullopt for a mask that has bits beyond 64.
@@ -65,9 +65,9 @@ std::optional<uint64_t> SignMaskToInt(const SignMask& mask);
 
 // R, row-major, dimension x dimension; every entry +-fl32(dimension^-1/2).
 std::vector<float> RhtMatrix(const SignMask& mask, int dimension);
-// The same as elements of fp32, fp16 or bf16, each rounded to nearest; those
-// of dimensions 16 and 64 are exact in all three. INVALID_ARGUMENT for another
-// type or dimension, or a mask that has more bits.
+// R as elements of fp32, fp16 or bf16, each rounded to nearest; dimensions 16
+// and 64 are exact in all three. INVALID_ARGUMENT for another type or
+// dimension, or a mask that has more bits.
 absl::StatusOr<std::vector<std::byte>> RhtMatrix(const SignMask& mask,
                                                  int dimension, DType dtype);
 

@@ -202,9 +202,9 @@ nb::tuple Call(Engine& engine, const std::string& method,
     absl::StatusOr<Answer> answer;
     const CallOptions options{.deadline = left,
                               .into = memory.into,
+                              .priority = PriorityByName(priority),
                               .progress = teller.OrNone(stop),
-                              .traceparent = Optional(traceparent),
-                              .priority = PriorityByName(priority)};
+                              .traceparent = Optional(traceparent)};
     {
       const Engine::Scope scope(&engine, stop);
       const nb::gil_scoped_release release;

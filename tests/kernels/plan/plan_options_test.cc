@@ -233,8 +233,9 @@ TEST(OptionsTest, WhatIsLegalTogether) {
     if (r.quantize.splits && !r.quantize.rowwise_amax.empty()) {
       r.quantize.rowwise_amax = {1, 2};
     }
-    if (r.quantize.splits && r.quantize.fp8.history)
+    if (r.quantize.splits && r.quantize.fp8.history) {
       r.quantize.fp8.scale = {1, 2};
+    }
     EXPECT_THAT(Make(kQuantize, r), IsOk())
         << Name(c.format) << fmt::format(" {}", fmt::join(c.names, " "));
   }

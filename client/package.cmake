@@ -6,10 +6,8 @@ include(CMakePackageConfigHelpers)
 set(QUANTD_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/quantd)
 
 target_compile_features(quantd_client PUBLIC cxx_std_20)
-# Below a directory of its own, so that "client/client.h" and
-# "kernels/plan/plan.h" can claim no name in /usr/include.
 target_include_directories(quantd_client PUBLIC
-  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/quantd>)
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 
 # What is ours to build with is not the user's: warnings, sanitizers, the
 # directory of generated code.
@@ -50,22 +48,5 @@ write_basic_package_version_file(
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/quantdConfig.cmake
     ${CMAKE_CURRENT_BINARY_DIR}/quantdConfigVersion.cmake
   DESTINATION ${QUANTD_PACKAGE_DIR} COMPONENT sdk)
-install(FILES allocator.h call_options.h cancellation.h client.h credentials.h
-    buffers.h distributed.h error.h piece_options.h pieces.h quantized_tensor.h quantizer.h
-    result.h server_info.h
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quantd/client COMPONENT sdk)
-install(FILES ${PROJECT_SOURCE_DIR}/kernels/arith/copy_address.h
-    ${PROJECT_SOURCE_DIR}/kernels/arith/lanes.h
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quantd/kernels/arith COMPONENT sdk)
-install(FILES ${PROJECT_SOURCE_DIR}/kernels/plan/delayed_scaling.h
-    ${PROJECT_SOURCE_DIR}/kernels/plan/error_statistics.h
-    ${PROJECT_SOURCE_DIR}/kernels/plan/field_error.h
-    ${PROJECT_SOURCE_DIR}/kernels/plan/format.h
-    ${PROJECT_SOURCE_DIR}/kernels/plan/geometry.h
-    ${PROJECT_SOURCE_DIR}/kernels/plan/options.h
-    ${PROJECT_SOURCE_DIR}/kernels/plan/plan.h
-    ${PROJECT_SOURCE_DIR}/kernels/plan/shards.h
-    ${PROJECT_SOURCE_DIR}/kernels/plan/convert_scales.h
-    ${PROJECT_SOURCE_DIR}/kernels/plan/sign_mask.h
-    ${PROJECT_SOURCE_DIR}/kernels/plan/support.h
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quantd/kernels/plan COMPONENT sdk)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/quantd
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT sdk)

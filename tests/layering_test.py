@@ -87,7 +87,8 @@ class LayeringTest(unittest.TestCase):
                 if other not in (folder, *lines[folder]) and headers:
                     planted.append(headers[0])
                     self.assertNotIn(headers[0], self.tree[paths[0]])
-            includes = [f'"{header}"' for header in planted]
+            includes = [f'"{header.removeprefix("include/")}"'
+                        for header in planted]
             includes += [include for library, include in LIBRARIES.items()
                          if library not in lines[folder]]
             self.assertGreater(len(planted), 5, folder)
@@ -100,15 +101,20 @@ class LayeringTest(unittest.TestCase):
 
     def test_a_path_that_does_not_start_at_the_root_is_found(self):
         for folder in ("../plan/", "", "kernels/"):
-            include = folder + "plan.h"
-            self.plant("kernels/plan/format.h", f'#include "{include}"')
-            self.expect(f"kernels/plan/format.h includes {include}, which is "
+            include = folder + "shards.h"
+            self.plant("kernels/plan/geometry.h", f'#include "{include}"')
+            self.expect(f"kernels/plan/geometry.h includes {include}, which is "
                         "not there: includes start at the root")
 
     def test_a_circle_is_found(self):
-        self.plant("kernels/plan/format.h", '#include "kernels/plan/plan.h"')
+        self.plant("include/quantd/format.h", '#include "quantd/plan.h"')
         self.assertRegex("\n".join(self.faults()),
-                         "a circle: .*kernels/plan/format")
+                         "a circle: .*include/quantd/format")
+
+    def test_a_word_of_all_rooms_that_needs_the_client_is_found(self):
+        self.plant("include/quantd/plan.h", '#include "quantd/client.h"')
+        self.expect("include/quantd/plan.h includes quantd/client.h: "
+                    "not allowed")
 
     def test_a_folder_that_nobody_listed_is_found(self):
         self.write(f"{NEW}/file.cc", "")
@@ -132,11 +138,11 @@ class LayeringTest(unittest.TestCase):
         self.expect(f"{NEW}/utils.cc: a name that says nothing")
 
     def test_the_include_guard_of_another_file_is_found(self):
-        self.write("kernels/plan/plan.h",
-                   self.tree["kernels/plan/plan.h"].replace("_PLAN_PLAN_H_",
-                                                            "_PLAN_H_"))
-        self.expect("kernels/plan/plan.h: its include guard is not "
-                    "QUANTD_KERNELS_PLAN_PLAN_H_")
+        for path, guard in (("kernels/plan/shards.h",
+                             "QUANTD_KERNELS_PLAN_SHARDS_H_"),
+                            ("include/quantd/plan.h", "QUANTD_PLAN_H_")):
+            self.write(path, self.tree[path].replace(guard, "QUANTD_H_"))
+            self.expect(f"{path}: its include guard is not {guard}")
 
     def test_slices_taken_out_of_a_message_are_found(self):
         self.plant("server/server.cc", "void F() { buffer.Dump(&slices); }")

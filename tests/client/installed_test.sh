@@ -27,14 +27,20 @@ if ! find "$work/prefix" -name quantdTargets.cmake | grep -q . ||
   echo "the package carries what belongs to this build" >&2
   exit 1
 fi
-if grep -rnE '#include [<"](grpc|google/|quantd\.pb|proto/|nlohmann|fmt)' \
-    "$work/prefix/include"; then
+headers=$work/prefix/include
+if grep -rnE '#include [<"](grpc|google/|quantd\.pb|nlohmann|fmt)' "$headers"; then
   echo "a public header includes what its users need not have" >&2
+  exit 1
+fi
+# Public headers are those of include/quantd, all of them and nothing else.
+if ! diff <(cd "$source/include" && find . -type f | sort) \
+    <(cd "$headers" && find . -type f | sort) ||
+  find "$work/prefix" -name '*.h' -not -path "$headers/quantd/*" | grep .; then
+  echo "the package has other headers than include/quantd" >&2
   exit 1
 fi
 
 # Each has with it whatever it includes.
-headers=$work/prefix/include/quantd
 while read -r header; do
   "$compiler" -std=c++20 -fsyntax-only -I"$headers" -x c++ "$header" || {
     echo "${header#"$headers"/} does not compile by itself" >&2
@@ -88,6 +94,8 @@ grep -q 'AllocateHost: by local' "$work/log"
 cp -r "$source/client/example" "$work/remote"
 sed -i -e 's/ COMPONENTS local//' -e 's/quantd::local/quantd::client/' \
   "$work/remote/CMakeLists.txt"
+sed -i -e 's/CreateClient(/Client::Create(/' -e 's|quantd/local\.h|quantd/client.h|' \
+  "$work"/remote/*.cc
 compile "$work/remote"
 if "$work/remote/build/quantize_tensor" local "$work/w.safetensors" \
     2>"$work/log" || ! grep -q 'link quantd::local' "$work/log"; then

@@ -1,5 +1,6 @@
-// Files that quantctl 0.1 wrote, of every format, are read as what they were,
-// and hold the bytes that quantizing gives today.
+// Files that older versions of quantctl wrote are read as what they were, and
+// hold the bytes that quantizing gives today: of 0.1 every format, of 0.2 what
+// came with it.
 #include <cstring>
 
 #include "client/files/quantized_file.h"
@@ -38,15 +39,15 @@ struct GoldenFile {
 // The options that the command line named.
 std::vector<GoldenFile> GoldenFiles() {
   std::vector<GoldenFile> files;
+  std::string_view version = "0_1";
   const auto add = [&](std::string_view name, Format format, auto change) {
-    GoldenFile file{std::string(name), {}};
+    GoldenFile file{fmt::format("files_{}/{}", version, name), {}};
     file.options.format = format;
     file.options.usage = Usage::kBoth;
     change(file.options);
     files.push_back(std::move(file));
   };
   for (const FormatSpec& f : kFormats) {
-    // Came with 0.2.
     if (f.scaling != Scaling::kChannel) add(f.name, f.format, [](auto&) {});
   }
   add("nvfp4_rotated", Format::kNvfp4, [](auto& o) {
@@ -78,10 +79,18 @@ std::vector<GoldenFile> GoldenFiles() {
     o.dbias = true;
     o.dbias_dtype = DType::kF32;
   });
+
+  version = "0_2";
+  add("fp8_channel_e4m3", Format::kFp8ChannelE4M3, [](auto&) {});
+  add("nvfp4_profile", Format::kNvfp4, [](auto& o) {
+    o.usage = Usage::kRowwise;
+    o.profile = Profile::kComfy0240;
+    o.form.scale_layout = Layout::kSwizzled;
+  });
   return files;
 }
 
-TEST(GoldenFiles, Of01AreReadAsWhatTheyWere) {
+TEST(GoldenFiles, AreReadAsWhatTheyWere) {
   auto backend = OpenBackend("cpu", {});
   ASSERT_THAT(backend, IsOk());
   for (const GoldenFile& golden : GoldenFiles()) {

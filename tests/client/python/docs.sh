@@ -28,8 +28,7 @@ fi
 if [ -z "$PYTHON" ]; then
   skip "THE PAGES OF THE PYTHON PACKAGE, pdoc cannot be installed here"
 else
-  PYTHONPATH=$("$PYTHON" -c "import sys; sys.path.insert(0, '$here'); import run
-print(run.assemble('$work', 'protoc'))") PYTHONDONTWRITEBYTECODE=1 \
+  PYTHONPATH=$root/client/python PYTHONDONTWRITEBYTECODE=1 \
     "$PYTHON" -W error - "$out/python" <<'END'
 import pathlib
 import sys

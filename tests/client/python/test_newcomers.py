@@ -240,21 +240,21 @@ def test_connect_reads_what_quantctl_reads(server, engine, x, monkeypatch, tmp_p
     assert q.target == server and q.quantize(x).request_id
   settings = quantd.connect(engine="grpc")._settings
   assert (settings.tls, settings.token, settings.memory_socket) == (None,) * 3
-  monkeypatch.setenv("QUANTD_TOKEN", "abc")
-  monkeypatch.setenv("QUANTD_TLS", "1")
+  monkeypatch.setenv("QUANTD_CLIENT_TOKEN", "abc")
+  monkeypatch.setenv("QUANTD_CLIENT_TLS", "1")
   settings = quantd.connect(engine="grpc")._settings
   assert (settings.token, settings.tls) == ("abc", quantd.Tls())
   assert quantd.connect(server, engine="grpc")._settings.tls is None
   assert quantd.connect(engine="grpc", token="d")._settings.token == "d"
-  monkeypatch.setenv("QUANTD_TLS_CA", str(tmp_path / "none"))
+  monkeypatch.setenv("QUANTD_CLIENT_TLS_CA", str(tmp_path / "none"))
   with pytest.raises(quantd.Invalid, match=r"tls\.ca.*none"):
     quantd.connect(engine="grpc")
-  monkeypatch.delenv("QUANTD_TLS_CA")
-  monkeypatch.setenv("QUANTD_TLS_NAME", "gpu-a")
+  monkeypatch.delenv("QUANTD_CLIENT_TLS_CA")
+  monkeypatch.setenv("QUANTD_CLIENT_TLS_NAME", "gpu-a")
   assert quantd.connect(engine="grpc")._settings.tls.server_name == "gpu-a"
   file = tmp_path / "token"
   file.write_text("from-a-file\n")
-  monkeypatch.setenv("QUANTD_TOKEN_FILE", str(file))
+  monkeypatch.setenv("QUANTD_CLIENT_TOKEN_FILE", str(file))
   assert quantd.connect(engine="grpc")._settings.token_file == str(file)
 
 

@@ -88,8 +88,8 @@ def connect(
     target = os.environ.get("QUANTD_SERVER") or _HERE
     tls = tls or _tls_of(os.environ)
     if token is None and token_file is None:
-      token_file = os.environ.get("QUANTD_TOKEN_FILE")
-      token = None if token_file else os.environ.get("QUANTD_TOKEN")
+      token_file = os.environ.get("QUANTD_CLIENT_TOKEN_FILE")
+      token = None if token_file else os.environ.get("QUANTD_CLIENT_TOKEN")
     memory_socket = memory_socket or os.environ.get("QUANTD_MEMORY_SOCKET")
   _check("target", isinstance(target, str), "an address, as text", target)
   # No token is shown.
@@ -133,12 +133,13 @@ def _tls_of(environment: Mapping[str, str]) -> bool | Tls:
   """What the variables of quantctl ask for."""
   names = {"ca": "CA", "cert": "CERT", "key": "KEY", "server_name": "NAME"}
   said = {
-    k: environment.get(f"QUANTD_TLS_{v}") or None for k, v in names.items()
+    k: environment.get(f"QUANTD_CLIENT_TLS_{v}") or None
+    for k, v in names.items()
   }
   if any(said.values()):
     return Tls(**said)
   no = ("", "0", "false", "off", "no")
-  return environment.get("QUANTD_TLS", "").lower() not in no
+  return environment.get("QUANTD_CLIENT_TLS", "").lower() not in no
 
 
 def _check(field: str, good: bool, expected: str, got: Any) -> None:

@@ -124,10 +124,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::StartWith(
   shares.bound += backends.size() * kSelfTestBytes;
   auto server = std::unique_ptr<Server>(new Server(
       options, std::move(backends), shares, fallback, *std::move(credentials)));
-  server->monitor_->Start();
-  server->registry_.OnWatch([monitor = server->monitor_.get()](absl::Time now) {
-    monitor->Look(now);
-  });
+  server->env_.monitor->Start();
+  server->env_.registry.OnWatch(
+      [env = &server->env_](absl::Time now) { env->monitor->Look(now); });
   if (absl::Status s = server->ListenForMemory(); !s.ok()) return s;
   if (absl::Status s = server->ListenForMetrics(); !s.ok()) return s;
   if (absl::Status s = server->Listen(); !s.ok()) return s;
@@ -138,103 +137,71 @@ Server::Server(const ServerOptions& options,
                std::vector<std::unique_ptr<Backend>> backends,
                MemoryShares shares, int fallback,
                std::unique_ptr<ServerCredentials> credentials)
-    : options_(options),
-      shares_(shares),
-      credentials_(std::move(credentials)),
-      gate_(Gate::Create(GateLimits(options, shares, backends))),
-      gate_thread_(gate_, options.now),
-      engine_(std::move(backends),
-              absl::ToChronoMicroseconds(options.busy_poll)),
-      registry_(options.now),
-      queue_threads_(&lone_, Threads(0, 8),
-                     absl::ToChronoMicroseconds(options.busy_poll)) {
+    : env_(options, shares, GateLimits(options, shares, backends),
+           Threads(0, 8), std::move(backends), std::move(credentials)),
+      gate_thread_(env_.gate, options.now) {
   v1::Limits limits;
-  limits.set_memory_budget_bytes(shares_.budget);
+  limits.set_memory_budget_bytes(shares.budget);
   limits.set_max_rank(kMaxRank);
-  limits.set_amax_estimation_scale(options_.estimate);
+  limits.set_amax_estimation_scale(options.estimate);
   limits.set_reduce_amax(true);
   for (const wire::MethodSpec& row : wire::kTensorMethods) {
-    environment_.request_limit[wire::Index(row.method)] =
-        LargestRequest(row.method, shares_, options_.max_request_bytes);
+    env_.request_limit[wire::Index(row.method)] =
+        LargestRequest(row.method, shares, options.max_request_bytes);
   }
   limits.set_max_request_bytes(
-      environment_.request_limit[wire::Index(wire::Method::kQuantize)]);
-  info_ = std::make_unique<ServerInfo>(&engine_, limits);
-  environment_.tensors = &tensors_;
-  environment_.others = &others_;
-  environment_.registry = &registry_;
-  environment_.gate = gate_.get();
-  environment_.now = options_.now;
-  environment_.speaks_for_many = TrustedHosts(options_);
-  environment_.engine = &engine_;
-  environment_.works_in_place = true;
-  for (size_t i = 0; i < engine_.size(); ++i) {
+      env_.request_limit[wire::Index(wire::Method::kQuantize)]);
+  env_.info = std::make_unique<ServerInfo>(&env_.engine, limits);
+  env_.defaults.amax_estimation_scale = options.estimate;
+  env_.speaks_for_many = TrustedHosts(options);
+  for (size_t i = 0; i < env_.engine.size(); ++i) {
     // A GPU has blocks of its own for what the driver has not been told of.
-    const BackendInfo& info = engine_.backend(i).info();
-    environment_.works_in_place &= info.borrows && info.kind == "cpu";
+    const BackendInfo& info = env_.engine.backend(i).info();
+    env_.works_in_place &= info.borrows && info.kind == "cpu";
   }
   DeviceMonitor::Settings watch;
-  watch.self_test_interval = options_.self_test_interval;
-  watch.most_without = options_.most_without;
+  watch.self_test_interval = options.self_test_interval;
+  watch.most_without = options.most_without;
   watch.on_hopeless = [this] {
     wants_restart_ = true;
-    if (options_.on_hopeless) options_.on_hopeless();
+    if (env_.options.on_hopeless) env_.options.on_hopeless();
   };
   watch.fallback = fallback;
-  watch.now = options_.now;
-  monitor_ = std::make_unique<DeviceMonitor>(&engine_, gate_.get(), &health_,
-                                             std::move(watch));
-  environment_.monitor = monitor_.get();
-  environment_.max_job = options_.max_job;
-  environment_.relieve = [this](grpc::ServerCompletionQueue* queue) {
-    queue_threads_.Add(queue);
-  };
-  environment_.events = &events_;
-  environment_.lone = &lone_;
-  environment_.planning = &planning_;
-  environment_.quotas = &quotas_;
-  environment_.credentials = credentials_.get();
-  environment_.health = &health_;
-  environment_.info = info_.get();
-  environment_.ids = &ids_;
-  environment_.metrics = &metrics_;
-  environment_.max_receive = options_.max_receive;
-  environment_.max_send = options_.max_send;
-  environment_.max_streams = options_.max_streams;
-  environment_.window = shares_.window;
-  environment_.defaults.amax_estimation_scale = options_.estimate;
+  watch.now = options.now;
+  env_.monitor = std::make_unique<DeviceMonitor>(
+      &env_.engine, env_.gate.get(), &env_.health, std::move(watch));
 }
 
 absl::Status Server::Listen() {
-  auto acceptor = Acceptor::Listen(
-      options_.listen, {options_.max_connections != 0 ? options_.max_connections
-                                                      : MostConnections(),
-                        options_.max_send});
+  auto acceptor =
+      Acceptor::Listen(env_.options.listen, {env_.options.max_connections != 0
+                                                 ? env_.options.max_connections
+                                                 : MostConnections(),
+                                             env_.options.max_send});
   if (!acceptor.ok()) {
     return absl::UnavailableError(absl::StrCat(
         acceptor.status().message(),
         "; stop what listens there, or choose another with --listen"));
   }
-  acceptor_ = *std::move(acceptor);
-  environment_.acceptor = acceptor_.get();
-  address_ = acceptor_->address();
+  env_.acceptor = *std::move(acceptor);
+  address_ = env_.acceptor->address();
 
   grpc::ServerBuilder builder;
   auto connections = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-      credentials_->ForPort());
+      env_.credentials->ForPort());
   // Sizes are judged here, with a typed error; what is far beyond is not read.
   builder.SetMaxReceiveMessageSize(static_cast<int>(
-      std::min(2 * *std::max_element(std::begin(environment_.request_limit),
-                                     std::end(environment_.request_limit)) +
+      std::min(2 * *std::max_element(std::begin(env_.request_limit),
+                                     std::end(env_.request_limit)) +
                    wire::kMaxRequestHeadBytes,
                wire::kMaxMessageBytes)));
   builder.SetMaxSendMessageSize(-1);
   grpc::ResourceQuota quota("quantd");
-  quota.Resize(shares_.grpc_quota);
+  quota.Resize(env_.shares.grpc_quota);
   builder.SetResourceQuota(quota);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
-                             options_.max_streams);
+                             env_.options.max_streams);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60000);
@@ -245,13 +212,13 @@ absl::Status Server::Listen() {
   // grow to many megabytes on a fast one.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES,
-                             static_cast<int>(shares_.window));
+                             static_cast<int>(env_.shares.window));
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrame);
   // Codes do not compress, and the filter would be the bottleneck.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
-  builder.RegisterService(&tensors_);
-  builder.RegisterAsyncGenericService(&others_);
+  builder.RegisterService(&env_.tensors);
+  builder.RegisterAsyncGenericService(&env_.others);
   AddQueues(builder);
   grpc_ = builder.BuildAndStart();
   if (grpc_ == nullptr) {
@@ -268,17 +235,17 @@ absl::Status Server::Listen() {
     return absl::UnavailableError("gRPC cannot start a server");
   }
   ArmCalls();
-  acceptor_->Start(std::move(connections));
-  health_.SetServing(true);
+  env_.acceptor->Start(std::move(connections));
+  env_.health.SetServing(true);
   return absl::OkStatus();
 }
 
 void Server::AddQueues(grpc::ServerBuilder& builder) {
-  const int queues = Threads(options_.queues, 16);
+  const int queues = Threads(env_.options.queues, 16);
   for (int i = 0; i < queues; ++i) {
     queues_.push_back(builder.AddCompletionQueue());
   }
-  const int stream_queues = Threads(options_.stream_queues, 4);
+  const int stream_queues = Threads(env_.options.stream_queues, 4);
   for (int i = 0; i < stream_queues; ++i) {
     // Nothing arrives there.
     stream_queues_.push_back(builder.AddCompletionQueue(false));
@@ -292,48 +259,46 @@ void Server::ArmCalls() {
     // every call of the others: whichever thread waits for sockets would have
     // to wake that of the call for each of its events.
     auto* const last = queues_.back().get();
-    IncomingCall::Arm(&environment_, std::nullopt, {last, last});
+    IncomingCall::Arm(&env_, std::nullopt, {last, last});
     for (auto& queue : queues_) {
       for (const wire::MethodSpec& row : wire::kTensorMethods) {
-        IncomingCall::Arm(&environment_, row.method,
-                          {queue.get(), queue.get()});
+        IncomingCall::Arm(&env_, row.method, {queue.get(), queue.get()});
       }
     }
     for (size_t k = 0; k < stream_queues_.size(); ++k) {
-      IncomingCall::Arm(&environment_, wire::Method::kStream,
+      IncomingCall::Arm(&env_, wire::Method::kStream,
                         {queues_[k % queues_.size()].get(),
                          stream_queues_[k].get(), &streams_[k]});
     }
   }
-  for (auto& queue : queues_) queue_threads_.Add(queue.get());
+  for (auto& queue : queues_) env_.queue_threads.Add(queue.get());
   for (size_t k = 0; k < stream_queues_.size(); ++k) {
-    queue_threads_.Add(stream_queues_[k].get(), &streams_[k]);
+    env_.queue_threads.Add(stream_queues_[k].get(), &streams_[k]);
   }
 }
 
 absl::Status Server::ListenForMemory() {
-  if (options_.memory_socket.empty()) return absl::OkStatus();
-  auto peers = FindMemoryPeers(options_.memory_peers);
+  if (env_.options.memory_socket.empty()) return absl::OkStatus();
+  auto peers = FindMemoryPeers(env_.options.memory_peers);
   if (!peers.ok()) return peers.status();
   DoorLimits limits;
-  limits.bytes = options_.shared_memory_limit;
+  limits.bytes = env_.options.shared_memory_limit;
   limits.connection_bytes = limits.bytes / 2;
-  auto door = MemoryDoor::Open(options_.memory_socket, *std::move(peers),
-                               limits, &regions_);
+  auto door = MemoryDoor::Open(env_.options.memory_socket, *std::move(peers),
+                               limits, &env_.regions);
   if (!door.ok()) {
     return absl::Status(
         door.status().code(),
         absl::StrCat("--memory-socket: ", door.status().message()));
   }
   door_ = *std::move(door);
-  environment_.regions = &regions_;
   return absl::OkStatus();
 }
 
 absl::Status Server::ListenForMetrics() {
-  if (options_.metrics_address.empty()) return absl::OkStatus();
+  if (env_.options.metrics_address.empty()) return absl::OkStatus();
   auto http = HttpListener::Start(
-      options_.metrics_address,
+      env_.options.metrics_address,
       [this](std::string_view path) { return AnswerHttp(path); });
   if (!http.ok()) {
     return absl::Status(
@@ -346,14 +311,12 @@ absl::Status Server::ListenForMetrics() {
 
 HttpReply Server::AnswerHttp(std::string_view path) const {
   if (path == "/metrics") {
-    return {"200 OK",
-            MetricsPage({&metrics_, &engine_, gate_.get(), &registry_, &health_,
-                         shares_, credentials_.get(), door_.get()}),
+    return {"200 OK", MetricsPage({env_, door_.get()}),
             "text/plain; version=0.0.4; charset=utf-8"};
   }
   if (path == "/healthz") return {"200 OK", "alive\n"};
   if (path == "/readyz") {
-    return health_.serving()
+    return env_.health.serving()
                ? HttpReply{"200 OK", "serving\n"}
                : HttpReply{"503 Service Unavailable", "not serving\n"};
   }
@@ -361,8 +324,8 @@ HttpReply Server::AnswerHttp(std::string_view path) const {
 }
 
 void Server::LogDevices() const {
-  for (size_t i = 0; i < engine_.size(); ++i) {
-    const BackendInfo& info = engine_.backend(i).info();
+  for (size_t i = 0; i < env_.engine.size(); ++i) {
+    const BackendInfo& info = env_.engine.backend(i).info();
     Log(LogLevel::kInfo, "device",
         {{"name", info.name},
          {"description", info.description},

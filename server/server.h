@@ -5,10 +5,10 @@
 #ifndef QUANTD_SERVER_SERVER_H_
 #define QUANTD_SERVER_SERVER_H_
 
-#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include <atomic>
 #include <deque>
 #include <future>
 #include <memory>
@@ -16,29 +16,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/device/backend.h"
-#include "kernels/device/engine.h"
 #include "server/calls/call_environment.h"
-#include "server/calls/call_record.h"
-#include "server/calls/call_registry.h"
-#include "server/calls/incoming_call.h"
-#include "server/calls/planning_thread.h"
-#include "server/config/options.h"
-#include "server/config/sizing.h"
-#include "server/device/device_monitor.h"
-#include "server/gate/caller.h"
-#include "server/gate/gate.h"
 #include "server/memory/door.h"
-#include "server/memory/event_waits.h"
-#include "server/memory/regions.h"
-#include "server/net/acceptor.h"
-#include "server/net/call_queue.h"
-#include "server/net/credentials.h"
-#include "server/net/queue_threads.h"
-#include "server/observe/health.h"
 #include "server/observe/http_listener.h"
-#include "server/observe/metrics.h"
-#include "server/observe/server_info.h"
 
 namespace quantd {
 
@@ -63,14 +43,14 @@ class Server {
   std::string metrics_address() const {
     return http_ ? http_->address() : std::string();
   }
-  const MemoryShares& shares() const { return shares_; }
+  const MemoryShares& shares() const { return env_.shares; }
   void LogDevices() const;
-  const ServerCredentials& credentials() const { return *credentials_; }
+  const ServerCredentials& credentials() const { return *env_.credentials; }
   // Reads certificates and tokens again.
-  void Reload() { credentials_->Reload(); }
-  const Gate& gate() const { return *gate_; }
-  const CallRegistry& calls() const { return registry_; }
-  const Acceptor& connections() const { return *acceptor_; }
+  void Reload() { env_.credentials->Reload(); }
+  const Gate& gate() const { return *env_.gate; }
+  const CallRegistry& calls() const { return env_.registry; }
+  const Acceptor& connections() const { return *env_.acceptor; }
   // Null without options.memory_socket.
   const MemoryDoor* memory_door() const { return door_.get(); }
 
@@ -102,36 +82,16 @@ class Server {
   bool AwaitCalls();
   void FinishDrain(bool finished);
 
-  const ServerOptions options_;
-  const MemoryShares shares_;
-  const std::unique_ptr<ServerCredentials> credentials_;
   std::string address_;
-  // Calls and queues are gone before what is declared here goes.
-  std::shared_ptr<Gate> gate_;
-  GateThread gate_thread_;
-  Engine engine_;
-  PlanningThread planning_;
-  EventWaits events_;
-  Quotas quotas_;
-  RequestIds ids_;
-  Metrics metrics_;
-  HealthService health_;
   std::atomic<bool> wants_restart_{false};
-  std::unique_ptr<DeviceMonitor> monitor_;
-  CallRegistry registry_;  // looks after it
-  Regions regions_;
-  std::unique_ptr<ServerInfo> info_;
-  std::unique_ptr<Acceptor> acceptor_;
-  CallEnvironment environment_;
-  TensorService tensors_;
-  grpc::AsyncGenericService others_;
+  // Calls and queues are gone before it goes.
+  CallEnvironment env_;
+  GateThread gate_thread_;
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues_;
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> stream_queues_;
   std::deque<QueueUsers> streams_;  // of those
   std::unique_ptr<grpc::Server> grpc_;
   std::future<void> grpc_end_;
-  LoneCaller lone_;
-  QueueThreads queue_threads_;
   bool drained_ = false;
   bool drained_well_ = false;
   bool stuck_ = false;

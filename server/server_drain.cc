@@ -26,29 +26,30 @@ constexpr std::chrono::seconds kGrpcPatience{10};
 bool Server::Drain(absl::Duration delay) {
   if (drained_ || grpc_ == nullptr) return drained_well_;
   drained_ = true;
-  health_.SetServing(false);
+  env_.health.SetServing(false);
   Log(LogLevel::kInfo, "drain",
-      {{"accepted", registry_.accepted()},
+      {{"accepted", env_.registry.accepted()},
        {"delay_ms", absl::ToInt64Milliseconds(delay)}});
   absl::SleepFor(delay);
-  registry_.StartDraining();
-  const bool finished = registry_.WaitUntilNone(
-      Calls::kAccepted, SteadyNow() + options_.drain_timeout);
+  env_.registry.StartDraining();
+  const bool finished = env_.registry.WaitUntilNone(
+      Calls::kAccepted, SteadyNow() + env_.options.drain_timeout);
   // From Shutdown on gRPC itself turns calls away, as CANCELLED and without a
   // reason: first tell those who still come that they must go elsewhere.
-  registry_.WaitUntilQuiet(kQuietTime, SteadyNow() + kPatience);
-  acceptor_->Stop();
+  env_.registry.WaitUntilQuiet(kQuietTime, SteadyNow() + kPatience);
+  env_.acceptor->Stop();
   // Nothing of ours is left to wait for; health watchers would stay for ever.
-  registry_.WaitUntilNone(Calls::kOpen, SteadyNow() + kQuietTime);
+  env_.registry.WaitUntilNone(Calls::kOpen, SteadyNow() + kQuietTime);
   const bool ended = EndGrpc();
   gate_thread_.Stop();
-  stuck_ = !ended || !AwaitCalls() || !monitor_->Stop(kPatience);
+  stuck_ = !ended || !AwaitCalls() || !env_.monitor->Stop(kPatience);
   if (stuck_) {
-    const int hanging = monitor_->hanging();
+    const int hanging = env_.monitor->hanging();
     Log(LogLevel::kError, "stuck",
         {{"hanging_jobs", hanging}, {"grpc_ended", ended}});
     // Calls are over, and lost none of what they had.
-    drained_well_ = !ended && finished && hanging == 0 && gate_->used() == 0;
+    drained_well_ =
+        !ended && finished && hanging == 0 && env_.gate->used() == 0;
     return drained_well_;
   }
   FinishDrain(finished);
@@ -67,18 +68,18 @@ bool Server::EndGrpc() {
   };
   if (ends_within(kLastWrites)) return true;
   Log(LogLevel::kWarn, "connections_cut",
-      {{"connections", acceptor_->EndAll()}});
+      {{"connections", env_.acceptor->EndAll()}});
   return ends_within(kGrpcPatience);
 }
 
 // Jobs end, or turn out to hang.
 bool Server::AwaitCalls() {
   absl::Time hang_since = absl::InfiniteFuture();
-  while (!registry_.WaitUntilNone(Calls::kExisting,
-                                  SteadyNow() + absl::Milliseconds(50))) {
+  while (!env_.registry.WaitUntilNone(Calls::kExisting,
+                                      SteadyNow() + absl::Milliseconds(50))) {
     const absl::Time now = SteadyNow();
-    hang_since = monitor_->hanging() == 0 ? absl::InfiniteFuture()
-                                          : std::min(hang_since, now);
+    hang_since = env_.monitor->hanging() == 0 ? absl::InfiniteFuture()
+                                              : std::min(hang_since, now);
     if (now - hang_since > kPatience) return false;
   }
   return true;
@@ -87,14 +88,14 @@ bool Server::AwaitCalls() {
 void Server::FinishDrain(bool finished) {
   for (auto& queue : queues_) queue->Shutdown();
   for (auto& queue : stream_queues_) queue->Shutdown();
-  queue_threads_.Join();
+  env_.queue_threads.Join();
   grpc_.reset();
   // Replies may leave gRPC's buffers a moment after their calls are over.
   const absl::Time patience = SteadyNow() + kPatience;
-  while (gate_->used() != 0 && SteadyNow() < patience) {
+  while (env_.gate->used() != 0 && SteadyNow() < patience) {
     absl::SleepFor(absl::Milliseconds(1));
   }
-  const size_t left = gate_->used();
+  const size_t left = env_.gate->used();
   Log(left == 0 ? LogLevel::kInfo : LogLevel::kError, "stopped",
       {{"finished", finished ? "all" : "cancelled"}, {"lent_bytes", left}});
   drained_well_ = finished && left == 0;
@@ -103,10 +104,10 @@ void Server::FinishDrain(bool finished) {
 Server::~Server() {
   Drain(absl::ZeroDuration());
   gate_thread_.Stop();
-  monitor_->Stop(absl::InfiniteDuration());
+  env_.monitor->Stop(absl::InfiniteDuration());
   if (!stuck_) return;
   grpc_end_.wait();
-  registry_.WaitUntilNone(Calls::kExisting, absl::InfiniteFuture());
+  env_.registry.WaitUntilNone(Calls::kExisting, absl::InfiniteFuture());
   FinishDrain(false);
 }
 

@@ -57,7 +57,7 @@ proto/memory: vocabulary kernels/plan absl fmt messages
 proto/stream: vocabulary proto absl fmt
 proto/net: absl fmt grpcpp openssl CLI
 server: grpc kernels/device kernels/device/health proto/net server/calls server/config server/device server/gate server/memory server/net server/observe absl fmt grpcpp
-server/calls: vocabulary kernels/plan kernels/device kernels/device/health proto proto/net proto/stream server/config/sizing.h server/device server/gate server/memory server/net server/observe absl fmt google grpc grpcpp messages
+server/calls: vocabulary kernels/plan kernels/device kernels/device/health proto proto/net proto/stream server/config server/device server/gate server/memory server/net server/observe absl fmt google grpc grpcpp messages
 server/config: kernels/device proto proto/net server/gate/steady_time.h server/observe/log.h absl fmt CLI
 server/device: kernels/device kernels/device/health server/gate server/observe/health.h server/observe/log.h absl
 server/gate: proto absl

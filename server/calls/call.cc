@@ -8,12 +8,7 @@
 #include "fmt/ranges.h"
 #include "kernels/device/budget.h"
 #include "quantd/field_error.h"
-#include "server/calls/call_registry.h"
 #include "server/config/sizing.h"
-#include "server/device/device_monitor.h"
-#include "server/net/call_queue.h"
-#include "server/net/credentials.h"
-#include "server/observe/metrics.h"
 
 namespace quantd {
 namespace {
@@ -32,10 +27,10 @@ Call::Call(CallEnvironment* env, IncomingCall* call, wire::Method method)
   record_.method = method;  // of a stream until its request is read
   record_.streamed = streams();
   record_.arrived = Clock::now();
-  record_.id = env_->ids->Next();
+  record_.id = env_->ids.Next();
   record_.trace = call_->trace();
   payload_ = MakePayload(env, method);
-  if (!streams()) env_->lone->CallArrives(record_.arrived);
+  if (!streams()) env_->lone.CallArrives(record_.arrived);
 }
 
 Call::~Call() {
@@ -56,8 +51,8 @@ void Call::Admit() {
   // lets it grow. On a connection that cannot be measured it reserves all that
   // the method allows.
   const bool counted = streams() || call_->connection()->countable();
-  const size_t first =
-      declared_.value_or(counted ? std::min(env_->window, limit) : limit);
+  const size_t first = declared_.value_or(
+      counted ? std::min(env_->shares.window, limit) : limit);
   Gate::Ask ask;
   ask.bytes = ReceiveNeed(first);
   if (auto failure = ReadAsk(&ask)) return Fail(*failure);
@@ -103,7 +98,7 @@ std::optional<Failure> Call::ReadAsk(Gate::Ask* ask) {
     ask->priority = asks_too_much ? Priority::kNormal : *priority;
   }
   const Quotas::Refused refused =
-      env_->quotas->Enter(caller, declared_.value_or(0), Now(), &quota_);
+      env_->quotas.Enter(caller, declared_.value_or(0), Now(), &quota_);
   if (refused.what == nullptr) return std::nullopt;
   return Failure::OverQuota(refused.what, refused.delay);
 }
@@ -186,7 +181,7 @@ void Call::OnRequest(bool ok) {
   if (auto failure = Stopped("while receiving")) return Fail(*failure);
   if (streams()) {
     // Chunks that nobody reads yet fill the window.
-    lease_.HoldReceiving(ReceiveNeed(size + env_->window));
+    lease_.HoldReceiving(ReceiveNeed(size + env_->shares.window));
   } else {
     record_.received = Clock::now();
     lease_.Arrived(ReceiveNeed(size), size, Now());
@@ -221,14 +216,14 @@ void Call::PlanRequest() {
                                             call_->connection()->name()));
     }
     message_.Clear();
-    lease_.HoldReceiving(ReceiveNeed(env_->window));
+    lease_.HoldReceiving(ReceiveNeed(env_->shares.window));
   }
   const auto& limits = env_->gate->limits().devices;
   const size_t most = *std::max_element(limits.begin(), limits.end());
   status = CheckPayload(payload_->Need(), most);
   if (status.ok()) status = CheckPayloadBytes(payload_->bytes_to_come(), most);
   if (!status.ok()) return Fail(Failure::BadRequest(status));
-  device_ = env_->engine->Find(payload_->places().device());
+  device_ = env_->engine.Find(payload_->places().device());
   if (payload_->places().wait_event() == nullptr) return Claim();
   AwaitEvent();
 }
@@ -245,9 +240,9 @@ void Call::AwaitEvent() {
     if (payload_->places().wait_event()->Passed()) return Claim();
   } while (Clock::now() < end);
   on_network_ = false;
-  wait_until_ = Now() + env_->max_receive;
+  wait_until_ = Now() + env_->options.max_receive;
   call_->Ref();  // for OnWaitOver
-  env_->events->Add(this);
+  env_->events.Add(this);
 }
 
 bool Call::WaitIsOver() {
@@ -314,11 +309,11 @@ void Call::LetGo() {
 
 void Call::LeaveQueues() {
   if (env_->gate->Forget(this)) {
-    Fail(Refusal(Outcome::kTimedOut, env_->gate->RetryAfter(Now())));
+    Fail(Refusal(Outcome::kBusy, env_->gate->RetryAfter(Now())));
     return call_->Unref();
   }
   const int device = queued_on_;
-  if (device >= 0 && env_->engine->Withdraw(device, this)) {
+  if (device >= 0 && env_->engine.Withdraw(device, this)) {
     Fail(*Stopped("while waiting for a device"));
     call_->Unref();
   }
@@ -334,7 +329,7 @@ void Call::RecordEnd() {
     record_.Fail(Failure::Cancelled());
     record_.error = "the connection was lost or the call cancelled";
   }
-  env_->metrics->Record(record_);
+  env_->metrics.Record(record_);
   if (!WouldLog(record_)) return;
   LogCall(record_, *call_, shape_.empty() ? Shape() : shape_);
 }

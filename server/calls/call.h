@@ -98,7 +98,7 @@ class Call final : public CallHandler,
   ~Call() override;
 
   void Begin() override {
-    accepted_ = env_->registry->Accept();
+    accepted_ = env_->registry.Accept();
     if (!accepted_) return Fail(Failure::Draining());
     Admit();
   }
@@ -207,7 +207,7 @@ class Call final : public CallHandler,
     stage_ = stage;
   }
   bool streams() const { return method_ == wire::Method::kStream; }
-  absl::Time Now() const { return env_->now(); }
+  absl::Time Now() const { return env_->options.now(); }
 
   // A reason to stop, looked for before each step that costs something.
   std::optional<Failure> Stopped(std::string_view where) const;
@@ -219,7 +219,7 @@ class Call final : public CallHandler,
   // Ends a cancelled call that waits in a queue, where nothing would wake it.
   void LeaveQueues();
   void Release() {
-    if (accepted_.exchange(false)) env_->registry->Release();
+    if (accepted_.exchange(false)) env_->registry.Release();
   }
   void RecordEnd();
   std::string Shape() const;  // "4096x4096"; of no plan: empty

@@ -1,72 +1,82 @@
-// What all calls share. Outlives them.
+// What all calls of a server share. It outlives them.
 #ifndef QUANTD_SERVER_CALLS_CALL_ENVIRONMENT_H_
 #define QUANTD_SERVER_CALLS_CALL_ENVIRONMENT_H_
 
+#include <grpcpp/generic/async_generic_service.h>
+
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <string_view>
+#include <utility>
+#include <vector>
 
-#include "absl/time/time.h"
+#include "kernels/device/engine.h"
 #include "proto/wire.h"
-
-namespace grpc {
-class AsyncGenericService;
-class ServerCompletionQueue;
-}  // namespace grpc
+#include "server/calls/call_record.h"
+#include "server/calls/call_registry.h"
+#include "server/calls/incoming_call.h"
+#include "server/calls/planning_thread.h"
+#include "server/config/options.h"
+#include "server/config/sizing.h"
+#include "server/device/device_monitor.h"
+#include "server/gate/gate.h"
+#include "server/gate/quotas.h"
+#include "server/memory/event_waits.h"
+#include "server/memory/regions.h"
+#include "server/net/acceptor.h"
+#include "server/net/call_queue.h"
+#include "server/net/credentials.h"
+#include "server/net/queue_threads.h"
+#include "server/observe/health.h"
+#include "server/observe/metrics.h"
+#include "server/observe/server_info.h"
 
 namespace quantd {
 
-class Acceptor;
-class CallRegistry;
-class DeviceMonitor;
-class Engine;
-class EventWaits;
-class Gate;
-class HealthService;
-class LoneCaller;
-class Metrics;
-class PlanningThread;
-class Quotas;
-class Regions;
-class RequestIds;
-class ServerCredentials;
-class ServerInfo;
-class TensorService;
-
 struct CallEnvironment {
-  // The time that limits are held to.
-  std::function<absl::Time()> now;
-  TensorService* tensors = nullptr;
-  grpc::AsyncGenericService* others = nullptr;
-  Acceptor* acceptor = nullptr;
-  CallRegistry* registry = nullptr;
-  Gate* gate = nullptr;
-  LoneCaller* lone = nullptr;
-  Engine* engine = nullptr;
-  DeviceMonitor* monitor = nullptr;
-  // Every device of it works on lent memory where it lies.
-  bool works_in_place = false;
-  const Regions* regions = nullptr;  // null: no memory is shared
-  EventWaits* events = nullptr;
-  PlanningThread* planning = nullptr;
-  Quotas* quotas = nullptr;
-  ServerCredentials* credentials = nullptr;
-  HealthService* health = nullptr;
-  const ServerInfo* info = nullptr;
-  RequestIds* ids = nullptr;
-  Metrics* metrics = nullptr;
-  // Of tensor methods, by wire::Index.
+  // `readers`: the most threads that read sockets beside those of the queues.
+  CallEnvironment(const ServerOptions& with, const MemoryShares& memory,
+                  Gate::Limits limits, int readers,
+                  std::vector<std::unique_ptr<Backend>>&& backends,
+                  std::unique_ptr<ServerCredentials> port)
+      : options(with),
+        shares(memory),
+        credentials(std::move(port)),
+        gate(Gate::Create(std::move(limits))),
+        engine(std::move(backends), absl::ToChronoMicroseconds(with.busy_poll)),
+        queue_threads(&lone, readers,
+                      absl::ToChronoMicroseconds(with.busy_poll)),
+        registry(with.now) {}
+
+  const ServerOptions options;
+  const MemoryShares shares;
+  // Of tensor methods, by wire::Index: the largest request in one message.
   size_t request_limit[wire::kTensorMethods.size()] = {};
   wire::RequestDefaults defaults;
-  absl::Duration max_job = absl::Seconds(10);
-  // Gives a queue whose thread does not come back another one.
-  std::function<void(grpc::ServerCompletionQueue* queue)> relieve;
-  absl::Duration max_receive = absl::Minutes(1);
-  absl::Duration max_send = absl::Minutes(1);
-  int max_streams = 256;  // calls at once on one connection
-  size_t window = 0;      // see MemoryShares
   // Whether a host is a proxy's, whose calls are not one caller's.
   std::function<bool(std::string_view host)> speaks_for_many;
+  // Every device works on lent memory where it lies.
+  bool works_in_place = true;
+
+  const std::unique_ptr<ServerCredentials> credentials;
+  const std::shared_ptr<Gate> gate;
+  Engine engine;
+  PlanningThread planning;
+  EventWaits events;
+  Quotas quotas;
+  RequestIds ids;
+  Metrics metrics;
+  HealthService health;
+  LoneCaller lone;
+  std::unique_ptr<DeviceMonitor> monitor;
+  QueueThreads queue_threads;
+  CallRegistry registry;  // its thread looks after the two before, too
+  Regions regions;        // none where no memory is shared
+  std::unique_ptr<ServerInfo> info;
+  std::unique_ptr<Acceptor> acceptor;
+  TensorService tensors;
+  grpc::AsyncGenericService others;
 };
 
 }  // namespace quantd

@@ -3,10 +3,7 @@
 
 #include "kernels/device/health/device_health.h"
 #include "server/calls/call.h"
-#include "server/calls/call_registry.h"
 #include "server/config/sizing.h"
-#include "server/device/device_monitor.h"
-#include "server/net/call_queue.h"
 
 namespace quantd {
 namespace {
@@ -26,14 +23,14 @@ constexpr size_t kInlineCopied = size_t{16} << 20;
 bool Call::IsQuick() const {
   const size_t bytes = payload_->request().plan->input_bytes();
   if (Engine::RunsInline(bytes)) return true;
-  if (env_->registry->accepted() > 1 || !env_->lone->IsLikely(Clock::now())) {
+  if (env_->registry.accepted() > 1 || !env_->lone.IsLikely(Clock::now())) {
     return false;
   }
   const Places& places = payload_->places();
   if (bytes <= kInlineOfOne) return true;
   if (places.inputs_on_device()) return bytes <= kInlineOnDevice;
   return places.inputs_page_locked() && bytes <= kInlineCopied &&
-         env_->engine->backend(lease_.device()).info().kind == "cuda";
+         env_->engine.backend(lease_.device()).info().kind == "cuda";
 }
 
 void Call::Queue() {
@@ -42,22 +39,22 @@ void Call::Queue() {
   // A thread of which there is but one, the gate's above all, must not be where
   // a job hangs; nor is one where the first step of many is done.
   if (std::exchange(on_network_, false) && !streams() && IsQuick()) {
-    if (auto slot = env_->engine->TrySlot(device)) {
+    if (auto slot = env_->engine.TrySlot(device)) {
       runs_inline_ = true;
-      return RunOn(env_->engine->backend(device), std::move(slot));
+      return RunOn(env_->engine.backend(device), std::move(slot));
     }
   }
   runs_inline_ = false;
   Enter(Stage::kQueued);
   queued_on_ = device;
-  env_->engine->Submit(device, this);
+  env_->engine.Submit(device, this);
   // A cancellation that came just before looked in vain for it.
   if (call_->cancelled()) LeaveQueues();
 }
 
 void Call::RunOn(Backend& backend, Engine::SlotLease slot) {
   queued_on_ = -1;
-  if (!env_->engine->health(lease_.device()).healthy()) {
+  if (!env_->engine.health(lease_.device()).healthy()) {
     slot.Reset();
     RunElsewhere();
     return call_->Unref();
@@ -95,7 +92,7 @@ std::optional<Failure> Call::Compute(Backend& backend, Next* next,
   absl::StatusOr<Next> done = Next::kCompute;
   if (!payload_->has_job()) {
     // The device has better things to do than what nobody will wait for.
-    if (runs_ == 0 && lease_.IsTooLate(call_->deadline(), Now())) {
+    if (runs_ == 0 && lease_.JobEndsTooLate(call_->deadline(), Now())) {
       return Failure::Deadline("before the job could end");
     }
     ++runs_;
@@ -168,7 +165,7 @@ std::optional<Failure> Call::FromJob(const absl::Status& status, bool* again) {
 // in any of it.
 void Call::BeginWatch() {
   absl::MutexLock lock(&mutex_);
-  job_watch_.Begin(*payload_->request().plan, env_->max_job);
+  job_watch_.Begin(*payload_->request().plan, env_->options.max_job);
   relieved_ = false;
   stage_ = Stage::kRunning;
 }
@@ -176,7 +173,7 @@ void Call::BeginWatch() {
 bool Call::EndWatch() {
   const size_t bytes = payload_->request().plan->input_bytes();
   absl::MutexLock lock(&mutex_);
-  if (runs_inline_ && !Engine::RunsInline(bytes)) env_->lone->JobEnds();
+  if (runs_inline_ && !Engine::RunsInline(bytes)) env_->lone.JobEnds();
   if (relieved_) thread_is_relieved = true;
   if (stage_ == Stage::kClosing) {
     env_->monitor->HungJobEnded(lease_.device());
@@ -215,7 +212,7 @@ void Call::OnMessage(bool ok) {
     record_.received = Clock::now();
     message_.Clear();
     if (ok) {
-      lease_.HoldReceiving(ReceiveNeed(env_->window));
+      lease_.HoldReceiving(ReceiveNeed(env_->shares.window));
     } else {
       lease_.Arrived(ReceiveNeed(0), payload_->bytes_to_come(), Now());
     }
@@ -226,7 +223,7 @@ void Call::OnMessage(bool ok) {
 // Under the lock, so that the watch cannot end the call before it writes.
 void Call::Tell() {
   const grpc::Slice message(payload_->told());
-  lease_.HoldReceiving(ReceiveNeed(env_->window + message.size()));
+  lease_.HoldReceiving(ReceiveNeed(env_->shares.window + message.size()));
   absl::MutexLock lock(&mutex_);
   since_ = moved_ = Now();
   stage_ = Stage::kTelling;

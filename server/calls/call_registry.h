@@ -141,8 +141,10 @@ class CallRegistry {
     const auto stopping = [this]() { return stopping_; };
     std::vector<WatchedCall*> watched;
     absl::MutexLock lock(&mutex_);
-    while (
-        !stopped_.WaitUntil(&mutex_, SteadyNow() + kWatchInterval, stopping)) {
+    // Without calls there is less to see.
+    while (!stopped_.WaitUntil(
+        &mutex_, SteadyNow() + (calls_.empty() ? 5 : 1) * kWatchInterval,
+        stopping)) {
       // A call leaves under this lock before it is freed. One that is about to
       // must not come back to life.
       for (WatchedCall* call : calls_) {

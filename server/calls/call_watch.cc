@@ -3,7 +3,6 @@
 
 #include "server/calls/call.h"
 #include "server/config/sizing.h"
-#include "server/device/device_monitor.h"
 
 namespace quantd {
 namespace {
@@ -35,7 +34,7 @@ void Call::OnWatch(absl::Time now) {
       return WatchSending(now);
     case Stage::kClosing:
       // Nothing follows what the client does not take, not even an error.
-      if (now - since_ > env_->max_send) call_->Cancel();
+      if (now - since_ > env_->options.max_send) call_->Cancel();
       return;
     default:
       return;
@@ -49,7 +48,8 @@ void Call::WatchClient(absl::Time now) {
   const absl::Duration stalled = now - moved_;
   // With the answer to maxima the client itself waits for others.
   const absl::Duration patience = (payload_->AwaitsAnswer() ? 4 : 1) * kStall;
-  const absl::Duration limit = tells ? env_->max_send : env_->max_receive;
+  const absl::Duration limit =
+      tells ? env_->options.max_send : env_->options.max_receive;
   const absl::Duration whole =
       limit + absl::Seconds(payload_->bytes_to_come() / kSlowest);
   const uint64_t came = declared_ ? came_alone_.Look(*call_->connection()) : 0;
@@ -65,7 +65,7 @@ void Call::WatchClient(absl::Time now) {
                   "server's limit"
                 : "for receiving: the request did not arrive within the "
                   "server's limit");
-  } else if (declared_ && came > *declared_ + env_->window) {
+  } else if (declared_ && came > *declared_ + env_->shares.window) {
     failure = Failure::LongerThanDeclared(came, *declared_);
   } else if ((stalled > patience &&
               env_->gate->OthersWaitSince(now - patience)) ||
@@ -125,7 +125,7 @@ void Call::WatchJob() {
   if (runs_inline_ && !relieved_ &&
       Clock::now() - job_watch_.began() > kLongInline) {
     relieved_ = true;
-    env_->relieve(call_->queue());
+    env_->queue_threads.Add(call_->queue());
   }
   if (!job_watch_.Hangs()) return;
   env_->monitor->Report(lease_.device(), DeviceFault::kHang,
@@ -151,7 +151,7 @@ void Call::WatchSending(absl::Time now) {
   const bool awaited = env_->gate->OthersWaitSince(now - kStall);
   const auto verdict = reply_->Look(*call_->connection(),
                                     awaited ? kStall : absl::InfiniteDuration(),
-                                    env_->max_send, now);
+                                    env_->options.max_send, now);
   if (verdict == Reply::Verdict::kGood) return;
   stage_ = Stage::kClosing;
   since_ = now;

@@ -5,12 +5,7 @@
 #include "proto/methods.h"
 #include "server/calls/call.h"
 #include "server/calls/call_environment.h"
-#include "server/calls/incoming_call.h"
 #include "server/calls/small_call.h"
-#include "server/gate/gate.h"
-#include "server/net/credentials.h"
-#include "server/observe/health.h"
-#include "server/observe/server_info.h"
 
 namespace quantd {
 namespace {
@@ -35,9 +30,10 @@ std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
   // that twice as many are no breach. Over a unix socket connections cannot be
   // told apart.
   Connection& connection = *call->connection();
-  if (connection.calls() > 2 * env->max_streams && connection.countable()) {
+  if (connection.calls() > 2 * env->options.max_streams &&
+      connection.countable()) {
     return std::make_unique<Refusal>(
-        call, Failure::Busy(env->gate->RetryAfter(env->now())));
+        call, Failure::Busy(env->gate->RetryAfter(env->options.now())));
   }
   const std::string path = call->path();
   Verdict verdict =
@@ -61,10 +57,10 @@ std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
     return small(env->info->DescribeQuantize());
   }
   if (path == "/grpc.health.v1.Health/Check") {
-    return small(env->health->Check());
+    return small(env->health.Check());
   }
   if (path == "/grpc.health.v1.Health/Watch") {
-    return small(env->health->Watch(connection));
+    return small(env->health.Watch(connection));
   }
   if (IsReflection(path)) return small(Reflection());
   return std::make_unique<Refusal>(

@@ -9,8 +9,6 @@
 
 #include "fmt/format.h"
 #include "server/calls/call_environment.h"
-#include "server/calls/planning_thread.h"
-#include "server/net/acceptor.h"
 
 namespace quantd {
 
@@ -30,24 +28,24 @@ void IncomingCall::Arm(CallEnvironment* env, std::optional<wire::Method> method,
   // Must come first, or a call that is cancelled early is not told so.
   call->context_.AsyncNotifyWhenDone(&call->done_tag_);
   if (method) {
-    env->tensors->RequestAsyncBidiStreaming(
+    env->tensors.RequestAsyncBidiStreaming(
         static_cast<int>(wire::Index(*method)), &call->context_, &call->stream_,
         queue.events, queue.arrivals, &call->arrived_tag_);
   } else {
-    env->others->RequestCall(&call->context_, &call->stream_, queue.events,
-                             queue.arrivals, &call->arrived_tag_);
+    env->others.RequestCall(&call->context_, &call->stream_, queue.events,
+                            queue.arrivals, &call->arrived_tag_);
   }
 }
 
 IncomingCall::IncomingCall(CallEnvironment* env,
                            std::optional<wire::Method> method, CallQueue queue)
     : env_(env), method_(method), queue_(queue), stream_(&context_) {
-  env_->registry->Created();
+  env_->registry.Created();
 }
 
 IncomingCall::~IncomingCall() {
   // Not watched any more before anything of it goes.
-  if (watched_) env_->registry->Leave(this);
+  if (watched_) env_->registry.Leave(this);
   handler_.reset();
   if (connection_ == nullptr) return;
   if (queue_.users != nullptr) queue_.users->Leave();
@@ -82,7 +80,7 @@ bool IncomingCall::TryRef() {
 
 void IncomingCall::Unref() {
   if (refs_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  CallRegistry* const registry = env_->registry;
+  CallRegistry* const registry = &env_->registry;
   delete this;
   // After the last touch of anything that a shutdown takes down.
   registry->Destroyed();
@@ -102,14 +100,14 @@ void IncomingCall::OnArrived(bool ok) {
     // nanoseconds since 1970 the longest timeouts overflow.
     const gpr_timespec left =
         gpr_time_sub(deadline, gpr_now(deadline.clock_type));
-    deadline_ = env_->now() + absl::Seconds(left.tv_sec) +
+    deadline_ = env_->options.now() + absl::Seconds(left.tv_sec) +
                 absl::Nanoseconds(left.tv_nsec);
   }
   if (queue_.users != nullptr) queue_.users->Enter();
   connection_ = env_->acceptor->Find(context_.peer());
   connection_->CallBegins();
   handler_ = MakeHandler(env_, this);
-  env_->registry->Watch(this);
+  env_->registry.Watch(this);
   watched_ = true;
   handler_->Begin();
   if (begun_or_left_.exchange(true)) handler_->OnCancelled();
@@ -144,7 +142,7 @@ void IncomingCall::FinishWith(const Failure& failure,
 
 void IncomingCall::Plan(std::function<void()> work) {
   Ref();
-  env_->planning->Submit([this, work = std::move(work)] {
+  env_->planning.Submit([this, work = std::move(work)] {
     work();
     Unref();
   });

@@ -203,8 +203,9 @@ class ChunkPayload final : public Payload {
   bool AwaitsAnswer() const override { return awaits_ != Awaits::kChunks; }
   Expected NextMessage() const override {
     if (awaits_ != Awaits::kChunks) return {};
-    return {std::min<size_t>(env_->window, bytes_to_come_ - gather_->came()),
-            wire::kMaxChunkBytes};
+    return {
+        std::min<size_t>(env_->shares.window, bytes_to_come_ - gather_->came()),
+        wire::kMaxChunkBytes};
   }
 
   absl::StatusOr<Next> Take(wire::Slices message) override {

@@ -4,11 +4,8 @@
 #include <utility>
 
 #include "proto/net/received_message.h"
-#include "server/calls/call_record.h"
-#include "server/calls/call_registry.h"
+#include "server/calls/call_environment.h"
 #include "server/config/sizing.h"
-#include "server/gate/gate.h"
-#include "server/observe/metrics.h"
 
 namespace quantd {
 namespace {
@@ -20,7 +17,7 @@ class SmallCall final : public CallHandler {
     record_.arrived = CallRecord::Clock::now();
     if (!method_.method) return;
     record_.method = *method_.method;
-    record_.id = env_->ids->Next();
+    record_.id = env_->ids.Next();
     record_.trace = call_->trace();
   }
 
@@ -30,12 +27,12 @@ class SmallCall final : public CallHandler {
     if (call_->cancelled() && record_.request_bytes == 0) {
       record_.Fail(Failure::Cancelled());
     }
-    env_->metrics->Record(record_);
+    env_->metrics.Record(record_);
     if (WouldLog(record_)) LogCall(record_, *call_, shape_);
   }
 
   void Begin() override {
-    if (!method_.while_draining && env_->registry->Refuses()) {
+    if (!method_.while_draining && env_->registry.Refuses()) {
       return Fail(Failure::Draining());
     }
     Read();
@@ -70,7 +67,7 @@ class SmallCall final : public CallHandler {
 
   void OnWatch(absl::Time now) override {
     if (told_all_ && !call_->cancelled()) {
-      SmallAnswer answer = method_.answer(message_.Pieces(), record_.id);
+      SmallAnswer answer = method_.answer({}, record_.id);
       if (answer.reply == told_) return;
       told_all_ = false;
       return Tell(std::move(answer.reply));
@@ -79,12 +76,12 @@ class SmallCall final : public CallHandler {
     if (since == 0) return;
     const absl::Duration waited = now - absl::FromUnixNanos(since);
     if (call_->answered()) {
-      if (waited > env_->max_send) call_->Cancel();
+      if (waited > env_->options.max_send) call_->Cancel();
       return;
     }
-    const bool too_long =
-        came_.Look(*call_->connection()) > method_.max_request + env_->window;
-    if (waited <= env_->max_receive && !too_long) return;
+    const bool too_long = came_.Look(*call_->connection()) >
+                          method_.max_request + env_->shares.window;
+    if (waited <= env_->options.max_receive && !too_long) return;
     // What is written may not have an end beside it.
     if (method_.after != SmallMethod::kEnd) return call_->Cancel();
     if (too_long) {
@@ -106,7 +103,7 @@ class SmallCall final : public CallHandler {
 
   void Answer() {
     SmallAnswer answer = method_.answer(message_.Pieces(), record_.id);
-    if (method_.after != SmallMethod::kNextChange) message_.Clear();
+    message_.Clear();
     shape_ = std::move(answer.shape);
     if (answer.failure) return Fail(*answer.failure);
     if (method_.after != SmallMethod::kEnd) {
@@ -129,7 +126,7 @@ class SmallCall final : public CallHandler {
     call_->Write(grpc::ByteBuffer(&slice, 1));
   }
 
-  void WaitsFromNow() { waits_since_ = absl::ToUnixNanos(env_->now()); }
+  void WaitsFromNow() { waits_since_ = absl::ToUnixNanos(env_->options.now()); }
   void Fail(const Failure& failure) {
     if (!call_->ClaimAnswer()) return;
     record_.Fail(failure);

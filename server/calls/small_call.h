@@ -13,10 +13,11 @@
 
 #include "absl/types/span.h"
 #include "proto/methods.h"
-#include "server/calls/call_environment.h"
 #include "server/calls/incoming_call.h"
 
 namespace quantd {
+
+struct CallEnvironment;
 
 struct SmallAnswer {
   std::optional<Failure> failure;
@@ -30,8 +31,8 @@ struct SmallMethod {
   explicit SmallMethod(wire::Method ours)
       : max_request(wire::SpecOf(ours).max_request), method(ours) {}
 
-  // What comes after the first reply. The same request is answered again
-  // whenever the reply is another one, until the client goes.
+  // What comes after the first reply. kNextChange: the method is asked again,
+  // without the request, and answers whenever the reply is another one.
   enum After { kEnd, kNextRequest, kNextChange };
 
   size_t max_request = 4096;  // bytes

@@ -11,13 +11,19 @@ namespace {
 // with all of it, half of the calls that were let in came too late.
 constexpr double kPartOfTime = 0.7;
 
+// The part of an account that an identity with several calls leaves to others.
+// With all of it, one that takes no replies keeps everybody waiting until those
+// are ended.
+constexpr size_t kLeaves = 4;
+
 // Lanes of a device. Of more than 31 some share theirs, which only lets more
 // waiters wait for each other.
 Queue::Lanes BytesLane(size_t device) { return Queue::Lanes{1} << device % 31; }
 Queue::Lanes PlacesLane(size_t device) {
   return Queue::Lanes{1} << (31 + device % 31);
 }
-// One that waits for a device to come back keeps nothing from others.
+// One that waits for a device to come back, or whose identity has its part,
+// keeps nothing from others.
 constexpr Queue::Lanes kNoLane = Queue::Lanes{1} << 63;
 
 std::vector<size_t> AccountsOf(const Gate::Limits& limits) {
@@ -58,8 +64,8 @@ Gate::Gate(Limits limits)
 
 Gate::Answer Gate::AdmitMessage(const Ask& ask, absl::Time now, Waiter* waiter,
                                 Lease* lease) {
-  lease->identity_ = ask.identity;
-  lease->priority_ = ask.priority;
+  lease->has_.identity = ask.identity;
+  lease->has_.priority = ask.priority;
   return Enter(&messages_,
                std::make_unique<Asking>(waiter, ask.bytes, ask.deadline), now,
                lease);
@@ -67,8 +73,8 @@ Gate::Answer Gate::AdmitMessage(const Ask& ask, absl::Time now, Waiter* waiter,
 
 Lease Gate::Track(size_t bytes, std::string identity) {
   Lease lease;
-  lease.accounts_ = accounts_;
-  lease.identity_ = std::move(identity);
+  lease.has_.accounts = accounts_;
+  lease.has_.identity = std::move(identity);
   lease.HoldReceiving(bytes);
   return lease;
 }
@@ -88,8 +94,8 @@ Gate::Answer Gate::AdmitPayload(size_t bytes, int device, bool is_stream,
       lease);
 }
 
-bool Gate::IsTooLate(size_t bytes, size_t before, absl::Time deadline,
-                     absl::Time now) const {
+bool Gate::WouldBeLate(size_t bytes, size_t before, absl::Time deadline,
+                       absl::Time now) const {
   if (deadline == absl::InfiniteFuture()) return false;
   // A server that has nothing to do serves, even if it was slow before: or it
   // would never find out that it is not any more.
@@ -104,16 +110,33 @@ bool Gate::HasDevice(int device) const {
                      [](Availability a) { return a != Availability::kLost; });
 }
 
+bool Gate::LeavesEnough(Budget::Account account, size_t bytes,
+                        const Lease& lease) const {
+  const Budget& budget = accounts_->budget;
+  const auto& own = lease.has_;
+  const size_t limit = budget.limit(account);
+  if (budget.holders() < 2 || bytes > limit - limit / kLeaves ||
+      budget.held_by(own.identity) <= own.receiving + own.head + own.payload) {
+    return true;
+  }
+  return bytes + limit / kLeaves <= budget.Room(account);
+}
+
 Queue::Lanes Gate::Take(const Queue* queue, const Asking& asking, Lease* lease,
                         Queue::Lanes kept, absl::Time now) {
   if (queue == &payloads_) return TakePayload(asking, lease, kept);
   const bool is_message = queue == &messages_;
   const Budget::Account account =
       is_message ? Accounts::kReceiving : Accounts::kHeads;
-  if (kept != 0 || !accounts_->budget.Fits(account, asking.bytes)) return 1;
-  accounts_->Set(account, lease->identity_,
-                 is_message ? &lease->receiving_ : &lease->head_, asking.bytes);
-  if (is_message) lease->coming_ = accounts_->workload.Comes(asking.bytes, now);
+  if (!LeavesEnough(account, asking.bytes, *lease)) return kNoLane;
+  if ((kept & 1) != 0 || !accounts_->budget.Fits(account, asking.bytes)) {
+    return 1;
+  }
+  accounts_->Set(account, lease->has_.identity,
+                 is_message ? &lease->has_.receiving : &lease->has_.head,
+                 asking.bytes);
+  if (is_message)
+    lease->has_.coming = accounts_->workload.Comes(asking.bytes, now);
   return 0;
 }
 
@@ -126,7 +149,10 @@ Queue::Lanes Gate::TakePayload(const Asking& asking, Lease* lease,
     if (asking.device >= 0 && i != static_cast<size_t>(asking.device)) continue;
     if (available_[i] != Availability::kTakesWork) continue;
     const Budget::Account payload = accounts_->PayloadOf(i);
-    if (asking.bytes > accounts_->budget.limit(payload)) continue;
+    if (asking.bytes > accounts_->budget.limit(payload) ||
+        !LeavesEnough(payload, asking.bytes, *lease)) {
+      continue;
+    }
     if (asking.is_stream &&
         ((kept & PlacesLane(i)) != 0 ||
          !accounts_->budget.Fits(accounts_->PlacesOf(i), 1))) {
@@ -142,12 +168,12 @@ Queue::Lanes Gate::TakePayload(const Asking& asking, Lease* lease,
   }
   if (best < 0) return lacks | kNoLane;
   next_device_ = (best + 1) % accounts_->devices;
-  lease->device_ = best;
-  accounts_->Set(accounts_->PayloadOf(best), lease->identity_, &lease->payload_,
-                 asking.bytes);
+  lease->has_.device = best;
+  accounts_->Set(accounts_->PayloadOf(best), lease->has_.identity,
+                 &lease->has_.payload, asking.bytes);
   if (asking.is_stream)
     accounts_->budget.Take(accounts_->PlacesOf(best), "", 1);
-  lease->has_place_ = asking.is_stream;
+  lease->has_.place = asking.is_stream;
   return 0;
 }
 
@@ -155,9 +181,9 @@ Gate::Answer Gate::Enter(Queue* queue, std::unique_ptr<Asking> asking,
                          absl::Time now, Lease* lease) {
   absl::MutexLock lock(&accounts_->mutex);
   accounts_->now = std::max(accounts_->now, now);
-  if (lease->accounts_ == nullptr) lease->accounts_ = accounts_;
-  asking->identity = lease->identity_;
-  asking->priority = lease->priority_;
+  if (lease->has_.accounts == nullptr) lease->has_.accounts = accounts_;
+  asking->identity = lease->has_.identity;
+  asking->priority = lease->has_.priority;
   asking->since = now;
   asking->until = std::min(asking->deadline, now + limits_.max_wait);
   if (stopped_) return {Outcome::kStopped};
@@ -165,8 +191,8 @@ Gate::Answer Gate::Enter(Queue* queue, std::unique_ptr<Asking> asking,
     return {Outcome::kNoDevice};
   }
   if (queue == &messages_ &&
-      IsTooLate(asking->bytes, messages_.BytesBefore(asking->priority),
-                asking->deadline, now)) {
+      WouldBeLate(asking->bytes, messages_.BytesBefore(asking->priority),
+                  asking->deadline, now)) {
     return {Outcome::kTooLate, RetryAfterLocked(now)};
   }
   if (queue->empty() && Take(queue, *asking, lease, 0, now) == 0) {
@@ -227,10 +253,10 @@ void Gate::Decide(absl::Time now) {
     for (Queue* queue : {&messages_, &heads_, &payloads_}) {
       if (queue->empty()) continue;
       if (stopped_) remove(queue, Outcome::kStopped, all);
-      remove(queue, Outcome::kTimedOut,
+      remove(queue, Outcome::kBusy,
              [&](const Asking& a) { return a.until <= now; });
       remove(queue, Outcome::kTooLate, [&](const Asking& a) {
-        return queue == &messages_ && IsTooLate(a.bytes, 0, a.deadline, now);
+        return queue == &messages_ && WouldBeLate(a.bytes, 0, a.deadline, now);
       });
       const auto held = [&](const std::string& identity) {
         return accounts_->budget.held_by(identity);

@@ -46,7 +46,6 @@ enum class Outcome {
   kWaiting,
   kBusy,
   kTooLate,  // for its deadline, by the measured rate
-  kTimedOut,
   kNoDevice,
   kStopped,
 };
@@ -81,9 +80,9 @@ class Gate {
    public:
     virtual ~Waiter() = default;
     // Told once for each ask that waits, unless Forget said true: kGranted with
-    // what was asked for, or why not, with the lease as it was. kBusy: others
-    // with a smaller share, or of a higher priority, took its place in the
-    // line. No lock of the gate is held.
+    // what was asked for, or why not, with the lease as it was. kBusy: it has
+    // waited as long as it may, or others with a smaller share, or of a higher
+    // priority, took its place in the line. No lock of the gate is held.
     virtual void OnAdmitted(Outcome outcome, Lease lease) = 0;
   };
   enum class Availability : char { kTakesWork, kSoon, kLost };
@@ -168,8 +167,13 @@ class Gate {
   }
   Answer Enter(Queue* queue, std::unique_ptr<Asking> asking, absl::Time now,
                Lease* lease);
-  bool IsTooLate(size_t bytes, size_t before, absl::Time deadline,
-                 absl::Time now) const
+  bool WouldBeLate(size_t bytes, size_t before, absl::Time deadline,
+                   absl::Time now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
+  // Whether the lease's identity, with all that it holds, would leave others
+  // their part of an account.
+  bool LeavesEnough(Budget::Account account, size_t bytes,
+                    const Lease& lease) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
   bool HasDevice(int device) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);

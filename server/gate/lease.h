@@ -20,128 +20,129 @@ namespace quantd {
 class Lease {
  public:
   Lease() = default;
-  Lease(Lease&& other) noexcept { *this = std::move(other); }
+  Lease(Lease&& other) noexcept : has_(std::exchange(other.has_, {})) {}
   Lease& operator=(Lease&& other) noexcept {
-    if (this == &other) return *this;
     Reset();
-    accounts_ = std::move(other.accounts_);
-    identity_ = std::move(other.identity_);
-    priority_ = other.priority_;
-    device_ = other.device_;
-    receiving_ = std::exchange(other.receiving_, 0);
-    head_ = std::exchange(other.head_, 0);
-    payload_ = std::exchange(other.payload_, 0);
-    has_place_ = std::exchange(other.has_place_, false);
-    coming_ = std::exchange(other.coming_, std::nullopt);
-    work_ = std::exchange(other.work_, std::nullopt);
+    has_ = std::exchange(other.has_, {});
     return *this;
   }
   ~Lease() { Reset(); }
 
   // The device of its payload.
-  int device() const { return device_; }
-  size_t receiving() const { return receiving_; }
-  size_t head() const { return head_; }
-  size_t payload() const { return payload_; }
+  int device() const { return has_.device; }
+  size_t receiving() const { return has_.receiving; }
+  size_t head() const { return has_.head; }
+  size_t payload() const { return has_.payload; }
 
   // Holds `bytes` in all for a message that is longer than was counted on and
   // still comes. False: the account has no room, and the lease stays as it is.
   bool GrowReceiving(size_t bytes) {
-    if (accounts_ == nullptr || bytes <= receiving_) return true;
-    absl::MutexLock lock(&accounts_->mutex);
-    if (!accounts_->budget.Fits(Accounts::kReceiving, bytes - receiving_))
+    if (has_.accounts == nullptr || bytes <= has_.receiving) return true;
+    absl::MutexLock lock(&has_.accounts->mutex);
+    if (!has_.accounts->budget.Fits(Accounts::kReceiving,
+                                    bytes - has_.receiving))
       return false;
-    accounts_->Set(Accounts::kReceiving, identity_, &receiving_, bytes);
+    has_.accounts->Set(Accounts::kReceiving, has_.identity, &has_.receiving,
+                       bytes);
     return true;
   }
   // The message is here and needs `bytes` from now on; it is work of `work`
   // bytes until Served or Reset.
   void Arrived(size_t bytes, size_t work, absl::Time now) {
-    if (accounts_ == nullptr) return;
-    absl::MutexLock lock(&accounts_->mutex);
-    accounts_->now = std::max(accounts_->now, now);
-    if (coming_) accounts_->workload.ComesNoMore(*coming_);
-    coming_.reset();
-    if (!work_) {
-      work_ = work;
-      accounts_->workload.Begins(work, now);
+    if (has_.accounts == nullptr) return;
+    absl::MutexLock lock(&has_.accounts->mutex);
+    has_.accounts->now = std::max(has_.accounts->now, now);
+    if (has_.coming) has_.accounts->workload.ComesNoMore(*has_.coming);
+    has_.coming.reset();
+    if (!has_.work) {
+      has_.work = work;
+      has_.accounts->workload.Begins(work, now);
     }
-    accounts_->Set(Accounts::kReceiving, identity_, &receiving_, bytes);
+    has_.accounts->Set(Accounts::kReceiving, has_.identity, &has_.receiving,
+                       bytes);
   }
   // Holds `bytes`, more or fewer than before. Never waits nor refuses: for
   // replies, and for what is small.
   void HoldReceiving(size_t bytes) {
-    if (accounts_ == nullptr || bytes == receiving_) return;
-    absl::MutexLock lock(&accounts_->mutex);
-    accounts_->Set(Accounts::kReceiving, identity_, &receiving_, bytes);
+    if (has_.accounts == nullptr || bytes == has_.receiving) return;
+    absl::MutexLock lock(&has_.accounts->mutex);
+    has_.accounts->Set(Accounts::kReceiving, has_.identity, &has_.receiving,
+                       bytes);
   }
   // Hold at most `bytes` from now on.
   void ShrinkHead(size_t bytes) {
-    if (head_ <= bytes) return;
-    absl::MutexLock lock(&accounts_->mutex);
-    accounts_->Set(Accounts::kHeads, identity_, &head_, bytes);
+    if (has_.head <= bytes) return;
+    absl::MutexLock lock(&has_.accounts->mutex);
+    has_.accounts->Set(Accounts::kHeads, has_.identity, &has_.head, bytes);
   }
   // 0 gives a stream's place back, too.
   void ShrinkPayload(size_t bytes) {
-    const bool leaves = bytes == 0 && has_place_;
-    if (payload_ <= bytes && !leaves) return;
-    absl::MutexLock lock(&accounts_->mutex);
+    const bool leaves = bytes == 0 && has_.place;
+    if (has_.payload <= bytes && !leaves) return;
+    absl::MutexLock lock(&has_.accounts->mutex);
     if (leaves) LeavePlace();
-    accounts_->Set(accounts_->PayloadOf(device_), identity_, &payload_,
-                   std::min(payload_, bytes));
+    has_.accounts->Set(has_.accounts->PayloadOf(has_.device), has_.identity,
+                       &has_.payload, std::min(has_.payload, bytes));
   }
   // Whether its job, begun now, would end after the deadline, by the measured
   // rate. Never of the only work there is: a rate that was low once would
   // refuse everything.
-  bool IsTooLate(absl::Time deadline, absl::Time now) const {
-    if (!work_ || deadline == absl::InfiniteFuture()) return false;
-    absl::MutexLock lock(&accounts_->mutex);
-    return accounts_->workload.count() > 1 &&
-           accounts_->workload.TimeForAlone(*work_) > deadline - now;
+  bool JobEndsTooLate(absl::Time deadline, absl::Time now) const {
+    if (!has_.work || deadline == absl::InfiniteFuture()) return false;
+    absl::MutexLock lock(&has_.accounts->mutex);
+    return has_.accounts->workload.count() > 1 &&
+           has_.accounts->workload.TimeForAlone(*has_.work) > deadline - now;
   }
   // Its job is over. The rate is measured from these.
   void Served(absl::Time now) {
-    if (!work_) return;
-    absl::MutexLock lock(&accounts_->mutex);
-    accounts_->now = std::max(accounts_->now, now);
-    accounts_->workload.Ends(*std::exchange(work_, std::nullopt), true, now);
+    if (!has_.work) return;
+    absl::MutexLock lock(&has_.accounts->mutex);
+    has_.accounts->now = std::max(has_.accounts->now, now);
+    has_.accounts->workload.Ends(*std::exchange(has_.work, std::nullopt), true,
+                                 now);
   }
   void Reset() {
-    if (accounts_ == nullptr) return;
+    if (has_.accounts == nullptr) return;
     {
-      absl::MutexLock lock(&accounts_->mutex);
-      if (coming_) accounts_->workload.ComesNoMore(*coming_);
+      absl::MutexLock lock(&has_.accounts->mutex);
+      if (has_.coming) has_.accounts->workload.ComesNoMore(*has_.coming);
       // Given up at the last time that was told.
-      if (work_) accounts_->workload.Ends(*work_, false, accounts_->now);
-      coming_.reset();
-      work_.reset();
-      accounts_->Set(Accounts::kReceiving, identity_, &receiving_, 0);
-      accounts_->Set(Accounts::kHeads, identity_, &head_, 0);
-      accounts_->Set(accounts_->PayloadOf(device_), identity_, &payload_, 0);
-      if (has_place_) LeavePlace();
+      if (has_.work)
+        has_.accounts->workload.Ends(*has_.work, false, has_.accounts->now);
+      has_.coming.reset();
+      has_.work.reset();
+      has_.accounts->Set(Accounts::kReceiving, has_.identity, &has_.receiving,
+                         0);
+      has_.accounts->Set(Accounts::kHeads, has_.identity, &has_.head, 0);
+      has_.accounts->Set(has_.accounts->PayloadOf(has_.device), has_.identity,
+                         &has_.payload, 0);
+      if (has_.place) LeavePlace();
     }
-    accounts_.reset();
+    has_.accounts.reset();
   }
 
  private:
   friend class Gate;
-  void LeavePlace() ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex) {
+  void LeavePlace() ABSL_EXCLUSIVE_LOCKS_REQUIRED(has_.accounts->mutex) {
     size_t place = 1;
-    accounts_->Set(accounts_->PlacesOf(device_), "", &place, 0);
-    has_place_ = false;
+    has_.accounts->Set(has_.accounts->PlacesOf(has_.device), "", &place, 0);
+    has_.place = false;
   }
 
-  std::shared_ptr<Accounts> accounts_;
-  std::string identity_;
-  Priority priority_ = Priority::kNormal;
-  int device_ = 0;
-  size_t receiving_ = 0;
-  size_t head_ = 0;
-  size_t payload_ = 0;
-  bool has_place_ = false;  // a stream's
-  // The message on its way; nothing once it is here.
-  std::optional<Workload::Coming::iterator> coming_;
-  std::optional<size_t> work_;  // since its message is here
+  struct Holdings {
+    std::shared_ptr<Accounts> accounts;
+    std::string identity;
+    Priority priority = Priority::kNormal;
+    int device = 0;
+    size_t receiving = 0;
+    size_t head = 0;
+    size_t payload = 0;
+    bool place = false;  // a stream's
+    // The message on its way; nothing once it is here.
+    std::optional<Workload::Coming::iterator> coming;
+    std::optional<size_t> work;  // since its message is here
+  };
+  Holdings has_;
 };
 
 }  // namespace quantd

@@ -1,9 +1,7 @@
 #include "server/gate/queue.h"
 
 #include <algorithm>
-#include <deque>
-#include <map>
-#include <set>
+#include <queue>
 #include <tuple>
 #include <utility>
 
@@ -92,36 +90,32 @@ Queue::List Queue::Serve(absl::Time now, Held held, Take take) {
     waiting_.erase(at);
   };
 
-  // One line for each identity and priority, of which the first is next; those
-  // without patience go before all, as they came.
-  using Line = std::deque<std::pair<size_t, Waiters::iterator>>;
-  std::map<std::tuple<int, std::string, size_t>, Line> lines;
-  size_t number = 0;
-  for (auto at = waiting_.begin(); at != waiting_.end(); ++at, ++number) {
-    const Waiting& w = **at;
-    const bool first = EndOfPatience(w) <= now;
-    const bool alone = first || w.identity.empty();
-    lines[{first ? -1 : static_cast<int>(w.priority), alone ? "" : w.identity,
-           alone ? number : 0}]
-        .emplace_back(number, at);
-  }
-  using Lines = decltype(lines);
-  std::set<std::tuple<int, size_t, size_t, Lines::value_type*>> order;
-  const auto enter = [&](Lines::value_type& line) {
-    const auto& [rank, identity, unused] = line.first;
-    order.emplace(rank, held(identity), line.second.front().first, &line);
+  // Rank, what the identity holds, arrival. Those without patience go before
+  // all, as they came.
+  using Place = std::tuple<int, size_t, size_t>;
+  using Turn = std::pair<Place, Waiters::iterator>;
+  const auto later = [](const Turn& a, const Turn& b) {
+    return a.first > b.first;
   };
-  for (auto& line : lines) enter(line);
-  while (!order.empty()) {
-    const auto [rank, share, unused, line] =
-        order.extract(order.begin()).value();
-    // It may have been served at another priority since.
-    if (share == held(std::get<1>(line->first))) {
-      const auto at = line->second.front().second;
-      line->second.pop_front();
+  std::priority_queue<Turn, std::vector<Turn>, decltype(later)> turns(later);
+  size_t number = 0;
+  for (auto at = waiting_.begin(); at != waiting_.end(); ++at) {
+    const bool first = EndOfPatience(**at) <= now;
+    turns.push({{first ? -1 : static_cast<int>((*at)->priority),
+                 first ? 0 : held((*at)->identity), number++},
+                at});
+  }
+  while (!turns.empty()) {
+    auto [place, at] = turns.top();
+    turns.pop();
+    auto& [rank, share, arrival] = place;
+    // Another of its identity may have been served since.
+    const size_t holds = rank < 0 ? 0 : held((*at)->identity);
+    if (std::exchange(share, holds) == holds) {
       serve(at);
+    } else {
+      turns.push({place, at});
     }
-    if (!line->second.empty()) enter(*line);
   }
   return served;
 }

@@ -10,9 +10,9 @@ namespace quantd {
 namespace {
 
 absl::StatusOr<std::shared_ptr<const Region>> FindRegion(
-    const char* list, const wire::MemoryRange& range, const Regions* regions) {
+    const char* list, const wire::MemoryRange& range, const Regions& regions) {
   const std::string field = wire::FieldOf(list, range);
-  auto region = regions == nullptr ? nullptr : regions->Find(range.region);
+  auto region = regions.Find(range.region);
   if (region == nullptr) return wire::UnknownRegion(field);
   // By subtraction: offset + size may wrap.
   if (range.size > region->size() ||
@@ -22,7 +22,7 @@ absl::StatusOr<std::shared_ptr<const Region>> FindRegion(
                                   region->size()),
                       fmt::format("offset {}", range.offset));
   }
-  if (!(*region).IsWhole()) {
+  if (!region->IsWhole()) {
     return FieldError(fmt::format("{}.region", field),
                       "a region that has all of its pages, as when it came",
                       "one of which some were taken away");
@@ -33,7 +33,7 @@ absl::StatusOr<std::shared_ptr<const Region>> FindRegion(
 }  // namespace
 
 absl::StatusOr<Places> Places::Find(const wire::Request& request,
-                                    const Regions* regions) {
+                                    const Regions& regions) {
   Places places;
   const wire::LentRanges& lent = request.lent;
   size_t on_device = 0;
@@ -86,11 +86,11 @@ absl::StatusOr<Places> Places::Find(const wire::Request& request,
 }
 
 absl::Status Places::FindEvents(const wire::LentRanges& lent,
-                                const Regions* regions) {
+                                const Regions& regions) {
   const auto find = [&](std::string_view field, const std::string& name,
                         std::shared_ptr<const SharedEvent>* event) {
     if (name.empty()) return absl::OkStatus();
-    *event = regions == nullptr ? nullptr : regions->FindEvent(name);
+    *event = regions.FindEvent(name);
     if (*event == nullptr) return wire::UnknownEvent(field);
     if ((*event)->device() == device_) return absl::OkStatus();
     return FieldError(field,

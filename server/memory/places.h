@@ -20,10 +20,9 @@ class Places {
  public:
   Places() = default;
 
-  // FieldError for what the regions do not have. `regions` may be null: there
-  // are none. The request must outlive it.
+  // FieldError for what the regions do not have. The request must outlive it.
   static absl::StatusOr<Places> Find(const wire::Request& request,
-                                     const Regions* regions);
+                                     const Regions& regions);
 
   // Whether inputs lie elsewhere than in the message: then all of them.
   bool lends_inputs() const { return !inputs_.empty(); }
@@ -52,7 +51,7 @@ class Places {
   size_t output_bytes() const { return output_bytes_; }
 
  private:
-  absl::Status FindEvents(const wire::LentRanges& lent, const Regions* regions);
+  absl::Status FindEvents(const wire::LentRanges& lent, const Regions& regions);
 
   std::vector<std::shared_ptr<const Region>> regions_;
   std::shared_ptr<const SharedEvent> wait_event_;

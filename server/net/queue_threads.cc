@@ -10,10 +10,8 @@
 namespace quantd {
 namespace {
 
-// How often is looked how many readers there should be (a message of 64 MiB
-// that is alone takes about as long), and whether a queue still has users:
-// without an end its thread would read sockets in the place of one that it must
-// wake.
+// How long a thread asks a queue before it looks whether that still has users.
+// Without an end it would read sockets in the place of one that it must wake.
 constexpr int64_t kLookMs = 20;
 // A deadline that has passed by any clock: nothing is waited for. One of now
 // would be a timer of gRPC's, whose thread waits by the wall clock: after a
@@ -32,7 +30,6 @@ QueueThreads::QueueThreads(LoneCaller* lone, int readers,
                            std::chrono::microseconds busy_poll)
     : lone_(lone), busy_poll_(busy_poll), readers_(readers) {
   for (QueueUsers& reader : readers_) Add(&nothing_, &reader);
-  looks_ = std::thread([this] { RunLooks(); });
 }
 
 QueueThreads::~QueueThreads() { Join(); }
@@ -50,12 +47,9 @@ void QueueThreads::Join() {
   std::vector<std::unique_ptr<Seat>> seats;
   {
     absl::MutexLock lock(&mutex_);
-    joining_ = true;
-    join_.SignalAll();
+    if (std::exchange(joined_, true)) return;
     seats.swap(seats_);
   }
-  if (!looks_.joinable()) return;
-  looks_.join();
   nothing_.Shutdown();
   for (const auto& seat : seats) {
     // A queue that is shut down is asked to its end.
@@ -101,31 +95,23 @@ void QueueThreads::Run(const Seat& seat) {
   }
 }
 
-void QueueThreads::RunLooks() {
-  const auto joining = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return joining_;
-  };
-  int reading = 0;
+void QueueThreads::Look() {
   absl::MutexLock lock(&mutex_);
-  absl::Time looked = SteadyNow();
-  while (!join_.WaitUntil(&mutex_, looked + absl::Milliseconds(kLookMs),
-                          joining)) {
-    absl::Duration all;
-    int awake = 0;
-    for (const auto& seat : seats_) {
-      const absl::Duration used = UsedBy(seat->clock);
-      all += used - std::exchange(seat->used, used);
-      awake += seat->users == nullptr || seat->users->any() ? 1 : 0;
-    }
-    const absl::Time now = SteadyNow();
-    const double busy =
-        absl::FDivDuration(all, now - std::exchange(looked, now));
-    const int before = std::exchange(
-        reading,
-        Readers(reading, static_cast<int>(readers_.size()), awake, busy));
-    if (reading > before) readers_[before].Enter();
-    if (reading < before) readers_[reading].Leave();
+  absl::Duration all;
+  int awake = 0;
+  for (const auto& seat : seats_) {
+    const absl::Duration used = UsedBy(seat->clock);
+    all += used - std::exchange(seat->used, used);
+    awake += seat->users == nullptr || seat->users->any() ? 1 : 0;
   }
+  const absl::Time now = SteadyNow();
+  const double busy =
+      absl::FDivDuration(all, now - std::exchange(looked_, now));
+  const int before = std::exchange(
+      reading_,
+      Readers(reading_, static_cast<int>(readers_.size()), awake, busy));
+  if (reading_ > before) readers_[before].Enter();
+  if (reading_ < before) readers_[reading_].Leave();
 }
 
 }  // namespace quantd

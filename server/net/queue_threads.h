@@ -49,6 +49,8 @@ class QueueThreads {
   // what it delivered. With `users`, which must outlive this, it asks the queue
   // only while there are any.
   void Add(grpc::CompletionQueue* queue, QueueUsers* users = nullptr);
+  // Lets as many readers read as there should be. Comes every so often.
+  void Look();
   // Waits for all threads, which end with their queues.
   void Join();
 
@@ -65,19 +67,17 @@ class QueueThreads {
   void Run(const Seat& seat);
   bool Ask(const Seat& seat, void** tag, bool* ok);
   static bool AskForUsers(const Seat& seat, void** tag, bool* ok);
-  // Lets as many readers read as there should be.
-  void RunLooks();
 
   LoneCaller* const lone_;
   const std::chrono::microseconds busy_poll_;
   absl::Mutex mutex_;
   std::vector<std::unique_ptr<Seat>> seats_ ABSL_GUARDED_BY(mutex_);
-  bool joining_ ABSL_GUARDED_BY(mutex_) = false;
-  SteadyCondVar join_;
+  absl::Time looked_ ABSL_GUARDED_BY(mutex_) = SteadyNow();
+  int reading_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool joined_ ABSL_GUARDED_BY(mutex_) = false;
   // Readers ask a queue in which nothing ever is, while they have users.
   grpc::CompletionQueue nothing_;
   std::deque<QueueUsers> readers_;
-  std::thread looks_;
 };
 
 }  // namespace quantd

@@ -3,6 +3,7 @@
 #include <google/protobuf/unknown_field_set.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,25 +16,32 @@ using google::protobuf::UnknownField;
 constexpr size_t kMaxWatchers = 1024;
 constexpr size_t kMaxWatchersOfConnection = 16;
 
+constexpr char kServiceUnknown = 3;
+
 SmallAnswer Refuse(grpc::StatusCode code, std::string_view why) {
   SmallAnswer answer;
   answer.failure = Failure::Of(code, std::string(why));
   return answer;
 }
 
-}  // namespace
+// A HealthCheckResponse {ServingStatus status = 1}.
+SmallAnswer Reply(char status) {
+  SmallAnswer answer;
+  answer.reply = {'\x08', status};
+  return answer;
+}
 
-// To a HealthCheckRequest {string service = 1} a HealthCheckResponse
-// {ServingStatus status = 1}.
-SmallAnswer HealthService::Answer(absl::Span<const std::string_view> message,
-                                  bool watches) const {
+SmallAnswer NoRequest() {
+  return Refuse(grpc::StatusCode::INVALID_ARGUMENT, "not a HealthCheckRequest");
+}
+
+// Whether there is a service of the name that a HealthCheckRequest
+// {string service = 1} asks for. Nothing for what is no such request.
+std::optional<bool> Knows(absl::Span<const std::string_view> message) {
   std::string text;
   for (const std::string_view piece : message) text += piece;
   google::protobuf::UnknownFieldSet fields;
-  if (!fields.ParseFromString(text)) {
-    return Refuse(grpc::StatusCode::INVALID_ARGUMENT,
-                  "not a HealthCheckRequest");
-  }
+  if (!fields.ParseFromString(text)) return std::nullopt;
   std::string service;
   for (int i = 0; i < fields.field_count(); ++i) {
     const UnknownField& field = fields.field(i);
@@ -42,24 +50,20 @@ SmallAnswer HealthService::Answer(absl::Span<const std::string_view> message,
       service = field.length_delimited();
     }
   }
-  const bool known = service.empty() || service == "quantd.v1.Quantd";
-  if (!known && !watches) {
-    return Refuse(grpc::StatusCode::NOT_FOUND, "unknown service");
-  }
-  constexpr char kServing = 1;
-  constexpr char kNotServing = 2;
-  constexpr char kServiceUnknown = 3;
-  SmallAnswer answer;
-  answer.reply = {'\x08', !known      ? kServiceUnknown
-                          : serving() ? kServing
-                                      : kNotServing};
-  return answer;
+  return service.empty() || service == "quantd.v1.Quantd";
 }
+
+}  // namespace
 
 SmallMethod HealthService::Check() const {
   SmallMethod method;
   method.answer = [this](absl::Span<const std::string_view> message,
-                         std::string_view) { return Answer(message, false); };
+                         std::string_view) {
+    const auto known = Knows(message);
+    if (!known) return NoRequest();
+    if (*known) return Reply(Status());
+    return Refuse(grpc::StatusCode::NOT_FOUND, "unknown service");
+  };
   return method;
 }
 
@@ -83,9 +87,13 @@ SmallMethod HealthService::Watch(const Connection& connection) {
         absl::MutexLock lock(&mutex_);
         watchers_.erase(it);
       });
-  method.answer = [this, place](absl::Span<const std::string_view> message,
-                                std::string_view) {
-    return Answer(message, true);
+  method.answer = [this, place, known = std::optional<bool>()](
+                      absl::Span<const std::string_view> message,
+                      std::string_view) mutable {
+    // Asked for changes, it has its request no more.
+    if (!known) known = Knows(message);
+    if (!known) return NoRequest();
+    return Reply(*known ? Status() : kServiceUnknown);
   };
   return method;
 }

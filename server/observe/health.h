@@ -10,7 +10,6 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/types/span.h"
 #include "server/calls/small_call.h"
 #include "server/net/connection.h"
 
@@ -28,8 +27,8 @@ class HealthService {
   SmallMethod Watch(const Connection& connection);
 
  private:
-  SmallAnswer Answer(absl::Span<const std::string_view> message,
-                     bool watches) const;
+  // A ServingStatus.
+  char Status() const { return serving() ? 1 : 2; }
 
   std::atomic<bool> serving_ = false;
   std::atomic<bool> has_device_ = true;

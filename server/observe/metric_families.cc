@@ -13,7 +13,6 @@
 #include <system_error>
 
 #include "absl/time/clock.h"
-#include "server/calls/failure.h"
 #include "server/observe/log.h"
 #include "server/observe/metrics_page.h"
 
@@ -42,7 +41,7 @@ void WriteErrors(From from, To to) {
       for (int r = 0; r < v1::ErrorDetail::Reason_ARRAYSIZE; ++r) {
         if (!v1::ErrorDetail::Reason_IsValid(r)) continue;
         const auto reason = static_cast<v1::ErrorDetail::Reason>(r);
-        const uint64_t n = from.metrics->Errors(row.method, code, reason);
+        const uint64_t n = from.env.metrics.Errors(row.method, code, reason);
         // An error that is not there as a 0 before it first happens would be
         // no increase to Prometheus.
         if (n == 0 && !IsUsual(code, reason)) continue;
@@ -56,28 +55,30 @@ void WriteErrors(From from, To to) {
 template <auto kMember>
 void EachMethod(From from, To to) {
   for (const wire::MethodSpec& row : wire::kMethods) {
-    to.Add(from.metrics->Read(row.method).*kMember, {wire::Name(row.method)});
+    to.Add(from.env.metrics.Read(row.method).*kMember,
+           {wire::Name(row.method)});
   }
 }
 
 // Of all devices what `read` says of the engine's `i`.
 template <typename Read>
 void EachDevice(From from, To to, Read read) {
-  for (size_t i = 0; i < from.engine->size(); ++i) {
-    to.Add(read(i), {from.engine->backend(i).info().name});
+  for (size_t i = 0; i < from.env.engine.size(); ++i) {
+    to.Add(read(i), {from.env.engine.backend(i).info().name});
   }
 }
 
 template <auto kMember>
 void EachStatistic(From from, To to) {
   EachDevice(from, to, [&](size_t i) {
-    return from.engine->backend(i).stats().*kMember;
+    return from.env.engine.backend(i).stats().*kMember;
   });
 }
 
 template <auto kMember>
 void EachLoad(From from, To to) {
-  EachDevice(from, to, [&](size_t i) { return from.engine->load(i).*kMember; });
+  EachDevice(from, to,
+             [&](size_t i) { return from.env.engine.load(i).*kMember; });
 }
 
 const absl::Time kStart = absl::Now();
@@ -128,14 +129,14 @@ constexpr MetricFamily kFamilies[] = {
     {"quantd_serving", kGauge, "",
      "1 while the health service says SERVING, 0 from the start of a drain and "
      "while no device takes work",
-     [](From from, To to) { to.Add(from.health->serving()); }},
+     [](From from, To to) { to.Add(from.env.health.serving()); }},
 
     {"quantd_requests_total", kCounter, "method",
      "Calls that are over, however they ended; one by Stream counts as of its "
      "method, and as Stream if its first message was none",
      [](From from, To to) {
        for (const wire::MethodSpec& row : wire::kMethods) {
-         to.Add(from.metrics->Read(row.method).total.count,
+         to.Add(from.env.metrics.Read(row.method).total.count,
                 {wire::Name(row.method)});
        }
      }},
@@ -154,7 +155,7 @@ constexpr MetricFamily kFamilies[] = {
      "that clients share; they are in no message",
      [](From from, To to) {
        for (const wire::MethodSpec& row : wire::kTensorMethods) {
-         const Metrics::Snapshot calls = from.metrics->Read(row.method);
+         const Metrics::Snapshot calls = from.env.metrics.Read(row.method);
          to.Add(calls.shared_input_bytes, {wire::Name(row.method), "in"});
          to.Add(calls.shared_output_bytes, {wire::Name(row.method), "out"});
        }
@@ -170,49 +171,50 @@ constexpr MetricFamily kFamilies[] = {
      [](From from, To to) {
        for (const wire::MethodSpec& row : wire::kTensorMethods) {
          for (size_t i = 0; i < std::size(kCallStages); ++i) {
-           to.Add(from.metrics->Read(row.method, i),
+           to.Add(from.env.metrics.Read(row.method, i),
                   {wire::Name(row.method), kCallStages[i]});
          }
        }
      }},
     {"quantd_active_calls", kGauge, "",
      "Tensor calls that were accepted and are not over",
-     [](From from, To to) { to.Add(from.registry->accepted()); }},
+     [](From from, To to) { to.Add(from.env.registry.accepted()); }},
     {"quantd_unauthenticated_total", kCounter, "reason",
      "Calls that were refused for their token, which was missing, unknown or "
      "not for that method (forbidden); they are in no other metric of calls",
      [](From from, To to) {
-       to.Add(from.credentials->refused(TokenFault::kMissing), {"missing"});
-       to.Add(from.credentials->refused(TokenFault::kUnknown), {"unknown"});
-       to.Add(from.credentials->refused(TokenFault::kForbidden), {"forbidden"});
+       to.Add(from.env.credentials->refused(TokenFault::kMissing), {"missing"});
+       to.Add(from.env.credentials->refused(TokenFault::kUnknown), {"unknown"});
+       to.Add(from.env.credentials->refused(TokenFault::kForbidden),
+              {"forbidden"});
      }},
 
     {"quantd_memory_budget_bytes", kGauge, "",
      "Memory for payloads, in all (--memory-budget)",
-     [](From from, To to) { to.Add(from.shares.budget); }},
+     [](From from, To to) { to.Add(from.env.shares.budget); }},
     {"quantd_memory_bound_bytes", kGauge, "",
      "The most resident memory that the process should ever have",
-     [](From from, To to) { to.Add(from.shares.bound); }},
+     [](From from, To to) { to.Add(from.env.shares.bound); }},
     {"quantd_memory_used_bytes", kGauge, "account",
      "Memory that calls in flight hold: account receive for messages that "
      "arrive, heads for long lists of groups and amaxes, one account for each "
      "device's staging and output",
      [](From from, To to) {
-       to.Add(from.gate->receiving_used(), {"receive"});
-       to.Add(from.gate->head_used(), {"heads"});
+       to.Add(from.env.gate->receiving_used(), {"receive"});
+       to.Add(from.env.gate->head_used(), {"heads"});
        EachDevice(from, to,
-                  [&](size_t i) { return from.gate->payload_used(i); });
+                  [&](size_t i) { return from.env.gate->payload_used(i); });
      }},
     {"quantd_memory_limit_bytes", kGauge, "account",
      "The most that an account may lend; all but heads add up to the budget",
      [](From from, To to) {
-       to.Add(from.gate->limits().receiving, {"receive"});
-       to.Add(from.gate->limits().heads, {"heads"});
+       to.Add(from.env.gate->limits().receiving, {"receive"});
+       to.Add(from.env.gate->limits().heads, {"heads"});
        EachDevice(from, to,
-                  [&](size_t i) { return from.gate->limits().devices[i]; });
+                  [&](size_t i) { return from.env.gate->limits().devices[i]; });
      }},
     {"quantd_memory_waiting_calls", kGauge, "", "Calls that wait for memory",
-     [](From from, To to) { to.Add(from.gate->waiting()); }},
+     [](From from, To to) { to.Add(from.env.gate->waiting()); }},
 
     {"quantd_shared_regions", kGauge, "",
      "Regions of memory that clients share and the server has mapped, and "
@@ -238,8 +240,8 @@ constexpr MetricFamily kFamilies[] = {
     {"quantd_device_info", kGauge, "device, kind, description",
      "1; what a device is",
      [](From from, To to) {
-       for (size_t i = 0; i < from.engine->size(); ++i) {
-         const BackendInfo& info = from.engine->backend(i).info();
+       for (size_t i = 0; i < from.env.engine.size(); ++i) {
+         const BackendInfo& info = from.env.engine.backend(i).info();
          to.Add(1, {info.name, info.kind, info.description});
        }
      }},
@@ -247,10 +249,10 @@ constexpr MetricFamily kFamilies[] = {
      "1 for the state that the device is in (healthy, suspect, probing or "
      "quarantined), 0 for the others; only one that is healthy takes work",
      [](From from, To to) {
-       for (size_t i = 0; i < from.engine->size(); ++i) {
+       for (size_t i = 0; i < from.env.engine.size(); ++i) {
          for (const DeviceState state : kDeviceStates) {
-           to.Add(from.engine->health(i).state() == state,
-                  {from.engine->backend(i).info().name, Name(state)});
+           to.Add(from.env.engine.health(i).state() == state,
+                  {from.env.engine.backend(i).info().name, Name(state)});
          }
        }
      }},
@@ -259,20 +261,20 @@ constexpr MetricFamily kFamilies[] = {
      "no memory on it (out_of_memory), jobs that did not end in time (hang), "
      "self-tests with a wrong_answer",
      [](From from, To to) {
-       for (size_t i = 0; i < from.engine->size(); ++i) {
+       for (size_t i = 0; i < from.env.engine.size(); ++i) {
          for (const DeviceFault fault : kDeviceFaults) {
-           to.Add(from.engine->health(i).faults(fault),
-                  {from.engine->backend(i).info().name, Name(fault)});
+           to.Add(from.env.engine.health(i).faults(fault),
+                  {from.env.engine.backend(i).info().name, Name(fault)});
          }
        }
      }},
     {"quantd_device_self_tests_total", kCounter, "device, result",
      "Self-tests of the device that are over: passed or failed",
      [](From from, To to) {
-       for (size_t i = 0; i < from.engine->size(); ++i) {
-         const std::string& name = from.engine->backend(i).info().name;
-         to.Add(from.engine->health(i).tests_passed(), {name, "passed"});
-         to.Add(from.engine->health(i).tests_failed(), {name, "failed"});
+       for (size_t i = 0; i < from.env.engine.size(); ++i) {
+         const std::string& name = from.env.engine.backend(i).info().name;
+         to.Add(from.env.engine.health(i).tests_passed(), {name, "passed"});
+         to.Add(from.env.engine.health(i).tests_failed(), {name, "failed"});
        }
      }},
     {"quantd_device_slots", kGauge, "device", "Jobs that may be alive at once",
@@ -289,7 +291,7 @@ constexpr MetricFamily kFamilies[] = {
      "devices)",
      [](From from, To to) {
        EachDevice(from, to, [&](size_t i) {
-         return from.engine->backend(i).info().memory_limit;
+         return from.env.engine.backend(i).info().memory_limit;
        });
      }},
     {"quantd_pool_high_water_bytes", kGauge, "device",

@@ -8,26 +8,15 @@
 #include <string_view>
 
 #include "absl/types/span.h"
-#include "kernels/device/engine.h"
-#include "server/calls/call_registry.h"
-#include "server/config/sizing.h"
-#include "server/gate/gate.h"
+#include "server/calls/call_environment.h"
 #include "server/memory/door.h"
-#include "server/net/credentials.h"
-#include "server/observe/health.h"
 #include "server/observe/metrics.h"
 
 namespace quantd {
 
 // What the page tells about. All of it may be used from any thread.
 struct MetricsSources {
-  const Metrics* metrics = nullptr;
-  const Engine* engine = nullptr;
-  const Gate* gate = nullptr;
-  const CallRegistry* registry = nullptr;
-  const HealthService* health = nullptr;
-  MemoryShares shares;
-  const ServerCredentials* credentials = nullptr;
+  const CallEnvironment& env;
   const MemoryDoor* door = nullptr;  // null: no memory is shared
 };
 

@@ -113,8 +113,8 @@ TEST_F(GateTest, WaitsUntilItsDeadlineOrTheLongestWait) {
     gate_->Decide(now_);
     EXPECT_EQ(soon.told != 0, now_ >= deadline);
   }
-  EXPECT_EQ(soon.outcome, Outcome::kTimedOut);
-  EXPECT_EQ(late.outcome, Outcome::kTimedOut);
+  EXPECT_EQ(soon.outcome, Outcome::kBusy);
+  EXPECT_EQ(late.outcome, Outcome::kBusy);
   EXPECT_EQ(now_ - kOpened, absl::Seconds(10));
   EXPECT_EQ(gate_->NextDecision(), absl::InfiniteFuture());
 }
@@ -140,7 +140,12 @@ TEST_F(GateTest, LineIsBoundedByNumberAndByBytes) {
   EXPECT_EQ(waits[0].told + waits[1].told + waits[3].told, 0);
   full.Reset();
   gate_->Decide(now_);
-  for (int i : {0, 1, 3}) EXPECT_EQ(waits[i].outcome, Outcome::kGranted);
+  for (int i : {0, 3}) EXPECT_EQ(waits[i].outcome, Outcome::kGranted);
+  // While there are others it leaves them a quarter.
+  EXPECT_EQ(waits[1].told, 0);
+  waits[3].lease.Reset();
+  gate_->Decide(now_);
+  EXPECT_EQ(waits[1].outcome, Outcome::kGranted);
 }
 
 TEST_F(GateTest, LargeAskIsNotPassedForEver) {
@@ -161,6 +166,36 @@ TEST_F(GateTest, LargeAskIsNotPassedForEver) {
   }
   EXPECT_EQ(large.outcome, Outcome::kGranted);
   EXPECT_LE(rounds, 63);
+}
+
+// A caller that takes no replies would otherwise hold everything until they are
+// ended.
+TEST_F(GateTest, AnIdentityWithSeveralCallsLeavesAQuarterToOthers) {
+  Lease good = Admitted(kMiB, "good");
+  std::vector<Lease> bad;
+  for (int i = 0; i < 4; ++i) bad.push_back(Admitted(10 * kMiB, "bad"));
+  TestWaiter more, of_good, payload;
+  Lease lease;
+  ASSERT_EQ(Message(10 * kMiB, "bad", &more, &lease).outcome,
+            Outcome::kWaiting);
+  // It keeps nothing from others, however long it has waited.
+  now_ += absl::Seconds(5);
+  ASSERT_EQ(Message(16 * kMiB, "new", &of_good, &lease).outcome,
+            Outcome::kWaiting);
+  gate_->Decide(now_);
+  EXPECT_EQ(of_good.outcome, Outcome::kGranted);
+  EXPECT_EQ(more.told, 0);
+  // The same for a device's memory.
+  ASSERT_EQ(Payload(30 * kMiB, &unused_, &bad[0]), Outcome::kGranted);
+  EXPECT_EQ(Payload(30 * kMiB, &payload, &bad[1]), Outcome::kWaiting);
+  gate_->Forget(&payload);
+  Lease other = std::move(of_good.lease);
+  EXPECT_EQ(Payload(30 * kMiB, &unused_, &other), Outcome::kGranted);
+  // One that is alone may have all.
+  gate_->Forget(&more);
+  other.Reset();
+  good.Reset();
+  EXPECT_EQ(Payload(30 * kMiB, &unused_, &bad[2]), Outcome::kGranted);
 }
 
 TEST_F(GateTest, ForgottenIsNeverTold) {
@@ -255,7 +290,7 @@ TEST_F(GateTest, ThreadDecidesWhenSomethingChangesAndWhenATimeHasCome) {
                 .outcome,
             Outcome::kWaiting);
   ASSERT_TRUE(timed_out.Told());
-  EXPECT_EQ(timed_out.outcome, Outcome::kTimedOut);
+  EXPECT_EQ(timed_out.outcome, Outcome::kBusy);
   ASSERT_EQ(Message(1, "a", &stopped, &lease).outcome, Outcome::kWaiting);
   thread.Stop();
   ASSERT_TRUE(stopped.told.HasBeenNotified());

@@ -67,14 +67,14 @@ TEST_F(GateTest, WaitersAreBeforeANewcomerUnlessItsPriorityIsHigher) {
 TEST_F(GateTest, JobThatWouldEndTooLateIsNotBegun) {
   Measure(10 * kMiB);
   Lease lease = Admitted(10 * kMiB), other = Admitted(1);
-  EXPECT_FALSE(lease.IsTooLate(now_, now_));  // it is not work yet
+  EXPECT_FALSE(lease.JobEndsTooLate(now_, now_));  // it is not work yet
   lease.Arrived(10 * kMiB, 10 * kMiB, now_);
   // The only work there is is done, whatever the rate was.
-  EXPECT_FALSE(lease.IsTooLate(now_ + absl::Milliseconds(500), now_));
+  EXPECT_FALSE(lease.JobEndsTooLate(now_ + absl::Milliseconds(500), now_));
   other.Arrived(1, 1, now_);
-  EXPECT_TRUE(lease.IsTooLate(now_ + absl::Milliseconds(950), now_));
-  EXPECT_FALSE(lease.IsTooLate(now_ + absl::Milliseconds(1050), now_));
-  EXPECT_FALSE(lease.IsTooLate(absl::InfiniteFuture(), now_));
+  EXPECT_TRUE(lease.JobEndsTooLate(now_ + absl::Milliseconds(950), now_));
+  EXPECT_FALSE(lease.JobEndsTooLate(now_ + absl::Milliseconds(1050), now_));
+  EXPECT_FALSE(lease.JobEndsTooLate(absl::InfiniteFuture(), now_));
 }
 
 TEST_F(GateTest, RetryFollowsWhatWaits) {

@@ -22,8 +22,7 @@ openssl|certificates for trying TLS, and the tests of it
 libprotobuf-dev|messages
 protobuf-compiler|code for messages
 libabsl-dev|status, spans, mutexes
-libspdlog-dev|log lines
-libfmt-dev|formatting, used by spdlog
+libfmt-dev|formatting
 libcli11-dev|command lines
 nlohmann-json3-dev|JSON reports
 libre2-dev|patterns of names, in linear time

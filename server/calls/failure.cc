@@ -58,22 +58,14 @@ Failure Make(ErrorDetail::Reason reason, std::string_view message) {
   return failure;
 }
 
-Failure Field(const FieldViolation& violation, std::string_view message) {
-  Failure failure = Make(ErrorDetail::REASON_INVALID_FIELD, message);
-  failure.detail.set_field(violation.field);
-  failure.detail.set_expected(violation.expected);
-  failure.detail.set_got(violation.got);
-  return failure;
-}
-
-// RESOURCE_EXHAUSTED, with the time when it may be otherwise.
-Failure Later(ErrorDetail::Reason reason, std::string_view why,
+// A failure that may be over by the time that is told.
+Failure Later(ErrorDetail::Reason reason, StatusCode code, std::string_view why,
               absl::Duration retry_delay) {
   const int64_t delay =
       std::max<int64_t>(1, absl::ToInt64Milliseconds(retry_delay));
   Failure failure =
       Make(reason, fmt::format("{}: try again in {} ms", why, delay));
-  failure.code = StatusCode::RESOURCE_EXHAUSTED;
+  failure.code = code;
   failure.detail.set_retry_delay_ms(static_cast<uint32_t>(delay));
   return failure;
 }
@@ -85,7 +77,11 @@ Failure Failure::BadRequest(const absl::Status& status) {
     violation->got = Cut(violation->got, kMostGot);
     const absl::Status told =
         FieldError(violation->field, violation->expected, violation->got);
-    Failure failure = Field(*violation, std::string(told.message()));
+    Failure failure =
+        Make(ErrorDetail::REASON_INVALID_FIELD, std::string(told.message()));
+    failure.detail.set_field(violation->field);
+    failure.detail.set_expected(violation->expected);
+    failure.detail.set_got(violation->got);
     if (const auto limit = GetSizeLimit(status)) {
       failure.detail.set_reason(ErrorDetail::REASON_TOO_LARGE);
       failure.detail.set_limit(*limit);
@@ -107,24 +103,17 @@ Failure Failure::FromJob(const absl::Status& status, std::string_view device,
 
 Failure Failure::TooLarge(std::string_view what, size_t bytes, size_t limit) {
   Failure failure =
-      Make(ErrorDetail::REASON_TOO_LARGE,
-           fmt::format("{}: at most {} bytes, got {}; split the tensor, send "
-                       "it by rpc Stream or raise the server's limits",
-                       what, limit, bytes));
-  failure.detail.set_field(std::string(what));
-  failure.detail.set_limit(limit);
-  failure.detail.set_expected(fmt::format("at most {} bytes", limit));
-  failure.detail.set_got(fmt::format("{} bytes", bytes));
+      BadRequest(TooLargeError(what, fmt::format("at most {} bytes", limit),
+                               fmt::format("{} bytes", bytes), limit));
+  failure.message +=
+      "; split the tensor, send it by rpc Stream or raise the server's limits";
   return failure;
 }
 
 Failure Failure::LongerThanDeclared(size_t bytes, size_t declared) {
-  const FieldViolation violation{wire::kRequestBytesKey,
-                                 fmt::format("at least {}", bytes),
-                                 fmt::to_string(declared)};
-  return Field(violation,
-               fmt::format("{}: the request has {} bytes, {} were declared",
-                           wire::kRequestBytesKey, bytes, declared));
+  return BadRequest(FieldError(wire::kRequestBytesKey,
+                               fmt::format("at least {}", bytes),
+                               fmt::to_string(declared)));
 }
 
 Failure Failure::NoMessage() {
@@ -133,17 +122,18 @@ Failure Failure::NoMessage() {
 }
 
 Failure Failure::Busy(absl::Duration retry_delay) {
-  return Later(ErrorDetail::REASON_BUSY, "busy", retry_delay);
+  return Later(ErrorDetail::REASON_BUSY, StatusCode::RESOURCE_EXHAUSTED, "busy",
+               retry_delay);
 }
 
 Failure Failure::TooLate(absl::Duration retry_delay) {
-  return Later(ErrorDetail::REASON_DEADLINE,
+  return Later(ErrorDetail::REASON_DEADLINE, StatusCode::RESOURCE_EXHAUSTED,
                "so busy that the call's deadline would be over first",
                retry_delay);
 }
 
 Failure Failure::OverQuota(std::string_view what, absl::Duration retry_delay) {
-  return Later(ErrorDetail::REASON_BUSY,
+  return Later(ErrorDetail::REASON_BUSY, StatusCode::RESOURCE_EXHAUSTED,
                fmt::format("the token's quota of {} is used up", what),
                retry_delay);
 }
@@ -153,14 +143,10 @@ Failure Failure::Draining() {
 }
 
 Failure Failure::NoDevice(absl::Duration retry_delay) {
-  const int64_t delay = absl::ToInt64Milliseconds(retry_delay);
-  Failure failure =
-      Make(ErrorDetail::REASON_NO_DEVICE,
-           fmt::format("no device that could do this works at present: try "
-                       "another server, or this one in {} ms",
-                       delay));
-  failure.detail.set_retry_delay_ms(static_cast<uint32_t>(delay));
-  return failure;
+  return Later(ErrorDetail::REASON_NO_DEVICE, StatusCode::UNAVAILABLE,
+               "no device that could do this works at present, another server "
+               "may have one",
+               retry_delay);
 }
 
 Failure Failure::Deadline(std::string_view what) {

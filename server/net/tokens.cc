@@ -4,13 +4,14 @@
 #include <openssl/evp.h>
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <sstream>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "fmt/format.h"
 #include "proto/net/pem.h"
 
@@ -22,10 +23,9 @@ constexpr size_t kMostTokens = 1024;
 constexpr size_t kHashDigits = 64;
 
 std::string_view Stripped(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r";
-  const size_t from = text.find_first_not_of(kBlank);
-  if (from == std::string_view::npos) return "";
-  return text.substr(from, text.find_last_not_of(kBlank) + 1 - from);
+  const auto stripped =
+      absl::StripAsciiWhitespace(absl::string_view(text.data(), text.size()));
+  return {stripped.data(), stripped.size()};
 }
 
 // "4096", "64KiB", "200MiB", "1GiB"; nothing for 0 and what is none of that.
@@ -39,9 +39,8 @@ std::optional<uint64_t> ParseSize(std::string_view text) {
     break;
   }
   uint64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto read = std::from_chars(text.data(), end, number);
-  if (read.ec != std::errc() || read.ptr != end || number == 0 ||
+  if (!std::ranges::all_of(text, absl::ascii_isdigit) ||
+      !absl::SimpleAtoi(std::string(text), &number) || number == 0 ||
       number > UINT64_MAX >> shift) {
     return std::nullopt;
   }
@@ -51,18 +50,16 @@ std::optional<uint64_t> ParseSize(std::string_view text) {
 // The bits of "Quantize,Dequantize".
 std::optional<uint32_t> ParseMethods(std::string_view list) {
   uint32_t methods = 0;
-  while (true) {
-    const size_t comma = list.find(',');
+  for (const std::string& name :
+       std::vector<std::string>(absl::StrSplit(std::string(list), ','))) {
     const auto* const row =
-        std::find_if(std::begin(wire::kMethods), std::end(wire::kMethods),
-                     [&](const wire::MethodSpec& spec) {
-                       return wire::Name(spec.method) == list.substr(0, comma);
-                     });
+        std::ranges::find_if(wire::kMethods, [&](const wire::MethodSpec& spec) {
+          return wire::Name(spec.method) == name;
+        });
     if (row == std::end(wire::kMethods)) return std::nullopt;
     methods |= 1u << wire::Index(row->method);
-    if (comma == std::string_view::npos) return methods;
-    list.remove_prefix(comma + 1);
   }
+  return methods;
 }
 
 // What "key=value" grants. The error says what is legal, and repeats nothing.
@@ -117,16 +114,14 @@ std::string HashOf(std::string_view token) {
 // digits, which are no secret.
 absl::StatusOr<Caller> ReadCaller(std::string_view digits,
                                   std::string_view rest) {
-  constexpr std::string_view kBlank = " \t";
   constexpr size_t kMostOfName = 64;
   constexpr size_t kDigitsOfName = 12;
   Caller caller;
   bool first = true;
-  std::string_view name;
-  while (!(rest = Stripped(rest)).empty()) {
-    const std::string_view word = rest.substr(0, rest.find_first_of(kBlank));
-    rest.remove_prefix(word.size());
-    if (word.find('=') != std::string_view::npos) {
+  std::string name;
+  for (const std::string& word : std::vector<std::string>(absl::StrSplit(
+           std::string(rest), absl::ByAnyChar(" \t\r"), absl::SkipEmpty()))) {
+    if (word.find('=') != std::string::npos) {
       if (auto s = Grant(word, &caller); !s.ok()) return s;
     } else if (first) {
       name = word;
@@ -135,9 +130,9 @@ absl::StatusOr<Caller> ReadCaller(std::string_view digits,
   }
   // sha256sum says - of what it read from a pipe.
   if (name.empty() || name == "-" || name == "*-") {
-    name = digits.substr(0, kDigitsOfName);
+    name = std::string(digits.substr(0, kDigitsOfName));
   }
-  caller.identity = fmt::format("token:{}", name.substr(0, kMostOfName));
+  caller.identity = "token:" + name.substr(0, kMostOfName);
   return caller;
 }
 
@@ -157,36 +152,35 @@ absl::StatusOr<TokenHashes> TokenHashes::Load(const std::string& path) {
   TokenHashes tokens;
   std::istringstream lines(*text);
   std::string whole;
-  for (int number = 1; std::getline(lines, whole); ++number) {
+  int number = 0;
+  const auto refuse = [&](std::string_view why) {
+    return absl::FailedPreconditionError(
+        fmt::format("{}: line {} {}", what, number, why));
+  };
+  while (std::getline(lines, whole)) {
+    ++number;
     const std::string_view line = Stripped(whole);
     if (line.empty() || line.front() == '#') continue;
     const std::string_view digits = line.substr(0, line.find_first_of(" \t"));
     // The line is not repeated: it may be a token in clear.
     if (digits.size() != kHashDigits ||
         !std::ranges::all_of(digits, absl::ascii_isxdigit)) {
-      return absl::FailedPreconditionError(fmt::format(
-          "{}: line {} does not begin with the 64 hexadecimal digits of a "
-          "SHA-256; make one with: printf %s \"$TOKEN\" | sha256sum",
-          what, number));
+      return refuse(
+          "does not begin with the 64 hexadecimal digits of a SHA-256; make "
+          "one with: printf %s \"$TOKEN\" | sha256sum");
     }
     std::string hash = absl::HexStringToBytes(std::string(digits));
     // No call brings such a token, and whoever made the line meant another.
     if (hash == HashOf("")) {
-      return absl::FailedPreconditionError(fmt::format(
-          "{}: line {} is the SHA-256 of nothing: the variable was empty when "
-          "the line was made; make it anew: printf %s \"$TOKEN\" | sha256sum",
-          what, number));
+      return refuse(
+          "is the SHA-256 of nothing: the variable was empty when the line was "
+          "made; make it anew: printf %s \"$TOKEN\" | sha256sum");
     }
     if (tokens.callers_.size() == kMostTokens) {
-      return absl::FailedPreconditionError(
-          fmt::format("{}: more than {} tokens", what, kMostTokens));
+      return refuse(fmt::format("is one too many of {} tokens", kMostTokens));
     }
     const auto caller = ReadCaller(digits, line.substr(kHashDigits));
-    if (!caller.ok()) {
-      return absl::FailedPreconditionError(
-          fmt::format("{}: line {}: {}", what, number,
-                      std::string(caller.status().message())));
-    }
+    if (!caller.ok()) return refuse(std::string(caller.status().message()));
     tokens.callers_.emplace_back(std::move(hash), *caller);
   }
   if (tokens.callers_.empty()) {

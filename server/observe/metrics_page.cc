@@ -56,16 +56,6 @@ void MetricSamples::Add(const Histogram::Snapshot& snapshot, Labels labels) {
   Write("_count", labels, "", snapshot.count);
 }
 
-std::string MetricsTable() {
-  std::string table =
-      "| name | type | labels | meaning |\n| --- | --- | --- | --- |\n";
-  for (const MetricFamily& f : MetricFamilies()) {
-    table += fmt::format("| `{}` | {} | {} | {} |\n", f.name, f.type, f.labels,
-                         f.meaning);
-  }
-  return table;
-}
-
 std::string MetricsPage(const MetricsSources& sources) {
   std::string page;
   for (const MetricFamily& f : MetricFamilies()) {

@@ -1,5 +1,4 @@
-// The page that Prometheus reads, in its text format 0.0.4, and the table of
-// all that is on it: deploy/METRICS.md is made of the same.
+// The page that Prometheus reads, in its text format 0.0.4, and what is on it.
 #ifndef QUANTD_SERVER_OBSERVE_METRICS_PAGE_H_
 #define QUANTD_SERVER_OBSERVE_METRICS_PAGE_H_
 
@@ -52,8 +51,6 @@ struct MetricFamily {
 // In the order in which they are exported.
 absl::Span<const MetricFamily> MetricFamilies();
 
-// The table as Markdown.
-std::string MetricsTable();
 // Takes short locks of the gate, the registry and each device.
 std::string MetricsPage(const MetricsSources& sources);
 

@@ -1,7 +1,7 @@
 #include "server/observe/probe.h"
 
-#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/client_unary_call.h>
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_certificate_verifier.h>
 #include <grpcpp/security/tls_credentials_options.h>
@@ -77,23 +77,16 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(
 
 grpc::Status Check(const std::shared_ptr<grpc::Channel>& channel,
                    absl::Time deadline, std::string* reply) {
-  grpc::GenericStub stub(channel);
+  using grpc::internal::RpcMethod;
+  using Bytes = grpc::ByteBuffer;
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(deadline));
-  grpc::CompletionQueue queue;
-  const grpc::ByteBuffer request(nullptr, 0);
+  const RpcMethod method("/grpc.health.v1.Health/Check", RpcMethod::NORMAL_RPC);
   ReceivedMessage answer;
-  grpc::Status status;
-  const auto call = stub.PrepareUnaryCall(
-      &context, "/grpc.health.v1.Health/Check", request, &queue);
-  call->StartCall();
-  call->Finish(answer.buffer(), &status, nullptr);
-  void* tag = nullptr;
-  bool ok = false;
-  queue.Next(&tag, &ok);
-  if (status.ok()) {
-    for (const std::string_view piece : answer.Pieces()) *reply += piece;
-  }
+  const grpc::Status status =
+      grpc::internal::BlockingUnaryCall<Bytes, Bytes, Bytes, Bytes>(
+          channel.get(), method, &context, Bytes(nullptr, 0), answer.buffer());
+  for (const std::string_view piece : answer.Pieces()) *reply += piece;
   return status;
 }
 

@@ -146,6 +146,17 @@ TEST_F(DeviceFaultsTest, OneDeviceAloneIsWaitedForUntilItsTest) {
   EXPECT_EQ(Payload(Call(channel_, Request())), expected_);
 }
 
+TEST_F(DeviceFaultsTest, NoMemoryOnAnyDeviceIsNoDeviceHoweverManyWereTried) {
+  Start(3);
+  for (const auto& control : controls_) {
+    control->Next(InjectedFault::kOutOfMemory);
+  }
+  const RpcResult result = Call(channel_, Request());
+  EXPECT_EQ(result.status.error_code(), grpc::UNAVAILABLE);
+  ASSERT_TRUE(result.detail.has_value());
+  EXPECT_EQ(result.detail->reason(), ErrorDetail::REASON_NO_DEVICE);
+}
+
 TEST_F(DeviceFaultsTest, BothDeadIsToldAndOver) {
   options_.metrics_address = "127.0.0.1:0";
   Start(2);

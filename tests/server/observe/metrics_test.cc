@@ -25,6 +25,17 @@
 namespace quantd {
 namespace {
 
+// The table of deploy/METRICS.md.
+std::string MetricsTable() {
+  std::string table =
+      "| name | type | labels | meaning |\n| --- | --- | --- | --- |\n";
+  for (const MetricFamily& f : MetricFamilies()) {
+    table += fmt::format("| `{}` | {} | {} | {} |\n", f.name, f.type, f.labels,
+                         f.meaning);
+  }
+  return table;
+}
+
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;

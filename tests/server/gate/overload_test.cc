@@ -1,0 +1,110 @@
+// Five times the calls that a device can do, each with a deadline: the gate
+// lets in as many as end in time. Nothing runs here but the gate, whose clock
+// the test sets, so that a change of its rules is seen without a server.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+
+#include "tests/server/gate/gate_fixture.h"
+
+namespace quantd {
+namespace {
+
+struct Load {
+  size_t bytes;
+  // In milliseconds: a job, on the one slot of the one device; a message and a
+  // reply on their ways; and the deadline.
+  double job, message, reply, deadline;
+};
+
+class OverloadTest : public GateTest, public testing::WithParamInterface<Load> {
+ protected:
+  struct Call {
+    absl::Time deadline;
+    TestWaiter waiter;
+    Lease lease;
+  };
+
+  void At(double in_ms, std::function<void()> what) {
+    events_.emplace(now_ + in_ms * absl::Milliseconds(1), std::move(what));
+  }
+  void Run() {
+    while (!events_.empty()) {
+      auto next = events_.extract(events_.begin());
+      now_ = next.key();
+      next.mapped()();
+    }
+  }
+
+  void Arrive(double deadline_ms) {
+    const auto call = std::make_shared<Call>();
+    call->deadline = now_ + deadline_ms * absl::Milliseconds(1);
+    if (Message(load_.bytes, "", &call->waiter, &call->lease, Priority::kNormal,
+                call->deadline)
+            .outcome != Outcome::kGranted) {
+      gate_->Forget(&call->waiter);
+      return;
+    }
+    At(load_.message, [this, call] {
+      call->lease.Arrived(load_.bytes, load_.bytes, now_);
+      queued_.push_back(call);
+      BeginJob();
+    });
+  }
+  void BeginJob() {
+    if (busy_ || queued_.empty()) return;
+    const auto call = queued_.front();
+    queued_.pop_front();
+    if (call->lease.JobEndsTooLate(call->deadline, now_)) return BeginJob();
+    busy_ = true;
+    At(load_.job * std::clamp(1 + 0.2 * varies_(random_), 0.3, 2.0),
+       [this, call] {
+         call->lease.Served(now_);
+         call->lease.Reset();
+         gate_->Decide(now_);
+         At(load_.reply,
+            [this, call] { in_time_ += now_ <= call->deadline ? 1 : 0; });
+         busy_ = false;
+         BeginJob();
+       });
+  }
+
+  const Load load_ = GetParam();
+  std::multimap<absl::Time, std::function<void()>> events_;
+  std::deque<std::shared_ptr<Call>> queued_;
+  bool busy_ = false;
+  int in_time_ = 0;
+  std::minstd_rand random_{1};
+  std::normal_distribution<double> varies_;
+};
+
+TEST_P(OverloadTest, NineTenthsOfWhatTheDeviceCanDoEndInTime) {
+  constexpr int kJobs = 1000;
+  // One caller alone, from whom the rate is learned.
+  for (int i = 0; i < 200; ++i) {
+    Arrive(1e6);
+    Run();
+  }
+  in_time_ = 0;
+  std::exponential_distribution<double> pause(5 / load_.job);
+  for (double ms = 0; ms < kJobs * load_.job; ms += pause(random_)) {
+    At(ms, [this] { Arrive(load_.deadline); });
+  }
+  Run();
+  EXPECT_GE(in_time_, 0.9 * kJobs);
+}
+
+// Small calls spend most of a short deadline on their way.
+INSTANTIATE_TEST_SUITE_P(Sizes, OverloadTest,
+                         testing::Values(Load{kMiB, 1.2, 0.5, 0.5, 5},
+                                         Load{kMiB, 1.2, 1.2, 0.8, 5},
+                                         Load{kMiB, 1.2, 0.5, 0.5, 10},
+                                         Load{16 * kMiB, 16, 4, 3, 64}));
+
+}  // namespace
+}  // namespace quantd

@@ -164,8 +164,8 @@ int main(int argc, char** argv) {
   using quantd::LogLevel;
   const auto ends = std::set_terminate(EndWithoutMemory);
   const std::string allocator = quantd::TuneAllocator();
-  // As Debian builds it, absl looks for cycles of locks at each lock, at a
-  // twentieth of a small call. Tests have servers that look.
+  // Debian's absl looks for cycles of locks at each lock, at a twentieth of a
+  // small call. Tests have servers that look.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 
   // Blocked before any thread starts, so that only AwaitStop takes them.
@@ -175,7 +175,8 @@ int main(int argc, char** argv) {
     sigaddset(&signals, number);
   }
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  // Of a file that must not grow, too: a log that is full ends nothing.
+  // SIGXFSZ comes of a file that must not grow: a log that is full ends
+  // nothing.
   for (const int number : {SIGPIPE, SIGUSR1, SIGUSR2, SIGXFSZ}) {
     signal(number, SIG_IGN);
   }
@@ -186,7 +187,7 @@ int main(int argc, char** argv) {
     return code == 0 ? 0 : kExitUsage;
   }
   quantd::ServerOptions& options = command.options;
-  // As if somebody had said so: calls are answered first.
+  // It stops as if somebody had said so: calls are answered first.
   options.on_hopeless = [] { kill(getpid(), SIGTERM); };
   if (command.action == quantd::Action::kCheckConfiguration) {
     return CheckConfiguration(command);
@@ -249,7 +250,7 @@ int main(int argc, char** argv) {
   const std::string metrics_file = options.port_file.empty() || metrics.empty()
                                        ? ""
                                        : options.port_file + ".metrics";
-  // Who sees the port file finds the other there already, and the log.
+  // A reader of the port file finds the other file there already, and the log.
   quantd::FlushLog(kLogPatience);
   std::vector<quantd::OwnFile> files;
   for (const auto& [path, address] :

@@ -10,6 +10,7 @@
 #include "kernels/device/budget.h"
 #include "kernels/device/devices.h"
 #include "kernels/device/health/self_test.h"
+#include "server/calls/incoming_call.h"
 #include "server/observe/log.h"
 #include "server/observe/metrics_page.h"
 
@@ -23,7 +24,7 @@ constexpr int kMaxMetadataBytes = 8 << 10;
 // Fewer and larger frames cost less; gRPC's own choice, 16 KiB, a tenth more.
 constexpr int kMaxFrame = 1 << 20;
 
-// As many as were asked for, or one for so many cores.
+// The number of threads that was asked for, or one for so many cores.
 int Threads(int asked, int cores) {
   if (asked > 0) return asked;
   return std::max<int>(1, std::thread::hardware_concurrency() / cores);

@@ -29,7 +29,7 @@ class Server {
   // UNAVAILABLE for an address that cannot be had.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options);
-  // The same with devices of the caller's instead of options.devices. Their
+  // Starts with the caller's devices instead of options.devices. Their
   // pools may hold as much as DivideBudget says.
   static absl::StatusOr<std::unique_ptr<Server>> StartWith(
       const ServerOptions& options,
@@ -39,7 +39,7 @@ class Server {
 
   // What a client dials: "127.0.0.1:50151".
   const std::string& address() const { return address_; }
-  // Where the metrics are; empty without options.metrics_address.
+  // The address of the metrics; empty without options.metrics_address.
   std::string metrics_address() const {
     return http_ ? http_->address() : std::string();
   }

@@ -92,7 +92,7 @@ std::optional<Failure> Call::ReadAsk(Gate::Ask* ask) {
       return Failure::BadRequest(FieldError(
           wire::kPriorityKey, "high, normal or low", "something else"));
     }
-    // Where no token says who may, nobody may.
+    // Without tokens that say who may, nobody may.
     const bool may = caller != nullptr && caller->may_be_high;
     const bool asks_too_much = *priority == Priority::kHigh && !may;
     ask->priority = asks_too_much ? Priority::kNormal : *priority;
@@ -122,7 +122,7 @@ void Call::GoOn(Outcome outcome, absl::Duration retry_after, bool waited) {
   if (outcome != Outcome::kGranted) {
     Fail(Refusal(outcome, retry_after));
   } else if (asked == Stage::kClaiming) {
-    Queue();
+    AwaitSlot();
   } else if (asked == Stage::kAdmitting) {
     record_.admitted = Clock::now();
     if (auto failure = Stopped("while waiting for memory")) {
@@ -331,7 +331,8 @@ void Call::RecordEnd() {
   }
   env_->metrics.Record(record_);
   if (!WouldLog(record_)) return;
-  LogCall(record_, *call_, shape_.empty() ? Shape() : shape_);
+  LogCall(record_, call_->connection()->name(), call_->identity(),
+          shape_.empty() ? Shape() : shape_);
 }
 
 std::string Call::Shape() const {

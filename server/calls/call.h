@@ -156,7 +156,7 @@ class Call final : public CallHandler,
   void GoOn(Outcome outcome, absl::Duration retry_after, bool waited);
 
   // On a device.
-  void Queue();
+  void AwaitSlot();
   // Whether handing the job to a worker takes longer than doing it here.
   bool IsQuick() const;
   void RunOn(Backend& backend, Engine::SlotLease slot) override;

@@ -15,8 +15,8 @@
 #include "proto/wire.h"
 #include "server/calls/call_record.h"
 #include "server/calls/call_registry.h"
-#include "server/calls/incoming_call.h"
 #include "server/calls/planning_thread.h"
+#include "server/calls/tensor_service.h"
 #include "server/config/options.h"
 #include "server/config/sizing.h"
 #include "server/device/device_monitor.h"
@@ -51,7 +51,7 @@ struct CallEnvironment {
 
   const ServerOptions options;
   const MemoryShares shares;
-  // Of tensor methods, by wire::Index: the largest request in one message.
+  // The largest request in one message, of tensor methods by wire::Index.
   size_t request_limit[wire::kTensorMethods.size()] = {};
   wire::RequestDefaults defaults;
   // Whether a host is a proxy's, whose calls are not one caller's.

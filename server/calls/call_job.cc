@@ -33,7 +33,7 @@ bool Call::IsQuick() const {
          env_->engine.backend(lease_.device()).info().kind == "cuda";
 }
 
-void Call::Queue() {
+void Call::AwaitSlot() {
   const int device = lease_.device();
   call_->Ref();  // for RunOn
   // A thread of which there is but one, the gate's above all, must not be where
@@ -153,6 +153,7 @@ std::optional<Failure> Call::FromJob(const absl::Status& status, bool* again) {
     if (auto failure = Stopped("while the job ran")) return failure;
     *again = MayRunAgain();
     if (*again) return std::nullopt;
+    // That many devices with other faults are rather the request's own.
     if (runs_ < kMostRuns) {
       return Failure::NoDevice(env_->monitor->RetryDelay());
     }
@@ -188,7 +189,7 @@ void Call::Do(Next next) {
     case Next::kReceive:
       return Receive(Stage::kFeeding, payload_->NextMessage());
     case Next::kCompute:
-      return Queue();
+      return AwaitSlot();
     case Next::kTell:
       return Tell();
     case Next::kReply:
@@ -238,7 +239,7 @@ void Call::MakeReply() {
   JobOutput output = payload_->Finish();
   record_.reply_bytes = head.size() + output.size;
   record_.code = grpc::StatusCode::OK;  // unless something comes in between
-  // Of many groups the plan is as large as a payload, and a reply may stay
+  // A plan of many groups is as large as a payload, and a reply may stay
   // unread for long.
   if (WouldLog(record_)) shape_ = Shape();
   payload_.reset();

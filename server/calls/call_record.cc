@@ -1,7 +1,6 @@
 #include "server/calls/call_record.h"
 
 #include "fmt/format.h"
-#include "server/calls/incoming_call.h"
 #include "server/observe/log.h"
 
 namespace quantd {
@@ -54,8 +53,8 @@ std::optional<int64_t> CallRecord::Duration(CallStage stage) const {
 
 bool WouldLog(const CallRecord& record) { return LogEnabled(LevelOf(record)); }
 
-void LogCall(const CallRecord& record, const IncomingCall& call,
-             std::string_view shape) {
+void LogCall(const CallRecord& record, std::string_view peer,
+             std::string_view caller, std::string_view shape) {
   const auto microseconds = [&](CallStage stage) {
     return record.Duration(stage).value_or(0) / 1000;
   };
@@ -66,8 +65,8 @@ void LogCall(const CallRecord& record, const IncomingCall& call,
              {{"id", record.id},
               {"trace_id", record.trace ? record.trace->trace() : ""},
               {"parent_id", record.trace ? record.trace->span() : ""},
-              {"peer", call.connection()->name()},
-              {"caller", call.caller() ? call.caller()->identity : ""},
+              {"peer", peer},
+              {"caller", caller},
               {"method", wire::Name(record.method)},
               {"streamed", record.streamed},
               {"code", Name(record.code)},

@@ -23,7 +23,7 @@
 
 namespace quantd {
 
-// Where the time of a tensor call goes, in its order. Copies and kernels are
+// The parts of a tensor call's time, in their order. Copies and kernels are
 // timed by the device (JobTimes); all else by the server's clock.
 enum class CallStage {
   kWait,     // for memory
@@ -38,8 +38,6 @@ enum class CallStage {
 inline constexpr std::string_view kCallStages[] = {  // by CallStage
     "wait",    "receive", "queue",    "gather",
     "copy_in", "kernel",  "copy_out", "send"};
-
-class IncomingCall;
 
 // Ids of calls: in every reply, trailer and log line of a call. Thread-safe.
 class RequestIds {
@@ -95,9 +93,9 @@ struct CallRecord {
 
 // Whether the record would be logged: as debug, or above for an error.
 bool WouldLog(const CallRecord& record);
-// `shape` is the tensor's, "4096x4096", or empty.
-void LogCall(const CallRecord& record, const IncomingCall& call,
-             std::string_view shape);
+// `shape` is the tensor's, "4096x4096", or empty; `caller` an identity, if any.
+void LogCall(const CallRecord& record, std::string_view peer,
+             std::string_view caller, std::string_view shape);
 
 }  // namespace quantd
 

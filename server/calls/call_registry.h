@@ -37,7 +37,7 @@ class WatchedCall {
 
 class CallRegistry {
  public:
-  // By whose time calls are watched.
+  // Calls are watched by the time that `now` tells.
   explicit CallRegistry(std::function<absl::Time()> now = SteadyNow)
       : now_(std::move(now)), watcher_([this] { RunWatch(); }) {}
   ~CallRegistry() {
@@ -86,8 +86,8 @@ class CallRegistry {
     absl::MutexLock lock(&mutex_);
     if (--accepted_ == 0) fewer_.SignalAll();
   }
-  // The same for a call that holds nothing and is over at once: true while the
-  // server drains, and the caller turns it away.
+  // Whether a call that holds nothing and is over at once must be turned away,
+  // because the server drains.
   bool Refuses() {
     absl::MutexLock lock(&mutex_);
     if (draining_) last_refused_ = SteadyNow();

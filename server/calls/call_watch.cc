@@ -7,8 +7,8 @@
 namespace quantd {
 namespace {
 
-// While others wait, whoever holds memory and does not go on for so long makes
-// way for them.
+// A call that holds memory and does not go on for so long makes way for others
+// that wait.
 constexpr absl::Duration kStall = absl::Milliseconds(250);
 // A network thread that is in a job for longer is relieved: all who have just
 // come wait for it.

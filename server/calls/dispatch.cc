@@ -1,4 +1,4 @@
-// Which code answers which method.
+// Finds the code that answers a method.
 #include <string>
 #include <utility>
 

@@ -187,7 +187,7 @@ bool IsUsual(StatusCode code, ErrorDetail::Reason reason) {
 }
 
 std::string Name(StatusCode code) {
-  // The same codes by the same numbers.
+  // absl has the same codes by the same numbers.
   return absl::StatusCodeToString(static_cast<absl::StatusCode>(code));
 }
 

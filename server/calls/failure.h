@@ -45,14 +45,14 @@ struct Failure {
   // `what` completes "deadline exceeded ...", such as "while receiving".
   static Failure Deadline(std::string_view what);
   static Failure Cancelled();
-  // Of a service that has no ErrorDetail, such as health.
+  // A failure of a service that has no ErrorDetail, such as health.
   static Failure Of(grpc::StatusCode code, std::string_view message);
 
   // With the detail, if there is one, packed into grpc-status-details-bin.
   grpc::Status ToStatus() const;
 };
 
-// Whether that is how the failures above are told, and so to be expected.
+// Whether failures above have that code with that reason.
 bool IsUsual(grpc::StatusCode code, v1::ErrorDetail::Reason reason);
 
 // "INVALID_ARGUMENT" and so on, for log lines.

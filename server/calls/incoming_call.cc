@@ -1,7 +1,6 @@
 #include "server/calls/incoming_call.h"
 
 #include <grpc/support/time.h>
-#include <grpcpp/impl/rpc_service_method.h>
 
 #include <iterator>
 #include <string>
@@ -11,16 +10,6 @@
 #include "server/calls/call_environment.h"
 
 namespace quantd {
-
-TensorService::TensorService() {
-  using grpc::internal::RpcMethod;
-  using grpc::internal::RpcServiceMethod;
-  for (const wire::MethodSpec& row : wire::kPayloadMethods) {
-    AddMethod(
-        new RpcServiceMethod(row.path, RpcMethod::BIDI_STREAMING, nullptr));
-    MarkMethodAsync(static_cast<int>(wire::Index(row.method)));  // as added
-  }
-}
 
 void IncomingCall::Arm(CallEnvironment* env, std::optional<wire::Method> method,
                        CallQueue queue) {
@@ -95,9 +84,9 @@ void IncomingCall::OnArrived(bool ok) {
   Arm(env_, method_, queue_);
   const gpr_timespec deadline = context_.raw_deadline();
   if (gpr_time_cmp(deadline, gpr_inf_future(deadline.clock_type)) != 0) {
-    // As what is left: after a step of the wall clock gRPC and absl differ
-    // about the time for up to two seconds. In gRPC's own numbers: as
-    // nanoseconds since 1970 the longest timeouts overflow.
+    // What is left is counted, since gRPC and absl differ about the time for up
+    // to two seconds after a step of the wall clock; and in gRPC's own numbers,
+    // since the longest timeouts overflow as nanoseconds since 1970.
     const gpr_timespec left =
         gpr_time_sub(deadline, gpr_now(deadline.clock_type));
     deadline_ = env_->options.now() + absl::Seconds(left.tv_sec) +

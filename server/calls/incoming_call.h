@@ -11,7 +11,6 @@
 #define QUANTD_SERVER_CALLS_INCOMING_CALL_H_
 
 #include <grpcpp/generic/async_generic_service.h>
-#include <grpcpp/impl/service_type.h>
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/byte_buffer.h>
 
@@ -36,19 +35,6 @@ namespace quantd {
 
 struct CallEnvironment;
 class IncomingCall;
-
-// The methods with payloads as gRPC matches them. Everything else arrives
-// through a generic service. A tensor method holds their queues' threads for a
-// short time only: health, information and refusals are answered there, too.
-class TensorService final : public grpc::Service {
- public:
-  TensorService();
-
-  // As in generated asynchronous services. The methods are registered as
-  // streams, which look the same to a client that calls them as unary, but let
-  // a call arrive before its message.
-  using Service::RequestAsyncBidiStreaming;
-};
 
 // What one method does with a call. Made when its headers are here; destroyed
 // with the call.
@@ -90,12 +76,13 @@ class IncomingCall final : public WatchedCall {
   std::optional<std::string_view> Metadata(const char* key) const;
   // Null: nobody is known by name.
   const std::shared_ptr<const Caller>& caller() const { return caller_; }
+  std::string identity() const { return caller_ ? caller_->identity : ""; }
   void SetCaller(std::shared_ptr<const Caller> caller) {
     caller_ = std::move(caller);
   }
   // The trace that the caller says it belongs to.
   std::optional<wire::TraceContext> trace() const;
-  // Of its events.
+  // The queue of its events.
   grpc::ServerCompletionQueue* queue() const { return queue_.events; }
   const std::shared_ptr<Connection>& connection() const { return connection_; }
   absl::Time deadline() const { return deadline_; }

@@ -160,7 +160,7 @@ class MessagePayload final : public Payload {
 
   const CallEnvironment* const env_;
   const wire::Method method_;
-  // What travels of an output that is lent: a little of it, or much.
+  // The parts of the output that are not lent and travel: small, or large.
   std::vector<std::byte> rest_;
   Block large_rest_;
   bool lends_outputs_ = false;

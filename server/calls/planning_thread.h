@@ -41,7 +41,7 @@ class PlanningThread {
   static constexpr int kNice = 6;
 
   void Run() {
-    // Of this thread alone, on Linux. Where it is forbidden nothing is lost.
+    // On Linux this thread alone gets it. If it is forbidden nothing is lost.
     setpriority(PRIO_PROCESS, 0, kNice);
     const auto has_work = [this]() { return stopping_ || !queue_.empty(); };
     absl::MutexLock lock(&mutex_);

@@ -59,7 +59,7 @@ class Reply {
       std::make_shared<std::atomic<size_t>>(0);
   std::shared_ptr<Lent> lent_;
 
-  // As the last look found them.
+  // What the last look found.
   absl::Time since_ = absl::InfinitePast();
   absl::Time moved_;
   size_t seen_left_ = 0;

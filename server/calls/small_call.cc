@@ -28,7 +28,8 @@ class SmallCall final : public CallHandler {
       record_.Fail(Failure::Cancelled());
     }
     env_->metrics.Record(record_);
-    if (WouldLog(record_)) LogCall(record_, *call_, shape_);
+    if (!WouldLog(record_)) return;
+    LogCall(record_, call_->connection()->name(), call_->identity(), shape_);
   }
 
   void Begin() override {

@@ -1,49 +1,13 @@
-// A method with one small request and one small reply, which is computed at
-// once: health, what the server is, what a request would give. Or a stream of
-// such requests, or of such replies.
+// The call of a small method.
 #ifndef QUANTD_SERVER_CALLS_SMALL_CALL_H_
 #define QUANTD_SERVER_CALLS_SMALL_CALL_H_
 
-#include <cstddef>
-#include <functional>
 #include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
 
-#include "absl/types/span.h"
-#include "proto/methods.h"
 #include "server/calls/incoming_call.h"
+#include "server/calls/small_method.h"
 
 namespace quantd {
-
-struct CallEnvironment;
-
-struct SmallAnswer {
-  std::optional<Failure> failure;
-  std::string reply;  // serialized
-  std::string shape;  // of the tensor it was about, for the log
-};
-
-struct SmallMethod {
-  // One of another service, whose calls are not recorded.
-  SmallMethod() = default;
-  explicit SmallMethod(wire::Method ours)
-      : max_request(wire::SpecOf(ours).max_request), method(ours) {}
-
-  // What comes after the first reply. kNextChange: the method is asked again,
-  // without the request, and answers whenever the reply is another one.
-  enum After { kEnd, kNextRequest, kNextChange };
-
-  size_t max_request = 4096;  // bytes
-  After after = kEnd;
-  std::optional<wire::Method> method;
-  bool plans_apart = false;    // on the PlanningThread
-  bool while_draining = true;  // it is answered while the server drains
-  std::function<SmallAnswer(absl::Span<const std::string_view> message,
-                            std::string_view request_id)>
-      answer;
-};
 
 std::unique_ptr<CallHandler> MakeSmallCall(CallEnvironment* env,
                                            IncomingCall* call,

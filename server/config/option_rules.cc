@@ -1,4 +1,4 @@
-// Which options go together.
+// The rules about options that go together.
 #include <pwd.h>
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ namespace {
 
 constexpr size_t kMostMemory = size_t{1} << 50;
 
-// What the kernel calls whomever it has no number for.
+// The number that the kernel gives to users that it has none for.
 constexpr uid_t kNobody = 65534;
 
 std::string Read(const char* path) {

@@ -75,7 +75,7 @@ class Flags {
   void Size(const char* flag, size_t* to, const char* help) {
     Add(flag, to, help)->transform(CLI::AsSizeValue(false));
   }
-  // Where `endless`, 0 stands for a time that never comes.
+  // With `endless` 0 stands for a time that never comes.
   CLI::Option* Time(const char* flag, absl::Duration* to, absl::Duration unit,
                     int64_t least, int64_t most, bool endless,
                     const char* help) {
@@ -270,7 +270,8 @@ void AddShutdownAndLog(Flags& add, ServerOptions& o) {
            CLI::IsMember(formats).description("FORMAT"), "text or json");
 }
 
-// As ParseCommandLine, but for what is wrong with the layers below the flags.
+// Does what ParseCommandLine does, but returns what is wrong with the layers
+// below the flags.
 absl::StatusOr<int> Parse(int argc, char** argv, CommandLine* command) {
   CLI::App app(kDescription, "quantd");
   app.footer(kFooter);

@@ -134,8 +134,8 @@ bool LooksLikeSecret(std::string_view value);
 // --help, --version or a mistake, already told.
 int ParseCommandLine(int argc, char** argv, CommandLine* command);
 
-// The same once more, for a file that may have changed since. INVALID_ARGUMENT,
-// with words for the operator, for one that is no good.
+// Reads all of it again, for a file that may have changed since.
+// INVALID_ARGUMENT, with words for the operator, for one that is no good.
 absl::Status ReadSettingsAgain(int argc, char** argv, CommandLine* command);
 
 // INVALID_ARGUMENT, with words for the operator, when the options are no good

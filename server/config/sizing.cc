@@ -41,7 +41,7 @@ MemoryShares DivideBudget(size_t budget, int devices, int cuda_devices) {
   // Small calls, which nobody makes wait, leave room for the largest.
   shares.message =
       shares.receive - std::max(shares.receive / 16, size_t{1} << 20);
-  // As many as may wait hold one each, below gRPC's wall.
+  // All calls that may wait hold one each, below gRPC's wall.
   shares.window =
       std::clamp(shares.receive / 128, size_t{256} << 10, size_t{1} << 20);
   shares.per_device = (budget - shares.receive) / std::max(devices, 1);

@@ -61,10 +61,10 @@ class DeviceMonitor {
   // A job failed for the device's sake, or hangs. `detail` is for the log.
   void Report(int device, DeviceFault fault, std::string_view detail,
               std::string_view request_id);
-  // A job that a hang was reported of.
+  // A job has ended of which a hang was reported.
   void HungJobEnded(int device);
 
-  // Whether any device does, or may soon.
+  // Whether any device takes work, or may soon.
   bool takes_work() const { return takes_work_; }
   // Whether a job that failed may find another device.
   bool HasAlternative() const { return engine_->size() > 1; }

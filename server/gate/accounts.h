@@ -23,7 +23,7 @@ namespace quantd {
 // over a short window.
 class Workload {
  public:
-  // Messages on their way, by the time until which they are believed in.
+  // Messages on their way, by the time from which they do not count any more.
   using Coming = std::multimap<absl::Time, double>;
 
   // A message is on its way. It counts for twice the time in which everything

@@ -29,8 +29,8 @@ class Budget {
   size_t Room(Account account) const {
     return limits_[account] - std::min(limits_[account], used_[account]);
   }
-  // Takes even what does not fit: for what is small by law, and for replies
-  // that grow beyond their requests. The empty identity holds nothing.
+  // Takes even what does not fit: for small methods, and for replies that are
+  // larger than their requests. The empty identity holds nothing.
   void Take(Account account, const std::string& identity, size_t bytes) {
     used_[account] += bytes;
     if (bytes != 0 && !identity.empty()) held_[identity] += bytes;

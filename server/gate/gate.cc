@@ -18,13 +18,15 @@ constexpr size_t kLeaves = 4;
 
 // Lanes of a device. Of more than 31 some share theirs, which only lets more
 // waiters wait for each other.
-Queue::Lanes BytesLane(size_t device) { return Queue::Lanes{1} << device % 31; }
-Queue::Lanes PlacesLane(size_t device) {
-  return Queue::Lanes{1} << (31 + device % 31);
+WaitList::Lanes BytesLane(size_t device) {
+  return WaitList::Lanes{1} << device % 31;
+}
+WaitList::Lanes PlacesLane(size_t device) {
+  return WaitList::Lanes{1} << (31 + device % 31);
 }
 // One that waits for a device to come back, or whose identity has its part,
 // keeps nothing from others.
-constexpr Queue::Lanes kNoLane = Queue::Lanes{1} << 63;
+constexpr WaitList::Lanes kNoLane = WaitList::Lanes{1} << 63;
 
 std::vector<size_t> AccountsOf(const Gate::Limits& limits) {
   std::vector<size_t> accounts = {limits.receiving, limits.heads};
@@ -36,7 +38,7 @@ std::vector<size_t> AccountsOf(const Gate::Limits& limits) {
 
 }  // namespace
 
-struct Gate::Asking : Queue::Waiting {
+struct Gate::Asking : WaitList::Waiting {
   Asking(Waiter* to_tell, size_t how_many, absl::Time when_over, int where = -1,
          bool streams = false)
       : waiter(to_tell),
@@ -110,25 +112,26 @@ bool Gate::HasDevice(int device) const {
                      [](Availability a) { return a != Availability::kLost; });
 }
 
-bool Gate::LeavesEnough(Budget::Account account, size_t bytes,
-                        const Lease& lease) const {
+bool Gate::LeavesEnough(Budget::Account account, const Asking& asking,
+                        const Lease& lease, absl::Time now) const {
   const Budget& budget = accounts_->budget;
   const auto& own = lease.has_;
   const size_t limit = budget.limit(account);
-  if (budget.holders() < 2 || bytes > limit - limit / kLeaves ||
-      budget.held_by(own.identity) <= own.receiving + own.head + own.payload) {
-    return true;
-  }
-  return bytes + limit / kLeaves <= budget.Room(account);
+  return budget.held_by(own.identity) <=
+             own.receiving + own.head + own.payload ||
+         budget.holders() < 2 || asking.bytes > limit - limit / kLeaves ||
+         // Beside a crowd of others it would never have its turn.
+         now - asking.since >= limits_.max_wait / 2 ||
+         asking.bytes + limit / kLeaves <= budget.Room(account);
 }
 
-Queue::Lanes Gate::Take(const Queue* queue, const Asking& asking, Lease* lease,
-                        Queue::Lanes kept, absl::Time now) {
-  if (queue == &payloads_) return TakePayload(asking, lease, kept);
-  const bool is_message = queue == &messages_;
+WaitList::Lanes Gate::Take(const WaitList* waiters, const Asking& asking,
+                           Lease* lease, WaitList::Lanes kept, absl::Time now) {
+  if (waiters == &payloads_) return TakePayload(asking, lease, kept, now);
+  const bool is_message = waiters == &messages_;
   const Budget::Account account =
       is_message ? Accounts::kReceiving : Accounts::kHeads;
-  if (!LeavesEnough(account, asking.bytes, *lease)) return kNoLane;
+  if (!LeavesEnough(account, asking, *lease, now)) return kNoLane;
   if ((kept & 1) != 0 || !accounts_->budget.Fits(account, asking.bytes)) {
     return 1;
   }
@@ -140,9 +143,9 @@ Queue::Lanes Gate::Take(const Queue* queue, const Asking& asking, Lease* lease,
   return 0;
 }
 
-Queue::Lanes Gate::TakePayload(const Asking& asking, Lease* lease,
-                               Queue::Lanes kept) {
-  Queue::Lanes lacks = 0;
+WaitList::Lanes Gate::TakePayload(const Asking& asking, Lease* lease,
+                                  WaitList::Lanes kept, absl::Time now) {
+  WaitList::Lanes lacks = 0;
   int best = -1;
   for (size_t k = 0; k < accounts_->devices; ++k) {
     const size_t i = (next_device_ + k) % accounts_->devices;
@@ -150,7 +153,7 @@ Queue::Lanes Gate::TakePayload(const Asking& asking, Lease* lease,
     if (available_[i] != Availability::kTakesWork) continue;
     const Budget::Account payload = accounts_->PayloadOf(i);
     if (asking.bytes > accounts_->budget.limit(payload) ||
-        !LeavesEnough(payload, asking.bytes, *lease)) {
+        !LeavesEnough(payload, asking, *lease, now)) {
       continue;
     }
     if (asking.is_stream &&
@@ -177,7 +180,7 @@ Queue::Lanes Gate::TakePayload(const Asking& asking, Lease* lease,
   return 0;
 }
 
-Gate::Answer Gate::Enter(Queue* queue, std::unique_ptr<Asking> asking,
+Gate::Answer Gate::Enter(WaitList* waiters, std::unique_ptr<Asking> asking,
                          absl::Time now, Lease* lease) {
   absl::MutexLock lock(&accounts_->mutex);
   accounts_->now = std::max(accounts_->now, now);
@@ -187,42 +190,42 @@ Gate::Answer Gate::Enter(Queue* queue, std::unique_ptr<Asking> asking,
   asking->since = now;
   asking->until = std::min(asking->deadline, now + limits_.max_wait);
   if (stopped_) return {Outcome::kStopped};
-  if (queue == &payloads_ && !HasDevice(asking->device)) {
+  if (waiters == &payloads_ && !HasDevice(asking->device)) {
     return {Outcome::kNoDevice};
   }
-  if (queue == &messages_ &&
+  if (waiters == &messages_ &&
       WouldBeLate(asking->bytes, messages_.BytesBefore(asking->priority),
                   asking->deadline, now)) {
     return {Outcome::kTooLate, RetryAfterLocked(now)};
   }
-  if (queue->empty() && Take(queue, *asking, lease, 0, now) == 0) {
+  if (waiters->empty() && Take(waiters, *asking, lease, 0, now) == 0) {
     return {Outcome::kGranted};
   }
   // What never fits would keep all others waiting. (A payload that fits no
   // device which takes work now may fit another one later.)
-  if (queue != &payloads_ &&
+  if (waiters != &payloads_ &&
       asking->bytes >
-          (queue == &messages_ ? limits_.receiving : limits_.heads)) {
+          (waiters == &messages_ ? limits_.receiving : limits_.heads)) {
     return {Outcome::kBusy, RetryAfterLocked(now)};
   }
-  if (queue == &messages_) {
+  if (waiters == &messages_) {
     auto leave =
-        queue->MakeRoom(*asking, limits_.max_waiting, limits_.receiving, now);
+        waiters->MakeRoom(*asking, limits_.max_waiting, limits_.receiving, now);
     if (!leave) return {Outcome::kBusy, RetryAfterLocked(now)};
     for (auto& w : *leave) displaced_.Push(std::move(w));
   }
   asking->lease = std::move(*lease);
-  queue->Push(std::move(asking));
+  waiters->Push(std::move(asking));
   NoteWaiting();
   accounts_->Change();
   return {Outcome::kWaiting};
 }
 
 bool Gate::Forget(Waiter* waiter) {
-  Queue::List forgotten;  // leases are given back without the lock
+  WaitList::List forgotten;  // leases are given back without the lock
   absl::MutexLock lock(&accounts_->mutex);
-  for (Queue* queue : {&messages_, &heads_, &payloads_, &displaced_}) {
-    forgotten = queue->RemoveIf([&](const Queue::Waiting& w) {
+  for (WaitList* waiters : {&messages_, &heads_, &payloads_, &displaced_}) {
+    forgotten = waiters->RemoveIf([&](const WaitList::Waiting& w) {
       return static_cast<const Asking&>(w).waiter == waiter;
     });
     if (forgotten.empty()) continue;
@@ -235,14 +238,15 @@ bool Gate::Forget(Waiter* waiter) {
 }
 
 void Gate::Decide(absl::Time now) {
-  std::vector<std::pair<Outcome, Queue::List>> decided;
+  std::vector<std::pair<Outcome, WaitList::List>> decided;
   {
     absl::MutexLock lock(&accounts_->mutex);
     accounts_->now = std::max(accounts_->now, now);
     next_ = absl::InfiniteFuture();
-    const auto remove = [&](Queue* queue, Outcome outcome, auto condition) {
+    const auto remove = [&](WaitList* waiters, Outcome outcome,
+                            auto condition) {
       decided.emplace_back(outcome,
-                           queue->RemoveIf([&](const Queue::Waiting& w) {
+                           waiters->RemoveIf([&](const WaitList::Waiting& w) {
                              return condition(static_cast<const Asking&>(w));
                            }));
     };
@@ -250,23 +254,24 @@ void Gate::Decide(absl::Time now) {
     remove(&displaced_, Outcome::kBusy, all);
     remove(&payloads_, Outcome::kNoDevice,
            [&](const Asking& a) { return !HasDevice(a.device); });
-    for (Queue* queue : {&messages_, &heads_, &payloads_}) {
-      if (queue->empty()) continue;
-      if (stopped_) remove(queue, Outcome::kStopped, all);
-      remove(queue, Outcome::kBusy,
+    for (WaitList* waiters : {&messages_, &heads_, &payloads_}) {
+      if (waiters->empty()) continue;
+      if (stopped_) remove(waiters, Outcome::kStopped, all);
+      remove(waiters, Outcome::kBusy,
              [&](const Asking& a) { return a.until <= now; });
-      remove(queue, Outcome::kTooLate, [&](const Asking& a) {
-        return queue == &messages_ && WouldBeLate(a.bytes, 0, a.deadline, now);
+      remove(waiters, Outcome::kTooLate, [&](const Asking& a) {
+        return waiters == &messages_ &&
+               WouldBeLate(a.bytes, 0, a.deadline, now);
       });
       const auto held = [&](const std::string& identity) {
         return accounts_->budget.held_by(identity);
       };
-      const auto take = [&](Queue::Waiting& w, Queue::Lanes kept) {
+      const auto take = [&](WaitList::Waiting& w, WaitList::Lanes kept) {
         auto& asking = static_cast<Asking&>(w);
-        return Take(queue, asking, &asking.lease, kept, now);
+        return Take(waiters, asking, &asking.lease, kept, now);
       };
-      decided.emplace_back(Outcome::kGranted, queue->Serve(now, held, take));
-      next_ = std::min(next_, queue->NextChange(now));
+      decided.emplace_back(Outcome::kGranted, waiters->Serve(now, held, take));
+      next_ = std::min(next_, waiters->NextChange(now));
     }
     NoteWaiting();
   }

@@ -36,8 +36,8 @@
 #include "server/gate/budget.h"
 #include "server/gate/caller.h"
 #include "server/gate/lease.h"
-#include "server/gate/queue.h"
 #include "server/gate/steady_time.h"
+#include "server/gate/wait_list.h"
 
 namespace quantd {
 
@@ -93,8 +93,8 @@ class Gate {
   // The lease is changed by kGranted, and taken along by kWaiting.
   Answer AdmitMessage(const Ask& ask, absl::Time now, Waiter* waiter,
                       Lease* lease);
-  // A lease for what is small by law (health, information): never waits nor is
-  // refused.
+  // A lease for a small method (health, information), which never waits and is
+  // never refused.
   Lease Track(size_t bytes, std::string identity);
   // More for a call whose message is here.
   Answer AdmitHead(size_t bytes, absl::Time deadline, absl::Time now,
@@ -165,24 +165,24 @@ class Gate {
     absl::MutexLock lock(&accounts_->mutex);
     return accounts_->budget.used(account);
   }
-  Answer Enter(Queue* queue, std::unique_ptr<Asking> asking, absl::Time now,
-               Lease* lease);
+  Answer Enter(WaitList* waiters, std::unique_ptr<Asking> asking,
+               absl::Time now, Lease* lease);
   bool WouldBeLate(size_t bytes, size_t before, absl::Time deadline,
                    absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
-  // Whether the lease's identity, with all that it holds, would leave others
+  // Whether the identity that asks, with all that it holds, would leave others
   // their part of an account.
-  bool LeavesEnough(Budget::Account account, size_t bytes,
-                    const Lease& lease) const
+  bool LeavesEnough(Budget::Account account, const Asking& asking,
+                    const Lease& lease, absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
   bool HasDevice(int device) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
-  // Takes what is asked for into `lease`, see Queue::Take.
-  Queue::Lanes Take(const Queue* queue, const Asking& asking, Lease* lease,
-                    Queue::Lanes kept, absl::Time now)
+  // Takes what is asked for into `lease`, see WaitList::Take.
+  WaitList::Lanes Take(const WaitList* waiters, const Asking& asking,
+                       Lease* lease, WaitList::Lanes kept, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
-  Queue::Lanes TakePayload(const Asking& asking, Lease* lease,
-                           Queue::Lanes kept)
+  WaitList::Lanes TakePayload(const Asking& asking, Lease* lease,
+                              WaitList::Lanes kept, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
   absl::Duration RetryAfterLocked(absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
@@ -197,7 +197,7 @@ class Gate {
   const std::shared_ptr<Accounts> accounts_;
   // For messages, for heads, for payloads; and those that left the first to
   // make room, and are to be told.
-  Queue messages_ ABSL_GUARDED_BY(accounts_->mutex),
+  WaitList messages_ ABSL_GUARDED_BY(accounts_->mutex),
       heads_ ABSL_GUARDED_BY(accounts_->mutex),
       payloads_ ABSL_GUARDED_BY(accounts_->mutex),
       displaced_ ABSL_GUARDED_BY(accounts_->mutex);

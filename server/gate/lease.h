@@ -61,8 +61,8 @@ class Lease {
     has_.accounts->Set(Accounts::kReceiving, has_.identity, &has_.receiving,
                        bytes);
   }
-  // Holds `bytes`, more or fewer than before. Never waits nor refuses: for
-  // replies, and for what is small.
+  // Holds `bytes`, more or fewer than before. It never waits and is never
+  // refused: for replies, and for small methods.
   void HoldReceiving(size_t bytes) {
     if (has_.accounts == nullptr || bytes == has_.receiving) return;
     absl::MutexLock lock(&has_.accounts->mutex);

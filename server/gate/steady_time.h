@@ -23,7 +23,7 @@ inline absl::Time SteadyNow() {
   return wall + absl::FromChrono(std::chrono::steady_clock::now() - steady);
 }
 
-// As absl::CondVar, by deadlines of SteadyNow.
+// An absl::CondVar with deadlines of SteadyNow.
 class SteadyCondVar {
  public:
   // `mutex` is held, and let go meanwhile. Returns when signalled, at

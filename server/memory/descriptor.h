@@ -1,6 +1,6 @@
-// A file descriptor that closes itself. Of what strangers have handed in that
-// may take as long as they like: a TCP socket lingers, a file of FUSE or NFS
-// asks its server, and what still lies unread in a socket goes with it.
+// A file descriptor that closes itself. A stranger who handed one in decides
+// how long that takes: a TCP socket lingers, a file of FUSE or NFS asks its
+// server, and descriptors that lie unread in a socket are closed with it.
 //
 // Threads: everything here may be used from any thread, and does not wait.
 #ifndef QUANTD_SERVER_MEMORY_DESCRIPTOR_H_

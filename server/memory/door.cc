@@ -27,7 +27,7 @@ using wire::OfferAnswer;
 using wire::OfferReply;
 using wire::Refuse;
 
-// As many as may come with one message of the kernel's.
+// The most that may come with one message of the kernel's.
 constexpr size_t kMostDescriptors = 253;
 // Between looks at who is silent, and while too many are being closed or there
 // are no descriptors to be had.

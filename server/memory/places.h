@@ -1,6 +1,6 @@
-// Where the tensors of a call lie that are not in its message, nor in its
-// reply: in regions, which stay mapped as long as this lives. And the events of
-// the client's between which the call is done.
+// The places of a call's tensors that are neither in its message nor in its
+// reply: in regions, which stay mapped as long as this lives. And the client's
+// events between which the call is done.
 #ifndef QUANTD_SERVER_MEMORY_PLACES_H_
 #define QUANTD_SERVER_MEMORY_PLACES_H_
 

@@ -36,8 +36,8 @@ bool IsPopulated(const struct stat& status) {
 std::optional<OfferReply> Judge(const wire::Offer& offer, int fd, int seals) {
   struct stat status = {};
   struct statfs system = {};
-  // Of huge pages a missing one would be no error but a signal, so that they
-  // are not taken: the file system must be the one of ordinary memfds.
+  // Huge pages are not taken, since a missing one would be no error but a
+  // signal: the file system must be the one of ordinary memfds.
   if (seals < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
       fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC) {
     return Refuse(OfferAnswer::kNotMemfd,
@@ -85,7 +85,7 @@ Taken TakeHost(const wire::Offer& offer, Region::Parts parts) {
     return Refuse(OfferAnswer::kNotMapped,
                   fmt::format("cannot map it: {}", std::strerror(errno)));
   }
-  // Where its pages are large ones.
+  // Its pages may be large ones.
   madvise(data, offer.size, MADV_HUGEPAGE);
   parts.data = static_cast<std::byte*>(data);
   parts.size = offer.size;

@@ -29,7 +29,7 @@
 
 namespace quantd {
 
-// What is mapped and opened, in all. Regions may outlive who counts on it.
+// Counts of all that is mapped and opened. Regions may outlive the door.
 struct RegionUse {
   std::atomic<size_t> regions = 0;
   std::atomic<size_t> events = 0;

@@ -66,7 +66,7 @@ std::optional<std::pair<std::string, int>> PeerOf(int fd) {
   }
   if (storage.ss_family != AF_INET6) return std::nullopt;
   inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
-  // As gRPC writes the scope of an address that has one.
+  // The scope is written as gRPC writes it.
   const std::string scope =
       v6.sin6_scope_id == 0 ? "" : fmt::format("%{}", v6.sin6_scope_id);
   return std::pair(fmt::format("ipv6:[{}{}]", text, scope),
@@ -105,7 +105,7 @@ std::optional<Connection::Sending> Connection::Sent() const {
   if (ioctl(fd_, SIOCOUTQ, &waiting) != 0) return std::nullopt;
   Sending sending;
   sending.waiting = static_cast<uint64_t>(waiting);
-  // Where nobody counts what was taken, a change of what waits must do.
+  // Without a count of what was taken, a change of what waits must do.
   sending.taken = UINT64_MAX - sending.waiting;
   if (tcp_) {
     const auto info = TcpInfoOf(fd_);

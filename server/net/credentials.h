@@ -52,7 +52,7 @@ struct TlsIdentity {
 // What is wrong with the token of a call that needs one.
 enum class TokenFault { kMissing, kUnknown, kForbidden };
 
-// Who calls, or why the call must be turned away.
+// The caller, or why the call must be turned away.
 struct Verdict {
   std::shared_ptr<const Caller> caller;  // null: nobody is known by name
   std::optional<Failure> failure;
@@ -66,7 +66,7 @@ class ServerCredentials {
       const ServerOptions& options);
   ~ServerCredentials();
 
-  // Stays this object's.
+  // It stays owned by this.
   std::shared_ptr<grpc::ServerCredentials> ForPort();
 
   // Every method needs a token if there is a token file, but for health

@@ -32,7 +32,7 @@ int PortOf(int fd) {
   if (getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
     return 0;
   }
-  // That of IPv6 is in the same place.
+  // The port of an IPv6 address is in the same place.
   return ntohs(reinterpret_cast<const sockaddr_in&>(bound).sin_port);
 }
 
@@ -47,7 +47,7 @@ int Bind(const sockaddr* address, socklen_t size) {
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (address->sa_family == AF_INET6) {
     const auto& v6 = *reinterpret_cast<const sockaddr_in6*>(address);
-    // Of the wildcard alone: addresses of IPv4 come through it, too.
+    // The wildcard alone takes connections over IPv4, too.
     const bool all = IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr);
     setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, all ? &off : &on, sizeof(on));
   }

@@ -170,7 +170,7 @@ absl::StatusOr<TokenHashes> TokenHashes::Load(const std::string& path) {
           "one with: printf %s \"$TOKEN\" | sha256sum");
     }
     std::string hash = absl::HexStringToBytes(std::string(digits));
-    // No call brings such a token, and whoever made the line meant another.
+    // No call brings such a token: the line was made of an empty variable.
     if (hash == HashOf("")) {
       return refuse(
           "is the SHA-256 of nothing: the variable was empty when the line was "

@@ -29,8 +29,8 @@ class TokenHashes {
   // a file that cannot be read, is malformed, names no token or an empty one.
   static absl::StatusOr<TokenHashes> Load(const std::string& path);
 
-  // Whose token it is, or null. In a time that does not tell how near a wrong
-  // token comes. The caller is part of this.
+  // The caller with that token, owned by this, or null. The time that it takes
+  // does not tell how near a wrong token comes.
   const Caller* Find(std::string_view token) const;
   size_t size() const { return callers_.size(); }
   bool operator==(const TokenHashes&) const = default;

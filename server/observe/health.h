@@ -10,7 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "server/calls/small_call.h"
+#include "server/calls/small_method.h"
 #include "server/net/connection.h"
 
 namespace quantd {

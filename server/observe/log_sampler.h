@@ -16,9 +16,10 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "server/observe/log.h"
 
 namespace quantd {
+
+enum class LogLevel;
 
 class LogSampler {
  public:

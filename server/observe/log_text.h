@@ -10,7 +10,8 @@
 
 namespace quantd {
 
-// As it stands where that is clear, else between quotes with fmt's escapes:
+// Text that is clear as it stands, other text between quotes with fmt's
+// escapes:
 // \" \\ \n \r \t, and \xXX, \uXXXX or \UXXXXXXXX for other characters that move
 // the cursor or hide or reorder what stands beside them, and for bytes that are
 // no valid UTF-8.

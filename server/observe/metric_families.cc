@@ -51,7 +51,7 @@ void WriteErrors(From from, To to) {
   }
 }
 
-// Of all methods the same number.
+// A sample for each method: that number of it.
 template <auto kMember>
 void EachMethod(From from, To to) {
   for (const wire::MethodSpec& row : wire::kMethods) {
@@ -60,7 +60,7 @@ void EachMethod(From from, To to) {
   }
 }
 
-// Of all devices what `read` says of the engine's `i`.
+// A sample for each device: what `read` says of the engine's `i`.
 template <typename Read>
 void EachDevice(From from, To to, Read read) {
   for (size_t i = 0; i < from.env.engine.size(); ++i) {

@@ -31,7 +31,8 @@ constexpr absl::Duration kPause = absl::Milliseconds(50);
 // HealthCheckResponse {SERVING}.
 constexpr char kServingReply[] = "\x08\x01";
 
-// Where this machine reaches the server. A free port is in a file.
+// The address at which this machine reaches the server. A free port is in a
+// file.
 absl::StatusOr<std::string> AddressOf(const ServerOptions& options) {
   std::string address = options.listen;
   if (address.ends_with(":0") && !address.starts_with("unix")) {

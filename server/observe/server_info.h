@@ -9,7 +9,7 @@
 #include "kernels/device/engine.h"
 #include "proto/wire.h"
 #include "quantd.pb.h"
-#include "server/calls/small_call.h"
+#include "server/calls/small_method.h"
 
 namespace quantd {
 

@@ -53,7 +53,7 @@ void Assault::OnBareConnections(int count,
 void Assault::Hold(Http2Peer& peer) const {
   while (!over() && peer.alive()) {
     peer.Pump(milliseconds(50));
-    // Who does not read is not told of the end either.
+    // A peer that does not read is not told of the end either.
     Sleep(milliseconds(10));
   }
 }

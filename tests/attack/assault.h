@@ -36,7 +36,7 @@ class Assault {
   // on a fresh connection, and again on another when it returns.
   void OnConnections(int count, const Habits& habits,
                      const std::function<void(Http2Peer&)>& life);
-  // The same for connections that speak no HTTP/2.
+  // Keeps connections busy that speak no HTTP/2.
   void OnBareConnections(int count, const std::function<void(Socket&)>& life);
   // Reads, where the habits say so, while the connection and the attack last.
   void Hold(Http2Peer& peer) const;

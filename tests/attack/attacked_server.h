@@ -58,7 +58,7 @@ class AttackedServer {
   bool running() const {
     return process_->running() && (edge_ == nullptr || edge_->running());
   }
-  // Where clients dial.
+  // The address that clients dial.
   const std::string& address() const {
     return edge_ == nullptr ? process_->address() : edge_->address();
   }

@@ -10,13 +10,13 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// Of a peer whose last word was lost the server learns by keepalive: of 60 s,
-// and 20 s more without an answer. HAProxy keeps a few calls of a connection
+// The server learns by keepalive of a peer whose last word was lost: after 60
+// s, and 20 s more without an answer. HAProxy keeps a few calls of a connection
 // that it has ended for as long as their client might be silent: EDGE_CLIENT.
 constexpr milliseconds kPatience{85'000};
 
-// As many bytes on as many connections as the attacker had, of clients that
-// mean well.
+// Scores beside clients that mean well and send as many bytes on as many
+// connections as the attacker did.
 std::vector<Score> BesideHonestLoad(const Attack& attack,
                                     const Setting& setting, const Deeds& deeds,
                                     const DuelTimes& times,
@@ -66,7 +66,7 @@ Outcome RunDuel(const Attack& attack, const Setting& setting,
                              !attack.without_token);
     // The attacker has begun.
     std::this_thread::sleep_for(milliseconds(100));
-    // As an orchestrator's liveness probe asks.
+    // The server is asked as by an orchestrator's liveness probe.
     std::thread probe([&] {
       std::this_thread::sleep_for(times.during / 2);
       outcome.probe = server.Probe();

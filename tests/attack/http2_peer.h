@@ -92,10 +92,10 @@ class Http2Peer {
   // The prefix of a gRPC message, whatever follows it.
   bool BeginMessage(uint32_t stream, uint32_t claimed_bytes,
                     bool compressed = false);
-  // As much of `bytes` as goes. Returns how much went before the stream, the
-  // connection or its time ended.
+  // Sends as much of `bytes` as goes. Returns how much went before the stream,
+  // the connection or its time ended.
   size_t SendBody(uint32_t stream, std::string_view bytes);
-  // The same for `count` zeros.
+  // Sends `count` zeros in the same way.
   size_t SendZeros(uint32_t stream, size_t count);
   // A whole message and the end of the stream.
   bool SendMessage(uint32_t stream, std::string_view message);

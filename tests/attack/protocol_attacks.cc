@@ -74,7 +74,7 @@ void HalfHandshake(Assault& assault) {
 }
 
 // Calls without an end, on a connection that has agreed to no limit of them.
-// Where they are `large`, a field of the table that costs a byte is 7.5 KiB.
+// With `large` ones, a field of the table that costs a byte is 7.5 KiB.
 void Unagreed(Assault& assault, bool windows, bool large) {
   const std::string into_table = std::string("\x40\x01") + "a" + "\x01" + "b";
   const std::string from_table(220, '\xbe');
@@ -222,8 +222,8 @@ std::string DeflatedZeros(size_t bytes) {
   return stream;
 }
 
-// Compression is not offered. Whoever uses it all the same has his message
-// made 158 times as long before anything looks at its length.
+// Compression is not offered. A client that uses it all the same has its
+// message made 158 times as long before anything looks at its length.
 void CompressedZeros(Assault& assault) {
   const std::string bomb = DeflatedZeros(3 * kMiB);
   assault.OnConnections(2, {}, [&](Http2Peer& peer) {

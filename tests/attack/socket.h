@@ -13,7 +13,7 @@
 
 namespace quantd::attack {
 
-// Where an attacker dials, and as whom.
+// The address that an attacker dials, and its certificate and token.
 struct Target {
   std::string address = {};      // "IP:PORT" or "unix:PATH"
   std::string source = {};       // the IP to come from; empty: any

@@ -8,7 +8,7 @@
 
 #include "absl/time/clock.h"
 #include "proto/net/address.h"
-#include "server/gate/caller.h"
+#include "server/gate/quotas.h"
 #include "server/net/tokens.h"
 #include "tests/client/temp_dir.h"
 #include "tests/testing/matchers.h"
@@ -18,7 +18,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(AddressTest, LoopbackIsWhatStaysHere) {
+TEST(AddressTest, KnowsLoopbackAddresses) {
   for (const char* here :
        {"127.0.0.1:1", "localhost:1", "[::1]:1", "unix:/a", "127.9.9.9:1",
         "unix-abstract:a", "dns:///localhost:1", "ipv4:127.0.0.1:1,127.0.0.2:1",
@@ -211,7 +211,7 @@ TEST(QuotasTest, CallsAtOnceAndBytesASecond) {
   other.Pay(200, now + later.delay);
   EXPECT_NE(quotas.Enter(slow, 1, now + later.delay, &lease).what, nullptr);
 
-  // Who has no quotas costs nothing.
+  // A caller without quotas costs nothing.
   Quotas::Lease free;
   EXPECT_EQ(quotas.Enter(nullptr, 1, now, &free).what, nullptr);
   EXPECT_EQ(

@@ -120,7 +120,7 @@ TEST_F(CallersTest, PrioritiesAreWordsAndHighIsForThoseWhoMay) {
   StartReal({"cpu"});
   for (const char* priority : {"high", "normal", "low"}) {
     EXPECT_TRUE(By("secret", request_, priority).status.ok()) << priority;
-    // Who may not is served as any other.
+    // A caller that may not is served as any other.
     EXPECT_TRUE(By("other", request_, priority).status.ok()) << priority;
   }
   const RpcResult wrong = By("secret", request_, "urgent");

@@ -214,7 +214,7 @@ TEST_F(PressureTest, WaitersAreServedWhenMemoryComesBack) {
   std::atomic<int> served = 0;
   for (int i = 0; i < 6; ++i) {
     threads.emplace_back([&] {
-      // Who is slow to send while others wait may be asked to come again.
+      // A slow sender may be asked to come again while others wait.
       const auto channel = Dial(server_->address());
       EXPECT_TRUE(Eventually([&] {
         const RpcResult result =

@@ -182,7 +182,7 @@ TEST_F(OperatorTest, SigtermEndsAServerWhoseLogNobodyReads) {
   EXPECT_EQ(server.WaitForExit(20), 0);
 }
 
-TEST_F(OperatorTest, OfManyLinesOfAKindAFewAreWrittenAndTheNumberOfTheRest) {
+TEST_F(OperatorTest, RepeatedLinesAreCountedAfterTheFirstFew) {
   constexpr int kCalls = 500;
   ServerProcess server(Quantd({"--log-format", "json"}));
   ASSERT_TRUE(server.running()) << server.Log();
@@ -330,7 +330,7 @@ TEST_F(OperatorTest, WhatTakesLongToCloseDoesNotHoldTheEndUp) {
   EXPECT_EQ(server.WaitForExit(20), 0) << server.Log();
 }
 
-TEST_F(OperatorTest, WhatAnotherHasMadeInItsPlaceStays) {
+TEST_F(OperatorTest, FilesThatAnotherHasMadeStay) {
   const std::vector<std::string> command = {bench::FindQuantd(),
                                             "--listen",
                                             "unix:" + At("socket"),
@@ -382,7 +382,7 @@ TEST_F(OperatorTest, TooLittleAddressSpaceIsSaid) {
 }
 
 // A thousand years are a lawful timeout.
-TEST_F(OperatorTest, TheLongestTimeoutIsNotOver) {
+TEST_F(OperatorTest, ACallWithTheLongestTimeoutIsServed) {
   ServerProcess server(Quantd({"--device", "cpu"}));
   ASSERT_TRUE(server.running()) << server.Log();
   const auto peer = attack::Http2Peer::Connect(

@@ -209,7 +209,7 @@ TEST_F(ProcessTest, AHangDoesNotOutliveADrain) {
 }
 
 TEST_F(ProcessTest, APeerThatTakesNothingDoesNotHoldItsEndUp) {
-  // Of a unix socket the kernel takes less than this reply.
+  // The kernel takes less than this reply at a unix socket.
   ServerProcess server(
       {bench::FindQuantd(), "--listen",
        "unix:" + testing::TempDir() + "quantd_deaf_" + std::to_string(getpid()),

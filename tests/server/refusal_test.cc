@@ -62,7 +62,7 @@ TEST_F(ServerTest, SmallMethodsSayThatARequestIsTooLarge) {
 }
 
 // Held by a busy device, what is here and comes before would take too long.
-TEST_F(ServerTest, WhoWouldBeLateIsRefusedAtOnce) {
+TEST_F(ServerTest, ACallThatWouldBeLateIsRefusedAtOnce) {
   options_.memory_budget = 512 << 20;
   StartFake(1);
   const std::string request = QuantizeOnes(500).SerializeAsString();
@@ -95,7 +95,7 @@ TEST_F(ServerTest, WhoWouldBeLateIsRefusedAtOnce) {
 
 // Let in with little time to spare, it waits for its turn until it would end
 // too late: the device does not begin it.
-TEST_F(ServerTest, WhoWouldEndTooLateDoesNotBegin) {
+TEST_F(ServerTest, AJobThatWouldEndTooLateDoesNotBegin) {
   constexpr absl::Duration kJob = absl::Milliseconds(50);
   options_.memory_budget = 512 << 20;
   StartFake(1);

@@ -23,7 +23,7 @@ class ServerTest : public testing::Test {
     options_.listen = "127.0.0.1:0";
     options_.memory_budget = 64 << 20;
     options_.drain_delay = absl::ZeroDuration();
-    // Where nothing is to be waited for, a slow machine is not a busy one.
+    // A test without waits must not take a slow machine for a busy one.
     options_.max_wait = absl::Minutes(10);
     options_.max_receive = absl::Minutes(10);
     options_.now = [this] {

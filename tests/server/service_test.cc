@@ -220,7 +220,7 @@ TEST_F(LimitTest, BothCpuDevicesServe) {
 }
 
 TEST_F(LimitTest, DeviceFaultTellsTheDeviceAndNoMore) {
-  // As many as a call may try: then it is rather the request's fault.
+  // All that a call may try fail: then it is rather the request's fault.
   std::vector<std::unique_ptr<Backend>> backends;
   for (int i = 0; i < 3; ++i) {
     backends.push_back(std::make_unique<FakeBackend>(
@@ -240,7 +240,7 @@ TEST_F(LimitTest, DeviceFaultTellsTheDeviceAndNoMore) {
   EXPECT_NE(result.status.error_message().find("fake:"), std::string::npos);
 }
 
-TEST_F(LimitTest, WithoutADeviceNothingIsSaidOfItsFault) {
+TEST_F(LimitTest, WithoutADeviceTheFaultIsNotTold) {
   StartFake();
   control_.Fail(absl::InternalError("pointer 0x1234 in /some/file.cu:12"));
   const RpcResult result = Call(channel_, QuantizeOnes(4).SerializeAsString());
@@ -251,7 +251,7 @@ TEST_F(LimitTest, WithoutADeviceNothingIsSaidOfItsFault) {
   EXPECT_EQ(result.status.error_message().find("0x"), std::string::npos);
 }
 
-TEST(StartTest, WhatCannotBeServedIsRefusedWithWords) {
+TEST(StartTest, StartsThatCannotServeSayWhy) {
   ConfigureLog(LogLevel::kOff, LogFormat::kText);
   ServerOptions options;
   options.devices = {"cpu"};
@@ -271,7 +271,7 @@ TEST(StartTest, WhatCannotBeServedIsRefusedWithWords) {
   ASSERT_THAT(first, IsOk());
   options.listen = (*first)->address();
   EXPECT_THAT(Server::Start(options), StatusIs(absl::StatusCode::kUnavailable));
-  // Where it may be said that the network is trusted.
+  // An operator may say that the network is trusted.
   options.listen = "0.0.0.0:0";
   options.insecure = true;
   EXPECT_THAT(Server::Start(options), IsOk());

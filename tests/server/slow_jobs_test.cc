@@ -50,7 +50,7 @@ class SlowJobsTest : public ServerTest,
   }
 };
 
-TEST_P(SlowJobsTest, ManyThatGetOnAreNoHang) {
+TEST_P(SlowJobsTest, SlowJobsThatGetOnDoNotHang) {
   std::vector<std::thread> clients;
   for (int i = 0; i < 4; ++i) {
     clients.emplace_back([&] {
@@ -64,7 +64,7 @@ TEST_P(SlowJobsTest, ManyThatGetOnAreNoHang) {
   for (std::thread& client : clients) client.join();
 }
 
-TEST_P(SlowJobsTest, OneThatGetsOnNoMoreHangs) {
+TEST_P(SlowJobsTest, AJobThatGetsOnNoMoreHangs) {
   std::thread client([&] {
     const RpcResult result = Quantize();
     EXPECT_EQ(result.status.error_code(), grpc::UNAVAILABLE);

@@ -53,7 +53,7 @@ TEST_F(ServerTest, AnUndeclaredRequestCountsAsItComesAndMayFindNoRoom) {
   EXPECT_TRUE(peer->IsOpen(first));
   EXPECT_TRUE(peer->Reset(first));
   EXPECT_TRUE(Eventually([&] { return server_->gate().used() == 0; }));
-  // Where another has declared all that there is.
+  // Another has declared all that there is.
   RpcCall silent(channel_, Large());
   EXPECT_TRUE(Eventually(
       [&] { return server_->gate().receiving_used() >= size_t{8} << 20; }));

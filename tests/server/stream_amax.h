@@ -62,7 +62,7 @@ class StreamAmaxTest : public ServerTest {
     return call;
   }
   std::unique_ptr<RpcCall> Open(int64_t rows) { return Open(Request(rows)); }
-  // The same, with its maxima there.
+  // A stream whose maxima are there already.
   std::unique_ptr<RpcCall> Await(int64_t rows, v1::Maxima* maxima = nullptr) {
     auto call = Open(rows);
     const auto message = call->Receive();

@@ -20,7 +20,7 @@ TEST_F(StreamAmaxTest, WhileItWaitsItHoldsItsMemoryAndNoSlot) {
   for (int i = 0; i < 3; ++i) waiting.push_back(Await(1024));
   const size_t payload = server_->gate().payload_used(0);
   EXPECT_GE(payload, 3 * size_t{1024} * 2048);
-  // Who waits for others to answer is no sender.
+  // A client that waits for others to answer is no sender.
   EXPECT_TRUE(Eventually([&] { return server_->gate().receiving_used() == 0; }))
       << server_->gate().receiving_used();
   EXPECT_TRUE(Call(channel_, QuantizeOnes(64).SerializeAsString()).status.ok());
@@ -63,7 +63,7 @@ TEST_F(StreamAmaxTest, OneThatWaitsMakesWayForOthers) {
 
 // Its patience with others begins when they know what to reduce, however long
 // that was sought.
-TEST_F(StreamAmaxTest, ItHasItsSecondWhateverTheSearchTook) {
+TEST_F(StreamAmaxTest, TheAnswerHasASecondHoweverLongTheSearchTook) {
   options_.memory_budget = 28 << 20;
   options_.max_wait = absl::Seconds(30);
   StartFake(1);
@@ -88,8 +88,8 @@ TEST_F(StreamAmaxTest, ItHasItsSecondWhateverTheSearchTook) {
   other.join();
 }
 
-// Of the places beside the slots, too, of which FakeBackend has four.
-TEST_F(StreamAmaxTest, SoTheyDoWhereNoPlaceIsLeft) {
+// FakeBackend has four places beside the slots.
+TEST_F(StreamAmaxTest, StreamsWaitWhereNoPlaceIsLeft) {
   StartFake(1);
   std::vector<std::unique_ptr<RpcCall>> waiting;
   for (int i = 0; i < 4; ++i) waiting.push_back(Await(16));
@@ -172,7 +172,7 @@ TEST_F(StreamAmaxTest, OneThatNeverReadsItsMaximaIsEnded) {
   EXPECT_TRUE(Eventually([&] { return server_->gate().payload_used(0) > 0; }));
   EXPECT_TRUE(UsedBecomes(0));
   EXPECT_FALSE(End(deaf.get()).status.ok());
-  // Of one that reads they come, all of them.
+  // A client that reads gets all of them.
   call = Open(request);
   v1::StreamReply reply;
   ASSERT_TRUE(reply.ParseFromString(call->Receive().value_or("")));

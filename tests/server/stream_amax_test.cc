@@ -68,7 +68,7 @@ TEST_F(StreamAmaxTest, TellsOfEveryCopyAndLine) {
   ASSERT_TRUE(call->Send(Rowwise(3).SerializeAsString()));
   ExpectWrong(call.get(), "reduced_amax.rowwise");
 
-  // Of no rows there is nothing to send, and 0 to reduce.
+  // A tensor without rows has nothing to send, and 0 to reduce.
   call = Open(Request(0));
   ASSERT_TRUE(reply.ParseFromString(*call->Receive()));
   ASSERT_EQ(reply.maxima().rowwise_size(), 1);

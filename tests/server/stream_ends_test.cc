@@ -1,4 +1,4 @@
-// Streams that stop half way, whoever stops them: every byte returns, and a
+// Streams that stop half way, by either side: every byte returns, and a
 // slow one is in nobody's way.
 #include <gtest/gtest.h>
 

@@ -224,7 +224,7 @@ TEST_F(StreamTest, RefusesWhatIsNoStream) {
   ExpectField(Refusal({bad.SerializeAsString()}), "format");
 }
 
-TEST_F(StreamTest, SaysWhatIsTooLargeBeforeItIsSent) {
+TEST_F(StreamTest, RefusesATooLargeStreamBeforeItIsSent) {
   StartReal({"cpu:0"});
   const auto expect = [](const RpcResult& result, const std::string& field) {
     ASSERT_TRUE(result.detail.has_value()) << result.status.error_message();

@@ -189,7 +189,7 @@ TEST_F(ConfigurationTest, CheckReadsTheFilesThatAStartWould) {
   ExpectRefused(Check(tls), {"--tls-cert", "expired"});
 }
 
-TEST(SettingsTest, WhatLooksLikeASecretIsMasked) {
+TEST(SettingsTest, SecretsAreMasked) {
   EXPECT_TRUE(LooksLikeSecret("-----BEGIN PRIVATE KEY-----"));
   EXPECT_TRUE(LooksLikeSecret(std::string(64, 'a')));
   EXPECT_FALSE(LooksLikeSecret("/run/secrets/of/quite/some/length/tokens"));
@@ -270,7 +270,8 @@ TEST_F(ConfigurationTest, ProbeTellsServingFromNot) {
             1);
 }
 
-// Who may open HTTP/2 may take memory: one line says so, at the start.
+// Strangers that may open HTTP/2 may take memory: one line says so, at the
+// start.
 TEST_F(ConfigurationTest, AServerThatStrangersReachWarnsOnce) {
   MakeCertificates(At(""));
   const auto log = [&](const std::string& listen,

@@ -63,7 +63,7 @@ TEST_F(GateTest, MessageGrowsWhereThereIsRoom) {
   EXPECT_EQ(gate_->receiving_used(), 65 * kMiB);
 }
 
-TEST_F(GateTest, WhatIsSmallByLawWaitsForNothing) {
+TEST_F(GateTest, SmallMethodsWaitForNothing) {
   Lease full = Admitted(64 * kMiB);
   Lease small = gate_->Track(100, "b");
   EXPECT_EQ(gate_->receiving_used(), 64 * kMiB + 100);
@@ -178,22 +178,26 @@ TEST_F(GateTest, AnIdentityWithSeveralCallsLeavesAQuarterToOthers) {
   Lease lease;
   ASSERT_EQ(Message(10 * kMiB, "bad", &more, &lease).outcome,
             Outcome::kWaiting);
-  // It keeps nothing from others, however long it has waited.
-  now_ += absl::Seconds(5);
+  // It keeps nothing from others, though its patience is over.
+  now_ += absl::Seconds(4);
   ASSERT_EQ(Message(16 * kMiB, "new", &of_good, &lease).outcome,
             Outcome::kWaiting);
   gate_->Decide(now_);
   EXPECT_EQ(of_good.outcome, Outcome::kGranted);
   EXPECT_EQ(more.told, 0);
-  // The same for a device's memory.
+  // After half of the longest wait it has its turn like any other.
+  of_good.lease.Reset();
+  gate_->Decide(now_);
+  EXPECT_EQ(more.told, 0);
+  now_ += absl::Seconds(1);
+  gate_->Decide(now_);
+  EXPECT_EQ(more.outcome, Outcome::kGranted);
+  // A device's memory is left in the same way.
   ASSERT_EQ(Payload(30 * kMiB, &unused_, &bad[0]), Outcome::kGranted);
   EXPECT_EQ(Payload(30 * kMiB, &payload, &bad[1]), Outcome::kWaiting);
   gate_->Forget(&payload);
-  Lease other = std::move(of_good.lease);
-  EXPECT_EQ(Payload(30 * kMiB, &unused_, &other), Outcome::kGranted);
+  EXPECT_EQ(Payload(30 * kMiB, &unused_, &good), Outcome::kGranted);
   // One that is alone may have all.
-  gate_->Forget(&more);
-  other.Reset();
   good.Reset();
   EXPECT_EQ(Payload(30 * kMiB, &unused_, &bad[2]), Outcome::kGranted);
 }
@@ -215,7 +219,7 @@ TEST_F(GateTest, ForgottenIsNeverTold) {
   EXPECT_FALSE(gate_->Forget(&second));
 }
 
-TEST_F(GateTest, OneThatLeftTheLineForAnotherMayBeForgotten) {
+TEST_F(GateTest, AWaiterThatLostItsPlaceMayBeForgotten) {
   Make({64 * kMiB}, {2}, 1);
   Lease full = Admitted(64 * kMiB);
   TestWaiter first, second;

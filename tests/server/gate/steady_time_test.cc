@@ -9,7 +9,7 @@
 namespace quantd {
 namespace {
 
-TEST(SteadyTimeTest, PassesAsTimeDoes) {
+TEST(SteadyTimeTest, PassesAsFastAsTheClock) {
   const absl::Time wall = absl::Now();
   const absl::Time before = SteadyNow();
   EXPECT_LT(absl::AbsDuration(before - wall), absl::Minutes(1));

@@ -31,7 +31,7 @@ TEST_F(Door, TakesASealedMemfdForAsLongAsItsConnectionLives) {
     auto region = regions_.Find(peer.name);
     ASSERT_NE(region, nullptr);
     EXPECT_TRUE(region->writable());
-    // The same pages.
+    // Both see the same pages.
     ASSERT_EQ(pwrite(memfd.get(), "x", 1, kPage), 1);
     EXPECT_EQ(region->data()[kPage], std::byte{'x'});
     region->data()[5] = std::byte{'y'};
@@ -222,7 +222,7 @@ TEST_F(Door, UsersByNameAndNumber) {
 }
 
 // In a user namespace all whom it does not know have one number.
-TEST(MemoryPeersTest, NobodyIsNoPeerWhereThatIsAnybody) {
+TEST(MemoryPeersTest, UserNobodyIsRefusedWhereItStandsForMany) {
   EXPECT_TRUE(KnowsAllUsers("         0          0 4294967295\n"));
   EXPECT_FALSE(KnowsAllUsers("         0       1000          1\n"));
   EXPECT_FALSE(KnowsAllUsers("0 1000 1\n1 100000 65536\n"));

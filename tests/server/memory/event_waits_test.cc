@@ -31,7 +31,7 @@ class Waiter : public EventWaits::Waiter {
   absl::Notification done;
 };
 
-TEST(EventWaits, EachLeavesWhenItsOwnWaitIsOver) {
+TEST(EventWaits, AWaiterLeavesWhenItsWaitIsOver) {
   EventWaits waits;
   std::vector<std::unique_ptr<Waiter>> waiters;
   for (int i = 0; i < 50; ++i) {

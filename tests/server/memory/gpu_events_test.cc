@@ -246,7 +246,7 @@ TEST_F(GpuEvents, OffersThatAreRefused) {
   };
   const Offer good = own_ready_.offer();
   EXPECT_EQ(ask(good), OfferAnswer::kTaken);
-  // Of a GPU that serves nobody, peer or not.
+  // An event of a GPU that serves nobody, peer or not.
   const OwnEvent of_other(1);
   EXPECT_EQ(ask(of_other.offer()), OfferAnswer::kDevice);
   Offer lie = good;

@@ -16,7 +16,7 @@ TEST_F(OnGpu, CallsWorkInItWhereItLies) {
   EXPECT_EQ(server_->memory_door()->use().device_bytes, kSize);
 }
 
-TEST_F(OnGpu, OfAGpuThatServesNobodyAPeerCopiesIt) {
+TEST_F(OnGpu, APeerCopiesMemoryOfAGpuThatServesNobody) {
   emulation::SetDevices(2, true);
   StartReal({"cuda:0"});
   const OfGpu memory = ShareOf(1);
@@ -30,7 +30,7 @@ TEST_F(OnGpu, OfAGpuThatServesNobodyAPeerCopiesIt) {
   ExpectRight(memory.data);
 }
 
-TEST_F(OnGpu, WhereBothServeTheCallRunsWhereItLies) {
+TEST_F(OnGpu, ACallRunsOnTheGpuWhereItsMemoryLies) {
   emulation::SetDevices(2, true);
   StartReal({"cuda:0", "cuda:1"});
   const OfGpu memory = ShareOf(1);
@@ -74,7 +74,7 @@ TEST_F(OnGpu, OffersThatAreNotWhatTheySay) {
     lie.size = size;
     EXPECT_EQ(ask(lie), OfferAnswer::kSize) << size;
   }
-  // Of no GPU here, and of none at all.
+  // Memory of no GPU here, and of none at all.
   Offer lie = good;
   lie.uuid[3] ^= std::byte{1};
   EXPECT_EQ(ask(lie), OfferAnswer::kDevice);

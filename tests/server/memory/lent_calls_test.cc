@@ -122,7 +122,7 @@ TEST_F(Ranges, DequantizeHasItsAmaxAsAFieldOrARange) {
   std::memcpy(first, reply.payload().data(), sizeof(first));
   EXPECT_EQ(first[0], 1);
   EXPECT_EQ(first[1], 2);
-  // The same as a range.
+  // The amax as a range gives the same.
   request.clear_amax();
   const float amax = 2688;
   std::memcpy(shared.data + kSize - 4, &amax, 4);

@@ -21,7 +21,7 @@ TEST_F(Ranges, NamesThatNameNothing) {
         name);
     ExpectUnknown(request, "memory.outputs[1].range.region");
   }
-  // Of a connection that is over.
+  // The region of a connection that is over.
   std::string gone;
   gone = Share().name;
   ASSERT_TRUE(

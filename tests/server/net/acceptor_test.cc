@@ -126,7 +126,7 @@ TEST_F(AcceptorTest, HangsUpOnAPeerThatTakesNothing) {
   const int fd = given_.Await(2)[0];
   while (send(fd, text.data(), text.size(), MSG_NOSIGNAL) > 0) {
   }
-  // As gRPC sees it; the peer would have to take the rest first.
+  // gRPC sees it so; the peer would have to take the rest first.
   pollfd polled = {fd, POLLRDHUP, 0};
   EXPECT_EQ(poll(&polled, 1, kSoonMs), 1);
   EXPECT_FALSE(quiet->IsEnded(0));

@@ -87,7 +87,7 @@ TEST_F(ConnectionTest, EndsAsIfThePeerHadHungUp) {
   EXPECT_EQ(recv(fd_, text, sizeof(text), 0), 0) << "nothing is left to read";
 }
 
-TEST_F(ConnectionTest, ClosedItIsNotTheNextOneWithItsNumber) {
+TEST_F(ConnectionTest, AClosedOneIsNotTheNextWithItsDescriptor) {
   EXPECT_TRUE(connection_->Open());
   Close();
   EXPECT_FALSE(connection_->Open());
@@ -112,7 +112,7 @@ TEST_F(ConnectionTest, KnowsSinceWhenItHasNoCall) {
   EXPECT_GT(connection_->idle_since(), before);
 }
 
-TEST_F(ConnectionTest, OneOfAUnixSocketHasNothingToMeasure) {
+TEST_F(ConnectionTest, AUnixSocketHasNothingToMeasure) {
   const Connection unknown;
   EXPECT_EQ(unknown.host(), "unix");
   EXPECT_EQ(unknown.name(), "unix:");

@@ -21,7 +21,7 @@ class LoneCallerTest : public testing::Test {
   LoneCaller::Time now_ = std::chrono::steady_clock::now();
 };
 
-TEST_F(LoneCallerTest, OneWhoseCallsComeAfterTheirRepliesIsAlone) {
+TEST_F(LoneCallerTest, ACallerWhoseCallsComeAfterItsRepliesIsAlone) {
   EXPECT_TRUE(lone_.IsLikely(now_));
   EXPECT_FALSE(lone_.looks());
   for (int i = 0; i < 10; ++i) {

@@ -37,7 +37,7 @@ class TestPeer {
     pollfd polled = {fd_, POLLRDHUP, 0};
     return poll(&polled, 1, milliseconds) == 1;
   }
-  // As gRPC names it.
+  // The name that gRPC has for it.
   std::string name() const {
     sockaddr_in own = {};
     socklen_t size = sizeof(own);

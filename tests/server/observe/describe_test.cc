@@ -26,7 +26,7 @@ class DescribeTest : public ServerTest {
     options.method = "DescribeQuantize";
     return Call(channel_, request, options);
   }
-  // Of a request that is legal.
+  // The reply to a request that is legal.
   v1::DescribeQuantizeReply Description(const v1::QuantizeRequest& request) {
     const RpcResult result = Describe(request.SerializeAsString());
     EXPECT_TRUE(result.status.ok()) << result.status.error_message();
@@ -122,7 +122,7 @@ TEST_F(DescribeTest, ErrorsAreTyped) {
             "rht only with nvfp4, mxfp8_e4m3, mxfp8_e5m2, mxfp4");
   EXPECT_EQ(refused.detail->got(), "rht with fp8_e4m3");
   EXPECT_NE(refused.request_id, "");
-  // The same from Quantize.
+  // Quantize gives the same.
   const RpcResult quantize = Call(channel_, illegal.SerializeAsString());
   ASSERT_TRUE(quantize.detail.has_value());
   EXPECT_EQ(quantize.detail->SerializeAsString(),

@@ -119,7 +119,7 @@ TEST_F(HttpListenerTest, BoundsTheTimeOfARequest) {
   EXPECT_EQ(slow.ReadAll(), "");
 }
 
-TEST_F(HttpListenerTest, DropsWhoDoesNotReadTheReply) {
+TEST_F(HttpListenerTest, DropsAPeerThatDoesNotReadTheReply) {
   HttpLimits limits;
   limits.patience = milliseconds(100);
   Start(limits);

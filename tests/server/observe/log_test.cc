@@ -69,7 +69,7 @@ TEST(LogTextTest, WhatIsNotUtf8IsSpelledOut) {
   }
 }
 
-TEST(LogSamplerTest, TellsOfWhatItDidNotAdmit) {
+TEST(LogSamplerTest, CountsTheLinesThatItDidNotAdmit) {
   LogSampler sampler;
   const absl::Time start = absl::UnixEpoch();
   const auto admitted = [&](const char* kind, absl::Time now) {
@@ -185,7 +185,7 @@ TEST_F(LogTest, APipeWithoutAReaderCostsTheLinesAlone) {
   Log(LogLevel::kInfo, "two", {});
   EXPECT_TRUE(FlushLog(absl::Minutes(1)));
   EXPECT_EQ(ReadLogLosses().unread - before, 2u);
-  // What could not be told is, to whoever reads next.
+  // The next reader is told what could not be told before.
   ASSERT_EQ(pipe2(ends_, O_CLOEXEC), 0);
   dup2(ends_[1], STDERR_FILENO);
   Log(LogLevel::kInfo, "three", {});

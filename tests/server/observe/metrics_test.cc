@@ -123,7 +123,7 @@ TEST_F(MetricsTest, ExportsTheDocumentedFamiliesAndLabels) {
   EXPECT_EQ(labels.size(), MetricFamilies().size());
 }
 
-TEST(MetricsPageTest, IsTheTableOfItsDocument) {
+TEST(MetricsPageTest, TheDocumentHasItsTable) {
   ExpectGenerated(QUANTD_METRICS_PAGE, "metrics",
                   fmt::format("\n{}\n", MetricsTable()));
 }

@@ -1,4 +1,4 @@
-#include "server/gate/queue.h"
+#include "server/gate/wait_list.h"
 
 #include <algorithm>
 #include <queue>
@@ -18,18 +18,19 @@ constexpr absl::Duration kPatience = absl::Seconds(1);
 // waits as long as one of 1 GiB; with all, that one waits for ever.
 constexpr size_t kPassing = 4;
 
-absl::Time EndOfPatience(const Queue::Waiting& w) {
+absl::Time EndOfPatience(const WaitList::Waiting& w) {
   return w.since + (w.priority == Priority::kLow ? 4 : 1) * kPatience;
 }
 
-bool MayPass(const Queue::Waiting& w, const Queue::Waiting& larger) {
+bool MayPass(const WaitList::Waiting& w, const WaitList::Waiting& larger) {
   return larger.passed + w.bytes <= larger.bytes / kPassing;
 }
 
 }  // namespace
 
-std::optional<Queue::List> Queue::MakeRoom(const Waiting& newcomer, size_t most,
-                                           size_t most_bytes, absl::Time now) {
+std::optional<WaitList::List> WaitList::MakeRoom(const Waiting& newcomer,
+                                                 size_t most, size_t most_bytes,
+                                                 absl::Time now) {
   absl::flat_hash_map<std::string, size_t> bytes_of;
   std::vector<const Waiting*> all;
   size_t bytes = 0;
@@ -63,7 +64,7 @@ std::optional<Queue::List> Queue::MakeRoom(const Waiting& newcomer, size_t most,
   });
 }
 
-Queue::List Queue::Serve(absl::Time now, Held held, Take take) {
+WaitList::List WaitList::Serve(absl::Time now, Held held, Take take) {
   List served;
   // Those that did not fit, and keep these lanes for themselves.
   struct Blocked {
@@ -120,7 +121,8 @@ Queue::List Queue::Serve(absl::Time now, Held held, Take take) {
   return served;
 }
 
-Queue::List Queue::RemoveIf(absl::FunctionRef<bool(const Waiting&)> condition) {
+WaitList::List WaitList::RemoveIf(
+    absl::FunctionRef<bool(const Waiting&)> condition) {
   List removed;
   waiting_.remove_if([&](std::unique_ptr<Waiting>& w) {
     const bool removes = condition(*w);
@@ -130,7 +132,7 @@ Queue::List Queue::RemoveIf(absl::FunctionRef<bool(const Waiting&)> condition) {
   return removed;
 }
 
-size_t Queue::BytesBefore(Priority priority) const {
+size_t WaitList::BytesBefore(Priority priority) const {
   size_t bytes = 0;
   for (const auto& w : waiting_) {
     if (w->priority <= priority) bytes += w->bytes;
@@ -138,11 +140,11 @@ size_t Queue::BytesBefore(Priority priority) const {
   return bytes;
 }
 
-absl::Time Queue::oldest() const {
+absl::Time WaitList::oldest() const {
   return waiting_.empty() ? absl::InfiniteFuture() : waiting_.front()->since;
 }
 
-absl::Time Queue::NextChange(absl::Time now) const {
+absl::Time WaitList::NextChange(absl::Time now) const {
   absl::Time next = absl::InfiniteFuture();
   for (const auto& w : waiting_) {
     next = std::min(next, w->until);

@@ -1,4 +1,4 @@
-#include "server/gate/queue.h"
+#include "server/gate/wait_list.h"
 
 #include <gtest/gtest.h>
 
@@ -12,11 +12,11 @@ namespace {
 const absl::Time kStart = absl::UnixEpoch();
 
 // Waiters with names, before an account of `room` bytes.
-class QueueTest : public testing::Test {
+class WaitListTest : public testing::Test {
  protected:
-  struct Named : Queue::Waiting {
+  struct Named : WaitList::Waiting {
     std::string name;
-    Queue::Lanes needs = 1;
+    WaitList::Lanes needs = 1;
   };
 
   std::unique_ptr<Named> Make(std::string name, size_t bytes,
@@ -35,7 +35,7 @@ class QueueTest : public testing::Test {
     queue_.Push(Make(std::move(name), bytes, std::move(identity), priority));
     now_ += absl::Microseconds(1);
   }
-  static std::string Names(const Queue::List& list) {
+  static std::string Names(const WaitList::List& list) {
     std::string names;
     for (const auto& w : list) names += static_cast<Named&>(*w).name + " ";
     return names;
@@ -48,8 +48,8 @@ class QueueTest : public testing::Test {
   std::string Serve() {
     return Names(queue_.Serve(
         now_, [&](const std::string& identity) { return held_[identity]; },
-        [&](Queue::Waiting& w, Queue::Lanes kept) -> Queue::Lanes {
-          const Queue::Lanes needs = static_cast<Named&>(w).needs;
+        [&](WaitList::Waiting& w, WaitList::Lanes kept) -> WaitList::Lanes {
+          const WaitList::Lanes needs = static_cast<Named&>(w).needs;
           if ((kept & needs) != 0 || w.bytes > room_) return needs;
           room_ -= w.bytes;
           if (!w.identity.empty()) held_[w.identity] += w.bytes;
@@ -58,12 +58,12 @@ class QueueTest : public testing::Test {
   }
 
   absl::Time now_ = kStart;
-  Queue queue_;
+  WaitList queue_;
   size_t room_ = 0;
   std::map<std::string, size_t> held_;
 };
 
-TEST_F(QueueTest, ServesByPriorityThenShareThenArrival) {
+TEST_F(WaitListTest, ServesByPriorityThenShareThenArrival) {
   held_ = {{"rich", 100}, {"poor", 10}};
   Add("low", 1, "none", Priority::kLow);
   Add("rich", 1, "rich");
@@ -76,21 +76,21 @@ TEST_F(QueueTest, ServesByPriorityThenShareThenArrival) {
   EXPECT_TRUE(queue_.empty());
 }
 
-TEST_F(QueueTest, WhatIsServedCountsAtOnce) {
+TEST_F(WaitListTest, WhatIsServedCountsAtOnce) {
   for (const char* name : {"a1", "a2", "a3"}) Add(name, 10, "a");
   for (const char* name : {"b1", "b2"}) Add(name, 10, "b");
   room_ = 50;
   EXPECT_EQ(Serve(), "a1 b1 a2 b2 a3 ");
 }
 
-TEST_F(QueueTest, NobodysAreSharesOfTheirOwn) {
+TEST_F(WaitListTest, EachWaiterWithoutAnIdentityHasAShare) {
   for (const char* name : {"x", "y"}) Add(name, 10, "");
   Add("a", 10, "a");
   room_ = 30;
   EXPECT_EQ(Serve(), "x y a ");
 }
 
-TEST_F(QueueTest, PatienceEndsAfterASecondAndOfLowAfterFour) {
+TEST_F(WaitListTest, PatienceEndsAfterASecondAndOfLowAfterFour) {
   held_ = {{"rich", 100}};
   Add("rich", 1, "rich");
   Add("low", 1, "a", Priority::kLow);
@@ -107,13 +107,13 @@ TEST_F(QueueTest, PatienceEndsAfterASecondAndOfLowAfterFour) {
   EXPECT_EQ(Serve(), "low poor ");
 }
 
-TEST_F(QueueTest, TimeThatIsOverIsAChange) {
+TEST_F(WaitListTest, TheEndOfAWaitIsAChange) {
   auto waiting = Make("a", 1, "a");
   waiting->until = now_ + absl::Milliseconds(5);
   queue_.Push(std::move(waiting));
   EXPECT_EQ(queue_.NextChange(now_), kStart + absl::Milliseconds(5));
   EXPECT_EQ(queue_.oldest(), kStart);
-  EXPECT_EQ(Names(queue_.RemoveIf([&](const Queue::Waiting& w) {
+  EXPECT_EQ(Names(queue_.RemoveIf([&](const WaitList::Waiting& w) {
               return w.until <= now_ + absl::Milliseconds(5);
             })),
             "a ");
@@ -121,7 +121,7 @@ TEST_F(QueueTest, TimeThatIsOverIsAChange) {
   EXPECT_EQ(queue_.NextChange(now_), absl::InfiniteFuture());
 }
 
-TEST_F(QueueTest, SmallOnesPassALargeOneWithAQuarterOfItsBytes) {
+TEST_F(WaitListTest, SmallOnesPassALargeOneWithAQuarterOfItsBytes) {
   Add("large", 400, "a");
   for (int i = 0; i < 6; ++i) Add(std::to_string(i), 30, "b");
   room_ = 300;
@@ -134,7 +134,7 @@ TEST_F(QueueTest, SmallOnesPassALargeOneWithAQuarterOfItsBytes) {
   EXPECT_EQ(Serve(), "3 4 5 ");
 }
 
-TEST_F(QueueTest, OneOfMoreThanAQuarterPassesNobody) {
+TEST_F(WaitListTest, AWaiterOfMoreThanAQuarterPassesNobody) {
   Add("larger", 4000, "a");
   Add("large", 1001, "b");
   room_ = 3999;
@@ -143,7 +143,7 @@ TEST_F(QueueTest, OneOfMoreThanAQuarterPassesNobody) {
   EXPECT_EQ(Serve(), "small ");
 }
 
-TEST_F(QueueTest, OneWaitsForWhatItNeedsAlone) {
+TEST_F(WaitListTest, AWaiterKeepsOnlyWhatItNeeds) {
   auto first = Make("first", 100, "a");
   first->needs = 2;
   queue_.Push(std::move(first));
@@ -161,7 +161,7 @@ TEST_F(QueueTest, OneWaitsForWhatItNeedsAlone) {
   EXPECT_EQ(queue_.size(), 2u);
 }
 
-TEST_F(QueueTest, NewcomersOfAShareThatWaitsMoreAreTurnedAway) {
+TEST_F(WaitListTest, NewcomersOfAShareThatWaitsMoreAreTurnedAway) {
   for (const char* name : {"a1", "a2", "a3"}) Add(name, 10, "a");
   EXPECT_EQ(Leavers(Make("a4", 10, "a"), 3, 1000), "newcomer");
   EXPECT_EQ(Leavers(Make("a4", 10, "a"), 9, 39), "newcomer");
@@ -172,17 +172,17 @@ TEST_F(QueueTest, NewcomersOfAShareThatWaitsMoreAreTurnedAway) {
   EXPECT_EQ(Leavers(Make("c1", 5, "c"), 9, 15), "a2 b1 ");
 }
 
-TEST_F(QueueTest, OneTooLargeForTheRestMakesNobodyLeave) {
+TEST_F(WaitListTest, ANewcomerThatIsTooLargeMakesNobodyLeave) {
   for (const char* name : {"a", "b", "c"}) Add(name, 10, name);
   EXPECT_EQ(Leavers(Make("d", 25, "d"), 9, 50), "newcomer");
   EXPECT_EQ(queue_.size(), 3u);
 }
 
-TEST_F(QueueTest, OneMayAlwaysWait) {
+TEST_F(WaitListTest, OneMayAlwaysWait) {
   EXPECT_EQ(Leavers(Make("a", 1000, "a"), 0, 10), "");
 }
 
-TEST_F(QueueTest, LowPriorityLeavesForHigh) {
+TEST_F(WaitListTest, LowPriorityLeavesForHigh) {
   Add("low", 10, "a", Priority::kLow);
   Add("normal", 10, "b");
   EXPECT_EQ(Leavers(Make("high", 10, "b", Priority::kHigh), 2, 100), "low ");
@@ -193,7 +193,7 @@ TEST_F(QueueTest, LowPriorityLeavesForHigh) {
             "newcomer");
 }
 
-TEST_F(QueueTest, AThousandOfOneIdentityKeepNobodyWaiting) {
+TEST_F(WaitListTest, AThousandOfOneIdentityKeepNobodyWaiting) {
   for (int i = 0; i < 1000; ++i) Add("crowd", 10, "crowd");
   Add("other", 10, "other");
   for (const char* name : {"x", "y"}) Add(name, 10, "");
@@ -206,7 +206,7 @@ TEST_F(QueueTest, AThousandOfOneIdentityKeepNobodyWaiting) {
             "crowd other crowd other crowd other crowd other crowd other ");
 }
 
-TEST_F(QueueTest, NobodyStarvesBesideAFloodOfHighPriority) {
+TEST_F(WaitListTest, NobodyStarvesBesideAFloodOfHighPriority) {
   Add("low", 300 << 10, "a", Priority::kLow);
   std::string served;
   // In each millisecond one of high priority comes, and one is served.

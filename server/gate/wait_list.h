@@ -1,4 +1,5 @@
-// Those who wait for bytes of an account, and who is served next.
+// Calls that wait for bytes of an account, and the order in which they are
+// served.
 //
 // The order is priority, then what the identity holds (fewest bytes first),
 // then arrival. One that has waited longer than its patience goes before all
@@ -7,8 +8,8 @@
 // own bytes in all.
 //
 // Not thread-safe: the gate's lock guards it.
-#ifndef QUANTD_SERVER_GATE_QUEUE_H_
-#define QUANTD_SERVER_GATE_QUEUE_H_
+#ifndef QUANTD_SERVER_GATE_WAIT_LIST_H_
+#define QUANTD_SERVER_GATE_WAIT_LIST_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -25,33 +26,33 @@
 
 namespace quantd {
 
-class Queue {
+class WaitList {
  public:
   struct Waiting {
     virtual ~Waiting() = default;
     size_t bytes = 0;
-    std::string identity;  // empty: a share of its own
+    std::string identity;  // empty: shared with no other
     Priority priority = Priority::kNormal;
     absl::Time since;
     absl::Time until = absl::InfiniteFuture();
     size_t passed = 0;  // bytes of those that were served before it
   };
   using List = std::vector<std::unique_ptr<Waiting>>;
-  // What there is to be short of: a bit for each account.
+  // The accounts in which bytes are lacking: a bit for each.
   using Lanes = uint64_t;
   // Bytes that an identity holds now.
   using Held = absl::FunctionRef<size_t(const std::string& identity)>;
-  // Takes what one needs, but nothing of the `kept` lanes, and returns 0; or
-  // the lanes in which it does not fit.
+  // Takes what the waiter needs, but nothing of the `kept` lanes, and returns
+  // 0; or the lanes in which it does not fit.
   using Take = absl::FunctionRef<Lanes(Waiting& waiting, Lanes kept)>;
 
   void Push(std::unique_ptr<Waiting> waiting) {
     waiting_.push_back(std::move(waiting));
   }
   // Makes room for one that would wait, within so many waiters and so many
-  // bytes together; one may always wait. Returns those that leave for it: the
-  // latest of whoever has most bytes waiting at the lowest priority. nullopt:
-  // that would be the newcomer.
+  // bytes together; one may always wait. Returns those that leave for it: of
+  // the lowest priority, the latest of the identity with most bytes waiting.
+  // nullopt: that would be the newcomer.
   std::optional<List> MakeRoom(const Waiting& newcomer, size_t most,
                                size_t most_bytes, absl::Time now);
   // Removes those that were served, in order.
@@ -75,4 +76,4 @@ class Queue {
 
 }  // namespace quantd
 
-#endif  // QUANTD_SERVER_GATE_QUEUE_H_
+#endif  // QUANTD_SERVER_GATE_WAIT_LIST_H_

@@ -1,0 +1,34 @@
+#ifndef QUANTD_SERVER_CALLS_TENSOR_SERVICE_H_
+#define QUANTD_SERVER_CALLS_TENSOR_SERVICE_H_
+
+#include <grpcpp/impl/rpc_service_method.h>
+#include <grpcpp/impl/service_type.h>
+
+#include "proto/methods.h"
+
+namespace quantd {
+
+// The methods with payloads as gRPC matches them. Everything else arrives
+// through a generic service. A tensor method holds their queues' threads for a
+// short time only: health, information and refusals are answered there, too.
+class TensorService final : public grpc::Service {
+ public:
+  TensorService() {
+    using grpc::internal::RpcMethod;
+    using grpc::internal::RpcServiceMethod;
+    for (const wire::MethodSpec& row : wire::kPayloadMethods) {
+      AddMethod(
+          new RpcServiceMethod(row.path, RpcMethod::BIDI_STREAMING, nullptr));
+      MarkMethodAsync(static_cast<int>(wire::Index(row.method)));  // as added
+    }
+  }
+
+  // Generated asynchronous services have it, too. The methods are registered as
+  // streams, which look the same to a client that calls them as unary, but let
+  // a call arrive before its message.
+  using Service::RequestAsyncBidiStreaming;
+};
+
+}  // namespace quantd
+
+#endif  // QUANTD_SERVER_CALLS_TENSOR_SERVICE_H_

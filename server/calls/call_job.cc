@@ -154,7 +154,7 @@ std::optional<Failure> Call::FromJob(const absl::Status& status, bool* again) {
     *again = MayRunAgain();
     if (*again) return std::nullopt;
     // That many devices with other faults are rather the request's own.
-    if (runs_ < kMostRuns) {
+    if (runs_ < kMostRuns || *fault == DeviceFault::kOutOfMemory) {
       return Failure::NoDevice(env_->monitor->RetryDelay());
     }
   }

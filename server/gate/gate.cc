@@ -11,8 +11,8 @@ namespace {
 // with all of it, half of the calls that were let in came too late.
 constexpr double kPartOfTime = 0.7;
 
-// The part of an account that an identity with several calls leaves to others.
-// With all of it, one that takes no replies keeps everybody waiting until those
+// The part of an account that an identity leaves to others which hold less. If
+// it had all, one that takes no replies would keep everybody waiting until those
 // are ended.
 constexpr size_t kLeaves = 4;
 
@@ -117,9 +117,13 @@ bool Gate::LeavesEnough(Budget::Account account, const Asking& asking,
   const Budget& budget = accounts_->budget;
   const auto& own = lease.has_;
   const size_t limit = budget.limit(account);
-  return budget.held_by(own.identity) <=
-             own.receiving + own.head + own.payload ||
-         budget.holders() < 2 || asking.bytes > limit - limit / kLeaves ||
+  const size_t held = budget.held_by(own.identity);
+  size_t used = 0;
+  for (size_t a = 0; a < accounts_->PlacesOf(0); ++a) used += budget.used(a);
+  // It has no other calls, or no more than others on average.
+  return held <= own.receiving + own.head + own.payload ||
+         held * budget.holders() <= used ||
+         asking.bytes > limit - limit / kLeaves ||
          // Beside a crowd of others it would never have its turn.
          now - asking.since >= limits_.max_wait / 2 ||
          asking.bytes + limit / kLeaves <= budget.Room(account);

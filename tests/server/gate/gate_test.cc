@@ -170,7 +170,7 @@ TEST_F(GateTest, LargeAskIsNotPassedForEver) {
 
 // A caller that takes no replies would otherwise hold everything until they are
 // ended.
-TEST_F(GateTest, AnIdentityWithSeveralCallsLeavesAQuarterToOthers) {
+TEST_F(GateTest, AnIdentityThatHoldsMoreLeavesOthersAQuarter) {
   Lease good = Admitted(kMiB, "good");
   std::vector<Lease> bad;
   for (int i = 0; i < 4; ++i) bad.push_back(Admitted(10 * kMiB, "bad"));

@@ -12,8 +12,8 @@ namespace {
 constexpr double kPartOfTime = 0.7;
 
 // The part of an account that an identity leaves to others which hold less. If
-// it had all, one that takes no replies would keep everybody waiting until those
-// are ended.
+// it had all, one that takes no replies would keep everybody waiting until
+// those are ended.
 constexpr size_t kLeaves = 4;
 
 // Lanes of a device. Of more than 31 some share theirs, which only lets more

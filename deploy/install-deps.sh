@@ -22,7 +22,8 @@ openssl|certificates for trying TLS, and the tests of it
 libprotobuf-dev|messages
 protobuf-compiler|code for messages
 libabsl-dev|status, spans, mutexes
-libfmt-dev|formatting
+libspdlog-dev|log lines
+libfmt-dev|formatting, used by spdlog
 libcli11-dev|command lines
 nlohmann-json3-dev|JSON reports
 libre2-dev|patterns of names, in linear time

@@ -21,6 +21,7 @@ LIBRARIES = {
     "cuda": "<cuda_runtime.h>",
     "grpcpp": "<grpcpp/grpcpp.h>",
     "messages": '"quantd.pb.h"',
+    "spdlog": "<spdlog/spdlog.h>",
 }
 
 

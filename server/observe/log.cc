@@ -1,20 +1,26 @@
 #include "server/observe/log.h"
 
+// Our fmt, not one of spdlog's own; the packaged spdlog target would pull in a
+// shared one.
+#ifndef SPDLOG_FMT_EXTERNAL
+#define SPDLOG_FMT_EXTERNAL
+#endif
 #include <grpc/support/log.h>
 #include <poll.h>
+#include <spdlog/async_logger.h>
+#include <spdlog/details/periodic_worker.h>
+#include <spdlog/details/thread_pool.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
-#include <deque>
-#include <string>
-#include <thread>
+#include <memory>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "fmt/format.h"
 #include "server/gate/steady_time.h"
 #include "server/observe/log_sampler.h"
 #include "server/observe/log_text.h"
@@ -28,7 +34,10 @@ constexpr size_t kMostWaiting = 1 << 20;
 constexpr size_t kPlace = 256;
 
 std::atomic<LogFormat> g_format{LogFormat::kText};
-std::atomic<LogLevel> g_level{LogLevel::kInfo};
+
+spdlog::level::level_enum ToSpdlog(LogLevel level) {
+  return static_cast<spdlog::level::level_enum>(level);
+}
 
 void AppendValue(std::string& out, const LogField& field, bool json) {
   if (const auto* text = std::get_if<std::string_view>(&field.value)) {
@@ -42,82 +51,94 @@ void AppendValue(std::string& out, const LogField& field, bool json) {
   }
 }
 
-std::string LineOf(LogLevel level, std::string_view event,
-                   std::initializer_list<LogField> fields) {
-  constexpr std::string_view kNames[] = {"debug", "info", "warning", "error"};
+std::string MessageOf(std::string_view event,
+                      std::initializer_list<LogField> fields) {
   const bool json = g_format == LogFormat::kJson;
-  std::string line = fmt::format(
-      fmt::runtime(json ? R"({{"time":"{}","level":"{}","event":"{}")"
-                        : "{} {} {}"),
-      absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::Now(),
-                       absl::UTCTimeZone()),
-      kNames[static_cast<int>(level)], event);
+  std::string message(json ? "\"event\":\"" : "");
+  message.append(event) += json ? "\"" : "";
   for (const LogField& field : fields) {
-    line += json ? ",\"" : " ";
-    line.append(field.key) += json ? "\":" : "=";
-    AppendValue(line, field, json);
+    message += json ? ",\"" : " ";
+    message.append(field.key) += json ? "\":" : "=";
+    AppendValue(message, field, json);
   }
-  return line + (json ? "}\n" : "\n");
+  return message;
 }
 
-bool WriteToStderr(std::string_view line) {
-  while (!line.empty()) {
-    const ssize_t n = write(STDERR_FILENO, line.data(), line.size());
-    if (n >= 0) {
-      line.remove_prefix(static_cast<size_t>(n));
-    } else if (errno == EAGAIN) {
-      // Somebody who shares the open file made it non-blocking.
-      pollfd polled = {STDERR_FILENO, POLLOUT, 0};
-      poll(&polled, 1, -1);
-    } else if (errno != EINTR) {
-      return false;
-    }
-  }
-  return true;
-}
-
-// Lines that wait for the thread that writes them.
-class Writer {
+// Writes to standard error, on the queue's thread alone.
+class StderrSink final
+    : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
  public:
-  // Lines that find no room are dropped, so that the first are kept.
-  void Add(std::string line) {
-    absl::MutexLock lock(&mutex_);
-    if (waiting_ + line.size() + kPlace > kMostWaiting) {
-      ++dropped_;
-      return;
-    }
-    waiting_ += line.size() + kPlace;
-    lines_.push_back(std::move(line));
-    changed_.SignalAll();
+  // Whether a line finds room. The first are kept, of which spdlog's queue
+  // would make room for others.
+  bool Take(size_t bytes) {
+    if ((waiting_ += bytes + kPlace) <= kMostWaiting) return true;
+    waiting_ -= bytes + kPlace;
+    ++dropped_;
+    return false;
   }
-  // Whether all lines are written, after `patience` at most.
-  bool Flush(absl::Duration patience) {
-    absl::MutexLock lock(&mutex_);
-    return changed_.WaitUntil(&mutex_, SteadyNow() + patience,
-                              [this]() { return lines_.empty(); });
-  }
-  size_t dropped() const {
-    absl::MutexLock lock(&mutex_);
-    return dropped_;
-  }
+  bool idle() const { return waiting_ == 0; }
+  size_t dropped() const { return dropped_; }
 
  private:
-  [[noreturn]] void Run();
+  using Message = spdlog::details::log_msg;
 
-  mutable absl::Mutex mutex_;
-  SteadyCondVar changed_;
-  // The first is being written.
-  std::deque<std::string> lines_ ABSL_GUARDED_BY(mutex_);
-  size_t waiting_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes
-  size_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;  // lines
-  std::thread thread_{[this] { Run(); }};
+  void sink_it_(const Message& message) override {
+    if (!Write(message)) ++dropped_;
+    // Once lines have room again.
+    const size_t untold = dropped_ - told_;
+    if (untold != 0 && waiting_ <= kMostWaiting / 2 &&
+        Write(Message("", spdlog::level::warn,
+                      MessageOf("log_dropped", {{"lines", untold}})))) {
+      told_ += untold;
+    }
+    waiting_ -= message.payload.size() + kPlace;
+  }
+  void flush_() override {}
+
+  bool Write(const Message& message) {
+    spdlog::memory_buf_t line;
+    (g_format == LogFormat::kJson ? json_ : text_).format(message, line);
+    for (size_t written = 0; written < line.size();) {
+      const ssize_t n =
+          write(STDERR_FILENO, line.data() + written, line.size() - written);
+      if (n >= 0) {
+        written += static_cast<size_t>(n);
+      } else if (errno == EAGAIN) {
+        // Somebody who shares the open file made it non-blocking.
+        pollfd polled = {STDERR_FILENO, POLLOUT, 0};
+        poll(&polled, 1, -1);
+      } else if (errno != EINTR) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  std::atomic<size_t> waiting_ = 0;  // bytes
+  std::atomic<size_t> dropped_ = 0;  // lines
+  size_t told_ = 0;
+  spdlog::pattern_formatter text_{"%Y-%m-%dT%H:%M:%S.%fZ %l %v",
+                                  spdlog::pattern_time_type::utc};
+  // The message is the rest of the object.
+  spdlog::pattern_formatter json_{
+      R"({"time":"%Y-%m-%dT%H:%M:%S.%fZ","level":"%l",%v})",
+      spdlog::pattern_time_type::utc};
 };
 
-// Never destroyed, since others log to the end of the process, and the thread
+void TellOfRepeats(absl::Time now);
+
+// Never destroyed, since others log to the end of the process, and its thread
 // may be in a write that has no end.
 struct Logging {
   LogSampler sampler;
-  Writer writer;
+  const std::shared_ptr<StderrSink> sink = std::make_shared<StderrSink>();
+  const std::shared_ptr<spdlog::details::thread_pool> queue =
+      std::make_shared<spdlog::details::thread_pool>(kMostWaiting / kPlace, 1);
+  const std::shared_ptr<spdlog::async_logger> logger =
+      std::make_shared<spdlog::async_logger>(
+          "", sink, queue, spdlog::async_overflow_policy::overrun_oldest);
+  const spdlog::details::periodic_worker reports{
+      [] { TellOfRepeats(SteadyNow()); }, std::chrono::seconds(1)};
 };
 
 Logging& TheLog() {
@@ -129,35 +150,6 @@ void TellOfRepeats(absl::Time now) {
   for (const LogSampler::Repeats& r : TheLog().sampler.Close(now)) {
     Log(r.level, "repeated",
         {{"of", r.event}, {"kind", r.kind}, {"times", r.times}});
-  }
-}
-
-void Writer::Run() {
-  size_t told = 0;  // of the dropped lines
-  absl::MutexLock lock(&mutex_);
-  while (true) {
-    const bool any = changed_.WaitUntil(&mutex_, SteadyNow() + absl::Seconds(1),
-                                        [this]() { return !lines_.empty(); });
-    if (any) {
-      const std::string& line = lines_.front();
-      // They are told of once lines have room again.
-      const size_t untold = waiting_ <= kMostWaiting / 2 ? dropped_ - told : 0;
-      mutex_.Unlock();
-      const bool written = WriteToStderr(line);
-      if (written && untold != 0 &&
-          WriteToStderr(
-              LineOf(LogLevel::kWarn, "log_dropped", {{"lines", untold}}))) {
-        told += untold;
-      }
-      mutex_.Lock();
-      if (!written) ++dropped_;
-      waiting_ -= line.size() + kPlace;
-      lines_.pop_front();
-      changed_.SignalAll();
-    }
-    mutex_.Unlock();
-    TellOfRepeats(SteadyNow());
-    mutex_.Lock();
   }
 }
 
@@ -182,15 +174,22 @@ void ConfigureLog(LogLevel level, LogFormat format) {
   SetLogLevel(level);
 }
 
-void SetLogLevel(LogLevel level) { g_level = level; }
+void SetLogLevel(LogLevel level) {
+  TheLog().logger->set_level(ToSpdlog(level));
+}
 
 bool LogEnabled(LogLevel level) {
-  return level != LogLevel::kOff && level >= g_level;
+  return level != LogLevel::kOff &&
+         TheLog().logger->should_log(ToSpdlog(level));
 }
 
 void Log(LogLevel level, std::string_view event,
          std::initializer_list<LogField> fields) {
-  if (LogEnabled(level)) TheLog().writer.Add(LineOf(level, event, fields));
+  if (!LogEnabled(level)) return;
+  const std::string message = MessageOf(event, fields);
+  if (TheLog().sink->Take(message.size())) {
+    TheLog().logger->log(ToSpdlog(level), spdlog::string_view_t(message));
+  }
 }
 
 void LogSampled(LogLevel level, std::string_view event, std::string_view kind,
@@ -204,11 +203,16 @@ void LogSampled(LogLevel level, std::string_view event, std::string_view kind,
 
 bool FlushLog(absl::Duration patience) {
   TellOfRepeats(absl::InfiniteFuture());
-  return TheLog().writer.Flush(patience);
+  const absl::Time until = SteadyNow() + patience;
+  while (!TheLog().sink->idle()) {
+    if (SteadyNow() >= until) return false;
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  return true;
 }
 
 LogLosses ReadLogLosses() {
-  return {TheLog().writer.dropped(), TheLog().sampler.repeated()};
+  return {TheLog().sink->dropped(), TheLog().sampler.repeated()};
 }
 
 void CaptureGrpcLog() { gpr_set_log_function(OnGrpcLog); }

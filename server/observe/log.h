@@ -16,11 +16,10 @@
 #include <variant>
 
 #include "absl/time/time.h"
+#include "server/observe/log_level.h"
 
 namespace quantd {
 
-// How loud a line is.
-enum class LogLevel { kDebug, kInfo, kWarn, kError, kOff };
 enum class LogFormat { kText, kJson };
 
 // Until this is called: kInfo, kText.

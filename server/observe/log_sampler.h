@@ -16,10 +16,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "server/observe/log_level.h"
 
 namespace quantd {
-
-enum class LogLevel;
 
 class LogSampler {
  public:

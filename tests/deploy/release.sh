@@ -38,7 +38,7 @@ linked = {
 }
 for library in ("libgrpc", "libprotobuf", "libssl"):
   assert any(n.startswith(library) for n in linked), (library, linked)
-for header in ("libcli11-dev", "nlohmann-json3-dev"):
+for header in ("libcli11-dev", "libspdlog-dev"):
   assert header in names, (header, names)
 assert all(
     p["externalRefs"][0]["referenceLocator"].startswith("pkg:deb/")

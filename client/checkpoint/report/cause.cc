@@ -1,5 +1,8 @@
 #include "client/checkpoint/report/cause.h"
 
+#include <cmath>
+
+#include "client/checkpoint/report/verdict.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -12,6 +15,9 @@ constexpr double kManyZeros = 0.2;
 constexpr double kManySubnormals = 0.1;
 constexpr double kSmallSibling = 8;
 constexpr double kClipped = 0.9;
+// Decibels between a weight and normal numbers, for which nothing has to be
+// explained.
+constexpr double kNear = 1;
 
 std::string Percent(double share) {
   return fmt::format("{:.3g} %", 100 * share);
@@ -76,11 +82,17 @@ std::string CauseOf(const TensorDifference& d, const Surroundings& around) {
         "than the largest of their block",
         Percent(lost));
   }
+  const double usual = UsualDb(around.layout->format);
+  const double over = d.sqnr_db - usual;
+  const std::string_view format = Name(around.layout->format);
+  if (std::abs(over) < kNear) {
+    return fmt::format("usual for {}: {:.2f} dB {} {:.1f}", format,
+                       std::abs(over), over < 0 ? "below" : "above", usual);
+  }
   return fmt::format(
       "what {} does to weights of this spread: the largest is "
       "{:.3g} times the rms, and {} became zero",
-      Name(around.layout->format), crest,
-      Percent(static_cast<double>(d.lost) / count));
+      format, crest, Percent(static_cast<double>(d.lost) / count));
 }
 
 }  // namespace quantd::checkpoint

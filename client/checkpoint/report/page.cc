@@ -84,6 +84,7 @@ class Page {
 
   std::string Make() {
     Head();
+    Verdict();
     Tiles();
     Warnings();
     Heat();
@@ -121,6 +122,28 @@ class Page {
             : fmt::format(", with the bytes of {}", Escaped(r_.profile)));
   }
 
+  // What a reader wants to know who reads no further.
+  void Verdict() {
+    const bool good = r_.below == 0;
+    Put("<section id=\"verdict\" class=\"verdict{}\"><strong>{}</strong>\n",
+        good ? "" : " wrong",
+        r_.changed.empty() ? "Nothing of it changed"
+        : good             ? "As near to the original as its formats come"
+                           : "Not what its formats make of the original");
+    Put("<p>Of what was compared, {}.", Escaped(r_.verdict));
+    if (r_.usual_db > 0) {
+      Put(" The mean is {} dB, where the formats give normal numbers {:.1f}.",
+          Db(r_.mean_db), r_.usual_db);
+    }
+    if (!r_.warnings.empty()) {
+      Put(" <a href=\"#warnings\">{} worth a look</a>.",
+          r_.warnings.size() == 1
+              ? "One thing is"
+              : fmt::format("{} things are", r_.warnings.size()));
+    }
+    Put("</p></section>\n");
+  }
+
   // `more`: HTML.
   void Tile(const char* id, const char* name, const std::string& value,
             const std::string& more) {
@@ -143,8 +166,6 @@ class Page {
       Tile("least", "SQNR at least", Db(worst.sqnr_db) + " dB",
            NameText(worst.name));
     }
-    Tile("verdict", "Below the least", fmt::format("{}", r_.below),
-         Escaped(r_.verdict));
     size_t shared = 0;
     for (const ReportGroup& g : r_.groups) shared += g.global.has_value();
     Tile("groups", "Fused groups", fmt::to_string(r_.groups.size()),
@@ -199,7 +220,8 @@ class Page {
         "and less)</span><b>",
         kSteps[kShades / 2 - 1]);
     for (int i = 0; i < kShades; ++i) Put("<i class=\"q{}\"></i>", i);
-    Put("</b><span>above it</span></div></section>\n");
+    Put("</b><span>{:.0f} dB and more above it</span></div></section>\n",
+        kSteps[kShades / 2 - 1]);
   }
 
   void Row(const ChangedTensor& t, bool why) {

@@ -56,13 +56,17 @@ class Reporter {
       }
       if (std::isfinite(d.sqnr_db)) {
         sum += d.sqnr_db;
+        report_.usual_db += UsualDb(d);
         ++finite;
       }
       report_.below += IsBelow(d);
       amaxes_[d.name] = d.amax;
       report_.changed.push_back({std::move(d), 0, std::nullopt, ""});
     }
-    if (finite > 0) report_.mean_db = sum / static_cast<double>(finite);
+    if (finite > 0) {
+      report_.mean_db = sum / static_cast<double>(finite);
+      report_.usual_db /= static_cast<double>(finite);
+    }
     std::stable_sort(report_.changed.begin(), report_.changed.end(),
                      [](const auto& x, const auto& y) {
                        return x.difference.sqnr_db < y.difference.sqnr_db;
@@ -248,9 +252,6 @@ absl::StatusOr<Report> MakeReport(const Model& a, const Model& b,
   if (auto s = Reporter(b, *stored_b, &report).Fill(std::move(difference));
       !s.ok()) {
     return s;
-  }
-  if (report.below > 0) {
-    report.warnings.insert(report.warnings.begin(), report.verdict);
   }
   return report;
 }

@@ -63,6 +63,7 @@ struct Report {
   size_t equal = 0;
   std::vector<ChangedTensor> changed;  // from the worst to the best
   double mean_db = 0;
+  double usual_db = 0;  // the mean of UsualDb over the same
   size_t below = 0;     // of those, IsBelow
   std::string verdict;  // VerdictText
   std::vector<std::string> heat_columns;

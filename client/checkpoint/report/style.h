@@ -14,11 +14,17 @@ inline constexpr char kStyle[] = R"css(
   --page: #fcfcfb; --card: #ffffff; --ink: #1c2126; --soft: #5d6670;
   --line: #e3e5e8; --accent: #1f6f9f; --warn: #fff6e6; --warn-line: #e8a33d;
   --s0: #4a7fb0; --s1: #e0944a; --s2: #7aa874; --s3: #b58bb8; --s4: #9a9a9a;
+  --good: #2f7d4f; --bad: #b5411a;
+  --q0: #b5411a; --q1: #e5874c; --q2: #f6c597; --q3: #f1f0ec;
+  --q4: #c3dcea; --q5: #86b8d6; --q6: #3679a8; --on: #111; --far: #fff;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --page: #14171a; --card: #1c2024; --ink: #e4e7ea; --soft: #98a2ad;
     --line: #30363d; --accent: #6fb3dc; --warn: #2b2416; --warn-line: #b7802c;
+    --good: #57a877; --bad: #e0693c;
+    --q0: #a8401c; --q1: #7d3d1d; --q2: #4d3322; --q3: #262b30;
+    --q4: #1e3746; --q5: #1f4f6c; --q6: #2a6f9c; --on: #d5dade; --far: #fff;
   }
 }
 * { box-sizing: border-box; }
@@ -35,8 +41,16 @@ p { margin: .3rem 0 .8rem; max-width: 46rem; }
 .path { overflow-wrap: anywhere; }
 code, .name { font: .86em ui-monospace, "SF Mono", Menlo, Consolas,
   "Liberation Mono", monospace; overflow-wrap: anywhere; }
+.verdict { background: var(--card); border: 1px solid var(--line);
+  border-left: .35rem solid var(--good); border-radius: .5rem;
+  padding: .8rem 1rem; margin: 1.25rem 0 0; }
+.verdict strong { display: block; font-size: 1.15rem; line-height: 1.3; }
+.verdict p { margin: .3rem 0 0; max-width: none; color: var(--soft); overflow-wrap: anywhere; }
+.verdict a { color: var(--accent); }
+.wrong { border-left-color: var(--bad); }
+.wrong strong { color: var(--bad); }
 .tiles {
-  display: grid; gap: .75rem; margin: 1.5rem 0 0; padding: 0;
+  display: grid; gap: .75rem; margin: .75rem 0 0; padding: 0;
   grid-template-columns: repeat(auto-fit, minmax(10.5rem, 1fr));
 }
 .tiles div {
@@ -68,10 +82,12 @@ tbody tr + tr > * { border-top: 1px solid var(--line); }
 .heat thead th { text-align: center; font-size: .8rem; line-height: 1.25; }
 .heat thead span { display: block; font-size: .92em; opacity: .75; }
 .heat td { min-width: 4rem; }
-.q0 { background: #b5411a; color: #fff; } .q1 { background: #e5874c; color: #111; }
-.q2 { background: #f6c597; color: #111; } .q3 { background: #f1e8d6; color: #111; }
-.q4 { background: #c3dcea; color: #111; } .q5 { background: #86b8d6; color: #111; }
-.q6 { background: #3679a8; color: #fff; }
+.heat td { color: var(--on); }
+.heat .q0, .heat .q6 { color: var(--far); }
+.q0 { background: var(--q0); } .q1 { background: var(--q1); }
+.q2 { background: var(--q2); } .q3 { background: var(--q3); }
+.q4 { background: var(--q4); } .q5 { background: var(--q5); }
+.q6 { background: var(--q6); }
 .low { outline: 3px double var(--ink); outline-offset: -3px; }
 .legend { display: flex; flex-wrap: wrap; gap: .3rem 1rem; align-items: center;
   font-size: .82rem; color: var(--soft); margin: .5rem 0 0; }
@@ -105,6 +121,26 @@ footer { margin-top: 3rem; font-size: .82rem; color: var(--soft); }
   main { padding: 1.25rem .8rem 3rem; }
   th, td { padding: .32rem .5rem; }
   .tiles { grid-template-columns: repeat(2, minmax(0, 1fr)); }
+  .tiles div:last-child:nth-child(odd) { grid-column: 1 / -1; }
+  thead th { white-space: normal; }
+  .heat { font-size: .78rem; }
+  .heat td { min-width: 2.3rem; padding: .16rem .1rem; }
+  .heat thead th { writing-mode: vertical-rl; transform: rotate(180deg);
+    text-align: left; padding: .4rem .1rem; }
+  .tensors { min-width: 0; }
+  .tensors thead { display: none; }
+  .tensors tr { display: grid; grid-template-columns: repeat(4, auto);
+    padding: .45rem .2rem; }
+  .tensors tr + tr { border-top: 1px solid var(--line); }
+  .tensors tr > td { border: 0; padding: .05rem .4rem; text-align: left; }
+  .tensors .name, .tensors td:nth-child(2), .tensors td:nth-child(7) {
+    grid-column: 1 / -1; }
+  .tensors td:nth-child(2) { color: var(--soft); }
+  .tensors .n::before { display: block; font-size: .72rem; color: var(--soft); }
+  .tensors td:nth-child(3)::before { content: "shape"; }
+  .tensors td:nth-child(4)::before { content: "SQNR dB"; }
+  .tensors td:nth-child(5)::before { content: "cosine"; }
+  .tensors td:nth-child(6)::before { content: "largest error"; }
 }
 @media print { details > * { display: block; } .wide { overflow: visible; } }
 )css";

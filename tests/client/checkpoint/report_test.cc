@@ -118,9 +118,10 @@ TEST_F(ReportTest, AWrongModelIsRedAllOver) {
   }
   const Report r = Made(original, quantized);
   EXPECT_EQ(r.below, 3u);
-  EXPECT_THAT(r.warnings.front(), HasSubstr("3 of 3 tensors that differ are "
-                                            "below half the dB"));
+  EXPECT_THAT(r.verdict, HasSubstr("3 of 3 tensors that differ are below half "
+                                   "the dB"));
   const std::string page = PageOf(r);
+  EXPECT_THAT(page, HasSubstr("Not what its formats make of the original"));
   EXPECT_THAT(page, HasSubstr("<td class=\"q0 low\""));
   for (const char* shade : {"q1", "q2", "q3", "q4", "q5", "q6"}) {
     EXPECT_THAT(page, Not(HasSubstr(fmt::format("<td class=\"{}", shade))));
@@ -141,9 +142,11 @@ TEST_F(ReportTest, ShadesAreRelativeToTheFormat) {
   const Report r = Made(original, quantized);
   EXPECT_EQ(r.below, 0u);
   EXPECT_THAT(r.verdict, HasSubstr("none of "));
+  EXPECT_NEAR(r.usual_db, 20.4, 0.01);
   ASSERT_EQ(r.heat.size(), 1u);
   EXPECT_NEAR(r.heat[0].cells[1]->usual_db, 20.4, 0.01);
   const std::string page = PageOf(r);
+  EXPECT_THAT(page, HasSubstr("As near to the original as its formats come"));
   EXPECT_THAT(page, HasSubstr("dB, usual are 20.4"));
   EXPECT_THAT(page, HasSubstr("<td class=\"q6\""));
   EXPECT_THAT(page, Not(HasSubstr("<td class=\"q3\"")));
@@ -162,7 +165,9 @@ TEST_F(ReportTest, CausesAreToldApart) {
   Surroundings around;
   around.layout = FindLayout(Dialect::kModelOpt, WeightFormat::kNvfp4);
   around.scales = &scales;
-  EXPECT_THAT(CauseOf(d, around), HasSubstr("what nvfp4 does"));
+  EXPECT_EQ(CauseOf(d, around), "usual for nvfp4: 0.40 dB below 20.4");
+  d.sqnr_db = 18;
+  EXPECT_THAT(CauseOf(d, around), HasSubstr("weights of this spread"));
   around.group_amax = 50;
   around.largest = "k_proj";
   EXPECT_THAT(CauseOf(d, around), HasSubstr("k_proj, whose largest weight is "

@@ -46,8 +46,9 @@ look() {
   fi
   [ -s "$artifacts/$1.png" ]
 }
-look wide 1280 2400
-look narrow 500 3200
+look phone 420 3200
+look window 1280 2400
+look screen 1920 2400
 
 # What the browser made of it.
 HOME=$work timeout 60 "$browser" --headless --no-sandbox --disable-gpu \
@@ -66,4 +67,4 @@ if [ $# -lt 3 ]; then
     grep -q 'shares a scale with model.layers.2.self_attn.q_proj' ||
     { echo "the smallest is not the worst" >&2; exit 1; }
 fi
-echo "$size bytes; see $artifacts/wide.png and narrow.png"
+echo "$size bytes; see phone.png, window.png and screen.png in $artifacts"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "client/checkpoint/architecture.h"
-#include "client/checkpoint/convert/units.h"
+#include "client/checkpoint/convert/weight_encoder.h"
 #include "client/checkpoint/planner.h"
 #include "client/checkpoint/weights.h"
 #include "client/files/quantized_file.h"
@@ -46,9 +46,8 @@ struct Together {
 
 class Advisor {
  public:
-  Advisor(const Model& model, const AdviseOptions& options,
-          const QuantizeCall& quantize)
-      : model_(model), options_(options), quantize_(quantize) {}
+  Advisor(const Model& model, Service* service)
+      : model_(model), service_(*service) {}
 
   absl::Status Sort(const Selection& selection) {
     const auto architecture = Architecture::Of(model_, selection.fuse);
@@ -98,13 +97,17 @@ class Advisor {
   }
 
   // One group after the other, so that it is read from the disk once.
-  absl::Status Measure() {
-    return DoUnits(
-        together_.size(), options_.at_once, options_.piece_bytes,
-        [this](size_t i, absl::Span<std::byte> room) {
-          return MeasureOne(&together_[i], room);
-        },
-        options_.allocate);
+  absl::Status Measure(const Pace& pace,
+                       absl::FunctionRef<void(size_t)> progress) {
+    std::mutex mutex;
+    const auto tell = [&](size_t bytes) {
+      const std::lock_guard lock(mutex);
+      progress(bytes);
+    };
+    return ForEachUnit(together_.size(), pace.at_once, pace.piece_bytes,
+                       &service_, [&](size_t i, absl::Span<std::byte> room) {
+                         return MeasureOne(&together_[i], room, tell);
+                       });
   }
 
   std::vector<AdvisedGroup> groups() const {
@@ -124,17 +127,9 @@ class Advisor {
   uint64_t bytes_in() const { return plans_.front().bytes_in; }
 
  private:
-  absl::Status MeasureOne(Together* t, absl::Span<std::byte> room) {
-    EncodeOptions encode;
-    encode.statistics = true;
-    encode.progress = [&](size_t bytes) {
-      const std::lock_guard lock(mutex_);
-      if (options_.progress) options_.progress(bytes);
-    };
-    const auto nowhere = [](std::string_view, size_t,
-                            absl::Span<const std::byte>) {
-      return absl::OkStatus();
-    };
+  absl::Status MeasureOne(Together* t, absl::Span<std::byte> room,
+                          absl::FunctionRef<void(size_t)> progress) {
+    const Encoder encoder = {model_, service_, nullptr, /*statistics=*/true};
     for (size_t p = 0; p < plans_.size(); ++p) {
       Candidate c;
       c.format = formats_[p];
@@ -142,8 +137,7 @@ class Advisor {
       double noise = 0;
       size_t weights = 0;
       for (const FusedWeights* part : t->parts[p]) {
-        const auto made =
-            EncodeGroup(model_, *part, room, encode, quantize_, nowhere);
+        const auto made = encoder.Encode(*part, room, progress);
         if (!made.ok()) return made.status();
         if (!made->statistics) {
           return absl::InternalError("no statistics came back");
@@ -168,13 +162,11 @@ class Advisor {
   }
 
   const Model& model_;
-  const AdviseOptions& options_;
-  const QuantizeCall& quantize_;
+  Service& service_;
   std::vector<ConversionPlan> plans_;
   std::vector<WeightFormat> formats_;  // of the plans
   std::vector<std::string> notes_;
   std::vector<Together> together_;
-  std::mutex mutex_;
 };
 
 // A step to a dearer candidate.
@@ -266,12 +258,12 @@ absl::Status Choose(const Target& target, uint64_t others,
 }
 
 absl::StatusOr<Advice> Advise(const Model& model, const Selection& selection,
-                              const Target& target,
-                              const AdviseOptions& options,
-                              const QuantizeCall& quantize) {
-  Advisor advisor(model, options, quantize);
+                              const Target& target, const Pace& pace,
+                              Service* service,
+                              absl::FunctionRef<void(size_t)> progress) {
+  Advisor advisor(model, service);
   if (auto s = advisor.Sort(selection); !s.ok()) return s;
-  if (auto s = advisor.Measure(); !s.ok()) return s;
+  if (auto s = advisor.Measure(pace, progress); !s.ok()) return s;
   Advice advice;
   advice.groups = advisor.groups();
   advice.notes = advisor.notes();

@@ -5,14 +5,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "client/checkpoint/advise/target.h"
-#include "client/checkpoint/convert/units.h"
-#include "client/checkpoint/convert/weight_encoder.h"
+#include "client/checkpoint/convert/service.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/plan.h"
 
@@ -42,22 +41,14 @@ struct Advice {
   std::vector<std::string> notes;
 };
 
-struct AdviseOptions {
-  size_t piece_bytes = size_t{64} << 20;
-  int at_once = 3;
-  // Of what pieces are read into, `at_once` times; without one, ordinary.
-  AllocateMemory allocate = {};
-  // Of the input, for every candidate again. By one thread at a time.
-  std::function<void(size_t bytes)> progress = {};
-};
-
 // Of candidates that the dialect has. `selection`: as for a conversion to
 // nvfp4; what its rules are about stays with them. INVALID_ARGUMENT where the
-// dialect has no choice, or where the target cannot be met.
+// dialect has no choice, or where the target cannot be met. `progress`: told of
+// bytes of the input, for every candidate again, by one thread at a time.
 absl::StatusOr<Advice> Advise(const Model& model, const Selection& selection,
-                              const Target& target,
-                              const AdviseOptions& options,
-                              const QuantizeCall& quantize);
+                              const Target& target, const Pace& pace,
+                              Service* service,
+                              absl::FunctionRef<void(size_t bytes)> progress);
 
 // Chooses for groups whose candidates are known. `others`: bytes of all other
 // tensors.

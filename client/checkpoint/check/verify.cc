@@ -8,6 +8,7 @@
 
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/originals.h"
+#include "client/checkpoint/convert/weight_encoder.h"
 #include "client/checkpoint/dialect.h"
 #include "client/checkpoint/made_with.h"
 #include "client/checkpoint/stored.h"
@@ -50,6 +51,41 @@ std::vector<safetensors::Tensor> PartsOfAll(std::vector<Weight>* weights,
   return PartsOfStack(experts);
 }
 
+// Counts the bytes that are made and that the quantized model has otherwise.
+class Differing : public PartSink {
+ public:
+  explicit Differing(const Model& quantized) : quantized_(quantized) {}
+
+  // `there`: what the model has of it, which may have another name.
+  void Expect(VerifiedPart part, const ModelTensor* there) {
+    parts_[part.name] = {part, there};
+  }
+
+  absl::Status Write(std::string_view name, size_t offset,
+                     absl::Span<const std::byte> bytes) override {
+    auto& [part, there] = parts_.at(std::string(name));
+    if (part.differing == part.bytes) return absl::OkStatus();
+    buffer_.resize(bytes.size());
+    const auto s = quantized_.Read(*there, offset, absl::MakeSpan(buffer_));
+    if (!s.ok()) return s;
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      part.differing += bytes[i] != buffer_[i];
+    }
+    return absl::OkStatus();
+  }
+
+  std::vector<VerifiedPart> Take() {
+    std::vector<VerifiedPart> parts;
+    for (auto& [name, part] : parts_) parts.push_back(std::move(part.first));
+    return parts;
+  }
+
+ private:
+  const Model& quantized_;
+  std::map<std::string, std::pair<VerifiedPart, const ModelTensor*>> parts_;
+  std::vector<std::byte> buffer_;
+};
+
 // Linear weights of the original of which there is nothing.
 void AddMissing(const Model& original, const Model& quantized,
                 const StoredModel& stored, const std::vector<Weight>& weights,
@@ -86,12 +122,10 @@ uint64_t Verification::differing() const {
   return sum;
 }
 
-absl::StatusOr<Verification> VerifyModel(const Model& original,
-                                         const Model& quantized,
-                                         std::optional<Profile> profile,
-                                         absl::Span<std::byte> room,
-                                         const EncodeOptions& options,
-                                         const QuantizeCall& quantize) {
+absl::StatusOr<Verification> VerifyModel(
+    const Model& original, const Model& quantized,
+    std::optional<Profile> profile, absl::Span<std::byte> room,
+    Service* service, absl::FunctionRef<void(size_t)> progress) {
   const auto stored = FindStored(quantized);
   if (!stored.ok()) return stored.status();
   if (stored->weights.empty()) {
@@ -105,8 +139,7 @@ absl::StatusOr<Verification> VerifyModel(const Model& original,
   if (!originals.ok()) return originals.status();
   std::vector<Weight> weights;
   std::set<const ModelTensor*> told;
-  // With what is there, which may have another name.
-  std::map<std::string, std::pair<VerifiedPart, const ModelTensor*>> parts;
+  Differing differing(quantized);
   for (const StoredWeight& s : stored->weights) {
     const MadeWith made = MadeWithOf(quantized, s);
     const Profile used = profile.value_or(made.profile);
@@ -151,7 +184,7 @@ absl::StatusOr<Verification> VerifyModel(const Model& original,
       const ModelTensor* own = there(part);
       // Not there, or of another layout: nothing of it is right.
       const bool right = own != nullptr && own->stored.size == part.size;
-      parts[part.name] = {{part.name, part.size, right ? 0 : part.size}, own};
+      differing.Expect({part.name, part.size, right ? 0 : part.size}, own);
     }
     for (Weight& w : experts) weights.push_back(std::move(w));
   }
@@ -160,26 +193,13 @@ absl::StatusOr<Verification> VerifyModel(const Model& original,
   }
   AddMissing(original, quantized, *stored, weights, std::move(told),
              &out.unmatched);
-  std::vector<std::byte> buffer;
-  const auto sink = [&](std::string_view name, size_t offset,
-                        absl::Span<const std::byte> bytes) -> absl::Status {
-    auto& [p, own] = parts.at(std::string(name));
-    if (p.differing == p.bytes) return absl::OkStatus();
-    buffer.resize(bytes.size());
-    const auto s = quantized.Read(*own, offset, absl::MakeSpan(buffer));
-    if (!s.ok()) return s;
-    for (size_t i = 0; i < bytes.size(); ++i) {
-      p.differing += bytes[i] != buffer[i];
-    }
-    return absl::OkStatus();
-  };
+  const Encoder encoder = {original, *service, &differing};
   for (const FusedWeights& group :
        FuseWeights(std::move(weights), *architecture)) {
-    const auto made =
-        EncodeGroup(original, group, room, options, quantize, sink);
+    const auto made = encoder.Encode(group, room, progress);
     if (!made.ok()) return made.status();
   }
-  for (auto& [name, part] : parts) out.parts.push_back(std::move(part.first));
+  out.parts = differing.Take();
   return out;
 }
 

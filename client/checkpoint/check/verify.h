@@ -5,14 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/checkpoint/convert/weight_encoder.h"
+#include "client/checkpoint/convert/service.h"
 #include "client/checkpoint/model.h"
 #include "quantd/format.h"
 
@@ -37,12 +37,10 @@ struct Verification {
 // `profile`: none: the one that the file names, else that of the dialect's
 // library. The original is read into `room`, a piece after the other.
 // INVALID_ARGUMENT for a model that is not quantized.
-absl::StatusOr<Verification> VerifyModel(const Model& original,
-                                         const Model& quantized,
-                                         std::optional<Profile> profile,
-                                         absl::Span<std::byte> room,
-                                         const EncodeOptions& options,
-                                         const QuantizeCall& quantize);
+absl::StatusOr<Verification> VerifyModel(
+    const Model& original, const Model& quantized,
+    std::optional<Profile> profile, absl::Span<std::byte> room,
+    Service* service, absl::FunctionRef<void(size_t bytes)> progress);
 
 }  // namespace quantd::checkpoint
 

@@ -10,7 +10,6 @@
 #include "client/checkpoint/convert/config_writer.h"
 #include "client/checkpoint/convert/content_hash.h"
 #include "client/checkpoint/convert/output_directory.h"
-#include "client/checkpoint/convert/units.h"
 #include "client/checkpoint/convert/weight_decoder.h"
 #include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
@@ -47,29 +46,24 @@ std::string FingerprintOf(const Model& model, const ConversionPlan& plan) {
 
 class Converter {
  public:
-  Converter(const Model& model, const ConversionPlan& plan,
-            const ConversionOptions& options, const QuantizeCall& quantize,
-            OutputDirectory* out)
-      : model_(model),
-        plan_(plan),
-        options_(options),
-        quantize_(quantize),
-        out_(*out) {
-    buffer_bytes_ = std::min(options.piece_bytes, size_t{8} << 20);
-  }
+  Converter(const Conversion& conversion, OutputDirectory* out)
+      : c_(conversion),
+        model_(conversion.model),
+        plan_(conversion.plan),
+        out_(*out),
+        buffer_bytes_(std::min(conversion.pace.piece_bytes, size_t{8} << 20)) {}
 
   absl::Status Run() {
     const size_t groups = plan_.groups.size();
     const size_t decoded = groups + plan_.decoded.size();
     const size_t units = decoded + plan_.copies.size();
-    return DoUnits(
-        units, options_.at_once, groups == 0 ? 1 : options_.piece_bytes,
-        [&](size_t unit, absl::Span<std::byte> room) {
+    return ForEachUnit(
+        units, c_.pace.at_once, groups == 0 ? 1 : c_.pace.piece_bytes,
+        c_.service, [&](size_t unit, absl::Span<std::byte> room) {
           return unit < groups    ? Group(unit, room)
                  : unit < decoded ? Decode(unit, unit - groups)
                                   : Copy(*plan_.copies[unit - decoded]);
-        },
-        options_.allocate);
+        });
   }
 
   const ConversionResult& result() const { return result_; }
@@ -78,7 +72,7 @@ class Converter {
   void Tell(size_t bytes, bool resumed) {
     const std::lock_guard lock(mutex_);
     (resumed ? result_.resumed_bytes : result_.bytes_in) += bytes;
-    if (options_.progress) options_.progress(bytes);
+    if (c_.progress) c_.progress(bytes);
   }
 
   const UnitHashes* Done(size_t unit) const {
@@ -138,17 +132,12 @@ class Converter {
         return absl::OkStatus();
       }
     }
-    EncodeOptions encode = options_.encode;
     size_t told = 0;
-    encode.progress = [&](size_t some) {
+    const Encoder encoder = {model_, *c_.service, &out_, c_.statistics};
+    const auto made = encoder.Encode(group, room, [&](size_t some) {
       told += some;
       Tell(some, /*resumed=*/false);
-    };
-    const auto made = EncodeGroup(model_, group, room, encode, quantize_,
-                                  [&](std::string_view tensor, size_t offset,
-                                      absl::Span<const std::byte> b) {
-                                    return out_.Write(tensor, offset, b);
-                                  });
+    });
     if (!made.ok()) return made.status();
     if (auto s = out_.journal().Append(unit, made->hashes); !s.ok()) return s;
     // Scales of what was quantized.
@@ -172,7 +161,7 @@ class Converter {
 
   void Report(const GroupDone& done) {
     const std::lock_guard lock(mutex_);
-    if (options_.done) options_.done(done);
+    if (c_.done) c_.done(done);
   }
 
   absl::Status Decode(size_t unit, size_t index) {
@@ -220,36 +209,25 @@ class Converter {
     return absl::OkStatus();
   }
 
+  const Conversion& c_;
   const Model& model_;
   const ConversionPlan& plan_;
-  const ConversionOptions& options_;
-  const QuantizeCall& quantize_;
   OutputDirectory& out_;
-  size_t buffer_bytes_ = 0;
+  const size_t buffer_bytes_;
   std::mutex mutex_;
   ConversionResult result_;
 };
 
 }  // namespace
 
-uint64_t MemoryBound(const ConversionOptions& options) {
-  // A piece, and twice the codes and scales of it, as they come in and as they
-  // are kept: those of fp8 from bf16 are half as large. As much again for what
-  // the heap cannot give back. A device holds as much for each call.
-  const uint64_t pieces = options.in_process ? 6 : 3;
-  return static_cast<uint64_t>(options.at_once) * options.piece_bytes * pieces +
-         (uint64_t{64} << 20);
-}
-
-absl::StatusOr<ConversionResult> Convert(const Model& model,
-                                         const ConversionPlan& plan,
-                                         const std::string& out,
-                                         const ConversionOptions& options,
-                                         const QuantizeCall& quantize) {
+absl::StatusOr<ConversionResult> Convert(const Conversion& conversion,
+                                         const std::string& out) {
+  const Model& model = conversion.model;
+  const ConversionPlan& plan = conversion.plan;
   auto directory =
       OutputDirectory::Open(model, plan, out, FingerprintOf(model, plan));
   if (!directory.ok()) return directory.status();
-  Converter converter(model, plan, options, quantize, directory->get());
+  Converter converter(conversion, directory->get());
   if (auto s = converter.Run(); !s.ok()) return s;
   if (auto s = (*directory)->Finish(ConfigFiles(model, plan)); !s.ok()) {
     return s;

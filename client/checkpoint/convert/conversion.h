@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/checkpoint/convert/units.h"
+#include "client/checkpoint/convert/service.h"
 #include "client/checkpoint/convert/weight_encoder.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/plan.h"
@@ -27,15 +27,12 @@ struct GroupDone {
   bool resumed = false;  // by an earlier process, and its bytes are right
 };
 
-struct ConversionOptions {
-  EncodeOptions encode = {};
-  // Of the input that is read, sent and held by one call.
-  size_t piece_bytes = size_t{64} << 20;
-  int at_once = 3;
-  // The devices are of this process, whose memory is theirs, too.
-  bool in_process = false;
-  // Memory that the devices take where it lies; ordinary memory without.
-  AllocateMemory allocate = {};
+struct Conversion {
+  const Model& model;
+  const ConversionPlan& plan;
+  Service* service = nullptr;  // may be none where no weight is quantized
+  Pace pace = {};
+  bool statistics = false;
   // Bytes of the input that are done, those of earlier processes too. Called
   // by one thread at a time, as is `done`.
   std::function<void(size_t bytes)> progress = {};
@@ -50,16 +47,10 @@ struct ConversionResult {
   std::string zero_module;
 };
 
-// The most memory that converting holds at once, about.
-uint64_t MemoryBound(const ConversionOptions& options);
-
 // Ends with a whole model at `out`, or with an error and what the same call
 // goes on with. Stops at the first error.
-absl::StatusOr<ConversionResult> Convert(const Model& model,
-                                         const ConversionPlan& plan,
-                                         const std::string& out,
-                                         const ConversionOptions& options,
-                                         const QuantizeCall& quantize);
+absl::StatusOr<ConversionResult> Convert(const Conversion& conversion,
+                                         const std::string& out);
 
 }  // namespace quantd::checkpoint
 

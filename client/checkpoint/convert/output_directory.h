@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "client/checkpoint/convert/config_writer.h"
 #include "client/checkpoint/convert/journal.h"
+#include "client/checkpoint/convert/service.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/plan.h"
 
@@ -28,7 +29,7 @@ namespace quantd::checkpoint {
 absl::Status CheckOutput(const Model& in, const std::string& out);
 
 // Write and Read may be called from many threads at once.
-class OutputDirectory {
+class OutputDirectory : public PartSink {
  public:
   // Takes the room for all shards at once. What fails here leaves nothing
   // behind that was not there before. `fingerprint` says what is converted and
@@ -36,13 +37,13 @@ class OutputDirectory {
   static absl::StatusOr<std::unique_ptr<OutputDirectory>> Open(
       const Model& in, const ConversionPlan& plan, const std::string& out,
       const std::string& fingerprint);
-  ~OutputDirectory();
+  ~OutputDirectory() override;
   OutputDirectory(const OutputDirectory&) = delete;
 
   Journal& journal() { return *journal_; }
   // Bytes of a tensor that the plan has, from `offset` on.
   absl::Status Write(std::string_view tensor, size_t offset,
-                     absl::Span<const std::byte> bytes);
+                     absl::Span<const std::byte> bytes) override;
   absl::Status Read(std::string_view tensor, size_t offset,
                     absl::Span<std::byte> bytes) const;
 

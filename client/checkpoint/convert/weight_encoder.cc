@@ -42,7 +42,7 @@ DType TypeOf(const Weight& w) { return FromSafetensorsName(w.dtype()); }
 // `apart`: each piece lies behind the one before it, else in its place.
 absl::Status ReadPieces(const Model& model, const FusedWeights& group,
                         absl::Span<std::byte> room, bool apart,
-                        const std::function<absl::Status(const Piece&)>& take) {
+                        absl::FunctionRef<absl::Status(const Piece&)> take) {
   for (const Weight& w : group.weights) {
     const auto fit = static_cast<int64_t>(room.size() / RowBytes(w));
     const int64_t most = std::max(fit / kUnit * kUnit, kUnit);
@@ -89,7 +89,7 @@ absl::Span<const std::byte> AsBytes(std::string_view text) {
 // Writes the parts of weights and keeps their hashes.
 class Writer {
  public:
-  Writer(const FusedWeights& group, float amax, const PartSink& sink)
+  Writer(const FusedWeights& group, float amax, PartSink* sink)
       : amax_(amax), sink_(sink) {
     for (const Weight& w : group.weights) {
       first_.push_back({&w, hashes_.size()});
@@ -138,7 +138,9 @@ class Writer {
       if (weight == &w) hashes_[first + i].Add(bytes);
     }
     const Weight::Output& out = w.outputs[i];
-    return sink_(out.name, out.offset + offset, bytes);
+    return sink_ == nullptr
+               ? absl::OkStatus()
+               : sink_->Write(out.name, out.offset + offset, bytes);
   }
 
   // Once for a weight.
@@ -213,7 +215,7 @@ class Writer {
   }
 
   const float amax_;
-  const PartSink& sink_;
+  PartSink* const sink_;
   std::vector<std::pair<const Weight*, size_t>> first_;
   std::vector<ContentHash> hashes_;
 };
@@ -234,12 +236,9 @@ void AddTo(std::optional<ErrorStatistics>* all, const ErrorStatistics& more) {
 
 }  // namespace
 
-absl::StatusOr<EncodedGroup> EncodeGroup(const Model& model,
-                                         const FusedWeights& group,
-                                         absl::Span<std::byte> room,
-                                         const EncodeOptions& options,
-                                         const QuantizeCall& quantize,
-                                         const PartSink& sink) {
+absl::StatusOr<EncodedGroup> Encoder::Encode(
+    const FusedWeights& group, absl::Span<std::byte> room,
+    absl::FunctionRef<void(size_t)> progress) const {
   EncodedGroup out;
   ContentHash source;
   const auto look = [&](const Piece& piece) {
@@ -270,20 +269,17 @@ absl::StatusOr<EncodedGroup> EncodeGroup(const Model& model,
       if (auto bad = look(piece); !bad.ok()) return bad;
     }
     QuantizeOptions how = OptionsOf(*w.layout, w.profile);
-    how.statistics = options.statistics;
+    how.statistics = statistics;
     if (shared) how.rowwise_amax = {out.amax};
     if (w.layout->swizzled) how.form.scale_layout = Layout::kSwizzled;
     const auto result =
-        quantize({TypeOf(w), {piece.count, w.cols}}, piece.bytes, how);
+        service.Quantize({TypeOf(w), {piece.count, w.cols}}, piece.bytes, how);
     if (!result.ok()) return result.status();
     if (const auto& s = result->statistics(Usage::kRowwise)) {
       AddTo(&out.statistics, *s);
     }
     if (auto s = writer.Write(piece, *result); !s.ok()) return s;
-    if (options.progress) {
-      options.progress(
-          SizeOfShape(w.source->stored.dtype, {piece.count, w.cols}));
-    }
+    progress(SizeOfShape(w.source->stored.dtype, {piece.count, w.cols}));
     return absl::OkStatus();
   };
   absl::Status s;

@@ -15,9 +15,7 @@
 #include "client/quantctl/models/model_report.h"
 #include "client/quantctl/models/models.h"
 #include "client/quantctl/models/own_file.h"
-#include "client/quantctl/models/quantize_call.h"
 #include "client/quantctl/terminal/terminal.h"
-#include "client/tensors/piece_work.h"
 #include "fmt/format.h"
 
 namespace quantd::quantctl {
@@ -157,27 +155,20 @@ int RunVerify(const Options& options, const CheckOptions& check) {
   if (!model.ok()) return Fail(options, kBadInput, model.status());
   const auto original = OpenModel(check.original);
   if (!original.ok()) return Fail(options, kBadInput, original.status());
-  const auto client = Connect(options);
-  if (!client.ok()) return Fail(options, kUsage, client.status());
+  std::unique_ptr<ModelService> service;
+  const int opened = ModelService::Open(options, kUsualMemoryMib, &service);
+  if (opened != kOk) return opened;
   uint64_t total = 0;
   for (const auto& t : original->tensors()) total += t.stored.size;
   auto progress = std::make_unique<Progress>(total);
-  const auto pieces = PiecesOf(**client, options, progress.get());
-  if (!pieces.ok()) {
-    return Fail(options, CodeOf(pieces.status()), pieces.status());
-  }
-  checkpoint::EncodeOptions encode;
-  const size_t piece_bytes = std::min(size_t{64} << 20, client::Room(*pieces));
-  encode.progress = pieces->progress;
-  const auto room = client::Allocate(**client, piece_bytes);
+  const auto room = service->Allocate(service->pace().piece_bytes);
   if (!room.ok()) return Fail(options, CodeOf(room.status()), room.status());
-  FirstFailure failure;
   const auto result =
-      VerifyModel(*original, *model, check.profile, room->bytes(), encode,
-                  CallTo(client->get(), options, &failure));
+      VerifyModel(*original, *model, check.profile, room->bytes(),
+                  service.get(), [&](size_t bytes) { progress->Add(bytes); });
   progress.reset();
   if (!result.ok()) {
-    const absl::Status call = failure.status();
+    const absl::Status call = service->failure();
     return Fail(options, call.ok() ? kBadInput : CodeOf(call), result.status());
   }
   const int code =

@@ -18,10 +18,8 @@
 #include "client/quantctl/models/model_report.h"
 #include "client/quantctl/models/models.h"
 #include "client/quantctl/models/plan_text.h"
-#include "client/quantctl/models/quantize_call.h"
 #include "client/quantctl/signals.h"
 #include "client/quantctl/terminal/terminal.h"
-#include "client/tensors/piece_work.h"
 #include "fmt/format.h"
 
 namespace quantd::quantctl {
@@ -113,33 +111,6 @@ void AllowManyFiles() {
   setrlimit(RLIMIT_NOFILE, &files);
 }
 
-// `workers`: servers, or devices of this process, that work at once.
-checkpoint::ConversionOptions HowTo(const Options& options,
-                                    const ConvertOptions& convert, size_t room,
-                                    size_t workers) {
-  checkpoint::ConversionOptions how;
-  how.in_process = options.server.starts_with("local");
-  how.encode.statistics = convert.statistics;
-  // Enough calls for each of them, in as many bytes as may be held.
-  how.at_once = static_cast<int>(std::min<size_t>(3 * workers, 64));
-  how.piece_bytes = std::min(how.piece_bytes, room);
-  const uint64_t most = convert.memory_mib << 20;
-  while (checkpoint::MemoryBound(how) > most && how.at_once > 1) --how.at_once;
-  while (checkpoint::MemoryBound(how) > most) how.piece_bytes /= 2;
-  return how;
-}
-
-// Of the servers that are named, or of the one that is asked. Before anybody
-// is asked, `client` is nullptr.
-size_t WorkersOf(const Options& options, Client* client) {
-  size_t workers = 1 + static_cast<size_t>(std::count(
-                           options.server.begin(), options.server.end(), ','));
-  if (client == nullptr) return workers;
-  const auto info = client->GetServerInfo(CallOf(options));
-  if (info.ok()) workers = std::max(workers, info->devices.size());
-  return workers;
-}
-
 // Reads what was written, and not what was meant to be.
 absl::Status ReportOn(const ConvertOptions& convert, const Model& model,
                       const std::vector<std::string>& notes) {
@@ -189,30 +160,18 @@ int SayItFits(const Options& options, const ConvertOptions& convert,
 // Lets the model be measured, and puts what is chosen into the selection.
 int TakeAdvice(const Options& options, const ConvertOptions& convert,
                const Model& model, const checkpoint::Target& target,
-               uint64_t bytes, checkpoint::Selection* selection,
+               uint64_t bytes, std::unique_ptr<ModelService>* service,
+               checkpoint::Selection* selection,
                std::vector<std::string>* notes) {
-  const auto client = Connect(options);
-  if (!client.ok()) return FailToConnect(options, client.status());
+  const int opened = ModelService::Open(options, convert.memory_mib, service);
+  if (opened != kOk) return opened;
+  ModelService& server = **service;
   auto progress = std::make_unique<Progress>(bytes);
-  const auto pieces = PiecesOf(**client, options, progress.get());
-  if (!pieces.ok()) {
-    return Fail(options, CodeOf(pieces.status()), pieces.status());
-  }
-  const auto how = HowTo(options, convert, client::Room(*pieces),
-                         WorkersOf(options, client->get()));
-  checkpoint::AdviseOptions advise;
-  advise.piece_bytes = how.piece_bytes;
-  advise.at_once = how.at_once;
-  advise.allocate = [&](size_t bytes) {
-    return client::Allocate(**client, bytes);
-  };
-  advise.progress = [&](size_t some) { progress->Add(some); };
-  FirstFailure failure;
-  const auto advice = Advise(model, *selection, target, advise,
-                             CallTo(client->get(), options, &failure));
+  const auto advice = Advise(model, *selection, target, server.pace(), &server,
+                             [&](size_t some) { progress->Add(some); });
   progress.reset();
   if (!advice.ok()) {
-    return Fail(options, CodeOfConversion(advice.status(), failure.status()),
+    return Fail(options, CodeOfConversion(advice.status(), server.failure()),
                 advice.status());
   }
   PrintAdvice(options, *advice);
@@ -256,6 +215,7 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
   if (const auto s = MayWrite(*model, convert.out, convert.force); !s.ok()) {
     return Fail(options, kCannotWrite, s);
   }
+  std::unique_ptr<ModelService> service;
   if (convert.automatic) {
     const auto target = checkpoint::ParseTarget(convert.target);
     if (!target.ok()) return Fail(options, kUsage, target.status());
@@ -266,16 +226,16 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
       return SayItFits(options, convert, bytes, most->bytes);
     }
     const int code = TakeAdvice(options, convert, *model, *target, bytes,
-                                &selection, &notes);
+                                &service, &selection, &notes);
     if (code != kOk) return code;
   }
   auto plan = MakeConversionPlan(*model, selection);
   if (!plan.ok()) return FailToOpen(options, plan.status());
   plan->notes.insert(plan->notes.end(), notes.begin(), notes.end());
   NoteReplaced(*model, &*plan);
-  auto how = HowTo(options, convert, PieceOptions().request_bytes,
-                   WorkersOf(options, nullptr));
-  const uint64_t memory = checkpoint::MemoryBound(how);
+  const checkpoint::Pace pace =
+      service ? service->pace() : PaceOf(options, convert.memory_mib);
+  const uint64_t memory = pace.memory();
   options.json ? PrintPlanEvent(*model, *plan, memory)
                : PrintPlan(options, *model, *plan, memory);
   std::fflush(stdout);
@@ -286,24 +246,18 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
       return Fail(options, kCannotWrite, s);
     }
   }
-  const auto client = Connect(options);
-  if (!client.ok()) return FailToConnect(options, client.status());
-  auto progress = std::make_unique<Progress>(plan->bytes_in);
   // The way back needs no server.
-  if (!plan->groups.empty()) {
-    const auto pieces = PiecesOf(**client, options, progress.get());
-    if (!pieces.ok()) {
-      return Fail(options, CodeOf(pieces.status()), pieces.status());
-    }
-    how = HowTo(options, convert, client::Room(*pieces),
-                WorkersOf(options, client->get()));
+  if (!plan->groups.empty() && !service) {
+    const int code = ModelService::Open(options, convert.memory_mib, &service);
+    if (code != kOk) return code;
   }
-  how.allocate = [&](size_t bytes) {
-    return client::Allocate(**client, bytes);
-  };
-  how.progress = [&](size_t bytes) { progress->Add(bytes); };
+  auto progress = std::make_unique<Progress>(plan->bytes_in);
   Quality quality;
-  how.done = [&](const GroupDone& done) {
+  checkpoint::Conversion conversion = {*model, *plan, service.get(),
+                                       service ? service->pace() : pace,
+                                       convert.statistics};
+  conversion.progress = [&](size_t bytes) { progress->Add(bytes); };
+  conversion.done = [&](const GroupDone& done) {
     progress->Name(done.group->weights.back().module);
     quality.Add(done);
     if (options.json) PrintGroup(done);
@@ -314,15 +268,13 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
   const std::string again =
       "what is done is kept: the same command goes on from there";
   SayOnSignals(again);
-  FirstFailure failure;
-  const auto result =
-      checkpoint::Convert(*model, *plan, convert.out, how,
-                          CallTo(client->get(), options, &failure));
+  const auto result = checkpoint::Convert(conversion, convert.out);
   const double seconds = timer.seconds();
   progress.reset();
   SayOnSignals("");
   if (!result.ok()) {
-    const int code = CodeOfConversion(result.status(), failure.status());
+    const int code = CodeOfConversion(
+        result.status(), service ? service->failure() : absl::OkStatus());
     const int said = Fail(options, code, result.status());
     if (code == kUnreachable) fmt::print(stderr, "  {}.\n", again);
     return said;

@@ -11,6 +11,7 @@
 
 #include "client/checkpoint/plan.h"
 #include "client/quantctl/commands.h"
+#include "client/quantctl/models/model_service.h"
 
 namespace quantd::quantctl {
 
@@ -29,7 +30,7 @@ struct ConvertOptions {
   bool force = false;
   bool dry_run = false;
   bool statistics = false;
-  uint64_t memory_mib = 1280;
+  uint64_t memory_mib = kUsualMemoryMib;
 };
 
 struct CheckOptions {

@@ -15,18 +15,14 @@ using testing::HasSubstr;
 class DecodeTest : public testing::Test {
  protected:
   std::string At(std::string_view name) const { return dir_ / name; }
-  // Nothing is asked of a server.
+  // There is no server to ask.
   absl::Status Decode() {
     const auto model = Model::Open(At("q"));
     if (!model.ok()) return model.status();
     const auto plan = MakeConversionPlan(
         *model, {.dialect = Dialect::kNone, .format = WeightFormat::kBf16});
     if (!plan.ok()) return plan.status();
-    return Convert(*model, *plan, At("plain"), {},
-                   [](auto&&...) -> absl::StatusOr<Result> {
-                     return absl::InternalError("a server was asked");
-                   })
-        .status();
+    return Convert({*model, *plan}, At("plain")).status();
   }
   static std::vector<std::byte> BytesOf(const Model& model,
                                         const std::string& name) {

@@ -1,0 +1,49 @@
+#include "client/checkpoint/convert/service.h"
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace quantd::checkpoint {
+
+uint64_t Pace::memory() const {
+  // A piece, and twice the codes and scales of it, as they come in and as they
+  // are kept: those of fp8 from bf16 are half as large. As much again for what
+  // the heap cannot give back. A device holds as much for each call.
+  const uint64_t pieces = in_process ? 6 : 3;
+  return static_cast<uint64_t>(at_once) * piece_bytes * pieces +
+         (uint64_t{64} << 20);
+}
+
+absl::Status ForEachUnit(
+    size_t units, int at_once, size_t room_bytes, Service* service,
+    absl::FunctionRef<absl::Status(size_t, absl::Span<std::byte>)> work) {
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  absl::Status status;
+  const auto fail = [&](const absl::Status& s) {
+    next = units;
+    const std::lock_guard lock(mutex);
+    status.Update(s);
+  };
+  const auto loop = [&] {
+    // One for all units of a thread: pieces that came and went between results
+    // of other sizes would tear the heap.
+    const auto room = service != nullptr ? service->Allocate(room_bytes)
+                                         : HostMemory::Ordinary(room_bytes);
+    if (!room.ok()) return fail(room.status());
+    for (;;) {
+      const size_t unit = next++;
+      if (unit >= units) return;
+      if (const auto s = work(unit, room->bytes()); !s.ok()) fail(s);
+    }
+  };
+  std::vector<std::thread> others;
+  for (int i = 1; i < at_once; ++i) others.emplace_back(loop);
+  loop();
+  for (std::thread& t : others) t.join();
+  return status;
+}
+
+}  // namespace quantd::checkpoint

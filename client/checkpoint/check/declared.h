@@ -27,6 +27,7 @@ std::optional<int64_t> IntegerOf(const Json* value);
 std::optional<int64_t> ModelNumber(const Json& config, std::string_view key);
 // For a sentence, and short.
 std::string Shown(const Json* value);
+inline std::string Shown(const Json& value) { return Shown(&value); }
 
 inline constexpr char kTiedHead[] = "tie_word_embeddings";
 

@@ -152,12 +152,10 @@ std::optional<int64_t> WordsOf(const Model& model) {
   return words;
 }
 
-class CompanionRules {
+class CompanionRules : public Rules {
  public:
   CompanionRules(const LintedModel& linted, Findings* findings)
-      : model_(linted.model),
-        findings_(*findings),
-        words_(WordsOf(linted.model)) {}
+      : Rules(linted, findings), words_(WordsOf(linted.model)) {}
 
   void CheckTokenizer() {
     if (!HasFile(model_, kTokenizer)) return;
@@ -233,11 +231,6 @@ class CompanionRules {
     }
   }
 
-  static std::string Shown(const std::string& text) {
-    const Json json = text;
-    return checkpoint::Shown(&json);
-  }
-
   void Damaged(std::string_view file, const absl::Status& status) {
     std::string text(status.message());
     const std::string path = PathOf(file) + ": ";
@@ -247,11 +240,9 @@ class CompanionRules {
 
   void Add(std::string_view rule, std::string_view file,
            const std::string& text) {
-    findings_.Add(rule, std::string(file), text, file);
+    Find(rule, std::string(file), text, file);
   }
 
-  const Model& model_;
-  Findings& findings_;
   const std::optional<int64_t> words_;
 };
 

@@ -114,18 +114,17 @@ std::string WithoutFile(std::string message) {
   return at == std::string::npos ? message : message.substr(at + file.size());
 }
 
-class ConfigRules {
+class ConfigRules : public Rules {
  public:
-  ConfigRules(const LintedModel& linted, Findings* findings)
-      : linted_(linted), findings_(*findings) {}
+  using Rules::Rules;
 
   // Python's library raises on such a start, and others read over it.
   void CheckMarks() {
     constexpr std::string_view kMark = "\xEF\xBB\xBF";
-    if (linted_.model.single_file()) return;
+    if (model_.single_file()) return;
     for (const char* name : {kConfigFile, kModelOptFile}) {
       const auto text =
-          ReadText(linted_.model.folder().OpenFile(name), kMaxConfigBytes);
+          ReadText(model_.folder().OpenFile(name), kMaxConfigBytes);
       if (!text.ok() || !text->starts_with(kMark)) continue;
       Find("config", name,
            "it begins with a byte order mark, on which transformers raises",
@@ -133,44 +132,34 @@ class ConfigRules {
     }
   }
 
-  void CheckNumbers() { CheckNumbers("", linted_.model.config()); }
+  void CheckNumbers() { CheckNumbers("", model_.config()); }
 
   void CheckTypes() {
-    CheckKeys(kConfigFile, "", &linted_.model.config(), kOfModel);
+    CheckKeys(kConfigFile, "", &model_.config(), kOfModel);
     for (const char* key : {"torch_dtype", "dtype"}) {
-      const Json* value = Member(&linted_.model.config(), key);
+      const Json* value = Member(&model_.config(), key);
       std::string type = TextOf(value).value_or(std::string(kTypes[0]));
       if (type.starts_with("torch.")) type.erase(0, 6);
       if (std::find(std::begin(kTypes), std::end(kTypes), type) !=
           std::end(kTypes)) {
         continue;
       }
-      Find("config-type", kConfigFile,
-           fmt::format("\"{}\" is {}, and float32, float16 or bfloat16 was "
-                       "expected",
-                       key, Shown(value)),
-           key);
+      Expected(kConfigFile, key, value, "float32, float16 or bfloat16", key);
     }
-    const Json* q = Member(&linted_.model.config(), "quantization_config");
+    const Json* q = Member(&model_.config(), "quantization_config");
     if (q != nullptr && !q->is_object() && !q->is_null()) {
-      Find("config-type", kConfigFile,
-           fmt::format("\"quantization_config\" is {}, and an object was "
-                       "expected",
-                       Shown(q)),
-           "quantization_config");
+      Expected(kConfigFile, "quantization_config", q, "an object",
+               "quantization_config");
     }
     CheckKeys(kConfigFile, "", q, kOfQuantization);
-    CheckKeys(kModelOptFile, "", linted_.declared.own(), kOfQuantization);
+    CheckKeys(kModelOptFile, "", declared_.own(), kOfQuantization);
     const Json* groups = Member(q, "config_groups");
     if (groups == nullptr || !groups->is_object()) return;
     for (const auto& [name, group] : groups->items()) {
       const std::string path = "config_groups." + name + ".";
       if (!group.is_object()) {
-        Find("config-type", kConfigFile,
-             fmt::format("\"config_groups.{}\" is {}, and an object was "
-                         "expected",
-                         name, Shown(&group)),
-             path);
+        Expected(kConfigFile, "config_groups." + name, &group, "an object",
+                 path);
         continue;
       }
       CheckKeys(kConfigFile, path, &group, kOfGroup);
@@ -181,11 +170,8 @@ class ConfigRules {
         const Json* dynamic = Member(scheme, "dynamic");
         if (dynamic != nullptr && !dynamic->is_boolean() &&
             *dynamic != "local") {
-          Find("config-type", kConfigFile,
-               fmt::format("\"{}dynamic\" is {}, and true, false or \"local\" "
-                           "was expected",
-                           inner, Shown(dynamic)),
-               inner);
+          Expected(kConfigFile, inner + "dynamic", dynamic,
+                   "true, false or \"local\"", inner);
         }
       }
     }
@@ -193,35 +179,31 @@ class ConfigRules {
 
   // A configuration that was left, or weights that were put in place of others.
   void CheckAny() {
-    const bool any =
-        !linted_.stored.weights.empty() || !linted_.stored.unclear.empty();
-    const bool narrow =
-        std::any_of(linted_.model.tensors().begin(),
-                    linted_.model.tensors().end(), [](const ModelTensor& t) {
-                      return safetensors::BitsOf(t.stored.dtype) < 16 ||
-                             t.stored.dtype == "I32";
-                    });
+    const bool any = !stored_.weights.empty() || !stored_.unclear.empty();
+    const bool narrow = AnyTensor([](const ModelTensor& t) {
+      return safetensors::BitsOf(t.stored.dtype) < 16 ||
+             t.stored.dtype == "I32";
+    });
     if (any || narrow) return;
-    if (const auto algorithm =
-            TextOf(Member(linted_.declared.own(), "quant_algo"))) {
+    if (const auto algorithm = TextOf(Member(declared_.own(), "quant_algo"))) {
       Find("config-mismatch", kModelOptFile,
            fmt::format("it says that the weights are {}, and none is "
                        "quantized",
                        *algorithm),
            kUnquantized);
     }
-    if (linted_.declared.dialect() == Dialect::kNone) return;
+    if (declared_.dialect() == Dialect::kNone) return;
     Find("config-mismatch", kConfigFile,
          fmt::format("it says that {} quantized the weights, and none is",
-                     Name(linted_.declared.dialect())),
+                     Name(declared_.dialect())),
          kUnquantized);
   }
 
   void CheckKnown() {
-    if (linted_.stored.weights.empty() || linted_.model.single_file()) return;
-    const StoredWeight& first = linted_.stored.weights.front();
-    const Dialect configured = linted_.declared.dialect();
-    for (const StoredWeight& w : linted_.stored.weights) {
+    if (stored_.weights.empty() || model_.single_file()) return;
+    const StoredWeight& first = stored_.weights.front();
+    const Dialect configured = declared_.dialect();
+    for (const StoredWeight& w : stored_.weights) {
       if (!IsOfAnother(w, configured)) continue;
       Find("dialect", w.module,
            fmt::format("named as {} does, and config.json is for {}",
@@ -231,25 +213,23 @@ class ConfigRules {
     if (dialect == Dialect::kComfy || linted_.dialect == Dialect::kComfy) {
       return;
     }
-    const Json& config = linted_.model.config();
-    if (linted_.model.has_config() &&
-        Member(&config, "_class_name") == nullptr) {
+    const Json& config = model_.config();
+    if (model_.has_config() && Member(&config, "_class_name") == nullptr) {
       Needs(&config, kConfigFile, {"model_type"});
       // Engines choose the model's code by it.
-      if (linted_.architecture.known()) {
+      if (architecture_.known()) {
         Needs(&config, kConfigFile, {"architectures"});
       }
     }
-    if (!linted_.model.has_config()) {
+    if (!model_.has_config()) {
       Find("config", kConfigFile,
            "missing: nothing says what model it is, and that it is quantized",
            kAbsent);
       return;
     }
-    const Json* q = linted_.declared.quantization();
+    const Json* q = declared_.quantization();
     if (q == nullptr) {
-      const Json* there =
-          Member(&linted_.model.config(), "quantization_config");
+      const Json* there = Member(&model_.config(), "quantization_config");
       if (there != nullptr && !there->is_null()) return;  // told with its type
       Find("config", kConfigFile,
            "no quantization_config: engines take the codes for weights");
@@ -276,9 +256,7 @@ class ConfigRules {
   // Infinities are numbers that models are told, and NaN is none.
   void CheckNumbers(const std::string& path, const Json& json) {
     if (json.is_number_float() && std::isnan(json.get<double>())) {
-      Find("config-type", kConfigFile,
-           fmt::format("\"{}\" is NaN, and a number was expected", path),
-           kNotANumber);
+      Expected(kConfigFile, path, &json, "a number", kNotANumber);
     }
     if (!json.is_structured()) return;
     for (const auto& [key, value] : json.items()) {
@@ -291,20 +269,21 @@ class ConfigRules {
                  const TypedKey (&keys)[kCount]) {
     for (const TypedKey& k : keys) {
       const Json* value = Member(json, k.key);
-      const bool count = value != nullptr && json == &linted_.model.config() &&
+      const bool count = value != nullptr && json == &model_.config() &&
                          value->is_number_integer() && *value <= 0;
-      if (count) {
-        Find("config-type", file,
-             fmt::format("\"{}\" is {}, and more than 0 was expected", k.key,
-                         Shown(value)),
-             path + std::string(k.key));
-      }
+      const std::string name = path + std::string(k.key);
+      if (count) Expected(file, name, value, "more than 0", name);
       if (value == nullptr || IsOf(*value, k.kinds)) continue;
-      Find("config-type", file,
-           fmt::format("\"{}{}\" is {}, and {} was expected", path, k.key,
-                       Shown(value), Describe(k.kinds)),
-           path + std::string(k.key));
+      Expected(file, name, value, Describe(k.kinds), name);
     }
+  }
+
+  void Expected(const char* file, const std::string& path, const Json* there,
+                std::string_view expected, std::string_view kind) {
+    Find("config-type", file,
+         fmt::format("\"{}\" is {}, and {} was expected", path, Shown(there),
+                     expected),
+         kind);
   }
 
   void Needs(const Json* json, const char* file,
@@ -318,9 +297,9 @@ class ConfigRules {
   void CheckKeysOf(Dialect dialect, const StoredWeight& first, const Json& q) {
     switch (dialect) {
       case Dialect::kModelOpt: {
-        const Json* own = linted_.declared.own();
+        const Json* own = declared_.own();
         if (own == nullptr || !own->is_object()) {
-          const absl::Status& s = linted_.declared.own_status();
+          const absl::Status& s = declared_.own_status();
           Find("config", kModelOptFile,
                absl::IsNotFound(s) ? "missing: TensorRT-LLM and older engines "
                                      "read nothing else"
@@ -346,7 +325,7 @@ class ConfigRules {
         if (groups != nullptr && groups->empty()) {
           Find("config", kConfigFile, "\"config_groups\" is empty");
         }
-        for (const DeclaredGroup& g : linted_.declared.groups()) {
+        for (const DeclaredGroup& g : declared_.groups()) {
           for (const char* key : {"targets", "weights"}) {
             if (!g.json->is_object() || Member(g.json, key) != nullptr) {
               continue;
@@ -369,14 +348,6 @@ class ConfigRules {
         break;
     }
   }
-
-  void Find(std::string_view rule, const std::string& where,
-            const std::string& text, std::string_view kind = "") {
-    findings_.Add(rule, where, text, kind);
-  }
-
-  const LintedModel& linted_;
-  Findings& findings_;
 };
 
 }  // namespace

@@ -15,32 +15,25 @@ namespace {
 
 constexpr std::string_view kFormats[] = {"pt", "tf", "flax", "mlx"};
 
-std::string Shown(const std::string& text) {
-  const Json json = text;
-  return checkpoint::Shown(&json);
-}
-
-class FileRules {
+class FileRules : public Rules {
  public:
-  FileRules(const LintedModel& linted, Findings* findings)
-      : linted_(linted), findings_(*findings) {}
+  using Rules::Rules;
 
   // Loaders that take all files of a directory take one of the two.
   void CheckStrays() {
-    for (const std::string& name : linted_.model.strays()) {
+    for (const std::string& name : model_.strays()) {
       // Mistral's own form, which loaders by an index leave out.
-      const bool listed = !linted_.model.index_name().empty();
+      const bool listed = !model_.index_name().empty();
       if (listed && name.starts_with("consolidated")) continue;
-      const auto file =
-          safetensors::File::Open(linted_.model.folder().OpenFile(name));
+      const auto file = safetensors::File::Open(model_.folder().OpenFile(name));
       if (!file.ok()) continue;
       for (const safetensors::Tensor& t : file->tensors()) {
-        if (linted_.model.Find(t.name) == nullptr) continue;
-        findings_.Add("stray-file", name,
-                      fmt::format("not in {}, and it has a {} of its own",
-                                  listed ? linted_.model.index_name()
-                                         : linted_.model.shards().front().name,
-                                  t.name));
+        if (model_.Find(t.name) == nullptr) continue;
+        Find("stray-file", name,
+             fmt::format(
+                 "not in {}, and it has a {} of its own",
+                 listed ? model_.index_name() : model_.shards().front().name,
+                 t.name));
         break;
       }
     }
@@ -48,10 +41,10 @@ class FileRules {
 
   // transformers loads a file with metadata only if it says of whom it is.
   void CheckFormats() {
-    if (linted_.model.single_file() || linted_.dialect == Dialect::kComfy) {
+    if (model_.single_file() || linted_.dialect == Dialect::kComfy) {
       return;
     }
-    for (const ModelShard& shard : linted_.model.shards()) {
+    for (const ModelShard& shard : model_.shards()) {
       const safetensors::Metadata& metadata = shard.file.metadata();
       const auto format = metadata.find("format");
       if (metadata.empty() ||
@@ -60,42 +53,36 @@ class FileRules {
                      format->second) != std::end(kFormats))) {
         continue;
       }
-      findings_.Add(
-          "file-format", shard.name,
-          format == metadata.end()
-              ? "its metadata has no \"format\""
-              : fmt::format("its metadata has the \"format\" {}, and {} are "
-                            "known",
-                            Shown(format->second), fmt::join(kFormats, ", ")));
+      Find("file-format", shard.name,
+           format == metadata.end()
+               ? "its metadata has no \"format\""
+               : fmt::format("its metadata has the \"format\" {}, and {} are "
+                             "known",
+                             Shown(format->second), fmt::join(kFormats, ", ")));
     }
   }
 
   void CheckNames() {
-    for (const ModelTensor& t : linted_.model.tensors()) {
+    for (const ModelTensor& t : model_.tensors()) {
       if (const auto wrapper = WrapperOf(t.name()); !wrapper.empty()) {
-        findings_.Add(
-            "wrapped-names", t.name(),
-            fmt::format("its name {} \"{}\"",
-                        t.name().starts_with(wrapper) ? "begins with" : "has",
-                        wrapper));
+        Find("wrapped-names", t.name(),
+             fmt::format("its name {} \"{}\"",
+                         t.name().starts_with(wrapper) ? "begins with" : "has",
+                         wrapper));
       }
       for (const std::string_view adapter : {".lora_", ".base_layer."}) {
         if (t.name().find(adapter) == std::string::npos) continue;
-        findings_.Add("wrapped-names", t.name(),
-                      "it is of an adapter that was not merged", "adapter");
+        Find("wrapped-names", t.name(),
+             "it is of an adapter that was not merged", "adapter");
         break;
       }
     }
-    if (linted_.model.unlisted() > 0) {
-      findings_.Add("index", linted_.model.index_name(),
-                    fmt::format("{} tensors of its shards are not in it",
-                                linted_.model.unlisted()));
+    if (model_.unlisted() > 0) {
+      Find("index", model_.index_name(),
+           fmt::format("{} tensors of its shards are not in it",
+                       model_.unlisted()));
     }
   }
-
- private:
-  const LintedModel& linted_;
-  Findings& findings_;
 };
 
 constexpr std::string_view kLayers = "model.layers";
@@ -109,14 +96,13 @@ bool IsWholeDecoder(const LintedModel& linted) {
           TextOf(&names->front()).value_or("").ends_with("ForCausalLM"));
 }
 
-class NameRules {
+class NameRules : public Rules {
  public:
-  NameRules(const LintedModel& linted, Findings* findings)
-      : linted_(linted), findings_(*findings) {}
+  using Rules::Rules;
 
   // Names that lack a prefix, or have one twice.
   void CheckPlaces() {
-    for (const ModelTensor& t : linted_.model.tensors()) {
+    for (const ModelTensor& t : model_.tensors()) {
       const LayerName layer = LayerName::Of(t.name());
       const bool place = layer.stack.ends_with("layers") ||
                          t.name().ends_with("embed_tokens.weight");
@@ -124,44 +110,44 @@ class NameRules {
           t.name() == "model.embed_tokens.weight" || IsWrapped(t.name())) {
         continue;
       }
-      findings_.Add("wrapped-names", t.name(),
-                    fmt::format("engines look for what is of a {} below "
-                                "\"model.\"",
-                                linted_.model.model_type()),
-                    kMisplaced);
+      Find("wrapped-names", t.name(),
+           fmt::format("engines look for what is of a {} below "
+                       "\"model.\"",
+                       model_.model_type()),
+           kMisplaced);
     }
   }
 
   // Modules of another type's layers.
   void CheckModules() {
-    const auto known = ModulesOfLayers(linted_.model.model_type());
+    const auto known = ModulesOfLayers(model_.model_type());
     if (known.empty()) return;
-    for (const ModelTensor& t : linted_.model.tensors()) {
+    for (const ModelTensor& t : model_.tensors()) {
       const LayerName layer = LayerName::Of(t.name());
       if (layer.stack != kLayers) continue;
       const std::string module = layer.rest.substr(0, layer.rest.find('.'));
       if (std::find(known.begin(), known.end(), module) != known.end()) {
         continue;
       }
-      findings_.Add("missing-weight", t.name(),
-                    fmt::format("layers of a {} have no {}: engines leave it "
-                                "out, or raise on it",
-                                linted_.model.model_type(), module),
-                    "foreign");
+      Find("missing-weight", t.name(),
+           fmt::format("layers of a {} have no {}: engines leave it "
+                       "out, or raise on it",
+                       model_.model_type(), module),
+           "foreign");
     }
   }
 
   // What tools keep for themselves while they quantize.
   void CheckLeftovers() {
-    for (const ModelTensor& t : linted_.model.tensors()) {
+    for (const ModelTensor& t : model_.tensors()) {
       for (const std::string_view state :
            {"weight_quantizer.", "input_quantizer.", "output_quantizer.",
             "k_bmm_quantizer.", "v_bmm_quantizer."}) {
         if (t.name().find(state) == std::string::npos) continue;
-        findings_.Add("unknown-part", t.name(),
-                      "it is of ModelOpt's calibration, which an export leaves "
-                      "out",
-                      "leftover");
+        Find("unknown-part", t.name(),
+             "it is of ModelOpt's calibration, which an export leaves "
+             "out",
+             "leftover");
         break;
       }
     }
@@ -175,9 +161,6 @@ class NameRules {
            name.find("base_layer.") != std::string_view::npos ||
            name.find(".lora_") != std::string_view::npos;
   }
-
-  const LintedModel& linted_;
-  Findings& findings_;
 };
 
 }  // namespace

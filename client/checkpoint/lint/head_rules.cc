@@ -16,10 +16,8 @@ namespace {
 constexpr char kHead[] = "lm_head";
 constexpr char kHeadWeight[] = "lm_head.weight";
 
-bool IsPlainMatrix(const ModelTensor& t) {
-  const std::string& type = t.stored.dtype;
-  return t.stored.shape.size() == 2 &&
-         (type == "BF16" || type == "F16" || type == "F32");
+bool IsMatrix(const ModelTensor* t) {
+  return t != nullptr && t->stored.shape.size() == 2 && IsPlain(*t);
 }
 
 // Names of tensors that are of the head, as one type or another calls it.
@@ -104,7 +102,7 @@ absl::Status CheckTiedHead(const LintedModel& linted, Findings* findings) {
   const ModelTensor* embeddings =
       linted.model.Find("model.embed_tokens.weight");
   if (IsHeadTied(config, linted.model.model_type()) != true ||
-      embeddings == nullptr || !IsPlainMatrix(*embeddings)) {
+      !IsMatrix(embeddings)) {
     return absl::OkStatus();
   }
   std::optional<WeightValues> head;
@@ -112,7 +110,7 @@ absl::Status CheckTiedHead(const LintedModel& linted, Findings* findings) {
   for (const StoredWeight& w : linted.stored.weights) {
     if (w.module == kHead) head.emplace(linted.model, w);
   }
-  if (!head && plain != nullptr && IsPlainMatrix(*plain)) {
+  if (!head && IsMatrix(plain)) {
     head.emplace(linted.model, *plain);
     most_noise = 0;
   }
@@ -142,10 +140,7 @@ absl::StatusOr<bool> IsHeadNeeded(const Model& original, const Json& config,
   if (const auto tied = IsHeadTied(config, type)) return !*tied;
   const ModelTensor* head = original.Find(kHeadWeight);
   const ModelTensor* embeddings = original.Find("model.embed_tokens.weight");
-  if (head == nullptr || !IsPlainMatrix(*head) || embeddings == nullptr ||
-      !IsPlainMatrix(*embeddings)) {
-    return false;
-  }
+  if (!IsMatrix(head) || !IsMatrix(embeddings)) return false;
   const auto same = IsSameMatrix(sample, WeightValues(original, *head),
                                  WeightValues(original, *embeddings), 0);
   if (!same.ok()) return same.status();

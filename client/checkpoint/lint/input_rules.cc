@@ -59,27 +59,26 @@ std::string LayerOf(std::string_view name) {
                              : fmt::format("{}.{}", layer.stack, layer.number);
 }
 
-class InputRules {
+class InputRules : public Rules {
  public:
-  InputRules(const LintedModel& linted, Findings* findings)
-      : linted_(linted), findings_(*findings) {}
+  using Rules::Rules;
 
   absl::Status CheckInputs() {
     size_t missing = 0;
     size_t needing = 0;
-    for (const StoredWeight& w : linted_.stored.weights) {
+    for (const StoredWeight& w : stored_.weights) {
       const ModelTensor* tensor = nullptr;
       for (const char* suffix : {".input_scale", ".input_global_scale"}) {
-        const auto* found = linted_.model.Find(w.module + suffix);
+        const auto* found = model_.Find(w.module + suffix);
         if (found != nullptr) tensor = found;
       }
-      const bool needs = linted_.declared.NeedsInputScale(w);
+      const bool needs = declared_.NeedsInputScale(w);
       needing += needs;
       if (tensor == nullptr) {
         missing += needs;
         continue;
       }
-      const auto numbers = ReadNumbers(linted_.model, *tensor);
+      const auto numbers = ReadNumbers(model_, *tensor);
       if (!numbers.ok()) return numbers.status();
       if (numbers->empty()) continue;
       const float scale = numbers->front();
@@ -89,17 +88,17 @@ class InputRules {
                          tensor->name(), numbers->size()));
       }
       if (!needs && IsListed()) {
-        findings_.Add("config-mismatch", w.module,
-                      "it has a scale of activations, which the configuration "
-                      "says to stay as they are or to find theirs at run time",
-                      "input scales");
+        Find("config-mismatch", w.module,
+             "it has a scale of activations, which the configuration "
+             "says to stay as they are or to find theirs at run time",
+             "input scales");
       }
       inputs_.push_back(
           {&w, tensor, scale, InputAmax(*tensor, w.layout->global, scale)});
     }
     if (missing > 0) TellMissing(missing, needing);
     CheckFused();
-    const auto reciprocals = AreReciprocals(linted_.model, linted_.stored);
+    const auto reciprocals = AreReciprocals(model_, stored_);
     if (!reciprocals.ok()) return reciprocals.status();
     if (*reciprocals) {
       TellReciprocals();
@@ -114,10 +113,10 @@ class InputRules {
     std::map<std::string, std::set<char>> scaled;  // layers
     CacheScales keys = {"keys", kMostMedianKeyScale};
     CacheScales values = {"values", kMostMedianValueScale};
-    const Json* strategy = Member(
-        Member(linted_.declared.quantization(), "kv_cache_scheme"), "strategy");
+    const Json* strategy =
+        Member(Member(declared_.quantization(), "kv_cache_scheme"), "strategy");
     const bool one = strategy == nullptr || *strategy == "tensor";
-    for (const ModelTensor& t : linted_.model.tensors()) {
+    for (const ModelTensor& t : model_.tensors()) {
       const std::string& name = t.name();
       const bool key = name.ends_with(".k_scale");
       const bool value = name.ends_with(".v_scale");
@@ -125,13 +124,13 @@ class InputRules {
       if (!key && !value && !both) continue;
       if (key || both) scaled[LayerOf(name)].insert('k');
       if (value || both) scaled[LayerOf(name)].insert('v');
-      const auto numbers = ReadNumbers(linted_.model, t);
+      const auto numbers = ReadNumbers(model_, t);
       if (!numbers.ok()) return numbers.status();
       if (one && numbers->size() > 1) {
-        findings_.Add("cache-scale", name,
-                      fmt::format("it holds {} numbers, and engines take one",
-                                  numbers->size()),
-                      "numbers");
+        Find("cache-scale", name,
+             fmt::format("it holds {} numbers, and engines take one",
+                         numbers->size()),
+             "numbers");
       }
       (value ? values : keys).Add(name, *numbers);
       for (const float x : *numbers) {
@@ -148,7 +147,7 @@ class InputRules {
     }
     CheckMedian(keys);
     CheckMedian(values);
-    const bool declared = linted_.declared.HasCacheScales();
+    const bool declared = declared_.HasCacheScales();
     if (!declared && scaled.empty()) return absl::OkStatus();
     CheckDeclared(declared);
     for (const std::string& layer : AttentionLayers()) {
@@ -171,25 +170,24 @@ class InputRules {
   void CheckMedian(const CacheScales& scales) {
     const double median = scales.Median();
     if (median <= scales.most_median || median > kMostCacheScale) return;
-    findings_.Add(
-        "cache-scale", scales.first,
-        fmt::format("half of all scales of {} are {:.4g} or more, which would "
-                    "mean {} as large as {:.3g}: they may be the reciprocals, "
-                    "or largest {} that nobody divided by 448",
-                    scales.what, median, scales.what, 448 * median,
-                    scales.what),
-        scales.what);
+    Find("cache-scale", scales.first,
+         fmt::format("half of all scales of {} are {:.4g} or more, which would "
+                     "mean {} as large as {:.3g}: they may be the reciprocals, "
+                     "or largest {} that nobody divided by 448",
+                     scales.what, median, scales.what, 448 * median,
+                     scales.what),
+         scales.what);
   }
 
   // Scales where engines look for those of a cache that is not quantized.
   void CheckDeclared(bool declared) {
-    const Dialect dialect = linted_.declared.dialect();
+    const Dialect dialect = declared_.dialect();
     const std::string_view end =
         dialect == Dialect::kModelOpt            ? ".k_proj.k_scale"
         : dialect == Dialect::kCompressedTensors ? "attn.k_scale"
                                                  : "";
     if (declared || end.empty()) return;
-    for (const ModelTensor& t : linted_.model.tensors()) {
+    for (const ModelTensor& t : model_.tensors()) {
       if (!t.name().ends_with(end)) continue;
       Find("cache-scale", t.name(),
            "the configuration says nothing of a quantized cache");
@@ -198,7 +196,7 @@ class InputRules {
 
   // Whether the configuration tells how activations are quantized.
   bool IsListed() const {
-    const Dialect d = linted_.declared.dialect();
+    const Dialect d = declared_.dialect();
     return d == Dialect::kCompressedTensors || d == Dialect::kModelOpt ||
            d == Dialect::kDeepSeek;
   }
@@ -207,8 +205,8 @@ class InputRules {
     const bool none = missing == needing;
     std::set<const StoredWeight*> there;
     for (const Input& i : inputs_) there.insert(i.weight);
-    for (const StoredWeight& w : linted_.stored.weights) {
-      if (there.count(&w) > 0 || !linted_.declared.NeedsInputScale(w)) continue;
+    for (const StoredWeight& w : stored_.weights) {
+      if (there.count(&w) > 0 || !declared_.NeedsInputScale(w)) continue;
       const std::string label = Label(w);
       Find("no-input-scale", w.module,
            none ? fmt::format(
@@ -222,10 +220,10 @@ class InputRules {
   }
 
   std::string Label(const StoredWeight& w) const {
-    if (linted_.declared.dialect() == Dialect::kDeepSeek) return "static";
-    const std::string algorithm = linted_.declared.AlgorithmOf(w.module);
+    if (declared_.dialect() == Dialect::kDeepSeek) return "static";
+    const std::string algorithm = declared_.AlgorithmOf(w.module);
     if (!algorithm.empty()) return algorithm;
-    const DeclaredGroup* group = linted_.declared.GroupOf(w.module);
+    const DeclaredGroup* group = declared_.GroupOf(w.module);
     constexpr std::string_view kGroups = "config_groups.";
     return group ? group->name.substr(kGroups.size()) : "static";
   }
@@ -234,7 +232,7 @@ class InputRules {
     const Input& most = *std::max_element(
         inputs_.begin(), inputs_.end(),
         [](const Input& a, const Input& b) { return a.amax < b.amax; });
-    findings_.Add(
+    Find(
         "input-scale", most.weight->module,
         fmt::format("{} of {:.4g} would mean inputs as large as {:.3g}, and "
                     "its reciprocal {:.3g}; so it is with most of the {}: they "
@@ -322,11 +320,11 @@ class InputRules {
   }
 
   void CheckFused() {
-    if (!linted_.architecture.known()) return;
+    if (!architecture_.known()) return;
     std::map<std::string, const Input*> first;
     for (const Input& i : inputs_) {
       const auto key =
-          linted_.architecture.FusionKey(i.weight->module, i.weight->cols);
+          architecture_.FusionKey(i.weight->module, i.weight->cols);
       if (key.empty()) continue;
       const auto [place, fresh] = first.emplace(key, &i);
       const Input& other = *place->second;
@@ -343,13 +341,12 @@ class InputRules {
 
   std::set<std::string> AttentionLayers() const {
     std::set<std::string> layers;
-    for (const ModelTensor& t : linted_.model.tensors()) {
+    for (const ModelTensor& t : model_.tensors()) {
       for (const char* leaf :
            {".k_proj.", ".qkv_proj.", ".query_key_value.", ".kv_b_proj."}) {
         const std::string layer =
             t.name().find(leaf) == std::string::npos ? "" : LayerOf(t.name());
-        if (!layer.empty() &&
-            linted_.architecture.RoleOf(t.name()) != Role::kVision) {
+        if (!layer.empty() && architecture_.RoleOf(t.name()) != Role::kVision) {
           layers.insert(layer);
         }
       }
@@ -357,13 +354,6 @@ class InputRules {
     return layers;
   }
 
-  void Find(std::string_view rule, const std::string& where,
-            const std::string& text) {
-    findings_.Add(rule, where, text);
-  }
-
-  const LintedModel& linted_;
-  Findings& findings_;
   std::vector<Input> inputs_;
 };
 

@@ -15,90 +15,82 @@
 namespace quantd::checkpoint {
 namespace {
 
-bool IsWide(const ModelTensor& t) {
-  return safetensors::BitsOf(t.stored.dtype) >= 16;
-}
-
-class ListRules {
+class ListRules : public Rules {
  public:
-  ListRules(const LintedModel& linted, Findings* findings)
-      : linted_(linted), declared_(linted.declared), findings_(*findings) {}
+  using Rules::Rules;
 
   void CheckPatterns() {
     for (const auto& [file, list] :
          {std::pair{kConfigFile, &declared_.ignored()},
           std::pair{kModelOptFile, &declared_.excluded()}}) {
       for (const std::string& text : list->broken()) {
-        findings_.Add("bad-pattern", file, text, text);
+        Find("bad-pattern", file, text, text);
       }
     }
     for (const DeclaredGroup& g : declared_.groups()) {
       for (const std::string& text : g.targets.broken()) {
-        findings_.Add("bad-pattern", kConfigFile, text, text);
+        Find("bad-pattern", kConfigFile, text, text);
       }
     }
   }
 
   void CheckQuantized() {
-    for (const StoredWeight& w : linted_.stored.weights) {
+    for (const StoredWeight& w : stored_.weights) {
       if (declared_.ignored().Names(w.module) ||
           declared_.excluded().Names(w.module)) {
-        Find(w.module, "quantized, and on the list of those that are not",
-             "named");
+        Listed(w.module, "quantized, and on the list of those that are not",
+               "named");
       } else if (const auto part = declared_.ignored().PartOf(w.module);
                  !part.empty()) {
-        Find(w.module,
-             fmt::format("quantized, and \"{}\" of the list of those that are "
-                         "not is a part of its name, which is enough for "
-                         "transformers",
-                         part),
-             "part");
+        Listed(
+            w.module,
+            fmt::format("quantized, and \"{}\" of the list of those that are "
+                        "not is a part of its name, which is enough for "
+                        "transformers",
+                        part),
+            "part");
       }
     }
   }
 
   void CheckLeft() {
-    if (linted_.stored.weights.empty()) return;
+    if (stored_.weights.empty()) return;
     const Dialect dialect = declared_.dialect();
     const bool listed = dialect == Dialect::kCompressedTensors ||
                         dialect == Dialect::kModelOpt ||
                         dialect == Dialect::kGptOss;
     std::set<std::string> classes;
-    for (const StoredWeight& w : linted_.stored.weights) {
+    for (const StoredWeight& w : stored_.weights) {
       classes.insert(ClassOf(w.module));
     }
-    for (const ModelTensor& t : linted_.model.tensors()) {
+    for (const ModelTensor& t : model_.tensors()) {
       const std::string module(ModuleOf(t.name()));
       if (!IsWide(t) || MayStay(module)) continue;
       // ComfyUI takes layers as they are.
       const bool takes_any = linted_.dialect == Dialect::kComfy;
       if (!takes_any && (IsStacked(t) || IsStackLike(t))) {
-        findings_.Add(
-            "stacked-experts", t.name(),
-            fmt::format("{} {} are {}", t.stored.shape[0],
-                        IsStacked(t) ? "experts" : "matrices of one tensor",
-                        t.stored.dtype));
+        Find("stacked-experts", t.name(),
+             fmt::format("{} {} are {}", t.stored.shape[0],
+                         IsStacked(t) ? "experts" : "matrices of one tensor",
+                         t.stored.dtype));
       }
-      if (t.stored.shape.size() != 2 || !t.name().ends_with(".weight") ||
-          declared_.quantization() == nullptr) {
-        continue;
-      }
+      if (!IsPlainMatrix(t) || declared_.quantization() == nullptr) continue;
       // What is quantized in other layers is so in all, as engines see it.
       const bool elsewhere = classes.count(ClassOf(module)) > 0;
-      const Role role = linted_.architecture.RoleOf(module);
+      const Role role = architecture_.RoleOf(module);
       const bool expected =
           listed && ((MayBeLinear(role) &&
-                      (linted_.architecture.known() || TakesLinear())) ||
+                      (architecture_.known() || TakesLinear())) ||
                      (MayBeLinear(role) && declared_.ignored().empty()) ||
                      (role == Role::kHead && IsHead(module)) ||
                      IsLinearBeside(t, role, dialect));
       if (!elsewhere && !expected) continue;
-      Find(module,
-           fmt::format("not quantized, and {}",
-                       declared_.ignored().empty()
-                           ? "the list of those that are not is empty"
-                           : "not on the list of those that are not"),
-           "left");
+      Listed(module,
+             fmt::format("not quantized, and {}",
+                         declared_.ignored().empty()
+                             ? "the list of those that are not is empty"
+                             : "not on the list of those that are not"),
+             "left");
     }
   }
 
@@ -108,10 +100,10 @@ class ListRules {
       if (targets == nullptr || !targets->is_array()) continue;
       for (const Json& target : *targets) {
         if (target != "Embedding") continue;
-        for (const ModelTensor& t : linted_.model.tensors()) {
+        for (const ModelTensor& t : model_.tensors()) {
           if (IsWide(t) && t.name().ends_with("embed_tokens.weight")) {
-            Find(std::string(ModuleOf(t.name())),
-                 "not quantized, and a target by its class", "targets");
+            Listed(std::string(ModuleOf(t.name())),
+                   "not quantized, and a target by its class", "targets");
           }
         }
       }
@@ -130,9 +122,9 @@ class ListRules {
         (algorithm != nullptr && !algorithm->is_null())) {
       return;
     }
-    findings_.Add("cache-scale", kModelOptFile,
-                  "it names no kv_cache_quant_algo, and config.json has a "
-                  "kv_cache_scheme");
+    Find("cache-scale", kModelOptFile,
+         "it names no kv_cache_quant_algo, and config.json has a "
+         "kv_cache_scheme");
   }
 
   void CheckAgreement() {
@@ -150,14 +142,15 @@ class ListRules {
     if (differing.empty()) return;
     constexpr size_t kShown = 3;
     const size_t shown = std::min(differing.size(), kShown);
-    Find(kModelOptFile,
-         fmt::format(
-             "its exclude_modules and config.json's ignore differ in "
-             "{}{}",
-             fmt::join(differing.begin(),
-                       differing.begin() + static_cast<ptrdiff_t>(shown), ", "),
-             differing.size() > shown ? " and others" : ""),
-         "files");
+    Listed(
+        kModelOptFile,
+        fmt::format(
+            "its exclude_modules and config.json's ignore differ in "
+            "{}{}",
+            fmt::join(differing.begin(),
+                      differing.begin() + static_cast<ptrdiff_t>(shown), ", "),
+            differing.size() > shown ? " and others" : ""),
+        "files");
   }
 
  private:
@@ -179,32 +172,27 @@ class ListRules {
     return shape.size() == 3 && shape[0] > 1 && shape[1] >= kLeast &&
            shape[2] >= kLeast && t.name().ends_with(".weight") &&
            t.name().find("conv") == std::string::npos &&
-           MayBeLinear(linted_.architecture.RoleOf(ModuleOf(t.name())));
+           MayBeLinear(architecture_.RoleOf(ModuleOf(t.name())));
   }
 
   // Towers and routers are linear layers to an engine that is told "Linear".
   bool IsLinearBeside(const ModelTensor& t, Role role, Dialect dialect) const {
     return (role == Role::kVision || role == Role::kRouter) &&
-           linted_.architecture.known() && dialect != Dialect::kGptOss &&
+           architecture_.known() && dialect != Dialect::kGptOss &&
            t.stored.shape[0] > 1 && !IsTable(ModuleOf(t.name()));
   }
 
   // The output head has a matrix of its own that loaders of all linear layers
   // look for.
   bool IsHead(const std::string& module) const {
-    return module == "lm_head" && linted_.architecture.known() &&
-           IsHeadTied(linted_.model.config(), linted_.model.model_type()) !=
-               true;
+    return module == "lm_head" && architecture_.known() &&
+           IsHeadTied(model_.config(), model_.model_type()) != true;
   }
 
-  void Find(const std::string& where, const std::string& text,
-            std::string_view kind) {
-    findings_.Add("ignore-list", where, text, kind);
+  void Listed(const std::string& where, const std::string& text,
+              std::string_view kind) {
+    Find("ignore-list", where, text, kind);
   }
-
-  const LintedModel& linted_;
-  const Declared& declared_;
-  Findings& findings_;
 };
 
 }  // namespace

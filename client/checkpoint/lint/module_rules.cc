@@ -25,13 +25,12 @@ bool IsOfCodes(std::string_view name) {
   return false;
 }
 
-class ModuleRules {
+class ModuleRules : public Rules {
  public:
   ModuleRules(const LintedModel& linted, Findings* findings)
-      : linted_(linted),
+      : Rules(linted, findings),
         config_(linted.model.config()),
-        type_(linted.model.model_type()),
-        findings_(*findings) {
+        type_(linted.model.model_type()) {
     for (const StoredWeight& w : linted.stored.weights) {
       Put(w.module + ".weight", {w.rows, w.cols});
       if (w.experts > 1) stacks_[w.module] = w.experts;
@@ -55,7 +54,7 @@ class ModuleRules {
 
   void CheckLayers() {
     for (const auto& [stack, layers] : layers_) {
-      if (!linted_.architecture.known() || IsSide(stack)) continue;
+      if (!architecture_.known() || IsSide(stack)) continue;
       CheckNumbers(stack, layers);
       if (HasUniformLayers(type_)) CheckAlike(stack, layers);
       CheckWhole(stack, layers);
@@ -91,21 +90,20 @@ class ModuleRules {
       const auto count = static_cast<int64_t>(experts.size());
       const int64_t last = experts.rbegin()->first + 1;
       if (count != last || (declared && *declared != count)) {
-        findings_.Add(
-            "missing-weight", parent,
-            fmt::format("{} experts, numbered up to {}, and "
-                        "config.json says {}",
-                        count, last - 1,
-                        declared ? fmt::to_string(*declared) : "nothing"),
-            "experts");
+        Find("missing-weight", parent,
+             fmt::format("{} experts, numbered up to {}, and "
+                         "config.json says {}",
+                         count, last - 1,
+                         declared ? fmt::to_string(*declared) : "nothing"),
+             "experts");
       }
     }
     for (const auto& [module, count] : stacks_) {
       if (declared && *declared != count) {
-        findings_.Add("wrong-shape", module,
-                      fmt::format("a stack of {} experts, and config.json says "
-                                  "{}",
-                                  count, *declared));
+        Find("wrong-shape", module,
+             fmt::format("a stack of {} experts, and config.json says "
+                         "{}",
+                         count, *declared));
       }
     }
   }
@@ -118,15 +116,15 @@ class ModuleRules {
       if (name.ends_with(".bias")) {
         const std::string owner = name.substr(0, name.size() - 5);
         const auto weight = all_.find(owner + ".weight");
-        const bool turned = linted_.architecture.IsTurned(owner);
+        const bool turned = architecture_.IsTurned(owner);
         if (weight != all_.end() && weight->second.size() == 2 &&
             shape.size() == 1 && !turned && shape[0] != weight->second[0]) {
           Shape(name, shape, {weight->second[0]}, "by its weight");
         }
       }
       if (name.ends_with("_bias")) CheckStackedBias(name, shape);
-      if (linted_.architecture.RoleOf(module) == Role::kVision ||
-          linted_.architecture.RoleOf(module) == Role::kMultiToken) {
+      if (architecture_.RoleOf(module) == Role::kVision ||
+          architecture_.RoleOf(module) == Role::kMultiToken) {
         continue;
       }
       const auto want = table.Of(name);
@@ -186,7 +184,7 @@ class ModuleRules {
   }
 
   bool IsSide(const std::string& stack) const {
-    const Role role = linted_.architecture.RoleOf(stack + ".0.linear");
+    const Role role = architecture_.RoleOf(stack + ".0.linear");
     return role == Role::kVision || role == Role::kMultiToken;
   }
 
@@ -200,11 +198,11 @@ class ModuleRules {
     }
     for (int64_t i = 0; i < std::min<int64_t>(*count, 1 << 16); ++i) {
       if (layers.count(i) > 0) continue;
-      findings_.Add("missing-weight", fmt::format("{}.{}", stack, i),
-                    fmt::format("nothing of this layer is there, and "
-                                "config.json says {} layers",
-                                *count),
-                    "layer");
+      Find("missing-weight", fmt::format("{}.{}", stack, i),
+           fmt::format("nothing of this layer is there, and "
+                       "config.json says {} layers",
+                       *count),
+           "layer");
     }
     const int64_t last = layers.rbegin()->first;
     const bool predicts =
@@ -215,11 +213,11 @@ class ModuleRules {
           return part.find("eh_proj") != std::string::npos;
         });
     if (last >= *count && !predicts && !head) {
-      findings_.Add("missing-weight", fmt::format("{}.{}", stack, last),
-                    fmt::format("a layer more than the {} that config.json "
-                                "says: engines leave it out",
-                                *count),
-                    "more");
+      Find("missing-weight", fmt::format("{}.{}", stack, last),
+           fmt::format("a layer more than the {} that config.json "
+                       "says: engines leave it out",
+                       *count),
+           "more");
     }
   }
 
@@ -281,7 +279,7 @@ class ModuleRules {
       for (const auto& [name, shape] : all_) {
         const std::string leaf = std::string(row.leaf) + ".weight";
         if (!name.ends_with(leaf) || IsExperts(name) ||
-            linted_.architecture.RoleOf(ModuleOf(name)) != Role::kLinear) {
+            architecture_.RoleOf(ModuleOf(name)) != Role::kLinear) {
           continue;
         }
         const std::string bias = std::string(ModuleOf(name)) + ".bias";
@@ -289,33 +287,29 @@ class ModuleRules {
         if (*said == true && !there) {
           Missing(bias, fmt::format("config.json says {}", row.key));
         } else if (*said == false && there) {
-          findings_.Add("missing-weight", bias,
-                        fmt::format("it is there, and config.json says that "
-                                    "there is no {}: engines leave it out",
-                                    row.key),
-                        "bias");
+          Find("missing-weight", bias,
+               fmt::format("it is there, and config.json says that "
+                           "there is no {}: engines leave it out",
+                           row.key),
+               "bias");
         }
       }
     }
   }
 
   void Missing(const std::string& where, const std::string& why) {
-    findings_.Add("missing-weight", where,
-                  fmt::format("it is missing, and {}", why));
+    Find("missing-weight", where, fmt::format("it is missing, and {}", why));
   }
 
   void Shape(const std::string& where, const std::vector<int64_t>& there,
              const std::vector<int64_t>& want, const char* why) {
-    findings_.Add(
-        "wrong-shape", where,
-        fmt::format("[{}], and it would be [{}] {}", fmt::join(there, ", "),
-                    fmt::join(want, ", "), why));
+    Find("wrong-shape", where,
+         fmt::format("[{}], and it would be [{}] {}", fmt::join(there, ", "),
+                     fmt::join(want, ", "), why));
   }
 
-  const LintedModel& linted_;
   const Json& config_;
   const std::string type_;
-  Findings& findings_;
   Shapes all_;
   std::map<std::string, Layers> layers_;
   std::map<std::string, std::map<int64_t, Shapes>> experts_;

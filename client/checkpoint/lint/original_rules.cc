@@ -25,21 +25,15 @@ std::string RatioText(double ratio) {
 // Of a gain.
 constexpr double kNearTwo = 0.02;
 
-bool IsPlain(const ModelTensor& t) {
-  const DType type = FromSafetensorsName(t.stored.dtype);
-  return type == DType::kF32 || type == DType::kF16 || type == DType::kBF16;
-}
-
-class OriginalRules {
+class OriginalRules : public Rules {
  public:
   OriginalRules(const Originals& originals, const LintedModel& linted,
                 Findings* findings)
-      : originals_(originals), linted_(linted), findings_(*findings) {}
+      : Rules(linted, findings), originals_(originals) {}
 
   absl::Status CheckQuantized() {
-    for (const StoredWeight& w : linted_.stored.weights) {
-      const auto found =
-          FindReading(linted_.model, w, originals_, linted_.sample);
+    for (const StoredWeight& w : stored_.weights) {
+      const auto found = FindReading(model_, w, originals_, linted_.sample);
       if (!found.ok()) return found.status();
       compared_.of += static_cast<size_t>(w.experts);
       compared_.quantized += found->compared;
@@ -64,8 +58,8 @@ class OriginalRules {
   }
 
   absl::Status CheckPlain() {
-    for (const ModelTensor& t : linted_.model.tensors()) {
-      if (linted_.parts.count(&t) > 0 || !IsPlain(t) || IsScale(t.name())) {
+    for (const ModelTensor& t : model_.tensors()) {
+      if (IsPart(t) || !IsPlain(t) || IsScale(t.name())) {
         continue;
       }
       const ModelTensor* truth = originals_.model().Find(t.name());
@@ -77,7 +71,7 @@ class OriginalRules {
         continue;
       }
       const auto d =
-          Compare(linted_.model, t, originals_.model(), *truth, linted_.sample);
+          Compare(model_, t, originals_.model(), *truth, linted_.sample);
       if (!d.ok()) return d.status();
       ++compared_.others;
       if (d->signal == 0 && d->noise == 0) compared_.zeros.insert(t.name());
@@ -91,17 +85,17 @@ class OriginalRules {
 
   // What the original has, and the model in no form.
   absl::Status CheckMissing() {
-    const auto head = IsHeadNeeded(originals_.model(), linted_.model.config(),
-                                   linted_.model.model_type(), linted_.sample);
+    const auto head = IsHeadNeeded(originals_.model(), model_.config(),
+                                   model_.model_type(), linted_.sample);
     if (!head.ok()) return head.status();
     std::set<std::string> there;
-    for (const StoredWeight& w : linted_.stored.weights) {
+    for (const StoredWeight& w : stored_.weights) {
       there.insert(w.module);
     }
-    for (const UnclearWeight& u : linted_.stored.unclear) {
+    for (const UnclearWeight& u : stored_.unclear) {
       there.insert(u.module);
     }
-    for (const ModelTensor& t : linted_.model.tensors()) {
+    for (const ModelTensor& t : model_.tensors()) {
       there.insert(std::string(ModuleOf(t.name())));
     }
     std::set<const ModelTensor*> parts;
@@ -124,11 +118,6 @@ class OriginalRules {
   const ComparedWeights& compared() const { return compared_; }
 
  private:
-  static bool IsScale(const std::string& name) {
-    return name.ends_with("_scale") || name.ends_with("_scale_inv") ||
-           name.ends_with("_scale_2");
-  }
-
   // A tensor that came from somewhere else.
   void CheckMore(const ModelTensor& t) {
     const std::string module(ModuleOf(t.name()));
@@ -138,18 +127,17 @@ class OriginalRules {
       return;
     }
     const bool quantized = std::any_of(
-        linted_.stored.weights.begin(), linted_.stored.weights.end(),
+        stored_.weights.begin(), stored_.weights.end(),
         [&](const StoredWeight& w) { return t.name().starts_with(w.module); });
     if (quantized) return;
-    findings_.Add("no-counterpart", t.name(), "the original has no such tensor",
-                  "more");
+    Find("no-counterpart", t.name(), "the original has no such tensor", "more");
   }
 
   // What libraries leave out of the files that they write.
   bool IsLeftOut(const std::string& name) const {
     return name.find("inv_freq") != std::string::npos ||
            name.find("masked_bias") != std::string::npos ||
-           linted_.architecture.RoleOf(ModuleOf(name)) == Role::kMultiToken;
+           architecture_.RoleOf(ModuleOf(name)) == Role::kMultiToken;
   }
 
   // Whether a stack of experts became a weight for each.
@@ -213,18 +201,11 @@ class OriginalRules {
   }
 
   void Missing(const std::string& name) {
-    findings_.Add("no-counterpart", name,
-                  "the original has it, and the model does not", "missing");
-  }
-
-  void Find(std::string_view rule, const std::string& where,
-            const std::string& text) {
-    findings_.Add(rule, where, text);
+    Find("no-counterpart", name, "the original has it, and the model does not",
+         "missing");
   }
 
   const Originals& originals_;
-  const LintedModel& linted_;
-  Findings& findings_;
   ComparedWeights compared_;
 };
 

@@ -54,62 +54,62 @@ bool IsAnnounced(const LintedModel& linted, const std::string& module,
          !transforms->empty();
 }
 
-class PartRules {
+class PartRules : public Rules {
  public:
   PartRules(const LintedModel& linted, Findings* findings)
-      : linted_(linted), findings_(*findings) {
+      : Rules(linted, findings) {
     for (const StoredWeight& w : linted.stored.weights) {
       weights_[w.module] = &w;
     }
   }
 
   void CheckParts() {
-    for (const ModelTensor& t : linted_.model.tensors()) {
+    for (const ModelTensor& t : model_.tensors()) {
       const auto [module, part] = SplitModule(t.name());
       const auto found = weights_.find(module);
-      if (found == weights_.end() || linted_.parts.count(&t) > 0 ||
+      if (found == weights_.end() || IsPart(t) ||
           std::find(std::begin(kKnownParts), std::end(kKnownParts), part) !=
               std::end(kKnownParts) ||
           IsAnnounced(linted_, found->first, part)) {
         continue;
       }
-      findings_.Add("unknown-part", found->first,
-                    fmt::format("{} is beside its codes, and the "
-                                "configuration says nothing of it",
-                                part),
-                    part);
+      Find("unknown-part", found->first,
+           fmt::format("{} is beside its codes, and the "
+                       "configuration says nothing of it",
+                       part),
+           part);
     }
   }
 
   // Scales of nothing.
   void CheckOrphans() {
-    for (const UnclearWeight& u : linted_.stored.orphans) {
-      findings_.Add("missing-weight", u.module,
-                    fmt::format("there is {}, and nothing that it is the "
-                                "scale of",
-                                u.tensors.front()->name()),
-                    "orphan");
+    for (const UnclearWeight& u : stored_.orphans) {
+      Find("missing-weight", u.module,
+           fmt::format("there is {}, and nothing that it is the "
+                       "scale of",
+                       u.tensors.front()->name()),
+           "orphan");
     }
   }
 
   absl::Status CheckLabels() {
     constexpr std::string_view kLabel = ".comfy_quant";
     constexpr size_t kMost = 1 << 16;
-    const ComfyMetadata metadata = ComfyMetadata::Of(linted_.model);
+    const ComfyMetadata metadata = ComfyMetadata::Of(model_);
     bool others = false;
     if (!metadata.shard.empty()) CheckMetadata(metadata);
     // A fault of the text is told once.
     if (!metadata.fault.empty()) return absl::OkStatus();
-    for (const ModelTensor& t : linted_.model.tensors()) {
+    for (const ModelTensor& t : model_.tensors()) {
       if (!t.name().ends_with(kLabel)) continue;
       others = true;
       const std::string module =
           t.name().substr(0, t.name().size() - kLabel.size());
       std::string text(std::min(t.stored.size, kMost), '\0');
-      const auto s = linted_.model.Read(
-          t, 0,
-          absl::MakeSpan(reinterpret_cast<std::byte*>(text.data()),
-                         text.size()));
+      const auto s =
+          model_.Read(t, 0,
+                      absl::MakeSpan(reinterpret_cast<std::byte*>(text.data()),
+                                     text.size()));
       if (!s.ok()) return s;
       CheckLabel(module, text);
     }
@@ -118,26 +118,25 @@ class PartRules {
       return absl::OkStatus();
     }
     std::vector<std::string> modules;
-    for (const StoredWeight& w : linted_.stored.weights) {
+    for (const StoredWeight& w : stored_.weights) {
       modules.push_back(w.module);
     }
-    for (const UnclearWeight& u : linted_.stored.unclear) {
+    for (const UnclearWeight& u : stored_.unclear) {
       modules.push_back(u.module);
     }
     for (const std::string& module : modules) {
-      if (linted_.model.Find(module + std::string(kLabel)) != nullptr ||
+      if (model_.Find(module + std::string(kLabel)) != nullptr ||
           metadata.Find(module) != nullptr) {
         continue;
       }
-      findings_.Add(
-          "label", module,
-          fmt::format(
-              "it has no comfy_quant{}: ComfyUI takes its codes for "
-              "weights",
-              !metadata.shard.empty()
-                  ? fmt::format(", and {} does not name it", kComfyMetadata)
-              : others ? ", as others have"
-                       : ""));
+      Find("label", module,
+           fmt::format(
+               "it has no comfy_quant{}: ComfyUI takes its codes for "
+               "weights",
+               !metadata.shard.empty()
+                   ? fmt::format(", and {} does not name it", kComfyMetadata)
+               : others ? ", as others have"
+                        : ""));
     }
     return absl::OkStatus();
   }
@@ -158,9 +157,9 @@ class PartRules {
 
   void CheckMetadata(const ComfyMetadata& metadata) {
     if (!metadata.fault.empty()) {
-      findings_.Add("label", metadata.shard,
-                    fmt::format("its {} {}", kComfyMetadata, metadata.fault),
-                    "metadata");
+      Find("label", metadata.shard,
+           fmt::format("its {} {}", kComfyMetadata, metadata.fault),
+           "metadata");
     }
     std::set<const Json*> weights;
     for (const auto& [module, weight] : weights_) {
@@ -183,7 +182,7 @@ class PartRules {
       const ModelTensor* t = nullptr;
       for (const std::string_view prefix : {"", kComfyPrefix}) {
         const auto* found =
-            linted_.model.Find(fmt::format("{}{}.weight", prefix, module));
+            model_.Find(fmt::format("{}{}.weight", prefix, module));
         if (found != nullptr) t = found;
       }
       // Those of formats that are not known here are not judged.
@@ -196,15 +195,14 @@ class PartRules {
 
   void FindSaid(const ComfyMetadata& metadata, const std::string& module,
                 const std::string& what) {
-    findings_.Add(
-        "label", module,
-        fmt::format("{} of {} {}", kComfyMetadata, metadata.shard, what),
-        "metadata");
+    Find("label", module,
+         fmt::format("{} of {} {}", kComfyMetadata, metadata.shard, what),
+         "metadata");
   }
 
   void CheckLabel(const std::string& module, const std::string& text) {
     const auto find = [&](const std::string& what) {
-      findings_.Add("label", module, what);
+      Find("label", module, what);
     };
     if (NestsTooDeep(text)) {
       return find(
@@ -227,7 +225,7 @@ class PartRules {
     }
     const auto found = weights_.find(module);
     if (found == weights_.end()) {
-      if (linted_.model.Find(module + ".weight") == nullptr) {
+      if (model_.Find(module + ".weight") == nullptr) {
         find("a comfy_quant beside no weight");
       }
       return;
@@ -245,8 +243,6 @@ class PartRules {
     }
   }
 
-  const LintedModel& linted_;
-  Findings& findings_;
   std::map<std::string, const StoredWeight*, std::less<>> weights_;
 };
 

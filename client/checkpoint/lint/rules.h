@@ -2,6 +2,7 @@
 #ifndef QUANTD_CLIENT_CHECKPOINT_LINT_RULES_H_
 #define QUANTD_CLIENT_CHECKPOINT_LINT_RULES_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <set>
 #include <string>
@@ -15,6 +16,7 @@
 #include "client/checkpoint/lint/finding.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/stored.h"
+#include "client/files/safetensors.h"
 
 namespace quantd::checkpoint {
 
@@ -42,6 +44,61 @@ struct LintedModel {
   const std::set<const ModelTensor*>& parts;
   const ComparedWeights& compared;
 };
+
+// What classes of rules share: the model that is looked at, and where what is
+// found goes.
+class Rules {
+ public:
+  Rules(const LintedModel& linted, Findings* findings)
+      : linted_(linted),
+        model_(linted.model),
+        stored_(linted.stored),
+        architecture_(linted.architecture),
+        declared_(linted.declared),
+        findings_(*findings) {}
+
+ protected:
+  void Find(std::string_view rule, const std::string& where,
+            const std::string& text, std::string_view kind = "") {
+    findings_.Add(rule, where, text, kind);
+  }
+  template <typename Predicate>
+  bool AnyTensor(Predicate is) const {
+    return std::any_of(model_.tensors().begin(), model_.tensors().end(), is);
+  }
+  // Whether a tensor belongs to a quantized weight.
+  bool IsPart(const ModelTensor& t) const {
+    return linted_.parts.count(&t) > 0;
+  }
+
+  const LintedModel& linted_;
+  const Model& model_;
+  const StoredModel& stored_;
+  const Architecture& architecture_;
+  const Declared& declared_;
+
+ private:
+  Findings& findings_;
+};
+
+// Whether a tensor has the name of a scale.
+inline bool IsScale(std::string_view name) {
+  return name.ends_with("_scale") || name.ends_with("_scale_inv") ||
+         name.ends_with("_scale_2");
+}
+// Whether its numbers are those that nobody quantized.
+inline bool IsPlain(const ModelTensor& t) {
+  const std::string& type = t.stored.dtype;
+  return type == "F32" || type == "F16" || type == "BF16";
+}
+inline bool IsWide(const ModelTensor& t) {
+  return safetensors::BitsOf(t.stored.dtype) >= 16;
+}
+// Whether it is the matrix of a linear layer that is not quantized.
+inline bool IsPlainMatrix(const ModelTensor& t) {
+  return t.stored.shape.size() == 2 && t.name().ends_with(".weight") &&
+         IsWide(t);
+}
 
 // The names of tensors, and files beside those of the model.
 void LintFiles(const LintedModel& linted, Findings* findings);

@@ -73,14 +73,9 @@ struct Tally {
   }
 };
 
-class ScaleRules {
+class ScaleRules : public Rules {
  public:
-  ScaleRules(const LintedModel& linted, Findings* findings)
-      : linted_(linted),
-        model_(linted.model),
-        stored_(linted.stored),
-        architecture_(linted.architecture),
-        findings_(*findings) {}
+  using Rules::Rules;
 
   absl::Status CheckScales() {
     for (const StoredWeight& w : stored_.weights) {
@@ -222,10 +217,7 @@ class ScaleRules {
       if (!key.empty()) fused[key].push_back(&w);
     }
     for (const ModelTensor& t : model_.tensors()) {
-      if (t.stored.shape.size() != 2 || !t.name().ends_with(".weight") ||
-          safetensors::BitsOf(t.stored.dtype) < 16) {
-        continue;
-      }
+      if (!IsPlainMatrix(t)) continue;
       const std::string module(ModuleOf(t.name()));
       const auto key = architecture_.FusionKey(module, t.stored.shape[1]);
       if (!key.empty() && architecture_.known()) plain.emplace(key, module);
@@ -234,18 +226,12 @@ class ScaleRules {
       // ComfyUI fuses nothing.
       const bool fuses = linted_.dialect != Dialect::kComfy;
       if (const auto found = plain.find(key); fuses && found != plain.end()) {
-        Find("fused-in-part", found->second,
-             fmt::format("{} is quantized and {} is not",
-                         weights.front()->module, found->second));
+        IsAlone(*weights.front(), found->second);
       }
       for (const StoredWeight* w : weights) {
         const StoredWeight& first = *weights.front();
         if (w->layout != first.layout) {
-          if (!fuses) continue;
-          Find("fused-in-part", w->module,
-               fmt::format("{} is {} and {} is {}", first.module,
-                           Name(first.layout->format), w->module,
-                           Name(w->layout->format)));
+          if (fuses) AreUnlike(first, *w);
         } else if (globals_.count(w->module) > 0 && architecture_.known() &&
                    globals_[w->module] != globals_[first.module]) {
           Find("fused-scales", w->module,
@@ -265,23 +251,13 @@ class ScaleRules {
       const std::string key = ExpertKeyOf(w.module);
       if (key.empty()) continue;
       const StoredWeight& first = *firsts.emplace(key, &w).first->second;
-      if (w.layout == first.layout) continue;
-      Find("fused-in-part", w.module,
-           fmt::format("{} is {} and {} is {}", first.module,
-                       Name(first.layout->format), w.module,
-                       Name(w.layout->format)));
+      if (w.layout != first.layout) AreUnlike(first, w);
     }
     for (const ModelTensor& t : model_.tensors()) {
-      if (t.stored.shape.size() != 2 || !t.name().ends_with(".weight") ||
-          safetensors::BitsOf(t.stored.dtype) < 16) {
-        continue;
-      }
+      if (!IsPlainMatrix(t)) continue;
       const std::string module(ModuleOf(t.name()));
       const auto first = firsts.find(ExpertKeyOf(module));
-      if (first == firsts.end()) continue;
-      Find("fused-in-part", module,
-           fmt::format("{} is quantized and {} is not", first->second->module,
-                       module));
+      if (first != firsts.end()) IsAlone(*first->second, module);
     }
   }
 
@@ -293,6 +269,17 @@ class ScaleRules {
   static constexpr float kMostAbove = 2000;
   static constexpr size_t kManyScales = 64;
   static constexpr size_t kManySingles = 3;
+
+  // Faults of two weights of which engines make one.
+  void IsAlone(const StoredWeight& quantized, const std::string& plain) {
+    Find("fused-in-part", plain,
+         fmt::format("{} is quantized and {} is not", quantized.module, plain));
+  }
+  void AreUnlike(const StoredWeight& a, const StoredWeight& b) {
+    Find("fused-in-part", b.module,
+         fmt::format("{} is {} and {} is {}", a.module, Name(a.layout->format),
+                     b.module, Name(b.layout->format)));
+  }
 
   std::string GroupOf(const StoredWeight& w) const {
     const auto key = architecture_.FusionKey(w.module, w.cols);
@@ -308,16 +295,6 @@ class ScaleRules {
                        expert.parent, expert.rest);
   }
 
-  void Find(std::string_view rule, const std::string& where,
-            const std::string& text) {
-    findings_.Add(rule, where, text);
-  }
-
-  const LintedModel& linted_;
-  const Model& model_;
-  const StoredModel& stored_;
-  const Architecture& architecture_;
-  Findings& findings_;
   size_t singles_ = 0;  // weights with one scale, and those where it is 1
   size_t ones_ = 0;
   std::map<std::string, float> globals_;

@@ -116,18 +116,16 @@ struct Statistics {
   }
 };
 
-class ValueRules {
+class ValueRules : public Rules {
  public:
-  ValueRules(const LintedModel& linted, Findings* findings)
-      : linted_(linted), findings_(*findings) {}
+  using Rules::Rules;
 
   absl::Status CheckQuantized() {
-    for (const StoredWeight& w : linted_.stored.weights) {
+    for (const StoredWeight& w : stored_.weights) {
       const bool proven = linted_.compared.proven.count(w.module) > 0;
-      const bool four = FindFormat(w.layout->codes)->element == DType::kE2M1x2;
-      if (proven && four) continue;
+      if (proven && w.has_four_bits()) continue;
       for (int64_t e = 0; e < w.experts; ++e) {
-        WeightValues values(linted_.model, w, e);
+        WeightValues values(model_, w, e);
         Statistics s;
         if (auto status = Read(&values, true, &s); !status.ok()) return status;
         const std::string where = w.name_of(e);
@@ -143,16 +141,11 @@ class ValueRules {
   }
 
   absl::Status CheckPlain() {
-    for (const ModelTensor& t : linted_.model.tensors()) {
-      const DType type = FromSafetensorsName(t.stored.dtype);
-      if (linted_.parts.count(&t) > 0 || t.stored.size == 0 ||
-          (type != DType::kF32 && type != DType::kF16 &&
-           type != DType::kBF16) ||
-          t.name().ends_with("_scale") || t.name().ends_with("_scale_inv") ||
-          t.name().ends_with("_scale_2")) {
+    for (const ModelTensor& t : model_.tensors()) {
+      if (IsPart(t) || t.stored.size == 0 || !IsPlain(t) || IsScale(t.name())) {
         continue;
       }
-      WeightValues values(linted_.model, t);
+      WeightValues values(model_, t);
       Statistics s;
       if (auto status = Read(&values, false, &s); !status.ok()) return status;
       if (s.not_finite > 0) {
@@ -161,8 +154,8 @@ class ValueRules {
                          s.count));
       }
       // Some types add one to a norm; those of Llama multiply by it.
-      const bool factor = IsPlainDecoder(linted_.model.model_type()) &&
-                          !linted_.model.model_type().starts_with("gemma") &&
+      const bool factor = IsPlainDecoder(model_.model_type()) &&
+                          !model_.model_type().starts_with("gemma") &&
                           t.name().ends_with("norm.weight");
       // Biases begin as zeros, those of stacked experts, too.
       const bool weight =
@@ -238,14 +231,13 @@ class ValueRules {
   // Of as many there is none of one sign alone but where signs were lost.
   void CheckSigns(const StoredWeight& w, const std::string& where,
                   const Statistics& s) {
-    const bool four = FindFormat(w.layout->codes)->element == DType::kE2M1x2;
     uint64_t less = 0;
     uint64_t more = 0;
     for (unsigned byte = 0; byte < 256; ++byte) {
       const auto add = [&](unsigned magnitude, bool negative) {
         if (magnitude != 0) (negative ? less : more) += s.codes[byte];
       };
-      if (four) {
+      if (w.has_four_bits()) {
         add(byte & 0x7, (byte & 0x8) != 0);
         add(byte >> 4 & 0x7, (byte & 0x80) != 0);
       } else {
@@ -334,13 +326,6 @@ class ValueRules {
                                s.amax, s.rms()));
   }
 
-  void Find(std::string_view rule, const std::string& where,
-            const std::string& text) {
-    findings_.Add(rule, where, text);
-  }
-
-  const LintedModel& linted_;
-  Findings& findings_;
   std::map<std::string, std::vector<std::pair<double, std::string>>>
       magnitudes_;
 };

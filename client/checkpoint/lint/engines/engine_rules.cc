@@ -39,14 +39,13 @@ bool IsIndexer(std::string_view module) {
          (leaf == "weights_proj" || leaf == "wk");
 }
 
-class EngineRules {
+class EngineRules : public Rules {
  public:
-  EngineRules(const LintedModel& linted, Findings* findings)
-      : linted_(linted), declared_(linted.declared), findings_(*findings) {}
+  using Rules::Rules;
 
   void CheckKept() {
-    for (const StoredWeight& w : linted_.stored.weights) {
-      const Role role = linted_.architecture.RoleOf(w.module);
+    for (const StoredWeight& w : stored_.weights) {
+      const Role role = architecture_.RoleOf(w.module);
       if (IsIndexer(w.module)) {
         Find("kept-plain", w.module,
              "of the indexer of a sparse attention, and quantized", "indexer");
@@ -63,7 +62,7 @@ class EngineRules {
   // To vLLM a head is no linear layer.
   void CheckHead() {
     if (declared_.groups().empty()) return;
-    for (const StoredWeight& w : linted_.stored.weights) {
+    for (const StoredWeight& w : stored_.weights) {
       if (SplitModule(w.module).leaf != "lm_head" || IsTarget(w.module)) {
         continue;
       }
@@ -77,7 +76,7 @@ class EngineRules {
   // Engines take the group that has the name of the whole, where several do.
   void CheckGroups() {
     if (declared_.groups().size() < 2) return;
-    for (const StoredWeight& w : linted_.stored.weights) {
+    for (const StoredWeight& w : stored_.weights) {
       const std::string fused = FusedNameOf(w.module);
       if (fused.empty() || IsExperts(w.module) ||
           GroupFor(fused) == GroupFor(w.module)) {
@@ -94,28 +93,27 @@ class EngineRules {
   // Experts are asked for one by one, also where a file has them in one tensor.
   void CheckStacks() {
     if (declared_.dialect() != Dialect::kCompressedTensors) return;
-    for (const ModelTensor& t : linted_.model.tensors()) {
+    for (const ModelTensor& t : model_.tensors()) {
       const std::string_view module = ModuleOf(t.name());
       const std::string_view parent = SplitModule(module).parent;
       const bool named =
           SplitModule(parent).leaf.find("expert") != std::string_view::npos;
       const std::string first =
           fmt::format("{}{}.0.gate_proj", parent, named ? "" : ".experts");
-      if (!IsStacked(t) || linted_.parts.count(&t) > 0 ||
-          !declared_.ignored().MayName(module) ||
+      if (!IsStacked(t) || IsPart(t) || !declared_.ignored().MayName(module) ||
           declared_.ignored().Names(first)) {
         continue;
       }
-      findings_.Add("ignore-list", t.name(),
-                    fmt::format("not quantized, and on the list as {}, where "
-                                "engines ask for {}",
-                                SplitModule(module).leaf, first),
-                    "experts");
+      Find("ignore-list", t.name(),
+           fmt::format("not quantized, and on the list as {}, where "
+                       "engines ask for {}",
+                       SplitModule(module).leaf, first),
+           "experts");
     }
   }
 
   void CheckExperts() {
-    for (const StoredWeight& w : linted_.stored.weights) {
+    for (const StoredWeight& w : stored_.weights) {
       if (w.layout->format != WeightFormat::kFp8 || !IsExperts(w.module)) {
         continue;
       }
@@ -133,10 +131,10 @@ class EngineRules {
   // A square of the joined weight would belong to two of them.
   void CheckSquares() {
     std::map<std::string, size_t> members;
-    for (const StoredWeight& w : linted_.stored.weights) {
+    for (const StoredWeight& w : stored_.weights) {
       ++members[KeyOf(w)];
     }
-    for (const StoredWeight& w : linted_.stored.weights) {
+    for (const StoredWeight& w : stored_.weights) {
       if (w.layout->format != WeightFormat::kFp8Block ||
           w.rows % kSquare == 0 || KeyOf(w).empty() || members[KeyOf(w)] < 2 ||
           SplitModule(w.module).leaf == kLastOfFused ||
@@ -153,26 +151,26 @@ class EngineRules {
 
   // Names of files that transformers gives another prefix.
   void CheckPrefixes() {
-    const Json& config = linted_.model.config();
+    const Json& config = model_.config();
     const Json* text = Member(&config, "text_config");
     if (declared_.dialect() != Dialect::kCompressedTensors || text == nullptr ||
         !text->is_object() || Member(&config, "auto_map") != nullptr) {
       return;
     }
-    for (const ModelTensor& t : linted_.model.tensors()) {
+    for (const ModelTensor& t : model_.tensors()) {
       const std::string_view module = ModuleOf(t.name());
       old_ = old_ || module.starts_with("language_model.") ||
              (!module.starts_with("model.") &&
-              linted_.architecture.RoleOf(module) == Role::kVision);
+              architecture_.RoleOf(module) == Role::kVision);
     }
-    for (const ModelTensor& t : linted_.model.tensors()) {
-      if (t.stored.shape.size() < 2 || linted_.parts.count(&t) > 0) continue;
+    for (const ModelTensor& t : model_.tensors()) {
+      if (t.stored.shape.size() < 2 || IsPart(t)) continue;
       CheckPrefix(declared_.ignored(),
                   "the list of those that are not "
                   "quantized",
                   std::string(ModuleOf(t.name())));
     }
-    for (const StoredWeight& w : linted_.stored.weights) {
+    for (const StoredWeight& w : stored_.weights) {
       for (const DeclaredGroup& g : declared_.groups()) {
         CheckPrefix(g.targets, g.name, w.module);
       }
@@ -207,14 +205,14 @@ class EngineRules {
                                      : std::string(rest);
     }
     if (!name.starts_with(kText)) return fmt::format("{}{}", kText, name);
-    return linted_.architecture.RoleOf(name) == Role::kVision
+    return architecture_.RoleOf(name) == Role::kVision
                ? module
                : fmt::format("model.{}{}", kLanguage,
                              name.substr(kText.size()));
   }
 
   std::string KeyOf(const StoredWeight& w) const {
-    return linted_.architecture.FusionKey(w.module, w.cols);
+    return architecture_.FusionKey(w.module, w.cols);
   }
 
   bool IsTarget(std::string_view module) const {
@@ -236,14 +234,6 @@ class EngineRules {
     return by_class;
   }
 
-  void Find(std::string_view rule, const std::string& where,
-            const std::string& text, std::string_view kind) {
-    findings_.Add(rule, where, text, kind);
-  }
-
-  const LintedModel& linted_;
-  const Declared& declared_;
-  Findings& findings_;
   bool old_ = false;  // names as transformers had them before 5
 };
 

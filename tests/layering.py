@@ -24,19 +24,19 @@ import sys
 # header alone.
 ALLOWED = """
 include/quantd: absl
-kernels/plan: quantd/plan.h quantd/delayed_scaling.h quantd/options.h quantd/error_statistics.h quantd/sign_mask.h quantd/field_error.h quantd/format.h kernels/plan/profile kernels/arith/codec.h kernels/arith/copy_address.h absl fmt
-kernels/plan/profile: quantd/field_error.h quantd/options.h quantd/format.h kernels/plan absl fmt
+kernels/plan: vocabulary kernels/plan/profile kernels/arith/codec.h kernels/arith/copy_address.h absl fmt
+kernels/plan/profile: vocabulary kernels/plan absl fmt
 kernels/arith: quantd/format.h kernels/plan/profile/numerics.h kernels/plan/error_sums.h kernels/arith/profile
 kernels/arith/profile: quantd/format.h kernels/plan/profile/numerics.h kernels/arith
-kernels/device: quantd/error_statistics.h quantd/field_error.h quantd/delayed_scaling.h quantd/sign_mask.h quantd/plan.h quantd/format.h kernels/plan kernels/plan/profile kernels/arith absl fmt
-kernels/device/health: quantd/plan.h quantd/options.h kernels/device absl fmt
+kernels/device: vocabulary kernels/plan kernels/plan/profile kernels/arith absl fmt
+kernels/device/health: vocabulary kernels/device absl fmt
 kernels/device/engine: kernels/device/health/device_health.h
 kernels/device/devices: kernels/device/health/fault_backend.h kernels/cpu/cpu_backend.h kernels/cuda/cuda_backend.h kernels/cuda/device_mapping.h
-kernels/cpu: quantd/sign_mask.h quantd/format.h quantd/field_error.h quantd/plan.h kernels/plan kernels/arith kernels/device absl fmt
+kernels/cpu: vocabulary kernels/plan kernels/arith kernels/device absl fmt
 kernels/cpu/isa: quantd/format.h kernels/arith kernels/arith/profile kernels/cpu/tiles.h
-kernels/cuda: quantd/sign_mask.h quantd/format.h quantd/plan.h kernels/plan kernels/plan/profile kernels/arith kernels/device absl fmt cuda
+kernels/cuda: vocabulary kernels/plan kernels/plan/profile kernels/arith kernels/device absl fmt cuda
 kernels/cuda/cuda_backend: kernels/cuda/job
-kernels/cuda/job: quantd/field_error.h quantd/plan.h kernels/cuda kernels/device kernels/plan absl cuda
+kernels/cuda/job: kernels/cuda kernels/device vocabulary kernels/plan absl cuda
 kernels/cuda/groups: kernels/cuda/tile kernels/cuda/ptx
 kernels/cuda/rotate: kernels/cuda/tile kernels/cuda/ptx
 kernels/cuda/ptx: quantd/format.h kernels/arith/codec.h kernels/cuda/queue.h cuda
@@ -52,40 +52,40 @@ kernels/cuda/encode/frame/rotated: kernels/cuda/encode/frame/in_place.cuh kernel
 kernels/cuda/encode/fp8: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 kernels/cuda/encode/nvfp4: kernels/arith kernels/arith/profile kernels/cuda/args.h kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 kernels/cuda/encode/nvfp4/squares: kernels/arith kernels/cuda/encode/nvfp4 kernels/cuda/launch.h
-proto: quantd/field_error.h quantd/plan.h kernels/plan kernels/device/backend.h proto/memory proto/stream absl fmt google messages
-proto/memory: quantd/field_error.h quantd/plan.h kernels/plan absl fmt messages
-proto/stream: quantd/plan.h quantd/field_error.h proto absl fmt
+proto: vocabulary kernels/plan kernels/device/backend.h proto/memory proto/stream absl fmt google messages
+proto/memory: vocabulary kernels/plan absl fmt messages
+proto/stream: vocabulary proto absl fmt
 proto/net: absl fmt grpcpp openssl CLI
 server: grpc kernels/device kernels/device/health proto/net server/calls server/config server/gate server/memory server/net server/observe absl fmt grpcpp
-server/calls: quantd/field_error.h kernels/plan kernels/device kernels/device/health proto proto/net proto/stream server/config server/device server/gate server/memory server/net server/observe absl fmt google grpc grpcpp messages
+server/calls: vocabulary kernels/plan kernels/device kernels/device/health proto proto/net proto/stream server/config server/device server/gate server/memory server/net server/observe absl fmt google grpc grpcpp messages
 server/config: kernels/device proto proto/net server/gate/steady_time.h server/observe/log.h absl fmt CLI
 server/device: kernels/device kernels/device/health server/gate server/observe/health.h server/observe/log.h absl
 server/gate: proto absl
-server/memory: quantd/field_error.h proto proto/memory server/net/listen_socket.h server/gate/steady_time.h absl fmt kernels/device/device_memory.h kernels/device/devices.h
+server/memory: vocabulary proto proto/memory server/net/listen_socket.h server/gate/steady_time.h absl fmt kernels/device/device_memory.h kernels/device/devices.h
 server/net: proto/net server/calls/failure.h server/config/options.h server/gate server/observe/log.h absl fmt grpc grpcpp openssl
 server/observe: kernels/plan kernels/device proto proto/net server/calls server/config server/gate server/memory/door.h server/net absl fmt google grpc grpcpp messages spdlog
 client: include/quantd kernels/plan client/net client/route client/call client/tensors fmt kernels/plan/profile
 client/allocator: proto/net/allocator.h
 client/client: proto/net/trace_context.h
-client/bands: quantd/plan.h kernels/plan kernels/plan/profile quantd/call_options.h quantd/result.h client/call client/tensors absl fmt
-client/memory: quantd/field_error.h quantd/plan.h proto/memory quantd/call_options.h quantd/buffers.h absl fmt
-client/call: quantd/options.h quantd/plan.h kernels/plan quantd/call_options.h quantd/error.h quantd/buffers.h client/memory quantd/result.h quantd/server_info.h absl fmt
-client/route: quantd/plan.h quantd/field_error.h kernels/plan proto proto/memory client/bands client/call quantd/call_options.h client/memory/lending.h quantd/result.h client/tensors/result_builder.h absl fmt
-client/tensors: quantd/field_error.h quantd/plan.h kernels/plan kernels/plan/profile quantd/call_options.h quantd/distributed.h quantd/buffers.h quantd/piece_options.h quantd/result.h absl fmt
+client/bands: vocabulary kernels/plan kernels/plan/profile quantd/call_options.h quantd/result.h client/call client/tensors absl fmt
+client/memory: vocabulary proto/memory quantd/call_options.h quantd/buffers.h absl fmt
+client/call: vocabulary kernels/plan quantd/call_options.h quantd/error.h quantd/buffers.h client/memory quantd/result.h quantd/server_info.h absl fmt
+client/route: vocabulary kernels/plan proto proto/memory client/bands client/call quantd/call_options.h client/memory/lending.h quantd/result.h client/tensors/result_builder.h absl fmt
+client/tensors: vocabulary kernels/plan kernels/plan/profile quantd/call_options.h quantd/distributed.h quantd/buffers.h quantd/piece_options.h quantd/result.h absl fmt
 client/tensors/piece_work: quantd/client.h
-client/files: quantd/sign_mask.h quantd/options.h quantd/plan.h quantd/format.h quantd/buffers.h quantd/quantized_tensor.h absl fmt nlohmann
+client/files: vocabulary quantd/buffers.h quantd/quantized_tensor.h absl fmt nlohmann
 client/checkpoint/anatomy: client/checkpoint client/files absl fmt
-client/checkpoint: quantd/field_error.h quantd/options.h quantd/format.h quantd/plan.h kernels/plan kernels/plan/profile kernels/arith/copy_address.h client/checkpoint/anatomy client/files absl fmt nlohmann re2
+client/checkpoint: vocabulary kernels/plan kernels/plan/profile kernels/arith/copy_address.h client/checkpoint/anatomy client/files absl fmt nlohmann re2
 client/checkpoint/advise: client/checkpoint client/checkpoint/convert client/files absl fmt
-client/checkpoint/check: quantd/format.h kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/anatomy client/checkpoint/convert client/files absl fmt
-client/checkpoint/convert: quantd/options.h quantd/error_statistics.h quantd/format.h kernels/plan kernels/plan/profile quantd/buffers.h quantd/result.h client/checkpoint client/checkpoint/anatomy client/files absl fmt
-client/checkpoint/lint: client/checkpoint client/checkpoint/check client/files absl fmt
+client/checkpoint/check: vocabulary kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/anatomy client/checkpoint/convert client/files absl fmt
+client/checkpoint/convert: vocabulary kernels/plan kernels/plan/profile quantd/buffers.h quantd/result.h client/checkpoint client/checkpoint/anatomy client/files absl fmt
+client/checkpoint/lint: client/checkpoint client/checkpoint/check client/checkpoint/convert/scheme_table.h client/files absl fmt
 client/checkpoint/lint/engines: client/checkpoint/anatomy client/checkpoint client/checkpoint/check client/checkpoint/lint/rules.h fmt
 client/checkpoint/repair: kernels/arith/copy_address.h kernels/plan client/checkpoint client/checkpoint/check client/checkpoint/convert client/checkpoint/lint absl fmt
 client/checkpoint/report: kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/check client/checkpoint/lint absl fmt
-client/local: quantd/field_error.h quantd/plan.h quantd/local.h kernels/plan kernels/device proto/methods.h quantd/call_options.h quantd/piece_options.h quantd/result.h client/call client/tensors absl fmt
-client/net: quantd/plan.h quantd/field_error.h kernels/plan proto proto/memory proto/net client/net/stream quantd/call_options.h quantd/credentials.h quantd/error.h quantd/result.h quantd/server_info.h client/memory client/call client/tensors absl fmt google grpcpp messages
-client/net/stream: quantd/plan.h proto/net proto/stream quantd/call_options.h quantd/result.h client/net client/call client/tensors absl grpcpp
+client/local: quantd/local.h vocabulary kernels/plan kernels/device proto/methods.h quantd/call_options.h quantd/piece_options.h quantd/result.h client/call client/tensors absl fmt
+client/net: vocabulary kernels/plan proto proto/memory proto/net client/net/stream quantd/call_options.h quantd/credentials.h quantd/error.h quantd/result.h quantd/server_info.h client/memory client/call client/tensors absl fmt google grpcpp messages
+client/net/stream: vocabulary proto/net proto/stream quantd/call_options.h quantd/result.h client/net client/call client/tensors absl grpcpp
 client/quantctl: client/quantctl/terminal kernels/plan kernels/cpu/choice.h kernels/cuda/choice.h kernels/device/recipe.h proto/net/strict_numbers.h include/quantd client/checkpoint/dialect.h client/files client/tensors/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
 client/quantctl/main: client/quantctl/terminal client/quantctl/models client/quantctl/bench
 client/quantctl/terminal: CLI fmt
@@ -94,16 +94,16 @@ client/quantctl/models: kernels/plan/profile client/checkpoint client/checkpoint
 client/example: include/quantd
 client/python/native: kernels/device/backend.h proto include/quantd client/memory/cuda_driver.h absl fmt messages nanobind
 tests/oracle:
-tests/testing: quantd/field_error.h quantd/plan.h cuda kernels/device tests/oracle absl fmt nlohmann gtest gmock
-tests/kernels/plan: quantd/delayed_scaling.h quantd/field_error.h quantd/sign_mask.h quantd/plan.h kernels/plan kernels/plan/profile tests/oracle tests/testing fmt gtest gmock
+tests/testing: cuda vocabulary kernels/device tests/oracle absl fmt nlohmann gtest gmock
+tests/kernels/plan: vocabulary kernels/plan kernels/plan/profile tests/oracle tests/testing fmt gtest gmock
 tests/kernels/arith: quantd/format.h kernels/plan/profile kernels/arith kernels/arith/profile kernels/cpu/isa/transpose.h kernels/device/devices.h tests/oracle tests/testing gtest
-tests/kernels/device: quantd/plan.h quantd/format.h quantd/field_error.h kernels/plan kernels/device kernels/cpu/choice.h kernels/cuda/choice.h tests/client/temp_dir.h tests/testing absl fmt gtest gmock
-tests/kernels/device/health: quantd/plan.h quantd/format.h kernels/device kernels/device/health fmt absl gtest
+tests/kernels/device: vocabulary kernels/plan kernels/device kernels/cpu/choice.h kernels/cuda/choice.h tests/client/temp_dir.h tests/testing absl fmt gtest gmock
+tests/kernels/device/health: vocabulary kernels/device kernels/device/health fmt absl gtest
 tests/kernels/cpu: kernels/device tests/testing fmt gtest
-tests/kernels/contract: quantd/plan.h quantd/field_error.h quantd/format.h kernels/plan kernels/plan/profile kernels/device tests/kernels/device/plan_rows.h tests/oracle tests/testing fmt gtest gmock
-tests/kernels/gpu: quantd/plan.h quantd/field_error.h kernels/plan kernels/plan/profile kernels/device tests/testing fmt nlohmann gtest
+tests/kernels/contract: vocabulary kernels/plan kernels/plan/profile kernels/device tests/kernels/device/plan_rows.h tests/oracle tests/testing fmt gtest gmock
+tests/kernels/gpu: vocabulary kernels/plan kernels/plan/profile kernels/device tests/testing fmt nlohmann gtest
 tests/kernels/golden: kernels/plan/profile kernels/device tests/oracle tests/kernels/contract/copy_codes.h tests/testing gtest gmock
-tests/proto: quantd/field_error.h kernels/device proto proto/net proto/stream tests/kernels/device/plan_rows.h tests/testing google grpcpp stubs gtest gmock
+tests/proto: vocabulary kernels/device proto proto/net proto/stream tests/kernels/device/plan_rows.h tests/testing google grpcpp stubs gtest gmock
 tests/proto/memory: proto/memory gtest
 tests/server: kernels/device kernels/device/health proto/limits.h proto/net server server/calls server/config server/device server/gate server/net tests/attack/http2_peer.h tests/server/memory/door_peer.h tests/bench/rpc_process.h tests/client/temp_dir.h tests/kernels/device/fake_backend.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
 tests/server/gate: server/gate absl gtest
@@ -210,9 +210,6 @@ def words_for(quote, include, tree):
     """
     if include in tree:
         return (os.path.dirname(include), include)
-    if "include/" + include in tree:
-        public = (PUBLIC, include)
-        return (*public, "vocabulary") if is_vocabulary(include) else public
     if "include/" + include in tree:
         known = is_vocabulary("include/" + include)
         return (PUBLIC, include, *(["vocabulary"] if known else []))

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "client/checkpoint/pattern.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -65,11 +66,6 @@ bool IsWide(const Model& model) {
 FusedNames Names(std::string_view text) {
   const NameParts parts = PartsOfName(text, ',');
   return {parts.begin(), parts.end()};
-}
-
-template <typename List>
-bool Has(const List& list, std::string_view word) {
-  return std::find(std::begin(list), std::end(list), word) != std::end(list);
 }
 
 }  // namespace

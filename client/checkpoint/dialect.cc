@@ -79,140 +79,57 @@ std::vector<WeightLayout> MakeLayouts() {
   const StoredPart input_divisor = {S::kInputScale, ".input_global_scale",
                                     "F32"};
   const StoredPart second = {S::kGlobal, ".weight_scale_2", "F32"};
-  return {
-      {D::kCompressedTensors,
-       W::kNvfp4,
-       F::kNvfp4,
-       P::kCompressedTensors020,
-       Shape::kBlocks,
-       Global::kDivisor,
-       Shape::kOne,
-       {packed, scale("F8_E4M3"), divisor, input_divisor}},
-      {D::kCompressedTensors,
-       W::kNvfp4FourOverSix,
-       F::kNvfp4,
-       P::kTe,
-       Shape::kBlocks,
-       Global::kDivisor,
-       Shape::kOne,
-       {packed, scale("F8_E4M3"), divisor, input_divisor},
-       /*needs_input_scale=*/false,
-       /*high_half_first=*/false,
-       /*swizzled=*/false,
-       /*stacked=*/false,
-       /*four_over_six=*/true},
-      {D::kCompressedTensors,
-       W::kFp8,
-       F::kFp8E4M3,
-       P::kCompressedTensors020,
-       Shape::kOne,
-       Global::kNone,
-       Shape::kOne,
-       {fp8, scale("F32"), input}},
-      {D::kCompressedTensors,
-       W::kFp8Dynamic,
-       F::kFp8ChannelE4M3,
-       P::kCompressedTensors020,
-       Shape::kColumn,
-       Global::kNone,
-       Shape::kOne,
-       {fp8, scale("F32")}},
-      {D::kCompressedTensors,
-       W::kFp8Block,
-       F::kFp8SquareE4M3,
-       P::kCompressedTensors020,
-       Shape::kBlocks,
-       Global::kNone,
-       Shape::kOne,
-       {fp8, scale("F32")}},
-      {D::kCompressedTensors,
-       W::kMxfp8,
-       F::kMxfp8E4M3,
-       P::kCompressedTensors020,
-       Shape::kBlocks,
-       Global::kNone,
-       Shape::kOne,
-       {fp8, scale("U8")}},
-      {D::kCompressedTensors,
-       W::kMxfp4,
-       F::kMxfp4,
-       P::kCompressedTensors020,
-       Shape::kBlocks,
-       Global::kNone,
-       Shape::kOne,
-       {packed, scale("U8")}},
-      {D::kModelOpt,
-       W::kNvfp4,
-       F::kNvfp4,
-       P::kModelopt047,
-       Shape::kBlocks,
-       Global::kMultiplier,
-       Shape::kScalar,
-       {fp4, scale("F8_E4M3"), second, input}},
-      {D::kModelOpt,
-       W::kNvfp4FourOverSix,
-       F::kNvfp4,
-       P::kTe,
-       Shape::kBlocks,
-       Global::kMultiplier,
-       Shape::kScalar,
-       {fp4, scale("F8_E4M3"), second, input},
-       /*needs_input_scale=*/false,
-       /*high_half_first=*/false,
-       /*swizzled=*/false,
-       /*stacked=*/false,
-       /*four_over_six=*/true},
-      {D::kModelOpt,
-       W::kFp8,
-       F::kFp8E4M3,
-       P::kModelopt047,
-       Shape::kScalar,
-       Global::kNone,
-       Shape::kScalar,
-       {fp8, scale("F32"), input},
-       /*needs_input_scale=*/true},
-      {D::kModelOpt,
-       W::kMxfp8,
-       F::kMxfp8E4M3,
-       P::kModelopt047,
-       Shape::kBlocks,
-       Global::kNone,
-       Shape::kScalar,
-       {fp8, scale("U8")}},
-      {D::kDeepSeek,
-       W::kFp8Block,
-       F::kFp8SquareE4M3,
-       P::kDeepgemm,
-       Shape::kBlocks,
-       Global::kNone,
-       Shape::kScalar,
-       {fp8, StoredPart{S::kScales, ".weight_scale_inv", "F32", ".scale"}}},
-      {D::kGptOss,
-       W::kMxfp4,
-       F::kMxfp4,
-       P::kTe,
-       Shape::kBlocks,
-       Global::kNone,
-       Shape::kScalar,
-       {StoredPart{S::kCodes, "_blocks", "U8"},
-        StoredPart{S::kScales, "_scales", "U8"}},
-       /*needs_input_scale=*/false,
-       /*high_half_first=*/false,
-       /*swizzled=*/false,
-       /*stacked=*/true},
-      {D::kComfy,
-       W::kNvfp4,
-       F::kNvfp4,
-       P::kComfy0240,
-       Shape::kBlocks,
-       Global::kMultiplier,
-       Shape::kScalar,
-       {fp4, scale("F8_E4M3"), second,
-        StoredPart{S::kLabel, ".comfy_quant", "U8"}},
-       /*needs_input_scale=*/false,
-       /*high_half_first=*/true,
-       /*swizzled=*/true},
+  const auto e4m3 = scale("F8_E4M3");
+  std::vector<WeightLayout> rows;
+  const auto add = [&rows](D dialect, W format, F codes, P profile, Shape shape,
+                           std::array<StoredPart, 4> parts) -> WeightLayout& {
+    WeightLayout& row =
+        rows.emplace_back(WeightLayout{dialect, format, codes, profile, shape});
+    const bool divides = dialect == D::kCompressedTensors;
+    if (divides) row.global_shape = Shape::kOne;
+    if (codes == F::kNvfp4) {
+      row.global = divides ? Global::kDivisor : Global::kMultiplier;
+    }
+    row.parts = parts;
+    return row;
   };
+  add(D::kCompressedTensors, W::kNvfp4, F::kNvfp4, P::kCompressedTensors020,
+      Shape::kBlocks, {packed, e4m3, divisor, input_divisor});
+  add(D::kCompressedTensors, W::kNvfp4FourOverSix, F::kNvfp4, P::kTe,
+      Shape::kBlocks, {packed, e4m3, divisor, input_divisor})
+      .four_over_six = true;
+  add(D::kCompressedTensors, W::kFp8, F::kFp8E4M3, P::kCompressedTensors020,
+      Shape::kOne, {fp8, scale("F32"), input});
+  add(D::kCompressedTensors, W::kFp8Dynamic, F::kFp8ChannelE4M3,
+      P::kCompressedTensors020, Shape::kColumn, {fp8, scale("F32")});
+  add(D::kCompressedTensors, W::kFp8Block, F::kFp8SquareE4M3,
+      P::kCompressedTensors020, Shape::kBlocks, {fp8, scale("F32")});
+  add(D::kCompressedTensors, W::kMxfp8, F::kMxfp8E4M3, P::kCompressedTensors020,
+      Shape::kBlocks, {fp8, scale("U8")});
+  add(D::kCompressedTensors, W::kMxfp4, F::kMxfp4, P::kCompressedTensors020,
+      Shape::kBlocks, {packed, scale("U8")});
+  add(D::kModelOpt, W::kNvfp4, F::kNvfp4, P::kModelopt047, Shape::kBlocks,
+      {fp4, e4m3, second, input});
+  add(D::kModelOpt, W::kNvfp4FourOverSix, F::kNvfp4, P::kTe, Shape::kBlocks,
+      {fp4, e4m3, second, input})
+      .four_over_six = true;
+  add(D::kModelOpt, W::kFp8, F::kFp8E4M3, P::kModelopt047, Shape::kScalar,
+      {fp8, scale("F32"), input})
+      .needs_input_scale = true;
+  add(D::kModelOpt, W::kMxfp8, F::kMxfp8E4M3, P::kModelopt047, Shape::kBlocks,
+      {fp8, scale("U8")});
+  add(D::kDeepSeek, W::kFp8Block, F::kFp8SquareE4M3, P::kDeepgemm,
+      Shape::kBlocks,
+      {fp8, StoredPart{S::kScales, ".weight_scale_inv", "F32", ".scale"}});
+  add(D::kGptOss, W::kMxfp4, F::kMxfp4, P::kTe, Shape::kBlocks,
+      {StoredPart{S::kCodes, "_blocks", "U8"},
+       StoredPart{S::kScales, "_scales", "U8"}})
+      .stacked = true;
+  WeightLayout& comfy =
+      add(D::kComfy, W::kNvfp4, F::kNvfp4, P::kComfy0240, Shape::kBlocks,
+          {fp4, e4m3, second, StoredPart{S::kLabel, ".comfy_quant", "U8"}});
+  comfy.high_half_first = comfy.swizzled = true;
+  return rows;
 }
 
 // 448 * 6: the largest block scale times the largest element.

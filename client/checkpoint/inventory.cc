@@ -38,4 +38,16 @@ std::vector<Kind> InventoryOf(const Model& model, const StoredModel& stored) {
   return out;
 }
 
+Json JsonOf(const std::vector<Kind>& kinds) {
+  Json out = Json::array();
+  for (const Kind& k : kinds) {
+    out.push_back({{"format", k.format},
+                   {"dialect", k.dialect},
+                   {"tensors", k.tensors},
+                   {"parameters", k.parameters},
+                   {"bytes", k.bytes}});
+  }
+  return out;
+}
+
 }  // namespace quantd::checkpoint

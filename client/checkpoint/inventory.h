@@ -24,6 +24,7 @@ struct Kind {
 
 // Sorted by format and dialect.
 std::vector<Kind> InventoryOf(const Model& model, const StoredModel& stored);
+Json JsonOf(const std::vector<Kind>& kinds);
 
 }  // namespace quantd::checkpoint
 

@@ -62,11 +62,6 @@ int64_t CountIn(std::string_view shard) {
   return count;
 }
 
-template <typename T>
-T Parse(std::string_view text) {
-  return T::parse(text);
-}
-
 // `T`: where keys keep their order, or where finding one among very many is
 // quick.
 template <typename T>
@@ -98,7 +93,8 @@ absl::StatusOr<T> ReadObject(const absl::StatusOr<InputFile>& file, size_t most,
 
 absl::StatusOr<Json> ReadJsonObject(const absl::StatusOr<InputFile>& file,
                                     size_t most) {
-  return ReadObject<Json>(file, most, &Parse<Json>);
+  return ReadObject<Json>(
+      file, most, [](std::string_view text) { return Json::parse(text); });
 }
 
 absl::StatusOr<Json> ReadConfig(const absl::StatusOr<InputFile>& file) {
@@ -243,9 +239,9 @@ absl::Status Model::Choose(const std::vector<std::string>& only,
 
 absl::Status Model::ReadIndex() {
   const std::string path = path_ + "/" + index_name_;
-  const auto json = ReadObject<nlohmann::json>(folder_.OpenFile(index_name_),
-                                               safetensors::kMaxHeaderBytes,
-                                               &Parse<nlohmann::json>);
+  const auto json = ReadObject<nlohmann::json>(
+      folder_.OpenFile(index_name_), safetensors::kMaxHeaderBytes,
+      [](std::string_view text) { return nlohmann::json::parse(text); });
   if (!json.ok()) return json.status();
   const auto map = json->find("weight_map");
   if (map == json->end() || !map->is_object() || map->empty()) {
@@ -374,6 +370,28 @@ std::string Model::model_type() const {
 absl::Status Model::Read(const ModelTensor& tensor, size_t offset,
                          absl::Span<std::byte> bytes) const {
   return shards_[tensor.shard].file.Read(tensor.stored, offset, bytes);
+}
+
+absl::StatusOr<std::vector<std::byte>> Model::ReadAll(
+    const ModelTensor& tensor) const {
+  std::vector<std::byte> bytes(tensor.stored.size);
+  if (auto s = Read(tensor, 0, absl::MakeSpan(bytes)); !s.ok()) return s;
+  return bytes;
+}
+
+absl::Status Model::ReadInPieces(
+    const ModelTensor& tensor, size_t most,
+    absl::FunctionRef<absl::Status(size_t, absl::Span<const std::byte>)> take)
+    const {
+  const size_t size = tensor.stored.size;
+  std::vector<std::byte> buffer(std::min(size, most));
+  for (size_t done = 0; done < size; done += buffer.size()) {
+    const auto bytes =
+        absl::MakeSpan(buffer).first(std::min(buffer.size(), size - done));
+    if (auto s = Read(tensor, done, bytes); !s.ok()) return s;
+    if (auto s = take(done, bytes); !s.ok()) return s;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace quantd::checkpoint

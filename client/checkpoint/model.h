@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -86,6 +87,16 @@ class Model {
 
   absl::Status Read(const ModelTensor& tensor, size_t offset,
                     absl::Span<std::byte> bytes) const;
+  // All of a small one.
+  absl::StatusOr<std::vector<std::byte>> ReadAll(
+      const ModelTensor& tensor) const;
+  // All of a large one, in order and no more than `most` bytes at once. Stops
+  // at the first error.
+  absl::Status ReadInPieces(
+      const ModelTensor& tensor, size_t most,
+      absl::FunctionRef<absl::Status(size_t offset,
+                                     absl::Span<const std::byte> bytes)>
+          take) const;
 
  private:
   absl::Status OpenDirectory(const std::vector<std::string>& only);

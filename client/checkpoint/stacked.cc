@@ -6,6 +6,7 @@
 
 #include "client/checkpoint/anatomy/config_facts.h"
 #include "client/checkpoint/anatomy/role.h"
+#include "client/checkpoint/pattern.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -109,13 +110,11 @@ bool IsStacked(const ModelTensor& tensor) {
 bool IsExpertOfEngines(std::string_view model_type, std::string_view leaf) {
   // Its engines built the experts of plain parameters.
   if (model_type == "arctic") return false;
-  return std::any_of(
-      Stacks().begin(), Stacks().end(), [&](const StackRow& row) {
-        return row.under == kExperts &&
-               (row.leaf == leaf ||
-                std::find(row.parts.begin(), row.parts.end(), leaf) !=
-                    row.parts.end());
-      });
+  return std::any_of(Stacks().begin(), Stacks().end(),
+                     [&](const StackRow& row) {
+                       return row.under == kExperts &&
+                              (row.leaf == leaf || Has(row.parts, leaf));
+                     });
 }
 
 absl::StatusOr<std::vector<Weight>> Unstack(const Model& model,
@@ -141,10 +140,7 @@ absl::StatusOr<std::vector<Weight>> Unstack(const Model& model,
   }
   auto turned = IsInputFirst(tensor, row, hidden);
   if (!turned) turned = ByOthers(model, parent, hidden);
-  if (!turned && std::find(std::begin(kInputFirst), std::end(kInputFirst),
-                           type) != std::end(kInputFirst)) {
-    turned = true;
-  }
+  if (!turned && Has(kInputFirst, type)) turned = true;
   if (!turned) {
     return absl::InvalidArgumentError(
         "a stack of experts, and whether its rows are those of N or of K "

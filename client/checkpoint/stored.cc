@@ -197,22 +197,24 @@ Dialect ConfiguredDialect(const Json& config) {
   return Dialect::kNone;
 }
 
+bool HasComfyLabels(const Model& model) {
+  return std::any_of(model.tensors().begin(), model.tensors().end(),
+                     [](const ModelTensor& t) {
+                       return t.name().ends_with(".comfy_quant");
+                     }) ||
+         std::any_of(model.shards().begin(), model.shards().end(),
+                     [](const ModelShard& shard) {
+                       return shard.file.metadata().count(kComfyMetadata) > 0;
+                     });
+}
+
 absl::StatusOr<StoredModel> FindStored(const Model& model) {
   StoredModel out;
   const Dialect configured = ConfiguredDialect(model.config());
   const PartGroups groups = GroupsOf(model);
   std::map<std::string, const ModelTensor*> seen;  // modules, by their codes
   std::set<std::string> known;                     // those of a layout
-  // One label for each weight, or one text for all.
-  const bool labelled =
-      std::any_of(
-          model.tensors().begin(), model.tensors().end(),
-          [](const auto& t) { return t.name().ends_with(".comfy_quant"); }) ||
-      std::any_of(
-          model.shards().begin(), model.shards().end(),
-          [](const ModelShard& shard) {
-            return shard.file.metadata().count("_quantization_metadata") > 0;
-          });
+  const bool labelled = HasComfyLabels(model);
   for (const ModelTensor& tensor : model.tensors()) {
     std::optional<StoredWeight> best;
     for (const WeightLayout& layout : AllLayouts()) {

@@ -53,6 +53,12 @@ struct StoredModel {
 // The dialect that config.json names; kNone: none that is known.
 Dialect ConfiguredDialect(const Json& config);
 
+// The text beside the tensors by which newer files of ComfyUI's name all
+// quantized layers at once, where others have a comfy_quant for each.
+inline constexpr char kComfyMetadata[] = "_quantization_metadata";
+// Whether a model has labels of ComfyUI's, in either form.
+bool HasComfyLabels(const Model& model);
+
 // INVALID_ARGUMENT for a weight that is there twice, in two dialects or
 // quantized and not; the model must outlive what is found.
 absl::StatusOr<StoredModel> FindStored(const Model& model);

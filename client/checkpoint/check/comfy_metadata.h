@@ -1,5 +1,4 @@
-// The text beside the tensors by which newer files of ComfyUI's name all
-// quantized layers at once, where others have a comfy_quant for each.
+// What kComfyMetadata of a model says.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_COMFY_METADATA_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_COMFY_METADATA_H_
 
@@ -8,10 +7,10 @@
 #include <string_view>
 
 #include "client/checkpoint/model.h"
+#include "client/checkpoint/stored.h"
 
 namespace quantd::checkpoint {
 
-inline constexpr char kComfyMetadata[] = "_quantization_metadata";
 // Of the names in a whole checkpoint, beside those of its text encoders.
 inline constexpr char kComfyPrefix[] = "model.diffusion_model.";
 

@@ -84,33 +84,10 @@ void Unstack(const Side& other, Side* side) {
   }
 }
 
-// Reads the rows of an entry.
-class EntryValues {
- public:
-  EntryValues(const Model& model, const Entry& entry) {
-    if (entry.tensor != nullptr) {
-      tensor_.emplace(model, *entry.tensor);
-      rows_ = tensor_->rows();
-      cols_ = tensor_->cols();
-    } else {
-      weight_.emplace(model, *entry.weight);
-      rows_ = entry.weight->rows;
-      cols_ = entry.weight->cols;
-    }
-  }
-  int64_t rows() const { return rows_; }
-  int64_t cols() const { return cols_; }
-  absl::Status Read(int64_t row, int64_t count, std::vector<float>* out) {
-    return tensor_ ? tensor_->Read(row, count, out)
-                   : weight_->Read(row, count, out);
-  }
-
- private:
-  std::optional<WeightValues> tensor_;
-  std::optional<OriginalValues> weight_;
-  int64_t rows_ = 0;
-  int64_t cols_ = 0;
-};
+OriginalValues ValuesOf(const Model& model, const Entry& entry) {
+  return entry.tensor != nullptr ? OriginalValues(model, *entry.tensor)
+                                 : OriginalValues(model, *entry.weight);
+}
 
 class Sums {
  public:
@@ -222,8 +199,8 @@ absl::StatusOr<TensorDifference> CompareOne(const std::string& name,
   d.kind_b = eb.kind;
   if (ea.stored() != nullptr) d.format_a = ea.stored()->layout->format;
   if (eb.stored() != nullptr) d.format_b = eb.stored()->layout->format;
-  EntryValues va(a, ea);
-  EntryValues vb(b, eb);
+  OriginalValues va = ValuesOf(a, ea);
+  OriginalValues vb = ValuesOf(b, eb);
   d.rows = va.rows();
   d.cols = va.cols();
   Sums sums;
@@ -294,8 +271,8 @@ absl::StatusOr<ModelDifference> CompareModels(
       only_in_a(name);
       continue;
     }
-    const EntryValues va(a, entry);
-    const EntryValues vb(b, found->second);
+    const OriginalValues va = ValuesOf(a, entry);
+    const OriginalValues vb = ValuesOf(b, found->second);
     if (va.rows() != vb.rows() || va.cols() != vb.cols()) {
       out.not_compared.push_back(
           {name, fmt::format("{} x {} in the one, {} x {} in the other",

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "client/checkpoint/check/declared.h"
+#include "client/checkpoint/pattern.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -57,11 +58,6 @@ constexpr std::string_view kNeeded[] = {"model_type",
                                         "query_pre_attn_scalar"};
 // Newer files have together what older ones have apart.
 constexpr std::string_view kRope[] = {"rope_parameters", "rope_scaling"};
-
-template <size_t kCount>
-bool Has(const std::string_view (&list)[kCount], std::string_view word) {
-  return std::find(std::begin(list), std::end(list), word) != std::end(list);
-}
 
 struct ConfigValue {
   Json value;

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "client/checkpoint/anatomy/config_facts.h"
+#include "client/checkpoint/pattern.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -50,11 +51,6 @@ constexpr std::string_view kUntied[] = {
     "qwen2_moe", "qwen3",      "qwen3_moe",   "qwen3_next",  "seed_oss",
     "stablelm"};
 
-template <size_t kCount>
-bool Lists(const std::string_view (&list)[kCount], std::string_view word) {
-  return std::find(std::begin(list), std::end(list), word) != std::end(list);
-}
-
 std::optional<bool> Said(const Json* object) {
   const Json* said = Member(object, kTiedHead);
   if (said == nullptr || !said->is_boolean()) return std::nullopt;
@@ -97,8 +93,8 @@ std::optional<bool> IsHeadTied(const Json& config, std::string_view type) {
   const auto text = Said(Member(&config, "text_config"));
   if (own && text && *own != *text) return std::nullopt;
   if (own || text) return own ? own : text;
-  if (Lists(kTied, type)) return true;
-  if (Lists(kUntied, type)) return false;
+  if (Has(kTied, type)) return true;
+  if (Has(kUntied, type)) return false;
   return std::nullopt;
 }
 

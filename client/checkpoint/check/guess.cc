@@ -5,7 +5,6 @@
 #include <initializer_list>
 #include <string_view>
 
-#include "client/checkpoint/check/comfy_metadata.h"
 #include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
 #include "kernels/arith/copy_address.h"
@@ -242,12 +241,7 @@ Dialect LikelyDialect(const Model& model, const StoredModel& stored) {
   if (stacks) return Dialect::kGptOss;
   const Dialect configured = ConfiguredDialect(model.config());
   if (configured != Dialect::kNone) return configured;
-  const bool labelled = !ComfyMetadata::Of(model).shard.empty() ||
-                        std::any_of(model.tensors().begin(),
-                                    model.tensors().end(), [](const auto& t) {
-                                      return t.name().ends_with(".comfy_quant");
-                                    });
-  if (labelled) return Dialect::kComfy;
+  if (HasComfyLabels(model)) return Dialect::kComfy;
   // Others have a configuration, and leave it to engines to swizzle.
   const bool swizzled =
       !model.has_config() &&

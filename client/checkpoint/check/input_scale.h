@@ -1,4 +1,5 @@
-// What scales of activations stand for.
+// What scales of activations, and global scales of weights, stand for that are
+// not those of their dialect.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_INPUT_SCALE_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_INPUT_SCALE_H_
 
@@ -21,6 +22,12 @@ double InputAmax(const ModelTensor& tensor, Global rule, float scale);
 // models are, and all their reciprocals mean inputs as models have them.
 absl::StatusOr<bool> AreReciprocals(const Model& model,
                                     const StoredModel& stored);
+
+// Whether half of the global scales, and half of their inverses, would mean
+// weights as large as no model's, and be the largest weights of a model as they
+// are: below 1, for larger ones may be 6 over a largest weight, and those that
+// are 1 may be nothing.
+absl::StatusOr<bool> AreAmaxes(const Model& model, const StoredModel& stored);
 
 }  // namespace quantd::checkpoint
 

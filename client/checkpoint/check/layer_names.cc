@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "client/checkpoint/pattern.h"
+
 namespace quantd::checkpoint {
 namespace {
 
@@ -43,10 +45,8 @@ Cut CutAt(std::string_view name, Names&& names) {
 }  // namespace
 
 LayerName LayerName::Of(std::string_view name) {
-  const Cut cut = CutAt(name, [](std::string_view part) {
-    return std::find(std::begin(kStacks), std::end(kStacks), part) !=
-           std::end(kStacks);
-  });
+  const Cut cut =
+      CutAt(name, [](std::string_view part) { return Has(kStacks, part); });
   return {std::string(cut.before), cut.number, std::string(cut.after)};
 }
 

@@ -58,19 +58,25 @@ const OriginalWeight* Originals::Find(const StoredWeight& w,
 }
 
 OriginalValues::OriginalValues(const Model& model, const OriginalWeight& weight)
-    : model_(model), weight_(weight) {
+    : model_(model), weight_(&weight), rows_(weight.rows), cols_(weight.cols) {
   if (weight.stored != nullptr) {
-    quantized_ =
+    values_ =
         std::make_unique<WeightValues>(model, *weight.stored, weight.expert);
     // The weight as it is converted.
-    quantized_->MendZeros();
+    values_->MendZeros();
   }
+}
+
+OriginalValues::OriginalValues(const Model& model, const ModelTensor& tensor)
+    : model_(model), values_(std::make_unique<WeightValues>(model, tensor)) {
+  rows_ = values_->rows();
+  cols_ = values_->cols();
 }
 
 absl::Status OriginalValues::Read(int64_t row, int64_t count,
                                   std::vector<float>* out) {
-  if (quantized_) return quantized_->Read(row, count, out);
-  const Weight& w = weight_.plain;
+  if (values_) return values_->Read(row, count, out);
+  const Weight& w = weight_->plain;
   const std::string& dtype = w.source->stored.dtype;
   const auto size = static_cast<size_t>(count * w.cols);
   std::vector<std::byte> bytes(

@@ -57,14 +57,21 @@ class Originals {
 class OriginalValues {
  public:
   OriginalValues(const Model& model, const OriginalWeight& weight);
+  // Any tensor of numbers.
+  OriginalValues(const Model& model, const ModelTensor& tensor);
+
+  int64_t rows() const { return rows_; }
+  int64_t cols() const { return cols_; }
 
   // Rows [row, row + count): count * K numbers.
   absl::Status Read(int64_t row, int64_t count, std::vector<float>* out);
 
  private:
   const Model& model_;
-  const OriginalWeight& weight_;
-  std::unique_ptr<WeightValues> quantized_;
+  const OriginalWeight* weight_ = nullptr;
+  std::unique_ptr<WeightValues> values_;  // none: as `weight_` says
+  int64_t rows_ = 0;
+  int64_t cols_ = 0;
 };
 
 }  // namespace quantd::checkpoint

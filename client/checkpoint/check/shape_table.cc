@@ -6,6 +6,7 @@
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/declared.h"
 #include "client/checkpoint/check/layer_names.h"
+#include "client/checkpoint/pattern.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -53,11 +54,6 @@ constexpr std::string_view kBiases[] = {"llama", "qwen3", "qwen3_moe",
 // Those with one more matrix, or none of that name.
 constexpr std::string_view kOtherNorms[] = {"olmo2", "cohere"};
 
-template <size_t kCount>
-bool IsOneOf(const std::string_view (&list)[kCount], std::string_view word) {
-  return std::find(std::begin(list), std::end(list), word) != std::end(list);
-}
-
 using Number = std::optional<int64_t>;
 
 Number Times(Number a, Number b) {
@@ -81,13 +77,13 @@ std::optional<std::vector<int64_t>> One(Number n) {
 
 }  // namespace
 
-bool IsPlainDecoder(std::string_view type) { return IsOneOf(kPlain, type); }
-bool HasUniformLayers(std::string_view type) { return !IsOneOf(kMixed, type); }
+bool IsPlainDecoder(std::string_view type) { return Has(kPlain, type); }
+bool HasUniformLayers(std::string_view type) { return !Has(kMixed, type); }
 std::vector<std::string_view> PartsOfLayers(std::string_view type) {
   std::vector<std::string_view> parts;
-  if (!IsOneOf(kLlamaLike, type)) return parts;
+  if (!Has(kLlamaLike, type)) return parts;
   parts.assign(std::begin(kLlamaParts), std::end(kLlamaParts));
-  if (IsOneOf(kDense, type)) {
+  if (Has(kDense, type)) {
     parts.insert(parts.end(), std::begin(kDenseParts), std::end(kDenseParts));
   }
   for (const MoreParts& more : kMoreParts) {
@@ -99,11 +95,11 @@ std::vector<std::string_view> PartsOfLayers(std::string_view type) {
   return parts;
 }
 absl::Span<const std::string_view> ModulesOfLayers(std::string_view type) {
-  if (!IsOneOf(kLlamaLike, type)) return {};
+  if (!Has(kLlamaLike, type)) return {};
   if (type == "mixtral") return kMixtralModules;
   return kLlamaModules;
 }
-bool SaysBiases(std::string_view type) { return IsOneOf(kBiases, type); }
+bool SaysBiases(std::string_view type) { return Has(kBiases, type); }
 
 std::optional<int64_t> ExpertsOf(const Json& config) {
   for (const char* key :
@@ -127,7 +123,7 @@ ShapeTable::ShapeTable(const Json& config, std::string_view type)
   if (!head_ && hidden_ && heads && *heads > 0) head_ = *hidden_ / *heads;
   queries_ = Times(heads, head_);
   keys_ = Times(groups, head_);
-  own_attention_ = IsOneOf(kOtherNorms, type);
+  own_attention_ = Has(kOtherNorms, type);
 }
 
 std::optional<std::vector<int64_t>> ShapeTable::Of(

@@ -6,6 +6,7 @@
 
 #include "client/checkpoint/anatomy/config_facts.h"
 #include "client/checkpoint/convert/module_lists.h"
+#include "client/checkpoint/convert/scheme_table.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -33,20 +34,6 @@ Json Arguments(int bits, std::string_view strategy, Json dynamic) {
           {"group_size", nullptr}};
 }
 
-// Those of so many values that share a scale, and the type of that.
-Json Blocks(Json arguments, int size, std::string_view scale_type) {
-  arguments["group_size"] = size;
-  arguments["scale_dtype"] = scale_type;
-  return arguments;
-}
-Json Nvfp4Blocks(Json dynamic) {
-  return Blocks(Arguments(4, "tensor_group", std::move(dynamic)), 16,
-                "torch.float8_e4m3fn");
-}
-Json MxBlocks(int bits, bool dynamic) {
-  return Blocks(Arguments(bits, "group", dynamic), 32, "torch.uint8");
-}
-
 // Whether the model has scales of its KV cache under names that end so.
 bool HasCacheScales(const Model& model, std::string_view ending) {
   return std::any_of(
@@ -55,55 +42,35 @@ bool HasCacheScales(const Model& model, std::string_view ending) {
 }
 
 struct Scheme {
-  std::string_view name;
-  std::string_view format;
   Json weights;
   Json inputs;
 };
 
-Scheme CompressedTensorsScheme(WeightFormat format, bool measured) {
-  Scheme s;
-  switch (format) {
+Scheme CompressedTensorsScheme(const SchemeRow& row, bool measured) {
+  Scheme s = {Arguments(row.bits, row.strategy, false), nullptr};
+  if (row.group_size > 0) s.weights["group_size"] = row.group_size;
+  if (!row.scale_type.empty()) s.weights["scale_dtype"] = row.scale_type;
+  switch (row.format) {
     case WeightFormat::kNvfp4:
-      s.name = measured ? "NVFP4" : "NVFP4A16";
-      s.format = "nvfp4-pack-quantized";
-      s.weights = Nvfp4Blocks(false);
-      if (measured) s.inputs = Nvfp4Blocks("local");
+    case WeightFormat::kMxfp8: {
+      const bool blocks = row.format == WeightFormat::kMxfp8;
+      if (!blocks && !measured) break;
+      s.inputs = s.weights;
+      s.inputs["dynamic"] = blocks ? Json(true) : Json("local");
       break;
-    case WeightFormat::kFp8:
-      s.name = "FP8";
-      s.format = "float-quantized";
-      s.weights = Arguments(8, "tensor", false);
-      s.inputs = measured ? Arguments(8, "tensor", false)
-                          : Arguments(8, "token", true);
-      break;
-    case WeightFormat::kFp8Dynamic:
-      s.name = "FP8_DYNAMIC";
-      s.format = "float-quantized";
-      s.weights = Arguments(8, "channel", false);
-      s.inputs = Arguments(8, "token", true);
-      break;
+    }
     case WeightFormat::kFp8Block:
-      s.name = "FP8_BLOCK";
-      s.format = "float-quantized";
-      s.weights = Arguments(8, "block", false);
       s.weights["block_structure"] = {128, 128};
-      s.inputs = Arguments(8, "group", true);
+      s.inputs = Arguments(row.bits, "group", true);
       s.inputs["group_size"] = 128;
       break;
-    case WeightFormat::kMxfp8:
-      s.name = "MXFP8";
-      s.format = "mxfp8-quantized";
-      s.weights = MxBlocks(8, false);
-      s.inputs = MxBlocks(8, true);
+    case WeightFormat::kFp8:
+    case WeightFormat::kFp8Dynamic: {
+      const bool fixed = measured && row.format == WeightFormat::kFp8;
+      s.inputs = Arguments(row.bits, fixed ? "tensor" : "token", !fixed);
       break;
-    case WeightFormat::kMxfp4:
-      s.name = "MXFP4A16";
-      s.format = "mxfp4-pack-quantized";
-      s.weights = MxBlocks(4, false);
-      break;
-    case WeightFormat::kNvfp4FourOverSix:
-    case WeightFormat::kBf16:
+    }
+    default:
       break;
   }
   return s;
@@ -114,13 +81,17 @@ Json CompressedTensorsConfig(const Model& model, const ConversionPlan& plan) {
   Json groups = Json::object();
   std::string_view overall;
   for (const auto& [format, targets] : modules) {
-    const Scheme scheme = CompressedTensorsScheme(format, HasInputScales(plan));
-    overall = modules.size() == 1 ? scheme.format : "mixed-precision";
-    groups[std::string(scheme.name)] = {{"format", scheme.format},
-                                        {"input_activations", scheme.inputs},
-                                        {"output_activations", nullptr},
-                                        {"targets", targets},
-                                        {"weights", scheme.weights}};
+    const SchemeRow& row = *FindScheme(format);
+    const bool measured = HasInputScales(plan);
+    const Scheme scheme = CompressedTensorsScheme(row, measured);
+    overall =
+        modules.size() == 1 ? row.file_formats.front() : "mixed-precision";
+    const auto name = measured ? row.name : row.weights_only;
+    groups[std::string(name)] = {{"format", row.file_formats.front()},
+                                 {"input_activations", scheme.inputs},
+                                 {"output_activations", nullptr},
+                                 {"targets", targets},
+                                 {"weights", scheme.weights}};
   }
   return {{"config_groups", groups},
           {"format", overall},
@@ -142,14 +113,9 @@ struct Algorithm {
   int group_size = 0;  // 0: none
 };
 Algorithm ModelOptAlgorithm(WeightFormat format, bool measured) {
-  switch (format) {
-    case WeightFormat::kNvfp4:
-      return {measured ? "NVFP4" : "W4A16_NVFP4", 16};
-    case WeightFormat::kMxfp8:
-      return {"MXFP8", 32};
-    default:
-      return {"FP8"};
-  }
+  const SchemeRow& row = *FindScheme(format);
+  const bool inputs = format != WeightFormat::kNvfp4 || measured;
+  return {inputs ? row.algorithms.front() : "W4A16_NVFP4", row.group_size};
 }
 
 Json ModelOptProducer() {

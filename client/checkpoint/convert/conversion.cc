@@ -170,7 +170,7 @@ class Converter {
     if (!source.ok()) return source.status();
     if (auto s = CountZeros(weight.stored); !s.ok()) return s;
     const size_t bytes = weight.stored.size_bytes();
-    const size_t size = DecodedBytes(weight.stored);
+    const size_t size = weight.tensor().size;
     if (const UnitHashes* said = Done(unit);
         said != nullptr && said->source == *source) {
       ContentHash there;
@@ -196,17 +196,13 @@ class Converter {
   // Byte for byte, and again after an interruption: looking whether it was done
   // would read as much.
   absl::Status Copy(const ModelTensor& tensor) {
-    const size_t size = tensor.stored.size;
-    std::vector<std::byte> buffer(std::min(size, buffer_bytes_));
-    for (size_t done = 0; done < size;) {
-      const auto bytes =
-          absl::MakeSpan(buffer).first(std::min(buffer.size(), size - done));
-      if (auto s = model_.Read(tensor, done, bytes); !s.ok()) return s;
-      if (auto s = out_.Write(tensor.name(), done, bytes); !s.ok()) return s;
-      done += bytes.size();
-      Tell(bytes.size(), /*resumed=*/false);
-    }
-    return absl::OkStatus();
+    return model_.ReadInPieces(
+        tensor, buffer_bytes_,
+        [&](size_t offset, absl::Span<const std::byte> bytes) {
+          const auto s = out_.Write(tensor.name(), offset, bytes);
+          if (s.ok()) Tell(bytes.size(), /*resumed=*/false);
+          return s;
+        });
   }
 
   const Conversion& c_;

@@ -12,6 +12,7 @@
 
 #include "client/checkpoint/convert/content_hash.h"
 #include "client/checkpoint/model.h"
+#include "client/checkpoint/pattern.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -39,14 +40,7 @@ std::vector<std::string_view> Words(std::string_view line) {
       line.substr(last + 1) != CheckOf(line.substr(0, last))) {
     return {};
   }
-  line = line.substr(0, last);
-  std::vector<std::string_view> words;
-  for (size_t at; (at = line.find(' ')) != std::string_view::npos;
-       line.remove_prefix(at + 1)) {
-    words.push_back(line.substr(0, at));
-  }
-  words.push_back(line);
-  return words;
+  return Split(line.substr(0, last), ' ');
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "client/checkpoint/architecture.h"
+#include "client/checkpoint/pattern.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
@@ -59,16 +60,6 @@ bool IsNumber(std::string_view word) {
   return !word.empty() &&
          std::all_of(word.begin(), word.end(),
                      [](unsigned char c) { return std::isdigit(c) != 0; });
-}
-
-Parts PartsOfName(std::string_view name) {
-  Parts words;
-  for (;;) {
-    const size_t dot = name.find('.');
-    words.push_back(name.substr(0, dot));
-    if (dot == std::string_view::npos) return words;
-    name.remove_prefix(dot + 1);
-  }
 }
 
 std::string Join(const Parts& words, size_t begin, size_t end) {
@@ -142,7 +133,7 @@ class Cover {
   Core Of(std::string_view name) {
     const bool below = name.ends_with(kAllBelow);
     if (below) name.remove_suffix(kAllBelow.size());
-    const Parts words = PartsOfName(name);
+    const Parts words = Split(name, '.');
     const size_t count = words.size();
     const auto number = static_cast<size_t>(
         std::find_if(words.begin(), words.end(), IsNumber) - words.begin());
@@ -153,10 +144,8 @@ class Cover {
                           i > number + 1, true};
         if (i > 0 && !Hits(one)) return one;
       } else if (i < number) {
-        const bool root = std::find(std::begin(kRoots), std::end(kRoots),
-                                    words[i]) != std::end(kRoots);
         const Core tower = {std::string(words[i]), false, true};
-        if (!root && !Hits(tower)) return tower;
+        if (!Has(kRoots, words[i]) && !Hits(tower)) return tower;
       } else if (i + 1 < count && IsNumber(words[i + 1])) {
         // The experts of a layer.
         if (const Core core = Ending(words, i + 1, number, true);
@@ -219,7 +208,7 @@ std::vector<std::string> RegularTexts(const std::vector<Core>& cores) {
   std::map<Layered, std::set<std::pair<size_t, std::string>>> numbers;
   std::vector<Layered> order;
   for (const Core& core : cores) {
-    const Parts words = PartsOfName(core.text);
+    const Parts words = Split(core.text, '.');
     const auto number = std::find_if(words.begin(), words.end(), IsNumber);
     const auto at = static_cast<size_t>(number - words.begin());
     const bool has = number != words.end();

@@ -17,10 +17,6 @@ absl::Span<const std::byte> AsBytes(const std::vector<uint16_t>& numbers) {
 
 }  // namespace
 
-size_t DecodedBytes(const StoredWeight& w) {
-  return static_cast<size_t>(w.experts * w.rows * w.cols) * sizeof(uint16_t);
-}
-
 absl::Status DecodeWeight(
     const Model& model, const StoredWeight& w,
     const std::function<absl::Status(size_t, absl::Span<const std::byte>)>&
@@ -59,16 +55,14 @@ absl::Status DecodeWeight(
 absl::StatusOr<std::string> HashOfParts(const Model& model,
                                         const StoredWeight& w) {
   ContentHash hash;
-  std::vector<std::byte> buffer(size_t{4} << 20);
   for (const ModelTensor* part : w.parts) {
     if (part == nullptr) continue;
-    for (size_t done = 0; done < part->stored.size;) {
-      const auto bytes = absl::MakeSpan(buffer).first(
-          std::min(buffer.size(), part->stored.size - done));
-      if (auto s = model.Read(*part, done, bytes); !s.ok()) return s;
-      hash.Add(bytes);
-      done += bytes.size();
-    }
+    const auto s = model.ReadInPieces(
+        *part, size_t{4} << 20, [&](size_t, absl::Span<const std::byte> bytes) {
+          hash.Add(bytes);
+          return absl::OkStatus();
+        });
+    if (!s.ok()) return s;
   }
   return hash.Hex();
 }

@@ -14,9 +14,6 @@
 
 namespace quantd::checkpoint {
 
-// Bytes of the bf16 numbers.
-size_t DecodedBytes(const StoredWeight& weight);
-
 // To the bf16 that is nearest to code times scale, where the scale is in fp32,
 // that of the block with the global one in it: what engines multiply by.
 // Stacked experts come out as K rows of N.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "client/checkpoint/lint/rules.h"
+#include "client/checkpoint/pattern.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -127,8 +128,7 @@ absl::StatusOr<int64_t> LargestTokenId(const absl::StatusOr<InputFile>& file) {
 }
 
 bool HasFile(const Model& model, std::string_view file) {
-  const auto& others = model.others();
-  return std::find(others.begin(), others.end(), file) != others.end();
+  return Has(model.others(), file);
 }
 
 bool HasTokenizer(const Model& model) {

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "client/checkpoint/check/guess.h"
 #include "client/checkpoint/lint/rules.h"
+#include "client/checkpoint/pattern.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -140,10 +141,7 @@ class ConfigRules : public Rules {
       const Json* value = Member(&model_.config(), key);
       std::string type = TextOf(value).value_or(std::string(kTypes[0]));
       if (type.starts_with("torch.")) type.erase(0, 6);
-      if (std::find(std::begin(kTypes), std::end(kTypes), type) !=
-          std::end(kTypes)) {
-        continue;
-      }
+      if (Has(kTypes, type)) continue;
       Expected(kConfigFile, key, value, "float32, float16 or bfloat16", key);
     }
     const Json* q = Member(&model_.config(), "quantization_config");

@@ -6,6 +6,7 @@
 #include "client/checkpoint/check/layer_names.h"
 #include "client/checkpoint/check/shape_table.h"
 #include "client/checkpoint/lint/rules.h"
+#include "client/checkpoint/pattern.h"
 #include "client/files/safetensors.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -48,9 +49,7 @@ class FileRules : public Rules {
       const safetensors::Metadata& metadata = shard.file.metadata();
       const auto format = metadata.find("format");
       if (metadata.empty() ||
-          (format != metadata.end() &&
-           std::find(std::begin(kFormats), std::end(kFormats),
-                     format->second) != std::end(kFormats))) {
+          (format != metadata.end() && Has(kFormats, format->second))) {
         continue;
       }
       Find("file-format", shard.name,
@@ -126,9 +125,7 @@ class NameRules : public Rules {
       const LayerName layer = LayerName::Of(t.name());
       if (layer.stack != kLayers) continue;
       const std::string module = layer.rest.substr(0, layer.rest.find('.'));
-      if (std::find(known.begin(), known.end(), module) != known.end()) {
-        continue;
-      }
+      if (Has(known, module)) continue;
       Find("missing-weight", t.name(),
            fmt::format("layers of a {} have no {}: engines leave it "
                        "out, or raise on it",

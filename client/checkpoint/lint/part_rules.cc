@@ -7,6 +7,7 @@
 
 #include "client/checkpoint/check/comfy_metadata.h"
 #include "client/checkpoint/lint/rules.h"
+#include "client/checkpoint/pattern.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -67,9 +68,7 @@ class PartRules : public Rules {
     for (const ModelTensor& t : model_.tensors()) {
       const auto [module, part] = SplitModule(t.name());
       const auto found = weights_.find(module);
-      if (found == weights_.end() || IsPart(t) ||
-          std::find(std::begin(kKnownParts), std::end(kKnownParts), part) !=
-              std::end(kKnownParts) ||
+      if (found == weights_.end() || IsPart(t) || Has(kKnownParts, part) ||
           IsAnnounced(linted_, found->first, part)) {
         continue;
       }

@@ -39,15 +39,13 @@ struct Tally {
       if (!numbers.ok()) return numbers.status();
       for (const float x : *numbers) add(x, 1);
     } else {
-      constexpr size_t kSome = size_t{1} << 20;
       std::array<uint64_t, 256> bytes = {};
-      std::vector<std::byte> some(std::min(kSome, t.stored.size));
-      for (size_t at = 0; at < t.stored.size; at += kSome) {
-        const auto span =
-            absl::MakeSpan(some).first(std::min(kSome, t.stored.size - at));
-        if (auto s = model.Read(t, at, span); !s.ok()) return s;
-        for (const std::byte b : span) ++bytes[static_cast<uint8_t>(b)];
-      }
+      const auto s = model.ReadInPieces(
+          t, size_t{1} << 20, [&](size_t, absl::Span<const std::byte> some) {
+            for (const std::byte b : some) ++bytes[static_cast<uint8_t>(b)];
+            return absl::OkStatus();
+          });
+      if (!s.ok()) return s;
       for (size_t i = 0; i < bytes.size(); ++i) {
         const auto byte = static_cast<std::byte>(i);
         if (bytes[i] > 0)

@@ -4,19 +4,15 @@
 #include <string>
 #include <string_view>
 
-#include "client/checkpoint/check/scheme_table.h"
+#include "client/checkpoint/convert/scheme_table.h"
 #include "client/checkpoint/lint/rules.h"
+#include "client/checkpoint/pattern.h"
 #include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
 namespace quantd::checkpoint {
 namespace {
-
-template <typename List>
-bool Includes(const List& list, std::string_view word) {
-  return std::find(list.begin(), list.end(), word) != list.end();
-}
 
 class SchemeRules : public Rules {
  public:
@@ -100,7 +96,7 @@ class SchemeRules : public Rules {
       const auto check = [&](std::string_view place,
                              const std::optional<std::string>& said) {
         if (!said || (mixed && said == overall) ||
-            Includes(row->file_formats, *said)) {
+            Has(row->file_formats, *said)) {
           return;
         }
         const Json there = *said;
@@ -216,7 +212,7 @@ class SchemeRules : public Rules {
         }
         const Json* algorithm = Member(said, "quant_algo");
         const std::string name = TextOf(algorithm).value_or("");
-        if (!Includes(row->algorithms, name)) {
+        if (!Has(row->algorithms, name)) {
           Mismatch(w, file, "quant_algo", algorithm,
                    fmt::format("\"{}\"", row->algorithms.front()));
         } else if (name == "NVFP4_AWQ" && awq_.empty() &&

@@ -67,13 +67,6 @@ std::string TypeOf(const StoredPart& part, const ModelTensor& t) {
                          : part.dtype);
 }
 
-absl::StatusOr<std::vector<std::byte>> ReadAll(const Model& model,
-                                               const ModelTensor& t) {
-  std::vector<std::byte> bytes(t.stored.size);
-  if (auto s = model.Read(t, 0, absl::MakeSpan(bytes)); !s.ok()) return s;
-  return bytes;
-}
-
 struct Blocks {
   int64_t down = 0;
   int64_t across = 0;
@@ -212,7 +205,7 @@ absl::StatusOr<std::vector<MendedPart>> Mend(const Model& model,
                                              const MendedWeight& m,
                                              FittingLoss* loss) {
   const StoredWeight& w = m.weight;
-  auto codes = ReadAll(model, *w.part(PartSource::kCodes));
+  auto codes = model.ReadAll(*w.part(PartSource::kCodes));
   if (!codes.ok()) return codes.status();
   if (m.swap_halves) {
     for (std::byte& b : *codes) b = b >> 4 | b << 4;
@@ -231,7 +224,7 @@ absl::StatusOr<std::vector<MendedPart>> Mend(const Model& model,
         part.bytes = *codes;
         break;
       case PartSource::kScales: {
-        auto bytes = ReadAll(model, *w.parts[i]);
+        auto bytes = model.ReadAll(*w.parts[i]);
         if (!bytes.ok()) return bytes.status();
         const auto one = OneOf(w.parts[i]->stored.dtype);
         for (const size_t place : m.bad_scales) {
@@ -257,7 +250,7 @@ absl::StatusOr<std::vector<MendedPart>> Mend(const Model& model,
           part.bytes.assign(label, label + kComfyLabel.size());
           break;
         }
-        auto bytes = ReadAll(model, *w.parts[i]);
+        auto bytes = model.ReadAll(*w.parts[i]);
         if (!bytes.ok()) return bytes.status();
         part.bytes = *std::move(bytes);
         if (m.inverts_input &&

@@ -13,7 +13,6 @@
 #include "client/checkpoint/check/reading.h"
 #include "client/checkpoint/check/row_sample.h"
 #include "client/checkpoint/lint/lint.h"
-#include "client/checkpoint/repair/global_scale.h"
 #include "client/checkpoint/repair/plan_files.h"
 #include "client/checkpoint/repair/repair.h"
 #include "client/checkpoint/weight_values.h"

@@ -195,19 +195,6 @@ absl::StatusOr<std::vector<TextFile>> FilesOf(const Model& model,
   return files;
 }
 
-absl::Status Copy(const Model& model, const ModelTensor& t,
-                  const std::string& name, OutputDirectory* out) {
-  std::vector<std::byte> buffer(std::min(t.stored.size, size_t{8} << 20));
-  for (size_t done = 0; done < t.stored.size;) {
-    const auto bytes = absl::MakeSpan(buffer).first(
-        std::min(buffer.size(), t.stored.size - done));
-    if (auto s = model.Read(t, done, bytes); !s.ok()) return s;
-    if (auto s = out->Write(name, done, bytes); !s.ok()) return s;
-    done += bytes.size();
-  }
-  return absl::OkStatus();
-}
-
 std::string FingerprintOf(const RepairPlan& plan) {
   ContentHash hash;
   hash.Add("repair\n");
@@ -252,7 +239,12 @@ absl::StatusOr<std::vector<FittedWeight>> Repair(const Model& model,
   }
   for (const ModelTensor* t : plan->copies) {
     const std::string name = Renamed(repair, t->name());
-    if (auto s = Copy(model, *t, name, directory->get()); !s.ok()) return s;
+    const auto s = model.ReadInPieces(
+        *t, size_t{8} << 20,
+        [&](size_t offset, absl::Span<const std::byte> bytes) {
+          return (*directory)->Write(name, offset, bytes);
+        });
+    if (!s.ok()) return s;
   }
   const auto files = FilesOf(model, repair, *plan);
   if (!files.ok()) return files.status();

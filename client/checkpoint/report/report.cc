@@ -120,11 +120,7 @@ class Reporter {
     const StoredWeight* w = WeightOf(d.name);
     Surroundings around;
     if (w != nullptr) {
-      uint64_t bytes = 0;
-      for (const ModelTensor* part : w->parts) {
-        if (part != nullptr) bytes += part->stored.size;
-      }
-      t->bits = 8.0 * static_cast<double>(bytes) /
+      t->bits = 8.0 * static_cast<double>(w->size_bytes()) /
                 static_cast<double>(w->experts * w->rows * w->cols);
       t->scales = scales_[w->module];
       around.layout = w->layout;

@@ -11,18 +11,6 @@ Json Number(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
 }
 
-Json KindsJson(const std::vector<Kind>& kinds) {
-  Json out = Json::array();
-  for (const Kind& k : kinds) {
-    out.push_back({{"format", k.format},
-                   {"dialect", k.dialect},
-                   {"tensors", k.tensors},
-                   {"parameters", k.parameters},
-                   {"bytes", k.bytes}});
-  }
-  return out;
-}
-
 Json TensorJson(const ChangedTensor& t) {
   const TensorDifference& d = t.difference;
   Json out = {{"name", d.name},
@@ -57,8 +45,8 @@ Json JsonOf(const Report& r) {
               {"profile", r.profile},
               {"bytes_a", r.bytes_a},
               {"bytes_b", r.bytes_b},
-              {"kinds_a", KindsJson(r.kinds_a)},
-              {"kinds_b", KindsJson(r.kinds_b)},
+              {"kinds_a", JsonOf(r.kinds_a)},
+              {"kinds_b", JsonOf(r.kinds_b)},
               {"equal", r.equal},
               {"verdict", r.verdict},
               {"below", r.below},

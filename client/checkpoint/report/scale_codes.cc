@@ -86,8 +86,9 @@ absl::StatusOr<ScaleCodes> CountScales(const Model& model,
   out.kind = dtype == "F8_E4M3"                    ? ScaleKind::kE4M3
              : dtype == "U8" || dtype == "F8_E8M0" ? ScaleKind::kE8M0
                                                    : ScaleKind::kExponent;
-  std::vector<std::byte> bytes(part.stored.size);
-  if (auto s = model.Read(part, 0, absl::MakeSpan(bytes)); !s.ok()) return s;
+  const auto read = model.ReadAll(part);
+  if (!read.ok()) return read.status();
+  const std::vector<std::byte>& bytes = *read;
   const auto element = static_cast<size_t>(safetensors::BitsOf(dtype) / 8);
   if (!w.layout->swizzled) {
     for (size_t i = 0; i < bytes.size() / element; ++i) {

@@ -91,14 +91,7 @@ int RunInspect(const Options& options, const CheckOptions& check) {
                  {"parameters", parameters},
                  {"bytes", bytes},
                  {"profile", ProfileSaid(*model)}};
-    json["kinds"] = Json::array();
-    for (const checkpoint::Kind& kind : kinds) {
-      json["kinds"].push_back({{"format", kind.format},
-                               {"dialect", kind.dialect},
-                               {"tensors", kind.tensors},
-                               {"parameters", kind.parameters},
-                               {"bytes", kind.bytes}});
-    }
+    json["kinds"] = JsonOf(kinds);
     for (const auto& [word, list] : odd) {
       json[word] = Json::array();
       for (const auto& u : *list) {

@@ -1,4 +1,4 @@
-#include "client/checkpoint/check/scheme_table.h"
+#include "client/checkpoint/convert/scheme_table.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -6,6 +6,8 @@ namespace {
 const std::vector<SchemeRow>& Schemes() {
   static const auto* const rows = new std::vector<SchemeRow>{
       {WeightFormat::kNvfp4,
+       "NVFP4",
+       "NVFP4A16",
        4,
        "tensor_group",
        16,
@@ -14,6 +16,8 @@ const std::vector<SchemeRow>& Schemes() {
        {"NVFP4", "W4A16_NVFP4", "NVFP4_AWQ", "W4A8_NVFP4_FP8", "NVFP4_SVD",
         "NVFP4_SVDQUANT"}},
       {WeightFormat::kFp8,
+       "FP8",
+       "FP8",
        8,
        "tensor",
        0,
@@ -21,6 +25,8 @@ const std::vector<SchemeRow>& Schemes() {
        {"float-quantized", "naive-quantized"},
        {"FP8"}},
       {WeightFormat::kFp8Dynamic,
+       "FP8_DYNAMIC",
+       "FP8_DYNAMIC",
        8,
        "channel",
        0,
@@ -28,6 +34,8 @@ const std::vector<SchemeRow>& Schemes() {
        {"float-quantized", "naive-quantized"},
        {"FP8_PER_CHANNEL_PER_TOKEN"}},
       {WeightFormat::kFp8Block,
+       "FP8_BLOCK",
+       "FP8_BLOCK",
        8,
        "block",
        0,
@@ -35,6 +43,8 @@ const std::vector<SchemeRow>& Schemes() {
        {"float-quantized", "naive-quantized"},
        {"FP8_PB_WO", "FP8_BLOCK_SCALES"}},
       {WeightFormat::kMxfp8,
+       "MXFP8",
+       "MXFP8",
        8,
        "group",
        32,
@@ -42,6 +52,8 @@ const std::vector<SchemeRow>& Schemes() {
        {"mxfp8-quantized", "float-quantized"},
        {"MXFP8"}},
       {WeightFormat::kMxfp4,
+       "MXFP4A16",
+       "MXFP4A16",
        4,
        "group",
        32,

@@ -1,7 +1,7 @@
 // How the configurations of compressed-tensors and ModelOpt describe weights of
 // a format.
-#ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_SCHEME_TABLE_H_
-#define QUANTD_CLIENT_CHECKPOINT_CHECK_SCHEME_TABLE_H_
+#ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_SCHEME_TABLE_H_
+#define QUANTD_CLIENT_CHECKPOINT_CONVERT_SCHEME_TABLE_H_
 
 #include <string_view>
 #include <vector>
@@ -12,6 +12,8 @@ namespace quantd::checkpoint {
 
 struct SchemeRow {
   WeightFormat format;
+  std::string_view name;          // of the group that compressed-tensors has
+  std::string_view weights_only;  // the same where inputs are not quantized
   int bits = 0;
   std::string_view strategy;
   int group_size = 0;  // 0: none
@@ -26,4 +28,4 @@ const SchemeRow* FindScheme(WeightFormat format);
 
 }  // namespace quantd::checkpoint
 
-#endif  // QUANTD_CLIENT_CHECKPOINT_CHECK_SCHEME_TABLE_H_
+#endif  // QUANTD_CLIENT_CHECKPOINT_CONVERT_SCHEME_TABLE_H_

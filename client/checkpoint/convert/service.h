@@ -11,10 +11,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/buffers.h"
-#include "client/result.h"
-#include "kernels/plan/options.h"
-#include "kernels/plan/plan.h"
+#include "quantd/buffers.h"
+#include "quantd/options.h"
+#include "quantd/plan.h"
+#include "quantd/result.h"
 
 namespace quantd::checkpoint {
 

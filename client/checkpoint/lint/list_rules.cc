@@ -79,11 +79,11 @@ class ListRules : public Rules {
       const bool elsewhere = classes.count(ClassOf(module)) > 0;
       const Role role = architecture_.RoleOf(module);
       const bool expected =
-          listed && ((MayBeLinear(role) &&
-                      (architecture_.known() || TakesLinear())) ||
-                     (MayBeLinear(role) && declared_.ignored().empty()) ||
-                     (role == Role::kHead && IsHead(module)) ||
-                     IsLinearBeside(t, role, dialect));
+          listed &&
+          ((MayBeLinear(role) && (architecture_.known() || TakesLinear())) ||
+           (MayBeLinear(role) && declared_.ignored().empty()) ||
+           (role == Role::kHead && IsHead(module)) ||
+           IsLinearBeside(t, role, dialect));
       if (!elsewhere && !expected) continue;
       Listed(module,
              fmt::format("not quantized, and {}",

@@ -15,7 +15,7 @@ install(FILES ${CMAKE_CURRENT_LIST_DIR}/edge/haproxy.cfg
   DESTINATION ${CMAKE_INSTALL_DATADIR}/quantd/edge COMPONENT server)
 install(FILES ${CMAKE_CURRENT_LIST_DIR}/systemd/cuda.conf
     ${CMAKE_CURRENT_LIST_DIR}/systemd/edge.conf
-    ${CMAKE_CURRENT_LIST_DIR}/README.md
+    ${CMAKE_CURRENT_LIST_DIR}/README.md ${CMAKE_CURRENT_LIST_DIR}/RUNNING.md
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/quantd COMPONENT server)
 foreach(pair "server quantd" "tools quantctl" "sdk libquantd-dev")
   separate_arguments(pair)

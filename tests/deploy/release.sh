@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a release is described and packed by: deploy/sbom.py of a build, and
-# deploy/archive.sh.
+# What a release is described and packed by: deploy/sbom.py of a build,
+# deploy/archive.sh, and deploy/release.sh as far as that takes no time.
 #
 #   tests/deploy/release.sh BUILD QUANTD
 set -euo pipefail
@@ -66,3 +66,16 @@ git -C "$work/clone" checkout -q "$(git -C "$source" rev-parse HEAD)"
 cmp "$work/a.tar.xz" "$work/b.tar.xz"
 [ "$(tar -tf "$work/a.tar.xz" | grep -vc '/$')" = \
   "$(git -C "$source" ls-tree -r --name-only HEAD | wc -l)" ]
+
+release() { "$source/deploy/release.sh" "$@" >"$work/out" 2>"$work/err"; }
+release --only source "$work/release"
+(cd "$work/release" && sha256sum --quiet -c SHA256SUMS)
+cmp "$work/a.tar.xz" "$work"/release/*-source.tar.xz
+# refused CODE WHAT ARGUMENT...
+refused() {
+  local code=0
+  release "${@:3}" || code=$?
+  [ "$code" = "$1" ] || { echo "release.sh took $2"; cat "$work/err"; exit 1; }
+}
+refused 2 "a folder that is not empty" --only source "$work/release"
+refused 2 "a kind that is none" --only eggs "$work/other"

@@ -41,6 +41,10 @@ def inputs(build, program):
   all_inputs = output("ninja", "-C", str(build), "-t", "inputs", program)
   names = [l for l in all_inputs.splitlines() if not l.startswith("ninja:")]
   libraries = [n for n in names if re.search(r"\.(a|so)([.\d]*)$", n)]
+  # In a static build many are one word of the linker's, a group, which Ninja
+  # takes for an option.
+  link = output("ninja", "-C", str(build), "-t", "commands", program)
+  libraries += re.findall(r"[^\s,]+\.a(?=[\s,])", link)
   objects = {n for n in names if n.endswith(".o")}
   headers = set()
   current = None

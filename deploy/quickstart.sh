@@ -65,7 +65,10 @@ cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_UNITY_BUILD=O
   || { tail -20 "$build/configure.log" >&2; exit 1; }
 grep "CUDA backend" "$build/configure.log" ||
   echo "CUDA backend: off, nvidia-smi shows no GPU; CPU backend only"
-cmake --build "$build" -j "$jobs" --target quantd quantctl
+# A model needs no server.
+targets=(quantctl)
+[ -d "$file" ] || targets+=(quantd)
+cmake --build "$build" -j "$jobs" --target "${targets[@]}"
 bin=$build
 
 next() {
@@ -73,9 +76,9 @@ next() {
   cat <<END
 A whole model, without a server:  $bin/client/quantctl convert MODEL OUT --server local
 Is what came of it any good:      $bin/client/quantctl compare MODEL OUT
-A server of your own:             $bin/server/quantd
+A server of your own:             cmake --build $build --target quantd && $bin/server/quantd
 From Python:                      pip install ./client/python
-Everything as packages:           (cd $build && cpack -G DEB)
+Everything as packages:           (cd $build && ninja && cpack -G DEB)
 END
 }
 

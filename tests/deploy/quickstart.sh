@@ -67,7 +67,11 @@ mkdir -p "$work/model" "$work/tree/build/quickstart/client"
 touch "$work/file.npy"
 ends 2 "a directory alone" "$(start "$work/model")"
 ends 2 "a file and what to write" "$(start "$work/file.npy" "$work/made")"
-printf '#!/bin/sh\necho "CUDA backend: off"\n' >"$work/bin/cmake"
+cat >"$work/bin/cmake" <<'END'
+#!/bin/sh
+echo "CUDA backend: off"
+case "$*" in *--build*) echo "built: $*" ;; esac
+END
 quantctl=$work/tree/build/quickstart/client/quantctl
 printf '#!/bin/sh\nshift\necho "converted: $*"\nexit 3\n' >"$quantctl"
 chmod +x "$quantctl"
@@ -78,6 +82,8 @@ grep -q "^converted: $work/model $work/made --server local" "$work/log" || {
   cat "$work/log"
   failed=1
 }
+grep -q "^built: .* --target quantctl\$" "$work/log" ||
+  { echo "a model: more than quantctl was built"; failed=1; }
 # And where that went well it tells what to do next.
 printf '#!/bin/sh\n' >"$quantctl"
 ends 0 "a model that is converted" "$(start "$work/model" "$work/made")"

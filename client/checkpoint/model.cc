@@ -169,6 +169,17 @@ absl::Status Model::OpenDirectory(const std::vector<std::string>& only) {
   }
   std::set_difference(found.begin(), found.end(), names.begin(), names.end(),
                       std::back_inserter(strays_));
+  // Where adapter_config.json is, loaders look for the adapter.
+  const auto adapters = std::stable_partition(
+      strays_.begin(), strays_.end(),
+      [](const std::string& name) { return !name.starts_with("adapter"); });
+  const std::vector<std::string> carried(adapters, strays_.end());
+  strays_.erase(adapters, strays_.end());
+  others_.insert(others_.end(), carried.begin(), carried.end());
+  if (!carried.empty()) {
+    notes_.push_back(fmt::format("copied as they are, unquantized: {}",
+                                 NameFiles(folder_, carried)));
+  }
   if (!strays_.empty()) {
     notes_.push_back(fmt::format("left out, {}: {}",
                                  index_name_.empty()

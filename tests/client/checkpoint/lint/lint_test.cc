@@ -291,7 +291,9 @@ TEST_F(LintTest, FilesOfOtherProgramsBesideAModelAreNoFault) {
   const auto model = Model::Open(At("q"));
   ASSERT_THAT(model, IsOk());
   EXPECT_EQ(model->shards().size(), 1u);
-  EXPECT_THAT(model->notes().front(), HasSubstr("adapter_model.safetensors"));
+  EXPECT_THAT(model->notes().front(),
+              HasSubstr("copied as they are, unquantized: adapter_model"));
+  EXPECT_THAT(model->others(), testing::Contains("adapter_model.safetensors"));
   const auto linted = Lint(*model);
   ASSERT_THAT(linted, IsOk());
   EXPECT_THAT(linted->findings, IsEmpty());

@@ -47,8 +47,7 @@ absl::StatusOr<ConversionPlan> MakeDecodingPlan(const Model& model) {
                decoded.count(StorageOf(t.stored).module) == 0) {
       plan.copies.push_back(&t);
       plan.shards[t.shard].tensors.push_back(t.stored);
-      kept_scales +=
-          t.name().ends_with("k_scale") || t.name().ends_with("v_scale");
+      kept_scales += IsCacheScale(t.name());
     } else {
       plan.quantized_bytes_in += t.stored.size;
     }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "client/checkpoint/anatomy/role.h"
+#include "client/checkpoint/anatomy/storage.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
@@ -198,9 +199,7 @@ void NoteCacheScales(ConversionPlan* plan) {
   size_t count = 0;
   const ModelTensor* first = nullptr;
   for (const ModelTensor* t : plan->copies) {
-    if (!t->name().ends_with("k_scale") && !t->name().ends_with("v_scale")) {
-      continue;
-    }
+    if (!IsCacheScale(t->name())) continue;
     if (count++ == 0) first = t;
   }
   if (count == 0) return;

@@ -69,6 +69,7 @@ class Planner {
     if (auto s = RefuseUnclear(model_, *stored, &selector_.ignore()); !s.ok()) {
       return s;
     }
+    std::set<std::string> modules;
     for (StoredWeight& w : stored->weights) {
       if (w.has_four_bits()) {
         return absl::InvalidArgumentError(fmt::format(
@@ -80,11 +81,15 @@ class Planner {
             Name(w.layout->format), Name(w.layout->dialect)));
       }
       dropped_.insert(w.parts.begin(), w.parts.end());
-      dropped_.insert(model_.Find(w.module + ".input_scale"));
+      modules.insert(w.module);
       const ModelTensor* codes = w.part(PartSource::kCodes);
       stored_.emplace(codes, std::move(w));
     }
     dropped_.erase(nullptr);
+    // What scaled its input is of its codes, too.
+    for (const ModelTensor& t : model_.tensors()) {
+      if (modules.count(StorageOf(t.stored).module) > 0) dropped_.insert(&t);
+    }
     for (const auto* list : {&stored->unclear, &stored->orphans}) {
       for (const UnclearWeight& u : *list) Carry(u, Role::kLinear, kUnclear);
     }

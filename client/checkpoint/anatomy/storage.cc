@@ -27,6 +27,7 @@ constexpr std::string_view kCompanions[] = {"weight_scale",
                                             "weight_g_idx",
                                             "scale_inv",
                                             "input_scale",
+                                            "input_scale_ub",
                                             "input_global_scale",
                                             "input_zero_point",
                                             "pre_quant_scale",
@@ -51,9 +52,9 @@ constexpr std::string_view kCompanions[] = {"weight_scale",
                                             "row_offsets"};
 // Those of them that a plain model may have by itself.
 constexpr std::string_view kCommon[] = {"scales", "absmax", "codebooks"};
-constexpr std::string_view kSpare[] = {"input_scale", "input_global_scale",
-                                       "input_zero_point", "weight_shape",
-                                       "output_scale"};
+constexpr std::string_view kSpare[] = {"input_scale",        "input_scale_ub",
+                                       "input_global_scale", "input_zero_point",
+                                       "weight_shape",       "output_scale"};
 // Weight norm, spectral norm, pruning: torch makes the weight of these.
 struct FactorName {
   std::string_view end;
@@ -184,6 +185,13 @@ bool IsCommon(const safetensors::Tensor& t) {
 bool IsSpareBeside(std::string_view part) {
   return std::find(std::begin(kSpare), std::end(kSpare), part) !=
          std::end(kSpare);
+}
+
+bool IsCacheScale(std::string_view name) {
+  const std::string_view ends[] = {"k_scale", "v_scale", "k_proj.output_scale",
+                                   "v_proj.output_scale"};
+  return std::any_of(std::begin(ends), std::end(ends),
+                     [&](std::string_view end) { return name.ends_with(end); });
 }
 
 std::string FoldingOf(const std::vector<const safetensors::Tensor*>& factors) {

@@ -33,6 +33,8 @@ bool IsCommon(const safetensors::Tensor& tensor);
 // Whether the part says something of what comes in or out of the weight, or of
 // its shape, and decoding the weight takes nothing of it.
 bool IsSpareBeside(std::string_view part);
+// Whether a tensor of that name scales the cache of keys and values.
+bool IsCacheScale(std::string_view name);
 
 // What folds factors into one weight again, for a sentence.
 std::string FoldingOf(const std::vector<const safetensors::Tensor*>& factors);

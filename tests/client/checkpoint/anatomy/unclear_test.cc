@@ -117,6 +117,30 @@ TEST_F(UnclearTest, ALeftOverConfigurationIsNamedAndNullIsNone) {
   EXPECT_THAT(model_.others(), testing::ElementsAre("tokenizer.json"));
 }
 
+TEST_F(UnclearTest, ScalesOfInputsGoWithTheirCodesAndThoseOfTheCacheAreSaid) {
+  const std::string m = "model.layers.2.self_attn.k_proj";
+  ModelJson config = LlamaConfig();
+  config["quantization_config"] = {{"quant_method", "fbgemm_fp8"}};
+  for (const Dialect dialect : {Dialect::kCompressedTensors, Dialect::kNone}) {
+    Selection to = {.dialect = dialect};
+    if (dialect == Dialect::kNone) to.format = WeightFormat::kBf16;
+    const auto plan = Plan({Zeros(m + ".weight", "F8_E4M3", {128, 128}),
+                            Zeros(m + ".weight_scale", "F32", {128, 1}),
+                            Zeros(m + ".input_scale", "F32", {1}),
+                            Zeros(m + ".input_scale_ub", "F32", {1}),
+                            Zeros(m + ".output_scale", "F32", {1})},
+                           to, config);
+    ASSERT_THAT(plan, IsOk());
+    std::vector<std::string> kept;
+    for (const ModelTensor* t : plan->copies) {
+      if (t->name().starts_with(m)) kept.push_back(t->name());
+    }
+    EXPECT_THAT(kept, testing::ElementsAre(m + ".output_scale"));
+    EXPECT_THAT(plan->notes,
+                Contains(HasSubstr("1 scales of the KV cache are kept")));
+  }
+}
+
 TEST_F(UnclearTest, DecodingKeepsNothingOfAQuantization) {
   const std::string m = "model.layers.0.mlp.extra_proj";
   const Selection decode = {.dialect = Dialect::kNone,

@@ -49,6 +49,10 @@ bool IsListed(std::string_view words, std::string_view word) {
   return words.find(' ' + std::string(word) + ' ') != std::string_view::npos;
 }
 
+bool HasWord(std::string_view text, std::string_view word) {
+  return text.find(word) != std::string_view::npos;
+}
+
 // The module's own name: numbers in a sequence, and the inner module of a
 // wrapped layer, have none.
 size_t PlaceOfName(const NameParts& parts) {
@@ -82,8 +86,14 @@ bool IsLinearName(std::string_view leaf) { return IsListed(kLinear, leaf); }
 
 bool IsLanguageLinear(const NameParts& parts) {
   const size_t at = PlaceOfName(parts);
-  if (!IsLinearName(parts[at]) ||
-      std::none_of(parts.begin(), parts.begin() + at, IsIndex)) {
+  const auto end = parts.begin() + at;
+  const auto layer = std::find_if(parts.begin(), end, IsIndex);
+  // Attention is in a layer; layers that are in attention are of another thing.
+  if (!IsLinearName(parts[at]) || layer == end ||
+      std::any_of(parts.begin(), layer, [](std::string_view part) {
+        return HasWord(part, "attn") || HasWord(part, "attention") ||
+               HasWord(part, "mlp") || HasWord(part, "ffn");
+      })) {
     return false;
   }
   size_t above = at - 1;
@@ -91,7 +101,7 @@ bool IsLanguageLinear(const NameParts& parts) {
   return IsListed(kHolders, parts[above]) ||
          std::any_of(std::begin(kHolderWords), std::end(kHolderWords),
                      [&](std::string_view word) {
-                       return parts[above].find(word) != std::string_view::npos;
+                       return HasWord(parts[above], word);
                      });
 }
 

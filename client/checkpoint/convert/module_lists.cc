@@ -56,8 +56,11 @@ class Modules {
   // one by one, whatever they are called in the file.
   std::vector<std::string> Plain(const ConversionPlan& plan, bool embeddings) {
     for (const LeftOut& left : plan.left_out) {
+      // In a layer a linear one may have the name of a table.
+      const NameParts parts = PartsOfName(left.module, '.');
       if (left.role == Role::kEmbedding && !embeddings &&
-          IsTable(left.module)) {
+          IsTable(left.module) &&
+          std::none_of(parts.begin(), parts.end(), IsIndex)) {
         continue;
       }
       const ModelTensor* t = model_.Find(left.module + ".weight");

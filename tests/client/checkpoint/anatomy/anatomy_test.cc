@@ -203,6 +203,8 @@ const RoleCase kRoles[] = {
     {kText, "model.layers.0.per_layer_projection", Role::kUnknown},
     {kText, "model.layers.0.memory.q_proj", Role::kUnknown},
     {kText, "mlp.up_proj", Role::kUnknown},
+    {kText, "model.frame_mlp.layers.0.fc1", Role::kUnknown},
+    {kText, "model.memory_attn.0.q_proj", Role::kUnknown},
     {kText, "model.layers.0.mlp.up_proj.0", Role::kLinear},
     {kText, "model.layers.0.self_attn.q_proj.base_layer", Role::kLinear},
     {kText, "model.layers.0.self_attn.q_proj.linear", Role::kLinear},

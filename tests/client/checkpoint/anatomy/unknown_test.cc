@@ -26,6 +26,16 @@ TEST_F(UnknownTest, WhatIsNotKnownAsALinearLayerStaysAndIsSaidTo) {
   EXPECT_THAT(PlanAgain({.ignore = {"*laurel*"}})->notes, testing::IsEmpty());
 }
 
+// ProphetNet's, which engines look for among linear layers.
+TEST_F(UnknownTest, ALayersMatrixWithTheNameOfATableIsListed) {
+  const std::string table = "model.layers.0.self_attn.relative_pos_embeddings";
+  const auto plan = Plan({Bf16(table + ".weight", {64, 128})});
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_THAT(ConfigFiles(model_, *plan).back().text,
+              AllOf(HasSubstr("relative_pos_embeddings"),
+                    testing::Not(HasSubstr("embed_tokens"))));
+}
+
 TEST_F(UnknownTest, ModelsOfClassesThatAreNotKnownAreRefused) {
   for (const ModelJson& said : {ModelJson{{"architectures", {"Gr00tPolicy"}}},
                                 ModelJson{{"architectures", {"HubertForCTC"}}},

@@ -92,7 +92,8 @@ std::string Siblings(const Model& model, const std::string& module,
   if (const auto found = groups.find(module); found != groups.end()) {
     for (const ModelTensor* t : found->second) parts.push_back(&t->stored);
   }
-  for (const char* end : {"", ".weight", ".scale", ".zero", ".biases"}) {
+  for (const char* end :
+       {"", ".weight", ".scale", "_scale", ".zero", ".biases"}) {
     const ModelTensor* t = model.Find(module + end);
     if (t == nullptr) continue;
     if (std::find(parts.begin(), parts.end(), &t->stored) != parts.end()) {

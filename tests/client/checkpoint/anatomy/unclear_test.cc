@@ -58,6 +58,9 @@ TEST_F(UnclearTest, WeightsInFormatsThatNobodyKnowsHereAreRefusedByName) {
         Zeros(stack + "_weight_scale", "F8_E4M3", {2, 4, 128}),
         Zeros(stack + "_weight_scale_2", "F32", {})},
        "(fused experts of ModelOpt)"},
+      {{Zeros(stack, "F8_E4M3", {2, 64, 128}),
+        Zeros(stack + "_scale", "F32", {2, 1, 128})},
+       "scale F32 [2, 1, 128] (FP8)"},
       // Without what they are of, and beside plain numbers.
       {{Zeros(up + ".weight_scale_inv", "F32", {1, 1})},
        "scales of a weight that is not there"},

@@ -196,11 +196,10 @@ def main():
     print(f"{failed} of {len(rows)} runs of {len(wanted)} models are otherwise")
     for row in rows:
         del row["seconds"]
-    results = json.dumps(rows, indent=1) + "\n"
     page = HERE / "results.json"
     if options.record:
-        page.write_text(results)
-    elif not options.model and page.read_text() != results:
+        page.write_text(json.dumps(rows, indent=1) + "\n")
+    elif not options.model and json.loads(page.read_text()) != rows:
         print("results.json is stale: --record, and tests/checks.sh --fix tables")
         return 1
     return 1 if failed or not rows else 0

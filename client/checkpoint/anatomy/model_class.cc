@@ -108,7 +108,9 @@ ModelClass ClassOfOne(const Json& config) {
     const bool known =
         EndsWithOne(name, kWriters) ||
         (IsOfFamily(name) && (bare || EndsWithOne(name, kReaders)));
-    return {known ? K::kLanguage : K::kOther, name};
+    const bool by_end = known && !IsOfFamily(name) &&
+                        name.ends_with("ForConditionalGeneration");
+    return {known ? K::kLanguage : K::kOther, name, by_end};
   }
   for (const char* key : {"model_type", "type"}) {
     if (const std::string name = TextOf(config, key); !name.empty()) {

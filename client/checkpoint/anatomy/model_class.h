@@ -21,6 +21,8 @@ enum class ModelKind : uint8_t {
 struct ModelClass {
   ModelKind kind = ModelKind::kUnnamed;
   std::string name;  // "LlamaForCausalLM", or the model_type
+  // Known by the end of the name alone, which models of sound have, too.
+  bool by_end = false;
 };
 ModelClass ClassIn(const Json& config);
 

@@ -59,6 +59,11 @@ constexpr std::string_view kLayerLists[] = {"layers",
                                             "transformer.encoder.layers",
                                             "backbone.layers"};
 
+// What layers of a language model are in, in models that may be of sound.
+constexpr std::string_view kContainers[] = {
+    "model", "transformer", "backbone", "layers",
+    "layer", "blocks",      "block",    "h"};
+
 // What only diffusion models have.
 constexpr std::string_view kDiffusionParts[] = {
     "double_blocks",    "single_blocks",  "joint_blocks",   "diffusion_model",
@@ -112,6 +117,19 @@ bool IsOfLanguage(std::string_view part) {
          AnyPart(PartsOfName(part, '_'), [](std::string_view word) {
            return word.ends_with("llm") && !word.ends_with("2llm");
          });
+}
+
+// Whether layers with such names above them are those of text, in a model whose
+// type is `type`.
+bool AreLayersOfText(const NameParts& parts, std::string_view type) {
+  return std::all_of(parts.begin(),
+                     std::find_if(parts.begin(), parts.end(), IsIndex),
+                     [&](std::string_view p) {
+                       return IsListed(kContainers, p) || IsOfLanguage(p) ||
+                              p.ends_with("encoder") ||
+                              p.ends_with("decoder") || p.ends_with("_model") ||
+                              p.ends_with("_layers") || Mentions(type, p);
+                     });
 }
 
 // The name of the list that the module is in a numbered member of.
@@ -284,6 +302,7 @@ Roles Roles::Of(const Model& model) {
   Roles r;
   const ConfigFacts facts = FactsOf(model.config());
   r.class_ = ClassIn(model.config());
+  r.type_ = model.model_type();
   r.layers_ = facts.layers;
   r.draft_heads_ = facts.draft_heads;
   r.nested_towers_ = facts.nested_towers;
@@ -347,7 +366,11 @@ Role Roles::RoleOf(std::string_view module) const {
   const NameParts parts = PartsOfName(module, '.');
   if (class_.kind == ModelKind::kDiffusion) return RoleInDiffusion(parts);
   if (AnyPart(parts, IsOfTower) || IsNestedTower(parts)) return Role::kVision;
-  const Role named = NamedRole(parts);
+  Role named = NamedRole(parts);
+  if (named == Role::kLinear && class_.by_end && place_ == Place::kEverywhere &&
+      !AreLayersOfText(parts, type_)) {
+    named = Role::kUnknown;
+  }
   const bool further = draft_heads_ || AnyPart(parts, IsOfFurtherToken);
   // What joins models is in no list of layers.
   const bool outside =

@@ -79,6 +79,7 @@ class Roles {
   bool AreOfLanguage(const Model& model) const;
 
   ModelClass class_;
+  std::string type_;  // the model_type
   bool draft_heads_ = false;
   std::vector<std::string> nested_towers_;
   int64_t layers_ = 0;  // of the language model; 0: unknown

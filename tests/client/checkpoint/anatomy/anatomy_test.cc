@@ -22,6 +22,8 @@ constexpr char kTowers[] = R"({"model_type": "v", "vision_config": {},
     "llm_config": {"num_hidden_layers": 2}})";
 constexpr char kOmni[] = R"({"model_type": "o", "thinker_config":
     {"audio_config": {}, "text_config": {"num_hidden_layers": 2}}})";
+constexpr char kGenerates[] = R"({"architectures":
+    ["OddTtsForConditionalGeneration"], "model_type": "odd_tts"})";
 constexpr char kMedusa[] = R"({"medusa_num_heads": 2})";
 constexpr char kSounds[] = R"({"model_type": "vibevoice",
     "acoustic_tokenizer_config": {}, "decoder_config": {}})";
@@ -204,6 +206,13 @@ const RoleCase kRoles[] = {
     {kText, "model.layers.0.memory.q_proj", Role::kUnknown},
     {kText, "mlp.up_proj", Role::kUnknown},
     {kText, "model.frame_mlp.layers.0.fc1", Role::kUnknown},
+    // The end of its class is that of models of text and of sound.
+    {kGenerates, "decoder.model.layers.0.mlp.up_proj", Role::kLinear},
+    {kGenerates, "odd_tts.encoder.block.0.layer.0.SelfAttention.q",
+     Role::kLinear},
+    {kGenerates, "backbone_model.layers.0.mlp.up_proj", Role::kLinear},
+    {kGenerates, "generator.blocks.0.attn.q_proj", Role::kUnknown},
+    {kGenerates, "flow.decoder.estimator.blocks.0.attn1.to_q", Role::kUnknown},
     {kText, "model.memory_attn.0.q_proj", Role::kUnknown},
     {kText, "model.layers.0.mlp.up_proj.0", Role::kLinear},
     {kText, "model.layers.0.self_attn.q_proj.base_layer", Role::kLinear},

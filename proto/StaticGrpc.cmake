@@ -15,7 +15,7 @@ function(quantd_archive variable name)
   set(${variable} ${archive} PARENT_SCOPE)
 endfunction()
 
-# Who links absl::strings must get the archive too, or the program would hold
+# Programs that link absl::strings must get the archive, too, or they would hold
 # Abseil twice.
 file(STRINGS ${absl_DIR}/abslTargets.cmake lines
   REGEX "^add_library\\(absl::[a-z0-9_]+ SHARED")
@@ -50,7 +50,8 @@ list(JOIN archives "," archives)
 list(JOIN absl_archives "," absl_archives)
 set(group "-Wl,--start-group,${archives},${absl_archives},--end-group")
 
-# As the package's targets have it: the same objects serve both ways to link.
+# Options of the package's targets, because the same objects serve both ways to
+# link.
 target_compile_options(quantd_grpc INTERFACE -pthread)
 # What a program exports must not hold the archives' symbols.
 target_link_options(quantd_protobuf INTERFACE
@@ -61,11 +62,12 @@ target_link_libraries(quantd_protobuf INTERFACE
   ${archive} ${QUANTD_ZLIB_A} Threads::Threads)
 target_link_libraries(quantd_grpc INTERFACE quantd_protobuf
   ${group} Threads::Threads ${CMAKE_DL_LIBS} rt m)
-# Inside the group, which they need; only who calls them gets them.
+# Part of the group, which needs them; only targets that call them link them by
+# name.
 target_link_libraries(quantd_crypto INTERFACE quantd_grpc)
 target_link_libraries(quantd_grpc_reflection INTERFACE quantd_grpc)
 
-# fmt comes without one. Defined as fmt::fmt has it, for the same objects.
+# fmt has no archive. Defined as fmt::fmt is, for the same objects.
 add_library(quantd_fmt STATIC static_fmt.cc)
 target_compile_definitions(quantd_fmt INTERFACE FMT_SHARED)
 target_link_libraries(quantd_fmt PRIVATE quantd_flags)

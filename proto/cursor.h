@@ -1,5 +1,5 @@
-// Reads a message where it lies, in slices, with the rules of protobuf's own
-// C++ parser. For proto/*.cc alone.
+// Reads a message in place, in slices, with the rules of protobuf's own C++
+// parser. For proto/*.cc only.
 #ifndef QUANTD_PROTO_CURSOR_H_
 #define QUANTD_PROTO_CURSOR_H_
 
@@ -13,7 +13,7 @@
 
 namespace quantd::wire {
 
-// A place in the slices. Cheap to copy: a copy is a bookmark.
+// A position in the slices. Cheap to copy: a copy is a bookmark.
 class Cursor {
  public:
   explicit Cursor(Slices slices) : slices_(slices) {
@@ -24,7 +24,7 @@ class Cursor {
   size_t position() const { return position_; }
   size_t remaining() const { return remaining_; }
 
-  // Needs remaining() > 0.
+  // Takes the next byte. Requires remaining() > 0.
   uint8_t Take() {
     const uint8_t byte = static_cast<uint8_t>(slices_[index_][offset_]);
     ++offset_;
@@ -34,7 +34,8 @@ class Cursor {
     return byte;
   }
 
-  // Calls f(piece) for each piece of the next n bytes; needs n <= remaining().
+  // Calls f(piece) for each piece of the next n bytes. Requires n <=
+  // remaining().
   template <typename F>
   void Walk(size_t n, F f) {
     position_ += n;
@@ -53,8 +54,8 @@ class Cursor {
     return true;
   }
 
-  // At most five bytes; bits beyond 32 are dropped, as protobuf does. 0 when
-  // there is no tag, and for a tag no field may have.
+  // Reads a tag of at most five bytes; bits beyond 32 are dropped, as protobuf
+  // does. 0 when there is no tag, or one that no field may have.
   uint32_t Tag() {
     uint32_t tag = 0;
     for (int i = 0; i < 5 && remaining_ > 0; ++i) {
@@ -72,7 +73,8 @@ class Cursor {
     return false;
   }
 
-  // A length that fits into what remains, and that protobuf would accept.
+  // Reads a length. nullopt if it exceeds what remains, or protobuf would not
+  // accept it.
   std::optional<size_t> Length() {
     constexpr uint64_t kMaxLength = std::numeric_limits<int32_t>::max() - 16;
     uint64_t length = 0;

@@ -1,4 +1,4 @@
-// The one copy of a payload: from where it lies to where the job reads it.
+// The only copy of a payload: from the received message to the job's staging.
 #include <cstddef>
 #include <cstring>
 #include <string_view>
@@ -26,7 +26,7 @@ void Gather(const Request& request, Slices message,
       std::memcpy(to, source.literal.data(), source.literal.size());
       continue;
     }
-    // Sources may lie in any order; back to the start only when it must be.
+    // Sources may lie in any order; go back to the start only if necessary.
     if (source.range.offset < in.position()) in = Cursor(message);
     in.Skip(source.range.offset - in.position());
     in.Walk(source.range.size, [&](std::string_view piece) {

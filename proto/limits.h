@@ -1,4 +1,4 @@
-// How large the messages of quantd.v1 may be, and what they become in memory.
+// Limits on the size of quantd.v1 messages, on the wire and in memory.
 #ifndef QUANTD_PROTO_LIMITS_H_
 #define QUANTD_PROTO_LIMITS_H_
 
@@ -13,40 +13,40 @@ namespace quantd::wire {
 // What protobuf and gRPC allow in one message, 2 GiB, less room for framing.
 inline constexpr size_t kMaxMessageBytes = (size_t{2} << 30) - (64 << 10);
 
-// Caps of our own, below what protobuf would accept. A request's head is all
-// but the payload. It may have kMaxHeadBytes of fields and, beside these, lists
-// of numbers that take kMaxListBytes in memory: 4 bytes an amax, a scale or a
-// value of a history, 8 bytes the rows or the offset of a group. Only packed
-// lists are such; a parser makes little more of them than they are, while
-// fields may become fifty times as large.
+// Caps of our own, below what protobuf would accept. The head of a request is
+// everything but the payload. It may have kMaxHeadBytes of fields and, in
+// addition, lists of numbers that take kMaxListBytes in memory: 4 bytes for an
+// amax, a scale or a value of a history, 8 bytes for the rows or the offset of
+// a group. Only packed lists count as lists: they take about as much memory
+// parsed as on the wire, while fields may become fifty times as large.
 inline constexpr size_t kMaxHeadBytes = 256 << 10;
 inline constexpr size_t kMaxListBytes = 4 << 20;
-// What a legal head has on the wire at most: numbers of 8 bytes take up to 10.
+// The largest legal head on the wire: numbers of 8 bytes take up to 10.
 inline constexpr size_t kMaxRequestHeadBytes =
     kMaxHeadBytes + kMaxListBytes / 8 * 10;
-// All but the payload of a reply: offsets for every group of every tensor, and
-// the echo of the lists, where one amax may have become two.
+// The largest head of a reply: offsets for every group of every tensor, and the
+// echo of the lists, where one amax may have become two.
 inline constexpr size_t kMaxReplyHeadBytes = 10 << 20;
 inline constexpr int kMaxShapeEntries = kMaxRank;
-// What a reply may carry: protobuf and gRPC end at 2 GiB.
+// The largest payload of a reply: protobuf and gRPC end at 2 GiB.
 inline constexpr size_t kMaxReplyPayloadBytes =
     (size_t{1} << 31) - kMaxReplyHeadBytes;
 
-// The most that one chunk of a stream may hold, and what one of ours does:
+// The largest chunk of a stream that is accepted, and the largest that we send:
 // larger ones are no faster.
 inline constexpr size_t kMaxChunkBytes = size_t{16} << 20;
 inline constexpr size_t kChunkBytes = size_t{1} << 20;
 
-// The answer to a stream's maxima: its values, and fields that a server does
-// not know.
+// The size of the answer to a stream's maxima: its values, and fields that a
+// server does not know.
 inline constexpr size_t kMaxReducedBytes =
     kMostReduced * sizeof(float) + (4 << 10);
 
-// What a request whose head has so many bytes on the wire may take in memory at
-// most, from its parsing until its reply's head is made: messages, copies of
-// the lists, the plan and its groups. Measured (head_memory_test), with room:
-// 66 bytes for one of a field, 41 for one of a list of small integers, 7 for
-// one of other lists, and 311 for a group.
+// An upper bound of the memory that a request takes from its parsing until its
+// reply's head is made, given the size of its head on the wire: messages,
+// copies of the lists, the plan and its groups. Measured by head_memory_test,
+// with a margin: 66 bytes for a byte of a field, 41 for one of a list of small
+// integers, 7 for one of other lists, and 311 for a group.
 constexpr size_t HeadMemory(size_t head) {
   constexpr size_t kIntegers = kMaxListBytes / 8;  // one byte each
   const size_t fields = std::min(head, kMaxHeadBytes);

@@ -15,7 +15,7 @@ constexpr bool PayloadsHave(uint32_t tag, std::variant<Options...>*) {
 }
 static_assert(PayloadsHave(101 << 3 | 2, static_cast<Plan::Options*>(nullptr)));
 
-// proto3 enums are open: a number without a name becomes 0.
+// Converts an enum. Enums of proto3 are open: an unknown number becomes 0.
 template <typename To, typename From>
 To Bridge(From from, bool (*valid)(int)) {
   const int number = static_cast<int>(from);

@@ -1,9 +1,10 @@
-// Between the types of kernels/ and the messages of quantd.proto, both ways:
-// the server reads requests and writes replies with what is here, the client
-// writes requests and reads replies.
+// Conversion between the types of kernels/ and the messages of quantd.proto,
+// both ways: the server reads requests and writes replies, the client writes
+// requests and reads replies.
 //
-// FromProto judges only what the types cannot hold, with a FieldError that
-// names the field; what is legal beside what is the plan's to say.
+// FromProto refuses only what the types cannot hold, with a FieldError that
+// names the field; which values and combinations are legal is for the plan to
+// decide.
 #ifndef QUANTD_PROTO_MESSAGES_H_
 #define QUANTD_PROTO_MESSAGES_H_
 
@@ -24,8 +25,8 @@
 
 namespace quantd::wire {
 
-// What belongs to a tensor method, by the options that its plans have; also the
-// places of its messages in those of a stream.
+// The messages of a tensor method, and their fields in the messages of a
+// stream. Keyed by the options that its plans have.
 template <typename Options>
 struct TensorRpc;
 template <>
@@ -73,7 +74,7 @@ struct TensorRpc<ApplyRhtOptions> {
   static constexpr auto kAnswer = &v1::StreamReply::mutable_apply_rht;
 };
 
-// What f(std::type_identity<Options>()) gives for the Options of `method`, a
+// Returns f(std::type_identity<Options>()) for the Options of `method`, a
 // tensor method.
 template <size_t I = 0, typename F>
 auto WithOptionsOf(Method method, F&& f) {
@@ -86,7 +87,7 @@ auto WithOptionsOf(Method method, F&& f) {
   return f(std::type_identity<Options>());
 }
 
-// Either form of a direction.
+// Accepts one value or a list for each direction.
 absl::StatusOr<CopyAmax> FromProto(const v1::GivenAmax& m,
                                    std::string_view field);
 v1::GivenAmax ToProto(const CopyAmax& amax);
@@ -96,18 +97,19 @@ absl::StatusOr<DequantizeOptions> FromProto(const v1::DequantizeOptions& m);
 absl::StatusOr<RhtAmaxOptions> FromProto(const v1::RhtAmaxOptions& m);
 absl::StatusOr<ApplyRhtOptions> FromProto(const v1::ApplyRhtOptions& m);
 absl::StatusOr<TensorDesc> FromProto(const v1::Tensor& m);
-// Those of a plan.
+// The options of a plan.
 v1::QuantizeOptions ToProto(const QuantizeOptions& o);
 v1::DequantizeOptions ToProto(const DequantizeOptions& o);
 v1::RhtAmaxOptions ToProto(const RhtAmaxOptions& o);
 v1::ApplyRhtOptions ToProto(const ApplyRhtOptions& o);
-// The tensor that the plan is about. Codes do not remember its type, so of
-// Dequantize it has none but under a profile, which may store scales in it.
+// The tensor that the plan is about. Codes do not remember the type of their
+// tensor, so for Dequantize the type is set only under a profile, which may
+// store scales in it.
 v1::Tensor TensorOf(const Plan& plan);
 
 v1::TensorRef ToProto(const TensorSpec& spec);
 TensorSpec FromProto(const v1::TensorRef& ref);
-// JobReport::times do not travel.
+// Converts a report. JobReport::times do not travel.
 v1::Report ToProto(const JobReport& report, std::string_view device);
 JobReport FromProto(const v1::Report& report);
 
@@ -130,10 +132,10 @@ Layout FromProto(v1::Layout l);
 Format FromProto(v1::Format f);
 TensorKind FromProto(v1::TensorKind k);
 
-// Tag of the payload, of all messages that have one.
+// Tag of the payload, the same in all messages that have one.
 inline constexpr uint32_t kPayloadTag =
     v1::QuantizeRequest::kPayloadFieldNumber << 3 | 2;
-// The tag and the length of a payload of `size` bytes.
+// Appends the tag and the length of a payload of `size` bytes.
 void AppendPayloadPrefix(size_t size, std::string* out);
 
 }  // namespace quantd::wire

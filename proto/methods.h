@@ -1,7 +1,7 @@
-// The RPCs of quantd.v1.Quantd, one row each, and what a call carries beside
-// its messages. Whatever is done for every method follows these rows: arrival,
-// metrics and the log, memory, and the paths that a client calls. The messages
-// of a tensor method are in proto/messages.h.
+// The RPCs of quantd.v1.Quantd, one row each, and the metadata of a call.
+// Whatever is done for every method follows these rows: arrival, metrics and
+// the log, memory, and the paths that a client calls. The messages of a tensor
+// method are in proto/messages.h.
 #ifndef QUANTD_PROTO_METHODS_H_
 #define QUANTD_PROTO_METHODS_H_
 
@@ -14,7 +14,7 @@
 
 namespace quantd::wire {
 
-// In the order of the rows.
+// Methods, in the order of the rows.
 enum class Method {
   kQuantize,
   kDequantize,
@@ -27,29 +27,29 @@ enum class Method {
 
 struct MethodSpec {
   Method method;
-  // A string that lives for ever and ends with '\0': gRPC keeps the pointer.
+  // A static string that ends with '\0': gRPC keeps the pointer.
   const char* path;
   // A tensor method has a payload, a plan and a job on a device.
   bool tensor;
-  // The bytes of output, in 1/16, that a tensor method makes of one byte of
-  // its request at most, where the shape is not extreme.
+  // For tensor methods: the most output, in sixteenths of a byte, for one byte
+  // of a request, unless the shape is extreme.
   size_t output_sixteenths;
-  // The largest request of a method that is none, in bytes. Of tensor methods
-  // the server's memory decides.
+  // The largest request in bytes, for methods without a tensor. Requests of
+  // tensor methods are limited by the server's memory.
   size_t max_request = 0;
 };
 
 inline constexpr MethodSpec kMethods[] = {
-    // From 16-bit elements, both directions, 8-bit codes: 2 x (1/2 codes +
-    // 1/64 scales). Partial sums of dbias: 4 bytes for 128 elements.
+    // 16-bit elements, both directions, 8-bit codes: 2 x (1/2 codes + 1/64
+    // scales). Partial sums of dbias: 4 bytes for 128 elements.
     {Method::kQuantize, "/quantd.v1.Quantd/Quantize", true, 17},
     // Half a byte and a scale for many become a 4-byte element.
     {Method::kDequantize, "/quantd.v1.Quantd/Dequantize", true, 128},
     {Method::kRhtAmax, "/quantd.v1.Quantd/RhtAmax", true, 0},
     // 16-bit elements become fp32.
     {Method::kApplyRht, "/quantd.v1.Quantd/ApplyRht", true, 32},
-    // Carries any of those above, as which its calls count. The largest first
-    // message.
+    // Carries a call of any method above, and counts as one. The limit is on
+    // its first message.
     {Method::kStream, "/quantd.v1.Quantd/Stream", false, 0,
      kMaxRequestHeadBytes},
     {Method::kDescribeQuantize, "/quantd.v1.Quantd/DescribeQuantize", false, 0,
@@ -58,19 +58,19 @@ inline constexpr MethodSpec kMethods[] = {
      4 << 10},
 };
 
-// The rows of the tensor methods, which are the first ones.
+// The rows of the tensor methods, which come first.
 inline constexpr std::span<const MethodSpec> kTensorMethods = [] {
   size_t count = 0;
   while (count < std::size(kMethods) && kMethods[count].tensor) ++count;
   return std::span(kMethods).first(count);
 }();
 
-// The rows of methods that work with payloads: those, and Stream.
+// The rows of methods with payloads: the tensor methods and Stream.
 inline constexpr std::span<const MethodSpec> kPayloadMethods =
     std::span(kMethods).first(kTensorMethods.size() + 1);
 static_assert(kPayloadMethods.back().method == Method::kStream);
 
-// The place of a method's row, for tables that have an entry for each.
+// The index of a method's row, for tables with an entry for each method.
 constexpr size_t Index(Method method) { return static_cast<size_t>(method); }
 
 constexpr const MethodSpec& SpecOf(Method method) {
@@ -85,7 +85,7 @@ constexpr const MethodSpec* FindMethod(std::string_view path) {
   return nullptr;
 }
 
-// "Quantize".
+// The name of a method, such as "Quantize".
 constexpr std::string_view Name(Method method) {
   std::string_view path = SpecOf(method).path;
   path.remove_prefix(path.rfind('/') + 1);
@@ -102,11 +102,11 @@ static_assert(
     }(),
     "the rows are in the order of Method, tensor methods first");
 
-// Keys of metadata. A client may declare its request's size in bytes.
+// Metadata key by which a client may declare its request's size in bytes.
 inline constexpr char kRequestBytesKey[] = "quantd-request-bytes";
-// Who goes first where calls wait: "high", "normal" or "low".
+// Metadata key of the priority among waiting calls: "high", "normal" or "low".
 inline constexpr char kPriorityKey[] = "quantd-priority";
-// The server says the call's id in its log, and when to try again.
+// Metadata keys of the server: the call's id in its log, and when to try again.
 inline constexpr char kRequestIdKey[] = "quantd-request-id";
 inline constexpr char kPushbackKey[] = "grpc-retry-pushback-ms";
 

@@ -1,5 +1,5 @@
-// What the options of several methods have in common, both ways. For
-// proto/*.cc alone.
+// Fields that the options of several methods share, both ways. For proto/*.cc
+// only.
 #ifndef QUANTD_PROTO_OPTION_FIELDS_H_
 #define QUANTD_PROTO_OPTION_FIELDS_H_
 
@@ -12,15 +12,16 @@
 
 namespace quantd::wire {
 
-// The plan knows one name for a field that the request calls otherwise:
-// `from`, or what is inside it, becomes `to`.
+// Renames the field of an error: `from`, or a field inside it, becomes `to`.
+// The plan has one name for fields that requests call differently.
 absl::Status RenameField(absl::Status status, std::string_view from,
                          std::string_view to);
 
-// `field` is where the message stands among the options.
+// Reads the dimension and mask of a rotation. `field` is the path of the
+// message among the options.
 absl::Status ReadRht(std::string_view field, const v1::Rht& message,
                      int* dimension, std::optional<SignMask>* mask);
-// Dimension and mask, which a plan has settled.
+// Writes a dimension and mask that a plan has settled.
 v1::Rht ToProto(int dimension, const std::optional<SignMask>& mask);
 
 CopyForm FromProto(const v1::CopyForm& message);

@@ -1,5 +1,5 @@
-// The options of Dequantize, RhtAmax and ApplyRht, and what they share with
-// those of Quantize.
+// The options of Dequantize, RhtAmax and ApplyRht, and the parts that they
+// share with Quantize's.
 #include <algorithm>
 #include <iterator>
 #include <string>
@@ -23,7 +23,7 @@ absl::Status ReadRht(std::string_view field, const v1::Rht& message,
                      int* dimension, std::optional<SignMask>* mask) {
   if (message.dimension() != 0) {
     const auto* end = std::end(kRhtDimensions);
-    // As unsigned: a number beyond the int's is none of them.
+    // Compared as unsigned: a number beyond int's range matches no dimension.
     const auto* found =
         std::find_if(std::begin(kRhtDimensions), end, [&](int legal) {
           return static_cast<uint32_t>(legal) == message.dimension();
@@ -83,7 +83,7 @@ absl::StatusOr<DequantizeOptions> FromProto(const v1::DequantizeOptions& m) {
   o.inverse_rht = m.has_inverse_rht();
   QUANTD_RETURN_IF_ERROR(
       ReadRht("inverse_rht", m.inverse_rht(), &o.rht_dimension, &o.sign_mask));
-  // A number beyond the int's is no dimension, whatever it wraps to.
+  // A number beyond int's range is an illegal dimension, whatever it wraps to.
   o.rotated_dimension =
       static_cast<int>(std::min<uint32_t>(m.rotated_dimension(), 1 << 30));
   o.form = FromProto(m.form());

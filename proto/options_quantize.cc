@@ -13,7 +13,7 @@ namespace {
 
 using Floats = google::protobuf::RepeatedField<float>;
 
-// One direction of GivenAmax: a value, or a list of them.
+// Reads one direction of GivenAmax: a value, or a list of them.
 absl::Status ReadAmax(std::string_view message, std::string_view direction,
                       bool has_one, float one, const Floats& many,
                       std::vector<float>* out) {
@@ -138,7 +138,7 @@ v1::QuantizeOptions ToProto(const QuantizeOptions& o) {
   }
   *m.mutable_form() = ToProto(o.form);
   m.set_rounding(ToProto(o.rounding));
-  // What determines the bits of stochastic rounding, and nothing else.
+  // Only what determines the bits of stochastic rounding.
   if (o.rounding == Rounding::kStochastic) {
     m.mutable_stochastic()->set_seed(o.stochastic.seed);
     m.mutable_stochastic()->set_seed_offset(o.stochastic.seed_offset);

@@ -1,4 +1,4 @@
-// From a finished plan to the reply that describes it, and back.
+// Writes the reply of a finished plan, and reads it back.
 #include <google/protobuf/message.h>
 
 #include <utility>
@@ -25,7 +25,7 @@ void WriteOutputs(const Plan& plan, const std::vector<MemoryRange>& lent,
 
 using ProtoMessage = google::protobuf::Message;
 
-// Whether a field of `asked` is in `echo`, too. Empty messages say nothing.
+// Whether a field of `asked` is in `echo`, too. Empty messages count as equal.
 bool Echoes(const google::protobuf::FieldDescriptor& field,
             const ProtoMessage& asked, const ProtoMessage& echo) {
   const google::protobuf::Reflection& in_echo = *echo.GetReflection();
@@ -58,7 +58,7 @@ void WriteReply(const Plan& plan, const Options& options,
   reply->set_request_id(std::string(request_id));
 }
 
-// All but the payload.
+// Reads everything but the payload.
 template <typename Options, typename Message>
 absl::StatusOr<Reply> ReadReply(const Message& read, const Plan* asked) {
   if (asked != nullptr) {
@@ -164,7 +164,8 @@ absl::StatusOr<StreamReplyPart> ParseStreamReply(Slices message,
   auto reply = std::visit(
       [&](const auto& options) -> absl::StatusOr<Reply> {
         using Options = std::decay_t<decltype(options)>;
-        // Of another method it is empty, and lacks what was asked.
+        // If the reply is of another method, this field is empty and lacks the
+        // options.
         return ReadReply<Options>((read.*TensorRpc<Options>::kAnswered)(),
                                   &asked);
       },

@@ -13,7 +13,7 @@
 namespace quantd::wire {
 namespace {
 
-// The plan of what a request says, if its reply can be a message.
+// Makes the plan of a request, if its reply fits into a message.
 template <typename Options>
 absl::Status Adopt(const TensorDesc& tensor, const Options& options,
                    Request* request) {
@@ -33,7 +33,7 @@ absl::Status CheckReply(const Request& request) {
       fmt::format("{} bytes", payload));
 }
 
-// An error of the plan's, its field called as `options` call it.
+// Renames the field of a plan's error to its name in `options`.
 template <typename Message>
 absl::Status Renamed(absl::Status status, const Message&) {
   return status;
@@ -41,7 +41,8 @@ absl::Status Renamed(absl::Status status, const Message&) {
 absl::Status Renamed(absl::Status status, const v1::DequantizeOptions&) {
   return RenameField(std::move(status), "rht", "inverse_rht");
 }
-// The plan does not know in which of its two forms an amax came.
+// Picks the name of the form that the amax came in, which the plan does not
+// know.
 absl::Status Renamed(absl::Status status, const v1::QuantizeOptions& options) {
   if (!options.given_amax().rowwise_values().empty()) {
     status =
@@ -54,7 +55,7 @@ absl::Status Renamed(absl::Status status, const v1::QuantizeOptions& options) {
   return status;
 }
 
-// What a request leaves open is as the server has it.
+// Fills in the server's defaults where a request leaves options open.
 template <typename Options>
 void Complete(const RequestDefaults&, Options*) {}
 void Complete(const RequestDefaults& defaults, QuantizeOptions* options) {
@@ -82,7 +83,7 @@ absl::Status ReadPlan(const typename TensorRpc<Options>::Request& message,
   return absl::OkStatus();
 }
 
-// Where the inputs lie, and where the outputs shall.
+// Finds the places of the inputs, and of the outputs.
 template <typename Message>
 absl::Status Place(const Message& message, const Range& payload,
                    Request* request) {
@@ -102,7 +103,7 @@ absl::Status Place(const Message& message, const Range& payload,
   return ReadLent(memory, *request->plan, in_fields, &request->lent);
 }
 
-// The request that `read` makes of the head as a Message.
+// Parses the head as a Message and makes a request of it with `read`.
 template <typename Message, typename ReadMessage>
 absl::StatusOr<Request> Parse(const SeparatedMessage& separated,
                               ReadMessage read) {
@@ -137,8 +138,8 @@ absl::StatusOr<Request> ParseRequest(Method method, Slices message,
     return Parse<Message>(
         *separated, [&](const Message& read, Request* request) -> absl::Status {
           QUANTD_RETURN_IF_ERROR(ReadPlan<Options>(read, defaults, request));
-          // Where nothing goes elsewhere, a shape that is too large is told
-          // before a payload that does not fit it.
+          // With all outputs in the payload, a shape that is too large is
+          // reported before a payload that does not match it.
           if (read.memory().outputs().empty()) {
             QUANTD_RETURN_IF_ERROR(CheckReply(*request));
           }
@@ -255,7 +256,7 @@ void WriteRequest(const Plan& plan, const Options& options,
   }
 }
 
-// Lists of groups and of amaxes may be long: as the server will count them.
+// Counts long lists of groups and amaxes as the server will.
 absl::Status CheckHead(Method method, std::string_view head) {
   if (head.size() <= kMaxHeadBytes) return absl::OkStatus();
   return SeparateRequest(method, {&head, 1}).status();

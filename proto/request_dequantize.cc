@@ -1,4 +1,4 @@
-// Where in the payload of a DequantizeRequest data, scale and amax lie.
+// Finds data, scale and amax in the payload of a DequantizeRequest.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -23,8 +23,8 @@ bool IsAmax(TensorKind kind) {
          kind == TensorKind::kColumnwiseAmax;
 }
 
-// Where a ref has them at all. Sizes alone would let a copy of other groups
-// pass for this one.
+// Checks the group offsets of a ref that has some. Sizes alone would let a copy
+// of other groups pass for this one.
 absl::Status CheckGroupOffsets(std::string_view field, const v1::TensorRef& ref,
                                const TensorSpec& want) {
   const auto& got = ref.group_offsets();
@@ -46,7 +46,7 @@ absl::Status CheckGroupOffsets(std::string_view field, const v1::TensorRef& ref,
                     fmt::to_string(*theirs));
 }
 
-// One ref against what the plan wants of its kind; its place on success.
+// Checks one ref against the plan's tensor of its kind; returns its place.
 absl::StatusOr<Range> ReadRef(std::string_view field, const v1::TensorRef& ref,
                               const TensorSpec& want, const Range& payload) {
   const DType dtype = static_cast<DType>(ref.dtype());
@@ -69,7 +69,7 @@ absl::StatusOr<Range> ReadRef(std::string_view field, const v1::TensorRef& ref,
                       fmt::format("{} bytes of {}", want.size, Name(want.kind)),
                       fmt::format("{} bytes", ref.size()));
   }
-  // By subtraction: offset + size may wrap.
+  // Subtracts, because offset + size may wrap.
   if (want.size > payload.size || ref.offset() > payload.size - want.size) {
     return FieldError(
         fmt::format("{}.offset", field),
@@ -113,7 +113,7 @@ absl::Status ReadRefs(const v1::DequantizeRequest& message,
 absl::Status ReadBackToBack(const Range& payload, Request* request) {
   const std::vector<TensorSpec>& inputs = request->plan->inputs();
   size_t all = 0;
-  size_t given = 0;  // bytes a literal stands for, which may be left out
+  size_t given = 0;  // bytes of a literal, which the payload may omit
   for (size_t i = 0; i < inputs.size(); ++i) {
     all += inputs[i].size;
     given += request->sources[i].literal.size();
@@ -126,7 +126,7 @@ absl::Status ReadBackToBack(const Range& payload, Request* request) {
   }
   size_t offset = payload.offset;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    // The amax is the last one, so that leaving it out moves nothing.
+    // The amax comes last, so leaving it out moves nothing.
     if (!request->sources[i].literal.empty()) continue;
     request->sources[i].range = {offset, inputs[i].size};
     offset += inputs[i].size;
@@ -134,7 +134,7 @@ absl::Status ReadBackToBack(const Range& payload, Request* request) {
   return absl::OkStatus();
 }
 
-// The field `amax` in the place of the one amax that is wanted.
+// Reads the field `amax` in place of the amax in the payload.
 absl::Status ReadAmax(float amax, Request* request) {
   if (!std::isfinite(amax) || amax < 0) {
     return FieldError("amax", "a finite number >= 0", fmt::to_string(amax));

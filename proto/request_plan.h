@@ -1,5 +1,5 @@
-// How a request becomes a plan and the places of its input. For
-// proto/request*.cc alone.
+// Turns a request into a plan and the places of its input. For
+// proto/request*.cc only.
 #ifndef QUANTD_PROTO_REQUEST_PLAN_H_
 #define QUANTD_PROTO_REQUEST_PLAN_H_
 
@@ -14,8 +14,8 @@ namespace quantd::wire {
 
 absl::Status PayloadSize(std::string_view expected, size_t got);
 
-// Where in the payload what the plan of `request` wants lies: for all but
-// Dequantize the payload is the tensor.
+// Finds the plan's inputs in the payload. For all methods but Dequantize the
+// payload is the tensor.
 template <typename Message>
 absl::Status Locate(const Message&, const Range& payload, Request* request) {
   const size_t expected = request->plan->input_bytes();
@@ -28,7 +28,8 @@ absl::Status Locate(const Message&, const Range& payload, Request* request) {
 absl::Status Locate(const v1::DequantizeRequest& message, const Range& payload,
                     Request* request);
 
-// The same where the payload is empty since what it would hold lies elsewhere.
+// Sets the inputs of a request whose payload is empty because all of them lie
+// in shared memory.
 template <typename Message>
 absl::Status LocateElsewhere(const Message&, Request* request) {
   request->sources.resize(request->plan->inputs().size());

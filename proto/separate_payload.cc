@@ -1,9 +1,9 @@
-// Where a message's payload lies, and everything else as a message of its own.
+// Finds a message's payload, and makes a message of everything else.
 //
-// Top-level fields are walked where they lie, with the rules of protobuf's own
-// C++ parser (which are laxer than the specification: a tag of five bytes
-// drops its high bits; lengths may not reach 2 GiB). What is inside a field is
-// left to protobuf, which parses the head.
+// Top-level fields are walked in place, with the rules of protobuf's own C++
+// parser (which are laxer than the specification: a tag of five bytes drops its
+// high bits; lengths may not reach 2 GiB). The content of fields is left to
+// protobuf, which parses the head.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -18,7 +18,7 @@
 namespace quantd::wire {
 namespace {
 
-// protobuf's: so deep groups nest.
+// protobuf's limit on nested groups
 constexpr int kMaxDepth = 100;
 
 constexpr uint32_t kLentTag = v1::QuantizeRequest::kMemoryFieldNumber << 3 | 2;
@@ -67,11 +67,11 @@ Skipped SkipField(uint32_t tag, size_t limit, Cursor& in) {
   }
 }
 
-// Where a request has a list of numbers: the fields that lead to it, from the
-// top of the message.
+// The path of a list of numbers in a request: the fields that lead to it, from
+// the top of the message.
 struct ListPlace {
-  std::array<uint32_t, 4> path;  // 0: it ends before
-  bool fixed;  // 4 bytes each; else varints, 8 bytes each in memory
+  std::array<uint32_t, 4> path;  // 0: the path ends before
+  bool fixed;  // 4 bytes each; else varints, 8 bytes in memory
 };
 constexpr uint32_t kQuantize = v1::QuantizeRequest::kOptionsFieldNumber;
 constexpr ListPlace kQuantizeLists[] = {
@@ -103,7 +103,8 @@ constexpr ListPlace kRhtAmaxLists[] = {
      false},
 };
 
-// The same lists where the request is a field of a stream's first message.
+// The path of such a list when the request is a field of a stream's first
+// message.
 constexpr ListPlace Within(uint32_t field, const ListPlace& place) {
   const auto& path = place.path;
   return {{field, path[0], path[1], path[2]}, place.fixed};
@@ -150,8 +151,8 @@ class ListCounter {
   size_t wire() const { return wire_; }
   size_t memory() const { return memory_; }
 
-  // The field of `tag`, of which `in` is behind the tag. What is not as it
-  // should be is no list; protobuf will say so.
+  // Counts the field of `tag`; `in` is just past the tag. A malformed field
+  // counts as no list, and protobuf will refuse it.
   void Add(uint32_t tag, Cursor in) {
     Enter(tag, {}, 0, in.position() + in.remaining(), in);
   }
@@ -159,7 +160,7 @@ class ListCounter {
  private:
   using Path = decltype(ListPlace::path);
 
-  // A place that `path`, `depth` fields long, leads to or on the way to.
+  // Finds a list at `path`, which is `depth` fields long, or one below it.
   const ListPlace* Find(const Path& path, size_t depth) const {
     for (const ListPlace& p : places_) {
       if (std::equal(path.begin(), path.begin() + depth, p.path.begin())) {
@@ -170,8 +171,8 @@ class ListCounter {
   }
 
   // Counts the lists of the field of `tag`, which lies at `depth` under `path`
-  // in a message that ends at `end`, and goes behind it. False for a field of
-  // which nothing is known.
+  // in a message that ends at `end`, and moves `in` past it. False for a field
+  // that holds no known list.
   bool Enter(uint32_t tag, Path path, size_t depth, size_t end, Cursor& in) {
     if ((tag & 7) != 2 || depth == path.size()) return false;
     path[depth++] = tag >> 3;
@@ -193,8 +194,8 @@ class ListCounter {
     return true;
   }
 
-  // The fields up to `end`, of the message that `path` leads to. Ends early
-  // where they are too much for any request.
+  // Counts the fields up to `end` of the message at `path`. Stops early once
+  // they are too many for any request.
   void Walk(const Path& path, size_t depth, size_t end, Cursor in) {
     while (in.position() < end && memory_ <= kMaxListBytes &&
            others_ <= kMaxHeadBytes) {
@@ -215,7 +216,7 @@ class ListCounter {
       memory_ += size;
       return;
     }
-    // Ten bytes a number at most: no need to look at what is too much anyway.
+    // Ten bytes a number at most: no need to count what is too large anyway.
     if (size / 10 * 8 > kMaxListBytes) {
       memory_ += size / 10 * 8;
       return;
@@ -230,7 +231,7 @@ class ListCounter {
   const absl::Span<const ListPlace> places_;
   size_t wire_ = 0;
   size_t memory_ = 0;
-  size_t others_ = 0;  // bytes that were walked and are in no list
+  size_t others_ = 0;  // bytes walked outside of lists
 };
 
 }  // namespace
@@ -253,7 +254,8 @@ absl::StatusOr<SeparatedMessage> Separate(Slices message, size_t max_head,
   SeparatedMessage separated;
   Cursor in(message);
   ListCounter lists(places);
-  // Fields that are no payload, not yet copied: from `run` to where we are.
+  // Fields other than the payload that are not copied yet: from `run` to the
+  // current position.
   Cursor run = in;
   const auto flush = [&](size_t end) {
     run.Walk(end - run.position(),

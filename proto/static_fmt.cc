@@ -1,5 +1,5 @@
-// What fmt's shared object holds, compiled from its headers, since its package
-// brings no archive. Lists the same templates as fmt's own source file.
+// The contents of fmt's shared object, compiled from its headers, since its
+// package has no archive. Lists the same templates as fmt's own source file.
 #include "fmt/format-inl.h"
 
 FMT_BEGIN_NAMESPACE

@@ -26,7 +26,7 @@ class HostMemory {
  public:
   HostMemory() = default;
   // Allocates memory that is not shared, uninitialised, 64-byte aligned.
-  // RESOURCE_EXHAUSTED where there is none.
+  // RESOURCE_EXHAUSTED when the allocation fails.
   static absl::StatusOr<HostMemory> Ordinary(size_t bytes);
   // For the library.
   HostMemory(absl::Span<std::byte> bytes, std::shared_ptr<const void> owner,

@@ -36,8 +36,8 @@ namespace quantd {
 struct QuantizedBytes {
   absl::Span<const std::byte> data;
   absl::Span<const std::byte> scale;  // padded; fp32 or one byte each
-  // One value, one for each group or one for each line. Used only by NVFP4
-  // without a profile; ignored otherwise.
+  // One value, or one for each group or line. Used only by NVFP4 without a
+  // profile; ignored otherwise.
   absl::Span<const float> amax;
   // The global scale or divisor of NVFP4 under a profile, one value or one for
   // each group.
@@ -61,21 +61,20 @@ class Reduction;
 // requests are refused with INVALID_ARGUMENT before anything is sent, wherever
 // that can be known. Nothing throws.
 //
-// Calls are pure functions, so that a retry does no harm. RetryPolicy says when
-// there is one.
+// Calls are pure functions, so retrying one is safe. RetryPolicy says when that
+// happens.
 class Client {
  public:
   // `target` is one address or several with commas between them: "HOST:PORT",
   // "unix:/PATH", or another as gRPC names it. A HOST that is a name stands for
   // all addresses that it resolves to, and is looked up again from time to time
-  // and when a server is lost. INVALID_ARGUMENT for what is no address, options
-  // out of range, or credentials that cannot be used. UNIMPLEMENTED for
+  // and when a server is lost. INVALID_ARGUMENT for a malformed address,
+  // options out of range, or credentials that cannot be used. UNIMPLEMENTED for
   // "local", which is for CreateClient of "quantd/local.h".
   //
-  // Create does not connect: the first call does. Of several servers a call
-  // goes to the one with the fewest bytes under way, and where that one fails,
-  // drains or is busy, at once to another. Dead and draining servers are
-  // avoided.
+  // Create does not connect: the first call does. With several servers a call
+  // goes to the one with the fewest bytes under way, and at once to another if
+  // that one fails, drains or is busy. Dead and draining servers are avoided.
   static absl::StatusOr<std::unique_ptr<Client>> Create(
       std::string_view target, const ClientOptions& options = {});
 
@@ -157,9 +156,9 @@ class Client {
                                           absl::Span<std::byte> mapping,
                                           HostUse use = HostUse::kReadWrite);
 
-  // Allocates memory of a GPU that calls use in place, as of AllocateHost; the
-  // server of ClientOptions::memory_socket opens it in its own process, if it
-  // works with that GPU. `ordinal` is the GPU's number in this process.
+  // Allocates memory of a GPU that calls use in place, as AllocateHost does;
+  // the server of ClientOptions::memory_socket opens it in its own process, if
+  // it works with that GPU. `ordinal` is the GPU's number in this process.
   // UNIMPLEMENTED where this machine has no GPU, NOT_FOUND where it has none of
   // that number, INVALID_ARGUMENT where the server does not work with it,
   // RESOURCE_EXHAUSTED for more memory than there is; else the errors of

@@ -1,10 +1,10 @@
 // One tensor that lies in pieces on several machines, quantized so that its
 // data, scales and amax are, byte for byte, those of the whole.
 //
-// A block knows nothing of other blocks but for the tensor's amax and, under
-// stochastic rounding, its place. So a shard gives the bytes of the whole when
-// it is cut between blocks, quantized with the amax of the whole, and told
-// where it lies:
+// The bytes of a block depend on its own elements, the tensor's amax and, under
+// stochastic rounding, its position. So a shard that is cut between blocks
+// gives the bytes of the whole if it is quantized with the amax of the whole
+// and told its position:
 //
 //   quantd::Shard shard{.row = 4096, .rows = 2048, .cols = 8192, .input = x};
 //   // 1. Everyone: the amax of the own shard, through any server.
@@ -35,11 +35,11 @@
 // scaling the amax of a shard's Result is the shard's own: reduce it, and make
 // the next scale with UpdateScale of "quantd/delayed_scaling.h".
 //
-// Estimates are made only where the options ask for them; a server's --estimate
-// does not count for shards.
+// An amax is estimated only if the options ask for it; a server's --estimate
+// does not apply to shards.
 //
-// The shard's own, not the whole's, are dbias, statistics and
-// QuantizeOptions::want_amax, and each shard's scales end with padding. Grouped
+// Values of dbias, statistics and QuantizeOptions::want_amax are those of the
+// shard, not of the whole, and each shard's scales end with padding. Grouped
 // tensors have no shards (FieldError "splits"): a group is a tensor of its own.
 // An amax that is not finite, from Inf in the input or from NaN under
 // `propagate`, cannot be given and is refused.
@@ -137,11 +137,11 @@ class ShardSession {
 
 // Makes one amax of what several shards add to it.
 using AmaxReduction = std::function<float(absl::Span<const float>)>;
-// The largest; NaN where one of them is NaN, and 0 where there is none.
+// The largest value; NaN if any value is NaN, 0 for an empty span.
 float LargestAmax(absl::Span<const float> amaxes);
 
 struct PlacedShard {
-  Client* client = nullptr;  // where it is worked on; not null
+  Client* client = nullptr;  // the client to quantize with; not null
   Shard shard;
 };
 

@@ -54,7 +54,8 @@ std::optional<RetryHint> GetRetryHint(const absl::Status& status);
 // reached one, and in process, where there is no log.
 std::string GetRequestId(const absl::Status& status);
 
-// The number of times that the call was sent; 0 when it was refused before.
+// The number of times that the call was sent; 0 when it was refused before
+// sending.
 int GetAttempts(const absl::Status& status);
 
 }  // namespace quantd

@@ -9,16 +9,16 @@ namespace quantd {
 // The errors of a copy against the input, or against its rotation where it was
 // rotated. NaN and Inf do not count.
 struct ErrorStatistics {
-  uint64_t elements = 0;  // finite, and decoded to something finite
-  uint64_t clipped = 0;   // would have rounded beyond the largest code
+  uint64_t elements = 0;  // finite in the input and in the copy
+  uint64_t clipped = 0;   // magnitudes that would round beyond the largest code
   uint64_t flushed = 0;   // not zero, but decoded to zero
-  // Over `elements`:
+  // Over the values that `elements` counts:
   float max_error = 0;
   double signal = 0;  // sum of squares of the values
   double noise = 0;   // sum of squares of the errors
 
-  // Signal-to-quantization-noise ratio; +Inf where there is no noise, NaN where
-  // there are no elements.
+  // Signal-to-quantization-noise ratio; +Inf without noise, NaN without
+  // elements.
   double sqnr_db() const;
 };
 

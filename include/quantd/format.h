@@ -51,7 +51,7 @@ constexpr bool IsFloat(DType t) {
   return t == DType::kF32 || t == DType::kF16 || t == DType::kBF16;
 }
 
-// True where a quarter of any value is exact in fp32.
+// True for types whose values stay exact in fp32 when divided by four.
 template <DType D>
 inline constexpr bool kIsHalf = D == DType::kF16 || D == DType::kBF16;
 
@@ -97,7 +97,8 @@ enum class Scaling : int32_t {
   kChannel,  // an fp32 scale for every line
 };
 
-// What a request may ask for beside a format: bits of FormatSpec::options.
+// Options that a request may combine with a format: bits of
+// FormatSpec::options.
 enum Option : uint32_t {
   kOptRht = 1 << 0,
   kOptStochastic = 1 << 1,
@@ -116,7 +117,7 @@ enum Option : uint32_t {
   kOptDbias = 1 << 14,
   kOptStatistics = 1 << 15,
   kOptProfile = 1 << 16,
-  // What no format excludes.
+  // Options that every format allows.
   kOptAlways = kOptGrouped | kOptDbias | kOptStatistics,
 };
 
@@ -124,9 +125,9 @@ enum Option : uint32_t {
 struct ElementLimits {
   DType element;
   float max;     // largest magnitude
-  int emax;      // the exponent of that
+  int emax;      // exponent of `max`
   int mantissa;  // stored bits
-  float clip;    // the least magnitude that would round beyond `max`
+  float clip;    // least magnitude that would round beyond `max`
 };
 inline constexpr ElementLimits kElementLimits[] = {
     {.element = DType::kE2M1x2, .max = 6, .emax = 2, .mantissa = 1, .clip = 7},
@@ -142,7 +143,7 @@ inline constexpr ElementLimits kElementLimits[] = {
      .clip = 61440},
 };
 
-// The row of `element`, which is one of those.
+// The row of `element`, which must be one of the types above.
 constexpr const ElementLimits& LimitsOf(DType element) {
   const ElementLimits* row = kElementLimits;
   while (row->element != element) ++row;
@@ -157,7 +158,7 @@ struct FormatSpec {
   DType element;           // how the codes are stored
   DType scale;             // how a scale is stored
   int block = 0;           // elements of a line that share a scale; 0: all
-  bool square = false;     // ... and so many lines share it too
+  bool square = false;     // ... and so many lines share it, too
   bool transposed = true;  // the columnwise copy is stored as K lines
   uint32_t options = 0;    // legal Options
 };
@@ -229,7 +230,7 @@ inline constexpr FormatSpec kFormats[] = {
 };
 // clang-format on
 
-// The row of `f`, or nullptr when there is none.
+// The row of `f`, or nullptr for an unknown format.
 constexpr const FormatSpec* FindFormat(Format f) {
   for (const FormatSpec& row : kFormats) {
     if (row.format == f) return &row;
@@ -237,20 +238,20 @@ constexpr const FormatSpec* FindFormat(Format f) {
   return nullptr;
 }
 
-// Whether the format's copies have an amax beside their scales.
+// True if the format's copies have an amax beside their scales.
 constexpr bool HasAmax(const FormatSpec& f) {
   return f.scaling == Scaling::kNvfp4 || f.scaling == Scaling::kTensor ||
          f.scaling == Scaling::kChannel;
 }
 
-// The copies of a tensor that are meant. A bit set.
+// A set of copies of a tensor, as bits.
 enum class Usage : int32_t {
   kUnspecified = 0,
   kRowwise = 1,     // blocks along the columns of the M x K matrix
   kColumnwise = 2,  // blocks along its rows; stored as the K x M transpose
                     // where the format's row says so
   kBoth = 3,
-  kNone = 4,  // neither: only what is asked for beside the copies
+  kNone = 4,  // no copy, only other outputs
 };
 constexpr bool HasRowwise(Usage u) { return static_cast<int>(u) & 1; }
 constexpr bool HasColumnwise(Usage u) { return static_cast<int>(u) & 2; }

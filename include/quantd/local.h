@@ -12,8 +12,9 @@
 namespace quantd {
 
 // Opens devices of this process for "local:cpu", "local:cuda:N" and "local",
-// which stands for all GPUs, or for the CPU where there is none. Every other
-// target goes to Client::Create. NOT_FOUND for a device that is not there.
+// which stands for all GPUs, or for the CPU on a machine without GPUs. Every
+// other target goes to Client::Create. NOT_FOUND for a device that is not
+// there.
 //
 // Devices are opened with ClientOptions::local and threads of their own, so
 // that a program needs one client. Options about connections, retries and

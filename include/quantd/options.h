@@ -26,7 +26,7 @@ struct RhtOptions {
   std::optional<SignMask> sign_mask = {};  // default: DefaultSignMask
 };
 
-// The tensor that comes in (for Dequantize: that went in to Quantize).
+// The tensor that a request sends; for Dequantize the one that was quantized.
 struct TensorDesc {
   DType dtype = DType::kUnspecified;
   std::vector<int64_t> shape;
@@ -35,8 +35,7 @@ struct TensorDesc {
   int flatten_axis = -1;
 };
 
-// How the copies of a tensor are laid out: what decoding must know of how
-// they were made, beside the format.
+// How the copies of a tensor are laid out. Decoding needs this and the format.
 struct CopyForm {
   Layout scale_layout = Layout::kLinear;
   // One scale for a 16 x 16 block, instead of one for each of its lines.
@@ -67,18 +66,18 @@ struct ShardPosition {
 
 // Delayed scaling of FP8: quantd/delayed_scaling.h.
 struct HistoryOptions {
-  // [0] is this step's slot; at least one. Of groups: as many values for each,
-  // one group after the other.
+  // [0] is this step's slot; at least one. With groups: as many values for
+  // each, group after group.
   std::vector<float> amax;
   HistoryRule rule = HistoryRule::kMax;
   int margin = 0;  // -127 .. 127
 };
 
-// The amax of each copy: what one part of a tensor adds to it, or that of the
-// whole after a reduction. One value; with row_scaled and for FP8 channels one
-// for each row and each column of the part, and only parts that share these
-// rows or columns reduce them. Empty for a copy that is not made or whose
-// format has no amax.
+// The amax of each copy: the contribution of one part of a tensor, or the value
+// for the whole after a reduction. Holds one value; with row_scaled and for FP8
+// channels, one for each row and each column of the part, reduced only among
+// parts that share these rows or columns. Empty for a copy that is not made or
+// whose format has no amax.
 struct CopyAmax {
   std::vector<float> rowwise;
   std::vector<float> columnwise;
@@ -89,20 +88,21 @@ struct Nvfp4Options {
   FourOverSix four_over_six = FourOverSix::kOff;
   // With four_over_six: errors are compared before scaling back.
   bool fast_error = false;
-  // Estimates the amax of a rotated copy that has none given: that of the
-  // unrotated tensor times this. 0: no estimate. Not set: none either, unless
-  // the server makes one by default.
+  // Estimates the amax of a rotated copy for which none is given: the amax of
+  // the unrotated tensor times this. 0: no estimate. Not set: the server's
+  // default, which is no estimate unless its operator set one.
   std::optional<float> amax_estimation_scale = {};
 };
 
-// Options of FP8 with fp32 scales; `scale` and `history` of one scale a tensor.
+// Options of FP8 with fp32 scales. `scale` and `history` are for formats with
+// one scale per tensor.
 struct Fp8Options {
   // A smaller amax counts as this one.
   float epsilon = 0;
-  // Scales are powers of two. Not set: only those of blocks.
+  // Rounds scales to powers of two. Not set: only block scales.
   std::optional<bool> power_of_two = {};
-  // The scales to use, one or one for each group (delayed scaling). Empty: they
-  // are computed from the amax (current scaling).
+  // The scales to use, one or one for each group (delayed scaling). Empty:
+  // computed from the amax (current scaling).
   std::vector<float> scale = {};
   std::optional<HistoryOptions> history = {};  // with `scale`
 };
@@ -121,10 +121,10 @@ struct QuantizeOptions {
   RhtOptions rht = {};
   NonFinite non_finite = NonFinite::kIgnore;
   // Replace the computed amax: one value, one for each group, or, with
-  // row_scaled and for FP8 channels, one for each line (groups after each
-  // other). Empty: it is computed. An amax given for a direction that is not
-  // rotated is max |x|. It serves the other direction, too, where that one is
-  // made of max |x|: unrotated, or estimated (but not with row_scaled).
+  // row_scaled and for FP8 channels, one for each line (group after group).
+  // Empty: computed. For an unrotated direction the amax is max |x|; it also
+  // serves the other direction if that one is unrotated or estimated (but not
+  // with row_scaled).
   std::vector<float> rowwise_amax = {};
   std::vector<float> columnwise_amax = {};
   CopyForm form = {};
@@ -136,10 +136,10 @@ struct QuantizeOptions {
   MxOptions mx = {};
   // Rows of the groups, which follow each other. Not set: no groups.
   std::optional<std::vector<int64_t>> splits = {};
-  // Allows the groups to end before M: rows after the last one are ignored, and
-  // no output has anything of them.
+  // Allows the groups to end before M: rows after the last group are ignored
+  // and appear in no output.
   bool partial_splits = false;
-  // What else to give beside the copies. max |x|; on the wire it is `amax`.
+  // Further outputs beside the copies: max |x|, which is `amax` on the wire.
   bool want_amax = false;
   bool dbias = false;
   DType dbias_dtype = DType::kUnspecified;  // unspecified: the input's
@@ -153,16 +153,18 @@ struct DequantizeOptions {
   Usage usage = Usage::kRowwise;  // the one copy to decode: never kBoth
   DType output = DType::kUnspecified;
   bool inverse_rht = false;  // undo the rotation of that copy
-  // Not 0: leave the rotation of that dimension as it is. What comes out is the
-  // rotated operand with its padding: the M of a columnwise copy (that of each
-  // group) is rounded up to whole blocks and rotations.
+  // Keeps a rotation of this dimension instead of undoing it; 0: the copy was
+  // not rotated, or inverse_rht undoes it. The result is the rotated operand
+  // with its padding: the M of a columnwise copy (of each group) is rounded up
+  // to whole blocks and rotations.
   int rotated_dimension = 0;
   int rht_dimension = 16;
   std::optional<SignMask> sign_mask = {};  // default: DefaultSignMask
   CopyForm form = {};
   std::optional<std::vector<int64_t>> splits = {};
   bool partial_splits = false;
-  // Whose codes they are: they are decoded as that library does.
+  // The profile that the copy was quantized with; codes are decoded as its
+  // library does.
   Profile profile = Profile::kTe;
 };
 

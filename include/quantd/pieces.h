@@ -23,8 +23,8 @@
 namespace quantd {
 
 // Quantizes as Client::Quantize does. CallOptions::into must be empty, and the
-// deadline is that of each call. Where there are several calls, progress goes
-// to PieceOptions::progress and not to that of the call.
+// deadline is that of each call. If it takes several calls, progress goes to
+// PieceOptions::progress and not to that of the call.
 absl::StatusOr<Result> QuantizeInPieces(Client& client,
                                         const TensorDesc& tensor,
                                         const TensorReader& input,

@@ -38,8 +38,8 @@ struct TensorSpec {
   size_t offset = 0;  // bytes from the start of the payload
   size_t size = 0;    // bytes
   // The starts of the groups' parts, in bytes from `offset`, and the end of the
-  // last one. Empty where the plan is not grouped, and of an input that is not
-  // quantized.
+  // last one. Empty if the plan has no groups, and for an input that is not a
+  // quantized copy.
   std::vector<size_t> group_offsets = {};
 };
 
@@ -51,19 +51,20 @@ class Plan {
   // Normalised: defaults filled in. A plan can be made of them again.
   const Options& options() const { return options_; }
   const TensorDesc& tensor() const { return tensor_; }
-  // M; where the groups end before it, the rows that they have; of a columnwise
-  // copy that stays rotated, with the padding.
+  // The number of rows: M, or, if the groups end before M, the sum of the
+  // groups' rows; for a columnwise copy that stays rotated, including the
+  // padding.
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }  // K
   const std::vector<Group>& groups() const { return groups_; }
   bool grouped() const { return grouped_; }
 
-  // What must be fed, packed as the backend wants it: one tensor for
-  // Quantize, RhtAmax and ApplyRht; data, scale and amax for Dequantize. The
-  // offsets are those of the job's own staging, not of a request's payload.
+  // The tensors to feed, packed as the backend wants them: one tensor for
+  // Quantize, RhtAmax and ApplyRht; data, scale and amax for Dequantize.
+  // Offsets are those of the job's own staging, not of a request's payload.
   const std::vector<TensorSpec>& inputs() const { return inputs_; }
-  // What comes out, in the order of TensorKind; the offsets are those of the
-  // reply's payload.
+  // The tensors that come out, in the order of TensorKind; offsets are those of
+  // the reply's payload.
   const std::vector<TensorSpec>& outputs() const { return outputs_; }
   size_t input_bytes() const { return input_bytes_; }
   size_t output_bytes() const { return output_bytes_; }

@@ -106,7 +106,7 @@ class QuantizedTensor {
   // copies. Parts beside the copies are not in it. INVALID_ARGUMENT (field
   // "rows") for a cut inside a block: a columnwise copy is cut at multiples of
   // its block and rotation, square blocks at multiples of the block; the end of
-  // the tensor is a cut, too. Of a tensor with groups, slice a group.
+  // the tensor is a cut, too. For a tensor with groups, slice a group.
   absl::StatusOr<QuantizedTensor> Rows(int64_t first, int64_t count) const;
 
   // Groups of rows; 0 for a tensor that is not grouped.
@@ -133,14 +133,13 @@ class QuantizedTensor {
                                         DType dtype = DType::kUnspecified,
                                         const CallOptions& call = {}) const;
 
-  // A safetensors file with the parts as "<name>.rowwise_data" (U8, F8_E4M3
-  // or F8_E5M2), ".rowwise_scale" (F8_E4M3, F8_E8M0, F32 or a profile's BF16
-  // or F16), ".rowwise_amax" (F32), columnwise likewise, a profile's global
-  // scale or divisor, ".amax" and ".dbias", and what decoding needs as JSON in
-  // the metadata "quantd.tensor.<name>". Whose bytes they are is the metadata
-  // "quantd.numerics". The state of delayed
-  // scaling is the training's and not in it. The file appears whole or not at
-  // all.
+  // A safetensors file with the parts as "<name>.rowwise_data" (U8, F8_E4M3 or
+  // F8_E5M2), ".rowwise_scale" (F8_E4M3, F8_E8M0, F32 or a profile's BF16 or
+  // F16), ".rowwise_amax" (F32), columnwise likewise, a profile's global scale
+  // or divisor, ".amax" and ".dbias", and what decoding needs as JSON in the
+  // metadata "quantd.tensor.<name>". The metadata "quantd.numerics" names the
+  // profile whose bytes they are. The state of delayed scaling is the
+  // training's and not in it. The file appears whole or not at all.
   absl::Status Save(const std::string& path,
                     std::string_view name = "tensor") const;
 

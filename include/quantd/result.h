@@ -84,8 +84,8 @@ class Result {
   // What was found in the input.
   bool saw_nan() const { return saw_nan_; }
   bool saw_inf() const { return saw_inf_; }
-  // Groups that got 1 as their global scale, because the profile's library
-  // would write NaN with their own.
+  // The number of groups that got 1 as their global scale, because the
+  // profile's library would write NaN with theirs.
   int64_t replaced_globals() const { return replaced_globals_; }
   // How far the rowwise or columnwise copy is from what was quantized, where
   // QuantizeOptions::statistics asked for it.

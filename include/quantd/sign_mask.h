@@ -32,7 +32,8 @@ struct SignMask {
   bool negative(int i) const { return words[i / 64] >> (i % 64) & 1; }
 };
 
-// FieldError for a dimension that there is not, or a mask with bits beyond it.
+// Checks a dimension and a mask. FieldError for a dimension other than 16, 32,
+// 64 and 128, or a mask with bits beyond it.
 absl::Status CheckRht(int dimension, const std::optional<SignMask>& mask);
 
 // The vector TransformerEngine and torchao use by default, 0xD7E8.
@@ -60,7 +61,7 @@ std::string SignMaskToBytes(const SignMask& mask, int dimension);
 // Reads an integer, the form in which JAX hands a mask to its custom calls.
 // INVALID_ARGUMENT (field "rht.sign_mask") for bits at or above the dimension.
 absl::StatusOr<SignMask> SignMaskFromInt(uint64_t bits, int dimension);
-// nullopt for a mask that has bits beyond 64.
+// The mask as an integer; nullopt if it has bits beyond 64.
 std::optional<uint64_t> SignMaskToInt(const SignMask& mask);
 
 // R, row-major, dimension x dimension; every entry +-fl32(dimension^-1/2).

@@ -1,6 +1,6 @@
 // The scale of a block in any format, over a lane type (kernels/arith/lanes.h),
-// a line in each lane: from maxima to what is stored and to what the elements
-// are multiplied with.
+// with a line in each lane: from maxima to the stored scale and to the
+// multiplier of the elements.
 #ifndef QUANTD_KERNELS_ARITH_BLOCK_SCALE_H_
 #define QUANTD_KERNELS_ARITH_BLOCK_SCALE_H_
 
@@ -15,7 +15,7 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// What holds for a whole line.
+// Values that all blocks of a line share.
 template <typename L>
 struct LineScale {
   typename L::F amax;   // NVFP4
@@ -24,12 +24,12 @@ struct LineScale {
   typename L::F scale;  // kTensor, kChannel
 };
 
-// Whether the one scale of a line is not that of its blocks.
+// Whether every block has its own scale; else the line has one.
 QUANTD_FN bool HasBlockScales(Scaling scaling) {
   return scaling != Scaling::kTensor && scaling != Scaling::kChannel;
 }
 
-// Whether NVFP4's blocks work with g, not with the encode scale.
+// Whether NVFP4's blocks are scaled by g, not by the encode scale.
 template <bool kOther>
 QUANTD_FN bool WorksWithGlobal(const Numerics& n) {
   return kOther && n.global != GlobalRule::kEncodeScale;
@@ -38,8 +38,8 @@ QUANTD_FN bool WorksWithGlobal(const Numerics& n) {
 template <typename L>
 QUANTD_FN typename L::F Fp8Scale(const EncodeParams& p, typename L::F amax);
 
-// kOther, here and below, is Numerics::other, known to the compiler: what is
-// tuned for TransformerEngine's arithmetic has nothing of the others'.
+// kOther, here and below, is Numerics::other as a constant: code that is tuned
+// for TransformerEngine's arithmetic then contains nothing of the others'.
 template <typename L, bool kOther = false>
 QUANTD_FN LineScale<L> MakeLineScale(const EncodeParams& p, typename L::F amax,
                                      typename L::F tensor_scale) {
@@ -56,8 +56,8 @@ QUANTD_FN LineScale<L> MakeLineScale(const EncodeParams& p, typename L::F amax,
   return line;
 }
 
-// FP8's scale for a given amax, of a tensor, of a line or of a block. What is
-// stored is StoredScale of it.
+// FP8's scale for the amax of a tensor, a line or a block. StoredScale turns it
+// into the stored value.
 template <typename L>
 QUANTD_FN typename L::F Fp8Scale(const EncodeParams& p, typename L::F amax) {
   using F = typename L::F;
@@ -84,7 +84,7 @@ QUANTD_FN typename L::U MxScale(const EncodeParams& p, typename L::U amax) {
     const U v = L::Bits(L::Float(amax) * p.inverse_max);
     const U exponent = v >> 23;
     const U fraction = v & 0x7FFFFFu;
-    // Up to the next power of two; 2^-127 is the smallest.
+    // Rounded up to the next power of two; 2^-127 is the smallest.
     const auto least = (exponent == 0u) & (fraction <= 0x400000u);
     const auto stay = (fraction == 0u) | (exponent == 254u) | least;
     const U up = stay ? exponent : exponent + 1u;
@@ -101,8 +101,8 @@ QUANTD_FN typename L::U MxScale(const EncodeParams& p, typename L::U amax) {
   return amax == kInfBits ? zero + 0xFEu : shared;
 }
 
-// What the elements under an E8M0 scale are multiplied with: 2^(127 - code),
-// NaN for 0xFF.
+// The multiplier of the elements under an E8M0 scale: 2^(127 - code), NaN for
+// 0xFF.
 template <typename L>
 QUANTD_FN typename L::F MxMultiplier(typename L::U code) {
   using U = typename L::U;
@@ -113,14 +113,14 @@ QUANTD_FN typename L::F MxMultiplier(typename L::U code) {
 }
 
 // A block's scale as it is stored (`stored`: a code, or the bits of an fp32)
-// and what its elements are multiplied with.
+// and the multiplier of its elements.
 template <typename L>
 struct BlockScale {
   typename L::U stored;
-  typename L::F m;  // or divided by: see ScaledValue
+  typename L::F m;  // or divisor: see ScaledValue
 };
 
-// The multiplier of a stored scale, for scales that were settled elsewhere.
+// The multiplier for a given scale, for scales that are already settled.
 template <typename L, bool kOther = false>
 QUANTD_FN BlockScale<L> UnderScale(const EncodeParams& p,
                                    const LineScale<L>& line,
@@ -134,8 +134,8 @@ QUANTD_FN BlockScale<L> UnderScale(const EncodeParams& p,
       return {stored, kOther ? MxMultiplierBy<L>(p.numerics, stored)
                              : MxMultiplier<L>(stored)};
     case Scaling::kBlock: {
-      // The stored scale is the inverse, which has no way back: squares keep
-      // the scale itself until they are written.
+      // The stored scale is the inverse, from which the scale cannot be
+      // recovered: squares keep the scale itself until they are written.
       const typename L::F scale = L::Float(stored);
       return {stored, kOther ? Fp8OperandOf<L>(p, scale) : scale};
     }
@@ -146,9 +146,9 @@ QUANTD_FN BlockScale<L> UnderScale(const EncodeParams& p,
   return {stored, kOther ? Fp8OperandOf<L>(p, line.scale) : line.scale};
 }
 
-// The scale of a block whose magnitudes have the maximum `max` with NaN above
-// Inf, and `clean` with NaN dropped. For kBlock `stored` is the scale, not yet
-// its inverse: see StoredScale.
+// The scale of a block whose magnitudes have the maximum `max`, where NaN is
+// above Inf, and the maximum `clean`, where NaN is dropped. For kBlock `stored`
+// is the scale, not yet its inverse: see StoredScale.
 template <typename L, bool kOther = false>
 QUANTD_FN BlockScale<L> MakeBlockScale(const EncodeParams& p,
                                        const LineScale<L>& line,
@@ -183,8 +183,8 @@ QUANTD_FN BlockScale<L> MakeBlockScale(const EncodeParams& p,
   return UnderScale<L, kOther>(p, line, stored);
 }
 
-// A scale as it is decoded: FP8's are inverted, but where a library keeps what
-// elements are divided by. NVFP4's and MX's are codes.
+// A scale as it is stored. FP8's are inverted, except where a library stores
+// the divisor of the elements. NVFP4's and MX's are codes.
 template <typename L, bool kOther = false>
 QUANTD_FN typename L::U StoredScale(const EncodeParams& p,
                                     typename L::U stored) {
@@ -195,11 +195,12 @@ QUANTD_FN typename L::U StoredScale(const EncodeParams& p,
   return IsNan<L>(inverse) ? nan : L::Bits(inverse);
 }
 
-// What elements were scaled by under a scale as StoredScale gives it. FP8's
-// inverse has no way back, so that of TransformerEngine's blocks this is off by
-// a few last places; which elements reach ElementLimits::clip it tells all the
-// same: under the scale of their own maximum none comes near, and a scale of 1,
-// which is that of a block with Inf, is exact.
+// The multiplier of the elements, given a scale as StoredScale returns it.
+// FP8's scale cannot be recovered exactly from its inverse, so for
+// TransformerEngine's blocks the result is off by a few last places. It still
+// tells which elements reach ElementLimits::clip: under the scale of their own
+// maximum none comes near, and a scale of 1, which a block with Inf has, is
+// exact.
 template <typename L, bool kOther = false>
 QUANTD_FN typename L::F MultiplierOf(const EncodeParams& p,
                                      const LineScale<L>& line,
@@ -212,8 +213,8 @@ QUANTD_FN typename L::F MultiplierOf(const EncodeParams& p,
   return L::Float(bits == kInfBits ? largest : bits);
 }
 
-// The scale of an FP8 tensor by whichever arithmetic the parameters have, and
-// what is stored of it: of one number, not in a loop.
+// The scale of an FP8 tensor by the arithmetic that the parameters ask for, and
+// its stored value. For single numbers, not for loops.
 QUANTD_FN float TensorScaleOf(const EncodeParams& p, float amax) {
   return p.numerics.other ? Fp8ScaleOf<Scalar>(p, amax)
                           : Fp8Scale<Scalar>(p, amax);
@@ -224,15 +225,15 @@ QUANTD_FN uint32_t StoredTensorScale(const EncodeParams& p, float scale) {
                           : StoredScale<Scalar>(p, bits);
 }
 
-// A scale in the type that it is stored as, back to fp32 bits; codes stay as
-// they are.
+// Converts a stored scale from its type to fp32 bits; codes stay unchanged.
 template <typename L>
 QUANTD_FN typename L::U ScaleFromType(DType type, typename L::U stored) {
   if (type == DType::kBF16) return stored << 16;
   return type == DType::kF16 ? L::Bits(DecodeF16<L>(stored)) : stored;
 }
 
-// What StoredScale gives, in the type that it is stored as, in the low bits.
+// Converts a value of StoredScale to the type that it is stored in, in the low
+// bits.
 template <typename L>
 QUANTD_FN typename L::U ScaleInType(DType type, typename L::U stored) {
   if (type == DType::kBF16) return EncodeBf16<L>(L::Float(stored));

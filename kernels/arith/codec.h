@@ -15,7 +15,7 @@ inline namespace QUANTD_ARITH {
 
 inline constexpr uint32_t kAbsMask = 0x7FFFFFFF;
 inline constexpr uint32_t kInfBits = 0x7F800000;
-// Every NaN that leaves the arithmetic is this one, on every device.
+// The only NaN that the arithmetic produces, on every device.
 inline constexpr uint32_t kNanBits = 0x7FC00000;
 inline constexpr uint32_t kFltMaxBits = 0x7F7FFFFF;
 
@@ -104,7 +104,7 @@ QUANTD_FN typename L::F DecodeE4M3(typename L::U code) {
   return L::Float(value | (code & 0x80u) << 24);
 }
 
-// E4M3 of anything; NaN is 0x7F.
+// E4M3 of any value; NaN is 0x7F.
 template <typename L>
 QUANTD_FN typename L::U EncodeE4M3(typename L::F x) {
   using U = typename L::U;
@@ -115,7 +115,7 @@ QUANTD_FN typename L::U EncodeE4M3(typename L::F x) {
   return IsNan<L>(x) ? nan : code;
 }
 
-// E5M2 of anything; saturates at 57344 (0x7B), NaN is 0x7F.
+// E5M2 of any value; saturates at 57344 (0x7B), NaN is 0x7F.
 template <typename L>
 QUANTD_FN typename L::U EncodeE5M2(typename L::F x) {
   using U = typename L::U;
@@ -133,10 +133,10 @@ QUANTD_FN typename L::U EncodeE5M2(typename L::F x) {
 }
 
 // The E4M3 (kMantissa = 3) or E5M2 (2) code of y >= 0 in the seven low bits;
-// the bits from 7 to 22 are zero and those above are not for use. Saturates;
-// what NaN gives is not for use.
+// the bits from 7 to 22 are zero and those above are undefined. Saturates;
+// undefined for NaN.
 //
-// One addition rounds: what is added to y has the step of y's binade as its
+// One addition rounds: the number added to y has the step of y's binade as its
 // last place, offset so that the low bits of the sum are the code.
 template <typename L, int kMantissa>
 QUANTD_FN typename L::U EncodeFp8Magnitude(typename L::F y) {

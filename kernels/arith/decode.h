@@ -1,5 +1,5 @@
-// Codes of any format back to fp32, over a lane type (kernels/arith/lanes.h), a
-// line in each lane.
+// Decodes codes of any format to fp32, over a lane type
+// (kernels/arith/lanes.h), with a line in each lane.
 #ifndef QUANTD_KERNELS_ARITH_DECODE_H_
 #define QUANTD_KERNELS_ARITH_DECODE_H_
 
@@ -15,8 +15,8 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// What decides the factors of all blocks of a line: only NVFP4's lines, whose
-// amax is `amax`, have something of the kind.
+// Values that decide the factors of all blocks of a line. Only NVFP4 has any;
+// `amax` is the line's.
 template <typename L>
 QUANTD_FN Nvfp4Decode<L> MakeLineDecode(Scaling scaling, typename L::F amax,
                                         float range) {
@@ -24,7 +24,7 @@ QUANTD_FN Nvfp4Decode<L> MakeLineDecode(Scaling scaling, typename L::F amax,
   return MakeNvfp4Decode<L>(amax, range);
 }
 
-// NVFP4's under a profile's global scale or divisor.
+// NVFP4's factor under a profile's global scale or divisor.
 template <typename L>
 QUANTD_FN typename L::F GlobalFactor(FactorRule rule, typename L::F global,
                                      typename L::U stored) {
@@ -32,8 +32,8 @@ QUANTD_FN typename L::F GlobalFactor(FactorRule rule, typename L::F global,
   return rule == FactorRule::kDivided ? scale / global : scale * global;
 }
 
-// What the codes of a block are multiplied with. `stored` is the scale as it
-// is stored: a code, or the bits of an fp32.
+// The factor of a block's codes. `stored` is the scale as it is stored: a code,
+// or the bits of an fp32.
 template <typename L>
 QUANTD_FN typename L::F DecodeFactor(Scaling scaling,
                                      const Nvfp4Decode<L>& line,
@@ -42,11 +42,11 @@ QUANTD_FN typename L::F DecodeFactor(Scaling scaling,
   return scaling == Scaling::kMx ? DecodeE8M0<L>(stored) : L::Float(stored);
 }
 
-// The magnitudes of E2M1, twice: see PickOfEight.
+// The magnitudes of E2M1, listed twice for PickOfEight.
 inline constexpr float kE2M1Magnitudes[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6,
                                             0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
 
-// Magnitudes of 16 codes that are no NaN without their scale, of several lanes.
+// Magnitudes, without scale, of 16 codes that are not NaN. For several lanes.
 template <typename L>
 QUANTD_FN void DecodeMagnitudes(DType element, const typename L::U* words,
                                 typename L::F* v) {
@@ -70,8 +70,7 @@ QUANTD_FN void DecodeMagnitudes(DType element, const typename L::U* words,
   }
 }
 
-// Values of 16 codes without their scale, from words as EncodeSixteen makes
-// them.
+// Values, without scale, of 16 codes in words as EncodeSixteen makes them.
 template <typename L>
 QUANTD_FN void DecodeSixteen(DType element, const typename L::U* words,
                              typename L::F* v) {

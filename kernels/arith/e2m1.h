@@ -11,19 +11,19 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// What PackE2M1 may know of its values.
+// What PackE2M1 may assume of its values.
 enum class E2M1Input {
   kAny,              // saturate at 6
-  kBelow7,           // |v * m| < 7 for sure: rounding alone gives 6
-  kUnroundedBelow7,  // the same, and v is to be rounded to bf16 first
-  kBf16Below7,       // the same, v are bf16, and -0 shall have no sign
+  kBelow7,           // |v * m| < 7, so rounding alone gives at most 6
+  kUnroundedBelow7,  // as kBelow7, and v is to be rounded to bf16 first
+  kBf16Below7,       // as kBelow7; v are bf16, and -0 shall have no sign
 };
 
-// Which nibble of a byte holds the even element.
+// The nibble of a byte that holds the even element: low or high.
 enum class E2M1Order { kLowFirst, kHighFirst };
 
 // The E2M1 code of y >= 0 in the three low bits; the bits from 3 to 22 are zero
-// and those above are not for use. NaN gives 7 where y is clamped.
+// and those above are undefined. NaN gives 7 if y is clamped.
 //
 // One addition rounds: the exponent of max(y, 1) picks the power of two whose
 // last place is that binade's E2M1 step (L::E2M1Magic), offset so that the low
@@ -38,8 +38,8 @@ QUANTD_FN typename L::U EncodeE2M1Magnitude(typename L::F y) {
   return L::Bits(L::Float(magnitude) + L::Float(magic));
 }
 
-// The E2M1 number nearest to y >= 0, 6 at most: the addition that rounds, taken
-// back. NaN gives 6.
+// The E2M1 number nearest to y >= 0, at most 6: the rounding addition is undone
+// by a subtraction. NaN gives 6.
 template <typename L>
 QUANTD_FN typename L::F RoundToE2M1Magnitude(typename L::F y) {
   using F = typename L::F;
@@ -51,7 +51,7 @@ QUANTD_FN typename L::F RoundToE2M1Magnitude(typename L::F y) {
   return (L::Float(magnitude) + magic) - magic;
 }
 
-// The signs of eight values where their codes have them in a word.
+// The signs of eight values, at the sign bits of their codes in a word.
 template <typename L, E2M1Input kInput, E2M1Order kOrder>
 QUANTD_FN typename L::U SignsOfEight(const typename L::F* v) {
   using U = typename L::U;
@@ -62,7 +62,8 @@ QUANTD_FN typename L::U SignsOfEight(const typename L::F* v) {
   for (int j = 0; j < 4; ++j) {
     const int i = j ^ kFlip;
     U pair = L::JoinHighHalves(L::Bits(v[i]), L::Bits(v[i + 4]));
-    // Without a last place -0 has no sign, and all that is less keeps it.
+    // Subtracting one last place clears the sign of -0 and keeps that of
+    // smaller numbers.
     if constexpr (kInput == E2M1Input::kBf16Below7) {
       pair = L::LessALastPlace16(pair);
     }
@@ -88,14 +89,14 @@ QUANTD_FN typename L::U PackE2M1(const typename L::F* v, typename L::F m) {
             : bits & kAbsMask;
     const U code = EncodeE2M1Magnitude<L, kInput == E2M1Input::kAny>(
         L::Float(magnitude) * m);
-    // What lies above bit 22 of a sum never reaches the low 16 bits.
+    // Bits above bit 22 of a sum never reach the low 16 bits.
     half[i / 4] |= code << (4 * (i % 4 ^ kFlip));
   }
   return (half[0] & 0xFFFFu) | (half[1] << 16) |
          SignsOfEight<L, kInput, kOrder>(v);
 }
 
-// E2M1 code of y with sign, to nearest; NaN is 7.
+// E2M1 code of y with its sign, rounded to nearest; NaN is 7.
 template <typename L>
 QUANTD_FN typename L::U EncodeE2M1(typename L::F y) {
   using U = typename L::U;
@@ -107,7 +108,8 @@ QUANTD_FN typename L::U EncodeE2M1(typename L::F y) {
   return IsNan<L>(y) ? seven : code;
 }
 
-// E2M1 code of y with sign, rounded up with probability `byte` / 256 of a step.
+// E2M1 code of y with its sign, rounded up with probability `byte` / 256 of a
+// step.
 template <typename L>
 QUANTD_FN typename L::U EncodeE2M1Stochastic(typename L::F y,
                                              typename L::U byte) {
@@ -124,7 +126,7 @@ QUANTD_FN typename L::U EncodeE2M1Stochastic(typename L::F y,
   U step = magnitude >= 0x40000000u ? one : half;
   step = magnitude >= 0x40800000u ? two : step;
   const U t = L::Bits(a + L::ToFloat(byte) * L::Float(step));
-  // From 1 on the codes are the exponent and the first bit after the point.
+  // From 1 on, codes are the exponent and the first mantissa bit.
   const U zero{};
   const U one_code = zero + 1u;
   const U small = t >= 0x3F000000u ? one_code : zero;
@@ -133,9 +135,9 @@ QUANTD_FN typename L::U EncodeE2M1Stochastic(typename L::F y,
   return IsNan<L>(y) ? zero + 7u : code;
 }
 
-// Eight such codes of v * m, m > 0, in a word from the low nibble up, by the
-// bytes of two words; of several lanes, without NaN. kUnrounded: v are to be
-// rounded to bf16 first.
+// Eight stochastically rounded codes of v * m, m > 0, in a word from the low
+// nibble up, with the random bytes of two words. For several lanes; v must not
+// be NaN. kUnrounded: v is rounded to bf16 first.
 template <typename L, bool kUnrounded = false>
 QUANTD_FN typename L::U PackE2M1Stochastic(const typename L::F* v,
                                            typename L::F m,
@@ -144,18 +146,18 @@ QUANTD_FN typename L::U PackE2M1Stochastic(const typename L::F* v,
   using U = typename L::U;
   const U six = U{} + 0x40C00000u;
   const U one = U{} + 0x3F800000u;
-  U halves[2] = {U{}, U{}};  // of even elements, and of odd ones
+  U halves[2] = {U{}, U{}};  // even elements, and odd ones
   QUANTD_UNROLL
   for (int i = 0; i < 8; ++i) {
-    // The byte where it is, but for the highest, which would be negative: the
-    // step is so much less.
+    // Uses the byte in place, except for the highest, which would be negative;
+    // the step is scaled down to match.
     const U word = random[i / 4];
     const uint32_t place = i % 4 < 3 ? 8 * (i % 4) : 0;
     const U byte = i % 4 < 3 ? word & (0xFFu << place) : word >> 24;
     const F value = kUnrounded ? RoundToBf16<L>(v[i]) : v[i];
     const U magnitude = L::Min(L::Bits(value * m) & kAbsMask, six);
     const U binade = L::Max(magnitude, one) & kInfBits;
-    const F step = L::Float(binade - ((9u + place) << 23));  // 2^-8 of one
+    const F step = L::Float(binade - ((9u + place) << 23));  // 2^-8 of a step
     const F t = L::AddProduct(L::Float(magnitude), L::ToFloat(byte), step);
     halves[i % 2] |= L::Truncate(t + t) << (8 * (i / 2));
   }
@@ -167,16 +169,17 @@ QUANTD_FN typename L::U PackE2M1Stochastic(const typename L::F* v,
 template <typename L>
 QUANTD_FN typename L::F DecodeE2M1(typename L::U code) {
   using U = typename L::U;
-  // Codes from 2 on are fp32 numbers shifted down; 0 and 1 are 0 and 0.5. (An
-  // fp32 subnormal scaled up would serve all, at a trap's price on some CPUs.)
+  // Codes from 2 on are fp32 numbers shifted down; 0 and 1 are 0 and 0.5.
+  // (Scaling up an fp32 subnormal would do for all codes, but it traps on some
+  // CPUs.)
   const U magnitude = code & 7u;
   const U small = (U{} - magnitude) & 0x3F000000u;
   const U large = (magnitude << 22) + 0x3F000000u;
   return L::Float((magnitude < 2u ? small : large) | (code & 8u) << 28);
 }
 
-// Sixteen E2M1 codes with those from `count` on zero: padding is zero also in a
-// block whose scale is NaN.
+// Sixteen E2M1 codes with those from `count` on set to zero: padding is zero
+// even in a block whose scale is NaN.
 template <typename L>
 QUANTD_FN void KeepCodes(int64_t count, typename L::U* words) {
   if (count >= 16) return;

@@ -1,6 +1,6 @@
-// The generic encoder, over a lane type (kernels/arith/lanes.h): a span of a
-// line in each lane, through any format. Tuned kernels stand beside it and give
-// the same bytes. kernels/plan/FORMATS.md is its prose.
+// The generic encoder, over a lane type (kernels/arith/lanes.h): it takes a
+// span of a line in each lane and knows every format. Tuned kernels stand
+// beside it and give the same bytes. kernels/plan/FORMATS.md explains it.
 #ifndef QUANTD_KERNELS_ARITH_ENCODE_H_
 #define QUANTD_KERNELS_ARITH_ENCODE_H_
 
@@ -23,7 +23,8 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// What is rounded to a code: `v` with what its block has for it.
+// The value that is rounded to a code: `v` scaled by its block's multiplier or
+// divisor.
 template <typename L, bool kOther>
 QUANTD_FN typename L::F Scaled(const EncodeParams& p, typename L::F v,
                                typename L::F m) {
@@ -68,7 +69,7 @@ QUANTD_FN void EncodeSixteen(const EncodeParams& p, const typename L::F* v,
   }
 }
 
-// Whether EncodeSixteenNumbers takes values that are no NaN under m.
+// Whether EncodeSixteenNumbers accepts numbers (no NaN) scaled by m.
 template <typename L, bool kOther>
 QUANTD_FN bool TakesNumbers(const EncodeParams& p, typename L::F m) {
   using U = typename L::U;
@@ -79,8 +80,8 @@ QUANTD_FN bool TakesNumbers(const EncodeParams& p, typename L::F m) {
          (!n.in_type && !n.ties_to_zero && n.sign != SignRule::kNotPositive);
 }
 
-// Codes of 16 values times or over m as EncodeSixteen gives them, to nearest:
-// fewer operations for what has no NaN in it.
+// Codes of 16 numbers scaled by m, as EncodeSixteen gives them, rounded to
+// nearest: takes fewer operations, but no NaN.
 template <typename L, bool kOther>
 QUANTD_FN void EncodeSixteenNumbers(const EncodeParams& p,
                                     const typename L::F* v, typename L::F m,
@@ -111,7 +112,7 @@ QUANTD_FN void EncodeSixteenNumbers(const EncodeParams& p,
       code[i] = e4m3 ? EncodeFp8Magnitude<L, 3>(magnitude)
                      : EncodeFp8Magnitude<L, 2>(magnitude);
     }
-    // What lies above bit 22 of a sum never reaches the low 16 bits.
+    // Bits above bit 22 of a sum never reach the low 16 bits.
     const U low = (code[0] | code[1] << 8) & 0xFFFFu;
     const U high = (code[2] | code[3] << 8) << 16;
     const U even = L::JoinHighHalves(bits[0], bits[2]) >> 8;
@@ -120,7 +121,7 @@ QUANTD_FN void EncodeSixteenNumbers(const EncodeParams& p,
   }
 }
 
-// Likewise, stochastically.
+// Codes of 16 numbers scaled by m, rounded stochastically.
 template <typename L>
 QUANTD_FN void EncodeSixteenByBytes(const typename L::F* v, typename L::F m,
                                     const RandomBytes<L>& random,
@@ -131,8 +132,8 @@ QUANTD_FN void EncodeSixteenByBytes(const typename L::F* v, typename L::F m,
   }
 }
 
-// The scale of a block of n values that no other line shares.
-// Sets `*numbers` where it finds that none of them is NaN.
+// The scale of a block of n values that does not share it with other lines.
+// Sets `*numbers` if it finds that none of the values is NaN.
 template <typename L, bool kOther>
 QUANTD_FN BlockScale<L> FindBlockScale(const EncodeParams& p,
                                        const LineScale<L>& line,
@@ -148,8 +149,7 @@ QUANTD_FN BlockScale<L> FindBlockScale(const EncodeParams& p,
   return ScaleOfBlock<L>(p, line, v, max, clean);
 }
 
-// What the codes of a line are multiplied with under a scale as StoredScale
-// gives it.
+// The factor of a line's codes, given a scale as StoredScale returns it.
 template <typename L, bool kOther>
 QUANTD_FN typename L::F FactorOf(const EncodeParams& p,
                                  const LineScale<L>& line,
@@ -157,7 +157,7 @@ QUANTD_FN typename L::F FactorOf(const EncodeParams& p,
   if (kOther && p.scaling == Scaling::kNvfp4) {
     const typename L::F global =
         WorksWithGlobal<kOther>(p.numerics) ? line.s : line.s_dec;
-    // A NaN amax is stored as it is, though its blocks were made without it.
+    // A NaN amax is stored as NaN, though its blocks were made without it.
     return GlobalFactor<L>(p.numerics.factor,
                            IsNan<L>(line.amax) ? line.amax : global, stored);
   }
@@ -165,8 +165,8 @@ QUANTD_FN typename L::F FactorOf(const EncodeParams& p,
       p.scaling, MakeLineDecode<L>(p.scaling, line.amax, p.range), stored);
 }
 
-// ErrorsUnder of several lanes, of a whole run without NaN and Inf before, in
-// between and after; else false.
+// ErrorsUnder for several lanes and a whole run without NaN and Inf in values,
+// scaled values and decoded values; else returns false.
 template <typename L, bool kOther>
 QUANTD_FN bool FiniteErrorsUnder(const EncodeParams& p, typename L::F factor,
                                  typename L::F m, const typename L::F* v,
@@ -192,7 +192,7 @@ QUANTD_FN bool FiniteErrorsUnder(const EncodeParams& p, typename L::F factor,
   QUANTD_UNROLL
   for (int i = 0; i < kRun; ++i) d[i] = d[i] * factor;
   *errors = ErrorsOfFiniteRun<L>(v, d, largest);
-  // Scaling is monotone: mostly not even the largest is clipped.
+  // Scaling is monotone; usually not even the largest value is clipped.
   const U scaled = L::Bits(Scaled<L, kOther>(p, L::Float(largest), m));
   if (L::Any(scaled >= p.clip)) {
     for (int i = 0; i < kRun; ++i) {
@@ -204,8 +204,8 @@ QUANTD_FN bool FiniteErrorsUnder(const EncodeParams& p, typename L::F factor,
   return true;
 }
 
-// What 16 values lost that became `words`, which `factor` decodes, when they
-// were scaled by `m`. Positions from `count` on are not there.
+// The errors of 16 values that were scaled by `m` and rounded to `words`, which
+// `factor` decodes. Positions from `count` on do not exist.
 template <typename L, bool kOther>
 QUANTD_FN RunErrors<L> ErrorsUnder(const EncodeParams& p, typename L::F factor,
                                    typename L::F m, const typename L::F* v,
@@ -236,8 +236,8 @@ QUANTD_FN RunErrors<L> ErrorsOfSixteen(
                                 scale.m, v, words, count);
 }
 
-// Where a span is: positions from `position` on of a line of a copy, or of as
-// many neighbouring lines as there are lanes.
+// The place of a span: positions from `position` on in a line of a copy, or in
+// as many neighbouring lines as there are lanes.
 struct SpanPlace {
   const CopyAddress& copy;
   bool columnwise;
@@ -247,8 +247,9 @@ struct SpanPlace {
   int64_t position;
 };
 
-// Encodes a span of n values, which have been rotated where the copy is. `out`
-// knows where a device keeps things:
+// Encodes a span of n values, which have been rotated if the copy is. `out`
+// stores the results on a device:
+//
 //   U Settled(position)            the scale of the square at a position
 //   void StoreScale(block, stored) takes the scale of a block of the lines
 //   void StoreCodes(position, words)    takes codes as EncodeSixteen gives them
@@ -262,7 +263,7 @@ QUANTD_KERNEL_FN void EncodeSpan(const EncodeParams& p, const SpanPlace& at,
   const CopyAddress& copy = at.copy;
   const int block = p.block > 0 ? p.block : n;
   const int64_t first = at.position;
-  // A span may be longer than what is left of the copy.
+  // A span may extend beyond the end of the copy.
   for (int b = 0; b < n && first + b < copy.padded; b += block) {
     bool numbers = false;
     const BlockScale<L> scale =

@@ -1,5 +1,5 @@
-// What all lines of a Quantize share. Plain data: the same on every device, and
-// kernels take it as it is.
+// Parameters that all lines of a Quantize share. Plain data, the same on every
+// device, that kernels take as an argument.
 #ifndef QUANTD_KERNELS_ARITH_ENCODE_PARAMS_H_
 #define QUANTD_KERNELS_ARITH_ENCODE_PARAMS_H_
 
@@ -15,7 +15,7 @@ struct EncodeParams {
   DType element;
   DType input;
   DType scale;  // how a scale is stored
-  int block;    // positions that share a scale; 0: all
+  int block;    // positions that share a scale; 0: the whole line
   bool square;
   bool propagate;
   uint32_t clip;  // ElementLimits::clip as fp32 bits
@@ -29,7 +29,8 @@ struct EncodeParams {
   // of a matrix with total_columns columns.
   bool stochastic;
   uint64_t seed;
-  uint64_t subsequence;  // of the rowwise copy; the columnwise one is next
+  uint64_t subsequence;  // for the rowwise copy; the columnwise one has the
+                         // next
   int64_t row_offset;
   int64_t column_offset;
   int64_t total_columns;
@@ -38,14 +39,14 @@ struct EncodeParams {
   float element_max;
   float epsilon;
   bool power_of_two;
-  float scale_limit;  // instead of an infinite scale
+  float scale_limit;  // used in place of an infinite scale
   // MX.
   ScaleRule rule;
   float inverse_max;  // fl32(1 / element_max)
   int emax;           // exponent of element_max
   int mantissa;       // stored mantissa bits of an element
-  // What the library leaves to choose; beside TransformerEngine's choices, what
-  // the ones before say may not hold.
+  // The choices of a profile's library. If they are not TransformerEngine's,
+  // the fields above may not apply.
   Numerics numerics;
 };
 

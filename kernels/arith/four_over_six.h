@@ -1,5 +1,6 @@
 // NVFP4's 4over6, over a lane type (kernels/arith/lanes.h): a block or a square
-// is encoded for a maximum of 4 and for one of 6, and the better one is kept.
+// is encoded for a maximum of 4 and for one of 6, and the better result is
+// kept.
 #ifndef QUANTD_KERNELS_ARITH_FOUR_OVER_SIX_H_
 #define QUANTD_KERNELS_ARITH_FOUR_OVER_SIX_H_
 
@@ -15,8 +16,8 @@ namespace quantd {
 inline namespace QUANTD_ARITH {
 
 // Whether numbers under an amax may leave the range in which a power of two
-// changes no rounding: those of E2M1 times a scale times the amax, over a
-// range.
+// changes no rounding. These numbers are E2M1 values times a scale times the
+// amax, divided by the range.
 template <typename L>
 QUANTD_FN auto MayRoundMore(typename L::F amax) {
   constexpr uint32_t kLeast = 0x0D800000u;  // 2^-100
@@ -24,9 +25,9 @@ QUANTD_FN auto MayRoundMore(typename L::F amax) {
   return (L::Bits(amax) - kLeast) >= (kMost - kLeast);
 }
 
-// FourOverSixError of several lanes, of magnitudes and without a division for
-// each: a number of E2M1 is 1 or 1.5 times a power of two, and so is what it
-// stands for a power of two times one of two.
+// FourOverSixError for several lanes, from magnitudes and without a division
+// for each value: an E2M1 number is 1 or 1.5 times a power of two, so its
+// decoded value is one of two numbers times a power of two.
 template <typename L>
 QUANTD_FN typename L::F FourOverSixErrorOfScaled(const EncodeParams& p,
                                                  const LineScale<L>& line,
@@ -52,7 +53,7 @@ QUANTD_FN typename L::F FourOverSixErrorOfScaled(const EncodeParams& p,
 }
 
 // The error of a block under a scale: the sum over its values, in order, of the
-// metric that was asked for.
+// metric that the options name.
 template <typename L>
 QUANTD_FN typename L::F FourOverSixError(const EncodeParams& p,
                                          const LineScale<L>& line,
@@ -63,7 +64,7 @@ QUANTD_FN typename L::F FourOverSixError(const EncodeParams& p,
   const F m = Nvfp4Multiplier<L>(code, line.s_dec);
   F sum{};
   if constexpr (L::kWidth > 1) {
-    // A code's number has the sign of what it stands for: magnitudes do.
+    // A decoded value has the sign of the original, so magnitudes are enough.
     const typename L::F s = line.s;
     if (!p.fast_error && !L::Any(MayRoundMore<L>(line.amax))) {
       return FourOverSixErrorOfScaled<L>(p, line, v, sf, m);
@@ -94,7 +95,8 @@ QUANTD_FN typename L::F FourOverSixError(const EncodeParams& p,
   return sum;
 }
 
-// The error of a square from those of its lines: a tree that halves them.
+// The error of a square from those of its lines, added in a tree that halves
+// them.
 QUANTD_FN float FourOverSixErrorOfSquare(const float* lines) {
   float sum[kBlock];
   for (int i = 0; i < kBlock; ++i) sum[i] = lines[i];
@@ -104,7 +106,7 @@ QUANTD_FN float FourOverSixErrorOfSquare(const float* lines) {
   return sum[0];
 }
 
-// The two candidates for a block whose largest magnitude is `clean`.
+// The two candidate scales for a block whose largest magnitude is `clean`.
 template <typename L>
 QUANTD_FN void FourOverSixScales(const LineScale<L>& line, typename L::U clean,
                                  typename L::U* for_four,
@@ -115,8 +117,8 @@ QUANTD_FN void FourOverSixScales(const LineScale<L>& line, typename L::U clean,
   *for_six = EncodeE4M3Positive<L>(base);
 }
 
-// Which candidate a block with the largest magnitude `max` gets: that for 4
-// only where its error is smaller.
+// The candidate for a block with the largest magnitude `max`: the one for 4
+// only if its error is smaller.
 template <typename L>
 QUANTD_FN typename L::U FourOverSixChoice(const EncodeParams& p,
                                           typename L::U max, typename L::U four,
@@ -146,14 +148,14 @@ QUANTD_FN BlockScale<L> FourOverSixScale(const EncodeParams& p,
   return UnderScale<L>(p, line, code);
 }
 
-// Whether two scales are tried for every block or square. That of other formats
-// than NVFP4 is known where the scaling is: there nothing is left of this.
+// Whether two scales are tried for every block or square. If the format is
+// known to be another than NVFP4, the compiler removes the test.
 QUANTD_FN bool TriesTwoScales(const EncodeParams& p) {
   return p.scaling == Scaling::kNvfp4 && p.four_over_six != FourOverSix::kOff;
 }
 
-// The scale of the block `v`, whose maxima are `max` and `clean`, in the way
-// that the options ask for.
+// The scale of the block `v`, whose maxima are `max` and `clean`, with or
+// without 4over6 as the options say.
 template <typename L>
 QUANTD_FN BlockScale<L> ScaleOfBlock(const EncodeParams& p,
                                      const LineScale<L>& line,
@@ -163,9 +165,9 @@ QUANTD_FN BlockScale<L> ScaleOfBlock(const EncodeParams& p,
   return MakeBlockScale<L>(p, line, max, clean);
 }
 
-// Likewise the scale of a square, settled but not yet stored. `error(i, code)`
-// gives the error of the square under its candidate i, which is the scale
-// `code`: 0 is that for 4, 1 that for 6.
+// The scale of a square, settled but not yet stored. `error(i, code)` gives the
+// error of the square under candidate i, the scale `code`: 0 is the one for 4,
+// 1 the one for 6.
 template <typename L, bool kOther, typename ErrorOf>
 QUANTD_FN typename L::U ScaleOfSquare(const EncodeParams& p,
                                       const LineScale<L>& line,

@@ -1,9 +1,9 @@
-// The randomized Hadamard transform in fp32, with its order of additions fixed,
+// The randomized Hadamard transform in fp32, with a fixed order of additions,
 // over a lane type (kernels/arith/lanes.h).
 //
-// `signs` holds s[i] * n^-1/2 for i = 0..n-1, in every lane; where n is not
-// said it is 16. Forward: y = x R; inverse: x = y R^T
-// (quantd/sign_mask.h). Neither rounds below fp32.
+// `signs` holds s[i] * n^-1/2 for i = 0..n-1, in every lane; n is 16 unless
+// stated. Forward: y = x R; inverse: x = y R^T (quantd/sign_mask.h). Neither
+// rounds below fp32.
 #ifndef QUANTD_KERNELS_ARITH_HADAMARD_H_
 #define QUANTD_KERNELS_ARITH_HADAMARD_H_
 
@@ -31,11 +31,11 @@ QUANTD_FN void Butterfly16(typename L::F (&t)[kRhtSize]) {
 }
 
 // `kExact`: a quarter of any input is exact, as it is for bf16 and fp16. Then
-// the products of one operand go into the first stage.
+// the scaling of one operand is part of the first stage.
 template <typename L, bool kExact = false>
 QUANTD_FN void RotateForward(typename L::F (&t)[kRhtSize],
                              const typename L::F* signs) {
-  // Scaling first: a block near the largest bf16 must not overflow.
+  // Scales first: a block near the largest bf16 must not overflow.
   if constexpr (kExact) {
     QUANTD_UNROLL
     for (int i = 0; i < kRhtSize; i += 2) {
@@ -66,8 +66,8 @@ QUANTD_FN void RotateInverse(typename L::F (&t)[kRhtSize],
   }
 }
 
-// Strides 16 .. n / 2 of n = 16 * kParts values, which were rotated by
-// sixteens.
+// Strides 16 .. n / 2 of n = 16 * kParts values that were rotated in blocks of
+// 16.
 template <typename L, int kParts>
 QUANTD_FN void JoinSixteens(typename L::F* t) {
   for (int j = 0; j < kRhtSize; ++j) {
@@ -91,7 +91,7 @@ QUANTD_FN void JoinSixteens(typename L::F* t) {
 }
 
 // RotateForwardOf for vectors of many lanes: the same additions in the same
-// order, sixteen values in registers at a time.
+// order, with sixteen values in registers at a time.
 template <typename L>
 QUANTD_FN void RotateBySixteens(typename L::F* t, int n, const float* signs) {
   for (int i = 0; i < n; i += kRhtSize) {
@@ -109,7 +109,7 @@ QUANTD_FN void RotateBySixteens(typename L::F* t, int n, const float* signs) {
   if (n == 128) JoinSixteens<L, 8>(t);
 }
 
-// The way for n = 16, 32, 64 or 128, with values in memory and scalar signs.
+// Butterfly for n = 16, 32, 64 or 128, with values in memory and scalar signs.
 template <typename L>
 QUANTD_FN void ButterflyOf(typename L::F* t, int n) {
   for (int stride = 1; stride < n; stride *= 2) {

@@ -1,37 +1,37 @@
 // The lane concept: the arithmetic of quantd is written once, over a lane type
-// L, and a lane is one block of elements. A CUDA thread and plain C++ use
+// L, with a block of elements in each lane. A CUDA thread and plain C++ use
 // Scalar; a CPU core uses the vector lanes of kernels/cpu/isa/lane.h, where
 // operators and ?: act on every lane at once.
 //
 // A lane type has
 //   F, U          one float / uint32_t for each lane
-//   kWidth        how many lanes
-//   Float(U), Bits(F)      the same bits, seen as the other type
+//   kWidth        the number of lanes
+//   Float(U), Bits(F)      the same bits, as the other type
 //   Broadcast(float)       that float in every lane
 //   Float32(uint32_t)      the float with those bits, not a lane
 //   ToFloat(U)             the number as a float; below 2^24
 //   Min, Max      of two U below 2^31
 //   Any(mask)     whether a comparison holds in some lane
 //   Progression(uint64_t first, uint64_t step, U* low, U* high)  the halves of
-//                 first, first + step .. in the lanes; where there are several
-//   MulHigh(U a, uint32_t b)  the high half of the product; where there is one
-//   Wide          a 64-bit number for every second lane; of several lanes
+//                 first, first + step .. in the lanes; for several lanes
+//   MulHigh(U a, uint32_t b)  the high half of the product; for one lane
+//   Wide          a 64-bit number for every second lane; for several lanes
 //   MulLow(Wide a, uint32_t b)  the 64-bit products of the low halves
-//   HideSource(Wide*)      keeps the compiler from making it of one number
-//   Truncate(F), E2M1OfHalves(U)  see kernels/arith/e2m1.h; of several lanes
-//   MulPlusZero(F x, F c)  fmaf(x, c, +0.0f): rounds once, and -0 only where
+//   HideSource(Wide*)      keeps the compiler from computing it as a scalar
+//   Truncate(F), E2M1OfHalves(U)  see kernels/arith/e2m1.h; for several lanes
+//   MulPlusZero(F x, F c)  fmaf(x, c, +0.0f): rounds once, and gives -0 only if
 //                 a nonzero product rounds to zero
-//   AddProduct, SubProduct(F a, F x, F c)  a + x * c and a - x * c where the
-//                 product is exact, so that fused and unfused are one
-//   PickBySign(U signs, F a, F b)  a where the highest bit is set, else b; of
+//   AddProduct, SubProduct(F a, F x, F c)  a + x * c and a - x * c for exact
+//                 products, so that fused and unfused give the same result
+//   PickBySign(U signs, F a, F b)  a if the highest bit is set, else b; for
 //                 several lanes
 //   JoinHighHalves(U a, U b)  a's high half in the low one, b's in the high
 //   E2M1Magic(U)  see kernels/arith/codec.h
-//   kConvertsHalves  whether there are DecodeHalves and EncodeHalves: fp16
-//                 by the hardware
+//   kConvertsHalves  whether DecodeHalves and EncodeHalves exist: fp16 by the
+//                 hardware
 //
-// Whoever compiles these headers must keep float arithmetic exact as written:
-// no contraction, no fast math, no flush to zero (CMake target quantd_arith).
+// These headers must be compiled with float arithmetic exact as written: no
+// contraction, no fast math, no flush to zero (CMake target quantd_arith).
 #ifndef QUANTD_KERNELS_ARITH_LANES_H_
 #define QUANTD_KERNELS_ARITH_LANES_H_
 
@@ -39,7 +39,8 @@
 
 #ifdef __CUDACC__
 #define QUANTD_FN __host__ __device__ __forceinline__
-// For what calls a kernel's own functions: nobody calls it on the host there.
+// For functions that call a kernel's own functions; under nvcc they exist on
+// the device only.
 #define QUANTD_KERNEL_FN __device__ __forceinline__
 #define QUANTD_UNROLL _Pragma("unroll")
 #else
@@ -48,8 +49,8 @@
 #define QUANTD_UNROLL _Pragma("GCC unroll 16")
 #endif
 
-// One translation unit for each instruction set compiles these headers with
-// other flags; the namespace keeps the linker from mixing them up.
+// Each instruction set compiles these headers in a translation unit of its own
+// with other flags; the namespace keeps the linker from mixing them up.
 #ifndef QUANTD_ARITH
 #define QUANTD_ARITH portable
 #endif

@@ -12,8 +12,8 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// Values that the arithmetic takes at a time: an NVFP4 block, and a part of
-// every other format's.
+// Values that the arithmetic takes at a time: an NVFP4 block, or a part of any
+// other format's block.
 inline constexpr int kBlock = 16;
 
 // A magnitude as fp32 bits. A NaN is larger than Inf here.
@@ -22,7 +22,7 @@ QUANTD_FN typename L::U MagnitudeOf(typename L::F x) {
   return L::Bits(x) & kAbsMask;
 }
 
-// The larger of a maximum and a magnitude, unless that is a NaN's.
+// The larger of a maximum and a magnitude; a NaN's magnitude is dropped.
 template <typename L>
 QUANTD_FN typename L::U LargerNumber(typename L::U magnitude,
                                      typename L::U max) {
@@ -50,7 +50,7 @@ QUANTD_FN typename L::U MaxNumber(const typename L::F (&v)[kBlock]) {
   return max;
 }
 
-// Whether there is no NaN among 16 values.
+// Whether none of 16 values is NaN.
 template <typename L>
 QUANTD_FN bool AreNumbers(const typename L::F* v) {
   typename L::U max{};
@@ -59,7 +59,7 @@ QUANTD_FN bool AreNumbers(const typename L::F* v) {
   return !L::Any(max > kInfBits);
 }
 
-// Both of n values: with NaN above Inf, and with NaN dropped.
+// Both maxima of n values: with NaN above Inf, and with NaN dropped.
 template <typename L>
 QUANTD_FN void FindMaxima(const typename L::F* v, int n, typename L::U* max,
                           typename L::U* clean) {
@@ -67,7 +67,7 @@ QUANTD_FN void FindMaxima(const typename L::F* v, int n, typename L::U* max,
   U all{};
   U numbers{};
   if constexpr (L::kWidth > 1) {
-    // A NaN is rare, and many lanes at a time know that there is none.
+    // NaN is rare, so many lanes are tested for it at once.
     int i = 0;
     for (; i + 8 <= n; i += 8) {
       U four[4];
@@ -94,8 +94,8 @@ QUANTD_FN void FindMaxima(const typename L::F* v, int n, typename L::U* max,
   *clean = numbers;
 }
 
-// Rotates a block and rounds it to bf16, which is what its amax and its codes
-// are made from. Returns its MaxMagnitude. `kExact`: see RotateForward.
+// Rotates a block and rounds it to bf16: its amax and its codes are made from
+// these values. Returns its MaxMagnitude. `kExact`: see RotateForward.
 template <typename L, bool kExact = false>
 QUANTD_FN typename L::U RotateToBf16(typename L::F (&v)[kBlock],
                                      const typename L::F* signs) {
@@ -113,7 +113,7 @@ QUANTD_FN typename L::U RotateToBf16(typename L::F (&v)[kBlock],
   }
   QUANTD_UNROLL
   for (int i = 0; i < kBlock; ++i) v[i] = RoundToBf16<L>(v[i]);
-  // Rounding is monotone: the largest rounded is the largest, rounded.
+  // Rounding is monotone: the maximum of rounded values is the rounded maximum.
   return L::Bits(RoundToBf16<L>(L::Float(max)));
 }
 

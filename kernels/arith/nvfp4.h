@@ -1,6 +1,6 @@
 // NVFP4's arithmetic, over a lane type (kernels/arith/lanes.h): from an amax to
 // the scales of blocks of 16, to multipliers and codes, and back. Both devices
-// and every kernel use these; kernels/plan/FORMATS.md is the prose.
+// and every kernel use it; kernels/plan/FORMATS.md explains it.
 #ifndef QUANTD_KERNELS_ARITH_NVFP4_H_
 #define QUANTD_KERNELS_ARITH_NVFP4_H_
 
@@ -14,8 +14,8 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// The range of a tensor's codes is what its amax is brought to: the largest
-// code, 6, under the largest scale. Scales may stop at 256 to leave 4over6 room
+// The range of a tensor, to which its amax is scaled: the largest code, 6,
+// times the largest scale. Scales may be limited to 256 to leave 4over6 room
 // for its larger one.
 inline constexpr float kNvfp4Range448 = 6.0f * 448.0f;
 inline constexpr float kNvfp4Range256 = 6.0f * 256.0f;
@@ -29,7 +29,7 @@ inline constexpr uint32_t kNvfp4NanScale = 0x7Fu;    // E4M3's NaN
 
 // --- one amax ---------------------------------------------------------------
 
-// The encode scale S = range / amax: at most FLT_MAX, and 1 where amax is 0 or
+// The encode scale S = range / amax: at most FLT_MAX, and 1 if amax is 0 or
 // Inf.
 template <typename L>
 QUANTD_FN typename L::F Nvfp4EncodeScale(typename L::F amax, float range) {
@@ -38,18 +38,18 @@ QUANTD_FN typename L::F Nvfp4EncodeScale(typename L::F amax, float range) {
   const F one = L::Broadcast(1.0f);
   const F zero{};
   F s = L::Broadcast(range) / amax;
-  s = s < largest ? s : largest;  // NaN too
+  s = s < largest ? s : largest;  // also for NaN
   return (amax == zero) | (s == zero) ? one : s;
 }
 
-// What a block's maximum is multiplied with to get the scale that is wanted.
-// `F` is a lane's float or one for all lanes.
+// The factor from a block's maximum to its target scale. `F` is a lane's float
+// or one for all lanes.
 template <typename F>
 QUANTD_FN F Nvfp4InverseSix(F s) {
   return s * Scalar::Float(kSixthBits);
 }
 
-// What an amax decides for every block under it.
+// Values that all blocks under an amax share for encoding.
 struct Nvfp4Encode {
   float s_dec;   // 1 / S
   float s_inv6;  // Nvfp4InverseSix(S)
@@ -59,7 +59,7 @@ QUANTD_FN Nvfp4Encode MakeNvfp4Encode(float amax, float range) {
   return {1.0f / s, Nvfp4InverseSix(s)};
 }
 
-// What an amax decides when blocks under it are decoded: a block's factor is
+// Values that all blocks under an amax share for decoding: a block's factor is
 // (float(scale) * amax) * k.
 template <typename L>
 struct Nvfp4Decode {
@@ -67,13 +67,13 @@ struct Nvfp4Decode {
   typename L::F k;
 };
 
-// Decoding follows what encoding did where the plain formula would not: a tiny
-// amax is the one that S saturated at, and for a huge one the factor is
+// Follows the encoder where the plain formula would differ: a tiny amax is
+// replaced by the one at which S saturates, and for a huge one the factor is
 // float(scale) / S, since float(scale) * amax would overflow.
 template <typename L>
 QUANTD_FN Nvfp4Decode<L> MakeNvfp4Decode(typename L::F amax, float range) {
   using F = typename L::F;
-  // There are two ranges, so the compiler does the divisions by them.
+  // There are only two ranges, so the compiler computes the divisions.
   const bool wide = range == kNvfp4Range448;
   const F smallest = L::Broadcast(wide ? kNvfp4Range448 / kLargestFloat
                                        : kNvfp4Range256 / kLargestFloat);
@@ -98,8 +98,8 @@ QUANTD_FN typename L::U Nvfp4Scale(typename L::U max, F s_inv6) {
   return EncodeE4M3Positive<L>(L::Float(max) * s_inv6);
 }
 
-// What the elements under a scale are multiplied with: at most FLT_MAX, also
-// where the division gives Inf or NaN.
+// The multiplier of the elements under a scale: at most FLT_MAX, even if the
+// division gives Inf or NaN.
 template <typename L, typename F>
 QUANTD_FN typename L::F Nvfp4Multiplier(typename L::U scale, F s_dec) {
   using U = typename L::U;
@@ -107,10 +107,10 @@ QUANTD_FN typename L::F Nvfp4Multiplier(typename L::U scale, F s_dec) {
   return L::Float(L::Min(L::Bits(m) & kAbsMask, U{} + kFltMaxBits));
 }
 
-// Whether values of a block whose scale should be `wanted` may reach 7 once
-// they are multiplied. They do not where the scale is a normal E4M3 number,
-// within 1/16 of what was wanted; from 464 on it saturates too much. (Nor do
-// they in a block of zeros, which callers know.) True for NaN and Inf.
+// Whether values of a block whose target scale is `wanted` may reach 7 after
+// scaling. They cannot if the scale is a normal E4M3 number, which is within
+// 1/16 of the target; from 464 on it saturates too much. (They cannot in a
+// block of zeros either, which callers know.) True for NaN and Inf.
 template <typename L>
 QUANTD_FN auto Nvfp4MayReach7(typename L::F wanted) {
   constexpr uint32_t kLeastNormal = 0x3C800000u;  // 2^-6
@@ -118,8 +118,8 @@ QUANTD_FN auto Nvfp4MayReach7(typename L::F wanted) {
   return (L::Bits(wanted) - kLeastNormal) >= (kTooLarge - kLeastNormal);
 }
 
-// What the codes under a scale are multiplied with. `Decode` is an Nvfp4Decode
-// of the same lanes, or a Scalar's for all of them.
+// The factor of the codes under a scale. `Decode` is an Nvfp4Decode of the same
+// lanes, or a Scalar's for all of them.
 template <typename L, typename Decode>
 QUANTD_FN typename L::F Nvfp4Factor(typename L::U scale, const Decode& global) {
   return (DecodeE4M3<L>(scale) * global.amax) * global.k;
@@ -133,8 +133,8 @@ struct Nvfp4Block {
   typename L::U scale;  // E4M3 code in the low byte
 };
 
-// Codes of a block under a given scale, whose Nvfp4Multiplier is `m`. NaN: see
-// PackE2M1.
+// Codes of a block under a given scale, whose Nvfp4Multiplier is `m`. For NaN
+// see PackE2M1.
 template <typename L, E2M1Input kInput, E2M1Order kOrder = E2M1Order::kLowFirst>
 QUANTD_FN Nvfp4Block<L> EncodeNvfp4Under(const typename L::F (&v)[kBlock],
                                          typename L::U scale, typename L::F m) {
@@ -161,7 +161,7 @@ QUANTD_FN Nvfp4Block<L> EncodeNvfp4(const typename L::F (&v)[kBlock],
   }
   Nvfp4Block<L> block = EncodeNvfp4Under<L, E2M1Input::kAny>(
       v, scale, Nvfp4Multiplier<L>(scale, global.s_dec));
-  // NaN came out as code 7, as it should, but that code has no sign.
+  // NaN has become code 7, as it should, but that code must have no sign.
   QUANTD_UNROLL
   for (int i = 0; i < kBlock; ++i) {
     U& word = i < 8 ? block.low : block.high;

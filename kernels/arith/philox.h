@@ -1,7 +1,6 @@
-// Philox4x32-10, a counter-based generator: 128 random bits are a function of
-// a key and a counter, so that the bits of an element depend on where it is
-// and on nothing else. (Salmon et al., "Parallel random numbers: as easy as
-// 1, 2, 3", 2011.)
+// Philox4x32-10, a counter-based generator: 128 random bits are a function of a
+// key and a counter, so the bits of an element depend only on its position.
+// (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011.)
 #ifndef QUANTD_KERNELS_ARITH_PHILOX_H_
 #define QUANTD_KERNELS_ARITH_PHILOX_H_
 
@@ -13,20 +12,22 @@ namespace quantd {
 inline namespace QUANTD_ARITH {
 
 inline constexpr int kPhiloxRounds = 10;
-// What a round multiplies halves of the counter with, and adds to the key.
+// Multipliers of the counter's halves, and increments of the key, in each
+// round.
 inline constexpr uint32_t kPhiloxM0 = 0xD2511F53u;
 inline constexpr uint32_t kPhiloxM1 = 0xCD9E8D57u;
 inline constexpr uint32_t kPhiloxW0 = 0x9E3779B9u;
 inline constexpr uint32_t kPhiloxW1 = 0xBB67AE85u;
 
-// Philox for a lane in each half of a vector's 64-bit numbers: the high halves
-// are whatever they are.
+// Philox for one lane in the low half of each 64-bit number of a vector; the
+// high halves are arbitrary.
 template <typename L>
 QUANTD_FN void PhiloxOfHalves(typename L::Wide (&c)[4], uint64_t seed) {
   using Wide = typename L::Wide;
   Wide k0 = Wide{} + static_cast<uint32_t>(seed);
   Wide k1 = Wide{} + (seed >> 32);
-  // Else GCC makes the keys of all rounds one by one and broadcasts each.
+  // Otherwise GCC computes the keys of all rounds one by one and broadcasts
+  // each.
   L::HideSource(&k0);
   L::HideSource(&k1);
   QUANTD_UNROLL
@@ -42,15 +43,15 @@ QUANTD_FN void PhiloxOfHalves(typename L::Wide (&c)[4], uint64_t seed) {
   }
 }
 
-// Four random words a lane, of the counters first, first + step, first + 2 *
-// step ... in the lanes.
+// Four random words for each lane; the lanes have the counters first, first +
+// step, first + 2 * step ...
 template <typename L>
 QUANTD_FN void Philox(uint64_t first, uint64_t step, uint64_t subsequence,
                       uint64_t seed, typename L::U* words) {
   using U = typename L::U;
   if constexpr (L::kWidth > 1) {
     using Wide = typename L::Wide;
-    // Every second lane at a time: that is how vectors are multiplied.
+    // Every second lane at a time, because vectors multiply that way.
     Wide index;
     for (int i = 0; i < L::kWidth / 2; ++i) index[i] = 2 * i;
     Wide c[2][4];

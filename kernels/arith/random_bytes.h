@@ -1,6 +1,6 @@
 // The random bytes of stochastic rounding, over a lane type
-// (kernels/arith/lanes.h): which ones belong to an element depends on where it
-// is in the whole matrix and on nothing else.
+// (kernels/arith/lanes.h). The bytes of an element depend only on its position
+// in the whole matrix.
 #ifndef QUANTD_KERNELS_ARITH_RANDOM_BYTES_H_
 #define QUANTD_KERNELS_ARITH_RANDOM_BYTES_H_
 
@@ -13,8 +13,8 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// Random bytes of 16 consecutive positions of each lane's line, from byte
-// `shift` of the words on: those of one counter, then those of the next.
+// Random bytes of 16 consecutive positions of each lane's line, starting at
+// byte `shift`: those of one counter, then those of the next.
 template <typename L>
 struct RandomBytes {
   typename L::U words[8];
@@ -25,7 +25,7 @@ struct RandomBytes {
     return (words[j / 4] >> (8 * (j % 4))) & 0xFFu;
   }
 
-  // The same bytes, shifted: then the compiler knows which word one is in.
+  // The bytes moved to shift 0, so that the compiler knows the word of each.
   QUANTD_FN RandomBytes Shifted() const {
     RandomBytes bytes;
     bytes.shift = 0;
@@ -42,8 +42,9 @@ struct RandomBytes {
   }
 };
 
-// `line` and `position` are global: rows and columns for the rowwise copy, and
-// the other way round for the columnwise one. Lane i is line + i.
+// Draws the bytes. `line` and `position` are global: rows and columns for the
+// rowwise copy, and the other way round for the columnwise one. Lane i is line
+// + i.
 template <typename L>
 QUANTD_FN RandomBytes<L> DrawBytes(const EncodeParams& p, bool columnwise,
                                    int64_t line, int64_t position) {
@@ -64,9 +65,9 @@ QUANTD_FN RandomBytes<L> DrawBytes(const EncodeParams& p, bool columnwise,
   return bytes;
 }
 
-// The bytes of positions of a span of a group, whose first row in the payload
-// is `group_row`: they depend on where the values are in the whole, not on
-// groups. `line` and `position` are the group's own.
+// Draws the bytes for a span of a group whose first row in the payload is
+// `group_row`: they depend on positions in the whole, not on groups. `line` and
+// `position` are the group's own.
 template <typename L>
 QUANTD_FN RandomBytes<L> DrawBytesOfSpan(const EncodeParams& p, bool columnwise,
                                          int64_t group_row, int64_t line,

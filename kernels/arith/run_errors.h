@@ -1,6 +1,6 @@
-// What a run of 16 positions lost when it was quantized, over a lane type
-// (kernels/arith/lanes.h), a run in each lane: the terms of ErrorSums.
-// kernels/plan/FORMATS.md, "Error statistics", is its prose.
+// The quantization errors of a run of 16 positions, over a lane type
+// (kernels/arith/lanes.h), with a run in each lane: the terms of ErrorSums.
+// kernels/plan/FORMATS.md, "Error statistics", explains them.
 #ifndef QUANTD_KERNELS_ARITH_RUN_ERRORS_H_
 #define QUANTD_KERNELS_ARITH_RUN_ERRORS_H_
 
@@ -22,9 +22,9 @@ struct SquareSum {
   typename L::U exponent;
 };
 
-// Numbers are brought near one by a power of two before they are squared, so
-// that no square overflows; and added in a tree of neighbours, so that threads
-// may have parts of it. `largest` are the bits of the largest magnitude.
+// Numbers are scaled to about one by a power of two before they are squared, so
+// that no square overflows. They are added in a tree of neighbours, so that
+// threads may each have a part. `largest` is the largest magnitude, as bits.
 template <typename L>
 QUANTD_FN SquareSum<L> SumOfSquares(const typename L::F (&x)[kRun],
                                     typename L::U largest) {
@@ -55,9 +55,9 @@ struct RunErrors {
   SquareSum<L> noise;
 };
 
-// `y`, made of `v`, was rounded to codes that decode to `d`; a magnitude of
-// `clip` or more, as bits, would round beyond the largest code. Positions from
-// `count` on are not there.
+// The errors of `v`, which was scaled to `y` and rounded to codes that decode
+// to `d`. A magnitude of `clip` or more, as bits, would round beyond the
+// largest code. Positions from `count` on do not exist.
 template <typename L>
 QUANTD_FN RunErrors<L> ErrorsOfRun(const typename L::F* v,
                                    const typename L::F* y,
@@ -87,7 +87,7 @@ QUANTD_FN RunErrors<L> ErrorsOfRun(const typename L::F* v,
     r.clipped = r.clipped + (clips ? one : zero);
     r.flushed = r.flushed + (flushes ? one : zero);
     values[i] = counted ? v[i] : F{};
-    // Both have one sign: the difference of finite ones is finite.
+    // Both have the same sign, so the difference of finite values is finite.
     errors[i] = counted ? v[i] - d[i] : F{};
     largest = L::Max(largest, L::Bits(values[i]) & kAbsMask);
     r.max_error = L::Max(r.max_error, L::Bits(errors[i]) & kAbsMask);
@@ -97,8 +97,8 @@ QUANTD_FN RunErrors<L> ErrorsOfRun(const typename L::F* v,
   return r;
 }
 
-// Likewise of several lanes, a whole run that is finite before and after:
-// `magnitudes` are what the codes decode to without their signs. `clipped` is
+// ErrorsOfRun for several lanes and a whole run of finite values that decode to
+// finite ones: `magnitudes` are the decoded values without signs. `clipped` is
 // left at 0.
 template <typename L>
 QUANTD_FN RunErrors<L> ErrorsOfFiniteRun(const typename L::F* v,
@@ -126,8 +126,8 @@ QUANTD_FN RunErrors<L> ErrorsOfFiniteRun(const typename L::F* v,
   return r;
 }
 
-// One lane's sum as a term of ErrorSums: what to add, and to which bin. A sum
-// that is not zero is a normal number.
+// One lane's sum as a term of ErrorSums: the value to add and the bin. A sum
+// that is not zero must be a normal number.
 struct SquareTerm {
   uint32_t value;  // below 2^31
   uint32_t bin;

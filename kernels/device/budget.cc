@@ -13,7 +13,7 @@
 namespace quantd {
 namespace {
 
-// Padding of scale tensors, alignment and the amax, of tensors with a usual
+// Padding of scale tensors, alignment and the amax, for tensors with a usual
 // shape.
 constexpr size_t kOutputSlack = 64 << 10;
 
@@ -65,7 +65,7 @@ size_t ExpectedPayload(size_t input_bytes, size_t output_sixteenths) {
 }
 
 size_t LargestThat(size_t cap, absl::FunctionRef<bool(size_t)> fits) {
-  size_t low = 0;  // fits, or nothing does
+  size_t low = 0;  // fits, or is 0
   size_t high = cap;
   while (low < high) {
     const size_t middle = high - (high - low) / 2;

@@ -1,6 +1,6 @@
-// Memory of a GPU that another process of this host lends: opened here, where
-// jobs work in it as in memory of this process's. And events of such a process,
-// by which its work and a job's come one after the other.
+// GPU memory that another process of this host lends, opened here so that jobs
+// use it like memory of this process; and events of such a process, which order
+// its work and a job's.
 #ifndef QUANTD_KERNELS_DEVICE_DEVICE_MEMORY_H_
 #define QUANTD_KERNELS_DEVICE_DEVICE_MEMORY_H_
 
@@ -14,32 +14,34 @@
 
 namespace quantd {
 
-// How the driver knows it in other processes.
+// A handle by which the driver knows memory or an event in other processes.
 struct DeviceHandle {
-  std::array<std::byte, 16> uuid = {};  // of the GPU
-  // A cudaIpcMemHandle_t, or a cudaIpcEventHandle_t.
+  std::array<std::byte, 16> uuid = {};  // UUID of the GPU
+  // A cudaIpcMemHandle_t or a cudaIpcEventHandle_t.
   std::array<std::byte, 64> ipc = {};
-  // In its place the descriptor of exported memory, which is not closed; -1.
+  // Descriptor of exported memory, used in place of `ipc`; not closed. -1:
+  // none.
   int descriptor = -1;
 };
 
-// Opened on construction, closed on destruction. Immutable; any thread.
+// GPU memory, opened on construction and closed on destruction. Immutable; may
+// be used from any thread.
 class DeviceMapping {
  public:
   // Opens an allocation of `size` bytes for its GPU, if a backend of this
-  // process has opened that, or for one which a backend has opened and which
-  // may access that one's memory: a peer. NOT_FOUND where there is neither,
-  // INVALID_ARGUMENT for a handle that cannot be opened, OUT_OF_RANGE for one
-  // of another size than the driver says.
+  // process has opened that GPU, else for another opened GPU that can access
+  // its memory as a peer. NOT_FOUND if there is neither, INVALID_ARGUMENT for a
+  // handle that cannot be opened, OUT_OF_RANGE if the driver reports another
+  // size.
   static absl::StatusOr<std::unique_ptr<DeviceMapping>> Open(
       const DeviceHandle& handle, size_t size);
   virtual ~DeviceMapping() = default;
 
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
-  // The backend's name: "cuda:1".
+  // Name of the backend: "cuda:1".
   const std::string& device() const { return device_; }
-  // Whether it is memory of another GPU than that: jobs copy it.
+  // Whether the memory belongs to a GPU other than device(): jobs copy it.
   bool of_peer() const { return of_peer_; }
 
  protected:
@@ -56,22 +58,23 @@ class DeviceMapping {
   const bool of_peer_;
 };
 
-// Opened on construction, closed on destruction. Any thread.
+// An event, opened on construction and closed on destruction. May be used from
+// any thread.
 class EventMapping {
  public:
-  // Opens an event of a GPU that a backend has opened, like
+  // Opens an event of a GPU that a backend has opened. Errors are those of
   // DeviceMapping::Open.
   static absl::StatusOr<std::unique_ptr<EventMapping>> Open(
       const DeviceHandle& handle);
   virtual ~EventMapping() = default;
   EventMapping(const EventMapping&) = delete;
 
-  // Whether all has been done that was queued before it was last recorded, by
-  // whatever process. True before it is ever recorded. Never waits.
+  // Whether all work queued before the event was last recorded, by any process,
+  // is done. True if it was never recorded. Never waits.
   virtual bool Passed() const = 0;
-  // The event as streams of its device take it: a cudaEvent_t.
+  // The event as a cudaEvent_t.
   virtual void* native() const = 0;
-  // The backend's name.
+  // Name of the backend.
   const std::string& device() const { return device_; }
 
  protected:

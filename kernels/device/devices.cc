@@ -15,7 +15,8 @@
 namespace quantd {
 namespace {
 
-// "cuda:3" with kind "cuda" is 3, "cuda" alone 0, anything else nothing.
+// The ordinal in a name: "cuda:3" with kind "cuda" gives 3, "cuda" 0, anything
+// else nullopt.
 std::optional<int> Ordinal(std::string_view name, std::string_view kind) {
   if (name == kind) return 0;
   int n = 0;

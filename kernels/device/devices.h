@@ -1,4 +1,4 @@
-// The devices that there are, by their names.
+// Opens and lists devices by name.
 #ifndef QUANTD_KERNELS_DEVICE_DEVICES_H_
 #define QUANTD_KERNELS_DEVICE_DEVICES_H_
 
@@ -14,30 +14,31 @@
 
 namespace quantd {
 
-// `name` is "cpu", "cpu:N", "cuda", "cuda:N" or, for benchmarks, "memcpy": a
-// CPU device that copies input bytes to the output instead of computing; or,
-// for tests and drills, "fault:cpu:N..." (ParseFaultDevice). The last two are
-// in no list, and are opened only by name. NOT_FOUND when there is no such
-// device, INVALID_ARGUMENT for another name.
+// Opens a device. `name` is "cpu", "cpu:N", "cuda", "cuda:N" or, for
+// benchmarks, "memcpy": a CPU device that copies input bytes to the output
+// instead of computing; or, for tests and drills, "fault:cpu:N..."
+// (ParseFaultDevice). The last two are in no list, and are opened only by name.
+// NOT_FOUND when there is no such device, INVALID_ARGUMENT for another name.
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(
     std::string_view name, const BackendOptions& options = {});
 
 // Names of the real devices here: every CUDA device, then "cpu:0".
 std::vector<std::string> ListBackends();
 
-// The devices that are used if none is named: the CPU only if there is nothing
+// Names of the devices to use by default: the CPU only if there is nothing
 // better.
 std::vector<std::string> DefaultBackends();
 
-// CPU ISAs this machine can run, best last ("baseline" is always there).
+// Instruction sets that this CPU supports, best last ("baseline" is always
+// there).
 std::vector<std::string> ListCpuIsas();
 
-// Why there is no CUDA backend; empty when there is one.
+// The reason why there is no CUDA backend; empty when there is one.
 std::string CudaUnavailableReason();
 
-// Memory of this process that devices which copy from the host may copy from,
-// and where it may be written to, without a detour: page-locked for them, until
-// destruction. Where there is no such device nothing is done.
+// Page-locks memory of this process until destruction, so that devices can copy
+// from it, and to it if writable, directly. Does nothing on a machine without
+// such devices.
 class PageLock {
  public:
   // The memory must outlive it.

@@ -124,8 +124,7 @@ void Engine::LookForWork(Device* device, std::chrono::microseconds busy_poll) {
   for (const auto end = Clock::now() + busy_poll;
        !device->has_queued && Clock::now() < end;) {
   }
-  // Work that was queued meanwhile is seen by the next thread that looks under
-  // the lock.
+  // The next thread that looks under the lock sees work queued in the meantime.
   absl::MutexLock lock(&device->mutex);
   --device->looking;
 }

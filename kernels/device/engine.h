@@ -1,10 +1,10 @@
-// The engine: the devices, their slots and the threads that run jobs on them.
+// The engine: devices, their slots and the threads that run jobs on them.
 //
 // A slot is the right to have one job alive on a device. Each device has as
-// many workers as slots and one queue, first come first served. A short job
-// may also take a free slot and run on the caller's own thread. A job whose
-// input is on its way waits beside the slots, so that a slow sender takes none;
-// how many there are is the caller's affair.
+// many workers as slots and one first-come-first-served queue. A short job may
+// also take a free slot and run on the caller's thread. A job whose input is
+// still arriving waits outside the slots, so that a slow sender blocks none;
+// the caller limits the number of such jobs.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_KERNELS_DEVICE_ENGINE_H_
@@ -48,54 +48,56 @@ class Engine {
     Device* device_ = nullptr;
   };
 
-  // What a worker runs, once, unless Withdraw said true.
+  // Work for a worker, which runs it once, unless Withdraw returned true.
   class Work {
    public:
     virtual ~Work() = default;
     virtual void RunOn(Backend& backend, SlotLease slot) = 0;
-    // Called in its place if the device is given up while the work is queued.
-    // Work that knows of no other device may leave it where it is.
+    // If the device is given up while the work is queued, OnDeviceLost is
+    // called in place of RunOn. Work that has no other device returns false and
+    // stays queued.
     virtual bool LeavesLostDevice() const { return false; }
     virtual void OnDeviceLost() {}
   };
 
-  // At least one backend. A worker that has done its work looks for more, again
-  // and again, for `busy_poll` before it sleeps: to be woken takes an idle core
-  // longer than many a job.
+  // Takes at least one backend. Before a worker sleeps it polls for more work
+  // for `busy_poll`: waking an idle core takes longer than many a job.
   explicit Engine(std::vector<std::unique_ptr<Backend>> backends,
                   std::chrono::microseconds busy_poll = {});
-  // Waits for running work. Nothing may be queued.
+  // Waits for running work. Nothing may be queued any more.
   ~Engine();
 
   size_t size() const { return devices_.size(); }
-  // The backend of that name; -1: there is none.
+  // The index of the backend with that name; -1 if there is none.
   int Find(std::string_view name) const;
   Backend& backend(int device) { return *devices_[device]->backend; }
   const Backend& backend(int device) const {
     return *devices_[device]->backend;
   }
-  // For callers that choose a device: jobs run on any that they are given.
+  // Health of a device, for callers that choose one. Jobs run on any device
+  // that they are given.
   DeviceHealth& health(int device) { return devices_[device]->health; }
   const DeviceHealth& health(int device) const {
     return devices_[device]->health;
   }
 
-  // A slot that is free now and that no call waits for, else an empty lease.
+  // A lease on a slot that is free now and that no other work waits for; else
+  // an empty lease.
   SlotLease TrySlot(int device);
-  // Whether a job of that many input bytes is worth no hand-off to a worker.
+  // Whether a job of that many input bytes is too short to hand to a worker.
   static bool RunsInline(size_t input_bytes);
 
   struct Load {
     int slots = 0;
-    int busy = 0;       // slots that are taken
-    size_t queued = 0;  // calls that wait for one
+    int busy = 0;       // slots in use
+    size_t queued = 0;  // work waiting for a slot
   };
   Load load(int device) const;
 
   void Submit(int device, Work* work);
-  // True: the work was queued, and will not be run.
+  // Removes queued work. True: it was queued, and will not be run.
   bool Withdraw(int device, Work* work);
-  // Withdraws all that leaves a lost device and tells it.
+  // Removes the work that leaves a lost device, and tells it.
   void Abandon(int device);
 
  private:
@@ -106,9 +108,9 @@ class Engine {
     absl::Mutex mutex;
     absl::CondVar changed;
     std::deque<Work*> queue ABSL_GUARDED_BY(mutex);
-    // Workers that look for work, and need not be woken for it.
+    // Workers that are polling and need not be woken.
     size_t looking ABSL_GUARDED_BY(mutex) = 0;
-    // Whether the queue has something, as a thread without the lock may see it.
+    // Whether the queue is not empty, for threads without the lock.
     std::atomic<bool> has_queued = false;
     int free_slots ABSL_GUARDED_BY(mutex) = 0;
     bool stopping ABSL_GUARDED_BY(mutex) = false;

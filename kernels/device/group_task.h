@@ -25,10 +25,10 @@ struct Matrix {
 
 // One copy of one group. Lines and positions are the group's own.
 struct CopyTask : CopyAddress {
-  std::byte* data = nullptr;   // nullptr: this copy is not wanted
+  std::byte* data = nullptr;   // nullptr: this copy is not made
   std::byte* scale = nullptr;  // codes, or fp32
-  // Line l's amax is amax[l * amax_line]; nullptr: the format has none. To be
-  // decoded under a profile, its global scale or divisor.
+  // The amax of line l is amax[l * amax_line]; nullptr: the format has none.
+  // When decoding under a profile: its global scale or divisor.
   float* amax = nullptr;
   int64_t amax_line = 0;
   // kTensor: the scale, not inverted.
@@ -39,23 +39,23 @@ struct CopyTask : CopyAddress {
 
 struct GroupTask {
   const std::byte* x = nullptr;  // its first row, K elements a row
-  int64_t row = 0;               // in the payload
+  int64_t row = 0;               // its position in the payload
   int64_t rows = 0;
   CopyTask rowwise;
   CopyTask columnwise;
-  float* amax = nullptr;  // kAmax's slot
-  // dbias: partial sums of each 128 rows, K each; and the output's slot.
+  float* amax = nullptr;  // output of kind kAmax
+  // dbias: partial sums of each 128 rows, K each; and the output.
   float* partial = nullptr;
   std::byte* dbias = nullptr;
 };
 
-// What all groups of a Dequantize share.
+// Parameters of a Dequantize, shared by all groups.
 struct DequantizeParams {
   Scaling scaling;
   DType element;
   DType scale;  // how a scale is stored
   DType output;
-  int block;    // 0: the tensor
+  int block;    // 0: one scale per tensor
   float range;  // as in EncodeParams
   int64_t cols;
   bool columnwise;

@@ -1,4 +1,4 @@
-// How a device's choice of kernels is told.
+// Text that describes a device's choice of kernels.
 #ifndef QUANTD_KERNELS_DEVICE_KERNEL_NAMES_H_
 #define QUANTD_KERNELS_DEVICE_KERNEL_NAMES_H_
 
@@ -7,7 +7,7 @@
 
 namespace quantd {
 
-// Adds ", role name" to `text`. Nothing for "-", the name of no kernel.
+// Appends ", role name" to `text`; nothing for "-", which stands for no kernel.
 inline void AddKernel(std::string_view role, std::string_view name,
                       std::string* text) {
   if (name == "-") return;

@@ -1,4 +1,4 @@
-// What lent memory is like, and its way into a block.
+// Properties of lent memory, and copying it into a block.
 #ifndef QUANTD_KERNELS_DEVICE_LENT_MEMORY_H_
 #define QUANTD_KERNELS_DEVICE_LENT_MEMORY_H_
 
@@ -15,12 +15,12 @@ bool Overlap(absl::Span<const std::byte> a, absl::Span<const std::byte> b);
 // Whether an input overlaps an output.
 bool InputsOverlapOutputs(const LentMemory& lent);
 
-// Whether kernels may read the inputs where they lie: aligned for their
-// elements, and not overlapped by what is written meanwhile.
+// Whether kernels may read the inputs in place: aligned for their elements, and
+// not overlapped by outputs written meanwhile.
 bool InputsCanStay(const Plan& plan, const LentMemory& lent);
 
-// Copies lent inputs into a block of plan.input_bytes(), from byte `first` of
-// it to `end`.
+// Copies bytes [first, end) of the packed inputs, plan.input_bytes() in all,
+// into `block`.
 void GatherInputs(const Plan& plan, const LentMemory& lent, size_t first,
                   size_t end, std::byte* block);
 

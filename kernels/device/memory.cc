@@ -19,7 +19,7 @@ void* AllocatePages(size_t bytes) {
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return nullptr;
-  // Fewer, larger pages where the system has them; only a hint.
+  // Requests large pages; only a hint.
   if (bytes >= size_t{2} << 20) madvise(p, bytes, MADV_HUGEPAGE);
   return p;
 }
@@ -31,12 +31,12 @@ void ReleasePages(void* p, size_t bytes) { munmap(p, bytes); }
 BlockSource PageableSource() { return {AllocatePages, ReleasePages}; }
 
 struct BlockPool::State {
-  // Not absl's: the thread sanitizer cannot see into a packaged absl.
+  // Not absl::Mutex: the thread sanitizer cannot see into a packaged absl.
   std::mutex mutex;  // guards the rest
-  // Blocks not lent, by capacity; the most recently returned at the back.
+  // Unused blocks by capacity; the most recently returned at the back.
   std::map<size_t, std::vector<std::byte*>> kept;
   size_t lent = 0;
-  size_t held = 0;  // lent and kept
+  size_t held = 0;  // lent and unused
   size_t high_water = 0;
 };
 
@@ -81,7 +81,7 @@ absl::StatusOr<Block> BlockPool::Take(size_t bytes) {
   Block block;
   block.size_ = bytes;
   if (bytes == 0) return block;
-  // Beyond the limit rounding up could overflow: the limit stands in for it.
+  // Beyond the limit, rounding up could overflow; such requests fail anyway.
   const size_t capacity = bytes > limit_ ? bytes : Charge(bytes);
   std::vector<std::pair<std::byte*, size_t>> evicted;
   {
@@ -96,7 +96,7 @@ absl::StatusOr<Block> BlockPool::Take(size_t bytes) {
             "payload memory: ", capacity, " bytes asked for, ",
             limit_ - std::min(limit_, state_->lent), " of ", limit_, " free"));
       }
-      // Room is made among unused blocks, largest first.
+      // Frees unused blocks, largest first.
       while (state_->held + capacity > limit_) {
         auto last = std::prev(state_->kept.end());
         if (last->second.empty()) {

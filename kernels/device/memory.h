@@ -1,8 +1,8 @@
-// Memory for payloads: aligned blocks from a bounded pool that keeps what was
-// given back, so that steady traffic touches no fresh page.
+// Memory for payloads: aligned blocks from a bounded pool that keeps returned
+// blocks, so that steady traffic touches no fresh pages.
 //
-// Threads: everything here may be used from any thread. A Block may outlive
-// every owner of the pool but its own.
+// Threads: everything here may be used from any thread. A Block may outlive the
+// pool's owners: it keeps the pool alive.
 #ifndef QUANTD_KERNELS_DEVICE_MEMORY_H_
 #define QUANTD_KERNELS_DEVICE_MEMORY_H_
 
@@ -16,7 +16,7 @@ namespace quantd {
 
 class BlockPool;
 
-// Owns one block; gives it back to its pool on destruction. Move-only.
+// One block, which returns to its pool on destruction. Move-only.
 class Block {
  public:
   Block() = default;
@@ -25,7 +25,7 @@ class Block {
   ~Block();
 
   std::byte* data() const { return data_; }
-  size_t size() const { return size_; }  // as asked for
+  size_t size() const { return size_; }  // as requested
   absl::Span<std::byte> bytes() const { return {data_, size_}; }
 
  private:
@@ -37,27 +37,28 @@ class Block {
 };
 
 // The source of a pool's memory. Must be callable from any thread and must not
-// throw; `Allocate` returns nullptr when there is none. Alignment: 256.
+// throw; `Allocate` returns nullptr on failure. Alignment: 256.
 struct BlockSource {
   void* (*allocate)(size_t bytes);
   void (*release)(void* p, size_t bytes);
 };
-// Anonymous pages.
+// A source of anonymous pages.
 BlockSource PageableSource();
 
 class BlockPool : public std::enable_shared_from_this<BlockPool> {
  public:
-  // Never holds more than `limit` bytes, lent and kept together.
+  // Makes a pool that never holds more than `limit` bytes, lent and unused
+  // together.
   static std::shared_ptr<BlockPool> Create(BlockSource source, size_t limit);
   ~BlockPool();
 
-  // RESOURCE_EXHAUSTED when the limit is reached; OutOfMemoryError when the
-  // source has no more.
-  // A block of 0 bytes is legal and has no memory.
+  // Lends a block. RESOURCE_EXHAUSTED when the limit is reached;
+  // OutOfMemoryError when the source fails. A block of 0 bytes is legal and has
+  // no memory.
   absl::StatusOr<Block> Take(size_t bytes);
 
-  // What Take(bytes) counts against the limit: sizes are rounded up to one of
-  // eight steps in a power of two, at least 4 KiB.
+  // The bytes that Take(bytes) counts against the limit: sizes are rounded up
+  // to one of eight steps in a power of two, at least 4 KiB.
   static size_t Charge(size_t bytes);
 
   size_t lent() const;

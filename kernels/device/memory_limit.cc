@@ -19,7 +19,7 @@ std::vector<std::string> LinesOf(const std::string& path) {
   return lines;
 }
 
-// SIZE_MAX: absent, or the word "max", or not a number.
+// Reads a limit from a file. SIZE_MAX if it is absent, "max", or not a number.
 size_t ReadLimit(const std::string& path) {
   std::string word;
   uint64_t bytes = 0;
@@ -27,7 +27,7 @@ size_t ReadLimit(const std::string& path) {
   return absl::SimpleAtoi(word, &bytes) ? bytes : SIZE_MAX;
 }
 
-// Spaces and such are octal in mountinfo: "\040".
+// Decodes mountinfo, where spaces and similar are octal: "\040".
 std::string Unescaped(std::string_view text) {
   std::string plain;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -50,15 +50,16 @@ bool HasWord(const std::string& list, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// A tree of control groups that limits memory, as it is mounted here.
+// A mounted tree of control groups that limits memory.
 struct Hierarchy {
   int version = 0;
   std::string at;    // where it is mounted
-  std::string from;  // the group that is seen there: "/", or a container's own
+  std::string from;  // the group at the mount point: "/", or a container's own
 };
 
-// proc(5): fields up to a lone "-", of which the fourth is the root within the
-// file system and the fifth the place; then type, source and options.
+// Reads mountinfo, see proc(5): fields up to a lone "-" (the fourth is the root
+// within the file system, the fifth the mount point), then type, source and
+// options.
 std::vector<Hierarchy> MountedHierarchies(const std::string& root) {
   std::vector<Hierarchy> found;
   for (const std::string& line : LinesOf(root + "/proc/self/mountinfo")) {
@@ -77,7 +78,7 @@ std::vector<Hierarchy> MountedHierarchies(const std::string& root) {
   return found;
 }
 
-// This process's group in the tree of that version, from
+// This process's group in the tree of that version, from a line
 // "number:controllers:/path".
 std::string GroupOf(const std::string& root, int version) {
   for (const std::string& line : LinesOf(root + "/proc/self/cgroup")) {
@@ -97,9 +98,9 @@ std::string GroupOf(const std::string& root, int version) {
 size_t ControlGroupMemoryLimit(const std::string& root) {
   size_t least = SIZE_MAX;
   for (const Hierarchy& tree : MountedHierarchies(root)) {
-    // A container sees its own group at the place itself, while the group's
-    // name may still be the host's: what cannot be found below the place is
-    // looked for at it.
+    // A container sees its own group at the mount point itself, while the
+    // group's name may still be the host's: a group that is not found below the
+    // mount point is looked for at it.
     std::string group = GroupOf(root, tree.version);
     if (tree.from != "/") {
       group = group.starts_with(tree.from) ? group.substr(tree.from.size())

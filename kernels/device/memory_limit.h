@@ -1,4 +1,4 @@
-// How much memory the control groups of this process leave it.
+// The memory limit of the control groups of this process.
 #ifndef QUANTD_KERNELS_DEVICE_MEMORY_LIMIT_H_
 #define QUANTD_KERNELS_DEVICE_MEMORY_LIMIT_H_
 
@@ -7,12 +7,12 @@
 
 namespace quantd {
 
-// The least limit of this process's control group and of all above it, as far
-// as they can be seen from here: memory.max and memory.high of version 2,
-// memory.limit_in_bytes of version 1. SIZE_MAX: there is none.
+// The lowest limit of this process's control group and all of its ancestors, as
+// far as they are visible: memory.max and memory.high of version 2,
+// memory.limit_in_bytes of version 1. SIZE_MAX: no limit.
 //
-// `root` stands before every path that is read, /proc/self/cgroup and
-// /proc/self/mountinfo first, so that a test can bring a machine of its own.
+// `root` is put before every path that is read, starting with /proc/self/cgroup
+// and /proc/self/mountinfo, so that a test can provide its own files.
 size_t ControlGroupMemoryLimit(const std::string& root = "");
 
 }  // namespace quantd

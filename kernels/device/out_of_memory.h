@@ -1,5 +1,5 @@
-// A device that has no memory left, apart from one that may lend no more: both
-// are RESOURCE_EXHAUSTED, but only the first is a fault of the device.
+// Tells a device without memory from one that may lend no more: both are
+// RESOURCE_EXHAUSTED, but only the first is a fault of the device.
 #ifndef QUANTD_KERNELS_DEVICE_OUT_OF_MEMORY_H_
 #define QUANTD_KERNELS_DEVICE_OUT_OF_MEMORY_H_
 

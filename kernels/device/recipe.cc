@@ -12,7 +12,7 @@ namespace {
 
 using From = AmaxOutput::From;
 
-// A search for what the outputs are made of.
+// Adds what an output is made of to the search.
 void SearchFor(const AmaxOutput& output, Search* search) {
   search->plain |= output.from == From::kPlain && !output.lines;
   search->rotated[0] |= output.from == From::kRotatedRows;
@@ -31,7 +31,7 @@ From FromOf(const AmaxSource& source, bool columnwise) {
   }
 }
 
-// What may be asked for beside plain NVFP4.
+// Options that plain NVFP4 may have.
 constexpr uint32_t kPlainOptions = kOptRht | kOptGivenAmax | kOptEstimation |
                                    kOptGrouped | kOptDbias | kOptProfile;
 
@@ -73,7 +73,7 @@ struct Maker {
     }
     if (o.want_amax) Add({.kind = TensorKind::kAmax}, &r);
     if (o.fp8.history) Add({.kind = TensorKind::kNextScale}, &r);
-    // If nothing is encoded, the search alone sees NaN and Inf.
+    // If nothing is encoded, only the search sees NaN and Inf.
     r.search.plain |= !r.copies_wanted();
     r.plain_nvfp4 = o.format == Format::kNvfp4 &&
                     (UsedOptions(o) & ~kPlainOptions) == 0 &&
@@ -107,7 +107,7 @@ struct Maker {
     add(o.rowwise_rht, TensorKind::kRowwiseRhtAmax, From::kRotatedRows, false);
     add(o.columnwise_rht, TensorKind::kColumnwiseRhtAmax, From::kRotatedColumns,
         true);
-    // NaN and Inf are told of the input, not of rotated values.
+    // NaN and Inf are reported for the input, not for rotated values.
     r.search.plain = true;
     return r;
   }
@@ -120,7 +120,7 @@ struct Maker {
   }
 
  private:
-  // A plan that rotates has a mask.
+  // Sets the rotation. A plan that rotates has a mask.
   static void SetRotation(bool rotates, const std::optional<SignMask>& mask,
                           int dimension, DType dtype, Recipe* r) {
     if (rotates) r->rotation = Rotation{*mask, dimension, dtype};

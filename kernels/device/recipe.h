@@ -1,7 +1,7 @@
-// What a plan asks of any device: where each amax comes from, what is searched
-// for in the input, which copies are rotated, where the scale of an FP8 tensor
-// comes from, and what refuses a job. Decided once and without a device, so
-// that no device decides it for itself.
+// What a plan asks of any device: the source of each amax, what is searched for
+// in the input, which copies are rotated, the source of an FP8 tensor's scale,
+// and what refuses a job. Decided once and without a device, so that no device
+// decides it for itself.
 //
 // A Recipe refers to the options of its plan, which must outlive it.
 #ifndef QUANTD_KERNELS_DEVICE_RECIPE_H_
@@ -21,14 +21,14 @@ namespace quantd {
 // The source of the one scale of an FP8 tensor.
 enum class TensorScale {
   kNone,   // The format has scales of blocks.
-  kGiven,  // The options give it: delayed scaling.
-  kAmax,   // It is made of the copy's amax: current scaling.
+  kGiven,  // The options give it (delayed scaling).
+  kAmax,   // It follows from the copy's amax (current scaling).
 };
 
-// One copy to encode or to decode.
+// A copy to encode or decode.
 struct CopyRecipe {
   bool wanted = false;
-  int rotation = 0;  // dimension; 0: the copy is not rotated
+  int rotation = 0;  // dimension; 0: not rotated
   AmaxSource amax = {};
   TensorScale scale = TensorScale::kNone;
 };
@@ -41,7 +41,7 @@ struct AmaxOutput {
   From from = From::kPlain;
   bool lines = false;       // one for each line, not one for each group
   bool columnwise = false;  // the lines are columns
-  // What was given, and the factor that every value is multiplied with.
+  // The given values, and the factor that every value is multiplied with.
   AmaxSource source = {};
 };
 
@@ -50,7 +50,7 @@ struct Search {
   bool plain = false;  // max |x| of each group, and NaN and Inf of the input
   // max |bf16(RHT(x))| of each group, along the rows and along the columns.
   bool rotated[2] = {};
-  bool lines = false;  // the maximum of every line that an AmaxOutput names
+  bool lines = false;  // the maximum of every line, if an AmaxOutput has lines
 
   bool any() const { return plain || rotated[0] || rotated[1] || lines; }
   bool rotates() const { return rotated[0] || rotated[1]; }
@@ -60,10 +60,11 @@ struct Search {
 struct Rotation {
   SignMask mask;
   int dimension;
-  DType dtype;  // of the values that are rotated
+  DType dtype;  // type of the rotated values
 };
 
-// The input, rotated along its rows by the plan's rotation, is the output.
+// ApplyRht: the output is the input with its rows rotated by the plan's
+// rotation.
 struct RotateRecipe {
   DType output = DType::kUnspecified;
   bool inverse = false;
@@ -73,18 +74,17 @@ struct Recipe {
   std::optional<Rotation> rotation = {};
   std::optional<RotateRecipe> rotate = {};
   Search search = {};
-  // In the order in which they are written. With a history, that of kNextScale
-  // is this call's amax, of which WriteHistory (kernels/device/host_output.h)
-  // makes the next scale in place.
+  // Amaxes, in the order in which they are written. With a history, the tensor
+  // kNextScale first gets this call's amax, from which WriteHistory
+  // (kernels/device/host_output.h) makes the next scale in place.
   std::vector<AmaxOutput> amaxes = {};
-  // The rowwise and the columnwise copy that are encoded, or the one that is
-  // decoded.
+  // The rowwise and the columnwise copy to encode, or the one copy to decode.
   CopyRecipe copies[2] = {};
   bool history = false;
   bool statistics = false;
   bool propagate = false;  // NaN in the input makes an amax NaN.
   bool reject = false;     // NaN or Inf in the input fails the job.
-  // The copies are what the kernels made for NVFP4 alone know: blocks of 1 x 16
+  // Whether the copies fit the kernels for NVFP4 alone: blocks of 1 x 16
   // rounded to nearest, linear scales, one amax, rotations of dimension 16, and
   // no statistics.
   bool plain_nvfp4 = false;
@@ -97,12 +97,12 @@ struct Recipe {
 
 Recipe MakeRecipe(const Plan& plan);
 
-// Whether sixteen positions of every copy that are a multiple of sixteen from
-// its beginning have the random bytes of one counter.
+// Whether every aligned run of sixteen positions of a copy draws its random
+// bytes from a single counter.
 bool DrawsWhole(const Plan& plan, const QuantizeOptions& options);
 
-// INVALID_ARGUMENT for the field "payload" where the recipe rejects what was
-// seen in the input.
+// INVALID_ARGUMENT for the field "payload" if the recipe rejects NaN or Inf and
+// the input has some.
 absl::Status CheckFinite(const Recipe& recipe, bool saw_nan, bool saw_inf);
 
 }  // namespace quantd

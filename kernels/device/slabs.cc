@@ -10,7 +10,7 @@
 namespace quantd {
 namespace {
 
-// No block, no tile of scales and no square crosses a multiple of it.
+// No block, tile of scales or square crosses a multiple of this.
 constexpr int64_t kStep = 128;
 
 bool RowsAreApart(const Plan& plan, const Recipe& recipe) {
@@ -52,18 +52,18 @@ std::optional<Plan> PlanOfRows(const Plan& whole, int64_t first, int64_t rows) {
   return *std::move(plan);
 }
 
-// Whether the plan of rows depends on which they are.
+// Whether the plan of some rows depends on their position.
 bool KnowsItsRows(const Plan& plan) {
   const auto* o = std::get_if<QuantizeOptions>(&plan.options());
   return o != nullptr && o->rounding == Rounding::kStochastic;
 }
 
-// The byte where the next slab's part of a tensor begins.
+// Tracks where the next slab's part of each tensor begins.
 class Places {
  public:
   explicit Places(size_t tensors) : next_(tensors, 0), shared_(tensors) {}
 
-  // Adds a slab's tensors, and tells where they begin.
+  // Adds a slab's tensors and returns where they begin.
   std::vector<size_t> Add(const std::vector<TensorSpec>& whole,
                           const std::vector<TensorSpec>& slab) {
     std::vector<size_t> begin = next_;
@@ -77,7 +77,7 @@ class Places {
       if (a.shape == b.shape) {
         shared_[i] = true;
       } else {
-        // Rows lie one after the other where all else is of one size.
+        // Slabs can follow each other only if all other dimensions are equal.
         fits_ =
             std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1);
         next_[i] += b.size;
@@ -86,7 +86,7 @@ class Places {
     return begin;
   }
 
-  // Whether the slabs that were added make up the whole.
+  // Whether the slabs added so far make up the whole.
   bool Cover(const std::vector<TensorSpec>& whole) const {
     for (size_t i = 0; fits_ && i < whole.size(); ++i) {
       if (next_[i] != (shared_[i] ? 0 : whole[i].size)) return false;
@@ -109,7 +109,7 @@ std::vector<Slab> CutIntoSlabs(const Plan& plan, const Recipe& recipe,
                                 static_cast<int64_t>(bytes));
   const int64_t rows = RoundUp(CeilDiv(plan.rows(), count), kStep);
   if (rows >= plan.rows()) return {};
-  // The tensor as a matrix, whose rows are the first dimension of everything.
+  // The tensor as a matrix; rows are the first dimension of every tensor.
   const std::optional<Plan> matrix = PlanOfRows(plan, 0, plan.rows());
   if (!matrix || matrix->input_bytes() != plan.input_bytes() ||
       matrix->output_bytes() != plan.output_bytes()) {
@@ -121,8 +121,8 @@ std::vector<Slab> CutIntoSlabs(const Plan& plan, const Recipe& recipe,
   Places outputs(plan.outputs().size());
   for (int64_t row = 0; row < plan.rows(); row += rows) {
     const int64_t height = std::min(rows, plan.rows() - row);
-    // Making the same plan again takes a fraction of the time, and a device
-    // waits.
+    // Reuses the plan if only the position differs: making it takes time while
+    // a device waits.
     const bool again = row > 0 && height == rows && !KnowsItsRows(plan);
     std::optional<Plan> part =
         again ? slabs.back().plan : PlanOfRows(plan, row, height);

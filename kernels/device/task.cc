@@ -13,7 +13,8 @@ size_t OffsetIn(const TensorSpec& spec, size_t group) {
   return spec.group_offsets.empty() ? 0 : spec.group_offsets[group];
 }
 
-// One copy of every group. `place` tells where the specs of `find` lie.
+// Adds one copy of every group. `find` gets its specs, and `place` their
+// addresses.
 template <typename Find, typename Place>
 void AddCopies(const Plan& plan, const FormatSpec& f, bool columnwise,
                int rotation, const CopyForm& form, const float* signs,
@@ -25,7 +26,7 @@ void AddCopies(const Plan& plan, const FormatSpec& f, bool columnwise,
                                              : TensorKind::kRowwiseScale);
   const TensorSpec* amax =
       find(columnwise ? TensorKind::kColumnwiseAmax : TensorKind::kRowwiseAmax);
-  // What a profile decodes with in its place.
+  // Under a profile, the tensor that replaces the amax.
   for (const TensorKind kind :
        {TensorKind::kRowwiseGlobalScale, TensorKind::kRowwiseGlobalDivisor}) {
     if (amax == nullptr) amax = find(kind);
@@ -113,7 +114,7 @@ EncodeParams MakeEncodeParams(const Plan& plan) {
   p.element_max = limits.max;
   p.epsilon = o.fp8.epsilon;
   p.power_of_two = o.fp8.power_of_two.value_or(false);
-  // A block's scale must exist in the input's type.
+  // A block's scale must be representable in the input's type.
   p.scale_limit = std::numeric_limits<float>::max();
   if (f.scaling == Scaling::kBlock && input == DType::kF16) {
     p.scale_limit = 65504.0f;
@@ -182,7 +183,7 @@ DequantizeTask MakeDequantizeTask(const Plan& plan, const JobBases& bases) {
   AddCopies(
       plan, f, task.params.columnwise, o.inverse_rht ? o.rht_dimension : 0,
       o.form, bases.signs, [&](TensorKind kind) { return plan.input(kind); },
-      // A copy that is decoded is only read.
+      // A copy to decode is only read.
       [&](const TensorSpec& spec) {
         return const_cast<std::byte*>(bases.Input(plan, spec));
       },

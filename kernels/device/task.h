@@ -1,6 +1,6 @@
-// From a plan's Quantize or Dequantize to what kernels take: parameters, and
-// for every group the addresses of its input, codes, scales and amaxes. Made
-// once, for any device.
+// Translates a plan's Quantize or Dequantize for kernels: parameters, and for
+// every group the addresses of its input, codes, scales and amaxes. Made once,
+// for any device.
 #ifndef QUANTD_KERNELS_DEVICE_TASK_H_
 #define QUANTD_KERNELS_DEVICE_TASK_H_
 
@@ -16,19 +16,19 @@
 
 namespace quantd {
 
-// The addresses of a job's bytes, in one address space.
+// The addresses of a job's blocks, in one address space.
 struct JobBases {
   const std::byte* in = nullptr;  // plan.input_bytes()
   std::byte* out = nullptr;       // plan.output_bytes()
   std::byte* scratch = nullptr;   // plan.scratch_bytes()
-  const float* signs = nullptr;   // of the plan's rotation
-  // What lies by itself, if anything does, and not in `in` or `out`.
+  const float* signs = nullptr;   // signs of the plan's rotation
+  // Lent tensors, which replace parts of `in` and `out`; may be null.
   const LentMemory* lent = nullptr;
 
-  // One of plan.inputs() and one of plan.outputs().
+  // The address of one of plan.inputs() or plan.outputs().
   const std::byte* Input(const Plan& plan, const TensorSpec& spec) const;
   std::byte* Output(const Plan& plan, const TensorSpec& spec) const;
-  // A byte of an output by its offset in the plan's.
+  // The address of an output byte, given its offset in the plan's output.
   std::byte* OutputAt(const Plan& plan, size_t offset) const;
 };
 
@@ -36,19 +36,19 @@ struct QuantizeTask {
   EncodeParams params;
   std::vector<GroupTask> groups;
 };
-// What all groups of a Quantize share.
+// Parameters of a Quantize, shared by all groups.
 EncodeParams MakeEncodeParams(const Plan& plan);
 QuantizeTask MakeQuantizeTask(const Plan& plan, const JobBases& bases);
 
 struct DequantizeTask {
   DequantizeParams params;
-  // Only the one copy is there; `x` of a group is its first output row.
+  // Only one copy is set; `x` of a group is its first output row.
   std::vector<GroupTask> groups;
 };
 DequantizeTask MakeDequantizeTask(const Plan& plan, const JobBases& bases);
 
-// Bytes of the output that no kernel writes, to be zeroed first: the padding of
-// scales; and, where outputs lie in one block, the gaps between them.
+// Output bytes that no kernel writes and that must be zeroed first: the padding
+// of scales and, if outputs lie in one block, the gaps between them.
 std::vector<ZeroRun> PaddingOf(const Plan& plan);
 std::vector<ZeroRun> GapsOf(const Plan& plan);
 

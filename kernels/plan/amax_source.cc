@@ -5,7 +5,7 @@
 namespace quantd {
 namespace {
 
-// What the options say of one direction.
+// The options of one direction.
 struct Direction {
   bool wanted;
   bool rotated;
@@ -35,7 +35,7 @@ AmaxSource SourceOfAmax(const QuantizeOptions& o, bool columnwise) {
   if (HasAmaxOfLines(format, o.form)) return {Kind::kLines};
   if (copy.rotated && !Estimates(o)) return {Kind::kRotated};
   const float factor = copy.rotated ? *o.nvfp4.amax_estimation_scale : 1;
-  // What was given for a direction that is not rotated is max |x|.
+  // An amax given for an unrotated direction is max |x|.
   if (!other.rotated && !other.given.empty()) {
     return {Kind::kGiven, other.given, factor};
   }
@@ -43,7 +43,7 @@ AmaxSource SourceOfAmax(const QuantizeOptions& o, bool columnwise) {
 }
 
 bool MayEstimate(const QuantizeOptions& o) {
-  // Asked before a plan has judged the options: the format may be none.
+  // Called before a plan has checked the options: the format may be unknown.
   const FormatSpec* const format = FindFormat(o.format);
   if (format == nullptr || !(format->options & kOptEstimation)) return false;
   for (const bool columnwise : {false, true}) {

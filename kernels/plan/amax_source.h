@@ -1,5 +1,6 @@
-// Where the amax of a copy comes from: the one reading of given_amax and
-// amax_estimation_scale together, which kernels/plan/FORMATS.md has in words.
+// The source of a copy's amax. The only place that reads given_amax and
+// amax_estimation_scale together; kernels/plan/FORMATS.md has the rules in
+// words.
 #ifndef QUANTD_KERNELS_PLAN_AMAX_SOURCE_H_
 #define QUANTD_KERNELS_PLAN_AMAX_SOURCE_H_
 
@@ -12,24 +13,24 @@ namespace quantd {
 
 struct AmaxSource {
   enum class Kind {
-    kNone,     // there is no such copy, or its format has no amax
+    kNone,     // no such copy, or a format without an amax
     kGiven,    // `given`, times `factor`
     kPlain,    // max |x|, times `factor`
     kRotated,  // max |bf16(RHT)|
-    kLines,    // one for each line, of the line's own values
+    kLines,    // one for each line, computed from that line
   };
 
   Kind kind = Kind::kNone;
-  // A list of the options: one value, one for each group or for each line.
+  // A list from the options: one value, one for each group or for each line.
   absl::Span<const float> given = {};
-  float factor = 1;  // of an estimate
+  float factor = 1;  // the factor of an estimate
 
   bool computed() const { return kind != Kind::kNone && kind != Kind::kGiven; }
   // The values of `given`, times `factor`. May be Inf.
   std::vector<float> values() const;
 };
 
-// Of legal options.
+// The source for one direction. The options must be legal.
 AmaxSource SourceOfAmax(const QuantizeOptions& options, bool columnwise);
 
 // Whether the amax of rotated copies is estimated.
@@ -37,8 +38,8 @@ inline bool Estimates(const QuantizeOptions& options) {
   return options.nvfp4.amax_estimation_scale.value_or(0) != 0;
 }
 
-// Whether there is an amax that an estimate would replace: that of a rotated
-// copy which has none given.
+// Whether some amax would be replaced by an estimate: that of a rotated copy
+// for which none is given.
 bool MayEstimate(const QuantizeOptions& options);
 
 }  // namespace quantd

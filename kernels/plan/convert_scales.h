@@ -1,4 +1,4 @@
-// The scales of one copy from one layout to the other.
+// Converts the scales of one copy from one layout to another.
 #ifndef QUANTD_KERNELS_PLAN_CONVERT_SCALES_H_
 #define QUANTD_KERNELS_PLAN_CONVERT_SCALES_H_
 
@@ -11,10 +11,10 @@
 
 namespace quantd {
 
-// Writes scales that `from` lays out as `to` lays them out, padding zero: all
-// that `to` has, from line `line` and block `block` of `from` on. The
-// geometries are those of copies of one format and direction. Sizes:
-// from.scale_bytes and to.scale_bytes; no overlap.
+// Writes scales from the layout `from` in the layout `to`, with zeros as
+// padding: all scales that `to` has, starting at line `line` and block `block`
+// of `from`. Both geometries are of the same format and direction. Sizes:
+// from.scale_bytes and to.scale_bytes; they must not overlap.
 void ConvertScales(const FormatSpec& format, const CopyGeometry& from,
                    absl::Span<const std::byte> scales, const CopyGeometry& to,
                    absl::Span<std::byte> converted, int64_t line = 0,

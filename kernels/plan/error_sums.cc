@@ -12,9 +12,9 @@ void Add(const ErrorSums::Squares& from, ErrorSums::Squares* to) {
   for (int i = 0; i < ErrorSums::kBins; ++i) to->bins[i] += from.bins[i];
 }
 
-// Rounded once.
+// The sum of the squares, rounded once.
 double Total(const ErrorSums::Squares& squares) {
-  // Bins overlap, digits do not.
+  // Bins overlap; digits do not.
   constexpr int kDigits = ErrorSums::kBins + 8;
   uint8_t digits[kDigits];
   uint64_t carry = 0;
@@ -25,8 +25,8 @@ double Total(const ErrorSums::Squares& squares) {
     carry >>= 8;
     if (digits[i] != 0) top = i;
   }
-  // More digits than a double has; of those below it matters only whether they
-  // are all zero.
+  // More digits than a double has; the lower ones only matter as zero or not
+  // zero.
   uint64_t head = 0;
   for (int i = top; i > top - 8; --i)
     head = head << 8 | (i < 0 ? 0 : digits[i]);

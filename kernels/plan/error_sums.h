@@ -1,4 +1,4 @@
-// The sums that error statistics are made of, while they are made.
+// The exact sums from which error statistics are computed.
 #ifndef QUANTD_KERNELS_PLAN_ERROR_SUMS_H_
 #define QUANTD_KERNELS_PLAN_ERROR_SUMS_H_
 
@@ -8,16 +8,16 @@
 
 namespace quantd {
 
-// The sums while they are made. Each term is the sum of a run of positions,
-// which kernels/arith/run_errors.h makes: 24 bits times a power of two. Terms
-// are added as integers, those of eight exponents in a bin, so that the totals
-// are exact and know no order, for up to 2^37 elements. Zero-initialise.
+// Sums in progress. Each term is the sum of a run of positions, made by
+// kernels/arith/run_errors.h: 24 bits times a power of two. Terms are added as
+// integers, with eight exponents to a bin, so the totals are exact and
+// independent of the order, for up to 2^37 elements. Zero-initialise.
 struct ErrorSums {
   static constexpr int kBins = 81;
   struct Squares {
     uint64_t bins[kBins];
   };
-  // A term is fraction * 2^(place - kPlaceOfOne).
+  // A term equals fraction * 2^(place - kPlaceOfOne).
   static constexpr int kPlaceOfOne = 406;
 
   Squares signal;

@@ -5,7 +5,8 @@
 namespace quantd {
 namespace {
 
-// `blocks` along a line by the formula, also where there is nothing to scale.
+// Sets the shape of the scales for `blocks` along a line by the formula, even
+// if there is nothing to scale.
 void SetScales(const FormatSpec& f, bool columnwise, Layout layout,
                bool compact, int64_t blocks, CopyGeometry* g) {
   if (f.scaling == Scaling::kTensor) {
@@ -70,7 +71,8 @@ CopyGeometry MakeCopyGeometry(const FormatSpec& f, bool columnwise,
     g.padded = RoundUp(g.positions, std::max(f.block, rotation));
   }
   const int64_t blocks = f.block > 0 ? CeilDiv(g.padded, f.block) : 0;
-  // Nobody writes a scale of nothing, whatever the formula of its shape says.
+  // An empty copy has no scales written, whatever the formula of its shape
+  // says.
   const bool empty = g.lines == 0 || g.positions == 0;
   g.blocks = empty ? 0 : blocks;
   if (columnwise && !f.transposed) {
@@ -93,7 +95,8 @@ std::vector<ZeroRun> ScalePadding(const FormatSpec& f, const CopyGeometry& g) {
   const int64_t lines = CeilDiv(g.lines, g.scale_lines);
   if (g.scale_bytes == static_cast<size_t>(lines * g.blocks) * size) return {};
   if (g.swizzled) return {{0, 0, g.scale_bytes, 1}};
-  // A matrix of `major` rows, each `used` of `stride` elements long.
+  // Adds the padding of a matrix of `major` rows, each with `used` of `stride`
+  // elements in use.
   const bool by_line = g.scale_block == 1;
   const int64_t major = by_line ? lines : g.blocks;
   const int64_t used = by_line ? g.blocks : lines;

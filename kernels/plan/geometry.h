@@ -1,8 +1,6 @@
-// The shape of one copy of an M x K matrix: where every code and every scale
-// of a format lies. Plan sizes tensors by it, both devices address by it.
-//
-// A "line" is a row for the rowwise copy and a column for the columnwise one;
-// a "position" runs along it.
+// The shape of one copy of an M x K matrix: where every code and every scale of
+// a format lies. Plan takes the sizes of tensors from it, and both devices
+// their addresses.
 #ifndef QUANTD_KERNELS_PLAN_GEOMETRY_H_
 #define QUANTD_KERNELS_PLAN_GEOMETRY_H_
 
@@ -29,13 +27,14 @@ struct CopyGeometry : CopyAddress {
   size_t scale_bytes = 0;
 };
 
-// `rotation`: dimension of the RHT the copy went through, or 0.
+// Makes the geometry of one copy. `rotation`: dimension of the RHT that was
+// applied to it, or 0.
 CopyGeometry MakeCopyGeometry(const FormatSpec& format, bool columnwise,
                               int64_t rows, int64_t cols, int rotation,
                               Layout scale_layout, bool compact_scales);
 
-// The padding of a scale tensor. Runs may cover what is not padding: they are
-// to be written before the scales.
+// The padding of a scale tensor, as runs to be zeroed. Runs may also cover
+// scales, so they must be zeroed before the scales are written.
 std::vector<ZeroRun> ScalePadding(const FormatSpec& format,
                                   const CopyGeometry& geometry);
 

@@ -12,7 +12,7 @@
 namespace quantd {
 namespace {
 
-// Options that are about copies, where there are none.
+// Refuses options about copies if none are made.
 absl::Status CheckCopies(const QuantizeOptions& o) {
   if (o.usage != Usage::kNone) return absl::OkStatus();
   uint32_t about = kOptGrouped | kOptDbias;

@@ -1,4 +1,4 @@
-// An option that would change nothing is a mistake, and is refused.
+// Refuses options that would have no effect: setting one is a mistake.
 #ifndef QUANTD_KERNELS_PLAN_IDLE_OPTIONS_H_
 #define QUANTD_KERNELS_PLAN_IDLE_OPTIONS_H_
 
@@ -11,11 +11,11 @@
 
 namespace quantd {
 
-// Of options that CheckSupport has let pass. `cols` is K.
+// Checks options that CheckSupport has accepted. `cols` is K.
 absl::Status CheckIdleOptions(const QuantizeOptions& options, int64_t cols);
 
-// A dimension or a mask of a rotation that there is not. `expected` says what
-// would make it one.
+// Refuses a dimension or a mask without a rotation. `expected` says what would
+// make it legal.
 absl::Status CheckNoRotation(int dimension, const std::optional<SignMask>& mask,
                              std::string_view expected);
 

@@ -35,7 +35,7 @@ const TensorSpec* Plan::output(TensorKind kind) const {
 
 namespace {
 
-// Every number of the options that is not a choice.
+// Checks all options that are numbers.
 absl::Status CheckNumbers(const QuantizeOptions& o, PlanBuilder* plan) {
   const bool lines = HasAmaxOfLines(*FindFormat(o.format), o.form);
   const auto amaxes = [&](bool columnwise) -> size_t {
@@ -129,11 +129,10 @@ absl::Status CheckChoices(const QuantizeOptions& o) {
   return absl::OkStatus();
 }
 
-// K of a rowwise copy.
+// Checks K for a rowwise copy.
 absl::Status CheckRowwise(const PlanBuilder& plan, const FormatSpec& format,
                           int rotation) {
-  // A code of half a byte has no line that ends inside a block, and neither
-  // has the MX container.
+  // Half-byte codes and the MX container have no lines that end inside a block.
   if (format.scaling == Scaling::kNvfp4 || format.scaling == Scaling::kMx) {
     QUANTD_RETURN_IF_ERROR(CheckColumns(
         plan.cols(), format.block, fmt::format("rowwise {}", format.name)));
@@ -146,7 +145,7 @@ void SettleMask(bool rotates, int dimension, std::optional<SignMask>* mask) {
   if (rotates && !*mask) *mask = DefaultSignMask(dimension);
 }
 
-// Fills in what is left open. The options are legal, and remain so.
+// Fills in defaults. The options must be legal, and stay so.
 QuantizeOptions Normalise(const QuantizeOptions& options,
                           const FormatSpec& format, const PlanBuilder& plan,
                           DType input) {
@@ -172,7 +171,7 @@ QuantizeOptions Normalise(const QuantizeOptions& options,
   return used;
 }
 
-// What could not have been made cannot be decoded.
+// Refuses to decode a copy that could not have been made.
 absl::Status CheckMade(const FormatSpec& format,
                        const DequantizeOptions& options) {
   QuantizeOptions made;
@@ -185,7 +184,7 @@ absl::Status CheckMade(const FormatSpec& format,
   const absl::Status status = CheckSupport(format, made);
   const std::optional<FieldViolation> v = GetFieldViolation(status);
   if (!v) return status;
-  // All that a copy shows of it.
+  // The only trace of that option in a copy.
   if (v->field == "four_over_six") {
     return FieldError("form.scale_256", v->expected, v->got);
   }
@@ -195,7 +194,7 @@ absl::Status CheckMade(const FormatSpec& format,
   return status;
 }
 
-// What is said of the rotation of the copy to decode.
+// Checks the rotation options of the copy to decode.
 absl::Status CheckRotation(const DequantizeOptions& o) {
   if (o.rotated_dimension != 0) {
     if (o.inverse_rht) {
@@ -296,7 +295,7 @@ absl::StatusOr<Plan> MakeDequantizePlan(const TensorDesc& tensor,
     QUANTD_RETURN_IF_ERROR(
         CheckRowwise(plan, format, std::max(rotation, used.rotated_dimension)));
   } else if (used.rotated_dimension != 0) {
-    // The codes are those of a matrix of so many rows.
+    // The codes are those of a matrix with padded rows.
     plan.PadRows(std::max(format.block, used.rotated_dimension));
   }
   plan.Copy(format, columnwise, /*input=*/true, rotation, used.form,

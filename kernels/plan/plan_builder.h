@@ -1,5 +1,5 @@
-// Collects what the Make functions of quantd/plan.h decide; the only
-// maker of Plans.
+// Used by the Make functions of quantd/plan.h to put a Plan together. Nothing
+// else makes Plans.
 #ifndef QUANTD_KERNELS_PLAN_PLAN_BUILDER_H_
 #define QUANTD_KERNELS_PLAN_PLAN_BUILDER_H_
 
@@ -24,7 +24,7 @@ namespace quantd {
 
 class PlanBuilder {
  public:
-  // Shape and axis to M x K.
+  // Sets M x K from the shape and the axis.
   absl::Status SetTensor(const TensorDesc& tensor) {
     const std::vector<int64_t>& shape = tensor.shape;
     const int rank = static_cast<int>(shape.size());
@@ -54,8 +54,8 @@ class PlanBuilder {
     int64_t elements = 1;
     for (int i = 0; i < rank; ++i) {
       int64_t& side = i < axis ? rows : cols;
-      // A zero dimension must not hide an overflow of the others: M and K
-      // are used on their own.
+      // A zero dimension must not hide an overflow of the others: M and K are
+      // used separately.
       if (__builtin_mul_overflow(side, shape[i], &side) ||
           side > kMaxElements) {
         return TooLarge(shape);
@@ -72,15 +72,15 @@ class PlanBuilder {
     return absl::OkStatus();
   }
 
-  // M.
+  // M, with rows after the last group.
   int64_t input_rows() const { return input_rows_; }
-  // Those that are quantized.
+  // Rows that are quantized.
   int64_t rows() const { return plan_.rows_; }
   int64_t cols() const { return plan_.cols_; }
   int64_t groups() const { return static_cast<int64_t>(plan_.groups_.size()); }
   bool grouped() const { return plan_.grouped_; }
 
-  // After SetTensor. `partial`: they may end before M.
+  // Call after SetTensor. `partial`: the groups may end before M.
   absl::Status SetGroups(const std::optional<std::vector<int64_t>>& splits,
                          bool partial) {
     plan_.grouped_ = splits.has_value();
@@ -96,7 +96,7 @@ class PlanBuilder {
       return FieldError("splits", fmt::format("1 to {} groups", kMaxGroups),
                         fmt::to_string(splits->size()));
     }
-    // Some outputs have a row of K for every group, empty or not.
+    // Some outputs have a row of K for every group, even an empty one.
     if (static_cast<int64_t>(splits->size()) >
         kMaxElements / std::max<int64_t>(1, cols())) {
       return FieldError("splits",
@@ -123,7 +123,8 @@ class PlanBuilder {
     return absl::OkStatus();
   }
 
-  // After SetGroups: every group takes all of its last `multiple` rows.
+  // Rounds the rows of every group up to a multiple of `multiple`. Call after
+  // SetGroups.
   void PadRows(int64_t multiple) {
     plan_.rows_ = 0;
     for (Group& group : plan_.groups_) {
@@ -132,26 +133,26 @@ class PlanBuilder {
     }
   }
 
-  // The tensor itself.
+  // Adds the tensor itself as the input.
   void Input() {
     Append(TensorKind::kInput, plan_.tensor_.dtype, {input_rows(), cols()},
            &plan_.inputs_, &plan_.input_bytes_);
   }
-  // Something that every group has as much of.
+  // Adds an output of the same size for every group.
   void Output(TensorKind kind, DType dtype, std::vector<int64_t> shape) {
     Append(kind, dtype, std::move(shape), &plan_.outputs_,
            &plan_.output_bytes_);
     OffsetsByGroup(&plan_.outputs_.back());
   }
-  // Something that every row of the tensor has as much of.
+  // Adds an output of the same size for every row of the tensor.
   void RowOutput(TensorKind kind, DType dtype, std::vector<int64_t> shape) {
     Append(kind, dtype, std::move(shape), &plan_.outputs_,
            &plan_.output_bytes_);
     OffsetsByRow(&plan_.outputs_.back());
   }
-  // One fp32 for the tensor or for each group.
+  // Adds one fp32 for the tensor, or one for each group.
   void PerGroup(TensorKind kind) { Output(kind, DType::kF32, {groups()}); }
-  // One fp32 for each line of a copy.
+  // Adds one fp32 for each line of a copy.
   void PerLine(TensorKind kind, bool columnwise) {
     if (columnwise) {
       Output(kind, DType::kF32, LineShape(true));
@@ -159,12 +160,12 @@ class PlanBuilder {
       RowOutput(kind, DType::kF32, LineShape(false));
     }
   }
-  // One fp32 for each line of a copy, groups after each other.
+  // The shape of one fp32 for each line of a copy, group after group.
   std::vector<int64_t> LineShape(bool columnwise) const {
     return {columnwise ? groups() * cols() : rows()};
   }
 
-  // Codes, scales and amax of one copy, as inputs or outputs.
+  // Adds codes, scales and amax of one copy, as inputs or outputs.
   void Copy(const FormatSpec& f, bool columnwise, bool input, int rotation,
             const CopyForm& form, const Numerics& numerics = {}) {
     std::vector<TensorSpec>* list = input ? &plan_.inputs_ : &plan_.outputs_;
@@ -206,7 +207,7 @@ class PlanBuilder {
     Append(std::move(data), list, total);
     Append(std::move(scale), list, total);
     if (!HasAmax(f)) return;
-    // FP8 is decoded by its scales alone.
+    // FP8 is decoded with its scales only.
     if (input && f.scaling != Scaling::kNvfp4) return;
     const bool lines = HasAmaxOfLines(f, form);
     if (input && numerics.stored != GlobalStored::kNothing) {
@@ -228,7 +229,7 @@ class PlanBuilder {
     }
   }
 
-  // Partial sums of dbias, one row for each chunk of rows of a group.
+  // Adds the partial sums of dbias, one row for each chunk of rows of a group.
   void DbiasScratch() {
     int64_t chunks = 0;
     for (const Group& g : plan_.groups_) chunks += CeilDiv(g.rows, kChunkRows);
@@ -251,8 +252,8 @@ class PlanBuilder {
                       ShapeText(shape));
   }
 
-  // Where the groups' parts of a tensor lie that has `size / groups` bytes, or
-  // `size / rows` for each of their rows.
+  // Sets the places of the groups' parts of a tensor that has `size / groups`
+  // bytes for each group, or `size / rows` for each row.
   void OffsetsByGroup(TensorSpec* spec) const {
     if (!grouped()) return;
     const size_t each = spec->size / plan_.groups_.size();

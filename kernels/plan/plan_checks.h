@@ -1,5 +1,4 @@
-// Rules of a plan that need nothing but the value they judge. All fail with a
-// FieldError.
+// Checks that need only the value itself. All fail with a FieldError.
 #ifndef QUANTD_KERNELS_PLAN_PLAN_CHECKS_H_
 #define QUANTD_KERNELS_PLAN_PLAN_CHECKS_H_
 
@@ -17,7 +16,8 @@
 
 namespace quantd {
 
-// "[2, 3]"; of a longer one its first eight sides and "...".
+// A shape as text: "[2, 3]", or its first eight sides and "..." if it is
+// longer.
 std::string ShapeText(const std::vector<int64_t>& shape);
 
 template <typename T>
@@ -28,7 +28,8 @@ std::string NameOrNumber(T value) {
              : std::string(name);
 }
 
-// An enum that has no unspecified value: any name is legal.
+// Checks an enum without an unspecified value: every value that has a name is
+// legal.
 template <typename T>
 absl::Status CheckNamed(std::string_view field, T value,
                         std::string_view expected) {
@@ -38,10 +39,10 @@ absl::Status CheckNamed(std::string_view field, T value,
 
 absl::Status CheckFormat(Format format);
 absl::Status CheckFloat(std::string_view field, DType t);
-// `one`: a single copy is meant.
+// `one`: the usage must name a single copy.
 absl::Status CheckUsage(Usage u, bool one);
 absl::Status CheckNonFinite(NonFinite n);
-// `names`: what one value stands for.
+// Checks the count and range of a list. `names`: what one value is for.
 absl::Status CheckValues(std::string_view field, absl::Span<const float> v,
                          size_t count, std::string_view names, bool zero);
 absl::Status CheckColumns(int64_t cols, int multiple, std::string_view why);

@@ -85,7 +85,7 @@ RhtAmaxOptions AmaxOptionsOf(const QuantizeOptions& o) {
 }
 
 float LargerAmax(float a, float b) {
-  // NaN must not vanish.
+  // NaN wins over any number.
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) ? a : b;
   return std::max(a, b);
 }

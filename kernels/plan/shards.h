@@ -1,9 +1,10 @@
-// Parts of a tensor that are quantized one by one and hold the bytes of the
-// whole: where it may be cut; and, of an amax that is reduced over them, what a
-// part adds, how that comes together, and the plan of a part that is given it.
+// Parts of a tensor that are quantized one by one and give the bytes of the
+// whole: where a tensor may be cut, and, for an amax that is reduced over the
+// parts, the maxima of a part, their reduction, and the plan of a part with the
+// reduced amax.
 //
-// The maxima of a part are what RhtAmax finds in it: of a copy that is rotated,
-// unless its amax is estimated, after the rotation; of all others max |x|.
+// The maxima of a part are those that RhtAmax finds in it: after the rotation
+// for a rotated copy whose amax is not estimated, else max |x|.
 #ifndef QUANTD_KERNELS_PLAN_SHARDS_H_
 #define QUANTD_KERNELS_PLAN_SHARDS_H_
 
@@ -19,59 +20,60 @@
 
 namespace quantd {
 
-// Rows may be cut at multiples of `rows`, columns at multiples of `cols`, and
-// both where the whole ends.
+// Multiples at which rows and columns may be cut. Both may also be cut where
+// the whole ends.
 struct CutUnits {
   int64_t rows = 1;
   int64_t cols = 1;
 };
-// Blocks and rotations of the copies that are made must stay whole: those of
-// the rowwise one lie along K, those of the columnwise one along M, square ones
-// along both. The options are legal.
+// The units for legal options. Cuts must not split blocks and rotations of the
+// copies that are made: those of the rowwise copy lie along K, those of the
+// columnwise copy along M, square ones along both.
 CutUnits CutUnitsOf(const QuantizeOptions& options);
 
-// Whether the rows x cols of a request, which lie in the whole where
-// options.shard says, are cut there. Rows of groups are not judged: every group
-// is a tensor of its own, wherever it begins. Not part of a Plan, for which any
-// position is legal: that of a group that was taken out of its tensor is, too.
+// Checks that the rows x cols of a request are cut legally out of the whole, at
+// the position of options.shard. Rows of groups are not checked: every group is
+// a tensor of its own, wherever it begins. Not part of a Plan, for which any
+// position is legal, such as that of a group taken out of its tensor.
 absl::Status CheckShardCut(const QuantizeOptions& options, int64_t rows,
                            int64_t cols);
 
-// Values that a part may add, or be given, in one message.
+// The most values that a part may contribute, or be given, in one message.
 inline constexpr size_t kMostReduced = size_t{1} << 16;
 
-// The kind of RhtAmax that is the amax of a copy; an estimate is made of the
-// plain one.
+// The maximum of RhtAmax that is the amax of a copy, or that it is estimated
+// from.
 TensorKind AmaxKindOf(const QuantizeOptions& options, bool columnwise);
 
-// Asks for those of all copies.
+// The options of an RhtAmax that finds the maxima of all copies.
 RhtAmaxOptions AmaxOptionsOf(const QuantizeOptions& options);
 
-// NaN where one of them is.
+// The larger of two amaxes; NaN if one of them is NaN.
 float LargerAmax(float a, float b);
 
-// Raises `whole`, one amax or one for each line, to what the lines from `line`
-// on add to it.
+// Raises `whole`, one amax or one for each line, to `values`, those of the
+// lines from `line` on.
 void Raise(absl::Span<float> whole, int64_t line,
            absl::Span<const float> values);
 
-// Whether the plan is that of a Quantize whose amax may be reduced: it finds
-// one, of no more than kMostReduced values, and for all rows together.
-// FieldError, or TooLargeError of "reduce_amax".
+// Checks that the plan is a Quantize whose amax can be reduced: it computes at
+// most kMostReduced amaxes, over all rows together. FieldError, or
+// TooLargeError for "reduce_amax".
 absl::Status CheckReduces(const Plan& plan);
 
-// What finds the maxima of a plan that reduces, over the same input. Its output
-// is no larger than the plan's, and it has no scratch.
+// The plan that finds the maxima for a plan that reduces, over the same input.
+// Its output is no larger than the plan's, and it needs no scratch.
 absl::StatusOr<Plan> MaximaPlan(const Plan& plan);
-// From the output of that.
+// Reads the maxima from the output of that plan.
 CopyAmax ReadMaxima(const Plan& plan, const Plan& maxima,
                     absl::Span<const std::byte> output);
-// As many zeros as the maxima of the plan are: what no elements add.
+// The maxima of an empty input: zeros, as many as the plan has maxima.
 CopyAmax NoMaxima(const Plan& plan);
 
-// The plan with the reduced amax given, used as it is: with its outputs, and no
-// more scratch. FieldError of "reduced_amax.rowwise" or "...columnwise" for too
-// few or too many values, and for what is negative or not finite.
+// The plan with the reduced amax given and used as it is; it has the same
+// outputs, and no more scratch. FieldError for "reduced_amax.rowwise" or
+// "...columnwise" if there are too few or too many values, or if one is
+// negative or not finite.
 absl::StatusOr<Plan> SettledPlan(const Plan& plan, const CopyAmax& reduced);
 
 }  // namespace quantd

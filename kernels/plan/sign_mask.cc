@@ -134,7 +134,7 @@ absl::StatusOr<std::vector<std::byte>> RhtMatrix(const SignMask& mask,
     const uint32_t code = dtype == DType::kBF16  ? EncodeBf16<Scalar>(matrix[i])
                           : dtype == DType::kF16 ? EncodeF16<Scalar>(matrix[i])
                                                  : Scalar::Bits(matrix[i]);
-    // The low bytes come first.
+    // Copies the low bytes: the machine is little endian.
     std::memcpy(&bytes[i * size], &code, size);
   }
   return bytes;

@@ -63,7 +63,7 @@ constexpr Conflict kConflicts[] = {
     {kOptProfile, kOptDbias, false},
 };
 
-// An option that makes sense only beside another one.
+// An option that is legal only together with another one.
 struct Need {
   Option option;
   Option needs;

@@ -1,5 +1,5 @@
-// What may be asked of which format: the one table behind the plan's refusals,
-// GetServerInfo and the support matrix of proto/WIRE.md.
+// Options by format: the one table behind the plan's refusals, GetServerInfo
+// and the support matrix of proto/WIRE.md.
 #ifndef QUANTD_KERNELS_PLAN_SUPPORT_H_
 #define QUANTD_KERNELS_PLAN_SUPPORT_H_
 
@@ -18,8 +18,8 @@ namespace quantd {
 struct OptionSpec {
   Option option;
   std::string_view name;   // "stochastic"
-  std::string_view field;  // of QuantizeRequest, for messages
-  std::string_view help;   // a line for the matrix
+  std::string_view field;  // the field of QuantizeRequest, for messages
+  std::string_view help;   // a line of the matrix
 };
 absl::Span<const OptionSpec> Options();
 
@@ -27,19 +27,19 @@ absl::Span<const OptionSpec> Options();
 struct Conflict {
   Option a;
   Option b;
-  bool columnwise_only;  // only where there is a columnwise copy
+  bool columnwise_only;  // only if there is a columnwise copy
 };
 absl::Span<const Conflict> Conflicts();
 
-// The options a request uses, as bits.
+// The options that a request uses, as bits.
 uint32_t UsedOptions(const QuantizeOptions& options);
 
-// INVALID_ARGUMENT (FieldError) with the option that is illegal for the format
-// or beside another one, and what would be legal.
+// INVALID_ARGUMENT (FieldError) if an option is illegal for the format or
+// excludes another one; names the option and what would be legal.
 absl::Status CheckSupport(const FormatSpec& format,
                           const QuantizeOptions& options);
 
-// What every format is made of, and the copies that every format has.
+// Input types and copies that every format has.
 inline constexpr DType kInputTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
 inline constexpr Usage kUsages[] = {Usage::kRowwise, Usage::kColumnwise,
                                     Usage::kBoth, Usage::kNone};

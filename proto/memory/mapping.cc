@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kLargePage = size_t{2} << 20;
 
-// Which older headers lack.
+// Constants that older headers lack.
 constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE of Linux 5.14
 constexpr int kCollapse = 25;       // MADV_COLLAPSE of Linux 6.1
 
@@ -24,7 +24,8 @@ void* MapShared(int memfd, size_t bytes, int protection, int flags) {
   if (bytes < kLargePage || bytes > SIZE_MAX - 2 * kLargePage) {
     return mmap(nullptr, bytes, protection, flags, memfd, 0);
   }
-  // Addresses for it and some to spare, which are given back.
+  // Reserves more addresses than needed, to align the mapping; the rest is
+  // unmapped.
   const size_t used = RoundUp(bytes, static_cast<size_t>(getpagesize()));
   const size_t reserved = used + kLargePage;
   void* const found = mmap(nullptr, reserved, PROT_NONE,
@@ -43,9 +44,9 @@ void* MapShared(int memfd, size_t bytes, int protection, int flags) {
 }
 
 void UseLargePages(absl::Span<std::byte> mapping) {
-  // Also for later ones of this mapping.
+  // Also for large pages that are made later.
   madvise(mapping.data(), mapping.size(), MADV_HUGEPAGE);
-  // A large page is made around a small one, which must be there.
+  // A large page is made around a small one, which must exist.
   const size_t large = mapping.size() / kLargePage * kLargePage;
   const auto page = static_cast<size_t>(getpagesize());
   for (size_t at = 0; at < large; at += kLargePage) {

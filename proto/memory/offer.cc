@@ -20,7 +20,7 @@ struct OfferLayout {
   uint32_t kind;
   uint32_t flags;
   uint64_t size;
-  // Of what is a GPU's, or zero.
+  // of the GPU, or zero
   std::array<std::byte, 16> uuid;
   std::array<std::byte, 64> ipc;
   std::array<std::byte, 24> reserved;
@@ -37,7 +37,7 @@ struct ReplyLayout {
   uint32_t answer;
   uint32_t reserved;
   char region[kRegionNameBytes];
-  char text[104];  // ends with a zero
+  char text[104];  // terminated by a zero
 };
 static_assert(sizeof(ReplyLayout) == kOfferBytes);
 

@@ -12,7 +12,7 @@ constexpr std::string_view kInputs = "memory.inputs";
 constexpr std::string_view kOutputs = "memory.outputs";
 constexpr std::string_view kUnknown = "another one";
 
-// No sum that could wrap.
+// Compares without a sum, which could wrap.
 bool Overlap(const MemoryRange& a, const MemoryRange& b) {
   if (a.region != b.region || a.size == 0 || b.size == 0) return false;
   return a.offset >= b.offset ? a.offset - b.offset < b.size

@@ -1,5 +1,5 @@
-// Which parts of shared memory a request lends to its call, as quantd.proto has
-// them. Whether there is such a region is the server's to say.
+// The parts of shared memory that a request lends to its call (LentMemory of
+// quantd.proto). Whether such a region exists is for the server to decide.
 #ifndef QUANTD_PROTO_MEMORY_RANGES_H_
 #define QUANTD_PROTO_MEMORY_RANGES_H_
 
@@ -19,24 +19,25 @@ class MemoryRange;
 
 namespace quantd::wire {
 
-// A part of a region. Without a name: none.
+// A part of a region. An empty name: no range.
 struct MemoryRange {
   std::string region;
   uint64_t offset = 0;
   uint64_t size = 0;
-  int place = 0;  // in the request's list of inputs or outputs
+  int place = 0;  // index in the request's list of inputs or outputs
 
   explicit operator bool() const { return !region.empty(); }
 };
 
-// What a call works in, beside its message and its reply.
+// Memory that a call uses in place of payloads.
 struct LentRanges {
-  // Empty, or one for each of plan.inputs(), none for what the request holds as
-  // a field.
+  // Empty, or one range for each of plan.inputs(); no range for an input that
+  // the request holds as a field.
   std::vector<MemoryRange> inputs;
-  // Empty, or one for each of plan.outputs(), none for what travels.
+  // Empty, or one range for each of plan.outputs(); no range for an output that
+  // travels in the payload.
   std::vector<MemoryRange> outputs;
-  // Names of events; empty: none.
+  // Names of events; empty: no event.
   std::string wait_event;
   std::string record_event;
 
@@ -46,25 +47,25 @@ struct LentRanges {
   }
 };
 
-// Fields of events, for errors.
+// Names of the event fields, for errors.
 inline constexpr std::string_view kWaitEvent = "memory.wait_event";
 inline constexpr std::string_view kRecordEvent = "memory.record_event";
 
-// "memory.inputs[0]", for errors.
+// The name of a range, such as "memory.inputs[0]", for errors.
 std::string FieldOf(std::string_view list, const MemoryRange& range);
-// Of a name that is no region's, or not any more, or no name at all: who may
-// not know a region learns nothing.
+// The error for a name that is missing, unknown or no longer valid. The cases
+// are not told apart, so that a client cannot probe for other clients' regions.
 absl::Status UnknownRegion(std::string_view field);
-// The same of an event's name, which is the whole field.
+// The error for the name of an unknown event; `field` is the whole field.
 absl::Status UnknownEvent(std::string_view field);
-// Whether it is either.
+// Whether a status is one of these two errors.
 bool IsUnknownName(const absl::Status& status);
 
-// What `message` lends to a call on `plan`; `in_fields` are the inputs that the
-// request has as fields. FieldError for ranges that are not of the plan's
-// sizes, not aligned for their elements, too many or too few, or that overlap
-// where something is written, for one that has no name, and for events beside
-// no range.
+// Reads what `message` lends to a call on `plan`; `in_fields` marks the inputs
+// that the request has as fields. FieldError for ranges that differ from the
+// plan's sizes, are not aligned for their elements, are too many or too few,
+// overlap where something is written, or have no name, and for events without
+// any range.
 absl::Status ReadLent(const v1::LentMemory& message, const Plan& plan,
                       const std::vector<bool>& in_fields, LentRanges* lent);
 void WriteLent(const LentRanges& lent, const Plan& plan,
@@ -73,9 +74,9 @@ void WriteLent(const LentRanges& lent, const Plan& plan,
 MemoryRange FromProto(const v1::MemoryRange& message);
 void Write(const MemoryRange& range, v1::MemoryRange* message);
 
-// A reply's payload when what is lent does not travel.
+// The layout of a reply's payload without the outputs that are lent.
 struct PayloadLayout {
-  std::vector<size_t> offsets;  // of plan.outputs(); 0 of those that are lent
+  std::vector<size_t> offsets;  // for each of plan.outputs(); 0 for lent ones
   size_t size = 0;
 };
 PayloadLayout LayOutPayload(const Plan& plan,

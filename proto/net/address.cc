@@ -24,8 +24,9 @@ bool IsUnix(std::string_view address) {
   return address.starts_with("unix:") || address.starts_with("unix-abstract:");
 }
 
-// "dns:///host:1", "dns:host:1", "ipv4:1.2.3.4:1" without what stands before
-// the host. An authority ("dns://resolver/host") stays, and is no loopback.
+// The address without its scheme: "dns:///host:1", "dns:host:1" and
+// "ipv4:1.2.3.4:1" lose what stands before the host. An authority
+// ("dns://resolver/host") stays, and does not count as loopback.
 std::string_view WithoutScheme(std::string_view address) {
   for (const std::string_view scheme : {"dns:", "ipv4:", "ipv6:"}) {
     if (!address.starts_with(scheme)) continue;

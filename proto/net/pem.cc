@@ -38,7 +38,8 @@ absl::Status Refuse(std::string_view what, std::string_view why) {
   return absl::FailedPreconditionError(fmt::format("{}: {}", what, why));
 }
 
-// Asked for the passphrase of an encrypted key; remembers that it was.
+// Called when a key is encrypted and OpenSSL wants its passphrase; records that
+// it was.
 int NoPassphrase(char*, int, int, void* asked) {
   *static_cast<bool*>(asked) = true;
   return -1;
@@ -52,7 +53,8 @@ std::vector<Certificate> ReadCertificates(const std::string& pem) {
              PEM_read_bio_X509(bio.get(), nullptr, NoPassphrase, &asked)) {
     all.emplace_back(one);
   }
-  // The end of the file is an error to OpenSSL, and stays in its queue.
+  // OpenSSL reports the end of the file as an error, which would stay in its
+  // queue.
   ERR_clear_error();
   return all;
 }
@@ -76,7 +78,7 @@ std::string Written(absl::Time time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
 }
 
-// Why the certificate is not valid at `now`; empty: it is.
+// The reason why the certificate is not valid at `now`; empty if it is valid.
 std::string Invalidity(const X509* certificate, absl::Time now) {
   const absl::Time from = ToTime(X509_get0_notBefore(certificate));
   const absl::Time until = ToTime(X509_get0_notAfter(certificate));
@@ -101,7 +103,7 @@ absl::StatusOr<std::string> ReadSmallFile(std::string_view what,
   const auto refuse = [&](std::string_view why) {
     return Refuse(what, fmt::format("cannot be read: {}", why));
   };
-  // Not blocking: a pipe that nobody writes to must not hold the start.
+  // Non-blocking: a pipe without a writer must not block the start.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     const int error = errno;

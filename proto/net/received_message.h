@@ -1,10 +1,10 @@
-// A message of gRPC's, looked at where it lies.
+// A message received by gRPC, read in place.
 //
-// Its slices belong to gRPC's memory quota. One that dies under memory pressure
-// on a thread which gRPC knows nothing of brings the process down (gRPC 1.51:
-// its release wants an execution context, and only the destructor of a whole
-// buffer makes one). So nobody gets a slice: the pieces are views, and the
-// buffer that owns them is destroyed in one.
+// Its slices belong to gRPC's memory quota. Releasing a slice under memory
+// pressure on a thread that gRPC does not know ends the process (gRPC 1.51: the
+// release wants an execution context, and only the destructor of a whole buffer
+// makes one). So no slice is handed out: the pieces are views, and the buffer
+// that owns them is destroyed as a whole.
 #ifndef QUANTD_PROTO_NET_RECEIVED_MESSAGE_H_
 #define QUANTD_PROTO_NET_RECEIVED_MESSAGE_H_
 
@@ -24,7 +24,7 @@ class ReceivedMessage {
   ReceivedMessage() = default;
   ReceivedMessage(const ReceivedMessage&) = delete;
 
-  // For gRPC to read into.
+  // The buffer for gRPC to read into.
   grpc::ByteBuffer* buffer() { return &buffer_; }
   size_t size() const { return buffer_.Valid() ? buffer_.Length() : 0; }
   // The message in pieces, in order; valid until Clear.

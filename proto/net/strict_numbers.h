@@ -1,5 +1,5 @@
-// Numbers on command lines, in variables and files, as they are written. CLI11
-// by itself wraps negative ones, takes the largest for what is larger, and
+// Strict reading of numbers on command lines, in variables and in files. CLI11
+// by itself wraps negative numbers, clamps numbers that are too large, and
 // reads 010 as eight.
 #ifndef QUANTD_PROTO_NET_STRICT_NUMBERS_H_
 #define QUANTD_PROTO_NET_STRICT_NUMBERS_H_
@@ -15,8 +15,8 @@
 
 namespace quantd {
 
-// What is wrong with the number that `whole` begins with; empty: nothing.
-// Numbers below zero are of 63 bits, others of 64 (a seed has them all).
+// The fault of the number that `whole` begins with; empty if it is well-formed.
+// Negative numbers have 63 bits, others 64 (a seed uses them all).
 inline std::string WrongNumber(std::string_view whole, bool may_be_negative) {
   std::string_view text = whole;
   if (may_be_negative && text.starts_with('-')) text.remove_prefix(1);
@@ -37,8 +37,8 @@ inline std::string WrongNumber(std::string_view whole, bool may_be_negative) {
   return "";
 }
 
-// For every whole number and size of the command and those below it. Once, when
-// all options are there.
+// Applies to every whole number and size of the command and its subcommands.
+// Call once, after all options are defined.
 inline void ReadNumbersStrictly(CLI::App* app) {
   for (CLI::Option* option : app->get_options()) {
     const std::string type = option->get_type_name();
@@ -46,7 +46,7 @@ inline void ReadNumbersStrictly(CLI::App* app) {
     const bool is_signed =
         type.starts_with("INT") || type.find(":INT in") != std::string::npos;
     if (!is_size && !is_signed && !type.starts_with("UINT")) continue;
-    // Before all other rules, of which one multiplies.
+    // Runs before all other rules; one of them multiplies.
     option->transform(CLI::Validator(
         [is_signed](std::string& text) { return WrongNumber(text, is_signed); },
         ""));

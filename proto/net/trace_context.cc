@@ -5,7 +5,8 @@
 namespace quantd::wire {
 namespace {
 
-// Of version 00; the places of its dashes and parts.
+// The format of version 00: its length, and the positions of its dashes and
+// parts.
 constexpr size_t kLength = 55;
 constexpr size_t kTraceAt = 3;
 constexpr size_t kSpanAt = 36;
@@ -28,7 +29,7 @@ bool ReadId(std::string_view text, Id* id) {
 }  // namespace
 
 std::optional<TraceContext> ParseTraceparent(std::string_view text) {
-  // No version is as long as this; metadata may be.
+  // No version is as long as this, but metadata may be.
   constexpr size_t kMost = 256;
   if (text.size() < kLength || text.size() > kMost) return std::nullopt;
   const std::string_view version = text.substr(0, 2);

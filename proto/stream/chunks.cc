@@ -12,8 +12,8 @@
 namespace quantd::wire {
 namespace {
 
-// What a message with a chunk may hold beside it: fields that a server does not
-// know.
+// Bytes that a message with a chunk may hold beside it: fields that a server
+// does not know.
 constexpr size_t kMaxBesideChunk = 4 << 10;
 
 }  // namespace

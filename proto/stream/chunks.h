@@ -1,5 +1,5 @@
-// The messages of rpc Stream: a request whose payload comes, and a reply whose
-// payload goes, in chunks.
+// The messages of rpc Stream: a request whose payload arrives in chunks, and a
+// reply whose payload is sent in chunks.
 #ifndef QUANTD_PROTO_STREAM_CHUNKS_H_
 #define QUANTD_PROTO_STREAM_CHUNKS_H_
 
@@ -18,42 +18,44 @@
 
 namespace quantd::wire {
 
-// The first message of a stream, understood.
+// The first message of a stream, parsed.
 struct StreamStart {
-  Request request;  // places are those in the payload
+  Request request;  // sources are ranges of the payload
   uint64_t payload_bytes = 0;
-  bool reduces = false;  // its amax, which its plan would find
+  bool reduces = false;  // the amax that its plan computes is reduced
 };
-// Errors as from ParseRequest. Its reply may be larger than a message.
+// Parses the first message. Errors as from ParseRequest. Unlike there, the
+// reply may be larger than a message.
 absl::StatusOr<StreamStart> ParseStreamStart(
     Slices message, const RequestDefaults& defaults = {});
 
-// Where the chunk of any later message of a client's lies in it. Malformed or
-// FieldError; TooLarge of field "chunk".
+// Finds the chunk in any later message of a client. Malformed or FieldError;
+// TooLarge for field "chunk".
 absl::StatusOr<Range> ParseChunk(Slices message);
 
-// What a client's message is that answers the maxima of a stream. Malformed or
-// FieldError. The values are for SettledPlan (kernels/plan/shards.h) to
-// judge.
+// Parses the client's answer to the maxima of a stream. Malformed or
+// FieldError. The values are checked by SettledPlan (kernels/plan/shards.h).
 absl::StatusOr<CopyAmax> ParseReducedAmax(Slices message);
-// FieldError for what comes after it, and for a stream that ends before.
+// FieldError for a message after that answer, and for a stream that ends before
+// it.
 absl::Status AfterReducedAmax();
 absl::Status NoReducedAmax();
 
-// The chunk [begin, begin + size) of a payload of so many bytes. FieldError
-// ("chunk") for one that ends behind it.
+// Checks the chunk [begin, begin + size) of a payload of `payload_bytes`.
+// FieldError ("chunk") if it ends beyond the payload.
 absl::Status CheckChunk(uint64_t begin, size_t size, uint64_t payload_bytes);
-// The stream ended after so many. FieldError ("payload") unless that is all.
+// Checks that a stream ended with all of its payload. FieldError ("payload") if
+// not.
 absl::Status CheckWhole(uint64_t came, uint64_t payload_bytes);
 
-// Brings a payload that comes in pieces to its places in a job's staging.
+// Copies a payload that arrives in pieces to its places in a job's staging.
 class StreamGather {
  public:
-  // Writes what does not come: gaps, and what the request has as fields. Both
-  // must outlive it.
+  // Writes what does not arrive: gaps, and inputs that the request has as
+  // fields. Both arguments must outlive this object.
   StreamGather(const Request& request, absl::Span<std::byte> staging);
 
-  // The next bytes of the payload, which has as many left.
+  // Takes the next bytes of the payload, which must have that many left.
   void Add(Slices message, const Range& chunk);
   uint64_t came() const { return came_; }
   // Bytes at the front of the staging that no later piece changes.
@@ -67,33 +69,34 @@ class StreamGather {
   uint64_t came_ = 0;
 };
 
-// The last message of a server's: the reply of a plan's request, whose payload
-// is laid out as that of a unary reply.
+// The last message from a server: the reply to a plan's request, with its
+// payload laid out as that of a unary reply.
 std::string StreamReplyHead(const Plan& plan, const JobReport& report,
                             std::string_view device,
                             std::string_view request_id);
-// The message before its chunks, of a stream that reduces.
+// The message that comes before the chunks in a stream that reduces.
 std::string MaximaReply(const FoundMaxima& maxima);
-// What goes before the bytes of a chunk, either way.
+// The bytes that go before those of a chunk, in either direction.
 std::string ChunkPrefix(size_t size);
 
-// The first message for `plan`. FieldError ("message") when it is larger than
-// a server reads. `amax`: of a Dequantize that has it as a field.
+// The first message for `plan`. FieldError ("message") when it is larger than a
+// server reads. `amax`: for a Dequantize that has it as a field.
 absl::StatusOr<std::string> StreamHead(
     const Plan& plan, size_t payload_bytes,
     std::optional<float> amax = std::nullopt);
-// The same of a plan that reduces, and later the answer to its maxima.
+// The first message for a plan that reduces; after that, the answer to its
+// maxima.
 absl::StatusOr<std::string> ReducingHead(const Plan& plan,
                                          size_t payload_bytes);
 std::string ReducedAmax(const CopyAmax& amax);
 
-// One message of a server's, understood. Nothing in it has been judged.
+// One message from a server, parsed. Nothing in it has been checked.
 struct StreamReplyPart {
-  Range chunk;                 // empty: it has none
-  std::optional<Reply> reply;  // it is the last one
+  Range chunk;                 // empty: no chunk
+  std::optional<Reply> reply;  // set in the last message
   std::optional<FoundMaxima> maxima;
 };
-// Errors as from ParseReply.
+// Parses a message from a server. Errors as from ParseReply.
 absl::StatusOr<StreamReplyPart> ParseStreamReply(Slices message,
                                                  const Plan& asked);
 

@@ -1,5 +1,5 @@
-// What a global scale that is stored decides for every NVFP4 block of bf16
-// under it: multiplications that give what a profile's divisions do.
+// Multipliers for all NVFP4 blocks of bf16 under a stored global scale.
+// Multiplying by them gives the results of a profile's divisions.
 #ifndef QUANTD_KERNELS_ARITH_PROFILE_GLOBAL_MULTIPLIERS_H_
 #define QUANTD_KERNELS_ARITH_PROFILE_GLOBAL_MULTIPLIERS_H_
 
@@ -11,30 +11,32 @@ namespace quantd {
 inline namespace QUANTD_ARITH {
 
 struct GlobalMultipliers {
-  // Of elements, by the mantissa of their block's scale, for scales from 1 to
-  // 2. Scales that differ in the exponent alone have multipliers that differ by
-  // a power of two.
+  // Multipliers of elements, by the mantissa of their block's scale, for scales
+  // from 1 to 2. Scales that differ only in the exponent have multipliers that
+  // differ by a power of two.
   float of[8] = {};
-  float scale = 0;  // of blocks' maxima: see ScaleMultiplier; 0: there is none
+  float scale = 0;  // multiplier of blocks' maxima, see ScaleMultiplier; 0: not
+                    // found
   float global = 0;
-  bool usable = false;  // else elements are divided one by one
+  bool usable = false;  // false: elements must be divided one by one
 };
 
-// Whether no product with what g decides comes near the ends of fp32. Under a
-// larger g the smallest quotients are 0, whose signs differ.
+// Whether all products with multipliers of g stay away from the ends of fp32's
+// range. Under a larger g the smallest quotients are 0, and their signs differ.
 QUANTD_FN bool HasGlobalMultipliers(const Numerics& n, float g) {
   const float operand = n.global == GlobalRule::kDivisor ? 1.0f / g : g;
   const float most = n.operation == Operation::kTimes ? 0x1p80f : 0x1p4f;
   return operand <= most && operand >= 0x1p-80f;
 }
 
-// Whether a block's scale is found by one multiplication. Sixths that are
-// rounded on the way hardly ever have one.
+// Whether a block's scale can be found by one multiplication. Sixths that are
+// rounded on the way hardly ever allow it.
 QUANTD_FN bool ScalesByProduct(const Numerics& n) {
   return n.target != ScaleTarget::kGlobalTimesSixth;
 }
 
-// Of g, which GlobalScaleOf gives. L: lanes that make it faster.
+// The multipliers for g, which GlobalScaleOf gives. L: a lane type that makes
+// the search faster.
 template <typename L>
 inline GlobalMultipliers MakeGlobalMultipliers(const EncodeParams& p, float g) {
   const Numerics& n = p.numerics;

@@ -1,5 +1,5 @@
-// What the codes of a line are multiplied with when they are decoded, in any
-// format and under any profile, over a lane type (kernels/arith/lanes.h).
+// The factors of a line's codes for decoding, in any format and under any
+// profile, over a lane type (kernels/arith/lanes.h).
 #ifndef QUANTD_KERNELS_ARITH_PROFILE_LINE_FACTORS_H_
 #define QUANTD_KERNELS_ARITH_PROFILE_LINE_FACTORS_H_
 
@@ -11,8 +11,8 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// `global` of NVFP4: the line's amax, or what a profile stores of it. `output`
-// is the type that values are rounded to.
+// `global`, for NVFP4, is the line's amax or the value that a profile stores in
+// its place. `output` is the type that values are rounded to.
 template <typename L>
 class LineFactors {
  public:
@@ -28,7 +28,7 @@ class LineFactors {
     if (numerics.other) decode_.amax = Rounded(global);
   }
 
-  // `stored`: the scale's code, or the bits of fp32.
+  // The factor under a scale. `stored`: its code, or the bits of fp32.
   QUANTD_FN F Of(U stored) const {
     if (numerics_.other && scaling_ == Scaling::kNvfp4) {
       return Rounded(GlobalFactor<L>(numerics_.factor, decode_.amax, stored));

@@ -1,6 +1,6 @@
-// The arithmetic of the choices in kernels/plan/profile/numerics.h where they
-// are not TransformerEngine's, over a lane type (kernels/arith/lanes.h).
-// kernels/plan/FORMATS.md is its prose.
+// The arithmetic of the choices in kernels/plan/profile/numerics.h that differ
+// from TransformerEngine's, over a lane type (kernels/arith/lanes.h).
+// kernels/plan/FORMATS.md explains it.
 #ifndef QUANTD_KERNELS_ARITH_PROFILE_NUMERICS_H_
 #define QUANTD_KERNELS_ARITH_PROFILE_NUMERICS_H_
 
@@ -15,7 +15,7 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// The nearest value of a type; a NaN stays one.
+// Rounds to the nearest value of a type; NaN stays NaN.
 template <typename L>
 QUANTD_FN typename L::F RoundToType(DType type, typename L::F x) {
   if (type == DType::kF32) return x;
@@ -24,12 +24,12 @@ QUANTD_FN typename L::F RoundToType(DType type, typename L::F x) {
   return L::Float(IsNan<L>(x) ? L::Bits(x) : L::Bits(rounded));
 }
 
-// Of an input's type.
+// The least normal number of an input's type.
 QUANTD_FN float LeastNormal(DType type) {
   return type == DType::kF16 ? 0x1p-14f : 0x1p-126f;
 }
 
-// `x` where it is a finite number > 0, else `instead`.
+// `x` if it is a finite number > 0, else `instead`.
 template <typename L>
 QUANTD_FN typename L::F PositiveOr(typename L::F x, float instead) {
   const typename L::U bits = L::Bits(x);
@@ -39,8 +39,8 @@ QUANTD_FN typename L::F PositiveOr(typename L::F x, float instead) {
 
 // --- NVFP4 ------------------------------------------------------------------
 
-// What the library makes of an amax, and for most what its blocks work with: g,
-// or 1 / S. Of an amax of 0 most make 0.
+// The library's global value for an amax, g or 1 / S; under most choices blocks
+// are scaled by it. An amax of 0 mostly gives 0.
 template <typename L>
 QUANTD_FN typename L::F RawGlobalScale(const EncodeParams& p,
                                        typename L::F amax) {
@@ -59,7 +59,7 @@ QUANTD_FN typename L::F RawGlobalScale(const EncodeParams& p,
       g = amax * L::Broadcast(1.0f / kNvfp4Range448);
       break;
     case GlobalRule::kDivisor: {
-      // The least normal number: fp16 has another one than the others.
+      // The least normal number, which differs for fp16.
       const F tiny = L::Broadcast(LeastNormal(p.input));
       g = RoundToType<L>(p.input, one / (amax < tiny ? tiny : amax));
       g = RoundToType<L>(p.input, g * range);
@@ -69,15 +69,15 @@ QUANTD_FN typename L::F RawGlobalScale(const EncodeParams& p,
   return n.global_in_type ? RoundToType<L>(p.input, g) : g;
 }
 
-// The same, 1 where that is no number to divide by.
+// RawGlobalScale, with 1 in place of values that cannot be divided by.
 template <typename L>
 QUANTD_FN typename L::F GlobalScaleOf(const EncodeParams& p,
                                       typename L::F amax) {
   return PositiveOr<L>(RawGlobalScale<L>(p, amax), 1.0f);
 }
 
-// What the scale of a block whose largest magnitude is `max`, NaN dropped, is
-// rounded from under g.
+// The value that the scale of a block is rounded from under g; `max` is the
+// block's largest magnitude, NaN dropped.
 template <typename L>
 QUANTD_FN typename L::F Nvfp4TargetUnder(const EncodeParams& p, typename L::F g,
                                          typename L::U max) {
@@ -85,7 +85,7 @@ QUANTD_FN typename L::F Nvfp4TargetUnder(const EncodeParams& p, typename L::F g,
   const F b = L::Float(max);
   const F six = L::Broadcast(6.0f);
   switch (p.numerics.target) {
-    case ScaleTarget::kSixthOfEncodeScale:  // not under g
+    case ScaleTarget::kSixthOfEncodeScale:  // does not use g
       break;
     case ScaleTarget::kOverSixGlobals:
       return b / (g * six);
@@ -99,7 +99,7 @@ QUANTD_FN typename L::F Nvfp4TargetUnder(const EncodeParams& p, typename L::F g,
   return b;
 }
 
-// The E4M3 scale that is rounded from it.
+// The E4M3 scale for that value.
 template <typename L>
 QUANTD_FN typename L::U Nvfp4ScaleOfTarget(const Numerics& n,
                                            typename L::F target) {
@@ -116,7 +116,7 @@ QUANTD_FN typename L::U Nvfp4ScaleUnder(const EncodeParams& p, typename L::F g,
   return Nvfp4ScaleOfTarget<L>(p.numerics, Nvfp4TargetUnder<L>(p, g, max));
 }
 
-// What elements are multiplied with or divided by, under a scale and g.
+// The multiplier or divisor of the elements, under a scale and g.
 template <typename L>
 QUANTD_FN typename L::F Nvfp4OperandUnder(const Numerics& n, typename L::F g,
                                           typename L::U scale) {
@@ -129,7 +129,7 @@ QUANTD_FN typename L::F Nvfp4OperandUnder(const Numerics& n, typename L::F g,
 
 // --- FP8 --------------------------------------------------------------------
 
-// The scale of an amax, of a tensor, a line or a block, as it is stored.
+// The scale for the amax of a tensor, a line or a block, as it is stored.
 template <typename L>
 QUANTD_FN typename L::F Fp8ScaleOf(const EncodeParams& p, typename L::F amax) {
   using F = typename L::F;
@@ -162,9 +162,9 @@ QUANTD_FN typename L::F Fp8OperandOf(const EncodeParams& p, typename L::F s) {
 
 // --- MX ---------------------------------------------------------------------
 
-// The E8M0 code of ceil(fl32(log2 v)), v finite and >= 0. What lies a little
-// above a power of two has that power's logarithm once it is rounded: the
-// farther from 1, the wider the gap between logarithms.
+// The E8M0 code of ceil(fl32(log2 v)), v finite and >= 0. Numbers slightly
+// above a power of two have that power's logarithm after rounding: the farther
+// from 1, the wider the gap between logarithms.
 template <typename L>
 QUANTD_FN typename L::U CeilOfLog2(typename L::F v) {
   using U = typename L::U;
@@ -172,7 +172,7 @@ QUANTD_FN typename L::U CeilOfLog2(typename L::F v) {
   const U bits = L::Bits(v);
   const U exponent = bits >> 23;
   const U fraction = bits & 0x7FFFFFu;
-  // The distance of the exponent from 0; negative ones are a step closer, where
+  // The distance of the exponent from 0; negative ones count one less, because
   // the gap below a power of two is the smaller one.
   const U away = exponent < 127u ? 126u - exponent : exponent - 127u;
   // floor(2^(m - 1) * ln 2) last places for 2^m <= away < 2^(m + 1).
@@ -183,13 +183,14 @@ QUANTD_FN typename L::U CeilOfLog2(typename L::F v) {
   slack = away >= 16u ? five : slack;
   slack = away >= 32u ? eleven : slack;
   slack = away >= 64u ? most : slack;
-  // Below 2^-126 the least is 2^-127, and its last place is half as fine.
+  // Below 2^-126 the lowest exponent is 2^-127, and its last place is half as
+  // fine.
   slack = exponent == 0u ? zero + (0x400000u + 11u) : slack;
   return fraction > slack ? exponent + 1u : exponent;
 }
 
 // The E8M0 scale of a block with the largest magnitude `amax` (fp32 bits, no
-// NaN) by a rule of the profile's own.
+// NaN) by the profile's own rule.
 template <typename L>
 QUANTD_FN typename L::U MxScaleBy(const EncodeParams& p, typename L::U amax) {
   using U = typename L::U;
@@ -200,21 +201,24 @@ QUANTD_FN typename L::U MxScaleBy(const EncodeParams& p, typename L::U amax) {
   } else {
     const U emax = zero + static_cast<uint32_t>(p.emax);
     const bool f16 = p.input == DType::kF16;
-    // The largest exponent of the type stays: the next one is that of Inf.
+    // The largest exponent of the type is kept, since the next one is that of
+    // Inf.
     U exponent = L::Min((amax + 0x200000u) >> 23, zero + (f16 ? 142u : 254u));
     if (f16) {
-      // Subnormal numbers have one step: 3/4 of 2^-14 are bumped, no less.
+      // Subnormal numbers have equal steps: those from 3/4 of 2^-14 on are
+      // bumped.
       const U subnormal = amax >= 0x38400000u ? zero + 113u : zero;
       exponent = amax < 0x38800000u ? subnormal : exponent;
     }
     code = L::Max(exponent, emax) - emax;
-    // Scales that fp16 does not have are 0 there, for which 1 stands.
+    // Scales that fp16 cannot represent are 0 there, and 1 is used in their
+    // place.
     if (f16) code = code < 103u ? zero + 127u : code;
   }
   return amax == kInfBits ? zero + 0xFEu : code;
 }
 
-// What the elements under an E8M0 scale are multiplied with.
+// The multiplier of the elements under an E8M0 scale.
 template <typename L>
 QUANTD_FN typename L::F MxMultiplierBy(const Numerics& n, typename L::U code) {
   using U = typename L::U;
@@ -228,7 +232,7 @@ QUANTD_FN typename L::F MxMultiplierBy(const Numerics& n, typename L::U code) {
 
 // --- elements ---------------------------------------------------------------
 
-// What is rounded to a code: `v` times or over `operand`.
+// The value that is rounded to a code: `v` times or over `operand`.
 template <typename L>
 QUANTD_FN typename L::F ScaledValue(const EncodeParams& p, typename L::F v,
                                     typename L::F operand) {
@@ -236,7 +240,7 @@ QUANTD_FN typename L::F ScaledValue(const EncodeParams& p, typename L::F v,
   const Numerics& n = p.numerics;
   const F product =
       n.operation == Operation::kTimes ? v * operand : v / operand;
-  // 0 / 0 and 0 * Inf are no numbers, but a zero is one.
+  // 0 / 0 and 0 * Inf are NaN, but a zero shall stay a zero.
   F y = (L::Bits(v) & kAbsMask) == 0u ? v : product;
   if (n.operation == Operation::kOverOrZero) {
     const F zero{};
@@ -273,8 +277,8 @@ QUANTD_FN typename L::U EncodeE2M1By(const Numerics& n, typename L::F y) {
 }
 
 // Eight E2M1 codes of v times (kTimes) or over `operand`, a finite number > 0,
-// in a word, as PackE2M1 has them; kNegative: the sign of what is below 0
-// alone, else that of v. No NaN.
+// in a word, in the order of PackE2M1. kNegative: only results below 0 get a
+// sign, else all with v's sign bit. No NaN.
 template <typename L, bool kTimes, bool kNegative>
 QUANTD_FN typename L::U PackE2M1By(const typename L::F* v,
                                    typename L::F operand) {
@@ -285,7 +289,7 @@ QUANTD_FN typename L::U PackE2M1By(const typename L::F* v,
   for (int i = 0; i < 8; ++i) {
     const U bits = L::Bits(kTimes ? v[i] * operand : v[i] / operand);
     const U magnitude = bits & kAbsMask;
-    // A magnitude's negation has the sign bit unless it is 0.
+    // The negation of a magnitude has the sign bit unless it is 0.
     signed_[i] = kNegative ? bits & (U{} - magnitude) : bits;
     const U code = EncodeE2M1Magnitude<L, true>(L::Float(magnitude));
     half[i / 4] |= code << (4 * (i % 4));

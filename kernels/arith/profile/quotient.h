@@ -1,4 +1,4 @@
-// Multiplications that give what divisions do, where elements are bf16.
+// Multiplications that give the results of divisions for bf16 elements.
 #ifndef QUANTD_KERNELS_ARITH_PROFILE_QUOTIENT_H_
 #define QUANTD_KERNELS_ARITH_PROFILE_QUOTIENT_H_
 
@@ -11,24 +11,24 @@ namespace quantd {
 inline namespace QUANTD_ARITH {
 
 // A number m such that x * m has the E2M1 code of x / d for every bf16 x whose
-// quotient and product are within the normal numbers of fp32; 0: none of those
-// tried. d is within [2^-100, 2^100].
+// quotient and product are normal numbers of fp32; 0 if none of the candidates
+// has this property. d is within [2^-100, 2^100].
 //
-// The code changes at seven quotients. So only the seven pairs of neighbouring
-// bf16 matter between which x / d passes one of them, and an m under which
-// x * m passes them there, too, will do for all. The nearest fp32 to 1 / d, or
-// one beside it, nearly always does.
+// The code changes at seven quotients. Only the seven pairs of neighbouring
+// bf16 between which x / d crosses one of them matter; an m under which x * m
+// crosses at the same places is correct for all x. The fp32 nearest to 1 / d,
+// or a neighbour of it, nearly always is.
 inline float QuotientMultiplier(float d) {
   const auto threshold = [](int i) {
     return i == 6  ? 5.0f
            : i < 4 ? 0.25f + 0.5f * static_cast<float>(i)
                    : static_cast<float>(i) - 1.5f;
   };
-  // A tie goes to the even code.
+  // A tie is rounded to the even code.
   const auto passes = [&](float y, int i) {
     return i % 2 == 0 ? y > threshold(i) : y >= threshold(i);
   };
-  uint32_t first[7];  // the first bf16 beyond, its bits
+  uint32_t first[7];  // bits of the first bf16 beyond
   for (int i = 0; i < 7; ++i) {
     first[i] = Scalar::Bits(threshold(i) * d) >> 16;
     while (!passes(Scalar::Float(first[i] << 16) / d, i)) ++first[i];
@@ -47,11 +47,12 @@ inline float QuotientMultiplier(float d) {
   return 0.0f;
 }
 
-// A number m such that b * m is rounded to the same E4M3 scale as what a
-// profile wants under g, for every bf16 b whose scale is a normal number; 0:
-// none of those tried. g is within [2^-80, 2^80].
+// A number m such that b * m is rounded to the E4M3 scale that a profile wants
+// under g, for every bf16 b whose scale is a normal number; 0 if none of the
+// candidates has this property. g is within [2^-80, 2^80].
 //
-// Both are proportional to b's power of two, so that one binade tells all.
+// Both sides are proportional to b's power of two, so checking one binade is
+// enough.
 template <typename L>
 QUANTD_FN float ScaleMultiplier(const EncodeParams& p, float g) {
   using U = typename L::U;
@@ -59,7 +60,7 @@ QUANTD_FN float ScaleMultiplier(const EncodeParams& p, float g) {
   const auto target = [&](float b) {
     return Nvfp4TargetUnder<Scalar>(p, g, Scalar::Bits(b));
   };
-  // From here on what is wanted is 1 to 4.
+  // From here on the target is between 1 and 4.
   const uint32_t first = (254u - (Scalar::Bits(target(1.0f)) >> 23)) << 23;
   const uint32_t nearest =
       Scalar::Bits(target(Scalar::Float(first)) / Scalar::Float(first));
@@ -83,8 +84,8 @@ QUANTD_FN float ScaleMultiplier(const EncodeParams& p, float g) {
 }
 
 // b / 6 rounded to bf16, for a bf16 b whose sixth is a normal number. No sixth
-// of a bf16 lies halfway between two of them, nor so near that the error of the
-// product would matter.
+// of a bf16 lies halfway between two bf16, nor close enough for the error of
+// the product to matter.
 template <typename L>
 QUANTD_FN typename L::F SixthInBf16(typename L::F b) {
   return RoundToBf16<L>(b * Scalar::Float(kSixthBits));

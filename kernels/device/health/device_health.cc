@@ -45,7 +45,7 @@ std::optional<DeviceFault> FaultOf(const absl::Status& status) {
   }
 }
 
-// The one table. Rows: the state; columns: the event.
+// Transitions. Rows: the state; columns: the event.
 DeviceState DeviceHealth::Next(DeviceState state, Event event) {
   constexpr DeviceState kH = DeviceState::kHealthy;
   constexpr DeviceState kS = DeviceState::kSuspect;
@@ -55,7 +55,7 @@ DeviceState DeviceHealth::Next(DeviceState state, Event event) {
       // fault, hold, probe, pass, fail
       {kS, kQ, kH, kH, kQ},  // healthy
       {kS, kQ, kP, kS, kQ},  // suspect
-      {kP, kQ, kP, kH, kQ},  // probing; the test will tell
+      {kP, kQ, kP, kH, kQ},  // probing; the test will decide
       {kQ, kQ, kP, kQ, kQ},  // quarantined
   };
   return kTable[static_cast<int>(state)][static_cast<int>(event)];

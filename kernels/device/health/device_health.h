@@ -1,15 +1,14 @@
-// Whether a device may be given work: its states, and what leads from one to
-// another.
+// Whether a device may be given work: its states and the transitions between
+// them.
 //
 //   healthy      takes work
-//   suspect      a job failed for the device's sake; to be tested at once
+//   suspect      a job failed through the device's fault; to be tested at once
 //   probing      under test
 //   quarantined  gave a wrong answer, failed the test or holds a job that does
 //                not end; tested again from time to time
 //
-// A fault is told with Report; only a test that was passed makes a device
-// healthy again. A healthy device keeps taking work while it is
-// tested.
+// Faults are reported with Report; only a passed test makes a device healthy
+// again. A healthy device keeps taking work while it is tested.
 //
 // Threads: everything here may be used from any thread; state() takes no lock.
 #ifndef QUANTD_KERNELS_DEVICE_HEALTH_DEVICE_HEALTH_H_
@@ -35,19 +34,19 @@ inline constexpr DeviceState kDeviceStates[] = {
 std::string_view Name(DeviceState state);  // "healthy"
 
 enum class DeviceFault : uint8_t {
-  kError,        // a job failed that should not have
+  kError,        // a job failed that should have succeeded
   kOutOfMemory,  // the device had no memory left
-  kHang,         // a job took longer than any may
-  kWrongAnswer,  // a test's bytes were not the known ones
+  kHang,         // a job exceeded its time limit
+  kWrongAnswer,  // a test's bytes were wrong
 };
 inline constexpr DeviceFault kDeviceFaults[] = {
     DeviceFault::kError, DeviceFault::kOutOfMemory, DeviceFault::kHang,
     DeviceFault::kWrongAnswer};
 std::string_view Name(DeviceFault fault);  // "out_of_memory"
 
-// What the error of a job says of the device: nothing where the request is at
-// fault (INVALID_ARGUMENT), where the device is merely full, or where it is
-// asked for what it does not do (UNIMPLEMENTED).
+// The fault of the device that the error of a job indicates: none if the
+// request is at fault (INVALID_ARGUMENT), if the device is merely full, or if
+// it does not support the request (UNIMPLEMENTED).
 std::optional<DeviceFault> FaultOf(const absl::Status& status);
 
 class DeviceHealth {
@@ -55,17 +54,19 @@ class DeviceHealth {
   DeviceState state() const { return state_; }
   bool healthy() const { return state() == DeviceState::kHealthy; }
 
-  // True: the device was healthy until now.
+  // Reports a fault. True if the device was healthy until now.
   bool Report(DeviceFault fault);
-  // A job that a hang was reported of has ended after all.
+  // Reports that a job which was reported to hang has ended after all.
   void HungJobEnded();
 
-  // False while it is healthy, under test, or holds a job that hangs.
+  // Begins a test. False if the device is healthy, under test, or holds a
+  // hanging job.
   bool BeginProbe();
-  // A probe, or a test of a healthy device, was passed. True: the device has
-  // become healthy.
+  // Reports that a probe, or a test of a healthy device, passed. True if the
+  // device has become healthy.
   bool TestPassed();
-  // Its cause is counted as a fault. True: the device was healthy until now.
+  // Reports a failed test; its cause counts as a fault. True if the device was
+  // healthy until now.
   bool TestFailed(DeviceFault cause);
 
   uint64_t faults(DeviceFault fault) const;
@@ -76,7 +77,7 @@ class DeviceHealth {
  private:
   enum class Event : uint8_t { kFault, kHold, kProbe, kPass, kFail };
   static DeviceState Next(DeviceState state, Event event);
-  // True: the state is another now.
+  // Makes a transition. True if the state has changed.
   bool Apply(Event event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;

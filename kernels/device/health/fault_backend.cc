@@ -97,7 +97,7 @@ void FlipABit(absl::Span<std::byte> bytes) {
   if (!bytes.empty()) bytes[bytes.size() / 2] ^= std::byte{1};
 }
 
-// The bytes of an output's first tensor: bytes between tensors are not checked.
+// The bytes of an output's first tensor; bytes between tensors are not checked.
 absl::Span<std::byte> FirstTensor(const Plan& plan, absl::Span<std::byte> out) {
   if (plan.outputs().empty()) return {};
   const TensorSpec& first = plan.outputs().front();
@@ -178,7 +178,7 @@ class FaultBackend : public Backend {
   }
   absl::StatusOr<std::unique_ptr<Job>> Begin(std::shared_ptr<const Plan> plan,
                                              LentMemory lent) override {
-    // A context that has faulted fails at once: nothing is even tried.
+    // A context that has faulted fails at once, without trying.
     if (control_->broken()) return Broken(info_.name);
     const FaultControl::Verdict verdict = control_->BeginJob();
     if (verdict.out_of_memory) {
@@ -249,7 +249,7 @@ absl::StatusOr<InjectedFault> ParseFault(std::string_view text) {
 absl::StatusOr<FaultDevice> ParseFaultDevice(std::string_view text) {
   std::vector<std::string> parts = absl::StrSplit(std::string(text), ':');
   uint32_t ordinal = 0;
-  // "fault", kind, ordinal, faults.
+  // The parts: "fault", kind, ordinal, faults.
   if (parts.size() < 3 || parts.size() > 4 || parts[0] != "fault" ||
       (parts[1] != "cpu" && parts[1] != "cuda") ||
       !absl::SimpleAtoi(parts[2], &ordinal)) {

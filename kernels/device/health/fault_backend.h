@@ -1,5 +1,5 @@
-// A device that fails on purpose, for tests and drills: another device's jobs,
-// of which some go wrong as a broken GPU's would.
+// A device that fails on purpose, for tests and drills: it runs jobs of another
+// device, and makes some of them fail as a broken GPU would.
 #ifndef QUANTD_KERNELS_DEVICE_HEALTH_FAULT_BACKEND_H_
 #define QUANTD_KERNELS_DEVICE_HEALTH_FAULT_BACKEND_H_
 
@@ -19,39 +19,39 @@ namespace quantd {
 
 struct InjectedFault {
   enum Kind {
-    kSticky,       // this job and all from then on fail, as after a fault of
-                   // the device's context
+    kSticky,       // this job and all later ones fail, as after a fault of the
+                   // device's context
     kOnce,         // this job fails
-    kHang,         // this job does not end
-    kOutOfMemory,  // this job finds no memory on the device
-    kWrong,        // one bit of this job's output is another
+    kHang,         // this job hangs
+    kOutOfMemory,  // the device has no memory for this job
+    kWrong,        // one bit of this job's output is wrong
   };
   Kind kind = kOnce;
-  uint64_t job = 1;  // which; jobs are counted from 1, those of self-tests, too
-  // How long it lasts: a sticky one, a hang, or that every job in that time
-  // finds no memory or is wrong. For ever unless said; a fault of one job has
-  // no length.
+  uint64_t job = 1;  // number of the job, from 1; those of self-tests count,
+                     // too
+  // Duration of a sticky fault or a hang, or the time in which every job finds
+  // no memory or is wrong. A fault of a single job ignores it.
   absl::Duration length = absl::InfiniteDuration();
 };
 
-// What a device that fails on purpose and its test share. Outlives the device.
+// State that a failing device and its test share. Must outlive the device.
 class FaultControl {
  public:
-  // Plans faults of jobs to come. Replaces what was planned.
+  // Plans faults of future jobs. Replaces what was planned.
   void Arrange(std::vector<InjectedFault> faults);
   // Plans a fault of the next job, whatever its number.
   void Next(InjectedFault::Kind kind,
             absl::Duration length = absl::InfiniteDuration());
-  // Ends what lasts: the device is well, jobs that hang go on.
+  // Ends lasting faults: the device works again, and hanging jobs continue.
   void Heal();
   uint64_t jobs() const;
-  // Jobs that hang now.
+  // The number of jobs that hang now.
   int hanging() const;
 
  private:
   friend class FaultBackend;
   friend class FaultJob;
-  // What happens to the job that begins now.
+  // The fate of the job that begins now.
   struct Verdict {
     bool fails = false;
     bool hangs = false;
@@ -68,25 +68,26 @@ class FaultControl {
   uint64_t jobs_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t heals_ ABSL_GUARDED_BY(mutex_) = 0;
   int hanging_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Until when a fault lasts.
+  // The end of each lasting fault.
   absl::Time sticky_until_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   absl::Time empty_until_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   absl::Time wrong_until_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
 };
 
-// The device's name is `name`; all else is told of `inner`.
+// Makes the device with the name `name`; everything else is that of `inner`.
 std::unique_ptr<Backend> MakeFaultBackend(
     std::string name, std::unique_ptr<Backend> inner,
     std::shared_ptr<FaultControl> control);
 
-// "fault:cpu:1:sticky@20/500+once@3" is cpu:1 under the name "fault:cpu:1"; of
-// its jobs the 20th and all for half a second fail, and the third.
+// A parsed name. "fault:cpu:1:sticky@20/500+once@3" is cpu:1 under the name
+// "fault:cpu:1", where all jobs fail for half a second from the 20th on, and
+// the third job fails.
 struct FaultDevice {
   std::string inner;  // "cpu:1"
   std::string name;   // "fault:cpu:1"
   std::vector<InjectedFault> faults;
 };
-// INVALID_ARGUMENT for another text.
+// Parses such a name. INVALID_ARGUMENT for another text.
 absl::StatusOr<FaultDevice> ParseFaultDevice(std::string_view text);
 
 }  // namespace quantd

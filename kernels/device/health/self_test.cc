@@ -13,12 +13,12 @@
 namespace quantd {
 namespace {
 
-// Whole tiles and a ragged edge, so that padding is part of the answer.
+// Whole tiles and a ragged edge, so that padding is tested, too.
 constexpr int64_t kRows = 144;
 constexpr int64_t kCols = 160;
 
-// FNV-1a of 64 bits. Bytes between tensors are not written, so they do not
-// count.
+// FNV-1a of 64 bits. Bytes between tensors are not written, so they are
+// skipped.
 uint64_t Fingerprint(const Plan& plan, const std::vector<std::byte>& outputs) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const TensorSpec& spec : plan.outputs()) {
@@ -46,11 +46,11 @@ void FillValues(absl::Span<std::byte> bytes) {
   }
 }
 
-// A job, and what is in its input.
+// A job and its input.
 struct KnownJob {
   std::string name;
   absl::StatusOr<Plan> plan;
-  // Decodes what the job before it gave.
+  // Decodes the output of the job before it.
   bool decodes = false;
 };
 
@@ -90,7 +90,8 @@ std::vector<KnownJob> MakeJobs() {
   return jobs;
 }
 
-// What decoding takes, out of what encoding gave: parts of the same kind.
+// Copies the input of a decoding job from the output of an encoding one, part
+// by part.
 absl::Status Hand(const Plan& from, const std::vector<std::byte>& outputs,
                   const Plan& to, absl::Span<std::byte> staging) {
   for (const TensorSpec& want : to.inputs()) {

@@ -1,5 +1,5 @@
 // The known-answer test of a device: small jobs of every family of formats and
-// every method, whose outputs are compared with known ones to the byte.
+// every method, whose outputs are compared with known ones byte by byte.
 #ifndef QUANTD_KERNELS_DEVICE_HEALTH_SELF_TEST_H_
 #define QUANTD_KERNELS_DEVICE_HEALTH_SELF_TEST_H_
 
@@ -14,23 +14,23 @@
 
 namespace quantd {
 
-// The most that its jobs, which follow each other, take of a device's pools.
+// The most that its jobs, which run one after another, take from a device's
+// pools.
 inline constexpr size_t kSelfTestBytes = size_t{512} << 10;
 
 struct KnownAnswer {
   std::string name;      // "nvfp4"
-  uint64_t fingerprint;  // of the output's bytes
+  uint64_t fingerprint;  // hash of the output's bytes
 };
-// What the test expects, in its order.
+// The expected answers, in the order of the test.
 absl::Span<const KnownAnswer> KnownAnswers();
 
-// What a device gives in their place. The errors are the device's. Needs a
-// slot.
+// The answers that a device gives. Errors are the device's. Needs a slot.
 absl::StatusOr<std::vector<KnownAnswer>> RunKnownJobs(Backend& backend);
 
-// OK; DATA_LOSS with the name of the first job whose bytes are not the known
-// ones; or the device's own error. A device that does not compute is OK unless
-// it says that it has faulted.
+// Runs the test. DATA_LOSS with the name of the first job whose bytes are
+// wrong, or the device's own error. A device that does not compute passes
+// unless it reports that it has faulted.
 absl::Status SelfTest(Backend& backend);
 
 }  // namespace quantd

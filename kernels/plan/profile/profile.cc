@@ -60,8 +60,8 @@ constexpr Numerics kMilesNvfp4 = {
     .factor = FactorRule::kProduct,
 };
 
-// The same library on a GPU, where PyTorch divides a tensor by a number by
-// multiplying with its inverse.
+// The choices of a library on a GPU, where PyTorch divides a tensor by a number
+// by multiplying with its inverse.
 constexpr Numerics OnCuda(Numerics n) {
   if (n.global == GlobalRule::kQuotient) n.global = GlobalRule::kProduct;
   if (n.target == ScaleTarget::kSixthOverGlobal) {
@@ -97,7 +97,7 @@ constexpr Numerics kCompressedTensorsFp8 = {
     .operation = Operation::kOver,
     .in_type = true,
 };
-// One rounding: a kernel of its own divides in fp32.
+// Rounds once: a kernel of the library divides in fp32.
 constexpr Numerics kCompressedTensorsFp8Cuda = [] {
   Numerics n = kCompressedTensorsFp8;
   n.in_type = false;
@@ -135,7 +135,7 @@ constexpr Numerics kTorchaoMx = {
 // --- the table --------------------------------------------------------------
 
 constexpr ProfileSpec kProfiles[] = {
-    // Every format; its choices are those that Numerics has by default.
+    // TransformerEngine has every format, with the defaults of Numerics.
     {.profile = Profile::kTe, .name = "te", .scale_rule = true},
     {.profile = Profile::kModelopt047,
      .name = "modelopt@0.47",
@@ -194,7 +194,7 @@ constexpr ProfileSpec kProfiles[] = {
 
 constexpr Numerics kTeNumerics = {};
 
-// "nvfp4 or fp8_e4m3": the formats of a profile.
+// The formats of a profile as text: "nvfp4 or fp8_e4m3".
 std::string FormatsOf(const ProfileSpec& spec) {
   std::vector<std::string_view> names;
   for (const ProfileFormat& f : spec.formats) {
@@ -245,7 +245,8 @@ const Numerics* FindNumerics(Profile p, Format f) {
 
 Numerics NumericsOf(const QuantizeOptions& options) {
   Numerics n = *FindNumerics(options.profile, options.format);
-  // torchao's "rceil" has no largest multiplier where the others have one.
+  // torchao's "rceil" has no upper limit of the multiplier, unlike the other
+  // rules.
   if (n.other && options.mx.scale_rule == ScaleRule::kUp) {
     n.mx = MxRule::kLog2;
     n.exponent_at_zero = 0;

@@ -1,5 +1,5 @@
-// Whose bytes are written: libraries that quantize into the same formats, each
-// with its own arithmetic, in the version whose bytes were compared.
+// Profiles: libraries that quantize into the same formats, each with its own
+// arithmetic, in the version whose bytes were compared.
 #ifndef QUANTD_KERNELS_PLAN_PROFILE_PROFILE_H_
 #define QUANTD_KERNELS_PLAN_PROFILE_PROFILE_H_
 
@@ -25,39 +25,40 @@ struct ProfileFormat {
 struct ProfileSpec {
   Profile profile;
   std::string_view name;
-  bool f16 = true;          // takes fp16
-  bool scale_rule = false;  // has MX rules to choose from; the default is floor
-  ProfileFormat formats[6] = {};  // as many as are specified
+  bool f16 = true;          // accepts fp16 input
+  bool scale_rule = false;  // has several MX rules; the default is floor
+  ProfileFormat formats[6] = {};  // the formats of the library; the rest is
+                                  // unspecified
 };
 absl::Span<const ProfileSpec> Profiles();
 
-// The row of `p`, or nullptr when there is none.
+// The row of `p`, or nullptr for an unknown profile.
 const ProfileSpec* FindProfile(Profile p);
 
-// The choices of a profile for a format; nullptr where the library has no such
-// format. TransformerEngine's are those of every format.
+// The choices of a profile for a format; nullptr if the library has no such
+// format. TransformerEngine has every format.
 const Numerics* FindNumerics(Profile p, Format f);
 
-// The choices that `options`, which have been judged, come to.
+// The choices for `options`, which must be legal.
 Numerics NumericsOf(const QuantizeOptions& options);
 
-// What the global scale of those choices is called in a payload; unspecified
-// where they have none.
+// The kind of tensor that stores the global scale under these choices;
+// unspecified if nothing is stored.
 TensorKind KindOfGlobal(const Numerics& numerics);
 
-// The row of the format with what the profile changes: the type of scales that
-// are stored as the input is.
+// The row of the format as the profile changes it: the type of scales that are
+// stored in the input's type.
 FormatSpec FormatUnder(Profile p, Format f, DType input);
 
-// INVALID_ARGUMENT (FieldError) for a profile beside a format, a type or a copy
-// that the library does not have.
+// INVALID_ARGUMENT (FieldError) for a format, type or copy that the profile's
+// library does not have.
 absl::Status CheckProfile(const QuantizeOptions& options, DType input);
 absl::Status CheckProfile(const DequantizeOptions& options, DType input);
 
-// "te or modelopt@0.47 or ..": every name.
+// Every name as text: "te or modelopt@0.47 or ..".
 std::string ProfileNames();
 
-// What each profile has, as a Markdown table.
+// The formats of each profile, as a Markdown table.
 std::string ProfileMatrix();
 
 }  // namespace quantd

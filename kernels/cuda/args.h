@@ -1,8 +1,8 @@
-// What kernels take: plain data, passed by value. Launchers
-// (kernels/cuda/launch.h) hand it on.
+// Arguments of kernels: plain data, passed by value through the launchers
+// (kernels/cuda/launch.h).
 //
 // Every pointer is device memory of the current device, aligned to 256 bytes
-// (amax and signs: 4) and owned by the caller until the stream has passed.
+// (amax and signs: 4), and must stay valid until the stream has passed.
 // Matrices are row-major without padding. No dimension may be 0; groups may be
 // empty, as long as not all are.
 #ifndef QUANTD_KERNELS_CUDA_ARGS_H_
@@ -20,14 +20,14 @@
 
 namespace quantd::cuda {
 
-// Kernels walk over tiles of so many rows and columns, which start anew in
-// every group: no square, span or chunk of rows crosses a tile's edge.
+// Rows and columns of a tile. Tiles start anew in every group: no square, span
+// or chunk of rows crosses a tile's edge.
 inline constexpr int kTileSide = kChunkRows;
-// A strip has so many rows: no block has more, so none crosses a strip's edge.
+// Rows of a strip. No block has more, so none crosses a strip's edge.
 inline constexpr int kStripRows = 32;
 
-// Findings of kernels beside their output. The caller zeroes them first.
-// Maxima are fp32 bits with NaN dropped.
+// Findings of kernels beside their output. The caller zeroes them first. Maxima
+// are fp32 bits with NaN dropped.
 struct Found {
   uint32_t plain;
   uint32_t row_rht;
@@ -35,46 +35,48 @@ struct Found {
   uint32_t seen;  // Seen bits
 };
 enum Seen : uint32_t {
-  kSeenNan = 1,  // in the input
+  kSeenNan = 1,  // NaN in the input
   kSeenInf = 2,
-  kSeenRowRhtNan = 4,  // in the rotated values
+  kSeenRowRhtNan = 4,  // NaN in the rotated rows
   kSeenColRhtNan = 8,
 };
 
 // The groups of a job, on the device.
 struct GroupList {
   const GroupTask* groups;
-  const int64_t* chunks;  // [g]: rows of tiles before group g; [count]: all
+  const int64_t* chunks;  // [g]: rows of tiles before group g; [count]: the
+                          // total
   int64_t count;
   int64_t chunk_count;    // chunks[count]
-  const int64_t* strips;  // the same for strips of rows
+  const int64_t* strips;  // as `chunks`, for strips of rows
   int64_t strip_count;
-  int64_t rows;  // of all groups
+  int64_t rows;  // sum over all groups
   int64_t cols;  // K
 };
 
-// Maxima of one tensor. `*_signs` are 16 floats s[i] / 4, or nullptr where the
-// rotated maximum is not wanted. A rotation of the rows needs cols % 16 == 0.
+// Finds maxima of one tensor. `*_signs` are 16 floats s[i] / 4, or nullptr if
+// that rotated maximum is not wanted. Rotating the rows needs cols % 16 == 0.
 struct AmaxArgs {
   Matrix x;
   const float* row_signs;
   const float* col_signs;
   Found* found;
-  float signs[16];  // the same signs, where either is wanted
+  float signs[16];  // the same signs, if any rotated maximum is wanted
 };
 
-// Maxima of a list of groups: plain and, where there are signs, rotated; of
-// each group and, where a pointer says so, of each line, by atomicMax onto
+// Finds maxima of a list of groups, plain and, if there are signs, rotated: of
+// each group and, for pointers that are set, of each line, by atomicMax onto
 // zeros.
 struct SpanAmaxArgs {
   GroupList list;
   DType dtype;
   const float* row_signs;
   const float* col_signs;
-  int rotation;    // dimension, where there are signs
+  int rotation;    // dimension, if there are signs
   Found* found;    // one for each group
   uint32_t* seen;  // Seen bits of the whole input
-  // fp32 bits; of the rows of the payload, and of the K columns of each group.
+  // fp32 bits; for the rows of the payload, and for the K columns of each
+  // group.
   uint32_t* rows;
   uint32_t* rotated_rows;
   uint32_t* columns;
@@ -82,42 +84,44 @@ struct SpanAmaxArgs {
   bool propagate;  // A line that holds NaN has the maximum NaN.
 };
 
-inline constexpr size_t kCodeTableBytes = 1280;  // room for any CodeTable
+inline constexpr size_t kCodeTableBytes = 1280;  // size of the largest
+                                                 // CodeTable
 
-// Amaxes to write where they belong, for every group, made of its maxima.
+// Writes amaxes to their places, for every group, from its maxima.
 enum class FoundAmax { kGiven, kPlain, kRowRht, kColRht };
 struct WriteAmaxArgs {
   static constexpr int kMax = 4;
   struct Entry {
     float* to;  // one for each group
     FoundAmax source;
-    float number;  // kGiven: the amax; else what a maximum is multiplied with
+    float number;  // kGiven: the amax; else the factor of a maximum
   };
   Entry entries[kMax];
   int count;
   bool propagate;  // An amax is NaN where its source held one.
   int64_t groups;
   const Found* found;  // one for each group
-  // Tables to make of the amaxes of both copies (nullptr: of one that there is
-  // not), one for each group: two of kCodeTableBytes each, rowwise first.
+  // Tables to make from the amaxes of both copies (nullptr for a copy that is
+  // not made), one for each group: two of kCodeTableBytes each, rowwise first.
   CodeTable table;
   std::byte* tables;
   const float* amaxes[2];
   float range;  // as in EncodeParams
 };
 
-// Scales of FP8 tensors, of their amaxes, which have been written.
+// Writes scales of FP8 tensors from their amaxes, which must have been written.
 struct TensorScaleArgs {
   GroupList list;
   EncodeParams params;
-  const float* scales;  // one for each group; nullptr: of the amax
+  const float* scales;  // Writes codes and block scales of every copy that is
+                        // wanted.
 };
 
-// Codes and block scales of every copy that is wanted.
+// Writes codes and block scales of every copy that is wanted.
 struct EncodeArgs {
   GroupList list;
   EncodeParams params;
-  int rotation;  // the larger of the copies' dimensions; 0: none is rotated
+  int rotation;  // the larger of the copies' dimensions; 0: neither is rotated
   uint32_t* seen;
   // Statistics of the rowwise and the columnwise copy, where they are wanted.
   ErrorSums* sums;
@@ -170,7 +174,7 @@ struct ZeroRunsArgs {
   int64_t count;
   int64_t piece_count;
 };
-// Zeros in a few runs, which travel with the kernel. None may be empty.
+// Writes zeros in a few runs, which are passed as arguments. None may be empty.
 struct ZeroFewRunsArgs {
   static constexpr int kMax = 8;
   ZeroRunsArgs::Run runs[kMax];

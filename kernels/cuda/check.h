@@ -1,5 +1,5 @@
-// CUDA errors as statuses. Every CUDA call of this folder goes through here,
-// or says why its result does not matter.
+// CUDA errors as statuses. Every CUDA call of this folder is checked here, or
+// says why its result does not matter.
 #ifndef QUANTD_KERNELS_CUDA_CHECK_H_
 #define QUANTD_KERNELS_CUDA_CHECK_H_
 
@@ -14,10 +14,10 @@
 namespace quantd::cuda {
 
 // OK, or an error that names the step: OutOfMemoryError for lack of device
-// memory, else INTERNAL. Clears an error that does not stick.
+// memory, else INTERNAL. Clears an error that is not sticky.
 inline absl::Status CudaStatus(cudaError_t error, std::string_view step) {
   if (error == cudaSuccess) return absl::OkStatus();
-  cudaGetLastError();  // the error is in our hands now
+  cudaGetLastError();  // clears the error: it is handled here
   const std::string text =
       fmt::format("CUDA: {}: {}", step, cudaGetErrorString(error));
   return error == cudaErrorMemoryAllocation ? OutOfMemoryError(text)

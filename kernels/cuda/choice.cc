@@ -18,8 +18,8 @@
 namespace quantd::cuda {
 namespace {
 
-// Options that the kernels for bf16 and fp16 know beside their formats. With
-// more options the frame or the generic kernel is taken.
+// Options that the kernels for bf16 and fp16 support beside their formats. With
+// other options the frame or the generic kernel is used.
 constexpr uint32_t kNvfp4Knows = kOptRht | kOptStochastic | kOptFourOverSix |
                                  kOptSwizzled | kOptCompact | kOptGivenAmax |
                                  kOptEstimation | kOptGrouped | kOptDbias;
@@ -27,12 +27,13 @@ constexpr uint32_t kFp8Knows = kOptSwizzled | kOptGivenAmax | kOptEpsilon |
                                kOptPowerOfTwo | kOptGivenScale | kOptHistory |
                                kOptScaleRule | kOptGrouped | kOptDbias;
 
-// Options that an encoder must know: statistics are another kernel's.
+// Options that an encoder must support: another kernel counts statistics.
 uint32_t OptionsToKnow(const QuantizeOptions& o) {
   return UsedOptions(o) & ~kOptStatistics;
 }
 
-// The columns of all chunks of rows, which some kernels count in 32 bits.
+// The columns of all chunks of rows together, which some kernels count in 32
+// bits.
 int64_t ColumnsOfChunks(const Plan& plan) {
   int64_t chunks = 0;
   for (const Group& g : plan.groups()) chunks += CeilDiv(g.rows, kChunkRows);
@@ -66,7 +67,7 @@ bool RotatesBySixteen(const Recipe& r) {
   return !r.copies_rotate() || r.rotation->dimension == kRhtSize;
 }
 
-// The frame's kernel of a cell: kernels/cuda/encode/frame.
+// The kernel of the frame for this plan: kernels/cuda/encode/frame.
 EncodeKernel ChooseCell(const EncodeParams& p, bool rotates) {
   using enum EncodeKernel;
   const bool other = p.numerics.other;
@@ -101,7 +102,7 @@ EncodeKernel ChooseCell(const EncodeParams& p, bool rotates) {
   return other ? kFrameFp8LinesOfProfiles : kFrameFp8Lines;
 }
 
-// The frame, or kSpans where the frame does not reach.
+// The frame, or kSpans if the frame does not support the plan.
 EncodeKernel ChooseOther(const Plan& plan, const Recipe& r,
                          const QuantizeOptions& o, SharedMemory size) {
   const DType input = plan.tensor().dtype;
@@ -118,17 +119,17 @@ EncodeKernel ChooseOther(const Plan& plan, const Recipe& r,
   return ChooseCell(MakeEncodeParams(plan), r.copies_rotate());
 }
 
-// NVFP4 of bf16 and fp16, where a kernel is made for it.
+// The kernel made for NVFP4 of bf16 and fp16, if there is one.
 EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
                          const QuantizeOptions& o) {
   using enum EncodeKernel;
   const bool square = FindFormat(o.format)->square;
   const bool columnwise = r.copies[1].wanted;
   const bool te = EncodesAsTe(NumericsOf(o));
-  // Tensor cores rotate bf16, and tiles are rotated by nothing else.
+  // Tiles are rotated only by tensor cores, which take bf16.
   const bool rotatable =
       plan.tensor().dtype == DType::kBF16 || !r.copies_rotate();
-  // (A profile's choices are looked at below.)
+  // (A profile's choices are checked below.)
   uint32_t used = OptionsToKnow(o) & ~kOptProfile;
   const bool scaled = (used & kOptRowScaled) != 0 && !columnwise &&
                       (used & (kOptStochastic | kOptFourOverSix)) == 0 && te;
@@ -142,7 +143,7 @@ EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
   if (scaled) return kNvfp4ScaledRows;
   if (!te) return kNvfp4UnderGlobal;
   if ((used & kOptStochastic) != 0) {
-    // A block's random bytes must be those of one counter.
+    // The random bytes of a block must come from one counter.
     return !DrawsWhole(plan, o) ? kNone
            : square             ? kNvfp4StochasticSquares
            : columnwise         ? kNvfp4StochasticTiles
@@ -157,14 +158,14 @@ EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
   return columnwise || (o.dbias && rotatable) ? kNvfp4Tiles : kNvfp4Rows;
 }
 
-// FP8 and MXFP8 of bf16 and fp16, where a kernel is made for it.
+// The kernel made for FP8 and MXFP8 of bf16 and fp16, if there is one.
 EncodeKernel ChooseFp8(const Plan& plan, const Recipe& r,
                        const QuantizeOptions& o) {
   using enum EncodeKernel;
   const FormatSpec& format = *FindFormat(o.format);
   const bool tensor = format.scaling == Scaling::kTensor;
   const bool mx = format.scaling == Scaling::kMx;
-  // (Under a scale that is NaN a profile's zeros stay zeros.)
+  // (Under a NaN scale, a profile's zeros stay zeros.)
   const bool profiles = tensor || (mx && !r.propagate);
   const uint32_t used =
       OptionsToKnow(o) & ~(profiles ? uint32_t{kOptProfile} : 0);
@@ -176,7 +177,7 @@ EncodeKernel ChooseFp8(const Plan& plan, const Recipe& r,
     if (tensor) return NumericsOf(o).other ? kFp8QuotientRuns : kFp8Runs;
     return mx ? kMxfp8Rows : kFp8BlockRows;
   }
-  // Swizzled scales of a tile's columns are neighbours.
+  // In swizzled scales the columns of a tile are neighbours.
   const bool strips = r.copies[1].wanted && !o.dbias && mx &&
                       o.form.scale_layout != Layout::kSwizzled;
   return strips   ? kMxfp8Strips
@@ -185,7 +186,7 @@ EncodeKernel ChooseFp8(const Plan& plan, const Recipe& r,
                   : kFp8BlockTiles;
 }
 
-// The encoder that is made for the plan; kNone: there is none.
+// The encoder made for the plan, or kNone.
 EncodeKernel ChooseMade(const Plan& plan, const Recipe& r,
                         const QuantizeOptions& o) {
   const FormatSpec& format = *FindFormat(o.format);
@@ -252,7 +253,7 @@ DecodeKernel ChooseDecode(const Recipe& r, const DequantizeOptions& o) {
 
 ErrorsKernel ChooseErrors(const Plan& plan, const Recipe& r,
                           const QuantizeOptions& o) {
-  // Rows and columns are counted in 32 bits, bytes of a row, too.
+  // Rows, columns and bytes of a row are counted in 32 bits.
   constexpr int64_t kMost = int64_t{1} << 28;
   const bool tiles = !r.copies_rotate() && !NumericsOf(o).other &&
                      plan.cols() % kBlock == 0 && plan.rows() < kMost &&

@@ -1,7 +1,7 @@
 // The choice of the kernels that compute a plan on a CUDA device. It is made
-// here alone, once for each plan, in plain C++ that needs neither a GPU nor the
+// only here, once for each plan, in plain C++ that needs neither a GPU nor the
 // toolkit; launchers (kernels/cuda/launch.h) execute it. kernels/KERNELS.md
-// tells how to read it.
+// explains how to read it.
 #ifndef QUANTD_KERNELS_CUDA_CHOICE_H_
 #define QUANTD_KERNELS_CUDA_CHOICE_H_
 
@@ -25,18 +25,18 @@ struct KernelChoice {
 
   bool operator==(const KernelChoice&) const = default;
 
-  // Whether maxima are found in a list of groups, not in one tensor.
+  // Whether maxima are found in a list of groups, not in a single tensor.
   bool searches_groups() const { return amax >= AmaxKernel::kLines; }
   // Whether one of the kernels reads the list of groups.
   bool reads_groups() const;
 };
 
-// The choice for a device with that much shared memory. One that streams tiles
-// of rotated fp32 does not fit into kSmall.
+// The choice for a device with that much shared memory. A kernel that streams
+// tiles of rotated fp32 does not fit into kSmall.
 KernelChoice ChooseKernels(const Plan& plan, const Recipe& recipe,
                            SharedMemory size = SharedMemory::kLarge);
 
-// Names of the kernels, as their rows have them; "-" for none.
+// Names of the kernels, as in their rows; "-" for none.
 std::string_view Name(AmaxKernel kernel);
 std::string_view Name(EncodeKernel kernel);
 std::string_view Name(DecodeKernel kernel);
@@ -44,11 +44,11 @@ std::string_view Name(RotateKernel kernel);
 std::string_view Name(DbiasKernel kernel);
 std::string_view Name(ErrorsKernel kernel);
 
-// What is chosen, in the order in which it runs: "amax PlainAmax, encode
+// The chosen kernels, in the order in which they run: "amax PlainAmax, encode
 // EncodeNvfp4Rows".
 std::string ToString(const KernelChoice& choice);
 
-// What an encoder of that input looks up under its amaxes.
+// The table that an encoder of that input looks up under its amaxes.
 CodeTable CodeTableOf(EncodeKernel kernel, DType input);
 
 }  // namespace quantd::cuda

@@ -24,7 +24,7 @@ class Worker {
                            queue_.stream);
   }
 
-  // Queues zeros for what is added to and for what no kernel writes: gaps
+  // Queues zeros for sums and maxima, and for bytes that no kernel writes: gaps
   // between tensors and the padding of scales.
   cudaError_t Prepare() {
     ZeroFewRunsArgs few = {};
@@ -67,7 +67,7 @@ class Worker {
     return Copy();
   }
 
-  // The last step of Compute: what makes anything but amaxes.
+  // Queues the last step: everything except amaxes.
   cudaError_t Copy() {
     if (recipe_.rotate) return Rotate(*recipe_.rotate);
     if (choice_.decode != DecodeKernel::kNone) return Decode();
@@ -75,7 +75,7 @@ class Worker {
     return SumColumns();
   }
 
-  // A kernel of the job is what was queued last.
+  // Notes that the work queued last is a kernel of the job.
   void FollowsKernel() { queue_.follows = true; }
 
   int rht_launches = 0;
@@ -92,8 +92,8 @@ class Worker {
   const float* Signs(bool wanted) const {
     return wanted ? memory_.payload.signs : nullptr;
   }
-  // Fills in the signs of a rotation of dimension 16: kernels that are made for
-  // it take them with their arguments.
+  // Fills in the signs of a rotation of dimension 16, which kernels for that
+  // dimension take as arguments.
   void FillSigns(float (&signs)[kRhtSize]) const {
     const SignMask m =
         recipe_.rotation ? recipe_.rotation->mask : kDefaultSignMask;
@@ -104,11 +104,11 @@ class Worker {
   int Dimension() const {
     return recipe_.rotation ? recipe_.rotation->dimension : kRhtSize;
   }
-  // Counts one kernel more that uses a rotation, if it does.
+  // Counts a kernel that uses a rotation.
   void Count(bool reads_rht) {
     if (reads_rht) ++rht_launches;
   }
-  // What a launcher has returned: the next kernel follows one.
+  // Passes on a launcher's result; the next kernel follows this one.
   cudaError_t Queued(cudaError_t error) {
     queue_.follows = true;
     return error;
@@ -156,8 +156,8 @@ class Worker {
     return Queued(Launch(choice_.amax, args, queue_));
   }
 
-  // Queues every amax of groups to where it leaves from, where kernels read it,
-  // and what encoders look up under it.
+  // Queues writing the amaxes of groups to the output and to the encoders, and
+  // the tables that encoders look up under them.
   cudaError_t WriteAmaxes() {
     using From = AmaxOutput::From;
     WriteAmaxArgs args = {};
@@ -217,7 +217,8 @@ class Worker {
                : Queued(Launch(choice_.errors, args, queue_));
   }
 
-  // The rowwise copy's one amax, where it was given; else a negative number.
+  // The given amax of the rowwise copy, if there is exactly one; else a
+  // negative number.
   float KnownAmax() const {
     if (plan_.grouped()) return -1.0f;
     for (const AmaxOutput& amax : recipe_.amaxes) {

@@ -11,23 +11,23 @@
 
 namespace quantd::cuda {
 
-// The device "cuda:<ordinal>". NOT_FOUND when it is not there or cannot run
-// this program's kernels. `options.memory_limit` bounds the pinned memory of
-// payloads and, apart from it, their memory on the device.
+// Opens the device "cuda:<ordinal>". NOT_FOUND if it does not exist or cannot
+// run this program's kernels. `options.memory_limit` bounds the pinned memory
+// of payloads and, separately, their memory on the device.
 //
 // Once the device has faulted, its jobs and Begin return UNAVAILABLE.
 absl::StatusOr<std::unique_ptr<Backend>> Open(int ordinal,
                                               const BackendOptions& options);
 
-// How many devices there are; 0 when none can be used.
+// The number of usable devices.
 int DeviceCount();
 
-// Why there is no usable device; empty when there is one.
+// The reason why there is no usable device; empty when there is one.
 std::string UnavailableReason();
 
-// Page-locks memory of this process for all devices: what lies in it is copied
-// without a detour. False where no device has been opened, or where the driver
-// will not; then nothing has changed.
+// Page-locks memory of this process for all devices, so that they copy it
+// directly. False, with nothing changed, if no device has been opened or the
+// driver refuses.
 bool PageLock(void* memory, size_t bytes, bool writable);
 void PageUnlock(void* memory);
 

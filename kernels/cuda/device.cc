@@ -27,7 +27,7 @@ void* AllocateDevice(size_t bytes) {
   }
   return p;
 }
-// Nobody could act on an error here: a dead context or a driver that is being
+// Errors cannot be handled here: a dead context or a driver that is being
 // unloaded has taken the memory with it.
 void ReleasePinned(void* p, size_t) {
   cudaFreeHost(p);
@@ -38,7 +38,7 @@ void ReleaseDevice(void* p, size_t) {
   cudaGetLastError();
 }
 
-// The matrix in its dtype; its entries are +-n^-1/2.
+// The matrix in its dtype; all entries are +-n^-1/2.
 std::vector<std::byte> EncodeMatrix(const std::vector<float>& matrix,
                                     DType dtype) {
   const size_t size = SizeOf(dtype);
@@ -95,7 +95,7 @@ Slot::~Slot() {
 
 Device::Lease::~Lease() {
   if (slot_ == nullptr) return;
-  // An error is the next user's to see, and a sticky one is seen by all.
+  // An error is left to the next user; a sticky one reaches everybody.
   if (device_->Enter().ok()) {
     for (cudaStream_t stream : {slot_->in, slot_->stream, slot_->out}) {
       cudaStreamSynchronize(stream);
@@ -183,7 +183,7 @@ absl::StatusOr<std::shared_ptr<const CachedRht>> Device::GetRht(
     return it->second;
   }
   ++rht_misses_;
-  // Jobs keep what they use.
+  // Jobs keep the rotations that they use.
   if (rhts_.size() >= kMaxRhts) rhts_.clear();
   absl::StatusOr<std::shared_ptr<const CachedRht>> made =
       MakeRht(mask, dimension, dtype, lease);
@@ -222,7 +222,7 @@ absl::StatusOr<std::shared_ptr<const CachedRht>> Device::MakeRht(
 
 absl::Status Device::HealthAfter(absl::Status status, const Lease& lease) {
   if (status.ok() || absl::IsInvalidArgument(status)) return status;
-  // A fault sticks to the context: every later call returns it.
+  // A fault is sticky: every later call returns it.
   const cudaError_t now = cudaStreamQuery(lease->stream);
   cudaGetLastError();
   if (now == cudaSuccess || now == cudaErrorNotReady) return status;

@@ -1,5 +1,5 @@
-// What one GPU holds for its jobs: slots (a stream each), pinned and device
-// memory, cached rotations, and whether it is healthy.
+// The resources of one GPU for its jobs: slots (a stream each), pinned and
+// device memory, cached rotations; and its health.
 #ifndef QUANTD_KERNELS_CUDA_DEVICE_H_
 #define QUANTD_KERNELS_CUDA_DEVICE_H_
 
@@ -26,31 +26,32 @@
 
 namespace quantd::cuda {
 
-// Page-locked host memory that every device may read; and memory of the
-// device that is current where a block is taken. Blocks of both may be
-// released from any thread at any time, even after the driver has gone.
+// Sources of memory: page-locked host memory that every device may read, and
+// memory of the device that is current when a block is taken. Blocks of both
+// may be released from any thread at any time, even after the driver has gone.
 BlockSource PinnedSource();
 BlockSource DeviceSource();
 
-// A rotation as kernels read it, on the device, until the last owner is gone.
+// A rotation for kernels, on the device until its last owner is gone.
 struct CachedRht {
   Block memory;
   const float* signs = nullptr;  // n floats s[i] * n^-1/2
   const void* matrix = nullptr;  // n x n row-major, in the key's dtype
 };
 
-// Streams with what belongs to one job at a time. Made once.
+// Streams, events and findings for one job at a time. Made once.
 struct Slot {
   enum Mark { kStart, kFed, kComputed, kDone, kMarks };
 
   cudaStream_t stream = nullptr;
-  // Copies of jobs that take in, compute and give out at the same time.
+  // Streams for copies, used by jobs that copy in, compute and copy out at the
+  // same time.
   cudaStream_t in = nullptr;
   cudaStream_t out = nullptr;
-  cudaEvent_t passed = nullptr;  // what one stream waits for on another
+  cudaEvent_t passed = nullptr;  // for one stream to wait for another
   std::array<cudaEvent_t, kMarks> marks = {};
-  Findings* findings = nullptr;       // device
-  Findings* findings_host = nullptr;  // pinned
+  Findings* findings = nullptr;       // on the device
+  Findings* findings_host = nullptr;  // in pinned memory
 
   Slot() = default;
   Slot(const Slot&) = delete;
@@ -59,18 +60,19 @@ struct Slot {
   absl::Status Create();
 };
 
-// Thread-safe. Outlives the leases taken from it.
+// Thread-safe. Must outlive the leases taken from it.
 class Device {
  public:
   struct Properties {
-    std::string name;  // as the vendor says, "NVIDIA H200"
+    std::string name;  // the vendor's name, "NVIDIA H200"
     int major = 0;     // compute capability
     int minor = 0;
     int multiprocessors = 0;
-    SharedMemory shared_memory = SharedMemory::kSmall;  // of a CTA
+    SharedMemory shared_memory = SharedMemory::kSmall;  // most that a CTA may
+                                                        // have
   };
 
-  // A slot until destruction, which waits for what is still on its stream.
+  // A slot. Destruction waits for the work that is still on its stream.
   class Lease {
    public:
     Lease() = default;
@@ -91,39 +93,41 @@ class Device {
     Slot* slot_ = nullptr;
   };
 
-  // Why there is no such device or this program has no code for it; empty
-  // when it can be opened.
+  // The reason why there is no such device or this program has no code for it;
+  // empty if it can be opened.
   static std::string WhyNot(int ordinal);
 
-  // NOT_FOUND with WhyNot. `slots`: at most; one is made now, others when they
-  // are first needed. `memory_limit` bounds pinned and device memory each, and
-  // once more what jobs have there beside payloads.
+  // Opens a device. NOT_FOUND with the text of WhyNot. `slots`: the most slots;
+  // one is made now, others when they are first needed. `memory_limit` bounds
+  // pinned and device memory each, and separately the memory of jobs there
+  // beside payloads.
   static absl::StatusOr<std::unique_ptr<Device>> Open(int ordinal, int slots,
                                                       size_t memory_limit);
 
-  // Makes the device current on this thread: before any other call here.
+  // Makes the device current on this thread. Call before anything else here.
   absl::Status Enter() const;
 
-  // Empty when every slot is taken. An error is that of making one.
+  // A lease on a slot, empty when all are taken. Errors are those of making a
+  // slot.
   absl::StatusOr<Lease> TakeSlot();
   BlockPool& pinned() { return *pinned_; }
   BlockPool& memory() { return *memory_; }
-  // For tables and scratch. Payloads are admitted by what their pools hold, so
-  // that nothing else may come out of those.
+  // Pools for tables and scratch. Payloads are admitted by the size of their
+  // own pools, so nothing else may come out of those.
   BlockPool& table_pinned() { return *table_pinned_; }
   BlockPool& table_memory() { return *table_memory_; }
 
-  // The rotation for (mask, dimension, dtype). One that was not cached is
+  // The rotation for (mask, dimension, dtype). If it is not cached, it is
   // uploaded on the stream of `lease`, which must be idle.
   absl::StatusOr<std::shared_ptr<const CachedRht>> GetRht(const SignMask& mask,
                                                           int dimension,
                                                           DType dtype,
                                                           const Lease& lease);
 
-  // Passes a status on, and after an error finds out whether the device still
-  // works. Once it does not, every error is UNAVAILABLE.
+  // Returns `status`, after checking, if it is an error, whether the device
+  // still works. Once it does not, every error is UNAVAILABLE.
   absl::Status HealthAfter(absl::Status status, const Lease& lease);
-  // OK, or the UNAVAILABLE of the fault.
+  // OK, or UNAVAILABLE once the device has faulted.
   absl::Status Health() const;
 
   const Properties& properties() const { return properties_; }
@@ -133,8 +137,8 @@ class Device {
 
  private:
   using RhtKey = std::tuple<std::array<uint64_t, 2>, int, DType>;
-  // Masks come from clients: the cache is emptied when it is full, by number or
-  // by bytes.
+  // Masks come from clients, so the cache is bounded: it is emptied when it is
+  // full, by number or by bytes.
   static constexpr size_t kMaxRhts = 1024;
   static constexpr size_t kRhtBytes = size_t{32} << 20;
 
@@ -156,7 +160,7 @@ class Device {
   std::atomic<uint64_t> rht_misses_ = 0;
 
   mutable absl::Mutex mutex_;
-  // Only as many as were in use at once: fed jobs may need many, and rarely do.
+  // Only as many as were in use at once: fed jobs may need many, but rarely do.
   std::vector<std::unique_ptr<Slot>> slots_ ABSL_GUARDED_BY(mutex_);
   std::vector<Slot*> free_ ABSL_GUARDED_BY(mutex_);
   absl::Status fault_ ABSL_GUARDED_BY(mutex_);

@@ -18,13 +18,13 @@
 namespace quantd::cuda {
 namespace {
 
-// Devices that backends have opened, once each: no other is worked on, for to
-// open one takes memory there.
+// Devices that backends have opened. No other device is used, because using one
+// takes memory there.
 std::mutex served_mutex;
 std::vector<int> served;
 
-// A device that backends have opened, and whether it is another one than that
-// whose memory it is to work on.
+// A device that backends have opened, and whether the memory belongs to another
+// GPU.
 struct Place {
   int ordinal = -1;
   bool of_peer = false;
@@ -33,7 +33,7 @@ struct Place {
 
 using Uuid = std::array<std::byte, 16>;
 
-// -1: there is none here.
+// The ordinal of a GPU, or -1.
 int FindGpu(const Uuid& uuid) {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess) count = 0;
@@ -59,8 +59,7 @@ std::optional<Place> FindServed(const Uuid& uuid) {
   return Place{gpu, false};
 }
 
-// For a GPU that no backend has opened: the place of one that may access its
-// memory.
+// For a GPU that no backend has opened: a device that may access its memory.
 std::optional<Place> FindPeer(const Uuid& uuid) {
   const int gpu = FindGpu(uuid);
   if (gpu < 0) return std::nullopt;
@@ -76,8 +75,8 @@ std::optional<Place> FindPeer(const Uuid& uuid) {
   return std::nullopt;
 }
 
-// The driver's functions: the runtime has none of its own, and linking with the
-// driver would tie the program to machines that have one.
+// Looks up a function of the driver: the runtime lacks these, and linking with
+// the driver would tie the program to machines that have one.
 template <typename Function>
 Function Driver(const char* name) {
   void* function = nullptr;
@@ -109,7 +108,7 @@ class IpcMapping : public DeviceMapping {
       : DeviceMapping(data, size, place.name(), place.of_peer),
         ordinal_(place.ordinal) {}
   ~IpcMapping() override {
-    // The driver may be on its way out, and the mapping with it.
+    // The driver may be shutting down, which ends the mapping, too.
     if (cudaSetDevice(ordinal_) != cudaSuccess ||
         cudaIpcCloseMemHandle(data()) != cudaSuccess) {
       cudaGetLastError();
@@ -129,7 +128,7 @@ absl::StatusOr<std::unique_ptr<DeviceMapping>> OpenIpc(
   const cudaError_t error =
       cudaIpcOpenMemHandle(&data, ipc, cudaIpcMemLazyEnablePeerAccess);
   if (error != cudaSuccess) {
-    cudaGetLastError();  // the client's, and told to it
+    cudaGetLastError();  // the client's error, which is reported to it
     return NotOpened(cudaGetErrorString(error));
   }
   auto mapping =
@@ -148,7 +147,7 @@ absl::StatusOr<std::unique_ptr<DeviceMapping>> OpenIpc(
   return mapping;
 }
 
-// Memory of cuMemCreate, at an address of its own.
+// Memory of cuMemCreate, mapped at an address of its own.
 class ImportedMapping : public DeviceMapping {
  public:
   ImportedMapping(CUdeviceptr data, size_t size, const Place& place)
@@ -198,9 +197,9 @@ absl::StatusOr<std::unique_ptr<DeviceMapping>> OpenImported(
     release(memory);
     return NotOpened("no addresses for it");
   }
-  // More than there is cannot be mapped.
+  // Mapping more than the allocation has fails.
   result = map(address, size, 0, memory, 0);
-  release(memory);  // the mapping keeps it
+  release(memory);  // the mapping keeps it alive
   if (result != CUDA_SUCCESS) {
     free(address, size);
     return OtherSize(size, 0);
@@ -221,7 +220,7 @@ class IpcEvent : public EventMapping {
   IpcEvent(cudaEvent_t event, const Place& place)
       : EventMapping(place.name()), event_(event), ordinal_(place.ordinal) {}
   ~IpcEvent() override {
-    // The driver may be on its way out, and the event with it.
+    // The driver may be shutting down, which ends the event, too.
     if (cudaSetDevice(ordinal_) != cudaSuccess ||
         cudaEventDestroy(event_) != cudaSuccess) {
       cudaGetLastError();
@@ -229,11 +228,11 @@ class IpcEvent : public EventMapping {
   }
 
   bool Passed() const override {
-    // So that no other device is opened for a thread that is new to CUDA.
+    // Keeps CUDA from opening another device for a thread that is new to it.
     cudaSetDevice(ordinal_);
     const cudaError_t state = cudaEventQuery(event_);
     if (state == cudaErrorNotReady) return false;
-    // An error of the device's is the job's to find, too.
+    // Clears the error; a job will find a device's error, too.
     if (state != cudaSuccess) cudaGetLastError();
     return true;
   }
@@ -285,7 +284,7 @@ absl::StatusOr<std::unique_ptr<EventMapping>> OpenEvent(
   cudaEvent_t event = nullptr;
   if (const cudaError_t error = cudaIpcOpenEventHandle(&event, ipc);
       error != cudaSuccess) {
-    cudaGetLastError();  // the client's, and told to it
+    cudaGetLastError();  // the client's error, which is reported to it
     return absl::InvalidArgumentError(fmt::format(
         "an event of a GPU: cannot open it: {}", cudaGetErrorString(error)));
   }

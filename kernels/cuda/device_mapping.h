@@ -1,5 +1,5 @@
-// Memory and events of other processes on the GPUs of this one:
-// DeviceMapping::Open and EventMapping::Open.
+// Implements DeviceMapping::Open and EventMapping::Open: memory and events of
+// other processes on the GPUs of this one.
 #ifndef QUANTD_KERNELS_CUDA_DEVICE_MAPPING_H_
 #define QUANTD_KERNELS_CUDA_DEVICE_MAPPING_H_
 
@@ -11,7 +11,7 @@
 
 namespace quantd::cuda {
 
-// While it lives, memory and events of that device may be opened.
+// Allows memory and events of a device to be opened while it lives.
 class Served {
  public:
   explicit Served(int ordinal);

@@ -1,4 +1,4 @@
-// What a job's kernels find out, for the host to read when they are done.
+// Findings of a job's kernels, which the host reads when they are done.
 #ifndef QUANTD_KERNELS_CUDA_FINDINGS_H_
 #define QUANTD_KERNELS_CUDA_FINDINGS_H_
 
@@ -11,12 +11,12 @@
 namespace quantd::cuda {
 
 struct Findings {
-  // `seen` is of the whole input; the maxima are too, unless it is grouped.
+  // `seen` is for the whole input; so are the maxima, unless it is grouped.
   Found found;
-  ErrorSums sums[2];  // of the rowwise and of the columnwise copy
+  ErrorSums sums[2];  // for the rowwise and for the columnwise copy
 };
 
-// Bytes of the findings that a job has a use for.
+// Bytes of the findings that a job uses.
 inline size_t FindingsBytes(const Recipe& recipe) {
   return recipe.statistics ? sizeof(Findings) : sizeof(Found);
 }

@@ -1,4 +1,4 @@
-// What a job does for each group as a whole: scales of FP8 tensors, sums of
+// Work of a job for each group as a whole: scales of FP8 tensors, sums of
 // columns, zeros between its parts.
 #include <algorithm>
 
@@ -11,7 +11,7 @@ namespace {
 
 // --- kernels ----------------------------------------------------------------
 
-// A thread is a group.
+// One thread for each group.
 __global__ void __launch_bounds__(kThreads)
     TensorScales(const __grid_constant__ TensorScaleArgs a) {
   LetNextKernelStart();
@@ -31,7 +31,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A thread is a column of a chunk of rows; a CTA's columns are neighbours.
+// One thread for each column of a chunk of rows; a CTA's columns are
+// neighbours.
 template <DType D>
 __global__ void __launch_bounds__(kThreads) SumChunks(GroupList list) {
   const int64_t cols = list.cols;
@@ -58,10 +59,10 @@ __global__ void __launch_bounds__(kThreads) SumChunks(GroupList list) {
   }
 }
 
-// A CTA is 32 columns of a group. Its warps load the sums of chunks, one chunk
-// each at a time, the first warp adds them up.
+// One CTA for 32 columns of a group. Its warps load the sums of chunks, one
+// chunk each at a time, and the first warp adds them up.
 inline constexpr int kSumWarps = kThreads / 32;
-inline constexpr int kSumBatch = 128;  // chunks that are under way
+inline constexpr int kSumBatch = 128;  // chunks in flight
 
 template <DType D>
 __global__ void __launch_bounds__(kThreads) SumGroups(GroupList list) {
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(kThreads) SumGroups(GroupList list) {
     }
     __syncthreads();
     if (warp == 0) {
-      // One after the other.
+      // In order: the result depends on it.
 #pragma unroll 16
       for (int b = 0; b < count; ++b) total = total + sums[b][lane];
     }
@@ -103,7 +104,7 @@ __global__ void __launch_bounds__(kThreads) SumGroups(GroupList list) {
   if (warp == 0 && inside) StoreBits<D>(EncodeElement<D>(total), to);
 }
 
-// Writes zeros into a run, from byte `first` on as many as a piece has.
+// Writes zeros into a piece of a run, which begins at byte `first`.
 __device__ __forceinline__ void ZeroPiece(const ZeroRunsArgs::Run& run,
                                           int64_t first) {
   const auto width = static_cast<int64_t>(run.width);
@@ -125,7 +126,7 @@ __global__ void __launch_bounds__(kThreads) ZeroRuns(ZeroRunsArgs a) {
   }
 }
 
-// A CTA takes one piece of each run, if it has so many.
+// A CTA takes one piece of each run that has enough pieces.
 __global__ void __launch_bounds__(kThreads)
     ZeroFewRuns(const __grid_constant__ ZeroFewRunsArgs a) {
   LetNextKernelStart();
@@ -137,7 +138,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // --- launchers --------------------------------------------------------------
 
-// After the kernel that has made the sums of chunks.
+// After the kernel that makes the sums of chunks.
 }  // namespace
 
 cudaError_t LaunchSumChunks(const GroupList& list, DType input,

@@ -1,25 +1,25 @@
-// The kernels that a plan may be computed by: a row for each. What a row begins
-// with is the enumerator that kernels/cuda/choice.h chooses and the kernel's
-// name; the launcher of that name (EncodeSpans: LaunchEncodeSpans) is declared
-// and called by what kernels/cuda/launch.h makes of the row.
+// The kernels that a plan may be computed by, one row each. A row begins with
+// the enumerator that kernels/cuda/choice.h chooses and the kernel's name;
+// kernels/cuda/launch.h declares and calls the launcher of that name
+// (EncodeSpans: LaunchEncodeSpans).
 //
-// A launcher compiles its kernel for the types, the copies and the rotations of
-// its arguments and for the device, and takes the form that they ask for. It
-// never takes another kernel.
+// A launcher instantiates its kernel for the types, copies and rotations of its
+// arguments and for the device, and uses the form that they need. It never uses
+// another kernel.
 #ifndef QUANTD_KERNELS_CUDA_KERNELS_H_
 #define QUANTD_KERNELS_CUDA_KERNELS_H_
 
 namespace quantd::cuda {
 
-// Shared memory of a CTA in KiB. A kernel that streams tiles is built in a form
-// for each size.
+// Shared memory of a CTA in KiB. A kernel that streams tiles has a form for
+// each size.
 enum class SharedMemory { kSmall = 99, kMedium = 163, kLarge = 227 };
 
 constexpr int BytesOf(SharedMemory size) {
   return static_cast<int>(size) * 1024;
 }
 
-// The form for a device whose CTAs may have so many bytes.
+// The form for a device whose CTAs may have that many bytes.
 constexpr SharedMemory SharedMemoryFor(int bytes) {
   using enum SharedMemory;
   return bytes >= BytesOf(kLarge)    ? kLarge
@@ -27,12 +27,12 @@ constexpr SharedMemory SharedMemoryFor(int bytes) {
                                      : kSmall;
 }
 
-// What an encoder looks up under an amax, if anything: NVFP4's code_tables.cuh.
-// kFits is for bf16; kValues takes its place for fp16.
+// The table that an encoder looks up under an amax, if any: NVFP4's
+// code_tables.cuh. kFits is for bf16; kValues takes its place for fp16.
 enum class CodeTable { kNone, kMultipliers, kValues, kFits };
 
-// Maxima of one tensor. A rotation has dimension 16.
-//   kPlain        max |x| alone
+// Kernels for maxima of one tensor. A rotation has dimension 16.
+//   kPlain        only max |x|
 //   kRows         and that of rotated rows
 //   kTiles        and that of rotated columns
 //   kTensorCores  bf16, rotated: cols % 16 == 0, fewer than 2^31 rows
@@ -41,27 +41,27 @@ enum class CodeTable { kNone, kMultipliers, kValues, kFits };
   ROW(kRows, AmaxOfRows)           \
   ROW(kTiles, AmaxOfTiles)         \
   ROW(kTensorCores, AmaxByTensorCores)
-// Maxima of any list of groups and of their lines.
+// Kernels for maxima of any list of groups and of their lines.
 //   kLines  nothing rotated, rows of a multiple of 16 bytes
 //   kSpans  everything
 #define QUANTD_AMAX_OF_GROUPS(ROW) \
   ROW(kLines, AmaxOfLines)         \
   ROW(kSpans, AmaxOfSpans)
 
-// Encoders: codes and scales. The third column is what the kernel looks up
-// under an amax; the fourth, whether it sums each 128 rows for dbias on its
-// way.
+// Encoders, which write codes and scales. The third column is the table that
+// the kernel looks up under an amax; the fourth, whether it also sums each 128
+// rows for dbias.
 //
 // Notes: kernels/cuda/encode/{nvfp4,fp8,frame}/NOTES.md. Rows are a rowwise
 // copy alone; tiles are the columnwise copy, both, or a rowwise one with dbias;
 // squares are either copy or both.
 //   kQuantizeRows       one tensor of fp32
-//   kNvfp4UnderGlobal   profiles whose blocks work under a global scale
+//   kNvfp4UnderGlobal   profiles whose blocks are scaled by a global scale
 //   kNvfp4ScaledRows    an amax for each row
 //   kFp8QuotientRuns    profiles that divide by a tensor's scale
 //   kMxfp8Strips        the columnwise copy or both, linear scales
-//   kFrame...           tiles through shared memory, for what has no kernel
-//                       above: any type and layout
+//   kFrame...           tiles through shared memory, for plans that have no
+//                       kernel above: any type and layout
 //   kSpans              everything
 #define QUANTD_ENCODERS(ROW)                                                  \
   ROW(kQuantizeRows, QuantizeRows, kNone, false)                              \
@@ -110,7 +110,7 @@ enum class CodeTable { kNone, kMultipliers, kValues, kFits };
   ROW(kFrameFp8SquaresOfProfiles, FrameFp8SquaresOfProfiles, kNone, true)     \
   ROW(kSpans, EncodeSpans, kNone, false)
 
-// Values of the one copy there is. A rotation has dimension 16, but for kSpans.
+// Decoders of one copy. A rotation has dimension 16, except for kSpans.
 //   kRows            stored along rows, not rotated
 //   kColumnsInPlace  columnwise MXFP8, which is not stored as the transpose
 //   kRotatedRows     NVFP4 and MX
@@ -125,13 +125,13 @@ enum class CodeTable { kNone, kMultipliers, kValues, kFits };
   ROW(kColumns, DecodeColumns)               \
   ROW(kSpans, DecodeSpans)
 
-// A rotated tensor: of dimension 16, and of the larger ones.
+// Kernels that rotate a tensor: by dimension 16, and by larger ones.
 #define QUANTD_ROTATORS(ROW) \
   ROW(kBlocks, RotateBlocks) \
   ROW(kSpans, RotateSpans)
 
-// Statistics of what an encoder has made.
-//   kTiles  whole runs of sixteen, not rotated, of no profile's arithmetic
+// Kernels for statistics of what an encoder has written.
+//   kTiles  whole runs of sixteen, not rotated, profile TE
 //   kSpans  everything
 #define QUANTD_ERROR_COUNTERS(ROW) \
   ROW(kTiles, CountErrorsOfTiles)  \
@@ -152,7 +152,7 @@ enum class ErrorsKernel { kNone, QUANTD_ERROR_COUNTERS(QUANTD_ENUMERATOR) };
 // Makes the sums of each 128 rows, which SumGroups then adds up.
 enum class DbiasKernel {
   kNone,
-  kEncoder,  // The encoder makes them on its way.
+  kEncoder,  // the encoder makes them, too
   kChunks,   // SumChunks
 };
 

@@ -21,7 +21,7 @@ cudaError_t ForInput(const EncodeArgs& a, const F& launch) {
 template <typename Args>
 using Launcher = cudaError_t(const Args&, const Queue&);
 
-// Launches one of a list, which has the enumerators from `first` on.
+// Launches a kernel of a list that begins with the enumerator `first`.
 template <typename Kernel, typename Args, size_t N>
 cudaError_t LaunchFrom(Launcher<Args>* const (&launchers)[N], Kernel first,
                        Kernel kernel, const Args& args, const Queue& queue) {

@@ -1,7 +1,7 @@
-// Launchers: the only door between plain C++ and device code. Each one queues
-// its kernel on a stream and returns what the launch returned. None waits, and
-// none decides whether its kernel can do what it is asked for: that is
-// kernels/cuda/choice.h's.
+// Launchers: the only interface between plain C++ and device code. Each one
+// queues its kernel on a stream and returns the result of the launch. No
+// launcher waits, and none decides whether its kernel supports the arguments:
+// that is the task of kernels/cuda/choice.h.
 #ifndef QUANTD_KERNELS_CUDA_LAUNCH_H_
 #define QUANTD_KERNELS_CUDA_LAUNCH_H_
 
@@ -17,8 +17,8 @@ namespace quantd::cuda {
 // Returns cudaSuccess when this program holds code for the current device.
 cudaError_t FindKernels();
 
-// Queue the kernel that was chosen. cudaErrorInvalidValue: the choice is that
-// there is none, or a kernel that takes other arguments.
+// Queue the chosen kernel. cudaErrorInvalidValue if no kernel was chosen, or
+// one that takes other arguments.
 cudaError_t Launch(AmaxKernel kernel, const AmaxArgs& args, const Queue& queue);
 cudaError_t Launch(AmaxKernel kernel, const SpanAmaxArgs& args,
                    const Queue& queue);
@@ -53,8 +53,7 @@ QUANTD_ROTATORS(QUANTD_ROTATOR)
 #undef QUANTD_DECODER
 #undef QUANTD_ROTATOR
 
-// Launchers that are compiled for each type of the input in a source of its
-// own.
+// Launchers that are compiled for each input type in a source of its own.
 template <DType D>
 cudaError_t LaunchEncodeSpansOf(const EncodeArgs& args, const Queue& queue);
 template <DType D>
@@ -64,12 +63,12 @@ template <DType D>
 cudaError_t LaunchCountErrorsOfSpansOf(const EncodeArgs& args,
                                        const Queue& queue);
 
-// What every job may need beside its choice.
+// Launchers that any job may need beside its choice.
 
 cudaError_t LaunchWriteAmax(const WriteAmaxArgs& args, const Queue& queue);
-// Scales of FP8 tensors.
+// Computes scales of FP8 tensors.
 cudaError_t LaunchTensorScales(const TensorScaleArgs& args, const Queue& queue);
-// The sums of each 128 rows, and of them those of each group.
+// Compute the sums of each 128 rows, and from them those of each group.
 cudaError_t LaunchSumChunks(const GroupList& list, DType input,
                             const Queue& queue);
 cudaError_t LaunchSumGroups(const GroupList& list, DType output,

@@ -1,7 +1,7 @@
-// A plan with all that is decided about it, and what its kernels look up on the
+// A plan with all decisions about it, and the tables of its kernels on the
 // device beside the payload: groups and where their tiles start, runs of zeros,
-// given numbers; and memory to work in. Tables are made on the host and copied
-// at once, so that a job of many groups costs as many calls as a job of one.
+// given numbers; and scratch memory. Tables are made on the host and copied at
+// once, so that a job of many groups costs as many calls as a job of one.
 #ifndef QUANTD_KERNELS_CUDA_PREPARED_H_
 #define QUANTD_KERNELS_CUDA_PREPARED_H_
 
@@ -19,47 +19,48 @@ namespace quantd::cuda {
 
 class Prepared {
  public:
-  // The plan must outlive it. `size`: the device's. `gaps`: the outputs lie in
-  // one block, which has gaps between them.
+  // The plan must outlive this object. `size`: the device's. `gaps`: the
+  // outputs lie in one block, which has gaps between them.
   Prepared(const Plan& plan, SharedMemory size, bool gaps = true);
 
   const Plan& plan() const { return plan_; }
   const Recipe& recipe() const { return recipe_; }
   const KernelChoice& choice() const { return choice_; }
 
-  // Memory wanted: of the host, page-locked; and of the device, which starts
-  // with an image of it. Either may be 0.
+  // Sizes of the memory to provide: page-locked on the host, and on the device,
+  // where it starts with a copy of the host's. Either may be 0.
   size_t host_bytes() const { return host_bytes_; }
   size_t device_bytes() const { return device_bytes_; }
 
-  // Says where the tables are. Both blocks stay for as long as kernels may
-  // read.
+  // Sets the places of the tables. Both blocks must stay as long as kernels may
+  // read them.
   void Place(std::byte* host, std::byte* device) {
     host_ = host;
     device_ = device;
   }
-  // Fills the host's block, which then goes to the device. `payload` needs no
-  // scratch.
+  // Fills the host's block, which must then be copied to the device. `payload`
+  // needs no scratch.
   void Fill(const JobBases& payload);
 
   std::byte* host() const { return host_; }
   std::byte* device() const { return device_; }
 
-  // Device memory where it is not empty; valid after Fill.
+  // The groups; in device memory if the table is not empty. Valid after Fill.
   GroupList groups() const;
-  // The first group, which is known without a table, too.
+  // The first group, which is available even without a table.
   const GroupTask& first_group() const { return first_group_; }
-  // What all groups of a Quantize and of a Dequantize share.
+  // Parameters that all groups of a Quantize or a Dequantize share.
   const EncodeParams& encode_params() const { return encode_params_; }
   const DequantizeParams& decode_params() const { return decode_params_; }
-  const float* scales() const;  // nullptr: none given
+  const float* scales() const;  // nullptr: no scales given
   ZeroRunsArgs zero_runs() const;
-  Found* found() const;  // one for each group, where they are grouped
-  // Room for what the encoder looks up under amaxes: see WriteAmaxArgs.
+  Found* found() const;  // one for each group, if they are grouped
+  // Memory for the tables that the encoder looks up under amaxes: see
+  // WriteAmaxArgs.
   CodeTable code_table() const { return code_table_; }
   std::byte* code_tables() const;
 
-  // The given amaxes of one copy on the host, where it has several or there are
+  // The given amaxes of one copy on the host, if it has several or there are
   // several groups.
   const float* given_amax(bool columnwise) const;
 
@@ -76,7 +77,7 @@ class Prepared {
   // Copies a table of the host's into its place.
   template <typename T>
   void Write(const Part& part, absl::Span<const T> values);
-  // The groups, and what they share.
+  // Makes the groups, and what they share.
   std::vector<GroupTask> MakeGroups(const JobBases& bases);
   template <typename T>
   T* OnDevice(const Part& part) const {
@@ -90,7 +91,7 @@ class Prepared {
   const CodeTable code_table_;
   std::vector<ZeroRun> gaps_;
   std::vector<ZeroRun> padding_;
-  std::vector<ZeroRunsArgs::Run> runs_;  // of both
+  std::vector<ZeroRunsArgs::Run> runs_;  // runs of both kinds
   std::vector<int64_t> chunks_;          // see GroupList
   std::vector<int64_t> strips_;
   std::vector<int64_t> pieces_;  // see ZeroRunsArgs

@@ -1,4 +1,4 @@
-// The stream that kernels are queued on, and what they must know of its device.
+// The stream that kernels are queued on, and facts about its device.
 #ifndef QUANTD_KERNELS_CUDA_QUEUE_H_
 #define QUANTD_KERNELS_CUDA_QUEUE_H_
 
@@ -12,12 +12,12 @@ struct Queue {
   cudaStream_t stream;
   int multiprocessors;
   SharedMemory shared_memory;
-  // A kernel of the same job is what was queued last: the next one may start
-  // while that still runs (kernels/cuda/ptx/next_kernel.cuh).
+  // Whether the work queued last is a kernel of the same job: then the next one
+  // may start while it still runs (kernels/cuda/ptx/next_kernel.cuh).
   bool follows = false;
 };
 
-// Finds an attribute of the current device.
+// Reads an attribute of the current device.
 inline cudaError_t FindAttribute(cudaDeviceAttr attribute, int* value) {
   int device = 0;
   const cudaError_t error = cudaGetDevice(&device);

@@ -19,11 +19,12 @@ __device__ __forceinline__ void RotateSixteen(const RotateArgs& a,
   }
 }
 
-// Blocks that a thread has under way.
+// Blocks that a thread has in flight.
 template <DType D>
 inline constexpr int kBlocksAtOnce = 8 / kSizeOf<D>;
 
-// A warp stores 32 neighbours as whole sectors of memory.
+// Rotates blocks of sixteen. A warp stores 32 neighbours as whole sectors of
+// memory.
 template <DType D, DType Out, bool kInverse>
 __global__ void __launch_bounds__(kThreads)
     RotateBlocks(const __grid_constant__ RotateArgs a) {
@@ -67,7 +68,8 @@ __global__ void __launch_bounds__(kThreads)
   Report(seen, a.found);
 }
 
-// Rotates blocks of N, one a thread. The matrix is a row of blocks.
+// Rotates blocks of N, one for each thread. The matrix is treated as one row of
+// blocks.
 template <DType D, int N>
 __global__ void __launch_bounds__(kThreads) RotateSpans(RotateArgs a) {
   const GroupTask run = {a.x.data, 0, 1};
@@ -124,7 +126,7 @@ cudaError_t LaunchRotateSpans(const RotateArgs& a, const Queue& queue) {
     constexpr DType D = d();
     return ForSpanSize(a.dimension, [&](auto size) {
       if constexpr (size() == kBlock) {
-        return cudaErrorInvalidValue;  // RotateBlocks's
+        return cudaErrorInvalidValue;  // RotateBlocks takes this dimension
       } else {
         RotateSpans<D, size()><<<GridForBlocks(elements / a.dimension, queue),
                                  kThreads, 0, queue.stream>>>(a);

@@ -94,9 +94,9 @@ class Job {
   // Fed(plan.input_bytes()).
   virtual void Fed(size_t n) = 0;
 
-  // Finds the maxima of the staging, all of which must be final, for a plan
-  // that reduces (kernels/plan/shards.h). Only for a job without lent memory.
-  // Blocks. Errors are those of Run.
+  // Finds the maxima of the staging, all of it final, for a plan that reduces
+  // (kernels/plan/shards.h). Only for a job without lent memory. Blocks. Errors
+  // are those of Run.
   virtual absl::StatusOr<FoundMaxima> FindMaxima() = 0;
   // Replaces the job's plan by `plan`, which SettledPlan made.
   virtual absl::Status Settle(std::shared_ptr<const Plan> plan) = 0;

@@ -68,7 +68,7 @@ class Engine {
   ~Engine();
 
   size_t size() const { return devices_.size(); }
-  // The index of the backend with that name; -1 if there is none.
+  // The index of the backend with that name, or -1.
   int Find(std::string_view name) const;
   Backend& backend(int device) { return *devices_[device]->backend; }
   const Backend& backend(int device) const {

@@ -1,8 +1,8 @@
-// Maxima of groups and of their lines, from one read, where nothing is rotated
+// Finds maxima of groups and of their lines in one read, if nothing is rotated
 // and rows are a multiple of 16 bytes.
 //
-// Magnitudes are compared as bits: as those NaN is above Inf, and both above
-// all numbers. Where there is one of them, a CTA begins again span by span.
+// Magnitudes are compared as bits, which put NaN above Inf and both above all
+// numbers. A CTA that finds Inf or NaN starts again span by span.
 #include "kernels/cuda/amax/spans.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx/next_kernel.cuh"
@@ -11,10 +11,10 @@ namespace quantd::cuda {
 namespace {
 
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kQuads = 4;  // of a lane in a row
+constexpr int kQuads = 4;  // quads of a lane in a row
 constexpr int kRowsOfWarp = kTileSide / kWarps;
 
-// A word of one magnitude or two.
+// Magnitudes in a word: two, or one of fp32.
 template <DType D>
 struct Magnitude {
   static constexpr bool kTwo = kSizeOf<D> == 2;
@@ -31,7 +31,7 @@ struct Magnitude {
   static __device__ __forceinline__ uint32_t Of(uint32_t word) {
     return kTwo ? max(word & 0xFFFFu, word >> 16) : word;
   }
-  // Maxima as fp32 bits.
+  // The maximum as fp32 bits.
   static __device__ __forceinline__ uint32_t Float(uint32_t bits) {
     return __float_as_uint(DecodeElement<D>(bits));
   }
@@ -49,20 +49,20 @@ __device__ __forceinline__ uint4 Larger(uint4 a, uint4 b) {
                     M::Larger(a.z, b.z), M::Larger(a.w, b.w));
 }
 
-// Elements of a lane's quad, and columns that a CTA takes.
+// Elements of a lane's quad, and columns of a CTA.
 template <DType D>
 inline constexpr int kPerQuad = 16 / kSizeOf<D>;
 template <DType D>
 inline constexpr int kCtaColumns = kWarp* kQuads* kPerQuad<D>;
 
-// A CTA is 128 rows of a group and kCtaColumns columns; a warp takes every
+// A CTA takes 128 rows of a group and kCtaColumns columns; a warp takes every
 // eighth row.
 template <DType D, bool kColumns>
 __global__ void __launch_bounds__(kThreads)
     AmaxOfLines(const __grid_constant__ SpanAmaxArgs a) {
   using M = Magnitude<D>;
   __shared__ uint4 columns[kColumns ? kWarps : 1][kQuads * kWarp];
-  __shared__ uint32_t warps[kWarps];  // the largest of each
+  __shared__ uint32_t warps[kWarps];  // each warp's maximum
   LetNextKernelStart();
   const auto across = static_cast<uint32_t>((a.list.cols + kCtaColumns<D> - 1) /
                                             kCtaColumns<D>);
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kThreads)
     inside[s] = first + s * kWarp * kPerQuad<D> < a.list.cols;
   }
   uint4 column[kQuads] = {};
-  uint32_t mine = 0;  // lane i: of the warp's row i
+  uint32_t mine = 0;  // lane i has the maximum of the warp's row i
   uint32_t all = 0;
 #pragma unroll 2
   for (int i = 0; i < kRowsOfWarp; ++i) {

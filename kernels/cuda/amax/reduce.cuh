@@ -6,13 +6,14 @@
 
 namespace quantd::cuda {
 
-// Non-negative floats are ordered as their bits; where maxima are added up
-// there are zeros first.
+// Raises `*to` atomically. Non-negative floats have the order of their bits.
+// `*to` must start as zero.
 __device__ __forceinline__ void RaiseTo(uint32_t bits, uint32_t* to) {
   if (bits != 0) atomicMax(to, bits);
 }
 
-// The maximum of all threads of the CTA, to `*to`. All threads must call.
+// Raises `*to` to the maximum over all threads of the CTA. All of them must
+// call this.
 __device__ __forceinline__ void ReduceTo(uint32_t value, uint32_t* to) {
   __shared__ uint32_t warps[kThreads / 32];
   value = __reduce_max_sync(0xFFFFFFFFu, value);

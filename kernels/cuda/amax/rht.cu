@@ -38,10 +38,10 @@ __device__ __forceinline__ void Finish(const Running& r, const AmaxArgs& a) {
   Report(r.found.seen, a.found);
 }
 
-// Nothing to rotate. To a maximum it is all the same which elements make up a
-// block, so those of a thread are taken from where its warp reads whole lines,
-// and several are under way at once. Bare reads of this pattern come nearest to
-// what the memory gives.
+// Finds max |x| without a rotation. The result does not depend on which
+// elements form a block, so a thread's elements are chosen such that its warp
+// reads whole cache lines, with several loads in flight. Plain reads in this
+// pattern come closest to the memory's bandwidth.
 template <DType D>
 __global__ void __launch_bounds__(kThreads) PlainAmax(AmaxArgs a) {
   LetNextKernelStart();
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads) PlainAmax(AmaxArgs a) {
   Finish(running, a);
 }
 
-// No columns to rotate: the matrix is a run of blocks.
+// Finds the maxima of rotated rows: the matrix is a sequence of blocks.
 template <DType D>
 __global__ void __launch_bounds__(kThreads) AmaxOfRows(AmaxArgs a) {
   LetNextKernelStart();
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kThreads) AmaxOfRows(AmaxArgs a) {
   Finish(running, a);
 }
 
-// Everything at once.
+// Finds the plain and both rotated maxima.
 template <DType D>
 __global__ void __launch_bounds__(kThreads) AmaxOfTiles(AmaxArgs a) {
   LetNextKernelStart();
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kThreads) AmaxOfTiles(AmaxArgs a) {
   for (int64_t t = blockIdx.x; t < grid.count; t += gridDim.x) {
     RawBlock<D> raw[kPerThread];
     LoadTile<D>(a.x, grid.row(t), grid.col(t), raw);
-    __syncthreads();  // the last tile has been read
+    __syncthreads();  // the previous tile has been read
     QUANTD_UNROLL
     for (int i = 0; i < kPerThread; ++i) {
       StoreBlock<D>(raw[i], tile.at(RowSlot::row(i), RowSlot::col()));
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kThreads) AmaxOfTiles(AmaxArgs a) {
 
 // --- launchers --------------------------------------------------------------
 
-// What is left of a block counts as one: one CTA at least.
+// CTAs for the blocks: at least one, also for part of a block.
 unsigned CtasFor(const AmaxArgs& a, const Queue& queue) {
   return GridForBlocks((a.x.rows * a.x.cols + kBlock - 1) / kBlock, queue);
 }

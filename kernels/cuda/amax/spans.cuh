@@ -1,4 +1,4 @@
-// Maxima of a tile of 128 x 128, span by span: of any dtype, rotation and
+// Maxima of a tile of 128 x 128, span by span, for any dtype, rotation and
 // lines.
 #ifndef QUANTD_KERNELS_CUDA_AMAX_SPANS_CUH_
 #define QUANTD_KERNELS_CUDA_AMAX_SPANS_CUH_
@@ -11,7 +11,7 @@ namespace quantd::cuda {
 // Adds a span's maximum to its line's.
 __device__ __forceinline__ void AddToLine(uint32_t max, uint32_t clean,
                                           bool propagate, uint32_t* line) {
-  // NaN is above everything as bits: it stays.
+  // NaN is above everything as bits, so it stays.
   RaiseTo(propagate && max > kInfBits ? kNanBits : clean, line);
 }
 
@@ -74,8 +74,8 @@ __device__ __forceinline__ void ColumnsOf(const SpanAmaxArgs& a,
   }
 }
 
-// All that is asked for of a tile. Returns this thread's Seen bits. All threads
-// of the CTA must call this.
+// Finds all maxima that the arguments ask for in a tile. Returns this thread's
+// Seen bits. All threads of the CTA must call this.
 template <DType D, int N>
 __device__ __forceinline__ uint32_t FindInTile(const SpanAmaxArgs& a,
                                                const GroupTile& tile) {

@@ -1,17 +1,18 @@
-// Maxima of bf16 matrices, plain and rotated both ways, from one read.
+// Finds maxima of bf16 matrices, plain and rotated both ways, in one read.
 //
 // No element of a rotated block is larger than a quarter of the sum of its
-// magnitudes, and for nearly all blocks that is enough to tell that they cannot
-// raise the maximum found so far. Tensor cores make these sums. Where it is not
-// enough they rotate: in another order of additions than the one that counts
-// (kernels/plan/FORMATS.md), but so near to it that nearly always the same bf16
-// comes out. What may come out as either of two is rotated in order.
+// magnitudes, and for nearly all blocks this bound shows that they cannot raise
+// the maximum found so far. Tensor cores compute these sums. If the bound is
+// not enough, tensor cores rotate the block: in another order of additions than
+// the normative one (kernels/plan/FORMATS.md), but so close to it that the
+// result nearly always rounds to the same bf16. If it could round to either of
+// two, the block is rotated in the normative order.
 //
-// How near: with M the largest magnitude of a rotated block and x the block,
-// |x_i| / 4 <= norm(x) / 4 <= M, for the rotation keeps the norm. The product
-// drops at most 2^-22 of its largest term from each of 16 terms: 2^-18 M. In
-// the butterfly each of four stages rounds sums of at most 4 M by 2^-24: 2^-20
-// M. kMargin is much more than both.
+// How close: with M the largest magnitude of a rotated block and x the block,
+// |x_i| / 4 <= norm(x) / 4 <= M, because the rotation keeps the norm. The
+// product drops at most 2^-22 of its largest term from each of 16 terms: 2^-18
+// M. In the butterfly each of four stages rounds sums of at most 4 M by 2^-24:
+// 2^-20 M. kMargin is much more than both.
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx/fragments.cuh"
 #include "kernels/cuda/ptx/next_kernel.cuh"
@@ -23,8 +24,9 @@ namespace quantd::cuda {
 namespace {
 
 constexpr float kMargin = 0x1p-14f;
-// Tensor cores are only for squares whose largest magnitude is from kTiny to
-// below kHuge. A smaller square's rotated elements stay below kMostTiny.
+// Tensor cores are used only for squares whose largest magnitude is at least
+// kTiny and below kHuge. The rotated elements of a smaller square stay below
+// kMostTiny.
 constexpr uint32_t kTiny = 0x0E000000u;      // 2^-99
 constexpr uint32_t kHuge = 0x7B800000u;      // 2^120
 constexpr uint32_t kMostTiny = 0x0F800000u;  // 2^-96
@@ -37,12 +39,12 @@ struct AmaxTilesArgs {
 };
 
 // The largest rotated elements that the CTA knows of, rounded to bf16, as fp32
-// bits: in shared memory, where all warps read and raise them.
+// bits. In shared memory, where all warps read and raise them.
 struct KnownMaxima {
   uint32_t rows;
   uint32_t columns;
-  uint32_t plain;       // of warps that have ended
-  uint32_t warps_done;  // how many have
+  uint32_t plain;       // maximum of the warps that have ended
+  uint32_t warps_done;  // the number of these
 };
 template <SharedMemory kSize>
 struct Shared {
@@ -72,12 +74,13 @@ __device__ __forceinline__ float RotatedMaximum(const uint32_t (&x)[4],
   return max;
 }
 
-// Returns x rounded to bf16, as fp32 bits. It is finite and not negative.
+// Rounds x to bf16 and returns fp32 bits. x is finite and not negative.
 __device__ __forceinline__ uint32_t Rounded(float x) {
   return PackBf16(x, 0.0f) << 16;
 }
 
-// Returns the most that an element of about this magnitude can round to.
+// Returns the largest bf16 that an element of about this magnitude can round
+// to.
 __device__ __forceinline__ uint32_t AtMost(float about) {
   return Rounded(about * (1.0f + kMargin));
 }
@@ -85,8 +88,8 @@ __device__ __forceinline__ uint32_t AtMost(float about) {
 __device__ __forceinline__ uint32_t Read(const volatile uint32_t& known) {
   return known;
 }
-// Raises a maximum to the largest of what the lanes of a warp have found. All
-// of them must call this.
+// Raises a maximum to the largest value found by the lanes of a warp. All of
+// them must call this.
 __device__ __forceinline__ void Raise(uint32_t mine, uint32_t* known,
                                       uint32_t* found) {
   const uint32_t max = __reduce_max_sync(0xFFFFFFFFu, mine);
@@ -96,7 +99,7 @@ __device__ __forceinline__ void Raise(uint32_t mine, uint32_t* known,
   }
 }
 
-// Rotates one square in the order that counts: a lane takes a row or a column.
+// Rotates one square in the normative order: a lane takes a row or a column.
 __device__ __noinline__ void MaximumInOrder(const StagedTile& tile, int row,
                                             int col, bool rows, bool columns,
                                             const float* signs,
@@ -135,8 +138,8 @@ __device__ __noinline__ void MaximumInOrder(const StagedTile& tile, int row,
 
 // The places of a warp's sixteen rows of a tile, square by square.
 struct WarpRows {
-  uint32_t plain;   // shared addresses for this lane's row of fragments: of a
-  uint32_t turned;  // square as it is, and transposed
+  uint32_t plain;   // shared address of this lane's row of fragments
+  uint32_t turned;  // for a transposed square
 
   __device__ __forceinline__ explicit WarpRows(const StagedTile& tile) {
     const int row = static_cast<int>(Team::warp() * kBlock);
@@ -147,22 +150,21 @@ struct WarpRows {
     plain = base + TileOffset(row + half + lane % 8, other);
     turned = base + TileOffset(row + other + lane % 8, half);
   }
-  // The address for square c: two pieces of 16 bytes further for each square,
+  // The address for square c: each square is two pieces of 16 bytes further,
   // within 128 bytes.
   static __device__ __forceinline__ uint32_t At(uint32_t first, int c) {
     return (first ^ c % 4 * 32) + c / 4 * kTileBox;
   }
 };
 
-// What this lane knows of squares: magnitudes of plain halves, NaN above Inf,
-// and of what rotations may make of them.
+// This lane's bounds for squares: magnitudes of plain halves, with NaN above
+// Inf, and bounds of their rotations.
 struct Known {
   uint32_t plain = 0;
   float row = 0.0f;
   float col = 0.0f;
 
-  // Adds square c: with sums of magnitudes, or with the rotated ones
-  // themselves.
+  // Adds square c: sums of magnitudes, or the rotated values themselves.
   template <bool kRows, bool kColumns, bool kRotated>
   __device__ __forceinline__ void Add(const WarpRows& rows, int c,
                                       const Rotation& rotation) {
@@ -182,8 +184,8 @@ struct Known {
                      : QuarterSum(magnitudes, col);
     }
   }
-  // Returns whether it may raise a maximum, as far as sums tell, or is not for
-  // tensor cores.
+  // Returns whether the squares may raise a maximum, judging by sums, or are
+  // unsuitable for tensor cores.
   template <bool kRows, bool kColumns>
   __device__ __forceinline__ bool Matters(const KnownMaxima& known) const {
     const uint32_t magnitude = LargerHalf(plain);
@@ -202,17 +204,17 @@ struct Known {
     QUANTD_UNROLL
     for (int i = 0; i < 4; ++i) magnitudes[i] = x[i] & 0x7FFF7FFFu;
   }
-  // The larger one of `max` and quarters of the sums of blocks' magnitudes.
+  // The larger of `max` and a quarter of the blocks' sums of magnitudes.
   static __device__ __forceinline__ float QuarterSum(
       const uint32_t (&magnitudes)[4], float max) {
     constexpr uint32_t kQuarters = 0x3E803E80u;
-    float sums[4];  // two of them twice
+    float sums[4];  // two of them are duplicates
     Multiply<DType::kBF16>(magnitudes, kQuarters, kQuarters, sums);
     return fmaxf(max, fmaxf(sums[0], sums[2]));
   }
 };
 
-// The largest of a warp's numbers, which are not negative.
+// The largest of a warp's numbers, which must not be negative.
 __device__ __forceinline__ float LargestOfWarp(float x) {
   return __uint_as_float(__reduce_max_sync(0xFFFFFFFFu, __float_as_uint(x)));
 }
@@ -224,9 +226,10 @@ __device__ __forceinline__ uint32_t Sure(float about) {
   return Rounded(about * (1.0f - kMargin)) == most ? most : 0;
 }
 
-// Rotates all squares of a warp's rows by tensor cores and raises the maxima.
-// Returns whether that was enough: what they have is the largest of all squares
-// together. (Tiny squares do not matter to a maximum that is not tiny.)
+// Rotates all squares of a warp's rows with tensor cores and raises the maxima.
+// Returns whether the result is final: the maximum of all squares together has
+// an unambiguous rounding. (Tiny squares do not matter if the maximum is not
+// tiny.)
 template <bool kRows, bool kColumns>
 __device__ __forceinline__ bool RaiseTogether(const AmaxTilesArgs& a,
                                               const WarpRows& rows,
@@ -244,11 +247,11 @@ __device__ __forceinline__ bool RaiseTogether(const AmaxTilesArgs& a,
   bool enough = true;
   const auto raise = [&](float mine, uint32_t* of, uint32_t* found) {
     const float about = LargestOfWarp(mine);
-    // (A maximum that is raised too far stays so: tiny ones are not for this.)
+    // (A maximum raised too far would stay wrong, so tiny ones are left out.)
     const uint32_t sure = Sure(about);
     Raise(sure >= kMostTiny ? sure : 0, of, found);
     __syncwarp();
-    // (Others may have raised it further, which is as good.)
+    // (If other warps have raised it further, that is as good.)
     const uint32_t now = __shfl_sync(0xFFFFFFFFu, Read(*of), 0);
     enough = enough && now >= kMostTiny && AtMost(about) <= now;
   };
@@ -258,18 +261,18 @@ __device__ __forceinline__ bool RaiseTogether(const AmaxTilesArgs& a,
   return enough;
 }
 
-// Goes square by square: by tensor cores, and in order where those are not
-// enough. Adds the plain magnitudes of squares that were not rotated in order
-// to `*plain`.
+// Goes through the squares one by one: rotates with tensor cores, and in the
+// normative order if those are not enough. Adds the plain magnitudes of all
+// other squares to `*plain`.
 template <bool kRows, bool kColumns>
 __device__ __forceinline__ void RaiseBySquare(
     const AmaxTilesArgs& a, const StagedTile& tile, const WarpRows& rows,
     const Rotation& rotation, KnownMaxima* known, uint32_t* plain) {
   const uint32_t lane = threadIdx.x % kWarp;
-  uint32_t order = 0;  // squares, as bits
+  uint32_t order = 0;  // squares to rotate in order, as bits
   uint32_t done = 0;
   uint32_t tiny = 0;
-  float row = 0.0f;  // lane c: of square c
+  float row = 0.0f;  // lane c has square c's
   float col = 0.0f;
 #pragma unroll 1
   for (uint32_t c = 0; c < kSquares; ++c) {
@@ -303,7 +306,7 @@ __device__ __forceinline__ void RaiseBySquare(
                         (kColumns && Read(known->columns) < kMostTiny);
   if (__any_sync(0xFFFFFFFFu, tiny_may)) order |= tiny;
   while (true) {
-    // (A candidate may have lost its chance to another.)
+    // (Another candidate may have made this one unnecessary.)
     const uint32_t candidates = __ballot_sync(0xFFFFFFFFu, may_raise());
     const uint32_t left = (candidates & ~done) | order;
     if (left == 0) break;
@@ -323,9 +326,9 @@ __global__ void __launch_bounds__(Shared<kSize>::Stream::kCtaThreads, 1)
   RunTileStream<kSize, Shared<kSize>>(
       a, source, [&](Shared<kSize>& s, auto& stream) {
         const Rotation rotation(a.signs);
-        uint32_t plain = 0;  // largest, of both halves of words
+        uint32_t plain = 0;  // maximum over both halves of words
         while (true) {
-          // What other CTAs have found spares work here.
+          // Maxima from other CTAs save work here.
           uint32_t rows_found = 0;
           uint32_t columns_found = 0;
           if (Team::thread() == 0) {
@@ -355,7 +358,8 @@ __global__ void __launch_bounds__(Shared<kSize>::Stream::kCtaThreads, 1)
         }
         plain = __reduce_max_sync(0xFFFFFFFFu, LargerHalf(plain));
         if (threadIdx.x % kWarp != 0) return;
-        // Thousands of warps at one address would take turns.
+        // One atomic for each CTA: thousands of warps at one address would
+        // queue up.
         atomicMax(&s.maxima.plain, plain);
         __threadfence_block();
         constexpr uint32_t kWarps =

@@ -1,5 +1,6 @@
-// Amaxes to where they leave from, and what encoders look up under them: made
-// once here, since every CTA of an encoder would wait for it.
+// Writes amaxes to the output and to the encoders, and the tables that encoders
+// look up under them. Made once here, since every CTA of an encoder would wait
+// for them.
 #include "kernels/cuda/encode/nvfp4/code_tables.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx/next_kernel.cuh"
@@ -35,7 +36,7 @@ __device__ __forceinline__ void WriteEntry(const WriteAmaxArgs& a, int i,
   e.to[g] = Scalar::Float(EncodeElement<DType::kF32>(amax));
 }
 
-// A thread is a group.
+// One thread for each group.
 __global__ void __launch_bounds__(kThreads)
     WriteAmax(const __grid_constant__ WriteAmaxArgs a) {
   LetNextKernelStart();
@@ -45,8 +46,8 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = 0; i < a.count; ++i) WriteEntry(a, i, g);
 }
 
-// A CTA is a group, of which a team makes the rowwise copy's table, another one
-// the columnwise copy's.
+// One CTA for each group: one team makes the rowwise copy's table, another the
+// columnwise copy's.
 template <typename Table>
 __global__ void __launch_bounds__(2 * kThreads)
     WriteAmaxAndTables(const __grid_constant__ WriteAmaxArgs a) {

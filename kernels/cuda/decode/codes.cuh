@@ -1,5 +1,5 @@
-// Turns codes into elements of the output, as many as 16 bytes hold at a time:
-// in a fast way where all is finite, and in the generic way for anything.
+// Decodes codes to output elements, 16 bytes of output at a time: a fast way
+// for finite values, and the generic way for all others.
 #ifndef QUANTD_KERNELS_CUDA_DECODE_CODES_CUH_
 #define QUANTD_KERNELS_CUDA_DECODE_CODES_CUH_
 
@@ -15,19 +15,20 @@
 
 namespace quantd::cuda {
 
-// How many codes are decoded together: 16 bytes of the output, so that what a
-// warp stores at once has no gaps.
+// The number of codes decoded together: 16 bytes of output, so that a warp
+// stores without gaps.
 template <DType D>
 inline constexpr int kUnit = 16 / kSizeOf<D>;
-inline constexpr int kOutWords = 4;  // of a unit
+inline constexpr int kOutWords = 4;  // words of a unit
 
-// Words of a unit's codes, the only one perhaps half a word; and of a block's.
+// Words of a unit's codes (a single one may be half used), and of a block's.
 template <DType D, DType E>
 inline constexpr int kCodeWords = E == DType::kE2M1x2 || kUnit<D> == 4 ? 1 : 2;
 template <DType E>
 inline constexpr int kBlockWords = E == DType::kE2M1x2 ? 2 : 4;
 
-// Rounds two values, neither of them NaN, and puts the first into the low half.
+// Rounds two values that are not NaN and packs them, the first into the low
+// half.
 template <DType D>
 __device__ __forceinline__ uint32_t PackPair(float low, float high) {
   static_assert(kIsHalf<D>);
@@ -40,7 +41,7 @@ __device__ __forceinline__ uint32_t PackPair(float low, float high) {
   }
 }
 
-// The word of any two values.
+// Rounds two values of any kind and packs them.
 template <DType D>
 __device__ __forceinline__ uint32_t EncodePair(float low, float high) {
   constexpr uint32_t kNan = D == DType::kBF16 ? kNanBits >> 16 : 0x7E00u;
@@ -49,7 +50,7 @@ __device__ __forceinline__ uint32_t EncodePair(float low, float high) {
   if (IsNan<Scalar>(high)) pair = (pair & 0xFFFFu) | kNan << 16;
   return pair;
 }
-// The values of a pair.
+// Unpacks two values.
 template <DType D>
 __device__ __forceinline__ float2 UnpackPair(uint32_t bits) {
   static_assert(kIsHalf<D>);
@@ -65,7 +66,7 @@ __device__ __forceinline__ bool IsFinite(float x) {
   return (Scalar::Bits(x) & kAbsMask) < kInfBits;
 }
 
-// Rounds `count` values, an even number of them: any or, where kPlain, no NaN.
+// Rounds `count` values, an even number; with kPlain none may be NaN.
 template <DType D, bool kPlain>
 __device__ __forceinline__ void PackRun(const float* v, int count,
                                         uint32_t* words) {
@@ -80,8 +81,8 @@ __device__ __forceinline__ void PackRun(const float* v, int count,
   }
 }
 
-// Rounds values to the type of the output: a rotation sees them as they would
-// be stored without it.
+// Rounds values to the type of the output: a rotation takes the values that
+// would be stored without it.
 template <DType D>
 __device__ __forceinline__ void RoundBlock(float (&v)[kBlock]) {
   if constexpr (kIsHalf<D>) {
@@ -95,7 +96,7 @@ __device__ __forceinline__ void RoundBlock(float (&v)[kBlock]) {
 }
 
 // The eight magnitudes of E2M1 under one factor, as their low and their high
-// bytes: PRMT looks up those of four codes at a time.
+// bytes: PRMT looks up the bytes of four codes at a time.
 struct MagnitudeTable {
   uint32_t low[2];
   uint32_t high[2];
@@ -111,9 +112,10 @@ __device__ __forceinline__ MagnitudeTable MakeMagnitudes(float factor) {
 }
 __device__ __forceinline__ void LookUp(const MagnitudeTable& table,
                                        uint32_t codes, uint32_t* out) {
-  // Bit 3 of a selector would spread a sign.
+  // Clears bit 3 of each selector, which would replicate a sign.
   const uint32_t select = codes & 0x77777777u;
-  const uint32_t even = codes << 4;  // signs of even codes to bit 7 of a byte
+  const uint32_t even = codes << 4;  // moves signs of even codes to bit 7 of a
+                                     // byte
   QUANTD_UNROLL
   for (int i = 0; i < 2; ++i) {
     const uint32_t four = i == 0 ? select : select >> 16;
@@ -133,8 +135,8 @@ __device__ __forceinline__ uint32_t SpecialBits(uint32_t codes) {
   return ((codes & 0x7F7F7F7Fu) + kStep) & 0x80808080u;
 }
 
-// Gives the values of the two codes in the low half of a word. A NaN may be
-// any.
+// Decodes the two codes in the low half of a word. The result of NaN is
+// undefined.
 template <DType E>
 __device__ __forceinline__ float2 DecodePair(uint32_t codes) {
   if constexpr (E == DType::kE5M2) {
@@ -153,14 +155,14 @@ __device__ __forceinline__ float2 DecodePair(uint32_t codes) {
   }
 }
 
-// Gives the values of four codes: those in the low half of a word or, of FP8,
-// in all of it. A NaN may be any.
+// Decodes four codes: those in the low half of a word or, for FP8, in all of
+// it. The result of NaN is undefined.
 template <DType E>
 __device__ __forceinline__ void DecodeFour(uint32_t codes, float* v) {
   float2 low;
   float2 high;
   if constexpr (E == DType::kE2M1x2) {
-    // Upper halves of fp16, the lower ones being zeros.
+    // Upper halves of fp16; the lower halves are zeros.
     const uint32_t signs = __byte_perm(codes << 4, codes, 0x5140);
     const uint32_t bytes =
         __byte_perm(0x3E3C3800u, 0x46444240u, codes & 0x7777u) |
@@ -176,13 +178,13 @@ __device__ __forceinline__ void DecodeFour(uint32_t codes, float* v) {
   v[2] = high.x;
   v[3] = high.y;
 }
-// Four codes as DecodeFour takes them: those from 4 * i on.
+// Four codes from 4 * i on, as DecodeFour takes them.
 template <DType E>
 __device__ __forceinline__ uint32_t FourOf(const uint32_t* words, int i) {
   return E == DType::kE2M1x2 ? words[i / 2] >> (16 * (i % 2)) : words[i];
 }
 
-// Whether DecodePlain will do: nothing is NaN, and only overflow makes Inf.
+// Whether DecodePlain is correct: no code is NaN, and only overflow makes Inf.
 template <DType E, int kWords>
 __device__ __forceinline__ bool IsPlain(const uint32_t* words, float factor) {
   bool plain = IsFinite(factor);
@@ -195,8 +197,8 @@ __device__ __forceinline__ bool IsPlain(const uint32_t* words, float factor) {
   return plain;
 }
 
-// Decodes units of codes, plain ones or any. The factor of code i is
-// factors[i * kStride].
+// Decodes units of codes, plain or any. The factor of code i is factors[i *
+// kStride].
 template <DType D, DType E, int kUnits, int kStride, bool kPlain>
 __device__ __forceinline__ void DecodeBy(const uint32_t* words,
                                          const float* factors, uint32_t* out) {
@@ -210,7 +212,7 @@ __device__ __forceinline__ void DecodeBy(const uint32_t* words,
   }
 }
 
-// Decodes units of plain codes that share one factor.
+// Decodes units of plain codes with a common factor.
 template <DType D, DType E, int kUnits>
 __device__ __forceinline__ void DecodePlain(const uint32_t* words, float factor,
                                             uint32_t* out) {
@@ -225,8 +227,8 @@ __device__ __forceinline__ void DecodePlain(const uint32_t* words, float factor,
   }
 }
 
-// Stores the first `count` elements of a unit, or, where `whole`, all of them
-// to an aligned address.
+// Stores the first `count` elements of a unit or, if `whole`, all of them to an
+// aligned address.
 template <DType D>
 __device__ __forceinline__ void StoreUnit(const uint32_t* words, bool whole,
                                           int64_t count, std::byte* to) {

@@ -1,5 +1,5 @@
 // Decodes copies that are stored as the transpose: a lane decodes blocks of 16
-// rows of its column, and a warp turns those of 32 columns into rows.
+// rows of its column, and a warp transposes the blocks of 32 columns into rows.
 #include "kernels/cuda/decode/warp_blocks.cuh"
 #include "kernels/cuda/launch.h"
 
@@ -7,15 +7,15 @@ namespace quantd::cuda {
 namespace {
 
 constexpr int kWarps = 4;
-constexpr int kBlocks = kTileSide / kBlock;  // of a column's part of a chunk
+constexpr int kBlocks = kTileSide / kBlock;  // blocks of a column in a chunk
 
-// The column of a slot. The fragments 0 to 3 of 8 slots each give lane 4r + c
-// the columns 8c to 8c + 7 this way.
+// The column of a slot. This order makes fragments 0 to 3, of 8 slots each,
+// give lane 4r + c the columns 8c to 8c + 7.
 __device__ __forceinline__ int ColumnOf(int slot) {
   return slot % 8 / 2 * 8 + slot / 8 * 2 + slot % 2;
 }
 
-// Loads 16 bytes of which `left` exist; the others are zeros.
+// Loads 16 bytes; those from `left` on do not exist and become zeros.
 __device__ __forceinline__ uint4 LoadQuad(const std::byte* from, int left,
                                           uintptr_t alignment) {
   if (left >= 16 && alignment % 16 == 0) {
@@ -40,12 +40,13 @@ __device__ __forceinline__ uint4 LoadQuad(const std::byte* from, int left,
 
 // The place of a lane's column in a chunk.
 struct Column {
-  int64_t line;            // one that exists
-  const std::byte* codes;  // of the chunk's first row
-  int bytes;               // of codes from there on; 0: no such line
-  uintptr_t alignment;     // bits that say how codes are aligned
+  int64_t line;            // a line that exists
+  const std::byte* codes;  // codes of the chunk's first row
+  int bytes;               // bytes of codes from there on; 0: no such line
+  uintptr_t alignment;     // low bits of the address, for the alignment of
+                           // codes
 
-  template <int kWords>  // of a block
+  template <int kWords>  // words of a block
   static __device__ __forceinline__ Column Find(const Chunk& chunk,
                                                 int64_t line) {
     const CopyTask& copy = chunk.copy;
@@ -59,7 +60,7 @@ struct Column {
   }
 };
 
-// The codes of a column, with zeros where there are none.
+// Loads the codes of a column; missing ones become zeros.
 template <int kWords>
 __device__ __forceinline__ void LoadCodes(const Column& column,
                                           uint32_t (&words)[kWords]) {
@@ -84,7 +85,7 @@ __device__ __forceinline__ void LoadCodes(const Column& column,
   }
 }
 
-// The scales of that part of a line that lies in a chunk, as they are stored.
+// The stored scales of the part of a line that lies in a chunk.
 template <Scaling S>
 struct LineScales {
   static constexpr int kCount =
@@ -93,7 +94,7 @@ struct LineScales {
       S == Scaling::kTensor || S == Scaling::kBlock ? 1 : kCount / 4;
   uint32_t words[kWords] = {};
 
-  // `first` is the number of the first one, a multiple of kCount.
+  // `first` is the number of the first scale, a multiple of kCount.
   __device__ __forceinline__ LineScales(const CopyTask& copy, int64_t line,
                                         int64_t first) {
     if constexpr (S == Scaling::kTensor) {
@@ -105,8 +106,8 @@ struct LineScales {
       for (int i = 0; i < kWords; ++i) {
         const int64_t number = first + 4 * i;
         if (number >= copy.blocks) continue;
-        // Four neighbours lie together in either layout, unless scales are
-        // compact.
+        // Four neighbouring scales are adjacent in either layout, unless scales
+        // are compact.
         if (copy.scale_lines == 1) {
           words[i] = *reinterpret_cast<const uint32_t*>(
               ScaleOf(copy, line, number, 1));
@@ -120,7 +121,7 @@ struct LineScales {
     }
   }
 
-  // Gives the scale of the positions from 16 * block on.
+  // The scale of the positions from 16 * block on.
   __device__ __forceinline__ uint32_t At(int block) const {
     if constexpr (kWords == 1 && kCount == 1) {
       return words[0];
@@ -133,14 +134,14 @@ struct LineScales {
 
 // --- kernel -----------------------------------------------------------------
 
-// Decodes a column with one lane, whatever codes, factors and output are.
+// Decodes a column with one lane, for any codes, factors and output.
 template <DType D, DType E, Scaling S>
 __device__ __forceinline__ void DecodeColumnAlone(const Chunk& chunk,
                                                   const Column& column,
                                                   const Factors<S>& factors,
                                                   int64_t cols) {
   if (column.bytes == 0) return;
-  constexpr int kBytes = 4 * kBlockWords<E>;  // of a block
+  constexpr int kBytes = 4 * kBlockWords<E>;  // bytes of a block
 #pragma unroll 1
   for (int b = 0; b < kBlocks; ++b) {
     const int64_t row = chunk.row + b * kBlock;
@@ -162,9 +163,9 @@ __device__ __forceinline__ void DecodeColumnAlone(const Chunk& chunk,
   }
 }
 
-// Stores the warp's blocks of 16 rows of 32 columns, one in each slot:
-// tokens[h] holds 8 columns of row 8 * h + lane / 4, from column 8 * (lane % 4)
-// on.
+// Transposes and stores the warp's blocks of 16 rows of 32 columns, one in each
+// slot: tokens[h] holds 8 columns of row 8 * h + lane / 4, from column 8 *
+// (lane % 4) on.
 template <DType D, bool kRotated>
 __device__ __forceinline__ void TurnBlocks(const uint4* quads,
                                            const uint32_t (&rotation)[4],
@@ -192,12 +193,12 @@ __device__ __forceinline__ void TurnBlocks(const uint4* quads,
   }
 }
 
-// One CTA for each multiprocessor is asked for, which leaves registers enough:
+// Bounded to one CTA for each multiprocessor, which leaves enough registers:
 // more warps are slower.
 template <DType D, DType E, Scaling S, bool kRotated>
 __global__ void __launch_bounds__(kWarps* kWarp, 1)
     DecodeColumns(const __grid_constant__ DecodeArgs a, int together) {
-  constexpr int kWords = kBlockWords<E>;  // of a block
+  constexpr int kWords = kBlockWords<E>;  // words of a block
   __shared__ WarpBlocks<D> shared[kIsHalf<D> ? kWarps : 1];
   const int warp = threadIdx.x / kWarp;
   const int lane = threadIdx.x % kWarp;
@@ -213,7 +214,7 @@ __global__ void __launch_bounds__(kWarps* kWarp, 1)
     const Column column = Column::Find<kWords>(chunk, strip + ColumnOf(lane));
     bool plain = kIsHalf<D> && cols % kUnit<D> == 0 && IsAligned(chunk.out);
     if constexpr (kIsHalf<D>) {
-      // All loads first: nothing here depends on what another one brings.
+      // All loads come first: none depends on another one's result.
       const LineScales<S> scales(
           copy, column.line,
           S == Scaling::kTensor
@@ -268,7 +269,7 @@ __global__ void __launch_bounds__(kWarps* kWarp, 1)
       const Factors<S> factors(copy, a.params.range, column.line);
       DecodeColumnAlone<D, E>(chunk, column, factors, cols);
     }
-    __syncwarp();  // The next chunk starts with the same half of `shared`.
+    __syncwarp();  // The next chunk reuses the same half of `shared`.
   }
 }
 
@@ -279,12 +280,12 @@ cudaError_t LaunchColumns(const DecodeArgs& a, const Queue& queue) {
   constexpr int kColumns = kWarps * kWarp;
   const int64_t across = (a.list.cols + kColumns - 1) / kColumns;
   const int64_t chunks = a.list.chunk_count;
-  // Chunks whose codes of a column are 256 neighbouring bytes are neighbours in
-  // the grid: they share pages of memory, and sectors of scales.
+  // Chunks whose codes of a column are 256 adjacent bytes are neighbours in the
+  // grid: they share pages of memory and sectors of scales.
   int together = E == DType::kE2M1x2 ? 2 : 1;
   while (int64_t{1} << together > chunks) --together;
   const dim3 grid = GridOf(across << together, ((chunks - 1) >> together) + 1);
-  // Lanes that decode their columns alone rotate them, too.
+  // Lanes that decode a column alone also rotate it.
   if constexpr (E == DType::kE2M1x2 && kIsHalf<D>) {
     if (a.rotation != 0) {
       DecodeColumns<D, E, S, true>

@@ -1,5 +1,5 @@
-// What the launchers of decoding kernels share: the way from a request to the
-// template arguments and the grid of a kernel.
+// Shared by the launchers of decoding kernels: the template arguments and the
+// grid for a request.
 #ifndef QUANTD_KERNELS_CUDA_DECODE_DECODE_CUH_
 #define QUANTD_KERNELS_CUDA_DECODE_DECODE_CUH_
 
@@ -11,8 +11,8 @@
 
 namespace quantd::cuda {
 
-// Gives log2 of how many of `units` a CTA takes side by side, from 2^least to
-// 2^most: as many as it can, unless fewer waste an eighth less.
+// The log2 of the units, out of `units`, that a CTA takes side by side, from
+// 2^least to 2^most: as many as possible, unless fewer waste an eighth less.
 inline int TileShift(int64_t units, int least, int most) {
   const auto covered = [&](int shift) {
     return (units + (int64_t{1} << shift) - 1) >> shift << shift;
@@ -24,7 +24,7 @@ inline int TileShift(int64_t units, int least, int most) {
   return best;
 }
 
-// CTAs side by side, and as many below each other as a grid can have.
+// CTAs side by side, and as many below each other as a grid may have.
 inline dim3 GridOf(int64_t across, int64_t down) {
   return dim3(static_cast<unsigned>(across),
               static_cast<unsigned>(down < 65535 ? down : 65535));
@@ -37,7 +37,7 @@ struct DecodeTypes {
   static constexpr Scaling kScaling = S;
 };
 
-// Calls `launch` with the DecodeTypes that belong to a format.
+// Calls `launch` with the DecodeTypes of a format.
 template <DType D, typename F>
 cudaError_t ForElements(const DequantizeParams& p, const F& launch) {
   const auto fp8 = [&]<Scaling S>() {
@@ -56,7 +56,7 @@ cudaError_t ForElements(const DequantizeParams& p, const F& launch) {
     case Scaling::kTensor:
       return fp8.template operator()<Scaling::kTensor>();
     case Scaling::kBlock:
-    case Scaling::kChannel:  // Every block has the line's one scale.
+    case Scaling::kChannel:  // All blocks have the line's scale.
       return fp8.template operator()<Scaling::kBlock>();
   }
   return cudaErrorInvalidValue;

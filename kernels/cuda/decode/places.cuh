@@ -1,5 +1,5 @@
-// The places that decoding kernels read: chunks of rows and the copies that
-// they are decoded from, scales, and the factors that these stand for.
+// Addresses for decoding kernels: chunks of rows and the copies that they are
+// decoded from, scales, and their factors.
 #ifndef QUANTD_KERNELS_CUDA_DECODE_PLACES_CUH_
 #define QUANTD_KERNELS_CUDA_DECODE_PLACES_CUH_
 
@@ -11,7 +11,7 @@
 
 namespace quantd::cuda {
 
-// Positions that share a scale; 0: all.
+// Positions that share a scale; 0: the whole line.
 template <Scaling S>
 inline constexpr int kPositions = S == Scaling::kNvfp4   ? 16
                                   : S == Scaling::kMx    ? 32
@@ -22,14 +22,14 @@ inline constexpr int kPositions = S == Scaling::kNvfp4   ? 16
 struct Chunk {
   CopyTask copy;
   std::byte* out;  // the group's first row
-  int64_t row;     // of the group, where the chunk starts
-  int rows;        // of the chunk, at most kTileSide
+  int64_t row;     // the chunk's first row in the group
+  int rows;        // rows of the chunk, at most kTileSide
 };
 
 __device__ __forceinline__ Chunk ChunkOf(const GroupTask& group,
                                          bool columnwise, int64_t row) {
   const int64_t rest = group.rows - row;
-  // A group has one pointer, which is const, for input and for output.
+  // A group has one pointer for input and output, and it is const.
   return {columnwise ? group.columnwise : group.rowwise,
           const_cast<std::byte*>(group.x), row,
           rest < kTileSide ? static_cast<int>(rest) : kTileSide};
@@ -45,17 +45,19 @@ __device__ __forceinline__ Chunk FindChunk(const DecodeArgs& a, bool columnwise,
     chunk = ChunkOf(list.groups[g], columnwise,
                     (number - list.chunks[g]) * kTileSide);
   }
-  // The compiler cannot know that a pointer from a table is a global one.
+  // The compiler cannot know that a pointer from a table points to global
+  // memory.
   __builtin_assume(__isGlobal(chunk.copy.data));
   __builtin_assume(__isGlobal(chunk.copy.scale));
   __builtin_assume(__isGlobal(chunk.out));
   return chunk;
 }
 
-// The scales of one block number in neighbouring lines, each `size` bytes long.
+// Addresses of the scales of one block number in neighbouring lines, each
+// `size` bytes long.
 struct LineScaleAddress {
-  const std::byte* first;  // of line `line`, a multiple of 128
-  int64_t pitch;           // bytes from line to line, where it is linear
+  const std::byte* first;  // scale of line `line`, a multiple of 128
+  int64_t pitch;           // bytes between lines in the linear layout
   int shift;               // log2 of the lines that share a scale
   bool swizzled;
 
@@ -64,13 +66,13 @@ struct LineScaleAddress {
                                               int size) {
     swizzled = copy.swizzled;
     pitch = copy.scale_line * size;
-    // A power of two, at most 128, unless the tensor has one scale.
+    // A power of two, at most 128, unless the tensor has a single scale.
     shift = __ffs(static_cast<int>(copy.scale_lines)) - 1;
     first = copy.scale + (swizzled ? SwizzledIndex(line, number, copy.blocks)
                                    : (line >> shift) * pitch +
                                          number * copy.scale_block * size);
   }
-  // Gives the address for line `line` + i, where i < 128.
+  // The address for line `line` + i, i < 128.
   __device__ __forceinline__ const std::byte* Swizzled(int i) const {
     __builtin_assume(i >= 0 && i < kTileSide);
     return first + static_cast<int>(SwizzledIndex(i, 0, 1));
@@ -82,7 +84,7 @@ struct LineScaleAddress {
     return swizzled ? Swizzled(i) : Linear(i);
   }
 };
-// Loads the scale of block `number` of any line.
+// The address of the scale of block `number` of any line.
 __device__ __forceinline__ const std::byte* ScaleOf(const CopyTask& copy,
                                                     int64_t line,
                                                     int64_t number, int size) {
@@ -90,7 +92,7 @@ __device__ __forceinline__ const std::byte* ScaleOf(const CopyTask& copy,
       .At(static_cast<int>(line & (kTileSide - 1)));
 }
 
-// DecodeFactor in two steps, the first once for many blocks.
+// DecodeFactor in two steps; the first is done once for many blocks.
 template <Scaling S>
 struct Factors {
   Nvfp4Decode<Scalar> global = {};
@@ -107,7 +109,7 @@ struct Factors {
     }
   }
 
-  // `stored` is what LoadStored gave.
+  // The factor; `stored` is a result of LoadStored.
   __device__ __forceinline__ float Of(uint32_t stored) const {
     if constexpr (S == Scaling::kNvfp4) {
       return Nvfp4Factor<Scalar>(stored, global);
@@ -121,7 +123,7 @@ struct Factors {
   }
 };
 
-// How many bytes a stored scale has.
+// Bytes of a stored scale.
 template <Scaling S>
 inline constexpr int kScaleSize = S == Scaling::kBlock ? 4 : 1;
 template <Scaling S>

@@ -1,6 +1,6 @@
-// Decodes the columnwise copy of MXFP8, which is not stored as the transpose,
-// and undoes its rotation of 16: a thread has 16 rows of columns that are 8
-// bytes of an output row, and exchanges nothing.
+// Decodes the columnwise copy of MXFP8, which is not transposed, and undoes its
+// rotation of 16. A thread has 16 rows of columns that are 8 bytes of an output
+// row, and exchanges nothing with others.
 #include "kernels/cuda/decode/warp_blocks.cuh"
 #include "kernels/cuda/launch.h"
 
@@ -8,19 +8,19 @@ namespace quantd::cuda {
 namespace {
 
 template <DType D>
-inline constexpr int kColumns = 8 / kSizeOf<D>;  // of a thread
+inline constexpr int kColumns = 8 / kSizeOf<D>;  // columns of a thread
 
-// The columns of a thread in its 16 rows.
+// A thread's columns in its 16 rows.
 template <DType D>
 struct Strip {
   const std::byte* codes;
   int64_t codes_step;  // from row to row
   std::byte* out;
   int64_t out_step;
-  int rows;     // to store
-  int columns;  // at most kColumns
+  int rows;     // rows to store
+  int columns;  // columns to store, at most kColumns
 
-  // Whether rows can be loaded and stored as a whole.
+  // Whether rows can be loaded and stored without bounds checks.
   __device__ __forceinline__ bool IsWhole() const {
     constexpr int kSide = kColumns<D>;
     return columns == kSide &&
@@ -35,7 +35,7 @@ struct Strip {
   }
 };
 
-// Decodes a strip column by column, whatever codes, factors and output are.
+// Decodes a strip column by column, for any codes, factors and output.
 template <DType D, DType E>
 __device__ __forceinline__ void DecodeStripAlone(const Strip<D>& strip,
                                                  const LineScaleAddress& scales,
@@ -82,14 +82,14 @@ __global__ void __launch_bounds__(kThreads, kIsHalf<D> ? 3 : 4)
     const int rows = chunk.rows - first < kBlock ? chunk.rows - first : kBlock;
     const int columns =
         cols - col < kSide ? static_cast<int>(cols - col) : kSide;
-    // Codes of padding are there, too.
+    // Codes of the padding exist, too.
     const Strip<D> strip = {copy.data + row * copy.data_position + col,
                             copy.data_position,
                             chunk.out + (row * cols + col) * kSizeOf<D>,
                             cols * kSizeOf<D>,
                             rows,
                             columns};
-    // These lines are neighbours, all in one tile of a swizzled layout.
+    // These lines are neighbours, all within one tile of a swizzled layout.
     const LineScaleAddress scales(copy, col - line,
                                   row / kPositions<Scaling::kMx>, 1);
     bool exact = strip.IsWhole();

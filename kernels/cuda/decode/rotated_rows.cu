@@ -1,16 +1,16 @@
 // Decodes rowwise copies and undoes their rotation of 16: a lane decodes a
-// block, and a warp stores 32 of them as pieces of rows. E2M1 in 16 bits is
-// rotated by tensor cores on the way, everything else by its lane.
+// block, and a warp stores 32 blocks as pieces of rows. E2M1 with 16-bit output
+// is rotated by tensor cores, everything else by its lane.
 #include "kernels/cuda/decode/warp_blocks.cuh"
 #include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {
 namespace {
 
-// How many blocks a thread has in flight.
+// Blocks that a thread has in flight.
 constexpr int kSteps = 4;
 
-// The place of block `item` in a tile that is 2^shift blocks wide.
+// The position of block `item` in a tile that is 2^shift blocks wide.
 struct BlockPlace {
   int row;
   int col;
@@ -36,7 +36,7 @@ __device__ __forceinline__ BlockCodes<E> LoadCodes(const std::byte* from) {
 template <DType E>
 inline constexpr int kBlockBytes = 4 * kBlockWords<E>;
 
-// Decodes the blocks of one thread by itself, whatever factors and output are.
+// Decodes the blocks of one thread without others, for any factors and output.
 template <DType D, DType E, Scaling S>
 __device__ __forceinline__ void DecodeAloneAt(const Chunk& chunk,
                                               const Factors<S>& factors,
@@ -61,7 +61,7 @@ template <DType D, DType E, Scaling S>
 __global__ void __launch_bounds__(kThreads, kIsHalf<D> ? 4 : 3)
     DecodeRotatedRows(const __grid_constant__ DecodeArgs a, int shift) {
   constexpr bool kTensorCores = kIsHalf<D> && E == DType::kE2M1x2;
-  // Elements that a lane stores together, and how often it does.
+  // Elements that a lane stores together, and the number of these stores.
   constexpr int kPiece = kTensorCores ? 4 : 16 / kSizeOf<D>;
   constexpr int kPieces = kBlock / kPiece;
   __shared__ WarpBlocks<D> shared[kThreads / kWarp];
@@ -75,8 +75,8 @@ __global__ void __launch_bounds__(kThreads, kIsHalf<D> ? 4 : 3)
   const int64_t left = (int64_t{blockIdx.x} << shift) * kBlock;
   const BlockPlace place(shift, threadIdx.x);
   const int64_t mine = left + place.col;
-  // Blocks of which this lane stores a piece: their rows, from the first one
-  // where they go, and whether they are in the matrix.
+  // The blocks from which this lane stores a piece: their rows counted from the
+  // first, their destinations, and whether they are inside the matrix.
   int rows[kPieces];
   int offsets[kPieces];
   QUANTD_UNROLL
@@ -111,11 +111,11 @@ __global__ void __launch_bounds__(kThreads, kIsHalf<D> ? 4 : 3)
       }
       from += from_step;
     }
-    // Rows have one amax: row_scaled and rotation exclude each other.
+    // Rows have one amax, because row_scaled and rotation exclude each other.
     const Factors<S> factors(copy, a.params.range, 0);
     uint32_t rotation[4];
     if constexpr (kTensorCores) {
-      // Column n of fragment i is element 4 * (n / 2) + 2 * i + n % 2: lane
+      // Column n of fragment i is element 4 * (n / 2) + 2 * i + n % 2, so lane
       // 4r + c gets the elements 4c to 4c + 3 of block r.
       QUANTD_UNROLL
       for (int i = 0; i < 4; ++i) {
@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(kThreads, kIsHalf<D> ? 4 : 3)
 template <DType D, DType E, Scaling S>
 cudaError_t Launch(const DecodeArgs& a, const Queue& queue) {
   const int64_t blocks = (a.list.cols + kBlock - 1) / kBlock;
-  // Offsets between the rows of a warp are counted in 32 bits.
+  // Offsets between the rows of a warp are 32-bit.
   const int shift = TileShift(blocks, blocks < (1 << 20) ? 3 : 5, 6);
   DecodeRotatedRows<D, E, S>
       <<<GridOf(((blocks - 1) >> shift) + 1, a.list.chunk_count << (shift - 3)),

@@ -1,17 +1,17 @@
-// Decodes copies whose codes lie as the output does, in rows of M x K. Threads
-// exchange nothing; each takes units of columns that are 16 bytes of the
-// output.
+// Decodes copies whose codes are in the order of the output, in rows of M x K.
+// Threads exchange nothing; each takes units of columns that are 16 bytes of
+// the output.
 #include "kernels/cuda/decode/decode.cuh"
 #include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {
 namespace {
 
-// How many units a thread has in flight, each some rows below the last.
+// Units that a thread has in flight, each some rows below the last.
 constexpr int kSteps = 8;
 constexpr int kStepsInPlace = 4;
 
-// The place of a thread in tiles that are 2^shift units wide.
+// The position of a thread in tiles that are 2^shift units wide.
 template <DType D>
 struct Place {
   int row;
@@ -27,7 +27,8 @@ struct Place {
 template <DType D, DType E>
 inline constexpr int kUnitBytes = kUnit<D> / (E == DType::kE2M1x2 ? 2 : 1);
 
-// Whether every unit of the group can be loaded and stored as a whole.
+// Whether every unit of the group can be loaded and stored without bounds
+// checks.
 template <DType D, DType E>
 __device__ __forceinline__ bool IsWhole(const Chunk& chunk, int64_t cols,
                                         int64_t code_row) {
@@ -41,7 +42,7 @@ template <DType D, DType E>
 __device__ __forceinline__ void LoadUnit(const std::byte* from, bool whole,
                                          int64_t count, uint32_t* words) {
   if (E == DType::kE2M1x2 || whole) {
-    // Lines of E2M1 are whole blocks, so that units are aligned and exist.
+    // Lines of E2M1 are whole blocks, so units are aligned and complete.
     if constexpr (kUnitBytes<D, E> == 2) {
       words[0] = *reinterpret_cast<const uint16_t*>(from);
     } else if constexpr (kUnitBytes<D, E> == 4) {
@@ -67,8 +68,7 @@ __device__ __forceinline__ void LoadUnit(const std::byte* from, bool whole,
 
 // --- kernels ----------------------------------------------------------------
 
-// Decodes blocks along the rows. `kLineAmax` says that each row has its own
-// amax.
+// Decodes blocks along the rows. `kLineAmax`: each row has its own amax.
 template <DType D, DType E, Scaling S, bool kLineAmax>
 __global__ void __launch_bounds__(kThreads)
     DecodeRows(const __grid_constant__ DecodeArgs a, int shift) {
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kThreads)
     const bool whole = IsWhole<D, E>(chunk, cols, copy.data_line);
     bool plain = whole;
     if (whole) {
-      // All loads come first: none depends on what another one brings.
+      // All loads come first: none depends on another one's result.
       uint32_t words[kSteps][kCodeWords<D, E>] = {};
       uint32_t stored[kSteps] = {};
       const std::byte* from = codes;
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(kThreads)
     const bool whole = IsWhole<D, E>(chunk, cols, copy.data_position);
     float factors[kUnit<D>];
     bool finite = true;
-    // These lines are neighbours, all in one tile of a swizzled layout.
+    // These lines are neighbours, all within one tile of a swizzled layout.
     const LineScaleAddress scales(copy, place.col & -kTileSide,
                                   (chunk.row + first) / kRows, 1);
     QUANTD_UNROLL
@@ -240,7 +240,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // --- launchers --------------------------------------------------------------
 
-// Units along a row, of which a CTA takes 2^shift.
+// Units along a row; a CTA takes 2^shift of them.
 template <DType D>
 int64_t UnitsOf(const DecodeArgs& a) {
   return (a.list.cols + kUnit<D> - 1) / kUnit<D>;

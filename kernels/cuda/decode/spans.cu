@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kThreads)
       float v[N] = {};
 #pragma unroll 1
       for (int b = 0; b < N && first + b < copy.padded; b += block) {
-        // A scale of the whole line is its first.
+        // A line with a single scale uses scale 0.
         const int64_t number = p.block != 0 ? (first + b) / block : 0;
         const int64_t index =
             p.scaling == Scaling::kTensor ? 0 : ScaleIndex(copy, line, number);

@@ -1,4 +1,4 @@
-// Sixteen codes and a scale as a copy of any format has them: the way back of
+// Loads sixteen codes and a scale from a copy of any format: the inverse of
 // kernels/cuda/encode/generic/store.cuh.
 #ifndef QUANTD_KERNELS_CUDA_DECODE_STORED_CUH_
 #define QUANTD_KERNELS_CUDA_DECODE_STORED_CUH_
@@ -9,13 +9,13 @@
 
 namespace quantd::cuda {
 
-// Loads the codes of 16 positions from `at` on, into zeros, which stay where
-// there are none.
+// Loads the codes of 16 positions from `at` on. The caller passes zeros, which
+// missing positions keep.
 __device__ __forceinline__ void LoadCodes(DType element, const CopyTask& copy,
                                           int64_t line, int64_t at,
                                           uint32_t (&words)[4]) {
   if (element == DType::kE2M1x2) {
-    // Lines are whole blocks, so that this is aligned.
+    // Lines are whole blocks, so this is aligned.
     const uint2 codes = *reinterpret_cast<const uint2*>(
         copy.data + line * copy.data_line + at / 2);
     words[0] = codes.x;
@@ -42,7 +42,7 @@ __device__ __forceinline__ void LoadCodes(DType element, const CopyTask& copy,
   }
 }
 
-// A code, or the bits of fp32. `index` is a ScaleIndex.
+// Loads a scale: a code, or the bits of fp32. `index` is a ScaleIndex.
 __device__ __forceinline__ uint32_t LoadScale(DType type, const CopyTask& copy,
                                               int64_t index) {
   switch (type) {
@@ -57,7 +57,7 @@ __device__ __forceinline__ uint32_t LoadScale(DType type, const CopyTask& copy,
   }
 }
 
-// Values of 16 codes without their scale. A NaN may be any.
+// Values of 16 codes without their scale. The result of NaN is undefined.
 __device__ __forceinline__ void DecodeBlock(DType element,
                                             const uint32_t* words,
                                             float (&v)[kBlock]) {

@@ -1,25 +1,24 @@
-// Blocks of 16 elements, one made by each lane of a warp: what turns and
-// rotates them. The warp gets them back as pieces of rows or as fragments of
-// matrices.
+// Blocks of 16 elements, one in each lane of a warp: transposing and rotating
+// them. The warp gets them back as pieces of rows or as fragments of matrices.
 //
 // There are two fast ways to undo a rotation of finite codes, both equal to
-// RotateInverse of kernels/arith/hadamard.h in every bit where IsExact says so.
+// RotateInverse of kernels/arith/hadamard.h in every bit if IsExact holds.
 //
-// E2M1 in 16 bits is rotated by tensor cores. Let 2^e <= |factor| < 2^(e+1) and
-// p be the precision of the elements, 8 or 11 bits. A block's elements are 0,
-// or from 0.5 to 6 times the factor, rounded: multiples of 2^(e-p), at most 12
-// * 2^e. Whatever is added up of their quarters, in any order, is a multiple of
-// 2^(e-p-2) below 2^(e+6): p + 8 <= 19 bits, exact in fp32 and in what tensor
-// cores accumulate in. (Subnormal fp16 elements are multiples of 2^-24 of fewer
-// bits.)
+// E2M1 with 16-bit output is rotated by tensor cores. Let 2^e <= |factor| <
+// 2^(e+1) and p be the precision of the elements, 8 or 11 bits. A block's
+// elements are 0, or from 0.5 to 6 times the factor, rounded: multiples of
+// 2^(e-p), at most 12 * 2^e. Any sum of their quarters, in any order, is a
+// multiple of 2^(e-p-2) below 2^(e+6): p + 8 <= 19 bits, exact in fp32 and in
+// the accumulators of tensor cores. (Subnormal fp16 elements are multiples of
+// 2^-24 of fewer bits.)
 //
-// FP8 spans more, and fp32 elements have more bits: a lane adds them up in the
-// order that is asked for, but takes the quarter last, which no sum notices:
-// elements and sums are multiples of 2^-140 and below 2^121. MX elements are
-// bf16 without being rounded.
+// FP8 spans more, and fp32 elements have more bits, so a lane adds them up in
+// the normative order. It multiplies by a quarter last instead of first, which
+// changes no sum: elements and sums are multiples of 2^-140 and below 2^121. MX
+// elements are bf16 without being rounded.
 //
-// Only the sign of an exact zero is left, which the butterfly makes +0: so does
-// adding +0.
+// There remains the sign of an exact zero, which the butterfly makes +0; so
+// does adding +0.
 #ifndef QUANTD_KERNELS_CUDA_DECODE_WARP_BLOCKS_CUH_
 #define QUANTD_KERNELS_CUDA_DECODE_WARP_BLOCKS_CUH_
 
@@ -35,7 +34,7 @@ template <DType D, DType E>
 __device__ __forceinline__ bool IsExactFactor(float factor) {
   const uint32_t bits = Scalar::Bits(factor) & kAbsMask;
   if constexpr (D == DType::kF16) {
-    // The largest code times that is finite.
+    // The largest code, times which the factor stays finite.
     constexpr uint32_t kMost = E == DType::kE2M1x2 ? 13u
                                : E == DType::kE4M3 ? 7u
                                                    : 0u;
@@ -46,9 +45,9 @@ __device__ __forceinline__ bool IsExactFactor(float factor) {
     return bits == 0 || (bits >= kLeast && bits <= kMost);
   }
 }
-// Whether the fast ways rotate a block of those codes under that factor
-// exactly: its elements are finite and, but in fp16, normal. Zeros are no
-// problem.
+// Whether the fast ways rotate a block of these codes exactly under that
+// factor: its elements are finite and, except for fp16, normal. Zeros are
+// allowed.
 template <DType D, DType E>
 __device__ __forceinline__ bool IsExact(const uint32_t* codes, float factor) {
   uint32_t any = 0;
@@ -69,14 +68,14 @@ __device__ __forceinline__ uint32_t RotationPair(const float* signs, int i,
                      __popc(i & (k + 1)) % 2 == 0 ? sign : -sign);
 }
 
-// Two sums, rounded; an exact zero is +0.
+// Packs two sums, rounded; an exact zero becomes +0.
 template <DType D>
 __device__ __forceinline__ uint32_t PackSums(float low, float high) {
   return PackPair<D>(__fadd_rn(low, 0.0f), __fadd_rn(high, 0.0f));
 }
 
-// Undoes the rotation of 16 values where that is exact; they are not multiplied
-// by their factor yet. `signs` are s[i] / 4.
+// Undoes the rotation of 16 values if that is exact; they are not multiplied by
+// their factor yet. `signs` are s[i] / 4.
 template <DType D>
 __device__ __forceinline__ void RotateInOrder(float factor,
                                               const float (&signs)[kBlock],
@@ -91,9 +90,9 @@ __device__ __forceinline__ void RotateInOrder(float factor,
   }
 }
 
-// Any block by a single thread: what needs no neighbours and knows no bounds.
-// The inverse rotation, where there are signs, sees the values as they would be
-// stored without it.
+// Decodes any block with a single thread, without neighbours or bounds. If
+// there are signs, the inverse rotation takes the values that would be stored
+// without it.
 template <DType D, DType E>
 __device__ __forceinline__ RawBlock<D> DecodeAlone(const uint32_t* words,
                                                    float factor,

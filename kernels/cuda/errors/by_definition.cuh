@@ -1,5 +1,5 @@
-// One run of sixteen as kernels/arith/run_errors.h has it, read again: for runs
-// that are not whole or not ordinary.
+// Counts one run of sixteen by kernels/arith/run_errors.h, reading it again:
+// for runs that are not whole or not ordinary.
 #ifndef QUANTD_KERNELS_CUDA_ERRORS_BY_DEFINITION_CUH_
 #define QUANTD_KERNELS_CUDA_ERRORS_BY_DEFINITION_CUH_
 
@@ -18,8 +18,8 @@ __device__ __forceinline__ void AddSquares(const SquareSum<Scalar>& sum,
   AddTo(&shared->bins[term.bin], term.value);
 }
 
-// Counts positions from `at` on of a copy that is not rotated. There may be
-// none.
+// Counts the positions from `at` on, possibly none, of a copy that is not
+// rotated.
 template <DType D>
 __device__ __noinline__ void CountByDefinition(const EncodeParams& p,
                                                const GroupTask& group,

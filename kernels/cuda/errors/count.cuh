@@ -1,6 +1,6 @@
-// Error statistics of copies that have been made: values, codes and scales are
-// read again, and each run of sixteen is counted. Included by one translation
-// unit for each type of input.
+// Error statistics of finished copies: reads values, codes and scales again and
+// counts each run of sixteen. Included by one translation unit for each type of
+// input.
 #ifndef QUANTD_KERNELS_CUDA_ERRORS_COUNT_CUH_
 #define QUANTD_KERNELS_CUDA_ERRORS_COUNT_CUH_
 
@@ -13,11 +13,11 @@
 
 namespace quantd::cuda {
 
-// What an amax decides for the blocks under it.
+// Values that all blocks under an amax share.
 template <bool kOther>
 struct UnderAmax {
   LineScale<Scalar> scale;
-  Nvfp4Decode<Scalar> decode;  // not of other libraries'
+  Nvfp4Decode<Scalar> decode;  // unused for other libraries
 
   __device__ __forceinline__ UnderAmax(const EncodeParams& p,
                                        const CopyTask& copy, int64_t line)
@@ -31,7 +31,7 @@ struct UnderAmax {
   }
 };
 
-// What all runs of a line share.
+// Values that all runs of a line share.
 template <bool kOther>
 struct LineOfRuns {
   const EncodeParams& p;
@@ -39,7 +39,7 @@ struct LineOfRuns {
   int64_t line;
   const UnderAmax<kOther>& under;
 
-  // Counts sixteen positions from `at` on, whose values are in the run.
+  // Counts sixteen positions from `at` on; their values are in the run.
   template <bool kExact>
   __device__ __forceinline__ void Count(int64_t at, Run* run,
                                         ErrorTotals* totals,
@@ -60,8 +60,8 @@ struct LineOfRuns {
   }
 };
 
-// Half of the CTAs count each of two copies: the other one finds the tile in
-// the cache.
+// With two copies, each is counted by half of the CTAs: the second one finds
+// the tile in the cache.
 template <DType D, int N, bool kOther>
 __global__ void __launch_bounds__(kThreads, 3)
     CountErrorsOfSpans(const __grid_constant__ EncodeArgs a) {
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kThreads, 3)
       if (line >= copy.lines || at >= copy.padded) continue;
       float v[N];
       LoadSpan<D>(*tile.group, a.list.cols, columnwise, line, at, v);
-      // Nothing of other libraries' is rotated.
+      // Copies of other libraries are never rotated.
       if constexpr (!kOther) {
         if (copy.signs != nullptr) RotateSpan(v, copy.rotation, copy.signs);
       }
@@ -120,7 +120,7 @@ cudaError_t LaunchCountErrorsOfSpansOf(const EncodeArgs& a,
     kernel<<<grid, kThreads, 0, queue.stream>>>(a);
     return cudaGetLastError();
   };
-  // Nothing of other libraries' is rotated.
+  // Copies of other libraries are never rotated.
   if (a.params.numerics.other) return launch(CountErrorsOfSpans<D, 16, true>);
   if (a.rotation <= 16) return launch(CountErrorsOfSpans<D, 16, false>);
   if (a.rotation <= 64) return launch(CountErrorsOfSpans<D, 64, false>);

@@ -1,6 +1,6 @@
-// The places of whole runs of copies that are not rotated: values, codes and
-// factors. Distances within a group fit 31 bits, in elements:
-// kernels/cuda/choice.cc sees to that.
+// Addresses of whole runs of copies that are not rotated: values, codes and
+// factors. Distances within a group fit 31 bits, in elements;
+// kernels/cuda/choice.cc ensures that.
 #ifndef QUANTD_KERNELS_CUDA_ERRORS_PLAIN_PLACES_CUH_
 #define QUANTD_KERNELS_CUDA_ERRORS_PLAIN_PLACES_CUH_
 
@@ -16,13 +16,13 @@ inline __device__ __noinline__ float FactorUnder(const float* amax,
   return Nvfp4Factor<Scalar>(stored, MakeNvfp4Decode<Scalar>(*amax, range));
 }
 
-// The scales of a thread's runs, in a copy in which a line's number and a
-// position give a place: they are walked by a constant step.
+// The scales of a thread's runs, for copies in which the address is linear in
+// line and position: they are reached by a constant step.
 template <DType E>
 class PlainFactors {
  public:
-  // The first run's line and position; the next one is `down` rows below, which
-  // for either way is a multiple of 32 and begins no other tile.
+  // Line and position of the first run; the next one is `down` rows below, a
+  // multiple of 32 for either direction, and within the same tile.
   __device__ __forceinline__ PlainFactors(const EncodeParams& p,
                                           const CopyTask& copy, bool columnwise,
                                           int line, int at, int down)
@@ -30,7 +30,7 @@ class PlainFactors {
     if (E == DType::kE2M1x2 && p.scaling == Scaling::kNvfp4) {
       decode_ = MakeNvfp4Decode<Scalar>(*copy.amax, p.range);
     }
-    // A scale that a tensor shares is number 0.
+    // A tensor's only scale is number 0.
     const bool tensor = p.scaling == Scaling::kTensor;
     const int line_shift =
         tensor ? 31 : __ffs(static_cast<int>(copy.scale_lines)) - 1;
@@ -58,11 +58,11 @@ class PlainFactors {
     }
   }
 
-  // The factor of the run that is next, of `line`.
+  // The factor of the next run, of `line`.
   __device__ __forceinline__ float Next(int line) const {
     return At(index_, line);
   }
-  // The factor of the same run of the next line.
+  // The factor of that run in the next line.
   __device__ __forceinline__ float Other(int line) const {
     return At(index_ + other_, line + 1);
   }
@@ -90,10 +90,11 @@ class PlainFactors {
   int other_;
 };
 
-// Kernels read the output of others by pointers from a table. The compiler
-// cannot know that these are global and that nothing writes there meanwhile.
+// Kernels read the output of other kernels by pointers from a table. The
+// compiler cannot know that these point to global memory and that nothing
+// writes there meanwhile.
 
-// Loads sixteen elements of a row that are aligned.
+// Loads sixteen aligned elements of a row.
 template <DType D>
 __device__ __forceinline__ void LoadRow(const std::byte* from,
                                         RawBlock<D>* raw) {
@@ -121,13 +122,13 @@ __device__ __forceinline__ void LoadColumns(const std::byte* x, int pitch,
       first[i] = two.x;
       second[i] = two.y;
     } else {
-      // One word of both.
+      // One word holds an element of each column.
       first[i] = __ldg(reinterpret_cast<const uint32_t*>(from));
     }
   }
 }
 
-// Loads sixteen codes, each a byte.
+// Loads sixteen codes of one byte each.
 __device__ __forceinline__ void LoadBytes(const std::byte* from,
                                           uint32_t (&words)[4]) {
   QUANTD_UNROLL
@@ -136,7 +137,7 @@ __device__ __forceinline__ void LoadBytes(const std::byte* from,
                     << (8 * (i % 4));
   }
 }
-// Loads sixteen codes that are aligned.
+// Loads sixteen aligned codes.
 template <DType E>
 __device__ __forceinline__ void LoadWords(const std::byte* from,
                                           uint32_t (&words)[4]) {
@@ -153,9 +154,9 @@ __device__ __forceinline__ void LoadWords(const std::byte* from,
   }
 }
 
-// Codes of two neighbouring lines of the columnwise copy: from the first one of
-// the first line on, `pitch` bytes from line to line or, where they are stored
-// in place, from position to position.
+// Codes of two neighbouring lines of the columnwise copy, from the first code
+// of the first line on. `pitch` is the distance in bytes between lines or, if
+// the copy is not transposed, between positions.
 template <DType E>
 struct CodesOfTwo {
   const std::byte* from;

@@ -1,5 +1,5 @@
-// What runs of sixteen lost that are whole and ordinary, from the words that
-// memory has of them: in half of the operations of run.cuh.
+// Errors of whole, ordinary runs of sixteen, computed from words as they are in
+// memory: half the operations of run.cuh.
 #ifndef QUANTD_KERNELS_CUDA_ERRORS_PLAIN_RUNS_CUH_
 #define QUANTD_KERNELS_CUDA_ERRORS_PLAIN_RUNS_CUH_
 
@@ -11,8 +11,8 @@
 
 namespace quantd::cuda {
 
-// The elements in words of two that a run has: kAlong, all of them, or the low
-// or the high one of each word.
+// The elements of a run in words of two: kAlong, all of them; kLow or kHigh,
+// one of each word.
 enum class Half { kAlong, kLow, kHigh };
 
 template <DType D, Half H>
@@ -37,7 +37,7 @@ __device__ __forceinline__ float ElementOf(const uint32_t* words, int i) {
     return IsHigh<H>(i) ? pair.y : pair.x;
   }
 }
-// Its magnitude's bits, shifted or not.
+// The bits of its magnitude, possibly shifted.
 template <DType D, Half H>
 __device__ __forceinline__ uint32_t MagnitudeOf(const uint32_t* words, int i) {
   if constexpr (D == DType::kF32) {
@@ -47,8 +47,8 @@ __device__ __forceinline__ uint32_t MagnitudeOf(const uint32_t* words, int i) {
   }
 }
 
-// Words of two magnitudes, fp16 or bf16: the smaller ones, half by half. (Those
-// of numbers have the order of their bits in either type.)
+// The smaller of two magnitudes in each half of words, fp16 or bf16. (Numbers
+// have the order of their bits in either type.)
 template <int N>
 __device__ __forceinline__ uint32_t LeastOf(const uint32_t (&words)[N]) {
   uint32_t least[N];
@@ -63,7 +63,7 @@ __device__ __forceinline__ uint32_t LeastOf(const uint32_t (&words)[N]) {
   }
   return least[0];
 }
-// Whether one of a run's elements is 0.
+// Whether any element of a run is 0.
 template <DType D, Half H, int N>
 __device__ __forceinline__ bool HoldsZero(const uint32_t (&words)[N]) {
   if constexpr (D == DType::kF32) {
@@ -81,7 +81,7 @@ __device__ __forceinline__ bool HoldsZero(const uint32_t (&words)[N]) {
   }
 }
 
-// Two codes in the low half of a word, as fp16. A NaN may be any.
+// Two codes in the low half of a word, as fp16. The result of NaN is undefined.
 template <DType E>
 __device__ __forceinline__ uint32_t HalvesOf(uint32_t codes) {
   if constexpr (E == DType::kE5M2) {
@@ -99,7 +99,7 @@ __device__ __forceinline__ uint32_t HalvesOf(uint32_t codes) {
     return bits;
   }
 }
-// Sixteen codes as fp16; of E2M1 without their signs.
+// Sixteen codes as fp16; those of E2M1 without their signs.
 template <DType E>
 __device__ __forceinline__ void Halves(const uint32_t* words,
                                        uint32_t (&halves)[8]) {
@@ -118,7 +118,7 @@ __device__ __forceinline__ void Halves(const uint32_t* words,
   }
 }
 
-// The number of codes that are 0 but for their signs, of sixteen E2M1 codes.
+// The number of zeros, of either sign, among sixteen E2M1 codes.
 __device__ __forceinline__ uint32_t ZerosOf(uint32_t low, uint32_t high) {
   const uint32_t a = (low & 0x77777777u) + 0x77777777u;
   const uint32_t b = (high & 0x77777777u) + 0x77777777u;
@@ -126,13 +126,13 @@ __device__ __forceinline__ uint32_t ZerosOf(uint32_t low, uint32_t high) {
                     __popc((a & 0x88888888u) | (b & 0x88888888u) >> 1));
 }
 
-// How many of a run's values that are not 0 became codes that are.
+// The number of nonzero values of a run whose codes are zero.
 template <DType D, DType E, Half H, int N>
 __device__ __forceinline__ uint32_t FlushedOf(const uint32_t (&x)[N],
                                               const uint32_t* words,
                                               const uint32_t (&halves)[8]) {
   if constexpr (E == DType::kE2M1x2) {
-    // There mostly are such codes.
+    // Usually there are zero codes.
     uint32_t flushed = ZerosOf(words[0], words[1]);
     if (HoldsZero<D, H>(x)) {
       QUANTD_UNROLL
@@ -155,7 +155,7 @@ __device__ __forceinline__ uint32_t FlushedOf(const uint32_t (&x)[N],
   }
 }
 
-// Words of two bf16 times a power of two; of other types as they are.
+// Words of two bf16 times a power of two; words of other types unchanged.
 template <DType D, int N>
 __device__ __forceinline__ void ScaleWords(float scale, const uint32_t (&x)[N],
                                            uint32_t (&scaled)[N]) {
@@ -178,8 +178,8 @@ struct PlainSums {
   float noise;
   float error;
 };
-// kExact: squares of values are exact, so that the second one of a pair may be
-// added by the same operation. Both trees are SumOfSquares'.
+// kExact: squares of values are exact, so the second one of a pair may be added
+// with the same operation. Both sums use the tree of SumOfSquares.
 template <bool kExact, typename Value, typename Decoded>
 __device__ __forceinline__ PlainSums SumsOf(const Value& value,
                                             const Decoded& decoded,
@@ -192,7 +192,7 @@ __device__ __forceinline__ PlainSums SumsOf(const Value& value,
     const float a = value(2 * i);
     const float b = value(2 * i + 1);
     signal[i] = kExact ? __fmaf_rn(b, b, a * a) : a * a + b * b;
-    // Both have one sign.
+    // Both have the same sign.
     const float c = fabsf(a) - fabsf(decoded(2 * i) * factor);
     const float d = fabsf(b) - fabsf(decoded(2 * i + 1) * factor);
     noise[i] = c * c + d * d;

@@ -1,4 +1,4 @@
-// What threads have counted of whole and ordinary runs.
+// Totals that threads have counted of whole and ordinary runs.
 #ifndef QUANTD_KERNELS_CUDA_ERRORS_PLAIN_TOTALS_CUH_
 #define QUANTD_KERNELS_CUDA_ERRORS_PLAIN_TOTALS_CUH_
 
@@ -19,22 +19,22 @@ inline __device__ __noinline__ void AddCounts(uint32_t elements,
   if (max_error != 0) atomicMax(&shared->max_error, max_error);
 }
 
-// What a thread has counted of one copy.
+// A thread's totals of one copy.
 //
-// Values and errors are squared under a power of two that is the thread's, not
-// the run's: it brings a factor to 2^20. That changes neither differences nor
-// sums as long as these end between 2^-20 and 2^100: a square that is lost is
-// below 2^-126, could count in an addition only next to one 2^25 times as
-// large, and there are four additions on its way.
+// Values and errors are squared under a power of two that belongs to the
+// thread, not to the run: it brings a factor to 2^20. This changes neither
+// differences nor sums as long as these end between 2^-20 and 2^100: a square
+// that underflows is below 2^-126, could matter only in an addition to one 2^25
+// times as large, and there are at most four additions above it.
 template <DType E>
 class PlainTotals {
  public:
-  // Emptied at least every so many runs.
+  // Runs after which the totals must be emptied.
   static constexpr uint32_t kRuns = PlacedSum::kTerms;
 
   __device__ __forceinline__ float scale() const { return scale_; }
 
-  // Takes the power of two that suits a factor, where one does.
+  // Sets the power of two for a factor, if one is suitable.
   __device__ __forceinline__ void SetScale(float factor, ErrorSums* shared) {
     const uint32_t exponent = __float_as_uint(factor) >> 23;
     const uint32_t bits = (274u - exponent) << 23;
@@ -44,9 +44,9 @@ class PlainTotals {
     frame_ = 2 * (exponent - 19u);
   }
 
-  // A run that becomes `decoded(i)` times `factor`. `value` gives its values
-  // times scale(); `flushed` of them are decoded to 0. Returns false, having
-  // counted nothing, where it is not ordinary.
+  // Counts a run that was decoded to `decoded(i)` times `factor`. `value` gives
+  // its values times scale(); `flushed` of them are decoded to 0. Returns
+  // false, having counted nothing, if the run is not ordinary.
   template <bool kExact, typename Value, typename Decoded>
   __device__ __forceinline__ bool Add(const Value& value,
                                       const Decoded& decoded, float factor,
@@ -59,7 +59,7 @@ class PlainTotals {
     const bool exact = (noise | __float_as_uint(run.error)) == 0;
     bool ordinary = InRange(__float_as_uint(scaled)) && InRange(signal) &&
                     (InRange(noise) || exact);
-    // Less is not lost by what would have rounded beyond the largest code.
+    // A value that would round beyond the largest code has at least this error.
     if (ordinary && run.error >= scaled * (kNear * (kClip - kMax))) {
       ordinary = Clips(value, scaled, power_of_two, shared);
     }
@@ -71,7 +71,7 @@ class PlainTotals {
     return true;
   }
 
-  // Hands over what was counted.
+  // Moves the totals to the shared sums.
   __device__ __forceinline__ void Empty(ErrorSums* shared) {
     signal_.Empty(frame_, &shared->signal);
     noise_.Empty(frame_, &shared->noise);
@@ -80,8 +80,8 @@ class PlainTotals {
     error_ = 0.0f;
   }
 
-  // Empties the totals of the lanes of a warp, all of which must call this, at
-  // the end.
+  // Moves the totals of a warp's lanes to the shared sums, at the end. All
+  // lanes must call this.
   __device__ __forceinline__ void EmptyWarp(ErrorSums* shared) {
     signal_.EmptyWarp(frame_, &shared->signal);
     noise_.EmptyWarp(frame_, &shared->noise);
@@ -94,15 +94,15 @@ class PlainTotals {
  private:
   static constexpr float kMax = LimitsOf(E).max;
   static constexpr float kClip = LimitsOf(E).clip;
-  // (A factor is the multiplier's inverse but for a few last places.)
+  // (The factor is the inverse of the multiplier up to a few last places.)
   static constexpr float kNear = 1.0f - 0x1p-15f;
 
-  // From 2^-20 to 2^100.
+  // Whether a number is from 2^-20 to 2^100.
   static __device__ __forceinline__ bool InRange(uint32_t bits) {
     return bits - (107u << 23) < (120u << 23);
   }
 
-  // Counts what is clipped. Returns false where it takes the multiplier to say.
+  // Counts clipped values. Returns false if only the multiplier could tell.
   template <typename Value>
   static __device__ __forceinline__ bool Clips(const Value& value, float scaled,
                                                bool power_of_two,
@@ -133,7 +133,7 @@ class PlainTotals {
 
   float scale_ = 0.0f;
   uint32_t frame_ = 0;   // see PlacedSum
-  uint32_t counts_ = 0;  // runs, and from bit 16 on what was flushed
+  uint32_t counts_ = 0;  // runs, and from bit 16 on flushed values
   float error_ = 0.0f;   // times scale_
   PlacedSum signal_;
   PlacedSum noise_;

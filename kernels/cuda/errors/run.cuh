@@ -1,6 +1,6 @@
-// What sixteen values lost that became codes: the arithmetic of
-// kernels/arith/run_errors.h in a third of its instructions, for what is
-// ordinary, and as it is for all else.
+// Errors of sixteen values that became codes: the arithmetic of
+// kernels/arith/run_errors.h, in a third of its instructions for ordinary runs,
+// and unchanged for all others.
 #ifndef QUANTD_KERNELS_CUDA_ERRORS_RUN_CUH_
 #define QUANTD_KERNELS_CUDA_ERRORS_RUN_CUH_
 
@@ -11,15 +11,15 @@
 
 namespace quantd::cuda {
 
-// A run as it lies in the copy.
+// A run of a copy.
 struct Run {
-  float v[kRun];      // before it was quantized; 0 where nothing is
+  float v[kRun];      // values before quantization; 0 for missing ones
   uint32_t words[4];  // codes as EncodeSixteen gives them
   uint32_t stored;    // as StoredScale gives it
-  int64_t count;      // positions that are there
+  int64_t count;      // positions that exist
 };
 
-// How many of the codes in the words are 0 but for their signs.
+// The number of codes in the words that are 0, of either sign.
 __device__ __forceinline__ uint32_t ZerosOf(const uint32_t (&words)[4],
                                             bool fp8) {
   uint32_t others = 0;
@@ -39,8 +39,8 @@ __device__ __forceinline__ uint32_t ZerosOf(const uint32_t (&words)[4],
   return kRun - others;
 }
 
-// The tree of SumOfSquares. kExact: squares are exact, so that the second one
-// of a pair may be added by the same operation.
+// The tree of SumOfSquares. kExact: squares are exact, so the second one of a
+// pair may be added with the same operation.
 template <bool kExact>
 __device__ __forceinline__ float TreeOfSquares(const float (&x)[kRun]) {
   float sums[kRun / 2];
@@ -58,7 +58,7 @@ __device__ __forceinline__ float TreeOfSquares(const float (&x)[kRun]) {
   return sums[0];
 }
 
-// By the definition.
+// Computes the errors by the definition.
 template <bool kOther>
 __device__ __noinline__ void ErrorsByDefinition(const EncodeParams& p,
                                                 const LineScale<Scalar>& line,
@@ -69,7 +69,7 @@ __device__ __noinline__ void ErrorsByDefinition(const EncodeParams& p,
       MultiplierOf<Scalar, kOther>(p, line, run.stored), run.v, run.words,
       run.count);
 }
-// How many values would have rounded beyond the largest code.
+// The number of values that would have rounded beyond the largest code.
 template <bool kOther>
 __device__ __noinline__ uint32_t Clipped(const EncodeParams& p,
                                          const LineScale<Scalar>& line,
@@ -86,12 +86,12 @@ __device__ __noinline__ uint32_t Clipped(const EncodeParams& p,
 // Errors of a run under `factor`, FactorOf its scale. `kExact`: squares of the
 // values are exact, as those of bf16 and fp16 are.
 //
-// Values and errors are brought near 2 by one power of two, the values', which
-// changes neither the differences nor the sums: they scale exactly as long as
-// the largest error is no less than 2^-13 of it. (A square that is lost then is
-// below 2^-126 of a sum of at least 2^-26: it could count in an addition only
-// next to one 2^-25 of its other operand, and there are four additions on its
-// way.)
+// Values and errors are scaled to about 2 by the values' power of two. This
+// changes neither differences nor sums: they scale exactly as long as the
+// largest error is no less than 2^-13 of the largest value. (A square that
+// underflows then is below 2^-126 in a sum of at least 2^-26: it could matter
+// only in an addition to one 2^25 times as large, and there are at most four
+// additions above it.)
 template <bool kOther, bool kExact>
 __device__ __forceinline__ RunErrors<Scalar> ErrorsOf(
     const EncodeParams& p, const LineScale<Scalar>& line, const Run& run,
@@ -106,9 +106,9 @@ __device__ __forceinline__ RunErrors<Scalar> ErrorsOf(
   }
   const uint32_t max = __float_as_uint(largest);
   const uint32_t of_factor = __float_as_uint(factor);
-  // Within 2^50 of each other, and far from the ends of fp32.
+  // Within 2^50 of each other, and far from the ends of fp32's range.
   const uint32_t apart = max - of_factor + (50u << 23);
-  // Below the least normal fp16 an operand of that type may be far from the
+  // Below the least normal fp16, an operand of that type may be far from the
   // factor, or 0.
   const bool operand_is_near = !kOther || !p.numerics.operand_in_type ||
                                p.input != DType::kF16 || factor >= 0x1p-14f;
@@ -128,7 +128,7 @@ __device__ __forceinline__ RunErrors<Scalar> ErrorsOf(
     QUANTD_UNROLL
     for (int i = 0; i < kRun; ++i) {
       u[i] = run.v[i] * scale;
-      // Both have one sign.
+      // Both have the same sign.
       e[i] = fabsf(u[i]) - fabsf(d[i] * scaled_factor);
       error = fmaxf(error, fabsf(e[i]));
     }
@@ -140,7 +140,7 @@ __device__ __forceinline__ RunErrors<Scalar> ErrorsOf(
       }
       r.elements = kRun;
       r.flushed = zeros;
-      // (The factor may be off from the multiplier by a rounding to bf16.)
+      // (The factor may differ from the multiplier by a rounding to bf16.)
       if (largest >= factor * (__uint_as_float(p.clip) * 0.984375f)) {
         const Run copy = run;
         const LineScale<Scalar> of_line = line;
@@ -157,7 +157,7 @@ __device__ __forceinline__ RunErrors<Scalar> ErrorsOf(
     r.elements = kRun;
     return r;
   }
-  // Copies, so that nothing else lies in memory.
+  // Copies, so that only these are kept in memory.
   const Run copy = run;
   const LineScale<Scalar> of_line = line;
   RunErrors<Scalar> errors;

@@ -11,14 +11,13 @@
 
 namespace quantd::cuda {
 
-// CTAs of a multiprocessor, which its registers are for.
+// CTAs for each multiprocessor; they determine the registers of a thread.
 template <DType D>
 inline constexpr int kCtas = 3;
 
-// What a thread counts of a tile of a copy: runs of every kDown-th row, or
-// those of two columns every kDown-th position. Bits of what it returns, from
-// the lowest, say of which runs it counts nothing; those of columns are in
-// pairs.
+// Counts a thread's share of a tile of a copy: runs of every kDown-th row, or
+// runs of two columns at every kDown-th position. The bits of the result, from
+// the lowest, mark runs that were not counted; those of columns come in pairs.
 template <DType D, DType E>
 struct TileCounter {
   const EncodeParams& p;
@@ -26,7 +25,7 @@ struct TileCounter {
   CopyTask copy;
   PlainTotals<E>* totals;
   ErrorSums* shared;
-  bool wants_scale;  // than that of the totals
+  bool wants_scale;  // another scale than that of the totals is needed
 
   struct Rows {
     static constexpr int kAcross = kTileSide / kRun;
@@ -115,13 +114,13 @@ struct TileCounter {
   }
 
  private:
-  // The end of the lines or the positions of a tile that `first` is in.
+  // The end of the lines or positions of the tile that contains `first`.
   static __device__ __forceinline__ int EndOf(int64_t count, int first) {
     const int end = (first & -kTileSide) + kTileSide;
     return count < end ? static_cast<int>(count) : end;
   }
 
-  // A run of elements H of words that were scaled. Returns whether it was
+  // Counts a run of elements H of scaled words. Returns whether it was
   // ordinary.
   template <Half H, int N>
   __device__ __forceinline__ bool Count(const uint32_t (&scaled)[N],
@@ -140,8 +139,8 @@ struct TileCounter {
   }
 };
 
-// Half of the CTAs count each of two copies: the other one finds the tile in
-// the cache.
+// With two copies, each is counted by half of the CTAs: the second one finds
+// the tile in the cache.
 template <DType D, DType E>
 __global__ void __launch_bounds__(kThreads, kCtas<D>)
     CountErrorsOfTiles(const __grid_constant__ EncodeArgs a) {

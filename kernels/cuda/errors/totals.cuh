@@ -1,5 +1,6 @@
-// ErrorSums on the device: a thread's own bins, then a CTA's in shared memory,
-// then the copy's. Integers, so that the order of threads does not matter.
+// ErrorSums on the device: first a thread's own bins, then a CTA's in shared
+// memory, then the copy's. They are integers, so the order of threads does not
+// matter.
 #ifndef QUANTD_KERNELS_CUDA_ERRORS_TOTALS_CUH_
 #define QUANTD_KERNELS_CUDA_ERRORS_TOTALS_CUH_
 
@@ -21,7 +22,7 @@ __device__ __forceinline__ void AddTo(uint64_t* to, uint64_t value) {
   }
 }
 
-// The sum over a warp, all of whose lanes must call this.
+// The sum over a warp. All lanes must call this.
 __device__ __forceinline__ uint64_t SumOfWarp(uint64_t value) {
   QUANTD_UNROLL
   for (int step = 1; step < kWarp; step *= 2) {
@@ -41,9 +42,9 @@ __device__ __forceinline__ uint32_t MaxOfWarp(uint32_t value) {
   return value;
 }
 
-// A thread's sum of squares. The runs of a tensor are of few sizes: one bin of
-// an even and one of an odd number are in registers, and shared memory gets
-// what they hold when another is wanted.
+// A thread's sum of squares. The runs of a tensor have few different sizes: one
+// bin of an even and one of an odd number are in registers, and move to shared
+// memory when another bin is needed.
 class SquareTotal {
  public:
   __device__ __forceinline__ void Add(SquareTerm term,
@@ -56,11 +57,11 @@ class SquareTotal {
     }
   }
 
-  // All lanes of a warp must call this, at the end.
+  // Call at the end, with all lanes of a warp.
   __device__ __forceinline__ void Flush(ErrorSums::Squares* shared) {
     QUANTD_UNROLL
     for (int i = 0; i < 2; ++i) {
-      // Most have the bin of the largest.
+      // Most lanes have the bin of the largest.
       const uint32_t bin = MaxOfWarp(bins_[i]);
       const bool same = bins_[i] == bin;
       const uint64_t sum = SumOfWarp(same ? sums_[i] : 0);
@@ -85,7 +86,7 @@ class SquareTotal {
   uint32_t bins_[2] = {};
 };
 
-// What a thread has counted of one copy: of 2^37 elements, fewer than 2^32.
+// A thread's counts of one copy: fewer than 2^32 of its 2^37 elements.
 struct ErrorTotals {
   uint32_t elements = 0;
   uint32_t clipped = 0;
@@ -104,8 +105,8 @@ struct ErrorTotals {
     noise.Add(TermOf(run.noise.bits, run.noise.exponent), &shared->noise);
   }
 
-  // All threads of a CTA must call this, at the end; barriers before and after
-  // are the caller's.
+  // Call at the end, with all threads of a CTA; the caller provides barriers
+  // before and after.
   __device__ __forceinline__ void Flush(ErrorSums* shared) {
     signal.Flush(&shared->signal);
     noise.Flush(&shared->noise);
@@ -121,11 +122,11 @@ struct ErrorTotals {
   }
 };
 
-// ErrorSums are so many 64-bit sums, and max_error.
+// ErrorSums are this many 64-bit sums, and max_error.
 inline constexpr int kSumWords =
     static_cast<int>(offsetof(ErrorSums, max_error) / sizeof(uint64_t));
 
-// All threads of a CTA must call these two; barriers are the caller's.
+// All threads of a CTA must call these two; the caller provides barriers.
 __device__ __forceinline__ void Clear(ErrorSums* shared) {
   auto* const words = reinterpret_cast<uint64_t*>(shared);
   for (unsigned i = threadIdx.x; i < sizeof(ErrorSums) / sizeof(uint64_t);

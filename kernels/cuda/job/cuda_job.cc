@@ -23,13 +23,13 @@
 namespace quantd::cuda {
 namespace {
 
-// Fed bytes are copied in steps of at least this: a copy has a fixed cost.
+// Fed bytes are copied in steps of at least this size: a copy has a fixed cost.
 constexpr size_t kCopyStep = size_t{1} << 20;
-// What is lent comes in, is computed and goes out in slabs of so many bytes:
-// the first and the last are waited for, and each costs some launches.
+// The size of slabs for lent memory. Larger slabs wait longer for the first and
+// the last, smaller ones cost more launches.
 constexpr size_t kSlabBytes = size_t{8} << 20;
 
-// Signs of a plan's rotation, or none.
+// Signs of a plan's rotation; may be null.
 using Rht = std::shared_ptr<const CachedRht>;
 
 class CudaJob : public Job {
@@ -49,8 +49,8 @@ class CudaJob : public Job {
         queue_{lease_->stream, device_.properties().multiprocessors,
                device_.properties().shared_memory} {}
 
-  // Cuts the job into slabs where they let it take in and give out at once, or
-  // takes what its kernels need.
+  // Cuts the job into slabs if that lets it copy in and out at once; else takes
+  // the memory that its kernels need.
   absl::Status Prepare() {
     if (staging_.lent_inputs() && staging_.copies_in()) {
       cut_ = CutIntoSlabs(*plan_, whole_->recipe(), kSlabBytes);
@@ -97,7 +97,7 @@ class CudaJob : public Job {
     if (status.ok()) status = Record();
     status = device_.HealthAfter(std::move(status), lease_);
     if (!status.ok()) return status;
-    // Only the output is wanted now; others may use the rest.
+    // From now on only the output is needed; the rest can be reused.
     lease_ = Device::Lease();
     output_ = staging_.Finish();
     whole_.reset();
@@ -107,12 +107,12 @@ class CudaJob : public Job {
 
   Block TakeOutput() override { return std::move(output_); }
 
-  // Gives the lease of a job that is not to be run.
+  // Gives up the lease of a job that will not run.
   Device::Lease TakeLease() { return std::move(lease_); }
 
  private:
   absl::Status Mark(Slot::Mark mark, cudaStream_t stream) {
-    // A job that copies nothing has but one stage to be timed.
+    // A job that copies nothing has only one stage to time.
     if (staging_.direct() && mark != Slot::kStart && mark != Slot::kDone) {
       return absl::OkStatus();
     }
@@ -120,7 +120,7 @@ class CudaJob : public Job {
                       "record an event");
   }
 
-  // What is queued on `after` from now on waits for what is on `before`.
+  // Makes work queued on `after` from now on wait for the work on `before`.
   absl::Status Follow(cudaStream_t before, cudaStream_t after) {
     QUANTD_CUDA_RETURN(cudaEventRecord(lease_->passed, before),
                        "record an event");
@@ -157,7 +157,7 @@ class CudaJob : public Job {
                         &counts_.rht_launches, found);
   }
 
-  // Queues everything, waits once.
+  // Queues everything, then waits once.
   absl::Status Execute(JobReport* report) {
     if (absl::Status s = device_.Enter(); !s.ok()) return s;
     const auto since = std::chrono::steady_clock::now();
@@ -180,7 +180,7 @@ class CudaJob : public Job {
     return Finish(report);
   }
 
-  // Whether kernels report to the host's memory. Only rare findings may be
+  // Whether kernels write findings to host memory. Only rare findings may be
   // added to there.
   bool FindingsOnHost() const {
     const Recipe& recipe = whole_->recipe();
@@ -212,8 +212,8 @@ class CudaJob : public Job {
     return staging_.CopyOut(stream);
   }
 
-  // While one slab is computed the next comes in and the last goes out. What
-  // the next ones need is taken meanwhile.
+  // While one slab is computed, the next is copied in and the last is copied
+  // out. Memory for the next ones is taken meanwhile.
   absl::Status QueueSlabs() {
     if (auto s = Mark(Slot::kStart, lease_->in); !s.ok()) return s;
     for (Slab& slab : cut_) {
@@ -224,7 +224,7 @@ class CudaJob : public Job {
     }
     if (auto s = Mark(Slot::kFed, lease_->in); !s.ok()) return s;
     if (auto s = Mark(Slot::kComputed, lease_->stream); !s.ok()) return s;
-    // When the last stream is done, times are read of all three.
+    // After the last stream is done, times of all three are read.
     for (const Slot::Mark mark : {Slot::kFed, Slot::kComputed}) {
       QUANTD_CUDA_RETURN(cudaStreamWaitEvent(lease_->out, lease_->marks[mark]),
                          "wait for an event");
@@ -265,7 +265,7 @@ class CudaJob : public Job {
                       "record an event");
   }
 
-  // Passes on what goes to pageable memory, slab by slab as it comes.
+  // Copies outputs to pageable memory, slab by slab as they arrive.
   absl::Status DeliverSlabs() {
     if (!staging_.delivers()) return absl::OkStatus();
     for (const auto& part : slabs_) {
@@ -278,9 +278,8 @@ class CudaJob : public Job {
     return absl::OkStatus();
   }
 
-  // Records the event that was lent, for those who wait for it. That it cannot
-  // be recorded is the lender's fault; a fault of the device's shows in the
-  // next job.
+  // Records the event that was lent. Failing to record it is the lender's
+  // fault; a fault of the device shows in the next job.
   absl::Status Record() {
     if (record_ == nullptr) return absl::OkStatus();
     const cudaError_t error = cudaEventRecord(
@@ -300,7 +299,7 @@ class CudaJob : public Job {
     return staging_.MirrorToDevice(/*all=*/true, lease_->stream);
   }
 
-  // What is left when the device has done its part.
+  // Does the host's part after the device is done.
   absl::Status Finish(JobReport* report) {
     const Recipe& recipe = whole_->recipe();
     const Findings& findings = *lease_->findings_host;
@@ -339,7 +338,7 @@ class CudaJob : public Job {
     return status;
   }
 
-  // Statistics, where they are wanted.
+  // Reports statistics, if they are wanted.
   void Report(const ErrorSums& rowwise, const ErrorSums& columnwise,
               JobReport* report) const {
     const Recipe& recipe = whole_->recipe();
@@ -350,19 +349,21 @@ class CudaJob : public Job {
 
   Device& device_;
   JobCounts& counts_;
-  const std::shared_ptr<const Plan> staged_;  // the one it began with
+  const std::shared_ptr<const Plan> staged_;  // the plan at the beginning
   std::shared_ptr<const Plan> plan_;
   std::unique_ptr<Kernels> whole_;
   std::unique_ptr<MaximaSearch> search_;
-  std::vector<Slab> cut_;                          // in place of the whole
-  std::vector<std::unique_ptr<SlabOfJob>> slabs_;  // of them, what is queued
+  std::vector<Slab> cut_;                          // used in place of the whole
+                                                   // plan
+  std::vector<std::unique_ptr<SlabOfJob>> slabs_;  // those that are queued
   Staging staging_;
   const EventMapping* const record_;
   const Rht rht_;
-  // After what its streams use: the lease waits, then the memory goes.
+  // Declared after everything that its streams use: the lease waits, then the
+  // memory is released.
   Device::Lease lease_;
   const cuda::Queue queue_;
-  absl::Status status_;  // of what was fed
+  absl::Status status_;  // status of the copies of fed bytes
   size_t fed_ = 0;
   Block output_;
 };
@@ -390,7 +391,7 @@ absl::StatusOr<std::unique_ptr<Job>> MakeCudaJob(
       device, counts, std::move(plan), std::move(whole), *std::move(staging),
       record, std::move(rht), std::move(*lease));
   if (absl::Status s = job->Prepare(); !s.ok()) {
-    // The caller finds out whether the device still works.
+    // The caller checks whether the device still works.
     *lease = job->TakeLease();
     return s;
   }

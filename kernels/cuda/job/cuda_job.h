@@ -1,4 +1,4 @@
-// One job on a GPU: copies in, kernels and copies out, queued at once and
+// One job on a GPU: copies in, kernels and copies out, all queued at once and
 // waited for once.
 #ifndef QUANTD_KERNELS_CUDA_JOB_CUDA_JOB_H_
 #define QUANTD_KERNELS_CUDA_JOB_CUDA_JOB_H_
@@ -14,14 +14,15 @@
 
 namespace quantd::cuda {
 
-// What jobs of a backend count.
+// Counters for all jobs of a backend.
 struct JobCounts {
   std::atomic<uint64_t> jobs = 0;
   std::atomic<uint64_t> rht_launches = 0;
 };
 
-// Takes the memory of a job. Device and counts outlive it. The lease goes to
-// the job; where there is none, it stays with the caller. RESOURCE_EXHAUSTED.
+// Makes a job and takes its memory. Device and counts must outlive it. The job
+// takes over the lease; on an error, RESOURCE_EXHAUSTED, it stays with the
+// caller.
 absl::StatusOr<std::unique_ptr<Job>> MakeCudaJob(
     Device* device, JobCounts* counts, std::shared_ptr<const Plan> plan,
     LentMemory lent, Device::Lease* lease);

@@ -1,5 +1,5 @@
-// The kernels of a job, for its whole plan or for slabs of it, and what they
-// look up on the device.
+// The kernels of a job, for its whole plan or for slabs of it, and their tables
+// on the device.
 #ifndef QUANTD_KERNELS_CUDA_JOB_JOB_KERNELS_H_
 #define QUANTD_KERNELS_CUDA_JOB_JOB_KERNELS_H_
 
@@ -24,13 +24,13 @@ namespace quantd::cuda {
 
 class Kernels {
  public:
-  // The plan must outlive it. `gaps`: the outputs lie in one block.
+  // The plan must outlive this object. `gaps`: the outputs lie in one block.
   Kernels(const Plan& plan, const Device& device, bool gaps)
       : prepared_(plan, device.properties().shared_memory, gaps) {}
 
   // Takes the memory of the tables.
   absl::Status Take(Device& device) {
-    // No time helps where they never fit.
+    // Waiting does not help if they never fit.
     if (auto s = CheckMemory("memory for tables of groups", "have fewer groups",
                              BlockPool::Charge(prepared_.device_bytes()),
                              device.table_memory().limit());
@@ -72,7 +72,7 @@ struct SlabOfJob {
       : slab(std::move(s)), kernels(slab.plan, device, /*gaps=*/false) {}
   SlabOfJob(const SlabOfJob&) = delete;
   SlabOfJob& operator=(const SlabOfJob&) = delete;
-  // The result does not matter: an event that is not used any more.
+  // The result does not matter: the event is not used any more.
   ~SlabOfJob() {
     if (out != nullptr) cudaEventDestroy(out);
   }
@@ -87,7 +87,7 @@ struct SlabOfJob {
 
   const Slab slab;
   Kernels kernels;
-  cudaEvent_t out = nullptr;  // It has gone out.
+  cudaEvent_t out = nullptr;  // recorded when the slab's output is copied
 };
 
 }  // namespace quantd::cuda

@@ -1,5 +1,5 @@
-// What the input of a job adds to an amax that is reduced over several: found
-// before the job runs, in its memory.
+// Finds the maxima of a job's input for an amax that is reduced over several
+// jobs: before the job runs, in its memory.
 #ifndef QUANTD_KERNELS_CUDA_JOB_MAXIMA_SEARCH_H_
 #define QUANTD_KERNELS_CUDA_JOB_MAXIMA_SEARCH_H_
 
@@ -25,7 +25,7 @@
 
 namespace quantd::cuda {
 
-// Stays until the stream that it has queued work on is done.
+// Must live until the stream with its queued work is done.
 class MaximaSearch {
  public:
   // `maxima`: MaximaPlan of `plan`.
@@ -38,8 +38,9 @@ class MaximaSearch {
 
   absl::Status Take(Device& device) { return kernels_.Take(device); }
 
-  // Searches the input that is on the device, or on its way. The findings pass
-  // through the front of the output's block, which the job writes later.
+  // Searches the input that is on the device, or being copied there. The
+  // findings pass through the front of the output's block, which the job
+  // overwrites later.
   absl::Status Run(Staging& staging, JobMemory memory, const Slot& slot,
                    const Queue& queue, std::atomic<uint64_t>* rht_launches,
                    FoundMaxima* found) {

@@ -11,10 +11,11 @@
 namespace quantd::cuda {
 namespace {
 
-// What is pageable goes through page-locked memory in pieces, so that the one
-// copy works on a piece while the other makes the next.
+// The size of pieces in which pageable memory is copied through page-locked
+// memory: while the host copies a piece, the device copies the one before.
 constexpr size_t kPiece = size_t{2} << 20;
-// Up to so many bytes, in and out, kernels work on the host's memory.
+// The largest payload, in and out, for which kernels work directly on host
+// memory.
 constexpr size_t kDirectBytes = size_t{64} << 10;
 
 absl::Status Copy(std::byte* to, const std::byte* from, size_t size,
@@ -38,7 +39,7 @@ absl::StatusOr<Staging::Kept> Staging::KindOf(absl::Span<const std::byte> span,
   cudaPointerAttributes first;
   QUANTD_CUDA_RETURN(cudaPointerGetAttributes(&first, span.data()),
                      "ask what was lent");
-  // Both ends: a host may have page-locked a part of what it lends.
+  // Checks both ends: only part of the memory may be page-locked.
   cudaPointerAttributes last;
   QUANTD_CUDA_RETURN(
       cudaPointerGetAttributes(&last, span.data() + span.size() - 1),
@@ -93,7 +94,7 @@ absl::Status Staging::Sort(const Device& device, const Needs& needs) {
         const absl::StatusOr<Kept> kept = KindOf(lent[i], device.ordinal());
         if (!kept.ok()) return kept.status();
         t.kept = *kept;
-        // It is written while it would be read.
+        // An output would overwrite it while it is read.
         if (input && overlap && t.kept == Kept::kHere) t.kept = Kept::kDevice;
       }
       tensors->push_back(t);
@@ -117,7 +118,7 @@ absl::Status Staging::Sort(const Device& device, const Needs& needs) {
   if (direct_) {
     for (std::vector<Tensor>* tensors : {&inputs_, &outputs_}) {
       for (Tensor& t : *tensors) {
-        // The job's own blocks are aligned as kernels want it.
+        // The job's own blocks have the alignment that kernels need.
         if (t.kept == Kept::kPinned) t.kept = Kept::kPageable;
       }
     }
@@ -228,7 +229,7 @@ absl::Status Staging::CopyIn(cudaStream_t stream) {
     }
     return absl::OkStatus();
   }
-  // All at once where that is one piece.
+  // In a single copy if it is one piece.
   for (size_t done = 0; done < in_.size();) {
     const size_t end = std::min(in_.size(), done + kPiece);
     GatherInputs(*plan_, lent_, done, end, in_.data());
@@ -306,7 +307,7 @@ void Staging::Deliver(size_t output, size_t first, size_t size) const {
   std::memcpy(t.lent + first, t.host + first, size);
 }
 
-// Whether kernels alone write it.
+// Whether only kernels write it.
 bool Staging::IsBulk(size_t output) const {
   switch (plan_->outputs()[output].kind) {
     case TensorKind::kRowwiseData:

@@ -1,10 +1,9 @@
-// A job's payload on the host and on the device, and the way from the one to
-// the other.
+// A job's payload on the host and on the device, and the copies between them.
 //
-// Device memory that was lent is used where it lies, and the copy engines read
-// and write page-locked memory that was lent; only pageable memory goes through
-// page-locked blocks of the job's own. A small payload is read and written by
-// kernels in those blocks themselves: a copy takes longer to start than that.
+// Lent device memory is used in place, and the copy engines read and write lent
+// page-locked memory; only pageable memory is copied through page-locked blocks
+// of the job. A small payload is read and written by kernels in those blocks
+// directly: starting a copy takes longer than that.
 #ifndef QUANTD_KERNELS_CUDA_JOB_STAGING_H_
 #define QUANTD_KERNELS_CUDA_JOB_STAGING_H_
 
@@ -27,18 +26,18 @@ namespace quantd::cuda {
 class Staging {
  public:
   struct Needs {
-    bool host_writes = false;  // The host adds to the outputs, by OnHost.
-    bool atomics = false;      // Kernels add to the outputs.
+    bool host_writes = false;  // The host adds to the outputs, through OnHost.
+    bool atomics = false;      // Kernels add to the outputs atomically.
   };
-  // Takes the blocks for what was not lent or cannot be used where it lies. The
-  // device is current. RESOURCE_EXHAUSTED.
+  // Takes blocks for tensors that were not lent or cannot be used in place. The
+  // device must be current. RESOURCE_EXHAUSTED.
   static absl::StatusOr<Staging> Make(Device& device, const Plan& plan,
                                       LentMemory lent, const Needs& needs);
 
-  // What Make takes of a pool of the device of that number, at most.
+  // The most that Make takes from a pool of the device with that ordinal.
   static size_t PoolBytes(int device, const Plan& plan, const LentMemory& lent);
 
-  // For the inputs; empty where they were lent.
+  // Memory for the inputs; empty if they were lent.
   absl::Span<std::byte> pinned_in() const {
     return lent_.inputs.empty() ? in_.bytes() : absl::Span<std::byte>();
   }
@@ -46,65 +45,66 @@ class Staging {
   bool lent_outputs() const { return !lent_.outputs.empty(); }
   // Whether any input is copied.
   bool copies_in() const { return copies_in_; }
-  // Whether an output goes through the job's own memory to pageable memory.
+  // Whether an output is copied through the job's own memory to pageable
+  // memory.
   bool delivers() const { return delivers_; }
-  // Whether kernels read and write the host's memory, and nothing is copied.
+  // Whether kernels work on host memory, so that nothing is copied.
   bool direct() const { return direct_; }
-  // Bytes that are copied to the device, or from it, whichever is more.
+  // Bytes copied to the device, or from it, whichever is more.
   size_t copied_bytes() const { return std::max(bytes_in_, bytes_out_); }
 
-  // The payload on the device, without scratch and signs. Valid while the
-  // staging stays where it is.
+  // The payload on the device, without scratch and signs. Valid as long as the
+  // staging is not moved.
   JobBases OnDevice() const;
-  // The outputs on the host, for what the host writes.
+  // The outputs on the host, for the host's part.
   JobBases OnHost() const;
-  // Zeroes the job's own block on the host, and so the gaps in it.
+  // Zeroes the job's own block on the host, including its gaps.
   void ZeroOutputs() const;
 
-  // Queues the way in of all inputs, or of bytes [first, first + size) of one.
+  // Queue the copies of all inputs, or of bytes [first, first + size) of one.
   absl::Status CopyIn(cudaStream_t stream);
   absl::Status CopyIn(size_t input, size_t first, size_t size,
                       cudaStream_t stream);
-  // Queues the way in of bytes [first, end) of pinned_in().
+  // Queues the copy of bytes [first, end) of pinned_in().
   absl::Status CopyFed(size_t first, size_t end, cudaStream_t stream);
 
-  // Queues the way out of all outputs, or of a part of one.
+  // Queue the copies of all outputs, or of a part of one.
   absl::Status CopyOut(cudaStream_t stream);
   absl::Status CopyOut(size_t output, size_t first, size_t size,
                        cudaStream_t stream);
-  // Queues the way out of the first bytes of outputs that are in the job's own
-  // block; then they are there.
+  // Queues the copy of the first bytes of outputs in the job's own block, which
+  // stay there.
   absl::Status CopyOutFront(size_t size, cudaStream_t stream);
   absl::Span<const std::byte> out_block() const { return out_.bytes(); }
-  // Do the rest of the way, into pageable memory, when that has passed: for all
-  // outputs; for a part of one that kernels alone write; for those which the
-  // host may have written.
+  // Finish copies into pageable memory after the queued ones are done: for all
+  // outputs; for a part of an output that only kernels write; for outputs that
+  // the host may have written.
   void DeliverAll() const;
   void DeliverBulk(size_t output, size_t first, size_t size) const;
   void DeliverSmall() const;
 
-  // For outputs that were lent on a device: queues the small ones, which the
-  // host works on, to OnHost(); and writes back what it made of them or, of an
-  // empty tensor, of all, and waits.
+  // For outputs that were lent on a device: the first queues copies of the
+  // small ones to OnHost(), where the host works on them; the second writes
+  // these back or, for an empty tensor, all outputs, and waits.
   absl::Status MirrorToHost(cudaStream_t stream);
   absl::Status MirrorToDevice(bool all, cudaStream_t stream);
 
-  // The outputs, unless they were lent. All other blocks are given back.
+  // Returns the outputs, unless they were lent. All other blocks are released.
   Block Finish();
 
  private:
   enum class Kept {
-    kJob,       // in a block of the job's
-    kPageable,  // lent, of the host
-    kPinned,    // lent, page-locked
-    kHere,      // lent, of this device, and aligned as kernels want it
-    kDevice,    // lent, of any device
+    kJob,       // in a block of the job
+    kPageable,  // lent pageable host memory
+    kPinned,    // lent page-locked memory
+    kHere,      // lent memory of this device, aligned as kernels need it
+    kDevice,    // lent memory of any device
   };
   struct Tensor {
     Kept kept = Kept::kJob;
     std::byte* lent = nullptr;
     std::byte* host = nullptr;    // page-locked, or nullptr
-    std::byte* device = nullptr;  // where kernels look for it
+    std::byte* device = nullptr;  // the address for kernels
     size_t size = 0;
   };
 

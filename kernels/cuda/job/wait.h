@@ -1,4 +1,4 @@
-// How a thread waits for a job.
+// Waiting for a job.
 #ifndef QUANTD_KERNELS_CUDA_JOB_WAIT_H_
 #define QUANTD_KERNELS_CUDA_JOB_WAIT_H_
 
@@ -12,21 +12,19 @@
 
 namespace quantd::cuda {
 
-// A copy of more bytes is waited for without keeping the core busy: a thread
-// sleeps for as long as
-// the fastest link takes at least, looks again and again for a while, then
-// between naps, and blocks if all that was not enough. One that blocks from the
-// start is woken a third of a millisecond late on some machines.
+// Copies larger than this are waited for without keeping the core busy: the
+// thread sleeps for the least time that the fastest link needs, then polls for
+// a while, then polls between naps, and finally blocks. A thread that blocks
+// from the start is woken a third of a millisecond late on some machines.
 inline constexpr size_t kSleepBytes = size_t{1} << 20;
 inline constexpr size_t kLinkBytesPerMicrosecond = 64 << 10;
 inline constexpr std::chrono::microseconds kLook{500};
 inline constexpr std::chrono::microseconds kNap{20};
 inline constexpr int kNaps = 1000;
 
-// Waits for the work that is queued on `last`, whose end the slot's kDone
-// marks. The work copies so many bytes, the first of them not before `since`:
-// queueing much takes long, because a queue of CUDA's has room for a thousand
-// things.
+// Waits for the work that is queued on `last` and ends with the slot's kDone.
+// The work copies `bytes`, the first of them not before `since`: queueing much
+// work takes long, because a CUDA stream has room for about a thousand entries.
 inline cudaError_t Await(const Slot& slot, cudaStream_t last, size_t bytes,
                          std::chrono::steady_clock::time_point since) {
   if (bytes <= kSleepBytes) return cudaStreamSynchronize(last);

@@ -1,5 +1,5 @@
-// bf16 and fp16 words into FP8 codes with the machine's own instructions, byte
-// for byte what kernels/arith/codec.h does on fp32. A word is two neighbouring
+// Converts bf16 and fp16 words to FP8 codes with machine instructions, byte for
+// byte as kernels/arith/codec.h does on fp32. A word is two neighbouring
 // elements.
 #ifndef QUANTD_KERNELS_CUDA_PTX_FP8_WORDS_CUH_
 #define QUANTD_KERNELS_CUDA_PTX_FP8_WORDS_CUH_
@@ -12,7 +12,7 @@
 
 namespace quantd::cuda {
 
-// Whether one of the magnitudes is NaN or Inf.
+// Whether either magnitude is NaN or Inf.
 template <DType D>
 __device__ __forceinline__ bool HoldsSpecial(uint32_t word) {
   constexpr uint32_t kInf = D == DType::kBF16 ? 0x7F80 : 0x7C00;
@@ -68,8 +68,9 @@ __device__ __forceinline__ uint32_t CodesOf(float a, float b, float c,
 #endif
 }
 
-// To global memory, which the compiler cannot see in an address out of a table;
-// and so that it need not read the table again. Nobody reads it back.
+// Stores to global memory. The compiler cannot know that an address from a
+// table is global; and this store cannot alias the table, so the table is not
+// read again. The kernel does not read the data back.
 __device__ __forceinline__ void StoreGlobal(uint32_t v, void* to) {
   asm volatile("st.global.b32 [%0], %1;" ::"l"(to), "r"(v));
 }
@@ -82,7 +83,7 @@ __device__ __forceinline__ void StoreGlobal(uint4 v, void* to) {
                "r"(v.y), "r"(v.z), "r"(v.w));
 }
 
-// In two halves, aligned to 8 bytes.
+// Stores in two halves, aligned to 8 bytes.
 __device__ __forceinline__ void StoreGlobalIf(bool wanted, float4 v,
                                               float* to) {
   asm volatile(

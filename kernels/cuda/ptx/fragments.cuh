@@ -1,4 +1,4 @@
-// Matrices of 16-bit elements in the fragments that tensor cores take.
+// Loads and stores matrices of 16-bit elements as tensor core fragments.
 #ifndef QUANTD_KERNELS_CUDA_PTX_FRAGMENTS_CUH_
 #define QUANTD_KERNELS_CUDA_PTX_FRAGMENTS_CUH_
 
@@ -9,9 +9,9 @@
 
 namespace quantd::cuda {
 
-// Four 8 x 8 fragments: of lane 8i + r, the address of row r of fragment i in
-// shared memory. The lane gets of each the elements 2c and 2c + 1 of row r
-// where it is lane 4r + c; transposed, those of column r.
+// Loads four 8 x 8 fragments. Lane 8i + r passes the shared address of row r of
+// fragment i. Lane 4r + c gets elements 2c and 2c + 1 of row r of each fragment
+// or, transposed, of column r.
 template <bool kTransposed>
 __device__ __forceinline__ void LoadFragmentsAt(uint32_t at, uint32_t (&f)[4]) {
   if constexpr (kTransposed) {
@@ -27,7 +27,7 @@ __device__ __forceinline__ void LoadFragmentsAt(uint32_t at, uint32_t (&f)[4]) {
                  : "memory");
   }
 }
-// The other way, not transposed.
+// Stores four fragments, not transposed.
 __device__ __forceinline__ void StoreFragmentsAt(uint32_t at,
                                                  const uint32_t (&f)[4]) {
 #if __CUDA_ARCH__ >= 900

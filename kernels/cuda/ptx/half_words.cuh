@@ -1,5 +1,5 @@
-// Two neighbouring bf16 or fp16 as they lie in memory: a word, the first
-// element in its low half.
+// Two neighbouring bf16 or fp16 in a word, as in memory: the first element is
+// in the low half.
 #ifndef QUANTD_KERNELS_CUDA_PTX_HALF_WORDS_CUH_
 #define QUANTD_KERNELS_CUDA_PTX_HALF_WORDS_CUH_
 
@@ -9,7 +9,7 @@
 
 namespace quantd::cuda {
 
-// Every fp32 that is a bf16, or an fp16.
+// The element in the low or high half as fp32, exactly.
 template <DType D = DType::kBF16>
 __device__ __forceinline__ float LowOf(uint32_t word) {
   if constexpr (D == DType::kBF16) return __uint_as_float(word << 16);
@@ -29,8 +29,8 @@ __device__ __forceinline__ float HighOf(uint32_t word) {
   return high;
 }
 
-// The larger magnitudes, half by half, with signs that mean nothing; NaN, which
-// is above Inf as a number, where one is NaN.
+// The larger magnitude in each half, with an arbitrary sign; NaN, which is
+// above Inf, if either is NaN.
 template <DType D = DType::kBF16>
 __device__ __forceinline__ uint32_t MaxOfWords(uint32_t a, uint32_t b) {
   uint32_t max;
@@ -51,7 +51,7 @@ __device__ __forceinline__ uint32_t MaxOfWords(uint32_t a, uint32_t b) {
 #endif
   return max;
 }
-// The smaller ones of bf16, with signs that mean nothing.
+// The smaller magnitude of bf16 in each half, with an arbitrary sign.
 __device__ __forceinline__ uint32_t MinOfWords(uint32_t a, uint32_t b) {
   uint32_t min;
 #if __CUDA_ARCH__ >= 860

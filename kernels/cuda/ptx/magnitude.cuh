@@ -1,10 +1,10 @@
-// Magnitudes of fp32 numbers, NaN among them.
+// Magnitudes of fp32 numbers, including NaN.
 #ifndef QUANTD_KERNELS_CUDA_PTX_MAGNITUDE_CUH_
 #define QUANTD_KERNELS_CUDA_PTX_MAGNITUDE_CUH_
 
 namespace quantd::cuda {
 
-// The larger magnitude: NaN is larger than everything.
+// The larger magnitude; NaN counts as larger than everything.
 __device__ __forceinline__ float LargerMagnitude(float max, float v) {
   float larger;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(max), "f"(fabsf(v)));

@@ -1,5 +1,5 @@
-// Barriers in shared memory that count arrivals, and bytes of the copy engine:
-// a phase is over when all are there, and the next one begins.
+// Barriers in shared memory that count arrivals and bytes of the copy engine: a
+// phase ends when all have arrived, and the next one begins.
 #ifndef QUANTD_KERNELS_CUDA_PTX_MBARRIER_CUH_
 #define QUANTD_KERNELS_CUDA_PTX_MBARRIER_CUH_
 
@@ -9,29 +9,29 @@
 
 namespace quantd::cuda {
 
-// Makes a barrier for `count` arrivals a phase.
+// Initializes a barrier for `count` arrivals in each phase.
 __device__ __forceinline__ void InitBarrier(uint64_t* barrier, uint32_t count) {
   asm volatile(
       "mbarrier.init.shared.b64 [%0], %1;" ::"r"(SharedAddress(barrier)),
       "r"(count)
       : "memory");
 }
-// Counts this thread.
+// Arrives with this thread.
 __device__ __forceinline__ void ArriveAt(uint64_t* barrier) {
   asm volatile(
       "{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(
           SharedAddress(barrier))
       : "memory");
 }
-// Expects so many bytes of the copy engine in this phase, which must not be
-// over before a thread arrives.
+// Adds bytes of the copy engine to the current phase, which cannot end before a
+// thread arrives.
 __device__ __forceinline__ void Expect(uint64_t* barrier, uint32_t bytes) {
   asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(
                    SharedAddress(barrier)),
                "r"(bytes)
                : "memory");
 }
-// Waits for the end of the phase of that parity.
+// Waits for the end of the phase with that parity.
 __device__ __forceinline__ void WaitFor(uint64_t* barrier, uint32_t parity) {
   uint32_t done = 0;
   while (done == 0) {

@@ -1,6 +1,6 @@
-// A kernel that starts while the one before it on the stream still runs, which
-// hides what a start costs (sm_90 and later; elsewhere kernels follow each
-// other as ever). It waits on its own before it reads what that one writes.
+// Starts a kernel while the one before it on the stream still runs, which hides
+// the cost of starting (sm_90 and later; elsewhere kernels run one after
+// another). The new kernel waits before it reads what the earlier one writes.
 #ifndef QUANTD_KERNELS_CUDA_PTX_NEXT_KERNEL_CUH_
 #define QUANTD_KERNELS_CUDA_PTX_NEXT_KERNEL_CUH_
 
@@ -10,30 +10,30 @@
 
 namespace quantd::cuda {
 
-// The next kernel may take what multiprocessors have to spare as soon as every
-// CTA has called this or has ended.
+// Allows the next kernel to use free resources of multiprocessors as soon as
+// every CTA has called this or has ended.
 __device__ __forceinline__ void LetNextKernelStart() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
 
-// Until the kernel before has ended and what it wrote can be read. Every thread
-// of a kernel that was launched by LaunchEarly must call this.
+// Waits until the kernel before has ended and its writes can be read. Every
+// thread of a kernel launched by LaunchEarly must call this.
 __device__ __forceinline__ void AwaitKernelBefore() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// How a CTA is launched.
+// The shape of a CTA.
 struct CtaShape {
   unsigned threads;
-  size_t shared_bytes = 0;  // dynamic ones
+  size_t shared_bytes = 0;  // dynamic shared memory
 };
 
-// Launches a kernel early if it follows one. What it reads before it waits was
-// there before the job's first kernel started.
+// Launches a kernel early if it follows one. Everything it reads before it
+// waits must have been written before the job's first kernel started.
 template <typename... Formal, typename... Actual>
 cudaError_t LaunchEarly(void (*kernel)(Formal...), dim3 grid, CtaShape cta,
                         const Queue& queue, const Actual&... args) {

@@ -1,5 +1,5 @@
-// Shared memory by its 32-bit addresses, where computing pointers costs too
-// much.
+// Accesses shared memory by 32-bit addresses, for code in which computing
+// pointers costs too much.
 #ifndef QUANTD_KERNELS_CUDA_PTX_SHARED_MEMORY_CUH_
 #define QUANTD_KERNELS_CUDA_PTX_SHARED_MEMORY_CUH_
 
@@ -13,8 +13,8 @@ __device__ __forceinline__ uint32_t SharedAddress(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
-// A value to keep in a register rather than compute again: left alone, the
-// compiler does the latter in loops.
+// Keeps a value in a register. The compiler would compute it again in every
+// iteration of a loop.
 __device__ __forceinline__ uint32_t Kept(uint32_t v) {
   asm volatile("" : "+r"(v));
   return v;

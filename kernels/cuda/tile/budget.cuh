@@ -1,5 +1,5 @@
-// How much shared memory the kernels that stream tiles have to spend, which
-// decides what they look like.
+// The shared memory budget of kernels that stream tiles, which decides their
+// form.
 #ifndef QUANTD_KERNELS_CUDA_TILE_BUDGET_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_BUDGET_CUH_
 
@@ -23,7 +23,7 @@ inline constexpr bool kIsBuilt = __CUDA_ARCH__ / 100 == 9 ||
                                             __CUDA_ARCH__ < 860);
 #endif
 
-// Calls `launch` with a constant of the device's SharedMemory.
+// Calls `launch` with the device's SharedMemory as a constant.
 template <typename F>
 cudaError_t ForSharedMemory(const Queue& queue, const F& launch) {
   using enum SharedMemory;

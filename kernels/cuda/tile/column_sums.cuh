@@ -1,4 +1,4 @@
-// Sums of the columns of a tile on its way, for dbias.
+// Sums of the columns of a tile in shared memory, for dbias.
 #ifndef QUANTD_KERNELS_CUDA_TILE_COLUMN_SUMS_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_COLUMN_SUMS_CUH_
 
@@ -10,9 +10,9 @@
 
 namespace quantd::cuda {
 
-// Adds up the columns of a tile whose elements are D, rows ascending, for
-// `partial`, the group's sums of 128 rows each. All threads of the team call
-// this: it is two warps' work, others' at each `turn`.
+// Adds up the columns of a tile whose elements are D, in ascending order of
+// rows, into `partial`, the group's sums of 128 rows each. All threads of the
+// team must call this; two warps do the work, different ones at each `turn`.
 template <DType D>
 __device__ __forceinline__ void SumColumns(const StagedTileOf<kSizeOf<D>>& tile,
                                            const Place& at, int64_t cols,
@@ -33,7 +33,8 @@ __device__ __forceinline__ void SumColumns(const StagedTileOf<kSizeOf<D>>& tile,
       high = high + __uint_as_float(pair.y);
     }
   };
-  // Addresses of rows that are 0 to 7 more than a multiple of eight.
+  // Addresses of the eight rows from which all others are a multiple of eight
+  // rows away.
   const uint32_t first =
       SharedAddress(tile.bytes + TileOffset<kBytes>(0, column));
   const auto load = [&](int r, int i) {

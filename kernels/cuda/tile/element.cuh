@@ -1,5 +1,5 @@
-// A block of 16 elements between memory and fp32 registers, and the sizes of
-// grids that walk over blocks.
+// Moves blocks of 16 elements between memory and fp32 registers, and sizes the
+// grids that loop over blocks.
 #ifndef QUANTD_KERNELS_CUDA_TILE_ELEMENT_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_ELEMENT_CUH_
 
@@ -21,7 +21,8 @@ inline constexpr int kThreads = 256;
 template <DType D>
 inline constexpr int kSizeOf = static_cast<int>(SizeOf(D));
 
-// Enough CTAs to fill the device a few times over, and no more: kernels loop.
+// The number of CTAs: enough to fill the device a few times over, since kernels
+// loop.
 inline unsigned GridFor(int64_t work, int per_sm, const Queue& queue) {
   const int64_t most = int64_t{queue.multiprocessors} * per_sm;
   return static_cast<unsigned>(work < most ? work : most);
@@ -30,7 +31,7 @@ inline unsigned GridForBlocks(int64_t blocks, const Queue& queue) {
   return GridFor((blocks + kThreads - 1) / kThreads, 8, queue);
 }
 
-// Calls `launch` with D, an input's or an output's type, as a constant.
+// Calls `launch` with the input or output type D as a constant.
 template <typename F>
 cudaError_t ForDType(DType d, const F& launch) {
   switch (d) {
@@ -54,7 +55,7 @@ cudaError_t ForTwoByteType(const EncodeArgs& a, const F& launch) {
   return launch(std::integral_constant<DType, DType::kBF16>{});
 }
 
-// First item of this thread and the step to its next one.
+// The first item of this thread, and the step to its next one.
 __device__ __forceinline__ int64_t FirstItem() {
   return int64_t{blockIdx.x} * kThreads + threadIdx.x;
 }
@@ -62,14 +63,14 @@ __device__ __forceinline__ int64_t ItemStep() {
   return int64_t{gridDim.x} * kThreads;
 }
 
-// 16 elements as they lie in memory.
+// 16 elements as in memory.
 template <DType D>
 struct RawBlock {
   static constexpr int kQuads = kSizeOf<D>;
   uint32_t words[4 * kQuads];
 };
 
-// `p` is aligned to 16 bytes.
+// Loads a block. `p` is aligned to 16 bytes.
 template <DType D>
 __device__ __forceinline__ RawBlock<D> LoadBlock(const std::byte* p) {
   RawBlock<D> raw;
@@ -95,7 +96,7 @@ __device__ __forceinline__ void StoreBlock(const RawBlock<D>& raw,
   }
 }
 
-// One stored element as bits in the low end of a word.
+// One stored element, in the low bits of a word.
 template <DType D>
 __device__ __forceinline__ uint32_t LoadBits(const std::byte* p) {
   if constexpr (D == DType::kF32) {
@@ -113,7 +114,7 @@ __device__ __forceinline__ void StoreBits(uint32_t bits, std::byte* p) {
   }
 }
 
-// The first `count` of 16 elements, any alignment; zeros after them.
+// Loads the first `count` of 16 elements, with any alignment; zeros after them.
 template <DType D>
 __device__ __forceinline__ RawBlock<D> LoadPart(const std::byte* p,
                                                 int64_t count) {
@@ -139,7 +140,7 @@ __device__ __forceinline__ float DecodeElement(uint32_t bits) {
     return DecodeF16<Scalar>(bits);
   }
 }
-// Every NaN is stored as the one NaN.
+// Converts to a stored element. Every NaN becomes the canonical one.
 template <DType D>
 __device__ __forceinline__ uint32_t EncodeElement(float x) {
   if constexpr (D == DType::kF32) {
@@ -178,7 +179,7 @@ __device__ __forceinline__ RawBlock<D> Encode(const float (&v)[kBlock]) {
   return raw;
 }
 
-// Seen bits of raw values whose MaxMagnitude is `max`.
+// Seen bits of the raw values `v`, whose MaxMagnitude is `max`.
 __device__ __forceinline__ uint32_t SeenIn(const float (&v)[kBlock],
                                            uint32_t max) {
   if (max < kInfBits) return 0;
@@ -192,7 +193,7 @@ __device__ __forceinline__ uint32_t SeenIn(const float (&v)[kBlock],
   return seen;
 }
 
-// For the end of a kernel; `bits` are mostly 0.
+// Reports Seen bits at the end of a kernel; `bits` are mostly 0.
 __device__ __forceinline__ void Report(uint32_t bits, uint32_t* seen) {
   if (bits != 0) atomicOr(seen, bits);
 }

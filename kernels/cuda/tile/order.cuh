@@ -1,4 +1,4 @@
-// The tiles of 128 x 128 that a team of warps takes, and when.
+// The order in which teams of warps take tiles of 128 x 128.
 #ifndef QUANTD_KERNELS_CUDA_TILE_ORDER_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_ORDER_CUH_
 
@@ -10,8 +10,9 @@
 
 namespace quantd::cuda {
 
-// Divides numbers below 2^31 by one that the host knows: a warp that begins
-// with a few divisions keeps all others waiting for their first tile.
+// Divides numbers below 2^31 by a number that the host knows: a warp that
+// begins with real divisions would delay all others, which wait for their first
+// tile.
 class Divisor {
  public:
   Divisor() = default;
@@ -33,30 +34,30 @@ class Divisor {
   uint32_t shift_;
 };
 
-// Whether most tiles are a group of their own, or less than a tile.
+// Whether most tiles are a whole group, or groups are smaller than a tile.
 inline bool HasSmallGroups(const GroupList& list) {
   return list.count > 1 && list.rows <= list.chunk_count * (kTileSide / 2);
 }
 
-// The order of tiles, made by the host. Teams of all CTAs take units of kUnit
-// tiles one below the other, neighbouring teams neighbouring units (to the
-// right, or `down`), so that a line's output is written by one team or at about
-// the same time. A unit of small groups is tiles side by side, so that a team
-// stays with a group. Tiles that are left after as many units for every team
-// are taken one by one.
+// The order of tiles, computed by the host. Teams of all CTAs take units of
+// kUnit tiles below each other, and neighbouring teams take neighbouring units
+// (to the right, or `down`), so that a line's output is written by one team or
+// at about the same time. With small groups a unit is tiles side by side, so
+// that a team stays within a group. After as many whole units for every team,
+// the remaining tiles are taken one by one.
 template <uint32_t kUnit>
 class TileOrder {
  public:
-  // The first `teams` of each CTA's may take tiles. Where there are few tiles,
-  // not all of them do: of four tiles three teams take as long as of six, two
-  // teams do not.
+  // Only the first `teams` of each CTA may take tiles. With few tiles not all
+  // of these do: three teams take as long for four tiles as for six, two teams
+  // do not.
   TileOrder(const GroupList& list, uint32_t ctas, uint32_t teams, bool down)
       : ctas_(ctas),
         chunks_(static_cast<uint32_t>(list.chunk_count)),
         columns_(static_cast<uint32_t>(TilesAcross(list))),
         down_(down && !HasSmallGroups(list)),
         beside_(HasSmallGroups(list)) {
-    const uint32_t most = CeilOf(chunks_ * columns_, ctas);  // of a CTA
+    const uint32_t most = CeilOf(chunks_ * columns_, ctas);  // tiles of a CTA
     active_ = CeilOf(most, CeilOf(most, teams));
     const uint32_t deep = CeilOf(chunks_, beside_ ? 1 : kUnit);
     const uint32_t across = CeilOf(columns_, beside_ ? kUnit : 1);
@@ -70,16 +71,16 @@ class TileOrder {
     width_ = Divisor(down_ ? deep : across);
   }
 
-  // The number of tiles for each team, with those that are not there.
+  // The number of tiles for each team, including ones that do not exist.
   __device__ __forceinline__ uint32_t count() const { return count_; }
 
   struct Tile {
     uint32_t chunk;
     uint32_t column;
-    uint32_t top;     // the first chunk of its run, if groups do not end it
-    uint32_t bottom;  // and the one after the last
+    uint32_t top;     // the first chunk of its run, unless a group begins later
+    uint32_t bottom;  // and the chunk after the last
   };
-  // Finds tile i of a team of this CTA. Returns whether it is there.
+  // Finds tile i of a team of this CTA. Returns false if it does not exist.
   __device__ __forceinline__ bool Find(uint32_t team, uint32_t i,
                                        Tile* tile) const {
     if (team >= active_) return false;
@@ -120,11 +121,11 @@ class TileOrder {
   uint32_t active_;  // teams of a CTA
   uint32_t chunks_;
   uint32_t columns_;
-  uint32_t rounds_;  // of whole units
+  uint32_t rounds_;  // rounds of whole units
   uint32_t singles_;
   uint32_t count_;
   Divisor left_;   // units after the rounds
-  Divisor width_;  // units of a row, or a column
+  Divisor width_;  // units in a row, or in a column
   bool down_;
   bool beside_;
 };

@@ -1,7 +1,7 @@
-// Blocks of 16 bf16, or fp16 where that is said, as they lie in memory, two to
-// a word, and their way into NVFP4 without unpacking more than it takes. The
-// fast half of the arithmetic: it serves blocks of ordinary numbers whose scale
-// is a normal one, and says when a block is not; the generic functions of
+// Blocks of 16 bf16 (fp16 where stated) as in memory, two to a word, and their
+// encoding to NVFP4 with as little unpacking as possible. This is the fast half
+// of the arithmetic: it serves blocks of ordinary numbers whose scale is a
+// normal one, and tells when a block is not; the generic functions of
 // kernels/arith/encode.h do the rest. kernels/cuda/encode/nvfp4/NOTES.md counts
 // the operations.
 #ifndef QUANTD_KERNELS_CUDA_TILE_PACKED_CUH_
@@ -16,7 +16,7 @@
 
 namespace quantd::cuda {
 
-// Element 2k in the low half of word k.
+// The elements of a block: element 2k is in the low half of word k.
 struct Words {
   uint32_t w[kBlock / 2];
 };
@@ -30,7 +30,7 @@ __device__ __forceinline__ void Unpack(const Words& x, float (&v)[kBlock]) {
   }
 }
 
-// Both halves rounded to nearest; a NaN is some NaN.
+// Rounds both values to nearest; a NaN becomes some NaN.
 __device__ __forceinline__ uint32_t PackBf16(float low, float high) {
   uint32_t word;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
@@ -51,15 +51,15 @@ __device__ __forceinline__ void Pack(const float (&v)[kBlock], Words* x) {
   }
 }
 
-// The larger ones of the halves of two words of magnitudes; NaN is larger than
+// The larger magnitude in each half of two words; NaN counts as larger than
 // everything.
 __device__ __forceinline__ uint32_t LargerOf(uint32_t a, uint32_t b) {
   uint32_t larger;
   asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
   return larger;
 }
-// The largest magnitude among all low halves, and among all high halves, of
-// words from kFirst on.
+// The largest magnitude of all low halves, and of all high halves, of words
+// from kFirst on.
 template <int kFirst, int kCount, int N>
 __device__ __forceinline__ uint32_t LargestOfSome(const uint32_t (&w)[N]) {
   if constexpr (kCount == 1) {
@@ -83,7 +83,7 @@ __device__ __forceinline__ uint32_t LargerHalf(uint32_t word) {
   return __float_as_uint(HighOf<D>(larger));
 }
 
-// E4M3 of a number that is >= 0 and below 464.
+// E4M3 of a number from 0 to below 464.
 __device__ __forceinline__ uint32_t E4M3Of(float x) {
 #if __CUDA_ARCH__ >= 890
   uint32_t codes;
@@ -97,25 +97,25 @@ __device__ __forceinline__ uint32_t E4M3Of(float x) {
 #endif
 }
 
-// E2M1 codes. As a function of y = |x| m the code is the smallest of the three
+// E2M1 codes. The code, a function of y = |x| m, is the smallest of the three
 // lines 2y, y + 2 and y / 2 + 4, rounded to nearest even. Rounding is monotone,
-// so each line may be rounded on its own: by the one rounding of its addition
-// to 1024 in fp16, after which the code stands in the low bits under a known
-// exponent.
+// so each line may be rounded on its own: its addition to 1024 in fp16 rounds
+// once, and leaves the code in the low bits under a known exponent.
 //
-// fp16 takes two elements at a time, but has no room for m. It need not: x is a
-// bf16, whose seven thresholds lie where the code changes from one bf16 to the
-// next, and every c under which they lie there, too, gives the same codes for
-// all x. With x' of x's seven bits of mantissa in fp16's ten, and some eighths
-// of a bf16's last place added to all of them, such a c is there for nearly
-// every m but those under which many a bf16 comes to lie on a threshold. Both
-// factors are fp16 and their product is exact.
+// fp16 arithmetic takes two elements at a time, but has no room for m. It need
+// not: x is a bf16, and the code changes at seven thresholds, each between two
+// neighbouring bf16. Every factor c that puts the thresholds between the same
+// neighbours gives the same codes for all x. Let x' be x's seven bits of
+// mantissa in fp16's ten, plus a constant of some eighths of a bf16's last
+// place. Then such a c exists for nearly every m, except those under which many
+// bf16 lie exactly on a threshold. Both factors are fp16 and their product is
+// exact.
 struct alignas(8) CodeFit {
   uint16_t twice;   // 2c
-  uint16_t least;   // magnitudes below it are as good as it
+  uint16_t least;   // smaller magnitudes give the same code as this one
   uint32_t offset;  // two magnitudes times 8, plus this, are x' in fp16
 };
-// A CodeFit's numbers, each in both halves of a word.
+// The numbers of a CodeFit, each in both halves of a word.
 struct FitWords {
   uint32_t twice;
   uint32_t least;
@@ -135,7 +135,7 @@ __device__ __forceinline__ uint32_t FusedHalves(uint32_t a, uint32_t b,
   return sums;
 }
 
-// Codes in the low bytes of the halves, from magnitudes of two elements.
+// Codes of the magnitudes of two elements, in the low bytes of the halves.
 __device__ __forceinline__ uint32_t CodePair(uint32_t magnitudes,
                                              const FitWords& fit) {
   const uint32_t x = __vmaxu2(magnitudes, fit.least) * 8u + fit.offset;
@@ -145,26 +145,26 @@ __device__ __forceinline__ uint32_t CodePair(uint32_t magnitudes,
   return __vimin3_u16x2(a, b, c);
 }
 
-// Signs of the low halves of a and b, then of their high halves: each one all
-// over a byte.
+// Signs of the low halves of a and b, then of their high halves, each extended
+// to a byte.
 __device__ __forceinline__ uint32_t SignBytes(uint32_t a, uint32_t b) {
   uint32_t bytes;
   asm("prmt.b32 %0, %1, %2, 0xFBD9;" : "=r"(bytes) : "r"(a), "r"(b));
   return bytes;
 }
 
-// The signs of eight elements in the high bits of nibbles; other bits are not
-// for use.
+// The signs of eight elements in the high bits of nibbles; other bits are
+// undefined.
 __device__ __forceinline__ uint32_t SignsOf(uint32_t w0, uint32_t w1,
                                             uint32_t w2, uint32_t w3) {
-  const uint32_t first = SignBytes(w0, w1);   // of elements 0 2 1 3
-  const uint32_t second = SignBytes(w2, w3);  // of elements 4 6 5 7
+  const uint32_t first = SignBytes(w0, w1);   // elements 0 2 1 3
+  const uint32_t second = SignBytes(w2, w3);  // elements 4 6 5 7
   const uint32_t even = __byte_perm(first, second, 0x5410);
   const uint32_t odd = __byte_perm(first, second, 0x7632);
   return (even & 0x0F0F0F0Fu) | (odd & 0xF0F0F0F0u);
 }
 
-// The codes of four elements, with their signs, in bytes: 0 2 1 3.
+// The codes of four elements with their signs, in bytes, in the order 0 2 1 3.
 template <typename Rule>
 __device__ __forceinline__ uint32_t CodeBytes(uint32_t w0, uint32_t w1,
                                               const Rule& rule) {
@@ -180,8 +180,9 @@ __device__ __forceinline__ uint2 CodesUnder(const Words& x, const Rule& rule) {
     const uint32_t* w = x.w + 4 * h;
     const uint32_t first = CodeBytes(w[0], w[1], rule);
     const uint32_t second = CodeBytes(w[2], w[3], rule);
-    // Times 2^16 + 16, the four nibbles are in the upper half. (Multiplications
-    // have a pipe to themselves; what permutes bytes is short of them.)
+    // Multiplying by 2^16 + 16 brings the four nibbles to the upper half.
+    // (Multiplications have a pipe of their own, while byte permutations are a
+    // bottleneck.)
     words[h] = __byte_perm(first * 0x10010u, second * 0x10010u, 0x7632);
   }
   return make_uint2(words[0], words[1]);

@@ -1,5 +1,5 @@
-// The place of a tile, as the warp that sends it tells the team that receives
-// it.
+// The place of a tile, which the warp that sends it passes to the team that
+// receives it.
 #ifndef QUANTD_KERNELS_CUDA_TILE_PLACE_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_PLACE_CUH_
 
@@ -10,25 +10,25 @@
 
 namespace quantd::cuda {
 
-// The place of a tile and how much of it there is. All rows and all columns are
-// fewer than 2^31.
+// The place of a tile and its size. All rows and all columns are fewer than
+// 2^31.
 struct alignas(16) Place {
   uint32_t group;
-  uint32_t chunk;     // of the group
-  uint32_t row, col;  // of the group
-  int rows;           // 1 to 128; 0: there is no tile; kNoMore
+  uint32_t chunk;     // within the group
+  uint32_t row, col;  // within the group
+  int rows;           // 1 to 128; 0: no tile; kNoMore
   int cols;           // 1 to 128
-  uint32_t number;    // among the tiles of one group that a team receives in
-                      // a run, one below the other
-  uint32_t last;      // of those
+  uint32_t number;    // index among the tiles of one group that a team receives
+                      // in a run, one below the other
+  uint32_t last;      // the last such index
 
   static constexpr int kNoMore = -1;
 };
 
-// Says it in shared memory.
+// Writes a place to shared memory.
 //
-// By exchanges: mbarriers order plain stores just as well, but
-// compute-sanitizer does not follow a wait for one's phase into a loop.
+// Uses exchanges: mbarriers order plain stores just as well, but
+// compute-sanitizer does not follow a wait for a phase into a loop.
 __device__ __forceinline__ void PutPlace(const Place& from, Place* to) {
 #if __CUDA_ARCH__ >= 900
   using Word = uint4;

@@ -1,16 +1,14 @@
-// Rotations of bf16 blocks through the tensor cores, 32 blocks of a warp at a
-// time.
+// Rotates bf16 blocks with the tensor cores, 32 blocks of a warp at a time.
 //
 // kernels/plan/FORMATS.md fixes the order in which a rotation adds, and the
-// tensor cores add in one of their own. But where no addition rounds the order
-// does not matter, and that is nearly everywhere: bf16 have eight bits, fp32
-// sums 24. Let M be the largest magnitude of the rotated block. Whatever a
-// butterfly has on its way to the rotated block is a mean of elements of that,
-// with signs: at most M. So are sums of 8 or 4 neighbouring products, the
-// pieces in which tensor cores may add them up; sums of those are at most 2 M.
-// All of them are multiples of the last place of the smallest nonzero x_i / 4,
-// and exact if 2 M has no more than 24 bits above it. Blocks that hold a
-// smaller number are rotated again, in order.
+// tensor cores add in another. But if no addition rounds, the order does not
+// matter, and that is nearly always so: bf16 have eight bits, fp32 sums 24. Let
+// M be the largest magnitude of the rotated block. All intermediate values of a
+// butterfly are means, with signs, of rotated elements: at most M. So are sums
+// of 8 or 4 neighbouring products, the pieces in which tensor cores may add
+// them up; sums of those are at most 2 M. All of them are multiples of the last
+// place of the smallest nonzero x_i / 4, and exact if 2 M has no more than 24
+// bits above it. Blocks that hold a smaller number are rotated again, in order.
 #ifndef QUANTD_KERNELS_CUDA_TILE_ROTATE_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_ROTATE_CUH_
 
@@ -21,7 +19,7 @@
 namespace quantd::cuda {
 
 // The matrix as two operands of eight columns. A lane's columns of both
-// products are four neighbouring ones: 4 (lane % 4) and up.
+// products are four neighbours, from 4 (lane % 4) on.
 struct Rotation {
   uint32_t words[2][2];
 
@@ -40,8 +38,9 @@ struct Rotation {
     }
   }
 
-  // Sixteen blocks, of which this lane has parts: y[n] are elements 2n and 2n +
-  // 1 of its four of block lane / 4, then of that plus 8.
+  // Rotates sixteen blocks; each lane has parts of them: y[n] are elements 2n
+  // and 2n + 1 of this lane's four, first for block lane / 4, then for that
+  // plus 8.
   __device__ __forceinline__ void Apply(const uint32_t (&x)[4],
                                         float (&y)[2][4]) const {
     QUANTD_UNROLL
@@ -58,7 +57,8 @@ struct Rotation {
   }
 };
 
-// A block whose halves are neighbours, `at` the address of the first one.
+// Loads a block whose halves are neighbours; `at` is the address of the first
+// half.
 __device__ __forceinline__ Words BlockAt(uint32_t at) {
   const uint4 low = LoadShared4(at);
   const uint4 high = LoadShared4(at ^ 16);
@@ -66,13 +66,13 @@ __device__ __forceinline__ Words BlockAt(uint32_t at) {
 }
 
 // Shared memory of one warp in which parts of 32 blocks become whole ones, and
-// this lane's places in it. Halves of blocks are exchanged in four of eight,
-// for the banks.
+// this lane's places in it. Halves of blocks are swapped in four of eight, to
+// avoid bank conflicts.
 class Exchange {
  public:
   struct alignas(128) Storage {
     uint4 halves[kWarp][2];
-    uint32_t least[kWarp][4];  // magnitudes, of each quarter
+    uint32_t least[kWarp][4];  // least magnitudes of each quarter
   };
 
   __device__ __forceinline__ explicit Exchange(Storage* storage)
@@ -88,8 +88,8 @@ class Exchange {
 
   // The address of block `lane`, for BlockAt.
   __device__ __forceinline__ uint32_t own() const { return own_; }
-  // The address of eight bytes of block number 8 * eighth + lane / 4, those for
-  // lane % 4; and of the four bytes for it in either half.
+  // The addresses of eight bytes of block 8 * eighth + lane / 4, those for lane
+  // % 4; and of the four bytes for it in either half.
   __device__ __forceinline__ uint32_t quarter(int eighth) const {
     return quarter_ + 256 * eighth;
   }
@@ -100,8 +100,8 @@ class Exchange {
   __device__ __forceinline__ uint32_t any(uint32_t b, uint32_t at) const {
     return (base_ + b * 32 + b / 4 % 2 * 16) ^ at;
   }
-  // Sets the least of that block's quarter lane % 4; and returns those of block
-  // `lane`.
+  // The first sets the least magnitude of quarter lane % 4 of that block; the
+  // second returns those of block `lane`.
   __device__ __forceinline__ void SetLeast(int eighth, uint32_t least) const {
     StoreShared(least_ + 128 * eighth, least);
   }
@@ -125,23 +125,25 @@ __device__ __forceinline__ uint32_t SmallerHalf(uint32_t word) {
   return low < high ? low : high;
 }
 
-// Magnitudes of halves, less one: zeros are the largest.
+// The smaller of two magnitudes in each half, minus one, so that zeros count as
+// the largest.
 __device__ __forceinline__ uint32_t LeastNonzero(uint32_t a, uint32_t b) {
   return __viaddmin_u16x2(
       a & 0x7FFF7FFFu, 0xFFFFFFFFu,
       __viaddmin_u16x2(b & 0x7FFF7FFFu, 0xFFFFFFFFu, 0xFFFFFFFFu));
 }
 
-// The least magnitude with which a block is exact whose largest, once rotated,
-// has these fp32 bits; as a bf16. Quarters of numbers near the smallest normal
-// ones may have fewer bits: those are never it.
+// The least magnitude, as a bf16, with which a block is exact if its largest
+// magnitude after the rotation has these fp32 bits. Quarters of numbers near
+// the smallest normal ones may have fewer bits; such numbers never count as
+// exact.
 __device__ __forceinline__ uint32_t LeastExact(uint32_t max) {
   const int exponent = static_cast<int>(max >> 23);
   return static_cast<uint32_t>(exponent < 41 ? 28 : exponent - 13) << 7;
 }
 
-// Rotates the blocks of a warp's mask anew and in order, two at a time: a lane
-// is an element.
+// Rotates the blocks in a warp's mask again, in order, two at a time: each lane
+// has an element.
 template <typename Source>
 __device__ __forceinline__ void RotateInOrder(uint32_t again,
                                               const float* signs,
@@ -167,18 +169,19 @@ __device__ __forceinline__ void RotateInOrder(uint32_t again,
   __syncwarp();
 }
 
-// The whole warp calls this; lanes get block lane % 32, rotated and rounded to
-// bf16, and its largest magnitude as fp32 bits. The source of the blocks has
-//   Load(h, x)  this lane's parts of blocks 16h and up, as a fragment of the
-//               tensor cores whose rows they are
-//   Bits(b, i)  number i of block b, a bf16
+// Rotates a warp's blocks. All lanes must call this; each gets block lane % 32,
+// rotated and rounded to bf16, and its largest magnitude as fp32 bits. The
+// source of the blocks has
+//   Load(h, x)  this lane's parts of blocks 16h and up, as rows of a tensor core
+//               fragment
+//   Bits(b, i)  element i of block b, a bf16
 template <typename Source>
 __device__ __forceinline__ Words Rotate(const Source& source,
                                         const Rotation& rotation,
                                         const float* signs,
                                         const Exchange& exchange,
                                         uint32_t* max) {
-  __syncwarp();  // what was here has been read
+  __syncwarp();  // the previous content has been read
   QUANTD_UNROLL
   for (int h = 0; h < 2; ++h) {
     uint32_t x[4];
@@ -202,7 +205,7 @@ __device__ __forceinline__ Words Rotate(const Source& source,
       MinOfWords(MinOfWords(l.x, l.y), MinOfWords(l.z, l.w)) & 0x7FFF7FFFu);
   if (!__any_sync(0xFFFFFFFFu, least < limit)) return out;
 
-  // Zeros are exact: without them, then.
+  // Zeros are exact, so the test is repeated without them.
   __syncwarp();
   QUANTD_UNROLL
   for (int h = 0; h < 2; ++h) {

@@ -1,5 +1,6 @@
 // Tiles of groups, and the spans they are made of: N consecutive positions of a
-// line, between memory and fp32. A line may run either way through the matrix.
+// line, moved between memory and fp32. A line is a row or a column of the
+// matrix.
 #ifndef QUANTD_KERNELS_CUDA_TILE_SPAN_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_SPAN_CUH_
 
@@ -10,7 +11,7 @@
 
 namespace quantd::cuda {
 
-// Columns of tiles, and tiles.
+// The number of tile columns, and of tiles.
 __host__ __device__ inline int64_t TilesAcross(const GroupList& list) {
   return (list.cols + kTileSide - 1) / kTileSide;
 }
@@ -19,7 +20,7 @@ __host__ __device__ inline int64_t TileCount(const GroupList& list) {
 }
 
 // The last entry of `starts` that is not above `value`, which is at least
-// starts[0] and below starts[count]: empty entries are passed over.
+// starts[0] and below starts[count]. Empty entries are skipped.
 __device__ __forceinline__ int64_t FindEntry(const int64_t* starts,
                                              int64_t count, int64_t value) {
   int64_t first = 0;
@@ -38,7 +39,7 @@ __device__ __forceinline__ int64_t FindEntry(const int64_t* starts,
 // A tile and its group; row and column are the group's own.
 struct GroupTile {
   const GroupTask* group;
-  int64_t number;  // of the group
+  int64_t number;  // number of the group
   int64_t row;
   int64_t col;
 };
@@ -51,8 +52,8 @@ __device__ __forceinline__ GroupTile FindTile(const GroupList& list,
           (tile - chunk * across) * kTileSide};
 }
 
-// Span `i` of a tile: its line and first position there. Neighbours along
-// columns are neighbours in memory, so that a warp's accesses are whole.
+// Span `i` of a tile: its line and first position. Consecutive spans along
+// columns are neighbours in memory, so that a warp's accesses are contiguous.
 template <int N>
 struct TileSpan {
   static constexpr int kPerLine = kTileSide / N;
@@ -74,7 +75,7 @@ __device__ __forceinline__ bool IsAligned(const std::byte* p) {
   return reinterpret_cast<uintptr_t>(p) % 16 == 0;
 }
 
-// N positions of a group from `at` on; +0 beyond the matrix.
+// Loads N positions of a group from `at` on; +0 beyond the matrix.
 template <DType D, int N>
 __device__ __forceinline__ void LoadSpan(const GroupTask& group, int64_t cols,
                                          bool columnwise, int64_t line,
@@ -100,12 +101,12 @@ __device__ __forceinline__ void LoadSpan(const GroupTask& group, int64_t cols,
   }
 }
 
-// The way back, for an output: what lies beyond the matrix is not stored.
+// Stores N positions of an output; those beyond the matrix are skipped.
 template <DType D, int N>
 __device__ __forceinline__ void StoreSpan(const GroupTask& group, int64_t cols,
                                           bool columnwise, int64_t line,
                                           int64_t at, float (&v)[N]) {
-  // A group has one pointer for both ways.
+  // A group has one pointer for input and output.
   std::byte* const x = const_cast<std::byte*>(group.x);
   if (columnwise) {
     const int64_t count = line < cols ? group.rows - at : 0;
@@ -146,7 +147,7 @@ __device__ __forceinline__ uint32_t SeenIn(uint32_t max, uint32_t clean) {
   return (max > kInfBits ? kSeenNan : 0u) | (clean == kInfBits ? kSeenInf : 0u);
 }
 
-// The amax of a line; 0 where the format has none.
+// The amax of a line; 0 if the format has no amax.
 __device__ __forceinline__ float AmaxOf(const CopyTask& copy, int64_t line) {
   return copy.amax != nullptr ? copy.amax[line * copy.amax_line] : 0.0f;
 }

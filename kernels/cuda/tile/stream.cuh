@@ -1,8 +1,8 @@
-// Tiles of 128 x 128 elements on their way into shared memory: one warp of a
-// CTA sends them, by the tensor copy engine (sm_90 and later) or by
-// asynchronous copies of 16 bytes, and teams of eight warps receive them in
-// turn. Only the ring of tiles ties them together: a warp that is done with its
-// part of a tile goes on to the next.
+// Streams tiles of 128 x 128 elements into shared memory. One warp of a CTA
+// sends them, by the tensor copy engine (sm_90 and later) or by asynchronous
+// copies of 16 bytes, and teams of eight warps receive them in turn. Only the
+// ring of tiles synchronizes them: a warp that is done with its part of a tile
+// goes on to the next.
 #ifndef QUANTD_KERNELS_CUDA_TILE_STREAM_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_STREAM_CUH_
 
@@ -21,29 +21,29 @@
 #include "kernels/cuda/tile/team.cuh"
 #include "kernels/cuda/tile/tensor_map.h"
 
-// Warps can leave registers to others on sm_90a, sm_100a and the like, but not
-// on sm_90.
+// Warps can give registers to others on sm_90a, sm_100a and similar targets,
+// but not on sm_90.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_SPECIFIC__)
 #define QUANTD_MOVES_REGISTERS
 #endif
 
 namespace quantd::cuda {
 
-// The source of a stream, made by the host.
+// The source of a stream, set up by the host.
 template <uint32_t kUnit>
 struct TileSource {
   // The map of the whole payload, whose rows are a multiple of 16 bytes.
   TensorMap map;
   TileOrder<kUnit> order;
-  // Rows that the copy engine brings at a time: 2^log_rows. Groups may be
-  // small, and what follows them is not wanted.
+  // The copy engine brings 2^log_rows rows at a time: groups may be small, and
+  // the rows after them are not wanted.
   uint32_t log_rows;
 };
 
-// The tiles of a list, for a CTA's teams by turns: a ring of kStages, in the
-// order of TileOrder<kUnit>. Elements have kElementBytes. kTeamRegisters: what
-// a thread of a team has when the sender has left its own to them; 0: what all
-// start with.
+// The tiles of a list, received by a CTA's teams in turn: a ring of kStages, in
+// the order of TileOrder<kUnit>. Elements have kElementBytes. kTeamRegisters:
+// registers of a team's thread after the sender has given up its own; 0: all
+// keep what they start with.
 template <int kTeamCount, int kStages, uint32_t kUnit, int kElementBytes = 2,
           int kTeamRegisters = kTeamCount == 3 ? 80 : 0>
 class TileStream {
@@ -52,22 +52,23 @@ class TileStream {
   static constexpr int kBytes = kElementBytes;
   using Tile = StagedTileOf<kBytes>;
   using Source = TileSource<kUnit>;
-  // The threads of a CTA. The first of the last four warps sends: a warpgroup
-  // can leave registers to others, and three teams need more than the 72 that
-  // all start with.
+  // The threads of a CTA. The first of the last four warps sends: only a whole
+  // warpgroup can give up registers, and three teams need more than the 72 that
+  // all threads start with.
   static constexpr int kCtaThreads = kTeams * kThreads + 4 * kWarp;
   static_assert(kStages >= kTeams);
 
   static constexpr int kFull = std::lcm(kTeams, kStages);
 
-  // What the sender keeps of the registers that all start with. (Two teams
-  // leave room for 32, but tiles of fp32 then come later.)
+  // Registers that the sender keeps. (Two teams leave room for 32, but tiles of
+  // fp32 then arrive later.)
   static constexpr int kSenderRegisters = kTeams == 3 || kBytes == 4 ? 24 : 32;
 
   // Shared memory.
   using Tiles = Tile[kStages];
   struct Control {
-    // A barrier is always one team's: it is never waited for two phases ahead.
+    // A barrier always belongs to one team: nobody waits for it two phases
+    // ahead.
     uint64_t full[kFull];
     uint64_t left[kStages];
     alignas(16) Place places[kStages];
@@ -84,7 +85,7 @@ class TileStream {
 #endif
     }
     __syncthreads();
-    // One before the first.
+    // One before the first tile.
     const auto team = static_cast<int>(Team::number());
     stage_ = team - kTeams + kStages;
     full_ = team - kTeams + kFull;
@@ -94,8 +95,8 @@ class TileStream {
     return threadIdx.x >= kTeams * kThreads;
   }
 
-  // The sending threads call this: it returns when all has been sent. `first`
-  // is group 0.
+  // The sending threads must call this: it returns when all tiles have been
+  // sent. `first` is group 0.
   __device__ __forceinline__ void Send(const GroupList& list,
                                        const GroupTask& first,
                                        const Source& source) {
@@ -106,20 +107,20 @@ class TileStream {
     }
 #endif
     if (threadIdx.x >= kTeams * kThreads + kWarp) return;
-    // (One more for each team, to say that there are no more.)
+    // (One more for each team, to mark the end.)
     const uint32_t count = (source.order.count() + 1) * kTeams;
     const uint32_t lane = threadIdx.x % kWarp;
     int stage = 0;
     int full = 0;
-    uint32_t parity = 1;  // of a stage that nobody has used yet
+    uint32_t parity = 1;  // parity of a stage that is still unused
     for (uint32_t ahead = 0; ahead < count; ahead += kWarp) {
-      // A lane finds out about a tile, and sends it in its turn.
+      // Each lane finds one tile, and sends it in its turn.
       const Sending mine = Find(source.order, list, first, ahead + lane);
       const uint32_t end = min(count - ahead, uint32_t{kWarp});
 #pragma unroll 1
       for (uint32_t turn = 0; turn < end; ++turn) {
         WaitFor(&control_->left[stage], parity);
-        __syncwarp();  // or a lane might miss the phase, which is short
+        __syncwarp();  // else a lane might miss the phase, which is short
         Post(stage, &control_->full[full], turn, mine, list, first, source);
         if (++stage == kStages) {
           stage = 0;
@@ -133,7 +134,8 @@ class TileStream {
 #endif
   }
 
-  // A team's warps call the rest, and this first: for more registers.
+  // The team's warps call the functions below, and this one first: it takes
+  // more registers.
   __device__ __forceinline__ void Begin() {
 #ifdef QUANTD_MOVES_REGISTERS
     if constexpr (kTeamRegisters > 0) {
@@ -141,14 +143,14 @@ class TileStream {
     }
 #endif
   }
-  // Waits for the team's next tile, in which there are zeros below its rows and
-  // to the right of its columns; whether there is one. `alone`: the list has
-  // one group.
+  // Waits for the team's next tile, which has zeros below its rows and to the
+  // right of its columns. False if there are no more. `alone`: the list has one
+  // group.
   __device__ __forceinline__ bool Receive(bool alone) {
     return ReceiveWith([&](int rows) { return !alone && rows != kTileSide; });
   }
-  // Receives a tile with zeros below the rows only where needs_zeros(rows) says
-  // so; elsewhere there are other groups' rows, or what the last tile left.
+  // Receives a tile with zeros below the rows only if needs_zeros(rows);
+  // otherwise there are other groups' rows, or remains of the last tile.
   template <typename F>
   __device__ __forceinline__ bool ReceiveWith(const F& needs_zeros) {
     while (true) {
@@ -173,14 +175,14 @@ class TileStream {
     return control_->places[stage_];
   }
   __device__ __forceinline__ const Tile& tile() const { return tiles_[stage_]; }
-  // This warp is done with tile and place.
+  // Tells that this warp is done with the tile and its place.
   __device__ __forceinline__ void Release() {
     __syncwarp();
     if (threadIdx.x % kWarp == 0) ArriveAt(&control_->left[stage_]);
   }
 
  private:
-  // Pieces of 16 bytes of a row of a tile, and the elements of one.
+  // Pieces of 16 bytes in a row of a tile, and the elements of a piece.
   static constexpr int kPieces = 8 * kBytes;
   static constexpr int kPiece = 16 / kBytes;
 #if __CUDA_ARCH__ >= 900
@@ -194,7 +196,7 @@ class TileStream {
     Place at;
     uint32_t row;
   };
-  // Number n of the CTA's tiles, over all teams.
+  // Finds tile n of the CTA, counted over all teams.
   __device__ __forceinline__ Sending Find(const TileOrder<kUnit>& order,
                                           const GroupList& list,
                                           const GroupTask& first, uint32_t n) {
@@ -206,7 +208,7 @@ class TileStream {
     }
     typename TileOrder<kUnit>::Tile tile;
     if (!order.Find(n % kTeams, i, &tile)) return s;
-    uint32_t start = 0;  // the group's chunks
+    uint32_t start = 0;  // start of the group's chunks
     auto end = static_cast<uint32_t>(list.chunk_count);
     auto rows = static_cast<uint32_t>(first.rows);
     s.row = static_cast<uint32_t>(first.row);
@@ -232,7 +234,8 @@ class TileStream {
     return static_cast<int>(n < kTileSide ? n : kTileSide);
   }
 
-  // Lane `turn` says where its tile is and, if there is one, starts its copy.
+  // Lane `turn` writes the place of its tile and, if there is one, starts its
+  // copy.
   __device__ __forceinline__ void Post(int stage, uint64_t* full, uint32_t turn,
                                        const Sending& mine,
                                        const GroupList& list,
@@ -248,7 +251,7 @@ class TileStream {
       ArriveAt(full);
       return;
     }
-    // What lies beyond the payload counts, too: it comes as zeros.
+    // Rows beyond the payload count, too: they arrive as zeros.
     const uint32_t high = 1u << source.log_rows;
     const uint32_t rows =
         (static_cast<uint32_t>(mine.at.rows) + high - 1) & (0u - high);
@@ -300,8 +303,8 @@ class TileStream {
 #endif
   }
 
-  // The copy engine has left zeros beyond the payload; but other groups may
-  // follow this one.
+  // Zeroes the rows below a tile: the copy engine zeroes what lies beyond the
+  // payload, but another group may follow this one.
   __device__ __forceinline__ void ZeroRest(int rows) {
 #if __CUDA_ARCH__ >= 900
     // Mbarriers order this after all reads of the last tile here; but
@@ -315,7 +318,7 @@ class TileStream {
           bytes + TileOffset<kBytes>(i / kPieces, i % kPieces * kPiece)) =
           make_uint4(0, 0, 0, 0);
     }
-    // Before the copy engine writes here again.
+    // Orders these writes before later ones of the copy engine.
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     Team::Sync();
 #endif
@@ -328,14 +331,14 @@ class TileStream {
   uint32_t parity_ = 1;
 };
 
-// What a kernel of the following kind has in shared memory: a Shared with
+// The kernels below need a type Shared for their shared memory, with
 //   Stream              its TileStream
-//   tiles, control      that one's; `tiles` comes first
-//   Begin()             all threads call it, a barrier before anyone goes on
+//   tiles, control      the stream's memory; `tiles` comes first
+//   Begin()             called by all threads, before a barrier
 //
-// The frame of a kernel whose CTAs receive a stream of the list's tiles: some
-// threads send it, the others call body(shared, stream). All threads of the
-// CTA must call this, and it is the last thing that they do.
+// RunTileStream is the frame of a kernel whose CTAs receive a stream of the
+// list's tiles: some threads send it, the others call body(shared, stream). All
+// threads of the CTA must call this, as the last thing they do.
 template <SharedMemory kSize, typename Shared, typename Args, typename Body>
 __device__ __forceinline__ void RunTileStream(
     const Args& a, const typename Shared::Stream::Source& source,
@@ -360,7 +363,7 @@ __device__ __forceinline__ void RunTileStream(
 #endif
 }
 
-// Starts such a kernel, which may take more.
+// Launches such a kernel, which may take further arguments.
 template <SharedMemory kSize, typename Shared, typename Args, typename... More>
 cudaError_t LaunchTileStream(
     void (*kernel)(Args, typename Shared::Stream::Source, More...),
@@ -372,7 +375,7 @@ cudaError_t LaunchTileStream(
                            static_cast<int>(sizeof(Shared)));
   if (error != cudaSuccess) return error;
   const unsigned ctas = GridFor(TileCount(a.list), 1, queue);
-  // Columns alone are written best from top to bottom.
+  // A columnwise copy alone is written fastest from top to bottom.
   const bool down =
       a.first.columnwise.data != nullptr && a.first.rowwise.data == nullptr;
   typename Stream::Source source = {

@@ -11,16 +11,16 @@
 
 namespace quantd::cuda {
 
-// A tile of elements of so many bytes, 2 or 4, as the copy engine leaves it. It
-// must be aligned to 1024 bytes, which the first thing in shared memory is.
+// A tile of elements of 2 or 4 bytes, in the layout of the copy engine. Must be
+// aligned to 1024 bytes, as the start of shared memory is.
 template <int kBytes>
 struct StagedTileOf {
   alignas(128) std::byte bytes[kTileSide * kTileSide * kBytes];
 };
 using StagedTile = StagedTileOf<2>;
 
-// The offset of an element in bytes. Tiles are kBytes boxes of 128 bytes of
-// each row, whose pieces of 16 bytes are exchanged, for the banks.
+// The offset of an element in bytes. A tile is kBytes boxes of 128 bytes of
+// each row; pieces of 16 bytes are swizzled in them, to avoid bank conflicts.
 inline constexpr int kTileBox = kTileSide * 128;
 template <int kBytes = 2>
 __device__ __forceinline__ int TileOffset(int row, int col) {
@@ -31,10 +31,11 @@ __device__ __forceinline__ int TileOffset(int row, int col) {
          col % kPiece * kBytes;
 }
 
-inline constexpr int kSquares = kTileSide / kBlock;  // blocks of a tile
+inline constexpr int kSquares = kTileSide / kBlock;  // blocks along a side of a
+                                                     // tile
 
-// Eight warps of a CTA that work on a tile together, a warp sixteen of its
-// lines.
+// Eight warps of a CTA that work on a tile together; each warp takes sixteen of
+// its lines.
 struct Team {
   static constexpr int kWarps = kThreads / kWarp;
   static_assert(kWarps == kSquares);
@@ -50,7 +51,7 @@ struct Team {
     asm volatile("bar.sync %0, %1;" ::"r"(number() + 1), "n"(kThreads)
                  : "memory");
   }
-  // Warps 2i and 2i + 1 alone.
+  // Synchronizes only warps 2i and 2i + 1.
   static __device__ __forceinline__ void SyncPair() {
     constexpr uint32_t kMostTeams = 3;
     const uint32_t pair = number() * (kWarps / 2) + warp() / 2;

@@ -5,7 +5,7 @@ namespace {
 
 using Encode = decltype(&cuTensorMapEncodeTiled);
 
-// The driver's function: the runtime has none of its own, and linking with the
+// Looks up the driver's function: the runtime lacks it, and linking with the
 // driver would tie the program to machines that have one.
 Encode FindEncode() {
   void* function = nullptr;

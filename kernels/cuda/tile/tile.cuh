@@ -1,6 +1,6 @@
-// A tile of a matrix in shared memory: what a kernel needs when blocks run
-// along columns. Threads meet it twice: as the row blocks they load or store,
-// with wide accesses, and as columns of 16 rows.
+// A tile of a matrix in shared memory, for kernels whose blocks run along
+// columns. Threads access it twice: as row blocks that they load or store, with
+// wide accesses, and as columns of 16 rows.
 #ifndef QUANTD_KERNELS_CUDA_TILE_TILE_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_TILE_CUH_
 
@@ -12,12 +12,12 @@ inline constexpr int kTileRows = 128;
 inline constexpr int kTileCols = 64;
 inline constexpr int kRowBlocks = kTileCols / kBlock;  // blocks along a row
 inline constexpr int kColBlocks = kTileRows / kBlock;  // blocks along a column
-// Blocks a thread has, in either direction.
+// Blocks of a thread, in either direction.
 inline constexpr int kPerThread = kTileRows * kRowBlocks / kThreads;
 static_assert(kPerThread == kTileCols * kColBlocks / kThreads);
 
 struct TileGrid {
-  int64_t across;  // tiles along a row of the matrix
+  int64_t across;  // tiles in a row of the matrix
   int64_t count;
 
   __host__ __device__ TileGrid(int64_t rows, int64_t cols)
@@ -34,7 +34,8 @@ struct TileGrid {
 template <DType D>
 struct SharedTile {
   static constexpr int kSize = kSizeOf<D>;
-  // 16 bytes more than needed keep the rows' wide accesses in other banks.
+  // 16 bytes of padding put the wide accesses of consecutive rows into
+  // different banks.
   static constexpr int kPitch = kTileCols * kSize + 16;
   alignas(16) std::byte bytes[kTileRows * kPitch];
 
@@ -43,7 +44,7 @@ struct SharedTile {
   }
 };
 
-// The row blocks of this thread: number i is row `row(i)` of the tile and
+// The row blocks of this thread: block i is row `row(i)` of the tile and
 // columns col() to col() + 15.
 struct RowSlot {
   static __device__ int row(int i) {
@@ -51,8 +52,8 @@ struct RowSlot {
   }
   static __device__ int col() { return threadIdx.x % kRowBlocks * kBlock; }
 };
-// Its column blocks: column col(), rows 16 * block(i) on. Neighbours in a warp
-// are neighbours along a row.
+// The column blocks of this thread: block i is column col() and rows from 16 *
+// block(i) on. Neighbours in a warp are neighbours along a row.
 struct ColSlot {
   static __device__ int block(int i) {
     return (threadIdx.x + i * kThreads) / kTileCols;
@@ -60,7 +61,7 @@ struct ColSlot {
   static __device__ int col() { return threadIdx.x % kTileCols; }
 };
 
-// A block at (row, col) of x, zeros beyond its edges.
+// Loads a block at (row, col) of x, with zeros beyond the edges.
 template <DType D>
 __device__ __forceinline__ RawBlock<D> LoadBlockAt(const Matrix& x, int64_t row,
                                                    int64_t col) {
@@ -83,7 +84,7 @@ __device__ __forceinline__ void LoadTile(const Matrix& x, int64_t row,
   }
 }
 
-// This thread's column block i, from shared memory.
+// Loads this thread's column block i from shared memory.
 template <DType D>
 __device__ __forceinline__ void LoadColumn(SharedTile<D>& tile, int i,
                                            float (&v)[kBlock]) {

@@ -1,5 +1,5 @@
-// Blocks of 16 elements, one a lane, that a warp passes through shared memory
-// to take them up in other pieces.
+// Blocks of 16 elements, one in each lane, that a warp redistributes through
+// shared memory.
 #ifndef QUANTD_KERNELS_CUDA_TILE_WARP_QUADS_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_WARP_QUADS_CUH_
 
@@ -9,10 +9,10 @@
 
 namespace quantd::cuda {
 
-// Shared memory of a warp: twice, so that one barrier between writing and
-// reading is enough. A block is two or four quads of 16 bytes; where they
-// change places, neither the lanes that write a quad nor those that read a row,
-// nor the eight rows of a fragment meet in a bank.
+// Shared memory of a warp: two buffers, so that one barrier between writing and
+// reading is enough. A block is two or four quads of 16 bytes. They are
+// swizzled so that neither the lanes that write a quad nor those that read a
+// row, nor the eight rows of a fragment, have bank conflicts.
 template <DType D>
 struct WarpBlocks {
   uint4 quads[2][kSizeOf<D> * kWarp];
@@ -22,7 +22,7 @@ __device__ __forceinline__ int QuadIndex(int slot, int quad) {
   constexpr int kQuads = kSizeOf<D>;
   return kQuads * slot + (quad ^ (slot / (8 / kQuads) & (kQuads - 1)));
 }
-// Puts a lane's block there.
+// Stores a lane's block in a slot.
 template <DType D>
 __device__ __forceinline__ void PutBlock(uint4* quads, int slot,
                                          const uint32_t* words) {

@@ -128,10 +128,12 @@ struct EncodeArgs {
   // Group 0. All groups have the copies, rotations and layouts that it has, and
   // where it is the only one a kernel need not look it up.
   GroupTask first;
-  const std::byte* tables;  // see WriteAmaxArgs
+  const std::byte* tables;  // Whether the encoder also makes the sums of each
+                            // 128 rows for dbias.
   // Whether the encoder makes the sums of each 128 rows for dbias, too.
   bool dbias;
-  float signs[kBlock];  // s[i] / 4 of a rotation of dimension 16
+  float signs[kBlock];  // The amax of the rowwise copy of a single group, if
+                        // the host knows it; else negative.
   // The only group's amax of the rowwise copy, for the host where it knows it.
   // Negative: it does not.
   float known_amax;
@@ -139,7 +141,8 @@ struct EncodeArgs {
 
 // Values of the one copy there is.
 struct DecodeArgs {
-  GroupList list;  // `x` of a group is its first output row.
+  GroupList list;  // The first group. A kernel for a single group gets it as an
+                   // argument and waits for no look-up.
   // The first group: where there is no other, it travels with the kernel, which
   // then waits for no look-up.
   GroupTask only;
@@ -155,13 +158,15 @@ struct RotateArgs {
   const float* signs;
   int dimension;  // divides cols
   bool inverse;
-  Found* found;           // The bits of NaN and Inf are set.
+  Found* found;           // the same signs, for dimension 16
   float sixteen[kBlock];  // the same signs, where the dimension is 16
 };
 
 // Zeros in runs, which a list on the device describes.
 struct ZeroRunsArgs {
-  static constexpr int64_t kPiece = 4096;  // bytes that a CTA writes at a time
+  static constexpr int64_t kPiece = 4096;  // `count` pieces of `width` bytes,
+                                           // whose starts are `pitch` bytes
+                                           // apart.
   // `count` times `width` bytes, `pitch` bytes from one to the next.
   struct Run {
     std::byte* to;

@@ -1,12 +1,11 @@
-// FP8 with tensor scales and with blocks of 1 x 128, and MXFP8, of bf16 and
-// fp16: the tuned way beside EncodeSpans
-// (kernels/cuda/encode/generic/encode.cuh), with the same bytes.
-// kernels/cuda/encode/fp8/NOTES.md says why it is as it is.
+// Encodes FP8 with tensor scales and with blocks of 1 x 128, and MXFP8, from
+// bf16 and fp16: a tuned alternative to EncodeSpans
+// (kernels/cuda/encode/generic/encode.cuh) with the same bytes.
+// kernels/cuda/encode/fp8/NOTES.md gives the reasons for its design.
 //
-// A warp takes a strip of 32 rows and 128 columns of a group. A lane takes 4 of
-// the columns in all of the rows and keeps them in registers, so that the input
-// is read once for both copies and for dbias. Lanes beyond the matrix hold
-// zeros.
+// A warp takes a strip of 32 rows and 128 columns of a group. A lane keeps 4 of
+// the columns, in all of the rows, in registers, so that the input is read once
+// for both copies and for dbias. Lanes beyond the matrix hold zeros.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FP8_ENCODE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FP8_ENCODE_CUH_
 
@@ -25,7 +24,7 @@ __device__ __forceinline__ void StoreLines(const CopyTask& copy, int64_t line,
                                            const ColumnShared<S>& shared) {
   constexpr int kWidth = sizeof(W);
   constexpr int kPerLine = kTileSide / kWidth;
-  constexpr int kLines = kTileThreads / kPerLine;  // at a time
+  constexpr int kLines = kTileThreads / kPerLine;  // lines at a time
   const int at = static_cast<int>(threadIdx.x) % kPerLine * kWidth;
   const int first = static_cast<int>(threadIdx.x) / kPerLine;
   const int64_t lines = copy.lines - line;
@@ -65,11 +64,12 @@ __device__ __forceinline__ void StoreLines(const CopyTask& copy, int64_t line,
 
 using ColumnSums = float4[kTileWarps + 1][32];
 
-// Named barriers 1 to 3 join neighbouring warps. Their numbers are constants,
-// so that a CTA takes no more of them; and there is no branch, for which the
-// compiler would write all that follows twice. The warp below waits already
-// when the one above is done, so that to arrive and go on would gain nothing.
-// (compute-sanitizer takes that for a race, and bar.sync for divergence.)
+// Named barriers 1 to 3 synchronize neighbouring warps. Their numbers are
+// constants, so that a CTA reserves no more of them; and there is no branch,
+// because the compiler would duplicate all code after it. Arriving without
+// waiting would gain nothing, because the warp below waits already when the one
+// above is done. (compute-sanitizer reports arriving as a race, and bar.sync as
+// divergence.)
 __device__ __forceinline__ void WaitForWarpAbove(int warp) {
   asm volatile(
       "{\n\t"
@@ -97,11 +97,11 @@ __device__ __forceinline__ void LetWarpBelowGo(int warp) {
       : "memory");
 }
 
-// Adds up the columns of a tile, row after row: a warp goes on with the sums of
-// the warp above it.
+// Adds up the columns of a tile, row after row: each warp continues with the
+// sums of the warp above it.
 template <DType D>
 __device__ __forceinline__ void SumColumns(Strip<D>& s, ColumnSums& sums) {
-  // sums[0] belongs to no warp: it holds the zeros above the first one.
+  // sums[0] belongs to no warp: it holds zeros for the first one to start from.
   if (s.warp == 0) sums[0][s.lane] = make_float4(0, 0, 0, 0);
   WaitForWarpAbove(s.warp);
   float4 sum = sums[s.warp][s.lane];
@@ -115,17 +115,17 @@ __device__ __forceinline__ void SumColumns(Strip<D>& s, ColumnSums& sums) {
   }
   sums[s.warp + 1][s.lane] = sum;
   LetWarpBelowGo(s.warp);
-  // The sums need not start at a multiple of four, only of two.
+  // The address of the sums is a multiple of two, not of four.
   StoreGlobalIf(s.warp == kTileWarps - 1 && s.inside, sum,
                 s.group->partial + s.row / kTileSide * s.cols + s.col);
-  // Keeps the compiler from holding 128 unpacked numbers for what follows.
+  // Keeps the compiler from holding 128 unpacked numbers until later.
   QUANTD_UNROLL
   for (uint2& raw : s.raw) asm volatile("" : "+r"(raw.x), "+r"(raw.y));
 }
 
 // --- kernel ---------------------------------------------------------------
 
-// How many rows and columns a CTA takes, and how its strips lie.
+// Rows and columns of a CTA, and the arrangement of its strips.
 enum class Shape {
   kTile,   // 128 x 128, strips one below the other
   kStrip,  // 32 x 512, strips side by side
@@ -167,7 +167,7 @@ __device__ __forceinline__ void EncodeTile(const EncodeArgs& a,
 
   if constexpr (kSum) SumColumns(s, *sums);
 
-  // These are the offsets of codes that are not transposed.
+  // These are also the offsets of codes that are not transposed.
   const int64_t first = s.Offset(a.list.cols);
   std::byte* row_to = rowwise.data + first;
   std::byte* col_to = columnwise.data + first;
@@ -268,7 +268,7 @@ template <Scaling S>
 cudaError_t LaunchTiles(const EncodeArgs& a, const Queue& queue) {
   return ForElement(a, [&](auto element) {
     constexpr DType E = element();
-    // The rowwise copy alone has better kernels without dbias.
+    // The rowwise copy without dbias has better kernels.
     if (a.first.columnwise.data == nullptr) {
       return LaunchShape<S, E, true, false, true>(a, queue);
     }

@@ -1,6 +1,6 @@
-// The rowwise copy alone, by rows of the payload: codes lie as the input does,
-// whatever the groups are, which only the scales ask for. No tile is held, so a
-// thread has 8 neighbouring elements of 8 rows and reads 16 bytes at a time.
+// Encodes the rowwise copy alone, by rows of the payload: codes are in the
+// order of the input, and only the scales depend on groups. No tile is held, so
+// a thread has 8 neighbouring elements of 8 rows and reads 16 bytes at a time.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FP8_ROWS_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FP8_ROWS_CUH_
 
@@ -8,8 +8,8 @@
 
 namespace quantd::cuda {
 
-// Half a warp takes 8 rows of 128 columns, so that it needs no other to find a
-// block of 128 or the word that four scales of MX make. A CTA has 4 x 4 halves.
+// Half a warp takes 8 rows of 128 columns: it contains a block of 128, or the
+// word of four MX scales, without other lanes. A CTA has 4 x 4 halves.
 inline constexpr int kPatchRows = 8;
 inline constexpr int kPatchCols = 128;
 inline constexpr int kPatches = kThreads / 16;
@@ -19,22 +19,22 @@ inline constexpr int kPatchesAcross = kPatches / kPatchesUp;
 inline constexpr int kCtaRows = kPatchRows * kPatchesUp;
 inline constexpr int kCtaCols = kPatchCols * kPatchesAcross;
 
-// The place of a lane's rows and columns.
+// A lane's rows and columns.
 struct Patch {
   uint4 raw[kPatchRows];
   int64_t cols;  // K
-  int64_t row;   // the first one, of the payload
-  int64_t col;   // the lane's first one
-  int lane;      // of 16
-  int rows;      // how many of them exist
+  int64_t row;   // the first row, in the payload
+  int64_t col;   // the lane's first column
+  int lane;      // lane within the half warp, 0 to 15
+  int rows;      // rows that exist
   bool inside;
 
   // The patch's first column.
   __device__ int64_t first() const { return col - lane * 8; }
 };
 
-// The place where this lane stores scales, or nullptr if it stores none: one
-// scale of kBlock, or a word of four of MX. All lanes of the warp must call
+// The address where this lane stores scales, or nullptr if it stores none: one
+// scale of kBlock, or a word of four MX scales. All lanes of the warp must call
 // this.
 template <Scaling S>
 __device__ __forceinline__ std::byte* PlaceOfScales(const EncodeArgs& a,
@@ -50,7 +50,7 @@ __device__ __forceinline__ std::byte* PlaceOfScales(const EncodeArgs& a,
                            : 4 * (line + s.first() / 128 * copy.scale_block));
 }
 
-// Makes the multipliers of the rows, whose maxima are two to a word of `max`,
+// Makes the multipliers of the rows, whose maxima are two to a word in `max`,
 // and stores the scales. All lanes of the warp must call this.
 template <Scaling S, DType D>
 __device__ __forceinline__ void SettleRows(const EncodeArgs& a, const Patch& s,
@@ -76,7 +76,7 @@ __device__ __forceinline__ void SettleRows(const EncodeArgs& a, const Patch& s,
       m[i] = __shfl_sync(0xFFFFFFFFu, scale.m, base + 2 * i);
     }
   } else {
-    // Lane l has the rows 2 * (l % 4) and the next one of block l / 4.
+    // Lane l has row 2 * (l % 4) and the next one, of block l / 4.
     ReduceRows<D, 4, kPatchRows / 2>(s.lane, max);
     const std::byte* const x =
         a.first.x +
@@ -85,7 +85,7 @@ __device__ __forceinline__ void SettleRows(const EncodeArgs& a, const Patch& s,
         SettleBlock<S, D>(a.params, LowMagnitude<D>(max[0]), x, 2, 32);
     const BlockScale<Scalar> lower = SettleBlock<S, D>(
         a.params, HighMagnitude<D>(max[0]), x + 2 * s.cols, 2, 32);
-    // A power of two loses nothing as bf16.
+    // A power of two is exact as bf16.
     const uint32_t both =
         __byte_perm(__float_as_uint(upper.m), __float_as_uint(lower.m), 0x7632);
     QUANTD_UNROLL
@@ -95,9 +95,9 @@ __device__ __forceinline__ void SettleRows(const EncodeArgs& a, const Patch& s,
       m[2 * i] = LowOf(two);
       m[2 * i + 1] = HighOf(two);
     }
-    // Exchanges two rows of one block for four blocks of one row. Those beyond
-    // the matrix have scale 0, as their padding, whatever a profile's zeros
-    // have.
+    // Exchanges two rows of one block for four blocks of one row. Blocks beyond
+    // the matrix have scale 0, like padding, whatever a profile stores for
+    // zeros.
     const bool is_there = s.first() + s.lane / 4 * 32 < s.cols;
     uint32_t codes = is_there ? upper.stored | lower.stored << 8 : 0;
     uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, codes, 4);
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kThreads, 4)
     p += 2 * s.cols;
   }
   AwaitKernelBefore();
-  // This is found while the rows are on their way.
+  // Found while the rows are being loaded.
   std::byte* const scales = PlaceOfScales<S>(a, s);
 
   uint32_t max[kPatchRows / 2];

@@ -1,6 +1,6 @@
 // Scales of the blocks of a tile (kernels/cuda/encode/fp8/strip.cuh): lanes
-// share the maxima of their rows by shuffles, warps those of their columns in
-// shared memory, and each scale is the generic one of kernels/arith/encode.h.
+// share the maxima of their rows by shuffles, and warps those of their columns
+// in shared memory. Each scale is the generic one of kernels/arith/encode.h.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FP8_SCALES_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FP8_SCALES_CUH_
 
@@ -9,9 +9,9 @@
 namespace quantd::cuda {
 
 // Makes the scale of a block whose largest magnitude is `max`, as fp32 bits.
-// Its element i, of type D, is at `p` + i * `step`. MX takes the rules of
-// profiles, too: elements are multiplied with a power of two under all of them,
-// which rounds nothing that has a code.
+// Its element i, of type D, is at `p` + i * `step`. MX also supports the rules
+// of profiles: under all of them elements are multiplied by a power of two,
+// which does not round anything with a nonzero code.
 template <Scaling S, DType D>
 __device__ __forceinline__ BlockScale<Scalar> SettleBlock(
     const EncodeParams& params, uint32_t max, const std::byte* p, int64_t step,
@@ -26,9 +26,9 @@ __device__ __forceinline__ BlockScale<Scalar> SettleBlock(
   return MakeBlockScale<Scalar>(known, {}, max, clean);
 }
 
-// Joins maxima of which `kLanes` neighbouring lanes have parts; a word holds
-// those of two rows. Lane i is left with kWords / kLanes words from that number
-// on, or, where there are fewer words than lanes, shares one with others.
+// Reduces maxima over `kLanes` neighbouring lanes; a word holds those of two
+// rows. Lane i gets words from number i * kWords / kLanes on or, if there are
+// fewer words than lanes, shares a word with others.
 template <DType D, int kLanes, int kWords = kStripRows / 2>
 __device__ __forceinline__ void ReduceRows(int lane, uint32_t* max) {
   constexpr int kBit = kLanes / 2;
@@ -48,8 +48,8 @@ __device__ __forceinline__ void ReduceRows(int lane, uint32_t* max) {
   }
 }
 
-// Holds the multipliers of the rows of a strip. `Settle` makes the scales from
-// a RowMax and stores them.
+// The multipliers of the rows of a strip. `Settle` makes the scales from a
+// RowMax and stores them.
 template <Scaling S, DType D>
 class RowScales;
 
@@ -60,8 +60,8 @@ class RowScales<Scaling::kTensor, D> {
                          const Strip<D>&, uint32_t (&)[kStripRows / 2]) {
     m_ = *copy.tensor_scale;
   }
-  // Gives the multipliers of rows 4 * q to 4 * q + 3 in this lane's columns.
-  // All lanes must call this.
+  // The multipliers of rows 4 * q to 4 * q + 3 in this lane's columns. All
+  // lanes must call this.
   __device__ void Four(int, float (&m)[4]) const {
     QUANTD_UNROLL
     for (int i = 0; i < 4; ++i) m[i] = m_;
@@ -125,11 +125,11 @@ class RowScales<Scaling::kMx, D> {
       codes |= scale.stored << (8 * i);
       m[i] = __float_as_uint(scale.m);
     }
-    // A power of two loses nothing as bf16.
+    // A power of two is exact as bf16.
     m_[0] = __byte_perm(m[0], m[1], 0x7632);
     m_[1] = __byte_perm(m[2], m[3], 0x7632);
-    // Blocks beyond the matrix have scale 0, as their padding, whatever a
-    // profile's zeros have.
+    // Blocks beyond the matrix have scale 0, like padding, whatever a profile
+    // stores for zeros.
     Store(copy, s, col < s.cols ? codes : 0);
   }
   __device__ void Four(int q, float (&m)[4]) const {
@@ -193,11 +193,12 @@ __device__ __forceinline__ uint32_t MagnitudeIn(const uint2& max, int column) {
   return column % 2 == 0 ? LowMagnitude<D>(word) : HighMagnitude<D>(word);
 }
 
-// Shared memory in which the warps of a tile meet for its columns.
+// Shared memory through which the warps of a tile exchange maxima and codes of
+// its columns.
 template <Scaling S>
 struct ColumnShared {
-  // Codes of a column in 8 pieces of 16 rows, the pieces of a column in an
-  // order that keeps both the writing and the reading free of conflicts.
+  // Codes of a column in 8 pieces of 16 rows. The order of a column's pieces
+  // avoids bank conflicts in writing and reading.
   uint4 codes[kTileSide][kTileSide / 16];
   uint2 max[kTileWarps][32];
 

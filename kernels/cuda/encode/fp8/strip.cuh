@@ -1,5 +1,5 @@
-// Holds a tile of a group in the registers of a CTA, and finds NaN and Inf in
-// it, which are rare, by reading the elements again.
+// Holds a tile of a group in the registers of a CTA. NaN and Inf, which are
+// rare, are found by reading the elements again.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FP8_STRIP_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FP8_STRIP_CUH_
 
@@ -13,9 +13,9 @@ inline constexpr int kTileWarps = kTileThreads / 32;
 inline constexpr int kLaneCols = kTileSide / 32;
 static_assert(kStripRows == kTileSide / kTileWarps && kLaneCols == 4);
 
-// Finds the last of `count` entries that starts at `value` or before it, as
-// entry 0 does; empty entries are passed over. All lanes of a warp must ask the
-// same: they look together, log32 of `count` times.
+// Finds the last of `count` entries that starts at `value` or before it; entry
+// 0 does. Empty entries are skipped. All lanes of a warp must pass the same
+// arguments: they search together, in log32 of `count` steps.
 template <typename Start>
 __device__ __forceinline__ int64_t FindByWarp(int64_t count, int64_t value,
                                               const Start& start) {
@@ -33,8 +33,8 @@ __device__ __forceinline__ int64_t FindByWarp(int64_t count, int64_t value,
   return first;
 }
 
-// Finds where number `i` of the chunks of 128 rows, or of the strips, starts.
-// All lanes of a warp must ask the same.
+// Finds the start of number `i` of the chunks of 128 rows, or of the strips.
+// All lanes of a warp must pass the same `i`.
 template <int kRows>
 __device__ __forceinline__ GroupTile FindRows(const EncodeArgs& a, int64_t i) {
   static_assert(kRows == kTileSide || kRows == kStripRows);
@@ -46,8 +46,9 @@ __device__ __forceinline__ GroupTile FindRows(const EncodeArgs& a, int64_t i) {
   return {list.groups + g, g, (i - starts[g]) * kRows, 0};
 }
 
-// Finds the group of a row of the payload, or some group for a row beyond it.
-// All lanes of a warp give the same `near`, a row that is likely in that group.
+// Finds the group of a row of the payload, or any group for a row beyond it.
+// `near`, the same in all lanes of a warp, is a row that is likely in the same
+// group.
 __device__ __forceinline__ const GroupTask& GroupOfRow(const EncodeArgs& a,
                                                        int64_t near,
                                                        int64_t row) {
@@ -68,7 +69,7 @@ __device__ __forceinline__ const GroupTask& GroupOfRow(const EncodeArgs& a,
   return list.groups[g];
 }
 
-// How many CTAs of so many columns stand side by side.
+// The number of CTAs side by side, each with `cols` columns.
 __host__ __device__ inline uint32_t CtasAcross(const GroupList& list,
                                                int cols) {
   return static_cast<uint32_t>((list.cols + cols - 1) / cols);
@@ -80,21 +81,21 @@ struct Strip {
   uint2 raw[kStripRows];  // 4 columns of each row
   const GroupTask* group;
   int64_t cols;  // K
-  int64_t row;   // of the group
+  int64_t row;   // within the group
   int64_t col;
   int warp;  // from the top of the tile
   int lane;
-  int rows;  // how many of the warp's 32 exist
+  int rows;  // rows of the warp's 32 that exist
   bool inside;
 
-  // The byte at which its first element is, in rows of so many columns.
+  // The byte offset of its first element, in rows of `columns` elements.
   __device__ int64_t Offset(int64_t columns) const {
     return row * columns + col;
   }
 };
 
-// Loads the rows and columns from (row, col) of the group on, for number `warp`
-// of the CTA's warps. `kFull` says that all of them exist.
+// Loads the rows and columns from (row, col) of the group on, for warp `warp`
+// of the CTA. `kFull`: all of them exist.
 template <DType D, bool kFull>
 __device__ __forceinline__ Strip<D> LoadStrip(const GroupTask* group,
                                               int64_t cols, int64_t row,

@@ -5,14 +5,14 @@
 namespace quantd::cuda {
 namespace {
 
-// The rowwise copy alone under a tensor's scale: neither tiles nor blocks
-// matter, and the payload is one long row, of which a CTA takes as much as a
-// tile has.
+// Encodes the rowwise copy alone under a tensor's scale: tiles and blocks do
+// not matter, and the payload is one long row. A CTA takes as many elements as
+// a tile has.
 constexpr int64_t kPerCta = kTileSide * kTileSide;
 constexpr int kRun = 8;  // elements of one load
 constexpr int kRuns = kPerCta / (kThreads * kRun);
 
-// Makes the codes of eight elements under the scale of their tensor:
+// Codes of eight elements under the scale of their tensor, by
 // TransformerEngine's products.
 template <DType D, DType E>
 struct Products {
@@ -29,7 +29,7 @@ struct Products {
   }
 };
 
-// The quotients of profiles. kInType: each is rounded to the input's type.
+// Codes by a profile's quotients. kInType: each is rounded to the input's type.
 template <DType D, DType E, bool kInType>
 struct Quotients {
   static constexpr DType kType = D;
@@ -48,7 +48,7 @@ struct Quotients {
   }
 
  private:
-  // (An element with the code 0 loses its sign on the way.)
+  // (An element with the code 0 loses its sign, which does not matter.)
   __device__ __forceinline__ uint32_t CodesOfFour(uint32_t a,
                                                   uint32_t b) const {
     const uint32_t codes =
@@ -56,7 +56,7 @@ struct Quotients {
                          over.Of(LowOf<D>(b)), over.Of(HighOf<D>(b)));
     return codes | (__byte_perm(a, b, 0xFDB9) & 0x80808080u);
   }
-  // Any numbers, and none.
+  // Takes any values, including NaN and Inf.
   __device__ __noinline__ uint32_t CodesOfRare(uint32_t a, uint32_t b) const {
     const auto divide = [&](float v) { return v == 0.0f ? v : v / d; };
     return CodesOfQuotients(divide(LowOf<D>(a)), divide(HighOf<D>(a)),
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kThreads)
       if (first + at < end) StoreGlobal(encoder.Codes(raw[i]), to + at);
     }
   } else {
-    // There are several groups, each with a scale of its own.
+    // With several groups, each has its own scale.
 #pragma unroll 1
     for (int at = 0; at < kPerCta; at += kThreads * kRun) {
       const int64_t row = (first + at) / cols;

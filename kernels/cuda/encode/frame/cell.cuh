@@ -1,7 +1,7 @@
-// What a kernel of the frame knows when it is compiled: a cell of the matrix of
-// formats and options, with the arithmetic of kernels/arith as it is. The rest
-// are numbers that all threads share: the input's type among those of one size,
-// the element among FP8's, the dimension of a rotation, rules.
+// Compile-time parameters of a kernel of the frame: a cell of the matrix of
+// formats and options, using the arithmetic of kernels/arith. Everything else
+// is a run-time value that all threads share: the input's type among those of
+// one size, the element among FP8's, the dimension of a rotation, rules.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_CELL_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_CELL_CUH_
 
@@ -10,13 +10,13 @@
 
 namespace quantd::cuda {
 
-// How values become codes.
+// The way from values to codes.
 enum class Coding {
   kFp8,          // E4M3 or E5M2
-  kE2M1,         // to nearest
-  kE2M1Random,   // stochastically
-  kFourOverSix,  // E2M1 under the better of two scales
-  // Other libraries', whose copies are rowwise.
+  kE2M1,         // E2M1, rounded to nearest
+  kE2M1Random,   // E2M1, rounded stochastically
+  kFourOverSix,  // E2M1 with the better of two scales
+  // Under profiles other than TE, whose copies are rowwise.
   kFp8Other,
   kE2M1Other,
 };
@@ -27,29 +27,31 @@ struct Cell {
   static constexpr Coding kCodes = kCoding;
   static constexpr bool kFp8 =
       kCoding == Coding::kFp8 || kCoding == Coding::kFp8Other;
-  // Codes are rounded stochastically.
+  // Whether codes are rounded stochastically.
   static constexpr bool kDraws = kCoding == Coding::kE2M1Random;
   static constexpr bool kPicks = kCoding == Coding::kFourOverSix;
   static constexpr bool kOther =
       kCoding == Coding::kFp8Other || kCoding == Coding::kE2M1Other;
-  // kTensor stands for kChannel, too.
+  // kTensor also stands for kChannel.
   static constexpr Scaling kScales = kScaling;
-  static constexpr int kLength = kBlockLength;  // 0: a scale for all of a line
+  static constexpr int kLength = kBlockLength;  // 0: one scale for the whole
+                                                // line
   static constexpr bool kSquare = kShared;
   static constexpr bool kRht = kRotates;
   static constexpr bool kMx = kScaling == Scaling::kMx;
-  // The columnwise copy lies as the input does.
+  // Whether the columnwise copy is not transposed.
   static constexpr bool kInPlace = kMx && kFp8;
   static constexpr bool kMxFp8 = kMx && kCoding == Coding::kFp8;
-  // Codes of elements of two bytes are found from words of two, in cells that
-  // rotate those of rotated copies; NVFP4's by a table for each amax.
+  // Whether codes of 16-bit elements are found two at a time; in cells that
+  // rotate, only those of rotated copies. NVFP4's use a table for each amax.
   static constexpr bool kPairs =
       (kCoding == Coding::kE2M1 || kDraws) && !kSquare && (kMx || kRht);
   static constexpr bool kFits = kPairs && !kMx;
-  // Scales are a byte each.
+  // Whether scales are a byte each.
   static constexpr bool kByteScales = kLength == 16 || kLength == 32;
 
-  // The parameters with what is known put in, for the compiler to see.
+  // The parameters, with those that the cell fixes replaced by constants for
+  // the compiler.
   static __device__ __forceinline__ EncodeParams Known(EncodeParams p) {
     if constexpr (kScaling != Scaling::kTensor) p.scaling = kScaling;
     p.block = kLength;
@@ -82,7 +84,7 @@ struct Cell {
   }
 };
 
-// Whether every line of a copy has an amax of its own.
+// Whether every line of a copy has its own amax.
 __device__ __forceinline__ bool HasAmaxOfLines(const CopyTask& copy) {
   return copy.amax != nullptr && copy.amax_line != 0;
 }

@@ -1,4 +1,5 @@
-// One copy of a warp's sixteen lines of a tile, from staged values to memory.
+// Encodes one copy of a warp's sixteen lines of a tile, from staged values to
+// memory.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_COPY_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_COPY_CUH_
 
@@ -12,7 +13,7 @@
 
 namespace quantd::cuda {
 
-// What a warp of a team works with.
+// State of a warp of a team.
 template <typename C>
 using FrameCopy = FrameCopyOf<C>;
 template <typename C, int kBytes>
@@ -25,14 +26,14 @@ struct Turn {
   FrameState<C, kBytes>* team;
   const float* signs;
   const FrameRandom<C::kDraws>& random;
-  int buffer;  // of the squares: teams take turns with two
+  int buffer;  // of the squares: tiles alternate between two
 };
 
 // The place of a warp's sixteen lines of a tile in their copy.
 struct LinesAt {
-  int lines;  // that the tile has; may be none
+  int lines;  // lines in the tile; may be none
   int64_t first;
-  int64_t position;  // of the tile in them
+  int64_t position;  // the tile's first position in them
 
   template <typename C, int kBytes>
   __device__ __forceinline__ LinesAt(const Turn<C, kBytes>& t, bool columns) {
@@ -41,13 +42,13 @@ struct LinesAt {
     first = int64_t{columns ? t.at.col : t.at.row} + own;
     position = columns ? t.at.row : t.at.col;
   }
-  // The position where the lane's half of a line begins.
+  // The position where this lane's half of a line begins.
   __device__ __forceinline__ int64_t own_position() const {
     return position + threadIdx.x % kWarp / kBlock * 64;
   }
 };
 
-// Stores what codes of E2M1 have been set. All lanes must call this.
+// Stores the E2M1 codes that have been set. All lanes must call this.
 template <typename C>
 __device__ __forceinline__ void StoreSet(const FrameCopy<C>& own,
                                          const LinesAt& at,
@@ -59,8 +60,8 @@ __device__ __forceinline__ void StoreSet(const FrameCopy<C>& own,
   __syncwarp();
 }
 
-// `values` are those of the lane's half of a line, of a type. Returns whether
-// any lane's are special.
+// Encodes lines. `values` are those of the lane's half of a line. Returns
+// whether any lane has NaN or Inf.
 template <typename C, int kBytes, typename Values>
 __device__ __forceinline__ bool EncodeLines(const Turn<C, kBytes>& t,
                                             bool columns, const Values& values,
@@ -76,14 +77,15 @@ __device__ __forceinline__ bool EncodeLines(const Turn<C, kBytes>& t,
   const int64_t line = first_line + lane % kBlock;
   const int64_t position = at.position;
   const int64_t own_position = at.own_position();
-  // (Lines beyond the copy get the last one's.)
+  // (Lines beyond the copy use the last one's.)
   LineScale<Scalar> of_line = own.line;
   if (HasAmaxOfLines(copy)) {
     const int64_t l = line < copy.lines ? line : copy.lines - 1;
     of_line = C::LineOf(p, copy.amax[l * copy.amax_line], 1.0f);
   }
 
-  // One scale for all of the lane's values: of the line, or of 128.
+  // A single scale for all of the lane's values: that of the line, or of 128
+  // values.
   BlockScale<Scalar> whole = {};
   OtherFp8 other;
   uint32_t max = kInfBits - 1;
@@ -123,7 +125,7 @@ __device__ __forceinline__ bool EncodeLines(const Turn<C, kBytes>& t,
     squares = t.team->SquaresOf(columns, t.buffer);
   }
 
-  // (Padding of a rotated line has codes as the rest has.)
+  // (The padding of a rotated line is encoded like the rest.)
   const bool partial =
       (!C::kRht || copy.signs == nullptr) && own_position + 64 > copy.positions;
   const bool whole_lines = lines >= kBlock && position + 128 <= copy.padded &&
@@ -132,15 +134,15 @@ __device__ __forceinline__ bool EncodeLines(const Turn<C, kBytes>& t,
   const LineBytes bytes(&t.team->codes[Team::warp()]);
   uint32_t scales = 0;
   uint32_t seen_max = 0;
-  // Sixteens at a time; where two scales are tried, code is long enough.
+  // Loops over one group of sixteen at a time; two if the code is short enough.
   constexpr int kSpan = C::kPicks ? 1 : 2;
-  // Maxima of two elements at once, where that leaves registers enough.
+  // Finds maxima of two elements at once, if enough registers are left.
   constexpr bool kFindsEarly = !C::kInPlace;
 #pragma unroll 1
   for (int s = 0; s < 4; s += kSpan) {
     float v[kSpan][kBlock];
     auto& flat = reinterpret_cast<float(&)[kSpan * kBlock]>(v);
-    uint32_t found[kSpan] = {};  // of values as they come
+    uint32_t found[kSpan] = {};  // magnitudes of the values as loaded
     QUANTD_UNROLL
     for (int j = 0; j < kSpan; ++j) {
       if constexpr (!kFindsEarly) {
@@ -226,7 +228,7 @@ __device__ __forceinline__ bool EncodeLines(const Turn<C, kBytes>& t,
   return __any_sync(0xFFFFFFFFu, seen_max >= kInfBits);
 }
 
-// EncodeLines of a cell's rows where it is MXFP8.
+// EncodeLines for the rows of an MXFP8 cell.
 template <typename C, int kBytes, typename Values>
 __device__ __forceinline__ bool EncodeMxRows(const Turn<C, kBytes>& t,
                                              const Values& values, DType type) {
@@ -238,12 +240,12 @@ __device__ __forceinline__ bool EncodeMxRows(const Turn<C, kBytes>& t,
                           LineBytes(&t.team->codes[Team::warp()]));
 }
 
-// Whether codes of a copy are found from words of two elements.
+// Whether codes of a copy are found two elements at a time.
 template <typename C>
 __device__ __forceinline__ bool GoesByPairs(const CopyTask& copy) {
   return C::kMx || !HasAmaxOfLines(copy);
 }
-// EncodeLines of elements of two bytes where that is so.
+// EncodeLines for 16-bit elements, two at a time.
 template <typename C, int kBytes, typename Values>
 __device__ __forceinline__ bool EncodeLinesByPairs(const Turn<C, kBytes>& t,
                                                    bool columns,
@@ -254,7 +256,7 @@ __device__ __forceinline__ bool EncodeLinesByPairs(const Turn<C, kBytes>& t,
   const LinesAt at(t, columns);
   if (at.lines <= 0) return false;
   const LineCodes codes(&t.team->codes[Team::warp()]);
-  // (Padding of a rotated line has codes as the rest has.)
+  // (The padding of a rotated line is encoded like the rest.)
   const int64_t end = C::kRht ? copy.padded : copy.positions;
   bool special;
   const auto encode = [&](const auto& random) {
@@ -275,7 +277,7 @@ __device__ __forceinline__ bool EncodeLinesByPairs(const Turn<C, kBytes>& t,
   return __any_sync(0xFFFFFFFFu, special);
 }
 
-// A copy as it lies in the tile. Returns Seen bits.
+// Encodes a copy from the tile, without rotation. Returns Seen bits.
 template <typename C, int kBytes, bool kColumns>
 __device__ __forceinline__ uint32_t EncodeCopy(const Turn<C, kBytes>& t) {
   if constexpr (kColumns && C::kInPlace) {

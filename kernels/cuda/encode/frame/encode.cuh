@@ -1,6 +1,7 @@
-// The frame: tiles through a ring in shared memory, values in registers, whole
-// sectors out. One kernel for a cell (kernels/cuda/encode/frame/cell.cuh); a
-// warp takes sixteen lines of a tile, a lane half of one. NOTES.md says why.
+// The frame: tiles come through a ring in shared memory, values are in
+// registers, and whole sectors are written. One kernel for each cell
+// (kernels/cuda/encode/frame/cell.cuh); a warp takes sixteen lines of a tile, a
+// lane half of one. NOTES.md gives the reasons.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_ENCODE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_ENCODE_CUH_
 
@@ -14,8 +15,8 @@
 
 namespace quantd::cuda {
 
-// Rotates a copy's lines into the team's memory, where columns of two bytes lie
-// as rows already. Returns Seen bits.
+// Rotates a copy's lines into the team's memory, where 16-bit columns already
+// lie as rows. Returns Seen bits.
 template <typename C, int kBytes>
 __device__ __forceinline__ uint32_t RotateCopy(const Turn<C, kBytes>& t,
                                                bool columns) {
@@ -41,14 +42,14 @@ __device__ __forceinline__ uint32_t RotateCopy(const Turn<C, kBytes>& t,
   return special ? SeenInTile<kBytes>(t.tile, columns, t.p.input) : 0;
 }
 
-// The copies of a cell that rotates, of which one need not be rotated.
-// `release` gives the tile back: it is called once. Returns Seen bits.
+// Encodes the copies of a cell that rotates; one of them may be unrotated.
+// Calls `release` once, to give the tile back. Returns Seen bits.
 template <typename C, int kBytes, typename Release>
 __device__ __forceinline__ uint32_t EncodeRotating(const Turn<C, kBytes>& t,
                                                    const Release& release) {
   uint32_t seen = 0;
-  // One piece of code for both: what a tile goes through must stay in the
-  // caches of instructions.
+  // Both copies share one piece of code: all code for a tile must stay in the
+  // instruction caches.
 #pragma unroll 1
   for (int i = 0; i < 2; ++i) {
     const bool columns = i == 1;
@@ -89,8 +90,8 @@ __device__ __forceinline__ uint32_t EncodeRotating(const Turn<C, kBytes>& t,
 
 // --- squares ----------------------------------------------------------------
 
-// Settles the scales of a tile's squares, which lines of both copies share. All
-// threads of the team must call this.
+// Settles the scales of a tile's squares, which the lines of both copies share.
+// All threads of the team must call this.
 template <typename C, int kBytes>
 __device__ __forceinline__ void SettleSquares(const Turn<C, kBytes>& t) {
   const LaneValues<kBytes, false> values(t.tile,
@@ -143,7 +144,8 @@ __device__ __forceinline__ void SettleSquares(const Turn<C, kBytes>& t) {
 
 // --- kernel -----------------------------------------------------------------
 
-// By type and size. Rotated lines take the place of tiles.
+// Streams by rotation and element size. Rotated lines take shared memory from
+// tiles.
 template <bool kRotates, int kBytes>
 struct FrameStreams {
   using Large = TileStream<2, 4, kStack>;
@@ -184,19 +186,19 @@ struct FrameShared {
   __device__ __forceinline__ void Begin() {}
 };
 
-// The place of a tile, for as long as the warp is at it.
+// The place of a tile, which stays valid as long as the warp works on it.
 template <typename C, int kBytes>
 __device__ __forceinline__ const Place& PlaceOf(const Place& at,
                                                 FrameState<C, kBytes>* team) {
   if constexpr (!C::kRht) return at;
   Place& own = team->places[Team::warp()];
-  __syncwarp();  // what was here has been read
+  __syncwarp();  // the previous content has been read
   if (threadIdx.x % kWarp == 0) own = at;
   __syncwarp();
   return own;
 }
 
-// Sums of columns, for dbias.
+// Sums the columns, for dbias.
 template <int kBytes>
 __device__ __forceinline__ void SumTile(const EncodeArgs& a, DType input,
                                         const StagedTileOf<kBytes>& tile,
@@ -223,7 +225,7 @@ __global__ void __launch_bounds__(FrameStream<C, kBytes, kSize>::kCtaThreads, 1)
     FrameState<C, kBytes>& team = shared.teams[Team::number()];
     const EncodeParams p = C::Known(a.params);
     if constexpr (C::kRht) {
-      // Teams write the same.
+      // All teams write the same values.
       const float* const signs = a.first.rowwise.signs != nullptr
                                      ? a.first.rowwise.signs
                                      : a.first.columnwise.signs;
@@ -258,7 +260,7 @@ template <typename C, int kBytes>
 cudaError_t LaunchFrameOf(const EncodeArgs& a, const Queue& queue) {
   return ForSharedMemory(queue, [&](auto size) {
     using Shared = FrameShared<C, kBytes, size()>;
-    // ChooseKernels leaves what does not fit to EncodeSpans.
+    // ChooseKernels chooses EncodeSpans for cells that do not fit.
     constexpr bool kFits =
         !C::kRht || kBytes == 2 || size() != SharedMemory::kSmall;
     static_assert(kFits == (sizeof(Shared) <= BytesOf(size())));

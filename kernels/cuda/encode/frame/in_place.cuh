@@ -1,5 +1,5 @@
-// The columnwise copy of MXFP8, which lies as the input does: a lane takes two
-// columns and the 32 rows of a block, so that codes leave by rows.
+// Encodes the columnwise copy of MXFP8, which is not transposed: a lane takes
+// two columns and the 32 rows of a block, so that codes are written by rows.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_IN_PLACE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_IN_PLACE_CUH_
 
@@ -34,8 +34,8 @@ __device__ __forceinline__ void LoadPair(uint32_t at, int r, DType type,
   }
 }
 
-// The lane's two columns of a block, as they are read: again whenever they are
-// wanted, since registers are shorter than shared memory.
+// The lane's two columns of a block. They are read again whenever they are
+// needed, since registers are scarcer than shared memory.
 template <int kBytes>
 struct PlainPair {
   uint32_t from;
@@ -46,7 +46,7 @@ struct PlainPair {
   }
   __device__ __forceinline__ void FindMaxima(uint32_t (&max)[2]) const {
     if constexpr (kBytes == 2) {
-      // A row's two are one word.
+      // A row's two elements are one word.
       const bool bf16 = type == DType::kBF16;
       const auto larger = [bf16](uint32_t a, uint32_t b) {
         return bf16 ? MaxOfWords<DType::kBF16>(a, b)
@@ -76,7 +76,7 @@ struct PlainPair {
       for (int c = 0; c < 2; ++c) max[c] = __float_as_uint(m[c]);
     }
   }
-  // Finds maxima with NaN dropped, and returns Seen bits. Seldom needed.
+  // Finds maxima with NaN dropped, and returns Seen bits. Seldom called.
   __device__ __forceinline__ uint32_t FindNumbers(uint32_t (&max)[2]) const {
     max[0] = max[1] = 0;
     uint32_t seen = 0;
@@ -106,18 +106,18 @@ struct InPlace {
   int64_t position;
 };
 
-// The codes of a lane's two columns straight to memory.
+// Writes the codes of a lane's two columns directly to memory.
 struct PairOfColumns {
   std::byte* to;
   int64_t pitch;
-  int64_t left;  // rows that the copy has
+  int64_t left;  // rows of the copy that are left
 
   __device__ __forceinline__ PairOfColumns(const CopyTask& copy,
                                            const InPlace& at)
       : to(copy.data + at.position * copy.data_position + at.line),
         pitch(copy.data_position),
         left(copy.padded - at.position) {}
-  // Stores two codes each of row r, which is even, and of row r + 1.
+  // Stores two codes each for row r, which is even, and for row r + 1.
   __device__ __forceinline__ void Store(int r, uint32_t word) {
     if (r < left) {
       *reinterpret_cast<uint16_t*>(to) = static_cast<uint16_t>(word);
@@ -130,7 +130,7 @@ struct PairOfColumns {
   }
 };
 
-// Scales of the two columns.
+// Stores the scales of the two columns.
 __device__ __forceinline__ void StorePairOfScales(const CopyTask& copy,
                                                   const InPlace& at,
                                                   uint32_t first,
@@ -138,7 +138,7 @@ __device__ __forceinline__ void StorePairOfScales(const CopyTask& copy,
   const int64_t block = at.position / kMxRows;
   std::byte* const to = copy.scale + ScaleIndex(copy, at.line, block);
   if (copy.swizzled) {
-    // (The first one's number is even: they are of one quarter of 32.)
+    // (The first one's number is even, so both are in the same quarter of 32.)
     to[0] = static_cast<std::byte>(first);
     to[kSwizzledLine] = static_cast<std::byte>(second);
   } else {
@@ -180,8 +180,8 @@ EncodePair(const EncodeParams& p, const CopyTask& copy, const InPlace& at,
   return seen;
 }
 
-// The place of a lane's two columns of a tile that 32 rows have together. The
-// codes of a warp's 64 columns leave by pieces of 64 bytes.
+// The place of a lane's two columns of 32 rows of a tile. The codes of a warp's
+// 64 columns are written in pieces of 64 bytes.
 struct OwnPair {
   int row;
   int column;
@@ -193,7 +193,7 @@ struct OwnPair {
   }
 };
 
-// Whether the copy has anything of two columns of a block, and where.
+// Whether the copy contains any part of two columns of a block, and where.
 __device__ __forceinline__ bool IsIn(const Place& at, const CopyTask& copy,
                                      int row, int column) {
   return int64_t{at.row} + row < copy.padded && column < at.cols;
@@ -203,7 +203,7 @@ __device__ __forceinline__ InPlace PlaceOfPair(const Place& at, int row,
   return {int64_t{at.col} + column, int64_t{at.row} + row};
 }
 
-// Returns Seen bits.
+// Encodes the warp's columns. Returns Seen bits.
 template <typename C, int kBytes>
 __device__ __forceinline__ uint32_t
 EncodeColumnsInPlace(const EncodeParams& p, const StagedTileOf<kBytes>& tile,

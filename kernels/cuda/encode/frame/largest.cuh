@@ -1,4 +1,4 @@
-// Maxima of a lane's values, which a scale is made of, and what was no number
+// Maxima of a lane's values, from which scales are made, and the NaN and Inf
 // among them.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_LARGEST_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_LARGEST_CUH_
@@ -8,7 +8,7 @@
 
 namespace quantd::cuda {
 
-// Reports NaN and Inf of a lane's values as they were read. Seldom needed.
+// Reports NaN and Inf among a lane's values as read. Seldom called.
 template <int kBytes, bool kColumns>
 __device__ __noinline__ uint32_t
 SeenInHalfLine(LaneValues<kBytes, kColumns> values, DType type) {
@@ -25,13 +25,13 @@ SeenInHalfLine(LaneValues<kBytes, kColumns> values, DType type) {
   return seen;
 }
 
-// The largest magnitudes of a lane's values, or of all that share a scale:
-// with NaN above Inf, and with NaN dropped.
+// The largest magnitude of a lane's values, or of all values that share a
+// scale: with NaN above Inf, and with NaN dropped.
 struct Largest {
   uint32_t max = 0;
   uint32_t clean = 0;
 
-  // n values, of which the largest magnitude is `m`.
+  // Adds n values; `m` is their largest magnitude.
   template <int N>
   __device__ __forceinline__ void Add(const float (&v)[N], int first, int n,
                                       uint32_t m) {
@@ -39,7 +39,7 @@ struct Largest {
     max = m > max ? m : max;
     clean = number > clean ? number : clean;
   }
-  // Over lanes that differ in these bits of their numbers.
+  // Reduces over lanes whose numbers differ in these bits.
   __device__ __forceinline__ void Reduce(int from, int to) {
     for (int lanes = from; lanes >= to; lanes /= 2) {
       const uint32_t m = __shfl_xor_sync(0xFFFFFFFFu, max, lanes);
@@ -50,7 +50,7 @@ struct Largest {
   }
 };
 
-// The largest of all of a lane's values. All lanes of a warp call this.
+// The largest of all of a lane's values. All lanes of a warp must call this.
 template <int kBytes, bool kColumns>
 __device__ __forceinline__ Largest
 LargestOfHalfLine(const LaneValues<kBytes, kColumns>& values, DType type) {

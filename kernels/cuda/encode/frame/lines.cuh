@@ -1,5 +1,5 @@
-// Codes and scales of a warp's sixteen lines on their way to memory: whole
-// sectors where a copy's lines are aligned to them, one by one elsewhere.
+// Writes codes and scales of a warp's sixteen lines to memory: by whole sectors
+// if a copy's lines are aligned to them, else one by one.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_LINES_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_LINES_CUH_
 
@@ -9,9 +9,9 @@
 
 namespace quantd::cuda {
 
-// Shared memory of LineCodes, in which FP8 codes of a warp's lines become
-// sectors: 32 bytes of either half of sixteen lines at a time. Pieces of 16
-// bytes are exchanged, for the banks.
+// Shared memory of LineCodes, used here to gather FP8 codes of a warp's lines
+// into sectors: 32 bytes of either half of sixteen lines at a time. Pieces of
+// 16 bytes are swizzled to avoid bank conflicts.
 class LineBytes {
  public:
   using Storage = LineCodes::Storage;
@@ -20,8 +20,8 @@ class LineBytes {
   __device__ __forceinline__ explicit LineBytes(Storage* storage)
       : base_(SharedAddress(storage)) {}
 
-  // Sets sixteen codes of line lane % 16: number `i`, 0 or 1, of its half
-  // lane / 16.
+  // Sets sixteen codes of line lane % 16: group `i`, 0 or 1, of its half lane /
+  // 16.
   __device__ __forceinline__ void Set(uint32_t i, const Sixteen& codes) const {
     const uint32_t lane = threadIdx.x % kWarp;
     const uint32_t at = Piece(lane % kBlock, lane / kBlock * 2 + i);
@@ -31,8 +31,9 @@ class LineBytes {
                  : "memory");
   }
 
-  // All lanes must call this when both have been set. Positions of the line
-  // begin at `position`, and the pair is number `pair`, 0 or 1, of each half.
+  // Stores the codes after both groups have been set. All lanes must call this.
+  // The line begins at `position`; `pair`, 0 or 1, is the number of the pair of
+  // groups within each half.
   __device__ __forceinline__ void Store(const EncodeParams& p,
                                         const CopyTask& copy, bool whole,
                                         int64_t line, int64_t position,
@@ -63,10 +64,10 @@ class LineBytes {
   uint32_t base_;
 };
 
-// The bytes of scales of blocks of 16, four from block 4 * (lane / 16) on, for
-// line lane % 16; those of blocks of 32, two from block 2 * (lane / 16) on.
-// Becomes a word of a lane's four scales; in the second case those of the line,
-// in the first sixteen lanes.
+// Collects the scale bytes of line lane % 16: for blocks of 16, four from block
+// 4 * (lane / 16) on; for blocks of 32, two from block 2 * (lane / 16) on.
+// Returns a word of a lane's four scales; for blocks of 32 that of the line, in
+// the first sixteen lanes.
 template <int kLength>
 __device__ __forceinline__ uint32_t WordOfScales(uint32_t bytes) {
   if constexpr (kLength == 16) return bytes;
@@ -74,7 +75,8 @@ __device__ __forceinline__ uint32_t WordOfScales(uint32_t bytes) {
   return (bytes & 0xFFFFu) | other << 16;
 }
 
-// Scales of blocks of 32, four of line `at` + lane in the first sixteen lanes.
+// Stores scales of blocks of 32; the first sixteen lanes have four of line `at`
+// + lane.
 __device__ __forceinline__ void StoreScalesOf32(const LineTask& task,
                                                 const CopyTask& copy,
                                                 uint32_t line, uint32_t block,
@@ -91,14 +93,14 @@ __device__ __forceinline__ void StoreScalesOf32(const LineTask& task,
   *reinterpret_cast<uint32_t*>(to) = word;
 }
 
-// Scales of a word that lie beyond the last of `left` blocks are zeros, as
-// padding is.
+// Zeroes the scales of a word beyond the last of `left` blocks, as padding.
 __device__ __forceinline__ uint32_t KeepScales(uint32_t word, int64_t left) {
   if (left >= 4) return word;
   return left <= 0 ? 0 : word & ((1u << (8 * left)) - 1);
 }
 
-// Stores what WordOfScales gives for a tile's lines. All lanes must call this.
+// Stores the results of WordOfScales for a tile's lines. All lanes must call
+// this.
 template <int kLength>
 __device__ __forceinline__ void StoreByteScales(const CopyTask& copy,
                                                 const LineTask& task,

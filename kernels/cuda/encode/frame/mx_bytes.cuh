@@ -1,5 +1,5 @@
-// MXFP8 codes of rows: a block at a time, which is read once for its scale and
-// again for its codes, since registers are shorter than shared memory.
+// MXFP8 codes of rows, one block at a time. A block is read once for its scale
+// and again for its codes, since registers are scarcer than shared memory.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_MX_BYTES_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_MX_BYTES_CUH_
 
@@ -8,7 +8,7 @@
 
 namespace quantd::cuda {
 
-// Sixteen codes of number `i` of a lane's values under an E8M0 scale's
+// Codes of the i-th sixteen of a lane's values under an E8M0 scale's
 // multiplier.
 template <DType E, int kBytes>
 __device__ __forceinline__ Sixteen
@@ -37,8 +37,8 @@ MxBytesOf(const LaneValues<kBytes, false>& values, int i, DType type, float m) {
   return codes;
 }
 
-// The largest magnitude of a block of two sixteens with NaN dropped. Seldom
-// needed.
+// The largest magnitude, NaN dropped, of a block of twice sixteen. Seldom
+// called.
 template <int kBytes>
 __device__ __forceinline__ uint32_t
 LargestNumberOf(const LaneValues<kBytes, false>& values, int i, DType type) {
@@ -53,14 +53,15 @@ LargestNumberOf(const LaneValues<kBytes, false>& values, int i, DType type) {
   return max;
 }
 
-// The places of a warp's rows in their copy, and of the lane's half of one.
+// The places of a warp's rows in their copy, and of the lane's half of a row.
 struct MxRows {
-  int lines;  // that the tile has; more than none
+  int lines;  // lines in the tile; at least one
   int64_t first;
   int64_t position;
 };
 
-// Returns whether any lane's values are special. All lanes must call this.
+// Encodes the rows. Returns whether any lane has NaN or Inf. All lanes must
+// call this.
 template <typename C, int kBytes>
 __device__ __forceinline__ bool EncodeMxBytes(
     const EncodeParams& p, const CopyTask& copy, const LineTask& task,

@@ -1,4 +1,4 @@
-// NVFP4 by the frame: what kernels/cuda/encode/nvfp4 has no kernel for.
+// NVFP4 by the frame, if kernels/cuda/encode/nvfp4 has no kernel for it.
 #include "kernels/cuda/encode/frame/encode.cuh"
 
 namespace quantd::cuda {

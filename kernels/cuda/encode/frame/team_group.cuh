@@ -1,5 +1,5 @@
-// What the warps of a team share: the group that they are at, what its amaxes
-// decide, and places for codes and squares.
+// State shared by the warps of a team: the current group, what follows from its
+// amaxes, and memory for codes and squares.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_TEAM_GROUP_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_TEAM_GROUP_CUH_
 
@@ -14,9 +14,9 @@ template <typename C>
 struct FrameCopyOf {
   CopyTask task;
   LineTask lines;
-  LineScale<Scalar> line;  // where all lines have one amax
+  LineScale<Scalar> line;  // if all lines have one amax
   std::conditional_t<C::kPicks, ErrorTable, int> errors;
-  // What a cell that finds codes from words goes by.
+  // The table for a cell that finds codes two elements at a time.
   std::conditional_t<C::kFits,
                      std::conditional_t<C::kDraws, ValueTable, FitTable>, int>
       fits;
@@ -28,12 +28,12 @@ class FrameGroup {
   using FrameCopy = FrameCopyOf<C>;
   struct Tables {
     FrameCopy copies[2];
-    int64_t row;  // in the payload
+    int64_t row;  // its first row in the payload
     uint32_t group;
-    bool same;  // both copies have one amax
+    bool same;  // both copies have the same amax
   };
 
-  // All threads of the team call this.
+  // All threads of the team must call this.
   __device__ __forceinline__ FrameGroup(const EncodeArgs& a,
                                         const EncodeParams& p, Tables* tables)
       : args_(a), params_(p), tables_(tables) {
@@ -44,10 +44,10 @@ class FrameGroup {
       Team::Sync();
     }
   }
-  // All threads of the team call this with the group of their next tile.
+  // Enters the group of the next tile. All threads of the team must call this.
   __device__ __forceinline__ void Enter(uint32_t group) {
     if (alone() || group == tables_->group) return;
-    Team::Sync();  // the tables are not in use any longer
+    Team::Sync();  // the tables are no longer in use
     Fill(group);
   }
 
@@ -61,7 +61,7 @@ class FrameGroup {
   }
   __device__ __forceinline__ bool same_amax() const { return tables_->same; }
 
-  // Its first row in the payload.
+  // The group's first row in the payload.
   __device__ __forceinline__ int64_t row() const { return tables_->row; }
 
  private:
@@ -113,18 +113,19 @@ struct FrameState {
   LineCodes::Storage codes[Team::kWarps];
   // Rotated lines of either copy.
   std::conditional_t<C::kRht, StagedTile, int> lines;
-  // The place of the tile that a warp is at, which may have been given back.
+  // The places of the tiles that each warp works on, which may have been
+  // released.
   Place places[C::kRht ? Team::kWarps : 1];
-  // fp32 is read as columns where it lies.
+  // fp32 is read as columns in place.
   Exchange::Storage exchange[kBytes == 2 ? Team::kWarps : 1];
   typename FrameGroup<C>::Tables group;
-  // Scales of squares of 16, and maxima of the warps' lines. Two of each: those
-  // of the tile before are still read.
+  // Scales of squares of 16, and maxima of the warps' lines. Two of each,
+  // because those of the last tile are still being read.
   alignas(8) uint8_t squares[2][2][kSquares][kSquares];
   uint32_t tile_max[2][Team::kWarps];
   uint32_t tile_clean[2][Team::kWarps];
 
-  // Sets the scales of four squares of a row, from 4 * half on.
+  // Sets the scales of four squares of a row, from square 4 * half on.
   __device__ __forceinline__ void SetSquares(int buffer, uint32_t row,
                                              uint32_t half, uint32_t of_rows,
                                              uint32_t of_columns) {
@@ -132,7 +133,7 @@ struct FrameState {
     *reinterpret_cast<uint32_t*>(&squares[buffer][1][row][half * 4]) =
         of_columns;
   }
-  // The four of this lane's half of a warp's lines.
+  // The scales of the four squares in this lane's half of a warp's lines.
   __device__ __forceinline__ uint32_t SquaresOf(bool columns,
                                                 int buffer) const {
     const uint32_t half = threadIdx.x % kWarp / kBlock;

@@ -1,6 +1,6 @@
-// The way from a staged tile to values in registers: a warp takes sixteen lines
-// of a tile, a lane half of one, sixteen values at a time. The direction of a
-// line and the type of its elements matter up to here.
+// Loads values from a staged tile into registers: a warp takes sixteen lines of
+// a tile, a lane half of one, sixteen values at a time. The code after this
+// does not depend on the direction of lines and the type of elements.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_VALUES_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_VALUES_CUH_
 
@@ -9,11 +9,13 @@
 
 namespace quantd::cuda {
 
-// fp32 bits of the largest magnitude of n values; of NaN, a NaN's.
+// fp32 bits of the largest magnitude of n values; those of a NaN if there is
+// one.
 template <int N>
 __device__ __forceinline__ uint32_t LargestMagnitude(const float (&v)[N],
                                                      int first, int n) {
-  // Four chains: one would wait for itself.
+  // Four chains, because the operations of a single one would wait for each
+  // other.
   float max[4] = {};
   QUANTD_UNROLL
   for (int i = 0; i < n; ++i) {
@@ -32,8 +34,8 @@ __device__ __forceinline__ uint32_t LargestNumber(const float (&v)[N],
   return __float_as_uint(max);
 }
 
-// fp32 bits of the largest magnitude among a block's elements of a type of two
-// bytes; of NaN, a NaN's.
+// fp32 bits of the largest magnitude of a block of 16-bit elements; those of a
+// NaN if there is one.
 template <DType D>
 __device__ __forceinline__ uint32_t LargestIn(const Words& x) {
   const auto& max = MaxOfWords<D>;
@@ -46,8 +48,8 @@ __device__ __forceinline__ uint32_t LargestOfWords(const Words& x, DType type) {
   return LargestIn<DType::kF16>(x);
 }
 
-// The lines of a warp, of elements of two bytes. `number` i of a lane is the
-// sixteen positions from 64 * (lane / 16) + 16 * i on of line lane % 16.
+// The lines of a warp, of 16-bit elements. Block i of a lane is the sixteen
+// positions from 64 * (lane / 16) + 16 * i on in line lane % 16.
 template <int kBytes, bool kColumns>
 class LaneValues {
  public:
@@ -62,7 +64,8 @@ class LaneValues {
                                        float (&v)[kBlock]) const {
     UnpackAll(Take(i), type, v);
   }
-  // Also finds fp32 bits of the largest magnitude; of NaN, a NaN's.
+  // Load, which also finds fp32 bits of the largest magnitude; those of a NaN
+  // if there is one.
   __device__ __forceinline__ uint32_t LoadAndFindMax(int i, DType type,
                                                      float (&v)[kBlock]) const {
     const Words x = Take(i);
@@ -72,12 +75,12 @@ class LaneValues {
   __device__ __forceinline__ uint32_t FindMax(int i, DType type) const {
     return LargestOfWords(Take(i), type);
   }
-  // Load for a lane on its own. Seldom needed.
+  // Load for a single lane. Seldom called.
   __device__ __forceinline__ void LoadAlone(int i, DType type,
                                             float (&v)[kBlock]) const {
     UnpackAll(Numbered(i).Block(), type, v);
   }
-  // All lanes must call this where lines are columns.
+  // All lanes must call this if lines are columns.
   __device__ __forceinline__ Words Take(int i) const {
     const WarpLines<kColumns> lines = Numbered(i);
     if constexpr (kColumns) {
@@ -87,7 +90,7 @@ class LaneValues {
       return BlockAt(lines.own_row());
     }
   }
-  // The address of a row's, for BlockAt.
+  // The address of a block of a row, for BlockAt.
   __device__ __forceinline__ uint32_t own(int i) const {
     return Numbered(i).own_row();
   }
@@ -115,7 +118,7 @@ class LaneValues {
   const Exchange exchange_;
 };
 
-// Values of a lane, of fp32.
+// The lines of a warp, of fp32.
 template <bool kColumns>
 class LaneValues<4, kColumns> {
  public:

@@ -1,4 +1,4 @@
-// Quantization into any format, generic in the input type. Included by one
+// Quantizes into any format, generic in the input type. Included by one
 // translation unit for each type.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_GENERIC_ENCODE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_GENERIC_ENCODE_CUH_
@@ -12,7 +12,7 @@ namespace quantd::cuda {
 
 // --- squares ----------------------------------------------------------------
 
-// Blocks of a tile that lines share: 64 of 16 x 16, or the one of 128 x 128.
+// Blocks of a tile that lines share: 64 of 16 x 16, or one of 128 x 128.
 struct Squares {
   static constexpr int kMost = kTileSide / kBlock * (kTileSide / kBlock);
   // Errors of each line of each square under 4over6's candidates.
@@ -25,7 +25,7 @@ struct Squares {
   static __device__ int Count(int block) {
     return kTileSide / block * (kTileSide / block);
   }
-  // The square that holds a place of the tile.
+  // The square that contains a place of the tile.
   static __device__ int Index(int block, int row, int col) {
     return row / block * (kTileSide / block) + col / block;
   }
@@ -36,7 +36,7 @@ template <DType D>
 __device__ __forceinline__ void FindSquareMaxima(const EncodeArgs& a,
                                                  const GroupTile& tile,
                                                  Squares* squares) {
-  __syncthreads();  // nobody reads the last tile's
+  __syncthreads();  // nobody reads the last tile's any more
   if (threadIdx.x < Squares::kMost) {
     squares->max[threadIdx.x] = 0;
     squares->clean[threadIdx.x] = 0;
@@ -56,7 +56,7 @@ __device__ __forceinline__ void FindSquareMaxima(const EncodeArgs& a,
   __syncthreads();
 }
 
-// Scales for one copy. `errors` is there for 4over6.
+// Settles the scales of one copy. `errors` is needed for 4over6.
 template <DType D, bool kOther>
 __device__ __forceinline__ void SettleSquares(const EncodeArgs& a,
                                               const GroupTile& tile,
@@ -65,7 +65,7 @@ __device__ __forceinline__ void SettleSquares(const EncodeArgs& a,
                                               Squares::Errors* errors) {
   const EncodeParams& p = a.params;
   const bool pick = TriesTwoScales(p);
-  __syncthreads();  // nobody reads the other copy's
+  __syncthreads();  // nobody reads the other copy's any more
   if (pick) {
     for (int i = threadIdx.x; i < TileSpan<kBlock>::kCount; i += kThreads) {
       const TileSpan<kBlock> span(false, i);
@@ -93,16 +93,16 @@ __device__ __forceinline__ void SettleSquares(const EncodeArgs& a,
 
 // --- spans ------------------------------------------------------------------
 
-// The place where EncodeSpan leaves what it makes of a line: the copy.
-// Statistics are made of that later (kernels/cuda/errors).
+// The output of EncodeSpan for a line: writes to the copy. Statistics are
+// computed from the copy later (kernels/cuda/errors).
 struct SpanOut {
   const EncodeParams& params;
   const CopyTask& copy;
   const Squares& squares;
   bool columnwise;
-  int64_t line;   // of the group
-  int64_t begin;  // of the tile, along the line
-  int in_tile;    // the line's number there
+  int64_t line;   // within the group
+  int64_t begin;  // the tile's first position
+  int in_tile;    // number of the line in the tile
 
   __device__ __forceinline__ uint32_t Settled(int64_t position) const {
     const int p = static_cast<int>(position - begin);
@@ -121,7 +121,8 @@ struct SpanOut {
   __device__ __forceinline__ void Count(const RunErrors<Scalar>&) const {}
 };
 
-// One copy of a tile. Returns the Seen bits of its values before any rotation.
+// Encodes one copy of a tile. Returns the Seen bits of its values before any
+// rotation.
 template <DType D, int N, bool kOther>
 __device__ __forceinline__ uint32_t EncodeTile(const EncodeArgs& a,
                                                const GroupTile& tile,
@@ -153,8 +154,9 @@ __device__ __forceinline__ uint32_t EncodeTile(const EncodeArgs& a,
 
 // --- kernel and launcher ----------------------------------------------------
 
-// Both copies of each tile, so that the second one finds it in the cache.
-// kOther is Numerics::other: the compiler leaves out what it does not ask for.
+// Encodes both copies of each tile, so that the second one finds it in the
+// cache. kOther is Numerics::other: if it is false, the compiler leaves out the
+// code of other profiles.
 template <DType D, int N, bool kOther>
 __global__ void __launch_bounds__(kThreads)
     EncodeSpans(const __grid_constant__ EncodeArgs a) {

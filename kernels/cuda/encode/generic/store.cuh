@@ -1,4 +1,4 @@
-// One scale and sixteen codes on their way to wherever a copy has them, and the
+// Stores a scale and sixteen codes at their places in a copy, and finds the
 // scale of a line.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_GENERIC_STORE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_GENERIC_STORE_CUH_
@@ -20,18 +20,18 @@ __device__ __forceinline__ LineScale<Scalar> LineScaleOf(const EncodeParams& p,
 __device__ __forceinline__ void StoreScale(const EncodeParams& p,
                                            const CopyTask& copy, int64_t line,
                                            int64_t number, uint32_t stored) {
-  // A scale that lines share is the first one's to write.
+  // A scale that lines share is written by the first line.
   if (copy.scale_lines != 1 && line % copy.scale_lines != 0) return;
   const int64_t index = ScaleIndex(copy, line, number);
   StoreScaleAs(p.scale, stored, index, copy.scale);
 }
 
-// Codes of 16 positions from `at` on, as far as the copy has them.
+// Stores codes of 16 positions from `at` on, as far as the copy has them.
 __device__ __forceinline__ void StoreCodes(const EncodeParams& p,
                                            const CopyTask& copy, int64_t line,
                                            int64_t at, const uint32_t* words) {
   if (p.element == DType::kE2M1x2) {
-    // Lines are whole blocks: aligned.
+    // Lines are whole blocks, so this is aligned.
     std::byte* to = copy.data + line * copy.data_line + at / 2;
     *reinterpret_cast<uint2*>(to) = make_uint2(words[0], words[1]);
     return;

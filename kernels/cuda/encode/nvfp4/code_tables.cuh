@@ -1,6 +1,6 @@
-// What one amax decides for all blocks of a copy, in shared memory: multipliers
-// by scale, or fits (kernels/cuda/tile/packed.cuh) by scale; and which blocks
-// are for the generic functions.
+// Tables in shared memory that follow from the amax of a copy: multipliers by
+// scale, or fits (kernels/cuda/tile/packed.cuh) by scale; and which blocks go
+// to the generic functions.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_CODE_TABLES_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_CODE_TABLES_CUH_
 
@@ -14,26 +14,26 @@
 
 namespace quantd::cuda {
 
-// E4M3's exponent field of 1. What scales are multiplied with that differ in
-// the exponent alone differs by a power of two.
+// E4M3's exponent field of 1. Multipliers of scales that differ only in the
+// exponent differ by a power of two.
 inline constexpr uint32_t kFieldOfOne = 7;
 
-// The multiplier of scales with this exponent field, times 2^shift, from that
-// with 1's. Both are normal numbers.
+// The multiplier of scales with this exponent field, times 2^shift, given the
+// one for 1's field. Both must be normal numbers.
 __device__ __forceinline__ float OfField(float m, uint32_t field,
                                          int shift = 0) {
   const int exponent = static_cast<int>(kFieldOfOne - field) + shift;
   return m * __uint_as_float(static_cast<uint32_t>(127 + exponent) << 23);
 }
 
-// What a group's amax decides for a copy, in shared memory: there are only so
-// many scales, and a division for each is cheaper than one for each block.
+// The multipliers of a copy under a group's amax, in shared memory: there are
+// only 128 scales, so a division for each is cheaper than one for each block.
 struct alignas(16) Multipliers {
   float of[128];  // by E4M3 code
-  float s_inv6;   // block maximum to what its scale should be
+  float s_inv6;   // from a block's maximum to its target scale
 
-  // All threads of eight warps must call; the caller synchronizes before and
-  // after.
+  // All threads of eight warps must call this; the caller synchronizes before
+  // and after.
   __device__ __forceinline__ void Fill(float amax, float range) {
     const float s = Nvfp4EncodeScale<Scalar>(amax, range);
     const unsigned thread = threadIdx.x % kThreads;
@@ -42,15 +42,15 @@ struct alignas(16) Multipliers {
   }
 };
 
-// A table for codes that are found in fp32 by their values / 64
+// A table for finding codes in fp32 as values / 64
 // (kernels/cuda/encode/nvfp4/nearest.cuh).
 struct alignas(16) ValueTable {
   float of[128];  // multipliers / 64, by E4M3 code
-  float s_inv6;   // block maximum to what its scale should be
-  bool exact;     // none of them is near the end of fp32
+  float s_inv6;   // from a block's maximum to its target scale
+  bool exact;     // no multiplier is near the ends of fp32's range
 
-  // All threads of eight warps must call; the caller synchronizes before and
-  // after.
+  // All threads of eight warps must call this; the caller synchronizes before
+  // and after.
   __device__ __forceinline__ void Fill(float amax, float range) {
     const float s = Nvfp4EncodeScale<Scalar>(amax, range);
     const unsigned thread = threadIdx.x % kThreads;
@@ -59,24 +59,24 @@ struct alignas(16) ValueTable {
     }
     if (thread == 0) {
       s_inv6 = Nvfp4InverseSix(s);
-      // The smallest is of the largest scale.
+      // The largest scale has the smallest multiplier.
       exact = Nvfp4Multiplier<Scalar>(0x7E, 1.0f / s) >= 0x1p-100f;
     }
   }
 };
 
-// A table for codes that are found in fp16: a fit takes a search for each
-// scale.
+// A table for finding codes in fp16; the fit of each scale takes a search.
 struct alignas(16) FitTable {
   union {
-    // By E4M3 code. Subnormal ones are not set, but 0 is, for blocks of zeros.
+    // By E4M3 code. Subnormal scales are not set, except for 0, the scale of
+    // blocks of zeros.
     CodeFit of[128];
-    // Instead of them, where a scale has no fit: tensors whose own amax it is
-    // often want one, and lanes that go two ways take the time of both.
+    // Used for all scales if one has no fit: tensors whose own amax it is often
+    // use that scale, and lanes that diverge take the time of both ways.
     ValueTable values;
   };
-  float s_inv6;  // block maximum to what its scale should be
-  // Whether a scale with this mantissa has no fit.
+  float s_inv6;  // from a block's maximum to its target scale
+  // Whether scales with this mantissa have no fit.
   alignas(8) uint8_t misses[8];
 
   // Whether all scales have fits.
@@ -85,11 +85,12 @@ struct alignas(16) FitTable {
     return (words.x | words.y) == 0;
   }
 
-  // All threads of a team must call; the caller synchronizes before and after.
+  // All threads of a team must call this; the caller synchronizes before and
+  // after.
   //
-  // Multipliers of codes that differ in the exponent alone differ by a power of
-  // two. So a warp takes the codes of one mantissa, and a lane one candidate:
-  // a c near the multiplier, and what is added to x.
+  // Multipliers of scales that differ only in the exponent differ by a power of
+  // two. So a warp takes the scales of one mantissa, and each lane one
+  // candidate: a c near the multiplier, and an offset that is added to x.
   __device__ __noinline__ void Fill(float amax, float range) {
     const float s = Nvfp4EncodeScale<Scalar>(amax, range);
     const uint32_t thread = threadIdx.x % kThreads;
@@ -101,7 +102,7 @@ struct alignas(16) FitTable {
         Nvfp4Multiplier<Scalar>(kFieldOfOne << 3 | mantissa, s_dec));
     const uint32_t fraction = (m & 0x7FFFFFu) | 0x3F800000u;
 
-    // For lanes 0 to 6: the first bf16 that passes the lane's threshold.
+    // In lanes 0 to 6: the first bf16 beyond the lane's threshold.
     uint32_t first =
         __float_as_uint(ThresholdOf(lane) / __uint_as_float(fraction)) >> 16;
     QUANTD_UNROLL
@@ -110,8 +111,8 @@ struct alignas(16) FitTable {
       if (!Passes(y, lane)) ++first;
     }
 
-    // The nearest fp16 and three or four to either side; 0, -1, 1 or -2
-    // eighths.
+    // Candidates: the nearest fp16 and three or four on either side; offsets of
+    // 0, -1, 1 or -2 eighths.
     const float c = __uint_as_float(((fraction + 0x1000u) & 0xFFFFE000u) +
                                     (lane % 8 << 13) - (4u << 13));
     const int added =
@@ -131,28 +132,28 @@ struct alignas(16) FitTable {
         __shfl_sync(0xFFFFFFFFu, __float_as_uint(c * 2.0f), best);
     const uint32_t eighths = __shfl_sync(0xFFFFFFFFu, added, best);
 
-    // (The margins leave all of these multipliers normal.)
+    // (The margins keep all of these multipliers normal.)
     const bool usable = found != 0 && m >> 23 >= 32 && m >> 23 < 224;
     if (lane == 0) misses[mantissa] = usable ? 0 : 1;
     Team::Sync();
     if (!whole()) return values.Fill(amax, range);
     if (thread == 0) of[0] = {0x3C00, 0, 0};
     if (lane == 0 || lane >= 16) return;
-    // x * m is x' * c with 2^exponent taken from the one, given to the other.
+    // x * m is x' * c, with a factor 2^exponent moved from one to the other.
     const int exponent =
         static_cast<int>(m >> 23) - 127 + static_cast<int>(kFieldOfOne - lane);
     const int zero = (112 - exponent) * 128;  // the bf16 whose x' is 0
     CodeFit& fit = of[lane << 3 | mantissa];
     fit.twice = static_cast<uint16_t>((chosen - 0x38000000u) >> 13);
     fit.offset = 0x10001u * (eighths - 8u * static_cast<uint32_t>(zero));
-    // (One more than zero: something may be taken off x'.)
+    // (One more than zero, because an offset may be negative.)
     const int least = zero >= 0 ? zero + 1 : 0;
     fit.least = static_cast<uint16_t>(least);
   }
 
  private:
-  // The values where codes change, and whether y is beyond: ties go to the even
-  // code.
+  // The values where codes change, and whether y is beyond one: ties go to the
+  // even code.
   static __device__ __forceinline__ float ThresholdOf(uint32_t i) {
     const float y = i < 4 ? 0.25f + 0.5f * i : i - 1.5f;
     return i == 6 ? 5.0f : y;
@@ -162,16 +163,16 @@ struct alignas(16) FitTable {
   }
 };
 
-// The place of the table of a group's copy.
+// The address of the table of a group's copy.
 template <typename Byte>
 __device__ __forceinline__ Byte* CodeTableAt(Byte* tables, int64_t group,
                                              uint32_t copy) {
   return tables + (2 * group + copy) * kCodeTableBytes;
 }
 
-// Copy a table from shared memory to memory, and back. All threads of eight
-// warps must call them; the caller synchronizes before the one and after the
-// other.
+// Copy a table from shared memory to global memory, and back. All threads of
+// eight warps must call them; the caller synchronizes before the first and
+// after the second.
 template <typename Table>
 __device__ __forceinline__ void StoreCodeTable(const Table& table,
                                                std::byte* to) {
@@ -191,9 +192,9 @@ __device__ __forceinline__ void LoadCodeTable(const std::byte* from,
   }
 }
 
-// Brings the table of a group's copy `number` to a team's shared memory from
-// where the kernel that wrote the amaxes has put it: all threads of the team
-// must call; the caller synchronizes them after.
+// Loads the table of copy `number` of a group into a team's shared memory, from
+// where the kernel that wrote the amaxes has put it. All threads of the team
+// must call this; the caller synchronizes them after.
 template <typename Table>
 __device__ __forceinline__ void BringCodeTable(const EncodeArgs& a,
                                                uint32_t group, uint32_t number,
@@ -202,9 +203,9 @@ __device__ __forceinline__ void BringCodeTable(const EncodeArgs& a,
   LoadCodeTable(CodeTableAt(a.tables, group, number), table);
 }
 
-// Whether a block whose scale should be `wanted`, with largest magnitude `max`
-// (fp32 bits), is one for the generic functions: NaN or Inf in it, or a scale
-// that is no normal E4M3 number, under which values may reach 7 and must be
+// Whether a block with the target scale `wanted` and the largest magnitude
+// `max` (fp32 bits) goes to the generic functions: it has NaN or Inf, or its
+// scale is not a normal E4M3 number, so that values may reach 7 and must be
 // clamped.
 __device__ __forceinline__ bool IsRare(uint32_t max, float wanted) {
   return Nvfp4MayReach7<Scalar>(wanted) && max != 0;

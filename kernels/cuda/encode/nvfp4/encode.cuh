@@ -1,7 +1,6 @@
-// What the tuned NVFP4 kernels share: places of scales, and the way out for
-// blocks that the fast arithmetic is not for. Input
-// is bf16, or fp16 where that is said; kernels/cuda/tile/packed.cuh has that
-// arithmetic.
+// Shared by the tuned NVFP4 kernels: addresses of scales, and the generic
+// functions for blocks that the fast arithmetic does not handle. Input is bf16
+// (fp16 where stated); kernels/cuda/tile/packed.cuh has the arithmetic.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_ENCODE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_ENCODE_CUH_
 
@@ -18,8 +17,8 @@ __device__ __forceinline__ Words LoadWords(const std::byte* p) {
   return {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
 }
 
-// The place of a copy's scales, for lines of one chunk of 128 and one block of
-// each, or of four neighbouring blocks that start at a multiple of four.
+// Addresses of a copy's scales in the lines of one chunk of 128: of one block
+// of each line, or of four neighbouring blocks starting at a multiple of four.
 struct ScaleColumn {
   std::byte* first;  // line 0 of the chunk
   uint32_t pitch;    // bytes to the next line; 0: swizzled
@@ -51,8 +50,8 @@ struct Unit {
   uint32_t scale;
 };
 
-// Sixteen values under a scale by the generic functions. `random` is nullptr
-// for rounding to nearest.
+// Encodes sixteen values under a scale with the generic functions. `random` is
+// nullptr for rounding to nearest.
 __device__ __forceinline__ Unit EncodeUnder(const EncodeParams& p,
                                             const float (&v)[kBlock],
                                             const BlockScale<Scalar>& scale,
@@ -62,7 +61,7 @@ __device__ __forceinline__ Unit EncodeUnder(const EncodeParams& p,
   return {make_uint2(words[0], words[1]), scale.stored};
 }
 
-// A block for the generic functions, whatever is in it; `x` as it was read.
+// Encodes any block with the generic functions; `x` is the block as read.
 // `random` is nullptr for rounding to nearest. Adds to `*seen`.
 template <DType D = DType::kBF16>
 static __device__ __noinline__ Unit

@@ -1,4 +1,4 @@
-// NVFP4, rowwise copy alone, made by 4over6. (Nothing is rotated then.)
+// NVFP4 with 4over6, rowwise copy alone. (4over6 excludes rotation.)
 #include "kernels/cuda/encode/nvfp4/four_over_six.cuh"
 #include "kernels/cuda/encode/nvfp4/walk.cuh"
 #include "kernels/cuda/launch.h"

@@ -1,13 +1,13 @@
-// 4over6 of blocks of sixteen: both candidates' codes and which has the smaller
-// error. The fast half, for blocks that are not rare
+// 4over6 for blocks of sixteen: the codes of both candidates, and which has the
+// smaller error. This is the fast half, for blocks that are not rare
 // (kernels/cuda/tile/packed.cuh) under an amax that IsOrdinary.
 //
-// Errors are rounded sums of rounded numbers, but which of two is smaller
-// mostly shows before all that is done as it is defined: sums are found nearly,
-// and exactly where they are too close to each other.
+// Errors are rounded sums of rounded numbers, but usually an approximation
+// shows which of two is smaller. So approximate sums are compared first, and
+// exact ones only if those are too close to each other.
 //
-// Everything is even in the sign of an element: magnitudes will do, and signs
-// are put to the codes at the end.
+// The sign of an element does not affect its error: everything works on
+// magnitudes, and signs are added to the codes at the end.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_FOUR_OVER_SIX_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_FOUR_OVER_SIX_CUH_
 
@@ -20,23 +20,23 @@
 
 namespace quantd::cuda {
 
-// Whether multiplying by 2, 4 and so on is exact in all that follows.
+// Whether multiplying by 2, 4 and so on is exact in all computations below.
 __device__ __forceinline__ bool IsOrdinary(float amax) {
   return (amax >= 0x1p-90f && amax <= 0x1p90f) || amax == 0.0f;
 }
 
-// What decides an element's error under one scale. Codes are looked for as E2M1
+// Constants of an element's error under one scale. Codes are found as E2M1
 // values / 64 (kernels/cuda/encode/nvfp4/nearest.cuh).
 struct ErrorTerms {
   float m;  // element to E2M1 value / 64
-  // The number that 64 stands for: the scale * 64 for the fast error, else 64
-  // d(1), where d(q) is the number decoded from value q, rounded twice as
-  // FORMATS.md has it. The number of q / 64 then is this times q / 64 but for
-  // 2^-22 of it, and exactly for powers of two.
+  // The factor from values / 64 to decoded numbers: 64 times the scale for the
+  // fast error, else 64 d(1), where d(q) is the number decoded from value q,
+  // rounded twice as in FORMATS.md. This factor times q / 64 is d(q) up to
+  // 2^-22 of it, and exactly so for powers of two.
   float near;
 };
 
-// What a group's amax decides, in shared memory.
+// Error constants for a group's amax, in shared memory.
 struct ErrorTable {
   ErrorTerms of[128];  // by E4M3 code
   float s;
@@ -44,8 +44,8 @@ struct ErrorTable {
   float range;
   bool ordinary;
 
-  // All of so many threads must call; the caller synchronizes them before and
-  // after.
+  // All `threads` threads must call this; the caller synchronizes them before
+  // and after.
   __device__ __forceinline__ void Fill(unsigned thread, unsigned threads,
                                        float of_all, float most, bool fast) {
     const float encode = Nvfp4EncodeScale<Scalar>(of_all, most);
@@ -63,8 +63,8 @@ struct ErrorTable {
   }
 };
 
-// Brings the table of a copy to a team's shared memory: all threads of the team
-// must call; the caller synchronizes them before and after.
+// Fills the table of a copy in a team's shared memory. All threads of the team
+// must call this; the caller synchronizes them before and after.
 __device__ __forceinline__ void BringCodeTable(const EncodeArgs& a,
                                                uint32_t /*group*/,
                                                uint32_t /*number*/,
@@ -74,28 +74,28 @@ __device__ __forceinline__ void BringCodeTable(const EncodeArgs& a,
               a.params.fast_error);
 }
 
-// b / 6, correctly rounded where the result is normal.
+// b / 6, correctly rounded if the result is normal.
 __device__ __forceinline__ float SixthOf(float b) {
   const float inv6 = __uint_as_float(kSixthBits);
   const float guess = __fmul_rn(b, inv6);
   return __fmaf_rn(__fmaf_rn(-6.0f, guess, b), inv6, guess);
 }
 
-// The errors of a block, or of a square, under its two candidates: that for a
-// maximum of 4 and that for one of 6.
+// The errors of a block, or of a square, under its two candidates: the one for
+// a maximum of 4 and the one for 6.
 struct Errors {
   float four;
   float six;
 };
 
-// Whether errors that are nearly right leave open which is the smaller one; of
-// `lines` lines with that largest magnitude.
+// Whether approximate errors leave open which is smaller, for a block or square
+// of `lines` lines with the largest magnitude `max`.
 //
-// A sum is rounded 23 times at most on its way, here and by the definition:
-// 2^-18 of both sums is more than that makes. Unless the error is the fast one,
-// `near` also puts decoded numbers off by up to 2^-22 of them. They are at most
-// 6/5 max, a difference that is squared at most max / 5, and what both sums of
-// a line are off by at most 2^-18.06 max^2, or 2^-16.7 max.
+// A sum is rounded at most 23 times, here and by the definition: together less
+// than 2^-18 of both sums. Except for the fast error, `near` also makes decoded
+// numbers inexact by up to 2^-22 of them. They are at most 6/5 max, and a
+// difference that is squared is at most max / 5; so both sums of a line are off
+// by at most 2^-18.06 max^2, or 2^-16.7 max.
 template <bool kMse>
 __device__ __forceinline__ bool InDoubt(const Errors& errors, float max,
                                         int lines, bool fast) {
@@ -109,13 +109,13 @@ __device__ __forceinline__ bool InDoubt(const Errors& errors, float max,
   return max != 0.0f && !(fabsf(errors.four - errors.six) > doubt);
 }
 
-// The error of a block's element under one of them, as far as it is known.
+// The approximate error of a block under one candidate.
 template <bool kMse>
 struct Candidate {
   ErrorTerms terms;
   float error = 0.0f;
 
-  // Adds the error for magnitude x, nearly. `target` is x, or x * S for the
+  // Adds the approximate error for magnitude x. `target` is x, or x * S for the
   // fast error. Returns the value / 64.
   __device__ __forceinline__ float Add(float x, float target) {
     const float q = NearestE2M1(__fmul_rn(x, terms.m));
@@ -125,14 +125,14 @@ struct Candidate {
   }
 };
 
-// The error of a block of values under a scale, as it is defined.
+// The error of a block of values under a scale, exactly as defined.
 template <bool kMse>
 __device__ __forceinline__ float ExactError(const float (&v)[kBlock],
                                             const ErrorTable& table,
                                             uint32_t code, bool fast) {
   const ErrorTerms terms = table.of[code];
-  // With p the power of two below q, the number decoded from q is p d(1) or
-  // p d(1.5), exactly: the error has one rounding, as it is defined.
+  // With p the power of two below q, the number decoded from q is p d(1) or p
+  // d(1.5), exactly: the error is rounded once, as defined.
   const float scale = DecodeE4M3<Scalar>(code);
   const float one =
       fast ? terms.near : 64.0f * (scale * table.amax / table.range);
@@ -159,9 +159,9 @@ __device__ __forceinline__ Errors ExactErrors(const float (&v)[kBlock],
   return {ExactError<kMse>(v, table, four, fast),
           ExactError<kMse>(v, table, six, fast)};
 }
-// The errors of a square of which sixteen lanes have a line each, in the tree
-// of FourOverSixErrorOfSquare. All of these lanes must call this, of which
-// there are whole squares.
+// The errors of a square, summed in the tree of FourOverSixErrorOfSquare.
+// Sixteen lanes have a line of it each; all lanes in `of`, which are those of
+// whole squares, must call this.
 __device__ __forceinline__ Errors SumOfLines(Errors errors,
                                              uint32_t of = 0xFFFFFFFFu) {
   __syncwarp(of);
@@ -173,8 +173,8 @@ __device__ __forceinline__ Errors SumOfLines(Errors errors,
   return errors;
 }
 
-// What the candidates' scales are made of: the largest magnitude (fp32 bits) of
-// a block or a square over 6, times S.
+// The base of the candidates' scales: the largest magnitude (fp32 bits) of a
+// block or a square over 6, times S.
 __device__ __forceinline__ float BaseOf(uint32_t max, float s) {
   return __fmul_rn(SixthOf(__uint_as_float(max)), s);
 }
@@ -215,11 +215,11 @@ class Contest {
     }
   }
 
-  // Nearly.
+  // The approximate errors.
   __device__ __forceinline__ Errors errors() const {
     return {four_.error, six_.error};
   }
-  // The codes of x under one of them.
+  // The codes of x under one candidate.
   __device__ __forceinline__ uint2 Codes(const Words& x, bool four) const {
     uint32_t words[2];
     QUANTD_UNROLL
@@ -237,14 +237,14 @@ class Contest {
  private:
   Candidate<kMse> four_;
   Candidate<kMse> six_;
-  // Bytes of each half: elements 0 2 4 6, then 1 3 5 7.
+  // Codes of each half in bytes: elements 0 2 4 6, then 1 3 5 7.
   uint32_t four_bytes_[4];
   uint32_t six_bytes_[4];
 };
 
 // Encodes a block with largest magnitude `max` (fp32 bits) under the better of
-// its candidates. Returns whether it is one for the fast arithmetic: if not,
-// EncodeOpen has to do it.
+// its candidates. Returns false if the fast arithmetic does not handle it: then
+// EncodeOpen must.
 template <DType D, bool kMse, bool kFast>
 __device__ __forceinline__ bool EncodeBetter(const Words& x, uint32_t max,
                                              const ErrorTable& table,
@@ -262,8 +262,8 @@ __device__ __forceinline__ bool EncodeBetter(const Words& x, uint32_t max,
          !InDoubt<kMse>(errors, __uint_as_float(max), 1, kFast);
 }
 
-// A block that is rare or whose errors are too close to each other. Adds to
-// `*seen`.
+// Encodes a block that is rare or whose errors are too close to each other.
+// Adds to `*seen`.
 template <DType D, bool kMse, bool kFast>
 static __device__ __noinline__ Unit EncodeOpen(const EncodeParams& p, Words x,
                                                const ErrorTable& table,
@@ -299,7 +299,7 @@ static __device__ __noinline__ Unit EncodeOpen(const EncodeParams& p, Words x,
   return {make_uint2(words[0], words[1]), scale};
 }
 
-// A Coding of a metric, by the type of elements alone.
+// Binds the metric of a Coding, which leaves the type of elements.
 template <template <DType, bool, bool> typename Coding, bool kMse, bool kFast>
 struct ByMetric {
   template <DType D>

@@ -1,5 +1,5 @@
-// NVFP4 by tiles, made by 4over6: the columnwise copy or both. (Nothing is
-// rotated then.)
+// NVFP4 with 4over6 by tiles: the columnwise copy or both. (4over6 excludes
+// rotation.)
 #include "kernels/cuda/encode/nvfp4/four_over_six.cuh"
 #include "kernels/cuda/encode/nvfp4/tile_encode.cuh"
 

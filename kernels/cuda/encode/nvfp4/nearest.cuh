@@ -1,7 +1,7 @@
-// Rounding to nearest E2M1 by values instead of codes: E2M1 values / 64 are
-// E4M3 numbers whose codes, those of subnormals too, are four times E2M1's.
-// Packing conversions make codes of them, so that rounding may leave values,
-// which errors can be counted from.
+// Rounds to nearest E2M1 by values instead of codes. E2M1 values / 64 are E4M3
+// numbers whose codes, including those of subnormals, are four times E2M1's, so
+// packing conversions turn values into codes. The rounded values are also what
+// errors are computed from.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_NEAREST_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_NEAREST_CUH_
 
@@ -10,8 +10,8 @@
 
 namespace quantd::cuda {
 
-// LargestOf for words with signs: no magnitudes are made first where the
-// instruction does that.
+// LargestOf for words with signs: magnitudes are not computed first if the
+// instruction does it.
 template <DType D = DType::kBF16>
 __device__ __forceinline__ uint32_t LargestOfSigned(const Words& x) {
   uint32_t m[kBlock / 2];
@@ -25,26 +25,27 @@ __device__ __forceinline__ uint32_t LargestOfSigned(const Words& x) {
   return m[0] & 0x7FFF7FFFu;
 }
 
-// The E2M1 value nearest to y, both / 64; y below 7.
+// The E2M1 value nearest to y; y and the result are / 64, and y must be below
+// 7.
 //
-// Where w is y: w * 2^22 is an even number of the steps that codes have around
-// y, in a binade whose numbers are those steps apart. Taking y off stays there
-// (or gets just below it, where nothing is lost): the difference is rounded to
-// steps, ties to even, and what is missing in it is y rounded. Below 1.5, where
-// w is larger, the steps are those of 1.
+// If w is y: w * 2^22 is an even number of the steps that codes have around y,
+// in a binade whose numbers are those steps apart. Subtracting y stays in this
+// binade (or just below it, where nothing is lost): the difference is rounded
+// to steps, ties to even, and what it lacks is y rounded. Below 1.5, where w is
+// larger, the steps are those of 1.
 __device__ __forceinline__ float NearestE2M1(float y) {
   const float w = fmaxf(y, 0x1.8p-6f);
   const float rest = __fmaf_rn(w, 0x1p22f, -y);
   return __fmaf_rn(w, 0x1p22f, -rest);
 }
 
-// Eight E2M1 magnitudes of such values' E4M3 codes, of elements 0 2 4 6 and
-// 1 3 5 7.
+// Eight E2M1 magnitudes from the E4M3 codes of such values, for elements 0 2 4
+// 6 and 1 3 5 7.
 __device__ __forceinline__ uint32_t CodesOfBytes(uint32_t even, uint32_t odd) {
   return (even >> 2 & 0x07070707u) | (odd << 2 & 0x70707070u);
 }
 
-// Sixteen codes of x * 64 m, all |x * 64 m| below 7, of elements of type D.
+// Sixteen codes of x * 64 m, all |x * 64 m| below 7, for elements of type D.
 template <DType D>
 __device__ __forceinline__ uint2 NearestCodes(const Words& x, float m) {
   uint32_t words[2];

@@ -1,5 +1,5 @@
-// NVFP4, rowwise copy alone, rounded to nearest: under an amax of each group,
-// or of each row.
+// NVFP4, rowwise copy alone, rounded to nearest, with an amax for each group or
+// for each row.
 #include <optional>
 
 #include "kernels/cuda/encode/nvfp4/nearest.cuh"
@@ -9,13 +9,13 @@
 namespace quantd::cuda {
 namespace {
 
-// What the only group's amax decides, where the host knows it.
+// Multipliers under the only group's amax, if the host knows it.
 struct KnownMultipliers {
-  float of[8];  // by mantissa, of scales with the exponent of 1
+  float of[8];  // by mantissa, for scales with the exponent of 1
   float s_inv6;
 
-  // Nothing, where one of them is no normal number or so small that codes are
-  // not found by it.
+  // nullopt if one of them is not a normal number, or is too small for finding
+  // codes with it.
   static std::optional<KnownMultipliers> Of(float amax, float range) {
     if (amax < 0.0f) return std::nullopt;
     const Nvfp4Encode encode = MakeNvfp4Encode(amax, range);
@@ -29,13 +29,13 @@ struct KnownMultipliers {
     }
     return known;
   }
-  // By E4M3 code. (Subnormal scales are for the generic functions.)
+  // By E4M3 code. (Blocks with subnormal scales go to the generic functions.)
   __device__ __forceinline__ float Of(uint32_t code) const {
     return OfField(of[code & 7], code == 0 ? kFieldOfOne : code >> 3);
   }
 };
 
-// kKnown: there are KnownMultipliers.
+// kKnown: the KnownMultipliers are set.
 template <DType D, bool kRht, bool kKnown>
 struct Coder {
   static constexpr DType kType = kWalked<D, kRht>;
@@ -45,7 +45,7 @@ struct Coder {
   Multipliers* table;
   RowGroup group = {};
   float s_inv6 = 0.0f;
-  bool exact = false;  // a 64th of every multiplier
+  bool exact = false;  // a 64th of every multiplier is exact
 
   __device__ __forceinline__ void Settle() {
     if constexpr (kKnown) {
@@ -57,7 +57,7 @@ struct Coder {
   }
   __device__ __forceinline__ void Begin(int64_t /*row*/, int64_t /*b*/) {
     s_inv6 = kKnown ? known.s_inv6 : table->s_inv6;
-    exact = kKnown || table->of[0x7E] >= 0x1p-100f;  // the smallest
+    exact = kKnown || table->of[0x7E] >= 0x1p-100f;  // tests the smallest
   }
   __device__ __forceinline__ bool Encode(const Words& x, Unit* unit) {
     const uint32_t max = LargerHalf<kType>(LargestOfSigned<kType>(x));
@@ -99,28 +99,28 @@ cudaError_t LaunchRows(const EncodeArgs& a, const Queue& queue) {
 
 // --- an amax for each row ---------------------------------------------------
 
-// What a row's amax decides. A table of multipliers for each row would take
+// Values under a row's amax. A table of multipliers for each row would take
 // longer than a division for each block.
 struct RowScale {
-  float s_inv6;  // block maximum to what its scale should be
-  float s_dec;   // 1 / S; 0: the row's blocks are for the generic functions
+  float s_inv6;  // from a block's maximum to its target scale
+  float s_dec;   // 1 / S; 0: the row's blocks go to the generic functions
 };
 
 template <DType D>
 struct ScaledCoder {
   static constexpr bool kGathers = true;
   const EncodeArgs& a;
-  const int stride;  // rows from one block of a thread to the next
-  RowScale* rows;    // of the chunk
+  const int stride;  // rows between consecutive blocks of a thread
+  RowScale* rows;    // rows of the chunk
   RowGroup group = {};
-  int row = 0;  // the thread's next, of the chunk
+  int row = 0;  // the thread's next row in the chunk
 
   __device__ __forceinline__ void Settle() {
     const auto line = static_cast<int>(threadIdx.x);
     if (line < group.rows) {
       const Nvfp4Encode encode =
           MakeNvfp4Encode(group.amax[group.top + line], a.params.range);
-      // The smallest multiplier is of the largest scale.
+      // The largest scale has the smallest multiplier.
       const bool exact =
           Nvfp4Multiplier<Scalar>(0x7E, encode.s_dec) >= 0x1p-100f;
       rows[line] = {encode.s_inv6, exact ? encode.s_dec : 0.0f};

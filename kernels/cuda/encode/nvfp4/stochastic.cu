@@ -6,10 +6,10 @@
 namespace quantd::cuda {
 namespace {
 
-// The counters of the random bytes of a whole matrix.
+// The counters of the random bytes for a whole matrix.
 struct Counters {
-  uint64_t row;   // from row to row
-  uint64_t step;  // from one unit of a thread to the next
+  uint64_t row;   // step from row to row
+  uint64_t step;  // step from one unit of a thread to the next
 
   Counters(const EncodeParams& p, const RowWalk& walk)
       : row((static_cast<uint64_t>(p.total_columns) + kBlock - 1) / kBlock),
@@ -37,7 +37,7 @@ struct Coder {
   Multipliers* table;
   RowGroup group = {};
   float s_inv6 = 0.0f;
-  uint64_t next = 0;  // counter
+  uint64_t next = 0;  // next counter
 
   __device__ __forceinline__ void Settle() {
     LoadCodeTable(CodeTableAt(a.tables, group.number, 0), table);

@@ -1,5 +1,5 @@
-// Sixteen stochastically rounded E2M1 codes and their random bytes. The fast
-// half, for blocks that are not rare (kernels/cuda/tile/packed.cuh).
+// Sixteen stochastically rounded E2M1 codes and their random bytes. This is the
+// fast half, for blocks that are not rare (kernels/cuda/tile/packed.cuh).
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_STOCHASTIC_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_STOCHASTIC_CUH_
 
@@ -7,13 +7,12 @@
 
 namespace quantd::cuda {
 
-// Philox4x32-10, as kernels/arith/philox.h has it, of a launch's two copies,
-// with everything that no offset changes worked out beforehand. The keys of
-// most rounds are the same for both, so that they are operands whichever copy
-// it is.
+// Philox4x32-10 of kernels/arith/philox.h for the two copies of a launch, with
+// everything that does not depend on offsets precomputed. The keys of most
+// rounds are the same for both copies, so they are operands for either.
 class PhiloxStreams {
  public:
-  // On the host. The columnwise copy has the next subsequence.
+  // Runs on the host. The columnwise copy has the next subsequence.
   explicit PhiloxStreams(const EncodeParams& p) {
     auto k0 = static_cast<uint32_t>(p.seed);
     auto k1 = static_cast<uint32_t>(p.seed >> 32);
@@ -24,8 +23,8 @@ class PhiloxStreams {
       k1 += kPhiloxW1;
     }
     for (uint64_t copy = 0; copy < 2; ++copy) {
-      // The subsequence is half of the first round's counter: what it adds to
-      // that round and to the second.
+      // The subsequence is half of the first round's counter; these are its
+      // contributions to that round and to the second.
       const uint64_t subsequence = p.subsequence + copy;
       const uint64_t product =
           uint64_t{kPhiloxM1} * static_cast<uint32_t>(subsequence);
@@ -64,9 +63,9 @@ class PhiloxStreams {
   uint32_t starts_[2][3];
 };
 
-// The counter of sixteen positions of a line of a copy, as DrawBytes has it,
-// for those that begin where a counter's do; and how far it is from one sixteen
-// of a line to the next. `row` is the group's first, in the payload.
+// The counter of sixteen positions of a line of a copy, as in DrawBytes, for
+// positions that begin where a counter's do; and the step from one sixteen of a
+// line to the next. `row` is the group's first row in the payload.
 __device__ __forceinline__ uint64_t CounterAt(const EncodeParams& p,
                                               bool columns, int64_t row,
                                               int64_t line, int64_t position) {
@@ -83,24 +82,23 @@ __device__ __forceinline__ uint64_t CounterStep(const EncodeParams& p,
   return columns ? static_cast<uint64_t>(p.total_columns) : 1;
 }
 
-// 2 * a + b. (The compiler would take the factor for a shift.)
+// 2 * a + b. (The compiler would turn the factor into a shift.)
 __device__ __forceinline__ uint32_t TwiceAnd(uint32_t a, uint32_t b) {
   uint32_t sum;
   asm("mad.lo.u32 %0, %1, 2, %2;" : "=r"(sum) : "r"(a), "r"(b));
   return sum;
 }
 
-// Two values y >= 0 in halves of a word: the code from bit 9 on, and below it
-// the fraction of the step to the next one. Values above 6 come to more than
-// the last code, 7, but with what is added for a random byte never beyond a
+// Converts two values y >= 0, one in each half of a word: the code from bit 9
+// on, and below it the fraction of the step to the next code. Values above 6
+// exceed the last code, 7, but adding a random byte never carries out of a
 // half.
 //
-// Each half is y / 2^14 as an fp16: below y = 1 subnormal, a multiple of 2^-24,
-// and from there on exponents and the first bit after the point count like
-// codes. What stochastic rounding adds to y first is rounded to fp32
-// (FORMATS.md) and may get to the next code that way only where y < 1/4, from
-// at most 2^-26 below: that much is added to y, and is cut off again where y is
-// larger.
+// Each half is y / 2^14 as an fp16. Below y = 1 that is subnormal, a multiple
+// of 2^-24; from there on, exponents and the first mantissa bit count like
+// codes. Stochastic rounding rounds its sum to fp32 (FORMATS.md), which can
+// reach the next code only for y < 1/4, from at most 2^-26 below: that much is
+// added to y, and is cut off again for larger y.
 __device__ __forceinline__ uint32_t FractionalCodes(float low, float high) {
   const float a = __fmaf_rz(low, 0x1p-14f, 0x1p-40f);
   const float b = __fmaf_rz(high, 0x1p-14f, 0x1p-40f);
@@ -109,8 +107,8 @@ __device__ __forceinline__ uint32_t FractionalCodes(float low, float high) {
   return word;
 }
 
-// Sixteen codes of x * m of elements of type D; byte i of `random` is element
-// i's.
+// Sixteen codes of x * m for elements of type D; byte i of `random` belongs to
+// element i.
 template <DType D>
 __device__ __forceinline__ uint2 StochasticCodes(const Words& x, float m,
                                                  const uint32_t (&random)[4]) {
@@ -132,7 +130,7 @@ __device__ __forceinline__ uint2 StochasticCodes(const Words& x, float m,
       odd[i] = TwiceAnd(__byte_perm(bytes, 0, 0x4341),
                         FractionalCodes(fabsf(HighOf<D>(first)) * m,
                                         fabsf(HighOf<D>(second)) * m));
-      // Values above 6 may have come to an eighth code.
+      // Values above 6 may have become an eighth code.
       even[i] = __vminu2(even[i], 0x0FFF0FFFu);
       odd[i] = __vminu2(odd[i], 0x0FFF0FFFu);
     }

@@ -1,6 +1,6 @@
 // NVFP4 by tiles, rounded stochastically: the columnwise copy or both, and
-// squares. A square's copies have random bytes of their own, so that both are
-// found, each from its own lines.
+// squares. The two copies of a square have different random bytes, so each is
+// encoded from its own lines.
 #include "kernels/cuda/encode/nvfp4/stochastic_tiles.cuh"
 
 namespace quantd::cuda {

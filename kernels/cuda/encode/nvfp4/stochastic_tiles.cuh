@@ -1,4 +1,4 @@
-// How tiles of NVFP4 are rounded stochastically.
+// The Coding for stochastic rounding of NVFP4 by tiles.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_STOCHASTIC_TILES_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_STOCHASTIC_TILES_CUH_
 
@@ -31,7 +31,7 @@ __device__ __noinline__ Unit EncodeRareAt(const EncodeArgs& a, bool columnwise,
                      &bytes);
 }
 
-// kSquares: of squares.
+// kSquares: for squares.
 template <DType D, bool kSquares>
 struct StochasticCoding {
   static constexpr DType kType = D;
@@ -45,8 +45,8 @@ struct StochasticCoding {
     explicit Launched(const EncodeArgs& a) : PhiloxStreams(a.params) {}
   };
 
-  // A block's bytes are those of one counter (see DrawBytes), for rows and
-  // columns begin with a counter's sixteen.
+  // The random bytes of a block come from one counter (see DrawBytes), because
+  // rows and columns begin at a multiple of its sixteen positions.
   template <bool kColumns>
   class Lines {
    public:
@@ -66,7 +66,7 @@ struct StochasticCoding {
     }
 
     __device__ __forceinline__ bool any() const { return true; }
-    // To be asked of one block after the other.
+    // Must be called for one block after the other.
     __device__ __forceinline__ uint2 Codes(const Words& x, uint32_t /*block*/,
                                            uint32_t scale) {
       uint32_t words[4];
@@ -82,7 +82,7 @@ struct StochasticCoding {
     }
 
    private:
-    // The lane's line of the group, and the position where its i-th block
+    // The lane's line in the group, and the position where its i-th block
     // begins.
     __device__ __forceinline__ uint32_t Line() const {
       return (kColumns ? at_.col : at_.row) + first_ +

@@ -1,22 +1,23 @@
-// NVFP4 by tiles of 128 x 128, however codes come about: a tile is read once
-// into shared memory; warps take sixteen lines of it each and do not wait for
-// each other until it is done.
+// NVFP4 by tiles of 128 x 128, for any Coding: a tile is read once into shared
+// memory; warps take sixteen lines of it each and do not wait for each other
+// until it is done.
 //
-// A Coding says how codes come about: its kType, the Table that an amax
-// decides, what all of a launch share (Launched, made of the arguments),
-// whether that takes long (kLong), whether a half of a warp is a square with
-// one scale (kSquare; nothing is rotated then), whether small groups have
-// kernels of their own (kSmallGroups), and Lines, which is made for sixteen
-// lines of a tile and codes a block of each lane at a time. A lane's blocks are
-// one after the other, those of the warp's second half `apart` blocks further.
-//   any()                     whether there are codes of blocks not rare
+// A Coding finds the codes. It has a type kType, a Table that follows from an
+// amax, values that a launch shares (Launched, constructed from the arguments),
+// flags that tell whether it takes long (kLong), whether a half of a warp is a
+// square with one scale (kSquare; nothing is rotated then) and whether small
+// groups have kernels of their own (kSmallGroups), and Lines, which is
+// constructed for sixteen lines of a tile and encodes a block of each lane at a
+// time. A lane's blocks come one after the other; those of the warp's second
+// half are `apart` blocks further.
+//   any()                     whether it has codes for blocks that are not rare
 //   Codes(x, block, scale)    the codes of x, the block at that address, which
 //                             is the lane's next
 //   Rare(x, signs, amax, i)   the unit of the lane's i-th block, by the generic
 //                             functions; all lanes of a square call it
-// A Coding that finds scales itself (kPicks) has instead of the first two
+// A Coding that finds scales itself (kPicks) has, instead of the first two,
 //   Pick(x, max, &unit)       makes the unit of x with that largest magnitude;
-//                             returns whether it is not rare
+//                             returns false if it is rare
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_TILE_ENCODE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_TILE_ENCODE_CUH_
 
@@ -33,15 +34,15 @@ struct EncodeTeam {
   LineCodes::Storage codes[Team::kWarps];
   typename TeamGroup<typename Coding::Table>::Tables tables;
 };
-// Three teams where computing takes longer than memory.
+// Three teams if computing takes longer than memory.
 template <SharedMemory kSize, typename Coding, bool kRotated>
 using EncodeStreamOf = EncodeStream<kSize, kRotated || Coding::kLong>;
 template <SharedMemory kSize, typename Coding, bool kRotated>
 using EncodeShared =
     TileShared<EncodeStreamOf<kSize, Coding, kRotated>, EncodeTeam<Coding>>;
 
-// One copy of this warp's lines. Rotated ones are of bf16, and so is what they
-// come from. kSmall: see EncodeNvfp4Tiles.
+// Encodes one copy of this warp's lines. Rotated lines are bf16, and so is
+// their input. kSmall: see EncodeNvfp4Tiles.
 template <typename Coding, bool kColumns, bool kRht, bool kSmall>
 __device__ __forceinline__ void EncodeWarpLines(
     const EncodeArgs& a, const typename Coding::Launched& launched,
@@ -54,14 +55,14 @@ __device__ __forceinline__ void EncodeWarpLines(
   const auto& table = kColumns ? s->tables.col : s->tables.row;
   const LineTask& copy = kColumns ? s->tables.columnwise : s->tables.rowwise;
   constexpr bool kFew = kSmall && kColumns;  // blocks of a line
-  uint32_t count = 4;                        // of a lane
+  uint32_t count = 4;                        // blocks of a lane
   uint32_t warp = Team::warp();
   if constexpr (kFew) {
-    // A warp's halves take neighbours then.
+    // A warp's halves then take neighbouring blocks.
     const uint32_t blocks = copy.blocks() - at.row / kBlock;
     count = blocks > 4 ? 4 : blocks > 2 ? 2 : 1;
   } else if constexpr (kSmall) {
-    // There are few rows, too: others have them in the next tile.
+    // There are few rows, too: other warps get them in the next tile.
     warp = (warp + 2 * turn) % Team::kWarps;
   }
   WarpLines<kColumns> lines(tile, warp, count);
@@ -145,8 +146,8 @@ template <Copying kRow, Copying kCol>
 constexpr bool kAnyRotated =
     kRow == Copying::kRotated || kCol == Copying::kRotated;
 
-// kSmall: of many groups of fewer rows than a tile has. Most of a tile is not
-// there then.
+// kSmall: for many groups with fewer rows than a tile. Most of a tile then does
+// not exist.
 template <SharedMemory kSize, typename Coding, Copying kRow, Copying kCol,
           bool kSmall>
 __global__ void __launch_bounds__(
@@ -165,7 +166,7 @@ __global__ void __launch_bounds__(
     const Exchange exchange(&team.exchange[Team::warp()]);
     const LineCodes codes(&team.codes[Team::warp()]);
     HeldScales held;
-    // With 32 or 64 rows each lane has blocks that are there.
+    // With 32 or 64 rows all of a lane's blocks exist.
     const auto needs_zeros = [&](int rows) {
       return !alone && rows != kTileSide &&
              !(kSmall && (rows == 32 || rows == 64));
@@ -216,7 +217,7 @@ cudaError_t LaunchTilesOf(const EncodeArgs& a, const Queue& queue) {
   });
 }
 
-// Calls `launch` with how a copy of sixteen positions a block is made, as a
+// Calls `launch` with the way a copy with blocks of sixteen is made, as a
 // constant.
 template <bool kMayRotate, typename F>
 cudaError_t ForCopying(const CopyTask& copy, const F& launch) {
@@ -230,7 +231,7 @@ cudaError_t ForCopying(const CopyTask& copy, const F& launch) {
   }
   return launch(std::integral_constant<Copying, Copying::kPlain>{});
 }
-// The copies that are wanted.
+// Launches for the copies that are wanted.
 template <template <DType> typename Of, bool kRotates, bool kRowsAlone>
 cudaError_t LaunchTiles(const EncodeArgs& a, const Queue& queue) {
   return ForCopying<kRotates>(a.first.rowwise, [&](auto row) {

@@ -1,5 +1,5 @@
-// Codes and scales of a warp's sixteen lines of a tile on their way to memory,
-// in whole pieces.
+// Writes codes and scales of a warp's sixteen lines of a tile to memory, in
+// whole pieces.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_TILE_LINES_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_TILE_LINES_CUH_
 
@@ -9,8 +9,8 @@
 
 namespace quantd::cuda {
 
-// A stack: tiles one below the other that a team takes one after the other, as
-// many as make a sector of memory of a column's scales.
+// A stack: tiles below each other that a team takes one after the other, as
+// many as fill a memory sector with a column's scales.
 inline constexpr uint32_t kStack = 4;
 
 // The place of a copy's lines.
@@ -19,10 +19,11 @@ struct alignas(16) LineTask {
   std::byte* scale;
   uint32_t data_line;
   uint32_t scale_line;
-  uint32_t across;  // of a swizzled copy: pieces of four blocks in a line
+  uint32_t across;  // for a swizzled copy: pieces of four blocks in a line
   uint32_t what;
 
-  // Aligned: lines start and follow each other by multiples of 16 bytes.
+  // Aligned: the start of lines and the distance between them are multiples of
+  // 16 bytes.
   static constexpr uint32_t kSwizzled = 1;
   static constexpr uint32_t kAlignedCodes = 2;
   static constexpr uint32_t kAlignedScales = 4;
@@ -47,15 +48,15 @@ struct alignas(16) LineTask {
   __device__ __forceinline__ bool is(uint32_t bits) const {
     return (what & bits) != 0;
   }
-  // How many blocks of a line have codes.
+  // The number of blocks of a line that have codes.
   __device__ __forceinline__ int blocks() const {
     return static_cast<int>(what >> kRest);
   }
 };
 
-// Shared memory in which the codes of a warp's sixteen lines become pieces of
-// 64 bytes of each. Pieces of two blocks are exchanged, and so are the two, for
-// the banks.
+// Shared memory in which the codes of a warp's sixteen lines are gathered into
+// pieces of 64 bytes of each line. Pieces of two blocks are swizzled, and so
+// are the two blocks, to avoid bank conflicts.
 class LineCodes {
  public:
   struct alignas(128) Storage {
@@ -83,8 +84,8 @@ class LineCodes {
   __device__ __forceinline__ void Set(uint32_t i, uint2 codes) const {
     StoreShared(own_ ^ i * 8, codes);
   }
-  // The same lines with halves of a warp `apart` blocks apart, a power of two
-  // that is more than any i.
+  // These codes with the halves of a warp `apart` blocks apart, a power of two
+  // larger than any i.
   __device__ __forceinline__ LineCodes Apart(uint32_t apart) const {
     const uint32_t lane = threadIdx.x % kWarp;
     LineCodes codes = *this;
@@ -105,15 +106,16 @@ class LineCodes {
   uint32_t own_;
 };
 
-// The place of sixteen lines: the first one, and the tile's first block of
-// them; and how much of both the copy has (there may be more, or nothing).
+// The place of sixteen lines: the first line, the tile's first block of them,
+// and how much of either the copy has (possibly more, or nothing).
 struct LinePlace {
   uint32_t line;
   uint32_t block;
   int lines;
   int blocks;
 };
-// The place of a warp's rows, or columns, from number `first` of the tile on.
+// The place of a warp's rows, or columns, from row or column `first` of the
+// tile on.
 __device__ __forceinline__ LinePlace PlaceOfRows(const Place& at,
                                                  uint32_t first) {
   return {at.row + first, at.col / kBlock, at.rows - static_cast<int>(first),
@@ -127,7 +129,7 @@ __device__ __forceinline__ LinePlace PlaceOfColumns(const LineTask& copy,
           copy.blocks() - static_cast<int>(block)};
 }
 
-// The place of the scales of four blocks of a line of a swizzled copy. The
+// The place of the scales of four blocks of a line in a swizzled copy. The
 // first block's number is a multiple of four.
 __device__ __forceinline__ uint64_t SwizzledPiece(uint32_t across,
                                                   uint32_t line,
@@ -136,7 +138,7 @@ __device__ __forceinline__ uint64_t SwizzledPiece(uint32_t across,
          (line % 32 * kSwizzledLine + line / 32 % 4 * kSwizzledQuarter);
 }
 
-// All lanes must call this. `codes` are those of the lines at `at`.
+// Stores `codes`, those of the lines at `at`. All lanes must call this.
 __device__ __forceinline__ void StoreCodes(const LineTask& copy,
                                            const LinePlace& at,
                                            const LineCodes& codes) {
@@ -166,8 +168,9 @@ __device__ __forceinline__ void StoreCodes(const LineTask& copy,
   }
 }
 
-// Each lane has the scales of blocks 4 (lane / 16) and up of line lane % 16, a
-// byte each. Scales of blocks beyond the copy are zeros, as padding is.
+// Stores scales: each lane has those of blocks 4 (lane / 16) and up of line
+// lane % 16, a byte each. Scales of blocks beyond the copy become zeros, as
+// padding.
 __device__ __forceinline__ void StoreScales(const LineTask& copy,
                                             const LinePlace& at,
                                             uint32_t scales) {
@@ -187,8 +190,8 @@ __device__ __forceinline__ void StoreScales(const LineTask& copy,
   *reinterpret_cast<uint32_t*>(to) = scales;
 }
 
-// Scales of the tiles of a stack, kept until they are whole sectors: memory
-// takes less than that as slowly.
+// Scales of the tiles of a stack, held until they are whole sectors: memory
+// takes as long for a part of a sector.
 class HeldScales {
  public:
   __device__ __forceinline__ void Add(uint32_t scales) {
@@ -196,7 +199,7 @@ class HeldScales {
     for (uint32_t i = 0; i + 1 < kStack; ++i) words_[i] = words_[i + 1];
     words_[kStack - 1] = scales;
   }
-  // Stores the scales of `count` tiles, the last of which is at `at`. All lanes
+  // Stores the scales of `count` tiles that end with the one at `at`. All lanes
   // must call this.
   __device__ __forceinline__ void Store(const LineTask& copy,
                                         const LinePlace& at,
@@ -207,7 +210,7 @@ class HeldScales {
         (copy.what & (LineTask::kAlignedScales | LineTask::kSwizzled)) ==
             LineTask::kAlignedScales &&
         block % 16 == 0) {
-      // A lane and that of the line's other half take two tiles each.
+      // A lane and the one with the line's other half take two tiles each.
       const bool low = lane < kBlock;
       const uint32_t a =
           __shfl_xor_sync(0xFFFFFFFFu, low ? words_[2] : words_[0], kBlock);
@@ -235,7 +238,7 @@ class HeldScales {
   uint32_t words_[kStack] = {};
 };
 
-// StoreScales of squares' lines, which may share one.
+// StoreScales for lines of squares, which may share a scale.
 __device__ __forceinline__ void StoreScalesOfSquares(const LineTask& copy,
                                                      const LinePlace& at,
                                                      uint32_t scales) {
@@ -250,7 +253,8 @@ __device__ __forceinline__ void StoreScalesOfSquares(const LineTask& copy,
     to[i] = static_cast<std::byte>(scales >> (8 * i));
   }
 }
-// Columns' scales of squares of the tile at `tile`: those of a stack at once.
+// Stores the columnwise scales of squares of the tile at `tile`, or holds them
+// until the stack is complete.
 __device__ __forceinline__ void StoreOrHoldSquares(const LineTask& copy,
                                                    const LinePlace& at,
                                                    const Place& tile,

@@ -1,5 +1,5 @@
-// What the NVFP4 kernels that go by tiles share: teams of eight warps that take
-// a tile of 128 x 128 each from a stream, a warp sixteen lines of it.
+// Shared by the NVFP4 kernels that work by tiles: teams of eight warps that
+// each take a tile of 128 x 128 from a stream, and a warp sixteen lines of it.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_TILE_UNITS_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_TILE_UNITS_CUH_
 
@@ -11,13 +11,13 @@
 
 namespace quantd::cuda {
 
-// Two teams keep memory busy, and what they write is closer together than what
-// three do; rotation takes three.
+// Two teams keep memory busy, and their writes are closer together than those
+// of three; rotation needs three.
 template <SharedMemory kSize, bool kRotated>
 using EncodeStream = BySize<kSize, TileStream<kRotated ? 3 : 2, 5, kStack>,
                             TileStream<2, 3, kStack>, TileStream<1, 2, kStack>>;
 
-// What a CTA has in shared memory: see RunTileStream.
+// Shared memory of a CTA: see RunTileStream.
 template <typename TileStream, typename TeamState>
 struct TileShared {
   using Stream = TileStream;
@@ -28,20 +28,21 @@ struct TileShared {
   __device__ __forceinline__ void Begin() {}
 };
 
-// Sixteen E2M1 codes of a block of bf16 in shared memory, where not all scales
-// have fits. Apart, and from memory: registers are short where it is needed.
+// Sixteen E2M1 codes of a block of bf16 in shared memory, if not all scales
+// have fits. Not inlined, and reads shared memory, because registers are scarce
+// at its call.
 static __device__ __noinline__ uint2 CodesWithoutFit(uint32_t block,
                                                      const ValueTable& values,
                                                      uint32_t scale) {
   return NearestCodes<DType::kBF16>(BlockAt(block), values.of[scale]);
 }
 
-// How blocks of elements of type D become codes under their scales: by what an
-// amax decides, a Table in shared memory.
+// Encodes blocks of elements of type D under their scales, with a Table in
+// shared memory that follows from the amax.
 template <DType D>
 class BlockCoding;
 
-// Two at a time in fp16.
+// Encodes two elements at a time in fp16.
 template <>
 class BlockCoding<DType::kBF16> {
  public:
@@ -51,7 +52,7 @@ class BlockCoding<DType::kBF16> {
       : table_(table),
         of_(Kept(SharedAddress(table.of))),
         whole_(table.whole()) {}
-  // Whether there are codes of blocks that are not rare.
+  // Whether it has codes for blocks that are not rare.
   __device__ __forceinline__ bool any() const {
     return whole_ || table_.values.exact;
   }
@@ -68,7 +69,7 @@ class BlockCoding<DType::kBF16> {
   const bool whole_;
 };
 
-// fp16 have more digits than a factor in fp16 could tell apart.
+// fp16 have too many digits for a factor in fp16.
 template <>
 class BlockCoding<DType::kF16> {
  public:
@@ -88,7 +89,7 @@ class BlockCoding<DType::kF16> {
   const bool any_;
 };
 
-// The group that a team is at, and the tables that its amaxes decide.
+// The current group of a team, and the tables that follow from its amaxes.
 template <typename Table>
 class TeamGroup {
  public:
@@ -97,11 +98,11 @@ class TeamGroup {
     LineTask columnwise;
     Table row;
     Table col;
-    bool same;  // both copies have one amax
+    bool same;  // both copies have the same amax
     uint32_t group;
   };
 
-  // All threads of the team call this.
+  // All threads of the team must call this.
   __device__ __forceinline__ TeamGroup(const EncodeArgs& a, Tables* tables)
       : args_(a), tables_(tables), task_(&a.first) {
     if (alone()) {
@@ -111,11 +112,11 @@ class TeamGroup {
       Team::Sync();
     }
   }
-  // All threads of the team call this with the group of their next tile.
+  // Enters the group of the next tile. All threads of the team must call this.
   __device__ __forceinline__ void Enter(uint32_t group) {
     if (alone() || group == tables_->group) return;
     task_ = args_.list.groups + group;
-    Team::Sync();  // the tables are not in use any longer
+    Team::Sync();  // the tables are no longer in use
     Fill(group);
   }
   __device__ __forceinline__ const GroupTask& task() const { return *task_; }
@@ -125,14 +126,14 @@ class TeamGroup {
     return args_.list.count == 1;
   }
   __device__ __forceinline__ void Fill(uint32_t group) {
-    // (The only group is read where the arguments are.)
+    // (A single group is read from the arguments.)
     if (alone()) {
       FillFrom(args_.first, group);
     } else {
       FillFrom(*task_, group);
     }
   }
-  // What is looked up comes from memory: all at once, by several warps.
+  // Tables are loaded from memory all at once, by several warps.
   __device__ __forceinline__ void FillFrom(const GroupTask& task,
                                            uint32_t group) {
     const bool rows = task.rowwise.data != nullptr;
@@ -159,14 +160,14 @@ class TeamGroup {
 };
 
 // The sixteen lines (rows or columns) of a tile that a warp works on. It takes
-// blocks `number` and number + apart of each at a time: 32 blocks, of which
-// lane l has block number + l / 16 * apart of line l % 16.
+// 32 blocks at a time, `number` and number + apart of each line: lane l has
+// block number + l / 16 * apart of line l % 16.
 template <bool kColumns>
 class WarpLines {
  public:
   uint32_t number = 0;
 
-  // Takes the lines of warp number `warp` of any eight.
+  // Takes the lines of warp `warp` out of eight.
   __device__ __forceinline__ explicit WarpLines(const StagedTile& tile,
                                                 uint32_t warp = Team::warp(),
                                                 uint32_t apart = 4)
@@ -183,8 +184,8 @@ class WarpLines {
   // The first line.
   __device__ __forceinline__ uint32_t first() const { return first_; }
 
-  // Loads the square that holds blocks number + 4h, as LoadFragments does, but
-  // with lines as rows.
+  // Loads the square that contains blocks number + 4h, as LoadFragments does,
+  // but with lines as rows.
   __device__ __forceinline__ void Load(int h, uint32_t (&x)[4]) const {
     if constexpr (kColumns) {
       LoadFragmentsAt<true>(
@@ -193,20 +194,20 @@ class WarpLines {
       LoadFragmentsAt<false>((fragment_ ^ number * 32) + kTileBox * h, x);
     }
   }
-  // This lane's block of a row, as it is: the address of its first half. The
-  // other one is its neighbour, whichever way they are exchanged.
+  // This lane's block of a row, unchanged: the address of its first half. The
+  // other half is its neighbour, however they are swizzled.
   __device__ __forceinline__ uint32_t own_row() const {
     static_assert(!kColumns);
     return own_row_ ^ number * 32;
   }
-  // Number i of block b of the 32.
+  // Element i of block b of the 32.
   __device__ __forceinline__ uint32_t Bits(uint32_t b, uint32_t i) const {
     const uint32_t line = first() + b % kBlock;
     const uint32_t at = (number + b / kBlock * apart_) * kBlock + i;
     return LoadShared16(tile_ +
                         (kColumns ? Offset(at, line) : Offset(line, at)));
   }
-  // This lane's block, for what is seldom needed.
+  // This lane's block, for rare cases.
   __device__ __forceinline__ Words Block() const {
     const uint32_t lane = threadIdx.x % kWarp;
     Words x;
@@ -232,8 +233,7 @@ class WarpLines {
   uint32_t own_row_;
 };
 
-// The largest of this lane's sixteen, which are half of a warp. All of `lanes`
-// must call this.
+// The largest value of this lane's half warp. All of `lanes` must call this.
 __device__ __forceinline__ uint32_t
 LargestOfSixteen(uint32_t value, uint32_t lanes = 0xFFFFFFFFu) {
   QUANTD_UNROLL
@@ -244,10 +244,10 @@ LargestOfSixteen(uint32_t value, uint32_t lanes = 0xFFFFFFFFu) {
   return value;
 }
 
-// This lane's block of a warp's columns becomes the exchange's.
+// Moves this lane's block of a warp's columns into the exchange.
 __device__ __forceinline__ void Gather(const WarpLines<true>& lines,
                                        const Exchange& exchange) {
-  __syncwarp();  // what was here has been read
+  __syncwarp();  // the previous content has been read
   QUANTD_UNROLL
   for (int h = 0; h < 2; ++h) {
     uint32_t x[4];

@@ -1,7 +1,7 @@
-// NVFP4, rowwise copy alone, rounded to nearest, whose blocks work with a
-// global scale g that is stored (Numerics, kernels/plan/profile/numerics.h): as
-// fast as rows.cu, since a division by a block's scale is a multiplication that
-// gives the same codes.
+// NVFP4, rowwise copy alone, rounded to nearest, with blocks scaled by a stored
+// global scale g (Numerics, kernels/plan/profile/numerics.h). It is as fast as
+// rows.cu, because the division by a block's scale is replaced by a
+// multiplication that gives the same codes.
 #include "kernels/arith/profile/global_multipliers.h"
 #include "kernels/arith/profile/numerics.h"
 #include "kernels/cuda/encode/nvfp4/nearest.cuh"
@@ -11,43 +11,43 @@
 namespace quantd::cuda {
 namespace {
 
-// What g decides for every block under it, in shared memory.
+// Multipliers for every block under g, in shared memory.
 //
-// A code is a function of x / d, d from a scale and g; x is a bf16 or an fp16.
-// So only the seven places matter where the code changes from one of them to
-// the next, and every m under which x * m changes there, too, gives the same
-// codes for all x. (fp16's subnormal numbers are fewer, but none is another.)
-// The nearest fp32 to 1 / d, or one beside it, nearly always does. Operands of
-// scales that differ in the exponent alone differ by a power of two, so there
-// are eight to be found.
+// A code is a function of x / d, with d from a scale and g, and x a bf16 or an
+// fp16. Codes change at seven places, each between two neighbouring numbers of
+// x's type, and every m under which x * m changes at the same places gives the
+// same codes for all x. (fp16's subnormal numbers have the same values, only
+// fewer.) The nearest fp32 to 1 / d, or a neighbour of it, nearly always does.
+// Operands of scales that differ only in the exponent differ by a power of two,
+// so eight have to be found.
 struct QuotientTable {
-  static constexpr int k64th = 6;  // a power of two that all are divided by
-  float of[128];  // by E4M3 code, / 64; 0: for the generic functions
+  static constexpr int k64th = 6;  // all are divided by this power of two
+  float of[128];  // by E4M3 code, / 64; 0: use the generic functions
   float g;
-  bool usable;  // no product comes near the ends of fp32
+  bool usable;  // no product comes near the ends of fp32's range
 
-  // Fills the table with what the host found. All threads must call it; the
+  // Fills the table with the host's results. All threads must call this; the
   // caller synchronizes after.
   __device__ __forceinline__ void Fill(const GlobalMultipliers& known) {
     const uint32_t code = threadIdx.x;
     if (code >= 128) return;
-    of[code] = code == 0  ? 0x1p-6f  // of a block of zeros
+    of[code] = code == 0  ? 0x1p-6f  // for a block of zeros
                : code < 8 ? 0.0f     // subnormal
                           : OfField(known.of[code & 7], code >> 3, -k64th);
   }
 
-  // All threads of eight warps must call; the caller synchronizes before and
-  // after.
+  // Finds the multipliers. All threads of eight warps must call this; the
+  // caller synchronizes before and after.
   template <DType D>
   __device__ __noinline__ void Fill(float amax, const EncodeParams& p) {
-    // Bits of an fp32 that the type does not have.
+    // Low bits of an fp32 that the type does not have.
     constexpr int kSpare = D == DType::kBF16 ? 16 : 13;
     const Numerics& n = p.numerics;
     const float global = GlobalScaleOf<Scalar>(p, amax);
     if (threadIdx.x == 0) {
       g = global;
       usable = HasGlobalMultipliers(n, global);
-      of[0] = 0x1p-6f;  // of a block of zeros
+      of[0] = 0x1p-6f;  // for a block of zeros
     }
     const int lane = static_cast<int>(threadIdx.x % 32);
     const uint32_t mantissa = threadIdx.x / 32;
@@ -57,7 +57,7 @@ struct QuotientTable {
     if (n.operation != Operation::kTimes) {
       // A lane has a threshold, lane % 8, and a candidate, lane / 8.
       const int i = lane % 8 < 7 ? lane % 8 : 6;
-      // The first number of the type that passes it.
+      // The first number of the type beyond it.
       uint32_t first = __float_as_uint(ThresholdOf(i) * d) >> kSpare;
       QUANTD_UNROLL
       for (int k = 0; k < 2; ++k) {
@@ -84,8 +84,8 @@ struct QuotientTable {
   }
 
  private:
-  // The values where codes change, and whether y is beyond: ties go to the even
-  // code.
+  // The values where codes change, and whether y is beyond one: ties go to the
+  // even code.
   static __device__ __forceinline__ float ThresholdOf(int i) {
     return i == 6 ? 5.0f : i < 4 ? 0.25f + 0.5f * i : i - 1.5f;
   }
@@ -94,7 +94,7 @@ struct QuotientTable {
   }
 };
 
-// A block for the generic functions, whatever is in it.
+// Encodes any block with the generic functions.
 template <DType D>
 __device__ __noinline__ Unit EncodeRareUnder(const EncodeParams& p,
                                              const Words& x, float amax,
@@ -112,7 +112,7 @@ __device__ __noinline__ Unit EncodeRareUnder(const EncodeParams& p,
   return {make_uint2(words[0], words[1]), scale.stored};
 }
 
-// -0 becomes 0; a NaN is some NaN.
+// -0 becomes 0; a NaN becomes some NaN.
 template <DType D>
 __device__ __forceinline__ uint32_t WithoutNegativeZeros(uint32_t word) {
   uint32_t clean;
@@ -128,16 +128,16 @@ __device__ __forceinline__ uint32_t WithoutNegativeZeros(uint32_t word) {
   return clean;
 }
 
-// How a kernel gets from a block's maximum to what its scale is rounded from.
-// Code that is not there need not be fetched: where CTAs are short, that
+// The way from a block's maximum to the value its scale is rounded from. Each
+// way is a kernel of its own: with short CTAs the time to fetch unused code
 // counts.
 enum class Way {
-  kFind,     // by the formula, under what the kernel finds itself
-  kProduct,  // by one multiplication; the host has found all
-  kSixth,    // by a sixth in bf16; likewise
+  kFind,     // by the formula, with what the kernel finds itself
+  kProduct,  // by one multiplication; the host has found everything
+  kSixth,    // by a sixth in bf16; the host has found everything
 };
 
-// kNegative: the sign of what is below 0 alone.
+// kNegative: only results below 0 get a sign.
 template <DType D, Way kWay, bool kNegative>
 struct Coder {
   static constexpr bool kGathers = true;
@@ -180,8 +180,8 @@ struct Coder {
     const uint32_t max = LargerHalf<D>(LargestOfSigned<D>(x));
     if (usable && table->of[kLargestScale] != 0.0f && max < kInfBits &&
         Wanted(max) >= 448.0f) {
-      // Larger than its amax lets it be, but no more: where the amax that was
-      // given is not the tensor's, that is not rare.
+      // The maximum is larger than the amax allows, but by little. This is not
+      // rare if the given amax is not the tensor's own.
       return {Codes<true>(x, table->of[kLargestScale]), kLargestScale};
     }
     Unit unit = EncodeRareUnder<D>(a.params, x, *group.amax, a.seen);
@@ -197,7 +197,7 @@ struct Coder {
     return make_uint2(SwapNibbles<Scalar>(codes.x),
                       SwapNibbles<Scalar>(codes.y));
   }
-  // kClamped: of any finite numbers, else of those that m brings below 7.
+  // kClamped: for any finite numbers; else for those that m brings below 7.
   template <bool kClamped>
   __device__ __forceinline__ uint2 Codes(const Words& x, float m) const {
     const auto nearest = [&](float v) {
@@ -226,7 +226,7 @@ struct Coder {
   __device__ __forceinline__ float Wanted(uint32_t max) const {
     const float b = __uint_as_float(max);
     if constexpr (kWay == Way::kProduct) return b * known.scale;
-    // (If the sixth is no normal number the block is rare.)
+    // (If the sixth is not a normal number, the block is rare.)
     if constexpr (kWay == Way::kSixth) {
       return SixthInBf16<Scalar>(b) * known.global;
     }
@@ -259,7 +259,7 @@ cudaError_t Launch(const EncodeArgs& a, const GlobalMultipliers& known,
 cudaError_t LaunchEncodeNvfp4UnderGlobal(const EncodeArgs& a,
                                          const Queue& queue) {
   GlobalMultipliers known;
-  // The host finds multipliers of bf16 alone.
+  // The host finds multipliers only for bf16.
   if (a.known_amax >= 0.0f && a.params.input == DType::kBF16) {
     known = MakeGlobalMultipliers<Scalar>(
         a.params, GlobalScaleOf<Scalar>(a.params, a.known_amax));
@@ -267,7 +267,7 @@ cudaError_t LaunchEncodeNvfp4UnderGlobal(const EncodeArgs& a,
   if (known.usable && !ScalesByProduct(a.params.numerics)) {
     return Launch<DType::kBF16, Way::kSixth>(a, known, queue);
   }
-  // A few global scales have no multiplier for those of blocks.
+  // A few global scales have no multiplier for the scales of blocks.
   if (known.usable && known.scale != 0.0f) {
     return Launch<DType::kBF16, Way::kProduct>(a, known, queue);
   }

@@ -1,6 +1,6 @@
-// Rowwise NVFP4 kernels of bf16 and fp16 that keep to registers: a thread is a
-// block of sixteen, a warp one row of 512 columns. What a block becomes is a
-// coder's to say; the walk brings it blocks and takes units away.
+// Rowwise NVFP4 kernels of bf16 and fp16 that use only registers: a thread
+// takes a block of sixteen, a warp one row of 512 columns. A coder encodes the
+// blocks; the walk loads them and stores the results.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_WALK_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_WALK_CUH_
 
@@ -23,34 +23,35 @@ struct GroupChunk {
   }
 };
 
-// The group that a CTA is at.
+// The current group of a CTA.
 struct RowGroup {
   const GroupTask* task;
   int64_t number;
-  int64_t row;        // its first, of the payload
-  const float* amax;  // of the rowwise copy
-  int64_t top;        // the first row of the CTA's chunk, of the group
-  int rows;           // of the chunk
+  int64_t row;        // its first row in the payload
+  const float* amax;  // amax of the rowwise copy
+  int64_t top;        // first row of the CTA's chunk in the group
+  int rows;           // rows of the chunk
 };
 
 // A CTA takes one item: 2^log_width blocks next to each other, in one or more
-// steps of 1024 blocks each, one below the other in the same chunk.
+// steps of 1024 blocks each, below each other in the same chunk.
 //
-// Not a loop of as many CTAs as there is room for: where arithmetic is the
-// limit, the CTAs of a multiprocessor do not advance evenly, and with equal
-// shares the last ones were left alone for a fifth of the time.
+// There is no loop over items with only as many CTAs as fit at a time: when
+// arithmetic is the limit, the CTAs of a multiprocessor do not advance evenly,
+// and with equal shares the last ones ran alone for a fifth of the time.
 struct RowWalk {
   static constexpr int kStep = 1024;
-  static constexpr int kUnits = kStep / kThreads;  // of a thread, in a step
+  static constexpr int kUnits = kStep / kThreads;  // units of a thread in a
+                                                   // step
   static constexpr int kResident = 4;  // CTAs of a multiprocessor at a time
   static constexpr int kElementBytes = 2;
 
   int log_width;
-  int log_down;   // of the number of items in a chunk
-  int units;      // of a thread, in an item: at most 16
+  int log_down;   // log2 of the number of items in a chunk
+  int units;      // units of a thread in an item, at most 16
   int64_t bands;  // items from top to bottom
-  // From one unit of a thread to the next: lines, and bytes of the input and
-  // of the codes. All groups are alike in that.
+  // Distance from one unit of a thread to the next: in lines, and in bytes of
+  // the input and of the codes. The same in all groups.
   int stride;
   int64_t stride_in;
   int64_t stride_out;
@@ -62,8 +63,8 @@ struct RowWalk {
     static_assert(kTileSide << 3 == kStep);
     units = kUnits;
     bands = a.list.chunk_count << log_down;
-    // Long items save set-up, as long as there are a few for every CTA that
-    // there is room for.
+    // Long items save set-up, as long as there are a few for every resident
+    // CTA.
     const int64_t enough = int64_t{4} * kResident * queue.multiprocessors;
     while (log_down > 0 && bands * Across(a) >= enough) {
       units *= 2;
@@ -75,7 +76,7 @@ struct RowWalk {
     stride_out = stride * a.first.rowwise.data_line;
   }
 
-  // CTAs next to each other take neighbours along rows.
+  // Consecutive CTAs take neighbours along rows.
   static constexpr int64_t kBandsPerLayer = 32768;
   dim3 Grid(const EncodeArgs& a) const {
     const int64_t layers = (bands + kBandsPerLayer - 1) / kBandsPerLayer;
@@ -91,9 +92,8 @@ struct RowWalk {
   }
 };
 
-// A thread's own blocks on their way through shared memory, several at a time:
-// it takes that many bytes under way to keep up with memory, and registers are
-// short.
+// A thread's own blocks in shared memory, several at a time: that many bytes
+// must be in flight to keep up with memory, and registers are scarce.
 struct OwnBlocks {
   static constexpr uint32_t kStages = 4;
   static constexpr uint32_t kStageBytes = 2 * kThreads * sizeof(uint4);
@@ -108,8 +108,8 @@ struct OwnBlocks {
 __device__ __forceinline__ uint32_t AddressIn(OwnBlocks* blocks) {
   return SharedAddress(&blocks->halves[0][0][threadIdx.x]);
 }
-// Begins to copy a block of 32 bytes, where there is one; Arrived<n> waits
-// until at most the last n of these calls are under way.
+// Begins to copy a block of 32 bytes, if it exists; Arrived<n> waits until at
+// most the last n of these copies are in flight.
 __device__ __forceinline__ void BeginCopy(bool wanted, const std::byte* from,
                                           uint32_t to) {
   if (wanted) {
@@ -136,19 +136,19 @@ __device__ __forceinline__ Words TakeBlock(uint32_t at) {
   return x;
 }
 
-// What blocks are made of when they come to a coder: rotated ones are bf16.
+// The element type of blocks when they reach a coder: rotated ones are bf16.
 template <DType D, bool kRht>
 inline constexpr DType kWalked = kRht ? DType::kBF16 : D;
 
-// All threads of RowWalk::Grid must call this; D is the input's type. A coder
-// has
+// Encodes rows with a coder. All threads of RowWalk::Grid must call this; D is
+// the input's type. A coder has
 //   kGathers         whether swizzled scales may pass through shared memory
 //   group            a RowGroup, which the walk sets
-//   Settle()         finds what the group's amax decides; ends with a barrier
+//   Settle()         finds what follows from the group's amax; ends with a barrier
 //   Begin(row, b)    the thread's next blocks are those with number b of this
 //                    row of the group and of every stride-th one below it
-//   Encode(x, unit)  makes the unit of the next of them, which is rotated
-//                    already and of kWalked; false: EncodeRare is to make it
+//   Encode(x, unit)  makes the unit of the next of these, already rotated and of
+//                    type kWalked; returns false if EncodeRare must make it
 //   EncodeRare(x, row, b)
 //                    makes the unit of a block as it was read
 template <DType D, bool kRht, typename Coder>
@@ -161,7 +161,7 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
   const int64_t band = blockIdx.z * RowWalk::kBandsPerLayer + blockIdx.y;
   if (band >= walk.bands) return;
   const GroupChunk chunk(a.list, band >> walk.log_down);
-  // (The only group is read where the arguments are.)
+  // (A single group is read from the arguments.)
   const bool alone = a.list.count == 1;
   const GroupTask* const groups = a.list.groups + chunk.group;
   const std::byte* const input = alone ? a.first.x : groups->x;
@@ -170,14 +170,15 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
   const int rows = static_cast<int>(left < kTileSide ? left : kTileSide);
   const int64_t b = (int64_t{blockIdx.x} << walk.log_width) +
                     (threadIdx.x & ((1 << walk.log_width) - 1));
-  // The place of this thread's first unit in the chunk, and how many it has.
+  // The place of this thread's first unit in the chunk, and the number of its
+  // units.
   const int part = static_cast<int>(band & ((1 << walk.log_down) - 1));
   const int first = part * walk.units * walk.stride +
                     static_cast<int>(threadIdx.x >> walk.log_width);
   int units = (rows - first + walk.stride - 1) / walk.stride;
   units = units < walk.units ? units : walk.units;
   if (b >= a.list.cols / kBlock) units = 0;
-  // On their way while the tables are made.
+  // Loaded while the tables are made.
   const std::byte* from =
       input + (top + first) * a.list.cols * RowWalk::kElementBytes + b * 32;
   constexpr int kAhead = static_cast<int>(OwnBlocks::kStages) - 1;
@@ -197,8 +198,9 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
   std::byte* to = alone ? codes_of(a.first.rowwise) : codes_of(groups->rowwise);
   ScaleColumn scales =
       alone ? scales_of(a.first.rowwise) : scales_of(groups->rowwise);
-  // Swizzled scales of a whole chunk are neighbours, which pass through shared
-  // memory: bytes here and there keep memory busier than all the rest.
+  // Swizzled scales of a whole chunk are adjacent, so they are gathered in
+  // shared memory: storing scattered bytes keeps memory busier than all the
+  // rest.
   std::byte* const swizzled = scales.first;
   const bool gathers = Coder::kGathers && scales.pitch == 0 &&
                        walk.log_down == 0 && walk.log_width == 5 &&
@@ -244,7 +246,7 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
         static_cast<std::byte>(unit.scale);
     line += static_cast<uint32_t>(walk.stride);
   }
-  // From the last one back.
+  // Counts back from the last one.
   from -= kAhead * walk.stride_in;
   for (; rare != 0; rare >>= 1) {
     from -= walk.stride_in;

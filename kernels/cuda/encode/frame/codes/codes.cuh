@@ -1,6 +1,6 @@
-// Sixteen values under a scale into codes, with the machine's conversions where
-// it has them. What these are not for (NaN, Inf, scales at the ends of fp32)
-// goes to the generic functions of kernels/arith/encode.h.
+// Encodes sixteen values under a scale, with the conversion instructions of the
+// GPU if it has them. Values that these do not handle (NaN, Inf, scales at the
+// ends of fp32's range) go to the generic functions of kernels/arith/encode.h.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_CODES_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_CODES_CUH_
 
@@ -18,13 +18,14 @@ __device__ __forceinline__ Sixteen EncodeFp8(const EncodeParams& p,
   return Fp8Words(p.element, y);
 }
 
-// Whether a multiplier is far from the ends of fp32 and no value is special.
+// Whether a multiplier is far from the ends of fp32's range and no value is NaN
+// or Inf.
 __device__ __forceinline__ bool IsOrdinary(float m, uint32_t max) {
   constexpr uint32_t kLeast = 27u << 23;  // 2^-100
   return __float_as_uint(m) - kLeast <= kFltMaxBits - kLeast && max < kInfBits;
 }
 
-// kBelow7: all |v * m| are.
+// kBelow7: all |v * m| are below 7.
 template <bool kBelow7>
 __device__ __forceinline__ Sixteen NearestCodes(const float (&v)[kBlock],
                                                 float m) {
@@ -43,7 +44,7 @@ __device__ __forceinline__ Sixteen NearestCodes(const float (&v)[kBlock],
 #endif
 }
 
-// Byte i of `random` is value i's.
+// Byte i of `random` belongs to value i.
 __device__ __forceinline__ Sixteen StochasticCodesOf(
     const float (&v)[kBlock], float m, const uint32_t (&random)[4]) {
   Sixteen codes = {};
@@ -62,7 +63,7 @@ __device__ __forceinline__ Sixteen StochasticCodesOf(
                          FractionalCodes(of(4 * i), of(4 * i + 2)));
       odd[i] = TwiceAnd(__byte_perm(bytes, 0, 0x4341),
                         FractionalCodes(of(4 * i + 1), of(4 * i + 3)));
-      // Values near 6 or above it may have come to an eighth code.
+      // Values near 6 or above it may have become an eighth code.
       even[i] = __vminu2(even[i], 0x0FFF0FFFu);
       odd[i] = __vminu2(odd[i], 0x0FFF0FFFu);
     }
@@ -80,13 +81,13 @@ __device__ __forceinline__ Sixteen StochasticCodesOf(
   return codes;
 }
 
-// Codes of an E2M1 cell. `kept` are the parameters as they lie in memory;
-// `random` is nullptr for rounding to nearest.
+// Codes of an E2M1 cell. `kept` is the parameters' copy in memory; `random` is
+// nullptr for rounding to nearest.
 template <typename C>
 __device__ __forceinline__ Sixteen EncodeE2M1Values(
     const EncodeParams& p, const EncodeParams& kept, const float (&v)[kBlock],
     float m, uint32_t max, const uint32_t (*random)[4]) {
-  // Under E4M3's scales values come to no more than 6.4, but for rare ones.
+  // Under E4M3 scales all but rare values stay below 6.4 after scaling.
   constexpr bool kBelow7 = !C::kMx && !C::kOther && !C::kDraws;
   bool ordinary;
   if constexpr (C::kOther) {

@@ -1,6 +1,6 @@
-// Other libraries' codes: values times an operand or over it, which some round
-// to the input's type before they round to a code, with signs of their own for
-// what is zero.
+// Codes under profiles other than TE: values times or over an operand. Some
+// profiles round the result to the input's type before they round it to a code,
+// and give zeros other signs.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_OTHERS_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_OTHERS_CUH_
 
@@ -11,14 +11,14 @@ namespace quantd::cuda {
 
 // --- FP8 --------------------------------------------------------------------
 
-// What may be multiplied with instead of dividing by d, which is Safe, for the
-// same FP8 codes of all numbers of the input's type. Codes change at certain
-// numbers t, and v times something beside 1 / d is within a few last places of
-// v / d: only where a number of the type is that near to t * d must it be seen
-// on which side of t the product comes out.
+// Searches for a multiplier that can replace dividing by d, which must be Safe,
+// with the same FP8 codes for all numbers of the input's type. Codes change at
+// certain numbers t, and v times something near 1 / d is within a few last
+// places of v / d: so only numbers of the type that are this near to t * d need
+// to be checked for the side of t on which the product falls.
 class Inverse {
  public:
-  static constexpr uint32_t kAll = 7;  // candidates, a bit each
+  static constexpr uint32_t kAll = 7;  // all candidates, one bit each
 
   __device__ __forceinline__ Inverse(const EncodeParams& p, float d)
       : type_(p.input),
@@ -27,7 +27,8 @@ class Inverse {
         over_(d),
         nearest_(1.0f / d) {}
 
-  // Every fp32 is a number of its type; those of fp16 lose bits at the ends.
+  // Every fp32 is a number of its type, so nothing can be checked; fp16 numbers
+  // lose bits at the ends.
   static __device__ __forceinline__ bool Applies(const EncodeParams& p) {
     return p.input == DType::kBF16 ||
            (p.input == DType::kF16 &&
@@ -38,9 +39,9 @@ class Inverse {
     return __uint_as_float(i == 2 ? nearest - 1 : nearest + i);
   }
 
-  // Codes change at t and powers of two from there, for k below 32: multiples
-  // of a sixteenth, or, of what is rounded to the type first, half its last
-  // place before or behind one.
+  // Thresholds where codes change, in units of a power of two, for k below 32:
+  // multiples of a sixteenth or, if quotients are rounded to the type first,
+  // half its last place before or after one.
   __device__ __forceinline__ float Threshold(uint32_t k) const {
     const float t = 1.0f + static_cast<float>(k % 16) * 0x1p-4f;
     if (!rounds_) return t;
@@ -51,7 +52,7 @@ class Inverse {
     const uint32_t beyond = type_ == DType::kBF16 ? 0xFFFFu : 0x1FFFu;
     return ((__float_as_uint(t * d_) + 8u) & beyond) <= 16u;
   }
-  // The candidates that will do where a number is near to t * d.
+  // The candidates that are correct for numbers near t * d.
   __device__ __forceinline__ uint32_t GoodNear(float t) const {
     float v = t * d_;
     float none = 0.0f;
@@ -74,7 +75,7 @@ class Inverse {
   const float nearest_;
 };
 
-// The candidates that will do everywhere: each lane looks at one threshold.
+// The candidates that are correct everywhere: each lane checks one threshold.
 __device__ __forceinline__ uint32_t GoodForAll(const Inverse& inverse) {
   const float t = inverse.Threshold(threadIdx.x % kWarp);
   const uint32_t good = inverse.IsNear(t) ? inverse.GoodNear(t) : Inverse::kAll;
@@ -85,11 +86,11 @@ __device__ __forceinline__ uint32_t GoodForAll(const Inverse& inverse) {
   }
   return all;
 }
-// How values become codes of FP8 under an operand.
+// The way to FP8 codes under an operand.
 struct OtherFp8 {
   float m = 0.0f;      // the operand
-  float by = 0.0f;     // what values are multiplied with; 0: they are divided
-  uint32_t limit = 0;  // magnitudes from here on are for the generic functions
+  float by = 0.0f;     // multiplier; 0: values are divided by the operand
+  uint32_t limit = 0;  // magnitudes from here on go to the generic functions
 };
 
 __device__ __forceinline__ OtherFp8 HowToFp8(const EncodeParams& p, float m) {
@@ -98,8 +99,8 @@ __device__ __forceinline__ OtherFp8 HowToFp8(const EncodeParams& p, float m) {
   }
   return {m, 0.0f, Quotient::Safe(m, 0) ? Quotient::kEnd : 0u};
 }
-// How to encode many values of all lanes of the warp under one operand: by a
-// multiplication each, where that will do. All lanes call this.
+// The way to encode many values of all lanes of the warp under one operand: by
+// multiplication if that is correct. All lanes must call this.
 __device__ __forceinline__ OtherFp8 HowToManyFp8(const EncodeParams& p,
                                                  float m) {
   OtherFp8 how = HowToFp8(p, m);
@@ -110,7 +111,7 @@ __device__ __forceinline__ OtherFp8 HowToManyFp8(const EncodeParams& p,
   return how;
 }
 
-// `max`: of the values' magnitudes, or more.
+// `max`: an upper bound of the values' magnitudes.
 __device__ __forceinline__ Sixteen EncodeOtherFp8(const EncodeParams& p,
                                                   const EncodeParams& kept,
                                                   const float (&v)[kBlock],
@@ -140,13 +141,13 @@ __device__ __forceinline__ Sixteen EncodeOtherFp8(const EncodeParams& p,
 
 // --- E2M1 -------------------------------------------------------------------
 
-// Codes of values times 64 * m64, of which none but zeros comes to zero. Signs
-// (see SignRule) cost nothing: what is added makes zeros positive, or leaves
-// them.
+// Codes of values times 64 * m64; only zeros may become zero. Signs (see
+// SignRule) come for free: the added zero makes zeros positive, or leaves their
+// sign.
 __device__ __forceinline__ Sixteen CodesOfProducts(SignRule sign,
                                                    const float (&v)[kBlock],
                                                    float m64) {
-  // Zeros get one where all signs are turned at the end.
+  // Zeros get a sign if all signs are inverted at the end.
   const bool turned = sign == SignRule::kNotPositive;
   const float by = turned ? -m64 : m64;
   const float zero = sign == SignRule::kSignBit ? -0.0f : 0.0f;
@@ -167,22 +168,22 @@ __device__ __forceinline__ Sixteen CodesOfProducts(SignRule sign,
 __device__ __forceinline__ bool AreProducts(const EncodeParams& p, float m,
                                             uint32_t max) {
   const Numerics& n = p.numerics;
-  // (By less than 2 small numbers may come to zero, which has another sign.)
+  // (Below 2, small numbers may become zero, which has another sign.)
   return n.operation == Operation::kTimes && !n.in_type && !n.ties_to_zero &&
          Quotient::Safe(m, max) && (n.sign == SignRule::kSignBit || m >= 2.0f);
 }
 
-// Whether OtherCodes gives what the generic functions do.
+// Whether OtherCodes gives the same codes as the generic functions.
 __device__ __forceinline__ bool IsOrdinaryForOthers(const Numerics& n,
                                                     const float (&v)[kBlock],
                                                     float d, uint32_t max) {
   if (n.ties_to_zero || !Quotient::Safe(d, max)) return false;
   if (n.sign == SignRule::kSignBit || d <= 0.5f) return true;
-  // A quotient that is 0 has another sign than the smallest number.
+  // A quotient that underflows to 0 has another sign than the smallest number.
   uint32_t least = ~0u;
   QUANTD_UNROLL
   for (int i = 0; i < kBlock; ++i) {
-    // (Zeros come out on top.)
+    // (Zeros count as the largest.)
     const uint32_t magnitude = __float_as_uint(v[i]) * 2 - 1;
     least = magnitude < least ? magnitude : least;
   }
@@ -190,7 +191,7 @@ __device__ __forceinline__ bool IsOrdinaryForOthers(const Numerics& n,
   return least >= kTiny - 1;
 }
 
-// Other libraries' codes of values over, or times, an operand.
+// Codes, under another profile than TE, of values over or times an operand.
 __device__ __forceinline__ Sixteen OtherCodes(const EncodeParams& p,
                                               const float (&v)[kBlock],
                                               float d) {
@@ -216,13 +217,13 @@ __device__ __forceinline__ Sixteen OtherCodes(const EncodeParams& p,
   return CodesOfProducts(n.sign, q, 0x1p-6f);
 }
 
-// Whether a block of MX is ordinary: its operand is a power of two, from 1 on,
-// so that nothing is rounded, nor is anything lost for signs.
+// Whether a block of MX is ordinary: its operand is a power of two of at least
+// 1, so nothing is rounded and no sign is lost.
 __device__ __forceinline__ bool IsOrdinaryForOtherMx(float m, uint32_t max) {
   return m >= 1.0f && m < 0x1p127f && max < kInfBits;
 }
-// v, or its neighbour toward zero where v * m lies on a tie whose even code is
-// the larger one. (A factor just below 1 would round a subnormal v back to v.)
+// v, or its neighbour toward zero if v * m lies on a tie whose even code is the
+// larger one. (A factor just below 1 would round a subnormal v back to v.)
 __device__ __forceinline__ float BelowTie(float v, float m) {
   const float y = fabsf(v) * m;
   const bool tie = y == 0.75f || y == 1.75f || y == 3.5f;
@@ -238,7 +239,7 @@ __device__ __forceinline__ Sixteen OtherMxCodes(const EncodeParams& p,
     for (int i = 0; i < kBlock; ++i) below[i] = BelowTie(v[i], m);
     return CodesOfProducts(n.sign, below, m * 0x1p-6f);
   }
-  // What lies on a tie gets just below it: of two bytes no number is so near.
+  // Moves ties just below: no other 16-bit number is that close.
   return CodesOfProducts(n.sign, v,
                          m * (n.ties_to_zero ? 0x1.FFFFFEp-7f : 0x1p-6f));
 }

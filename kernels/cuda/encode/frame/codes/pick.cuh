@@ -1,4 +1,4 @@
-// 4over6 of values in registers: the better of two scales, by the errors of
+// 4over6 for values in registers: the better of two scales, by the errors of
 // kernels/cuda/encode/nvfp4/four_over_six.cuh.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_PICK_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_PICK_CUH_
@@ -9,7 +9,7 @@
 
 namespace quantd::cuda {
 
-// Two candidates: that for a maximum of 4, and that for 6.
+// Two candidates: the one for a maximum of 4, and the one for 6.
 struct Candidates {
   uint32_t four;
   uint32_t six;
@@ -33,7 +33,7 @@ __device__ __forceinline__ Errors NearErrors(const float (&v)[kBlock],
   return {four.error, six.error};
 }
 
-// By the definition.
+// Finds the candidates by the definition.
 static __device__ __noinline__ Candidates
 FindCandidatesRare(const EncodeParams& p, const LineScale<Scalar>& line,
                    const float* v, uint32_t clean) {
@@ -44,8 +44,8 @@ FindCandidatesRare(const EncodeParams& p, const LineScale<Scalar>& line,
   return c;
 }
 
-// The code of the better one for a block whose largest magnitude is `max`; of
-// a square, of which sixteen lanes have a line each and all lanes must call
+// The scale code of the better candidate for a block whose largest magnitude is
+// `max`. For a square sixteen lanes have a line each, and all lanes must call
 // this.
 template <bool kSquare>
 __device__ __forceinline__ uint32_t PickCode(const EncodeParams& kept,

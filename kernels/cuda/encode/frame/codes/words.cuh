@@ -1,5 +1,5 @@
-// What ways to codes in the frame share: sixteen of them, the generic functions
-// for what is rare, and the machine's conversions.
+// Shared by the encoders of the frame: sixteen codes, the generic functions for
+// rare cases, and conversion instructions.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_WORDS_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_WORDS_CUH_
 
@@ -8,12 +8,12 @@
 
 namespace quantd::cuda {
 
-// Up to four words, as EncodeSixteen has them.
+// Sixteen codes in up to four words, in the order of EncodeSixteen.
 struct Sixteen {
   uint32_t words[4];
 };
 
-// For what is rare, or not worth more.
+// For rare cases, and those not worth tuning.
 template <bool kOther>
 static __device__ __noinline__ Sixteen EncodeSixteenRare(
     const EncodeParams& p, const float* v, float m, const uint32_t* random) {
@@ -27,7 +27,7 @@ static __device__ __noinline__ Sixteen EncodeSixteenRare(
   return codes;
 }
 
-// Two numbers rounded to a type.
+// Rounds two numbers to a type.
 __device__ __forceinline__ void RoundPair(DType type, float* a, float* b) {
   if (type == DType::kBF16) {
     const uint32_t word = PackBf16(*a, *b);
@@ -48,16 +48,17 @@ __device__ __forceinline__ float WithSignOf(float magnitude, float v) {
                          (__float_as_uint(v) & ~kAbsMask));
 }
 
-// Two bf16 times a power of two that is in both halves of a word, or NaN.
-// Products that become subnormal are rounded, which FP8 codes do not tell.
+// Multiplies two bf16 by a power of two, or NaN, given in both halves of a
+// word. Products that become subnormal are rounded, which does not affect FP8
+// codes.
 __device__ __forceinline__ uint32_t TimesPowerOfTwo(uint32_t word, uint32_t m) {
   uint32_t products;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;"
       : "=r"(products)
-      : "r"(word), "r"(m), "r"(0x80008000u));  // -0 keeps the sign of a zero
+      : "r"(word), "r"(m), "r"(0x80008000u));  // -0 keeps the sign of zeros
   return products;
 }
-// An fp32 that is a bf16 in both halves of a word.
+// An fp32 that is exact as bf16, in both halves of a word.
 __device__ __forceinline__ uint32_t BothHalves(float v) {
   return __byte_perm(__float_as_uint(v), 0, 0x3232);
 }
@@ -75,7 +76,7 @@ __device__ __forceinline__ Sixteen Fp8Words(DType element,
   return codes;
 }
 
-// Sixteen codes with signs from E2M1 values / 64 with signs.
+// Sixteen codes with signs, from signed E2M1 values / 64.
 __device__ __forceinline__ Sixteen E2M1Words(const float (&q)[kBlock]) {
   Sixteen codes = {};
   QUANTD_UNROLL
@@ -89,7 +90,7 @@ __device__ __forceinline__ Sixteen E2M1Words(const float (&q)[kBlock]) {
   return codes;
 }
 
-// y to nearest, all |y| brought to 6 at most.
+// Rounds y to nearest; all |y| are clamped to 6.
 __device__ __forceinline__ float NearestOf(float y64, float sign) {
   return WithSignOf(NearestE2M1(fminf(fabsf(y64), 6.0f * 0x1p-6f)), sign);
 }

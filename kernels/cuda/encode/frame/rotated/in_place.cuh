@@ -1,4 +1,4 @@
-// The columnwise copy of MXFP8 where it is rotated: a warp encodes the sixteen
+// Encodes the rotated columnwise copy of MXFP8: a warp encodes the sixteen
 // columns that it has rotated, and two warps store theirs together.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_ROTATED_IN_PLACE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_ROTATED_IN_PLACE_CUH_
@@ -7,13 +7,13 @@
 
 namespace quantd::cuda {
 
-// A lane's two columns of a block, where the warp has rotated them: lines of
-// bf16. Their codes take the place of one of them, eight rows at a time.
+// A lane's two columns of a block, as lines of bf16 that the warp has rotated.
+// Their codes overwrite one of the columns, eight rows at a time.
 //
-// A piece of eight rows is sixteen bytes, which eight lanes take together: four
-// pairs of columns of two blocks. Lanes of the second block go through theirs
-// in another order, and other pairs leave their codes in the second column, for
-// the banks.
+// A piece of eight rows is sixteen bytes, which eight lanes access together:
+// four pairs of columns of two blocks. To avoid bank conflicts, lanes of the
+// second block go through theirs in another order, and every other pair leaves
+// its codes in the second column.
 class RotatedPair {
  public:
   static constexpr uint32_t kPieces = kMxRows / 8;
@@ -30,7 +30,7 @@ class RotatedPair {
     codes_ = pair < 4 ? first_ : second();
   }
 
-  // bf16 bits of the largest magnitudes; of NaN, a NaN's.
+  // bf16 bits of the largest magnitudes; those of a NaN if there is one.
   __device__ __forceinline__ void FindMaxima(uint32_t (&max)[2]) const {
     uint32_t m[2] = {};
     QUANTD_UNROLL
@@ -41,7 +41,7 @@ class RotatedPair {
     QUANTD_UNROLL
     for (int c = 0; c < 2; ++c) max[c] = LargerHalf(m[c] & 0x7FFF7FFFu);
   }
-  // Finds maxima with NaN dropped. Seldom needed.
+  // Finds maxima with NaN dropped. Seldom called.
   __device__ __forceinline__ void FindNumbers(uint32_t (&max)[2]) const {
     max[0] = max[1] = 0;
 #pragma unroll 1
@@ -57,7 +57,7 @@ class RotatedPair {
     }
   }
 
-  // Makes codes of both columns under their multipliers.
+  // Encodes both columns under their multipliers.
   template <DType E>
   __device__ __forceinline__ void Encode(float first, float second) const {
     const uint32_t m[2] = {BothHalves(first), BothHalves(second)};
@@ -72,7 +72,7 @@ class RotatedPair {
     }
   }
 
-  int row;  // of the tile
+  int row;  // within the tile
   int column;
 
  private:
@@ -82,7 +82,7 @@ class RotatedPair {
   static __device__ __forceinline__ uint32_t LargestOfPiece(const uint4& w) {
     return MaxOfWords(MaxOfWords(w.x, w.y), MaxOfWords(w.z, w.w));
   }
-  // Two rows of both columns.
+  // Encodes two rows of both columns.
   template <DType E>
   static __device__ __forceinline__ uint32_t
   CodesOfTwo(uint32_t a, uint32_t b, const uint32_t (&m)[2]) {
@@ -95,9 +95,9 @@ class RotatedPair {
   uint32_t codes_;
 };
 
-// Stores byte by byte what is there of a tile: so many rows and columns of the
-// lane's eight. `at_sixteen(q)` is the place of fragments of 16 rows. Seldom
-// needed.
+// Stores a partial tile byte by byte: `rows` rows, and `columns` of the lane's
+// eight columns. `at_sixteen(q)` is the place of fragments of 16 rows. Seldom
+// called.
 template <typename AtSixteen>
 __device__ __forceinline__ void StoreRotatedPairs(int64_t rows, int columns,
                                                   std::byte* to, int64_t pitch,
@@ -120,9 +120,9 @@ __device__ __forceinline__ void StoreRotatedPairs(int64_t rows, int columns,
   }
 }
 
-// The codes of a pair of warps' rotated columns to memory, by rows: sectors of
-// 32 columns, which take half of the time that sixteen take. A warp has 64 rows
-// of them. All lanes of both must call this when all have been set.
+// Stores the codes of a pair of warps' rotated columns to memory, by rows:
+// sectors of 32 columns, which take half the time of 16. A warp has 64 rows of
+// them. All lanes of both warps must call this after all codes have been set.
 __device__ __forceinline__ void FlushRotatedPairs(const StagedTile& lines,
                                                   const Place& at,
                                                   const CopyTask& copy) {
@@ -131,15 +131,16 @@ __device__ __forceinline__ void FlushRotatedPairs(const StagedTile& lines,
   const auto warp = static_cast<int>(Team::warp());
   const int first = warp / 2 * 32;
   const int row = warp % 2 * 64;
-  // Fragments are eight pairs of columns and eight rows, of two codes. Two of
-  // them have eight columns of a row in each lane.
+  // Fragments are eight pairs of columns and eight rows of two codes. With two
+  // of them each lane has eight columns of a row.
   const int pair = lane % 8 / 2 * 4 + lane / 8 % 2 * 2 + lane % 2;
   const int line = first + pair / 8 * kBlock + pair % 8 * 2 + pair % 8 / 4;
   const uint32_t from =
       SharedAddress(lines.bytes) +
       static_cast<uint32_t>(TileOffset(line, row + lane / 16 * 8));
   const auto at_sixteen = [&](uint32_t q) { return from ^ q * 32; };
-  const int columns = at.cols - first - lane % 4 * 8;  // the lane's, of eight
+  const int columns = at.cols - first - lane % 4 * 8;  // the lane's columns, of
+                                                       // eight
   std::byte* to = copy.data +
                   (int64_t{at.row} + row + lane / 4) * copy.data_position +
                   at.col + first + lane % 4 * 8;
@@ -163,10 +164,10 @@ __device__ __forceinline__ void FlushRotatedPairs(const StagedTile& lines,
     StoreRotatedPairs(copy.padded - at.row - row, columns, to, pitch,
                       at_sixteen);
   }
-  Team::SyncPair();  // the other warp may take its lines back
+  Team::SyncPair();  // the other warp may reuse its lines now
 }
 
-// Columns that the warp has rotated. All lanes must call this.
+// Encodes the columns that the warp has rotated. All lanes must call this.
 template <typename C>
 __device__ __forceinline__ void EncodeRotatedInPlace(const EncodeParams& p,
                                                      const StagedTile& lines,

@@ -1,6 +1,6 @@
-// Rotations on the way through shared memory: a warp's sixteen lines become
-// bf16 there, with lines as rows whichever way they run. What comes after is
-// one piece of code for both copies, and has its registers for itself.
+// Rotations within shared memory: a warp's sixteen lines become bf16 there,
+// stored as rows whichever way they run. The code after that is the same for
+// both copies, and has the registers for itself.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_ROTATED_LINES_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_ROTATED_LINES_CUH_
 
@@ -11,8 +11,8 @@ namespace quantd::cuda {
 // The lane's quarter of a line: 32 positions. A warp has eight lines at a time.
 struct Quarter {
   static constexpr int kLength = 32;
-  int line;   // of the tile
-  int first;  // position
+  int line;   // within the tile
+  int first;  // first position
 
   // `eighth` is 0 or 1.
   __device__ __forceinline__ explicit Quarter(int eighth) {
@@ -22,7 +22,7 @@ struct Quarter {
   }
 };
 
-// Values of a quarter where lines are rows.
+// Loads the values of a quarter if lines are rows.
 template <DType D>
 __device__ __forceinline__ void LoadQuarter(const StagedTile& tile,
                                             const Quarter& q,
@@ -43,15 +43,15 @@ __device__ __forceinline__ void LoadQuarter(const StagedTile& tile,
 __device__ __forceinline__ void LoadQuarter(const StagedTile& tile,
                                             const Quarter& q, DType type,
                                             float (&v)[Quarter::kLength]) {
-  // (Not a choice for each word: both ways would be issued.)
+  // (One branch for all words: selecting for each would issue both ways.)
   if (type == DType::kBF16) {
     LoadQuarter<DType::kBF16>(tile, q, v);
   } else {
     LoadQuarter<DType::kF16>(tile, q, v);
   }
 }
-// (Quarters of a column of fp32 lie in the same banks: four times the time of
-// rows, but to exchange them took more.)
+// (Quarters of a column of fp32 have bank conflicts, which takes four times as
+// long as rows; exchanging them first took even longer.)
 template <bool kColumns>
 __device__ __forceinline__ void LoadQuarter(const StagedTileOf<4>& tile,
                                             const Quarter& q,
@@ -93,7 +93,7 @@ __device__ __forceinline__ void StoreQuarter(
 
 // --- the butterfly ----------------------------------------------------------
 
-// A stage of it, in a lane's registers.
+// A stage within a lane's registers.
 __device__ __forceinline__ void AddPairs(int stride,
                                          float (&v)[Quarter::kLength]) {
   QUANTD_UNROLL
@@ -116,10 +116,10 @@ __device__ __forceinline__ void AddLanes(int lanes,
   }
 }
 
-// The first stage, of values that have not got their signs yet. kExact: no
-// product of a value and its sign is rounded, so that the second of a pair need
-// not be found on its own. (An exact zero comes out as +0, since the first of a
-// pair is never -0.)
+// The first stage, which also applies the signs. kExact: the product of a value
+// and its sign is not rounded, so the second of a pair need not be computed
+// separately. (An exact zero comes out as +0, since the first of a pair is
+// never -0.)
 template <bool kExact>
 __device__ __forceinline__ void AddFirstPairs(float (&v)[Quarter::kLength],
                                               const float* signs) {
@@ -144,14 +144,14 @@ __device__ __forceinline__ void AddFirstPairs(float (&v)[Quarter::kLength],
   }
 }
 
-// RotateForwardOf, of elements of so many bytes. `signs` are 128, repeated
-// where the dimension is less.
+// RotateForwardOf, for elements of kBytes. `signs` are 128, repeated for
+// smaller dimensions.
 template <int kBytes, int kDimension>
 __device__ __forceinline__ void RotateQuarter(float (&v)[Quarter::kLength],
                                               const Quarter& q,
                                               const float* signs) {
-  // The scale of 16 and of 64 is a power of two, and elements of two bytes are
-  // far from the least numbers of fp32.
+  // The scale of 16 and of 64 is a power of two, and 16-bit elements are far
+  // from fp32's least numbers.
   constexpr bool kExact = kBytes == 2 && (kDimension == 16 || kDimension == 64);
   AddFirstPairs<kExact>(v, signs + q.first);
   AddPairs(2, v);
@@ -162,15 +162,15 @@ __device__ __forceinline__ void RotateQuarter(float (&v)[Quarter::kLength],
   if constexpr (kDimension > 64) AddLanes(16, v);
 }
 
-// Whether a rotated quarter had NaN or Inf in it: a rotation makes such of all
-// of a block where one of it was, so that one of every sixteen tells. All lanes
-// of a warp learn it.
+// Whether a rotated quarter had NaN or Inf in it. A rotation spreads these over
+// the whole block, so checking one of every sixteen is enough. All lanes of a
+// warp get the result.
 __device__ __forceinline__ bool HadSpecial(const float (&v)[Quarter::kLength]) {
   const float tell[2] = {v[0], v[16]};
   return __any_sync(0xFFFFFFFFu, LargestMagnitude(tell, 0, 2) >= kInfBits);
 }
 
-// The warp's sixteen columns of a tile as rows of `lines`.
+// Stores the warp's sixteen columns of a tile as rows of `lines`.
 __device__ __forceinline__ void TransposeColumns(const StagedTile& tile,
                                                  StagedTile* lines) {
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
@@ -180,8 +180,8 @@ __device__ __forceinline__ void TransposeColumns(const StagedTile& tile,
   const uint32_t to =
       SharedAddress(lines->bytes) +
       static_cast<uint32_t>(TileOffset(first + lane % 8, lane / 8 * 8));
-  // Eight columns and 32 rows at a time. (Pieces of 16 bytes lie in each 128
-  // as the numbers of rows say, by XOR.)
+  // Eight columns and 32 rows at a time. (Pieces of 16 bytes within each 128
+  // are swizzled by XOR with the row number.)
   QUANTD_UNROLL
   for (uint32_t half = 0; half < 2; ++half) {
     uint32_t x[4][4];
@@ -198,7 +198,7 @@ __device__ __forceinline__ void TransposeColumns(const StagedTile& tile,
   __syncwarp();
 }
 
-// Reports NaN and Inf of a warp's lines as they were read. Seldom needed.
+// Reports NaN and Inf among a warp's lines as read. Seldom called.
 template <int kBytes>
 __device__ __noinline__ uint32_t SeenInTile(const StagedTileOf<kBytes>& tile,
                                             bool columns, DType type) {
@@ -243,14 +243,15 @@ __device__ __forceinline__ bool RotateLinesBy(const Load& load,
   __syncwarp();
   return special;
 }
-// Rotates the warp's lines of elements of so many bytes, of which `load` gets a
-// quarter, into `lines`. (They may lie there, as rows of two bytes.) Returns
-// whether any was special. All lanes must call this.
+// Rotates the warp's lines of elements of kBytes into `lines`; `load` loads a
+// quarter of a line. (The source may be in `lines`, as rows of 16-bit
+// elements.) Returns whether there was any NaN or Inf. All lanes must call
+// this.
 template <int kBytes, typename Load>
 __device__ __forceinline__ bool RotateLines(const Load& load, int dimension,
                                             const float* signs,
                                             StagedTile* lines) {
-  // (Choices in between would move registers about.)
+  // (Other forms would move registers around.)
   switch (dimension) {
     case 16:
       return RotateLinesBy<kBytes, 16>(load, signs, lines);

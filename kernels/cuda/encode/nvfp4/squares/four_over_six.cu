@@ -1,4 +1,4 @@
-// NVFP4's squares of 16 x 16, made by 4over6.
+// NVFP4's squares of 16 x 16, with 4over6.
 #include "kernels/arith/four_over_six.h"
 #include "kernels/cuda/encode/nvfp4/four_over_six.cuh"
 #include "kernels/cuda/encode/nvfp4/squares/squares.cuh"
@@ -17,7 +17,7 @@ class BetterSquares {
                                            const Table& table)
       : table_(table) {}
 
-  // Both candidates.
+  // Finds both candidates.
   __device__ __forceinline__ uint32_t Settle(uint32_t max, bool* rare) const {
     const float base = BaseOf(max, table_.s);
     *rare = IsRare(max, base) || !table_.ordinary;

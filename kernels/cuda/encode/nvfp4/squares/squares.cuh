@@ -1,15 +1,16 @@
-// NVFP4 with a scale for each square of 16 x 16, by tiles: what a square's
-// codes are does not depend on the way they are read. So they are found once,
-// row by row, and transposed.
+// NVFP4 with a scale for each square of 16 x 16, by tiles. The codes of a
+// square are the same for both copies, so they are found once, row by row, and
+// transposed.
 //
-// A Coding says how they are found: its kType and the Table that an amax
-// decides; it is made of the arguments and a table, and codes lines of squares,
-// a block of each lane at a time.
+// A Coding finds the codes. It has a type kType and a Table that follows from
+// an amax; it is constructed from the arguments and a table, and encodes lines
+// of squares, one block of each lane at a time.
+//
 //   Settle(max, &rare)            what lanes need to know of a square with that
 //                                 largest magnitude, and whether it is rare
-//   Encode(x, block, known, max)  of x, the block at that address. All lanes
-//                                 call it
-//   EncodeRare(p, x, amax, of)    by the generic functions; all lanes of a
+//   Encode(x, block, known, max)  encodes x, the block at that address; all
+//                                 lanes call it
+//   EncodeRare(p, x, amax, of)    uses the generic functions; all lanes of a
 //                                 square call it
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_SQUARES_SQUARES_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_SQUARES_SQUARES_CUH_
@@ -24,21 +25,21 @@ struct SquaresTeam {
   LineCodes::Storage rows[Team::kWarps];
   LineCodes::Storage columns[Team::kWarps];
   typename TeamGroup<typename Coding::Table>::Tables tables;
-  // Scales of the columnwise copy, by the column of squares.
+  // Scales of the columnwise copy, by column of squares.
   alignas(4) uint8_t scales[kSquares][kSquares];
 };
 template <SharedMemory kSize, typename Coding>
 using SquaresShared =
     TileShared<EncodeStream<kSize, false>, SquaresTeam<Coding>>;
 
-// A matrix of 16 x 16 nibbles, a lane of sixteen one row of it: as its
-// transpose.
+// Transposes a matrix of 16 x 16 nibbles; each of sixteen lanes has a row of
+// it.
 __device__ __forceinline__ uint2 TransposeNibbles(uint2 v) {
   const uint32_t lane = threadIdx.x;
   const auto exchanged = [](uint32_t word, int with) {
     return __shfl_xor_sync(0xFFFFFFFFu, word, with);
   };
-  // Rows 8 apart exchange what is 8 columns apart, and so on.
+  // Rows 8 apart exchange parts that are 8 columns apart, and so on.
   {
     const bool high = (lane & 8) != 0;
     const uint32_t other = exchanged(high ? v.x : v.y, 8);
@@ -68,7 +69,7 @@ __device__ __forceinline__ uint2 TransposeNibbles(uint2 v) {
   return v;
 }
 
-// Reduces four words over each sixteen lanes: lane l has number l / 4 % 4.
+// Reduces four words over each sixteen lanes: lane l gets word l / 4 % 4.
 template <DType D>
 __device__ __forceinline__ uint32_t LargestOfFour(const uint32_t (&m)[4]) {
   const uint32_t lane = threadIdx.x;
@@ -85,8 +86,8 @@ __device__ __forceinline__ uint32_t LargestOfFour(const uint32_t (&m)[4]) {
   return LargerHalf<D>(max & 0x7FFF7FFFu);
 }
 
-// This lane's square among the warp's: fp32 bits of its largest magnitude, with
-// NaN above Inf and with NaN dropped.
+// Maxima of this lane's square among the warp's: fp32 bits of its largest
+// magnitude, with NaN above Inf and with NaN dropped.
 struct SquareMaxima {
   uint32_t max;
   uint32_t clean;
@@ -130,8 +131,8 @@ __device__ __forceinline__ SquareMaxima FindSquares(WarpLines<false> lines,
   return {max, clean};
 }
 
-// Codes of a warp's sixteen rows for one copy, or for both where they are the
-// same. `put(i, unit)` takes them: a lane's block of square 4 (lane / 16) + i.
+// Encodes a warp's sixteen rows for one copy, or for both if they are the same.
+// `put(i, unit)` takes a lane's block of square 4 (lane / 16) + i.
 template <typename Coding, typename Put>
 __device__ __forceinline__ void EncodeSquares(
     const EncodeArgs& a, const typename Coding::Table& table, const float* amax,
@@ -199,8 +200,8 @@ __global__ void __launch_bounds__(EncodeStream<kSize, false>::kCtaThreads, 1)
                     TransposeNibbles(unit.codes));
         s.scales[half * 4 + i][warp] = static_cast<uint8_t>(unit.scale);
       };
-      if (columns) Team::Sync();  // the last tile's have left
-      // Both copies' amaxes may have been given, and not be the same.
+      if (columns) Team::Sync();  // the last tile's codes have been stored
+      // Both copies may have given amaxes that differ.
       if (s.tables.same) {
         EncodeSquares<Coding>(a, s.tables.row, group.task().rowwise.amax, lines,
                               maxima, [&](uint32_t i, const Unit& unit) {
@@ -227,7 +228,7 @@ __global__ void __launch_bounds__(EncodeStream<kSize, false>::kCtaThreads, 1)
         SumColumns<D>(stream.tile(), at, a.list.cols, group.task().partial, k);
       }
       if (columns) {
-        Team::Sync();  // they are complete
+        Team::Sync();  // the scales are complete
         const uint32_t of =
             *reinterpret_cast<const uint32_t*>(&s.scales[warp][half * 4]);
         const LineTask& columnwise = s.tables.columnwise;

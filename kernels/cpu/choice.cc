@@ -10,14 +10,14 @@
 namespace quantd::cpu {
 namespace {
 
-// Options that the functions for FP8 know beside their formats; a copy that is
-// rotated is not theirs. With more options the generic function is taken.
+// Options that the functions for FP8 support beside their formats; they do not
+// handle rotated copies. With other options the generic function is used.
 constexpr uint32_t kFp8Knows =
     kOptRht | kOptSwizzled | kOptGivenAmax | kOptEpsilon | kOptPowerOfTwo |
     kOptGivenScale | kOptHistory | kOptScaleRule | kOptGrouped | kOptDbias;
 
-// Options that the function for NVFP4 knows, whose copies are rotated by 16 or
-// not at all.
+// Options that the function for NVFP4 supports; copies are rotated by 16 or not
+// at all.
 constexpr uint32_t kNvfp4Knows = kOptRht | kOptStochastic | kOptFourOverSix |
                                  kOptSwizzled | kOptGivenAmax | kOptEstimation |
                                  kOptGrouped | kOptDbias | kOptProfile;

@@ -1,6 +1,6 @@
-// The choice of the functions of the table (kernels/cpu/tiles.h) that compute a
-// plan on the CPU, whatever its instruction set. It is made here alone, once
-// for each plan. kernels/KERNELS.md tells how to read it.
+// The choice of the functions (kernels/cpu/tiles.h) that compute a plan on the
+// CPU, for any instruction set. It is made only here, once for each plan.
+// kernels/KERNELS.md explains how to read it.
 #ifndef QUANTD_KERNELS_CPU_CHOICE_H_
 #define QUANTD_KERNELS_CPU_CHOICE_H_
 
@@ -17,8 +17,8 @@ namespace quantd::cpu {
 // Finds the maxima of the input.
 enum class AmaxKernel {
   kNone,
-  kTiles,  // of groups, rotated by 16 or not at all
-  kLines,  // of any dimension, and of lines
+  kTiles,  // maxima of groups, rotated by 16 or not at all
+  kLines,  // any dimension, and maxima of lines
 };
 
 enum class DecodeKernel {
@@ -31,17 +31,17 @@ enum class DecodeKernel {
 enum class RotateKernel {
   kNone,
   kBlocks,  // dimension 16
-  kLines,   // the larger ones
+  kLines,   // larger dimensions
 };
 
-// A kernel's name, as its source has it, and its place in the table.
+// A kernel's name, as in its source, and its field in the table.
 template <typename Function>
 struct KernelRow {
   std::string_view name;
   Function TileKernels::*function;
 };
 
-// In the order of the enumerators.
+// Rows are in the order of the enumerators.
 inline constexpr KernelRow<decltype(TileKernels::amax)> kAmaxKernels[] = {
     {"-", nullptr},
     {"Amax", &TileKernels::amax},
@@ -83,10 +83,10 @@ template <typename Kernel>
 std::string_view Name(Kernel kernel) {
   return RowOf(kernel).name;
 }
-// Encoders are functions that TileKernels::quantize calls.
+// The name of an encoder, which TileKernels::quantize calls.
 std::string_view Name(EncodeKernel kernel);
 
-// What is chosen, in the order in which it runs: "amax Amax, encode rows
+// The chosen kernels, in the order in which they run: "amax Amax, encode rows
 // QuantizeFp8Rows, encode columns QuantizeLines".
 std::string ToString(const KernelChoice& choice);
 

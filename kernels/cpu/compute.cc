@@ -27,7 +27,7 @@ void Merge(const Maxima& m, Maxima* all) {
   all->col_rht_nan |= m.col_rht_nan;
 }
 
-// The amax of a group that an output is made of; NaN is one NaN only.
+// The amax of a group for an output; every NaN becomes the canonical one.
 float AmaxOf(const Maxima& m, const AmaxOutput& output, bool propagate) {
   const auto amax = [&](uint32_t bits, bool nan) {
     const float max = Scalar::Float(nan && propagate ? kNanBits : bits);
@@ -145,7 +145,8 @@ class Computer {
     seen_.inf |= m.inf;
   }
 
-  // Calls fn(piece) over all rows of all groups, on all threads.
+  // Calls fn(piece) for pieces that cover all rows of all groups, on all
+  // threads.
   template <typename Fn>
   void Over(Cut cut, Fn fn) {
     OverJoined(cut, [&](absl::Span<const Piece> pieces) {
@@ -167,7 +168,7 @@ class Computer {
     });
   }
 
-  // Finds the maxima of every group and, where they are wanted, of every line.
+  // Finds the maxima of every group and, if wanted, of every line.
   std::vector<Maxima> FindMaxima() {
     std::vector<Maxima> found(plan_.groups().size());
     if (choice_.amax == AmaxKernel::kNone) return found;
@@ -197,8 +198,8 @@ class Computer {
     return found;
   }
 
-  // Fills in where the maxima of a piece's lines go, which are zeros before the
-  // first of them.
+  // Sets the output of maxima for a piece's lines; its first piece finds zeros
+  // there.
   void SetLines(const Piece& piece, AmaxArgs* args) const {
     for (const AmaxOutput& amax : recipe_.amaxes) {
       if (!amax.lines) continue;
@@ -240,7 +241,7 @@ class Computer {
     return absl::OkStatus();
   }
 
-  // Makes the codes and scales of every copy that is wanted.
+  // Encodes every copy that is wanted.
   void Encode() {
     const bool statistics = recipe_.statistics;
     std::mutex mutex;

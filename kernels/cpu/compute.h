@@ -1,4 +1,4 @@
-// From a Plan to the tile functions that compute it.
+// Computes a Plan with the tile functions.
 #ifndef QUANTD_KERNELS_CPU_COMPUTE_H_
 #define QUANTD_KERNELS_CPU_COMPUTE_H_
 
@@ -13,8 +13,8 @@
 
 namespace quantd::cpu {
 
-// Turns the input into every byte of the output that is not padding, on all of
-// the device's threads, and counts up `*pieces`. `bases.signs` is not used.
+// Turns the input into every output byte except padding, on all threads of the
+// device, and increments `*pieces` for each piece. `bases.signs` is ignored.
 // Errors are those of Job::Run.
 absl::Status Compute(CpuDevice* device, const Plan& plan, JobBases bases,
                      JobReport* report, std::atomic<uint64_t>* pieces);

@@ -57,7 +57,7 @@ absl::StatusOr<const Isa*> ChooseIsa(std::string wanted) {
                   wanted, fmt::join(ListIsas(), ", ")));
 }
 
-// Sizes of the blocks of a job's own, beside what was lent to it.
+// Sizes of a job's own blocks, beside memory that was lent to it.
 struct BlockSizes {
   BlockSizes(const Plan& plan, const LentMemory& lent)
       : copies_inputs(!InputsCanStay(plan, lent)),

@@ -11,16 +11,17 @@
 
 namespace quantd::cpu {
 
-// INVALID_ARGUMENT for an ISA that does not exist or that this machine lacks.
+// Opens the CPU. INVALID_ARGUMENT for an unknown instruction set, or one that
+// this machine lacks.
 absl::StatusOr<std::unique_ptr<Backend>> Open(std::string name,
                                               const BackendOptions& options);
 
-// For benchmarks: the same staging, slots and sizes, but Run copies input
-// bytes to the output, over and over until it is full.
+// Opens a fake for benchmarks: the same staging, slots and sizes, but Run fills
+// the output with copies of the input.
 absl::StatusOr<std::unique_ptr<Backend>> OpenMemcpy(
     const BackendOptions& options);
 
-// The instruction sets that this machine can run, from "baseline" to the best.
+// The instruction sets of this machine, from "baseline" to the best.
 std::vector<std::string> ListIsas();
 
 }  // namespace quantd::cpu

@@ -1,4 +1,4 @@
-// What the jobs of one CPU device share.
+// State shared by the jobs of one CPU device.
 #ifndef QUANTD_KERNELS_CPU_CPU_DEVICE_H_
 #define QUANTD_KERNELS_CPU_CPU_DEVICE_H_
 
@@ -21,8 +21,8 @@ namespace quantd::cpu {
 // The n values s[i] * n^-1/2 of a rotation of dimension n.
 using Signs = std::vector<float>;
 
-// Signs by mask and dimension, made once. Thread-safe and bounded: masks come
-// from clients.
+// A cache of signs by mask and dimension. Thread-safe and bounded, because
+// masks come from clients.
 class SignCache {
  public:
   std::shared_ptr<const Signs> Get(const SignMask& mask, int dimension);
@@ -36,13 +36,13 @@ class SignCache {
   std::map<Key, std::shared_ptr<const Signs>> entries_;  // guarded by mutex_
 };
 
-// What the jobs of one CPU device share. It outlives them.
+// State shared by the jobs of one CPU device. Must outlive them.
 struct CpuDevice {
   CpuDevice(const TileKernels* kernels, int thread_count,
             std::shared_ptr<BlockPool> memory)
       : tiles(kernels), pool(std::move(memory)), threads(thread_count) {}
 
-  const TileKernels* const tiles;  // nullptr: the memcpy device
+  const TileKernels* const tiles;  // nullptr for the memcpy device
   const std::shared_ptr<BlockPool> pool;
   ThreadPool threads;
   SignCache signs;

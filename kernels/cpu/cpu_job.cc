@@ -33,7 +33,7 @@ class CpuJob : public Job {
     if (!maxima.ok()) return maxima.status();
     JobBases bases;
     bases.in = blocks_.in.data();
-    // Run writes all of it.
+    // Run writes the whole block.
     bases.out = blocks_.out.data();
     JobReport report;
     const absl::Status status =

@@ -9,14 +9,14 @@
 
 namespace quantd::cpu {
 
-// Blocks of the plan's input_bytes(), output_bytes() and scratch_bytes(); none
-// for what was lent and can be used where it lies.
+// Blocks of the plan's input_bytes(), output_bytes() and scratch_bytes(); empty
+// for memory that was lent and can be used in place.
 struct JobBlocks {
   Block in;
   Block out;
   Block scratch;
   LentMemory lent;
-  bool copies_inputs = false;  // what was lent, into `in`
+  bool copies_inputs = false;  // copies lent inputs into `in`
 };
 std::unique_ptr<Job> MakeCpuJob(CpuDevice* device,
                                 std::shared_ptr<const Plan> plan,

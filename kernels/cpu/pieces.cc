@@ -8,13 +8,13 @@
 namespace quantd::cpu {
 namespace {
 
-// Elements of a piece that is worth a wake-up.
+// The least elements of a piece for which waking a thread pays off.
 constexpr int64_t kLeast = int64_t{1} << 17;
 static_assert(kLeast % kSliceUnit == 0);
 
-// Rows of a piece for which there is enough to do: the columnwise scales of so
-// many rows fill a cache line of NVFP4, and a line that two threads write at
-// the same time goes back and forth between them.
+// The most rows of a piece: for so many rows the columnwise scales of NVFP4
+// fill a cache line. Two threads that write the same line at a time would pass
+// it back and forth.
 constexpr int64_t kMostRows = 1024;
 
 }  // namespace
@@ -36,8 +36,8 @@ std::vector<Piece> CutPieces(const Plan& plan, int threads, Cut cut) {
       --left;
       continue;
     }
-    // Only ever halved inside a group, so that a piece starts at a multiple of
-    // its own rows.
+    // Only halved within a group, so that a piece starts at a multiple of its
+    // own number of rows.
     int64_t step = least;
     while (2 * step <= std::min(kMostRows, left / threads)) step *= 2;
     for (int64_t row = 0; row < rows;) {

@@ -1,4 +1,4 @@
-// How a job's rows are cut into what one thread takes at a time.
+// Cuts a job's rows into pieces, which a thread takes one at a time.
 #ifndef QUANTD_KERNELS_CPU_PIECES_H_
 #define QUANTD_KERNELS_CPU_PIECES_H_
 
@@ -11,8 +11,8 @@
 
 namespace quantd::cpu {
 
-// Rows [first, last) of a group; `first` is a multiple of kTileRows. The piece
-// of a group of one row may be only some of the columns.
+// Rows [first, last) of a group; `first` is a multiple of kTileRows. For a
+// group of one row a piece may be some of its columns.
 struct Piece {
   size_t group;
   int64_t first;
@@ -23,14 +23,13 @@ struct Piece {
 
 enum Cut { kWholeRows, kCutRows };
 
-// Cuts all rows of all groups for so many threads, in the order in which they
+// Cuts all rows of all groups for `threads` threads, in the order in which they
 // are to be taken: large pieces first, so that all threads end together.
 // kCutRows cuts a group of one row by columns, as kernels/cpu/slice.h can
 // compute them.
 std::vector<Piece> CutPieces(const Plan& plan, int threads, Cut cut);
 
-// Puts pieces together that are not worth a wake-up each: those of small
-// groups.
+// Joins pieces of small groups that are too short to wake a thread for.
 std::vector<absl::Span<const Piece>> JoinPieces(absl::Span<const Piece> pieces);
 
 }  // namespace quantd::cpu

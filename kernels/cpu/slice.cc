@@ -7,7 +7,7 @@ int64_t ScaleBytes(const EncodeParams& e) {
   return static_cast<int64_t>(SizeOf(e.scale));
 }
 
-// Positions are columns here: one line, cut.
+// Cuts the line of a rowwise copy, whose positions are columns.
 void CutLine(const EncodeParams& e, int64_t col, int64_t cols, CopyTask* copy) {
   const bool last = col + cols == copy->positions;
   copy->positions = cols;
@@ -15,7 +15,7 @@ void CutLine(const EncodeParams& e, int64_t col, int64_t cols, CopyTask* copy) {
   copy->data += e.element == DType::kE2M1x2 ? col / 2 : col;
   if (e.scaling == Scaling::kTensor) return;
   if (e.scaling == Scaling::kChannel) {
-    // The line's one scale is the first slice's to write.
+    // The first slice writes the line's only scale.
     if (col > 0) copy->scale = nullptr;
     return;
   }
@@ -24,7 +24,7 @@ void CutLine(const EncodeParams& e, int64_t col, int64_t cols, CopyTask* copy) {
   copy->scale += ScaleIndex(*copy, 0, block) * ScaleBytes(e);
 }
 
-// Lines are columns here: some of them.
+// Takes some lines of a columnwise copy, whose lines are columns.
 void TakeLines(const EncodeParams& e, int64_t col, int64_t cols,
                CopyTask* copy) {
   copy->lines = cols;

@@ -1,5 +1,5 @@
-// Some columns of a single row as a task of their own, so that threads can
-// share a tensor of one row.
+// Turns some columns of a single row into a task of their own, so that threads
+// can share a tensor of one row.
 #ifndef QUANTD_KERNELS_CPU_SLICE_H_
 #define QUANTD_KERNELS_CPU_SLICE_H_
 
@@ -10,8 +10,8 @@
 
 namespace quantd::cpu {
 
-// Slices start at multiples of this: whole blocks, rotations and swizzled
-// tiles of every format.
+// Slices start at multiples of this: whole blocks, rotations and swizzled tiles
+// of every format.
 inline constexpr int64_t kSliceUnit = 512;
 
 struct Slice {
@@ -20,9 +20,8 @@ struct Slice {
 };
 
 // Columns [col, col + cols) of a group of one row as a task. Both are multiples
-// of kSliceUnit, but for the `cols` of the last slice. The slice gives the
-// bytes that the whole has there; `partial` and `dbias` stay those of the
-// whole.
+// of kSliceUnit, except for `cols` of the last slice. The slice gives the bytes
+// of the whole at its place; `partial` and `dbias` remain those of the whole.
 Slice SliceOf(const EncodeParams& params, const GroupTask& group, int64_t col,
               int64_t cols);
 

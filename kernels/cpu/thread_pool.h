@@ -1,4 +1,4 @@
-// Threads that share the row ranges of running jobs.
+// Threads that share the pieces of running jobs.
 #ifndef QUANTD_KERNELS_CPU_THREAD_POOL_H_
 #define QUANTD_KERNELS_CPU_THREAD_POOL_H_
 
@@ -13,12 +13,12 @@
 
 namespace quantd::cpu {
 
-// How many cores this process may use.
+// The number of cores that this process may use.
 int UsableCores();
 
 class ThreadPool {
  public:
-  // `threads` counts the caller of ParallelFor: 1 starts none.
+  // `threads` includes the caller of ParallelFor: 1 starts none.
   explicit ThreadPool(int threads);
   ~ThreadPool();
 

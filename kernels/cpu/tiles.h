@@ -1,9 +1,9 @@
-// The CPU's inner loops as a table of functions, one table for each
+// The CPU's inner loops as a table of functions, with one table for each
 // instruction set, all made from the same sources.
 //
-// Every function works on a range of rows and may run beside others on other
-// ranges; ranges start and end at multiples of kTileRows, but for the last row.
-// Matrices are row-major without padding. Nothing allocates or fails.
+// Every function works on a range of rows and may run concurrently on different
+// ranges; ranges start and end at multiples of kTileRows, except for the last
+// row. Matrices are row-major without padding. Nothing allocates or fails.
 #ifndef QUANTD_KERNELS_CPU_TILES_H_
 #define QUANTD_KERNELS_CPU_TILES_H_
 
@@ -21,13 +21,14 @@ inline constexpr int64_t kTileRows = kChunkRows;
 
 using quantd::Matrix;
 
-// The function that makes the codes and scales of a copy.
+// The function that encodes a copy.
 enum class EncodeKernel {
-  kNone,        // The copy is not wanted.
-  kNvfp4,       // NVFP4 in blocks of 1 x 16 of one amax; makes both copies
-  kFp8Rows,     // FP8 codes that are not rotated, without statistics
-  kFp8Columns,  // likewise; makes both copies where their codes are the same
-  kFp8Squares,  // likewise, a scale for 128 x 128 codes; makes both at once
+  kNone,        // no copy to make
+  kNvfp4,       // NVFP4 with blocks of 1 x 16 and one amax; makes both copies
+  kFp8Rows,     // FP8 codes without rotation and statistics
+  kFp8Columns,  // the same formats; makes both copies if their codes are equal
+  kFp8Squares,  // FP8 with a scale for 128 x 128 codes; makes both copies at
+                // once
   kLines,       // every format and option
 };
 struct EncodeChoice {
@@ -37,14 +38,14 @@ struct EncodeChoice {
   bool operator==(const EncodeChoice&) const = default;
 };
 
-// Maxima as fp32 bits with NaN dropped, and what else was seen.
+// Maxima as fp32 bits with NaN dropped, and other findings.
 struct Maxima {
   uint32_t plain = 0;
   uint32_t row_rht = 0;
   uint32_t col_rht = 0;
-  bool nan = false;  // in the input
+  bool nan = false;  // NaN in the input
   bool inf = false;
-  bool row_rht_nan = false;  // in the rotated values
+  bool row_rht_nan = false;  // NaN in the rotated values
   bool col_rht_nan = false;
 };
 
@@ -57,40 +58,40 @@ struct RotateArgs {
   int dimension;
 };
 
-// Arguments of a search. An array that is given must hold zeros; the maxima of
-// each line go there as fp32 bits: with NaN above Inf where `propagate`, else
+// Arguments of a search. Arrays that are set must hold zeros; they receive the
+// maxima of each line as fp32 bits: with NaN above Inf if `propagate`, else
 // with NaN dropped.
 struct AmaxArgs {
   Matrix x;
   int rotation;
-  const float* row_signs;  // s[i] * rotation^-1/2, or nullptr: not wanted
+  const float* row_signs;  // s[i] * rotation^-1/2, or nullptr for no rotation
   const float* col_signs;
   bool propagate;
-  uint32_t* row_lines;  // nullptr: not wanted
+  uint32_t* row_lines;  // nullptr: no maxima of lines
   uint32_t* row_rht_lines;
   uint32_t* col_lines;
   uint32_t* col_rht_lines;
 };
 
 struct TileKernels {
-  // Adds what the rows hold to `*maxima`: without maxima of lines and under a
-  // rotation of 16 alone, and with all that.
+  // Add the maxima of the rows to `*maxima`: the first for a rotation of 16 at
+  // most and without maxima of lines, the second for any arguments.
   void (*amax)(const AmaxArgs&, int64_t first, int64_t last, Maxima* maxima);
   void (*amax_lines)(const AmaxArgs&, int64_t first, int64_t last,
                      Maxima* maxima);
-  // Codes and scales of the rows, by the functions chosen; sets nan and inf of
-  // `*seen`, and adds up errors where they are wanted, by kLines alone.
+  // Encodes the rows with the chosen functions; sets nan and inf of `*seen`,
+  // and adds up errors if they are wanted, which only kLines can do.
   void (*quantize)(const EncodeParams&, EncodeChoice, const GroupTask&,
                    int64_t first, int64_t last, Maxima* seen,
                    ErrorSums* row_errors, ErrorSums* col_errors);
-  // Values of the rows: of plain NVFP4, and of any copy.
+  // Decode the rows: of plain NVFP4, and of any copy.
   void (*dequantize_row)(const DequantizeParams&, const GroupTask&,
                          int64_t first, int64_t last);
   void (*dequantize_col)(const DequantizeParams&, const GroupTask&,
                          int64_t first, int64_t last);
   void (*dequantize_lines)(const DequantizeParams&, const GroupTask&,
                            int64_t first, int64_t last);
-  // Rotates by 16, and by any dimension; sets nan and inf of `*seen`.
+  // Rotate by 16, and by any dimension; set nan and inf of `*seen`.
   void (*rotate)(const RotateArgs&, int64_t first, int64_t last, Maxima* seen);
   void (*rotate_lines)(const RotateArgs&, int64_t first, int64_t last,
                        Maxima* seen);

@@ -113,8 +113,7 @@ struct WriteAmaxArgs {
 struct TensorScaleArgs {
   GroupList list;
   EncodeParams params;
-  const float* scales;  // Writes codes and block scales of every copy that is
-                        // wanted.
+  const float* scales;  // one for each group; nullptr: from the amax
 };
 
 // Writes codes and block scales of every copy that is wanted.
@@ -123,28 +122,25 @@ struct EncodeArgs {
   EncodeParams params;
   int rotation;  // the larger of the copies' dimensions; 0: neither is rotated
   uint32_t* seen;
-  // Statistics of the rowwise and the columnwise copy, where they are wanted.
+  // Error statistics of the rowwise and the columnwise copy, if wanted.
   ErrorSums* sums;
-  // Group 0. All groups have the copies, rotations and layouts that it has, and
-  // where it is the only one a kernel need not look it up.
+  // Group 0. All groups have its copies, rotations and layouts; a kernel for a
+  // single group need not look it up.
   GroupTask first;
-  const std::byte* tables;  // Whether the encoder also makes the sums of each
-                            // 128 rows for dbias.
-  // Whether the encoder makes the sums of each 128 rows for dbias, too.
+  const std::byte* tables;  // see WriteAmaxArgs
+  // Whether the encoder also makes the sums of each 128 rows for dbias.
   bool dbias;
-  float signs[kBlock];  // The amax of the rowwise copy of a single group, if
-                        // the host knows it; else negative.
-  // The only group's amax of the rowwise copy, for the host where it knows it.
-  // Negative: it does not.
+  float signs[kBlock];  // s[i] / 4 of a rotation of dimension 16
+  // The amax of the rowwise copy of a single group, if the host knows it; else
+  // negative.
   float known_amax;
 };
 
-// Values of the one copy there is.
+// Decodes one copy.
 struct DecodeArgs {
-  GroupList list;  // The first group. A kernel for a single group gets it as an
-                   // argument and waits for no look-up.
-  // The first group: where there is no other, it travels with the kernel, which
-  // then waits for no look-up.
+  GroupList list;  // `x` of a group is its first output row.
+  // The first group. A kernel for a single group gets it as an argument and
+  // waits for no look-up.
   GroupTask only;
   DequantizeParams params;
   int rotation;         // dimension; 0: the copy is not rotated
@@ -154,20 +150,18 @@ struct DecodeArgs {
 struct RotateArgs {
   Matrix x;
   std::byte* out;
-  DType dtype;  // of out
+  DType dtype;  // dtype of `out`
   const float* signs;
   int dimension;  // divides cols
   bool inverse;
-  Found* found;           // the same signs, for dimension 16
-  float sixteen[kBlock];  // the same signs, where the dimension is 16
+  Found* found;           // receives the bits of NaN and Inf
+  float sixteen[kBlock];  // the same signs, for dimension 16
 };
 
-// Zeros in runs, which a list on the device describes.
+// Writes zeros in runs, given as a list on the device.
 struct ZeroRunsArgs {
-  static constexpr int64_t kPiece = 4096;  // `count` pieces of `width` bytes,
-                                           // whose starts are `pitch` bytes
-                                           // apart.
-  // `count` times `width` bytes, `pitch` bytes from one to the next.
+  static constexpr int64_t kPiece = 4096;  // bytes that a CTA writes at a time
+  // `count` pieces of `width` bytes, whose starts are `pitch` bytes apart.
   struct Run {
     std::byte* to;
     size_t pitch;
@@ -175,7 +169,7 @@ struct ZeroRunsArgs {
     size_t count;
   };
   const Run* runs;
-  const int64_t* pieces;  // [r]: pieces of the runs before r; [count]: all
+  const int64_t* pieces;  // [r]: pieces before run r; [count]: the total
   int64_t count;
   int64_t piece_count;
 };

@@ -1,10 +1,10 @@
-// FP8 codes with a vector along the row, not a line in each lane: nothing is
-// transposed. Included by fp8_*.cc only, which are compiled once for each
+// FP8 codes with a vector along the row, not a line in each lane, so nothing is
+// transposed. Included only by fp8_*.cc, which are compiled once for each
 // instruction set.
 //
-// The unit is 2W consecutive elements, those with an even index in the lanes
-// of one vector and those with an odd one in another: the two halves of the
-// words of a 16-bit type.
+// The unit is 2W consecutive elements: those with an even index in one vector,
+// those with an odd index in another, like the two halves of words of a 16-bit
+// type.
 #ifndef QUANTD_KERNELS_CPU_ISA_FP8_H_
 #define QUANTD_KERNELS_CPU_ISA_FP8_H_
 
@@ -16,13 +16,13 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// How many elements one call of EncodeThirtyTwo takes.
+// Elements that one call of EncodeThirtyTwo takes.
 inline constexpr int kFp8Step = 32;
 
 // A twin: 2W elements, those with even and those with odd positions.
 template <DType D>
 struct Twin {
-  Lane::U raw;  // bf16: the words as they are
+  Lane::U raw;  // bf16: the words unchanged
   Lane::F even;
   Lane::F odd;
 };
@@ -50,13 +50,13 @@ QUANTD_FN Twin<D> LoadTwin(const std::byte* p) {
   return t;
 }
 
-// The largest magnitudes so far, of every lane by itself, as fp32 bits: with
-// NaN above Inf, and with NaN dropped. Without kSpecial there is no NaN, or the
-// second is not read.
+// The largest magnitudes so far, separately for each lane, as fp32 bits: with
+// NaN above Inf, and with NaN dropped. Without kSpecial there must be no NaN,
+// or the second must not be used.
 template <DType D, bool kSpecial>
 struct Running {
   typedef int16_t Halves __attribute__((vector_size(4 * QUANTD_LANES)));
-  // bf16 without kSpecial: halves, all of them at once. Else a value each lane.
+  // For bf16 without kSpecial two halves in each lane; else one value.
   Lane::U all{};
   Lane::U numbers{};
 
@@ -83,8 +83,8 @@ struct Running {
   QUANTD_FN Lane::U Clean() const { return kSpecial ? numbers : Max(); }
 };
 
-// Gives the codes of v * m as halfwords, in the order of the elements. m must
-// be positive, and without kSpecial there must be no NaN.
+// The codes of v * m as halfwords, in the order of the elements. m must be
+// positive, and without kSpecial there must be no NaN.
 template <DType D, int kMantissa, bool kSpecial>
 QUANTD_FN Lane::U CodesOf(const Twin<D>& t, Lane::F even_m, Lane::F odd_m) {
   using L = Lane;

@@ -1,7 +1,7 @@
 // Columnwise FP8 codes: one scale for the tensor, MXFP8 and blocks of 128. A
 // lane is a column; codes that are stored column by column are transposed as
-// bytes. Where the rowwise copy has the same codes it is made with them. Leaf
-// rule: see tiles.cc.
+// bytes. If the rowwise copy has the same codes, it is written, too. Leaf rule:
+// see tiles.cc.
 #include "kernels/cpu/isa/fp8_panel.h"
 
 namespace quantd {
@@ -49,9 +49,9 @@ struct RunningColumns {
 struct ColumnJob {
   const EncodeParams& params;
   const CopyTask& copy;
-  const CopyTask* rows;  // nullptr: not to be made here
+  const CopyTask* rows;  // nullptr: not written here
   LineScale<L> scales;
-  int block;  // rows of one scale
+  int block;  // rows that share a scale
   cpu::Maxima* seen;
 };
 
@@ -72,8 +72,8 @@ void StoreScales(const ColumnJob& job, const Panel& s,
   }
 }
 
-// Gives each column of a panel whose rows hold several of the matrix the
-// largest of all of its maxima.
+// For a panel whose rows hold several rows of the matrix: sets the maximum of
+// each column to the largest of all its maxima.
 __attribute__((noinline)) void JoinMaxima(int64_t width, U (&max)[2 * kTwins]) {
   const auto of = [&](int64_t c) -> uint32_t& {
     const int64_t in_twin = c % (2 * W);
@@ -87,9 +87,9 @@ __attribute__((noinline)) void JoinMaxima(int64_t width, U (&max)[2 * kTwins]) {
   }
 }
 
-// Maxima, scales and the multipliers of even and odd columns; copies the values
-// to `packed`, as rows that are a large power of two apart share cache sets.
-// False where there is NaN or Inf and not kSpecial.
+// Finds maxima, scales and the multipliers of even and odd columns, and copies
+// the values to `packed`, because rows that are a large power of two apart
+// share cache sets. Returns false if there is NaN or Inf and not kSpecial.
 template <DType D, bool kSpecial>
 QUANTD_FN bool Prepare(const ColumnJob& job, const Panel& s, std::byte* packed,
                        F (&m)[2 * kTwins]) {
@@ -143,7 +143,7 @@ __attribute__((noinline)) void EncodeSpecial(const ColumnJob& job,
                                                   out);
 }
 
-// kStream: as Encode's; kStreamColumns: of columns.
+// kStream: see Encode; kStreamColumns: for codes stored column by column.
 template <DType D, int kMantissa, bool kStream, bool kStreamColumns, bool kRows>
 void EncodePanel(const ColumnJob& job, Panel s) {
   constexpr int64_t kPitch = kPanel * SizeOf(D);

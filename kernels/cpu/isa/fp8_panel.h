@@ -1,6 +1,6 @@
-// Panels of 64 columns of FP8 codes on their way to the copies, columnwise as
-// well as rowwise. Included by fp8_columns.cc and fp8_squares.cc only, which
-// are compiled once for each instruction set.
+// Panels of 64 columns of FP8 codes, and storing them in the columnwise and
+// rowwise copies. Included only by fp8_columns.cc and fp8_squares.cc, which are
+// compiled once for each instruction set.
 #ifndef QUANTD_KERNELS_CPU_ISA_FP8_PANEL_H_
 #define QUANTD_KERNELS_CPU_ISA_FP8_PANEL_H_
 
@@ -9,27 +9,28 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// A panel has the rows of one scale and so many columns. The codes of one of
-// its rows fill a cache line.
+// Columns of a panel, which has the rows of one scale. The codes of one of its
+// rows fill a cache line.
 inline constexpr int kPanel = 64;
 inline constexpr int kTwins = kPanel / (2 * QUANTD_LANES);
 inline constexpr int kMostRows = 128;
 
 struct Panel {
   const std::byte* from;
-  int64_t pitch;  // of its rows, in bytes
+  int64_t pitch;  // bytes from row to row
   int64_t row;
   int64_t col;
   int64_t rows;
-  int64_t cols;  // of the matrix; there are zeros after them
-  // Rows of kPanel values at `from`. Each holds several rows of the matrix,
-  // `width` values apart, if those are short. The codes lie the same way.
+  int64_t cols;  // columns in the matrix; zeros follow
+  // Rows of kPanel values at `from`. If rows of the matrix are short, each
+  // holds several of them, `width` values apart. The codes have the same
+  // layout.
   int64_t taken = rows;
   int64_t width = kPanel;
 };
 
-// Copies a panel that is not whole to `to`, with zeros after its values, and
-// has it begin there. The cost is that of the values, however few in a row.
+// Copies a partial panel to `to`, with zeros after its values, and makes it
+// begin there. The cost depends on the number of values, not of rows.
 template <DType D>
 QUANTD_FN void PackPart(Panel* s, std::byte* to) {
   constexpr int64_t kSize = SizeOf(D);
@@ -54,15 +55,15 @@ QUANTD_FN void PackPart(Panel* s, std::byte* to) {
   s->width = width;
 }
 
-// Fetches the row at `row`, but of the panel after the next one.
+// Prefetches the row at `row` of the panel after the next one.
 template <DType D>
 QUANTD_FN void PrefetchPanel(const std::byte* row) {
   constexpr int64_t kBytes = kPanel * SizeOf(D);
   Prefetch<kBytes>(row + 2 * kBytes);
 }
 
-// The places that a panel's codes go to, row by row. `rows`: to the rowwise
-// copy too.
+// Destinations of a panel's codes, row by row. `rows`: the rowwise copy gets
+// them, too.
 struct Codes {
   std::byte* to;
   int64_t pitch;
@@ -70,8 +71,8 @@ struct Codes {
   int64_t rows_pitch = 0;
 };
 
-// kStream: of `rows` if they are wanted, else of `to`. Returns whether there is
-// neither NaN nor Inf, if kWatch.
+// kStream applies to `rows` if they are wanted, else to `to`. With kWatch,
+// returns whether there is neither NaN nor Inf.
 template <DType D, int kMantissa, bool kSpecial, bool kStream, bool kRows,
           bool kWatch>
 QUANTD_FN bool Encode(const std::byte* from, int64_t from_pitch,
@@ -114,7 +115,7 @@ QUANTD_FN void TransposeBytes(const std::byte* from, int64_t pitch,
   for (int i = 0; i < 16; ++i) {
     __builtin_memcpy(&a[i], from + i * pitch, sizeof(a[i]));
   }
-  // Four times: interleave row i with row i + 8.
+  // Interleaves row i with row i + 8, four times.
   QUANTD_UNROLL
   for (int round = 0; round < 4; ++round) {
     __m128i* in = round % 2 ? b : a;
@@ -130,9 +131,9 @@ QUANTD_FN void TransposeBytes(const std::byte* from, int64_t pitch,
   }
 }
 
-// Brings the codes of a panel, row by row in `codes`, to where columns are
-// stored. A column of a whole panel has two cache lines, each of which is
-// written once.
+// Stores the codes of a panel, row by row in `codes`, in a copy whose columns
+// are contiguous. A column of a whole panel is two cache lines, each written
+// once.
 template <bool kStream>
 QUANTD_FN void StoreColumns(const CopyTask& copy, const Panel& s,
                             const std::byte (&codes)[kMostRows * kPanel]) {
@@ -155,7 +156,7 @@ QUANTD_FN void StoreColumns(const CopyTask& copy, const Panel& s,
   }
 }
 
-// Brings the codes of a panel that is not whole to where rows are stored,
+// Stores the codes of a partial panel in a copy whose rows are contiguous,
 // `pitch` apart.
 QUANTD_FN void StoreRows(const Panel& s, const std::byte* codes, std::byte* to,
                          int64_t pitch) {
@@ -169,9 +170,9 @@ QUANTD_FN void StoreRows(const Panel& s, const std::byte* codes, std::byte* to,
   }
 }
 
-// Has fill(out) encode a panel, straight to where its codes belong where that
-// is whole rows, and brings the rest there. `rows`: the rowwise copy, if kRows.
-// kStreamColumns: of codes that are stored column by column.
+// Lets fill(out) encode a panel, directly to the destination of its codes if
+// rows are whole, and moves the rest there. `rows`: the rowwise copy, if kRows.
+// kStreamColumns: for codes that are stored column by column.
 template <bool kStreamColumns, bool kRows, typename Fill>
 QUANTD_FN void EmitPanel(const CopyTask& copy, const CopyTask* rows,
                          const Panel& s, Fill fill) {
@@ -195,10 +196,10 @@ QUANTD_FN void EmitPanel(const CopyTask& copy, const CopyTask* rows,
   if (kRows) StoreRows(s, row_codes, rows->data, rows->data_line);
 }
 
-// The stores that go around the caches.
+// Stores that bypass the caches.
 struct Streams {
-  bool rows;     // of codes that are stored row by row
-  bool columns;  // of the others
+  bool rows;     // stores of codes that are stored row by row
+  bool columns;  // stores of all other codes
 };
 inline Streams StreamsOf(const CopyTask& copy, const CopyTask* rows) {
   const bool by_rows = copy.data_position != 1;

@@ -11,7 +11,8 @@ using L = Lane;
 using F = L::F;
 using U = L::U;
 
-// Bytes that are fetched ahead: rows of a large matrix outrun the hardware.
+// Bytes to prefetch ahead: the hardware cannot keep up with rows of a large
+// matrix.
 constexpr int64_t kAhead = 4096;
 
 // Quads 0, 2, 4 .. or 1, 3, 5 .. of two vectors.
@@ -20,7 +21,7 @@ struct Quads {
   static constexpr int At(int i) { return (i / 4 * 2 + Odd) * 4 + i % 4; }
 };
 
-// Lane i of the result: the largest of the lanes of m[i].
+// Lane i of the result is the largest lane of m[i].
 QUANTD_FN U MaxOfEach(const U (&m)[W]) {
   constexpr auto low = [](U a, U b) {
     return Shuffle<Unpack<W, 1, false>, W>(a, b);
@@ -46,13 +47,13 @@ QUANTD_FN U MaxOfEach(const U (&m)[W]) {
   return quads[0];
 }
 
-// W blocks after each other, of one line or of several.
+// W consecutive blocks, of one line or of several.
 struct Group {
   const std::byte* from;
   std::byte* to;
   int64_t line;
-  int64_t block;  // in the line; the first
-  int64_t count;  // blocks that there are: fewer than W at an end
+  int64_t block;  // the first block, within the line
+  int64_t count;  // blocks that exist: fewer than W at an end
 };
 
 struct RowJob {
@@ -87,8 +88,8 @@ void StoreScales(const RowJob& job, const Group& g, U stored) {
   }
 }
 
-// From the maxima of the blocks to their multipliers. False where there is NaN
-// or Inf and not kSpecial.
+// Computes the multipliers of the blocks from their maxima. Returns false if
+// there is NaN or Inf and not kSpecial.
 template <DType D, int kBlockSize, bool kSpecial>
 QUANTD_FN bool Prepare(const RowJob& job, const Group& g, float (&m)[W]) {
   U all[W];
@@ -129,8 +130,8 @@ QUANTD_FN void Encode(const Group& g, const float (&m)[W]) {
   }
 }
 
-// A group that holds NaN or Inf. Out of line, so that the common way keeps its
-// registers.
+// Encodes a group that holds NaN or Inf. Not inlined, so that the common path
+// keeps its registers.
 template <DType D, int kMantissa, int kBlockSize>
 __attribute__((noinline)) void EncodeSpecial(const RowJob& job,
                                              const Group& g) {
@@ -139,7 +140,7 @@ __attribute__((noinline)) void EncodeSpecial(const RowJob& job,
   Encode<D, kMantissa, kBlockSize, true, false>(g, m);
 }
 
-// Any group, by itself.
+// Encodes any group, without overlap.
 template <DType D, int kMantissa, int kBlockSize>
 QUANTD_FN void EncodeGroup(const RowJob& job, const Group& g) {
   float m[W];
@@ -150,7 +151,8 @@ QUANTD_FN void EncodeGroup(const RowJob& job, const Group& g) {
   }
 }
 
-// The last blocks of a run, `elements` < W * kBlockSize of the matrix.
+// Encodes the last blocks of a run, with `elements` < W * kBlockSize in the
+// matrix.
 template <DType D, int kMantissa, int kBlockSize>
 __attribute__((noinline)) void EncodeTail(const RowJob& job, Group g,
                                           int64_t elements) {
@@ -166,8 +168,9 @@ __attribute__((noinline)) void EncodeTail(const RowJob& job, Group g,
   __builtin_memcpy(to, codes, elements);
 }
 
-// Copies a line of at most 32 elements, with zeros after them, in one size. The
-// 32 of `from` can be read; `mask` is of those that are wanted.
+// Copies a line of at most 32 elements and zeros after them, always in full
+// length. All 32 of `from` must be readable; `mask` selects those that are
+// wanted.
 QUANTD_FN void CopyMasked(const std::byte* from, const std::byte* mask,
                           size_t bytes, std::byte* to) {
   for (size_t i = 0; i < bytes; i += sizeof(U)) {
@@ -179,8 +182,8 @@ QUANTD_FN void CopyMasked(const std::byte* from, const std::byte* mask,
   }
 }
 
-// Lines [g.line, last) of at most W blocks, the last of which is not whole: as
-// many lines at once as fill a group. `end`: of the elements that can be read.
+// Encodes lines [g.line, last) of at most W blocks, with a partial last block:
+// as many lines at once as fill a group. `end`: the end of readable elements.
 template <DType D, int kMantissa, int kBlockSize>
 void EncodeShortLines(const RowJob& job, Group g, int64_t last,
                       const std::byte* end) {
@@ -191,8 +194,9 @@ void EncodeShortLines(const RowJob& job, Group g, int64_t last,
   const int64_t most = W * kBlockSize / pitch;
   std::byte values[W * kBlockSize * SizeOf(D)] = {};
   std::byte codes[W * kBlockSize];
-  // A line of one short block is read and written in one size. What is read
-  // beyond it is masked, and the next lines overwrite what is written.
+  // A line of one short block is read and written in full length. Elements read
+  // beyond it are masked, and codes written beyond it are overwritten by the
+  // next lines.
   constexpr bool kOne = kBlockSize == 32;
   std::byte mask[kFixed] = {};
   if (kOne) __builtin_memset(mask, 0xFF, bytes);
@@ -221,7 +225,7 @@ void EncodeShortLines(const RowJob& job, Group g, int64_t last,
   }
 }
 
-// A run of elements: of a line, or of several that follow each other.
+// Encodes a run of elements: one line, or several consecutive ones.
 template <DType D, int kMantissa, int kBlockSize, bool kStream>
 void EncodeRun(const RowJob& job, Group g, int64_t elements) {
   constexpr int kStep = kBlockSize * W;
@@ -233,8 +237,8 @@ void EncodeRun(const RowJob& job, Group g, int64_t elements) {
       group->block -= job.copy.blocks;
     }
   };
-  // From a group's maxima to its multipliers is one long chain of operations:
-  // the codes of the group before fill the time.
+  // The way from a group's maxima to its multipliers is one long dependency
+  // chain; encoding the group before fills the time.
   float m[2][W];
   bool ordinary[2];
   Group next = g;
@@ -267,7 +271,7 @@ void EncodeRows(const RowJob& job, const GroupTask& group, int64_t first,
   Group g = {group.x + first * cols * SizeOf(D),
              copy.data + first * copy.data_line, first, 0, W};
   if (copy.data_line == cols && (tensor || cols % kBlockSize == 0)) {
-    // Nothing ends with a line.
+    // Blocks do not end with lines, so all lines are one run.
     EncodeRun<D, kMantissa, kBlockSize, kStream>(job, g, (last - first) * cols);
     return;
   }
@@ -301,8 +305,8 @@ void QuantizeFp8Rows(const EncodeParams& e, const GroupTask& group,
     };
     const bool e4m3 = e.element == DType::kE4M3;
     // A block of 128 in a shorter line is no longer than the line. Blocks under
-    // a tensor's scale have any convenient length, and a short one where
-    // elements are few.
+    // a tensor's scale have any convenient length, which is short for few
+    // elements.
     const int64_t length = e.block == 128 ? 4 * e.cols
                            : e.block == 0 ? (last - first) * e.cols / W
                                           : e.block;

@@ -1,4 +1,4 @@
-// FP8 codes under one scale for a square of 128 x 128, of either copy or of
+// FP8 codes with one scale for a square of 128 x 128, for either copy or for
 // both at once. Leaf rule: see tiles.cc.
 #include "kernels/cpu/isa/fp8_panel.h"
 
@@ -16,22 +16,22 @@ constexpr int kPanels = static_cast<int>(kTile) / kPanel;
 struct SquareJob {
   const EncodeParams& params;
   const GroupTask& group;
-  // What EmitPanel takes.
+  // Arguments of EmitPanel.
   const CopyTask& copy;
   const CopyTask* rows;
   LineScale<L> scales;
   cpu::Maxima* seen;
 };
 
-// The largest lane in every lane.
+// Copies the largest lane to every lane.
 QUANTD_FN U Spread(U u) {
   uint32_t max = 0;
   for (int i = 0; i < W; ++i) max = u[i] > max ? u[i] : max;
   return U{} + max;
 }
 
-// A square's values, panel by panel: rows that are a large power of two apart
-// share cache sets.
+// A square's values, packed panel by panel, because rows that are a large power
+// of two apart share cache sets.
 template <DType D>
 struct Square {
   alignas(64) std::byte v[kPanels][kMostRows * kPanel * SizeOf(D)];
@@ -60,7 +60,7 @@ QUANTD_FN void MaximaOf(const Square<D>& square, const Panel* parts,
   *clean = Spread(numbers);
 }
 
-// A square that holds NaN or Inf.
+// Finds the maxima of a square that holds NaN or Inf.
 template <DType D>
 __attribute__((noinline)) void SpecialMaxima(const SquareJob& job,
                                              const Square<D>& square,

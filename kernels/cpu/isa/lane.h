@@ -1,6 +1,6 @@
-// Vector lanes for a CPU core, by the compiler's vector types: the lane type of
-// kernels/arith/lanes.h with W blocks or lines side by side. Included only by
-// what is compiled once for each instruction set.
+// Vector lanes for a CPU core, with the compiler's vector types: the lane type
+// of kernels/arith/lanes.h with W blocks or lines side by side. Included only
+// by sources that are compiled once for each instruction set.
 #ifndef QUANTD_KERNELS_CPU_ISA_LANE_H_
 #define QUANTD_KERNELS_CPU_ISA_LANE_H_
 
@@ -31,7 +31,7 @@ struct Vec {
   static QUANTD_FN U Bits(F f) { return reinterpret_cast<U>(f); }
 
   static QUANTD_FN F Broadcast(float f) {
-    // Not F{} + f: that is an addition.
+    // Not F{} + f, which would turn -0 into +0.
     return f - F{};
   }
 
@@ -55,7 +55,7 @@ struct Vec {
       return reinterpret_cast<F>(_mm_cvtepi32_ps(reinterpret_cast<__m128i>(u)));
     }
   }
-  // The whole part of a number from 0 on and below 2^31.
+  // The integer part of a number from 0 to below 2^31.
   static QUANTD_FN U Truncate(F f) {
 #ifdef __AVX512F__
     if constexpr (W == 16) {
@@ -74,15 +74,14 @@ struct Vec {
     }
   }
 
-  // A vector whose lanes are alike is from here on any vector to the compiler.
+  // Hides from the compiler that all lanes of a vector are equal.
   template <typename V>
   static QUANTD_FN void HideSource(V* v) {
     asm("" : "+x"(*v));
   }
 
-  // A template, here and below, because GCC takes U for a scalar inside this
-  // class.
-  // The 64-bit products of the low halves.
+  // The 64-bit products of the low halves. A template, as others below, because
+  // GCC takes U for a scalar inside this class.
   template <typename V>
   static QUANTD_FN V MulLow(V a, uint32_t b) {
 #ifdef __AVX512F__
@@ -114,7 +113,8 @@ struct Vec {
     *high = __builtin_convertvector(v >> 32, V);
   }
 
-  // Below 2^31 signed and unsigned order agree, and SSE2 compares only signed.
+  // Below 2^31 signed and unsigned order agree, and SSE2 has only signed
+  // comparisons.
   static QUANTD_FN U Min(U a, U b) {
 #ifdef __AVX512F__
     if constexpr (W == 16) {
@@ -218,7 +218,7 @@ struct Vec {
     return a - x * c;
   }
 
-  // `a` where the highest bit of `signs` is set, else `b`.
+  // `a` if the highest bit of `signs` is set, else `b`.
   static QUANTD_FN F PickBySign(U signs, F a, F b) {
 #ifdef __AVX2__
     if constexpr (W == 8) {
@@ -251,8 +251,9 @@ struct Vec {
     return E2M1OfHalvesOf<W>(halves);
   }
 
-  // fp16 codes in the low halves of lanes from and to fp32, by the hardware
-  // where it does that; a NaN becomes some NaN. See kernels/arith/codec.h.
+  // Converts fp16 codes in the low halves of lanes from and to fp32, on CPUs
+  // with instructions for it; a NaN becomes some NaN. See
+  // kernels/arith/codec.h.
 #ifdef __F16C__
   static constexpr bool kConvertsHalves = W > 4;
   static QUANTD_FN F DecodeHalves(U16 codes) {
@@ -283,7 +284,8 @@ struct Vec {
   static constexpr bool kConvertsHalves = false;
 #endif
 
-  // The low half of each lane, and back. Templates as MulHigh is.
+  // The low half of each lane, and back. Templates for the same reason as
+  // MulLow.
   template <typename V>
   static QUANTD_FN U16 LowHalves(V u) {
 #ifdef __AVX512F__
@@ -340,7 +342,7 @@ struct Vec {
     if constexpr (W == 4) return __builtin_convertvector(bytes, U);
   }
 
-  // table[index]. The table, 64-byte aligned, holds eight words twice.
+  // table[index]. The table holds its eight words twice and is 64-byte aligned.
   template <typename V>
   static QUANTD_FN V PickOfEight(const uint32_t* table, V index) {
 #ifdef __AVX512F__

@@ -1,6 +1,7 @@
-// What the lanes of a CPU core do for E2M1 alone: functions of Vec
-// (kernels/cpu/isa/lane.h), which say it for each instruction set. `V` are W
-// words. Included only by what is compiled once for each instruction set.
+// Operations on the lanes of a CPU core for E2M1 alone: the implementation of
+// functions of Vec (kernels/cpu/isa/lane.h), for each instruction set. `V` are
+// W words. Included only by sources that are compiled once for each instruction
+// set.
 #ifndef QUANTD_KERNELS_CPU_ISA_LANE_E2M1_H_
 #define QUANTD_KERNELS_CPU_ISA_LANE_E2M1_H_
 
@@ -11,7 +12,7 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// Each half of a word less 1; 0 stays.
+// Each half of a word minus 1; 0 stays.
 template <int W, typename V>
 QUANTD_FN V LessALastPlace16Of(V u) {
 #ifdef __AVX512BW__
@@ -32,8 +33,8 @@ QUANTD_FN V LessALastPlace16Of(V u) {
   }
 }
 
-// Three magic numbers, picked by the low bits of the exponent: a table in a
-// register beats Scalar's arithmetic where there is one.
+// Three magic numbers, picked by the low bits of the exponent: looking them up
+// in a register is faster than Scalar's arithmetic.
 template <int W, typename V>
 QUANTD_FN V E2M1MagicOf(V one_or_more) {
 #ifdef __AVX512F__
@@ -57,7 +58,7 @@ QUANTD_FN V E2M1MagicOf(V one_or_more) {
   return exponent + (exponent >> 22) + ((22u << 23) - 254u);
 }
 
-// The E2M1 codes below or at halves of 0 to 15, one in each byte.
+// The E2M1 codes of doubled values 0 to 15, rounded down, one in each byte.
 template <int W, typename V>
 QUANTD_FN V E2M1OfHalvesOf(V halves) {
 #ifdef __AVX512BW__
@@ -77,7 +78,7 @@ QUANTD_FN V E2M1OfHalvesOf(V halves) {
 #endif
   const V fourths = (halves >> 3) & 0x01010101u;
   const V seconds = (halves >> 2) & 0x01010101u & ~fourths;
-  // 0 to 3 stay, 4 to 7 are halved and 8 to 15 quartered, above 2 or 4.
+  // 0 to 3 stay, 4 to 7 are halved and 8 to 15 quartered, offset by 2 or 4.
   const V ones = halves & (0x03030303u ^ (seconds * 3) ^ (fourths * 3));
   const V halved = ((halves >> 1) & (seconds * 3)) + seconds * 2;
   const V quartered = ((halves >> 2) & (fourths * 3)) + fourths * 4;

@@ -1,8 +1,9 @@
-// The generic tile functions of one instruction set: any format, dimension and
-// domain. Included only by what is compiled once for each instruction set.
+// The generic tile functions of one instruction set, for any format, dimension
+// and domain. Included only by sources that are compiled once for each
+// instruction set.
 //
 // All work on rows [first, last) of a group, `first` a multiple of kTileRows,
-// and may run beside others on other rows.
+// and may run concurrently on different rows.
 #ifndef QUANTD_KERNELS_CPU_ISA_LINES_H_
 #define QUANTD_KERNELS_CPU_ISA_LINES_H_
 
@@ -15,7 +16,7 @@ inline namespace QUANTD_ARITH {
 
 using Lane = Vec<QUANTD_LANES>;
 
-// Hands on copies to the functions that are made for them.
+// Calls the functions that are made for some copies, and encodes the others.
 void QuantizeLines(const EncodeParams& params, cpu::EncodeChoice choice,
                    const GroupTask& group, int64_t first, int64_t last,
                    cpu::Maxima* seen, ErrorSums* row_errors,
@@ -32,10 +33,10 @@ void SumChunk(const cpu::Matrix& x, int64_t first, int64_t last, float* sums);
 void SumChunks(const float* partial, int64_t chunks, int64_t cols, DType dtype,
                std::byte* out);
 
-// Writes the copies of NVFP4 in blocks of 1 x 16 of one amax, rotated by 16 or
-// not at all, without statistics, of rows [first, last) of which both are
-// multiples of kTileRows but for the last row; sets nan and inf of `*seen`.
-// Random bytes must begin where blocks do.
+// Writes the copies of NVFP4 with blocks of 1 x 16 and one amax, rotated by 16
+// or not at all, without statistics. Both `first` and `last` must be multiples
+// of kTileRows, except for the last row of the group. Sets nan and inf of
+// `*seen`. Random bytes must begin where blocks do.
 void QuantizeNvfp4(const EncodeParams& params, const GroupTask& group,
                    int64_t first, int64_t last, cpu::Maxima* seen);
 
@@ -43,11 +44,11 @@ void QuantizeNvfp4(const EncodeParams& params, const GroupTask& group,
 // and sets nan and inf of `*seen`.
 void QuantizeFp8Rows(const EncodeParams& params, const GroupTask& group,
                      int64_t first, int64_t last, cpu::Maxima* seen);
-// `rows_too` asks for the rowwise copy as well, and needs SameFp8Codes.
+// `rows_too`: also writes the rowwise copy, which requires SameFp8Codes.
 void QuantizeFp8Columns(const EncodeParams& params, const GroupTask& group,
                         bool rows_too, int64_t first, int64_t last,
                         cpu::Maxima* seen);
-// Whether two plain copies hold the same codes.
+// Whether two unrotated copies hold the same codes.
 bool SameFp8Codes(const EncodeParams& params, const CopyTask& a,
                   const CopyTask& b);
 
@@ -56,24 +57,24 @@ bool SameFp8Codes(const EncodeParams& params, const CopyTask& a,
 void QuantizeFp8Squares(const EncodeParams& params, const GroupTask& group,
                         int64_t first, int64_t last, cpu::Maxima* seen);
 
-// A tile in fp32, with zeros beyond the matrix. The pitch keeps its rows in
+// A tile in fp32, with zeros beyond the matrix. The pitch puts its rows into
 // different cache sets.
 inline constexpr int64_t kTile = 128;
 inline constexpr int64_t kPitch = kTile + 16;
 struct Tile {
   alignas(64) float v[kTile * kPitch];
   int64_t filled = kTile;  // rows from here on hold zeros
-  int64_t wide = kTile;    // likewise columns
+  int64_t wide = kTile;    // columns from here on hold zeros
 
   float* at(int64_t row, int64_t col) { return v + row * kPitch + col; }
 };
 
-// Fills `tile` from x(row, col) on, and sets nan and inf of `*seen`. Rows below
-// the matrix hold zeros up to a multiple of `unit`, the least 16; one after
-// the other, tiles may only have fewer rows.
+// Loads `tile` from x(row, col) on, and sets nan and inf of `*seen`. Rows below
+// the matrix become zeros up to a multiple of `unit`, at least 16. When a tile
+// is reused, the number of its rows may only shrink.
 void LoadTile(const cpu::Matrix& x, int64_t row, int64_t col, int64_t unit,
               Tile* tile, cpu::Maxima* seen);
-// Writes rows x cols of it to `out`, a matrix of `stride` columns.
+// Stores rows x cols of a tile in `out`, a matrix of `stride` columns.
 void StoreTile(Tile& tile, int64_t rows, int64_t cols, DType dtype,
                int64_t stride, std::byte* out);
 
@@ -84,8 +85,8 @@ QUANTD_FN void LoadSpan(Tile& tile, bool columnwise, int64_t line,
   constexpr int W = QUANTD_LANES;
   if (columnwise) {
     for (int i = 0; i < n; ++i) {
-      // Through a register: from memory to memory GCC moves 16 bytes at a time,
-      // and a load of all the lanes then waits for both stores.
+      // Goes through a register: GCC copies from memory to memory in 16-byte
+      // moves, and a load of all lanes would wait for both stores.
       Lane::F lanes;
       __builtin_memcpy(&lanes, tile.at(position + i, line), sizeof(lanes));
       v[i] = lanes;

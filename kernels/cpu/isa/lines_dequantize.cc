@@ -11,8 +11,8 @@ using L = Lane;
 using F = L::F;
 using U = L::U;
 
-// Sixteen codes of each of `lanes` lines from position `p` on, zeros after the
-// copy's end.
+// Loads sixteen codes of each of `lanes` lines from position `p` on, with zeros
+// after the copy's end.
 void LoadSomeCodes(const CopyTask& copy, bool half, int64_t line, int64_t p,
                    int64_t lanes, U* words) {
   const int64_t count = Least(16, copy.padded - p);
@@ -37,7 +37,7 @@ void LoadSomeCodes(const CopyTask& copy, bool half, int64_t line, int64_t p,
   __builtin_memcpy(words, w, sizeof(w));
 }
 
-// Loads the codes of W lines that all have sixteen.
+// Loads the codes of W lines, each with sixteen left.
 QUANTD_FN void LoadCodes(const CopyTask& copy, bool half, int64_t line,
                          int64_t p, U (&words)[4]) {
   if (copy.data_position != 1) {
@@ -62,7 +62,7 @@ QUANTD_FN void LoadCodes(const CopyTask& copy, bool half, int64_t line,
     return;
   }
   typedef uint64_t Wide __attribute__((vector_size(4 * W)));
-  Wide pairs[2];  // of the lower lanes, and of the upper ones
+  Wide pairs[2];  // for the lower lanes, and for the upper ones
   QUANTD_UNROLL
   for (int l = 0; l < W; ++l) {
     uint64_t eight;
@@ -73,7 +73,7 @@ QUANTD_FN void LoadCodes(const CopyTask& copy, bool half, int64_t line,
                 &words[0], &words[1]);
 }
 
-// Codes, or the bits of fp32.
+// Loads scales: codes, or the bits of fp32.
 U LoadScales(const CopyTask& copy, DType type, int64_t line, int64_t block,
              int64_t lanes) {
   const auto size = static_cast<int64_t>(SizeOf(type));
@@ -87,7 +87,7 @@ U LoadScales(const CopyTask& copy, DType type, int64_t line, int64_t block,
   return ScaleFromType<L>(type, stored);
 }
 
-// Rounds to the output type, as the inverse rotation wants it.
+// Rounds to the output type, which the inverse rotation takes as its input.
 void RoundTo(DType dtype, F* v, int n) {
   if (dtype == DType::kF32) return;
   for (int i = 0; i < n; ++i) {
@@ -96,7 +96,7 @@ void RoundTo(DType dtype, F* v, int n) {
   }
 }
 
-// W lines from `line` on, over the positions of the tile at `origin`.
+// Decodes W lines from `line` on, over the positions of the tile at `origin`.
 template <DType kElement>
 void DecodeLines(const DequantizeParams& d, const CopyTask& copy, int64_t line,
                  int64_t lanes, int64_t origin, int64_t local, Tile* tile) {
@@ -153,7 +153,7 @@ void DecodeLines(const DequantizeParams& d, const CopyTask& copy, int64_t line,
 void DequantizeLines(const DequantizeParams& d, const GroupTask& group,
                      int64_t first, int64_t last) {
   const CopyTask& copy = d.columnwise ? group.columnwise : group.rowwise;
-  // The rows of a group are its output here.
+  // A group's `x` is its output here.
   std::byte* out = const_cast<std::byte*>(group.x);
   const auto decode = d.element == DType::kE2M1x2 ? DecodeLines<DType::kE2M1x2>
                       : d.element == DType::kE4M3 ? DecodeLines<DType::kE4M3>

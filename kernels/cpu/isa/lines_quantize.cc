@@ -5,7 +5,7 @@ namespace quantd {
 inline namespace QUANTD_ARITH {
 namespace {
 
-// Stored scales of the 16 x 16 blocks of a tile, or of its one square.
+// The stored scales of a tile's 16 x 16 squares, or of its single square.
 struct SquareScales {
   uint32_t stored[8][8];
 };
@@ -15,13 +15,13 @@ struct TileJob {
   const GroupTask& group;
   const CopyTask& copy;
   bool columnwise;
-  bool stream;  // codes of whole tiles, around the caches
-  int64_t row;  // of the tile
+  bool stream;  // stores codes of whole tiles past the caches
+  int64_t row;  // the tile's first row
   int64_t col;
-  const SquareScales* squares;  // nullptr: blocks of one line
-  ErrorSums* errors;            // nullptr: not wanted
-  // Codes of a whole tile that lie as the input does wait here; nullptr: they
-  // do not.
+  const SquareScales* squares;  // nullptr: blocks of a single line
+  ErrorSums* errors;            // nullptr: no statistics
+  // Codes of a whole tile of a copy that is not transposed are collected here;
+  // nullptr for other copies.
   std::byte (*in_place)[kTile];
 };
 
@@ -41,8 +41,7 @@ QUANTD_FN LineScale<L> ScalesOfLines(const EncodeParams& params,
   return MakeLineScale<L, kOther>(params, a, L::Broadcast(scale));
 }
 
-// The place where EncodeSpan leaves what it makes of `lanes` lines from `line`
-// on.
+// The output of EncodeSpan for `lanes` lines from `line` on.
 struct TileOut {
   const EncodeParams& params;
   const CopyTask& copy;
@@ -55,7 +54,7 @@ struct TileOut {
   int64_t lanes;
 
   QUANTD_FN U Settled(int64_t position) const {
-    // Lines of a lane group lie in one square: W divides 16.
+    // All lines of a lane group are in the same square, since W divides 16.
     const int64_t side = params.block == 16 ? 16 : 128;
     const int64_t r = (columnwise ? position : line) % kTile / side;
     const int64_t c = (columnwise ? line : position) % kTile / side;
@@ -87,8 +86,8 @@ constexpr bool HasSquares(Scaling scaling) {
   return false;
 }
 
-// Encodes W lines from `line` on, over the tile's positions. What decides most
-// is known to the compiler; kOther is Numerics::other.
+// Encodes W lines from `line` on, over the tile's positions. The most important
+// choices are template arguments; kOther is Numerics::other.
 template <Scaling kScaling, DType kElement, bool kStochastic, bool kOther>
 void EncodeLines(const TileJob& job, Tile& tile, int64_t line, int64_t lanes) {
   EncodeParams e = job.params;
@@ -97,14 +96,14 @@ void EncodeLines(const TileJob& job, Tile& tile, int64_t line, int64_t lanes) {
   e.stochastic = kStochastic;
   if constexpr (!kOther) {
     const bool codes = kScaling == Scaling::kNvfp4 || kScaling == Scaling::kMx;
-    e.scale = codes ? DType::kE8M0 : DType::kF32;  // of that size
+    e.scale = codes ? DType::kE8M0 : DType::kF32;  // the type of that size
   }
   e.square = e.square && HasSquares(kScaling);
   const CopyTask& copy = job.copy;
   const LineScale<L> scales = ScalesOfLines<kOther>(e, copy, line, lanes);
   LineErrors errors;
   const int64_t origin = job.columnwise ? job.row : job.col;
-  // Codes of whole tiles are whole cache lines, and leave as such.
+  // Codes of whole tiles are whole cache lines, and are stored as such.
   constexpr int kBytes =
       static_cast<int>(kTile) / (kElement == DType::kE2M1x2 ? 2 : 1);
   alignas(64) std::byte stage[W][kBytes];
@@ -120,7 +119,7 @@ void EncodeLines(const TileJob& job, Tile& tile, int64_t line, int64_t lanes) {
   if (job.in_place != nullptr) codes = {job.in_place[0] + local, kTile, origin};
   const TileOut out = {e,     copy,           job.squares, job.errors, &errors,
                        codes, job.columnwise, line,        lanes};
-  // Positions of one scale; of a tensor's, any that are convenient.
+  // Positions that share a scale; under a tensor's scale any convenient number.
   const int block = e.block > 0 ? e.block : 16;
   const int n = block > copy.rotation ? block : copy.rotation;
   const int64_t end = Least(origin + kTile, copy.padded);
@@ -142,7 +141,7 @@ void EncodeLines(const TileJob& job, Tile& tile, int64_t line, int64_t lanes) {
 
 using EncodeFn = void (*)(const TileJob&, Tile&, int64_t, int64_t);
 
-// The encoder of codes that are two to a byte, which alone may be stochastic.
+// The encoder of codes that are two to a byte; only these may be stochastic.
 template <Scaling kScaling>
 EncodeFn EncodeE2M1Of(const EncodeParams& e) {
   constexpr DType kElement = DType::kE2M1x2;
@@ -151,7 +150,7 @@ EncodeFn EncodeE2M1Of(const EncodeParams& e) {
                       : EncodeLines<kScaling, kElement, false, false>;
 }
 
-// The encoder of FP8 codes. Other libraries have no E5M2.
+// The encoder of FP8 codes. Profiles other than TE have no E5M2.
 template <Scaling kScaling>
 EncodeFn EncodeFp8Of(const EncodeParams& e) {
   if (e.numerics.other) {
@@ -179,7 +178,7 @@ EncodeFn EncodeOf(const EncodeParams& e) {
   return EncodeFp8Of<Scaling::kChannel>(e);
 }
 
-// Maxima of a square of the tile, its lanes reduced.
+// The maxima of a square of the tile, over all lanes.
 void FindSquareMaxima(Tile& tile, int64_t r, int64_t c, int64_t side,
                       uint32_t* max, uint32_t* clean) {
   *max = *clean = 0;
@@ -208,7 +207,7 @@ float SquareError(const EncodeParams& e, const LineScale<L>& scales, Tile& tile,
   return FourOverSixErrorOfSquare(sums);
 }
 
-// Settles the scales of the squares that hold some of the tile's rows x cols.
+// Settles the scales of the squares that contain any of the tile's rows x cols.
 template <bool kOther>
 void ScaleSquares(const EncodeParams& e, const CopyTask& copy, Tile& tile,
                   int64_t rows, int64_t cols, SquareScales* out) {
@@ -248,8 +247,8 @@ void QuantizeLines(const EncodeParams& e, cpu::EncodeChoice choice,
       choice.columnwise == EncodeKernel::kFp8Squares) {
     return QuantizeFp8Squares(e, group, first, last, seen);
   }
-  // Copies that a tuned function writes come first, both for some rows that
-  // stay in the cache.
+  // Copies that a tuned function writes come first, both for a few rows at a
+  // time, which stay in the cache.
   const bool rows = choice.rowwise == EncodeKernel::kFp8Rows;
   const bool columns = choice.columnwise == EncodeKernel::kFp8Columns;
   const bool same =
@@ -267,7 +266,7 @@ void QuantizeLines(const EncodeParams& e, cpu::EncodeChoice choice,
                           choice.columnwise == EncodeKernel::kLines};
   if (!wanted[0] && !wanted[1]) return;
   const EncodeFn encode = EncodeOf(e);
-  // Squares are those of both copies where one amax serves both.
+  // Both copies share the scales of squares if they share the amax.
   const bool shared =
       group.rowwise.data && (e.scaling != Scaling::kNvfp4 ||
                              SameAmax(group.rowwise, group.columnwise));
@@ -280,7 +279,7 @@ void QuantizeLines(const EncodeParams& e, cpu::EncodeChoice choice,
         (in_place ? MayStream(copy.data, copy.data_position, copy.padded, 64)
                   : MayStream(copy.data, copy.data_line, copy.lines, 64));
   }
-  // Rows that a column of blocks, or a square, takes at once.
+  // Rows of a column of blocks, or of a square.
   int64_t unit = 16;
   for (const int64_t rows : {e.block, group.columnwise.rotation}) {
     if ((wanted[1] || e.square) && rows > unit) unit = rows;

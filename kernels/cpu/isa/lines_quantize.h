@@ -1,6 +1,6 @@
-// Codes and scales of lines, a line in each lane, on their way to a copy, and
-// what the lines lost on its way to totals. Included only by lines_quantize.cc,
-// which is compiled once for each instruction set.
+// Stores codes and scales of lines, a line in each lane, in a copy, and adds
+// the lines' errors to totals. Included only by lines_quantize.cc, which is
+// compiled once for each instruction set.
 #ifndef QUANTD_KERNELS_CPU_ISA_LINES_QUANTIZE_H_
 #define QUANTD_KERNELS_CPU_ISA_LINES_QUANTIZE_H_
 
@@ -17,9 +17,9 @@ using L = Lane;
 using F = L::F;
 using U = L::U;
 
-// The place of the codes of a tile's lines, position `origin` first: `pitch`
-// bytes from line to line, or from position to position where the copy lies as
-// the input does.
+// The place of the codes of a tile's lines, with position `origin` first.
+// `pitch` is the distance in bytes between lines or, if the copy is not
+// transposed, between positions.
 struct LineCodes {
   std::byte* to;
   int64_t pitch;
@@ -33,11 +33,11 @@ QUANTD_FN void StoreSixteen(const EncodeParams& params, const CopyTask& copy,
   const bool half = params.element == DType::kE2M1x2;
   const int64_t count = Least(16, copy.padded - p);
   const int64_t along = p - codes.origin;
-  if (copy.data_position != 1) {  // position after position
+  if (copy.data_position != 1) {  // one position after another
     std::byte* to = codes.to + along * codes.pitch;
     for (int64_t i = 0; i < count; ++i, to += codes.pitch) {
       const L::U8 bytes = L::LowBytes(words[i / 4] >> (8 * (i % 4)));
-      // A size that the compiler knows is no call.
+      // With a constant size the compiler makes no call.
       if (lanes == W) {
         __builtin_memcpy(to, &bytes, W);
       } else {
@@ -75,11 +75,13 @@ QUANTD_FN void StoreSixteen(const EncodeParams& params, const CopyTask& copy,
   }
 }
 
-// Stores the scales that a block has in each of `lanes` lines.
+// Stores the scales of one block in each of `lanes` lines.
 QUANTD_FN void StoreScales(const EncodeParams& params, const CopyTask& copy,
                            int64_t line, int64_t block, U stored,
                            int64_t lanes) {
-  if (copy.scale == nullptr) return;  // Another slice of the line writes it.
+  if (copy.scale == nullptr)
+    return;  // another slice of the line writes the
+             // scale
   const size_t size = SizeOf(params.scale);
   if (size == 2) stored = ScaleInType<L>(params.scale, stored);
   if (size == 1 && !copy.swizzled && copy.scale_lines == 1) {
@@ -107,7 +109,7 @@ QUANTD_FN void StoreScales(const EncodeParams& params, const CopyTask& copy,
   }
 }
 
-// What W lines lost, but for the squares.
+// The errors of W lines, except for the squares.
 struct LineErrors {
   U elements{};
   U clipped{};

@@ -1,4 +1,4 @@
-// Tiles between memory and fp32, and what needs no more than that: maxima,
+// Loads tiles to fp32 and stores them, and computes on tiles in fp32: maxima,
 // rotation, column sums. Leaf rule: see tiles.cc.
 #include "kernels/cpu/isa/lines.h"
 
@@ -11,7 +11,7 @@ using L = Lane;
 using F = L::F;
 using U = L::U;
 
-// Up to W elements from `p`, zeros in the other lanes.
+// Up to W elements from `p`, with zeros in the other lanes.
 template <DType D>
 QUANTD_FN F LoadSome(const std::byte* p, int64_t count) {
   if (count >= W) return LoadLanes<D, W>(p);
@@ -19,7 +19,7 @@ QUANTD_FN F LoadSome(const std::byte* p, int64_t count) {
   __builtin_memcpy(buffer, p, count * SizeOf(D));
   return LoadLanes<D, W>(buffer);
 }
-// Gives what LoadSome does, by one load of W elements if those end before
+// The result of LoadSome, by a single load of W elements if those end before
 // `end`.
 template <DType D>
 QUANTD_FN F LoadBefore(const std::byte* end, const std::byte* p,
@@ -47,7 +47,7 @@ __attribute__((noinline)) void NoteLanes(F v, cpu::Maxima* seen) {
   }
 }
 
-// Notes NaN and Inf of a tile's row. It is called only where there is one.
+// Notes NaN and Inf in a tile's row. Called only if there is one.
 __attribute__((noinline)) void NoteRow(const float* row, cpu::Maxima* seen) {
   for (int64_t c = 0; c < kTile; c += W) {
     F v;
@@ -61,11 +61,11 @@ void LoadTileOf(const cpu::Matrix& x, int64_t row, int64_t col, int64_t unit,
                 Tile* tile, cpu::Maxima* seen) {
   const int64_t rows = Least(kTile, x.rows - row);
   const int64_t cols = Least(kTile, x.cols - col);
-  // Columns of the tile that are filled, and those that are not zeros yet.
+  // Columns of the tile to fill, and those that are not zeros yet.
   const int64_t wide = (cols + W - 1) / W * W;
   const int64_t stale = wide > tile->wide ? wide : tile->wide;
   const std::byte* const end = x.data + x.rows * x.cols * SizeOf(D);
-  // The next tile is that beside this one, or the first below.
+  // The next tile is the one beside this, or the first one below.
   const bool beside = col + kTile < x.cols;
   const std::byte* const next =
       x.data +
@@ -93,7 +93,7 @@ void LoadTileOf(const cpu::Matrix& x, int64_t row, int64_t col, int64_t unit,
       __builtin_memcpy(to + c, &v, sizeof(v));
     }
   }
-  // The tiles of a short group are all short: zeros stay from one to the next.
+  // All tiles of a short group are short: zeros are kept from one to the next.
   const int64_t below = Least(tile->filled, (rows + unit - 1) / unit * unit);
   for (int64_t r = rows; r < below; ++r) {
     __builtin_memset(tile->at(r, 0), 0, kTile * sizeof(float));
@@ -102,7 +102,7 @@ void LoadTileOf(const cpu::Matrix& x, int64_t row, int64_t col, int64_t unit,
   tile->wide = wide;
 }
 
-// Stores a row of a tile if it holds no NaN, which is stored in one way.
+// Stores a row of a tile if it holds no NaN, which needs the canonical form.
 template <DType D>
 QUANTD_FN bool StoreNumbers(const float* row, std::byte* to) {
   U max{};
@@ -123,13 +123,13 @@ QUANTD_FN bool StoreNumbers(const float* row, std::byte* to) {
   return !L::Any(max > kInfBits);
 }
 
-// Maxima of the lines of a tile in one direction, plain or rotated, into
-// `line_max` (if any) and the total.
+// Finds maxima of the lines of a tile in one direction, plain or rotated, for
+// the total and `line_max`, if that is set.
 struct Direction {
   bool columnwise;
   const float* signs;
   int rotation;
-  uint32_t* lines;  // of the whole matrix, or nullptr
+  uint32_t* lines;  // for the whole matrix, or nullptr
   uint32_t* total;
   bool* nan;
 };
@@ -244,7 +244,7 @@ void RotateLines(const cpu::RotateArgs& a, int64_t first, int64_t last,
 
 void SumChunk(const cpu::Matrix& x, int64_t first, int64_t last, float* sums) {
   ForDType(x.dtype, [&]<DType D>() {
-    // So many columns stay in the cache while the rows go by.
+    // Columns that stay in the cache while rows are added.
     constexpr int64_t kAtOnce = 1024;
     const std::byte* const end_of_x = x.data + x.rows * x.cols * SizeOf(D);
     if (x.cols < W) {

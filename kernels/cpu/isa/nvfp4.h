@@ -1,6 +1,6 @@
-// What the tuned functions for blocks of 16 share: blocks of rows and of
-// columns in lanes. Included only by what is compiled once for each instruction
-// set.
+// Shared by the tuned functions for blocks of 16: loading blocks of rows and of
+// columns into lanes. Included only by sources that are compiled once for each
+// instruction set.
 #ifndef QUANTD_KERNELS_CPU_ISA_NVFP4_H_
 #define QUANTD_KERNELS_CPU_ISA_NVFP4_H_
 
@@ -12,7 +12,7 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// The signs of a rotation, each of them in every lane.
+// The signs of a rotation, each broadcast to every lane.
 struct Signs {
   QUANTD_FN explicit Signs(const float* s) {
     for (int i = 0; i < 16; ++i) {
@@ -22,7 +22,7 @@ struct Signs {
   Lane::F lanes[16];
 };
 
-// Notes NaN and Inf of raw values. It is called only where there is one.
+// Notes NaN and Inf among raw values. Called only if there is one.
 __attribute__((noinline)) inline void Note(const Lane::F (&v)[16],
                                            cpu::Maxima* seen) {
   for (int i = 0; i < 16; ++i) {
@@ -34,9 +34,9 @@ __attribute__((noinline)) inline void Note(const Lane::F (&v)[16],
   }
 }
 
-// Loads W blocks of a row from `p` on, one in each lane. Where there are only
-// `count` < W, they are copied first, so that nothing beyond them is read, and
-// the lanes that are left hold zeros.
+// Loads W blocks of a row from `p` on, one into each lane. If only `count` < W
+// exist, they are copied first, so that nothing beyond them is read; the
+// remaining lanes hold zeros.
 template <DType D>
 QUANTD_FN void LoadSomeBlocks(const std::byte* p, int64_t count,
                               Lane::F (&v)[16]) {
@@ -50,8 +50,8 @@ QUANTD_FN void LoadSomeBlocks(const std::byte* p, int64_t count,
   LoadBlocks<D, W>(buffer, v);
 }
 
-// A band is a packed copy of sixteen rows of so many columns: the rows of a
-// large matrix share cache sets, those of a packed copy do not.
+// Columns of a band, a packed copy of sixteen rows: the rows of a large matrix
+// share cache sets, those of a packed copy do not.
 inline constexpr int64_t kBandCols = 128;
 template <DType D>
 struct Band {
@@ -80,9 +80,9 @@ QUANTD_FN void PackBand(const cpu::Matrix& x, int64_t row, int64_t rows,
   }
 }
 
-// Loads W columns of a band, one block in each lane; ColumnOf tells which
-// columns. A word of a 16-bit type holds two: one of an even vector and one of
-// the odd vector after it.
+// Loads W columns of a band, one block into each lane; ColumnOf tells which
+// columns. A word of a 16-bit type holds two columns: one for an even vector,
+// and one for the odd vector after it.
 template <DType D>
 QUANTD_FN void LoadColumns(const Band<D>& band, int64_t vector,
                            Lane::F (&v)[16]) {

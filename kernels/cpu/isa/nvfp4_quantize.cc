@@ -10,17 +10,17 @@ using cpu::kTileRows;
 
 constexpr int W = QUANTD_LANES;
 
-constexpr size_t kAhead = 4096;  // bytes
+constexpr size_t kAhead = 4096;  // bytes to prefetch ahead
 
 // A group of rows with its copies.
 struct Rows {
   const EncodeParams& params;
   cpu::Matrix x;
-  int64_t first;  // row of the whole payload
+  int64_t first;  // row in the whole payload
   Copy row;
   Copy col;
 
-  // The counter whose bytes are those of a block (random_bytes.h).
+  // The counter whose bytes a block uses (random_bytes.h).
   QUANTD_FN uint64_t RowCounter(int64_t line, int64_t block) const {
     const int64_t per_row = (params.total_columns + 15) / 16;
     return static_cast<uint64_t>((params.row_offset + first + line) * per_row +
@@ -38,7 +38,7 @@ QUANTD_FN void StoreScaleRun(const Copy& copy, int64_t line, int64_t block,
                              const std::byte* scales, int64_t count) {
   if (!copy.swizzled) {
     std::byte* to = copy.scale + line * copy.scale_line + block;
-    // Mostly so many: a group's, and those of a column of whole tiles.
+    // The usual number: a group's, or that of a column of whole tiles.
     if (count == W) {
       __builtin_memcpy(to, scales, W);
     } else if (count == kTileRows / 16) {
@@ -53,8 +53,8 @@ QUANTD_FN void StoreScaleRun(const Copy& copy, int64_t line, int64_t block,
   }
 }
 
-// Columns that both copies are made of, one after the other: with kTileRows
-// rows of fp32 they fill half an L2 cache of 1 MiB.
+// Columns for which both copies are made, one after the other: kTileRows rows
+// of fp32 fill half an L2 cache of 1 MiB.
 constexpr int64_t kShared = 1024;
 
 template <DType D, bool kRht, bool kStream, Way kWay>
@@ -100,7 +100,7 @@ void QuantizeRowwise(const Rows& a, int64_t first, int64_t last, int64_t begin,
       }
     };
     for (int64_t b = 0; b < blocks; b += W) {
-      // Rows of a large matrix outrun the hardware's own prefetch.
+      // The hardware's prefetch cannot keep up with rows of a large matrix.
       Prefetch<W * 16 * kSize>(p + b * 16 * kSize + kAhead);
       Group* const next = &groups[b / W % 2];
       if constexpr (kWay == Way::kTeFourOverSix) {
@@ -119,8 +119,8 @@ void QuantizeRowwise(const Rows& a, int64_t first, int64_t last, int64_t begin,
   }
 }
 
-// Codes and scales of kTileRows rows of a band's columns, before they leave: a
-// column's codes are a whole cache line, which is written once.
+// Codes and scales of kTileRows rows of a band's columns, before they are
+// stored: a column's codes are a whole cache line, which is written once.
 struct Stage {
   alignas(64) std::byte codes[kBandCols][kTileRows / 2];
   std::byte scales[kBandCols][kTileRows / 16];
@@ -142,12 +142,13 @@ void Flush(const Stage& stage, const Copy& copy, int64_t row, int64_t rows,
   }
 }
 
-// kTileRows rows of a band's columns, sixteen rows after sixteen.
+// Encodes kTileRows rows of a band's columns, sixteen rows at a time.
 template <DType D, bool kRht, Way kWay>
 QUANTD_FN void QuantizeBands(const Rows& a, int64_t row, int64_t rows,
                              int64_t col, int64_t cols, const Signs& signs,
                              Stage* stage, Maxima* seen) {
-  Band<D> bands[2];  // that of the group before is read again if it is special
+  Band<D> bands[2];  // two, because a special group is read again while the
+                     // next is in progress
   Group groups[2];
   struct Place {
     int64_t block;
@@ -186,7 +187,7 @@ QUANTD_FN void QuantizeBands(const Rows& a, int64_t row, int64_t rows,
     }
   };
   const int64_t blocks = (rows + 15) / 16;
-  // Vectors come in pairs, so that the two groups change places evenly.
+  // Vectors come in pairs, so that the two groups alternate evenly.
   const int64_t vectors = (cols + 2 * W - 1) / (2 * W) * 2;
   constexpr int64_t kSize = SizeOf(D);
   const int64_t pitch = a.x.cols * kSize;
@@ -200,8 +201,8 @@ QUANTD_FN void QuantizeBands(const Rows& a, int64_t row, int64_t rows,
     PackBand<D>(a.x, top, Least(16, rows - 16 * block), col, cols,
                 &bands[block % 2]);
     for (int64_t vector = 0; vector < vectors; ++vector) {
-      // The next band, which the hardware does not see coming; as evenly as it
-      // can be, since a core waits for only so many lines at once.
+      // Prefetches the next band, which the hardware cannot predict; evenly
+      // spread, since a core has only a few cache misses in flight.
       for (int64_t r = vector * W / 8; r < (vector + 1) * W / 8; ++r) {
         Prefetch<kBandCols * kSize>(next + r * pitch);
       }
@@ -233,8 +234,8 @@ void QuantizeColumnwise(const Rows& a, bool stream, int64_t first, int64_t last,
   }
 }
 
-// Out of line: were it known here what made `a`, its members would crowd the
-// loops' values out of the registers.
+// Not inlined: if the compiler knew how `a` was made, its members would push
+// the loops' values out of the registers.
 __attribute__((noinline)) void QuantizeRows(const Rows& a, int64_t first,
                                             int64_t last, Maxima* seen) {
   const Way way = WayOf(a.params, a.row);
@@ -242,7 +243,8 @@ __attribute__((noinline)) void QuantizeRows(const Rows& a, int64_t first,
       a.row.data && MayStream(a.row.data, a.row.data_line, a.x.rows, sizeof(U));
   const bool col_stream =
       a.col.data && MayStream(a.col.data, a.col.data_line, a.x.cols, 64);
-  // What both copies read stays in the L2 cache from the first to the second.
+  // The input of both copies stays in the L2 cache from the first to the
+  // second.
   const int64_t step = a.row.data && a.col.data ? kShared : a.x.cols;
   ForDType(a.x.dtype, [&]<DType D>() {
     const auto rowwise = [&]<bool kRht>(auto... part) {

@@ -1,7 +1,7 @@
 // NVFP4 by groups of W blocks, a block in each lane: from values to scales,
-// codes and what was seen, by TransformerEngine's arithmetic or a profile's. A
-// group goes its way in two halves, so that two of them can overlap. Included
-// only by nvfp4_quantize.cc.
+// codes and findings, by TransformerEngine's arithmetic or a profile's. A group
+// is processed in two halves, so that two groups can overlap. Included only by
+// nvfp4_quantize.cc.
 #ifndef QUANTD_KERNELS_CPU_ISA_NVFP4_QUANTIZE_H_
 #define QUANTD_KERNELS_CPU_ISA_NVFP4_QUANTIZE_H_
 
@@ -19,9 +19,9 @@ using L = Lane;
 using F = L::F;
 using U = L::U;
 
-// GlobalMultipliers in the lanes' form.
+// GlobalMultipliers in the form of lanes.
 struct Multipliers {
-  alignas(64) uint32_t of[16] = {};  // twice the eight
+  alignas(64) uint32_t of[16] = {};  // the eight, twice
   float scale = 0;
   bool usable = false;
 };
@@ -35,11 +35,11 @@ Multipliers MultipliersOf(const EncodeParams& p, float global) {
   return made;
 }
 
-// A copy, with what all its blocks share.
+// A copy, with values that all its blocks share.
 struct Copy : CopyTask {
   Nvfp4Encode amax_scale = {};
-  LineScale<L> line = {};  // likewise, in the lanes
-  float global = 1;        // of a profile: GlobalScaleOf
+  LineScale<L> line = {};  // amax_scale in the lanes
+  float global = 1;        // under a profile: GlobalScaleOf
   Multipliers multipliers = {};
 };
 
@@ -57,9 +57,9 @@ Copy CopyOf(const EncodeParams& params, const CopyTask& task) {
   return copy;
 }
 
-// Encodes W blocks that `load` brings: any values. Out of line, so that the
-// common path keeps its registers; `load` is called again there, to note what
-// the input held before it was rotated.
+// Encodes W blocks, with any values, that `load` loads. Not inlined, so that
+// the common path keeps its registers; `load` is called again, to note NaN and
+// Inf in the input before its rotation.
 template <typename Load>
 __attribute__((noinline)) Nvfp4Block<Lane> EncodeSpecial(const EncodeParams& p,
                                                          Load load,
@@ -73,7 +73,7 @@ __attribute__((noinline)) Nvfp4Block<Lane> EncodeSpecial(const EncodeParams& p,
   return EncodeNvfp4<L>(v, max, copy.amax_scale, p.propagate);
 }
 
-// A special block that is rounded by random bytes.
+// Encodes special blocks with random bytes.
 template <typename Load>
 __attribute__((noinline)) Nvfp4Block<L> EncodeSpecialByBytes(
     const EncodeParams& p, Load load, const Copy& copy,
@@ -93,16 +93,16 @@ __attribute__((noinline)) Nvfp4Block<L> EncodeSpecialByBytes(
   return {words[0], words[1], scale};
 }
 
-// A group of W blocks between the two halves of its way.
+// A group of W blocks between the two halves of its processing.
 struct Group {
   F v[16];  // rotated, not yet rounded
   U scale;
   F m;
-  bool special;  // holds NaN or Inf, or values that must be clamped
+  bool special;  // some value is NaN or Inf, or must be clamped
 };
 
-// Whose arithmetic a block goes through: how its elements become codes is known
-// to the compiler, all else of a profile is asked for once a group.
+// The arithmetic of a block: how elements become codes is a template argument,
+// everything else about a profile is tested once for each group.
 enum class Way {
   kTe,
   kTeStochastic,
@@ -147,7 +147,7 @@ LineScale<L> LineOf(const Copy& copy) {
   return {g, g, g, g};
 }
 
-// EncodeSpecial of a profile.
+// EncodeSpecial for a profile.
 template <typename Load>
 __attribute__((noinline)) Nvfp4Block<L> EncodeSpecialBy(const EncodeParams& p,
                                                         Load load,
@@ -165,7 +165,7 @@ __attribute__((noinline)) Nvfp4Block<L> EncodeSpecialBy(const EncodeParams& p,
   return {words[0], words[1], scale.stored};
 }
 
-// Prepare of a profile. `m` is what elements are multiplied with or divided by.
+// Prepare for a profile. `m` is the multiplier or divisor of elements.
 template <Way kWay, typename Load>
 QUANTD_FN void PrepareBy(const EncodeParams& p, Load load, const Copy& copy,
                          Group* group) {
@@ -181,7 +181,7 @@ QUANTD_FN void PrepareBy(const EncodeParams& p, Load load, const Copy& copy,
     group->scale = Nvfp4ScaleOfTarget<L>(p.numerics, wanted);
     const U m = L::PickOfEight(copy.multipliers.of, group->scale & 7u);
     group->m = L::Float(m + ((7u - (group->scale >> 3)) << 23));
-    // Some libraries write no signs for a block of zeros.
+    // Some libraries write no signs in a block of zeros.
     const U unsigned_zeros =
         U{} + (p.numerics.operation == Operation::kOverOrZero ? ~0u : 0u);
     const U none = reinterpret_cast<U>(max == 0u);
@@ -230,7 +230,7 @@ QUANTD_FN Nvfp4Block<L> EncodeBy(const EncodeParams& p, Load load,
   return out;
 }
 
-// A special block of 4over6.
+// Encodes special blocks with 4over6.
 template <typename Load>
 __attribute__((noinline)) Nvfp4Block<L> EncodeSpecialFourOverSix(
     const EncodeParams& p, Load load, const Copy& copy, Maxima* seen) {
@@ -245,7 +245,7 @@ __attribute__((noinline)) Nvfp4Block<L> EncodeSpecialFourOverSix(
   return {words[0], words[1], scale.stored};
 }
 
-// Prepare and Encode of 4over6.
+// Prepare and Encode for 4over6.
 template <typename Load>
 QUANTD_FN void PrepareFourOverSix(const EncodeParams& p, Load load,
                                   const Copy& copy, Group* group) {
@@ -268,8 +268,8 @@ QUANTD_FN Nvfp4Block<L> EncodeFourOverSix(const EncodeParams& p, Load load,
   return EncodeNvfp4Under<L, E2M1Input::kAny>(group->v, group->scale, group->m);
 }
 
-// First half: values, scale and multiplier. From a block's maximum to its
-// multiplier is one long chain of operations; the second half of the group
+// First half: values, scale and multiplier. The way from a block's maximum to
+// its multiplier is one long dependency chain; the second half of the group
 // before fills the time.
 template <bool kRht, bool kExact, Way kWay, typename Load>
 QUANTD_FN void Prepare(Load load, const Copy& copy, const Signs& signs,
@@ -278,19 +278,20 @@ QUANTD_FN void Prepare(Load load, const Copy& copy, const Signs& signs,
   if constexpr (kRht) RotateForward<L, kExact>(group->v, signs.lanes);
   U max = MaxMagnitude<L>(group->v);
   if constexpr (kRht) max = L::Bits(RoundToBf16<L>(L::Float(max)));
-  // Rotated values are finite only if all that went in is.
+  // Rotated values are finite only if all inputs are.
   const F wanted = L::Float(max) * copy.amax_scale.s_inv6;
   group->scale = Nvfp4Scale<L>(max, copy.amax_scale.s_inv6);
   group->m = Nvfp4Multiplier<L>(group->scale, copy.amax_scale.s_dec);
-  // What is rounded stochastically is clamped in any case.
+  // Stochastic rounding always clamps.
   group->special = kWay == Way::kTeStochastic
                        ? L::Any((max >= kInfBits) | (L::Bits(group->m) == 0u))
                        : L::Any(Nvfp4MayReach7<L>(wanted) & (max != 0u));
-  // In memory from here on: in registers it would crowd out the other group.
+  // Forces the group into memory: in registers it would displace the other
+  // group.
   asm volatile("" : "+m"(*group));
 }
 
-// Second half: the codes. `load` as it was for the first.
+// Second half: the codes. `load` must be the same as for the first.
 template <bool kRht, typename Load>
 QUANTD_FN Nvfp4Block<L> Encode(const EncodeParams& p, Load load,
                                const Copy& copy, Group* group, Maxima* seen) {
@@ -302,8 +303,8 @@ QUANTD_FN Nvfp4Block<L> Encode(const EncodeParams& p, Load load,
   return EncodeNvfp4Under<L, kInput>(group->v, group->scale, group->m);
 }
 
-// Encodes blocks by the bytes of counters from `counter` on, which are `kStep`
-// apart from lane to lane.
+// Encodes blocks with the bytes of counters from `counter` on, `kStep` apart
+// from lane to lane.
 template <bool kRht, int kStep, typename Load>
 QUANTD_FN Nvfp4Block<L> EncodeByBytes(const EncodeParams& p, Load load,
                                       const Copy& copy, uint64_t counter,
@@ -312,7 +313,8 @@ QUANTD_FN Nvfp4Block<L> EncodeByBytes(const EncodeParams& p, Load load,
   RandomBytes<L> random;
   random.shift = 0;
   Philox<L>(counter, kStep, subsequence, p.seed, random.words);
-  // In memory: beside the codes there is no room for them in registers.
+  // Forces the bytes into memory: there are not enough registers beside the
+  // codes.
   asm volatile("" : "+m"(random));
   if (__builtin_expect(group->special, false)) {
     return EncodeSpecialByBytes(p, load, copy, random, seen);

@@ -1,9 +1,10 @@
 // Compiled once for each instruction set, with QUANTD_ARITH, QUANTD_TILES and
 // QUANTD_LANES naming the namespace, the table and the lanes.
 //
-// Leaf rule: only arithmetic headers and <cstdint> here, and everything inside
-// a namespace of this instruction set. Anything shared, a standard template
-// say, could be kept by the linker in its wide form for the whole program.
+// Leaf rule: include only arithmetic headers and <cstdint>, and put everything
+// into the namespace of the instruction set. If anything were shared, such as a
+// standard template, the linker could keep its version with wide instructions
+// for the whole program.
 #include "kernels/cpu/tiles.h"
 
 #include "kernels/cpu/isa/lines.h"
@@ -23,14 +24,14 @@ using L = Lane;
 using F = L::F;
 using U = L::U;
 
-// W lanes to one maximum.
+// Reduces W lanes to one maximum.
 uint32_t Reduce(U u) {
   uint32_t m = 0;
   for (int i = 0; i < W; ++i) m = u[i] > m ? u[i] : m;
   return m;
 }
 
-// Adds a block's largest magnitude to a running one, NaN dropped.
+// Adds a block's largest magnitude, NaN dropped, to a running one.
 QUANTD_FN void Add(const F (&v)[16], U max, U* running, bool* nan) {
   if (L::Any(max > kInfBits)) {
     *nan = true;
@@ -53,8 +54,8 @@ QUANTD_FN void StoreSomeBlocks(F (&v)[16], std::byte* p, int64_t count) {
 template <DType D>
 void AmaxRows(const AmaxArgs& a, int64_t first, int64_t last, Maxima* out) {
   constexpr size_t kSize = SizeOf(D);
-  // The rows are contiguous: without a rotation their blocks are just a run of
-  // elements, and with one K is a multiple of 16.
+  // The rows are contiguous: without a rotation their blocks are simply a run
+  // of elements, and with one K is a multiple of 16.
   const std::byte* p = a.x.data + first * a.x.cols * kSize;
   const int64_t elements = (last - first) * a.x.cols;
   const int64_t blocks = elements / 16;
@@ -102,7 +103,7 @@ void AmaxColumns(const AmaxArgs& a, int64_t first, int64_t last, Maxima* out) {
         Prefetch<kBandCols * SizeOf(D)>(next + r * a.x.cols * SizeOf(D));
       }
       PackBand<D>(a.x, row, Least(16, last - row), col, cols, &band);
-      // Columns beside the matrix are zero.
+      // Columns beyond the matrix are zeros.
       for (int64_t vector = 0; vector < kBandCols / W; ++vector) {
         F v[16];
         LoadColumns<D>(band, vector, v);
@@ -115,7 +116,8 @@ void AmaxColumns(const AmaxArgs& a, int64_t first, int64_t last, Maxima* out) {
   out->col_rht = max > out->col_rht ? max : out->col_rht;
 }
 
-// Rounds to the output type and back, as the inverse rotation wants it.
+// Rounds to the output type and back: the inverse rotation takes rounded
+// values.
 template <DType D>
 QUANTD_FN void RoundTo(F (&v)[16]) {
   if constexpr (D != DType::kF32) {
@@ -123,7 +125,7 @@ QUANTD_FN void RoundTo(F (&v)[16]) {
   }
 }
 
-// A copy of plain NVFP4 and where its values go.
+// A copy of plain NVFP4 and the destination of its values.
 struct Source : CopyTask {
   Nvfp4Decode<Scalar> global;
   std::byte* out;  // rows x cols

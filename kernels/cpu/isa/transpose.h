@@ -1,9 +1,9 @@
-// Traffic between memory and lanes: the transposes in registers that bring W
+// Moves data between memory and lanes: transposes in registers that bring W
 // blocks of 16 elements into the order "element i of every block" and back, for
-// every type of element; fetches of what is read soon; and stores around the
-// caches, for codes that are written once and too many to be found there by
-// their reader, so that no line is fetched only to be overwritten. Included
-// only by what is compiled once for each instruction set.
+// every element type; prefetches; and stores past the caches, for codes that
+// are written once and are too many to stay cached for their reader, so that no
+// line is fetched only to be overwritten. Included only by sources that are
+// compiled once for each instruction set.
 #ifndef QUANTD_KERNELS_CPU_ISA_TRANSPOSE_H_
 #define QUANTD_KERNELS_CPU_ISA_TRANSPOSE_H_
 
@@ -21,15 +21,15 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// Fetches the cache lines of kBytes from `from` on, where it may lie anywhere:
-// rows of a large matrix outrun the hardware's own prefetch.
+// Prefetches the cache lines of kBytes from `from` on, with any alignment: the
+// hardware's prefetch cannot keep up with rows of a large matrix.
 template <int64_t kBytes>
 QUANTD_FN void Prefetch(const std::byte* from) {
   for (int64_t at = 0; at < kBytes; at += 64) __builtin_prefetch(from + at);
 }
 
-// Whether lines of codes, `pitch` bytes apart, may be stored around the caches
-// in vectors of `width` bytes from each line's start on.
+// Whether lines of codes, `pitch` bytes apart, may be stored past the caches in
+// vectors of `width` bytes from each line's start on.
 inline bool MayStream(const std::byte* data, int64_t pitch, int64_t lines,
                       int64_t width) {
   constexpr int64_t kLeast = int64_t{4} << 20;
@@ -38,7 +38,7 @@ inline bool MayStream(const std::byte* data, int64_t pitch, int64_t lines,
          lines * pitch >= kLeast;
 }
 
-// Stores a vector of 16, 32 or 64 bytes around the caches.
+// Stores a vector of 16, 32 or 64 bytes past the caches.
 template <typename V>
 QUANTD_FN void StreamVector(V v, std::byte* to) {
 #ifdef __AVX512F__
@@ -69,8 +69,8 @@ QUANTD_FN void StoreVector(V v, std::byte* to) {
   }
 }
 
-// kBytes, a multiple of 64, from one cache line to another's start; both may
-// lie anywhere without kStream.
+// Copies kBytes, a multiple of 64, between addresses that are aligned to cache
+// lines; without kStream any address will do.
 template <bool kStream, int kBytes>
 QUANTD_FN void StoreBytes(const std::byte* from, std::byte* to) {
   typedef uint8_t V __attribute__((vector_size(4 * QUANTD_LANES)));
@@ -81,8 +81,8 @@ QUANTD_FN void StoreBytes(const std::byte* from, std::byte* to) {
   }
 }
 
-// Must be called after the last such store, before anyone is told that it is
-// done.
+// Must be called after the last such store, before another thread is told that
+// it is done.
 QUANTD_FN void StreamFence() { _mm_sfence(); }
 
 // Shuffles two vectors by an index rule, `Rule::At(i)` in [0, 2W).
@@ -101,7 +101,7 @@ template <int W, int Unit, bool High>
 struct Unpack {
   static constexpr int At(int i) {
     const int group = i / 4 * 4;
-    const int pair = i % 4 / Unit;  // unit inside the group of the result
+    const int pair = i % 4 / Unit;  // unit within the group of the result
     const int from = pair / 2 + (High ? 2 / Unit : 0);
     return group + from * Unit + i % Unit + (pair % 2 ? W : 0);
   }
@@ -171,7 +171,7 @@ QUANTD_FN void StoreWords(U32<W> (&words)[4], std::byte* rows, size_t stride,
   }
 }
 
-// Gives the fp32 values of 16-bit codes of type D in the low half of each lane.
+// The fp32 values of 16-bit codes of type D in the low half of each lane.
 template <typename L, DType D>
 QUANTD_FN typename L::F Decode16(typename L::U code) {
   if constexpr (D == DType::kBF16) {
@@ -188,7 +188,7 @@ QUANTD_FN typename L::U Encode16(typename L::F x) {
     return EncodeF16<L>(x);
   }
 }
-// Gives fp32 as it is stored: every NaN is the one NaN.
+// fp32 as it is stored: every NaN becomes the canonical one.
 template <typename L>
 QUANTD_FN typename L::U Encode32(typename L::F x) {
   const typename L::U nan = typename L::U{} + kNanBits;
@@ -208,7 +208,7 @@ QUANTD_FN void LoadBlocks(const std::byte* p, typename Vec<W>::F (&v)[16]) {
       if constexpr (D == DType::kF32) {
         v[4 * c + i] = L::Float(words[i]);
       } else {
-        // bf16 shifts the upper half out by itself.
+        // Decoding bf16 shifts the upper half out.
         v[8 * c + 2 * i] =
             Decode16<L, D>(D == DType::kBF16 ? words[i] : words[i] & 0xFFFFu);
         v[8 * c + 2 * i + 1] = Decode16<L, D>(words[i] >> 16);
@@ -235,7 +235,7 @@ QUANTD_FN void StoreBlocks(typename Vec<W>::F (&v)[16], std::byte* p) {
   }
 }
 
-// The even words of a and then of b, and the odd ones.
+// The even words of a and b, and the odd ones.
 template <int W, size_t... I>
 QUANTD_FN void SplitPairsBy(U32<W> a, U32<W> b, U32<W>* even, U32<W>* odd,
                             std::index_sequence<I...>) {
@@ -263,7 +263,7 @@ QUANTD_FN void StorePairsBy(U32<W> even, U32<W> odd, std::byte* p,
   StoreVector<kStream>(a, p);
   StoreVector<kStream>(b, p + sizeof(a));
 }
-// Stores them in that order again; kStream: see StoreVector.
+// Stores two vectors in that order again; kStream: see StoreVector.
 template <int W, bool kStream = false>
 QUANTD_FN void StorePairs(U32<W> even, U32<W> odd, std::byte* p) {
   StorePairsBy<W, kStream>(even, odd, p, std::make_index_sequence<W>());

@@ -25,8 +25,8 @@ struct ProfileFormat {
 struct ProfileSpec {
   Profile profile;
   std::string_view name;
-  bool f16 = true;          // accepts fp16 input
-  bool scale_rule = false;  // has several MX rules; the default is floor
+  bool f16 = true;                // accepts fp16 input
+  bool scale_rule = false;        // has several MX rules; the default is floor
   ProfileFormat formats[6] = {};  // the formats of the library; the rest is
                                   // unspecified
 };

@@ -115,7 +115,7 @@ __device__ __noinline__ uint32_t EncodeRareBlock(
   return scale.stored;
 }
 
-// Encodes the lane's half of a line, `left` positions of which exist: sets its
+// Encodes the lane's half of a line, with `left` existing positions: sets its
 // codes and returns the bytes of its scales, the first in the low byte.
 // `*special` tells whether it holds NaN or Inf. `random`: a LineRandom, or
 // ToNearest. All lanes must call this.

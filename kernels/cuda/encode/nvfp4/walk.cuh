@@ -51,7 +51,7 @@ struct RowWalk {
   int units;      // units of a thread in an item, at most 16
   int64_t bands;  // items from top to bottom
   // Distance from one unit of a thread to the next: in lines, and in bytes of
-  // the input and of the codes. The same in all groups.
+  // the input and of the codes. Equal in all groups.
   int stride;
   int64_t stride_in;
   int64_t stride_out;
@@ -144,10 +144,12 @@ inline constexpr DType kWalked = kRht ? DType::kBF16 : D;
 // the input's type. A coder has
 //   kGathers         whether swizzled scales may pass through shared memory
 //   group            a RowGroup, which the walk sets
-//   Settle()         finds what follows from the group's amax; ends with a barrier
-//   Begin(row, b)    the thread's next blocks are those with number b of this
+//   Settle()         finds what follows from the group's amax; ends with a
+//   barrier Begin(row, b)    the thread's next blocks are those with number b
+//   of this
 //                    row of the group and of every stride-th one below it
-//   Encode(x, unit)  makes the unit of the next of these, already rotated and of
+//   Encode(x, unit)  makes the unit of the next of these, already rotated and
+//   of
 //                    type kWalked; returns false if EncodeRare must make it
 //   EncodeRare(x, row, b)
 //                    makes the unit of a block as it was read

@@ -39,8 +39,8 @@ FAULTS = [
     Fault(
         "a missing barrier",
         "encode/nvfp4/squares/squares.cuh",
-        "Team::Sync();  // they are complete",
-        "// they are complete",
+        "Team::Sync();  // the scales are complete",
+        "// the scales are complete",
         "encode/nvfp4/squares/nearest.cu",
         NVFP4 + "_2d",
         seed=1,
@@ -64,7 +64,7 @@ FAULTS = [
     Fault(
         "a lane that misses a phase",
         "tile/stream.cuh",
-        "        __syncwarp();  // or a lane might miss the phase, which is short\n",
+        "        __syncwarp();  // else a lane might miss the phase, which is short\n",
         "",
         "encode/nvfp4/tiles.cu",
         NVFP4,
@@ -107,8 +107,8 @@ FAULTS = [
     Fault(
         "a pair of warps that goes on too soon",
         "encode/frame/rotated/in_place.cuh",
-        "Team::SyncPair();  // the other warp may take its lines back",
-        "// the other warp may take its lines back",
+        "Team::SyncPair();  // the other warp may reuse its lines now",
+        "// the other warp may reuse its lines now",
         "encode/frame/mx.cu",
         "FormatsContract.EveryCombination/mxfp8_e4m3",
         seed=1,

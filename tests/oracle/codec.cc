@@ -11,7 +11,7 @@
 namespace quantd::oracle {
 namespace {
 
-// A binary format as IEEE 754 describes one.
+// A binary format as in IEEE 754.
 struct Binary {
   int precision;
   int min_exponent;
@@ -32,7 +32,8 @@ double Nearest(const Binary& f, double x) {
              : r;
 }
 
-// Fields of a 16-bit pattern to a value and back; `x` is representable.
+// Converts fields of a 16-bit pattern to a value and back; `x` is
+// representable.
 double FromFields(const Binary& f, uint32_t bits) {
   const int stored = f.precision - 1;
   const int fraction = static_cast<int>(bits & ((1u << stored) - 1));
@@ -96,7 +97,7 @@ const std::array<double, 124>& E5m2Table() {
   return table;
 }
 
-// The code of the table value nearest to x >= 0, a tie to the even code.
+// The code of the table value nearest to x >= 0; a tie gives the even code.
 template <typename Table>
 uint8_t Search(const Table& table, double x) {
   const auto above = std::upper_bound(std::begin(table), std::end(table), x);

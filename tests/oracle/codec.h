@@ -14,11 +14,11 @@ using Bytes = std::vector<uint8_t>;
 enum class Element { kF32, kF16, kBF16 };
 
 int ElementSize(Element e);
-// 3.4e38, 65504, 3.39e38.
+// The largest finite value of `e`: 3.4e38, 65504, 3.39e38.
 float LargestFinite(Element e);
 
-// One element of `e`, as bits in the low bytes. Encoding overflows to Inf;
-// every NaN becomes the quiet one without payload or sign.
+// Decodes and encodes one element of `e`, as bits in the low bytes. Encoding
+// overflows to Inf; every NaN becomes the quiet one without payload or sign.
 float ElementValue(Element e, uint32_t bits);
 uint32_t ElementBits(Element e, float x);
 // The nearest value of `e`.
@@ -26,10 +26,10 @@ float RoundTo(Element e, float x);
 
 std::vector<float> Values(Element e, const Bytes& bytes);
 Bytes FromValues(Element e, const std::vector<float>& values);
-// Every NaN replaced by the canonical one, for comparing.
+// The bytes with every NaN replaced by the canonical one, for comparisons.
 Bytes CanonicalNaNs(Element e, Bytes bytes);
 
-// Encoders round to nearest, ties to the even code, and saturate, Inf too;
+// Encoders round to nearest, ties to the even code, and saturate, also for Inf;
 // NaN is 0x7F in E4M3 and E5M2 and code 7 in E2M1, whatever its sign.
 float E4m3Value(uint8_t code);
 uint8_t E4m3Code(float x);
@@ -46,7 +46,8 @@ uint8_t E8m0Up(float x);
 // The three element codes of the formats.
 enum class Code { kE2m1, kE4m3, kE5m2 };
 float LargestCode(Code c);  // 6, 448, 57344
-// Half a step above it: what rounds to more than the largest code.
+// The smallest magnitude that would round beyond the largest code, half a step
+// above it.
 float ClipThreshold(Code c);  // 7, 464, 61440
 float CodeValue(Code c, uint8_t code);
 uint8_t CodeOf(Code c, float x);

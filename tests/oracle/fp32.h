@@ -1,5 +1,5 @@
-// One IEEE binary32 operation at a time, by way of double: rounding the exact
-// or the double result once is exact for these four, since 53 >= 2 * 24 + 2.
+// Single IEEE binary32 operations, computed in double: rounding the double
+// result again gives the correct result for these four, since 53 >= 2 * 24 + 2.
 #ifndef QUANTD_TESTS_ORACLE_FP32_H_
 #define QUANTD_TESTS_ORACLE_FP32_H_
 

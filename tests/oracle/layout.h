@@ -1,4 +1,4 @@
-// The oracle's formats and where each keeps its codes and scales.
+// The oracle's formats, and the places of their codes and scales.
 #ifndef QUANTD_TESTS_ORACLE_LAYOUT_H_
 #define QUANTD_TESTS_ORACLE_LAYOUT_H_
 
@@ -35,13 +35,13 @@ bool IsTensor(Format f);   // FP8 with one scale
 bool IsChannel(Format f);  // FP8 with one scale for each line
 bool IsMx(Format f);       // E8M0 scales
 bool IsBlock(Format f);    // FP8 with fp32 scales of blocks or squares
-bool IsSquare(Format f);   // one scale for as many lines as positions
+bool IsSquare(Format f);   // one scale for a square of lines and positions
 bool HasAmax(Format f);
-// Positions along a line that share a scale; 0: all.
+// Positions along a line that share a scale; 0: the whole line.
 int64_t BlockOf(Format f);
 
-// What codes under a stored scale (a byte or fp32 bits) are multiplied by.
-// `amax` and `range` matter to NVFP4.
+// The factor of codes under a stored scale (a byte or fp32 bits). `amax` and
+// `range` matter only for NVFP4.
 float FactorOf(Format f, uint32_t stored, float amax, float range);
 
 // The index of the scale of row r, column c of a matrix with `columns` columns
@@ -56,10 +56,10 @@ struct Layout {
   bool swizzled = false;
   bool compact = false;
   int scale_size = 1;       // bytes
-  bool high_first = false;  // the even one of two codes in the high nibble
+  bool high_first = false;  // the even one of two codes is in the high nibble
   int64_t lines = 0;
-  int64_t length = 0;  // positions of the matrix in a line
-  int64_t padded = 0;  // the same up to whole blocks
+  int64_t length = 0;  // positions of a line in the matrix
+  int64_t padded = 0;  // `length` rounded up to whole blocks
   int64_t kept = 0;    // positions that have a code
   int64_t block = 0;
   int64_t blocks = 0;
@@ -79,7 +79,7 @@ struct Layout {
   int64_t ScaleCount() const;
 };
 
-// `rotated` is the dimension of the copy's rotation, 0 without one.
+// `rotated` is the dimension of the copy's rotation, or 0.
 struct LayoutSpec {
   Format format = Format::kNvfp4;
   int64_t rows = 0;
@@ -88,7 +88,7 @@ struct LayoutSpec {
   int rotated = 0;
   bool swizzled = false;
   bool compact = false;
-  // 0: as the format has it.
+  // 0: the format's.
   int scale_size = 0;
   bool high_first = false;
 };

@@ -1,4 +1,4 @@
-// The matrix as one copy of the oracle sees it.
+// The lines of a matrix as a copy has them.
 #ifndef QUANTD_TESTS_ORACLE_LINES_H_
 #define QUANTD_TESTS_ORACLE_LINES_H_
 
@@ -10,7 +10,7 @@
 
 namespace quantd::oracle {
 
-// Rows of a matrix, or one group's rows of a larger one.
+// The rows of a matrix, or one group's rows of a larger one.
 struct Matrix {
   int64_t group = 0;
   int64_t first_row = 0;
@@ -18,21 +18,20 @@ struct Matrix {
   int64_t cols = 0;
   std::vector<float> x;
 };
-// Rows that the splits have together, from the first one on; all without
-// splits.
+// The sum of the splits; all rows without splits.
 int64_t RowsIn(int64_t rows, const std::vector<int64_t>& splits);
-// One for each split; one of everything without splits.
+// A matrix for each split; without splits a single one of all rows.
 std::vector<Matrix> Groups(const std::vector<float>& x, int64_t rows,
                            int64_t cols, const std::vector<int64_t>& splits);
 
-// Lines of `padded` positions, zero where the matrix has none, and with a
-// dimension rotated block by block and rounded to bf16.
+// Lines of `padded` positions, zero beyond the matrix; with a dimension,
+// rotated block by block and rounded to bf16.
 std::vector<std::vector<float>> MakeLines(const Matrix& m, bool columnwise,
                                           int64_t padded, int dimension,
                                           const Mask& mask);
 
-// The index of a line's amax among those of all groups: its `own` (columnwise
-// lines group by group), else its group's.
+// The index of a line's amax among those of all groups: if `own`, the line's
+// (columnwise lines group by group), else its group's.
 size_t AmaxIndex(const Matrix& m, bool columnwise, bool own, int64_t line);
 
 bool AnyNaN(const std::vector<float>& x);

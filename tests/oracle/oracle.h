@@ -1,10 +1,10 @@
-// A slow reference for every byte the product computes. It shares nothing with
-// the product, not a header and not an enum: values come from tables, codes
-// from a search for the nearest value, and every fp32 operation is a double
-// operation rounded once.
+// A slow reference for every byte that the product computes. It shares nothing
+// with the product, not even a header or an enum: values come from tables,
+// codes from a search for the nearest value, and every fp32 operation is a
+// double operation rounded once.
 //
 // A tensor is a row-major M x K matrix of raw bytes. Nothing here checks
-// legality: callers ask for legal things.
+// legality: callers make only legal requests.
 #ifndef QUANTD_TESTS_ORACLE_ORACLE_H_
 #define QUANTD_TESTS_ORACLE_ORACLE_H_
 
@@ -23,8 +23,8 @@
 
 namespace quantd::oracle {
 
-// What the options mean is in kernels/plan/FORMATS.md. Only a format's own may
-// be set.
+// Options of Quantize, defined in kernels/plan/FORMATS.md. Only those of the
+// format may be set.
 struct QuantizeSpec {
   Element element = Element::kF32;
   int64_t rows = 0;
@@ -41,15 +41,15 @@ struct QuantizeSpec {
   std::vector<float> column_amax;
 
   Format format = Format::kNvfp4;
-  int dimension = 16;  // of the rotations
-  // Rows of each group; empty: no groups. They may end before `rows`: what
-  // comes then is not there.
+  int dimension = 16;  // of all rotations
+  // Rows of each group; empty: no groups. They may end before `rows`: the rows
+  // after that are ignored.
   std::vector<int64_t> splits = {};
   bool swizzled = false;
   bool compact = false;  // kNvfp4Square: one scale for each tile
 
   bool row_scaled = false;          // NVFP4: an amax for each line
-  std::optional<float> estimation;  // 0: none
+  std::optional<float> estimation;  // 0: no estimate
   FourOverSix four_over_six = FourOverSix::kOff;
   bool scale_256 = false;
   bool fast_error = false;
@@ -57,18 +57,18 @@ struct QuantizeSpec {
   bool stochastic = false;
   uint64_t seed = 0;
   uint64_t seed_offset = 0;
-  // The place of the payload in the global matrix.
+  // The position of the payload in the global matrix.
   int64_t row_offset = 0;
   int64_t column_offset = 0;
   int64_t total_columns = 0;  // 0: column_offset + cols
 
-  float epsilon = 0;                 // FP8, of the maxima
-  std::optional<bool> power_of_two;  // FP8; unset: only for blocks
+  float epsilon = 0;                 // FP8: lower limit of the maxima
+  std::optional<bool> power_of_two;  // FP8; unset: only for block scales
   std::vector<float> scale;          // FP8 tensor, delayed: 1 or one a group
   std::optional<History> history;    // with `scale`
   ScaleRule rule = ScaleRule::kUp;   // MX
 
-  std::optional<Element> dbias;  // its type
+  std::optional<Element> dbias;  // type of dbias
   bool want_amax = false;
   bool statistics = false;
   Profile profile = Profile::kTe;
@@ -77,22 +77,22 @@ struct QuantizeSpec {
 struct Copy {
   Bytes data;
   Bytes scale;
-  std::vector<float> amax = {};    // empty for formats without
-  std::vector<float> global = {};  // of profiles that have one
-  Statistics stats = {};           // where asked
-  // The start of each group's slice, and the end; empty without groups.
+  std::vector<float> amax = {};    // empty for formats without an amax
+  std::vector<float> global = {};  // for profiles that store one
+  Statistics stats = {};           // if asked for
+  // The start of each group's part, and the end; empty without groups.
   std::vector<size_t> data_offsets = {};
   std::vector<size_t> scale_offsets = {};
 };
 
 struct Quantized {
-  bool rejected = false;  // then there is nothing else
+  bool rejected = false;  // true: everything else is empty
   bool saw_nan = false;
   bool saw_inf = false;
   Copy rowwise;
   Copy columnwise;
   // If asked for: sums over the rows (of each group), max |x| (of each group),
-  // and what follows from the history.
+  // and the outputs of the history.
   Bytes dbias;
   std::vector<float> plain_amax;
   std::vector<float> history;
@@ -110,8 +110,8 @@ struct DequantizeSpec {
 
   Format format = Format::kNvfp4;
   int dimension = 16;
-  // The copy was rotated and stays so: what comes out has the padding of its
-  // lines, too. Not together with `inverse`.
+  // The copy was rotated and stays so: the result includes the padding of its
+  // lines. Not together with `inverse`.
   bool rotated = false;
   std::vector<int64_t> splits = {};
   bool swizzled = false;
@@ -119,9 +119,9 @@ struct DequantizeSpec {
   bool row_scaled = false;
   bool scale_256 = false;
   Profile profile = Profile::kTe;
-  Element made_of = Element::kF32;  // the type of what was quantized
+  Element made_of = Element::kF32;  // the type of the original
 };
-// Reads only the bytes and the amaxes of the copy.
+// Decodes a copy from its bytes and amaxes only.
 Bytes Dequantize(const DequantizeSpec& spec, const Copy& copy);
 
 struct AmaxSpec {
@@ -131,19 +131,19 @@ struct AmaxSpec {
   Mask mask;
   Policy policy = Policy::kIgnore;
   int dimension = 16;
-  bool per_line = false;  // else of the tensor, or of each group
+  bool per_line = false;  // false: for the tensor, or each group
   std::vector<int64_t> splits = {};
 };
 struct Amaxes {
   bool rejected = false;
   std::vector<float> row;
-  std::vector<float> row_rotated;  // only where `dimension` divides K
+  std::vector<float> row_rotated;  // only if `dimension` divides K
   std::vector<float> column;
   std::vector<float> column_rotated;
 };
 Amaxes RhtAmax(const AmaxSpec& spec, const Bytes& input);
 
-// Rows in blocks along K, which `dimension` divides.
+// Rotates rows in blocks along K, which `dimension` divides.
 Bytes ApplyRht(Element e, Element output, const Mask& mask, bool inverse,
                const Bytes& input, int dimension = 16);
 

@@ -24,7 +24,8 @@ bool IsDeepgemm(Profile p) {
   return p == Profile::kDeepgemm || p == Profile::kDeepgemmCuda;
 }
 
-// A tensor over a number, as PyTorch does it: on a GPU times its inverse.
+// Divides a tensor by a number as PyTorch does: on a GPU it multiplies by the
+// inverse.
 float OverNumber(Profile p, float x, float number) {
   switch (p) {
     case Profile::kModeloptCuda:
@@ -122,7 +123,7 @@ float Library::ScaledNvfp4(float x, uint8_t scale, float amax) const {
 float Library::Fp8Scale(float amax) const {
   if (std::isnan(amax)) return 1.0f;
   if (IsDeepgemm(p_)) amax = std::max(amax, 1e-4f);
-  // ModelOpt's export of quantizers that have several maxima.
+  // ModelOpt's export, for quantizers that have several maxima.
   if (IsModelopt(p_) && !IsTensor(f_) && amax != 0) {
     amax = std::max(amax, Tiny(t_));
   }
@@ -139,7 +140,8 @@ float Library::ScaledFp8(float x, float s) const {
   if (IsDeepgemm(p_)) return Mul(x, Div(1.0f, s));
   if (p_ == Profile::kCompressedTensorsCuda) return Div(x, s);
   if (IsCompressedTensors(p_)) return RoundTo(t_, Div(x, s));
-  // ModelOpt: one number for a tensor leaves the quotient in the type.
+  // ModelOpt: dividing by a single number for the tensor keeps the quotient in
+  // the type.
   if (!IsTensor(f_)) return Div(x, s);
   if (p_ == Profile::kModeloptCuda) s = RoundTo(t_, s);
   return RoundTo(t_, Div(x, s));
@@ -158,8 +160,9 @@ uint8_t Library::MxScale(float b) const {
                                 127);
   }
   if (IsTorchao(p_)) return oracle::MxScale(b, code, rule_);
-  // compressed-tensors: mantissas from 1.75 on count as the next octave, of a
-  // number of T; its subnormal ones are whole parts of the least normal one.
+  // compressed-tensors: mantissas from 1.75 on count as the next octave, for
+  // numbers of type T; its subnormals count in whole multiples of the least
+  // normal.
   const int largest = t_ == Element::kF16 ? 15 : 127;
   int octave;
   if (b >= Tiny(t_)) {
@@ -171,7 +174,7 @@ uint8_t Library::MxScale(float b) const {
     octave = -1000;
   }
   const int stored = octave + 127 - (code == Code::kE2m1 ? 2 : 8);
-  // fp16 has no number below 2^-24: it is 0, and 0 becomes 1.
+  // fp16 has no number below 2^-24: it becomes 0, and 0 is replaced by 1.
   if (t_ == Element::kF16 && stored - 127 < -24) return 127;
   return static_cast<uint8_t>(std::max(stored, 0));
 }
@@ -201,7 +204,7 @@ uint8_t Library::CodeUnder(float x, uint32_t scale, float amax) const {
   if (code != Code::kE2m1) return CodeOf(code, y);
   if (std::isnan(y)) return 7;
   if (IsModelopt(p_) && IsMx(f_)) {
-    // How many midpoints lie below; 0 counts as negative.
+    // The number of midpoints below; 0 counts as negative.
     uint8_t magnitude = 0;
     for (uint8_t c = 0; c < 7; ++c) {
       const float midpoint = (E2m1Value(c) + E2m1Value(c + 1)) / 2;

@@ -1,5 +1,5 @@
-// The oracle's account of what other libraries write, library by library as
-// FORMATS.md tells it under Profiles. `T` is the type of the library's input.
+// The oracle's account of what other libraries write, in the order of the
+// section Profiles of FORMATS.md. `T` is the type of the library's input.
 #ifndef QUANTD_TESTS_ORACLE_PROFILE_H_
 #define QUANTD_TESTS_ORACLE_PROFILE_H_
 
@@ -26,16 +26,17 @@ enum class Profile {
   kMiles = 11,
 };
 
-// The bytes of a stored scale: those of `t` where the library keeps it so.
+// The bytes of a stored scale: those of `t` if the library stores it in that
+// type.
 int ScaleSizeOf(Profile p, Format f, Element t);
 
-// The number that is stored beside NVFP4's scales, and whether values are
-// divided by it; it is what blocks are made with. What is stored for an amax
-// that is NaN is NaN. Only of profiles other than kTe.
+// The number stored beside NVFP4's scales, from which blocks are made, and
+// whether values are divided by it. NaN if the amax is NaN. Only for profiles
+// other than kTe.
 bool HasGlobal(Profile p, Format f);
 float GlobalOf(Profile p, Element t, float amax);
 
-// One library's way with one format, of a block or a line or a tensor.
+// One library's arithmetic for one format, for a block, a line or a tensor.
 class Library {
  public:
   Library(Profile p, Format f, Element t, ScaleRule rule)
@@ -44,7 +45,7 @@ class Library {
   // The scale for a largest magnitude `b` under the tensor's amax: a code, or
   // fp32 bits.
   uint32_t Scale(float b, float amax) const;
-  // What is rounded to a code.
+  // The value that is rounded to a code.
   float Scaled(float x, uint32_t scale, float amax) const;
   uint8_t CodeUnder(float x, uint32_t scale, float amax) const;
 
@@ -62,8 +63,8 @@ class Library {
   ScaleRule rule_;
 };
 
-// What codes are multiplied by to give values of `output`; `global` is what
-// GlobalOf gave.
+// The factor of codes, for values of type `output`; `global` is the result of
+// GlobalOf.
 float FactorUnder(Profile p, Format f, Element output, uint32_t stored,
                   float global);
 // Whether the even element of two E2M1 codes is in the high nibble.

@@ -8,7 +8,7 @@
 namespace quantd::oracle {
 namespace {
 
-// Rows whose sums in dbias are added up on their own first.
+// Rows that dbias sums separately before it adds the sums.
 constexpr int64_t kChunk = 128;
 
 void Append(Bytes& to, const Bytes& from) {
@@ -37,8 +37,8 @@ class Encoder {
     lines_ = MakeLines(m, columnwise, layout_.padded, dimension, spec.mask);
   }
 
-  // `given` are all maxima of the copy that the caller has, or none.
-  // They are multiplied by `factor`.
+  // `given` holds all given maxima of the copy, or nothing. They are multiplied
+  // by `factor`.
   void Run(const std::vector<float>& given, float factor) {
     FindAmax(given, factor);
     out_.data.assign(layout_.DataBytes(), 0);
@@ -76,7 +76,7 @@ class Encoder {
  private:
   void FindAmax(const std::vector<float>& given, float factor) {
     if (!HasAmax(spec_.format)) return;
-    // One scale that is given makes the amax an observation.
+    // With a given scale the amax is only an output.
     const bool use = !given.empty() && spec_.scale.empty();
     if (OwnAmaxes()) {
       for (int64_t line = 0; line < layout_.lines; ++line) {
@@ -98,7 +98,7 @@ class Encoder {
   bool OwnAmaxes() const { return spec_.row_scaled || IsChannel(spec_.format); }
   bool Other() const { return spec_.profile != Profile::kTe; }
 
-  // Stored also where there is nothing to multiply.
+  // The scale is stored even if there is nothing to scale.
   BlockScale ScaleOfMaximum(float amax) const {
     if (Other()) return {library_.Scale(amax, amax), 0};
     float scale;
@@ -111,7 +111,7 @@ class Encoder {
     return WithInverse(scale);
   }
 
-  // fp32 bits become those of a narrower type where scales have one.
+  // Converts fp32 bits to the type of scales if that is narrower.
   void PutScale(int64_t line, int64_t b, uint32_t stored) {
     if (layout_.scale_size == 2) {
       stored = ElementBits(spec_.element, std::bit_cast<float>(stored));
@@ -130,7 +130,7 @@ class Encoder {
     return out_.amax[OwnAmaxes() ? line : 0];
   }
 
-  // The values of a block, or of a square row by row of the matrix.
+  // The values of a block, or of a square, row by row of the matrix.
   std::vector<float> Gather(int64_t line, int64_t b, int64_t side) const {
     std::vector<float> v(side * layout_.block);
     for (int64_t l = 0; l < side && line + l < layout_.lines; ++l) {
@@ -174,7 +174,7 @@ class Encoder {
                               scale.stored,
                               out_.global.empty() ? 0 : out_.global[0])
                 : FactorOf(spec_.format, scale.stored, AmaxOf(line), range_);
-    // Codes of padding stay zero but for those that a rotation makes.
+    // Codes of padding stay zero, except in padding that a rotation fills.
     const int64_t end = std::min((b + 1) * layout_.block,
                                  rotated_ ? layout_.padded : layout_.length);
     std::vector<float> before;
@@ -289,7 +289,7 @@ Quantized Quantize(const QuantizeSpec& spec, const Bytes& input) {
         other_turned) {
       return EncodeCopy(spec, groups, columnwise, own, 1);
     }
-    // The other direction's is one before any rotation.
+    // The other direction's amax is from before any rotation.
     if (!turned) return EncodeCopy(spec, groups, columnwise, others, 1);
     if (estimate != 0) {
       return EncodeCopy(spec, groups, columnwise, others, estimate);
@@ -308,7 +308,7 @@ Quantized Quantize(const QuantizeSpec& spec, const Bytes& input) {
     if (spec.dbias) Append(out.dbias, SumRows(m, *spec.dbias));
     if (spec.want_amax) out.plain_amax.push_back(Amax(m.x, spec.policy));
   }
-  // The values of one group stand together.
+  // The values of one group are adjacent.
   for (const Matrix& m : groups) {
     if (!spec.history) break;
     const size_t length = spec.history->values.size() / groups.size();

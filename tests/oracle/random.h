@@ -1,5 +1,5 @@
 // The oracle's stochastic rounding: a byte for every element of the global
-// matrix, and what it does to a value.
+// matrix, and its effect on a value.
 #ifndef QUANTD_TESTS_ORACLE_RANDOM_H_
 #define QUANTD_TESTS_ORACLE_RANDOM_H_
 
@@ -8,7 +8,7 @@
 
 namespace quantd::oracle {
 
-// Philox4x32: four words of the 128-bit output number `offset`.
+// Philox4x32: the four words of the 128-bit output number `offset`.
 std::array<uint32_t, 4> Philox(uint64_t seed, uint64_t subsequence,
                                uint64_t offset, int rounds = 10);
 
@@ -17,12 +17,12 @@ struct Randomness {
   uint64_t seed = 0;
   uint64_t seed_offset = 0;
   bool columnwise = false;
-  int64_t columns = 0;  // of the global matrix
+  int64_t columns = 0;  // columns of the global matrix
 };
 // The byte of the element at row m, column k of the global matrix.
 uint8_t RandomByte(const Randomness& r, int64_t m, int64_t k);
 
-// Rounds up with a chance of the fraction of the step, in 256ths.
+// Rounds up with the probability of the fraction of the step, in 256ths.
 uint8_t StochasticE2m1Code(float v, uint8_t byte);
 
 }  // namespace quantd::oracle

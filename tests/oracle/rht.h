@@ -8,7 +8,7 @@
 
 namespace quantd::oracle {
 
-// Bit i set iff sign i is -1; the low word first.
+// A sign mask: bit i is set iff sign i is -1; the low word comes first.
 struct Mask {
   // A mask for dimension 16: the bits above are 0.
   constexpr Mask(uint16_t low = 0)  // NOLINT(google-explicit-constructor)
@@ -16,14 +16,15 @@ struct Mask {
   constexpr Mask(uint64_t first, uint64_t second) : words{first, second} {}
   std::array<uint64_t, 2> words;
 };
-// The 16 bits eight times over.
+// The 16 bits repeated eight times.
 Mask Repeat(uint16_t bits);
 
-// `n` values in place, n in {16, 32, 64, 128}; no rounding but fp32's.
+// Rotates `n` values in place, n in {16, 32, 64, 128}, with no rounding but
+// fp32's.
 void Rotate(float* x, const Mask& mask, int n = 16);
 void RotateBack(float* y, const Mask& mask, int n = 16);
-// The rotation as a sum over the matrix, exact where long double holds it (for
-// 32 and 128 but for the factor), with one rounding to fp32.
+// The rotation as a sum over the matrix, exact as far as long double reaches
+// (for 32 and 128 except for the factor), with one rounding to fp32.
 std::vector<float> RotateExactly(const float* x, const Mask& mask, int n = 16);
 
 }  // namespace quantd::oracle

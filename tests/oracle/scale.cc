@@ -9,13 +9,14 @@ namespace {
 
 float Sixth() { return Div(1.0f, 6.0f); }
 
-// Saturated at the largest float where the scale is zero or NaN.
+// The multiplier, limited to the largest float if the scale is zero or NaN.
 float Multiplier(uint8_t scale, float encode_scale) {
   const float s_dec = Div(1.0f, encode_scale);
   return Capped(Div(1.0f, Mul(E4m3Value(scale), s_dec)));
 }
 
-// What a candidate's codes lose, line by line of 16, then over the lines.
+// The error of a candidate's codes: summed line by line of 16, then over the
+// lines.
 float CandidateError(const std::vector<float>& x, const BlockScale& scale,
                      float a, float range, FourOverSix metric, bool fast) {
   const float s = EncodeScale(a, range);
@@ -89,7 +90,7 @@ Candidates TryFourAndSix(const std::vector<float>& x, float a, float range,
   const float s = EncodeScale(a, range);
   const float base = Mul(Div(b, 6.0f), s);
   const auto candidate = [&](float target) {
-    // The cap would drop a NaN, which the scale keeps.
+    // The cap would drop a NaN, which the scale must keep.
     const uint8_t sf = std::isnan(b) ? 0x7F : E4m3Code(Capped(target, 448.0f));
     Candidate c;
     c.scale = {sf, Multiplier(sf, s)};
@@ -136,7 +137,7 @@ uint8_t MxScale(float b, Code code, ScaleRule rule) {
   if (rule == ScaleRule::kUp) {
     return E8m0Up(Mul(b, Div(1.0f, LargestCode(code))));
   }
-  // The exponent of the largest code, and the bits of a code's fraction.
+  // The exponent of the largest code, and the number of mantissa bits.
   const int exponent = code == Code::kE2m1 ? 2 : code == Code::kE4m3 ? 8 : 15;
   const int fraction = code == Code::kE2m1 ? 1 : code == Code::kE4m3 ? 3 : 2;
   const uint32_t bits = std::bit_cast<uint32_t>(b);

@@ -1,4 +1,4 @@
-// The oracle's scales: from maxima to what multiplies elements, and back.
+// The oracle's scales: from maxima to multipliers of elements, and back.
 #ifndef QUANTD_TESTS_ORACLE_SCALE_H_
 #define QUANTD_TESTS_ORACLE_SCALE_H_
 
@@ -11,20 +11,20 @@
 
 namespace quantd::oracle {
 
-// What to do with NaN in the input.
+// The treatment of NaN in the input.
 enum class Policy { kIgnore, kPropagate, kReject };
 
-// max |v|; a NaN is dropped, or under kPropagate is the result.
+// max |v|; a NaN is dropped, or is the result under kPropagate.
 float Amax(const std::vector<float>& values, Policy policy);
 
-// A block's scale as stored (a byte or fp32 bits) and what its elements are
-// multiplied by.
+// A block's scale as stored (a byte or fp32 bits), and the multiplier of its
+// elements.
 struct BlockScale {
   uint32_t stored = 0;
   float multiplier = 0;
 };
 
-// NVFP4, from the global amax `a`; `range` is 6 * 448, or 6 * 256.
+// NVFP4, with the global amax `a`; `range` is 6 * 448, or 6 * 256.
 inline constexpr float kRange448 = 2688;
 inline constexpr float kRange256 = 1536;
 float EncodeScale(float a, float range = kRange448);
@@ -57,24 +57,24 @@ struct Candidates {
 Candidates TryFourAndSix(const std::vector<float>& x, float a, float range,
                          FourOverSix metric, bool fast, Policy policy);
 
-// FP8, from a maximum: the current scale of a tensor or block. `largest` is
-// what an infinite scale becomes.
+// FP8: the current scale for the maximum of a tensor or block. `largest`
+// replaces an infinite scale.
 float CurrentScale(float amax, Code code, float epsilon = 0,
                    bool power_of_two = false, float largest = kMax);
-// FP8 of a tensor with a history of maxima: the scale of the next step.
+// FP8 tensors with a history of maxima: the scale of the next step.
 struct History {
   std::vector<float> values;
-  bool most_recent = false;  // else the largest
+  bool most_recent = false;  // false: the largest
   int margin = 0;
 };
 float NextScale(const History& history, Code code, float previous);
-// The history after the step, its slot 0 free.
+// The history after the step, with slot 0 cleared.
 std::vector<float> Roll(const std::vector<float>& values);
 
-// MX, from the maximum of a block.
+// MX: the rule for the maximum of a block.
 enum class ScaleRule { kUp, kFloor, kCeil, kEven };
 uint8_t MxScale(float b, Code code, ScaleRule rule = ScaleRule::kUp);
-// 2^(127 - scale), what elements are multiplied by.
+// 2^(127 - scale), the multiplier of elements.
 float MxMultiplier(uint8_t scale);
 
 }  // namespace quantd::oracle

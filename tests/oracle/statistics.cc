@@ -9,8 +9,9 @@
 namespace quantd::oracle {
 namespace {
 
-// The squares of a run, added by neighbours, then by pairs of them and so on,
-// all near one: the power of two in which the largest value is 2 to 4.
+// The sum of a run's squares, added by neighbours, then by pairs of them and so
+// on. Values are scaled by a power of two that brings the largest to between 2
+// and 4.
 double SumOfSquares(const std::vector<float>& run) {
   float largest = 0;
   for (float x : run) largest = std::max(largest, std::fabs(x));
@@ -60,7 +61,7 @@ double ExactSum::Rounded() const {
     sum = before + part;
     lost = part - (sum - before);
   }
-  // This is no tie if more lies on the side of what was lost.
+  // This is not a tie if more lies on the side of the lost part.
   if (left > 0 && (lost < 0) == (parts_[left - 1] < 0)) {
     const double other = sum + 2 * lost;
     if (other - sum == 2 * lost) return other;

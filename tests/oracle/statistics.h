@@ -1,4 +1,4 @@
-// The oracle's account of what quantization lost.
+// The oracle's error statistics.
 #ifndef QUANTD_TESTS_ORACLE_STATISTICS_H_
 #define QUANTD_TESTS_ORACLE_STATISTICS_H_
 
@@ -14,12 +14,12 @@ struct Statistics {
   int64_t clipped = 0;   // would have rounded beyond the largest code
   int64_t flushed = 0;   // not zero, decoded to zero
   float max_error = 0;
-  double signal = 0;   // sum of squares
-  double noise = 0;    // of the errors
+  double signal = 0;   // sum of squares of the values
+  double noise = 0;    // sum of squares of the errors
   double sqnr_db = 0;  // +Inf without noise, NaN without elements
 };
 
-// A sum of doubles without any rounding before the last.
+// A sum of doubles with a single rounding at the end.
 class ExactSum {
  public:
   void Add(double x);
@@ -27,18 +27,18 @@ class ExactSum {
   double Rounded() const;
 
  private:
-  // The sum in parts that share no bit, the smallest first.
+  // Parts of the sum that share no bit, the smallest first.
   std::vector<double> parts_;
 };
 
-// Positions of a line, from a multiple of it on, whose squares are added in
+// Positions of a line, from a multiple of this on, whose squares are added in
 // fp32.
 inline constexpr int64_t kRun = 16;
 
 // Collects the elements of one copy, run by run in any order.
 class Tally {
  public:
-  // At most kRun values `v`, that were quantized as `y` to what decodes to `d`.
+  // Adds at most kRun values `v` that were scaled to `y` and decode to `d`.
   void Add(Code code, const std::vector<float>& v, const std::vector<float>& y,
            const std::vector<float>& d);
   void Add(const Tally& other);

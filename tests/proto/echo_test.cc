@@ -1,4 +1,4 @@
-// Whatever a request says, its reply says again: every field is tried.
+// A reply echoes everything that its request says: every field is tested.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -16,7 +16,7 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-// `field` alone, as text.
+// The text of `field` alone.
 std::string TextOf(const Message& message, const FieldDescriptor* field) {
   google::protobuf::TextFormat::Printer printer;
   printer.SetSingleLineMode(true);
@@ -34,8 +34,8 @@ std::string TextOf(const Message& message, const FieldDescriptor* field) {
   return text;
 }
 
-// Every field set in `said` has the same value in the field of the same name
-// of `echo`. Adds their names to `seen`.
+// Expects that every field set in `said` has the same value in the field of the
+// same name in `echo`. Adds their names to `seen`.
 void ExpectEcho(const Message& said, const Message& echo,
                 const std::set<std::string>& silent,
                 std::set<std::string>* seen) {
@@ -59,7 +59,7 @@ void ExpectEcho(const Message& said, const Message& echo,
   }
 }
 
-// Every field of the message, and of those inside it, but for `silent`.
+// Every field of the message and its submessages, except for `silent`.
 void AllFields(const Descriptor* type, const std::set<std::string>& silent,
                std::set<std::string>* all) {
   for (int i = 0; i < type->field_count(); ++i) {
@@ -74,8 +74,8 @@ void AllFields(const Descriptor* type, const std::set<std::string>& silent,
   }
 }
 
-// What a client writes for the plan is read as the plan, and it finds in the
-// reply what the server wrote.
+// Expects that the client's message for a plan is read as that plan, and that
+// the client reads from the reply what the server wrote.
 void ExpectClientAgrees(const Plan& plan, std::string_view input,
                         std::string_view reply_head, std::string_view payload) {
   const Method method = MethodOf(plan);
@@ -99,7 +99,8 @@ void ExpectClientAgrees(const Plan& plan, std::string_view input,
   }
 }
 
-// A server of another version that dropped an option is found out, whichever.
+// Expects that a dropped option is detected, whichever it is: a server of
+// another version may drop it.
 template <typename Reply>
 void ExpectDroppedOptionsAreNamed(const Plan& plan, const Reply& reply) {
   std::vector<const FieldDescriptor*> fields;
@@ -128,7 +129,7 @@ void ExpectEchoes(const std::vector<std::string>& texts,
     SCOPED_TRACE(text);
     Req request;
     ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &request));
-    // The size that a refusal of the empty payload asks for.
+    // The error for the empty payload says the size that it needs.
     const auto violation = GetFieldViolation(Parse(request).status());
     ASSERT_TRUE(violation.has_value() && violation->field == "payload")
         << Parse(request).status();
@@ -148,7 +149,7 @@ void ExpectEchoes(const std::vector<std::string>& texts,
   EXPECT_EQ(seen, all);
 }
 
-TEST(Echo, OfQuantize) {
+TEST(Echo, QuantizeRepliesEchoEveryField) {
   const std::string tensor =
       "tensor {dtype: DTYPE_F16 shape: 2 shape: 4 shape: 32 flatten_axis: 2} ";
   ExpectEchoes<v1::QuantizeRequest, v1::QuantizeReply>(
@@ -188,11 +189,11 @@ TEST(Echo, OfQuantize) {
       {"payload", "memory"});
 }
 
-TEST(Echo, OfTheOthers) {
+TEST(Echo, RepliesOfOtherMethodsEchoEveryField) {
   const std::string tensor =
       "tensor {dtype: DTYPE_F16 shape: 2 shape: 4 shape: 32 flatten_axis: 2} ";
-  // What only says where the bytes are; whose types are not remembered; and
-  // options that another call sets.
+  // Not echoed: places of bytes, types that codes do not remember, and options
+  // that another test sets.
   ExpectEchoes<v1::DequantizeRequest, v1::DequantizeReply>(
       {
           R"(tensor {shape: 64 shape: 64 flatten_axis: 1}
@@ -240,7 +241,7 @@ std::shared_ptr<const Plan> PlanOf(const v1::QuantizeRequest& m) {
   return request.ok() ? request->plan : nullptr;
 }
 
-TEST(Echo, RandomnessOnlyWhereThereIsSome) {
+TEST(Echo, RandomnessOnlyUnderStochasticRounding) {
   const v1::QuantizeRequest m = Quantize();
   v1::QuantizeReply reply;
   ASSERT_TRUE(
@@ -276,7 +277,7 @@ TEST(Echo, StatisticsOfTheJob) {
   EXPECT_EQ(s.signal(), 100);
   EXPECT_EQ(s.noise(), 1);
   EXPECT_EQ(s.sqnr_db(), 20);
-  // As the client reads it.
+  // The report as the client reads it.
   const JobReport read = FromProto(reply.report());
   EXPECT_TRUE(read.saw_nan);
   EXPECT_FALSE(read.saw_inf);
@@ -286,7 +287,7 @@ TEST(Echo, StatisticsOfTheJob) {
             ToProto(job, "").SerializeAsString());
 }
 
-TEST(Describe, SaysWhatTheReplyWouldHold) {
+TEST(Describe, DescribesTheReplyOfQuantize) {
   v1::QuantizeRequest m = Quantize();
   m.mutable_options()->set_usage(v1::USAGE_BOTH);
   m.mutable_options()->set_dbias(true);
@@ -296,7 +297,7 @@ TEST(Describe, SaysWhatTheReplyWouldHold) {
   const auto plan = PlanOf(m);
   ASSERT_TRUE(reply.ParseFromString(ReplyHead(*plan, {}, "", "") +
                                     std::string(plan->output_bytes(), 'p')));
-  // With a payload, with none and with a wrong one.
+  // With a payload, without one and with a wrong one.
   for (const std::string& payload :
        {m.payload(), std::string(), std::string("abc")}) {
     m.set_payload(payload);
@@ -334,16 +335,16 @@ TEST(Describe, RefusesWhatQuantizeRefuses) {
       IsMalformed(ParseDescribeRequest(absl::MakeSpan(&nonsense, 1)).status()));
 }
 
-// All heads that a legal request can bring about fit the cap for replies.
+// The largest head of a reply to a legal request fits the limit for replies.
 TEST(Describe, TheLargestReplyHeadFits) {
   v1::QuantizeRequest m = Quantize();
   m.mutable_tensor()->set_shape(0, kMaxGroups);
-  m.mutable_tensor()->set_shape(1, 16384);  // offsets of up to 29 bits
+  m.mutable_tensor()->set_shape(1, 16384);  // offsets with up to 29 bits
   m.mutable_options()->set_format(v1::FORMAT_FP8_E4M3);
   m.mutable_options()->set_usage(v1::USAGE_BOTH);
   for (size_t i = 0; i < kMaxGroups; ++i)
     m.mutable_options()->mutable_splits()->add_rows(1);
-  // Everything there is.
+  // All outputs.
   m.mutable_options()->set_amax(true);
   m.mutable_options()->set_dbias(true);
   m.mutable_options()->mutable_scale()->Resize(kMaxGroups, 1);
@@ -355,8 +356,8 @@ TEST(Describe, TheLargestReplyHeadFits) {
   ASSERT_THAT(plan, IsOk());
   const size_t head = ReplyHead(**plan, {}, "device", "id").size();
   EXPECT_GT(head, kMaxHeadBytes);
-  // An echo of all else is no longer than twice the request's head: an amax
-  // may be said once and serve both directions.
+  // The echo of everything else is no longer than twice the request's head: an
+  // amax may be given once and be used for both directions.
   EXPECT_LT(head + 2 * (kMaxHeadBytes + kMaxListBytes), kMaxReplyHeadBytes);
 }
 

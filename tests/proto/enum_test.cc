@@ -1,5 +1,4 @@
-// The enums of quantd.proto and those of quantd/format.h are the same
-// tables.
+// The enums of quantd.proto and those of quantd/format.h have the same values.
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -13,8 +12,8 @@ namespace {
 
 using google::protobuf::EnumDescriptor;
 
-// Every value of `e` beside the name that kernels/ has for its number, and no
-// number more in kernels/.
+// Compares every value of `e` with the name that kernels/ has for its number;
+// kernels/ must have no further numbers.
 template <typename T>
 void ExpectSame(const EnumDescriptor* e, std::string_view prefix,
                 bool zero_is_unspecified = true) {
@@ -22,7 +21,7 @@ void ExpectSame(const EnumDescriptor* e, std::string_view prefix,
   for (int i = 0; i < e->value_count(); ++i) {
     std::string expected(prefix);
     for (char c : Name(static_cast<T>(e->value(i)->number()))) {
-      // Versions have signs that no identifier has.
+      // Versions contain characters that identifiers cannot have.
       const bool word = std::isalnum(static_cast<unsigned char>(c)) != 0;
       expected += word ? static_cast<char>(std::toupper(c)) : '_';
     }
@@ -39,13 +38,13 @@ void ExpectSame(const EnumDescriptor* e, std::string_view prefix,
   }
 }
 
-TEST(Enums, AreThoseOfTheKernels) {
+TEST(Enums, EqualThoseOfTheKernels) {
   ExpectSame<DType>(v1::DType_descriptor(), "DTYPE_");
   ExpectSame<Format>(v1::Format_descriptor(), "FORMAT_");
   ExpectSame<Usage>(v1::Usage_descriptor(), "USAGE_");
   ExpectSame<Layout>(v1::Layout_descriptor(), "LAYOUT_");
   ExpectSame<TensorKind>(v1::TensorKind_descriptor(), "TENSOR_KIND_");
-  const bool zero = false;  // is a value as any other
+  const bool zero = false;  // 0 is a value like any other
   ExpectSame<NonFinite>(v1::NonFinite_descriptor(), "NON_FINITE_", zero);
   ExpectSame<Rounding>(v1::Rounding_descriptor(), "ROUNDING_", zero);
   ExpectSame<ScaleRule>(v1::ScaleRule_descriptor(), "SCALE_RULE_", zero);
@@ -53,11 +52,11 @@ TEST(Enums, AreThoseOfTheKernels) {
   ExpectSame<AmaxDomain>(v1::AmaxDomain_descriptor(), "AMAX_DOMAIN_", zero);
   ExpectSame<Profile>(v1::Profile_descriptor(), "PROFILE_", zero);
   ExpectSame<HistoryRule>(v1::HistoryRule_descriptor(), "HISTORY_RULE_", zero);
-  // One that is missing above.
+  // Fails if an enum is missing above.
   EXPECT_EQ(v1::QuantizeRequest::descriptor()->file()->enum_type_count(), 12);
 }
 
-// Every number of `e` comes out of the bridge as it went in, others as 0.
+// Expects that the bridge keeps every number of `e`, and turns others into 0.
 template <typename T>
 void ExpectBridge(const EnumDescriptor* e) {
   SCOPED_TRACE(e->full_name());
@@ -70,7 +69,7 @@ void ExpectBridge(const EnumDescriptor* e) {
   }
 }
 
-// The same on the way back.
+// Expects the same of the bridge to protobuf.
 template <typename Proto>
 void ExpectBridgeBack(const EnumDescriptor* e) {
   SCOPED_TRACE(e->full_name());
@@ -83,7 +82,7 @@ void ExpectBridgeBack(const EnumDescriptor* e) {
   }
 }
 
-TEST(Enums, BridgesKeepNumbersAndForgetUnknownOnes) {
+TEST(Enums, BridgesKeepKnownNumbersAndZeroOthers) {
   ExpectBridge<DType>(v1::DType_descriptor());
   ExpectBridge<Format>(v1::Format_descriptor());
   ExpectBridge<Usage>(v1::Usage_descriptor());

@@ -1,6 +1,6 @@
-// Computes in this process, on the CPU backend, what python_stub_test.py asks
-// a server for: expected_bytes INPUT ROWS COLS DIRECTORY reads ROWS x COLS
-// bf16 elements and writes one file for each call.
+// Computes the results that python_stub_test.py expects from a server, in this
+// process with the CPU backend: expected_bytes INPUT ROWS COLS DIRECTORY reads
+// ROWS x COLS bf16 elements and writes one file for each call.
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>

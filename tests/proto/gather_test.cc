@@ -1,5 +1,5 @@
-// Gather: the right bytes at the right places, however the message was cut;
-// and ReplyHead, whose bytes plus the payload are a reply.
+// Gather puts the right bytes in the right places, however the message is cut;
+// and ReplyHead's bytes and the payload form a reply.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -36,7 +36,7 @@ std::string Gathered(const Request& request, Slices slices) {
   return staging;
 }
 
-// data, scale and amax where the plan wants them: at 0, 64 and 576.
+// data, scale and amax at the plan's offsets: 0, 64 and 576.
 std::string Staged(std::string_view data, std::string_view scale,
                    std::string_view amax) {
   std::string staging(580, '\0');
@@ -48,8 +48,8 @@ std::string Staged(std::string_view data, std::string_view scale,
 
 void ExpectGathered(Method method, const std::string& bytes,
                     const std::string& expected) {
-  // Cut in two and in three at every byte, and byte by byte with empty slices
-  // in between.
+  // Cut into two and into three parts at every byte, and byte by byte with
+  // empty slices in between.
   std::vector<std::vector<size_t>> cuts = {{}};
   std::vector<size_t> all;
   for (size_t i = 0; i <= bytes.size(); ++i) {
@@ -75,7 +75,7 @@ TEST(Gather, OneTensor) {
   const std::string payload = Bytes(192);
   m.set_payload(payload);
   ExpectGathered(Method::kQuantize, m.SerializeAsString(), payload);
-  // An earlier payload loses, wherever the other fields are.
+  // The last payload counts, wherever the other fields are.
   m.clear_payload();
   ExpectGathered(Method::kQuantize,
                  Payload("lost") + Payload(payload) + m.SerializeAsString(),
@@ -113,7 +113,7 @@ TEST(Gather, RefsInAnyOrderUnalignedAndOverlapping) {
       ref->set_offset(offset);
       ref->set_size(size);
     };
-    add(v1::TENSOR_KIND_COLUMNWISE_DATA, ~uint64_t{0}, 9);  // not looked at
+    add(v1::TENSOR_KIND_COLUMNWISE_DATA, ~uint64_t{0}, 9);  // ignored
     if (!given) add(v1::TENSOR_KIND_ROWWISE_AMAX, 3, 4);
     add(v1::TENSOR_KIND_ROWWISE_DATA, 592, 8);
     add(static_cast<v1::TensorKind>(99), 1, 1);
@@ -218,7 +218,7 @@ TEST(ReplyHead, EchoesWhatDeterminesTheBytes) {
   const auto plain =
       ReplyOf<v1::QuantizeReply>(MakeQuantizePlan(tensor, quantize));
   EXPECT_FALSE(plain.options().has_rht());
-  // One serves both, and the echo is of what was said.
+  // One amax is used for both, and the echo has it as it was given.
   EXPECT_FALSE(plain.options().given_amax().has_rowwise());
   EXPECT_TRUE(plain.options().given_amax().has_columnwise());
 
@@ -252,7 +252,7 @@ TEST(ReplyHead, EchoesWhatDeterminesTheBytes) {
   EXPECT_EQ(r.options().rht().dimension(), 16u);
 }
 
-TEST(ReplyHead, OfNothing) {
+TEST(ReplyHead, EmptyTensors) {
   TensorDesc tensor;
   tensor.dtype = DType::kF32;
   tensor.shape = {0, 16};

@@ -1,4 +1,5 @@
-// What heads of requests take in memory, against what HeadMemory promises.
+// The memory that heads of requests take, compared with the bound of
+// HeadMemory.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -29,7 +30,7 @@ void Forget(void* p) {
 
 }  // namespace
 
-// The tests of this program have one thread.
+// These tests have a single thread.
 void* operator new(size_t size) { return Counted(std::malloc(size)); }
 void* operator new[](size_t size) { return Counted(std::malloc(size)); }
 void operator delete(void* p) noexcept { Forget(p); }
@@ -44,7 +45,7 @@ struct Head {
   std::string name;
   Method method;
   std::string bytes;
-  bool planned = false;  // a request that a plan can be made of
+  bool planned = false;  // a request from which a plan can be made
 };
 
 std::string Many(const std::string& field, size_t bytes = kMaxHeadBytes) {
@@ -53,7 +54,7 @@ std::string Many(const std::string& field, size_t bytes = kMaxHeadBytes) {
   return out;
 }
 
-// Every output there is, and as many groups as there may be.
+// A request for every output, with as many groups as possible.
 std::string Groups(v1::Format format, size_t history) {
   v1::QuantizeRequest m;
   m.mutable_tensor()->set_dtype(v1::DTYPE_BF16);
@@ -135,7 +136,7 @@ std::vector<Head> Heads() {
   };
 }
 
-TEST(HeadMemory, BoundsWhatAHeadTakes) {
+TEST(HeadMemory, BoundsTheMemoryOfEveryHead) {
   for (const Head& head : Heads()) {
     SCOPED_TRACE(head.name);
     const std::string_view whole = head.bytes;
@@ -143,8 +144,8 @@ TEST(HeadMemory, BoundsWhatAHeadTakes) {
     peak = live;
     std::string reply;
     {
-      // As a call goes: parsed, planned, and its reply described while the
-      // plan is there.
+      // The stages of a call: parsed, planned, and its reply described while
+      // the plan exists.
       const auto separated = ParseRequest(head.method, {&whole, 1});
       std::shared_ptr<const Plan> plan;
       if (head.method == Method::kQuantize) {

@@ -1,4 +1,4 @@
-// The rows of proto/methods.h and proto/messages.h are those of the service.
+// The rows of proto/methods.h and proto/messages.h match the service.
 #include "proto/methods.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace quantd::wire {
 namespace {
 
-TEST(Methods, HaveARowEach) {
+TEST(Methods, EveryMethodHasARow) {
   const auto* service =
       v1::QuantizeRequest::descriptor()->file()->FindServiceByName("Quantd");
   ASSERT_NE(service, nullptr);
@@ -33,7 +33,7 @@ TEST(Methods, HaveARowEach) {
   EXPECT_EQ(FindMethod(""), nullptr);
 }
 
-TEST(Methods, OfTensorsHaveTheirMessages) {
+TEST(Methods, TensorMethodsHaveTheirMessages) {
   const auto* service =
       v1::QuantizeRequest::descriptor()->file()->FindServiceByName("Quantd");
   for (const MethodSpec& row : kTensorMethods) {
@@ -45,7 +45,7 @@ TEST(Methods, OfTensorsHaveTheirMessages) {
       EXPECT_EQ(Rpc::kMethod, row.method);
       EXPECT_EQ(Rpc::Request::descriptor(), method->input_type());
       EXPECT_EQ(Rpc::Reply::descriptor(), method->output_type());
-      // The reply echoes the very message that holds the options.
+      // The reply echoes the options in a message of the same type.
       const auto* asked = method->input_type()->FindFieldByName("options");
       const auto* echoed = method->output_type()->FindFieldByName("options");
       ASSERT_TRUE(asked != nullptr && echoed != nullptr);
@@ -54,7 +54,7 @@ TEST(Methods, OfTensorsHaveTheirMessages) {
   }
 }
 
-TEST(Methods, ThatAreNoTensorsHaveNoRequest) {
+TEST(Methods, OtherMethodsHaveNoTensorRequest) {
   EXPECT_EQ(ParseRequest(Method::kGetServerInfo, {}).status().code(),
             absl::StatusCode::kInternal);
   EXPECT_EQ(ParseReply(Method::kDescribeQuantize, {}).status().code(),

@@ -1,4 +1,4 @@
-// Messages byte by byte, also those that no serializer would write, and the
+// Messages byte by byte, including ones that no serializer would write, and the
 // slices they may arrive in.
 #ifndef QUANTD_TESTS_PROTO_RAW_MESSAGE_H_
 #define QUANTD_TESTS_PROTO_RAW_MESSAGE_H_
@@ -22,7 +22,8 @@ enum WireType {
   kFixed32 = 5,
 };
 
-// `bytes` > 0 pads to that many bytes, which is legal up to 10.
+// Encodes a varint. `bytes` > 0 pads it to that many bytes, which is legal up
+// to 10.
 inline std::string Varint(uint64_t value, int bytes = 0) {
   std::string out;
   for (int i = 1;; ++i) {
@@ -45,7 +46,7 @@ inline std::string Payload(std::string_view content) {
   return Delimited(kPayloadField, content);
 }
 
-// `message` cut before each of `cuts`, which grow; equal ones give an empty
+// Cuts `message` before each of `cuts`, which ascend; equal ones give an empty
 // slice.
 inline std::vector<std::string_view> Cut(std::string_view message,
                                          const std::vector<size_t>& cuts) {

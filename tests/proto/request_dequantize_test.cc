@@ -1,5 +1,5 @@
-// DequantizeRequest of every format: what the payload must hold, when an amax
-// may be a field, and what a ref may say.
+// DequantizeRequest in every format: the required payload, when the amax may be
+// a field, and the rules for refs.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace quantd::wire {
 namespace {
 
-// 4 x 32 of that format, payload back to back of `bytes`.
+// A request for 4 x 32 in that format, with a back-to-back payload of `bytes`.
 v1::DequantizeRequest Of(v1::Format format, size_t bytes) {
   v1::DequantizeRequest m = Dequantize();
   m.mutable_options()->set_format(format);
@@ -122,7 +122,7 @@ TEST(ReadDequantize, AmaxIsAFieldOnlyWhereThereIsOne) {
                 o.mutable_form()->set_row_scaled(true), m.set_amax(1)),
                "amax", "0 values, which only the payload can hold",
                "one value");
-  // One group and one row are one value.
+  // One group of one row has a single value.
   v1::DequantizeRequest m = Of(v1::FORMAT_NVFP4, 64 + 512);
   m.set_amax(1);
   SetRows({4}, &m);
@@ -169,7 +169,7 @@ TEST(ReadDequantize, GroupOffsetsOfRefsAreThoseOfTheSplits) {
                     : {0, 0, 8}) m.mutable_tensors(2)
                    ->add_group_offsets(at),
                "tensors[2].group_offsets[1]", "4 (by splits)", "0");
-  // What is not grouped has none.
+  // An ungrouped request has no group offsets.
   EXPECT_WRONG(DequantizeWithRefs(), m.mutable_tensors(0)->add_group_offsets(0),
                "tensors[0].group_offsets", "none", "1");
 }
@@ -183,7 +183,7 @@ TEST(ReadDequantize, ShapesOfRefsAreThoseOfTheTensor) {
     return m;
   };
   EXPECT_THAT(Parse(shaped()), IsOk());
-  // As many bytes, of another matrix.
+  // Another matrix with the same number of bytes.
   EXPECT_WRONG(shaped(),
                (m.mutable_tensor()->set_shape(0, 2),
                 m.mutable_tensor()->set_shape(1, 64)),
@@ -194,7 +194,7 @@ TEST(ReadDequantize, ShapesOfRefsAreThoseOfTheTensor) {
                "[1]", "[1, 1]");
 }
 
-// The refs of a reply with as many groups as there may be.
+// The refs of a reply with as many groups as possible.
 TEST(ReadDequantize, RefsOfManyGroupsAreLegal) {
   v1::QuantizeRequest q = Quantize();
   q.mutable_tensor()->set_shape(0, kMaxGroups);

@@ -1,5 +1,5 @@
-// Every field of QuantizeRequest: where it goes, and what is said when it is
-// wrong. What is legal beside what, the tests of the plan know.
+// Every field of QuantizeRequest: where it goes, and the error if it is wrong.
+// The tests of the plan check which combinations are legal.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -130,7 +130,7 @@ TEST(ReadQuantize, CurrentScaling) {
                "scale", "given_scale or epsilon, not both", "both");
 }
 
-// What a server does by default it does as if the request had said it.
+// A server's default acts as if the request had set it.
 TEST(ReadQuantize, ADefaultEstimate) {
   const auto options = [](const v1::QuantizeRequest& m) {
     const std::string bytes = m.SerializeAsString();
@@ -155,14 +155,14 @@ TEST(ReadQuantize, ADefaultEstimate) {
   EXPECT_EQ(options(m).nvfp4.amax_estimation_scale, 1.5f);
   m.mutable_options()->mutable_given_amax()->set_columnwise(1);
   EXPECT_FALSE(options(m).nvfp4.amax_estimation_scale.has_value());
-  // Their rotated copies have no amax.
+  // Rotated copies of this format have no amax.
   v1::QuantizeRequest mx = Of(v1::FORMAT_MXFP4);
   mx.mutable_options()->mutable_rht()->set_rowwise(true);
   EXPECT_FALSE(options(mx).nvfp4.amax_estimation_scale.has_value());
 }
 
-// It looked at a format that is none, which ended the process.
-TEST(ReadQuantize, ADefaultEstimateBesideNoFormat) {
+// Regression test: an unknown format was looked up, which ended the process.
+TEST(ReadQuantize, ADefaultEstimateWithAnUnknownFormat) {
   for (const int format : {0, 99, -1}) {
     const std::string bytes =
         Of(static_cast<v1::Format>(format)).SerializeAsString();
@@ -177,7 +177,7 @@ TEST(ReadQuantize, ADefaultEstimateBesideNoFormat) {
   }
 }
 
-TEST(ReadQuantize, ARotationOfNoCopy) {
+TEST(ReadQuantize, ARotationWithoutCopies) {
   EXPECT_WRONG(Quantize(), o.mutable_rht(), "rht",
                "rowwise or columnwise, the copy to rotate", "neither");
   EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3), o.mutable_rht()->set_dimension(16),
@@ -191,7 +191,7 @@ TEST(ReadQuantize, AbsentIsNotEmpty) {
   EXPECT_FALSE(none.nvfp4.amax_estimation_scale.has_value());
   EXPECT_THAT(none.rowwise_amax, IsEmpty());
   EXPECT_THAT(none.fp8.scale, IsEmpty());
-  // A message that is there and says nothing.
+  // A message that is present but empty.
   v1::QuantizeRequest m = Of(v1::FORMAT_FP8_E4M3);
   m.mutable_options()->mutable_given_amax();
   m.mutable_options()->mutable_form();
@@ -207,7 +207,7 @@ TEST(ReadQuantize, AbsentIsNotEmpty) {
                "no rht");
 }
 
-TEST(ReadQuantize, AmaxesInOneFormOrTheOther) {
+TEST(ReadQuantize, AmaxesAsOneValueOrAsAList) {
   v1::QuantizeRequest m = Quantize();
   m.mutable_options()->set_usage(v1::USAGE_BOTH);
   m.mutable_options()->mutable_given_amax()->add_rowwise_values(2);
@@ -285,7 +285,7 @@ TEST(ReadQuantize, UnknownNumbersOfEnums) {
                "domain", "tensor or row", "number 2");
 }
 
-// A tensor of 40 x 64, stochastic, that lies in a larger one.
+// A stochastic request for 40 x 64 at a position in a larger tensor.
 v1::QuantizeRequest ShardOf(v1::Format format, v1::Usage usage, int64_t row,
                             int64_t column, int64_t total = 0) {
   v1::QuantizeRequest m = Quantize();
@@ -304,7 +304,7 @@ v1::QuantizeRequest ShardOf(v1::Format format, v1::Usage usage, int64_t row,
 TEST(ReadQuantize, ShardsAreCutBetweenBlocks) {
   constexpr auto kRow = v1::USAGE_ROWWISE;
   constexpr auto kColumn = v1::USAGE_COLUMNWISE;
-  // Along a copy's lines, not across them.
+  // Only cuts along a copy's lines matter, not across them.
   EXPECT_THAT(Parse(ShardOf(v1::FORMAT_NVFP4, kRow, 10, 16)), IsOk());
   EXPECT_THAT(Parse(ShardOf(v1::FORMAT_NVFP4, kColumn, 16, 10)), IsOk());
   EXPECT_WRONG(ShardOf(v1::FORMAT_NVFP4, kRow, 0, 10), (void)m,
@@ -313,7 +313,7 @@ TEST(ReadQuantize, ShardsAreCutBetweenBlocks) {
                "shard.row_offset", "a multiple of 16", "10");
   EXPECT_WRONG(ShardOf(v1::FORMAT_MXFP4, v1::USAGE_BOTH, 48, 32), (void)m,
                "shard.row_offset", "a multiple of 32", "48");
-  // Rotations are longer than blocks, squares lie both ways.
+  // Rotations are longer than blocks, and squares extend both ways.
   EXPECT_WRONG(ShardOf(v1::FORMAT_NVFP4, kColumn, 64, 0),
                (o.mutable_rht()->set_columnwise(true),
                 o.mutable_rht()->set_dimension(128)),
@@ -372,13 +372,13 @@ TEST(ReadQuantize, HostileNumbers) {
       "history.amax", "1 to 65536 values", "70000");
 }
 
-// Lists have a cap of their own.
+// Lists have a limit of their own.
 TEST(ReadQuantize, LongListsAreLegal) {
   v1::QuantizeRequest m = Of(v1::FORMAT_FP8_E4M3);
   m.mutable_options()->add_scale(1);
   m.mutable_options()->mutable_history()->mutable_amax()->Resize(65536, 1);
   EXPECT_THAT(Parse(m), IsOk());
-  // The rows of a vocabulary.
+  // One group for each row of a vocabulary.
   m = Quantize();
   m.mutable_tensor()->set_shape(0, 262144);
   m.mutable_tensor()->set_shape(1, 32);

@@ -1,4 +1,4 @@
-// ParseRequest and Gather: what a legal request becomes, and every typed error
+// ParseRequest and Gather: the result of a legal request, and every typed error
 // with field, expected and got.
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ TEST(ParseRequest, NamesWhatIsWrongWithATensor) {
   EXPECT_WRONG(Quantize(),
                for (int i = 0; i < 7; ++i) m.mutable_tensor()->add_shape(1),
                "tensor.shape", "1 to 8 dimensions", "9 dimensions");
-  // Well inside the head's cap; protobuf holds them, we do not.
+  // Well within the head's limit; protobuf accepts them, the plan does not.
   EXPECT_WRONG(Quantize(),
                for (int i = 2; i < 60000; ++i) m.mutable_tensor()->add_shape(1),
                "tensor.shape", "1 to 8 dimensions", "60000 dimensions");
@@ -107,7 +107,7 @@ TEST(ParseRequest, NamesWhatIsWrongWithAPayload) {
                "576 bytes");
   EXPECT_WRONG(Dequantize(), (m.set_amax(1), m.set_payload(Bytes(577))),
                "payload", "576 or 580 bytes", "577 bytes");
-  // A reply that no message could carry.
+  // A reply that is too large for a message.
   EXPECT_WRONG(Dequantize(), m.mutable_tensor()->set_shape(0, 1 << 25),
                "tensor.shape", "a reply of at most 2136997888 bytes",
                "4294967296 bytes");
@@ -137,7 +137,7 @@ TEST(ParseRequest, NamesWhatIsWrongWithARef) {
   EXPECT_WRONG(make(),
                m.mutable_tensors(2)->set_layout(static_cast<v1::Layout>(7)),
                "tensors[2].layout", "linear", "number 7");
-  // Checked although the amax field replaces it.
+  // Checked even though the amax field replaces it.
   EXPECT_WRONG(make(), (m.set_amax(1), m.mutable_tensors(2)->set_size(8)),
                "tensors[2].size", "4 bytes of rowwise_amax", "8 bytes");
 }
@@ -205,12 +205,12 @@ TEST(ParseRequest, TooMuchBesideThePayloadIsTooLarge) {
   m.mutable_options()->mutable_history()->mutable_amax()->Resize(4 << 17, 1);
   m.mutable_options()->mutable_scale()->Resize((4 << 17) + 1, 1);
   EXPECT_EQ(limit(m), 4u << 20);
-  // What is no list.
+  // Fields that are not lists.
   m = fp8;
   m.mutable_options()->mutable_rht()->set_sign_mask(
       std::string(256 << 10, 'x'));
   EXPECT_EQ(limit(m), 256u << 10);
-  // To describe it nobody needs its payload.
+  // Describing needs no payload.
   m = Quantize();
   m.set_payload(std::string(256 << 10, 'x'));
   const std::string bytes = m.SerializeAsString();

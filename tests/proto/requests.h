@@ -1,4 +1,4 @@
-// Legal requests, and what they become when something is wrong with them.
+// Legal requests, and ways to make them wrong.
 #ifndef QUANTD_TESTS_PROTO_REQUESTS_H_
 #define QUANTD_TESTS_PROTO_REQUESTS_H_
 
@@ -98,7 +98,7 @@ inline v1::ApplyRhtRequest ApplyRht() {
   return m;
 }
 
-// The status after `change` was made to a legal `message`.
+// The error for a legal `message` after `change` was made to it.
 template <typename Message>
 absl::Status After(Message message,
                    const std::function<void(Message&)>& change) {

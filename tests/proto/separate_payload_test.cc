@@ -1,5 +1,5 @@
-// SeparatePayload against the hazards of a wire, each with protobuf's own
-// verdict beside ours.
+// SeparatePayload with malformed and unusual messages, each compared with
+// protobuf's own verdict.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ std::string Nested(int groups, std::string_view inside = "") {
 
 std::vector<Hazard> Hazards() {
   const std::string x = "payload bytes";
-  // Enough behind a lie that its length is the only thing wrong.
+  // Enough bytes follow a wrong length that nothing else is wrong.
   const std::string rest(64, '\0');
   return {
       {"empty", "", true},
@@ -109,7 +109,7 @@ std::vector<Hazard> Hazards() {
   };
 }
 
-// Head and payload as one, or nothing.
+// Head and payload together, or nullopt.
 std::optional<v1::QuantizeRequest> ViaSplit(Slices slices) {
   const auto separated = SeparatePayload(slices);
   v1::QuantizeRequest message;
@@ -163,7 +163,7 @@ TEST(SeparatePayload, AgreesWithProtobufOnEveryTruncation) {
   }
 }
 
-TEST(SeparatePayload, TakesNoSlicesAndEmptyOnes) {
+TEST(SeparatePayload, AcceptsNoSlicesAndEmptySlices) {
   EXPECT_THAT(SeparatePayload({}), IsOk());
   const std::vector<std::string_view> empty(3);
   const auto separated = SeparatePayload(empty);
@@ -172,7 +172,7 @@ TEST(SeparatePayload, TakesNoSlicesAndEmptyOnes) {
   EXPECT_EQ(separated->payload.size, 0u);
 }
 
-TEST(SeparatePayload, PayloadStaysWhereItLies) {
+TEST(SeparatePayload, PayloadIsNotCopied) {
   const std::string head = Tag(2, 0) + Varint(1);
   const std::string bytes = head + Payload("0123456789");
   const auto separated = SeparatePayload(Cut(bytes, {1, 6, 6, 9}));
@@ -204,7 +204,7 @@ TEST(SeparatePayload, HeadIsCapped) {
   ASSERT_THAT(separated, IsOk());
   EXPECT_EQ(separated->head.size(), kMaxHeadBytes);
   ExpectTooLong(HeadOf(kMaxHeadBytes + 1));
-  // In parts around a payload, in many fields, and in a group.
+  // Split around a payload, into many fields, and in a group.
   ExpectTooLong(HeadOf(140000) + Payload("x") + HeadOf(140000));
   std::string many;
   for (size_t i = 0; i <= kMaxHeadBytes / 2; ++i) many += "\x10\x01";
@@ -212,7 +212,7 @@ TEST(SeparatePayload, HeadIsCapped) {
   ExpectTooLong(Nested(1, many));
 }
 
-TEST(SeparatePayload, TheCapMayBeAnother) {
+TEST(SeparatePayload, TheCapIsAnArgument) {
   const std::string bytes = HeadOf(kMaxHeadBytes + 1) + Payload("x");
   const std::string_view whole = bytes;
   EXPECT_THAT(SeparatePayload(absl::MakeSpan(&whole, 1), kMaxReplyHeadBytes),
@@ -223,8 +223,9 @@ TEST(SeparatePayload, TheCapMayBeAnother) {
   EXPECT_EQ(violation->expected, "at most 131072 bytes beside the payload");
 }
 
-// Every list of numbers in `type`, which lies in the fields of `path`: packed,
-// it counts as a list of `method`'s requests. Shapes are none; they are short.
+// Expects that every list of numbers in `type`, which is at the fields `path`,
+// counts as a list of `method`'s requests when it is packed. Shapes do not:
+// they are short.
 void ExpectListsCounted(Method method, const google::protobuf::Descriptor* type,
                         std::vector<int> path, int* found) {
   for (int i = 0; i < type->field_count(); ++i) {
@@ -234,7 +235,7 @@ void ExpectListsCounted(Method method, const google::protobuf::Descriptor* type,
       ExpectListsCounted(method, field->message_type(), path, found);
     } else if (field->is_packable() && field->name() != "shape") {
       ++*found;
-      // Beside other fields at every depth, and twice.
+      // Among other fields at every depth, and twice.
       std::string list(8, '\1');
       for (size_t k = path.size(); k-- > 0;) {
         list = Tag(90, kVarint) + "\1" + Delimited(path[k], list);
@@ -260,12 +261,13 @@ TEST(SeparatePayload, EveryListOfARequestIsCounted) {
   EXPECT_EQ(found, 8);
 }
 
-// What lies about its length is no list, and nothing beyond the message that it
-// is in is counted.
+// A list with a wrong length does not count, and bytes beyond the message that
+// contains it are not counted.
 TEST(SeparatePayload, ListsEndWithTheirMessage) {
   std::string others;
   for (int i = 0; i < 8; ++i) others += Tag(1, kVarint) + "\1";
-  // options of 5 bytes, splits of `splits` in them and rows of 8 in these.
+  // Options of 5 bytes that contain splits with length `splits`, which contain
+  // rows of 8 bytes.
   const auto list_bytes = [&](uint64_t splits) {
     const std::string bytes = Tag(2, kDelimited) + Varint(5) +
                               Tag(18, kDelimited) + Varint(splits) +
@@ -291,7 +293,7 @@ TEST(SeparatePayload, PayloadDoesNotCountAsHead) {
   EXPECT_EQ(separated->head.size(), 2u);
 }
 
-TEST(SeparatePayload, RangesOfLentMemoryLeaveAHeadShort) {
+TEST(SeparatePayload, RangesOfLentMemoryDoNotCountAgainstAShortHead) {
   const auto is_short = [](const std::string& bytes) {
     return HasShortHead(Cut(bytes, {3, 40}));
   };

@@ -1,5 +1,5 @@
-// A payload that comes in chunks is gathered as one that comes at once,
-// whatever the request and the cuts.
+// A payload in chunks is gathered like a payload in one message, for any
+// request and any cuts.
 #include <algorithm>
 #include <random>
 #include <string>
@@ -80,7 +80,7 @@ class Rows : public testing::Test {
   uint32_t count_ = 0;
 };
 
-TEST_F(Rows, AreGatheredTheSame) {
+TEST_F(Rows, ChunksAreGatheredLikeOneMessage) {
   ForQuantizeRows(1, [&](const QuantizeRow& row) {
     SCOPED_TRACE(row.settings);
     if (!HasFatalFailure()) ExpectSame(row.plan);
@@ -95,7 +95,7 @@ TEST_F(Rows, AreGatheredTheSame) {
   EXPECT_GT(count_, 600u);
 }
 
-TEST(Streams, AnAmaxThatIsAFieldComesNotInChunks) {
+TEST(Streams, AnAmaxFieldIsNotPartOfTheChunks) {
   const auto plan =
       MakeDequantizePlan({DType::kBF16, {4, 32}},
                          {.format = Format::kNvfp4, .output = DType::kF32});
@@ -132,13 +132,13 @@ TEST(Streams, TheLastMessageIsTheReplyWithoutItsPayload) {
   for (size_t i = 0; i < plan->outputs().size(); ++i) {
     EXPECT_EQ(part->reply->tensors[i].offset, plan->outputs()[i].offset);
   }
-  // The reply to something else lacks what was asked.
+  // The reply to another request lacks the options that were asked for.
   const auto other = MakeApplyRhtPlan({DType::kBF16, {4, 32}}, {});
   EXPECT_EQ(ParseStreamReply(pieces, *other).status().code(),
             absl::StatusCode::kUnimplemented);
 }
 
-TEST(Streams, MaximaAndTheirAnswerComeBackAsTheyWent) {
+TEST(Streams, MaximaAndTheirAnswerRoundTrip) {
   const auto plan = MakeQuantizePlan(
       {DType::kBF16, {4, 32}},
       {.format = Format::kNvfp4, .form = {.row_scaled = true}});
@@ -171,13 +171,13 @@ TEST(Streams, MaximaAndTheirAnswerComeBackAsTheyWent) {
     const auto reduced = ParseReducedAmax(both);
     ASSERT_THAT(reduced, IsOk());
     EXPECT_EQ(reduced->rowwise, found.amax.rowwise);
-    // It is no chunk, and no first message.
+    // It is neither a chunk nor a first message.
     EXPECT_EQ(GetFieldViolation(ParseChunk(both).status())->field,
               "reduced_amax");
     EXPECT_EQ(GetFieldViolation(ParseStreamStart(both).status())->field,
               "reduced_amax");
   }
-  // As many as there may be fit, unpacked they do not.
+  // The largest number of values fits if packed, but not unpacked.
   CopyAmax most;
   most.rowwise.resize(kMostReduced, 1);
   const std::string large = ReducedAmax(most);
@@ -188,7 +188,7 @@ TEST(Streams, MaximaAndTheirAnswerComeBackAsTheyWent) {
   EXPECT_FALSE(ParseReducedAmax(too_much).ok());
 }
 
-// Of so many groups, in a request as long as any.
+// The longest request, with the most groups that fit.
 TEST(Streams, LongListsAreCounted) {
   std::vector<int64_t> rows(16384, 16);
   QuantizeOptions options;
@@ -204,7 +204,7 @@ TEST(Streams, LongListsAreCounted) {
   ASSERT_THAT(separated, IsOk());
   EXPECT_GE(separated->list_bytes, rows.size());
   EXPECT_THAT(ParseStreamStart(first), IsOk());
-  // Deeper than a list may lie, there is none.
+  // Lists below the deepest legal path do not exist.
   v1::StreamRequest fields;
   for (int i = 0; i < 200'000; ++i) {
     fields.mutable_dequantize()->add_tensors()->set_size(1);

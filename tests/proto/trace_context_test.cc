@@ -1,4 +1,4 @@
-// What is taken for a trace, and what is not.
+// Texts that are accepted as a trace, and texts that are not.
 #include "proto/net/trace_context.h"
 
 #include <gtest/gtest.h>
@@ -20,11 +20,11 @@ TEST(TraceContextTest, ReadsItsParts) {
   ASSERT_TRUE(context);
   EXPECT_EQ(context->trace(), kTrace);
   EXPECT_EQ(context->span(), kSpan);
-  // Flags mean something to others.
+  // Flags are for others to interpret.
   EXPECT_TRUE(ParseTraceparent(Of("00", "ff")));
 }
 
-TEST(TraceContextTest, OfLaterVersionsReadsWhatItKnows) {
+TEST(TraceContextTest, ReadsTheKnownPartOfLaterVersions) {
   EXPECT_TRUE(ParseTraceparent(Of("01", "01")));
   EXPECT_TRUE(ParseTraceparent(Of("cc", "01") + "-what-comes-next"));
   EXPECT_FALSE(ParseTraceparent(Of("cc", "01") + "x"));
@@ -33,7 +33,7 @@ TEST(TraceContextTest, OfLaterVersionsReadsWhatItKnows) {
   EXPECT_FALSE(ParseTraceparent(Of("cc", "01") + "-" + std::string(4000, 'x')));
 }
 
-TEST(TraceContextTest, IgnoresWhatIsMalformed) {
+TEST(TraceContextTest, IgnoresMalformedText) {
   const std::string good = Of("00", "01");
   for (size_t at = 0; at < good.size(); ++at) {
     EXPECT_FALSE(ParseTraceparent(good.substr(0, at))) << at;

@@ -9,8 +9,8 @@
 
 namespace quantd {
 
-// Into `directory`; a CA that is there signs again. With `days` 0 they have
-// expired.
+// Writes certificates into `directory`; an existing CA there is used again.
+// With `days` 0 they have expired.
 inline void MakeCertificates(const std::string& directory, int days = 30) {
   const std::string command = "DAYS=" + std::to_string(days) +
                               " '" QUANTD_MAKE_CERTS "' '" + directory +

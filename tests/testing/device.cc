@@ -54,7 +54,7 @@ oracle::Bytes Output(const Reply& reply, const Plan& plan, TensorKind kind) {
   return TensorOf(reply, *plan.output(kind));
 }
 
-// Without a detour: the bits of a NaN stay.
+// Copies the bytes, so that the bits of a NaN are kept.
 std::vector<float> Floats(const oracle::Bytes& bytes) {
   std::vector<float> v(bytes.size() / sizeof(float));
   if (!v.empty()) std::memcpy(v.data(), bytes.data(), bytes.size());
@@ -97,7 +97,7 @@ QuantizeOptions OptionsOf(const oracle::QuantizeSpec& spec) {
             : spec.rowwise                  ? Usage::kRowwise
             : spec.columnwise               ? Usage::kColumnwise
                                             : Usage::kNone;
-  // A spec may say what only a rotation or a random rounding looks at.
+  // A spec may set fields that only a rotation or random rounding uses.
   o.rht.rowwise = spec.rotate_rows && spec.rowwise;
   o.rht.columnwise = spec.rotate_columns && spec.columnwise;
   if (o.rht.rowwise || o.rht.columnwise) {
@@ -126,7 +126,7 @@ QuantizeOptions OptionsOf(const oracle::QuantizeSpec& spec) {
                      spec.history->margin};
   }
   o.profile = static_cast<Profile>(spec.profile);
-  // One profile beside the default has rules to choose from, for copies in MX.
+  // Besides the default only one profile has several rules, for MX copies.
   if (oracle::IsMx(spec.format) && o.usage != Usage::kNone &&
       (spec.profile == oracle::Profile::kTe ||
        spec.profile == oracle::Profile::kTorchao)) {

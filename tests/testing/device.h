@@ -1,5 +1,5 @@
-// A backend under test, asked in the oracle's words, so that both can be given
-// the same questions and their answers compared.
+// A backend under test with the oracle's types, so that both can be given the
+// same requests and their answers compared.
 #ifndef QUANTD_TESTS_TESTING_DEVICE_H_
 #define QUANTD_TESTS_TESTING_DEVICE_H_
 
@@ -25,14 +25,14 @@ struct Target {
   std::string device;  // "cpu", "cuda:0"
   std::string isa;
 };
-// "cpu:avx2", "cuda:0".
+// The name of a target: "cpu:avx2", "cuda:0".
 std::string ToString(const Target& target);
-// For gtest's messages.
+// Prints a target in gtest's messages.
 void PrintTo(const Target& target, std::ostream* out);
-// The name with letters and digits only, for names of tests.
+// The name with only letters and digits, for names of tests.
 std::string Identifier(const Target& target);
-// Every instruction set of the CPU, then every CUDA device. Without one, an
-// entry "cuda" stands for the missing device.
+// Every instruction set of the CPU, then every CUDA device. On a machine
+// without CUDA, an entry "cuda" stands for the missing device.
 std::vector<Target> Targets();
 // The first CUDA device, if any.
 std::optional<Target> GpuTarget();
@@ -54,8 +54,9 @@ class Device {
   // The report of the last job that ran.
   const JobReport& report() const { return report_; }
 
-  // `shape` must mean spec.rows x spec.cols; without it that is the shape.
-  // `rejected` is set for INVALID_ARGUMENT on "payload"; other errors return.
+  // `shape` must mean spec.rows x spec.cols, which is also its default.
+  // `rejected` is set for INVALID_ARGUMENT on "payload"; other errors are
+  // returned.
   absl::StatusOr<oracle::Quantized> Quantize(const oracle::QuantizeSpec& spec,
                                              const oracle::Bytes& input,
                                              const Shape* shape = nullptr);
@@ -67,7 +68,7 @@ class Device {
                                          const AmaxFlags& flags,
                                          const oracle::Bytes& input,
                                          const Shape* shape = nullptr);
-  // Without `output`, the input's type.
+  // Without `output` the result has the input's type.
   absl::StatusOr<oracle::Bytes> ApplyRht(oracle::Element e,
                                          std::optional<oracle::Element> output,
                                          const Shape& shape,

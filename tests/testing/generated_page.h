@@ -1,5 +1,5 @@
-// Parts of pages that are made from the code: a test fails while one is stale,
-// and writes it anew where the environment has QUANTD_UPDATE_PAGES.
+// Parts of pages that are generated from the code: a test fails while one is
+// stale, and rewrites it if QUANTD_UPDATE_PAGES is set.
 #ifndef QUANTD_TESTS_TESTING_GENERATED_PAGE_H_
 #define QUANTD_TESTS_TESTING_GENERATED_PAGE_H_
 
@@ -12,7 +12,7 @@
 
 namespace quantd {
 
-// `part` stands between "<!-- NAME: generated -->" and "<!-- end of NAME -->",
+// Expects `part` between "<!-- NAME: generated -->" and "<!-- end of NAME -->",
 // each on a line of its own.
 inline void ExpectGenerated(const std::string& path, const std::string& name,
                             const std::string& part) {

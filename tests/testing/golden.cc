@@ -7,7 +7,7 @@
 
 namespace quantd {
 
-// Defined in a file made from the JSON at build time.
+// Defined in a file generated from the JSON at build time.
 extern const char kGoldenJson[];
 extern const char kFormatsJson[];
 extern const char kProfilesJson[];
@@ -15,7 +15,7 @@ extern const char kLibrariesJson[];
 
 namespace {
 
-// "a b*3" is a b b b.
+// Expands "a b*3" to a b b b.
 template <typename T, typename Parse>
 std::vector<T> Words(const nlohmann::json& text, Parse parse) {
   std::vector<T> out;

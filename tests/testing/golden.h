@@ -15,19 +15,19 @@ namespace quantd {
 // golden.json
 const nlohmann::json& Golden();
 
-// A list of bit patterns as the bytes of a tensor of `e`, or of bytes.
+// A list of bit patterns as the bytes of a tensor of `e`, or as plain bytes.
 oracle::Bytes GoldenTensor(oracle::Element e, const nlohmann::json& bits);
 oracle::Bytes GoldenBytes(const nlohmann::json& bytes);
 // One fp32 bit pattern.
 float GoldenFloat(const nlohmann::json& bits);
 
-// One vector of formats.json: bf16 in, one copy out.
+// One vector of formats.json: a bf16 input and one copy of the output.
 struct FormatVector {
   std::string name;
   oracle::QuantizeSpec spec;
   oracle::Bytes input;
   oracle::Bytes data;
-  // Scales as stored, line by line, block by block, without padding.
+  // Stored scales, line by line, block by block, without padding.
   std::vector<uint32_t> scales;
   std::vector<float> amax;
   std::vector<float> decoded;
@@ -41,7 +41,7 @@ const nlohmann::json& GoldenProfiles();
 const nlohmann::json& GoldenLibraries();
 // Hex digits as bytes.
 oracle::Bytes GoldenHex(const nlohmann::json& digits);
-// The scales of a copy with that spec, as FormatVector::scales has them.
+// The scales of a copy with that spec, in the order of FormatVector::scales.
 std::vector<uint32_t> ScalesOf(const oracle::QuantizeSpec& spec,
                                const oracle::Copy& copy);
 

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::byte kUntouched{0xA5};
 constexpr size_t kGuard = 64;
-// What is not written shows in less than that; of more only the guards are
-// filled, which is much less work.
+// Bytes that were not written show within this size; of larger memory only the
+// guards are filled, which is much faster.
 constexpr size_t kFilled = size_t{1} << 20;
 
 bool OnDevice(LendableKind kind) {
@@ -46,15 +46,15 @@ void Copy(void* to, const void* from, size_t bytes) {
 
 using Piece = absl::Span<std::byte>;
 
-// Page-locked and device memory takes long to come by: it is kept, a thread's
-// own.
+// Keeps page-locked and device memory, which is slow to allocate, for each
+// thread.
 class Kept {
  public:
   ~Kept() {
 #ifdef QUANTD_HAVE_CUDA
     for (auto& [device, pieces] : free_) {
       for (const Piece& piece : pieces) {
-        // The driver may have gone before.
+        // The driver may be gone already.
         device ? cudaFree(piece.data()) : cudaFreeHost(piece.data());
       }
     }
@@ -92,7 +92,7 @@ struct Lendable::Store {
   LendableKind kind;
   std::vector<std::byte> pageable;
   Piece piece;
-  std::byte* begin = nullptr;  // of all of it, with the guards
+  std::byte* begin = nullptr;  // all of it, including the guards
   size_t bytes = 0;
 };
 

@@ -13,32 +13,32 @@
 namespace quantd {
 
 enum class LendableKind {
-  kPageable,    // aligned for its elements and no better
-  kPageLocked,  // the same, page-locked by CUDA
-  kDevice,      // of the backend's device, aligned as payloads are
-  kDeviceOdd,   // of the device, aligned for its elements and no better
+  kPageable,    // aligned for its elements only
+  kPageLocked,  // as kPageable, but page-locked by CUDA
+  kDevice,      // memory of the backend's device, aligned as payloads are
+  kDeviceOdd,   // memory of the device, aligned for its elements only
 };
 
-// Those that a device of that kind takes: "cpu" or "cuda", else none.
+// The kinds that a device supports: "cpu" or "cuda"; none for others.
 std::vector<LendableKind> LendableKinds(std::string_view device);
 const char* Name(LendableKind kind);
 
-// Whether CUDA has page-locked it; false where there is no CUDA.
+// Whether CUDA has page-locked the memory; false without CUDA.
 bool IsPageLocked(absl::Span<const std::byte> memory);
 
-// Between the host's memory and the device's, either way; it is there when this
-// returns. Without CUDA of the host's alone.
+// Copies between host and device memory, in either direction, and waits.
+// Without CUDA only host memory.
 void CopyAnywhere(void* to, const void* from, size_t bytes);
 
-// Memory of device 0, which only tests that CUDA is there for ask for.
+// Allocates memory of device 0. Only for tests that require CUDA.
 void* AllocateOnDevice(size_t bytes);
 void FreeOnDevice(void* memory);
 size_t FreeDeviceMemory();
-// Memory by cuMemCreate, with a descriptor to export; never freed. Empty if the
-// driver cannot make it.
+// Memory by cuMemCreate with an exportable descriptor; never freed. Empty if
+// the driver cannot make it.
 absl::Span<std::byte> CreateExportable(size_t bytes);
 
-// Memory for one tensor, between bytes that nobody may touch.
+// Memory for one tensor between guard bytes.
 class Lendable {
  public:
   Lendable(LendableKind kind, const TensorSpec& spec);
@@ -46,12 +46,12 @@ class Lendable {
   Lendable& operator=(Lendable&&) noexcept;
   ~Lendable();
 
-  // What is lent; only of pageable and of page-locked memory may the host read
-  // and write it.
+  // The memory to lend; the host may access only pageable and page-locked
+  // memory.
   absl::Span<std::byte> span() const { return {data_, size_}; }
-  // From the host, of the tensor's size.
+  // Copies from the host; `bytes` has the tensor's size.
   void Fill(absl::Span<const uint8_t> bytes);
-  // To the host.
+  // Copies to the host.
   std::vector<std::byte> Bytes() const;
   bool intact() const;
 

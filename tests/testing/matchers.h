@@ -1,4 +1,4 @@
-// Matchers and assertions of the house.
+// Matchers and assertions shared by all tests.
 #ifndef QUANTD_TESTS_TESTING_MATCHERS_H_
 #define QUANTD_TESTS_TESTING_MATCHERS_H_
 
@@ -35,14 +35,14 @@ MATCHER_P(StatusIs, code, "has status " + absl::StatusCodeToString(code)) {
   return false;
 }
 
-// The field that a refusal names; of any other status the whole message.
+// The field that a refusal names; for any other status the whole message.
 inline std::string FieldOf(const absl::Status& status) {
   const auto violation = GetFieldViolation(status);
   return violation ? violation->field : status.ToString();
 }
 
-// True for equal bytes; else says where the first difference is and how many
-// there are. `what` names the tensor, its shape and where it came from.
+// Success for equal bytes; else a failure that names the first difference and
+// the number of them. `what` describes the tensor, its shape and its origin.
 template <typename Expected, typename Actual>
 testing::AssertionResult BytesEq(std::string_view what,
                                  const Expected& expected,

@@ -1,5 +1,5 @@
 // The oracle's codes, scales, rotations and random bytes against definitions
-// that it was not written with.
+// other than its own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,8 +25,8 @@ using testing::ElementsAre;
 float FloatOf(uint32_t bits) { return std::bit_cast<float>(bits); }
 uint32_t BitsOf(float v) { return std::bit_cast<uint32_t>(v); }
 
-// E5M2 is the upper byte of fp16, and every value between two of its codes
-// that matters is an fp16 value.
+// E5M2 is the upper byte of fp16, and every relevant value between two of its
+// codes is an fp16 value.
 TEST(OracleCodecTest, E5m2IsTheUpperHalfOfF16) {
   for (uint32_t i = 0; i < 0x10000; ++i) {
     const auto half =
@@ -45,7 +45,7 @@ TEST(OracleCodecTest, E5m2IsTheUpperHalfOfF16) {
         std::isnan(half) ? 0x7F : std::min(up, 0x7Bu) | (i >> 8 & 0x80);
     ASSERT_EQ(oracle::E5m2Code(half), want) << std::hex << i;
     if (std::isnan(half) || magnitude % 256 != 128) continue;
-    // Next to a tie, the tie does not decide.
+    // Next to a tie, the tie rule does not apply.
     ASSERT_EQ(oracle::E5m2Code(std::nextafter(std::fabs(half), 0.0f)),
               std::min(magnitude >> 8, 0x7Bu));
     ASSERT_EQ(oracle::E5m2Code(std::nextafter(std::fabs(half), 1e9f)),
@@ -58,8 +58,8 @@ TEST(OracleCodecTest, E5m2IsTheUpperHalfOfF16) {
   EXPECT_EQ(oracle::E5m2Code(-0.0f), 0x80);
 }
 
-// From the threshold on, a value would not round to the largest code if there
-// were one above.
+// From the threshold on, a value would round beyond the largest code if there
+// were a larger one.
 TEST(OracleCodecTest, ClipThresholds) {
   for (Code c : {Code::kE2m1, Code::kE4m3, Code::kE5m2}) {
     const float top = oracle::LargestCode(c);
@@ -75,7 +75,7 @@ TEST(OracleCodecTest, E8m0UpByFields) {
   for (uint64_t i = 0; i < 200000; ++i) {
     uint32_t bits = static_cast<uint32_t>(Mix(i)) & 0x7FFFFFFF;
     if (i % 3 == 0) bits &= 0x7F800003;  // near powers of two
-    if (i % 3 == 1) bits &= 0x00FFFFFF;  // near the smallest
+    if (i % 3 == 1) bits &= 0x00FFFFFF;  // near the smallest numbers
     const uint32_t exponent = bits >> 23;
     const uint32_t fraction = bits & 0x7FFFFF;
     uint32_t want = exponent;
@@ -97,7 +97,7 @@ TEST(OracleCodecTest, E8m0UpByFields) {
   }
 }
 
-// The rules by logarithm instead of by bits.
+// The rules with logarithms instead of bits.
 TEST(OracleCodecTest, ScaleRules) {
   const struct {
     Code code;
@@ -119,8 +119,8 @@ TEST(OracleCodecTest, ScaleRules) {
       ASSERT_EQ(rule(ScaleRule::kCeil), floor + (f > 1));
       const bool carries = f >= 2 - std::ldexp(1.0, -c.fraction - 1);
       ASSERT_EQ(rule(ScaleRule::kEven), floor + carries) << b;
-      // Up: the least scale under which b is not above the largest code, but
-      // for the rounding of the product.
+      // kUp: the smallest scale under which b does not exceed the largest code,
+      // up to the rounding of the product.
       const int up = rule(ScaleRule::kUp);
       const double top = oracle::LargestCode(c.code);
       ASSERT_LE(b / std::ldexp(1.0, up - 127), top * (1 + 0x1p-23)) << b;
@@ -189,7 +189,7 @@ TEST(OracleCodecTest, RotationsOfEveryDimension) {
   }
   EXPECT_THAT(oracle::Repeat(0xD7E8).words,
               ElementsAre(0xD7E8D7E8D7E8D7E8u, 0xD7E8D7E8D7E8D7E8u));
-  // Element 100 alone: its sign, and the factor, in every column.
+  // Only element 100 is set: every column shows its sign and the factor.
   std::vector<float> unit(128);
   unit[100] = 1;
   oracle::Rotate(unit.data(), Mask(0, uint64_t{1} << 36), 128);
@@ -199,8 +199,8 @@ TEST(OracleCodecTest, RotationsOfEveryDimension) {
   }
 }
 
-// A value between two codes goes up for as many bytes as 256 times the
-// fraction of the step that it is above the lower.
+// A value between two codes is rounded up for 256 f bytes, with f its distance
+// from the lower code in steps.
 TEST(OracleCodecTest, StochasticRoundingIsUnbiasedOnItsGrid) {
   for (int code = 0; code < 7; ++code) {
     const float low = oracle::E2m1Value(code);
@@ -243,7 +243,7 @@ TEST(OracleCodecTest, NoTwoElementsShareAByte) {
 }
 
 // A tile's error is the sum of its rows' errors, halves folded together; rows
-// that have the tile's maximum have its scales too.
+// with the tile's maximum also have its scales.
 TEST(OracleCodecTest, ErrorsOfATileAddUpAsATree) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     auto x = oracle::Values(

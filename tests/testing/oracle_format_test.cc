@@ -1,5 +1,5 @@
-// What the oracle's formats have to do with each other and with the numbers
-// they stand for.
+// Properties that relate the oracle's formats to each other and to the numbers
+// they represent.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -107,7 +107,7 @@ TEST(OracleFormatTest, Sizes) {
     }
     const size_t tensor = oracle::IsTensor(c.format) ? 4 : 0;
     for (int64_t rows : {0, 20}) {
-      // Lines without positions keep their place in FP8 channels' scales.
+      // Empty lines keep their place in FP8 channels' scales.
       const size_t lines =
           oracle::IsChannel(c.format) ? (rows ? 80 : 640) : 2 * tensor;
       const auto q =
@@ -143,8 +143,8 @@ TEST(OracleFormatTest, SizesOfRotatedColumns) {
   }
 }
 
-// The columnwise copy is the rowwise copy of the transpose, but for where
-// things are.
+// The columnwise copy is the rowwise copy of the transpose, stored in another
+// order.
 TEST(OracleFormatTest, ColumnsAreTheRowsOfTheTranspose) {
   for (Format f : oracle::kFormats) {
     for (const auto& [rows, cols] : {std::pair{20, 160}, std::pair{133, 35}}) {
@@ -202,7 +202,7 @@ TEST(OracleFormatTest, SquaresAreTheSameBothWays) {
         for (int64_t b = 0; b < 9; ++b) {
           const uint8_t byte = compact.rowwise.scale[tile * 9 + b];
           EXPECT_EQ(compact.columnwise.scale[b * 10 + tile], byte);
-          // Replicated for rows that are there; the padding is zero.
+          // Replicated for existing rows; the padding is zero.
           for (int64_t row = 16 * tile; row < 16 * tile + 16; ++row) {
             EXPECT_EQ(q.rowwise.scale[row * 12 + b], row < 150 ? byte : 0);
           }
@@ -212,7 +212,7 @@ TEST(OracleFormatTest, SquaresAreTheSameBothWays) {
   }
 }
 
-// Walks the tiles in the order of memory: 128 rows x 4 columns each, row tiles
+// Goes through the tiles in memory order: 128 rows x 4 columns each, row tiles
 // outermost; inside, 32 rows of 16 bytes, each four rows 32 apart.
 TEST(OracleFormatTest, SwizzledScales) {
   for (Format f : oracle::kFormats) {
@@ -248,8 +248,8 @@ TEST(OracleFormatTest, SwizzledScales) {
   }
 }
 
-// Every code stands for the value nearest to its element, and the loss is that
-// of its number of bits.
+// Every code is the nearest to its element, and the error matches its number of
+// bits.
 TEST(OracleFormatTest, CodesAreNearest) {
   for (Format f : oracle::kFormats) {
     auto spec = SpecOf(f, 64, 160);
@@ -293,7 +293,7 @@ TEST(OracleFormatTest, NaNsInBlocks) {
     auto spec = SpecOf(f, 2, 128);
     std::vector<float> x(256, 0.5f);
     x[5] = std::numeric_limits<float>::quiet_NaN();
-    x[6] = 0.25f;  // not the largest
+    x[6] = 0.25f;  // not the maximum
     const Bytes bytes = oracle::FromValues(Element::kF32, x);
     const uint8_t nan_code = oracle::CodeOf(oracle::CodeOf(f), NAN);
     const Layout layout = oracle::MakeLayout({f, 2, 128, false});
@@ -328,7 +328,7 @@ TEST(OracleFormatTest, NaNsInBlocks) {
       EXPECT_EQ(codes(hurt.rowwise)[6], oracle::IsNvfp4(f) ? 7 : nan_code);
       EXPECT_TRUE(std::isnan(Decoded(spec, hurt.rowwise, false)[6]));
     }
-    // For channels, the line that holds it.
+    // For channels, the line that contains it.
     if (oracle::IsChannel(f)) {
       EXPECT_TRUE(std::isnan(hurt.rowwise.amax[0]));
     } else {
@@ -339,7 +339,7 @@ TEST(OracleFormatTest, NaNsInBlocks) {
   }
 }
 
-// A NaN scale of MXFP4 makes no codes where there are no elements.
+// A NaN scale of MXFP4 sets no codes beyond the last element.
 TEST(OracleFormatTest, PaddingOfANaNBlock) {
   auto spec = SpecOf(Format::kMxfp4, 2, 1);
   spec.rowwise = false;

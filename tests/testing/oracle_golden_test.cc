@@ -1,6 +1,6 @@
-// The oracle gives what the golden vectors hold for everything that has no
-// request of its own, and for formats and options beyond plain NVFP4. What a
-// device can be asked too is in tests/kernels/golden/golden_test.cc.
+// The oracle matches the golden vectors of values that no request shows, and of
+// formats and options beyond plain NVFP4. tests/kernels/golden/golden_test.cc
+// has those that devices can be asked for, too.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -34,7 +34,7 @@ Bytes Rows(const Bytes& x, int64_t cols, int64_t first, int64_t count) {
   return Bytes(start, start + count * cols * 4);
 }
 
-// The specs that grouping is tried with: every format with what goes with it.
+// The specs for tests of groups: every format with its options.
 std::vector<QuantizeSpec> ManySpecs() {
   std::vector<QuantizeSpec> specs;
   for (Format f : oracle::kFormats) {
@@ -77,7 +77,7 @@ std::vector<QuantizeSpec> ManySpecs() {
   return specs;
 }
 
-// Group by group, each alone, at its place in the payload.
+// Each group alone equals its part of the payload.
 TEST(OracleGroupTest, GroupsAreTensorsOfTheirOwn) {
   const std::vector<int64_t> splits = {0, 40, 100, 0, 9};
   const Bytes x = MakeTensor(Element::kF32, 149 * 128, Flavor::kOutliers, 5);
@@ -128,7 +128,7 @@ TEST(OracleGroupTest, GroupsAreTensorsOfTheirOwn) {
     }
     EXPECT_TRUE(BytesEq("dbias", dbias, whole.dbias));
     EXPECT_EQ(amax, whole.plain_amax);
-    // Decoding finds the slices.
+    // Decoding finds the parts.
     for (bool columnwise : {false, true}) {
       const Copy& copy = columnwise ? whole.columnwise : whole.rowwise;
       oracle::DequantizeSpec back;
@@ -146,7 +146,7 @@ TEST(OracleGroupTest, GroupsAreTensorsOfTheirOwn) {
       const auto y =
           oracle::Values(Element::kF32, oracle::Dequantize(back, copy));
       const auto v = oracle::Values(Element::kF32, x);
-      if (!spec.scale.empty()) continue;  // that clips
+      if (!spec.scale.empty()) continue;  // clips values
       double signal = 0;
       double noise = 0;
       for (size_t i = 0; i < v.size(); ++i) {

@@ -1,4 +1,4 @@
-// The options of the oracle's Quantize, each against something simpler.
+// The options of the oracle's Quantize, each compared with something simpler.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ Bytes Rows(const Bytes& x, int64_t cols, int64_t first, int64_t count) {
   return Bytes(start, start + count * cols * 4);
 }
 
-TEST(OracleOptionTest, RowScaledIsEveryLineAlone) {
+TEST(OracleOptionTest, RowScaledEncodesEveryLineAlone) {
   const Bytes x = MakeTensor(Element::kF32, 48 * 64, Flavor::kSpread, 6);
   QuantizeSpec spec;
   spec.rows = 48;
@@ -53,7 +53,7 @@ TEST(OracleOptionTest, RowScaledIsEveryLineAlone) {
         Bytes(q.rowwise.scale.begin() + r * 4,
               q.rowwise.scale.begin() + r * 4 + 4)));
   }
-  // Given, they are used one by one and come back.
+  // When given, they are used line by line and returned.
   spec.row_amax = q.rowwise.amax;
   std::reverse(spec.row_amax.begin(), spec.row_amax.end());
   const auto given = oracle::Quantize(spec, x);
@@ -62,7 +62,7 @@ TEST(OracleOptionTest, RowScaledIsEveryLineAlone) {
   EXPECT_EQ(given.columnwise.scale, q.columnwise.scale);
 }
 
-// Any part of the matrix, cut where blocks begin, has the codes it has in the
+// Any part of the matrix, cut where blocks begin, has the same codes as in the
 // whole.
 TEST(OracleOptionTest, StochasticCodesDependOnThePositionOnly) {
   const auto x = oracle::Values(
@@ -111,7 +111,7 @@ TEST(OracleOptionTest, StochasticCodesDependOnThePositionOnly) {
                                         oracle::FromValues(Element::kF32, x));
               }()
                   .rowwise.scale);
-    part.seed_offset = 0;  // twice 2^63 is 0
+    part.seed_offset = 0;  // 2 * 2^63 wraps to 0
     EXPECT_EQ(oracle::Quantize(part, oracle::FromValues(Element::kF32, cut))
                   .rowwise.data,
               q.rowwise.data);
@@ -122,8 +122,8 @@ TEST(OracleOptionTest, StochasticCodesDependOnThePositionOnly) {
   }
 }
 
-// The bytes of a rotated block go on beyond the last row, and a block that
-// starts inside a run of 16 rows takes bytes of two.
+// The random bytes of a rotated block continue beyond the last row, and a block
+// that starts inside a run of 16 rows takes bytes of two.
 TEST(OracleOptionTest, StochasticColumnsFromAnOddRow) {
   const auto x = oracle::Values(
       Element::kF32, MakeTensor(Element::kF32, 20, Flavor::kGaussian, 8));
@@ -169,7 +169,7 @@ TEST(OracleOptionTest, DbiasAddsUpChunks) {
   spec.cols = 2;
   spec.dbias = Element::kF32;
   std::vector<float> x(600, 1);
-  x[0] = 0x1p24f;  // swallows the ones of its chunk
+  x[0] = 0x1p24f;  // absorbs the ones of its chunk
   x[2 * 299 + 1] = -0.0f;
   const auto sums = [&] {
     return oracle::Values(
@@ -212,7 +212,7 @@ TEST(OracleOptionTest, GivenMaxima) {
   q = oracle::Quantize(spec, x);
   EXPECT_THAT(q.rowwise.amax, ElementsAre(plain));
   EXPECT_THAT(q.columnwise.amax, ElementsAre(plain * 1.5f));
-  // Statistics are for who asks for them.
+  // Statistics are computed only on request.
   EXPECT_EQ(q.columnwise.stats.elements, 0);
   spec.rotate_columns = false;
   spec.estimation.reset();
@@ -221,8 +221,8 @@ TEST(OracleOptionTest, GivenMaxima) {
   q = oracle::Quantize(spec, x);
   EXPECT_THAT(q.columnwise.amax, ElementsAre(3, 4));
 
-  // FP8 makes its scale from the amax; beside a given scale the amax is only
-  // observed.
+  // FP8's scale follows from the amax; with a given scale the amax is only an
+  // output.
   spec.format = Format::kFp8E4M3;
   q = oracle::Quantize(spec, x);
   EXPECT_THAT(oracle::Values(Element::kF32, q.rowwise.scale),
@@ -236,7 +236,7 @@ TEST(OracleOptionTest, GivenMaxima) {
               ElementsAre(0.0625f));
 }
 
-// What Quantize computes for a rotated copy is what RhtAmax says.
+// Quantize and RhtAmax agree on the amax of a rotated copy.
 TEST(OracleOptionTest, RhtAmaxIsTheAmaxOfQuantize) {
   const Bytes x = MakeTensor(Element::kF32, 40 * 128, Flavor::kSpread, 11);
   for (int dimension : {16, 32, 64, 128}) {
@@ -255,7 +255,7 @@ TEST(OracleOptionTest, RhtAmaxIsTheAmaxOfQuantize) {
     const auto a = oracle::RhtAmax(amax, x);
     EXPECT_EQ(q.rowwise.amax, a.row_rotated);
     EXPECT_EQ(q.columnwise.amax, a.column_rotated);
-    // And both ways back give the same as turning the decoded values back.
+    // Both ways of decoding equal undoing the rotation of the decoded values.
     oracle::DequantizeSpec back;
     back.rows = 40;
     back.cols = 128;
@@ -272,7 +272,7 @@ TEST(OracleOptionTest, RhtAmaxIsTheAmaxOfQuantize) {
   }
 }
 
-TEST(OracleOptionTest, FourOverSixLosesLess) {
+TEST(OracleOptionTest, FourOverSixHasSmallerErrors) {
   const Bytes x = MakeTensor(Element::kF32, 64 * 64, Flavor::kGaussian, 12);
   for (Format f : {Format::kNvfp4, Format::kNvfp4Square}) {
     QuantizeSpec spec;
@@ -287,7 +287,7 @@ TEST(OracleOptionTest, FourOverSixLosesLess) {
         spec.scale_256 = scale_256;
         const auto copy = oracle::Quantize(spec, x).rowwise;
         EXPECT_LT(copy.stats.noise, plain);
-        // The bytes mean what the statistics say they do.
+        // Decoding the bytes gives the errors that the statistics report.
         oracle::DequantizeSpec back;
         back.rows = back.cols = 64;
         back.format = f;
@@ -306,8 +306,8 @@ TEST(OracleOptionTest, FourOverSixLosesLess) {
   }
 }
 
-// Beyond the matrix a tile is zero: a ragged tile is the whole one of a matrix
-// that goes on with zeros.
+// Tiles are zero beyond the matrix: a ragged tile equals a whole one of a
+// matrix that is extended by zeros.
 TEST(OracleOptionTest, RaggedTilesOfFourOverSix) {
   QuantizeSpec ragged;
   ragged.format = Format::kNvfp4Square;

@@ -42,7 +42,7 @@ std::vector<float> Decoded(const QuantizeSpec& spec, const oracle::Copy& copy,
   return oracle::Values(Element::kF32, oracle::Dequantize(back, copy));
 }
 
-// Straightforward sums over what Dequantize gives.
+// Compares with simple sums over the decoded values.
 TEST(OracleStatisticsTest, EveryFormat) {
   for (Format f : oracle::kFormats) {
     for (Flavor flavor : {Flavor::kNasty, Flavor::kGaussian}) {
@@ -94,12 +94,12 @@ TEST(OracleStatisticsTest, AFewElements) {
   EXPECT_EQ(s.clipped, 1);  // -464, not Inf
   EXPECT_EQ(s.flushed, 1);
   EXPECT_EQ(s.max_error, 16);
-  // And 2^-20, which fp32 does not hold beside the others.
+  // And 2^-20, which fp32 loses beside the others.
   EXPECT_EQ(s.signal, 463 * 463 + 464 * 464 + 17 * 17 + 9);
   EXPECT_EQ(s.noise, 15 * 15 + 16 * 16 + 1);
 }
 
-TEST(OracleStatisticsTest, WithoutLoss) {
+TEST(OracleStatisticsTest, ExactCopiesHaveNoNoise) {
   auto spec = SpecOf(Format::kMxfp4, 1, 32);
   const auto q = oracle::Quantize(
       spec, oracle::FromValues(Element::kF32, std::vector<float>(32, 3.0f)));
@@ -107,7 +107,7 @@ TEST(OracleStatisticsTest, WithoutLoss) {
   EXPECT_EQ(q.rowwise.stats.sqnr_db, INFINITY);
 }
 
-TEST(OracleStatisticsTest, NothingFinite) {
+TEST(OracleStatisticsTest, NonFiniteInputsHaveNoElements) {
   auto spec = SpecOf(Format::kMxfp4, 1, 32);
   for (float x : {NAN, INFINITY}) {
     const auto q = oracle::Quantize(
@@ -120,8 +120,8 @@ TEST(OracleStatisticsTest, NothingFinite) {
   }
 }
 
-// Squares that fp32 cannot hold, and such as it would lose.
-TEST(OracleStatisticsTest, OfAnyMagnitude) {
+// Squares that overflow fp32, and ones that it would lose.
+TEST(OracleStatisticsTest, AnyMagnitude) {
   for (float x : {0x1p127f, 0x1p-126f, 0x1p-149f}) {
     auto spec = SpecOf(Format::kFp8E4M3, 1, 32);
     spec.columnwise = false;
@@ -131,8 +131,8 @@ TEST(OracleStatisticsTest, OfAnyMagnitude) {
   }
 }
 
-// Sums of runs do not depend on an order, nor on how they are put together.
-TEST(OracleStatisticsTest, Tallies) {
+// Sums of runs do not depend on their order or grouping.
+TEST(OracleStatisticsTest, TalliesAreIndependentOfOrder) {
   const auto x = oracle::Values(
       Element::kF32, MakeTensor(Element::kF32, 4096, Flavor::kSpread, 1));
   oracle::Tally forward;
@@ -163,8 +163,8 @@ TEST(OracleStatisticsTest, Tallies) {
   }
 }
 
-// Against sums of integers, which need no rounding but the last: ties, and
-// ties that something far below decides.
+// Compared with sums of integers, which are rounded once at the end: ties, and
+// near-ties that a much smaller term decides.
 TEST(OracleStatisticsTest, ExactSumsAreRoundedOnce) {
   const struct {
     std::vector<double> terms;
@@ -172,7 +172,7 @@ TEST(OracleStatisticsTest, ExactSumsAreRoundedOnce) {
   } kCases[] = {
       {{}, 0},
       {{1, 0x1p-53}, 1},                      // a tie, to even
-      {{1, 0x1p-53, 0x1p-200}, 1 + 0x1p-52},  // none
+      {{1, 0x1p-53, 0x1p-200}, 1 + 0x1p-52},  // not a tie
       {{1 + 0x1p-52, 0x1p-53}, 1 + 0x1p-51},  // a tie, to even, up
       {{0x1p-200, 0x1p-53, 1}, 1 + 0x1p-52},  // in any order
       {{0x1p200, 1, 0x1p147}, 0x1p200 + 0x1p148},

@@ -1,4 +1,4 @@
-// The oracle against arithmetic it was not written with.
+// The oracle against independent arithmetic.
 #include "tests/oracle/oracle.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST(OracleTest, Bf16RoundsToNearestEven) {
   }
 }
 
-// GCC's own half is a third opinion.
+// GCC's own half type is a third implementation.
 TEST(OracleTest, F16IsTheCompilersHalf) {
   for (uint32_t i = 0; i < 0x10000; ++i) {
     const auto half = std::bit_cast<_Float16>(static_cast<uint16_t>(i));
@@ -55,7 +55,7 @@ TEST(OracleTest, F16IsTheCompilersHalf) {
     ASSERT_EQ(oracle::ElementBits(Element::kF16, v), i);
   }
   for (uint64_t i = 0; i < 400000; ++i) {
-    // All exponents, and denser where fp16 has numbers.
+    // All exponents, with more values in fp16's range.
     uint32_t bits = static_cast<uint32_t>(Mix(i));
     if (i % 2) bits = (bits & 0x8FFFFFFF) | 0x30000000;
     const float x = FloatOf(bits);
@@ -97,7 +97,7 @@ TEST(OracleTest, CodesOfE2m1) {
   for (const auto& c : kCases) EXPECT_EQ(oracle::E2m1Code(c.x), c.code) << c.x;
 }
 
-// The order of additions is the contract; the exact sum is what it is to mean.
+// The order of additions is normative; the exact sum is what it approximates.
 TEST(OracleTest, ButterflyIsTheExactSumWhereTheSpreadIsSmall) {
   int64_t wide = 0;
   for (uint64_t b = 0; b < 20000; ++b) {
@@ -132,7 +132,7 @@ TEST(OracleTest, ButterflyIsTheExactSumWhereTheSpreadIsSmall) {
   EXPECT_GT(wide, 1000);
 }
 
-TEST(OracleTest, TensorsHoldWhatTheyPromise) {
+TEST(OracleTest, TensorsContainTheValuesOfTheirFlavor) {
   for (Element e : {Element::kF32, Element::kF16, Element::kBF16}) {
     for (Flavor f : kFlavors) {
       const auto x = oracle::Values(e, MakeTensor(e, 4096, f, 1));
@@ -154,7 +154,7 @@ TEST(OracleTest, TensorsHoldWhatTheyPromise) {
   }
 }
 
-TEST(OracleTest, ShapesMeanWhatTheySay) {
+TEST(OracleTest, ShapesMatchTheirMatrices) {
   int64_t whole = 0;
   for (const auto& s : WholeShapes()) {
     EXPECT_EQ(s.cols % 16, 0) << ToString(s);

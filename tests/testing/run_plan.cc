@@ -18,7 +18,7 @@ bool SameReport(const JobReport& a, const JobReport& b) {
   const auto same = [](const std::optional<ErrorStatistics>& x,
                        const std::optional<ErrorStatistics>& y) {
     if (!x || !y) return x.has_value() == y.has_value();
-    // The sums are exact and know no order.
+    // The sums are exact and independent of order.
     return x->elements == y->elements && x->clipped == y->clipped &&
            x->flushed == y->flushed && x->max_error == y->max_error &&
            x->signal == y->signal && x->noise == y->noise;
@@ -102,7 +102,7 @@ absl::StatusOr<Reply> RunPlanOnOwnMemory(
         fmt::format("staging of {} bytes, the plan has {}", staging.size(),
                     plan.input_bytes()));
   }
-  // What lies between the inputs must not matter.
+  // Bytes between the inputs must not matter.
   std::fill(staging.begin(), staging.end(), std::byte{0xA5});
   for (size_t i = 0; i < plan.inputs().size(); ++i) {
     const TensorSpec& spec = plan.inputs()[i];
@@ -144,7 +144,7 @@ absl::StatusOr<Reply> RunPlanOnOwnMemory(
 absl::StatusOr<Reply> RunPlan(Backend& backend, Plan plan,
                               const std::vector<oracle::Bytes>& inputs) {
   absl::StatusOr<Reply> own = RunPlanOnOwnMemory(backend, plan, inputs);
-  // Both lent; or, in turns with the kinds, one of both alone.
+  // Lends both, or only the inputs or the outputs, in turn with the kinds.
   if (!backend.info().borrows) return own;
   const std::vector<LendableKind> kinds = LendableKinds(backend.info().kind);
   static std::atomic<unsigned> turns{0};

@@ -1,4 +1,5 @@
-// Runs a plan on a backend under test, on every kind of memory that it takes.
+// Runs a plan on a backend under test, with every kind of memory that it
+// supports.
 #ifndef QUANTD_TESTS_TESTING_RUN_PLAN_H_
 #define QUANTD_TESTS_TESTING_RUN_PLAN_H_
 
@@ -17,17 +18,18 @@ struct Reply {
   JobReport report;
 };
 
-// Whether two jobs found the same in their inputs, sums of statistics included.
+// Whether two jobs report the same about their inputs, including the sums of
+// statistics.
 bool SameReport(const JobReport& a, const JobReport& b);
 
-// Feeds one tensor for each of the plan's inputs, in several steps, and checks
-// that the gaps between the outputs are zero bytes. One job.
+// Runs one job: feeds one tensor for each of the plan's inputs, in several
+// steps, and checks that the gaps between the outputs are zeros.
 absl::StatusOr<Reply> RunPlanOnOwnMemory(
     Backend& backend, const Plan& plan,
     const std::vector<oracle::Bytes>& inputs);
-// Runs a plan; a backend that borrows runs it again on lent inputs, outputs or
-// both, on each kind of memory that it takes in turn, between guard bytes.
-// INTERNAL if a byte, the report or the error then differs. Thread-safe.
+// Runs a plan; on a backend that borrows, runs it again with lent inputs,
+// outputs or both, on each supported kind of memory in turn, between guard
+// bytes. INTERNAL if a byte, the report or the error differs. Thread-safe.
 absl::StatusOr<Reply> RunPlan(Backend& backend, Plan plan,
                               const std::vector<oracle::Bytes>& inputs);
 // One output of a reply.

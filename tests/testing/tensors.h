@@ -1,5 +1,5 @@
-// Seeded tensors with the nasty values in them. Equal arguments give equal
-// bytes on every machine: integer arithmetic and exact scaling only.
+// Seeded tensors that contain difficult values. Equal arguments give equal
+// bytes on every machine: only integer arithmetic and exact scaling are used.
 #ifndef QUANTD_TESTS_TESTING_TENSORS_H_
 #define QUANTD_TESTS_TESTING_TENSORS_H_
 
@@ -14,12 +14,12 @@ namespace quantd {
 
 enum class Flavor {
   kGaussian,   // bell-shaped, deviation about 1
-  kOutliers,   // the same with one element in 64 up to 2^12 larger
+  kOutliers,   // as kGaussian, with one element in 64 up to 2^12 larger
   kSpread,     // exponents over most of the type's range, block by block
   kTies,       // on and next to the midpoints of E2M1 and E4M3
-  kTiny,       // the same around and below the least normal number, all of a
-               // tensor of one magnitude
-  kHuge,       // the same next to the largest number
+  kTiny,       // as kTies, around and below the least normal number; all of a
+               // tensor have one magnitude
+  kHuge,       // as kTies, next to the largest number
   kLonely,     // one block in 64 of any magnitude, all others zeros or
                // subnormal
   kNasty,      // subnormals, -0, zeros, the largest and the smallest values;
@@ -45,7 +45,7 @@ oracle::Bytes RandomBytes(int64_t count, uint64_t seed);
 // Random 64 bits as a function of a position.
 uint64_t Mix(uint64_t x);
 
-// A shape and where it is split, with the M x K it must mean.
+// A shape and its flatten axis, with the expected M x K.
 struct Shape {
   std::vector<int64_t> dims;
   int flatten_axis;
@@ -56,7 +56,7 @@ std::string ToString(const Shape& shape);
 
 // Awkward shapes whose K is a multiple of 16; over 2 * 10^5 elements together.
 const std::vector<Shape>& WholeShapes();
-// Shapes of any other K, for columnwise copies.
+// Shapes with any other K, for columnwise copies.
 const std::vector<Shape>& RaggedShapes();
 
 }  // namespace quantd

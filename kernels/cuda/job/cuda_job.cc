@@ -278,8 +278,8 @@ class CudaJob : public Job {
     return absl::OkStatus();
   }
 
-  // Records the event that was lent. Failing to record it is the lender's
-  // fault; a fault of the device shows in the next job.
+  // Records the event that was lent. Failing is the lender's fault; a fault of
+  // the device shows in the next job.
   absl::Status Record() {
     if (record_ == nullptr) return absl::OkStatus();
     const cudaError_t error = cudaEventRecord(
@@ -353,8 +353,7 @@ class CudaJob : public Job {
   std::shared_ptr<const Plan> plan_;
   std::unique_ptr<Kernels> whole_;
   std::unique_ptr<MaximaSearch> search_;
-  std::vector<Slab> cut_;                          // used in place of the whole
-                                                   // plan
+  std::vector<Slab> cut_;                          // replace the whole plan
   std::vector<std::unique_ptr<SlabOfJob>> slabs_;  // those that are queued
   Staging staging_;
   const EventMapping* const record_;

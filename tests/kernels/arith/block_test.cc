@@ -1,5 +1,5 @@
-// One block of NVFP4 at a time: the golden rows with what no API shows, and
-// the rows that no request can ask for.
+// Single blocks of NVFP4: golden rows with values that no API shows, and rows
+// that no request can produce.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using L = Scalar;
 
 uint32_t BitsOf(float x) { return std::bit_cast<uint32_t>(x); }
 
-// The product's answer in the oracle's words.
+// The product's answer in the oracle's types.
 oracle::Block Encode(const float* x, float amax, bool propagate) {
   float v[16];
   std::copy(x, x + 16, v);
@@ -159,7 +159,7 @@ TEST(BlockTest, EncodesAndDecodesAsTheOracleDoes) {
   }
 }
 
-// Rounding a maximum and taking the maximum of the rounded are the same.
+// The rounded maximum equals the maximum of the rounded values.
 TEST(BlockTest, MaximumOfRotatedBlocks) {
   for (Flavor f : kFlavors) {
     const auto x =

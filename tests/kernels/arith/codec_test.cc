@@ -1,5 +1,5 @@
-// The lane functions, one lane wide, against the oracle's tables and searches.
-// Wider lanes are the contract test's business.
+// The lane functions with a single lane, against the oracle's tables and
+// searches. lane_test.cc has wider lanes.
 #include "kernels/arith/codec.h"
 
 #include <gtest/gtest.h>
@@ -25,8 +25,8 @@ using L = Scalar;
 float FloatOf(uint32_t bits) { return std::bit_cast<float>(bits); }
 uint32_t BitsOf(float x) { return std::bit_cast<uint32_t>(x); }
 
-// Every bf16 pattern with the lower halves where rounding turns, every fp16
-// value with its neighbours and midpoints, and random patterns.
+// Calls f for every bf16 pattern with lower halves around the rounding points,
+// every fp16 value with its neighbours and midpoints, and random patterns.
 void ForManyFloats(const std::function<void(float)>& f) {
   const auto failed = [] { return testing::Test::HasFatalFailure(); };
   for (uint32_t high = 0; high < 0x10000 && !failed(); ++high) {
@@ -126,7 +126,7 @@ TEST(CodecTest, EncodesElementsInPairsOfEight) {
   });
 }
 
-// The short way for magnitudes gives the codes of the long one.
+// The shortcut for magnitudes gives the codes of the full function.
 TEST(CodecTest, EncodesFp8Magnitudes) {
   ForManyFloats([](float x) {
     const float y = std::fabs(x);

@@ -55,7 +55,7 @@ void Stochastic(const float* x, const uint32_t* bytes, uint32_t* codes,
     __builtin_memcpy(&b, bytes + i, sizeof(b));
     U code = EncodeE2M1Stochastic<L>(v, b);
     if constexpr (L::kWidth > 1) {
-      // Numbers are packed: all eight of a word must be that code.
+      // Codes are packed: all eight of a word must be equal.
       const F eight[8] = {v, v, v, v, v, v, v, v};
       const U bytes[2] = {b * 0x01010101u, b * 0x01010101u};
       const U word = PackE2M1Stochastic<L>(eight, F{} + 1.0f, bytes);

@@ -1,5 +1,5 @@
-// The arithmetic headers of kernels/ as functions over arrays, once for each
-// lane type: plain C++, and the vectors of each instruction set.
+// The arithmetic headers of kernels/ as functions over arrays, for each lane
+// type: plain C++, and the vectors of each instruction set.
 #ifndef QUANTD_TESTS_KERNELS_ARITH_LANE_FUNCTIONS_H_
 #define QUANTD_TESTS_KERNELS_ARITH_LANE_FUNCTIONS_H_
 
@@ -15,7 +15,7 @@ struct MxNumbers {
   int mantissa;
 };
 
-// Counts are multiples of 16, but for philox.
+// Counts must be multiples of 16, except for philox.
 struct LaneFunctions {
   const char* isa;  // nullptr: plain C++, for every machine
   int width;
@@ -31,7 +31,7 @@ struct LaneFunctions {
   void (*mx_scale)(const MxNumbers& rule, const float* amax, uint32_t* codes,
                    int64_t n);
   void (*mx_multiplier)(const uint32_t* codes, float* m, int64_t n);
-  // Four words for each lane: of the outputs first, first + step, ...
+  // Four words for each lane, from the outputs first, first + step, ...
   void (*philox)(uint64_t first, uint64_t step, uint64_t subsequence,
                  uint64_t seed, uint32_t* words);
 };

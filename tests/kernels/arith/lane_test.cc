@@ -1,6 +1,6 @@
-// Codes, scales and random words through every lane type, exhaustively where
-// that is possible: against the oracle's tables and searches, and against
-// numbers known from elsewhere.
+// Codes, scales and random words with every lane type, exhaustively if
+// possible, against the oracle's tables and searches and against published
+// numbers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,8 +45,8 @@ class LaneTest : public testing::TestWithParam<const LaneFunctions*> {
 
 void PadTo16(std::vector<float>& x) { x.resize((x.size() + 15) / 16 * 16); }
 
-// Every bf16, where rounding to any code may turn, a sweep over all patterns
-// and every midpoint of `code` with its neighbours.
+// Every bf16, the neighbourhood of every rounding point, a sweep over all
+// patterns, and every midpoint of `code` with its neighbours.
 std::vector<float> ManyFloats(Code code) {
   std::vector<float> x;
   for (uint32_t high = 0; high < 0x10000; ++high) {
@@ -112,7 +112,7 @@ TEST_P(LaneTest, DecodesEveryCode) {
     decode(codes.data(), x.data(), n);
     for (int i = 0; i < n; ++i) {
       const float expected = want(static_cast<uint8_t>(i));
-      // A NaN is the canonical one but for its sign, which is not read.
+      // A NaN is canonical except for its sign, which is ignored.
       const uint32_t ignored = std::isnan(expected) ? 0x80000000u : 0;
       ASSERT_EQ(BitsOf(x[i]) | ignored, BitsOf(expected) | ignored)
           << name << " " << i;
@@ -125,7 +125,7 @@ TEST_P(LaneTest, DecodesEveryCode) {
   check("multiplier", lanes().mx_multiplier, oracle::MxMultiplier, 256);
 }
 
-// Every bf16 magnitude with its neighbours, and random ones.
+// Every bf16 magnitude with its neighbours, and random magnitudes.
 std::vector<float> Maxima() {
   std::vector<float> x;
   for (uint32_t high = 0; high < 0x7F80; ++high) {
@@ -162,11 +162,11 @@ TEST_P(LaneTest, MxScales) {
   }
 }
 
-// With a factor of 1 the rule up is the golden table.
+// With a factor of 1 the rule kUp is the golden table.
 TEST_P(LaneTest, Gv7RoundsExponentsUp) {
   std::vector<float> x;
   for (const auto& pair : Golden()["GV7_e8m0"]) {
-    if (pair[1] != 255) x.push_back(GoldenFloat(pair[0]));  // not of a NaN
+    if (pair[1] != 255) x.push_back(GoldenFloat(pair[0]));  // not for NaN
   }
   ASSERT_EQ(x.size(), 14u);
   PadTo16(x);
@@ -179,9 +179,10 @@ TEST_P(LaneTest, Gv7RoundsExponentsUp) {
   }
 }
 
-// On the grid of 1/256 of a step the sum with the byte is exact, so the code is
-// integer arithmetic: position j / 256 of a step rises iff j + byte >= 256, by
-// j of the 256 bytes. The mean over all bytes is the value.
+// On the grid of 1/256 of a step the sum with the byte is exact, so the code
+// follows from integer arithmetic: position j / 256 of a step is rounded up iff
+// j + byte >= 256, which holds for j of the 256 bytes. The mean over all bytes
+// is the value.
 TEST_P(LaneTest, RoundsEveryGridValueByEveryByte) {
   struct Binade {
     float low;
@@ -221,7 +222,7 @@ TEST_P(LaneTest, RoundsAnythingStochasticallyAsTheOracleDoes) {
                           5.9999995f};
   for (uint64_t i = 0; i < 1'000'000; ++i) {
     const uint64_t random = Mix(i);
-    // The exponents where it matters, 2^-12 to 2^3, and any.
+    // Exponents 2^-12 to 2^3, which matter most, and any others.
     x.push_back(FloatOf(static_cast<uint32_t>(
         i % 8 == 0
             ? random
@@ -255,7 +256,8 @@ TEST_P(LaneTest, Gv6RoundsUpFromTheseBytes) {
   }
 }
 
-// The generator's published answers (Random123's kat_vectors), and GV6's.
+// The generator's published answers (kat_vectors of Random123), and those of
+// GV6.
 TEST_P(LaneTest, PhiloxKnownAnswers) {
   struct Answer {
     uint64_t offset;
@@ -288,7 +290,7 @@ TEST_P(LaneTest, PhiloxKnownAnswers) {
   }
 }
 
-// Lane by lane, also where the counter carries and wraps.
+// Each lane separately, including counters that carry and wrap.
 TEST_P(LaneTest, PhiloxCountsByAnyStep) {
   for (uint64_t i = 0; i < 2000; ++i) {
     const uint64_t first = i % 4 == 0   ? (uint64_t{i} << 32) - 3

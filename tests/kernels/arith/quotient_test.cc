@@ -1,4 +1,4 @@
-// Multiplications instead of divisions, over every bf16.
+// Multiplications that replace divisions, tested with every bf16.
 #include "kernels/arith/profile/quotient.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ TEST(Quotient, CodesOfEveryBf16AreThoseOfTheDivision) {
   int found = 0;
   constexpr int kDivisors = 400;
   for (int i = 0; i < kDivisors; ++i) {
-    // Few bits, where ties are; and any.
+    // Mantissas of few bits, which cause ties, and random ones.
     const uint32_t mantissa = static_cast<uint32_t>(random()) & 0x7FFFFFu;
     const int exponent = static_cast<int>(random() % 161) - 100;
     const float d = std::ldexp(
@@ -37,11 +37,11 @@ TEST(Quotient, CodesOfEveryBf16AreThoseOfTheDivision) {
       ASSERT_EQ(CodeOf(x * m), CodeOf(x / d)) << x << " / " << d;
     }
   }
-  // Without one elements are divided: right, and slower.
+  // Without a multiplier elements are divided, which is correct but slower.
   EXPECT_GE(found, kDivisors * 95 / 100);
 }
 
-TEST(Quotient, ScalesOfEveryBf16AreThoseThatAreWanted) {
+TEST(Quotient, ScalesOfEveryBf16AreThoseOfTheDivision) {
   std::mt19937 random(2);
   for (const ProfileSpec& profile : Profiles()) {
     const Numerics* n = FindNumerics(profile.profile, Format::kNvfp4);
@@ -63,14 +63,15 @@ TEST(Quotient, ScalesOfEveryBf16AreThoseThatAreWanted) {
         const float b = Scalar::Float(bits << 16);
         const float wanted =
             Nvfp4TargetUnder<Scalar>(params, g, Scalar::Bits(b));
-        // Scales that are no normal numbers, and what may saturate.
+        // Skips scales that are not normal numbers, and values that may
+        // saturate.
         if (!(wanted >= 0x1p-6f && wanted < 464.0f)) continue;
         ASSERT_EQ(EncodeE4M3Positive<Scalar>(b * m),
                   EncodeE4M3Positive<Scalar>(wanted))
             << b << " under " << g;
       }
     }
-    // If sixths are rounded on the way, few globals have one.
+    // If sixths are rounded on the way, few globals have a multiplier.
     if (n->target != ScaleTarget::kGlobalTimesSixth) {
       EXPECT_GE(found, kGlobals * 95 / 100);
     }

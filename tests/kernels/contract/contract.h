@@ -1,5 +1,5 @@
-// The fixture of the contract: every device of the machine, held to one answer
-// of the oracle, and a count of what was compared.
+// The fixture of the contract tests: compares every device of the machine with
+// the oracle, and counts the comparisons.
 #ifndef QUANTD_TESTS_KERNELS_CONTRACT_CONTRACT_H_
 #define QUANTD_TESTS_KERNELS_CONTRACT_CONTRACT_H_
 
@@ -25,50 +25,50 @@ inline constexpr oracle::Policy kPolicies[] = {oracle::Policy::kIgnore,
                                                oracle::Policy::kPropagate,
                                                oracle::Policy::kReject};
 
-// M and K of a matrix; K is rounded up to what a combination demands.
+// M and K of a matrix; K is rounded up to a multiple that the combination
+// demands.
 struct Size {
   int64_t rows;
   int64_t cols;
 };
 // More than 10^5 elements together. Some are several tiles of 128 x 128 with a
-// K that tuned kernels take (a multiple of 8), some with one that they leave to
-// the others.
+// K that tuned kernels support (a multiple of 8), some have another K.
 inline constexpr Size kSizes[] = {{1, 1},   {1, 300},   {7, 40},   {33, 129},
                                   {0, 48},  {130, 136}, {64, 257}, {257, 72},
                                   {16, 16}, {5, 0},     {128, 640}};
 
-// A tensor of the suite; made once. The seed is a function of the arguments.
+// A tensor of the suite, made once and kept. The seed is a function of the
+// arguments.
 const oracle::Bytes& SuiteTensor(oracle::Element e, int64_t count, Flavor f);
-// Sign masks of the suite, by turns.
+// A sign mask of the suite; successive turns give different ones.
 uint16_t SuiteMask(size_t turn);
-// A choice of `options` for the combination number `turn`. What chooses by
-// another `salt` is independent, so that all pairs of options meet.
+// Picks one of `options` for combination number `turn`. Picks with different
+// `salt` are independent, so that all pairs of options occur.
 size_t Draw(size_t turn, uint64_t salt, size_t options);
-// The flavors that a shape is tried with in a combination: all for a small one,
-// one by turns for a large one.
+// The flavors to try a shape with in a combination: all for a small shape, one
+// per turn for a large one.
 std::vector<Flavor> FlavorsFor(const Shape& shape, size_t turn);
 
 class ContractTest : public testing::Test {
  protected:
   void SetUp() override;
-  // Says how much was compared.
+  // Prints how much was compared.
   void TearDown() override;
 
-  // Enough failures to see a pattern; then a test stops.
+  // Whether there are enough failures to see a pattern: then a test stops.
   bool TooMany() const { return failures_ >= 20; }
-  // Whether the next combination is compared: of those of formats, a slow build
-  // (a sanitizer's) takes one in QUANTD_CONTRACT_STRIDE.
+  // Whether the next combination is compared. A slow build (with a sanitizer)
+  // compares only one in QUANTD_CONTRACT_STRIDE combinations of formats.
   bool Chosen();
   void Combination() { ++combinations_; }
-  // Calls `fn` with each device, and `what` on that device.
+  // Calls `fn` with each device, and with `what` extended by its name.
   void OnEveryDevice(
       const std::string& what,
       const std::function<void(Device&, const std::string& where)>& fn);
 
-  // Each of these asks every device and fails with `what` where one differs
-  // from the oracle in anything that comes back; NaN equals NaN in what is
-  // decoded or rotated. `shape` is that of Device. Quantize gives the oracle's
-  // answer.
+  // Each of these asks every device, and fails with `what` if any result
+  // differs from the oracle's; NaN equals NaN in decoded and rotated values.
+  // `shape` is that of Device. Quantize returns the oracle's answer.
   oracle::Quantized Quantize(const std::string& what,
                              const oracle::QuantizeSpec& spec,
                              const oracle::Bytes& x,
@@ -90,7 +90,7 @@ class ContractTest : public testing::Test {
             const std::vector<float>& got);
   void Same(const std::string& where, const oracle::Copy& want,
             const oracle::Copy& got, bool statistics);
-  // What a job says about its input.
+  // Compares a job's findings about its input.
   void SameSeen(const std::string& where, bool nan, bool inf, bool got_nan,
                 bool got_inf);
 

@@ -1,5 +1,5 @@
-// The codes and scales of a copy by where they belong, whatever the layout, so
-// that a part of a tensor can be compared with the whole.
+// The codes and scales of a copy by line and position, independent of the
+// layout, so that a part of a tensor can be compared with the whole.
 #ifndef QUANTD_TESTS_KERNELS_CONTRACT_COPY_CODES_H_
 #define QUANTD_TESTS_KERNELS_CONTRACT_COPY_CODES_H_
 
@@ -12,10 +12,11 @@ namespace quantd {
 
 struct CopyCodes {
   int64_t lines = 0;
-  int64_t positions = 0;         // of the matrix, in a line
+  int64_t positions = 0;         // positions of the matrix in a line
   int64_t blocks = 0;            // scales of a line
   std::vector<uint8_t> codes;    // [line][position]
-  std::vector<uint32_t> scales;  // [line][block]; one of an FP8 tensor
+  std::vector<uint32_t> scales;  // [line][block]; a single one for an FP8
+                                 // tensor
 
   uint8_t code(int64_t line, int64_t at) const {
     return codes[line * positions + at];
@@ -25,7 +26,7 @@ struct CopyCodes {
   }
 };
 
-// Codes of a copy that has that spec; with splits, of one of its groups.
+// The codes of a copy with that spec; with splits, those of one of its groups.
 CopyCodes CodesOf(const oracle::QuantizeSpec& spec, bool columnwise,
                   const oracle::Copy& copy, size_t group = 0);
 

@@ -1,5 +1,5 @@
-// Codes and scales that no encoder made are decoded as the oracle does it: any
-// bytes, and plain ones, of which kernels make short work.
+// Decoding of codes and scales that no encoder made: any bytes, and ordinary
+// ones, for which kernels have a fast way.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,9 +17,9 @@ using oracle::DequantizeSpec;
 
 enum class Content {
   kAny,
-  kPlain,    // no NaN and no Inf, scales far from the ends of what there is
-  kZeros,    // the same with blocks of zeros, whose scale is 0
-  kSpecial,  // the same with a NaN in one code
+  kPlain,    // no NaN and no Inf, scales far from the ends of their range
+  kZeros,    // as kPlain, with blocks of zeros, whose scale is 0
+  kSpecial,  // as kPlain, with a NaN in one code
 };
 
 uint8_t PlainCode(DType element, uint8_t code) {
@@ -89,7 +89,7 @@ class DecodingContract : public ContractTest {
           spec.inverse = rotation > 0;
           if (spec.inverse) {
             spec.dimension = rotation;
-            // Only the dimension's own bits.
+            // Only bits of that dimension.
             spec.mask.words[0] = oracle::Repeat(SuiteMask(turn)).words[0] &
                                  ((uint64_t{1} << rotation) - 1);
           }

@@ -1,5 +1,5 @@
-// Every option changes the reply or is refused: alone, and beside any one or
-// two others, for every format and usage.
+// Every option changes the reply or is refused: by itself, and together with
+// one or two others, for every format and usage.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,9 +26,9 @@ using O = QuantizeOptions;
 constexpr int64_t kRows = 64;
 constexpr int64_t kCols = 128;
 
-// One field, set to something that is not its default.
+// An option, set to a value other than its default.
 struct Use {
-  std::string_view name;  // the field, and which of several values
+  std::string_view name;  // the field, and which of its values
   std::function<void(O&)> set;
 };
 
@@ -92,15 +92,15 @@ std::string_view FieldOf(const Use& use) {
   return use.name.substr(0, use.name.find(' '));
 }
 
-// A policy waits for an input that needs it, and 4over6 in another arithmetic
-// for a tie: what they do depends on more than options. Without a copy these
-// tests always ask for dbias.
+// Whether an option may have no effect on some inputs: a policy needs an input
+// with NaN, and the fast error of 4over6 a tie. Without a copy these tests
+// always ask for dbias.
 bool MayRest(Usage usage, std::string_view name) {
   return (usage == Usage::kNone && name == "dbias") ||
          name == "non_finite propagate" || name == "fast_error";
 }
 
-// Values of many magnitudes, and a NaN if wanted.
+// Values of many magnitudes, and a NaN if requested.
 oracle::Bytes Input(bool nan) {
   std::vector<float> x = oracle::Values(
       oracle::Element::kF32,
@@ -108,7 +108,7 @@ oracle::Bytes Input(bool nan) {
   for (size_t i = 0; i < x.size(); ++i) {
     x[i] *= std::ldexp(1.0f, static_cast<int>(i / 640) - 6);
   }
-  // A square that is better off with a maximum of 4 than of 6.
+  // A square that is encoded better for a maximum of 4 than of 6.
   for (int64_t i = 0; i < 256; ++i) {
     x[i / 16 * kCols + i % 16] = i % 2 == 0 ? 1.0f : 0.75f;
   }
@@ -116,7 +116,7 @@ oracle::Bytes Input(bool nan) {
   return oracle::FromValues(oracle::Element::kBF16, x);
 }
 
-// All that a caller gets; nullopt for a request that is refused.
+// Everything that a caller gets; nullopt for a refused request.
 using Seen = std::optional<std::string>;
 
 class Effects : public testing::TestWithParam<FormatSpec> {
@@ -127,7 +127,7 @@ class Effects : public testing::TestWithParam<FormatSpec> {
     backend_ = *std::move(backend);
   }
 
-  // The replies to the options that `used` names, by numbers in Uses.
+  // The replies to the options that `used` names by their indices in Uses.
   const Seen& Reply(Usage usage, const std::vector<size_t>& used) {
     const auto [entry, fresh] = seen_.try_emplace({usage, used});
     if (fresh) entry->second = Run(usage, used);
@@ -138,7 +138,7 @@ class Effects : public testing::TestWithParam<FormatSpec> {
     O o;
     o.format = GetParam().format;
     o.usage = usage;
-    // Something must be asked for.
+    // At least one output is needed.
     o.dbias = usage == Usage::kNone;
     for (size_t i : used) Uses()[i].set(o);
     const TensorDesc tensor = {DType::kBF16, {kRows, kCols}};
@@ -147,7 +147,7 @@ class Effects : public testing::TestWithParam<FormatSpec> {
       EXPECT_TRUE(GetFieldViolation(plan.status())) << plan.status();
       return std::nullopt;
     }
-    // What a plan understood is a request that means the same.
+    // The options in a plan are a request with the same meaning.
     const auto& understood = std::get<O>(plan->options());
     const auto again = MakeQuantizePlan(tensor, understood);
     EXPECT_TRUE(again.ok()) << again.status();
@@ -176,7 +176,7 @@ class Effects : public testing::TestWithParam<FormatSpec> {
     }
   }
 
-  // Each option of the set against the set without it.
+  // Compares the reply to the set with the replies without each option.
   void Check(Usage usage, const std::vector<size_t>& used) {
     for (size_t i : used) {
       for (size_t k : used) {
@@ -224,9 +224,9 @@ TEST_P(Effects, EveryOptionChangesTheReplyOrIsRefused) {
   EXPECT_GT(legal_, 50);
 }
 
-// An estimate spares the rotation that finds the amax, whatever the dimension,
-// and brings no statistics along.
-TEST(Estimate, IsTheCheapWay) {
+// An estimate makes the search for the rotated amax unnecessary, in any
+// dimension, and does not switch statistics on.
+TEST(Estimate, NeedsNoSearchForRotatedMaxima) {
   auto backend = OpenBackend("cpu", {.threads = 1});
   ASSERT_TRUE(backend.ok());
   for (const int dimension : kRhtDimensions) {

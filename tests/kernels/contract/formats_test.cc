@@ -1,4 +1,5 @@
-// Every format with every option gives the oracle's bytes on every device here.
+// Every format with every option gives the oracle's bytes on every device of
+// the machine.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +19,7 @@ using oracle::QuantizeSpec;
 
 constexpr uint16_t kMasks[] = {0xD7E8, 0x0000, 0xFFFF, 0x5A3C, 0x8001};
 
-// Groups of M rows: empty ones first, last and between, others of any size.
+// Groups for M rows: empty ones first, last and between, others of any size.
 std::vector<int64_t> SplitsFor(int64_t rows, size_t turn) {
   std::vector<int64_t> splits = {0};
   int64_t left = rows;
@@ -36,7 +37,7 @@ std::vector<int64_t> SplitsFor(int64_t rows, size_t turn) {
 class FormatsContract : public ContractTest,
                         public testing::WithParamInterface<FormatSpec> {
  protected:
-  // With dbias the copies are decoded again as well.
+  // Compares quantization; with dbias also decodes the copies again.
   void Quantize(const std::string& what, const QuantizeSpec& spec,
                 const Bytes& x) {
     const oracle::Quantized made = ContractTest::Quantize(what, spec, x);
@@ -45,7 +46,7 @@ class FormatsContract : public ContractTest,
     if (spec.columnwise) Decode(what, spec, true, made.columnwise);
   }
 
-  // All sizes of one combination.
+  // Compares all sizes of one combination.
   void Run(QuantizeSpec spec, const Variant& variant, bool grouped, bool dbias,
            std::span<const Size> sizes = kSizes) {
     const FormatSpec& f = GetParam();
@@ -61,7 +62,7 @@ class FormatsContract : public ContractTest,
       spec.policy = kPolicies[Draw(turn, 1, 3)];
       variant.set(spec, turn);
       if (spec.dimension < 128) {
-        // Only the dimension's own bits.
+        // Only bits of the dimension.
         spec.mask.words[1] = 0;
         if (spec.dimension < 64) {
           spec.mask.words[0] &= (uint64_t{1} << spec.dimension) - 1;
@@ -77,7 +78,7 @@ class FormatsContract : public ContractTest,
       spec.splits.clear();
       if (grouped) {
         spec.splits = SplitsFor(spec.rows, turn);
-        // Rows after the last group, now and then.
+        // Sometimes leaves rows after the last group.
         if (turn % 4 == 3 && spec.splits.size() > 1) spec.splits.pop_back();
       }
       spec.dbias.reset();
@@ -134,7 +135,7 @@ class FormatsContract : public ContractTest,
     spec.cols = made.cols;
     spec.columnwise = columnwise;
     const bool rotated = columnwise ? made.rotate_columns : made.rotate_rows;
-    // Mostly turned back, sometimes as it is.
+    // Usually undoes the rotation, sometimes keeps it.
     spec.rotated = rotated && turn_ / 3 % 3 == 0;
     spec.inverse = rotated && !spec.rotated;
     spec.mask = made.mask;
@@ -151,12 +152,12 @@ class FormatsContract : public ContractTest,
                spec, copy);
   }
 
-  size_t turn_ = 0;  // of tensors; what is decoded takes its type by turns
+  size_t turn_ = 0;  // turn for tensors, and for the type of decoded values
 };
 
 TEST_P(FormatsContract, EveryCombination) { RunAll(VariantsFor(GetParam())); }
 
-// One row, which threads share by columns.
+// A single row, which threads share by columns.
 TEST_P(FormatsContract, LongRow) {
   const FormatSpec& f = GetParam();
   constexpr Size kLong[] = {{1, 300160}};
@@ -194,7 +195,7 @@ TEST_P(FormatsContract, LongRow) {
 }
 
 // Rows so short that several of them are computed at once.
-TEST_P(FormatsContract, Narrow) {
+TEST_P(FormatsContract, NarrowMatrices) {
   constexpr Size kNarrow[] = {{300, 1},  {131, 2},  {257, 3},  {300, 4},
                               {149, 7},  {200, 16}, {140, 31}, {150, 32},
                               {150, 40}, {67, 131}};
@@ -213,7 +214,7 @@ TEST_P(FormatsContract, Narrow) {
   }
 }
 
-// NVFP4 in its other forms.
+// NVFP4 with other options.
 TEST_P(FormatsContract, FourOverSix) {
   if (!(GetParam().options & kOptFourOverSix)) return;
   for (int i = 0; i < 8; ++i) {
@@ -262,7 +263,7 @@ TEST_P(FormatsContract, RowScaled) {
 }
 
 // Given amaxes, scales and histories.
-TEST_P(FormatsContract, Given) {
+TEST_P(FormatsContract, GivenAmaxesScalesAndHistories) {
   const FormatSpec& f = GetParam();
   if (!HasAmax(f)) return;
   for (Element e : kElements) {
@@ -293,7 +294,7 @@ TEST_P(FormatsContract, Given) {
           const bool lines = spec.row_scaled || oracle::IsChannel(spec.format);
           const size_t rows = lines ? spec.rows : groups;
           const size_t cols = lines ? groups * spec.cols : groups;
-          // An empty list would mean: not given.
+          // An empty list would mean that no amax is given.
           if (what != 1 && rows > 0) spec.row_amax = fill(rows, 0);
           if (what >= 1 && cols > 0) spec.column_amax = fill(cols, 0);
           if (f.scaling == Scaling::kTensor && what == 3) {
@@ -322,9 +323,9 @@ TEST_P(FormatsContract, Given) {
   }
 }
 
-// Lines of many vectors; and codes by the MiB, which a CPU may store around its
+// Lines of many vectors; and mebibytes of codes, which a CPU may store past its
 // caches.
-TEST_P(FormatsContract, Large) {
+TEST_P(FormatsContract, LargeMatrices) {
   constexpr Size kLarge[] = {{5, 5056}, {131, 4800}, {1050, 8224}};
   for (const Size& size : kLarge) {
     for (Element e : kElements) {
@@ -349,8 +350,8 @@ TEST_P(FormatsContract, Large) {
   }
 }
 
-// No copy at all: amax and dbias alone.
-TEST_P(FormatsContract, NoCopy) {
+// No copy, only amax and dbias.
+TEST_P(FormatsContract, AmaxAndDbiasWithoutCopies) {
   for (Element e : kElements) {
     for (bool grouped : {false, true}) {
       for (const Size& size : kSizes) {
@@ -366,7 +367,7 @@ TEST_P(FormatsContract, NoCopy) {
         spec.want_amax = true;
         if (turn % 2) spec.dbias = kElements[turn / 2 % 3];
         if (GetParam().options & kOptHistory && spec.dbias) {
-          // The amax need not be an output for the history to have it.
+          // The history gets the amax even if it is not an output.
           const size_t groups = std::max<size_t>(1, spec.splits.size());
           spec.want_amax = turn % 4 == 1;
           spec.scale.assign(groups, 2.0f);

@@ -20,7 +20,7 @@ void Stochastic(QuantizeSpec& s, size_t turn) {
   s.total_columns = turn % 6 == 0 ? s.column_offset + 4096 : 0;
 }
 
-// The copies that are rotated: both, or one where there are two.
+// Rotates both copies, or one of them.
 std::function<void(QuantizeSpec&, size_t)> Rotated(int dimension,
                                                    bool stochastic) {
   return [=](QuantizeSpec& s, size_t turn) {
@@ -52,8 +52,8 @@ std::vector<Variant> VariantsFor(const FormatSpec& f) {
            Rotated(kRhtDimensions[turn / 2 % 4], false)(s, turn);
            constexpr float kScales[] = {2.0f, 1.0f, 0.25f, 4.0f, 0.0f};
            s.estimation = kScales[turn % 5];
-           // A producer's amax, of the copy that is not rotated or of
-           // none that is made.
+           // An amax of the producer, for the unrotated copy or for none that
+           // is made.
            s.row_amax.clear();
            s.column_amax.clear();
            if (*s.estimation == 0 || turn % 3 == 0) return;

@@ -1,5 +1,5 @@
-// What the contract of formats varies beside format, dtype, usage, layout,
-// groups and dbias.
+// The options that the contract of formats varies besides format, dtype, usage,
+// layout, groups and dbias.
 #ifndef QUANTD_TESTS_KERNELS_CONTRACT_FORMATS_VARIANTS_H_
 #define QUANTD_TESTS_KERNELS_CONTRACT_FORMATS_VARIANTS_H_
 
@@ -22,13 +22,14 @@ struct Variant {
 // Changes nothing.
 inline void Nearest(oracle::QuantizeSpec&, size_t) {}
 
-// Amaxes to give: such as S saturates at, zero, the largest there is.
+// Amaxes to give, for example those at which S saturates, zero, and the largest
+// number.
 inline constexpr float kGivenAmaxes[] = {
     3.0f,    0.0f, 1e-45f, 448.0f,   1e-37f,
     3e38f,   1.0f, 1e-4f,  7.9e-36f, std::numeric_limits<float>::max(),
     60000.0f};
 
-// All that go with a format.
+// All variants that are legal with a format.
 std::vector<Variant> VariantsFor(const FormatSpec& format);
 
 }  // namespace quantd

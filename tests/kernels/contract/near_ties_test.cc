@@ -1,6 +1,5 @@
-// 4over6 of blocks whose two candidates are as good as each other but for a
-// last place or two: what rounds otherwise than it is defined takes the wrong
-// one.
+// 4over6 with blocks whose two candidates have equal errors up to a last place
+// or two: arithmetic that rounds differently would choose the wrong one.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,11 +20,12 @@ using oracle::FourOverSix;
 
 constexpr int kBlock = 16;
 constexpr int64_t kCols = 128;
-constexpr int kAround = 4;  // neighbours of a tie, to either side
+constexpr int kAround = 4;  // neighbours of a tie on either side
 
 class NearTiesContract : public ContractTest {
  protected:
-  // How much larger the error of the candidate for 4 is, but for rounding.
+  // The difference of the errors, candidate for 4 minus candidate for 6,
+  // computed without rounding.
   static double Difference(const std::vector<float>& block,
                            const oracle::QuantizeSpec& spec) {
     const double range = 6.0 * (spec.scale_256 ? 256 : 448);
@@ -48,7 +48,8 @@ class NearTiesContract : public ContractTest {
     return error(base * 1.5) - error(base);
   }
 
-  // Appends blocks in which one element is varied around a tie, if any.
+  // Appends blocks in which one element is varied around a tie, if there is
+  // one.
   void AddTie(const oracle::QuantizeSpec& spec, std::vector<float>* x) {
     std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
     const auto rounded = [&](float v) {
@@ -90,7 +91,7 @@ class NearTiesContract : public ContractTest {
   std::mt19937 rng_{1};
 };
 
-TEST_F(NearTiesContract, TheBetterOneIsTaken) {
+TEST_F(NearTiesContract, FourOverSixKeepsTheBetterCandidate) {
   for (Element e : kElements) {
     for (FourOverSix metric : {FourOverSix::kMse, FourOverSix::kMae}) {
       for (bool fast : {false, true}) {
@@ -111,7 +112,8 @@ TEST_F(NearTiesContract, TheBetterOneIsTaken) {
                           metric == FourOverSix::kMse ? "mse" : "mae",
                           fast ? ", fast" : "", scale_256 ? ", 256" : "");
           Quantize(what, spec, oracle::FromValues(e, x));
-          // Puts the same blocks into columns; rows then hold anything.
+          // Puts the same blocks into columns; the content of rows does not
+          // matter.
           std::vector<float> turned(x.size());
           for (int64_t r = 0; r < spec.rows; ++r) {
             for (int64_t c = 0; c < kCols; ++c) {

@@ -1,5 +1,5 @@
-// NVFP4 by itself: with tensors of every kind, with every amax that may be
-// given, and from codes and scales of any kind.
+// NVFP4 alone: tensors of every flavor, every kind of given amax, and decoding
+// of any codes and scales.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -16,7 +16,8 @@ using oracle::Policy;
 
 constexpr float kMax = std::numeric_limits<float>::max();
 
-// Amaxes to give: ordinary, exact, zero, and around every branch.
+// Amaxes to give: ordinary ones, exact ones, zero, and values around every
+// branch.
 constexpr float kGiven[] = {3.0f,     0.0f,    448.0f, 1e-37f, 3e38f,
                             7.9e-36f, 7.5e35f, -0.0f,  1e-45f, kMax,
                             7.7e35f,  0.001f,  1.0f};
@@ -67,7 +68,7 @@ class Nvfp4Contract : public ContractTest {
         if (amax == Amax::kColumn || amax == Amax::kBoth) {
           spec.column_amax = {Given(turn + 1)};
         }
-        // An amax of a copy that is not made serves the other one or is
+        // An amax of a copy that is not made is used for the other copy or
         // refused.
         if (!spec.rowwise && (spec.rotate_columns || amax == Amax::kBoth)) {
           spec.row_amax.clear();
@@ -107,9 +108,9 @@ TEST_F(Nvfp4Contract, EveryCombination) {
   }
 }
 
-// A rotation of a copy that is not asked for changes nothing, also not which
-// amax serves which copy.
-TEST_F(Nvfp4Contract, RotationOfAnAbsentCopy) {
+// The rotation of a copy that is not made changes nothing, not even which copy
+// an amax is used for.
+TEST_F(Nvfp4Contract, RotationOfAnAbsentCopyChangesNothing) {
   for (bool rowwise : {true, false}) {
     oracle::QuantizeSpec spec;
     spec.rowwise = rowwise;
@@ -121,8 +122,8 @@ TEST_F(Nvfp4Contract, RotationOfAnAbsentCopy) {
   }
 }
 
-// Codes and scales of any kind, padding included, which must not matter.
-TEST_F(Nvfp4Contract, AnyBytes) {
+// Any codes and scales; padding may also hold anything, and must not matter.
+TEST_F(Nvfp4Contract, DecodesAnyBytes) {
   constexpr float kAmaxes[] = {1.0f,
                                3.0f,
                                0.0f,
@@ -176,8 +177,8 @@ TEST_F(Nvfp4Contract, AnyBytes) {
   }
 }
 
-// What quantization wrote, and each scale with each code.
-TEST_F(Nvfp4Contract, QuantizedTensors) {
+// Codes and scales from quantization, and every scale with every code.
+TEST_F(Nvfp4Contract, DecodesQuantizedTensors) {
   const Shape shape{{257, 80}, 1, 257, 80};
   for (Element output : kElements) {
     for (Flavor f : kFlavors) {

@@ -1,5 +1,5 @@
-// Every profile in every format that it has gives the oracle's bytes on every
-// device here, and is decoded as the oracle does.
+// Every profile, in every format that it has, gives the oracle's bytes on every
+// device of the machine, and decodes as the oracle does.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,14 +22,15 @@ using oracle::Bytes;
 using oracle::Element;
 using oracle::QuantizeSpec;
 
-// Those of every format, and rows of many blocks.
+// The sizes of all formats, and rows of many blocks.
 std::vector<Size> Sizes() {
   std::vector<Size> sizes(std::begin(kSizes), std::end(kSizes));
   sizes.push_back({3, 4800});
   return sizes;
 }
 
-// Amaxes to give: such as quotients underflow, overflow or meet 1 with.
+// Amaxes to give, for example those whose quotients underflow, overflow or are
+// 1.
 constexpr float kAmaxes[] = {
     3.0f,     0.0f,     1e-45f,  448.0f,
     1e-38f,   3e38f,    2688.0f, 1e-4f,
@@ -82,7 +83,7 @@ std::vector<int64_t> SplitsFor(int64_t rows, size_t turn) {
 class ProfilesContract : public ContractTest,
                          public testing::WithParamInterface<Case> {
  protected:
-  // And decodes what was made, into a type by turns.
+  // Also decodes the result, into a different type each turn.
   void Quantize(const std::string& what, const QuantizeSpec& made,
                 const Bytes& x) {
     const oracle::Quantized want = ContractTest::Quantize(what, made, x);
@@ -112,7 +113,7 @@ class ProfilesContract : public ContractTest,
     spec.cols = (size.cols + multiple - 1) / multiple * multiple;
     return spec;
   }
-  // Options by chance, of which each meets each.
+  // Draws options at random, so that every pair occurs.
   void Choose(size_t turn, QuantizeSpec* spec) const {
     const FormatSpec& format = *FindFormat(GetParam().format);
     spec->policy = kPolicies[Draw(turn, 1, 3)];
@@ -122,7 +123,7 @@ class ProfilesContract : public ContractTest,
     spec->want_amax = Draw(turn, 4, 5) == 0;
     if (Draw(turn, 5, 4) != 0) return;
     spec->splits = SplitsFor(spec->rows, turn);
-    // Rows behind the last group, now and then.
+    // Sometimes leaves rows after the last group.
     if (Draw(turn, 7, 3) == 0 && spec->splits.size() > 1) {
       spec->splits.pop_back();
     }
@@ -149,7 +150,8 @@ TEST_P(ProfilesContract, EveryTypeFlavorAndShape) {
       for (int rule = 0; rule < (rules ? 4 : 1); ++rule) {
         for (const Size& size : Sizes()) {
           const size_t turn = ++turn_;
-          // EveryMagnitude walks the ends of the range; here a third will do.
+          // EveryMagnitude covers the ends of the range; a third is enough
+          // here.
           const bool end = flavor == Flavor::kTiny || flavor == Flavor::kHuge ||
                            flavor == Flavor::kLonely;
           if (end && Draw(turn, 8, 3) != 0) continue;
@@ -195,9 +197,9 @@ TEST_P(ProfilesContract, GivenAmax) {
   }
 }
 
-// Nothing but zeros, with a sign and without; and a tensor whose maximum is so
-// small that no scale of it is a number.
-TEST_P(ProfilesContract, NothingToScale) {
+// Only zeros, with and without signs; and a tensor whose maximum is so small
+// that its scale underflows.
+TEST_P(ProfilesContract, ZerosAndUnderflowingScales) {
   for (Element e : kElements) {
     if (!Takes(e)) continue;
     for (float value : {0.0f, -0.0f, 1e-44f, -3e-39f}) {
@@ -209,8 +211,8 @@ TEST_P(ProfilesContract, NothingToScale) {
   }
 }
 
-// On and around every power of two, and what the largest code is of it: where
-// rules of exponents part.
+// Values on and around every power of two, and around the largest code times
+// each: rules for exponents differ there.
 TEST_P(ProfilesContract, AroundPowersOfTwo) {
   const FormatSpec& format = *FindFormat(GetParam().format);
   const float largest = LimitsOf(format.element).max;
@@ -236,7 +238,7 @@ TEST_P(ProfilesContract, AroundPowersOfTwo) {
   }
 }
 
-// One row, which threads share by columns; and codes by the MiB.
+// A single row, which threads share by columns; and mebibytes of codes.
 TEST_P(ProfilesContract, Large) {
   for (const Size& size : {Size{1, 300160}, Size{517, 2112}}) {
     for (Element e : kElements) {
@@ -249,12 +251,12 @@ TEST_P(ProfilesContract, Large) {
   }
 }
 
-// TransformerEngine's formats, too.
+// Includes TransformerEngine's formats.
 class MagnitudesContract : public ProfilesContract {};
 
 // Small tensors of every magnitude that a type has, most of them near the ends
 // of its range, each with its statistics: scales, their reciprocals and
-// products leave the normal numbers there.
+// products are not normal numbers there.
 TEST_P(MagnitudesContract, EveryMagnitude) {
   for (Element e : kElements) {
     if (!Takes(e)) continue;
@@ -271,7 +273,7 @@ TEST_P(MagnitudesContract, EveryMagnitude) {
       std::vector<float> x = oracle::Values(
           Element::kF32, MakeTensor(Element::kF32, spec.rows * spec.cols,
                                     Flavor::kTies, turn));
-      // (Its largest block has 12 for its maximum, or less.)
+      // (The maximum of its largest block is at most 12.)
       for (float& v : x) v = std::ldexp(v / 2, exponent);
       Choose(turn, &spec);
       spec.columnwise = GetParam().profile == Profile::kTe;

@@ -1,5 +1,5 @@
-// A job that is given its amax between its halves makes the bytes of one that
-// finds it, on every device and for every kind of plan that reduces.
+// A job that is given its amax between FindMaxima and Run gives the bytes of
+// one that finds it, on every device and for every kind of plan that reduces.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@
 namespace quantd {
 namespace {
 
-// All goes well with the first three.
+// The first three contain only finite values.
 constexpr Flavor kTurns[] = {Flavor::kGaussian, Flavor::kOutliers,
                              Flavor::kSpread, Flavor::kNonFinite};
 
@@ -107,7 +107,7 @@ class ReductionTest : public testing::TestWithParam<Target> {
   int rejected_ = 0;
 };
 
-TEST_P(ReductionTest, GivesTheBytesOfAnAmaxThatIsFound) {
+TEST_P(ReductionTest, GivenAmaxGivesTheBytesOfAComputedOne) {
   ForQuantizeRows(1, [&](const QuantizeRow& row) {
     if (HasFailure()) return;
     SCOPED_TRACE(fmt::format("{} {} {} {}", row.format.name, Name(row.usage),
@@ -117,8 +117,8 @@ TEST_P(ReductionTest, GivesTheBytesOfAnAmaxThatIsFound) {
   EXPECT_GT(same_, 100);
 }
 
-// Tensors that take more than one copy of what was fed, and small ones.
-TEST_P(ReductionTest, OfLargeAndSmallTensors) {
+// Tensors whose input is copied in several steps, and small ones.
+TEST_P(ReductionTest, LargeAndSmallTensors) {
   for (const auto& [rows, cols] :
        {std::pair<int64_t, int64_t>{1024, 1024}, {16, 16}, {1, 32}, {0, 32}}) {
     for (const NonFinite policy : {NonFinite::kIgnore, NonFinite::kReject}) {
@@ -141,7 +141,7 @@ TEST_P(ReductionTest, OfLargeAndSmallTensors) {
 INSTANTIATE_TEST_SUITE_P(Devices, ReductionTest, testing::ValuesIn(Targets()),
                          [](const auto& p) { return Identifier(p.param); });
 
-// What a server must know of a plan before it takes one in.
+// A server must know the memory of a plan before it accepts a call.
 TEST(Reduction, TakesNoMoreMemoryThanThePlan) {
   int count = 0;
   ForQuantizeRows(2, [&](const QuantizeRow& row) {

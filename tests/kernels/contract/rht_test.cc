@@ -1,5 +1,4 @@
-// Rotations and maxima by themselves: of every dimension, mask and domain, and
-// of groups.
+// Rotations and maxima: every dimension, mask and domain, and groups.
 #include <gtest/gtest.h>
 
 #include <optional>

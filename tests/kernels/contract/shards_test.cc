@@ -1,6 +1,6 @@
-// Cut a tensor anywhere its blocks allow, give every part the amax of the
-// whole and say where it lies: the parts are slices of the whole, byte for
-// byte. So are groups that end where blocks end.
+// Parts of a tensor that are cut where blocks allow it, given the amax of the
+// whole and told their position are slices of the whole, byte for byte. So are
+// groups that end where blocks end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,8 +33,8 @@ constexpr uint64_t kSeed = 0x0123456789ABCDEF;
 struct Case {
   std::string name;
   std::function<void(QuantizeSpec&)> set;
-  int64_t row_cut;  // cuts of the columnwise copy lie at multiples of this
-  int64_t col_cut;  // and those of the rowwise copy
+  int64_t row_cut;  // cuts for the columnwise copy are multiples of this
+  int64_t col_cut;  // cuts for the rowwise copy are multiples of this
 };
 
 Case Make(
@@ -78,7 +78,7 @@ std::vector<Case> Cases() {
       Make("nvfp4_2d_4over6", Format::kNvfp4Square, 16, four_over_six),
       Make("fp8_e4m3", Format::kFp8E4M3, 1),
       Make("fp8_e5m2", Format::kFp8E5M2, 1),
-      // Without an amax nothing need be given.
+      // Formats without an amax need none given.
       Make("mxfp8_e4m3", Format::kMxfp8E4M3, 32),
       Make("mxfp8_e5m2", Format::kMxfp8E5M2, 32),
       Make("mxfp4_stochastic", Format::kMxfp4, 32, stochastic),
@@ -117,7 +117,8 @@ class ShardsContract : public ContractTest {
     if (spec.stochastic) {
       spec.seed = kSeed;
       spec.seed_offset = 3;
-      spec.row_offset = 1'000'003;  // the whole is a part itself
+      spec.row_offset = 1'000'003;  // the whole is itself part of a larger
+                                    // tensor
       spec.column_offset = 48;
       spec.total_columns = 1000;
     }
@@ -130,7 +131,7 @@ class ShardsContract : public ContractTest {
     return q.ok() ? *std::move(q) : oracle::Quantized{};
   }
 
-  // The part's codes and scales are where the cut says in the whole's.
+  // Checks that the part's codes and scales equal the whole's at the cut.
   static void ExpectSlice(const std::string& what, const CopyCodes& whole,
                           const CopyCodes& part, int64_t line, int64_t at) {
     SCOPED_TRACE(what);
@@ -174,7 +175,7 @@ TEST_F(ShardsContract, PartsAreSlicesOfTheWhole) {
       const oracle::Quantized whole = Quantize(device, spec, x);
       const CopyCodes row = CodesOf(spec, false, whole.rowwise);
       const CopyCodes column = CodesOf(spec, true, whole.columnwise);
-      // Shards that both copies allow; then those that one of them allows.
+      // Shards that are legal for both copies, then those for one copy only.
       const int64_t m = c.row_cut;
       const int64_t k = c.col_cut;
       const bool square = oracle::IsSquare(spec.format);
@@ -261,8 +262,8 @@ TEST_F(ShardsContract, AlignedGroupsAreSlicesOfTheWhole) {
   });
 }
 
-// A random byte belongs to an element, not to a block: where every block has
-// the same scale, a columnwise copy may be cut between any two rows too.
+// A random byte belongs to an element, not to a block: if every block has the
+// same scale, a columnwise copy may be cut between any two rows.
 TEST_F(ShardsContract, RandomBytesBelongToElements) {
   OnEveryDevice("shards", [&](Device& device, const std::string& where) {
     SCOPED_TRACE(where);
@@ -276,7 +277,8 @@ TEST_F(ShardsContract, RandomBytesBelongToElements) {
     spec.rows = kRows;
     spec.cols = kCols;
     spec.columnwise = true;
-    // S = 2^-9, the smallest block scale too, which serves maxima of 3 to 9.
+    // S = 2^-9, which is also the smallest block scale; it is right for maxima
+    // of 3 to 9.
     spec.row_amax = {2688.0f * 512.0f};
     spec.stochastic = true;
     spec.seed = kSeed;

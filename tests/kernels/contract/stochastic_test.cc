@@ -1,7 +1,7 @@
-// Stochastic rounding as a user meets it: how often a value rises, whether the
-// bytes are uniform and the two directions independent of each other, and that
-// neither threads nor instruction sets matter. Seeds are fixed: these tests
-// pass or fail for good.
+// Statistics of stochastic rounding: how often a value is rounded up, whether
+// the bytes are uniform and the two directions independent of each other, and
+// that neither threads nor instruction sets matter. Seeds are fixed, so these
+// tests never fail by chance.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -54,7 +54,7 @@ uint8_t CodeAt(const Bytes& data, int64_t i) {
   return data[i / 2] >> (i % 2 * 4) & 15;
 }
 
-// A value between two codes and what is promised of it.
+// A value between two codes, and its expected rounding.
 struct Rise {
   uint8_t low;  // the lower code
   float chance;
@@ -72,19 +72,20 @@ Rise RiseOf(float magnitude) {
           low * kBinsOfStep + static_cast<int>(f * kBinsOfStep)};
 }
 
-// 10^8 values anywhere in (-6, 6): in every bin as many rise as the chances
-// floor(256 f) / 256 say, within 4 sigma.
+// 10^8 values anywhere in (-6, 6): in every bin the share that is rounded up
+// agrees with the chances floor(256 f) / 256, within 4 sigma.
 TEST(StochasticTest, RisesAsOftenAsItsChance) {
   constexpr int64_t kRows = 2048;
   constexpr int64_t kCols = 2048;
   constexpr int kRounds = 24;
-  // Multiples of 2^-18: adding a byte's part of a step is exact.
+  // Multiples of 2^-18, because adding a byte's part of a step to them is
+  // exact.
   std::vector<float> x(kRows * kCols);
   std::vector<Rise> rises(x.size());
   for (size_t i = 0; i < x.size(); ++i) {
     const uint64_t random = Mix(i);
     x[i] = static_cast<float>(random % (6 << 18)) * 0x1p-18f;
-    if (i % 16 == i / 16 % 16) x[i] = 4.5f;  // keeps the block's scale
+    if (i % 16 == i / 16 % 16) x[i] = 4.5f;  // keeps the block's scale the same
     rises[i] = RiseOf(x[i]);
     if (random >> 63) x[i] = -x[i];
   }
@@ -123,8 +124,8 @@ TEST(StochasticTest, RisesAsOftenAsItsChance) {
                            kBins, worst);
 }
 
-// Every value on the grid of 1/256 of a step, each drawn 4,096 times: the mean
-// is the value. (lane_test.cc has every byte for each of them.)
+// Every value on the grid of 1/256 of a step, drawn 4,096 times each: the mean
+// is the value. (lane_test.cc tests each of them with every byte.)
 TEST(StochasticTest, MeanIsTheValueOnTheGrid) {
   constexpr int64_t kRows = 4096;
   constexpr int64_t kCols = 7 * 256 + 16;
@@ -135,7 +136,7 @@ TEST(StochasticTest, MeanIsTheValueOnTheGrid) {
                       : 4 + static_cast<float>(i - 1536) / 128;
   };
   // Column by column, shifted so that each block has a value above 3: the
-  // stride is odd, so the 16 values of a block lie all over the range.
+  // stride is odd, so the 16 values of a block are spread over the range.
   const auto at = [](int64_t c) { return c * 1223 % 1792; };
   for (int64_t r = 0; r < kRows; ++r) {
     for (int64_t c = 0; c < 1792; ++c) x[r * kCols + c] = value(at(c));
@@ -154,7 +155,7 @@ TEST(StochasticTest, MeanIsTheValueOnTheGrid) {
     const double step = v >= 4 ? 2 : v >= 2 ? 1 : 0.5;
     const double f = std::fmod(v, step) / step;
     const double sigma = step * std::sqrt(kRows * f * (1 - f));
-    // 1,792 columns: the largest of them may lie beyond 4 sigma.
+    // 1,792 columns: the largest deviation may be beyond 4 sigma.
     EXPECT_LE(std::fabs(sum - kRows * double{v}), 5 * sigma) << v;
     all += (sum - kRows * double{v}) / step;
     all_variance += kRows * f * (1 - f);
@@ -162,8 +163,8 @@ TEST(StochasticTest, MeanIsTheValueOnTheGrid) {
   EXPECT_LT(std::fabs(all), 4 * std::sqrt(all_variance));
 }
 
-// The bytes the product draws, read from outside: 4 + j / 128 becomes 6 iff
-// j + byte >= 256, so eight questions find each byte.
+// The bytes that the product draws, measured from outside: 4 + j / 128 becomes
+// 6 iff j + byte >= 256, so eight requests find each byte.
 std::vector<uint8_t> DrawnBytes(Device& device, int64_t rows, int64_t cols,
                                 bool columnwise, uint64_t seed) {
   const int64_t count = rows * cols;
@@ -191,8 +192,8 @@ std::vector<uint8_t> DrawnBytes(Device& device, int64_t rows, int64_t cols,
   return bytes;
 }
 
-// Pearson's statistic of the bytes at every `stride`-th place from `first` on:
-// 255 +- 22.6 for uniform ones.
+// Pearson's statistic of every `stride`-th byte from `first` on: 255 +- 22.6
+// for uniform ones.
 double ChiSquare(const std::vector<uint8_t>& bytes, size_t first,
                  size_t stride) {
   std::array<int64_t, 256> counts = {};
@@ -206,7 +207,8 @@ double ChiSquare(const std::vector<uint8_t>& bytes, size_t first,
   return chi;
 }
 
-// r * sqrt(n) of two series of bytes: a standard normal for independent ones.
+// r * sqrt(n) of two series of bytes, a standard normal if they are
+// independent.
 double Correlation(const uint8_t* a, const uint8_t* b, size_t n) {
   double ab = 0;
   for (size_t i = 0; i < n; ++i) ab += (a[i] - 127.5) * (b[i] - 127.5);
@@ -233,7 +235,8 @@ TEST(StochasticTest, BytesAreUniformAndDirectionsIndependent) {
     const double chi = ChiSquare(*bytes, 0, 1);
     EXPECT_LT(std::fabs(chi - 255), 4 * kSigma);
     std::cout << fmt::format("chi-square {:.1f} with 255 degrees\n", chi);
-    // Each byte of a 128-bit output alone; columnwise that is a row in 16.
+    // Each byte of a 128-bit output separately; columnwise that is one row in
+    // 16.
     for (size_t i = 0; i < 16; ++i) {
       EXPECT_LT(std::fabs(ChiSquare(*bytes, i, 16) - 255), 4 * kSigma) << i;
     }
@@ -254,7 +257,7 @@ TEST(StochasticTest, BytesAreUniformAndDirectionsIndependent) {
               column.data() + 16 * kCols, n - 16 * kCols);
 }
 
-// One request, any threads and instruction set: the same bytes.
+// One request gives the same bytes with any threads and instruction set.
 TEST(StochasticTest, ThreadsAndInstructionSetsDoNotMatter) {
   struct Shape {
     oracle::Format format;

@@ -1,5 +1,5 @@
 // Instruction sets and thread counts give the same bytes on tensors too large
-// for the oracle. NaN has one pattern, also where numbers come out.
+// for the oracle. NaN has one pattern, also in fp32 results.
 #include <gtest/gtest.h>
 #include <time.h>
 
@@ -45,7 +45,7 @@ std::vector<Cpu> Cpus() {
   return cpus;
 }
 
-// One plan on every CPU; payloads equal to the first.
+// Runs one plan on every CPU; all payloads must equal the first.
 void ExpectAgreement(std::vector<Cpu>& cpus, const std::string& what,
                      const absl::StatusOr<Plan>& plan,
                      const std::vector<Bytes>& inputs) {
@@ -89,7 +89,7 @@ TEST(CpuAgreementTest, Quantize) {
         options.rht.columnwise = rotated & 2;
         options.non_finite =
             rotated % 2 ? NonFinite::kPropagate : NonFinite::kIgnore;
-        // One NaN makes every scale saturate unless an amax is given.
+        // A NaN makes every scale saturate unless an amax is given.
         if (f == Flavor::kRaw) options.rowwise_amax = {1e20f};
         if (f == Flavor::kRaw) options.columnwise_amax = {1e20f};
         ExpectAgreement(
@@ -150,8 +150,8 @@ TEST(CpuAgreementTest, RhtAmaxAndApplyRht) {
   }
 }
 
-// What tells a slow job from one that hangs: of each pass over the tensor there
-// are many pieces.
+// Counted pieces tell a slow job from one that hangs, so each pass over the
+// tensor must count many.
 TEST(CpuAgreementTest, JobsCountTheirPieces) {
   QuantizeOptions options;
   options.format = Format::kNvfp4;
@@ -170,7 +170,7 @@ TEST(CpuAgreementTest, JobsCountTheirPieces) {
   }
 }
 
-// Bytes in and out of a second of CPU time; 0: the plan is not legal.
+// Bytes in and out for each second of CPU time; 0 if the plan is illegal.
 double SpeedOf(Cpu& cpu, const QuantizeOptions& options, int64_t rows,
                int64_t cols) {
   const auto made = MakeQuantizePlan({DType::kBF16, {rows, cols}, -1}, options);
@@ -190,11 +190,11 @@ double SpeedOf(Cpu& cpu, const QuantizeOptions& options, int64_t rows,
   return best;
 }
 
-// cpu_bench --shapes measures more closely: a tenth is wanted, and what is far
-// below a hundredth is a fault.
-TEST(CpuAgreementTest, AColumnIsNotFarSlowerThanItsBytes) {
+// The goal is a tenth of the speed; less than a hundredth is a fault. cpu_bench
+// --shapes measures precisely.
+TEST(CpuAgreementTest, AColumnIsNotFarSlowerThanARow) {
   std::vector<Cpu> cpus = Cpus();
-  Cpu& best = cpus[cpus.size() - 3];  // of one thread
+  Cpu& best = cpus[cpus.size() - 3];  // with a single thread
   for (const FormatSpec& format : kFormats) {
     for (const Usage usage : {Usage::kRowwise, Usage::kColumnwise}) {
       QuantizeOptions options;

@@ -10,7 +10,7 @@
 namespace quantd {
 namespace {
 
-TEST(BudgetTest, DefaultIsAQuarterOfWhatTheGroupLeaves) {
+TEST(BudgetTest, DefaultIsAQuarterOfTheControlGroupsMemory) {
   const size_t limit = ControlGroupMemoryLimit();
   const size_t budget = DefaultBudget();
   EXPECT_GE(budget, size_t{64} << 20);
@@ -18,7 +18,7 @@ TEST(BudgetTest, DefaultIsAQuarterOfWhatTheGroupLeaves) {
   EXPECT_LE(budget, std::max(limit / 4, size_t{64} << 20));
 }
 
-TEST(BudgetTest, ScratchCounts) {
+TEST(BudgetTest, ScratchCountsAsPayloadMemory) {
   QuantizeOptions options;
   options.format = Format::kNvfp4;
   const TensorDesc tensor{DType::kBF16, {256, 1 << 20}, -1};
@@ -26,7 +26,7 @@ TEST(BudgetTest, ScratchCounts) {
   options.dbias = true;
   const auto plan = MakeQuantizePlan(tensor, options);
   ASSERT_TRUE(plan.ok());
-  // Two chunks of 128 rows, a float a column each; and dbias itself.
+  // Two chunks of 128 rows, a float for each column; and dbias itself.
   EXPECT_EQ(plan->scratch_bytes(), size_t{8} << 20);
   EXPECT_GE(PayloadNeed(*plan), without + (size_t{8} << 20));
 }

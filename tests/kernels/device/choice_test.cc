@@ -1,6 +1,6 @@
-// The kernel that computes each plan, on every device and without one: for
-// every format, option, dtype and usage that the support table allows. CUDA's
-// encoders have encode_choice_test.cc.
+// The kernel that computes each plan, for every device, tested without one:
+// every format, option, dtype and usage that the support table allows.
+// encode_choice_test.cc has CUDA's encoders.
 #include "kernels/cuda/choice.h"
 
 #include <gtest/gtest.h>
@@ -73,7 +73,7 @@ int64_t ColumnsOfChunks(const Plan& plan) {
   return chunks * plan.cols();
 }
 
-TEST(ChoiceTest, CudaSearchesByWhatTheRecipeAsksFor) {
+TEST(ChoiceTest, CudaChoosesTheSearchByTheRecipe) {
   std::set<AmaxKernel> taken;
   const auto check = [&](const Plan& plan, const std::string& label) {
     const Recipe r = MakeRecipe(plan);
@@ -123,9 +123,9 @@ TEST(ChoiceTest, TheEncoderSumsChunksOnlyWhereItWalksOverTiles) {
   });
 }
 
-// Tables of groups are filled and copied only for kernels that read them: a
-// small tensor pays for the copy.
-TEST(ChoiceTest, OnlyKernelsOfOneTensorGoWithoutTheListOfGroups) {
+// Tables of groups are filled and copied only for kernels that read them: for a
+// small tensor the copy is expensive.
+TEST(ChoiceTest, OnlyKernelsOfOneTensorNeedNoListOfGroups) {
   ForQuantizeRows(1, [&](const QuantizeRow& row) {
     const cuda::KernelChoice c = OnCuda(row.plan);
     const bool one = c.amax != AmaxKernel::kLines &&

@@ -1,4 +1,4 @@
-// The kernel that encodes each plan on CUDA, without a device: for every
+// The kernel that encodes each plan on CUDA, tested without a device: every
 // format, option, dtype and usage that the support table allows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ int64_t ColumnsOfChunks(const Plan& plan) {
   return chunks * plan.cols();
 }
 
-// Encoders that are made for some plans.
+// Encoders that are made for certain plans.
 constexpr EncodeKernel kMade[] = {EncodeKernel::kQuantizeRows,
                                   EncodeKernel::kNvfp4Rows,
                                   EncodeKernel::kNvfp4ScaledRows,
@@ -59,7 +59,8 @@ constexpr EncodeKernel kMade[] = {EncodeKernel::kQuantizeRows,
                                   EncodeKernel::kMxfp8Tiles,
                                   EncodeKernel::kMxfp8Strips};
 
-// Whether sixteen positions never have the random bytes of two counters.
+// Whether sixteen positions always get their random bytes from a single
+// counter.
 bool DrawsWhole(const QuantizeRow& row) {
   const QuantizeOptions& o = OptionsOf(row.plan);
   const bool rows =
@@ -77,7 +78,7 @@ bool Rotates(const QuantizeRow& row) {
          (HasColumnwise(row.usage) && rht.columnwise);
 }
 
-// Plans that an encoder is made for, as its source says it.
+// Whether an encoder is made for a plan, according to its source.
 bool IsMadeFor(EncodeKernel kernel, const QuantizeRow& row) {
   using enum EncodeKernel;
   const QuantizeOptions& o = OptionsOf(row.plan);
@@ -88,16 +89,16 @@ bool IsMadeFor(EncodeKernel kernel, const QuantizeRow& row) {
   const bool rowwise_alone = row.usage == Usage::kRowwise;
   const bool two_bytes = row.dtype != DType::kF32;
   const bool square = row.format.square;
-  // (The one profile of these rows has another arithmetic.)
+  // (The only profile in these rows has another arithmetic.)
   const bool te = !has(kOptProfile);
   const bool scaled = has(kOptRowScaled);
   const bool nearest = !has(kOptStochastic | kOptFourOverSix);
   const bool nvfp4 = row.format.scaling == Scaling::kNvfp4 &&
                      (!has(kOptRht) || o.rht.dimension == 16) &&
                      row.plan.cols() % 16 == 0;
-  // Tiles rotate bf16 alone.
+  // Tiles rotate only bf16.
   const bool rotatable = row.dtype == DType::kBF16 || !Rotates(row);
-  // A block's random bytes are those of one counter.
+  // The random bytes of a block must come from a single counter.
   const bool draws = !has(kOptStochastic) || DrawsWhole(row);
   const bool nvfp4_words = nvfp4 && two_bytes && draws &&
                            row.plan.rows() < int64_t{1} << 31 &&
@@ -110,7 +111,7 @@ bool IsMadeFor(EncodeKernel kernel, const QuantizeRow& row) {
                    columns < (int64_t{1} << 31) - 1 && !has(kOptRht);
   const bool tensor = fp8 && row.format.scaling == Scaling::kTensor;
   const bool block = fp8 && row.format.scaling == Scaling::kBlock && te;
-  // (Profiles of MX multiply, too; but under NaN a zero is one.)
+  // (Profiles of MX multiply, too; but a zero times NaN must stay a zero.)
   const bool mx = fp8 && row.format.scaling == Scaling::kMx &&
                   (te || o.non_finite != NonFinite::kPropagate);
   const bool alone = rowwise_alone && !has(kOptDbias);
@@ -163,8 +164,7 @@ bool IsMadeFor(EncodeKernel kernel, const QuantizeRow& row) {
   }
 }
 
-// The name of the frame's cell for a plan, put together of what tells cells
-// apart.
+// The name of the frame's cell for a plan, composed of the parameters of cells.
 std::string CellOf(const QuantizeRow& row) {
   const auto has = [&](uint32_t options) {
     return (row.options & options) != 0;
@@ -187,8 +187,8 @@ std::string CellOf(const QuantizeRow& row) {
   return has(kOptProfile) ? name + "OfProfiles" : name;
 }
 
-// Plans that the frame takes: rows for the copy engine; errors that are not
-// counted; a table of two scales for a group, not for a line.
+// Whether the frame supports a plan: rows fit the copy engine, no errors are
+// counted, and a table of two scales belongs to a group, not to a line.
 bool FrameTakes(const QuantizeRow& row) {
   const auto row_bytes =
       row.plan.cols() * static_cast<int64_t>(SizeOf(row.dtype));
@@ -213,7 +213,7 @@ cuda::ErrorsKernel WantedErrors(const QuantizeRow& row) {
              : cuda::ErrorsKernel::kSpans;
 }
 
-TEST(EncodeChoiceTest, CudaEncodesByTheKernelThatIsMadeForThePlanOrByTheFrame) {
+TEST(EncodeChoiceTest, CudaChoosesTheKernelMadeForThePlanOrTheFrame) {
   std::set<EncodeKernel> taken;
   size_t rows = 0;
   ForQuantizeRows(3, [&](const QuantizeRow& row) {
@@ -241,7 +241,7 @@ TEST(EncodeChoiceTest, CudaEncodesByTheKernelThatIsMadeForThePlanOrByTheFrame) {
   fmt::print("{} rows\n", rows);
 }
 
-// No tile of rotated fp32 fits into a CTA with little shared memory.
+// A tile of rotated fp32 does not fit into a CTA with little shared memory.
 TEST(EncodeChoiceTest, SmallSharedMemoryLeavesRotatedFloatsToSpans) {
   size_t moved = 0;
   ForQuantizeRows(2, [&](const QuantizeRow& row) {

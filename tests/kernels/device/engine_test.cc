@@ -17,7 +17,7 @@ struct TestWork : Engine::Work {
     device = backend.info().name;
     started.Notify();
     release.WaitForNotification();
-    // Tells last: the waiting thread may destroy this.
+    // The notification comes last: the waiting thread may destroy this.
     auto* done_now = &done;
     done_now->Notify();
   }
@@ -67,7 +67,7 @@ TEST_F(EngineTest, RunsOnTheDeviceAskedForAsManyAsSlots) {
   engine_.reset();
 }
 
-TEST_F(EngineTest, SlotTakenByTheCallerHoldsBackTheWorkers) {
+TEST_F(EngineTest, WorkersWaitForASlotThatTheCallerHolds) {
   Make(1, 1);
   auto slot = engine_->TrySlot(0);
   ASSERT_TRUE(slot);
@@ -125,8 +125,8 @@ TEST_F(EngineTest, WorkLeavesALostDeviceUnlessItStays) {
   EXPECT_FALSE(leaving.started.HasBeenNotified());
 }
 
-// What is queued while workers look for work, fall asleep or sleep is run.
-TEST_F(EngineTest, WorkersThatLookBeforeTheySleepMissNothing) {
+// Work that is queued while workers poll, fall asleep or sleep is run.
+TEST_F(EngineTest, PollingWorkersMissNoWork) {
   constexpr std::chrono::microseconds kLook{200};
   for (const int slots : {1, 3}) {
     Make(1, slots, kLook);

@@ -1,5 +1,5 @@
-// A device whose jobs do nothing until they are let, so that a test can hold
-// a call at a stage of its life.
+// A device whose jobs wait until a test lets them run, so that it can hold a
+// call at a stage of its life.
 #ifndef QUANTD_TESTS_KERNELS_DEVICE_FAKE_BACKEND_H_
 #define QUANTD_TESTS_KERNELS_DEVICE_FAKE_BACKEND_H_
 
@@ -16,7 +16,7 @@
 
 namespace quantd {
 
-// What a fake device and its test share. Outlives the device.
+// State shared by a fake device and its test. Must outlive the device.
 class FakeControl {
  public:
   // While closed, Run waits. Open from the start.
@@ -28,17 +28,17 @@ class FakeControl {
     absl::MutexLock lock(&mutex_);
     open_ = true;
   }
-  // Each job inside Run has done another piece of its work.
+  // Makes each job inside Run count another piece of its work.
   void Step() {
     absl::MutexLock lock(&mutex_);
     for (std::atomic<uint64_t>* pieces : counted_) ++*pieces;
   }
-  // The outcome of every Run from now on.
+  // Sets the outcome of every Run from now on.
   void Fail(absl::Status status) {
     absl::MutexLock lock(&mutex_);
     status_ = std::move(status);
   }
-  // What every Run says of its time from now on.
+  // Sets the times that every Run reports from now on.
   void Report(const JobTimes& times) {
     absl::MutexLock lock(&mutex_);
     times_ = times;

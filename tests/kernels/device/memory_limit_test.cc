@@ -1,5 +1,5 @@
-// Machines made of files: control groups as hosts, containers, systemd and
-// Slurm lay them out.
+// Simulated machines made of files: control groups in the layouts of hosts,
+// containers, systemd and Slurm.
 #include "kernels/device/memory_limit.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ class MemoryLimitTest : public testing::Test {
   const TempDir dir_;
 };
 
-TEST_F(MemoryLimitTest, NothingThereIsNoLimit) {
+TEST_F(MemoryLimitTest, WithoutControlGroupsThereIsNoLimit) {
   EXPECT_EQ(Limit(), SIZE_MAX);
   Groups("", "");
   EXPECT_EQ(Limit(), SIZE_MAX);
@@ -42,7 +42,7 @@ TEST_F(MemoryLimitTest, NothingThereIsNoLimit) {
   EXPECT_EQ(Limit(), SIZE_MAX);
 }
 
-TEST_F(MemoryLimitTest, AContainerSeesItsGroupAtThePlaceItself) {
+TEST_F(MemoryLimitTest, AContainersGroupIsTheMountPoint) {
   Groups("0::/\n", kV2Mount);
   EXPECT_EQ(Limit(), SIZE_MAX);
   Write("sys/fs/cgroup/memory.max", "max\n");
@@ -53,7 +53,7 @@ TEST_F(MemoryLimitTest, AContainerSeesItsGroupAtThePlaceItself) {
   EXPECT_EQ(Limit(), SIZE_MAX);
 }
 
-TEST_F(MemoryLimitTest, TheLeastOfTheGroupAndAllAboveItCounts) {
+TEST_F(MemoryLimitTest, TheLowestLimitOfTheGroupAndItsAncestorsCounts) {
   Groups("0::/system.slice/quantd.service/inner\n", kV2Mount);
   const std::string slice = "sys/fs/cgroup/system.slice/";
   Write(slice + "memory.max", "max\n");
@@ -64,7 +64,7 @@ TEST_F(MemoryLimitTest, TheLeastOfTheGroupAndAllAboveItCounts) {
   EXPECT_EQ(Limit(), 2000u);
   Write(slice + "quantd.service/inner/memory.high", "1000\n");
   EXPECT_EQ(Limit(), 1000u);
-  // A neighbour's is not ours.
+  // The limit of a neighbouring group does not count.
   Write(slice + "other.service/memory.max", "10\n");
   EXPECT_EQ(Limit(), 1000u);
 }
@@ -100,7 +100,7 @@ TEST_F(MemoryLimitTest, AContainerOfVersionOneMountsItsOwnGroup) {
   EXPECT_EQ(Limit(), 7000u);
 }
 
-TEST_F(MemoryLimitTest, PathsMayHoldSpacesAndLeadNowhere) {
+TEST_F(MemoryLimitTest, PathsMayContainSpacesOrNotExist) {
   Groups("0::/../beside\n",
          "30 24 0:26 / /my\\040groups rw - cgroup2 cgroup2 rw\n");
   Write("my groups/memory.max", "900\n");

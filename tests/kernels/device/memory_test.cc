@@ -16,7 +16,7 @@ namespace {
 constexpr auto kExhausted = absl::StatusCode::kResourceExhausted;
 constexpr size_t kMiB = size_t{1} << 20;
 
-// A source that counts what it lent, and can run dry.
+// A source that counts what it lent, and can run out of memory.
 std::atomic<int64_t> source_bytes{0};
 std::atomic<int> source_calls{0};
 std::atomic<bool> source_dry{false};
@@ -72,7 +72,7 @@ TEST(BlockPoolTest, ChargesRoundUpByAtMostAnEighth) {
   }
 }
 
-TEST(BlockPoolTest, KeepsWhatWasGivenBack) {
+TEST(BlockPoolTest, ReusesReturnedBlocks) {
   auto pool = BlockPool::Create(CountingSource(), 64 * kMiB);
   std::byte* first = pool->Take(kMiB)->data();
   EXPECT_EQ(pool->lent(), 0u);
@@ -101,14 +101,14 @@ TEST(BlockPoolTest, RefusesBeyondItsLimit) {
   EXPECT_LE(source_bytes, static_cast<int64_t>(pool->limit()));
 }
 
-TEST(BlockPoolTest, KeptBlocksMakeRoomForOtherSizes) {
+TEST(BlockPoolTest, UnusedBlocksAreFreedForOtherSizes) {
   auto pool = BlockPool::Create(CountingSource(), 4 * kMiB);
   { auto small = pool->Take(kMiB), other = pool->Take(kMiB); }
   EXPECT_THAT(pool->Take(4 * kMiB), IsOk());
   EXPECT_LE(source_bytes, static_cast<int64_t>(4 * kMiB));
 }
 
-TEST(BlockPoolTest, DrySourceIsAnError) {
+TEST(BlockPoolTest, AFailingSourceIsAnError) {
   auto pool = BlockPool::Create(CountingSource(), 4 * kMiB);
   source_dry = true;
   EXPECT_THAT(pool->Take(kMiB), StatusIs(kExhausted));

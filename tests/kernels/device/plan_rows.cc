@@ -13,7 +13,7 @@ constexpr int64_t kRows = 256;
 constexpr int64_t kCols = 512;
 constexpr DType kFloats[] = {DType::kBF16, DType::kF16, DType::kF32};
 
-// Groups of no, some and many rows.
+// Groups without rows, with a few and with many.
 std::vector<int64_t> SplitsOf(int64_t rows) {
   return {0, rows / 2, rows - rows / 2};
 }
@@ -27,7 +27,7 @@ Setting Simply(std::string name, void (*set)(QuantizeOptions&)) {
           .set = [set](TensorDesc&, QuantizeOptions& o) { set(o); }};
 }
 
-// Rotates every copy there is, or one of two.
+// Rotates every copy, or one of the two.
 Setting Rotate(int dimension, bool rowwise, bool columnwise) {
   const bool both = rowwise && columnwise;
   return {.name = fmt::format("rht {}{}", dimension,
@@ -35,8 +35,8 @@ Setting Rotate(int dimension, bool rowwise, bool columnwise) {
                               : rowwise ? " of rows"
                                         : " of columns"),
           .set = [=](TensorDesc&, QuantizeOptions& o) {
-            // For a single copy the first of these says it. (No format is
-            // refused.)
+            // With a single copy, only the first of these settings is legal. (A
+            // missing format is skipped later.)
             if (!both && o.usage != Usage::kBoth) o.format = Format{};
             o.rht.rowwise = rowwise && HasRowwise(o.usage);
             o.rht.columnwise = columnwise && HasColumnwise(o.usage);
@@ -52,19 +52,19 @@ Setting ShapeOf(std::string name, int64_t rows, int64_t cols) {
           }};
 }
 
-// One amax for each group or, where there is one for each line, as many.
+// Gives one amax for each group, or for each line if the format has that.
 void GiveAmax(const TensorDesc& t, bool columnwise, QuantizeOptions* o) {
   const size_t groups = o->splits ? o->splits->size() : 1;
   const auto lines = static_cast<size_t>(t.shape[columnwise]);
   const size_t each = columnwise ? groups * lines : lines;
-  // (Rotate may have left no format.)
+  // (Rotate may have cleared the format.)
   const FormatSpec* format = FindFormat(o->format);
   const bool lines_of = format && HasAmaxOfLines(*format, o->form);
   (columnwise ? o->columnwise_amax : o->rowwise_amax)
       .assign(lines_of ? each : groups, columnwise ? 5.0f : 3.0f);
 }
 
-// Settings that may stand together: no two of one option.
+// Settings that may be combined: at most one of each option.
 using Choices = std::vector<std::vector<Setting>>;
 
 void Combine(const Choices& choices, size_t from, size_t most,
@@ -197,7 +197,7 @@ std::vector<Setting> Shapes() {
 void ForQuantizeRows(size_t settings,
                      const std::function<void(const QuantizeRow&)>& fn) {
   Choices choices;
-  // Groups first: later settings look at how many there are.
+  // Groups come first, because later settings depend on their number.
   choices.push_back(SettingsOf(kOptGrouped));
   for (const OptionSpec& spec : Options()) {
     if (spec.option != kOptGrouped) choices.push_back(SettingsOf(spec.option));
@@ -220,7 +220,7 @@ void ForQuantizeRows(size_t settings,
             wanted |= setting->option;
             name += (name.empty() ? "" : " + ") + setting->name;
           }
-          // Nothing is rotated or given where there is no copy.
+          // Nothing may be rotated or given for a copy that is not made.
           const uint32_t used = UsedOptions(o);
           if ((used & wanted) != wanted) continue;
           const absl::StatusOr<Plan> plan = MakeQuantizePlan(tensor, o);

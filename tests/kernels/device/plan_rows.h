@@ -1,5 +1,5 @@
-// Plans of every kind there is, made from the support table, so that an option
-// that is added there cannot be forgotten here.
+// Plans of every kind, generated from the support table, so that an option
+// added there is covered here.
 #ifndef QUANTD_TESTS_KERNELS_DEVICE_PLAN_ROWS_H_
 #define QUANTD_TESTS_KERNELS_DEVICE_PLAN_ROWS_H_
 
@@ -18,35 +18,35 @@ namespace quantd {
 // One way to use an option, or a shape.
 struct Setting {
   std::string name;     // "rht 16"
-  uint32_t option = 0;  // 0: a shape
+  uint32_t option = 0;  // 0: a shape, not an option
   std::function<void(TensorDesc&, QuantizeOptions&)> set = {};
 };
 
-// All ways to use an option. A test fails where there is none.
+// All ways to use an option. Fails the test if there are no ways.
 std::vector<Setting> SettingsOf(Option option);
-// Shapes that some kernels do not take.
+// Shapes that some kernels do not support.
 std::vector<Setting> Shapes();
 
 // A legal Quantize.
 struct QuantizeRow {
-  std::string settings;  // "none", or what is set: "rht 16, dbias"
-  uint32_t options;      // those that are used
+  std::string settings;  // "none", or the settings: "rht 16, dbias"
+  uint32_t options;      // options that are used
   const FormatSpec& format;
   Usage usage;
   DType dtype;
   Plan plan;
 };
 // Calls `fn` with every legal combination of format, dtype, usage and at most
-// so many settings of different options or of a shape, each of which has a say
-// in it. An option that needs another one comes with it.
+// `settings` settings, each with an effect, of different options or of a shape.
+// An option that requires another one includes it.
 void ForQuantizeRows(size_t settings,
                      const std::function<void(const QuantizeRow&)>& fn);
 
 // A legal plan of another kind.
 struct PlanRow {
   std::string settings;  // "rowwise, rht 16"
-  std::string format;    // of a Dequantize
-  DType dtype;           // of the output, where there is one
+  std::string format;    // for a Dequantize
+  DType dtype;           // dtype of the output, if it has one
   Plan plan;
 };
 void ForDequantizeRows(const std::function<void(const PlanRow&)>& fn);

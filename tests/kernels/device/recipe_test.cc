@@ -38,7 +38,7 @@ std::vector<From> Sources(const Recipe& r) {
   return sources;
 }
 
-TEST(RecipeTest, AnAmaxIsThatOfTheValuesThatAreEncoded) {
+TEST(RecipeTest, AnAmaxIsOfTheEncodedValues) {
   QuantizeOptions o = Nvfp4Both();
   o.rht.columnwise = true;
   o.rht.dimension = 32;
@@ -108,7 +108,7 @@ TEST(RecipeTest, DelayedScalingGivesTheScaleAndStillFindsTheAmax) {
   EXPECT_EQ(MakeRecipe(current).copies[0].scale, TensorScale::kAmax);
 }
 
-TEST(RecipeTest, BlocksHaveNoAmaxButWithoutCopiesSomebodyMustSeeNan) {
+TEST(RecipeTest, WithoutCopiesOfBlocksTheSearchStillSeesNan) {
   QuantizeOptions o;
   o.format = Format::kMxfp8E4M3;
   const Plan plan = Quantize(o);
@@ -120,7 +120,7 @@ TEST(RecipeTest, BlocksHaveNoAmaxButWithoutCopiesSomebodyMustSeeNan) {
   EXPECT_TRUE(MakeRecipe(none).search.plain);
 }
 
-TEST(RecipeTest, RefusesOnlyWhatThePolicyRejects) {
+TEST(RecipeTest, RefusesOnlyValuesThatThePolicyRejects) {
   QuantizeOptions o = Nvfp4Both();
   const Plan ignore = Quantize(o);
   EXPECT_TRUE(CheckFinite(MakeRecipe(ignore), true, true).ok());

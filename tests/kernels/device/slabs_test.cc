@@ -1,5 +1,5 @@
-// Slabs of a job make the very bytes of the whole, and are made of every plan
-// whose rows do not need one another.
+// Slabs of a job give the bytes of the whole, and every plan whose rows are
+// independent can be cut into slabs.
 #include "kernels/device/slabs.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace quantd {
 namespace {
 
-// Three slabs, the last of which is cut off in the middle of a block.
+// Three slabs; the last one is cut off in the middle of a block.
 constexpr int64_t kRows = 300;
 
 struct Made {
@@ -28,7 +28,7 @@ class SlabsTest : public testing::Test {
  protected:
   SlabsTest() : backend_(*OpenBackend("cpu", {.memory_limit = 64 << 20})) {}
 
-  // One of the plan's inputs for each call, a few of its values NaN or Inf.
+  // Fills one of the plan's inputs in each call; a few values are NaN or Inf.
   std::vector<std::vector<std::byte>> InputsOf(const Plan& plan) {
     std::vector<std::vector<std::byte>> inputs;
     for (const TensorSpec& spec : plan.inputs()) {
@@ -57,7 +57,8 @@ class SlabsTest : public testing::Test {
     return (*job)->Run();
   }
 
-  // Whether the plan has slabs; those are run and compared.
+  // Returns whether the plan can be cut; if so, runs the slabs and compares
+  // them with the whole.
   bool Compare(const Plan& plan, const std::string& what) {
     const Recipe recipe = MakeRecipe(plan);
     const std::vector<Slab> slabs =
@@ -105,7 +106,7 @@ TEST_F(SlabsTest, Quantize) {
     if (row.plan.rows() > kRows || row.plan.cols() > 1024) return;
     QuantizeOptions o = std::get<QuantizeOptions>(row.plan.options());
     if (o.non_finite == NonFinite::kReject) return;
-    // (Plans that name numbers for 256 rows are not for these.)
+    // (Plans with numbers for exactly 256 rows are skipped.)
     const auto plan =
         MakeQuantizePlan({row.dtype, {kRows, row.plan.cols()}, -1}, o);
     if (!plan.ok()) return;
@@ -117,8 +118,8 @@ TEST_F(SlabsTest, Quantize) {
     }
   });
   EXPECT_GT(all, 1000);
-  // Every format has rows that are apart: those whose amax is given, if they
-  // have one. But scales of 1 x 128 lie column by column.
+  // In every format rows are independent if the amax, if any, is given. Scales
+  // of 1 x 128 are the exception: they are stored column by column.
   for (const FormatSpec& format : kFormats) {
     const bool apart = format.scaling != Scaling::kBlock || format.square;
     EXPECT_EQ(cut[std::string(Name(format.format))] > 0, apart)
@@ -151,15 +152,15 @@ TEST_F(SlabsTest, ApplyRht) {
   EXPECT_GT(cut, 5);
 }
 
-// What is found in all of a tensor is not found in slabs of it.
-TEST_F(SlabsTest, RhtAmaxHasNone) {
+// A maximum over the whole tensor cannot be found in slabs.
+TEST_F(SlabsTest, RhtAmaxCannotBeCut) {
   ForRhtAmaxRows([&](const PlanRow& row) {
     EXPECT_FALSE(Compare(row.plan, row.settings));
   });
 }
 
-// Leading dimensions are rows like others.
-TEST_F(SlabsTest, OfATensorOfManyDimensions) {
+// Leading dimensions are cut like rows.
+TEST_F(SlabsTest, TensorsOfManyDimensionsAreCut) {
   QuantizeOptions o;
   o.format = Format::kMxfp8E4M3;
   const auto plan = MakeQuantizePlan({DType::kBF16, {3, 100, 64}, -1}, o);

@@ -1,7 +1,6 @@
-// What each format makes of zeros, of the smallest and the largest numbers, of
-// Inf and of NaN. Every expectation is derived by hand from
-// kernels/plan/FORMATS.md, none from the product or the oracle, which is asked
-// as well.
+// The results of each format for zeros, the smallest and largest numbers, Inf
+// and NaN. Every expectation is derived by hand from kernels/plan/FORMATS.md,
+// none from the product or the oracle, which is tested as well.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,16 +29,16 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kFltMax = std::numeric_limits<float>::max();
 constexpr float kLeast = std::numeric_limits<float>::denorm_min();  // 2^-149
 
-// One block of fp32; what follows the given values is +0.
+// One block of fp32; the values after the given ones are +0.
 struct Case {
   const char* name;
   std::vector<Format> formats;
   Policy policy;
   std::vector<float> x;
-  std::optional<uint32_t> amax;  // bits; unset for formats without
+  std::optional<uint32_t> amax;  // as bits; unset for formats without an amax
   uint32_t scale;                // as stored
-  std::vector<uint8_t> codes;    // of x
-  std::vector<float> decoded;    // of x
+  std::vector<uint8_t> codes;    // codes of x
+  std::vector<float> decoded;    // decoded values of x
   // The code and the value of the zeros that follow.
   uint8_t rest = 0;
   float rest_decoded = 0;
@@ -68,7 +67,7 @@ constexpr auto kPropagate = Policy::kPropagate;
 std::vector<Case> Nvfp4Cases() {
   return {
       {"zeros", kNvfp4, kIgnore, {0.0f, -0.0f}, 0, 0x00, {0, 8}, {0.0f, -0.0f}},
-      // S = FLT_MAX. b * S / 6 = 8e-8 is no scale.
+      // S = FLT_MAX. b * S / 6 = 8e-8 rounds to a scale of 0.
       {"2^-149", kNvfp4, kIgnore, {kLeast, -kLeast}, 1, 0x00, {0, 8},
        {0.0f, -0.0f}},
       // 5.67e-3 is 3 * 2^-9, but the multiplier stops at FLT_MAX: 0.034.
@@ -87,7 +86,7 @@ std::vector<Case> Nvfp4Cases() {
        {7, 15, 2, 8}, {2688, -2688, 448, -0.0f}},
       {"Inf, propagate", kNvfp4, kPropagate, {kInf, -3}, 0x7F800000, 0x7E,
        {7, 8}, {2688, -0.0f}},
-      // Beside NaN the block is that of the rest: S = 896, 1 / 448 * 896 = 2.
+      // The block is encoded as if NaN were absent: S = 896, 1 / 448 * 896 = 2.
       {"NaN", kNvfp4, kIgnore, {kNan, -3, 1, 0.5f}, 0x40400000, 0x7E,
        {7, 15, 4, 2}, {3, -3, 1, 0.5f}},
       {"NaN only", kNvfp4, kIgnore, std::vector<float>(16, kNan), 0, 0x00,
@@ -165,7 +164,7 @@ std::vector<Case> MxCases() {
        {0x1.Cp127f, -0x1.Cp127f}},
       {"2.5e38", kMxfp4, kIgnore, {2.5e38f, -2.5e38f}, {}, 0xFC, {7, 15},
        {0x1.8p127f, -0x1.8p127f}},
-      // To nearest may be up to 2^128, which fp32 has not.
+      // Rounding to nearest would give 2^128, which fp32 cannot represent.
       {"FLT_MAX", kMxE4M3, kIgnore, {kFltMax, -kFltMax}, {}, 0xF7, {0x78, 0xF8},
        {kInf, -kInf}},
       {"3e38", kMxfp4, kIgnore, {3e38f, -3e38f}, {}, 0xFD, {6, 14},
@@ -280,8 +279,8 @@ class ExtremesTest : public GoldenTest {
     for (int64_t i = 0; i < n; ++i) ExpectNear(decoded[i], want[i]);
   }
 
-  // Zeros with their sign, Inf and NaN are what they are; other numbers are
-  // right to six digits.
+  // Zeros with their sign, Inf and NaN must be equal; other numbers agree to
+  // six digits.
   static void ExpectNear(float got, float want) {
     if (std::isnan(want)) {
       EXPECT_TRUE(std::isnan(got)) << got;

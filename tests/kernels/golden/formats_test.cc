@@ -1,5 +1,5 @@
-// The golden vectors of every other format and option, asked of the oracle and
-// of every device.
+// Golden vectors of all other formats and options, tested on the oracle and on
+// every device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ using testing::ElementsAreArray;
 
 uint32_t BitsOf(float v) { return std::bit_cast<uint32_t>(v); }
 
-// One copy of bf16, `n` positions long: a row, or a column.
+// One copy of bf16 with `n` positions: a row, or a column.
 QuantizeSpec LineSpec(Format format, int64_t n, bool columnwise) {
   QuantizeSpec spec;
   spec.element = Element::kBF16;
@@ -99,7 +99,7 @@ TEST_P(GoldenFormats, Gv5FourOverSix) {
   }
 }
 
-// The subsequence is odd, so it is that of a columnwise copy; of a matrix with
+// The subsequence is odd, so it is that of a columnwise copy; in a matrix with
 // one column, the 16 rows of output 42 start at row 42 * 16.
 TEST_P(GoldenFormats, Gv6StochasticRounding) {
   const auto& row = Golden()["GV6"];
@@ -110,7 +110,7 @@ TEST_P(GoldenFormats, Gv6StochasticRounding) {
   spec.row_offset = 42 * 16;
   spec.total_columns = 1;
   const Bytes x = GoldenTensor(Element::kBF16, row["v"]);
-  // S = 2^-9, which is the block's scale too: elements are multiplied by 1.
+  // S = 2^-9, which is also the block's scale: elements are multiplied by 1.
   spec.row_amax = {2688.0f * 512.0f};
   const auto nvfp4 = Quantize(spec, x);
   EXPECT_THAT(ScalesOf(spec, nvfp4), ElementsAre(0x01));
@@ -121,7 +121,7 @@ TEST_P(GoldenFormats, Gv6StochasticRounding) {
     EXPECT_EQ(nearest.data.at(i / 2) >> (i % 2 * 4) & 15,
               row["rne_codes"][i].get<int>());
   }
-  // MXFP4: 6.4 is below 2^3, so the rule floor gives 2^0.
+  // MXFP4: 6.4 is below 2^3, so kFloor gives 2^0.
   spec.row_amax.clear();
   spec.stochastic = true;
   spec.format = Format::kMxfp4;
@@ -153,9 +153,9 @@ TEST_P(GoldenFormats, Gv7Mxfp8) {
   }
 }
 
-// The rows of the E8M0 table that are a product fl32(amax * fl32(1 / FMAX)) of
+// The rows of the E8M0 table that are a product fl32(amax * fl32(1 / FMAX)) in
 // one of the formats.
-TEST_P(GoldenFormats, Gv7ExponentsThatARequestCanShow) {
+TEST_P(GoldenFormats, Gv7ExponentsVisibleInReplies) {
   int shown = 0;
   for (const auto& pair : Golden()["GV7_e8m0"]) {
     const float wanted = GoldenFloat(pair[0]);
@@ -163,7 +163,7 @@ TEST_P(GoldenFormats, Gv7ExponentsThatARequestCanShow) {
       const float largest = f == Format::kMxfp8E4M3   ? 448.0f
                             : f == Format::kMxfp8E5M2 ? 57344.0f
                                                       : 6.0f;
-      // One of the neighbours whose product is what the row asks for.
+      // One of the neighbours has the wanted product.
       float x = wanted * largest;
       const auto scaled = [&] { return x * (1.0f / largest); };
       for (int i = 0; i < 4 && scaled() < wanted; ++i) {
@@ -189,7 +189,7 @@ TEST_P(GoldenFormats, Gv7ExponentsThatARequestCanShow) {
   EXPECT_GE(shown, 20);
 }
 
-// Every column of every row: a tensor with that largest magnitude.
+// Every column of every row, as a tensor with that largest magnitude.
 TEST_P(GoldenFormats, Gv8ScalesOfFp8Tensors) {
   ASSERT_EQ(Golden()["GV8"].size(), 7u);
   for (const auto& row : Golden()["GV8"]) {
@@ -256,7 +256,7 @@ TEST_P(GoldenFormats, Gv8Elements) {
   }
 }
 
-// A matrix with one block that is not zero shows where its scale goes.
+// A matrix with a single nonzero block shows where its scale is stored.
 TEST_P(GoldenFormats, Gv10SwizzledIndex) {
   ASSERT_EQ(Golden()["GV10"].size(), 8u);
   for (const auto& row : Golden()["GV10"]) {

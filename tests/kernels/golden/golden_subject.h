@@ -1,4 +1,4 @@
-// The subject that is asked for a golden vector: the oracle, or a device.
+// The subject of a golden test: the oracle, or a device.
 #ifndef QUANTD_TESTS_KERNELS_GOLDEN_GOLDEN_SUBJECT_H_
 #define QUANTD_TESTS_KERNELS_GOLDEN_GOLDEN_SUBJECT_H_
 
@@ -16,21 +16,22 @@ namespace quantd {
 
 inline constexpr uint16_t kDefaultMask = 0xD7E8;
 
-// An error of the device fails the test and gives an empty answer.
+// Computes with the oracle or a device. A device's error fails the test and
+// gives an empty answer.
 class Subject {
  public:
-  // Without a device, the oracle.
+  // Without a device it uses the oracle.
   explicit Subject(std::optional<Device> device) : device_(std::move(device)) {}
 
   oracle::Quantized Quantize(const oracle::QuantizeSpec& spec,
                              const oracle::Bytes& input);
-  // With every NaN canonical.
+  // Decodes; every NaN in the result is canonical.
   oracle::Bytes Dequantize(const oracle::DequantizeSpec& spec,
                            const oracle::Copy& copy);
-  // Maxima of bf16: all that the size allows.
+  // All maxima of bf16 that the size allows.
   oracle::Amaxes RhtAmax(int64_t rows, int64_t cols, uint16_t mask,
                          const oracle::Bytes& input);
-  // In rows of 16.
+  // Rotates rows of 16.
   oracle::Bytes ApplyRht(oracle::Element in, oracle::Element out, uint16_t mask,
                          bool inverse, const oracle::Bytes& input);
 

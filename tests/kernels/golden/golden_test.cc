@@ -1,4 +1,4 @@
-// The golden vectors of rotation and of plain NVFP4, asked of the oracle and of
+// Golden vectors of rotation and of plain NVFP4, tested on the oracle and on
 // every device.
 #include "tests/testing/golden.h"
 
@@ -22,14 +22,14 @@ using testing::ElementsAre;
 
 class GoldenVectors : public GoldenTest {
  protected:
-  // Scales of the copy without padding, for at most four blocks in one line.
+  // Scales of the copy without padding; at most four blocks in one line.
   static Bytes Scales(const oracle::Copy& copy, size_t blocks) {
     Bytes first(copy.scale.begin(),
                 copy.scale.begin() + std::min(blocks, copy.scale.size()));
     return first;
   }
 
-  // A row of one line, asked rowwise and, as a column, columnwise.
+  // Checks a row of a single line, rowwise and, as a column, columnwise.
   void CheckRow(const std::string& name, const nlohmann::json& row,
                 std::optional<float> given) {
     const Bytes codes = GoldenBytes(row["bytes"]);
@@ -66,7 +66,7 @@ class GoldenVectors : public GoldenTest {
     return subject_->Dequantize({1, n, false, false, 0, output}, copy);
   }
 
-  // The bits of the only amax.
+  // The bits of the single amax.
   static uint32_t Bits(const std::vector<float>& amax) {
     return amax.size() == 1 ? std::bit_cast<uint32_t>(amax[0]) : ~0u;
   }
@@ -129,14 +129,14 @@ TEST_P(GoldenVectors, Gv3SpecialBlocks) {
     const float amax = GoldenFloat(row["amax"]);
     if (std::isinf(amax)) {
       CheckRow(name, row, std::nullopt);  // the maximum is Inf by itself
-    } else if (!std::isnan(amax)) {       // which cannot be given
+    } else if (!std::isnan(amax)) {       // NaN cannot be given
       CheckRow(name, row, amax);
     }
     const Bytes decoded = Decode(row, Element::kF32);
     const Bytes golden = oracle::CanonicalNaNs(
         Element::kF32, GoldenTensor(Element::kF32, row["dq_f32"]));
     if (name == "tiny amax 1e-37" || name == "one +Inf") {
-      // Here decoding follows the scale that encoding used, not the table.
+      // Decoding follows the scale that encoding used, not the table.
       EXPECT_NE(golden, decoded) << name;
     } else {
       EXPECT_TRUE(BytesEq(name, golden, decoded));
@@ -198,7 +198,7 @@ TEST_P(GoldenVectors, Gv4ColumnwisePath) {
                       subject_->Dequantize(back, q.columnwise)));
 }
 
-// Probes that tell the order of multiplications from its neighbours.
+// Values that distinguish the order of multiplications from similar ones.
 TEST_P(GoldenVectors, Gv9OrderOfMultiplications) {
   const auto& examples = Golden()["GV9"]["examples"];
   const auto number = [](const nlohmann::json& hex) {

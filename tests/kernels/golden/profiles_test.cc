@@ -1,5 +1,4 @@
-// The golden vectors of other libraries, asked of the oracle and of every
-// device.
+// Golden vectors of other libraries, tested on the oracle and on every device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +44,8 @@ std::vector<uint32_t> Numbers(const Bytes& bytes, size_t size) {
   return numbers;
 }
 
-// The scales of profiles.json as they are stored: it has all of FP8's in fp32.
+// The scales of profiles.json as they are stored: the file has all of FP8's in
+// fp32.
 std::vector<uint32_t> StoredScales(const QuantizeSpec& spec,
                                    const Bytes& bytes) {
   if (oracle::IsNvfp4(spec.format) || oracle::IsMx(spec.format)) {
@@ -60,7 +60,7 @@ std::vector<uint32_t> StoredScales(const QuantizeSpec& spec,
   return words;
 }
 
-// -0 as +0: not every library's decoder has the sign.
+// Turns -0 into +0: some libraries' decoders lose the sign.
 Bytes WithoutSigns(Element e, Bytes bytes) {
   const size_t size = oracle::ElementSize(e);
   for (size_t i = 0; i < bytes.size(); i += size) {
@@ -98,7 +98,7 @@ class GoldenProfilesTest : public GoldenTest {
                          const oracle::Copy& copy) {
     EXPECT_TRUE(BytesEq("codes", GoldenHex(row["codes"]), copy.data));
     std::vector<uint32_t> scales = ScalesOf(spec, copy);
-    // Lines share a square's: the cases have one row of squares.
+    // Lines share a square's scale: the cases have one row of squares.
     if (oracle::IsSquare(spec.format)) scales.resize(want_scales.size());
     EXPECT_THAT(scales, ElementsAreArray(want_scales));
     if (row.contains("global")) {
@@ -155,7 +155,7 @@ TEST_P(GoldenProfilesTest, EveryVector) {
   EXPECT_EQ(compared, 6 * 23);
 }
 
-// What the libraries themselves wrote and decoded.
+// The bytes that the libraries themselves wrote, and the values they decoded.
 TEST_P(GoldenProfilesTest, EveryVectorOfTheLibraries) {
   int compared = 0;
   for (const auto& c : GoldenLibraries()["cases"]) {
@@ -173,11 +173,12 @@ TEST_P(GoldenProfilesTest, EveryVectorOfTheLibraries) {
       ++compared;
     }
   }
-  // 6, 6 and 1 formats from three types, 3 from two.
+  // 6, 6 and 1 formats for three types, 3 for two.
   EXPECT_EQ(compared, 3 * 13 + 2 * 3);
 }
 
-// Every profile in every format that it has, with a rowwise copy of 2 x 128.
+// Calls fn for every profile and each of its formats, with a rowwise copy of 2
+// x 128.
 void ForProfiles(const std::function<void(const QuantizeSpec&)>& fn) {
   for (const ProfileSpec& profile : Profiles()) {
     for (const FormatSpec& format : kFormats) {
@@ -199,8 +200,9 @@ void ForProfiles(const std::function<void(const QuantizeSpec&)>& fn) {
   }
 }
 
-// By hand from FORMATS.md: 7 in E2M1, 0x7F in FP8, whatever the sign and the
-// rest of the block, which is nothing or what its scale is too small for.
+// By hand from FORMATS.md: the code of NaN is 7 in E2M1 and 0x7F in FP8,
+// whatever its sign and the rest of the block, which is zeros or too small for
+// the scale.
 TEST_P(GoldenProfilesTest, TheCodeOfNan) {
   ForProfiles([&](QuantizeSpec spec) {
     const bool half = spec.format == oracle::Format::kNvfp4 ||
@@ -213,7 +215,7 @@ TEST_P(GoldenProfilesTest, TheCodeOfNan) {
         std::vector<float> x(256, rest);
         x[131] = std::numeric_limits<float>::quiet_NaN();
         x[200] = -x[131];
-        // A maximum of the tensor's, beside which 1e-6 has the scale 0.
+        // The tensor's maximum, under which 1e-6 has the scale 0.
         if (rest != 0) x[0] = 3;
         const oracle::Copy copy =
             subject_->Quantize(spec, oracle::FromValues(spec.element, x))
@@ -231,8 +233,8 @@ TEST_P(GoldenProfilesTest, TheCodeOfNan) {
   });
 }
 
-// Whatever is stored under a maximum that is NaN, statistics are of it.
-TEST_P(GoldenProfilesTest, StatisticsAreOfWhatIsDecoded) {
+// Statistics describe the decoded values even under a NaN maximum.
+TEST_P(GoldenProfilesTest, StatisticsAreOfTheDecodedValues) {
   ForProfiles([&](QuantizeSpec spec) {
     for (const float special :
          {std::numeric_limits<float>::quiet_NaN(),

@@ -1,11 +1,11 @@
-// The GPU against the CPU backend, over more elements than the oracle could do:
-// requests by chance, of every profile, option and magnitude. Each runs on the
-// backend's own memory and on one kind of lent memory in turn.
+// Compares the GPU with the CPU backend over more elements than the oracle
+// could compute: random requests of every profile, option and magnitude. Each
+// runs on the backend's own memory and on one kind of lent memory in turn.
 //
-//   QUANTD_GPU_ELEMENTS   how many elements (1.2e10); few make tensors small
-//   QUANTD_GPU_FIRST      the first request's number (0): the one that a
-//   failure
-//                         names comes at once
+//   QUANTD_GPU_ELEMENTS   the number of elements (1.2e10); few make tensors
+//   small QUANTD_GPU_FIRST      the number of the first request (0), to
+//   reproduce one
+//                         that a failure names
 //   QUANTD_RESULTS_DIR    a folder for gpu_contract.json, the totals
 #include <gtest/gtest.h>
 
@@ -38,8 +38,8 @@ double Wanted(const char* variable, double otherwise) {
   return text ? std::atof(text) : otherwise;
 }
 
-// Elements of one type and flavor, of which inputs are cut: many tensors, since
-// some flavors have one magnitude for each.
+// Elements of one type and flavor from which inputs are cut: many tensors,
+// since in some flavors a tensor has a single magnitude.
 class Pool {
  public:
   Pool(Element e, Flavor flavor, int64_t count) {
@@ -60,7 +60,7 @@ class Pool {
     }
   }
 
-  // Repeated, where there are not as many.
+  // Repeats the elements if there are too few.
   Bytes Cut(int64_t first, size_t size) const {
     Bytes cut(size);
     for (size_t at = static_cast<size_t>(first) % bytes_.size(), done = 0;
@@ -111,7 +111,7 @@ TEST(GpuContractTest, AgreesWithTheCpu) {
     const Plan& plan = *r.plan;
     std::vector<Bytes> inputs;
     for (const TensorSpec& spec : plan.inputs()) {
-      // Codes and scales are any bytes, and an amax is any number.
+      // Codes and scales may be any bytes, and an amax any number.
       const bool tensor = plan.inputs().size() == 1;
       inputs.push_back(cut(tensor ? ElementOfInput(spec.dtype) : Element::kF32,
                            tensor              ? r.flavor

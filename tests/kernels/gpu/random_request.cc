@@ -30,11 +30,11 @@ class Dice {
 };
 
 constexpr DType kTypes[] = {DType::kBF16, DType::kF32, DType::kF16};
-// The ends of what global scales are made of, and ordinary ones.
+// Extreme and ordinary amaxes for global scales.
 constexpr float kAmaxes[] = {1.7f,     0.0f,  1e-45f,  1e-38f,  7.9e-36f, 3e-5f,
                              65504.0f, 3e38f, 1.2e30f, 3.4e38f, 448.0f,   6.0f};
 
-// A request that is legal for the most part.
+// Draws a request that is usually legal.
 class Drawing {
  public:
   Drawing(uint64_t seed, double largest) : dice_(seed), largest_(largest) {}
@@ -84,7 +84,7 @@ class Drawing {
   }
 
  private:
-  // Mostly a small one; the large ones have most of the elements.
+  // Usually a small tensor; the large ones have most of the elements.
   void DrawTensor() {
     constexpr int64_t kLarge[][2] = {
         {8192, 4096},  {4099, 8208},  {65536, 512},
@@ -115,7 +115,7 @@ class Drawing {
     for (float& a : amaxes) a = DrawAmaxValue();
     return amaxes;
   }
-  // Rows of groups; there may be some behind the last.
+  // Rows of groups; some rows may remain after the last.
   std::vector<int64_t> DrawSplits(bool* partial) {
     std::vector<int64_t> splits;
     const int64_t most = std::max<int64_t>(300, tensor_.shape[0] / 2000);
@@ -153,7 +153,7 @@ class Drawing {
     if (has(kOptGivenAmax, 3) && o.fp8.scale.empty()) DrawGivenAmax(f, &o);
     return o;
   }
-  // What TransformerEngine's arithmetic has beside.
+  // Options that only TransformerEngine's arithmetic has.
   void DrawOwn(const FormatSpec& f, QuantizeOptions* o) {
     const auto has = [&](uint32_t option, int64_t one_in) {
       return (f.options & option) != 0 && dice_.OneIn(one_in);

@@ -1,5 +1,5 @@
-// Requests by chance: any method, profile, format, option, type and magnitude
-// together, as far as they are legal.
+// Random requests: any method, profile, format, option, type and magnitude, in
+// legal combinations.
 #ifndef QUANTD_TESTS_KERNELS_GPU_RANDOM_REQUEST_H_
 #define QUANTD_TESTS_KERNELS_GPU_RANDOM_REQUEST_H_
 
@@ -13,15 +13,15 @@ namespace quantd {
 
 struct RandomRequest {
   std::string name;
-  absl::StatusOr<Plan> plan;  // an error where the options exclude each other
-  Flavor flavor;              // of its tensor
-  uint64_t seed;              // of its inputs' bytes
+  absl::StatusOr<Plan> plan;  // an error if the options exclude each other
+  Flavor flavor;              // flavor of its tensor
+  uint64_t seed;              // seed of its inputs' bytes
   std::string profile;
   bool statistics = false;
 };
 
-// The request number `number` of an endless series, the same on every machine.
-// Most have fewer than 10^5 elements, one in 96 more, but fewer than `largest`.
+// Request number `number` of an endless series, the same on every machine. Most
+// have fewer than 10^5 elements; one in 96 has more, but fewer than `largest`.
 RandomRequest DrawRequest(int number, double largest);
 
 }  // namespace quantd

@@ -1,4 +1,4 @@
-// What a GPU takes in and gives out by slabs.
+// Jobs that a GPU processes in slabs.
 #include "kernels/device/slabs.h"
 
 #include <gtest/gtest.h>
@@ -16,10 +16,10 @@
 namespace quantd {
 namespace {
 
-constexpr size_t kSlab = size_t{8} << 20;  // of the backend's
+constexpr size_t kSlab = size_t{8} << 20;  // size of the backend's slabs
 
-// A job of two slabs: its times are of three streams, of which the last alone
-// is waited for.
+// A job of two slabs takes its times from three streams, but waits only for the
+// last.
 TEST(GpuSlabsTest, TimesOfAllStreamsAreThereWhenTheLastIsDone) {
   const auto target = GpuTarget();
   if (!target) GTEST_SKIP() << CudaUnavailableReason();

@@ -1,4 +1,4 @@
-// What a GPU keeps beside the payload of a job.
+// The GPU memory of a job beside its payload.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 namespace quantd {
 namespace {
 
-// A device of 40 MiB refuses what so many groups are looked up in, and says
-// that it always will; of fewer groups the same job is done.
+// A device of 40 MiB refuses a job whose tables of groups never fit, and says
+// so; with fewer groups the job succeeds.
 TEST(GpuTablesTest, TablesThatNeverFitAreRefusedForGood) {
   const auto target = GpuTarget();
   if (!target) GTEST_SKIP() << CudaUnavailableReason();

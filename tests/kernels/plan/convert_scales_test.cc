@@ -1,4 +1,4 @@
-// Linear and swizzled scales, against the formula written out again.
+// Linear and swizzled scales, compared with an independent formula.
 #include "kernels/plan/convert_scales.h"
 
 #include <gtest/gtest.h>
@@ -10,9 +10,9 @@
 namespace quantd {
 namespace {
 
-// The layout that hardware documents: tiles of 128 lines and 4 blocks, tile
-// after tile along the blocks; inside, 32 rows of 16 bytes. Line l has the
-// bytes 4 * (l / 32) .. + 3 of row l % 32.
+// The layout that the hardware documentation describes: tiles of 128 lines and
+// 4 blocks, tile after tile along the blocks; inside, 32 rows of 16 bytes. Line
+// l has the bytes 4 * (l / 32) .. + 3 of row l % 32.
 size_t Tiled(int64_t line, int64_t block, int64_t blocks) {
   const int64_t tiles_across = (blocks + 3) / 4;
   const int64_t tile = (line / 128) * tiles_across + block / 4;
@@ -34,7 +34,7 @@ CopyGeometry Of(const Case& c, Layout layout) {
                           c.rotation, layout, /*compact_scales=*/false);
 }
 
-TEST(ScaleLayout, GoesThereAndBack) {
+TEST(ScaleLayout, RoundTrips) {
   for (const Case& c : std::vector<Case>{
            {Format::kNvfp4, false, 1, 16, 0},
            {Format::kNvfp4, false, 128, 64, 0},
@@ -53,7 +53,7 @@ TEST(ScaleLayout, GoesThereAndBack) {
     const CopyGeometry linear = Of(c, Layout::kLinear);
     const CopyGeometry tiles = Of(c, Layout::kSwizzled);
     ASSERT_EQ(linear.blocks, tiles.blocks);
-    // Every scale another byte, and none of them zero.
+    // Every scale is a different byte, and none is zero.
     std::vector<std::byte> before(linear.scale_bytes, std::byte{0});
     uint64_t state = 1;
     for (int64_t l = 0; l < linear.lines; ++l) {
@@ -64,7 +64,7 @@ TEST(ScaleLayout, GoesThereAndBack) {
         before[index] = static_cast<std::byte>(1 + (state >> 33) % 255);
       }
     }
-    // What was in the memory before must not show.
+    // Old content of the memory must not show.
     std::vector<std::byte> there(tiles.scale_bytes, std::byte{0xEE});
     ConvertScales(format, linear, before, tiles, absl::MakeSpan(there));
     std::vector<std::byte> expected(tiles.scale_bytes, std::byte{0});

@@ -22,8 +22,8 @@ uint32_t ScaleBits(std::vector<float> history, int margin, float element_max,
       UpdateScale(history, rule, margin, element_max, /*previous=*/7).scale);
 }
 
-// The columns "delayed" of the golden table of FP8 tensor scales; the scale
-// before was 7.
+// The columns "delayed" of the golden table of FP8 tensor scales; the previous
+// scale was 7.
 TEST(DelayedScalingTest, ScalesOfTheGoldenTable) {
   const struct {
     float amax;

@@ -1,4 +1,4 @@
-// The places of codes and scales, and the bytes that are padding.
+// The places of codes and scales, and the bytes of padding.
 #include "kernels/plan/geometry.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ TEST(GeometryTest, SwizzledIndexOfTheGoldenVectors) {
   EXPECT_EQ(SwizzledIndex(33, 5, 12), 533);
 }
 
-// What tuned kernels put together by themselves, in 32 bits.
+// Tuned kernels compute the index from these parts, in 32 bits.
 TEST(GeometryTest, SwizzledIndexIsTileAndPlace) {
   for (uint32_t blocks : {1u, 4u, 7u, 12u}) {
     for (uint32_t line = 0; line < 400; ++line) {
@@ -52,7 +52,7 @@ TEST(GeometryTest, SwizzledIndexIsAPermutation) {
   }
 }
 
-// Element of the scale of block b of line l, of 200 x 320 with dimension 0.
+// The index of the scale of block b of line l, for 200 x 320 with dimension 0.
 int64_t ScaleIndex(Format format, bool columnwise, Layout layout, bool compact,
                    int64_t l, int64_t b) {
   const CopyGeometry g = MakeCopyGeometry(*FindFormat(format), columnwise, 200,
@@ -110,7 +110,7 @@ TEST(GeometryTest, PlacesOfCodes) {
   EXPECT_EQ(g.padded, 208);
   EXPECT_EQ(g.data_line, 104);
   EXPECT_EQ(g.data_position, 1);
-  g = of(Format::kMxfp8E5M2, true, 0);  // as it lies
+  g = of(Format::kMxfp8E5M2, true, 0);  // not transposed
   EXPECT_EQ(g.padded, 200);
   EXPECT_EQ(g.data_line, 1);
   EXPECT_EQ(g.data_position, 320);
@@ -122,8 +122,8 @@ TEST(GeometryTest, PlacesOfCodes) {
   EXPECT_EQ(g.blocks, 2);
 }
 
-// Zero runs first, then scales: no byte is left out, none lies outside, and no
-// two blocks share one but where a scale is a square's.
+// Zero runs first, then scales: together they cover every byte, none is
+// outside, and no two blocks share one unless they are in the same square.
 TEST(GeometryTest, PaddingAndScalesCoverEveryByte) {
   for (const FormatSpec& f : kFormats) {
     for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{1, 128},

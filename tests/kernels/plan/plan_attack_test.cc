@@ -1,4 +1,4 @@
-// Numbers chosen to overflow, as an attacker would.
+// Numbers chosen to overflow, as an attacker would choose them.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -29,7 +29,7 @@ TEST(AttackTest, SumsOfGroups) {
   const std::string sum = "sizes >= 0 whose sum is 32 rows";
   ExpectRefused(Split({32, 64}, {kLargest, 1}), "splits", sum, "a larger sum");
   ExpectRefused(Split({32, 64}, {32, kLargest}), "splits", sum, "a larger sum");
-  // 2^63 + 2^63 + 32 is 32 where it wraps.
+  // 2^63 + 2^63 + 32 wraps to 32.
   ExpectRefused(Split({32, 64}, {kSmallest, kSmallest, 32}), "splits", sum,
                 "-9223372036854775808");
   ExpectRefused(Split({32, 64}, {33, -1}), "splits", sum, "a larger sum");
@@ -54,7 +54,7 @@ TEST(AttackTest, NumbersOfGroups) {
               IsOk());
 }
 
-// Every size of the largest tensors, in 128 bits.
+// Compares every size of the largest tensors with arithmetic in 128 bits.
 void ExpectExact(const std::vector<TensorSpec>& specs, size_t total) {
   unsigned __int128 end = 0;
   for (const TensorSpec& spec : specs) {
@@ -95,7 +95,7 @@ TEST(AttackTest, TheLargestTensorsDoNotWrap) {
         PlanRequest r(f.format);
         r.tensor = Tensor(shape);
         r.tensor.dtype = DType::kF32;
-        // Rowwise wants whole blocks.
+        // Rowwise copies need whole blocks.
         if (f.block > 0 && f.block < 128 && shape[1] % 32 != 0) {
           r.quantize.usage = Usage::kColumnwise;
         }

@@ -1,4 +1,4 @@
-// Shapes, sizes and offsets of grouped tensors, and of what stands beside the
+// Shapes, sizes and offsets of grouped tensors, and of outputs beside the
 // copies.
 #include "tests/kernels/plan/plan_tensors.h"
 
@@ -95,7 +95,7 @@ TEST(SizesTest, GroupsOfMx) {
          Split3});
 }
 
-TEST(SizesTest, WhatStandsBesideTheCopies) {
+TEST(SizesTest, OutputsBesideTheCopies) {
   PlanRequest r(Format::kFp8E4M3);
   r.tensor = Tensor({130, 96});
   r.quantize.usage = Usage::kNone;
@@ -139,7 +139,7 @@ TEST(SizesTest, DecodedGroupsHaveOffsets) {
                 {"dequantized bf16 50x32 (0 1088 1088 3200)"});
 }
 
-// Rows after the last group are in the input and in nothing else.
+// Rows after the last group are in the input only.
 TEST(SizesTest, GroupsThatEndBeforeTheTensor) {
   PlanRequest r;
   r.tensor = Tensor({60, 32});
@@ -166,7 +166,7 @@ TEST(SizesTest, GroupsThatEndBeforeTheTensor) {
       ExpectTensors(part->inputs(), part->input_bytes(), {"input bf16 60x32"});
     }
   }
-  // None at all may be in a group.
+  // A group may have no rows.
   r.tensor = Tensor({60, 32});
   r.quantize.splits = {{0, 0}};
   const auto none = Make(kQuantize, r);

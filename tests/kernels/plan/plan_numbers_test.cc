@@ -1,5 +1,5 @@
-// Numbers and choices that are wrong in themselves, and what a plan makes of
-// what is left out.
+// Numbers and choices that are illegal by themselves, and the defaults of a
+// plan.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -101,7 +101,7 @@ TEST(NumbersTest, WrongNumbersAndChoices) {
        [](O& o) { o.fp8.epsilon = NAN; }},
       {Format::kFp8BlockE4M3, "epsilon", "a finite number >= 0", "inf",
        [](O& o) { o.fp8.epsilon = kInf; }},
-      // NaN is no option that another format lacks.
+      // NaN does not count as an option that another format lacks.
       {Format::kMxfp4, "epsilon",
        "epsilon only with fp8_e4m3, fp8_e5m2, fp8_block_e4m3, "
        "fp8_block_e5m2, fp8_block_2d_e4m3, fp8_block_2d_e5m2, fp8_channel_e4m3",
@@ -189,8 +189,8 @@ TEST(NumbersTest, WrongNumbersAndChoices) {
   }
 }
 
-// From what an amax is made.
-TEST(NumbersTest, WhereAnAmaxComesFrom) {
+// The source of each amax.
+TEST(NumbersTest, SourcesOfAmaxes) {
   using Kind = AmaxSource::Kind;
   const auto expect = [](const QuantizeOptions& o, bool columnwise, Kind kind,
                          std::vector<float> values = {}, float factor = 1) {
@@ -208,13 +208,13 @@ TEST(NumbersTest, WhereAnAmaxComesFrom) {
   expect(o, true, Kind::kGiven, {0});
   o.rowwise_amax.clear();
   expect(o, false, Kind::kGiven, {0});
-  // The amax of a rotated copy says nothing of the other one.
+  // The amax of a rotated copy is not used for the other one.
   o.rht.columnwise = true;
   expect(o, false, Kind::kPlain);
   expect(o, true, Kind::kGiven, {0});
   o.columnwise_amax.clear();
   expect(o, true, Kind::kRotated);
-  // A producer's amax is scaled as the computed one is.
+  // A producer's amax is scaled like a computed one.
   o.nvfp4.amax_estimation_scale = 2;
   expect(o, true, Kind::kPlain, {}, 2);
   o.rowwise_amax = {100};
@@ -228,7 +228,7 @@ TEST(NumbersTest, WhereAnAmaxComesFrom) {
   o.columnwise_amax.clear();
   o.nvfp4.amax_estimation_scale = 0;
   expect(o, true, Kind::kRotated);
-  // A row has another amax than a column.
+  // A row's amax differs from a column's.
   QuantizeOptions lines = PlanRequest().quantize;
   lines.form.row_scaled = true;
   lines.rowwise_amax.assign(2, 1);
@@ -277,7 +277,7 @@ TEST(NumbersTest, PositionsOfShards) {
     return Make(kQuantize, r).status();
   };
   EXPECT_THAT(check(0, 0, 64), IsOk());
-  EXPECT_THAT(check(kMost, 7, 0), IsOk());  // a column that is no multiple
+  EXPECT_THAT(check(kMost, 7, 0), IsOk());  // a column that is not a multiple
   EXPECT_THAT(check(0, kMost - 64, kMost), IsOk());
   ExpectRefused(check(-1, 0, 0), "shard.row_offset", "0 to 281474976710656",
                 "-1");
@@ -296,7 +296,7 @@ TEST(NumbersTest, PositionsOfShards) {
                 "9223372036854775807");
 }
 
-TEST(NumbersTest, WhatCannotBeMadeCannotBeDecoded) {
+TEST(NumbersTest, CopiesThatCannotBeMadeCannotBeDecoded) {
   struct Case {
     Format format;
     std::string_view field, expected, got;

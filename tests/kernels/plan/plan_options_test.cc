@@ -1,4 +1,4 @@
-// What may be asked of which format, and beside what.
+// The options that are legal for each format, alone and in combination.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 using Edit = std::function<void(QuantizeOptions&)>;
 
 // An option used in the simplest way, and the formats that have it: written
-// down here from the rules, not from the table under test.
+// from the rules, not from the table under test.
 struct Use {
   std::string_view name;
   std::string_view field;
@@ -122,8 +122,7 @@ TEST(OptionsTest, EveryOptionOfEveryFormat) {
         continue;
       }
       ASSERT_FALSE(status.ok());
-      // Estimation and history bring another option along, which may be
-      // refused first.
+      // Estimation and history need another option, which may be refused first.
       if (use.name == "estimation" || use.name == "history") {
         EXPECT_TRUE(GetFieldViolation(status).has_value());
         continue;
@@ -136,7 +135,7 @@ TEST(OptionsTest, EveryOptionOfEveryFormat) {
   }
 }
 
-// The two parts of a refusal that the loop above leaves open.
+// Two refusals that the loop above leaves out.
 TEST(OptionsTest, EstimationAndHistoryNameTheirFormats) {
   PlanRequest mx(Format::kMxfp4);
   mx.quantize.rht.columnwise = true;
@@ -151,7 +150,7 @@ TEST(OptionsTest, EstimationAndHistoryNameTheirFormats) {
 
 struct Pair {
   Format format;
-  std::string_view a, b;  // names in Uses
+  std::string_view a, b;  // names of Uses
   std::string_view field;
 };
 
@@ -163,7 +162,7 @@ Edit UseOf(std::string_view name) {
   return [](QuantizeOptions&) {};
 }
 
-TEST(OptionsTest, WhatExcludesEachOther) {
+TEST(OptionsTest, OptionsThatExcludeEachOther) {
   const Pair pairs[] = {
       {Format::kNvfp4, "four_over_six", "stochastic", "four_over_six"},
       {Format::kNvfp4Square, "four_over_six", "stochastic", "four_over_six"},
@@ -175,7 +174,7 @@ TEST(OptionsTest, WhatExcludesEachOther) {
       {Format::kFp8E4M3, "given_scale", "epsilon", "scale"},
       {Format::kFp8E5M2, "given_scale", "power_of_two", "scale"},
   };
-  // And one for the test below, and those of profiles: profiles_test.cc.
+  // One more for the test below, and those of profiles: profiles_test.cc.
   size_t others = 0;
   for (const Conflict& c : Conflicts()) others += c.a != kOptProfile;
   EXPECT_EQ(others, 9u);
@@ -189,7 +188,7 @@ TEST(OptionsTest, WhatExcludesEachOther) {
   }
 }
 
-TEST(OptionsTest, FourOverSixOfScaledRowsIsForRowsAlone) {
+TEST(OptionsTest, FourOverSixWithRowScalesIsRowwiseOnly) {
   PlanRequest r;
   r.quantize.nvfp4.four_over_six = FourOverSix::kMae;
   r.quantize.form.row_scaled = true;
@@ -204,9 +203,9 @@ TEST(OptionsTest, FourOverSixOfScaledRowsIsForRowsAlone) {
   EXPECT_THAT(Make(kQuantize, r), IsOk());
 }
 
-// Decision D10: everything not named there is legal. These are the pairs
-// most likely to be refused by mistake.
-TEST(OptionsTest, WhatIsLegalTogether) {
+// Decision D10: everything not named there is legal. These pairs are the most
+// likely to be refused by mistake.
+TEST(OptionsTest, LegalCombinations) {
   const struct {
     Format format;
     std::vector<std::string_view> names;
@@ -241,9 +240,9 @@ TEST(OptionsTest, WhatIsLegalTogether) {
   }
 }
 
-// An option that is set counts also if it has its default: the caller who sets
-// it takes it for one that the format has.
-TEST(OptionsTest, DefaultsThatAreSaid) {
+// An option that is set counts even if it has its default value: the caller
+// assumes that the format has it.
+TEST(OptionsTest, ExplicitDefaultsCountAsUsed) {
   using O = QuantizeOptions;
   const struct {
     std::string_view name, field;
@@ -270,7 +269,7 @@ TEST(OptionsTest, DefaultsThatAreSaid) {
                                                            : kOptPowerOfTwo)),
             fmt::format("{} with {}", c.name, format.name));
       }
-      // Nor is it filled in where there is no copy.
+      // It is not filled in either if there is no copy.
       PlanRequest none(format.format);
       none.quantize.usage = Usage::kNone;
       none.quantize.dbias = true;
@@ -285,8 +284,8 @@ TEST(OptionsTest, DefaultsThatAreSaid) {
   }
 }
 
-// effects_test.cc finds what would do nothing; here is what is said of it.
-TEST(OptionsTest, WhatWouldDoNothing) {
+// effects_test.cc finds options without effect; here their errors are tested.
+TEST(OptionsTest, OptionsWithoutEffectAreRefused) {
   using O = QuantizeOptions;
   const struct {
     Format format;
@@ -359,7 +358,7 @@ TEST(OptionsTest, WhatWouldDoNothing) {
     c.edit(r.quantize);
     ExpectRefused(Make(kQuantize, r).status(), c.field, c.expected, c.got);
   }
-  // What says no more than the default is no request.
+  // Stating a default is not a request.
   PlanRequest r;
   r.quantize.shard.total_columns = 64;
   r.quantize.nvfp4.amax_estimation_scale = 0;

@@ -1,4 +1,5 @@
-// A legal request to each function that makes a plan; tests break one thing.
+// A legal request to each function that makes a plan, for tests that break one
+// thing.
 #ifndef QUANTD_TESTS_KERNELS_PLAN_PLAN_REQUEST_H_
 #define QUANTD_TESTS_KERNELS_PLAN_PLAN_REQUEST_H_
 
@@ -51,7 +52,8 @@ inline absl::StatusOr<Plan> Make(int function, const PlanRequest& r) {
   }
 }
 
-// INVALID_ARGUMENT with exactly these parts, which the message spells out.
+// Expects INVALID_ARGUMENT with exactly these parts, which the message spells
+// out.
 inline void ExpectRefused(const absl::Status& status, std::string_view field,
                           std::string_view expected, std::string_view got) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;

@@ -1,5 +1,5 @@
-// How large everything is. The numbers are worked out by hand from the rules
-// of kernels/plan/FORMATS.md.
+// Sizes of all inputs and outputs. The numbers are worked out by hand from the
+// rules of kernels/plan/FORMATS.md.
 #include "tests/kernels/plan/plan_tensors.h"
 
 namespace quantd {
@@ -22,7 +22,7 @@ TEST(SizesTest, Nvfp4) {
            o.form.scale_layout = Layout::kSwizzled;
            o.form.row_scaled = true;
          }});
-  // Offsets with gaps, written out.
+  // Offsets with gaps, in full.
   PlanRequest r;
   r.tensor = Tensor({17, 80});
   const auto plan = Make(kQuantize, r);
@@ -165,8 +165,8 @@ TEST(SizesTest, Maxima) {
   check("3 (0 4 8 12)", "3 (0 4 8 12)");
 }
 
-// Nothing has the shape that the formulas of FORMATS.md give it.
-TEST(SizesTest, ShapesOfNothing) {
+// Empty tensors have the shapes that the formulas of FORMATS.md give.
+TEST(SizesTest, ShapesOfEmptyTensors) {
   const auto swizzled = [](QuantizeOptions& o) {
     o.form.scale_layout = Layout::kSwizzled;
   };
@@ -217,7 +217,7 @@ TEST(SizesTest, EmptyTensors) {
       EXPECT_EQ(plan->input_bytes(), 0u);
       size_t bytes = 0;
       for (const TensorSpec& spec : plan->outputs()) bytes += spec.size;
-      // Two amaxes, and of FP8 tensors two scales.
+      // Two amaxes, and for FP8 tensors two scales.
       const bool tensor =
           f.format == Format::kFp8E4M3 || f.format == Format::kFp8E5M2;
       const bool nvfp4 =

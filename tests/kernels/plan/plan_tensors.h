@@ -1,4 +1,5 @@
-// Tensors of a plan as text, and a copy's of every function against it.
+// A plan's tensors as text, and checks of a copy in the plans of every
+// function.
 #ifndef QUANTD_TESTS_KERNELS_PLAN_PLAN_TENSORS_H_
 #define QUANTD_TESTS_KERNELS_PLAN_PLAN_TENSORS_H_
 
@@ -16,7 +17,8 @@
 
 namespace quantd {
 
-// "kind dtype 2x3", " swizzled" where it is, and the groups' offsets.
+// The text of a tensor: "kind dtype 2x3", " swizzled" if it is, and the groups'
+// offsets.
 inline std::string Text(const TensorSpec& s) {
   std::string text = fmt::format("{} {} {}", Name(s.kind), Name(s.dtype),
                                  fmt::join(s.shape, "x"));
@@ -27,8 +29,8 @@ inline std::string Text(const TensorSpec& s) {
   return text;
 }
 
-// The tensors one after the other, each at the next multiple of 64, each as
-// long as its shape.
+// Expects the tensors one after the other, each at the next multiple of 64 and
+// as long as its shape.
 inline void ExpectTensors(const std::vector<TensorSpec>& specs, size_t bytes,
                           const std::vector<std::string>& expected) {
   std::vector<std::string> texts;
@@ -49,8 +51,8 @@ inline void ExpectTensors(const std::vector<TensorSpec>& specs, size_t bytes,
   EXPECT_EQ(bytes, end);
 }
 
-// What Dequantize of `usage` wants of those outputs: the copy, in which an
-// amax counts only for NVFP4.
+// The inputs of a Dequantize of `usage` among those outputs: the copy, with an
+// amax only for NVFP4.
 inline std::vector<std::string> CopyOf(const std::vector<std::string>& outputs,
                                        Usage usage, bool with_amax) {
   std::vector<std::string> copy;

@@ -22,7 +22,7 @@ struct Illegal {
   std::string name;
   int functions;
   std::string field;
-  std::string got;  // part of what the error says came
+  std::string got;  // part of what the error reports as `got`
   std::function<void(PlanRequest&)> edit;
 };
 
@@ -171,7 +171,7 @@ const std::vector<Illegal>& IllegalRequests() {
   return rows;
 }
 
-TEST(PlanTest, TheRequestsTheTableBreaksAreLegal) {
+TEST(PlanTest, RequestsThatTestsModifyAreLegal) {
   for (int f = 1; f < kAll; f *= 2) EXPECT_THAT(Make(f, PlanRequest()), IsOk());
 }
 
@@ -249,7 +249,7 @@ TEST(PlanTest, MaximaComeInTheOrderOfTheirKinds) {
   EXPECT_THAT(kinds, ElementsAre(4, 7, 10, 11));
 }
 
-TEST(PlanTest, RotationKeepsTheTypeUnlessTold) {
+TEST(PlanTest, RotationKeepsTheTypeByDefault) {
   PlanRequest r;
   ASSERT_THAT(Make(kRotate, r), IsOk());
   EXPECT_EQ(Make(kRotate, r)->outputs()[0].dtype, DType::kBF16);

@@ -1,4 +1,4 @@
-// What each profile has, takes and gives: written down here from the libraries,
+// The formats, options and tensors of each profile: written from the libraries,
 // not from the table under test.
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ TEST(ProfilesTest, FormatsOfEveryProfile) {
       {"deepgemm+cuda", {"fp8_block_2d_e4m3"}},
       {"miles", {"nvfp4"}},
   };
-  EXPECT_EQ(Profiles().size(), has.size() + 1);  // and te
+  EXPECT_EQ(Profiles().size(), has.size() + 1);  // and TE
   for (const ProfileSpec& spec : Profiles()) {
     EXPECT_EQ(ParseProfile(spec.name), spec.profile);
     for (const FormatSpec& f : kFormats) {
@@ -58,8 +58,8 @@ TEST(ProfilesTest, FormatsOfEveryProfile) {
   EXPECT_EQ(ParseProfile("modelopt"), std::nullopt);
 }
 
-// The field that is wrong, and what would be right.
-TEST(ProfilesTest, WhatIsRefused) {
+// The errors name the wrong field and legal values.
+TEST(ProfilesTest, RefusesWhatTheLibraryLacks) {
   using O = QuantizeOptions;
   const struct {
     Profile profile;
@@ -115,21 +115,21 @@ TEST(ProfilesTest, WhatIsRefused) {
   half.tensor.dtype = DType::kF16;
   ExpectRefused(Make(kQuantize, half).status(), "tensor.dtype",
                 "f32 or bf16 (what torchao@0.18 takes)", "f16");
-  // Decoding does not ask what it was made of.
+  // Decoding does not depend on the type of the original.
   EXPECT_THAT(Make(kDequantize, half), IsOk());
   PlanRequest unknown = Request(static_cast<Profile>(99), Format::kNvfp4);
   ExpectRefused(Make(kQuantize, unknown).status(), "profile", ProfileNames(),
                 "number 99");
   ExpectRefused(Make(kDequantize, unknown).status(), "profile", ProfileNames(),
                 "number 99");
-  // Scales are stored in the type of the input, which must be known then.
+  // Scales are stored in the input's type, so that must be known.
   PlanRequest blind = Request(Profile::kCompressedTensors020, Format::kFp8E4M3);
   blind.tensor.dtype = DType::kUnspecified;
   ExpectRefused(Make(kDequantize, blind).status(), "tensor.dtype",
                 "f32, f16 or bf16", "none");
 }
 
-TEST(ProfilesTest, WhatIsLegalBeside) {
+TEST(ProfilesTest, LegalOptions) {
   for (const ProfileSpec& spec : Profiles()) {
     if (spec.profile == Profile::kTe) continue;
     for (const ProfileFormat& f : spec.formats) {

@@ -74,11 +74,11 @@ TEST(SignMaskTest, RandomOnesFitTheirDimension) {
         negative += mask.negative(i);
       }
     }
-    // Between 3 and 5 eighths: more than 15 sigma.
+    // Between 3 and 5 eighths, a margin of more than 15 sigma.
     EXPECT_GT(negative, 256 * n * 3 / 8);
     EXPECT_LT(negative, 256 * n * 5 / 8);
   }
-  // The first outputs of splitmix64 of seed 0.
+  // The first outputs of splitmix64 with seed 0.
   EXPECT_EQ(RandomSignMask(0, 128).words[0], 0xE220A8397B1DCDAFu);
   EXPECT_NE(RandomSignMask(0, 128).words[0], RandomSignMask(0, 128).words[1]);
 }
@@ -146,15 +146,15 @@ TEST(SignMaskTest, IntegersAreMasks) {
   }
   EXPECT_THAT(SignMaskFromInt(0x1D7E8, 16), StatusIs(kBad));
   EXPECT_THAT(SignMaskFromInt(0x1D7E8, 32), IsOk());
-  // A negative number is no mask of 16 bits.
+  // A negative number is not a mask of 16 bits.
   EXPECT_THAT(SignMaskFromInt(-10264, 16), StatusIs(kBad));
   EXPECT_THAT(SignMaskFromInt(uint64_t{1} << 32, 32), StatusIs(kBad));
   EXPECT_THAT(SignMaskFromInt(~uint64_t{0}, 64), IsOk());
   EXPECT_EQ(SignMaskToInt(SignMask{{0, 1}}), std::nullopt);
 }
 
-// Column j of the matrix is what the oracle's rotation makes of the j-th unit
-// vector; one rounding to the type.
+// Column j of the matrix equals the oracle's rotation of the j-th unit vector,
+// with one rounding to the type.
 TEST(SignMaskTest, MatricesInEveryType) {
   struct Type {
     DType dtype;
@@ -180,7 +180,8 @@ TEST(SignMaskTest, MatricesInEveryType) {
           << Name(type.dtype) << " " << n;
     }
   }
-  // TransformerEngine's get_rht_matrix: every entry a quarter, exact in bf16.
+  // TransformerEngine's get_rht_matrix: every entry is a quarter, exact in
+  // bf16.
   const auto r = RhtMatrix(kDefaultSignMask, 16, DType::kBF16);
   ASSERT_THAT(r, IsOk());
   ASSERT_EQ(r->size(), 512u);

@@ -1,5 +1,5 @@
-// The support matrix of the wire's page is the one the plan judges by. To bring
-// it up to date: QUANTD_UPDATE_PAGES=1 support_matrix_test
+// The support matrix on the page of the wire equals the one that plans use. To
+// update it: QUANTD_UPDATE_PAGES=1 support_matrix_test
 #include <gtest/gtest.h>
 
 #include "fmt/format.h"
@@ -9,7 +9,7 @@
 namespace quantd {
 namespace {
 
-TEST(SupportMatrixTest, IsThatOfThePage) {
+TEST(SupportMatrixTest, EqualsTheOneOnThePage) {
   ExpectGenerated(QUANTD_WIRE_PAGE, "support matrix",
                   fmt::format("\n{}\n", SupportMatrix()));
 }

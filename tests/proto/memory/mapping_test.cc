@@ -1,4 +1,4 @@
-// What a client and a server make of a memfd.
+// Mappings of a memfd in a client and a server.
 #include "proto/memory/mapping.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ class Memfd {
   const int fd_;
 };
 
-// All addresses that this process has given to anything, in KiB.
+// All addresses that this process has mapped, in KiB.
 size_t AddressesInUse() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
@@ -50,7 +50,7 @@ size_t AddressesInUse() {
 
 class MapSharedTest : public testing::TestWithParam<size_t> {};
 
-TEST_P(MapSharedTest, BothSeeTheSameBytesAndNothingElseIsLeft) {
+TEST_P(MapSharedTest, BothMappingsShareBytesAndLeaveNoSpareAddresses) {
   const size_t bytes = GetParam();
   const Memfd memfd(bytes);
   const size_t before = AddressesInUse();
@@ -91,7 +91,7 @@ TEST(MapSharedTest, NothingIsPopulatedUnlessAskedFor) {
   EXPECT_EQ(munmap(mapped, 4 * kLargePage), 0);
 }
 
-// A mapping that is too small for one has none.
+// A mapping that is too small has no large page.
 TEST(MapSharedTest, LargePagesEndBeforeTheMapping) {
   const size_t bytes = 2 * kLargePage - kPage;
   const Memfd memfd(bytes);
@@ -114,7 +114,7 @@ TEST(MapSharedTest, PopulatesAllOfIt) {
   }
 }
 
-TEST(MapSharedTest, SaysWhyNot) {
+TEST(MapSharedTest, FailsWithErrno) {
   errno = 0;
   EXPECT_EQ(MapShared(-1, 3 * kLargePage, kBoth), MAP_FAILED);
   EXPECT_EQ(errno, EBADF);

@@ -15,16 +15,16 @@ using enum DeviceState;
 TEST(DeviceHealthTest, AFaultMustBeDisprovedByATest) {
   DeviceHealth health;
   EXPECT_TRUE(health.healthy());
-  EXPECT_FALSE(health.BeginProbe());  // nothing to disprove
+  EXPECT_FALSE(health.BeginProbe());  // no fault to disprove
   EXPECT_TRUE(health.Report(DeviceFault::kError));
   EXPECT_EQ(health.state(), kSuspect);
   EXPECT_FALSE(health.Report(DeviceFault::kOutOfMemory));
-  EXPECT_FALSE(health.TestPassed());  // one that began before the fault
+  EXPECT_FALSE(health.TestPassed());  // a test that began before the fault
   EXPECT_EQ(health.state(), kSuspect);
   EXPECT_TRUE(health.BeginProbe());
   EXPECT_EQ(health.state(), kProbing);
   EXPECT_FALSE(health.BeginProbe());                 // one at a time
-  EXPECT_FALSE(health.Report(DeviceFault::kError));  // of an older job
+  EXPECT_FALSE(health.Report(DeviceFault::kError));  // from an older job
   EXPECT_EQ(health.state(), kProbing);
   EXPECT_TRUE(health.TestPassed());
   EXPECT_TRUE(health.healthy());
@@ -61,7 +61,7 @@ TEST(DeviceHealthTest, AHangHoldsTheDeviceUntilTheJobEnds) {
   EXPECT_FALSE(health.BeginProbe());
   health.HungJobEnded();
   EXPECT_TRUE(health.BeginProbe());
-  EXPECT_FALSE(health.Report(DeviceFault::kHang));  // the probe's own
+  EXPECT_FALSE(health.Report(DeviceFault::kHang));  // the probe's own fault
   EXPECT_EQ(health.state(), kQuarantined);
 }
 
@@ -83,7 +83,7 @@ TEST(DeviceHealthTest, OnlyTheDevicesOwnErrorsAreFaults) {
   EXPECT_EQ(FaultOf(OutOfMemoryError("cudaMalloc")), DeviceFault::kOutOfMemory);
 }
 
-TEST(DeviceHealthTest, OneOfManyReportsFindsItHealthy) {
+TEST(DeviceHealthTest, OnlyOneOfManyConcurrentReportsFindsItHealthy) {
   for (int round = 0; round < 100; ++round) {
     DeviceHealth health;
     std::atomic<int> first = 0;

@@ -88,7 +88,7 @@ TEST_F(FaultBackendTest, WrongBytesDifferInOneBit) {
   EXPECT_EQ(*Run(), right);
 }
 
-TEST_F(FaultBackendTest, ExhaustionIsToldApartFromALimit) {
+TEST_F(FaultBackendTest, OutOfMemoryDiffersFromTheLimitOfAPool) {
   control_->Next(InjectedFault::kOutOfMemory);
   EXPECT_TRUE(IsOutOfMemory(Run().status()));
   EXPECT_FALSE(IsOutOfMemory(absl::ResourceExhaustedError("all slots")));
@@ -101,7 +101,7 @@ TEST_F(FaultBackendTest, AJobHangsUntilItIsReleased) {
   absl::StatusOr<std::string> late;
   std::thread thread([&] { late = Run(); });
   while (control_->hanging() == 0) absl::SleepFor(absl::Milliseconds(1));
-  EXPECT_EQ(*Run(), right);  // others go on
+  EXPECT_EQ(*Run(), right);  // other jobs work
   control_->Heal();
   thread.join();
   EXPECT_EQ(*late, right);

@@ -53,7 +53,7 @@ TEST(SelfTestTest, EveryInstructionSetPassesInItsShareOfMemory) {
   }
 }
 
-TEST(SelfTestTest, EveryFormatIsAmongThem) {
+TEST(SelfTestTest, KnownJobsCoverEveryFormat) {
   std::set<std::string> names;
   for (const KnownAnswer& answer : KnownAnswers()) {
     EXPECT_TRUE(names.insert(answer.name).second) << answer.name;
@@ -69,7 +69,7 @@ TEST(SelfTestTest, OneWrongBitInAnyJobIsFound) {
     auto control = std::make_shared<FaultControl>();
     const auto device =
         MakeFaultBackend("fault:cpu:0", *OpenBackend("cpu:0"), control);
-    // Makes that job wrong and all after it: the first is named.
+    // Makes that job and all later ones wrong: the first is named.
     control->Arrange({{InjectedFault::kWrong, i}});
     const absl::Status status = SelfTest(*device);
     EXPECT_TRUE(absl::IsDataLoss(status)) << status;
@@ -79,7 +79,7 @@ TEST(SelfTestTest, OneWrongBitInAnyJobIsFound) {
   }
 }
 
-TEST(SelfTestTest, ADevicesErrorIsPassedOnAndOneThatPretendsIsLeftAlone) {
+TEST(SelfTestTest, ReturnsTheDevicesErrorAndSkipsFakeDevices) {
   const auto broken = OpenBackend("fault:cpu:0:sticky@3");
   ASSERT_TRUE(broken.ok());
   EXPECT_TRUE(absl::IsUnavailable(SelfTest(**broken)));

@@ -49,7 +49,7 @@ struct LocalOptions {
 struct ClientOptions {
   // What decides whether a call succeeds.
 
-  // Time that a call has if it brings none of its own.
+  // The deadline of calls that set none of their own.
   std::chrono::milliseconds deadline{30'000};
   // TLS and a token; neither by default.
   Credentials credentials = {};
@@ -111,8 +111,8 @@ struct CallEvents {
   // before the event was last recorded has then been done. It must not be
   // recorded again before the call has ended.
   const DeviceEvent* wait = nullptr;
-  // An event that a successful call records once its outputs are there: work
-  // queued behind it after the call has returned comes after them.
+  // An event that a successful call records once its outputs are written: work
+  // that is queued behind the event after the call has returned sees them.
   const DeviceEvent* record = nullptr;
 
   bool any() const { return wait != nullptr || record != nullptr; }
@@ -137,10 +137,10 @@ struct CallOptions {
 
   // What decides how fast the call is.
 
-  // Memory of the caller's for parts; the Result views these parts and owns the
-  // others. Their content is unspecified after an error. A part may overlap the
-  // input that it is made of, unless the call goes in chunks
-  // (INVALID_ARGUMENT); such a call is not cut into bands.
+  // Memory of the caller that parts are written to; the Result views these
+  // parts and owns the others. Their content is unspecified after an error. A
+  // part may overlap the input that it is made of, unless the call goes in
+  // chunks (INVALID_ARGUMENT); such a call is not cut into bands.
   std::vector<Destination> into = {};
   CallPriority priority = CallPriority::kNormal;
 

@@ -226,14 +226,14 @@ class Client {
       const std::function<absl::StatusOr<std::unique_ptr<client::Endpoint>>()>&
           open);
 
-  // Makes a call on one tensor, whatever is asked of it.
+  // Makes a call of any method on one tensor.
   absl::StatusOr<Result> Run(const absl::StatusOr<Plan>& plan,
                              absl::Span<const std::byte> input,
                              const CallOptions& call);
   std::future<absl::StatusOr<Result>> RunAsync(
       absl::StatusOr<Plan> plan, absl::Span<const std::byte> input,
       const CallOptions& call);
-  // Makes a call on a plan that reduces. `ended` is told the outcome of a call
+  // Makes a call on a plan that reduces. `ended` receives the outcome of a call
   // that has begun, before the future is ready.
   std::future<absl::StatusOr<Result>> RunReducedAsync(
       Plan plan, absl::Span<const std::byte> input, const CallOptions& call,

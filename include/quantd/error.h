@@ -1,5 +1,5 @@
-// What a failed call says to a program. Everything here reads the absl::Status
-// that a Client returned.
+// The details of a failed call, for programs. Everything here reads the
+// absl::Status that a Client returned.
 //
 // GetFieldViolation of "quantd/field_error.h" reads a refused field, whether
 // this library or the server refused it.
@@ -31,10 +31,11 @@ enum class ErrorReason : int32_t {
   kCancelled = 9,
 };
 
-// What the server said; nullopt when the failure is not the server's (no
-// connection, a deadline that passed here, options refused by this library). A
-// request that has more beside its payload than any server takes is refused by
-// this library as the server would: kTooLarge and the limit.
+// The server's account of a failure; nullopt when the failure is not the
+// server's (no connection, a deadline that passed here, options refused by this
+// library). A request with more beside its payload than any server accepts is
+// refused by this library as the server would refuse it: kTooLarge and the
+// limit.
 struct ServerError {
   ErrorReason reason = ErrorReason::kUnspecified;
   uint64_t limit = 0;                        // bytes, with kTooLarge

@@ -29,8 +29,8 @@ struct FieldViolation {
 absl::Status FieldError(std::string_view field, std::string_view expected,
                         std::string_view got);
 
-// INVALID_ARGUMENT for what is larger than `limit` bytes, or takes more of
-// them.
+// INVALID_ARGUMENT for something that is larger than `limit` bytes, or needs
+// more of them.
 absl::Status TooLargeError(std::string_view field, std::string_view expected,
                            std::string_view got, size_t limit);
 // The limit of a status made by TooLargeError; nullopt for any other status.

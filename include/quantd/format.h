@@ -45,8 +45,8 @@ constexpr size_t SizeOf(DType t) {
   return 0;
 }
 
-// True for the types a tensor to be quantized may have, which are also those
-// a dequantized tensor may have.
+// True for the types that a tensor may have before it is quantized and after it
+// is dequantized.
 constexpr bool IsFloat(DType t) {
   return t == DType::kF32 || t == DType::kF16 || t == DType::kBF16;
 }
@@ -71,8 +71,9 @@ enum class Format : int32_t {
   kFp8ChannelE4M3 = 12,
 };
 
-// The library whose arithmetic is used, in a version, and on a GPU (kCuda)
-// where it writes other bytes there. FORMATS.md has the arithmetic of each.
+// The library whose arithmetic is used, in a given version; a name with kCuda
+// stands for the library's GPU code where that writes other bytes. FORMATS.md
+// has the arithmetic of each.
 enum class Profile : int32_t {
   kTe = 0,
   kModelopt047 = 1,

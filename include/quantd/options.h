@@ -1,5 +1,5 @@
-// What may be asked of a tensor, as plain data with its defaults. The Make
-// functions of "quantd/plan.h" say what is legal and what comes out.
+// Options of the calls on a tensor, as plain data with their defaults. The Make
+// functions of "quantd/plan.h" check them and compute the outputs.
 #ifndef QUANTD_OPTIONS_H_
 #define QUANTD_OPTIONS_H_
 

@@ -66,8 +66,8 @@ class QuantizedTensor {
   std::optional<Copy> rowwise() const;
   std::optional<Copy> columnwise() const;
 
-  // All parts: those of the copies and what was asked for beside them: kDbias,
-  // kAmax, kAmaxHistory, kNextScale.
+  // All parts: those of the copies, and the other outputs that were asked for:
+  // kDbias, kAmax, kAmaxHistory, kNextScale.
   const std::vector<TensorSpec>& parts() const { return parts_; }
   // A part and its bytes; nullptr and empty when there is no such part.
   const TensorSpec* part(TensorKind kind) const;

@@ -52,7 +52,7 @@ namespace quantd {
 inline constexpr float kActivationEstimation = 2.0f;
 inline constexpr float kGradientEstimation = 1.0f;
 
-// A seed for stochastic rounding that nobody has used before.
+// A new random seed for stochastic rounding.
 uint64_t DrawSeed();
 
 // An FP8 type by the name that TransformerEngine ("kFloat8E4M3"), JAX, PyTorch

@@ -112,7 +112,7 @@ class Result {
   std::vector<TensorSpec> parts_;
   std::vector<absl::Span<const std::byte>> spans_;
   AlignedBytes owned_;
-  std::shared_ptr<const void> kept_;  // of parts in memory of the client's
+  std::shared_ptr<const void> kept_;  // owner of parts in the client's memory
   bool saw_nan_ = false;
   bool saw_inf_ = false;
   int64_t replaced_globals_ = 0;

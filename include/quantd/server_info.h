@@ -1,4 +1,4 @@
-// What a server says about itself, and about what it would do.
+// A server's description of itself, and of a reply that it would send.
 #ifndef QUANTD_SERVER_INFO_H_
 #define QUANTD_SERVER_INFO_H_
 
@@ -11,7 +11,7 @@
 
 namespace quantd {
 
-// What Quantize would give, as a server says.
+// The reply that Quantize would give, as the server describes it.
 struct QuantizeDescription {
   std::vector<TensorSpec> parts;  // offsets are those of the reply's payload
   uint64_t input_bytes = 0;       // to send

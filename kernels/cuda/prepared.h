@@ -91,7 +91,7 @@ class Prepared {
   const CodeTable code_table_;
   std::vector<ZeroRun> gaps_;
   std::vector<ZeroRun> padding_;
-  std::vector<ZeroRunsArgs::Run> runs_;  // runs of both kinds
+  std::vector<ZeroRunsArgs::Run> runs_;  // those of gaps_ and padding_
   std::vector<int64_t> chunks_;          // see GroupList
   std::vector<int64_t> strips_;
   std::vector<int64_t> pieces_;  // see ZeroRunsArgs

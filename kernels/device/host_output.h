@@ -12,8 +12,8 @@
 
 namespace quantd {
 
-// Whether the host has part in the output after the kernels, by
-// WriteGlobalScales or WriteHistory, or writes all of it, by WriteEmpty.
+// Whether the host writes a part of the output after the kernels, by
+// WriteGlobalScales or WriteHistory, or all of it, by WriteEmpty.
 bool HostWrites(const Plan& plan, const Recipe& recipe);
 
 // Writes the values of one given amax.

@@ -185,7 +185,7 @@ struct Known {
     }
   }
   // Returns whether the squares may raise a maximum, judging by sums, or are
-  // unsuitable for tensor cores.
+  // too large for tensor cores.
   template <bool kRows, bool kColumns>
   __device__ __forceinline__ bool Matters(const KnownMaxima& known) const {
     const uint32_t magnitude = LargerHalf(plain);

@@ -11,7 +11,7 @@ namespace quantd::cuda {
 
 // Adds a sum whose lowest bit has a place that is a multiple of eight. (A bin
 // has room for sums of terms, not for sums of such sums, so each bin gets 16
-// bits.) Not inlined, because it is seldom called.
+// bits of it.) Not inlined, because it is seldom called.
 inline constexpr int kPieces = 4;
 __device__ __forceinline__ uint32_t PieceOf(uint64_t sum, int i) {
   return static_cast<uint32_t>(sum >> (16 * i)) & 0xFFFFu;

@@ -157,7 +157,7 @@ __device__ __forceinline__ RunErrors<Scalar> ErrorsOf(
     r.elements = kRun;
     return r;
   }
-  // Copies, so that only these are kept in memory.
+  // Copies, so that `run` and `line` themselves can stay in registers.
   const Run copy = run;
   const LineScale<Scalar> of_line = line;
   RunErrors<Scalar> errors;

@@ -72,8 +72,8 @@ class Staging {
   absl::Status CopyOut(cudaStream_t stream);
   absl::Status CopyOut(size_t output, size_t first, size_t size,
                        cudaStream_t stream);
-  // Queues the copy of the first bytes of outputs in the job's own block, which
-  // stay there.
+  // Queues the copy of the first `size` bytes of the outputs, which must be in
+  // the job's own block, to out_block().
   absl::Status CopyOutFront(size_t size, cudaStream_t stream);
   absl::Span<const std::byte> out_block() const { return out_.bytes(); }
   // Finish copies into pageable memory after the queued ones are done: for all

@@ -77,8 +77,8 @@ class TileOrder {
   struct Tile {
     uint32_t chunk;
     uint32_t column;
-    uint32_t top;     // the first chunk of its run, unless a group begins later
-    uint32_t bottom;  // and the chunk after the last
+    uint32_t top;     // first chunk of the run, which a group may shorten
+    uint32_t bottom;  // the chunk after its last
   };
   // Finds tile i of a team of this CTA. Returns false if it does not exist.
   __device__ __forceinline__ bool Find(uint32_t team, uint32_t i,

@@ -35,8 +35,8 @@ Setting Rotate(int dimension, bool rowwise, bool columnwise) {
                               : rowwise ? " of rows"
                                         : " of columns"),
           .set = [=](TensorDesc&, QuantizeOptions& o) {
-            // With a single copy, only the first of these settings is legal. (A
-            // missing format is skipped later.)
+            // With a single copy the setting for both copies is enough: the
+            // others clear the format, which makes the plan illegal.
             if (!both && o.usage != Usage::kBoth) o.format = Format{};
             o.rht.rowwise = rowwise && HasRowwise(o.usage);
             o.rht.columnwise = columnwise && HasColumnwise(o.usage);

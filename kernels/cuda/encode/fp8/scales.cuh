@@ -27,8 +27,8 @@ __device__ __forceinline__ BlockScale<Scalar> SettleBlock(
 }
 
 // Reduces maxima over `kLanes` neighbouring lanes; a word holds those of two
-// rows. Lane i gets words from number i * kWords / kLanes on or, if there are
-// fewer words than lanes, shares a word with others.
+// rows. Lane i keeps the i-th of kLanes equal parts of the words or, if there
+// are fewer words than lanes, shares a word with others.
 template <DType D, int kLanes, int kWords = kStripRows / 2>
 __device__ __forceinline__ void ReduceRows(int lane, uint32_t* max) {
   constexpr int kBit = kLanes / 2;

@@ -71,8 +71,9 @@ struct alignas(16) FitTable {
     // By E4M3 code. Subnormal scales are not set, except for 0, the scale of
     // blocks of zeros.
     CodeFit of[128];
-    // Used for all scales if one has no fit: tensors whose own amax it is often
-    // use that scale, and lanes that diverge take the time of both ways.
+    // Used in place of the fits if any scale has none. A tensor's own amax
+    // often leads to that scale, and lanes that diverge would take the time of
+    // both ways.
     ValueTable values;
   };
   float s_inv6;  // from a block's maximum to its target scale

@@ -299,7 +299,7 @@ static __device__ __noinline__ Unit EncodeOpen(const EncodeParams& p, Words x,
   return {make_uint2(words[0], words[1]), scale};
 }
 
-// Binds the metric of a Coding, which leaves the type of elements.
+// A Coding with its metric bound, so that only the type of elements is open.
 template <template <DType, bool, bool> typename Coding, bool kMse, bool kFast>
 struct ByMetric {
   template <DType D>

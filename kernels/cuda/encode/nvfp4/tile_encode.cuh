@@ -54,7 +54,7 @@ __device__ __forceinline__ void EncodeWarpLines(
   static_assert(!kRht || (D == DType::kBF16 && !Coding::kSquare));
   const auto& table = kColumns ? s->tables.col : s->tables.row;
   const LineTask& copy = kColumns ? s->tables.columnwise : s->tables.rowwise;
-  constexpr bool kFew = kSmall && kColumns;  // blocks of a line
+  constexpr bool kFew = kSmall && kColumns;  // few blocks in a line
   uint32_t count = 4;                        // blocks of a lane
   uint32_t warp = Team::warp();
   if constexpr (kFew) {

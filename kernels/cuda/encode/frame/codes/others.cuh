@@ -27,8 +27,8 @@ class Inverse {
         over_(d),
         nearest_(1.0f / d) {}
 
-  // Every fp32 is a number of its type, so nothing can be checked; fp16 numbers
-  // lose bits at the ends.
+  // Whether the search works: not for fp32, which has numbers near every
+  // threshold, nor for fp16 quotients that lose bits at the ends of the range.
   static __device__ __forceinline__ bool Applies(const EncodeParams& p) {
     return p.input == DType::kBF16 ||
            (p.input == DType::kF16 &&

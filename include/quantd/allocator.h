@@ -4,16 +4,16 @@
 
 namespace quantd {
 
-// Tells glibc's malloc to keep freed memory instead of giving it back to the
-// kernel after every call, and to use one arena. With the defaults each
-// 64 MiB call pays about ten thousand page faults, and the throughput of bulk
-// calls falls to a half or less.
+// Makes glibc's malloc keep freed memory instead of returning it to the kernel
+// after every call, and use a single arena. With the defaults each 64 MiB call
+// pays about ten thousand page faults, and the throughput of bulk calls falls
+// to a half or less.
 //
-// It changes the whole process: more memory stays resident, and many threads
-// that allocate small blocks contend on the one arena. So the library never
-// calls it by itself; a program whose work is bulk transfer (quantctl does)
-// calls it as the first thing in main, before any thread starts. Does nothing
-// under another C library or a replaced malloc.
+// This affects the whole process: more memory stays resident, and threads that
+// allocate small blocks contend for the arena. So the library never calls it. A
+// program whose work is bulk transfer, such as quantctl, should call it first
+// in main, before any thread starts. Does nothing with another C library or a
+// replaced malloc.
 void TuneAllocatorForBulkTransfers();
 
 }  // namespace quantd

@@ -1,5 +1,5 @@
 // Memory that calls use in place, without a copy and without the network.
-// Client has the functions that allocate it or share what is there.
+// Client has the functions that allocate or share it.
 #ifndef QUANTD_BUFFERS_H_
 #define QUANTD_BUFFERS_H_
 
@@ -13,15 +13,15 @@
 
 namespace quantd {
 
-// What a server may do with memory that is registered.
+// Access of a server to registered memory.
 enum class HostUse {
   kReadWrite,
   kRead,  // it is mapped for reading alone: inputs
 };
 
-// Host memory of AllocateHost, which it owns, or of RegisterHost, which it only
-// keeps shared. Move-only. It may outlive its client; calls that use it must be
-// over when it is destroyed.
+// Host memory from AllocateHost, which this object owns, or from RegisterHost,
+// which it only keeps shared. Move-only. It may outlive its client; calls that
+// use it must have ended when it is destroyed.
 class HostMemory {
  public:
   HostMemory() = default;
@@ -40,11 +40,12 @@ class HostMemory {
     return *this;
   }
 
-  // The memory, which begins at a page unless it is ordinary. Any part of it
-  // may be an input or a place of CallOptions::into, of calls from any thread:
-  // it is recognized by its address.
+  // The memory, page-aligned unless it is ordinary. Any part of it may be an
+  // input or a destination in CallOptions::into, in calls from any thread: it
+  // is recognized by its address.
   absl::Span<std::byte> bytes() const { return bytes_; }
-  // Whether it was shared with a server. If not, calls use it as any memory.
+  // Whether it was shared with a server. If not, calls use it like any other
+  // memory.
   bool shared() const { return shared_; }
 
  private:
@@ -53,9 +54,9 @@ class HostMemory {
   bool shared_ = false;
 };
 
-// Memory of a GPU, from AllocateDevice, which it owns, or of RegisterDevice,
-// which it only keeps shared. Move-only. It may outlive its client; calls that
-// use it must be over when it is destroyed.
+// GPU memory from AllocateDevice, which this object owns, or from
+// RegisterDevice, which it only keeps shared. Move-only. It may outlive its
+// client; calls that use it must have ended when it is destroyed.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
@@ -69,9 +70,9 @@ class DeviceMemory {
     return *this;
   }
 
-  // Addresses of the GPU, which the host must not read; for registered memory
-  // those of the whole allocation. Any part may be an input or a place of
-  // CallOptions::into, of calls from any thread.
+  // Addresses on the GPU, which the host must not read; for registered memory
+  // the whole allocation. Any part may be an input or a destination in
+  // CallOptions::into, in calls from any thread.
   absl::Span<std::byte> bytes() const { return bytes_; }
 
  private:
@@ -81,7 +82,7 @@ class DeviceMemory {
 
 // A CUDA event that Client::RegisterEvent shared with a server; the event
 // itself is the caller's. Move-only. It may outlive its client; calls that use
-// it must be over when it is destroyed.
+// it must have ended when it is destroyed.
 class DeviceEvent {
  public:
   DeviceEvent() = default;

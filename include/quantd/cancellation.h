@@ -4,9 +4,9 @@
 //   auto future = client->QuantizeAsync(..., {.cancel = stop});
 //   stop.Cancel();  // the future becomes CANCELLED
 //
-// A token is a handle: copies share one state. Once cancelled it stays so, and
-// every later call that carries it fails at once.
-// Threads: any number may use a token at once.
+// A token is a handle: copies share one state. A cancelled token stays
+// cancelled, and every later call that carries it fails at once. Threads: any
+// number may use a token at once.
 #ifndef QUANTD_CANCELLATION_H_
 #define QUANTD_CANCELLATION_H_
 

@@ -32,7 +32,7 @@
 
 namespace quantd {
 
-// Views of one copy of a quantized tensor, as Quantize gave it.
+// Views of one copy of a quantized tensor, as returned by Quantize.
 struct QuantizedBytes {
   absl::Span<const std::byte> data;
   absl::Span<const std::byte> scale;  // padded; fp32 or one byte each
@@ -78,14 +78,15 @@ class Client {
   static absl::StatusOr<std::unique_ptr<Client>> Create(
       std::string_view target, const ClientOptions& options = {});
 
-  // Cancels what is still under way and waits for it.
+  // Cancels calls that are still running and waits for them.
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
   // Quantizes one tensor, or groups of its rows. The parts of the result are
-  // the copies that `usage` names and what else the options ask for. Stochastic
-  // rounding takes the seed from the options; a Quantizer draws one.
+  // the copies that `usage` names and the further outputs that the options ask
+  // for. Stochastic rounding takes its seed from the options; a Quantizer draws
+  // one.
   absl::StatusOr<Result> Quantize(const TensorDesc& tensor,
                                   absl::Span<const std::byte> input,
                                   const QuantizeOptions& options,
@@ -93,11 +94,10 @@ class Client {
     return Run(MakeQuantizePlan(tensor, options), input, call);
   }
 
-  // Describes what Quantize would give: every part with its shape, type, layout
+  // Describes the result of Quantize: every part with its shape, type, layout
   // and size, and the memory that the server would need. Nothing is computed
-  // and no input is needed. MakeQuantizePlan of "quantd/plan.h" says the same
-  // without a server; this call also asks for the limits and the version of
-  // one.
+  // and no input is needed. MakeQuantizePlan of "quantd/plan.h" gives the same
+  // without a server; this call also checks the limits and the version of one.
   absl::StatusOr<QuantizeDescription> DescribeQuantize(
       const TensorDesc& tensor, const QuantizeOptions& options,
       const CallOptions& call = {});
@@ -108,8 +108,8 @@ class Client {
                                     const DequantizeOptions& options,
                                     const CallOptions& call = {});
 
-  // Finds the maxima that the options name. Each is a part: one fp32 value, one
-  // for each group or one for each line; Result::amaxes reads them.
+  // Finds the maxima that the options name. Each is a part: one fp32 value, or
+  // one for each group or line; Result::amaxes reads them.
   absl::StatusOr<Result> RhtAmax(const TensorDesc& tensor,
                                  absl::Span<const std::byte> input,
                                  const RhtAmaxOptions& options,
@@ -126,27 +126,27 @@ class Client {
   }
 
   // Allocates memory, filled with zeros, that calls use in place: any part of
-  // it may be an input or a place of CallOptions::into. It is shared with the
-  // server of ClientOptions::memory_socket; without one it is ordinary memory;
-  // in process it is page-locked where there is a GPU. UNAVAILABLE where no
-  // server listens there, RESOURCE_EXHAUSTED for more than the server shares or
-  // this machine has, PERMISSION_DENIED for a user that the server does not
-  // know.
+  // it may be an input or a destination in CallOptions::into. It is shared with
+  // the server of ClientOptions::memory_socket; without one it is ordinary
+  // memory; for devices of this process it is page-locked if there is a GPU.
+  // UNAVAILABLE if no server listens there, RESOURCE_EXHAUSTED for more memory
+  // than the server shares or this machine has, PERMISSION_DENIED for a user
+  // that the server does not know.
   //
-  // Results of an input in shared memory come back in shared memory of the
-  // client's own, up to 1 GiB at a time.
+  // Results for an input in shared memory are returned in shared memory of the
+  // client, up to 1 GiB at a time.
   //
-  // Memory stays shared as long as one connection lives. When that is lost, for
-  // example by a restart, the next calls share the memory again, and copy where
-  // they cannot: Result::transport() says which. While a call uses a part, no
+  // Memory stays shared as long as one connection lives. If that is lost, for
+  // example by a restart, the next calls share the memory again, or copy if
+  // they cannot: Result::transport() tells which. While a call uses a part, no
   // other call may write there. A call that ends early returns when the server
-  // has let go of the memory, or after ClientOptions::dead_peer_timeout: then
-  // the memory is shared no more, but a server that merely stood still may yet
-  // write its results.
+  // has released the memory, or after ClientOptions::dead_peer_timeout. In the
+  // second case the memory is no longer shared, but a server that was only
+  // stalled may still write its results.
   absl::StatusOr<HostMemory> AllocateHost(size_t bytes);
-  // Takes memory that was allocated before and let go, with what was left in
-  // it, or allocates some. Up to 1 GiB is kept for this until the client is
-  // gone.
+  // Returns memory that was allocated and released before, with its old
+  // content, or allocates some. The client keeps up to 1 GiB of released memory
+  // for this.
   absl::StatusOr<HostMemory> TakeHost(size_t bytes);
   // Shares a memfd that the caller has mapped, with the errors of AllocateHost.
   // INVALID_ARGUMENT unless it is mapped as a whole, has whole pages, none of
@@ -170,26 +170,26 @@ class Client {
   // a call, or CallOptions::events says what to wait for; when the call
   // returns, its own work has ended.
   absl::StatusOr<DeviceMemory> AllocateDevice(int ordinal, size_t bytes);
-  // Shares the allocation that has this address: one of cudaMalloc, of a tensor
-  // of PyTorch's, or made by cuMemCreate with a descriptor to export.
+  // Shares the allocation that contains this address: one from cudaMalloc, that
+  // of a PyTorch tensor, or one from cuMemCreate with an exportable descriptor.
   // INVALID_ARGUMENT for other memory, such as that of CUDA's pools. The caller
-  // owns it and frees it after the DeviceMemory is gone; memory that was freed
-  // before is not used.
+  // owns it and frees it after the DeviceMemory is gone; memory that is freed
+  // earlier is not used.
   absl::StatusOr<DeviceMemory> RegisterDevice(const void* address);
 
-  // Tells the server of ClientOptions::memory_socket of an event, for
+  // Shares an event with the server of ClientOptions::memory_socket, for
   // CallOptions::events. `event` is a cudaEvent_t of that GPU, made with
   // cudaEventInterprocess | cudaEventDisableTiming, else INVALID_ARGUMENT; it
-  // must not be destroyed before the DeviceEvent is gone. UNIMPLEMENTED in
-  // process, where the caller waits for work on other streams; else the errors
-  // of AllocateDevice.
+  // must not be destroyed before the DeviceEvent is gone. UNIMPLEMENTED for
+  // devices of this process, where the caller waits for work on other streams;
+  // else the errors of AllocateDevice.
   absl::StatusOr<DeviceEvent> RegisterEvent(int ordinal, void* event);
 
   absl::StatusOr<ServerInfo> GetServerInfo(const CallOptions& call = {});
 
   // Quantizes on a thread of this client. Like the other asynchronous calls it
   // blocks only while ClientOptions::max_in_flight others are under way, and no
-  // longer than its deadline. Throwing the future away does not stop the call:
+  // longer than its deadline. Discarding the future does not stop the call:
   // cancel it, and keep its memory until the client is gone.
   std::future<absl::StatusOr<Result>> QuantizeAsync(
       const TensorDesc& tensor, absl::Span<const std::byte> input,

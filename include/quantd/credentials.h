@@ -6,19 +6,21 @@
 
 namespace quantd {
 
-// Files are paths of PEM files, read once, when the client is made; empty:
-// none. Client::Create refuses, with INVALID_ARGUMENT that names the field,
-// files that cannot be read, have expired or do not belong together, and a
-// token that would travel in plain text to another machine.
+// TLS files and a token. Files are paths of PEM files, read once when the
+// client is made; empty: no file. Client::Create fails with INVALID_ARGUMENT,
+// naming the field, for files that cannot be read, have expired or do not
+// belong together, and for a token that would be sent in plain text to another
+// machine.
 struct Credentials {
-  // TLS. Naming any of the files below implies it.
+  // Uses TLS; implied by any of the files below.
   bool tls = false;
-  // Authorities that sign servers; empty: those that the system trusts.
+  // Authorities that sign servers' certificates; empty: those of the system.
   std::string ca_file;
   // The client's certificate, for a server that asks for one; both or neither.
   std::string certificate_file;
   std::string key_file;
-  // The name that the server's certificate must have; empty: the one dialled.
+  // The name that the server's certificate must have; empty: that of the
+  // target.
   std::string server_name;
 
   // A bearer token, itself or in a file of one line; not both.

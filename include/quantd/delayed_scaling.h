@@ -27,9 +27,10 @@ struct GroupUpdates {
   std::vector<float> history;
   std::vector<float> scales;
 };
-// Computes the next scale of every group of a call. `history` holds those of
-// all groups, as many values each, one after the other, and slot [0] of each
-// becomes the group's `amaxes`; `previous` has a scale for each group.
+// Computes the next scale of every group of a call. `history` holds the
+// histories of all groups, of equal lengths, one after the other; slot [0] of
+// each is first set to the group's value of `amaxes`; `previous` has a scale
+// for each group.
 GroupUpdates UpdateScales(absl::Span<const float> history,
                           absl::Span<const float> amaxes, HistoryRule rule,
                           int margin, float element_max,

@@ -80,29 +80,28 @@ struct Shard {
   absl::Span<const std::byte> input;
 };
 
-// Finds what a shard adds to the amax of the copies. `whole` describes the
+// Finds a shard's contribution to the amax of the copies. `whole` describes the
 // whole tensor, `options` how to quantize it; they are the same for all shards.
-// Errors are those of Client, and INVALID_ARGUMENT for a shard that is cut
-// where it must not be ("shard.row" and so on) and for options that shards
-// cannot have
+// Errors are those of Client, and INVALID_ARGUMENT for a shard with an illegal
+// cut ("shard.row" and so on) and for options that shards cannot have
 // ("given_amax", "history", "splits").
 absl::StatusOr<CopyAmax> ShardAmax(Client& client, const TensorDesc& whole,
                                    const Shard& shard,
                                    const QuantizeOptions& options,
                                    const CallOptions& call = {});
 
-// Quantizes a shard. `amax` is what ShardAmax gave, reduced.
+// Quantizes a shard. `amax` is the result of ShardAmax after the reduction.
 absl::StatusOr<Result> QuantizeShard(Client& client, const TensorDesc& whole,
                                      const Shard& shard,
                                      const QuantizeOptions& options,
                                      const CopyAmax& amax,
                                      const CallOptions& call = {});
 
-// A shard that is sent once: the server keeps it until the reduced amax is
-// there. The shard is sent again, with the amax, where that takes longer than
-// the server waits for a message (its --max-receive-ms), where others want the
-// memory, and where the server dies or is of an older version. A shard in
-// shared memory works in two calls.
+// A shard that is sent once: the server keeps it until it gets the reduced
+// amax. The shard is sent again, together with the amax, if that takes longer
+// than the server waits for a message (its --max-receive-ms), if other calls
+// need the memory, and if the server dies or is of an older version. A shard in
+// shared memory takes two calls.
 //
 // A session is one asynchronous call of the client: it takes one of
 // `max_in_flight`, and the deadline of `call` counts from Begin on. Ranks of
@@ -123,10 +122,11 @@ class ShardSession {
   // Cancels a session that is not finished, and waits for its end.
   ~ShardSession();
 
-  // Waits for what the shard adds to the amax.
+  // Waits for the shard's contribution to the amax.
   absl::StatusOr<CopyAmax> Maxima();
-  // Quantizes the shard, once. `reduced` is what Maxima gave, reduced, in the
-  // same sizes. FAILED_PRECONDITION after the first time.
+  // Quantizes the shard. May be called once. `reduced` is the result of Maxima
+  // after the reduction, in the same sizes. FAILED_PRECONDITION after the first
+  // time.
   absl::StatusOr<Result> Finish(const CopyAmax& reduced);
 
  private:
@@ -135,7 +135,7 @@ class ShardSession {
   std::unique_ptr<State> state_;
 };
 
-// Makes one amax of what several shards add to it.
+// Reduces the contributions of several shards to one amax.
 using AmaxReduction = std::function<float(absl::Span<const float>)>;
 // The largest value; NaN if any value is NaN, 0 for an empty span.
 float LargestAmax(absl::Span<const float> amaxes);
@@ -145,9 +145,9 @@ struct PlacedShard {
   Shard shard;
 };
 
-// Quantizes all shards at once, and gives a Result for each in their order.
-// Fails as a whole, after every call has come back. CallOptions::progress hears
-// nothing.
+// Quantizes all shards concurrently, and returns a Result for each in their
+// order. Fails as a whole, after every call has returned. CallOptions::progress
+// is not called.
 absl::StatusOr<std::vector<Result>> QuantizeShards(
     const TensorDesc& whole, absl::Span<const PlacedShard> shards,
     const QuantizeOptions& options,

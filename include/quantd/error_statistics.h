@@ -1,4 +1,4 @@
-// How far a quantized copy is from what was quantized.
+// The errors of a quantized copy.
 #ifndef QUANTD_ERROR_STATISTICS_H_
 #define QUANTD_ERROR_STATISTICS_H_
 
@@ -6,7 +6,7 @@
 
 namespace quantd {
 
-// The errors of a copy against the input, or against its rotation where it was
+// The errors of a copy against the input, or against its rotation if it was
 // rotated. NaN and Inf do not count.
 struct ErrorStatistics {
   uint64_t elements = 0;  // finite in the input and in the copy

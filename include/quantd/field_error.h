@@ -1,6 +1,6 @@
-// The one form of "you asked for something illegal": INVALID_ARGUMENT that
-// names the field, what was expected and what came. The status carries the
-// three parts, so that a server can send them as a typed detail.
+// Errors for illegal requests: INVALID_ARGUMENT with the field, what was
+// expected and what came. The status carries the three parts, so that a server
+// can send them as a typed detail.
 #ifndef QUANTD_FIELD_ERROR_H_
 #define QUANTD_FIELD_ERROR_H_
 
@@ -36,7 +36,8 @@ absl::Status TooLargeError(std::string_view field, std::string_view expected,
 // The limit of a status made by TooLargeError; nullopt for any other status.
 std::optional<size_t> GetSizeLimit(const absl::Status& status);
 
-// The parts of a status made by either; nullopt for any other status.
+// The parts of a status made by FieldError or TooLargeError; nullopt for any
+// other status.
 std::optional<FieldViolation> GetFieldViolation(const absl::Status& status);
 
 }  // namespace quantd

@@ -1,5 +1,6 @@
-// A client of this process' own devices. In the library quantd::local, which
-// has the kernels; quantd::client is without them, and a fifth of the size.
+// A client of this process' own devices. Part of the library quantd::local,
+// which contains the kernels; quantd::client does not, and has a fifth of the
+// size.
 #ifndef QUANTD_LOCAL_H_
 #define QUANTD_LOCAL_H_
 

@@ -18,7 +18,7 @@ inline constexpr int64_t kMaxElements = int64_t{1} << 48;
 inline constexpr size_t kMaxGroups = 1 << 14;
 inline constexpr size_t kMaxHistory = 1 << 16;  // values of one group
 
-// The copies that are rotated, and how. Dimensions: 16, 32, 64 and 128.
+// The copies to rotate, and the rotation. Dimensions: 16, 32, 64 and 128.
 struct RhtOptions {
   bool rowwise = false;
   bool columnwise = false;
@@ -56,8 +56,8 @@ struct StochasticOptions {
   uint64_t seed_offset = 0;
 };
 
-// The place of the tensor in a larger one. Random bits are a function of the
-// global position, so that shards give the bytes of the whole.
+// The position of the tensor in a larger one. Random bits depend on the global
+// position, so that shards give the bytes of the whole.
 struct ShardPosition {
   int64_t row_offset = 0;
   int64_t column_offset = 0;
@@ -113,7 +113,7 @@ struct MxOptions {
   std::optional<ScaleRule> scale_rule = {};
 };
 
-// What is asked of a tensor. Options that the format does not have, also those
+// Options of Quantize. Options that the format does not have, including those
 // of another family, are refused by name: "history only with fp8_e4m3, ...".
 struct QuantizeOptions {
   Format format = Format::kUnspecified;

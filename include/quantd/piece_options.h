@@ -18,12 +18,12 @@ using TensorReader =
 struct PieceOptions {
   // The largest request to send: ServerInfo::max_request_bytes.
   size_t request_bytes = size_t{512} << 20;
-  // The size of a piece of a tensor that does not fit: what is sent, decoded
-  // and held at once.
+  // The size of a piece of a tensor that does not fit: the bytes that are sent,
+  // decoded and held at once.
   size_t piece_bytes = size_t{128} << 20;
   int at_once = 2;
-  // Hears how many more bytes of the tensor are done, all of them in the end.
-  // Called by one thread at a time.
+  // Receives the number of further bytes of the tensor that are done; they add
+  // up to all of them. Called by one thread at a time.
   std::function<void(size_t bytes)> progress = {};
 };
 

@@ -1,6 +1,6 @@
-// Tensors of any size. One that fits into one call goes in one; a larger one
-// goes in pieces, and the results are joined to the bytes that the whole would
-// have given. "quantd/distributed.h" says why that works.
+// Calls on tensors of any size. A tensor that is too large for one call is sent
+// in pieces, and the results are joined to the bytes that the whole would have
+// given. "quantd/distributed.h" explains why that works.
 //
 // A tensor in pieces cannot have groups, dbias, or delayed scaling with a
 // history (INVALID_ARGUMENT, fields "splits", "dbias", "history"). Statistics
@@ -39,14 +39,13 @@ absl::StatusOr<Result> RhtAmaxInPieces(Client& client, const TensorDesc& tensor,
                                        const PieceOptions& pieces = {},
                                        const CallOptions& call = {});
 
-// Takes the rows and columns of the decoded matrix that `place` names: part
-// kDequantized of the Result. Called by one thread at a time.
+// Receives a part of the decoded matrix: the rows and columns that `place`
+// names, as part kDequantized of the Result. Called by one thread at a time.
 using DecodedSink =
     std::function<absl::Status(const Shard& place, const Result& decoded)>;
 
-// Decodes as QuantizedTensor::DequantizeCopy does, and hands over what is
-// decoded as it comes, in any order. A tensor with groups always goes in one
-// call.
+// Decodes as QuantizedTensor::DequantizeCopy does, and passes on decoded parts
+// as they arrive, in any order. A tensor with groups always takes one call.
 absl::Status DequantizeInPieces(Client& client, const QuantizedTensor& tensor,
                                 Usage copy, DType dtype,
                                 const DecodedSink& sink,

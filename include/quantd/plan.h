@@ -1,4 +1,4 @@
-// A request that has been checked: its legality and all sizes, before any byte
+// A checked request: its legality and all sizes are decided before any byte
 // moves and without a device. A Plan that exists is legal on every device.
 //
 // Shapes: a tensor of any rank is an M x K matrix; `flatten_axis` says where
@@ -48,7 +48,7 @@ class Plan {
   using Options = std::variant<QuantizeOptions, DequantizeOptions,
                                RhtAmaxOptions, ApplyRhtOptions>;
 
-  // Normalised: defaults filled in. A plan can be made of them again.
+  // The options with defaults filled in. They make an equal plan.
   const Options& options() const { return options_; }
   const TensorDesc& tensor() const { return tensor_; }
   // The number of rows: M, or, if the groups end before M, the sum of the
@@ -94,7 +94,7 @@ class Plan {
 
 absl::StatusOr<Plan> MakeQuantizePlan(const TensorDesc& tensor,
                                       const QuantizeOptions& options);
-// `tensor.dtype`, which codes do not remember, is used only where a profile's
+// `tensor.dtype`, which codes do not record, is used only if a profile's
 // library stores scales in the type of its input.
 absl::StatusOr<Plan> MakeDequantizePlan(const TensorDesc& tensor,
                                         const DequantizeOptions& options);

@@ -51,18 +51,18 @@ class QuantizedTensor {
     bool rotated = false;  // the RHT was applied before
   };
 
-  // What was quantized: shape, flatten axis and nominal type.
+  // The original tensor: shape, flatten axis and nominal type.
   const TensorDesc& desc() const { return desc_; }
   const std::vector<int64_t>& shape() const { return desc_.shape; }
   DType dtype() const { return desc_.dtype; }
   Format format() const { return options_.format; }
   Usage usage() const { return options_.usage; }
-  // How it was quantized, with the seed that was drawn. A loaded tensor does
-  // not say whether an amax or a scale was given or computed; the copies have
-  // the values either way.
+  // The options it was quantized with, including the seed that was drawn. For a
+  // loaded tensor they do not tell whether an amax or a scale was given or
+  // computed; the copies have the values either way.
   const QuantizeOptions& options() const { return options_; }
 
-  // The copies; nullopt when that copy is not there.
+  // The copies; nullopt for one that was not made.
   std::optional<Copy> rowwise() const;
   std::optional<Copy> columnwise() const;
 
@@ -86,18 +86,18 @@ class QuantizedTensor {
     return copy == Usage::kColumnwise ? columnwise_ : rowwise_;
   }
 
-  // Gives the codes another shape: the dimensions from the flatten axis on
-  // stay, those before it may change as long as their product does not. Shares
-  // the bytes. INVALID_ARGUMENT for another shape.
+  // Returns the tensor with another shape: the dimensions from the flatten axis
+  // on must stay, those before it may change as long as their product does not.
+  // Shares the bytes. INVALID_ARGUMENT for any other shape.
   absl::StatusOr<QuantizedTensor> Reshape(std::vector<int64_t> shape) const;
 
-  // Converts the scales to that layout; shares what does not change.
-  // INVALID_ARGUMENT for a format or an option that has only one.
+  // Converts the scales to that layout; shares all other bytes.
+  // INVALID_ARGUMENT for a format or an option with only one layout.
   absl::StatusOr<QuantizedTensor> ConvertScaleLayout(Layout layout) const;
 
   // Lets the codes be decoded as another library decodes its own. Shares the
-  // bytes. INVALID_ARGUMENT (field "profile") where that library has no such
-  // format or keeps other parts, such as a divisor in place of a scale.
+  // bytes. INVALID_ARGUMENT (field "profile") if that library has no such
+  // format or stores other parts, such as a divisor in place of a scale.
   absl::StatusOr<QuantizedTensor> ReadAs(Profile profile) const;
 
   // Makes a tensor of rows [first, first + count), with the amaxes and scales
@@ -122,8 +122,8 @@ class QuantizedTensor {
   // The bytes of the tensor that it was made from.
   size_t original_size_bytes() const;
 
-  // Decodes the rowwise copy, or the columnwise one where it is the only one,
-  // undoing its rotation. Part of the result: kDequantized, M x K. `dtype`
+  // Decodes the rowwise copy, or the columnwise one if it is the only one, and
+  // undoes its rotation. Part of the result: kDequantized, M x K. `dtype`
   // unspecified: the nominal one.
   absl::StatusOr<Result> Dequantize(Client& client,
                                     DType dtype = DType::kUnspecified,
@@ -143,24 +143,24 @@ class QuantizedTensor {
   absl::Status Save(const std::string& path,
                     std::string_view name = "tensor") const;
 
-  // Everything in the file is checked: names, types, shapes and sizes against
-  // what the options demand. `name` empty: the only tensor of the file.
-  // NOT_FOUND for a name that is not there.
+  // Loads a tensor from such a file. Everything is checked: names, types,
+  // shapes and sizes must match the options. `name` empty: the only tensor of
+  // the file. NOT_FOUND for a name that is not there.
   static absl::StatusOr<QuantizedTensor> Load(const std::string& path,
                                               std::string_view name = "");
 
-  // Makes the tensor of a Result that Quantize gave for these arguments. Parts
-  // in the caller's memory must stay there as long as it lives.
+  // Makes a tensor from a Result that Quantize returned for these arguments.
+  // Parts in the caller's memory must stay there as long as it lives.
   static absl::StatusOr<QuantizedTensor> FromResult(
       const TensorDesc& tensor, const QuantizeOptions& options, Result result);
 
-  // A part that was made elsewhere, with bytes as they would lie in a Result.
+  // A part that was made elsewhere, with the bytes that a Result would have.
   struct Part {
     TensorKind kind = TensorKind::kUnspecified;
     absl::Span<const std::byte> bytes;
     std::vector<int64_t> shape = {};  // empty: not compared
   };
-  // Makes a tensor of parts that were made elsewhere, such as the buffers of
+  // Makes a tensor from parts that were made elsewhere, such as the buffers of
   // another library: every part that Quantize would give for these arguments,
   // once. Checked are sizes, shapes, the alignment of fp32 parts, that no amax
   // is negative, and that every scale of an FP8 tensor is a number > 0; codes

@@ -1,5 +1,5 @@
-// A quantizer as users of TransformerEngine know it: a configuration that is
-// set once and applied to many tensors.
+// A quantizer like TransformerEngine's: a configuration that is set once and
+// applied to many tensors.
 //
 //   quantd::QuantizerConfig config;             // NVFP4, both copies
 //   config.options.rht.columnwise = true;       // for gradients
@@ -8,8 +8,8 @@
 //   absl::StatusOr<quantd::QuantizedTensor> q =
 //       quantizer.Quantize({quantd::DType::kBF16, {4096, 4096}}, bytes);
 //
-// Quantize refuses options that do not go with the format, before anything is
-// sent; the table in WIRE.md says which go with which.
+// Quantize refuses options that the format does not have before anything is
+// sent; the table in WIRE.md lists them.
 //
 // Delayed scaling of FP8 tensors, step after step, history[0] being the slot
 // of the step at hand:
@@ -77,10 +77,10 @@ struct QuantizerConfig {
   DType fp8_dtype = DType::kUnspecified;
   // The seed of random signs, which replace those of options.rht.
   std::optional<uint64_t> sign_seed = std::nullopt;
-  // Lets every Quantize that rounds stochastically and whose options.stochastic
-  // has the seed 0 draw one before it sends anything, so that a retry gives the
-  // same bytes; the tensor's options() have it. If false, 0 is a seed like any
-  // other.
+  // Draws a seed for every Quantize that rounds stochastically with the seed 0
+  // in options.stochastic, before anything is sent, so that a retry gives the
+  // same bytes. The tensor's options() have the seed. If false, 0 is a seed
+  // like any other.
   bool draw_seed = true;
 };
 
@@ -91,9 +91,9 @@ class Quantizer {
 
   // Sets which copies are made. nullopt leaves a flag as it is.
   void set_usage(std::optional<bool> rowwise, std::optional<bool> columnwise);
-  // Gives the amax of each copy. Empty: it is computed.
+  // Sets the amax of each copy. Empty: computed.
   void set_amax(std::vector<float> rowwise, std::vector<float> columnwise);
-  // Gives the scale to use and, if wanted, the history to roll; with groups,
+  // Sets the scale to use and, optionally, the history to roll; with groups,
   // one scale and a history for each.
   void set_delayed_scaling(float scale, std::optional<HistoryOptions> history);
   void set_delayed_scaling(std::vector<float> scales,
@@ -102,7 +102,8 @@ class Quantizer {
   const QuantizerConfig& config() const { return config_; }
   // The configuration as the Client takes it, with a seed where one is drawn.
   // INVALID_ARGUMENT for block_dims or an fp8_dtype that the format's family
-  // does not have, for two sources of one thing, and when nothing is asked for.
+  // does not have, for a value that is set twice, and if there would be no
+  // output.
   absl::StatusOr<QuantizeOptions> options() const;
 
   // Quantizes a tensor. `input` is its bytes, row-major, and stays the
@@ -117,7 +118,7 @@ class Quantizer {
                                            const CallOptions& call = {}) const;
 
   // Quantizes groups of rows, each as if it were alone. `splits` are their
-  // numbers of rows, which sum up to M, or with options.partial_splits to less.
+  // numbers of rows, which add up to M, or with options.partial_splits to less.
   // QuantizedTensor::group views one.
   absl::StatusOr<QuantizedTensor> QuantizeGroups(
       const TensorDesc& tensor, absl::Span<const std::byte> input,

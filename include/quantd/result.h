@@ -1,4 +1,4 @@
-// What a call brought back: some tensors and a report.
+// The result of a call: its tensors and a report.
 #ifndef QUANTD_RESULT_H_
 #define QUANTD_RESULT_H_
 
@@ -18,7 +18,7 @@
 
 namespace quantd {
 
-// How a call came to its device and back.
+// The way that a call's payload took.
 enum class Transport {
   kTcp,
   kUnix,    // a unix socket
@@ -53,13 +53,14 @@ class AlignedBytes {
 class Result {
  public:
   // The parts, in the order of TensorKind, as "quantd/plan.h" computes them.
-  // Their offsets mean nothing here. With groups every part has group_offsets.
+  // Their offsets have no meaning here. With groups every part has
+  // group_offsets.
   const std::vector<TensorSpec>& parts() const { return parts_; }
 
   // The part of that kind, or nullptr.
   const TensorSpec* part(TensorKind kind) const;
-  // Its bytes, 64-byte aligned where the Result owns them; empty when there
-  // is no such part.
+  // The bytes of a part, 64-byte aligned if the Result owns them; empty when
+  // there is no such part.
   absl::Span<const std::byte> bytes(TensorKind kind) const;
   // The bytes of one group, the same that the group alone would give; empty
   // when there is no such part or group.
@@ -67,8 +68,8 @@ class Result {
   // The value of a part that is one fp32 number; nullopt when there is no such
   // part or it has several.
   std::optional<float> amax(TensorKind kind) const;
-  // The values of a part of fp32 numbers: one, one for each group or one for
-  // each line. Empty when there is no such part.
+  // The values of a part of fp32 numbers: one, or one for each group or line.
+  // Empty when there is no such part.
   absl::Span<const float> amaxes(TensorKind kind) const;
 
   // The bytes of that part as elements of T; empty when there is no such part
@@ -87,8 +88,8 @@ class Result {
   // The number of groups that got 1 as their global scale, because the
   // profile's library would write NaN with theirs.
   int64_t replaced_globals() const { return replaced_globals_; }
-  // How far the rowwise or columnwise copy is from what was quantized, where
-  // QuantizeOptions::statistics asked for it.
+  // The errors of the rowwise or columnwise copy, if
+  // QuantizeOptions::statistics asked for them.
   const std::optional<ErrorStatistics>& statistics(Usage copy) const {
     return copy == Usage::kColumnwise ? columnwise_ : rowwise_;
   }
@@ -96,7 +97,8 @@ class Result {
   const std::string& device() const { return device_; }
   // The id under which the server logged the call; empty in process.
   const std::string& request_id() const { return request_id_; }
-  // Times the call was sent; for one in bands, the calls of all its bands.
+  // The number of times that the call was sent; for a call in bands, summed
+  // over the bands.
   int attempts() const { return attempts_; }
   // The way that the call took.
   Transport transport() const { return transport_; }

@@ -24,7 +24,8 @@ namespace quantd {
 
 inline constexpr int kRhtDimensions[] = {16, 32, 64, 128};
 
-// Room for the largest dimension, 128. Bits at and above the dimension are 0.
+// The mask, with room for the largest dimension, 128. Bits at and above the
+// dimension are 0.
 struct SignMask {
   std::array<uint64_t, 2> words = {0, 0};
 

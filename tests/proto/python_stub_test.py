@@ -1,9 +1,9 @@
 """A client made from nothing but quantd.proto, with stock Python gRPC stubs.
 
-Starts a server, or takes one that runs (--address, with --ca, --cert and --key
-for TLS), asks it for everything, and compares the bytes with those that
-expected_bytes computed in its own process. Exits with 77 where Python has no
-gRPC, protobuf or numpy.
+Starts a server, or uses a running one (--address, with --ca, --cert and --key
+for TLS), calls every method, and compares the bytes with those that
+expected_bytes computed in its own process. Exits with 77 if Python has no gRPC,
+protobuf or numpy.
 """
 
 import argparse
@@ -21,7 +21,7 @@ except ImportError as missing:
   print(f"skipped: {missing}")
   sys.exit(77)
 
-# The two public messages beside ours that a client needs.
+# Two public messages that a client needs besides those of quantd.proto.
 HEALTH_PROTO = """
 syntax = "proto3";
 package grpc.health.v1;
@@ -157,12 +157,12 @@ class PythonStubTest(unittest.TestCase):
                            np.frombuffer(expected, np.uint8))
     self.assertEqual(wrong.size, 0, f"{name}: first at {wrong[:1]}")
 
-  def test_quantize_and_both_ways_back(self):
+  def test_quantize_and_dequantize_both_copies(self):
     reply = self.stub.Quantize(self.quantize_request(), timeout=60)
     self.check_bytes("quantize", reply.payload)
     self.assertEqual([ref.kind for ref in reply.tensors], list(range(2, 8)))
     self.assertEqual(reply.tensor.flatten_axis, 1)
-    # What was asked for comes back in the message that it went in.
+    # The options are echoed in a message of the same type.
     asked = self.quantize_request().options
     asked.MergeFrom(reply.options)
     self.assertEqual(asked, reply.options)
@@ -182,12 +182,12 @@ class PythonStubTest(unittest.TestCase):
         request.options.inverse_rht.CopyFrom(reply.options.rht)
       back = self.stub.Dequantize(request, timeout=60)
       self.check_bytes(name, back.payload)
-      # Both sides could be wrong together: the values must be near too.
+      # Both sides could be wrong in the same way, so check the values, too.
       values = np.frombuffer(back.payload, "<f4").reshape(ROWS, COLS)
       error = np.abs(values - self.values).mean() / np.abs(self.values).mean()
       self.assertLess(error, 0.15, name)
 
-  def test_streams_bring_the_same_bytes(self):
+  def test_streams_give_the_same_bytes(self):
     request = self.quantize_request()
     request.ClearField("payload")
 
@@ -294,7 +294,7 @@ class PythonStubTest(unittest.TestCase):
     detail = self.refused(lambda: self.stub.Quantize(mask, timeout=60))
     self.assertEqual((detail.reason, detail.field), (invalid, "rht.sign_mask"))
 
-  def test_what_is_no_message_is_called_so(self):
+  def test_malformed_messages_are_reported_as_such(self):
     raw = self.channel.unary_unary("/quantd.v1.Quantd/Quantize")
     detail = self.refused(lambda: raw(b"\x0a\x7fxx", timeout=60))
     self.assertEqual(detail.reason, self.pb.ErrorDetail.REASON_MALFORMED)

@@ -12,13 +12,13 @@ import python_stub_test as stub_test  # exits with 77, too
 
 
 class ReadmeTest(unittest.TestCase):
-  # The server and the stubs of the other test.
+  # Uses the server and the stubs of python_stub_test.
   make_stubs = classmethod(stub_test.PythonStubTest.make_stubs.__func__)
   start_server = classmethod(stub_test.PythonStubTest.start_server.__func__)
   stop_server = classmethod(stub_test.PythonStubTest.stop_server.__func__)
 
   def test_example(self):
-    # The last one; before it is the package's, which has a test of its own.
+    # The last example; the one before it, of the package, has its own test.
     _, _, rest = stub_test.ARGS.readme.read_text().rpartition("```python\n")
     example, end, _ = rest.partition("```\n")
     self.assertTrue(end, "README.md has no Python")

@@ -1,5 +1,5 @@
-"""proto/BYTES.md in numpy: where codes and scales lie, how they are decoded, and
-how blocks are rotated. Written from that page and from nothing else."""
+"""proto/BYTES.md in numpy: the places of codes and scales, decoding, and rotation
+of blocks. Written only from that page."""
 
 import numpy as np
 
@@ -63,7 +63,7 @@ FORMATS = [
 
 
 class Copy:
-  """Where the codes and scales of one copy of M x K lie."""
+  """The places of the codes and scales of one copy of M x K."""
 
   def __init__(self, f, columnwise, m, k, dim=0, swizzled=False, compact=False):
     self.f, self.columnwise = f, columnwise
@@ -96,7 +96,7 @@ class Copy:
       self.scale_shape = [blocks, lines] if self.by_block else [lines, blocks]
 
   def values(self, data):
-    """Of the codes, as lines x padded."""
+    """The values of the codes, as lines x padded."""
     codes = np.frombuffer(data, np.uint8).reshape(self.data_shape)
     if self.f.half:
       codes = np.stack([codes & 15, codes >> 4], -1).reshape(self.lines, -1)
@@ -121,7 +121,7 @@ class Copy:
     return stored[:rows, :self.blocks]
 
   def scales_of(self, scale):
-    """Of every code, as lines x padded; of a tensor one for all."""
+    """The scale of every code, as lines x padded; for a tensor a single one."""
     entries = self.entries(scale)
     table = {"e4m3": E4M3, "e8m0": E8M0}.get(self.f.scales)
     scales = entries.view("<f4") if table is None else table[entries]
@@ -132,7 +132,7 @@ class Copy:
     return scales[:, :self.padded]
 
   def decode_under(self, library, data, scale, g, rounded):
-    """The same of a bf16 under a profile, rounded to the output type."""
+    """Decodes a copy of bf16 under a profile, rounded to the output type."""
     if library == "COMPRESSED" and self.f.scales in ("tensor", "square"):
       scale = np.frombuffer(scale, "<u2").astype("<u4") << 16
     if library == "COMFY":
@@ -181,7 +181,7 @@ def butterflies(t, n):
 
 
 def rotate(x, n, mask):
-  """Blocks of n along the last axis."""
+  """Rotates blocks of n along the last axis."""
   t = x.reshape(-1, n) * (signs_of(mask, n) * F32(n**-0.5)) + F32(0)
   return butterflies(t, n).reshape(x.shape)
 

@@ -35,7 +35,7 @@ MASK = bytes([0x15, 0xA7, 0xC2, 0x38, 0x01, 0x80, 0xFF, 0x5A,
 
 
 class WirePageTest(unittest.TestCase):
-  # The server and the stubs of the other test.
+  # Uses the server and the stubs of python_stub_test.
   make_stubs = classmethod(stub_test.PythonStubTest.make_stubs.__func__)
   start_server = classmethod(stub_test.PythonStubTest.start_server.__func__)
   stop_server = classmethod(stub_test.PythonStubTest.stop_server.__func__)
@@ -63,7 +63,7 @@ class WirePageTest(unittest.TestCase):
         payload=payload_of(x)), timeout=60)
 
   def part(self, reply, name):
-    """Bytes and shape of a tensor in a reply; empty where there is none."""
+    """Bytes and shape of a tensor in a reply; empty if the reply has none."""
     kind = getattr(self.pb, "TENSOR_KIND_" + name)
     for ref in reply.tensors:
       if ref.kind == kind:
@@ -87,7 +87,7 @@ class WirePageTest(unittest.TestCase):
     self.assertEqual(np.count_nonzero(got != expected), 0, what)
 
   def check_copy(self, f, x, columnwise, dim=0, form=None, f6=2688, **options):
-    """Quantizes, and decodes as the page says and as the server does."""
+    """Quantizes, and decodes by the page and by the server."""
     pb = self.pb
     usage = pb.USAGE_COLUMNWISE if columnwise else pb.USAGE_ROWWISE
     form = form or pb.CopyForm()
@@ -107,7 +107,7 @@ class WirePageTest(unittest.TestCase):
         tensor=self.tensor(x), options=pb.DequantizeOptions(
             format=reply.options.format, usage=usage, output=pb.DTYPE_F32,
             form=form))
-    # Back to back, without gaps; FP8 is decoded by its scale alone.
+    # Back to back, without gaps; FP8 is decoded with its scale only.
     request.payload = data + scale + (amax if f.scales == "e4m3" else b"")
     if dim:
       request.options.rotated_dimension = dim
@@ -122,10 +122,10 @@ class WirePageTest(unittest.TestCase):
     decoded = np.frombuffer(back.payload, "<f4").reshape(x.shape)
     operand = operand[:, :copy.positions]
     self.same(operand.T if columnwise else operand, decoded, what)
-    # Both could be wrong together. Outliers cost a square of 4-bit codes much.
+    # Both could be wrong in the same way. Outliers cause large errors in squares.
     self.assertLess(np.abs(decoded - x).mean() / np.abs(x).mean(), 0.6, what)
 
-  def test_every_format_is_laid_out_and_decoded_as_the_page_says(self):
+  def test_layout_and_decoding_of_every_format(self):
     x = make_input(70, 192)
     for f, columnwise in itertools.product(FORMATS, (False, True)):
       self.check_copy(f, x, columnwise)
@@ -191,7 +191,7 @@ class WirePageTest(unittest.TestCase):
                   got, f"{pb.Profile.Name(profile)} {f.name} {dtype}")
     self.assertEqual(compared, 24)
 
-  def test_what_the_echo_fills_in(self):
+  def test_echo_fills_in_defaults(self):
     pb, x = self.pb, make_input(1, 64)
     echo = lambda n, **o: self.quantize(FORMATS[n], x, 0, **o).options
     self.assertEqual(echo(0), pb.QuantizeOptions(
@@ -271,7 +271,7 @@ class WirePageTest(unittest.TestCase):
     self.same(self.floats(reply, "AMAX"), [np.abs(x).max()], "amax")
 
   def amax_of_pieces(self, f, pieces, dim):
-    """What to give to Quantize of every piece."""
+    """The GivenAmax for the Quantize of every piece."""
     given = self.pb.GivenAmax()
     if f.scales not in ("e4m3", "tensor"):
       return given
@@ -354,7 +354,7 @@ class WirePageTest(unittest.TestCase):
     self.assertEqual(error.code(), grpc.StatusCode.INVALID_ARGUMENT)
     self.assertIn("shard.row_offset", error.details())
 
-  def test_what_channels_do_by_themselves(self):
+  def test_default_limits_of_channels(self):
     x = make_input(2048, 2048)  # 2.2 MiB of codes and scales each way
     request = self.pb.QuantizeRequest(
         tensor=self.tensor(x), options=self.pb.QuantizeOptions(

@@ -34,7 +34,7 @@ template <DType D, DType E>
 __device__ __forceinline__ bool IsExactFactor(float factor) {
   const uint32_t bits = Scalar::Bits(factor) & kAbsMask;
   if constexpr (D == DType::kF16) {
-    // The largest code, times which the factor stays finite.
+    // log2 of a factor whose product with the largest code is finite.
     constexpr uint32_t kMost = E == DType::kE2M1x2 ? 13u
                                : E == DType::kE4M3 ? 7u
                                                    : 0u;

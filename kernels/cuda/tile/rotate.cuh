@@ -172,9 +172,8 @@ __device__ __forceinline__ void RotateInOrder(uint32_t again,
 // Rotates a warp's blocks. All lanes must call this; each gets block lane % 32,
 // rotated and rounded to bf16, and its largest magnitude as fp32 bits. The
 // source of the blocks has
-//   Load(h, x)  this lane's parts of blocks 16h and up, as rows of a tensor
-//   core
-//               fragment
+//   Load(h, x)  this lane's parts of blocks 16h and up, as rows of a fragment
+//               for tensor cores
 //   Bits(b, i)  element i of block b, a bf16
 template <typename Source>
 __device__ __forceinline__ Words Rotate(const Source& source,

@@ -2,10 +2,10 @@
 // could compute: random requests of every profile, option and magnitude. Each
 // runs on the backend's own memory and on one kind of lent memory in turn.
 //
-//   QUANTD_GPU_ELEMENTS   the number of elements (1.2e10); few make tensors
-//   small QUANTD_GPU_FIRST      the number of the first request (0), to
-//   reproduce one
-//                         that a failure names
+//   QUANTD_GPU_ELEMENTS   the number of elements (1.2e10); with few of them
+//                         tensors are small
+//   QUANTD_GPU_FIRST      the number of the first request (0), to reproduce
+//                         one that a failure names
 //   QUANTD_RESULTS_DIR    a folder for gpu_contract.json, the totals
 #include <gtest/gtest.h>
 

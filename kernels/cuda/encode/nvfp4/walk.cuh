@@ -144,13 +144,12 @@ inline constexpr DType kWalked = kRht ? DType::kBF16 : D;
 // the input's type. A coder has
 //   kGathers         whether swizzled scales may pass through shared memory
 //   group            a RowGroup, which the walk sets
-//   Settle()         finds what follows from the group's amax; ends with a
-//   barrier Begin(row, b)    the thread's next blocks are those with number b
-//   of this
-//                    row of the group and of every stride-th one below it
-//   Encode(x, unit)  makes the unit of the next of these, already rotated and
-//   of
-//                    type kWalked; returns false if EncodeRare must make it
+//   Settle()         finds what follows from the group's amax, and ends with
+//                    a barrier
+//   Begin(row, b)    sets the thread's next blocks: those with number b in
+//                    this row of the group and in every stride-th one below
+//   Encode(x, unit)  makes the unit of the next block, x, already rotated and
+//                    of type kWalked; returns false if EncodeRare must make it
 //   EncodeRare(x, row, b)
 //                    makes the unit of a block as it was read
 template <DType D, bool kRht, typename Coder>

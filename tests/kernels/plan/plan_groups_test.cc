@@ -166,7 +166,7 @@ TEST(SizesTest, GroupsThatEndBeforeTheTensor) {
       ExpectTensors(part->inputs(), part->input_bytes(), {"input bf16 60x32"});
     }
   }
-  // A group may have no rows.
+  // All groups may be empty.
   r.tensor = Tensor({60, 32});
   r.quantize.splits = {{0, 0}};
   const auto none = Make(kQuantize, r);

@@ -222,7 +222,7 @@ TEST(SizesTest, EmptyTensors) {
           f.format == Format::kFp8E4M3 || f.format == Format::kFp8E5M2;
       const bool nvfp4 =
           f.format == Format::kNvfp4 || f.format == Format::kNvfp4Square;
-      // FP8 channels have an amax and a scale for every line, of one copy here.
+      // FP8 channels have an amax and a scale for every line; here of one copy.
       const bool channel = f.format == Format::kFp8ChannelE4M3;
       const auto lines = static_cast<size_t>(shape[0] + shape[1]);
       EXPECT_EQ(bytes, tensor ? 16u : nvfp4 ? 8u : channel ? 8 * lines : 0u);

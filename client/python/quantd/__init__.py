@@ -36,6 +36,8 @@ from quantd.errors import (
 if TYPE_CHECKING:
   from quantd import aio as aio
   from quantd import hadamard as hadamard
+  from quantd.calibration import calibrate
+  from quantd.calibration_file import Calibration
   from quantd.columns import Quantize
   from quantd.conversion import Conversion, convert
   from quantd.quantizer import Quantizer
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = [
   "Busy",
+  "Calibration",
   "Cancellation",
   "Cancelled",
   "Connection",
@@ -70,6 +73,7 @@ __all__ = [
   "Unauthenticated",
   "Unavailable",
   "Unimplemented",
+  "calibrate",
   "connect",
   "convert",
   "engine",
@@ -79,12 +83,14 @@ __all__ = [
 
 # Found where they are first asked for, so that importing the package is quick.
 _LATER = {
+  "Calibration": "quantd.calibration_file",
   "Conversion": "quantd.conversion",
   "Copy": "quantd.tensors.copies",
   "Quantize": "quantd.columns",
   "QuantizedTensor": "quantd.tensors.tensor",
   "Statistics": "quantd.tensors.copies",
   "Quantizer": "quantd.quantizer",
+  "calibrate": "quantd.calibration",
   "convert": "quantd.conversion",
   "load": "quantd.tensors.tensor",
   "save": "quantd.tensors.file",

@@ -2,8 +2,10 @@
 
   python -m quantd --version
   python -m quantd --listen 127.0.0.1:50151
+  python -m quantd calibrate MODEL --data FILE --out amax.json
 
-The words are those of the program `quantd`, which `--help` lists.
+The words are those of the program `quantd`, which `--help` lists; after
+`calibrate` they are those of `quantd.calibration_command`.
 """
 
 import importlib.metadata
@@ -11,6 +13,7 @@ import os
 import sys
 
 import quantd
+from quantd import calibration_command
 from quantd.version import version
 
 _REMEDY = (
@@ -20,9 +23,12 @@ _REMEDY = (
 
 
 def main() -> None:
-  """Becomes the server, or tells the version of the package and its engine."""
+  """Becomes the server, tells the version, or calibrates."""
   if sys.argv[1:] == ["--version"]:
     print(f"quantd {version()}, engine {quantd.engine}")
+    return
+  if sys.argv[1:2] == ["calibrate"]:
+    calibration_command.main(sys.argv[2:])
     return
   try:
     files = importlib.metadata.files("quantd") or []

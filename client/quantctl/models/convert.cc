@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 #include <variant>
 
 #include "client/checkpoint/convert/conversion.h"
@@ -38,7 +39,21 @@ absl::StatusOr<std::map<std::string, float>> ReadInputAmax(
   const auto json =
       checkpoint::ReadJsonObject(InputFile::Open(path), size_t{256} << 20);
   if (!json.ok()) return json.status();
-  for (const auto& [module, value] : json->items()) {
+  // What `python -m quantd calibrate` writes says more than the numbers.
+  constexpr std::string_view kSchema = "quantd.calibration/1";
+  const Json* found = &*json;
+  if (json->contains("schema")) {
+    const Json& schema = (*json)["schema"];
+    const auto inner = json->find("input_amax");
+    if (schema != kSchema || inner == json->end() || !inner->is_object()) {
+      return absl::InvalidArgumentError(fmt::format(
+          "{}: expected \"schema\": \"{}\" and an object \"input_amax\", got "
+          "{}",
+          path, kSchema, schema.dump().substr(0, 40)));
+    }
+    found = &*inner;
+  }
+  for (const auto& [module, value] : found->items()) {
     const float amax = value.is_number() ? value.get<float>() : -1.0f;
     if (!std::isfinite(amax) || amax <= 0) {
       return absl::InvalidArgumentError(

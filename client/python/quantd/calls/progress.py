@@ -26,11 +26,11 @@ def inside() -> bool:
 
 
 def function_of(
-  wanted: Any, total: int, title: str
+  wanted: Any, total: int, title: str, unit: str = "B"
 ) -> tuple[Progress | None, Callable[[], object]]:
   """What is to be told, and what closes it."""
   if isinstance(wanted, (bool, np.bool_)):
-    return _bar(total, title) if wanted else (None, _nothing)
+    return _bar(total, title, unit) if wanted else (None, _nothing)
   if callable(wanted):
     return wanted, _nothing
   expected = "True, False or a function of the bytes done and of all"
@@ -42,7 +42,7 @@ def _nothing() -> None:
 
 
 def _bar(
-  total: int, title: str
+  total: int, title: str, unit: str
 ) -> tuple[Progress | None, Callable[[], object]]:
   try:
     from tqdm.auto import tqdm
@@ -52,7 +52,7 @@ def _bar(
       stacklevel=_frames_of_package() + 1,
     )
     return None, _nothing
-  bar = tqdm(total=total, unit="B", unit_scale=True, desc=title)
+  bar = tqdm(total=total, unit=unit, unit_scale=True, desc=title)
 
   last = 0
 

@@ -1,0 +1,259 @@
+"""The largest inputs of a model's modules, measured: `quantd.calibrate`."""
+
+import hashlib
+import inspect
+import math
+import os
+import pathlib
+import tempfile
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from quantd.calibration_file import Calibration
+from quantd.calibration_hooks import Meter, Watch
+from quantd.calls import progress as telling
+from quantd.conversion import convert
+from quantd.errors import Invalid, Unimplemented
+
+__all__ = ["calibrate"]
+
+Path = str | os.PathLike[str]
+# Bytes at both ends of a shard that its hash covers.
+_ENDS = 1 << 20
+
+
+def calibrate(
+  model: Any,
+  batches: Iterable[Any],
+  *,
+  source: Path | None = None,
+  include: Sequence[str] = (),
+  percentile: float | None = None,
+  cache: bool = True,
+  data: str = "batches",
+  progress: telling.Wanted = False,
+  device_map: Any = None,
+  quantctl: Path | None = None,
+) -> Calibration:
+  """Runs a model once over batches and measures what comes into its modules.
+
+  The modules are those that `quantctl convert` takes, which is asked with a dry
+  run. Nothing grows with the batches.
+
+  Args:
+    model: A model's directory, which transformers loads in bf16, or a module of
+      PyTorch that is loaded already.
+    batches: Token ids [B, T], or mappings that the model takes as keywords.
+      Every position counts, so they must hold no padding.
+    source: The model's directory, where a module does not know its own.
+    include: Patterns of `quantctl convert --include`.
+    percentile: None measures the largest magnitude. A number like 99.9 is the
+      magnitude below which so much of each input lies, at most 1/16 too large.
+    cache: Whether keys and values are measured, too.
+    data: A name of the data, for the file.
+    progress: As `quantd.convert` has it, of batches.
+    device_map: As `from_pretrained` has it; None: one GPU if there is one.
+    quantctl: As `quantd.convert` has it.
+
+  Returns:
+    What was found; `save` writes the file for `--input-amax`.
+
+  Raises:
+    quantd.Invalid: The model is none that convert takes, the batches have
+      padding, or what comes into a module is not finite.
+    quantd.Unimplemented: There is no quantctl, or no torch or transformers.
+  """
+  torch = _torch()
+  if percentile is not None and not 0 < percentile <= 100:
+    raise Invalid.of("percentile", "a number in (0, 100]", str(percentile))
+  if isinstance(model, (str, os.PathLike)):
+    source = model
+    model = _load(source, device_map)
+  source = pathlib.Path(source or getattr(model, "name_or_path", ""))
+  if not source.is_dir() or str(source) == ".":
+    expected = "the model's directory, which tells what convert takes"
+    raise Invalid.of("source", expected, str(source))
+  wanted = _modules_of(source, include, quantctl)
+  watch = Watch(model, wanted, percentile is not None, cache)
+  words = _keywords(model, watch, cache)
+  counts = _Counts(torch.uint8)
+  total = len(batches) if isinstance(batches, Sequence) else 0
+  tell, close = telling.function_of(progress, total, "calibrate", unit="batch")
+  training = model.training
+  model.eval()
+  try:
+    with torch.inference_mode(), watch.open():
+      for batch in batches:
+        counts.add(batch)
+        _forward(model, batch, words)
+        if tell is not None:
+          tell(counts.batches, max(total, counts.batches))
+  finally:
+    model.train(training)
+    close()
+  out = Calibration(data=[{"name": data, **counts.told()}])
+  out.model = {"name": source.resolve().name, "sha256": _hash_of(source)}
+  _read(watch, percentile, out)
+  out.fill()
+  if out.filled:
+    warnings.warn(
+      f"{len(out.filled)} experts saw no token and have the largest of their "
+      f"siblings, {out.filled[0]} for one: take more data",
+      stacklevel=2,
+    )
+  return out
+
+
+def _load(source: Path, device_map: Any = None) -> Any:
+  """Loads a model as its config.json names its class, in bf16.
+
+  No code of the model's own is run; a model that needs such is loaded by the
+  caller.
+  """
+  torch = _torch()
+  import transformers
+
+  config = transformers.AutoConfig.from_pretrained(os.fspath(source))
+  kind = transformers.AutoModelForCausalLM
+  for name in config.architectures or []:
+    kind = getattr(transformers, name, kind)
+  model = kind.from_pretrained(
+    os.fspath(source), dtype=torch.bfloat16, device_map=device_map
+  )
+  if device_map is None and torch.cuda.is_available():
+    model = model.cuda()
+  return model
+
+
+def _torch() -> Any:
+  try:
+    import torch
+    import transformers  # noqa: F401
+  except ImportError as missing:
+    raise Unimplemented(
+      f"calibrate() runs the model with PyTorch and transformers ({missing}): "
+      "pip install 'quantd[calibrate]'"
+    ) from missing
+  return torch
+
+
+def _modules_of(
+  source: pathlib.Path, include: Sequence[str], quantctl: Path | None
+) -> dict[str, tuple[int, int]]:
+  """Rows and columns of the weights that convert takes, by their modules.
+
+  No format takes more of them than this one, so that the file serves all.
+  """
+  with tempfile.TemporaryDirectory() as folder:
+    plan = convert(
+      source,
+      pathlib.Path(folder) / "out",
+      dry_run=True,
+      format="fp8_dynamic",
+      include=list(include),
+      quantctl=quantctl,
+    ).plan
+  return {w["module"]: tuple(w["shape"]) for g in plan["groups"] for w in g}
+
+
+def _keywords(model: Any, watch: Watch, cache: bool) -> dict[str, Any]:
+  """What makes the model keep a cache, and no logits that nobody reads."""
+  known = inspect.signature(model.forward).parameters
+  words: dict[str, Any] = {}
+  if "use_cache" in known:
+    words["use_cache"] = cache
+  head = getattr(model, "get_output_embeddings", lambda: None)()
+  if "logits_to_keep" in known and not watch.measures(head):
+    words["logits_to_keep"] = 1
+  return words
+
+
+def _forward(model: Any, batch: Any, words: Mapping[str, Any]) -> None:
+  device = next(model.parameters()).device
+  if isinstance(batch, Mapping):
+    moved = {k: v.to(device) if hasattr(v, "to") else v for k, v in batch.items()}
+    mask = moved.get("attention_mask")
+    if mask is not None and not bool((mask != 0).all()):
+      expected = "batches without padding, which would be measured, too"
+      raise Invalid.of("attention_mask", expected, "zeros in it")
+    model(**{**words, **moved})
+  else:
+    model(batch.to(device), **words)
+
+
+class _Counts:
+  """How much was run, and its hash."""
+
+  def __init__(self, byte: Any) -> None:
+    self.batches = 0
+    self._sequences = 0
+    self._tokens = 0
+    self._hash = hashlib.sha256()
+    # By which even bf16, which numpy has not, is hashed.
+    self._byte = byte
+
+  def add(self, batch: Any) -> None:
+    self.batches += 1
+    parts = batch if isinstance(batch, Mapping) else {"input_ids": batch}
+    ids = parts.get("input_ids", next(iter(parts.values())))
+    self._sequences += ids.shape[0]
+    self._tokens += ids.shape[:2].numel()
+    for name in sorted(parts):
+      if hasattr(parts[name], "cpu"):
+        part = parts[name].detach().cpu().contiguous()
+        self._hash.update(f"{name} {tuple(part.shape)} {part.dtype}\n".encode())
+        self._hash.update(part.reshape(-1).view(self._byte).numpy())
+
+  def told(self) -> dict[str, Any]:
+    return {
+      "sequences": self._sequences,
+      "tokens": self._tokens,
+      "sha256": self._hash.hexdigest(),
+    }
+
+
+def _read(watch: Watch, percentile: float | None, out: Calibration) -> None:
+  """Takes the meters' numbers."""
+  out.unmeasured = dict(watch.absent)
+  if percentile is not None:
+    out.method = f"percentile {percentile:g}"
+  for name, meter in watch.inputs.items():
+    largest = _finite(name, meter)
+    if largest == 0:
+      out.unmeasured[name] = "nothing but zeros, or nothing, came into it"
+    elif percentile is None:
+      out.input_amax[name] = largest
+    else:
+      out.input_amax[name] = meter.percentile(percentile)
+  for name, (keys, values) in watch.kv.items():
+    pair = {"k": _finite(name, keys), "v": _finite(name, values)}
+    if min(pair.values()) > 0:
+      out.kv_amax[name] = pair
+    else:
+      out.unmeasured[name] = "it gave no cache keys and values"
+
+
+def _finite(name: str, meter: Meter) -> float:
+  largest = meter.largest()
+  if not math.isfinite(largest):
+    raise Invalid.of(name, "finite numbers that come into it", str(largest))
+  return largest
+
+
+def _hash_of(source: pathlib.Path) -> str:
+  """Of config.json and, of every shard, its name, its size and both ends.
+
+  Whole shards would take as long as the run; another training changes the ends.
+  """
+  found = hashlib.sha256()
+  config = source / "config.json"
+  found.update(config.read_bytes() if config.exists() else b"")
+  for shard in sorted(source.glob("*.safetensors")):
+    size = shard.stat().st_size
+    found.update(f"{shard.name} {size}\n".encode())
+    with shard.open("rb") as file:
+      found.update(file.read(_ENDS))
+      file.seek(max(0, size - _ENDS))
+      found.update(file.read())
+  return found.hexdigest()

@@ -43,8 +43,9 @@ class Planner {
     }
     LeaveUneven();
     if (weights_.empty()) return Refusal();
-    if (auto s = TakeInputs(selection_, &weights_); !s.ok()) return s;
-    Fuse();
+    plan_.groups = FuseWeights(std::move(weights_), selector_.architecture());
+    weights_.clear();
+    if (auto s = TakeInputs(selection_, &plan_); !s.ok()) return s;
     NoteWhatIsOdd();
     if (auto s = LayOut(); !s.ok()) return s;
     if (auto s = CheckSum(); !s.ok()) return s;
@@ -260,21 +261,6 @@ class Planner {
     return absl::InternalError(fmt::format("{}: {} of {} tensors are planned",
                                            model_.path(), count,
                                            model_.tensors().size()));
-  }
-
-  void Fuse() {
-    plan_.groups = FuseWeights(std::move(weights_), selector_.architecture());
-    weights_.clear();
-    // What comes into fused weights is one tensor.
-    for (FusedWeights& group : plan_.groups) {
-      float most = 0;
-      for (const Weight& w : group.weights) {
-        most = std::max(most, w.input_amax.value_or(0));
-      }
-      for (Weight& w : group.weights) {
-        if (w.input_amax) w.input_amax = most;
-      }
-    }
   }
 
   void NoteWhatIsOdd() {

@@ -1,6 +1,7 @@
 #include "client/checkpoint/weights.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <map>
 #include <set>
@@ -22,6 +23,33 @@ std::string TypeOf(const Weight& w, const StoredPart& part) {
   const DType type = FromSafetensorsName(w.dtype());
   return std::string(
       SafetensorsName(FormatUnder(w.profile, w.layout->codes, type).scale));
+}
+
+bool MayHaveInputScale(const WeightLayout& layout) {
+  return std::any_of(layout.parts.begin(), layout.parts.end(),
+                     [](const StoredPart& part) {
+                       return part.source == PartSource::kInputScale;
+                     });
+}
+
+// Refuses a weight whose format wants a scale of activations.
+absl::Status CheckInput(const Weight& w) {
+  if (w.input_amax) return absl::OkStatus();
+  if (w.layout->dialect == Dialect::kCompressedTensors &&
+      w.layout->format == WeightFormat::kFp8 &&
+      !ExpertsAbove(w.module).empty()) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: engines refuse experts in fp8 without --input-amax, for the "
+        "scales of their activations; take --format fp8_dynamic, or --rule "
+        "\"re:.*experts.*=fp8_dynamic\" before other rules",
+        w.module));
+  }
+  if (!w.layout->needs_input_scale) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "{}: engines need a scale of the activations with --dialect {} --format "
+      "{} and go wrong without one; give --input-amax that has it, or take "
+      "--dialect compressed-tensors, whose fp8 finds its scales at run time",
+      w.module, Name(w.layout->dialect), Name(w.layout->format)));
 }
 
 }  // namespace
@@ -132,39 +160,55 @@ std::vector<FusedWeights> FuseWeights(std::vector<Weight> weights,
   return groups;
 }
 
-absl::Status TakeInputs(const Selection& selection,
-                        std::vector<Weight>* weights) {
+absl::Status TakeInputs(const Selection& selection, ConversionPlan* plan) {
   std::vector<std::string> missing;
-  for (Weight& w : *weights) {
-    const auto found = selection.input_amax.find(w.module);
-    if (found != selection.input_amax.end()) {
-      w.input_amax = found->second;
-    } else {
-      missing.push_back(w.module);
+  bool any = false;
+  // Of each stack of experts one with a scale, and one without.
+  std::map<std::string_view, std::array<const Weight*, 2>> stacks;
+  for (FusedWeights& group : plan->groups) {
+    // What comes into fused weights is one tensor.
+    std::optional<float> most;
+    for (const Weight& w : group.weights) {
+      const auto found = selection.input_amax.find(w.module);
+      if (found == selection.input_amax.end()) continue;
+      most = std::max(most.value_or(0), found->second);
+    }
+    for (Weight& w : group.weights) {
+      if (!MayHaveInputScale(*w.layout)) continue;
+      w.input_amax = most;
+      any |= most.has_value();
+      if (!most) missing.push_back(w.module);
+      if (const auto stack = ExpertsAbove(w.module); !stack.empty()) {
+        stacks[stack][most ? 0 : 1] = &w;
+      }
     }
   }
   if (!selection.input_amax.empty() && !missing.empty()) {
-    return absl::InvalidArgumentError(
-        fmt::format("--input-amax: {} of {} weights are not in it, {} for one",
-                    missing.size(), weights->size(), missing.front()));
-  }
-  for (const Weight& w : *weights) {
-    if (w.layout->dialect == Dialect::kCompressedTensors &&
-        w.layout->format == WeightFormat::kFp8 && !w.input_amax &&
-        !ExpertsAbove(w.module).empty()) {
-      return absl::InvalidArgumentError(fmt::format(
-          "{}: engines refuse experts in fp8 without --input-amax, for the "
-          "scales of their activations; take --format fp8_dynamic, or --rule "
-          "\"re:.*experts.*=fp8_dynamic\" before other rules",
-          w.module));
+    if (!any) {
+      return absl::InvalidArgumentError(
+          fmt::format("--input-amax: it has none of {} weights, {} for one",
+                      missing.size(), missing.front()));
     }
-    if (!w.layout->needs_input_scale || w.input_amax) continue;
+    constexpr size_t kNamed = 8;
+    const size_t more = missing.size() - std::min(kNamed, missing.size());
+    missing.resize(missing.size() - more);
+    plan->notes.push_back(
+        fmt::format("no scales of activations, for --input-amax has none: {}{}",
+                    fmt::join(missing, ", "),
+                    more > 0 ? fmt::format(" and {} more", more) : ""));
+  }
+  for (const auto& [stack, pair] : stacks) {
+    const auto [with, without] = pair;
+    if (with == nullptr || without == nullptr) continue;
     return absl::InvalidArgumentError(fmt::format(
-        "--dialect {} --format {}: engines need a scale of the activations "
-        "with it and go wrong without one; give --input-amax, or take "
-        "--dialect compressed-tensors, whose fp8 finds its scales at run "
-        "time",
-        Name(w.layout->dialect), Name(w.layout->format)));
+        "--input-amax: it has {} and not {}, and engines quantize what comes "
+        "into all experts of a layer, or into none",
+        with->module, without->module));
+  }
+  for (const FusedWeights& group : plan->groups) {
+    for (const Weight& w : group.weights) {
+      if (auto s = CheckInput(w); !s.ok()) return s;
+    }
   }
   return absl::OkStatus();
 }

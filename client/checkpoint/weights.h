@@ -39,10 +39,9 @@ std::vector<Weight> TakeUneven(const Model& model,
                                const Architecture& architecture,
                                std::vector<Weight>* weights);
 
-// Gives weights the largest magnitudes of their inputs. INVALID_ARGUMENT where
-// some have none, and where engines want one.
-absl::Status TakeInputs(const Selection& selection,
-                        std::vector<Weight>* weights);
+// Gives weights the largest magnitudes of their inputs, fused ones that of them
+// all, and notes those without. INVALID_ARGUMENT where engines want one.
+absl::Status TakeInputs(const Selection& selection, ConversionPlan* plan);
 
 // The tensors that a weight becomes which is no expert of a stack that stays
 // one. Sets its outputs.

@@ -18,11 +18,6 @@ constexpr std::string_view kModelOptVersion = "0.47.0";
 constexpr std::string_view kCompressedTensorsCache = "attn.k_scale";
 constexpr std::string_view kModelOptCache = ".k_proj.k_scale";
 
-bool HasInputScales(const ConversionPlan& plan) {
-  return !plan.groups.empty() &&
-         plan.groups.front().weights.front().input_amax.has_value();
-}
-
 // Of compressed-tensors: how weights or activations are quantized. What has no
 // groups says so, as the library's own files do.
 Json Arguments(int bits, std::string_view strategy, Json dynamic) {
@@ -80,18 +75,19 @@ Json CompressedTensorsConfig(const Model& model, const ConversionPlan& plan) {
   const auto modules = TargetsOf(model, plan);
   Json groups = Json::object();
   std::string_view overall;
-  for (const auto& [format, targets] : modules) {
-    const SchemeRow& row = *FindScheme(format);
-    const bool measured = HasInputScales(plan);
-    const Scheme scheme = CompressedTensorsScheme(row, measured);
+  for (const auto& [kind, targets] : modules) {
+    const SchemeRow& row = *FindScheme(kind.format);
+    const Scheme scheme = CompressedTensorsScheme(row, kind.measured);
     overall =
         modules.size() == 1 ? row.file_formats.front() : "mixed-precision";
-    const auto name = measured ? row.name : row.weights_only;
-    groups[std::string(name)] = {{"format", row.file_formats.front()},
-                                 {"input_activations", scheme.inputs},
-                                 {"output_activations", nullptr},
-                                 {"targets", targets},
-                                 {"weights", scheme.weights}};
+    std::string name(kind.measured ? row.name : row.weights_only);
+    // FP8 without scales of activations has no name of its own.
+    if (groups.contains(name)) name += "_STATIC";
+    groups[name] = {{"format", row.file_formats.front()},
+                    {"input_activations", scheme.inputs},
+                    {"output_activations", nullptr},
+                    {"targets", targets},
+                    {"weights", scheme.weights}};
   }
   return {{"config_groups", groups},
           {"format", overall},
@@ -112,9 +108,9 @@ struct Algorithm {
   std::string_view name;
   int group_size = 0;  // 0: none
 };
-Algorithm ModelOptAlgorithm(WeightFormat format, bool measured) {
-  const SchemeRow& row = *FindScheme(format);
-  const bool inputs = format != WeightFormat::kNvfp4 || measured;
+Algorithm ModelOptAlgorithm(ModuleKind kind) {
+  const SchemeRow& row = *FindScheme(kind.format);
+  const bool inputs = kind.format != WeightFormat::kNvfp4 || kind.measured;
   return {inputs ? row.algorithms.front() : "W4A16_NVFP4", row.group_size};
 }
 
@@ -124,7 +120,6 @@ Json ModelOptProducer() {
 
 // The one that hf_quant_config.json has under "quantization".
 Json ModelOptQuantization(const Model& model, const ConversionPlan& plan) {
-  const bool measured = HasInputScales(plan);
   const auto modules = ModulesOf(plan);
   const Json cache =
       HasCacheScales(model, kModelOptCache) ? Json("FP8") : Json(nullptr);
@@ -133,15 +128,15 @@ Json ModelOptQuantization(const Model& model, const ConversionPlan& plan) {
     out["quant_algo"] = "MIXED_PRECISION";
     out["kv_cache_quant_algo"] = cache;
     Json layers = Json::object();
-    for (const auto& [format, names] : modules) {
-      const Algorithm a = ModelOptAlgorithm(format, measured);
+    for (const auto& [kind, names] : modules) {
+      const Algorithm a = ModelOptAlgorithm(kind);
       Json layer = {{"quant_algo", a.name}};
       if (a.group_size > 0) layer["group_size"] = a.group_size;
       for (const std::string& name : names) layers[name] = layer;
     }
     out["quantized_layers"] = layers;
   } else {
-    const Algorithm a = ModelOptAlgorithm(modules.begin()->first, measured);
+    const Algorithm a = ModelOptAlgorithm(modules.begin()->first);
     out["quant_algo"] = a.name;
     out["kv_cache_quant_algo"] = cache;
     if (a.group_size > 0) out["group_size"] = a.group_size;
@@ -157,15 +152,16 @@ Json ModelOptConfig(const Model& model, const ConversionPlan& plan) {
   const Json quantization = ModelOptQuantization(model, plan);
   Json out = Json::object();
   if (const auto modules = ModulesOf(plan);
-      modules.size() == 1 && modules.begin()->first != WeightFormat::kMxfp8) {
-    const Algorithm a =
-        ModelOptAlgorithm(modules.begin()->first, HasInputScales(plan));
+      modules.size() == 1 &&
+      modules.begin()->first.format != WeightFormat::kMxfp8) {
+    const ModuleKind kind = modules.begin()->first;
+    const Algorithm a = ModelOptAlgorithm(kind);
     Json scheme = {{"dynamic", false},
                    {"num_bits", a.group_size > 0 ? 4 : 8},
                    {"type", "float"}};
     if (a.group_size > 0) scheme["group_size"] = a.group_size;
     Json group = Json::object();
-    if (HasInputScales(plan)) group["input_activations"] = scheme;
+    if (kind.measured) group["input_activations"] = scheme;
     group["weights"] = scheme;
     group["targets"] = {"Linear"};
     out["config_groups"] = {{"group_0", group}};
@@ -261,7 +257,17 @@ std::vector<TextFile> ConfigFiles(const Model& model,
 
 std::string ActivationsOf(const ConversionPlan& plan) {
   if (plan.dialect == Dialect::kNone) return "none";
-  if (HasInputScales(plan)) return "scales of activations from --input-amax";
+  size_t measured = 0;
+  for (const auto& [kind, names] : ModulesOf(plan)) {
+    measured += kind.measured ? names.size() : 0;
+  }
+  if (measured > 0) {
+    return fmt::format(
+        "scales of activations from --input-amax{}",
+        measured == plan.weights()
+            ? ""
+            : fmt::format(", of {} of {} weights", measured, plan.weights()));
+  }
   std::map<WeightFormat, size_t> formats;
   for (const auto& [format, count] : plan.formats()) {
     formats[StoredAs(format)] += count;

@@ -137,12 +137,13 @@ class Modules {
 
 }  // namespace
 
-std::map<WeightFormat, std::vector<std::string>> ModulesOf(
+std::map<ModuleKind, std::vector<std::string>> ModulesOf(
     const ConversionPlan& plan) {
-  std::map<WeightFormat, std::vector<std::string>> modules;
+  std::map<ModuleKind, std::vector<std::string>> modules;
   for (const FusedWeights& group : plan.groups) {
     for (const Weight& w : group.weights) {
-      modules[StoredAs(w.layout->format)].push_back(w.module);
+      modules[{StoredAs(w.layout->format), w.input_amax.has_value()}].push_back(
+          w.module);
     }
   }
   return modules;
@@ -186,7 +187,7 @@ std::vector<std::string> IgnoredNames(const Model& model,
   return names;
 }
 
-std::map<WeightFormat, std::vector<std::string>> TargetsOf(
+std::map<ModuleKind, std::vector<std::string>> TargetsOf(
     const Model& model, const ConversionPlan& plan) {
   auto modules = ModulesOf(plan);
   const auto most = std::max_element(
@@ -199,16 +200,15 @@ std::map<WeightFormat, std::vector<std::string>> TargetsOf(
       if (w.role == Role::kHead) heads.insert(w.module);
     }
   }
-  std::map<WeightFormat, std::vector<std::string>> targets;
-  for (const auto& [format, names] : modules) {
+  std::map<ModuleKind, std::vector<std::string>> targets;
+  for (const auto& [kind, names] : modules) {
     std::vector<std::string> others = plain;
     for (const auto& [other, more] : modules) {
-      if (other != format)
-        others.insert(others.end(), more.begin(), more.end());
+      if (other != kind) others.insert(others.end(), more.begin(), more.end());
     }
     std::vector<std::string> named = names;
-    if (format == most->first) {
-      targets[format] = {"Linear"};
+    if (kind == most->first) {
+      targets[kind] = {"Linear"};
       named.clear();
       for (const std::string& name : names) {
         (heads.count(name) > 0 ? named : others).push_back(name);
@@ -216,7 +216,7 @@ std::map<WeightFormat, std::vector<std::string>> TargetsOf(
     }
     for (std::string& text : ModuleExpressions(
              std::move(named), std::move(others), NameStyle::kRegular)) {
-      targets[format].push_back(std::move(text));
+      targets[kind].push_back(std::move(text));
     }
   }
   return targets;

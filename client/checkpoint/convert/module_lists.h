@@ -3,6 +3,7 @@
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_MODULE_LISTS_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_MODULE_LISTS_H_
 
+#include <compare>
 #include <map>
 #include <string>
 #include <vector>
@@ -13,8 +14,15 @@
 
 namespace quantd::checkpoint {
 
-// The quantized modules by the format that files say.
-std::map<WeightFormat, std::vector<std::string>> ModulesOf(
+// What files say of a quantized module.
+struct ModuleKind {
+  WeightFormat format = WeightFormat::kBf16;
+  bool measured = false;  // its activations have a scale
+
+  auto operator<=>(const ModuleKind&) const = default;
+};
+
+std::map<ModuleKind, std::vector<std::string>> ModulesOf(
     const ConversionPlan& plan);
 
 // Expressions for linear modules that stay as they are, and for embeddings if
@@ -29,10 +37,10 @@ std::vector<std::string> IgnoredNames(const Model& model,
                                       const ConversionPlan& plan,
                                       bool embeddings);
 
-// What each format's group of compressed-tensors aims at: the most frequent
+// What each kind's group of compressed-tensors aims at: the most frequent
 // one at all linear layers, others at expressions; output heads by name, for
 // they are no linear layers to vLLM.
-std::map<WeightFormat, std::vector<std::string>> TargetsOf(
+std::map<ModuleKind, std::vector<std::string>> TargetsOf(
     const Model& model, const ConversionPlan& plan);
 
 }  // namespace quantd::checkpoint

@@ -30,7 +30,6 @@ def calibrate(
   source: Path | None = None,
   include: Sequence[str] = (),
   percentile: float | None = None,
-  cache: bool = True,
   data: str = "batches",
   progress: telling.Wanted = False,
   device_map: Any = None,
@@ -50,7 +49,6 @@ def calibrate(
     include: Patterns of `quantctl convert --include`.
     percentile: None measures the largest magnitude. A number like 99.9 is the
       magnitude below which so much of each input lies, at most 1/16 too large.
-    cache: Whether keys and values are measured, too.
     data: A name of the data, for the file.
     progress: As `quantd.convert` has it, of batches.
     device_map: As `from_pretrained` has it; None: one GPU if there is one.
@@ -70,30 +68,31 @@ def calibrate(
   if isinstance(model, (str, os.PathLike)):
     source = model
     model = _load(source, device_map)
-  source = pathlib.Path(source or getattr(model, "name_or_path", ""))
-  if not source.is_dir() or str(source) == ".":
+  folder = pathlib.Path(source or getattr(model, "name_or_path", "") or "-")
+  if not folder.is_dir():
     expected = "the model's directory, which tells what convert takes"
-    raise Invalid.of("source", expected, str(source))
-  wanted = _modules_of(source, include, quantctl)
-  watch = Watch(model, wanted, percentile is not None, cache)
-  words = _keywords(model, watch, cache)
-  counts = _Counts(torch.uint8)
+    raise Invalid.of("source", expected, str(folder))
+  wanted = _modules_of(folder, include, quantctl)
+  watch = Watch(model, wanted, percentile is not None)
+  words = _keywords(model, watch)
+  run = {"name": data, "sequences": 0, "tokens": 0}
+  digest = hashlib.sha256()
   total = len(batches) if isinstance(batches, Sequence) else 0
   tell, close = telling.function_of(progress, total, "calibrate", unit="batch")
   training = model.training
   model.eval()
   try:
     with torch.inference_mode(), watch.open():
-      for batch in batches:
-        counts.add(batch)
+      for done, batch in enumerate(batches, 1):
+        _count(batch, run, digest, torch.uint8)
         _forward(model, batch, words)
         if tell is not None:
-          tell(counts.batches, max(total, counts.batches))
+          tell(done, max(total, done))
   finally:
     model.train(training)
     close()
-  out = Calibration(data=[{"name": data, **counts.told()}])
-  out.model = {"name": source.resolve().name, "sha256": _hash_of(source)}
+  out = Calibration(data=[{**run, "sha256": digest.hexdigest()}])
+  out.model = {"name": folder.resolve().name, "sha256": _hash_of(folder)}
   _read(watch, percentile, out)
   out.fill()
   if out.filled:
@@ -157,22 +156,22 @@ def _modules_of(
   return {w["module"]: tuple(w["shape"]) for g in plan["groups"] for w in g}
 
 
-def _keywords(model: Any, watch: Watch, cache: bool) -> dict[str, Any]:
+def _keywords(model: Any, watch: Watch) -> dict[str, Any]:
   """What makes the model keep a cache, and no logits that nobody reads."""
   known = inspect.signature(model.forward).parameters
-  words: dict[str, Any] = {}
-  if "use_cache" in known:
-    words["use_cache"] = cache
-  head = getattr(model, "get_output_embeddings", lambda: None)()
-  if "logits_to_keep" in known and not watch.measures(head):
-    words["logits_to_keep"] = 1
-  return words
+  words: dict[str, Any] = {"use_cache": True, "logits_to_keep": 1}
+  # A head that is measured sees all tokens.
+  if watch.measures(getattr(model, "get_output_embeddings", lambda: None)()):
+    del words["logits_to_keep"]
+  return {word: value for word, value in words.items() if word in known}
 
 
 def _forward(model: Any, batch: Any, words: Mapping[str, Any]) -> None:
   device = next(model.parameters()).device
   if isinstance(batch, Mapping):
-    moved = {k: v.to(device) if hasattr(v, "to") else v for k, v in batch.items()}
+    moved = {
+      k: v.to(device) if hasattr(v, "to") else v for k, v in batch.items()
+    }
     mask = moved.get("attention_mask")
     if mask is not None and not bool((mask != 0).all()):
       expected = "batches without padding, which would be measured, too"
@@ -182,35 +181,18 @@ def _forward(model: Any, batch: Any, words: Mapping[str, Any]) -> None:
     model(batch.to(device), **words)
 
 
-class _Counts:
-  """How much was run, and its hash."""
-
-  def __init__(self, byte: Any) -> None:
-    self.batches = 0
-    self._sequences = 0
-    self._tokens = 0
-    self._hash = hashlib.sha256()
-    # By which even bf16, which numpy has not, is hashed.
-    self._byte = byte
-
-  def add(self, batch: Any) -> None:
-    self.batches += 1
-    parts = batch if isinstance(batch, Mapping) else {"input_ids": batch}
-    ids = parts.get("input_ids", next(iter(parts.values())))
-    self._sequences += ids.shape[0]
-    self._tokens += ids.shape[:2].numel()
-    for name in sorted(parts):
-      if hasattr(parts[name], "cpu"):
-        part = parts[name].detach().cpu().contiguous()
-        self._hash.update(f"{name} {tuple(part.shape)} {part.dtype}\n".encode())
-        self._hash.update(part.reshape(-1).view(self._byte).numpy())
-
-  def told(self) -> dict[str, Any]:
-    return {
-      "sequences": self._sequences,
-      "tokens": self._tokens,
-      "sha256": self._hash.hexdigest(),
-    }
+def _count(batch: Any, run: dict[str, Any], found: Any, byte: Any) -> None:
+  """Adds a batch to what was run, and to its hash."""
+  parts = batch if isinstance(batch, Mapping) else {"input_ids": batch}
+  ids = parts.get("input_ids", next(iter(parts.values())))
+  run["sequences"] += ids.shape[0]
+  run["tokens"] += ids.shape[:2].numel()
+  for name, part in sorted(parts.items()):
+    if hasattr(part, "cpu"):
+      found.update(f"{name} {tuple(part.shape)} {part.dtype}\n".encode())
+      # As bytes, for numpy has no bf16.
+      part = part.detach().cpu().reshape(-1).contiguous()
+      found.update(part.view(byte).numpy())
 
 
 def _read(watch: Watch, percentile: float | None, out: Calibration) -> None:

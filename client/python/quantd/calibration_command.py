@@ -44,14 +44,15 @@ def _parser() -> argparse.ArgumentParser:
   add = parser.add_argument
   add("model", nargs="?", metavar="MODEL", help="a model's directory")
   add("--out", required=True, metavar="FILE", help="the file to write")
-  add("--data", type=pathlib.Path, metavar="FILE", help=".jsonl, .parquet, .txt")
+  add(
+    "--data", type=pathlib.Path, metavar="FILE", help=".jsonl, .parquet, .txt"
+  )
   add("--tokens", type=_count, metavar="N", help="at most so many tokens")
   add("--samples", type=_count, default=512, metavar="N", help="at most (512)")
   add("--length", type=_count, default=2048, metavar="N", help="of each (2048)")
   add("--seed", type=int, default=0, help="which samples, if there are more")
   add("--percentile", type=float, metavar="P", help="in place of the largest")
   add("--include", action="append", default=[], metavar="PATTERN")
-  add("--no-kv", action="store_true", help="leave out keys and values")
   add("--device-map", metavar="MAP", help="of transformers, such as auto")
   add("--quantctl", metavar="PATH", help="the program, where it is not found")
   add("--merge", nargs="+", metavar="FILE", help="the maximum of such files")
@@ -72,7 +73,6 @@ def _measure(options: argparse.Namespace) -> Calibration:
     batches,
     include=options.include,
     percentile=options.percentile,
-    cache=not options.no_kv,
     data=name,
     progress=sys.stderr.isatty(),
     device_map=options.device_map,

@@ -58,7 +58,11 @@ def texts_of(path: pathlib.Path, length: int) -> Iterator[Sample]:
     with path.open(encoding="utf-8") as lines:
       for number, line in enumerate(lines, 1):
         if line.strip():
-          yield _sample(_parsed(line, f"{path}:{number}"), f"{path}:{number}")
+          try:
+            row = json.loads(line)
+          except ValueError:
+            row = None
+          yield _sample(row, f"{path}:{number}")
   elif path.suffix == ".parquet":
     try:
       from datasets import load_dataset
@@ -82,7 +86,9 @@ def texts_of_python(length: int) -> Iterator[Sample]:
   from pydoc_data.topics import topics
 
   pages = (topics[name] for name in sorted(topics))
-  yield from _windows((f"{line}\n" for p in pages for line in p.split("\n")), length)
+  yield from _windows(
+    (f"{line}\n" for p in pages for line in p.split("\n")), length
+  )
 
 
 def _windows(lines: Iterable[str], length: int) -> Iterator[str]:
@@ -99,19 +105,12 @@ def _windows(lines: Iterable[str], length: int) -> Iterator[str]:
     yield "".join(window)
 
 
-def _parsed(line: str, where: str) -> Any:
-  try:
-    return json.loads(line)
-  except ValueError as error:
-    raise Invalid.of(where, "a line of JSON", str(error)) from error
-
-
 def _sample(row: Any, where: str) -> Sample:
   if isinstance(row, dict):
     row = row.get("messages", row.get("text", row))
   if isinstance(row, (str, list)):
     return row
-  expected = 'a text, {"text": ...} or {"messages": [...]}'
+  expected = 'JSON: a text, {"text": ...} or {"messages": [...]}'
   raise Invalid.of(where, expected, shown(row))
 
 

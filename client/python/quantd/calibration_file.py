@@ -48,7 +48,9 @@ class Calibration:
 
   def save(self, path: str | os.PathLike[str]) -> None:
     """Writes the file, which appears when it is whole."""
-    text = json.dumps({"schema": SCHEMA} | asdict(self), indent=1, sort_keys=True)
+    text = json.dumps(
+      {"schema": SCHEMA} | asdict(self), indent=1, sort_keys=True
+    )
     target = pathlib.Path(path)
     partial = target.with_name(f"{target.name}.partial")
     partial.write_text(text + "\n", "utf-8")
@@ -63,15 +65,12 @@ class Calibration:
     """
     try:
       content = json.loads(pathlib.Path(path).read_text("utf-8"))
-    except ValueError as error:
-      raise Invalid.of(str(path), SCHEMA, str(error)) from error
-    schema = content.pop("schema", None) if isinstance(content, dict) else None
-    if schema != SCHEMA:
-      raise Invalid.of(f"{path}: schema", SCHEMA, shown(schema))
-    try:
+      schema = content.pop("schema", "none")
+      if schema != SCHEMA:
+        raise ValueError(f"schema {shown(schema)}")
       return cls(**content)
-    except TypeError as error:
-      raise Invalid.of(str(path), SCHEMA, str(error)) from error
+    except (ValueError, TypeError, AttributeError) as error:
+      raise Invalid.of(str(path), f"a file of {SCHEMA}", str(error)) from error
 
   def fill(self) -> None:
     """Gives experts that saw no token the largest of their siblings."""

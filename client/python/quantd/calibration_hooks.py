@@ -76,11 +76,9 @@ class Watch:
     model: Any,
     wanted: Mapping[str, tuple[int, int]],
     histogram: bool,
-    cache: bool,
   ) -> None:
     """Finds the modules; `wanted`: rows and columns of weights by their names."""
     self._model = model
-    self._cache = cache
     self._histogram = histogram
     self._names = _Names(model)
     self._linears: dict[Any, Meter] = {}
@@ -123,8 +121,7 @@ class Watch:
         enter, leave = _stack_hooks(module, meters)
         handles.append(module.register_forward_pre_hook(enter))
         handles.append(module.register_forward_hook(leave, always_call=True))
-      if self._cache:
-        handles += self._watch_caches()
+      handles += self._watch_caches()
       # Kernels that join experts show none of their inputs.
       if self._stacks and hasattr(self._model, "set_experts_implementation"):
         before = self._model.config._experts_implementation
@@ -137,7 +134,7 @@ class Watch:
         self._model.set_experts_implementation(before)
 
   def _watch_caches(self) -> Iterator[Any]:
-    for name, module in self._names.attentions():
+    for name, module in _attentions(self._model):
       if any(child.startswith("kv_") for child, _ in module.named_children()):
         self.absent[name] = "engines cache latents in place of keys and values"
         continue
@@ -162,12 +159,12 @@ class _Names:
 
   def linear(self, name: str, shape: tuple[int, int]) -> Any:
     """The module of that name, or the only one that differs in its prefix."""
-    same = [self._modules[name]] if name in self._modules else []
-    if not same and (found := _NUMBERED.fullmatch(name)):
-      same = self._ends.get(found[1] + found[2], [])
-    weight = getattr(same[0], "weight", None) if len(same) == 1 else None
+    module = self._modules.get(name)
+    if module is None and (found := _NUMBERED.fullmatch(name)):
+      module = _only(self._ends.get(found[1] + found[2], []))
+    weight = getattr(module, "weight", None)
     fits = weight is not None and tuple(weight.shape) == shape
-    return same[0] if fits else None
+    return module if fits else None
 
   def stack(self, name: str) -> Any:
     """The module that has all experts of a layer in one parameter.
@@ -175,20 +172,11 @@ class _Names:
     What is around it may have another name in the checkpoint.
     """
     found = _NUMBERED.fullmatch(name)
-    same = self._stacks.get(found[1], []) if found else []
-    return same[0] if len(same) == 1 else None
+    return _only(self._stacks.get(found[1], [])) if found else None
 
-  def attentions(self) -> list[tuple[str, Any]]:
-    """The innermost modules that are handed a cache."""
-    found = {}
-    for name, module in self._modules.items():
-      if hasattr(module, "layer_idx") and _cache_word(module):
-        found[name] = module
-    return [
-      (name, module)
-      for name, module in found.items()
-      if not any(other.startswith(f"{name}.") for other in found)
-    ]
+
+def _only(modules: list[Any]) -> Any:
+  return modules[0] if len(modules) == 1 else None
 
 
 def _stacked(module: Any) -> list[tuple[str, Any]]:
@@ -215,7 +203,7 @@ def _stack_hooks(
   """Sees each product with an expert's part of a parameter."""
   from torch.overrides import TorchFunctionMode
 
-  class Mode(TorchFunctionMode):
+  class Mode(TorchFunctionMode):  # type: ignore[misc]
     def __torch_function__(
       self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
@@ -244,6 +232,21 @@ def _stack_hooks(
   return enter, leave
 
 
+def _attentions(model: Any) -> list[tuple[str, Any]]:
+  """The innermost modules that are handed a cache."""
+  found = [
+    (name, module)
+    for name, module in model.named_modules()
+    if hasattr(module, "layer_idx") and _cache_word(module)
+  ]
+  inner = [f"{name}." for name, _ in found]
+  return [
+    (name, module)
+    for name, module in found
+    if sum(other.startswith(f"{name}.") for other in inner) == 1
+  ]
+
+
 def _cache_word(module: Any) -> str | None:
   words = inspect.signature(module.forward).parameters
   known = ("past_key_values", "past_key_value")
@@ -261,7 +264,7 @@ def _cache_hook(keys: Meter, values: Meter) -> Any:
 
 
 class _Cache:
-  """A cache whose meters see what it is given."""
+  """A cache, also to `isinstance`, whose meters see what it is given."""
 
   def __init__(self, cache: Any, keys: Meter, values: Meter) -> None:
     self._cache, self._keys, self._values = cache, keys, values
@@ -273,3 +276,7 @@ class _Cache:
 
   def __getattr__(self, name: str) -> Any:
     return getattr(self._cache, name)
+
+  @property  # type: ignore[misc]
+  def __class__(self) -> Any:
+    return type(self._cache)

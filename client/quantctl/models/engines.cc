@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/layer_names.h"
+#include "client/checkpoint/convert/module_lists.h"
 #include "client/checkpoint/stacked.h"
 #include "fmt/format.h"
 
@@ -264,14 +265,14 @@ std::string_view KindOf(const Model& model) {
 const EngineRun* FindEngineRun(std::string_view engine, const Model& model,
                                const ConversionPlan& plan) {
   std::set<std::string_view> formats;
-  for (const auto& [format, count] : plan.formats()) {
-    formats.insert(Name(checkpoint::StoredAs(format)));
+  bool measured = false;
+  for (const auto& [kind, names] : checkpoint::ModulesOf(plan)) {
+    // One format with scales of activations and without was not run.
+    if (!formats.insert(Name(kind.format)).second) return nullptr;
+    measured |= kind.measured;
   }
   if (formats.empty() || plan.torn) return nullptr;
   const std::string format = fmt::format("{}", fmt::join(formats, " and "));
-  const bool measured =
-      !plan.groups.empty() &&
-      plan.groups.front().weights.front().input_amax.has_value();
   const std::string_view kind = KindOf(model);
   const std::string name = ClassOf(model);
   // Scales of inputs make another scheme of it, and one for which experts have

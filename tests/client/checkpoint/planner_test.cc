@@ -379,21 +379,23 @@ TEST_F(PlannerTest, QuantizedModelsAndTornOnesAreRefused) {
               HasSubstr("has a quantization_config"));
 }
 
-TEST_F(PlannerTest, ScalesOfActivationsAreForAllOrNone) {
+TEST_F(PlannerTest, WhatHasNoScaleOfActivationsIsNamedOrRefused) {
   WriteLlama(At("m"));
-  Selection s = {.dialect = Dialect::kModelOpt,
-                 .format = WeightFormat::kFp8,
-                 .only = {"*.down_proj"}};
-  s.input_amax = {{"model.layers.0.mlp.down_proj", 3.0f}};
-  const auto half = Plan(s);
-  ASSERT_FALSE(half.ok());
-  EXPECT_THAT(std::string(half.status().message()),
-              HasSubstr("1 of 2 weights are not in it"));
-  s.input_amax["model.layers.1.mlp.down_proj"] = 4.0f;
-  const auto whole = Plan(s);
-  ASSERT_THAT(whole, IsOk());
-  EXPECT_NE(Output(*whole, "model.layers.1.mlp.down_proj.input_scale"),
-            nullptr);
+  const std::string first = "model.layers.0.mlp.down_proj";
+  const std::string second = "model.layers.1.mlp.down_proj";
+  Selection s = {.only = {"*.down_proj"}, .input_amax = {{"down_proj", 3.0f}}};
+  EXPECT_THAT(Plan(s).status().message(),
+              HasSubstr("it has none of 2 weights, " + first));
+  s.input_amax = {{first, 3.0f}};
+  const auto some = Plan(s);
+  ASSERT_THAT(some, IsOk());
+  EXPECT_NE(Output(*some, first + ".input_global_scale"), nullptr);
+  EXPECT_EQ(Output(*some, second + ".input_global_scale"), nullptr);
+  EXPECT_THAT(some->notes, testing::Contains(HasSubstr("has none: " + second)));
+  s.dialect = Dialect::kModelOpt;
+  s.format = WeightFormat::kFp8;
+  EXPECT_THAT(Plan(s).status().message(),
+              HasSubstr(second + ": engines need a scale"));
 }
 
 }  // namespace

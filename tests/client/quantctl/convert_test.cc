@@ -231,6 +231,22 @@ TEST_F(Convert, ModelOptGetsItsOwnFileAndScalesOfActivations) {
     EXPECT_EQ(FloatOf(*model, model->Find(l0 + "mlp.down_proj.input_scale")),
               kLess / range);
   }
+  // A file of `quantd calibrate` has the same numbers, and says more.
+  const auto with = [&](const char* schema, const char* key) {
+    WriteFile(At("amax.json"), ModelJson({{"schema", schema},
+                                          {key, amax},
+                                          {"unmeasured", {{"a", "why"}}}})
+                                   .dump());
+    return RunServed({"convert", At("m"), Fresh("b"), "--dialect", "modelopt",
+                      "--format", "fp8", "--input-amax", At("amax.json")});
+  };
+  ASSERT_EQ(with("quantd.calibration/1", "input_amax").code, 0);
+  EXPECT_EQ(ReadFile(At("b/model-00001-of-00002.safetensors")),
+            ReadFile(At("a/model-00001-of-00002.safetensors")));
+  EXPECT_THAT(with("quantd.calibration/2", "input_amax").err,
+              HasSubstr("got \"quantd.calibration/2\""));
+  EXPECT_THAT(with("quantd.calibration/1", "amaxes").err,
+              HasSubstr("an object \"input_amax\""));
   WriteFile(At("amax.json"), "{\"a\": -1}");
   const Outcome bad = RunServed(
       {"convert", At("m"), Fresh("a"), "--input-amax", At("amax.json")});

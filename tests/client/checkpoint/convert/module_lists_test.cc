@@ -245,7 +245,7 @@ TEST_F(ModuleLists, Fp8BlocksThatEnginesRefuseStayWithWhatIsFused) {
     const auto plan = MakeConversionPlan(
         *model, {.dialect = d, .format = WeightFormat::kFp8Block});
     ASSERT_THAT(plan, IsOk());
-    EXPECT_THAT(ModulesOf(*plan).at(WeightFormat::kFp8Block),
+    EXPECT_THAT(ModulesOf(*plan).at({WeightFormat::kFp8Block}),
                 testing::UnorderedElementsAre(a + "o_proj", a + "q_a_proj",
                                               a + "kv_a_proj_with_mqa",
                                               m + "gate_proj", m + "up_proj"));
@@ -276,6 +276,18 @@ TEST_F(ModuleLists, Fp8OfExpertsNeedsScalesOfActivations) {
   }
   s.input_amax[expert] = 3;
   EXPECT_THAT(MakeConversionPlan(*model, s), IsOk());
+  // Engines run all experts of a layer in one way.
+  const std::string other = "model.layers.0.mlp.experts.0.up_proj";
+  WriteModel(dir_ / "two", LlamaConfig(),
+             {{Bf16(expert + ".weight", {128, 128}),
+               Bf16(other + ".weight", {128, 128})}});
+  const auto two = Model::Open(dir_ / "two");
+  ASSERT_THAT(two, IsOk());
+  s = {.input_amax = {{expert, 3.0f}}};
+  const auto torn = MakeConversionPlan(*two, s);
+  ASSERT_FALSE(torn.ok());
+  EXPECT_THAT(std::string(torn.status().message()),
+              testing::HasSubstr("it has " + expert + " and not " + other));
   EXPECT_THAT(MakeConversionPlan(*model, {.format = WeightFormat::kFp8Dynamic}),
               IsOk());
 }

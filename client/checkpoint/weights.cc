@@ -163,7 +163,7 @@ std::vector<FusedWeights> FuseWeights(std::vector<Weight> weights,
 absl::Status TakeInputs(const Selection& selection, ConversionPlan* plan) {
   std::vector<std::string> missing;
   bool any = false;
-  // Of each stack of experts one with a scale, and one without.
+  // One expert with a scale and one without, of each stack.
   std::map<std::string_view, std::array<const Weight*, 2>> stacks;
   for (FusedWeights& group : plan->groups) {
     // What comes into fused weights is one tensor.

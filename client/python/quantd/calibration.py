@@ -167,7 +167,9 @@ def _keywords(model: Any, watch: Watch) -> dict[str, Any]:
 
 
 def _forward(model: Any, batch: Any, words: Mapping[str, Any]) -> None:
-  device = next(model.parameters()).device
+  # Weights that accelerate holds elsewhere are on no device until they are used.
+  devices = (p.device for p in model.parameters() if p.device.type != "meta")
+  device = next(devices, "cpu")
   if isinstance(batch, Mapping):
     moved = {
       k: v.to(device) if hasattr(v, "to") else v for k, v in batch.items()
@@ -190,7 +192,7 @@ def _count(batch: Any, run: dict[str, Any], found: Any, byte: Any) -> None:
   for name, part in sorted(parts.items()):
     if hasattr(part, "cpu"):
       found.update(f"{name} {tuple(part.shape)} {part.dtype}\n".encode())
-      # As bytes, for numpy has no bf16.
+      # Bytes, for numpy has no bf16.
       part = part.detach().cpu().reshape(-1).contiguous()
       found.update(part.view(byte).numpy())
 

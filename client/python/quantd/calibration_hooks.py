@@ -14,7 +14,7 @@ __all__ = ["Meter", "Watch"]
 # bits of fp32. Edges are fixed, so that one pass is enough and nothing is kept.
 _SHIFT = 19
 _FIRST, _LAST = (127 - 32) << 4, (127 + 32) << 4
-# Of a name what every prefix leaves: "layers.0", and ".mlp.up_proj".
+# What of a name no prefix changes: "layers.0", and ".mlp.up_proj".
 _NUMBERED = re.compile(r"(?:.*?\.)?([A-Za-z_]+\.\d+)(\..*)")
 _MULTIPLY = {"linear", "matmul", "__matmul__", "mm"}
 

@@ -264,7 +264,7 @@ void AddModelCommands(CLI::App* app, Options* o,
       ->add_option("--input-amax", c->input_amax_file,
                    "JSON with the largest magnitude that comes into each "
                    "module, where activations are quantized with scales "
-                   "from the file")
+                   "from the file; python -m quantd calibrate makes it")
       ->type_name("FILE");
   convert->add_flag("--statistics", c->statistics,
                     "Also say how far each weight is from the original");

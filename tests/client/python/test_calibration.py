@@ -185,6 +185,17 @@ def test_experts_are_measured_one_by_one(kind, tmp_path):
   assert merge([found, calibrated(folder, more)]).input_amax == whole.input_amax
 
 
+def test_weights_may_lie_elsewhere_until_they_are_used(tmp_path):
+  accelerate = pytest.importorskip("accelerate", reason="NO ACCELERATE")
+  torch.manual_seed(3)
+  folder = saved(EXPERTS["mixtral"](), tmp_path / "m")
+  batches = ids(4, length=64)
+  model = loaded(folder)
+  accelerate.cpu_offload(model, torch.device("cpu"))
+  assert next(model.parameters()).device.type == "meta"
+  assert calibrated(model, batches) == calibrated(folder, batches)
+
+
 def test_a_percentile_is_within_a_bin():
   x = np.random.default_rng(3).standard_t(3, 100_000).astype(np.float32)
   meter = Meter(histogram=True)

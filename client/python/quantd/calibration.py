@@ -97,7 +97,7 @@ def calibrate(
   out.fill()
   if out.filled:
     warnings.warn(
-      f"{len(out.filled)} experts saw no token and have the largest of their "
+      f"{len(out.filled)} weights of experts saw no token and have the largest of their "
       f"siblings, {out.filled[0]} for one: take more data",
       stacklevel=2,
     )

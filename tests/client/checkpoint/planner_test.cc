@@ -173,8 +173,6 @@ TEST_F(PlannerTest, PairsThatNobodyHasAreRefusedWithThoseThatThereAre) {
                               "compressed-tensors stores it"),
                     HasSubstr("got modelopt@0.47")));
   EXPECT_THAT(Plan({.profile = Profile::kTe}), IsOk());
-  EXPECT_THAT(bad(Dialect::kModelOpt, WeightFormat::kFp8),
-              HasSubstr("give --input-amax"));
 }
 
 TEST_F(PlannerTest, PatternsChoose) {

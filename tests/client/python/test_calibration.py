@@ -267,7 +267,7 @@ def test_from_bf16_to_4_bits_in_two_commands(kind, llama, run, tmp_path):
 
 @pytest.mark.parametrize("dialect", ["compressed-tensors", "modelopt"])
 def test_what_the_file_lacks_keeps_its_activations(llama, tmp_path, dialect):
-  """Siblings share what one of them has; lint and inspect agree with the result."""
+  """Siblings share what one of them has, and lint finds nothing in the result."""
   found = calibrated(llama, ids(1))
   for layer in (0, 1):
     del found.input_amax[f"model.layers.{layer}.mlp.down_proj"]

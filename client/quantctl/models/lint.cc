@@ -102,7 +102,7 @@ std::vector<std::string> NextSteps(const CheckOptions& check,
   add(Remedy::kMeasure,
       "such scales are measured by running the model; those of a cache the "
       "library that made it can measure again, and with the largest inputs in "
-      "FILE: " +
+      "FILE, as python -m quantd calibrate writes it: " +
           convert + " --input-amax FILE");
   add(Remedy::kConvert,
       (rules[Remedy::kRepair].empty() ? "convert the original again: "

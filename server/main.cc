@@ -1,4 +1,4 @@
-// quantd: the server as a program.
+// The quantd program.
 #include <fcntl.h>
 #include <grpc/grpc.h>
 #include <pthread.h>
@@ -43,21 +43,21 @@ constexpr int kExitUnclean = 3;  // calls were cancelled, or memory was lost
 constexpr int kExitRestart = 4;  // no device works; a new process may help
 constexpr int kExitAtOnce = 130;
 
-// How long the end waits for somebody to read the log.
+// How long the end waits for the log to be read.
 constexpr absl::Duration kLogPatience = absl::Seconds(1);
 
-// Whole or not at all: a reader never sees half a line. 0, or the errno of
-// what failed.
+// Writes all of the file or nothing: a reader never sees half a line. Returns 0
+// or an errno.
 int WriteAtomically(const std::string& path, const std::string& text) {
   const std::string draft = path + ".new";
-  // Whatever a neighbour has put there is not followed: the folder may be
-  // everybody's.
+  // Removes what another user may have put there, so that no link is followed:
+  // the folder may be writable by everybody.
   unlink(draft.c_str());
   const int fd = open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
                       S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH);
   if (fd < 0) return errno;
   const std::string line = text + '\n';
-  errno = EIO;  // for a write that is short without a reason
+  errno = EIO;  // a short write sets no errno
   bool written =
       write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
   written = close(fd) == 0 && written;
@@ -67,8 +67,8 @@ int WriteAtomically(const std::string& path, const std::string& text) {
   return error;
 }
 
-// Says on standard error, behind the log, why the program ends; not where
-// nobody reads.
+// Prints on standard error, behind the log, why the program ends, unless nobody
+// reads it.
 int End(int code, const std::string& message) {
   if (quantd::FlushLog(kLogPatience)) {
     std::cerr << "quantd: " << message << '\n';
@@ -76,14 +76,14 @@ int End(int code, const std::string& message) {
   return code;
 }
 
-// Instead of an abort, while the server starts. What it says needs no memory.
+// Replaces an abort while the server starts. Needs no memory to report.
 [[noreturn]] void EndWithoutMemory() {
   try {
     if (const auto thrown = std::current_exception()) {
       std::rethrow_exception(thrown);
     }
   } catch (const std::bad_alloc&) {
-  } catch (const std::system_error&) {  // of a thread without a stack
+  } catch (const std::system_error&) {  // a thread could not be created
   } catch (...) {
     std::abort();
   }
@@ -99,7 +99,8 @@ int End(int code, const std::string& message) {
   _exit(kExitFailed);
 }
 
-// Reads the configuration file again, of which the log level takes effect.
+// Reads the configuration file again. Only a change of the log level takes
+// effect.
 void ReloadSettings(int argc, char** argv, quantd::CommandLine& command) {
   using quantd::Log;
   using quantd::LogLevel;
@@ -122,7 +123,7 @@ void ReloadSettings(int argc, char** argv, quantd::CommandLine& command) {
   quantd::SetLogLevel(fresh.options.log_level);
 }
 
-// Returns when the server is told to stop. What else it is told is done here.
+// Handles signals, and returns when one says to stop.
 void AwaitStop(const sigset_t& signals, int argc, char** argv,
                quantd::CommandLine& command, quantd::Server& server) {
   while (true) {
@@ -137,8 +138,9 @@ void AwaitStop(const sigset_t& signals, int argc, char** argv,
   }
 }
 
-// --check-config: all that a start would find wrong before it opens devices
-// and the address, and unknown variables too, of which a start only warns.
+// --check-config: reports everything that a start would find wrong before it
+// opens devices and the address, and also unknown variables, about which a
+// start only warns.
 int CheckConfiguration(const quantd::CommandLine& command) {
   absl::Status status = quantd::Validate(command.options);
   if (status.ok()) {
@@ -164,8 +166,8 @@ int main(int argc, char** argv) {
   using quantd::LogLevel;
   const auto ends = std::set_terminate(EndWithoutMemory);
   const std::string allocator = quantd::TuneAllocator();
-  // Debian's absl looks for cycles of locks at each lock, at a twentieth of a
-  // small call. Tests have servers that look.
+  // Debian's absl searches for lock cycles at every lock, which costs a
+  // twentieth of a small call. Servers in tests keep the search.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 
   // Blocked before any thread starts, so that only AwaitStop takes them.
@@ -175,8 +177,7 @@ int main(int argc, char** argv) {
     sigaddset(&signals, number);
   }
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  // SIGXFSZ comes of a file that must not grow: a log that is full ends
-  // nothing.
+  // SIGXFSZ means that a file may not grow: a full log must not end the server.
   for (const int number : {SIGPIPE, SIGUSR1, SIGUSR2, SIGXFSZ}) {
     signal(number, SIG_IGN);
   }
@@ -187,7 +188,7 @@ int main(int argc, char** argv) {
     return code == 0 ? 0 : kExitUsage;
   }
   quantd::ServerOptions& options = command.options;
-  // It stops as if somebody had said so: calls are answered first.
+  // Stops in the usual way, which answers calls first.
   options.on_hopeless = [] { kill(getpid(), SIGTERM); };
   if (command.action == quantd::Action::kCheckConfiguration) {
     return CheckConfiguration(command);
@@ -202,8 +203,8 @@ int main(int argc, char** argv) {
   }
   quantd::ConfigureLog(options.log_level, options.log_format);
   quantd::CaptureGrpcLog();
-  // Never undone: gRPC's end as a whole waits for a thread of its own, which
-  // may wait for 10 s, and by the wall clock.
+  // Never undone: shutting gRPC down waits for a thread of its own, up to 10 s
+  // by the wall clock.
   grpc_init();
   const absl::Cleanup flush = [] { quantd::FlushLog(kLogPatience); };
   const uint64_t descriptors = quantd::RaiseDescriptorLimit();
@@ -250,7 +251,7 @@ int main(int argc, char** argv) {
   const std::string metrics_file = options.port_file.empty() || metrics.empty()
                                        ? ""
                                        : options.port_file + ".metrics";
-  // A reader of the port file finds the other file there already, and the log.
+  // The other file and the log are complete before the port file appears.
   quantd::FlushLog(kLogPatience);
   std::vector<quantd::OwnFile> files;
   for (const auto& [path, address] :
@@ -273,7 +274,7 @@ int main(int argc, char** argv) {
   AwaitStop(signals, argc, argv, command, **server);
   std::thread([&signals] {
     int number = SIGHUP;
-    // Nobody connects any more for whom files would have to be read again.
+    // No new connections come, so files need not be read again.
     while (number == SIGHUP) sigwait(&signals, &number);
     _exit(kExitAtOnce);
   }).detach();
@@ -283,7 +284,7 @@ int main(int argc, char** argv) {
                    : clean                    ? 0
                                               : kExitUnclean;
   if ((*server)->stuck()) {
-    // What hangs holds threads that nobody can end but the system.
+    // Only the system can end threads that hang.
     quantd::FlushLog(kLogPatience);
     _exit(code);
   }

@@ -17,14 +17,14 @@
 namespace quantd {
 namespace {
 
-// Calls of a method that may arrive before their queue's thread looks.
+// Calls of a method that may arrive before the queue's thread looks.
 constexpr int kArmedCalls = 4;
-// What clients may send beside their message.
+// Limit of a call's headers.
 constexpr int kMaxMetadataBytes = 8 << 10;
 // Fewer and larger frames cost less; gRPC's own choice, 16 KiB, a tenth more.
 constexpr int kMaxFrame = 1 << 20;
 
-// The number of threads that was asked for, or one for so many cores.
+// The requested number of threads, or one for each `cores` cores.
 int Threads(int asked, int cores) {
   if (asked > 0) return asked;
   return std::max<int>(1, std::thread::hardware_concurrency() / cores);
@@ -32,7 +32,7 @@ int Threads(int asked, int cores) {
 
 bool IsCuda(std::string_view name) { return name.starts_with("cuda"); }
 
-// Hosts that speak for many.
+// The hosts that are proxies.
 std::function<bool(std::string_view)> TrustedHosts(
     const ServerOptions& options) {
   return [proxies = options.trusted_proxies](std::string_view host) {
@@ -113,7 +113,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::StartWith(
   }
   int fallback = -1;
   if (options.fallback) {
-    // Beside the budget, of which the others need their shares when they work.
+    // Outside the budget: the other devices need their shares when they work
+    // again.
     BackendOptions cpu = OptionsOfBackends(options, shares);
     cpu.name = "cpu:fallback";
     auto backend = OpenBackend("cpu", cpu);
@@ -156,7 +157,7 @@ Server::Server(const ServerOptions& options,
   env_.defaults.amax_estimation_scale = options.estimate;
   env_.speaks_for_many = TrustedHosts(options);
   for (size_t i = 0; i < env_.engine.size(); ++i) {
-    // A GPU has blocks of its own for what the driver has not been told of.
+    // A GPU stages in blocks of its own, unless the driver knows the memory.
     const BackendInfo& info = env_.engine.backend(i).info();
     env_.works_in_place &= info.borrows && info.kind == "cpu";
   }
@@ -191,7 +192,8 @@ absl::Status Server::Listen() {
   auto connections = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
       env_.credentials->ForPort());
-  // Sizes are judged here, with a typed error; what is far beyond is not read.
+  // Larger requests get a typed error from us; far larger ones are not read at
+  // all.
   builder.SetMaxReceiveMessageSize(static_cast<int>(
       std::min(2 * *std::max_element(std::begin(env_.request_limit),
                                      std::end(env_.request_limit)) +
@@ -207,15 +209,15 @@ absl::Status Server::Listen() {
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20000);
-  // Clients ask as often as they like whether this server is alive.
+  // Clients may send keepalive pings as often as they like.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
-  // Calls that are not read hold a connection's window, which gRPC would let
-  // grow to many megabytes on a fast one.
+  // Unread calls hold a connection's window, which gRPC would let grow to many
+  // megabytes on a fast one.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES,
                              static_cast<int>(env_.shares.window));
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrame);
-  // Codes do not compress, and the filter would be the bottleneck.
+  // Quantized data does not compress, and the filter would be the bottleneck.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
   builder.RegisterService(&env_.tensors);
@@ -248,7 +250,7 @@ void Server::AddQueues(grpc::ServerBuilder& builder) {
   }
   const int stream_queues = Threads(env_.options.stream_queues, 4);
   for (int i = 0; i < stream_queues; ++i) {
-    // Nothing arrives there.
+    // No new calls arrive there.
     stream_queues_.push_back(builder.AddCompletionQueue(false));
     streams_.emplace_back();
   }
@@ -256,9 +258,9 @@ void Server::AddQueues(grpc::ServerBuilder& builder) {
 
 void Server::ArmCalls() {
   for (int i = 0; i < kArmedCalls; ++i) {
-    // A queue and a thread of its own for what is no tensor method would cost
-    // every call of the others: whichever thread waits for sockets would have
-    // to wake that of the call for each of its events.
+    // Other methods share the last queue. With a queue and a thread of their
+    // own, every call would cost more: whichever thread reads sockets would
+    // have to wake the call's thread for each event.
     auto* const last = queues_.back().get();
     IncomingCall::Arm(&env_, std::nullopt, {last, last});
     for (auto& queue : queues_) {

@@ -24,20 +24,20 @@ namespace quantd {
 
 class Server {
  public:
-  // Serves when it returns. INVALID_ARGUMENT for options that Validate or
-  // ServerCredentials refuse, NOT_FOUND for a device that is not there,
-  // UNAVAILABLE for an address that cannot be had.
+  // Returns once it serves. INVALID_ARGUMENT if Validate or ServerCredentials
+  // refuse the options, NOT_FOUND for a missing device, UNAVAILABLE if the
+  // address cannot be used.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options);
-  // Starts with the caller's devices instead of options.devices. Their
-  // pools may hold as much as DivideBudget says.
+  // Starts with the caller's devices instead of options.devices. Their pools
+  // may hold as much as DivideBudget says.
   static absl::StatusOr<std::unique_ptr<Server>> StartWith(
       const ServerOptions& options,
       std::vector<std::unique_ptr<Backend>> backends);
-  // Drains, with no delay, if that has not been done.
+  // Drains without delay unless it was drained before.
   ~Server();
 
-  // What a client dials: "127.0.0.1:50151".
+  // The address that clients dial: "127.0.0.1:50151".
   const std::string& address() const { return address_; }
   // The address of the metrics; empty without options.metrics_address.
   std::string metrics_address() const {
@@ -54,18 +54,18 @@ class Server {
   // Null without options.memory_socket.
   const MemoryDoor* memory_door() const { return door_.get(); }
 
-  // Health says NOT_SERVING, then after `delay` new calls are refused, then
-  // accepted calls finish (options.drain_timeout at most; then they are
-  // cancelled), then the server is down. True: no accepted call was cancelled
-  // and all memory came back. Peers that do not take what they are sent are cut
-  // off. A device that does not end its jobs is not waited for, nor is gRPC for
-  // long: then this is `stuck`.
+  // Stops the server: health says NOT_SERVING; after `delay` new calls are
+  // refused; accepted calls finish, or are cancelled after
+  // options.drain_timeout; then the server shuts down. Returns whether no
+  // accepted call was cancelled and all memory came back. Peers that do not
+  // take what they are sent are cut off. A device whose jobs do not end is not
+  // waited for, and gRPC only for a short time: see `stuck`.
   bool Drain(absl::Duration delay);
-  // After Drain: a job, a self-test or gRPC hangs, for which the destructor
-  // would wait. The process can only be ended as it is.
+  // After Drain: a job, a self-test or gRPC hangs, and the destructor would
+  // wait for it. The process must exit without destroying the server.
   bool stuck() const { return stuck_; }
   // Whether the server has been without a device for options.most_without, so
-  // that the process should be started anew.
+  // that the process should be restarted.
   bool wants_restart() const { return wants_restart_; }
 
  private:
@@ -84,19 +84,19 @@ class Server {
 
   std::string address_;
   std::atomic<bool> wants_restart_{false};
-  // Calls and queues are gone before it goes.
+  // Outlives calls and queues.
   CallEnvironment env_;
   GateThread gate_thread_;
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues_;
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> stream_queues_;
-  std::deque<QueueUsers> streams_;  // of those
+  std::deque<QueueUsers> streams_;  // users of stream_queues_
   std::unique_ptr<grpc::Server> grpc_;
   std::future<void> grpc_end_;
   bool drained_ = false;
   bool drained_well_ = false;
   bool stuck_ = false;
   std::unique_ptr<MemoryDoor> door_;
-  // Last: it goes first, since it looks at all the rest.
+  // Last, so that it is destroyed first: it reads everything else.
   std::unique_ptr<HttpListener> http_;
 };
 

@@ -12,10 +12,10 @@ namespace {
 
 using Calls = CallRegistry::Kind;
 
-// Without a refusal, and for refusals that are being sent.
+// Time without a refusal, and time for refusals to be sent.
 constexpr absl::Duration kQuietTime = absl::Milliseconds(200);
-// For noise that does not end, for jobs that hang, once all other calls are
-// over, and for what replies hold.
+// For clients that keep coming, for jobs that hang once all other calls are
+// over, and for memory held by replies.
 constexpr absl::Duration kPatience = absl::Seconds(2);
 // For what gRPC is still writing, and for gRPC when nothing is left to write.
 constexpr std::chrono::seconds kLastWrites{1};
@@ -34,8 +34,8 @@ bool Server::Drain(absl::Duration delay) {
   env_.registry.StartDraining();
   const bool finished = env_.registry.WaitUntilNone(
       Calls::kAccepted, SteadyNow() + env_.options.drain_timeout);
-  // From Shutdown on gRPC itself turns calls away, as CANCELLED and without a
-  // reason: first tell those who still come that they must go elsewhere.
+  // After Shutdown gRPC itself refuses calls, as CANCELLED and without a
+  // reason. So clients that still come are first told to go elsewhere.
   env_.registry.WaitUntilQuiet(kQuietTime, SteadyNow() + kPatience);
   env_.acceptor->Stop();
   // Nothing of ours is left to wait for; health watchers would stay for ever.
@@ -47,7 +47,7 @@ bool Server::Drain(absl::Duration delay) {
     const int hanging = env_.monitor->hanging();
     Log(LogLevel::kError, "stuck",
         {{"hanging_jobs", hanging}, {"grpc_ended", ended}});
-    // Calls are over, and lost none of what they had.
+    // All calls are over and have released their memory.
     drained_well_ =
         !ended && finished && hanging == 0 && env_.gate->used() == 0;
     return drained_well_;
@@ -56,11 +56,12 @@ bool Server::Drain(absl::Duration delay) {
   return drained_well_;
 }
 
-// gRPC closes no connection while it writes there, and a peer that takes
-// nothing lets it write for ever.
+// gRPC closes no connection while it writes, and a peer that takes nothing
+// makes a write last for ever.
 bool Server::EndGrpc() {
   grpc_end_ = std::async(std::launch::async, [this] {
-    // With a deadline that is over: gRPC waits for others by the wall clock.
+    // A deadline in the past: gRPC would wait for a later one by the wall
+    // clock.
     grpc_->Shutdown(std::chrono::system_clock::time_point());
   });
   const auto ends_within = [this](std::chrono::seconds patience) {
@@ -72,7 +73,7 @@ bool Server::EndGrpc() {
   return ends_within(kGrpcPatience);
 }
 
-// Jobs end, or turn out to hang.
+// Waits until jobs have ended or are found to hang.
 bool Server::AwaitCalls() {
   absl::Time hang_since = absl::InfiniteFuture();
   while (!env_.registry.WaitUntilNone(Calls::kExisting,

@@ -13,7 +13,8 @@
 namespace quantd {
 namespace {
 
-// A payload that is larger than any device's memory, whatever of it is used.
+// Refuses a payload larger than any device's memory, even if little of it is
+// used.
 absl::Status CheckPayloadBytes(uint64_t bytes, size_t most) {
   if (bytes <= most) return absl::OkStatus();
   return TooLargeError("payload_bytes", fmt::format("at most {}", most),
@@ -24,7 +25,7 @@ absl::Status CheckPayloadBytes(uint64_t bytes, size_t most) {
 
 Call::Call(CallEnvironment* env, IncomingCall* call, wire::Method method)
     : env_(env), call_(call), method_(method) {
-  record_.method = method;  // of a stream until its request is read
+  record_.method = method;  // kStream until the first message is parsed
   record_.streamed = streams();
   record_.arrived = Clock::now();
   record_.id = env_->ids.Next();
@@ -47,9 +48,9 @@ void Call::Admit() {
   if (!env_->monitor->takes_work()) {
     return Fail(Failure::NoDevice(env_->monitor->RetryDelay()));
   }
-  // A request of unknown size reserves one flow-control window, and the watch
-  // lets it grow. On a connection that cannot be measured it reserves all that
-  // the method allows.
+  // A request of unknown size reserves one flow-control window, which the watch
+  // lets grow. If the connection's bytes cannot be counted, it reserves the
+  // largest request.
   const bool counted = streams() || call_->connection()->countable();
   const size_t first = declared_.value_or(
       counted ? std::min(env_->shares.window, limit) : limit);
@@ -82,7 +83,7 @@ std::optional<Failure> Call::ReadAsk(Gate::Ask* ask) {
   if (caller != nullptr && !caller->identity.empty()) {
     ask->identity = caller->identity;
   } else if (!env_->speaks_for_many(connection.host())) {
-    // Neighbours have one address: their connections tell them apart.
+    // Callers behind one address are told apart by connection.
     ask->identity = connection.name();
   }
   ask->deadline = call_->deadline();
@@ -92,7 +93,7 @@ std::optional<Failure> Call::ReadAsk(Gate::Ask* ask) {
       return Failure::BadRequest(FieldError(
           wire::kPriorityKey, "high, normal or low", "something else"));
     }
-    // Without tokens that say who may, nobody may.
+    // Without tokens nobody is granted high priority.
     const bool may = caller != nullptr && caller->may_be_high;
     const bool asks_too_much = *priority == Priority::kHigh && !may;
     ask->priority = asks_too_much ? Priority::kNormal : *priority;
@@ -107,7 +108,7 @@ void Call::Answered(Gate::Answer answer) {
   if (answer.outcome != Outcome::kWaiting) {
     return GoOn(answer.outcome, answer.retry_after, false);
   }
-  // A cancellation that came just before the wait looked in vain for it.
+  // A cancellation just before the wait could not find it in the queue.
   if (call_->cancelled()) LeaveQueues();
 }
 
@@ -147,7 +148,7 @@ void Call::Receive(Stage stage, Payload::Expected expected) {
     lease_.HoldReceiving(expected.first == 0 ? 0 : ReceiveNeed(expected.first));
   }
   if (!declared_) received_before_ = call_->connection()->Received();
-  // From chunk to chunk the time runs on.
+  // The time limit runs over all chunks of a stream.
   if (stage_ != Stage::kTaking) since_ = moved_ = Now();
   stage_ = stage;
   call_->Read(message_.buffer());
@@ -180,7 +181,7 @@ void Call::OnRequest(bool ok) {
   if (size > most_) return Fail(Failure::TooLarge("request", size, most_));
   if (auto failure = Stopped("while receiving")) return Fail(*failure);
   if (streams()) {
-    // Chunks that nobody reads yet fill the window.
+    // Chunks that are not read yet fill the window.
     lease_.HoldReceiving(ReceiveNeed(size + env_->shares.window));
   } else {
     record_.received = Clock::now();
@@ -228,11 +229,10 @@ void Call::PlanRequest() {
   AwaitEvent();
 }
 
-// Without a slot and without memory for the payload: what the client waits for
-// may take long, or never be done.
+// Holds neither a slot nor payload memory: the client's event may take long, or
+// never come.
 void Call::AwaitEvent() {
-  // Looked at for so long, an event has often passed, and no other thread need
-  // be woken.
+  // Most events pass within this time, and no other thread needs to be woken.
   constexpr std::chrono::microseconds kLook{50};
   Enter(Stage::kWaiting);
   const auto end = Clock::now() + kLook;
@@ -300,7 +300,7 @@ void Call::Close(const Failure& failure) {
   call_->FinishWith(failure, record_.id);
 }
 
-// A block goes back to its pool before its lease goes back to the gate.
+// A block must return to its pool before its lease returns to the gate.
 void Call::LetGo() {
   if (payload_ != nullptr) payload_->DropJob();
   message_.Clear();
@@ -321,8 +321,8 @@ void Call::LeaveQueues() {
 
 void Call::RecordEnd() {
   record_.ended = Clock::now();
-  // Whatever was found wrong with a call whose client has gone, a message that
-  // never came above all, that is what ended it.
+  // If the client has gone, that is what ended the call, whatever else was
+  // found wrong: usually a message that never came.
   if (call_->cancelled() && record_.code != grpc::StatusCode::OK &&
       record_.code != grpc::StatusCode::DEADLINE_EXCEEDED &&
       (record_.request_bytes == 0 || ended_early_)) {

@@ -52,25 +52,25 @@
 
 namespace quantd {
 
-// How long a job has not got on: what tells a slow one from one that hangs.
+// Tells a slow job from one that hangs, by the time without progress.
 class JobWatch {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // A job of `plan` begins, which may stand still for `most` and for what its
-  // bytes take at the least speed.
+  // Begins watching a job of `plan`. It may stand still for `most` plus the
+  // time that its bytes take at the lowest speed.
   void Begin(const Plan& plan, absl::Duration most) {
     const size_t bytes = plan.input_bytes() + plan.output_bytes();
     limit_ = absl::ToChronoNanoseconds(
         most + absl::Seconds(static_cast<double>(bytes) / kBytesPerSecond));
     began_ = Clock::now();
   }
-  // For Job::CountPieces; never starts anew.
+  // Passed to Job::CountPieces. Never reset.
   std::atomic<uint64_t>* pieces() { return &pieces_; }
 
   Clock::time_point began() const { return began_; }
-  // Whether no piece was done within the limit; for the watch alone. A device
-  // that counts none has the limit for the whole job.
+  // Whether no piece was done within the limit; called by the watch only. If a
+  // device counts no pieces the limit is for the whole job.
   bool Hangs() {
     const Clock::time_point now = Clock::now();
     const uint64_t pieces = pieces_;
@@ -114,33 +114,33 @@ class Call final : public CallHandler,
 
  private:
   enum class Stage {
-    kAdmitting,  // waits for memory for its request
-    kReceiving,  // waits for the request
+    kAdmitting,  // for memory for its request
+    kReceiving,  // for the request
     kTaking,     // looks at a message that has come
     kCounting,   // waits for memory for long lists
     kPlanning,
     kWaiting,   // waits for an event of the client's
-    kClaiming,  // waits for memory of a device
+    kClaiming,  // for device memory
     kQueued,    // waits for a slot of the device, or moves on
     kRunning,
-    kFeeding,  // waits for more of a stream
-    kTelling,  // waits until the client takes the maxima
+    kFeeding,  // for more of a stream
+    kTelling,  // until the client takes the maxima
     kReplying,
     kClosing,  // has been answered with an error
   };
   using Clock = CallRecord::Clock;
   using Next = Payload::Next;
 
-  // Getting in, and the request.
+  // Admission and the request.
   void Admit();
-  // Reads the size that the client declares, if it does.
+  // Reads the size of the request if the client declares it.
   std::optional<Failure> ReadDeclared(size_t limit);
-  // Fills in who asks, with what priority, and takes what the token grants.
+  // Fills in identity and priority, and charges the caller's quotas.
   std::optional<Failure> ReadAsk(Gate::Ask* ask);
   // Waits for a message, in that stage.
   void Receive(Stage stage, Payload::Expected expected);
-  // Ends a wait for the client. Returns its stage, or kClosing: the watch has
-  // ended it before.
+  // Ends a wait for the client. Returns the stage it was in, or kClosing if the
+  // watch ended the call first.
   Stage LeaveClient();
   void OnRequest(bool ok);
   void CountLists();
@@ -150,14 +150,15 @@ class Call final : public CallHandler,
   void OnWaitOver() override;
   void Claim();
 
-  // What the gate says to an ask, now or later. An ask holds a reference.
+  // Handle the gate's answers, immediate or later. A pending ask holds a
+  // reference.
   void Answered(Gate::Answer answer);
   void OnAdmitted(Outcome outcome, Lease lease) override;
   void GoOn(Outcome outcome, absl::Duration retry_after, bool waited);
 
-  // On a device.
+  // Work on a device.
   void AwaitSlot();
-  // Whether handing the job to a worker takes longer than doing it here.
+  // Whether running the job here takes less time than handing it to a worker.
   bool IsQuick() const;
   void RunOn(Backend& backend, Engine::SlotLease slot) override;
   bool LeavesLostDevice() const override { return true; }
@@ -167,35 +168,36 @@ class Call final : public CallHandler,
     call_->Unref();
   }
   void RunElsewhere();
-  // Does a step of the job. Without a failure `next` says what comes then,
-  // unless the job is to be run again.
+  // Does a step of the job. Unless it fails, `next` is set to the following
+  // step, or `again` if the job is to be run again.
   std::optional<Failure> Compute(Backend& backend, Next* next, bool* again);
-  // Whether a job that failed may be run again, by another device above all.
+  // Whether a failed job may be run again, preferably on another device.
   bool MayRunAgain() const;
-  // Makes a failure of a job's error, unless the job is to be run again.
+  // Turns a job's error into a failure, or sets `again` if the job is to be run
+  // again.
   std::optional<Failure> FromJob(const absl::Status& status, bool* again);
   void DropMessage();
   void BeginWatch();
-  // False: the job was found to hang, and the call is answered.
+  // Returns false if the job was found to hang, which has answered the call.
   bool EndWatch();
 
-  // Back to the client.
+  // Replies.
   void Do(Next next);
   void OnMessage(bool ok);
   void Tell();
   void MakeReply();
   void Send();
 
-  // What takes too long.
+  // Time limits.
   void WatchClient(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether anything has come, or been taken, since the last look.
+  // Whether the client has sent or taken anything since the last look.
   bool Moves() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Counts a message of unknown size as long as it has become. False: there is
-  // no room for it.
+  // Grows the reservation of a message of unknown size to what has come.
+  // Returns false if there is no room.
   bool Grow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WatchJob() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WatchSending(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Sends the failure; the answer is claimed.
+  // Sends the failure. The answer must have been claimed.
   void Close(const Failure& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Stage stage() const {
@@ -209,62 +211,64 @@ class Call final : public CallHandler,
   bool streams() const { return method_ == wire::Method::kStream; }
   absl::Time Now() const { return env_->options.now(); }
 
-  // A reason to stop, looked for before each step that costs something.
+  // Checked before each costly step: returns why to stop, if anything.
   std::optional<Failure> Stopped(std::string_view where) const;
   Failure Refusal(Outcome outcome, absl::Duration retry_after) const;
-  // Answers with an error and lets go of all memory but a reply's, which goes
-  // with the call.
+  // Answers with an error and releases all memory but a reply's, which is
+  // released with the call.
   void Fail(const Failure& failure);
   void LetGo();
-  // Ends a cancelled call that waits in a queue, where nothing would wake it.
+  // Ends a cancelled call that waits in a queue: nothing else would wake it.
   void LeaveQueues();
   void Release() {
     if (accepted_.exchange(false)) env_->registry.Release();
   }
   void RecordEnd();
-  std::string Shape() const;  // "4096x4096"; of no plan: empty
+  std::string Shape() const;  // "4096x4096"; empty without a plan
 
   CallEnvironment* const env_;
   IncomingCall* const call_;
   const wire::Method method_;
-  std::atomic<bool> accepted_{false};  // the registry counts it
+  std::atomic<bool> accepted_{false};  // counted by the registry
   std::optional<size_t> declared_;     // by the client, of its request
 
-  // Members go last to first: a job before its lease.
+  // Members are destroyed last to first: a job before its lease.
   Quotas::Lease quota_;
   Lease lease_;
   ReceivedMessage message_;
   std::unique_ptr<Payload> payload_;  // until the reply is made
   std::optional<Reply> reply_;
   CallRecord record_;
-  std::string shape_;  // once the payload is gone
+  std::string shape_;  // kept once the payload is gone
 
-  // The event that it waits for.
+  // Limit of the wait for the client's event.
   absl::Time wait_until_ = absl::InfinitePast();
   bool event_passed_ = false;
 
-  int device_ = -1;           // the one in whose memory it works; -1: any
-  int runs_ = 0;              // jobs of it that were begun
-  bool has_input_ = false;    // it still has all of it
-  bool on_network_ = false;   // on the network's own thread
-  bool ended_early_ = false;  // the client, in the middle of its stream
+  int device_ = -1;          // the one in whose memory it works; -1: any
+  int runs_ = 0;             // jobs of it that were begun
+  bool has_input_ = false;   // it still has all of it
+  bool on_network_ = false;  // on the network's own thread
+  // The client ended its side in the middle of a stream.
+  bool ended_early_ = false;
   bool sends_last_ = false;
   std::atomic<int> queued_on_{-1};
 
   mutable absl::Mutex mutex_;
   Stage stage_ ABSL_GUARDED_BY(mutex_) = Stage::kAdmitting;
-  // The time since which it waits for its client, or is closing.
+  // Since when it has waited for its client, or been closing.
   absl::Time since_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   absl::Time moved_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   uint64_t seen_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes, when it last moved
   AloneCount came_alone_;                      // of a declared request
-  // What its connection had received before a message of unknown size.
+  // Bytes of its connection before a message of unknown size.
   std::optional<uint64_t> received_before_ ABSL_GUARDED_BY(mutex_);
-  size_t most_ = 0;  // bytes that the message on its way may have
-  // The job that runs.
+  size_t most_ = 0;  // limit of the message on its way
+  // The running job.
   JobWatch job_watch_;
   bool runs_inline_ = false;
-  bool relieved_ ABSL_GUARDED_BY(mutex_) = false;  // its network thread
+  // Its network thread was replaced.
+  bool relieved_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace quantd

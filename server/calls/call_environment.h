@@ -1,4 +1,4 @@
-// What all calls of a server share. It outlives them.
+// State that all calls of a server share. It outlives them.
 #ifndef QUANTD_SERVER_CALLS_CALL_ENVIRONMENT_H_
 #define QUANTD_SERVER_CALLS_CALL_ENVIRONMENT_H_
 
@@ -35,7 +35,8 @@
 namespace quantd {
 
 struct CallEnvironment {
-  // `readers`: the most threads that read sockets beside those of the queues.
+  // `readers` is the most threads that read sockets in addition to the queues'
+  // own.
   CallEnvironment(const ServerOptions& with, const MemoryShares& memory,
                   Gate::Limits limits, int readers,
                   std::vector<std::unique_ptr<Backend>>&& backends,
@@ -51,12 +52,12 @@ struct CallEnvironment {
 
   const ServerOptions options;
   const MemoryShares shares;
-  // The largest request in one message, of tensor methods by wire::Index.
+  // The largest request in one message, by wire::Index of the tensor method.
   size_t request_limit[wire::kTensorMethods.size()] = {};
   wire::RequestDefaults defaults;
-  // Whether a host is a proxy's, whose calls are not one caller's.
+  // Whether a host is a proxy, whose calls come from many callers.
   std::function<bool(std::string_view host)> speaks_for_many;
-  // Every device works on lent memory where it lies.
+  // Whether every device works on lent memory in place.
   bool works_in_place = true;
 
   const std::unique_ptr<ServerCredentials> credentials;
@@ -71,8 +72,9 @@ struct CallEnvironment {
   LoneCaller lone;
   std::unique_ptr<DeviceMonitor> monitor;
   QueueThreads queue_threads;
-  CallRegistry registry;  // its thread looks after the two before, too
-  Regions regions;        // none where no memory is shared
+  // Its thread also drives the monitor and the queue threads.
+  CallRegistry registry;
+  Regions regions;  // none where no memory is shared
   std::unique_ptr<ServerInfo> info;
   std::unique_ptr<Acceptor> acceptor;
   TensorService tensors;

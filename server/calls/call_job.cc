@@ -1,4 +1,4 @@
-// A call and the device that does, or does not, what it asks; and the reply.
+// The part of a call between a granted device and the reply.
 #include <utility>
 
 #include "kernels/device/health/device_health.h"
@@ -8,13 +8,13 @@
 namespace quantd {
 namespace {
 
-// Devices that a call may try. A request that makes devices fail must not go
-// round all of them.
+// Devices that a call may try. A request that breaks devices must not go round
+// all of them.
 constexpr int kMostRuns = 3;
-// What is done in a millisecond or so, where one caller is all there is.
+// Size that takes about a millisecond: run inline for a lone caller.
 constexpr size_t kInlineOfOne = size_t{4} << 20;
-// A GPU's half millisecond: of what lies in its memory, and of what it copies
-// by itself from the host's.
+// Sizes that take a GPU half a millisecond: tensors in its own memory, and host
+// memory that it copies by itself.
 constexpr size_t kInlineOnDevice = size_t{1} << 30;
 constexpr size_t kInlineCopied = size_t{16} << 20;
 
@@ -36,8 +36,8 @@ bool Call::IsQuick() const {
 void Call::AwaitSlot() {
   const int device = lease_.device();
   call_->Ref();  // for RunOn
-  // A thread of which there is but one, the gate's above all, must not be where
-  // a job hangs; nor is one where the first step of many is done.
+  // A job may hang, so it must not run on a thread that exists only once, such
+  // as the gate's. A stream's first step is not run inline either: many follow.
   if (std::exchange(on_network_, false) && !streams() && IsQuick()) {
     if (auto slot = env_->engine.TrySlot(device)) {
       runs_inline_ = true;
@@ -48,7 +48,7 @@ void Call::AwaitSlot() {
   Enter(Stage::kQueued);
   queued_on_ = device;
   env_->engine.Submit(device, this);
-  // A cancellation that came just before looked in vain for it.
+  // A cancellation just before could not find it in the queue.
   if (call_->cancelled()) LeaveQueues();
 }
 
@@ -67,7 +67,7 @@ void Call::RunOn(Backend& backend, Engine::SlotLease slot) {
     LetGo();
     return call_->Unref();
   }
-  // A job ends before its slot is free.
+  // A job must end before its slot is freed.
   if (failure || again) {
     payload_->DropJob();
   } else if (next == Next::kReply) {
@@ -91,7 +91,7 @@ std::optional<Failure> Call::Compute(Backend& backend, Next* next,
   if (auto failure = Stopped("before the job began")) return failure;
   absl::StatusOr<Next> done = Next::kCompute;
   if (!payload_->has_job()) {
-    // The device has better things to do than what nobody will wait for.
+    // Nobody will wait for the result.
     if (runs_ == 0 && lease_.JobEndsTooLate(call_->deadline(), Now())) {
       return Failure::Deadline("before the job could end");
     }
@@ -99,8 +99,8 @@ std::optional<Failure> Call::Compute(Backend& backend, Next* next,
     has_input_ = true;
     done = payload_->Begin(backend, message_.Pieces(), job_watch_.pieces());
     if (!done.ok()) return FromJob(done.status(), again);
-    // A stream's chunks are on the device alone, so it cannot run again. Where
-    // there is one device, memory is worth more than a second try.
+    // A stream's chunks are only on the device, so it cannot run again. With a
+    // single device, freeing the message is worth more than a second try.
     has_input_ =
         !streams() && (payload_->places().lends_inputs() ||
                        (runs_ < kMostRuns && env_->monitor->HasAlternative()));
@@ -120,14 +120,14 @@ std::optional<Failure> Call::Compute(Backend& backend, Next* next,
 }
 
 void Call::DropMessage() {
-  if (streams()) return;  // whose message was dropped, and whose window is held
+  if (streams()) return;  // its message is already dropped, and its window held
   message_.Clear();
   lease_.HoldReceiving(ReceiveNeed(0));
 }
 
 bool Call::MayRunAgain() const {
-  // What lies in a device's memory is on no other. Outputs never lie over
-  // inputs: those are as they were.
+  // Tensors in one device's memory cannot be used by another. Outputs never
+  // overlap inputs, so the inputs are intact.
   return device_ < 0 && runs_ < kMostRuns && has_input_;
 }
 
@@ -135,11 +135,11 @@ void Call::RunElsewhere() {
   if (auto failure = Stopped("while waiting for a device")) {
     return Fail(*failure);
   }
-  // A stream that has begun: what came of it was that device's alone.
+  // The chunks of a stream that has begun exist only on the lost device.
   if (payload_->has_job()) {
     return Fail(Failure::NoDevice(env_->monitor->RetryDelay()));
   }
-  // The slot is given back, and so is what the device lent.
+  // The slot is given back, and so is the device's memory.
   lease_.ShrinkPayload(0);
   Claim();
 }
@@ -153,7 +153,7 @@ std::optional<Failure> Call::FromJob(const absl::Status& status, bool* again) {
     if (auto failure = Stopped("while the job ran")) return failure;
     *again = MayRunAgain();
     if (*again) return std::nullopt;
-    // That many devices with other faults are rather the request's own.
+    // If so many devices fail, the request is the likely cause.
     if (runs_ < kMostRuns || *fault == DeviceFault::kOutOfMemory) {
       return Failure::NoDevice(env_->monitor->RetryDelay());
     }
@@ -162,8 +162,8 @@ std::optional<Failure> Call::FromJob(const absl::Status& status, bool* again) {
                           env_->gate->RetryAfter(Now()));
 }
 
-// From before a job takes memory until it has given it back: a device may hang
-// in any of it.
+// Covers the time from before a job takes memory until it has given it back: a
+// device may hang in any of it.
 void Call::BeginWatch() {
   absl::MutexLock lock(&mutex_);
   job_watch_.Begin(*payload_->request().plan, env_->options.max_job);
@@ -198,7 +198,7 @@ void Call::Do(Next next) {
   }
 }
 
-// A message of a stream, after its request, or the end of them.
+// A message of a stream after its request, or the end of messages.
 void Call::OnMessage(bool ok) {
   if (auto failure = Stopped("while receiving")) return Fail(*failure);
   const size_t size = message_.size();
@@ -238,8 +238,8 @@ void Call::MakeReply() {
   std::string head = payload_->ReplyHead(record_.device, record_.id);
   JobOutput output = payload_->Finish();
   record_.reply_bytes = head.size() + output.size;
-  record_.code = grpc::StatusCode::OK;  // unless something comes in between
-  // A plan of many groups is as large as a payload, and a reply may stay
+  record_.code = grpc::StatusCode::OK;  // unless the call fails while sending
+  // A plan with many groups is as large as a payload, and a reply may stay
   // unread for long.
   if (WouldLog(record_)) shape_ = Shape();
   payload_.reset();

@@ -1,5 +1,4 @@
-// What is known of a call once it is over: one record, from which its log line
-// and its metrics are made.
+// Record of a call that is over, from which its log line and metrics are made.
 #ifndef QUANTD_SERVER_CALLS_CALL_RECORD_H_
 #define QUANTD_SERVER_CALLS_CALL_RECORD_H_
 
@@ -23,8 +22,8 @@
 
 namespace quantd {
 
-// The parts of a tensor call's time, in their order. Copies and kernels are
-// timed by the device (JobTimes); all else by the server's clock.
+// Stages of a tensor call's time, in order. Copies and kernels are timed by the
+// device (JobTimes), all others by the server's clock.
 enum class CallStage {
   kWait,     // for memory
   kReceive,  // until the whole message is here
@@ -39,7 +38,8 @@ inline constexpr std::string_view kCallStages[] = {  // by CallStage
     "wait",    "receive", "queue",    "gather",
     "copy_in", "kernel",  "copy_out", "send"};
 
-// Ids of calls: in every reply, trailer and log line of a call. Thread-safe.
+// Makes call ids, which appear in every reply, trailer and log line of a call.
+// Thread-safe.
 class RequestIds {
  public:
   std::string Next() {
@@ -47,7 +47,7 @@ class RequestIds {
   }
 
  private:
-  // Four bytes of chance, so that ids differ between runs and servers.
+  // Random, so that ids differ between runs and servers.
   const std::string prefix_ = fmt::format("{:08x}", std::random_device()());
   std::atomic<uint64_t> next_ = 0;
 };
@@ -57,20 +57,20 @@ struct CallRecord {
 
   wire::Method method = wire::Method::kQuantize;
   std::string id;
-  std::optional<wire::TraceContext> trace;  // that the caller named
+  std::optional<wire::TraceContext> trace;  // named by the caller
   grpc::StatusCode code = grpc::StatusCode::UNKNOWN;
   v1::ErrorDetail::Reason reason = v1::ErrorDetail::REASON_UNSPECIFIED;
-  std::string error;  // may say more than the client is told
+  std::string error;  // may hold more detail than the client is told
   std::string device;
   bool streamed = false;  // it came by rpc Stream
   size_t request_bytes = 0;
   size_t reply_bytes = 0;
-  // Read and written in memory that a client shares; of replies that were OK.
+  // Bytes read and written in shared memory. Counted for OK replies only.
   size_t shared_input_bytes = 0;
   size_t shared_output_bytes = 0;
   JobTimes device_times;
 
-  // When a step was over. The epoch: it was not reached.
+  // When each step was over; the epoch if it was not reached.
   Clock::time_point arrived;
   Clock::time_point admitted;
   Clock::time_point received;
@@ -79,21 +79,22 @@ struct CallRecord {
   Clock::time_point computed;
   Clock::time_point answered;  // the reply was given to gRPC
   Clock::time_point sent;
-  Clock::time_point ended;  // nothing of the call is left
+  Clock::time_point ended;  // the call is destroyed
 
   void Fail(const Failure& failure) {
     code = failure.code;
     reason = failure.detail.reason();
   }
-  // Nanoseconds. Nothing where the call did not come to the end of that stage
-  // or the device has no such stage.
+  // Nanoseconds. nullopt if the call did not finish that stage or the device
+  // has no such stage.
   std::optional<int64_t> Duration(CallStage stage) const;
   int64_t Total() const { return (ended - arrived).count(); }
 };
 
-// Whether the record would be logged: as debug, or above for an error.
+// Whether the record would be logged: at level debug, or higher for an error.
 bool WouldLog(const CallRecord& record);
-// `shape` is the tensor's, "4096x4096", or empty; `caller` an identity, if any.
+// `shape` is the tensor's, such as "4096x4096", or empty; `caller` is an
+// identity, or empty.
 void LogCall(const CallRecord& record, std::string_view peer,
              std::string_view caller, std::string_view shape);
 

@@ -1,5 +1,5 @@
-// Knows every call: counts them, so that a shutdown can wait for them, and
-// looks at each every so often, for what takes too long.
+// Registry of all calls. Counts them, so that a shutdown can wait for them, and
+// periodically looks for calls that take too long.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_SERVER_CALLS_CALL_REGISTRY_H_
@@ -24,11 +24,10 @@ namespace quantd {
 // A call as the registry sees it.
 class WatchedCall {
  public:
-  // Takes a reference, unless the last one is gone.
+  // Takes a reference. Returns false if the last one is gone.
   virtual bool TryRef() = 0;
   virtual void Unref() = 0;
-  // Looks for what takes too long. Comes every so often, on the registry's
-  // thread.
+  // Enforces time limits. Called periodically on the registry's thread.
   virtual void Watch(absl::Time now) = 0;
 
  protected:
@@ -37,7 +36,7 @@ class WatchedCall {
 
 class CallRegistry {
  public:
-  // Calls are watched by the time that `now` tells.
+  // `now` is the clock passed to Watch.
   explicit CallRegistry(std::function<absl::Time()> now = SteadyNow)
       : now_(std::move(now)), watcher_([this] { RunWatch(); }) {}
   ~CallRegistry() {
@@ -49,7 +48,7 @@ class CallRegistry {
     watcher_.join();
   }
 
-  // Count every call object, armed ones included.
+  // Count every call object, including those armed for calls to come.
   void Created() {
     absl::MutexLock lock(&mutex_);
     ++existing_;
@@ -58,12 +57,12 @@ class CallRegistry {
     absl::MutexLock lock(&mutex_);
     if (--existing_ == 0) fewer_.SignalAll();
   }
-  // Calls `look` every so often, too, from now on.
+  // Also calls `look` periodically from now on.
   void OnWatch(std::function<void(absl::Time now)> look) {
     absl::MutexLock lock(&mutex_);
     look_ = std::move(look);
   }
-  // Looks at the call every so often until it leaves.
+  // Watches the call until it leaves.
   void Watch(WatchedCall* call) {
     absl::MutexLock lock(&mutex_);
     calls_.insert(call);
@@ -74,8 +73,8 @@ class CallRegistry {
     if (calls_.empty()) fewer_.SignalAll();
   }
 
-  // Counts a call that a shutdown waits for. False: the server drains, and
-  // takes no more calls.
+  // Counts a call that a shutdown must wait for. Returns false if the server is
+  // draining and takes no more calls.
   bool Accept() {
     absl::MutexLock lock(&mutex_);
     if (draining_) last_refused_ = SteadyNow();
@@ -86,15 +85,15 @@ class CallRegistry {
     absl::MutexLock lock(&mutex_);
     if (--accepted_ == 0) fewer_.SignalAll();
   }
-  // Whether a call that holds nothing and is over at once must be turned away,
-  // because the server drains.
+  // Whether the server is draining, for a call that holds nothing and is over
+  // at once.
   bool Refuses() {
     absl::MutexLock lock(&mutex_);
     if (draining_) last_refused_ = SteadyNow();
     return draining_;
   }
 
-  // No call is accepted from now on.
+  // Accepts no calls from now on.
   void StartDraining() {
     absl::MutexLock lock(&mutex_);
     draining_ = true;
@@ -104,9 +103,10 @@ class CallRegistry {
     return draining_;
   }
 
-  // Calls that have come are open; of those that may come some always exist.
+  // kOpen: calls that have arrived. kExisting: also calls armed for arrivals;
+  // some exist until the server stops.
   enum class Kind { kAccepted, kOpen, kExisting };
-  // Whether their number came down to zero in time.
+  // Waits until no such call is left. Returns false at `deadline`.
   bool WaitUntilNone(Kind kind, absl::Time deadline) {
     absl::MutexLock lock(&mutex_);
     return fewer_.WaitUntil(&mutex_, deadline, [&]() {
@@ -115,7 +115,8 @@ class CallRegistry {
                                      : existing_ == 0;
     });
   }
-  // Whether no call was refused for `quiet`.
+  // Waits until no call has been refused for `quiet`. Returns false at
+  // `deadline`.
   bool WaitUntilQuiet(absl::Duration quiet, absl::Time deadline) {
     absl::Time since = SteadyNow();
     while (true) {
@@ -141,12 +142,12 @@ class CallRegistry {
     const auto stopping = [this]() { return stopping_; };
     std::vector<WatchedCall*> watched;
     absl::MutexLock lock(&mutex_);
-    // Without calls there is less to see.
+    // Without calls it looks less often.
     while (!stopped_.WaitUntil(
         &mutex_, SteadyNow() + (calls_.empty() ? 5 : 1) * kWatchInterval,
         stopping)) {
-      // A call leaves under this lock before it is freed. One that is about to
-      // must not come back to life.
+      // A call leaves under this lock before it is freed. TryRef fails for one
+      // that is about to leave.
       for (WatchedCall* call : calls_) {
         if (call->TryRef()) watched.push_back(call);
       }
@@ -165,7 +166,7 @@ class CallRegistry {
 
   const std::function<absl::Time()> now_;
   mutable absl::Mutex mutex_;
-  SteadyCondVar fewer_;  // calls of a kind
+  SteadyCondVar fewer_;  // a count reached zero
   SteadyCondVar stopped_;
   std::function<void(absl::Time now)> look_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<WatchedCall*> calls_ ABSL_GUARDED_BY(mutex_);

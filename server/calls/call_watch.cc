@@ -1,4 +1,4 @@
-// What takes too long: a client that does not go on, a device that hangs.
+// Time limits of a call: a client that makes no progress, a device that hangs.
 #include <algorithm>
 
 #include "server/calls/call.h"
@@ -7,16 +7,17 @@
 namespace quantd {
 namespace {
 
-// A call that holds memory and does not go on for so long makes way for others
+// A call that holds memory and makes no progress for this long yields to others
 // that wait.
 constexpr absl::Duration kStall = absl::Milliseconds(250);
-// A network thread that is in a job for longer is relieved: all who have just
-// come wait for it.
+// A network thread that has been in a job for longer is replaced: all new calls
+// wait for it.
 constexpr std::chrono::milliseconds kLongInline{100};
-// What a connection must bring for each of its calls within kStall, or they
-// count as stalled.
+// Bytes that a connection must bring for each of its calls within kStall, or
+// they count as stalled.
 constexpr uint64_t kLeastStep = 4 << 10;
-// What a stream must bring in a second beside what is allowed for any.
+// Bytes a second that a stream must bring, beyond the time allowed for any
+// call.
 constexpr uint64_t kSlowest = uint64_t{1} << 20;
 
 }  // namespace
@@ -33,7 +34,8 @@ void Call::OnWatch(absl::Time now) {
     case Stage::kReplying:
       return WatchSending(now);
     case Stage::kClosing:
-      // Nothing follows what the client does not take, not even an error.
+      // If the client does not take the reply, it would not take an error
+      // either.
       if (now - since_ > env_->options.max_send) call_->Cancel();
       return;
     default:
@@ -46,7 +48,7 @@ void Call::WatchClient(absl::Time now) {
   const bool tells = stage_ == Stage::kTelling;
   const bool feeds = stage_ == Stage::kFeeding;
   const absl::Duration stalled = now - moved_;
-  // With the answer to maxima the client itself waits for others.
+  // Before it answers the maxima the client must wait for other clients.
   const absl::Duration patience = (payload_->AwaitsAnswer() ? 4 : 1) * kStall;
   const absl::Duration limit =
       tells ? env_->options.max_send : env_->options.max_receive;
@@ -72,12 +74,13 @@ void Call::WatchClient(absl::Time now) {
              (!tells && !Grow())) {
     failure = Failure::Busy(env_->gate->RetryAfter(now));
   }
-  // What it holds goes back when the read, which this ends, comes back.
+  // Cancelling ends the read. What the call holds is released when that
+  // returns.
   if (!failure || !call_->ClaimAnswer()) return;
   record_.error = failure->message;
   Close(*failure);
   if (!tells) return;
-  // A write need not come back: all but the maxima goes now, the block before
+  // A write need not return: release all but the maxima now, the block before
   // its lease.
   payload_->DropJob();
   lease_.ShrinkPayload(0);
@@ -86,8 +89,9 @@ void Call::WatchClient(absl::Time now) {
 }
 
 // Whether enough has come, or anything was taken, since the call last moved.
-// Calls of one connection share what is known of it, so each needs its part: a
-// client that opens calls and sends nothing in them would keep them all alive.
+// Only the bytes of the whole connection are known, so each call needs its part
+// of them: otherwise a client could open calls, send nothing in them and keep
+// them all alive.
 bool Call::Moves() {
   const Connection& connection = *call_->connection();
   if (stage_ == Stage::kTelling) {
@@ -98,11 +102,12 @@ bool Call::Moves() {
   if (payload_->AwaitsAnswer()) return false;
   const auto received = connection.Received();
   if (!received) {
-    // Nobody knows what comes of a request; of a stream, its messages do.
+    // The bytes of one request cannot be told apart; the messages of a stream
+    // can.
     const uint64_t came = record_.request_bytes;
     return std::exchange(seen_, came) != came || stage_ == Stage::kReceiving;
   }
-  // Then it is not the client who is slow.
+  // Bytes wait to be read, so the client is not what is slow.
   if (connection.HasUnread()) return true;
   const uint64_t calls = std::max(1, connection.calls());
   if (*received < seen_ + kLeastStep * calls) return false;
@@ -110,7 +115,7 @@ bool Call::Moves() {
   return true;
 }
 
-// Calls of one connection are taken to have brought as much each.
+// All calls of a connection are assumed to have brought equal parts.
 bool Call::Grow() {
   if (declared_ || most_ == 0 || !received_before_) return true;
   const auto received = call_->connection()->Received();
@@ -130,8 +135,8 @@ void Call::WatchJob() {
   if (!job_watch_.Hangs()) return;
   env_->monitor->Report(lease_.device(), DeviceFault::kHang,
                         "a job does not get on within its limit", record_.id);
-  // The job may write to what the client lends as long as it lives; that the
-  // client must treat as after a deadline of its own.
+  // The job may write to lent memory as long as it lives. The client must treat
+  // this failure like its own deadline.
   const Failure failure =
       payload_->places().lends_outputs()
           ? Failure::Deadline(
@@ -140,7 +145,7 @@ void Call::WatchJob() {
           : Failure::NoDevice(env_->monitor->RetryDelay());
   if (call_->ClaimAnswer()) {
     Close(failure);
-    // A shutdown need not wait for what has its answer.
+    // A shutdown need not wait for calls that are answered.
     Release();
   } else {
     stage_ = Stage::kClosing;

@@ -1,4 +1,4 @@
-// Finds the code that answers a method.
+// Maps each method to its handler.
 #include <string>
 #include <utility>
 
@@ -10,7 +10,8 @@
 namespace quantd {
 namespace {
 
-// Answers a call with an error on its headers. Nothing of its message is read.
+// Answers a call with an error as soon as its headers are here. Its message is
+// never read.
 struct Refusal final : CallHandler {
   Refusal(IncomingCall* c, Failure f) : call(c), failure(std::move(f)) {}
   void Begin() override {
@@ -26,8 +27,8 @@ struct Refusal final : CallHandler {
 std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
                                          IncomingCall* call) {
   // A peer that has not acknowledged the settings may open more streams than
-  // they allow. One that has may open the next before the last is gone here, so
-  // that twice as many are no breach. Over a unix socket connections cannot be
+  // they allow. A peer that has may open one before the last is gone here, so
+  // up to twice as many are no breach. Connections over a unix socket cannot be
   // told apart.
   Connection& connection = *call->connection();
   if (connection.calls() > 2 * env->options.max_streams &&
@@ -48,7 +49,7 @@ std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
   const auto small = [&](SmallMethod method) {
     return MakeSmallCall(env, call, std::move(method));
   };
-  // Those with payloads arrive as such.
+  // Methods with payloads arrive through their own service.
   const wire::MethodSpec* const ours = wire::FindMethod(path);
   if (ours != nullptr && ours->method == wire::Method::kGetServerInfo) {
     return small(env->info->GetServerInfo());

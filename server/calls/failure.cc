@@ -19,12 +19,12 @@ using v1::ErrorDetail;
 
 constexpr std::string_view kEllipsis = "...";
 
-// What a peer is told is bounded, whatever came: it may stay unread, and
-// clients take few KiB of trailers.
+// What a client is told is bounded, whatever it sent: it may stay unread, and
+// clients accept only a few KiB of trailers.
 constexpr size_t kMostGot = 64;
 constexpr size_t kMostMessage = 1024;
 
-// At most `most` bytes of the text, whole characters of UTF-8.
+// At most `most` bytes of the text, cut between UTF-8 characters.
 std::string Cut(std::string_view text, size_t most) {
   if (text.size() <= most) return std::string(text);
   size_t end = most - kEllipsis.size();
@@ -32,7 +32,7 @@ std::string Cut(std::string_view text, size_t most) {
   return fmt::format("{}{}", text.substr(0, end), kEllipsis);
 }
 
-// How each reason is told first of all.
+// The status code that usually goes with each reason.
 constexpr std::pair<ErrorDetail::Reason, StatusCode> kUsual[] = {
     {ErrorDetail::REASON_INVALID_FIELD, StatusCode::INVALID_ARGUMENT},
     {ErrorDetail::REASON_TOO_LARGE, StatusCode::INVALID_ARGUMENT},
@@ -58,7 +58,7 @@ Failure Make(ErrorDetail::Reason reason, std::string_view message) {
   return failure;
 }
 
-// A failure that may be over by the time that is told.
+// A failure that may be over after the retry delay.
 Failure Later(ErrorDetail::Reason reason, StatusCode code, std::string_view why,
               absl::Duration retry_delay) {
   const int64_t delay =

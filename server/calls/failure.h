@@ -1,4 +1,4 @@
-// Why a call fails, and the one bridge from our errors to gRPC's.
+// Why a call fails: the one place where our errors become gRPC's.
 #ifndef QUANTD_SERVER_CALLS_FAILURE_H_
 #define QUANTD_SERVER_CALLS_FAILURE_H_
 
@@ -14,45 +14,45 @@
 
 namespace quantd {
 
-// What the client is told. Texts carry no paths, pointers or keys.
+// What the client is told. Messages never hold paths, pointers or keys.
 struct Failure {
   grpc::StatusCode code = grpc::StatusCode::INTERNAL;
   std::string message;
   v1::ErrorDetail detail;
 
-  // `status` came from the wire or the plan: INVALID_ARGUMENT with the field's
-  // parts when it has them, else "malformed".
+  // For a `status` from parsing or planning. INVALID_ARGUMENT with the field's
+  // parts if it has them, else "malformed".
   static Failure BadRequest(const absl::Status& status);
-  // `status` came from a job, and no other device shall try. INVALID_ARGUMENT
-  // is the request's fault, RESOURCE_EXHAUSTED means busy; of anything else the
-  // client learns only which device failed, since a device's text is for the
-  // log.
+  // For a `status` of a job that will not be run again. INVALID_ARGUMENT is the
+  // request's fault, RESOURCE_EXHAUSTED means busy. For any other error the
+  // client learns only which device failed: the device's text is for the log.
   static Failure FromJob(const absl::Status& status, std::string_view device,
                          absl::Duration retry_delay);
-  // `what` is what has so many bytes: "request".
+  // `what` has so many bytes, such as "request".
   static Failure TooLarge(std::string_view what, size_t bytes, size_t limit);
   static Failure LongerThanDeclared(size_t bytes, size_t declared);
   static Failure NoMessage();
   static Failure Busy(absl::Duration retry_delay);
-  // So busy that the deadline would be over first.
+  // The server is so busy that the deadline would pass first.
   static Failure TooLate(absl::Duration retry_delay);
-  // `what` the caller's token grants no more of: "calls in flight".
+  // `what` is the quota of the token that is used up, such as "calls in
+  // flight".
   static Failure OverQuota(std::string_view what, absl::Duration retry_delay);
   static Failure Draining();
-  // No device takes the work; none of this server, or not the one whose memory
-  // the call lends.
+  // No device of this server takes work, or not the one in whose memory the
+  // call's tensors lie.
   static Failure NoDevice(absl::Duration retry_delay);
   // `what` completes "deadline exceeded ...", such as "while receiving".
   static Failure Deadline(std::string_view what);
   static Failure Cancelled();
-  // A failure of a service that has no ErrorDetail, such as health.
+  // A failure without ErrorDetail, of a service such as health.
   static Failure Of(grpc::StatusCode code, std::string_view message);
 
-  // With the detail, if there is one, packed into grpc-status-details-bin.
+  // Packs the detail, if any, into grpc-status-details-bin.
   grpc::Status ToStatus() const;
 };
 
-// Whether failures above have that code with that reason.
+// Whether one of the failures above has that code with that reason.
 bool IsUsual(grpc::StatusCode code, v1::ErrorDetail::Reason reason);
 
 // "INVALID_ARGUMENT" and so on, for log lines.

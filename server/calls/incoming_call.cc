@@ -14,7 +14,7 @@ namespace quantd {
 void IncomingCall::Arm(CallEnvironment* env, std::optional<wire::Method> method,
                        CallQueue queue) {
   IncomingCall* call = new IncomingCall(env, method, queue);
-  // Must come first, or a call that is cancelled early is not told so.
+  // Must come first, or a call cancelled early would get no event.
   call->context_.AsyncNotifyWhenDone(&call->done_tag_);
   if (method) {
     env->tensors.RequestAsyncBidiStreaming(
@@ -33,7 +33,7 @@ IncomingCall::IncomingCall(CallEnvironment* env,
 }
 
 IncomingCall::~IncomingCall() {
-  // Not watched any more before anything of it goes.
+  // The watch must end before any member is destroyed.
   if (watched_) env_->registry.Leave(this);
   handler_.reset();
   if (connection_ == nullptr) return;
@@ -71,12 +71,12 @@ void IncomingCall::Unref() {
   if (refs_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   CallRegistry* const registry = &env_->registry;
   delete this;
-  // After the last touch of anything that a shutdown takes down.
+  // Must come after the last use of anything that a shutdown destroys.
   registry->Destroyed();
 }
 
 void IncomingCall::OnArrived(bool ok) {
-  if (!ok) {  // the server shuts down; the done tag will not come
+  if (!ok) {  // the server is shutting down, so the done tag will not come
     Unref();
     Unref();
     return;
@@ -84,8 +84,8 @@ void IncomingCall::OnArrived(bool ok) {
   Arm(env_, method_, queue_);
   const gpr_timespec deadline = context_.raw_deadline();
   if (gpr_time_cmp(deadline, gpr_inf_future(deadline.clock_type)) != 0) {
-    // What is left is counted, since gRPC and absl differ about the time for up
-    // to two seconds after a step of the wall clock; and in gRPC's own numbers,
+    // Computed as time left, since the clocks of gRPC and absl differ for up to
+    // two seconds after a step of the wall clock. Computed in gRPC's type,
     // since the longest timeouts overflow as nanoseconds since 1970.
     const gpr_timespec left =
         gpr_time_sub(deadline, gpr_now(deadline.clock_type));

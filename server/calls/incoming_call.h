@@ -1,12 +1,12 @@
-// One call, as gRPC brings it: its headers, its stream, and the end of both.
+// One call as gRPC delivers it: its headers, its stream, and the end of both.
 //
-// Every call arrives before anything of its message is read, whatever its
-// method: unknown ones, too. So nothing is buffered that was not asked for, and
-// no method has threads of its own that could be taken up.
+// Every call of any method, unknown ones too, arrives before its message is
+// read. So nothing is buffered that was not asked for, and no method has
+// threads of its own that could be used up.
 //
-// What a method does is a CallHandler's affair. Each pending event (a tag, a
-// place in a queue) holds a reference to the call; the last one frees it and
-// its handler.
+// A CallHandler does what the method asks. Each pending event (a tag, a place
+// in a queue) holds a reference to the call; the last one frees it and its
+// handler.
 #ifndef QUANTD_SERVER_CALLS_INCOMING_CALL_H_
 #define QUANTD_SERVER_CALLS_INCOMING_CALL_H_
 
@@ -36,33 +36,33 @@ namespace quantd {
 struct CallEnvironment;
 class IncomingCall;
 
-// What one method does with a call. Made when its headers are here; destroyed
-// with the call.
+// What one method does with a call. Created when the headers have arrived;
+// destroyed with the call.
 class CallHandler {
  public:
   virtual ~CallHandler() = default;
   virtual void Begin() = 0;
-  // What was asked of the call is over, well or not.
+  // Report that a read, a write or the finish that was started is over.
   virtual void OnRead(bool ok) { (void)ok; }
   virtual void OnWritten(bool ok) { (void)ok; }
   virtual void OnFinished(bool ok) { (void)ok; }
-  // The client has cancelled the call, or is gone. Comes once at most, at any
+  // The client has cancelled the call or is gone. Called at most once, at any
   // time.
   virtual void OnCancelled() {}
-  // Every so often, on a thread of the registry's: for limits of time.
+  // Called periodically on the registry's thread, to enforce time limits.
   virtual void OnWatch(absl::Time now) { (void)now; }
 };
 
-// The code that answers a call. Never null: a method that nobody knows has a
-// handler that says so. In server/calls/dispatch.cc, which knows all handlers.
+// Returns the handler of a call, never null: an unknown method gets one that
+// says so. Defined in server/calls/dispatch.cc, which knows all handlers.
 std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
                                          IncomingCall* call);
 
 class IncomingCall final : public WatchedCall {
  public:
-  // Waits for one call of a method with payloads, or, without one, of any other
-  // method, which arrives and has its events in one queue. Owns itself. A call
-  // that arrives arms its successor.
+  // Waits for one call of `method`, or, if nullopt, of any method without a
+  // payload. The call arrives and has its events in `queue`. It owns itself,
+  // and arms a successor when it arrives.
   static void Arm(CallEnvironment* env, std::optional<wire::Method> method,
                   CallQueue queue);
   IncomingCall(const IncomingCall&) = delete;
@@ -71,25 +71,25 @@ class IncomingCall final : public WatchedCall {
   // "/package.Service/Method".
   std::string path() const;
   grpc::ServerContext& context() { return context_; }
-  // The metadata of that key; nothing where it came more than once, so that
-  // nobody takes the one and somebody else the other.
+  // The value of that metadata key. nullopt if it was sent more than once:
+  // readers could disagree about which counts.
   std::optional<std::string_view> Metadata(const char* key) const;
-  // Null: nobody is known by name.
+  // Null if the caller has no identity.
   const std::shared_ptr<const Caller>& caller() const { return caller_; }
   std::string identity() const { return caller_ ? caller_->identity : ""; }
   void SetCaller(std::shared_ptr<const Caller> caller) {
     caller_ = std::move(caller);
   }
-  // The trace that the caller says it belongs to.
+  // The trace that the caller named.
   std::optional<wire::TraceContext> trace() const;
-  // The queue of its events.
+  // The queue that delivers its events.
   grpc::ServerCompletionQueue* queue() const { return queue_.events; }
   const std::shared_ptr<Connection>& connection() const { return connection_; }
   absl::Time deadline() const { return deadline_; }
   bool cancelled() const { return cancelled_; }
   bool answered() const { return answered_; }
 
-  // One read at a time, and one write.
+  // At most one read and one write may be pending.
   void Read(grpc::ByteBuffer* into) {
     Ref();
     stream_.Read(into, &read_tag_);
@@ -98,20 +98,20 @@ class IncomingCall final : public WatchedCall {
     Ref();
     stream_.Write(message, &written_tag_);
   }
-  // Says how the call ends. Only the first answer is sent; false: there was
-  // one.
+  // Claims the right to end the call. Returns false if it was already claimed:
+  // only the first answer is sent.
   bool ClaimAnswer() { return !answered_.exchange(true); }
-  // After ClaimAnswer, once.
+  // Must follow ClaimAnswer, once.
   void Finish(const grpc::Status& status) {
     Ref();
     stream_.Finish(status, &finished_tag_);
   }
   void WriteAndFinish(const grpc::ByteBuffer& message,
                       std::string_view request_id);
-  // Finish, with the trailers of a failure.
+  // Finishes with the failure's status and trailers.
   void FinishWith(const Failure& failure, std::string_view request_id);
   void Cancel() { context_.TryCancel(); }
-  // Runs `work` on the PlanningThread while the call lives.
+  // Runs `work` on the PlanningThread. The call lives until then.
   void Plan(std::function<void()> work);
 
   void Ref() { refs_.fetch_add(1, std::memory_order_relaxed); }
@@ -125,7 +125,7 @@ class IncomingCall final : public WatchedCall {
   ~IncomingCall();
   void OnArrived(bool ok);
   void OnDone(bool ok);
-  // Puts the id into a trailer; an empty one: the call has none.
+  // Adds the id to the trailers unless it is empty.
   void NameIt(std::string_view request_id) {
     if (request_id.empty()) return;
     context_.AddTrailingMetadata(wire::kRequestIdKey, std::string(request_id));
@@ -134,7 +134,7 @@ class IncomingCall final : public WatchedCall {
   CallEnvironment* const env_;
   const std::optional<wire::Method> method_;
   const CallQueue queue_;
-  std::atomic<int> refs_{2};  // arrived, done
+  std::atomic<int> refs_{2};  // references of the arrived and done tags
   grpc::GenericServerContext context_;
   grpc::GenericServerAsyncReaderWriter stream_;
   CompletionTag arrived_tag_{[this](bool ok) { OnArrived(ok); }};
@@ -150,8 +150,8 @@ class IncomingCall final : public WatchedCall {
   CompletionTag done_tag_{[this](bool ok) { OnDone(ok); }};
   std::atomic<bool> answered_{false};
   std::atomic<bool> cancelled_{false};
-  // Two queues' threads may deliver its arrival and its end at once: whichever
-  // comes second tells the handler of a client that has left.
+  // The arrival and the end may be delivered by two queues' threads at once.
+  // The second of the two tells the handler that the client has left.
   std::atomic<bool> begun_or_left_{false};
   bool watched_ = false;  // the registry holds it
   absl::Time deadline_ = absl::InfiniteFuture();

@@ -20,7 +20,7 @@
 namespace quantd {
 namespace {
 
-// All of it in the request, or in memory that the client lends.
+// The whole payload is in the request, or in memory that the client lends.
 class MessagePayload final : public Payload {
  public:
   MessagePayload(const CallEnvironment* env, wire::Method method)
@@ -95,7 +95,7 @@ class MessagePayload final : public Payload {
     job_.reset();
     if (large_rest_.size() > 0) output.block = std::move(large_rest_);
     if (!places_.lends_outputs() || lends_outputs_) return output;
-    // What travels moves together, to the front.
+    // Outputs that travel in the reply are moved together, to the front.
     size_t end = 0;
     for (size_t i = 0; i < plan.outputs().size(); ++i) {
       const TensorSpec& spec = plan.outputs()[i];
@@ -115,11 +115,12 @@ class MessagePayload final : public Payload {
   }
 
  private:
-  // A little that travels, an amax above all, has a place of its own. With more
-  // the job has a block, and what is lent is copied.
+  // Small outputs that travel, such as an amax, have a place of their own, and
+  // the job writes lent outputs in place. With larger ones the job gets a
+  // block, and lent outputs are copied.
   bool WritesInPlace() const {
     if (!places_.lends_outputs()) return false;
-    // The host cannot write there.
+    // The host cannot write into a device's memory.
     if (places_.outputs_on_device()) return true;
     return wire::LayOutPayload(*request_.plan, request_.lent.outputs).size <=
            kCopiedOutput;
@@ -142,7 +143,7 @@ class MessagePayload final : public Payload {
       rest_.resize(layout.size);
       rest = absl::MakeSpan(rest_);
     } else {
-      // Fresh pages: the gaps in it are zero. It was admitted as output.
+      // Fresh pages, so the gaps in it are zero. It was admitted as output.
       auto block =
           BlockPool::Create(PageableSource(), BlockPool::Charge(layout.size))
               ->Take(layout.size);
@@ -160,16 +161,17 @@ class MessagePayload final : public Payload {
 
   const CallEnvironment* const env_;
   const wire::Method method_;
-  // The parts of the output that are not lent and travel: small, or large.
+  // Outputs that are not lent and travel: small, or large.
   std::vector<std::byte> rest_;
   Block large_rest_;
   bool lends_outputs_ = false;
-  std::unique_ptr<Job> job_;  // it may write there
+  // Destroyed before the two above: it may write there.
+  std::unique_ptr<Job> job_;
 };
 
-// In chunks after the request, until the client ends its side. Where the amax
-// is reduced over several calls, the client is told the maxima after the last
-// chunk, answers with the settled ones, and ends its side then.
+// Chunks follow the request until the client ends its side. If the amax is
+// reduced over several calls, the client is told the local maxima after the
+// last chunk, answers with the reduced ones, and then ends its side.
 class ChunkPayload final : public Payload {
  public:
   explicit ChunkPayload(const CallEnvironment* env) : env_(env) {}
@@ -263,7 +265,7 @@ class ChunkPayload final : public Payload {
  private:
   enum class Awaits { kChunks, kSettledAmax, kEnd };
 
-  // Nothing follows the last chunk until the maxima are told.
+  // After the last chunk nothing comes until the maxima are told.
   Next AfterChunk() const {
     return reduces_ && gather_->came() == bytes_to_come_ ? Next::kCompute
                                                          : Next::kReceive;
@@ -291,7 +293,8 @@ class ChunkPayload final : public Payload {
   bool reduces_ = false;
   Awaits awaits_ = Awaits::kChunks;
   std::unique_ptr<Job> job_;
-  std::optional<wire::StreamGather> gather_;  // into the job's staging
+  // Destination: the job's staging memory.
+  std::optional<wire::StreamGather> gather_;
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
-// The payload of a call: how it comes, and what a device does with it. In one
-// message, or in chunks (rpc Stream); in all else calls are the same (call.h).
+// The payload of a call, in one message or in chunks (rpc Stream): how it
+// arrives, and what a device does with it. Everything else about calls is in
+// call.h.
 #ifndef QUANTD_SERVER_CALLS_PAYLOAD_H_
 #define QUANTD_SERVER_CALLS_PAYLOAD_H_
 
@@ -21,13 +22,14 @@ namespace quantd {
 
 struct CallEnvironment;
 
-// Up to here a copy of an output costs less than lending its block does.
+// Outputs up to this size are copied into the reply; lending the block costs
+// more.
 inline constexpr size_t kCopiedOutput = 16 << 10;
 
-// A reply's payload.
+// The payload of a reply.
 struct JobOutput {
   Block block;                  // it begins here
-  std::vector<std::byte> rest;  // or is this, of at most kCopiedOutput
+  std::vector<std::byte> rest;  // or here, if at most kCopiedOutput
   size_t size = 0;
 
   const std::byte* data() const {
@@ -35,18 +37,19 @@ struct JobOutput {
   }
 };
 
-// Not thread-safe. Its job must be gone before the lease of its memory is.
+// Not thread-safe. The payload's job must be destroyed before the lease of its
+// memory.
 class Payload {
  public:
-  // What the call does next.
+  // The call's next step.
   enum class Next {
-    kReceive,  // reads another message
-    kCompute,  // has the device work on what is here
+    kReceive,  // read another message
+    kCompute,  // compute on the device with what is here
     kTell,     // writes told(), then reads another message
     kReply,    // takes the output
   };
-  // Bytes to reserve for the next message: `first` until more has come, `most`
-  // as the upper limit. Both zero: a small message that needs none.
+  // Bytes to reserve for the next message: `first` at once, up to `most` as
+  // more comes. Both are zero for a small message that needs no reservation.
   struct Expected {
     size_t first = 0;
     size_t most = 0;
@@ -54,43 +57,44 @@ class Payload {
 
   virtual ~Payload() = default;
 
-  // Understands the request, which is the first message, or all of it. Errors
-  // as from ParseRequest.
+  // Parses the first message, which holds the request (and, unless streamed,
+  // everything). Errors as from ParseRequest.
   virtual absl::Status Parse(wire::Slices message) = 0;
   const wire::Request& request() const { return request_; }
-  // Memory that the client lends.
+  // Memory that the client lends for the tensors.
   const Places& places() const { return places_; }
-  // Bytes that come after the request.
+  // Payload bytes that follow the request.
   uint64_t bytes_to_come() const { return bytes_to_come_; }
-  // Bytes that a device needs for it.
+  // Bytes that the device needs.
   virtual size_t Need() const = 0;
 
-  // The job begins: the message is taken in, or room made for what comes.
-  // `pieces` is for Job::CountPieces. The errors are the backend's, as those of
+  // Begins the job: takes the message in, or makes room for what will come.
+  // `pieces` is passed to Job::CountPieces. Errors are the backend's, as for
   // Compute.
   virtual absl::StatusOr<Next> Begin(Backend& backend, wire::Slices message,
                                      std::atomic<uint64_t>* pieces) = 0;
   virtual bool has_job() const = 0;
   virtual void DropJob() = 0;
   virtual Expected NextMessage() const { return {}; }
-  // Take a message after the first, or the end of them. FieldErrors.
+  // Take a message after the first, or the end of messages. Return FieldErrors.
   virtual absl::StatusOr<Next> Take(wire::Slices) {
     return absl::InternalError("no message follows the request");
   }
   virtual absl::StatusOr<Next> TakeEnd() { return Take({}); }
   virtual absl::StatusOr<Next> Compute() = 0;
   const std::string& told() const { return told_; }
-  // Whether the client is to answer what it was told.
+  // Whether the client must answer what it was told.
   virtual bool AwaitsAnswer() const { return false; }
 
-  // The reply without its output; then the output, with which the job ends.
+  // The parts of the reply: its head without the output, and then the output,
+  // which ends the job.
   const JobReport& report() const { return report_; }
   virtual std::string ReplyHead(std::string_view device,
                                 std::string_view id) const = 0;
   virtual JobOutput Finish() = 0;
 
  protected:
-  // Runs the job, after which there is a report and the reply is next.
+  // Runs the job, which gives the report. The reply is next.
   absl::StatusOr<Next> RunToReply(Job& job) {
     auto report = job.Run();
     if (!report.ok()) return report.status();

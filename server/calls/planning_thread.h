@@ -1,6 +1,6 @@
-// A thread that understands requests with long lists. One of many groups takes
-// milliseconds, which the threads that serve the network do not have, and which
-// those who send none should not wait for: so it has lower priority, too.
+// A thread that plans requests with long lists. Planning one with many groups
+// takes milliseconds, which network threads do not have and other callers
+// should not wait for, so it also runs at lower priority.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_SERVER_CALLS_PLANNING_THREAD_H_
@@ -20,7 +20,7 @@ namespace quantd {
 
 class PlanningThread {
  public:
-  // Runs what is still queued.
+  // Runs everything that is still queued.
   ~PlanningThread() {
     {
       absl::MutexLock lock(&mutex_);
@@ -29,19 +29,20 @@ class PlanningThread {
     thread_.join();
   }
 
-  // `work` is run once, in order. What queues here holds memory that the gate
-  // lent, so the queue needs no bound of its own.
+  // Runs `work` once, in order of submission. Queued work holds memory that the
+  // gate granted, so the queue needs no bound of its own.
   void Submit(std::function<void()> work) {
     absl::MutexLock lock(&mutex_);
     queue_.push_back(std::move(work));
   }
 
  private:
-  // A quarter of what others get where cores are short, and all where not.
+  // A quarter of others' share where cores are short; a full core otherwise.
   static constexpr int kNice = 6;
 
   void Run() {
-    // On Linux this thread alone gets it. If it is forbidden nothing is lost.
+    // On Linux this sets the priority of this thread only. A failure does no
+    // harm.
     setpriority(PRIO_PROCESS, 0, kNice);
     const auto has_work = [this]() { return stopping_ || !queue_.empty(); };
     absl::MutexLock lock(&mutex_);

@@ -15,9 +15,9 @@ static_assert(wire::kChunkBytes % kPiece == 0);
 
 }  // namespace
 
-// The block goes back to its pool before the lease goes back to the gate, or
-// the pool could be asked for more than it has: members are destroyed last to
-// first.
+// Members are destroyed last to first: the block must return to its pool before
+// the lease returns to the gate, or the pool could be asked for more than it
+// has.
 struct Reply::Lent {
   Lease lease;
   Block block;
@@ -33,7 +33,7 @@ Reply::Reply(std::string head, JobOutput output, Lease lease, bool in_chunks)
     output = {};
     given_ = size_;
     lease.ShrinkPayload(0);
-    // Unread it is memory, too, until the call is over.
+    // A reply that is not read occupies memory until the call is over.
     lease.HoldReceiving(head_.size());
   } else {
     pieces_ += (size_ + kPiece - 1) / kPiece;
@@ -97,13 +97,14 @@ Reply::Verdict Reply::Look(const Connection& connection,
   if (in_time && waited <= patience) return Verdict::kGood;
   const auto sent = connection.Sent();
   const bool takes = sent && sent->taken >= seen_taken_ + kPiece;
-  // Many replies share a connection: it is slow if all of it is.
+  // Many replies share a connection: this one is slow only if all of the
+  // connection is.
   if (in_time && takes && connection.countable()) {
     seen_taken_ = sent->taken;
     moved_ = now;
     return Verdict::kGood;
   }
-  // What the socket holds back no cancelled call sets free.
+  // Cancelling a call does not free what its socket holds back.
   return sent && sent->waiting != 0 && !takes ? Verdict::kStuck
                                               : Verdict::kSlow;
 }

@@ -1,5 +1,4 @@
-// A reply on its way to the network: in pieces, so that it can be seen how much
-// of it has left.
+// A reply being sent in pieces, so that its progress can be measured.
 #ifndef QUANTD_SERVER_CALLS_REPLY_H_
 #define QUANTD_SERVER_CALLS_REPLY_H_
 
@@ -21,26 +20,27 @@
 
 namespace quantd {
 
-// Look is for one thread, the rest for another.
+// Look may be called by one thread while another calls the rest.
 class Reply {
  public:
-  // Head and output as one message; `in_chunks`: the output in messages of its
-  // own, and then the head. The output stays where it is, unless it is small;
-  // with the lease it goes back when gRPC has let go of every piece.
+  // Sends head and output as one message or, with `in_chunks`, the output in
+  // messages of its own and then the head. The output is not copied unless it
+  // is small. Output and lease are released when gRPC has let go of every
+  // piece.
   Reply(std::string head, JobOutput output, Lease lease, bool in_chunks);
-  // The next message before the last; nothing: all have been given.
+  // The next message before the last one; nullopt when there are no more.
   std::optional<grpc::ByteBuffer> NextChunk();
-  // Once, after these.
+  // The last message. Must be called once, after all chunks.
   grpc::ByteBuffer Last();
   void LastIsSent() { left_->fetch_add(1); }
 
   enum class Verdict {
     kGood,
     kSlow,   // the peer does not take this reply
-    kStuck,  // it takes nothing at all
+    kStuck,  // takes nothing of its connection
   };
-  // Whether it leaves. A piece must go within `patience`, and all within
-  // `max_send` beside a second for each MiB.
+  // Checks whether the reply leaves. Each piece must leave within `patience`,
+  // and the whole within `max_send` plus a second for each MiB.
   Verdict Look(const Connection& connection, absl::Duration patience,
                absl::Duration max_send, absl::Time now);
 
@@ -54,12 +54,12 @@ class Reply {
   const bool in_chunks_;
   size_t given_ = 0;
   size_t pieces_ = 1;  // the last message counts as one
-  // Pieces that the network holds no more. Outlives the call in its slices.
+  // Pieces that the network has released. Slices may outlive the call.
   const std::shared_ptr<std::atomic<size_t>> left_ =
       std::make_shared<std::atomic<size_t>>(0);
   std::shared_ptr<Lent> lent_;
 
-  // What the last look found.
+  // State of the last Look.
   absl::Time since_ = absl::InfinitePast();
   absl::Time moved_;
   size_t seen_left_ = 0;

@@ -83,7 +83,7 @@ class SmallCall final : public CallHandler {
     const bool too_long = came_.Look(*call_->connection()) >
                           method_.max_request + env_->shares.window;
     if (waited <= env_->options.max_receive && !too_long) return;
-    // What is written may not have an end beside it.
+    // A pending write must not have a finish beside it.
     if (method_.after != SmallMethod::kEnd) return call_->Cancel();
     if (too_long) {
       return Fail(Failure::TooLarge("request", method_.max_request + 1,
@@ -138,7 +138,7 @@ class SmallCall final : public CallHandler {
   CallEnvironment* const env_;
   IncomingCall* const call_;
   const SmallMethod method_;
-  // When it began to wait for the network, in Unix time; 0: it does not.
+  // Unix time since when it has waited for the network; 0: it does not wait.
   std::atomic<int64_t> waits_since_{0};
   AloneCount came_;                    // of the message that is read
   std::atomic<bool> told_all_{false};  // and waits for a change

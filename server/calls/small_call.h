@@ -1,4 +1,4 @@
-// The call of a small method.
+// Returns the handler of a small method's call.
 #ifndef QUANTD_SERVER_CALLS_SMALL_CALL_H_
 #define QUANTD_SERVER_CALLS_SMALL_CALL_H_
 

@@ -1,6 +1,6 @@
-// A method with one small request and one small reply, which is computed at
-// once: health, what the server is, what a request would give. Or a stream of
-// such requests, or of such replies.
+// A method whose request and reply are small and computed at once: health,
+// server information, a plan. It may also be a stream of such requests or
+// replies.
 #ifndef QUANTD_SERVER_CALLS_SMALL_METHOD_H_
 #define QUANTD_SERVER_CALLS_SMALL_METHOD_H_
 
@@ -19,24 +19,24 @@ namespace quantd {
 struct SmallAnswer {
   std::optional<Failure> failure;
   std::string reply;  // serialized
-  std::string shape;  // of the tensor it was about, for the log
+  std::string shape;  // shape of the tensor, for the log
 };
 
 struct SmallMethod {
-  // One of another service, whose calls are not recorded.
+  // A method of another service, whose calls are not recorded.
   SmallMethod() = default;
   explicit SmallMethod(wire::Method ours)
       : max_request(wire::SpecOf(ours).max_request), method(ours) {}
 
-  // What comes after the first reply. kNextChange: the method is asked again,
-  // without the request, and answers whenever the reply is another one.
+  // What comes after the first reply. kNextChange: `answer` is called again
+  // without the request, and a reply is sent whenever it differs.
   enum After { kEnd, kNextRequest, kNextChange };
 
   size_t max_request = 4096;  // bytes
   After after = kEnd;
   std::optional<wire::Method> method;
   bool plans_apart = false;    // on the PlanningThread
-  bool while_draining = true;  // it is answered while the server drains
+  bool while_draining = true;  // answered while the server drains
   std::function<SmallAnswer(absl::Span<const std::string_view> message,
                             std::string_view request_id)>
       answer;

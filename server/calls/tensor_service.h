@@ -8,9 +8,8 @@
 
 namespace quantd {
 
-// The methods with payloads as gRPC matches them. Everything else arrives
-// through a generic service. A tensor method holds their queues' threads for a
-// short time only: health, information and refusals are answered there, too.
+// The methods with payloads, as gRPC dispatches them. Everything else arrives
+// through a generic service.
 class TensorService final : public grpc::Service {
  public:
   TensorService() {
@@ -19,13 +18,14 @@ class TensorService final : public grpc::Service {
     for (const wire::MethodSpec& row : wire::kPayloadMethods) {
       AddMethod(
           new RpcServiceMethod(row.path, RpcMethod::BIDI_STREAMING, nullptr));
-      MarkMethodAsync(static_cast<int>(wire::Index(row.method)));  // as added
+      // Same order as added.
+      MarkMethodAsync(static_cast<int>(wire::Index(row.method)));
     }
   }
 
-  // Generated asynchronous services have it, too. The methods are registered as
-  // streams, which look the same to a client that calls them as unary, but let
-  // a call arrive before its message.
+  // Generated asynchronous services expose it, too. The methods are registered
+  // as streams, which look the same to a client that calls them as unary but
+  // let a call arrive before its message.
   using Service::RequestAsyncBidiStreaming;
 };
 

@@ -23,14 +23,14 @@ namespace quantd {
 namespace {
 
 constexpr std::string_view kPrefix = "QUANTD_";
-// The setting whose value is a list, which a file may write as one.
+// The setting whose value is a list, which a file may write as an array.
 constexpr std::string_view kList = "device";
 
 absl::Status Refuse(std::string_view where, std::string_view why) {
   return absl::InvalidArgumentError(fmt::format("{}: {}", where, why));
 }
 
-// Of its name, and of those that it had before.
+// Variables for the option's name and its former names.
 std::vector<std::string> VariablesOf(const CLI::Option& option) {
   std::vector<std::string> variables;
   for (std::string name : option.get_lnames()) {
@@ -62,8 +62,8 @@ bool IsOfOthers(std::string_view name) {
          absl::ascii_isdigit(name[port + 6]);
 }
 
-// Takes a value off the front of `line`, bare or in quotes, and the blanks
-// behind it; nothing: a quote has no end.
+// Takes a value, bare or quoted, off the front of `line`, and the blanks behind
+// it. nullopt if a quote has no end.
 std::optional<std::string> TakeValue(absl::string_view* line) {
   const bool quoted =
       absl::StartsWith(*line, "\"") || absl::StartsWith(*line, "'");
@@ -76,8 +76,8 @@ std::optional<std::string> TakeValue(absl::string_view* line) {
   return value;
 }
 
-// Reads "KEY = VALUE" or "KEY = [VALUE, ...]", which becomes a list with
-// commas. What is wrong with it; empty: nothing.
+// Parses "KEY = VALUE" or "KEY = [VALUE, ...]", which becomes a list with
+// commas. Returns what is wrong with the line; empty: nothing.
 std::string ReadLine(absl::string_view line, std::string* key,
                      std::string* value) {
   const size_t equals = line.find('=');
@@ -216,7 +216,7 @@ class Layers {
     return absl::OkStatus();
   }
 
-  // What stands in the file must be right, even where it does not count.
+  // A value must be valid even if a higher layer overrides it.
   absl::Status SetBelow(CLI::Option* option, const std::string& value,
                         const std::string& where) {
     const std::vector<std::string> above = option->results();
@@ -254,7 +254,7 @@ absl::Status ReadLayers(CLI::App* app, const std::string& actions,
 std::string ToText(const std::vector<Setting>& settings) {
   std::string text;
   for (const Setting& setting : settings) {
-    // What has no value has no line that a file could have.
+    // A setting without a value cannot be written as a line of a file.
     text += setting.value.empty()
                 ? fmt::format("# {} is not set\n", setting.name)
                 : fmt::format("{} = {}  # {}\n", setting.name, Quoted(setting),
@@ -279,7 +279,8 @@ bool LooksLikeSecret(std::string_view value) {
       value.find("-----BEGIN") != std::string_view::npos) {
     return true;
   }
-  // Base64 or hexadecimal: file names that long have a slash in front or a dot.
+  // Base64 or hexadecimal: a file name that long starts with a slash or has a
+  // dot.
   return value.size() >= kShortest && value.front() != '/' &&
          std::all_of(value.begin(), value.end(), [](unsigned char c) {
            return absl::ascii_isalnum(c) ||

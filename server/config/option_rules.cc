@@ -1,4 +1,4 @@
-// The rules about options that go together.
+// Rules about combinations of options.
 #include <pwd.h>
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ namespace {
 
 constexpr size_t kMostMemory = size_t{1} << 50;
 
-// The number that the kernel gives to users that it has none for.
+// The kernel's number for users that are not mapped.
 constexpr uid_t kNobody = 65534;
 
 std::string Read(const char* path) {
@@ -33,7 +33,7 @@ std::string Read(const char* path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Refuses options with words for the operator.
+// Returns INVALID_ARGUMENT with a message for the operator.
 template <typename... Parts>
 absl::Status Refuse(fmt::format_string<Parts...> words, Parts&&... parts) {
   return absl::InvalidArgumentError(
@@ -97,7 +97,7 @@ absl::Status ValidateAddresses(const ServerOptions& options) {
 }  // namespace
 
 bool KnowsAllUsers(const std::string& uid_map) {
-  // Users here, the same outside, and how many.
+  // A line holds the first user here, the same user outside, and how many.
   std::istringstream lines(uid_map);
   uint64_t here = 0;
   uint64_t outside = 0;

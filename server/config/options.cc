@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kExitBadConfiguration = 2;
 
-// Flags that say what to do and not how: no settings.
+// Flags that name an action: not settings.
 constexpr char kActions[] = "What to do (default: serve)";
 
 constexpr char kDescription[] =
@@ -53,8 +53,8 @@ constexpr int64_t kHourMs = 3'600'000;
 constexpr int64_t kDayMs = 86'400'000;
 constexpr int64_t kDay = 86'400;
 
-// Adds flags to a command, by what their values are. Values that are kept as
-// something else are there after Finish.
+// Adds flags to a command, by the type of their values. Values that are
+// converted are stored by Finish.
 class Flags {
  public:
   explicit Flags(CLI::App* app) : app_(*app) {}
@@ -75,7 +75,7 @@ class Flags {
   void Size(const char* flag, size_t* to, const char* help) {
     Add(flag, to, help)->transform(CLI::AsSizeValue(false));
   }
-  // With `endless` 0 stands for a time that never comes.
+  // With `endless`, 0 means an infinite time.
   CLI::Option* Time(const char* flag, absl::Duration* to, absl::Duration unit,
                     int64_t least, int64_t most, bool endless,
                     const char* help) {
@@ -85,7 +85,7 @@ class Flags {
     });
     return Number(flag, &number, least, most, help);
   }
-  // Separated by commas. The default, `none`, is no element.
+  // A list separated by commas. The default, `none`, is not an element.
   CLI::Option* List(const char* flag, std::vector<std::string>* to,
                     const char* none, const char* help) {
     std::string& text = texts_.emplace_back(none);
@@ -95,7 +95,7 @@ class Flags {
     });
     return Add(flag, &text, help);
   }
-  // One of a few; the default is the value of `first`.
+  // One of a few words; the default is the value of `first`.
   template <typename T>
   void Word(const char* flag, T* to, const char* first,
             const std::map<std::string, T>& words, const CLI::Validator& rule,
@@ -270,8 +270,8 @@ void AddShutdownAndLog(Flags& add, ServerOptions& o) {
            CLI::IsMember(formats).description("FORMAT"), "text or json");
 }
 
-// Does what ParseCommandLine does, but returns what is wrong with the layers
-// below the flags.
+// Implements ParseCommandLine, but returns errors of the layers below the
+// flags.
 absl::StatusOr<int> Parse(int argc, char** argv, CommandLine* command) {
   CLI::App app(kDescription, "quantd");
   app.footer(kFooter);
@@ -321,7 +321,7 @@ int ParseCommandLine(int argc, char** argv, CommandLine* command) {
 }
 
 absl::Status ReadSettingsAgain(int argc, char** argv, CommandLine* command) {
-  // The flags themselves were good once.
+  // The flags themselves were valid at the start.
   return Parse(argc, argv, command).status();
 }
 

@@ -1,7 +1,7 @@
-// Everything an operator can choose, with defaults that work; and the layers of
-// configuration it comes from: flags, then the environment, then one file.
-// Names come from the flags: --max-wait-ms is QUANTD_MAX_WAIT_MS and
-// `max-wait-ms = 5000`. A variable that is set but empty counts as not set.
+// Everything that an operator can choose, with working defaults, and the layers
+// of configuration: flags, then the environment, then one file. All use the
+// flags' names: --max-wait-ms is QUANTD_MAX_WAIT_MS and `max-wait-ms = 5000`. A
+// variable set to the empty string counts as not set.
 #ifndef QUANTD_SERVER_CONFIG_OPTIONS_H_
 #define QUANTD_SERVER_CONFIG_OPTIONS_H_
 
@@ -25,16 +25,17 @@ class App;
 
 namespace quantd {
 
-// PEM files; paths, empty: none.
+// Paths of PEM files; empty: none.
 struct TlsFiles {
   std::string certificate;  // the server's, then those that signed it
   std::string key;
-  std::string client_ca;  // who signs clients; named: clients need one
+  // Signs clients' certificates; if set, clients need one.
+  std::string client_ca;
 
   bool used() const { return !certificate.empty() || !key.empty(); }
 };
 
-// Each is said in words where its flag is, in options.cc.
+// Each option is described at its flag, in options.cc.
 struct ServerOptions {
   std::string listen = "127.0.0.1:50151";
   bool insecure = false;
@@ -42,7 +43,7 @@ struct ServerOptions {
   std::string token_file;  // SHA-256 of tokens, see server/net/tokens.h
   absl::Duration reload_interval = absl::Seconds(1);
   std::string port_file;
-  // What is read there is no secret, so that any address is allowed.
+  // Any address is allowed: the metrics hold no secret.
   std::string metrics_address;
 
   // Names for OpenBackend. Empty: every CUDA device, or else "cpu:0".
@@ -53,9 +54,9 @@ struct ServerOptions {
   bool fallback = false;
   absl::Duration self_test_interval = absl::Minutes(5);  // or infinite
   absl::Duration max_job = absl::Seconds(10);
-  // Without a device for so long the server asks to be started anew.
+  // After this time without a device the server asks to be restarted.
   absl::Duration most_without = absl::Seconds(60);
-  // Called then, once, on a thread of the server's.
+  // Called then, once, on a thread of the server.
   std::function<void()> on_hopeless = {};
   float estimate = 0;
 
@@ -65,7 +66,7 @@ struct ServerOptions {
   absl::Duration max_wait = absl::Seconds(10);
   absl::Duration max_receive = absl::Minutes(1);
   absl::Duration max_send = absl::Minutes(1);
-  // Completion queues, one thread each.
+  // Number of completion queues, each with one thread.
   int queues = 0;
   int stream_queues = 0;
   absl::Duration busy_poll = absl::ZeroDuration();
@@ -80,16 +81,16 @@ struct ServerOptions {
   absl::Duration drain_delay = absl::Milliseconds(500);
   absl::Duration drain_timeout = absl::Seconds(30);
 
-  // The time that limits are held to, for tests to move.
+  // Clock of time limits; tests replace it.
   std::function<absl::Time()> now = SteadyNow;
 
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kText;
 };
 
-// How `quantd --probe` asks a running server, see server/observe/probe.h.
+// Settings of `quantd --probe`, see server/observe/probe.h.
 struct ProbeOptions {
-  std::string certificate;  // PEM files of a client; empty: the server's own
+  std::string certificate;  // a client's PEM files; empty: the server's own
   std::string key;
   absl::Duration timeout = absl::Seconds(2);
 };
@@ -106,55 +107,55 @@ struct CommandLine {
   Action action = Action::kServe;
   ServerOptions options;
   ProbeOptions probe;
-  std::vector<Setting> settings;  // in effect; nothing secret
-  // Variables QUANTD_... that mean nothing here. Left out are QUANTD_SERVER,
-  // which is for clients, and what Kubernetes sets beside a service of a name
-  // like quantd (QUANTD_SERVICE_HOST, QUANTD_PORT_50151_TCP).
+  std::vector<Setting> settings;  // in effect; holds no secrets
+  // Unknown variables named QUANTD_... Not reported: QUANTD_SERVER, which is
+  // for clients, and those that Kubernetes sets for a service named quantd
+  // (QUANTD_SERVICE_HOST, QUANTD_PORT_50151_TCP).
   std::vector<std::string> unknown_environment;
 };
 
-// Once the command line of `app` has been parsed: fills in what it left open,
-// and what of `command` says so. All its flags are settings, but for those of
-// the group `actions` and --help. `file_flag` names the flag that names the
-// file; it can be given by the environment too. INVALID_ARGUMENT, naming the
-// variable, or the file and its key, for what is no good.
+// Fills in options that the parsed command line of `app` left open from the
+// lower layers, and the related fields of `command`. Every flag is a setting,
+// except those of the group `actions` and --help. `file_flag` is the flag that
+// names the file; the environment can also give it. INVALID_ARGUMENT, naming
+// the variable or the file and its key, if a value is invalid.
 absl::Status ReadLayers(CLI::App* app, const std::string& actions,
                         const std::string& file_flag, CommandLine* command);
 
-// Lines of a configuration file, each with its source behind it.
+// Lines of a configuration file, each followed by its source.
 std::string ToText(const std::vector<Setting>& settings);
-// On one line, for the log.
+// One line, for the log.
 std::string ToLine(const std::vector<Setting>& settings);
 
-// Whether what should name a file is rather the content of one.
+// Whether a value that should name a file looks like a file's content.
 bool LooksLikeSecret(std::string_view value);
 
-// What flags, environment and configuration file ask for, in this order of
-// precedence. Returns -1 to go on, or the exit code with which to end now:
-// --help, --version or a mistake, already told.
+// Reads flags, environment and configuration file, in this order of precedence.
+// Returns -1 to go on, or the exit code to end with: for --help, --version, or
+// a mistake that has been reported.
 int ParseCommandLine(int argc, char** argv, CommandLine* command);
 
-// Reads all of it again, for a file that may have changed since.
-// INVALID_ARGUMENT, with words for the operator, for one that is no good.
+// Reads everything again, in case the file has changed. INVALID_ARGUMENT, with
+// a message for the operator, if it is invalid.
 absl::Status ReadSettingsAgain(int argc, char** argv, CommandLine* command);
 
-// INVALID_ARGUMENT, with words for the operator, when the options are no good
-// by themselves or together: a network address in plain text without
-// `insecure`, for example. Opens no file.
+// INVALID_ARGUMENT, with a message for the operator, if options are invalid by
+// themselves or together: for example a network address in plain text without
+// `insecure`. Opens no file.
 absl::Status Validate(const ServerOptions& options);
 
-// Whether a user namespace, by its /proc/PID/uid_map, has every user of the
-// machine. Else those that it lacks are one user there, nobody.
+// Whether a user namespace, given its /proc/PID/uid_map, maps every user of the
+// machine. Users that it does not map all appear as nobody.
 bool KnowsAllUsers(const std::string& uid_map);
 
-// The users of --memory-peers, names or numbers; none: the server's own user.
-// INVALID_ARGUMENT for a name that nobody has, and for nobody where that is
-// more than one.
+// Resolves --memory-peers, given as names or numbers; empty means the server's
+// own user. INVALID_ARGUMENT for an unknown name, and for nobody if that stands
+// for several users.
 absl::StatusOr<std::vector<uid_t>> FindMemoryPeers(
     const std::vector<std::string>& users);
 
-// What the operator should know about options that are valid: that strangers
-// can open HTTP/2 on a network address. Empty: nothing.
+// What the operator should know about valid options: that strangers can open
+// HTTP/2 on a network address. Empty: nothing.
 std::string StartWarning(const ServerOptions& options);
 
 }  // namespace quantd

@@ -7,12 +7,12 @@
 namespace quantd {
 namespace {
 
-// gRPC reads into blocks of 64 KiB; a message's first and last block are
-// shared with its neighbours.
+// gRPC reads into blocks of 64 KiB; a message's first and last block are shared
+// with its neighbours.
 constexpr size_t kReceiveSlack = 16 << 10;
 
-// The process without payloads: code, gRPC's own objects, thread stacks in
-// use, and the step by which the heap grows.
+// The process without payloads: code, gRPC's own objects, thread stacks in use,
+// and the step by which the heap grows.
 constexpr size_t kProcessBase = size_t{128} << 20;
 // Host memory that the driver maps for one CUDA context.
 constexpr size_t kCudaContext = size_t{512} << 20;
@@ -22,7 +22,7 @@ constexpr size_t kCudaContext = size_t{512} << 20;
 size_t ReceiveNeed(size_t bytes) { return bytes + bytes / 32 + kReceiveSlack; }
 
 size_t HeadNeed(size_t bytes, size_t list_bytes) {
-  // The lists first, and then what HeadMemory takes all of a head for.
+  // The lists, plus HeadMemory's estimate of the other fields.
   const size_t fields = bytes - std::min(bytes, list_bytes);
   const size_t all_fields = wire::HeadMemory(wire::kMaxHeadBytes);
   return wire::HeadMemory(wire::kMaxHeadBytes + list_bytes) - all_fields +
@@ -38,19 +38,19 @@ MemoryShares DivideBudget(size_t budget, int devices, int cuda_devices) {
   shares.budget = budget;
   // A Quantize request of n bytes holds n while it arrives and 2.1 n after.
   shares.receive = budget / 3;
-  // Small calls, which nobody makes wait, leave room for the largest.
+  // Small calls never wait, so the largest message leaves room for them.
   shares.message =
       shares.receive - std::max(shares.receive / 16, size_t{1} << 20);
-  // All calls that may wait hold one each, below gRPC's wall.
+  // All calls that may wait hold one each, below gRPC's limit.
   shares.window =
       std::clamp(shares.receive / 128, size_t{256} << 10, size_t{1} << 20);
   shares.per_device = (budget - shares.receive) / std::max(devices, 1);
-  // One head of any lawful kind has room.
+  // One valid head of any kind fits.
   shares.heads = std::max(
       budget / 16, HeadNeed(wire::kMaxRequestHeadBytes, wire::kMaxListBytes));
-  // Streams that wait unread hold one flow-control window each, some MiB when
-  // the connection is fast; near its limit gRPC kills streams of its own
-  // choice, so the wall stands well above what is admitted.
+  // Streams that wait unread hold one flow-control window each, some MiB on a
+  // fast connection. Near its limit gRPC kills streams of its own choice, so
+  // the limit is well above what is admitted.
   shares.grpc_quota = shares.receive + shares.receive / 2 + (size_t{128} << 20);
   shares.bound = shares.grpc_quota + (budget - shares.receive) + shares.heads +
                  kProcessBase + kCudaContext * cuda_devices;

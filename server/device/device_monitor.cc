@@ -20,8 +20,8 @@ DeviceFault CauseOf(const absl::Status& status) {
 
 }  // namespace
 
-// A device, and its self-test as work for its own workers. What it holds is
-// guarded by the monitor's lock.
+// A device, and its self-test as work for its own workers. Guarded by the
+// monitor's lock.
 class DeviceMonitor::Watched : public Engine::Work {
  public:
   enum class Stage { kIdle, kQueued, kRunning, kDone };
@@ -41,15 +41,15 @@ class DeviceMonitor::Watched : public Engine::Work {
     stage = Stage::kDone;
   }
 
-  // What is known of the test.
+  // State of the test.
   Stage stage = Stage::kIdle;
   bool hung = false;  // and reported
-  bool first = true;  // none has been done yet
+  bool first = true;  // no test has been done yet
   absl::Time since;   // it runs
   absl::Status status;
 
-  bool doubted = false;  // for a fault that no test has confirmed yet
-  bool abandon = false;  // what is queued for it is to be told
+  bool doubted = false;  // has a fault that no test has confirmed yet
+  bool abandon = false;  // calls queued for it must be told
   absl::Time lost_at = absl::InfinitePast();
   absl::Time next_test = absl::InfinitePast();
   absl::Duration pause = absl::ZeroDuration();  // before the next probe
@@ -128,7 +128,7 @@ void DeviceMonitor::Report(int device, DeviceFault fault,
 void DeviceMonitor::HungJobEnded(int device) {
   engine_->health(device).HungJobEnded();
   absl::MutexLock lock(&mutex_);
-  // What held it up is gone.
+  // The cause of the hang is gone, so test it now.
   devices_[device]->next_test = absl::InfinitePast();
 }
 
@@ -190,8 +190,8 @@ absl::Duration DeviceMonitor::RetryDelay() const {
   const absl::Time now = settings_.now();
   absl::Duration least = kLatestRetry;
   for (size_t i = 0; i < devices_.size(); ++i) {
-    // One that is well again since a call was refused: not when it is tested
-    // next, which is minutes away.
+    // A device recovered since the call was refused. Its next test, minutes
+    // away, does not matter.
     if (engine_->health(i).healthy()) return kSoonestRetry;
     if (engine_->health(i).hanging() != 0) continue;
     least = std::min(least, devices_[i]->next_test - now);
@@ -265,7 +265,7 @@ void DeviceMonitor::Look(absl::Time now) {
       if (std::exchange(devices_[i]->abandon, false)) lost.push_back(i);
     }
   }
-  // Their calls ask the gate, and perhaps this, for another device.
+  // These calls ask the gate, and perhaps this monitor, for another device.
   for (const int device : lost) engine_->Abandon(device);
 }
 

@@ -1,12 +1,10 @@
-// Keeps the devices under watch: takes one that has a fault out of choice at
-// once, tests it until it works again, and tests those that work from time to
-// time.
+// Monitors the devices: takes a faulty one out of use at once, tests it until
+// it works again, and tests working ones periodically.
 //
-// A device takes work while it is healthy; the fallback while no other does.
-// The gate grants payload on no other, what is queued for a lost device is
-// told, and health follows. Until a test has confirmed a fault, some
-// milliseconds, calls wait for the device where there is no other, and health
-// says SERVING.
+// A device takes work while it is healthy; the fallback, while no other does.
+// The gate grants payload memory on no other device, and calls queued for a
+// lost device are told. A test confirms a fault within some milliseconds. Until
+// then calls wait for the device if there is no other, and health says SERVING.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_SERVER_DEVICE_DEVICE_MONITOR_H_
@@ -32,43 +30,44 @@ class Gate;
 class DeviceMonitor {
  public:
   struct Settings {
-    // Between two tests of a healthy device; infinite: none but the first.
+    // Between two tests of a healthy device; infinite: only the first test.
     absl::Duration self_test_interval = absl::Minutes(5);
     // How long a test may take before it counts as a hang.
     absl::Duration test_limit = absl::Seconds(30);
     // The device that takes work only while no other does; -1: none.
     int fallback = -1;
-    // Without a device for so long `on_hopeless` is called, once.
+    // Time without a device after which `on_hopeless` is called, once.
     absl::Duration most_without = absl::InfiniteDuration();
     std::function<void()> on_hopeless = {};
-    // The time that all this is held to.
+    // The clock of all times here.
     std::function<absl::Time()> now = SteadyNow;
   };
 
   DeviceMonitor(Engine* engine, Gate* gate, HealthService* health,
                 Settings settings);
-  // Stop must have been called, and come true.
+  // Stop must have been called and returned true.
   ~DeviceMonitor();
 
-  // Tests every device, and returns when that is done.
+  // Tests every device; returns when all tests are done.
   void Start();
-  // Comes every so often from then on, from one thread, for all that takes
+  // Must be called periodically, from one thread: handles everything that takes
   // time.
   void Look(absl::Time now);
-  // False: a test hangs, and its device with it.
+  // Returns false if a test hangs, and its device with it.
   bool Stop(absl::Duration patience);
 
-  // A job failed for the device's sake, or hangs. `detail` is for the log.
+  // Reports that a job failed because of the device, or hangs. `detail` is for
+  // the log.
   void Report(int device, DeviceFault fault, std::string_view detail,
               std::string_view request_id);
-  // A job has ended of which a hang was reported.
+  // A job reported as hanging has ended after all.
   void HungJobEnded(int device);
 
-  // Whether any device takes work, or may soon.
+  // Whether any device takes work or may do so soon.
   bool takes_work() const { return takes_work_; }
   // Whether a job that failed may find another device.
   bool HasAlternative() const { return engine_->size() > 1; }
-  // Jobs that hang, on all devices.
+  // Number of jobs that hang, on all devices.
   int hanging() const;
   // When the next device may work again.
   absl::Duration RetryDelay() const;
@@ -76,7 +75,8 @@ class DeviceMonitor {
  private:
   class Watched;
 
-  // Looks until the condition is true of every test. False: it is not in time.
+  // Waits until the condition is true of every device's test. Returns false if
+  // `patience` passes first.
   bool Await(absl::Duration patience, bool (*condition)(const Watched& device));
   void LookAt(int device, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Judge(int device, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -1,5 +1,5 @@
-// What the gate and its leases share: the accounts, the work there is, and
-// their lock.
+// State shared by the gate and its leases: the accounts, the workload and the
+// lock that guards both.
 #ifndef QUANTD_SERVER_GATE_ACCOUNTS_H_
 #define QUANTD_SERVER_GATE_ACCOUNTS_H_
 
@@ -18,23 +18,24 @@
 
 namespace quantd {
 
-// How much work the server has, and how fast it is done. Work is bytes of
-// requests. The rate is what was served in each second in which there was work,
-// over a short window.
+// Tracks how much work the server has and how fast it does it. Work is counted
+// in bytes of requests. The rate is what was served in each second in which
+// there was work, averaged over a short window.
 class Workload {
  public:
-  // Messages on their way, by the time from which they do not count any more.
+  // Messages on their way, by the time after which they no longer count.
   using Coming = std::multimap<absl::Time, double>;
 
-  // A message is on its way. It counts for twice the time in which everything
-  // before it and it should have been served: one that comes much more slowly
-  // than the server works delays nobody.
+  // Records a message on its way. It counts for twice the time in which it and
+  // everything before it should be served, so a message that arrives much more
+  // slowly than the server works delays nobody.
   Coming::iterator Comes(size_t bytes, absl::Time now) {
     return coming_.emplace(now + 2 * TimeFor(0, bytes, now), WorkOf(bytes));
   }
   void ComesNoMore(Coming::iterator message) { coming_.erase(message); }
 
-  // A message of so many bytes is here; its work ends, well or not.
+  // Record that a message of `bytes` has arrived, and that its work ended, with
+  // success or without.
   void Begins(size_t bytes, absl::Time now) {
     if (begun_++ == 0) busy_since_ = now;
     here_ += WorkOf(bytes);
@@ -46,20 +47,21 @@ class Workload {
     if (served) served_ += WorkOf(bytes);
     if (busy_ < kSample || served_ == 0) return;
     const double sample = served_ / absl::ToDoubleSeconds(busy_);
-    // By itself, one slow sample would refuse those who come after it.
+    // Averaged with the last rate: one slow sample alone would cause later
+    // calls to be refused.
     rate_ = rate_ == 0 ? sample : (rate_ + sample) / 2;
     busy_ = absl::ZeroDuration();
     served_ = 0;
   }
 
-  // The time until what is here, what comes, `waiting` and `own` bytes are
-  // served; no time while no rate is known.
+  // Time until the work that is here or on its way, and `waiting` and `own`
+  // bytes, are served. Zero while no rate is known.
   absl::Duration TimeFor(size_t waiting, size_t own, absl::Time now) const {
     if (rate_ == 0) return absl::ZeroDuration();
     double work = static_cast<double>(waiting) + WorkOf(own);
     if (begun_ != 0) {
-      // What runs is done in part: in half at most, or what hangs would be
-      // taken for done.
+      // Running work is partly done. At most half is assumed done: a job that
+      // hangs must not pass for finished.
       const double done = rate_ * absl::ToDoubleSeconds(now - busy_since_);
       work += std::max(here_ - done, here_ / 2);
     }
@@ -68,22 +70,21 @@ class Workload {
     }
     return absl::Seconds(work / rate_);
   }
-  // The time that `own` bytes take by themselves.
+  // Time that `own` bytes take on an idle server.
   absl::Duration TimeForAlone(size_t own) const {
     return rate_ == 0 ? absl::ZeroDuration()
                       : absl::Seconds(WorkOf(own) / rate_);
   }
-  // Messages that are here.
+  // Number of messages that are here.
   int count() const { return begun_; }
   bool IsIdle(absl::Time now) const {
     return begun_ == 0 && coming_.upper_bound(now) == coming_.end();
   }
 
  private:
-  // The busy time of one sample. A shorter one takes a single call for the
-  // rate.
+  // Busy time that makes one sample. A shorter one would measure a single call.
   static constexpr absl::Duration kSample = absl::Milliseconds(100);
-  // What a call costs beside its bytes. Without it small calls make the server
+  // Cost of a call beside its bytes. Without it small calls make the server
   // look slow, and large ones are refused.
   static constexpr double kOfCall = 32 << 10;
   static double WorkOf(size_t bytes) {
@@ -92,7 +93,7 @@ class Workload {
 
   double rate_ = 0;  // bytes a second; 0: unknown
   Coming coming_;
-  double here_ = 0;  // of what has begun
+  double here_ = 0;  // work that has begun
   int begun_ = 0;
   absl::Time busy_since_ = absl::InfinitePast();
   // Since the last sample.
@@ -101,8 +102,8 @@ class Workload {
 };
 
 struct Accounts {
-  // `limits`: of messages and heads, then of payloads by device, then places
-  // for streams by device.
+  // `limits` lists the limits of messages and of heads, then of each device's
+  // payloads, then of each device's stream slots.
   explicit Accounts(std::vector<size_t> limits)
       : devices((limits.size() - 2) / 2), budget(std::move(limits)) {}
 
@@ -110,7 +111,7 @@ struct Accounts {
   Budget::Account PayloadOf(int device) const { return 2 + device; }
   Budget::Account PlacesOf(int device) const { return 2 + devices + device; }
 
-  // Sets what a lease holds of an account.
+  // Sets what a lease holds in an account.
   void Set(Budget::Account account, const std::string& identity, size_t* held,
            size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     const size_t before = std::exchange(*held, bytes);
@@ -119,7 +120,7 @@ struct Accounts {
     budget.Give(account, identity, before - bytes);
     if (awaited) Change();
   }
-  // There is something to decide.
+  // Wakes the gate's thread to decide again.
   void Change() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     changed = true;
     told.Signal();
@@ -129,7 +130,8 @@ struct Accounts {
   absl::Mutex mutex;
   Budget budget ABSL_GUARDED_BY(mutex);
   Workload workload ABSL_GUARDED_BY(mutex);
-  absl::Time now ABSL_GUARDED_BY(mutex) = absl::InfinitePast();  // last told
+  // The latest time that a caller passed.
+  absl::Time now ABSL_GUARDED_BY(mutex) = absl::InfinitePast();
   bool awaited ABSL_GUARDED_BY(mutex) = false;  // somebody waits for bytes
   bool changed ABSL_GUARDED_BY(mutex) = false;  // since the last decision
   SteadyCondVar told;

@@ -1,4 +1,4 @@
-// Bytes by account, and what each identity holds of them.
+// Counts bytes by account, and the total that each identity holds.
 //
 // Not thread-safe: the gate's lock guards it.
 #ifndef QUANTD_SERVER_GATE_BUDGET_H_
@@ -16,7 +16,7 @@ namespace quantd {
 
 class Budget {
  public:
-  // An account's place in the list of limits.
+  // Index into the list of limits.
   using Account = size_t;
 
   explicit Budget(std::vector<size_t> limits)
@@ -25,12 +25,13 @@ class Budget {
   bool Fits(Account account, size_t bytes) const {
     return used_[account] <= limits_[account] && bytes <= Room(account);
   }
-  // Bytes that are left; none where more is held than the limit.
+  // Bytes left; 0 if more is held than the limit.
   size_t Room(Account account) const {
     return limits_[account] - std::min(limits_[account], used_[account]);
   }
-  // Takes even what does not fit: for small methods, and for replies that are
-  // larger than their requests. The empty identity holds nothing.
+  // Takes bytes even if they do not fit: for small methods, and for replies
+  // that are larger than their requests. Bytes of the empty identity are not
+  // attributed to anyone.
   void Take(Account account, const std::string& identity, size_t bytes) {
     used_[account] += bytes;
     if (bytes != 0 && !identity.empty()) held_[identity] += bytes;
@@ -49,7 +50,7 @@ class Budget {
     const auto holder = held_.find(identity);
     return holder == held_.end() ? 0 : holder->second;
   }
-  // Identities that hold something.
+  // Number of identities that hold bytes.
   size_t holders() const { return held_.size(); }
 
  private:

@@ -1,4 +1,4 @@
-// The caller as far as admission cares, and what the caller may do.
+// The caller of a call as admission sees it: an identity and its rights.
 #ifndef QUANTD_SERVER_GATE_CALLER_H_
 #define QUANTD_SERVER_GATE_CALLER_H_
 
@@ -11,20 +11,21 @@
 
 namespace quantd {
 
-// The order among calls that wait, see the gate.
+// Order among waiting calls, see gate.h.
 enum class Priority : char { kHigh, kNormal, kLow };
 
-// Nothing for what is none of "high", "normal" and "low".
+// Returns nullopt unless the text is "high", "normal" or "low".
 std::optional<Priority> ParsePriority(std::string_view text);
 
 struct Caller {
-  // The name that has the share: "token:NAME" or "certificate:SUBJECT". Empty:
-  // nothing is known but where the call comes from.
+  // Name under which the caller's share is counted: "token:NAME" or
+  // "certificate:SUBJECT". Empty: only the caller's address is known.
   std::string identity;
-  // Methods of quantd.v1.Quantd, a bit for each by wire::Index.
+  // Methods of quantd.v1.Quantd that the caller may use, one bit each by
+  // wire::Index.
   uint32_t methods = UINT32_MAX;
   bool may_be_high = false;
-  // At once and a second, of all calls of the identity; 0: as the server can.
+  // Quotas over all calls of the identity; 0: no limit.
   uint32_t calls_in_flight = 0;
   uint64_t bytes_per_second = 0;
 

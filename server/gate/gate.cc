@@ -6,17 +6,18 @@
 namespace quantd {
 namespace {
 
-// The part of the time that is left which the measured rate may fill. What it
-// does not tell, a call's own way and how much calls differ, needs the rest:
-// with all of it, half of the calls that were let in came too late.
+// Part of the time left before a deadline that the measured rate may fill. The
+// rest allows for what the rate does not tell: the call's own network, and how
+// much calls differ. With 1.0 half of the admitted calls missed their
+// deadlines.
 constexpr double kPartOfTime = 0.7;
 
-// The part of an account that an identity leaves to others which hold less. If
-// it had all, one that takes no replies would keep everybody waiting until
-// those are ended.
+// One part in kLeaves of an account is left to other identities that hold less.
+// Without it, an identity that takes no replies would keep everybody waiting
+// until those replies are cancelled.
 constexpr size_t kLeaves = 4;
 
-// Lanes of a device. Of more than 31 some share theirs, which only lets more
+// Lanes of a device. Devices beyond 31 share lanes, which only makes more
 // waiters wait for each other.
 WaitList::Lanes BytesLane(size_t device) {
   return WaitList::Lanes{1} << device % 31;
@@ -24,8 +25,8 @@ WaitList::Lanes BytesLane(size_t device) {
 WaitList::Lanes PlacesLane(size_t device) {
   return WaitList::Lanes{1} << (31 + device % 31);
 }
-// One that waits for a device to come back, or whose identity has its part,
-// keeps nothing from others.
+// Lane of a waiter whose device is lost or whose identity has used up its part:
+// it keeps nothing from others.
 constexpr WaitList::Lanes kNoLane = WaitList::Lanes{1} << 63;
 
 std::vector<size_t> AccountsOf(const Gate::Limits& limits) {
@@ -99,8 +100,8 @@ Gate::Answer Gate::AdmitPayload(size_t bytes, int device, bool is_stream,
 bool Gate::WouldBeLate(size_t bytes, size_t before, absl::Time deadline,
                        absl::Time now) const {
   if (deadline == absl::InfiniteFuture()) return false;
-  // A server that has nothing to do serves, even if it was slow before: or it
-  // would never find out that it is not any more.
+  // An idle server always admits a call: a low rate is measured again only if
+  // something runs.
   if (before == 0 && accounts_->workload.IsIdle(now)) return false;
   return accounts_->workload.TimeFor(before, bytes, now) >
          kPartOfTime * (deadline - now);
@@ -120,11 +121,12 @@ bool Gate::LeavesEnough(Budget::Account account, const Asking& asking,
   const size_t held = budget.held_by(own.identity);
   size_t used = 0;
   for (size_t a = 0; a < accounts_->PlacesOf(0); ++a) used += budget.used(a);
-  // It has no other calls, or no more than others on average.
+  // The identity has no other calls, or holds no more than the average.
   return held <= own.receiving + own.head + own.payload ||
          held * budget.holders() <= used ||
          asking.bytes > limit - limit / kLeaves ||
-         // Beside a crowd of others it would never have its turn.
+         // After half of the longest wait it is served all the same: beside a
+         // crowd of others its turn would never come.
          now - asking.since >= limits_.max_wait / 2 ||
          asking.bytes + limit / kLeaves <= budget.Room(account);
 }
@@ -205,8 +207,8 @@ Gate::Answer Gate::Enter(WaitList* waiters, std::unique_ptr<Asking> asking,
   if (waiters->empty() && Take(waiters, *asking, lease, 0, now) == 0) {
     return {Outcome::kGranted};
   }
-  // What never fits would keep all others waiting. (A payload that fits no
-  // device which takes work now may fit another one later.)
+  // A request that can never fit would keep all others waiting. (A payload that
+  // fits no device at work now may fit one that comes back.)
   if (waiters != &payloads_ &&
       asking->bytes >
           (waiters == &messages_ ? limits_.receiving : limits_.heads)) {
@@ -226,7 +228,7 @@ Gate::Answer Gate::Enter(WaitList* waiters, std::unique_ptr<Asking> asking,
 }
 
 bool Gate::Forget(Waiter* waiter) {
-  WaitList::List forgotten;  // leases are given back without the lock
+  WaitList::List forgotten;  // destroyed after the lock: their leases take it
   absl::MutexLock lock(&accounts_->mutex);
   for (WaitList* waiters : {&messages_, &heads_, &payloads_, &displaced_}) {
     forgotten = waiters->RemoveIf([&](const WaitList::Waiting& w) {

@@ -1,18 +1,20 @@
-// The gate: which calls may come in now, and which wait or come again.
+// The gate admits calls: each is let in now, waits, or is told when to come
+// again.
 //
 // Memory is counted in bytes by account: messages (on their way or here), long
-// lists and reply heads, and the staging and output of each device. A call asks
-// before it takes: for its message, then for its lists where they are long,
-// then for its payload. What it got is a lease (server/gate/lease.h), which
-// gives all back by itself.
+// lists and reply heads, and the staging and output memory of each device. A
+// call asks before it takes memory: for its message, then for its lists if they
+// are long, then for its payload. What it was granted is a lease
+// (server/gate/lease.h), which gives it all back when destroyed.
 //
-//   AdmitMessage -> message comes -> AdmitHead, if long -> AdmitPayload -> job
+//     AdmitMessage -> message comes -> AdmitHead, if long -> AdmitPayload ->
+//     job
 //
-// Waiters are bounded for messages alone, in number and in bytes; the others
-// hold a message, so that its account bounds them.
+// Only the wait for message memory is bounded here, in callers and in bytes.
+// Later waiters already hold a message, so the message account bounds them.
 //
-// The clock is the caller's. Decide is the one step in which waiters are served
-// and refused; GateThread takes it when something has changed or a time has
+// The caller provides the clock. Decide is the only step that serves and
+// refuses waiters; GateThread calls it when something has changed or a time has
 // come.
 //
 // Threads: everything here may be used from any thread, Decide from one at a
@@ -45,13 +47,13 @@ enum class Outcome {
   kGranted,
   kWaiting,
   kBusy,
-  kTooLate,  // for its deadline, by the measured rate
+  kTooLate,  // for its deadline, at the measured rate
   kNoDevice,
   kStopped,
 };
 
-// When a call that is refused may come again. Sooner, a crowd would do nothing
-// but ask; later, a server could stand idle meanwhile.
+// Bounds of the time after which a refused call may come again. A shorter time
+// lets a crowd do nothing but ask; a longer one leaves the server idle.
 inline constexpr absl::Duration kSoonestRetry = absl::Milliseconds(50);
 inline constexpr absl::Duration kLatestRetry = absl::Seconds(5);
 
@@ -61,28 +63,29 @@ class Gate {
     size_t receiving = 0;         // bytes of messages, on their way or here
     size_t heads = 0;             // bytes of long lists and reply heads
     std::vector<size_t> devices;  // bytes of staging and output, by device
-    std::vector<size_t> streams;  // places for streams, by device
+    std::vector<size_t> streams;  // stream slots, by device
     size_t max_waiting = 128;     // for messages
     absl::Duration max_wait = absl::Seconds(10);
   };
   struct Ask {
-    size_t bytes = 0;      // that the message needs
-    std::string identity;  // whose share it is; empty: a share of its own
+    size_t bytes = 0;  // that the message needs
+    // The identity charged for the bytes; empty: a share of its own.
+    std::string identity;
     Priority priority = Priority::kNormal;
     absl::Time deadline = absl::InfiniteFuture();
   };
   struct Answer {
     Outcome outcome;
-    // When to come again; of kBusy and kTooLate.
+    // When to come again. Set with kBusy and kTooLate.
     absl::Duration retry_after = absl::ZeroDuration();
   };
   class Waiter {
    public:
     virtual ~Waiter() = default;
-    // Told once for each ask that waits, unless Forget said true: kGranted with
-    // what was asked for, or why not, with the lease as it was. kBusy: it has
-    // waited as long as it may, or others with a smaller share, or of a higher
-    // priority, took its place in the line. No lock of the gate is held.
+    // Called once for each ask that waits, unless Forget returned true, with no
+    // lock of the gate held. With kGranted the lease holds what was asked for;
+    // otherwise it is unchanged. kBusy: the wait took max_wait, or the line was
+    // full and calls with a smaller share or a higher priority took its place.
     virtual void OnAdmitted(Outcome outcome, Lease lease) = 0;
   };
   enum class Availability : char { kTakesWork, kSoon, kLost };
@@ -90,21 +93,23 @@ class Gate {
   static std::shared_ptr<Gate> Create(Limits limits);
   Gate(const Gate&) = delete;
 
-  // The lease is changed by kGranted, and taken along by kWaiting.
+  // Asks for a message's memory. kGranted fills `lease`; kWaiting moves it into
+  // the gate until OnAdmitted.
   Answer AdmitMessage(const Ask& ask, absl::Time now, Waiter* waiter,
                       Lease* lease);
-  // A lease for a small method (health, information), which never waits and is
-  // never refused.
+  // Returns a lease for a small method (health, information). Never waits and
+  // is never refused.
   Lease Track(size_t bytes, std::string identity);
-  // More for a call whose message is here.
+  // Asks for the memory of long lists, for a call whose message is here.
   Answer AdmitHead(size_t bytes, absl::Time deadline, absl::Time now,
                    Waiter* waiter, Lease* lease);
-  // `device` -1: the one with the most room. A stream gets one of the device's
-  // places for streams, too.
+  // Asks for staging and output memory. `device` -1: the device with the most
+  // room. A stream also takes one of the device's stream slots.
   Answer AdmitPayload(size_t bytes, int device, bool is_stream,
                       absl::Time deadline, absl::Time now, Waiter* waiter,
                       Lease* lease);
-  // True: the waiter waited, and will not be told. Its lease is given back.
+  // Withdraws a waiter and releases its lease. Returns false if it does not
+  // wait: it was not queued, or OnAdmitted has been or will be called.
   bool Forget(Waiter* waiter);
   void SetAvailable(std::vector<Availability> devices) {
     absl::MutexLock lock(&accounts_->mutex);
@@ -112,29 +117,30 @@ class Gate {
     accounts_->Change();
   }
 
-  // Whether a call has waited since `time` or before.
+  // Whether a call has been waiting since `time` or earlier.
   bool OthersWaitSince(absl::Time time) const {
     absl::MutexLock lock(&accounts_->mutex);
     return std::min({messages_.oldest(), heads_.oldest(),
                      payloads_.oldest()}) <= time;
   }
-  // The time in which all that is here and waits will be served.
+  // Expected time until everything that is here or waits is served.
   absl::Duration RetryAfter(absl::Time now) const {
     absl::MutexLock lock(&accounts_->mutex);
     return RetryAfterLocked(now);
   }
 
-  // Tells waiters what has become of their asks.
+  // Serves and refuses waiters, and tells them.
   void Decide(absl::Time now);
-  // When Decide has something to do, if nothing changes before.
+  // When Decide next has something to do if nothing changes before.
   absl::Time NextDecision() const {
     absl::MutexLock lock(&accounts_->mutex);
     return next_;
   }
-  // Waits for that time, which `now` tells, or a change. False: for the last
-  // time, since the gate is stopped.
+  // Blocks until NextDecision, by the clock `now`, or until something changes.
+  // Returns false once the gate is stopped: Decide must then be called one last
+  // time.
   bool AwaitDecision(const std::function<absl::Time()>& now);
-  // Nobody is let in any more. Decide tells those who wait.
+  // Admits nobody from now on. The next Decide tells those who wait.
   void Stop() {
     absl::MutexLock lock(&accounts_->mutex);
     stopped_ = true;
@@ -149,7 +155,7 @@ class Gate {
   size_t streams_used(int device) const {
     return Used(accounts_->PlacesOf(device));
   }
-  size_t used() const;  // bytes in all
+  size_t used() const;  // bytes in all accounts
   size_t waiting() const {
     absl::MutexLock lock(&accounts_->mutex);
     return messages_.size() + heads_.size() + payloads_.size();
@@ -170,8 +176,8 @@ class Gate {
   bool WouldBeLate(size_t bytes, size_t before, absl::Time deadline,
                    absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
-  // Whether the identity that asks, with all that it holds, would leave others
-  // their part of an account.
+  // Whether the asking identity, with all that it holds, would leave enough of
+  // an account to others.
   bool LeavesEnough(Budget::Account account, const Asking& asking,
                     const Lease& lease, absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
@@ -186,17 +192,17 @@ class Gate {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
   absl::Duration RetryAfterLocked(absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex);
-  // After a change of what waits.
+  // Must be called after every change of the wait lists.
   void NoteWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(accounts_->mutex) {
     accounts_->awaited =
         !messages_.empty() || !heads_.empty() || !payloads_.empty();
   }
 
   const Limits limits_;
-  // Whose lock guards everything here, too.
+  // Its lock guards everything below, too.
   const std::shared_ptr<Accounts> accounts_;
-  // For messages, for heads, for payloads; and those that left the first to
-  // make room, and are to be told.
+  // Waiters for messages, for heads and for payloads. `displaced_` left the
+  // first list to make room and have yet to be told.
   WaitList messages_ ABSL_GUARDED_BY(accounts_->mutex),
       heads_ ABSL_GUARDED_BY(accounts_->mutex),
       payloads_ ABSL_GUARDED_BY(accounts_->mutex),
@@ -207,10 +213,10 @@ class Gate {
   absl::Time next_ ABSL_GUARDED_BY(accounts_->mutex) = absl::InfiniteFuture();
 };
 
-// The thread that takes the decisions.
+// Runs Gate::Decide on a thread of its own.
 class GateThread {
  public:
-  // By the time that `now` tells.
+  // `now` is the clock to decide by.
   explicit GateThread(std::shared_ptr<Gate> gate,
                       std::function<absl::Time()> now = SteadyNow)
       : gate_(std::move(gate)), thread_([gate = gate_, now = std::move(now)] {
@@ -223,7 +229,7 @@ class GateThread {
   ~GateThread() { Stop(); }
   GateThread(const GateThread&) = delete;
 
-  // Stops the gate; who waited has been told when this returns.
+  // Stops the gate. Every waiter has been told when this returns.
   void Stop() {
     gate_->Stop();
     if (thread_.joinable()) thread_.join();

@@ -1,4 +1,4 @@
-// What one call holds of the gate's accounts.
+// The share of the gate's accounts that one call holds.
 #ifndef QUANTD_SERVER_GATE_LEASE_H_
 #define QUANTD_SERVER_GATE_LEASE_H_
 
@@ -15,8 +15,8 @@
 
 namespace quantd {
 
-// Gives all back when destroyed. Move-only, not thread-safe. May be destroyed
-// in a gRPC callback: a short lock, no wait.
+// Gives everything back when destroyed. Move-only, not thread-safe. May be
+// destroyed in a gRPC callback: takes a lock for a short time and never waits.
 class Lease {
  public:
   Lease() = default;
@@ -28,14 +28,15 @@ class Lease {
   }
   ~Lease() { Reset(); }
 
-  // The device of its payload.
+  // The device of the call's payload.
   int device() const { return has_.device; }
   size_t receiving() const { return has_.receiving; }
   size_t head() const { return has_.head; }
   size_t payload() const { return has_.payload; }
 
-  // Holds `bytes` in all for a message that is longer than was counted on and
-  // still comes. False: the account has no room, and the lease stays as it is.
+  // Raises the holding to `bytes` for a message still on its way that is longer
+  // than expected. Returns false, and changes nothing, if the account has no
+  // room.
   bool GrowReceiving(size_t bytes) {
     if (has_.accounts == nullptr || bytes <= has_.receiving) return true;
     absl::MutexLock lock(&has_.accounts->mutex);
@@ -46,8 +47,8 @@ class Lease {
                        bytes);
     return true;
   }
-  // The message is here and needs `bytes` from now on; it is work of `work`
-  // bytes until Served or Reset.
+  // The message has arrived and needs `bytes` from now on. It counts as `work`
+  // bytes of work until Served or Reset.
   void Arrived(size_t bytes, size_t work, absl::Time now) {
     if (has_.accounts == nullptr) return;
     absl::MutexLock lock(&has_.accounts->mutex);
@@ -61,21 +62,21 @@ class Lease {
     has_.accounts->Set(Accounts::kReceiving, has_.identity, &has_.receiving,
                        bytes);
   }
-  // Holds `bytes`, more or fewer than before. It never waits and is never
-  // refused: for replies, and for small methods.
+  // Holds `bytes`, more or fewer than before. Never waits and is never refused:
+  // for replies, and for small methods.
   void HoldReceiving(size_t bytes) {
     if (has_.accounts == nullptr || bytes == has_.receiving) return;
     absl::MutexLock lock(&has_.accounts->mutex);
     has_.accounts->Set(Accounts::kReceiving, has_.identity, &has_.receiving,
                        bytes);
   }
-  // Hold at most `bytes` from now on.
+  // Lowers the holding to at most `bytes`.
   void ShrinkHead(size_t bytes) {
     if (has_.head <= bytes) return;
     absl::MutexLock lock(&has_.accounts->mutex);
     has_.accounts->Set(Accounts::kHeads, has_.identity, &has_.head, bytes);
   }
-  // 0 gives a stream's place back, too.
+  // Lowers the holding to at most `bytes`. 0 also gives back a stream's slot.
   void ShrinkPayload(size_t bytes) {
     const bool leaves = bytes == 0 && has_.place;
     if (has_.payload <= bytes && !leaves) return;
@@ -84,16 +85,16 @@ class Lease {
     has_.accounts->Set(has_.accounts->PayloadOf(has_.device), has_.identity,
                        &has_.payload, std::min(has_.payload, bytes));
   }
-  // Whether its job, begun now, would end after the deadline, by the measured
-  // rate. Never of the only work there is: a rate that was low once would
-  // refuse everything.
+  // Whether a job that begins now would end after the deadline, at the measured
+  // rate. Always false if it is the only work: a rate that was low once would
+  // otherwise refuse everything.
   bool JobEndsTooLate(absl::Time deadline, absl::Time now) const {
     if (!has_.work || deadline == absl::InfiniteFuture()) return false;
     absl::MutexLock lock(&has_.accounts->mutex);
     return has_.accounts->workload.count() > 1 &&
            has_.accounts->workload.TimeForAlone(*has_.work) > deadline - now;
   }
-  // Its job is over. The rate is measured from these.
+  // The job is over. The rate is measured from these calls.
   void Served(absl::Time now) {
     if (!has_.work) return;
     absl::MutexLock lock(&has_.accounts->mutex);
@@ -106,7 +107,7 @@ class Lease {
     {
       absl::MutexLock lock(&has_.accounts->mutex);
       if (has_.coming) has_.accounts->workload.ComesNoMore(*has_.coming);
-      // Given up at the last time that was told.
+      // Abandoned at the latest time that a caller passed.
       if (has_.work)
         has_.accounts->workload.Ends(*has_.work, false, has_.accounts->now);
       has_.coming.reset();
@@ -137,10 +138,10 @@ class Lease {
     size_t receiving = 0;
     size_t head = 0;
     size_t payload = 0;
-    bool place = false;  // a stream's
-    // The message on its way; nothing once it is here.
+    bool place = false;  // it holds a stream's slot
+    // The message on its way; nullopt once it has arrived.
     std::optional<Workload::Coming::iterator> coming;
-    std::optional<size_t> work;  // since its message is here
+    std::optional<size_t> work;  // set once its message has arrived
   };
   Holdings has_;
 };

@@ -1,5 +1,5 @@
-// What the token file grants a caller: so many calls at once, and so many bytes
-// of requests a second.
+// Enforces what the token file grants a caller: a number of calls at once, and
+// of request bytes a second.
 #ifndef QUANTD_SERVER_GATE_QUOTAS_H_
 #define QUANTD_SERVER_GATE_QUOTAS_H_
 
@@ -19,14 +19,15 @@
 
 namespace quantd {
 
-// Bytes are paid for when they are known: declared ones before they come,
-// others as they come. Who has come more than a second into debt is refused
-// until out of it, so that a large request is possible at any rate.
+// Bytes are charged when they are known: declared ones before they come, others
+// as they come. A caller more than a second in debt is refused until the debt
+// is paid. Debt, not credit, makes a large request possible at any rate.
 //
 // Threads: everything here may be used from any thread.
 class Quotas {
  public:
-  // One call of a caller with quotas; empty of any other. Move-only.
+  // One call in flight of a caller with quotas; empty for any other caller.
+  // Move-only.
   class Lease {
    public:
     Lease() = default;
@@ -45,7 +46,7 @@ class Quotas {
         quotas_->accounts_.erase(account);
       }
     }
-    // For bytes that have come. Never refuses.
+    // Charges bytes that have come. Never refuses.
     void Pay(uint64_t bytes, absl::Time now) {
       if (quotas_ == nullptr) return;
       absl::MutexLock lock(&quotas_->mutex_);
@@ -59,11 +60,11 @@ class Quotas {
   };
 
   struct Refused {
-    const char* what = nullptr;  // "calls in flight"; null: none
+    const char* what = nullptr;  // "calls in flight"; null: not refused
     absl::Duration delay;        // until it may be otherwise
   };
 
-  // `bytes`: what is known that will come.
+  // `bytes` is what the call is known to send.
   Refused Enter(const std::shared_ptr<const Caller>& caller, uint64_t bytes,
                 absl::Time now, Lease* lease) {
     if (caller == nullptr ||
@@ -85,24 +86,25 @@ class Quotas {
     lease->caller_ = caller;
     return {};
   }
-  // Identities that a state is kept of.
+  // Number of identities that an account is kept for.
   size_t remembered() const {
     absl::MutexLock lock(&mutex_);
     return accounts_.size();
   }
 
  private:
-  // How far into debt a caller may come.
+  // How far a caller may go into debt.
   static constexpr absl::Duration kBurst = absl::Seconds(1);
-  // Calls in flight end when they do; a caller who waits so long finds out.
+  // Retry delay of a caller whose calls in flight are used up: nobody knows
+  // when one ends.
   static constexpr absl::Duration kUntilACallEnds = absl::Milliseconds(100);
-  // A debt beyond this is forgiven: of a rate that was set by mistake, or
-  // raised.
+  // Debt beyond this is forgiven, so that a rate set too low by mistake is no
+  // lasting harm once it is raised.
   static constexpr absl::Duration kLongestDebt = absl::Minutes(1);
 
   struct Account {
     uint32_t calls = 0;
-    // When all bytes would have come at the granted rate.
+    // When all bytes so far would have come at the granted rate.
     absl::Time paid_until = absl::InfinitePast();
   };
   static void Charge(const Caller& caller, uint64_t bytes, absl::Time now,

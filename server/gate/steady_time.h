@@ -1,9 +1,9 @@
-// Time that nobody sets. An operator, NTP or a machine that was asleep may step
-// the wall clock; waits and limits of a server must not notice: with the wall
-// clock, an hour back makes of a wait of 20 ms one of an hour. absl waits by
-// the wall clock even where it is given a duration.
+// A clock that nobody can set. An operator, NTP or a machine that was asleep
+// may step the wall clock. Waits and limits must not notice: a step back by an
+// hour would turn a wait of 20 ms into one of an hour. absl waits by the wall
+// clock even if given a duration.
 //
-// What is written in certificates is judged by the wall clock, nothing else.
+// Only the dates in certificates are judged by the wall clock.
 #ifndef QUANTD_SERVER_GATE_STEADY_TIME_H_
 #define QUANTD_SERVER_GATE_STEADY_TIME_H_
 
@@ -16,27 +16,28 @@
 
 namespace quantd {
 
-// What the wall clock would show, had it not been set since the process began.
+// The time that the wall clock would show if it had not been set since the
+// process began.
 inline absl::Time SteadyNow() {
   static const absl::Time wall = absl::Now();
   static const auto steady = std::chrono::steady_clock::now();
   return wall + absl::FromChrono(std::chrono::steady_clock::now() - steady);
 }
 
-// An absl::CondVar with deadlines of SteadyNow.
+// An absl::CondVar with deadlines in SteadyNow time.
 class SteadyCondVar {
  public:
-  // `mutex` is held, and let go meanwhile. Returns when signalled, at
-  // `deadline`, or for no reason.
+  // `mutex` must be held, and is released while waiting. Returns when
+  // signalled, at `deadline`, or spuriously.
   void WaitUntil(absl::Mutex* mutex, absl::Time deadline) {
     Lock lock{mutex};
     const absl::Duration left = deadline - SteadyNow();
-    // The clock's own count ends in the year 2262.
+    // Nanoseconds of the clock overflow in the year 2262.
     if (left > absl::Hours(24 * 365)) return changed_.wait(lock);
     changed_.wait_until(lock, std::chrono::steady_clock::now() +
                                   absl::ToChronoNanoseconds(left));
   }
-  // Returns whether `condition` came true.
+  // Returns whether `condition` became true before `deadline`.
   template <typename Condition>
   bool WaitUntil(absl::Mutex* mutex, absl::Time deadline, Condition condition) {
     while (!condition()) {
@@ -49,7 +50,7 @@ class SteadyCondVar {
   void SignalAll() { changed_.notify_all(); }
 
  private:
-  // The mutex, which is held, as the standard library takes locks.
+  // Adapts a held mutex to the standard library's lock interface.
   struct Lock {
     void lock() ABSL_NO_THREAD_SAFETY_ANALYSIS { mutex->Lock(); }
     void unlock() ABSL_NO_THREAD_SAFETY_ANALYSIS { mutex->Unlock(); }

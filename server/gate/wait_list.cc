@@ -10,12 +10,13 @@
 namespace quantd {
 namespace {
 
-// One that has waited for so long goes first; one of low priority, for four
-// times as long. Without a patience an identity that holds much, or a low
-// priority, could wait for ever.
+// A call that has waited this long goes first; with low priority, four times as
+// long. Without it an identity that holds much, or a low priority, could wait
+// for ever.
 constexpr absl::Duration kPatience = absl::Seconds(1);
-// The part of a large one's bytes that may pass it. Without any a call of 4 KiB
-// waits as long as one of 1 GiB; with all, that one waits for ever.
+// One part in kPassing of a large call's bytes may pass it. Without this a call
+// of 4 KiB waits as long as one of 1 GiB; without the limit, the large one
+// waits for ever.
 constexpr size_t kPassing = 4;
 
 absl::Time EndOfPatience(const WaitList::Waiting& w) {
@@ -48,7 +49,7 @@ std::optional<WaitList::List> WaitList::MakeRoom(const Waiting& newcomer,
   };
   std::vector<const Waiting*> leave;
   while (all.size() > 1 && (all.size() > most || bytes > most_bytes)) {
-    // The later of equals, the newcomer above all.
+    // The later of equals: the newcomer first.
     auto worst = all.begin();
     for (auto it = all.begin(); it != all.end(); ++it) {
       if (rank(*it) >= rank(*worst)) worst = it;
@@ -66,7 +67,7 @@ std::optional<WaitList::List> WaitList::MakeRoom(const Waiting& newcomer,
 
 WaitList::List WaitList::Serve(absl::Time now, Held held, Take take) {
   List served;
-  // Those that did not fit, and keep these lanes for themselves.
+  // Calls that did not fit and reserve these lanes.
   struct Blocked {
     Waiting* waiting;
     Lanes lanes;
@@ -91,8 +92,8 @@ WaitList::List WaitList::Serve(absl::Time now, Held held, Take take) {
     waiting_.erase(at);
   };
 
-  // Rank, what the identity holds, arrival. Those without patience go before
-  // all, as they came.
+  // Rank, bytes held by the identity, arrival. Calls whose patience is over go
+  // first, in order of arrival.
   using Place = std::tuple<int, size_t, size_t>;
   using Turn = std::pair<Place, Waiters::iterator>;
   const auto later = [](const Turn& a, const Turn& b) {
@@ -110,7 +111,7 @@ WaitList::List WaitList::Serve(absl::Time now, Held held, Take take) {
     auto [place, at] = turns.top();
     turns.pop();
     auto& [rank, share, arrival] = place;
-    // Another of its identity may have been served since.
+    // Another call of the identity may have been served since.
     const size_t holds = rank < 0 ? 0 : held((*at)->identity);
     if (std::exchange(share, holds) == holds) {
       serve(at);

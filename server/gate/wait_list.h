@@ -1,11 +1,11 @@
 // Calls that wait for bytes of an account, and the order in which they are
 // served.
 //
-// The order is priority, then what the identity holds (fewest bytes first),
-// then arrival. One that has waited longer than its patience goes before all
-// others, so that nobody starves. The first that does not fit keeps the bytes
-// that it lacks for itself: only smaller ones pass it, with a quarter of its
-// own bytes in all.
+// The order is priority, then bytes held by the identity (fewest first), then
+// arrival. A call that has waited longer than its patience goes before all
+// others, so that nobody starves. The first call that does not fit reserves the
+// bytes that it lacks: only smaller calls may pass it, with a quarter of its
+// bytes in all.
 //
 // Not thread-safe: the gate's lock guards it.
 #ifndef QUANTD_SERVER_GATE_WAIT_LIST_H_
@@ -31,41 +31,42 @@ class WaitList {
   struct Waiting {
     virtual ~Waiting() = default;
     size_t bytes = 0;
-    std::string identity;  // empty: shared with no other
+    std::string identity;  // empty: a share of its own
     Priority priority = Priority::kNormal;
     absl::Time since;
     absl::Time until = absl::InfiniteFuture();
-    size_t passed = 0;  // bytes of those that were served before it
+    size_t passed = 0;  // bytes of smaller calls that were served before it
   };
   using List = std::vector<std::unique_ptr<Waiting>>;
-  // The accounts in which bytes are lacking: a bit for each.
+  // Set of accounts in which bytes are lacking, one bit each.
   using Lanes = uint64_t;
-  // Bytes that an identity holds now.
+  // Returns the bytes that an identity holds now.
   using Held = absl::FunctionRef<size_t(const std::string& identity)>;
-  // Takes what the waiter needs, but nothing of the `kept` lanes, and returns
-  // 0; or the lanes in which it does not fit.
+  // Takes what the waiter needs without using the `kept` lanes, and returns 0.
+  // If it does not fit, returns the lanes in which it does not.
   using Take = absl::FunctionRef<Lanes(Waiting& waiting, Lanes kept)>;
 
   void Push(std::unique_ptr<Waiting> waiting) {
     waiting_.push_back(std::move(waiting));
   }
-  // Makes room for one that would wait, within so many waiters and so many
-  // bytes together; one may always wait. Returns those that leave for it: of
-  // the lowest priority, the latest of the identity with most bytes waiting.
-  // nullopt: that would be the newcomer.
+  // Makes room for a newcomer so that at most `most` calls with `most_bytes` in
+  // all wait; one may always wait. Returns the waiters that leave for it: those
+  // of the lowest priority, the latest of the identity with the most bytes
+  // waiting. Returns nullopt if the newcomer itself is the one to leave.
   std::optional<List> MakeRoom(const Waiting& newcomer, size_t most,
                                size_t most_bytes, absl::Time now);
-  // Removes those that were served, in order.
+  // Calls `take` on the waiters in order. Removes and returns those that were
+  // served.
   List Serve(absl::Time now, Held held, Take take);
   List RemoveIf(absl::FunctionRef<bool(const Waiting&)> condition);
 
   bool empty() const { return waiting_.empty(); }
   size_t size() const { return waiting_.size(); }
-  // Bytes of those that go before one of this priority.
+  // Bytes of the waiters that go before a newcomer of this priority.
   size_t BytesBefore(Priority priority) const;
-  // When the longest wait began; InfiniteFuture: nobody waits.
+  // When the longest wait began; InfiniteFuture if nobody waits.
   absl::Time oldest() const;
-  // When the order changes, or somebody's time is over.
+  // When the order next changes, or a waiter's time is over.
   absl::Time NextChange(absl::Time now) const;
 
  private:

@@ -1,6 +1,7 @@
-// A file descriptor that closes itself. A stranger who handed one in decides
-// how long that takes: a TCP socket lingers, a file of FUSE or NFS asks its
-// server, and descriptors that lie unread in a socket are closed with it.
+// A file descriptor that closes itself. Closing one that a client handed in may
+// take as long as the client likes: a TCP socket lingers, a file of FUSE or NFS
+// asks its server, and descriptors left unread in a socket are closed with it.
+// Such descriptors are closed on another thread.
 //
 // Threads: everything here may be used from any thread, and does not wait.
 #ifndef QUANTD_SERVER_MEMORY_DESCRIPTOR_H_
@@ -16,10 +17,10 @@
 
 namespace quantd {
 
-// Or -1. Move-only.
+// Owns a descriptor, or -1. Move-only.
 class Descriptor {
  public:
-  // `apart`: closed on a thread of its own, for a stranger decides how long
+  // `apart` closes it on a thread of its own, since a client decides how long
   // that takes.
   explicit Descriptor(int fd = -1, bool apart = false)
       : fd_(fd), apart_(apart) {}
@@ -40,18 +41,18 @@ class Descriptor {
     try {
       std::thread(CloseApart, fd_).detach();
     } catch (const std::system_error&) {
-      CloseApart(fd_);  // there are no more threads to have
+      CloseApart(fd_);  // no thread can be started
     }
   }
   int get() const { return fd_; }
-  // Whether so many are being closed that no more should be taken.
+  // Whether so many are being closed that no more should be accepted.
   static bool ClosingIsBehind() { return closing_ >= kMostClosing; }
 
  private:
   static constexpr int kMostClosing = 256;
 
   static void CloseApart(int fd) {
-    // Most of what blocks does so no more, and keeps no thread.
+    // Without lingering, most sockets close at once and need no thread.
     const linger none = {};
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
     close(fd);

@@ -27,14 +27,15 @@ using wire::OfferAnswer;
 using wire::OfferReply;
 using wire::Refuse;
 
-// The most that may come with one message of the kernel's.
+// The kernel's limit for one message.
 constexpr size_t kMostDescriptors = 253;
-// Between looks at who is silent, and while too many are being closed or there
-// are no descriptors to be had.
+// Interval of looks at silent connections, and the pause while descriptors are
+// used up or too many are being closed.
 constexpr std::chrono::milliseconds kTick{100};
 
-// Reads at most `room` bytes, and takes whatever descriptors come with them: no
-// one of them stays open by accident. As recvmsg; -2: there were more than fit.
+// Reads at most `room` bytes and takes every descriptor that comes with them,
+// so that none stays open by accident. Returns what recvmsg does, or -2 if
+// there were more descriptors than fit.
 ssize_t ReceiveWith(int socket, std::byte* to, size_t room,
                     std::vector<Descriptor>* descriptors) {
   iovec bytes = {to, room};
@@ -56,7 +57,7 @@ ssize_t ReceiveWith(int socket, std::byte* to, size_t room,
     for (size_t i = 0; i < count; ++i) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(fd));
-      // Files in memory have seals, and are closed at once.
+      // Memory files have seals, and are closed at once.
       descriptors->emplace_back(fd, fcntl(fd, F_GET_SEALS) < 0);
     }
   }
@@ -68,13 +69,13 @@ ssize_t ReceiveWith(int socket, std::byte* to, size_t room,
 struct MemoryDoor::Connection {
   // Shared with the regions that it brought.
   std::shared_ptr<const Descriptor> socket;
-  std::optional<absl::Time> until;  // while it has brought nothing
-  // The offer that arrives.
+  std::optional<absl::Time> until;  // set until its first offer
+  // The offer being received.
   wire::OfferBytes offer;
   size_t received = 0;
   std::vector<Descriptor> descriptors;
 
-  std::vector<std::string> names;  // of its regions and events
+  std::vector<std::string> names;  // names of its regions and events
   size_t bytes = 0;
 };
 
@@ -83,8 +84,8 @@ absl::StatusOr<std::unique_ptr<MemoryDoor>> MemoryDoor::Open(
     Regions* regions) {
   auto sockets = ListenSockets::Open("unix:" + path);
   if (!sockets.ok()) return sockets.status();
-  // Others than the owner get past the socket's own permissions where they are
-  // named; who they are is asked for each.
+  // The socket's permissions admit everybody if other users are named, so each
+  // peer's user is checked.
   const bool others = std::any_of(peers.begin(), peers.end(),
                                   [](uid_t user) { return user != geteuid(); });
   if (chmod(path.c_str(), others ? 0666 : 0600) != 0) {
@@ -106,7 +107,7 @@ MemoryDoor::MemoryDoor(ListenSockets sockets, std::vector<uid_t> peers,
 
 MemoryDoor::~MemoryDoor() {
   stopping_ = true;
-  // A socket that does not listen any more wakes who waits for it.
+  // Shutting the socket down wakes the thread.
   shutdown(sockets_.descriptors().front(), SHUT_RDWR);
   if (thread_.joinable()) thread_.join();
 }
@@ -141,14 +142,14 @@ void MemoryDoor::Accept() {
   const int fd = accept4(sockets_.descriptors().front(), nullptr, nullptr,
                          SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (fd < 0) {
-    // Those who wait would wake the loop again at once, for nothing.
+    // Pending connections would wake the loop again at once, for nothing.
     if (errno == EMFILE || errno == ENFILE) {
       std::this_thread::sleep_for(kTick);
     }
     return;
   }
   Connection c;
-  // With all that its peer may have left in it.
+  // Closed apart, with everything that its peer may have left in it.
   c.socket = std::make_shared<const Descriptor>(fd, /*apart=*/true);
   c.until = SteadyNow() + limits_.patience;
   ucred peer = {};
@@ -171,7 +172,8 @@ bool MemoryDoor::Receive(Connection& c) {
   const ssize_t n = ReceiveWith(c.socket->get(), c.offer.data() + c.received,
                                 c.offer.size() - c.received, &c.descriptors);
   if (n == -1) return errno == EAGAIN || errno == EINTR;
-  // A peer that sends more than one is answered once, whatever else it sends.
+  // A peer that sends more than one descriptor is answered once, whatever else
+  // it sends.
   if (n == -2 || c.descriptors.size() > 1) {
     Send(c, Refuse(OfferAnswer::kDescriptors,
                    "expected exactly one descriptor, got more"));
@@ -183,7 +185,7 @@ bool MemoryDoor::Receive(Connection& c) {
   const OfferReply reply = Take(c);
   c.received = 0;
   c.descriptors.clear();
-  // What follows a message that is none cannot be told apart.
+  // After a malformed message the next one cannot be found.
   return Send(c, reply) && reply.answer != OfferAnswer::kMalformed;
 }
 
@@ -211,9 +213,9 @@ OfferReply MemoryDoor::Take(Connection& c) {
                               "connection, {} in all",
                               limits_.connection_regions, limits_.regions));
   }
-  // A GPU's memory takes none of the host's.
+  // A GPU's memory uses none of the host's.
   const uint64_t bytes = wire::IsOfDevice(offer->kind) ? 0 : offer->size;
-  // By subtraction: the size is the client's word.
+  // By subtraction: the client chose the size, and a sum may overflow.
   const size_t all =
       limits_.bytes - std::min(use_->bytes.load(), limits_.bytes);
   const size_t own =
@@ -241,7 +243,7 @@ OfferReply MemoryDoor::Take(Connection& c) {
 bool MemoryDoor::Send(const Connection& c, const OfferReply& reply) {
   if (reply.answer != OfferAnswer::kTaken) ++refusals_;
   const wire::OfferBytes bytes = wire::Write(reply);
-  // A peer that lets replies pile up is not served any more.
+  // A peer that lets replies pile up is disconnected.
   return send(c.socket->get(), bytes.data(), bytes.size(),
               MSG_NOSIGNAL | MSG_DONTWAIT) ==
          static_cast<ssize_t>(bytes.size());

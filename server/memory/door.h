@@ -1,6 +1,6 @@
-// The door for descriptors: a unix socket at which clients of this host hand in
-// memory to share, and get a name for it. It expects hostile clients, and
-// speaks no gRPC.
+// A unix socket at which clients on this host hand in descriptors of memory to
+// share, and get names for them. It expects hostile clients, and does not speak
+// gRPC.
 //
 // Threads: one of its own runs everything. Open and the destructor block; the
 // rest may be used from any thread.
@@ -27,22 +27,22 @@ namespace quantd {
 
 struct DoorLimits {
   size_t bytes = 0;             // of all regions that are mapped
-  size_t connection_bytes = 0;  // of those that one connection brought
+  size_t connection_bytes = 0;  // limit of what one connection brings
   size_t regions = 1024;        // and events
   size_t connection_regions = 64;
   size_t connections = 256;
-  // A connection that has brought nothing yet has so long.
+  // Time that a connection has until its first offer.
   absl::Duration patience = absl::Seconds(5);
 };
 
 class MemoryDoor {
  public:
-  // Listens at `path` when it returns, for processes of those users alone.
-  // UNAVAILABLE for a path that cannot be had. `regions` must outlive it.
+  // Listens at `path` when it returns, for processes of the users `peers` only.
+  // UNAVAILABLE if the path cannot be used. `regions` must outlive it.
   static absl::StatusOr<std::unique_ptr<MemoryDoor>> Open(
       const std::string& path, std::vector<uid_t> peers,
       const DoorLimits& limits, Regions* regions);
-  // Closes every connection: their regions have no names any more.
+  // Closes every connection, which removes the names of its regions.
   ~MemoryDoor();
   MemoryDoor(const MemoryDoor&) = delete;
 
@@ -57,7 +57,7 @@ class MemoryDoor {
              const DoorLimits& limits, Regions* regions);
   void Run();
   void Accept();
-  // False: the connection is over.
+  // Receives from a connection. Returns false if it must be closed.
   bool Receive(Connection& connection);
   wire::OfferReply Take(Connection& connection);
   bool Send(const Connection& connection, const wire::OfferReply& reply);
@@ -70,7 +70,7 @@ class MemoryDoor {
   const std::shared_ptr<RegionUse> use_ = std::make_shared<RegionUse>();
   std::atomic<uint64_t> refusals_ = 0;
   std::atomic<bool> stopping_ = false;
-  std::list<Connection> connections_;  // the thread's alone
+  std::list<Connection> connections_;  // used by the thread only
   std::thread thread_;
 };
 

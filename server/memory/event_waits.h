@@ -1,10 +1,9 @@
-// Calls that wait for an event of their client's.
+// Calls that wait for an event of their client.
 //
-// The server looks at events from time to time; no stream of a GPU waits for
-// one. A stream could not be made to stop, and an event may never pass: that of
-// a process that was killed, or of one that wants the stream to stand still. So
-// a waiting call holds no slot and no memory of a device, and leaves when it is
-// over.
+// The server polls events; no GPU stream waits for one. A stream could not be
+// stopped, and an event may never pass if its process was killed or is hostile.
+// So a waiting call holds no slot and no device memory, and can leave at any
+// time.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_SERVER_MEMORY_EVENT_WAITS_H_
@@ -25,15 +24,15 @@ class EventWaits {
   class Waiter {
    public:
     virtual ~Waiter() = default;
-    // Whether there is nothing to wait for any more. Asked some thousand times
-    // a second, so that it must be quick.
+    // Returns whether the wait is over. Called thousands of times a second, so
+    // it must be quick.
     virtual bool WaitIsOver() = 0;
-    // Once, after that; it must not take long.
+    // Called once after WaitIsOver; must be quick.
     virtual void OnWaitOver() = 0;
   };
 
   EventWaits() = default;
-  // Nobody may wait.
+  // There must be no waiters left.
   ~EventWaits() {
     {
       absl::MutexLock lock(&mutex_);
@@ -42,7 +41,7 @@ class EventWaits {
     thread_.join();
   }
 
-  // Until WaitIsOver.
+  // Calls WaitIsOver until it returns true.
   void Add(Waiter* waiter) {
     absl::MutexLock lock(&mutex_);
     added_.push_back(waiter);

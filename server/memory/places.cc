@@ -14,7 +14,7 @@ absl::StatusOr<std::shared_ptr<const Region>> FindRegion(
   const std::string field = wire::FieldOf(list, range);
   auto region = regions.Find(range.region);
   if (region == nullptr) return wire::UnknownRegion(field);
-  // By subtraction: offset + size may wrap.
+  // By subtraction: offset + size may overflow.
   if (range.size > region->size() ||
       range.offset > region->size() - range.size) {
     return FieldError(fmt::format("{}.offset", field),

@@ -1,6 +1,6 @@
-// The places of a call's tensors that are neither in its message nor in its
-// reply: in regions, which stay mapped as long as this lives. And the client's
-// events between which the call is done.
+// Locations of a call's tensors that are in shared memory, in regions that stay
+// mapped as long as this object lives; and the client's events before and after
+// the call.
 #ifndef QUANTD_SERVER_MEMORY_PLACES_H_
 #define QUANTD_SERVER_MEMORY_PLACES_H_
 
@@ -20,33 +20,37 @@ class Places {
  public:
   Places() = default;
 
-  // FieldError for what the regions do not have. The request must outlive it.
+  // Returns a FieldError for what the regions do not have. The request must
+  // outlive this.
   static absl::StatusOr<Places> Find(const wire::Request& request,
                                      const Regions& regions);
 
-  // Whether inputs lie elsewhere than in the message: then all of them.
+  // Whether the inputs are in shared memory instead of the message. All are or
+  // none.
   bool lends_inputs() const { return !inputs_.empty(); }
   bool lends_outputs() const { return !outputs_.empty(); }
-  // For each of plan.inputs(); of one that is a field of the request, that.
+  // One for each of plan.inputs(), including those that are fields of the
+  // request.
   const std::vector<absl::Span<const std::byte>>& inputs() const {
     return inputs_;
   }
-  // For each of plan.outputs(); null: it travels.
+  // One for each of plan.outputs(); null if it travels in the reply.
   const std::vector<absl::Span<std::byte>>& outputs() const { return outputs_; }
-  // The GPU in whose memory they lie, an input's before an output's; empty:
-  // the host's.
+  // The GPU in whose memory the inputs, or else the outputs, are; empty: the
+  // host's memory.
   const std::string& device() const { return device_; }
-  // Whether kernels read all inputs where they lie in that memory.
+  // Whether kernels read all inputs in place, in that GPU's memory.
   bool inputs_on_device() const { return inputs_on_device_; }
-  // Whether a GPU copies all inputs by itself from where they lie.
+  // Whether a GPU copies all inputs directly from where they are.
   bool inputs_page_locked() const { return inputs_page_locked_; }
-  // Whether any output lies in a GPU's memory.
+  // Whether any output is in a GPU's memory.
   bool outputs_on_device() const { return outputs_on_device_; }
-  // Before an input is read, and after the outputs are there; or null. Of the
-  // GPU in whose memory they lie.
+  // Events to wait for before an input is read, and to record after the outputs
+  // are written; or null. Both belong to the GPU in whose memory the tensors
+  // are.
   const SharedEvent* wait_event() const { return wait_event_.get(); }
   const SharedEvent* record_event() const { return record_event_.get(); }
-  // Bytes that are in regions.
+  // Bytes in shared memory.
   size_t input_bytes() const { return input_bytes_; }
   size_t output_bytes() const { return output_bytes_; }
 

@@ -27,17 +27,18 @@ using wire::Refuse;
 // F_SEAL_FUTURE_WRITE, which older headers lack.
 constexpr int kSealFutureWrite = 0x0010;
 
-// In units of 512 bytes, whatever st_blksize says. What is swapped out counts.
+// st_blocks is in units of 512 bytes, whatever st_blksize says. Swapped pages
+// count.
 bool IsPopulated(const struct stat& status) {
   return status.st_blocks >= status.st_size / 512;
 }
 
-// What speaks against mapping it.
+// Why the memory cannot be mapped, if so.
 std::optional<OfferReply> Judge(const wire::Offer& offer, int fd, int seals) {
   struct stat status = {};
   struct statfs system = {};
-  // Huge pages are not taken, since a missing one would be no error but a
-  // signal: the file system must be the one of ordinary memfds.
+  // Huge pages are refused, since a missing one raises a signal instead of an
+  // error: the file system must be that of ordinary memfds.
   if (seals < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
       fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC) {
     return Refuse(OfferAnswer::kNotMemfd,
@@ -85,7 +86,7 @@ Taken TakeHost(const wire::Offer& offer, Region::Parts parts) {
     return Refuse(OfferAnswer::kNotMapped,
                   fmt::format("cannot map it: {}", std::strerror(errno)));
   }
-  // Its pages may be large ones.
+  // Allows transparent huge pages.
   madvise(data, offer.size, MADV_HUGEPAGE);
   parts.data = static_cast<std::byte*>(data);
   parts.size = offer.size;
@@ -105,7 +106,7 @@ Taken TakeOffer(const wire::Offer& offer, Descriptor descriptor,
   Region::Parts parts{std::move(taking), !offer.read_only, nullptr, 0,
                       std::move(descriptor)};
   if (!wire::IsOfDevice(offer.kind)) return TakeHost(offer, std::move(parts));
-  // It needs the descriptor no more.
+  // The mapping no longer needs the descriptor.
   auto mapping = DeviceMapping::Open(
       {offer.uuid, offer.ipc, Descriptor(std::move(parts.memfd)).get()},
       offer.size);

@@ -1,12 +1,11 @@
-// Memory of clients' that the server works in, too, and events of their GPUs,
-// by name. A name is a capability: 128 random bits that only their door's
-// client was told.
+// Clients' memory in which the server works, and their GPU events, by name. A
+// name is a capability: 128 random bits, told only to the client whose
+// connection brought it.
 //
-// A region is mapped once, and page-locked for GPUs, when it is taken; that
-// ends when its connection is over and no call uses it any more. Its size
-// cannot change meanwhile: seals forbid it, so that no access can fault. What
-// is in it may change at any time, and is never asked for a size, an index or a
-// decision.
+// A region is mapped once, and page-locked for GPUs, when it is offered. It is
+// unmapped when its connection is closed and no call uses it any more. Seals
+// fix its size, so no access can fault. Its contents may change at any time, so
+// nothing in it is trusted as a size, an index or a condition.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_SERVER_MEMORY_REGIONS_H_
@@ -29,17 +28,17 @@
 
 namespace quantd {
 
-// Counts of all that is mapped and opened. Regions may outlive the door.
+// Counts of everything mapped and opened. Regions may outlive the door.
 struct RegionUse {
   std::atomic<size_t> regions = 0;
   std::atomic<size_t> events = 0;
-  std::atomic<size_t> bytes = 0;  // of the host's memory
+  std::atomic<size_t> bytes = 0;  // of host memory
   std::atomic<size_t> device_bytes = 0;
 };
 
-// What is taken of a connection. It is kept open until that ends: to the peer
-// that waits at the other end, its end says that nobody reads or writes here
-// any more.
+// A resource taken from a connection. It keeps the connection open until its
+// own end, so that the end of the connection tells the peer that nobody reads
+// or writes the memory any more.
 struct Taking {
   std::shared_ptr<const Descriptor> connection;
   std::shared_ptr<RegionUse> use;
@@ -49,43 +48,44 @@ struct Taking {
 class Region {
  public:
   struct Parts {
-    Taking taking;  // first, so that it goes last
+    Taking taking;  // first, so that it is destroyed last
     bool writable = false;
     std::byte* data = nullptr;
     size_t size = 0;
     Descriptor memfd = Descriptor();                   // of the host's memory
-    std::unique_ptr<DeviceMapping> mapping = nullptr;  // of a GPU's
+    std::unique_ptr<DeviceMapping> mapping = nullptr;  // for a GPU's memory
   };
   explicit Region(Parts parts);
   ~Region();
 
   size_t size() const { return parts_.size; }
   bool writable() const { return parts_.writable; }
-  // Whether its owner has left it all of its pages, so far: a job would have to
-  // make those that are missing, on threads that others wait for. Never again,
-  // once it has not.
+  // Whether all of its pages are still there. If the owner removed some, a job
+  // would have to allocate them, on threads that others wait for. Once false it
+  // stays false.
   bool IsWhole() const;
-  // Only within the region's size, and only where writable() to be written. Of
-  // a GPU's memory it is the GPU's address, which the host must not read.
+  // Must be accessed only within the region's size, and written only if
+  // writable(). For a GPU's memory it is a device address, which the host must
+  // not access.
   std::byte* data() const { return parts_.data; }
-  // The GPU that works on it, as "cuda:1"; empty: it is the host's.
+  // The GPU that works on it, such as "cuda:1"; empty for host memory.
   std::string device() const {
     return parts_.mapping ? parts_.mapping->device() : "";
   }
-  // Whether GPUs copy from it by themselves: it is page-locked for them.
+  // Whether it is page-locked, so that GPUs copy from it directly.
   bool page_locked() const { return locked_ && locked_->held(); }
-  // Whether that GPU's jobs copy it, for it is memory of another one.
+  // Whether it is another GPU's memory, which jobs of device() copy.
   bool of_peer() const { return parts_.mapping && parts_.mapping->of_peer(); }
 
  private:
   const Parts parts_;
   mutable std::atomic<bool> whole_ = true;
-  std::optional<PageLock> locked_;  // of the host's memory
+  std::optional<PageLock> locked_;  // for host memory
 };
 
-// An event of a client's on a GPU, by which its work and calls come one after
-// the other: some wait for it, some record it. It is opened when it is taken,
-// and closed as a region is unmapped. Immutable.
+// A client's GPU event that orders its work and calls: either side may record
+// it and wait for it. Opened when offered, and closed when a region would be
+// unmapped. Immutable.
 class SharedEvent {
  public:
   SharedEvent(Taking taking, std::unique_ptr<const EventMapping> mapping);
@@ -96,27 +96,27 @@ class SharedEvent {
   const std::string& device() const { return mapping_->device(); }
 
  private:
-  const Taking taking_;  // first, so that it goes last
+  const Taking taking_;  // first, so that it is destroyed last
   std::unique_ptr<const EventMapping> mapping_;
 };
 
 using Shared = std::variant<std::shared_ptr<const Region>,
                             std::shared_ptr<const SharedEvent>>;
 
-// Maps or opens what was offered: memory of the host, which must be sealed and
-// populated, a GPU's, or an event, for which `descriptor` may be none.
+// Maps or opens what was offered: host memory, which must be sealed and
+// populated, a GPU's memory, or an event, for which `descriptor` may be empty.
 std::variant<Shared, wire::OfferReply> TakeOffer(const wire::Offer& offer,
                                                  Descriptor descriptor,
                                                  Taking taking);
 
 class Regions {
  public:
-  // Its name from now on. Empty: the system has no random numbers.
+  // Returns its new name; empty if the system has no random numbers.
   std::string Add(Shared shared);
-  // Calls that have found it keep it.
+  // Removes the name. Calls that have found it keep what it names.
   void Remove(const std::string& name);
-  // nullptr: there is none of that name, or not any more. A region's name is no
-  // event's.
+  // Returns null if there is no region of that name. Names of events and of
+  // regions are distinct.
   std::shared_ptr<const Region> Find(const std::string& name) const {
     return Get<Region>(name);
   }

@@ -20,8 +20,8 @@
 namespace quantd {
 namespace {
 
-// How often peers are looked at. Without it one that takes nothing keeps its
-// reply's memory for ever.
+// Interval between looks at peers. Without them a peer that takes nothing would
+// occupy its reply's memory for ever.
 constexpr int kSweepMs = 200;
 
 }  // namespace
@@ -62,10 +62,10 @@ void Acceptor::Start(std::unique_ptr<GrpcAcceptor> to) {
 void Acceptor::Stop() {
   if (!thread_.joinable()) return;
   stopping_ = true;
-  // Sockets that do not listen any more wake the thread.
+  // Shutting the sockets down wakes the thread.
   for (const int fd : sockets_.descriptors()) shutdown(fd, SHUT_RDWR);
   thread_.join();
-  // The kernel turns away those who still knock.
+  // The kernel refuses connections from now on.
   sockets_.Close();
 }
 
@@ -94,8 +94,8 @@ void Acceptor::Accept(int listening) {
         errno == EWOULDBLOCK) {
       return;
     }
-    // There are no descriptors or there is no memory. The kernel keeps the
-    // connection until there are; without a pause this would use up a core.
+    // Descriptors or memory are used up. The kernel keeps the connection
+    // meanwhile; without a pause this loop would use up a core.
     LogSampled(LogLevel::kWarn, "accept_failed", "",
                {{"error", std::strerror(errno)}});
     pollfd stop = {listening, 0, 0};
@@ -134,7 +134,7 @@ bool Acceptor::MakeRoom(absl::Time now) {
   }
   if (idle == entries_.end()) return false;
   idle->second.connection->Shut();
-  // gRPC closes it in a moment; it is no connection any more.
+  // gRPC closes it in a moment, so it no longer counts.
   entries_.erase(idle);
   return true;
 }

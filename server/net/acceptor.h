@@ -1,10 +1,10 @@
 // Accepts connections and hands them to gRPC.
 //
 // gRPC's own listener stops for ever at the first failed accept
-// (CVE-2023-4785), takes as many connections as come, and tells nobody about
-// them. Here they are accepted up to a limit, at which one that does nothing
-// makes room, and remembered, so that a call's connection can be measured and
-// ended.
+// (CVE-2023-4785), takes any number of connections, and reports none of them.
+// This one accepts up to a limit, at which an idle connection is closed to make
+// room, and remembers connections, so that a call's connection can be measured
+// and ended.
 //
 // Threads: Find and size may be called from any thread, the rest from one.
 #ifndef QUANTD_SERVER_NET_ACCEPTOR_H_
@@ -35,28 +35,29 @@ class Acceptor {
  public:
   struct Limits {
     size_t connections = 1024;
-    // A peer that takes nothing of what it is owed for so long is hung up on.
+    // Time after which a peer that takes nothing of what it is owed is
+    // disconnected.
     absl::Duration max_stuck = absl::Minutes(1);
-    // A connection without a call for so long makes room for another. A shorter
-    // time ends those whose first call is still on its way.
+    // Time without a call after which a connection may be closed to make room.
+    // A shorter time would end those whose first call is still on its way.
     absl::Duration idle = absl::Seconds(1);
   };
 
-  // Listens, but accepts nothing yet.
+  // Listens, but accepts no connection yet.
   static absl::StatusOr<std::unique_ptr<Acceptor>> Listen(
       std::string_view address, const Limits& limits);
   ~Acceptor();
 
-  // What a client dials.
+  // The address that clients dial.
   const std::string& address() const { return sockets_.address(); }
 
   using GrpcAcceptor = grpc::experimental::ExternalConnectionAcceptor;
   // Hands every connection to `to` from now on.
   void Start(std::unique_ptr<GrpcAcceptor> to);
-  // Accepts no more. Must come before gRPC's server is shut down, which takes
-  // no descriptor afterwards.
+  // Stops accepting. Must be called before gRPC's server is shut down, which
+  // takes no descriptor afterwards.
   void Stop();
-  // Ends all connections. Returns how many those were.
+  // Ends all connections. Returns their number.
   size_t EndAll();
 
   // The connection of a call, by grpc::ServerContext::peer(). Never null.
@@ -66,17 +67,17 @@ class Acceptor {
  private:
   struct Entry {
     std::shared_ptr<Connection> connection;
-    uint64_t taken = 0;  // when last looked at
+    uint64_t taken = 0;  // state at the last look
     absl::Time moved;    // when that last changed, or nothing waited
   };
 
   Acceptor(ListenSockets sockets, const Limits& limits);
   void Run();
   void Accept(int listening);
-  // Hangs up on stuck peers, and forgets the connections that are closed.
+  // Disconnects stuck peers, and forgets connections that are closed.
   void Sweep(absl::Time now);
   void ForgetClosed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // False: there is none, and none can be made.
+  // Makes room for one more connection. Returns false if none may be closed.
   bool MakeRoom(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Limits limits_;
@@ -85,19 +86,20 @@ class Acceptor {
   std::unique_ptr<GrpcAcceptor> to_;
   std::atomic<bool> stopping_ = false;
   mutable absl::Mutex mutex_;
-  // By name. Over unix sockets all have the same; and the last one of a name
-  // may have it of one that gRPC has closed meanwhile.
+  // By peer name. All unix sockets share one name, and a name may be reused
+  // after gRPC has closed its connection: the last entry is the current one.
   std::multimap<std::string, Entry, std::less<>> entries_
       ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 
-// Raises the soft limit of descriptors to the hard one, since what a shell or a
-// service manager gives by default is fewer than the connections that a server
-// can have. Returns what is allowed from now on; 0: not known.
+// Raises the soft limit of descriptors to the hard one: shells and service
+// managers set it lower than the connections that a server can have. Returns
+// the new limit; 0 if unknown.
 uint64_t RaiseDescriptorLimit();
 
-// The connections for which the process may have descriptors, beside its own.
+// Number of connections for which the process may have descriptors, besides its
+// other ones.
 size_t MostConnections();
 
 }  // namespace quantd

@@ -1,10 +1,10 @@
-// The queue to which gRPC delivers a call's arrival, and then its events.
+// The queues in which gRPC delivers a call's arrival and its later events.
 //
-// One thread for all calls answers a caller who waits soonest
-// (queue_threads.h). But a chunk of a stream is copied where it is delivered,
-// and one thread copies less than a network brings: so streams arrive with all
-// others and have queues of their own for the rest, whose threads ask nothing
-// while there are none.
+// Latency is lowest if one thread delivers everything (queue_threads.h). But a
+// chunk of a stream is copied where it is delivered, and one thread copies less
+// than a network brings. So streams arrive in the common queue and have their
+// other events in queues of their own, whose threads sleep while there are no
+// streams.
 #ifndef QUANTD_SERVER_NET_CALL_QUEUE_H_
 #define QUANTD_SERVER_NET_CALL_QUEUE_H_
 
@@ -19,7 +19,7 @@
 
 namespace quantd {
 
-// The calls that have events in a queue. Thread-safe.
+// Counts the calls that have events in a queue. Thread-safe.
 class QueueUsers {
  public:
   void Enter() {
@@ -41,20 +41,19 @@ class QueueUsers {
   absl::CondVar come_;
 };
 
-// Whether one caller at a time is all there is to serve.
+// Tells whether there is only one caller to serve at a time.
 //
-// A single caller's job is soonest done where its message came, on the
-// network's thread. With several callers it would keep the others' messages
-// waiting, and that thread sees nothing of them meanwhile. If new calls are
-// already waiting when such jobs end, several times in a row, there are other
-// callers.
+// A lone caller's job is done soonest on the network thread that received it.
+// With several callers that would delay the others' messages, and the thread
+// cannot see them meanwhile. If new calls are already waiting when such jobs
+// end, several times in a row, there are other callers.
 //
 // Thread-safe.
 class LoneCaller {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // On a network thread, which then looks for what has come.
+  // Called on a network thread, which then looks for new calls.
   void JobEnds() { unseen_ = true; }
   bool looks() const { return unseen_; }
   void NothingHasCome() { unseen_ = false; }
@@ -74,26 +73,28 @@ class LoneCaller {
   static constexpr int kNoAccident = 3;
   static constexpr std::chrono::milliseconds kMemory{100};
 
-  std::atomic<bool> unseen_{false};  // what came during the last job
-  std::atomic<int> at_hand_{0};      // calls in a row that were
-  std::atomic<int64_t> crowded_{INT64_MIN / 2};  // when it last was: long ago
+  // What arrived during the last job has not been seen.
+  std::atomic<bool> unseen_{false};
+  std::atomic<int> at_hand_{0};  // calls in a row that were
+  // When there last were several callers; initially long ago.
+  std::atomic<int64_t> crowded_{INT64_MIN / 2};
 };
 
-// What a completion queue hands back, for everything that waits on ours.
-// Lives until it is delivered. Delivered on the queue's own thread.
+// The tag of an event in a completion queue. Must live until it is delivered,
+// which happens on the queue's own thread.
 struct CompletionTag {
   std::function<void(bool ok)> deliver;
 };
 
-// Set on a thread of a queue that was so long at one tag that another thread
-// has taken its place.
+// Set on a queue's thread that has been replaced because one delivery took too
+// long.
 inline thread_local bool thread_is_relieved = false;
 
 struct CallQueue {
   grpc::ServerCompletionQueue* arrivals = nullptr;
-  // May be the same.
+  // May be the same queue.
   grpc::ServerCompletionQueue* events = nullptr;
-  // Null: somebody asks `events` at all times.
+  // Null if the queue `events` always has a thread.
   QueueUsers* users = nullptr;
 };
 

@@ -25,8 +25,8 @@ ino_t InodeOf(int fd) {
                                                              : 0;
 }
 
-// Bytes that are thrown away at a time. One at a time would take as long as
-// the peer writes.
+// Bytes thrown away at a time. Byte by byte it would take as long as the peer
+// writes.
 constexpr size_t kThrownAway = 1 << 20;
 
 std::optional<tcp_info> TcpInfoOf(int fd) {
@@ -38,13 +38,13 @@ std::optional<tcp_info> TcpInfoOf(int fd) {
   return info;
 }
 
-// What the kernel keeps.
+// Bytes in the kernel's receive buffer.
 int UnreadOf(int fd) {
   int unread = 0;
   return ioctl(fd, SIOCINQ, &unread) == 0 ? unread : 0;
 }
 
-// "ipv4:127.0.0.1" and 4711; nothing of what is no TCP.
+// Host and port, such as "ipv4:127.0.0.1" and 4711; nullopt if it is not TCP.
 std::optional<std::pair<std::string, int>> PeerOf(int fd) {
   sockaddr_storage storage = {};
   socklen_t size = sizeof(storage);
@@ -61,12 +61,12 @@ std::optional<std::pair<std::string, int>> PeerOf(int fd) {
               mapped ? static_cast<const void*>(&v6.sin6_addr.s6_addr[12])
                      : &v4.sin_addr,
               text, sizeof(text));
-    // The port of both is in the same place.
+    // The port is at the same offset for both families.
     return std::pair(fmt::format("ipv4:{}", text), ntohs(v4.sin_port));
   }
   if (storage.ss_family != AF_INET6) return std::nullopt;
   inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
-  // The scope is written as gRPC writes it.
+  // In gRPC's notation of scopes.
   const std::string scope =
       v6.sin6_scope_id == 0 ? "" : fmt::format("%{}", v6.sin6_scope_id);
   return std::pair(fmt::format("ipv6:[{}{}]", text, scope),
@@ -105,7 +105,7 @@ std::optional<Connection::Sending> Connection::Sent() const {
   if (ioctl(fd_, SIOCOUTQ, &waiting) != 0) return std::nullopt;
   Sending sending;
   sending.waiting = static_cast<uint64_t>(waiting);
-  // Without a count of what was taken, a change of what waits must do.
+  // Without a count of taken bytes, a change of the waiting ones must do.
   sending.taken = UINT64_MAX - sending.waiting;
   if (tcp_) {
     const auto info = TcpInfoOf(fd_);
@@ -116,14 +116,14 @@ std::optional<Connection::Sending> Connection::Sent() const {
 }
 
 void Connection::Shut() const {
-  // A descriptor of our own for a moment: the number may become another's
-  // between the question and the deed.
+  // Duplicated for a moment: otherwise the number could be reused by another
+  // socket between the check and the shutdown.
   const int own = fd_ < 0 ? -1 : fcntl(fd_, F_DUPFD_CLOEXEC, 0);
   if (own < 0) return;
   if (InodeOf(own) == inode_) {
     shutdown(own, SHUT_RDWR);
-    // What has come is thrown away: gRPC would read it all first. MSG_TRUNC
-    // writes nothing of TCP; a sanitizer takes it for a plain read.
+    // Discards received bytes: gRPC would read them all first. MSG_TRUNC writes
+    // nothing for TCP, but a sanitizer takes it for a plain read.
     static char unused[kThrownAway];
     while (tcp_ &&
            recv(own, unused, kThrownAway, MSG_DONTWAIT | MSG_TRUNC) > 0) {

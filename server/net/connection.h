@@ -1,6 +1,6 @@
-// One accepted connection, seen from its socket. gRPC owns the descriptor and
-// tells nobody when it closes it, so every look at it asks first whether the
-// descriptor still is this socket.
+// An accepted connection, observed through its socket. gRPC owns the descriptor
+// and does not report when it closes it, so every look first checks that the
+// descriptor is still this socket.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_SERVER_NET_CONNECTION_H_
@@ -25,23 +25,24 @@ namespace quantd {
 
 class Connection {
  public:
-  // The one of a descriptor that is open; does not own it.
+  // Observes an open descriptor, without owning it.
   static std::shared_ptr<Connection> Of(int fd);
-  // One for all calls whose connection cannot be told, such as those over a
-  // unix socket, with nothing to measure or to close.
+  // Stands for the unknown connection of a call, such as one over a unix
+  // socket. Nothing can be measured or closed.
   Connection() = default;
 
-  // The peer without its port, "ipv4:127.0.0.1"; and with it, as gRPC names the
-  // peer of a call, without percent signs: "ipv4:127.0.0.1:4711".
+  // The peer without its port, "ipv4:127.0.0.1", and with it,
+  // "ipv4:127.0.0.1:4711": gRPC's name of a call's peer, but without percent
+  // signs.
   const std::string& host() const { return host_; }
   const std::string& name() const { return name_; }
 
-  // Whether its bytes and calls can be told from those of others.
+  // Whether its bytes and calls can be counted on their own.
   bool countable() const { return tcp_; }
   bool Open() const;
-  // Bytes that have been read of it; nothing where the kernel does not count.
+  // Bytes read from it; nullopt if the kernel does not count them.
   std::optional<uint64_t> Received() const;
-  // Whether more has come, and waits to be read.
+  // Whether received bytes wait to be read.
   bool HasUnread() const;
   struct Sending {
     uint64_t waiting = 0;  // bytes that the peer has not taken
@@ -51,15 +52,15 @@ class Connection {
   // Ends the connection, as if the peer had hung up.
   void Shut() const;
 
-  // Calls of every kind that are open on it.
+  // Count the open calls of every kind.
   void CallBegins() {
     begun_.fetch_add(1);
     calls_.fetch_add(1, std::memory_order_relaxed);
   }
   void CallEnds();
   int calls() const { return calls_.load(std::memory_order_relaxed); }
-  uint64_t begun() const { return begun_; }  // calls so far
-  // Since when it has no call.
+  uint64_t begun() const { return begun_; }  // number of calls so far
+  // Since when it has had no call.
   absl::Time idle_since() const { return absl::FromUnixNanos(idle_since_); }
 
  private:
@@ -75,12 +76,12 @@ class Connection {
   std::atomic<int64_t> idle_since_{absl::ToUnixNanos(SteadyNow())};
 };
 
-// The name of a peer as grpc::ServerContext::peer() gives it, "%5B" read as
-// "[".
+// Converts a peer's name from grpc::ServerContext::peer(): "%5B" becomes "[".
 std::string PeerName(std::string_view peer);
 
-// Bytes that a connection brings for one call. What several calls bring cannot
-// be told apart, so it counts only while the call is alone on its connection.
+// Counts the bytes that a connection brings for one call. Bytes of several
+// calls cannot be told apart, so it counts only while the call is alone on its
+// connection.
 class AloneCount {
  public:
   void Begin(const Connection& connection) {
@@ -88,8 +89,8 @@ class AloneCount {
     before_.reset();
     Count(connection);
   }
-  // Since Begin, or the last look that found others or traces of them; without
-  // a Begin, since the first look.
+  // Bytes since Begin, or since the last look that found signs of other calls.
+  // Without Begin, since the first look.
   uint64_t Look(const Connection& connection) {
     absl::MutexLock lock(&mutex_);
     return Count(connection);

@@ -22,7 +22,7 @@ namespace {
 constexpr absl::Duration kExpiresSoon = absl::Hours(24 * 14);
 constexpr std::string_view kHealth = "/grpc.health.v1.Health/";
 
-// The caller by the certificate that was asked for, or null.
+// The caller named by the client certificate, or null.
 std::shared_ptr<const Caller> CertificateOf(
     const TlsFiles& files, const grpc::ServerContext& context) {
   constexpr size_t kMostOfName = 256;
@@ -40,13 +40,13 @@ std::shared_ptr<const Caller> CertificateOf(
   return caller;
 }
 
-// absl's own is late by up to two seconds after somebody has set the clock, who
-// may renew the certificate in the same breath.
+// Absl::Now lags by up to two seconds after the clock was set, perhaps just
+// before a certificate was renewed.
 absl::Time WallNow() {
   return absl::FromChrono(std::chrono::system_clock::now());
 }
 
-// Differs when a file was replaced, written, or came or went.
+// Changes when a file is replaced, written, created or removed.
 std::string SignatureOf(const std::vector<std::string>& paths) {
   std::string signature;
   for (const std::string& path : paths) {
@@ -61,11 +61,11 @@ std::string SignatureOf(const std::vector<std::string>& paths) {
 
 }  // namespace
 
-// gRPC's C++ layer has no server credentials that change, its C layer has:
-// this brings them to a ServerBuilder.
+// Gives a ServerBuilder credentials that can change: gRPC has them in its C API
+// but not in C++.
 class PortCredentials final : public grpc::ServerCredentials {
  public:
-  using Owner = quantd::ServerCredentials;  // not the base
+  using Owner = quantd::ServerCredentials;  // not the base class
 
   explicit PortCredentials(Owner* owner) : owner_(owner) {
     const auto tls = owner_->tls();
@@ -87,7 +87,7 @@ class PortCredentials final : public grpc::ServerCredentials {
     return grpc_server_add_http2_port(server, address.c_str(), credentials_);
   }
 
-  // Before each handshake. Any thread.
+  // Called before each handshake, on any thread.
   static grpc_ssl_certificate_config_reload_status Fetch(
       void* self, grpc_ssl_server_certificate_config** config) {
     auto& port = *static_cast<PortCredentials*>(self);
@@ -96,8 +96,8 @@ class PortCredentials final : public grpc::ServerCredentials {
     if (tls == port.given_) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
     const grpc_ssl_pem_key_cert_pair pair = {tls->key.c_str(),
                                              tls->certificate.c_str()};
-    // gRPC insists on roots here even where no client is asked for a
-    // certificate; then they are not looked at.
+    // gRPC insists on roots even if no client certificate is asked for; they
+    // are then unused.
     const std::string& roots =
         tls->client_ca.empty() ? tls->certificate : tls->client_ca;
     *config =
@@ -193,8 +193,8 @@ void ServerCredentials::Watch(absl::Duration interval) {
     }
     for (Source& source : sources_) {
       const std::string now = SignatureOf(source.paths);
-      // Two looks must find the same: a key and its certificate that are
-      // written one after the other count as one change.
+      // Two looks must agree: a key and its certificate, written one after the
+      // other, count as one change.
       const bool steady = now == std::exchange(source.last, now);
       if (!at_once && (!steady || now == source.told)) continue;
       source.told = now;
@@ -214,7 +214,7 @@ Verdict ServerCredentials::Judge(std::string_view path,
   if (tokens == nullptr) return {CertificateOf(files_, context), std::nullopt};
   const auto [first, last] =
       context.client_metadata().equal_range("authorization");
-  // The last of several, as anywhere in HTTP where there should be one.
+  // The last of several, as usual for an HTTP header that should appear once.
   std::string_view token;
   for (auto it = first; it != last; ++it) {
     token = BearerToken({it->second.data(), it->second.size()});
@@ -226,7 +226,7 @@ Verdict ServerCredentials::Judge(std::string_view path,
                    path, "", peer)};
   }
   const wire::MethodSpec* const ours = wire::FindMethod(path);
-  // What a stream carries is known by its first message.
+  // The method within a stream is known from its first message.
   const bool may = ours == nullptr || ours->method == wire::Method::kStream ||
                    caller->May(ours->method);
   if (!may) {

@@ -1,13 +1,12 @@
-// What the listening port asks of those who connect: TLS, a client
-// certificate, a token; all of it read from files and read again when they
-// change. What cannot be read then, or is no good, is logged, and what was
-// loaded before goes on serving.
+// Credentials that the listening port asks for: TLS, a client certificate, a
+// token. They are read from files, and read again when these change. Invalid
+// new files are logged, and the previous credentials stay in use.
 //
 // gRPC's own file watcher is not used: given a key and a certificate that do
-// not match it ends up with none, and refuses every handshake.
+// not match it drops both, and refuses every handshake.
 //
 // Threads: files are read again on a thread of its own; handshakes and calls
-// take what is current.
+// use the current credentials.
 #ifndef QUANTD_SERVER_NET_CREDENTIALS_H_
 #define QUANTD_SERVER_NET_CREDENTIALS_H_
 
@@ -44,51 +43,52 @@ struct TlsIdentity {
   std::string subject;
   absl::Time expires;
 
-  // FAILED_PRECONDITION, with words for the operator.
+  // FAILED_PRECONDITION, with a message for the operator.
   static absl::StatusOr<TlsIdentity> Load(const TlsFiles& files);
   bool operator==(const TlsIdentity&) const = default;
 };
 
-// What is wrong with the token of a call that needs one.
+// Why a call's token is refused.
 enum class TokenFault { kMissing, kUnknown, kForbidden };
 
-// The caller, or why the call must be turned away.
+// The caller, or why the call must be refused.
 struct Verdict {
-  std::shared_ptr<const Caller> caller;  // null: nobody is known by name
+  std::shared_ptr<const Caller> caller;  // null: the caller has no identity
   std::optional<Failure> failure;
 };
 
 // Must outlive the server that uses it.
 class ServerCredentials {
  public:
-  // INVALID_ARGUMENT, with words for the operator, for files that are no good.
+  // INVALID_ARGUMENT, with a message for the operator, if a file is invalid.
   static absl::StatusOr<std::unique_ptr<ServerCredentials>> Load(
       const ServerOptions& options);
   ~ServerCredentials();
 
-  // It stays owned by this.
+  // Stays owned by this object.
   std::shared_ptr<grpc::ServerCredentials> ForPort();
 
-  // Every method needs a token if there is a token file, but for health
-  // (grpc.health.v1), by which orchestrators look at a server that they have no
-  // token for. A caller without one is known by a certificate, if there is one.
+  // Identifies the caller of a call. With a token file every method needs a
+  // token except health (grpc.health.v1), since orchestrators that probe the
+  // server have none. A caller without a token is identified by its
+  // certificate, if any.
   //
-  // gRPC's own hook for this writes out all metadata for it, and aborts at some
+  // gRPC's own hook for this copies all metadata, and aborts on some
   // (CVE-2023-1428).
   Verdict Judge(std::string_view path, const grpc::ServerContext& context,
                 std::string_view peer);
 
-  // Why the caller of a stream may not have what it carries.
+  // Failure of a stream whose caller may not use the method that it carries.
   Failure Forbid(wire::Method method, const Caller& caller,
                  std::string_view peer);
 
-  // Reads the files again now, whether they changed or not.
+  // Reads the files again now, whether or not they changed.
   void Reload();
 
-  // "plain", "tls" or "mtls", and how many tokens are known; for the log.
+  // "plain", "tls" or "mtls", and the number of tokens, for the log.
   std::string transport() const;
   size_t tokens() const;
-  // Calls that were refused for that.
+  // Number of calls refused for that fault.
   uint64_t refused(TokenFault fault) const {
     return refused_[static_cast<size_t>(fault)];
   }
@@ -98,21 +98,21 @@ class ServerCredentials {
   explicit ServerCredentials(const ServerOptions& options);
   Failure Refuse(TokenFault fault, std::string_view path, std::string_view who,
                  std::string_view peer);
-  // Files that mean something only together.
+  // Files that are only valid together.
   struct Source {
     std::vector<std::string> paths;
-    // What is new takes effect.
+    // Reads the files and puts them into use.
     absl::Status (ServerCredentials::*read)();
     const char* kept;       // logged where it is no good
-    std::string last = "";  // how they looked at the last look
-    std::string told = "";  // and when they were read; empty: never
+    std::string last = "";  // signature of the files at the last look
+    std::string told = "";  // signature when they were last read; empty: never
   };
-  // Polls: what mounts secrets into containers swaps links and directories,
-  // which is easy to miss by notification.
+  // Polls: secrets are mounted into containers by swapping links and
+  // directories, which notification easily misses.
   void Watch(absl::Duration interval);
   absl::Status ReadTls();
   absl::Status ReadTokens();
-  // Null: not used.
+  // Null if TLS or tokens are not used.
   std::shared_ptr<const TlsIdentity> tls() const { return Get(tls_); }
   std::shared_ptr<const TokenHashes> token_hashes() const {
     return Get(tokens_);
@@ -125,14 +125,14 @@ class ServerCredentials {
 
   const TlsFiles files_;
   const std::string token_file_;
-  std::vector<Source> sources_;  // the thread's alone
+  std::vector<Source> sources_;  // used by the thread only
   mutable absl::Mutex mutex_;    // of the next four
   std::shared_ptr<const TlsIdentity> tls_;
   std::shared_ptr<const TokenHashes> tokens_;
   bool stopping_ = false;
   bool reload_ = false;
   SteadyCondVar wanted_;
-  // gRPC comes back to it at each handshake, but does not keep it.
+  // gRPC uses it at each handshake without owning it.
   std::shared_ptr<grpc::ServerCredentials> port_;
   std::array<std::atomic<uint64_t>, 3> refused_ = {};  // by TokenFault
   std::thread thread_;

@@ -32,11 +32,11 @@ int PortOf(int fd) {
   if (getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
     return 0;
   }
-  // The port of an IPv6 address is in the same place.
+  // The port of an IPv6 address is at the same offset.
   return ntohs(reinterpret_cast<const sockaddr_in&>(bound).sin_port);
 }
 
-// A listening socket, or -1 and errno.
+// Returns a listening socket, or -1 with errno set.
 int Bind(const sockaddr* address, socklen_t size) {
   const int fd =
       socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -47,7 +47,7 @@ int Bind(const sockaddr* address, socklen_t size) {
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (address->sa_family == AF_INET6) {
     const auto& v6 = *reinterpret_cast<const sockaddr_in6*>(address);
-    // The wildcard alone takes connections over IPv4, too.
+    // Only the wildcard also takes connections over IPv4.
     const bool all = IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr);
     setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, all ? &off : &on, sizeof(on));
   }
@@ -58,11 +58,11 @@ int Bind(const sockaddr* address, socklen_t size) {
   return -1;
 }
 
-// Nobody listens at a socket file that a dead server has left.
+// Removes the socket file of a dead server, at which nobody listens.
 void RemoveStale(const std::string& path, const sockaddr_un& address) {
   struct stat status;
   if (lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
-  // Not blocking: the queue of one that lives may be full.
+  // Non-blocking: the queue of a live server may be full.
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return;
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address),
@@ -97,7 +97,7 @@ absl::StatusOr<ListenSockets> ListenSockets::Open(std::string_view address) {
   const auto parts = security::SplitHostPort(address);
   if (!parts.ok()) return parts.status();
   std::string why;
-  // Every address, of both families where there are both.
+  // Every address, of both families if the machine has both.
   const bool all =
       parts->host == "0.0.0.0" && sockets.OpenHost("::", parts->port, &why);
   if (!all && !sockets.OpenHost(parts->host, parts->port, &why)) {
@@ -111,7 +111,7 @@ absl::StatusOr<ListenSockets> ListenSockets::Open(std::string_view address) {
 ListenSockets::~ListenSockets() { Close(); }
 
 void ListenSockets::Close() {
-  // By now another server may have made one of its own there.
+  // Another server may have replaced the files by now.
   for (const OwnFile& file : std::exchange(files_, {})) file.Remove();
   for (const int fd : std::exchange(descriptors_, {})) close(fd);
 }
@@ -122,7 +122,7 @@ absl::Status ListenSockets::OpenUnix(std::string_view address) {
       address.substr(abstract ? kAbstract.size() : kUnix.size()));
   sockaddr_un un = {};
   un.sun_family = AF_UNIX;
-  // A leading zero byte marks a name that is no path.
+  // A leading zero byte marks an abstract name.
   const size_t start = abstract ? 1 : 0;
   if (start + name.size() >= sizeof(un.sun_path)) {
     return CannotListen(address, "the name is too long");
@@ -153,7 +153,7 @@ bool ListenSockets::OpenHost(const std::string& host, const std::string& port,
   }
   for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
     if (!descriptors_.empty()) {
-      // All of them on the port that the first one found.
+      // All addresses use the port that the first one was given.
       reinterpret_cast<sockaddr_in*>(a->ai_addr)->sin_port =
           htons(PortOf(descriptors_.front()));
     }

@@ -1,4 +1,4 @@
-// Sockets that listen.
+// Listening sockets.
 #ifndef QUANTD_SERVER_NET_LISTEN_SOCKET_H_
 #define QUANTD_SERVER_NET_LISTEN_SOCKET_H_
 
@@ -13,13 +13,14 @@
 
 namespace quantd {
 
-// A file that this process has made where others may make theirs.
+// A file made by this process in a folder where others may make files of the
+// same name.
 class OwnFile {
  public:
-  // The one that is there now.
+  // Remembers the file that is at `path` now.
   explicit OwnFile(std::string path);
-  // Unless another has taken its place. While something holds the file open, no
-  // other is mistaken for it.
+  // Removes the file unless another has taken its place. While something holds
+  // the file open, no other can be mistaken for it.
   void Remove() const;
 
  private:
@@ -31,31 +32,31 @@ class OwnFile {
 // destruction. Move-only.
 class ListenSockets {
  public:
-  // `address` is "HOST:PORT" (port 0: a free one), "unix:PATH" or
-  // "unix-abstract:NAME". Listens on every address that the host has;
-  // "0.0.0.0" is every address of this machine, those of IPv6 too.
-  // UNAVAILABLE, with the system's reason, where that cannot be had.
+  // Listens on every address of the host. `address` is "HOST:PORT" (port 0: a
+  // free one), "unix:PATH" or "unix-abstract:NAME"; host "0.0.0.0" means every
+  // address of this machine, IPv6 included. UNAVAILABLE, with the system's
+  // reason, if the address cannot be used.
   static absl::StatusOr<ListenSockets> Open(std::string_view address);
   ListenSockets(ListenSockets&& other) = default;
   ~ListenSockets();
 
-  // Listens no more.
+  // Stops listening.
   void Close();
-  // Not blocking.
+  // Non-blocking descriptors.
   const std::vector<int>& descriptors() const { return descriptors_; }
-  // What a client dials: the address with the port that was found.
+  // The address that clients dial, with the actual port.
   const std::string& address() const { return address_; }
 
  private:
   ListenSockets() = default;
   absl::Status OpenUnix(std::string_view address);
-  // False, with the reason: none of the host's addresses can be had.
+  // Returns false, and why, if none of the host's addresses can be used.
   bool OpenHost(const std::string& host, const std::string& port,
                 std::string* why);
 
   std::vector<int> descriptors_;
   std::string address_;
-  std::vector<OwnFile> files_;  // of a unix socket
+  std::vector<OwnFile> files_;  // paths of unix sockets
 };
 
 }  // namespace quantd

@@ -10,12 +10,12 @@
 namespace quantd {
 namespace {
 
-// How long a thread asks a queue before it looks whether that still has users.
-// Without an end it would read sockets in the place of one that it must wake.
+// How long a thread asks a queue before it checks for users. Without a limit it
+// would go on reading sockets in place of a thread that it must wake.
 constexpr int64_t kLookMs = 20;
-// A deadline that has passed by any clock: nothing is waited for. One of now
-// would be a timer of gRPC's, whose thread waits by the wall clock: after a
-// step back of that, for as long as it went back.
+// A deadline in the past, so that nothing is waited for. The current time would
+// start a gRPC timer whose thread waits by the wall clock: after a step back it
+// would wait as long as the step.
 constexpr std::chrono::system_clock::time_point kNow;
 
 absl::Duration UsedBy(clockid_t clock) {
@@ -39,7 +39,8 @@ void QueueThreads::Add(grpc::CompletionQueue* queue, QueueUsers* users) {
   Seat& seat = *seats_.emplace_back(std::make_unique<Seat>(queue, users));
   seat.thread = std::thread([this, &seat] { Run(seat); });
   if (pthread_getcpuclockid(seat.thread.native_handle(), &seat.clock) != 0) {
-    seat.clock = CLOCK_MONOTONIC;  // what waits seems busy: no harm
+    // A waiting thread seems busy, which does no harm.
+    seat.clock = CLOCK_MONOTONIC;
   }
 }
 
@@ -52,7 +53,7 @@ void QueueThreads::Join() {
   }
   nothing_.Shutdown();
   for (const auto& seat : seats) {
-    // A queue that is shut down is asked to its end.
+    // A queue that is shut down is drained.
     if (seat->users != nullptr) seat->users->Enter();
   }
   for (const auto& seat : seats) seat->thread.join();
@@ -75,7 +76,7 @@ bool QueueThreads::Ask(const Seat& seat, void** tag, bool* ok) {
 bool QueueThreads::AskForUsers(const Seat& seat, void** tag, bool* ok) {
   while (true) {
     seat.users->AwaitAny();
-    // By the monotonic clock, which nobody sets.
+    // The monotonic clock cannot be set.
     const auto answer = seat.queue->AsyncNext(
         tag, ok,
         gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),

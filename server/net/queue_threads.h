@@ -1,12 +1,12 @@
-// The threads that deliver what gRPC's completion queues bring.
+// Threads that deliver the events of gRPC's completion queues.
 //
-// A thread asks its queue for the next event, and gRPC has it read sockets
-// until there is one, and wakes the thread of the queue that what came is for.
-// One thread that reads and delivers wakes nobody, which is what a caller who
-// waits wants; of many large messages it is not enough. So up to `readers` more
-// read sockets while these are busy. A thread that sleeps must be woken, and an
-// idle core takes its time: with `busy_poll` a thread asks again and again for
-// so long after an event, before it sleeps.
+// A thread that asks its queue for the next event reads sockets for gRPC until
+// there is one. If what it reads belongs to another queue, it wakes that
+// queue's thread. A single thread that reads and delivers wakes nobody, which
+// gives the lowest latency, but many large messages are too much for it. So up
+// to `readers` more threads read sockets while these are busy. Waking a
+// sleeping thread on an idle core takes time: with `busy_poll` a thread keeps
+// polling for that long after an event before it sleeps.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_SERVER_NET_QUEUE_THREADS_H_
@@ -30,9 +30,9 @@
 
 namespace quantd {
 
-// How many threads read from now on, where `reading` do and `awake` deliver or
-// read, which have kept `busy` cores busy: one more if all are busy, one less
-// if those that would be left have half of that to do.
+// Number of readers from now on. `reading` is the number now; `awake` threads
+// read or deliver, and kept `busy` cores busy. One more if all are busy; one
+// less if the remaining ones would be at most half busy.
 inline int Readers(int reading, int most, int awake, double busy) {
   constexpr double kBusy = 0.9;
   if (busy > kBusy * awake) return std::min(reading + 1, most);
@@ -45,24 +45,24 @@ class QueueThreads {
                std::chrono::microseconds busy_poll);
   ~QueueThreads();
 
-  // Gives a queue a thread, or another one if its own does not come back from
-  // what it delivered. With `users`, which must outlive this, it asks the queue
-  // only while there are any.
+  // Gives a queue a thread, or a new one if its own does not return from a
+  // delivery. With `users`, which must outlive this, the queue is polled only
+  // while it has users.
   void Add(grpc::CompletionQueue* queue, QueueUsers* users = nullptr);
-  // Lets as many readers read as there should be. Comes every so often.
+  // Adjusts the number of readers. Called periodically.
   void Look();
   // Waits for all threads, which end with their queues.
   void Join();
 
  private:
-  // A queue and one thread of it.
+  // A queue and its thread.
   struct Seat {
     Seat(grpc::CompletionQueue* q, QueueUsers* u) : queue(q), users(u) {}
     grpc::CompletionQueue* const queue;
     QueueUsers* const users;
     std::thread thread;
     clockid_t clock = 0;
-    absl::Duration used;  // processor time, as of the last look
+    absl::Duration used;  // processor time at the last look
   };
   void Run(const Seat& seat);
   bool Ask(const Seat& seat, void** tag, bool* ok);
@@ -75,7 +75,7 @@ class QueueThreads {
   absl::Time looked_ ABSL_GUARDED_BY(mutex_) = SteadyNow();
   int reading_ ABSL_GUARDED_BY(mutex_) = 0;
   bool joined_ ABSL_GUARDED_BY(mutex_) = false;
-  // Readers ask a queue in which nothing ever is, while they have users.
+  // Readers ask this queue, which never has events, while they have users.
   grpc::CompletionQueue nothing_;
   std::deque<QueueUsers> readers_;
 };

@@ -18,7 +18,7 @@
 namespace quantd {
 namespace {
 
-// Each is compared with every token that comes.
+// Every incoming token is compared with all of them.
 constexpr size_t kMostTokens = 1024;
 constexpr size_t kHashDigits = 64;
 
@@ -28,7 +28,7 @@ std::string_view Stripped(std::string_view text) {
   return {stripped.data(), stripped.size()};
 }
 
-// "4096", "64KiB", "200MiB", "1GiB"; nothing for 0 and what is none of that.
+// Parses "4096", "64KiB", "200MiB" or "1GiB"; nullopt for 0 and other text.
 std::optional<uint64_t> ParseSize(std::string_view text) {
   int shift = 0;
   for (const auto& [unit, bits] :
@@ -47,7 +47,7 @@ std::optional<uint64_t> ParseSize(std::string_view text) {
   return number << shift;
 }
 
-// The bits of "Quantize,Dequantize".
+// Parses "Quantize,Dequantize" into bits.
 std::optional<uint32_t> ParseMethods(std::string_view list) {
   uint32_t methods = 0;
   for (const std::string& name :
@@ -62,7 +62,8 @@ std::optional<uint32_t> ParseMethods(std::string_view list) {
   return methods;
 }
 
-// What "key=value" grants. The error says what is legal, and repeats nothing.
+// Applies "key=value" to the caller. The error says what is legal, and does not
+// repeat the text.
 absl::Status Grant(std::string_view setting, Caller* caller) {
   const size_t equals = setting.find('=');
   const std::string_view key = setting.substr(0, equals);
@@ -101,7 +102,7 @@ absl::Status Grant(std::string_view setting, Caller* caller) {
   return absl::OkStatus();
 }
 
-// Its SHA-256; empty: this OpenSSL has none.
+// SHA-256 of the token; empty if this OpenSSL has none.
 std::string HashOf(std::string_view token) {
   std::string hash(kHashDigits / 2, '\0');
   const bool made = EVP_Digest(token.data(), token.size(),
@@ -110,7 +111,7 @@ std::string HashOf(std::string_view token) {
   return made ? hash : "";
 }
 
-// What stands behind the digits. A token without a name has that of its first
+// Parses what follows the digits. A token without a name is named by its first
 // digits, which are no secret.
 absl::StatusOr<Caller> ReadCaller(std::string_view digits,
                                   std::string_view rest) {
@@ -128,7 +129,7 @@ absl::StatusOr<Caller> ReadCaller(std::string_view digits,
     }
     first = false;
   }
-  // sha256sum says - of what it read from a pipe.
+  // sha256sum prints - for standard input.
   if (name.empty() || name == "-" || name == "*-") {
     name = std::string(digits.substr(0, kDigitsOfName));
   }
@@ -170,7 +171,8 @@ absl::StatusOr<TokenHashes> TokenHashes::Load(const std::string& path) {
           "one with: printf %s \"$TOKEN\" | sha256sum");
     }
     std::string hash = absl::HexStringToBytes(std::string(digits));
-    // No call brings such a token: the line was made of an empty variable.
+    // No call can bring an empty token: the line was made from an empty
+    // variable.
     if (hash == HashOf("")) {
       return refuse(
           "is the SHA-256 of nothing: the variable was empty when the line was "

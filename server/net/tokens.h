@@ -1,14 +1,14 @@
-// The bearer tokens that a server takes, known by their SHA-256 alone.
+// The bearer tokens that a server accepts, known only by their SHA-256.
 //
-// The file has one token on a line: 64 hexadecimal digits and, if one likes, a
-// name behind them, as sha256sum prints them. Empty lines and lines that begin
-// with # are for the reader. Behind the name there may be what the token may:
+// The file has one token on a line: 64 hexadecimal digits, optionally followed
+// by a name, as sha256sum prints them. Empty lines and lines that begin with #
+// are ignored. Rights and quotas may follow the name:
 //
-//   <64 digits>  training  methods=Quantize,GetServerInfo priority=high
-//   <64 digits>  batch     bytes-per-second=200MiB calls-in-flight=8
+//      <64 digits>  training  methods=Quantize,GetServerInfo priority=high
+//      <64 digits>  batch     bytes-per-second=200MiB calls-in-flight=8
 //
-// Tokens of one name are one caller: they share their part of memory and their
-// quotas, so that a token can be replaced by another.
+// Tokens with the same name are one caller, with one share of memory and one
+// set of quotas, so a token can be replaced by another.
 #ifndef QUANTD_SERVER_NET_TOKENS_H_
 #define QUANTD_SERVER_NET_TOKENS_H_
 
@@ -25,12 +25,13 @@ namespace quantd {
 // Immutable.
 class TokenHashes {
  public:
-  // Reads --token-file. FAILED_PRECONDITION, with words for the operator, for
-  // a file that cannot be read, is malformed, names no token or an empty one.
+  // Reads --token-file. FAILED_PRECONDITION, with a message for the operator,
+  // if the file cannot be read, is malformed, or names no token or an empty
+  // one.
   static absl::StatusOr<TokenHashes> Load(const std::string& path);
 
-  // The caller with that token, owned by this, or null. The time that it takes
-  // does not tell how near a wrong token comes.
+  // The caller with that token, owned by this, or null. The time taken does not
+  // reveal how close a wrong token is.
   const Caller* Find(std::string_view token) const;
   size_t size() const { return callers_.size(); }
   bool operator==(const TokenHashes&) const = default;
@@ -39,7 +40,7 @@ class TokenHashes {
   std::vector<std::pair<std::string, Caller>> callers_;  // by SHA-256
 };
 
-// The token of "Bearer TOKEN"; empty: it is none.
+// The token of "Bearer TOKEN"; empty for any other text.
 std::string_view BearerToken(std::string_view authorization);
 
 }  // namespace quantd

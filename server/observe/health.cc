@@ -35,8 +35,8 @@ SmallAnswer NoRequest() {
   return Refuse(grpc::StatusCode::INVALID_ARGUMENT, "not a HealthCheckRequest");
 }
 
-// Whether there is a service of the name that a HealthCheckRequest
-// {string service = 1} asks for. Nothing for what is no such request.
+// Whether the service named by a HealthCheckRequest {string service = 1}
+// exists; nullopt if the message is malformed.
 std::optional<bool> Knows(absl::Span<const std::string_view> message) {
   std::string text;
   for (const std::string_view piece : message) text += piece;
@@ -71,7 +71,7 @@ SmallMethod HealthService::Watch(const Connection& connection) {
   SmallMethod method;
   method.after = SmallMethod::kNextChange;
   absl::MutexLock lock(&mutex_);
-  // Over a unix socket connections cannot be told apart.
+  // Connections over a unix socket cannot be told apart.
   if (watchers_.size() >= kMaxWatchers ||
       (connection.countable() &&
        watchers_.count(&connection) >= kMaxWatchersOfConnection)) {
@@ -90,7 +90,7 @@ SmallMethod HealthService::Watch(const Connection& connection) {
   method.answer = [this, place, known = std::optional<bool>()](
                       absl::Span<const std::string_view> message,
                       std::string_view) mutable {
-    // Asked for changes, it has its request no more.
+    // Asked again for changes, it is not given the request any more.
     if (!known) known = Knows(message);
     if (!known) return NoRequest();
     return Reply(*known ? Status() : kServiceUnknown);

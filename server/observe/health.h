@@ -17,8 +17,7 @@ namespace quantd {
 
 class HealthService {
  public:
-  // SERVING or NOT_SERVING; not serving from the start, nor while no device
-  // takes work.
+  // Not serving before the first call, nor while no device takes work.
   void SetServing(bool serving) { serving_ = serving; }
   void SetDevices(bool any) { has_device_ = any; }
   bool serving() const { return serving_ && has_device_; }
@@ -27,13 +26,13 @@ class HealthService {
   SmallMethod Watch(const Connection& connection);
 
  private:
-  // A ServingStatus.
+  // A ServingStatus value.
   char Status() const { return serving() ? 1 : 2; }
 
   std::atomic<bool> serving_ = false;
   std::atomic<bool> has_device_ = true;
   absl::Mutex mutex_;
-  // By the connections of calls that watch.
+  // One entry for each watching call.
   std::multiset<const Connection*> watchers_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -39,7 +39,7 @@ struct HttpListener::Connection {
   const int fd;
   Clock::time_point until;
   std::string in;
-  std::string out;  // empty: the request arrives
+  std::string out;  // empty while the request arrives
   size_t sent = 0;
 };
 
@@ -65,7 +65,7 @@ HttpListener::HttpListener(ListenSockets sockets, Handler handler,
 
 HttpListener::~HttpListener() {
   stopping_ = true;
-  // A socket that does not listen any more wakes who waits for it.
+  // Shutting the sockets down wakes the thread.
   for (const int fd : sockets_.descriptors()) shutdown(fd, SHUT_RD);
   if (thread_.joinable()) thread_.join();
 }
@@ -102,7 +102,7 @@ void HttpListener::Accept(int listening) {
     if (connections_.size() >= limits_.connections) connections_.pop_front();
     connections_.emplace_back(fd, Clock::now() + limits_.patience);
   } else if (errno == EMFILE || errno == ENFILE) {
-    // Those who wait would wake the loop again at once, for nothing.
+    // Pending connections would wake the loop again at once, for nothing.
     std::this_thread::sleep_for(kAcceptPause);
   }
 }
@@ -124,12 +124,12 @@ bool HttpListener::Advance(Connection& c) {
   return c.sent < c.out.size();
 }
 
-// Empty: the request's head is not all here.
+// Returns the reply; empty if the request's head is incomplete.
 std::string HttpListener::Answer(std::string_view head) const {
   const auto refuse = [](std::string_view status, std::string_view why) {
     return Write({status, fmt::format("{}\n", why)}, false);
   };
-  // A TLS handshake would wait for an answer in vain.
+  // Probably a TLS handshake, which would wait for an answer in vain.
   if (head.front() < 'A' || head.front() > 'Z') {
     return refuse("400 Bad Request", "this port speaks HTTP/1.1 without TLS");
   }

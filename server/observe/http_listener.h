@@ -1,7 +1,6 @@
-// A small HTTP/1.1 listener for pages that machines and people read: GET and
-// HEAD, one request a connection, no bodies, no TLS. What a client may send,
-// how long it may take and how many there may be are bounded, and a newcomer is
-// never kept out by those who hold connections open.
+// A small HTTP/1.1 listener for the metrics page: GET and HEAD, one request a
+// connection, no bodies, no TLS. Requests are bounded in size, time and number,
+// and idle connections never keep a new one out.
 //
 // Threads: one of its own runs everything, the handler too. Start and the
 // destructor may be called from any thread.
@@ -41,16 +40,16 @@ class HttpListener {
   // `path` starts with '/' and has no query.
   using Handler = std::function<HttpReply(std::string_view path)>;
 
-  // Listens when it returns; port 0 takes a free one. INVALID_ARGUMENT for what
-  // security::CheckTcpAddress refuses, UNAVAILABLE for an address that cannot
-  // be had.
+  // Listens when it returns; port 0 takes a free one. INVALID_ARGUMENT if
+  // security::CheckTcpAddress refuses the address, UNAVAILABLE if it cannot be
+  // used.
   static absl::StatusOr<std::unique_ptr<HttpListener>> Start(
       std::string_view address, Handler handler, const HttpLimits& limits = {});
   // Closes every connection.
   ~HttpListener();
   HttpListener(const HttpListener&) = delete;
 
-  // With the port that was taken: "127.0.0.1:9151".
+  // With the actual port: "127.0.0.1:9151".
   const std::string& address() const { return sockets_.address(); }
 
  private:
@@ -60,7 +59,7 @@ class HttpListener {
                const HttpLimits& limits);
   void Run();
   void Accept(int listening);
-  // False: the connection is over.
+  // Reads or writes. Returns false if the connection must be closed.
   bool Advance(Connection& c);
   std::string Answer(std::string_view head) const;
 
@@ -68,7 +67,7 @@ class HttpListener {
   const HttpLimits limits_;
   ListenSockets sockets_;
   std::atomic<bool> stopping_ = false;
-  std::list<Connection> connections_;  // the thread's alone; oldest first
+  std::list<Connection> connections_;  // used by the thread only; oldest first
   std::thread thread_;
 };
 

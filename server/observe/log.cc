@@ -1,7 +1,7 @@
 #include "server/observe/log.h"
 
-// Our fmt, not one of spdlog's own; the packaged spdlog target would pull in a
-// shared one.
+// Our fmt, not spdlog's own; the packaged spdlog target would pull in a shared
+// one.
 #ifndef SPDLOG_FMT_EXTERNAL
 #define SPDLOG_FMT_EXTERNAL
 #endif
@@ -28,8 +28,8 @@
 namespace quantd {
 namespace {
 
-// Bytes of lines that wait to be written, at most, and what counts beside each
-// line for its place in the queue.
+// Most bytes of lines that wait to be written, and the overhead counted for
+// each line's place in the queue.
 constexpr size_t kMostWaiting = 1 << 20;
 constexpr size_t kPlace = 256;
 
@@ -46,7 +46,7 @@ void AppendValue(std::string& out, const LogField& field, bool json) {
     out += fmt::to_string(*n);
   } else {
     const double d = std::get<double>(field.value);
-    // JSON has no word for what is not finite.
+    // JSON cannot represent numbers that are not finite.
     out += json && !std::isfinite(d) ? "null" : fmt::format("{:g}", d);
   }
 }
@@ -64,12 +64,12 @@ std::string MessageOf(std::string_view event,
   return message;
 }
 
-// Writes to standard error, on the queue's thread alone.
+// Writes to standard error, on the queue's thread only.
 class StderrSink final
     : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
  public:
-  // Whether a line finds room. The first are kept, of which spdlog's queue
-  // would make room for others.
+  // Whether a line finds room. The earliest lines are kept; spdlog's own queue
+  // would drop them.
   bool Take(size_t bytes) {
     if ((waiting_ += bytes + kPlace) <= kMostWaiting) return true;
     waiting_ -= bytes + kPlace;
@@ -84,7 +84,7 @@ class StderrSink final
 
   void sink_it_(const Message& message) override {
     if (!Write(message)) ++dropped_;
-    // Once lines have room again.
+    // Reported once lines have room again.
     const size_t untold = dropped_ - told_;
     if (untold != 0 && waiting_ <= kMostWaiting / 2 &&
         Write(Message("", spdlog::level::warn,
@@ -104,7 +104,7 @@ class StderrSink final
       if (n >= 0) {
         written += static_cast<size_t>(n);
       } else if (errno == EAGAIN) {
-        // Somebody who shares the open file made it non-blocking.
+        // Another process that shares the open file made it non-blocking.
         pollfd polled = {STDERR_FILENO, POLLOUT, 0};
         poll(&polled, 1, -1);
       } else if (errno != EINTR) {
@@ -127,8 +127,8 @@ class StderrSink final
 
 void TellOfRepeats(absl::Time now);
 
-// Never destroyed, since others log to the end of the process, and its thread
-// may be in a write that has no end.
+// Never destroyed: other threads log until the process ends, and its own thread
+// may be in a write that never ends.
 struct Logging {
   LogSampler sampler;
   const std::shared_ptr<StderrSink> sink = std::make_shared<StderrSink>();

@@ -1,9 +1,9 @@
-// Structured log lines on stderr: a level, an event and fields. Text
+// Structured log lines on stderr: a level, an event and fields, as text
 // ("key=value") or JSON, one line each.
 //
-// Lines are written by a thread of their own, so that a reader who does not
-// read stops nothing; those that find no room are dropped and counted, and a
-// line log_dropped tells how many when lines can be written again.
+// A thread of its own writes the lines, so a reader that does not read stops
+// nothing. Lines for which the queue has no room are dropped and counted; a
+// line log_dropped tells the count when lines can be written again.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_SERVER_OBSERVE_LOG_H_
@@ -22,11 +22,11 @@ namespace quantd {
 
 enum class LogFormat { kText, kJson };
 
-// Until this is called: kInfo, kText.
+// The defaults are kInfo and kText.
 void ConfigureLog(LogLevel level, LogFormat format);
-// From now on.
+// Takes effect at once.
 void SetLogLevel(LogLevel level);
-// For callers that would spend time to make the fields.
+// For callers that would spend time on making the fields.
 bool LogEnabled(LogLevel level);
 
 // The views must live until Log returns.
@@ -48,26 +48,26 @@ struct LogField {
 void Log(LogLevel level, std::string_view event,
          std::initializer_list<LogField> fields);
 
-// For lines that come as often as peers like. Of one event and kind, such as
-// the reason of a refusal, the first few of each stretch of time are written
-// and a line `repeated` with the number of the rest, see LogSampler; but all of
-// kError, which peers do not cause, and all while kDebug is enabled. Kinds are
-// few: no text of a peer.
+// Logs a line that peers can cause as often as they like. In each window only
+// the first lines of an event and kind are written, then a line `repeated` with
+// the number of the rest (see LogSampler). Lines of kError, which peers cannot
+// cause, are all written, and so are all lines while kDebug is enabled. `kind`,
+// such as the reason of a refusal, must be one of a few: never a peer's text.
 void LogSampled(LogLevel level, std::string_view event, std::string_view kind,
                 std::initializer_list<LogField> fields);
 
-// Whether no line waits to be written, after `patience` at most. For the end of
-// the process, which waits no longer for who reads them.
+// Waits up to `patience` until all lines are written, and returns whether they
+// are. For the end of the process.
 bool FlushLog(absl::Duration patience);
 
-// Lines that were not written, since the start.
+// Number of lines that were not written since the start.
 struct LogLosses {
   uint64_t unread = 0;    // no room, since nobody reads
-  uint64_t repeated = 0;  // counted by LogSampled
+  uint64_t repeated = 0;  // suppressed by LogSampled
 };
 LogLosses ReadLogLosses();
 
-// Sends gRPC's own messages to this log. Process-wide.
+// Sends gRPC's own messages to this log, in the whole process.
 void CaptureGrpcLog();
 
 }  // namespace quantd

@@ -1,10 +1,10 @@
-// How loud a line of the log is.
+// Severity of a log line.
 #ifndef QUANTD_SERVER_OBSERVE_LOG_LEVEL_H_
 #define QUANTD_SERVER_OBSERVE_LOG_LEVEL_H_
 
 namespace quantd {
 
-// By the numbers of the library that writes the lines.
+// Numbered as in spdlog.
 enum class LogLevel { kDebug = 1, kInfo, kWarn, kError, kOff = 6 };
 
 }  // namespace quantd

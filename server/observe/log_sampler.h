@@ -1,5 +1,5 @@
 // Lets the first lines of a kind through and counts the rest: peers decide how
-// often some lines come, and a disk is soon full of one mistake.
+// often some lines come, and one mistake would soon fill a disk.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_SERVER_OBSERVE_LOG_SAMPLER_H_
@@ -22,7 +22,7 @@ namespace quantd {
 
 class LogSampler {
  public:
-  // So many lines of a kind in so long a time, which begins with the first.
+  // Lines of a kind in each window, which begins with the first of them.
   static constexpr uint64_t kLines = 10;
   static constexpr absl::Duration kWindow = absl::Seconds(10);
 
@@ -33,8 +33,8 @@ class LogSampler {
     uint64_t times;
   };
 
-  // Whether a line is to be written. Each kind is remembered for its window,
-  // so a peer must not be able to make up new ones.
+  // Whether a line is to be written. Each kind is remembered for its window, so
+  // a peer must not be able to make up new kinds.
   bool Admit(LogLevel level, std::string_view event, std::string_view kind,
              absl::Time now) {
     absl::MutexLock lock(&mutex_);
@@ -46,8 +46,8 @@ class LogSampler {
     ++repeated_;
     return false;
   }
-  // Ends the windows whose time is over by `now`, and tells of the lines that
-  // were not admitted in them.
+  // Closes the windows that are over at `now`, and returns the number of lines
+  // suppressed in each.
   std::vector<Repeats> Close(absl::Time now) {
     std::vector<Repeats> repeats;
     absl::MutexLock lock(&mutex_);
@@ -62,7 +62,7 @@ class LogSampler {
     });
     return repeats;
   }
-  // Lines that were not admitted, since the start.
+  // Lines suppressed since the start.
   uint64_t repeated() const { return repeated_; }
 
  private:

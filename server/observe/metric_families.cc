@@ -1,5 +1,5 @@
-// Every metric that the server exports: its name, type, labels and meaning, and
-// what it is read from.
+// Every metric that the server exports: its name, type, labels and help, and
+// where its value is read.
 #include <grpcpp/grpcpp.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ constexpr std::string_view kCounter = "counter";
 constexpr std::string_view kGauge = "gauge";
 constexpr std::string_view kHistogram = "histogram";
 
-// "BUSY" of REASON_BUSY.
+// "BUSY" for REASON_BUSY.
 std::string_view ShortName(v1::ErrorDetail::Reason reason) {
   std::string_view name = v1::ErrorDetail::Reason_Name(reason);
   name.remove_prefix(std::string_view("REASON_").size());
@@ -42,8 +42,8 @@ void WriteErrors(From from, To to) {
         if (!v1::ErrorDetail::Reason_IsValid(r)) continue;
         const auto reason = static_cast<v1::ErrorDetail::Reason>(r);
         const uint64_t n = from.env.metrics.Errors(row.method, code, reason);
-        // An error that is not there as a 0 before it first happens would be
-        // no increase to Prometheus.
+        // Usual errors are exported as 0: Prometheus sees no increase in a
+        // series that begins at 1.
         if (n == 0 && !IsUsual(code, reason)) continue;
         to.Add(n, {wire::Name(row.method), Name(code), ShortName(reason)});
       }
@@ -51,7 +51,7 @@ void WriteErrors(From from, To to) {
   }
 }
 
-// A sample for each method: that number of it.
+// Adds a sample of kMember for each method.
 template <auto kMember>
 void EachMethod(From from, To to) {
   for (const wire::MethodSpec& row : wire::kMethods) {
@@ -60,7 +60,8 @@ void EachMethod(From from, To to) {
   }
 }
 
-// A sample for each device: what `read` says of the engine's `i`.
+// Adds a sample for each device: `read` is given the engine and the device's
+// index.
 template <typename Read>
 void EachDevice(From from, To to, Read read) {
   for (size_t i = 0; i < from.env.engine.size(); ++i) {

@@ -1,8 +1,8 @@
-// Counts what calls did. Recording is a few relaxed atomic additions to memory
-// that is there from the start: no lock, no allocation, no effect on a call.
+// Counters of what calls did. Recording is a few relaxed atomic additions to
+// preallocated memory: no lock, no allocation.
 //
-// Threads: everything here may be used from any thread. A snapshot that is
-// taken while calls end holds each of them in part or whole.
+// Threads: everything here may be used from any thread. A snapshot taken while
+// calls end may count some of them in part.
 #ifndef QUANTD_SERVER_OBSERVE_METRICS_H_
 #define QUANTD_SERVER_OBSERVE_METRICS_H_
 
@@ -26,12 +26,12 @@ class Count {
   std::atomic<uint64_t> n_ = 0;
 };
 
-// Durations in buckets of fixed bounds.
+// Durations in buckets with fixed bounds.
 class Histogram {
  public:
-  // Upper ends, inclusive, in nanoseconds; one bucket more has no upper end.
-  // 10 us to a minute: the least call takes about 100 us, and nobody waits for
-  // memory or a device longer than the server's limits allow.
+  // Inclusive upper bounds in nanoseconds, from 10 us to a minute; one more
+  // bucket has no upper bound. The shortest call takes about 100 us, and limits
+  // end the longest waits.
   static constexpr int64_t kBounds[] = {
       10'000,        25'000,        50'000,         100'000,
       250'000,       500'000,       1'000'000,      2'500'000,
@@ -41,7 +41,7 @@ class Histogram {
       60'000'000'000};
   static constexpr size_t kBuckets = std::size(kBounds) + 1;
 
-  // The first whose upper end is not below.
+  // The first bucket whose bound is not below.
   static size_t BucketOf(int64_t nanoseconds) {
     return std::lower_bound(std::begin(kBounds), std::end(kBounds),
                             nanoseconds) -
@@ -73,20 +73,20 @@ class Histogram {
   Count sum_ns_;
 };
 
-// Once a call is counted in Snapshot::total, everything else about it can be
-// read too.
+// Once a call is counted in Snapshot::total, all its other counts are readable
+// too.
 class Metrics {
  public:
-  // What has been counted for one method.
+  // Counts of one method.
   struct Snapshot {
     uint64_t request_bytes = 0;
-    uint64_t reply_bytes = 0;  // of replies that were OK
+    uint64_t reply_bytes = 0;  // OK replies only
     uint64_t shared_input_bytes = 0;
     uint64_t shared_output_bytes = 0;
     Histogram::Snapshot total;
   };
 
-  // Once for each call, when it is over.
+  // Must be called once for each call, when it is over.
   void Record(const CallRecord& record) {
     PerMethod& method = methods_[wire::Index(record.method)];
     method.request_bytes.Add(record.request_bytes);
@@ -104,7 +104,7 @@ class Metrics {
         if (duration) stages[i].Observe(*duration);
       }
     }
-    // Last: of a call that is counted, all the rest has been.
+    // Last, so that a counted call is complete.
     method.total.Observe(record.Total());
   }
 
@@ -114,7 +114,7 @@ class Metrics {
             from.shared_input_bytes.Read(), from.shared_output_bytes.Read(),
             from.total.Read()};
   }
-  // The time of a stage, by CallStage; tensor methods alone have stages.
+  // Time of a stage, by CallStage; only tensor methods have stages.
   Histogram::Snapshot Read(wire::Method method, size_t stage) const {
     return stages_[wire::Index(method)][stage].Read();
   }

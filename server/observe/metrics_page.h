@@ -1,4 +1,4 @@
-// The page that Prometheus reads, in its text format 0.0.4, and what is on it.
+// The metrics page in Prometheus text format 0.0.4.
 #ifndef QUANTD_SERVER_OBSERVE_METRICS_PAGE_H_
 #define QUANTD_SERVER_OBSERVE_METRICS_PAGE_H_
 
@@ -13,7 +13,7 @@
 
 namespace quantd {
 
-// What the page tells about. All of it may be used from any thread.
+// Sources of the metrics, all thread-safe.
 struct MetricsSources {
   const CallEnvironment& env;
   const MemoryDoor* door = nullptr;  // null: no memory is shared
@@ -24,7 +24,7 @@ struct MetricFamily;
 // Writes the samples of one family.
 class MetricSamples {
  public:
-  // Values of the family's labels, in its order.
+  // Values of the family's labels, in order.
   using Labels = std::initializer_list<std::string_view>;
 
   MetricSamples(const MetricFamily& family, std::string* page)
@@ -43,15 +43,15 @@ class MetricSamples {
 struct MetricFamily {
   std::string_view name;
   std::string_view type;
-  std::string_view labels;  // "method, stage"; empty: none
+  std::string_view labels;  // "method, stage"; empty: no labels
   std::string_view meaning;
   void (*write)(const MetricsSources& from, MetricSamples& to);
 };
 
-// In the order in which they are exported.
+// In the order of the page.
 absl::Span<const MetricFamily> MetricFamilies();
 
-// Takes short locks of the gate, the registry and each device.
+// Takes locks of the gate, the registry and each device for a short time.
 std::string MetricsPage(const MetricsSources& sources);
 
 }  // namespace quantd

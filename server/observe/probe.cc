@@ -23,16 +23,16 @@ constexpr int kServing = 0;
 constexpr int kNotServing = 1;
 constexpr int kBadOptions = 2;
 
-// A server with all the connections that it may have closes some that have not
-// spoken yet, this one perhaps. It is asked again, a few times in all.
+// A server at its limit of connections closes some that have no call yet,
+// perhaps this one. So the probe tries several times.
 constexpr int kAttempts = 5;
 constexpr absl::Duration kPause = absl::Milliseconds(50);
 
 // HealthCheckResponse {SERVING}.
 constexpr char kServingReply[] = "\x08\x01";
 
-// The address at which this machine reaches the server. A free port is in a
-// file.
+// The address at which this machine reaches the server; a free port is read
+// from the port file.
 absl::StatusOr<std::string> AddressOf(const ServerOptions& options) {
   std::string address = options.listen;
   if (address.ends_with(":0") && !address.starts_with("unix")) {
@@ -40,7 +40,7 @@ absl::StatusOr<std::string> AddressOf(const ServerOptions& options) {
       return absl::InvalidArgumentError(
           "--listen names no port; give --port-file as the server has it");
     }
-    // Written when the server serves: none is no mistake.
+    // Written once the server serves, so a missing file is not an error.
     const auto text = security::ReadSmallFile(
         "--port-file " + options.port_file, options.port_file);
     if (!text.ok()) return absl::UnavailableError(text.status().message());
@@ -108,7 +108,7 @@ ProbeResult Probe(const ServerOptions& options, const ProbeOptions& probe) {
   grpc::ChannelArguments arguments;
   // A proxy named in the environment cannot reach this machine's loopback.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // Each attempt dials anew, without the pause that gRPC makes.
+  // Each attempt dials anew, without gRPC's backoff.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   const absl::Time deadline = absl::Now() + probe.timeout;
   std::string reply;

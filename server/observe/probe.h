@@ -1,5 +1,5 @@
-// quantd --probe: is the server that runs with these options serving? For a
-// container's HEALTHCHECK and an orchestrator's exec probe.
+// Quantd --probe: asks whether the server running with these options is
+// serving. For a container's HEALTHCHECK and an orchestrator's exec probe.
 #ifndef QUANTD_SERVER_OBSERVE_PROBE_H_
 #define QUANTD_SERVER_OBSERVE_PROBE_H_
 
@@ -14,11 +14,10 @@ struct ProbeResult {
   std::string message;  // one line
 };
 
-// Asks grpc.health.v1 at the address of options.listen, or of
-// options.port_file where the port is a free one. With TLS the connection is
-// made as a client's, but whose certificate answers is not judged: nothing is
-// sent that would be worth stealing, and a name or date that clients refuse is
-// not healed by a restart. Blocks for probe.timeout at most.
+// Asks grpc.health.v1 at options.listen, or at the address in options.port_file
+// if the port is a free one. With TLS the server's certificate is not verified:
+// the probe sends nothing secret, and a restart does not mend a name or date
+// that clients refuse. Blocks for probe.timeout at most.
 ProbeResult Probe(const ServerOptions& options, const ProbeOptions& probe);
 
 }  // namespace quantd

@@ -18,7 +18,7 @@ constexpr std::string_view kServiceNames[] = {
     "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
     "grpc.reflection.v1alpha.ServerReflection", "quantd.v1.Quantd"};
 
-// A message of one field.
+// Serializes a message with one field.
 std::string Field(int number, const std::string& bytes) {
   UnknownFieldSet fields;
   fields.AddLengthDelimited(number, bytes);
@@ -36,7 +36,7 @@ std::string Error(const std::string& message) {
   return Field(7, text);
 }
 
-// The files of ours import no others.
+// Our files import no others.
 std::string File(const google::protobuf::FileDescriptor* file,
                  const std::string& name) {
   if (file == nullptr) return Error("not known: " + name);
@@ -45,9 +45,9 @@ std::string File(const google::protobuf::FileDescriptor* file,
   return Field(4, Field(1, proto.SerializeAsString()));
 }
 
-// The serialized ServerReflectionResponse to a serialized request; empty for
-// what is no request. Numbers are those of reflection.proto: of a request 3
-// file_by_filename, 4 file_containing_symbol, 7 list_services; of a response 2
+// Returns the serialized ServerReflectionResponse; empty if the request is
+// malformed. Field numbers are those of reflection.proto. Request: 3
+// file_by_filename, 4 file_containing_symbol, 7 list_services. Response: 2
 // original_request, 4 file_descriptor_response, 6 list_services_response, 7
 // error_response.
 std::string Respond(absl::Span<const std::string_view> request) {
@@ -55,7 +55,7 @@ std::string Respond(absl::Span<const std::string_view> request) {
   for (const std::string_view piece : request) text += piece;
   UnknownFieldSet fields;
   if (!fields.ParseFromString(text)) return "";
-  // The messages of the service; linked in, so that the pool has them.
+  // Links the service's messages in, so that the pool has them.
   const auto& pool = *v1::QuantizeRequest::descriptor()->file()->pool();
   std::string answer = Error("no message has extensions");
   for (int i = 0; i < fields.field_count(); ++i) {

@@ -61,7 +61,7 @@ v1::GetServerInfoReply Describe(const Engine& engine,
 SmallMethod ServerInfo::GetServerInfo() const {
   SmallMethod method(wire::Method::kGetServerInfo);
   method.while_draining = false;
-  // Its request has no fields, and what it does not know it need not read.
+  // The request has no fields. Unknown ones are ignored.
   method.answer = [this](absl::Span<const std::string_view>, std::string_view) {
     SmallAnswer answer;
     answer.reply = Describe(*engine_, limits_).SerializeAsString();

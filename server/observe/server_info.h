@@ -1,5 +1,5 @@
-// What this server is, can do and allows, and what a request would give: the
-// answers that need no device and no payload.
+// Answers that need no device and no payload: what this server is, can do and
+// allows, and what a request would give.
 #ifndef QUANTD_SERVER_OBSERVE_SERVER_INFO_H_
 #define QUANTD_SERVER_OBSERVE_SERVER_INFO_H_
 
@@ -28,11 +28,12 @@ class ServerInfo {
   const v1::Limits limits_;
 };
 
-// grpc.reflection.v1 (and v1alpha).ServerReflection, whose messages are the
-// same: what grpcurl and its like ask to learn the service without its .proto.
+// grpc.reflection.v1.ServerReflection and v1alpha, which has the same messages:
+// lets grpcurl and similar tools discover the service without its .proto file.
 //
-// gRPC's own implementation gives every open stream a thread of the synchronous
-// pool; a few dozen streams stop every other synchronous method.
+// gRPC's own implementation uses a thread of the synchronous pool for every
+// open stream, so a few dozen streams would stop every other synchronous
+// method.
 bool IsReflection(std::string_view path);
 SmallMethod Reflection();
 

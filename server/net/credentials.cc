@@ -40,7 +40,7 @@ std::shared_ptr<const Caller> CertificateOf(
   return caller;
 }
 
-// Absl::Now lags by up to two seconds after the clock was set, perhaps just
+// absl::Now lags by up to two seconds after the clock was set, perhaps just
 // before a certificate was renewed.
 absl::Time WallNow() {
   return absl::FromChrono(std::chrono::system_clock::now());

@@ -1,4 +1,4 @@
-// Quantd --probe: asks whether the server running with these options is
+// quantd --probe: asks whether the server running with these options is
 // serving. For a container's HEALTHCHECK and an orchestrator's exec probe.
 #ifndef QUANTD_SERVER_OBSERVE_PROBE_H_
 #define QUANTD_SERVER_OBSERVE_PROBE_H_

@@ -8,7 +8,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-// What vLLM, SGLang and TensorRT-LLM pack into one matrix.
+// Modules that vLLM, SGLang and TensorRT-LLM pack into one matrix.
 constexpr std::string_view kFused[] = {
     "q_proj,k_proj,v_proj",
     "gate_proj,up_proj",
@@ -27,8 +27,8 @@ constexpr std::string_view kFused[] = {
     "c_fc_0,c_fc_1",
 };
 
-// What somebody looked at. Of others, siblings whose names nobody knows are
-// taken for fused.
+// Model types whose code was examined. For other types, siblings with unknown
+// names are assumed to be fused.
 constexpr std::string_view kKnownTypes[] = {
     "apertus",      "arcee",        "bert",        "bloom",
     "camembert",    "cohere",       "cohere2",     "dbrx",
@@ -48,11 +48,11 @@ constexpr std::string_view kKnownTypes[] = {
     "xlm-roberta",
 };
 
-// What transformers' Conv1D is in.
+// Modules that are transformers' Conv1D.
 constexpr std::string_view kTurned[] = {"c_attn", "c_proj", "c_fc", "q_attn"};
 
-// Whether they are more columns than rows: of what has more outputs than
-// inputs, a Linear has more rows.
+// Whether they have more columns than rows. A Linear with more outputs than
+// inputs has more rows.
 bool IsWide(const Model& model) {
   return std::any_of(model.tensors().begin(), model.tensors().end(),
                      [](const auto& t) {
@@ -90,7 +90,7 @@ absl::StatusOr<Architecture> Architecture::Of(
     }
     a.fused_.push_back(names);
   }
-  // What the user says goes first.
+  // The user's groups take precedence.
   for (const std::string_view text : kFused) {
     a.fused_.push_back(Names(text));
   }
@@ -103,7 +103,7 @@ bool Architecture::IsTurned(std::string_view module) const {
 
 std::string Architecture::FusionKey(std::string_view module,
                                     int64_t cols) const {
-  // Within a model that keeps an adapter beside each layer.
+  // Part of a module's name in models that keep an adapter beside each layer.
   constexpr std::string_view kInner = ".base_layer";
   if (module.ends_with(kInner)) module.remove_suffix(kInner.size());
   const auto [parent, leaf] = SplitModule(module);

@@ -21,7 +21,7 @@ absl::StatusOr<ConversionPlan> MakeDecodingPlan(const Model& model) {
   ConversionPlan plan;
   plan.dialect = Dialect::kNone;
   plan.notes = model.notes();
-  std::map<const ModelTensor*, size_t> first;  // parts to weights
+  std::map<const ModelTensor*, size_t> first;  // from parts to weights
   std::set<const ModelTensor*> parts;
   std::set<std::string> decoded;
   for (StoredWeight& w : stored->weights) {

@@ -1,4 +1,4 @@
-// Makes the plan of the way back: quantized weights become bf16 ones.
+// Plans the conversion of quantized weights back to bf16.
 #ifndef QUANTD_CLIENT_CHECKPOINT_DECODE_PLANNER_H_
 #define QUANTD_CLIENT_CHECKPOINT_DECODE_PLANNER_H_
 
@@ -8,8 +8,8 @@
 
 namespace quantd::checkpoint {
 
-// INVALID_ARGUMENT for a model without quantized weights, or with some that
-// fit no dialect; the model must outlive the plan.
+// INVALID_ARGUMENT if the model has no quantized weights, or some that fit no
+// dialect. The model must outlive the plan.
 absl::StatusOr<ConversionPlan> MakeDecodingPlan(const Model& model);
 
 }  // namespace quantd::checkpoint

@@ -134,7 +134,7 @@ std::vector<WeightLayout> MakeLayouts() {
 
 // 448 * 6: the largest block scale times the largest element.
 constexpr float kNvfp4Range = 2688.0f;
-// 256 * 6: what 4over6 leaves room above.
+// 256 * 6: 4over6 uses block scales up to 256.
 constexpr float kFourOverSixRange = 1536.0f;
 
 float ScaleFor(Global rule, float amax, float range) {
@@ -152,7 +152,7 @@ std::optional<Dialect> ParseDialect(std::string_view name) {
 }
 std::optional<WeightFormat> ParseWeightFormat(std::string_view name) {
   if (const auto format = Parse(kWeightFormats, name)) return format;
-  // The service's own name, by the first row that has such codes.
+  // The service's own name, by the first row with such codes.
   const auto codes = ParseFormat(name);
   for (const WeightLayout& row : AllLayouts()) {
     if (row.codes == codes) return row.format;
@@ -200,7 +200,8 @@ QuantizeOptions OptionsOf(const WeightLayout& layout, Profile profile) {
   options.format = layout.codes;
   options.usage = Usage::kRowwise;
   options.profile = profile;
-  // Every engine reads scales of any size; powers of two lose for nothing.
+  // Every engine reads scales of any size; restricting them to powers of two
+  // would only lose accuracy.
   if (layout.format == WeightFormat::kFp8Block && profile == Profile::kTe) {
     options.fp8.power_of_two = false;
   }

@@ -1,5 +1,5 @@
-// How libraries store a quantized weight: which tensors of which names, types
-// and shapes. Data; who writes and who reads checkpoints go by the same rows.
+// Tables of how libraries store a quantized weight: the names, types and shapes
+// of its tensors. Writing and reading checkpoints use the same rows.
 #ifndef QUANTD_CLIENT_CHECKPOINT_DIALECT_H_
 #define QUANTD_CLIENT_CHECKPOINT_DIALECT_H_
 
@@ -17,7 +17,7 @@
 namespace quantd::checkpoint {
 
 enum class Dialect {
-  kNone,  // plain weights
+  kNone,  // not quantized
   kCompressedTensors,
   kModelOpt,
   kDeepSeek,
@@ -25,8 +25,8 @@ enum class Dialect {
   kComfy,
 };
 
-// What becomes of a weight. Some are one format of the service with other
-// scales or other options.
+// Format of a converted weight. Some are a format of the service with other
+// scales or options.
 enum class WeightFormat {
   kBf16,
   kNvfp4,
@@ -50,20 +50,20 @@ enum class PartSource : uint8_t {
   kCodes,
   kScales,      // of blocks, rows or the tensor: linear, without padding
   kGlobal,      // of NVFP4, beside the scales of blocks
-  kInputScale,  // of the activations, where somebody measured them
+  kInputScale,  // of the activations, if measured
   kLabel,       // ComfyUI's kComfyLabel, by which it knows the layer
 };
 inline constexpr std::string_view kComfyLabel = R"({"format": "nvfp4"})";
 
-// A tensor of a stored weight.
+// One tensor of a stored weight.
 struct StoredPart {
   PartSource source = PartSource::kNothing;
-  std::string_view suffix = {};  // after the module's name
+  std::string_view suffix = {};  // appended to the module's name
   std::string_view dtype = {};   // as safetensors names it
   std::string_view also = {};    // another suffix that files have for it
 };
 
-// The shape of scales for a weight of N x K.
+// Shape of the scales of an N x K weight.
 enum class ScaleShape : uint8_t {
   kScalar,  // []
   kOne,     // [1]
@@ -71,7 +71,7 @@ enum class ScaleShape : uint8_t {
   kBlocks,  // [N / rows, K / columns of a block]
 };
 
-// A number that stands for an amax A, as a library stores it.
+// How a library stores the global scale of a weight with amax A.
 enum class Global : uint8_t {
   kNone,
   kMultiplier,  // A / 2688
@@ -82,14 +82,14 @@ enum class Global : uint8_t {
 struct WeightLayout {
   Dialect dialect;
   WeightFormat format;
-  quantd::Format codes;  // as the service names it
+  quantd::Format codes;  // the service's name for it
   Profile profile;       // whose arithmetic, unless the user says another
   ScaleShape scale_shape;
   Global global = Global::kNone;
   ScaleShape global_shape = ScaleShape::kScalar;
-  // The first is what replaces "<module>.weight".
+  // The first replaces "<module>.weight".
   std::array<StoredPart, 4> parts = {};
-  // Engines want the scale of activations in the file.
+  // Engines require a scale of activations in the file.
   bool needs_input_scale = false;
   // E2M1: the even element is in the high half of the byte.
   bool high_half_first = false;
@@ -99,18 +99,19 @@ struct WeightLayout {
   bool four_over_six = false;
 };
 
-// nullptr for a pair that no library has.
+// Returns nullptr if no library has the pair.
 const WeightLayout* FindLayout(Dialect dialect, WeightFormat format);
-// The same; INVALID_ARGUMENT names the pairs that there are.
+// Returns INVALID_ARGUMENT, listing the existing pairs, if no library has this
+// one.
 absl::StatusOr<const WeightLayout*> LayoutOf(Dialect dialect,
                                              WeightFormat format);
-// All of them.
+// All rows of the table.
 const std::vector<WeightLayout>& AllLayouts();
 
-// What the service is asked for.
+// The service's options for the layout.
 QuantizeOptions OptionsOf(const WeightLayout& layout, Profile profile);
-// INVALID_ARGUMENT where the profile stores another kind of global scale than
-// the dialect has, or does not have the format.
+// INVALID_ARGUMENT if the profile stores another kind of global scale than the
+// dialect, or does not have the format.
 absl::Status CheckProfileOf(const WeightLayout& layout, Profile profile);
 // Elements that share a scale: {1, 16}; {0, 0} for all, {1, 0} for a row.
 struct BlockShape {
@@ -118,21 +119,21 @@ struct BlockShape {
   int64_t cols = 0;
 };
 BlockShape BlockOf(const WeightLayout& layout);
-// Whether the scales hang on the amax of all that is fused.
+// Whether the scales depend on the amax of all fused weights together.
 bool NeedsAmax(const WeightLayout& layout);
-// Of a part of a weight of N x K.
+// Shape of one part of an N x K weight.
 std::vector<int64_t> ShapeOf(const WeightLayout& layout, PartSource source,
                              int64_t rows, int64_t cols);
-// The format that files and configurations say.
+// The format that files and configurations name for it.
 WeightFormat StoredAs(WeightFormat format);
-// What stands in the file for an amax; the amax of what stands there.
+// Convert between an amax and the stored global scale.
 float GlobalOf(Global rule, float amax);
-// The same of a layout, whose largest block scale may be smaller.
+// For a layout, whose largest block scale may be smaller.
 float GlobalOf(const WeightLayout& layout, float amax);
 float AmaxOf(Global rule, float global);
-// What stands there for the largest magnitude of a module's inputs.
+// Stored scale for the largest magnitude of a module's inputs.
 float InputScaleOf(Global rule, float amax);
-// Whether a weight of a model could be as large as a number > 0 there says.
+// Whether a stored global scale > 0 is possible for a model's weight.
 bool IsPlausible(Global rule, float global);
 
 }  // namespace quantd::checkpoint

@@ -1,5 +1,5 @@
-// What a model is made of: its quantized weights by format, its other tensors
-// by type.
+// Summarizes a model: its quantized weights by format, its other tensors by
+// type.
 #ifndef QUANTD_CLIENT_CHECKPOINT_INVENTORY_H_
 #define QUANTD_CLIENT_CHECKPOINT_INVENTORY_H_
 
@@ -16,10 +16,10 @@ namespace quantd::checkpoint {
 // Tensors of one kind.
 struct Kind {
   std::string format;  // "nvfp4", or the type of tensors that are not quantized
-  std::string dialect;  // empty: none
+  std::string dialect;  // empty: not quantized
   size_t tensors = 0;
   uint64_t parameters = 0;
-  uint64_t bytes = 0;  // scales and all
+  uint64_t bytes = 0;  // including scales
 };
 
 // Sorted by format and dialect.

@@ -1,4 +1,5 @@
-// Whose arithmetic made a weight: what the metadata of shards says of it.
+// Metadata of shards about how weights were made: the profile (whose
+// arithmetic) and whether scales were fitted.
 #ifndef QUANTD_CLIENT_CHECKPOINT_MADE_WITH_H_
 #define QUANTD_CLIENT_CHECKPOINT_MADE_WITH_H_
 
@@ -16,22 +17,23 @@ struct MadeWith {
   Profile profile = Profile::kTe;
 };
 
-// Of all weights that nothing else is said of.
+// Records the profile of all weights without an entry of their own.
 void SayMadeWith(Profile profile, safetensors::Metadata* metadata);
-// Of one weight.
+// Records the profile of one weight.
 void SayMadeWith(const std::string& module, const MadeWith& made,
                  safetensors::Metadata* metadata);
 
-// For metadata of weights that are made anew.
+// Removes these entries, for weights that are made anew.
 void DropMadeWith(safetensors::Metadata* metadata);
 
-// What the model says of all weights; empty: nothing.
+// The profile recorded for all weights; empty: none.
 std::string ProfileSaid(const Model& model);
-// What it says of this one; else its layout and that one's library.
+// What is recorded for the weight, or else its layout with that dialect's
+// library.
 MadeWith MadeWithOf(const Model& model, const StoredWeight& weight);
 
-// That the scales of a module's blocks were fitted to another global scale, so
-// that they are not quite those by which its codes were made.
+// Records that a module's block scales were fitted to another global scale, so
+// that they are not exactly those by which its codes were made.
 void SayFitted(const std::string& module, safetensors::Metadata* metadata);
 bool IsFitted(const Model& model, const StoredWeight& w);
 

@@ -26,7 +26,7 @@ absl::Status Bad(const std::string& path, std::string_view why) {
   return absl::InvalidArgumentError(fmt::format("{}: {}", path, why));
 }
 
-// A file's name and no path to somewhere else.
+// Whether it is a plain file name, not a path to somewhere else.
 bool IsPlainName(std::string_view name) {
   return !name.empty() && name != "." && name != ".." &&
          name.find('/') == std::string_view::npos &&
@@ -45,13 +45,14 @@ std::string Some(const std::vector<std::string>& names) {
 }
 
 constexpr std::string_view kOne = "model.safetensors";
-// Whether engines know that this one is no shard of the model.
+// Whether engines know that this file is no shard of the model.
 bool IsBeside(std::string_view name) {
   return name == kOne || name.starts_with("consolidated") ||
          name.starts_with("adapter");
 }
 
-// 2 of "model-00001-of-00002.safetensors"; 0: the name counts none.
+// Number of shards that a name announces: 2 for
+// "model-00001-of-00002.safetensors"; 0 if none.
 int64_t CountIn(std::string_view shard) {
   constexpr std::string_view kOf = "-of-";
   const size_t at = shard.rfind(kOf);
@@ -62,8 +63,7 @@ int64_t CountIn(std::string_view shard) {
   return count;
 }
 
-// `T`: where keys keep their order, or where finding one among very many is
-// quick.
+// `T` either keeps the order of keys or finds one among very many quickly.
 template <typename T>
 absl::StatusOr<T> ReadObject(const absl::StatusOr<InputFile>& file, size_t most,
                              T (*parse)(std::string_view)) {
@@ -153,7 +153,7 @@ absl::Status Model::OpenDirectory(const std::vector<std::string>& only) {
     names.assign(listed.begin(), listed.end());
   } else if (std::count(found.begin(), found.end(), kOne) > 0 &&
              std::all_of(found.begin(), found.end(), IsBeside)) {
-    // Adapters, and the weights in the form of another program.
+    // Other files are adapters, or the weights in another program's form.
     names = {std::string(kOne)};
   } else if (const int64_t shards = found.size() == 1 ? CountIn(found[0]) : 0;
              shards > 1) {
@@ -207,7 +207,7 @@ absl::Status Model::OpenDirectory(const std::vector<std::string>& only) {
   return index_name_.empty() ? absl::OkStatus() : CheckIndex();
 }
 
-// Mistral's models have one of its own form beside the one that counts.
+// Mistral's models have another index, for the weights in Mistral's own form.
 absl::Status Model::ChooseIndex(const std::vector<std::string>& indexes) {
   if (indexes.empty()) return absl::OkStatus();
   constexpr std::string_view kUsual = "model.safetensors.index.json";
@@ -323,7 +323,7 @@ absl::Status Model::TakeTensors() {
     if (index_.count(name) > 0 || cut == std::string::npos) continue;
     const std::string plain = name.substr(0, cut + kPlain.size());
     const std::string packed = plain + "_packed";
-    // Scales are of the packed form where that is there, too.
+    // Scales belong to the packed form if both forms are there.
     if (name == plain ? index_.count(packed) > 0
                       : index_.count(plain) > 0 && index_.count(packed) == 0 &&
                             by_name_.count(packed) > 0) {

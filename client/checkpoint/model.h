@@ -1,6 +1,6 @@
-// A model as people keep it: a directory with config.json, an index and any
-// number of safetensors shards, or one safetensors file. Headers only; nothing
-// that the files say is trusted.
+// A model on disk: a directory with config.json, an index and any number of
+// safetensors shards, or one safetensors file. Reads headers only; nothing in
+// the files is trusted.
 #ifndef QUANTD_CLIENT_CHECKPOINT_MODEL_H_
 #define QUANTD_CLIENT_CHECKPOINT_MODEL_H_
 
@@ -24,14 +24,14 @@ namespace quantd::checkpoint {
 
 inline constexpr size_t kMaxConfigBytes = size_t{16} << 20;
 
-// INVALID_ARGUMENT names the path and says what is no JSON object about it.
+// INVALID_ARGUMENT names the path and says why it is not a JSON object.
 absl::StatusOr<Json> ReadJsonObject(const absl::StatusOr<InputFile>& file,
                                     size_t most);
-// The same of a file that transformers reads: NaN and infinities are numbers.
+// Reads a file of transformers, in which NaN and infinities are numbers.
 absl::StatusOr<Json> ReadConfig(const absl::StatusOr<InputFile>& file);
 
 struct ModelShard {
-  std::string name;  // of the file, without a directory
+  std::string name;  // file name without a directory
   std::string path;
   safetensors::File file;
 };
@@ -44,27 +44,28 @@ struct ModelTensor {
   const std::string& name() const { return stored.name; }
 };
 
-// Movable; Read may be called from many threads.
+// Movable. Read may be called from many threads.
 class Model {
  public:
-  // A directory, or a .safetensors file. NOT_FOUND and PERMISSION_DENIED name
-  // the path; INVALID_ARGUMENT for everything that makes it no model: an index
-  // that names missing shards or paths, shards that hold tensors of one name,
-  // a config.json that is no JSON, a name that leads out of the directory.
-  // `only`: a part of its shards, by name; empty: all. The others need not be
-  // there, and what lies beside shards belongs to the first.
+  // Opens a directory or a .safetensors file. `only` names the shards to use;
+  // empty means all. With `only`, the other shards may be missing, and the
+  // files beside the shards belong to the first one. NOT_FOUND and
+  // PERMISSION_DENIED name the path. INVALID_ARGUMENT if it is not a valid
+  // model: an index that names missing shards or paths, two shards with tensors
+  // of the same name, an invalid config.json, a name that leads out of the
+  // directory.
   static absl::StatusOr<Model> Open(const std::string& path,
                                     const std::vector<std::string>& only = {});
 
   const std::string& path() const { return path_; }
-  // Opens what is read of the directory; of a single file, nothing.
+  // Opens files of the directory; none for a single file.
   const ModelFolder& folder() const { return folder_; }
-  // A file and no directory: then there is no config and nothing beside it.
+  // Whether the model is a single file, without config and other files.
   bool single_file() const { return single_file_; }
   const std::vector<ModelShard>& shards() const { return shards_; }
-  // Shard by shard, in the order of the bytes.
+  // Shard by shard, in the order of their bytes.
   const std::vector<ModelTensor>& tensors() const { return tensors_; }
-  // nullptr when there is none of that name.
+  // Returns nullptr if there is no tensor of that name.
   const ModelTensor* Find(std::string_view name) const;
   // The name of the index file; empty: there is none.
   const std::string& index_name() const { return index_name_; }
@@ -72,26 +73,26 @@ class Model {
   const Json& config() const { return config_; }  // {} without one
   // config.json's model_type; empty: it has none.
   std::string model_type() const;
-  // Files that go with the model as they are, those of its folders too:
-  // tokenizers, licences, poolings. Relative. Each could be opened. Those that
-  // are left out are named by notes.
+  // Relative paths of files that accompany the model unchanged, in its folders
+  // too: tokenizers, licences, poolings. All of them can be opened. Notes name
+  // those that are left out.
   const std::vector<std::string>& others() const { return others_; }
-  // Shards beside those of the index, which are left out.
+  // Shards that the index does not name; they are left out.
   const std::vector<std::string>& strays() const { return strays_; }
-  // Shards of the model that Open was to leave out.
+  // Number of the model's shards that `only` left out.
   size_t left() const { return left_; }
-  // Tensors of the shards that the index does not list.
+  // Number of tensors that are in shards but not in the index.
   size_t unlisted() const { return unlisted_; }
-  // What is odd and no error, a sentence each.
+  // Oddities that are not errors, one sentence each.
   const std::vector<std::string>& notes() const { return notes_; }
 
   absl::Status Read(const ModelTensor& tensor, size_t offset,
                     absl::Span<std::byte> bytes) const;
-  // All of a small one.
+  // All bytes of a small tensor.
   absl::StatusOr<std::vector<std::byte>> ReadAll(
       const ModelTensor& tensor) const;
-  // All of a large one, in order and no more than `most` bytes at once. Stops
-  // at the first error.
+  // All bytes of a large tensor, in order and at most `most` bytes at once.
+  // Stops at the first error.
   absl::Status ReadInPieces(
       const ModelTensor& tensor, size_t most,
       absl::FunctionRef<absl::Status(size_t offset,

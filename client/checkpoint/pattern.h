@@ -1,5 +1,5 @@
-// Which modules are meant: names with * and ?, or "re:" and a regular
-// expression as compressed-tensors takes it; and lists of words.
+// Patterns that select modules: names with * and ?, or "re:" and a regular
+// expression as in compressed-tensors; and lists of words.
 #ifndef QUANTD_CLIENT_CHECKPOINT_PATTERN_H_
 #define QUANTD_CLIENT_CHECKPOINT_PATTERN_H_
 
@@ -18,16 +18,16 @@ class RE2;
 
 namespace quantd::checkpoint {
 
-// Copies share what was compiled.
+// Copies share the compiled expression.
 class Pattern {
  public:
-  // INVALID_ARGUMENT for what is no regular expression. Without look-around
-  // and back-references, and so in linear time whatever the pattern.
+  // INVALID_ARGUMENT for an invalid regular expression. Look-around and
+  // back-references are not supported, so matching always takes linear time.
   static absl::StatusOr<Pattern> Parse(std::string_view text);
 
   const std::string& text() const { return text_; }
-  // Of a module "model.layers.0.mlp.down_proj" or of a tensor of it, with
-  // ".weight". A name matches as a whole, a regular expression from its start.
+  // Matches a module, "model.layers.0.mlp.down_proj", or a tensor of it, with
+  // ".weight". A name matches as a whole, a regular expression from the start.
   bool Matches(std::string_view module) const;
 
  private:
@@ -38,7 +38,7 @@ class Pattern {
 
 absl::StatusOr<std::vector<Pattern>> ParsePatterns(
     const std::vector<std::string>& texts);
-// The first that matches, or nullptr.
+// The first pattern that matches, or nullptr.
 const Pattern* FirstMatch(const std::vector<Pattern>& patterns,
                           std::string_view module);
 
@@ -47,7 +47,7 @@ bool Has(const List& list, std::string_view word) {
   return std::find(std::begin(list), std::end(list), word) != std::end(list);
 }
 
-// The parts between the `at`, one of them where there is none.
+// Splits the text at each `at`. Without any there is one part.
 inline std::vector<std::string_view> Split(std::string_view text, char at) {
   std::vector<std::string_view> parts;
   for (;;) {

@@ -22,7 +22,7 @@ size_t Weight::size_bytes() const {
                 : SizeOfShape(source->stored.dtype, {rows, cols});
 }
 
-// Experts that are stacked lie there as K rows of N, as gpt-oss has them.
+// Stacked experts are stored as K rows of N, as in gpt-oss.
 safetensors::Tensor DecodedWeight::tensor() const {
   constexpr char kType[] = "BF16";
   std::vector<int64_t> shape = {stored.rows, stored.cols};
@@ -38,7 +38,7 @@ std::map<WeightFormat, size_t> ConversionPlan::formats() const {
   for (const FusedWeights& group : groups) {
     for (const Weight& w : group.weights) ++counts[w.layout->format];
   }
-  // Beside others they are among those that are left.
+  // Beside quantized weights, decoded ones count as left out.
   if (groups.empty() && !decoded.empty())
     counts[WeightFormat::kBf16] = decoded.size();
   return counts;
@@ -150,7 +150,7 @@ void NoteIncluded(ConversionPlan* plan) {
 
 void NoteTorn(const Model& model, const Architecture& architecture,
               ConversionPlan* plan) {
-  // All experts of a layer are one to engines.
+  // Engines treat all experts of a layer as one.
   const auto key_of = [&](const std::string& module, int64_t cols) {
     const std::string experts(ExpertsAbove(module));
     return experts.empty() ? architecture.FusionKey(module, cols) : experts;
@@ -167,7 +167,7 @@ void NoteTorn(const Model& model, const Architecture& architecture,
     const bool matrix = t != nullptr && t->stored.shape.size() == 2;
     if (!matrix && ExpertsAbove(left.module).empty()) continue;
     const auto key = key_of(left.module, matrix ? t->stored.shape[1] : 0);
-    // Names that nobody knows may be of what is fused, but not of these.
+    // Unknown names may be fused, but not these modules.
     const bool guessed = key.find("#k=") != std::string::npos;
     if (guessed && left.role != Role::kLinear) continue;
     if (!key.empty() && how.count(key) > 0) torn.push_back(left.module);
@@ -228,7 +228,7 @@ void NoteLeft(std::string_view kind, double least, ConversionPlan* plan) {
 }
 
 void Arrange(ConversionPlan* plan) {
-  // What held nothing but scales is no file any more.
+  // A shard that held only scales is no longer written.
   std::erase_if(plan->shards, [](const auto& s) { return s.tensors.empty(); });
   plan->bytes_out = 0;
   for (OutputShard& shard : plan->shards) {

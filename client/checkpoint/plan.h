@@ -1,6 +1,6 @@
-// What converting a model comes to: which tensors are quantized how, which
-// share an amax, which are copied, and what lies in which file in the end.
-// client/checkpoint/planner.h makes it.
+// Plan of a model's conversion: which tensors are quantized and how, which
+// share an amax, which are copied, and which file each tensor goes to. Made by
+// client/checkpoint/planner.h.
 #ifndef QUANTD_CLIENT_CHECKPOINT_PLAN_H_
 #define QUANTD_CLIENT_CHECKPOINT_PLAN_H_
 
@@ -25,39 +25,40 @@ struct Selection {
   // Patterns of modules; see Pattern.
   std::vector<std::string> only = {};     // of those that are taken: no others
   std::vector<std::string> ignore = {};   // left as they are
-  std::vector<std::string> include = {};  // taken whatever part they play
+  std::vector<std::string> include = {};  // quantized whatever their role
   std::vector<std::string> rules =
-      {};  // "PATTERN=FORMAT", the first that matches
+      {};  // "PATTERN=FORMAT"; the first match counts
   std::vector<std::string> fuse = {};  // "q_proj,k_proj,v_proj"
   // Whose arithmetic; none: that of the dialect's library.
   std::optional<Profile> profile = {};
-  // The largest magnitude that comes into a module.
+  // The largest magnitude of each module's inputs.
   std::map<std::string, float> input_amax = {};
 };
 
-// Bytes of a tensor of that type, as safetensors names it.
+// Bytes of a tensor of a safetensors type.
 size_t SizeOfShape(std::string_view dtype, const std::vector<int64_t>& shape);
 
-// A matrix of N x K to quantize, and where it lies in a tensor.
+// An N x K matrix to quantize, and its place in a tensor.
 struct Weight {
   std::string module;  // "model.layers.0.mlp.down_proj"
   Role role = Role::kLinear;
   const ModelTensor* source = nullptr;
   size_t offset = 0;        // bytes, of the first element
   size_t pitch = 0;         // bytes from one stored row to the next
-  bool transposed = false;  // K rows of N are stored
+  bool transposed = false;  // stored as K rows of N
   int64_t rows = 0;         // N
   int64_t cols = 0;         // K
-  // One that is quantized already: it comes in decoded, as fp32.
+  // The source, if it is already quantized: it is decoded to fp32.
   std::optional<StoredWeight> stored;
-  // Comes in as fp32, too: one that it shares an amax with has another type,
-  // and libraries compute global scales in the type of the weight.
+  // Read as fp32 although stored in another type, because a weight that shares
+  // its amax has a different type: libraries compute global scales in the type
+  // of the weight.
   bool widened = false;
   const WeightLayout* layout = nullptr;
   Profile profile = Profile::kTe;
   std::optional<float> input_amax;
-  // The tensors that it becomes, in the order of layout->parts, and where in
-  // them it begins: not 0 where experts stay stacked.
+  // The resulting tensors, in the order of layout->parts, and the offset in
+  // each: not 0 if experts stay stacked.
   struct Output {
     PartSource source = PartSource::kNothing;
     std::string name;
@@ -66,11 +67,11 @@ struct Weight {
   };
   std::vector<Output> outputs;
 
-  // The type that it comes in.
+  // The type as which it is read.
   std::string_view dtype() const {
     return stored || widened ? std::string_view("F32") : source->stored.dtype;
   }
-  size_t size_bytes() const;  // in the model, scales and all
+  size_t size_bytes() const;  // size in the source, including scales
 };
 
 // Weights with one amax.
@@ -78,21 +79,21 @@ struct FusedWeights {
   std::vector<Weight> weights;
 };
 
-// A quantized weight that becomes bf16 numbers again.
+// A quantized weight that is decoded to bf16.
 struct DecodedWeight {
   StoredWeight stored;
-  std::string name;  // of the tensor that it becomes
+  std::string name;  // name of the resulting tensor
 
   safetensors::Tensor tensor() const;
 };
 
-// A matrix that stays as it is.
+// A matrix that is not quantized.
 struct LeftOut {
   std::string module;
   Role role = Role::kLinear;
   std::string kind;    // what those like it are: "embeddings"
-  std::string reason;  // of this one
-  uint64_t bytes = 0;  // 0: nobody asks
+  std::string reason;  // why this one is left out
+  uint64_t bytes = 0;  // 0: not needed
 };
 
 struct OutputShard {
@@ -114,51 +115,53 @@ struct ConversionPlan {
   uint64_t quantized_bytes_in = 0;
   uint64_t bytes_out = 0;
 
-  // The formats that occur, and how many weights have each.
+  // The number of weights of each format that occurs.
   std::map<WeightFormat, size_t> formats() const;
   size_t weights() const;
 };
 
-// All that may be a linear layer, of a model that nobody knows here.
+// Reason for leaving out every possible linear layer of an unknown model.
 inline constexpr char kOfOtherClass[] =
     "weights of a class of model that is not known here";
 
-// The error of a plan that quantizes nothing: what stays as it is, by kind.
+// The error of a plan that quantizes nothing: says what is left out, by kind.
 absl::Status NothingLeft(const std::string& path, const ConversionPlan& plan);
 
-// The first few names of what stays for that reason, one for all layers.
+// The first few names left out for that reason, one for all layers.
 std::string FamiliesOf(std::string_view kind, const ConversionPlan& plan);
 
-// The error of a model of a class that is not known here, of which the user
-// names nothing; `name`: of the class.
+// The error for a model of unknown class `name` if the user selects nothing by
+// name.
 absl::Status UnknownClass(const std::string& path, const std::string& name,
                           const ConversionPlan& plan);
 
-// INVALID_ARGUMENT for two tensors of one name.
+// INVALID_ARGUMENT if two tensors have the same name.
 absl::Status CheckNames(const std::string& path, const ConversionPlan& plan);
 
-// Notes that so many weights come in decoded.
+// Adds a note that `count` weights are decoded first.
 void NoteStored(size_t count, const StoredWeight& first, ConversionPlan* plan);
 
-// Notes weights that --include took and few engines build quantized.
+// Adds a note about weights that --include selects although few engines support
+// them quantized.
 void NoteIncluded(ConversionPlan* plan);
 
-// Notes weights that engines fuse and that would not all have one format.
+// Adds a note about weights that engines fuse but that would not all have one
+// format.
 void NoteTorn(const Model& model, const Architecture& architecture,
               ConversionPlan* plan);
 
-// Notes names that engines do not find.
+// Adds a note about names that engines do not find.
 void NoteWrapped(const Model& model, ConversionPlan* plan);
 
-// Notes the copied scales of the KV cache.
+// Adds a note about the copied scales of the KV cache.
 void NoteCacheScales(ConversionPlan* plan);
 
-// Notes how much of the model those of that kind are that stay as they are, if
-// it is at least so many percent.
+// Adds a note of how much of the model is left out for that reason, if it is at
+// least `least` percent.
 void NoteLeft(std::string_view kind, double least, ConversionPlan* plan);
 
-// Puts the tensors of shards into the order in which each begins at a multiple
-// of its elements, as readers want it, and adds up bytes_out.
+// Orders the tensors of each shard so that each begins at a multiple of its
+// element size, as readers expect, and sums up bytes_out.
 void Arrange(ConversionPlan* plan);
 
 }  // namespace quantd::checkpoint

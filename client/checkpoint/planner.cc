@@ -63,7 +63,8 @@ class Planner {
                  : NothingLeft(model_.path(), plan_);
   }
 
-  // Weights of 8 bits are decoded as they are read; those of 4 lost too much.
+  // Stored weights of 8 bits are decoded when read; those of 4 bits have lost
+  // too much to be quantized again.
   absl::Status TakeStored() {
     auto stored = FindStored(model_);
     if (!stored.ok()) return stored.status();
@@ -121,8 +122,8 @@ class Planner {
     for (const ModelTensor* t : u.tensors) carried_[t] = left;
   }
 
-  // No engine quantizes convolutions and heads, whatever makes their weights;
-  // a linear layer would be asked for, and is not there as one matrix.
+  // No engine quantizes convolutions and heads, however their weights are
+  // stored. A factored linear layer is an error: its matrix is not there.
   absl::Status TakeFactored(const UnclearWeight& u) {
     const Role role = selector_.architecture().RoleOf(u.module);
     const bool linear = std::all_of(
@@ -164,7 +165,7 @@ class Planner {
     } else {
       Leave(tensor, kStacks, std::string(weights.status().message()));
     }
-    // One tensor is taken as a whole or not at all.
+    // A tensor is taken as a whole or not at all.
     for (Weight& w : found) {
       if (auto s = selector_.CheckInclude(w.module, tied_); !s.ok()) return s;
       auto verdict = selector_.Judge(w);
@@ -187,7 +188,7 @@ class Planner {
     return absl::OkStatus();
   }
 
-  // Byte for byte; what is quantized, decoded.
+  // Copies the tensor byte for byte, or decodes it if it is quantized.
   void Keep(const ModelTensor& tensor) {
     if (const auto own = stored_.find(&tensor); own != stored_.end()) {
       plan_.decoded.push_back({own->second, tensor.name()});
@@ -217,8 +218,8 @@ class Planner {
                               tensor.stored.size});
   }
 
-  // Weights that are no matrices: kernels of convolutions, experts one below
-  // the other, projections that torch packs.
+  // Handles weights that are not matrices: kernels of convolutions, experts
+  // stored one below the other, projections packed by torch.
   void LeaveOther(const ModelTensor& tensor) {
     const std::vector<int64_t>& shape = tensor.stored.shape;
     const ModuleName name = SplitModule(ModuleOf(tensor.name()));
@@ -239,8 +240,8 @@ class Planner {
     }
   }
 
-  // Every tensor is quantized, decoded, copied or dropped with a weight that
-  // comes in decoded, and once.
+  // Checks that every tensor is quantized, decoded, copied or part of a decoded
+  // weight, and only once.
   absl::Status CheckSum() const {
     std::set<const ModelTensor*> seen(plan_.copies.begin(), plan_.copies.end());
     size_t count = plan_.copies.size();
@@ -275,7 +276,7 @@ class Planner {
     NoteLeft(kOfOtherClass, 0, &plan_);
     NoteLeft(kUnclear, 0, &plan_);
     NoteLeft(kFactored, /*least=*/5, &plan_);
-    // Kernels of convolutions are few, and people expect them to stay.
+    // Kernels of convolutions are few, and users expect them to stay.
     NoteLeft(kOthers, /*least=*/5, &plan_);
     NoteIncluded(&plan_);
     if (!selector_.architecture().known()) {
@@ -339,11 +340,11 @@ class Planner {
   const Selection& selection_;
   const Selector& selector_;
   bool tied_ = false;
-  // What is copied though nobody knows it here, by tensor, and what was said.
+  // Tensors of unknown formats that are copied, and the notes about them.
   std::map<const ModelTensor*, LeftOut> carried_;
   std::set<std::string> said_;
   std::vector<Weight> weights_;
-  // What is quantized already, by its codes, and everything that it is made of.
+  // Quantized weights by their codes, and all tensors that they consist of.
   std::map<const ModelTensor*, StoredWeight> stored_;
   std::set<const ModelTensor*> dropped_;
   ConversionPlan plan_;

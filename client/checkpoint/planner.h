@@ -1,4 +1,4 @@
-// Makes the plan of a conversion, from the headers of a model alone.
+// Plans a conversion from the headers of a model alone.
 #ifndef QUANTD_CLIENT_CHECKPOINT_PLANNER_H_
 #define QUANTD_CLIENT_CHECKPOINT_PLANNER_H_
 
@@ -8,7 +8,7 @@
 
 namespace quantd::checkpoint {
 
-// INVALID_ARGUMENT for what the user cannot have; the model must outlive the
+// INVALID_ARGUMENT for an impossible selection. The model must outlive the
 // plan.
 absl::StatusOr<ConversionPlan> MakeConversionPlan(const Model& model,
                                                   const Selection& selection);

@@ -9,7 +9,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-// In place of such a number stands a text that no file has: its first
+// A number like NaN is replaced by a text that no file can contain: its first
 // character is zero.
 struct Word {
   std::string_view text;
@@ -28,7 +28,7 @@ std::string Quoted(std::string_view word) {
   return text;
 }
 
-// By what comes after a word.
+// Whether the word before `rest` is a key, judged by what follows.
 bool IsKey(std::string_view rest) {
   const size_t at = rest.find_first_not_of(" \t\r\n");
   return at != std::string_view::npos && rest[at] == ':';
@@ -58,8 +58,7 @@ std::string WithTexts(std::string_view json) {
   return out;
 }
 
-// In one pass, for a file may be nothing but such numbers. Keys stay as they
-// are.
+// In one pass, since a file may consist of such numbers. Keys stay as they are.
 std::string WithoutQuotes(std::string_view text) {
   const std::string start = Quoted("").substr(0, 1 + kMarkInFile.size());
   std::string out;

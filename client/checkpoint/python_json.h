@@ -1,4 +1,4 @@
-// JSON as Python's library reads and writes it, and thus transformers: NaN,
+// JSON in the dialect of Python's library, and thus of transformers: NaN,
 // Infinity and -Infinity are numbers.
 #ifndef QUANTD_CLIENT_CHECKPOINT_PYTHON_JSON_H_
 #define QUANTD_CLIENT_CHECKPOINT_PYTHON_JSON_H_
@@ -14,20 +14,19 @@ namespace quantd::checkpoint {
 
 using Json = nlohmann::ordered_json;
 
-// Whole: a file of at most `most` bytes as text.
+// Reads a file of at most `most` bytes.
 absl::StatusOr<std::string> ReadText(const absl::StatusOr<InputFile>& file,
                                      size_t most);
 
-// Objects and lists within each other; real files have ten. What copies,
-// compares or writes JSON calls itself for each, and a file of brackets alone
-// would take all of the stack.
+// Limit of nesting; real files reach ten. Copying, comparing and writing JSON
+// are recursive, and a file of brackets alone would overflow the stack.
 inline constexpr int kMostNested = 200;
 bool NestsTooDeep(std::string_view json);
 
-// Throws what nlohmann's own does. `text` must not nest too deep for calls
-// that go down with it.
+// Throws the same exceptions as nlohmann's parser. `text` must not nest too
+// deep.
 Json ParsePythonJson(std::string_view text);
-// `indent`: -1 for one line.
+// `indent` -1 writes one line.
 std::string PythonJsonText(const Json& json, int indent);
 
 }  // namespace quantd::checkpoint

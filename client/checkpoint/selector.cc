@@ -106,7 +106,7 @@ absl::Status Selector::CheckInclude(const std::string& module,
         "numbers; --ignore it",
         named->text(), module));
   }
-  // Classifiers beside a tied head are matrices of their own.
+  // A classifier beside a tied head has a matrix of its own.
   const std::string_view leaf = SplitModule(module).leaf;
   if (role == Role::kHead && tied &&
       (leaf.starts_with("lm_head") || leaf.starts_with("output") ||

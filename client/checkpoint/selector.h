@@ -1,5 +1,5 @@
-// Which weights are quantized, and how: by the parts that they play and by what
-// the user says.
+// Selects the weights that are quantized and their formats, by their roles and
+// the user's rules.
 #ifndef QUANTD_CLIENT_CHECKPOINT_SELECTOR_H_
 #define QUANTD_CLIENT_CHECKPOINT_SELECTOR_H_
 
@@ -15,34 +15,35 @@
 
 namespace quantd::checkpoint {
 
-// Experts by names that no engine is known to take quantized.
+// Reason for leaving out experts whose names no engine is known to take
+// quantized.
 inline constexpr char kOtherExperts[] = "experts that engines take plain";
 
 class Selector {
  public:
-  // INVALID_ARGUMENT for a pair of dialect and format that nobody has, and for
-  // what is no pattern or rule.
+  // INVALID_ARGUMENT for a pair of dialect and format that no library has, and
+  // for an invalid pattern or rule.
   static absl::StatusOr<Selector> Make(const Model& model,
                                        const Selection& selection);
 
   const Architecture& architecture() const { return architecture_; }
-  // Of weights that no rule is about.
+  // The layout of weights without a rule.
   const WeightLayout& layout() const { return *layout_; }
-  // Whose arithmetic makes the parts of a layout.
+  // The profile that makes the parts of a layout.
   Profile ProfileOf(const WeightLayout& layout) const {
     return profile_.value_or(layout.profile);
   }
 
   const std::vector<Pattern>& ignore() const { return ignore_; }
-  // INVALID_ARGUMENT for a weight that --include names and that no engine
-  // takes quantized; `tied`: the head is the matrix of the embeddings.
+  // INVALID_ARGUMENT for a weight that --include names and no engine takes
+  // quantized. `tied` means that the head is the matrix of the embeddings.
   absl::Status CheckInclude(const std::string& module, bool tied) const;
 
-  // How a weight is stored, or why it stays as it is.
+  // The weight's layout, or why it is left out.
   std::variant<const WeightLayout*, LeftOut> Judge(const Weight& weight) const;
 
  private:
-  // nullptr: as it is.
+  // Nullptr: not quantized.
   struct Rule {
     Pattern pattern;
     const WeightLayout* layout = nullptr;

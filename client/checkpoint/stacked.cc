@@ -17,9 +17,9 @@ constexpr std::string_view kStep = "moe";
 
 struct StackRow {
   std::string_view leaf;
-  std::vector<std::string_view> parts;  // whose rows follow each other
+  std::vector<std::string_view> parts;  // parts whose rows follow each other
   bool back = false;                    // its N is the hidden size, not its K
-  // What is in the names of its parents, or is the name of the last.
+  // A substring of the parents' names, or the parent's name itself.
   std::string_view under = kExperts;
 };
 const std::vector<StackRow>& Stacks() {
@@ -32,7 +32,7 @@ const std::vector<StackRow>& Stacks() {
       {"w3", {"w3"}},
       {"down_proj", {"down_proj"}, /*back=*/true},
       {"w2", {"w2"}, /*back=*/true},
-      // Granite's, and those of Step 3.5 and later. vLLM and SGLang read them
+      // Used by Granite, and by Step 3.5 and later. vLLM and SGLang read them
       // quantized under "experts".
       {"input_linear", {"gate_proj", "up_proj"}, false, "block_sparse_moe"},
       {"output_linear", {"down_proj"}, /*back=*/true, "block_sparse_moe"},
@@ -43,7 +43,7 @@ const std::vector<StackRow>& Stacks() {
   return *rows;
 }
 
-// Those that store K rows of N.
+// Model types that store K rows of N.
 constexpr std::string_view kInputFirst[] = {
     "llama4", "llama4_text", "gpt_oss", "qwen3_vl_moe", "qwen3_vl_moe_text"};
 
@@ -58,7 +58,7 @@ const StackRow* RowOf(const ModuleName& name) {
   return nullptr;
 }
 
-// Whether only experts have such parents.
+// Whether the parents' names occur only with experts.
 bool IsOfExperts(const ModuleName& name) {
   return name.parent.find(kExperts) != std::string_view::npos ||
          name.parent.find("_moe") != std::string_view::npos ||
@@ -67,19 +67,20 @@ bool IsOfExperts(const ModuleName& name) {
          name.leaf == "output_linear";
 }
 
-// Whether K rows of N are stored: nullopt where the sides are equal, or none is
+// Whether K rows of N are stored. nullopt if the sides are equal or neither is
 // the hidden size.
 std::optional<bool> IsInputFirst(const ModelTensor& tensor, const StackRow& row,
                                  int64_t hidden) {
   const std::vector<int64_t>& shape = tensor.stored.shape;
-  const int64_t first = row.back ? shape[1] : shape[2];  // hidden if N x K
+  // Equals `hidden` if stored as N x K.
+  const int64_t first = row.back ? shape[1] : shape[2];
   const int64_t last = row.back ? shape[2] : shape[1];
   if (first == last || (first != hidden && last != hidden)) return std::nullopt;
   return first != hidden;
 }
 
-// One way for all stacks of a model: those that can be told, the same layer's
-// before others, tell of those that cannot.
+// All stacks of a model are stored one way, so stacks whose order is clear,
+// first those of the same layer, decide for the others.
 std::optional<bool> ByOthers(const Model& model, std::string_view parent,
                              int64_t hidden) {
   std::optional<bool> other;
@@ -101,14 +102,14 @@ bool IsStacked(const ModelTensor& tensor) {
   const std::vector<int64_t>& shape = tensor.stored.shape;
   if (shape.size() != 3) return false;
   if (RowOf(name) != nullptr) return true;
-  // Other names: experts, and no kernel of a convolution.
+  // Accepts other names if they belong to experts and not to a convolution.
   return shape[0] > 1 && shape[1] > 1 && shape[2] > 1 && IsOfExperts(name) &&
          name.leaf.find("conv") == std::string_view::npos &&
          name.leaf.find("bias") == std::string_view::npos;
 }
 
 bool IsExpertOfEngines(std::string_view model_type, std::string_view leaf) {
-  // Its engines built the experts of plain parameters.
+  // Engines make the experts of this type from plain parameters.
   if (model_type == "arctic") return false;
   return std::any_of(Stacks().begin(), Stacks().end(),
                      [&](const StackRow& row) {

@@ -12,16 +12,17 @@
 
 namespace quantd::checkpoint {
 
-// Whether the tensor is such a stack by its shape and its name.
+// Whether the tensor is such a stack, by its shape and name.
 bool IsStacked(const ModelTensor& tensor);
 
-// Whether engines take a quantized expert of that last name, one by one, in a
-// model of that type.
+// Whether engines take a single quantized expert with that last name in a model
+// of that type.
 bool IsExpertOfEngines(std::string_view model_type, std::string_view leaf);
 
-// Its weights without layout and outputs, expert by expert: gate and up of one
-// expert apart unless `whole`, named as if every expert were a module of its
-// own. INVALID_ARGUMENT says why they cannot be told apart.
+// Returns the weights of a stack, without layout and outputs, expert by expert
+// and named as if every expert were a module of its own. Unless `whole`, the
+// gate and up parts of an expert are separate. INVALID_ARGUMENT says why they
+// cannot be told apart.
 absl::StatusOr<std::vector<Weight>> Unstack(const Model& model,
                                             const ModelTensor& tensor,
                                             bool whole);

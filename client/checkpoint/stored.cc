@@ -19,8 +19,8 @@ std::string Before(const std::string& name, std::string_view suffix) {
   return name.substr(0, name.size() - suffix.size());
 }
 
-// Whether a scale that `part` says to be fp32 may be stored so: libraries keep
-// the type of the weight, and those of blocks may be powers of two.
+// Whether `dtype` is acceptable for a scale that `part` says is fp32: libraries
+// keep the weight's type, and block scales may be powers of two.
 bool IsTypeOf(const WeightLayout& layout, const StoredPart& part,
               const std::string& dtype) {
   if (part.dtype == dtype) return true;
@@ -30,7 +30,8 @@ bool IsTypeOf(const WeightLayout& layout, const StoredPart& part,
          (power && layout.scale_shape == ScaleShape::kBlocks);
 }
 
-// The weight of a layout whose codes this tensor is; nullopt: it is not.
+// The weight of that layout whose codes this tensor holds; nullopt if it is not
+// one.
 std::optional<StoredWeight> Match(const Model& model, const ModelTensor& codes,
                                   const WeightLayout& layout) {
   const StoredPart& first = layout.parts[0];
@@ -65,7 +66,7 @@ std::optional<StoredWeight> Match(const Model& model, const ModelTensor& codes,
     if (part.source == PartSource::kCodes) continue;
     auto want = ShapeOf(layout, part.source, w.rows, w.cols);
     if (layout.stacked) want.insert(want.begin(), w.experts);
-    // A number is a number in whatever shape.
+    // A single number may have any shape.
     const bool number = part.source == PartSource::kGlobal &&
                         found->stored.size == sizeof(float);
     if (found->stored.shape != want && !number) return std::nullopt;
@@ -85,7 +86,7 @@ PartGroups GroupsOf(const Model& model) {
   return groups;
 }
 
-// What the sibling tensors of a weight are, for a person.
+// Describes the sibling tensors of a weight, for a message.
 std::string Siblings(const Model& model, const std::string& module,
                      const PartGroups& groups) {
   std::vector<const safetensors::Tensor*> parts;
@@ -106,7 +107,7 @@ std::string Siblings(const Model& model, const std::string& module,
          (may.empty() ? "" : fmt::format(" ({})", may));
 }
 
-// Sorts what is no part of `out->weights`.
+// Classifies tensors that are not part of `out->weights`.
 void SortUnclear(const Model& model, const PartGroups& groups,
                  const std::map<std::string, const ModelTensor*>& codes,
                  StoredModel* out) {
@@ -222,13 +223,14 @@ absl::StatusOr<StoredModel> FindStored(const Model& model) {
       if (StoredAs(layout.format) != layout.format) continue;
       auto match = Match(model, tensor, layout);
       if (!match) continue;
-      // The same tensors may be of two dialects: ComfyUI's differ in the order
-      // of bytes only, and it takes what has no label for plain numbers.
+      // Some layouts of two dialects have the same tensors. ComfyUI's differ
+      // only in the order of bytes, and it takes weights without a label for
+      // plain numbers.
       const bool comfy = layout.dialect == Dialect::kComfy;
       if (comfy && !labelled) continue;
       if (!best || comfy || layout.dialect == configured) best = match;
     }
-    // What ComfyUI knows by its label is of ComfyUI or of nobody.
+    // Weights with ComfyUI's label are ComfyUI's, or of no known dialect.
     if (best && best->layout->dialect != Dialect::kComfy &&
         configured == Dialect::kNone &&
         FindLayout(Dialect::kComfy, best->layout->format) != nullptr &&
@@ -246,7 +248,7 @@ absl::StatusOr<StoredModel> FindStored(const Model& model) {
     if (module.empty()) continue;
     const auto [place, fresh] = seen.emplace(module, &tensor);
     const ModelTensor* plain = model.Find(module + ".weight");
-    // Libraries that nobody knows here may have several tensors of codes.
+    // Unknown libraries may have several tensors of codes.
     const bool alone = fresh || known.count(module) == 0;
     if (alone && (plain == nullptr || plain == &tensor || !fresh)) continue;
     return absl::InvalidArgumentError(fmt::format(
@@ -259,8 +261,8 @@ absl::StatusOr<StoredModel> FindStored(const Model& model) {
 
 namespace {
 
-// The size of FP8 blocks that a description names and that is not 128 x 128,
-// which the shapes of scales do not always tell; empty: none.
+// The FP8 block size in a description, if it is not 128 x 128, since shapes of
+// scales do not always reveal it; empty: none.
 std::string OtherBlocks(const Json& quantization) {
   std::vector<const Json*> said = {&quantization};
   if (const auto groups = quantization.find("config_groups");

@@ -1,4 +1,4 @@
-// Quantized weights of a model, found by names, types and shapes.
+// Finds the quantized weights of a model by names, types and shapes.
 #ifndef QUANTD_CLIENT_CHECKPOINT_STORED_H_
 #define QUANTD_CLIENT_CHECKPOINT_STORED_H_
 
@@ -17,10 +17,10 @@ namespace quantd::checkpoint {
 struct StoredWeight {
   std::string module;
   const WeightLayout* layout = nullptr;
-  int64_t experts = 1;  // of a stack
+  int64_t experts = 1;  // more than one for a stack
   int64_t rows = 0;     // N of one of them
   int64_t cols = 0;
-  // Parallel to layout->parts; nullptr: not there.
+  // Parallel to layout->parts; nullptr: absent.
   std::array<const ModelTensor*, 4> parts = {};
 
   const ModelTensor* part(PartSource source) const;
@@ -40,31 +40,31 @@ struct UnclearWeight {
 struct StoredModel {
   std::vector<StoredWeight> weights;
   std::vector<UnclearWeight> unclear;
-  // Those that torch makes of several plain tensors: `why` says what folds
-  // them into one.
+  // Weights that torch computes from several plain tensors; `why` says what
+  // folds them into one.
   std::vector<UnclearWeight> factored;
-  // Scales and the like of no weight.
+  // Scales and similar tensors without a weight.
   std::vector<UnclearWeight> orphans;
-  // Those of `weights` beside which there is what changes their numbers, or
-  // those of their inputs.
+  // Those of `weights` with other tensors beside them that change their
+  // numbers, or those of their inputs.
   std::vector<UnclearWeight> altered;
 };
 
-// The dialect that config.json names; kNone: none that is known.
+// The dialect that config.json names; kNone: no known one.
 Dialect ConfiguredDialect(const Json& config);
 
-// The text beside the tensors by which newer files of ComfyUI's name all
-// quantized layers at once, where others have a comfy_quant for each.
+// Key of the metadata by which newer ComfyUI files describe all quantized
+// layers at once. Older files have a comfy_quant tensor for each.
 inline constexpr char kComfyMetadata[] = "_quantization_metadata";
-// Whether a model has labels of ComfyUI's, in either form.
+// Whether a model has ComfyUI's labels, in either form.
 bool HasComfyLabels(const Model& model);
 
-// INVALID_ARGUMENT for a weight that is there twice, in two dialects or
-// quantized and not; the model must outlive what is found.
+// INVALID_ARGUMENT for a weight that is there twice, in two dialects or both
+// quantized and plain. The model must outlive the result.
 absl::StatusOr<StoredModel> FindStored(const Model& model);
 
-// INVALID_ARGUMENT for what nobody can read here and no pattern of `ignore`
-// carries as it is; nullptr: there is no carrying.
+// INVALID_ARGUMENT for weights of unknown formats that no pattern of `ignore`
+// allows to copy unchanged. nullptr: copying is not possible.
 absl::Status RefuseUnclear(const Model& model, const StoredModel& stored,
                            const std::vector<Pattern>* ignore);
 

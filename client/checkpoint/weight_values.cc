@@ -14,9 +14,9 @@
 namespace quantd::checkpoint {
 namespace {
 
-constexpr size_t kBytes = 256;  // that there are
+constexpr size_t kBytes = 256;  // number of byte values
 
-// More are read as rows are.
+// More scales are read together with their rows.
 constexpr int64_t kMostScales = int64_t{1} << 16;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -28,7 +28,8 @@ T Load(absl::Span<const std::byte> bytes, size_t i) {
   return value;
 }
 
-// A sign, an exponent and `mantissa` bits in a byte, all of them finite.
+// Decodes a byte with a sign, an exponent and `mantissa` bits; all values are
+// finite.
 float FromSmall(uint32_t code, int mantissa, int bias) {
   const int exponent = static_cast<int>(code >> mantissa & (0x7F >> mantissa));
   const uint32_t fraction = code & ((1u << mantissa) - 1);
@@ -68,11 +69,11 @@ float FromHalf(uint16_t bits) {
 constexpr float kE2M1[16] = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
                              -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
-// The product, with a last bit of 1 where fp32 does not have it.
+// The product, with the last bit set if fp32 cannot represent it.
 float OddProduct(float a, float b) {
   const double exact = double{a} * double{b};
   const auto nearest = static_cast<float>(exact);
-  // Without a branch, so that many are made at once.
+  // Branchless, so that the compiler vectorizes it.
   const uint32_t above = std::abs(double{nearest}) > std::abs(exact) ? 1 : 0;
   const uint32_t inexact = double{nearest} != exact ? 1 : 0;
   return std::bit_cast<float>((std::bit_cast<uint32_t>(nearest) - above) |
@@ -194,7 +195,7 @@ absl::Status WeightValues::ReadScales(int64_t row, int64_t count) {
   const int64_t lines = ready_ ? down : count;
   scales_.resize(static_cast<size_t>(lines * across_));
   const ModelTensor& part = *weight_->part(PartSource::kScales);
-  // Those of other experts are none of it.
+  // Scales of this expert only.
   const auto first =
       static_cast<size_t>((expert_ * down + first_line_) * across_);
   const auto scales = swizzled_ && weight_->experts == 1

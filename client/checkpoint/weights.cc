@@ -61,7 +61,7 @@ std::vector<Weight> TakeUneven(const Model& model,
   const auto of_blocks = [](const Weight& w) {
     return w.layout->format == WeightFormat::kFp8Block;
   };
-  // All of the experts of a layer are one to engines.
+  // Engines treat all experts of a layer as one.
   const auto key_of = [&](const Weight& w) {
     std::string key(ExpertsAbove(w.module));
     if (key.empty()) key = architecture.FusionKey(w.module, w.cols);
@@ -117,7 +117,7 @@ absl::StatusOr<std::vector<Weight>> WeightsOf(const Model& model,
   if (shape.size() != 2 || !tensor.name().ends_with(".weight")) return weights;
   Weight w;
   w.module = std::string(ModuleOf(tensor.name()));
-  // torch.nn.MultiheadAttention multiplies with what it has there, and asks no
+  // torch.nn.MultiheadAttention uses this weight directly, not through its
   // module.
   const ModuleName name = SplitModule(w.module);
   if (name.leaf == "out_proj" &&

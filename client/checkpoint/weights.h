@@ -1,5 +1,5 @@
-// The weights that tensors hold, those of them that share an amax, and the
-// tensors that they become.
+// The weights in a model's tensors, those that share an amax, and the tensors
+// that they become.
 #ifndef QUANTD_CLIENT_CHECKPOINT_WEIGHTS_H_
 #define QUANTD_CLIENT_CHECKPOINT_WEIGHTS_H_
 
@@ -14,39 +14,41 @@
 
 namespace quantd::checkpoint {
 
-// A quantized weight that is no stack, to be decoded as it is read.
+// A stored weight, not a stack, that is decoded when read.
 Weight WeightOf(const StoredWeight& stored);
 
-// Without layout and outputs: one of a matrix that is named as a weight, all
-// of a stack of experts, none of another tensor. `whole`: as Unstack takes it,
-// whose errors these are.
+// The weights in a tensor, without layout and outputs: one for a matrix named
+// as a weight, all experts of a stack, none for any other tensor. `whole` and
+// the errors are those of Unstack.
 absl::StatusOr<std::vector<Weight>> WeightsOf(const Model& model,
                                               const ModelTensor& tensor,
                                               bool whole);
 
-// Puts weights with layouts together where engines fuse them and their scales
-// hang on an amax; in the order of their first ones.
+// Groups weights that engines fuse and whose scales depend on an amax, in the
+// order of each group's first weight.
 std::vector<FusedWeights> FuseWeights(std::vector<Weight> weights,
                                       const Architecture& architecture);
 
-// The last part of a fused layer, which may end within a block of FP8.
+// The last part of a fused layer, which may end within an FP8 block.
 inline constexpr std::string_view kLastOfFused = "kv_a_proj_with_mqa";
 
-// Takes out of `weights` those that engines do not run as FP8 blocks, and what
-// they fuse these with: parts of a fused layer begin at a multiple of 128 rows,
-// and activations have blocks of 128 of K.
+// Removes from `weights`, and returns, those that engines do not run with FP8
+// blocks, together with those fused with them: parts of a fused layer must
+// begin at a multiple of 128 rows, and K must be a multiple of 128.
 std::vector<Weight> TakeUneven(const Model& model,
                                const Architecture& architecture,
                                std::vector<Weight>* weights);
 
-// Gives weights the largest magnitudes of their inputs, fused ones that of them
-// all, and notes those without. INVALID_ARGUMENT where engines want one.
+// Gives weights the largest magnitudes of their inputs, fused ones that of all
+// their members, and notes weights without. INVALID_ARGUMENT if an engine needs
+// one.
 absl::Status TakeInputs(const Selection& selection, ConversionPlan* plan);
 
-// The tensors that a weight becomes which is no expert of a stack that stays
-// one. Sets its outputs.
+// The tensors that a weight becomes, unless it is an expert of a stack that
+// stays one. Sets its outputs.
 std::vector<safetensors::Tensor> PartsOf(Weight* weight);
-// The same of all experts of a stack that stays one, in their order.
+// The tensors of a stack that stays one; `experts` are in order. Sets their
+// outputs.
 std::vector<safetensors::Tensor> PartsOfStack(
     const std::vector<Weight*>& experts);
 

@@ -14,12 +14,12 @@ namespace {
 
 constexpr std::string_view kCompressedTensorsVersion = "0.20.0";
 constexpr std::string_view kModelOptVersion = "0.47.0";
-// Where libraries keep scales of the KV cache.
+// Names under which libraries keep scales of the KV cache.
 constexpr std::string_view kCompressedTensorsCache = "attn.k_scale";
 constexpr std::string_view kModelOptCache = ".k_proj.k_scale";
 
-// Of compressed-tensors: how weights or activations are quantized. What has no
-// groups says so, as the library's own files do.
+// How compressed-tensors describes the quantization of weights or activations.
+// Entries without groups say so, as in the library's own files.
 Json Arguments(int bits, std::string_view strategy, Json dynamic) {
   return {{"num_bits", bits},
           {"type", "float"},
@@ -29,7 +29,7 @@ Json Arguments(int bits, std::string_view strategy, Json dynamic) {
           {"group_size", nullptr}};
 }
 
-// Whether the model has scales of its KV cache under names that end so.
+// Whether the model has KV cache scales under names with that ending.
 bool HasCacheScales(const Model& model, std::string_view ending) {
   return std::any_of(
       model.tensors().begin(), model.tensors().end(),
@@ -118,7 +118,7 @@ Json ModelOptProducer() {
   return {{"name", "modelopt"}, {"version", kModelOptVersion}};
 }
 
-// The one that hf_quant_config.json has under "quantization".
+// The object "quantization" of hf_quant_config.json.
 Json ModelOptQuantization(const Model& model, const ConversionPlan& plan) {
   const auto modules = ModulesOf(plan);
   const Json cache =
@@ -141,8 +141,8 @@ Json ModelOptQuantization(const Model& model, const ConversionPlan& plan) {
     out["kv_cache_quant_algo"] = cache;
     if (a.group_size > 0) out["group_size"] = a.group_size;
   }
-  // Globs hold under every prefix. The keys of quantized_layers cannot be
-  // globs: engines look names up, as the file has them, and map prefixes.
+  // Globs match under every prefix. The keys of quantized_layers cannot be
+  // globs: engines look up the names in the file and map prefixes.
   out["exclude_modules"] =
       IgnoredExpressions(model, plan, /*embeddings=*/true, NameStyle::kGlobs);
   return out;
@@ -180,9 +180,9 @@ Json DeepSeekConfig(const Model& model, const ConversionPlan& plan) {
               {"fmt", "e4m3"},
               {"quant_method", "fp8"},
               {"weight_block_size", {128, 128}}};
-  // vLLM compares these names for equality, SGLang as parts of a path, and
-  // transformers as beginnings and ends: no expression serves all, so each form
-  // is there.
+  // vLLM compares these names for equality, SGLang as parts of a path,
+  // transformers as beginnings and ends. No expression serves all, so each form
+  // is listed.
   out["modules_to_not_convert"] =
       IgnoredNames(model, plan, /*embeddings=*/false);
   return out;
@@ -213,7 +213,7 @@ Json QuantizationConfig(const Model& model, const ConversionPlan& plan) {
 
 std::string TextOf(const Json& json) { return PythonJsonText(json, 2) + "\n"; }
 
-// Sorted by name, as the Hub's own.
+// Sorted by name, like index files on the Hub.
 std::string IndexText(const ConversionPlan& plan) {
   std::map<std::string, std::string> shards;
   for (const OutputShard& shard : plan.shards) {
@@ -249,7 +249,7 @@ std::vector<TextFile> ConfigFiles(const Model& model,
         !quantization.is_null()) {
       config["quantization_config"] = std::move(quantization);
     }
-    // Last: a directory without it loads nowhere.
+    // Last: without it no program loads the directory.
     files.push_back({"config.json", TextOf(config)});
   }
   return files;

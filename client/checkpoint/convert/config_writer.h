@@ -1,5 +1,5 @@
-// What engines read beside the tensors: config.json's quantization_config and
-// ModelOpt's file of its own.
+// Writes the files that engines read beside the tensors: config.json's
+// quantization_config and ModelOpt's own file.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_CONFIG_WRITER_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_CONFIG_WRITER_H_
 
@@ -19,9 +19,9 @@ struct TextFile {
   std::string text;
 };
 
-// The files to write: config.json with what the dialect says, the index of the
-// new shards where there was one, hf_quant_config.json. None of these for a
-// model that is a file.
+// The files to write: config.json with the dialect's description, the index of
+// the new shards if there was one, hf_quant_config.json. None if the model is a
+// single file.
 std::vector<TextFile> ConfigFiles(const Model& model,
                                   const ConversionPlan& plan);
 

@@ -1,6 +1,6 @@
 #include "client/checkpoint/convert/content_hash.h"
 
-// Nothing to link with, and the compiler sees it all.
+// Header-only, so that nothing is linked and everything can be inlined.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

@@ -1,4 +1,4 @@
-// Hashes that tell whether bytes are still those that were written. Against
+// Hashes that tell whether bytes are still those that were written: against
 // accidents, not against forgers.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_CONTENT_HASH_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_CONTENT_HASH_H_
@@ -12,7 +12,7 @@
 
 namespace quantd::checkpoint {
 
-// XXH3, 128 bits, of bytes that come in pieces. Movable.
+// XXH3, 128 bits, of bytes given in pieces. Movable.
 class ContentHash {
  public:
   ContentHash();

@@ -19,8 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What tells one conversion from another: everything that the output depends
-// on but the bytes of the source, whose hashes are in the journal.
+// Identifies a conversion by everything that the output depends on, except the
+// bytes of the source, whose hashes are in the journal.
 std::string FingerprintOf(const Model& model, const ConversionPlan& plan) {
   ContentHash hash;
   const auto add = [&](const safetensors::Tensor& t) {
@@ -93,8 +93,8 @@ class Converter {
     return absl::OkStatus();
   }
 
-  // Whether the bytes are those that an earlier process wrote, made of those
-  // that the source still has.
+  // Whether an earlier process wrote these bytes, from a source that has not
+  // changed.
   absl::StatusOr<bool> IsWhole(const FusedWeights& group,
                                const UnitHashes& said,
                                absl::Span<std::byte> room) const {
@@ -140,7 +140,7 @@ class Converter {
     });
     if (!made.ok()) return made.status();
     if (auto s = out_.journal().Append(unit, made->hashes); !s.ok()) return s;
-    // Scales of what was quantized.
+    // The rest are scales of a source that was quantized.
     if (told < bytes) Tell(bytes - told, /*resumed=*/false);
     const std::chrono::duration<double> seconds = Clock::now() - start;
     Report({&group, made->amax, made->statistics, seconds.count(), false});
@@ -186,15 +186,15 @@ class Converter {
                        return out_.Write(weight.name, offset, b);
                      });
     if (!s.ok()) return s;
-    // As it lies there, for pieces may come in any order.
+    // Hashed from the file, since pieces may arrive in any order.
     ContentHash output;
     if (auto h = HashOutput(weight.name, 0, size, &output); !h.ok()) return h;
     Tell(bytes, /*resumed=*/false);
     return out_.journal().Append(unit, {*source, output.Hex()});
   }
 
-  // Byte for byte, and again after an interruption: looking whether it was done
-  // would read as much.
+  // Copied byte for byte, and again after an interruption: checking would read
+  // as much.
   absl::Status Copy(const ModelTensor& tensor) {
     return model_.ReadInPieces(
         tensor, buffer_bytes_,

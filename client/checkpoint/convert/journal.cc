@@ -22,7 +22,7 @@ constexpr std::string_view kTitle = "quantd-journal-1";
 constexpr size_t kMostBytes = size_t{1} << 30;
 constexpr size_t kCheckDigits = 8;
 
-// A line that was torn by the end of a process or of a machine fails this.
+// A line torn by the end of a process or machine fails this check.
 std::string CheckOf(std::string_view text) {
   ContentHash hash;
   hash.Add(text);
@@ -33,7 +33,7 @@ std::string Line(std::string_view text) {
   return fmt::format("{} {}\n", text, CheckOf(text));
 }
 
-// The words of a line without its check; none: it is torn.
+// The words of a line without its check; empty if it is torn.
 std::vector<std::string_view> Words(std::string_view line) {
   const size_t last = line.rfind(' ');
   if (last == std::string_view::npos ||
@@ -72,7 +72,7 @@ absl::Status Journal::Read(const std::string& fingerprint) {
   if (!text.ok()) return text.status();
   std::string_view rest = *text;
   const size_t end = rest.find('\n');
-  // One that died before it had written the title had done nothing yet.
+  // A process that ended before it wrote the title had done nothing yet.
   if (end == std::string_view::npos) {
     if (ftruncate(fd_, 0) != 0) {
       return absl::ErrnoToStatus(errno, fmt::format("cannot write {}", path_));
@@ -104,7 +104,7 @@ absl::Status Journal::Read(const std::string& fingerprint) {
     }
     done_[unit] = {std::string(line[1]), std::string(line[2])};
   }
-  // Nothing is appended to half a line.
+  // Half a line at the end is removed before anything is appended.
   if (whole < text->size() && ftruncate(fd_, static_cast<off_t>(whole)) != 0) {
     return absl::ErrnoToStatus(errno, fmt::format("cannot write {}", path_));
   }

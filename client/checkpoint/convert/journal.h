@@ -1,5 +1,5 @@
-// What of a conversion is done: a line for each unit, appended when its bytes
-// were written. Survives the death of the process at any point.
+// Records the progress of a conversion: a line for each unit, appended when its
+// bytes are written. Stays valid if the process ends at any point.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_JOURNAL_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_JOURNAL_H_
 
@@ -13,7 +13,7 @@
 
 namespace quantd::checkpoint {
 
-// Hashes of the bytes that a unit was made of and of those that it became.
+// Hashes of a unit's source bytes and output bytes.
 struct UnitHashes {
   std::string source;
   std::string output;
@@ -21,21 +21,21 @@ struct UnitHashes {
 
 class Journal {
  public:
-  // Makes the file, or reads the one that is there. ABORTED while another
-  // process has it; FAILED_PRECONDITION where it is of another conversion.
+  // Creates the file or reads an existing one. ABORTED while another process
+  // has it; FAILED_PRECONDITION if it belongs to another conversion.
   static absl::StatusOr<std::unique_ptr<Journal>> Open(
       const std::string& path, const std::string& fingerprint);
   ~Journal();
   Journal(const Journal&) = delete;
 
-  // Whether there was one.
+  // Whether the file existed.
   bool resumed() const { return resumed_; }
-  // What it said when it was opened. A torn line counts as none.
+  // Its entries when it was opened. A torn line is ignored.
   const std::map<size_t, UnitHashes>& done() const { return done_; }
 
   // Thread-safe.
   absl::Status Append(size_t unit, const UnitHashes& hashes);
-  // The conversion is whole.
+  // Removes the file once the conversion is complete.
   absl::Status Remove();
 
  private:

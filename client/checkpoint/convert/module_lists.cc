@@ -14,7 +14,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Output heads of types where it is not lm_head.
+// Names of output heads other than lm_head, by model type.
 constexpr std::pair<std::string_view, std::string_view> kOtherHeads[] = {
     {"whisper", "proj_out"},
     {"xlm", "pred_layer.proj"},
@@ -52,8 +52,8 @@ class Modules {
 
   const std::vector<std::string>& quantized() const { return quantized_; }
 
-  // A name with kAllBelow at its end is a stack of experts, which engines name
-  // one by one, whatever they are called in the file.
+  // A name that ends with kAllBelow is a stack of experts, which engines name
+  // one by one, whatever the file calls them.
   std::vector<std::string> Plain(const ConversionPlan& plan, bool embeddings) {
     for (const LeftOut& left : plan.left_out) {
       // In a layer a linear one may have the name of a table.
@@ -74,7 +74,7 @@ class Modules {
     for (const ModelTensor* t : plan.copies) {
       if (IsStacked(*t)) AddStack(*t);
     }
-    // One that is tied to the embeddings is in no file, but in the engine.
+    // A head tied to the embeddings is in no file, but engines have one.
     if (!has_head_) Add(head_);
     return std::move(plain_);
   }
@@ -91,7 +91,7 @@ class Modules {
 
   void AddPlain(const std::string& module) {
     has_head_ |= SplitModule(module).leaf == head_;
-    // All experts of a layer at once, also where the file has them in one.
+    // Engines decide for all experts of a layer at once.
     std::string experts(ExpertsAbove(module));
     if (const size_t at = module.rfind(".experts.");
         experts.empty() && at != std::string::npos) {
@@ -128,7 +128,7 @@ class Modules {
   const Model& model_;
   std::vector<std::string> quantized_;
   std::set<std::string> above_;    // modules with quantized ones below
-  std::set<std::string> modules_;  // with parts that are copied
+  std::set<std::string> modules_;  // modules with parts that are copied
   std::vector<std::string> plain_;
   std::set<std::string> seen_;
   std::string head_ = "lm_head";
@@ -165,8 +165,8 @@ std::vector<std::string> IgnoredNames(const Model& model,
     nested |= key.ends_with("_config") && value.is_object();
   }
   auto plain = Modules(model, plan).Plain(plan, embeddings);
-  // SGLang calls attention within towers otherwise than files do, and leaves
-  // all that is below a module that is named.
+  // SGLang has other names than files for attention within towers, and leaves
+  // out everything below a module in the list.
   for (const std::string& text :
        IgnoredExpressions(model, plan, embeddings, NameStyle::kGlobs)) {
     std::string_view tower(text);

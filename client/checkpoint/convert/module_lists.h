@@ -1,5 +1,5 @@
 // Lists of modules that engines read in the configuration of a converted model:
-// those that stay as they are, and those of each format.
+// those that are not quantized, and those of each format.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_MODULE_LISTS_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_MODULE_LISTS_H_
 
@@ -22,24 +22,25 @@ struct ModuleKind {
   auto operator<=>(const ModuleKind&) const = default;
 };
 
+// The quantized modules by kind.
 std::map<ModuleKind, std::vector<std::string>> ModulesOf(
     const ConversionPlan& plan);
 
-// Expressions for linear modules that stay as they are, and for embeddings if
-// the engine takes these for such.
+// Expressions for linear modules that are not quantized, and for embeddings if
+// the engine treats them as linear.
 std::vector<std::string> IgnoredExpressions(const Model& model,
                                             const ConversionPlan& plan,
                                             bool embeddings, NameStyle style);
 
-// Names of the same modules for engines that compare names: each that one of
-// them may have.
+// Names of the same modules for engines that compare names, in every form that
+// an engine may use.
 std::vector<std::string> IgnoredNames(const Model& model,
                                       const ConversionPlan& plan,
                                       bool embeddings);
 
-// What each kind's group of compressed-tensors aims at: the most frequent
-// one at all linear layers, others at expressions; output heads by name, for
-// they are no linear layers to vLLM.
+// Targets of each kind's group in compressed-tensors: all linear layers for the
+// most frequent kind, expressions for others. Output heads are listed by name,
+// since vLLM does not count them as linear layers.
 std::map<ModuleKind, std::vector<std::string>> TargetsOf(
     const Model& model, const ConversionPlan& plan);
 

@@ -19,7 +19,7 @@ namespace {
 
 using Parts = std::vector<std::string_view>;
 
-// What vLLM and SGLang call siblings that they pack into one matrix.
+// vLLM's and SGLang's names for siblings that they pack into one matrix.
 struct FusedName {
   std::string_view name;
   std::vector<std::string_view> members;
@@ -47,12 +47,12 @@ const std::vector<FusedName>& FusedTable() {
   return *rows;
 }
 
-// Around the language model of any architecture: what is below one of these
-// has another name in the next library.
+// Prefixes around a language model: what is below one of them has another
+// prefix in another library.
 constexpr std::string_view kRoots[] = {
     "model", "language_model", "text_model", "thinker", "transformer",
     "llm",   "base_model",     "module",     "backbone"};
-// Those of language models between towers.
+// Prefixes of language models in models with towers.
 constexpr std::string_view kTextRoots[] = {"language_model.model.",
                                            "model.language_model.", "model."};
 
@@ -78,7 +78,8 @@ std::string Escaped(std::string_view text) {
   return out;
 }
 
-// Engines' names of what they fuse, for parents of which they fuse all.
+// Adds engines' names of fused modules, for parents all of whose parts are in
+// the list.
 void AddFused(const std::vector<std::string>& all,
               std::vector<std::string>* names) {
   std::map<std::string_view, std::set<std::string_view>> there;
@@ -112,10 +113,10 @@ void AddFused(const std::vector<std::string>& all,
   names->insert(names->end(), fused.begin(), fused.end());
 }
 
-// What of a name an expression asks for.
+// The part of a name that an expression matches.
 struct Core {
   std::string text;
-  bool bounded = false;  // a dot is before it
+  bool bounded = false;  // preceded by a dot
   bool below = false;    // and what is below, in place of the end
 };
 
@@ -129,7 +130,7 @@ class Cover {
     }
   }
 
-  // The shortest that matches no other.
+  // The shortest core that matches none of the other names.
   Core Of(std::string_view name) {
     const bool below = name.ends_with(kAllBelow);
     if (below) name.remove_suffix(kAllBelow.size());
@@ -157,7 +158,7 @@ class Cover {
     return Ending(words, count, number, below);
   }
 
-  // Whether another would be matched by this and anything after it.
+  // Whether the core, followed by anything, would match another name.
   bool HitsOpenly(const Core& core) const {
     return text_.find((core.bounded ? "." : "") + core.text) !=
            std::string::npos;
@@ -166,7 +167,7 @@ class Cover {
  private:
   static constexpr char kEnd = '\0';
 
-  // The last words before `end`, as few as it takes.
+  // The last words before `end`, as few as suffice.
   Core Ending(const Parts& words, size_t end, size_t number, bool below) {
     for (size_t i = end; i-- > 0;) {
       if (IsNumber(words[i])) continue;
@@ -184,7 +185,7 @@ class Cover {
     if (fresh) {
       place->second =
           text_.find(place->first) != std::string::npos ||
-          // A prefix would bring the dot.
+          // With a prefix, a dot would precede it.
           (core.bounded && text_.find(kEnd + key) != std::string::npos);
     }
     return place->second;
@@ -194,8 +195,8 @@ class Cover {
   std::unordered_map<std::string, bool> known_;
 };
 
-// One expression for those that differ in the number of a layer or in the last
-// word.
+// Makes one expression of names that differ only in a layer's number or in the
+// last word.
 std::vector<std::string> RegularTexts(const std::vector<Core>& cores) {
   constexpr std::string_view kDot = "\\.";
   const auto one_of = [](const auto& words) {
@@ -203,7 +204,8 @@ std::vector<std::string> RegularTexts(const std::vector<Core>& cores) {
                              : fmt::format("({})", fmt::join(words.begin(),
                                                              words.end(), "|"));
   };
-  // Before the number and after it; by how long it is and what it is.
+  // The text before and after the number. Numbers are sorted by length, then
+  // value.
   using Layered = std::tuple<bool, bool, std::string, std::string>;
   std::map<Layered, std::set<std::pair<size_t, std::string>>> numbers;
   std::vector<Layered> order;
@@ -233,7 +235,8 @@ std::vector<std::string> RegularTexts(const std::vector<Core>& cores) {
       stem += (stem.empty() ? "" : std::string(kDot)) + tail.substr(0, dot);
       leaf = tail.substr(dot + kDot.size());
     }
-    // Each alone: all below a module, and what may begin within a word.
+    // Separate expressions: for everything below a module, and for text that
+    // may begin within a word.
     if (below || (stem.empty() && !bounded)) {
       if (!leaf.empty()) stem += (stem.empty() ? "" : std::string(kDot)) + leaf;
       leaf.clear();
@@ -263,7 +266,7 @@ std::vector<std::string> GlobTexts(const std::vector<Core>& cores,
     if (!core.below) {
       texts.push_back(text);
     } else if (IsNumber(SplitModule(core.text).leaf)) {
-      // Else layer 6 would stand for layer 61, too.
+      // Otherwise layer 6 would also match layer 61.
       texts.push_back(text + ".*");
     } else if (!cover.HitsOpenly(core)) {
       texts.push_back(text + "*");

@@ -1,7 +1,7 @@
-// How a configuration's list names modules, so that engines find them under
-// whatever prefix they know them by: a file's "language_model.model.layers.0"
-// is transformers' "model.language_model.layers.0", and its q_proj, k_proj and
-// v_proj are vLLM's qkv_proj.
+// Writes module names for a configuration so that engines find them under any
+// prefix: "language_model.model.layers.0" in a file is
+// "model.language_model.layers.0" in transformers, and its q_proj, k_proj and
+// v_proj are qkv_proj in vLLM.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_MODULE_NAMES_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_MODULE_NAMES_H_
 
@@ -16,18 +16,18 @@ enum class NameStyle {
   kGlobs,    // ModelOpt: "*lm_head", matched as a whole
 };
 
-// The end of a name that stands for everything below a module.
+// Ending of a name that stands for everything below a module.
 inline constexpr std::string_view kAllBelow = ".*";
 
-// Expressions that match each of `names`, and what engines fuse them into, and
-// none of `others`; as short as that allows. An expression that would match
-// another becomes longer, in the end the name itself.
+// The shortest expressions that match each of `names` and the modules that
+// engines fuse them into, but none of `others`. Where a short expression would
+// match another name a longer one is used, in the end the name itself.
 std::vector<std::string> ModuleExpressions(std::vector<std::string> names,
                                            std::vector<std::string> others,
                                            NameStyle style);
 
-// The names that a module of a model of several towers has in the file, in
-// transformers and in vLLM, for lists that hold no expressions.
+// The names of a module, in a model with several towers, in the file, in
+// transformers and in vLLM: for lists that cannot hold expressions.
 std::vector<std::string> NameForms(const std::string& name);
 
 }  // namespace quantd::checkpoint

@@ -40,8 +40,7 @@ std::string JournalOf(const Model& in, const std::string& out) {
                          : fmt::format("{}/{}", out, kJournal);
 }
 
-// The same place without links and without "..", which may lead through what
-// is not there yet.
+// Resolves links and "..", also in parts of the path that do not exist yet.
 absl::StatusOr<std::string> Resolve(const std::string& out) {
   std::error_code error;
   const fs::path path = fs::weakly_canonical(out, error);
@@ -54,11 +53,11 @@ absl::StatusOr<std::string> Resolve(const std::string& out) {
   return text;
 }
 
-// Whether `path` is the directory or lies in it: asked of the file system,
-// whatever links and mounts lead there.
+// Whether `path` is the directory or lies in it. Asks the file system, so that
+// links and mounts are recognized.
 bool IsInside(std::string path, const struct stat& directory) {
   struct stat here = {};
-  // What is not there yet would lie in its parent.
+  // A path that does not exist yet would be created in its parent.
   while (stat(path.c_str(), &here) != 0) {
     const fs::path parent = fs::path(path).parent_path();
     if (parent == path) return false;
@@ -154,7 +153,7 @@ absl::Status CheckOutput(const Model& in, const std::string& out) {
   }
   if (!there) return absl::OkStatus();
   if (!S_ISDIR(info.st_mode)) return refuse("it is no directory");
-  // Before anybody is told to remove it.
+  // Checked first, before the user is told to remove anything.
   if (IsInside(in.path(), info)) {
     return refuse(
         fmt::format("the model's directory {} lies in it; name another "
@@ -216,7 +215,7 @@ OutputDirectory::~OutputDirectory() {
   }
 }
 
-// Undoes what this process did before anything was converted.
+// Undoes this process's work if nothing has been converted.
 absl::Status OutputDirectory::Abandon(absl::Status why) {
   if (journal_->resumed()) return why;
   for (const Shard& shard : shards_) {
@@ -232,7 +231,7 @@ absl::Status OutputDirectory::OpenShard(const OutputShard& planned,
   Shard shard;
   shard.path = path;
   const std::string draft = path + std::string(kPartial);
-  // It was interrupted between two names.
+  // The conversion was interrupted between two renames.
   if (journal_->resumed() && access(draft.c_str(), F_OK) != 0 &&
       access(path.c_str(), F_OK) == 0 &&
       std::rename(path.c_str(), draft.c_str()) != 0) {
@@ -251,7 +250,7 @@ absl::Status OutputDirectory::OpenShard(const OutputShard& planned,
     places_[t.name] = {shards_.size() - 1, head->size() + t.offset, t.size};
     end = std::max(end, head->size() + t.offset + t.size);
   }
-  // Other errors mean that the file system has no such call.
+  // Other errors mean that the file system does not support fallocate.
   if (fallocate(shard.fd, 0, 0, static_cast<off_t>(end)) != 0 &&
       (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
     const absl::Status full = Failure("write", draft);
@@ -297,7 +296,7 @@ absl::Status OutputDirectory::Read(std::string_view tensor, size_t offset,
                  shard.path + std::string(kPartial));
 }
 
-// A file that goes over as it is.
+// Copies a file unchanged.
 absl::Status OutputDirectory::Carry(const std::string& name) const {
   const auto from = in_->folder().OpenFile(name);
   if (!from.ok()) return from.status();
@@ -318,7 +317,8 @@ absl::Status OutputDirectory::Carry(const std::string& name) const {
 }
 
 absl::Status OutputDirectory::Finish(const std::vector<TextFile>& files) {
-  // Before any name: else a power cut may leave the name and not the bytes.
+  // Must precede all renames: after a power cut the name could be there without
+  // the bytes.
   for (const Shard& shard : shards_) {
     if (fsync(shard.fd) != 0) return Failure("write", shard.path);
   }

@@ -1,5 +1,5 @@
-// The directory that a conversion writes: shards under other names until all
-// of them are whole, and config.json last of all.
+// The output directory of a conversion. Shards have temporary names until all
+// are complete, and config.json is written last.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_OUTPUT_DIRECTORY_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_OUTPUT_DIRECTORY_H_
 
@@ -21,19 +21,18 @@
 
 namespace quantd::checkpoint {
 
-// OK where a model at `in` may be converted into `out`: a directory that is
-// not there, is empty, or holds a conversion that was interrupted; neither the
-// model's nor inside it, by whatever names. For a model that is a file, `out`
-// may be a .safetensors file of another name. ALREADY_EXISTS for what is there
-// and could be removed. Writes nothing.
+// Whether a model at `in` may be converted into `out`: a directory that does
+// not exist, is empty, or holds an interrupted conversion, and is not the
+// model's or inside it under any name. If the model is a single file, `out` may
+// be a .safetensors file of another name. ALREADY_EXISTS if `out` holds
+// something that the user could remove. Writes nothing.
 absl::Status CheckOutput(const Model& in, const std::string& out);
 
 // Write and Read may be called from many threads at once.
 class OutputDirectory : public PartSink {
  public:
-  // Takes the room for all shards at once. What fails here leaves nothing
-  // behind that was not there before. `fingerprint` says what is converted and
-  // how.
+  // Allocates the space of all shards at once. On failure everything is left as
+  // it was. `fingerprint` identifies the conversion.
   static absl::StatusOr<std::unique_ptr<OutputDirectory>> Open(
       const Model& in, const ConversionPlan& plan, const std::string& out,
       const std::string& fingerprint);
@@ -41,20 +40,20 @@ class OutputDirectory : public PartSink {
   OutputDirectory(const OutputDirectory&) = delete;
 
   Journal& journal() { return *journal_; }
-  // Bytes of a tensor that the plan has, from `offset` on.
+  // Writes bytes of a tensor in the plan, from `offset` on.
   absl::Status Write(std::string_view tensor, size_t offset,
                      absl::Span<const std::byte> bytes) override;
   absl::Status Read(std::string_view tensor, size_t offset,
                     absl::Span<std::byte> bytes) const;
 
-  // Gives the shards their names, then writes what goes beside them.
+  // Gives the shards their final names, then writes the files beside them.
   absl::Status Finish(const std::vector<TextFile>& files);
 
  private:
   struct Shard {
-    std::string path;  // in the end
+    std::string path;  // final name
     int fd = -1;
-    bool made = false;  // by this process
+    bool made = false;  // created by this process
   };
   struct Place {
     size_t shard = 0;
@@ -62,7 +61,8 @@ class OutputDirectory : public PartSink {
     size_t size = 0;
   };
   OutputDirectory() = default;
-  // Where a tensor goes. INTERNAL: `size` bytes at `offset` are not all of it.
+  // The place of a tensor. INTERNAL if [offset, offset + size) is not within
+  // it.
   absl::StatusOr<const Place*> Find(std::string_view tensor, size_t offset,
                                     size_t size) const;
   absl::Status OpenShard(const OutputShard& planned, const std::string& path);
@@ -71,7 +71,7 @@ class OutputDirectory : public PartSink {
 
   const Model* in_ = nullptr;
   std::string path_;
-  bool made_ = false;  // the directory, by this process
+  bool made_ = false;  // the directory was created by this process
   std::unique_ptr<Journal> journal_;
   std::vector<Shard> shards_;
   std::map<std::string, Place, std::less<>> places_;

@@ -1,5 +1,4 @@
-// How the configurations of compressed-tensors and ModelOpt describe weights of
-// a format.
+// How the configurations of compressed-tensors and ModelOpt describe a format.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_SCHEME_TABLE_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_SCHEME_TABLE_H_
 
@@ -13,17 +12,17 @@ namespace quantd::checkpoint {
 struct SchemeRow {
   WeightFormat format;
   std::string_view name;          // of the group that compressed-tensors has
-  std::string_view weights_only;  // the same where inputs are not quantized
+  std::string_view weights_only;  // name used if inputs are not quantized
   int bits = 0;
   std::string_view strategy;
   int group_size = 0;  // 0: none
   std::string_view scale_type;
-  // Of compressed-tensors, and ModelOpt's quant_algo; those written today
-  // first.
+  // Names in compressed-tensors, and ModelOpt's quant_algo; those written today
+  // come first.
   std::vector<std::string_view> file_formats;
   std::vector<std::string_view> algorithms;
 };
-// nullptr for a format that neither has.
+// Returns nullptr if neither library has the format.
 const SchemeRow* FindScheme(WeightFormat format);
 
 }  // namespace quantd::checkpoint

@@ -8,9 +8,9 @@
 namespace quantd::checkpoint {
 
 uint64_t Pace::memory() const {
-  // A piece, and twice the codes and scales of it, as they come in and as they
-  // are kept: those of fp8 from bf16 are half as large. As much again for what
-  // the heap cannot give back. A device holds as much for each call.
+  // A piece, plus twice its codes and scales, received and kept: for fp8 from
+  // bf16 each is half as large. As much again for fragmentation of the heap. A
+  // device holds as much for each call.
   const uint64_t pieces = in_process ? 6 : 3;
   return static_cast<uint64_t>(at_once) * piece_bytes * pieces +
          (uint64_t{64} << 20);
@@ -28,8 +28,8 @@ absl::Status ForEachUnit(
     status.Update(s);
   };
   const auto loop = [&] {
-    // One for all units of a thread: pieces that came and went between results
-    // of other sizes would tear the heap.
+    // Allocated once for each thread: allocating pieces between results of
+    // other sizes would fragment the heap.
     const auto room = service != nullptr ? service->Allocate(room_bytes)
                                          : HostMemory::Ordinary(room_bytes);
     if (!room.ok()) return fail(room.status());

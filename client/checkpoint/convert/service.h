@@ -1,5 +1,5 @@
-// What a conversion asks of the server, or of the devices of its process, and
-// how much of that at once.
+// The operations that a conversion needs from a server or a device in this
+// process, and how much it may ask for at once.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_SERVICE_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_SERVICE_H_
 
@@ -25,11 +25,11 @@ class Service {
   virtual absl::StatusOr<Result> Quantize(const TensorDesc& tensor,
                                           absl::Span<const std::byte> bytes,
                                           const QuantizeOptions& options) = 0;
-  // Memory that it takes where it lies, if there is any.
+  // Memory that the service can use in place, if it has any.
   virtual absl::StatusOr<HostMemory> Allocate(size_t bytes) = 0;
 };
 
-// Takes bytes of a tensor of the output, from `offset` on, from any thread.
+// Receives bytes of an output tensor, from `offset` on, on any thread.
 class PartSink {
  public:
   virtual ~PartSink() = default;
@@ -38,21 +38,20 @@ class PartSink {
 };
 
 struct Pace {
-  // Of the input that is read, sent and held by one call.
+  // Input bytes that one call reads, sends and holds.
   size_t piece_bytes = size_t{64} << 20;
   int at_once = 3;
-  // The devices are of this process, whose memory is theirs, too.
+  // The devices are in this process and use its memory.
   bool in_process = false;
 
-  // The most memory that converting holds at once, about.
+  // Estimate of the most memory that the conversion holds at once.
   uint64_t memory() const;
 };
 
-// Calls `work` once for each number below `units`, in order but `at_once` of
-// them side by side, the caller's thread among those. `room` is `room_bytes` of
-// memory that belongs to one call of `work` while it runs, of the service where
-// there is one. After an error no further unit is begun. Returns the first
-// error.
+// Calls `work` once for each number below `units`, in order, on `at_once`
+// threads, the caller's included. `room` is `room_bytes` of memory for one call
+// of `work` while it runs, from `service` unless that is null. After an error
+// no further unit is begun. Returns the first error.
 absl::Status ForEachUnit(
     size_t units, int at_once, size_t room_bytes, Service* service,
     absl::FunctionRef<absl::Status(size_t unit, absl::Span<std::byte> room)>

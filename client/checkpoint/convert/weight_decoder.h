@@ -1,4 +1,4 @@
-// Quantized weights to bf16.
+// Converts quantized weights to bf16.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_WEIGHT_DECODER_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_WEIGHT_DECODER_H_
 
@@ -14,15 +14,15 @@
 
 namespace quantd::checkpoint {
 
-// To the bf16 that is nearest to code times scale, where the scale is in fp32,
-// that of the block with the global one in it: what engines multiply by.
-// Stacked experts come out as K rows of N.
+// Computes the bf16 nearest to code times scale. The scale is in fp32, the
+// block's times the global one: the factor that engines use. Stacked experts
+// become K rows of N.
 absl::Status DecodeWeight(
     const Model& model, const StoredWeight& weight,
     const std::function<absl::Status(size_t offset,
                                      absl::Span<const std::byte>)>& sink);
 
-// Of everything that the weight is made of.
+// Hash of all tensors that the weight consists of.
 absl::StatusOr<std::string> HashOfParts(const Model& model,
                                         const StoredWeight& weight);
 

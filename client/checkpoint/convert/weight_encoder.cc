@@ -24,7 +24,8 @@ struct Piece {
   absl::Span<std::byte> bytes;
 };
 
-// Cuts lie where every format may be cut, and every tile of scales.
+// Rows in pieces are a multiple of this: every format and every tile of scales
+// may be cut there.
 constexpr int64_t kUnit = 128;
 
 size_t RowBytes(const Weight& w) { return SizeOfShape(w.dtype(), {w.cols}); }
@@ -39,7 +40,8 @@ size_t BytesOf(const FusedWeights& group) {
 
 DType TypeOf(const Weight& w) { return FromSafetensorsName(w.dtype()); }
 
-// `apart`: each piece lies behind the one before it, else in its place.
+// With `apart` the pieces follow each other in `room`; otherwise each is at its
+// own place.
 absl::Status ReadPieces(const Model& model, const FusedWeights& group,
                         absl::Span<std::byte> room, bool apart,
                         absl::FunctionRef<absl::Status(const Piece&)> take) {
@@ -143,7 +145,7 @@ class Writer {
                : sink_->Write(out.name, out.offset + offset, bytes);
   }
 
-  // Once for a weight.
+  // Written once for a weight, with its first piece.
   absl::Status Number(const Piece& piece, size_t i, float value) {
     if (piece.row > 0) return absl::OkStatus();
     std::byte bytes[sizeof(value)];
@@ -151,7 +153,7 @@ class Writer {
     return Put(*piece.weight, i, 0, bytes);
   }
 
-  // As the profile's library stores it; TransformerEngine has only the amax.
+  // In the form of the profile's library; TransformerEngine has only the amax.
   absl::Status GlobalPart(const Piece& piece, size_t i, const Result& result) {
     for (const TensorKind kind :
          {TensorKind::kRowwiseGlobalScale, TensorKind::kRowwiseGlobalDivisor}) {
@@ -167,7 +169,7 @@ class Writer {
     const Weight& w = *piece.weight;
     const size_t row = codes.size() / static_cast<size_t>(piece.count);
     const size_t offset = static_cast<size_t>(piece.row) * row;
-    // ComfyUI's own profile writes them so.
+    // ComfyUI's own profile already gives this order.
     const bool swap = w.layout->high_half_first && w.profile == Profile::kTe;
     if (!swap) return Put(w, i, offset, codes);
     std::vector<std::byte> swapped(codes.begin(), codes.end());
@@ -175,7 +177,7 @@ class Writer {
     return Put(w, i, offset, swapped);
   }
 
-  // Without the padding that the service gives.
+  // Removes the service's padding.
   absl::Status Scales(const Piece& piece, size_t i,
                       absl::Span<const std::byte> scales) {
     const Weight& w = *piece.weight;

@@ -1,4 +1,4 @@
-// Quantizes weights that share an amax, a piece at a time, into the parts that
+// Quantizes weights that share an amax, piece by piece, into the parts that
 // their dialect stores.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_WEIGHT_ENCODER_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_WEIGHT_ENCODER_H_
@@ -21,7 +21,7 @@ namespace quantd::checkpoint {
 
 struct EncodedGroup {
   UnitHashes hashes;
-  float amax = 0;  // of all weights; 0 where no scale needs it
+  float amax = 0;  // of all weights; 0 if no scale needs it
   std::optional<ErrorStatistics> statistics;
 };
 
@@ -29,19 +29,19 @@ struct EncodedGroup {
 struct Encoder {
   const Model& model;
   Service& service;
-  PartSink* sink = nullptr;  // nullptr: what is made is dropped
+  PartSink* sink = nullptr;  // nullptr: the output is discarded
   bool statistics = false;   // how far the codes are from what was quantized
 
-  // Reads the weights into `room`, a piece after the other, and twice where
-  // they share an amax and do not fit into it together. `progress`: told of
-  // bytes of the input. INVALID_ARGUMENT for a weight with NaN or Inf, by name;
-  // RESOURCE_EXHAUSTED where 128 rows do not fit.
+  // Reads the weights into `room`, one piece after the other; twice if they
+  // share an amax and do not fit into it together. `progress` is told input
+  // bytes. INVALID_ARGUMENT names a weight with NaN or Inf; RESOURCE_EXHAUSTED
+  // if 128 rows do not fit.
   absl::StatusOr<EncodedGroup> Encode(
       const FusedWeights& group, absl::Span<std::byte> room,
       absl::FunctionRef<void(size_t bytes)> progress) const;
 };
 
-// The hash of what a group is made of, as an encoder tells it.
+// Hash of a group's source bytes, the same as an encoder's.
 absl::StatusOr<std::string> HashOfSource(const Model& model,
                                          const FusedWeights& group,
                                          absl::Span<std::byte> room);

@@ -13,7 +13,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Magnitudes order as their bits do without the sign.
+// Without the sign, magnitudes order as their bits do.
 template <typename Bits>
 Bits LargestBits(absl::Span<const std::byte> bytes, Bits mask) {
   Bits most = 0;
@@ -62,7 +62,7 @@ absl::Status AsStored(const Model& model, const Weight& w, int64_t row,
     return model.Read(*w.source, w.offset + static_cast<size_t>(row) * w.pitch,
                       bytes);
   }
-  // K lines of N are stored; so many of them fit into the caches at once.
+  // For stored K rows of N: the number of lines that fit into the caches.
   constexpr int64_t kLines = 64;
   std::vector<std::byte> lines;
   for (int64_t k = 0; k < w.cols; k += kLines) {
@@ -82,7 +82,8 @@ absl::Status AsStored(const Model& model, const Weight& w, int64_t row,
   return absl::OkStatus();
 }
 
-// Reads values as fp32 in small pieces: `read` takes a first row and a number.
+// Reads values as fp32 in small pieces. `read` takes a first row and a number
+// of rows.
 template <typename ReadSome>
 absl::Status InPieces(int64_t cols, int64_t row, int64_t count,
                       absl::Span<std::byte> bytes, ReadSome&& read) {

@@ -67,7 +67,7 @@ class Model {
   const std::vector<ModelTensor>& tensors() const { return tensors_; }
   // Returns nullptr if there is no tensor of that name.
   const ModelTensor* Find(std::string_view name) const;
-  // The name of the index file; empty: there is none.
+  // The name of the index file, or empty if there is no index.
   const std::string& index_name() const { return index_name_; }
   bool has_config() const { return has_config_; }
   const Json& config() const { return config_; }  // {} without one

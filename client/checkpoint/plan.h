@@ -29,7 +29,7 @@ struct Selection {
   std::vector<std::string> rules =
       {};  // "PATTERN=FORMAT"; the first match counts
   std::vector<std::string> fuse = {};  // "q_proj,k_proj,v_proj"
-  // Whose arithmetic; none: that of the dialect's library.
+  // The library whose arithmetic is used; nullopt: that of the dialect.
   std::optional<Profile> profile = {};
   // The largest magnitude of each module's inputs.
   std::map<std::string, float> input_amax = {};

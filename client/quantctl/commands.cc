@@ -13,7 +13,7 @@
 namespace quantd::quantctl {
 namespace {
 
-// What ends a command before its last tensor.
+// Why a command ends before its last tensor.
 struct Stop {
   int code = kOk;
   absl::Status status;
@@ -21,9 +21,9 @@ struct Stop {
 
 using Take = std::function<absl::Status(const InputTensor&, Result, Record*)>;
 
-// Quantizes two tensors at once and hands over each result in order. Goes on
-// without a server no longer than it takes to learn that, and ends where the
-// source cannot be read or `take` cannot write.
+// Quantizes two tensors at a time and hands over the results in order. Stops as
+// soon as the server is known to be gone, the source cannot be read or `take`
+// cannot write.
 Stop QuantizeAll(Client& client, const Options& options,
                  const TensorInput& input, const PieceOptions& pieces,
                  Progress* progress, Report* report, const Take& take) {
@@ -32,7 +32,7 @@ Stop QuantizeAll(Client& client, const Options& options,
     std::future<absl::StatusOr<Result>> future;
   };
   const std::vector<const InputTensor*> tensors = Eligible(input);
-  // Before `pending`, whose futures wait for their calls.
+  // Declared before `pending`, whose futures wait for their calls.
   CallOptions call = CallOf(options);
   call.cancel.emplace();
   std::deque<Pending> pending;
@@ -148,7 +148,7 @@ int RunAmax(const Options& options) {
     amax.non_finite = options.quantize.non_finite;
     amax.domain = options.domain;
     amax.splits = options.quantize.splits;
-    // The rotation of the rows needs whole blocks; the others do not.
+    // Only the rotation of rows needs whole blocks.
     amax.rowwise_rht = MakeRhtAmaxPlan(t->desc, amax).ok();
     const Timer timer;
     const auto result = RhtAmaxInPieces(**client, t->desc, t->read, amax,

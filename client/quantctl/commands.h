@@ -1,4 +1,4 @@
-// quantctl: the pieces its commands share.
+// Declarations shared by quantctl's commands.
 #ifndef QUANTD_CLIENT_QUANTCTL_COMMANDS_H_
 #define QUANTD_CLIENT_QUANTCTL_COMMANDS_H_
 
@@ -29,20 +29,21 @@ inline constexpr uint16_t kDefaultPort = 50151;
 struct Options {
   std::string server = kDefaultServer;
   std::string memory_socket;           // empty: no memory is shared
-  std::optional<Transport> transport;  // the only one that will do
+  std::optional<Transport> transport;  // set: any other transport is an error
   Credentials credentials;
   double deadline_seconds = 30;
   bool json = false;
   bool verbose = false;
   std::string input;
   std::string output;
-  std::vector<std::string> tensors;  // empty: all that can be
+  std::vector<std::string> tensors;  // empty: all that can be processed
   int flatten_axis = -1;
   QuantizeOptions quantize;
-  Usage usage = Usage::kUnspecified;  // as named; unspecified: not named
-  std::string sign_mask;              // hexadecimal; empty: not named
+  // From the command line; unspecified: not given.
+  Usage usage = Usage::kUnspecified;
+  std::string sign_mask;  // hexadecimal; empty: not named
   std::optional<uint64_t> sign_seed;
-  std::optional<uint64_t> seed;  // of stochastic rounding
+  std::optional<uint64_t> seed;  // for stochastic rounding
   AmaxDomain domain = AmaxDomain::kTensor;
   DType dtype = DType::kUnspecified;         // of what is decoded
   Usage decode_usage = Usage::kUnspecified;  // the copy to decode
@@ -54,7 +55,7 @@ struct Options {
   uint64_t sample_seed = 20260101;
 };
 
-// The commands. Each prints its report and says how it went.
+// The commands. Each prints its report and returns an exit code.
 int RunInfo(const Options& options);
 int RunQuantize(const Options& options);
 int RunDequantize(const Options& options);
@@ -63,65 +64,66 @@ int RunRoundtrip(const Options& options);
 int RunPlan(const Options& options);
 int RunSample(const Options& options);
 
-// A client for the server the options name.
+// A client for the server that the options name.
 absl::StatusOr<std::unique_ptr<Client>> Connect(const Options& options);
 CallOptions CallOf(const Options& options);
-// How tensors go to that server, which is asked for its limits.
+// Settings for sending tensors in pieces. Asks the server for its limits.
 absl::StatusOr<PieceOptions> PiecesOf(Client& client, const Options& options,
                                       Progress* progress);
 
-// Why a call does not count that did not go the way that --transport names.
+// The error for a call that did not use the transport named by --transport.
 absl::Status OtherWay(Transport wanted, const std::string& taken);
 
 // The exit code for a failed call.
 int CodeOf(const absl::Status& status);
-// Says on stderr what is wrong and, where `code` says that a server had a part
-// in it, what to do next.
+// Prints the error on stderr and, if `code` shows that a server was involved,
+// what to do next.
 void Explain(const Options& options, int code, const absl::Status& status);
-// The same, with --json on stdout too. Returns `code`.
+// Explains the error, also on stdout with --json. Returns `code`.
 int Fail(const Options& options, int code, const absl::Status& status);
 
-// Whether an error is an option's fault and not that of what is read.
+// Whether an error is an option's fault rather than the input's.
 bool IsOfOption(const absl::Status& status);
-// The same where an input, or a plan for it, is no good: for an option that is
-// wrong, or for the input.
+// Fails with the code for an invalid input or plan, or for an invalid option.
 int FailToOpen(const Options& options, const absl::Status& status);
 
-// The same where Connect failed: for a bad option, or for what is not there.
+// Fails with the code for a failed Connect: an invalid option, or something
+// that is missing.
 int FailToConnect(const Options& options, const absl::Status& status);
 
-// Opens options.input and marks what cannot be worked on; kBadInput when
-// nothing is left. `judge` says what is wrong with a tensor of legal type.
+// Opens options.input and marks tensors that cannot be processed; kBadInput if
+// none is left. `judge` returns what is wrong with a tensor of a legal type.
 absl::StatusOr<TensorInput> OpenInput(
     const Options& options,
     const std::function<absl::Status(const TensorDesc&)>& judge);
-// The same with what --format and its options say.
+// Opens the input, and marks tensors that --format and its options exclude.
 absl::StatusOr<TensorInput> OpenToQuantize(const Options& options);
 
-// The tensors left, in order.
+// The remaining tensors, in order.
 std::vector<const InputTensor*> Eligible(const TensorInput& input);
 uint64_t BytesOf(const std::vector<const InputTensor*>& tensors);
 
-// A report with its head filled in, and the tensors that were passed over.
+// A report with its head and the skipped tensors filled in.
 Report ReportOf(const char* command, const Options& options,
                 const TensorInput& input);
 Record RecordOf(const InputTensor& tensor);
-// Who did the work and what was found.
+// Records the device, transport and statistics of a result.
 void Credit(const Result& result, Record* record);
 
-// A row for each copy of it.
+// A row for each copy in the tensor.
 std::vector<CopyRow> CopiesOf(const QuantizedTensor& q);
 
-// Where the command writes: a file, or standard output where options.output is
-// "-"; never the file that is read. What is printed goes to stderr from here on
-// where standard output holds the data.
+// Opens the command's output: a file, or standard output if options.output is
+// "-"; never the input file. If standard output holds the data, printing goes
+// to stderr from then on.
 absl::StatusOr<OutputFile> OpenOutput(const Options& options,
                                       std::optional<FileIdentity> source);
 
-// Prints the report and what to do about the first error; the exit code.
+// Prints the report and what to do about the first error. Returns the exit
+// code.
 int Finish(const Options& options, Report* report);
-// The same of a command that writes a file, which `commit` finishes where no
-// tensor failed; else nothing is written.
+// Finishes a command that writes a file: calls `commit` if no tensor failed;
+// otherwise nothing is written.
 int FinishFile(const Options& options, Report* report,
                const std::function<absl::Status()>& commit);
 

@@ -14,7 +14,7 @@
 namespace quantd::quantctl {
 namespace {
 
-// Writes what is decoded, one tensor to .npy or many to .safetensors.
+// Writes decoded tensors: one to .npy, or any number to .safetensors.
 class DecodedOutput {
  public:
   static absl::StatusOr<DecodedOutput> Create(
@@ -48,7 +48,7 @@ class DecodedOutput {
   std::optional<safetensors::Writer> safetensors_;
 };
 
-// Rows and columns of a decoded matrix of `cols` columns to where they belong.
+// Writes a decoded piece of a matrix of `cols` columns to its place.
 absl::Status WritePiece(DecodedOutput& output, const std::string& name,
                         int64_t cols, size_t element, const Shard& place,
                         absl::Span<const std::byte> bytes) {
@@ -65,13 +65,13 @@ absl::Status WritePiece(DecodedOutput& output, const std::string& name,
   return absl::OkStatus();
 }
 
-// The copy the user named, or the only one, or the rowwise one.
+// The copy that the user named, or the only one, or the rowwise one.
 Usage PickCopy(const Options& options, Usage usage) {
   if (options.decode_usage != Usage::kUnspecified) return options.decode_usage;
   return HasRowwise(usage) ? Usage::kRowwise : Usage::kColumnwise;
 }
 
-// Codes and scales of a copy.
+// Size of the codes and scales of a copy.
 uint64_t CopyBytes(const Plan& plan, Usage usage) {
   const bool columnwise = usage == Usage::kColumnwise;
   uint64_t bytes = 0;
@@ -113,7 +113,7 @@ int RunDequantize(const Options& options) {
     if (!d.ok()) return Fail(options, kBadInput, d.status());
     DType dtype =
         options.dtype == DType::kUnspecified ? d->tensor.dtype : options.dtype;
-    // numpy has no bf16; every bf16 number is an fp32 one.
+    // Numpy has no bf16; every bf16 number is an fp32 number.
     if (npy && options.dtype == DType::kUnspecified && dtype == DType::kBF16) {
       dtype = DType::kF32;
     }

@@ -52,7 +52,7 @@ std::optional<float> ParseEstimate(const std::string& text) {
   float value = 0;
   const char* const end = text.data() + text.size();
   const auto parsed = std::from_chars(text.data(), end, value);
-  // Whether it is finite and positive is the plan's to say.
+  // The plan checks whether it is finite and positive.
   if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
   return value;
 }
@@ -69,7 +69,7 @@ std::string FormatNames() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// A format by its own name, or by the one that models have for it.
+// Parses a format by its own name, or by its name in models.
 std::optional<QuantizeOptions> ParseFormatWord(const std::string& text) {
   QuantizeOptions options;
   if (const auto format = ParseFormat(text)) {
@@ -90,7 +90,8 @@ constexpr std::pair<Scaling, std::string_view> kFamilies[] = {
     {Scaling::kMx, "MX"},
     {Scaling::kBlock, "FP8 block"}};
 
-// " [NVFP4, mxfp4]": formats that an option is for, whole families by name.
+// " [NVFP4, mxfp4]": the formats that an option applies to, whole families by
+// name.
 std::string For(Option option) {
   std::vector<std::string_view> names;
   for (const auto& [scaling, family] : kFamilies) {
@@ -279,8 +280,8 @@ void AddInput(CLI::App* app, Options* o, const char* what) {
 void AddOutput(CLI::App* app, Options* o, const char* help) {
   const bool npy = std::string_view(help).find(".npy") != std::string::npos;
   const auto check = [npy](const std::string& name) -> std::string {
-    // What is no regular file may have any name, and gets .safetensors; a link
-    // may lead to standard output.
+    // Only a regular file needs the extension; anything else gets .safetensors
+    // content. A link may lead to standard output.
     struct stat info = {};
     const bool stream = name == "-" || (lstat(name.c_str(), &info) == 0 &&
                                         !S_ISREG(info.st_mode));
@@ -386,7 +387,7 @@ absl::Status Settle(Options* o) {
         "--seed: only with --rounding stochastic");
   }
   if (q.rounding == Rounding::kStochastic) {
-    // Here, and not for each tensor: one command, one seed.
+    // Drawn here, so that all tensors of a command use one seed.
     q.stochastic.seed = o->seed ? *o->seed : DrawSeed();
   }
   return absl::OkStatus();

@@ -1,4 +1,4 @@
-// The command-line flags that several commands of quantctl share.
+// Command-line flags that several commands of quantctl share.
 #ifndef QUANTD_CLIENT_QUANTCTL_FLAGS_H_
 #define QUANTD_CLIENT_QUANTCTL_FLAGS_H_
 
@@ -10,8 +10,8 @@
 
 namespace quantd::quantctl {
 
-// An option whose text is turned into a value by `parse`, which gives
-// std::optional; `legal` says what it takes.
+// An option whose text is converted by `parse`, which returns std::optional;
+// `legal` describes the valid texts.
 template <typename Parse, typename Assign>
 CLI::Option* Named(CLI::App* app, const char* name, const char* type,
                    const std::string& help, const std::string& legal,
@@ -33,20 +33,19 @@ CLI::Option* Named(CLI::App* app, const char* name, const char* type,
 
 void AddJson(CLI::App* app, Options* o);
 void AddInput(CLI::App* app, Options* o, const char* what);
-// A .safetensors file, or a .npy file where `help` names one.
+// An output that is a .safetensors file, or a .npy file if `help` mentions it.
 void AddOutput(CLI::App* app, Options* o, const char* help);
-// Where the dimensions split.
+// The axis at which the dimensions are split into rows and columns.
 void AddFlatten(CLI::App* app, Options* o);
-// Dimension, signs, policy: all that `amax` knows of the rotation.
+// The rotation's dimension, signs and policy: all that `amax` needs of it.
 void AddRotation(CLI::App* app, Options* o);
 void AddSplits(CLI::App* app, Options* o);
-// Everything that QuantizeOptions have.
+// All fields of QuantizeOptions.
 void AddQuantize(CLI::App* app, Options* o);
 CLI::Option* AddDType(CLI::App* app, Options* o, const char* help);
 
-// What can be settled only when all flags are read: the usage that --rht
-// implies, the signs, the seed. INVALID_ARGUMENT for flags that contradict
-// each other.
+// Settles what depends on several flags: the usage implied by --rht, the signs,
+// the seed. INVALID_ARGUMENT if flags contradict each other.
 absl::Status Settle(Options* o);
 
 }  // namespace quantd::quantctl

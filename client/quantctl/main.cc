@@ -1,4 +1,4 @@
-// quantctl: quantizes tensor files through a quantd server, or by itself.
+// quantctl: quantizes tensor files with a quantd server, or in its own process.
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
@@ -26,7 +26,7 @@
 namespace quantd::quantctl {
 namespace {
 
-// What follows the commands on the first page.
+// The text after the list of commands on the first page of help.
 std::string Notes() {
   const size_t width = WidthOf(stdout);
   std::string text =
@@ -238,15 +238,15 @@ int Main(int argc, char** argv) {
   for (const auto settle : {Settle, SettleConnection}) {
     if (const auto s = settle(&o); !s.ok()) return Fail(o, kUsage, s);
   }
-  // What computes can do without a server; `info` asks about one, `bench`
-  // measures one.
+  // Commands that compute can run without a server; `info` and `bench` are
+  // about one.
   for (const CLI::App* sub : app.get_subcommands()) {
     if (sub == info || sub->get_name() == "bench") continue;
     const CLI::Option* server = sub->get_option_no_throw("--server");
     const CLI::Option* dry_run = sub->get_option_no_throw("--dry-run");
     const CLI::Option* target = sub->get_option_no_throw("--target");
     const bool measures = target != nullptr && *target;
-    // The way back to plain weights computes here whoever is there.
+    // Converting back to plain weights always computes in this process.
     const CLI::Option* dialect = sub->get_option_no_throw("--dialect");
     const bool back =
         dialect != nullptr && *dialect && dialect->as<std::string>() == "none";
@@ -264,7 +264,7 @@ int Main(int argc, char** argv) {
 int main(int argc, char** argv) {
   quantd::quantctl::RemoveDraftsOnSignals();
   quantd::TuneAllocatorForBulkTransfers();
-  // Files may be larger than memory allows, and libraries below may throw.
+  // Files may not fit into memory, and libraries may throw.
   using namespace quantd::quantctl;
   try {
     const int code = Main(argc, argv);
@@ -273,7 +273,7 @@ int main(int argc, char** argv) {
                std::strerror(errno));
     return kCannotWrite;
   } catch (const std::system_error& e) {
-    // What fmt::print throws.
+    // Thrown by fmt::print.
     fmt::print(stderr, "quantctl: {}\n", e.what());
     return kCannotWrite;
   } catch (const std::exception& e) {

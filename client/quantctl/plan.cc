@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The choice of each device as text: "amax PlainAmax, encode EncodeNvfp4Rows".
+// Each device's choice as text: "amax PlainAmax, encode EncodeNvfp4Rows".
 struct Kernels {
   std::string cuda;
   std::string cpu;
@@ -93,7 +93,7 @@ struct KernelsRow {
   Kernels kernels;
 };
 
-// Adds a row, or the type to the last row where that is the same otherwise.
+// Adds a row, or adds the type to the last row if everything else is the same.
 void Add(const FormatSpec& format, std::string copies, DType dtype,
          const absl::StatusOr<Plan>& plan, std::vector<KernelsRow>* rows) {
   if (!plan.ok()) return;
@@ -107,8 +107,8 @@ void Add(const FormatSpec& format, std::string copies, DType dtype,
                    std::string(Name(dtype)), std::move(kernels)});
 }
 
-// A row for each format, its copies and types that are legal with the rest of
-// `options`; types with the same kernels share one.
+// A row for each format, with its copies and the types that are legal with the
+// rest of `options`; types with the same kernels share a row.
 std::vector<KernelsRow> KernelsTable(const QuantizeOptions& options) {
   constexpr DType kFloats[] = {DType::kBF16, DType::kF16, DType::kF32};
   std::vector<KernelsRow> rows;
@@ -145,7 +145,7 @@ std::vector<KernelsRow> KernelsTable(const QuantizeOptions& options) {
   return rows;
 }
 
-// The table of --kernels without a tensor.
+// Prints the table for --kernels without a tensor.
 int PrintKernels(const Options& options) {
   const std::vector<KernelsRow> table = KernelsTable(options.quantize);
   std::vector<std::vector<std::string>> rows = {

@@ -1,4 +1,4 @@
-// How far a long command has got, on stderr.
+// Shows the progress of a long command on stderr.
 #ifndef QUANTD_CLIENT_QUANTCTL_PROGRESS_H_
 #define QUANTD_CLIENT_QUANTCTL_PROGRESS_H_
 
@@ -11,24 +11,24 @@
 namespace quantd::quantctl {
 
 // "1.50 GiB of 4.00 GiB, 300.00 MiB/s, 0:08 left"; before the first byte
-// there is neither rate nor time.
+// without rate and time.
 std::string ProgressText(uint64_t done, uint64_t total, double seconds);
 
-// A bar, that text and the name of the tensor at hand, of which a line of
-// `width` columns has what it has room for: the text first, then the bar.
+// A bar, that text and the name of the current tensor, as far as they fit into
+// `width` columns: the text first, then the bar.
 std::string ProgressLine(uint64_t done, uint64_t total, double seconds,
                          std::string_view name, size_t width);
 
-// A bar while stderr is a terminal; elsewhere, in a log, a line now and then,
-// and none at all for what takes less than that. Thread-safe.
+// Shows a bar if stderr is a terminal; otherwise prints an occasional line, and
+// none at all for a short command. Thread-safe.
 class Progress {
  public:
-  // `total`: bytes that will be read.
+  // `total` is the bytes that will be read.
   explicit Progress(uint64_t total);
   ~Progress();
   Progress(const Progress&) = delete;
 
-  // Names the tensor at hand.
+  // Names the current tensor.
   void Name(std::string_view name);
   void Add(uint64_t bytes);
 

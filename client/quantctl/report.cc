@@ -63,7 +63,7 @@ std::string AmaxText(const std::vector<float>& amax) {
   return fmt::format("{:.6g} (largest of {})", largest, amax.size());
 }
 
-// Columns of the table, empty where they were not asked for.
+// Columns of the table, empty if not requested.
 std::vector<std::string> StatisticsText(const CopyRow& copy) {
   if (!copy.statistics) return {"", "", ""};
   const ErrorStatistics& s = *copy.statistics;
@@ -211,7 +211,7 @@ std::string SkippedText(const std::vector<Skipped>& skipped, size_t all,
     }
     return text;
   }
-  // Kinds in the order of their first ones, with the reason that all share.
+  // Kinds in order of first occurrence, with the reason if all share one.
   std::vector<std::pair<const Skipped*, size_t>> kinds;
   std::set<std::string> mixed;
   for (const Skipped& s : skipped) {
@@ -235,7 +235,7 @@ std::string SkippedText(const std::vector<Skipped>& skipped, size_t all,
                      skipped.size(), all, fmt::join(parts, ", "));
 }
 
-// Numbers could align right, but names and shapes dominate.
+// All columns are left-aligned: names and shapes dominate.
 void PrintColumns(const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths(rows.front().size());
   for (const auto& row : rows) {

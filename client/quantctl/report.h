@@ -1,5 +1,4 @@
-// What quantctl prints: tables for people, JSON for programs, a progress bar
-// on a terminal.
+// Output of quantctl: tables for people, JSON for programs.
 #ifndef QUANTD_CLIENT_QUANTCTL_REPORT_H_
 #define QUANTD_CLIENT_QUANTCTL_REPORT_H_
 
@@ -17,15 +16,16 @@
 
 namespace quantd::quantctl {
 
-// One copy of a tensor, or one of the maxima of `amax`.
+// One copy of a tensor, or one maximum of `amax`.
 struct CopyRow {
   std::string name;  // "rowwise"
-  // One, several (groups, lines), or none for a format without.
+  // One value, several (groups, lines), or none if the format has no amax.
   std::vector<float> amax;
   // NaN: nothing to compare; infinity: equal.
   std::optional<double> sqnr_db = std::nullopt;
   std::optional<double> sqnr_db_without_rht = std::nullopt;
-  // With the rotation, and its own amax instead of one estimated or given.
+  // With the rotation and its computed amax, if the amax was estimated or
+  // given.
   std::optional<double> sqnr_db_computed_amax = std::nullopt;
   std::optional<ErrorStatistics> statistics = std::nullopt;
 };
@@ -44,12 +44,12 @@ struct Record {
   bool saw_nan = false;
   int64_t replaced_globals = 0;
   bool saw_inf = false;
-  absl::Status error;  // then most of the above is empty
+  absl::Status error;  // if set, most of the above is empty
 };
 
 struct Skipped {
   std::string name;
-  std::string kind;  // what those like it are: "scalars"
+  std::string kind;  // plural of its kind: "scalars"
   std::string reason;
 };
 
@@ -81,12 +81,12 @@ struct Report {
   std::vector<Record> tensors;
   std::vector<Skipped> skipped;
   std::vector<std::string> notes;
-  bool resizes = true;  // what comes out is the tensors in another form
+  bool resizes = true;  // the output is the tensors in another form
   Timer timer;          // of the whole command
   double seconds = 0;   // settled by Finish
 };
 
-// All tensors that did not fail, together.
+// Sums over all tensors that did not fail.
 struct Totals {
   size_t tensors = 0;
   size_t failed = 0;
@@ -100,19 +100,19 @@ struct Totals {
 Totals TotalsOf(const Report& report);
 
 // "skipped 64 of 70 tensors: 60 vectors, 4 scalars (--verbose names them)", or
-// a line for each; empty: none. `all`: those skipped and those not.
+// a line for each; empty if none was skipped. `all` counts skipped tensors and
+// others.
 std::string SkippedText(const std::vector<Skipped>& skipped, size_t all,
                         bool verbose);
 
-// To stdout. The keys of the JSON are stable; numbers that are not finite are
-// null there.
+// Print to stdout. JSON keys are stable; numbers that are not finite are null.
 void PrintTable(const Report& report, bool verbose);
 void PrintJson(const Report& report, int exit_code);
 // {"error": {...}, "exit_code": n}
 void PrintJsonError(const absl::Status& status, int exit_code);
 
-// Columns as wide as their widest cell, below a head; one without a cell that
-// is filled is left out.
+// Prints columns as wide as their widest cell, below a head. Columns without a
+// filled cell are left out.
 void PrintColumns(const std::vector<std::vector<std::string>>& rows);
 
 std::string SizesText(const std::vector<int64_t>& shape);

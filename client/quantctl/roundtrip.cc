@@ -13,7 +13,7 @@
 namespace quantd::quantctl {
 namespace {
 
-// A tensor on its way there and back, and who carries it.
+// A tensor being quantized and decoded, and the client that does it.
 struct Trip {
   Client& client;
   const Options& options;
@@ -32,8 +32,7 @@ absl::StatusOr<QuantizedTensor> Quantize(const Trip& trip,
   return QuantizedTensor::FromResult(trip.tensor.desc, how, *std::move(result));
 }
 
-// Reads the tensor once more, so that no more of it is held than is decoded at
-// a time.
+// Reads the tensor again piece by piece, so that only one piece is in memory.
 absl::StatusOr<double> SqnrOf(const Trip& trip, const QuantizedTensor& q,
                               Usage copy, Record* r) {
   const DType from = trip.tensor.desc.dtype;
@@ -61,12 +60,12 @@ absl::StatusOr<double> SqnrOf(const Trip& trip, const QuantizedTensor& q,
   return sums.sqnr_db();
 }
 
-// What else the copies are compared with: made when a copy asks for it.
+// The other quantizations that copies are compared with, made on first use.
 class Comparison {
  public:
   Comparison(const Trip& trip, QuantizeOptions how, Record* r)
       : trip_(trip), how_(std::move(how)), record_(r) {
-    // Not again what was asked for once, and no progress by it.
+    // Asked for once already, and without progress reports.
     how_.statistics = how_.dbias = how_.want_amax = false;
     how_.dbias_dtype = DType::kUnspecified;
     trip_.pieces.progress = nullptr;
@@ -87,14 +86,15 @@ class Comparison {
   std::optional<QuantizedTensor> made_;
 };
 
-// Quantizes, decodes and compares. With RHT also without, since only the
-// difference tells what the rotation did; and where its amax was estimated or
-// given also with the true one, lest the rotation be blamed for that.
+// Quantizes, decodes and compares. With RHT it also compares with the result
+// without RHT, which shows the effect of the rotation. If the amax was
+// estimated or given, it also compares with the computed amax, so that the
+// rotation is not blamed for that.
 absl::Status Roundtrip(const Trip& trip, Record* r) {
   const Timer timer;
   QuantizeOptions how = trip.options.quantize;
   const bool estimated = how.nvfp4.amax_estimation_scale.value_or(0) != 0;
-  // Tells how much an estimate clips.
+  // Shows how much an estimate clips.
   how.statistics |= estimated;
   const auto q = Quantize(trip, how, r);
   if (!q.ok()) return q.status();
@@ -109,7 +109,7 @@ absl::Status Roundtrip(const Trip& trip, Record* r) {
 
   QuantizeOptions computed = how;
   if (estimated) computed.nvfp4.amax_estimation_scale = 0;
-  // An amax that was given belongs to the rotated values.
+  // A given amax applies to the rotated values.
   computed.rowwise_amax.clear();
   computed.columnwise_amax.clear();
   QuantizeOptions plain = computed;
@@ -167,7 +167,7 @@ void ExplainRht(Format format, Report* report) {
   for (const Record& r : report->tensors) {
     for (const CopyRow& c : r.copies) {
       if (!c.sqnr_db_without_rht || !c.sqnr_db) continue;
-      // With the amax that the rotated values have.
+      // With the amax of the rotated values.
       const double rotated = c.sqnr_db_computed_amax.value_or(*c.sqnr_db);
       if (!Lower(rotated, *c.sqnr_db_without_rht)) continue;
       lower.push_back(fmt::format("{} ({}, {:.2f} to {:.2f} dB)", r.name,

@@ -18,7 +18,8 @@ namespace {
 
 constexpr char kServer[] = "Server";
 
-// Files are read into the host's memory: none goes the way of device memory.
+// Files are read into host memory, so no tensor uses the transport of device
+// memory.
 std::optional<Transport> ParseTransport(std::string_view text) {
   for (const Transport t : {Transport::kTcp, Transport::kUnix,
                             Transport::kShared, Transport::kLocal}) {
@@ -27,7 +28,7 @@ std::optional<Transport> ParseTransport(std::string_view text) {
   return std::nullopt;
 }
 
-// The addresses, each with the default port where it has none.
+// The addresses, with the default port added where it is missing.
 std::string WithPorts(std::string_view addresses) {
   std::string text;
   while (true) {
@@ -134,7 +135,7 @@ bool Refuses(uint16_t port) {
   to.sin_family = AF_INET;
   to.sin_port = htons(port);
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  // Of this very machine: the answer is there at once.
+  // The address is this machine's, so the answer comes at once.
   const bool refused =
       connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0 &&
       errno == ECONNREFUSED;

@@ -1,5 +1,5 @@
-// Which server a command works with, and how: its flags, and what is done
-// where nobody has named one.
+// Chooses the server for a command: the flags, and the defaults if none is
+// named.
 #ifndef QUANTD_CLIENT_QUANTCTL_SERVER_CHOICE_H_
 #define QUANTD_CLIENT_QUANTCTL_SERVER_CHOICE_H_
 
@@ -11,25 +11,23 @@
 namespace quantd::quantctl {
 
 void AddServer(CLI::App* app, Options* o);
-// TLS and the token. Part of AddServer.
+// Flags of TLS and the token. Part of AddServer.
 void AddCredentials(CLI::App* app, Options* o);
 void AddDeadline(CLI::App* app, Options* o);
 
-// Whether nothing listens at that port of 127.0.0.1. False where that cannot be
-// known.
+// Whether nothing listens at that port of 127.0.0.1. False if unknown.
 bool Refuses(uint16_t port);
 
-// For a command for which no server is named: "local" where that is the way it
-// is to go; or, saying so on stderr, where the default address refuses
-// connections and any way will do.
+// Chooses for a command without a named server: "local" if --transport says so,
+// or, with a message on stderr, if the default address refuses connections and
+// any transport will do.
 void SettleServer(Options* o);
 
-// Settles what flags leave to the environment and to defaults: the token, and
-// the port of an address that has none. INVALID_ARGUMENT for a variable that
-// has another name now.
+// Fills in what flags leave to the environment and to defaults: the token, and
+// missing ports. INVALID_ARGUMENT for a variable that has been renamed.
 absl::Status SettleConnection(Options* o);
 
-// INVALID_ARGUMENT where the way that is named does not lead to the server.
+// INVALID_ARGUMENT if the server cannot be reached by the named transport.
 absl::Status CheckTransport(const Options& o);
 
 }  // namespace quantd::quantctl

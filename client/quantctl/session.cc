@@ -20,10 +20,10 @@ namespace {
 
 bool Failed(const Record& r) { return !r.error.ok(); }
 
-// Why a tensor is passed over that nobody asked for; not worth a line.
+// Reason for skipping a tensor that was not asked for; not reported.
 constexpr char kNotNamed[] = "not named";
 
-// Those that were passed over and that may be worth a word.
+// Skipped tensors that may be worth a report.
 std::vector<Skipped> SkippedOf(const TensorInput& input) {
   std::vector<Skipped> skipped;
   for (const InputTensor& t : input.tensors()) {
@@ -43,8 +43,8 @@ void RefuseOtherWays(Transport wanted, Report* report) {
   }
 }
 
-// What to try where a connection came about and then failed; nullptr: it did
-// not come about. gRPC has only words for the difference.
+// What to try if a connection was made and then failed; nullptr if none was
+// made. gRPC distinguishes the two only in its text.
 const char* TlsHint(const Credentials& credentials,
                     const absl::Status& status) {
   const std::string text = absl::AsciiStrToLower(status.message());
@@ -60,7 +60,7 @@ const char* TlsHint(const Credentials& credentials,
     return "Its certificate is not trusted: name who signed it with --tls-ca, "
            "and the name it has with --tls-name.";
   }
-  // What a server that breaks off a handshake looks like from here.
+  // How a handshake broken off by the server looks from here.
   if (!says("socket closed")) return nullptr;
   return tls ? "If the server wants a certificate, give one that it takes with "
                "--tls-cert and --tls-key."
@@ -77,7 +77,7 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const Options& options) {
   client.memory_socket = options.memory_socket;
   auto made = CreateClient(options.server, client);
   if (!made.ok() || options.transport != Transport::kShared) return made;
-  // What cannot be shared would go by messages.
+  // Memory that cannot be shared would be sent in messages.
   const auto memory = (*made)->TakeHost(1);
   if (!memory.ok()) return memory.status();
   return made;
@@ -125,7 +125,7 @@ int CodeOf(const absl::Status& status) {
 void Explain(const Options& options, int code, const absl::Status& status) {
   fmt::print(stderr, "{} {}\n", Painted(stderr, Colour::kRed, "quantctl:"),
              std::string(status.message()));
-  // A full disk and a busy server have one code of status.
+  // A full disk and a busy server have the same status code.
   if (code != kUnreachable && code != kRefused && code != kPartly) return;
   switch (status.code()) {
     case absl::StatusCode::kUnauthenticated:
@@ -211,7 +211,7 @@ absl::StatusOr<TensorInput> OpenInput(
     }
   }
   const bool file_of_many = HasExtension(options.input, ".safetensors");
-  absl::Status wrong_option;  // the first that is no tensor's fault
+  absl::Status wrong_option;  // the first error that is no tensor's fault
   for (InputTensor& t : input->tensors()) {
     t.desc.flatten_axis = t.desc.shape.size() == 1 ? -1 : options.flatten_axis;
     const bool named =
@@ -229,7 +229,7 @@ absl::StatusOr<TensorInput> OpenInput(
           fmt::format("{}: tensor \"{}\": {}", options.input, t.name, skip));
     }
     if (!wanted.empty() && !named && skip.empty()) skip = kNotNamed;
-    // Norms and biases: tiny, and no format's users expect them changed.
+    // Norms and biases are small, and are not quantized in any format.
     if (!named && file_of_many && skip.empty() && t.desc.shape.size() == 1) {
       t.skip = {"vectors",
                 "a vector; name it with --tensor to take it all the same"};
@@ -240,7 +240,7 @@ absl::StatusOr<TensorInput> OpenInput(
   const std::vector<Skipped> skipped = SkippedOf(*input);
   std::string text =
       fmt::format("{}: no tensor can be worked on", options.input);
-  // One is not worth a count.
+  // A single tensor needs no count.
   if (skipped.size() == 1) {
     text += fmt::format(": {}: {}", skipped[0].name, skipped[0].reason);
   } else if (!skipped.empty()) {
@@ -310,7 +310,8 @@ absl::StatusOr<OutputFile> OpenOutput(const Options& options,
                                       std::optional<FileIdentity> source) {
   struct stat out = {};
   struct stat file = {};
-  // /dev/stdout, for example; but two ways to a device do not mix.
+  // The output is standard output under another name, such as /dev/stdout; two
+  // descriptors for one device would mix output.
   const bool same = fstat(STDOUT_FILENO, &out) == 0 &&
                     stat(options.output.c_str(), &file) == 0 &&
                     out.st_dev == file.st_dev && out.st_ino == file.st_ino &&

@@ -18,14 +18,14 @@ struct Farewell {
   std::string text;
 };
 Farewell& TheFarewell() {
-  // Never destroyed: a thread that ends the process may come late.
+  // Never destroyed: the thread that ends the process may come late.
   static auto* const farewell = new Farewell;
   return *farewell;
 }
 
 std::atomic<std::atomic<int>*> to_stop = nullptr;
 
-// A thread that waits, and no handler, which could neither lock nor free.
+// Uses a waiting thread: a signal handler could neither lock nor free.
 void WaitAndEnd(sigset_t signals) {
   int signal = 0;
   if (sigwait(&signals, &signal) != 0) return;
@@ -34,7 +34,7 @@ void WaitAndEnd(sigset_t signals) {
     if (sigwait(&signals, &signal) != 0) return;
   }
   OutputFile::AbandonAll();
-  // Over the progress bar. Nothing can be done where that fails.
+  // Clears the progress bar. Nothing can be done if that fails.
   if (isatty(STDERR_FILENO) == 1) {
     [[maybe_unused]] const auto n = write(STDERR_FILENO, "\r\x1b[K", 4);
   }
@@ -53,7 +53,7 @@ void WaitAndEnd(sigset_t signals) {
   sigaddset(&one, signal);
   pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
   raise(signal);
-  // The first process of a container outlives its own signals.
+  // The first process of a container is not ended by its own signals.
   _exit(128 + signal);
 }
 

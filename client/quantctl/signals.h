@@ -1,4 +1,4 @@
-// An interrupted quantctl leaves no half-written file behind.
+// Makes sure that an interrupted quantctl leaves no half-written file behind.
 #ifndef QUANTD_CLIENT_QUANTCTL_SIGNALS_H_
 #define QUANTD_CLIENT_QUANTCTL_SIGNALS_H_
 
@@ -7,19 +7,19 @@
 
 namespace quantd::quantctl {
 
-// SIGHUP, SIGINT and SIGTERM remove the drafts of output files and then end
-// the process as they do by default, so that a shell sees 129, 130 or 143. One
-// that the parent has us ignore stays ignored. A write beyond the size a file
-// may have becomes an error and no signal. Call before any other thread is
-// made.
+// Makes SIGHUP, SIGINT and SIGTERM remove the drafts of output files before
+// they end the process in the usual way, so that a shell sees 129, 130 or 143.
+// Signals that the parent ignores stay ignored. Exceeding the limit of file
+// size becomes an error instead of a signal. Must be called before any other
+// thread is started.
 void RemoveDraftsOnSignals();
 
-// What such a signal makes the program say on stderr before it ends; "":
+// Sets what the program prints on stderr when such a signal ends it; "":
 // nothing.
 void SayOnSignals(const std::string& text);
 
-// The first such signal from now on only leaves its number there, for a command
-// that ends early with what it has; the next one ends the process.
+// The next such signal only stores its number in `stop`, so that a command can
+// end early with its results so far; another one ends the process.
 void StopOnSignal(std::atomic<int>* stop);
 
 }  // namespace quantd::quantctl

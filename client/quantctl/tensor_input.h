@@ -1,4 +1,4 @@
-// The tensors of a .npy or .safetensors file, one way to look at both.
+// Reads the tensors of .npy and .safetensors files through one interface.
 #ifndef QUANTD_CLIENT_QUANTCTL_TENSOR_INPUT_H_
 #define QUANTD_CLIENT_QUANTCTL_TENSOR_INPUT_H_
 
@@ -16,10 +16,10 @@
 
 namespace quantd {
 
-// Why a tensor is not worked on.
+// Why a tensor is not processed.
 struct Skip {
   std::string kind;    // what those like it are: "scalars"
-  std::string reason;  // of this one; empty: it is worked on
+  std::string reason;  // why this one is skipped; empty: it is processed
 };
 
 struct InputTensor {
@@ -34,15 +34,15 @@ struct InputTensor {
 // Movable.
 class TensorInput {
  public:
-  // By the name's end: ".npy" gives one tensor, called after the file,
-  // ".safetensors" all of its tensors, in the order of the file. Those that
-  // are no fp32, fp16 or bf16 tensor of 1 to 8 dimensions come with `skip`.
+  // Opens a file by its extension: ".npy" gives one tensor, named after the
+  // file; ".safetensors" gives all of its tensors, in the order of the file.
+  // Any that is not fp32, fp16 or bf16 with 1 to 8 dimensions has `skip` set.
   static absl::StatusOr<TensorInput> Open(const std::string& path);
 
   std::vector<InputTensor>& tensors() { return tensors_; }
   const std::vector<InputTensor>& tensors() const { return tensors_; }
   FileIdentity identity() const { return identity_; }
-  // What the first read that failed said; OK: none did.
+  // Error of the first failed read; OK if none failed.
   absl::Status read_error() const;
 
  private:
@@ -52,7 +52,7 @@ class TensorInput {
   std::shared_ptr<Failure> failure_;
 };
 
-// True when `path` ends so, in either case.
+// Whether `path` has that extension, ignoring case.
 bool HasExtension(const std::string& path, std::string_view extension);
 
 }  // namespace quantd

@@ -32,7 +32,7 @@ double FromF16(uint16_t code) {
   return code >> 15 ? -value : value;
 }
 
-// Not for NaN.
+// Not valid for NaN.
 uint16_t ToBf16(float x) {
   const uint32_t bits = std::bit_cast<uint32_t>(x);
   return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
@@ -52,7 +52,7 @@ class Gaussian {
   }
 
  private:
-  // splitmix64, the upper 53 bits.
+  // The upper 53 bits of splitmix64.
   double Uniform() {
     state_ += 0x9E3779B97F4A7C15;
     uint64_t z = state_;
@@ -117,7 +117,7 @@ std::vector<uint16_t> OutlierSample(size_t count, uint64_t seed) {
       const double g = gaussian.Next();
       squares += g * g;
     }
-    // The floor keeps the last one in a million finite and plausible.
+    // The lower bound keeps one value in a million finite and plausible.
     squares = std::fmax(squares, 1e-4);
     x = ToBf16(static_cast<float>(z / std::sqrt(squares / kFreedom)));
   }

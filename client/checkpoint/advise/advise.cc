@@ -17,13 +17,12 @@
 namespace quantd::checkpoint {
 namespace {
 
-// The first of two that are as small and as good is taken.
+// If several formats are equally small and good, the first is taken.
 constexpr WeightFormat kFormats[] = {WeightFormat::kNvfp4,
                                      WeightFormat::kNvfp4FourOverSix,
                                      WeightFormat::kMxfp8, WeightFormat::kFp8};
 
-// What weights in bf16 count for where decibels are weighed against bytes: as
-// far as bf16 is from the number that it stands for.
+// Decibels counted for weights that stay bf16: the accuracy of bf16 itself.
 constexpr double kAsTheyAre = 54;
 
 uint64_t BytesOf(const FusedWeights& group) {
@@ -36,7 +35,7 @@ uint64_t BytesOf(const FusedWeights& group) {
 
 double Worth(const Candidate& c) { return std::min(c.sqnr_db, kAsTheyAre); }
 
-// Weights that have one format, and what becomes of them in each.
+// Weights with one format, and the result in each format.
 struct Together {
   AdvisedGroup advised;
   uint64_t bytes_in = 0;
@@ -56,7 +55,7 @@ class Advisor {
     for (const WeightFormat format : kFormats) {
       s.format = format;
       auto plan = MakeConversionPlan(model_, s);
-      // Without the first there is nothing to choose for.
+      // The first format's plan is required: without it nothing can be chosen.
       if (!plan.ok() && format == kFormats[0]) return plan.status();
       if (!plan.ok()) {
         if (FindLayout(s.dialect, format) != nullptr) {
@@ -72,7 +71,7 @@ class Advisor {
     for (size_t p = 0; p < plans_.size(); ++p) {
       for (const FusedWeights& group : plans_[p].groups) {
         const Weight& first = group.weights.front();
-        // What a rule is about has its format already.
+        // Weights with a rule already have their format.
         if (first.layout->format != formats_[p]) continue;
         std::string key = architecture->FusionKey(first.module, first.cols);
         if (key.empty()) key = first.module;
@@ -87,7 +86,7 @@ class Advisor {
         if (p > 0) continue;
         for (const Weight& w : group.weights) {
           t.advised.modules.push_back(w.module);
-          // What is stored in 8 bits would be left as bf16.
+          // Stored 8-bit weights would become bf16 if not quantized.
           t.bytes_in +=
               w.stored ? SizeOfShape("BF16", {w.rows, w.cols}) : w.size_bytes();
         }
@@ -96,7 +95,7 @@ class Advisor {
     return absl::OkStatus();
   }
 
-  // One group after the other, so that it is read from the disk once.
+  // Group by group, so that each is read from disk once.
   absl::Status Measure(const Pace& pace,
                        absl::FunctionRef<void(size_t)> progress) {
     std::mutex mutex;
@@ -115,7 +114,7 @@ class Advisor {
     for (const Together& t : together_) groups.push_back(t.advised);
     return groups;
   }
-  // Of all tensors but those that are chosen for, as they end up.
+  // Bytes in the output of all tensors that are not chosen for.
   uint64_t others() const {
     uint64_t bytes = plans_.front().bytes_out;
     for (const Together& t : together_) {
@@ -147,7 +146,7 @@ class Advisor {
         weights += part->weights.size();
         c.bytes += BytesOf(*part);
       }
-      // Some of what is fused does not have the format.
+      // Not all fused weights can have the format.
       if (weights < t->advised.modules.size()) continue;
       c.sqnr_db = noise == 0 ? std::numeric_limits<double>::infinity()
                              : 10 * std::log10(signal / noise);
@@ -164,12 +163,12 @@ class Advisor {
   const Model& model_;
   Service& service_;
   std::vector<ConversionPlan> plans_;
-  std::vector<WeightFormat> formats_;  // of the plans
+  std::vector<WeightFormat> formats_;  // formats of the plans
   std::vector<std::string> notes_;
   std::vector<Together> together_;
 };
 
-// A step to a dearer candidate.
+// A step to a larger candidate.
 struct Step {
   size_t group = 0;
   size_t to = 0;
@@ -177,7 +176,7 @@ struct Step {
   double rate = 0;  // decibels for a byte
 };
 
-// The best next one of a group that takes no more than `room`.
+// The best next candidate of a group that takes at most `room` more bytes.
 Step NextStep(const std::vector<AdvisedGroup>& groups, size_t group,
               uint64_t room) {
   const AdvisedGroup& g = groups[group];
@@ -222,7 +221,7 @@ absl::Status FitInto(uint64_t most, uint64_t others,
     std::pop_heap(steps.begin(), steps.end(), less);
     const Step step = steps.back();
     steps.pop_back();
-    // What no longer fits makes room for a smaller one.
+    // A step that no longer fits is replaced by a smaller one.
     if (step.bytes <= most - bytes) {
       bytes += step.bytes;
       (*groups)[step.group].chosen = step.to;
@@ -232,7 +231,8 @@ absl::Status FitInto(uint64_t most, uint64_t others,
   return absl::OkStatus();
 }
 
-// A module as a pattern: a letter that means something stands for any one.
+// A pattern for exactly that module: special characters become wildcards for
+// one character.
 std::string PatternOf(const std::string& module) {
   std::string out = module;
   for (char& c : out) {

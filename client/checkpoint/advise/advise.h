@@ -1,5 +1,5 @@
-// Which format each weight should have: the cheapest that meets a target, by
-// the errors that one pass over the model shows.
+// Chooses a format for each weight: the cheapest that meets a target, by errors
+// measured in one pass over the model.
 #ifndef QUANTD_CLIENT_CHECKPOINT_ADVISE_ADVISE_H_
 #define QUANTD_CLIENT_CHECKPOINT_ADVISE_ADVISE_H_
 
@@ -17,41 +17,42 @@
 
 namespace quantd::checkpoint {
 
-// What weights come to in a format.
+// The result of one format for a group.
 struct Candidate {
-  WeightFormat format = WeightFormat::kBf16;  // kBf16: as they are
+  WeightFormat format = WeightFormat::kBf16;  // kBf16: not quantized
   uint64_t bytes = 0;
-  double sqnr_db = 0;  // +infinity as they are
+  double sqnr_db = 0;  // +infinity if not quantized
 };
 
-// Weights that engines fuse, which have one format; most are alone.
+// Weights that engines fuse, which must have one format; most groups are a
+// single weight.
 struct AdvisedGroup {
   std::vector<std::string> modules;
-  std::vector<Candidate> candidates;  // from the cheapest to the dearest
+  std::vector<Candidate> candidates;  // from smallest to largest
   size_t chosen = 0;
 };
 
 struct Advice {
   std::vector<AdvisedGroup> groups;
   uint64_t bytes_in = 0;   // of all tensors
-  uint64_t bytes_out = 0;  // with what is chosen
-  // What `convert --rules` takes, a line each.
+  uint64_t bytes_out = 0;  // with the chosen formats
+  // Lines for `convert --rules`.
   std::vector<std::string> rules;
   // Formats of the dialect that the model cannot have, and why.
   std::vector<std::string> notes;
 };
 
-// Of candidates that the dialect has. `selection`: as for a conversion to
-// nvfp4; what its rules are about stays with them. INVALID_ARGUMENT where the
-// dialect has no choice, or where the target cannot be met. `progress`: told of
-// bytes of the input, for every candidate again, by one thread at a time.
+// Advises on a conversion to nvfp4 with `selection`, choosing among the
+// dialect's formats; weights with rules keep theirs. INVALID_ARGUMENT if the
+// dialect has only one format or the target cannot be met. `progress` is told
+// input bytes, once for each candidate, by one thread at a time.
 absl::StatusOr<Advice> Advise(const Model& model, const Selection& selection,
                               const Target& target, const Pace& pace,
                               Service* service,
                               absl::FunctionRef<void(size_t bytes)> progress);
 
-// Chooses for groups whose candidates are known. `others`: bytes of all other
-// tensors.
+// Chooses for groups with measured candidates. `others` is the bytes of all
+// other tensors.
 absl::Status Choose(const Target& target, uint64_t others,
                     std::vector<AdvisedGroup>* groups);
 

@@ -15,7 +15,7 @@ struct Unit {
   const char* name;
   double bytes;
 };
-// As quantd's settings have them: a K is 1024, with B and iB alike.
+// Same units as quantd's settings: a K is 1024, with or without B or iB.
 constexpr Unit kUnits[] = {{"B", 1},        {"K", 0x1p10}, {"KB", 0x1p10},
                            {"KiB", 0x1p10}, {"M", 0x1p20}, {"MB", 0x1p20},
                            {"MiB", 0x1p20}, {"G", 0x1p30}, {"GB", 0x1p30},

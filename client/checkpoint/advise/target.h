@@ -1,4 +1,4 @@
-// What the weights of a model are to come to.
+// The target of advice: a size or an accuracy.
 #ifndef QUANTD_CLIENT_CHECKPOINT_ADVISE_TARGET_H_
 #define QUANTD_CLIENT_CHECKPOINT_ADVISE_TARGET_H_
 
@@ -10,17 +10,17 @@
 
 namespace quantd::checkpoint {
 
-// At least, of each weight.
+// At least this for each weight.
 struct LeastDb {
   double db = 0;
 };
-// At most, of all tensors together.
+// At most this for all tensors together.
 struct MostBytes {
   uint64_t bytes = 0;
 };
 using Target = std::variant<LeastDb, MostBytes>;
 
-// "25dB", "4.5GiB", "800MB". INVALID_ARGUMENT for anything else.
+// Parses "25dB", "4.5GiB" or "800MB". INVALID_ARGUMENT for anything else.
 absl::StatusOr<Target> ParseTarget(const std::string& text);
 
 }  // namespace quantd::checkpoint

@@ -1,4 +1,4 @@
-// What kComfyMetadata of a model says.
+// The content of a model's kComfyMetadata.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_COMFY_METADATA_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_COMFY_METADATA_H_
 
@@ -11,18 +11,19 @@
 
 namespace quantd::checkpoint {
 
-// Of the names in a whole checkpoint, beside those of its text encoders.
+// Prefix of names in a whole checkpoint, which also has text encoders.
 inline constexpr char kComfyPrefix[] = "model.diffusion_model.";
 
 struct ComfyMetadata {
-  std::string shard;  // that has it; empty: there is none
+  std::string shard;  // shard that has it; empty: there is none
   std::string fault;  // why it cannot be read; empty: it can
-  // What it says of a module: its object.
+  // The object for each module.
   std::map<std::string, Json, std::less<>> layers;
 
-  // Nothing that it says is trusted.
+  // Nothing in it is trusted.
   static ComfyMetadata Of(const Model& model);
-  // nullptr: nothing. The prefix of whole checkpoints may be there or not.
+  // Returns nullptr if there is no entry. Names match with or without the
+  // prefix of whole checkpoints.
   const Json* Find(std::string_view module) const;
 };
 

@@ -19,11 +19,12 @@
 namespace quantd::checkpoint {
 namespace {
 
-// A tensor of numbers under the name that both models have for it.
+// A tensor of numbers, under the name that both models have for it.
 struct Entry {
   std::string kind;
-  const ModelTensor* tensor = nullptr;     // as it is
-  const OriginalWeight* weight = nullptr;  // or quantized, or one of a stack
+  const ModelTensor* tensor = nullptr;  // as it is
+  // Set if it is quantized, or one of a stack.
+  const OriginalWeight* weight = nullptr;
 
   const StoredWeight* stored() const {
     return weight != nullptr ? weight->stored : nullptr;
@@ -36,7 +37,7 @@ struct Side {
   const Model& model;
   Originals weights;
   Entries entries;
-  // Neither numbers nor parts of them, or of no format that is known.
+  // Tensors that are not numbers or parts of them, or whose format is unknown.
   std::map<std::string, const ModelTensor*> others;
 };
 
@@ -67,7 +68,8 @@ absl::StatusOr<Side> SideOf(const Model& model) {
   return side;
 }
 
-// Experts of one tensor become an entry each where the other model has them so.
+// Splits experts of one tensor into entries if the other model has them
+// separately.
 void Unstack(const Side& other, Side* side) {
   for (const Originals::Stack& stack : side->weights.stacks()) {
     const std::string module(ModuleOf(stack.tensor->name()));
@@ -137,7 +139,7 @@ class Sums {
   uint64_t not_finite_ = 0;
 };
 
-// Elements of `size` bytes that differ.
+// Number of elements of `size` bytes that differ.
 absl::StatusOr<uint64_t> Differing(const Model& a, const ModelTensor& ta,
                                    const Model& b, const ModelTensor& tb,
                                    size_t size) {
@@ -165,7 +167,7 @@ absl::Status CompareBytes(const Model& a, const Entry& ea, const Model& b,
                           const Entry& eb, TensorDifference* d) {
   const StoredWeight* wa = ea.stored();
   const StoredWeight* wb = eb.stored();
-  // Those of all experts of a stack are told with the first.
+  // For a stack, the parts of all experts are compared with the first one.
   if (!wa || !wb || ea.weight->expert > 0 || wa->layout != wb->layout) {
     return absl::OkStatus();
   }
@@ -219,8 +221,7 @@ absl::StatusOr<TensorDifference> CompareOne(const std::string& name,
   return d;
 }
 
-// Of integers, and of codes whose format nobody knows, nothing can be said but
-// that they are equal.
+// Integers, and codes of unknown formats, can only be compared for equality.
 absl::Status CompareOther(const Model& a, const ModelTensor& ta, const Model& b,
                           const ModelTensor& tb, ModelDifference* out) {
   const bool alike =
@@ -261,7 +262,8 @@ absl::StatusOr<ModelDifference> CompareModels(
   const Entries& in_a = side_a->entries;
   const Entries& in_b = side_b->entries;
   ModelDifference out;
-  // Scales of inputs are of a format, and no model loses a weight with them.
+  // Input scales belong to a format: a model without them has not lost a
+  // weight.
   const auto only_in_a = [&](const std::string& name) {
     if (!IsSpareBeside(SplitModule(name).leaf)) out.only_a.push_back(name);
   };

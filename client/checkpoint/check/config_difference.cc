@@ -12,8 +12,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-// What quantizing, or saving once more, may change; what is of training; and
-// words of which a library writes a number for one.
+// Keys that quantizing or saving again may change, keys of training, and keys
+// under which a library writes a number for a word.
 constexpr std::string_view kFree[] = {"quantization_config",
                                       "compression_config",
                                       "transformers_version",
@@ -32,8 +32,8 @@ constexpr std::string_view kFree[] = {"quantization_config",
                                       "output_router_logits",
                                       "router_aux_loss_coef",
                                       "pretraining_tp"};
-// Those without which nobody knows what model it is, or without which it
-// computes something else: libraries take a default.
+// Keys without which the model is unknown or is computed differently, because
+// libraries use a default.
 constexpr std::string_view kNeeded[] = {"model_type",
                                         "architectures",
                                         "rope_theta",
@@ -56,7 +56,7 @@ constexpr std::string_view kNeeded[] = {"model_type",
                                         "attn_logit_softcapping",
                                         "final_logit_softcapping",
                                         "query_pre_attn_scalar"};
-// Newer files have together what older ones have apart.
+// Newer files merge what older ones keep separate.
 constexpr std::string_view kRope[] = {"rope_parameters", "rope_scaling"};
 
 struct ConfigValue {
@@ -65,7 +65,7 @@ struct ConfigValue {
 };
 using ConfigValues = std::map<std::string, ConfigValue>;
 
-// Positions may lie in an object of their own, by one name or another.
+// Settings of positions may be in an object of their own, under either name.
 void Flatten(const Json& object, const std::string& path,
              const Json::json_pointer& place, ConfigValues* values) {
   for (const auto& [key, value] : object.items()) {
@@ -74,21 +74,21 @@ void Flatten(const Json& object, const std::string& path,
       Flatten(value, Has(kRope, key) ? path : path + key + ".", place / key,
               values);
     } else {
-      // The older word for the same.
+      // The older name of the same key.
       const bool type = key == "type" && !object.contains("rope_type");
       (*values)[path + (type ? "rope_type" : key)] = {value, place / key};
     }
   }
 }
 
-// The rope_theta of files that say none.
+// The rope_theta of files that do not state it.
 double UsualBase(std::string_view model_type) {
   if (model_type.starts_with("gemma3") || model_type == "mixtral") return 1e6;
   if (model_type.starts_with("llama4")) return 5e5;
   return model_type == "gpt_oss" ? 150000 : 10000;
 }
 
-// One of a list is that one.
+// A list of one element equals that element.
 bool IsSameValue(const Json& a, const Json& b) {
   if (a == b) return true;
   if (a.is_array() && a.size() == 1 && !b.is_array()) return a[0] == b;
@@ -115,8 +115,8 @@ class Comparison {
         Differs(key, one, found->second);
       }
     }
-    // Positions that are scaled, or another base of them, where the original
-    // has the default.
+    // Positions may be scaled, or have another base, where the original uses
+    // the default.
     const bool says_base = std::any_of(
         there_.begin(), there_.end(),
         [](const auto& entry) { return entry.first.ends_with("rope_theta"); });
@@ -162,7 +162,7 @@ class Comparison {
                       place, std::nullopt});
   }
 
-  // Where the model's file has what the original's has there.
+  // The place in the model's file that corresponds to one in the original's.
   Json::json_pointer PlaceFor(const Json::json_pointer& place) const {
     const Json::json_pointer parent = place.parent_pointer();
     if (parent.empty() || !Has(kRope, parent.back())) return place;
@@ -175,7 +175,7 @@ class Comparison {
     return place;
   }
 
-  // Files leave out what goes without saying for a type.
+  // Files omit what is the default of a type.
   void CompareHeads() {
     const auto there = there_.find(kTiedHead);
     const auto here = here_.find(kTiedHead);
@@ -187,7 +187,7 @@ class Comparison {
     }
     if (here == here_.end()) return;
     const bool own = here->second.value == true;
-    // A head that was quantized is no longer that of the embeddings.
+    // A quantized head no longer shares the matrix of the embeddings.
     if (!own && model_.Find("lm_head.weight") != nullptr) return;
     if (there != there_.end()) {
       if (!IsSameValue(there->second.value, here->second.value)) {

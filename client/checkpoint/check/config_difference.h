@@ -1,4 +1,4 @@
-// What config.json says otherwise than the one of the original.
+// Differences between a model's config.json and its original's.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_CONFIG_DIFFERENCE_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_CONFIG_DIFFERENCE_H_
 
@@ -13,14 +13,14 @@ namespace quantd::checkpoint {
 struct ConfigDifference {
   std::string key;  // "rope_theta", "vision_config.hidden_act"
   std::string text;
-  // What makes it the original's: that value at that place of the model's own
-  // file; nothing: what is there goes.
+  // How to restore the original's setting: this value at this place in the
+  // model's own file; nullopt: remove what is there.
   Json::json_pointer place;
   std::optional<Json> value;
 };
 
-// In all that quantizing does not change. None where one of them has no
-// config.json.
+// Differences in settings that quantizing does not change. Empty if one of the
+// models has no config.json.
 std::vector<ConfigDifference> DifferencesOf(const Model& original,
                                             const Model& model);
 

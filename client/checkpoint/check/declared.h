@@ -1,5 +1,5 @@
-// What config.json and ModelOpt's own file say of a model and its quantization.
-// Nothing that they say is trusted, its JSON type included.
+// Interprets what config.json and ModelOpt's own file declare about a model and
+// its quantization. Nothing in them is trusted, not even JSON types.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_DECLARED_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_DECLARED_H_
 
@@ -19,57 +19,55 @@ namespace quantd::checkpoint {
 inline constexpr char kConfigFile[] = "config.json";
 inline constexpr char kModelOptFile[] = "hf_quant_config.json";
 
-// nullptr where there is no such member, or no object to have one.
+// Returns nullptr if `object` is not an object or has no such member.
 const Json* Member(const Json* object, std::string_view key);
 std::optional<std::string> TextOf(const Json* value);
 std::optional<int64_t> IntegerOf(const Json* value);
 // A number of config.json, or of the text model that it describes.
 std::optional<int64_t> ModelNumber(const Json& config, std::string_view key);
-// For a sentence, and short.
+// A short form for a sentence.
 std::string Shown(const Json* value);
 inline std::string Shown(const Json& value) { return Shown(&value); }
 
 inline constexpr char kTiedHead[] = "tie_word_embeddings";
 
-// Whether the head of a language model is the matrix of its embeddings, as
-// libraries take it: what config.json says, else what the type of the model
-// means. Nothing where neither does, or where it says both.
+// Whether the head of a language model is the matrix of its embeddings, by
+// config.json or else by the default of the model's type. nullopt if neither
+// says, or config.json contradicts itself.
 std::optional<bool> IsHeadTied(const Json& config, std::string_view type);
 
 struct DeclaredGroup {
   std::string name;  // "config_groups.NVFP4"
   const Json* json = nullptr;
   ModuleList targets;
-  bool all_linear = false;  // its targets name the class
+  bool all_linear = false;  // its targets name the class of linear layers
 };
 
 class Declared {
  public:
   explicit Declared(const Model& model);
 
-  // config.json's quantization_config; nullptr: there is none that is an
-  // object.
+  // config.json's quantization_config; nullptr if it is not an object.
   const Json* quantization() const;
   Dialect dialect() const { return dialect_; }
   // hf_quant_config.json: why it cannot be read, and its "quantization".
   const absl::Status& own_status() const { return own_status_; }
   const Json* own() const { return Member(&own_, "quantization"); }
-  // Of compressed-tensors.
+  // Groups of compressed-tensors.
   const std::vector<DeclaredGroup>& groups() const { return groups_; }
-  // The one that engines take for a module: one that names it goes before one
-  // that names its class. nullptr: none.
+  // The group that engines use for a module: one that names the module goes
+  // before one that names its class. nullptr: none.
   const DeclaredGroup* GroupOf(std::string_view module) const;
-  // Modules that stay as they are.
+  // Modules that are not quantized.
   const ModuleList& ignored() const { return ignored_; }
-  // The same as ModelOpt's own file has them.
+  // Modules excluded by ModelOpt's own file.
   const ModuleList& excluded() const { return excluded_; }
-  // "NVFP4", of all weights or of that one, as the file says that engines read
-  // first; "" if none does.
+  // The algorithm, such as "NVFP4", of all weights or of the module, from the
+  // file that engines read first; "" if there is no algorithm.
   std::string AlgorithmOf(std::string_view module) const;
-  // Whether engines want the scale of a module's inputs in the file.
+  // Whether engines require an input scale in the file.
   bool NeedsInputScale(const StoredWeight& weight) const;
-  // Whether the cache of keys and values is quantized with scales that the file
-  // holds.
+  // Whether the KV cache is quantized with scales from the file.
   bool HasCacheScales() const;
 
  private:

@@ -13,7 +13,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Names that parts have somewhere.
+// Names that some library uses for the parts.
 constexpr std::string_view kCodes[] = {".weight_packed", ".weight",
                                        ".weight.rowwise_data"};
 constexpr std::string_view kScales[] = {".weight_scale", ".weight_scale_inv",
@@ -42,7 +42,7 @@ bool IsByte(std::string_view dtype) {
   return dtype == "U8" || dtype == "I8" || dtype == "F8_E8M0";
 }
 
-// By the types and the shapes of codes and scales.
+// The format, by types and shapes of codes and scales.
 std::optional<WeightFormat> FormatOf(const ModelTensor& codes,
                                      const ModelTensor& scales, bool global) {
   const bool fp8 = codes.stored.dtype == "F8_E4M3";
@@ -50,7 +50,7 @@ std::optional<WeightFormat> FormatOf(const ModelTensor& codes,
   if (scales.stored.dtype == "F8_E4M3") {
     return !fp8 && global ? std::optional(WeightFormat::kNvfp4) : std::nullopt;
   }
-  // Bytes beside a global scale are those of NVFP4, by a type of no meaning.
+  // Byte scales beside a global scale are NVFP4's, stored in a generic type.
   if (global && !fp8 && scales.stored.dtype != "F8_E8M0" &&
       IsByte(scales.stored.dtype)) {
     return WeightFormat::kNvfp4;
@@ -71,7 +71,7 @@ std::optional<WeightFormat> FormatOf(const ModelTensor& codes,
                                         : WeightFormat::kFp8Block;
 }
 
-// Padding holds nothing: where it would lie tells the order.
+// Padding is zero, so its position reveals the order.
 absl::StatusOr<ScaleOrder> OrderOf(const Model& model, const ModelTensor& t,
                                    int64_t down, int64_t across) {
   std::vector<std::byte> bytes(t.stored.size);
@@ -157,7 +157,7 @@ absl::Status GuessScales(const Model& model, Guess* guess) {
   return absl::OkStatus();
 }
 
-// A number that would mean a weight as large as none is of the other kind.
+// A number that would mean an impossibly large weight is of the other kind.
 absl::Status GuessGlobal(const Model& model, const ModelTensor& t, Global rule,
                          Guess* guess) {
   const Global want = guess->weight.layout->global;
@@ -207,7 +207,7 @@ absl::StatusOr<ScaleOrder> OrderOfScales(const Model& model,
   if (w.rows % 128 == 0 && across % 4 == 0) return ScaleOrder::kSwizzled;
   const auto order =
       OrderOf(model, *w.part(PartSource::kScales), w.rows, across);
-  // Nothing tells.
+  // The order cannot be determined.
   if (absl::IsInvalidArgument(order.status())) return ScaleOrder::kSwizzled;
   return order;
 }
@@ -220,7 +220,7 @@ bool IsOfAnother(const StoredWeight& w, Dialect configured) {
   }
   const WeightLayout* own = FindLayout(configured, w.layout->format);
   if (own == nullptr) return true;
-  // Some files differ in nothing but [] and [1].
+  // Some files differ only in [] and [1].
   for (size_t i = 0; i < own->parts.size(); ++i) {
     if (own->parts[i].source != PartSource::kInputScale &&
         own->parts[i].suffix != w.layout->parts[i].suffix &&
@@ -242,7 +242,7 @@ Dialect LikelyDialect(const Model& model, const StoredModel& stored) {
   const Dialect configured = ConfiguredDialect(model.config());
   if (configured != Dialect::kNone) return configured;
   if (HasComfyLabels(model)) return Dialect::kComfy;
-  // Others have a configuration, and leave it to engines to swizzle.
+  // Models with a configuration leave it to engines to swizzle.
   const bool swizzled =
       !model.has_config() &&
       std::any_of(stored.unclear.begin(), stored.unclear.end(),
@@ -288,7 +288,7 @@ absl::StatusOr<Guess> GuessWeight(const Model& model, const std::string& module,
     return absl::NotFoundError("its global scale is missing");
   }
   auto format = FormatOf(*codes, *scales, global != nullptr);
-  // A small weight is one block.
+  // A small weight is a single block.
   if (format == WeightFormat::kFp8 && dialect == Dialect::kDeepSeek &&
       scales->stored.shape.size() == 2) {
     format = WeightFormat::kFp8Block;

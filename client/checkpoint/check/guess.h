@@ -1,5 +1,5 @@
-// Quantized weights whose names, types or shapes are those of no dialect, or
-// whose bytes are in the order of another: what they were meant to be.
+// Guesses what quantized weights were meant to be if their names, types or
+// shapes fit no dialect, or their bytes are in another dialect's order.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_GUESS_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_GUESS_H_
 
@@ -22,35 +22,35 @@ enum class ScaleOrder : uint8_t {
 };
 
 struct Guess {
-  // Its parts are those that there are, whatever their names.
+  // Parts are those that exist, under any name.
   StoredWeight weight;
   ScaleOrder order = ScaleOrder::kLinear;
-  // As the layout stores it; nullopt: it has none.
+  // In the layout's form; nullopt: none.
   std::optional<float> global = {};
-  // What is other than the dialect has it, in words.
+  // Deviations from the dialect, in words.
   std::vector<std::string> oddities;
 };
 
-// Whether its parts are named as the other one of two libraries does whose
-// configurations say all that they have: compressed-tensors and ModelOpt.
+// Whether its parts have the other library's names, if both are of those whose
+// configurations describe everything: compressed-tensors and ModelOpt.
 bool IsOfAnother(const StoredWeight& weight, Dialect configured);
 
-// The dialect that config.json names, but for tensors that no other has; where
-// it names none, ComfyUI's if the tensors are as only ComfyUI has them.
+// The dialect that config.json names, unless tensors occur that only another
+// has. If it names none, ComfyUI's if the tensors are as only ComfyUI has them.
 Dialect LikelyDialect(const Model& model, const StoredModel& stored);
 
-// The rule of lint that its scales break; `otherwise` where they lie as they
-// should.
+// The lint rule that its order of scales breaks, or `otherwise` if the order is
+// right.
 std::string_view RuleOfOrder(const Guess& guess, std::string_view otherwise);
 
-// How the scales of a weight lie that has the shapes of a swizzled layout: as
-// they should, unless padding shows that they lie row by row.
+// The order of scales of a weight with the shapes of a swizzled layout:
+// swizzled, unless padding shows that they are stored row by row.
 absl::StatusOr<ScaleOrder> OrderOfScales(const Model& model,
                                          const StoredWeight& weight);
 
-// `dialect`: whose names it is to have; kNone: whoever has the format.
-// NOT_FOUND where a scale is missing, INVALID_ARGUMENT says why else nothing
-// can be told.
+// `dialect` is the one whose names the weight should have; kNone: any that has
+// the format. NOT_FOUND if a scale is missing; otherwise INVALID_ARGUMENT says
+// why no guess is possible.
 absl::StatusOr<Guess> GuessWeight(const Model& model, const std::string& module,
                                   Dialect dialect);
 

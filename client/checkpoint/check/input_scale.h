@@ -1,5 +1,5 @@
-// What scales of activations, and global scales of weights, stand for that are
-// not those of their dialect.
+// Recognizes scales of activations and global scales of weights that were
+// stored in another form than the dialect's.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_INPUT_SCALE_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_INPUT_SCALE_H_
 
@@ -8,25 +8,24 @@
 
 namespace quantd::checkpoint {
 
-// Inputs of modules are no larger, massive ones included, and no smaller.
+// Bounds of the inputs of modules, massive activations included.
 inline constexpr double kMostInput = 1e6;
 inline constexpr double kLeastInput = 1e-6;
-// Most modules come after a norm, so that half of them are far below this.
+// Most modules follow a norm, so half of the inputs are far below this.
 inline constexpr double kMostMedianInput = 4096;
 
-// The largest magnitude of the inputs whose scale this tensor is. `rule`: of
-// the layout.
+// The largest magnitude of the inputs with this scale. `rule` is the layout's.
 double InputAmax(const ModelTensor& tensor, Global rule, float scale);
 
-// Whether half of the scales of a model would mean inputs larger than those of
-// models are, and all their reciprocals mean inputs as models have them.
+// Whether half of a model's scales would imply inputs larger than any model's,
+// while all their reciprocals imply normal ones.
 absl::StatusOr<bool> AreReciprocals(const Model& model,
                                     const StoredModel& stored);
 
-// Whether half of the global scales, and half of their inverses, would mean
-// weights as large as no model's, and be the largest weights of a model as they
-// are: below 1, for larger ones may be 6 over a largest weight, and those that
-// are 1 may be nothing.
+// Whether the global scales are amaxes: half of them, and half of their
+// inverses, would imply weights larger than any model's, but as amaxes they are
+// plausible. They must be below 1: larger numbers may be 6 divided by an amax,
+// and ones may be placeholders.
 absl::StatusOr<bool> AreAmaxes(const Model& model, const StoredModel& stored);
 
 }  // namespace quantd::checkpoint

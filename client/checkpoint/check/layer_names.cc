@@ -25,7 +25,7 @@ struct Cut {
   std::string_view after;
 };
 
-// At the first number that follows a part which `names` takes.
+// Cuts the name at the first number that follows a part accepted by `names`.
 template <typename Names>
 Cut CutAt(std::string_view name, Names&& names) {
   size_t begin = 0;

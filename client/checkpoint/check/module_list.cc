@@ -8,7 +8,8 @@ namespace {
 
 constexpr std::string_view kRegularStart = "re:";
 
-// Look-around and references, which the library that is used here leaves out.
+// Whether it uses look-around or references, which our library does not
+// support.
 bool IsForeign(std::string_view text) {
   for (const std::string_view word :
        {"(?=", "(?!", "(?<=", "(?<!", "(?>", "(?P=", "(?(", "\\Z", "*+", "++",
@@ -29,13 +30,14 @@ bool IsBelow(std::string_view module, std::string_view parent) {
          module[parent.size()] == '.';
 }
 
-// "self_attn.q_proj" of "model.layers.0.self_attn.q_proj".
+// Whether a name such as "self_attn.q_proj" ends
+// "model.layers.0.self_attn.q_proj".
 bool EndsWith(std::string_view module, std::string_view end) {
   return !end.empty() && module.size() > end.size() && module.ends_with(end) &&
          module[module.size() - end.size() - 1] == '.';
 }
 
-// "0.mlp.gate" of "model.layers.0.mlp.gate", with something before the layers.
+// "0.mlp.gate" for "model.layers.0.mlp.gate", if something precedes the layers.
 std::string_view Layer(std::string_view name) {
   constexpr std::string_view kLayers = ".layers.";
   const size_t at = name.rfind(kLayers);
@@ -94,7 +96,7 @@ bool ModuleList::MayName(std::string_view module) const {
   return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) {
     if (e.foreign) return true;
     if (e.pattern) {
-      // A prefix with * in it names all below, too.
+      // A prefix with * in it also names everything below.
       return rule_ != Rule::kExactOrRegular &&
              Pattern::Parse(e.text + ".*")->Matches(module);
     }

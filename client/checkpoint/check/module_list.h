@@ -1,4 +1,4 @@
-// A list of modules in a model's configuration, as engines read it.
+// A list of modules in a model's configuration, as engines interpret it.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_MODULE_LIST_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_MODULE_LIST_H_
 
@@ -18,31 +18,31 @@ class ModuleList {
     kExactOrRegular,  // compressed-tensors: names, and "re:" from the start
     kGlobs,           // ModelOpt: * stands for anything
     kPrefixes,        // transformers' FP8 and MXFP4: all below the module, and
-                      // modules whose names end so
+                      // Modules whose names have that ending.
   };
 
   ModuleList() = default;
-  // `list`: nullptr or no list of texts is an empty one.
+  // `list` that is nullptr or not a list of texts counts as empty.
   ModuleList(const Json* list, Rule rule);
 
   bool empty() const { return entries_.empty(); }
-  // As every engine reads it.
+  // Whether every engine finds the module in the list.
   bool Names(std::string_view module) const;
-  // A name of the list that is somewhere in the module's, "": none.
-  // transformers before 5 takes that for enough, where names are prefixes.
+  // A listed name that occurs anywhere in the module's name; "": none. For
+  // lists of prefixes, transformers before 5 accepts that as a match.
   std::string_view PartOf(std::string_view module) const;
-  // As some engine might: parts of names, other names of the same layer, and
-  // expressions that only Python's library understands.
+  // Whether some engine might find the module: by part of a name, another name
+  // of the same layer, or an expression that only Python's library supports.
   bool MayName(std::string_view module) const;
-  // What is no expression for any engine, with the reason.
+  // Expressions that are invalid for every engine, with the reason.
   const std::vector<std::string>& broken() const { return broken_; }
-  // Sorted, each once.
+  // Sorted, without duplicates.
   std::vector<std::string> texts() const;
 
  private:
   struct Entry {
     std::string text;
-    std::optional<Pattern> pattern;  // none: a name
+    std::optional<Pattern> pattern;  // nullopt: a name
     bool foreign = false;            // an expression that is none here
   };
   Rule rule_ = Rule::kPrefixes;

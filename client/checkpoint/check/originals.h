@@ -1,5 +1,5 @@
-// The weights of a model, by the names that another model of the same weights
-// may have for them: what pairs an original with what was made of it.
+// The weights of an original model, by the names that a model made from it may
+// have for them.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_ORIGINALS_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_ORIGINALS_H_
 
@@ -17,11 +17,11 @@
 
 namespace quantd::checkpoint {
 
-// One of them, as it lies.
+// One of its weights, as stored.
 struct OriginalWeight {
-  const StoredWeight* stored = nullptr;  // quantized itself
+  const StoredWeight* stored = nullptr;  // set if it is itself quantized
   int64_t expert = 0;
-  Weight plain;  // of a stack that is not quantized, or of what is no stack
+  Weight plain;  // part of a plain stack, or a plain weight
   int64_t rows = 0;
   int64_t cols = 0;
 };
@@ -32,13 +32,14 @@ class Originals {
 
   const Model& model() const { return *model_; }
   const StoredModel& stored() const { return *stored_; }
-  // nullptr: there is none under the name.
+  // Returns nullptr if there is no weight of that name.
   const OriginalWeight* Find(const std::string& name) const;
-  // nullptr: there is none of that shape under the name. `expert`: of a stack.
+  // Returns nullptr if there is no weight of that name and shape. `expert` is
+  // the index in a stack.
   const OriginalWeight* Find(const StoredWeight& weight, int64_t expert) const;
 
-  // Experts in one tensor, not quantized, and the names that each of them has
-  // where they are apart: as the tensor has them, and with gate and up apart.
+  // A plain stack of experts, and the names that each expert has if stored
+  // separately: as in the tensor, and with gate and up split.
   struct Stack {
     const ModelTensor* tensor = nullptr;
     std::vector<std::string> whole;
@@ -53,7 +54,7 @@ class Originals {
   std::vector<Stack> stacks_;
 };
 
-// The numbers of one of them.
+// Reads the numbers of one of them.
 class OriginalValues {
  public:
   OriginalValues(const Model& model, const OriginalWeight& weight);
@@ -63,13 +64,13 @@ class OriginalValues {
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }
 
-  // Rows [row, row + count): count * K numbers.
+  // Reads rows [row, row + count): count * K numbers.
   absl::Status Read(int64_t row, int64_t count, std::vector<float>* out);
 
  private:
   const Model& model_;
   const OriginalWeight* weight_ = nullptr;
-  std::unique_ptr<WeightValues> values_;  // none: as `weight_` says
+  std::unique_ptr<WeightValues> values_;  // nullptr: read by `weight_`
   int64_t rows_ = 0;
   int64_t cols_ = 0;
 };

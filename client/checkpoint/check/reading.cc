@@ -13,22 +13,23 @@
 namespace quantd::checkpoint {
 namespace {
 
-// The coarsest format is at 15 dB and better: a thirtieth.
+// The coarsest format reaches 15 dB, which is a thirtieth.
 constexpr double kMostNoise = 0.1;
-// Numbers that share a fate: a piece of a row that is noise is found among
-// many that are not.
+// Length of a piece of a row: noise in one piece is noticed even if the rest of
+// the row is right.
 constexpr size_t kPiece = 128;
 constexpr double kMostPieceNoise = 0.5;
-// Of the mean piece: smaller ones vanish in scales that are too coarse.
+// Relative to the mean piece: smaller ones vanish under scales that are too
+// coarse.
 constexpr double kFaint = 0.01;
-// Four bits that are cut off at the top make numbers smaller by less.
+// Clipping to four bits reduces numbers by less than this.
 constexpr double kMostGain = 0.06;
 
 class Differences {
  public:
   explicit Differences(int64_t cols) : cols_(static_cast<size_t>(cols)) {}
 
-  // Rows from `first` on.
+  // Adds rows, beginning with `first`.
   void Add(int64_t first, const std::vector<float>& truth,
            const std::vector<float>& numbers) {
     for (size_t row = 0; row < truth.size(); row += cols_) {
@@ -59,7 +60,7 @@ class Differences {
         sum_.pieces == 0 ? 0 : sum_.signal / static_cast<double>(sum_.pieces);
     int64_t last = -1;
     for (const Piece& p : odd_) {
-      // Both of them: what is faint in the original, and here.
+      // Skips pieces that are faint in both models.
       if (p.noise <= kFaint * mean) continue;
       ++sum_.wrong;
       sum_.wrong_rows += p.row != last;
@@ -81,7 +82,7 @@ class Differences {
   std::vector<Piece> odd_;
 };
 
-// Of one expert, read so.
+// Difference for one expert under that reading.
 absl::StatusOr<Difference> DifferenceBy(const Model& model,
                                         const StoredWeight& w, int64_t expert,
                                         const Originals& originals,
@@ -91,7 +92,7 @@ absl::StatusOr<Difference> DifferenceBy(const Model& model,
   WeightValues values(model, w, expert);
   if (reading.halves_swapped) values.SwapHalves();
   if (reading.order_swapped) values.SwapOrder();
-  // Of rows that lie across, some come with one look at the file.
+  // Number of transposed rows that one look at the file provides.
   constexpr int64_t kAcross = 32;
   const auto runs =
       sample.Of(w.rows, w.cols, original.plain.transposed ? kAcross : 1);
@@ -107,13 +108,13 @@ absl::StatusOr<Difference> DifferenceBy(const Model& model,
     rounding.Add(run.begin, run.count, x);
   }
   Difference d = out.Take();
-  // Scales that were fitted are not those by which codes were made.
+  // Fitted scales are not exactly those by which the codes were made.
   d.rounding = IsFitted(model, w) ? Rounding::Verdict{false, false, ""}
                                   : rounding.Judge();
   return d;
 }
 
-// What of all experts is least like the original.
+// Whether `a` is less like the original than `b`, to report the worst expert.
 bool IsWorse(const Difference& a, const Difference& b) {
   const bool wrong = !a.rounding->wrong.empty();
   if (a.is_the_original() && b.is_the_original() &&
@@ -137,7 +138,7 @@ bool Difference::is_multiple() const {
 }
 
 bool Difference::is_the_original() const {
-  // One large number alone may make the gain, rightly rounded.
+  // A single large number may dominate the gain even if rounded correctly.
   return noise <= kMostNoise * signal && wrong == 0 &&
          (std::abs(gain() - 1) <= kMostGain ||
           (rounding && rounding->in_cells));
@@ -149,7 +150,7 @@ absl::StatusOr<Readings> FindReading(const Model& model, const StoredWeight& w,
   Readings out;
   const bool four = FindFormat(w.layout->codes)->element == DType::kE2M1x2;
   const BlockShape block = BlockOf(*w.layout);
-  // Of other shapes one order has more bytes than the other.
+  // For other shapes the two orders have different sizes.
   const bool orders = w.experts == 1 && block.rows == 1 && block.cols > 0 &&
                       w.rows % 128 == 0 && w.cols / block.cols % 4 == 0;
   for (const bool order : {false, true}) {
@@ -172,7 +173,7 @@ absl::StatusOr<Readings> FindReading(const Model& model, const StoredWeight& w,
           reading.difference = *d;
           worst = w.name_of(e);
         }
-        // One that is not is enough to see that it is read otherwise.
+        // One expert that does not match is enough to reject a reading.
         if ((order || halves) && !d->is_the_original()) break;
       }
       if (compared == 0) return out;

@@ -1,4 +1,5 @@
-// Whether a weight is the original's, and how its bytes lie if it is.
+// Determines whether a weight is the original's, and in which order its bytes
+// are.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_READING_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_READING_H_
 
@@ -16,7 +17,7 @@
 
 namespace quantd::checkpoint {
 
-// How far numbers are from those of the original.
+// Distance of numbers from the original's.
 struct Difference {
   double signal = 0;  // squared
   double noise = 0;
@@ -24,44 +25,46 @@ struct Difference {
   double power = 0;        // of what is there, squared
   int64_t pieces = 0;      // of rows that were looked at
   int64_t wrong = 0;       // those of them that are noise
-  int64_t wrong_rows = 0;  // that have such a piece
+  int64_t wrong_rows = 0;  // rows with such a piece
   int64_t rows = 0;
   int64_t first_wrong_row = -1;
-  // Of a quantized weight.
+  // Set for a quantized weight.
   std::optional<Rounding::Verdict> rounding = {};
 
-  // Of the root of the mean square: 0.1 is a tenth. NaN where numbers are.
+  // Noise relative to the root mean square: 0.1 is a tenth. NaN if there are
+  // NaNs.
   double ratio() const;
-  // By what all numbers are multiplied.
+  // Factor between the two.
   double gain() const { return signal == 0 ? 1 : product / signal; }
-  // It is the original times gain(), as far as its format is exact.
+  // Whether it is the original times gain(), within the accuracy of its format.
   bool is_multiple() const;
   bool is_the_original() const;
 };
 
-// How the bytes of a weight lie.
+// The order of a weight's bytes.
 struct Reading {
-  bool halves_swapped = false;  // of E2M1, against what the dialect says
+  bool halves_swapped = false;  // E2M1 halves, relative to the dialect
   bool order_swapped = false;   // scales are swizzled, or not, against it
   Difference difference;
 };
 
 struct Readings {
-  // That by which the weight is the original's: the dialect's own, if it is.
+  // The reading under which the weight is the original's; the dialect's own, if
+  // that works.
   std::optional<Reading> right;
   Difference own;       // by the dialect's own
-  size_t compared = 0;  // experts of it; 0: the original has no such weight
+  size_t compared = 0;  // experts compared; 0: the original has no such weight
   std::string wrong;    // the expert that is least like the original's
   size_t wrongs = 0;    // experts that are not the original's
 };
 
-// Of the rows of the sample.
+// Tries the readings on the rows of the sample.
 absl::StatusOr<Readings> FindReading(const Model& model,
                                      const StoredWeight& weight,
                                      const Originals& originals,
                                      const RowSample& sample);
 
-// Of a tensor that both have, whatever its type.
+// Compares a tensor that both models have, of any type.
 absl::StatusOr<Difference> Compare(const Model& model,
                                    const ModelTensor& tensor,
                                    const Model& original,

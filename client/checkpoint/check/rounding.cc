@@ -9,30 +9,33 @@ namespace quantd::checkpoint {
 namespace {
 
 // Libraries divide in the type of the weight and store scales in it: two
-// roundings to bf16 are less.
+// roundings to bf16 are below this.
 constexpr float kSlack = 0.01f;
-// Of numbers beyond their cells. An encoder that rounds to the nearest has
-// none; a scale that is off by three percent makes more.
+// Share of numbers that may be outside their cells. An encoder that rounds to
+// the nearest has none; a scale that is off by three percent makes more.
 constexpr double kMostBeyond = 0.01;
 constexpr double kMostOfNearest = 0.03;
 constexpr double kMostOfBlock = 0.05;
 constexpr uint64_t kLeastBeyond = 3;
-// Of a code from its number where no rounding put it, in halves of its cell.
+// Distance of a code from its number, in halves of its cell, that no rounding
+// causes.
 constexpr float kFar = 4;
 constexpr uint64_t kLargeBlock = 128;
-// Beyond one end of the cells: of those beyond the other there are as few.
+// Ratio between the numbers outside either end of their cells from which a
+// block is one-sided.
 constexpr uint64_t kOneSided = 8;
-// Of small blocks in which three numbers or more are beyond: by chance one in
-// four is one-sided.
+// Share of one-sided blocks among small blocks with three or more numbers
+// outside; by chance it is one in four.
 constexpr double kMostOneSided = 0.6;
 constexpr uint64_t kManyBlocks = 20;
-// Of the noise if every number were at the far end of its cell, which rounding
-// to the nearest cannot exceed. Four bits are so few that encoders look for
-// something better than that.
-// By what all numbers may be multiplied that are rounded to the nearest. Those
-// near zero, of which four bits make many zeros, weigh as much as others here.
+// Bounds for the whole weight. The noise is relative to that of numbers which
+// are all at the far end of their cells: rounding to the nearest cannot exceed
+// it, but for four bits some encoders choose codes by other criteria.
+// The factor is by what all numbers may seem multiplied after rounding to the
+// nearest. Numbers near zero, many of them zeros in four bits, count as much
+// as others.
 constexpr double kMostFactor = 1.025;
-constexpr size_t kSpread = 6;  // codes
+constexpr size_t kSpread = 6;  // distinct codes
 constexpr double kLeastFactorFp8 = 0.975;
 constexpr double kLeastFactorFp4 = 0.94;
 constexpr double kMostNoiseFp8 = 1;
@@ -56,7 +59,7 @@ bool Rounding::Block::is_wrong() const {
 
 std::array<Rounding::Cell, 256> Rounding::CellsOf(bool four_bits) {
   constexpr float kE2M1[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-  std::array<Cell, 256> cells;  // NaN has an empty one
+  std::array<Cell, 256> cells;  // NaN has an empty cell
   const unsigned magnitudes = four_bits ? 8 : 127;
   const auto value = [&](unsigned code) {
     const auto byte = static_cast<std::byte>(code);
@@ -124,7 +127,7 @@ void Rounding::Add(int64_t row, int64_t count, absl::Span<const float> truth) {
 
 Rounding::Block Rounding::AddRun(float scale, absl::Span<const float> truth,
                                  absl::Span<const uint8_t> codes) {
-  // Block scales begin at a 512th, below half of which they are zero.
+  // The smallest block scale is a 512th; below half of that it becomes zero.
   constexpr float kLeastScale = 1.0f / 1024;
   constexpr float kLargest = 6;
   const float faint =
@@ -134,7 +137,7 @@ Rounding::Block Rounding::AddRun(float scale, absl::Span<const float> truth,
   for (size_t k = 0; k < truth.size(); ++k) {
     const Cell& c = cells_[codes[k]];
     used_.set(codes[k]);
-    // Zero has two signs, and what is not zero has that of the number.
+    // A zero may have either sign; other codes have the sign of the number.
     const float m = c.low == 0   ? std::abs(truth[k])
                     : c.negative ? -truth[k]
                                  : truth[k];
@@ -147,7 +150,7 @@ Rounding::Block Rounding::AddRun(float scale, absl::Span<const float> truth,
         block.far++ == 0) {
       block.first_far = k;
     }
-    // What is cut off at the top is as far as it is.
+    // A clipped number may be any distance above the largest code.
     const float most = c.top ? std::max(reach, m - value) : reach;
     noise_ += static_cast<double>(m - value) * (m - value);
     bound_ += static_cast<double>(most) * most;
@@ -201,13 +204,13 @@ Rounding::Verdict Rounding::Judge() const {
   v.to_nearest = all_.share() <= kMostOfNearest;
   const double most = (four_bits_ ? kMostNoiseFp4 : kMostNoiseFp8) * bound_;
   const double factor = level_ == 0 ? 1 : product_ / level_;
-  // Of numbers that are few the errors do not cancel out.
+  // Errors of few numbers do not cancel out.
   const bool spread = used_.count() >= kSpread;
   const double least = four_bits_ ? kLeastFactorFp4 : kLeastFactorFp8;
   const auto db = [&](double noise) {
     return 10 * std::log10(signal_ / noise);
   };
-  // What lies in its cell is rounded right, however much that is.
+  // Numbers within their cells are rounded correctly, whatever the noise.
   if (!(noise_ <= most) && (all_.beyond() > 0 || std::isnan(noise_))) {
     v.wrong = fmt::format(
         "it is at {:.1f} dB, and rounding by its scales cannot be worse than "

@@ -1,5 +1,5 @@
-// Whether codes are what rounding an original's numbers by the stored scales
-// makes of them.
+// Tests whether codes result from rounding an original's numbers by the stored
+// scales.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_ROUNDING_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_ROUNDING_H_
 
@@ -14,43 +14,43 @@
 
 namespace quantd::checkpoint {
 
-// An encoder that rounds to the nearest leaves every number in the cell of its
-// code: half the way to the neighbours, times the scale, and above the largest
-// code anything. A scale that is wrong puts numbers beyond one end of their
-// cells, and codes of other numbers put them beyond both. Encoders that choose
-// scales otherwise (4over6, by the mean square error, clipped) round to the
-// nearest all the same. Those that choose codes otherwise (GPTQ and its like)
-// do not, and are held to the noise of the whole weight.
+// Rounding to the nearest leaves every number in the cell of its code: half the
+// way to the neighbouring codes, times the scale, without bound above the
+// largest code. A wrong scale puts numbers outside one end of their cells;
+// codes of other numbers put them outside both. Encoders that choose scales
+// differently (4over6, by mean square error, clipped) still round to the
+// nearest. Encoders that choose codes differently (such as GPTQ) do not; they
+// are judged by the noise of the whole weight.
 class Rounding {
  public:
-  // Of one weight, whose rows `values` has read before each Add.
+  // `values` must have read the same rows before each Add.
   explicit Rounding(const WeightValues& values);
 
-  // What rows [row, row + count) were.
+  // Adds rows [row, row + count), whose original numbers are `truth`.
   void Add(int64_t row, int64_t count, absl::Span<const float> truth);
 
   struct Verdict {
-    // Every number is in its cell, or nearly.
+    // Whether all numbers, or nearly all, are in their cells.
     bool in_cells = false;
-    // Else so many are not that the encoder did not round to the nearest.
+    // False if so many are not that the encoder did not round to the nearest.
     bool to_nearest = true;
-    std::string wrong;  // what no encoder does; empty: nothing
+    std::string wrong;  // an error that no encoder makes; empty: none
   };
   Verdict Judge() const;
 
  private:
-  // Of numbers that share a scale.
+  // Counts for the numbers that share a scale.
   struct Block {
     uint64_t count = 0;
-    uint64_t above = 0;  // their cells
+    uint64_t above = 0;  // numbers outside the ends of their cells
     uint64_t below = 0;
-    uint64_t far = 0;  // of both, beyond the neighbours' cells, too
+    uint64_t far = 0;  // of both, those outside the neighbours' cells too
     size_t first_far = 0;
 
     uint64_t beyond() const { return above + below; }
     double share() const;
     bool one_sided() const;
-    // As a wrong scale makes it.
+    // Whether a wrong scale explains the counts.
     bool is_wrong() const;
   };
   // In units of the scale, without the sign.
@@ -58,11 +58,11 @@ class Rounding {
     float value = 0;
     float low = 0;
     float high = 0;
-    float reach = 0;  // to the farther end
+    float reach = 0;  // distance to the farther end
     bool top = false;
     bool negative = false;
   };
-  // What is wrong with blocks.
+  // Counts of faulty blocks.
   struct Tally {
     uint64_t blocks = 0;
     uint64_t wrong = 0;
@@ -84,20 +84,20 @@ class Rounding {
   int64_t height_ = 0;  // rows and columns of a block
   int64_t width_ = 0;
   int64_t across_ = 0;         // blocks
-  std::vector<Block> blocks_;  // of more than a row
+  std::vector<Block> blocks_;  // for blocks of several rows
   Tally lines_;                // of others
   std::vector<uint8_t> codes_;
   Block all_;
-  int64_t far_row_ = 0;  // the first
+  int64_t far_row_ = 0;  // the first such row
   int64_t far_col_ = 0;
   double noise_ = 0;
   double bound_ = 0;
   double signal_ = 0;
-  // The same in units of what rounding may change, in which one large number
-  // is no more than any other.
+  // Sums in units of what rounding may change, so that a single large number
+  // counts no more than others.
   double level_ = 0;
   double product_ = 0;
-  std::bitset<256> used_;  // codes
+  std::bitset<256> used_;  // codes that occur
 };
 
 }  // namespace quantd::checkpoint

@@ -1,5 +1,5 @@
-// Which rows of weights are looked at: all of a small model, and of a large one
-// as many of every weight as a stated bound allows, evenly spread.
+// Selects the rows of weights to read: all of a small model; of a large one as
+// many of every weight as a bound allows, evenly spread.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_ROW_SAMPLE_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_ROW_SAMPLE_H_
 
@@ -14,8 +14,8 @@ namespace quantd::checkpoint {
 
 class RowSample {
  public:
-  // Numbers that are looked at, seconds of work, and rows that every weight has
-  // looked at whatever it costs.
+  // Bound on the numbers read, which take seconds, and the least rows of every
+  // weight whatever they cost.
   static constexpr double kMostNumbers = 1 << 30;
   static constexpr int64_t kLeastRows = 16;
 
@@ -33,7 +33,7 @@ class RowSample {
     int64_t begin = 0;
     int64_t count = 0;
   };
-  // Of a weight of so many rows, in pieces of `together` rows or of as many as
+  // The rows to read of a weight, in runs of `together` rows or of as many as
   // are read at once.
   std::vector<Run> Of(int64_t rows, int64_t cols, int64_t together = 1) const {
     std::vector<Run> runs;

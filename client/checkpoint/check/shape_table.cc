@@ -15,11 +15,11 @@ constexpr std::string_view kPlain[] = {
     "llama",   "mistral",  "ministral", "mixtral",   "qwen2", "qwen3",
     "smollm3", "seed_oss", "qwen3_moe", "qwen2_moe", "gemma", "gemma2",
     "granite", "gpt_oss",  "olmo2",     "cohere",    "arcee"};
-// Of the architectures that are known, those whose layers are of two kinds
-// beside experts: recurrent ones, or a first one that has more.
+// Known architectures with two kinds of layers beside experts: recurrent
+// layers, or a first layer with more parts.
 constexpr std::string_view kMixed[] = {"qwen3_next",  "minimax", "llama4",
                                        "llama4_text", "t5",      "gemma3n"};
-// Those with Llama's names for all of a layer.
+// Types that use Llama's names for all parts of a layer.
 constexpr std::string_view kLlamaLike[] = {
     "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gpt_oss"};
 constexpr std::string_view kLlamaParts[] = {
@@ -28,15 +28,15 @@ constexpr std::string_view kLlamaParts[] = {
     "self_attn.v_proj.weight", "self_attn.o_proj.weight"};
 constexpr std::string_view kLlamaModules[] = {
     "self_attn", "mlp", "input_layernorm", "post_attention_layernorm"};
-// Newer files of Mixtral have one of the two names.
+// Newer files of Mixtral use one of the two names.
 constexpr std::string_view kMixtralModules[] = {
     "self_attn", "mlp", "block_sparse_moe", "input_layernorm",
     "post_attention_layernorm"};
-// Of those without experts.
+// Types without experts.
 constexpr std::string_view kDense[] = {"llama", "mistral", "qwen2", "qwen3"};
 constexpr std::string_view kDenseParts[] = {
     "mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight"};
-// What one type has more.
+// Parts that one type has in addition.
 struct MoreParts {
   std::string_view type;
   std::array<std::string_view, 3> parts;
@@ -51,7 +51,7 @@ constexpr MoreParts kMoreParts[] = {
 };
 constexpr std::string_view kBiases[] = {"llama", "qwen3", "qwen3_moe",
                                         "gpt_oss"};
-// Those with one more matrix, or none of that name.
+// Types with an additional norm, or without one of that name.
 constexpr std::string_view kOtherNorms[] = {"olmo2", "cohere"};
 
 using Number = std::optional<int64_t>;
@@ -60,7 +60,7 @@ Number Times(Number a, Number b) {
   return a && b ? Number(*a * *b) : std::nullopt;
 }
 
-// What is none is told otherwise.
+// An invalid number is reported by another rule.
 Number CountIn(const Json& config, std::string_view key) {
   const Number n = ModelNumber(config, key);
   return n && *n > 0 ? n : std::nullopt;

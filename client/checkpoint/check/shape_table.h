@@ -1,5 +1,5 @@
-// The shapes that config.json says tensors to have, of model types whose code
-// somebody looked at: those of others are anything.
+// Shapes of tensors that config.json implies, for model types whose code was
+// examined. Tensors of other types may have any shape.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_SHAPE_TABLE_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_SHAPE_TABLE_H_
 
@@ -14,34 +14,34 @@
 
 namespace quantd::checkpoint {
 
-// Llama and those that differ from it in numbers, biases and experts only.
+// Llama, and types that differ from it only in numbers, biases and experts.
 bool IsPlainDecoder(std::string_view type);
-// Those whose layers all have the same parts, but for experts.
+// Whether all layers of the type have the same parts, except for experts.
 bool HasUniformLayers(std::string_view type);
-// What all of their layers have; nothing for a type whose code nobody looked
-// at.
+// Parts that all layers of the type have; empty for types that were not
+// examined.
 std::vector<std::string_view> PartsOfLayers(std::string_view type);
-// The modules that their layers are made of; nothing for such a type.
+// Modules of the type's layers; empty for types that were not examined.
 absl::Span<const std::string_view> ModulesOfLayers(std::string_view type);
-// Those that have biases just where config.json's attention_bias and mlp_bias
-// say so.
+// Whether the type has biases exactly where config.json's attention_bias and
+// mlp_bias say so.
 bool SaysBiases(std::string_view type);
-// How many experts a layer has.
+// Number of experts in a layer.
 std::optional<int64_t> ExpertsOf(const Json& config);
 
 class ShapeTable {
  public:
   ShapeTable(const Json& config, std::string_view type);
 
-  // nullopt: config.json does not say.
+  // Returns nullopt if config.json does not determine the shape.
   std::optional<std::vector<int64_t>> Of(std::string_view tensor) const;
 
  private:
   bool known_ = false;
-  bool own_attention_ = false;  // not that of Llama
+  bool own_attention_ = false;  // differs from Llama's
   std::optional<int64_t> hidden_;
   std::optional<int64_t> wide_;    // rows of gate and up
-  std::optional<int64_t> expert_;  // the same of an expert
+  std::optional<int64_t> expert_;  // size of an expert's part
   std::optional<int64_t> queries_;
   std::optional<int64_t> keys_;
   std::optional<int64_t> head_;

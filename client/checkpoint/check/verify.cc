@@ -18,8 +18,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-// What is quantized anew to hold `stored` against it: its experts, or itself.
-// Empty: the original has no such weight, for the reason that is told.
+// The weights of the original to quantize again and compare with `stored`: its
+// experts or itself. Empty, with the reason in `why`, if the original has none.
 std::vector<Weight> PlainOf(const Originals& originals, const StoredWeight& s,
                             std::string* why) {
   std::vector<Weight> weights;
@@ -51,12 +51,12 @@ std::vector<safetensors::Tensor> PartsOfAll(std::vector<Weight>* weights,
   return PartsOfStack(experts);
 }
 
-// Counts the bytes that are made and that the quantized model has otherwise.
+// Counts the new bytes that differ from those in the quantized model.
 class Differing : public PartSink {
  public:
   explicit Differing(const Model& quantized) : quantized_(quantized) {}
 
-  // `there`: what the model has of it, which may have another name.
+  // `there` is the model's tensor for it, which may have another name.
   void Expect(VerifiedPart part, const ModelTensor* there) {
     parts_[part.name] = {part, there};
   }
@@ -86,7 +86,7 @@ class Differing : public PartSink {
   std::vector<std::byte> buffer_;
 };
 
-// Linear weights of the original of which there is nothing.
+// Adds the linear weights of the original that are absent from the model.
 void AddMissing(const Model& original, const Model& quantized,
                 const StoredModel& stored, const std::vector<Weight>& weights,
                 std::set<const ModelTensor*> sources,
@@ -165,7 +165,7 @@ absl::StatusOr<Verification> VerifyModel(
       }
       return quantized.Find(part.name);
     };
-    // Bytes of two types cannot be alike, and say nothing of the numbers.
+    // Bytes of two types always differ, which says nothing about the numbers.
     const auto other = std::find_if(
         made_parts.begin(), made_parts.end(), [&](const auto& part) {
           return there(part) != nullptr &&
@@ -182,7 +182,7 @@ absl::StatusOr<Verification> VerifyModel(
     }
     for (const safetensors::Tensor& part : made_parts) {
       const ModelTensor* own = there(part);
-      // Not there, or of another layout: nothing of it is right.
+      // A missing part, or one of another layout, counts as wrong in full.
       const bool right = own != nullptr && own->stored.size == part.size;
       differing.Expect({part.name, part.size, right ? 0 : part.size}, own);
     }

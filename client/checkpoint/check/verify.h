@@ -1,5 +1,5 @@
-// Quantizes an original once more and counts the bytes that differ from those
-// of a quantized model.
+// Quantizes an original again and counts the bytes that differ from a quantized
+// model's.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_VERIFY_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_VERIFY_H_
 
@@ -19,7 +19,7 @@
 namespace quantd::checkpoint {
 
 struct VerifiedPart {
-  std::string name;  // of the tensor
+  std::string name;  // name of the tensor
   uint64_t bytes = 0;
   uint64_t differing = 0;
 };
@@ -27,16 +27,16 @@ struct VerifiedPart {
 struct Verification {
   std::string profile;              // whose arithmetic was taken
   std::vector<VerifiedPart> parts;  // all of them, sorted
-  // Quantized, and the original has no weight for them; with the reason.
+  // Quantized weights that the original does not have, with the reason.
   std::vector<std::string> unmatched;
 
   uint64_t bytes() const;
   uint64_t differing() const;
 };
 
-// `profile`: none: the one that the file names, else that of the dialect's
-// library. The original is read into `room`, a piece after the other.
-// INVALID_ARGUMENT for a model that is not quantized.
+// `profile` nullopt means the one that the file names, or else that of the
+// dialect's library. The original is read into `room` piece by piece.
+// INVALID_ARGUMENT if the model is not quantized.
 absl::StatusOr<Verification> VerifyModel(
     const Model& original, const Model& quantized,
     std::optional<Profile> profile, absl::Span<std::byte> room,

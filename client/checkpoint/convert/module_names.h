@@ -20,8 +20,8 @@ enum class NameStyle {
 inline constexpr std::string_view kAllBelow = ".*";
 
 // The shortest expressions that match each of `names` and the modules that
-// engines fuse them into, but none of `others`. Where a short expression would
-// match another name a longer one is used, in the end the name itself.
+// engines fuse them into, but none of `others`. A short expression that would
+// match another name is made longer; in the end it is the name itself.
 std::vector<std::string> ModuleExpressions(std::vector<std::string> names,
                                            std::vector<std::string> others,
                                            NameStyle style);

@@ -9,7 +9,7 @@ namespace quantd::checkpoint {
 
 uint64_t Pace::memory() const {
   // A piece, plus twice its codes and scales, received and kept: for fp8 from
-  // bf16 each is half as large. As much again for fragmentation of the heap. A
+  // bf16 each is half as large. Fragmentation of the heap may double that. A
   // device holds as much for each call.
   const uint64_t pieces = in_process ? 6 : 3;
   return static_cast<uint64_t>(at_once) * piece_bytes * pieces +

@@ -1,4 +1,4 @@
-// The files beside the weights.
+// Rules about the files beside the weights.
 #include <algorithm>
 #include <initializer_list>
 #include <limits>
@@ -18,7 +18,7 @@ constexpr char kTokenizer[] = "tokenizer.json";
 constexpr char kTokenizerConfig[] = "tokenizer_config.json";
 constexpr char kGeneration[] = "generation_config.json";
 constexpr char kAdapter[] = "adapter_config.json";
-// Others that transformers reads, objects all of them.
+// Other files of transformers that hold one JSON object each.
 constexpr std::string_view kObjects[] = {
     kTokenizerConfig,           kGeneration,
     "special_tokens_map.json",  "added_tokens.json",
@@ -26,12 +26,12 @@ constexpr std::string_view kObjects[] = {
 constexpr std::string_view kTokenizers[] = {
     kTokenizer, "tokenizer.model", "vocab.json", "vocab.txt", "tiktoken.model"};
 
-// A tokenizer of the largest vocabularies has some 35 MB.
+// The tokenizer of the largest vocabulary has some 35 MB.
 constexpr size_t kMaxTokenizerBytes = size_t{128} << 20;
-constexpr char kItem[] = "[]";  // the key of what lies in a list
+constexpr char kItem[] = "[]";  // stands for a list's element in a path of keys
 
-// Hears a tokenizer.json. "model.vocab" has a number for each word, or is a
-// list in the order of the numbers; "added_tokens" is a list of objects.
+// Parses a tokenizer.json. "model.vocab" maps each word to its id, or lists the
+// words in order of their ids; "added_tokens" is a list of objects.
 class TokenListener : public nlohmann::json_sax<Json> {
  public:
   int64_t largest() const { return largest_; }
@@ -86,7 +86,7 @@ class TokenListener : public nlohmann::json_sax<Json> {
   }
 
  private:
-  // Whether what is heard lies there.
+  // Whether the current position is that path.
   bool IsAt(std::initializer_list<std::string_view> keys) const {
     return std::equal(place_.begin(), place_.end(), keys.begin(), keys.end());
   }
@@ -104,18 +104,18 @@ class TokenListener : public nlohmann::json_sax<Json> {
   }
   void Take(int64_t id) { largest_ = std::max(largest_, id); }
 
-  std::vector<std::string> place_;  // the keys on the way there
+  std::vector<std::string> place_;  // the path of keys to the current position
   int64_t largest_ = -1;
-  int64_t pieces_ = 0;  // of a list of words
-  int64_t added_ = -1;  // the token that is heard of
+  int64_t pieces_ = 0;  // length of a list of words
+  int64_t added_ = -1;  // the token being read
   bool special_ = false;
   std::string error_;
 };
 
-// The largest number that a tokenizer.json gives to text, special tokens aside,
-// which text does not become: some models have them beyond their embeddings,
-// for pictures. -1: it names none. Memory does not grow with the number of
-// words, but for the file's text.
+// The largest id that a tokenizer.json gives to text; -1: none. Special tokens
+// do not count, since text never becomes one: some models have them beyond
+// their embeddings, for pictures. Memory use does not grow with the number of
+// words, except for the file's text.
 absl::StatusOr<int64_t> LargestTokenId(const absl::StatusOr<InputFile>& file) {
   const auto text = ReadText(file, kMaxTokenizerBytes);
   if (!text.ok()) return text.status();
@@ -137,8 +137,8 @@ bool HasTokenizer(const Model& model) {
       [&](std::string_view file) { return HasFile(model, file); });
 }
 
-// How many words the model knows; nullopt: its embeddings have no name that is
-// known, or are quantized.
+// The number of words that the model has embeddings for; nullopt if they have
+// no known name or are quantized.
 std::optional<int64_t> WordsOf(const Model& model) {
   std::optional<int64_t> words;
   for (const ModelTensor& t : model.tensors()) {
@@ -187,7 +187,7 @@ class CompanionRules : public Rules {
     return fmt::format("{}/{}", model_.path(), file);
   }
 
-  // A text never ends that ends with a word which does not exist.
+  // If the end token does not exist, generation never stops.
   void CheckEnds(std::string_view file, const Json& json) {
     const Json* ends = Member(&json, "eos_token_id");
     if (ends == nullptr) return;
@@ -208,8 +208,8 @@ class CompanionRules : public Rules {
                     *words_));
   }
 
-  // "modeling_mine.MineForCausalLM", or that of another repository behind
-  // "owner/name--".
+  // Checks references such as "modeling_mine.MineForCausalLM", optionally with
+  // another repository in front: "owner/name--".
   void CheckCode(std::string_view file, const Json& json) {
     const Json* map = Member(&json, "auto_map");
     if (map == nullptr || !map->is_object()) return;

@@ -19,7 +19,7 @@ enum Kinds : unsigned {
   kTruth = 4,
   kObject = 8,
   kNames = 16,     // a list of texts
-  kIntegers = 32,  // a list of them
+  kIntegers = 32,  // a list of integers
   kNull = 64,
 };
 
@@ -39,7 +39,7 @@ constexpr TypedKey kOfModel[] = {
     {"torch_dtype", kText | kNull},
     {"dtype", kText | kNull},
 };
-// In which the rest of the model is computed.
+// Types in which the rest of the model is computed.
 constexpr std::string_view kTypes[] = {"float32",  "float",   "float16", "half",
                                        "bfloat16", "float64", "auto"};
 constexpr TypedKey kOfQuantization[] = {
@@ -108,7 +108,7 @@ std::string Describe(unsigned kinds) {
   return "null";
 }
 
-// The name of the file is said already.
+// Removes the file's name, which is already shown.
 std::string WithoutFile(std::string message) {
   const std::string file = std::string(kModelOptFile) + ": ";
   const size_t at = message.find(file);
@@ -119,7 +119,7 @@ class ConfigRules : public Rules {
  public:
   using Rules::Rules;
 
-  // Python's library raises on such a start, and others read over it.
+  // Python's library raises an error on a byte order mark; others skip it.
   void CheckMarks() {
     constexpr std::string_view kMark = "\xEF\xBB\xBF";
     if (model_.single_file()) return;
@@ -175,7 +175,8 @@ class ConfigRules : public Rules {
     }
   }
 
-  // A configuration that was left, or weights that were put in place of others.
+  // The configuration is left over from another model, or the weights were
+  // replaced.
   void CheckAny() {
     const bool any = !stored_.weights.empty() || !stored_.unclear.empty();
     const bool narrow = AnyTensor([](const ModelTensor& t) {
@@ -228,7 +229,8 @@ class ConfigRules : public Rules {
     const Json* q = declared_.quantization();
     if (q == nullptr) {
       const Json* there = Member(&model_.config(), "quantization_config");
-      if (there != nullptr && !there->is_null()) return;  // told with its type
+      // Reported with its type.
+      if (there != nullptr && !there->is_null()) return;
       Find("config", kConfigFile,
            "no quantization_config: engines take the codes for weights");
       return;
@@ -251,7 +253,7 @@ class ConfigRules : public Rules {
   }
 
  private:
-  // Infinities are numbers that models are told, and NaN is none.
+  // Infinities occur in valid models; NaN does not.
   void CheckNumbers(const std::string& path, const Json& json) {
     if (json.is_number_float() && std::isnan(json.get<double>())) {
       Expected(kConfigFile, path, &json, "a number", kNotANumber);

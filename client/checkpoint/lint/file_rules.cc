@@ -20,10 +20,10 @@ class FileRules : public Rules {
  public:
   using Rules::Rules;
 
-  // Loaders that take all files of a directory take one of the two.
+  // Loaders that read all files of a directory take one of the two copies.
   void CheckStrays() {
     for (const std::string& name : model_.strays()) {
-      // Mistral's own form, which loaders by an index leave out.
+      // Mistral's own form, which loaders that follow the index skip.
       const bool listed = !model_.index_name().empty();
       if (listed && name.starts_with("consolidated")) continue;
       const auto file = safetensors::File::Open(model_.folder().OpenFile(name));
@@ -40,7 +40,7 @@ class FileRules : public Rules {
     }
   }
 
-  // transformers loads a file with metadata only if it says of whom it is.
+  // Transformers loads a file with metadata only if that names a known library.
   void CheckFormats() {
     if (model_.single_file() || linted_.dialect == Dialect::kComfy) {
       return;
@@ -86,7 +86,7 @@ class FileRules : public Rules {
 
 constexpr std::string_view kLayers = "model.layers";
 
-// Whether the model is all of such a type, and no tower of another's.
+// Whether the whole model is of that type, without a tower of another.
 bool IsWholeDecoder(const LintedModel& linted) {
   const Json* names = Member(&linted.model.config(), "architectures");
   const bool any = names != nullptr && names->is_array() && !names->empty();
@@ -99,7 +99,7 @@ class NameRules : public Rules {
  public:
   using Rules::Rules;
 
-  // Names that lack a prefix, or have one twice.
+  // Finds names that lack a prefix or have it twice.
   void CheckPlaces() {
     for (const ModelTensor& t : model_.tensors()) {
       const LayerName layer = LayerName::Of(t.name());
@@ -117,7 +117,7 @@ class NameRules : public Rules {
     }
   }
 
-  // Modules of another type's layers.
+  // Finds modules that belong to layers of another type.
   void CheckModules() {
     const auto known = ModulesOfLayers(model_.model_type());
     if (known.empty()) return;
@@ -134,7 +134,7 @@ class NameRules : public Rules {
     }
   }
 
-  // What tools keep for themselves while they quantize.
+  // Finds what tools leave behind from quantizing.
   void CheckLeftovers() {
     for (const ModelTensor& t : model_.tensors()) {
       for (const std::string_view state :
@@ -151,7 +151,7 @@ class NameRules : public Rules {
   }
 
  private:
-  // Told as such.
+  // Reported by another rule.
   static bool IsWrapped(std::string_view name) {
     return name.find("_orig_mod.") != std::string_view::npos ||
            name.find("module.") != std::string_view::npos ||

@@ -1,4 +1,4 @@
-// What lint finds.
+// Findings of lint.
 #ifndef QUANTD_CLIENT_CHECKPOINT_LINT_FINDING_H_
 #define QUANTD_CLIENT_CHECKPOINT_LINT_FINDING_H_
 
@@ -12,7 +12,7 @@
 
 namespace quantd::checkpoint {
 
-// Kinds that what is told of mending asks for, too.
+// Kinds of findings that the description of repairs also needs.
 inline constexpr std::string_view kAbsent = "absent";
 inline constexpr std::string_view kNotANumber = "not a number";
 inline constexpr std::string_view kTransforms = "transform_config";
@@ -22,8 +22,8 @@ inline constexpr std::string_view kMisplaced = "place";
 inline constexpr std::string_view kReciprocals = "reciprocals";
 inline constexpr std::string_view kSwapped = "swapped";
 
-// The rule of a model without a quantized weight. Who looks at plain models,
-// too, leaves its finding out.
+// The rule broken by a model without quantized weights. Callers that also
+// accept plain models drop its finding.
 inline constexpr std::string_view kNothing = "no-quantized-weight";
 
 struct Finding {
@@ -31,16 +31,17 @@ struct Finding {
   std::string where;  // a module or a file; the first of `count`
   std::string text;
   size_t count = 1;
-  std::string kind = {};  // of several of the rule: a key of a file
+  // Tells apart several findings of a rule, such as keys of a file.
+  std::string kind = {};
 };
 
-// One for a rule that many weights break, so that a model of ten thousand
-// faulty modules is told in a line.
+// Findings, combined by rule: a rule that many weights break is one finding, so
+// that a model of ten thousand faulty modules is reported in one line.
 class Findings {
  public:
-  // Once for a rule and a place. `kind`: sets faults of a rule apart that are a
-  // line each, like two keys of a file. Of more kinds than a person reads the
-  // last one counts the rest.
+  // Adds a finding. Call it once for a rule and a place. `kind` separates
+  // faults of a rule that get a line each, such as two keys of a file. If there
+  // are more kinds than a person reads, the last one counts the rest.
   void Add(std::string_view rule, const std::string& where,
            const std::string& text, std::string_view kind = "") {
     constexpr size_t kMostKinds = 12;

@@ -1,4 +1,4 @@
-// The output head of a language model.
+// Rules about the output head of a language model.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -20,7 +20,7 @@ bool IsMatrix(const ModelTensor* t) {
   return t != nullptr && t->stored.shape.size() == 2 && IsPlain(*t);
 }
 
-// Names of tensors that are of the head, as one type or another calls it.
+// Whether a tensor belongs to the head, under the name of any type.
 bool IsOfHead(const Architecture& architecture, std::string_view name) {
   const std::string_view module = ModuleOf(name);
   const std::string_view leaf = SplitModule(module).leaf;
@@ -37,7 +37,7 @@ bool IsLanguageModel(const Json& config) {
           Member(&config, "text_config") != nullptr);
 }
 
-// One that is in no file is a linear layer of the engine's all the same.
+// Engines create the head as a linear layer even if it is in no file.
 void FindUnlistedHead(const Declared& declared, Findings* findings) {
   const auto& groups = declared.groups();
   const bool takes_linear =
@@ -73,8 +73,8 @@ void FindMissingHead(const LintedModel& linted, Findings* findings) {
                       "tied to the embeddings unless config.json says so");
 }
 
-// Whether it is the matrix of the embeddings, as it is or quantized: no format
-// makes as much noise as half of it.
+// Whether the head is the matrix of the embeddings, perhaps quantized: the
+// noise of every format is below `most_noise`.
 absl::StatusOr<bool> IsSameMatrix(const RowSample& sample, WeightValues head,
                                   WeightValues embeddings, double most_noise) {
   if (head.rows() != embeddings.rows() || head.cols() != embeddings.cols()) {

@@ -19,11 +19,11 @@ namespace quantd::checkpoint {
 namespace {
 
 constexpr size_t kSome = 3;
-// A cache of larger keys is none.
+// Bounds of scales of the KV cache.
 constexpr double kMostCacheScale = 1000;
 constexpr double kLeastCacheScale = 1e-8;
-// Of half of all layers. Keys may be as large as inputs where biases are large;
-// values come from what a norm left small.
+// Bounds of the median over all layers. Keys may be as large as inputs if
+// biases are large; values are computed from normalized inputs.
 constexpr double kMostMedianKeyScale = kMostMedianInput / 448;
 constexpr double kMostMedianValueScale = 2;
 
@@ -31,13 +31,13 @@ struct Input {
   const StoredWeight* weight = nullptr;
   const ModelTensor* tensor = nullptr;
   float scale = 0;
-  double amax = 0;  // that it stands for
+  double amax = 0;  // largest magnitude that it stands for
 };
 
 struct CacheScales {
   std::string_view what;
   double most_median = 0;
-  std::string first = {};  // the tensor of the first
+  std::string first = {};  // name of the first such tensor
   std::vector<float> finite = {};
 
   void Add(const std::string& name, const std::vector<float>& numbers) {
@@ -52,7 +52,7 @@ struct CacheScales {
   }
 };
 
-// "model.layers.0" of "model.layers.0.self_attn.k_proj".
+// "model.layers.0" for "model.layers.0.self_attn.k_proj".
 std::string LayerOf(std::string_view name) {
   const LayerName layer = LayerName::Of(name);
   return layer.stack.empty() ? ""
@@ -110,7 +110,8 @@ class InputRules : public Rules {
   }
 
   absl::Status CheckCache() {
-    std::map<std::string, std::set<char>> scaled;  // layers
+    // Layers, each with the letters of its scaled caches.
+    std::map<std::string, std::set<char>> scaled;
     CacheScales keys = {"keys", kMostMedianKeyScale};
     CacheScales values = {"values", kMostMedianValueScale};
     const Json* strategy =
@@ -179,7 +180,8 @@ class InputRules : public Rules {
          scales.what);
   }
 
-  // Scales where engines look for those of a cache that is not quantized.
+  // Finds cache scales where engines look for them although the cache is not
+  // quantized.
   void CheckDeclared(bool declared) {
     const Dialect dialect = declared_.dialect();
     const std::string_view end =
@@ -194,7 +196,7 @@ class InputRules : public Rules {
     }
   }
 
-  // Whether the configuration tells how activations are quantized.
+  // Whether the configuration describes how activations are quantized.
   bool IsListed() const {
     const Dialect d = declared_.dialect();
     return d == Dialect::kCompressedTensors || d == Dialect::kModelOpt ||
@@ -246,7 +248,8 @@ class InputRules : public Rules {
 
   void CheckOne(const Input& i) {
     if (!(i.scale > 0) || !std::isfinite(i.scale)) {
-      // Those that a layout has are looked at with its other scales.
+      // Input scales that are part of a layout are checked with its other
+      // scales.
       if (i.weight->part(PartSource::kInputScale) == nullptr) {
         Find("bad-scale", i.weight->module,
              fmt::format("{} is no positive number", i.tensor->name()));
@@ -298,8 +301,8 @@ class InputRules : public Rules {
     }
   }
 
-  // Divisors that are none: a largest input is a number of bf16, and what
-  // divides 2688 into it hardly ever.
+  // Whether the supposed divisors are amaxes: an amax of inputs is a bf16
+  // number, while 2688 divided by one rarely is.
   bool AreAmaxes() const {
     constexpr size_t kDistinct = 5;
     std::set<float> scales;

@@ -182,7 +182,7 @@ constexpr LintRule kRules[] = {
      "MarinFold#198", Remedy::kRepair},
 };
 
-// What is wrong is there, and the path is said already.
+// The text says what is wrong; the path is already shown.
 std::string WithoutPath(const std::string& path, std::string text) {
   for (const std::string& before : {path + ": ", path + "/"}) {
     if (text.starts_with(before)) text.erase(0, before.size());
@@ -190,7 +190,8 @@ std::string WithoutPath(const std::string& path, std::string text) {
   return text;
 }
 
-// What people quantize who know their engine, and few engines take.
+// Reports formats that few engines take, which a user who knows the engine may
+// still choose.
 std::vector<std::string> NotesOf(const LintedModel& linted) {
   std::vector<std::string> notes;
   for (const Role role : {Role::kMultiToken, Role::kGate, Role::kCondition}) {
@@ -215,7 +216,7 @@ std::vector<std::string> NotesOf(const LintedModel& linted) {
   return notes;
 }
 
-// What is as wrong where nothing is quantized, and was told.
+// Findings that already explain why no weight counts as quantized.
 bool TellsOfCodes(const Finding& f) {
   return f.rule == "unknown-format" || f.rule == "missing-scale" ||
          f.kind == kUnquantized;
@@ -301,7 +302,7 @@ absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
   const Dialect dialect = LikelyDialect(model, *stored);
   const LintedModel linted = {model,   *stored, *architecture, declared,
                               dialect, sample,  parts,         compared};
-  // What the original shows comes first, and is told last.
+  // The original is examined first and reported last.
   Findings against;
   if (original != nullptr) {
     auto found = LintAgainst(*original, linted, &against);

@@ -75,7 +75,8 @@ class ListRules : public Rules {
                          t.stored.dtype));
       }
       if (!IsPlainMatrix(t) || declared_.quantization() == nullptr) continue;
-      // What is quantized in other layers is so in all, as engines see it.
+      // Engines assume that a module quantized in one layer is quantized in
+      // all.
       const bool elsewhere = classes.count(ClassOf(module)) > 0;
       const Role role = architecture_.RoleOf(module);
       const bool expected =
@@ -110,7 +111,7 @@ class ListRules : public Rules {
     }
   }
 
-  // Engines read one file or the other.
+  // Engines read either of the two files.
   void CheckCacheAgreement() {
     if (declared_.dialect() != Dialect::kModelOpt ||
         declared_.own() == nullptr) {
@@ -159,13 +160,13 @@ class ListRules : public Rules {
            declared_.excluded().MayName(module);
   }
 
-  // Whether all linear layers are quantized that are on no list.
+  // Whether all linear layers that are on no list are meant to be quantized.
   bool TakesLinear() const {
     return std::any_of(declared_.groups().begin(), declared_.groups().end(),
                        [](const DeclaredGroup& g) { return g.all_linear; });
   }
 
-  // Experts by names that nobody knows; kernels of convolutions are smaller.
+  // Experts with unknown names; kernels of convolutions are smaller.
   bool IsStackLike(const ModelTensor& t) const {
     constexpr int64_t kLeast = 16;
     const std::vector<int64_t>& shape = t.stored.shape;
@@ -175,15 +176,15 @@ class ListRules : public Rules {
            MayBeLinear(architecture_.RoleOf(ModuleOf(t.name())));
   }
 
-  // Towers and routers are linear layers to an engine that is told "Linear".
+  // "Linear" includes towers and routers, to an engine.
   bool IsLinearBeside(const ModelTensor& t, Role role, Dialect dialect) const {
     return (role == Role::kVision || role == Role::kRouter) &&
            architecture_.known() && dialect != Dialect::kGptOss &&
            t.stored.shape[0] > 1 && !IsTable(ModuleOf(t.name()));
   }
 
-  // The output head has a matrix of its own that loaders of all linear layers
-  // look for.
+  // Whether the output head has a matrix of its own, which loaders of linear
+  // layers look for.
   bool IsHead(const std::string& module) const {
     return module == "lm_head" && architecture_.known() &&
            IsHeadTied(model_.config(), model_.model_type()) != true;

@@ -15,7 +15,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-// What belongs to the codes of a module, and is looked at with them.
+// Tensors that belong to a module's codes and are checked with them.
 bool IsOfCodes(std::string_view name) {
   for (const std::string_view end :
        {"_scale", "_scale_inv", "_scale_2", "_scales", "_zero_point", ".g_idx",
@@ -35,7 +35,8 @@ class ModuleRules : public Rules {
       Put(w.module + ".weight", {w.rows, w.cols});
       if (w.experts > 1) stacks_[w.module] = w.experts;
     }
-    // What is told otherwise is neither missing nor of a wrong shape.
+    // Modules with other findings are not also reported as missing or
+    // misshapen.
     std::set<std::string> unclear;
     for (const UnclearWeight& u : linted.stored.unclear) {
       Put(u.module + ".weight", {});
@@ -61,7 +62,7 @@ class ModuleRules : public Rules {
     }
   }
 
-  // Experts of one layer have the same parts, and as many of them as
+  // All experts of a layer must have the same parts, and be as many as
   // config.json says.
   void CheckExperts() {
     const auto declared = ExpertsOf(config_);
@@ -159,7 +160,7 @@ class ModuleRules : public Rules {
     const ExpertName expert = ExpertName::Of(layer.rest);
     if (expert.number < 0) {
       layers_[layer.stack][layer.number].insert(
-          // A stack has its name with and without the ending.
+          // A stack may have the ending ".weight" or not.
           IsExperts(layer.rest) ? std::string(ModuleOf(layer.rest))
                                 : layer.rest);
       return;
@@ -169,7 +170,7 @@ class ModuleRules : public Rules {
             [expert.number][expert.rest] = std::move(shape);
   }
 
-  // A quantized stack of experts lies as its rows do.
+  // The bias of a quantized stack must be stored in the order of its rows.
   void CheckStackedBias(const std::string& name,
                         const std::vector<int64_t>& shape) {
     const std::string stack = name.substr(0, name.size() - 5);
@@ -221,7 +222,7 @@ class ModuleRules : public Rules {
     }
   }
 
-  // Layers with experts are alike, and so are those without.
+  // All layers with experts must have the same parts, and all without.
   void CheckAlike(const std::string& stack, const Layers& layers) {
     const auto count = ModelNumber(config_, "num_hidden_layers");
     for (const bool sparse : {false, true}) {
@@ -245,7 +246,8 @@ class ModuleRules : public Rules {
     }
   }
 
-  // What every layer of such a type has, were it missing in all of them.
+  // Checks for parts that every layer of the type has: they may be missing in
+  // all.
   void CheckWhole(const std::string& stack, const Layers& layers) {
     for (const auto& [number, parts] : layers) {
       const bool whole =

@@ -13,7 +13,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-// For a tensor that nobody quantized: rounding to bf16 is at a thousandth.
+// Noise allowed in a tensor that is not quantized; rounding to bf16 makes a
+// thousandth.
 constexpr double kMostPlainRatio = 0.004;
 
 std::string RatioText(double ratio) {
@@ -22,7 +23,7 @@ std::string RatioText(double ratio) {
   return fmt::format("{:.0f} % of the weights", 100 * ratio);
 }
 
-// Of a gain.
+// Distance from 2 at which a gain counts as 2.
 constexpr double kNearTwo = 0.02;
 
 class OriginalRules : public Rules {
@@ -83,7 +84,7 @@ class OriginalRules : public Rules {
     return absl::OkStatus();
   }
 
-  // What the original has, and the model in no form.
+  // Finds tensors of the original that the model has in no form.
   absl::Status CheckMissing() {
     const auto head = IsHeadNeeded(originals_.model(), model_.config(),
                                    model_.model_type(), linted_.sample);
@@ -118,10 +119,11 @@ class OriginalRules : public Rules {
   const ComparedWeights& compared() const { return compared_; }
 
  private:
-  // A tensor that came from somewhere else.
+  // Finds tensors that did not come from the original.
   void CheckMore(const ModelTensor& t) {
     const std::string module(ModuleOf(t.name()));
-    // A head that was tied to the embeddings, and what was quantized there.
+    // The head may have been tied to the embeddings, and separated by
+    // quantization.
     if (module == "lm_head" || originals_.Find(module) != nullptr ||
         originals_.Find(module + ".0") != nullptr) {
       return;
@@ -133,14 +135,14 @@ class OriginalRules : public Rules {
     Find("no-counterpart", t.name(), "the original has no such tensor", "more");
   }
 
-  // What libraries leave out of the files that they write.
+  // Tensors that libraries leave out when saving.
   bool IsLeftOut(const std::string& name) const {
     return name.find("inv_freq") != std::string::npos ||
            name.find("masked_bias") != std::string::npos ||
            architecture_.RoleOf(ModuleOf(name)) == Role::kMultiToken;
   }
 
-  // Whether a stack of experts became a weight for each.
+  // Whether a stack of experts became separate weights.
   bool IsSplit(const ModelTensor& t, const std::set<std::string>& there) const {
     if (!IsStacked(t)) return false;
     const auto weights = Unstack(originals_.model(), t, /*whole=*/false);
@@ -193,7 +195,7 @@ class OriginalRules : public Rules {
     }
   }
 
-  // Of a stack one expert is shown.
+  // For a stack, one expert is shown.
   static std::string Others(const StoredWeight& w, const Readings& found) {
     return found.wrongs < 2 ? ""
                             : fmt::format("; {} of its {} experts are wrong",

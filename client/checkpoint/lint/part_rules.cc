@@ -13,7 +13,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-// What libraries have beside the parts of a quantized weight and engines know.
+// Parts of a quantized weight that engines know.
 constexpr std::string_view kKnownParts[] = {"weight",
                                             "weight_packed",
                                             "weight_shape",
@@ -28,7 +28,7 @@ constexpr std::string_view kKnownParts[] = {"weight",
                                             "kv_scale",
                                             "e_score_correction_bias"};
 
-// Whether the configuration says that there are such parts.
+// Whether the configuration announces such parts.
 bool IsAnnounced(const LintedModel& linted, const std::string& module,
                  std::string_view part) {
   const Declared& d = linted.declared;
@@ -49,7 +49,7 @@ bool IsAnnounced(const LintedModel& linted, const std::string& module,
            !Member(weights, "actorder")->is_null();
   if (part == "weight_zero_point") return asymmetric(weights);
   if (part == "input_zero_point") return asymmetric(inputs);
-  // compressed-tensors keeps what it turns weights by beside them.
+  // compressed-tensors stores the transforms of weights beside them.
   const Json* transforms = Member(d.quantization(), "transform_config");
   return transforms != nullptr && transforms->is_object() &&
          !transforms->empty();
@@ -80,7 +80,7 @@ class PartRules : public Rules {
     }
   }
 
-  // Scales of nothing.
+  // Finds scales without a weight.
   void CheckOrphans() {
     for (const UnclearWeight& u : stored_.orphans) {
       Find("missing-weight", u.module,
@@ -97,7 +97,7 @@ class PartRules : public Rules {
     const ComfyMetadata metadata = ComfyMetadata::Of(model_);
     bool others = false;
     if (!metadata.shard.empty()) CheckMetadata(metadata);
-    // A fault of the text is told once.
+    // A fault of the text is reported once.
     if (!metadata.fault.empty()) return absl::OkStatus();
     for (const ModelTensor& t : model_.tensors()) {
       if (!t.name().ends_with(kLabel)) continue;
@@ -184,7 +184,7 @@ class PartRules : public Rules {
             model_.Find(fmt::format("{}{}.weight", prefix, module));
         if (found != nullptr) t = found;
       }
-      // Those of formats that are not known here are not judged.
+      // Weights of unknown formats are not judged.
       if (t != nullptr && safetensors::BitsOf(t->stored.dtype) < 16) continue;
       FindSaid(metadata, module,
                t == nullptr ? "names it, and there is no such weight"

@@ -1,4 +1,4 @@
-// The rules of lint, by what they look at. Each adds what it finds.
+// Rules of lint, by what they examine. Each adds its findings.
 #ifndef QUANTD_CLIENT_CHECKPOINT_LINT_RULES_H_
 #define QUANTD_CLIENT_CHECKPOINT_LINT_RULES_H_
 
@@ -20,33 +20,32 @@
 
 namespace quantd::checkpoint {
 
-// How much was held against the original.
+// How much was compared with the original.
 struct ComparedWeights {
   size_t quantized = 0;    // experts of a stack are one each
   size_t of = 0;           // that there are
   size_t others = 0;       // tensors that are not quantized
-  size_t not_nearest = 0;  // quantized ones that are rounded otherwise
-  // Modules that are the original's: what is odd about their numbers is so in
-  // the original.
+  size_t not_nearest = 0;  // quantized ones not rounded to the nearest
+  // Modules found equal to the original's: oddities of their numbers come from
+  // it.
   std::set<std::string> proven;
-  std::set<std::string> zeros;  // those of them that are nothing but zeros
+  std::set<std::string> zeros;  // those of them that are all zeros
 };
 
-// What is looked at.
+// The model under examination, and what is known about it.
 struct LintedModel {
   const Model& model;
   const StoredModel& stored;
   const Architecture& architecture;
   const Declared& declared;
-  Dialect dialect = Dialect::kNone;  // LikelyDialect
+  Dialect dialect = Dialect::kNone;  // result of LikelyDialect
   const RowSample& sample;
   // Tensors that are parts of quantized weights.
   const std::set<const ModelTensor*>& parts;
   const ComparedWeights& compared;
 };
 
-// What classes of rules share: the model that is looked at, and where what is
-// found goes.
+// Base of rules: the model under examination, and where findings go.
 class Rules {
  public:
   Rules(const LintedModel& linted, Findings* findings)
@@ -86,7 +85,7 @@ inline bool IsScale(std::string_view name) {
   return name.ends_with("_scale") || name.ends_with("_scale_inv") ||
          name.ends_with("_scale_2");
 }
-// Whether its numbers are those that nobody quantized.
+// Whether a tensor has a type for numbers that are not quantized.
 inline bool IsPlain(const ModelTensor& t) {
   const std::string& type = t.stored.dtype;
   return type == "F32" || type == "F16" || type == "BF16";
@@ -94,49 +93,50 @@ inline bool IsPlain(const ModelTensor& t) {
 inline bool IsWide(const ModelTensor& t) {
   return safetensors::BitsOf(t.stored.dtype) >= 16;
 }
-// Whether it is the matrix of a linear layer that is not quantized.
+// Whether a tensor is the matrix of a linear layer that is not quantized.
 inline bool IsPlainMatrix(const ModelTensor& t) {
   return t.stored.shape.size() == 2 && t.name().ends_with(".weight") &&
          IsWide(t);
 }
 
-// The names of tensors, and files beside those of the model.
+// Checks the names of tensors, and files beside those of the model.
 void LintFiles(const LintedModel& linted, Findings* findings);
-// Tokenizers, generation and code: whether they can be read, and are of this
-// model.
+// Check whether tokenizer, generation settings and code are readable and belong
+// to this model.
 void LintCompanions(const LintedModel& linted, Findings* findings);
 void LintCompanionsAgainst(const Model& original, const Model& model,
                            Findings* findings);
-// Whether there is one that transformers puts over the weights by itself.
+// Whether there is an adapter that transformers applies automatically.
 bool HasAdapter(const Model& model);
-// The names that the type of the model has.
+// Checks that names are those of the model's type.
 void LintNames(const LintedModel& linted, Findings* findings);
-// The numbers of scales, and those that fused weights share.
+// Checks the numbers of scales, and those that fused weights share.
 absl::Status LintScales(const LintedModel& linted, Findings* findings);
-// Scales of activations and of the cache.
+// Checks scales of activations and of the cache.
 absl::Status LintInputs(const LintedModel& linted, Findings* findings);
-// Tensors beside a quantized weight that no engine expects there, and labels.
+// Checks for unexpected tensors beside a quantized weight, and ComfyUI's
+// labels.
 absl::Status LintParts(const LintedModel& linted, Findings* findings);
-// The numbers of weights, quantized and not.
+// Checks the numbers of weights, quantized or not.
 absl::Status LintValues(const LintedModel& linted, Findings* findings);
-// Whether all is there, in the shapes that config.json says.
+// Checks that all tensors are there, in the shapes that config.json implies.
 void LintModules(const LintedModel& linted, Findings* findings);
-// The output head: whether one is there, and is what config.json says.
+// Checks that there is an output head, and that it agrees with config.json.
 absl::Status LintHead(const LintedModel& linted, Findings* findings);
-// Whether a model of that config.json has to have the head that its original
-// has: not if it is tied to the embeddings, or the same.
+// Whether a model with that config.json needs the head that its original has:
+// not if it is tied to the embeddings or equal to them.
 absl::StatusOr<bool> IsHeadNeeded(const Model& original, const Json& config,
                                   std::string_view type,
                                   const RowSample& sample);
-// config.json and ModelOpt's own file by themselves.
+// Checks config.json and ModelOpt's own file by themselves.
 void LintConfig(const LintedModel& linted, Findings* findings);
-// Whether they describe the tensors.
+// Checks that they describe the tensors.
 absl::Status LintSchemes(const LintedModel& linted, Findings* findings);
-// Whether they say rightly what is quantized.
+// Checks that their lists of quantized modules are right.
 void LintLists(const LintedModel& linted, Findings* findings);
-// Whether engines take what is there as it is described.
+// Checks that engines support the model as it is described.
 void LintEngines(const LintedModel& linted, Findings* findings);
-// What was quantized, and how it is read.
+// Compares the model with its original, and finds how each weight must be read.
 absl::StatusOr<ComparedWeights> LintAgainst(const Model& original,
                                             const LintedModel& linted,
                                             Findings* findings);

@@ -16,12 +16,12 @@
 namespace quantd::checkpoint {
 namespace {
 
-// How often which number is there. Of bytes there are few, however many scales
-// a model has.
+// How often each number occurs. Scales of a byte take few values, however many
+// scales a model has.
 struct Tally {
   uint64_t count = 0;
   uint64_t not_numbers = 0;
-  std::vector<std::pair<float, uint64_t>> values;  // from the least on
+  std::vector<std::pair<float, uint64_t>> values;  // sorted by value
 
   static absl::StatusOr<Tally> Of(const Model& model, const ModelTensor& t) {
     Tally tally;
@@ -56,7 +56,7 @@ struct Tally {
     return tally;
   }
 
-  // For a sentence: how many of how many.
+  // Part of a sentence: how many of how many.
   static std::string Share(uint64_t some, uint64_t all) {
     return all == 1 ? "" : fmt::format(" in {} of {} places", some, all);
   }
@@ -93,7 +93,7 @@ class ScaleRules : public Rules {
         if (part == nullptr) continue;
         const auto tally = Tally::Of(model_, *part);
         if (!tally.ok()) return tally.status();
-        // A weight of zeros has whatever scales it has.
+        // A weight of zeros may have any scales.
         if (linted_.compared.zeros.count(w.module) > 0) continue;
         CheckNumbers(w, source, *part, *tally);
         if (source == PartSource::kGlobal && tally->count == 1 &&
@@ -129,7 +129,7 @@ class ScaleRules : public Rules {
     }
   }
 
-  // Scales of weights that are none, or that nobody filled in.
+  // Finds scales that do not fit any weight, or were never filled in.
   void CheckRange(const StoredWeight& w, const ModelTensor& part,
                   const Tally& tally) {
     float most = 0;
@@ -147,7 +147,7 @@ class ScaleRules : public Rules {
                        "{:.3g}",
                        part.name(), most, most * largest));
     }
-    // One that is far above all others of its weight.
+    // One scale may be far above all others of its weight.
     const float middle = tally.middle();
     const bool proven = linted_.compared.proven.count(w.module) > 0;
     if (!proven && w.layout->global == Global::kNone &&
@@ -162,7 +162,7 @@ class ScaleRules : public Rules {
       ++singles_;
       ones_ += most == 1;
     }
-    // Those of a power of two may be one and the same.
+    // Powers of two may all be the same.
     int exponent = 0;
     const bool power = std::frexp(most, &exponent) == 0.5f;
     if (tally.count >= kManyScales && least == most && most > 0 &&
@@ -183,8 +183,9 @@ class ScaleRules : public Rules {
          fmt::format("the scales of all {} weights are 1", singles_));
   }
 
-  // Block scales of NVFP4 have 448 for the largest block of all that share the
-  // global scale, or 256: what uses little of that rounds to few numbers.
+  // The largest NVFP4 block scale among weights with one global scale is 448,
+  // or 256 for 4over6: if little of that range is used, codes are rounded to
+  // few numbers.
   void CheckUse() {
     for (const StoredWeight& w : stored_.weights) {
       const auto found = most_.find(GroupOf(w));
@@ -241,7 +242,7 @@ class ScaleRules : public Rules {
     }
   }
 
-  // Engines take one scheme for all experts of a layer.
+  // Engines use one scheme for all experts of a layer.
   void CheckExperts() {
     if (linted_.dialect == Dialect::kComfy) return;
     std::map<std::string, const StoredWeight*> firsts;
@@ -263,12 +264,12 @@ class ScaleRules : public Rules {
   static constexpr float kMostAmax = 2688;
   static constexpr float kLeastScale = 3.5f;
   static constexpr size_t kSomeScales = 8;
-  // An outlier that is 300 times the rest makes 1,024, of powers of two.
+  // An outlier 300 times the rest makes a ratio of 1,024 with powers of two.
   static constexpr float kMostAbove = 2000;
   static constexpr size_t kManyScales = 64;
   static constexpr size_t kManySingles = 3;
 
-  // Faults of two weights of which engines make one.
+  // Reports a quantized weight that engines fuse with a plain one.
   void IsAlone(const StoredWeight& quantized, const std::string& plain) {
     Find("fused-in-part", plain,
          fmt::format("{} is quantized and {} is not", quantized.module, plain));
@@ -284,7 +285,7 @@ class ScaleRules : public Rules {
     return key.empty() ? w.module : key;
   }
 
-  // "model.layers.3.mlp.experts.#.up_proj"; "": of no single expert.
+  // "model.layers.3.mlp.experts.#.up_proj"; "" if it is not a single expert.
   static std::string ExpertKeyOf(const std::string& module) {
     const LayerName layer = LayerName::Of(module);
     const ExpertName expert = ExpertName::Of(layer.rest);
@@ -293,10 +294,12 @@ class ScaleRules : public Rules {
                        expert.parent, expert.rest);
   }
 
-  size_t singles_ = 0;  // weights with one scale, and those where it is 1
+  // Number of weights with a single scale, and of those whose scale is 1.
+  size_t singles_ = 0;
   size_t ones_ = 0;
   std::map<std::string, float> globals_;
-  std::map<std::string, float> most_;  // block scale of what shares a global
+  // Largest block scale of weights with one global scale.
+  std::map<std::string, float> most_;
 };
 
 }  // namespace

@@ -51,14 +51,14 @@ class SchemeRules : public Rules {
   }
 
  private:
-  // Whether two places that both have a member have the same there.
+  // Whether a member has the same value in two objects that both have it.
   static bool Agree(const Json* a, const Json* b, const char* key) {
     const Json* one = Member(a, key);
     const Json* other = Member(b, key);
     return one == nullptr || other == nullptr || *one == *other;
   }
 
-  // Numbers of bf16 may be too large for fp16, and nothing says so.
+  // bf16 numbers may be too large for fp16, and engines do not report it.
   void CheckType() {
     const Json& config = model_.config();
     const Json* type = Member(&config, "dtype");
@@ -77,7 +77,7 @@ class SchemeRules : public Rules {
     const auto overall = TextOf(Member(&q, "format"));
     const bool mixed = overall == "mixed-precision";
     for (const StoredWeight& w : stored_.weights) {
-      // A scale alone is that of a row and of a square.
+      // A single scale can be of a row or of a square.
       const bool alone = w.layout->format == WeightFormat::kFp8Block &&
                          w.rows == 1 && w.cols <= BlockOf(*w.layout).cols;
       const SchemeRow* row = FindScheme(w.layout->format);
@@ -155,7 +155,7 @@ class SchemeRules : public Rules {
     }
   }
 
-  // What the file says to have been done to weights, and nothing shows.
+  // Checks transforms that the file announces but no tensor shows.
   void CheckExtras(const Json& q) {
     const auto status = TextOf(Member(&q, "quantization_status"));
     if (status && *status != "compressed") {
@@ -222,7 +222,8 @@ class SchemeRules : public Rules {
         CheckGroups(w, *row, said, json, file);
       }
     }
-    // A weight that its neighbour's norm smooths has none of its own.
+    // A weight that is smoothed through its neighbour's norm has no scale of
+    // its own.
     if (!awq_.empty() && !HasPart(".pre_quant_scale")) {
       Differs(awq_,
               "\"quant_algo\" is \"NVFP4_AWQ\", and no weight has a "
@@ -239,8 +240,7 @@ class SchemeRules : public Rules {
     }
   }
 
-  // `said`: what is said of the weight itself, which may be all that `json`
-  // says.
+  // `said` describes this weight, and may repeat everything in `json`.
   void CheckGroups(const StoredWeight& w, const SchemeRow& row,
                    const Json* said, const Json* json, const char* file) {
     if (row.group_size > 0) {
@@ -259,7 +259,7 @@ class SchemeRules : public Rules {
     }
   }
 
-  // Older files name the experts of a layer at once.
+  // Older files name the experts of a layer together.
   static const Json* LayerOf(const Json* layers, const std::string& module) {
     for (std::string name = module; !name.empty();
          name = std::string(SplitModule(name).parent)) {
@@ -306,8 +306,8 @@ class SchemeRules : public Rules {
         [&](const ModelTensor& t) { return t.name().ends_with(ending); });
   }
 
-  // What is said of a weight must be what its tensors are. `needed`: it must
-  // be said.
+  // Checks that a description agrees with the weight's tensors. `needed`: the
+  // description must be there.
   void Want(const StoredWeight& w, std::string_view place, const Json* object,
             const char* key, const Json& value, bool needed = false) {
     const Json* there = Member(object, key);
@@ -334,7 +334,7 @@ class SchemeRules : public Rules {
     Find("config-mismatch", where, text, kind);
   }
 
-  std::string awq_;  // the file that says so of a weight without its scales
+  std::string awq_;  // file that announces AWQ for a weight without its scales
 };
 
 }  // namespace

@@ -17,24 +17,26 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Beyond what weights of models are: 2688 is where NVFP4 ends, too.
+// Beyond the weights of any model; 2688 is also the limit of NVFP4.
 constexpr double kMostAmax = 2688;
 constexpr double kMostRms = 32;
 constexpr double kLeastAmax = 1e-8;
-// Of two weights of one name in different layers.
+// Ratio between weights with the same name in different layers.
 constexpr double kMostPeerRatio = 1000;
-// Rows, or blocks of columns, that are nothing but zeros; a few are padding.
+// Share of rows, or of blocks of columns, that may be all zeros: a few are
+// padding.
 constexpr double kMostDead = 1.0 / 20;
 constexpr int64_t kColumns = 16;
-// Of codes that are the largest one. Four bits have seven magnitudes, and a
-// block of sixteen or thirty-two has one that comes near the largest.
+// Share of codes that may be the largest code. Four bits have seven magnitudes,
+// and each block of sixteen or thirty-two has one near the largest.
 constexpr double kMostClippedFp8 = 0.05;
 constexpr double kMostClippedFp4 = 1.0 / 3;
 constexpr uint64_t kHeap = 8;
 constexpr uint64_t kFewCodes = 64;
-// Of codes of FP8, whose largest is 448 by the arithmetic of every library.
+// FP8 codes whose largest is this small; every library scales the largest to
+// 448.
 constexpr double kLeastCode = 3.5;
-// Too few tell nothing.
+// Fewer numbers than this prove nothing.
 constexpr uint64_t kFewNumbers = 1024;
 
 struct Statistics {
@@ -42,11 +44,11 @@ struct Statistics {
   uint64_t not_finite = 0;
   uint64_t rows = 0;
   uint64_t dead_rows = 0;
-  uint64_t silenced = 0;  // that a scale of zero makes zeros
+  uint64_t silenced = 0;  // nonzero codes that a scale of zero turns into zeros
   double squares = 0;
   double amax = 0;
   std::vector<bool> live_columns;        // blocks of them
-  std::array<uint64_t, 256> codes = {};  // bytes
+  std::array<uint64_t, 256> codes = {};  // count of each byte
 
   double rms() const {
     return count == 0 ? 0 : std::sqrt(squares / static_cast<double>(count));
@@ -77,7 +79,7 @@ struct Statistics {
           most = std::max(most, std::abs(numbers[k]));
           sum += numbers[k] * numbers[k];
         }
-        // Squares that are too large for the type are none of NaN.
+        // A sum of squares that overflows is not a NaN among the numbers.
         if (!std::isfinite(sum)) AddOdd(numbers, begin + j, begin + end);
         if (std::isfinite(sum)) squares += sum;
         if (std::isfinite(most)) amax = std::max<double>(amax, most);
@@ -91,7 +93,7 @@ struct Statistics {
     count += numbers.size();
   }
 
-  // Of codes of FP8 and what they stand for.
+  // Counts FP8 codes that are not zero but stand for zero.
   void AddSilenced(absl::Span<const std::byte> bytes,
                    const std::vector<float>& numbers) {
     for (size_t i = 0; i < numbers.size(); ++i) {
@@ -153,11 +155,12 @@ class ValueRules : public Rules {
              fmt::format("{} of {} numbers are NaN or infinite", s.not_finite,
                          s.count));
       }
-      // Some types add one to a norm; those of Llama multiply by it.
+      // Some types add one to a norm's weight; Llama's multiply by it.
       const bool factor = IsPlainDecoder(model_.model_type()) &&
                           !model_.model_type().starts_with("gemma") &&
                           t.name().ends_with("norm.weight");
-      // Biases begin as zeros, those of stacked experts, too.
+      // Biases, also those of stacked experts, are zero at the start of
+      // training.
       const bool weight =
           t.stored.shape.size() >= 2 && !t.name().ends_with("bias");
       if ((weight || factor) && s.dead_rows == s.rows &&
@@ -172,7 +175,7 @@ class ValueRules : public Rules {
     return absl::OkStatus();
   }
 
-  // A scale that is off by much is seen beside those of other layers.
+  // A scale that is far off is noticed beside those of other layers.
   void CheckPeers() {
     for (auto& [name, all] : magnitudes_) {
       std::vector<double> sorted;
@@ -228,7 +231,7 @@ class ValueRules : public Rules {
     CheckClipped(w, where, s, fp8);
   }
 
-  // Of as many there is none of one sign alone but where signs were lost.
+  // A weight with this many values has both signs unless the signs were lost.
   void CheckSigns(const StoredWeight& w, const std::string& where,
                   const Statistics& s) {
     uint64_t less = 0;
@@ -250,7 +253,7 @@ class ValueRules : public Rules {
                      less == 0 ? "negative" : "positive"));
   }
 
-  // Codes of FP8 with a scale that is far too large.
+  // Finds FP8 codes whose scale is far too large.
   void CheckUse(const StoredWeight& w, const std::string& where,
                 const Statistics& s) {
     const bool fp8 = FindFormat(w.layout->codes)->element == DType::kE4M3;
@@ -272,8 +275,8 @@ class ValueRules : public Rules {
     const uint64_t most = fp8 ? s.codes[0x7E] + s.codes[0xFE] : Halves(s, 0x7);
     const double share =
         static_cast<double>(most) / static_cast<double>(s.count);
-    // What is cut off lies in a heap at the end of a slope. The largest of
-    // every block lies there, too.
+    // Clipping piles up codes at the end of a falling distribution. The largest
+    // of every block is at the end, too.
     const BlockShape block = BlockOf(*w.layout);
     const uint64_t wide = block.cols > 0   ? static_cast<uint64_t>(block.cols)
                           : block.rows > 0 ? static_cast<uint64_t>(w.cols)
@@ -287,7 +290,7 @@ class ValueRules : public Rules {
                      100 * share));
   }
 
-  // Of E2M1: codes of this magnitude, in both halves of bytes.
+  // Number of E2M1 codes of this magnitude, in both halves of bytes.
   static uint64_t Halves(const Statistics& s, unsigned magnitude) {
     uint64_t count = 0;
     for (unsigned byte = 0; byte < 256; ++byte) {

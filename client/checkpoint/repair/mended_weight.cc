@@ -15,7 +15,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-constexpr int kCodesE4M3 = 0x7F;  // that are not negative, NaN left out
+constexpr int kCodesE4M3 = 0x7F;  // number of non-negative codes except NaN
 
 std::array<float, kCodesE4M3> MakeE4M3() {
   std::array<float, kCodesE4M3> table;
@@ -30,7 +30,7 @@ const std::array<float, kCodesE4M3>& TableE4M3() {
   return table;
 }
 
-// To the nearest, ties to even, no further than the largest.
+// Rounds to the nearest, ties to even, limited to the largest.
 uint8_t NearestE4M3(double x) {
   const auto& table = TableE4M3();
   const auto above = std::lower_bound(table.begin(), table.end(), x);
@@ -43,7 +43,7 @@ uint8_t NearestE4M3(double x) {
   return up < down ? code : code - 1;
 }
 
-// Where a scale of that block lies in scales of that order.
+// The index of a block's scale in that order.
 size_t IndexOf(ScaleOrder order, int64_t i, int64_t j, int64_t across) {
   switch (order) {
     case ScaleOrder::kLinear:
@@ -60,7 +60,7 @@ ScaleOrder OrderIn(const WeightLayout& layout) {
   return layout.swizzled ? ScaleOrder::kSwizzled : ScaleOrder::kLinear;
 }
 
-// Of fp32 scales libraries keep the type that they computed in.
+// fp32 scales keep the type in which the library computed them.
 std::string TypeOf(const StoredPart& part, const ModelTensor& t) {
   return std::string(part.dtype == "F32" && part.source == PartSource::kScales
                          ? std::string_view(t.stored.dtype)
@@ -77,7 +77,7 @@ Blocks BlocksOf(const StoredWeight& w) {
           block.cols == 0 ? 1 : CeilDiv(w.cols, block.cols)};
 }
 
-// From the order that they are in to the one that the layout has.
+// Rearranges scales from their present order to the layout's.
 std::vector<std::byte> Reordered(const MendedWeight& m,
                                  std::vector<std::byte> scales, size_t size) {
   const ScaleOrder to = OrderIn(*m.weight.layout);
@@ -93,7 +93,7 @@ std::vector<std::byte> Reordered(const MendedWeight& m,
   return out;
 }
 
-// Squares of the codes of a block of E2M1, in quarters.
+// Sum of squares of the E2M1 codes of a block, in quarters.
 double EnergyOf(absl::Span<const std::byte> codes) {
   constexpr int kTwice[8] = {0, 1, 2, 3, 4, 6, 8, 12};
   int sum = 0;
@@ -106,14 +106,14 @@ double EnergyOf(absl::Span<const std::byte> codes) {
   return sum / 4.0;
 }
 
-// Scales in the order of the layout.
+// Fits scales that are in the order of the layout.
 void Fit(const MendedWeight& m, absl::Span<const std::byte> codes,
          std::vector<std::byte>* scales, FittingLoss* loss) {
   const bool divisor = m.weight.layout->global == Global::kDivisor;
   const auto value = [&](double scale, float global) {
     return divisor ? scale / global : scale * global;
   };
-  // What a scale has to be multiplied with to mean the same.
+  // Factor by which a scale keeps its meaning under the new global scale.
   const double factor = divisor
                             ? static_cast<double>(*m.new_global) / *m.global
                             : static_cast<double>(*m.global) / *m.new_global;
@@ -142,14 +142,14 @@ void Fit(const MendedWeight& m, absl::Span<const std::byte> codes,
   }
 }
 
-// Of the weight that is made.
+// Whether the mended weight has that part.
 bool IsThere(const MendedWeight& m, size_t part) {
   return m.weight.parts[part] != nullptr ||
          (m.add_label &&
           m.weight.layout->parts[part].source == PartSource::kLabel);
 }
 
-// Numbers of fp32.
+// Replaces fp32 numbers by their reciprocals.
 void Invert(std::vector<std::byte>* bytes) {
   for (size_t at = 0; at + sizeof(float) <= bytes->size();
        at += sizeof(float)) {
@@ -166,7 +166,7 @@ std::vector<std::byte> BytesOf(float number) {
   return bytes;
 }
 
-// The number 1.
+// The number 1 in that type.
 std::vector<std::byte> OneOf(std::string_view dtype) {
   if (dtype == "F32") return BytesOf(1);
   if (dtype == "BF16") return {std::byte{0x80}, std::byte{0x3F}};
@@ -187,7 +187,7 @@ std::vector<safetensors::Tensor> TensorsOf(const MendedWeight& m) {
   for (size_t i = 0; i < w.parts.size(); ++i) {
     const StoredPart& part = w.layout->parts[i];
     if (!IsThere(m, i)) continue;
-    // A stack stays one, whose parts are those that there are.
+    // A stack stays one tensor, in the shape that it has.
     const auto shape = w.layout->stacked
                            ? w.parts[i]->stored.shape
                            : ShapeOf(*w.layout, part.source, w.rows, w.cols);
@@ -233,7 +233,7 @@ absl::StatusOr<std::vector<MendedPart>> Mend(const Model& model,
               bytes->begin() + static_cast<ptrdiff_t>(place * one.size()));
         }
         part.bytes = Reordered(m, *std::move(bytes), part.tensor.size);
-        // 1, as ModelOpt has it for a block of zeros.
+        // 1, which ModelOpt uses for a block of zeros.
         constexpr std::byte kOne{0x38};
         if (m.is_zero) std::fill(part.bytes.begin(), part.bytes.end(), kOne);
         if (m.new_global && !m.is_zero) Fit(m, *codes, &part.bytes, loss);

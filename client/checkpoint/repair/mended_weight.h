@@ -1,5 +1,5 @@
-// A quantized weight whose parts are brought into the form of its dialect,
-// without the original.
+// Converts the parts of a quantized weight to the form of its dialect, without
+// the original.
 #ifndef QUANTD_CLIENT_CHECKPOINT_REPAIR_MENDED_WEIGHT_H_
 #define QUANTD_CLIENT_CHECKPOINT_REPAIR_MENDED_WEIGHT_H_
 
@@ -15,20 +15,20 @@
 
 namespace quantd::checkpoint {
 
-// What is done to a weight.
+// A weight and what is to be mended about it.
 struct MendedWeight {
-  StoredWeight weight;  // its parts as they are, whatever their names
-  // Where its scales lie in the source.
+  StoredWeight weight;  // its parts as they are, under any name
+  // Order of scales in the source.
   ScaleOrder order = ScaleOrder::kLinear;
   bool swap_halves = false;
-  // Codes and scales of zeros instead: what stands there means nothing else.
+  // Replace codes and scales by zeros: the stored ones mean nothing else.
   bool is_zero = false;
-  // Places in the tensor of scales that are no numbers, over zeros: they get 1.
+  // Indices of scales that are not finite, over zeros: they become 1.
   std::vector<size_t> bad_scales = {};
   bool add_label = false;      // by which ComfyUI knows it
   bool inverts_input = false;  // its scale of activations
-  // As the layout stores them: the number by which the weight is read, and the
-  // one that it gets, to which its block scales are fitted.
+  // In the layout's form: the global scale by which the weight is read, and a
+  // new one to which its block scales are fitted.
   std::optional<float> global = {};
   std::optional<float> new_global = {};
 };
@@ -38,17 +38,17 @@ struct MendedPart {
   std::vector<std::byte> bytes;
 };
 
-// What fitting scales to another global one costs. Against what the weight
-// was, not against its original.
+// Loss from fitting block scales to another global scale, relative to the
+// weight before, not to its original.
 struct FittingLoss {
   double signal = 0;
   double noise = 0;
   uint64_t scales = 0;
-  uint64_t rounded = 0;  // scales that are no longer what they were
+  uint64_t rounded = 0;  // number of scales that changed by rounding
   double sqnr_db() const;
 };
 
-// Without bytes, from headers alone.
+// The resulting tensors without bytes, from headers only.
 std::vector<safetensors::Tensor> TensorsOf(const MendedWeight& weight);
 absl::StatusOr<std::vector<MendedPart>> Mend(const Model& model,
                                              const MendedWeight& weight,

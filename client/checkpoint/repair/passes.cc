@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Names, then what is seen by them, then what that hid.
+// First names, then faults visible through them, then those that they hid.
 constexpr int kMostPasses = 4;
 
 bool IsAmong(const std::vector<Repaired>& done, const Repaired& r) {
@@ -39,7 +39,7 @@ absl::Status Rename(const std::string& from, const std::string& to) {
 }
 
 absl::Status TakePlace(const std::string& next, const std::string& out) {
-  // Of two files one takes the other's place at once.
+  // A single file can replace another atomically.
   std::error_code error;
   if (!fs::is_directory(out, error)) return Rename(next, out);
   const std::string previous = Beside(out, "previous");

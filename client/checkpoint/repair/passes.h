@@ -1,5 +1,5 @@
-// Repairs until nothing more can be mended: some faults are seen only when
-// others are gone, those of modules with wrong names, for example.
+// Repairs repeatedly until nothing more can be mended: some faults, such as
+// those of modules with wrong names, are visible only after others are gone.
 #ifndef QUANTD_CLIENT_CHECKPOINT_REPAIR_PASSES_H_
 #define QUANTD_CLIENT_CHECKPOINT_REPAIR_PASSES_H_
 
@@ -17,16 +17,15 @@ struct RepairOutcome {
   std::vector<FittedWeight> fitted;
 };
 
-// `first`: what PlanRepair says for the same, and not nothing. What a second
-// pass mends is written to "OUT.next", which then takes the place of `out`:
-// twice the room is needed, and what fails leaves `out` whole with less of it
-// mended.
+// `first` is the plan from PlanRepair, and must not be empty. Further passes
+// write to "OUT.next", which then replaces `out`: this needs twice the space,
+// and a failure leaves the result of the pass before in `out`.
 absl::StatusOr<RepairOutcome> RepairInPasses(const Model& model,
                                              const Model* original,
                                              const RepairPlan& first,
                                              const std::string& out);
 
-// What a repair wrote, whose faults are still there.
+// Removes what a repair wrote if it did not mend the faults.
 absl::Status RemoveOutput(const std::string& out);
 
 }  // namespace quantd::checkpoint

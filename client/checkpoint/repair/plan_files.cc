@@ -13,7 +13,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Not to be taken for a repair of what was lost.
+// Tells the user that this does not restore what was lost.
 constexpr char kWeightsOnly[] =
     "; the scales cannot be had from the weights, so that the label becomes "
     "that of weights alone: activations are no longer quantized, W4A4 becomes "
@@ -47,7 +47,7 @@ class FilesPlanner {
       plan_->prefix = prefix;
       Add("wrapped-names", model_.tensors().front().name(),
           fmt::format("all names lose their \"{}\"", prefix));
-      // By names that are no longer there nothing is said of modules.
+      // With stale names nothing can be said about modules.
       return absl::OkStatus();
     }
     for (const Finding& f : findings->findings) {
@@ -59,7 +59,7 @@ class FilesPlanner {
       return absl::OkStatus();
     }
     LookAtConfig(findings->findings);
-    // Not those of a model that it was not made of.
+    // Keys of another model are not compared.
     if (facts_.are_the_originals) {
       plan_->keys = DifferencesOf(*original_, model_);
     }
@@ -117,13 +117,13 @@ class FilesPlanner {
     }
   }
 
-  // What the tensors tell how to write: all of a quantization_config, and of
-  // the model nothing but its type.
+  // Whether the tensors determine how to write it: all of quantization_config,
+  // and of the model only its type.
   bool IsOfQuantization(const Finding& f) const {
     if (f.rule == "no-input-scale") {
       return !facts_.have_input_scales;
     }
-    // Whether weights are turned is not seen in them, but in the original.
+    // Transforms of weights can be recognized only with the original.
     if (f.rule == "config-mismatch" && f.kind == kTransforms) {
       return facts_.are_the_originals;
     }

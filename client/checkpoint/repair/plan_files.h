@@ -1,4 +1,4 @@
-// What a repair does to files, names and configurations.
+// Plans repairs of files, names and configurations.
 #ifndef QUANTD_CLIENT_CHECKPOINT_REPAIR_PLAN_FILES_H_
 #define QUANTD_CLIENT_CHECKPOINT_REPAIR_PLAN_FILES_H_
 
@@ -7,15 +7,15 @@
 
 namespace quantd::checkpoint {
 
-// What is known of the weights by then.
+// Facts about the weights, known before files are planned.
 struct WeightFacts {
-  // Held against it, all of them are its own.
+  // All weights were compared with the original and are the same.
   bool are_the_originals = false;
   bool have_input_scales = false;
 };
 
-// Adds to `plan`, whose dialect is settled, what is mended by writing files
-// anew. `original`: nullptr, or the model of which the weights may be.
+// Adds repairs that rewrite files to `plan`, whose dialect is settled.
+// `original` is nullptr, or the model that the weights may be from.
 absl::Status PlanFiles(const Model& model, const Model* original,
                        const WeightFacts& facts, RepairPlan* plan);
 

@@ -1,4 +1,4 @@
-// PlanRepair.
+// Implements PlanRepair.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -22,8 +22,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-// A tensor's largest block has a scale of 448, those that share its global
-// scale with a larger one somewhat less.
+// A tensor's largest block has a scale of 448; tensors that share the global
+// scale with a larger one have somewhat less.
 constexpr float kLargeScale = 32;
 
 constexpr char kGetsSwizzled[] =
@@ -99,7 +99,7 @@ class Planner {
     plan_.repairs.push_back({std::string(rule), where, text});
   }
 
-  // A weight that has the names, types and shapes of a dialect.
+  // Examines a weight with the names, types and shapes of a dialect.
   absl::Status LookAt(const StoredWeight& w) {
     Candidate c;
     c.mended.weight = w;
@@ -131,13 +131,13 @@ class Planner {
     return absl::OkStatus();
   }
 
-  // By ComfyUI's text for all layers, unless that goes.
+  // Whether ComfyUI's text for all layers names it, unless that text is
+  // dropped.
   bool IsNamed(const StoredWeight& w) const {
     return !plan_.drops_labels && labels_.Find(w.module) != nullptr;
   }
 
-  // A text that is wrong gives way to a label for each weight, where all have
-  // one.
+  // An invalid text is replaced by a label for each weight, if all have one.
   absl::Status LookAtLabels(const StoredModel& stored) {
     labels_ = ComfyMetadata::Of(model_);
     if (labels_.shard.empty()) return absl::OkStatus();
@@ -167,8 +167,8 @@ class Planner {
     c->mended.global = number;
     if (!std::isfinite(number) || number <= 0) return LookAtZeros(c);
     if (!are_amaxes_ && IsPlausible(rule, number)) return absl::OkStatus();
-    // Another number must make sense, under scales that use their range as they
-    // do where an encoder chose the number.
+    // The other number must be plausible, and block scales must use the range
+    // as they do if an encoder chose it.
     const float other = are_amaxes_ ? GlobalOf(rule, number) : 1.0f / number;
     const auto scales = ReadNumbers(model_, *w.part(PartSource::kScales));
     if (!scales.ok()) return scales.status();
@@ -187,7 +187,7 @@ class Planner {
     return absl::OkStatus();
   }
 
-  // ModelOpt divides zero by zero where a weight is nothing but zeros.
+  // ModelOpt divides zero by zero if a weight is all zeros.
   absl::Status LookAtZeros(Candidate* c) {
     const StoredWeight& w = c->mended.weight;
     const auto scales = ReadNumbers(model_, *w.part(PartSource::kScales));
@@ -204,7 +204,7 @@ class Planner {
     return absl::OkStatus();
   }
 
-  // Codes of zero times NaN are NaN, whatever was divided by what.
+  // Zero codes times NaN give NaN, however the NaN arose.
   absl::Status LookAtBadScales(Candidate* c) {
     const StoredWeight& w = c->mended.weight;
     const bool own =
@@ -250,7 +250,7 @@ class Planner {
     return absl::OkStatus();
   }
 
-  // What cannot be told stays as it is, and lint goes on to find it.
+  // Weights that cannot be guessed stay unchanged, and lint still reports them.
   void Guess(const std::string& module, const char* rule) {
     const auto guess = GuessWeight(model_, module, plan_.dialect);
     if (!guess.ok()) return;
@@ -328,9 +328,9 @@ class Planner {
   RepairPlan plan_;
   ComfyMetadata labels_;
   std::vector<Candidate> candidates_;
-  bool is_the_original_ = false;  // all that was held against it
+  bool is_the_original_ = false;  // everything that was compared
   bool are_amaxes_ = false;       // the global scales
-  bool are_reciprocals_ = false;  // the scales of activations
+  bool are_reciprocals_ = false;  // the scales of activations are reciprocals
 };
 
 }  // namespace

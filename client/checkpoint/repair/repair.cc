@@ -29,7 +29,8 @@ std::string Renamed(const RepairPlan& plan, const std::string& name) {
   return name.starts_with(plan.prefix) ? name.substr(plan.prefix.size()) : name;
 }
 
-// As a conversion has it, for what writes shards and configurations.
+// Arranges the result as a conversion's plan, for the writers of shards and
+// configurations.
 class Layout {
  public:
   Layout(const Model& model, const RepairPlan& plan)
@@ -74,7 +75,7 @@ class Layout {
     weight.layout = w.layout;
     weight.rows = w.rows;
     weight.cols = w.cols;
-    // Whether there is one is all that the configuration says.
+    // The configuration only needs to know that there is one.
     if (w.part(PartSource::kInputScale) != nullptr) weight.input_amax = 1;
     plan_.groups.push_back({{std::move(weight)}});
   }
@@ -112,14 +113,14 @@ class Layout {
   std::set<const ModelTensor*> gone_;
 };
 
-// What the old configuration says and the new one does not know of: caches,
-// for example, and how weights were turned.
+// Keeps settings of the old configuration that the new one does not cover, such
+// as caches and transforms.
 void KeepWhatIsKnown(const RepairPlan& repair, const Json& old, Json* fresh) {
   if (!old.is_object() || !fresh->is_object()) return;
   for (const auto& [key, value] : old.items()) {
     if (repair.dropped.count(key) > 0) continue;
     if (key == kTransforms && value.is_object()) (*fresh)[key] = value;
-    // How scales are stored is seen in them.
+    // The new one is right about these: it is made from the tensors.
     if (key == "ignore" || key == "modules_to_not_convert" ||
         key == "scale_fmt") {
       continue;
@@ -128,7 +129,7 @@ void KeepWhatIsKnown(const RepairPlan& repair, const Json& old, Json* fresh) {
   }
 }
 
-// Numbers of bf16 may be too large for the type that the file names.
+// bf16 numbers may be too large for the type that the file names.
 void SettleType(const Model& model, Json* config) {
   const bool bf16 = std::any_of(
       model.tensors().begin(), model.tensors().end(), [](const auto& t) {
@@ -141,7 +142,7 @@ void SettleType(const Model& model, Json* config) {
   }
 }
 
-// Whatever stands where objects belong gives way.
+// Replaces anything that is not an object on the way.
 void Put(const Json::json_pointer& place, const Json& value, Json* config) {
   if (place.empty()) return;
   const Json::json_pointer parent = place.parent_pointer();

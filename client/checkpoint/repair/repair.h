@@ -1,5 +1,5 @@
 // Mends what can be mended of a quantized model without its original, into a
-// directory of its own.
+// separate directory.
 #ifndef QUANTD_CLIENT_CHECKPOINT_REPAIR_REPAIR_H_
 #define QUANTD_CLIENT_CHECKPOINT_REPAIR_REPAIR_H_
 
@@ -18,7 +18,7 @@
 
 namespace quantd::checkpoint {
 
-// Something that is put right.
+// A fault that is mended.
 struct Repaired {
   std::string rule;   // of lint
   std::string where;  // a module or a file
@@ -27,36 +27,37 @@ struct Repaired {
 
 struct RepairPlan {
   Dialect dialect = Dialect::kNone;
-  std::vector<MendedWeight> weights;  // those that change
+  std::vector<MendedWeight> weights;  // weights that change
   bool config = false;                // so does the configuration
   bool sets_format = false;           // of all files
   bool drops_labels = false;          // ComfyUI's text for all layers
-  // Members of quantization_config that describe what weights do not have.
+  // Members of quantization_config about things that the weights do not have.
   std::set<std::string> dropped;
-  bool drops_quantization = false;     // all of it: none is quantized
-  std::vector<ConfigDifference> keys;  // that become the original's
-  std::string prefix;                  // that all names lose: "_orig_mod."
-  std::string new_prefix;              // that all but the head's get: "model."
+  bool drops_quantization = false;  // all of it: none is quantized
+  // Settings that are restored to the original's.
+  std::vector<ConfigDifference> keys;
+  std::string prefix;      // that all names lose: "_orig_mod."
+  std::string new_prefix;  // that all but the head's get: "model."
   std::vector<Repaired> repairs;
 };
 
-// `original`: shows what the files alone do not, the order of half bytes and
-// of scales. `dialect`: to whose names, where config.json names none.
+// `original`, if given, reveals the order of half bytes and of scales.
+// `dialect` is the target if config.json names none.
 absl::StatusOr<RepairPlan> PlanRepair(const Model& model, const Model* original,
                                       Dialect dialect);
 
-// Those of them that a lint of the result does not find again.
+// The repairs whose faults a lint of the result does not find again.
 std::vector<Repaired> Mended(const std::vector<Repaired>& repairs,
                              const std::vector<Finding>& left);
 
-// What fitting the scales of a weight cost.
+// Loss from fitting the scales of a weight.
 struct FittedWeight {
   std::string module;
   FittingLoss loss;
 };
 
-// Ends with a whole model at `out`, or with an error and what the same call
-// begins again.
+// Writes a whole model to `out`, or returns an error; calling it again then
+// starts anew.
 absl::StatusOr<std::vector<FittedWeight>> Repair(const Model& model,
                                                  const RepairPlan& plan,
                                                  const std::string& out);

@@ -8,22 +8,21 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Of normal numbers the largest of a million is at five times their rms.
+// In units of the rms. Among a million normal numbers the largest is at five.
 constexpr double kOutlier = 12;
-// Of normal numbers 7 % become zero in NVFP4.
+// Share of zeros; NVFP4 makes 7 % of normal numbers zero.
 constexpr double kManyZeros = 0.2;
 constexpr double kManySubnormals = 0.1;
 constexpr double kSmallSibling = 8;
 constexpr double kClipped = 0.9;
-// Decibels between a weight and normal numbers, for which nothing has to be
-// explained.
+// Decibels between a weight and normal numbers that need no explanation.
 constexpr double kNear = 1;
 
 std::string Percent(double share) {
   return fmt::format("{:.3g} %", 100 * share);
 }
 
-// Who else is coarser where one number is large.
+// Names what shares the scale with a large number and so becomes coarser.
 std::string_view SharersOf(const WeightLayout& layout) {
   const BlockShape block = BlockOf(layout);
   if (block.rows == 0) return "all share one scale";

@@ -1,4 +1,4 @@
-// Why a tensor is as far from the original as it is: the first reason that its
+// Explains a tensor's distance from the original by the first reason that its
 // numbers show.
 #ifndef QUANTD_CLIENT_CHECKPOINT_REPORT_CAUSE_H_
 #define QUANTD_CLIENT_CHECKPOINT_REPORT_CAUSE_H_
@@ -11,11 +11,11 @@
 
 namespace quantd::checkpoint {
 
-// What else is known of a quantized tensor.
+// What else is known about a quantized tensor.
 struct Surroundings {
   const WeightLayout* layout = nullptr;  // nullptr: not quantized
   const ScaleCodes* scales = nullptr;
-  double group_amax = 0;  // of all that shares its scale
+  double group_amax = 0;  // of all weights that share its scale
   std::string largest;    // who has it
 };
 

@@ -11,12 +11,12 @@
 namespace quantd::checkpoint {
 namespace {
 
-// More rows than these are for report.json.
+// Further rows are only in report.json.
 constexpr size_t kMostRows = 1500;
 constexpr size_t kMostGroups = 400;
 constexpr size_t kSizeColours = 5;
 
-// Names come from files of strangers.
+// Names come from untrusted files.
 std::string Escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -34,14 +34,14 @@ std::string Escaped(std::string_view text) {
         out += "&quot;";
         break;
       default:
-        // No other control character is text.
+        // Other control characters are not text.
         out += static_cast<unsigned char>(c) < 0x20 && c != '\n' ? ' ' : c;
     }
   }
   return out;
 }
 
-// May be broken at dots.
+// Allows line breaks at dots.
 std::string NameText(std::string_view name) {
   std::string out;
   for (const char c : Escaped(name)) {
@@ -67,8 +67,8 @@ std::string Db(double db) {
   return std::isfinite(db) ? fmt::format("{:.2f}", db) : "none";
 }
 
-// From what the format gives normal numbers, on either side: that has the shade
-// in the middle.
+// Steps in dB from what the format gives normal numbers, which has the middle
+// shade, to either side.
 constexpr double kSteps[kShades / 2] = {1, 3, 6};
 int ShadeOf(const HeatCell& cell) {
   const double over = cell.sqnr_db - cell.usual_db;
@@ -122,7 +122,7 @@ class Page {
             : fmt::format(", with the bytes of {}", Escaped(r_.profile)));
   }
 
-  // What a reader wants to know who reads no further.
+  // The summary, for readers who read no further.
   void Verdict() {
     const bool good = r_.below == 0;
     Put("<section id=\"verdict\" class=\"verdict{}\"><strong>{}</strong>\n",
@@ -144,7 +144,7 @@ class Page {
     Put("</p></section>\n");
   }
 
-  // `more`: HTML.
+  // `more` is HTML.
   void Tile(const char* id, const char* name, const std::string& value,
             const std::string& more) {
     Put("<div id=\"{}\"><dt>{}</dt><dd>{}<small>{}</small></dd></div>\n", id,
@@ -278,7 +278,7 @@ class Page {
     if (first == counts.end()) return;
     const auto last =
         std::find_if(counts.rbegin(), counts.rend(), used).base() - 1;
-    // A single bar would fill the picture.
+    // Otherwise a single bar would fill the picture.
     constexpr int kFewest = 24;
     const int top = h.codes.kind == ScaleKind::kE4M3 ? 0x7E : 0xFF;
     int lo = static_cast<int>(first - counts.begin());

@@ -1,4 +1,4 @@
-// The report as one page that needs nothing else: no script, no network.
+// Renders the report as a self-contained HTML page: no script, no network.
 #ifndef QUANTD_CLIENT_CHECKPOINT_REPORT_PAGE_H_
 #define QUANTD_CLIENT_CHECKPOINT_REPORT_PAGE_H_
 
@@ -10,7 +10,7 @@
 namespace quantd::checkpoint {
 
 std::string PageOf(const Report& report);
-// The same for programs. Numbers that are not finite are null.
+// Renders the report for programs. Numbers that are not finite become null.
 Json JsonOf(const Report& report);
 
 }  // namespace quantd::checkpoint

@@ -1,4 +1,4 @@
-// Where a module stands in a model: its layer, and its name in it.
+// Position of a module in a model: its layer, and its name within the layer.
 #ifndef QUANTD_CLIENT_CHECKPOINT_REPORT_PLACE_H_
 #define QUANTD_CLIENT_CHECKPOINT_REPORT_PLACE_H_
 

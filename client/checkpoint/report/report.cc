@@ -19,7 +19,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-// A page with more modules of a layer than this is no picture.
+// With more modules in a layer the heat map would be unreadable.
 constexpr size_t kMostColumns = 40;
 
 std::string BaseName(std::string path) {
@@ -80,7 +80,7 @@ class Reporter {
  private:
   const StoredWeight* WeightOf(const std::string& name) const {
     auto found = weights_.find(name);
-    // An expert of a stack.
+    // It may be an expert of a stack.
     if (found == weights_.end()) {
       found = weights_.find(name.substr(0, name.rfind('.')));
     }

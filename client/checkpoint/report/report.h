@@ -1,5 +1,5 @@
-// What a model became, for people: its sizes, how far every tensor is from the
-// original, where, and why.
+// Report on a converted model, for people: sizes, and how far every tensor is
+// from the original, where and why.
 #ifndef QUANTD_CLIENT_CHECKPOINT_REPORT_REPORT_H_
 #define QUANTD_CLIENT_CHECKPOINT_REPORT_REPORT_H_
 
@@ -17,18 +17,19 @@
 
 namespace quantd::checkpoint {
 
-// A tensor that is no longer what it was.
+// A tensor that differs from the original.
 struct ChangedTensor {
   TensorDifference difference;
   double bits = 0;                   // of b, for a parameter
-  std::optional<ScaleCodes> scales;  // of b
+  std::optional<ScaleCodes> scales;  // of model b
   std::string why;                   // it is as far from a as it is
 };
 
-// A layer by a module: the worst of the tensors there, for experts are many.
+// A layer and a module: the worst of the tensors there, since there may be many
+// experts.
 struct HeatCell {
   double sqnr_db = 0;
-  double usual_db = 0;  // UsualDb
+  double usual_db = 0;  // see UsualDb
   bool below = false;   // IsBelow
   size_t tensors = 0;
   std::string worst;
@@ -44,7 +45,7 @@ struct Histogram {
   ScaleCodes codes;
 };
 
-// Weights of b that engines fuse.
+// Weights of model b that engines fuse.
 struct ReportGroup {
   std::vector<std::string> modules;
   std::optional<float> global;  // the scale that they share, if they do
@@ -52,30 +53,30 @@ struct ReportGroup {
 
 struct Report {
   std::string title;
-  std::string a;  // paths
+  std::string a;  // paths of the models
   std::string b;
   std::string version;  // of this program
-  std::string profile;  // whose arithmetic b says that it has
+  std::string profile;  // profile that model b records
   uint64_t bytes_a = 0;
   uint64_t bytes_b = 0;
   std::vector<Kind> kinds_a;
   std::vector<Kind> kinds_b;
   size_t equal = 0;
-  std::vector<ChangedTensor> changed;  // from the worst to the best
+  std::vector<ChangedTensor> changed;  // from worst to best
   double mean_db = 0;
-  double usual_db = 0;  // the mean of UsualDb over the same
+  double usual_db = 0;  // mean of UsualDb over the same tensors
   size_t below = 0;     // of those, IsBelow
-  std::string verdict;  // VerdictText
+  std::string verdict;  // see VerdictText
   std::vector<std::string> heat_columns;
   std::vector<HeatRow> heat;
   std::vector<Histogram> histograms;
-  std::vector<ReportGroup> groups;  // of two and more
+  std::vector<ReportGroup> groups;  // of two or more
   std::vector<std::string> warnings;
 };
 
 inline constexpr size_t kWorst = 10;
 
-// `notes`: what else is worth a word. Reads both models.
+// `notes` are further remarks for the report. Reads both models.
 absl::StatusOr<Report> MakeReport(const Model& a, const Model& b,
                                   ModelDifference difference,
                                   const std::vector<std::string>& notes);

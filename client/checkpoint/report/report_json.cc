@@ -1,4 +1,4 @@
-// JsonOf.
+// Implements JsonOf.
 #include <cmath>
 
 #include "client/checkpoint/report/page.h"

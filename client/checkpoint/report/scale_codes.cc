@@ -61,7 +61,7 @@ int ScaleCodes::median() const {
 }
 
 double ScaleCodes::zero_share() const {
-  // The smallest of E8M0 is a power of two.
+  // The smallest E8M0 code is a power of two, not zero.
   return kind == ScaleKind::kE8M0 ? 0 : Share(counts[0], total());
 }
 

@@ -13,11 +13,11 @@
 
 namespace quantd::checkpoint {
 
-// What a code of a scale stands for.
+// Meaning of a scale's code.
 enum class ScaleKind : uint8_t {
   kE4M3,      // the code itself
   kE8M0,      // the code itself
-  kExponent,  // of a floating-point scale: its binary exponent, plus 127
+  kExponent,  // for a floating-point scale: its binary exponent plus 127
 };
 std::string_view Name(ScaleKind kind);
 
@@ -27,18 +27,18 @@ struct ScaleCodes {
 
   void Add(const ScaleCodes& other);
   uint64_t total() const;
-  // The code that half of all are not above.
+  // The median code.
   int median() const;
-  // The share of those that are zero; and of those that have fewer digits than
-  // the others, of E4M3 only.
+  // Share of codes that are zero, and of subnormal ones (E4M3 only), which have
+  // fewer digits.
   double zero_share() const;
   double subnormal_share() const;
 };
 
-// "0.0156" or "2^-7": what a code stands for.
+// The value of a code: "0.0156" or "2^-7".
 std::string ValueText(ScaleKind kind, int code);
 
-// Without padding.
+// Padding is not counted.
 absl::StatusOr<ScaleCodes> CountScales(const Model& model,
                                        const StoredWeight& weight);
 

@@ -1,11 +1,11 @@
-// How the page looks. Light or dark as the reader's system has it; what is
-// wider than the window scrolls by itself.
+// The page's style: light or dark like the reader's system. Wide parts scroll
+// by themselves.
 #ifndef QUANTD_CLIENT_CHECKPOINT_REPORT_STYLE_H_
 #define QUANTD_CLIENT_CHECKPOINT_REPORT_STYLE_H_
 
 namespace quantd::checkpoint {
 
-// Of the heat map, from far off to near.
+// Shades of the heat map, from far to near.
 inline constexpr int kShades = 7;
 
 inline constexpr char kStyle[] = R"css(

@@ -9,8 +9,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Weights so small are zero to whatever they are multiplied with, and formats
-// have no scale for them.
+// Weights this small act as zeros in any product, and no format has a scale for
+// them.
 constexpr double kNearZero = 1e-30;
 
 double NoiseOf(std::optional<WeightFormat> format) {

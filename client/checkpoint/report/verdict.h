@@ -1,4 +1,4 @@
-// How near to its original a weight is for the format that it has.
+// Judges whether a weight is as close to its original as its format allows.
 #ifndef QUANTD_CLIENT_CHECKPOINT_REPORT_VERDICT_H_
 #define QUANTD_CLIENT_CHECKPOINT_REPORT_VERDICT_H_
 
@@ -11,24 +11,24 @@
 
 namespace quantd::checkpoint {
 
-// The SQNR that a format gives normal numbers, measured: weights of models are
+// The SQNR that a format gives normal numbers, measured. Weights of models are
 // within a few dB of it.
 double UsualDb(WeightFormat format);
-// The usual dB between two weights that were compared, whose errors add up. Of
-// two that are plain nobody knows what lies between them: the coarsest format
-// may.
+// The usual dB between two compared weights, whose errors add up. If both are
+// plain they may have been in any format in between, so the coarsest is
+// assumed.
 double UsualDb(const TensorDifference& d);
 
-// The least that a weight may have: half as many dB. No conversion that is what
-// it says comes so low, but for one whose weight lost its digits beside much
-// larger ones that share its scale; weights of another model are at -3 dB.
+// The least dB expected of a weight: half of the usual. Correct conversions
+// stay above it, except for weights that lost digits because much larger ones
+// share their scale. Weights of another model are at -3 dB.
 double LeastDb(const TensorDifference& d);
 
-// Whether it is below `least`, or else below LeastDb. Numbers that are NaN in
-// one of the two are below everything.
+// Whether it is below `least`, or by default below LeastDb. A tensor with
+// numbers that are NaN in only one model is below any limit.
 bool IsBelow(const TensorDifference& d, std::optional<double> least = {});
 
-// The ratio over all that was compared, as one vector: +infinity where nothing
+// The SQNR over everything compared, taken as one vector: +infinity if nothing
 // differs.
 double WholeDb(const ModelDifference& difference);
 

@@ -41,7 +41,7 @@ struct BenchOptions {
 // A row of the table.
 struct Cell {
   uint64_t bytes = 0;        // of the bf16 tensor
-  uint64_t reply_bytes = 0;  // of what comes back
+  uint64_t reply_bytes = 0;  // size of the reply's payload
   Load load;
   Outcome outcome;
 
@@ -120,8 +120,8 @@ void PrintJson(const Options& o, const BenchOptions& b,
   fmt::print("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
-// Normally distributed values; a sample of 2 MiB, again and again: what is
-// computed of a block does not depend on whether another is like it.
+// Fills the input with normally distributed values, repeating a sample of 2
+// MiB: no block's result depends on other blocks.
 void Fill(absl::Span<std::byte> input) {
   const size_t most = std::min<size_t>(input.size(), 2 << 20);
   const auto sample = client::GaussianSample(most / 2, 20260101);
@@ -131,7 +131,7 @@ void Fill(absl::Span<std::byte> input) {
   }
 }
 
-// What is asked again and again, of a server or of this process.
+// The measured call, to a server or to this process.
 using Ask = std::function<absl::StatusOr<Result>(Client&, const CallOptions&)>;
 
 TensorDesc TensorOf(uint64_t bytes) {
@@ -166,7 +166,7 @@ absl::StatusOr<Ask> AskOf(Client& client, const std::string& method,
   };
 }
 
-// INTERNAL where the server's answer is not what is computed here.
+// INTERNAL if the server's answer differs from what is computed here.
 absl::Status Compare(const Ask& ask, const Result& there, const Options& o) {
   const auto cpu = CreateClient("local:cpu");
   if (!cpu.ok()) return cpu.status();
@@ -182,12 +182,14 @@ absl::Status Compare(const Ask& ask, const Result& there, const Options& o) {
   return {};
 }
 
-// Memory that this machine does not have is no server's that is busy.
+// Converts RESOURCE_EXHAUSTED: this machine has no memory, which is not a busy
+// server.
 absl::Status NoRoom(const absl::Status& s) {
   return absl::IsResourceExhausted(s) ? absl::InternalError(s.message()) : s;
 }
 
-// All loads of one size. Not OK: there is nothing more to measure.
+// Measures all loads of one size. An error means that there is nothing more to
+// measure.
 absl::Status Measure(Client& client, const Options& o, const BenchOptions& b,
                      uint64_t bytes, const std::atomic<int>& stop,
                      std::vector<Cell>* cells) {
@@ -196,7 +198,7 @@ absl::Status Measure(Client& client, const Options& o, const BenchOptions& b,
   Fill(input->bytes());
   const auto ask = AskOf(client, b.method, input->bytes(), o);
   if (!ask.ok()) return ask.status();
-  // It warms up, and tells whether bytes are right and where parts go.
+  // Warms up, and shows whether the bytes are right and where the parts go.
   const auto first = (*ask)(client, CallOf(o));
   if (!first.ok()) return first.status();
   if (o.transport && first->transport() != *o.transport) {
@@ -205,7 +207,7 @@ absl::Status Measure(Client& client, const Options& o, const BenchOptions& b,
   if (!b.no_check) {
     if (auto s = Compare(*ask, *first, o); !s.ok()) return s;
   }
-  // Each caller's answers go where its last one did, in whole lines.
+  // Each caller reuses the memory of its last answer, in whole cache lines.
   size_t reply_bytes = 0;
   for (const TensorSpec& part : first->parts()) reply_bytes += part.size;
   const size_t room = (reply_bytes / 64 + first->parts().size() + 1) * 64;
@@ -229,7 +231,7 @@ absl::Status Measure(Client& client, const Options& o, const BenchOptions& b,
         return (*ask)(client, calls[i]).status();
       };
       cells->push_back({bytes, reply_bytes, load, RunLoad(load, call, stop)});
-      // Nobody is there. Other errors are findings.
+      // No server is there. Other errors are results.
       const absl::Status& error = cells->back().outcome.error;
       if (absl::IsUnavailable(error)) return error;
     }
@@ -249,7 +251,7 @@ int RunBench(const Options& o, const BenchOptions& b) {
   ClientOptions how;
   how.channels = b.connections;
   how.deadline = CallOf(o).deadline;
-  how.retry.max_attempts = 1;  // a refusal is counted, not waited out
+  how.retry.max_attempts = 1;  // refusals are counted, not retried
   how.credentials = o.credentials;
   how.memory_socket = o.memory_socket;
   how.band_bytes = b.band_bytes;
@@ -276,7 +278,7 @@ int RunBench(const Options& o, const BenchOptions& b) {
   return code;
 }
 
-// An option of several values with commas between.
+// An option with several values, separated by commas.
 template <typename T>
 CLI::Option* AddList(CLI::App* app, const char* name, std::vector<T>* values,
                      const char* type, const char* help) {

@@ -22,8 +22,8 @@ Clock::duration Seconds(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
-// In short naps, so that an interrupt need not wait for a call that is due in
-// a minute.
+// Sleeps in short naps, so that an interrupt need not wait for a call due in a
+// minute.
 void SleepUntil(Clock::time_point due, const std::atomic<int>& stop) {
   while (stop == 0 && Clock::now() < due) {
     std::this_thread::sleep_until(
@@ -74,7 +74,7 @@ Outcome RunLoad(const Load& load, const std::function<absl::Status(int)>& call,
       ++all.errors[status.code()];
       ++(absl::IsResourceExhausted(status) ? all.refused : all.failed);
       all.error.Update(status);
-      // Nobody is there: more of the same says nothing.
+      // No server is there, so further calls would show nothing.
       if (absl::IsUnavailable(status)) break;
     }
     const std::lock_guard lock(mutex);

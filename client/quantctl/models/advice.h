@@ -1,4 +1,4 @@
-// `quantctl convert --format auto`: formats that are chosen.
+// `quantctl convert --format auto`: formats chosen automatically.
 #ifndef QUANTD_CLIENT_QUANTCTL_MODELS_ADVICE_H_
 #define QUANTD_CLIENT_QUANTCTL_MODELS_ADVICE_H_
 
@@ -12,14 +12,14 @@
 
 namespace quantd::quantctl {
 
-// A table, or an event.
+// Prints a table, or a JSON event.
 void PrintAdvice(const Options& options, const checkpoint::Advice& advice);
 
-// Lines of "PATTERN=FORMAT"; # begins a comment.
+// Rules are lines of "PATTERN=FORMAT"; # begins a comment.
 absl::StatusOr<std::vector<std::string>> ReadRules(const std::string& path);
 absl::Status WriteRules(const std::string& path, const ConvertOptions& convert,
                         const checkpoint::Advice& advice);
-// Where the rules for a directory go unless somebody says otherwise.
+// The default path of the rules for an output directory.
 std::string RulesPathFor(const ConvertOptions& convert);
 
 }  // namespace quantd::quantctl

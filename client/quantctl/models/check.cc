@@ -1,5 +1,5 @@
-// `quantctl inspect`, `compare` and `verify`: models looked at, all but the
-// last without a server.
+// `quantctl inspect`, `compare` and `verify`: examine models. Only `verify`
+// needs a server.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -235,7 +235,7 @@ int RunCompare(const Options& options, const CheckOptions& check) {
     if (worst == nullptr || d.sqnr_db < worst->sqnr_db) worst = &d;
   }
   const size_t untold = result->only_a.size() + result->not_compared.size();
-  // What is missing is no smaller a fault than what is wrong.
+  // Missing tensors are as serious as wrong ones.
   const bool bad = result->tensors.empty() || below > 0 || untold > 0;
   const int code = bad ? kFindings : kOk;
   if (options.json) {

@@ -89,7 +89,7 @@ void PrintGroup(const GroupDone& done) {
   Event(json);
 }
 
-// The mean of what is known, and the worst.
+// The mean and the minimum of the known ratios.
 struct Quality {
   double sum = 0;
   size_t count = 0;
@@ -126,7 +126,7 @@ void AllowManyFiles() {
   setrlimit(RLIMIT_NOFILE, &files);
 }
 
-// Reads what was written, and not what was meant to be.
+// Reports on the files that were written, not on the plan.
 absl::Status ReportOn(const ConvertOptions& convert, const Model& model,
                       const std::vector<std::string>& notes) {
   const auto made = Model::Open(convert.out);
@@ -137,7 +137,7 @@ absl::Status ReportOn(const ConvertOptions& convert, const Model& model,
                      notes);
 }
 
-// What told of the quantization that the model had.
+// Adds notes about files that described the former quantization.
 void NoteReplaced(const Model& model, ConversionPlan* plan) {
   for (const std::string_view name : kQuantizationFiles) {
     const bool written = plan->dialect == checkpoint::Dialect::kModelOpt &&
@@ -148,7 +148,8 @@ void NoteReplaced(const Model& model, ConversionPlan* plan) {
   }
 }
 
-// A server, a source that changes or is no good, or an output.
+// The exit code of a failed conversion: a server, a changed or invalid source,
+// or the output may be the cause.
 int CodeOfConversion(const absl::Status& status, const absl::Status& call) {
   if (!call.ok()) return CodeOf(call);
   const bool source = status.code() == absl::StatusCode::kDataLoss ||
@@ -172,7 +173,7 @@ int SayItFits(const Options& options, const ConvertOptions& convert,
   return kOk;
 }
 
-// Lets the model be measured, and puts what is chosen into the selection.
+// Measures the model and puts the chosen formats into the selection.
 int TakeAdvice(const Options& options, const ConvertOptions& convert,
                const Model& model, const checkpoint::Target& target,
                uint64_t bytes, std::unique_ptr<ModelService>* service,
@@ -261,7 +262,7 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
       return Fail(options, kCannotWrite, s);
     }
   }
-  // The way back needs no server.
+  // Converting back needs no server.
   if (!plan->groups.empty() && !service) {
     const int code = ModelService::Open(options, convert.memory_mib, &service);
     if (code != kOk) return code;

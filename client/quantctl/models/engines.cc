@@ -19,14 +19,14 @@ using checkpoint::Model;
 using checkpoint::ModelTensor;
 using checkpoint::Role;
 
-// The first row of an engine that fits counts: what real kernels did goes
-// before what a loader did, and one class before the rest.
+// The first matching row of an engine counts, so runs with real kernels precede
+// loader runs, and rows for one class precede general ones.
 constexpr EngineRun kRuns[] = {
     {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors",
      "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4, fp8 with --input-amax",
      "experts", "gpt-oss", "loaded", "of attention; experts stay",
      "GptOssForCausalLM"},
-    // Real kernels.
+    // Runs with real kernels.
     {"vLLM", "0.26.0 on an H200", "compressed-tensors",
      "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4", "dense", "Llama",
      "ran"},
@@ -40,7 +40,7 @@ constexpr EngineRun kRuns[] = {
      "ran"},
     {"vLLM", "0.26.0 on an H200", "gpt-oss", "mxfp4", "experts", "gpt-oss",
      "ran"},
-    // Loaders, with kernels of PyTorch's.
+    // Runs of loaders, with PyTorch's kernels.
     {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors",
      "fp8_dynamic and nvfp4", "dense", "Llama, Qwen3", "loaded"},
     {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors",
@@ -156,14 +156,14 @@ constexpr EngineRun kRuns[] = {
     {"ComfyUI", "none", "comfy", "nvfp4", "other", "none", "not run",
      "comfy-kitchen 0.2.40's tensors read the files"},
 };
-// The end of the rows.
+// End of the table.
 
 bool IsText(const std::string& name) {
   return name.ends_with("ForCausalLM") ||
          name.ends_with("ForConditionalGeneration");
 }
 
-// The last words of layers that models have which were tried, without numbers.
+// Last words of layer names, without numbers, in the models that were tried.
 constexpr std::string_view kTried[] = {"self_attn.q_proj",
                                        "self_attn.k_proj",
                                        "self_attn.v_proj",
@@ -191,14 +191,15 @@ constexpr std::string_view kTried[] = {"self_attn.q_proj",
                                        "output.dense",
                                        "intermediate.dense"};
 
-// Whether an engine that took those models meets nothing new in the tensor.
+// Whether an engine that loaded the tried models meets nothing new in this
+// tensor.
 bool IsLikeTried(const ModelTensor& t, Role role, bool text) {
   if (!checkpoint::WrapperOf(t.name()).empty()) return false;
   if (t.stored.shape.size() < 2) return true;
   if (role == Role::kNorm) return false;
   const auto [parent, leaf] =
       checkpoint::SplitModule(checkpoint::ModuleOf(t.name()));
-  // Drafts join what they read in a layer of that name.
+  // Draft models have a layer of that name for concatenated inputs.
   if (role == Role::kHead) return text ? leaf == "lm_head" : leaf != "fc";
   if (!checkpoint::MayBeLinear(role) ||
       (!t.name().ends_with(".weight") && !checkpoint::IsStacked(t))) {
@@ -275,8 +276,8 @@ const EngineRun* FindEngineRun(std::string_view engine, const Model& model,
   const std::string format = fmt::format("{}", fmt::join(formats, " and "));
   const std::string_view kind = KindOf(model);
   const std::string name = ClassOf(model);
-  // Scales of inputs make another scheme of it, and one for which experts have
-  // a kernel.
+  // With input scales it is another scheme, for which engines have a kernel for
+  // experts.
   const std::string way = measured && kind == "experts" && format == "fp8"
                               ? "fp8 with --input-amax"
                               : format;

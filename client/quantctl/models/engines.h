@@ -1,6 +1,5 @@
-// Engines that were run on what `quantctl convert` writes, and what came of it:
-// the table by which `next:` recommends, and which ENGINES.md beside this file
-// shows.
+// Results of engines run on output of `quantctl convert`. `next:` recommends
+// engines by this table, and ENGINES.md beside this file shows it.
 #ifndef QUANTD_CLIENT_QUANTCTL_MODELS_ENGINES_H_
 #define QUANTD_CLIENT_QUANTCTL_MODELS_ENGINES_H_
 
@@ -13,33 +12,35 @@
 
 namespace quantd::quantctl {
 
-// Words, for tests/bench/results/tables.py makes the page of these rows.
+// Text only: tests/bench/results/tables.py makes the page from these rows.
 struct EngineRun {
   std::string_view engine;   // "vLLM"
-  std::string_view version;  // and on what it ran: "0.26.0 on an H200"
+  std::string_view version;  // and the hardware: "0.26.0 on an H200"
   std::string_view dialect;
-  std::string_view formats;  // with commas; of one model: "fp8 and nvfp4"
-  std::string_view kind;     // KindOf
-  std::string_view tried;    // models
-  // "ran": it answered. "loaded": its loader alone ran, and the weights are
-  // right. "refused", "wrong", "not run".
+  // Separated by commas; within one model: "fp8 and nvfp4".
+  std::string_view formats;
+  std::string_view kind;   // KindOf
+  std::string_view tried;  // models
+  // "ran": the engine answered. "loaded": only its loader ran, and the weights
+  // are right. Or "refused", "wrong", "not run".
   std::string_view outcome;
   std::string_view said = {};  // why, or the engine's message
-  std::string_view only = {};  // of architectures these alone, with commas
+  // The only architectures that this applies to, separated by commas.
+  std::string_view only = {};
 };
 absl::Span<const EngineRun> EngineRuns();
 
-// "dense", "experts", "images", "encoder"; "other" for what nobody tried.
+// "dense", "experts", "images" or "encoder"; "other" for kinds not tried.
 std::string_view KindOf(const checkpoint::Model& model);
 
-// The row that tells what an engine makes of a plan; nullptr: it was not run.
+// The row for an engine and a plan; nullptr if it was not run.
 const EngineRun* FindEngineRun(std::string_view engine,
                                const checkpoint::Model& model,
                                const checkpoint::ConversionPlan& plan);
-// Whether that is worth a recommendation.
+// Whether the result justifies a recommendation.
 bool IsGood(const EngineRun* run);
 
-// "LlamaForCausalLM"; "": config.json does not say, or not the name of a class.
+// "LlamaForCausalLM"; "" if config.json does not name a class.
 std::string ClassOf(const checkpoint::Model& model);
 
 }  // namespace quantd::quantctl

@@ -22,7 +22,7 @@ using checkpoint::Linted;
 using checkpoint::Model;
 using checkpoint::Remedy;
 
-// What was looked at, for the last line.
+// Describes what was examined, for the last line.
 std::string LookedAt(const Linted& linted, bool has_original) {
   std::string text = fmt::format("{} quantized weights", linted.weights);
   if (has_original) {
@@ -55,8 +55,8 @@ std::string Beside(std::string path, std::string_view what) {
   return fmt::format("{}-{}{}", path, what, file ? kEnding : "");
 }
 
-// What to do, what is sure first, with the rules that ask for it before the
-// command, which can be copied to the end of the line.
+// Suggested commands, the certain ones first. The rules that ask for a command
+// precede it, so that it can be copied up to the end of the line.
 std::vector<std::string> NextSteps(const CheckOptions& check,
                                    const Linted& linted) {
   std::map<Remedy, std::vector<std::string_view>> rules;

@@ -1,4 +1,4 @@
-// report.html and report.json of two models.
+// Writes report.html and report.json about two models.
 #ifndef QUANTD_CLIENT_QUANTCTL_MODELS_MODEL_REPORT_H_
 #define QUANTD_CLIENT_QUANTCTL_MODELS_MODEL_REPORT_H_
 
@@ -11,11 +11,11 @@
 
 namespace quantd::quantctl {
 
-// Makes the directory if it is not there and sees whether files can be written
-// into it: before the work of hours, not after it.
+// Creates the directory if needed and checks that files can be written: before
+// hours of work, not after.
 absl::Status PrepareReport(const std::string& directory);
 
-// `notes`: what else is worth a word in it.
+// `notes` are further remarks for the report.
 absl::Status WriteReport(const std::string& directory,
                          const checkpoint::Model& a, const checkpoint::Model& b,
                          checkpoint::ModelDifference difference,

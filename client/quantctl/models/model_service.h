@@ -1,5 +1,5 @@
-// The server that quantizes models, asked as the command's options say. The
-// first failure is kept, whose code the command ends with.
+// A Service that uses the server named by the options. Keeps the first failure,
+// which determines the command's exit code.
 #ifndef QUANTD_CLIENT_QUANTCTL_MODELS_MODEL_SERVICE_H_
 #define QUANTD_CLIENT_QUANTCTL_MODELS_MODEL_SERVICE_H_
 
@@ -15,24 +15,24 @@ namespace quantd::quantctl {
 
 inline constexpr uint64_t kUsualMemoryMib = 1280;
 
-// How much is done at once by the servers that the options name, in so much
-// memory, as far as that is known before one of them is asked.
+// The pace for the servers that the options name and that much memory,
+// estimated before any server is asked.
 checkpoint::Pace PaceOf(const Options& options, uint64_t memory_mib);
 
 class ModelService : public checkpoint::Service {
  public:
-  // Connects and asks the server for its limits. kOk, or the exit code of what
-  // went wrong, which has been said.
+  // Connects and asks the server for its limits. Returns kOk, or the exit code
+  // of an error that has been reported.
   static int Open(const Options& options, uint64_t memory_mib,
                   std::unique_ptr<ModelService>* made);
 
   const checkpoint::Pace& pace() const { return pace_; }
-  // What does not go the way that --transport names fails.
+  // Fails if the call does not use the transport named by --transport.
   absl::StatusOr<Result> Quantize(const TensorDesc& tensor,
                                   absl::Span<const std::byte> bytes,
                                   const QuantizeOptions& o) override;
   absl::StatusOr<HostMemory> Allocate(size_t bytes) override;
-  // The first call that failed; OK: none did.
+  // Error of the first failed call; OK if none failed.
   absl::Status failure() const;
 
  private:

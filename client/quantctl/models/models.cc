@@ -144,7 +144,7 @@ void AddChecks(CLI::App* app, Options* o, Run* run) {
   AddReport(compare, &compare_options->report);
 }
 
-// "org/name", which names a model of the Hub and nothing here.
+// Whether it looks like a model on the Hub, "org/name", rather than a path.
 bool IsHubId(const std::string& path) {
   const size_t slash = path.find('/');
   return slash != std::string::npos && slash > 0 && slash + 1 < path.size() &&
@@ -170,7 +170,7 @@ absl::Status MayWrite(const Model& model, const std::string& out, bool force) {
   namespace fs = std::filesystem;
   const auto refused = CheckOutput(model, out);
   if (!absl::IsAlreadyExists(refused)) return refused;
-  // What --force removes is a model, and not whatever has that name.
+  // --force removes only models, not anything else of that name.
   std::error_code error;
   bool is_model = out.ends_with(".safetensors");
   for (const auto& entry : fs::directory_iterator(out, error)) {

@@ -1,4 +1,4 @@
-// The commands of quantctl that work on whole models.
+// Commands of quantctl for whole models.
 #ifndef QUANTD_CLIENT_QUANTCTL_MODELS_MODELS_H_
 #define QUANTD_CLIENT_QUANTCTL_MODELS_MODELS_H_
 
@@ -26,7 +26,7 @@ struct ConvertOptions {
   std::string rules_file;   // to read; empty: none
   std::string write_rules;  // empty: beside `out`
   std::string input_amax_file;
-  std::string report;  // a directory; empty: none
+  std::string report;  // a directory; empty: no report
   bool force = false;
   bool dry_run = false;
   bool statistics = false;
@@ -36,24 +36,24 @@ struct ConvertOptions {
 struct CheckOptions {
   std::string model;
   std::string other;     // to compare with, or to write
-  std::string original;  // empty: none
+  std::string original;  // empty: not given
   std::string report;    // a directory; empty: none
   bool force = false;
   std::optional<double> fail_below = {};  // dB
   std::optional<Profile> profile = {};
-  checkpoint::Dialect dialect = checkpoint::Dialect::kNone;  // none: not named
+  checkpoint::Dialect dialect = checkpoint::Dialect::kNone;  // kNone: not given
 };
 
-// A model as Model::Open has it. NOT_FOUND says how to fetch what is named as
-// the Hub names its models.
+// Opens a model. If it does not exist but looks like a model on the Hub,
+// NOT_FOUND says how to download it.
 absl::StatusOr<checkpoint::Model> OpenModel(
     const std::string& path, const std::vector<std::string>& only = {});
 
-// Whether a command may write `out`: CheckOutput, but for a model that is there
-// already and that `force` lets it replace.
+// Checks whether a command may write `out`: like CheckOutput, but `force` also
+// allows replacing a model.
 absl::Status MayWrite(const checkpoint::Model& model, const std::string& out,
                       bool force);
-// The same, and removes the model that is there.
+// Checks with MayWrite, and removes the model that is there.
 absl::Status Clear(const checkpoint::Model& model, const std::string& out,
                    bool force);
 
@@ -64,7 +64,7 @@ int RunCompare(const Options& options, const CheckOptions& check);
 int RunVerify(const Options& options, const CheckOptions& check);
 int RunConvert(const Options& options, const ConvertOptions& convert);
 
-// `run` is set to the one that the command line names.
+// `run` is set to the command on the command line.
 void AddModelCommands(CLI::App* app, Options* o,
                       std::function<int(const Options&)>* run);
 

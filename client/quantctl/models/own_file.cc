@@ -30,7 +30,7 @@ struct Numbers {
   std::vector<float> values;
 };
 
-// The tensors of a file as fp32, one at a time.
+// Reads the tensors of a file as fp32, one at a time.
 class Source {
  public:
   static absl::StatusOr<Source> Open(const std::string& path) {

@@ -1,5 +1,5 @@
-// Files that `quantctl quantize` wrote, as the commands on models look at them:
-// their names and layout are no dialect's.
+// Files written by `quantctl quantize`, for the commands on models: their names
+// and layout are no dialect's.
 #ifndef QUANTD_CLIENT_QUANTCTL_MODELS_OWN_FILE_H_
 #define QUANTD_CLIENT_QUANTCTL_MODELS_OWN_FILE_H_
 
@@ -20,8 +20,8 @@ int InspectOwn(const Options& options, const std::string& path,
                const QuantizedFile& file);
 int LintOwn(const Options& options, const std::string& path,
             const QuantizedFile& file);
-// Decodes what is quantized here, without a server. One of the two is such a
-// file, the other one may be any file of tensors.
+// Compares two files, decoding quantized tensors in this process. At least one
+// was written by `quantctl quantize`; the other may be any file of tensors.
 absl::StatusOr<checkpoint::ModelDifference> CompareOwn(const std::string& a,
                                                        const std::string& b);
 

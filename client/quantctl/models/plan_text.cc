@@ -20,7 +20,7 @@ using checkpoint::Json;
 using checkpoint::Model;
 using checkpoint::Weight;
 
-// What two busy cores gave; a GPU gives many times that.
+// Bytes a second on two CPU cores; a GPU is many times faster.
 constexpr double kUsualRate = 1.0 * (1 << 30);
 
 std::string TimeText(double seconds) {
@@ -149,14 +149,15 @@ bool IsOfText(const Model& model) {
          name.ends_with("ForConditionalGeneration");
 }
 
-// Of transformers' classes the one that loads it.
+// The class of transformers that loads the model.
 std::string LoaderOf(const Model& model) {
   const std::string name = ClassOf(model);
   return name.empty() || name.ends_with("ForCausalLM") ? "AutoModelForCausalLM"
                                                        : name;
 }
 
-// ", variant="fp16"" of model.fp16.safetensors, which the loader must be told.
+// Argument that the loader needs for a file such as model.fp16.safetensors: ",
+// variant="fp16"".
 std::string VariantOf(const Model& model) {
   std::string_view name = model.shards().front().name;
   constexpr std::string_view kStart = "model.";
@@ -169,7 +170,7 @@ std::string VariantOf(const Model& model) {
   return fmt::format(", variant=\"{}\"", name);
 }
 
-// A file of a whole pipeline.
+// Whether the file holds a whole pipeline.
 bool HasAutoencoder(const Model& model) {
   return std::any_of(model.tensors().begin(), model.tensors().end(),
                      [](const auto& t) {
@@ -178,20 +179,20 @@ bool HasAutoencoder(const Model& model) {
                      });
 }
 
-// What somebody ran on such a model, and with what.
+// Names an engine that ran such a model, and the hardware.
 std::string RecommendationOf(const Model& model, const ConversionPlan& plan,
                              const std::string& out) {
   std::string text;
   const auto add = [&](std::string_view engine, const std::string& command) {
     const EngineRun* run = FindEngineRun(engine, model, plan);
-    // None of these loads the parts of a diffusion pipeline.
+    // None of these loads parts of a diffusion pipeline.
     if (!IsGood(run) || model.config().contains("_class_name")) return;
     text += fmt::format("{}{} ({} {}: {})", text.empty() ? "" : ", or ",
                         command, engine, run->version, run->tried);
   };
   add("vLLM", fmt::format("vllm serve {}", out));
   add("SGLang", fmt::format("python -m sglang.launch_server --model {}", out));
-  // It reads some formats of experts, and noise out of others.
+  // It supports some formats of experts and misreads others.
   if (KindOf(model) != "experts") {
     add("transformers",
         fmt::format("{}.from_pretrained(\"{}\"{}) with the package "

@@ -1,4 +1,4 @@
-// What a conversion comes to, for people and for programs.
+// Describes a conversion plan for people and for programs.
 #ifndef QUANTD_CLIENT_QUANTCTL_MODELS_PLAN_TEXT_H_
 #define QUANTD_CLIENT_QUANTCTL_MODELS_PLAN_TEXT_H_
 
@@ -11,10 +11,10 @@
 
 namespace quantd::quantctl {
 
-// A line of `--json`.
+// Prints a line of `--json`.
 void Event(const checkpoint::Json& json);
 
-// `memory`: the most bytes that converting holds.
+// `memory` is the most bytes that the conversion holds.
 void PrintPlan(const Options& options, const checkpoint::Model& model,
                const checkpoint::ConversionPlan& plan, uint64_t memory);
 void PrintPlanEvent(const checkpoint::Model& model,
@@ -23,7 +23,7 @@ void PrintPlanEvent(const checkpoint::Model& model,
 // "14 weights to nvfp4".
 std::string FormatsText(const checkpoint::ConversionPlan& plan);
 double Ratio(uint64_t out, uint64_t in);
-// What to do with a directory in the plan's dialect.
+// What to do next with a directory in the plan's dialect.
 std::string NextStep(const checkpoint::Model& model,
                      const checkpoint::ConversionPlan& plan,
                      const std::string& out);

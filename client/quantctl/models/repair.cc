@@ -28,7 +28,7 @@ std::string LossText(const FittedWeight& w) {
       w.module, w.loss.rounded, w.loss.scales, w.loss.sqnr_db());
 }
 
-// One of each rule, or all of them.
+// Prints one repair of each rule, or all of them.
 void PrintRepairs(const std::vector<Repaired>& repairs, bool all) {
   std::map<std::string, size_t> counts;
   for (const Repaired& r : repairs) ++counts[r.rule];
@@ -59,7 +59,7 @@ int RunRepair(const Options& options, const CheckOptions& check) {
   if (!nothing) {
     auto s =
         has_original ? CheckOutput(*original, check.other) : absl::OkStatus();
-    // The original must not go with what is replaced.
+    // The original must not be removed with what is replaced.
     if (s.ok() || absl::IsAlreadyExists(s)) {
       s = Clear(*model, check.other, check.force);
     }
@@ -68,17 +68,17 @@ int RunRepair(const Options& options, const CheckOptions& check) {
     if (!made.ok()) return Fail(options, kCannotWrite, made.status());
     outcome = *std::move(made);
   }
-  // What is written is looked at, not what was meant.
+  // Examines what was written, not what was planned.
   const auto mended = OpenModel(nothing ? check.model : check.other);
   if (!mended.ok()) return Fail(options, kCannotWrite, mended.status());
   auto left = Lint(*mended, truth);
   if (!left.ok()) return Fail(options, kBadInput, left.status());
-  // A plain model has files to mend, too.
+  // A plain model may also have files to mend.
   std::erase_if(left->findings,
                 [](const auto& f) { return f.rule == checkpoint::kNothing; });
   const int code = left->findings.empty() ? kOk : kFindings;
   const std::vector<Repaired> repairs = Mended(outcome.repairs, left->findings);
-  // What was tried in vain makes no other model.
+  // If no repair worked, no new model is kept.
   if (!nothing && repairs.empty()) {
     if (const auto s = checkpoint::RemoveOutput(check.other); !s.ok()) {
       return Fail(options, kCannotWrite, s);

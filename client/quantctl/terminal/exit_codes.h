@@ -1,5 +1,5 @@
-// What quantctl's exit codes mean: --help, the manual and the tests read this
-// table.
+// The meaning of quantctl's exit codes. --help, the manual and the tests read
+// this table.
 #ifndef QUANTD_CLIENT_QUANTCTL_TERMINAL_EXIT_CODES_H_
 #define QUANTD_CLIENT_QUANTCTL_TERMINAL_EXIT_CODES_H_
 

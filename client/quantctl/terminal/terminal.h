@@ -9,16 +9,16 @@
 
 namespace quantd::quantctl {
 
-// Columns of the terminal behind `file`; elsewhere what COLUMNS says, or 80.
+// Width of the terminal behind `file` in columns; otherwise COLUMNS, or 80.
 size_t WidthOf(FILE* file);
 
-// Words of `text` in lines of at most `width` columns; all lines but the first
-// begin with `indent` spaces, and the first one has as many columns less. A
-// word that is longer than a line is not broken.
+// Wraps `text` to lines of at most `width` columns. Lines after the first begin
+// with `indent` spaces; the first has that many columns less. Long words are
+// not broken.
 std::string Wrapped(std::string_view text, size_t indent, size_t width);
 
 enum class Colour { kBold = 1, kRed = 31, kGreen = 32, kYellow = 33 };
-// The text in that colour, or as it is where `file` is no terminal or NO_COLOR
+// The text in that colour, or unchanged if `file` is not a terminal or NO_COLOR
 // is set.
 std::string Painted(FILE* file, Colour colour, std::string_view text);
 

@@ -9,7 +9,7 @@
 namespace quantd::quantctl {
 namespace {
 
-// Letters to add, to drop or to change (Levenshtein).
+// Number of letters to add, drop or change (Levenshtein).
 size_t Distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -119,7 +119,7 @@ std::string HelpFormatter::make_option(const CLI::Option* option,
   type.resize(std::min(type.find(':'), type.size()));  // without its limits
   if (type == "FLOAT" || type == "INT" || type == "UINT") type = "NUMBER";
   const bool value = !positional && !type.empty();
-  // Of several long names the first one: the others are older.
+  // The first long name; the others are older.
   std::string names = positional ? type : "--" + option->get_lnames().front();
   if (!positional && !option->get_snames().empty()) {
     names = fmt::format("-{}, {}", option->get_snames().front(), names);
@@ -139,7 +139,7 @@ std::string HelpFormatter::make_option(const CLI::Option* option,
   return Entry(std::move(names), about);
 }
 
-// Names that are too long for their column have a line of their own.
+// Names too long for their column get a line of their own.
 std::string HelpFormatter::Entry(std::string names,
                                  const std::string& about) const {
   names = "  " + names;

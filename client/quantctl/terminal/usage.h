@@ -1,5 +1,5 @@
-// How quantctl explains itself: the pages of --help, and what a misspelt word
-// of the command line may have meant.
+// Help pages of quantctl, and suggestions for misspelt words on the command
+// line.
 #ifndef QUANTD_CLIENT_QUANTCTL_TERMINAL_USAGE_H_
 #define QUANTD_CLIENT_QUANTCTL_TERMINAL_USAGE_H_
 
@@ -10,8 +10,8 @@
 
 namespace quantd::quantctl {
 
-// Pages that are as wide as the terminal. An option's default and its variable
-// of the environment stand behind its description.
+// Formats pages to the width of the terminal. An option's default and
+// environment variable follow its description.
 class HelpFormatter : public CLI::Formatter {
  public:
   HelpFormatter();
@@ -26,16 +26,16 @@ class HelpFormatter : public CLI::Formatter {
  private:
   std::string Entry(std::string names, const std::string& about) const;
   size_t width_;
-  size_t column_;  // where descriptions begin
+  size_t column_;  // column of descriptions
 };
 
-// The candidate that differs from `word` in the fewest letters, and in no more
-// than a third of them; empty: none.
+// The candidate that differs from `word` in the fewest letters, at most a third
+// of them; empty if no candidate is close.
 std::string Closest(std::string_view word,
                     const std::vector<std::string>& candidates);
 
-// The first unknown command or option, and what may have been meant by it:
-// "there is no command 'quantise'; did you mean 'quantize'?". Empty: all are
+// Describes the first unknown command or option, and what may have been meant:
+// "there is no command 'quantise'; did you mean 'quantize'?". Empty if all are
 // known.
 std::string Misspelt(const CLI::App& app,
                      const std::vector<std::string>& words);

@@ -63,12 +63,12 @@ class Client::Impl {
                                     const CallOptions& call, Time deadline,
                                     client::Reduction* reduction);
 
-  // Plan to Result: everything but the plan's own making.
+  // Runs a plan.
   absl::StatusOr<Result> Run(const Plan& plan,
                              absl::Span<const absl::Span<const std::byte>> in,
                              const CallOptions& call, Time deadline);
 
-  // What `work(limit, control)` gives, which the client's end or the caller's
+  // Returns `work(limit, control)`, which the client's end or the caller's
   // token stops.
   template <typename Work>
   auto Call(const CallOptions& call, Time deadline, Work work) {
@@ -88,7 +88,7 @@ class Client::Impl {
       Time deadline, std::function<absl::StatusOr<Result>()> work);
 
  private:
-  // A call under way, known to the destructor.
+  // A call in progress, registered for the destructor.
   class Scope {
    public:
     Scope(Impl* impl, CallControl* control) : impl_(impl) {
@@ -99,7 +99,7 @@ class Client::Impl {
     ~Scope() {
       std::lock_guard lock(impl_->mutex_);
       impl_->calls_.erase(place_);
-      // Under the lock: after it the client may be gone.
+      // Under the lock: without it the client could be destroyed first.
       if (impl_->calls_.empty()) impl_->idle_.notify_all();
     }
 
@@ -132,7 +132,7 @@ Client::Impl::~Impl() {
 }
 
 Time Client::Impl::DeadlineOf(const CallOptions& call) const {
-  // A month is for ever, and no sum overflows.
+  // A month means for ever, and no sum overflows.
   constexpr milliseconds kForever = std::chrono::hours(24 * 30);
   return std::chrono::system_clock::now() + std::min(LimitOf(call), kForever);
 }
@@ -150,7 +150,7 @@ absl::StatusOr<Result> Client::Impl::Run(
 
 std::future<absl::StatusOr<Result>> Client::Impl::Async(
     Time deadline, std::function<absl::StatusOr<Result>()> work) {
-  // Shared: std::function must be copyable, a promise is not.
+  // Shared because std::function must be copyable and a promise is not.
   const auto promise = std::make_shared<std::promise<absl::StatusOr<Result>>>();
   auto future = promise->get_future();
   const bool accepted =
@@ -319,7 +319,7 @@ std::future<absl::StatusOr<Result>> Client::RunAsync(absl::StatusOr<Plan> plan,
                                                      Bytes input,
                                                      const CallOptions& call) {
   const Time deadline = impl_->DeadlineOf(call);
-  // Shared: a plan of many groups is long.
+  // Shared because a plan of many groups is large.
   const auto shared =
       std::make_shared<const absl::StatusOr<Plan>>(std::move(plan));
   return impl_->Async(deadline, [=, impl = impl_.get()] {

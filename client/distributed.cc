@@ -19,7 +19,7 @@
 namespace quantd {
 namespace {
 
-// The matrix that `whole` is, and where it may be cut.
+// The matrix form of `whole`, and where it may be cut.
 struct Grid {
   int64_t rows = 0;
   int64_t cols = 0;
@@ -67,7 +67,7 @@ absl::Status CheckShard(const Grid& grid, const Shard& shard) {
                   grid.unit.cols);
 }
 
-// Of a shard that is cut where it may be.
+// The grid of a tensor, if the shard is cut where it may be.
 absl::StatusOr<Grid> GridOfShard(const TensorDesc& whole,
                                  const QuantizeOptions& options,
                                  const Shard& shard) {
@@ -81,13 +81,13 @@ TensorDesc DescOf(const TensorDesc& whole, const Shard& shard) {
   return {whole.dtype, {shard.rows, shard.cols}};
 }
 
-// Whether the copies have an amax that shards must agree on.
+// Whether the copies have an amax on which shards must agree.
 bool Agrees(const QuantizeOptions& o) {
   const FormatSpec& format = *FindFormat(o.format);
   return HasAmax(format) && o.fp8.scale.empty() && o.usage != Usage::kNone;
 }
 
-// What no elements add.
+// The maxima of a shard without elements.
 CopyAmax Zeros(const QuantizeOptions& o, const Shard& shard) {
   const bool own = HasAmaxOfLines(*FindFormat(o.format), o.form);
   const auto count = [&](int64_t lines) {
@@ -101,11 +101,11 @@ CopyAmax Zeros(const QuantizeOptions& o, const Shard& shard) {
 
 bool Empty(const Shard& shard) { return shard.rows == 0 || shard.cols == 0; }
 
-// Where the shard's elements lie, for stochastic rounding.
+// Sets the position of the shard's elements, for stochastic rounding.
 QuantizeOptions PlacedIn(QuantizeOptions o, const Grid& grid,
                          const Shard& shard) {
   if (o.rounding != Rounding::kStochastic) return o;
-  // The whole may itself be a part of something.
+  // The whole may itself be a part of a larger tensor.
   if (o.shard.total_columns == 0) {
     o.shard.total_columns = o.shard.column_offset + grid.cols;
   }
@@ -131,7 +131,7 @@ QuantizeOptions ShardOptions(const QuantizeOptions& options, const Grid& grid,
   return PlacedIn(std::move(o), grid, shard);
 }
 
-// Reduces what shards [first, first + count of the lines) add, line by line.
+// Reduces the contributions of shards, line by line.
 class Lines {
  public:
   explicit Lines(int64_t count) : added_(static_cast<size_t>(count)) {}
@@ -157,7 +157,7 @@ class Lines {
   std::vector<std::vector<float>> added_;
 };
 
-// Replaces what each shard adds by what all of them come to.
+// Replaces each shard's contribution by the reduced amax.
 void ReduceAll(const Grid& grid, bool by_line, const AmaxReduction& reduction,
                absl::Span<const PlacedShard> shards,
                std::vector<CopyAmax>* amaxes) {
@@ -180,7 +180,7 @@ void ReduceAll(const Grid& grid, bool by_line, const AmaxReduction& reduction,
   }
 }
 
-// Waits for all of them: their threads read the callers' memory.
+// Waits for all of them, since their threads read the callers' memory.
 absl::StatusOr<std::vector<Result>> WaitForAll(
     std::vector<std::future<absl::StatusOr<Result>>> futures) {
   std::vector<Result> results;
@@ -227,17 +227,17 @@ absl::StatusOr<Result> QuantizeShard(Client& client, const TensorDesc& whole,
                          ShardOptions(options, *grid, shard, amax), call);
 }
 
-// What a session and its call have in common.
+// State shared by a session and its call.
 struct ShardSession::State {
   Client* client;
   TensorDesc whole;
   Shard shard;
   QuantizeOptions options;
   CallOptions call;
-  // From a reduced amax to that which the copies are given.
+  // Converts a reduced amax to the one that the copies are given.
   std::function<CopyAmax(const CopyAmax&)> given;
 
-  // Of a shard that is on its way; of others nothing.
+  // Set while a shard's call is in progress.
   std::unique_ptr<client::Reduction> reduction;
   CancellationToken stop;
   std::optional<CancellationToken::Registration> callers;
@@ -290,7 +290,7 @@ absl::StatusOr<ShardSession> ShardSession::Begin(Client& client,
     state->maxima = Agrees(options) ? Zeros(options, shard) : CopyAmax();
     return ShardSession(std::move(state));
   }
-  // Without an amax: what is estimated is so when all is known.
+  // Estimates are applied later, when all maxima are known.
   QuantizeOptions found = options;
   if (MayEstimate(found) && !found.nvfp4.amax_estimation_scale) {
     found.nvfp4.amax_estimation_scale = 0;
@@ -309,11 +309,11 @@ absl::StatusOr<ShardSession> ShardSession::Begin(Client& client,
   state->result = client.RunReducedAsync(
       *std::move(plan), shard.input, stoppable, state->reduction.get(),
       [shared](const absl::Status& status) {
-        // (What was told before stays.)
+        // Maxima that were reported before are kept.
         shared->Tell(status.ok() ? absl::InternalError("no maxima were told")
                                  : status);
       });
-  // Before it is finished it can only have failed, or never begun.
+  // A result this early means that the call failed or never began.
   if (state->result.wait_for(std::chrono::seconds(0)) ==
       std::future_status::ready) {
     return state->result.get().status();
@@ -346,7 +346,7 @@ absl::StatusOr<std::vector<Result>> QuantizeShards(
     const TensorDesc& whole, absl::Span<const PlacedShard> shards,
     const QuantizeOptions& options, const AmaxReduction& reduction,
     const CallOptions& call_of_all) {
-  // Told of nothing: it would hear of all shards at once.
+  // Not passed on: it would get the progress of all shards at once.
   CallOptions call = call_of_all;
   call.progress = nullptr;
   const auto grid = GridOf(whole, options);

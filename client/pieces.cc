@@ -30,7 +30,7 @@ void Tell(const PieceOptions& pieces, size_t bytes) {
   if (pieces.progress) pieces.progress(bytes);
 }
 
-// What `run` gives, one call for all `bytes`, of which is told as of pieces.
+// Calls `run` once for all `bytes`, reporting progress like a call in pieces.
 template <typename Run>
 absl::StatusOr<Result> InOneCall(const PieceOptions& pieces,
                                  const CallOptions& call, size_t bytes,
@@ -48,13 +48,13 @@ absl::StatusOr<Result> InOneCall(const PieceOptions& pieces,
   return result;
 }
 
-// The pieces have their own word on how far they are.
+// Pieces report progress themselves.
 CallOptions OfPiece(CallOptions call) {
   call.progress = nullptr;
   return call;
 }
 
-// What a tensor in pieces cannot have.
+// Refuses options that a tensor in pieces cannot have.
 absl::Status CheckOptions(const QuantizeOptions& o, const CallOptions& call,
                           size_t limit) {
   const std::string why = fmt::format(
@@ -68,8 +68,8 @@ absl::Status CheckOptions(const QuantizeOptions& o, const CallOptions& call,
   return absl::OkStatus();
 }
 
-// The amax of the whole, as CopyAmax has it, from the pieces and from what is
-// given.
+// The amax of the whole, in the form of CopyAmax, from the pieces and the given
+// values.
 absl::StatusOr<CopyAmax> AmaxOfPieces(
     const Plan& plan, bool given_all, const std::vector<Shard>& cut,
     int at_once,
@@ -145,7 +145,7 @@ absl::StatusOr<Result> QuantizeInPieces(Client& client,
                        HasAmaxOfLines(*FindFormat(used.format), used.form));
   if (!cut.ok()) return cut.status();
 
-  QuantizeOptions open = used;  // without what is given
+  QuantizeOptions open = used;  // without the given values
   open.rowwise_amax.clear();
   open.columnwise_amax.clear();
   const bool agree = HasAmax(*FindFormat(used.format)) &&
@@ -158,7 +158,7 @@ absl::StatusOr<Result> QuantizeInPieces(Client& client,
     if (bytes.ok()) piece->input = bytes->bytes();
     return bytes;
   };
-  // Half of the way, where the amax has to be found first.
+  // Counts as half of the work if the amax has to be found first.
   const auto tell = [&](const Shard& piece, bool first) {
     const size_t bytes = static_cast<size_t>(piece.rows * piece.cols) * element;
     const size_t half = agree && !given ? bytes / 2 : 0;
@@ -279,7 +279,7 @@ absl::Status DequantizeInPieces(Client& client, const QuantizedTensor& tensor,
   }
   options.form = made.form;
   options.profile = made.profile;
-  // What the input was matters to a profile alone.
+  // Only a profile depends on the type of the input.
   const DType of = made.profile == Profile::kTe ? output : tensor.dtype();
   const std::vector<float> amax(copy->amax.begin(), copy->amax.end());
   std::mutex mutex;

@@ -16,7 +16,7 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::Make(
   if (!plan.ok()) return plan.status();
   QuantizedTensor out;
   out.desc_ = tensor;
-  // With defaults filled in.
+  // Options with defaults filled in.
   out.options_ = std::get<QuantizeOptions>(plan->options());
   out.parts_ = plan->outputs();
   return out;
@@ -137,7 +137,7 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::FromResult(
 
 namespace {
 
-// What can be wrong with one part from elsewhere.
+// Checks one part that the caller provides.
 absl::Status CheckPart(std::string_view field,
                        const QuantizedTensor::Part& part,
                        const TensorSpec& want, Scaling scaling) {
@@ -169,7 +169,7 @@ absl::Status CheckPart(std::string_view field,
       reinterpret_cast<const float*>(part.bytes.data()),
       part.bytes.size() / sizeof(float));
   for (float v : values) {
-    // A NaN comes out of quantizing one.
+    // A NaN results from quantizing one.
     if (std::isnan(v) || (scale ? v > 0 : v >= 0)) continue;
     return FieldError(fmt::format("{}.bytes", field),
                       scale ? "scales > 0" : "amaxes >= 0", fmt::to_string(v));

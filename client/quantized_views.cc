@@ -1,4 +1,4 @@
-// What can be made of a QuantizedTensor without quantizing again: other
+// Derives other forms of a QuantizedTensor without quantizing again: other
 // shapes, other scale layouts, single groups.
 #include <algorithm>
 #include <cstring>
@@ -17,7 +17,7 @@
 namespace quantd {
 namespace {
 
-// What `size` dimensions from the end multiply to, and those before them.
+// Products of the last `size` dimensions and of those before them.
 struct Sides {
   int64_t rows = 1;
   int64_t cols = 1;
@@ -30,7 +30,7 @@ Sides SidesOf(const std::vector<int64_t>& shape, size_t tail) {
   return s;
 }
 
-// Dimensions that make up K, counted from the end.
+// Number of dimensions, from the end, that make up K.
 size_t TailOf(const TensorDesc& desc) {
   return desc.flatten_axis < 0
              ? static_cast<size_t>(-desc.flatten_axis)
@@ -69,7 +69,7 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::Reshape(
                   desc.shape.end() - static_cast<ptrdiff_t>(tail))) {
     return refuse();
   }
-  // The plan refuses what overflows and what has no rows to count.
+  // The plan refuses overflow and a tensor without rows.
   const auto plan = MakeQuantizePlan(desc, options_);
   const Sides others = SidesOf(desc.shape, tail);
   if (!plan.ok() || others.rows != sides.rows || others.cols != sides.cols) {
@@ -169,7 +169,7 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::group(size_t i) const {
   QuantizeOptions options = options_;
   options.splits.reset();
   options.partial_splits = false;
-  // Of the whole tensor; what became of them is in the copies.
+  // They apply to the whole tensor; the copies hold the results.
   options.rowwise_amax.clear();
   options.columnwise_amax.clear();
   if (!options.fp8.scale.empty()) options.fp8.scale = {options_.fp8.scale[i]};
@@ -180,7 +180,7 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::group(size_t i) const {
     options.fp8.history->amax.assign(begin,
                                      begin + static_cast<ptrdiff_t>(values));
   }
-  // Random bits were those of the rows' places in the payload.
+  // Random bits depended on the rows' positions in the payload.
   if (options.rounding == Rounding::kStochastic) {
     options.shard.row_offset += first;
   }
@@ -205,8 +205,8 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::group(size_t i) const {
 
 namespace {
 
-// Codes at positions [from, from + to.padded) of every line, line by line. A
-// line of half bytes starts at an even position.
+// Copies codes at positions [from, from + to.padded) of every line. A line of
+// half bytes must start at an even position.
 void CopyLines(const CopyGeometry& whole, absl::Span<const std::byte> codes,
                int64_t from, bool half, const CopyGeometry& part,
                absl::Span<std::byte> to) {
@@ -244,7 +244,7 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::Rows(int64_t first,
     }
   }
   QuantizeOptions options = options_;
-  // Of the whole; what became of them is in the copies.
+  // They apply to the whole tensor; the copies hold the results.
   options.rowwise_amax.clear();
   options.columnwise_amax.clear();
   options.fp8.history.reset();
@@ -311,7 +311,7 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::Rows(int64_t first,
       skip = first * whole.data_position;
     } else if (!columnwise && spec.kind == TensorKind::kRowwiseAmax &&
                HasAmaxOfLines(format, options.form)) {
-      // One amax for each row; else one for all, or for each column.
+      // One amax for each row; otherwise one for all, or for each column.
       skip = first * static_cast<int64_t>(sizeof(float));
     }
     out->spans_.push_back(from.subspan(static_cast<size_t>(skip), spec.size));

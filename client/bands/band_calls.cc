@@ -21,11 +21,11 @@ namespace {
 
 using Bytes = absl::Span<const std::byte>;
 
-// Bands on their way at a time. More than one for each connection: the next
-// band travels while a server works on the last.
+// Bands in flight for each connection. More than one, so that the next band
+// travels while a server works on the last.
 constexpr int kUnderWay = 2;
 
-// Tells how much is done, of rows that are gone through once or twice.
+// Reports progress, for rows that are sent once or twice.
 class Teller {
  public:
   Teller(const BandedCall& call, int passes)
@@ -51,10 +51,11 @@ class Teller {
   int64_t done_ = 0;
 };
 
-// The payload of one band: the caller's memory where it lies together there.
+// The payload of one band: the caller's own memory if the band is contiguous
+// there.
 class BandPayload {
  public:
-  // RESOURCE_EXHAUSTED where there is no memory.
+  // RESOURCE_EXHAUSTED if memory is exhausted.
   absl::Status Fill(const BandedCall& whole, const BandPlaces& places,
                     const Band& band, const Plan& plan) {
     const absl::Span<const Bytes> payload = whole.call.payload;
@@ -95,8 +96,8 @@ bool IsFinite(const CopyAmax& amax) {
          std::all_of(amax.columnwise.begin(), amax.columnwise.end(), finite);
 }
 
-// The meeting of the streams of bands: all are answered when the last has told
-// its maxima.
+// The meeting point of streamed bands: all are answered when the last has
+// reported its maxima.
 class Meeting {
  public:
   Meeting(const Plan& plan, const std::vector<Band>& bands, Teller* teller,
@@ -114,7 +115,7 @@ class Meeting {
   Reduction& PartOf(const Band& band) {
     return parts_[static_cast<size_t>(&band - bands_.data())];
   }
-  // An amax that no request can give came out.
+  // The result is an amax that no request can contain.
   bool hopeless() const { return hopeless_; }
 
  private:
@@ -161,7 +162,7 @@ class BandRun {
  private:
   using Ask = absl::FunctionRef<absl::StatusOr<Result>(const Call& part)>;
 
-  // What `ask` makes of a band's call.
+  // Makes a band's call with `ask`.
   absl::StatusOr<Result> Of(const Band& band, CallControl& control,
                             const absl::StatusOr<Plan>& plan,
                             absl::Span<const Destination> into, Ask ask) {
@@ -181,7 +182,7 @@ class BandRun {
     teller_.Add(band);
     return absl::OkStatus();
   }
-  // Works on all bands, with so many on their way at a time.
+  // Calls `work` for all bands, a limited number at a time.
   template <typename Work>
   absl::Status InTurn(Work work) {
     Turns turns(whole_.at_once);
@@ -194,7 +195,7 @@ class BandRun {
   }
 
   absl::Status Meet(bool* finite);
-  // Finds the amax of the whole. `sent`: how many calls it took.
+  // Finds the amax of the whole. `sent` is set to the number of calls made.
   absl::StatusOr<CopyAmax> Search(int* sent);
   absl::Status SendAll(const CopyAmax* amax);
 

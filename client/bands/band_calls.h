@@ -15,23 +15,24 @@
 
 namespace quantd::client {
 
-// All must outlive the call.
+// Everything here must outlive the call.
 struct BandedCall {
   Endpoint& endpoint;
-  // The plan of `call`, or that plan as servers complete it.
+  // The plan of `call`, perhaps completed as servers do.
   const Plan& plan;
   const Call& call;
   const CallProgress& progress;
-  // Cover the rows; none is larger than the first.
+  // They cover the rows; none is larger than the first.
   const std::vector<Band>& bands;
-  // So many bands are on their way to a server at a time.
+  // Bands in flight to a server at a time.
   int at_once;
   BandAmax amax;
   Way way;
 };
 
-// The first band that fails ends the others, and its error says its rows.
-// Nothing: the amax turned out to be NaN or Inf, which no request can give.
+// Runs the call in bands. The first band that fails ends the others, and its
+// error names its rows. Returns nullopt if the amax turned out to be NaN or
+// Inf, which no request can contain.
 absl::StatusOr<std::optional<Result>> RunInBands(const BandedCall& call);
 
 }  // namespace quantd::client

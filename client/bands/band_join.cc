@@ -18,7 +18,7 @@ void Zero(const std::vector<ZeroRun>& gaps, absl::Span<std::byte> bytes) {
   }
 }
 
-// "cpu:0, cuda:1": every device once.
+// Makes "cpu:0, cuda:1": every device once.
 void AddDevice(const std::string& device, std::string* all) {
   if (all->empty()) {
     *all = device;

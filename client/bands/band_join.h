@@ -1,4 +1,4 @@
-// Puts together what came of the bands of a call.
+// Joins the results of a call's bands.
 #ifndef QUANTD_CLIENT_BANDS_BAND_JOIN_H_
 #define QUANTD_CLIENT_BANDS_BAND_JOIN_H_
 
@@ -18,24 +18,24 @@
 
 namespace quantd::client {
 
-// Tensors of rows lie together: a band's call writes them where they belong.
-// What lies in strips (columnwise codes, swizzled or not) comes in memory of
-// the band's own and is copied once more, by the thread that made the call.
+// Assembles the whole result. Tensors of rows are contiguous, so a band's call
+// writes them in place. Parts in strips (columnwise codes, swizzled or not) are
+// received in memory of the band, and copied by the thread that made its call.
 //
 // Thread-safe after Begin and until Take.
 class BandJoin {
  public:
-  // `into` has passed CheckDestinations. All must outlive it.
+  // `into` has passed CheckDestinations. All arguments must outlive it.
   BandJoin(const Plan& whole, const BandPlaces& places,
            absl::Span<const Destination> into);
 
-  // First. RESOURCE_EXHAUSTED when there is no memory.
+  // Must be called first. RESOURCE_EXHAUSTED if memory is exhausted.
   absl::Status Begin();
-  // The places to which the call of a band with this `plan` writes.
+  // The destinations for the call of a band with this `plan`.
   std::vector<Destination> PlacesOf(const Band& band, const Plan& plan) const;
-  // INTERNAL for what does not fit there.
+  // INTERNAL if the result does not fit there.
   absl::Status Add(const Band& band, const Plan& plan, const Result& result);
-  // When all were added. `sent`: calls that were made beside those.
+  // Call once all bands were added. `sent` is the number of further calls made.
   absl::StatusOr<Result> Take(int sent);
 
  private:
@@ -45,7 +45,7 @@ class BandJoin {
   const Plan& plan_;
   const BandPlaces& places_;
   ResultBuilder builder_;
-  std::vector<absl::Span<std::byte>> targets_;  // of the plan's outputs
+  std::vector<absl::Span<std::byte>> targets_;  // memory of the plan's outputs
 
   std::mutex mutex_;
   ResultBuilder::Report report_;

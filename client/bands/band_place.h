@@ -1,4 +1,4 @@
-// Places of a band's tensors within those of the whole.
+// Positions of a band's tensors within those of the whole.
 #ifndef QUANTD_CLIENT_BANDS_BAND_PLACE_H_
 #define QUANTD_CLIENT_BANDS_BAND_PLACE_H_
 
@@ -13,8 +13,8 @@
 
 namespace quantd::client {
 
-// `count` runs of `bytes` bytes. The first one lies at `at` of the whole's
-// tensor and at 0 of the band's, the others so many bytes apart.
+// `count` runs of `bytes` bytes. The first is at offset `at` of the whole's
+// tensor and at 0 of the band's; the others follow at these distances.
 struct Strip {
   size_t at = 0;
   size_t count = 1;
@@ -23,26 +23,27 @@ struct Strip {
   size_t band_pitch = 0;
 };
 
-// What a tensor of a band is to that of the whole.
+// How a band's tensor contributes to the whole's.
 enum class Part {
   kStrip,   // it lies there, and nothing of another band does
   kSame,    // every band has the same bytes: those of the whole
-  kMaxima,  // fp32, and the whole has the largest of each
+  kMaxima,  // fp32: each value of the whole is the largest of the bands'
 };
 
-// Places in the tensors of a plan that may be cut. The plan must outlive it.
+// Positions in the tensors of a plan that may be cut. The plan must outlive it.
 // Thread-safe.
 class BandPlaces {
  public:
   explicit BandPlaces(const Plan& whole);
 
-  // Inputs and outputs, by what they are in the plan.
+  // For inputs and outputs of the plan.
   Part PartOf(const TensorSpec& spec) const;
   // For kStrip.
   Strip StripOf(const TensorSpec& spec, const Band& band) const;
-  // For kMaxima: the first value of the whole for which the band's own stand.
+  // For kMaxima: index of the first value of the whole that the band
+  // contributes to.
   int64_t FirstOf(const TensorSpec& spec, const Band& band) const;
-  // Bytes of the whole that no strip covers, all zero, to be written before.
+  // Bytes of the whole that no strip covers. They must be zeroed before.
   std::vector<ZeroRun> GapsOf(const TensorSpec& spec) const;
 
  private:
@@ -61,7 +62,7 @@ class BandPlaces {
   const Plan& plan_;
 };
 
-// Bytes of a band to the whole, and back.
+// Copy a band's bytes to the whole, and back.
 void Scatter(const Strip& strip, absl::Span<const std::byte> band,
              absl::Span<std::byte> whole);
 void Gather(const Strip& strip, absl::Span<const std::byte> whole,

@@ -12,7 +12,7 @@
 namespace quantd::client {
 namespace {
 
-// An amax for each line makes a request's head longer.
+// An amax for each line lengthens a request's head.
 constexpr int64_t kMostListed = 16384;
 
 TensorDesc DescOf(const Plan& plan, const Band& band) {
@@ -23,8 +23,8 @@ bool OfLines(const QuantizeOptions& o) {
   return HasAmaxOfLines(*FindFormat(o.format), o.form);
 }
 
-// Whether the amax of a copy is of more than one band and not known. A row is
-// all in one band.
+// Whether a copy has an unknown amax over more than one band. A row never spans
+// bands.
 bool Spans(const QuantizeOptions& o, bool columnwise) {
   const AmaxSource source = SourceOfAmax(o, columnwise);
   return source.computed() &&
@@ -58,14 +58,14 @@ std::string_view WhyWholeOf(const Plan& plan, const RhtAmaxOptions&) {
 
 std::string_view WhyWholeOf(const Plan&, const ApplyRhtOptions&) { return {}; }
 
-// The most rows of a band, whose list of amaxes may stand in its request.
+// The most rows of a band whose list of amaxes fits into its request.
 int64_t MostRows(const Plan& plan) {
   const auto* o = std::get_if<QuantizeOptions>(&plan.options());
   const bool listed = o != nullptr && OfLines(*o) && HasRowwise(o->usage);
   return listed ? kMostListed : std::numeric_limits<int64_t>::max();
 }
 
-// The amaxes of a band among those of the rowwise copy.
+// The band's entries of the rowwise copy's amaxes.
 std::vector<float> RowsOf(const QuantizeOptions& o,
                           const std::vector<float>& amax, const Band& band) {
   if (!OfLines(o) || amax.empty()) return amax;
@@ -82,7 +82,7 @@ QuantizeOptions BandOptions(const Plan& plan, QuantizeOptions o,
   }
   o.rowwise_amax = RowsOf(o, o.rowwise_amax, band);
   if (o.rounding == Rounding::kStochastic) {
-    // The whole may itself be a part of something.
+    // The whole may itself be a part of a larger tensor.
     if (o.shard.total_columns == 0) {
       o.shard.total_columns = o.shard.column_offset + plan.cols();
     }
@@ -116,19 +116,19 @@ std::vector<Band> CutIntoBands(const Plan& plan, size_t band_bytes) {
   for (int64_t row = 0; row < rows; row += height) {
     bands.push_back({row, std::min(height, rows - row)});
   }
-  // A position that is as large as it may be has none below it.
+  // Positions may reach the largest legal value; then some bands are not legal.
   if (!PlanOfBand(plan, bands.back()).ok()) return {};
   return bands;
 }
 
 namespace {
 
-// So many bands of the same height, or fewer.
+// At most `count` bands of the same height.
 std::vector<Band> CutInto(const Plan& plan, int64_t count) {
   const size_t carried = std::max(plan.input_bytes(), plan.output_bytes());
   const int64_t rows =
       CeilDiv(CeilDiv(plan.rows(), count), kBandRows) * kBandRows;
-  // (Half a row more: what a row carries is no whole number of bytes.)
+  // Half a row is added since the bytes of a row may not be a whole number.
   const double bytes = static_cast<double>(carried) /
                        static_cast<double>(plan.rows()) *
                        (static_cast<double>(rows) + 0.5);
@@ -149,7 +149,7 @@ std::vector<Band> CutToFlow(const Plan& plan, size_t bands, int connections,
 
 bool NeedsAmax(const Plan& plan) {
   const auto* o = std::get_if<QuantizeOptions>(&plan.options());
-  // A given scale needs none.
+  // With a given scale no amax is needed.
   return o != nullptr && o->fp8.scale.empty() &&
          (Spans(*o, false) || Spans(*o, true));
 }
@@ -171,7 +171,7 @@ absl::StatusOr<Plan> ReducingPlan(const Plan& plan, const Band& band) {
   QuantizeOptions o = std::get<QuantizeOptions>(plan.options());
   o.rowwise_amax.clear();
   o.columnwise_amax.clear();
-  // The plan's own choice, whatever the server does by default.
+  // Fixes the plan's own choice against the server's default.
   if (MayEstimate(o) && !o.nvfp4.amax_estimation_scale) {
     o.nvfp4.amax_estimation_scale = 0;
   }

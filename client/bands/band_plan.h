@@ -1,10 +1,10 @@
-// Whether one call is cut into bands, and where.
+// Decides whether and where a call is cut into bands.
 //
-// A band is a run of whole rows of the M x K matrix, worked on by a call of its
-// own. What comes of the bands, put together, is byte for byte what one call
-// gives: the one table of what can be cut so is WhyWhole.
+// A band is a run of whole rows of the M x K matrix, processed by a call of its
+// own. The joined results are byte for byte those of a single call. WhyWhole is
+// the only list of what cannot be cut.
 //
-// Pure functions of plans that are legal: no network, no devices.
+// Pure functions of legal plans: no network, no devices.
 #ifndef QUANTD_CLIENT_BANDS_BAND_PLAN_H_
 #define QUANTD_CLIENT_BANDS_BAND_PLAN_H_
 
@@ -19,10 +19,10 @@
 
 namespace quantd::client {
 
-// Rows of every band but the last are a multiple of this, which every block,
-// rotation and tile of scales divides.
+// Rows of every band but the last are a multiple of this, which is a multiple
+// of every block, rotation and tile of scales.
 inline constexpr int64_t kBandRows = 128;
-// Calls that carry no more than this each way are never cut.
+// Calls that carry at most this much each way are never cut.
 inline constexpr size_t kNeverCut = size_t{4} << 20;
 // Rows [row, row + rows).
 struct Band {
@@ -30,53 +30,56 @@ struct Band {
   int64_t rows = 0;
 };
 
-// How bands that have one amax get it.
+// How bands that share an amax get it.
 enum class BandAmax {
   kKnown,   // it is given, or each band has its own
   kMeet,    // each band tells what it adds, and waits for the others
   kSearch,  // all bands are sent twice, to find it first
 };
 
-// Why a call is never cut: "statistics". Empty: it may be, at multiples of
-// kBandRows.
+// Why a call must not be cut, such as "statistics". Empty: it may be, at
+// multiples of kBandRows.
 std::string_view WhyWhole(const Plan& plan);
 
-// The bands of a call: as many rows as carry `band_bytes` the way that carries
-// more, kBandRows at least. Empty: it is not cut, because it may not be, is
-// small, or would be one band. `band_bytes` 0: no call is cut.
+// The bands of a call. Each carries `band_bytes` in the larger direction, but
+// at least kBandRows rows. Empty if the call is not cut: because it must not
+// be, is small, or would be one band. `band_bytes` 0: no call is cut.
 std::vector<Band> CutIntoBands(const Plan& plan, size_t band_bytes);
 
-// One band for each of so many connections, of a call that would be over in two
-// bands of each: larger ones whose outputs leave while the rest comes in are
-// sooner there than a second one behind the first. Empty: `bands`, the number
-// of those of CutIntoBands, is larger, or these have fewer than `least` bytes.
+// One larger band for each connection, if the call would otherwise take about
+// two on each: its outputs leave while the rest arrives, which is faster than a
+// second band behind the first. Empty if `bands`, the number from CutIntoBands,
+// is larger, or if bands would have fewer than `least` bytes.
 std::vector<Band> CutToFlow(const Plan& plan, size_t bands, int connections,
                             size_t least);
 
-// Whether the bands of a Quantize need an amax of the whole that is not given,
-// so that it has to be found before.
+// Whether the bands of a Quantize need an amax of the whole that is not given
+// and must be found first.
 bool NeedsAmax(const Plan& plan);
 
-// Asks a band what it adds to that amax; of a plan that needs it.
+// The plan that finds a band's contribution to that amax. NeedsAmax must be
+// true.
 absl::StatusOr<Plan> AmaxPlanOf(const Plan& plan, const Band& band);
 
-// No more of them are sent at once to meet in one amax (ReducingPlan): each
-// holds memory of its server and a connection's stream until the last is there.
+// Limit of bands that are sent at once to meet in one amax (ReducingPlan): each
+// occupies memory of its server and a connection's stream until the last has
+// arrived.
 inline constexpr size_t kMostMeeting = 8;
-// The bands of such a call: those of CutIntoBands, or fewer that are larger.
-// Empty: there would be too many all the same.
+// The bands of such a call: those of CutIntoBands, or fewer and larger ones.
+// Empty if there would still be too many.
 std::vector<Band> CutToMeet(const Plan& plan, size_t band_bytes);
-// The call for a band that is told the amax between its halves, of a plan that
-// needs one. What the caller gave comes back with the rest.
+// The plan of a band that receives the amax in the middle of its stream.
+// NeedsAmax must be true. Values that the caller gave are returned with the
+// others.
 absl::StatusOr<Plan> ReducingPlan(const Plan& plan, const Band& band);
-// The part of the settled amaxes that such a band is given.
+// The part of the reduced amaxes for such a band.
 CopyAmax AmaxOfBand(const Plan& plan, const Band& band, const CopyAmax& whole);
 
-// From what the bands add up to, to what is given in options: estimates are
-// made, and what the caller gave is filled in. Values may be Inf or NaN.
+// Turns the bands' reduced maxima into the amaxes for the options: applies
+// estimates and fills in what the caller gave. Values may be Inf or NaN.
 void Settle(const Plan& plan, CopyAmax* amax);
 
-// The call for one band. `amax`, where NeedsAmax says so: what was settled.
+// The plan of one band. `amax` is the settled one, required if NeedsAmax.
 absl::StatusOr<Plan> PlanOfBand(const Plan& plan, const Band& band,
                                 const CopyAmax* amax = nullptr);
 

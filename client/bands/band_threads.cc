@@ -15,7 +15,7 @@
 namespace quantd::client {
 namespace {
 
-// Beyond so many threads nothing is won.
+// More threads bring no gain.
 constexpr int kMostAtOnce = 64;
 
 absl::Status WithRows(const absl::Status& status, const Band& band) {
@@ -34,7 +34,7 @@ absl::Status ForEachBand(CallControl& whole, const std::vector<Band>& bands,
                          bool meet) {
   const auto threads = static_cast<size_t>(std::min<int64_t>(
       std::clamp(at_once, 1, kMostAtOnce), static_cast<int64_t>(bands.size())));
-  // One for each thread: a control stops one thing at a time.
+  // One for each thread, since a control stops one thing at a time.
   std::deque<CallControl> controls(threads);
   const auto stop = [&] {
     for (CallControl& control : controls) control.Cancel();
@@ -69,7 +69,7 @@ absl::Status ForEachBand(CallControl& whole, const std::vector<Band>& bands,
       others.emplace_back(loop, std::ref(controls[i]));
     }
   } catch (const std::system_error&) {
-    // The machine has no more threads: fewer do.
+    // The machine has no more threads: continue with fewer.
     if (meet) {
       fail(absl::ResourceExhaustedError("the machine has no more threads"));
     }

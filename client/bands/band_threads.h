@@ -1,4 +1,4 @@
-// The threads that work on the bands of a call.
+// Threads that process the bands of a call.
 #ifndef QUANTD_CLIENT_BANDS_BAND_THREADS_H_
 #define QUANTD_CLIENT_BANDS_BAND_THREADS_H_
 
@@ -14,9 +14,9 @@ namespace quantd::client {
 
 using Work = std::function<absl::Status(const Band&, CallControl&)>;
 
-// Works on all bands, `at_once` at a time; the first error ends the others.
-// Work begins with a turn, which it gives back. With `meet` all bands at once,
-// or none: they wait for each other.
+// Calls `work` for all bands, `at_once` at a time; the first error ends the
+// others. Work begins with a turn, which it gives back. With `meet` all bands
+// run at once, or none, since they wait for each other.
 absl::Status ForEachBand(CallControl& whole, const std::vector<Band>& bands,
                          int at_once, Turns& turns, const Work& work,
                          bool meet = false);

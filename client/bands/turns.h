@@ -1,4 +1,4 @@
-// Turns of a call's bands to send.
+// Limits how many bands of a call are being sent.
 #ifndef QUANTD_CLIENT_BANDS_TURNS_H_
 #define QUANTD_CLIENT_BANDS_TURNS_H_
 
@@ -9,14 +9,13 @@
 
 namespace quantd::client {
 
-// So many bands may be on their way to a server at a time. A turn ends when all
-// of its band has been sent, or with its call; then the next band that waits
-// has it.
+// A fixed number of turns. A band holds one until it has been sent completely,
+// or until its call ends; then the next waiting band gets it.
 class Turns {
  public:
   explicit Turns(int at_once) : free_(std::max(at_once, 1)) {}
 
-  // False: another band has failed.
+  // Returns false if another band has failed.
   bool Take() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return free_ > 0 || failed_; });
@@ -41,7 +40,7 @@ class Turns {
   bool failed_ = false;
 };
 
-// A turn that was taken, given back once.
+// A turn that was taken. Gives it back once.
 class Turn {
  public:
   explicit Turn(Turns* turns) : turns_(turns) {}

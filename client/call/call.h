@@ -1,4 +1,4 @@
-// One call, and the ways that it may take.
+// One call, and the ways to make it.
 #ifndef QUANTD_CLIENT_CALL_CALL_H_
 #define QUANTD_CLIENT_CALL_CALL_H_
 
@@ -14,7 +14,7 @@ namespace quantd::client {
 
 struct Lending;
 
-// All is the caller's and must outlive the call.
+// Everything is the caller's and must outlive the call.
 struct Call {
   const Plan& plan;
   // A piece for each input of the plan.
@@ -24,11 +24,11 @@ struct Call {
   CallEvents events;
   const CallLimit& limit;
   CallControl& control;
-  // What Endpoint::Lend gave, of a call that goes by Way::kLent.
+  // The result of Endpoint::Lend, for a call by Way::kLent.
   Lending* lending = nullptr;
 };
 
-// The payload of a call: all inputs, without gaps.
+// Size of the payload: all inputs, without gaps.
 inline size_t PayloadBytes(const Plan& plan) {
   size_t bytes = 0;
   for (const TensorSpec& input : plan.inputs()) bytes += input.size;
@@ -42,8 +42,8 @@ enum class Way {
   kStream,   // a message for each chunk
 };
 
-// Called when all of a request has been given to the network, with each
-// attempt; may be empty.
+// Called with each attempt once the whole request has been given to the
+// network; may be empty.
 using OnSent = std::function<void()>;
 
 }  // namespace quantd::client

@@ -1,4 +1,4 @@
-// Stops one call, whatever it waits for.
+// Stops a call, whatever it is waiting for.
 #ifndef QUANTD_CLIENT_CALL_CALL_CONTROL_H_
 #define QUANTD_CLIENT_CALL_CALL_CONTROL_H_
 
@@ -14,9 +14,9 @@ namespace quantd::client {
 
 using Time = std::chrono::system_clock::time_point;
 
-// How long a call may take, and what else servers are told of it.
+// A call's time limit and other metadata for servers.
 struct CallLimit {
-  std::chrono::milliseconds length;  // as the caller said it
+  std::chrono::milliseconds length;  // as the caller gave it
   Time deadline;                     // when that is over
   std::string traceparent = {};
   CallPriority priority = CallPriority::kNormal;
@@ -27,17 +27,17 @@ class CallControl {
  public:
   void Cancel();
   bool cancelled() const;
-  // False when the call was cancelled before `until`.
+  // Returns false if the call was cancelled before `until`.
   bool SleepUntil(Time until);
 
-  // Returns when the call is woken or cancelled, `until` at the latest. A
+  // Returns when the call is woken or cancelled, at the latest at `until`. A
   // Wake since the last wait counts.
   void WaitForWake(Time until);
   void Wake();
 
-  // While it lives, `stop` is what ends whatever the call is in the middle of.
-  // It runs when the call is cancelled, at once if it already is, and must not
-  // touch the control. One at a time.
+  // While it lives, `stop` ends the current step of the call. It runs when the
+  // call is cancelled, at once if it already is, and must not use the control.
+  // Only one may exist at a time.
   class Stage {
    public:
     Stage(CallControl* control, std::function<void()> stop);

@@ -10,9 +10,10 @@
 namespace quantd::client {
 namespace {
 
-// What results and buffers may keep of memory that is dear.
+// Limit of expensive memory that results and buffers keep.
 constexpr size_t kPooled = size_t{1} << 30;
-// An amax beside places of the caller's is not worth memory of its own.
+// Smaller outputs, such as an amax, do not get memory of their own beside the
+// caller's.
 constexpr size_t kWorthPlacing = 64;
 
 }  // namespace
@@ -56,7 +57,7 @@ absl::StatusOr<HostMemory> Endpoint::AllocateHost(size_t bytes) {
     return absl::ResourceExhaustedError(
         fmt::format("no memory of {} bytes", bytes));
   }
-  // Fewer, larger pages where the system has them; only a hint.
+  // A hint to use huge pages.
   madvise(data, bytes, MADV_HUGEPAGE);
   std::shared_ptr<const void> owner(
       data, [bytes](void* mapped) { munmap(mapped, bytes); });

@@ -1,5 +1,5 @@
-// The side that does a Client's work: servers (client/net/remote.h), or the
-// devices of this process (client/local/local_devices.h).
+// Performs a Client's calls: servers (client/net/remote.h) or devices of this
+// process (client/local/local_devices.h).
 #ifndef QUANTD_CLIENT_CALL_ENDPOINT_H_
 #define QUANTD_CLIENT_CALL_ENDPOINT_H_
 
@@ -26,7 +26,7 @@
 
 namespace quantd::client {
 
-// Thread-safe. All calls are over when it is destroyed.
+// Thread-safe. All calls must be over when it is destroyed.
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
@@ -34,35 +34,36 @@ class Endpoint {
   // The target as the caller named it.
   virtual const std::string& target() const = 0;
 
-  // Over how many connections calls may be spread; 0: nothing travels.
+  // The number of connections to spread calls over; 0: nothing is sent.
   virtual int connections() const { return 0; }
-  // The call's memory that need not travel. Its status is that of a call
-  // that cannot be made: FieldError for events beside memory that they are not
-  // for.
+  // Finds the memory of the call that need not be sent. Its status is an error
+  // if the call cannot be made: a FieldError for events without memory that
+  // they apply to.
   virtual Lending Lend(const Call&) { return {}; }
-  // Makes the call. Its memory is no longer looked at when this returns.
+  // Makes the call. The call's memory is not accessed after this returns.
   virtual absl::StatusOr<Result> Run(const Call& call, Way way,
                                      const OnSent& on_sent) = 0;
-  // Makes a call on a plan that reduces (kernels/plan/shards.h), whose payload
-  // travels once. Nothing: it has to go twice, as by RunInTwo.
+  // Makes a call with a plan that reduces (kernels/plan/shards.h), sending the
+  // payload once. Returns nullopt if it must be sent twice, see RunInTwo.
   virtual std::optional<absl::StatusOr<Result>> RunReduced(const Call&,
                                                            Reduction&) {
     return std::nullopt;
   }
-  // `plan` is one of a Quantize.
+  // `plan` must be one of a Quantize.
   virtual absl::StatusOr<QuantizeDescription> Describe(
       const Plan& plan, const CallLimit& limit, CallControl& control) = 0;
   virtual absl::StatusOr<ServerInfo> GetInfo(const CallLimit& limit,
                                              CallControl& control) = 0;
 
-  // Do what Client's methods of these names do. By default the memory is shared
-  // with nobody.
+  // Implement the Client methods of the same names. By default the memory is
+  // not shared.
   virtual absl::StatusOr<HostMemory> AllocateHost(size_t bytes);
   virtual absl::StatusOr<HostMemory> RegisterHost(int memfd,
                                                   absl::Span<std::byte> mapping,
                                                   HostUse use);
   absl::StatusOr<HostMemory> TakeHost(size_t bytes);
-  // These share it with nobody: with "local" it is known as it is.
+  // Not supported by default. With "local", device memory is known without
+  // registering.
   virtual absl::StatusOr<DeviceMemory> AllocateDevice(int ordinal,
                                                       size_t bytes);
   virtual absl::StatusOr<DeviceMemory> RegisterDevice(const void* address);
@@ -70,19 +71,18 @@ class Endpoint {
 
  protected:
   Endpoint();
-  // Whether memory that AllocateHost made can be used for something else.
+  // Whether memory from AllocateHost may be reused.
   virtual bool Sound(const HostMemory&) { return true; }
-  // Places in memory of AllocateHost for what `into` leaves out of a plan's
-  // results; nothing where there is no memory for them. The memory is where
-  // they lie.
+  // Allocates memory with AllocateHost for the results that `into` leaves out,
+  // and adds its places to `into`. Returns the memory; empty without success.
   HostMemory PlaceResults(const Plan& plan, std::vector<Destination>* into);
 
  private:
   const std::shared_ptr<HostPool> pool_;
 };
 
-// The device that "local:DEVICE" names, empty for "local" alone; nothing for
-// another target, such as a port of a host of that name.
+// The device named by "local:DEVICE", empty for "local". nullopt for any other
+// target, such as a port of a host named local.
 std::optional<std::string_view> LocalDevice(std::string_view target);
 
 }  // namespace quantd::client

@@ -1,4 +1,4 @@
-// Writes what quantd/error.h reads.
+// Writes the details that quantd/error.h reads.
 #ifndef QUANTD_CLIENT_CALL_ERROR_DETAILS_H_
 #define QUANTD_CLIENT_CALL_ERROR_DETAILS_H_
 
@@ -10,10 +10,10 @@
 
 namespace quantd::client {
 
-// Says why the call failed where the work was done.
+// Attaches the reason given by the server.
 void SetServerError(absl::Status* status, const ServerError& error);
 
-// Says that the call may be made again, not before `delay`.
+// Records that the call may be made again, not before `delay`.
 void SetRetryHint(absl::Status* status, std::chrono::milliseconds delay);
 
 void SetRequestId(absl::Status* status, std::string_view id);

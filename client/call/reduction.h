@@ -1,5 +1,5 @@
-// One call's place in a reduction of an amax over several: what its input adds
-// goes out, the reduced amax comes back.
+// One call's part in a reduction of an amax over several calls: reports the
+// maxima of its input and receives the reduced amax.
 #ifndef QUANTD_CLIENT_CALL_REDUCTION_H_
 #define QUANTD_CLIENT_CALL_REDUCTION_H_
 
@@ -17,28 +17,29 @@
 
 namespace quantd::client {
 
-// What a call of RhtAmax has found for the copies of these options.
+// The maxima that an RhtAmax call found for the copies of these options.
 CopyAmax MaximaOf(const QuantizeOptions& options, const Result& found);
 
 // Thread-safe.
 class Reduction {
  public:
-  // `tell` is given the maxima, once.
+  // `tell` is called once with the maxima.
   explicit Reduction(std::function<void(const CopyAmax&)> tell)
       : tell_(std::move(tell)) {}
 
-  // Only the first counts: a call that is tried again finds the same.
+  // Later calls are ignored: a repeated attempt finds the same maxima.
   void Found(const CopyAmax& maxima);
   bool found() const;
 
-  // Only the first counts. An error ends the call.
+  // Later calls are ignored. An error ends the call.
   void Answer(absl::StatusOr<CopyAmax> reduced);
   std::optional<absl::StatusOr<CopyAmax>> answer() const;
-  // DEADLINE_EXCEEDED and CANCELLED, as of any call.
+  // DEADLINE_EXCEEDED and CANCELLED, as for any call.
   absl::StatusOr<CopyAmax> Await(const CallLimit& limit, CallControl& control);
 
-  // While it lives, `wake` runs once when there is an answer: at once where
-  // there is one. It must not touch the reduction. One at a time.
+  // While it lives, `wake` runs once when there is an answer, at once if there
+  // is one already. It must not use the reduction. Only one may exist at a
+  // time.
   class Watch {
    public:
     Watch(Reduction* reduction, std::function<void()> wake);
@@ -57,8 +58,8 @@ class Reduction {
   std::function<void()> wake_;
 };
 
-// Makes a call on a plan that reduces by two calls, which `run` makes: one
-// finds the maxima, and where they were told before is left out.
+// Performs a reducing plan in two calls, made by `run`. The first, which finds
+// the maxima, is omitted if they were reported before.
 absl::StatusOr<Result> RunInTwo(
     const Call& call, Reduction& reduction,
     absl::FunctionRef<absl::StatusOr<Result>(const Call&)> run);

@@ -43,7 +43,7 @@ class Selector {
   std::variant<const WeightLayout*, LeftOut> Judge(const Weight& weight) const;
 
  private:
-  // Nullptr: not quantized.
+  // nullptr: not quantized.
   struct Rule {
     Pattern pattern;
     const WeightLayout* layout = nullptr;

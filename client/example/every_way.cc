@@ -1,11 +1,11 @@
-// Quantizes one tensor by every way that there is to a device, and says which
-// way each call took and how long.
+// Quantizes a tensor by every transport to a device, and prints the transport
+// and time of each call.
 //
-//   every_way local
-//   every_way 127.0.0.1:50151
-//   every_way unix:/run/quantd/calls /run/quantd/memory
+//     every_way local
+//     every_way 127.0.0.1:50151
+//     every_way unix:/run/quantd/calls /run/quantd/memory
 //
-// The second word is the server's --memory-socket.
+// The second argument is the server's --memory-socket.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -24,7 +24,7 @@ constexpr size_t kBytes = kRows * kColumns * sizeof(float);
 
 using Bytes = absl::Span<const std::byte>;
 
-// The best of some calls; false where they fail.
+// Prints the best of several calls; returns false if they fail.
 bool Measure(quantd::Client& client, const char* memory, Bytes input,
              const quantd::CallOptions& call = {}) {
   quantd::QuantizeOptions options;
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
     return 1;
   }
 
-  // Memory of this program's: tcp, unix or local.
+  // This program's own memory: tcp, unix or local.
   std::vector<float> values(kBytes / sizeof(float));
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = std::sin(0.37f * static_cast<float>(i));
@@ -71,8 +71,8 @@ int main(int argc, char** argv) {
   const Bytes bytes(reinterpret_cast<const std::byte*>(values.data()), kBytes);
   bool good = Measure(**client, "a vector", bytes);
 
-  // Memory for calls: shared with the server, or page-locked for a GPU. The
-  // result lies in such memory, too.
+  // Memory for calls, shared with the server or page-locked for a GPU. The
+  // result is in such memory, too.
   const auto host = (*client)->AllocateHost(kBytes);
   if (host.ok()) {
     std::copy(bytes.begin(), bytes.end(), host->bytes().begin());
@@ -82,8 +82,8 @@ int main(int argc, char** argv) {
     good = false;
   }
 
-  // A GPU's memory, where there is one that the server works with: cuda or
-  // local. What is in it does not matter here.
+  // A GPU's memory, if the server works with that GPU: cuda or local. Its
+  // content does not matter here.
   const auto device = (*client)->AllocateDevice(0, kBytes);
   if (device.ok()) {
     good &= Measure(**client, "memory of AllocateDevice", device->bytes());

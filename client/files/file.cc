@@ -14,7 +14,7 @@
 namespace quantd {
 namespace {
 
-// Without O_NONBLOCK a FIFO would be waited for.
+// O_NONBLOCK, so that opening a FIFO does not wait.
 constexpr int kRead = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
 absl::Status Failure(std::string_view what, const std::string& path) {

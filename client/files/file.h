@@ -1,5 +1,5 @@
-// Files as the tensor formats need them: read where they lie, written beside
-// their final name and renamed when whole.
+// File access for the tensor formats: random reads, and writes to a draft that
+// is renamed when complete.
 #ifndef QUANTD_CLIENT_FILES_FILE_H_
 #define QUANTD_CLIENT_FILES_FILE_H_
 
@@ -17,25 +17,24 @@
 
 namespace quantd {
 
-// The identity of a file: two paths, links and hard links of one file are
-// equal.
+// Identity of a file: equal for two paths, links or hard links to one file.
 struct FileIdentity {
   dev_t device = 0;
   ino_t inode = 0;
   bool operator==(const FileIdentity&) const = default;
 };
 
-// A regular file that is read in ranges. It is not mapped: what another program
-// does to it while it is read is an error here, and no signal. Movable; ReadAt
-// may be called from many threads.
+// A regular file read in ranges. It is not mapped, so that changes by other
+// programs cause an error instead of a signal. Movable; ReadAt may be called
+// from many threads.
 class InputFile {
  public:
-  // NOT_FOUND, PERMISSION_DENIED or INVALID_ARGUMENT (not a regular file)
-  // with the path in the message. Never waits, for a FIFO's writer neither.
+  // NOT_FOUND, PERMISSION_DENIED or INVALID_ARGUMENT (not a regular file), with
+  // the path in the message. Never waits, not even for a FIFO's writer.
   static absl::StatusOr<InputFile> Open(const std::string& path);
-  // An absolute path on which no link is followed, in its folders neither:
-  // what was found to lie there, whatever was put in its place meanwhile.
-  // `path` is what messages name.
+  // Opens an absolute path without following any link, also not in its folders:
+  // gets the file that was found there, even if a link has been put in its
+  // place. Messages show `path`.
   static absl::StatusOr<InputFile> OpenUnlinked(const std::string& real,
                                                 const std::string& path);
 
@@ -47,12 +46,12 @@ class InputFile {
   const std::string& path() const { return path_; }
   size_t size() const { return size_; }
   FileIdentity identity() const { return identity_; }
-  // All of `bytes`. DATA_LOSS when the file was truncated or written to since
-  // it was opened; errors name the path.
+  // Reads all of `bytes`. DATA_LOSS if the file was truncated or written to
+  // since it was opened; errors name the path.
   absl::Status ReadAt(size_t offset, absl::Span<std::byte> bytes) const;
 
  private:
-  // Takes the descriptor; of -1, errno tells why.
+  // Takes ownership of the descriptor; for -1, errno tells why.
   static absl::StatusOr<InputFile> Take(int fd, const std::string& path);
 
   std::string path_;
@@ -62,28 +61,27 @@ class InputFile {
   FileIdentity identity_;
 };
 
-// A file being written. Until Commit the final name does not exist, or holds
-// what it held before; without Commit nothing is left behind, and what a
-// program that was killed left is removed by the next one that writes the same
-// file. Movable.
+// A file being written. Until Commit the final name does not exist or keeps its
+// old content. Without Commit nothing is left; a draft left by a killed program
+// is removed by the next one that writes the same file. Movable.
 //
-// Only regular files are replaced. What is written to a FIFO or a character
-// device is kept in a temporary file without a name and goes there on Commit,
-// in one go. Links are followed.
+// Only regular files are replaced. Data for a FIFO or a character device is
+// collected in an unnamed temporary file and written on Commit. Links are
+// followed.
 class OutputFile {
  public:
   // INVALID_ARGUMENT for a directory, a block device, a socket, a terminal, a
-  // FIFO that nobody reads, a link to nothing, and for what is `source` by
-  // whatever name.
+  // FIFO without a reader, a dangling link, and for any name of `source`.
   static absl::StatusOr<OutputFile> Create(
       const std::string& path, std::optional<FileIdentity> source = {});
-  // To an open descriptor, standard output for example, on Commit; takes it.
+  // Writes to an open descriptor, such as standard output, on Commit. Takes
+  // ownership of it.
   static absl::StatusOr<OutputFile> ToStream(
       int fd, const std::string& name, std::optional<FileIdentity> source = {});
 
-  // Removes the drafts of all files that this process is writing. None is made
-  // or committed any more, and who tries waits for ever: for a process that is
-  // about to end.
+  // Removes the drafts of all files that this process is writing. From then on
+  // creating or committing one blocks for ever: for a process that is about to
+  // exit.
   static void AbandonAll();
 
   OutputFile() = default;
@@ -92,12 +90,12 @@ class OutputFile {
   ~OutputFile();
 
   const std::string& path() const { return path_; }
-  // Takes the room for so many bytes now, where the file system can, so that a
-  // full disk is found before the work is done.
+  // Reserves disk space, if the file system can, so that a full disk is found
+  // before the work is done.
   absl::Status Reserve(size_t bytes);
   absl::Status WriteAt(size_t offset, absl::Span<const std::byte> bytes);
   absl::Status Commit();
-  // All that the file shall hold, and Commit.
+  // Writes all content of the file, and commits.
   absl::Status CommitText(std::string_view text);
 
  private:
@@ -110,17 +108,17 @@ class OutputFile {
   void Drop();
 
   std::string path_;   // as the caller said it
-  std::string final_;  // where links lead; empty: a stream
+  std::string final_;  // after following links; empty: a stream
   std::string draft_;  // empty: none
   int fd_ = -1;        // what is written to
   int stream_ = -1;    // where it goes on Commit, if no file
   size_t size_ = 0;
-  mode_t mode_ = 0666;  // of the file that is replaced, or the usual
+  mode_t mode_ = 0666;  // mode of the replaced file, or the default
   bool replaces_ = false;
   std::optional<FileIdentity> source_;
 };
 
-// A file of that text, whole or not at all.
+// Writes a whole file, or nothing.
 absl::Status WriteTextFile(const std::string& path, std::string_view text);
 
 }  // namespace quantd

@@ -51,8 +51,8 @@ std::string HeadOf(const InputFile& file) {
   return status.ok() ? head : "";
 }
 
-// ir_version, then the name of the producer, its version, the graph or the
-// operators' versions: protobuf has no mark of its own.
+// ir_version, then the producer's name or version, the graph or the operator
+// versions: protobuf has no signature of its own.
 bool IsOnnx(std::string_view head) {
   return head.size() > 2 && head[0] == 8 && head[1] > 0 && head[1] < 32 &&
          "\x12\x1A\x3A\x42"sv.find(head[2]) != std::string_view::npos;
@@ -63,8 +63,8 @@ bool IsPickle(std::string_view head) {
          head[2] != 0;
 }
 
-// By its first bytes, which are a length in a safetensors file: of text, one
-// that no file has.
+// Whether the first 8 bytes, which are a length in a safetensors file, are
+// text: as a length they exceed any file.
 bool IsText(std::string_view text) {
   text = text.substr(0, 8);
   return !text.empty() &&
@@ -96,7 +96,7 @@ std::string TextFormat(std::string_view text) {
 std::string ForeignFormat(const InputFile& file) {
   std::string head = HeadOf(file);
   if (head.starts_with("\xEF\xBB\xBF")) head.erase(0, 3);
-  // A safetensors file, whatever its length looks like.
+  // A safetensors file, whatever its length field looks like.
   if (head.size() > 8 && head[8] == '{' && !IsText(head)) return "";
   for (const Magic& m : kMagics) {
     if (head.size() >= m.at &&

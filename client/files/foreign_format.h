@@ -1,4 +1,4 @@
-// Files that have the name of a safetensors file and another format.
+// Recognizes files of other formats that are named like safetensors files.
 #ifndef QUANTD_CLIENT_FILES_FOREIGN_FORMAT_H_
 #define QUANTD_CLIENT_FILES_FOREIGN_FORMAT_H_
 
@@ -8,12 +8,13 @@
 
 namespace quantd {
 
-// What the file's first bytes show it to be, and what to do about it, for a
-// message. Empty where that is not known, or the file cannot be read. The
-// caller asks this of files that are not what their names say.
+// Describes the format that the file's first bytes show, and what to do about
+// it, for a message. Empty if unknown or unreadable. Only for files that turned
+// out not to be what their names say.
 std::string ForeignFormat(const InputFile& file);
 
-// Text that a clone without Git LFS has in place of a large file.
+// Whether it is the text that a clone without Git LFS has instead of a large
+// file.
 bool IsLfsPointer(const InputFile& file);
 
 }  // namespace quantd

@@ -14,18 +14,17 @@ namespace quantd {
 namespace {
 
 constexpr std::string_view kConfig = "config.json";
-// What this program keeps beside what it writes.
+// Files that this program keeps beside its output.
 constexpr std::string_view kDraft = ".partial";
 constexpr std::string_view kJournal = ".quantd-journal";
-// A list of models, each in a folder.
+// List of models, each in a folder.
 constexpr std::string_view kPipeline = "model_index.json";
 
-// Weights in other forms, which would contradict those that are written.
+// Weights in other formats, which would contradict the written ones.
 constexpr std::string_view kForeign[] = {".gguf",    ".ggml", ".h5",
                                          ".msgpack", ".ckpt", ".tflite"};
-// Weights in another form where they lie beside safetensors, or in such a
-// folder: alone they are the only weights of a part, and small ones are data,
-// like voices.
+// Other forms of weights if safetensors are beside them, or in such a folder.
+// Otherwise they are the only weights of a part, or small data such as voices.
 constexpr std::string_view kPickled[] = {".bin", ".pt", ".pth"};
 constexpr std::string_view kForeignFolders[] = {"original/", "onnx/",
                                                 "openvino/", "metal/"};
@@ -54,7 +53,7 @@ bool IsSetting(std::string_view name) {
                                        std::end(kQuantizationFiles), name) > 0;
 }
 
-// The folder with its '/', and the name there.
+// The folder with its '/', and the name within it.
 std::pair<std::string_view, std::string_view> Split(std::string_view path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string_view::npos) return {"", path};
@@ -106,8 +105,8 @@ class Sorter {
     } else if (above && name.ends_with(kShardEnding)) {
       out_.shards.push_back(path);
     } else if (above && IsSetting(name)) {
-      // A config of a folder is not the model's. Poolings of sentence encoders,
-      // for example, have one.
+      // A folder's config is not the model's. Sentence encoders' pooling
+      // folders have one.
       out_.settings.push_back(path);
     } else {
       out_.carried.push_back(path);
@@ -123,7 +122,7 @@ class Sorter {
 
   bool IsForeign(const std::string& path) const {
     const auto [in, name] = Split(path);
-    // An index is of its weights' form.
+    // An index has the same format as its weights.
     constexpr std::string_view kIndex = ".index.json";
     const std::string_view of =
         name.ends_with(kIndex) ? name.substr(0, name.size() - kIndex.size())
@@ -157,13 +156,13 @@ class Sorter {
   ModelFiles out_;
 };
 
-// Whether it would be read as the model's own.
+// Whether it would be read as a file of the model itself.
 bool IsOwn(const std::string& name) {
   return name.ends_with(kIndexEnding) || name.ends_with(kShardEnding) ||
          IsSetting(name);
 }
 
-// They are written into JSON, which has no such names.
+// Names are written into JSON, which cannot hold some bytes.
 absl::Status CheckNames(const ModelFiles& files, std::string_view path) {
   for (const auto* names : {&files.shards, &files.indexes}) {
     for (const std::string& name : *names) {
@@ -176,7 +175,8 @@ absl::Status CheckNames(const ModelFiles& files, std::string_view path) {
   return absl::OkStatus();
 }
 
-// What to name in place of a folder of several models; "": none has weights.
+// Folders to name instead of one that holds several models; "" if none has
+// weights.
 std::string PartsOf(const Listing& listing, std::string_view path) {
   std::vector<std::string> parts;
   for (const std::string& name : listing.files) {
@@ -194,7 +194,7 @@ std::string PartsOf(const Listing& listing, std::string_view path) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-// "": it has weights of its own.
+// "" if the folder has weights of its own.
 std::string WhyNone(const ModelFiles& files, const Listing& listing,
                     std::string_view path) {
   const bool pipeline =

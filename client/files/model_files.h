@@ -1,5 +1,5 @@
-// The files of a model's folder: its weights, those that go with them, and
-// those that are left out, with the reason.
+// Classifies the files of a model's folder: weights, files that accompany them,
+// and files that are left out, with the reason.
 #ifndef QUANTD_CLIENT_FILES_MODEL_FILES_H_
 #define QUANTD_CLIENT_FILES_MODEL_FILES_H_
 
@@ -14,36 +14,37 @@ namespace quantd {
 
 inline constexpr std::string_view kShardEnding = ".safetensors";
 inline constexpr std::string_view kIndexEnding = ".safetensors.index.json";
-// Files of a quantization, which another one takes the place of.
+// Files that describe a quantization; a new one replaces them.
 inline constexpr std::string_view kQuantizationFiles[] = {
     "hf_quant_config.json", "quantize_config.json", "quant_config.json"};
 
 // Every file of the folder is in one of the lists or named by a note.
 struct ModelFiles {
-  // Weights of the folder itself, and what says which belong together.
+  // Weights in the folder itself, and the indexes that group them.
   std::vector<std::string> shards;
   std::vector<std::string> indexes;
-  // Whatever tells of the weights and is written anew: config.json and
+  // Files about the weights that are written anew: config.json and
   // kQuantizationFiles.
   std::vector<std::string> settings;
-  // All others that go with the model as they are, from whatever depth.
+  // All other files that accompany the model unchanged, at any depth.
   std::vector<std::string> carried;
-  // Weights in forms that are not read here.
+  // Weights in formats that are not read here.
   std::vector<std::string> foreign;
-  // A conversion was interrupted here.
+  // Set if a conversion was interrupted here.
   bool interrupted = false;
-  // What is left out or copied unread, a sentence for each kind.
+  // What is left out or copied unread, one sentence for each kind.
   std::vector<std::string> notes;
 };
 
-// Opens what would be read or copied, so that it is found before any work what
-// cannot be: links to nothing and out of the model, pointers of Git LFS, files
-// without permission, folders under the name of a file. INVALID_ARGUMENT, too,
-// where the folder has no weights of its own: what to name or do instead.
+// Finds the files, and opens those to be read or copied, so that problems are
+// found before any work: dangling links and links out of the model, Git LFS
+// pointers, unreadable files, folders with a file's name. INVALID_ARGUMENT also
+// if the folder has no weights of its own; the message says what to name or do
+// instead.
 absl::StatusOr<ModelFiles> FindModelFiles(const ModelFolder& folder,
                                           std::string_view path);
 
-// Some of many names and how many bytes they have, for a message.
+// The first few names and the total size, for a message.
 std::string NameFiles(const ModelFolder& folder,
                       const std::vector<std::string>& names);
 

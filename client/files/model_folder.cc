@@ -23,7 +23,7 @@ absl::Status Failure(const std::error_code& error, std::string_view what,
                              fmt::format("cannot {} {}", what, path));
 }
 
-// Real ones have three and some hundreds.
+// Real models have three levels and some hundred files.
 constexpr int kMostDeep = 16;
 constexpr size_t kMostFiles = size_t{1} << 16;
 
@@ -48,7 +48,7 @@ absl::StatusOr<ModelFolder> ModelFolder::Open(const std::string& path) {
   const fs::path root = fs::canonical(path, error);
   if (error) return Failure(error, "open", path);
   folder.root_ = root.string();
-  // A part of a model, a text encoder for example, is a folder of the snapshot.
+  // Part of a model, such as a text encoder, may be a folder of the snapshot.
   for (fs::path at = root; at.has_relative_path(); at = at.parent_path()) {
     const fs::path above = at.parent_path();
     if (above.filename() != "snapshots") continue;
@@ -60,7 +60,7 @@ absl::StatusOr<ModelFolder> ModelFolder::Open(const std::string& path) {
 
 absl::StatusOr<Listing> ModelFolder::List() const {
   Listing out;
-  // Folders to read, with how many they are in.
+  // Folders to read, and their depths.
   std::vector<std::pair<std::string, int>> todo = {{"", 0}};
   size_t count = 0;
   while (!todo.empty()) {
@@ -109,7 +109,7 @@ absl::StatusOr<Listing> ModelFolder::List() const {
   return out;
 }
 
-// By whole names: /a/model2 is not in /a/model.
+// Compares whole names: /a/model2 is not in /a/model.
 bool ModelFolder::Holds(const std::string& real) const {
   for (const std::string& base : {root_, blobs_}) {
     if (base.empty()) continue;

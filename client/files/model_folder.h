@@ -1,6 +1,5 @@
-// The folder of a model, and which of what it leads to is the model's: files
-// that come from strangers must not make others of this machine part of what is
-// written.
+// A model's folder, and which files reachable from it belong to the model:
+// untrusted links must not copy other files of this machine into the output.
 #ifndef QUANTD_CLIENT_FILES_MODEL_FOLDER_H_
 #define QUANTD_CLIENT_FILES_MODEL_FOLDER_H_
 
@@ -12,34 +11,34 @@
 
 namespace quantd {
 
-// Names are relative and sorted; those of folders end with a '/'.
+// Names are relative and sorted; folders end with a '/'.
 struct Listing {
-  // Whatever is no folder, links among it.
+  // Everything that is not a folder, including links.
   std::vector<std::string> files;
   std::vector<std::string> folders;
-  // Files and folders whose name begins with a dot. They are not entered.
+  // Files and folders whose names begin with a dot. These folders are not
+  // entered.
   std::vector<std::string> hidden;
-  // Folders that cannot be read, a sentence each.
+  // Folders that cannot be read, one sentence each.
   std::vector<std::string> unread;
 };
 
 // Movable. OpenFile may be called from many threads.
 class ModelFolder {
  public:
-  // The directory itself may be reached by links.
+  // The directory itself may be reached through links.
   static absl::StatusOr<ModelFolder> Open(const std::string& path);
 
-  // No folder: there is no file in it.
+  // An empty folder.
   ModelFolder() = default;
 
-  // INVALID_ARGUMENT: more folders within each other, or more files, than a
-  // model has.
+  // INVALID_ARGUMENT if there are more files or levels than any model has.
   absl::StatusOr<Listing> List() const;
 
-  // A file by its name in List. NOT_FOUND if it does not exist.
-  // INVALID_ARGUMENT says what else is there and what to do about it. A link is
-  // followed to a regular file in this folder, or in `blobs` where this is a
-  // snapshot in a cache of the Hugging Face Hub:
+  // Opens a file by its name in List. NOT_FOUND if it does not exist.
+  // INVALID_ARGUMENT if it is something else; the message says what, and what
+  // to do. A link must lead to a regular file in this folder, or in `blobs` if
+  // this is a snapshot in a Hugging Face Hub cache:
   // models--ORG--NAME/snapshots/REVISION.
   absl::StatusOr<InputFile> OpenFile(const std::string& name) const;
 
@@ -48,7 +47,7 @@ class ModelFolder {
 
   std::string path_;   // as the caller said it
   std::string root_;   // without links; empty: no folder
-  std::string blobs_;  // the same; empty: no cache
+  std::string blobs_;  // its blobs, resolved; empty: not in a cache
 };
 
 }  // namespace quantd

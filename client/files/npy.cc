@@ -17,7 +17,7 @@ absl::Status Bad(std::string_view why) {
   return absl::InvalidArgumentError(fmt::format("npy header: {}", why));
 }
 
-// The dict literal numpy writes, and nothing else of Python.
+// Parses the dict literal that numpy writes, and nothing else of Python.
 class DictParser {
  public:
   explicit DictParser(std::string_view text) : rest_(text) {}
@@ -120,7 +120,7 @@ class DictParser {
       if (shape->size() == kMaxRank) return Bad("too many dimensions");
       shape->push_back(static_cast<int64_t>(value));
       if (!Take(',')) {
-        // Python: (3) is no tuple, (3,) is.
+        // In Python (3) is not a tuple, (3,) is.
         if (shape->size() == 1) return Bad("shape is no tuple");
         if (!Take(')')) return Bad("shape is no tuple");
         break;
@@ -138,7 +138,7 @@ std::optional<DType> FromDescr(std::string_view descr) {
   return std::nullopt;
 }
 
-// Bytes of a tensor, or nullopt when that is no number.
+// Size of a tensor in bytes, or nullopt on overflow.
 std::optional<size_t> ByteSize(DType dtype, absl::Span<const int64_t> shape) {
   size_t total = SizeOf(dtype);
   for (int64_t d : shape) {
@@ -208,7 +208,7 @@ absl::StatusOr<Header> ParseHeader(std::string_view file, size_t file_size) {
 absl::StatusOr<File> File::Open(const std::string& path) {
   auto opened = InputFile::Open(path);
   if (!opened.ok()) return opened.status();
-  // Magic, version and length before the longest header that we take.
+  // Magic, version and length, and the longest header that we accept.
   std::string start(std::min(opened->size(), kMaxHeaderBytes + 16), '\0');
   const absl::Span<std::byte> room(reinterpret_cast<std::byte*>(start.data()),
                                    start.size());
@@ -237,7 +237,7 @@ absl::StatusOr<Writer> Writer::Create(OutputFile file, DType dtype,
       "{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}",
       dtype == DType::kF32 ? "<f4" : "<f2", fmt::join(shape, ", "),
       shape.size() == 1 ? "," : "");
-  // The data begins at a multiple of 64, as numpy has it.
+  // The data begins at a multiple of 64, as numpy writes it.
   const size_t start = kMagic.size() + 4;
   dict.resize((start + dict.size() + 1 + 63) / 64 * 64 - start - 1, ' ');
   dict += '\n';

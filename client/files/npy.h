@@ -28,10 +28,10 @@ struct Header {
   size_t data_offset = 0;             // from the start of the file
 };
 
-// The header of a file of `file_size` bytes that begins with `start`, which
-// holds all of the header. INVALID_ARGUMENT for a header that is malformed, an
-// element type other than '<f4' and '<f2', Fortran order, or a shape whose
-// bytes are not exactly those that follow.
+// Parses the header of a file of `file_size` bytes. `start` is the beginning of
+// the file and contains the whole header. INVALID_ARGUMENT for a malformed
+// header, an element type other than '<f4' and '<f2', Fortran order, or a shape
+// that does not match the size of the data exactly.
 absl::StatusOr<Header> ParseHeader(std::string_view start, size_t file_size);
 
 // An open file. Movable; Read may be called from many threads.
@@ -40,10 +40,10 @@ class File {
   // Errors name the path.
   static absl::StatusOr<File> Open(const std::string& path);
   const Header& header() const { return header_; }
-  // The type of the elements.
+  // Size of the elements.
   size_t size_bytes() const { return file_.size() - header_.data_offset; }
-  // `bytes` of the elements', from `offset` on. DATA_LOSS when the file was
-  // truncated or written to since it was opened.
+  // Reads elements' bytes, beginning at byte `offset`. DATA_LOSS if the file
+  // was truncated or written to since it was opened.
   absl::Status Read(size_t offset, absl::Span<std::byte> bytes) const {
     return file_.ReadAt(header_.data_offset + offset, bytes);
   }
@@ -57,22 +57,23 @@ class File {
 // Writes version 1. Not thread-safe; movable.
 class Writer {
  public:
-  // INVALID_ARGUMENT for a type numpy does not know (bf16).
+  // INVALID_ARGUMENT for bf16, which numpy does not have.
   static absl::StatusOr<Writer> Create(OutputFile file, DType dtype,
                                        absl::Span<const int64_t> shape);
-  // Some elements, from byte `offset` of them on; every byte once.
+  // Writes elements' bytes at byte `offset`. Each byte must be written once.
   absl::Status Write(size_t offset, absl::Span<const std::byte> bytes);
-  // Only now the file has its name. INTERNAL when bytes were not written.
+  // Gives the file its name. INTERNAL if bytes are missing.
   absl::Status Commit();
 
  private:
   OutputFile file_;
-  size_t begin_ = 0;  // of the elements
+  size_t begin_ = 0;  // start of the elements
   size_t size_ = 0;
   size_t missing_ = 0;
 };
 
-// A whole file. INVALID_ARGUMENT also for bytes that are not the shape's.
+// Writes a whole file. INVALID_ARGUMENT also if the size does not match the
+// shape.
 absl::Status Write(const std::string& path, DType dtype,
                    absl::Span<const int64_t> shape,
                    absl::Span<const std::byte> bytes);

@@ -22,20 +22,20 @@ namespace {
 
 constexpr std::string_view kPartial = ".partial.";
 
-// The drafts of this process that have a name.
+// The named drafts of this process.
 struct Drafts {
   std::mutex mutex;
   std::set<std::string> paths;
 };
 Drafts& AllDrafts() {
-  // Never destroyed: a thread that ends the process may come late.
+  // Never destroyed: the thread that ends the process may come late.
   static auto* const drafts = new Drafts;
   return *drafts;
 }
 
-// Whether the draft that process `pid` began has nobody who writes it. The
-// lock decides; the process id only keeps off a draft of a live process that
-// has not come to lock it yet.
+// Whether nobody writes the draft begun by process `pid`. The lock decides; the
+// process id only protects the draft of a live process that has not locked it
+// yet.
 bool IsStale(const std::string& draft, pid_t pid) {
   if (pid != getpid() && (kill(pid, 0) == 0 || errno != ESRCH)) return false;
   const int fd = open(
@@ -68,7 +68,7 @@ void RemoveStaleDrafts(const std::string& path) {
   for (const std::string& draft : stale) unlink(draft.c_str());
 }
 
-// False: errno tells why.
+// Returns false with errno set.
 bool WriteAll(int fd, std::optional<size_t> offset,
               absl::Span<const std::byte> bytes) {
   // Linux writes at most 2 GiB at once.
@@ -93,7 +93,8 @@ absl::Status OutputFile::Failure(const char* what) const {
   return absl::ErrnoToStatus(errno, fmt::format("cannot {} {}", what, path_));
 }
 
-// What the name leads to at present: what may be replaced or written to.
+// Resolves the name as it is now, and checks that the file may be replaced or
+// written to.
 absl::Status OutputFile::Settle() {
   const auto refuse = [&](std::string_view why) {
     return absl::InvalidArgumentError(
@@ -141,8 +142,8 @@ absl::Status OutputFile::Settle() {
 
 absl::Status OutputFile::OpenDraft() {
   RemoveStaleDrafts(final_);
-  // The process id keeps two programs that write the same file apart; O_EXCL
-  // keeps us from following a link somebody laid there.
+  // The process id separates two programs that write the same file; O_EXCL
+  // prevents following a link that somebody put there.
   const std::string draft = fmt::format("{}{}{}", final_, kPartial, getpid());
   Drafts& drafts = AllDrafts();
   const std::lock_guard lock(drafts.mutex);
@@ -160,7 +161,7 @@ absl::Status OutputFile::OpenDraft() {
 }
 
 absl::Status OutputFile::OpenStream() {
-  // Without O_NONBLOCK a FIFO without a reader would be waited for here.
+  // O_NONBLOCK, so that a FIFO without a reader is not waited for.
   stream_ = open(path_.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (stream_ < 0 && errno == ENXIO) {
     return absl::InvalidArgumentError(fmt::format(
@@ -212,7 +213,7 @@ absl::StatusOr<OutputFile> OutputFile::ToStream(
 
 void OutputFile::AbandonAll() {
   Drafts& drafts = AllDrafts();
-  drafts.mutex.lock();  // And never unlocked.
+  drafts.mutex.lock();  // never unlocked
   for (const std::string& path : drafts.paths) unlink(path.c_str());
 }
 
@@ -250,7 +251,7 @@ absl::Status OutputFile::Reserve(size_t bytes) {
     size_ = std::max(size_, bytes);
     return absl::OkStatus();
   }
-  // Others mean that the file system has no such call.
+  // Other errors mean that the file system does not support it.
   if (errno != ENOSPC && errno != EDQUOT && errno != EFBIG) {
     return absl::OkStatus();
   }
@@ -279,7 +280,7 @@ absl::Status WriteTextFile(const std::string& path, std::string_view text) {
   return file.ok() ? file->CommitText(text) : file.status();
 }
 
-// From the temporary file to the stream.
+// Copies the temporary file to the stream.
 absl::Status OutputFile::Pour() {
   std::vector<std::byte> buffer(size_t{1} << 20);
   for (size_t done = 0; done < size_;) {
@@ -298,9 +299,10 @@ absl::Status OutputFile::Pour() {
 
 absl::Status OutputFile::Commit() {
   if (stream_ >= 0) return Pour();
-  // Before the rename: else a power cut may leave the name and not the bytes.
+  // Before the rename: otherwise a power cut may leave the name without the
+  // bytes.
   if (fsync(fd_) != 0) return Failure("write");
-  // The name may lead elsewhere by now.
+  // The name may resolve differently by now.
   const std::string before = final_;
   if (auto s = Settle(); !s.ok()) return s;
   if (final_ != before) {

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-// Most are some 300 bytes; a list of splits is the longest.
+// Most have some 300 bytes; a list of splits is the longest.
 constexpr size_t kMaxDescription = 2 << 20;
 
 json DescribeRht(const RhtOptions& rht) {
@@ -22,8 +22,8 @@ json DescribeRht(const RhtOptions& rht) {
           {"sign_mask", SignMaskToHex(mask, rht.dimension)}};
 }
 
-// Reads fields of one JSON object and remembers whether all that must be there
-// were there, and all of the right type.
+// Reads fields of a JSON object and remembers whether all required ones were
+// there, with the right types.
 class Fields {
  public:
   explicit Fields(const json& object) : object_(object) {}
@@ -56,7 +56,7 @@ class Fields {
   float Number(const char* key) {
     const json* v = Find(key);
     if (v == nullptr || !v->is_number()) return Fail(0.0f);
-    // By way of double, which every fp32 number survives.
+    // Read as double, which preserves every fp32 number.
     const double value = v->get<double>();
     if (!(std::fabs(value) <= std::numeric_limits<float>::max())) {
       return Fail(0.0f);
@@ -69,7 +69,7 @@ class Fields {
     std::vector<int64_t> sizes;
     for (const json& d : *v) {
       if (!d.is_number_unsigned()) return Fail(sizes);
-      // Beyond 2^63 it turns negative, which the plan refuses.
+      // Values beyond 2^63 become negative, which the plan refuses.
       sizes.push_back(static_cast<int64_t>(d.get<uint64_t>()));
     }
     return sizes;
@@ -98,21 +98,21 @@ RhtOptions ParseRht(Fields* f) {
   rht.rowwise = f->Flag("rowwise");
   rht.columnwise = f->Flag("columnwise");
   rht.dimension = f->Small("dimension");
-  // A mask cannot be judged by a dimension that no mask has.
+  // A mask cannot be checked against an impossible dimension.
   if (rht.dimension < 16 || rht.dimension > 128) {
     f->Refuse();
     return rht;
   }
   const std::string mask = f->Text("sign_mask");
-  // People may leave out zeros, Describe does not.
+  // Describe never omits zeros, as a person might.
   if (mask.size() != 2 + static_cast<size_t>(rht.dimension) / 4) f->Refuse();
   rht.sign_mask = f->Parsed(SignMaskFromHex(mask, rht.dimension));
-  // Nothing is written of a copy that is not rotated.
+  // Nothing is written about a copy that is not rotated.
   if (!rht.rowwise && !rht.columnwise) return {};
   return rht;
 }
 
-// The keys that version 1 did not have.
+// Keys that version 1 did not have.
 void ParseOptions(Fields* f, QuantizeOptions* o) {
   if (f->Has("compact_scales")) {
     o->form.compact_scales = f->Flag("compact_scales");

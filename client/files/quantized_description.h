@@ -1,8 +1,8 @@
-// What a file says about a quantized tensor, as JSON: all that decoding needs,
-// and how the codes were made.
+// JSON description of a quantized tensor in a file: everything needed for
+// decoding, and how the codes were made.
 //
-// Read by quantd of later versions: never change what a key means. A key that
-// is not there has the value it had before there was such a key.
+// Later versions of quantd read it: never change the meaning of a key. A
+// missing key has the value that applied before the key existed.
 #ifndef QUANTD_CLIENT_FILES_QUANTIZED_DESCRIPTION_H_
 #define QUANTD_CLIENT_FILES_QUANTIZED_DESCRIPTION_H_
 
@@ -13,18 +13,18 @@
 
 namespace quantd::client {
 
-// What the metadata say about one tensor.
+// The content of the metadata about one tensor.
 struct QuantizedDescription {
   TensorDesc tensor;
   QuantizeOptions options;
 };
 
-// One line. Left out: an amax or a scale that was given, since the parts hold
-// the values, and what delayed scaling and statistics were to give.
+// Writes one line. Leaves out a given amax or scale, since the parts hold the
+// values, and the requests for delayed scaling and statistics.
 std::string Describe(const QuantizedDescription& description);
 
-// INVALID_ARGUMENT for what Describe could not have written. Whether the
-// options are legal is the plan's to say.
+// INVALID_ARGUMENT for text that Describe could not have written. Whether the
+// options are legal is left to the plan.
 absl::StatusOr<QuantizedDescription> ParseDescription(const std::string& text);
 
 }  // namespace quantd::client

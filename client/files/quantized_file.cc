@@ -11,14 +11,14 @@ namespace quantd {
 namespace {
 
 constexpr char kVersionKey[] = "quantd.version";
-// 1: NVFP4 with linear scales, one amax, nearest. 2: everything but profiles
-// and FP8 channels; what a file of version 1 leaves out is what version 1 had.
-// 3: those, too. A file says the least that it needs, so that a program which
-// would decode it in another way refuses it.
+// Version 1: NVFP4 with linear scales, one amax, rounding to nearest. 2:
+// everything except profiles and FP8 channels; omitted keys have the values of
+// version 1. 3: those, too. A file states the lowest version that it needs, so
+// that a program that would decode it differently refuses it.
 constexpr std::string_view kVersions[] = {"1", "2", "3"};
 constexpr std::string_view kVersion = kVersions[2];
 constexpr std::string_view kVersionBefore = kVersions[1];
-// The profile whose bytes the tensors are.
+// The profile of the tensors' bytes.
 constexpr char kNumericsKey[] = "quantd.numerics";
 constexpr std::string_view kTensorPrefix = "quantd.tensor.";
 
@@ -26,7 +26,7 @@ struct NameRow {
   DType dtype;
   std::string_view name;
 };
-// The packed type first: reading "U8" back gives it.
+// The packed type comes first, so that reading "U8" back gives it.
 constexpr NameRow kNames[] = {
     {DType::kE2M1x2, "U8"},    {DType::kF32, "F32"},
     {DType::kF16, "F16"},      {DType::kBF16, "BF16"},
@@ -38,7 +38,7 @@ std::string PartName(std::string_view tensor, TensorKind kind) {
   return fmt::format("{}.{}", tensor, Name(kind));
 }
 
-// Not kept: the state of delayed scaling, which belongs to a training run.
+// The state of delayed scaling is not kept: it belongs to a training run.
 bool IsKept(TensorKind kind) {
   return kind != TensorKind::kAmaxHistory && kind != TensorKind::kNextScale;
 }
@@ -203,7 +203,7 @@ safetensors::Metadata QuantizedFile::Metadata(
         d.options.format == Format::kFp8ChannelE4M3) {
       metadata[kVersionKey] = std::string(kVersion);
     }
-    // The library whose bytes these are, where all are of one.
+    // The library whose bytes these are, if all are of one.
     const std::string_view numerics = Name(d.options.profile);
     const auto [at, first] =
         metadata.emplace(kNumericsKey, std::string(numerics));

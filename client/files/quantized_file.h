@@ -1,4 +1,4 @@
-// How quantized tensors lie in a safetensors file: names, types and metadata.
+// Stores quantized tensors in a safetensors file: names, types and metadata.
 #ifndef QUANTD_CLIENT_FILES_QUANTIZED_FILE_H_
 #define QUANTD_CLIENT_FILES_QUANTIZED_FILE_H_
 
@@ -18,27 +18,27 @@
 
 namespace quantd {
 
-// Reads such a file; its static functions say how one is written. Movable.
+// Reads such a file; its static functions describe how one is written. Movable.
 class QuantizedFile {
  public:
   using Description = client::QuantizedDescription;
 
   static absl::StatusOr<QuantizedFile> Open(const std::string& path);
 
-  // The quantized tensors, sorted.
+  // Names of the quantized tensors, sorted.
   std::vector<std::string> names() const;
-  // INVALID_ARGUMENT when a part is missing or is not what the metadata
-  // demand; NOT_FOUND for a name that is not there. Reads none of the parts.
+  // INVALID_ARGUMENT if a part is missing or differs from the metadata;
+  // NOT_FOUND for an unknown name. Reads none of the parts.
   absl::StatusOr<Description> Describe(std::string_view name) const;
-  // Reads a tensor with its parts into memory. DATA_LOSS if the file was
-  // truncated or written to since it was opened. `allocate` makes the memory,
-  // all of it at once; without it, ordinary memory is used.
+  // Reads a tensor with its parts. DATA_LOSS if the file was truncated or
+  // written to since it was opened. `allocate` is called once for all of the
+  // memory; by default ordinary memory is used.
   absl::StatusOr<QuantizedTensor> Load(
       std::string_view name, const AllocateMemory& allocate = {}) const;
   FileIdentity identity() const { return file_->identity(); }
 
-  // The tensors to announce to a Writer for one quantized tensor; its
-  // arguments are legal.
+  // The tensors to announce to a Writer for one quantized tensor. The arguments
+  // must be legal.
   static std::vector<safetensors::Tensor> Parts(std::string_view name,
                                                 const TensorDesc& tensor,
                                                 const QuantizeOptions& options);
@@ -49,7 +49,7 @@ class QuantizedFile {
                              const QuantizedTensor& tensor);
 
  private:
-  // A tensor without bytes, and where those of its parts lie.
+  // A tensor without bytes, and the location of its parts.
   struct Located {
     QuantizedTensor tensor;
     std::vector<const safetensors::Tensor*> parts;
@@ -61,7 +61,7 @@ class QuantizedFile {
   std::shared_ptr<const safetensors::File> file_;
 };
 
-// "BF16" and so on for our types; kUnspecified for another name.
+// Convert to and from names such as "BF16"; kUnspecified for an unknown name.
 std::string_view SafetensorsName(DType t);
 DType FromSafetensorsName(std::string_view name);
 

@@ -1,4 +1,4 @@
-// .safetensors files: reading with nothing trusted, writing in one pass.
+// .safetensors files: reads without trusting anything, writes in one pass.
 //
 // Layout: 8 bytes little endian N, N bytes of JSON, one buffer. The JSON maps
 // names to {dtype, shape, data_offsets [begin, end) in the buffer}, and
@@ -20,8 +20,9 @@
 
 namespace quantd::safetensors {
 
-inline constexpr size_t kMaxHeaderBytes = 100'000'000;  // the format's own
-inline constexpr size_t kMaxRank = 64;                  // ours
+// The format's own limit.
+inline constexpr size_t kMaxHeaderBytes = 100'000'000;
+inline constexpr size_t kMaxRank = 64;  // ours
 
 struct Tensor {
   std::string name;
@@ -38,16 +39,16 @@ struct Header {
   Metadata metadata;
 };
 
-// Bits of one element; 0 for a name the format does not have.
+// Bits of one element; 0 for an unknown name.
 int BitsOf(std::string_view dtype);
 
-// The JSON alone. Whatever is wrong with it is INVALID_ARGUMENT: bad JSON, a
-// name twice, a size that is not the shape's, overflow, ranges that overlap,
-// leave holes or do not fill `buffer_size` exactly.
+// Parses the JSON. INVALID_ARGUMENT for any fault: bad JSON, a duplicate name,
+// a size that does not match the shape, overflow, ranges that overlap, leave
+// holes or do not fill `buffer_size` exactly.
 absl::StatusOr<Header> ParseHeader(std::string_view json, size_t buffer_size);
 
-// What a file of these tensors begins with. They follow each other, and their
-// offsets are set. INVALID_ARGUMENT for too many of them.
+// The beginning of a file with these tensors. Sets their offsets, without gaps.
+// INVALID_ARGUMENT if there are too many.
 absl::StatusOr<std::string> MakeHead(std::vector<Tensor>* tensors,
                                      const Metadata& metadata);
 
@@ -60,10 +61,10 @@ class File {
 
   const std::vector<Tensor>& tensors() const { return header_.tensors; }
   const Metadata& metadata() const { return header_.metadata; }
-  // nullptr if no tensor has that name.
+  // Returns nullptr if there is no tensor of that name.
   const Tensor* Find(std::string_view name) const;
-  // `bytes` of the tensor's, from `offset` on. DATA_LOSS when the file was
-  // truncated or written to since it was opened.
+  // Reads bytes of the tensor, beginning at its byte `offset`. DATA_LOSS if the
+  // file was truncated or written to since it was opened.
   absl::Status Read(const Tensor& tensor, size_t offset,
                     absl::Span<std::byte> bytes) const;
   FileIdentity identity() const { return file_.identity(); }
@@ -74,12 +75,12 @@ class File {
   size_t buffer_ = 0;  // offset in the file
 };
 
-// Writes a file whose tensors are announced first and then written in any
-// order, whole or in pieces. Not thread-safe; movable.
+// Writes a file. All tensors are announced first and then written in any order,
+// whole or in pieces. Not thread-safe; movable.
 class Writer {
  public:
-  // `planned` needs no offsets: the tensors follow each other. The disk space
-  // is taken at once where the file system can.
+  // `planned` needs no offsets: the tensors follow each other. Reserves disk
+  // space if the file system can.
   static absl::StatusOr<Writer> Create(OutputFile file,
                                        std::vector<Tensor> planned,
                                        Metadata metadata);
@@ -87,13 +88,13 @@ class Writer {
                                        std::vector<Tensor> planned,
                                        Metadata metadata);
 
-  // All of a tensor.
+  // Writes a whole tensor.
   absl::Status Append(std::string_view name, absl::Span<const std::byte> bytes);
-  // Some of it, from `offset` on; every byte once.
+  // Writes bytes of a tensor at its byte `offset`. Each byte must be written
+  // once.
   absl::Status Write(std::string_view name, size_t offset,
                      absl::Span<const std::byte> bytes);
-  // Only now the file has its name. INTERNAL when something announced was not
-  // written.
+  // Gives the file its name. INTERNAL if an announced byte is missing.
   absl::Status Commit();
 
  private:

@@ -26,8 +26,8 @@ constexpr DTypeRow kDTypes[] = {
     {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8},
 };
 
-// Takes the header apart while the parser walks through it. No tree is built:
-// 100 MB of JSON would make a tree of many times that.
+// Handles the parser's events one by one. No tree is built: 100 MB of JSON
+// would need many times that.
 class Reader : public nlohmann::json_sax<nlohmann::json> {
  public:
   const std::string& error() const { return error_; }
@@ -140,7 +140,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
     if (error_.empty()) error_ = std::move(text);
     return false;
   }
-  // Names are the file's: shortened, so that a message stays a message.
+  // The file chose the names: they are shortened, so that messages stay short.
   std::string Where() const {
     if (state_ == State::kStart || state_ == State::kTop) return "header";
     return fmt::format("tensor \"{}\"", name_.substr(0, 200));
@@ -183,7 +183,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
 
   State state_ = State::kStart;
   std::string error_;
-  std::string name_;  // of the entry at hand
+  std::string name_;  // of the current entry
   std::string key_;   // inside it
   std::set<std::string> names_;
   std::set<std::string> keys_;
@@ -215,7 +215,7 @@ absl::StatusOr<Header> ParseHeader(std::string_view json, size_t buffer_size) {
   Header header;
   header.tensors = reader.TakeTensors();
   header.metadata = reader.TakeMetadata();
-  // Empty tensors first, so that one at the seam of two others counts as lying
+  // Empty tensors come first, so that one at the border of two others counts as
   // between them.
   std::stable_sort(header.tensors.begin(), header.tensors.end(),
                    [](const Tensor& a, const Tensor& b) {

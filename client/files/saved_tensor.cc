@@ -1,4 +1,4 @@
-// A quantized tensor to a file of its own and back.
+// Saves a quantized tensor to a file of its own, and loads it.
 #include <string>
 #include <string_view>
 #include <vector>

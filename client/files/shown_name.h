@@ -1,4 +1,4 @@
-// Names that strangers chose, as a terminal may see them.
+// Makes names from untrusted files safe for a terminal.
 #ifndef QUANTD_CLIENT_FILES_SHOWN_NAME_H_
 #define QUANTD_CLIENT_FILES_SHOWN_NAME_H_
 
@@ -7,11 +7,11 @@
 
 namespace quantd {
 
-// C0, DEL and C1, which UTF-8 writes as C2 80 to C2 9F.
+// Whether it has C0, DEL or C1 characters; UTF-8 encodes C1 as C2 80 to C2 9F.
 bool HasControl(std::string_view text);
 
-// The name itself, or, where it has control characters or is no UTF-8, what
-// JSON would write of it.
+// The name itself or, if it has control characters or is not UTF-8, its form in
+// JSON.
 std::string ShownName(const std::string& name);
 
 }  // namespace quantd

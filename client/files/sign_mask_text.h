@@ -1,4 +1,4 @@
-// A sign mask as people write it: "0xD7E8", bit i set where sign i is -1.
+// A sign mask as text: "0xD7E8", bit i is set if sign i is -1.
 #ifndef QUANTD_CLIENT_FILES_SIGN_MASK_TEXT_H_
 #define QUANTD_CLIENT_FILES_SIGN_MASK_TEXT_H_
 
@@ -11,7 +11,7 @@
 namespace quantd {
 
 std::string SignMaskToHex(const SignMask& mask, int dimension);
-// nullopt for what is no such number or does not fit the dimension.
+// nullopt if it is not such a number or does not fit the dimension.
 std::optional<SignMask> SignMaskFromHex(std::string_view text, int dimension);
 
 }  // namespace quantd

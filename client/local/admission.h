@@ -1,8 +1,8 @@
-// Room on the devices of this process for the payloads of calls: what comes is
-// let in, or waits in order.
+// Admission of calls to the devices of this process: a call is admitted or
+// waits in order.
 //
-// The server's gate (server/gate/gate.h) is another matter: it knows shares and
-// priorities, and turns calls away; a process that calls itself needs neither.
+// Unlike the server's gate (server/gate/gate.h) it has no shares and priorities
+// and refuses nothing, since all calls are this process's own.
 #ifndef QUANTD_CLIENT_LOCAL_ADMISSION_H_
 #define QUANTD_CLIENT_LOCAL_ADMISSION_H_
 
@@ -23,7 +23,7 @@ class Admission {
  public:
   Admission(size_t devices, size_t per_device);
 
-  // What one call holds. Gives it back on destruction. Move-only.
+  // Memory held by one call, given back on destruction. Move-only.
   class Room {
    public:
     Room(Room&& other) noexcept
@@ -42,10 +42,10 @@ class Admission {
     size_t bytes_;
   };
 
-  // Room on the device that needs the fewest bytes; of equals, the one with the
-  // most room. `needs` has a number for each device, and the least is at most
-  // per_device(). Waits in order of arrival; nullopt: until the deadline, or
-  // until the call was cancelled.
+  // Waits, in order of arrival, for room on the device that needs the fewest
+  // bytes; among equals, on the one with the most room. `needs` has a number
+  // for each device, and the least must be at most per_device(). nullopt at the
+  // deadline, or if the call is cancelled.
   std::optional<Room> Enter(absl::Span<const size_t> needs, Time deadline,
                             CallControl& control);
 

@@ -8,7 +8,7 @@
 namespace quantd::client {
 namespace {
 
-// What a server would make of it, but for the log that it would point to.
+// The status that a server would return, without its reference to the log.
 absl::Status FromJob(const absl::Status& status, const std::string& device) {
   absl::Status result = status;
   if (absl::IsInvalidArgument(status)) {
@@ -66,7 +66,7 @@ absl::StatusOr<LentMemory> LocalCall::Lend() {
 }
 
 absl::StatusOr<Result> LocalCall::Run(Engine& engine, int device) {
-  // This thread would only wait for another.
+  // Runs it here if possible: this thread would only wait for another.
   if (Engine::SlotLease slot = engine.TrySlot(device)) {
     RunOn(engine.backend(device), std::move(slot));
   } else {
@@ -90,7 +90,7 @@ bool LocalCall::Await(Engine& engine, int device) {
   if (done_) return true;
   lock.unlock();
   if (engine.Withdraw(device, this)) return false;
-  // It runs, and reads the caller's memory: RunOn ends as soon as it can.
+  // It is running and reads the caller's memory. RunOn ends as soon as it can.
   lock.lock();
   changed_.wait(lock, [&] { return done_; });
   return true;
@@ -100,7 +100,7 @@ void LocalCall::RunOn(Backend& backend, Engine::SlotLease slot) {
   device_ = backend.info().name;
   absl::Status status = Compute(backend);
   slot.Reset();
-  // Under the lock: after it the call may be gone.
+  // Under the lock: without it the call could be destroyed first.
   std::lock_guard lock(mutex_);
   status_ = std::move(status);
   done_ = true;
@@ -110,7 +110,7 @@ void LocalCall::RunOn(Backend& backend, Engine::SlotLease slot) {
 absl::Status LocalCall::Compute(Backend& backend) {
   const auto stopped = [&] { return Stopped(target_, limit_, control_); };
   if (auto s = stopped(); !s.ok()) return s;
-  // The caller keeps the plan until the job is gone.
+  // The caller keeps the plan until the job is destroyed.
   auto job = backend.Begin(
       std::shared_ptr<const Plan>(std::shared_ptr<const Plan>(), &plan_),
       std::move(lent_));

@@ -22,32 +22,35 @@
 
 namespace quantd::client {
 
-// CANCELLED for a call that was cancelled, else DEADLINE_EXCEEDED.
+// CANCELLED if the call was cancelled, else DEADLINE_EXCEEDED.
 absl::Status WhyStopped(const std::string& target, const CallLimit& limit,
                         const CallControl& control);
-// Why a call should go no further; OK if it should.
+// Why a call must stop; OK if it may go on.
 absl::Status Stopped(const std::string& target, const CallLimit& limit,
                      const CallControl& control);
 
 class LocalCall final : private Engine::Work {
  public:
-  // All must outlive it. The payload has a piece for each input of the plan.
+  // All arguments must outlive it. The payload has a piece for each input of
+  // the plan.
   LocalCall(const std::string& target, const Plan& plan,
             absl::Span<const absl::Span<const std::byte>> payload,
             absl::Span<const Destination> into, const CallLimit& limit,
             CallControl& control);
 
-  // What it lends to the device. RESOURCE_EXHAUSTED: no memory for the result.
+  // Memory that it lends to the device. RESOURCE_EXHAUSTED if there is no
+  // memory for the result.
   absl::StatusOr<LentMemory> Lend();
 
-  // Computes the plan on that device, which has room for it, when a slot is
-  // free. Once, after Lend. Nothing of the call is under way when it returns.
+  // Computes the plan on a device that has room for it, once a slot is free.
+  // Must be called once, after Lend. Nothing of the call is in progress when it
+  // returns.
   absl::StatusOr<Result> Run(Engine& engine, int device);
 
  private:
   void RunOn(Backend& backend, Engine::SlotLease slot) override;
   absl::Status Compute(Backend& backend);
-  // Waits for RunOn, or takes the call back. False: it was taken back.
+  // Waits for RunOn or withdraws the call. Returns false if it was withdrawn.
   bool Await(Engine& engine, int device);
 
   const std::string& target_;
@@ -62,7 +65,7 @@ class LocalCall final : private Engine::Work {
   std::condition_variable changed_;
   bool done_ = false;
   bool stop_ = false;
-  // Once it is done.
+  // Valid once it is done.
   absl::Status status_;
   std::string device_;
   JobReport report_;

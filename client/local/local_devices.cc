@@ -58,7 +58,7 @@ absl::StatusOr<Result> LocalDevices::Run(const Call& asked, Way,
 absl::StatusOr<HostMemory> LocalDevices::AllocateHost(size_t bytes) {
   auto memory = Endpoint::AllocateHost(bytes);
   if (!memory.ok() || !has_gpu()) return memory;
-  // The lock goes before the memory does.
+  // Unlocked before the memory is freed.
   struct Locked {
     Locked(HostMemory m) : memory(std::move(m)), lock(memory.bytes(), true) {}
     HostMemory memory;
@@ -84,8 +84,8 @@ absl::StatusOr<ServerInfo> LocalDevices::GetInfo(const CallLimit& limit,
   if (auto s = Stopped(target_, limit, control); !s.ok()) return s;
   ServerInfo info;
   info.version = QUANTD_VERSION;
-  // There is no request; but who cuts a tensor into pieces by this may count on
-  // room for each.
+  // There is no request, but callers cut tensors into pieces by this limit and
+  // rely on room for each.
   info.max_request_bytes =
       LargestThat(PieceOptions().request_bytes, [&](size_t bytes) {
         return ExpectedPayload(
@@ -111,7 +111,7 @@ absl::StatusOr<ServerInfo> LocalDevices::GetInfo(const CallLimit& limit,
     device.rht_cache_misses = stats.rht_cache_misses;
     device.rht_launches = stats.rht_launches;
     info.devices.push_back(std::move(device));
-    // Devices of one process are of one kind: all of a kind, or the one named.
+    // Devices of a process are of one kind: all of that kind, or the one named.
     if (i == 0) kinds.push_back(backend.kind);
   }
   for (const FormatSpec& spec : kFormats) {
@@ -150,7 +150,8 @@ absl::Status CheckLocalOptions(const LocalOptions& options) {
   return absl::OkStatus();
 }
 
-// "cpu", "cuda:3": not what else OpenBackend knows, for benchmarks.
+// Accepts "cpu" and "cuda:3", but not the names that OpenBackend has for
+// benchmarks.
 bool IsDevice(std::string_view name) {
   const std::string_view kind = name.substr(0, name.find(':'));
   if (kind != "cpu" && kind != "cuda") return false;

@@ -1,5 +1,5 @@
-// The devices of this process as what a Client works with: no message, no
-// server, and the same bytes.
+// An Endpoint for the devices of this process: no messages, no server, and the
+// same bytes.
 #ifndef QUANTD_CLIENT_LOCAL_LOCAL_DEVICES_H_
 #define QUANTD_CLIENT_LOCAL_LOCAL_DEVICES_H_
 
@@ -17,7 +17,8 @@ namespace quantd::client {
 
 class LocalDevices final : public Endpoint {
  public:
-  // At least one backend, each with its share of the budget as its limit.
+  // There must be at least one backend. Each has its share of the budget as its
+  // limit.
   LocalDevices(std::string target,
                std::vector<std::unique_ptr<Backend>> backends, size_t budget);
 
@@ -29,7 +30,7 @@ class LocalDevices final : public Endpoint {
                                                CallControl& control) override;
   absl::StatusOr<ServerInfo> GetInfo(const CallLimit& limit,
                                      CallControl& control) override;
-  // Page-locked where there is a GPU.
+  // Page-locked if there is a GPU.
   absl::StatusOr<HostMemory> AllocateHost(size_t bytes) override;
 
  private:

@@ -14,15 +14,14 @@
 
 namespace quantd::client {
 
-// The driver's types and numbers, as its ABI has them: to build this, CUDA is
-// not needed.
+// Types and constants of the driver's ABI, so that building needs no CUDA.
 namespace cu {
 
 using Result = int;
 using Device = int;
 using Address = unsigned long long;
 using Context = struct ContextOf*;
-using Memory = unsigned long long;  // of cuMemCreate
+using Memory = unsigned long long;  // for cuMemCreate
 using Event = struct EventOf*;
 
 constexpr Result kSuccess = 0;
@@ -81,7 +80,7 @@ struct CudaDriver::Functions {
     return attribute(answer, what, reinterpret_cast<cu::Address>(address)) ==
            cu::kSuccess;
   }
-  // Makes a GPU's own context the thread's until it is popped.
+  // Makes a GPU's primary context current on this thread until it is popped.
   absl::Status Enter(int ordinal) const {
     cu::Device gpu = 0;
     cu::Context context = nullptr;

@@ -1,6 +1,6 @@
-// What a client asks of CUDA's driver: to allocate memory of a GPU and to lend
-// it, and events, to other processes. The driver is looked for when it is first
-// asked, so that neither CUDA nor a GPU is needed for anything else.
+// The client's use of the CUDA driver: allocates GPU memory and shares it, and
+// events, with other processes. The driver is loaded on first use, so neither
+// CUDA nor a GPU is needed otherwise.
 #ifndef QUANTD_CLIENT_MEMORY_CUDA_DRIVER_H_
 #define QUANTD_CLIENT_MEMORY_CUDA_DRIVER_H_
 
@@ -14,36 +14,38 @@
 
 namespace quantd::client {
 
-// An allocation as a whole.
+// A whole allocation.
 struct CudaAllocation {
   absl::Span<std::byte> bytes;
-  uint64_t id = 0;  // no other allocation of this process ever has it
+  uint64_t id = 0;  // never reused within this process
 };
 
 // Thread-safe.
 class CudaDriver {
  public:
-  // UNIMPLEMENTED where there is no driver or no GPU.
+  // UNIMPLEMENTED without a driver or a GPU.
   static absl::StatusOr<const CudaDriver*> Get();
 
-  // The allocation that has this address. INVALID_ARGUMENT: it is no GPU's.
+  // The allocation that contains this address. INVALID_ARGUMENT if it is not
+  // GPU memory.
   absl::StatusOr<CudaAllocation> Find(const void* address) const;
-  // The id of the allocation that has this address; nullopt: none has.
+  // The id of the allocation that contains this address; nullopt if there is no
+  // such allocation.
   std::optional<uint64_t> IdAt(const void* address) const;
-  // Whether that allocation is still the one at its address.
+  // Whether that allocation still exists.
   bool IsThere(const CudaAllocation& allocation) const;
 
-  // An offer of it, and the descriptor that goes with it, the caller's to
-  // close, or -1. INVALID_ARGUMENT for memory that cannot be lent: managed, of
-  // a pool, or made by cuMemCreate for this process alone.
+  // An offer of the memory, and the descriptor to send with it, owned by the
+  // caller, or -1. INVALID_ARGUMENT for memory that cannot be shared: managed,
+  // from a pool, or made by cuMemCreate for this process only.
   struct Exported {
     wire::Offer offer;
     int descriptor = -1;
   };
   absl::StatusOr<Exported> Export(const CudaAllocation& allocation) const;
 
-  // An offer of an event of that GPU, a cudaEvent_t. INVALID_ARGUMENT for one
-  // that was not made for other processes, NOT_FOUND for another GPU.
+  // An offer of an event of that GPU, a cudaEvent_t. INVALID_ARGUMENT if it was
+  // not created for use between processes, NOT_FOUND for another GPU.
   absl::StatusOr<wire::Offer> ExportEvent(int ordinal, void* event) const;
 
   // RESOURCE_EXHAUSTED if the GPU has no memory left, NOT_FOUND for another

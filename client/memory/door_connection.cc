@@ -27,7 +27,7 @@ absl::Status Unavailable(const std::string& path, std::string_view why) {
       fmt::format("cannot share memory by {}: {}", path, why));
 }
 
-// A connected socket whose calls end after a while, or -1 and errno.
+// Returns a connected socket with timeouts, or -1 with errno set.
 int Connect(const DoorAddress& door) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
@@ -38,7 +38,7 @@ int Connect(const DoorAddress& door) {
   door.path.copy(address.sun_path, door.path.size());
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
-  // None at all would mean for ever.
+  // A timeout of zero would mean no timeout.
   const auto patience = std::max<int64_t>(door.patience.count(), 1);
   const timeval wait = {patience / 1000, patience % 1000 * 1000};
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
@@ -94,7 +94,8 @@ absl::StatusOr<std::shared_ptr<DoorConnection>> DoorConnection::Share(
   const int socket = Connect(door);
   if (socket < 0) return Unavailable(door.path, std::strerror(errno));
   absl::Cleanup close_socket = [socket] { close(socket); };
-  // A door that refuses at once may not read the offer, but its word is there.
+  // A server that refuses at once may not read the offer, but its answer can be
+  // read.
   const bool sent = SendOffer(socket, offer, descriptor);
   const int why = errno;
   wire::OfferBytes bytes;
@@ -123,7 +124,7 @@ bool DoorConnection::End(milliseconds patience) {
     if (poll(&end, 1, static_cast<int>(left)) < 0 && errno != EINTR) {
       return false;
     }
-    // Nothing is said after the answer to an offer.
+    // Nothing is sent after the answer to an offer.
     if (end.revents != 0) return true;
   }
 }

@@ -1,5 +1,6 @@
-// A region of memory as one server knows it: a connection to that server's door
-// (proto/memory/offer.h). The region is shared as long as the connection lives.
+// A region of memory as one server knows it: a connection to the server's
+// memory socket (proto/memory/offer.h). The region is shared as long as the
+// connection lives.
 #ifndef QUANTD_CLIENT_MEMORY_DOOR_CONNECTION_H_
 #define QUANTD_CLIENT_MEMORY_DOOR_CONNECTION_H_
 
@@ -16,27 +17,27 @@ namespace quantd::client {
 
 struct DoorAddress {
   std::string path;  // of a unix socket
-  // How long the server may take for anything.
+  // Timeout for each answer of the server.
   std::chrono::milliseconds patience{20'000};
 };
 
 // Thread-safe.
 class DoorConnection {
  public:
-  // Hands in memory; `descriptor` is -1 for an offer that brings none.
-  // UNAVAILABLE where nobody answers, RESOURCE_EXHAUSTED for what is more than
-  // the server shares, PERMISSION_DENIED for a user who may not,
-  // INVALID_ARGUMENT for memory that is refused.
+  // Hands in memory; `descriptor` is -1 for an offer without one. UNAVAILABLE
+  // if nobody answers, RESOURCE_EXHAUSTED beyond the server's limit,
+  // PERMISSION_DENIED for a user without permission, INVALID_ARGUMENT for
+  // memory that is refused.
   static absl::StatusOr<std::shared_ptr<DoorConnection>> Share(
       const DoorAddress& door, const wire::Offer& offer, int descriptor);
   ~DoorConnection();
   DoorConnection(const DoorConnection&) = delete;
 
-  // The region's, for requests.
+  // The region's name, for requests.
   const std::string& name() const { return name_; }
 
-  // Gives the region back, for good, and waits until the server has ended all
-  // that uses it. False: it did not in that time.
+  // Ends sharing for good, and waits until the server no longer uses the
+  // region. Returns false if `patience` passes first.
   bool End(std::chrono::milliseconds patience);
 
  private:

@@ -1,5 +1,5 @@
-// Host memory that is used again and again: to share it with a server or to
-// page-lock it takes longer than a call.
+// A pool of host memory: sharing memory with a server or page-locking it takes
+// longer than a call.
 #ifndef QUANTD_CLIENT_MEMORY_HOST_POOL_H_
 #define QUANTD_CLIENT_MEMORY_HOST_POOL_H_
 
@@ -14,28 +14,27 @@
 
 namespace quantd::client {
 
-// Thread-safe. What was taken may outlive the pool.
+// Thread-safe. Memory taken from it may outlive the pool.
 class HostPool : public std::enable_shared_from_this<HostPool> {
  public:
   struct Source {
     std::function<absl::StatusOr<HostMemory>(size_t bytes)> allocate;
-    // Whether memory that was let go may be used by others.
+    // Whether released memory may be used again.
     std::function<bool(const HostMemory&)> sound;
   };
-  // Holds `most` bytes, but for what was asked for beyond them.
+  // Keeps up to `most` bytes, plus what was explicitly taken beyond them.
   static std::shared_ptr<HostPool> Create(Source source, size_t most);
 
-  // Memory of that size whose content is whatever it was used for last, or new
-  // memory. Errors of Source::allocate.
+  // Memory of that size, with unspecified content. Errors of Source::allocate.
   absl::StatusOr<HostMemory> Take(size_t bytes);
-  // Like Take, but empty if the pool would hold more than `most`, or memory is
-  // exhausted.
+  // Like Take, but returns empty memory if the pool would exceed `most` or
+  // memory is exhausted.
   HostMemory TakeWithin(size_t bytes);
 
  private:
   HostPool(Source source, size_t most)
       : source_(std::move(source)), most_(most) {}
-  // `held_` has the memory's size already.
+  // `held_` already includes the memory's size.
   HostMemory Lend(HostMemory memory, size_t bytes);
   HostMemory FindKept(size_t size);
   void Return(HostMemory memory);

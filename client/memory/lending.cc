@@ -25,7 +25,7 @@ bool Overlap(Bytes a, Bytes b) {
          AddressOf(b) < AddressOf(a) + a.size();
 }
 
-// The value of an input that a request may have as a field.
+// The value of an input that a request can hold as a field.
 std::optional<float> AsField(const Plan& plan, size_t input, Bytes bytes) {
   const auto* const options = std::get_if<DequantizeOptions>(&plan.options());
   const TensorKind kind = plan.inputs()[input].kind;
@@ -58,7 +58,7 @@ void Lending::Settle() const {
 
 void SharedRegions::Add(const std::shared_ptr<SharedRegion>& region) {
   std::lock_guard lock(mutex_);
-  // What is gone may lie where the new one is.
+  // Removes regions that no longer exist: the new one may have their address.
   std::erase_if(regions_, [](const auto& r) { return r.second.expired(); });
   regions_[AddressOf(region->bytes())] = region;
 }
@@ -96,8 +96,7 @@ std::optional<SharedRegions::Found> SharedRegions::Find(
   return Found{{std::move(region), connection}, {name, offset, bytes.size()}};
 }
 
-// What lies in a GPU's memory and is not lent. Neither side of a message could
-// read or write it.
+// Checks for GPU memory that is not lent: a message could not carry it.
 absl::Status SharedRegions::CheckDevice(const Plan& plan,
                                         absl::Span<const Bytes> payload,
                                         absl::Span<const Destination> into,
@@ -174,7 +173,7 @@ Lending SharedRegions::LendAll(const Plan& plan,
   Lending lending;
   lending.payload.assign(payload.begin(), payload.end());
   for (const Destination& destination : into) {
-    // The caller may want a tensor replaced by what is made of it.
+    // The caller may want a tensor replaced by its result.
     const bool clear =
         std::none_of(
             payload.begin(), payload.end(),

@@ -1,5 +1,5 @@
-// The inputs and outputs of a call that lie in memory shared with the server,
-// and so need not travel.
+// Finds the inputs and outputs of a call in memory shared with the server,
+// which need not be sent.
 #ifndef QUANTD_CLIENT_MEMORY_LENDING_H_
 #define QUANTD_CLIENT_MEMORY_LENDING_H_
 
@@ -23,10 +23,10 @@
 
 namespace quantd::client {
 
-// What one call lends, and what is left of its payload. Keeps the regions.
+// What a call lends, and the rest of its payload. Keeps the regions alive.
 struct Lending {
   wire::LentRanges ranges;
-  // An input that the request has as a field, not being in a region.
+  // An input outside of regions that the request holds as a field.
   std::optional<float> amax;
   std::vector<absl::Span<const std::byte>> payload;
 
@@ -35,18 +35,19 @@ struct Lending {
     std::shared_ptr<DoorConnection> connection;
   };
   std::vector<Use> uses;
-  // Some of it is a GPU's: it cannot travel.
+  // Whether some of it is GPU memory, which cannot be sent.
   bool of_device = false;
-  // Why a call cannot be made: what cannot travel cannot be lent, either.
+  // Why the call cannot be made: memory that cannot be sent cannot be lent
+  // either.
   absl::Status status;
-  // Places of the results: the caller's, and more in `own`.
+  // Destinations of the results: the caller's, and further ones in `own`.
   std::vector<Destination> places;
   HostMemory own;
 
   bool any() const { return !uses.empty(); }
-  // The server knows none of it any more.
+  // Records that the server no longer knows these regions.
   void Lose() const;
-  // The call ended without the server's word.
+  // Must be called if the call ended without an answer from the server.
   void Settle() const;
 };
 
@@ -55,13 +56,13 @@ class SharedRegions {
  public:
   void Add(const std::shared_ptr<SharedRegion>& region);
 
-  // Whether it lies in a region.
+  // Whether the bytes are within a region.
   bool Holds(absl::Span<const std::byte> bytes);
-  // Whether no server that was lost sight of may still write there.
+  // Whether no server that stopped answering may still write there.
   bool Settled(absl::Span<const std::byte> bytes);
 
-  // What lies in regions as a whole and aligned; inputs all or none. `patience`
-  // is what there is for sharing one again, or an event.
+  // Lends tensors that are within regions as a whole and aligned; inputs only
+  // if all are. `patience` limits the time to share a region or event again.
   Lending Lend(const Plan& plan,
                absl::Span<const absl::Span<const std::byte>> payload,
                absl::Span<const Destination> into, const CallEvents& events,

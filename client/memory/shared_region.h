@@ -1,5 +1,5 @@
-// A piece of memory, of this process's or of a GPU's, or an event of a GPU,
-// that is shared with a server, as often as it must be shared again.
+// Host memory, GPU memory or a GPU event that is shared with a server, and
+// shared again when the connection is lost.
 #ifndef QUANTD_CLIENT_MEMORY_SHARED_REGION_H_
 #define QUANTD_CLIENT_MEMORY_SHARED_REGION_H_
 
@@ -22,19 +22,19 @@ namespace quantd::client {
 class SharedRegion {
  public:
   using Made = absl::StatusOr<std::shared_ptr<SharedRegion>>;
-  // New memory, populated by this process. RESOURCE_EXHAUSTED if memory is
-  // exhausted; errors of DoorConnection::Share.
+  // Allocates memory, populated by this process. RESOURCE_EXHAUSTED if memory
+  // is exhausted; errors of DoorConnection::Share.
   static Made Allocate(size_t bytes, const DoorAddress& door);
-  // All of a sealed and populated memfd, which the caller has mapped. The
-  // descriptor is not needed any more when it returns, the mapping is.
+  // Shares a whole sealed and populated memfd that the caller has mapped. The
+  // mapping must outlive the region; the descriptor need not.
   static Made Adopt(int memfd, absl::Span<std::byte> mapping, HostUse use,
                     const DoorAddress& door);
-  // New memory of a GPU; and the allocation of one that has this address, which
-  // must stay until the region is gone. Errors besides: CudaDriver's.
+  // Allocate GPU memory, or share an existing allocation with this address,
+  // which must outlive the region. Also errors of CudaDriver.
   static Made AllocateDevice(int ordinal, size_t bytes,
                              const DoorAddress& door);
   static Made AdoptDevice(const void* address, const DoorAddress& door);
-  // No memory: an event of a GPU, which must stay until the region is gone.
+  // Shares a GPU event, which must outlive the region.
   static Made AdoptEvent(int ordinal, void* event, const DoorAddress& door);
   ~SharedRegion();
   SharedRegion(const SharedRegion&) = delete;
@@ -49,20 +49,19 @@ class SharedRegion {
     return given_up_;
   }
 
-  // The connection by which it is shared now; a new one where the last was
-  // lost, which is tried once a second, by one thread, for so long. nullptr: it
-  // is not shared.
+  // The connection by which it is shared. A lost one is replaced: at most once
+  // a second, by one thread, within `patience`. nullptr: it is not shared.
   std::shared_ptr<DoorConnection> Connection(
       std::chrono::milliseconds patience);
-  // The server does not know it by that connection, or not any more.
+  // Records that the server does not, or no longer, know the region by that
+  // connection.
   void Lose(const std::shared_ptr<DoorConnection>& connection);
-  // A call by that connection ended, and the server may not have ended it:
-  // waits until it has.
+  // After a call that the server may not have ended: waits until it has.
   void Settle(const std::shared_ptr<DoorConnection>& connection);
 
  private:
   using Clock = std::chrono::steady_clock;
-  // Owns the descriptor, and where `owns` the memory.
+  // Owns the descriptor and, if `owns`, the memory.
   SharedRegion(const wire::Offer& offer, int descriptor,
                absl::Span<std::byte> bytes, bool owns, const DoorAddress& door)
       : offer_(offer),
@@ -88,7 +87,8 @@ class SharedRegion {
   std::shared_ptr<DoorConnection> connection_;
   bool sharing_ = false;  // a thread is about to make one
   Clock::time_point next_try_;
-  // A server that does not answer may still write to it: it is shared no more.
+  // A server that does not answer may still write to it, so it is not shared
+  // again.
   bool given_up_ = false;
 };
 

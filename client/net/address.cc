@@ -39,7 +39,7 @@ bool IsNumeric(const std::string& host) {
          host.find(':') != std::string::npos;
 }
 
-// Schemes that gRPC itself knows what to do with.
+// Schemes that gRPC itself handles.
 bool IsScheme(std::string_view word) {
   for (std::string_view known :
        {"unix", "unix-abstract", "ipv4", "ipv6", "vsock", "xds"}) {
@@ -55,7 +55,7 @@ bool IsPort(std::string_view text) {
 }
 
 absl::StatusOr<Place> ParseOne(std::string_view text) {
-  // An authority, "dns://SERVER/NAME", names the name server; that is gRPC's.
+  // An authority, "dns://SERVER/NAME", names the name server; gRPC handles it.
   std::string_view rest = text;
   if (TakePrefix(&rest, "dns:")) {
     if (TakePrefix(&rest, "//") && !TakePrefix(&rest, "/")) {

@@ -1,4 +1,4 @@
-// Targets as callers name them, and the addresses to which they resolve.
+// Parses targets and resolves them to addresses.
 #ifndef QUANTD_CLIENT_NET_ADDRESS_H_
 #define QUANTD_CLIENT_NET_ADDRESS_H_
 
@@ -12,17 +12,18 @@
 
 namespace quantd::client {
 
-// One server, as gRPC dials it.
+// One server, in gRPC's notation.
 struct Address {
-  std::string target;     // "127.0.0.1:50151", "ipv4:10.0.0.7:50151", "unix:/p"
-  std::string authority;  // the name it was found by, with the port; or empty
-  // For people: the target, after the name where there is one.
+  std::string target;  // "127.0.0.1:50151", "ipv4:10.0.0.7:50151", "unix:/p"
+  // The name that resolved to it, with the port; or empty.
+  std::string authority;
+  // For people: the target, preceded by the name if there is one.
   std::string text() const;
 
   friend bool operator==(const Address&, const Address&) = default;
 };
 
-// A name that stands for any number of servers, and for other ones tomorrow.
+// A name that may resolve to several servers, which may change over time.
 struct HostName {
   std::string host;
   std::string port;
@@ -31,14 +32,16 @@ struct HostName {
 
 using Place = std::variant<Address, HostName>;
 
-// Takes what Client::Create takes: addresses with commas between them. Without
-// duplicates, in order. FieldError "target" for what is no address.
+// Parses the target of Client::Create: addresses separated by commas. Removes
+// duplicates, keeps the order. FieldError "target" if an address is invalid.
 absl::StatusOr<std::vector<Place>> ParseTarget(std::string_view target);
 
-// All addresses of a name. Blocks, seconds where a name server does not answer.
+// Returns all addresses of a name. Blocks, for seconds if a name server does
+// not answer.
 using Resolver =
     std::function<absl::StatusOr<std::vector<Address>>(const HostName&)>;
-// Asks the system: /etc/hosts, DNS. NOT_FOUND in the system's words.
+// Resolves with the system's resolver: /etc/hosts, DNS. NOT_FOUND with the
+// system's message.
 absl::StatusOr<std::vector<Address>> ResolveBySystem(const HostName& name);
 
 }  // namespace quantd::client

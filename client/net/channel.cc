@@ -15,15 +15,15 @@ grpc::ChannelArguments ChannelFactory::Arguments(const Address& address) const {
   grpc::ChannelArguments args;
   args.SetMaxReceiveMessageSize(-1);
   args.SetMaxSendMessageSize(-1);
-  // Else all channels of a process to one target share one connection.
+  // Otherwise all channels of a process to one target share one connection.
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  // Retries are ours: gRPC's give up above 256 KiB and keep a copy below.
+  // We retry ourselves: gRPC gives up above 256 KiB and keeps a copy below.
   args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   args.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
               static_cast<int>(dead_peer_timeout_.count()));
-  // The name that was asked for is the one that a certificate must show.
+  // A certificate must show the name that was asked for.
   if (!address.authority.empty()) {
     args.SetString(GRPC_ARG_DEFAULT_AUTHORITY, address.authority);
   }
@@ -39,9 +39,9 @@ std::shared_ptr<grpc::Channel> ChannelFactory::ForCalls(
     const Address& address) const {
   grpc::ChannelArguments args = Arguments(address);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5000);
-  // Naming a keepalive time is what makes gRPC set TCP_USER_TIMEOUT, which
-  // ends a write that the other side never takes. The time itself is the
-  // least that a server tolerates by default.
+  // Setting a keepalive time also sets TCP_USER_TIMEOUT, which ends a write
+  // that the other side never takes. Servers tolerate no shorter time by
+  // default.
   args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 300'000);
   return grpc::CreateCustomChannel(address.target, credentials_.channel, args);
 }
@@ -50,10 +50,10 @@ std::shared_ptr<grpc::Channel> ChannelFactory::ForHealth(
     const Address& address) const {
   grpc::ChannelArguments args = Arguments(address);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  // How long one attempt to connect may take, for all its name.
+  // Despite its name, this limits one attempt to connect.
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
-  // quantd takes a ping every ten seconds. A server that does not says so, and
-  // gRPC then doubles the time by itself.
+  // quantd accepts a ping every ten seconds. A server that does not says so,
+  // and gRPC then doubles the time by itself.
   args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 15'000);
   args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   return grpc::CreateCustomChannel(address.target, credentials_.channel, args);

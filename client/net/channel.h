@@ -1,5 +1,4 @@
-// The one place where channels to servers are made: their arguments and what
-// secures them.
+// Creates the channels to servers, with their arguments and credentials.
 #ifndef QUANTD_CLIENT_NET_CHANNEL_H_
 #define QUANTD_CLIENT_NET_CHANNEL_H_
 
@@ -21,10 +20,10 @@ class ChannelFactory {
   ChannelFactory(const ClientOptions& options,
                  const ChannelCredentials& credentials);
 
-  // Every channel has a connection of its own, made when it is first used.
+  // Each channel has a connection of its own, made on first use.
   std::shared_ptr<grpc::Channel> ForCalls(const Address& address) const;
-  // To watch the server's health: notices sooner that the other side is gone,
-  // and tries sooner whether it is back.
+  // A channel for watching the server's health: notices a lost server sooner
+  // and tries to reconnect sooner.
   std::shared_ptr<grpc::Channel> ForHealth(const Address& address) const;
 
  private:

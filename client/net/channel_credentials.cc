@@ -18,12 +18,12 @@ constexpr char kKey[] = "credentials.key_file";
 constexpr char kToken[] = "credentials.token";
 constexpr char kTokenFile[] = "credentials.token_file";
 
-// The error for a file that cannot be used, as the violation of its field.
+// Converts the error for an unusable file to a violation of its field.
 absl::Status Refuse(const char* field, const absl::Status& status) {
   return FieldError(field, "a good file", std::string(status.message()));
 }
 
-// The characters that RFC 6750 gives tokens; others could end the header.
+// RFC 6750's characters of a token; others could end the header.
 bool IsToken(std::string_view text) {
   for (const unsigned char c : text) {
     if (!absl::ascii_isalnum(c) &&
@@ -49,7 +49,7 @@ absl::StatusOr<std::string> LoadToken(const Credentials& credentials) {
     return token;
   }
   if (!IsToken(token)) {
-    // Not repeated: it may be a secret all the same.
+    // Not repeated in the message: it may be a secret.
     return FieldError(credentials.token_file.empty() ? kToken : kTokenFile,
                       "letters, digits and -._~+/= on one line",
                       "something else");

@@ -1,4 +1,4 @@
-// The Credentials of a client as gRPC takes them.
+// A client's Credentials in gRPC's form.
 #ifndef QUANTD_CLIENT_NET_CHANNEL_CREDENTIALS_H_
 #define QUANTD_CLIENT_NET_CHANNEL_CREDENTIALS_H_
 
@@ -20,14 +20,14 @@ struct ChannelCredentials {
   std::string server_name;    // empty: the one dialled
   std::string authorization;  // value of the metadata; empty: none
 
-  // For each channel.
+  // Applies to each channel.
   void Configure(grpc::ChannelArguments* arguments) const;
-  // For each call.
+  // Applies to each call.
   void Authorize(grpc::ClientContext* context) const;
 };
 
-// Reads and checks the files. FieldError for a file that cannot be used;
-// `target` decides whether a token may go there in plain text.
+// Reads and checks the files. FieldError if a file cannot be used. `target`
+// determines whether a token may be sent in plain text.
 absl::StatusOr<ChannelCredentials> LoadCredentials(
     std::string_view target, const Credentials& credentials);
 

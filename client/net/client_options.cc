@@ -6,7 +6,7 @@
 namespace quantd::client {
 namespace {
 
-// Less is not worth a call of its own.
+// Smaller bands are not worth a call of their own.
 constexpr size_t kLeastBandBytes = size_t{256} << 10;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a Client may be made of.
+// Validates the options of a Client.
 #ifndef QUANTD_CLIENT_NET_CLIENT_OPTIONS_H_
 #define QUANTD_CLIENT_NET_CLIENT_OPTIONS_H_
 
@@ -7,7 +7,7 @@
 
 namespace quantd::client {
 
-// FieldError for what is out of range.
+// FieldError if a value is out of range.
 absl::Status CheckOptions(const ClientOptions& options);
 
 }  // namespace quantd::client

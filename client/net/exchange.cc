@@ -21,15 +21,15 @@ absl::Status NoServer() {
   return status;
 }
 
-// Has a connection that was lost made again, until `until` at the latest. gRPC
-// works on one only while somebody waits in a queue that it is part of, or else
-// every five seconds: a server that is back would not be found for up to 20 s.
+// Reconnects a lost connection, at the latest by `until`. gRPC connects only
+// while somebody waits in a queue that it is part of, or every five seconds:
+// otherwise a server that is back might go unnoticed for 20 s.
 constexpr milliseconds kLook{20};
 void Reconnect(Time until, grpc::Channel* channel, CallControl& control) {
   while (channel != nullptr && !control.cancelled() && Clock::now() < until) {
     const auto state = channel->GetState(/*try_to_connect=*/true);
     if (state == GRPC_CHANNEL_READY) return;
-    // No longer, to see whether the call is still wanted.
+    // Waits in short steps, to see whether the call is still wanted.
     channel->WaitForStateChange(state, std::min(until, Clock::now() + kLook));
   }
 }
@@ -95,9 +95,10 @@ absl::Status Exchange::Run(size_t bytes, Attempt attempt,
     if (servers_->HasAnother(tried) && backoff.MayMove(status)) continue;
     const auto delay = backoff.Next(status);
     const Time next = Clock::now() + delay.value_or(milliseconds(0));
-    // The last word of the server tells more than "deadline exceeded" would.
+    // The server's last error says more than "deadline exceeded".
     if (!delay || next >= limit.deadline) {
-      // A caller with one attempt a call finds the server again, too.
+      // Reconnects for the next call, so that single attempts find the server
+      // again.
       Reconnect(std::min(limit.deadline, Clock::now() + kLook), channel.get(),
                 control);
       return Explain(status, limit, trip->attempts);

@@ -1,5 +1,5 @@
-// Makes one call: picks a server, sends, and sends again, here or elsewhere,
-// until there is an answer, no sense in going on, or no time.
+// Makes one call: picks a server, sends, and retries there or elsewhere, until
+// there is an answer, a retry is useless, or the time is up.
 #ifndef QUANTD_CLIENT_NET_EXCHANGE_H_
 #define QUANTD_CLIENT_NET_EXCHANGE_H_
 
@@ -21,30 +21,29 @@
 
 namespace quantd::client {
 
-// How a message got to its answer.
+// How a message reached its answer.
 struct Trip {
   int attempts = 0;      // how often it was sent
-  bool by_unix = false;  // the last time, by a unix socket
-  // It was sent to a server that did not say what became of it, and that may
-  // be at work on it yet.
+  bool by_unix = false;  // the last attempt used a unix socket
+  // A server that received it did not answer, and may still be working on it.
   bool unsure = false;
 };
 
 // Thread-safe.
 class Exchange {
  public:
-  // `target`: for messages. `servers` must outlive this.
+  // `target` is for error messages. `servers` must outlive this.
   Exchange(std::string target, const ClientOptions& options,
            const ChannelCredentials& credentials, Servers* servers);
 
-  // Returns when gRPC holds no piece of the message any more. `reply` is
-  // empty at first. An error says in words what every server that could not be
-  // had said.
+  // Returns when gRPC holds no piece of the message any more. `reply` must be
+  // empty. An error's text has the last error of every server that could not be
+  // reached.
   absl::Status Run(const Message& message, const CallLimit& limit,
                    CallControl& control, ReceivedMessage* reply, Trip* trip,
                    const OnSent& on_sent = {});
-  // Runs anything else that sends so many bytes with the same retries; each
-  // call of it is one attempt.
+  // Retries any other operation that sends `bytes`. Each call of `attempt` is
+  // one attempt.
   using Attempt = absl::FunctionRef<absl::Status(grpc::GenericStub& stub,
                                                  const OnSent& on_sent)>;
   absl::Status Run(size_t bytes, Attempt attempt, const CallLimit& limit,

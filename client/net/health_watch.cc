@@ -20,11 +20,11 @@ using std::chrono::milliseconds;
 constexpr char kMethod[] = "/grpc.health.v1.Health/Watch";
 constexpr milliseconds kFirstPause{50};
 constexpr milliseconds kLongestPause{500};
-// How often a server that has no health service is asked whether it is there.
+// Interval of checks on a server without a health service.
 constexpr milliseconds kNoServicePause{2000};
 
-// HealthCheckResponse {ServingStatus status = 1}, whose SERVING is 1. What
-// cannot be read is no reason against a server that answers.
+// Parses HealthCheckResponse {ServingStatus status = 1}, in which 1 is SERVING.
+// An unreadable message does not count against a server that answers.
 bool SaysNotServing(ReceivedMessage& message) {
   std::string bytes;
   for (const std::string_view piece : message.Pieces()) bytes += piece;
@@ -33,7 +33,7 @@ bool SaysNotServing(ReceivedMessage& message) {
 
 }  // namespace
 
-// Has one event to come at any time, which is what keeps it alive.
+// Always has one event pending, which keeps it alive.
 class HealthWatcher::Watch {
  public:
   Watch(grpc::CompletionQueue* queue, std::shared_ptr<grpc::Channel> channel,
@@ -46,7 +46,7 @@ class HealthWatcher::Watch {
   void Begin() {
     std::lock_guard lock(mutex_);
     spoke_ = false;
-    // It lives in memory of the call that the context owns.
+    // It is in memory owned by the call of the context.
     call_.reset();
     context_ = std::make_unique<grpc::ClientContext>();
     if (stopped_) context_->TryCancel();
@@ -68,7 +68,7 @@ class HealthWatcher::Watch {
     pause_.Cancel();
   }
 
-  // The event has come. False: no more will come.
+  // Handles the event. Returns false if no more will come.
   bool Proceed(bool ok) {
     const bool over = stopped();
     switch (step_) {
@@ -126,7 +126,7 @@ class HealthWatcher::Watch {
   bool Pause() {
     milliseconds length = pause_length_;
     if (spoke_) {
-      // A connection ends for many reasons; asking again tells which.
+      // A connection may end for many reasons; the next attempt shows which.
       report_(Health::kUnknown, "the connection was lost");
     } else if (status_.error_code() == grpc::StatusCode::UNAVAILABLE ||
                status_.error_code() == grpc::StatusCode::CANCELLED) {
@@ -138,7 +138,7 @@ class HealthWatcher::Watch {
     }
     step_ = Step::kPausing;
     std::lock_guard lock(mutex_);
-    // What Stop has cancelled before it was set would not come back early.
+    // If Stop cancelled the pause before it was set, it would not end early.
     if (stopped_) length = milliseconds(0);
     pause_.Set(queue_, std::chrono::system_clock::now() + length, this);
     return true;

@@ -1,4 +1,4 @@
-// Hears from servers how they are: grpc.health.v1.Health/Watch, held open.
+// Watches servers' health with grpc.health.v1.Health/Watch.
 #ifndef QUANTD_CLIENT_NET_HEALTH_WATCH_H_
 #define QUANTD_CLIENT_NET_HEALTH_WATCH_H_
 
@@ -16,7 +16,7 @@
 
 namespace quantd::client {
 
-// One thread, however many servers. Thread-safe.
+// Uses one thread for any number of servers. Thread-safe.
 class HealthWatcher {
  public:
   HealthWatcher();
@@ -26,16 +26,16 @@ class HealthWatcher {
 
   class Watch;
 
-  // Called on the watcher's thread, with no lock held. `why`: of kDraining and
-  // kDown, for people.
+  // Called on the watcher's thread without locks. `why` is for people; it is
+  // set with kDraining and kDown.
   using Report = std::function<void(Health health, const std::string& why)>;
 
-  // Watches over `channel`, again and again, until it is stopped. A server
+  // Watches over `channel`, again after failures, until stopped. A server
   // without a health service counts as serving while it answers.
   Watch* Start(std::shared_ptr<grpc::Channel> channel, Report report);
   // Tries at once to reach a server that could not be reached.
   void Hurry(Watch* watch);
-  // Does not wait: a report may still be under way. `watch` is gone.
+  // Does not wait: a report may still be in progress. `watch` becomes invalid.
   void Stop(Watch* watch);
 
  private:

@@ -26,8 +26,8 @@
 namespace quantd::client {
 namespace {
 
-// What travels stays the caller's. FieldError ("payload") where it is more than
-// one message can hold, and ("message") where all else is more than a server
+// The payload stays in the caller's memory. FieldError ("payload") if it
+// exceeds one message, ("message") if everything else exceeds what a server
 // reads.
 absl::StatusOr<Message> RequestOf(const Plan& plan, const Lending& lending) {
   size_t size = 0;
@@ -58,7 +58,7 @@ class Remote : public Endpoint {
   Lending Lend(const Call& call) override {
     std::vector<Destination> places(call.into.begin(), call.into.end());
     HostMemory own;
-    // What comes from shared memory goes there.
+    // Results of a call with inputs in shared memory go there, too.
     if (!call.payload.empty() && regions_.Holds(call.payload[0]) &&
         regions_.Settled(call.payload[0])) {
       own = PlaceResults(call.plan, &places);
@@ -103,7 +103,8 @@ class Remote : public Endpoint {
     const auto violation = GetFieldViolation(result.status());
     const bool unknown = absl::IsUnimplemented(result.status()) ||
                          (violation && violation->field == "request");
-    // The server ended it when its maxima were known, or knows no such streams.
+    // The server ended the stream when its maxima were known, or does not
+    // support such streams.
     if (!result.ok() && (reduction.found() || unknown)) return std::nullopt;
     return result;
   }
@@ -197,7 +198,7 @@ class Remote : public Endpoint {
           [&](grpc::GenericStub& stub, const OnSent& told) {
             absl::Status s =
                 sender.Send(stub, call.limit, told, call.control, &reply);
-            // A second time it would find nobody to meet.
+            // A repeated stream would find no others to meet.
             const bool met = reduction != nullptr && reduction->found();
             return s.ok() || !met ? s : absl::AbortedError(s.message());
           },
@@ -214,7 +215,8 @@ class Remote : public Endpoint {
     return HostMemory((*made)->bytes().first(bytes), *made, true);
   }
 
-  // Sends a message until it is answered. What `read` makes of the answer.
+  // Sends a message until it is answered. Returns what `read` makes of the
+  // answer.
   template <typename Answer, typename Read>
   absl::StatusOr<Answer> Ask(const absl::StatusOr<Message>& message,
                              const CallLimit& limit, CallControl& control,
@@ -229,7 +231,7 @@ class Remote : public Endpoint {
     return read(reply.Pieces());
   }
 
-  const DoorAddress door_;  // without a path: none
+  const DoorAddress door_;  // without a path: no shared memory
   const ChannelCredentials credentials_;
   const int channels_;
   SharedRegions regions_;

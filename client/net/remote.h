@@ -1,4 +1,4 @@
-// Servers as what a Client works with: every call is a message to one of them.
+// An Endpoint for servers: every call is a message to one of them.
 #ifndef QUANTD_CLIENT_NET_REMOTE_H_
 #define QUANTD_CLIENT_NET_REMOTE_H_
 
@@ -11,7 +11,7 @@
 
 namespace quantd::client {
 
-// Does what Client::Create does. The options have passed CheckOptions.
+// Implements Client::Create. The options must have passed CheckOptions.
 absl::StatusOr<std::unique_ptr<Endpoint>> OpenRemote(
     std::string_view target, const ClientOptions& options);
 

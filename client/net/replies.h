@@ -1,4 +1,4 @@
-// What a server answers, made into results. Nothing in it is trusted.
+// Converts servers' replies to results. Nothing in a reply is trusted.
 #ifndef QUANTD_CLIENT_NET_REPLIES_H_
 #define QUANTD_CLIENT_NET_REPLIES_H_
 
@@ -19,11 +19,11 @@ namespace quantd::client {
 // INTERNAL: the reply is not one of this service.
 absl::Status NotOurMessage();
 
-// The reply to `plan`'s request, in the pieces it arrived in: its parts are
-// copied once, to `into` or to memory of the Result. INTERNAL for a reply
-// that is not what the plan demands, UNIMPLEMENTED for one of a server that
-// does not know an option of it. What was `lent` may lie there already, and
-// then `by_loan` is the way that the call took.
+// Reads the reply to `plan`'s request from the pieces in which it arrived.
+// Parts are copied once, to `into` or to memory of the Result. INTERNAL if the
+// reply does not match the plan, UNIMPLEMENTED if the server does not know one
+// of its options. Tensors that were `lent` may be there already; `by_loan` is
+// then the call's transport.
 absl::StatusOr<Result> ReadReply(const Plan& plan,
                                  absl::Span<const std::string_view> slices,
                                  absl::Span<const Destination> into,

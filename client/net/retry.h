@@ -1,10 +1,10 @@
-// Whether and when a failed call is made again. No clock and no network in
-// here.
+// Decides whether and when a failed call is repeated. Has no clock and no
+// network.
 //
-// Every call of the service is a pure function of its request, the seed of
-// stochastic rounding included: sending it twice, or sending it elsewhere
-// while the first server still works on it, costs time and does no harm. So a
-// retry needs no word from the server that it did not begin.
+// Every call of the service is a pure function of its request, including the
+// seed of stochastic rounding. Repeating it, here or elsewhere, while the first
+// server still works on it costs time but does no harm. So a retry needs no
+// confirmation that the server did not begin.
 #ifndef QUANTD_CLIENT_NET_RETRY_H_
 #define QUANTD_CLIENT_NET_RETRY_H_
 
@@ -18,11 +18,11 @@
 
 namespace quantd::client {
 
-// Keeps a client from hammering a server that does not answer: retries stop
-// while too many of the recent calls failed. Thread-safe, one per client.
+// Protects a server that does not answer: retries stop while too many recent
+// calls have failed. Thread-safe, one per client.
 class RetryBudget {
  public:
-  // Counts a failure; true when a retry is affordable.
+  // Counts a failure. Returns whether a retry is affordable.
   bool Spend();
   void Refund();  // a call succeeded
 
@@ -40,10 +40,10 @@ class Backoff {
   Backoff(const RetryPolicy& policy, RetryBudget* budget, uint64_t seed);
 
   // Whether a call that failed at one server may at once be sent to another
-  // one, with which nothing is wrong. Asked only where there is one.
+  // one. Must be called only if there is a healthy one.
   bool MayMove(const absl::Status& status);
 
-  // How long to wait before the call is sent again; nullopt: it is not.
+  // How long to wait before the next attempt; nullopt: do not retry.
   std::optional<std::chrono::milliseconds> Next(const absl::Status& status);
 
  private:
@@ -54,7 +54,7 @@ class Backoff {
   RetryBudget* const budget_;
   std::mt19937_64 random_;
   double base_ms_;
-  int unanswered_ = 0;  // UNAVAILABLE so far
+  int unanswered_ = 0;  // number of UNAVAILABLE so far
   int faults_ = 0;      // of devices so far
   int killed_ = 0;      // RESOURCE_EXHAUSTED without a word so far
 };

@@ -22,15 +22,15 @@ namespace {
 
 constexpr char kDetailUrl[] = "type.googleapis.com/quantd.v1.ErrorDetail";
 
-// What we read of a google.rpc.Status.
+// The parts of a google.rpc.Status that we read.
 struct RpcStatus {
   absl::StatusCode code = absl::StatusCode::kUnknown;
   std::string message;
   std::optional<v1::ErrorDetail> detail;  // the first
 };
 
-// The beginning of it that is well formed. Its fields are 1, the code, 2, the
-// message, and 3, repeated google.protobuf.Any.
+// Parses the well-formed beginning. Fields: 1 is the code, 2 the message, 3
+// repeated google.protobuf.Any.
 RpcStatus ReadStatus(const std::string& rpc_status) {
   using google::protobuf::internal::WireFormatLite;
   google::protobuf::io::CodedInputStream in(
@@ -42,7 +42,7 @@ RpcStatus ReadStatus(const std::string& rpc_status) {
     std::string bytes;
     if (tag == 1 << 3) {
       if (!in.ReadVarint32(&number)) break;
-      // OK is no error's.
+      // OK is not an error's code.
       if (number >= 1 && number <= 16) {
         status.code = static_cast<absl::StatusCode>(number);
       }
@@ -74,7 +74,7 @@ std::string Trailer(const grpc::ClientContext& context, const char* name) {
   return std::string(found->second.data(), found->second.size());
 }
 
-// When the server would see the call again; nullopt: never.
+// When the server accepts the call again; nullopt: never.
 std::optional<std::chrono::milliseconds> RetryDelay(
     absl::StatusCode code, const grpc::ClientContext& context,
     const std::optional<v1::ErrorDetail>& detail) {
@@ -86,7 +86,7 @@ std::optional<std::chrono::milliseconds> RetryDelay(
   const std::string pushback = Trailer(context, wire::kPushbackKey);
   if (!pushback.empty()) {
     int32_t ms = 0;
-    // Anything but a number means "do not retry", by gRPC's retry design.
+    // By gRPC's retry design, anything but a number means "do not retry".
     if (!absl::SimpleAtoi(pushback, &ms) || ms < 0) return std::nullopt;
     return milliseconds(ms);
   }
@@ -101,19 +101,19 @@ absl::Status FromGrpc(const grpc::Status& status,
   std::string message = status.error_message();
   const auto [word, text, detail] = ReadStatus(status.error_details());
   if (code == absl::StatusCode::kCancelled && detail) {
-    // A proxy that resets the stream when the server has answered before all of
-    // the request had come; the answer is in the trailers.
+    // A proxy reset the stream because the server answered before the whole
+    // request had come. The answer is in the trailers.
     code = word;
     message = text;
   }
   const std::string id = Trailer(context, wire::kRequestIdKey);
-  // gRPC's word for a call whose connection was closed, sometimes.
+  // gRPC sometimes reports this for a closed connection.
   const bool removed = code == absl::StatusCode::kUnknown &&
                        status.error_message() == "Stream removed";
   if ((code == absl::StatusCode::kCancelled || removed) && !detail &&
       id.empty()) {
-    // CANCELLED without details is not the service's word, nor this caller's
-    // cancellation: gRPC turns calls away like this while a server shuts down.
+    // CANCELLED without details comes neither from the service nor from this
+    // caller: gRPC refuses calls like this while a server shuts down.
     absl::Status result = absl::UnavailableError(
         "the call was ended on the way, or by a server "
         "that shuts down");
@@ -123,7 +123,7 @@ absl::Status FromGrpc(const grpc::Status& status,
   absl::Status result(code, message);
   if (detail && code == absl::StatusCode::kInvalidArgument &&
       !detail->field().empty()) {
-    // FieldError is the one who knows how the parts travel in a status.
+    // FieldError knows how its parts are stored in a status.
     const absl::Status field =
         FieldError(detail->field(), detail->expected(), detail->got());
     field.ForEachPayload([&](absl::string_view url, const absl::Cord& value) {

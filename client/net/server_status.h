@@ -1,4 +1,4 @@
-// From what gRPC says about a failed call to the absl::Status of
+// Converts gRPC's status of a failed call to the absl::Status of
 // quantd/error.h.
 #ifndef QUANTD_CLIENT_NET_SERVER_STATUS_H_
 #define QUANTD_CLIENT_NET_SERVER_STATUS_H_
@@ -10,9 +10,9 @@
 
 namespace quantd::client {
 
-// `status` is not OK. Reads the trailers of `context`, whose call has ended.
-// CANCELLED comes out only where the service said it: a caller knows of its own
-// cancellation.
+// `status` must not be OK, and the call of `context` must have ended: its
+// trailers are read. Returns CANCELLED only if the service said so; a caller
+// knows of its own cancellation.
 absl::Status FromGrpc(const grpc::Status& status,
                       const grpc::ClientContext& context);
 

@@ -15,16 +15,19 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::system_clock;
 
-constexpr milliseconds kFresh{30'000};    // how long an answer of DNS is good
-constexpr milliseconds kLostAgain{1000};  // between look-ups for lost servers
-constexpr milliseconds kUnresolved{100};  // where a name never resolved
+constexpr milliseconds kFresh{30'000};  // how long an answer of DNS is good
+// Interval of look-ups for lost servers.
+constexpr milliseconds kLostAgain{1000};
+// Interval for a name that never resolved.
+constexpr milliseconds kUnresolved{100};
 
-// For how long a server, or a connection, is passed over where others are as
-// good. A server's watch says earlier when it is back.
+// How long a server or connection is avoided if others are as good. A server's
+// watch may end this earlier.
 constexpr milliseconds kAfterLoss{1000};
 constexpr milliseconds kAfterFault{5000};
 
-// Beside its bytes: a call costs something, be it empty.
+// Counted for each call beside its bytes, since even an empty one costs
+// something.
 constexpr size_t kBytesOfACall = 4096;
 
 constexpr size_t kListed = 8;
@@ -36,7 +39,7 @@ struct Servers::Connection {
       : channel(std::move(c)), stub(channel) {}
   std::shared_ptr<grpc::Channel> channel;
   grpc::GenericStub stub;
-  size_t bytes = 0;  // of requests under way
+  size_t bytes = 0;  // of requests in flight
   Clock::time_point avoid_until = {};
 };
 
@@ -44,15 +47,15 @@ struct Servers::Server {
   Address address;
   std::vector<std::unique_ptr<Connection>> connections;
   Candidate state;
-  std::string said;  // what was last wrong with it
+  std::string said;  // its last error
   HealthWatcher::Watch* watch = nullptr;
 
   Connection* LeastBusy() const;
 };
 
-// Takes the connection with the fewest bytes among equally good ones. A
-// connection that cannot be made always has the fewest, and would get all
-// calls; beside it, others that are not made yet may be as bad.
+// The connection with the fewest bytes among equally good ones. A connection
+// that fails always has the fewest bytes and would get all calls, so
+// connections that are not made yet are avoided beside a failed one.
 Servers::Connection* Servers::Server::LeastBusy() const {
   const auto now = Clock::now();
   const auto is_lost = [now](const auto& c) { return c->avoid_until > now; };
@@ -186,7 +189,7 @@ std::optional<Servers::Lease> Servers::Pick(size_t bytes, Time deadline,
     const bool hope =
         choice.kind == Choice::Kind::kWait || (servers_.empty() && asking);
     if (!hope || control.cancelled() || Clock::now() >= deadline) {
-      // The caller may come again in a moment.
+      // The caller may retry soon.
       for (const auto& server : servers_) {
         if (server->state.health == Health::kDown) {
           watcher_->Hurry(server->watch);
@@ -225,7 +228,7 @@ void Servers::Report(const Lease& lease, const absl::Status& status) {
       server.said.clear();
       break;
     case absl::StatusCode::kUnavailable:
-      // The server itself gives an id.
+      // Answers of the server itself have an id.
       if (GetRequestId(status).empty()) {
         connection.avoid_until = now + kAfterLoss;
       }
@@ -241,7 +244,7 @@ void Servers::Report(const Lease& lease, const absl::Status& status) {
       }
       break;
     case absl::StatusCode::kDeadlineExceeded:
-      if (error) break;  // it answers, and was slow at most
+      if (error) break;  // it answers, however slowly
       avoid(kAfterFault);
       server.said = "it did not answer in time";
       break;
@@ -285,7 +288,7 @@ void Servers::LookUp(milliseconds max_age) {
     if (name.asking || now < name.asked + max_age) continue;
     name.asking = true;
     name.asked = now;
-    // Nothing can end a look-up early, so nobody waits for its thread.
+    // A look-up cannot be cancelled, so nobody waits for its thread.
     std::thread([i, what = name.name, resolver = resolver_, link = link_] {
       auto found = resolver(what);
       std::lock_guard lock(link->mutex);
@@ -331,7 +334,8 @@ void Servers::Rebuild() {
           std::make_unique<Connection>(channels_.ForCalls(address)));
     }
     server->address = std::move(address);
-    // Anywhere: many clients that start at once must not all begin with one.
+    // At a random position: clients that start together must not all begin with
+    // the same server.
     const size_t place = random_() % (servers_.size() + 1);
     servers_.insert(servers_.begin() + static_cast<ptrdiff_t>(place),
                     std::move(server));
@@ -369,7 +373,7 @@ void Servers::OnHealth(Server* server, Health health, const std::string& why) {
     server->said.clear();
     server->state.avoid_until = {};
     for (const auto& connection : server->connections) {
-      // It may have found the server gone, and be waiting to try again.
+      // It may have failed to connect, and be waiting to try again.
       grpc::experimental::ChannelResetConnectionBackoff(
           connection->channel.get());
     }

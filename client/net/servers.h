@@ -1,19 +1,18 @@
-// The servers that a client may call: finds them, hears how they are, and says
-// which one gets a call.
+// Finds the servers that a client may call, watches their health, and picks one
+// for each call.
 //
-// Every server has connections of its own here, and gRPC balances nothing. Its
-// round_robin takes the next connection whatever lies on it, which for tensors
-// of up to 512 MiB is the wrong one; and a call that failed cannot say that it
-// wants any server but that one.
+// Every server has connections of its own, and gRPC balances nothing. Its
+// round_robin picks the next connection whatever its load, which is wrong for
+// tensors of up to 512 MiB, and a failed call could not ask for a different
+// server.
 //
-// Where there is more than one server, each is watched over a connection of
-// its own, so that a call meets neither a dead nor a draining one unless they
-// die while it is under way. A server alone is not watched: there is no choice
-// to make.
+// If there are several servers, each is watched over a connection of its own,
+// so that a call meets a dead or draining one only if that happens during the
+// call. A single server is not watched, since there is no choice.
 //
-// Names are looked up when the first call comes, when the answer is half a
-// minute old and, at most once a second, when a server was lost. A name that
-// resolves no more keeps the addresses that it had.
+// Names are resolved with the first call, when the answer is half a minute old
+// and, at most once a second, when a server was lost. A name that no longer
+// resolves keeps its addresses.
 #ifndef QUANTD_CLIENT_NET_SERVERS_H_
 #define QUANTD_CLIENT_NET_SERVERS_H_
 
@@ -44,16 +43,17 @@ class Servers {
   struct Server;
 
  public:
-  // `connections`: to each server, for calls.
+  // `connections` is the number to each server, for calls.
   Servers(std::vector<Place> places, ChannelFactory channels, int connections,
           Resolver resolver = ResolveBySystem);
-  // No lease may be left. Does not wait for a name that is being looked up.
+  // There must be no lease left. Does not wait for a name that is being
+  // resolved.
   ~Servers();
   Servers(const Servers&) = delete;
 
-  // One call's place on a connection. Its bytes count as under way to the
-  // server until it is destroyed, and on the connection until they are sent if
-  // that is told.
+  // One call's use of a connection. Its bytes count as in flight to the server
+  // until it is destroyed, and on the connection until they are reported as
+  // sent.
   class Lease {
    public:
     Lease(Lease&&) = default;
@@ -70,24 +70,23 @@ class Servers {
     std::unique_ptr<Return> taken_;
   };
 
-  // The servers that a call was sent to, to be passed over.
+  // Servers that a call was sent to, which it avoids.
   using Tried = std::vector<std::shared_ptr<const Server>>;
 
-  // The server for a call of so many bytes, which is added to `tried`. Waits
-  // until some server is known to serve. nullopt: no server is left to try, the
+  // Picks the server for a call of that size and adds it to `tried`. Waits
+  // until some server is known to serve. nullopt if all servers were tried, the
   // deadline has passed, or the call was cancelled.
   std::optional<Lease> Pick(size_t bytes, Time deadline, CallControl& control,
                             Tried* tried);
-  // Whether Pick would at once give one with nothing against it.
+  // Whether Pick would return a healthy server at once.
   bool HasAnother(const Tried& tried);
 
-  // How the call ended.
+  // Reports how the call ended.
   void Report(const Lease& lease, const absl::Status& status);
 
-  // What is wrong with each server or name, for people; of a long list the
-  // beginning.
+  // The problem with each server or name, for people; a long list is cut.
   std::string Account() const;
-  // How many there are, names that did not resolve included.
+  // The number of servers, including names that did not resolve.
   size_t size() const;
 
  private:
@@ -113,7 +112,7 @@ class Servers {
   std::unordered_set<CallControl*> waiters_;
   uint64_t picks_ = 0;
   std::minstd_rand random_{std::random_device{}()};
-  // Look-ups that outlive this object find it gone through here.
+  // Look-ups that outlive this object detect that through the link.
   const std::shared_ptr<Link> link_;
   // The last member: its thread uses all of the above.
   std::unique_ptr<HealthWatcher> watcher_;

@@ -1,4 +1,4 @@
-// Sends one message, as often as it takes: raw bytes out, raw bytes in.
+// Sends a message and receives a reply as raw bytes, as often as needed.
 #ifndef QUANTD_CLIENT_NET_TRANSPORT_H_
 #define QUANTD_CLIENT_NET_TRANSPORT_H_
 
@@ -21,8 +21,8 @@
 
 namespace quantd::client {
 
-// One request: `head` and then the pieces of the payload, which are the
-// caller's memory, make the serialized message.
+// One request. The serialized message is `head` followed by the pieces of the
+// payload, which are the caller's memory.
 struct Message {
   const char* method = nullptr;  // "/quantd.v1.Quantd/Quantize"
   std::string head = {};
@@ -31,28 +31,28 @@ struct Message {
   size_t size() const;
 };
 
-// What is the same of every attempt of a call, or of the streams of one.
+// Sets what is common to all attempts of a call and to its streams.
 void SetUp(const CallLimit& limit, const ChannelCredentials& credentials,
            grpc::ClientContext* context);
 
-// Lends the message to gRPC, once for every attempt and never copied.
+// Lends the message to gRPC for every attempt, without copying it.
 class Sender {
  public:
-  // Both must outlive this. `busy_poll`: as of ClientOptions.
+  // Both must outlive this. `busy_poll` is that of ClientOptions.
   Sender(const Message& message, const ChannelCredentials& credentials,
          std::chrono::microseconds busy_poll);
   // Waits until gRPC holds no piece of the payload any more.
   ~Sender();
   Sender(const Sender&) = delete;
 
-  // Waits for the end of the call. `reply` is empty at first.
+  // Waits for the end of the call. `reply` must be empty.
   absl::Status Send(grpc::GenericStub& stub, const CallLimit& limit,
                     const OnSent& on_sent, CallControl& control,
                     ReceivedMessage* reply);
 
  private:
   grpc::ByteBuffer Assemble() const;
-  // Tells when the message has been sent.
+  // Reports when the message has been sent.
   grpc::Status SendAndTell(grpc::GenericStub& stub, const OnSent& on_sent,
                            grpc::ClientContext* context,
                            grpc::CompletionQueue& queue, CallControl& control,

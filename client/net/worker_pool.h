@@ -1,4 +1,4 @@
-// Threads that run what is handed to them, with a bound on how much is.
+// A pool of threads with a bound on the number of tasks.
 #ifndef QUANTD_CLIENT_NET_WORKER_POOL_H_
 #define QUANTD_CLIENT_NET_WORKER_POOL_H_
 
@@ -12,15 +12,15 @@
 
 namespace quantd::client {
 
-// Thread-safe. Starts a thread only when a task finds none idle.
+// Thread-safe. Starts a thread only if none is idle when a task arrives.
 class WorkerPool {
  public:
   explicit WorkerPool(int limit) : limit_(limit) {}
-  // Runs what was accepted to its end, then returns.
+  // Returns when all accepted tasks are finished.
   ~WorkerPool();
 
-  // Accepts `task`, waiting while `limit` others are under way; false when
-  // there was no place until `deadline`.
+  // Accepts `task` once fewer than `limit` tasks are in progress. Returns false
+  // if that did not happen until `deadline`.
   bool Run(std::chrono::system_clock::time_point deadline,
            std::function<void()> task);
 

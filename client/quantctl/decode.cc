@@ -113,7 +113,7 @@ int RunDequantize(const Options& options) {
     if (!d.ok()) return Fail(options, kBadInput, d.status());
     DType dtype =
         options.dtype == DType::kUnspecified ? d->tensor.dtype : options.dtype;
-    // Numpy has no bf16; every bf16 number is an fp32 number.
+    // numpy has no bf16; every bf16 number is an fp32 number.
     if (npy && options.dtype == DType::kUnspecified && dtype == DType::kBF16) {
       dtype = DType::kF32;
     }

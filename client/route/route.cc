@@ -14,12 +14,12 @@
 namespace quantd::client {
 namespace {
 
-// A band of so many bytes goes as a stream: the server gathers it and copies it
-// to a device while the rest arrives, where a message must be whole. Smaller
-// bands are many, and cost a server less as messages.
+// Size from which a band is sent as a stream: the server copies it to a device
+// while the rest arrives, while a message must be complete. Smaller bands are
+// many, and cost a server less as messages.
 constexpr size_t kFlowingBand = size_t{8} << 20;
 
-// The way of one call or band, a stream from so many bytes on.
+// Sets the way of one call or band: a stream from so many bytes on.
 void SetWay(const RouteFacts& facts, const Plan& plan, size_t stream_from,
             Route* route) {
   route->bytes = PayloadBytes(plan);
@@ -38,8 +38,8 @@ Route Whole(const RouteFacts& facts) {
   return route;
 }
 
-// The plan of a call as its servers complete it; nothing: that is not known, or
-// no plan, and a server says so best.
+// The plan of a call as its servers complete it. nullopt if that is unknown, or
+// not legal, which a server reports best.
 std::optional<Plan> AsServed(const RouteFacts& facts) {
   QuantizeOptions o = std::get<QuantizeOptions>(facts.plan.options());
   if (o.nvfp4.amax_estimation_scale || !MayEstimate(o)) return facts.plan;
@@ -62,7 +62,7 @@ bool MayMeet(const RouteFacts& facts, const Plan& served,
   if (!part.ok()) return false;
   const size_t held =
       part->input_bytes() + part->output_bytes() + part->scratch_bytes();
-  size_t most = 0;  // Each lies on one device, and others have calls, too.
+  size_t most = 0;  // A call uses one device, and leaves room for others.
   for (const size_t n : facts.servers->memory) most += n / 4 * 3 / held;
   return bands.size() <= most;
 }
@@ -84,7 +84,7 @@ Route OverConnections(const RouteFacts& facts, std::vector<Band> bands) {
       route.amax = BandAmax::kSearch;
     }
   }
-  // (A cut is such that each band has a plan.)
+  // A cut guarantees that each band has a plan.
   SetWay(facts, *PlanOfBand(facts.plan, route.bands.front()),
          std::min(facts.stream_from, kFlowingBand), &route);
   return route;
@@ -97,7 +97,7 @@ constexpr std::string_view kAmaxes[] = {"", ", amax met", ", amax first"};
 }  // namespace
 
 Route ChooseRoute(const RouteFacts& facts) {
-  // What one band writes another may have yet to read.
+  // Otherwise one band could overwrite input that another has yet to read.
   const bool may_be_cut = facts.memory == CallMemory::kTravels && facts.apart &&
                           !facts.has_events && facts.has_finite_amax;
   std::vector<Band> bands;

@@ -1,6 +1,6 @@
-// The way of a call: decided here alone, in plain functions of what is
-// known, without network, devices or clock. client/route/router.h gathers what
-// is known and follows.
+// Decides the way of a call: the only place that does. Plain functions of known
+// facts, without network, devices or clock. client/route/router.h gathers the
+// facts and carries out the decision.
 #ifndef QUANTD_CLIENT_ROUTE_ROUTE_H_
 #define QUANTD_CLIENT_ROUTE_ROUTE_H_
 
@@ -15,15 +15,15 @@
 
 namespace quantd::client {
 
-// The place of the input and the results of a call.
+// Memory of a call's input and results.
 enum class CallMemory {
   kHere,     // where this process' devices find them
-  kTravels,  // where servers see nothing of them
+  kTravels,  // not visible to servers
   kLent,     // some in memory that a server shares
 };
 
-// How a server is set. Those of one client are taken to be alike: of others a
-// part is refused, and goes twice.
+// A server's settings. Those of one client are assumed to be alike; otherwise
+// some servers refuse, and their calls are sent twice.
 struct ServerSettings {
   bool reduces = false;
   float estimate = 0;
@@ -36,7 +36,7 @@ struct RouteFacts {
   bool apart = true;
   bool has_events = false;
   CallMemory memory = CallMemory::kTravels;
-  // To all servers.
+  // To all servers together.
   int connections = 1;
 
   // Settings of ClientOptions.
@@ -45,28 +45,28 @@ struct RouteFacts {
 
   // The largest payload of one message that no server has refused.
   size_t most_in_message = SIZE_MAX;
-  // Servers were asked for their settings; nothing: none answered.
+  // Whether servers were asked for their settings; nullopt: none answered.
   bool asked = false;
   std::optional<ServerSettings> servers = std::nullopt;
-  // What attempts have shown to be otherwise.
+  // Assumptions until an attempt shows otherwise.
   bool has_streams = true;
   bool has_finite_amax = true;
 };
 
 struct Route {
-  // Chosen is only that servers are asked for their settings.
+  // The only decision is to ask servers for their settings.
   bool asks = false;
-  // The way of the whole or of each band, and the payload of one, but for a
-  // shorter last one. Bands that meet do so in streams; it is that of those
-  // which have to go once more.
+  // The way of the whole or of each band, and the payload size of one; the last
+  // may be shorter. Bands that meet are streams; then this is the way of those
+  // that must be sent again.
   Way way = Way::kMessage;
   size_t bytes = 0;
-  // Empty: the call goes as a whole.
+  // Empty: the call is sent as a whole.
   std::vector<Band> bands = {};
-  // Bands on their way to a server at a time.
+  // Bands in flight to a server at a time.
   int at_once = 1;
   BandAmax amax = BandAmax::kKnown;
-  // The plan as servers complete it, where bands have to know.
+  // The plan as servers complete it, if bands need it.
   std::optional<Plan> served = std::nullopt;
 };
 

@@ -16,10 +16,10 @@
 namespace quantd::client {
 namespace {
 
-// How often memory is lent to servers that do not know it any more.
+// How often memory is lent again to servers that no longer know it.
 constexpr int kLendings = 2;
 
-// Whether a server refused it for the size of its message.
+// Whether a server refused it because of the message's size.
 bool IsTooLarge(const absl::Status& status) {
   const auto error = GetServerError(status);
   const auto violation = GetFieldViolation(status);
@@ -50,7 +50,7 @@ absl::StatusOr<Result> Router::Run(const Call& asked,
                    .stream_from = stream_from_,
                    .band_bytes = band_bytes,
                    .most_in_message = most};
-  // What is begun anew was told of before.
+  // A repeated part was already reported.
   size_t told = 0;
   const CallProgress tell = [&](size_t done, size_t all) {
     if (done > told) progress(told = done, all);
@@ -84,7 +84,7 @@ absl::StatusOr<Result> Router::Run(const Call& asked,
       ++losses;
     } else if (route.way == Way::kStream && facts.has_streams &&
                absl::IsUnimplemented(status)) {
-      // What it refused would be refused again.
+      // A second message would be refused again.
       if (too_large) return *too_large;
       facts.has_streams = false;
     } else if (route.way == Way::kMessage && facts.has_streams &&

@@ -1,6 +1,6 @@
-// Makes calls the way that is chosen for them, and chooses anew where an
-// attempt has shown what was not known: the one place where a call is tried
-// otherwise. (What is tried again as it was, client/net/exchange.h does.)
+// Carries out the chosen route of calls, and chooses another if an attempt
+// reveals new facts: the only place that tries a call in a different way.
+// (client/net/exchange.h repeats a call unchanged.)
 #ifndef QUANTD_CLIENT_ROUTE_ROUTER_H_
 #define QUANTD_CLIENT_ROUTE_ROUTER_H_
 
@@ -32,19 +32,19 @@ class Router {
   absl::StatusOr<Result> Run(const Call& call, const CallProgress& progress) {
     return Run(call, progress, band_bytes_);
   }
-  // Computes a plan that reduces (kernels/plan/shards.h) with an amax of more
-  // than this payload: `reduction` is told what the payload adds, and answers.
-  // The payload travels once where it can, else twice.
+  // Computes a plan that reduces (kernels/plan/shards.h), whose amax spans more
+  // than this payload. `reduction` is told this payload's maxima, and answers.
+  // The payload is sent once if possible, else twice.
   absl::StatusOr<Result> RunReduced(const Call& call, Reduction& reduction);
 
  private:
   absl::StatusOr<Result> Run(const Call& call, const CallProgress& progress,
                              size_t band_bytes);
-  // Asks a server where nothing fresh is known: it may have come back with
-  // others. Nothing: it did not answer.
+  // Asks a server if no recent settings are known, since it may have restarted
+  // with others. nullopt if it did not answer.
   std::optional<ServerSettings> SettingsOf(const Call& call);
   Route Choose(const Call& call, RouteFacts* facts);
-  // Nothing if a request cannot give this amax.
+  // nullopt if the amax cannot be put into a request.
   absl::StatusOr<std::optional<Result>> Follow(const Route& route,
                                                const Call& call,
                                                const CallProgress& progress);

@@ -16,7 +16,7 @@ CopyGeometry GeometryOf(const QuantizeOptions& o, bool columnwise, int64_t rows,
                           o.form.scale_layout, o.form.compact_scales);
 }
 
-// Puts neighbours together that are neighbours on both sides.
+// Combines moves that are adjacent on both sides.
 class Runs {
  public:
   explicit Runs(const CopyWindow::Move& move) : move_(move) {}

@@ -30,7 +30,7 @@ void AddStatistics(const std::optional<ErrorStatistics>& more,
 
 }  // namespace
 
-// Bytes that no piece writes are zero.
+// Bytes that no piece writes must be zero.
 absl::Status Join::Begin() {
   for (const TensorSpec& spec : plan_.outputs()) {
     const auto bytes = builder_.Claim(spec.kind);
@@ -52,7 +52,7 @@ void Join::Add(const Shard& piece, const Result& result) {
       case TensorKind::kColumnwiseScale:
         AddCopy(spec.kind, piece, result.bytes(spec.kind), to);
         break;
-      default:  // An amax of whatever kind; a global scale is every piece's.
+      default:  // some kind of amax; a global scale is the same in every piece
         Raise({reinterpret_cast<float*>(to.data()), to.size() / 4},
               ByColumns(spec.kind) ? piece.column : piece.row,
               result.amaxes(spec.kind));

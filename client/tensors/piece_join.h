@@ -1,4 +1,4 @@
-// Joins what came of pieces of a tensor to what the whole would have given.
+// Joins the results of a tensor's pieces to the result of the whole.
 #ifndef QUANTD_CLIENT_TENSORS_PIECE_JOIN_H_
 #define QUANTD_CLIENT_TENSORS_PIECE_JOIN_H_
 
@@ -19,10 +19,10 @@ class Join {
   // The plan must outlive this.
   explicit Join(const Plan& plan) : plan_(plan), builder_(plan, {}) {}
 
-  // First. RESOURCE_EXHAUSTED when there is no memory.
+  // Must be called first. RESOURCE_EXHAUSTED if memory is exhausted.
   absl::Status Begin();
   void Add(const Shard& piece, const Result& result);
-  // When all pieces were added.
+  // Call once all pieces were added.
   absl::StatusOr<Result> Take() { return builder_.Take(std::move(report_)); }
 
  private:

@@ -11,10 +11,10 @@
 namespace quantd::client {
 namespace {
 
-// A multiple of every block and of every rotation, and of the tiles of
-// scales: legal to cut at whatever the format.
+// A multiple of every block, rotation and tile of scales: every format may be
+// cut there.
 constexpr int64_t kUnit = 128;
-// Lists of an amax for each line must fit beside the payload.
+// Lists with an amax for each line must fit beside the payload.
 constexpr int64_t kMostListed = 16384;
 
 }  // namespace
@@ -41,7 +41,7 @@ absl::StatusOr<std::vector<Shard>> Cut(const Plan& whole, size_t element,
   }
   const int64_t lines =
       listed ? kMostListed : std::numeric_limits<int64_t>::max();
-  // Whole rows where possible, for they lie together.
+  // Whole rows if possible, since they are contiguous.
   int64_t width = std::min({cols, lines, most / least});
   if (width < cols) width = width / kUnit * kUnit;
   int64_t height = std::min({rows, lines, most / width});
@@ -83,7 +83,7 @@ absl::Status ForEach(const std::vector<Shard>& cut, int at_once,
 }
 
 absl::StatusOr<HostMemory> Allocate(Client& client, size_t size) {
-  // Whatever the server has against it, the call can go by a message.
+  // Without shared memory the call can still send a message.
   auto memory = client.TakeHost(size);
   return memory.ok() ? std::move(memory) : HostMemory::Ordinary(size);
 }

@@ -1,4 +1,4 @@
-// Pieces of a tensor: where it is cut, how they are read and worked on.
+// Cuts a tensor into pieces, and reads and processes them.
 #ifndef QUANTD_CLIENT_TENSORS_PIECE_WORK_H_
 #define QUANTD_CLIENT_TENSORS_PIECE_WORK_H_
 
@@ -22,24 +22,25 @@ namespace quantd::client {
 size_t Room(const PieceOptions& pieces);
 
 // Pieces that cover the matrix of `whole` without overlap, cut where every
-// format may be cut. `element`: bytes of one; `listed`: every line of a piece
-// has a number in the request. RESOURCE_EXHAUSTED where no piece is small
-// enough.
+// format may be cut. `element` is the bytes of one element; `listed` means that
+// a request has a number for every line. RESOURCE_EXHAUSTED if no piece is
+// small enough.
 absl::StatusOr<std::vector<Shard>> Cut(const Plan& whole, size_t element,
                                        const PieceOptions& pieces,
                                        bool listed = false);
 
-// Works on all pieces, some at once; stops at the first error.
+// Calls `work` for all pieces, some at once; stops at the first error.
 absl::Status ForEach(const std::vector<Shard>& cut, int at_once,
                      const std::function<absl::Status(const Shard&)>& work);
 
-// Memory that calls of the client take where it lies, if there is any: its
-// server's, or page-locked. RESOURCE_EXHAUSTED when there is no memory at all.
+// Allocates memory that the client's calls use in place, if possible: shared
+// with its server, or page-locked. RESOURCE_EXHAUSTED if there is no memory at
+// all.
 absl::StatusOr<HostMemory> Allocate(Client& client, size_t size);
-// All of a tensor.
+// Reads a whole tensor.
 absl::StatusOr<HostMemory> Read(Client& client, const TensorReader& input,
                                 size_t size);
-// The elements of a piece of a matrix with `cols` columns, without gaps.
+// Reads the elements of a piece of a matrix with `cols` columns, without gaps.
 absl::StatusOr<HostMemory> Read(Client& client, const TensorReader& input,
                                 int64_t cols, size_t element,
                                 const Shard& piece);

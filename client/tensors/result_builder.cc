@@ -13,8 +13,8 @@
 namespace quantd {
 namespace {
 
-// Bytes [offset, offset + target.size()) of the concatenated slices, which
-// are there.
+// Copies bytes [offset, offset + target.size()) of the concatenated slices,
+// which must contain them.
 void CopyRange(absl::Span<const std::string_view> slices, size_t offset,
                absl::Span<std::byte> target) {
   size_t done = 0;
@@ -93,7 +93,7 @@ ResultBuilder::ResultBuilder(const Plan& plan,
   const size_t count = result_.parts_.size();
   targets_.resize(count);
   filled_.resize(count);
-  // One block for all parts that stay here; the plan's offsets are aligned.
+  // One block for all parts kept here; the plan's offsets are aligned.
   size_t total = 0;
   std::vector<size_t> places(count);
   for (size_t i = 0; i < count; ++i) {

@@ -1,4 +1,4 @@
-// Makes a Result out of the pieces of a reply.
+// Builds a Result from the pieces of a reply.
 #ifndef QUANTD_CLIENT_TENSORS_RESULT_BUILDER_H_
 #define QUANTD_CLIENT_TENSORS_RESULT_BUILDER_H_
 
@@ -19,35 +19,34 @@
 
 namespace quantd {
 
-// Checks `into` against the parts the plan will give.
+// Checks `into` against the parts that the plan will give.
 absl::Status CheckDestinations(const Plan& plan,
                                absl::Span<const Destination> into);
-// Refuses a part that is to be written over what the call reads: of a call that
-// may be sent again when some of its result is written. FieldError of "into".
+// Refuses to write a part over the call's input: the call may be repeated after
+// some of its result is written. FieldError of "into".
 absl::Status CheckApart(absl::Span<const absl::Span<const std::byte>> payload,
                         absl::Span<const Destination> into);
 
 class ResultBuilder {
  public:
-  // `into` has passed CheckDestinations. The plan outlives the builder.
+  // `into` has passed CheckDestinations. The plan must outlive the builder.
   ResultBuilder(const Plan& plan, absl::Span<const Destination> into);
 
-  // Copies the bytes of one part. The reply says what it is and where in the
-  // payload it lies; nothing of that is trusted. The payload is the range
-  // (offset, size) of the concatenated slices. A part the plan does not know is
-  // passed over, so that a newer server may send more. INTERNAL for one that
-  // differs from the plan or lies outside the payload.
+  // Copies the bytes of one part, a range of the concatenated slices. The
+  // reply's description of it is not trusted. A part that the plan does not
+  // have is ignored, so that newer servers may send more. INTERNAL if it
+  // differs from the plan or is outside the payload.
   absl::Status Add(const TensorSpec& source,
                    absl::Span<const std::string_view> slices,
                    size_t payload_offset, size_t payload_size);
 
-  // Adds a part whose bytes are in their place already.
+  // Adds a part whose bytes are already in place.
   absl::Status AddInPlace(const TensorSpec& source);
 
-  // The memory of one part, which the caller fills: it counts as added. Empty
-  // when there is no such part or no memory.
+  // Returns the memory of one part for the caller to fill, and counts it as
+  // added. Empty if there is no such part or no memory.
   absl::Span<std::byte> Claim(TensorKind kind);
-  // RESOURCE_EXHAUSTED when there was no memory.
+  // RESOURCE_EXHAUSTED if memory was exhausted.
   const absl::Status& status() const { return error_; }
 
   struct Report {
@@ -63,11 +62,11 @@ class ResultBuilder {
     bool streamed = false;
     int bands = 1;
   };
-  // INTERNAL when a part is missing, RESOURCE_EXHAUSTED when there was no
-  // memory. The builder is spent.
+  // INTERNAL if a part is missing, RESOURCE_EXHAUSTED if memory was exhausted.
+  // The builder must not be used afterwards.
   absl::StatusOr<Result> Take(Report report);
 
-  // The owner of memory for parts that did not go to the caller's places.
+  // Makes `result` own memory for parts that have no destination of the caller.
   static void Keep(HostMemory memory, Result* result);
 
  private:

@@ -40,7 +40,7 @@ class FileRules : public Rules {
     }
   }
 
-  // Transformers loads a file with metadata only if that names a known library.
+  // transformers loads a file with metadata only if that names a known library.
   void CheckFormats() {
     if (model_.single_file() || linted_.dialect == Dialect::kComfy) {
       return;

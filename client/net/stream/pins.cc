@@ -8,7 +8,7 @@ grpc::Slice Pins::Borrow(absl::Span<const std::byte> bytes,
     std::lock_guard lock(pins->mutex_);
     ++pins->held_;
   }
-  // gRPC never writes to the bytes of a slice it sends.
+  // gRPC never writes to the bytes of a slice that it sends.
   void* data = const_cast<std::byte*>(bytes.data());
   return grpc::Slice(data, bytes.size(), &Pins::Release,
                      new std::shared_ptr<Pins>(pins));

@@ -1,4 +1,4 @@
-// Lends the caller's memory to gRPC, and knows when gRPC has let go of it.
+// Lends the caller's memory to gRPC and tracks its release.
 #ifndef QUANTD_CLIENT_NET_STREAM_PINS_H_
 #define QUANTD_CLIENT_NET_STREAM_PINS_H_
 
@@ -13,15 +13,15 @@
 
 namespace quantd::client {
 
-// Counts the slices over the caller's memory that gRPC still holds. It can
-// hold one after the call has ended, when bytes of it lie in a write to the
-// socket that has not finished. Thread-safe.
+// Counts the slices of the caller's memory that gRPC still holds. It may hold
+// one after the call has ended, while a write to the socket is unfinished.
+// Thread-safe.
 class Pins {
  public:
   static grpc::Slice Borrow(absl::Span<const std::byte> bytes,
                             const std::shared_ptr<Pins>& pins);
-  // Returns when the write ends or the connection is given up. gRPC may notice
-  // the latter ten seconds late (its backup poller).
+  // Returns when the write ends or the connection is given up, which gRPC may
+  // notice ten seconds late (its backup poller).
   void WaitUntilFree();
 
  private:

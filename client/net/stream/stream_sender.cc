@@ -79,8 +79,7 @@ absl::Status StreamedReply::Take(absl::Span<const std::string_view> message) {
   if (!part->reply) return absl::OkStatus();
   if (came_ != layout_.size) return NotOurMessage();
   last_ = *std::move(part->reply);
-  // The bytes are in their places already: they must be where the plan has
-  // them.
+  // The bytes are already written, so they must be where the plan has them.
   for (size_t i = 0; i < targets_.size(); ++i) {
     const TensorSpec& want = plan_.outputs()[i];
     const auto found = std::find_if(
@@ -133,8 +132,8 @@ grpc::ByteBuffer StreamSender::Chunk(size_t begin, size_t size) const {
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
-// One attempt. What comes is read from the start, so that an error ends it
-// before all is sent.
+// One attempt. Replies are read from the start, so that an error ends it before
+// everything is sent.
 class StreamSender::Call {
  public:
   Call(const StreamSender& sender, const OnSent& on_sent, StreamedReply* reply)
@@ -148,7 +147,7 @@ class StreamSender::Call {
       stream_ = stub.PrepareCall(
           &context_, wire::SpecOf(wire::Method::kStream).path, &queue_);
       stream_->StartCall(&started_);
-      // The answer comes from another thread, as an event of the queue's.
+      // The answer comes on another thread, as an event of the queue.
       std::optional<Reduction::Watch> watch;
       if (sender_.reduction_ != nullptr) {
         watch.emplace(sender_.reduction_, [this] {
@@ -214,8 +213,8 @@ class StreamSender::Call {
     stream_->Write(message, options, &writing_);
   }
 
-  // When the maxima came and the reduced amax is there; an error of the others
-  // ends this one at once.
+  // Sends the reduced amax once the maxima have arrived and the reduction has
+  // an answer. An error of another stream ends this one at once.
   void Answer() {
     if (!answered_ || replied_ || !failed_.ok()) return;
     const auto reduced = *sender_.reduction_->answer();
@@ -260,13 +259,13 @@ class StreamSender::Call {
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream_;
   ReceivedMessage message_;
   grpc::Status status_;
-  absl::Status failed_;  // of what came
+  absl::Status failed_;  // error in what was received
   size_t sent_ = 0;
   bool head_sent_ = false;
   bool all_sent_ = false;
-  bool replied_ = false;  // to the maxima
+  bool replied_ = false;  // the maxima were answered
   grpc::Alarm alarm_;
-  // Tags, too.
+  // Their addresses also serve as tags.
   bool started_ = false;
   bool writing_ = false;
   bool ended_ = false;

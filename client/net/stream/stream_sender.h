@@ -1,5 +1,5 @@
-// Sends one call as a stream, as often as it takes: its payload in chunks out
-// of the caller's memory, its reply in chunks to where the parts belong.
+// Sends a call as a stream, as often as needed: the payload in chunks from the
+// caller's memory, the reply in chunks to its destinations.
 #ifndef QUANTD_CLIENT_NET_STREAM_STREAM_SENDER_H_
 #define QUANTD_CLIENT_NET_STREAM_STREAM_SENDER_H_
 
@@ -31,26 +31,26 @@
 
 namespace quantd::client {
 
-// What a stream brings back. Nothing in it is trusted.
+// The reply of a stream. Nothing in it is trusted.
 class StreamedReply {
  public:
   // Errors are ResultBuilder's.
   StreamedReply(const Plan& plan, absl::Span<const Destination> into,
                 bool reduces = false);
 
-  // RESOURCE_EXHAUSTED when there is no memory for the result.
+  // RESOURCE_EXHAUSTED if there is no memory for the result.
   const absl::Status& status() const { return builder_.status(); }
-  // Forgets what came of an attempt that failed.
+  // Discards the results of a failed attempt.
   void Restart();
-  // One message. INTERNAL for what is not the plan's reply, UNIMPLEMENTED for
-  // one of a server that does not know an option of it.
+  // Takes one message. INTERNAL if it is not the plan's reply, UNIMPLEMENTED if
+  // the server does not know one of its options.
   absl::Status Take(absl::Span<const std::string_view> message);
-  // The maxima, which come before all else where the plan reduces.
+  // The maxima, which come first if the plan reduces.
   const std::optional<CopyAmax>& maxima() const { return maxima_; }
-  // From now on it is the reply to this plan, of SettledPlan.
+  // Expects the reply to SettledPlan from now on.
   absl::Status Settle(const CopyAmax& reduced);
   bool whole() const { return last_.has_value(); }
-  // Once it is whole, once.
+  // Must be called once, when the reply is whole.
   absl::StatusOr<Result> Finish(const Trip& trip);
 
  private:
@@ -63,15 +63,15 @@ class StreamedReply {
   std::optional<Plan> settled_;
   const wire::PayloadLayout layout_;
   ResultBuilder builder_;
-  std::vector<absl::Span<std::byte>> targets_;  // of the plan's outputs
+  std::vector<absl::Span<std::byte>> targets_;  // memory of the plan's outputs
   size_t came_ = 0;
   std::optional<wire::Reply> last_;
 };
 
 class StreamSender {
  public:
-  // `head`: the first message; `reduction`: of a stream that reduces. What is
-  // referred to must outlive this.
+  // `head` is the first message; `reduction` is set for a stream that reduces.
+  // Everything referred to must outlive this.
   StreamSender(const std::string& head,
                absl::Span<const absl::Span<const std::byte>> payload,
                const ChannelCredentials& credentials,

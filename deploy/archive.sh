@@ -1,10 +1,10 @@
 #!/bin/sh
-# Packs a commit's sources, the same bytes wherever and whenever that is done:
+# Packs a commit's sources, with the same bytes wherever and whenever it runs:
 #
 #   deploy/archive.sh OUT.tar.xz [COMMIT]
 #
-# Files have the commit's time, no owner and no umask's rights. (Another version
-# of xz may pack otherwise: what is compared is then the tar within.)
+# Files have the commit's time, no owner, and modes independent of the umask.
+# (Another version of xz may compress differently: then compare the tar within.)
 set -eu
 out=${1:?OUT.tar.xz}
 commit=${2:-HEAD}

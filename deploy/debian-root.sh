@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes a root of this machine's own Debian or Ubuntu that has next to nothing,
-# from where the machine gets its packages, and under the same rules:
+# Makes a minimal root of this machine's own Debian or Ubuntu, from the
+# machine's package sources and with the same apt settings:
 #
 #   deploy/debian-root.sh ROOT [PACKAGE,PACKAGE...]
 #
@@ -17,7 +17,7 @@ for keyring in /usr/share/keyrings/{debian,ubuntu}-archive-keyring.gpg; do
 done
 debootstrap --variant=minbase --include="$include" --keyring="$keyring" \
   "$suite" "$root" "$source"
-# Not the sources of others, whose keys it has not.
+# Third-party sources are left out: their keys are not in the root.
 rm -f "$root/etc/apt/sources.list"
 find /etc/apt -path '/etc/apt/sources.list*' -type f \
   -exec grep -qF "${source%/}" {} \; -exec cp --parents -t "$root" {} +

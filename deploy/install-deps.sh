@@ -37,7 +37,7 @@ python3-numpy|the tests of Python stubs and of the Python package
 python3-pytest|the tests of the Python package
 '
 
-# Who only builds and runs quantd does without.
+# Not needed to build and run quantd.
 checks='
 clang-format-14|the format of sources, the same everywhere
 clang|the fuzzer of what comes from outside, libFuzzer

@@ -10,11 +10,10 @@
 #                  and copies its programs to FOLDER; CUDA_ARCHITECTURES names
 #                  GPU targets other than the default ones
 #
-# With a Docker engine that answers: as a compose project of a name of its own,
-# which alone is taken down. Without one, as root on Debian or Ubuntu: with an
-# engine that deploy/private-engine.sh makes in a network namespace. What that
-# downloads and builds is kept in QUANTD_ENGINE_CACHE (default
-# ~/.cache/quantd/engine).
+# With a running Docker engine it uses a compose project with a name of its own,
+# and takes only that down. Without one, as root on Debian or Ubuntu, it uses an
+# engine that deploy/private-engine.sh starts in a network namespace. Downloads
+# and builds are kept in QUANTD_ENGINE_CACHE (default ~/.cache/quantd/engine).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -42,10 +41,10 @@ fail() {
 }
 phase() { printf '\n== %s (at %d s)\n' "$*" "$SECONDS"; }
 
-# result NAME OUTCOME TOOK WHAT: a row of the table.
+# result NAME OUTCOME TOOK WHAT: adds a row to the table.
 result() { printf 'check|%s|%s|%s|%s\n' "$2" "$1" "$3" "$4" >>"$results"; }
-# expect NAME WHAT COMMAND...: a row that passes if the command does. What the
-# command writes to descriptor 4 is said in the row.
+# expect NAME WHAT COMMAND...: adds a row that passes if the command does. Text
+# that the command writes to descriptor 4 goes into the row.
 expect() {
   local row=$1 what=$2 start=$SECONDS outcome=passed
   shift 2
@@ -109,7 +108,7 @@ image() {
   docker build -f deploy/Dockerfile --target "$1" -t "quantd-it/$1" \
     --build-arg VERSION="$version" --build-arg REVISION="$revision" \
     "${build_arguments[@]}" --progress=plain . >"$work/build-$1.log" 2>&1 &
-  # Waited for, so that a signal is answered at once.
+  # Run in the background, so that a signal is handled at once.
   building=$!
   if ! wait $building; then
     tail -40 "$work/build-$1.log"
@@ -167,7 +166,7 @@ image_settings() {
   said=$(docker run --rm --network none quantd-it/cpu --version)
   [ "$said" = "quantd $version" ] || { echo "--version: $said"; return 1; }
 }
-# Alone, with nothing that it may write to and nobody to talk to.
+# Alone, on a read-only file system without a network.
 serving_soon() {
   local start now
   start=$(date +%s%N)
@@ -190,7 +189,7 @@ serving_soon() {
   echo "exit code $code"
   [ $took -lt 2000 ] && [ "$code" = 0 ] && grep -q '^65532 ' "$work/top"
 }
-# On a network without TLS and without being told so.
+# Checks that it refuses to serve on a network without TLS unless told to.
 refuses_plain_text() {
   local said
   said=$(docker run --rm --network none quantd-it/cpu 2>&1) && return 1
@@ -210,7 +209,7 @@ compose config >"$work/config.yaml"
 compose up -d --no-build quantd-a quantd-b quantd-tls \
   quantd-mtls prometheus >"$work/up.log" 2>&1 ||
   { tail -20 "$work/up.log"; fail "the services do not start"; }
-# The tests wait for what they depend on to be healthy.
+# The tests wait until the services that they depend on are healthy.
 compose run --rm -T tests >"$work/tests.log" 2>"$work/tests.err" ||
   tests_failed=1
 grep '^check|' "$work/tests.log" >>"$results" ||
@@ -229,7 +228,7 @@ healthy() {
   echo "$1 is $state"
   return 1
 }
-# Every third stop kills; never is more than one replica away.
+# Every third stop kills the replica; at most one replica is away at a time.
 stops_under_load() {
   docker rm -f "$name-load" >/dev/null 2>&1
   compose run -d --no-deps --name "$name-load" tests \

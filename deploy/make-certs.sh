@@ -1,17 +1,16 @@
 #!/bin/sh
-# Makes a throw-away CA and, signed by it, a server's and a client's
-# certificate, for trying TLS and mTLS. Not for production: the CA's key lies
-# beside the others.
+# Makes a throw-away CA and certificates for a server and a client, for trying
+# TLS and mTLS. Not for production: the CA's key is stored beside the others.
 #
 #   deploy/make-certs.sh DIRECTORY [NAME...]
 #
 # The names are those by which clients dial the server: DNS names or IP
 # addresses (default: localhost 127.0.0.1 ::1). DIRECTORY gets ca.pem,
-# server.pem, server.key, client.pem, client.key; keys are readable by the
-# owner alone. A CA that is there is used again, so running it once more
-# renews the certificates and clients go on trusting. Each file is renamed into
-# place whole. DAYS (default 30) is how long certificates hold, those of the
-# CA ten times as long.
+# server.pem, server.key, client.pem, client.key; only the owner can read the
+# keys. An existing CA is reused, so running this again renews the certificates
+# and clients keep trusting them. Each file is replaced atomically. DAYS
+# (default 30) is how long certificates are valid; the CA's is valid ten times
+# as long.
 set -eu
 
 case "${1:-}" in
@@ -31,7 +30,7 @@ cd "$directory"
 draft=$(mktemp -d ./draft.XXXXXX)
 trap 'rm -rf "$draft"' EXIT
 
-# Says what openssl said only if it failed.
+# Shows openssl's output only if it failed.
 quietly() {
   "$@" 2>"$draft/said" || { cat "$draft/said" >&2; exit 1; }
 }
@@ -68,8 +67,8 @@ for name in "$@"; do
   esac
   names="$names${names:+,}$kind:$name"
 done
-# clientAuth too: the server's own health probe shows it where clients must
-# have a certificate.
+# clientAuth too: the server's own health probe uses the certificate if clients
+# need one.
 certificate server "quantd server" "extendedKeyUsage=serverAuth,clientAuth
 subjectAltName=$names"
 certificate client "quantd client" "extendedKeyUsage=clientAuth"

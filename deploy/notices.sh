@@ -1,5 +1,6 @@
 #!/bin/sh
-# Copies the licences of what the programs link in: deploy/notices.sh DIRECTORY
+# Copies the licences of the libraries that the programs contain:
+# deploy/notices.sh DIRECTORY
 set -eu
 mkdir -p "$1"
 cp "$(dirname "$0")/../LICENSE" "$1/"

@@ -36,8 +36,8 @@ engine_prepare() {
     for package in "$cache"/debs/*.deb; do
       dpkg-deb -x "$package" "$cache/root"
     done
-    # Links that an installation would make, and scripts that must find what
-    # lies beside them.
+    # Links that an installation would make, and scripts that must find files
+    # beside them.
     mkdir -p "$cache/bin"
     ln -s ../root/usr/sbin/iptables-legacy "$cache/bin/iptables"
     ln -s ../root/usr/sbin/ip6tables-legacy "$cache/bin/ip6tables"
@@ -68,7 +68,7 @@ engine_make_base() {
   rm -rf "$rootfs"
 }
 
-# engine_run WRAPPER...: dockerd under a command that places it.
+# engine_run WRAPPER...: runs dockerd under a command that isolates it.
 engine_run() {
   export DOCKER_HOST=unix://$work/docker.sock
   "$@" dockerd --data-root "$cache/data" --exec-root "$work/exec" \
@@ -89,19 +89,19 @@ engine_start() {
     [ "$(du -sm "$cache/data" | cut -f1)" -gt "$engine_data_limit_mib" ]; then
     rm -rf "$cache/data"
   fi
-  # What a run that was cut off has left; its bridges must not come to life
-  # outside of a namespace.
+  # Remains of an interrupted run; its bridges must not be created outside of a
+  # namespace.
   rm -rf "$cache/data/network" "$cache/data/containers" "$cache/data/volumes"
   engine_run unshare --mount --propagation private
   docker image inspect quantd-it/base >/dev/null 2>&1 ||
     docker import "$cache/base.tar" quantd-it/base >/dev/null
-  # A build compiles the same files with the same compiler as this machine: it
-  # begins with this machine's compiler cache, where there is one.
+  # A build compiles the same files with the same compiler as this machine, so
+  # it starts with this machine's compiler cache, if there is one.
   local ccache=${CCACHE_DIR:-$HOME/.cache/ccache}
   if [ -d "$ccache" ] && [ "$(du -sm "$ccache" | cut -f1)" -lt 6000 ]; then
     docker builder prune --force --filter type=exec.cachemount >/dev/null
     docker image rm quantd-it/ccache >/dev/null 2>&1 || true
-    # 1: a file changed meanwhile, which another compiler is free to do.
+    # 1 means that a file changed meanwhile: another compiler may be running.
     { tar -C "$ccache" -c . 2>/dev/null || [ $? = 1 ]; } |
       docker import - quantd-it/ccache >/dev/null
   fi
@@ -112,8 +112,8 @@ engine_start() {
   fi
 }
 
-# A base for builds with CUDA: this machine's toolkit, where it lies here, less
-# its large libraries, of which quantd uses none.
+# A base image for builds with CUDA: this machine's toolkit, if installed,
+# without the large libraries, which quantd does not use.
 engine_add_cuda() {
   local nvcc toolkit
   nvcc=$(command -v nvcc) || fail "--cuda needs nvcc on this machine, or a Docker engine that can pull NVIDIA's images"
@@ -146,7 +146,7 @@ engine_halt() {
 engine_stop() {
   engine_halt
   [ -n "${engine_namespace:-}" ] || return 0
-  # What an engine that died has left in the namespace, which is ours alone.
+  # Remains of an engine that died in the namespace, which is only ours.
   local left
   left=$(ip netns pids "$engine_namespace")
   # shellcheck disable=SC2086  # one word a process

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# From a clone to a quantized tensor: installs what is missing, builds, starts
-# the server on a free loopback port, sends a real tensor file through it, prints
-# the report and stops the server. Or to a whole model in NVFP4, which vLLM and
-# transformers load: that needs no server.
+# From a clone to a quantized tensor: installs missing packages, builds, starts
+# the server on a free loopback port, sends a tensor file through it, prints the
+# report and stops the server. Or converts a whole model to NVFP4 for vLLM and
+# transformers, which needs no server.
 #
 #   ./deploy/quickstart.sh [FILE.safetensors | FILE.npy] [options]
 #   ./deploy/quickstart.sh MODEL OUT [options]
@@ -41,7 +41,7 @@ if [ -n "$out" ] && [ ! -d "$file" ]; then
   exit 2
 fi
 
-# With --json standard output is for the report alone.
+# With --json standard output is only for the report.
 exec 3>&1
 [ -n "$json" ] && exec 1>&2
 step() { printf '\n== %s\n' "$*"; }
@@ -56,7 +56,7 @@ fi
 
 build=build/quickstart
 mkdir -p "$build"
-# CUDA code takes longest to compile and would be for nothing without a GPU.
+# CUDA code takes longest to compile and is useless without a GPU.
 cuda=OFF
 if [[ $(nvidia-smi -L 2>/dev/null) == GPU* ]]; then cuda=AUTO; fi
 step "Build (the first takes a few minutes; later ones seconds)"

@@ -52,7 +52,7 @@ git -C "$root" diff --quiet HEAD ||
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# logged WHAT COMMAND...: its output is shown where it fails.
+# logged WHAT COMMAND...: shows the command's output if it fails.
 logged() {
   local start=$SECONDS
   printf '%-28s' "$1"
@@ -77,12 +77,12 @@ built() {
     -DCMAKE_UNITY_BUILD=ON -DQUANTD_BUILD_TESTS=OFF -DQUANTD_STATIC="$2" \
     "${options[@]}" && cmake --build "$tree/build/$1" --target "${@:3}"
 }
-# pack FOLDER FILE: what lies in the folder, the same bytes whenever that is done.
+# pack FOLDER FILE: packs the folder's content reproducibly.
 pack() {
   tar -C "$1" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 \
     --numeric-owner -c . | gzip -9n >"$out/$2"
 }
-# installed FOLDER COMPONENT...: of the static build, with licences.
+# installed FOLDER COMPONENT...: installs from the static build, with licences.
 installed() {
   local component
   for component in "${@:2}"; do
@@ -91,8 +91,8 @@ installed() {
   done
   "$tree/deploy/notices.sh" "$1/share/doc/quantd"
 }
-# image_file STAGE: the last stage of the Dockerfile, which here copies programs
-# that are made already.
+# image_file STAGE: the last stage of the Dockerfile, changed to copy programs
+# that are already built.
 image_file() {
   echo "ARG RUNTIME_BASE=$(sed -n "s/^ARG $2=//p" "$tree/deploy/Dockerfile")"
   sed -n "/^FROM .* AS $1\$/,/^ENTRYPOINT/p" "$tree/deploy/Dockerfile" |
@@ -139,7 +139,7 @@ if wanted wheel; then
   archives=${QUANTD_OTHER_ARCHIVES:-$work/archives}
   logged "libraries for the wheel" \
     "$tree/client/python/native/archives.sh" "$archives"
-  # The compiler by the name that CMake has for it: a compiler's cache asks.
+  # The compiler under CMake's name, which compiler caches look at.
   logged "native wheel" env CC=cc CXX=c++ QUANTD_NATIVE=1 QUANTD_CUDA="${cuda:-0}" \
     python -m build --wheel --outdir "$work/wheel" "$tree/client/python" \
     -C build-dir="$tree/build/wheel" \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Prints the version, of which project() in CMakeLists.txt is the only home.
+# Prints the version, which is defined only by project() in CMakeLists.txt.
 set -eu
 sed -n 's/^project(quantd VERSION \([0-9.]*\).*/\1/p' \
   "$(dirname "$0")/../CMakeLists.txt"

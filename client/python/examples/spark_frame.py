@@ -14,7 +14,7 @@ import quantd
 
 
 def quantize(frame, servers, format="nvfp4", dtype="bf16", **options):
-  """A DataFrame of ids and parts; Spark repeats tasks that fail.
+  """Maps ids and tensors to ids and parts; Spark repeats tasks that fail.
 
   The columns of `frame` are ids of any type, shapes (array<int>) and elements
   (binary, little endian, row by row). fp32 parts become array<float>, others
@@ -30,7 +30,7 @@ def quantize(frame, servers, format="nvfp4", dtype="bf16", **options):
 
   def tensor(name, shape, data):
     try:
-      # No size may be -1, which numpy would work out.
+      # A size of -1 would be inferred by numpy.
       return np.frombuffer(data, kind).reshape(np.uint64(shape))
     except (TypeError, ValueError, OverflowError) as wrong:
       raise ValueError(f"row {name!r}: {wrong}") from None
@@ -51,7 +51,7 @@ def quantize(frame, servers, format="nvfp4", dtype="bf16", **options):
 
 
 def run(session, servers, records):
-  """Rows of what quantd makes of uint16 arrays that hold bf16."""
+  """Quantizes uint16 arrays with bf16 bits, one for each row."""
   frame = session.createDataFrame(
     [(i, list(x.shape), bytearray(x.tobytes())) for i, x in enumerate(records)],
     "id long, shape array<int>, bytes binary",

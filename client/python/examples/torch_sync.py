@@ -3,7 +3,7 @@
 python torch_sync.py 127.0.0.1:50151
 
 `WeightSync` is a class to copy and adapt: a state dict in, buckets of a
-dialect's tensors out, without what did not change since it was last sent.
+dialect's tensors out, without those that did not change since they were sent.
 """
 
 import concurrent.futures
@@ -29,7 +29,7 @@ PROFILES = {
   "modelopt": "modelopt@0.47",
   "compressed-tensors": "compressed-tensors@0.20",
 }
-# Heads, embeddings, norms, routers: parts of names that stay as they are.
+# Parts of names that are not quantized: heads, embeddings, norms, routers.
 LEFT = ("lm_head", "embed", "norm", "router", "wte", "wpe", "classifier")
 
 
@@ -46,7 +46,7 @@ def is_linear(name, tensor):
 
 
 class WeightSync:
-  """Makes buckets of what changed, in the dialect of an engine."""
+  """Makes buckets of the changed weights, in the dialect of an engine."""
 
   def __init__(
     self,
@@ -60,11 +60,11 @@ class WeightSync:
     threads=4,
     **options,
   ):
-    """Sends nothing yet.
+    """Starts with nothing sent.
 
-    `input_amax` has the largest magnitude that comes into each module, where
-    activations are quantized with scales that are stored. A bucket has at most
-    `bucket_bytes`, or one group of siblings alone.
+    `input_amax` has the largest magnitude of each module's inputs, needed if
+    activations are quantized with stored scales. A bucket has at most
+    `bucket_bytes`, or a single group of siblings.
     """
     self.connection = connection
     self.format = format
@@ -78,10 +78,10 @@ class WeightSync:
     self.sent = {}
 
   def buckets(self, tensors):
-    """Quantizes what changed, bucket by bucket.
+    """Quantizes the changed weights, bucket by bucket.
 
-    A bucket counts as sent when the next one is asked for: after a program that
-    failed while it sent one, that one and what follows come again.
+    A bucket counts as sent when the next one is requested: if the program fails
+    while sending one, that one and the following are repeated.
     """
     bucket, inside, size = {}, {}, 0
     groups = [{n: tensors[n] for n in names} for names in self.groups(tensors)]
@@ -114,7 +114,7 @@ class WeightSync:
     return [tuple(names) for names in together.values()]
 
   def made(self, tensors):
-    """A group: its hash, and its tensors unless it was sent before."""
+    """Returns a group's hash, and its tensors unless they were sent before."""
     names = tuple(tensors)
     host = [t.detach().cpu().contiguous() for t in tensors.values()]
     found = hashlib.blake2b(digest_size=16)
@@ -129,7 +129,7 @@ class WeightSync:
       host[0], self.format, fused=host[1:], **self.options
     )
     modules = [name.removesuffix(".weight") for name in names]
-    # What comes into fused layers is one tensor.
+    # Fused layers have the same input tensor.
     known = [self.input_amax[m] for m in modules if m in self.input_amax]
     out = {}
     for module, t in zip(modules, (first, *first.fused), strict=True):
@@ -140,7 +140,7 @@ class WeightSync:
 
 
 def model(seed=0):
-  """A layer with random weights, and names and shapes as models have them."""
+  """A layer with random weights, with names and shapes as in real models."""
   torch.manual_seed(seed)
   block = torch.nn.ModuleDict({"norm": torch.nn.LayerNorm(128)})
   for name, n, k in (
@@ -158,7 +158,7 @@ def model(seed=0):
 
 
 def run(server):
-  """Sends a model, sends nothing as nothing changed, then what did."""
+  """Sends a model, sends nothing while nothing changes, then sends a change."""
   trained, engine, updates = model(), {}, []
   with quantd.connect(server) as q:
     sync = WeightSync(q, "nvfp4", dialect="modelopt")
@@ -168,7 +168,7 @@ def run(server):
           trained["layers"]["0"]["down_proj"].weight.mul_(1.5)
       buckets = list(sync.buckets(trained.state_dict()))
       for bucket in buckets:
-        engine |= bucket  # here an engine takes them
+        engine |= bucket  # an engine would load it here
       updates.append(len(buckets))
   return engine, updates
 

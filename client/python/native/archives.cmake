@@ -1,4 +1,5 @@
-# The archives that a shared object can hold, made before anything links them.
+# Archives that can be linked into a shared object, made before anything links
+# them.
 if(QUANTD_STATIC)
   set(QUANTD_OTHER_ARCHIVES ${PROJECT_BINARY_DIR}/archives CACHE PATH "")
   set(ENV{CXX} ${CMAKE_CXX_COMPILER})

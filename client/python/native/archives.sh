@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Makes the archives of Abseil, protobuf and RE2 that a shared object can hold.
+# Makes archives of Abseil, protobuf and RE2 that can be linked into a shared
+# object.
 #
 #   archives.sh DIRECTORY
 #
-# A distribution compiles archives for programs. gRPC's are fit for a shared
-# object, too, which a Python module is; in these three the linker finds variables
-# of threads and of the C++ library addressed as only a program may. They are
-# compiled again, from the source packages of the very versions that are
-# installed, into DIRECTORY/lib*.a. What is there already is kept.
+# A distribution compiles archives for programs. gRPC's also fit into a shared
+# object, such as a Python module. In these three, variables of threads and of
+# the C++ library are addressed in a way that only a program may use. They are
+# compiled again, from the source packages of the installed versions, into
+# DIRECTORY/lib*.a. Existing archives are kept.
 set -euo pipefail
 
 mkdir -p "$1"
@@ -15,7 +16,7 @@ directory=$(realpath "$1")
 jobs=$(nproc)
 launcher=$(command -v ccache || true)
 export CCACHE_BASEDIR=$directory CCACHE_NOHASHDIR=1
-# The same bytes wherever that is done.
+# Makes the bytes independent of the directory.
 flags="-O2 -ffile-prefix-map=$directory=."
 
 fail() {
@@ -23,8 +24,8 @@ fail() {
   exit 1
 }
 
-# unpack PACKAGE: its source lies in $directory/PACKAGE. It comes from where
-# packages come from, by a list of ours, so that the machine's stays as it is.
+# unpack PACKAGE: puts its source into $directory/PACKAGE. Uses the machine's
+# package source, but lists of its own, so that the machine's stay unchanged.
 unpack() {
   local work=$directory/apt list source version
   command -v dpkg-source >/dev/null || fail "dpkg-source is missing: install" \
@@ -45,7 +46,7 @@ Dir::State::Lists "$work/lists";
 Dir::Cache "$work/cache";
 APT::Sandbox::User "$(id -un)";
 END
-    # One list of many may fail.
+    # One of many lists may fail.
     APT_CONFIG=$work/apt.conf apt-get update -qq || true
   fi
   # shellcheck disable=SC2016  # what dpkg-query expands
@@ -61,8 +62,8 @@ END
   echo "$source $version"
 }
 
-# build PACKAGE TARGET OPTION...: by its own CMake, with the distribution's flags
-# but for being fit for anything.
+# build PACKAGE TARGET OPTION...: builds with the package's own CMake and the
+# distribution's flags, but as position-independent code.
 build() {
   local source=$directory/$1 target=$2
   shift 2
@@ -77,8 +78,8 @@ build() {
   find "$source/build" -name 'lib*.a' -exec cp {} "$directory" \;
 }
 
-# RE2's source package lacks what its CMake wants: tables that are made out of
-# another package. They are no code, and good as they are.
+# RE2's source package lacks tables that its CMake needs, which are made from
+# another package. They are not code, so the installed ones can be used.
 build_re2() {
   local source=$directory/libre2-dev archive member file
   archive=$(dpkg-query -L libre2-dev | grep '/libre2\.a$')

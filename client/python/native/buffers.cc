@@ -12,7 +12,7 @@ namespace {
 
 int GetBuffer(PyObject* self, Py_buffer* view, int flags) {
   const auto& part = *nanobind::inst_ptr<Part>(nanobind::handle(self));
-  // Nobody writes to it: the view is read-only. Empty parts are somewhere, too.
+  // The view is read-only. Empty parts also need an address.
   static std::byte nothing;
   void* data =
       part.bytes.empty() ? &nothing : const_cast<std::byte*>(part.bytes.data());

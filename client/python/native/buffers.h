@@ -1,4 +1,4 @@
-// Memory across the border: Python's buffers as spans, and results as buffers.
+// Exchanges memory with Python: buffers as spans, and results as buffers.
 #ifndef QUANTD_CLIENT_PYTHON_NATIVE_BUFFERS_H_
 #define QUANTD_CLIENT_PYTHON_NATIVE_BUFFERS_H_
 
@@ -12,12 +12,12 @@
 
 namespace quantd::python {
 
-// The bytes of an object that has the buffer protocol and is C-contiguous, or
-// those of a GPU that a tuple names: (address, number). The object lends them
-// while this lives. Made and destroyed with the GIL held.
+// The bytes of an object with the buffer protocol that is C-contiguous, or GPU
+// memory given as a tuple (address, number of bytes). Holds the buffer while it
+// lives. Must be created and destroyed with the GIL held.
 class Borrowed {
  public:
-  // Throws Python's own error for what has no such bytes.
+  // Throws Python's own exception if the object has no such bytes.
   Borrowed(nanobind::handle object, bool writable);
   ~Borrowed();
   Borrowed(const Borrowed&) = delete;
@@ -30,11 +30,11 @@ class Borrowed {
   absl::Span<std::byte> bytes_;
 };
 
-// Memory of the host that calls take where it lies: bytes that may be written.
+// Host memory that calls use in place: writable bytes.
 void BindMemory(nanobind::module_& module);
 
-// One part of a result: read-only bytes for all that take buffers. The result
-// lives as long as any of them, or what was made of it.
+// One part of a result: read-only bytes for anything that takes buffers. The
+// result lives as long as any of its parts, or buffers made from them.
 struct Part {
   std::shared_ptr<const Result> result;
   absl::Span<const std::byte> bytes;

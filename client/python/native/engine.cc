@@ -21,19 +21,20 @@
 namespace quantd::python {
 namespace {
 
-// The process that first opened an engine; 0: none yet. gRPC lives in that one.
+// The process that first opened an engine; 0: none yet. gRPC's threads are in
+// that process.
 std::atomic<pid_t> owner{0};
 
-// A server lets a process have so many connections to its door, and more.
+// A server allows a process more connections to its memory socket than this.
 constexpr size_t kKnown = 32;
 
-// Programs ask the same of one tensor after the other. No more than a page of
-// each is compared.
+// Programs repeat the same request for one tensor after the other. At most a
+// page of each is compared.
 constexpr size_t kRemembered = 16;
 constexpr size_t kLongestRemembered = 4096;
 
-// The fp32 numbers of an input, where they lie if they are aligned as such:
-// that may be a GPU's memory.
+// The fp32 numbers of an input, in place if they are aligned, also in GPU
+// memory.
 class Floats {
  public:
   explicit Floats(Bytes bytes) {
@@ -73,7 +74,7 @@ absl::StatusOr<Result> Ask(Client& client, const Request& request,
     }
     absl::StatusOr<Result> operator()(const DequantizeOptions& o) {
       const Floats whole(in.size() > 2 ? in[2] : Bytes());
-      // Whichever of both the options want is the one that is there.
+      // Only one of the two is present, so it is the one that the options use.
       return client.Dequantize(
           tensor, {in[0], in[1], whole.span(), whole.span()}, o, call);
     }
@@ -99,9 +100,9 @@ struct Engine::State {
     uint64_t id;
   };
   std::mutex known_mutex;
-  std::list<Known> known;  // of GPUs
+  std::list<Known> known;  // for GPUs
 
-  // What requests were read as, the last ones first.
+  // Recently parsed requests, the latest first.
   struct Read {
     wire::Method method;
     std::string header;
@@ -150,7 +151,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
   state->client = *std::move(client);
   state->local = target == "local" || target.starts_with("local:c");
   if (state->local) {
-    // It is no question to anybody else.
+    // Nobody else asks for this.
     const auto info = state->client->GetServerInfo();
     state->takes_device =
         info.ok() && !info->devices.empty() && info->devices[0].kind == "cuda";
@@ -165,7 +166,7 @@ Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Engine::~Engine() {
   if (forked()) {
-    // Its threads are not in this process, its locks may be held for ever.
+    // Its threads are not in this process, and its locks may be held for ever.
     (void)state_.release();
     return;
   }
@@ -203,7 +204,7 @@ absl::StatusOr<Answer> Engine::Call(const Scope& scope, wire::Method method,
   if (method == wire::Method::kGetServerInfo) {
     return Headed(client.GetServerInfo(call));
   }
-  // A plan of Dequantize is of the payload, too.
+  // A Dequantize plan also depends on the payload.
   const bool by_header = method != wire::Method::kDequantize;
   const auto known = by_header ? state_->Remembered(method, header) : nullptr;
   const auto request = ReadRequest(method, header, payload, known);
@@ -235,10 +236,10 @@ absl::Status Engine::Know(const std::byte* address) {
   if (state_->local) return absl::OkStatus();
   const auto driver = client::CudaDriver::Get();
   if (!driver.ok()) return driver.status();
-  std::list<State::Known> forgotten;  // without the lock
+  std::list<State::Known> forgotten;  // destroyed without the lock
   const std::lock_guard lock(state_->known_mutex);
   auto& known = state_->known;
-  // The one most used is found first.
+  // Moved to the front, so that the most used one is found first.
   const auto around = std::find_if(known.begin(), known.end(), [&](auto& k) {
     const absl::Span<const std::byte> bytes = k.memory.bytes();
     return address >= bytes.data() && address < bytes.data() + bytes.size();

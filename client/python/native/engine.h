@@ -1,4 +1,5 @@
-// The calls of one connection of the Python package. Knows nothing of Python.
+// Makes the calls of one connection of the Python package. Independent of
+// Python.
 #ifndef QUANTD_CLIENT_PYTHON_NATIVE_ENGINE_H_
 #define QUANTD_CLIENT_PYTHON_NATIVE_ENGINE_H_
 
@@ -20,10 +21,10 @@
 namespace quantd::python {
 
 struct Answer {
-  // The serialized reply without its payload; without the request's id where
-  // that is beside it.
+  // The serialized reply without its payload, and without the request's id if
+  // that is separate.
   std::string header;
-  // The tensors of methods that give some.
+  // The tensors, for methods that return some.
   std::shared_ptr<const Result> result;
   int attempts = 1;
   std::string request_id;
@@ -31,9 +32,9 @@ struct Answer {
 
 // Thread-safe.
 //
-// A process that was forked from the one that opened it may use nothing here
-// but `forked` and the destructor, which leaves all as it is: the threads of
-// gRPC are gone there, and a wait for one would never end.
+// In a process forked from the one that opened it, only `forked` and the
+// destructor may be used. The destructor then frees nothing: gRPC's threads do
+// not exist there, and waiting for them would never end.
 class Engine {
  public:
   // Errors are those of CreateClient.
@@ -44,10 +45,10 @@ class Engine {
 
   bool forked() const;
   // Whether this process was forked from one that had opened an engine, so that
-  // none can be opened any more.
+  // none can be opened here.
   static bool Inherited();
 
-  // A call under way, which Close ends and waits for.
+  // A call in progress, which Close ends and waits for.
   class Scope {
    public:
     Scope(Engine* engine, const CancellationToken& stop);
@@ -60,9 +61,9 @@ class Engine {
     const CancellationToken stop_;
   };
 
-  // Makes a call, retries included; its options say no `cancel`, which is the
-  // scope's. The memory of `header`, `payload` and `into` must stay as it is
-  // meanwhile.
+  // Makes a call, retries included. Its options must not have `cancel`, which
+  // the scope provides. The memory of `header`, `payload` and `into` must not
+  // change meanwhile.
   absl::StatusOr<Answer> Call(const Scope& scope, wire::Method method,
                               std::string_view header,
                               absl::Span<const Bytes> payload,
@@ -70,15 +71,14 @@ class Engine {
 
   // Calls Client::TakeHost; CANCELLED once closed.
   absl::StatusOr<HostMemory> TakeHost(size_t bytes);
-  // Whether calls take memory of a GPU.
+  // Whether calls accept GPU memory.
   bool takes_device() const;
-  // Lets the server know the allocation of a GPU's that has this address, which
-  // a call will use. What it knows it keeps knowing, up to 32 of them, as long
-  // as they are not freed.
+  // Shares the GPU allocation with this address with the server, for a call
+  // that will use it. Up to 32 allocations stay shared until they are freed.
   absl::Status Know(const std::byte* address);
 
-  // Cancels the calls under way, waits for them, and lets go of connections.
-  // Later calls are CANCELLED.
+  // Cancels the calls in progress, waits for them, and closes connections.
+  // Later calls return CANCELLED.
   void Close();
   bool closed() const;
 

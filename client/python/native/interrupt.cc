@@ -16,21 +16,21 @@ namespace {
 
 constexpr std::array kSignals = {SIGINT, SIGTERM};
 
-// A handler of signals may do next to nothing, least of all cancel a call, so
-// that a thread does it, which the handler wakes.
+// A signal handler may do next to nothing, and must not cancel a call, so it
+// wakes a thread that does.
 struct Watcher {
   sem_t wake;
   std::atomic<bool> interrupted{false};
-  // What handled each signal before the watch; empty handlers where we do not.
+  // The handlers before the watch; empty for signals without a watch.
   std::array<struct sigaction, kSignals.size()> before = {};
   std::array<bool, kSignals.size()> installed = {};
 
   std::mutex mutex;
-  const CancellationToken* token = nullptr;  // of the call under way
+  const CancellationToken* token = nullptr;  // of the call in progress
 
   Watcher() {
     sem_init(&wake, /*pshared=*/0, 0);
-    // Signals of the process are for threads that were there before.
+    // The process's signals must go to threads that existed before.
     sigset_t all;
     sigset_t old;
     sigfillset(&all);
@@ -43,7 +43,7 @@ struct Watcher {
     for (;;) {
       if (sem_wait(&wake) != 0) continue;
       const std::lock_guard lock(mutex);
-      // Not for the call after the one that was interrupted.
+      // Not for a call that follows the interrupted one.
       if (token != nullptr && interrupted) token->Cancel();
     }
   }

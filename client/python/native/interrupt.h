@@ -1,6 +1,6 @@
-// Ends a call that the main thread waits for when a signal arrives for which
-// Python has a handler: handlers of Python run on the main thread alone,
-// between its own instructions, so that Ctrl-C would else wait for the call.
+// Ends a call on the main thread when a signal arrives for which Python has a
+// handler. Python runs handlers only on the main thread and between its own
+// instructions, so Ctrl-C would otherwise have to wait for the call.
 #ifndef QUANTD_CLIENT_PYTHON_NATIVE_INTERRUPT_H_
 #define QUANTD_CLIENT_PYTHON_NATIVE_INTERRUPT_H_
 
@@ -8,17 +8,17 @@
 
 namespace quantd::python {
 
-// While it lives, SIGINT and SIGTERM cancel the token, after what handles
-// them has been told. A signal that is ignored, or that ends the process, does
-// what it did before. Made and destroyed by the main thread; of several at a
-// time, as a handler may make a call, the first one is told.
+// While it lives, SIGINT and SIGTERM cancel the token, after the existing
+// handler has been called. Signals that are ignored or end the process still do
+// so. Must be created and destroyed on the main thread. If several exist,
+// because a handler makes a call, the first one is notified.
 class InterruptWatch {
  public:
   explicit InterruptWatch(CancellationToken token);
   ~InterruptWatch();
   InterruptWatch(const InterruptWatch&) = delete;
 
-  // Whether a signal came.
+  // Whether a signal arrived.
   bool interrupted() const;
 
  private:

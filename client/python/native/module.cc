@@ -1,6 +1,5 @@
-// quantd._native: the C++ client as an engine of the Python package. What it is
-// for, and all that is to be said to users, is in
-// client/python/quantd/engines/native_engine.py.
+// quantd._native: the C++ client as an engine of the Python package.
+// Documentation for users is in client/python/quantd/engines/native_engine.py.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -62,7 +61,7 @@ void CheckSignals() {
   if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
-// The thread in which Python runs the handlers of signals.
+// Whether this is the thread on which Python runs signal handlers.
 bool OnMainThread() {
   static const unsigned long main = nb::cast<unsigned long>(
       nb::module_::import_("threading").attr("main_thread")().attr("ident"));
@@ -70,8 +69,8 @@ bool OnMainThread() {
 }
 
 milliseconds Milliseconds(double seconds) {
-  // No more than a month, which is for ever; no less than what is not "as the
-  // connection has it".
+  // At most a month, which means for ever; at least 1, since 0 means the
+  // connection's default.
   return milliseconds(static_cast<int64_t>(
       std::clamp(std::ceil(seconds * 1e3), 1.0, 30.0 * 24 * 3600 * 1000)));
 }
@@ -99,8 +98,8 @@ nb::object View(const nb::object& object) {
   return nb::steal(PyMemoryView_FromObject(object.ptr()));
 }
 
-// The fields of quantd.engines.engine.Reply. A part in a GPU's memory is named
-// by its kind alone.
+// Makes the fields of quantd.engines.engine.Reply. A part in GPU memory is
+// represented by its kind only.
 nb::tuple ToPython(const Answer& answer, const nb::dict& targets) {
   nb::list parts;
   if (answer.result != nullptr) {
@@ -128,9 +127,9 @@ nb::tuple ToPython(const Answer& answer, const nb::dict& targets) {
                         answer.request_id);
 }
 
-// A function of Python's that is told how far a call is, by whichever thread
-// of the client's that finds out. What it raises ends the call. Made, asked and
-// destroyed with the GIL held.
+// A Python function that is told a call's progress, on any thread of the
+// client. An exception of the function ends the call. Must be created, queried
+// and destroyed with the GIL held.
 class Teller {
  public:
   explicit Teller(nb::object function) : function_(std::move(function)) {}
@@ -168,7 +167,7 @@ CallPriority PriorityByName(const std::string& name) {
   throw nb::value_error("there is no priority of that name");
 }
 
-// `timeout`: seconds; None: as the connection has it.
+// `timeout` is in seconds; None means the connection's default.
 nb::tuple Call(Engine& engine, const std::string& method,
                const nb::bytes& header, const nb::sequence& payload,
                const nb::dict& into, std::optional<double> timeout,
@@ -197,7 +196,7 @@ nb::tuple Call(Engine& engine, const std::string& method,
     std::optional<InterruptWatch> watch;
     if (OnMainThread()) {
       watch.emplace(stop);
-      CheckSignals();  // of those that came before the watch
+      CheckSignals();  // handles signals that came before the watch
     }
     absl::StatusOr<Answer> answer;
     const CallOptions options{.deadline = left,
@@ -222,7 +221,7 @@ nb::tuple Call(Engine& engine, const std::string& method,
     teller.Raise();
     if (interrupted) {
       CheckSignals();
-      // Its handler let the program go on, and so does the call.
+      // The signal's handler returned normally, so the call goes on.
       if (absl::IsCancelled(answer.status()) && !engine.closed() &&
           (cancel == nullptr || !cancel->cancelled())) {
         continue;
@@ -233,7 +232,7 @@ nb::tuple Call(Engine& engine, const std::string& method,
   }
 }
 
-// quantd.engines.engine.Settings.
+// The argument is quantd.engines.engine.Settings.
 std::unique_ptr<Engine> Open(const nb::object& settings) {
   if (Engine::Inherited()) RaiseForked();
   const auto text = [](const nb::object& from, const char* name) {
@@ -303,7 +302,7 @@ void Close(Engine& engine) {
 }  // namespace
 
 NB_MODULE(_native, module) {
-  // What is alive when the interpreter ends is not lost.
+  // Objects alive when the interpreter ends are not leaks.
   nb::set_leak_warnings(false);
   BindPart(module);
   BindMemory(module);

@@ -13,7 +13,7 @@
 namespace quantd::python {
 namespace {
 
-// The library's messages end with what the package shows by itself.
+// The package adds these endings itself.
 void TakeEnding(std::string_view ending, std::string_view* text) {
   if (text->ends_with(ending)) text->remove_suffix(ending.size());
 }
@@ -53,7 +53,7 @@ std::string ReplyOf(const Plan& plan, const Result& result) {
   report.columnwise = result.statistics(Usage::kColumnwise);
   std::string head =
       wire::ReplyHead(plan, report, result.device(), /*request_id=*/"");
-  // It is made to be followed by the payload, which stays where it is.
+  // The prefix announces the payload, which stays where it is.
   std::string prefix;
   wire::AppendPayloadPrefix(plan.output_bytes(), &prefix);
   head.resize(head.size() - prefix.size());

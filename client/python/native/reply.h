@@ -1,5 +1,5 @@
-// What the client brings back, as the messages of quantd.proto: the Python
-// package reads the answers of both its engines with the same code.
+// Serializes the client's results as messages of quantd.proto, so that the
+// Python package reads the replies of both engines with the same code.
 #ifndef QUANTD_CLIENT_PYTHON_NATIVE_REPLY_H_
 #define QUANTD_CLIENT_PYTHON_NATIVE_REPLY_H_
 
@@ -12,13 +12,13 @@
 
 namespace quantd::python {
 
-// The serialized reply, without its payload. Its options are those of the plan.
-// Without the request's id: equal calls have equal replies.
+// The serialized reply without its payload. Its options are the plan's. The
+// request's id is left out, so that equal calls have equal replies.
 std::string ReplyOf(const Plan& plan, const Result& result);
 std::string ReplyOf(const QuantizeDescription& description);
 std::string ReplyOf(const ServerInfo& info);
 
-// A failed call, as quantd.errors.from_status of the package takes it.
+// A failed call, in the form that quantd.errors.from_status takes.
 struct Failure {
   int code = 0;
   std::string message;

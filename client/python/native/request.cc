@@ -17,8 +17,8 @@ std::string_view Text(Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Bytes [offset, offset + size) of slices back to back: where they lie, if one
-// slice has them all, or else copied together.
+// Bytes [offset, offset + size) of the concatenated slices: in place if one
+// slice contains them, otherwise copied together.
 absl::StatusOr<Bytes> Find(wire::Slices slices, size_t offset, size_t size,
                            std::vector<AlignedBytes>* joined) {
   if (size == 0) return Bytes();
@@ -48,8 +48,8 @@ absl::StatusOr<Bytes> Find(wire::Slices slices, size_t offset, size_t size,
   return std::as_const(*target).span();
 }
 
-// The plan of RhtAmax and ApplyRht, whose requests are no more than a tensor
-// and options.
+// The plan of RhtAmax or ApplyRht, whose requests are just a tensor and
+// options.
 template <typename Options>
 absl::StatusOr<std::shared_ptr<const Plan>> ReadPlan(std::string_view header) {
   typename wire::TensorRpc<Options>::Request message;
@@ -79,7 +79,7 @@ absl::StatusOr<Request> ReadDequantize(std::string_view header,
   request.plan = read->plan;
   for (const wire::Request::Source& source : read->sources) {
     if (!source.literal.empty()) {
-      // An amax that is a field of the message, and no part of the payload.
+      // An amax that is a field of the message, not part of the payload.
       AlignedBytes& amax = request.joined.emplace_back(source.literal.size());
       if (amax.span().empty()) return absl::ResourceExhaustedError("no memory");
       std::memcpy(amax.span().data(), source.literal.data(),
@@ -130,7 +130,7 @@ absl::StatusOr<Request> ReadRequest(wire::Method method,
     request.plan = *std::move(plan);
   }
   if (!wire::SpecOf(method).tensor) return request;
-  // All of the payload, whatever its size: the client says what it should be.
+  // The whole payload, whatever its size: the client checks the size.
   std::vector<std::string_view> slices;
   size_t size = 0;
   for (const Bytes& buffer : payload) {

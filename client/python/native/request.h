@@ -1,6 +1,5 @@
-// What a request of the Python package asks for: read by the conversions that
-// the server reads requests with, so that both refuse the same in the same
-// words.
+// Parses requests of the Python package with the conversions that the server
+// uses, so that both refuse the same requests in the same words.
 #ifndef QUANTD_CLIENT_PYTHON_NATIVE_REQUEST_H_
 #define QUANTD_CLIENT_PYTHON_NATIVE_REQUEST_H_
 
@@ -22,22 +21,22 @@ using Bytes = absl::Span<const std::byte>;
 
 struct Request {
   std::shared_ptr<const Plan> plan;
-  // One for each input of the plan; of DescribeQuantize none. Views of the
-  // payload, and of `joined` where an input lay in several buffers.
+  // One for each input of the plan; none for DescribeQuantize. Views of the
+  // payload, and of `joined` if an input was in several buffers.
   std::vector<Bytes> inputs;
   std::vector<AlignedBytes> joined;
 };
 
-// `header`: the message without its payload. `payload`: buffers that back to
-// back are the payload; they and the header must outlive the request. Of every
-// method but GetServerInfo, which asks nothing. `known`: the plan of this
-// method and header, where that was read before; not of Dequantize.
+// Parses a request. `header` is the message without its payload; `payload` is a
+// list of buffers which together are the payload. All must outlive the request.
+// Not for GetServerInfo, whose request is empty. `known` is the plan of this
+// method and header if it was parsed before; not used for Dequantize.
 absl::StatusOr<Request> ReadRequest(wire::Method method,
                                     std::string_view header,
                                     absl::Span<const Bytes> payload,
                                     std::shared_ptr<const Plan> known);
 
-// The method of that name, "Quantize"; nullopt: there is none.
+// The method of that name, such as "Quantize"; nullopt if unknown.
 std::optional<wire::Method> MethodByName(std::string_view name);
 
 }  // namespace quantd::python

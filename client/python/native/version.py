@@ -1,4 +1,4 @@
-"""What of the package's metadata depends on the tree around it and the build."""
+"""Metadata of the package that depends on the build and the tree around it."""
 
 import os
 import pathlib
@@ -12,13 +12,12 @@ _PACKAGE = pathlib.Path(__file__).resolve().parents[1]
 def dynamic_metadata(
   settings: Mapping[str, Any], project: Mapping[str, Any]
 ) -> dict[str, Any]:
-  """The version, that of the uppermost CMakeLists.txt, and what goes with it.
+  """Returns the version, from the top CMakeLists.txt, and related fields.
 
   A native wheel needs nanobind's run time, which serves every version of
-  Python. The addresses of the project are known to whoever publishes it:
-  QUANTD_HOMEPAGE.
+  Python. Publishers set the project's addresses with QUANTD_HOMEPAGE.
   """
-  # In a source distribution the tree lies inside the package.
+  # In a source distribution the tree is inside the package.
   for tree in (_PACKAGE / "tree", _PACKAGE.parents[1]):
     lists = tree / "CMakeLists.txt"
     if lists.is_file():
@@ -31,7 +30,7 @@ def dynamic_metadata(
 
 
 def _label() -> str:
-  """As PyTorch's wheels say it: one that has CUDA's devices, too."""
+  """The local version label, as in PyTorch's wheels, of one with CUDA."""
   return "+cu13" if os.environ.get("QUANTD_CUDA") == "1" else ""
 
 

@@ -1,4 +1,4 @@
-"""Quantizes tensors by a quantd server, or by this process' own devices.
+"""Quantizes tensors on a quantd server, or on this process' own devices.
 
   import quantd
   q = quantd.connect("127.0.0.1:50151")
@@ -6,9 +6,8 @@
   t.rowwise.codes, t.rowwise.scales, t.amax
   y = t.dequantize("f32")
 
-Arrays may be numpy's, PyTorch's, JAX's or anything with `__dlpack__`, and
-results are arrays of the same library. Nothing is connected or started before
-it is needed.
+Arrays may be those of numpy, PyTorch, JAX or anything with `__dlpack__`, and
+results are arrays of the same library. Connections are made on first use.
 """
 
 import importlib
@@ -81,7 +80,7 @@ __all__ = [
   "save",
 ]
 
-# Found where they are first asked for, so that importing the package is quick.
+# Imported on first use, so that importing the package is fast.
 _LATER = {
   "Calibration": "quantd.calibration_file",
   "Conversion": "quantd.conversion",
@@ -99,7 +98,7 @@ _MODULES = ("aio", "hadamard")
 
 
 def __dir__() -> list[str]:
-  """All names, those too that are found later."""
+  """All names, including those imported later."""
   return sorted({*globals(), *__all__, *_MODULES, "__version__"})
 
 

@@ -1,10 +1,10 @@
-"""`python -m quantd` is the server where the wheel is native.
+"""`python -m quantd` runs the server if the wheel is native.
 
   python -m quantd --version
   python -m quantd --listen 127.0.0.1:50151
   python -m quantd calibrate MODEL --data FILE --out amax.json
 
-The words are those of the program `quantd`, which `--help` lists; after
+The arguments are those of the program `quantd`, which `--help` lists; after
 `calibrate` they are those of `quantd.calibration_command`.
 """
 
@@ -23,7 +23,7 @@ _REMEDY = (
 
 
 def main() -> None:
-  """Becomes the server, tells the version, or calibrates."""
+  """Becomes the server, prints the version, or calibrates."""
   if sys.argv[1:] == ["--version"]:
     print(f"quantd {version()}, engine {quantd.engine}")
     return

@@ -3,9 +3,9 @@
     q = quantd.aio.connect("127.0.0.1:50151")
     t = await q.quantize(x, "nvfp4")
 
-Calls run on threads, which wait for the network and hold no lock of the
-interpreter meanwhile. A task that is cancelled cancels its call. A function in
-`progress=` is called by these threads, not by the loop.
+Calls run on threads, which release the interpreter's lock while they wait for
+the network. Cancelling a task cancels its call. These threads, not the event
+loop, call a function given as `progress=`.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ T = TypeVar("T")
 def _awaited(
   call: Callable[Concatenate[_connection.Connection, P], T],
 ) -> Callable[Concatenate["Connection", P], Coroutine[Any, Any, T]]:
-  """A call of a connection as a coroutine."""
+  """Turns a call of a connection into a coroutine."""
 
   @functools.wraps(call)
   async def made(
@@ -40,7 +40,7 @@ def _awaited(
     cancel: Any = keywords.get("cancel")
     if cancel is None:
       cancel = keywords["cancel"] = Cancellation()
-    # The trace that is current here is the call's.
+    # The call belongs to the trace that is current here.
     context = contextvars.copy_context()
     work = functools.partial(context.run, call, self.sync, *args, **keywords)
     loop = asyncio.get_running_loop()
@@ -59,8 +59,8 @@ class Connection:
   def __init__(
     self, connection: _connection.Connection, max_in_flight: int
   ) -> None:
-    """Wraps a connection; so many calls are under way at once at most."""
-    #: The connection underneath, which threads may use meanwhile.
+    """Wraps a connection and limits the number of calls in flight."""
+    # : The underlying connection, which threads may use meanwhile.
     self.sync = connection
     self._max_in_flight = max_in_flight
     self._threads: ThreadPoolExecutor | None = None
@@ -100,7 +100,7 @@ class Connection:
     return self._threads
 
   async def close(self) -> None:
-    """Cancels what is under way and lets go of connections."""
+    """Cancels calls in flight and closes the connections."""
     self.sync.close()
     threads, self._threads = self._threads, None
     if threads is not None:
@@ -129,18 +129,18 @@ def connect(
   max_in_flight: int = 8,
   **settings: Unpack[connecting.Keywords],
 ) -> Connection:
-  """A connection; takes what `quantd.connect` takes.
+  """Makes a connection; takes the arguments of `quantd.connect`.
 
   Args:
-    target: Where its servers are.
-    max_in_flight: Calls at once; the next ones wait their turn.
-    **settings: Of `quantd.connect`.
+    target: The addresses of its servers.
+    max_in_flight: Calls at once; further ones wait.
+    **settings: Settings of `quantd.connect`.
 
   Returns:
-    The connection, which connects by its first call.
+    The connection, which connects with its first call.
 
   Raises:
-    quantd.Invalid: An argument is no good.
+    quantd.Invalid: An argument is invalid.
   """
   most = whole("max_in_flight", max_in_flight, 1, 1024)
   return Connection(connecting.connect(target, **settings), most)

@@ -1,12 +1,12 @@
-"""Columns of tensors in, columns of their parts out, for pipelines.
+"""Quantizes columns of tensors to columns of parts, for data pipelines.
 
   dataset.map(quantd.Quantize("gpu-a:50151", column="x"), batched=True)
   ds.map_batches(
     quantd.Quantize, fn_constructor_args=("gpu-a:50151,gpu-b:50151",),
     fn_constructor_kwargs={"column": "x", "dtype": "bf16"}, concurrency=4)
 
-A record is one tensor and is quantized alone, so that its bytes do not depend
-on how an engine cuts its data into batches and tries these again.
+A record is one tensor and is quantized alone, so its bytes do not depend on how
+a pipeline cuts its data into batches and repeats them.
 """
 
 import concurrent.futures
@@ -29,7 +29,7 @@ from quantd.words import DTYPES, DType, Format
 
 __all__ = ["Quantize"]
 
-# Columns of parts whose kind is not their name.
+# Columns that are not named like the kind of their part.
 _NAMES = {
   "rowwise_data": "codes",
   "rowwise_scale": "scales",
@@ -40,24 +40,24 @@ _NAMES = {
   "columnwise_scale": "columnwise_scales",
   "amax": "tensor_amax",
 }
-# A pipeline would rather wait for a server than fail: these are of a call,
-# retries included.
+# Defaults for a call, retries included: a pipeline prefers waiting for a server
+# to failing.
 _PATIENCE: Mapping[str, Any] = {"deadline": 300.0}
 
 
 class Quantize:
-  """A function of batches: tensors in, their parts out.
+  """A function of batches: takes tensors, returns their parts.
 
-  Takes and returns columns by their names, as `datasets.Dataset.map` with
-  batched=True and Ray Data's `map_batches` with batch_format="numpy" want it.
-  Adds to each batch "codes" and "scales" as uint8 (fp32 scales as float32),
-  "amax" as float32 where the format has one, and what else the options ask
-  for: "columnwise_codes", "tensor_amax", "dbias" ... Other columns go through.
-  The bytes of a record are those of `Connection.quantize`, whatever the
-  batches.
+  Takes and returns columns by name, as `datasets.Dataset.map` with batched=True
+  and Ray Data's `map_batches` with batch_format="numpy" expect. Adds to each
+  batch "codes" and "scales" as uint8 (fp32 scales as float32), "amax" as
+  float32 if the format has one, and the other requested parts:
+  "columnwise_codes", "tensor_amax", "dbias" ... Other columns are passed
+  through. The bytes of a record are those of `Connection.quantize`, however
+  batches are cut.
 
-  Pickles as its settings, and connects by its first batch. May be used by many
-  threads.
+  Pickles as its settings, and connects with its first batch. May be used by
+  many threads.
 
   Example:
     >>> made = Quantize("127.0.0.1:50151", "mxfp8_e4m3", column="x")
@@ -78,16 +78,16 @@ class Quantize:
     settings: Mapping[str, Any] | None = None,
     **keywords: Unpack[QuantizeKeywords],
   ) -> None:
-    """Checks its arguments; connects to nothing yet.
+    """Checks its arguments; does not connect.
 
     Args:
-      servers: As for `quantd.connect`, several with commas between.
+      servers: As for `quantd.connect`, several separated by commas.
       format: As for `Connection.quantize`.
       column: The column of tensors, of 1 to 8 dimensions each; lists of numbers
-        are taken as `dtype`, or else f32.
-      dtype: The type of its elements where numpy cannot tell: "bf16" of a
-        column of uint16, which is how Arrow keeps it.
-      prefix: What the names of new columns begin with.
+        are read as `dtype`, or else f32.
+      dtype: The type of its elements if numpy has none: "bf16" for a column of
+        uint16, which is how Arrow stores it.
+      prefix: The prefix of new columns' names.
       keep: Whether the column of tensors stays.
       threads: Calls at once.
       settings: Further arguments of `quantd.connect`: tls, token_file, retry.
@@ -95,7 +95,7 @@ class Quantize:
       **keywords: Options, as for `Connection.quantize`; no splits.
 
     Raises:
-      quantd.Invalid: An argument is no good.
+      quantd.Invalid: An argument is invalid.
     """
     if keywords.get("splits") is not None:
       raise Invalid.of("splits", "none: each record is a tensor", "groups")
@@ -125,7 +125,7 @@ class Quantize:
     self._keywords = keywords
     self._lock = threading.Lock()
     self._connection: Connection | None = None
-    # Says now what is wrong with an address.
+    # Reports an invalid address now.
     self._connect().close()
 
   def _connect(self) -> Connection:
@@ -133,15 +133,15 @@ class Quantize:
     return connect(self._state["servers"], **settings)
 
   def __reduce__(self) -> tuple[Any, ...]:
-    """Pickles as what it was made of."""
+    """Pickles as its arguments."""
     return (_made, (self._state,))
 
   def types(self) -> dict[str, str]:
-    """The columns that it adds, and the word of each one's element type."""
+    """The columns that it adds, with the word of each one's element type."""
     asked = options.quantize_message(self._format, self._keywords)
     dtype = DTYPES.parse("dtype", self._dtype or "bf16")
     try:
-      # The shape does not say what parts there are.
+      # The parts do not depend on the shape.
       found = geometry.specs(pb.Tensor(dtype=dtype, shape=[256, 256]), asked)
     except (ValueError, IndexError, ZeroDivisionError) as bad:
       raise Invalid.of("options", "those that go together", str(bad)) from bad
@@ -159,8 +159,8 @@ class Quantize:
     """Quantizes a batch, some records at once.
 
     Raises:
-      quantd.Invalid: A record is no good, or there is no such column.
-      quantd.Error: A call failed after all retries; a note says which record.
+      quantd.Invalid: A record is invalid, or the column does not exist.
+      quantd.Error: A call failed after all retries; a note names the record.
     """
     if self._column not in batch:
       raise Invalid.of("column", " or ".join(batch), repr(self._column))
@@ -189,7 +189,7 @@ class Quantize:
       if self._connection is None:
         self._connection = self._connect()
     if isinstance(x, list):
-      # Lists have no type; bf16 of them is its bits.
+      # Lists have no type; their bf16 numbers are given as bits.
       kinds = {"f32": "<f4", "f16": "<f2", "bf16": "<u2"}
       x = np.asarray(x, kinds[self._dtype or "f32"])
     return self._connection.quantize(
@@ -202,7 +202,8 @@ def _made(state: dict[str, Any]) -> Quantize:
 
 
 def _stack(arrays: Sequence[Array]) -> Array:
-  """One array with records along its first axis; of objects if they differ."""
+  """One array with records along its first axis; of objects if shapes differ.
+  """
   if len({a.shape for a in arrays}) <= 1:
     return np.stack(arrays) if arrays else np.empty((0,), np.uint8)
   ragged = np.empty(len(arrays), object)

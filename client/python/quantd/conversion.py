@@ -1,4 +1,4 @@
-"""Whole models, by the program quantctl: `quantd.convert`."""
+"""Converts whole models with the program quantctl: `quantd.convert`."""
 
 import json
 import os
@@ -22,9 +22,9 @@ Path = str | os.PathLike[str]
 
 
 class ConvertKeywords(TypedDict, total=False):
-  """The options of `quantctl convert`, whose help says what each does.
+  """The options of `quantctl convert`, whose help describes each.
 
-  Flags are True, what may be repeated is a list, and `rule` a mapping, too:
+  Flags are True, repeatable options are lists, and `rule` may be a mapping:
   {"*.o_proj": "bf16"}.
   """
 
@@ -59,13 +59,13 @@ class ConvertKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Conversion:
-  """What a conversion was, as `quantctl convert --json` tells it.
+  """The result of a conversion, from `quantctl convert --json`.
 
   Attributes:
     output: The directory.
     plan: The event "plan": groups of weights, what is left out, bytes.
-    weights: The events "group": modules, format, and SQNR where it was asked
-      for; none after a dry run.
+    weights: The events "group": modules, format, and SQNR if requested; empty
+      after a dry run.
     total: The event "done": bytes, seconds, the report; empty after a dry run.
   """
 
@@ -85,16 +85,17 @@ def convert(
 ) -> Conversion:
   """Quantizes a model into a directory that inference engines load.
 
-  The program `quantctl convert` does it, with its plan, files and report. The
-  same call goes on with a conversion that was interrupted.
+  Runs the program `quantctl convert`, with its plan, files and report. The same
+  call continues a conversion that was interrupted.
 
   Args:
     source: The model's directory, or a .safetensors file.
     output: The directory to write.
-    progress: True shows a bar where tqdm is installed. A function is told the
-      bytes of weights that are done and of all; what it raises ends the work.
-    quantctl: The program; None: the one that was installed with this package, or
-      is found by PATH.
+    progress: True shows a bar if tqdm is installed. A function is called with
+      the bytes of weights that are done and the total; an exception of the
+      function ends the conversion.
+    quantctl: The program; None: the one installed with this package, or found
+      in PATH.
     **options: Those of the command, as `ConvertKeywords` lists them: format=
       "nvfp4", dialect="modelopt", only=["*.mlp.*"], statistics=True, report=
       "report", server="local" ...
@@ -103,7 +104,7 @@ def convert(
     What was planned and done.
 
   Raises:
-    quantd.Invalid: The model or an option is no good.
+    quantd.Invalid: The model or an option is invalid.
     quantd.Unavailable: No server answers.
     quantd.Unimplemented: There is no quantctl; the error says how to get it.
     quantd.Error: Some weights failed, or the output cannot be written.
@@ -150,7 +151,7 @@ def _program(quantctl: Path | None) -> str:
 
 
 def _flags(options: ConvertKeywords) -> Iterator[str]:
-  """Options as the command has them."""
+  """Options as arguments of the command."""
   for name, value in options.items():
     flag = f"--{name.replace('_', '-')}"
     values: Any = [value]
@@ -168,7 +169,7 @@ def _flags(options: ConvertKeywords) -> Iterator[str]:
 
 
 def _events(command: list[str]) -> Generator[dict[str, Any], None, None]:
-  """Runs the command and gives its events as they come."""
+  """Runs the command and yields its events."""
   with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
     try:
       child = subprocess.Popen(
@@ -179,7 +180,7 @@ def _events(command: list[str]) -> Generator[dict[str, Any], None, None]:
     with child:
       try:
         for line in child.stdout or ():
-          # An error is an object of several lines, and text beside them.
+          # An error is a JSON object over several lines, with text beside it.
           if line.startswith("{") and line.endswith("}\n"):
             yield json.loads(line)
       except BaseException:
@@ -192,5 +193,5 @@ def _events(command: list[str]) -> Generator[dict[str, Any], None, None]:
       raise _KINDS.get(child.returncode, Error)(text)
 
 
-# The command's exit codes: wrong usage, a bad input, no server, a refusal.
+# The command's exit codes: wrong usage, invalid input, no server, refused.
 _KINDS = {2: Invalid, 3: Invalid, 4: Unavailable, 5: Invalid}

@@ -1,8 +1,7 @@
-"""What can go wrong, as exceptions that a program can tell apart.
+"""Errors, as exceptions that a program can tell apart.
 
-Every failed call raises an `Error`. What was wrong with an argument is
-`Invalid`, whether this package or the server found out, and a `ValueError`,
-too.
+Every failed call raises an `Error`. An invalid argument raises `Invalid`,
+whether this package or the server found it; it is also a `ValueError`.
 """
 
 from quantd import quantd_pb2 as pb
@@ -24,7 +23,7 @@ __all__ = [
   "from_status",
 ]
 
-# Numbers of gRPC's status codes, and their names.
+# Names of gRPC's status codes, by number.
 CODES = [
   "OK",
   "CANCELLED",
@@ -52,8 +51,8 @@ class Error(Exception):
   Attributes:
     code: The name of the status, "UNAVAILABLE".
     message: What happened, for people.
-    request_id: The call's id in the server's log; "" where it reached none.
-    attempts: How many times it was sent; 0 where it was refused before.
+    request_id: The call's id in the server's log; "" if it reached no server.
+    attempts: How many times it was sent; 0 if it was refused before.
   """
 
   code = "UNKNOWN"
@@ -74,12 +73,12 @@ class Error(Exception):
     self.attempts = attempts
 
   def say(self, message: str) -> None:
-    """Puts another message in the place of its own, for the package itself."""
+    """Replaces the message; for the package itself."""
     self.message = message
     self.args = (message,)
 
   def __str__(self) -> str:
-    """The message, and by what to find the call in the server's log."""
+    """The message, and the ids to find the call in the server's log."""
     more = []
     if self.request_id:
       more.append(f"request id {self.request_id}")
@@ -88,7 +87,7 @@ class Error(Exception):
     return f"{self.message} ({', '.join(more)})" if more else self.message
 
   def __reduce__(self) -> tuple[object, ...]:
-    """Pickles whole, so that a Ray task or an executor can raise it."""
+    """Pickles completely, so that a Ray task or an executor can raise it."""
     return (_restore, (type(self), self.args, dict(self.__dict__)))
 
 
@@ -102,12 +101,12 @@ def _restore(
 
 
 class Invalid(Error, ValueError):
-  """An argument is no good; the same call will never succeed.
+  """An argument is invalid; the same call will never succeed.
 
   Attributes:
-    field: Which, as a path in the words of quantd.proto: "rht.sign_mask".
-    expected: What would do.
-    got: What there was.
+    field: Its path in the names of quantd.proto: "rht.sign_mask".
+    expected: What would be valid.
+    got: What was given.
   """
 
   code = "INVALID_ARGUMENT"
@@ -117,7 +116,7 @@ class Invalid(Error, ValueError):
 
   @classmethod
   def of(cls, field: str, expected: str, got: str) -> "Invalid":
-    """The error of a field that this package refuses.
+    """The error for a field that this package refuses.
 
     Example:
       >>> Invalid.of("usage", "rowwise or both", "sideways").field
@@ -129,11 +128,11 @@ class Invalid(Error, ValueError):
 
 
 class TooLarge(Error, ValueError):
-  """The request is larger than the server takes.
+  """The request is larger than the server accepts.
 
   Attributes:
     limit: Bytes.
-    field: What of it, as a path: "request" is all of it.
+    field: The part that is too large, as a path: "request" is all of it.
   """
 
   code = "INVALID_ARGUMENT"
@@ -142,16 +141,16 @@ class TooLarge(Error, ValueError):
 
 
 class Unavailable(Error):
-  """No server could be reached, after `Retry.max_attempts` or the deadline."""
+  """No server could be reached within `Retry.max_attempts` or the deadline."""
 
   code = "UNAVAILABLE"
 
 
 class Busy(Error):
-  """The server has no room now; the call was retried inside its deadline.
+  """The server has no room now; the call was retried within its deadline.
 
   Attributes:
-    retry_delay: Seconds after which it makes sense to try again; 0: no word.
+    retry_delay: Seconds after which to try again; 0: unknown.
   """
 
   code = "RESOURCE_EXHAUSTED"
@@ -159,7 +158,7 @@ class Busy(Error):
 
 
 class Draining(Unavailable):
-  """The server shuts down and takes no more calls."""
+  """The server is shutting down and takes no more calls."""
 
 
 class NoDevice(Unavailable):
@@ -167,7 +166,7 @@ class NoDevice(Unavailable):
 
 
 class DeviceFault(Error):
-  """A device failed while it did the work; the server's log says how."""
+  """A device failed during the work; the server's log has details."""
 
   code = "INTERNAL"
 
@@ -185,7 +184,7 @@ class Cancelled(Error):
 
 
 class Unauthenticated(Error):
-  """The server wants a token and got none that it knows."""
+  """The server wants a token and got no valid one."""
 
   code = "UNAUTHENTICATED"
 
@@ -197,10 +196,10 @@ class Unimplemented(Error):
 
 
 class Forked(Error):
-  """This process was forked from one that had called a server by this engine.
+  """This process was forked from one that had used this engine.
 
-  Threads do not survive a fork, so the engine cannot go on: start processes by
-  "spawn" or "forkserver", or let the first call come after the fork.
+  Threads do not survive a fork, so the engine cannot go on: start processes
+  with "spawn" or "forkserver", or make the first call after the fork.
   """
 
   code = "FAILED_PRECONDITION"
@@ -228,7 +227,7 @@ def from_status(
   request_id: str = "",
   attempts: int = 0,
 ) -> Error:
-  """The exception for gRPC's number of a status, to be raised.
+  """The exception for gRPC's status number, to be raised.
 
   `detail` is the serialized ErrorDetail that came with it.
 

@@ -1,12 +1,12 @@
 """The randomized Hadamard transform, here and not on a server.
 
-On arrays of numpy, PyTorch and JAX alike, and bit-equal to `apply_rht` of a
-connection: products and sums are those of fp32, in the order that FORMATS.md
-promises. XLA flushes subnormal numbers to zero on some devices; there, results
-below 2^-126 differ.
+Works on arrays of numpy, PyTorch and JAX, and is bit-equal to `apply_rht` of a
+connection: products and sums are in fp32, in the order that FORMATS.md defines.
+XLA flushes subnormal numbers to zero on some devices; there, results below
+2^-126 differ.
 
-The names are near those of TransformerEngine's JAX utilities; `README.md` of
-the package says which is which.
+The names are similar to those of TransformerEngine's JAX utilities; the
+package's `README.md` maps them.
 """
 
 import importlib
@@ -71,7 +71,7 @@ def sign_vector(dimension: int = 16, mask: Mask = None) -> Any:
 
   Args:
     dimension: 16, 32, 64 or 128.
-    mask: Bit i is set where sign i is -1; None: those of TransformerEngine and
+    mask: Bit i is set if sign i is -1; None: those of TransformerEngine and
       torchao.
 
   Returns:
@@ -175,8 +175,8 @@ def _scaled(xp: Any, x: Any, factors: Array) -> Any:
     return product.masked_fill(x == 0, 0.0)
   if xp is np:
     return np.where(x == 0, np.float32(0), x * factors)
-  # XLA contracts a product and the sum after it into one operation. Signs that
-  # alternate, and are taken back by a choice, leave it no product there.
+  # XLA contracts a product and a following sum into one operation. Alternating
+  # signs, taken back by a selection, separate the two.
   odd = np.arange(len(factors)) % 2 == 1
   product = x * np.where(odd, -factors, factors)
   product = xp.where(odd, -product, product)
@@ -184,7 +184,7 @@ def _scaled(xp: Any, x: Any, factors: Array) -> Any:
 
 
 def _rounded(xp: Any, x: Any, dtype: str) -> Any:
-  """To the type, to nearest even; every NaN is the same."""
+  """Rounds to the type, to nearest even; all NaNs become the same one."""
   if xp.__name__ == "torch":
     return x.masked_fill(xp.isnan(x), math.nan).to(torch_dtype(dtype))
   x = xp.where(xp.isnan(x), np.float32(np.nan), x)
@@ -229,7 +229,7 @@ def _stages(xp: Any, t: Any, n: int) -> Any:
 def _rotate(
   x: Any, inverse: bool, dimension: int, mask: Mask, dtype: Any
 ) -> tuple[Any, Any, str]:
-  """The rotated values in fp32, in blocks; the library and the type of x."""
+  """The rotated values in fp32, in blocks, and the library and type of x."""
   library = library_of(x)
   if library not in ("numpy", "torch", "jax"):
     raise Invalid.of(

@@ -1,7 +1,7 @@
-"""From keyword arguments to the option messages of quantd.proto.
+"""Converts keyword arguments to the option messages of quantd.proto.
 
-The only place that knows what an option is called. Which of them go together
-is the server's to say: what it refuses comes back as `quantd.Invalid`.
+The only place that knows the names of options. The server decides which of
+them go together: what it refuses is raised as `quantd.Invalid`.
 """
 
 import difflib
@@ -44,20 +44,20 @@ __all__ = [
   "whole",
 ]
 
-# One, or one for each group or line.
+# One number, or one for each group or line.
 Numbers = float | Sequence[float]
 
 
 class QuantizeKeywords(TypedDict, total=False):
-  """What `quantize`, `plan` and `Quantizer` take, all of it optional.
+  """Options of `quantize`, `plan` and `Quantizer`, all of them optional.
 
-  WIRE.md and FORMATS.md say what each does, in the same words. Where a word is
-  asked for, the number that quantd_pb2 has for it will do. Truth values are
-  True and False alone, and numbers no text.
+  WIRE.md and FORMATS.md describe each, under the same names. Instead of a word,
+  its number in quantd_pb2 is accepted. Truth values must be True or False, and
+  numbers must not be text.
 
   Attributes:
-    usage: Copies to make: "rowwise", "columnwise", "both", or "none" but what
-      goes beside them. Without it those that are rotated, or else rowwise.
+    usage: Copies to make: "rowwise", "columnwise", "both", or "none" for only
+      the other parts. Default: those that are rotated, or else rowwise.
     profile: Whose bytes: "te" (the default), "modelopt@0.47" ...
     rht: Copies to rotate first: "rowwise", "columnwise", "both", or True for
       all that are made: those of `usage`, or both.
@@ -127,7 +127,7 @@ class QuantizeKeywords(TypedDict, total=False):
 
 
 def refuse_unknown(function: str, got: Mapping[str, Any], known: type) -> None:
-  """A TypeError for a keyword that nobody knows, with the one that is like it."""
+  """Raises TypeError for an unknown keyword, suggesting a similar one."""
   for name in got:
     if name not in known.__annotations__:
       near = difflib.get_close_matches(name, known.__annotations__, 1)
@@ -144,11 +144,11 @@ def copies(field: str, word: Any) -> tuple[bool, bool]:
 
 
 def sign_mask_bytes(mask: int | str | bytes, dimension: int) -> bytes:
-  """The signs as they travel: dimension / 8 bytes in little endian."""
+  """The serialized signs: dimension / 8 bytes in little endian."""
   field = "rht.sign_mask"
   if isinstance(mask, (bytes, bytearray)):
     return bytes(mask)
-  # Any number will do for a dimension that the server refuses.
+  # For an illegal dimension, which the server refuses, any mask will do.
   bits = min(max(dimension, 16), 128)
   most = (1 << bits) - 1
   if not isinstance(mask, str):
@@ -250,7 +250,7 @@ def _fill_rounding(o: pb.QuantizeOptions, k: QuantizeKeywords) -> None:
   seed = k.get("stochastic")
   if seed is not None and seed is not False:
     o.rounding = pb.ROUNDING_STOCHASTIC
-    # Drawn before the first try, so that a retry rounds as that did.
+    # Drawn before the first attempt, so that a retry rounds the same way.
     drawn = secrets.randbits(64) if seed is True else seed
     o.stochastic.seed = whole("stochastic.seed", drawn, 0, 2**64 - 1)
   offset = whole(
@@ -320,7 +320,7 @@ def quantize_message(
 def dequantize_message(
   made: pb.QuantizeOptions, usage: Any, output: Any
 ) -> pb.DequantizeOptions:
-  """The options to decode a copy with that was made with `made`."""
+  """The options to decode a copy made with `made`."""
   o = pb.DequantizeOptions(
     format=made.format, usage=usage, output=output, profile=made.profile
   )
@@ -339,13 +339,13 @@ def dequantize_message(
 
 
 def check_echo(asked: pb.QuantizeOptions, echo: pb.QuantizeOptions) -> None:
-  """Refuses an answer of a server that dropped an option without a word."""
+  """Refuses the reply of a server that ignored an option."""
   _check_echo(asked.SerializeToString(), echo.SerializeToString())
 
 
 @functools.lru_cache(maxsize=256)
 def _check_echo(ours: bytes, theirs: bytes) -> None:
-  """Compares both as they travel; programs ask the same again and again."""
+  """Compares serialized options; programs repeat the same ones."""
   asked = pb.QuantizeOptions.FromString(ours)
   echo = pb.QuantizeOptions.FromString(theirs)
   known = {field.name for field, _ in echo.ListFields()}

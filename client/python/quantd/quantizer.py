@@ -21,7 +21,7 @@ from quantd.words import Format, Sides, Usage
 
 __all__ = ["Quantizer"]
 
-# What TransformerEngine and PyTorch call them, as text.
+# Names of TransformerEngine and PyTorch, as text.
 _TE_FP8 = {
   "kFloat8E4M3": "e4m3",
   "kFloat8E5M2": "e5m2",
@@ -29,12 +29,12 @@ _TE_FP8 = {
   "float8_e5m2": "e5m2",
 }
 
-# What has to stand beside options for them to be looked at.
+# Options that must be present for the others to be checked.
 _BESIDE = QuantizeKeywords(
   rht="both", history=[0.0], stochastic=0, splits=[1], usage="both"
 )
 
-# Arguments of one call, which are no options.
+# Arguments of one call that are not options.
 _ARGUMENTS = (
   "flatten_axis",
   "dtype",
@@ -44,7 +44,7 @@ _ARGUMENTS = (
   *CallOptions.__annotations__,
 )
 
-# What is said here as TransformerEngine says it.
+# Options that have another name here, as in TransformerEngine.
 _INSTEAD = {
   "usage": "rowwise= and columnwise=",
   "rht": "with_rht=",
@@ -55,7 +55,7 @@ _INSTEAD = {
 
 
 class Quantizer:
-  """Quantizes as it was told once.
+  """Quantizes with options that were set once.
 
   Example:
     >>> quantizer = Quantizer(q, with_rht=True, stochastic_rounding=True, seed=7)
@@ -156,10 +156,10 @@ class Quantizer:
   def set_usage(
     self, *, rowwise: bool | None = None, columnwise: bool | None = None
   ) -> None:
-    """Says which copies to make from now on; None leaves one as it is.
+    """Sets which copies to make from now on; None leaves a copy unchanged.
 
-    What was said of a copy that is not wanted, as its rotation, waits for the
-    call that wants it again.
+    Settings of a copy that is not wanted, such as its rotation, are kept for
+    later calls that want it.
     """
     if rowwise is not None:
       self.rowwise_usage = flag("rowwise", rowwise)
@@ -263,7 +263,7 @@ class Quantizer:
     return self.connection.quantize(x, format, **arguments, **options)
 
   def __repr__(self) -> str:
-    """What it was told, in the words of the constructor."""
+    """Its settings, in the form of the constructor."""
     said = {
       "rowwise": self.rowwise_usage,
       "columnwise": self.columnwise_usage,
@@ -275,20 +275,20 @@ class Quantizer:
     return f"Quantizer({self.connection!r}, {self.format!r}, {told})"
 
   def copy(self) -> "Quantizer":
-    """Another one that is set like this one."""
+    """Another quantizer with the same settings."""
     made = copy.copy(self)
     made.keywords = QuantizeKeywords(**self.keywords)
     return made
 
   def is_quantizable(self, x: Any) -> bool:
-    """Whether the format has rowwise codes of such a shape: whole blocks."""
+    """Whether the format has rowwise codes of that shape: whole blocks."""
     block = geometry.FORMATS_BY_NAME[self.format].block
     cols = geometry.sides(arrays.read(x).shape, -1)[1]
     return not self.rowwise_usage or block in (0, 128) or cols % block == 0
 
 
 def _rotated(rht: Any, sides: tuple[bool, bool]) -> Sides | None:
-  """The copies that are both to be rotated and made."""
+  """The copies that are made and rotated."""
   if rht is not None and not (
     isinstance(rht, str) and rht in ("rowwise", "columnwise", "both")
   ):

@@ -1,4 +1,4 @@
-"""Amaxes that are the largest of several processes."""
+"""Amaxes reduced over several processes."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def give_amaxes(
   call: dict[str, Any],
   reduction: Any,
 ) -> None:
-  """Puts the largest amaxes of all processes into `options` as `given_amax`."""
+  """Puts the processes' largest amaxes into `options` as `given_amax`."""
   usage = options["usage"]
   sides = [s for s in ("rowwise", "columnwise") if usage in (s, "both")]
   if scaling not in ("nvfp4", "tensor", "channel") or not sides:
@@ -57,7 +57,7 @@ def give_amaxes(
   given = _largest(own, reduction)
   if estimate and all(side in given for side in turned):
     for side in turned:
-      # The product in fp32, which is how the server estimates.
+      # A product in fp32, as the server computes estimates.
       given[side] = given[side] * estimate
     options.pop("amax_estimation_scale")
   if given:
@@ -65,7 +65,7 @@ def give_amaxes(
 
 
 def _largest(own: dict[str, Array], reduction: Any) -> dict[str, Array]:
-  """The amaxes of all processes, for the copies that can be given one."""
+  """The largest amaxes of all processes, for the copies that accept one."""
   flat = np.concatenate(list(own.values())).astype(np.float32)
   returned = _reduced(flat.copy(), reduction)
   try:
@@ -91,13 +91,13 @@ def _largest(own: dict[str, Array], reduction: Any) -> dict[str, Array]:
         "amax_reduction", "finite amaxes", "one of another process that is not"
       )
     elif (largest[finite] != values[finite]).any():
-      # All amaxes of a copy are given, or none.
+      # Either all amaxes of a copy are given, or none.
       raise Invalid.of(
         "amax_reduction",
         "groups or lines whose amaxes are all finite, or are the largest here",
         "some that are not finite beside larger ones of another process",
       )
-    # Else none is given: they are the server's own, which it finds again.
+    # Otherwise none is given: the server computes its own again.
   return given
 
 

@@ -1,4 +1,4 @@
-"""What calls bring back beside tensors."""
+"""Results of calls other than tensors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -73,12 +73,12 @@ class PartPlan:
 
 @dataclass(frozen=True)
 class Plan:
-  """What `quantize` would give, and the memory that it takes.
+  """The parts that `quantize` would give, and the memory that it takes.
 
   Attributes:
     parts: By their words.
-    input_bytes: To send.
-    output_bytes: To come back.
+    input_bytes: Bytes to send.
+    output_bytes: Bytes to receive.
     scratch_bytes: Memory of the device beside both.
   """
 
@@ -90,7 +90,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Device:
-  """A device of a server; bytes of its memory, and counters since its start."""
+  """A device of a server: bytes of its memory, and counters since its start."""
 
   name: str
   kind: str
@@ -106,7 +106,7 @@ class Device:
 
 @dataclass(frozen=True)
 class FormatSupport:
-  """What a server can do of a format; `options` are the names of WIRE.md."""
+  """A server's support of a format; `options` are the names in WIRE.md."""
 
   name: str
   device_kinds: tuple[str, ...]

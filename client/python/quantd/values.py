@@ -1,7 +1,7 @@
-"""Values of arguments, looked at strictly: what is no good is `Invalid`.
+"""Strict checks of arguments: an invalid value raises `Invalid`.
 
-A number is no text and no truth value, and a list is nothing that has no order
-or that can be gone through once only.
+Text and truth values are not numbers. A list must have an order, and must be
+iterable more than once.
 """
 
 import contextlib
@@ -15,19 +15,19 @@ import numpy as np
 
 from quantd.errors import Invalid
 
-# From here on fp32 rounds to Inf.
+# The smallest magnitude that fp32 rounds to Inf.
 _BEYOND_FP32 = 3.4028235677973366e38
 
 
 def shown(value: Any) -> str:
-  """What there is, for the `got` of an error: short, and never an error itself.
+  """A short description of a value for the `got` of an error; never fails.
 
   Example:
     >>> shown(10**5000)
     'a whole number of 16610 bits'
   """
   if isinstance(value, int) and value.bit_length() > 1024:
-    # Python refuses to write these out.
+    # Python refuses to print such large numbers.
     return f"a whole number of {value.bit_length()} bits"
   try:
     return repr(value)[:80]
@@ -36,14 +36,14 @@ def shown(value: Any) -> str:
 
 
 def flag(field: str, value: Any) -> bool:
-  """True or False, and nothing that only passes for one."""
+  """True or False, and nothing that only compares equal."""
   if isinstance(value, (bool, np.bool_)):
     return bool(value)
   raise Invalid.of(field, "True or False", shown(value))
 
 
 def whole(field: str, value: Any, low: int, high: int) -> int:
-  """An integer in the range of its field, whatever library it is of."""
+  """An integer in the range of its field, of any library's type."""
   number = None
   if not isinstance(value, (bool, np.bool_)):
     with contextlib.suppress(TypeError):
@@ -55,7 +55,7 @@ def whole(field: str, value: Any, low: int, high: int) -> int:
 
 
 def is_list(values: Any) -> bool:
-  """Whether it has a length and an order: a list, a tuple, an array of a list."""
+  """Whether it has a length and an order: a list, a tuple, an array."""
   raw = (str, bytes, bytearray, memoryview)
   if isinstance(values, (*raw, Mapping, AbstractSet)):
     return False
@@ -66,7 +66,7 @@ def is_list(values: Any) -> bool:
 
 
 def number(field: str, value: Any) -> float:
-  """One number that fp32 has, or NaN or Inf; of an array without dimensions."""
+  """One number in the range of fp32, NaN or Inf; also a 0-dimensional array."""
   try:
     return _float(value)
   except (TypeError, ValueError, OverflowError):
@@ -91,7 +91,7 @@ def numbers(field: str, values: Any) -> list[float]:
 
 
 def _float(value: Any) -> float:
-  """Not of text that reads like a number, nor of what would lose a part."""
+  """Converts to float, but not from text or with a loss."""
   no_numbers = (str, bytes, bytearray, bool, np.bool_, complex)
   if isinstance(value, (*no_numbers, np.complexfloating)):
     raise TypeError("not a number")

@@ -1,7 +1,7 @@
 """The words for the enumerations of quantd.proto: "nvfp4_2d", "rowwise".
 
-Made from the messages, so that a value that is new there has its word here.
-They are those that quantctl and the pages use.
+Derived from the messages, so a new value has its word at once. quantctl and the
+documentation use the same words.
 """
 
 import re
@@ -13,7 +13,7 @@ from quantd import quantd_pb2 as pb
 from quantd.errors import Invalid
 from quantd.values import shown
 
-# A number is the one that quantd_pb2 has for a word.
+# A word, or its number in quantd_pb2.
 Format = (
   Literal[
     "nvfp4",
@@ -68,7 +68,7 @@ class TorchDType(Protocol):
     """Whether it is a type of floats."""
 
 
-# A type of elements: its word, or what numpy, PyTorch or JAX call it.
+# An element type: its word, or the type of numpy, PyTorch or JAX.
 DType = Literal["f32", "f16", "bf16"] | np.dtype[Any] | type[Any] | TorchDType
 
 
@@ -105,7 +105,7 @@ class Words:
     return iter(self._words.values())
 
   def parse(self, field: str, word: Any, only: tuple[str, ...] = ()) -> Any:
-    """The number for a word; of `only` these where that is not empty."""
+    """The number for a word; if `only` is not empty it must be one of those."""
     number: Any = self._numbers.get(word) if isinstance(word, str) else word
     legal = only or tuple(self._words.values())
     if type(number) is not int or self._words.get(number) not in legal:
@@ -154,5 +154,6 @@ HISTORY_RULES = Words(pb.HistoryRule, "HISTORY_RULE_")
 NON_FINITES = Words(pb.NonFinite, "NON_FINITE_")
 LAYOUTS = Words(pb.Layout, "LAYOUT_")
 KINDS = Words(pb.TensorKind, "TENSOR_KIND_")
-# The order in which waiting calls are served: metadata, and no number of the wire.
+# Priorities of waiting calls, highest first. They are sent as metadata, not as
+# numbers.
 PRIORITIES = ("high", "normal", "low")

@@ -1,4 +1,4 @@
-"""What a call of Quantize asks for, and all that follows from that alone."""
+"""The request of a Quantize call, and everything that follows from it alone."""
 
 from typing import NamedTuple
 
@@ -9,19 +9,19 @@ from quantd.words import DTYPES, KINDS
 
 
 class Answer(NamedTuple):
-  """What a reply says, beside the parts that came with it."""
+  """The content of a reply, without the parts that came with it."""
 
-  # One for each part, in their order.
+  # One for each part, in order.
   specs: tuple[geometry.Spec, ...]
   report: bytes
   request_id: str
 
 
 class Asked:
-  """A tensor and options, and what was worked out for the first such call.
+  """A tensor and options, and what was derived from them for the first call.
 
-  Programs ask the same of one tensor after the other; those calls share one of
-  these, of any thread. Its messages are not to be changed.
+  Programs repeat the same request for one tensor after the other; these calls
+  share one object, on any thread. Its messages must not be changed.
   """
 
   __slots__ = ("_known", "_sizes", "header", "options", "tensor")
@@ -29,19 +29,19 @@ class Asked:
   def __init__(self, tensor: pb.Tensor, options: pb.QuantizeOptions) -> None:
     """Takes messages that nobody changes from now on."""
     self.tensor = tensor
-    # The bytes that travel.
+    # The serialized options.
     self.options: bytes = options.SerializeToString()
-    # The request as it travels, without its payload.
+    # The serialized request without its payload.
     self.header: bytes = pb.QuantizeRequest(
       tensor=tensor, options=options
     ).SerializeToString()
     self._sizes: tuple[tuple[int, int], ...] | None = None
-    # The header of the last reply, and what it says. None: there was none yet,
-    # which is not one that is empty.
+    # The header of the last reply, and what it says. None: there was no reply
+    # yet, as opposed to an empty one.
     self._known: tuple[bytes, Answer] | None = None
 
   def specs(self) -> list[geometry.Spec]:
-    """The parts that there will be; none where the options are refused."""
+    """The resulting parts; empty if the options are refused."""
     try:
       return geometry.specs(
         self.tensor, pb.QuantizeOptions.FromString(self.options)
@@ -61,7 +61,7 @@ class Asked:
     """Reads the header of a reply.
 
     Raises:
-      quantd.Unimplemented: The server dropped an option without a word.
+      quantd.Unimplemented: The server ignored an option.
     """
     known = self._known
     if known is not None and known[0] == header:
@@ -76,7 +76,7 @@ class Asked:
 
 
 def spec_of(ref: pb.TensorRef) -> geometry.Spec:
-  """What a reply says of a part."""
+  """The description of a part in a reply."""
   return geometry.Spec(
     KINDS.word(ref.kind),
     DTYPES.word(ref.dtype),

@@ -1,4 +1,4 @@
-"""How one call is made, beside what it asks for."""
+"""Options of one call that do not affect its result."""
 
 import re
 import sys
@@ -17,8 +17,8 @@ from quantd.words import PRIORITIES, Priority, Side
 # Seconds: no call takes longer.
 YEAR = 365 * 24 * 3600.0
 
-# The format of W3C Trace Context: the version, the trace's id, the caller's,
-# flags, and what later versions may have. gRPC takes no other characters.
+# The format of W3C Trace Context: version, trace id, parent id, flags, and
+# additions of later versions. gRPC accepts no other characters.
 _TRACE = re.compile(
   r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-[!-~]*)?"
 )
@@ -26,20 +26,20 @@ _LONGEST_TRACE = 256
 
 
 class CallOptions(TypedDict, total=False):
-  """What every call takes beside its arguments.
+  """Arguments that every call takes.
 
   Attributes:
     timeout: Seconds, retries included; None: the connection's deadline.
     cancel: Stops the call from another thread.
-    progress: True shows a bar where tqdm is installed. A function is told the
-      bytes of the input that are done and of all of them, by one thread at a
-      time, which waits for it; what it raises ends the call.
-    traceparent: The trace that the call belongs to, as W3C Trace Context writes
-      it, "00-...-...-01": servers log its ids. None: the current span's, where
-      the program uses OpenTelemetry.
-    priority: "high", "normal" or "low": who goes first where calls wait. High
-      needs a token that allows it, or is as normal; low waits for all others,
-      though not for ever.
+    progress: True shows a bar if tqdm is installed. A function is called with
+      the bytes of the input that are done and the total, by one thread at a
+      time, which waits for it; an exception of the function ends the call.
+    traceparent: The trace that the call belongs to, in W3C Trace Context form,
+      "00-...-...-01": servers log its ids. None: the current span's, if the
+      program uses OpenTelemetry.
+    priority: "high", "normal" or "low": the order of waiting calls. High needs
+      a token that allows it and otherwise counts as normal; low waits for all
+      others, but not for ever.
   """
 
   timeout: float | None
@@ -50,18 +50,18 @@ class CallOptions(TypedDict, total=False):
 
 
 class QuantizeCall(QuantizeKeywords, CallOptions, total=False):
-  """The options of a Quantize, and what every call takes."""
+  """Options of Quantize, and those of every call."""
 
 
 class DecodeKeywords(CallOptions, total=False):
-  """What `dequantize` takes beside its tensor and its library."""
+  """Arguments of `dequantize` in addition to its tensor and its library."""
 
   usage: Side | None
   rotated: bool
 
 
 class Checked(NamedTuple):
-  """What every call takes, in types that an engine knows."""
+  """The options of a call, in types that an engine knows."""
 
   timeout: float | None
   cancel: Cancellation | None
@@ -73,7 +73,7 @@ class Checked(NamedTuple):
 def split(
   function: str, keywords: QuantizeCall
 ) -> tuple[CallOptions, QuantizeKeywords]:
-  """What belongs to the call, and what is asked for."""
+  """Separates options of the call from those of the request."""
   refuse_unknown(function, keywords, QuantizeCall)
   call, asked = CallOptions(), QuantizeKeywords()
   for name, value in keywords.items():
@@ -83,7 +83,7 @@ def split(
 
 
 def checked(function: str, call: CallOptions) -> Checked:
-  """Refuses what no engine takes."""
+  """Refuses values that no engine accepts."""
   refuse_unknown(function, call, CallOptions)
   timeout = call.get("timeout")
   if timeout is not None:
@@ -125,7 +125,7 @@ def _is_time(value: Any) -> bool:
 
 
 def check_cancel(cancel: Any) -> None:
-  """Refuses what is no Cancellation, as an Event of threading."""
+  """Refuses anything but a Cancellation, such as threading.Event."""
   if cancel is not None and not isinstance(cancel, Cancellation):
     raise Invalid.of("cancel", "a quantd.Cancellation", type(cancel).__name__)
 

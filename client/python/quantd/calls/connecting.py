@@ -1,4 +1,4 @@
-"""How a connection is made."""
+"""Makes connections."""
 
 import dataclasses
 import os
@@ -15,14 +15,14 @@ __all__ = ["connect"]
 
 # Bytes: no machine has more.
 _MOST = 2**63 - 1
-# The address at which servers listen unless they are told otherwise.
+# The default address of servers.
 _HERE = "127.0.0.1:50151"
 
 Path = str | os.PathLike[str]
 
 
 class Keywords(TypedDict, total=False):
-  """What `connect` takes beside the target."""
+  """Settings of `connect` in addition to the target."""
 
   engine: str | None
   tls: bool | Tls
@@ -54,31 +54,33 @@ def connect(
   band_bytes: int = 0,
   stream_from: int | None = None,
 ) -> Connection:
-  """Makes a connection, which connects by its first call.
+  """Makes a connection, which connects with its first call.
 
   Args:
-    target: "host:port", several with commas, "unix:/path", or "local" for the
-      devices of this process. None: QUANTD_SERVER, or else 127.0.0.1:50151,
-      with the TLS, token and memory socket of the environment, as quantctl.
-    engine: "native" or "grpc"; None: the native one where it is installed.
-    tls: True: encrypt, and trust whom the system trusts; or a `quantd.Tls`.
-    token: A bearer token, which no plain text carries to another machine.
+    target: "host:port", several separated by commas, "unix:/path", or "local"
+      for the devices of this process. None: QUANTD_SERVER, or else
+      127.0.0.1:50151, with TLS, token and memory socket from the environment,
+      as in quantctl.
+    engine: "native" or "grpc"; None: the native one if it is installed.
+    tls: True: encrypt, and trust the system's authorities; or a `quantd.Tls`.
+    token: A bearer token, which is never sent to another machine in plain text.
     token_file: A file of one line with the token.
-    deadline: Seconds of a call that brings no timeout.
+    deadline: Seconds for a call without a timeout.
     channels: Connections to each server; the pure engine has one.
     retry: When a failed call is sent again: a `quantd.Retry`.
     dead_peer_timeout: Seconds until a silent connection is given up.
     memory_socket: The server's --memory-socket, to share memory with it.
-    busy_poll: Seconds, up to 0.1, for which a call looks for its answer.
-    band_bytes: Larger calls are cut into bands of rows; 0: none is.
-    stream_from: Tensors of so many bytes go in chunks; None: where needed.
+    busy_poll: Seconds, up to 0.1, for which a call polls for its answer.
+    band_bytes: Larger calls are cut into bands of rows; 0: never.
+    stream_from: Tensors of this size or more are sent in chunks; None: only
+      where necessary.
 
   Returns:
-    The connection. `help(quantd.engines.engine.Settings)` says more of each.
+    The connection. `help(quantd.engines.engine.Settings)` has more on each.
 
   Raises:
-    quantd.Invalid: A value is no good.
-    ImportError: The engine cannot be had here.
+    quantd.Invalid: A value is invalid.
+    ImportError: The engine is not available.
 
   Example:
     >>> quantd.connect("127.0.0.1:50151", engine="grpc")
@@ -92,7 +94,7 @@ def connect(
       token = None if token_file else os.environ.get("QUANTD_CLIENT_TOKEN")
     memory_socket = memory_socket or os.environ.get("QUANTD_MEMORY_SOCKET")
   _check("target", isinstance(target, str), "an address, as text", target)
-  # No token is shown.
+  # The error must not show the token.
   text = token is None or isinstance(token, str)
   _check("token", text, "text", type(token))
   retry = Retry() if retry is None else retry
@@ -130,7 +132,7 @@ def connect(
 
 
 def _tls_of(environment: Mapping[str, str]) -> bool | Tls:
-  """What the variables of quantctl ask for."""
+  """TLS settings from quantctl's environment variables."""
   names = {"ca": "CA", "cert": "CERT", "key": "KEY", "server_name": "NAME"}
   said = {
     k: environment.get(f"QUANTD_CLIENT_TLS_{v}") or None
@@ -166,7 +168,8 @@ def _band_bytes(value: Any) -> int:
 
 
 def _path(field: str, path: Any) -> str | None:
-  """A path as text. A number would be a descriptor, which reading closes."""
+  """A path as text. A number would be a descriptor, which reading would close.
+  """
   if path is None:
     return None
   text = os.fspath(path) if isinstance(path, os.PathLike) else path

@@ -43,12 +43,11 @@ A = TypeVar("A")
 class Connection(Questions):
   """Calls on one server or several; made by `quantd.connect`.
 
-  May be used by any number of threads at once, and pickles as its settings:
-  what it becomes elsewhere connects anew, by its first call.
+  May be used by any number of threads at once. Pickles as its settings: the
+  unpickled connection connects anew, with its first call.
 
-  Arrays that go in are not copied where they are contiguous, and must not be
-  changed while a call runs. What comes out of `quantize` is read-only, but for
-  buffers in `out`.
+  Contiguous input arrays are not copied, and must not be changed while a call
+  runs. Results of `quantize` are read-only, except for buffers in `out`.
   """
 
   def quantize(
@@ -67,24 +66,24 @@ class Connection(Questions):
 
     Args:
       x: f32, f16 or bf16, of 1 to 8 dimensions: an array of numpy, PyTorch,
-        CuPy, JAX, or with `__dlpack__`. Where `takes_device` holds, one in a
-        GPU's memory is worked on there, and the parts lie there, too.
+        CuPy, JAX, or with `__dlpack__`. If `takes_device` is true, an array in
+        GPU memory is quantized there, and the parts stay there, too.
       format: "nvfp4", "nvfp4_2d", "fp8_e4m3", "fp8_e5m2", "mxfp8_e4m3",
         "mxfp8_e5m2", "mxfp4", "fp8_block_e4m3", "fp8_block_e5m2",
         "fp8_block_2d_e4m3", "fp8_block_2d_e5m2" or "fp8_channel_e4m3".
-      flatten_axis: x is worked on as a matrix M x K: M is the product of the
+      flatten_axis: x is treated as a matrix M x K: M is the product of the
         dimensions before this axis, K of the others.
-      dtype: The type of x where numpy cannot tell: "bf16" of uint16.
-      fused: Arrays that share one amax with x, as q, k and v of a layer do:
-        stacked below it for the call, cut apart after it. The result's `fused`
-        has them.
+      dtype: The type of x if numpy has none: "bf16" for uint16.
+      fused: Arrays that share one amax with x, such as q, k and v of a layer:
+        stacked below x for the call and separated afterwards. The result's
+        `fused` has them.
       out: Buffers for parts, by kind: {"rowwise_data": ...}; contiguous, of
-        the exact size. The result views them. They may lie over an input,
-        which is read before, but not over each other.
-      like: Whose arrays the result shows and decodes to: "numpy", "torch",
-        "jax" or an array of one; None: that of x.
+        the exact size. The result views them. They may overlap an input,
+        which is read first, but not each other.
+      like: The library of the result's arrays and of decoding: "numpy",
+        "torch", "jax" or an array of one; None: that of x.
       **keywords: Options, as `quantd.options.QuantizeKeywords` lists them, and
-        what every call takes, as `CallOptions` does: `timeout`, `cancel`,
+        those of every call, see `CallOptions`: `timeout`, `cancel`,
         `progress`, `traceparent`, `priority`.
 
     Returns:
@@ -145,29 +144,29 @@ class Connection(Questions):
   ) -> dict[str, QuantizedTensor]:
     """Quantizes the weights of a state dict, several at once.
 
-    What has fewer than two dimensions, as biases and norms, is left out of the
-    result, and so are integers and masks, whatever their shape.
+    Tensors with fewer than two dimensions, such as biases and norms, are left
+    out of the result, and so are integers and masks of any shape.
 
     Args:
-      tensors: By their names, as a state dict has them.
+      tensors: By name, as in a state dict.
       format: As for `quantize`.
-      only: Patterns, as `quantctl convert --only` has them: no other modules.
+      only: Patterns, as of `quantctl convert --only`: no other modules.
         A name with * and ?, or "re:" and a regular expression that matches from
         the start; with or without ".weight".
       ignore: Patterns of modules that are left out of the result, too.
-      at_once: Calls under way at a time.
+      at_once: Calls in flight at a time.
       flatten_axis: As for `quantize`.
       dtype: As for `quantize`.
       like: As for `quantize`.
-      **keywords: As for `quantize`; `progress` is that of all tensors together,
+      **keywords: As for `quantize`; `progress` covers all tensors together,
         and `cancel` stops all calls.
 
     Returns:
       The quantized tensors by the same names, without those left out.
 
     Raises:
-      quantd.Error: The first call that failed, and of which tensor; the
-        others are cancelled.
+      quantd.Error: The first call that failed, naming its tensor; the others
+        are cancelled.
 
     Example:
       >>> w = np.ones((4, 32), np.float32)
@@ -226,18 +225,18 @@ class Connection(Questions):
       t: The tensor.
       dtype: "f32", "f16", "bf16", or torch.bfloat16 and the like; None: that of
         the tensor.
-      usage: "rowwise" or "columnwise"; None: the first of them that is there.
+      usage: "rowwise" or "columnwise"; None: the first of them that exists.
       rotated: Leave a rotated copy as it is: the result then has the copy's
         padding, rows rounded up to whole blocks and rotations.
       out: A contiguous array of M x K elements to write to, and to return.
-      like: "numpy", "torch", "jax", or an array whose library the result is to
-        have; None: that of the tensor, which is that of what was quantized.
-      **call: What every call takes, as for `quantize`.
+      like: "numpy", "torch", "jax", or an array of the desired library; None:
+        that of the tensor, which is the quantized input's.
+      **call: Options of every call, as for `quantize`.
 
     Returns:
-      The values in the shape of the tensor; of groups that end before its last
-      row, or of a rotated copy, M x K. numpy's bf16 is ml_dtypes' bfloat16 where
-      that is installed, else uint16 with its bits.
+      The values in the shape of the tensor; M x K for groups that end before
+      its last row, or for a rotated copy. numpy's bf16 is ml_dtypes' bfloat16
+      if that is installed, else uint16 with its bits.
 
     Raises:
       quantd.Error: The call failed.
@@ -285,9 +284,9 @@ class Connection(Questions):
     Args:
       x: As for `quantize`.
       rht: Also those after rotation: "rowwise", "columnwise", or True for
-        both. Blocks of the rowwise rotation lie along K, which must be a
-        multiple of the dimension; those of the columnwise one along M.
-      domain: "tensor", or "row" for one of each row and of each column.
+        both. The rowwise rotation's blocks are along K, the columnwise one's
+        along M, which must be multiples of the dimension.
+      domain: "tensor", or "row" for one for each row and for each column.
       rht_dimension: 16, 32, 64 or 128.
       sign_mask: As for `quantize`.
       non_finite: "ignore", "propagate" or "reject".
@@ -295,7 +294,7 @@ class Connection(Questions):
       partial_splits: The groups may end before the last row.
       flatten_axis: As for `quantize`.
       dtype: As for `quantize`.
-      fused: Arrays below x, as for `quantize`: the maxima are those of all.
+      fused: Arrays below x, as for `quantize`: the maxima cover all of them.
       like: The library of the maxima; None: that of x.
       **call: What every call takes, as for `quantize`.
 

@@ -1,4 +1,4 @@
-"""What a connection is before it knows any call: settings and an engine."""
+"""The basis of a connection: its settings and its engine."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,10 @@ from quantd.words import DTYPES, DType
 
 
 class Link:
-  """Carries requests, and lives as a connection does."""
+  """Carries requests over an engine, and manages a connection's lifetime."""
 
   def __init__(self, settings: Settings, engine: str | None = None) -> None:
-    """Connects to nothing yet: the first call does."""
+    """Does not connect: the first call does."""
     self._settings = settings
     self._engine_name = engine
     self._engine: Engine = open_engine(settings, engine)
@@ -45,23 +45,22 @@ class Link:
 
   @property
   def takes_device(self) -> bool:
-    """Whether calls take arrays in a GPU's memory, and leave theirs there."""
+    """Whether calls accept arrays in GPU memory, and return theirs there."""
     return self._engine.takes_device
 
   def empty(
     self, shape: Sequence[int], dtype: DType = "bf16", *, like: Like = None
   ) -> Any:
-    """An array in memory that calls take where it lies, without a copy.
+    """An array in memory that calls use in place, without a copy.
 
-    That is memory which the server of `memory_socket` shares, in process what
-    CUDA has page-locked, and elsewhere ordinary memory. Its content is whatever
-    that memory was used for last. It is known by its address: any part of it
-    may be a call's input or a buffer of `out=`, of any thread. It may outlive
-    the connection.
+    With `memory_socket` the memory is shared with the server; with local CUDA
+    devices it is page-locked; otherwise it is ordinary memory. Its content is
+    unspecified. It is recognized by address: any part of it may be a call's
+    input or a buffer of `out=`, on any thread. It may outlive the connection.
 
     Args:
-      shape: Of the array.
-      dtype: "f32", "f16" or "bf16"; bf16 is ml_dtypes' bfloat16 in numpy where
+      shape: The shape of the array.
+      dtype: "f32", "f16" or "bf16"; bf16 is ml_dtypes' bfloat16 in numpy if
         that is installed, else uint16 for its bits.
       like: "numpy", "torch", or an array of either; None: numpy.
 
@@ -69,7 +68,7 @@ class Link:
       The array.
 
     Raises:
-      quantd.Unavailable: Nobody listens at `memory_socket`.
+      quantd.Unavailable: No server listens at `memory_socket`.
       quantd.Error: The server shares no more memory.
 
     Example:
@@ -127,7 +126,7 @@ class Link:
     default: str,
     call: CallOptions,
   ) -> Any:
-    """A call whose one part is written into an array, which is returned.
+    """Writes the single part of a call into an array, which is returned.
 
     `part` is its kind, the word of its type and its shape.
     """
@@ -147,14 +146,14 @@ class Link:
     self._call(method, header, payload, {kind: target}, call)
     return arrays.to_jax(made) if library == "jax" and out is None else made
 
-  # --- its life -------------------------------------------------------------
+  # --- lifetime --------------------------------------------------------------
 
   def close(self) -> None:
-    """Cancels what is under way and lets go of connections. Idempotent.
+    """Cancels calls in flight and closes connections. Idempotent.
 
     Raises:
-      quantd.Invalid: By a function that is told how far a call is: that call
-        would be waited for.
+      quantd.Invalid: It was called by a progress function, whose own call it
+        would wait for.
     """
     if inside():
       expected = "a function that raises, or cancels, to stop the call"
@@ -170,7 +169,7 @@ class Link:
     self.close()
 
   def __reduce__(self) -> tuple[Any, ...]:
-    """Pickles as its settings, a token in them included."""
+    """Pickles as its settings, including a token."""
     return (type(self), (self._settings, self._engine_name))
 
   def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Many tensors at once: a state dict, with a bar that shows how far it is."""
+"""Quantizes many tensors at once: a state dict, with a progress bar."""
 
 import contextlib
 import contextvars
@@ -34,7 +34,7 @@ def _named(tensors: Any) -> dict[str, Any]:
 def chosen(
   tensors: Any, only: Sequence[str], ignore: Sequence[str], dtype: Any
 ) -> dict[str, Any]:
-  """The weights among tensors, of modules that are wanted."""
+  """The weights among tensors that belong to wanted modules."""
   wanted, other = _patterns("only", only), _patterns("ignore", ignore)
   return {
     name: x
@@ -46,7 +46,7 @@ def chosen(
 
 
 def _patterns(field: str, patterns: Any) -> list[re.Pattern[str]]:
-  """Patterns of modules, as quantctl has them."""
+  """Patterns of modules, as in quantctl."""
   if not is_list(patterns) or not all(isinstance(p, str) for p in patterns):
     raise Invalid.of(field, "a list of patterns", shown(patterns))
   made = []
@@ -68,10 +68,10 @@ def _matches(patterns: list[re.Pattern[str]], name: str) -> bool:
 
 
 def _is_weight(x: Any, dtype: Any) -> bool:
-  """No bias, counter or mask. What may be bits of floats is one."""
+  """Whether it is a weight: no bias, counter or mask. Bits of floats count."""
   shape, of = getattr(x, "shape", None), str(getattr(x, "dtype", ""))
   if shape is None or not of:
-    return True  # No array, which is an error.
+    return True  # not an array, which is an error
   bits = 16
   if dtype is not None:
     bits = 8 * size_of(words.DTYPES.float_word("tensor.dtype", dtype))
@@ -81,7 +81,7 @@ def _is_weight(x: Any, dtype: Any) -> bool:
 
 @contextlib.contextmanager
 def _telling(name: str) -> Iterator[None]:
-  """Around work on one tensor: its errors say which."""
+  """Adds the tensor's name to errors raised inside."""
   try:
     yield
   except Error as error:
@@ -90,7 +90,7 @@ def _telling(name: str) -> Iterator[None]:
 
 
 class _Sum:
-  """Tells of many tensors as of one."""
+  """Reports the progress of many tensors as one."""
 
   def __init__(self, function: Progress, total: int) -> None:
     self._function = function
@@ -99,7 +99,7 @@ class _Sum:
     self._done = 0
 
   def part(self) -> Progress:
-    """What one of them is to tell."""
+    """The progress function for one of the tensors."""
     last = 0
 
     def tell(done: int, total: int) -> None:
@@ -139,7 +139,7 @@ def quantize_all(
   forget = cancel.on_cancel(stop.cancel) if cancel is not None else None
   made: dict[str, QuantizedTensor] = {}
   with ThreadPoolExecutor(at_once, "quantd") as threads:
-    # The trace that is current here is theirs, too.
+    # The calls belong to the trace that is current here.
     work = {
       threads.submit(contextvars.copy_context().run, one, x): n
       for n, x in named.items()
@@ -150,7 +150,7 @@ def quantize_all(
         with _telling(name):
           made[name] = done.result()
     except BaseException:
-      # The first error ends the others, and a KeyboardInterrupt all of them.
+      # The first error ends the other calls; a KeyboardInterrupt ends all.
       stop.cancel()
       threads.shutdown(wait=False, cancel_futures=True)
       raise

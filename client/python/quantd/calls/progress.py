@@ -1,4 +1,4 @@
-"""How far a call is, told to a function or shown by tqdm's bar."""
+"""Progress of a call, reported to a function or shown with tqdm."""
 
 import contextlib
 import sys
@@ -13,22 +13,22 @@ from quantd.engines.engine import Cancellation, Progress
 from quantd.errors import Invalid
 from quantd.values import shown
 
-# True: a bar, where tqdm is installed. A function: of the bytes of the input
-# that are done, and of all of them.
+# True: a bar, if tqdm is installed. A function: called with the bytes of the
+# input that are done, and the total.
 Wanted = bool | Callable[[int, int], object]
 
 _telling = threading.local()
 
 
 def inside() -> bool:
-  """Whether this thread is in a function that is told how far a call is."""
+  """Whether this thread is in a progress function."""
   return getattr(_telling, "depth", 0) > 0
 
 
 def function_of(
   wanted: Any, total: int, title: str, unit: str = "B"
 ) -> tuple[Progress | None, Callable[[], object]]:
-  """What is to be told, and what closes it."""
+  """Returns the progress function, and a function that closes it."""
   if isinstance(wanted, (bool, np.bool_)):
     return _bar(total, title, unit) if wanted else (None, _nothing)
   if callable(wanted):
@@ -66,7 +66,7 @@ def _bar(
 
 
 def _frames_of_package() -> int:
-  """How many frames there are below the line that called the package."""
+  """Number of stack frames below the line that called the package."""
   count, frame = 0, sys._getframe(1)
   while frame.f_back is not None:
     name = frame.f_globals.get("__name__", "")
@@ -77,7 +77,7 @@ def _frames_of_package() -> int:
 
 
 class _Report:
-  """Tells of one call: never less than before, and not after a failure."""
+  """Reports one call: never less than before, and not after a failure."""
 
   def __init__(self, function: Progress, stop: Cancellation) -> None:
     self._function = function
@@ -86,7 +86,7 @@ class _Report:
     self.raised: BaseException | None = None
 
   def __call__(self, done: int, total: int) -> None:
-    # What is made again, as after a signal, begins anew.
+    # A repeated attempt, such as after a signal, starts at zero again.
     if self.raised is not None or done <= self._last:
       return
     self._last = done
@@ -104,9 +104,9 @@ class _Report:
 def telling(
   wanted: Any, total: int, title: str, cancel: Cancellation | None
 ) -> Iterator[tuple[Progress | None, Cancellation | None]]:
-  """Around a call of an engine: what it is to tell, and what stops it.
+  """Wraps a call of an engine: yields its progress function and cancellation.
 
-  What the function raises ends the call, and is raised in its place.
+  An exception of the progress function ends the call and replaces its own.
   """
   function, close = function_of(wanted, total, title)
   if function is None:

@@ -1,4 +1,4 @@
-"""What servers say without a tensor."""
+"""Calls that ask servers something without sending a tensor."""
 
 from collections.abc import Sequence
 from typing import Unpack
@@ -27,9 +27,9 @@ class Questions(Link):
     """What `quantize` would give: every part, and the memory. Computes nothing.
 
     Args:
-      shape: Of the tensor.
+      shape: The shape of the tensor.
       format: As for `quantize`.
-      dtype: Its type.
+      dtype: The type of the tensor.
       flatten_axis: As for `quantize`.
       **keywords: As for `quantize`.
 

@@ -1,4 +1,4 @@
-"""Requests from sources and options, and tensors from replies."""
+"""Makes requests from sources and options, and tensors from replies."""
 
 import functools
 import itertools
@@ -25,7 +25,7 @@ from quantd.words import DTYPES, KINDS, USAGES, DType, Format
 def tensor_message(
   dtype: Any, shape: Sequence[int], flatten_axis: int
 ) -> pb.Tensor:
-  """The tensor of a request, its numbers checked."""
+  """The tensor of a request, with checked numbers."""
   axis = whole("tensor.flatten_axis", flatten_axis, -(2**31), 2**31 - 1)
   try:
     sizes = list(shape)
@@ -38,12 +38,12 @@ def tensor_message(
 def read_all(
   x: Any, fused: Sequence[Any], dtype: DType | None, on_device: bool
 ) -> list[Source]:
-  """A tensor and those that are quantized together with it."""
+  """Reads a tensor and those that are quantized together with it."""
   if not isinstance(fused, (list, tuple)):
     raise Invalid.of("fused", "a list of arrays", type(fused).__name__)
   if not fused:
     return [arrays.read(x, "tensor", dtype, on_device)]
-  # They travel below each other, and GPU memory does not travel.
+  # They are sent one after the other; GPU memory cannot be sent.
   sources = [arrays.read(x, "tensor", dtype)]
   known: Any = sources[0].dtype if dtype is not None else None
   sources += [arrays.read(y, f"fused[{i}]", known) for i, y in enumerate(fused)]
@@ -51,14 +51,14 @@ def read_all(
 
 
 def tensor_of(source: Source, flatten_axis: int) -> pb.Tensor:
-  """The tensor of a request for what came in."""
+  """The tensor of a request for a source."""
   return tensor_message(
     DTYPES.parse("dtype", source.dtype), source.shape, flatten_axis
   )
 
 
 def stacked(sources: Sequence[Source], flatten_axis: int) -> pb.Tensor:
-  """The tensor of all sources below each other."""
+  """The tensor of all sources stacked below each other."""
   first = sources[0]
   if len(sources) == 1:
     return tensor_of(first, flatten_axis)
@@ -78,22 +78,22 @@ def asked(
   format: Format,
   keywords: QuantizeKeywords,
 ) -> Asked:
-  """What a call of Quantize asks for."""
+  """The request of a Quantize call."""
   dtype, shape = sources[0].dtype, sources[0].shape
   if len(sources) == 1 and _is_plain(flatten_axis, format, keywords):
-    # All of them can be hashed.
+    # All of them are hashable.
     values: Any = keywords
     return _remembered(dtype, shape, flatten_axis, format, **values)
   made = options.quantize_message(format, keywords)
   return Asked(stacked(sources, flatten_axis), made)
 
 
-# Types whose equal values are the same value.
+# Types whose equal values are interchangeable.
 _PLAIN = (str, int, bool, type(None))
 
 
 def _is_one_value(v: Any) -> bool:
-  """Whether what equals it, of its type, is the same: 0.0 equals -0.0."""
+  """Whether an equal value of the type is the same value: 0.0 equals -0.0."""
   return type(v) in _PLAIN or (type(v) is float and (v < 0 or v > 0))
 
 
@@ -122,7 +122,7 @@ def _remembered(
 def cut_apart(
   joined: QuantizedTensor, sources: Sequence[Source], flatten_axis: int
 ) -> QuantizedTensor:
-  """The tensors of `fused` sources, the first of which has the others."""
+  """Separates the tensors of `fused` sources; the first one has the others."""
   made: list[QuantizedTensor] = []
   at = 0
   for source in sources:
@@ -148,7 +148,7 @@ def part_of(spec: geometry.Spec, data: memoryview | DeviceBytes) -> Part:
 def places(
   near: DeviceBytes, into: dict[int, Any], sizes: Sequence[tuple[int, int]]
 ) -> dict[int, Any]:
-  """Buffers for all parts: those of the caller, and new ones beside `near`."""
+  """Buffers for all parts: the caller's, and new ones beside `near`."""
   missing = [(kind, size) for kind, size in sizes if kind not in into]
   made = device.empty(near, [size for _, size in missing])
   into.update(zip((kind for kind, _ in missing), made, strict=True))
@@ -173,7 +173,7 @@ def buffers(
     found[number] = arrays.writable(
       buffer, spec.dtype, spec.shape, f"out[{kind!r}]", on_device
     )
-  # One GPU's addresses are nobody else's.
+  # Addresses of different GPUs never overlap.
   ordered = sorted(
     (
       part.pointer
@@ -192,7 +192,7 @@ def buffers(
 def decoding(
   t: QuantizedTensor, side: str, output: Any, rotated: bool
 ) -> tuple[pb.DequantizeRequest, list[Array | DeviceBytes], tuple[int, ...]]:
-  """The request for a copy that is there, its payload, the shape it gives."""
+  """The request for an existing copy, its payload, and the resulting shape."""
   decode = options.dequantize_message(
     t.options, USAGES.parse("usage", side), output
   )
@@ -214,7 +214,7 @@ def decoding(
 
 
 def _add_ref(request: pb.DequantizeRequest, part: Part, at: int) -> None:
-  """Says in a request where a part lies in its payload."""
+  """Records in a request the position of a part in its payload."""
   spec = part.spec
   request.tensors.add(
     kind=KINDS.parse("kind", spec.kind),
@@ -228,13 +228,13 @@ def _add_ref(request: pb.DequantizeRequest, part: Part, at: int) -> None:
 
 
 def _decoded_shape(t: QuantizedTensor) -> tuple[int, ...]:
-  """The shape of what decoding gives."""
+  """The shape of the decoded tensor."""
   rows = sum(t.options.splits.rows) if t.groups else t.matrix[0]
   return t.shape if rows == t.matrix[0] else (rows, t.matrix[1])
 
 
 def _rotated_shape(t: QuantizedTensor, side: str) -> tuple[int, int]:
-  """The shape of what stays rotated, with its padding."""
+  """The shape of a copy that stays rotated, with its padding."""
   rows, cols = t.matrix
   f = geometry.format_of(t.options, t.dtype)
   if side == "rowwise":

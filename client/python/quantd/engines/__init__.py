@@ -1,6 +1,6 @@
-"""What carries the calls of a connection, and which of them is taken.
+"""Engines, which carry the calls of a connection, and the choice among them.
 
-A name is all that the rest of the package knows of an engine.
+The rest of the package knows an engine only by its name.
 """
 
 import importlib
@@ -11,8 +11,8 @@ from quantd.values import shown
 
 __all__ = ["default_engine", "open_engine"]
 
-# Their modules, each with a class Engine that is made of Settings; the one
-# that is to be preferred first.
+# Modules with a class Engine that is constructed from Settings, preferred
+# first.
 _MODULES = {
   "native": "quantd.engines.native_engine",
   "grpc": "quantd.engines.grpc_engine",
@@ -20,7 +20,7 @@ _MODULES = {
 
 
 def default_engine() -> str:
-  """Names the engine of a connection that names none: the native one if it is here."""
+  """The default engine: the native one if it is installed."""
   for name, module in _MODULES.items():
     try:
       importlib.import_module(module)

@@ -1,4 +1,4 @@
-"""The addresses of servers, and the secrets that they may be shown."""
+"""Addresses of servers, and the secrets that may be sent to them."""
 
 import ipaddress
 import re
@@ -16,7 +16,7 @@ def _refuse(got: str) -> Invalid:
 
 
 def _check_port(port: str, text: str) -> None:
-  # What is larger would be taken modulo 2^16, by gRPC as by the resolver.
+  # gRPC and the resolver would reduce a larger number modulo 2^16.
   if not re.fullmatch("[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
     raise Invalid.of("target", "a port from 1 to 65535", text[:80])
 
@@ -30,7 +30,7 @@ def _parse_one(text: str) -> str:
       _check_port(rest.rpartition(":")[2], text)
     return text
   if scheme == "dns" and rest.startswith("//") and not rest.startswith("///"):
-    # Without a port it is that of the scheme.
+    # Without a port the scheme's default is used.
     _, named, port_of_name = rest[2:].partition("/")[2].partition(":")
     if named:
       _check_port(port_of_name, text)
@@ -44,7 +44,7 @@ def _parse_one(text: str) -> str:
 
 
 def parse_target(target: str) -> list[str]:
-  """Takes "host:port" or "unix:/path", several with commas between them.
+  """Parses "host:port" or "unix:/path", or several separated by commas.
 
   Example:
     >>> parse_target("127.0.0.1:50151, gpu-b:50151")
@@ -68,7 +68,7 @@ def is_loopback(place: str) -> bool:
 
 
 def load_token(settings: Settings) -> str | None:
-  """The token of the settings; Invalid for one that is no good."""
+  """The token of the settings; raises Invalid for an invalid one."""
   token, field = settings.token, "token"
   if settings.token_file is not None:
     if token is not None:
@@ -80,7 +80,7 @@ def load_token(settings: Settings) -> str | None:
   if token is None:
     return None
   if not re.fullmatch(r"[A-Za-z0-9\-._~+/=]+", token):
-    # Not repeated: it may be a secret all the same.
+    # Not repeated: it may still be a secret.
     raise Invalid.of(
       field, "letters, digits and -._~+/= on one line", "something else"
     )
@@ -107,7 +107,7 @@ def _read(field: str, path: str) -> bytes:
 def load_tls(
   settings: Settings,
 ) -> tuple[bytes | None, bytes | None, bytes | None] | None:
-  """Authorities, key and certificate as gRPC takes them; None: plain text."""
+  """Authorities, key and certificate in gRPC's form; None: plain text."""
   tls = settings.tls
   if tls is None:
     return None

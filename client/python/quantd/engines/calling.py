@@ -1,4 +1,4 @@
-"""One call of the pure engine, retries included, at one server or another."""
+"""One call of the pure engine, with retries at one server or several."""
 
 import contextlib
 import threading
@@ -23,15 +23,15 @@ from quantd.errors import Error, from_status
 T = TypeVar("T")
 
 Metadata = list[tuple[str, str]]
-# Around a call of gRPC's that is waited for: what stops it finds it there.
+# Wraps a pending gRPC call: registers the action that stops it.
 Watch = Callable[
   [Callable[[], object]], contextlib.AbstractContextManager[None]
 ]
-# Sends once, by a channel, in so many seconds, and gives the answer.
+# Sends once over a channel, within that many seconds, and returns the answer.
 Attempt = Callable[[Any, float, Metadata, Watch], "T | Failure"]
 
 _HEALTH = "/grpc.health.v1.Health/Check"
-# Seconds that a server has to say that it is there, where there is another.
+# Seconds in which a server must prove that it is there, if there is another.
 _KNOCK = 1.0
 
 
@@ -52,7 +52,7 @@ def ask(method: str, message: bytes) -> "Attempt[bytes]":
 
 
 class Call:
-  """A call that has so many seconds, with all that it is made of."""
+  """A call with a deadline, and everything that it needs."""
 
   def __init__(
     self,
@@ -62,7 +62,7 @@ class Call:
     metadata: Metadata,
     cancel: Cancellation | None,
   ) -> None:
-    """Begins it; `metadata` is what servers are told beside the request."""
+    """Starts the deadline; `metadata` is sent beside the request."""
     check_fork()
     self._servers = servers
     self._settings = settings
@@ -76,7 +76,7 @@ class Call:
     """Sends `size` bytes until they are answered.
 
     Raises:
-      quantd.Error: They are not, or not well.
+      quantd.Error: There was no answer, or an error.
     """
     backoff = Backoff(self._settings.retry)
     metadata = metadata + self._metadata
@@ -100,7 +100,7 @@ class Call:
       if self._servers.has_another(tried) and backoff.may_move(answer):
         continue
       pause = backoff.pause(answer)
-      # The last word of the server tells more than "deadline exceeded" would.
+      # The server's last error says more than "deadline exceeded".
       if pause is None or time.monotonic() + pause >= self._deadline:
         raise self._explain(answer)
       woken = threading.Event()
@@ -109,7 +109,7 @@ class Call:
       tried.clear()
 
   def _knock(self, server: Server, tried: set[Server]) -> Failure | None:
-    """Asks a server that was not heard of yet for its health; None: send."""
+    """Asks a server not heard from yet for its health; None: it may be used."""
     if server.heard or not self._servers.has_another(tried, well=False):
       return None
     patience = min(_KNOCK, (self._deadline - time.monotonic()) / 2)
@@ -118,7 +118,7 @@ class Call:
       return None
     if answer.code == DEADLINE and answer.detail is None:
       return Failure(UNAVAILABLE, "it does not speak", delay=0.0)
-    # Whatever else it says, it is there: it may have no such service.
+    # Any other answer proves that it is there: it may have no health service.
     return answer if answer.code in (UNAVAILABLE, CANCELLED) else None
 
   def _send(
@@ -138,19 +138,19 @@ class Call:
     except grpc.RpcError as failed:
       return failure_of(failed)
     except ValueError as closed:
-      # What grpcio says of a channel that was closed meanwhile.
+      # grpcio's error for a channel that was closed meanwhile.
       return Failure(UNAVAILABLE, str(closed), delay=0.0)
 
   @contextlib.contextmanager
   def _watch(self, stop: Callable[[], object]) -> Iterator[None]:
-    """Calls `stop` where the caller cancels, closes or interrupts meanwhile."""
+    """Calls `stop` if the caller cancels, closes or interrupts meanwhile."""
     stops = (self._servers.closing, self._cancel)
     forget = [s.on_cancel(stop) for s in stops if s is not None]
     try:
       yield
     except BaseException:
-      # A KeyboardInterrupt, or whatever else a signal handler raised: the call
-      # is ended, the connection lives.
+      # A KeyboardInterrupt, or another exception of a signal handler: the call
+      # ends, the connection stays usable.
       stop()
       raise
     finally:

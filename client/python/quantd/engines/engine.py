@@ -1,8 +1,8 @@
-"""The boundary between the package and what carries its calls.
+"""The interface between the package and the engines that carry its calls.
 
-An engine carries messages and bytes, and knows no option: what to ask and what
-the answer means is shared Python above this line. Both engines raise what
-`quantd.errors.from_status` makes of a status, and nothing else of their own.
+An engine carries messages and bytes, and knows no options: the shared code
+above it makes requests and interprets replies. Apart from errors made by
+`quantd.errors.from_status` an engine raises nothing of its own.
 """
 
 import threading
@@ -10,47 +10,49 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-# Whatever has the buffer protocol and is C-contiguous, for which Python 3.11
-# has no type; or, of an engine that takes them, quantd.tensors.device's bytes.
+# An object with the buffer protocol that is C-contiguous, for which Python 3.11
+# has no type; or DeviceBytes of quantd.tensors.device, if the engine accepts
+# them.
 Buffer = Any
 
-# The number of each kind of part is TensorKind of quantd.proto.
+# Keys are TensorKind numbers of quantd.proto.
 Into = Mapping[int, Buffer]
 
-# The least that Settings.band_bytes may be, but for 0.
+# The smallest Settings.band_bytes other than 0.
 LEAST_BAND = 256 << 10
 
-# Told how many bytes of the input are done, of how many; of a call that ends
-# well in the end all of them. By one thread at a time, not always the caller's.
+# Called with the bytes of the input that are done, and the total; a successful
+# call ends with all done. Called by one thread at a time, not always the
+# caller's.
 Progress = Callable[[int, int], object]
 
 
 class Reply(NamedTuple):
-  """What a call brought back."""
+  """The result of a call."""
 
-  # The reply message, serialized, without its payload.
+  # The serialized reply without its payload.
   header: bytes
-  # The bytes of each of the header's `tensors`, in their order. Those that the
-  # caller gave a buffer for are that buffer.
+  # The bytes of each of the header's `tensors`, in order. If the caller gave a
+  # buffer for a part, it is that buffer.
   parts: Sequence[memoryview]
-  # Times the call was sent; of one in bands, all calls that its bands were.
+  # Number of times the call was sent; in bands, the sum over the bands.
   attempts: int
-  # The way that it went: "tcp", "unix", "shared", "cuda" or "local".
+  # The transport used: "tcp", "unix", "shared", "cuda" or "local".
   transport: str
-  # In how many bands it went; 1: as one call.
+  # Number of bands; 1: a single call.
   bands: int = 1
-  # Whether it, or any of its bands, went in chunks.
+  # Whether it, or one of its bands, was sent in chunks.
   streamed: bool = False
-  # The id of the call where the header does not say it: equal calls then have
+  # The id of the call if the header does not hold it, so that equal calls have
   # equal headers.
   request_id: str = ""
 
 
 class Cancellation:
-  """A way to stop calls from another thread.
+  """Stops calls from another thread.
 
-  Once cancelled it stays so, and every later call that carries it fails at
-  once with `quantd.Cancelled`. May be used by any thread, and by many calls.
+  Once cancelled it stays so, and every later call that uses it fails at once
+  with `quantd.Cancelled`. May be used by any thread, and by many calls.
 
   Example:
     >>> stop = Cancellation()
@@ -74,7 +76,7 @@ class Cancellation:
     return self._cancelled
 
   def cancel(self) -> None:
-    """Cancels every call that carries this; does not wait for them."""
+    """Cancels every call that uses this; does not wait for them."""
     with self._lock:
       self._cancelled = True
       actions = list(self._actions.values())
@@ -112,9 +114,8 @@ class Tls:
   """How a connection is encrypted; paths are PEM files, read when connecting.
 
   Attributes:
-    ca: Who signs servers; None: whom the system trusts.
-    cert: Shown to a server that asks for one; together with `key` or not at
-      all.
+    ca: The authorities that sign servers; None: those the system trusts.
+    cert: Shown to a server that asks for one; requires `key`.
     key: The private key of `cert`.
     server_name: The name that the server's certificate must have; None: the
       one dialled.
@@ -131,12 +132,12 @@ class Retry:
   """When a failed call is sent again; times are seconds.
 
   Attributes:
-    max_attempts: Times a call is tried where servers cannot be reached or are
+    max_attempts: Attempts of a call if servers cannot be reached or are
       draining; 1 switches retries off. A busy server that says when to come
       back is asked again until the deadline.
-    initial_backoff: The first pause, less up to half of it by chance.
+    initial_backoff: The first pause, less a random part of up to half of it.
     max_backoff: The longest pause.
-    multiplier: How much longer than the last one each pause is.
+    multiplier: Growth of each pause over the one before.
   """
 
   max_attempts: int = 4
@@ -152,15 +153,15 @@ class Settings:
   Attributes:
     target: "host:port", several with commas between them, "unix:/path", or, of
       the native engine, "local", "local:cpu", "local:cuda:N". A call goes to
-      the server with the fewest bytes under way, and where that one drains, is
+      the server with the fewest bytes in flight and, if that one drains, is
       busy or lost, at once to another one.
     tls: None: plain text.
     token: A bearer token, or None.
     token_file: A file of one line with the token, or None; not both.
-    deadline: Seconds that a call may take, retries included, if it brings no
+    deadline: Seconds that a call may take, retries included, if it has no
       timeout of its own.
-    channels: Connections to each server. The pure engine has one, whatever this
-      says.
+    channels: Connections to each server. The pure engine ignores it and has
+      one.
     retry: When a failed call is sent again.
     dead_peer_timeout: Seconds after which a connection is given up whose other
       side takes no byte.
@@ -196,11 +197,11 @@ class Settings:
 
 
 class Engine(Protocol):
-  """What carries calls. Used by any number of threads at once."""
+  """Carries calls. May be used by any number of threads at once."""
 
   # "grpc" or "native".
   name: str
-  # Whether it takes bytes in a GPU's memory.
+  # Whether it accepts bytes in GPU memory.
   takes_device: bool
 
   def call(
@@ -215,30 +216,30 @@ class Engine(Protocol):
     traceparent: str | None = None,
     priority: str = "normal",
   ) -> Reply:
-    """Makes one call, retries included; in bands where the settings say so.
+    """Makes a call, retries included; in bands if the settings say so.
 
-    `header` is the request without its payload, which `payload` is back to back:
-    where the header has refs, each is one of these buffers. They are not
-    written to, and not looked at after the call. `into` has a buffer of the
-    exact size for kinds of parts, which may lie over the payload; after an
-    error their content is anything. `progress` must not raise, and must not
-    close the engine, which would wait for the call.
+    `header` is the request without its payload, and `payload` the buffers that
+    make up the payload: if the header has refs, each is one of these buffers.
+    They are not written to, and not accessed after the call. `into` has a
+    buffer of the exact size for kinds of parts; these may overlap the payload,
+    and their content is undefined after an error. `progress` must not raise,
+    and must not close the engine, which would wait for the call.
 
     Raises:
-      quantd.Error: As `from_status` makes it.
+      quantd.Error: Made by `from_status`.
     """
     ...
 
   def memory(self, nbytes: int) -> Buffer:
-    """Bytes of the host, writable, that calls take where they lie if they can.
+    """Writable host memory that calls use in place, if possible.
 
-    Their content is what they were used for last.
+    Its content is unspecified.
 
     Raises:
-      quantd.Error: The server shares no more, or nobody listens there.
+      quantd.Error: The server shares no more, or none listens.
     """
     ...
 
   def close(self) -> None:
-    """Cancels what is under way and lets go of connections. Idempotent."""
+    """Cancels calls in flight and closes connections. Idempotent."""
     ...

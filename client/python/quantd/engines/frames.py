@@ -1,7 +1,7 @@
-"""A message and its payload: put together with one copy, taken apart with none.
+"""Joins a message and its payload with one copy; splits them with none.
 
 `payload` is field 101 of every message that has one, and always the last, so
-that the rest can be read by protobuf while the bytes stay where they are.
+that protobuf can read the rest while the bytes stay where they are.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _PAYLOAD_TAG = 101 << 3 | 2
 
 
 def varint(value: int) -> bytes:
-  """A number as protobuf writes it.
+  """A number in protobuf's encoding.
 
   Example:
     >>> varint(300).hex()
@@ -28,7 +28,7 @@ def varint(value: int) -> bytes:
 
 
 def join(header: bytes, payload: Sequence[Buffer]) -> bytes:
-  """The whole message. An empty payload is left out, as proto3 does."""
+  """The whole message. As in proto3, an empty payload is omitted."""
   buffers = [memoryview(b).cast("B") for b in payload if memoryview(b).nbytes]
   size = sum(b.nbytes for b in buffers)
   if size == 0:
@@ -37,7 +37,7 @@ def join(header: bytes, payload: Sequence[Buffer]) -> bytes:
 
 
 def read_varint(data: memoryview, at: int) -> tuple[int, int]:
-  """The number that lies there, and where it ends."""
+  """The number at that position, and its end."""
   value = shift = 0
   while True:
     byte = data[at]
@@ -51,10 +51,10 @@ def read_varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def split(message: bytes) -> tuple[bytes, memoryview]:
-  """What `join` put together; the payload is a view of `message`.
+  """Splits what `join` made; the payload is a view of `message`.
 
   Raises:
-    ValueError: It is no message.
+    ValueError: It is not such a message.
   """
   data = memoryview(message)
   at = 0

@@ -1,8 +1,8 @@
-"""The pure engine: grpcio and protobuf, nothing compiled of our own.
+"""The pure engine: grpcio and protobuf, without compiled code of our own.
 
-Every call is one message each way, or one stream of chunks where no message
-holds it. What makes calls faster than that is the native engine's: bands,
-reductions, shared memory, devices, several connections to a server.
+Every call is one message each way, or a stream of chunks if it does not fit
+into one. Faster ways are only in the native engine: bands, reductions, shared
+memory, devices, several connections to a server.
 """
 
 from collections.abc import Sequence
@@ -30,8 +30,8 @@ _SERVICE = "/quantd.v1.Quantd/"
 # kMaxReplyPayloadBytes of proto/limits.h.
 _LARGEST_PAYLOAD = (2 << 30) - (64 << 10) - (256 << 10) - (4 << 20) // 8 * 10
 _LARGEST_REPLY = (1 << 31) - (10 << 20)
-# How many times its payload a reply's may be, but for groups of few rows: fp32
-# of 4-bit codes.
+# Bound of a reply's payload relative to the request's, except for groups with
+# few rows: fp32 from 4-bit codes.
 _GROWTH = 8
 
 _REPLIES: dict[str, Any] = {
@@ -43,7 +43,7 @@ _REPLIES: dict[str, Any] = {
 
 
 def _check_pure(settings: Settings) -> None:
-  """Refuses what only the native engine does."""
+  """Refuses settings that only the native engine supports."""
   for field, asked, expected in (
     (
       "target",
@@ -75,7 +75,7 @@ class Engine:
   takes_device = False
 
   def __init__(self, settings: Settings) -> None:
-    """Checks the settings, and connects to nothing."""
+    """Checks the settings; does not connect."""
     _check_pure(settings)
     self._settings = settings
     self._servers = Servers(settings)
@@ -114,12 +114,13 @@ class Engine:
       except TooLarge as refused:
         if size == 0 or refused.field != "request":
           raise
-        # The payload was not read. The next one goes straight that way.
+        # The payload was not read. The next one of this size is streamed at
+        # once.
         self._largest[method] = size - 1
         try:
           reply = by_stream()
         except Unimplemented:
-          # A server without streams says what the message was refused for.
+          # Without streams, the reason for refusing the message counts.
           raise refused from None
     if progress is not None:
       progress(size, size)
@@ -189,7 +190,7 @@ class Engine:
 
 
 def _placed(part: memoryview, kind: int, into: Into) -> memoryview:
-  """A part where the caller wants it, or where it lies."""
+  """A part in the caller's buffer, or where it is."""
   if kind not in into:
     return part
   target = memoryview(into[kind]).cast("B")
@@ -206,7 +207,7 @@ def _not_ours(why: object, attempts: int) -> Exception:
 
 
 def _metadata(traceparent: str | None, priority: str) -> Metadata:
-  """What servers are told of a call beside its request."""
+  """The metadata of a call."""
   found = []
   if traceparent is not None:
     found.append(("traceparent", traceparent))

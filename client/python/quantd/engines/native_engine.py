@@ -1,24 +1,24 @@
 """The engine over the C++ library of quantd, which is linked into the package.
 
-It is the faster one: buffers go to the network and come back without a copy in
-Python, and calls run without the interpreter's lock. Beside servers it knows
-the devices of this process: the targets "local", "local:cpu" and
-"local:cuda:N". It has three peculiarities.
+It is the faster one: buffers are sent and received without a copy in Python,
+and calls run without the interpreter's lock. Besides servers it supports the
+devices of this process, as targets "local", "local:cpu" and "local:cuda:N". It
+has three peculiarities.
 
-A fork: threads do not survive one, and gRPC lives by threads. In a process that
-was forked from one where this engine was in use every call, and every new
-connection, raises `quantd.Forked` at once. Start processes by "spawn" or
+Forks: gRPC depends on threads, which do not survive a fork. In a process that
+was forked from one in which this engine was in use, every call and every new
+connection raises `quantd.Forked` at once. Start processes with "spawn" or
 "forkserver".
 
-Signals: a call of the main thread ends when SIGINT or SIGTERM arrives and
-Python has a handler for it, and what that raises, KeyboardInterrupt as a rule,
-is raised by the call; the connection lives on. Where the handler raises
-nothing, the call is made again in the time that it has left: it is a pure
-function. Handlers of other signals run when the call is over.
+Signals: a call on the main thread ends when SIGINT or SIGTERM arrives and
+Python has a handler for it. The call raises what the handler raises, usually
+KeyboardInterrupt, and the connection stays usable. If the handler raises
+nothing, the call is repeated within its remaining time: it is a pure function.
+Handlers of other signals run when the call is over.
 
 Memory: glibc gives large blocks back to the kernel whenever they are freed, and
-bulk calls then pay for every page of every result again. `tune_allocator` stops
-that, for the whole process, so that nothing here does it unasked.
+bulk calls then pay for every page of every result again. `tune_allocator`
+prevents that. It affects the whole process, so it is never called implicitly.
 """
 
 import weakref
@@ -43,14 +43,14 @@ __all__ = ["Engine", "tune_allocator"]
 
 
 def tune_allocator() -> None:
-  """Sets glibc's malloc for programs whose work is bulk transfer.
+  """Tunes glibc's malloc for programs with mostly bulk transfers.
 
-  It keeps freed memory instead of giving it back to the kernel, and uses one
-  arena. The whole process is changed: more memory stays resident, and many
-  threads that allocate small blocks wait for each other. Call it first of all,
-  before threads start and large arrays are made, or leave it out: results that
-  go into buffers of the caller (`out=`) need it less. Where another allocator
-  stands in for glibc's, it does nothing.
+  Freed memory is kept instead of being returned to the kernel, and a single
+  arena is used. This changes the whole process: more memory stays resident, and
+  many threads that allocate small blocks wait for each other. Call it first,
+  before threads start and large arrays are made. With results in the caller's
+  buffers (`out=`) it is less useful. With another allocator than glibc's it
+  does nothing.
   """
   _native.tune_allocator()
 
@@ -67,31 +67,31 @@ class Engine:
   name = "native"
 
   def __init__(self, settings: Settings) -> None:
-    """Connects to nothing yet; opens devices where the target is local.
+    """Does not connect yet; opens devices if the target is local.
 
     Args:
-      settings: Of the connection.
+      settings: The connection's.
 
     Raises:
-      quantd.Invalid: They are no good.
+      quantd.Invalid: They are invalid.
       quantd.Forked: The process was forked from one that uses this engine.
     """
     self._local = _is_local(settings.target)
     self._closed = False
-    # Whether some of the results may be written before all of the input was
-    # read for the last time: by devices, of a call that a signal interrupts; of
-    # a stream that broke; of another band.
+    # Whether results may be written before the input was read for the last
+    # time: by devices, in a call that a signal interrupts; in a broken stream;
+    # by another band.
     cuts = settings.band_bytes > 0 or settings.stream_from is not None
     self._rereads = self._local or cuts or settings.memory_socket is None
     if not self._local:
-      # So that both engines refuse the same in the same words.
+      # Checked here so that both engines refuse the same in the same words.
       parse_target(settings.target)
       load_tls(settings)
       load_token(settings)
     self._native = _native.Engine(settings)
     self.takes_device = bool(self._native.takes_device)
-    # Also when the interpreter ends: a thread that would come back from a call
-    # after that brings the process down.
+    # Also when the interpreter ends: a thread that returned from a call after
+    # that would crash the process.
     self._finalizer = weakref.finalize(self, self._native.close)
 
   def call(
@@ -114,8 +114,8 @@ class Engine:
         else buffer
         for buffer in payload
       ]
-    # The module knows bytes of a GPU by their address, and keeps nothing: they
-    # live in `payload` and `there`.
+    # The module identifies GPU memory by its address and holds no reference;
+    # `payload` and `there` keep it alive.
     sent, targets = payload, into
     there: dict[int, DeviceBytes] = {}
     if self.takes_device:
@@ -138,11 +138,11 @@ class Engine:
         traceparent,
         priority,
       )
-      # The module names a part in GPU memory by the number of its kind.
+      # The module represents a part in GPU memory by its kind's number.
       parts = [there[p] if isinstance(p, int) else p for p in parts]
       return Reply(head, parts, *how)
     except Cancelled as error:
-      # The module tells no end of a call from another.
+      # The module does not say why a call was cancelled.
       if self._closed and not (cancel is not None and cancel.cancelled):
         error.say("the connection was closed")
       raise
@@ -161,14 +161,14 @@ class Engine:
 
 
 def _address(buffer: Buffer) -> Buffer:
-  """Bytes of a GPU as their address and their number."""
+  """The address and size of bytes in GPU memory."""
   if isinstance(buffer, DeviceBytes):
     return (buffer.pointer, buffer.nbytes)
   return buffer
 
 
 def apart(buffer: Buffer, into: Into) -> Buffer:
-  """An input, or a copy of one that is to be written over."""
+  """An input, or a copy of one that is to be overwritten."""
   if isinstance(buffer, DeviceBytes):
     for other in into.values():
       if isinstance(other, DeviceBytes) and buffer.overlaps(other):

@@ -1,8 +1,8 @@
-"""Whether and when a failed call is made again, and where.
+"""Decides whether, when and where a failed call is repeated.
 
-The rules of the C++ library, restated: every call is a pure function of its
-request, so that sending it again costs time and does no harm. No clock and no
-network in here but those that are passed in.
+The same rules as in the C++ library: every call is a pure function of its
+request, so sending it again costs time and does no harm. The only clock and
+network are those passed in.
 """
 
 import random
@@ -16,19 +16,19 @@ DEVICE_FAULT = 7  # ErrorDetail.Reason
 
 @dataclass(frozen=True)
 class Failure:
-  """How a call ended that was sent and failed."""
+  """How a call failed."""
 
   code: int
   message: str
   detail: bytes | None = None  # the serialized ErrorDetail
-  reason: int = 0  # of the detail
+  reason: int = 0  # from the detail
   request_id: str = ""
-  # Seconds before which the server would not see the call again; None: never.
+  # Seconds until the server accepts the call again; None: never.
   delay: float | None = None
 
   @property
   def is_answer(self) -> bool:
-    """Whether a server said so, rather than gRPC on this side."""
+    """Whether the server reported it, rather than gRPC on this side."""
     on_this_side = (CANCELLED, DEADLINE, UNAVAILABLE)
     return self.detail is not None or self.code not in on_this_side
 
@@ -37,29 +37,29 @@ class Backoff:
   """The retries of one call."""
 
   def __init__(self, policy: Retry) -> None:
-    """Begins anew."""
+    """Starts without failures."""
     self._policy = policy
     self._base = policy.initial_backoff
     self._unanswered = self._faults = self._killed = 0
 
   def may_move(self, failure: Failure) -> bool:
-    """Whether the call may at once go to another server that is well."""
+    """Whether the call may at once be sent to another healthy server."""
     if self._policy.max_attempts <= 1:
       return False
     if failure.reason == DEVICE_FAULT:
-      # Once: a second fault is rather the request's than the device's.
+      # Only once: a second fault is probably caused by the request.
       self._faults += 1
       return self._faults == 1
     if failure.delay is None:
       return False
     if failure.code == UNAVAILABLE:
       return self._count_unanswered()
-    # Busy here says nothing of elsewhere. But where gRPC's memory quota killed
-    # the stream, the message itself may be why.
+    # Being busy here says nothing about other servers. But if gRPC's memory
+    # quota killed the stream, the message itself may be the cause.
     return failure.detail is not None
 
   def pause(self, failure: Failure) -> float | None:
-    """Seconds to wait before it is sent again; None: it is not."""
+    """Seconds to wait before sending again; None: do not."""
     if failure.delay is None or self._policy.max_attempts <= 1:
       return None
     if failure.code == UNAVAILABLE:
@@ -67,14 +67,14 @@ class Backoff:
         return None
       return max(failure.delay, self._jittered())
     if failure.detail is None and failure.delay == 0:
-      # Not the server's admission but gRPC's memory quota ended the stream.
-      # Once more, slowly: the same message may well be killed again.
+      # gRPC's memory quota, not the server's admission, ended the stream. Retry
+      # once, slowly: the same message may well be killed again.
       self._killed += 1
       if self._killed > 1:
         return None
       return self._policy.max_backoff / 2 + self._jittered()
-    # It is asked again until the deadline. The jitter comes on top, so that
-    # the refused do not return as one.
+    # Retry until the deadline. Jitter is added so that refused calls do not all
+    # return at once.
     return failure.delay + self._jittered()
 
   def _jittered(self) -> float:

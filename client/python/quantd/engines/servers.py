@@ -1,8 +1,8 @@
-"""The servers that a connection may call, and which one gets a call.
+"""The servers of a connection, and the choice of one for each call.
 
-Each has one channel. Of those with nothing against them the one with the fewest
-bytes under way is taken, of equals the one that was longest not picked. A name
-that stands for several servers is one here, whose calls gRPC deals out in turn.
+Each has one channel. Among the healthy ones, the one with the fewest bytes in
+flight is used; among equals, the one picked least recently. A name that
+resolves to several servers counts as one here; gRPC distributes its calls.
 """
 
 import ctypes
@@ -30,17 +30,18 @@ from quantd.engines.retry import (
 )
 from quantd.errors import Forked
 
-# Seconds for which a server is better avoided.
+# Seconds for which a server is avoided.
 _AFTER_LOSS = 1.0
 _AFTER_FAULT = 5.0
 
-# The process in which gRPC has begun its work, whose threads no fork survives.
+# The process in which gRPC was first used; its threads do not survive a fork.
 _begun_in: int | None = None
 _channels: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
 
 def _keep_channels() -> None:
-  """In the child of a fork: to end one would wait for those threads, too."""
+  """Keeps channels alive in a forked child: ending one would wait for threads.
+  """
   for channel in list(_channels):
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(channel))
 
@@ -49,7 +50,7 @@ os.register_at_fork(after_in_child=_keep_channels)
 
 
 def check_fork() -> None:
-  """Raises `quantd.Forked` where the threads of gRPC are not in this process."""
+  """Raises `quantd.Forked` if gRPC's threads are not in this process."""
   if _begun_in not in (None, os.getpid()):
     raise Forked(
       "this process was forked from one that had called a server, and gRPC's "
@@ -59,21 +60,22 @@ def check_fork() -> None:
 
 
 class Server:
-  """One of them. What is known of it changes under the lock of all."""
+  """One server. Its state is guarded by the lock of `Servers`."""
 
   def __init__(self, address: str) -> None:
-    """Opens nothing yet."""
+    """Does not connect yet."""
     self.address = address
     # Whether it answered the last call.
     self.heard = False
     self.bytes_under_way = 0
-    self.last_pick = 0  # counts up; the least was longest ago
+    # Increasing number; the smallest was picked least recently.
+    self.last_pick = 0
     self.avoid_until = 0.0  # it was busy, refused or failed a call
     self.said = ""  # why
     self.channel: Any = None
 
   def report(self, failure: Failure | None, now: float) -> None:
-    """Says how a call ended."""
+    """Records how a call ended."""
     self.heard = failure is None or failure.is_answer
     if failure is None:
       self.avoid_until, self.said = 0.0, ""
@@ -92,13 +94,13 @@ class Server:
 
 
 class Servers:
-  """All of one connection. Thread-safe."""
+  """All servers of a connection. Thread-safe."""
 
   def __init__(self, settings: Settings) -> None:
-    """Opens nothing yet.
+    """Does not connect yet.
 
     Raises:
-      quantd.Invalid: The settings are no good.
+      quantd.Invalid: The settings are invalid.
     """
     self._settings = settings
     self._all = [Server(place) for place in parse_target(settings.target)]
@@ -107,18 +109,18 @@ class Servers:
     self.metadata = (
       [] if token is None else [("authorization", f"Bearer {token}")]
     )
-    # Cancelled where the connection is closed.
+    # Cancelled when the connection is closed.
     self.closing = Cancellation()
     self._lock = threading.Lock()
     self._credentials: Any = None
     self._picks = 0
 
   def __len__(self) -> int:
-    """How many there are."""
+    """The number of servers."""
     return len(self._all)
 
   def pick(self, size: int, tried: set[Server]) -> Server:
-    """The server for a call of so many bytes, which is added to `tried`."""
+    """Picks the server for a call of that size, and adds it to `tried`."""
     with self._lock:
       now = time.monotonic()
       best = min(
@@ -132,7 +134,7 @@ class Servers:
       return best
 
   def put_back(self, server: Server, size: int, answer: object) -> None:
-    """Ends a call by its Failure, its reply, or None where that is not known."""
+    """Ends a call by its Failure, its reply, or None if unknown."""
     with self._lock:
       server.bytes_under_way -= size
       if answer is not None:
@@ -140,7 +142,7 @@ class Servers:
         server.report(failure, time.monotonic())
 
   def has_another(self, tried: set[Server], well: bool = True) -> bool:
-    """Whether there is one that was not tried, with nothing against it."""
+    """Whether there is a healthy server that was not tried."""
     with self._lock:
       now = time.monotonic()
       return any(
@@ -148,7 +150,7 @@ class Servers:
       )
 
   def account(self) -> str:
-    """What is wrong with each server, for people."""
+    """The problem with each server, for people."""
     with self._lock:
       return "; ".join(
         f"{s.address}: {s.said or 'nothing is known against it'}"
@@ -156,7 +158,7 @@ class Servers:
       )
 
   def channel(self, server: Server) -> Any:
-    """Its channel, which connects by its first call."""
+    """The server's channel, which connects with its first call."""
     global _begun_in
     with self._lock:
       if server.channel is None:
@@ -171,17 +173,17 @@ class Servers:
     options: list[tuple[str, Any]] = [
       ("grpc.max_receive_message_length", -1),
       ("grpc.max_send_message_length", -1),
-      # Else all channels of a process to one target share one connection.
+      # Otherwise all channels of a process to one target share one connection.
       ("grpc.use_local_subchannel_pool", 1),
-      # Retries are ours: gRPC's give up above 256 KiB and keep a copy below.
+      # We retry ourselves: gRPC gives up above 256 KiB and keeps a copy below.
       ("grpc.enable_retries", 0),
       ("grpc.service_config_disable_resolution", 1),
       ("grpc.service_config", '{"loadBalancingConfig":[{"round_robin":{}}]}'),
       ("grpc.initial_reconnect_backoff_ms", 100),
       ("grpc.min_reconnect_backoff_ms", 5000),
       ("grpc.max_reconnect_backoff_ms", 5000),
-      # Naming a keepalive time is what makes gRPC end a write that the other
-      # side never takes.
+      # Setting a keepalive time makes gRPC end a write that the other side
+      # never takes.
       ("grpc.keepalive_time_ms", 300_000),
       (
         "grpc.keepalive_timeout_ms",
@@ -203,7 +205,7 @@ class Servers:
     return grpc.secure_channel(address, self._credentials, options)
 
   def close(self) -> None:
-    """Ends what is under way, and all that comes."""
+    """Ends all calls, now and later."""
     self.closing.cancel()
     if _begun_in not in (None, os.getpid()):
       return

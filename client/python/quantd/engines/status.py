@@ -1,4 +1,4 @@
-"""What gRPC says of a call that failed, as a Failure."""
+"""Converts gRPC's report of a failed call to a Failure."""
 
 from typing import Any, NamedTuple
 
@@ -25,13 +25,13 @@ def failure_of(error: Any) -> Failure:
   request_id = str(trailers.get("quantd-request-id", ""))
   message = error.details() or ""
   if code == CANCELLED and detail is not None:
-    # A proxy that resets the stream when the server has answered before all of
-    # the request had come; the answer is in the trailers.
+    # A proxy reset the stream because the server answered before the whole
+    # request had come. The answer is in the trailers.
     code, message = said.code, said.message
-  # gRPC's word for a call whose connection was closed, sometimes.
+  # gRPC sometimes reports this for a closed connection.
   removed = code == UNKNOWN and message == "Stream removed"
   if (code == CANCELLED or removed) and detail is None and not request_id:
-    # gRPC turns calls away like this while a server shuts down. A caller who
+    # gRPC refuses calls like this while a server shuts down. A caller who
     # cancelled does not ask for the reason.
     text = "the call was ended on the way, or by a server that shuts down"
     return Failure(UNAVAILABLE, text, delay=0.0)
@@ -43,14 +43,14 @@ def failure_of(error: Any) -> Failure:
     delay = known.retry_delay_ms / 1000
     pushback = trailers.get("grpc-retry-pushback-ms")
     if pushback is not None:
-      # By gRPC's retry design what is no number means "do not retry".
+      # By gRPC's retry design, anything but a number means "do not retry".
       text = str(pushback)
       delay = int(text) / 1000 if text.isdigit() else None
   return Failure(code, message, detail, known.reason, request_id, delay)
 
 
 class _Status(NamedTuple):
-  """What we read of a google.rpc.Status."""
+  """The parts of a google.rpc.Status that we read."""
 
   code: int = UNKNOWN
   message: str = ""
@@ -58,7 +58,7 @@ class _Status(NamedTuple):
 
 
 def _read(status: bytes) -> _Status:
-  """The beginning of a serialized one that is well formed."""
+  """Parses the well-formed beginning of a serialized status."""
   from google.protobuf import any_pb2, message
 
   # Its fields are code = 1, message = 2, details = 3.
@@ -70,7 +70,7 @@ def _read(status: bytes) -> _Status:
       tag, at = frames.read_varint(data, at)
       size, at = frames.read_varint(data, at)
       if tag & 7 == 0:
-        # OK is no error's.
+        # OK is not an error's code.
         code = size if tag == 1 << 3 and 1 <= size <= 16 else code
         continue
       field = bytes(data[at : at + size])

@@ -1,7 +1,7 @@
-"""One call of the pure engine in chunks, rpc Stream: for what no message holds.
+"""Calls of the pure engine in chunks, rpc Stream: for calls beyond one message.
 
-A chunk is copied out of the caller's memory when it is sent. The payload of the
-reply is gathered as it comes, its places are read from the reply behind it.
+A chunk is copied from the caller's memory when it is sent. The payload of the
+reply is collected first; the reply that follows has the positions of its parts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,14 +15,14 @@ from quantd.engines.calling import Attempt, Metadata, Watch
 from quantd.engines.engine import Buffer
 from quantd.engines.retry import INTERNAL, Failure
 
-# Bytes of a chunk. For each one threads change hands some times.
+# Bytes of a chunk. Each one costs several thread switches.
 CHUNK = 1 << 20
-# No reply has more than this for each byte of its request, and this beside it:
-# groups of one row have scales for 128.
+# Limits of a reply's size: this many bytes for each byte of the request, plus a
+# constant. Groups of one row have scales for 128.
 _MOST_GROWTH = 64
 _MOST_BESIDE = 16 << 20
 
-# What the requests and replies of the methods are called in a stream.
+# Field names of the methods' requests and replies in a stream.
 NAMES = {
   "Quantize": "quantize",
   "Dequantize": "dequantize",
@@ -32,11 +32,11 @@ NAMES = {
 
 
 def _chunks(first: bytes, payload: Sequence[Buffer]) -> Iterator[bytes]:
-  """All messages of a request, read by a thread of grpcio's."""
+  """All messages of a request, consumed by a thread of grpcio."""
   yield first
   for buffer in payload:
     if not memoryview(buffer).nbytes:
-      continue  # which has no bytes to cast
+      continue  # no bytes to cast
     view = memoryview(buffer).cast("B")
     for at in range(0, view.nbytes, CHUNK):
       yield frames.join(b"", [view[at : at + CHUNK]])
@@ -45,7 +45,7 @@ def _chunks(first: bytes, payload: Sequence[Buffer]) -> Iterator[bytes]:
 def attempt_of(
   method: str, header: bytes, payload: Sequence[Buffer], size: int
 ) -> "Attempt[tuple[bytes, memoryview]]":
-  """Sends a request and its payload, for the reply's header and its payload."""
+  """Sends a request and its payload; returns the reply's header and payload."""
   name = NAMES[method]
   head = pb.StreamRequest(payload_bytes=size)
   getattr(head, name).MergeFromString(header)
@@ -72,7 +72,7 @@ def attempt_of(
 def _receive(
   messages: Iterator[bytes], name: str, most: int
 ) -> tuple[bytes, memoryview]:
-  """Reads a reply; ValueError where it is none."""
+  """Reads a reply; raises ValueError for anything else."""
   header: bytes | None = None
   payload = bytearray()
   for message in messages:

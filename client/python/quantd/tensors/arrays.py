@@ -1,7 +1,7 @@
-"""Arrays of other libraries, in and out, without a copy where there can be one.
+"""Arrays of other libraries as input and output, without copies if possible.
 
-What comes in is seen as raw bytes with a type and a shape. numpy alone is
-needed; ml_dtypes, PyTorch and JAX are used where they are there.
+Input is read as raw bytes with a type and a shape. Only numpy is required;
+ml_dtypes, PyTorch and JAX are used if they are installed.
 """
 
 import ctypes
@@ -28,13 +28,13 @@ from quantd.words import DTYPES, DType
 
 
 class Source(NamedTuple):
-  """A tensor that came in: `data` are its bytes, flat, as uint8."""
+  """An input tensor: `data` are its bytes, flat, as uint8."""
 
   dtype: str
   shape: tuple[int, ...]
   data: Array
-  library: str  # "numpy", "torch", "cupy" or "jax": where it came from
-  # Its bytes where they lie in a GPU's memory; `data` has none then.
+  library: str  # "numpy", "torch", "cupy" or "jax": its library
+  # Its bytes if they are in GPU memory; `data` is then empty.
   device: DeviceBytes | None = None
 
   @property
@@ -49,11 +49,11 @@ def read(
   dtype: DType | None = None,
   on_device: bool = False,
 ) -> Source:
-  """A tensor of any library as bytes.
+  """Reads a tensor of any library as bytes.
 
-  Shares memory where `x` is contiguous and little endian, and copies it
-  elsewhere. `field` is what errors call it, `dtype` its type where numpy cannot
-  tell, and `on_device` whether it may stay in a GPU's memory.
+  Shares memory if `x` is contiguous and little endian, and copies it otherwise.
+  `field` is its name in errors, `dtype` its type if numpy has none, and
+  `on_device` whether it may stay in GPU memory.
   """
   library = library_of(x)
   said = None if dtype is None else DTYPES.float_word(f"{field}.dtype", dtype)
@@ -157,7 +157,7 @@ def writable(
   field: str,
   on_device: bool = False,
 ) -> Array | DeviceBytes:
-  """A caller's buffer as flat bytes that may be written."""
+  """A caller's buffer as flat writable bytes."""
   refuse_mask(x, field)
   library = library_of(x)
   if on_device and device.is_on_device(x):
@@ -218,7 +218,7 @@ def shown_as(
 
   if not data.size:
     return torch.empty(shape, dtype=torch_dtype(word))
-  # PyTorch warns of memory that is read-only, and tensors know no such.
+  # PyTorch warns about read-only memory, which its tensors do not support.
   memory = (ctypes.c_uint8 * data.size).from_address(data.ctypes.data)
   memory.owner = data  # type: ignore[attr-defined]
   flat = torch.frombuffer(memory, dtype=torch.uint8)
@@ -235,7 +235,7 @@ def empty(library: str, word: str, shape: tuple[int, ...]) -> Any:
 
 
 def library_for(like: Any, default: str = "numpy") -> str:
-  """The library that `like=` asks for: its name, or an array of it."""
+  """The library that `like=` names, or that of an array."""
   if like is None:
     return default
   if isinstance(like, str):

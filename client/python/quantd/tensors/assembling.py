@@ -1,4 +1,5 @@
-"""Tensors of parts that were made elsewhere: by another library, or pickled."""
+"""Tensors from parts that were made elsewhere: by another library, or pickled.
+"""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -21,7 +22,7 @@ T = TypeVar("T", bound=Described)
 
 
 def tensor_from_elsewhere(shape: Any, dtype: Any, axis: Any) -> pb.Tensor:
-  """What a caller says of a tensor that no server looks at."""
+  """Describes a tensor from the caller's arguments, without a server."""
   if not is_list(shape) or not 1 <= len(shape) <= 8:
     raise Invalid.of("shape", "1 to 8 sizes", shown(shape))
   rank = len(shape)
@@ -37,7 +38,7 @@ def tensor_from_elsewhere(shape: Any, dtype: Any, axis: Any) -> pb.Tensor:
 
 
 def _check_splits(tensor: pb.Tensor, made: pb.QuantizeOptions) -> None:
-  """Groups have to be there, and to end with the rows or before them."""
+  """Checks that groups exist and end at the last row or before it."""
   if not made.HasField("splits"):
     return
   rows = geometry.sides(tensor.shape, tensor.flatten_axis)[0]
@@ -123,7 +124,7 @@ def check_part(
 
 
 def replace_nan(values: Array) -> Array:
-  """NaN comes out of quantizing one, and is as good as any number > 0."""
+  """Replaces NaN, which results from quantizing one, by a number > 0."""
   return np.where(np.isnan(values), np.float32(1), values)
 
 
@@ -136,7 +137,7 @@ def restore(
   parts: dict[str, tuple[Spec, bytes]],
   rest: tuple[str, Any, str, tuple[T, ...]],
 ) -> T:
-  """What a pickled tensor becomes elsewhere."""
+  """Restores a pickled tensor."""
   request_id, connection, library, fused = rest
   made = kind(
     pb.Tensor.FromString(state[0]),

@@ -17,13 +17,13 @@ __all__ = ["Copy", "Part", "Statistics"]
 
 @dataclass(frozen=True)
 class Statistics:
-  """How far a copy is from what was quantized. NaN and Inf are in none of it.
+  """Error statistics of a copy. NaN and Inf are not counted.
 
   Attributes:
     elements: Those that were finite before and after.
     clipped: Those that would have rounded beyond the largest code.
-    flushed: Those that were not zero and decode to zero.
-    max_error: The largest distance.
+    flushed: Nonzero ones that decode to zero.
+    max_error: The largest error.
     signal: Sum of squares of the values.
     noise: Sum of squares of the errors.
     sqnr_db: 10 log10(signal / noise), in dB.
@@ -45,24 +45,24 @@ class Statistics:
 
 
 class Part:
-  """One part of a tensor: what it is, and its bytes, flat. Not to be changed."""
+  """One part of a tensor: its description and its bytes. Immutable."""
 
   __slots__ = ("_data", "device", "spec")
 
   def __init__(
     self, spec: Spec, data: Array, device: DeviceBytes | None = None
   ) -> None:
-    """Takes bytes in the host's memory, or those in a GPU's."""
+    """Takes bytes in host memory, or those in GPU memory."""
     self.spec = spec
     self.device = device
     self._data = data
 
   @property
   def data(self) -> Array:
-    """Its bytes in the host's memory.
+    """Its bytes in host memory.
 
     Raises:
-      Invalid: They lie in a GPU's.
+      Invalid: They are in GPU memory.
     """
     if self.device is not None:
       raise Invalid.of(
@@ -74,14 +74,14 @@ class Part:
 
   @property
   def payload(self) -> Array | DeviceBytes:
-    """Its bytes, wherever they lie."""
+    """Its bytes, in host or GPU memory."""
     return self._data if self.device is None else self.device
 
   def array(self, library: str = "") -> Any:
-    """Its elements in its shape, without a copy where they are aligned.
+    """Its elements in its shape, without a copy if they are aligned.
 
     Args:
-      library: Of the array; "": numpy's, or the one that it has on a GPU.
+      library: Library of the array; "": numpy, or the one of the GPU memory.
     """
     if self.device is not None:
       if library in ("", self.device.library):
@@ -93,7 +93,7 @@ class Part:
     return shown_as(library, data, self.spec.dtype, self.spec.shape)
 
   def host(self) -> "Part":
-    """This part in the host's memory."""
+    """This part in host memory."""
     return self if self.device is None else Part(self.spec, self.device.host())
 
   def __repr__(self) -> str:
@@ -102,10 +102,10 @@ class Part:
 
 
 class Copy:
-  """The rowwise or the columnwise copy of a tensor; views, to be read.
+  """The rowwise or the columnwise copy of a tensor, as read-only views.
 
-  Of a tensor in groups the groups follow each other: see
-  `QuantizedTensor.group`. BYTES.md has the shapes of every format.
+  The groups of a grouped tensor follow each other: see `QuantizedTensor.group`.
+  BYTES.md has the shapes of every format.
   """
 
   def __init__(
@@ -116,9 +116,9 @@ class Copy:
     rotated: bool,
     report: pb.Report,
   ) -> None:
-    """The copy `name` of a tensor, which is there."""
+    """The copy `name` of a tensor, which must exist."""
     self.name = name
-    #: Whether it was rotated before it was quantized.
+    # : Whether it was rotated before quantizing.
     self.rotated = rotated
     self._parts = parts
     self._library = library
@@ -132,9 +132,9 @@ class Copy:
   def codes(self) -> Any:
     """The codes.
 
-    Of E2M1 uint8, two codes in a byte, the even one in the low half: [M, K/2]
-    rowwise and [K, padded M / 2] columnwise. Of FP8 PyTorch's or JAX's type,
-    or that of ml_dtypes, or uint8 where that is not installed.
+    E2M1: uint8, two codes in a byte, the even one in the low half, [M, K/2]
+    rowwise and [K, padded M / 2] columnwise. FP8: PyTorch's or JAX's type, or
+    that of ml_dtypes, or uint8 if that is not installed.
     """
     return self._part("data")
 
@@ -169,7 +169,7 @@ class Copy:
 
   @property
   def stats(self) -> Statistics | None:
-    """How far it is from what was quantized, where `statistics` asked."""
+    """Its error statistics, if `statistics` was requested."""
     if not self._report.HasField(self.name):
       return None
     return Statistics.of(getattr(self._report, self.name))

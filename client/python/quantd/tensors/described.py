@@ -1,4 +1,4 @@
-"""What a quantized tensor is, beside its bytes."""
+"""Properties of a quantized tensor, without its bytes."""
 
 import math
 import types
@@ -23,15 +23,16 @@ def _size(count: int) -> str:
 
 
 class Decoder(Protocol):
-  """What decodes a tensor, as `quantd.Connection` does."""
+  """Decodes a tensor, as `quantd.Connection` does."""
 
   @property
   def dequantize(self) -> Callable[..., Any]:
-    """Takes the tensor, and what `quantd.Connection.dequantize` takes."""
+    """Takes the tensor, and the arguments of `quantd.Connection.dequantize`."""
 
 
 class Described:
-  """Shape, type, options and report of a tensor, and where its parts lie."""
+  """Shape, type, options and report of a tensor, and the location of its parts.
+  """
 
   def __init__(
     self,
@@ -49,8 +50,7 @@ class Described:
   ) -> None:
     """For the package itself; see `from_parts`.
 
-    Options and report, where they are as they travel, are read when somebody
-    asks for them.
+    Serialized options and reports are parsed on first use.
     """
     self._shape: tuple[int, ...] = tuple(tensor.shape)
     self._dtype = DTYPES.word(tensor.dtype)
@@ -83,19 +83,19 @@ class Described:
 
   @property
   def options(self) -> pb.QuantizeOptions:
-    """How it was to be made, with a seed that was drawn."""
+    """The options with which it was made, including a drawn seed."""
     if isinstance(self._options, bytes):
       self._options = pb.QuantizeOptions.FromString(self._options)
     return self._options
 
   @property
   def parts(self) -> Mapping[str, Part]:
-    """Everything there is, by the words of TensorKind: "rowwise_data"."""
+    """All parts, by the words of TensorKind: "rowwise_data"."""
     return self._parts
 
   @property
   def report(self) -> pb.Report:
-    """What was found in the input, and who did it."""
+    """Facts found in the input, and the device that did the work."""
     if isinstance(self._report, bytes):
       self._report = pb.Report.FromString(self._report)
     return self._report
@@ -112,7 +112,7 @@ class Described:
 
   @property
   def library(self) -> str:
-    """Whose arrays it shows and decodes to: "numpy", "torch", "cupy", "jax"."""
+    """Its arrays' library: "numpy", "torch", "cupy" or "jax"."""
     return self._library
 
   def like(self, like: Like) -> Self:
@@ -128,14 +128,14 @@ class Described:
 
   @property
   def device(self) -> str:
-    """The place of its parts: "cpu", or a GPU as "cuda:0"."""
+    """The location of its parts: "cpu", or a GPU as "cuda:0"."""
     for part in self.parts.values():
       if part.device is not None:
         return part.device.place
     return "cpu"
 
   def cpu(self) -> Self:
-    """This tensor with its parts in the host's memory."""
+    """This tensor with its parts in host memory."""
     if self.device == "cpu":
       return self
     parts = {kind: part.host() for kind, part in self.parts.items()}
@@ -144,27 +144,27 @@ class Described:
 
   @property
   def transport(self) -> str:
-    """The way of the call that made it: "tcp", "shared" ...; "": none."""
+    """The transport of the call that made it: "tcp", "shared" ...; "": none."""
     return self._transport
 
   @property
   def bands(self) -> int:
-    """In how many bands of rows that call went; 1: as one."""
+    """The number of bands of that call; 1: a single call."""
     return self._bands
 
   @property
   def streamed(self) -> bool:
-    """Whether that call, or any of its bands, went in chunks."""
+    """Whether that call, or one of its bands, was sent in chunks."""
     return self._streamed
 
   def replaced(self, **attributes: Any) -> Self:
-    """This tensor but for some attributes; for the package itself."""
+    """This tensor with some attributes replaced; for the package itself."""
     made = type(self).__new__(type(self))
     made.__dict__.update(self.__dict__)
     made.__dict__.update({f"_{k}": v for k, v in attributes.items()})
     return made
 
-  # --- its parts ------------------------------------------------------------
+  # --- parts ----------------------------------------------------------------
 
   @property
   def rowwise(self) -> Copy | None:
@@ -198,10 +198,10 @@ class Described:
 
   @property
   def amax(self) -> Any:
-    """The largest magnitude, fp32, or None for formats without.
+    """The largest magnitude, fp32, or None for formats without one.
 
-    That before any rotation where `amax` asked for it, or else what the
-    rowwise, or else the columnwise, codes were made with.
+    The amax before any rotation if `amax` was requested, or else the one with
+    which the rowwise, or else the columnwise, codes were made.
     """
     for kind in ("amax", "rowwise_amax", "columnwise_amax"):
       if kind in self.parts:
@@ -216,7 +216,7 @@ class Described:
         return copy.stats
     return None
 
-  # --- what it is -----------------------------------------------------------
+  # --- properties -----------------------------------------------------------
 
   @property
   def format(self) -> str:
@@ -225,7 +225,7 @@ class Described:
 
   @property
   def profile(self) -> str:
-    """Whose bytes it is: "te", "modelopt@0.47" ..."""
+    """The profile of its bytes: "te", "modelopt@0.47" ..."""
     return PROFILES.word(self.options.profile)
 
   @property
@@ -242,7 +242,7 @@ class Described:
 
   @property
   def matrix(self) -> tuple[int, int]:
-    """M and K: what it is as a matrix, split at the flatten axis."""
+    """M and K: its form as a matrix, split at the flatten axis."""
     return geometry.sides(self.shape, self.flatten_axis)
 
   @property
@@ -263,7 +263,7 @@ class Described:
     return math.prod(self.shape) * size_of(self.dtype)
 
   def message(self) -> pb.Tensor:
-    """What was quantized, as requests say it."""
+    """The quantized tensor's description in requests."""
     return pb.Tensor(
       dtype=DTYPES.parse("dtype", self.dtype),
       shape=self.shape,

@@ -1,4 +1,4 @@
-"""How a file says what a tensor is: the JSON that the C++ library writes."""
+"""The JSON description of a tensor in a file, as the C++ library writes it."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ from quantd.words import (
   USAGES,
 )
 
-# Most are some 300 bytes; a list of splits is the longest.
+# Most have some 300 bytes; a list of splits is the longest.
 _MOST = 2 << 20
 
 
@@ -32,7 +32,7 @@ def _number(value: float) -> str:
   text = repr(float(value))
   digits, _, exponent = text.partition("e")
   if not exponent and len(digits.split(".")[0].lstrip("-")) > 15:
-    # Python begins to write exponents one digit later.
+    # Python switches to exponents one digit later.
     whole = digits.split(".")[0].lstrip("-")
     figures = whole.rstrip("0")
     text = ("-" if value < 0 else "") + figures[0]
@@ -69,7 +69,7 @@ def _describe_rht(rht: pb.Rht) -> dict[str, Any]:
 
 
 def describe(t: Described) -> str:
-  """What decoding needs, and how it was made."""
+  """Everything needed for decoding, and how it was made."""
   o = t.options
   j: dict[str, Any] = {
     "format": t.format,
@@ -118,7 +118,7 @@ def describe(t: Described) -> str:
 
 
 class _Fields:
-  """Reads fields of one object; ValueError for one of a wrong type."""
+  """Reads fields of one object; raises ValueError for a wrong type."""
 
   def __init__(self, found: Any) -> None:
     if not isinstance(found, dict):
@@ -162,7 +162,7 @@ def _parse_rht(f: _Fields, o: pb.QuantizeOptions) -> None:
 
 
 def _parse_options(f: _Fields, o: pb.QuantizeOptions) -> None:
-  """The keys that the first version did not have."""
+  """Keys that the first version did not have."""
   for flag in ("compact_scales", "row_scaled", "scale_256"):
     if f.get(flag, bool, False):
       setattr(o.form, flag, True)
@@ -195,7 +195,7 @@ def _parse_options(f: _Fields, o: pb.QuantizeOptions) -> None:
 
 
 def parse_description(text: Any) -> tuple[pb.Tensor, pb.QuantizeOptions] | None:
-  """The tensor and its options; None for what is malformed."""
+  """The tensor and its options; None if malformed."""
   if not isinstance(text, str) or len(text) > _MOST:
     return None
   try:

@@ -1,8 +1,8 @@
-"""Arrays in a GPU's memory: PyTorch's, CuPy's and JAX's.
+"""Arrays in GPU memory: PyTorch's, CuPy's and JAX's.
 
-Only connections that work in that memory take them. Before a call the work
-that their library has queued on its current stream is waited for; when the call
-returns its own work is done, so that any stream may use the results.
+Only connections that work in that memory accept them. A call first waits for
+the work that the library has queued on its current stream. When it returns its
+own work is done, so any stream may use the results.
 """
 
 import functools
@@ -25,12 +25,12 @@ from quantd.values import shown
 
 __all__ = ["DeviceBytes"]
 
-# The alignment of parts with which kernels work on them where they lie.
+# Alignment of parts that lets kernels use them in place.
 _ALIGNMENT = 256
 
 
 class DeviceBytes:
-  """Contiguous bytes in a GPU's memory, of an array that they keep alive."""
+  """Contiguous bytes in GPU memory, of an array that they keep alive."""
 
   __slots__ = ("library", "nbytes", "offset", "owner", "pointer")
 
@@ -39,7 +39,7 @@ class DeviceBytes:
   ):
     """Takes `owner`, an array of one of the libraries.
 
-    All of it; or, of one of bytes, those that begin at `offset`.
+    Covers all of it or, for an array of bytes, those that begin at `offset`.
     """
     self.owner = owner
     self.library = library
@@ -49,7 +49,7 @@ class DeviceBytes:
 
   @property
   def array(self) -> Any:
-    """The bytes as an array: `owner`, or what is cut out of it."""
+    """The bytes as an array: `owner`, or a slice of it."""
     if self.offset < 0:
       return self.owner
     if self.library == "torch":
@@ -58,7 +58,7 @@ class DeviceBytes:
 
   @property
   def place(self) -> str:
-    """The GPU that they lie on: "cuda:0"."""
+    """The GPU that they are on: "cuda:0"."""
     return f"cuda:{_ordinal(self.owner, self.library)}"
 
   def overlaps(self, other: "DeviceBytes") -> bool:
@@ -69,14 +69,14 @@ class DeviceBytes:
     )
 
   def copy(self) -> "DeviceBytes":
-    """These bytes elsewhere on the GPU."""
+    """A copy of these bytes on the same GPU."""
     array = self.array.clone() if self.library == "torch" else self.array.copy()
     return DeviceBytes(
       array, self.library, _pointer(array, self.library), self.nbytes
     )
 
   def host(self) -> Array:
-    """A copy in the host's memory."""
+    """A copy in host memory."""
     flat = self.array
     if self.library == "torch":
       flat = flat.reshape(-1).view(sys.modules["torch"].uint8).cpu().numpy()
@@ -115,7 +115,7 @@ def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def is_on_device(x: Any) -> bool:
-  """Whether an array of one of the libraries lies in one GPU's memory."""
+  """Whether an array of one of the libraries is in one GPU's memory."""
   library = library_of(x)
   if library == "cupy":
     return True
@@ -153,7 +153,7 @@ def _pointer(x: Any, library: str) -> int:
 
 
 def settle(buffers: Iterable[Any]) -> None:
-  """Waits for the work that libraries have queued on those in GPU memory."""
+  """Waits for the work that libraries have queued on arrays in GPU memory."""
   seen = set()
   for b in buffers:
     if not isinstance(b, DeviceBytes):
@@ -176,7 +176,7 @@ def settle(buffers: Iterable[Any]) -> None:
 def read(
   x: Any, library: str, field: str, said: str | None
 ) -> tuple[str, tuple[int, ...], DeviceBytes]:
-  """Type, shape and bytes of an array that came in."""
+  """Type, shape and bytes of an input array."""
   word = _word(x.dtype)
   if said is not None and said != word:
     raise Invalid.of(
@@ -189,7 +189,7 @@ def read(
   if library == "torch":
     if x.layout != sys.modules["torch"].strided:
       raise Invalid.of(f"{field}.layout", "a dense tensor", str(x.layout))
-    # Each of these takes a microsecond, and seldom there is anything to do.
+    # Each of these takes a microsecond, and is rarely needed.
     if x.requires_grad:
       x = x.detach()
     if x.is_neg():
@@ -222,7 +222,7 @@ def writable(
 
 
 def empty(near: DeviceBytes, sizes: Sequence[int]) -> list[DeviceBytes]:
-  """New bytes on the same GPU, of the same library, cut out of one array."""
+  """New bytes on the same GPU, of the same library, cut from one array."""
   places, total = [], 0
   for size in sizes:
     places.append(total)
@@ -235,7 +235,8 @@ def empty(near: DeviceBytes, sizes: Sequence[int]) -> list[DeviceBytes]:
     with near.owner.device:
       whole = sys.modules["cupy"].empty(total, np.uint8)
   else:
-    # JAX cuts by copies, and never writes to an array: these are nobody's yet.
+    # JAX slices by copying and never writes to an array, but these are not
+    # shared yet.
     return [_of_jax(near, size) for size in sizes]
   base = _pointer(whole, library)
   return [

@@ -1,9 +1,9 @@
-"""A quantized weight as the tensors that libraries store of it.
+"""A quantized weight as the tensors that other libraries store.
 
-The bytes are those of the profile that quantized it; ask for the library's own
-(`profile="modelopt@0.47"`, `"compressed-tensors@0.20"`) to write what it
-writes. Profile "te" goes with both: its amax becomes the global that the
-dialect has.
+The bytes are those of the profile that quantized it; to get a library's own
+bytes, use its profile (`profile="modelopt@0.47"`,
+`"compressed-tensors@0.20"`). Profile "te" works with both: its amax becomes the
+dialect's global scale.
 """
 
 from dataclasses import dataclass
@@ -36,9 +36,9 @@ class _Row:
 class _Dialect:
   name: str
   rows: dict[str, _Row]
-  globals: str  # the suffix of NVFP4's global
-  divisor: bool  # whether it divides
-  shape: tuple[int, ...]  # of the global, and of scales of activations
+  globals: str  # the suffix of NVFP4's global scale
+  divisor: bool  # whether the global scale divides
+  shape: tuple[int, ...]  # of the global scale, and of scales of activations
   inputs: dict[str, str]  # the suffix of the scale of activations, by format
 
 
@@ -75,7 +75,7 @@ _DIALECTS = {d.name: d for d in (_MODELOPT, _COMPRESSED_TENSORS)}
 def store(
   dialect: str, t: Described, name: str, input_amax: float | None, like: Like
 ) -> dict[str, Any]:
-  """The tensors by their names; see `QuantizedTensor.to_modelopt`."""
+  """The tensors by name; see `QuantizedTensor.to_modelopt`."""
   d = _DIALECTS[dialect]
   library = library_for(like, t.library)
   if not isinstance(name, str):
@@ -114,7 +114,7 @@ def store(
 
 
 def _scales(t: Described, row: _Row, library: str) -> Any:
-  """Linear, without padding, and of the type that checkpoints have."""
+  """Linear, unpadded scales, in the type of checkpoints."""
   part = t.parts["rowwise_scale"]
   if row.scale != "blocks":
     shape = {"scalar": (), "one": (1,), "column": (-1, 1)}[row.scale]
@@ -125,7 +125,7 @@ def _scales(t: Described, row: _Row, library: str) -> Any:
   word = part.spec.dtype
   lines = -(-n // f.block) if f.square else n
   plain = np.ascontiguousarray(views.scale_matrix(c, part.data, word, lines))
-  # The exponents of MX are bytes there.
+  # Exponents of MX are stored as bytes.
   word = "e2m1x2" if word == "e8m0" else word
   return shown_as(library, plain.reshape(-1).view("u1"), word, plain.shape)
 
@@ -148,7 +148,7 @@ def _global(d: _Dialect, t: Described) -> Any:
     amax = t.parts["rowwise_amax"].array().reshape(-1)[0]
     if t.options.form.row_scaled:
       raise Invalid.of("row_scaled", f"one amax with {d.name}", "one a row")
-    # 256 * 6: what 4over6 leaves room above.
+    # 256 * 6: 4over6 uses block scales up to 256.
     scale = _scale_for(amax, 1536.0 if t.options.form.scale_256 else 2688.0)
     return scale if d.divisor else np.float32(1) / scale
   if kind.endswith("divisor") != d.divisor:

@@ -1,6 +1,6 @@
 """Arrays of any library that has `__dlpack__`, bf16 included.
 
-numpy's own reader knows no bf16, which is what most tensors here are of: it is
+numpy's own reader does not support bf16, the type of most tensors here: it is
 shown the same memory as uint16.
 """
 
@@ -13,13 +13,14 @@ from quantd.errors import Invalid
 from quantd.tensors.elements import Array
 from quantd.values import shown
 
-# Devices whose memory a CPU reads: the CPU's own and pinned by CUDA or ROCm.
+# Devices whose memory the CPU can read: the CPU, and memory pinned by CUDA or
+# ROCm.
 _HOST = (1, 3, 11)
 _UINT, _FLOAT, _BFLOAT = 1, 2, 4
 
 
 class _Head(ctypes.Structure):
-  """What a DLTensor begins with."""
+  """The beginning of a DLTensor."""
 
   _fields_ = (
     ("data", ctypes.c_void_p),
@@ -71,5 +72,5 @@ def from_dlpack(
     if dtype not in (None, "bf16"):
       raise Invalid.of(f"{field}.dtype", "bf16, which it is", shown(dtype))
     dtype, head.code = "bf16", _UINT
-  # It frees the memory when the array is gone.
+  # Frees the memory with the array.
   return np.from_dlpack(_Held(capsule, device)), dtype

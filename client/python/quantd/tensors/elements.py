@@ -1,4 +1,4 @@
-"""Element types as numpy has them, and whose array an array is."""
+"""numpy's types of elements, and the library of an array."""
 
 import functools
 import sys
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-# The library of results: its name, or an array of it.
+# The library of results, by name or by an array of it.
 Like = Literal["numpy", "torch", "jax"] | Any
 
 _BYTES = {
@@ -20,7 +20,7 @@ _BYTES = {
   "e5m2": 1,
   "e8m0": 1,
 }
-# What ml_dtypes calls them, and what stands for them where it is not there.
+# Names in ml_dtypes, and replacements without it.
 _EXTENDED = {
   "bf16": ("bfloat16", np.uint16),
   "e4m3": ("float8_e4m3fn", np.uint8),
@@ -52,7 +52,7 @@ def numpy_dtype(word: str) -> Any:
 
 @functools.cache
 def torch_dtype(word: str) -> Any:
-  """The type of PyTorch of an element type's word; uint8 where it has none."""
+  """PyTorch's type for an element type's word; uint8 if it has none."""
   import torch
 
   names = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}

@@ -1,8 +1,8 @@
-"""Quantized tensors in safetensors files: the bytes of the C++ library's own.
+"""Quantized tensors in safetensors files, the same bytes as the C++ library's.
 
-A part is the tensor "<name>.rowwise_data" and so on, and what decoding needs is
-JSON in the metadata "quantd.tensor.<name>". The state of delayed scaling is
-the training's and not in it.
+A part is the tensor "<name>.rowwise_data" and so on, and everything else needed
+for decoding is JSON in the metadata "quantd.tensor.<name>". The state of
+delayed scaling belongs to the training run and is not saved.
 """
 
 import json
@@ -50,13 +50,13 @@ def save(tensors: Mapping[str, Described], path: Any) -> None:
 
   Args:
     tensors: By their names.
-    path: Where to; a file that is there is replaced.
+    path: The file to write; an existing one is replaced.
 
   Raises:
     OSError: It cannot be written.
   """
   if isinstance(tensors, (str, os.PathLike)):
-    # The order before version 0.3.
+    # The argument order before version 0.3.
     expected = "save(tensors, path), the order of torch and safetensors"
     raise Invalid.of("tensors", expected, "save(path, tensors)")
   head, parts = _head(tensors)
@@ -71,7 +71,8 @@ def save(tensors: Mapping[str, Described], path: Any) -> None:
       for data in parts:
         file.write(data.data)
       file.flush()
-      # Before the rename: else a power cut may leave the name and no bytes.
+      # Before the rename: otherwise a power cut may leave the name without the
+      # bytes.
       os.fsync(file.fileno())
     os.chmod(draft, _mode_for(final))
     os.replace(draft, final)
@@ -82,7 +83,7 @@ def save(tensors: Mapping[str, Described], path: Any) -> None:
 
 
 def _mode_for(final: str) -> int:
-  """The mode of the file that is replaced, or what the umask leaves."""
+  """The mode of the replaced file, or the default by the umask."""
   try:
     return os.stat(final).st_mode & 0o777
   except OSError:
@@ -92,7 +93,7 @@ def _mode_for(final: str) -> int:
 
 
 def _head(tensors: Mapping[str, Described]) -> tuple[bytes, list[Array]]:
-  """What the file begins with, and what follows."""
+  """The beginning of the file, and the parts that follow."""
   metadata = {"quantd.version": "2"}
   if not isinstance(tensors, Mapping) or not tensors:
     raise Invalid.of(
@@ -136,7 +137,7 @@ def _kept(specs: list[Spec]) -> list[Spec]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-  """An object of JSON in which no name occurs twice."""
+  """A JSON object in which no name occurs twice."""
   found = dict(pairs)
   if len(found) != len(pairs):
     raise ValueError("a name occurs twice")
@@ -183,7 +184,7 @@ class _File:
       raise self.bad("its tensors do not lie one behind the other")
 
   def _is_tiled(self) -> bool:
-    """Whether the tensors fill the file, without a gap and none twice."""
+    """Whether the tensors fill the file without gaps or overlap."""
     try:
       places = sorted(
         tuple(entry["data_offsets"]) for entry in self.entries.values()
@@ -214,7 +215,7 @@ class _File:
     try:
       begin, end = entry["data_offsets"]
       legal = entry["dtype"] == _DTYPES[spec.dtype]
-      # Text, so that neither 96.0 nor true is a size.
+      # Compared as text, so that neither 96.0 nor true passes for a size.
       legal = legal and json.dumps(entry["shape"]) == json.dumps(spec.shape)
       legal = (
         legal and 0 <= begin and end - begin == spec.size and end <= self._room
@@ -244,7 +245,7 @@ def names(path: Any) -> list[str]:
 def read(
   kind: type[T], path: Any, name: str | None, connection: Decoder | None
 ) -> T:
-  """Reads a tensor of that class; see `quantd.load`."""
+  """Reads a tensor as that class; see `quantd.load`."""
   path = os.fspath(path)
   with open(path, "rb") as opened:
     file = _File(opened, path)

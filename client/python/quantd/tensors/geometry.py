@@ -1,7 +1,7 @@
-"""The parts of a quantized tensor and their places, from its options.
+"""The parts of a quantized tensor and their shapes, from its options.
 
-Shapes as BYTES.md has them. What a server makes it describes itself; this is
-for tensors that come from a file or from parts, and for cutting them.
+Shapes are those of BYTES.md. A server describes what it makes; this is for
+tensors from files or parts, and for cutting tensors.
 """
 
 import math
@@ -16,14 +16,14 @@ from quantd.words import DTYPES, FORMATS, KINDS
 
 @dataclass(frozen=True)
 class Format:
-  """What makes a format: its types, and which elements share a scale."""
+  """Properties of a format: its types, and which elements share a scale."""
 
   scaling: str  # "nvfp4", "tensor", "mx", "block" or "channel"
   element: str
   scale: str
-  block: int  # positions that share a scale; 0: all of a line
+  block: int  # positions that share a scale; 0: the whole line
   square: bool = False
-  transposed: bool = True  # the columnwise copy
+  transposed: bool = True  # layout of the columnwise copy
 
   @property
   def half(self) -> bool:
@@ -134,7 +134,7 @@ def copy_shape(
 
 
 class Spec(NamedTuple):
-  """A part: what it is and how large."""
+  """Description of a part: its kind and size."""
 
   kind: str
   dtype: str
@@ -149,19 +149,19 @@ class Spec(NamedTuple):
 
 
 def groups_of(tensor: pb.Tensor, options: pb.QuantizeOptions) -> list[int]:
-  """Rows of each group; of a tensor without groups all its rows."""
+  """Rows of each group; all rows for a tensor without groups."""
   if options.HasField("splits"):
     return list(options.splits.rows)
   return [sides(tensor.shape, axis_of(tensor))[0]]
 
 
 def axis_of(tensor: pb.Tensor) -> int:
-  """The flatten axis, -1 where it is not said."""
+  """The flatten axis; -1 if not given."""
   return tensor.flatten_axis if tensor.HasField("flatten_axis") else -1
 
 
 def global_kind(options: pb.QuantizeOptions) -> str | None:
-  """What a profile stores of NVFP4's amax."""
+  """The form in which a profile stores NVFP4's amax."""
   if options.profile == pb.PROFILE_TE or options.format != pb.FORMAT_NVFP4:
     return None
   if profile_stores_type(options):
@@ -175,7 +175,7 @@ def amax_of_lines(f: Format, options: pb.QuantizeOptions) -> bool:
 
 
 def specs(tensor: pb.Tensor, options: pb.QuantizeOptions) -> list[Spec]:
-  """Every part that Quantize gives for these, in their order."""
+  """All parts that Quantize gives for these arguments, in order."""
   dtype = DTYPES.word(tensor.dtype)
   f = format_of(options, dtype)
   groups = groups_of(tensor, options)

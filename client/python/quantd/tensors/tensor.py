@@ -17,15 +17,15 @@ A = TypeVar("A")
 
 
 class QuantizedTensor(Described):
-  """Codes, scales and amaxes of a tensor, and all that decoding needs.
+  """Codes, scales and amaxes of a tensor, and everything needed for decoding.
 
   Made by `Connection.quantize`, `Quantizer`, `quantd.load` or `from_parts`.
-  A value: what it is cannot be set, and its messages are not to be changed. Only
-  `connection`, by whom it is decoded, may be. May be read by many threads, and
-  pickles.
+  Immutable, including its messages, except for `connection`, which decodes it.
+  May be read by many threads, and pickles.
   """
 
-  # --- what can be made of it -----------------------------------------------
+  # --- conversions
+  # --------------------------------------------------------------
 
   @overload
   def dequantize(
@@ -121,7 +121,7 @@ class QuantizedTensor(Described):
     """
     return views.reshape(self, shape)
 
-  # TransformerEngine's and PyTorch's other word for it.
+  # The same method under TransformerEngine's and PyTorch's name.
   view = reshape
 
   def save(self, path: Any, name: str = "tensor") -> None:

@@ -1,7 +1,7 @@
-"""What can be made of a QuantizedTensor without quantizing again.
+"""Derives tensors from a QuantizedTensor without quantizing again.
 
-Other shapes, rows, single groups, other scale layouts. Codes are shared where
-they lie together.
+Other shapes, rows, single groups, other scale layouts. Codes are shared if they
+are contiguous.
 """
 
 import math
@@ -41,7 +41,7 @@ def _message(t: Described, shape: Sequence[int], axis: int) -> pb.Tensor:
 
 
 def _copied(o: pb.QuantizeOptions) -> pb.QuantizeOptions:
-  """The options of a part of a tensor: what was given is in the copies."""
+  """The options of a part of a tensor; the copies hold the given values."""
   made = pb.QuantizeOptions()
   made.CopyFrom(o)
   made.ClearField("given_amax")
@@ -140,7 +140,7 @@ def group(t: T, i: int) -> T:
     values = len(t.options.history.amax) // t.groups
     made.history.amax[:] = t.options.history.amax[i * values : (i + 1) * values]
   if made.rounding == pb.ROUNDING_STOCHASTIC:
-    # Random bits were those of the rows' places in the payload.
+    # Random bits depended on the rows' positions in the payload.
     made.shard.row_offset += sum(rows[:i])
   tensor = _message(t, (rows[i], t.matrix[1]), -1)
   parts = {}

@@ -9,8 +9,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Between two tries to connect, so that a server that refuses is not taken
-// for one that is too slow to accept.
+// Pause between attempts to connect, so that a server that refuses is not
+// mistaken for one that accepts slowly.
 constexpr milliseconds kPause{50};
 
 }  // namespace
@@ -53,7 +53,7 @@ void Assault::OnBareConnections(int count,
 void Assault::Hold(Http2Peer& peer) const {
   while (!over() && peer.alive()) {
     peer.Pump(milliseconds(50));
-    // A peer that does not read is not told of the end either.
+    // A peer that does not read does not notice the end either.
     Sleep(milliseconds(10));
   }
 }

@@ -1,5 +1,5 @@
-// What all attacks have in common: whom they attack and for how long, and
-// connections that come back when the server ends them.
+// Common parts of all attacks: target and duration, and connections that are
+// renewed when the server ends them.
 #ifndef QUANTD_TESTS_ATTACK_ASSAULT_H_
 #define QUANTD_TESTS_ATTACK_ASSAULT_H_
 
@@ -19,7 +19,7 @@ class Assault {
  public:
   using Clock = Socket::Clock;
 
-  // `largest_request`: the most that the server says it takes.
+  // `largest_request` is the limit that the server reports.
   Assault(Target target, std::chrono::milliseconds time, size_t largest_request)
       : target_(std::move(target)),
         end_(Clock::now() + time),
@@ -29,16 +29,16 @@ class Assault {
   size_t largest_request() const { return largest_request_; }
   Clock::time_point end() const { return end_; }
   bool over() const { return Clock::now() >= end_; }
-  // Until then, or the end.
+  // Sleeps for that time or until the attack ends.
   void Sleep(std::chrono::milliseconds time) const;
 
-  // Keeps `count` connections busy, each on a thread of its own: `life` runs
-  // on a fresh connection, and again on another when it returns.
+  // Keeps `count` connections busy, each on a thread of its own: `life` runs on
+  // a new connection, and on another when it returns.
   void OnConnections(int count, const Habits& habits,
                      const std::function<void(Http2Peer&)>& life);
-  // Keeps connections busy that speak no HTTP/2.
+  // Keeps connections busy that do not speak HTTP/2.
   void OnBareConnections(int count, const std::function<void(Socket&)>& life);
-  // Reads, where the habits say so, while the connection and the attack last.
+  // Reads, if the habits allow it, while the connection and the attack last.
   void Hold(Http2Peer& peer) const;
 
   int connections() const { return connections_; }

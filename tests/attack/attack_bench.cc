@@ -1,6 +1,7 @@
-// What good clients notice of each attack: two that send 16 MiB at a time and
-// one that sends 4 KiB, during the attack and beside an honest load of as many
-// bytes from the attacker's address. The attacker has one core of the machine.
+// Measures how each attack affects good clients: two that send 16 MiB at a time
+// and one that sends 4 KiB, during the attack and beside an honest load of as
+// many bytes from the attacker's address. The attacker has one core of the
+// machine.
 //
 //   attack_bench [ATTACK...] [--seconds 5] [--budget 256MiB]
 //     [--ways edge,plain,mutual] [--flags=--queues,4] [--json FILE]

@@ -1,9 +1,10 @@
-// Every attack for a moment, beside good clients: nobody good fails, nothing
-// crashes, memory stays within the bound that the server printed and comes
-// back, and SIGTERM ends the server. Strangers attack through the edge; a bare
-// server is attacked by neighbours on loopback and by clients that it knows.
+// Runs every attack for a moment beside good clients. These must not fail,
+// nothing may crash, memory must stay within the bound that the server printed
+// and be released, and SIGTERM must end the server. Strangers attack through
+// the edge; neighbours on loopback and authenticated clients attack a bare
+// server.
 //
-//   attack_test [--seconds=N]   how long each attack lasts, at least
+//   attack_test [--seconds=N]   the minimum duration of each attack
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -22,14 +23,14 @@
 
 namespace quantd::attack {
 
-// What a failure shows of a parameter.
+// Prints a test's parameter.
 void PrintTo(const Attack& attack, std::ostream* to) { *to << attack.what; }
 
 namespace {
 
 using std::chrono::milliseconds;
 
-// Sanitizers have memory of their own.
+// Sanitizers use memory of their own.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kMeasuresMemory = false;
 #else
@@ -38,20 +39,19 @@ constexpr bool kMeasuresMemory = true;
 
 constexpr size_t kMiB = 1 << 20;
 constexpr size_t kBudget = 256 * kMiB;
-// What the edge's unit and container are given.
+// The memory limit in the edge's unit and container.
 constexpr size_t kEdgeMemory = 512 * kMiB;
-// A stop may take what the server gives calls to finish, and the moments
-// before and after.
+// A stop may take the time that calls have to finish, and a little more.
 constexpr double kLongestStop = kDrainSeconds + 5;
 
-// Far above what a call takes here on a busy machine, and far below what it
-// takes where an attacker holds what it needs.
+// Far above a call's time on a busy machine, and far below its time if an
+// attacker holds what it needs.
 constexpr double kLongestCallMs = 5000;
 
 milliseconds least_time{0};
 
-// A bare server may tell good clients that it is busy while its own clients
-// or neighbours attack it; nothing else.
+// A bare server may tell good clients that it is busy while authenticated
+// clients or neighbours attack it; no other error is allowed.
 void ExpectUnharmed(const Outcome& outcome, Way way, bool probe = true) {
   ASSERT_NE(outcome.bound, 0u) << "the server did not start";
   ASSERT_EQ(outcome.crash, 0) << "the server died";
@@ -87,13 +87,14 @@ void Attacked(const Attack& attack, Way way) {
                           .during = std::max(least_time, attack.moment)},
                          callers),
                  way,
-                 // Two hundred who knock without an end for thirty places leave
-                 // a stranger of the same address none.
+                 // Two hundred connections that compete for thirty descriptors
+                 // leave none to a stranger with the same address, so there is
+                 // no probe.
                  /*probe=*/attack.descriptors == 0);
 }
 
 std::vector<Attack> Chosen(Way way) {
-  // Those that a token or a certificate makes another attack of.
+  // Attacks that differ if the attacker has a token or a certificate.
   constexpr std::string_view kMutual[] = {
       "bad_requests", "bad_tokens",     "headers_only",
       "slow_jobs",    "silent_streams", "unread_replies",
@@ -144,8 +145,8 @@ TEST(AttackedServerTest, EndsWhileRepliesAreNotRead) {
   EXPECT_TRUE(code == 0 || code == 3) << code;
 }
 
-// Memory at its limit for minutes, which is when references to it are dropped
-// at the wrong moment; see --seconds.
+// Keeps memory at its limit for minutes, which reveals wrong reference counts;
+// see --seconds.
 TEST(PressureTest, NeverEndingHealthChecksBesideLargeCalls) {
   ExpectUnharmed(
       RunDuel(*FindAttack("never_ending_health"), {.budget = kBudget},

@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr char kToken[] = "a-token-of-the-good";
 constexpr char kAttackersToken[] = "other";
-// SHA-256 of them and their names, as the server knows them.
+// The tokens' SHA-256 and names, as in the server's file.
 constexpr char kTokens[] =
     "c983102faf923141c6eb84dde46a30201bc9e032f8d3dd432af03c140bd63c37 good\n"
     "d9298a10d1b0735837dc4bd85dac641b0f3cef27a47e5d53a54f2f3f5b2fcffa bad\n";
@@ -144,7 +144,7 @@ AttackedServer::AttackedServer(const Setting& setting, int descriptors)
     edge_ =
         std::make_unique<Edge>(process_->address(), metrics_, TheSecrets().pem);
   }
-  // All the time: of one that has crashed nothing can be read.
+  // Polled all the time: nothing can be read about a process that has crashed.
   watch_ = std::thread([this] {
     while (watched_) {
       most_ = std::max(most_.load(), process_->Status("VmHWM"));

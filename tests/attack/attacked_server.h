@@ -19,7 +19,7 @@
 
 namespace quantd::attack {
 
-// How everybody comes to the server, good clients and attackers.
+// How good clients and attackers reach the server.
 enum class Way {
   kPlain,   // plain text on loopback
   kMutual,  // TLS, with certificates and tokens
@@ -30,28 +30,28 @@ enum class Way {
 struct Setting {
   size_t budget = 0;  // 0: the server's own choice
   Way way = Way::kPlain;
-  // More flags of the server.
+  // Additional flags of the server.
   std::vector<std::string> flags = {};
 };
 
-// TLS files and a token, for all servers of this process. Made at the first
-// use, gone with the process.
+// TLS files and a token for all servers of this process. Made on first use,
+// removed with the process.
 struct Secrets {
   std::string directory;
-  std::vector<std::string> tokens;  // flags of a server that wants a token
+  std::vector<std::string> tokens;  // flags of a server that requires a token
   std::vector<std::string> mutual;  // and a certificate
   std::string pem;                  // its certificate and key in one file
   Credentials credentials;          // of a good client
 };
 const Secrets& TheSecrets();
 
-// How long a server of ours may take to let calls finish.
+// Time that our servers give calls to finish.
 inline constexpr int kDrainSeconds = 5;
 
-// A server that is watched until it ends.
+// A server whose memory is watched until it ends.
 class AttackedServer {
  public:
-  // With no more descriptors than that; 0: as many as usual.
+  // `descriptors` limits the server's descriptors; 0: the usual limit.
   AttackedServer(const Setting& setting, int descriptors);
   ~AttackedServer();
 
@@ -64,22 +64,22 @@ class AttackedServer {
   }
   uint64_t bound() const { return bound_; }
   const Credentials& credentials() const { return credentials_; }
-  // What it says it takes, or 0.
+  // The largest request that it reports, or 0.
   size_t LargestRequest() const;
-  // Whether `quantd --probe`, which does not come through an edge, finds it
-  // serving.
+  // Whether `quantd --probe`, which bypasses the edge, finds it serving.
   bool Probe() const;
-  // The most memory that was resident, also of one that has crashed.
+  // The most memory that was resident, also after a crash.
   uint64_t MostResident() const { return most_; }
   uint64_t MostResidentOfEdge() const { return most_of_edge_; }
-  // What the ledger says is lent, by the metrics page; negative: no answer.
+  // Bytes granted by the gate, from the metrics page; negative: no answer.
   int64_t LentBytes() const;
-  // Whether nothing is lent any more, within that time.
+  // Whether everything is released within that time.
   bool Settles(std::chrono::milliseconds patience) const;
-  // Sends SIGTERM. The exit code, negative: a signal or no end in time.
+  // Sends SIGTERM. Returns the exit code; negative: ended by a signal, or not
+  // in time.
   int Stop(double patience_seconds);
-  // A server that is gone already: how it ended. 0: it is there. Nothing
-  // looks at its memory from then on.
+  // How the server ended if it is gone already; 0: it is running. Memory is not
+  // watched from then on.
   int Crash();
 
  private:
@@ -97,7 +97,7 @@ class AttackedServer {
   std::thread watch_;
 };
 
-// What an attacker did.
+// Statistics of an attacker.
 struct Deeds {
   int connections = 0;
   int failed_connections = 0;
@@ -107,7 +107,7 @@ struct Deeds {
 
 class AttackerProcess {
  public:
-  // On the last core, for at most so long.
+  // Runs on the last core, for at most that time.
   AttackerProcess(const AttackedServer& server, const Setting& setting,
                   std::chrono::milliseconds time,
                   const std::vector<std::string>& arguments,

@@ -1,13 +1,13 @@
-// One attack on one server, as a process of its own: what it costs the
-// attacker is not taken from those who measure.
+// One attack on one server, in a process of its own, so that its cost does not
+// affect the measuring clients.
 //
-//   quantd_attacker ADDRESS ATTACK [--seconds N] [--source IP] [--tls]
-//     [--certificate FILE --key FILE] [--token T] [--core N] [--largest-request
-//     N]
-//   quantd_attacker ADDRESS honest --connections N --call-bytes N --rate N
+//     quantd_attacker ADDRESS ATTACK [--seconds N] [--source IP] [--tls]
+//       [--certificate FILE --key FILE] [--token T] [--core N]
+//       [--largest-request N]
+//     quantd_attacker ADDRESS honest --connections N --call-bytes N --rate N
 //
-// Ends after its time or at SIGTERM, and then prints one line of JSON: what
-// it has done. For servers of one's own.
+// Ends after its time or at SIGTERM, and then prints its statistics as a line
+// of JSON. Only for your own servers.
 #include <sched.h>
 #include <signal.h>
 #include <unistd.h>
@@ -104,6 +104,6 @@ int main(int argc, char** argv) {
        std::chrono::duration<double>(Assault::Clock::now() - start).count()}};
   std::cout << done.dump() << std::endl;
   Socket::ResetAll();
-  // The threads of the attack may still be at it.
+  // Threads of the attack may still be running.
   _exit(0);
 }

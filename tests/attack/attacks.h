@@ -15,24 +15,24 @@ struct Attack {
   std::string_view name;
   std::string_view what;
   void (*run)(Assault&) = nullptr;
-  // An honest load to compare with: so many connections, calls of that size.
+  // The honest load to compare with: number of connections and size of calls.
   int connections = 1;
   size_t call_bytes = 64 << 10;
-  // The server has no more descriptors than that; 0: as many as usual.
+  // Limit of the server's descriptors; 0: the usual limit.
   int descriptors = 0;
-  // The attacker shows no token; else one with a name of its own.
+  // The attacker sends no token; otherwise one with a name of its own.
   bool without_token = false;
-  // An abuse of HTTP/2, TLS or connections that only strangers are expected
-  // to try: they come through the edge.
+  // An abuse of HTTP/2, TLS or connections that only strangers are expected to
+  // try: it goes through the edge.
   bool by_strangers = false;
-  // It takes places of streams, so that good clients have a stream, too.
+  // It occupies stream slots, so one of the good clients uses streams.
   bool takes_streams = false;
-  // So long it takes to show what it can do.
+  // The shortest time in which it has an effect.
   std::chrono::milliseconds moment{300};
 };
 
 std::span<const Attack> Attacks();
-// Null: there is none of that name.
+// Returns null if there is no such attack.
 const Attack* FindAttack(std::string_view name);
 
 // Attacks on calls and their memory, on streams, and on HTTP/2 itself.

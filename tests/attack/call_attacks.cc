@@ -1,5 +1,4 @@
-// Attacks that use calls as the service means them, and hold or waste what a
-// call may have.
+// Attacks with ordinary calls that hold or waste their resources.
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -19,8 +18,8 @@ Metadata Declares(size_t bytes) {
   return {{"quantd-request-bytes", std::to_string(bytes)}};
 }
 
-// A message that never ends: so many bytes of the longest that can be
-// announced, and then silence, until the server ends it or `patience` is over.
+// A message that never ends: sends `bytes` of the longest announceable message
+// and then nothing, until the server ends it or `patience` is over.
 void SendAndStall(Assault& assault, Http2Peer& peer, const char* path,
                   const Metadata& metadata, size_t bytes,
                   milliseconds patience) {
@@ -43,7 +42,7 @@ void NeverEndingHealth(Assault& assault) {
   });
 }
 
-// Two bytes for a field that nobody knows, which a parser keeps in sixteen.
+// Unknown fields take two bytes each, and sixteen in a parser's memory.
 void UnknownFields(Assault& assault) {
   std::string message;
   while (message.size() < kMiB) message += std::string("\x78\x00", 2);
@@ -66,8 +65,8 @@ void Liar(Assault& assault) {
   });
 }
 
-// Headers and nothing behind them, one every 50 ms on each connection, 2,048 at
-// once in all.
+// Headers without a message, one every 50 ms on each connection, 2,048 at once
+// in all.
 void TrickleOfHeaders(Assault& assault, const Metadata& metadata) {
   constexpr milliseconds kPause{50};
   constexpr size_t kMost = 64;
@@ -114,8 +113,8 @@ void DribbledBody(Assault& assault) {
   });
 }
 
-// Replies of 32 MiB for an eighth of that, which the server may never send, or
-// by a byte now and then: they go on, but never end.
+// Replies of 32 MiB from requests of an eighth of that, which are never read or
+// a byte at a time: they make progress, but never end.
 void Unread(Assault& assault, bool drips) {
   const std::string request = DequantizeRequestOf(2048);
   const std::string one = Octets(1, 4);
@@ -144,7 +143,7 @@ void UnreadGroups(Assault& assault) {
   });
 }
 
-// Refused calls at full rate, at most a hundred under way.
+// Refused calls at full rate, at most a hundred in flight.
 void Flood(Assault& assault, const Metadata& metadata,
            std::string_view message) {
   assault.OnConnections(2, {.welcome_replies = true}, [&](Http2Peer& peer) {
@@ -163,7 +162,7 @@ void BadTokens(Assault& assault) {
   Flood(assault, {{"authorization", "Bearer mallory"}}, "");
 }
 
-// Legal jobs of the slowest kind: tall, and in squares.
+// Legal jobs of the slowest kind: tall matrices, and square blocks.
 void SlowJobs(Assault& assault) {
   const std::string request = SlowRequestOf(int64_t{1} << 21);
   assault.OnConnections(4, {.welcome_replies = true}, [&](Http2Peer& peer) {
@@ -175,8 +174,7 @@ void SlowJobs(Assault& assault) {
   });
 }
 
-// Whatever is said of what is wrong stays with the server: everything but the
-// ends of the calls is sent first.
+// Errors are never read: everything but the ends of the calls is sent first.
 void UnreadErrors(Assault& assault) {
   const std::string request = WrongShapeRequest(30'000);
   const auto length = static_cast<uint32_t>(request.size());

@@ -1,5 +1,5 @@
-// How a server serves crowds that mean well: many clients that each send one
-// call after another, as large as they like, and how much of that arrives.
+// How a server serves crowds of well-behaved clients: each sends one call after
+// another, and the throughput is measured.
 //
 //   crowd_bench [--clients 1,2,4,8,20] [--call 16MiB] [--budget 256MiB]
 //     [--attempts 1] [--seconds 10] [--secure] [--json FILE]
@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
     GoodClients good(server.address(), server.credentials(),
                      {{.count = clients, .call_bytes = call_bytes}},
                      std::chrono::seconds(60), attempts);
-    // Connections, threads and memory are there.
+    // A first round creates connections, threads and memory.
     good.Call(std::chrono::seconds(1));
     const Score score = good.Call(time).front();
     const double rate =

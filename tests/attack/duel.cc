@@ -10,12 +10,12 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// The server learns by keepalive of a peer whose last word was lost: after 60
-// s, and 20 s more without an answer. HAProxy keeps a few calls of a connection
-// that it has ended for as long as their client might be silent: EDGE_CLIENT.
+// Keepalive detects a peer whose last packet was lost after 60 s, plus 20 s
+// without an answer. HAProxy keeps some calls of a connection that it has ended
+// for as long as their client might be silent: EDGE_CLIENT.
 constexpr milliseconds kPatience{85'000};
 
-// Scores beside clients that mean well and send as many bytes on as many
+// Scores beside well-behaved clients that send as many bytes on as many
 // connections as the attacker did.
 std::vector<Score> BesideHonestLoad(const Attack& attack,
                                     const Setting& setting, const Deeds& deeds,
@@ -66,7 +66,7 @@ Outcome RunDuel(const Attack& attack, const Setting& setting,
                              !attack.without_token);
     // The attacker has begun.
     std::this_thread::sleep_for(milliseconds(100));
-    // The server is asked as by an orchestrator's liveness probe.
+    // Probes the server like an orchestrator's liveness probe.
     std::thread probe([&] {
       std::this_thread::sleep_for(times.during / 2);
       outcome.probe = server.Probe();

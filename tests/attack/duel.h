@@ -1,4 +1,4 @@
-// An attacker and good clients on one server, each a process of its own.
+// An attacker and good clients on one server, each in a process of its own.
 #ifndef QUANTD_TESTS_ATTACK_DUEL_H_
 #define QUANTD_TESTS_ATTACK_DUEL_H_
 
@@ -13,9 +13,9 @@
 namespace quantd::attack {
 
 struct Outcome {
-  std::vector<Score> before;  // a kind of callers each, as below
+  std::vector<Score> before;  // one for each kind of callers, as below
   std::vector<Score> during;
-  std::vector<Score> honest;  // beside as many bytes of honest clients
+  std::vector<Score> honest;  // beside honest clients that send as many bytes
   Deeds deeds;
   uint64_t most_resident = 0;
   uint64_t most_resident_of_edge = 0;
@@ -25,7 +25,7 @@ struct Outcome {
   bool accepts = false;     // a new client is served afterwards
   int crash = 0;            // the signal it died of while attacked
   int exit_code = 0;        // of SIGTERM afterwards
-  double stop_seconds = 0;  // and how long that took
+  double stop_seconds = 0;  // and the time that it took
 };
 
 struct DuelTimes {

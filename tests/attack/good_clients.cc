@@ -36,7 +36,7 @@ class GoodClients::Caller {
         tensor_{DType::kBF16,
                 {static_cast<int64_t>(call_bytes / 2 / kColumns), kColumns}},
         input_(call_bytes) {
-    // Some finite bf16 of many magnitudes.
+    // Finite bf16 numbers of many magnitudes.
     uint32_t state = 1;
     for (size_t i = 0; i + 1 < call_bytes; i += 2) {
       state = state * 1664525 + 1013904223;
@@ -49,7 +49,7 @@ class GoodClients::Caller {
     times_.clear();
     failed_ = 0;
     while (Clock::now() < end) {
-      // Calls that take no time are more than an edge allows an address.
+      // Paced, since an edge limits the rate of calls from an address.
       if (input_.size() < kSmall) std::this_thread::sleep_for(kPace);
       const auto start = Clock::now();
       const absl::Status status = CallOnce();

@@ -1,5 +1,5 @@
-// Clients as a service has them, measured: the SDK, one call after another,
-// every reply compared with the first.
+// Typical clients of a service, measured: they use the SDK, one call after
+// another, and compare every reply with the first.
 #ifndef QUANTD_TESTS_ATTACK_GOOD_CLIENTS_H_
 #define QUANTD_TESTS_ATTACK_GOOD_CLIENTS_H_
 
@@ -12,14 +12,14 @@
 
 namespace quantd::attack {
 
-// So many clients that each send calls of that size.
+// A number of clients that send calls of one size.
 struct Callers {
   int count = 1;
   size_t call_bytes = 0;
   bool streams = false;  // by rpc Stream
 };
 
-// What the callers of one kind saw.
+// Measurements of the callers of one kind.
 struct Score {
   size_t call_bytes = 0;
   int served = 0;
@@ -38,14 +38,14 @@ struct Score {
 
 class GoodClients {
  public:
-  // Each call may take `deadline` and is made `attempts` times at most.
+  // Each call may take `deadline` and is attempted at most `attempts` times.
   GoodClients(const std::string& address, const Credentials& credentials,
               const std::vector<Callers>& callers,
               std::chrono::milliseconds deadline, int attempts = 4);
   ~GoodClients();
 
-  // Lets everybody call for that long, and waits for the calls that have begun
-  // by then. One score for each kind.
+  // Lets all clients call for that long, and waits for calls in flight. Returns
+  // one score for each kind.
   std::vector<Score> Call(std::chrono::milliseconds time);
 
  private:

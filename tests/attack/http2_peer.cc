@@ -149,7 +149,7 @@ size_t Http2Peer::Allowance(uint32_t stream) {
 
 size_t Http2Peer::SendBody(uint32_t stream, std::string_view bytes) {
   constexpr size_t kFrame = 16384;
-  // Frames leave together, and not by a system call each.
+  // Frames are sent together rather than with a system call each.
   constexpr size_t kBatch = 256 << 10;
   size_t done = 0;
   while (done < bytes.size()) {
@@ -240,7 +240,7 @@ void Http2Peer::OnFrame(uint8_t type, uint8_t flags, uint32_t stream,
       if (!(flags & kAcknowledge)) OnSettings(payload);
       return;
     case kPing:
-      // Answered always: the server measures with it how much it may take.
+      // Always answered: the server measures with it how much it may receive.
       if (!(flags & kAcknowledge)) SendFrame(kPing, kAcknowledge, 0, payload);
       return;
     case kGoAway:

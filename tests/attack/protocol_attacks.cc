@@ -1,5 +1,5 @@
-// Attacks on HTTP/2 and what is below it: frames, header blocks, handshakes
-// and connections.
+// Attacks on HTTP/2 and the layers below: frames, header blocks, handshakes and
+// connections.
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -28,7 +28,7 @@ void ConnectionFlood(Assault& assault) {
                             [&](Socket& socket) { HoldBare(assault, socket); });
 }
 
-// Connections that are open and well-behaved, 600 of them.
+// 600 idle, well-behaved connections.
 void IdleConnections(Assault& assault) {
   assault.OnConnections(20, {}, [&](Http2Peer& first) {
     std::vector<std::unique_ptr<Http2Peer>> peers;
@@ -46,7 +46,7 @@ void IdleConnections(Assault& assault) {
   });
 }
 
-// Connections, with TLS handshakes, that are dropped as soon as they are made.
+// Connections, with TLS handshakes, that are dropped at once.
 void ConnectionChurn(Assault& assault) {
   assault.OnConnections(8, {}, [&](Http2Peer&) {
     while (!assault.over() &&
@@ -56,7 +56,7 @@ void ConnectionChurn(Assault& assault) {
   });
 }
 
-// One byte of `text` at a time.
+// Sends `text` one byte at a time.
 void SlowlySay(Assault& assault, std::string_view text) {
   assault.OnBareConnections(200, [&](Socket& socket) {
     for (const char& byte : text) {
@@ -67,14 +67,14 @@ void SlowlySay(Assault& assault, std::string_view text) {
   });
 }
 
-// The head of a TLS record, and of the ClientHello of 512 bytes in it.
+// The head of a TLS record and of its ClientHello of 512 bytes.
 void HalfHandshake(Assault& assault) {
   using namespace std::literals;
   SlowlySay(assault, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"sv);
 }
 
-// Calls without an end, on a connection that has agreed to no limit of them.
-// With `large` ones, a field of the table that costs a byte is 7.5 KiB.
+// Unlimited calls on a connection that has not acknowledged the settings. With
+// `large`, a table entry that costs a byte to send is 7.5 KiB.
 void Unagreed(Assault& assault, bool windows, bool large) {
   const std::string into_table = std::string("\x40\x01") + "a" + "\x01" + "b";
   const std::string from_table(220, '\xbe');
@@ -102,8 +102,8 @@ void UnagreedStreams(Assault& assault) { Unagreed(assault, false, false); }
 void UnagreedWindows(Assault& assault) { Unagreed(assault, true, false); }
 void UnagreedHeaders(Assault& assault) { Unagreed(assault, false, true); }
 
-// CVE-2023-44487: streams that are over before they began cost the client
-// nothing and count against no limit.
+// CVE-2023-44487: streams that are reset at once cost the client nothing and
+// count against no limit.
 void ResetFlood(Assault& assault) {
   assault.OnConnections(4, {}, [&](Http2Peer& peer) {
     while (!assault.over() && peer.alive()) {
@@ -113,8 +113,8 @@ void ResetFlood(Assault& assault) {
   });
 }
 
-// Frames that ask for an answer or for work, as fast as they go. Answers
-// are not read where the habits say so.
+// Frames that require an answer or work, as fast as possible. Answers are read
+// only if the habits say so.
 void FloodOf(Assault& assault, const Habits& habits, const std::string& frame) {
   std::string many;
   while (many.size() < (32 << 10)) many += frame;
@@ -128,7 +128,8 @@ void PingFlood(Assault& assault) {
           FrameHead(8, kPing, kNone, 0) + Octets(0, 8));
 }
 
-// A client's window of 0 and of much, in turn, over 200 open streams.
+// A client's window alternates between 0 and a large size, over 200 open
+// streams.
 void SettingsFlood(Assault& assault) {
   std::string many;
   for (int i = 0; i < 500; ++i) {
@@ -141,7 +142,7 @@ void SettingsFlood(Assault& assault) {
   });
 }
 
-// DATA without data costs no window.
+// DATA frames without data cost no window.
 void EmptyFrames(Assault& assault) {
   assault.OnConnections(4, {}, [&](Http2Peer& peer) {
     const uint32_t stream = peer.Open(kQuantize);
@@ -151,13 +152,13 @@ void EmptyFrames(Assault& assault) {
   });
 }
 
-// For who is in the middle of a header block: a frame of another kind would
-// end the connection.
+// For peers in the middle of a header block: any other frame would end the
+// connection.
 constexpr Habits kMute = {.respect_windows = false, .read = false};
 
-// CVE-2023-33953: the limit on a call's metadata is looked at frame by frame,
-// so that a header block of many frames has none. A field of the dynamic
-// table costs a byte to name and dozens to keep.
+// CVE-2023-33953: the limit on a call's metadata is checked frame by frame, so
+// a header block of many frames has no limit. An entry of the dynamic table
+// costs a byte to send and dozens to store.
 void EndlessHeaders(Assault& assault) {
   constexpr int kFieldsInFrame = 400;
   constexpr size_t kMostFrames = 4 * kMiB / kFieldsInFrame;
@@ -174,8 +175,8 @@ void EndlessHeaders(Assault& assault) {
   });
 }
 
-// CVE-2023-1428: values that have no way back to text, and then more metadata
-// than is allowed.
+// CVE-2023-1428: values that cannot be converted back to text, followed by more
+// metadata than allowed.
 void PoisonedHeaders(Assault& assault) {
   const Metadata poisons = {{"grpclb_client_stats", "x"},
                             {"te", "x"},
@@ -201,8 +202,7 @@ void PoisonedHeaders(Assault& assault) {
   });
 }
 
-// A zlib stream of zeros, 158 for every byte of it: matches of 258 zeros, of
-// 13 bits each.
+// A zlib stream of zeros with ratio 158: matches of 258 zeros in 13 bits each.
 std::string DeflatedZeros(size_t bytes) {
   std::string stream("\x78\x01", 2);
   uint32_t bits = 0;
@@ -213,8 +213,9 @@ std::string DeflatedZeros(size_t bytes) {
       stream.push_back(static_cast<char>(bits));
     }
   };
-  put(0b011, 3);       // the last block, fixed codes
-  put(0b00001100, 8);  // a literal zero; codes go in from their first bit
+  put(0b011, 3);  // the last block, fixed codes
+  // A literal zero; codes are written beginning with their first bit.
+  put(0b00001100, 8);
   while (stream.size() < bytes) {
     put(0b10100011, 8);  // a match of 258 ...
     put(0, 5);           // ... at distance 1
@@ -222,8 +223,8 @@ std::string DeflatedZeros(size_t bytes) {
   return stream;
 }
 
-// Compression is not offered. A client that uses it all the same has its
-// message made 158 times as long before anything looks at its length.
+// The server does not offer compression. A client that uses it anyway has its
+// message expanded 158 times before its length is checked.
 void CompressedZeros(Assault& assault) {
   const std::string bomb = DeflatedZeros(3 * kMiB);
   assault.OnConnections(2, {}, [&](Http2Peer& peer) {

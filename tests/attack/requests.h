@@ -1,4 +1,4 @@
-// Serialized requests that attackers send.
+// Serialized requests for attackers.
 #ifndef QUANTD_TESTS_ATTACK_REQUESTS_H_
 #define QUANTD_TESTS_ATTACK_REQUESTS_H_
 
@@ -23,14 +23,14 @@ inline constexpr char kReflection[] =
 std::string QuantizeRequestOf(int64_t rows);
 // Quantize: bf16 zeros of rows x 1 as FP8 in squares, rowwise.
 std::string SlowRequestOf(int64_t rows);
-// QuantizeRequestOf as a stream's first message, and a chunk of zeros.
+// QuantizeRequestOf as the first message of a stream, and a chunk of zeros.
 std::string StreamStartOf(int64_t rows, bool reduces = false);
 std::string ChunkOf(size_t bytes);
-// Quantize of 512 bytes, in so many groups of which all but one are empty.
+// Quantize of 512 bytes in that many groups, all but one of them empty.
 std::string GroupsRequest(int groups);
 // Dequantize: a reply of rows x 4096 fp32 from a seventh of its bytes.
 std::string DequantizeRequestOf(int64_t rows);
-// Dequantize that is refused for a shape of so many numbers.
+// Dequantize that is refused because of a shape with that many numbers.
 std::string WrongShapeRequest(int numbers);
 
 }  // namespace quantd::attack

@@ -181,7 +181,7 @@ void Socket::Receive(std::string* to, milliseconds wait) {
     }
     if (n > 0) {
       to->append(buffer, static_cast<size_t>(n));
-      // One who sends without end must not keep us here.
+      // A peer that sends without end must not block us.
       if (to->size() >= (1 << 20)) return;
       wait = milliseconds(0);
     } else if (!again) {

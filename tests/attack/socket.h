@@ -1,5 +1,5 @@
-// A stream socket to a server, in plain text or TLS, that never blocks for
-// longer than it was given.
+// A stream socket to a server, in plain text or TLS, that never blocks beyond
+// its end time.
 #ifndef QUANTD_TESTS_ATTACK_SOCKET_H_
 #define QUANTD_TESTS_ATTACK_SOCKET_H_
 
@@ -15,10 +15,11 @@ namespace quantd::attack {
 
 // The address that an attacker dials, and its certificate and token.
 struct Target {
-  std::string address = {};      // "IP:PORT" or "unix:PATH"
-  std::string source = {};       // the IP to come from; empty: any
-  bool tls = false;              // any certificate will do
-  std::string certificate = {};  // PEM files of it and its key; empty: none
+  std::string address = {};  // "IP:PORT" or "unix:PATH"
+  std::string source = {};   // the IP to come from; empty: any
+  bool tls = false;          // any certificate will do
+  // PEM files of the certificate and its key; empty: none.
+  std::string certificate = {};
   std::string key = {};
   std::string token = {};  // a bearer token; empty: none
 };
@@ -27,11 +28,11 @@ class Socket {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // A connection, and for TLS a handshake with ALPN "h2". Null: it did not
-  // come about by `end`, after which nothing works any more.
+  // Connects and, for TLS, performs a handshake with ALPN "h2". Returns null if
+  // that fails by `end`, the end time of all operations.
   static std::unique_ptr<Socket> Connect(const Target& target,
                                          Clock::time_point end);
-  // The connection alone, whatever the target says of TLS.
+  // Only connects, whatever the target says about TLS.
   static std::unique_ptr<Socket> ConnectBare(const Target& target,
                                              Clock::time_point end);
   ~Socket();
@@ -42,14 +43,14 @@ class Socket {
   // Bytes that all sockets of this process have sent, before TLS.
   static uint64_t SentByAll();
 
-  // The connections of this process, those to come too, end with a reset. Else
-  // the kernel goes on sending what sockets of a process that has gone hold:
-  // MiB to a server that takes little at a time, an attack that is not over.
+  // Makes all connections of this process, also later ones, end with a reset.
+  // Otherwise the kernel would keep sending the buffers of a finished process,
+  // MiB to a server that reads slowly: the attack would go on.
   static void ResetAll();
 
-  // All of it, or false: the connection or its time is over.
+  // Sends everything. Returns false if the connection or its time is over.
   bool Send(std::string_view bytes);
-  // Appends what there is, waiting at most that long for the first byte.
+  // Appends what has arrived, waiting at most that long for the first byte.
   void Receive(std::string* to, std::chrono::milliseconds wait);
 
  private:

@@ -1,4 +1,4 @@
-// Attacks that use rpc Stream, and hold or waste what a stream may have.
+// Attacks with rpc Stream that hold or waste a stream's resources.
 #include <chrono>
 #include <string>
 #include <string_view>
@@ -11,14 +11,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// One message of several: the stream goes on.
+// Sends one message of several; the stream continues.
 void Send(Http2Peer& peer, uint32_t stream, std::string_view message) {
   peer.BeginMessage(stream, static_cast<uint32_t>(message.size()));
   peer.SendBody(stream, message);
 }
 
-// So many streams at once on each of the connections, for as long as it lasts:
-// what is ended is begun again, a few a moment.
+// Keeps that many streams open on each of the connections, replacing ended ones
+// a few at a time.
 template <typename Begin>
 void KeepOpen(Assault& assault, int connections, size_t most, Begin begin) {
   assault.OnConnections(connections, {}, [&](Http2Peer& peer) {
@@ -33,7 +33,7 @@ void KeepOpen(Assault& assault, int connections, size_t most, Begin begin) {
   });
 }
 
-// Small ones that are whole, and leave the maxima that are told unanswered.
+// Small complete streams that never answer their maxima.
 void UnansweredMaxima(Assault& assault) {
   constexpr int64_t kRows = 16;
   const std::string start = StreamStartOf(kRows, /*reduces=*/true);
@@ -44,8 +44,8 @@ void UnansweredMaxima(Assault& assault) {
   });
 }
 
-// More than a device has places for, each with its first message and nothing
-// behind it.
+// More streams than a device has slots, each with nothing after its first
+// message.
 void SilentStreams(Assault& assault) {
   const std::string start = StreamStartOf(512);
   KeepOpen(assault, 1, 40, [&](Http2Peer& peer, uint32_t stream) {

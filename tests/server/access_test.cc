@@ -1,4 +1,4 @@
-// What stands before any connection: addresses, and tokens with their files.
+// Checks made before any connection: addresses, and tokens with their files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -117,11 +117,11 @@ TEST(TokenTest, FilesAreRead) {
     EXPECT_FALSE(refused.ok()) << bad;
     EXPECT_THAT(std::string(refused.status().message()),
                 HasSubstr("sha256sum"));
-    // What may be a secret is not repeated.
+    // The message must not repeat what may be a secret.
     EXPECT_EQ(refused.status().message().find("clear"), std::string::npos);
   }
   EXPECT_FALSE(TokenHashes::Load(dir / "absent").ok());
-  // What "printf %s $TOKEN | sha256sum" makes where there is no such variable.
+  // The output of "printf %s $TOKEN | sha256sum" if the variable is not set.
   const auto empty = load(
       "# ours\n"
       "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
@@ -141,7 +141,7 @@ TEST(TokenTest, LinesSayWhoseTheyAreAndWhatTheyMay) {
     EXPECT_THAT(tokens, IsOk()) << rest;
     return tokens.ok() ? *tokens->Find("secret") : Caller();
   };
-  // What files had before: nothing, what sha256sum says, a name, words.
+  // Older files have nothing, sha256sum's file name, a name or words there.
   const std::string unnamed = "token:" + std::string(kSecretHash, 12);
   for (const char* rest : {"", "  ", "  -", " *-"}) {
     EXPECT_EQ(caller(rest), Caller{.identity = unnamed}) << rest;
@@ -166,7 +166,7 @@ TEST(TokenTest, LinesSayWhoseTheyAreAndWhatTheyMay) {
   EXPECT_TRUE(caller(" a priority=high").may_be_high);
   EXPECT_EQ(caller(" a bytes-per-second=17").bytes_per_second, 17u);
 
-  // A mistake in what a token may must not grant all.
+  // A mistake in a token's rights must not grant everything.
   for (const char* wrong :
        {" a method=Quantize", " a methods=", " a methods=Quantise",
         " a methods=Quantize,", " a priority=highest",
@@ -207,11 +207,11 @@ TEST(QuotasTest, CallsAtOnceAndBytesASecond) {
   EXPECT_STREQ(later.what, "bytes a second");
   EXPECT_EQ(later.delay, absl::Seconds(2));
   EXPECT_EQ(quotas.Enter(slow, 1, now + later.delay, &other).what, nullptr);
-  // What was not declared is paid for when it has come.
+  // Undeclared bytes are charged when they have come.
   other.Pay(200, now + later.delay);
   EXPECT_NE(quotas.Enter(slow, 1, now + later.delay, &lease).what, nullptr);
 
-  // A caller without quotas costs nothing.
+  // A caller without quotas is not tracked.
   Quotas::Lease free;
   EXPECT_EQ(quotas.Enter(nullptr, 1, now, &free).what, nullptr);
   EXPECT_EQ(

@@ -1,4 +1,4 @@
-// A typed error for every broken rule, after which the next client is served.
+// Every broken rule gives a typed error, after which the next client is served.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -203,7 +203,7 @@ TEST_F(BrokenRuleTest, OtherMethodsJudgeTheirFields) {
 
 TEST_F(BrokenRuleTest, BytesThatAreNoMessage) {
   const std::string good = QuantizeOnes(1).SerializeAsString();
-  // Inside the head and inside the payload.
+  // Cut inside the head and inside the payload.
   for (const size_t cut : {size_t{1}, size_t{3}, good.size() - 1}) {
     ExpectMalformed(Call(channel_, good.substr(0, cut)));
   }

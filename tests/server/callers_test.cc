@@ -1,4 +1,4 @@
-// What tokens and priorities mean to calls of a server.
+// Effects of tokens and priorities on calls of a server.
 #include <thread>
 
 #include "tests/client/temp_dir.h"
@@ -104,7 +104,7 @@ TEST_F(CallersTest, QuotasRefuseAndTellWhen) {
   first.join();
   EXPECT_TRUE(Eventually([&] { return By("secret", request_).status.ok(); }));
 
-  // 4 KiB and a little are two seconds of it.
+  // Slightly more than 4 KiB use up two seconds of it.
   EXPECT_TRUE(By("other", request_).status.ok());
   const RpcResult over = By("other", request_);
   EXPECT_EQ(over.status.error_code(), grpc::RESOURCE_EXHAUSTED);
@@ -120,7 +120,7 @@ TEST_F(CallersTest, PrioritiesAreWordsAndHighIsForThoseWhoMay) {
   StartReal({"cpu"});
   for (const char* priority : {"high", "normal", "low"}) {
     EXPECT_TRUE(By("secret", request_, priority).status.ok()) << priority;
-    // A caller that may not is served as any other.
+    // A caller without the right is served at normal priority.
     EXPECT_TRUE(By("other", request_, priority).status.ok()) << priority;
   }
   const RpcResult wrong = By("secret", request_, "urgent");

@@ -1,5 +1,4 @@
-// Devices that fail while calls are made: none is lost, none is wrong, and
-// health tells what is left.
+// Devices that fail during calls: no call is lost, and health tells what is left.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -20,7 +19,7 @@ namespace {
 
 using v1::ErrorDetail;
 
-// 128 KiB, which workers run; and 8 KiB, which the network's thread does.
+// 128 KiB, which workers run; or 8 KiB, which the network thread runs.
 std::string Request(bool small = false) {
   return QuantizeOnes(small ? 4 : 64).SerializeAsString();
 }
@@ -74,7 +73,7 @@ class DeviceFaultsTest : public ServerTest {
     }();
     return result.reply.size() == 2 ? result.reply[1] : -1;
   }
-  // Many calls from several clients while `meanwhile` is done; each must be
+  // Makes many calls from several clients while `meanwhile` runs; each must be
   // right.
   void Load(const std::function<void()>& meanwhile) {
     std::atomic<int> done = 0;
@@ -108,7 +107,7 @@ TEST_F(DeviceFaultsTest, OneDeadOfTwoCostsNoCall) {
   for (int i = 0; i < 10; ++i) {
     EXPECT_EQ(DeviceOf(Call(channel_, Request(i % 2 == 0))), "fault:cpu:1");
   }
-  // And back again.
+  // The device recovers.
   controls_[0]->Heal();
   const absl::Time healed = absl::Now();
   EXPECT_TRUE(Eventually(
@@ -119,7 +118,8 @@ TEST_F(DeviceFaultsTest, OneDeadOfTwoCostsNoCall) {
 
 TEST_F(DeviceFaultsTest, FaultsOfSingleJobsCostNoCall) {
   Start(2);
-  // Now and then a self-test is hit: the other device is there all the time.
+  // A fault may hit a self-test instead: the other device is there all the
+  // time.
   Load([&] {
     for (int i = 0; i < 10; ++i) {
       controls_[0]->Next(
@@ -137,7 +137,7 @@ TEST_F(DeviceFaultsTest, OneDeviceAloneIsWaitedForUntilItsTest) {
     controls_[0]->Next(InjectedFault::kOutOfMemory, absl::ZeroDuration());
   });
   EXPECT_EQ(Health(), 1);
-  // What fails when its input is gone must be sent again.
+  // A call whose input was dropped must be sent again by the client.
   controls_[0]->Next(InjectedFault::kOnce);
   const RpcResult result = Call(channel_, Request());
   EXPECT_EQ(result.status.error_code(), grpc::UNAVAILABLE);
@@ -244,7 +244,7 @@ TEST_P(HangTest, IsAnsweredAndOthersGoOn) {
   EXPECT_EQ(result.detail->reason(), ErrorDetail::REASON_NO_DEVICE);
   EXPECT_LT(absl::Now() - hung, absl::Seconds(20));
   EXPECT_TRUE(Eventually([&] { return Health() == 2; }));
-  // It is not tried again while it hangs.
+  // A hanging call is not tried again.
   EXPECT_EQ(controls_[0]->hanging() + controls_[1]->hanging(), 2);
   for (const auto& control : controls_) control->Heal();
   EXPECT_TRUE(Eventually([&] { return Health() == 1; }));
@@ -253,8 +253,8 @@ TEST_P(HangTest, IsAnsweredAndOthersGoOn) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, HangTest, testing::Bool());
 
-// Streams whose amax is reduced work on a device twice: of the search, too, the
-// client is told, and nothing stays behind.
+// Streams with a reduced amax compute on a device twice. The client learns of a
+// fault in the first pass, too, and everything is released.
 TEST_F(DeviceFaultsTest, FaultsWhileMaximaAreSought) {
   options_.max_job = absl::Milliseconds(600);
   for (const InjectedFault::Kind fault :
@@ -307,7 +307,7 @@ TEST_F(DeviceFaultsTest, CallsBehindAHangMoveToAnotherDevice) {
     });
   }
   for (std::thread& client : clients) client.join();
-  // Both slots hang; the calls that were queued behind them moved.
+  // Both slots hang; calls queued behind them have moved.
   EXPECT_EQ(told, 2);
   EXPECT_EQ(ok, 10);
   EXPECT_EQ(Health(), 1);
@@ -368,7 +368,7 @@ TEST_F(DeviceFaultsTest, WithoutADeviceForLongItAsksToBeStartedAnew) {
   EXPECT_FALSE(Call(channel_, Request()).status.ok());
   EXPECT_TRUE(Eventually([&] { return Health() == 1; }));
   absl::SleepFor(absl::Milliseconds(300));
-  EXPECT_EQ(asked, 0);  // it came back in time
+  EXPECT_EQ(asked, 0);  // the device recovered in time
   controls_[0]->Next(InjectedFault::kSticky);
   EXPECT_FALSE(Call(channel_, Request()).status.ok());
   EXPECT_TRUE(Eventually([&] { return asked == 1; }));
@@ -377,8 +377,8 @@ TEST_F(DeviceFaultsTest, WithoutADeviceForLongItAsksToBeStartedAnew) {
   EXPECT_EQ(asked, 1);
 }
 
-// A call that finds no device asks when one may work; if that is so since a
-// moment ago, the answer is not when it will be tested the next time.
+// The retry delay for a call that finds no device is short if a device has just
+// recovered: it does not depend on the device's next test.
 TEST(RetryDelayTest, IsShortOnceTheDeviceIsWellAgain) {
   std::vector<std::unique_ptr<Backend>> backends;
   auto cpu = OpenBackend("cpu", {.slots = 1, .threads = 1});

@@ -1,4 +1,4 @@
-// Preloaded into a server: gRPC's own end never comes, whatever keeps it.
+// Preloaded into a server, so that gRPC's shutdown never ends.
 #include <unistd.h>
 
 struct grpc_server;

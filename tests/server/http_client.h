@@ -1,4 +1,4 @@
-// A socket for tests: what it sends need not be HTTP.
+// A socket for tests, which may send anything.
 #ifndef QUANTD_TESTS_SERVER_HTTP_CLIENT_H_
 #define QUANTD_TESTS_SERVER_HTTP_CLIENT_H_
 
@@ -16,8 +16,8 @@
 
 namespace quantd {
 
-// One connection to "127.0.0.1:PORT", closed at the end. Waits a minute at
-// most for anything.
+// One connection to "127.0.0.1:PORT", closed on destruction. Waits at most a
+// minute for anything.
 class HttpClient {
  public:
   explicit HttpClient(const std::string& address)
@@ -40,12 +40,12 @@ class HttpClient {
     return send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(bytes.size());
   }
-  // Whether there is something to read, or the end.
+  // Whether there is data or the end of the connection to read.
   bool Readable() {
     pollfd polled = {fd_, POLLIN, 0};
     return poll(&polled, 1, 60'000) == 1;
   }
-  // Whether a server in this process has closed its end, read or not.
+  // Whether a server in this process has closed its end, even if unread.
   bool Dropped() const {
     const uint16_t port = PortOf(fd_, getsockname);
     for (const auto& entry :
@@ -68,7 +68,7 @@ class HttpClient {
 
  private:
   using NameOf = int(int, sockaddr*, socklen_t*);
-  // 0 for what has none.
+  // 0 if it has no port.
   static uint16_t PortOf(int fd, NameOf* name_of) {
     sockaddr_in name = {};
     socklen_t size = sizeof(name);

@@ -1,4 +1,4 @@
-// Calls that wait, stop half way or come too late: every byte returns.
+// Calls that wait, are cut off or come too late: all memory is released.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -19,12 +19,12 @@ namespace {
 
 using v1::ErrorDetail;
 
-// 8 MiB: one fits into the budget of these tests, two do not.
+// 8 MiB: the budget of these tests has room for one, not for two.
 const std::string& LargeRequest() {
   static const std::string request = QuantizeOnes(4096).SerializeAsString();
   return request;
 }
-// 128 KiB: more than runs on the network's own thread.
+// 128 KiB: too large to run on the network thread.
 const std::string& SmallRequest() {
   static const std::string request = QuantizeOnes(64).SerializeAsString();
   return request;
@@ -38,7 +38,7 @@ RpcOptions Declared(const std::string& request,
   return options;
 }
 
-// A call whose request has been sent, to be asked later how it ended.
+// A call whose request has been sent; the result is read later.
 std::unique_ptr<RpcCall> StartCall(
     const std::shared_ptr<grpc::Channel>& channel, const std::string& request,
     absl::Duration deadline = absl::Minutes(2)) {
@@ -48,13 +48,12 @@ std::unique_ptr<RpcCall> StartCall(
   return call;
 }
 
-// Each stage is left once by the client's cancel and once by its deadline.
+// A call ends in each stage, once by cancellation and once by its deadline.
 class StageTest : public ServerTest, public testing::WithParamInterface<bool> {
  protected:
   void Start(int slots = 2) {
     StartFake(slots);
-    // What a whole call takes here and now tells how much time a call needs to
-    // reach its stage.
+    // The time of a whole call shows how long a call needs to reach its stage.
     const absl::Time start = absl::Now();
     ASSERT_TRUE(
         Call(channel_, LargeRequest(), Declared(LargeRequest())).status.ok());
@@ -96,7 +95,7 @@ TEST_P(StageTest, WaitingForMemory) {
   ASSERT_TRUE(Eventually([&] { return server_->gate().waiting() == 1; }));
   Leave(second.get());
   EXPECT_TRUE(Eventually([&] { return server_->gate().waiting() == 0; }));
-  // What has come of the second goes when its call ends, after its ask has.
+  // Memory of the second message is released when its call ends, after its ask.
   EXPECT_TRUE(UsedBecomes(used));
   control_.Open();
   EXPECT_TRUE(first->Receive().has_value());
@@ -189,7 +188,7 @@ TEST_F(PressureTest, BusyIsTypedAtOnceWhenTooManyWait) {
   control_.Close();
   auto first = StartCall(channel_, LargeRequest());
   ASSERT_TRUE(control_.AwaitRunning(1));
-  // Its message has arrived: there is no room to receive another.
+  // Its message has arrived, which leaves no room to receive another.
   auto claims = StartCall(Dial(server_->address()), LargeRequest());
   ASSERT_TRUE(Eventually([&] { return server_->gate().waiting() == 1; }));
   RpcCall waits(channel_, Declared(LargeRequest()));
@@ -214,7 +213,7 @@ TEST_F(PressureTest, WaitersAreServedWhenMemoryComesBack) {
   std::atomic<int> served = 0;
   for (int i = 0; i < 6; ++i) {
     threads.emplace_back([&] {
-      // A slow sender may be asked to come again while others wait.
+      // A slow sender may be told to retry while others wait.
       const auto channel = Dial(server_->address());
       EXPECT_TRUE(Eventually([&] {
         const RpcResult result =
@@ -229,7 +228,7 @@ TEST_F(PressureTest, WaitersAreServedWhenMemoryComesBack) {
 }
 
 TEST_F(PressureTest, UndeclaredRequestsAreServedOneByOne) {
-  options_.memory_budget = 28 << 20;  // of which one reservation takes all
+  options_.memory_budget = 28 << 20;  // a single reservation takes all of it
   StartFake();
   std::vector<std::thread> threads;
   std::atomic<int> served = 0;
@@ -255,7 +254,7 @@ TEST_F(PressureTest, RequestThatNeverArrivesIsEnded) {
 
 TEST_F(PressureTest, SlowSendersDoNotHoldUpOthers) {
   StartFake();
-  // Connections that never speak, or stop in the middle of a sentence.
+  // Connections that never send anything, or stop in the middle.
   std::vector<int> sockets;
   const std::string& address = server_->address();
   for (int i = 0; i < 20; ++i) {
@@ -282,7 +281,7 @@ TEST_F(PressureTest, SlowSendersDoNotHoldUpOthers) {
     EXPECT_TRUE(Call(Dial(address), SmallRequest(), Declared(SmallRequest()))
                     .status.ok());
   }
-  // None of them had to go first.
+  // None of them had to end first.
   EXPECT_TRUE(Eventually([&] { return server_->calls().accepted() == 10; }));
   for (auto& call : silent) call->Cancel();
   for (const int fd : sockets) close(fd);
@@ -291,7 +290,7 @@ TEST_F(PressureTest, SlowSendersDoNotHoldUpOthers) {
 TEST_F(PressureTest, InfoAndHealthAnswerWhileEverythingIsBusy) {
   StartFake(1);
   control_.Close();
-  // A small request holds the network's own thread as well.
+  // A small request also occupies the network thread.
   auto tiny = StartCall(channel_, QuantizeOnes(1).SerializeAsString());
   ASSERT_TRUE(control_.AwaitRunning(1));
   auto stub = v1::Quantd::NewStub(Dial(server_->address()));
@@ -319,10 +318,10 @@ TEST_F(DrainTest, HealthFirstThenRefusalsAndNoAcceptedCallIsLost) {
   EXPECT_EQ(watch.Receive().value_or("none"), "\x08\x01");
 
   bool clean = false;
-  // Time for the next call to arrive on a slow machine too.
+  // Long enough for the next call to arrive on a slow machine.
   std::thread drain([&] { clean = server_->Drain(absl::Seconds(3)); });
   EXPECT_EQ(watch.Receive().value_or("none"), "\x08\x02");
-  // Health has changed, and calls are still taken.
+  // Health has changed, and calls are still accepted.
   auto late = StartCall(channel_, SmallRequest());
   EXPECT_TRUE(control_.AwaitRunning(2));
   EXPECT_TRUE(Eventually([&] { return server_->calls().draining(); }));

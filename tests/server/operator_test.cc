@@ -1,5 +1,5 @@
-// The quantd binary in an operator's hands: its log, its signals, the files it
-// is given and the limits it finds.
+// The quantd program for an operator: its log, its signals, its files and the
+// limits of its environment.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ class OperatorTest : public testing::Test {
     ASSERT_NE(bench::FindQuantd(), "") << "the quantd binary is not built";
   }
   std::string At(const std::string& name) const { return dir_ / name; }
-  // quantd with these arguments, started by a line of shell in which it is
+  // quantd with these arguments, started by a shell command in which it is
   // "$@".
   std::vector<std::string> Shell(const std::string& line,
                                  const std::vector<std::string>& arguments) {
@@ -78,7 +78,7 @@ class OperatorTest : public testing::Test {
   const TempDir dir_;
 };
 
-// A pipe with a name, full from the start: who writes to it waits.
+// A named pipe that is full from the start: writers block.
 class FullFifo {
  public:
   explicit FullFifo(const std::string& path) : path_(path) {
@@ -91,7 +91,7 @@ class FullFifo {
   ~FullFifo() { close(fd_); }
   FullFifo(const FullFifo&) = delete;
 
-  // What comes out of it from now on.
+  // Everything read from it so far.
   const std::string& Read() {
     char buffer[4096];
     ssize_t n = 0;
@@ -111,8 +111,8 @@ TEST_F(OperatorTest, ALogThatNobodyReadsStopsNothing) {
       Shell("exec \"$@\" 2>" + At("log"),
             {"--log-level", "debug", "--metrics-address", "127.0.0.1:0"}));
   ASSERT_TRUE(server.running());
-  // More lines than find room: about 400 bytes each, 1 MiB waiting and as
-  // much being written.
+  // More lines than fit: about 400 bytes each, 1 MiB waiting and as much being
+  // written.
   constexpr int kCalls = 8000;
   const auto channel = Dial(server.address());
   RpcOptions options;
@@ -246,7 +246,7 @@ TEST_F(OperatorTest, RefusedTokensAreCountedAndPathsCannotBreakTheLog) {
 
 TEST_F(OperatorTest, SighupReadsTheFilesAgainAndNoOtherKills) {
   WriteFile(At("tokens"), kSecretHash);
-  // Never again by itself while this test runs.
+  // The interval is longer than this test.
   ServerProcess server(
       Quantd({"--token-file", At("tokens"), "--reload-interval-ms", "600000"}));
   ASSERT_TRUE(server.running()) << server.Log();
@@ -313,7 +313,7 @@ TEST_F(OperatorTest, WhatTakesLongToCloseDoesNotHoldTheEndUp) {
   ASSERT_TRUE(server.running()) << server.Log();
   Lingering offered;
   Peer(At("door")).OfferAndLeave(offered.Leave());
-  // Unread, behind a message that ends the connection.
+  // Left unread, behind a message that ends the connection.
   Lingering unread;
   Peer peer(At("door"));
   server.Signal(SIGSTOP);
@@ -381,7 +381,7 @@ TEST_F(OperatorTest, TooLittleAddressSpaceIsSaid) {
   EXPECT_THAT(text, Not(HasSubstr("terminate")));
 }
 
-// A thousand years are a lawful timeout.
+// A timeout of a thousand years is legal.
 TEST_F(OperatorTest, ACallWithTheLongestTimeoutIsServed) {
   ServerProcess server(Quantd({"--device", "cpu"}));
   ASSERT_TRUE(server.running()) << server.Log();

@@ -1,5 +1,5 @@
-// The quantd binary as an operator meets it: its exit codes, its memory, its
-// signals. Servers are started on free loopback ports and stopped by pid.
+// The quantd program: its exit codes, memory and signals. Servers are started
+// on free loopback ports and stopped by pid.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -105,7 +105,7 @@ TEST_F(ProcessTest, AddressInUseIsSaidAndUnixSocketsServe) {
 }
 
 TEST_F(ProcessTest, SigtermUnderLoadLosesNothing) {
-  // The delay is long enough for a client to hear of it on a slow machine.
+  // The delay is long enough for a client to notice on a slow machine.
   ServerProcess server(
       Quantd({"--device", "cpu:0,cpu:1", "--memory-budget", "256MiB",
               "--drain-delay-ms", "3000", "--log-format", "json"}));
@@ -160,7 +160,7 @@ TEST_F(ProcessTest, SecondSignalEndsAtOnce) {
       Quantd({"--memory-budget", "64MiB", "--drain-delay-ms", "600000"}));
   ASSERT_TRUE(server.running()) << server.Log();
   server.Signal(SIGTERM);
-  // Two signals at once would be one.
+  // Two signals at once would count as one.
   ASSERT_TRUE(Eventually([&] {
     return server.Log().find("drain accepted") != std::string::npos;
   })) << server.Log();
@@ -169,7 +169,7 @@ TEST_F(ProcessTest, SecondSignalEndsAtOnce) {
   EXPECT_EQ(server.WaitForExit(60), 130);
 }
 
-// The first job after those of the self-test at the start.
+// The first job after the self-tests at the start.
 std::string FirstCall(const std::string& fault) {
   return "fault:cpu:0:" + fault + "@" +
          std::to_string(KnownAnswers().size() + 1);
@@ -209,7 +209,7 @@ TEST_F(ProcessTest, AHangDoesNotOutliveADrain) {
 }
 
 TEST_F(ProcessTest, APeerThatTakesNothingDoesNotHoldItsEndUp) {
-  // The kernel takes less than this reply at a unix socket.
+  // The kernel's buffer for a unix socket is smaller than this reply.
   ServerProcess server(
       {bench::FindQuantd(), "--listen",
        "unix:" + testing::TempDir() + "quantd_deaf_" + std::to_string(getpid()),
@@ -223,7 +223,7 @@ TEST_F(ProcessTest, APeerThatTakesNothingDoesNotHoldItsEndUp) {
   ASSERT_NE(peer, nullptr);
   const uint32_t call = peer->Open("/quantd.v1.Quantd/Quantize");
   ASSERT_TRUE(peer->SendMessage(call, QuantizeOnes(4096).SerializeAsString()));
-  // From here on nothing is read.
+  // Nothing is read from here on.
   absl::SleepFor(absl::Milliseconds(500));
   server.Signal(SIGTERM);
   EXPECT_EQ(server.WaitForExit(30), 3) << server.Log();
@@ -258,8 +258,8 @@ TEST_F(ProcessTest, SteadyTrafficTouchesNoFreshPages) {
     const RpcResult result = Call(channel, request, Declared(request.size()));
     ASSERT_TRUE(result.status.ok()) << result.status.error_message();
   };
-  // The heap grows until it has met the worst mix of buffers, sooner or later
-  // by the mood of the scheduler. Then it must stay: three batches in a row.
+  // The heap grows until it has met the worst mix of buffers, which depends on
+  // scheduling. Then it must stay the same for three batches in a row.
   constexpr int kBatch = 5;
   constexpr int kMostBatches = 40;
   int steady = 0;
@@ -284,7 +284,8 @@ class CrowdTest : public ProcessTest {
     std::atomic<int> untyped = 0;
   };
 
-  // One after the other until `end` or a reply; refused ones come again.
+  // Calls one after the other until `end` or a reply; refused ones are
+  // repeated.
   void RunClients(const std::string& address, int clients,
                   std::optional<size_t> declared, absl::Time end,
                   Tally* tally) {
@@ -295,7 +296,7 @@ class CrowdTest : public ProcessTest {
         auto channel = Dial(address);
         while (absl::Now() < end) {
           RpcOptions options;
-          // Some are stock clients, which declare nothing.
+          // Some are ordinary clients, which declare nothing.
           if (i % 8 != 0 || declared) {
             options.declared =
                 std::to_string(declared.value_or(message.size()));
@@ -360,8 +361,8 @@ TEST_F(CrowdTest, SixtyFourLargeClientsStayWithinTheBound) {
   }
   EXPECT_GT(tally.served, 0);
   EXPECT_GT(tally.busy, 0);
-  // gRPC's own wall stands above what is admitted, but it chooses when to act:
-  // one call in hundreds may meet it.
+  // gRPC's own limit is above what is admitted, but it chooses when to act: one
+  // call in hundreds may meet it.
   EXPECT_LE(tally.untyped * 100, tally.served + tally.busy);
   ExpectWithinBound(server);
   server.Signal(SIGTERM);

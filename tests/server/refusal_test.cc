@@ -1,4 +1,4 @@
-// A server that is asked wrongly, many times.
+// A server that gets many wrong requests.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -61,7 +61,7 @@ TEST_F(ServerTest, SmallMethodsSayThatARequestIsTooLarge) {
   EXPECT_LT(absl::Now() - start, absl::Seconds(5));
 }
 
-// Held by a busy device, what is here and comes before would take too long.
+// While a device is busy, the admitted work would take too long.
 TEST_F(ServerTest, ACallThatWouldBeLateIsRefusedAtOnce) {
   options_.memory_budget = 512 << 20;
   StartFake(1);
@@ -81,7 +81,7 @@ TEST_F(ServerTest, ACallThatWouldBeLateIsRefusedAtOnce) {
   EXPECT_TRUE(control_.AwaitRunning(1));
   options.deadline = absl::Milliseconds(15);
   RpcResult result;
-  // The time may be over before a slow machine has looked.
+  // On a slow machine the deadline may pass before the gate looks.
   for (int i = 0; i < 200 && result.pushback.empty(); ++i) {
     result = Call(channel_, request, options);
   }
@@ -93,8 +93,8 @@ TEST_F(ServerTest, ACallThatWouldBeLateIsRefusedAtOnce) {
   before.join();
 }
 
-// Let in with little time to spare, it waits for its turn until it would end
-// too late: the device does not begin it.
+// Admitted with little time to spare, it waits for its turn until it would end
+// too late: then the device does not begin it.
 TEST_F(ServerTest, AJobThatWouldEndTooLateDoesNotBegin) {
   constexpr absl::Duration kJob = absl::Milliseconds(50);
   options_.memory_budget = 512 << 20;

@@ -20,7 +20,8 @@ std::string Flatten(const grpc::ByteBuffer& buffer) {
   return text;
 }
 
-// The detail inside a serialized google.rpc.Status, read without its type.
+// The detail inside a serialized google.rpc.Status, parsed without its message
+// type.
 std::optional<v1::ErrorDetail> ReadDetail(const std::string& status) {
   google::protobuf::UnknownFieldSet fields;
   if (!fields.ParseFromString(status)) return std::nullopt;
@@ -53,8 +54,8 @@ std::shared_ptr<grpc::Channel> Dial(
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  // A window that grows with what it measures lets a reply that nobody reads
-  // through on some runs and not on others.
+  // With a window that grows by measurement, an unread reply would sometimes
+  // fit and sometimes not.
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   return grpc::CreateCustomChannel(address, credentials, arguments);
 }
@@ -128,7 +129,7 @@ RpcResult RpcCall::Finish() {
 RpcResult Call(const std::shared_ptr<grpc::Channel>& channel,
                const std::string& request, const RpcOptions& options) {
   RpcCall call(channel, options);
-  // A refused call may end before all is sent: the status tells.
+  // A refused call may end before everything is sent: the status tells.
   if (call.Send(request)) call.HalfClose();
   std::optional<std::string> reply = call.Receive();
   RpcResult result = call.Finish();

@@ -1,5 +1,5 @@
-// A client for tests, on raw bytes: it can say what no well-behaved client
-// says, and stop where none stops.
+// A client for tests on raw bytes: it can send what no well-behaved client
+// sends, and stop anywhere.
 #ifndef QUANTD_TESTS_SERVER_RPC_CLIENT_H_
 #define QUANTD_TESTS_SERVER_RPC_CLIENT_H_
 
@@ -22,7 +22,7 @@ namespace quantd {
 struct RpcResult {
   grpc::Status status;
   std::string reply;
-  // From grpc-status-details-bin, when it is there and well formed.
+  // From grpc-status-details-bin, if present and well formed.
   std::optional<v1::ErrorDetail> detail;
   std::string request_id;
   std::string pushback;  // the trailer grpc-retry-pushback-ms
@@ -38,13 +38,13 @@ struct RpcOptions {
   std::vector<std::pair<std::string, std::string>> metadata = {};
 };
 
-// In plain text unless `credentials` say otherwise.
+// In plain text unless `credentials` are given.
 std::shared_ptr<grpc::Channel> Dial(
     const std::string& address,
     const std::shared_ptr<grpc::ChannelCredentials>& credentials =
         grpc::InsecureChannelCredentials());
 
-// One call in steps. Wait for each step before the next.
+// One call in steps. Each step must be finished before the next.
 class RpcCall {
  public:
   // Sends the headers.
@@ -58,7 +58,7 @@ class RpcCall {
   bool Send(const std::string& message);
   bool Send(const grpc::Slice& message);
   bool HalfClose();
-  // The next message; nullopt when there is none any more.
+  // The next message; nullopt after the last.
   std::optional<std::string> Receive();
   void Cancel() { context_.TryCancel(); }
   // Waits for the status.
@@ -80,7 +80,7 @@ RpcResult Call(const std::shared_ptr<grpc::Channel>& channel,
 // A legal Quantize request of rows x 1024 bf16 ones.
 v1::QuantizeRequest QuantizeOnes(int64_t rows);
 
-// Whether it becomes true within a minute.
+// Whether the condition becomes true within a minute.
 bool Eventually(const std::function<bool()>& condition);
 
 }  // namespace quantd

@@ -1,5 +1,5 @@
-// TLS, client certificates and tokens at the listening port, and their files
-// replaced while the server runs.
+// TLS, client certificates and tokens at the listening port, and replacing
+// their files while the server runs.
 #include <atomic>
 #include <filesystem>
 #include <thread>
@@ -34,7 +34,7 @@ class SecurityTest : public ServerTest {
     ASSERT_THAT(server, IsOk());
     server_ = *std::move(server);
   }
-  // What a start says is wrong.
+  // The error of a start.
   std::string Refusal() const {
     const auto server = Server::Start(options_);
     EXPECT_THAT(server, StatusIs(absl::StatusCode::kInvalidArgument));
@@ -218,8 +218,8 @@ TEST_F(SecurityTest, TokensAreReadAgainAndABrokenFileChangesNothing) {
   EXPECT_EQ(Code(plain_, "Bearer other"), grpc::OK);
 }
 
-// The subject's serial tells which certificate a new connection is shown; here
-// it is enough to see whom clients have to trust.
+// Whether the old or the new authority is needed shows which certificate a new
+// connection gets.
 TEST_F(SecurityTest, ABrokenPairIsNotTakenAndAWholeOneIs) {
   UseTls();
   Start();
@@ -233,7 +233,7 @@ TEST_F(SecurityTest, ABrokenPairIsNotTakenAndAWholeOneIs) {
     fs::copy_file(At(std::string("next/") + name), At(name),
                   fs::copy_options::overwrite_existing);
   };
-  replace("server.key");  // alone: no pair
+  replace("server.key");  // alone: does not match the certificate
   absl::SleepFor(absl::Milliseconds(100));
   EXPECT_EQ(Code(before), grpc::OK);
   fs::remove(At("server.pem"));
@@ -285,7 +285,8 @@ TEST_F(SecurityTest, RotationUnderLoadLosesNoCall) {
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&] {
-      // Each connection for some calls, so that handshakes fall on rotations.
+      // Each connection makes several calls, so that handshakes coincide with
+      // rotations.
       while (!stop || served < kLeastCalls) {
         const auto channel = Dial(server_->address(), mine);
         ++connections;

@@ -1,4 +1,4 @@
-// A server inside the test, on a free loopback port, with fake devices.
+// A server in the test process, on a free loopback port, with fake devices.
 #ifndef QUANTD_TESTS_SERVER_SERVER_FIXTURE_H_
 #define QUANTD_TESTS_SERVER_SERVER_FIXTURE_H_
 
@@ -23,7 +23,7 @@ class ServerTest : public testing::Test {
     options_.listen = "127.0.0.1:0";
     options_.memory_budget = 64 << 20;
     options_.drain_delay = absl::ZeroDuration();
-    // A test without waits must not take a slow machine for a busy one.
+    // Long limits, so that a slow machine does not count as a busy server.
     options_.max_wait = absl::Minutes(10);
     options_.max_receive = absl::Minutes(10);
     options_.now = [this] {
@@ -32,9 +32,9 @@ class ServerTest : public testing::Test {
     ConfigureLog(LogLevel::kOff, LogFormat::kText);
   }
 
-  // So much time passes for the server, and nobody waits for it.
+  // Advances the server's clock without waiting.
   void Pass(int seconds) { passed_ += seconds; }
-  // Time passes until everything is given back.
+  // Advances the clock until everything is released.
   bool PassUntilUnused() {
     return Eventually([&] {
       Pass(1);
@@ -58,7 +58,7 @@ class ServerTest : public testing::Test {
     server_ = *std::move(server);
     channel_ = Dial(server_->address());
   }
-  // Every test ends with nothing charged and nothing lost.
+  // After every test nothing may be charged or lost.
   void TearDown() override {
     control_.Open();
     if (server_ == nullptr) return;

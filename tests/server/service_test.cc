@@ -1,4 +1,4 @@
-// What a client sees: replies, and what a server says that cannot serve.
+// What a client sees: replies, and errors of a server that cannot serve.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -200,7 +200,7 @@ TEST_F(LimitTest, BothCpuDevicesServe) {
   StartReal({"cpu:0", "cpu:1"});
   std::set<std::string> devices;
   for (int i = 0; i < 8; ++i) {
-    // Inline and through the workers.
+    // Both inline and on workers.
     const RpcResult result =
         Call(channel_, QuantizeOnes(i % 2 ? 4 : 128).SerializeAsString());
     v1::QuantizeReply reply;
@@ -220,7 +220,7 @@ TEST_F(LimitTest, BothCpuDevicesServe) {
 }
 
 TEST_F(LimitTest, DeviceFaultTellsTheDeviceAndNoMore) {
-  // All that a call may try fail: then it is rather the request's fault.
+  // All devices that a call may try fail: then the request is the likely cause.
   std::vector<std::unique_ptr<Backend>> backends;
   for (int i = 0; i < 3; ++i) {
     backends.push_back(std::make_unique<FakeBackend>(
@@ -271,7 +271,7 @@ TEST(StartTest, StartsThatCannotServeSayWhy) {
   ASSERT_THAT(first, IsOk());
   options.listen = (*first)->address();
   EXPECT_THAT(Server::Start(options), StatusIs(absl::StatusCode::kUnavailable));
-  // An operator may say that the network is trusted.
+  // An operator may declare that the network is trusted.
   options.listen = "0.0.0.0:0";
   options.insecure = true;
   EXPECT_THAT(Server::Start(options), IsOk());

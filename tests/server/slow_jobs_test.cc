@@ -1,4 +1,4 @@
-// Jobs that take long and get on, beside those that stand still.
+// Jobs that take long but make progress, and jobs that stand still.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr absl::Duration kMaxJob = absl::Milliseconds(250);
 
-// A call, or the same as a stream.
+// Each test runs for a unary call and for a stream.
 class SlowJobsTest : public ServerTest,
                      public testing::WithParamInterface<bool> {
  protected:

@@ -1,4 +1,4 @@
-// Requests that do not come as they should, or not at all, and what they hold.
+// Requests that arrive slowly or not at all, and the memory that they hold.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -11,7 +11,7 @@
 namespace quantd {
 namespace {
 
-// 8 MiB, declared: one fits into 28 MiB, a third of which is for messages.
+// 8 MiB, declared: the third of 28 MiB that is for messages has room for one.
 RpcOptions Large(size_t bytes = 8 << 20) {
   RpcOptions options;
   options.declared = std::to_string(bytes);
@@ -53,7 +53,7 @@ TEST_F(ServerTest, AnUndeclaredRequestCountsAsItComesAndMayFindNoRoom) {
   EXPECT_TRUE(peer->IsOpen(first));
   EXPECT_TRUE(peer->Reset(first));
   EXPECT_TRUE(Eventually([&] { return server_->gate().used() == 0; }));
-  // Another has declared all that there is.
+  // Another call has declared all that there is.
   RpcCall silent(channel_, Large());
   EXPECT_TRUE(Eventually(
       [&] { return server_->gate().receiving_used() >= size_t{8} << 20; }));

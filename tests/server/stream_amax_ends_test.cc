@@ -1,4 +1,5 @@
-// Streams that wait for an amax: what they hold meanwhile, and what ends them.
+// Streams that wait for a reduced amax: what they hold meanwhile, and what ends
+// them.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -20,7 +21,7 @@ TEST_F(StreamAmaxTest, WhileItWaitsItHoldsItsMemoryAndNoSlot) {
   for (int i = 0; i < 3; ++i) waiting.push_back(Await(1024));
   const size_t payload = server_->gate().payload_used(0);
   EXPECT_GE(payload, 3 * size_t{1024} * 2048);
-  // A client that waits for others to answer is no sender.
+  // A client that waits for others before it answers holds no message memory.
   EXPECT_TRUE(Eventually([&] { return server_->gate().receiving_used() == 0; }))
       << server_->gate().receiving_used();
   EXPECT_TRUE(Call(channel_, QuantizeOnes(64).SerializeAsString()).status.ok());
@@ -38,12 +39,12 @@ TEST_F(StreamAmaxTest, OneThatDoesNotAnswerIsEnded) {
   auto call = Await(64);
   EXPECT_TRUE(PassUntilUnused());
   ExpectEnd(call.get(), grpc::DEADLINE_EXCEEDED, ErrorDetail::REASON_DEADLINE);
-  // Or answers and does not end its side.
+  // It answers, but does not end its side.
   call = Await(64);
   ASSERT_TRUE(call->Send(Rowwise(3).SerializeAsString()));
   EXPECT_TRUE(PassUntilUnused());
   ExpectEnd(call.get(), grpc::DEADLINE_EXCEEDED, ErrorDetail::REASON_DEADLINE);
-  // An answer that comes late finds it over.
+  // A late answer finds the stream ended.
   call = Await(64);
   ASSERT_TRUE(PassUntilUnused());
   call->Send(Rowwise(3).SerializeAsString());
@@ -61,8 +62,8 @@ TEST_F(StreamAmaxTest, OneThatWaitsMakesWayForOthers) {
   ExpectEnd(waiting.get(), grpc::RESOURCE_EXHAUSTED, ErrorDetail::REASON_BUSY);
 }
 
-// Its patience with others begins when they know what to reduce, however long
-// that was sought.
+// The time limit for the answer begins when the maxima are told, however long
+// computing them took.
 TEST_F(StreamAmaxTest, TheAnswerHasASecondHoweverLongTheSearchTook) {
   options_.memory_budget = 28 << 20;
   options_.max_wait = absl::Seconds(30);
@@ -88,7 +89,7 @@ TEST_F(StreamAmaxTest, TheAnswerHasASecondHoweverLongTheSearchTook) {
   other.join();
 }
 
-// FakeBackend has four places beside the slots.
+// FakeBackend has four stream slots besides its job slots.
 TEST_F(StreamAmaxTest, StreamsWaitWhereNoPlaceIsLeft) {
   StartFake(1);
   std::vector<std::unique_ptr<RpcCall>> waiting;
@@ -112,7 +113,7 @@ TEST_F(StreamAmaxTest, StreamsWaitWhereNoPlaceIsLeft) {
 TEST_F(StreamAmaxTest, CancelledAndOutOfTimeAtEveryStep) {
   StartFake();
   control_.Close();
-  auto call = Open(64);  // while the maxima are sought
+  auto call = Open(64);  // while the maxima are computed
   ASSERT_TRUE(control_.AwaitRunning(1));
   call->Cancel();
   EXPECT_EQ(call->Finish().status.error_code(), grpc::CANCELLED);
@@ -152,8 +153,8 @@ TEST_F(StreamAmaxTest, ADrainsLimitHoldsForIt) {
   server_.reset();
 }
 
-// More maxima than the connection takes of a stream that nobody reads. What it
-// held is free before it is told why.
+// More maxima than the connection buffers for a stream that nobody reads. Its
+// memory is released before it is told why.
 TEST_F(StreamAmaxTest, OneThatNeverReadsItsMaximaIsEnded) {
   options_.max_send = absl::Seconds(2);
   StartReal({"cpu:0"});
@@ -167,7 +168,7 @@ TEST_F(StreamAmaxTest, OneThatNeverReadsItsMaximaIsEnded) {
   EXPECT_TRUE(Eventually([&] { return server_->gate().payload_used(0) == 0; }));
   ExpectEnd(call.get(), grpc::DEADLINE_EXCEEDED, ErrorDetail::REASON_DEADLINE);
   EXPECT_TRUE(UsedBecomes(0));
-  // One that does not even read that is let go of.
+  // A client that does not even read the error is disconnected.
   auto deaf = Open(request);
   EXPECT_TRUE(Eventually([&] { return server_->gate().payload_used(0) > 0; }));
   EXPECT_TRUE(UsedBecomes(0));
@@ -181,7 +182,7 @@ TEST_F(StreamAmaxTest, OneThatNeverReadsItsMaximaIsEnded) {
   EXPECT_TRUE(UsedBecomes(0));
 }
 
-// Much more than an answer may be, of which nobody has asked for a byte.
+// The answer is far longer than allowed, so none of it is read.
 TEST_F(StreamAmaxTest, AnAnswerThatIsTooLongIsNotTakenIn) {
   StartFake();
   auto call = Await(64);

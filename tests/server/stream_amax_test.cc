@@ -1,4 +1,4 @@
-// Streams whose amax is reduced: the maxima, and the answers that a client may
+// Streams with a reduced amax: the maxima, and the answers that a client may
 // give.
 #include "tests/server/stream_amax.h"
 
@@ -68,7 +68,7 @@ TEST_F(StreamAmaxTest, TellsOfEveryCopyAndLine) {
   ASSERT_TRUE(call->Send(Rowwise(3).SerializeAsString()));
   ExpectWrong(call.get(), "reduced_amax.rowwise");
 
-  // A tensor without rows has nothing to send, and 0 to reduce.
+  // A tensor without rows has nothing to send, and its maxima are 0.
   call = Open(Request(0));
   ASSERT_TRUE(reply.ParseFromString(*call->Receive()));
   ASSERT_EQ(reply.maxima().rowwise_size(), 1);
@@ -122,7 +122,7 @@ TEST_F(StreamAmaxTest, RefusesWhatFindsNoAmax) {
   ASSERT_TRUE(call.Send(start.SerializeAsString()));
   ExpectEnd(&call, grpc::INVALID_ARGUMENT, ErrorDetail::REASON_TOO_LARGE,
             "reduce_amax");
-  // A policy that the maxima break is told with them.
+  // If the maxima violate the policy, the error comes with them.
   v1::QuantizeRequest request = Request(64);
   request.mutable_options()->set_non_finite(v1::NON_FINITE_REJECT);
   request.mutable_payload()->replace(0, 2, "\x80\x7f");  // Inf
@@ -148,11 +148,11 @@ TEST_F(StreamAmaxTest, RefusesAnswersThatAreNone) {
   message.mutable_reduced_amax()->add_rowwise_values(1);
   answer(message, "reduced_amax.rowwise");  // too many
   message.mutable_reduced_amax()->set_rowwise(1);
-  answer(message, "reduced_amax.rowwise");  // two forms
+  answer(message, "reduced_amax.rowwise");  // both forms
   message = Rowwise(1);
   message.mutable_reduced_amax()->set_columnwise(1);
-  answer(message, "reduced_amax.columnwise");  // of no copy
-  // Something else: an empty message, a chunk, a request.
+  answer(message, "reduced_amax.columnwise");  // for a copy that is not made
+  // Another message: an empty one, a chunk, a request.
   answer(v1::StreamRequest(), "reduced_amax");
   message = Rowwise(1);
   message.set_chunk("x");
@@ -168,22 +168,22 @@ TEST_F(StreamAmaxTest, RefusesAnswersThatAreNone) {
 TEST_F(StreamAmaxTest, RefusesAnswersAtTheWrongTime) {
   StartReal({"cpu:0"});
   const v1::QuantizeRequest request = Request(16);
-  // Missing: the end of the stream in its place.
+  // The stream ends instead.
   auto call = Await(16);
   ASSERT_TRUE(call->HalfClose());
   ExpectWrong(call.get(), "reduced_amax");
-  // Ended before all chunks came.
+  // The stream ends before all chunks were sent.
   call = std::make_unique<RpcCall>(channel_, Stream());
   ASSERT_TRUE(call->Send(Start(request)));
   ASSERT_TRUE(call->Send(Chunk(request.payload().substr(1))));
   ASSERT_TRUE(call->HalfClose());
   ExpectWrong(call.get(), "payload");
-  // Twice.
+  // Two answers.
   call = Await(16);
   ASSERT_TRUE(call->Send(Rowwise(3).SerializeAsString()));
   call->Send(Rowwise(3).SerializeAsString());
   ExpectWrong(call.get(), "reduced_amax");
-  // Early: in the first message, and in place of a chunk.
+  // Too early: in the first message, and in place of a chunk.
   v1::StreamRequest first;
   ASSERT_TRUE(first.ParseFromString(Start(request)));
   first.mutable_reduced_amax()->set_rowwise(1);
@@ -194,7 +194,7 @@ TEST_F(StreamAmaxTest, RefusesAnswersAtTheWrongTime) {
   ASSERT_TRUE(call->Send(Start(request)));
   ASSERT_TRUE(call->Send(Rowwise(3).SerializeAsString()));
   ExpectWrong(call.get(), "reduced_amax");
-  // In a stream that asked for none.
+  // In a stream without a reduced amax.
   v1::StreamRequest plain;
   *plain.mutable_quantize() = first.reduce_amax();
   plain.set_payload_bytes(first.payload_bytes());

@@ -1,5 +1,5 @@
-// Streams that stop half way, by either side: every byte returns, and a
-// slow one is in nobody's way.
+// Streams that are cut off by either side: all memory is released, and slow
+// streams block nobody.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ RpcOptions Stream(absl::Duration deadline = absl::Minutes(2)) {
 
 class StreamEndsTest : public ServerTest {
  protected:
-  // Opens a stream of `rows` rows and sends so many chunks of it.
+  // Opens a stream of `rows` rows and sends that many chunks.
   std::unique_ptr<RpcCall> Open(int chunks, int64_t rows = kRows,
                                 absl::Duration deadline = absl::Minutes(2)) {
     auto call = std::make_unique<RpcCall>(channel_, Stream(deadline));
@@ -80,7 +80,7 @@ TEST_F(StreamEndsTest, CancelledAtEveryMessage) {
     EXPECT_EQ(call->Finish().status.error_code(), grpc::CANCELLED);
     EXPECT_TRUE(UsedBecomes(0)) << chunks;
   }
-  // A connection that goes away with the call.
+  // The connection ends with the call.
   auto call = Open(3);
   ASSERT_TRUE(Eventually([&] { return payload() > 0; }));
   call.reset();
@@ -100,7 +100,7 @@ TEST_F(StreamEndsTest, DeadlinesHoldAtEveryChunk) {
 TEST_F(StreamEndsTest, OneThatStallsIsEnded) {
   options_.max_receive = absl::Seconds(3);
   StartFake();
-  // Before its first message, between chunks, and after the last.
+  // Silent before its first message, between chunks, and after the last.
   RpcCall silent(channel_, Stream(absl::Hours(1)));
   ASSERT_TRUE(Eventually([&] { return server_->gate().used() > 0; }));
   EXPECT_TRUE(PassUntilUnused());
@@ -113,7 +113,7 @@ TEST_F(StreamEndsTest, OneThatStallsIsEnded) {
     ExpectEnd(call.get(), grpc::DEADLINE_EXCEEDED,
               ErrorDetail::REASON_DEADLINE);
   }
-  // One that goes on, however slowly at first, is not.
+  // A stream that continues, however slowly at first, is not ended.
   auto call = Open(0, kRows, absl::Hours(1));
   for (int i = 0; i < 8; ++i) {
     Pass(1);
@@ -127,7 +127,7 @@ TEST_F(StreamEndsTest, OneThatStallsIsEnded) {
 
 TEST_F(StreamEndsTest, HoldsWhatItDeclaredAndNoSlot) {
   StartFake(1);
-  // More of them than slots; each holds its memory, and what a chunk counts as.
+  // More streams than slots; each holds its memory, and that of a chunk.
   std::vector<std::unique_ptr<RpcCall>> slow;
   constexpr int64_t kFew = 1024;  // 2 MiB
   for (int i = 0; i < 3; ++i) slow.push_back(Open(1, kFew));
@@ -135,11 +135,11 @@ TEST_F(StreamEndsTest, HoldsWhatItDeclaredAndNoSlot) {
   const size_t used = payload();
   EXPECT_GE(used, 3 * size_t{kFew} * 2048);
   EXPECT_LE(server_->gate().used() - used, 4 * kChunk);
-  // Others pass.
+  // Other calls are served.
   EXPECT_TRUE(Call(channel_, QuantizeOnes(64).SerializeAsString()).status.ok());
   EXPECT_TRUE(Eventually([&] { return payload() == used; }));
-  // FakeBackend has four places: where all are taken by streams that do not go
-  // on, a fifth gets one of theirs.
+  // FakeBackend has four stream slots. If stalled streams hold all of them, a
+  // fifth stream gets one of theirs.
   slow.push_back(Open(1, kFew));
   ASSERT_TRUE(Eventually([&] { return control_.begun() == 5; }));
   EXPECT_EQ(server_->gate().streams_used(0), 4u);
@@ -167,12 +167,13 @@ TEST_F(StreamEndsTest, OneThatStallsMakesWayForOthers) {
   ExpectEnd(stalled.get(), grpc::RESOURCE_EXHAUSTED, ErrorDetail::REASON_BUSY);
 }
 
-// Many that declare as much as they may, send a little and stop.
+// Many streams declare as much as they may, send a little and stop.
 TEST_F(StreamEndsTest, ACrowdThatStallsHoldsNoMoreThanThereIs) {
   options_.max_wait = absl::Seconds(3);
   options_.max_receive = absl::Seconds(3);
   StartReal({"cpu:0"});
-  // One that has taken a reply answers for itself, whatever its host does.
+  // After a client has taken a reply, it no longer suffers for what its host
+  // does.
   const auto good = channel_;
   ASSERT_TRUE(Call(good, QuantizeOnes(64).SerializeAsString()).status.ok());
   std::atomic<bool> over{false};

@@ -1,5 +1,5 @@
-// What a client of rpc Stream sees: the unary reply's bytes, and what becomes
-// of one that does not keep the rules.
+// rpc Stream for a client: the same bytes as the unary reply, and errors for
+// broken rules.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -59,7 +59,7 @@ StreamResult Drain(RpcCall* call) {
   return result;
 }
 
-// Sends `payload` cut as `sizes` say, again and again.
+// Sends `payload` in chunks whose sizes repeat `sizes`.
 StreamResult SendCut(const std::shared_ptr<grpc::Channel>& channel,
                      const v1::StreamRequest& start, const std::string& payload,
                      const std::vector<size_t>& sizes) {
@@ -78,7 +78,7 @@ StreamResult SendCut(const std::shared_ptr<grpc::Channel>& channel,
 
 class StreamTest : public ServerTest {
  protected:
-  // The status of a stream of these messages and its end.
+  // The status of a stream with these messages, which then ends.
   RpcResult Refusal(const std::vector<std::string>& messages) {
     RpcCall call(channel_, Stream());
     bool open = true;
@@ -150,7 +150,7 @@ TEST_F(StreamTest, PlacesOfADequantizeMayOverlapAndLeaveGaps) {
   const StreamResult made =
       SendCut(channel_, quantize.start, quantize.payload, {1 << 20});
   ASSERT_TRUE(made.rpc.status.ok());
-  // A gap before each tensor; the amax lies in the middle of the first gap.
+  // There is a gap before each tensor; the amax is in the middle of the first.
   v1::StreamRequest start;
   v1::DequantizeRequest* const request = start.mutable_dequantize();
   *request->mutable_tensor() = quantize.start.quantize().tensor();
@@ -192,17 +192,18 @@ TEST_F(StreamTest, RefusesWhatIsNoStream) {
   const Streamed ones(QuantizeOnes(16));
   const std::string start = ones.start.SerializeAsString();
   const size_t size = ones.payload.size();
-  // Chunks beyond what was declared, alone or across its end, at once.
+  // Chunks beyond the declared size, alone or across its end, end the stream at
+  // once.
   ExpectField(Refusal({start, Chunk(ones.payload), Chunk("x")}), "chunk");
   ExpectField(Refusal({start, Chunk(ones.payload + "x")}), "chunk");
   ExpectField(Refusal({start, Chunk("")}), "chunk");
   ExpectField(Refusal({start, ""}), "chunk");
   ExpectField(Refusal({start, start}), "request");
-  // Short streams, and ones that end before they begin.
+  // Streams that end too early, or before they begin.
   ExpectField(Refusal({start}), "payload");
   ExpectField(Refusal({start, Chunk(ones.payload.substr(1))}), "payload");
   EXPECT_EQ(Refusal({}).detail->reason(), ErrorDetail::REASON_MALFORMED);
-  // First messages that are none.
+  // Invalid first messages.
   ExpectField(Refusal({""}), "request");
   ExpectField(Refusal({Chunk("x")}), "chunk");
   EXPECT_EQ(Refusal({"\xff"}).detail->reason(), ErrorDetail::REASON_MALFORMED);
@@ -232,7 +233,7 @@ TEST_F(StreamTest, RefusesATooLargeStreamBeforeItIsSent) {
     EXPECT_EQ(result.detail->field(), field);
     EXPECT_GT(result.detail->limit(), 0u);
   };
-  // A tensor of 4 GiB and a payload of which little is used: no chunk is sent.
+  // A tensor of 4 GiB whose payload is mostly unused: no chunk is sent.
   v1::StreamRequest start = Streamed(QuantizeOnes(0)).start;
   start.mutable_quantize()->mutable_tensor()->set_shape(0, int64_t{2} << 20);
   start.set_payload_bytes(uint64_t{4} << 30);

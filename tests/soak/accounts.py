@@ -104,7 +104,7 @@ def growth(points, resident=False):
         field = "anonymous_kib" if resident or not all(
             p[name].get("heap_kib") for p in points if p.get(name)) \
             else "heap_kib"
-        # Pools are no part of the heap.
+        # Pools are not part of the heap.
         pools = "pools_kib" if field == "anonymous_kib" else None
         values = [p[name][field] - p[name].get(pools, 0)
                   for p in points if p.get(name)]

@@ -2,11 +2,11 @@
 //
 //   quantd_soak_caller TARGET KINDS [--seconds N] [--pace-ms N] ...
 //
-// KINDS is like "quantize:2,invalid:1": kinds of counts.h and threads of each.
-// Ends after its time or at SIGTERM, when the calls that have begun are over,
-// with 0 where no reply was wrong. --counts FILE keeps the counts, --calls
-// prints a line for each call: its beginning and its end in microseconds of
-// CLOCK_MONOTONIC, its kind, and its code, or WRONG.
+// KINDS is like "quantize:2,invalid:1": kinds from counts.h and the number of
+// threads for each. Ends after its time or at SIGTERM, when calls in flight are
+// over; the exit code is 0 if no reply was wrong. --counts FILE stores the
+// counts. --calls prints a line for each call: its beginning and end in
+// microseconds of CLOCK_MONOTONIC, its kind, and its code or WRONG.
 #include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
@@ -95,7 +95,7 @@ class Caller {
  private:
   void Rest(Clock::time_point end) {
     if (all_->paused == 0) return;
-    // What the heap keeps for later is not what is looked for.
+    // Memory that the heap keeps for later is not a leak.
     malloc_trim(0);
     ++all_->resting;
     while (all_->paused != 0 && !stopped && Clock::now() < end) {
@@ -121,7 +121,7 @@ class Caller {
     return true;
   }
   // Files that are being replaced are invalid for a moment; a connected client
-  // goes on.
+  // continues.
   bool Usable(const absl::Status& status) {
     if (status.ok() || client_ != nullptr || invalid_ != nullptr) return true;
     std::cerr << status.message() << '\n';
@@ -129,7 +129,7 @@ class Caller {
     return false;
   }
 
-  // The input where the server sees it. None: the door is not there just now.
+  // The input in shared memory. Empty: the memory socket is not available now.
   absl::Span<const std::byte> Share(const Case& one) {
     if (memory_.bytes().size() < one.input.size()) {
       auto made = client_->AllocateHost(size_t{4} << 20);
@@ -168,7 +168,7 @@ class Caller {
     return "OK";
   }
 
-  // A refusal is the right answer, and nothing else is.
+  // Only a refusal is the right answer.
   std::string CallWithout(uint64_t i) {
     const InvalidCalls::Answer answer = invalid_->Call(i);
     if (answer.code == absl::StatusCode::kOk) {
@@ -203,11 +203,11 @@ class Caller {
   std::minstd_rand random_;
   int complaints_ = 0;
   std::unique_ptr<Client> client_;
-  HostMemory memory_;  // before its client
+  HostMemory memory_;  // destroyed after its client
   std::unique_ptr<InvalidCalls> invalid_;
 };
 
-// In a file where one is named: it is there already, or made.
+// In a file, existing or created, if one is named.
 Counts* OpenCounts(const std::string& path) {
   int fd = -1;
   if (!path.empty()) {
@@ -218,7 +218,7 @@ Counts* OpenCounts(const std::string& path) {
       mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE,
            path.empty() ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
   if (fd >= 0) close(fd);
-  // Zeros are counters that have counted nothing.
+  // Zeros are valid counters.
   return at == MAP_FAILED ? nullptr : static_cast<Counts*>(at);
 }
 
@@ -305,8 +305,8 @@ int main(int argc, char** argv) {
       std::chrono::milliseconds(flags.dead_peer_ms);
   flags.options.retry.max_attempts = flags.attempts;
   flags.options.local = {.memory_budget = 64 << 20, .slots = 1, .threads = 1};
-  // One arena: malloc_trim leaves the ends of others, and this test looks for
-  // leaks, not for what arenas held at their fullest.
+  // A single arena: malloc_trim does not trim the ends of others, and this test
+  // looks for leaks, not for peaks of arenas.
   mallopt(M_ARENA_MAX, 1);
   signal(SIGTERM, [](int) { quantd::soak::stopped = 1; });
   signal(SIGPIPE, SIG_IGN);

@@ -34,7 +34,7 @@ class Caller:
         self.counts_path = pathlib.Path(folder) / f"{name}.counts"
         command = [*before, str(build.caller), target, kinds, *flags]
         if counts:
-            # It may go on where one of that name was killed.
+            # It may continue the counts of a killed caller of that name.
             with open(self.counts_path, "ab") as file:
                 file.truncate(8 * (HEADER + EACH * len(KINDS)))
             command += ["--counts", str(self.counts_path)]

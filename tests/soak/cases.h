@@ -1,5 +1,5 @@
-// Calls with the bytes that must come back: computed in this process, before
-// any server is asked.
+// Calls with their expected bytes, computed in this process before any server
+// is asked.
 #ifndef QUANTD_TESTS_SOAK_CASES_H_
 #define QUANTD_TESTS_SOAK_CASES_H_
 
@@ -12,19 +12,19 @@
 
 namespace quantd::soak {
 
-// What one call asks for.
+// The request of one call.
 struct Case {
   TensorDesc tensor;
   Plan::Options options;
-  // The tensor; of Dequantize the codes.
+  // The tensor; for Dequantize the codes.
   std::vector<std::byte> input;
   std::vector<std::byte> scale = {};
   std::vector<float> amax = {};
-  // Every part of the result, in its order.
+  // Every part of the result, in order.
   std::vector<std::vector<std::byte>> expected = {};
 };
 
-// The call, with `input` (of the case, or elsewhere with the same bytes).
+// Makes the call with `input` (the case's, or the same bytes elsewhere).
 absl::StatusOr<Result> Ask(Client& client, const Case& one,
                            absl::Span<const std::byte> input,
                            const CallOptions& call = {});

@@ -6,7 +6,7 @@ import time
 
 from injections import certificate, disk, write_tokens
 
-PAUSE = (0.5, 2.0)  # seconds between two
+PAUSE = (0.5, 2.0)  # seconds between two events
 
 
 class Chaos:
@@ -104,7 +104,7 @@ class Chaos:
                      ["good"] + ["other"] * self.random.randint(0, 1))
         self.soak.servers["main"].signal(signal.SIGHUP)
 
-    # The disk that the log is on.
+    # The disk with the log.
     def fill_disk(self):
         if not self.soak.disk:
             return False
@@ -115,10 +115,10 @@ class Chaos:
 
     def free_disk(self):
         disk(self.soak, "free")
-        # What an operator's logrotate does with copytruncate.
+        # Does what logrotate does with copytruncate.
         self.soak.sink.truncate(0)
 
-    # The clock of the server on a Unix socket.
+    # The clock of the server on a unix socket.
     def step_clock(self):
         self.soak.step.set(self.random.choice([-3600, 3600, 86400, -5]))
         self.later(1.5, lambda: self.soak.step.set(0))

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The short form, with every build: under a minute of the soak, or one fault of
+# The short form for every build: under a minute of the soak, or one fault of
 # each class.
 #
 #   check.sh soak|faults BUILD

@@ -1,5 +1,5 @@
-// What a caller counts, in memory that outlives it: soak.py reads the file
-// after the caller was killed, too.
+// A caller's counters, in memory that outlives it: soak.py reads the file even
+// if the caller was killed.
 #ifndef QUANTD_TESTS_SOAK_COUNTS_H_
 #define QUANTD_TESTS_SOAK_COUNTS_H_
 
@@ -10,7 +10,7 @@
 
 namespace quantd::soak {
 
-// Each kind has one method at the server, so that counts can be compared.
+// Each kind uses one method of the server, so that counts can be compared.
 // callers.py has the same names in the same order.
 enum Kind {
   kQuantize,    // Quantize
@@ -37,7 +37,7 @@ struct KindCounts {
   Counter started;
   Counter right;     // ended well, with the bytes that were expected
   Counter wrong;     // ended well, with others
-  Counter attempts;  // of those that ended, as the client tells
+  Counter attempts;  // of finished calls, reported by the client
   Counter bands;     // of those that ended well: calls that they were made of
   Counter lent;      // of those that ended well: went by shared memory
   std::array<Counter, kCodes> failed;  // by code
@@ -45,10 +45,10 @@ struct KindCounts {
 };
 
 struct Counts {
-  // Set by who looks on: no call begins while it is not 0.
+  // Set by the observer: no call begins while it is not 0.
   Counter paused;
-  Counter threads;  // that call
-  Counter resting;  // of these: have seen that they are to pause
+  Counter threads;  // that make calls
+  Counter resting;  // how many of them have seen `paused`
   std::array<KindCounts, kKinds> kinds;
 };
 

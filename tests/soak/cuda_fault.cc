@@ -1,12 +1,12 @@
-// A GPU that really fails, for one server: preloaded into it, in its own CUDA
-// context. QUANTD_CUDA_FAULT names a file; a line that is written to it is
-// done, and the file is then empty again:
+// Makes a GPU really fail for one server: preloaded into it, in its own CUDA
+// context. QUANTD_CUDA_FAULT names a file; a line written to it is executed,
+// and the file is then emptied:
 //
 //   illegal_address a kernel writes to an invalid address
-//   hang SECONDS        a kernel holds every multiprocessor for so long
-//   exhaustion SECONDS  all memory of the GPU that is left is held for so long
+//   hang SECONDS        a kernel occupies every multiprocessor for that long
+//   exhaustion SECONDS  all free memory of the GPU is held for that long
 //
-// The driver is not linked: without a GPU this does nothing but say so.
+// The driver is not linked: without a GPU this only prints a message.
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@
 
 namespace {
 
-// The kernels, as the driver compiles them.
+// The kernels in PTX, which the driver compiles.
 constexpr char kPtx[] = R"(
 .version 7.0
 .target sm_80
@@ -54,7 +54,7 @@ again:
 }
 )";
 
-// What is used of the driver, by its documented names and types.
+// Used parts of the driver, by their documented names and types.
 using Result = int;
 using Device = int;
 using Context = void*;
@@ -81,7 +81,7 @@ class Driver {
     Context context = nullptr;
     Result failed = init(0);
     if (failed == 0) failed = get(&device, 0);
-    // The one that the server's own CUDA runtime works in.
+    // The context of the server's own CUDA runtime.
     if (failed == 0) failed = retain(&context, device);
     if (failed == 0) failed = set(context);
     if (failed == 0) failed = load(&module_, kPtx);
@@ -94,7 +94,7 @@ class Driver {
   void Hang(double seconds) {
     auto nanoseconds = static_cast<uint64_t>(seconds * 1e9);
     std::array<void*, 1> arguments = {&nanoseconds};
-    // 2048 threads are what a multiprocessor has room for.
+    // A multiprocessor has room for 2048 threads.
     Launch("hang", static_cast<unsigned>(2 * processors_), 1024,
            arguments.data());
   }

@@ -143,7 +143,7 @@ def measure(scene):
     if at_start:
         sign.before = back.before = 0
     never = Sign(scene, fault["never"]) if "never" in fault else None
-    # The first call is what a device fails at.
+    # The first call triggers the fault.
     by_call = not fault.get("inject") and not at_start
     if not by_call and "quiet" not in scene.has:
         scene.add_callers("good")
@@ -166,8 +166,8 @@ def measure(scene):
     done = time.monotonic()
     lasts = fault.get("lasts_s", 0)
     over_by = injected + lasts
-    # A fault that only time or this program ends is waited for; calls that tell
-    # of it may succeed only when it is over.
+    # Waits for a fault that only time or this program ends; calls that would
+    # reveal it may succeed only after that.
     wait_for([sign], injected, lasts if fault.get("over")
              else max(lasts, fault.get("detected_s", 0)))
     if "quiet" in scene.has:
@@ -195,7 +195,7 @@ def measure(scene):
             if recovery(scene, over) is not None:
                 break
         time.sleep(POLL)
-    time.sleep(1)  # of calls that would tell that it is not over
+    time.sleep(1)  # for calls that would reveal that it is not over
     again = recovery(scene, over)
     for caller in scene.callers:
         caller.stop()
@@ -251,7 +251,7 @@ def judge(scene, row, detected, held):
         said.append(f"held in the end: {held}")
     for server in scene.servers:
         if "600000" in server.flags:
-            server.kill()  # it would drain for ten minutes
+            server.kill()  # a normal stop would drain for ten minutes
         if server.alive():
             server.signal(signal.SIGTERM)
             try:
@@ -285,7 +285,7 @@ def own_network():
     libc = ctypes.CDLL(None, use_errno=True)
     if os.geteuid() != 0 or libc.unshare(CLONE_NEWNET) != 0:
         return False
-    # Not every machine has the program that does it: netdevice(7).
+    # Not every machine has a program for it: netdevice(7).
     with socket.socket() as any_socket:
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", IFF_UP))
     return True

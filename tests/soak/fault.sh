@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes a fault of faults.toml happen and measures what clients notice of it.
+# Causes faults from faults.toml and measures their effect on clients.
 #
 #   tests/soak/fault.sh NAME... | --class NAME | --all | --list
 #                       [--build FOLDER] [--device cuda:0] [--json FILE]

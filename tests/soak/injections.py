@@ -90,7 +90,7 @@ def relay(scene, verb, *words):
             time.sleep(float(words[1]))
     elif verb == "corrupt":
         r.spoil = True
-        r.reset()  # the next connections are spoilt
+        r.reset()  # spoils the next connections
     else:
         {"cut": r.cut_all, "half": r.cut_half, "reset": r.reset,
          "refuse": r.refuse, "heal": r.heal}[verb]()

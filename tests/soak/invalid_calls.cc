@@ -26,7 +26,7 @@ std::string Request(uint64_t number) {
   v1::QuantizeRequest request = Good();
   switch (number % 6) {
     case 0:
-      request.mutable_tensor()->set_shape(0, 17);  // not what the payload has
+      request.mutable_tensor()->set_shape(0, 17);  // does not match the payload
       break;
     case 1:
       request.mutable_tensor()->set_shape(1, -1);

@@ -1,5 +1,4 @@
-// Requests that no server accepts, which the client's own library would not
-// send.
+// Requests that no server accepts and that the client library would not send.
 #ifndef QUANTD_TESTS_SOAK_INVALID_CALLS_H_
 #define QUANTD_TESTS_SOAK_INVALID_CALLS_H_
 
@@ -24,7 +23,7 @@ class InvalidCalls {
     absl::StatusCode code = absl::StatusCode::kUnknown;
     bool told = false;  // in the server's own words
   };
-  // Makes the `number`th call, by one attempt.
+  // Makes call number `number`, in a single attempt.
   Answer Call(uint64_t number);
 
  private:

@@ -25,10 +25,10 @@ import time
 ETH_P_ALL, SO_RCVBUFFORCE = 3, 33
 # packet(7); Python's socket has no names for these.
 SOL_PACKET, STATISTICS, VNET_HDR, IGNORE_OUTGOING = 263, 6, 15, 23
-BUFFER = 8 << 20  # of a socket, for when this process gets no processor
-MOST = 4096  # frames under way
-AT_ONCE = 64  # frames taken from one end before the other is looked at
-SEED = 1  # which of the frames are lost, by number, is the same in every run
+BUFFER = 8 << 20  # of a socket, while this process does not run
+MOST = 4096  # frames in flight
+AT_ONCE = 64  # frames read from one end before the other is looked at
+SEED = 1  # the same frames, by number, are lost in every run
 
 
 class LossyLink:
@@ -41,7 +41,7 @@ class LossyLink:
                 ["unshare", "-n", sys.executable, "-B", __file__],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
         self.inside = ["nsenter", "-t", str(self.process.pid), "-n"]
-        self.process.stdout.readline()  # said in its namespace
+        self.process.stdout.readline()  # the process prints it in its namespace
 
     def tell(self, *words):
         """The counts, once it has done what it was told."""
@@ -57,8 +57,8 @@ def open_end(name):
     end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     end.setblocking(False)
     end.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER)
-    # A checksum that the sender left to its interface stays left to it: what
-    # says so stands before every frame that is read and written.
+    # A checksum left to the sender's interface stays so: the header before
+    # every frame that is read and written says it.
     end.setsockopt(SOL_PACKET, VNET_HDR, 1)
     end.setsockopt(SOL_PACKET, IGNORE_OUTGOING, 1)
     end.bind((name, ETH_P_ALL))
@@ -69,10 +69,10 @@ class Carrier:
     """Frames, from where they came until they are sent or lost."""
 
     def __init__(self):
-        self.ends = {}  # each to its other
-        self.lossy = ()  # or delay and jitter, in ms, and percent lost
+        self.ends = {}  # each end with its other end
+        self.lossy = ()  # delay and jitter in ms, and percent lost; or empty
         self.random = random.Random(SEED)
-        self.late = []  # when due, when it came, frame, where to
+        self.late = []  # due time, arrival, frame, destination
         self.count = collections.Counter(
             at_once=0, delayed=0, lost=0, overflowed=0, delays_ms=0)
 
@@ -85,7 +85,7 @@ class Carrier:
         elif verb != "counts":
             raise ValueError(verb)
         for end in self.ends:
-            # What found no room; the kernel forgets it when it has said it.
+            # Frames without room; the kernel resets its count when it is read.
             told = end.getsockopt(SOL_PACKET, STATISTICS, 8)
             self.count["overflowed"] += int.from_bytes(told[4:], sys.byteorder)
         print(json.dumps(self.count), flush=True)
@@ -100,7 +100,8 @@ class Carrier:
                 self.send(self.ends[end], frame, "at_once")
                 continue
             delay, jitter, percent = self.lossy
-            # Both are drawn for each, for the fate of the n-th to be the same.
+            # Both are drawn for each frame, so that the n-th always has the
+            # same fate.
             lost = self.random.uniform(0, 100) < percent
             delay += self.random.uniform(-jitter, jitter)
             if lost or len(self.late) >= MOST:
@@ -125,7 +126,7 @@ class Carrier:
     def send(self, end, frame, how):
         try:
             end.send(frame)
-        except OSError:  # no room; of an end that is gone, recv tells
+        except OSError:  # no room; recv reports an end that is gone
             how = "overflowed"
         self.count[how] += 1
 
@@ -139,9 +140,10 @@ def main():
         for end in set(ready) - {commands}:
             carrier.take(end)
         if commands in ready:
-            line = os.read(commands, 4096)  # one: each waits for its answer
+            # A single command: the sender waits for each answer.
+            line = os.read(commands, 4096)
             if not line:
-                return  # who started it is gone
+                return  # the parent process is gone
             carrier.command(*line.decode().split())
 
 

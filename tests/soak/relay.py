@@ -10,7 +10,7 @@ import threading
 import time
 
 PIECE = 64 << 10
-MOST = 4 << 20  # bytes under way in one direction
+MOST = 4 << 20  # bytes in flight in one direction
 
 
 class Relay:
@@ -25,11 +25,12 @@ class Relay:
         self.heal()
         self._listen()
 
-    # What passes.
+    # Connections.
     def heal(self):
         self.cut = {"up": False, "down": False}
         self.delay = 0.0
-        self.rate = None  # bytes a second, each way, of each connection
+        # Bytes a second, in each direction, of each connection.
+        self.rate = None
         self.spoil = False
         if self.address and self.listener is None and not self.closed:
             self._listen()
@@ -175,9 +176,9 @@ class Link:
             known = self in self.relay.links
             self.relay.links.discard(self)
         if known or first:
-            # The other thread notices within its pause; the first thread resets
-            # the sockets, which does not wake the other's descriptor: both look
-            # only at sockets that are still open.
+            # The other thread notices within its pause. The first thread resets
+            # the sockets, which does not wake the other: both use only sockets
+            # that are still open.
             for end in self.ends:
                 try:
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,

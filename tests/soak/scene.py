@@ -15,9 +15,9 @@ from lossy_link import LossyLink
 from relay import Relay
 from servers import Server, stop_all, tcp_segments_resent
 
-# A network of two namespaces, or three: all of them are this program's own.
+# Two or three network namespaces, all of them this program's own.
 NEAR, FAR = "10.231.0.1", "10.231.0.2"
-SLOW = 0.3  # seconds that no call takes where all is well
+SLOW = 0.3  # seconds that no call takes normally
 
 
 class Skip(Exception):
@@ -42,7 +42,7 @@ class Scene:
     def __init__(self, build, fault, device=None, own_network=False):
         self.build, self.fault = build, fault
         self.own_network = own_network
-        # What "fault:cpu:0" and those after it are to be instead.
+        # Devices that replace "fault:cpu:0" and its successors.
         self.devices = device.split(",") if device else []
         self.has = set(fault.get("with", []))
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="quantd_soak."))
@@ -120,8 +120,8 @@ class Scene:
         if "fault:" in flag:
             first = first_job(self.build)
             many = "+".join(f"once@{first + 40 * i}" for i in range(5))
-            # Times of a job, and of the first of each of four self-tests after
-            # it.
+            # Number of the first job, and of the first of each of the four
+            # self-tests after it.
             series = "+".join(f"once@{first + i}" for i in range(5))
             flag = flag.replace("FIRST", str(first)).replace("MANY", many)
             flag = flag.replace("SERIES", series)
@@ -166,7 +166,7 @@ class Scene:
             commands += [
                 ["ip", "link", "add", "name", outer, "type", "veth", "peer",
                  "name", inner],
-                # A frame is a packet, or several would be lost at once.
+                # A frame must be a packet, or several would be lost at once.
                 ["ip", "link", "set", outer, "gso_max_segs", "1"],
                 ["ip", "link", "set", inner, "netns",
                  str(self.link.process.pid)],
@@ -215,7 +215,7 @@ class Scene:
     def cuda_fault(self, verb, *words):
         self.gpu.write_text(" ".join([verb, *words]) + "\n")
 
-    # What is seen.
+    # Observations.
     def calls(self):
         return sorted(call for caller in self.callers
                       for call in caller.calls())
@@ -276,8 +276,8 @@ class Scene:
         stop_all([s.process for s in self.servers])
         stop_all(self.processes)
         if self.namespace:
-            # They would go with the namespaces, but later: the next fault has
-            # links of these names.
+            # They would go with the namespaces, but later, and the next fault
+            # has links of the same names.
             for name in ("quantd0", "quantd1"):
                 subprocess.run(["ip", "link", "delete", name], check=False,
                                stderr=subprocess.DEVNULL)

@@ -24,7 +24,7 @@ from servers import ROOT, Build, Server, stop_all
 
 MOST_HOURS = 24 * 14
 SAMPLES = 500
-PEAKS = 4  # times what growth is accepted, of memory that is not in use
+PEAKS = 4  # factor of accepted growth for memory that is not in use
 
 
 class Soak:
@@ -84,7 +84,7 @@ class Soak:
     def start_callers(self):
         main, unix = self.servers["main"], self.servers["unix"]
         pair = ",".join(self.servers[s].address for s in ("pair0", "pair1"))
-        # One attempt each: what a client counts is what its server counts.
+        # One attempt each, so that client and server count the same.
         self.call("main", main.address,
                   "quantize:1,dequantize:1,stream:1,bands:1,shared:1,invalid:1",
                   40, "--attempts", "1", "--reconnect-every", "150",
@@ -216,7 +216,7 @@ class Soak:
             try:
                 code = server.wait(60)
             except subprocess.TimeoutExpired:
-                # The books are written all the same.
+                # The accounts are written all the same.
                 server.kill()
                 code = f"no end in 60 s, {server.log()[-1000:]}"
             if code != 0:
@@ -229,8 +229,8 @@ class Soak:
                 if count["wrong"]:
                     self.said.append(f"{name}: {count['wrong']} wrong answers "
                                      f"of {kind}")
-                # A server that says that it is busy has not failed; it is
-                # counted as any other answer.
+                # Being busy is not a failure; it is counted like any other
+                # answer.
                 busy = count["told"].get("RESOURCE_EXHAUSTED", 0)
                 codes = {c: n for c, n in count["failed"].items()
                          if not (kind == "invalid" and c == "INVALID_ARGUMENT")
@@ -246,12 +246,13 @@ class Soak:
             if victims["amax"]["wrong"]:
                 self.said.append("victims: wrong answers")
         grown = growth(self.quiet)
-        # In less than a quarter of an hour pools and heaps are still filling.
+        # Within a quarter of an hour pools and heaps are still filling.
         most = 1024 if self.seconds >= 900 else 64 * 1024
         for name, kib in grown.items():
             if kib > most:
                 self.said.append(f"{name} grew by {kib} KiB in the second half")
-        # A heap that keeps what is free has new peaks after long.
+        # A heap that keeps free memory still reaches new peaks after a long
+        # time.
         for name, kib in growth(self.quiet, resident=True).items():
             if kib > PEAKS * most:
                 self.said.append(f"{name} keeps {kib} KiB more than before")

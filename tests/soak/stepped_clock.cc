@@ -1,11 +1,10 @@
-// A wall clock that can be stepped, for the one process that this is preloaded
-// into: as `date --set` would do it to all. QUANTD_CLOCK_STEP names a file
-// whose first eight bytes are how many nanoseconds the clock is ahead.
+// Preloaded into a process, gives it a wall clock that can be stepped, as `date
+// --set` would do for the whole machine. QUANTD_CLOCK_STEP names a file whose
+// first eight bytes are the nanoseconds by which the clock is ahead.
 //
-// What the process waits for by the wall clock is due when that shows the time,
-// as in the kernel: a step ends a wait early, or makes it longer. So a wait is
-// cut into short ones, and the clock is read after each. CLOCK_ MONOTONIC is as
-// it was.
+// A wait by the wall clock ends when that clock shows the time, as in the
+// kernel: a step ends the wait early or makes it longer. So a wait is cut into
+// short ones, and the clock is read after each. CLOCK_MONOTONIC is unchanged.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -28,8 +27,8 @@ namespace {
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kSlice = kSecond / 100;
 
-// Nothing here is a static that a function makes at first use: threads that
-// wait for each other at one do so by syscall, which is one of ours.
+// Nothing here is a function-local static: threads that wait for one use
+// syscall, which is replaced here.
 
 const std::atomic<int64_t>* OpenStep() {
   static constinit std::atomic<int64_t> none{0};
@@ -42,7 +41,7 @@ const std::atomic<int64_t>* OpenStep() {
                           : static_cast<const std::atomic<int64_t>*>(at);
 }
 
-// How far the clock is ahead. Zero until there is a file.
+// How far the clock is ahead. Zero until the file exists.
 int64_t Ahead() {
   static constinit std::atomic<const std::atomic<int64_t>*> known{nullptr};
   const std::atomic<int64_t>* step = known;
@@ -58,7 +57,7 @@ timespec Timespec(int64_t nanoseconds) {
   return {.tv_sec = (nanoseconds - rest) / kSecond, .tv_nsec = rest};
 }
 
-// The kernel's own clock; the vDSO cannot be asked from here.
+// The kernel's own clock; the vDSO cannot be used from here.
 int64_t RealNow(clockid_t clock) {
   timespec now = {};
   syscall(SYS_clock_gettime, clock, &now);
@@ -70,7 +69,7 @@ bool IsWall(clockid_t clock) {
   return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
 }
 
-// What ours stands before.
+// The function that ours replaces.
 template <typename Function>
 class Next {
  public:
@@ -90,8 +89,8 @@ class Next {
   std::atomic<Function*> known_{nullptr};
 };
 
-// Waits until the stepped clock shows `due`: by `wait`, which is given a time
-// of the kernel's wall clock and says `timed_out` when that is over.
+// Waits until the stepped clock shows `due`, by calls of `wait`, which takes a
+// time of the kernel's wall clock and returns `timed_out` when it is over.
 template <typename Wait>
 long UntilDue(int64_t due, long timed_out, Wait wait) {
   for (;;) {
@@ -149,7 +148,7 @@ int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex,
       condition, mutex, monotonic ? CLOCK_MONOTONIC : CLOCK_REALTIME, until);
 }
 
-// abseil waits by futexes of its own.
+// abseil waits with its own futexes.
 long syscall(long number, ...) noexcept {
   static constinit Next<long(long, long, long, long, long, long, long)> next(
       "syscall");

@@ -38,7 +38,7 @@ sockaddr_in Loopback(int port) {
   return address;
 }
 
-// A port of loopback that was free a moment ago.
+// A loopback port that was free a moment ago.
 int FreePort() {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = Loopback(0);

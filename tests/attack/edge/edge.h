@@ -1,4 +1,4 @@
-// The HAProxy of deploy/edge, before a server that is attacked through it.
+// The HAProxy of deploy/edge, in front of an attacked server.
 #ifndef QUANTD_TESTS_ATTACK_EDGE_EDGE_H_
 #define QUANTD_TESTS_ATTACK_EDGE_EDGE_H_
 
@@ -10,9 +10,9 @@ namespace quantd::attack {
 
 class Edge {
  public:
-  // Listens on a port of loopback with the certificate and key of that PEM
-  // file, and passes calls on to `server` while `ready`, its metrics address,
-  // says that it is. Both "IP:PORT". Waits until a server is found behind it.
+  // Listens on a loopback port with the certificate and key of that PEM file.
+  // Passes calls on to `server` while its metrics address `ready` reports that
+  // it is ready. Both are "IP:PORT". Returns when a server is found.
   Edge(const std::string& server, const std::string& ready,
        const std::string& certificate);
   ~Edge();
@@ -22,8 +22,7 @@ class Edge {
   pid_t pid() const { return pid_; }
   const std::string& address() const { return address_; }
 
-  // Whether HAProxy is installed: that of PATH, of /usr/sbin, or named in
-  // HAPROXY.
+  // Whether HAProxy is installed: in PATH, in /usr/sbin, or named by HAPROXY.
   static bool IsHere();
 
  private:

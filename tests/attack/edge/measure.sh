@@ -21,7 +21,7 @@ if [ "${1:-}" = --pack ]; then
       fail "build attack_bench first"
   done
   cp "$haproxy" "$(command -v openssl)" "$folder/bin/"
-  # C's library belongs to the loader of the machine.
+  # The C library belongs to that machine's loader.
   ldd "$folder"/bin/* | awk '$2 == "=>" {print $3}' | sort -u |
     grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv)\.so' |
     xargs cp -Lt "$folder/lib"

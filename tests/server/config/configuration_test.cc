@@ -1,5 +1,5 @@
-// Flags, environment and file as the binary takes them, and what it answers to
-// --check-config and --probe.
+// The program's flags, environment and configuration file, --check-config and
+// --probe.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -30,7 +30,7 @@ class ConfigurationTest : public testing::Test {
     ASSERT_NE(bench::FindQuantd(), "") << "the quantd binary is not built";
   }
   std::string At(const std::string& name) const { return dir_ / name; }
-  // --check-config with that file.
+  // Runs --check-config with that file.
   std::pair<int, std::string> Check(const std::string& file,
                                     const std::string& arguments = "",
                                     const std::string& environment = "") {
@@ -75,7 +75,7 @@ TEST_F(ConfigurationTest, FlagsWinOverEnvironmentOverFile) {
         "# tls-key is not set\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
-  // What is printed can be a file.
+  // The printed text is a valid file.
   const auto [again, same] = Check(text);
   EXPECT_EQ(again, 0) << same;
   EXPECT_THAT(same, HasSubstr("max-waiting = 3  # file\n"));
@@ -96,7 +96,7 @@ TEST_F(ConfigurationTest, BadFilesAreRefusedByKey) {
   ExpectRefused(Check("max-wait-ms = \"soon\"\n"), {"max-wait-ms", "soon"});
   ExpectRefused(Check("max-wait-ms = -1\n"), {"max-wait-ms"});
   ExpectRefused(Check("[server]\nlisten = \"127.0.0.1:0\"\n"), {"sections"});
-  // A quote in a comment is a letter like others, and so is a # in quotes.
+  // A quote in a comment has no meaning, nor has a # in quotes.
   EXPECT_THAT(Check("# it's #1\nlisten = \"127.0.0.1:0\"  # \"#\"\n"
                     "port-file = '/a #b'\n"),
               testing::Pair(0, HasSubstr("port-file = \"/a #b\"  # file\n")));
@@ -115,7 +115,7 @@ TEST_F(ConfigurationTest, BadFilesAreRefusedByKey) {
   ExpectRefused(Check("insecure = maybe\n"), {"true or false"});
   ExpectRefused(Check("probe = true\n"), {"no such setting"});
   ExpectRefused(Check("config = \"other\"\n"), {"no such setting"});
-  // Even where a flag wins.
+  // Values are checked even if a flag overrides them.
   ExpectRefused(Check("max-wait-ms = \"soon\"\n", "--max-wait-ms 1"), {"soon"});
   ExpectRefused(RunQuantd("--check-config --config " + At("absent")),
                 {"No such file"});
@@ -198,7 +198,7 @@ TEST(SettingsTest, SecretsAreMasked) {
 }
 
 TEST_F(ConfigurationTest, ServersSayWhatIsInEffectAndUnknown) {
-  // The variable goes to the server alone.
+  // Only the server gets the variable.
   ServerProcess server({"/usr/bin/env", "QUANTD_NO_SUCH_THING=secret",
                         bench::FindQuantd(), "--listen", "127.0.0.1:0",
                         "--memory-budget", "64MiB", "--drain-delay-ms", "0"});
@@ -262,7 +262,7 @@ TEST_F(ConfigurationTest, ProbeTellsServingFromNot) {
                 .first,
             0);
   EXPECT_EQ(probe(wide, "--insecure").first, 1);
-  // A certificate that the server does not take.
+  // A certificate that the server does not accept.
   MakeCertificates(At("strangers"));
   EXPECT_EQ(probe(wide, mtls + " --probe-cert " + At("strangers/client.pem") +
                             " --probe-key " + At("strangers/client.key"))
@@ -270,8 +270,8 @@ TEST_F(ConfigurationTest, ProbeTellsServingFromNot) {
             1);
 }
 
-// Strangers that may open HTTP/2 may take memory: one line says so, at the
-// start.
+// Strangers with access to HTTP/2 may use up memory: one line at the start
+// warns of it.
 TEST_F(ConfigurationTest, AServerThatStrangersReachWarnsOnce) {
   MakeCertificates(At(""));
   const auto log = [&](const std::string& listen,

@@ -33,7 +33,7 @@ TEST(BudgetTest, KnowsWhatAnIdentityHoldsOfAllAccountsAndForgetsIt) {
   budget.Take(0, "a", 10);
   budget.Take(1, "a", 20);
   budget.Take(1, "b", 5);
-  budget.Take(1, "", 7);  // nobody's
+  budget.Take(1, "", 7);  // without an identity
   EXPECT_EQ(budget.held_by("a"), 30u);
   EXPECT_EQ(budget.held_by("b"), 5u);
   EXPECT_EQ(budget.held_by(""), 0u);

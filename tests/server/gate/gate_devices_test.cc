@@ -1,4 +1,4 @@
-// Devices that come and go, and their places for streams.
+// The gate with devices that come and go, and their stream slots.
 #include <gtest/gtest.h>
 
 #include "tests/server/gate/gate_fixture.h"
@@ -19,7 +19,7 @@ TEST_F(GateTest, PlacesForStreamsAreGivenByShares) {
   }
   Lease lease = Admitted(1, "newcomer");
   ASSERT_EQ(Payload(1, &newcomer, &lease, -1, true), Outcome::kWaiting);
-  // A call that is no stream waits for no place.
+  // A call that is not a stream needs no stream slot.
   Lease call = Admitted(1, "silent");
   TestWaiter served;
   ASSERT_EQ(Payload(kMiB, &served, &call), Outcome::kWaiting);
@@ -42,7 +42,7 @@ TEST_F(GateTest, PicksTheDeviceWithMostRoomAndTakesTurns) {
   ASSERT_EQ(Payload(100, &unused_, &c), Outcome::kGranted);
   EXPECT_EQ(c.device(), b.device());
   ASSERT_EQ(Payload(1, &unused_, &s, -1, true), Outcome::kGranted);
-  EXPECT_EQ(s.device(), 1);  // the only one with places
+  EXPECT_EQ(s.device(), 1);  // the only device with slots
 }
 
 TEST_F(GateTest, WaiterForOneDeviceKeepsNobodyFromAnother) {
@@ -69,10 +69,11 @@ TEST_F(GateTest, GrantsNothingOnADeviceThatTakesNoWork) {
   ASSERT_EQ(Payload(kMiB, &unused_, &a), Outcome::kGranted);
   EXPECT_EQ(a.device(), 1);
   ASSERT_EQ(Payload(kMiB, &unused_, &b), Outcome::kGranted);
-  EXPECT_EQ(b.device(), 1);  // though the other has more room
+  EXPECT_EQ(b.device(), 1);  // although the other has more room
   EXPECT_EQ(Payload(kMiB, &unused_, &c, 0), Outcome::kNoDevice);
-  EXPECT_EQ(c.receiving(), 1u);  // its message is still its own
-  // One waits while a device may come back, and is told when the last is lost.
+  EXPECT_EQ(c.receiving(), 1u);  // it still holds its message
+  // A call waits while a device may come back, and is told when the last one is
+  // lost.
   TestWaiter waits, last;
   ASSERT_EQ(Payload(4 * kMiB, &waits, &c), Outcome::kWaiting);
   gate_->SetAvailable({kSoon, kLost});

@@ -1,4 +1,4 @@
-// A gate whose clock the test sets, and those who ask it.
+// A gate whose clock the test sets, and waiters.
 #ifndef QUANTD_TESTS_SERVER_GATE_GATE_FIXTURE_H_
 #define QUANTD_TESTS_SERVER_GATE_GATE_FIXTURE_H_
 
@@ -64,7 +64,7 @@ class GateTest : public testing::Test {
               Outcome::kGranted);
     return lease;
   }
-  // A second of work at so many bytes a second, which sets the rate.
+  // Performs a second of work at that rate, so that the gate measures it.
   void Measure(size_t rate) {
     Lease lease = gate_->Track(1, "measure");
     lease.Arrived(1, rate, now_);

@@ -15,8 +15,8 @@
 namespace quantd {
 namespace {
 
-// Random asks: the sums stay within the limits, everybody is told once, and all
-// comes back.
+// Random asks: the sums stay within the limits, everybody is told once, and
+// everything is released.
 TEST_F(GateTest, RandomAsksKeepTheLimits) {
   Make({8 * kMiB, 4 * kMiB}, {3, 0});
   struct Call : Gate::Waiter {
@@ -108,8 +108,8 @@ TEST_F(GateTest, RandomAsksKeepTheLimits) {
   }
 }
 
-// Threads that ask, give up and give back at once: each is told once, or was
-// forgotten and is never told.
+// Threads that ask, withdraw and release at once: each waiter is told exactly
+// once, or was withdrawn and is never told.
 TEST_F(GateTest, ThreadsAskAndForgetAtOnce) {
   struct Asker : Gate::Waiter {
     void OnAdmitted(Outcome, Lease l) override {

@@ -58,7 +58,7 @@ TEST_F(GateTest, MessageGrowsWhereThereIsRoom) {
   EXPECT_TRUE(lease.GrowReceiving(1));  // never shrinks
   EXPECT_FALSE(lease.GrowReceiving(65 * kMiB));
   EXPECT_EQ(lease.receiving(), 63 * kMiB);
-  // A reply may be what it must be.
+  // A reply may hold more than the limit.
   lease.HoldReceiving(65 * kMiB);
   EXPECT_EQ(gate_->receiving_used(), 65 * kMiB);
 }
@@ -86,7 +86,7 @@ TEST_F(GateTest, WaiterGetsItsLeaseWithWhatItAskedFor) {
   EXPECT_EQ(waits.lease.receiving(), 8 * kMiB);
   EXPECT_FALSE(gate_->OthersWaitSince(now_));
 
-  // For a payload the message's lease goes along.
+  // An ask for payload takes the message's lease along.
   Lease other = Admitted(1);
   ASSERT_EQ(Payload(64 * kMiB, &unused_, &other), Outcome::kGranted);
   TestWaiter again;
@@ -130,9 +130,10 @@ TEST_F(GateTest, LineIsBoundedByNumberAndByBytes) {
   EXPECT_EQ(Message(kMiB, "a", &waits[1], &lease).outcome, Outcome::kWaiting);
   EXPECT_EQ(Message(kMiB, "a", &waits[2], &lease).outcome, Outcome::kWaiting);
   EXPECT_EQ(Message(kMiB, "a", &waits[3], &lease).outcome, Outcome::kBusy);
-  // What never fits is told so, alone or not.
+  // An ask that can never fit is refused, alone or not.
   EXPECT_EQ(Message(65 * kMiB, "b", &waits[3], &lease).outcome, Outcome::kBusy);
-  // Another share gets a place, and the latest of the largest is told.
+  // Another identity gets a place in the line; the latest waiter of the largest
+  // share is turned away.
   EXPECT_EQ(Message(kMiB, "b", &waits[3], &lease).outcome, Outcome::kWaiting);
   EXPECT_EQ(gate_->waiting(), 3u);
   gate_->Decide(now_);
@@ -141,7 +142,7 @@ TEST_F(GateTest, LineIsBoundedByNumberAndByBytes) {
   full.Reset();
   gate_->Decide(now_);
   for (int i : {0, 3}) EXPECT_EQ(waits[i].outcome, Outcome::kGranted);
-  // While there are others it leaves them a quarter.
+  // While others wait it leaves them a quarter.
   EXPECT_EQ(waits[1].told, 0);
   waits[3].lease.Reset();
   gate_->Decide(now_);
@@ -154,7 +155,7 @@ TEST_F(GateTest, LargeAskIsNotPassedForEver) {
   TestWaiter large;
   Lease lease;
   ASSERT_EQ(Message(48 * kMiB, "a", &large, &lease).outcome, Outcome::kWaiting);
-  // Small ones come without an end, and each takes the place of one that went.
+  // Small asks come without end, each replacing a finished one.
   int rounds = 0;
   std::vector<std::unique_ptr<TestWaiter>> waits;
   for (; rounds < 1000 && large.told == 0; ++rounds) {
@@ -168,8 +169,8 @@ TEST_F(GateTest, LargeAskIsNotPassedForEver) {
   EXPECT_LE(rounds, 63);
 }
 
-// A caller that takes no replies would otherwise hold everything until they are
-// ended.
+// Without this rule, a caller that takes no replies would hold everything until
+// they are cancelled.
 TEST_F(GateTest, AnIdentityThatHoldsMoreLeavesOthersAQuarter) {
   Lease good = Admitted(kMiB, "good");
   std::vector<Lease> bad;
@@ -178,7 +179,7 @@ TEST_F(GateTest, AnIdentityThatHoldsMoreLeavesOthersAQuarter) {
   Lease lease;
   ASSERT_EQ(Message(10 * kMiB, "bad", &more, &lease).outcome,
             Outcome::kWaiting);
-  // It keeps nothing from others, though its patience is over.
+  // It keeps nothing from others, although its patience is over.
   now_ += absl::Seconds(4);
   ASSERT_EQ(Message(16 * kMiB, "new", &of_good, &lease).outcome,
             Outcome::kWaiting);
@@ -192,12 +193,12 @@ TEST_F(GateTest, AnIdentityThatHoldsMoreLeavesOthersAQuarter) {
   now_ += absl::Seconds(1);
   gate_->Decide(now_);
   EXPECT_EQ(more.outcome, Outcome::kGranted);
-  // A device's memory is left in the same way.
+  // A device's memory is shared in the same way.
   ASSERT_EQ(Payload(30 * kMiB, &unused_, &bad[0]), Outcome::kGranted);
   EXPECT_EQ(Payload(30 * kMiB, &payload, &bad[1]), Outcome::kWaiting);
   gate_->Forget(&payload);
   EXPECT_EQ(Payload(30 * kMiB, &unused_, &good), Outcome::kGranted);
-  // One that is alone may have all.
+  // A single caller may have everything.
   good.Reset();
   EXPECT_EQ(Payload(30 * kMiB, &unused_, &bad[2]), Outcome::kGranted);
 }
@@ -245,8 +246,8 @@ TEST_F(GateTest, StoppedTellsAllAndLetsNobodyIn) {
   EXPECT_EQ(full.receiving(), 64 * kMiB);
 }
 
-// The crowd of one identity: each is served within as many turns as there are
-// others before it, and none waits for its patience twice.
+// A crowd with one identity: each waiter is served in its turn, and none waits
+// for its patience twice.
 TEST_F(GateTest, CrowdOfOneIdentityIsServedInOrder) {
   Make({64 * kMiB}, {2}, 1000);
   std::vector<Lease> held;

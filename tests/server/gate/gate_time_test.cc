@@ -1,4 +1,5 @@
-// Whom the gate refuses because of the time it would take, and until when.
+// Calls that the gate refuses because they would take too long, and their retry
+// times.
 #include <gtest/gtest.h>
 
 #include "tests/server/gate/gate_fixture.h"
@@ -7,7 +8,7 @@ namespace quantd {
 namespace {
 
 TEST_F(GateTest, RefusesWhatWouldBeTooLateByTheMeasuredRate) {
-  // While no rate is known nobody is refused.
+  // Nobody is refused while no rate is known.
   Lease first = Admitted(kMiB);
   first.Arrived(kMiB, kMiB, now_);
   Lease lease;
@@ -25,17 +26,17 @@ TEST_F(GateTest, RefusesWhatWouldBeTooLateByTheMeasuredRate) {
                    now_ + time)
         .outcome;
   };
-  // One that comes to a server with nothing to do is served anyway.
+  // An idle server admits everything.
   EXPECT_EQ(with(40 * kMiB, absl::Seconds(1)), Outcome::kGranted);
   Lease here = Admitted(20 * kMiB);
   here.Arrived(20 * kMiB, 20 * kMiB, now_);
   EXPECT_EQ(with(10 * kMiB, absl::Milliseconds(2950)), Outcome::kTooLate);
   EXPECT_EQ(with(10 * kMiB, absl::Milliseconds(4350)), Outcome::kGranted);
   EXPECT_EQ(with(10 * kMiB, absl::InfiniteDuration()), Outcome::kGranted);
-  // A second of it is done.
+  // One second of the work is done.
   now_ += absl::Seconds(1);
   EXPECT_EQ(with(10 * kMiB, absl::Milliseconds(2950)), Outcome::kGranted);
-  // What comes is before it as well, unless it comes too slowly.
+  // Messages on their way count as well, unless they are too slow.
   Lease coming = Admitted(10 * kMiB);
   EXPECT_EQ(with(10 * kMiB, absl::Milliseconds(2950)), Outcome::kTooLate);
   EXPECT_EQ(with(10 * kMiB, absl::Milliseconds(4350)), Outcome::kGranted);
@@ -57,7 +58,7 @@ TEST_F(GateTest, WaitersAreBeforeANewcomerUnlessItsPriorityIsHigher) {
   EXPECT_EQ(
       Message(10 * kMiB, "b", &more, &lease, Priority::kHigh, deadline).outcome,
       Outcome::kWaiting);
-  // One whose time has become too short is told so before its deadline.
+  // A waiter that can no longer make its deadline is told before it.
   now_ = deadline - absl::Milliseconds(500);
   gate_->Decide(now_);
   EXPECT_EQ(more.outcome, Outcome::kTooLate);
@@ -69,7 +70,7 @@ TEST_F(GateTest, JobThatWouldEndTooLateIsNotBegun) {
   Lease lease = Admitted(10 * kMiB), other = Admitted(1);
   EXPECT_FALSE(lease.JobEndsTooLate(now_, now_));  // it is not work yet
   lease.Arrived(10 * kMiB, 10 * kMiB, now_);
-  // The only work there is is done, whatever the rate was.
+  // The only work is done in any case, whatever the rate was.
   EXPECT_FALSE(lease.JobEndsTooLate(now_ + absl::Milliseconds(500), now_));
   other.Arrived(1, 1, now_);
   EXPECT_TRUE(lease.JobEndsTooLate(now_ + absl::Milliseconds(950), now_));
@@ -93,7 +94,7 @@ TEST_F(GateTest, RetryFollowsWhatWaits) {
   EXPECT_NEAR(retry(), 3, 0.02);
   ASSERT_EQ(Message(30 * kMiB, "b", &waits[1], &lease).outcome,
             Outcome::kWaiting);
-  EXPECT_EQ(retry(), 5);  // at most
+  EXPECT_EQ(retry(), 5);  // the maximum
   const Gate::Answer busy = Message(60 * kMiB, "c", &waits[2], &lease);
   EXPECT_EQ(busy.outcome, Outcome::kBusy);
   EXPECT_EQ(busy.retry_after, absl::Seconds(5));

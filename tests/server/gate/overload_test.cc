@@ -1,6 +1,6 @@
 // Five times the calls that a device can do, each with a deadline: the gate
-// lets in as many as end in time. Nothing runs here but the gate, whose clock
-// the test sets, so that a change of its rules is seen without a server.
+// admits as many as end in time. The test simulates everything but the gate and
+// sets its clock, so rule changes can be evaluated without a server.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,8 +17,8 @@ namespace {
 
 struct Load {
   size_t bytes;
-  // In milliseconds: a job, on the one slot of the one device; a message and a
-  // reply on their ways; and the deadline.
+  // Milliseconds: a job on the single slot of the single device, sending a
+  // message, sending a reply, and the deadline.
   double job, message, reply, deadline;
 };
 
@@ -85,7 +85,7 @@ class OverloadTest : public GateTest, public testing::WithParamInterface<Load> {
 
 TEST_P(OverloadTest, NineTenthsOfWhatTheDeviceCanDoEndInTime) {
   constexpr int kJobs = 1000;
-  // One caller alone, from whom the rate is learned.
+  // A single caller first, so that the gate learns the rate.
   for (int i = 0; i < 200; ++i) {
     Arrive(1e6);
     Run();
@@ -99,7 +99,7 @@ TEST_P(OverloadTest, NineTenthsOfWhatTheDeviceCanDoEndInTime) {
   EXPECT_GE(in_time_, 0.9 * kJobs);
 }
 
-// Small calls spend most of a short deadline on their way.
+// Small calls spend most of a short deadline on the network.
 INSTANTIATE_TEST_SUITE_P(Sizes, OverloadTest,
                          testing::Values(Load{kMiB, 1.2, 0.5, 0.5, 5},
                                          Load{kMiB, 1.2, 1.2, 0.8, 5},

@@ -36,7 +36,7 @@ TEST(SteadyCondVarTest, WaitsUntilItsDeadlineOrTheCondition) {
     changed.SignalAll();
   });
   EXPECT_TRUE(changed.WaitUntil(&mutex, absl::InfiniteFuture(), is_ready));
-  // It let go of the mutex while it waited, or the other would be there yet.
+  // The other thread can only end if the mutex was released during the wait.
   mutex.Unlock();
   other.join();
   mutex.Lock();

@@ -11,7 +11,7 @@ namespace {
 
 const absl::Time kStart = absl::UnixEpoch();
 
-// Waiters with names, before an account of `room` bytes.
+// Named waiters for an account with `room` bytes.
 class WaitListTest : public testing::Test {
  protected:
   struct Named : WaitList::Waiting {
@@ -166,7 +166,7 @@ TEST_F(WaitListTest, NewcomersOfAShareThatWaitsMoreAreTurnedAway) {
   EXPECT_EQ(Leavers(Make("a4", 10, "a"), 3, 1000), "newcomer");
   EXPECT_EQ(Leavers(Make("a4", 10, "a"), 9, 39), "newcomer");
   EXPECT_EQ(Leavers(Make("a4", 10, "a"), 4, 40), "");
-  // The latest of the largest share leaves for another's.
+  // The latest of the largest share makes room for another share.
   EXPECT_EQ(Leavers(Make("b1", 10, "b"), 3, 1000), "a3 ");
   Add("b1", 10, "b");
   EXPECT_EQ(Leavers(Make("c1", 5, "c"), 9, 15), "a2 b1 ");
@@ -186,7 +186,7 @@ TEST_F(WaitListTest, LowPriorityLeavesForHigh) {
   Add("low", 10, "a", Priority::kLow);
   Add("normal", 10, "b");
   EXPECT_EQ(Leavers(Make("high", 10, "b", Priority::kHigh), 2, 100), "low ");
-  // One that has waited long has earned its place.
+  // After a long wait it keeps its place.
   Add("low", 10, "a", Priority::kLow);
   now_ += absl::Seconds(5);
   EXPECT_EQ(Leavers(Make("high", 10, "b", Priority::kHigh), 2, 100),
@@ -199,7 +199,8 @@ TEST_F(WaitListTest, AThousandOfOneIdentityKeepNobodyWaiting) {
   for (const char* name : {"x", "y"}) Add(name, 10, "");
   room_ = 40;
   EXPECT_EQ(Serve(), "crowd other x y ");
-  // A share of equal size each, whatever their number.
+  // Calls without an identity have a share each, of equal size whatever their
+  // number.
   for (int i = 0; i < 5; ++i) Add("other", 10, "other");
   room_ = 100;
   EXPECT_EQ(Serve(),
@@ -209,7 +210,7 @@ TEST_F(WaitListTest, AThousandOfOneIdentityKeepNobodyWaiting) {
 TEST_F(WaitListTest, NobodyStarvesBesideAFloodOfHighPriority) {
   Add("low", 300 << 10, "a", Priority::kLow);
   std::string served;
-  // In each millisecond one of high priority comes, and one is served.
+  // In each millisecond one call of high priority comes, and one is served.
   for (int ms = 0; ms < 5000 && served.find("low") == served.npos; ++ms) {
     Add("high", 1 << 20, "b", Priority::kHigh);
     now_ += absl::Milliseconds(1);

@@ -1,4 +1,4 @@
-// A door without a server, which must leave nothing behind.
+// A memory socket without a server, which must leave nothing behind.
 #ifndef QUANTD_TESTS_SERVER_MEMORY_DOOR_FIXTURE_H_
 #define QUANTD_TESTS_SERVER_MEMORY_DOOR_FIXTURE_H_
 
@@ -46,10 +46,10 @@ class Door : public testing::Test {
     door_ = *std::move(door);
     descriptors_ = OpenDescriptors();
   }
-  // Nothing is left.
+  // Checks that nothing is left.
   void TearDown() override {
     if (door_ == nullptr) return;
-    // What an earlier test left may have been about to be closed.
+    // Descriptors of an earlier test may have been about to be closed.
     EXPECT_TRUE(Eventually([&] { return OpenDescriptors() <= descriptors_; }))
         << descriptors_ << " and now " << OpenDescriptors();
     EXPECT_EQ(Mapped(), 0u);

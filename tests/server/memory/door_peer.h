@@ -1,4 +1,4 @@
-// The other side of the door for shared memory: one that may send anything.
+// A client of the memory socket that may send anything.
 #ifndef QUANTD_TESTS_SERVER_MEMORY_DOOR_PEER_H_
 #define QUANTD_TESTS_SERVER_MEMORY_DOOR_PEER_H_
 
@@ -30,7 +30,7 @@ using wire::RegionKind;
 inline constexpr size_t kPage = 4096;
 inline constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
-// A memfd of so many bytes, of which the first `populated` have pages.
+// A memfd of that size with pages for the first `populated` bytes.
 inline Descriptor Memfd(size_t bytes, size_t populated, int seals = kSeals,
                         unsigned flags = 0) {
   Descriptor memfd(
@@ -67,7 +67,7 @@ inline bool SendWith(int socket, absl::Span<const std::byte> bytes,
 }
 
 // A TCP connection whose last close() takes a minute: it lingers, and its peer
-// reads nothing of what was sent.
+// reads nothing.
 class Lingering {
  public:
   Lingering()
@@ -90,7 +90,7 @@ class Lingering {
     while (send(socket_.get(), zeros.data(), zeros.size(), MSG_DONTWAIT) > 0) {
     }
   }
-  // Hands over the near end, once.
+  // Hands over the near end. May be called once.
   Descriptor Leave() { return std::move(socket_); }
 
  private:
@@ -117,7 +117,8 @@ class Peer {
             const std::vector<int>& descriptors) {
     return SendWith(socket_.get(), bytes, descriptors);
   }
-  // Offers it as a memfd, so that the other side has it last.
+  // Offers the descriptor as a memfd and drops it, so that the other side holds
+  // the last reference.
   void OfferAndLeave(Descriptor what) {
     const OfferBytes bytes =
         wire::Write(Offer{RegionKind::kMemfd, false, kPage});
@@ -126,7 +127,7 @@ class Peer {
     what = Descriptor();
     EXPECT_TRUE(Send(all.subspan(64), {}));
   }
-  // The answer, or nothing where the connection was closed.
+  // The answer; nullopt if the connection was closed.
   std::optional<OfferReply> Receive() {
     OfferBytes bytes;
     if (recv(socket_.get(), bytes.data(), bytes.size(), MSG_WAITALL) !=

@@ -1,4 +1,4 @@
-// The door for descriptors: what it takes, for how long, and of whom.
+// The memory socket: what it accepts, for how long, and from which users.
 #include <sched.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -42,7 +42,7 @@ TEST_F(Door, TakesASealedMemfdForAsLongAsItsConnectionLives) {
     const std::string first = peer.name;
     ASSERT_EQ(peer.Offered(memfd, 2 * kPage), OfferAnswer::kTaken);
     EXPECT_NE(peer.name, first);
-    // What uses it outlives its name; the client hears when that ends.
+    // A region in use outlives its name; the client sees the end of that.
     peer.HalfClose();
     EXPECT_TRUE(
         Eventually([&] { return regions_.Find(peer.name) == nullptr; }));
@@ -69,7 +69,7 @@ TEST_F(Door, ReadOnlyRegions) {
   EXPECT_FALSE(offered(Memfd(kPage, kPage), true));
   // F_SEAL_FUTURE_WRITE
   EXPECT_FALSE(offered(Memfd(kPage, kPage, kSeals | 0x10), false));
-  // What is open for reading alone can be mapped for reading alone.
+  // A file opened for reading can only be mapped for reading.
   const Descriptor memfd = Memfd(kPage, kPage);
   const Descriptor readable(
       open(("/proc/self/fd/" + std::to_string(memfd.get())).c_str(),
@@ -108,7 +108,7 @@ TEST_F(Door, WhatTakesLongToCloseHoldsNobodyUp) {
   };
   Lingering plain;
   offered_last(plain.Leave());
-  // In a socket, unread, where nothing can be set of it.
+  // A descriptor left unread within a socket, on which no option can be set.
   Lingering inner;
   std::array<int, 2> pair = {};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()), 0);
@@ -221,7 +221,7 @@ TEST_F(Door, UsersByNameAndNumber) {
               StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
-// In a user namespace all whom it does not know have one number.
+// In a user namespace all unmapped users share one number.
 TEST(MemoryPeersTest, UserNobodyIsRefusedWhereItStandsForMany) {
   EXPECT_TRUE(KnowsAllUsers("         0          0 4294967295\n"));
   EXPECT_FALSE(KnowsAllUsers("         0       1000          1\n"));
@@ -229,12 +229,12 @@ TEST(MemoryPeersTest, UserNobodyIsRefusedWhereItStandsForMany) {
   EXPECT_FALSE(KnowsAllUsers(""));
   const pid_t child = fork();
   if (child == 0) {
-    // (These tests may run in such a namespace themselves.)
+    // These tests may run in such a namespace themselves.
     std::ifstream map("/proc/self/uid_map");
     const std::string all((std::istreambuf_iterator<char>(map)), {});
     if (KnowsAllUsers(all) != FindMemoryPeers({"65534"}).ok()) _exit(2);
     if (unshare(CLONE_NEWUSER) != 0) _exit(77);
-    // Its own user, too, is nobody yet.
+    // Its own user may be nobody, too.
     const bool refused =
         !FindMemoryPeers({"65534"}).ok() && !FindMemoryPeers({}).ok();
     _exit(refused && FindMemoryPeers({"1234"}).ok() ? 0 : 1);

@@ -1,4 +1,4 @@
-// What waits for events leaves as soon as it may, once, and holds up nobody.
+// Waiters for events leave as soon as possible, once, and block nobody.
 #include "server/memory/event_waits.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ TEST(EventWaits, AWaiterLeavesWhenItsWaitIsOver) {
     waiters[i]->over = true;
     waiters[i]->done.WaitForNotification();
   }
-  // The others are looked at all the time, and have not left.
+  // The others are still polled and have not left.
   for (int i = 48; i >= 0; i -= 2) {
     const int looks = waiters[i]->looks;
     while (waiters[i]->looks < looks + 3) absl::SleepFor(absl::Milliseconds(1));

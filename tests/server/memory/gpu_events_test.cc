@@ -1,5 +1,5 @@
-// Events of clients' GPUs, on emulated ones: what waits for them, what records
-// them, and what becomes of one that never passes.
+// Events of clients' GPUs, on emulated ones: calls that wait for them or record
+// them, and events that never pass.
 #include <sys/socket.h>
 
 #include <functional>
@@ -28,7 +28,8 @@ class GpuEvents : public OnGpu {
     request.mutable_memory()->set_record_event(done_);
     return request;
   }
-  // A call whose event does not pass before it is let, once the server has it.
+  // Starts a call whose event does not pass until released; returns when the
+  // server waits for it.
   std::thread BeginWaiting(RpcResult* result) {
     own_ready_.Hold(true);
     std::thread call(
@@ -36,7 +37,7 @@ class GpuEvents : public OnGpu {
     EXPECT_TRUE(Eventually([&] { return server_->calls().accepted() == 1; }));
     return call;
   }
-  // The codes are not touched.
+  // Whether the codes are unchanged.
   bool Untouched() const {
     return std::all_of(memory_.data + kInput, memory_.data + kInput + kCodes,
                        [](std::byte b) { return b == std::byte{0xa5}; });
@@ -65,7 +66,7 @@ TEST_F(GpuEvents, ACallWaitsForTheOneAndRecordsTheOther) {
   EXPECT_EQ(own_done_.records(), 1);
   EXPECT_EQ(own_ready_.records(), 0);
   ExpectRight(memory_.data);
-  // One that has passed holds nobody up; and either alone.
+  // An event that has passed delays nobody. Either event may be used alone.
   for (int i = 0; i < 2; ++i) {
     FillOnes(memory_.data);
     v1::QuantizeRequest request = Ordered();
@@ -94,7 +95,7 @@ TEST_F(GpuEvents, OneThatNeverPassesHoldsUpNobodyElse) {
   EXPECT_TRUE(
       Call(channel_, Lent(others.name).SerializeAsString()).status.ok());
   ExpectRight(others.data);
-  // It ends with the call.
+  // The wait ends with the call.
   RpcOptions soon;
   soon.deadline = absl::Milliseconds(100);
   EXPECT_EQ(Call(channel_, waits, soon).status.error_code(),
@@ -125,7 +126,7 @@ TEST_F(GpuEvents, ACallThatWaitsKeepsItsEventAndMemory) {
   RpcResult result;
   std::thread call = BeginWaiting(&result);
   absl::SleepFor(absl::Milliseconds(20));
-  // The connections that brought them are over.
+  // The connections that brought them are closed.
   shutdown(peer_->socket(), SHUT_WR);
   shutdown(memory_.peer->socket(), SHUT_WR);
   RpcOptions soon;
@@ -163,7 +164,7 @@ TEST_F(GpuEvents, ACallThatFailsRecordsNothing) {
   Serve();
   v1::QuantizeRequest request = Ordered();
   request.mutable_options()->set_non_finite(v1::NON_FINITE_REJECT);
-  memory_.data[1] = std::byte{0x7f};  // with 0x80 before it Inf
+  memory_.data[1] = std::byte{0x7f};  // Inf with 0x80 before it
   memory_.data[0] = std::byte{0x80};
   EXPECT_EQ(Call(channel_, request.SerializeAsString()).status.error_code(),
             StatusCode::INVALID_ARGUMENT);
@@ -194,8 +195,8 @@ TEST_F(GpuEvents, NamesThatAreNoEvents) {
   }
   ASSERT_TRUE(Eventually([&] { return events() == 2; }));
   const Shared host = Share();
-  // One answer, whether it is another connection's, which the name alone would
-  // tell, a region's, or nobody's.
+  // The error is the same for another connection's event (which the name alone
+  // would reveal), a region's name, and an unknown one.
   for (const std::string& name :
        {other, gone, memory_.name, host.name, ready_.substr(1), ready_ + "x",
         std::string(16, '\0'), std::string(1000, 'x')}) {
@@ -227,7 +228,7 @@ TEST_F(GpuEvents, OnlyOfTheGpuWhoseMemoryItIs) {
   request.mutable_memory()->set_record_event(name);
   ExpectRefused(request, "memory.record_event", "an event of cuda:0",
                 "one of cuda:1");
-  // What lies in the host's memory may run on a CPU.
+  // Tensors in host memory may run on a CPU.
   const Shared host = Share();
   request = Lent(host.name);
   request.mutable_memory()->set_record_event(name);
@@ -246,7 +247,7 @@ TEST_F(GpuEvents, OffersThatAreRefused) {
   };
   const Offer good = own_ready_.offer();
   EXPECT_EQ(ask(good), OfferAnswer::kTaken);
-  // An event of a GPU that serves nobody, peer or not.
+  // An event of a GPU that the server does not use, peer or not.
   const OwnEvent of_other(1);
   EXPECT_EQ(ask(of_other.offer()), OfferAnswer::kDevice);
   Offer lie = good;
@@ -255,7 +256,7 @@ TEST_F(GpuEvents, OffersThatAreRefused) {
   lie = good;
   lie.ipc = {};
   EXPECT_EQ(ask(lie), OfferAnswer::kHandle);
-  // Memory's handle, and as memory an event's.
+  // A memory handle as an event, and an event handle as memory.
   std::byte* data = nullptr;
   const Offer memory = Allocate(0, &data);
   lie.ipc = memory.ipc;

@@ -1,5 +1,5 @@
-// Memory of a GPU that another process lends, on emulated GPUs: on the one it
-// is of, or on a peer.
+// GPU memory shared by another process, on emulated GPUs: used by its own GPU
+// or by a peer.
 #include "tests/server/memory/gpu_fixture.h"
 
 namespace quantd {
@@ -41,7 +41,8 @@ TEST_F(OnGpu, ACallRunsOnTheGpuWhereItsMemoryLies) {
   ASSERT_TRUE(reply.ParseFromString(result.reply));
   EXPECT_EQ(reply.report().device(), "cuda:1");
   ExpectRight(memory.data);
-  // An input of the one and outputs of the other: where the input lies.
+  // Input in one GPU's memory, outputs in another's: the call runs where the
+  // input is.
   const OfGpu outputs = ShareOf(0);
   FillOnes(outputs.data);
   v1::QuantizeRequest request = Lent(outputs.name);
@@ -74,13 +75,13 @@ TEST_F(OnGpu, OffersThatAreNotWhatTheySay) {
     lie.size = size;
     EXPECT_EQ(ask(lie), OfferAnswer::kSize) << size;
   }
-  // Memory of no GPU here, and of none at all.
+  // Memory of a GPU that is not here, and of none at all.
   Offer lie = good;
   lie.uuid[3] ^= std::byte{1};
   EXPECT_EQ(ask(lie), OfferAnswer::kDevice);
   lie.uuid = {};
   EXPECT_EQ(ask(lie), OfferAnswer::kDevice);
-  // No handle; an event's; one whose memory its owner has freed.
+  // No handle; an event's handle; a handle of freed memory.
   lie = good;
   lie.ipc = {};
   EXPECT_EQ(ask(lie), OfferAnswer::kHandle);

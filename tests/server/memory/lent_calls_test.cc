@@ -1,5 +1,5 @@
-// Calls that work in shared memory: what their replies say, what they hold, and
-// that they let go of it.
+// Calls on shared memory: their replies, what they hold, and that they release
+// it.
 #include <sys/socket.h>
 
 #include <cstring>
@@ -46,7 +46,7 @@ TEST_F(Ranges, TheReplySaysWhereTheOutputsLie) {
     EXPECT_EQ(got.tensors(i).has_memory(), i != 2);
     EXPECT_TRUE(bytes(got, i) == bytes(expected, i)) << i;
   }
-  // All of them: there is no payload at all.
+  // All of them are lent: there is no payload at all.
   v1::QuantizeRequest all = Lent(shared.name);
   AddOutput(&all, v1::TENSOR_KIND_ROWWISE_AMAX, shared.name, kSize - 4, 4);
   const RpcResult nothing = Call(channel_, all.SerializeAsString());
@@ -57,7 +57,7 @@ TEST_F(Ranges, TheReplySaysWhereTheOutputsLie) {
   EXPECT_LT(nothing.reply.size(), 400u);
 }
 
-// A device whose first job after those of its self-test goes wrong.
+// A device whose first job after the self-tests fails.
 std::string Failing(const std::string& fault, const std::string& length = "") {
   return "fault:cpu:0:" + fault + "@" +
          std::to_string(KnownAnswers().size() + 1) + length;
@@ -88,7 +88,7 @@ TEST_F(Ranges, AJobThatHangsMayStillWriteAndIsToldAsADeadline) {
   EXPECT_EQ(result.status.error_code(), StatusCode::DEADLINE_EXCEEDED);
   ASSERT_TRUE(result.detail.has_value());
   EXPECT_EQ(result.detail->reason(), v1::ErrorDetail::REASON_DEADLINE);
-  // It ends after all, and the device works again.
+  // The hanging job ends after all, and the device works again.
   EXPECT_TRUE(Eventually([&] {
     return Call(channel_, Lent(shared.name).SerializeAsString()).status.ok();
   }));
@@ -122,7 +122,7 @@ TEST_F(Ranges, DequantizeHasItsAmaxAsAFieldOrARange) {
   std::memcpy(first, reply.payload().data(), sizeof(first));
   EXPECT_EQ(first[0], 1);
   EXPECT_EQ(first[1], 2);
-  // The amax as a range gives the same.
+  // The amax given as a range has the same result.
   request.clear_amax();
   const float amax = 2688;
   std::memcpy(shared.data + kSize - 4, &amax, 4);
@@ -133,7 +133,7 @@ TEST_F(Ranges, DequantizeHasItsAmaxAsAFieldOrARange) {
   v1::DequantizeReply again;
   ASSERT_TRUE(again.ParseFromString(range.reply));
   EXPECT_TRUE(again.payload() == reply.payload());
-  // Both are one too many, and refs are of a payload.
+  // Giving both is an error, and refs require a payload.
   request.set_amax(1);
   ExpectRefused(request.SerializeAsString(), "Dequantize", "memory.inputs",
                 "2 in all", "3");
@@ -162,7 +162,7 @@ TEST_F(Ranges, CallsHoldNoPayloadMemoryAndAreCounted) {
     EXPECT_NE(at, std::string::npos) << name;
     return std::stoull(page.substr(at + name.size() + 2));
   };
-  // What is made of it would be more than the budget has.
+  // Its output would exceed the budget.
   RpcResult result = Call(channel_, request.SerializeAsString());
   ASSERT_TRUE(result.detail.has_value());
   EXPECT_EQ(result.detail->reason(), v1::ErrorDetail::REASON_TOO_LARGE);
@@ -192,8 +192,8 @@ TEST_F(Ranges, ARegionInUseOutlivesItsConnection) {
   ASSERT_TRUE(control_.AwaitRunning(1));
   const std::string name = shared->name;
   shutdown(shared->socket(), SHUT_WR);
-  // Its name is gone, its memory is not. A call that comes before the door has
-  // seen the end waits for the device.
+  // Its name is removed, its memory is not. A call that comes before the server
+  // has seen the end of the connection waits for the device.
   RpcOptions soon;
   soon.deadline = absl::Milliseconds(200);
   ASSERT_TRUE(Eventually([&] {
@@ -209,7 +209,7 @@ TEST_F(Ranges, ARegionInUseOutlivesItsConnection) {
   EXPECT_TRUE(result.status.ok()) << result.status.error_message();
   EXPECT_EQ(recv(shared->socket(), &end, 1, 0), 0);
   EXPECT_EQ(server_->memory_door()->use().regions, 0u);
-  // A device that does not borrow has it copied.
+  // The output is copied for a device that does not borrow.
   EXPECT_EQ(shared->data[kInput], std::byte{0x5a});
   EXPECT_EQ(shared->data[0], std::byte{0});
 }
@@ -231,7 +231,7 @@ TEST_F(Ranges, DeadlinesCancellationsAndDrainsLetGo) {
   absl::SleepFor(absl::Milliseconds(100));
   cancelled.Cancel();
   EXPECT_EQ(cancelled.Finish().status.error_code(), StatusCode::CANCELLED);
-  // The server hears of that a moment later.
+  // The server notices that a moment later.
   EXPECT_TRUE(Eventually([&] { return server_->calls().accepted() == 1; }));
   control_.Open();
   first.join();

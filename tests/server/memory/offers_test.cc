@@ -1,4 +1,4 @@
-// What the door for descriptors refuses, and in which words.
+// Offers that the memory socket refuses, and the error messages.
 #include <algorithm>
 #include <fstream>
 #include <random>
@@ -40,7 +40,7 @@ TEST_F(Door, RefusesWhatIsNoMemfd) {
   EXPECT_EQ(
       Peer(path_).Ask({RegionKind::kMemfd, false, kPage}, {peer.socket()}),
       OfferAnswer::kNotMemfd);
-  // Huge pages, where there are any.
+  // Huge pages, if available.
   if (const int huge =
           memfd_create("door", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
       huge >= 0) {
@@ -69,7 +69,7 @@ TEST_F(Door, RefusesSizes) {
   }
   EXPECT_EQ(Peer(path_).Offered(Memfd(0, 0), 0), OfferAnswer::kSize);
   EXPECT_EQ(Peer(path_).Offered(Memfd(100, 100), 100), OfferAnswer::kSize);
-  // Larger than is shared, by little and by much.
+  // Larger than the limit, slightly and by far.
   for (const uint64_t size :
        {uint64_t{33 * kPage}, uint64_t{1} << 40, ~uint64_t{0}}) {
     EXPECT_EQ(Peer(path_).Offered(memfd, size), OfferAnswer::kTooMuch);
@@ -100,14 +100,14 @@ TEST_F(Door, WantsExactlyOneDescriptor) {
             OfferAnswer::kDescriptors);
   EXPECT_EQ(Peer(path_).Ask(offer, std::vector<int>(253, memfd.get())),
             OfferAnswer::kDescriptors);
-  // One with each half of the message.
+  // A descriptor with each half of the message.
   Peer halves(path_);
   const OfferBytes bytes = wire::Write(offer);
   const absl::Span<const std::byte> whole(bytes);
   ASSERT_TRUE(halves.Send(whole.first(64), {memfd.get()}));
   ASSERT_TRUE(halves.Send(whole.subspan(64), {memfd.get()}));
   EXPECT_EQ(halves.Receive()->answer, OfferAnswer::kDescriptors);
-  // After none, another offer may follow.
+  // After an offer without a descriptor, another may follow.
   Peer again(path_);
   EXPECT_EQ(again.Ask(offer, {}), OfferAnswer::kDescriptors);
   EXPECT_EQ(again.Ask(offer, {memfd.get()}), OfferAnswer::kTaken);
@@ -128,7 +128,7 @@ TEST_F(Door, MessagesThatAreNoOffers) {
   EXPECT_EQ(Peer(path_).Ask({static_cast<RegionKind>(77), false, kPage},
                             {memfd.get()}),
             OfferAnswer::kKind);
-  // It ends early, with and without a descriptor.
+  // The message ends early, with and without a descriptor.
   for (const bool with : {false, true}) {
     Peer peer(path_);
     ASSERT_TRUE(
@@ -137,7 +137,7 @@ TEST_F(Door, MessagesThatAreNoOffers) {
     peer.HalfClose();
     EXPECT_TRUE(peer.Closed());
   }
-  // Byte by byte it is a good one.
+  // Sent byte by byte it is accepted.
   Peer slow(path_);
   for (size_t i = 0; i < bytes.size(); ++i) {
     ASSERT_TRUE(slow.Send(
@@ -184,7 +184,7 @@ TEST_F(Door, ReadsAnyBytes) {
     for (int k = 0; k < 3; ++k) {
       bytes[random() % 128] = static_cast<std::byte>(random());
     }
-    // What is read is written as it was.
+    // An offer that is parsed is written back unchanged.
     if (const auto offer = wire::ReadOffer(bytes);
         offer && offer->kind == RegionKind::kMemfd) {
       EXPECT_EQ(wire::Write(*offer), bytes);

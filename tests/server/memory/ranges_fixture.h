@@ -1,4 +1,4 @@
-// A server with a door for shared memory, and requests that use it.
+// A server with a memory socket, and requests that use it.
 #ifndef QUANTD_TESTS_SERVER_MEMORY_RANGES_FIXTURE_H_
 #define QUANTD_TESTS_SERVER_MEMORY_RANGES_FIXTURE_H_
 
@@ -54,7 +54,7 @@ class Ranges : public ServerTest {
     range->set_offset(offset);
     range->set_size(size);
   }
-  // Input at 0, then codes, then scales.
+  // Input at 0, followed by codes and scales.
   static v1::QuantizeRequest Lent(const std::string& region) {
     v1::QuantizeRequest request = QuantizeOnes(kRows);
     request.clear_payload();

@@ -1,5 +1,4 @@
-// What is wrong with where a request says that its tensors lie is told in typed
-// errors.
+// Invalid places of tensors in shared memory cause typed errors.
 #include <functional>
 #include <string>
 
@@ -21,7 +20,7 @@ TEST_F(Ranges, NamesThatNameNothing) {
         name);
     ExpectUnknown(request, "memory.outputs[1].range.region");
   }
-  // The region of a connection that is over.
+  // A region whose connection is closed.
   std::string gone;
   gone = Share().name;
   ASSERT_TRUE(
@@ -118,7 +117,7 @@ TEST_F(Ranges, PlacesThatOverlap) {
                 "no byte of memory.outputs[1].range",
                 fmt::format("{} bytes at {}, and {} at {}", kCodes, kInput,
                             kScales, kInput + kCodes - 1));
-  // In other memory the same place is another one.
+  // An offset in other memory is a different place.
   const Shared second = Share();
   v1::QuantizeRequest request = at(0, 0);
   request.mutable_memory()->mutable_outputs(0)->mutable_range()->set_region(
@@ -148,7 +147,7 @@ TEST_F(Ranges, EventsThatNobodyBrought) {
     request = Lent(shared.name);
     request.mutable_memory()->set_record_event(name);
     ExpectUnknownEvent(request, "memory.record_event");
-    // They are of memory that is lent.
+    // Events require lent memory.
     request = QuantizeOnes(kRows);
     request.mutable_memory()->set_record_event(name);
     ExpectRefused(request, "memory.record_event",
@@ -188,7 +187,7 @@ TEST_F(Ranges, PagesThatAreTakenAwayAreNotMadeByJobs) {
                   "one of which some were taken away");
   };
   refused();
-  // The refusal is for good: pages could go again between two calls.
+  // The region is refused for good: pages could disappear again between calls.
   ASSERT_EQ(fallocate(memfd.get(), 0, 0, kSize), 0);
   refused();
   EXPECT_TRUE(Call(channel_, Lent(other.name).SerializeAsString()).status.ok());

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kSoonMs = 5000;
 
-// What gRPC was given; closed on destruction.
+// Descriptors handed to gRPC; closed on destruction.
 class Given {
  public:
   ~Given() {
@@ -29,7 +29,7 @@ class Given {
     absl::MutexLock lock(&mutex_);
     fds_.push_back(fd);
   }
-  // The first so many, once there are.
+  // Waits until there are `count`, and returns them.
   std::vector<int> Await(size_t count) {
     absl::MutexLock lock(&mutex_);
     const auto enough = [&] { return fds_.size() >= count; };
@@ -93,7 +93,7 @@ TEST_F(AcceptorTest, IdleConnectionMakesRoomAndABusyOneDoesNot) {
   acceptor_->Find(busy->name())->CallBegins();
   const auto idle = Dial();
   given_.Await(2);
-  // Its first call may be on its way.
+  // A new connection is not idle: its first call may be on its way.
   const auto turned_away = Dial();
   EXPECT_TRUE(turned_away->IsEnded(kSoonMs));
   EXPECT_FALSE(idle->IsEnded(0));
@@ -111,7 +111,7 @@ TEST_F(AcceptorTest, ClosedConnectionIsForgotten) {
   Start({.connections = 1});
   const auto first = Dial();
   given_.Await(1);
-  given_.Close(0);  // as gRPC does, which tells nobody
+  given_.Close(0);  // as gRPC does, without telling anybody
   const auto second = Dial();
   given_.Await(1);
   EXPECT_FALSE(second->IsEnded(0));
@@ -126,7 +126,7 @@ TEST_F(AcceptorTest, HangsUpOnAPeerThatTakesNothing) {
   const int fd = given_.Await(2)[0];
   while (send(fd, text.data(), text.size(), MSG_NOSIGNAL) > 0) {
   }
-  // gRPC sees it so; the peer would have to take the rest first.
+  // gRPC sees the end at once; the peer would have to read the rest first.
   pollfd polled = {fd, POLLRDHUP, 0};
   EXPECT_EQ(poll(&polled, 1, kSoonMs), 1);
   EXPECT_FALSE(quiet->IsEnded(0));
@@ -140,7 +140,7 @@ TEST_F(AcceptorTest, GoesOnWhenThereAreDescriptorsAgain) {
   given_.Await(2);
   rlimit limit = {};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
-  // The peer's own descriptor is made before there are none.
+  // The peer's own descriptor is opened before they are used up.
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   const rlimit none = {static_cast<rlim_t>(last), limit.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);

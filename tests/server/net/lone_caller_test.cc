@@ -9,7 +9,7 @@ using std::chrono::milliseconds;
 
 class LoneCallerTest : public testing::Test {
  protected:
-  // A job, and the next call: at hand when it ended, or not.
+  // A job, and the next call, which was waiting when the job ended or not.
   void JobAndCall(bool at_hand) {
     lone_.JobEnds();
     ASSERT_TRUE(lone_.looks());

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::chrono::system_clock::time_point kAtOnce;
 
-// A queue in which nothing arrives, of a server that listens nowhere.
+// A queue without events, of a server that does not listen.
 class QueueThreadsTest : public testing::Test {
  protected:
   QueueThreadsTest() : threads_(&lone_, 0, std::chrono::microseconds(0)) {
@@ -73,7 +73,7 @@ TEST_F(QueueThreadsTest, AQueueIsAskedAgainForUsersThatComeLater) {
   }
 }
 
-// Or the destructor would wait for its thread without end.
+// Otherwise the destructor would wait for its thread for ever.
 TEST_F(QueueThreadsTest, AQueueWithoutUsersIsShutDownLikeAnyOther) {
   threads_.Add(queue_.get(), &users_);
 }

@@ -32,12 +32,12 @@ class TestPeer {
     return send(fd_, text.data(), text.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(text.size());
   }
-  // Whether the server has ended the connection within so long.
+  // Whether the server has ended the connection within that time.
   bool IsEnded(int milliseconds) {
     pollfd polled = {fd_, POLLRDHUP, 0};
     return poll(&polled, 1, milliseconds) == 1;
   }
-  // The name that gRPC has for it.
+  // gRPC's name for it.
   std::string name() const {
     sockaddr_in own = {};
     socklen_t size = sizeof(own);

@@ -1,4 +1,4 @@
-// What a client may ask without a tensor: DescribeQuantize and GetServerInfo.
+// Calls without a tensor: DescribeQuantize and GetServerInfo.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ class DescribeTest : public ServerTest {
     options.method = "DescribeQuantize";
     return Call(channel_, request, options);
   }
-  // The reply to a request that is legal.
+  // The reply to a legal request.
   v1::DescribeQuantizeReply Description(const v1::QuantizeRequest& request) {
     const RpcResult result = Describe(request.SerializeAsString());
     EXPECT_TRUE(result.status.ok()) << result.status.error_message();
@@ -122,7 +122,7 @@ TEST_F(DescribeTest, ErrorsAreTyped) {
             "rht only with nvfp4, mxfp8_e4m3, mxfp8_e5m2, mxfp4");
   EXPECT_EQ(refused.detail->got(), "rht with fp8_e4m3");
   EXPECT_NE(refused.request_id, "");
-  // Quantize gives the same.
+  // Quantize gives the same error.
   const RpcResult quantize = Call(channel_, illegal.SerializeAsString());
   ASSERT_TRUE(quantize.detail.has_value());
   EXPECT_EQ(quantize.detail->SerializeAsString(),
@@ -168,7 +168,7 @@ TEST_F(DescribeTest, ManyGroupsComeBack) {
   EXPECT_EQ(reply.tensors(1).group_offsets(1 << 14), 512u << 14);
 }
 
-// Neither a device nor memory for the tensor is asked for.
+// Needs neither a device nor memory for the tensor.
 TEST_F(DescribeTest, AnswersWhileEverythingIsTaken) {
   StartFake(/*slots=*/1);
   control_.Close();
@@ -224,7 +224,7 @@ TEST_F(DescribeTest, AnEstimateByDefault) {
   v1::QuantizeRequest request = QuantizeOnes(32);
   request.mutable_options()->set_usage(v1::USAGE_BOTH);
   request.mutable_options()->mutable_rht()->set_columnwise(true);
-  // The columnwise amax, and what the reply says of it.
+  // The columnwise amax from Quantize, and the description in its reply.
   const auto amax = [&](v1::QuantizeReply* reply) {
     const RpcResult result = Call(channel_, request.SerializeAsString());
     EXPECT_TRUE(result.status.ok()) << result.status.error_message();
@@ -251,7 +251,7 @@ TEST_F(DescribeTest, AnEstimateByDefault) {
   // Sixteen ones under the default signs.
   request.mutable_options()->set_amax_estimation_scale(0);
   EXPECT_EQ(amax(&reply), 2);
-  // Legal only as an estimate, and by that default.
+  // Legal only as an estimate, through the default.
   request.mutable_options()->clear_amax_estimation_scale();
   request.mutable_options()->set_usage(v1::USAGE_COLUMNWISE);
   request.mutable_options()->mutable_given_amax()->set_rowwise(1);

@@ -1,4 +1,4 @@
-// The listener among clients that are polite, confused and hostile.
+// The listener with polite, confused and hostile clients.
 #include "server/observe/http_listener.h"
 
 #include <gmock/gmock.h>
@@ -127,7 +127,7 @@ TEST_F(HttpListenerTest, DropsAPeerThatDoesNotReadTheReply) {
   ASSERT_TRUE(client.Send("GET /big HTTP/1.1\r\n\r\n"));
   ASSERT_TRUE(client.Readable());
   ASSERT_TRUE(Eventually([&] { return client.Dropped(); }));
-  // What the kernel had taken, and then the end.
+  // First what the kernel had accepted, and then the end.
   EXPECT_LT(client.ReadAll().size(), size_t{32} << 20);
   ExpectServes();
 }
@@ -143,7 +143,7 @@ TEST_F(HttpListenerTest, ServesANewcomerThoughOthersHoldConnections) {
     holding.back().Send("GET /");
     ExpectServes();
   }
-  // The oldest paid for it.
+  // The oldest connection was closed for it.
   EXPECT_EQ(holding.front().ReadAll(), "");
 }
 

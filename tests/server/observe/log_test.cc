@@ -1,5 +1,5 @@
-// The log's parts: text that no peer can break, lines that nobody reads, and
-// lines that come too often.
+// The log's components: escaping, lines that nobody reads, and lines that come
+// too often.
 #include "server/observe/log.h"
 
 #include <fcntl.h>
@@ -46,7 +46,7 @@ TEST(LogTextTest, ControlAndDirectionAreEscapedInBothForms) {
     EXPECT_EQ(QuoteForText(text), '"' + std::string(escaped) + '"');
     const std::string json = EscapeForJson(text);
     for (const char c : json) EXPECT_GE(static_cast<unsigned char>(c), 0x20);
-    // What JSON has no escape for is read as it is spelled.
+    // Escapes that JSON does not have are spelled out.
     const bool spelled = json.find("\\\\") != std::string::npos;
     EXPECT_EQ(nlohmann::json::parse('"' + json + '"'),
               spelled ? escaped : text);
@@ -108,7 +108,7 @@ class LogTest : public testing::Test {
     for (const int fd : {stderr_, ends_[0], ends_[1]}) close(fd);
   }
 
-  // All until that word has come.
+  // Reads until that word has come.
   std::string ReadUntil(std::string_view end) const {
     std::string text;
     char buffer[4096];
@@ -167,7 +167,7 @@ TEST_F(LogTest, AnUnreadPipeHoldsUpNobodyAndDropsAreTold) {
   EXPECT_LT(dropped, kLines) << "the first found room";
   const std::string note = "log_dropped lines=" + std::to_string(dropped);
   std::string text = ReadUntil(note);
-  // Some came before the note, the others come after it.
+  // Some came before the note, the others after it.
   Log(LogLevel::kInfo, "last", {});
   text += ReadUntil("last\n");
   EXPECT_EQ(Count(text, " line number="), kLines - dropped);
@@ -185,7 +185,7 @@ TEST_F(LogTest, APipeWithoutAReaderCostsTheLinesAlone) {
   Log(LogLevel::kInfo, "two", {});
   EXPECT_TRUE(FlushLog(absl::Minutes(1)));
   EXPECT_EQ(ReadLogLosses().unread - before, 2u);
-  // The next reader is told what could not be told before.
+  // The next reader is told the losses that could not be reported before.
   ASSERT_EQ(pipe2(ends_, O_CLOEXEC), 0);
   dup2(ends_[1], STDERR_FILENO);
   Log(LogLevel::kInfo, "three", {});

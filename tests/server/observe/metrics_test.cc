@@ -1,6 +1,6 @@
-// The metrics page of a server in the test: what is on it, and that it tells
-// what happened. To bring deploy/METRICS.md up to date:
-// QUANTD_UPDATE_PAGES=1 metrics_test
+// The metrics page of a server in this process: its content, and that it
+// reports what happened. To update deploy/METRICS.md: QUANTD_UPDATE_PAGES=1
+// metrics_test
 #include "server/observe/metrics.h"
 
 #include <gmock/gmock.h>
@@ -45,7 +45,7 @@ struct Page {
   std::map<std::string, double> samples;
   std::map<std::string, std::string> types;  // by family
 
-  // NaN, which equals nothing, where there is no such sample.
+  // NaN, which equals nothing, if there is no such sample.
   double operator[](const std::string& sample) const {
     const auto it = samples.find(sample);
     return it == samples.end() ? std::nan("") : it->second;
@@ -83,7 +83,7 @@ class MetricsTest : public ServerTest {
                                   "text/plain; version=0.0.4"));
     return Parse(reply);
   }
-  // A reply is there a moment before its call is over.
+  // A reply arrives a moment before its call is over.
   bool Reaches(const std::string& sample, double value) {
     return Eventually([&] { return Read()[sample] == value; });
   }
@@ -130,7 +130,7 @@ TEST(MetricsPageTest, TheDocumentHasItsTable) {
 
 TEST_F(MetricsTest, CountsCallsBytesStagesAndRotations) {
   StartReal({"cpu:0"});
-  // What the self-test leaves behind.
+  // The counts left by the self-test.
   Page before = Read();
   v1::QuantizeRequest rotated = QuantizeOnes(64);
   rotated.mutable_options()->mutable_rht()->set_rowwise(true);
@@ -192,8 +192,7 @@ TEST_F(MetricsTest, CountsCallsBytesStagesAndRotations) {
                 page["quantd_memory_limit_bytes{account=\"cpu:0\"}"],
             page["quantd_memory_budget_bytes"]);
   EXPECT_GT(page["process_resident_memory_bytes"], 1 << 20);
-  // An allocator that is not the C library's, a sanitizer's for one, tells it
-  // 0.
+  // Under another allocator, such as a sanitizer's, mallinfo2 reports 0.
   const bool told = mallinfo2().uordblks > 0;
   EXPECT_GE(page["quantd_heap_used_bytes"], told ? 1 << 16 : 0);
   EXPECT_LT(page["quantd_heap_used_bytes"],

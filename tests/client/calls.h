@@ -1,4 +1,4 @@
-// What the tests of the SDK ask for, and how their server fails them.
+// Requests for tests of the SDK, and scripted failures of their server.
 #ifndef QUANTD_TESTS_CLIENT_CALLS_H_
 #define QUANTD_TESTS_CLIENT_CALLS_H_
 
@@ -55,8 +55,8 @@ inline Scripted Busy(uint32_t delay_ms, std::string pushback = "") {
   return s;
 }
 
-// What waits for nothing may take this long, in seconds, on a busy machine;
-// what it must not wait for takes longer.
+// Limit in seconds for what need not wait, on a busy machine; wrong waits take
+// longer.
 constexpr double kAtOnce = 15;
 
 inline double Seconds(std::chrono::steady_clock::time_point since) {

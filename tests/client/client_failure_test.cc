@@ -1,4 +1,4 @@
-// What the SDK does when calls fail, hang or are no longer wanted.
+// The SDK when calls fail, hang or are cancelled.
 #include <future>
 #include <thread>
 
@@ -91,7 +91,7 @@ TEST(Retry, OtherCodesAreFinal) {
   }
 }
 
-TEST(Retry, ACancelThatNobodyHereSaidIsSentAgain) {
+TEST(Retry, ACancellationFromElsewhereIsRetried) {
   FakeServer server;
   const auto client = Connect(server.target());
   Input in({1, 16});
@@ -101,7 +101,7 @@ TEST(Retry, ACancelThatNobodyHereSaidIsSentAgain) {
   EXPECT_EQ(result->attempts(), 2);
   server.Script({Failure(grpc::StatusCode::UNKNOWN, "Stream removed")});
   EXPECT_THAT(client->Quantize(in.desc, in.data, Nvfp4()), IsOk());
-  // The service's own word stands.
+  // A CANCELLED of the service itself is kept.
   Scripted own = Failure(grpc::StatusCode::CANCELLED);
   own.detail.emplace();
   own.detail->set_reason(v1::ErrorDetail::REASON_CANCELLED);
@@ -141,7 +141,7 @@ TEST(Retry, CanBeSwitchedOff) {
   EXPECT_EQ(server.calls(), 2);
 }
 
-TEST(Errors, TheServersWordsArrive) {
+TEST(Errors, HaveTheServersMessage) {
   FakeServer server;
   const auto client = Connect(server.target());
   Input in({1, 16});
@@ -170,7 +170,7 @@ TEST(Errors, TheServersWordsArrive) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("r-17"));
 }
 
-TEST(Errors, NobodyListens) {
+TEST(Errors, SayThatNoServerListens) {
   const auto client = Connect("127.0.0.1:1");
   Input in({1, 16});
   const auto start = steady_clock::now();
@@ -217,14 +217,14 @@ TEST(Cancel, TokenEndsACallAndItsBackoff) {
     EXPECT_THAT(future.get(), StatusIs(absl::StatusCode::kCancelled));
     EXPECT_LT(Seconds(start), kAtOnce);
     EXPECT_TRUE(token.cancelled());
-    // A spent token stops a call before it is sent.
+    // A cancelled token stops a call before it is sent.
     EXPECT_THAT(client->Quantize(in.desc, in.data, Nvfp4(), {.cancel = token}),
                 StatusIs(absl::StatusCode::kCancelled));
     EXPECT_EQ(server.calls(), before + 1);
   }
 }
 
-TEST(Cancel, DestructionEndsWhatIsUnderWay) {
+TEST(Cancel, DestructionEndsCallsInFlight) {
   FakeServer server;
   Scripted hang;
   hang.hang = true;
@@ -244,7 +244,7 @@ TEST(Cancel, DestructionEndsWhatIsUnderWay) {
   }
 }
 
-TEST(Async, IsBounded) {
+TEST(Async, BoundsTheCallsInFlight) {
   FakeServer server;
   Scripted hang;
   hang.hang = true;

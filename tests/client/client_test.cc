@@ -1,4 +1,4 @@
-// The SDK against a server that says what a test tells it to.
+// The SDK with a scripted server.
 #include "quantd/client.h"
 
 #include <atomic>
@@ -200,7 +200,7 @@ TEST(Client, TrustsNoReply) {
                 StatusIs(absl::StatusCode::kInternal))
         << i;
   }
-  // A part of the future is passed over.
+  // An unknown part from the future is ignored.
   Scripted s;
   s.spoil = [](auto* r) { r->add_tensors()->set_kind(v1::TensorKind(99)); };
   server.Script({s});

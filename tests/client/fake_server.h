@@ -1,4 +1,4 @@
-// A server that says what a test tells it to.
+// A scripted server.
 #ifndef QUANTD_TESTS_CLIENT_FAKE_SERVER_H_
 #define QUANTD_TESTS_CLIENT_FAKE_SERVER_H_
 
@@ -21,12 +21,12 @@
 
 namespace quantd {
 
-// What happens to one call.
+// The script of one call.
 struct Scripted {
   grpc::StatusCode code = grpc::StatusCode::OK;
   std::string message;
   std::optional<v1::ErrorDetail> detail;
-  // What the status beside the detail says, where the call ends otherwise.
+  // The code in the status beside the detail, if the call ends with another.
   std::optional<grpc::StatusCode> detail_code;
   std::string pushback;    // trailer grpc-retry-pushback-ms, empty: none
   std::string request_id;  // trailer
@@ -36,12 +36,12 @@ struct Scripted {
   std::function<void(v1::DescribeQuantizeReply*)> spoil_description;
 };
 
-// Every field of the request, read as quantd.proto says, written apart from
-// the product's own reading.
+// Every field of the request, as quantd.proto defines it, read independently of
+// the product's code.
 QuantizeOptions OptionsOf(const v1::QuantizeRequest& request);
 
 // Listens on a free loopback port. Every call takes the next script; with none
-// left it succeeds. Good replies have the parts the plan demands: byte i
+// left it succeeds. Good replies have the parts that the plan demands: byte i
 // of the payload is i % 251, but an amax is 1.
 class FakeServer final : public v1::Quantd::Service {
  public:
@@ -52,18 +52,18 @@ class FakeServer final : public v1::Quantd::Service {
   void Script(std::vector<Scripted> scripts);
 
   int calls() const;
-  // Of the last call.
+  // The request of the last call.
   v1::QuantizeRequest last_request() const;
-  // All of them, from KeepRequests on.
+  // All requests since KeepRequests.
   void KeepRequests();
   std::vector<v1::QuantizeRequest> requests() const;
   v1::DequantizeRequest last_dequantize() const;
   v1::RhtAmaxRequest last_rht_amax() const;
-  // Metadata of it; empty: none of that key.
+  // Metadata of the last call; empty if it lacks that key.
   std::string last_metadata(const std::string& key) const;
   // When each call arrived.
   std::vector<std::chrono::steady_clock::time_point> times() const;
-  // Waits until so many calls hang.
+  // Waits until that many calls hang.
   void WaitForHanging(int count);
 
   grpc::Status Quantize(grpc::ServerContext* context,
@@ -83,7 +83,7 @@ class FakeServer final : public v1::Quantd::Service {
                              v1::GetServerInfoReply* reply) override;
 
  private:
-  // The next script, carried out but for `spoil`.
+  // Performs the next script, except for `spoil`.
   grpc::Status Play(grpc::ServerContext* context, Scripted* script);
 
   mutable std::mutex mutex_;

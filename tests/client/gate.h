@@ -1,5 +1,5 @@
-// A door before a server: what connects waits until it is opened, and it can
-// be shut for good when so many bytes have gone in.
+// A proxy in front of a server: connections wait until it is opened, and it can
+// close for good after a number of bytes.
 #ifndef QUANTD_TESTS_CLIENT_GATE_H_
 #define QUANTD_TESTS_CLIENT_GATE_H_
 
@@ -30,13 +30,13 @@ class Gate {
 
   const std::string& target() const { return listener_.target(); }
 
-  // Waits until somebody stands before the door.
+  // Waits until somebody connects.
   bool WaitForKnock() {
     pollfd p = {listener_.fd(), POLLIN, 0};
     return poll(&p, 1, 60'000) == 1;
   }
-  // Lets through, at most so many bytes to the server; then all connections
-  // break and new ones do, too.
+  // Lets at most `bytes` through to the server; then all connections break, and
+  // so do new ones.
   void Open(size_t bytes = SIZE_MAX) {
     thread_ = std::thread([this, bytes] { Pump(bytes); });
   }
@@ -61,7 +61,7 @@ class Gate {
     return fd;
   }
 
-  // False when one of the two is gone.
+  // Returns false when one of the two is gone.
   static bool Move(int from, int to, size_t* moved) {
     char buffer[1 << 16];
     const ssize_t n = recv(from, buffer, sizeof buffer, MSG_DONTWAIT);

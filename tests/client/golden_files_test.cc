@@ -1,6 +1,6 @@
-// Files that older versions of quantctl wrote are read as what they were, and
-// hold the bytes that quantizing gives today: of 0.1 every format, of 0.2 what
-// came with it.
+// Files written by older versions of quantctl are read correctly, and hold the
+// bytes that quantizing gives today: every format of 0.1, and the additions of
+// 0.2.
 #include <cstring>
 
 #include "client/files/quantized_file.h"
@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kRows = 20;
 constexpr int64_t kColumns = 32;
 
-// What each file was made of.
+// The input of each file.
 oracle::Bytes GoldenInput() {
   oracle::Bytes input(kRows * kColumns * sizeof(float));
   for (int64_t i = 0; i < kRows * kColumns; ++i) {
@@ -36,7 +36,7 @@ struct GoldenFile {
   QuantizeOptions options;
 };
 
-// The options that the command line named.
+// The options on the command line.
 std::vector<GoldenFile> GoldenFiles() {
   std::vector<GoldenFile> files;
   std::string_view version = "0_1";
@@ -90,7 +90,7 @@ std::vector<GoldenFile> GoldenFiles() {
   return files;
 }
 
-TEST(GoldenFiles, AreReadAsWhatTheyWere) {
+TEST(GoldenFiles, AreReadCorrectly) {
   auto backend = OpenBackend("cpu", {});
   ASSERT_THAT(backend, IsOk());
   for (const GoldenFile& golden : GoldenFiles()) {

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Installs the SDK to a fresh prefix, builds client/example against it with
-# find_package and nothing else of this tree, with the kernels and without them,
-# and runs it in its own process and against a server.
+# Installs the SDK to a fresh prefix and builds client/example against it with
+# find_package and nothing else of this tree, with the kernels and without them.
+# Runs it in its own process and against a server.
 #
 #   installed_test.sh <build dir> <source dir> <quantd> <cmake> <compiler>
 set -euo pipefail
@@ -20,7 +20,7 @@ trap finish EXIT
 
 "$cmake" --install "$build" --component sdk --prefix "$work/prefix" >/dev/null
 
-# What a user must not be given.
+# Flags that must not reach users.
 if ! find "$work/prefix" -name quantdTargets.cmake | grep -q . ||
   grep -rn --include='*.cmake' -e '-Wall' -e '-Werror' -e fsanitize \
     -e "$source" -e "$build" "$work/prefix"; then
@@ -32,7 +32,7 @@ if grep -rnE '#include [<"](grpc|google/|quantd\.pb|nlohmann|fmt)' "$headers"; t
   echo "a public header includes what its users need not have" >&2
   exit 1
 fi
-# Public headers are those of include/quantd, all of them and nothing else.
+# Public headers are exactly those of include/quantd.
 if ! diff <(cd "$source/include" && find . -type f | sort) \
     <(cd "$headers" && find . -type f | sort) ||
   find "$work/prefix" -name '*.h' -not -path "$headers/quantd/*" | grep .; then
@@ -40,7 +40,7 @@ if ! diff <(cd "$source/include" && find . -type f | sort) \
   exit 1
 fi
 
-# Each has with it whatever it includes.
+# Each header includes everything that it needs.
 while read -r header; do
   "$compiler" -std=c++20 -fsyntax-only -I"$headers" -x c++ "$header" || {
     echo "${header#"$headers"/} does not compile by itself" >&2
@@ -48,7 +48,7 @@ while read -r header; do
   }
 done < <(find "$headers" -name '*.h')
 
-# For clients in other languages: the messages, which compile by themselves, and
+# For clients in other languages: the messages, which compile on their own, and
 # the pages that they name.
 proto=$work/prefix/share/quantd/proto
 protoc --proto_path="$proto" --descriptor_set_out="$work/descriptor" \
@@ -60,9 +60,9 @@ for page in $(grep -o '[A-Z_]*\.md' "$proto/quantd.proto" | sort -u); do
   }
 done
 
-# A machine that has what our build needs may have no make.
+# A machine with our build's dependencies may have no make.
 if command -v ninja >/dev/null; then export CMAKE_GENERATOR=Ninja; fi
-# compile DIR: the program in that directory, into DIR/build.
+# compile DIR: builds the program in that directory into DIR/build.
 compile() {
   "$cmake" -S "$1" -B "$1/build" -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$work/prefix" \
@@ -73,7 +73,7 @@ compile() {
 cp -r "$source/client/example" "$work/example"
 compile "$work/example"
 
-# check WORDS...: what the program prints for a tensor that it has been through.
+# check WORDS...: checks the program's output for a tensor.
 check() {
   local out
   rm -f "$work/w.safetensors"
@@ -90,7 +90,7 @@ check "$work/example/build/quantize_tensor" local
 grep -q 'a vector: by local' "$work/log"
 grep -q 'AllocateHost: by local' "$work/log"
 
-# Without the kernels it is a client of servers, and says so.
+# Without the kernels it can only use servers, and says so.
 cp -r "$source/client/example" "$work/remote"
 sed -i -e 's/ COMPONENTS local//' -e 's/quantd::local/quantd::client/' \
   "$work/remote/CMakeLists.txt"

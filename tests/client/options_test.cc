@@ -1,4 +1,4 @@
-// Every option from the caller to the wire, over a fake server.
+// Every option from the caller to the request, with a fake server.
 #include "quantd/client.h"
 #include "tests/client/calls.h"
 
@@ -60,7 +60,8 @@ void ExpectSame(const QuantizeOptions& a, const QuantizeOptions& b) {
   EXPECT_EQ(a.profile, b.profile);
 }
 
-// For 32 x 64, between them with every field away from its default.
+// Requests for 32 x 64 in which, together, every field differs from its
+// default.
 std::vector<QuantizeOptions> Requests() {
   std::vector<QuantizeOptions> all;
   const auto add = [&](Format format, auto change) {
@@ -155,7 +156,7 @@ TEST(Options, AllReachTheWire) {
     ASSERT_THAT(result, IsOk());
     QuantizeOptions sent = std::get<QuantizeOptions>(plan->options());
     if (!sent.rht.rowwise && !sent.rht.columnwise) {
-      // A rotation that rotates nothing is not sent.
+      // A rotation without a copy is not sent.
       sent.rht = {};
     }
     ExpectSame(OptionsOf(server.last_request()), sent);
@@ -195,7 +196,7 @@ TEST(Options, OneAmaxGoesWhereOlderServersLook) {
   ASSERT_THAT(client->Quantize(in.desc, in.data, o), IsOk());
   const v1::GivenAmax one = server.last_request().options().given_amax();
   EXPECT_EQ(one.rowwise(), 2.0f);
-  EXPECT_FALSE(one.has_columnwise());  // what was said, and no more
+  EXPECT_FALSE(one.has_columnwise());  // only what was given
   EXPECT_EQ(one.rowwise_values_size(), 0);
   o.splits = {8, 24};
   o.rowwise_amax = {2, 3};

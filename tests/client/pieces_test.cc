@@ -1,4 +1,4 @@
-// Tensors in pieces, against the whole in one call: every byte.
+// Tensors in pieces compared with the whole in one call: every byte.
 #include "quantd/pieces.h"
 
 #include <cmath>
@@ -14,7 +14,7 @@
 namespace quantd {
 namespace {
 
-// Over a server, and in this process.
+// With a server, and in this process.
 class Pieces : public testing::TestWithParam<const char*> {
  protected:
   static void SetUpTestSuite() {
@@ -71,7 +71,7 @@ class Pieces : public testing::TestWithParam<const char*> {
     }
   }
 
-  // There and back, both in pieces.
+  // Quantized and decoded, both in pieces.
   void ExpectWhole(const Whole& whole, const QuantizeOptions& options) {
     const auto expected = client_->Quantize(whole.desc, whole.bytes(), options);
     ASSERT_THAT(expected, IsOk());
@@ -139,7 +139,8 @@ INSTANTIATE_TEST_SUITE_P(, Pieces, testing::Values("server", "local:cpu"),
                          });
 
 TEST_P(Pieces, EveryFormatAndLayout) {
-  // Ragged at the end, rows that fit into a piece and rows that do not.
+  // Incomplete at the end, with rows that fit into a piece and rows that do
+  // not.
   const Whole tall({700, 96});
   const Whole wide({300, 800});
   const Whole deep({3, 100, 160});
@@ -148,7 +149,7 @@ TEST_P(Pieces, EveryFormatAndLayout) {
     QuantizeOptions o = Of(f.format);
     ExpectWhole(wide, o);
     ExpectWhole(deep, o);
-    // Ragged columns are the rowwise copy's to forbid.
+    // The rowwise copy forbids incomplete columns.
     if (f.block <= 32) ExpectWhole(tall, o);
     if (f.options & kOptSwizzled) {
       o.form.scale_layout = Layout::kSwizzled;
@@ -279,7 +280,7 @@ TEST_P(Pieces, RefusesWhatPiecesCannotHave) {
   EXPECT_THAT(QuantizeInPieces(*client_, whole.desc, whole.reader(),
                                Of(Format::kNvfp4), tiny),
               StatusIs(absl::StatusCode::kResourceExhausted));
-  // An input that fails ends it with its own words.
+  // A failing input ends the call with its own error.
   const auto broken = [](size_t, absl::Span<std::byte>) {
     return absl::DataLossError("gone");
   };

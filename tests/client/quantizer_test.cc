@@ -1,4 +1,4 @@
-// Quantizer and QuantizedTensor over a fake server, and the files they write.
+// Quantizer and QuantizedTensor with a fake server, and the files they write.
 #include "quantd/quantizer.h"
 
 #include <cstring>
@@ -11,7 +11,7 @@
 namespace quantd {
 namespace {
 
-// The recipe of gradients: the columnwise copy is rotated.
+// The recipe for gradients: the columnwise copy is rotated.
 QuantizerConfig Rotating() {
   QuantizerConfig config;
   config.options.rht.columnwise = true;
@@ -29,7 +29,7 @@ TEST(Quantizer, TranslatesItsConfiguration) {
   EXPECT_FALSE(options->rht.rowwise);
   quantizer.set_usage(std::nullopt, false);
   EXPECT_EQ(quantizer.options()->usage, Usage::kRowwise);
-  // The rotation waits for its copy.
+  // The rotation is kept until its copy is wanted.
   EXPECT_FALSE(quantizer.options()->rht.columnwise);
   quantizer.set_usage(false, true);
   EXPECT_EQ(quantizer.options()->usage, Usage::kColumnwise);
@@ -189,7 +189,7 @@ TEST(QuantizedTensor, RefusesFilesThatDoNotAddUp) {
   ASSERT_THAT(q, IsOk());
   ASSERT_THAT(q->Save(path, "t"), IsOk());
   const std::string good = ReadFile(path);
-  // Replacements of one length: the header keeps its size.
+  // Replacements of the same length: the header keeps its size.
   const std::pair<const char*, const char*> changes[] = {
       {"nvfp4", "nvfp9"},
       {"quantd.version\":\"2", "quantd.version\":\"4"},

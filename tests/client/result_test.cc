@@ -1,4 +1,5 @@
-// What a reply becomes: groups, statistics, and nothing that was not asked for.
+// Results made from replies: groups, statistics, and nothing that was not
+// requested.
 #include "quantd/result.h"
 
 #include <functional>
@@ -51,7 +52,8 @@ TEST(Result, ViewsGroups) {
   EXPECT_TRUE(whole->bytes(TensorKind::kRowwiseData, 0).empty());
 }
 
-// Their places alone are more than a request may have beside its payload.
+// The positions of their parts alone exceed what a request may have beside its
+// payload.
 TEST(Result, HasAsManyGroupsAsThereMayBe) {
   FakeServer server;
   const auto client = Connect(server.target());
@@ -112,7 +114,7 @@ TEST(Result, HasStatistics) {
   o.statistics = true;
   const auto result = client->Quantize(in.desc, in.data, o);
   ASSERT_THAT(result, IsOk());
-  // The bytes that the fake makes up.
+  // Bytes invented by the fake server.
   EXPECT_FALSE(result->statistics(Usage::kRowwise).has_value());
   const auto& s = result->statistics(Usage::kColumnwise);
   ASSERT_TRUE(s.has_value());

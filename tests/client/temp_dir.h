@@ -1,4 +1,4 @@
-// A directory that is gone with the test, and whole files as strings.
+// A directory that is removed with the test, and whole files as strings.
 #ifndef QUANTD_TESTS_CLIENT_TEMP_DIR_H_
 #define QUANTD_TESTS_CLIENT_TEMP_DIR_H_
 
@@ -40,9 +40,9 @@ class TempDir {
   std::filesystem::path path_;
 };
 
-// A device like /dev/null (1, 3) or /dev/full (1, 7) at `path`: who may replace
-// devices must not lose the machine's own in a test that fails. Who may not
-// gets `usual`.
+// Makes a device like /dev/null (1, 3) or /dev/full (1, 7) at `path`, so that a
+// failing test with the right to replace devices does not lose the machine's
+// own. Returns `usual` without that right.
 inline std::string OwnDevice(const std::string& path, unsigned minor_number,
                              const std::string& usual) {
   const bool made =

@@ -1,5 +1,5 @@
-// QuantizedTensor made of raw parts, and its slices of rows, against what the
-// CPU backend gives for the same rows.
+// QuantizedTensor made from raw parts, and its slices of rows, compared with
+// the CPU backend's result for the same rows.
 #include <cstring>
 
 #include "fmt/format.h"
@@ -28,7 +28,7 @@ class TensorParts : public testing::Test {
     backend_ = *std::move(backend);
   }
 
-  // The parts that quantizing on the CPU gives; owned by this object.
+  // The CPU's parts, owned by this object.
   std::vector<QuantizedTensor::Part> PartsOf(const TensorDesc& desc,
                                              const QuantizeOptions& options,
                                              const oracle::Bytes& input) {
@@ -59,7 +59,7 @@ struct Form {
   QuantizeOptions options;
 };
 
-// Every format with what changes where bytes lie.
+// Every format, with the options that change the position of bytes.
 std::vector<Form> Forms() {
   std::vector<Form> forms;
   for (const FormatSpec& f : kFormats) {
@@ -224,7 +224,7 @@ TEST_F(TensorParts, CutsInsideABlockAreRefused) {
   EXPECT_THAT(groups->group(1)->Rows(3, 20), IsOk());
 }
 
-TEST_F(TensorParts, PartsAreJudged) {
+TEST_F(TensorParts, PartsAreChecked) {
   const TensorDesc desc{DType::kBF16, {32, 64}};
   const oracle::Bytes input =
       MakeTensor(oracle::Element::kBF16, 32 * 64, Flavor::kSpread, 1);
@@ -252,7 +252,7 @@ TEST_F(TensorParts, PartsAreJudged) {
       "parts[1]");
   EXPECT_EQ(FieldOf(status([](Parts p) { (*p)[0].bytes.remove_suffix(1); }, o)),
             "parts[0].bytes");
-  // They have the right size, but are those of another matrix.
+  // They have the right size, but belong to another matrix.
   EXPECT_EQ(FieldOf(status(
                 [](Parts p) {
                   (*p)[0].shape = {64, 16};

@@ -201,7 +201,7 @@ TEST_F(BrokenRuleTest, OtherMethodsJudgeTheirFields) {
               "tensor.shape");
 }
 
-TEST_F(BrokenRuleTest, BytesThatAreNoMessage) {
+TEST_F(BrokenRuleTest, RefusesMalformedMessages) {
   const std::string good = QuantizeOnes(1).SerializeAsString();
   // Cut inside the head and inside the payload.
   for (const size_t cut : {size_t{1}, size_t{3}, good.size() - 1}) {

@@ -1,4 +1,4 @@
-// Devices that fail during calls: no call is lost, and health tells what is left.
+// Devices that fail during calls: none is lost, and health tells what is left.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -118,8 +118,7 @@ TEST_F(DeviceFaultsTest, OneDeadOfTwoCostsNoCall) {
 
 TEST_F(DeviceFaultsTest, FaultsOfSingleJobsCostNoCall) {
   Start(2);
-  // A fault may hit a self-test instead: the other device is there all the
-  // time.
+  // A fault may hit a self-test instead; the other device is always there.
   Load([&] {
     for (int i = 0; i < 10; ++i) {
       controls_[0]->Next(
@@ -154,7 +153,7 @@ TEST_F(DeviceFaultsTest, DevicesWithoutMemoryAreNoDevice) {
   EXPECT_EQ(result.detail->reason(), ErrorDetail::REASON_NO_DEVICE);
 }
 
-TEST_F(DeviceFaultsTest, BothDeadIsToldAndOver) {
+TEST_F(DeviceFaultsTest, BothLostIsReportedAndRecoveredFrom) {
   options_.metrics_address = "127.0.0.1:0";
   Start(2);
   const auto ready = [&] {
@@ -255,7 +254,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, HangTest, testing::Bool());
 
 // Streams with a reduced amax compute on a device twice. The client learns of a
 // fault in the first pass, too, and everything is released.
-TEST_F(DeviceFaultsTest, FaultsWhileMaximaAreSought) {
+TEST_F(DeviceFaultsTest, FaultsWhileMaximaAreComputed) {
   options_.max_job = absl::Milliseconds(600);
   for (const InjectedFault::Kind fault :
        {InjectedFault::kSticky, InjectedFault::kHang}) {

@@ -307,7 +307,7 @@ TEST_F(OperatorTest, DescriptorsAreRaisedToTheHardLimitAndSaid) {
               testing::ContainsRegex("Max open files +1000 +1000"));
 }
 
-TEST_F(OperatorTest, WhatTakesLongToCloseDoesNotHoldTheEndUp) {
+TEST_F(OperatorTest, SlowClosesDoNotDelayTheEnd) {
   ServerProcess server(Quantd({"--memory-socket", At("door"), "--device", "cpu",
                                "--drain-delay-ms", "0"}));
   ASSERT_TRUE(server.running()) << server.Log();

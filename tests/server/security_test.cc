@@ -70,7 +70,7 @@ class SecurityTest : public ServerTest {
       grpc::InsecureChannelCredentials();
 };
 
-TEST_F(SecurityTest, TlsServesWhoTrustsItAndNobodyElse) {
+TEST_F(SecurityTest, TlsServesOnlyClientsThatTrustIt) {
   UseTls();
   Start();
   EXPECT_EQ(server_->credentials().transport(), "tls");
@@ -220,7 +220,7 @@ TEST_F(SecurityTest, TokensAreReadAgainAndABrokenFileChangesNothing) {
 
 // Whether the old or the new authority is needed shows which certificate a new
 // connection gets.
-TEST_F(SecurityTest, ABrokenPairIsNotTakenAndAWholeOneIs) {
+TEST_F(SecurityTest, OnlyAMatchingPairIsLoaded) {
   UseTls();
   Start();
   const auto before = Tls();

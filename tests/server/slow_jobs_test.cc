@@ -50,7 +50,7 @@ class SlowJobsTest : public ServerTest,
   }
 };
 
-TEST_P(SlowJobsTest, SlowJobsThatGetOnDoNotHang) {
+TEST_P(SlowJobsTest, SlowJobsWithProgressDoNotHang) {
   std::vector<std::thread> clients;
   for (int i = 0; i < 4; ++i) {
     clients.emplace_back([&] {
@@ -64,7 +64,7 @@ TEST_P(SlowJobsTest, SlowJobsThatGetOnDoNotHang) {
   for (std::thread& client : clients) client.join();
 }
 
-TEST_P(SlowJobsTest, AJobThatGetsOnNoMoreHangs) {
+TEST_P(SlowJobsTest, AJobWithoutProgressHangs) {
   std::thread client([&] {
     const RpcResult result = Quantize();
     EXPECT_EQ(result.status.error_code(), grpc::UNAVAILABLE);

@@ -18,7 +18,7 @@ RpcOptions Large(size_t bytes = 8 << 20) {
   return options;
 }
 
-TEST_F(ServerTest, OneThatSendsNothingMakesWayForOthers) {
+TEST_F(ServerTest, ASilentCallYieldsToOthers) {
   options_.memory_budget = 28 << 20;
   StartFake();
   RpcCall silent(channel_, Large());

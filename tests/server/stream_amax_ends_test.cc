@@ -15,7 +15,7 @@ namespace {
 
 using v1::ErrorDetail;
 
-TEST_F(StreamAmaxTest, WhileItWaitsItHoldsItsMemoryAndNoSlot) {
+TEST_F(StreamAmaxTest, HoldsMemoryButNoSlotWhileItWaits) {
   StartFake(1);
   std::vector<std::unique_ptr<RpcCall>> waiting;
   for (int i = 0; i < 3; ++i) waiting.push_back(Await(1024));
@@ -33,7 +33,7 @@ TEST_F(StreamAmaxTest, WhileItWaitsItHoldsItsMemoryAndNoSlot) {
   EXPECT_TRUE(UsedBecomes(0));
 }
 
-TEST_F(StreamAmaxTest, OneThatDoesNotAnswerIsEnded) {
+TEST_F(StreamAmaxTest, EndsAStreamThatDoesNotAnswer) {
   options_.max_receive = absl::Seconds(3);
   StartFake();
   auto call = Await(64);
@@ -51,7 +51,7 @@ TEST_F(StreamAmaxTest, OneThatDoesNotAnswerIsEnded) {
   EXPECT_EQ(End(call.get()).status.error_code(), grpc::DEADLINE_EXCEEDED);
 }
 
-TEST_F(StreamAmaxTest, OneThatWaitsMakesWayForOthers) {
+TEST_F(StreamAmaxTest, AWaitingStreamYieldsToOthers) {
   options_.memory_budget = 28 << 20;
   options_.max_wait = absl::Seconds(30);
   StartFake();
@@ -64,7 +64,7 @@ TEST_F(StreamAmaxTest, OneThatWaitsMakesWayForOthers) {
 
 // The time limit for the answer begins when the maxima are told, however long
 // computing them took.
-TEST_F(StreamAmaxTest, TheAnswerHasASecondHoweverLongTheSearchTook) {
+TEST_F(StreamAmaxTest, TheAnswersTimeBeginsWithTheMaxima) {
   options_.memory_budget = 28 << 20;
   options_.max_wait = absl::Seconds(30);
   StartFake(1);
@@ -183,7 +183,7 @@ TEST_F(StreamAmaxTest, OneThatNeverReadsItsMaximaIsEnded) {
 }
 
 // The answer is far longer than allowed, so none of it is read.
-TEST_F(StreamAmaxTest, AnAnswerThatIsTooLongIsNotTakenIn) {
+TEST_F(StreamAmaxTest, AnAnswerThatIsTooLongIsNotRead) {
   StartFake();
   auto call = Await(64);
   v1::StreamRequest answer;

@@ -78,7 +78,7 @@ TEST_F(StreamAmaxTest, TellsOfEveryCopyAndLine) {
   EXPECT_TRUE(End(call.get()).status.ok());
 }
 
-TEST_F(StreamAmaxTest, RefusesWhatFindsNoAmax) {
+TEST_F(StreamAmaxTest, RefusesRequestsWithoutAnAmax) {
   StartReal({"cpu:0"});
   const auto refused =
       [&](const std::function<void(v1::QuantizeOptions*)>& set) {
@@ -129,7 +129,7 @@ TEST_F(StreamAmaxTest, RefusesWhatFindsNoAmax) {
   ExpectWrong(Open(request).get(), "payload");
 }
 
-TEST_F(StreamAmaxTest, RefusesAnswersThatAreNone) {
+TEST_F(StreamAmaxTest, RefusesInvalidAnswers) {
   StartReal({"cpu:0"});
   const auto answer = [&](const v1::StreamRequest& message,
                           const std::string& field) {

@@ -97,7 +97,7 @@ TEST_F(StreamEndsTest, DeadlinesHoldAtEveryChunk) {
   }
 }
 
-TEST_F(StreamEndsTest, OneThatStallsIsEnded) {
+TEST_F(StreamEndsTest, EndsAStalledStream) {
   options_.max_receive = absl::Seconds(3);
   StartFake();
   // Silent before its first message, between chunks, and after the last.
@@ -125,7 +125,7 @@ TEST_F(StreamEndsTest, OneThatStallsIsEnded) {
   EXPECT_TRUE(call->Finish().status.ok());
 }
 
-TEST_F(StreamEndsTest, HoldsWhatItDeclaredAndNoSlot) {
+TEST_F(StreamEndsTest, HoldsTheDeclaredMemoryAndNoSlot) {
   StartFake(1);
   // More streams than slots; each holds its memory, and that of a chunk.
   std::vector<std::unique_ptr<RpcCall>> slow;
@@ -154,7 +154,7 @@ TEST_F(StreamEndsTest, HoldsWhatItDeclaredAndNoSlot) {
   EXPECT_TRUE(UsedBecomes(0));
 }
 
-TEST_F(StreamEndsTest, OneThatStallsMakesWayForOthers) {
+TEST_F(StreamEndsTest, AStalledStreamYieldsToOthers) {
   options_.memory_budget = 28 << 20;
   options_.max_wait = absl::Seconds(30);
   StartFake();
@@ -168,7 +168,7 @@ TEST_F(StreamEndsTest, OneThatStallsMakesWayForOthers) {
 }
 
 // Many streams declare as much as they may, send a little and stop.
-TEST_F(StreamEndsTest, ACrowdThatStallsHoldsNoMoreThanThereIs) {
+TEST_F(StreamEndsTest, AStalledCrowdStaysWithinTheBudget) {
   options_.max_wait = absl::Seconds(3);
   options_.max_receive = absl::Seconds(3);
   StartReal({"cpu:0"});

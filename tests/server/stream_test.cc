@@ -187,7 +187,7 @@ TEST_F(StreamTest, ManyTinyChunksAndNone) {
   EXPECT_EQ(empty.last.reply_case(), v1::StreamReply::kQuantize);
 }
 
-TEST_F(StreamTest, RefusesWhatIsNoStream) {
+TEST_F(StreamTest, RefusesInvalidStreams) {
   StartReal({"cpu:0"});
   const Streamed ones(QuantizeOnes(16));
   const std::string start = ones.start.SerializeAsString();

@@ -1,5 +1,5 @@
-// Calls whose bands go wrong: servers that die, refuse, hang or answer
-// nonsense, and callers that cancel.
+// Calls whose bands fail: servers that die, refuse, hang or send nonsense, and
+// callers that cancel.
 #include <signal.h>
 
 #include <atomic>
@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using testing::HasSubstr;
 
-TEST(BandedCalls, ServersThatDieAreDoneWithout) {
+TEST(BandedCalls, SurviveServersThatDie) {
   auto a = Start({});
   const auto b = Start({});
   const Tensor x(32 << 10, 1024);
@@ -30,7 +30,7 @@ TEST(BandedCalls, ServersThatDieAreDoneWithout) {
   ASSERT_THAT(expected, IsOk());
   const auto client =
       Connect(a->address() + "," + b->address(), InBands(256 << 10));
-  // Dies when a quarter is done.
+  // The server dies when a quarter is done.
   std::atomic<bool> killed = false;
   CallOptions call;
   call.progress = [&](size_t done, size_t all) {
@@ -98,7 +98,7 @@ class ScriptedBands : public testing::Test {
 
 TEST_F(ScriptedBands, GoOverAllConnectionsToAllServers) {
   const auto client = Both();
-  // So that both are known to serve.
+  // Until both are known to serve.
   for (int i = 0; i < 2000 && (a_.calls() == 0 || b_.calls() == 0); ++i) {
     ASSERT_THAT(client->GetServerInfo(), IsOk());
     std::this_thread::sleep_for(milliseconds(5));
@@ -135,7 +135,7 @@ TEST_F(ScriptedBands, OneThatFailsForGoodEndsTheOthers) {
   EXPECT_THAT(std::string(result.status().message()), HasSubstr("rows "));
   EXPECT_THAT(std::string(result.status().message()), HasSubstr("broken"));
   EXPECT_EQ(GetRequestId(result.status()), "the-id");
-  // Two connections, and on each one more that follows.
+  // Two connections, and at most one more band on each.
   EXPECT_LE(a_.calls(), 4);
   EXPECT_LT(Seconds(start), kAtOnce);
 }

@@ -1,5 +1,5 @@
-// Calls in bands against one call, in this process: not one byte differs,
-// whatever is asked and wherever it is cut.
+// Calls in bands compared with one call, in this process: not one byte differs,
+// for any options and any cut.
 #include "client/bands/band_plan.h"
 
 #include <algorithm>
@@ -35,8 +35,7 @@ oracle::Element ElementOf(DType dtype) {
                                 : oracle::Element::kBF16;
 }
 
-// The request with another number of rows, and with a policy and more where
-// that is legal.
+// The request with another number of rows, and with further options if legal.
 absl::StatusOr<Plan> Taller(const Plan& plan, int64_t rows, size_t turn) {
   TensorDesc desc = plan.tensor();
   desc.shape = {rows, plan.cols()};
@@ -67,7 +66,7 @@ absl::StatusOr<Plan> Taller(const Plan& plan, int64_t rows, size_t turn) {
   return MakeApplyRhtPlan(desc, std::get<ApplyRhtOptions>(plan.options()));
 }
 
-// What tensors are made of, in turn; all goes well with the first two.
+// Kinds of tensors, in turn; the first two cause no errors.
 constexpr Flavor kTurns[] = {Flavor::kGaussian, Flavor::kOutliers,
                              Flavor::kSpread, Flavor::kNasty,
                              Flavor::kNonFinite};
@@ -112,7 +111,7 @@ class BandPlans : public testing::Test {
   }
 
   void ExpectSame(const Plan& row) {
-    // Shapes that only a plan is made of.
+    // Skips shapes too large to compute.
     if (row.input_bytes() + row.output_bytes() > (size_t{16} << 20)) return;
     ++turn_;
     const std::string why(WhyWhole(row));
@@ -136,7 +135,7 @@ class BandPlans : public testing::Test {
     CallControl control;
     const auto expected =
         endpoint_->Run({*plan, in, {}, {}, limit, control}, way_, {});
-    // Every other one into the caller's memory, which is not zero.
+    // Every other call writes into the caller's memory, which is not zero.
     std::vector<std::vector<double>> places;
     std::vector<Destination> into;
     for (const TensorSpec& spec : plan->outputs()) {
@@ -184,8 +183,7 @@ class BandPlans : public testing::Test {
       ++met_;
     }
     if (!*got) {
-      // An amax that cannot be given: of NaN or Inf, or of a rotation that
-      // overflows.
+      // The amax cannot be given: it is NaN or Inf, or a rotation overflows.
       EXPECT_TRUE(needs_amax);
       EXPECT_GT(turn_ % std::size(kTurns), 1u);
       ++not_finite_;
@@ -224,7 +222,7 @@ class BandPlans : public testing::Test {
 };
 
 TEST_F(BandPlans, QuantizeAsInOneCall) {
-  // All that has one setting, and a sample of what has two.
+  // All rows with one option, and a sample of those with two.
   for (const size_t settings : {1, 2}) {
     size_t rows = 0;
     ForQuantizeRows(settings, [&](const QuantizeRow& row) {
@@ -265,7 +263,7 @@ TEST_F(BandPlans, AllElseAsInOneCall) {
   EXPECT_GT(banded_, maxima);
 }
 
-// Over the wire, where bands whose amax is reduced are sent once.
+// Over the network, where bands with a reduced amax are sent once.
 class BandPlansByWire : public BandPlans {
  protected:
   BandPlansByWire()
@@ -284,8 +282,8 @@ class BandPlansByWire : public BandPlans {
 TEST_F(BandPlansByWire, QuantizeAsInOneCall) {
   ForQuantizeRows(1, [&](const QuantizeRow& row) {
     if (HasFailure() || !NeedsAmax(row.plan)) return;
-    // What a server refuses whatever the input, bands refuse for what they find
-    // in it first.
+    // Errors that a server reports for any input come after those that bands
+    // find in it.
     const auto& o = std::get<QuantizeOptions>(row.plan.options());
     if (!CheckShardCut(o, row.plan.rows(), row.plan.cols()).ok()) return;
     SCOPED_TRACE(fmt::format("{} {} {} {}", row.format.name, Name(row.usage),
@@ -347,7 +345,7 @@ TEST(BandPlan, CutsWhereItSays) {
   const auto narrow = MakeQuantizePlan({DType::kBF16, {1 << 20, 16}}, o);
   ASSERT_THAT(narrow, IsOk());
   EXPECT_EQ(CutIntoBands(*narrow, 16 * kMiB).size(), 64u);
-  // A position that may be no larger.
+  // The largest legal position.
   o = {};
   o.format = Format::kNvfp4;
   o.rounding = Rounding::kStochastic;
@@ -357,7 +355,7 @@ TEST(BandPlan, CutsWhereItSays) {
     ASSERT_THAT(far, IsOk());
     EXPECT_EQ(CutIntoBands(*far, kMiB).empty(), last);
   }
-  // Not smaller than a legal cut.
+  // Bands are not smaller than a legal cut.
   EXPECT_EQ(CutIntoBands(plan_of({384, 1 << 20}), kMiB).size(), 3u);
 }
 

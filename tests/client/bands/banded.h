@@ -34,7 +34,8 @@ inline ClientOptions InBands(size_t band_bytes = kMiB) {
   return options;
 }
 
-// 8 MiB of bf16 between 2^-7 and 2^8, of either sign; the last rows are few.
+// 8 MiB of bf16 between 2^-7 and 2^8, of either sign; the last band has few
+// rows.
 class Tensor {
  public:
   explicit Tensor(int64_t rows = 4097, int64_t cols = 1024)

@@ -1,4 +1,4 @@
-// Calls in bands over the wire: the bytes of one call.
+// Calls in bands over the network give the bytes of one call.
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -17,8 +17,8 @@ namespace {
 using testing::HasSubstr;
 using Bytes = absl::Span<const std::byte>;
 
-// One large band on each connection, which goes as a stream.
-TEST(BandedCalls, FlowWhereTheyAreFewAndLarge) {
+// One large band on each connection, sent as a stream.
+TEST(BandedCalls, AreStreamsIfFewAndLarge) {
   const auto server = Start({});
   const auto one = Connect(server->address());
   ClientOptions some = InBands(4 * kMiB);
@@ -67,7 +67,7 @@ TEST(BandedCalls, GiveTheBytesOfOneCall) {
     EXPECT_EQ(got->transport(), Transport::kTcp);
     ExpectSame(*expected, *got);
 
-    // Known, it is sent once; the thread is the client's own.
+    // With known amaxes it is sent once; the client needs no further thread.
     o.rowwise_amax = {300.0f};
     o.columnwise_amax = {400.0f};
     const auto known = many->QuantizeAsync(x.desc, x.bytes(), o).get();
@@ -112,7 +112,7 @@ TEST(BandedCalls, GiveTheBytesOfOneCall) {
   }
 }
 
-TEST(BandedCalls, LeaveAloneWhatIsSmallOrCannotBeCut) {
+TEST(BandedCalls, AreNotUsedForSmallOrIndivisibleCalls) {
   const auto server = Start({});
   const auto client = Connect(server->address(), InBands());
   const auto expect_one = [&](const TensorDesc& desc, Bytes bytes,
@@ -143,7 +143,7 @@ TEST(BandedCalls, LeaveAloneWhatIsSmallOrCannotBeCut) {
   expect_one(x.desc, x.bytes(), o);
 }
 
-TEST(BandedCalls, AreNotWhatLiesInSharedMemory) {
+TEST(BandedCalls, AreNotUsedForSharedMemory) {
   const TempDir folder;
   const std::string door = folder / "door";
   const auto server = Start({"--memory-socket", door});
@@ -188,7 +188,7 @@ TEST(BandedCalls, ManyAtOnceShareTheConnections) {
   for (std::thread& caller : callers) caller.join();
 }
 
-TEST(BandedCalls, FitWhereTheWholeDoesNot) {
+TEST(BandedCalls, FitIntoServersThatTheWholeDoesNotFit) {
   const auto server = Start({"--memory-budget", "64MiB"});
   const Tensor x(48 << 10, 1024);
   ASSERT_EQ(x.bytes().size(), 96 * kMiB);
@@ -203,8 +203,8 @@ TEST(BandedCalls, FitWhereTheWholeDoesNot) {
   EXPECT_EQ(got->attempts(), 48) << "the amax first, then the codes";
 }
 
-// Without a word on estimates in the request, the server's own choice holds for
-// bands, too, whether they are sent once or, with little memory, twice.
+// If the request does not mention estimates, the server's default also applies
+// to bands, whether they are sent once or, with little memory, twice.
 TEST(BandedCalls, EstimateAsTheServerDoes) {
   for (const bool twice : {false, true}) {
     const auto server = Start(
@@ -231,9 +231,9 @@ TEST(BandedCalls, EstimateAsTheServerDoes) {
   }
 }
 
-// A tensor that its result takes the place of goes in one piece: another band,
-// or the same one sent again, would find results in its input.
-TEST(BandedCalls, AreNotWhatTheirResultIsWrittenOver) {
+// A tensor that is overwritten by its result is sent in one piece: otherwise
+// another band, or the same one sent again, would read results as input.
+TEST(BandedCalls, AreNotUsedIfTheResultOverwritesTheInput) {
   const auto server = Start({});
   const Tensor x;
   const auto expected =
@@ -257,7 +257,7 @@ TEST(BandedCalls, AreNotWhatTheirResultIsWrittenOver) {
   const auto refused = streams->ApplyRht(y.desc, y.bytes(), {}, call).status();
   ASSERT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_EQ(GetFieldViolation(refused)->field, "into[0]");
-  // Beside it there is no harm.
+  // A result beside the input does no harm.
   std::vector<std::byte> both(2 * size);
   std::memcpy(both.data(), x.bytes().data(), size);
   call.into = {{TensorKind::kRotated, absl::MakeSpan(both).subspan(size)}};
@@ -268,8 +268,8 @@ TEST(BandedCalls, AreNotWhatTheirResultIsWrittenOver) {
   ExpectSame(*expected, *beside);
 }
 
-// Calls that each hold a part of what the others wait for come to an end: who
-// waits for an amax makes way, and is sent once more.
+// Calls that each hold memory that the others wait for still finish: a call
+// that waits for an amax yields, and is sent once more.
 TEST(BandedCalls, ManyMeetWhereOneHasRoom) {
   const auto server = Start({"--memory-budget", "64MiB"});
   const auto client = Connect(server->address(), InBands());
@@ -291,8 +291,8 @@ TEST(BandedCalls, ManyMeetWhereOneHasRoom) {
   for (std::thread& caller : callers) caller.join();
 }
 
-// Half of the server's memory would hold them, but each of its devices has room
-// for one: they do not meet, since the last would find no place.
+// Half of the server's memory would be enough, but each of its devices has room
+// for only one band: they do not meet, since the last would find no room.
 TEST(BandedCalls, OnlyMeetWhereDevicesHaveRoomForAll) {
   const auto server =
       Start({"--memory-budget", "64MiB"}, "cpu:0,fault:cpu:1,fault:cpu:2");
@@ -325,7 +325,7 @@ TEST(BandedCalls, NanAndInf) {
   EXPECT_TRUE(got->saw_nan());
   ExpectSame(*one->Quantize(x.desc, x.bytes(), o), *got);
 
-  // An amax that no request can give.
+  // An amax that no request can contain.
   o.non_finite = NonFinite::kPropagate;
   got = many->Quantize(x.desc, x.bytes(), o);
   ASSERT_THAT(got, IsOk());

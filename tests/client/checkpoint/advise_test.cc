@@ -1,4 +1,4 @@
-// Which format each weight should have, where what each costs is known.
+// The choice of formats when the result of each is known.
 #include "client/checkpoint/advise/advise.h"
 
 #include <cmath>
@@ -30,7 +30,7 @@ TEST(Target, DecibelsAndBytes) {
   }
 }
 
-// Bytes and decibels of nvfp4, mxfp8 and as they are.
+// Bytes and decibels as nvfp4, as mxfp8 and unquantized.
 AdvisedGroup Group(const std::string& name, uint64_t unit, double four,
                    double eight) {
   return {{name},
@@ -70,12 +70,12 @@ TEST(Choose, TheBestExchangeThatFits) {
   EXPECT_EQ(Chosen(groups), "nvfp4 mxfp8 ");
   ASSERT_THAT(Choose(MostBytes{32}, 0, &groups), IsOk());
   EXPECT_EQ(Chosen(groups), "mxfp8 mxfp8 ");
-  // What is not chosen for counts, too.
+  // Other tensors count, too.
   ASSERT_THAT(Choose(MostBytes{32}, 7, &groups), IsOk());
   EXPECT_EQ(Chosen(groups), "nvfp4 mxfp8 ");
   ASSERT_THAT(Choose(MostBytes{1000}, 0, &groups), IsOk());
   EXPECT_EQ(Chosen(groups), "bf16 bf16 ");
-  // Of two that are as small the better one; a small one where a large one
+  // Between two of the same size the better one; a small one if a large one
   // does not fit.
   groups = {Group("large", 100, 20, 40), Group("small", 1, 20, 21)};
   groups[0].candidates.insert(groups[0].candidates.begin() + 1,

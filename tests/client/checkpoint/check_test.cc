@@ -1,4 +1,4 @@
-// Comparing models is held to the oracle's decoding.
+// Comparisons of models, checked with the oracle's decoding.
 #include <cmath>
 #include <limits>
 
@@ -23,7 +23,7 @@ class CheckTest : public testing::Test {
   TempDir dir_;
 };
 
-// Libraries take 10000 where a file says none.
+// Libraries use 10000 if a file says nothing.
 TEST_F(CheckTest, ARopeThetaThatTheOriginalLacksIsADifference) {
   const auto differences = [&](ModelJson here) {
     ModelJson config = LlamaConfig();
@@ -40,8 +40,7 @@ TEST_F(CheckTest, ARopeThetaThatTheOriginalLacksIsADifference) {
   EXPECT_EQ(differences({{"rope_theta", 5e5}}), 1u);
   EXPECT_EQ(differences({{"rope_parameters", {{"rope_theta", 5e5}}}}), 1u);
   EXPECT_EQ(differences({{"rope_theta", 10000}}), 0u);
-  // Of another type, and no other theta.
-  // Of another type, and no other theta.
+  // For another type whose default is the same theta.
   EXPECT_EQ(differences({{"model_type", "mixtral"}, {"rope_theta", 1e6}}), 1u);
 }
 
@@ -55,7 +54,7 @@ TEST_F(CheckTest, ComparesAcrossDialectsByTheOraclesNumbers) {
   EXPECT_THAT(same->only_b, IsEmpty());
   ASSERT_EQ(same->tensors.size(), 6u);
   for (const TensorDifference& d : same->tensors) {
-    // The original is rounded to bf16, and so is nothing of the other.
+    // Only the original is rounded to bf16.
     EXPECT_GT(d.sqnr_db, 45) << d.name;
     EXPECT_GT(d.cosine, 0.9999) << d.name;
     EXPECT_FALSE(d.same_layout);
@@ -63,7 +62,7 @@ TEST_F(CheckTest, ComparesAcrossDialectsByTheOraclesNumbers) {
   EXPECT_EQ(same->tensors[0].name, "lm_head");
   EXPECT_TRUE(std::isinf(same->tensors[0].sqnr_db));
 
-  // One code and one scale are another.
+  // One code and one scale are changed.
   Planted changed = ct;
   const std::string q = std::string(kAttention) + "q_proj";
   changed.part(q + ".weight_packed").bytes[5] ^= std::byte{0x80};
@@ -90,7 +89,7 @@ TEST_F(CheckTest, ComparesAcrossDialectsByTheOraclesNumbers) {
   EXPECT_EQ(seen, 1u);
 }
 
-// No error can be told of such numbers, and they are not equal for that.
+// Such numbers have no error, but still count as different.
 TEST_F(CheckTest, NumbersThatBecameNaNAreADifference) {
   const Planted p = Clean(Nvfp4Names::kCompressedTensors);
   Planted spoilt = p;
@@ -112,13 +111,13 @@ TEST_F(CheckTest, NumbersThatBecameNaNAreADifference) {
   }
   EXPECT_THAT(VerdictText(*difference),
               HasSubstr("model.norm, 64 numbers are NaN or infinite"));
-  // One NaN in both is equal.
+  // NaN in both at the same place is equal.
   const auto same = CompareModels(after, after);
   ASSERT_THAT(same, IsOk());
   for (const TensorDifference& d : same->tensors) EXPECT_TRUE(d.equal());
 }
 
-// Zeros that became something have a ratio of no number.
+// Zeros that became something else have no finite ratio.
 TEST_F(CheckTest, VerdictsAreOfEveryKindOfDifference) {
   TensorDifference d;
   d.name = "w";
@@ -134,7 +133,7 @@ TEST_F(CheckTest, VerdictsAreOfEveryKindOfDifference) {
   EXPECT_FALSE(IsBelow(d));
   d.sqnr_db = 15.5;
   EXPECT_TRUE(IsBelow(d));
-  // Two that were quantized from one add their errors.
+  // Errors of two models quantized from one original add up.
   d.format_a = WeightFormat::kNvfp4;
   EXPECT_NEAR(UsualDb(d), 20.08, 0.01);
   EXPECT_FALSE(IsBelow(d));
@@ -144,7 +143,7 @@ TEST_F(CheckTest, VerdictsAreOfEveryKindOfDifference) {
     EXPECT_TRUE(IsBelow(d));
     EXPECT_TRUE(IsBelow(d, -100));
   }
-  // Too small for any format to have a scale for it.
+  // Too small for the scales of any format.
   d.amax = d.amax_b = 1e-35;
   d.sqnr_db = 0;
   EXPECT_FALSE(IsBelow(d));

@@ -1,5 +1,5 @@
-// The way back: quantized checkpoints to bf16, without a server, against the
-// oracle's numbers.
+// Converting quantized checkpoints back to bf16, without a server, compared
+// with the oracle's numbers.
 #include <bit>
 
 #include "client/checkpoint/convert/conversion.h"
@@ -15,7 +15,7 @@ using testing::HasSubstr;
 class DecodeTest : public testing::Test {
  protected:
   std::string At(std::string_view name) const { return dir_ / name; }
-  // There is no server to ask.
+  // No server is needed.
   absl::Status Decode() {
     const auto model = Model::Open(At("q"));
     if (!model.ok()) return model.status();
@@ -73,8 +73,8 @@ TEST_F(DecodeTest, Nvfp4OfBothLibrariesIsWhatTheOracleSays) {
   }
 }
 
-// By no other rounding than the last: not of the scale, as the decoders of
-// ModelOpt and compressed-tensors do it, nor to fp32 in between.
+// Rounded only once: not the scale, as in the decoders of ModelOpt and
+// compressed-tensors, and not to fp32 in between.
 TEST_F(DecodeTest, EveryNumberIsTheNearestToCodeTimesScale) {
   std::mt19937 random(5);
   constexpr int64_t kRows = 256;
@@ -90,7 +90,7 @@ TEST_F(DecodeTest, EveryNumberIsTheNearestToCodeTimesScale) {
   for (int64_t i = 0; i < kRows; ++i) {
     scales.push_back(std::ldexp(static_cast<float>(random() % 0x800000), -32));
   }
-  // 15 times this is a little more than what is halfway between two of bf16.
+  // 15 times this is slightly more than the midpoint between two bf16 numbers.
   scales[7] = std::ldexp(10940143.0f, -30);
   ModelJson config = LlamaConfig();
   config["quantization_config"] = {{"quant_method", "modelopt"},
@@ -140,7 +140,7 @@ TEST_F(DecodeTest, Fp8BlocksAndMxAndStacks) {
   const auto at = [](const WrittenTensor& t, int64_t i) {
     return static_cast<uint8_t>(t.bytes[static_cast<size_t>(i)]);
   };
-  // 128 x 128 with an edge of half a block, as DeepSeek's.
+  // 128 x 128 with half a block at the edge, as in DeepSeek's models.
   const WrittenTensor block = {
       "a.weight", "F8_E4M3", {192, 256}, bytes(192 * 256, 0, 0x7E)};
   const std::vector<float> scales = {0.5f, 0.25f, 3, 0.1f};
@@ -174,7 +174,7 @@ TEST_F(DecodeTest, Fp8BlocksAndMxAndStacks) {
            std::memcmp(got.data(), bits.data(), bits.size()) == 0;
   };
   EXPECT_TRUE(equal("a.weight"));
-  // Turned: K rows of N, as the plain model stores them.
+  // Transposed to K rows of N, as the plain model stores them.
   EXPECT_THAT(plain->Find("mlp.experts.down_proj")->stored.shape,
               ElementsAre(2, 64, 6));
   want.clear();
@@ -192,7 +192,7 @@ TEST_F(DecodeTest, Fp8BlocksAndMxAndStacks) {
   EXPECT_TRUE(equal("mlp.experts.down_proj"));
 }
 
-// A block of zeros needs no scale; over others NaN stays what it is.
+// A block of zeros needs no scale; for other blocks NaN stays NaN.
 TEST_F(DecodeTest, ZerosUnderAScaleOfNaNAreZeros) {
   MadeNvfp4 made = MakeNvfp4("model.layers.0.x.q_proj", 32, 64,
                              Nvfp4Names::kCompressedTensors);
@@ -201,7 +201,7 @@ TEST_F(DecodeTest, ZerosUnderAScaleOfNaNAreZeros) {
   std::fill(codes.begin() + 8, codes.begin() + 16, std::byte{0x08});
   codes[32] = std::byte{0x10};
   scales[1] = scales[4] = std::byte{0x7F};
-  // 128 x 128, of which the second and the last have no number.
+  // 128 x 128 blocks; the scales of the second and the last are NaN.
   const float nan = std::numeric_limits<float>::quiet_NaN();
   WrittenTensor squares = {"a.weight", "F8_E4M3", {192, 256}, {}};
   squares.bytes.assign(192 * 256, std::byte{0x38});
@@ -233,7 +233,7 @@ TEST_F(DecodeTest, ZerosUnderAScaleOfNaNAreZeros) {
   EXPECT_TRUE(std::isnan(at(large, 128 * 256 + 255)));
 }
 
-// Scales of blocks as powers of two in bytes, and by DeepSeek's own name.
+// Block scales as powers of two in bytes, and under DeepSeek's own name.
 TEST_F(DecodeTest, ScalesOfBlocksMayBeE8M0) {
   struct Case {
     const char* name;
@@ -272,7 +272,7 @@ TEST_F(DecodeTest, ScalesOfBlocksMayBeE8M0) {
   }
 }
 
-// So many that they are not held at once.
+// So many that they are not all held at once.
 TEST_F(DecodeTest, ScalesOfManyBlocksAreThoseOfTheirRows) {
   constexpr int64_t kRows = 1100;
   constexpr int64_t kCols = 2048;
@@ -305,7 +305,7 @@ TEST_F(DecodeTest, ScalesOfManyBlocksAreThoseOfTheirRows) {
   EXPECT_EQ(std::memcmp(got.data(), bits.data(), bits.size()), 0);
 }
 
-TEST_F(DecodeTest, WhatIsNotQuantizedOrUnclearIsRefused) {
+TEST_F(DecodeTest, RefusesPlainAndUnclearModels) {
   WriteLlama(At("q"));
   EXPECT_THAT(std::string(Decode().message()),
               HasSubstr("no weight of it is quantized"));

@@ -1,4 +1,4 @@
-// Faults that are planted for the rules of lint, and what they are planted in.
+// Faults planted for the rules of lint, and the clean models for them.
 #ifndef QUANTD_TESTS_CLIENT_CHECKPOINT_FAULT_H_
 #define QUANTD_TESTS_CLIENT_CHECKPOINT_FAULT_H_
 
@@ -34,7 +34,7 @@ struct Fault {
   Plant plant;
   const char* says;
   bool with_original = false;
-  // What is done to the files, behind the back of the writer.
+  // Changes the files after they were written.
   std::function<void(const std::string& directory)> spoil = {};
 };
 
@@ -54,25 +54,25 @@ Plant Put(const std::string& name, std::vector<int64_t> shape);
 Plant Erase(const std::string& name);
 // ComfyUI's scales of those modules, padded or not.
 Plant RowByRow(const std::vector<std::string>& modules, bool padded);
-// With the scale of inputs that stands for `amax`, one for each.
+// Adds input scales that represent these amaxes, one for each module.
 Plant Inputs(std::vector<float> scales);
 Plant Cache(const std::vector<std::pair<const char*, float>>& scales);
-// Of the quantization_config.
+// Edits the quantization_config.
 Plant Config(Edit edit);
 Plant Group(Edit edit);
 Plant Own(Edit edit);
 Plant Model_(Edit edit);
 Plant Plain(const std::string& module);
-// A module more, in NVFP4.
+// Adds a module in NVFP4.
 Plant Quantized(const std::string& module);
-// All below "language_model.", a tower and a projector beside it that are named
-// by expressions which hold under other prefixes, too.
+// Moves everything below "language_model.", and adds a tower and a projector
+// that are listed by expressions valid under other prefixes, too.
 void Nest(Planted& p);
 Plant Expert(int expert, std::vector<int64_t> shape);
-// That of a model's file.
+// Writes the metadata of a model's file.
 void PutMetadata(const std::string& directory,
                  const safetensors::Metadata& metadata);
-// ComfyUI's text about all layers in place of the labels of each.
+// Replaces ComfyUI's labels by its text for all layers.
 void PutComfyMetadata(const std::string& directory, const std::string& text);
 
 }  // namespace quantd::checkpoint

@@ -1,5 +1,5 @@
-// What of a model's directory goes with it, what is left out, and how that and
-// what is no model is said.
+// Files that accompany a model and files that are left out, and the messages
+// about them and about directories that are not models.
 
 #include <functional>
 
@@ -33,7 +33,7 @@ class ModelFilesTest : public testing::Test {
   TempDir dir_;
 };
 
-TEST_F(ModelFilesTest, EachIsCarriedOrNamed) {
+TEST_F(ModelFilesTest, EveryFileIsCopiedOrNamed) {
   const char* carried[] = {"1_Pooling/config.json",
                            "2_Dense/model.safetensors",
                            "2_Dense/model.safetensors.index.json",
@@ -104,7 +104,7 @@ TEST_F(ModelFilesTest, OddNamesAreCarriedAndShownAsText) {
                                    "control characters or no UTF-8; rename"));
 }
 
-TEST_F(ModelFilesTest, WhatIsNoModelIsToldWhatToDo) {
+TEST_F(ModelFilesTest, SaysWhatToDoAboutDirectoriesThatAreNotModels) {
   const auto none = [&] {
     fs::remove_all(At("m"));
     fs::create_directory(At("m"));
@@ -184,7 +184,7 @@ TEST_F(ModelFilesTest, MoreFilesThanAModelHasAreRefused) {
   Put("a/0");
   for (int i = 1; i <= 1 << 16; ++i) {
     fs::create_hard_link(At("m/a/0"), At(fmt::format("m/a/{}", i)));
-    // The most names that one file may have here.
+    // The limit of hard links to one file here.
     if (i % 30000 == 0) fs::remove(At("m/a/0")), Put("a/0");
   }
   EXPECT_THAT(Refusal(), HasSubstr("m is a folder of more than 65536 files"));

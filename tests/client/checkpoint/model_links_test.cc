@@ -1,4 +1,4 @@
-// Models in whose directories not all is a file that can be read.
+// Models whose directories hold links and unreadable files.
 #include <linux/capability.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,7 +21,7 @@ using testing::HasSubstr;
 class ModelLinks : public testing::Test {
  protected:
   std::string At(std::string_view name) const { return dir_ / name; }
-  // The path by which messages name a link's target.
+  // The path of a link's target in messages.
   std::string Real(std::string_view name) const {
     return std::filesystem::weakly_canonical(At(name)).string();
   }
@@ -31,7 +31,7 @@ class ModelLinks : public testing::Test {
   TempDir dir_;
 };
 
-TEST_F(ModelLinks, WhatIsNoFileOfItsOwnIsRefusedByName) {
+TEST_F(ModelLinks, RefusesLinksOutOfTheModelByName) {
   namespace fs = std::filesystem;
   const auto link = [&](const std::string& target, std::string_view name) {
     fs::remove(At(name));
@@ -139,7 +139,7 @@ TEST_F(ModelLinks, LinksWithinItAndNamesThatAreNotReadDoNoHarm) {
   EXPECT_THAT(Model::Open(At("one.safetensors")), IsOk());
 }
 
-// Root reads whatever the mode; this thread does not, in the scope of one.
+// Root can read any file; within this scope the thread cannot.
 class WithoutOverride {
  public:
   WithoutOverride() {
@@ -167,7 +167,7 @@ TEST_F(ModelLinks, AFolderThatCannotBeReadIsNamed) {
                           "the model"));
 }
 
-// What huggingface_hub makes of a download.
+// A download as huggingface_hub stores it.
 class HubCache : public ModelLinks {
  protected:
   void SetUp() override {
@@ -199,7 +199,7 @@ class HubCache : public ModelLinks {
   int blobs_ = 0;
 };
 
-TEST_F(HubCache, ItsLinksAreFollowedByWhateverNameItHas) {
+TEST_F(HubCache, LinksAreFollowedUnderAnyName) {
   namespace fs = std::filesystem;
   fs::create_directory_symlink("disk", At("home"));
   fs::create_directory_symlink(At(kSnapshot), At("short"));
@@ -226,7 +226,7 @@ TEST_F(HubCache, ItsLinksAreFollowedByWhateverNameItHas) {
   }
 }
 
-TEST_F(HubCache, WhatLeavesItIsRefused) {
+TEST_F(HubCache, LinksOutOfItAreRefused) {
   namespace fs = std::filesystem;
   WriteFile(At("secret"), "1");
   WriteFile(At("disk/blobs2"), "1");
@@ -238,7 +238,7 @@ TEST_F(HubCache, WhatLeavesItIsRefused) {
   fs::create_symlink("../../secret", At("disk/blobs/x"));
   fs::create_symlink("../../blobs/x", link);
   Refuses("/x is a link to the file " + Real("secret"));
-  // All blobs elsewhere.
+  // All blobs are elsewhere.
   fs::remove(At("disk/blobs/x"));
   fs::rename(At("disk/blobs"), At("secret2"));
   WriteFile(At("secret2/x"), "1");

@@ -1,4 +1,4 @@
-// Directories that are models, and everything that keeps one from being one.
+// Directories that are models, and faults that prevent it.
 #include "client/checkpoint/model.h"
 
 #include "tests/client/checkpoint/model_writer.h"
@@ -13,7 +13,7 @@ class ModelTest : public testing::Test {
  protected:
   std::string At(std::string_view name) const { return dir_ / name; }
   void SetUp() override { WriteLlama(At("m")); }
-  // What Open says, which must be wrong.
+  // The message of Open, which must fail.
   std::string Refusal(
       absl::StatusCode code = absl::StatusCode::kInvalidArgument) const {
     const auto model = Model::Open(At("m"));
@@ -161,7 +161,7 @@ TEST_F(ModelTest, OfTwoFormsOfAWeightTheIndexNamesTheOneThatCounts) {
   };
   EXPECT_EQ(has({".weight_packed", ".weight_scale"}), ".weight");
   EXPECT_EQ(has({".weight"}), ".weight_packed.weight_scale");
-  // Nobody says which counts; what nothing contradicts is kept.
+  // Nothing says which form counts; tensors without a contradiction are kept.
   EXPECT_EQ(has({".weight", ".weight_packed", ".weight_scale"}),
             ".weight.weight_packed.weight_scale");
   EXPECT_EQ(has({".weight_scale"}), ".weight.weight_packed.weight_scale");
@@ -200,7 +200,7 @@ TEST_F(ModelTest, AConfigThatIsNoJsonIsNamed) {
   EXPECT_THAT(Refusal(), HasSubstr("more than such a file may have"));
 }
 
-// Copying such a tree, or writing it, took all of the stack.
+// Copying or writing such a tree used to overflow the stack.
 TEST_F(ModelTest, AConfigOfBracketsAloneIsRefused) {
   const auto nested = [](size_t depth) {
     return "{\"x\": " + std::string(depth, '[') + std::string(depth, ']') + "}";
@@ -208,7 +208,7 @@ TEST_F(ModelTest, AConfigOfBracketsAloneIsRefused) {
   WriteFile(At("m/config.json"), nested(2'000'000));
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("config.json"),
                                HasSubstr("more than 200 objects and lists")));
-  // Brackets in texts are none.
+  // Brackets within texts do not count.
   WriteFile(At("m/config.json"),
             "{\"x\": \"\\\"" + std::string(300, '[') + "\"}");
   EXPECT_THAT(Model::Open(At("m")), IsOk());

@@ -18,7 +18,7 @@ namespace quantd {
 
 using ModelJson = nlohmann::ordered_json;
 
-// Normal bf16 numbers, always the same for a name.
+// Normal bf16 numbers, determined by the name.
 inline std::vector<std::byte> NormalBf16(const std::string& name,
                                          size_t elements, float scale) {
   std::mt19937 random(static_cast<uint32_t>(std::hash<std::string>()(name)));
@@ -65,7 +65,7 @@ inline void WriteSafetensors(const std::string& path,
   ASSERT_THAT(writer->Commit(), IsOk());
 }
 
-// A directory like those of a hub, with as many shards as lists.
+// A directory as on a hub, with a shard for each list.
 inline void WriteModel(const std::string& path, const ModelJson& config,
                        const std::vector<std::vector<WrittenTensor>>& shards) {
   std::filesystem::create_directories(path);

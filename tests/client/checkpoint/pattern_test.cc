@@ -32,7 +32,7 @@ TEST(PatternTest, ExpressionsMatchFromTheStartAsInPython) {
   EXPECT_FALSE(bare->Matches("model.layers.1.mlp.down_proj"));
 }
 
-TEST(PatternTest, WhatIsNoPatternIsRefused) {
+TEST(PatternTest, RefusesInvalidPatterns) {
   for (const char* text : {"", "re:", "re:(", "re:(?!x)y", "re:a**"}) {
     EXPECT_THAT(Pattern::Parse(text),
                 StatusIs(absl::StatusCode::kInvalidArgument))

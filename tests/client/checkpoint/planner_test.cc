@@ -19,7 +19,7 @@ using testing::IsEmpty;
 class PlannerTest : public testing::Test {
  protected:
   std::string At(std::string_view name) const { return dir_ / name; }
-  // Keeps the model, which the plan is about.
+  // Keeps the model, which the plan refers to.
   absl::StatusOr<ConversionPlan> Plan(const Selection& selection = {}) {
     auto model = Model::Open(At("m"));
     EXPECT_THAT(model, IsOk());
@@ -76,7 +76,7 @@ TEST_F(PlannerTest, LlamaQuantizesItsLayersAndSharesWhatIsFused) {
                   ElementsAre(l0 + "self_attn.o_proj"),
                   ElementsAre(l0 + "mlp.gate_proj", l0 + "mlp.up_proj"),
                   ElementsAre(l0 + "mlp.down_proj"),
-                  // Of two shards.
+                  // From two shards.
                   ElementsAre(l1 + "self_attn.q_proj", l1 + "self_attn.k_proj",
                               l1 + "self_attn.v_proj"),
                   ElementsAre(l1 + "self_attn.o_proj"),
@@ -90,8 +90,8 @@ TEST_F(PlannerTest, LlamaQuantizesItsLayersAndSharesWhatIsFused) {
   EXPECT_EQ(plan->shards[1].metadata.at("format"), "pt");
 }
 
-// A library's global scale is of the type of the weight, and engines take one
-// for all members.
+// A library's global scale has the type of the weight, and engines use one for
+// all members.
 TEST_F(PlannerTest, MembersOfTwoTypesComeInAsOne) {
   auto shards = LlamaShards();
   for (WrittenTensor& t : shards.front()) {
@@ -115,7 +115,7 @@ TEST_F(PlannerTest, EveryDialectStoresItsOwnParts) {
   struct Case {
     Dialect dialect;
     WeightFormat format;
-    const char* outputs;  // of a weight of 256 x 128
+    const char* outputs;  // for a weight of 256 x 128
   };
   using D = Dialect;
   using W = WeightFormat;
@@ -153,7 +153,7 @@ TEST_F(PlannerTest, EveryDialectStoresItsOwnParts) {
   }
 }
 
-TEST_F(PlannerTest, PairsThatNobodyHasAreRefusedWithThoseThatThereAre) {
+TEST_F(PlannerTest, RefusesUnknownPairsAndListsTheKnownOnes) {
   WriteLlama(At("m"));
   const auto bad = [&](Dialect d, WeightFormat f) {
     const auto plan = Plan({.dialect = d, .format = f});
@@ -288,7 +288,7 @@ TEST_F(PlannerTest, StackedExpertsAreTakenApart) {
   ModelJson config = LlamaConfig();
   config["model_type"] = "qwen3_5_moe";
   const std::string experts = "model.layers.0.mlp.experts";
-  // As it is, and with the other dimension first.
+  // In the usual order, and with the other dimension first.
   for (const bool swapped : {false, true}) {
     WriteModel(At("m"), config,
                {{Bf16(experts + ".gate_up_proj",
@@ -350,7 +350,7 @@ TEST_F(PlannerTest, QuantizedModelsAndTornOnesAreRefused) {
   ASSERT_FALSE(plan.ok());
   EXPECT_THAT(std::string(plan.status().message()),
               HasSubstr("in two dialects at once"));
-  // Eight bits are read, but not beside what nobody can read.
+  // Eight-bit weights can be read, but not beside unknown formats.
   const std::string up = "model.layers.0.mlp.up_proj.weight";
   const std::vector<WrittenTensor> fp8 = {
       part(".weight", "F8_E4M3", {32, 32}),

@@ -1,4 +1,4 @@
-// A clean quantized model of one layer, for faults to be planted in.
+// A clean quantized model of one layer, in which faults are planted.
 #ifndef QUANTD_TESTS_CLIENT_CHECKPOINT_PLANTED_H_
 #define QUANTD_TESTS_CLIENT_CHECKPOINT_PLANTED_H_
 
@@ -14,7 +14,7 @@ namespace quantd::checkpoint {
 
 inline constexpr char kAttention[] = "model.layers.0.self_attn.";
 
-// Of one layer with nothing but an attention.
+// The configuration of one layer with only an attention.
 inline ModelJson PlantedConfig() {
   ModelJson config = LlamaConfig();
   config["hidden_size"] = 64;
@@ -28,7 +28,7 @@ inline ModelJson PlantedConfig() {
   return config;
 }
 
-// What a fault is planted in.
+// The model with faults.
 struct Planted {
   Nvfp4Names names = Nvfp4Names::kCompressedTensors;
   ModelJson config = PlantedConfig();
@@ -50,7 +50,7 @@ inline void Rename(Planted* p, const std::string& from, const std::string& to) {
   p->tensors[to] = t;
 }
 
-// To whole tiles of 128 x 4, in the order of lines or in that of Tensor Cores.
+// Pads to whole tiles of 128 x 4, in linear or Tensor Core order.
 inline void Pad(WrittenTensor* scales, bool swizzled) {
   const int64_t rows = scales->shape[0];
   const int64_t across = scales->shape[1];

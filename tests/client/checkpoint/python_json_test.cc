@@ -1,4 +1,4 @@
-// The numbers that Python's JSON has and others' have not.
+// Numbers that only Python's JSON has.
 #include "client/checkpoint/python_json.h"
 
 #include <chrono>
@@ -10,7 +10,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-TEST(PythonJson, NumbersThatAreNoneAreReadAndWritten) {
+TEST(PythonJson, NaNAndInfinitiesAreReadAndWritten) {
   const Json json = ParsePythonJson(
       R"({"a": NaN, "b": [Infinity, -Infinity, -1.5], "c": "NaN, Infinity"})");
   EXPECT_TRUE(std::isnan(json["a"].get<double>()));
@@ -32,15 +32,15 @@ TEST(PythonJson, WordsInTextsAndKeysStayWhatTheyAre) {
   }
 }
 
-TEST(PythonJson, WhatPythonDoesNotReadIsNoJson) {
+TEST(PythonJson, RefusesWhatPythonRefuses) {
   for (const char* text : {"{NaN: 1}", "[nan]", "[+Infinity]", "[-Inf]",
                            "[NaNNaN]", "[1NaN]", "[- Infinity]", "\"NaN"}) {
     EXPECT_THROW(ParsePythonJson(text), Json::exception) << text;
   }
 }
 
-// Time is not spent by the square of them.
-TEST(PythonJson, AFileOfNothingElseIsReadAndWritten) {
+// The time must not grow with the square of the size.
+TEST(PythonJson, AFileOfOnlySuchNumbersIsReadAndWritten) {
   std::string text = "[";
   for (int i = 0; i < 300000; ++i) text += "NaN,";
   text.back() = ']';

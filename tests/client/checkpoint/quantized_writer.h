@@ -1,4 +1,4 @@
-// Quantized checkpoints of made-up codes, and what they decode to by the
+// Quantized checkpoints with random codes, and their decoded values from the
 // oracle's tables.
 #ifndef QUANTD_TESTS_CLIENT_CHECKPOINT_QUANTIZED_WRITER_H_
 #define QUANTD_TESTS_CLIENT_CHECKPOINT_QUANTIZED_WRITER_H_
@@ -19,7 +19,7 @@ inline std::vector<std::byte> FloatBytes(const std::vector<float>& values) {
   return bytes;
 }
 
-// An NVFP4 weight by its parts, and the bf16 weight that it stands for.
+// The parts of an NVFP4 weight, and the bf16 weight that it represents.
 struct MadeNvfp4 {
   std::vector<WrittenTensor> parts;
   WrittenTensor plain;
@@ -27,14 +27,14 @@ struct MadeNvfp4 {
 
 enum class Nvfp4Names { kCompressedTensors, kModelOpt };
 
-// `amax`: that of the weight; its largest block scale is 448.
+// `amax` is that of the weight; its largest block scale is 448.
 inline MadeNvfp4 MakeNvfp4(const std::string& module, int64_t rows,
                            int64_t cols, Nvfp4Names names, float amax = 0.5f) {
   std::mt19937 random(static_cast<uint32_t>(std::hash<std::string>()(module)));
   std::vector<std::byte> codes(static_cast<size_t>(rows * cols / 2));
   std::vector<std::byte> scales(static_cast<size_t>(rows * cols / 16));
   for (std::byte& b : codes) b = static_cast<std::byte>(random());
-  // From 2 to 448, none of them zero or NaN.
+  // From 2 to 448, without zero and NaN.
   for (std::byte& b : scales) {
     b = static_cast<std::byte>(0x40 + random() % 0x3F);
   }
@@ -66,7 +66,7 @@ inline MadeNvfp4 MakeNvfp4(const std::string& module, int64_t rows,
   return made;
 }
 
-// As compressed-tensors writes it for weights of NVFP4.
+// The configuration that compressed-tensors writes for NVFP4 weights.
 inline ModelJson CompressedTensorsJson() {
   const ModelJson weights = {{"num_bits", 4},
                              {"type", "float"},

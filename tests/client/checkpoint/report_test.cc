@@ -1,5 +1,5 @@
-// The report of a model: what it says, and that a page stays small and holds
-// nothing that a stranger's names could do harm with.
+// The report about a model: its content, a small page, and harmless display of
+// untrusted names.
 #include "client/checkpoint/report/report.h"
 
 #include <cmath>
@@ -95,7 +95,7 @@ TEST_F(ReportTest, SaysWhatBecameOfAModelAndWhy) {
   EXPECT_EQ(*r.groups[0].global, 2688 / 0.5f);
   EXPECT_THAT(r.warnings, Contains("a note"));
   EXPECT_THAT(r.warnings, Contains(HasSubstr("lint: not-the-original")));
-  // The codes of three matrices, their scales and their global ones.
+  // The codes of three matrices, their scales and global scales.
   EXPECT_EQ(r.bytes_b, 128u + 3 * (32 * 64 / 2 + 32 * 64 / 16 + 4));
 
   const Json json = JsonOf(r);
@@ -105,7 +105,7 @@ TEST_F(ReportTest, SaysWhatBecameOfAModelAndWhy) {
   EXPECT_EQ(json["groups"][0]["scale"], 2688 / 0.5f);
 }
 
-// All of them far off: beside each other they would look alike.
+// All weights are far off: beside each other they would look alike.
 TEST_F(ReportTest, AWrongModelIsRedAllOver) {
   std::vector<WrittenTensor> original = {Bf16("model.norm.weight", {64})};
   std::vector<WrittenTensor> quantized = original;
@@ -138,7 +138,7 @@ TEST_F(ReportTest, ShadesAreRelativeToTheFormat) {
                    Nvfp4Names::kCompressedTensors),
          &original, &quantized);
   }
-  // What they decode to: much nearer than NVFP4 comes to normal numbers.
+  // Their decoded values: much nearer than NVFP4 is for normal numbers.
   const Report r = Made(original, quantized);
   EXPECT_EQ(r.below, 0u);
   EXPECT_THAT(r.verdict, HasSubstr("none of "));

@@ -1,4 +1,4 @@
-// MXFP4 as gpt-oss stacks it, of experts that the original stacks as K x N.
+// gpt-oss's stacked MXFP4 of experts that the original stacks as K x N.
 #ifndef QUANTD_TESTS_CLIENT_CHECKPOINT_STACKED_WRITER_H_
 #define QUANTD_TESTS_CLIENT_CHECKPOINT_STACKED_WRITER_H_
 

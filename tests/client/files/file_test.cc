@@ -1,5 +1,5 @@
-// What becomes of files that are read and written: nothing that was there is
-// lost, nothing is left behind.
+// Files being read and written: existing content is never lost, and nothing is
+// left behind.
 #include "client/files/file.h"
 
 #include <fcntl.h>
@@ -45,7 +45,7 @@ TEST(InputFile, TruncationIsAnError) {
   std::vector<std::byte> bytes(50'000);
   EXPECT_THAT(file->ReadAt(50'000, absl::MakeSpan(bytes)), IsOk());
   ASSERT_EQ(truncate(path.c_str(), 60'000), 0);
-  // Also where the bytes that are wanted are still there.
+  // Even if the requested bytes still exist.
   for (const size_t offset : {size_t{50'000}, size_t{0}}) {
     const auto s = file->ReadAt(offset, absl::MakeSpan(bytes));
     EXPECT_THAT(s, StatusIs(StatusCode::kDataLoss));
@@ -65,7 +65,7 @@ TEST(InputFile, WritingIsAnError) {
   const timespec later[2] = {{0, UTIME_NOW}, {2'000'000'000, 0}};
   const int fd = open(path.c_str(), O_WRONLY);
   ASSERT_EQ(write(fd, "afteri", 6), 6);
-  // Clocks of file systems may be coarser than this test is slow.
+  // The file system's clock may be too coarse for this test.
   ASSERT_EQ(futimens(fd, later), 0);
   close(fd);
   std::vector<std::byte> bytes(6);
@@ -116,7 +116,7 @@ TEST(OutputFile, NeverReplacesItsSource) {
     EXPECT_THAT(s, StatusIs(StatusCode::kInvalidArgument)) << name;
     EXPECT_THAT(std::string(s.message()), HasSubstr("the file that is read"));
   }
-  // It may become the source while it is written.
+  // The output may become the source while it is written.
   auto late = OutputFile::Create(dir / "late", source->identity());
   ASSERT_THAT(late, IsOk());
   std::filesystem::create_hard_link(path, dir / "late");
@@ -143,7 +143,7 @@ TEST(OutputFile, WritesToDevicesAndPipesAndReplacesNone) {
   {
     auto file = OutputFile::Create(fifo);
     ASSERT_THAT(file, IsOk());
-    // In any order, which a pipe knows not.
+    // In any order, although a pipe has only one.
     EXPECT_THAT(file->WriteAt(3, Bytes("def")), IsOk());
     EXPECT_THAT(file->WriteAt(0, Bytes("abc")), IsOk());
     char none;
@@ -215,7 +215,7 @@ TEST(OutputFile, SaysThatTheDiskIsFull) {
   EXPECT_EQ(dir.files(), 0u);
 }
 
-// A process id that is nobody's.
+// A process id that is not in use.
 pid_t DeadProcess() {
   const pid_t pid = fork();
   if (pid == 0) _exit(0);
@@ -230,11 +230,11 @@ TEST(OutputFile, RemovesOnlyTheDraftsOfTheDead) {
     return fmt::format("{}.partial.{}", path, pid);
   };
   const std::string dead = draft(DeadProcess());
-  const std::string own = draft(getpid());  // of the last who had our number
+  const std::string own = draft(getpid());  // of an earlier process with our id
   const std::string alive = draft(getppid());
   const std::string other = path + ".partial.1x";
   for (const auto& name : {dead, own, alive, other}) WriteFile(name, "old");
-  // Dead as far as we can see, but in another container somebody writes it.
+  // The process seems dead, but may be alive in another container.
   const std::string held = draft(DeadProcess());
   WriteFile(held, "old");
   const int fd = open(held.c_str(), O_RDONLY);

@@ -41,7 +41,7 @@ TEST(Npy, ReadsAllVersionsAndSpellings) {
       {"{\"shape\":(4,),\"descr\":\"<f2\",\"fortran_order\":False}", 8},
       {"{'descr':'<f2','fortran_order':False,'shape':()}", 2},
       {"{'descr':'<f2','fortran_order':False,'shape':(0,9)}", 0},
-      // One dimension has one order.
+      // With one dimension both orders are the same.
       {"{'descr':'<f2','fortran_order':True,'shape':(3,)}", 6},
   };
   for (const auto& [dict, data] : good) {

@@ -1,5 +1,5 @@
 // Files of quantized tensors: every format and option, older versions, and
-// what does not add up.
+// inconsistent files.
 #include "client/files/quantized_file.h"
 
 #include <cstring>
@@ -17,7 +17,7 @@ using nlohmann::json;
 
 class QuantizedFiles : public testing::Test {
  protected:
-  // Saves, loads, and compares all that is kept.
+  // Saves, loads, and compares everything that is kept.
   void ExpectKept(const QuantizedTensor& q) {
     const std::string path = dir_ / "q.safetensors";
     ASSERT_THAT(q.Save(path, "a.b"), IsOk());
@@ -50,7 +50,7 @@ class QuantizedFiles : public testing::Test {
     EXPECT_EQ(b.nvfp4.fast_error, a.nvfp4.fast_error);
     EXPECT_EQ(b.nvfp4.amax_estimation_scale, a.nvfp4.amax_estimation_scale);
     EXPECT_EQ(b.fp8.epsilon, a.fp8.epsilon);
-    // A file does not say that a scale was given.
+    // A file does not record that a scale was given.
     if (a.fp8.scale.empty()) {
       EXPECT_EQ(b.fp8.power_of_two, a.fp8.power_of_two);
     }
@@ -95,7 +95,7 @@ TEST_F(QuantizedFiles, KeepEveryFormat) {
     c.options.dbias = true;
     c.options.want_amax = true;
     ExpectKept(c, Input({3, 11, 64}));
-    // Parts of odd sizes, so that floats lie askew in the file.
+    // Parts of odd sizes, so that floats are unaligned in the file.
     if (f.scaling == Scaling::kTensor || f.scaling == Scaling::kBlock) {
       ExpectKept(c, Input({3, 7}));
     }
@@ -157,8 +157,8 @@ TEST_F(QuantizedFiles, KeepEveryOption) {
   });
 }
 
-// The library of the bytes is in the metadata, too, and the version is one that
-// older programs refuse: they would decode it in another way.
+// The metadata also name the library of the bytes, and the version is one that
+// older programs refuse: they would decode the file differently.
 TEST_F(QuantizedFiles, KeepEveryProfile) {
   for (const ProfileSpec& spec : Profiles()) {
     for (const ProfileFormat& f : spec.formats) {
@@ -192,7 +192,7 @@ TEST_F(QuantizedFiles, KeepEveryProfile) {
   EXPECT_EQ(file->metadata().at("quantd.version"), "2");
 }
 
-// What version 1 wrote, byte for byte: its header for a 2 x 16 tensor.
+// A file of version 1, byte for byte: its header for a 2 x 16 tensor.
 TEST_F(QuantizedFiles, VersionOneStillLoads) {
   const std::string path = dir_ / "old.safetensors";
   constexpr char kDescription[] =
@@ -300,7 +300,7 @@ TEST_F(QuantizedFiles, RefuseOptionsThatDoNotAddUp) {
     EXPECT_THAT(status_of(bad), StatusIs(absl::StatusCode::kInvalidArgument))
         << key << " " << value;
   }
-  // A key that is not known says nothing.
+  // An unknown key is ignored.
   json newer = good;
   newer["colour"] = "blue";
   EXPECT_THAT(status_of(newer), IsOk());

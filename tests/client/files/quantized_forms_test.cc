@@ -89,7 +89,7 @@ TEST_F(Forms, QuantizerPassesEverythingOn) {
   EXPECT_TRUE(server_.last_dequantize().options().form().scale_256());
   EXPECT_TRUE(server_.last_dequantize().options().form().row_scaled());
 
-  // Nothing but what goes beside the copies.
+  // Only the parts beside the copies.
   QuantizerConfig none;
   none.options.usage = Usage::kNone;
   none.options.dbias = true;
@@ -116,7 +116,7 @@ TEST_F(Forms, SeedsAreDrawnBeforeTheFirstTry) {
     seeds.insert(q->options().stochastic.seed);
   }
   EXPECT_EQ(seeds.size(), 4u);
-  // A retry carries the seed of the try before.
+  // A retry uses the seed of the first attempt.
   server_.KeepRequests();
   server_.Script({Failure(grpc::StatusCode::UNAVAILABLE),
                   Failure(grpc::StatusCode::UNAVAILABLE)});
@@ -129,7 +129,7 @@ TEST_F(Forms, SeedsAreDrawnBeforeTheFirstTry) {
   }
   c.options.stochastic.seed = 77;
   EXPECT_EQ(Quantizer(client_, c).options()->stochastic.seed, 77u);
-  // Zero is a seed where nobody is to draw one.
+  // Zero is a valid seed if none is to be drawn.
   c.options.stochastic.seed = 0;
   c.draw_seed = false;
   EXPECT_EQ(Quantizer(client_, c).options()->stochastic.seed, 0u);
@@ -137,8 +137,8 @@ TEST_F(Forms, SeedsAreDrawnBeforeTheFirstTry) {
   EXPECT_EQ(Quantizer(client_).options()->stochastic.seed, 0u);
 }
 
-// modelopt multiplies a scale by the global one in fp32; compressed-tensors
-// divides it by a divisor that is kept in place of that.
+// modelopt multiplies a block scale by the global one in fp32;
+// compressed-tensors stores a divisor instead, and divides.
 TEST_F(Forms, ReadAsAnotherLibraryThatKeepsTheSameParts) {
   Input in({4, 6, 32});
   QuantizerConfig c;
@@ -150,7 +150,7 @@ TEST_F(Forms, ReadAsAnotherLibraryThatKeepsTheSameParts) {
   ASSERT_THAT(other, IsOk());
   EXPECT_EQ(other->rowwise()->data.data(), q->rowwise()->data.data());
   EXPECT_THAT(other->Dequantize(*client_), IsOk());
-  // The amax is there beside; te makes its global scale from it.
+  // The amax is stored beside it; te makes its global scale from it.
   EXPECT_THAT(q->ReadAs(Profile::kTe), IsOk());
   for (const Profile refused :
        {Profile::kCompressedTensors020, Profile::kDeepgemm}) {
@@ -183,7 +183,7 @@ TEST_F(Forms, ReshapeLeavesTheLastDimension) {
                                             {4, 6, 32, 1}}) {
     EXPECT_EQ(FieldOf(q->Reshape(shape).status()), "shape");
   }
-  // A vector is one row; so is what it may become.
+  // A vector is one row, and can only become one row.
   Input vector({64});
   const auto v = Make(ConfigOf(Format::kNvfp4, Usage::kRowwise), vector);
   ASSERT_THAT(v, IsOk());
@@ -191,14 +191,14 @@ TEST_F(Forms, ReshapeLeavesTheLastDimension) {
   ASSERT_THAT(row, IsOk());
   EXPECT_THAT(row->Reshape({64}), IsOk());
   EXPECT_FALSE(v->Reshape({2, 32}).ok());
-  // Split elsewhere: all the dimensions that make up the columns stay.
+  // With another flatten axis all dimensions of the columns stay.
   Input deep({4, 6, 32});
   deep.desc.flatten_axis = 1;
   const auto d = Make(ConfigOf(Format::kNvfp4, Usage::kRowwise), deep);
   ASSERT_THAT(d, IsOk());
   EXPECT_THAT(d->Reshape({2, 2, 6, 32}), IsOk());
   EXPECT_FALSE(d->Reshape({24, 32}).ok());
-  // Nothing at all keeps its form, too.
+  // An empty tensor keeps its form, too.
   Input none({0, 32});
   const auto empty = Make({}, none);
   ASSERT_THAT(empty, IsOk());
@@ -224,7 +224,7 @@ TEST_F(Forms, ScaleLayoutsThereAndBack) {
       EXPECT_EQ(tiles->rowwise()->data.data(), q->rowwise()->data.data());
       EXPECT_EQ(tiles->rowwise()->scale.size(), q->rowwise()->scale.size());
       EXPECT_EQ(tiles->size_bytes(), q->size_bytes());
-      // Padding of the fake's reply is not zero; once converted it is.
+      // The fake server's padding is not zero; after conversion it is.
       const auto linear = tiles->ConvertScaleLayout(Layout::kLinear);
       ASSERT_THAT(linear, IsOk());
       const auto again = linear->ConvertScaleLayout(Layout::kSwizzled);
@@ -292,7 +292,7 @@ TEST_F(Forms, GroupsAreTensorsOfTheirOwn) {
       EXPECT_THAT(one->Dequantize(*client_), IsOk());
       EXPECT_THAT(one->DequantizeCopy(*client_, Usage::kColumnwise), IsOk());
     }
-    // A place says something only where there are random bits.
+    // A position matters only if there are random bits.
     EXPECT_EQ(q->group(2)->options().shard.row_offset, random ? 16 : 0);
     EXPECT_EQ(q->group(2)->options().stochastic.seed,
               q->options().stochastic.seed);
@@ -352,8 +352,8 @@ TEST_F(Forms, GroupsMayEndBeforeTheTensor) {
   EXPECT_TRUE(loaded->options().partial_splits);
 }
 
-// What would be refused after it was sent is refused before.
-TEST_F(Forms, LongListsTravelAndTooLongOnesDoNot) {
+// Refused here instead of after sending.
+TEST_F(Forms, LongListsAreSentAndTooLongOnesRefused) {
   Input in({32, 64});
   QuantizeOptions o;
   o.format = Format::kFp8E4M3;

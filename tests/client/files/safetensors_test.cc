@@ -93,7 +93,7 @@ TEST(Safetensors, OtherFormatsUnderTheNameAreNamedWithARemedy) {
       EXPECT_THAT(file.status().message(), HasSubstr(what));
     }
   }
-  // A length that looks like a pickle's first bytes.
+  // A length that looks like the beginning of a pickle.
   WriteFile(path, FileOf(std::string(0x280, '{'), ""));
   EXPECT_THAT(File::Open(path).status().message(), HasSubstr("not JSON"));
 }
@@ -152,7 +152,7 @@ TEST(Safetensors, MaliciousHeaders) {
        2, "occurs twice"},
       {R"({"t":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
        1, "occurs twice"},
-      // Overlap, hole, lie about the end.
+      // Overlap, hole, wrong end.
       {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
        R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
        3, "another one lies"},
@@ -219,7 +219,7 @@ TEST(Safetensors, MaliciousEntries) {
 }
 
 TEST(Safetensors, DepthRankAndLengthAreCapped) {
-  // A hundred thousand brackets must not eat the stack.
+  // A hundred thousand brackets must not overflow the stack.
   const std::string deep = R"({"t":)" + std::string(100'000, '[');
   EXPECT_THAT(ParseHeader(deep, 0),
               StatusIs(absl::StatusCode::kInvalidArgument));
@@ -257,7 +257,7 @@ TEST(Safetensors, WritesWhatItReads) {
   const absl::Span<const std::byte> span = bytes;
   EXPECT_THAT(writer->Write("late", 8, span.first(4)), IsOk());
   EXPECT_FALSE(writer->Append("late", bytes).ok());
-  // Not before all that was announced is there.
+  // Commit fails while announced bytes are missing.
   EXPECT_FALSE(writer->Commit().ok());
   EXPECT_THAT(writer->Write("late", 0, span.first(8)), IsOk());
   EXPECT_FALSE(writer->Append("a", {}).ok());

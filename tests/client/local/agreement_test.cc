@@ -1,5 +1,5 @@
-// A client in this process against one of a server: every byte, every report,
-// every refusal.
+// A client in this process compared with one of a server: every byte, report
+// and error.
 #include <algorithm>
 #include <limits>
 #include <random>
@@ -12,7 +12,7 @@
 namespace quantd {
 namespace {
 
-// 320 x 256 of fp32, which every format takes both ways.
+// 320 x 256 of fp32, which every format accepts both ways.
 struct Whole {
   Whole() : values(320 * 256) {
     desc.dtype = DType::kF32;
@@ -203,7 +203,7 @@ TEST_F(LocalAgreement, BadInput) {
   whole.desc.shape = {320, 512};
   Quantize(whole, o);  // too few bytes
   whole.desc.shape = {320, 256};
-  // What only a device finds.
+  // An error that only a device finds.
   o.non_finite = NonFinite::kReject;
   whole.values[1234] = std::numeric_limits<float>::quiet_NaN();
   Quantize(whole, o);

@@ -1,5 +1,5 @@
 // Admission, slots, deadlines and cancellation in one process, on devices that
-// do nothing until they are let; and what CreateClient makes of a name.
+// wait for permission; and the names that CreateClient accepts.
 #include "client/local/local_devices.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using client::CallLimit;
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-// A call of its own thread.
+// A call on a thread of its own.
 class Caller {
  public:
   Caller(client::LocalDevices& devices, const Plan& plan,
@@ -101,14 +101,14 @@ TEST_F(LocalDevicesTest, CallsSpreadOverTheDevices) {
   for (auto& caller : callers) EXPECT_THAT(caller->Join(), IsOk());
 }
 
-TEST_F(LocalDevicesTest, MemoryBoundsWhatIsAliveAndIsGivenInOrder) {
+TEST_F(LocalDevicesTest, MemoryLimitsCallsAndIsGrantedInOrder) {
   Open(1, 4, 2);
   control_.Close();
   std::vector<std::unique_ptr<Caller>> callers;
   for (int i = 0; i < 2; ++i) callers.push_back(Call());
   ASSERT_TRUE(control_.AwaitRunning(2));
-  // Among waiting calls the first gives up, the second is cancelled, and the
-  // last still gets room in the end.
+  // Among waiting calls the first reaches its deadline, the second is
+  // cancelled, and the last still gets room.
   const auto late = Call(milliseconds(50));
   const auto cancelled = Call();
   Pause();
@@ -124,7 +124,7 @@ TEST_F(LocalDevicesTest, MemoryBoundsWhatIsAliveAndIsGivenInOrder) {
   for (auto& caller : callers) EXPECT_THAT(caller->Join(), IsOk());
 }
 
-TEST_F(LocalDevicesTest, WhoWaitsForASlotCanLeave) {
+TEST_F(LocalDevicesTest, ACallThatWaitsForASlotCanBeCancelled) {
   Open(1, 1, 100);
   control_.Close();
   const auto running = Call();
@@ -139,9 +139,9 @@ TEST_F(LocalDevicesTest, WhoWaitsForASlotCanLeave) {
   EXPECT_EQ(control_.begun(), 1);
 }
 
-// The input is the caller's again when the call returns, so that one which runs
-// returns when the device is done with it.
-TEST_F(LocalDevicesTest, WhatRunsIsWaitedForAndThenSaysThatItWasStopped) {
+// When a call returns, the device no longer uses the input: so a running call
+// returns only when the device is done with it.
+TEST_F(LocalDevicesTest, ARunningCallEndsBeforeItsCancellationReturns) {
   Open(1, 1, 100);
   control_.Close();
   const auto running = Call();
@@ -196,7 +196,7 @@ TEST(LocalClient, KnowsItsNames) {
         "local:cpu:0,local:cpu:1", "local,127.0.0.1:1"}) {
     EXPECT_EQ(FieldOf(CreateClient(target).status()), "target") << target;
   }
-  // A host's port; and a device that is not there.
+  // A host's port; and a missing device.
   EXPECT_THAT(CreateClient("local:50151"), IsOk());
   EXPECT_THAT(CreateClient("local:cuda:99"),
               StatusIs(absl::StatusCode::kNotFound));
@@ -261,7 +261,7 @@ TEST(LocalClient, TheCpuWorksOnTheCallersMemory) {
   ASSERT_THAT(codes, IsOk());
   EXPECT_EQ(high_water(), 0u);
 
-  // What is not aligned for its elements is copied first.
+  // An input that is not aligned for its elements is copied first.
   std::vector<std::byte> odd(input.size() + 1);
   std::copy(input.begin(), input.end(), odd.begin() + 1);
   const auto same = (*client)->Quantize(
@@ -271,7 +271,7 @@ TEST(LocalClient, TheCpuWorksOnTheCallersMemory) {
                       same->bytes(TensorKind::kRowwiseData)));
   EXPECT_GT(high_water(), 0u);
 
-  // So is what the result replaces, whole or in part.
+  // So is an input that the result overwrites, in full or in part.
   for (const size_t shift : {0, 1}) {
     std::vector<float> mine = values;
     auto* const bytes = reinterpret_cast<std::byte*>(mine.data());
@@ -315,7 +315,7 @@ TEST(LocalClient, CudaGivesTheBytesOfTheCpu) {
   }
 }
 
-TEST(LocalClient, LetsGoOfWhatIsUnderWay) {
+TEST(LocalClient, DestructionEndsCallsInFlight) {
   auto client = CreateClient("local:cpu");
   ASSERT_THAT(client, IsOk());
   const TensorDesc tensor{DType::kBF16, {1024, 1024}, -1};

@@ -1,5 +1,5 @@
-// A client in this process works on its caller's memory, of every kind that its
-// device takes: the bytes are those of any other call.
+// A client in this process uses its caller's memory in place, of every kind
+// that its device supports: the bytes are those of any other call.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -27,7 +27,7 @@ class LocalMemory : public testing::TestWithParam<std::string> {
     client_ = *std::move(client);
   }
 
-  // Rows enough that a GPU takes them in several slabs where `large`.
+  // If `large`, a GPU processes it in several slabs.
   static TensorDesc Tensor(bool large) {
     return {DType::kBF16, {large ? 20'000 : 300, 1024}, -1};
   }
@@ -52,7 +52,7 @@ class LocalMemory : public testing::TestWithParam<std::string> {
     return all;
   }
 
-  // By a call whose memory is ordinary.
+  // By a call with ordinary memory.
   static absl::Span<const std::byte> AsBytes(const Bytes& bytes) {
     return {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()};
   }
@@ -102,7 +102,7 @@ TEST_P(LocalMemory, OfEveryKind) {
   }
 }
 
-// A caller who wants a tensor replaced by what is made of it.
+// A caller may want a tensor replaced by its result.
 TEST_P(LocalMemory, OutputsOverTheInput) {
   for (const bool large : {false, true}) {
     const TensorDesc tensor = Tensor(large);
@@ -132,7 +132,7 @@ TEST_P(LocalMemory, OutputsOverTheInput) {
   }
 }
 
-// What a device works on where it lies takes nothing of the budget.
+// Memory used in place does not count against the budget.
 TEST_P(LocalMemory, LargerThanTheBudget) {
   ClientOptions small;
   small.local.memory_budget = 16 << 20;
@@ -162,7 +162,7 @@ TEST_P(LocalMemory, LargerThanTheBudget) {
     EXPECT_TRUE(BytesEq(Name(part), want.bytes(part),
                         absl::MakeConstSpan(outputs[i].Bytes())));
   }
-  // What has to be copied does.
+  // Memory that is copied does.
   call.into = {
       {plan->outputs()[0].kind, input.span().first(plan->outputs()[0].size)}};
   EXPECT_EQ(
@@ -172,7 +172,7 @@ TEST_P(LocalMemory, LargerThanTheBudget) {
       ErrorReason::kTooLarge);
 }
 
-// Memory for the copy engines, where there are any.
+// Memory for the copy engines, if any.
 TEST_P(LocalMemory, Allocated) {
   auto memory = client_->AllocateHost(size_t{1} << 20);
   ASSERT_THAT(memory, IsOk());

@@ -1,5 +1,5 @@
-// Calls by shared memory against calls by messages, between two processes: not
-// one byte differs.
+// Calls with shared memory compared with calls by messages, between two
+// processes: not one byte differs.
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,8 +16,8 @@ namespace {
 
 using Bytes = absl::Span<const std::byte>;
 
-// Parts of one block, one after the other, each as far from a page as a tensor
-// may begin.
+// Parts of one block, one after the other, each at the largest legal distance
+// from a page.
 class Arena {
  public:
   explicit Arena(absl::Span<std::byte> bytes) : bytes_(bytes) {}
@@ -61,7 +61,7 @@ class SharedAgreement : public testing::Test {
     delete directory_;
   }
 
-  // The inputs of a plan, by themselves and in shared memory.
+  // The inputs of a plan, in ordinary and in shared memory.
   static std::vector<oracle::Bytes> InputsOf(const Plan& plan, uint64_t seed) {
     std::vector<oracle::Bytes> inputs;
     for (const TensorSpec& input : plan.inputs()) {
@@ -93,7 +93,7 @@ class SharedAgreement : public testing::Test {
   }
 
   static void ExpectSame(const Plan& plan) {
-    // Shapes that only a plan is made of.
+    // Skips shapes too large to compute.
     if (plan.input_bytes() + plan.output_bytes() > memory_.bytes().size() / 2) {
       return;
     }
@@ -132,7 +132,7 @@ class SharedAgreement : public testing::Test {
                           got->bytes(part.kind)));
     }
     EXPECT_EQ(got->saw_nan(), expected->saw_nan());
-    // Input by a message, output in shared memory.
+    // Input by message, output in shared memory.
     if (turn != 0) return;
     const auto half = Run(*client_, plan, theirs, call);
     ASSERT_THAT(half, IsOk());

@@ -1,5 +1,4 @@
-// Threads that look for more before they sleep: the answers are the same, and
-// they do sleep.
+// Threads that poll before they sleep: answers are the same, and they do sleep.
 #include <signal.h>
 
 #include <chrono>
@@ -45,12 +44,12 @@ class BusyPoll : public Sharing {
   std::unique_ptr<Client> client_;
 };
 
-TEST_F(BusyPoll, AnswersAreTheSameAndAreLostNowhere) {
+TEST_F(BusyPoll, AnswersAreTheSame) {
   StartBusy();
   std::vector<std::thread> callers;
   for (uint32_t c = 0; c < 3; ++c) {
     callers.emplace_back([&, c] {
-      // One job on the network's thread, one on a worker's.
+      // One job on the network thread, one on a worker.
       for (const int64_t rows : {16, 512}) {
         const HostMemory memory =
             Allocate(*client_, static_cast<size_t>(rows + 128) * (2048 + 640));
@@ -72,7 +71,7 @@ TEST_F(BusyPoll, AnswersAreTheSameAndAreLostNowhere) {
   for (std::thread& caller : callers) caller.join();
 }
 
-TEST_F(BusyPoll, WhoHasNothingToDoSleeps) {
+TEST_F(BusyPoll, IdleThreadsSleep) {
   StartBusy();
   const HostMemory memory = Allocate(*client_, 1 << 20);
   const Places places(memory, 128);
@@ -83,7 +82,7 @@ TEST_F(BusyPoll, WhoHasNothingToDoSleeps) {
   EXPECT_LE(ProcessorTime() - before, 20);
 }
 
-TEST_F(BusyPoll, ADeadlineEndsACallThatLooks) {
+TEST_F(BusyPoll, ADeadlineEndsACallThatPolls) {
   StartBusy();
   const HostMemory memory = Allocate(*client_, 1 << 20);
   const Places places(memory, 128);

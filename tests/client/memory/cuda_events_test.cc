@@ -1,5 +1,5 @@
-// Calls on CUDA memory between what this process has queued there, in order by
-// events that the server of another process knows.
+// Calls on CUDA memory, ordered with this process's queued work by events that
+// another process's server knows.
 #include <unistd.h>
 
 #include <chrono>
@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A call on memory whose codes go behind the input.
+// A call on memory in which the codes follow the input.
 absl::StatusOr<Result> QuantizeIn(
     Client& client, const DeviceMemory& memory, const DeviceEvent* wait,
     const DeviceEvent* record, milliseconds deadline = milliseconds(30'000)) {
@@ -28,7 +28,7 @@ absl::StatusOr<Result> QuantizeIn(
                          call);
 }
 
-TEST_F(CudaMemory, EventsPutACallBetweenWhatIsQueued) {
+TEST_F(CudaMemory, EventsOrderACallWithQueuedWork) {
   Serve();
   const auto client = Open();
   const auto memory = client->AllocateDevice(0, kInput * 2);
@@ -75,11 +75,11 @@ TEST_F(CudaMemory, AnEventThatDoesNotPassEndsWithItsCall) {
     void* const event = stream.MakeEvent();
     const auto wait = client->RegisterEvent(0, event);
     ASSERT_THAT(wait, IsOk());
-    // One that was never recorded has passed.
+    // An event that was never recorded counts as passed.
     EXPECT_THAT(QuantizeIn(*client, *memory, &*wait, nullptr), IsOk());
     stream.Hold();
     stream.Record(event);
-    // More than there are slots.
+    // More calls than slots.
     std::vector<std::future<absl::StatusOr<Result>>> calls;
     for (int i = 0; i < 8; ++i) {
       calls.push_back(std::async(std::launch::async, [&] {
@@ -97,7 +97,7 @@ TEST_F(CudaMemory, AnEventThatDoesNotPassEndsWithItsCall) {
   EXPECT_TRUE(Works(*client, *memory, 42));
 }
 
-TEST_F(CudaMemory, WhatIsNoEventForOthers) {
+TEST_F(CudaMemory, RefusesEventsNotMadeForSharing) {
   Serve();
   const auto client = Open();
   auto memory = client->AllocateDevice(0, kInput * 2);
@@ -111,14 +111,14 @@ TEST_F(CudaMemory, WhatIsNoEventForOthers) {
   EXPECT_THAT(QuantizeIn(*client, *memory, nullptr, nullptr), IsOk());
   const DeviceEvent none;
   EXPECT_THAT(QuantizeIn(*client, *memory, &none, nullptr), StatusIs(kInvalid));
-  // A call on host memory has nothing to wait for.
+  // A call on host memory cannot wait for an event.
   const auto event = client->RegisterEvent(0, stream.MakeEvent());
   ASSERT_THAT(event, IsOk());
   CallOptions call;
   call.events.record = &*event;
   EXPECT_THAT(client->Quantize(Rows(kRows), Input(50), Nvfp4(), call),
               StatusIs(kInvalid));
-  // Nobody knows it in another process's client, or without a server.
+  // The event is unknown to another client, and without a server.
   const auto local = CreateClient("local:cuda:0");
   ASSERT_THAT(local, IsOk());
   EXPECT_THAT((*local)->RegisterEvent(0, stream.MakeEvent()),

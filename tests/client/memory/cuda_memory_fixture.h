@@ -1,4 +1,4 @@
-// Servers of another process that work on this one's CUDA memory.
+// Servers in another process that use this one's CUDA memory.
 #ifndef QUANTD_TESTS_CLIENT_MEMORY_CUDA_MEMORY_FIXTURE_H_
 #define QUANTD_TESTS_CLIENT_MEMORY_CUDA_MEMORY_FIXTURE_H_
 
@@ -45,8 +45,7 @@ class CudaMemory : public Sharing {
     static const std::unique_ptr<Client> cpu = *CreateClient("local:cpu");
     return *cpu->Quantize(Rows(kRows), x, options);
   }
-  // A call on memory of the GPU whose codes go there, too; and whether they are
-  // right.
+  // Makes a call with input and codes in GPU memory, and checks the result.
   static testing::AssertionResult Works(Client& client,
                                         const DeviceMemory& memory,
                                         uint32_t seed) {
@@ -73,7 +72,7 @@ class CudaMemory : public Sharing {
     return BytesEq("codes", want.bytes(TensorKind::kRowwiseData),
                    absl::MakeConstSpan(made));
   }
-  // In a process of Victims: a client of the server that started it.
+  // For a process of Victims: a client of the server that started it.
   static std::unique_ptr<Client> OpenAsVictim() {
     const char* const target = std::getenv("QUANTD_VICTIM_TARGET");
     const char* const socket = std::getenv("QUANTD_VICTIM_SOCKET");

@@ -1,4 +1,4 @@
-// CUDA memory of this process, worked on by a server of another one.
+// CUDA memory of this process, used by a server in another one.
 #include <signal.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ namespace quantd {
 namespace {
 
 using client::DoorConnection;
-TEST_F(CudaMemory, IsWorkedOnWhereItLies) {
+TEST_F(CudaMemory, IsUsedInPlace) {
   Serve();
   const auto client = Open();
   const Buffer x = Input(3);
@@ -68,13 +68,13 @@ TEST_F(CudaMemory, IsWorkedOnWhereItLies) {
   }
 }
 
-TEST_F(CudaMemory, BesideTheHosts) {
+TEST_F(CudaMemory, CombinesWithHostMemory) {
   Serve();
   const auto client = Open();
   auto memory = client->AllocateDevice(0, kInput * 2);
   ASSERT_THAT(memory, IsOk());
   EXPECT_TRUE(Works(*client, *memory, 4));
-  // Results in the host's memory, shared or not; and the other way round.
+  // Results in host memory, shared or not; and the reverse.
   const Buffer x = Input(5);
   const Result want = Reference(x, Nvfp4());
   CopyAnywhere(memory->bytes().data(), x.data(), x.size());
@@ -139,7 +139,7 @@ TEST_F(CudaMemory, AServerWithoutThatGpuTakesNone) {
               testing::HasSubstr("GPU"));
 }
 
-// The server works with GPU 0 alone.
+// The server uses only GPU 0.
 TEST_F(CudaMemory, OfAnotherGpuIsCopiedByAPeerOrRefused) {
   if (GpuCount() < 2) {
     GTEST_SKIP() << "PEER ACCESS IS NOT TESTED: there is one GPU here";
@@ -154,14 +154,14 @@ TEST_F(CudaMemory, OfAnotherGpuIsCopiedByAPeerOrRefused) {
     EXPECT_THAT(std::string(memory.status().message()),
                 testing::HasSubstr("peer"));
   }
-  // Events of that GPU are of no use to GPU 0.
+  // Events of that GPU are useless to GPU 0.
   GpuStream stream;
   EXPECT_THAT(client->RegisterEvent(99, stream.MakeEvent()),
               StatusIs(absl::StatusCode::kNotFound));
 }
 
-// What an honest client would not offer.
-TEST_F(CudaMemory, OffersThatLie) {
+// Offers that an honest client would not make.
+TEST_F(CudaMemory, RefusesFalseOffers) {
   Serve();
   const auto client = Open();
   auto memory = client->AllocateDevice(0, kInput * 2);
@@ -192,7 +192,7 @@ TEST_F(CudaMemory, OffersThatLie) {
     for (int k = 0; k <= i; ++k) {
       lie.ipc[random() % lie.ipc.size()] = static_cast<std::byte>(random());
     }
-    // Some bytes of a handle say nothing.
+    // Some bytes of a handle have no meaning.
     const absl::Status status = offer(lie);
     EXPECT_TRUE(status.ok() || status.code() == kInvalid) << status;
   }
@@ -217,7 +217,7 @@ TEST_F(CudaMemory, ExportedMemoryComesByItsDescriptor) {
   EXPECT_TRUE(Works(*client, *memory, 8));
 }
 
-TEST_F(CudaMemory, WhatWasFreedIsNotUsed) {
+TEST_F(CudaMemory, FreedMemoryIsNotUsed) {
   Serve();
   const auto client = Open();
   TensorSpec spec;
@@ -232,7 +232,7 @@ TEST_F(CudaMemory, WhatWasFreedIsNotUsed) {
   const auto result = client->Quantize(
       Rows(kRows), memory->bytes().first(kInput), Nvfp4(), call);
   EXPECT_FALSE(result.ok());
-  // Other memory at its address is other memory.
+  // New memory at the same address is different memory.
   void* const again = AllocateOnDevice(kInput * 2);
   auto other = client->RegisterDevice(again);
   ASSERT_THAT(other, IsOk());

@@ -1,4 +1,4 @@
-// What becomes of shared memory when the server, a call or a client ends early.
+// Shared memory when the server, a call or a client ends early.
 #include <signal.h>
 #include <unistd.h>
 
@@ -34,7 +34,7 @@ TEST_F(Sharing, AServerThatStartsAgainIsSharedWithAgain) {
     process_->WaitForExit(10);
     Start(with_door);
     std::fill(places.codes.begin(), places.codes.end(), std::byte{0});
-    // What is tried once a second has been tried.
+    // Long enough for what is tried once a second.
     std::this_thread::sleep_for(milliseconds(1100));
     const auto result = places.Quantize(*client);
     ASSERT_THAT(result, IsOk());
@@ -44,14 +44,14 @@ TEST_F(Sharing, AServerThatStartsAgainIsSharedWithAgain) {
   }
 }
 
-TEST_F(Sharing, NothingIsWrittenAfterACallWasCancelled) {
+TEST_F(Sharing, ACancelledCallWritesNothingAfterwards) {
   Start();
   auto client = Open();
   constexpr int64_t kRows = 16 << 10;  // 32 MiB
   const HostMemory memory = Allocate(*client, kRows * (2048 + 512 + 64));
   const Places places(memory, kRows);
   Fill(places.input, 6);
-  // The first one is slower than all others.
+  // The first call is slower than all others.
   ASSERT_THAT(places.Quantize(*client, {}, true), IsOk());
   const auto start = Clock::now();
   ASSERT_THAT(places.Quantize(*client, {}, true), IsOk());
@@ -70,7 +70,7 @@ TEST_F(Sharing, NothingIsWrittenAfterACallWasCancelled) {
     canceller.join();
     if (result.ok()) continue;
     ++cancelled;
-    // What the job would have written last.
+    // The bytes that the job would have written last.
     const auto end = places.codes.last(4096);
     std::fill(end.begin(), end.end(), std::byte{0xee});
     std::this_thread::sleep_for(2 * whole);
@@ -84,7 +84,7 @@ TEST_F(Sharing, NothingIsWrittenAfterACallWasCancelled) {
   }));
 }
 
-TEST_F(Sharing, ADoorThatDoesNotAnswerHoldsACallToItsDeadline) {
+TEST_F(Sharing, ASilentMemorySocketDelaysACallToItsDeadlineAtMost) {
   Start();
   auto client = Open();
   const HostMemory memory = Allocate(*client, 1 << 20);
@@ -97,8 +97,8 @@ TEST_F(Sharing, ADoorThatDoesNotAnswerHoldsACallToItsDeadline) {
   ASSERT_TRUE(Eventually([&] { return Stands(); }));
   CallOptions call;
   call.deadline = milliseconds(500);
-  // The first finds that its memory is not shared any more, and the second
-  // that nobody answers at the door.
+  // The first call finds that its memory is no longer shared, the second that
+  // the memory socket does not answer.
   for (int i = 0; i < 2; ++i) {
     const auto start = Clock::now();
     EXPECT_THAT(places.Quantize(*client, call),
@@ -108,7 +108,7 @@ TEST_F(Sharing, ADoorThatDoesNotAnswerHoldsACallToItsDeadline) {
   process_->Signal(SIGCONT);
 }
 
-TEST_F(Sharing, AServerThatStandsStillHoldsNobodyForEver) {
+TEST_F(Sharing, AStoppedServerDelaysNobodyForEver) {
   Start();
   auto client = Open(milliseconds(300));
   const HostMemory memory = Allocate(*client, 1 << 20);
@@ -124,7 +124,7 @@ TEST_F(Sharing, AServerThatStandsStillHoldsNobodyForEver) {
               StatusIs(absl::StatusCode::kDeadlineExceeded));
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(15));
   process_->Signal(SIGCONT);
-  // Whatever it may yet write: it is not lent again.
+  // Whatever the server may still write, the memory is not lent again.
   std::this_thread::sleep_for(milliseconds(1100));
   const auto result = places.Quantize(*client);
   ASSERT_THAT(result, IsOk());
@@ -167,7 +167,8 @@ TEST_F(Sharing, ClientsThatAreKilledHurtNobody) {
   ASSERT_TRUE(Eventually([&] { return Mapped() == 1; }));
   const size_t descriptors = Descriptors();
 
-  // What calls of another client take while those go, in microseconds.
+  // Times of another client's calls while those processes are killed, in
+  // microseconds.
   std::atomic<std::vector<double>*> times = nullptr;
   std::atomic<bool> stop = false;
   std::thread other([&] {
@@ -204,12 +205,12 @@ TEST_F(Sharing, ClientsThatAreKilledHurtNobody) {
       "p99 of another client: %.0f us beside clients that leave, "
       "%.0f us beside clients that are killed\n",
       before, after);
-  // A busy machine may stop everybody for some milliseconds.
+  // A busy machine may pause everything for some milliseconds.
   EXPECT_LE(after, 2 * before + 10'000);
   EXPECT_TRUE(Eventually([&] { return Mapped() == 1; })) << Mapped();
   EXPECT_TRUE(Eventually([&] { return Descriptors() <= descriptors; }))
       << descriptors << " and now " << Descriptors();
-  // It ends well only if all memory came back.
+  // It exits cleanly only if all memory was released.
   client.reset();
   process_->Signal(SIGTERM);
   EXPECT_EQ(process_->WaitForExit(30), 0) << process_->Log();

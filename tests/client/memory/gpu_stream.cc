@@ -77,7 +77,7 @@ void GpuStream::Hold() {
 void GpuStream::Release() { state_->held = false; }
 
 void GpuStream::Write(void* to, absl::Span<const std::byte> bytes) {
-  // From pageable memory a copy would wait for the stream here.
+  // Copying from pageable memory would wait for the stream here.
   std::byte* const from = state_->Pin(bytes.size());
   std::memcpy(from, bytes.data(), bytes.size());
   Check(cudaMemcpyAsync(to, from, bytes.size(), cudaMemcpyDefault,

@@ -1,4 +1,4 @@
-// A stream of this process's on GPU 0, of tests that CUDA is there for.
+// A stream on GPU 0 for tests with CUDA.
 #ifndef QUANTD_TESTS_CLIENT_MEMORY_GPU_STREAM_H_
 #define QUANTD_TESTS_CLIENT_MEMORY_GPU_STREAM_H_
 
@@ -18,16 +18,16 @@ class GpuStream {
   ~GpuStream();
   GpuStream(const GpuStream&) = delete;
 
-  // What is queued from now on waits for Release, a minute at most.
+  // Work queued from now on waits for Release, for a minute at most.
   void Hold();
   void Release();
-  // Queues the way of the host's bytes into the GPU's memory.
+  // Queues a copy of host bytes into the GPU's memory.
   void Write(void* to, absl::Span<const std::byte> bytes);
-  // What lies there once all that is queued has been done.
+  // The content once all queued work has been done.
   std::vector<std::byte> Read(const void* from, size_t bytes);
 
-  // A cudaEvent_t that other processes may know, or one that they may not; as
-  // long as the stream is there.
+  // A cudaEvent_t, with or without support for other processes; valid as long
+  // as the stream.
   void* MakeEvent(bool for_others = true);
   void Record(void* event);
   void WaitFor(void* event);

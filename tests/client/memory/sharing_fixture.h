@@ -1,4 +1,4 @@
-// A server process that shares memory with a client of this one.
+// A server process that shares memory with a client of this process.
 #ifndef QUANTD_TESTS_CLIENT_MEMORY_SHARING_FIXTURE_H_
 #define QUANTD_TESTS_CLIENT_MEMORY_SHARING_FIXTURE_H_
 
@@ -19,7 +19,7 @@
 
 namespace quantd {
 
-// bf16 between 1 and 2, another tensor for each seed.
+// bf16 between 1 and 2, a different tensor for each seed.
 inline void Fill(absl::Span<std::byte> bytes, uint32_t seed) {
   for (size_t i = 0; i + 1 < bytes.size(); i += 2) {
     seed = seed * 1664525 + 1013904223;
@@ -36,8 +36,7 @@ inline QuantizeOptions Nvfp4() {
   return options;
 }
 
-// An input, and the codes and scales that are made of it, in one piece of
-// memory.
+// An input and its codes and scales, in one piece of memory.
 struct Places {
   Places(const HostMemory& memory, int64_t rows)
       : tensor(Rows(rows)),
@@ -88,7 +87,7 @@ class Sharing : public testing::Test {
     EXPECT_THAT(memory, IsOk());
     return memory.ok() ? *std::move(memory) : HostMemory();
   }
-  // Regions that the server has mapped.
+  // Number of regions that the server has mapped.
   size_t Mapped() const {
     const std::string maps =
         ReadFile("/proc/" + std::to_string(process_->pid()) + "/maps");

@@ -1,4 +1,4 @@
-// How a client gets memory that it shares, and which way its calls then go.
+// How a client gets shared memory, and which transport its calls then use.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -24,8 +24,8 @@ TEST_F(Sharing, MemoryIsSharedFromItsAllocationToItsEnd) {
   EXPECT_EQ(memory.bytes().size(), 100'000u);
   EXPECT_EQ(memory.bytes().front(), std::byte{0});
   EXPECT_EQ(Mapped(), 1u);
-  // Parts of it are known by their address, on any thread, and moving the owner
-  // moves nothing.
+  // Parts of it are recognized by address, on any thread, and moving the owner
+  // changes nothing.
   const HostMemory owner = std::move(memory);
   EXPECT_TRUE(memory.bytes().empty());
   const Places places(owner, 32);
@@ -38,7 +38,7 @@ TEST_F(Sharing, MemoryIsSharedFromItsAllocationToItsEnd) {
     EXPECT_EQ(result->bytes(TensorKind::kRowwiseData).data(),
               places.codes.data());
   }).join();
-  // Other memory goes the ordinary way.
+  // Other memory is sent as usual.
   const std::vector<std::byte> copy(places.input.begin(), places.input.end());
   const auto result = client->Quantize(places.tensor, copy, Nvfp4());
   ASSERT_THAT(result, IsOk());
@@ -47,7 +47,8 @@ TEST_F(Sharing, MemoryIsSharedFromItsAllocationToItsEnd) {
       BytesEq("codes", places.codes, result->bytes(TensorKind::kRowwiseData)));
 }
 
-// Results of what lies in shared memory come back in it, without a copy.
+// Results of inputs in shared memory are returned in shared memory, without a
+// copy.
 TEST_F(Sharing, ResultsOfSharedMemoryAreShared) {
   Start();
   auto client = Open();
@@ -65,7 +66,7 @@ TEST_F(Sharing, ResultsOfSharedMemoryAreShared) {
                           result.bytes(part.kind)));
     }
   };
-  // Several at a time have places of their own, which are used again.
+  // Several results at a time have separate memory, which is reused.
   for (int round = 0; round < 5; ++round) {
     std::vector<Result> held;
     for (int i = 0; i < 4; ++i) {
@@ -77,7 +78,7 @@ TEST_F(Sharing, ResultsOfSharedMemoryAreShared) {
     for (const Result& result : held) same(result);
     EXPECT_EQ(Mapped(), 5u);
   }
-  // One part to a place of the caller's, the others to the client's.
+  // One part goes to the caller's memory, the others to the client's.
   CallOptions call;
   const auto codes = memory.bytes().subspan(2 << 20, 1 << 19);
   call.into = {{TensorKind::kRowwiseData, codes}};
@@ -85,7 +86,7 @@ TEST_F(Sharing, ResultsOfSharedMemoryAreShared) {
   ASSERT_THAT(result, IsOk());
   EXPECT_EQ(result->bytes(TensorKind::kRowwiseData).data(), codes.data());
   same(*result);
-  // More than is shared: the rest comes by messages.
+  // Beyond the limit of shared memory the rest comes by messages.
   std::vector<Result> many;
   for (int i = 0; i < 300; ++i) {
     auto one = client->Quantize(tensor, input, Nvfp4());
@@ -114,7 +115,7 @@ TEST_F(Sharing, MemoryThatIsTakenIsUsedAgain) {
     memory->bytes().back() = std::byte{1};
   }
   EXPECT_EQ(Mapped(), 1u);
-  // What is kept gives way to what is wanted: 128 MiB are there in all.
+  // Kept memory is released for new requests: there are 128 MiB in all.
   std::vector<HostMemory> most;
   for (size_t mib = 20; mib < 25; ++mib) {
     auto memory = client->TakeHost(mib << 20);
@@ -134,7 +135,7 @@ TEST_F(Sharing, MemoryThatIsGivenUpIsUnmapped) {
   const size_t before = Descriptors();
   auto client = Open();
   for (int i = 0; i < 20; ++i) {
-    // Half of what there is: the ones before must have gone.
+    // Half of the limit: the earlier ones must have been released.
     ASSERT_TRUE(Eventually([&] { return Mapped() == 0; }));
     Allocate(*client, size_t{64} << 20);
   }
@@ -144,7 +145,7 @@ TEST_F(Sharing, MemoryThatIsGivenUpIsUnmapped) {
       << before << " and now " << Descriptors();
 }
 
-TEST_F(Sharing, InPlaceGoesTheOrdinaryWay) {
+TEST_F(Sharing, OverwritingTheInputIsNotShared) {
   Start();
   auto client = Open();
   const HostMemory memory = Allocate(*client, 1 << 20);
@@ -157,13 +158,13 @@ TEST_F(Sharing, InPlaceGoesTheOrdinaryWay) {
   const auto got = client->Quantize(Rows(64), input, Nvfp4(), call);
   ASSERT_THAT(expected, IsOk());
   ASSERT_THAT(got, IsOk());
-  // The input is lent, and what is written over it is not.
+  // The input is lent, but the output that overwrites it is not.
   EXPECT_EQ(got->transport(), Transport::kShared);
   EXPECT_TRUE(BytesEq("codes", expected->bytes(TensorKind::kRowwiseData),
                       got->bytes(TensorKind::kRowwiseData)));
 }
 
-TEST_F(Sharing, WhatCannotBeSharedIsRefused) {
+TEST_F(Sharing, RefusesMemoryThatCannotBeShared) {
   auto client = Open();
   EXPECT_THAT(client->AllocateHost(4096),
               StatusIs(absl::StatusCode::kUnavailable));
@@ -193,7 +194,7 @@ TEST_F(Sharing, MemoryOfTheCallers) {
   EXPECT_THAT(client->RegisterHost(memfd, mapping), StatusIs(kInvalid));
   EXPECT_THAT(client->RegisterHost(-1, mapping), StatusIs(kInvalid));
   ASSERT_EQ(fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
-  // Sealed, but no page is there yet.
+  // Sealed, but without any page yet.
   EXPECT_THAT(client->RegisterHost(memfd, mapping), StatusIs(kInvalid));
   Fill(mapping, 3);
   EXPECT_THAT(client->RegisterHost(memfd, mapping.first(4096)),
@@ -207,7 +208,7 @@ TEST_F(Sharing, MemoryOfTheCallers) {
                 .Quantize(*client)
                 ->transport(),
             Transport::kUnix);
-  // To be read alone: the output comes by a message.
+  // Read-only: the output comes by a message.
   memory = client->RegisterHost(memfd, mapping, HostUse::kRead);
   close(memfd);
   ASSERT_THAT(memory, IsOk());

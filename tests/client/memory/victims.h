@@ -1,6 +1,6 @@
-// Processes that share memory and call, one after the other, each ended by a
-// signal at a random moment. Such a process is a test of this program that is
-// disabled; it says by a byte to descriptor 3 that it works.
+// Processes that share memory and make calls, one after the other, each ended
+// by a signal at a random moment. Such a process runs a disabled test of this
+// program; it writes a byte to descriptor 3 when it works.
 #ifndef QUANTD_TESTS_CLIENT_MEMORY_VICTIMS_H_
 #define QUANTD_TESTS_CLIENT_MEMORY_VICTIMS_H_
 
@@ -23,8 +23,8 @@ namespace quantd {
 
 class Victims {
  public:
-  // `test` is "Suite.DISABLED_Test"; where it calls and shares memory it finds
-  // in QUANTD_VICTIM_TARGET and QUANTD_VICTIM_SOCKET.
+  // `test` is "Suite.DISABLED_Test". It finds the server in
+  // QUANTD_VICTIM_TARGET and its memory socket in QUANTD_VICTIM_SOCKET.
   Victims(const std::string& test, const std::string& calls,
           const std::string& socket)
       : filter_("--gtest_filter=" + test),

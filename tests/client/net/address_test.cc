@@ -50,7 +50,7 @@ TEST(Address, DuplicatesCountOnce) {
               ElementsAre("10.0.0.1:1", "name a 1"));
 }
 
-TEST(Address, WhatIsNoneIsRefused) {
+TEST(Address, RefusesInvalidAddresses) {
   for (const char* bad : {"", ",", "a:1,", "a:1,,b:1", "a", "a:", ":1",
                           "::1:50151", "[::1]", "unix:", "http://a:1", "a:1/b",
                           "user@a:1", "a b:1", "dns:", "dns:///", "a:1:2"}) {

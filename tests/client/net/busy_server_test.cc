@@ -1,5 +1,5 @@
-// A server that has too much to do: calls that it refuses are made again at the
-// time that it says, and served.
+// An overloaded server: refused calls are repeated at the time that it names,
+// and served.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -38,7 +38,7 @@ class BusyServerTest : public testing::Test {
     call.deadline = deadline;
     return client_->Quantize(tensor_, input_, options_, call);
   }
-  // By so many callers at once, each until `call` says false.
+  // Runs that many callers at once, each until `call` returns false.
   template <typename Call>
   static void AtOnce(int callers, Call call) {
     std::vector<std::thread> threads;
@@ -68,7 +68,7 @@ TEST_F(BusyServerTest, ServesCallsThatCanWait) {
   std::atomic<int> served = 0;
   AtOnce(16, [&] {
     if (--left < 0) return false;
-    // Every other call is refused at once where it would be late.
+    // Every other call is refused at once if it would be late.
     if (left % 2 == 0) {
       const auto hasty = Call(milliseconds(40));
       served += hasty.ok() || absl::IsResourceExhausted(hasty.status()) ||

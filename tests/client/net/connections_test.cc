@@ -15,7 +15,7 @@
 namespace quantd {
 namespace {
 
-// Carries the bytes of the first connection to a server; resets all others.
+// Forwards the first connection to a server; resets all others.
 class OneWay {
  public:
   explicit OneWay(const std::string& target)
@@ -81,7 +81,7 @@ class OneWay {
   std::thread thread_;
 };
 
-TEST(Connections, OneThatCannotBeMadeGetsNoCallsWhileAnotherIs) {
+TEST(Connections, ABrokenOneGetsNoCallsWhileAnotherWorks) {
   FakeServer server;
   OneWay way(server.target());
   const auto client = Connect(way.target(), {.channels = 8});
@@ -90,7 +90,7 @@ TEST(Connections, OneThatCannotBeMadeGetsNoCallsWhileAnotherIs) {
   server.Script({hang});
   const CancellationToken token;
   Input in({64, 1024});
-  // The connection that is made is the one with more bytes under way.
+  // The working connection is the one with more bytes in flight.
   auto first =
       client->QuantizeAsync(in.desc, in.data, Nvfp4(), {.cancel = token});
   server.WaitForHanging(1);

@@ -1,6 +1,6 @@
-// A peer that completes the HTTP/2 handshake, opens every window and then
-// reads nothing: the kernel's buffers fill, a write hangs in the middle of the
-// caller's memory. The deadline must still bring the call back, and only when
+// A peer that completes the HTTP/2 handshake, opens every window and then reads
+// nothing: the kernel's buffers fill, and a write hangs in the middle of the
+// caller's memory. The call must still return at its deadline, but only when
 // nobody can read that memory any more.
 #include <sys/socket.h>
 #include <unistd.h>
@@ -59,7 +59,8 @@ TEST(FrozenPeer, TheDeadlineStillHolds) {
   const double seconds = Seconds(start);
   EXPECT_FALSE(result.ok());
   EXPECT_GE(seconds, 0.45);
-  // The deadline, the dead peer's second, gRPC's ten, and a busy machine.
+  // The deadline, dead_peer_timeout's second, gRPC's ten seconds, and a busy
+  // machine.
   EXPECT_LT(seconds, 30);
 }
 

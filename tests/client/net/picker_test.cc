@@ -29,16 +29,16 @@ Candidate Avoided(Candidate c) {
   return c;
 }
 
-// What is chosen: an index, or -1 to wait, -2 for none.
+// The choice: an index, -1 to wait, or -2 for none.
 int Pick(const std::vector<Candidate>& candidates) {
   const Choice choice = Choose(candidates, kNow);
   if (choice.kind == Kind::kTake) return static_cast<int>(choice.index);
   return choice.kind == Kind::kWait ? -1 : -2;
 }
 
-TEST(Picker, NobodyIsNone) { EXPECT_EQ(Pick({}), -2); }
+TEST(Picker, NoServersGiveNoChoice) { EXPECT_EQ(Pick({}), -2); }
 
-TEST(Picker, TheFewestBytesUnderWay) {
+TEST(Picker, PicksTheFewestBytesInFlight) {
   EXPECT_EQ(Pick({Of(Health::kServing, 512 << 20), Of(Health::kServing, 4096),
                   Of(Health::kServing, 8192)}),
             1);
@@ -58,7 +58,7 @@ TEST(Picker, EqualsTakeTurns) {
 }
 
 TEST(Picker, ASlowOneFillsUpAndIsLeftAlone) {
-  // Each turn everyone but server 0 finishes what it has.
+  // In each round all servers but server 0 finish their calls.
   std::vector<Candidate> three(3, Of(Health::kServing));
   int slow = 0;
   for (uint64_t i = 1; i <= 30; ++i) {
@@ -78,7 +78,7 @@ TEST(Picker, NeitherDeadNorDrainingOnesWhileOneServes) {
             3);
 }
 
-TEST(Picker, WhatIsAvoidedComesAfterWhatIsNot) {
+TEST(Picker, AvoidsServersThatFailed) {
   EXPECT_EQ(
       Pick({Avoided(Of(Health::kServing)), Of(Health::kServing, 1 << 30)}), 1);
   const std::vector<Candidate> all = {Avoided(Of(Health::kServing, 10)),
@@ -88,15 +88,15 @@ TEST(Picker, WhatIsAvoidedComesAfterWhatIsNot) {
   EXPECT_FALSE(Choose(all, kNow + seconds(2)).avoided);
 }
 
-TEST(Picker, WhatWasTriedIsPassedOver) {
+TEST(Picker, SkipsServersThatWereTried) {
   EXPECT_EQ(Pick({Tried(Of(Health::kServing)), Of(Health::kServing, 1 << 30)}),
             1);
   EXPECT_EQ(Pick({Tried(Of(Health::kServing)), Of(Health::kDown)}), -2);
-  // One that may be hanging is not waited for while another one serves.
+  // A server that may hang is not waited for while another one serves.
   EXPECT_EQ(Pick({Tried(Of(Health::kServing)), Of(Health::kUnknown)}), -2);
 }
 
-TEST(Picker, TheUnknownAreWaitedForAndTheDownAreNot) {
+TEST(Picker, WaitsForUnknownServersOnly) {
   EXPECT_EQ(Pick({Of(Health::kUnknown), Of(Health::kDown)}), -1);
   EXPECT_EQ(Pick({Of(Health::kUnknown), Of(Health::kDraining)}), -1);
   EXPECT_EQ(Pick({Of(Health::kDown), Of(Health::kDown)}), -2);

@@ -1,5 +1,5 @@
-// Real servers that are stopped and started again under load: no call of the
-// SDK fails, and every reply is what a server at peace answers.
+// Real servers that are stopped and restarted under load: no call of the SDK
+// fails, and every reply equals an undisturbed server's.
 //
 // Four stops by default; QUANTD_STOPS=40 for the long form, in which at least
 // 10,000 calls are made.
@@ -54,7 +54,7 @@ class Case {
     decode_ = decode;
   }
 
-  // Asks a server that nobody disturbs.
+  // Asks an undisturbed server.
   absl::Status Learn(Client& client) {
     auto quantized = Quantize(client);
     if (!quantized.ok()) return quantized.status();
@@ -129,7 +129,7 @@ void CallUntil(const std::atomic<bool>& over, Client& client,
                const std::vector<Case>& cases, int seed, Tally* tally) {
   std::mt19937 random(static_cast<unsigned>(seed));
   while (!over) {
-    // Mostly small ones, so that there are many, and now and then a large one.
+    // Mostly small ones, so that there are many, and occasionally a large one.
     const size_t which =
         random() % 16 == 0 ? random() % cases.size() : random() % 2;
     const auto start = steady_clock::now();
@@ -148,7 +148,7 @@ void CallUntil(const std::atomic<bool>& over, Client& client,
   }
 }
 
-TEST(Replicas, StoppedUnderLoadNoCallIsLostAndNoneIsWrong) {
+TEST(Replicas, StopsUnderLoadLoseNoCall) {
   ASSERT_NE(bench::FindQuantd(), "") << "the quantd binary is not built";
   const char* wanted = std::getenv("QUANTD_STOPS");
   const int stops = wanted != nullptr ? std::atoi(wanted) : 4;
@@ -226,9 +226,9 @@ TEST(Replicas, StoppedUnderLoadNoCallIsLostAndNoneIsWrong) {
   EXPECT_GE(tally.calls, least_calls);
 }
 
-// A server alone is killed and back a moment later: its clients must not sit
-// out what gRPC gives a connection that nobody works on. With one attempt each
-// it is call after call that fails meanwhile.
+// A single server is killed and restarted a moment later: its clients must not
+// have to wait for gRPC's slow reconnection. With one attempt each, every call
+// in the meantime fails.
 class Alone : public testing::TestWithParam<int> {};
 
 TEST_P(Alone, AServerThatComesBackIsFoundSoon) {

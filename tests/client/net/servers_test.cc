@@ -1,5 +1,5 @@
-// Several servers, some of them hostile: whom a call is sent to, when it moves
-// on, and what is said when nobody takes it.
+// Several servers, some of them hostile: which one gets a call, when a call
+// moves on, and the error if none accepts it.
 #include "client/net/servers.h"
 
 #include <atomic>
@@ -39,7 +39,7 @@ Scripted Hang() {
   return s;
 }
 
-// Two that answer.
+// Two servers that answer.
 class TwoServers : public testing::Test {
  protected:
   void ScriptBoth(const std::vector<Scripted>& scripts) {
@@ -127,7 +127,7 @@ TEST_F(TwoServers, AFaultOfTwoDevicesIsTheRequests) {
   EXPECT_EQ(calls(), before + 2);
 }
 
-TEST_F(TwoServers, NobodyGoesOnForEver) {
+TEST_F(TwoServers, RetriesEnd) {
   const auto client = Connect(target());
   ScriptBoth(
       std::vector<Scripted>(9, Failure(grpc::StatusCode::UNAVAILABLE, "no!")));
@@ -149,7 +149,7 @@ TEST_F(TwoServers, WithoutRetriesACallIsSentOnce) {
   EXPECT_EQ(calls(), 2);
 }
 
-TEST_F(TwoServers, ASlowOneGetsNoMoreWhileItIsBehind) {
+TEST_F(TwoServers, ASlowServerGetsNoCallsWhileItIsBehind) {
   const auto client = Connect(target());
   HearOfBoth(*client);
   a_.Script(std::vector<Scripted>(20, Hang()));
@@ -181,7 +181,7 @@ TEST_F(TwoServers, OneThatDidNotAnswerInTimeIsPassedOver) {
   a_.Script(std::vector<Scripted>(20, Hang()));
   int late = 0;
   auto since = steady_clock::now();
-  // It is passed over for five seconds.
+  // It is avoided for five seconds.
   for (int i = 0; i < 10 && (late == 0 || Seconds(since) < 4); ++i) {
     const auto result = client->Quantize(in_.desc, in_.data, Nvfp4(),
                                          {.deadline = milliseconds(3000)});
@@ -196,7 +196,7 @@ TEST_F(TwoServers, OneThatDidNotAnswerInTimeIsPassedOver) {
   EXPECT_EQ(a_.calls(), before + 1);
 }
 
-TEST(Servers, AllDownSaysWhoSaidWhat) {
+TEST(Servers, ErrorsListWhatEachServerSaid) {
   const auto client = Connect("127.0.0.1:1,127.0.0.1:2,unix:/no/such/socket");
   Input in({1, 16});
   const auto start = steady_clock::now();
@@ -224,8 +224,8 @@ TEST(Servers, OneOfManyIsEnough) {
   }
 }
 
-TEST(Servers, OneThatAcceptsAndHangsGetsNothing) {
-  LoopbackListener mute(16);  // takes connections and says nothing
+TEST(Servers, AHangingServerGetsNoCalls) {
+  LoopbackListener mute(16);  // accepts connections but never answers
   FakeServer server;
   const auto client = Connect(mute.target() + "," + server.target());
   Input in({64, 1024});
@@ -236,8 +236,8 @@ TEST(Servers, OneThatAcceptsAndHangsGetsNothing) {
   EXPECT_LT(Seconds(start), kAtOnce);
 }
 
-TEST(Servers, OnlySuchOnesHoldNobodyBeyondTheDeadline) {
-  LoopbackListener mute(16);  // takes connections and says nothing
+TEST(Servers, HangingServersDelayNobodyBeyondTheDeadline) {
+  LoopbackListener mute(16);  // accepts connections but never answers
   const auto client = Connect(mute.target() + ",127.0.0.1:1");
   Input in({64, 1024});
   const auto start = steady_clock::now();
@@ -256,7 +256,7 @@ TEST(Servers, OnlySuchOnesHoldNobodyBeyondTheDeadline) {
   EXPECT_THAT(future.get(), StatusIs(absl::StatusCode::kCancelled));
 }
 
-// What a Client is made of, with a resolver of the test's.
+// The components of a Client, with a resolver of the test.
 class Named {
  public:
   explicit Named(client::Resolver resolver)
@@ -288,7 +288,7 @@ std::vector<client::Address> Found(std::vector<std::string> targets) {
   return list;
 }
 
-TEST(Names, OneThatDoesNotResolveIsSaid) {
+TEST(Names, ReportsANameThatDoesNotResolve) {
   Named named([](const auto&) {
     return absl::NotFoundError("the name does not resolve: no such name");
   });
@@ -300,7 +300,7 @@ TEST(Names, OneThatDoesNotResolveIsSaid) {
   EXPECT_LT(Seconds(start), kAtOnce);
 }
 
-TEST(Names, ANameServerThatHangsHoldsNobodyUp) {
+TEST(Names, AHangingNameServerDelaysNobody) {
   const auto release = std::make_shared<std::promise<void>>();
   const std::shared_future<void> released(release->get_future());
   const auto start = steady_clock::now();

@@ -1,5 +1,5 @@
-// Calls in chunks against calls by one message: not one byte differs, whatever
-// is asked and however the chunks fall.
+// Calls in chunks compared with calls by one message: not one byte differs, for
+// any options and any chunks.
 #include <chrono>
 #include <fstream>
 #include <limits>
@@ -41,7 +41,7 @@ absl::StatusOr<Result> Ask(Client& client, const Plan& plan,
                            std::get<DequantizeOptions>(options), call);
 }
 
-// Free memory of the machine, as the kernel sees it.
+// Free memory of the machine, by the kernel.
 size_t FreeMemory() {
   std::ifstream file("/proc/meminfo");
   std::string word;
@@ -72,7 +72,7 @@ class StreamedCalls : public testing::Test {
   }
 
   void ExpectSame(const Plan& plan) {
-    // Shapes that only a plan is made of.
+    // Skips shapes too large to compute.
     if (plan.input_bytes() + plan.output_bytes() > (size_t{16} << 20)) return;
     std::vector<oracle::Bytes> inputs;
     std::vector<Bytes> in;
@@ -84,7 +84,7 @@ class StreamedCalls : public testing::Test {
           {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()});
     }
     const auto expected = Ask(*plain_, plan, in);
-    // Every other one into the caller's memory.
+    // Every other call writes into the caller's memory.
     CallOptions call;
     std::vector<std::vector<double>> places;
     for (const TensorSpec& spec : plan.outputs()) {
@@ -153,7 +153,7 @@ TEST_F(StreamedCalls, AllElseAsByOneMessage) {
 
 TEST_F(StreamedCalls, TensorsOfMoreThanAChunk) {
   Start();
-  // A last chunk of a few bytes; parts whose ends no chunk meets.
+  // The last chunk has a few bytes; no part ends with a chunk.
   const TensorDesc desc = {DType::kF32, {1041, 1056}};
   QuantizeOptions options;
   options.usage = Usage::kBoth;
@@ -171,7 +171,7 @@ TEST_F(StreamedCalls, TensorsOfMoreThanAChunk) {
   ExpectSame(*plan);
 }
 
-TEST_F(StreamedCalls, WhatTheServerTakesNotAsOneMessageComesByItself) {
+TEST_F(StreamedCalls, LargeCallsAreStreamedAutomatically) {
   Start({"--max-request-bytes", "64KiB", "--memory-budget", "64MiB"});
   const TensorDesc desc = {DType::kBF16, {64, 1024}};
   const std::vector<std::byte> zeros(128 << 10);
@@ -188,7 +188,7 @@ TEST_F(StreamedCalls, WhatTheServerTakesNotAsOneMessageComesByItself) {
       plain_->Quantize(small, Bytes(zeros).first(32 << 10), options);
   ASSERT_THAT(one, IsOk());
   EXPECT_FALSE(one->streamed());
-  // What it has no memory for stays refused, before it is sent.
+  // A request beyond the server's memory is still refused, before it is sent.
   const TensorDesc huge = {DType::kBF16, {32 << 10, 1024}};
   const std::vector<std::byte> much(64 << 20);
   const auto refused = plain_->Quantize(huge, much, options);
@@ -196,7 +196,7 @@ TEST_F(StreamedCalls, WhatTheServerTakesNotAsOneMessageComesByItself) {
   EXPECT_EQ(GetServerError(refused.status())->reason, ErrorReason::kTooLarge);
 }
 
-// More than one message can hold, beside the two halves of it.
+// More than one message can hold, even without the two halves of it.
 TEST_F(StreamedCalls, TensorsOfMoreThanTwoGibibytes) {
   constexpr int64_t kRows = 1152 << 10;
   constexpr size_t kBytes = size_t{kRows} * 2048;  // 2.25 GiB

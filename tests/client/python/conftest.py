@@ -10,7 +10,7 @@ import pytest
 import quantd
 from servers import Process
 
-# Of `large`: no multiple of anything.
+# The shape of `large`: not a multiple of anything.
 ROWS, COLS = 1153, 1024
 
 

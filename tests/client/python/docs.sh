@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Builds the reference pages of the Python package by pdoc, and those of the C++
-# client by Doxygen; a warning of either is an error.
+# Builds the reference pages of the Python package with pdoc, and those of the
+# C++ client with Doxygen; any warning is an error.
 #
 #   tests/client/python/docs.sh [OUT]
 #
-# OUT has python/ and cpp/ afterwards; default: build/docs. PYTHON is one that has
-# pdoc, numpy, grpcio and protobuf; without, a virtual environment gets them. What
-# is not there is skipped, loudly, with 77.
+# OUT then has python/ and cpp/; default: build/docs. PYTHON names an
+# interpreter with pdoc, numpy, grpcio and protobuf; otherwise they are
+# installed into a virtual environment. If tools are missing it prints so and
+# exits with 77.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
@@ -37,10 +38,10 @@ import warnings
 import pdoc
 import quantd
 
-# A TypedDict does not tell which of those before it a key is of.
+# A TypedDict does not record which of its bases a key comes from.
 warnings.filterwarnings("ignore", "Cannot determine where .* is taken from")
 
-# What is found when it is asked for is found before pdoc looks.
+# Lazy names are loaded before pdoc looks.
 for name in quantd.__all__:
   setattr(quantd, name, getattr(quantd, name))
 pdoc.render.configure(docformat="google", show_source=False)

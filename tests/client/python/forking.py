@@ -43,7 +43,7 @@ def main(address, engine, how):
       return FORKED if "spawn" in str(error) else 1
 
   if how == "before":
-    # Nothing was called yet, so that the child may.
+    # No call was made yet, so the child may make one.
     print(code := in_child(child))
     return code or child()
   expected.append(q.quantize(x, "nvfp4").rowwise.codes.tobytes())
@@ -65,7 +65,7 @@ def main(address, engine, how):
     thread.start()
   for _ in range(8):
     if busy:
-      # A machine with other work takes its time: a further call has been taken.
+      # On a busy machine: waits until a further call has been accepted.
       before, until = len(calls), time.monotonic() + 5
       while len(calls) == before and time.monotonic() < until:
         time.sleep(0.01)

@@ -22,7 +22,7 @@ class Relay:
   def __init__(self, target, stream=None, info=None):
     self._stream, self._info = stream, info
     self._lock = threading.Lock()
-    self.calls = {}  # by the names of the methods
+    self.calls = {}  # by method name
     self.chunk_bytes = 0
     self.metadata = []
     self._channel = grpc.insecure_channel(target, [

@@ -29,7 +29,8 @@ def main():
     if importlib.util.find_spec(module) is None:
       print(f"skipped: no module {module}")
       return 77
-  # Who starts this in the background has it ignored, and so would the tests.
+  # A shell ignores SIGINT for background processes, and the tests would inherit
+  # that.
   signal.signal(signal.SIGINT, signal.SIG_DFL)
   environment = dict(
       os.environ, QUANTD=str(pathlib.Path(known.server).resolve()),

@@ -210,7 +210,7 @@ def test_many_leaves_out_what_is_no_matrix_of_floats(q, x):
   bits = (x.view(np.uint32) >> 16).astype(np.uint16)
   state["up.weight"] = bits
   assert list(q.quantize_all(state, dtype="bf16")) == ["up.weight"]
-  # Without a word they may be weights, which are not left out silently.
+  # Without dtype they may be weights, which must not be left out silently.
   with pytest.raises(quantd.Invalid, match='say dtype="bf16"'):
     q.quantize_all(state)
 

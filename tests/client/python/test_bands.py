@@ -9,7 +9,7 @@ from test_bytes import FORMATS, cases
 
 import quantd
 
-# What no call is cut for.
+# Options with which no call is cut.
 WHOLE = {"splits", "dbias", "statistics", "history"}
 
 
@@ -41,7 +41,7 @@ def sampled(q, share, seed):
   todo = list(cases(q))
   assert len(todo) > 120
   for name, keywords, _ in todo:
-    # What lies in strips, always; of the rest a part.
+    # Layouts in strips always; a part of all others.
     if keywords.get("usage") == "columnwise" or chosen.random() < share:
       yield name, fitted(keywords), chosen
 
@@ -62,7 +62,7 @@ def test_bands_of_every_option(plain, connect, server, large):
     same(got, plain.quantize(x, name, **keywords))
     if WHOLE.isdisjoint(keywords):
       height = max(128, int(size / (COLS * 4)) // 128 * 128)
-      # Eight bands at most meet in an amax, each a stream.
+      # At most eight bands meet in an amax, each a stream.
       meets = got.streamed and 1 < got.bands <= 8
       assert meets or got.bands == -(-rows // height), (name, keywords)
       assert meets or got.streamed == (streams == 0)

@@ -23,7 +23,7 @@ FORMATS = [
     "mxfp4", "fp8_block_e4m3", "fp8_block_e5m2", "fp8_block_2d_e4m3",
     "fp8_block_2d_e5m2", "fp8_channel_e4m3"
 ]
-# Keywords of the package, and flags of quantctl that mean the same.
+# Keywords of the package, and equivalent flags of quantctl.
 OPTIONS = {
     "rht": ({"rht": "both", "sign_mask": "0x1234"},
             ["--rht", "both", "--sign-mask", "0x1234"]),

@@ -64,7 +64,7 @@ def test_one_that_cannot_be_made_gets_no_calls_while_another_is(connect):
     deadline = time.monotonic() + 10
     while len(server.calls) < 2 and time.monotonic() < deadline:
       time.sleep(0.01)
-    # The connection that is made is the one that has a call under way.
+    # The working connection is the one with a call in flight.
     for _ in range(5):
       assert connection.info().version == "9.9"
     assert first.is_alive()

@@ -154,7 +154,7 @@ def there(request, library):
     return
   target = "local:cuda:0" if GPU else "local:cpu"
   with quantd.connect(target, engine="native") as q:
-    # The stand-in's memory is what the CPU takes.
+    # The stand-in's memory is ordinary host memory.
     q._engine.takes_device = True
     yield q
 
@@ -221,7 +221,7 @@ def test_buffers_of_the_caller(library, there, here):
   t = there.quantize(put(x), "nvfp4", out={"rowwise_data": codes})
   assert get(codes).tobytes() == want.parts["rowwise_data"].data.tobytes()
   assert t.parts["rowwise_data"].device.array is codes
-  # Over the input, where a server copies; of the host beside the device's.
+  # Over the input, which a server copies; into host memory from device memory.
   over = put(x)
   byte = sys.modules["torch"].uint8 if name == "torch" else np.uint8
   flat = over.reshape(-1).view(byte)[:ROWS * COLS // 2]
@@ -267,7 +267,7 @@ def test_a_server_takes_none(library, server):
   name, put, _ = library
   with quantd.connect(server, engine="native") as q:
     assert not q.takes_device
-    if name == "jax":  # whose arrays come to the host by themselves
+    if name == "jax":  # whose arrays are copied to the host automatically
       assert q.quantize(put(values())).device == "cpu"
       return
     with pytest.raises(quantd.Error):

@@ -15,7 +15,7 @@ import quantd
 from quantd import quantd_pb2 as pb
 from quantd.options import QuantizeKeywords
 
-BEYOND = 10**5000  # which Python refuses to write out
+BEYOND = 10**5000  # a number that Python refuses to print
 
 
 class Unwritable:
@@ -28,7 +28,7 @@ class Unwritable:
     raise RuntimeError("no truth")
 
 
-# Values by what they are; those that a type has are left out below.
+# Values by kind; those that an option's type allows are left out below.
 VALUES = {
     "nothing": [None],
     "truth": [True, False, np.True_],
@@ -48,12 +48,13 @@ VALUES = {
               np.array([None]), np.array(True), np.array([True]),
               np.datetime64(1, "s"), np.zeros(3, "V4"), (v for v in (1.0, 2.0))],
 }
-# What of VALUES belongs to a part of an annotation: the server may like it.
+# Kinds of VALUES that a part of an annotation allows: the server may accept
+# them.
 TAKES = {
     bool: {"truth"}, int: {"whole"}, float: {"whole", "real"}, str: {"text"},
     bytes: {"bytes"}, type(None): {"nothing"},
 }
-# What has to stand beside an option for it to be looked at.
+# Options that must be present for another to be checked.
 BESIDE = {
     "rht_dimension": {"rht": "rowwise"}, "sign_mask": {"rht": "rowwise"},
     "seed_offset": {"stochastic": 1}, "shard": {"stochastic": 1},
@@ -86,7 +87,7 @@ def test_values_of_another_type(q, x, option):
       try:
         q.quantize(x, "nvfp4", **keywords)
       except quantd.Invalid as error:
-        # Of a value of the right type it may be what does not go together.
+        # A value of the right type may conflict with another option.
         named = option in error.field.replace(".", "_")
         assert named or kind in legal, (kind, at, error.field)
         assert error.expected and error.got, (kind, at)

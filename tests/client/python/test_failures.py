@@ -102,7 +102,7 @@ def test_errors_are_typed(connect, code, reason, kind, fields):
 
 
 def test_an_answer_before_a_reset_is_the_answer(connect):
-  # As HAProxy does to a client that was still sending.
+  # HAProxy does this to a client that was still sending.
   reset = fails(CODE.CANCELLED, "reset", ("quantd-request-id", "id-1"),
                 detail(Reason.REASON_BUSY, retry_delay_ms=1))
   with scripted(*[reset] * 6, info) as server:
@@ -120,7 +120,7 @@ def test_one_that_fails_hands_over_at_once(connect):
       for _ in range(8):
         connection.info()
       assert time.monotonic() - begin < 1
-      # Once it has failed it is left alone for a while.
+      # After a failure it is avoided for a while.
       assert len(good.calls) == 8 and len(bad.calls) <= 1
 
 
@@ -188,7 +188,7 @@ def test_a_mute_server_does_not_keep_the_call(connect, x):
       for _ in range(4):
         connection.quantize(x, timeout=8)
       assert time.monotonic() - begin < 4
-    # Nor one that has little time: half of it is left for the other.
+    # Even with little time, half of it is left for the other server.
     for _ in range(2):
       assert connect(f"{hung},{live.address}").info(timeout=1.5).version
 

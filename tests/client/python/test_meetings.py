@@ -20,7 +20,7 @@ from quantd import quantd_pb2 as pb
 CODE = grpc.StatusCode
 FAST = quantd.Retry(initial_backoff=0.01, max_backoff=0.02)
 BANDS = {"band_bytes": 1 << 20, "channels": 3}
-# What needs an amax of all rows.
+# Options that need an amax of all rows.
 ASKED = [
     ("nvfp4", {}), ("nvfp4", {"usage": "columnwise"}), ("nvfp4", {"usage": "both"}),
     ("nvfp4", {"usage": "both", "rht": "columnwise"}),
@@ -77,7 +77,7 @@ def test_each_band_is_sent_once(connect, server, plain, large):
       assert relay.chunk_bytes == large.nbytes
 
 
-# --- what goes wrong ----------------------------------------------------------
+# --- failures -----------------------------------------------------------------
 
 
 def first(number):
@@ -158,8 +158,8 @@ def test_maxima_that_are_none(connect, server, plain, large, how):
     q = connect(relay.address, retry=quantd.Retry(1), **BANDS)
     begin = time.monotonic()
     if how in ("twice", "with a chunk"):
-      # Which is found out behind the maxima, so that bands that have not
-      # answered yet go once more.
+      # The error comes after the maxima, so bands that have not answered yet
+      # are sent again.
       same(q.quantize(large, "nvfp4"), plain.quantize(large, "nvfp4"))
       return
     with pytest.raises(quantd.Error) as caught:

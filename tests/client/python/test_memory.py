@@ -73,7 +73,7 @@ def test_nothing_is_sent_of_shared_memory(shared, format, options):
   t = shared.quantize(x, format, **options)
   assert (plain.transport, t.transport) == ("unix", "shared")
   same(t, plain)
-  # Its parts lie there, and are decoded from there into it.
+  # Its parts are in shared memory, and are decoded from there into `out`.
   out = shared.empty(values.shape, "f32")
   assert t.dequantize("f32", out=out) is out
   assert out.tobytes() == plain.dequantize("f32").tobytes()
@@ -103,7 +103,8 @@ def test_results_and_arrays_outlive_the_connection(sharing):
   want = t.rowwise.codes.tobytes()
   assert t.transport == "shared"
   again = pickle.loads(pickle.dumps(q))
-  assert again.quantize(x, "mxfp8_e4m3").transport == "unix"  # another's memory
+  # Memory of another server.
+  assert again.quantize(x, "mxfp8_e4m3").transport == "unix"
   again.close()
   q.close()
   del q

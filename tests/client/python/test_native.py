@@ -184,7 +184,7 @@ def test_lock_of_the_interpreter_is_free_during_a_call():
     while thread.is_alive():
       time.sleep(0.01)
       ticks += 1
-    # Of the 50 that there is time for.
+    # There is time for 50.
     assert ticks > 20
     engine.close()
 
@@ -284,7 +284,7 @@ def test_headers_are_those_of_the_server(server, native):
     for reply in read:
       reply.ClearField("request_id") if hasattr(reply, "request_id") else None
       for device in getattr(reply, "devices", ()):
-        # Counts that grow with each call.
+        # Counters that grow with each call.
         for field in ("jobs", "memory_high_water_bytes", "rht_cache_hits",
                       "rht_cache_misses", "rht_launches"):
           device.ClearField(field)

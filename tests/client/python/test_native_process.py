@@ -22,7 +22,7 @@ import quantd
 from quantd import quantd_pb2 as pb
 from quantd.engines.engine import Settings
 from quantd.engines.native_engine import Engine
-# Who starts tests in the background may have it ignored.
+# A shell ignores it for tests in the background.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 def ask(engine, timeout=None):
   reply = engine.call("GetServerInfo", b"", [], {}, timeout, None)
@@ -98,7 +98,7 @@ def test_interrupt_that_is_handled_or_ignored():
       script.process.send_signal(signal.SIGINT)
       assert script.line() == "slow seen"
     assert script.end() == []
-    # The first call was made twice, the second one was left alone.
+    # The first call was made twice, the second was not disturbed.
     assert len(server.calls) == 3
 
 
@@ -172,7 +172,7 @@ def test_small_calls_leak_nothing(server):
   """Calls that succeed, are refused here and there, or carry a cancellation."""
   calls = int(os.environ.get("QUANTD_LEAK_CALLS", "20000"))
   kib = [int(line) for line in Script(LEAK, server, str(calls)).end(500)]
-  # The first quarter is where caches fill, even after as many calls before.
+  # Caches fill in the first quarter, even after as many calls before.
   assert kib[3] - kib[0] < 512, kib
   print(f"{calls} calls: resident {kib} KiB")
 
@@ -204,7 +204,7 @@ def test_large_call_copies_nothing(server):
   """256 MiB there and 72 back, in a process of its own: neither is left in
   memory, and at no time is there a copy of the input."""
   peak, after = map(int, Script(LARGE, server).end(50)[0].split())
-  # At the peak gRPC holds the reply as it came; malloc may keep some of it.
+  # At the peak gRPC holds the received reply; malloc may keep some of it.
   assert peak < 128 and after < 32, (peak, after)
 
 
@@ -233,7 +233,7 @@ def test_beside_other_copies_of_the_same_libraries(server, order):
   """grpcio and torch bring gRPC, protobuf and Abseil of their own."""
   if "torch" in order and importlib.util.find_spec("torch") is None:
     pytest.skip("TORCH IS NOT INSTALLED HERE")
-  # Of START the engine would be imported first.
+  # START imports the engine, so it comes after the other imports.
   text = "import sys\n" + "".join(f"import {name}\n" for name in order) + START
   process = subprocess.run(
       [sys.executable, "-c", text + NEIGHBOURS, server], text=True,

@@ -172,7 +172,7 @@ def test_what_does_not_type_check(tmp_path):
   file.write_text(good + "".join(bad))
   first = good.count("\n") + 1
   folder = pathlib.Path(quantd.__path__[0]).parent
-  # What is installed it finds by itself.
+  # Installed packages are found automatically.
   found = {} if folder.name == "site-packages" else {"MYPYPATH": str(folder)}
   done = subprocess.run(
       [sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path / "cache",

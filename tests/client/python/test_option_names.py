@@ -7,8 +7,8 @@ import subprocess
 from quantd import quantd_pb2 as pb
 from quantd.options import QuantizeKeywords
 
-# Fields of QuantizeOptions whose keyword or flag has another name, and why:
-# a keyword says by its type what takes two fields, and a flag takes one value.
+# Fields of QuantizeOptions whose keyword or flag has another name, and why: a
+# keyword may set two fields by its type, and a flag has one value.
 KEYWORDS = {
   "rht.rowwise": "rht", "rht.columnwise": "rht",
   "rht.dimension": "rht_dimension",

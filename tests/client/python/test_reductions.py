@@ -112,7 +112,7 @@ def test_by_pytorch_without_processes(q, x):
     quantd.Quantizer(q, with_amax_reduction=True)(x)
 
 
-# --- what a quantizer is told -------------------------------------------------
+# --- settings of a quantizer --------------------------------------------------
 
 
 @pytest.mark.parametrize("name, values", [

@@ -96,7 +96,7 @@ def test_matrices(x):
     block = x[:4, :16] if n == 16 else np.tile(x[:4], 2)[:, :n]
     assert np.allclose(block @ r, hadamard.apply_rht(block, dimension=n), atol=1e-3)
     assert hadamard.sign_mask(hadamard.sign_vector(n)) == int("D7E8" * (n // 16), 16)
-  # What TransformerEngine and torchao have: get_wgrad_sign_vector.
+  # get_wgrad_sign_vector in TransformerEngine and torchao.
   assert hadamard.sign_vector().tolist() == [
       1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1]
 

@@ -123,7 +123,7 @@ def test_replies_that_are_none(connect, x, how):
     q = connect(server.address, stream_from=0, retry=quantd.Retry(1))
     with pytest.raises(quantd.Error) as caught:
       q.quantize(x, "nvfp4", timeout=20)
-    # The C++ client misses the options that such a reply does not echo.
+    # The C++ client notices that such a reply does not echo the options.
     other = {"UNIMPLEMENTED"} if how == "of another method" else set()
     assert caught.value.code in {"INTERNAL"} | other
 
@@ -144,7 +144,7 @@ def test_a_stream_that_is_refused_is_not_sent_to_its_end(connect):
 
 
 @pytest.mark.parametrize("answer", [
-    # It reads and never speaks; it speaks and never reads.
+    # One reads and never sends; one sends and never reads.
     lambda messages, context: (m for m in messages if context.is_active() is None),
     lambda messages, context: iter(lambda: time.sleep(0.05) or chunk(b"x"), None),
 ])
@@ -169,7 +169,7 @@ def test_streams_that_stall_have_a_deadline(connect, large, answer):
 @pytest.mark.parametrize("settings", [{"band_bytes": 1 << 18}, {"stream_from": 0}])
 def test_cancellation_wherever_it_is(connect, settings):
   x4 = np.random.default_rng(3).standard_normal((4096, 1024), np.float32)
-  # A server of its own: this one learns to distrust its peers.
+  # A separate server: it learns to distrust its peers.
   with servers.Process() as process:
     q = connect(process.address, **settings)
     before = threading.active_count()
@@ -237,7 +237,8 @@ def test_memory_of_a_stream_is_that_of_its_tensor(connect, server):
   x = np.ones((24 << 10, 1024), np.float32)  # 96 MiB
   q.quantize(x[:1024], "nvfp4", given_amax=1.0)
   gc.collect()
-  pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak is now's
+  # Resets the peak to the present value.
+  pathlib.Path("/proc/self/clear_refs").write_text("5")
   before = peak()
   q.quantize(x, "nvfp4", given_amax=1.0)
   assert peak() - before < 64 << 10, "KiB"

@@ -9,7 +9,7 @@ import pytest
 import quantd
 from quantd import hadamard
 
-BEYOND = 10**5000  # which Python refuses to write out
+BEYOND = 10**5000  # a number that Python refuses to print
 
 
 def refused(field, call, *args, **keywords):
@@ -73,7 +73,7 @@ def test_a_tensor_is_a_value(q, x, tmp_path):
   path = tmp_path / "t.safetensors"
   t.save(path)
   loaded = quantd.load(path)
-  loaded.connection = q  # which is said to be possible
+  loaded.connection = q  # which is documented as possible
   assert np.array_equal(loaded.dequantize(), t.dequantize())
   for array in (loaded.rowwise.codes, loaded.rowwise.scales, loaded.amax):
     with pytest.raises(ValueError, match="read-only"):

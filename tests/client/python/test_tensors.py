@@ -226,7 +226,8 @@ def test_dialects_of_te(q, x):
       wrong.to_modelopt("m")
 
 
-# --- many of them -------------------------------------------------------------
+# --- several tensors
+# -----------------------------------------------------------
 
 
 def test_many(q, x, monkeypatch):
@@ -259,7 +260,7 @@ def test_many(q, x, monkeypatch):
     q.quantize_all({**weights, "odd": "text"}, "nvfp4")
 
 
-# --- how they show themselves -------------------------------------------------
+# --- representation -----------------------------------------------------------
 
 
 def test_reprs(q, x):

@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
-# Tests the wheels of deploy/release.sh as a user has them: in fresh virtual
-# environments. The pure one is made a second time of a source distribution.
+# Tests the wheels of deploy/release.sh in fresh virtual environments, as a user
+# installs them. The pure one is also built from a source distribution.
 #
 #   wheel.sh [--server FILE] [--quantctl FILE] [--out DIRECTORY] [--full]
 #            [PYTHON...]
 #
 # The programs are those of build/cpu unless others are named; DIRECTORY, which
-# must not be there, keeps the wheels. QUANTD_OTHER_ARCHIVES names a directory that
-# client/python/native/archives.sh has filled before; else that takes some minutes.
+# must not exist, keeps the wheels. QUANTD_OTHER_ARCHIVES names a directory that
+# client/python/native/archives.sh has filled before; otherwise that takes some
+# minutes.
 #
-# All tests are made of the native wheel. What the sources' own test shows of the
-# pure engine, and the first test of a wheel beside PyTorch and JAX, is made again
-# only in part, but for --full.
+# All tests run with the native wheel. Tests that the sources' own test covers
+# for the pure engine, or the first test of a wheel beside PyTorch and JAX, are
+# only repeated in full with --full.
 #
-# PYTHON: interpreters that the native wheel is tested with, which is one for all
-# from 3.11 on; python3.11, python3.12 and python3.13 by default, as far as they
-# are there. Exits with 77 where there is no index of packages to install tools
-# from. Needs what deploy/install-deps.sh --checks installs.
+# PYTHON: interpreters to test the native wheel with, which is the same for all
+# from 3.11 on; by default python3.11, python3.12 and python3.13, if installed.
+# Exits with 77 without an index of packages to install tools from. Needs what
+# deploy/install-deps.sh --checks installs.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
@@ -55,7 +56,8 @@ fail() {
   echo "SKIPPED: THE WHEELS ARE NOT TESTED, no build can be installed here"
   exit 77
 }
-# What the native engine is linked of is compiled from the distribution's sources.
+# Libraries linked into the native engine are compiled from the distribution's
+# sources.
 export QUANTD_OTHER_ARCHIVES=${QUANTD_OTHER_ARCHIVES:-$work/archives}
 "$root/client/python/native/archives.sh" "$QUANTD_OTHER_ARCHIVES" \
   >"$work/log" 2>&1 || {
@@ -67,7 +69,8 @@ export QUANTD_OTHER_ARCHIVES=${QUANTD_OTHER_ARCHIVES:-$work/archives}
 dist=${out:-$work/dist}
 "$root/deploy/release.sh" --only wheel --only pure "$dist"
 
-# some FILE...: as arguments of pytest; nothing, which is all, for --full.
+# some FILE...: prints them as arguments of pytest; nothing, meaning all, with
+# --full.
 some() { [ -n "$full" ] || printf '%s\n' "$@"; }
 
 # test_wheel PYTHON WHEEL ENGINE [FILE OF TESTS...]
@@ -81,7 +84,7 @@ test_wheel() {
     fail "$(basename "$wheel") has not the engine $engine"
   "$venv/bin/python" "$here/run.py" --installed --server "$server" \
     --quantctl "$quantctl" "$@"
-  # Of five, the least: what importing takes beyond what users import anyway.
+  # The least of five: the additional time of importing it after numpy.
   local import='import time; start = time.perf_counter(); import quantd
 if quantd.engine == "native": import quantd.engines.native_engine
 print(round((time.perf_counter() - start) * 1000))'
@@ -91,8 +94,8 @@ print(round((time.perf_counter() - start) * 1000))'
 beyond grpc and numpy/"
 }
 
-# check_native WHEEL: it needs the system's C and C++ libraries and no other,
-# shows nothing of what is linked in, and has the licences.
+# check_native WHEEL: checks that it needs only the system's C and C++
+# libraries, exports nothing that is linked in, and has the licences.
 check_native() {
   local inside module needs shown licences file
   inside=$(mktemp -d "$work/inside.XXXX")
@@ -114,8 +117,8 @@ check_native() {
 native=$(find "$dist" -name '*-cp311-abi3-*manylinux*.whl')
 check_native "$native"
 
-# A source distribution has all that either wheel is made of; without a compiler
-# it is the pure one.
+# A source distribution contains everything for either wheel; without a compiler
+# it becomes the pure one.
 git clone -q "$root" "$work/clone"
 "$work/tools/bin/python" -m build --outdir "$work/source" \
   "$work/clone/client/python" >"$work/log" 2>&1 ||
@@ -131,15 +134,15 @@ done
 mapfile -t files < <(some "$here"/test_{bytes,connections,tensors,bands}.py)
 test_wheel "${pythons[0]}" "$work"/source/*-py3-none-any.whl grpc "${files[@]}"
 
-# The reference pages, types, style and what the tests need other libraries for.
+# The reference pages, types, style, and tests that need other libraries.
 "$work/tools/bin/pip" install -q pdoc numpy grpcio protobuf mypy ruff \
   types-protobuf pytest ml_dtypes opentelemetry-sdk tqdm
 PYTHON=$work/tools/bin/python "$here/docs.sh" "$work/docs" || [ $? = 77 ]
 "$work/tools/bin/python" "$here/run.py" --server "$server" \
   --quantctl "$quantctl" "$here"/test_{pages,newcomers,progress}.py
 
-# With PyTorch and JAX the same tests try their arrays, too, and whether three
-# copies of the same libraries bear each other.
+# With PyTorch and JAX the same tests also use their arrays, and show whether
+# three copies of the same libraries tolerate each other.
 libraries=$root/build/pipelines/bin/python
 wheel=''
 ! "$libraries" -c 'import jax, torch' 2>/dev/null || wheel=$native

@@ -1,5 +1,5 @@
-// quantctl as a program, against quantd as a program. Both are named by the
-// environment that CMake sets: QUANTCTL, QUANTD.
+// Runs quantctl and quantd as programs, named by the environment variables
+// QUANTCTL and QUANTD, which CMake sets.
 #ifndef QUANTD_TESTS_CLIENT_QUANTCTL_CLI_FIXTURE_H_
 #define QUANTD_TESTS_CLIENT_QUANTCTL_CLI_FIXTURE_H_
 
@@ -36,7 +36,7 @@ inline pid_t Spawn(const std::vector<std::string>& words,
   for (const std::string& w : words)
     argv.push_back(const_cast<char*>(w.data()));
   argv.push_back(nullptr);
-  // Who runs the tests in the background may have SIGINT ignored.
+  // A shell ignores SIGINT for tests in the background.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   sigset_t usual;
@@ -89,14 +89,14 @@ class Cli : public testing::Test {
     address_.clear();
   }
 
-  // Without waiting for it.
+  // Starts it without waiting.
   static pid_t Start(std::vector<std::string> words) {
     const char* quantctl = std::getenv("QUANTCTL");
     if (quantctl == nullptr) return -1;
     words.insert(words.begin(), quantctl);
     return Spawn(words, *dir_ / "out", *dir_ / "err");
   }
-  // The code as a shell has it: 128 more than the signal that ended it.
+  // The exit code as in a shell: 128 plus the signal that ended it.
   static Outcome Wait(pid_t pid) {
     int status = 0;
     if (pid < 0 || waitpid(pid, &status, 0) != pid) return {};
@@ -112,7 +112,7 @@ class Cli : public testing::Test {
   }
   static std::string At(std::string_view name) { return *dir_ / name; }
 
-  // A file with what a checkpoint has: weights, a norm, indices, a scalar.
+  // A file with tensors of a checkpoint: weights, a norm, indices, a scalar.
   static void WriteSamples() {
     std::mt19937 random(7);
     std::normal_distribution<float> normal;

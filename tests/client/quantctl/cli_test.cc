@@ -1,5 +1,5 @@
-// quantctl as a program, against quantd as a program. Both are named by the
-// environment that CMake sets: QUANTCTL, QUANTD.
+// quantctl and quantd as programs, named by the environment variables QUANTCTL
+// and QUANTD, which CMake sets.
 #include "client/files/quantized_file.h"
 #include "client/quantctl/terminal/exit_codes.h"
 #include "fmt/format.h"
@@ -37,7 +37,7 @@ TEST_F(Cli, SampleRoundTripsAsTheFormatPromises) {
       EXPECT_LT(sqnr, 20.54);
     }
     EXPECT_EQ(gaussian["sqnr_db"], gaussian["copies"]["rowwise"]["sqnr_db"]);
-    // Only the rotation has something to explain.
+    // Only a rotation needs a note.
     if (std::string_view(rht) == "both") {
       ASSERT_EQ(report["notes"].size(), 1u);
       EXPECT_THAT(report["notes"][0].get<std::string>(),
@@ -46,7 +46,7 @@ TEST_F(Cli, SampleRoundTripsAsTheFormatPromises) {
       EXPECT_TRUE(report["notes"].empty());
     }
   }
-  // Twice the same bytes.
+  // A second run gives the same bytes.
   ASSERT_EQ(Run({"sample", "--out", At("t.safetensors")}).code, 0);
   EXPECT_EQ(ReadFile(At("s.safetensors")), ReadFile(At("t.safetensors")));
 }
@@ -71,7 +71,7 @@ TEST_F(Cli, QuantizesAndDecodesNpy) {
       EXPECT_EQ(y->header().shape, (std::vector<int64_t>{64, 160}));
     }
   }
-  // The rotation says which copy is meant.
+  // The rotation determines the copy.
   const Outcome implied =
       RunServed({"roundtrip", At("x.npy"), "--rht", "columnwise", "--json"});
   ASSERT_EQ(implied.code, 0);
@@ -86,7 +86,7 @@ TEST_F(Cli, QuantizesAndDecodesNpy) {
             q->columnwise()->amax[0]);
 }
 
-TEST_F(Cli, TakesWhatIsEligibleOfACheckpoint) {
+TEST_F(Cli, QuantizesTheSuitableTensorsOfACheckpoint) {
   const Outcome run = RunServed({"quantize", At("model.safetensors"), "-o",
                                  At("mq.safetensors"), "--json"});
   ASSERT_EQ(run.code, 0) << run.err;
@@ -112,19 +112,20 @@ TEST_F(Cli, TakesWhatIsEligibleOfACheckpoint) {
   const auto back = safetensors::File::Open(At("back.safetensors"));
   ASSERT_THAT(back, IsOk());
   EXPECT_EQ(back->Find("deep")->shape, (std::vector<int64_t>{4, 16, 160}));
-  // The same numbers in another shape decode to the same bytes.
+  // Equal numbers in another shape decode to the same bytes.
   std::vector<std::byte> w(64 * 160 * 4);
   std::vector<std::byte> deep(w.size());
   ASSERT_THAT(back->Read(*back->Find("w"), 0, absl::MakeSpan(w)), IsOk());
   ASSERT_THAT(back->Read(*back->Find("deep"), 0, absl::MakeSpan(deep)), IsOk());
   EXPECT_TRUE(BytesEq("deep", w, deep));
-  // Decoded values are on the grid: nothing is lost the second time.
+  // Decoded values can be represented exactly: nothing is lost the second time.
   const Outcome again = RunServed(
       {"roundtrip", At("back.safetensors"), "--tensor", "w", "--json"});
   EXPECT_EQ(again.code, 0);
   EXPECT_EQ(again.Json()["tensors"].size(), 1u);
 
-  // Named, a vector is taken, and what cannot be is an error.
+  // A vector is accepted if named; a tensor that cannot be quantized is an
+  // error.
   EXPECT_EQ(RunServed({"quantize", At("model.safetensors"), "--tensor", "norm",
                        "-o", At("n.safetensors")})
                 .code,
@@ -181,7 +182,7 @@ TEST_F(Cli, ExitCodesMeanSomething) {
   EXPECT_THAT(none.err, HasSubstr("127.0.0.1:2: "));
   EXPECT_EQ(Run({"roundtrip", x, "--server", "127.0.0.1:1," + address_}).code,
             0);
-  // An address without a port has the usual one.
+  // An address without a port gets the default one.
   for (const char* bare : {"127.0.0.2", "localhost,127.0.0.2", "[::1]"}) {
     EXPECT_THAT(Run({"info", "--deadline", "0.5", "--server", bare}).err,
                 HasSubstr(":50151"));
@@ -191,7 +192,7 @@ TEST_F(Cli, ExitCodesMeanSomething) {
     EXPECT_EQ(wrong.code, 2) << bad;
     EXPECT_THAT(wrong.err, HasSubstr("commas between them"));
   }
-  // The rules are the server's to keep where they need the payload.
+  // The server checks rules that need the payload.
   std::vector<float> nan(16, std::numeric_limits<float>::quiet_NaN());
   ASSERT_THAT(npy::Write(At("nan.npy"), DType::kF32, {1, 16},
                          {reinterpret_cast<const std::byte*>(nan.data()), 64}),
@@ -203,11 +204,12 @@ TEST_F(Cli, ExitCodesMeanSomething) {
   EXPECT_EQ(refused.Json()["tensors"][0]["error"]["field"], "payload");
   EXPECT_FALSE(std::filesystem::exists(out));
   EXPECT_EQ(RunServed({"quantize", x, "-o", At("no/dir.safetensors")}).code, 7);
-  // What a format does not have is the option's fault, and not the file's.
+  // An option that the format does not have is a usage error, not the file's
+  // fault.
   EXPECT_EQ(
       RunServed({"roundtrip", x, "--format", "mxfp8", "--epsilon", "1"}).code,
       2);
-  // The name's end says what the file is to be.
+  // The extension determines the type of file.
   for (const char* name : {"e.npz", "e", "e.npy"}) {
     const Outcome wrong = RunServed({"quantize", x, "-o", At(name)});
     EXPECT_EQ(wrong.code, 2) << name;
@@ -234,14 +236,14 @@ TEST_F(Cli, PartOfAFileMayFail) {
   EXPECT_EQ(run.code, 6) << run.err;
   EXPECT_TRUE(run.Json()["tensors"][1].contains("error"));
   EXPECT_EQ(run.Json()["totals"]["failed"], 1);
-  // Half a file under the name of a whole one would be taken for it.
+  // Half a file under the final name would be mistaken for a whole one.
   EXPECT_FALSE(std::filesystem::exists(At("pq.safetensors")));
   EXPECT_EQ(
       RunServed({"quantize", At("part.safetensors"), "-o", At("pq.safetensors"),
                  "--non-finite", "reject", "--tensor", "good"})
           .code,
       0);
-  // Nothing is left of drafts.
+  // No drafts are left.
   for (const auto& entry : std::filesystem::directory_iterator(dir_->path())) {
     EXPECT_EQ(entry.path().string().find(".partial."), std::string::npos);
   }

@@ -1,4 +1,4 @@
-// What a dialect's library would have written beside the weights.
+// Converted models compared with what a dialect's library would have written.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,8 +15,8 @@ namespace {
 using checkpoint::Model;
 using testing::HasSubstr;
 
-// To the key what compressed-tensors 0.20 writes for such a model, but for
-// names, which are expressions here.
+// Equal to the keys that compressed-tensors 0.20 writes for such a model,
+// except for names, which are expressions here.
 TEST_F(Convert, TheConfigurationIsTheLibrarysOwn) {
   WriteLlama(Fresh("m"));
   ASSERT_EQ(
@@ -41,8 +41,8 @@ TEST_F(Convert, TheConfigurationIsTheLibrarysOwn) {
     "version": "0.20.0"})"));
 }
 
-// ComfyUI knows a layer by a label, and so do we, though the directory has the
-// names and the config.json that ModelOpt's would have.
+// ComfyUI recognizes a layer by a label, and so do we, although the directory
+// has ModelOpt's names and config.json.
 TEST_F(Convert, ComfyIsLabelledAndReadAsWhatItIs) {
   WriteLlama(Fresh("m"));
   ASSERT_EQ(
@@ -61,14 +61,14 @@ TEST_F(Convert, ComfyIsLabelledAndReadAsWhatItIs) {
   const Outcome compared = Run({"compare", At("m"), At("c"), "--json"});
   EXPECT_EQ(compared.code, 0) << compared.err;
   EXPECT_THAT(compared.out, HasSubstr("comfy"));
-  // A language model is no diffusion model.
+  // A language model is not a diffusion model.
   const Outcome run =
       RunServed({"convert", At("m"), Fresh("again"), "--dialect", "comfy"});
   EXPECT_THAT(run.out, HasSubstr("as a text encoder"));
 }
 
-// The way back computes here, and whoever is there is not asked.
-TEST_F(Convert, TheWayBackSpeaksOfNoServerAndOfNoVerify) {
+// Converting back computes in this process and asks no server.
+TEST_F(Convert, DecodingMentionsNeitherServerNorVerify) {
   WriteLlama(Fresh("m"));
   ASSERT_EQ(RunServed({"convert", At("m"), Fresh("c")}).code, 0);
   const Outcome back = Run({"convert", At("c"), Fresh("back"), "--dialect",
@@ -84,8 +84,8 @@ TEST_F(Convert, TheWayBackSpeaksOfNoServerAndOfNoVerify) {
   EXPECT_THAT(over.err, HasSubstr("name another directory, or remove this"));
 }
 
-// Stacked experts are held against the stack that they were made of, K x N, and
-// so are experts that became weights of their own.
+// Stacked experts are compared with their original stack, K x N, and so are
+// experts that became separate weights.
 TEST_F(Convert, StackedExpertsAreVerifiedAndCompared) {
   const std::string experts = "model.layers.0.mlp.experts.";
   const ModelJson config = {{"model_type", "gpt_oss"},
@@ -120,7 +120,7 @@ TEST_F(Convert, StackedExpertsAreVerifiedAndCompared) {
   const Outcome split = Run({"compare", At("m"), At("c")});
   EXPECT_THAT(split.out, HasSubstr(experts + "2.up_proj"));
   EXPECT_THAT(split.out, HasSubstr("total: 0 tensors equal, 9 differ; "));
-  // What stays as it is is most of the model, and that is said.
+  // Most of the model is not quantized, and that is said.
   write("gpt_oss");
   WriteSafetensors(At("m/model.safetensors"),
                    {Bf16(experts + "gate_up_proj", {3, 64, 256}),
@@ -131,7 +131,8 @@ TEST_F(Convert, StackedExpertsAreVerifiedAndCompared) {
   EXPECT_THAT(noted.out, HasSubstr("note: stacks of experts stay as they are, "
                                    "91 % of the model"));
   EXPECT_THAT(noted.out, HasSubstr("--dialect gpt-oss keeps it one"));
-  // What has no counterpart is told, and nothing in common is a finding.
+  // Weights without a counterpart are reported, and having nothing in common is
+  // a finding.
   WriteModel(Fresh("other"), config, {{Bf16("x.weight", {64, 64})}});
   const Outcome other = Run({"compare", At("other"), At("c")});
   EXPECT_EQ(other.code, 8);
@@ -152,7 +153,7 @@ TEST_F(Convert, AProfileThatOrdersHalvesOtherwiseIsRefused) {
   }
 }
 
-TEST_F(Convert, WhatIsNotVerifiedIsSaid) {
+TEST_F(Convert, VerifyReportsUnverifiedWeights) {
   WriteLlama(Fresh("m"));
   ASSERT_EQ(
       RunServed({"convert", At("m"), Fresh("c"), "--dialect", "comfy"}).code,
@@ -183,7 +184,7 @@ TEST_F(Convert, WhatIsNotVerifiedIsSaid) {
                                            "nothing of it"));
 }
 
-// Without a word of ComfyUI the same tensors are ModelOpt's.
+// Without ComfyUI's labels the same tensors are ModelOpt's.
 TEST_F(Convert, ComfyIsKnownByItsLabelsOrItsMetadata) {
   WriteLlama(Fresh("m"));
   ASSERT_EQ(
@@ -213,8 +214,8 @@ TEST_F(Convert, NamesThatWouldDriveATerminalAreRefused) {
   EXPECT_THAT(run.err, testing::Not(HasSubstr("\x1b")));
 }
 
-// The same model, each of its quantized weights as the fp32 numbers that it
-// stands for: code times scale, by the oracle's table. NaN over a zero is zero.
+// The model with each quantized weight replaced by its fp32 values: code times
+// scale, by the oracle's table. NaN times zero is zero.
 std::vector<WrittenTensor> Fp32Of(const Model& model) {
   std::vector<WrittenTensor> all;
   const auto bytes_of = [&](const checkpoint::ModelTensor& t) {
@@ -269,13 +270,13 @@ std::vector<WrittenTensor> Fp32Of(const Model& model) {
   return all;
 }
 
-// Eight bits become four, and other eight, without a model in between: by the
-// bytes that the decoded model gives.
+// Eight-bit weights become four-bit ones, or other eight-bit ones, without a
+// model in between: the same bytes as from the decoded model.
 TEST_F(Convert, EightBitsAreQuantizedAnewInOnePass) {
   struct Source {
     const char* dialect;
     const char* format;
-    bool powers;  // scales of blocks in E8M0, named as DeepSeek's own
+    bool powers;  // block scales in E8M0, under DeepSeek's own name
   };
   for (const Source& source :
        {Source{"deepseek", "fp8_block", false},
@@ -331,7 +332,7 @@ TEST_F(Convert, EightBitsAreQuantizedAnewInOnePass) {
           part.name.ends_with("scale") || part.name.ends_with("scale_inv");
       (of_weight ? scales : parts).push_back(std::move(part));
     }
-    // One file holds nothing but what is dropped.
+    // One file holds only tensors that are dropped.
     WriteModel(Fresh("s"), config, {scales, parts});
     EXPECT_THAT(Run({"inspect", At("s")}).out, HasSubstr(source.dialect));
     EXPECT_THAT(Run({"lint", At("s")}).out,
@@ -369,7 +370,7 @@ TEST_F(Convert, EightBitsAreQuantizedAnewInOnePass) {
         EXPECT_EQ(same->stored.dtype, t.stored.dtype) << t.name();
         EXPECT_TRUE(BytesOf(*one, same) == BytesOf(*two, &t)) << t.name();
       }
-      // What stays is plain, and said to be.
+      // Weights that are not quantized again become plain, which is said.
       ASSERT_NE(one->Find("lm_head.weight"), nullptr);
       EXPECT_EQ(one->Find("lm_head.weight")->stored.dtype, "BF16");
       EXPECT_EQ(one->config()["quantization_config"],

@@ -1,5 +1,5 @@
 // `quantctl convert` when things go wrong: outputs that would be inputs,
-// weights that are no numbers, disks that fill, processes that are killed.
+// weights with NaN, full disks, killed processes.
 #include <chrono>
 #include <fstream>
 #include <random>
@@ -30,7 +30,7 @@ TEST_F(Convert, NeverWritesIntoTheModel) {
   const Outcome stream = RunServed({"convert", "-", Fresh("made")});
   EXPECT_EQ(stream.code, 3);
   EXPECT_THAT(stream.err, HasSubstr("-: a model is a directory"));
-  // From inside, by another name.
+  // From inside, under another name.
   const Outcome inside = Wait(
       Spawn({"sh", "-c",
              fmt::format("cd {} && exec {} convert {} .. --server {}", At("m"),
@@ -79,7 +79,7 @@ TEST_F(Convert, OneFileBecomesAFileOrADirectory) {
   ASSERT_THAT(model, IsOk());
   EXPECT_NE(model->Find("blocks.0.to_q.weight_scale_2"), nullptr);
   EXPECT_FALSE(std::filesystem::exists(At("two.safetensors.quantd-journal")));
-  // Of one file no configuration can be made, which engines want.
+  // A single file has no configuration, which engines need.
   std::filesystem::create_directories(At("in"));
   std::filesystem::copy_file(one, At("in/one.safetensors"));
   const Outcome alone =
@@ -110,7 +110,7 @@ TEST_F(Convert, WeightsThatAreNoNumbersAreNamed) {
       RunServed({"convert", At("m"), At("made"), "--ignore", "*.0.mlp.*_proj"})
           .code,
       0);
-  // Nothing but zeros is a weight like any other.
+  // A weight of zeros is like any other.
   for (WrittenTensor& t : shards[0]) {
     if (t.name.find("layers.0.mlp") == std::string::npos) continue;
     std::fill(t.bytes.begin(), t.bytes.end(), std::byte{0});
@@ -124,7 +124,7 @@ TEST_F(Convert, WeightsThatAreNoNumbersAreNamed) {
   EXPECT_TRUE(std::isfinite(divisor) && divisor > 0) << divisor;
 }
 
-TEST_F(Convert, OtherOptionsDoNotGoOnWhereOneWasInterrupted) {
+TEST_F(Convert, OtherOptionsDoNotResumeAConversion) {
   WriteLlama(Fresh("m"));
   Gate gate(address_);
   gate.Open(200'000);
@@ -149,13 +149,13 @@ TEST_F(Convert, OtherOptionsDoNotGoOnWhereOneWasInterrupted) {
   EXPECT_TRUE(FilesOf(At("made")) == FilesOf(At("whole")));
 }
 
-TEST_F(Convert, WhatWasSpoiledMeanwhileIsDoneAgain) {
+TEST_F(Convert, ResumingRedoesDamagedUnits) {
   WriteLlama(Fresh("m"));
   ASSERT_EQ(RunServed({"convert", At("m"), Fresh("q"), "--dialect", "deepseek",
                        "--format", "fp8_block", "--include", "lm_head"})
                 .code,
             0);
-  // The second sends numbers of fp32.
+  // The second model sends fp32 numbers.
   for (const auto& [from, sent] :
        {std::pair("m", 300'000), std::pair("q", 900'000)}) {
     SCOPED_TRACE(from);
@@ -240,11 +240,11 @@ TEST_F(Convert, KilledAtAnyPointItGoesOnToTheSameBytes) {
         Start({"convert", At("m"), At("made"), "--server", address_});
     std::this_thread::sleep_for(std::chrono::microseconds(
         std::uniform_int_distribution<int64_t>(0, took.count())(random)));
-    // At times as a user does it, who is told what is left.
+    // Sometimes like a user, who is told what is left.
     const int number = runs % 4 == 3 ? SIGINT : SIGKILL;
     kill(pid, number);
     const Outcome run = Wait(pid);
-    // Whole, though the program may not have come to say so.
+    // Complete, even if the program may not have reported it.
     if (run.code == 0 ||
         (std::filesystem::exists(At("made/config.json")) &&
          !std::filesystem::exists(At("made/.quantd-journal")))) {

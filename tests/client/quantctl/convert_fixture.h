@@ -1,4 +1,4 @@
-// Models converted, and what lies in a directory afterwards.
+// Converts models and examines the resulting directories.
 #ifndef QUANTD_TESTS_CLIENT_QUANTCTL_CONVERT_FIXTURE_H_
 #define QUANTD_TESTS_CLIENT_QUANTCTL_CONVERT_FIXTURE_H_
 

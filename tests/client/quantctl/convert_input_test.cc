@@ -1,5 +1,5 @@
-// Models that are no good, as quantctl meets them: a code, a line that names
-// what is wrong, and nothing that looks like a model.
+// Invalid models: quantctl's exit code, a line that names the fault, and no
+// output that looks like a model.
 #include <sys/wait.h>
 
 #include <functional>
@@ -33,7 +33,7 @@ class ConvertInput : public Convert {
   }
 };
 
-TEST_F(ConvertInput, EveryKindIsNamedAndLeavesNothingBehind) {
+TEST_F(ConvertInput, EveryInvalidInputIsNamedAndLeavesNothingBehind) {
   struct Case {
     const char* what;
     std::function<void()> plant;
@@ -166,7 +166,7 @@ TEST_F(ConvertInput, FilesBesideGoAlongOrAreNamed) {
     EXPECT_EQ(made[name], bytes) << name;
   }
   EXPECT_EQ(made.count("pytorch_model.bin"), 0u);
-  // What told of a quantization goes with it.
+  // Descriptions of the old quantization are removed with it.
   std::filesystem::remove_all(At("m"));
   std::filesystem::rename(At("made"), At("m"));
   WriteFile(At("m/hf_quant_config.json"), "{}");
@@ -193,7 +193,7 @@ TEST_F(ConvertInput, ShardsByNameAreThoseOfTheWhole) {
                                HasSubstr("next: convert the other shards, too"),
                                Not(HasSubstr("check: "))));
     for (auto& [name, bytes] : FilesOf(At("made"))) {
-      // Lists of tensors and of modules: those of the part.
+      // Lists of tensors and modules cover only the part.
       const bool lists = name == "config.json" || name.ends_with(".index.json");
       EXPECT_TRUE(lists || bytes == whole.at(name)) << name;
       parts[name] = bytes;
@@ -306,17 +306,16 @@ TEST_F(ConvertInput, SeveralServersWorkAtOnce) {
   const Outcome run = Run({"convert", At("m"), Fresh("made"), "--server",
                            one.target() + "," + two.target()});
   ASSERT_EQ(run.code, 0) << run.err;
-  // Ninety-six megabytes, of which neither has all: it takes longer than a
-  // connection does.
+  // Ninety-six megabytes, shared by both servers: it takes longer than making a
+  // connection.
   EXPECT_GT(one.passed(), size_t{1} << 20);
   EXPECT_GT(two.passed(), size_t{1} << 20);
   ASSERT_EQ(RunServed({"convert", At("m"), Fresh("whole")}).code, 0);
   EXPECT_TRUE(FilesOf(At("made")) == FilesOf(At("whole")));
 }
 
-// Half a gigabyte that takes no room on the disk, with the devices in the same
-// process.
-TEST_F(ConvertInput, MemoryStaysBelowWhatIsSaid) {
+// A sparse file of half a gigabyte, with the devices in the same process.
+TEST_F(ConvertInput, MemoryStaysBelowTheEstimate) {
   std::filesystem::create_directories(Fresh("m"));
   ModelJson header = ModelJson::object();
   const size_t each = size_t{4096} * 8192 * 2;
@@ -340,8 +339,8 @@ TEST_F(ConvertInput, MemoryStaysBelowWhatIsSaid) {
   WriteFile(At("m/config.json"), config.dump());
   const pid_t pid = Start({"convert", At("m"), Fresh("made"), "--server",
                            "local:cpu", "--memory", "256"});
-  // What wait4 tells begins with the memory of this process, which posix_spawn
-  // lends the other until it becomes quantctl.
+  // wait4's number first includes the memory of this process, which posix_spawn
+  // shares until the other becomes quantctl.
   int status = 0;
   uint64_t most = 0;
   while (waitpid(pid, &status, WNOHANG) == 0) {
@@ -358,7 +357,7 @@ TEST_F(ConvertInput, MemoryStaysBelowWhatIsSaid) {
   std::filesystem::remove_all(At("made"));
 }
 
-TEST_F(ConvertInput, GoesOnByItselfWhereNoServerIs) {
+TEST_F(ConvertInput, ComputesLocallyWithoutAServer) {
   WriteLlama(Fresh("m"));
   const Outcome run = Run({"convert", At("m"), Fresh("made")});
   if (run.err.find("no server at") == std::string::npos) {
@@ -368,7 +367,7 @@ TEST_F(ConvertInput, GoesOnByItselfWhereNoServerIs) {
   EXPECT_THAT(run.err, HasSubstr("working in this process"));
   ASSERT_EQ(RunServed({"convert", At("m"), Fresh("whole")}).code, 0);
   EXPECT_TRUE(FilesOf(At("made")) == FilesOf(At("whole")));
-  // One that is named must be there.
+  // A server that is named must exist.
   const Outcome named =
       Run({"convert", At("m"), Fresh("made"), "--server", "127.0.0.1:1"});
   EXPECT_EQ(named.code, 4);

@@ -1,4 +1,4 @@
-// `quantctl convert`: what it writes against the service's own answers.
+// The output of `quantctl convert`, compared with the service's own answers.
 #include <map>
 #include <sstream>
 
@@ -23,7 +23,7 @@ using testing::HasSubstr;
 using testing::Not;
 using Words = std::vector<std::string>;
 
-// The service's scales as files have them: linear and without padding.
+// The service's scales in the form of files: linear and without padding.
 std::vector<std::byte> Cropped(const Result& result, Format format,
                                int64_t rows, int64_t cols) {
   const FormatSpec& spec = *FindFormat(format);
@@ -48,8 +48,8 @@ std::vector<std::byte> Vector(absl::Span<const std::byte> bytes) {
   return {bytes.begin(), bytes.end()};
 }
 
-// Stacks what is fused, asks the service for all of it at once, and takes the
-// rows apart: the amax is one by nature.
+// Stacks fused weights, quantizes the stack in one call, and separates the
+// rows: then they share an amax by construction.
 TEST_F(Convert, WritesTheBytesOfStackedCallsInEveryDialect) {
   WriteLlama(Fresh("m"));
   const auto original = Llama();
@@ -85,7 +85,8 @@ TEST_F(Convert, WritesTheBytesOfStackedCallsInEveryDialect) {
     ASSERT_THAT(model, IsOk());
     const auto stored = FindStored(*model);
     ASSERT_THAT(stored, IsOk());
-    // In two layers q, k and v stay, whose parts blocks of 128 rows would cut.
+    // In two layers q, k and v are not quantized: blocks of 128 rows would span
+    // their parts.
     const bool cut = format == WeightFormat::kFp8Block;
     EXPECT_EQ(stored->weights.size(), cut ? 8u : 14u);
     std::map<std::string, StoredWeight> found;
@@ -93,7 +94,7 @@ TEST_F(Convert, WritesTheBytesOfStackedCallsInEveryDialect) {
     const auto& layout = *checkpoint::FindLayout(dialect, format);
     for (const Words& modules : groups) {
       if (cut && modules == groups[0]) continue;
-      // What each is alone, or all together.
+      // Each weight alone, or all together.
       const bool together = NeedsAmax(layout);
       std::vector<std::byte> all;
       int64_t rows = 0;
@@ -148,7 +149,7 @@ TEST_F(Convert, WritesTheBytesOfStackedCallsInEveryDialect) {
   }
 }
 
-TEST_F(Convert, CarriesEverythingElseAndSaysWhatToDoNext) {
+TEST_F(Convert, CopiesEverythingElseAndSaysWhatToDoNext) {
   WriteLlama(Fresh("m"));
   const Outcome run = RunServed({"convert", At("m"), Fresh("made")});
   ASSERT_EQ(run.code, 0) << run.err;
@@ -173,7 +174,7 @@ TEST_F(Convert, CarriesEverythingElseAndSaysWhatToDoNext) {
       EXPECT_TRUE(BytesOf(*model, t) == tensor.bytes) << name;
     }
   }
-  // Every tensor begins at a multiple of its elements, as readers want it.
+  // Every tensor begins at a multiple of its element size, as readers expect.
   for (const auto& t : model->tensors()) {
     EXPECT_EQ(t.stored.offset * 8 % safetensors::BitsOf(t.stored.dtype), 0u);
   }
@@ -186,7 +187,7 @@ TEST_F(Convert, CarriesEverythingElseAndSaysWhatToDoNext) {
   EXPECT_EQ(q["config_groups"]["NVFP4A16"]["input_activations"], nullptr);
   const auto index = ModelJson::parse(files.at("model.safetensors.index.json"));
   EXPECT_EQ(index["weight_map"].size(), model->tensors().size());
-  // Nothing that is quantized is quantized again.
+  // Quantized weights are not quantized again.
   const Outcome twice = RunServed({"convert", At("made"), Fresh("made2")});
   EXPECT_EQ(twice.code, 3);
   EXPECT_THAT(twice.err, HasSubstr("quantized already"));
@@ -204,7 +205,7 @@ TEST_F(Convert, ModelOptGetsItsOwnFileAndScalesOfActivations) {
             ModelJson({"*embed_tokens", "*lm_head"}));
   EXPECT_TRUE(own["quantization"].contains("kv_cache_quant_algo"));
 
-  // Of these, the reciprocal of 2688 / amax is another number.
+  // For these amaxes, the reciprocal of 2688 / amax is a different number.
   constexpr float kLess = 2.375f, kMore = 3.3125f;
   ModelJson amax = ModelJson::object();
   for (const auto& [name, t] : Llama()) {
@@ -225,7 +226,7 @@ TEST_F(Convert, ModelOptGetsItsOwnFileAndScalesOfActivations) {
     ASSERT_THAT(model, IsOk());
     const std::string l0 = "model.layers.0.";
     const float range = four ? 2688 : 448;
-    // q, k and v see one tensor.
+    // q, k and v have one input.
     EXPECT_EQ(FloatOf(*model, model->Find(l0 + "self_attn.q_proj.input_scale")),
               kMore / range);
     EXPECT_EQ(FloatOf(*model, model->Find(l0 + "mlp.down_proj.input_scale")),
@@ -267,7 +268,7 @@ TEST_F(Convert, VerifyCountsTheBytesThatDiffer) {
     EXPECT_EQ(same.code, 0) << same.err;
     EXPECT_THAT(same.out, AllOf(HasSubstr("total: 0 of "), HasSubstr(profile)));
   }
-  // What te wrote are not the bytes of another library.
+  // Bytes of te are not those of another library.
   const Outcome other = RunServed({"verify", At("made"), "--original", At("m"),
                                    "--profile", "compressed-tensors@0.20"});
   EXPECT_EQ(other.code, 8);

@@ -1,5 +1,5 @@
-// What quantctl does to files when things go wrong: sources that change,
-// disks that fill, servers that die, users who interrupt.
+// quantctl and files when things go wrong: sources that change, full disks,
+// servers that die, interrupts.
 #include <sys/stat.h>
 
 #include "client/files/quantized_file.h"
@@ -17,7 +17,7 @@ using Words = std::vector<std::string>;
 
 class CliFiles : public Cli {
  protected:
-  // So many tensors of 64 x 160 fp32.
+  // Writes tensors of 64 x 160 fp32.
   static void WriteModel(const std::string& path, int tensors) {
     const std::vector<std::byte> bytes(64 * 160 * 4, std::byte{0x3E});
     std::vector<safetensors::Tensor> planned;
@@ -84,7 +84,7 @@ TEST_F(CliFiles, AFullDiskIsCalledThat) {
   };
   const std::string command = fmt::format("exec {} quantize {} --server {} -o",
                                           quantctl, model, address_);
-  // A limit of 4 KiB, or 2 of some shells.
+  // A limit of 4 KiB, or of 2 KiB in some shells.
   const Outcome limit = shell(
       fmt::format("ulimit -f 4; {} {}", command, At("limited.safetensors")));
   EXPECT_EQ(limit.code, 7) << limit.err;
@@ -144,7 +144,7 @@ TEST_F(CliFiles, NoCommandReplacesItsSource) {
       EXPECT_THAT(run.err, HasSubstr("the file that is read"));
       EXPECT_EQ(ReadFile(source), before) << output;
     }
-    // Read through the link, written to what it leads to.
+    // Read through the link, and written to its target.
     EXPECT_EQ(RunServed({command, symbolic, "-o", source}).code, 7);
     EXPECT_EQ(ReadFile(source), before);
     EXPECT_TRUE(std::filesystem::is_symlink(symbolic));
@@ -185,7 +185,7 @@ TEST_F(CliFiles, SignalsLeaveNothingBehind) {
     EXPECT_THAT(Drafts(), testing::IsEmpty());
     EXPECT_FALSE(std::filesystem::exists(At("sig.safetensors")));
   }
-  // What SIGKILL leaves is gone with the next run.
+  // A draft left by SIGKILL is removed by the next run.
   {
     Gate gate(address_);
     const pid_t pid = Start({"quantize", model, "-o", At("sig.safetensors"),
@@ -212,7 +212,7 @@ TEST_F(CliFiles, WritesToPipesAndDevices) {
   EXPECT_TRUE(dash.out == bytes);
   EXPECT_EQ(nlohmann::json::parse(dash.err)["output"], "standard output");
   EXPECT_FALSE(std::filesystem::exists("-"));
-  // As /dev/stdout is, but none that the machine needs.
+  // A link like /dev/stdout, but not the machine's own.
   std::filesystem::create_symlink("/proc/self/fd/1", At("stdout"));
   const Outcome named = RunServed({"quantize", model, "-o", At("stdout")});
   EXPECT_EQ(named.code, 0);
@@ -230,7 +230,7 @@ TEST_F(CliFiles, WritesToPipesAndDevices) {
   std::string read_bytes;
   const pid_t pid =
       Start({"quantize", model, "-o", fifo, "--server", address_});
-  // Until it is there, a FIFO without a writer reads as if it had ended.
+  // Before it is opened, a FIFO without a writer reads as if it had ended.
   for (int i = 0; i < 6000 && read_bytes.size() < bytes.size(); ++i) {
     char buffer[1 << 16];
     const ssize_t n = read(reader, buffer, sizeof buffer);
@@ -279,7 +279,7 @@ TEST_F(CliFiles, AnInputThatIsNoFileDoesNotHang) {
   }
 }
 
-// A server with a small limit gives the file that one with a large limit does.
+// A server with a small limit gives the same file as one with a large limit.
 TEST_F(CliFiles, TensorsOverTheLimitAreCut) {
   const std::string model = At("large.safetensors");
   ASSERT_EQ(

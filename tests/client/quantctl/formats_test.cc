@@ -19,7 +19,7 @@ using testing::HasSubstr;
 using Words = std::vector<std::string>;
 
 class CliFormats : public Cli {};
-// What must be computed, not only planned.
+// Tests that compute rather than only plan.
 class CliComputes : public Cli {};
 
 Words Plus(Words words, const Words& more) {
@@ -27,7 +27,7 @@ Words Plus(Words words, const Words& more) {
   return words;
 }
 
-// Flags beside a format for 64 x 160, and what they mean.
+// Flags beside a format for 64 x 160, and their meaning.
 struct Flags {
   Words words;
   QuantizeOptions options;
@@ -80,7 +80,7 @@ std::vector<Flags> LegalFlags() {
         o.dbias = true;
         o.dbias_dtype = DType::kF32;
       });
-  // Neither goes with a scale that is given.
+  // Neither is allowed with a given scale.
   add(Format::kFp8E4M3, {"--epsilon", "0.5", "--power-of-two", "yes"},
       [](auto& o) {
         o.fp8.epsilon = 0.5f;
@@ -219,7 +219,7 @@ TEST_F(CliFormats, MistakesAreUsage) {
         << fmt::format("{}", fmt::join(bad, " "));
   }
   EXPECT_EQ(RunServed({"amax", x, "--domain", "planet"}).code, 2);
-  // Legal words, illegal together: the rules say so before anything is sent.
+  // Legal words, illegal together: refused before anything is sent.
   const Outcome run = RunServed(
       {"roundtrip", x, "--four-over-six", "mae", "--rounding", "stochastic"});
   EXPECT_EQ(run.code, 2);
@@ -253,7 +253,7 @@ TEST_F(CliComputes, EveryFormatThereAndBack) {
       EXPECT_GT(copies[copy]["sqnr_db"].get<double>(), least) << copy;
       const json& s = copies[copy]["statistics"];
       EXPECT_EQ(s["elements"], 64 * 160);
-      // fp32 there and back: the client's ratio is the server's.
+      // From fp32 and back: the client's ratio is the server's.
       EXPECT_NEAR(s["sqnr_db"].get<double>(),
                   copies[copy]["sqnr_db"].get<double>(), 1e-4);
       EXPECT_EQ(copies[copy].contains("amax"), HasAmax(f));
@@ -302,12 +302,12 @@ TEST_F(CliComputes, OneSeedOneFile) {
   const std::string a = quantize("1.safetensors", {"--seed", "5"});
   EXPECT_EQ(a, quantize("2.safetensors", {"--seed", "5"}));
   EXPECT_NE(a, quantize("3.safetensors", {"--seed", "6"}));
-  // A drawn seed has 64 bits, and every other time the first of them.
+  // A drawn seed has 64 bits, and in half of the cases the top one is set.
   const std::string b =
       quantize("3.safetensors", {"--seed", "18446744073709551615"});
   EXPECT_THAT(b, HasSubstr("18446744073709551615"));
   EXPECT_NE(a, b);
-  // Drawn, and told.
+  // The drawn seed is recorded.
   quantize("4.safetensors", {});
   const auto drawn = QuantizedTensor::Load(At("4.safetensors"));
   ASSERT_THAT(drawn, IsOk());
@@ -320,7 +320,7 @@ TEST_F(CliComputes, OneSeedOneFile) {
 TEST_F(CliComputes, TableOfStatistics) {
   const Words trip = {"roundtrip",  At("x.npy"),  "--rht",
                       "columnwise", "--estimate", "0.5"};
-  // An estimate that is too small clips, and says so unasked.
+  // An estimate that is too small clips, and a note says so.
   const Outcome run = RunServed(trip);
   ASSERT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("clipped"));

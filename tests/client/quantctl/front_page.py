@@ -23,7 +23,7 @@ PAGE = re.compile(r"(<!-- report\.png shows )(\w*)( -->)")
 COMMANDS = ("quantctl convert Llama-tiny Llama-tiny-NVFP4 --report report",
             "quantctl compare Llama-tiny Llama-tiny-NVFP4")
 
-# Lines of the two that a reader needs.
+# Lines of the two outputs that a reader needs.
 SHOWN = ("quantized:", "total:", "check:", "tensor", "model.layers.5.mlp", "verdict:")
 
 

@@ -59,7 +59,7 @@ TEST_F(Cli, LocalRefusesWhatItCannotOpen) {
   EXPECT_THAT(run.err, HasSubstr("local:cpu or local:cuda:N"));
 }
 
-TEST_F(Cli, GoesOnByItselfOnlyWhereNoServerIsNamed) {
+TEST_F(Cli, ComputesLocallyOnlyIfNoServerIsNamed) {
   if (!quantctl::Refuses(quantctl::kDefaultPort)) {
     GTEST_SKIP() << "something listens at " << quantctl::kDefaultServer;
   }
@@ -69,7 +69,8 @@ TEST_F(Cli, GoesOnByItselfOnlyWhereNoServerIsNamed) {
               HasSubstr("no server at 127.0.0.1:50151: working in this "
                         "process"));
   EXPECT_EQ(alone.Json()["server"], "local");
-  // A flag names one, if only the default; so does the variable.
+  // The flag names a server, even with the default address; so does the
+  // variable.
   const Outcome flag =
       Run({"roundtrip", At("x.npy"), "--server", quantctl::kDefaultServer});
   EXPECT_EQ(flag.code, 4);
@@ -77,7 +78,7 @@ TEST_F(Cli, GoesOnByItselfOnlyWhereNoServerIsNamed) {
   setenv("QUANTD_SERVER", quantctl::kDefaultServer, 1);
   EXPECT_EQ(Run({"roundtrip", At("x.npy")}).code, 4);
   unsetenv("QUANTD_SERVER");
-  // Whether there is a server is what `info` is asked.
+  // `info` asks whether there is a server.
   EXPECT_EQ(Run({"info", "--deadline", "2"}).code, 4);
 }
 
@@ -90,7 +91,7 @@ TEST(ServerChoice, AnOpenPortDoesNotRefuse) {
   ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&at), size), 0);
   ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&at), &size), 0);
   const uint16_t port = ntohs(at.sin_port);
-  // Bound, and nobody listens.
+  // Bound, but not listening.
   EXPECT_TRUE(quantctl::Refuses(port));
   ASSERT_EQ(listen(fd, 1), 0);
   EXPECT_FALSE(quantctl::Refuses(port));

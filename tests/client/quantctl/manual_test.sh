@@ -1,6 +1,6 @@
 #!/bin/bash
 # The manual page and the completions name every command and every flag that
-# --help does, and what reads them finds nothing to complain about.
+# --help does, and their readers find no errors.
 #
 #   manual_test.sh <quantctl> <build dir> <cmake>
 set -euo pipefail
@@ -51,12 +51,12 @@ for command in $commands; do
     grep -qE "'\*?$flag\[" "$work/arm" || fail "zsh lacks $command $flag"
   done
 done
-# What stands before a description is taken apart.
+# Defaults are formatted separately from the description.
 grep -A1 -F -e '--deadline\fR \fINUMBER\fR' "$work/page" |
   grep -q '(default 30)$' || fail "the page lacks a default"
 grep -q '\[\$QUANTD_SERVER\]$' "$work/page" ||
   fail "the page lacks a variable"
-# What --help hides, they hide.
+# Flags hidden from --help are hidden there, too.
 if grep -l -- '--for-parent' "$work/page" "$work/bash" "$work/zsh"; then
   fail "a hidden flag is named"
 fi

@@ -1,10 +1,10 @@
 #!/bin/bash
-# The report of a model in a browser: looked at, with no word on its console.
+# Renders a model's report in a browser; the console must stay empty.
 #
 #   model_report_test.sh <quantctl> <artifacts dir> [MODEL]
 #
-# MODEL: instead of one that is made here. Exits with 77, which is a skip, where
-# there is no Chromium.
+# MODEL replaces the model that is made here. Exits with 77, which is a skip,
+# without Chromium.
 set -euo pipefail
 quantctl=$1 artifacts=$2 model=${3:-}
 
@@ -50,7 +50,7 @@ look phone 420 3200
 look window 1280 2400
 look screen 1920 2400
 
-# What the browser made of it.
+# The document as the browser parsed it.
 HOME=$work timeout 60 "$browser" --headless --no-sandbox --disable-gpu \
   --user-data-dir="$work/profile" --dump-dom "file:$page" \
   >"$work/dom" 2>/dev/null

@@ -1,4 +1,4 @@
-// What quantctl tells of whole models and makes of them without a server.
+// quantctl's commands on whole models that need no server.
 #include <set>
 
 #include "tests/client/quantctl/convert_fixture.h"
@@ -31,7 +31,7 @@ TEST_F(ModelTools, ConvertAndCompareReportTheSame) {
   EXPECT_EQ(json["profile"], "compressed-tensors@0.20");
   EXPECT_THAT(Run({"inspect", At("made")}).out,
               HasSubstr("made with the bytes of compressed-tensors@0.20"));
-  // Nothing of it lies in the model.
+  // No part of the report is in the model.
   EXPECT_FALSE(std::filesystem::exists(At("made/report.html")));
 }
 
@@ -45,7 +45,7 @@ TEST_F(ModelTools, AReportThatCannotBeWrittenIsFoundBeforeTheWork) {
   EXPECT_FALSE(std::filesystem::exists(At("made")));
 }
 
-// Scales of its own for one of three that are fused.
+// One of three fused weights has its own global scale.
 TEST_F(ModelTools, RepairTellsTheLossAndLintIsClean) {
   WriteLlama(Fresh("m"));
   ASSERT_EQ(RunServed({"convert", At("m"), Fresh("made"), "--dialect",
@@ -104,7 +104,7 @@ TEST_F(ModelTools, LintTellsWhatItComparedAndWhatItCannotOpen) {
   EXPECT_EQ(json["compared"]["weights"], 14);
   EXPECT_EQ(json["compared"]["others"], 7);
   EXPECT_EQ(json["rows_looked_at"], 1.0);
-  // Of another model nothing is compared, and that is a finding.
+  // Another model has nothing to compare, and that is a finding.
   WriteModel(Fresh("other"), LlamaConfig(),
              {{Bf16("transformer.x.weight", {64, 64})}});
   const Outcome other = Run({"lint", At("made"), "--original", At("other")});
@@ -113,7 +113,7 @@ TEST_F(ModelTools, LintTellsWhatItComparedAndWhatItCannotOpen) {
   EXPECT_THAT(other.out, HasSubstr("0 of them and 0 other tensors compared"));
   EXPECT_THAT(other.out, HasSubstr("next: no-counterpart: get the files again "
                                    "from where they came"));
-  // A damaged file is a finding, and none at all is an error.
+  // A damaged file is a finding; a missing model is an error.
   WriteFile(At("made/config.json"), "[]");
   const Outcome damaged = Run({"lint", At("made")});
   EXPECT_EQ(damaged.code, 8);
@@ -123,8 +123,8 @@ TEST_F(ModelTools, LintTellsWhatItComparedAndWhatItCannotOpen) {
   EXPECT_EQ(Run({"lint", At("nowhere")}).code, 3);
 }
 
-// ModelOpt has no FP8 of weights alone, so that no label would be right.
-TEST_F(ModelTools, WhatCannotBeMendedIsNotWritten) {
+// ModelOpt has no weight-only FP8, so no label would be right.
+TEST_F(ModelTools, WritesNothingIfNothingCanBeMended) {
   WriteLlama(Fresh("m"));
   const auto convert = [&](double largest_input) {
     ModelJson amax;
@@ -140,7 +140,7 @@ TEST_F(ModelTools, WhatCannotBeMendedIsNotWritten) {
                       At("amax.json")})
         .code;
   };
-  // Too large to be the reciprocals of any.
+  // Too large to be reciprocals.
   ASSERT_EQ(convert(4e12), 0);
   EXPECT_THAT(
       Run({"lint", At("made"), "--original", At("m")}).out,
@@ -181,7 +181,7 @@ TEST_F(ModelTools, AutoChoosesTheCheapestThatMeetsTheTarget) {
   const auto advice = ModelJson::parse(run.out.substr(0, run.out.find('\n')));
   ASSERT_EQ(advice["event"], "advice");
   EXPECT_EQ(advice["groups"].size(), 8u);
-  // What was foretold is what became of them, by another reader.
+  // The predicted results are the actual ones, by another reader.
   const auto report = ModelJson::parse(ReadFile(At("report/report.json")));
   std::set<std::string> formats;
   for (const auto& g : advice["groups"]) {
@@ -204,11 +204,11 @@ TEST_F(ModelTools, AutoChoosesTheCheapestThatMeetsTheTarget) {
   }
   EXPECT_GT(formats.size(), 1u);
   EXPECT_EQ(Run({"lint", At("made")}).code, 0);
-  // Weights that 4over6 made are verified as such.
+  // Weights made with 4over6 are verified as such.
   const Outcome verified =
       RunServed({"verify", At("made"), "--original", At("m")});
   EXPECT_EQ(verified.code, 0) << verified.out;
-  // The rules make the same of it again.
+  // The rules reproduce the model.
   ASSERT_EQ(RunServed({"convert", At("m"), Fresh("again"), "--rules",
                        At("made.rules")})
                 .code,
@@ -216,7 +216,7 @@ TEST_F(ModelTools, AutoChoosesTheCheapestThatMeetsTheTarget) {
   EXPECT_TRUE(FilesOf(At("made")) == FilesOf(At("again")));
 }
 
-// Engines refuse experts in fp8 here, so one format less is chosen from.
+// Engines refuse experts in fp8 here, so there is one candidate less.
 TEST_F(ModelTools, AutoSaysWhichFormatsAreNoCandidates) {
   const std::string e = "model.layers.0.mlp.experts.0.";
   WriteModel(Fresh("m"), LlamaConfig(),
@@ -242,7 +242,7 @@ TEST_F(ModelTools, AutoFitsIntoASize) {
     return ModelJson::parse(text.substr(0, text.find('\n')))["bytes_out"]
         .get<uint64_t>();
   };
-  // A model that is no larger is done, and nothing is written.
+  // If the model already fits, nothing is written.
   Fresh("made.rules");
   const Outcome fits = RunServed({"convert", At("m"), Fresh("made"), "--format",
                                   "auto", "--target", "1GiB"});
@@ -327,7 +327,7 @@ TEST_F(ModelTools, ForceReplacesAModelAndNothingElse) {
   const Outcome refused = convert({"--format", "mxfp8"});
   EXPECT_EQ(refused.code, 7);
   EXPECT_THAT(refused.err, HasSubstr("or replace it with --force"));
-  // What cannot be done replaces nothing.
+  // An impossible conversion replaces nothing.
   EXPECT_EQ(convert({"--force", "--rule", "*=fp3"}).code, 2);
   EXPECT_EQ(convert({"--force", "--dry-run"}).code, 0);
   EXPECT_TRUE(before == FilesOf(At("made")));
@@ -335,8 +335,8 @@ TEST_F(ModelTools, ForceReplacesAModelAndNothingElse) {
   EXPECT_EQ(convert({"--force", "--format", "mxfp8"}).code, 0);
   EXPECT_FALSE(std::filesystem::exists(At("made/stray")));
   EXPECT_FALSE(before == FilesOf(At("made")));
-  // A directory that holds no model stays, and so do the model that is read
-  // and the original.
+  // A directory that is not a model is kept, and so are the source and the
+  // original.
   std::filesystem::create_directories(Fresh("photos"));
   WriteFile(At("photos/one.jpg"), "x");
   EXPECT_EQ(Run({"convert", At("m"), At("photos"), "--force"}).code, 7);
@@ -382,7 +382,7 @@ TEST_F(ModelTools, FilesOfQuantizeAreKnown) {
   EXPECT_EQ(Run({"compare", plain, q, "--fail-below", "25"}).code, 8);
   EXPECT_EQ(Run({"compare", plain, q, "--report", At("r")}).code, 2);
   EXPECT_EQ(Run({"compare", At("model.safetensors"), q}).code, 8);
-  // A part that is not what the file says of it is found.
+  // A part that contradicts the file's description is found.
   std::string bytes = ReadFile(q);
   const size_t at = bytes.find("gaussian.rowwise_scale");
   ASSERT_NE(at, std::string::npos);

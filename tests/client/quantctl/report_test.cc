@@ -1,5 +1,5 @@
-// What quantctl says: totals, progress, what was left out and why, what a
-// misspelt word may have meant.
+// quantctl's messages: totals, progress, what was left out and why, and
+// suggestions for misspelt words.
 #include "client/quantctl/report.h"
 
 #include <stdlib.h>
@@ -32,7 +32,7 @@ TEST_F(CliReport, AnEstimateThatClipsIsNotTheRotationsFault) {
     EXPECT_EQ(run.code, 0) << run.err;
     return run.Json();
   };
-  // Rotating Gaussian values changes nothing; a quarter of their amax does.
+  // Rotating Gaussian values has no effect; a quarter of their amax does.
   EXPECT_TRUE(trip({})["notes"].empty());
   for (const auto& flags :
        {std::vector<std::string>{"--amax-estimation-scale", "0.25"},
@@ -50,7 +50,7 @@ TEST_F(CliReport, AnEstimateThatClipsIsNotTheRotationsFault) {
     EXPECT_GT(copy["sqnr_db_computed_amax"], 20);
     EXPECT_GT(copy["sqnr_db_without_rht"], 20);
   }
-  // Where the rotation does it, it is still said, beside the estimate.
+  // If the rotation is the cause, it is still reported beside the estimate.
   const Outcome both = RunServed({"roundtrip", At("e.safetensors"), "--tensor",
                                   "outliers", "--rht", "columnwise",
                                   "--amax-estimation-scale", "1", "--json"});
@@ -69,7 +69,7 @@ TEST_F(CliReport, GuessesMisspeltWords) {
   EXPECT_THAT(Run({"frobnicate"}).err,
               AllOf(HasSubstr("there is no command 'frobnicate'\n"),
                     Not(HasSubstr("did you mean"))));
-  // Where nothing is misspelt nothing is guessed.
+  // Without a misspelt word there is no suggestion.
   EXPECT_THAT(Run({"quantize"}).err, AllOf(HasSubstr("FILE is required"),
                                            Not(HasSubstr("did you mean"))));
   using quantctl::Closest;
@@ -101,9 +101,9 @@ TEST_F(CliReport, HelpIsAsWideAsTheTerminal) {
         longest = std::max(longest, line.size());
         EXPECT_LE(line.size(), width) << command << ": " << line;
       }
-      // A wide terminal is made use of.
+      // A wide terminal is used.
       if (*command == '\0' && width == 100) EXPECT_GT(longest, 80);
-      // Each command has examples, and none but the first page exit codes.
+      // Each command has examples, and only the first page has exit codes.
       EXPECT_EQ(help.out.find("Examples:") == std::string::npos,
                 *command == '\0');
       EXPECT_EQ(help.out.find("Exit codes:") == std::string::npos,
@@ -155,7 +155,7 @@ TEST_F(CliReport, TotalsAddUp) {
   EXPECT_GT(seconds, 0);
   EXPECT_NEAR(totals["bytes_in_per_second"].get<double>() * seconds,
               static_cast<double>(in), 1);
-  // Statistics tell the ratio, too; without them nothing does.
+  // Statistics include the ratio; it is missing without them.
   const auto quantize = [&](std::vector<std::string> words) {
     words.insert(words.begin(),
                  {"quantize", At("x.npy"), "-o", At("totals.safetensors")});
@@ -172,7 +172,7 @@ TEST_F(CliReport, TotalsAddUp) {
   EXPECT_THAT(table.out, HasSubstr("(x, rowwise)"));
 }
 
-TEST_F(CliReport, WhatIsLeftOutIsOneLine) {
+TEST_F(CliReport, SkippedTensorsAreOneLine) {
   std::vector<safetensors::Tensor> planned = {{"w", "F32", {16, 16}, 0, 1024},
                                               {"ids", "I64", {8}, 0, 64}};
   for (int i = 0; i < 62; ++i) {
@@ -198,12 +198,12 @@ TEST_F(CliReport, WhatIsLeftOutIsOneLine) {
       RunServed({"amax", At("many.safetensors"), "--json"}).Json();
   EXPECT_EQ(as_json["skipped"].size(), 63u);
   EXPECT_EQ(as_json["skipped"][0]["kind"], "of dtype I64");
-  // What the options exclude comes with the reason that all share.
+  // Tensors excluded by the options are listed with their common reason.
   EXPECT_THAT(RunServed({"quantize", At("model.safetensors"), "-o",
                          At("some.safetensors")})
                   .out,
               HasSubstr("1 that the options do not allow (tensor.shape: "));
-  // Nor does a file with nothing to work on fill the screen.
+  // A file without any suitable tensor does not fill the screen, either.
   const Outcome none = RunServed({"quantize", At("many.safetensors"), "-o",
                                   At("none.safetensors"), "--format", "nvfp4",
                                   "--flatten-axis", "5"});
@@ -211,7 +211,7 @@ TEST_F(CliReport, WhatIsLeftOutIsOneLine) {
   EXPECT_LE(std::count(none.err.begin(), none.err.end(), '\n'), 2) << none.err;
 }
 
-// What a command draws where stderr is a terminal of 100 columns.
+// A command's output if stderr is a terminal of 100 columns.
 std::string OnTerminal(std::vector<std::string> words) {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   EXPECT_EQ(grantpt(terminal), 0);
@@ -248,7 +248,7 @@ TEST_F(CliReport, ProgressCountsBytes) {
   EXPECT_EQ(ProgressText(kMiB, 8192 * kMiB, 1),
             "1.00 MiB of 8.00 GiB, 1.00 MiB/s, 2:16:31 left");
 
-  // A line never reaches the last column, whatever there is to say.
+  // A line never reaches the last column, however long its content.
   using quantctl::ProgressLine;
   for (size_t width = 20; width <= 200; ++width) {
     const std::string line = ProgressLine(1024 * kMiB, 4096 * kMiB, 4,
@@ -261,14 +261,14 @@ TEST_F(CliReport, ProgressCountsBytes) {
     }
   }
 
-  // On a terminal there is a bar, and no trace of it in the end.
+  // On a terminal there is a bar, and no trace of it at the end.
   const std::string bar =
       OnTerminal({"roundtrip", At("model.safetensors"), "--server", address_});
   EXPECT_THAT(bar, HasSubstr("[........................] 0 B of 80.00 KiB"));
   EXPECT_THAT(bar, HasSubstr("[############............] 40.00 KiB of 80.00"));
   EXPECT_THAT(bar, HasSubstr("/s, 0:0"));
   EXPECT_EQ(bar.substr(bar.size() - 4), "\r\x1b[K");
-  // In a log, nothing of what takes no time, and never an escape.
+  // In a log, nothing for short commands, and never an escape sequence.
   const Outcome logged = RunServed({"roundtrip", At("model.safetensors")});
   EXPECT_EQ(logged.err, "");
 }

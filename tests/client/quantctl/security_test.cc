@@ -1,5 +1,5 @@
-// quantctl and the SDK with TLS and tokens: what works, and what is said about
-// each thing that does not.
+// quantctl and the SDK with TLS and tokens: what works, and the message for
+// each failure.
 #include "quantd/client.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/client/quantctl/cli_fixture.h"
@@ -19,7 +19,7 @@ class CliSecurity : public Cli {
   static std::string Pem(std::string_view name) {
     return At("pem/" + std::string(name));
   }
-  // A server in TLS with more flags.
+  // A server with TLS and additional flags.
   static std::unique_ptr<bench::ServerProcess> Start(
       std::vector<std::string> more) {
     std::vector<std::string> command = {bench::FindQuantd(),
@@ -103,7 +103,7 @@ TEST_F(CliSecurity, CertificatesAndTokensAreShown) {
   setenv("QUANTD_CLIENT_TOKEN", "wrong", 1);
   flags.insert(flags.end(), {"--token-file", Pem("token")});
   EXPECT_EQ(Info(server->address(), flags).code, 0) << "the file wins";
-  // A name of before is not passed over.
+  // A former name of the variable is not ignored.
   setenv("QUANTCTL_TOKEN", "secret", 1);
   const Outcome older = Info(server->address(), flags);
   unsetenv("QUANTCTL_TOKEN");
@@ -133,7 +133,7 @@ TEST_F(CliSecurity, BadFilesAreUsageErrors) {
               HasSubstr("expired"));
 }
 
-TEST_F(CliSecurity, TokensDoNotTravelInPlainText) {
+TEST_F(CliSecurity, TokensAreNotSentInPlainText) {
   ClientOptions options;
   options.credentials.token = "secret";
   EXPECT_THAT(Client::Create("127.0.0.1:1", options), IsOk());

@@ -1,5 +1,5 @@
-// quantctl by every way that there is to a server, and those that do not lead
-// there. The files are the same.
+// quantctl with every transport to a server, and with transports that do not
+// reach it. The files are the same.
 #include "tests/bench/rpc_process.h"
 #include "tests/client/checkpoint/model_writer.h"
 #include "tests/client/quantctl/cli_fixture.h"
@@ -27,7 +27,7 @@ class Ways : public Cli {
     ASSERT_TRUE(process_->running()) << process_->Log();
   }
   static std::string Calls() { return "unix:" + At("calls"); }
-  // `words`, with what it takes to go that way.
+  // Adds the flags for that transport to `words`.
   static Outcome Go(std::vector<std::string> words, const std::string& way) {
     const std::string server = way == "tcp"     ? address_
                                : way == "local" ? "local:cpu"
@@ -42,7 +42,7 @@ class Ways : public Cli {
   std::unique_ptr<bench::ServerProcess> process_;
 };
 
-TEST_F(Ways, AllOfThemWriteTheSameFiles) {
+TEST_F(Ways, AllTransportsWriteTheSameFiles) {
   std::string first;
   for (const std::string way : {"tcp", "unix", "shared", "local"}) {
     SCOPED_TRACE(way);
@@ -65,7 +65,7 @@ TEST_F(Ways, AllOfThemWriteTheSameFiles) {
   }
 }
 
-TEST_F(Ways, ModelsGoByAllOfThem) {
+TEST_F(Ways, ModelsAreConvertedByAllTransports) {
   Start("1GiB");
   WriteLlama(At("m"));
   for (const std::string way : {"tcp", "unix", "shared", "local"}) {
@@ -80,7 +80,7 @@ TEST_F(Ways, ModelsGoByAllOfThem) {
   }
 }
 
-TEST_F(Ways, AServerIsNamedByTheWayToIt) {
+TEST_F(Ways, TheTransportMustMatchTheAddress) {
   const std::vector<std::string> words = {"roundtrip", At("x.npy"), "--json"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), words.begin(), words.end());
@@ -107,8 +107,8 @@ TEST_F(Ways, AServerIsNamedByTheWayToIt) {
 }
 
 TEST_F(Ways, MemoryThatIsNotSharedIsSaidSo) {
-  // Nobody there; and less than a tensor, which then goes by messages, unless
-  // that is not wanted.
+  // No server; and too little memory for a tensor, which is then sent in
+  // messages unless that is forbidden.
   const Outcome nobody =
       Run({"roundtrip", At("x.npy"), "--server", Calls(), "--memory-socket",
            At("nothing"), "--transport", "shared"});
@@ -137,7 +137,7 @@ TEST_F(Ways, MemoryThatIsNotSharedIsSaidSo) {
   EXPECT_THAT(only.err, HasSubstr("--shared-memory-limit"));
 }
 
-TEST_F(Ways, AModelIsNotVerifiedByAnotherWay) {
+TEST_F(Ways, VerifyRefusesAnotherTransport) {
   WriteLlama(At("n"));
   ASSERT_EQ(Run({"convert", At("n"), At("quantized"), "--format", "nvfp4",
                  "--dialect", "modelopt", "--server", "local:cpu"})

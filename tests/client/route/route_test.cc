@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-// 8 MiB where nothing else is said.
+// 8 MiB by default.
 Plan MakePlan(const QuantizeOptions& options, int64_t rows = 4096) {
   return *MakeQuantizePlan({DType::kBF16, {rows, 1024}, -1}, options);
 }
@@ -152,7 +152,7 @@ TEST(Route, OfEveryKindOfCall) {
   }
 }
 
-// Bands are of the plan that a server makes of one that leaves something to it.
+// Bands follow the plan as a server completes it.
 TEST(Route, BandsOfAPlanAsItIsServed) {
   QuantizeOptions o = Found();
   o.rht.rowwise = true;

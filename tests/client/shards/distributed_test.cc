@@ -1,4 +1,4 @@
-// Every byte of data, scales and amax of shards is that of the whole tensor.
+// Data, scales and amax of shards are byte for byte those of the whole tensor.
 #include "quantd/distributed.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ TEST_F(Distributed, Nvfp4ByRowsAndByColumns) {
   ExpectWhole(whole, Of(Format::kNvfp4), {64, 144}, {});
   ExpectWhole(whole, Of(Format::kNvfp4), {}, {48, 160});
   ExpectWhole(whole, Of(Format::kNvfp4), {96}, {128});
-  // Rows alone may be cut anywhere.
+  // Rows without other copies may be cut anywhere.
   ExpectWhole(whole, Of(Format::kNvfp4, Usage::kRowwise), {1, 77}, {});
   ExpectWhole(whole, Of(Format::kNvfp4, Usage::kColumnwise), {16}, {3, 7});
 }
@@ -44,7 +44,7 @@ TEST_F(Distributed, EmptyShardsContributeNothing) {
   EXPECT_THAT(amax->columnwise, testing::ElementsAre(0.0f));
 }
 
-// The recipe of the header, as processes that know one shard each follow it.
+// The steps in the header, for processes that have one shard each.
 TEST_F(Distributed, StepByStep) {
   const Whole whole(96, 64);
   QuantizeOptions o = Of(Format::kNvfp4);
@@ -70,7 +70,7 @@ TEST_F(Distributed, StepByStep) {
     ASSERT_THAT(part, IsOk());
     ExpectPart(whole, o, *expected, pieces[i].shard, *part);
   }
-  // A reduction of one's own.
+  // A reduction provided by the caller.
   int asked = 0;
   std::vector<PlacedShard> shards;
   for (const Piece& p : pieces) shards.push_back({clients_[0].get(), p.shard});

@@ -56,7 +56,7 @@ TEST_F(ShardSessions, SendTheirShardOnce) {
     for (const int64_t row : {0, 64, 128}) {
       pieces.emplace_back(whole, row, 64, 0, 256);
     }
-    pieces.emplace_back(whole, 192, 0, 0, 256);  // of nothing
+    pieces.emplace_back(whole, 192, 0, 0, 256);  // an empty shard
     Ranks ranks(pieces.size());
     std::vector<absl::StatusOr<Result>> parts(pieces.size());
     std::vector<std::thread> threads;
@@ -84,7 +84,7 @@ TEST_F(ShardSessions, SendTheirShardOnce) {
   }
 }
 
-TEST_F(ShardSessions, ThatGoWrong) {
+TEST_F(ShardSessions, EndWithTypedErrors) {
   const Whole whole(128, 64);
   const QuantizeOptions o = Of(Format::kNvfp4);
   const Piece piece(whole, 0, 64, 0, 64);
@@ -93,7 +93,7 @@ TEST_F(ShardSessions, ThatGoWrong) {
     return ShardSession::Begin(*clients_[0], whole.desc, piece.shard, options,
                                call);
   };
-  // Thrown away, before and after the maxima.
+  // Abandoned, before and after the maxima.
   { ASSERT_THAT(begin(o), IsOk()); }
   {
     auto session = begin(o);
@@ -112,7 +112,7 @@ TEST_F(ShardSessions, ThatGoWrong) {
   session = begin(o);
   EXPECT_EQ(FieldOf(session->Finish({{1}, {-1}}).status()),
             "reduced_amax.columnwise");
-  // NaN that is refused comes with the maxima.
+  // The error for NaN comes with the maxima.
   QuantizeOptions reject = o;
   reject.non_finite = NonFinite::kReject;
   Piece spoiled(whole, 0, 64, 0, 64);
@@ -122,7 +122,7 @@ TEST_F(ShardSessions, ThatGoWrong) {
   ASSERT_THAT(session, IsOk());
   EXPECT_EQ(FieldOf(session->Maxima().status()), "payload");
   EXPECT_EQ(FieldOf(session->Finish({{1}, {1}}).status()), "payload");
-  // A deadline and a cancellation, while the others are waited for.
+  // A deadline and a cancellation, while waiting for the others.
   CallOptions call;
   call.deadline = std::chrono::milliseconds(300);
   session = begin(o, call);
@@ -143,8 +143,8 @@ TEST_F(ShardSessions, ThatGoWrong) {
   EXPECT_EQ(FieldOf(begin(given).status()), "given_amax");
 }
 
-// One whose codes take its place is sent twice, each time in one message.
-TEST_F(ShardSessions, ThatAreWrittenOver) {
+// A shard that its codes overwrite is sent twice, each time in one message.
+TEST_F(ShardSessions, WriteOverTheirInput) {
   const Whole whole(128, 64);
   const QuantizeOptions o = Of(Format::kNvfp4);
   const Piece piece(whole, 0, 64, 0, 64);
@@ -169,7 +169,8 @@ TEST_F(ShardSessions, ThatAreWrittenOver) {
   EXPECT_TRUE(BytesEq("codes", codes, part->bytes(TensorKind::kRowwiseData)));
 }
 
-// The server gives it up before the others are there: it is sent once more.
+// The server gives the stream up before the others arrive: the shard is sent
+// once more.
 TEST_F(ShardSessions, OutliveTheirStream) {
   ServerProcess hasty({bench::FindQuantd(), "--listen", "127.0.0.1:0",
                        "--device", "cpu:0", "--max-receive-ms", "300"});

@@ -1,5 +1,5 @@
-// Shards of a tensor on several server processes, against the whole tensor on
-// one of them.
+// Shards of a tensor on several server processes, compared with the whole
+// tensor on one of them.
 #ifndef QUANTD_TESTS_CLIENT_SHARDS_SHARDS_H_
 #define QUANTD_TESTS_CLIENT_SHARDS_SHARDS_H_
 
@@ -78,7 +78,7 @@ class Distributed : public testing::Test {
     servers_.clear();
   }
 
-  // Cuts at `row_cuts` and `col_cuts`, shards on the servers in turn.
+  // Cuts at `row_cuts` and `col_cuts`, and sends shards to the servers in turn.
   static void ExpectWhole(const Whole& whole, const QuantizeOptions& options,
                           std::vector<int64_t> row_cuts,
                           std::vector<int64_t> col_cuts) {
@@ -143,7 +143,7 @@ class Distributed : public testing::Test {
       return r.bytes(columnwise ? column : row);
     };
 
-    // Codes, in units of bytes: a byte holds two of half a byte.
+    // Codes, in bytes: one byte holds two 4-bit codes.
     const int packed = format.element == DType::kE2M1x2 ? 2 : 1;
     const auto data =
         bytes(expected, TensorKind::kRowwiseData, TensorKind::kColumnwiseData);

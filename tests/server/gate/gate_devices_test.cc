@@ -6,7 +6,7 @@
 namespace quantd {
 namespace {
 
-TEST_F(GateTest, PlacesForStreamsAreGivenByShares) {
+TEST_F(GateTest, GrantsStreamSlotsByShares) {
   Lease streams[2];
   for (Lease& lease : streams) {
     lease = Admitted(1, "silent");
@@ -45,7 +45,7 @@ TEST_F(GateTest, PicksTheDeviceWithMostRoomAndTakesTurns) {
   EXPECT_EQ(s.device(), 1);  // the only device with slots
 }
 
-TEST_F(GateTest, WaiterForOneDeviceKeepsNobodyFromAnother) {
+TEST_F(GateTest, AWaiterForOneDeviceDoesNotBlockAnother) {
   Make({1000, 1000}, {0, 0});
   Lease a = Admitted(1), b = Admitted(1), c = Admitted(1);
   ASSERT_EQ(Payload(900, &unused_, &a, 0), Outcome::kGranted);

@@ -12,7 +12,7 @@
 namespace quantd {
 namespace {
 
-TEST_F(GateTest, CountsWhatIsHeldAndGetsItBack) {
+TEST_F(GateTest, CountsHoldingsUntilTheyAreReleased) {
   {
     Lease lease = Admitted(600);
     EXPECT_EQ(gate_->receiving_used(), 600u);
@@ -203,7 +203,7 @@ TEST_F(GateTest, AnIdentityThatHoldsMoreLeavesOthersAQuarter) {
   EXPECT_EQ(Payload(30 * kMiB, &unused_, &bad[2]), Outcome::kGranted);
 }
 
-TEST_F(GateTest, ForgottenIsNeverTold) {
+TEST_F(GateTest, AForgottenWaiterIsNeverTold) {
   Lease full = Admitted(64 * kMiB);
   TestWaiter first, second;
   EXPECT_FALSE(gate_->Forget(&first));
@@ -233,7 +233,7 @@ TEST_F(GateTest, AWaiterThatLostItsPlaceMayBeForgotten) {
   EXPECT_TRUE(gate_->Forget(&second));
 }
 
-TEST_F(GateTest, StoppedTellsAllAndLetsNobodyIn) {
+TEST_F(GateTest, StoppingTellsAllWaitersAndAdmitsNobody) {
   Lease full = Admitted(64 * kMiB);
   TestWaiter waits;
   Lease lease;
@@ -279,7 +279,7 @@ struct Notified : Gate::Waiter {
   absl::Notification told;
 };
 
-TEST_F(GateTest, ThreadDecidesWhenSomethingChangesAndWhenATimeHasCome) {
+TEST_F(GateTest, ThreadDecidesAfterChangesAndAtItsTimes) {
   GateThread thread(gate_);
   Notified granted, timed_out, stopped;
   now_ = SteadyNow();

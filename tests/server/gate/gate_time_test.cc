@@ -7,7 +7,7 @@
 namespace quantd {
 namespace {
 
-TEST_F(GateTest, RefusesWhatWouldBeTooLateByTheMeasuredRate) {
+TEST_F(GateTest, RefusesCallsThatWouldBeTooLate) {
   // Nobody is refused while no rate is known.
   Lease first = Admitted(kMiB);
   first.Arrived(kMiB, kMiB, now_);
@@ -44,7 +44,7 @@ TEST_F(GateTest, RefusesWhatWouldBeTooLateByTheMeasuredRate) {
   EXPECT_EQ(with(10 * kMiB, absl::Milliseconds(2950)), Outcome::kGranted);
 }
 
-TEST_F(GateTest, WaitersAreBeforeANewcomerUnlessItsPriorityIsHigher) {
+TEST_F(GateTest, ServesWaitersBeforeANewcomerOfEqualPriority) {
   Measure(10 * kMiB);
   Lease full = Admitted(64 * kMiB);
   full.Arrived(64 * kMiB, 10 * kMiB, now_);

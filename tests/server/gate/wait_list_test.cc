@@ -76,7 +76,7 @@ TEST_F(WaitListTest, ServesByPriorityThenShareThenArrival) {
   EXPECT_TRUE(queue_.empty());
 }
 
-TEST_F(WaitListTest, WhatIsServedCountsAtOnce) {
+TEST_F(WaitListTest, ServedBytesCountAtOnce) {
   for (const char* name : {"a1", "a2", "a3"}) Add(name, 10, "a");
   for (const char* name : {"b1", "b2"}) Add(name, 10, "b");
   room_ = 50;

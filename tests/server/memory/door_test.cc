@@ -95,7 +95,7 @@ TEST_F(Door, PagesThatAreTakenAwayLaterAreZerosAndNoFault) {
   }
 }
 
-TEST_F(Door, WhatTakesLongToCloseHoldsNobodyUp) {
+TEST_F(Door, SlowClosesDelayNobody) {
   Open();
   const Descriptor memfd = Memfd(kPage, kPage);
   const auto offered_last = [&](Descriptor what) {
@@ -163,7 +163,7 @@ TEST_F(Door, AThousandRegions) {
   EXPECT_EQ(door_->use().regions, 1000u);
 }
 
-TEST_F(Door, ConnectionsThatSayNothingAreClosed) {
+TEST_F(Door, ClosesSilentConnections) {
   limits_.patience = absl::Milliseconds(200);
   Open();
   Peer silent(path_);
@@ -179,7 +179,7 @@ TEST_F(Door, ConnectionsThatSayNothingAreClosed) {
   EXPECT_NE(regions_.Find(good.name), nullptr);
 }
 
-TEST_F(Door, AsManyConnectionsAsAreAllowed) {
+TEST_F(Door, LimitsItsConnections) {
   limits_.connections = 4;
   Open();
   {
@@ -195,7 +195,7 @@ TEST_F(Door, AsManyConnectionsAsAreAllowed) {
   }));
 }
 
-TEST_F(Door, OthersThanThePeersAreRefused) {
+TEST_F(Door, RefusesUsersThatAreNotPeers) {
   Open({geteuid() + 1});
   Peer peer(path_);
   EXPECT_EQ(peer.Receive()->answer, OfferAnswer::kPeer);
@@ -205,7 +205,7 @@ TEST_F(Door, OthersThanThePeersAreRefused) {
   EXPECT_EQ(status.st_mode & 0777, 0666u);
 }
 
-TEST_F(Door, ItsSocketIsTheOwnersAlone) {
+TEST_F(Door, OnlyTheOwnerMayUseItsSocket) {
   Open();
   struct stat status = {};
   ASSERT_EQ(stat(path_.c_str(), &status), 0);

@@ -79,7 +79,7 @@ TEST_F(GpuEvents, ACallWaitsForTheOneAndRecordsTheOther) {
   }
 }
 
-TEST_F(GpuEvents, OneThatNeverPassesHoldsUpNobodyElse) {
+TEST_F(GpuEvents, AnEventThatNeverPassesDelaysNobodyElse) {
   options_.slots = 1;
   Serve();
   own_ready_.Hold(true);
@@ -109,7 +109,7 @@ TEST_F(GpuEvents, OneThatNeverPassesHoldsUpNobodyElse) {
   EXPECT_EQ(own_done_.records(), 0);
 }
 
-TEST_F(GpuEvents, TheServerWaitsForNoneLongerThanForAMessage) {
+TEST_F(GpuEvents, WaitsHaveTheLimitOfReceiving) {
   options_.max_receive = absl::Milliseconds(200);
   Serve();
   own_ready_.Hold(true);
@@ -184,7 +184,7 @@ TEST_F(GpuEvents, AnEmptyTensorRecordsToo) {
   EXPECT_EQ(own_done_.records(), 1);
 }
 
-TEST_F(GpuEvents, NamesThatAreNoEvents) {
+TEST_F(GpuEvents, RefusesNamesThatAreNotEvents) {
   Serve();
   std::string other = ready_;
   other[15] ^= 1;
@@ -212,7 +212,7 @@ TEST_F(GpuEvents, NamesThatAreNoEvents) {
   EXPECT_TRUE(Untouched());
 }
 
-TEST_F(GpuEvents, OnlyOfTheGpuWhoseMemoryItIs) {
+TEST_F(GpuEvents, MustBelongToTheGpuOfTheMemory) {
   emulation::SetDevices(2, true);
   StartReal({"cuda:0", "cuda:1", "cpu:0"});
   const OfGpu memory = ShareOf(0);
@@ -237,7 +237,7 @@ TEST_F(GpuEvents, OnlyOfTheGpuWhoseMemoryItIs) {
   EXPECT_EQ(of_other.records(), 0);
 }
 
-TEST_F(GpuEvents, OffersThatAreRefused) {
+TEST_F(GpuEvents, RefusesInvalidOffers) {
   emulation::SetDevices(2, true);
   const int before = emulation::Events();
   StartReal({"cuda:0"});
@@ -278,7 +278,7 @@ TEST_F(GpuEvents, OffersThatAreRefused) {
   EXPECT_GE(opened, before);
 }
 
-TEST_F(GpuEvents, CountAsRegionsDo) {
+TEST_F(GpuEvents, CountTowardsTheLimitOfRegions) {
   StartReal({"cuda:0"});
   const int before = emulation::Events();
   {

@@ -5,7 +5,7 @@
 namespace quantd {
 namespace {
 
-TEST_F(OnGpu, CallsWorkInItWhereItLies) {
+TEST_F(OnGpu, CallsUseItsMemoryInPlace) {
   StartReal({"cuda:0"});
   const OfGpu memory = ShareOf(0);
   FillOnes(memory.data);
@@ -62,7 +62,7 @@ TEST_F(OnGpu, WithoutPeerAccessItIsRefused) {
   EXPECT_EQ(server_->memory_door()->use().regions, 0u);
 }
 
-TEST_F(OnGpu, OffersThatAreNotWhatTheySay) {
+TEST_F(OnGpu, RefusesFalseOffers) {
   StartReal({"cuda:0"});
   std::byte* data = nullptr;
   const Offer good = Allocate(0, &data);

@@ -214,7 +214,7 @@ TEST_F(Ranges, ARegionInUseOutlivesItsConnection) {
   EXPECT_EQ(shared->data[0], std::byte{0});
 }
 
-TEST_F(Ranges, DeadlinesCancellationsAndDrainsLetGo) {
+TEST_F(Ranges, DeadlinesCancellationsAndDrainsReleaseMemory) {
   StartFake(1);
   control_.Close();
   const Shared shared = Share();

@@ -10,7 +10,7 @@
 namespace quantd {
 namespace {
 
-TEST_F(Door, RefusesWhatIsNoMemfd) {
+TEST_F(Door, RefusesAnythingButAMemfd) {
   Open();
   std::ofstream(directory_ / "file") << std::string(kPage, 'x');
   int pipes[2];
@@ -52,7 +52,7 @@ TEST_F(Door, RefusesWhatIsNoMemfd) {
   EXPECT_GT(door_->refusals(), 7u);
 }
 
-TEST_F(Door, RefusesWhatItsOwnerCouldTakeAway) {
+TEST_F(Door, RefusesMemoryThatItsOwnerCouldShrink) {
   Open();
   for (const int seals : {0, F_SEAL_GROW, F_SEAL_SHRINK, F_SEAL_SEAL}) {
     EXPECT_EQ(Peer(path_).Offered(Memfd(kPage, kPage, seals), kPage),
@@ -113,7 +113,7 @@ TEST_F(Door, WantsExactlyOneDescriptor) {
   EXPECT_EQ(again.Ask(offer, {memfd.get()}), OfferAnswer::kTaken);
 }
 
-TEST_F(Door, MessagesThatAreNoOffers) {
+TEST_F(Door, RefusesMalformedMessages) {
   Open();
   const Descriptor memfd = Memfd(kPage, kPage);
   OfferBytes bytes = wire::Write(Offer{RegionKind::kMemfd, false, kPage});
@@ -147,7 +147,7 @@ TEST_F(Door, MessagesThatAreNoOffers) {
   EXPECT_EQ(slow.Receive()->answer, OfferAnswer::kTaken);
 }
 
-TEST_F(Door, WithoutAGpuTakesNothingOfOne) {
+TEST_F(Door, RefusesGpuMemoryWithoutAGpu) {
   Open();
   const Descriptor memfd = Memfd(kPage, kPage);
   Offer offer = {RegionKind::kCudaIpc, false, kPage};

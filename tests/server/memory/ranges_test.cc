@@ -7,7 +7,7 @@
 namespace quantd {
 namespace {
 
-TEST_F(Ranges, NamesThatNameNothing) {
+TEST_F(Ranges, RefusesUnknownNames) {
   StartReal({"cpu:0"});
   const Shared shared = Share();
   std::string other = shared.name;
@@ -136,7 +136,7 @@ TEST_F(Ranges, ReadOnlyRegionsAreNotWrittenTo) {
   EXPECT_TRUE(Call(channel_, request.SerializeAsString()).status.ok());
 }
 
-TEST_F(Ranges, EventsThatNobodyBrought) {
+TEST_F(Ranges, RefusesUnknownEvents) {
   StartReal({"cpu:0"});
   const Shared shared = Share();
   for (const std::string& name :
@@ -170,7 +170,7 @@ TEST_F(Ranges, NotBesideAPayload) {
   ExpectRefused(request, "payload", fmt::format("{} bytes", kInput), "0 bytes");
 }
 
-TEST_F(Ranges, PagesThatAreTakenAwayAreNotMadeByJobs) {
+TEST_F(Ranges, RefusesRegionsWithMissingPages) {
   StartReal({"cpu"});
   const Descriptor memfd = Memfd(kSize, kSize);
   Peer peer(options_.memory_socket);

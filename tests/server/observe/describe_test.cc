@@ -47,7 +47,7 @@ v1::QuantizeRequest Of(v1::Format format, std::vector<int64_t> shape) {
   return m;
 }
 
-TEST_F(DescribeTest, IsWhatQuantizeThenGives) {
+TEST_F(DescribeTest, MatchesTheReplyOfQuantize) {
   StartReal({"cpu"});
   for (const int64_t rows : {0, 1, 33, 300}) {
     for (const v1::Usage usage :
@@ -143,7 +143,7 @@ TEST_F(DescribeTest, ErrorsAreTyped) {
   EXPECT_EQ(empty.detail->field(), "format");
 }
 
-TEST_F(DescribeTest, APayloadIsNotLookedAtAndALargeOneRefused) {
+TEST_F(DescribeTest, IgnoresAPayloadAndRefusesALargeOne) {
   StartReal({"cpu"});
   v1::QuantizeRequest request = Of(v1::FORMAT_MXFP4, {4, 32});
   const std::string plain = Description(request).tensors(0).DebugString();
@@ -169,7 +169,7 @@ TEST_F(DescribeTest, ManyGroupsComeBack) {
 }
 
 // Needs neither a device nor memory for the tensor.
-TEST_F(DescribeTest, AnswersWhileEverythingIsTaken) {
+TEST_F(DescribeTest, AnswersWhileTheServerIsFull) {
   StartFake(/*slots=*/1);
   control_.Close();
   RpcCall busy(channel_, RpcOptions());

@@ -97,7 +97,7 @@ TEST_F(UnclearTest, WeightsInFormatsThatNobodyKnowsHereAreRefusedByName) {
   }
 }
 
-TEST_F(UnclearTest, WhatIsNoWeightIsCarried) {
+TEST_F(UnclearTest, CopiesTensorsThatAreNotWeights) {
   const auto plan = Plan({Zeros("model.layers.0.attn.bias", "U8", {1, 1, 4, 4}),
                           Zeros("model.position_ids", "I64", {1, 64}),
                           Zeros("model.layers.0.self_attn.k_scale", "F32", {}),
@@ -241,7 +241,7 @@ TEST_F(UnclearTest, WeightsThatAreMadeOfFactorsAreRefusedByName) {
               AllOf(HasSubstr("dino"), HasSubstr("encoder")));
 }
 
-TEST_F(UnclearTest, WhatNobodyFusesIsNotSaidToBeTorn) {
+TEST_F(UnclearTest, UnfusedWeightsMayHaveDifferentFormats) {
   ModelJson config = LlamaConfig();
   config["model_type"] = "odd";
   const std::string l = "model.layers.0.mixer.";

@@ -11,7 +11,7 @@ using testing::HasSubstr;
 
 using UnknownTest = UnclearTest;
 
-TEST_F(UnknownTest, WhatIsNotKnownAsALinearLayerStaysAndIsSaidTo) {
+TEST_F(UnknownTest, LeavesOutUnknownLayersAndSaysSo) {
   const std::string l = "model.layers.0.laurel.linear_left";
   const auto plan = Plan({Bf16(l + ".weight", {64, 128})});
   ASSERT_THAT(plan, IsOk());

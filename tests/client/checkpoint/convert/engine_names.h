@@ -1,5 +1,5 @@
-// How engines read the lists of a quantization_config, and what they call the
-// modules of well-known models.
+// Imitates how engines read the lists of a quantization_config, and how they
+// name the modules of well-known models.
 #ifndef QUANTD_TESTS_CLIENT_CHECKPOINT_CONVERT_ENGINE_NAMES_H_
 #define QUANTD_TESTS_CLIENT_CHECKPOINT_CONVERT_ENGINE_NAMES_H_
 
@@ -24,7 +24,7 @@ inline const std::map<std::string, Names>& Packed() {
   return *packed;
 }
 
-// The parts of a fused module; none of another.
+// The parts of a fused module; empty for any other.
 inline Names ShardsOf(const std::string& module) {
   const auto [parent, leaf] = SplitModule(module);
   Names shards;
@@ -47,7 +47,7 @@ inline bool AnyMatches(const Names& list, const std::string& name) {
                      [&](auto& text) { return Matches(text, name); });
 }
 
-// Python's fnmatch, of names without its other characters.
+// Python's fnmatch, for names without its other special characters.
 inline bool Globs(const std::string& glob, const std::string& name) {
   std::string text;
   for (const char c : glob) {
@@ -56,7 +56,7 @@ inline bool Globs(const std::string& glob, const std::string& name) {
   return std::regex_match(name, std::regex(text));
 }
 
-// All parts of a fused module or none, else an engine throws.
+// All parts of a fused module must agree, or an engine raises an error.
 template <typename One>
 bool Agreed(const std::string& module, const Names& shards, One&& one) {
   if (shards.empty()) return one(module);
@@ -66,7 +66,7 @@ bool Agreed(const std::string& module, const Names& shards, One&& one) {
   return n > 0;
 }
 
-// What engines ask about the experts of a layer.
+// The name by which engines ask about the experts of a layer.
 inline bool IsExperts(const std::string& module) {
   return module.ends_with(".experts");
 }
@@ -148,7 +148,7 @@ inline const Reader kDeepSeek[] = {
      }},
     {"SGLang",
      [](const Names& list, const std::string& module) {
-       // Its own names of what towers of vision have.
+       // Its own names for modules of vision towers.
        std::string m = module;
        if (m.ends_with(".attn.qkv")) m += "_proj";
        if (const size_t out = m.find("out_proj"); out != std::string::npos) {
@@ -168,7 +168,7 @@ inline const Reader kDeepSeek[] = {
        });
      }}};
 
-// A model as its file has it, and modules as engines have them.
+// A model as its file has it, and modules under engines' names.
 struct Family {
   std::string name;
   ModelJson config;
@@ -189,7 +189,7 @@ inline void AddAttention(Family* f, const std::string& layer) {
 }
 inline const Names kGatedMlp = {"gate_proj", "up_proj", "down_proj"};
 
-// The names of a language model's layer under each prefix.
+// Adds the names of a language model's layer under each prefix.
 inline void Expect(Names* names, const Names& prefixes, const Names& modules) {
   for (const std::string& prefix : prefixes) {
     for (const std::string& module : modules) names->push_back(prefix + module);
@@ -281,7 +281,7 @@ inline std::vector<Family> Families() {
   }
   {
     Family f = {"DeepSeek-V3", Config("deepseek_v3"), {}, {"lm_head"}, {}};
-    // The last one predicts further tokens.
+    // The last layer predicts further tokens.
     for (const std::string layer :
          {"model.layers.0.", "model.layers.1.", "model.layers.2."}) {
       AddMatrices(&f, layer + "self_attn.",

@@ -1,5 +1,5 @@
-// The lists of modules in a converted model's configuration, read as
-// compressed-tensors, vLLM, SGLang and transformers read them.
+// Lists of modules in a converted model's configuration, as compressed-tensors,
+// vLLM, SGLang and transformers interpret them.
 #include "client/checkpoint/convert/module_lists.h"
 
 #include "client/checkpoint/convert/config_writer.h"
@@ -13,7 +13,7 @@ using testing::ElementsAre;
 
 class ModuleLists : public testing::Test {
  protected:
-  // The quantization_config that `selection` leads to.
+  // The quantization_config that results from `selection`.
   ModelJson Convert(const Family& f, const Selection& selection) {
     const std::string path = dir_ / f.name;
     std::filesystem::remove_all(path);
@@ -62,7 +62,7 @@ TEST_F(ModuleLists, DeepSeekNamesEveryForm) {
         "modules_to_not_convert");
 }
 
-// The group that an engine takes for a module; "": none.
+// The group that an engine uses for a module; "": none.
 std::string GroupOf(const ModelJson& config, const std::string& module,
                     const Names& parts, bool class_first) {
   const auto matched = [&](auto&& matches) {
@@ -130,9 +130,9 @@ TEST_F(ModuleLists, TargetsOfTwoFormatsHoldUnderEveryName) {
   EXPECT_GE(mixed, 20u);
 }
 
-// A hundred layers' worth of names in a few expressions, and none that takes
-// what is quantized.
-TEST(ModuleExpressions, AreFewAndTakeNothingElse) {
+// The names of a hundred layers take a few expressions, and none matches a
+// quantized module.
+TEST(ModuleExpressions, AreFewAndMatchNothingElse) {
   const auto texts = [](Names names, Names others) {
     return ModuleExpressions(std::move(names), std::move(others),
                              NameStyle::kRegular);
@@ -145,7 +145,7 @@ TEST(ModuleExpressions, AreFewAndTakeNothingElse) {
     quantized.push_back(layer + "experts.7.up_proj");
   }
   EXPECT_THAT(texts(gates, quantized), ElementsAre("re:.*\\.gate$"));
-  // Those of layers 3 and 30 alone, by their numbers.
+  // Only layers 3 and 30, by their numbers.
   const Names some = {"model.layers.3.mlp.gate_proj",
                       "model.layers.30.mlp.gate_proj",
                       "model.layers.3.mlp.experts.7.up_proj",
@@ -162,8 +162,8 @@ TEST(ModuleExpressions, AreFewAndTakeNothingElse) {
   EXPECT_THAT(texts(some, rest),
               ElementsAre("re:.*layers\\.(3|30)\\.mlp\\.gate_proj$",
                           "re:.*layers\\.(3|30)\\.mlp\\.experts\\..*"));
-  // A tower whose layers are named as the text's, and one that no expression
-  // tells apart.
+  // A tower whose layers are named like the text model's, and one that no
+  // expression tells apart.
   EXPECT_THAT(texts({"vision.encoder.layers.0.mlp.fc1"},
                     {"encoder.layers.0.mlp.fc1", "model.layers.0.mlp.fc1"}),
               ElementsAre("re:.*vision\\..*"));
@@ -171,7 +171,7 @@ TEST(ModuleExpressions, AreFewAndTakeNothingElse) {
                     {"vision.layers.1.fc1", "model.layers.0.fc1"}),
               ElementsAre("re:.*vision\\.layers\\.0\\.fc1$"));
   EXPECT_THAT(texts({"model.fc"}, {"x.model.fc"}), ElementsAre("model.fc"));
-  // Names of engines come with the parts of a fused layer.
+  // Engines' names are added for the parts of a fused layer.
   EXPECT_THAT(texts({"m.layers.0.a.q_proj", "m.layers.0.a.k_proj",
                      "m.layers.0.a.v_proj"},
                     {"m.layers.0.a.o_proj"}),
@@ -182,7 +182,8 @@ TEST(ModuleExpressions, AreFewAndTakeNothingElse) {
       ElementsAre("*layers.1.*", "*tower", "*tower.*"));
 }
 
-// Heads are no linear layers to vLLM, and one that is in no file is in engines.
+// vLLM does not count heads as linear layers, and creates one even if it is in
+// no file.
 TEST_F(ModuleLists, AHeadIsNamedWhereItIsQuantizedAndElseIgnored) {
   Family f = Families().front();
   const auto q = Convert(f, {});
@@ -211,7 +212,7 @@ TEST_F(ModuleLists, AHeadIsNamedWhereItIsQuantizedAndElseIgnored) {
   EXPECT_EQ(Convert(f, {})["ignore"], ModelJson({"re:.*pred_layer\\..*"}));
 }
 
-// A block of 128 x 128 may lie in two parts of what engines fuse.
+// A block of 128 x 128 may span two parts of a fused module.
 TEST_F(ModuleLists, Fp8BlocksThatEnginesRefuseStayWithWhatIsFused) {
   const std::string l = "model.layers.0.", a = l + "self_attn.";
   const std::string m = l + "mlp.", e = m + "experts.",

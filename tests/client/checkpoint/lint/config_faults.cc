@@ -153,7 +153,7 @@ std::vector<Fault> ConfigFaults() {
        "not on the list"},
       {"ignore-list", ct, Put("visual.blocks.0.attn.qkv.weight", {96, 32}),
        "not on the list"},
-      // Names are whole, and expressions begin where they do.
+      // Names must match as a whole, and expressions from their start.
       {"ignore-list", ct,
        [](Planted& p) {
          const std::string name = "model.layers.0.self_attn.o_proj.weight";

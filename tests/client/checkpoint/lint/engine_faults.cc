@@ -15,7 +15,7 @@ void NoQuantizedWeight(Planted& p) {
   p.config.erase("quantization_config");
 }
 
-// Experts as ModelOpt has them in one tensor, without ".weight".
+// Experts in one tensor, in ModelOpt's form, without ".weight".
 void FusedExperts(Planted& p) {
   const std::string name = std::string(kExpertsOfLayer) + ".down_proj";
   p.tensors[name] = Coded(name, "U8", {2, 32, 64}, 2 * 32 * 64);
@@ -36,7 +36,7 @@ Plant Doubles(const char* dtype) {
   };
 }
 
-// The list by the names of the files.
+// Lists modules under the files' names.
 void ExactNames(Planted& p) {
   Nest(p);
   p.config["quantization_config"]["ignore"] = {
@@ -66,7 +66,7 @@ void HeadOfNoTarget(Planted& p) {
   p.config["quantization_config"]["ignore"] = ModelJson::array();
 }
 
-// A stack of bf16 that the list has by the name of the file.
+// A stack of bf16 that is listed under the file's name.
 void StackByItsName(Planted& p) {
   const std::string name = std::string(kExpertsOfLayer) + ".gate_up_proj";
   p.tensors[name] = Bf16(name, {2, 64, 128});
@@ -74,7 +74,7 @@ void StackByItsName(Planted& p) {
   p.config["num_local_experts"] = 2;
 }
 
-// One scale a weight and one for each token.
+// One scale for each weight and one for each token.
 void ExpertsByTokens(Planted& p) {
   const std::string module = std::string(kExpertsOfLayer) + ".0.down_proj";
   for (const char* end : {".weight", ".weight_scale"}) {
@@ -90,14 +90,14 @@ void ExpertsByTokens(Planted& p) {
                                    {"dynamic", true}};
 }
 
-// A second group by the names of members alone.
+// A second group that lists only the members' names.
 void GroupOfMembers(Planted& p) {
   ModelJson& groups = p.config["quantization_config"]["config_groups"];
   groups["other"] = groups["group_0"];
   groups["other"]["targets"] = {kQ, kK, kV};
 }
 
-// Scales under the name that DeepSeek's own program has for them.
+// Scales under the name of DeepSeek's own program.
 
 }  // namespace
 

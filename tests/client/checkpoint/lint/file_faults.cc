@@ -14,7 +14,7 @@ void Label(Planted* p, const std::string& text) {
   std::memcpy(t.bytes.data(), text.data(), text.size());
 }
 
-// Of ComfyUI's text: the formats of modules.
+// A fault of ComfyUI's text, given the formats of modules.
 Fault SaidFault(const std::vector<std::pair<std::string, const char*>>& layers,
                 const char* says) {
   ModelJson text = {{"format_version", "1.0"}, {"layers", ModelJson::object()}};
@@ -117,7 +117,7 @@ std::vector<Fault> LayoutFaults() {
        Put("model.layers.0.mlp.up_proj.weight_quantizer._amax", {1}),
        "it is of ModelOpt's calibration"},
       {"label", Base::kComfy, Erase(kQ + ".comfy_quant"), "no comfy_quant"},
-      // By scales that only ComfyUI's files have as they are.
+      // By scales that only ComfyUI's files have in that form.
       {"label", Base::kComfy,
        [](Planted& p) {
          for (const std::string& module : {kQ, kK, kV}) {

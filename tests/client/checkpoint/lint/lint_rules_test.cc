@@ -1,5 +1,5 @@
-// Every rule of lint finds the faults that are planted for it, and nothing in
-// what they were planted in.
+// Every rule of lint finds the faults planted for it, and nothing in the clean
+// models.
 #include <set>
 
 #include "client/checkpoint/lint/lint.h"
@@ -14,7 +14,7 @@ class LintRulesTest : public testing::Test {
  protected:
   std::string At(std::string_view name) const { return dir_ / name; }
 
-  // The rules that are broken, with where and why.
+  // The broken rules, with place and reason.
   std::string Lints(const Fault& c) {
     Planted p = CleanOf(c.base);
     if (c.plant) c.plant(p);
@@ -62,7 +62,7 @@ TEST_F(LintRulesTest, ExpressionsThatHoldUnderEveryPrefixAreClean) {
   EXPECT_EQ(Lints({"", Base::kCompressedTensors, two_groups, ""}), "");
 }
 
-// A scale alone is that of a row and of a square.
+// A single scale can be of a row or of a square.
 TEST_F(LintRulesTest, OneRowOfOneScaleIsWhatTheConfigurationSays) {
   const auto one_row = [](Planted& p) {
     const std::string name = "model.layers.0.self_attn.one_proj.weight";
@@ -91,7 +91,7 @@ TEST_F(LintRulesTest, OneRowOfOneScaleIsWhatTheConfigurationSays) {
               testing::Not(HasSubstr("config-mismatch")));
 }
 
-// DeepSeek's is the last member of what it is fused into.
+// In DeepSeek's models it is the last member of a fused module.
 TEST_F(LintRulesTest, TheLastMemberMayEndWithinASquare) {
   const auto last = [](Planted& p) {
     for (const char* end : {".weight", ".weight_scale_inv"}) {
@@ -108,7 +108,7 @@ TEST_F(LintRulesTest, TheLastMemberMayEndWithinASquare) {
   };
   EXPECT_THAT(Lints({"", Base::kDeepSeek, last, ""}),
               testing::Not(HasSubstr("fused-squares")));
-  // What nobody knows is guessed, and no fault.
+  // For an unknown model the fusion is only guessed, so it is no fault.
   const auto guessed = [&](Planted& p) {
     last(p);
     p.config["model_type"] = "odd";

@@ -1,4 +1,4 @@
-// What lint looks at, how much of it, and what it tells of much.
+// What lint examines, how much of it, and how it reports many faults.
 #include "client/checkpoint/lint/lint.h"
 
 #include "client/checkpoint/architecture.h"
@@ -26,7 +26,7 @@ TEST_F(LintTest, ManyFaultsOfARuleAreOneFinding) {
   Findings findings;
   for (int i = 0; i < 10000; ++i) {
     findings.Add("bad-scale", fmt::format("model.layers.{}.x", i), "it is 0");
-    // Two rules may see the same of a module.
+    // Two rules may find the same fault of a module.
     findings.Add("bad-scale", fmt::format("model.layers.{}.x", i), "again");
     findings.Add("config", "config.json", "a key", fmt::format("{}", i));
   }
@@ -51,7 +51,7 @@ TEST_F(LintTest, TellsHowMuchWasComparedWithTheOriginal) {
   EXPECT_EQ(linted->share, 1);
 }
 
-// The two models in the order of another program.
+// The two models, in the argument order of another program.
 TEST_F(LintTest, SwappedModelsAreToldByName) {
   const Planted p = Clean(Nvfp4Names::kCompressedTensors);
   const Model model = WritePlanted(At("q"), p);
@@ -83,7 +83,7 @@ TEST_F(LintTest, StackedExpertsAreComparedOneByOne) {
     EXPECT_NE(f.rule, "no-counterpart") << f.text;
     EXPECT_NE(f.rule, "dead-weight") << f.text;
   }
-  // A row of the last one.
+  // A row of the last expert.
   for (size_t i = blocks.size() - 32; i < blocks.size(); ++i) {
     blocks[i] ^= std::byte{0x88};
   }
@@ -98,7 +98,7 @@ TEST_F(LintTest, StackedExpertsAreComparedOneByOne) {
     EXPECT_THAT(f.text, Not(HasSubstr("experts")));
   }
   EXPECT_TRUE(found);
-  // Of several the worst is shown.
+  // If several are wrong, the worst is shown.
   for (size_t i = 0; i < 32; ++i) blocks[i] ^= std::byte{0x88};
   const auto several = Lint(write(), &original);
   ASSERT_THAT(several, IsOk());
@@ -120,7 +120,7 @@ TEST_F(LintTest, AllRowsOfSmallModelsAreLookedAtAndABoundedShareOfLargeOnes) {
     rows += run.count;
   }
   EXPECT_EQ(rows, 5000);
-  // A file of 16 GiB, all of it a hole.
+  // A sparse file of 16 GiB.
   const std::string path = At("large.safetensors");
   const std::string header =
       R"({"x.weight":{"dtype":"U8","shape":[17179869184],)"
@@ -135,7 +135,7 @@ TEST_F(LintTest, AllRowsOfSmallModelsAreLookedAtAndABoundedShareOfLargeOnes) {
   EXPECT_EQ(runs.size(), 256u);
   EXPECT_EQ(runs.front().begin, 0);
   EXPECT_EQ(runs.back().begin, 4095);
-  // A few of every weight, however many there are.
+  // A few rows of every weight, however many there are.
   EXPECT_EQ(some.Of(128, 4096).size(),
             static_cast<size_t>(RowSample::kLeastRows));
   for (const auto& run : some.Of(4096, 4096, 32)) EXPECT_EQ(run.count, 32);
@@ -185,7 +185,7 @@ TEST_F(LintTest, ListsAreReadAsEnginesReadThem) {
   EXPECT_TRUE(ModuleList(&text, Rule::kGlobs).empty());
 }
 
-// As Python writes them, and transformers reads them.
+// Python writes them, and transformers reads them.
 TEST_F(LintTest, InfinitiesOfAConfigurationAreNoFault) {
   WritePlanted(At("q"), Clean(Nvfp4Names::kCompressedTensors));
   const std::string path = At("q/config.json");
@@ -215,7 +215,7 @@ TEST_F(LintTest, ComfysTextForAllLayersStandsForLabels) {
   EXPECT_EQ(linted->weights, 3u);
 }
 
-// Of a file alone, with FP8 beside NVFP4.
+// A file without a configuration, with FP8 beside NVFP4.
 TEST_F(LintTest, WhatComfyLabelsNeedsNoConfiguration) {
   Planted p = CleanOf(Base::kComfy);
   const std::string fp8 = kV + ".weight";
@@ -255,7 +255,7 @@ TEST_F(LintTest, AHeadThatWasQuantizedMayBeTheEmbeddings) {
   }
 }
 
-// What the original has, too, is no fault of who quantized it.
+// Oddities that the original has, too, are not faults of the conversion.
 TEST_F(LintTest, WeightsOfZerosAreNoFaultBesideTheirOriginal) {
   for (const Nvfp4Names names :
        {Nvfp4Names::kCompressedTensors, Nvfp4Names::kModelOpt}) {
@@ -263,7 +263,7 @@ TEST_F(LintTest, WeightsOfZerosAreNoFaultBesideTheirOriginal) {
     const bool ct = names == Nvfp4Names::kCompressedTensors;
     const std::string v = std::string(kAttention) + "v_proj.weight";
     for (std::byte& b : p.part(v + (ct ? "_packed" : "")).bytes) b = {};
-    // As compressed-tensors has them, and as ModelOpt.
+    // In the form of compressed-tensors, and of ModelOpt.
     for (std::byte& b : p.part(v + "_scale").bytes) {
       b = ct ? std::byte{0x08} : std::byte{0x38};
     }
@@ -319,7 +319,7 @@ TEST_F(LintTest, WhatComfyLeavesAsItIsIsNoFault) {
   }
 }
 
-// A label that is missing is that and nothing else.
+// A missing label is reported once, without further findings.
 TEST_F(LintTest, AMissingLabelHasNoConsequences) {
   Planted p = CleanOf(Base::kComfy);
   p.tensors.erase(std::string(kAttention) + "q_proj.comfy_quant");
@@ -330,14 +330,14 @@ TEST_F(LintTest, AMissingLabelHasNoConsequences) {
   EXPECT_EQ(linted->findings.front().rule, "label");
 }
 
-// Codes that are chosen otherwise than to the nearest are legitimate, and told.
+// Codes that are not the nearest ones are legitimate, and reported.
 TEST_F(LintTest, CodesOfErrorFeedbackAreToldAndNoFault) {
   Planted p = Clean(Nvfp4Names::kCompressedTensors);
   std::mt19937 random(3);
   for (WrittenTensor& t : p.original) {
     if (!t.name.ends_with("_proj.weight")) continue;
     for (size_t i = 0; i + 1 < t.bytes.size(); i += 2) {
-      // By up to a step of four bits, a third of the number.
+      // By up to one step of four bits, a third of the number.
       uint16_t bits = 0;
       std::memcpy(&bits, t.bytes.data() + i, 2);
       const float x = oracle::ElementValue(oracle::Element::kBF16, bits);
@@ -357,7 +357,7 @@ TEST_F(LintTest, CodesOfErrorFeedbackAreToldAndNoFault) {
   EXPECT_EQ(linted->not_nearest, 3u);
 }
 
-// Layers that differ by design are no fault.
+// Layers that differ by design are not a fault.
 TEST_F(LintTest, DenseLayersBeforeSparseOnesAreClean) {
   std::vector<WrittenTensor> tensors = {
       Bf16("model.embed_tokens.weight", {16, 64}),

@@ -97,7 +97,7 @@ std::vector<Fault> ScaleFaults() {
          t.bytes = FloatBytes({0.001f, 0.001f});
        },
        "holds 2 numbers, and engines take one"},
-      // 2688 over none of them is what a bf16 could be.
+      // 2688 divided by any of them is not a bf16 number.
       {"input-scale", ct,
        [](Planted& p) {
          float amax = 4.5f;

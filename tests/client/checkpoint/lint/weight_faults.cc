@@ -174,7 +174,7 @@ std::vector<Fault> OriginalFaults() {
       // Single bits.
       {"not-the-original", ct,
        [](Planted& p) {
-         // The first 2 becomes -2, or the other way round.
+         // The first 2 becomes -2, or the reverse.
          for (std::byte& b : p.part(kQ + ".weight_packed").bytes) {
            if ((b & std::byte{7}) != std::byte{4}) continue;
            b ^= std::byte{8};
@@ -190,7 +190,7 @@ std::vector<Fault> OriginalFaults() {
        },
        "2 of the 2048 codes that were looked at (the first in row 3, column 5)",
        true},
-      // Codes of another rounding: of four bits, by the scales of eight.
+      // Codes rounded to four bits, with scales of eight.
       {"not-the-original", Base::kFp8,
        [](Planted& p) {
          for (std::byte& b : p.part(kQ + ".weight").bytes) {

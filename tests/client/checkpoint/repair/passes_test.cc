@@ -1,5 +1,4 @@
-// Faults that hide others, and those whose repair must not be taken for more
-// than it is.
+// Faults that hide others, and repairs that must not claim too much.
 #include <algorithm>
 
 #include "tests/client/checkpoint/fault.h"
@@ -39,7 +38,7 @@ void SwapHalves(Planted* p) {
   }
 }
 
-TEST_F(RepairPassesTest, WhatOtherFaultsHidIsMendedInTheSameRun) {
+TEST_F(RepairPassesTest, MendsFaultsThatOthersHid) {
   Planted p = Clean(kCt);
   WritePlanted(At("clean"), p);
   const Model original = WritePlantedOriginal(At("o"), p);
@@ -56,7 +55,7 @@ TEST_F(RepairPassesTest, WhatOtherFaultsHidIsMendedInTheSameRun) {
   for (const Repaired& r : out.repairs) rules.insert(r.rule);
   EXPECT_THAT(rules, ElementsAre("config", "ignore-list", "nibble-order",
                                  "swizzled-scales", "wrapped-names"));
-  // Without the original, too, there is nothing to find.
+  // There is nothing to find without the original, either.
   const auto alone = Lint(*Model::Open(At("mended")));
   ASSERT_THAT(alone, IsOk());
   EXPECT_THAT(alone->findings, IsEmpty());
@@ -65,7 +64,7 @@ TEST_F(RepairPassesTest, WhatOtherFaultsHidIsMendedInTheSameRun) {
   }
 }
 
-TEST_F(RepairPassesTest, WhatLiesWhereAPassWritesIsLeftAlone) {
+TEST_F(RepairPassesTest, KeepsExistingFilesWhereAPassWrites) {
   Planted p = Clean(kCt);
   const Model original = WritePlantedOriginal(At("o"), p);
   SwapHalves(&p);
@@ -93,7 +92,7 @@ TEST_F(RepairPassesTest, SaysWhenActivationsAreNoLongerQuantized) {
   EXPECT_THAT(out.repairs.front().text, HasSubstr("--input-amax"));
 }
 
-// Whether weights are turned only the original shows.
+// Only the original shows whether weights are transformed.
 TEST_F(RepairPassesTest, TransformsGoOnlyWhereTheOriginalShowsThatNoneAre) {
   Planted p = Clean(kCt);
   Planted turned = Clean(kCt);
@@ -137,7 +136,7 @@ TEST_F(RepairPassesTest, HalvesOfStackedExpertsAreSwapped) {
   EXPECT_TRUE(bytes == clean);
 }
 
-// A text about all layers that is wrong gives way to a label of each.
+// A wrong text for all layers is replaced by a label for each.
 TEST_F(RepairPassesTest, ComfysTextThatIsWrongBecomesLabels) {
   for (const char* text : {"{", R"({"layers": {}})",
                            R"({"layers": {"x": {"format": "nvfp4"}}})"}) {
@@ -170,7 +169,7 @@ TEST_F(RepairPassesTest, WhatNoWeightHasGoesFromTheConfiguration) {
   ASSERT_THAT(mended, IsOk());
   EXPECT_FALSE(
       mended->config()["quantization_config"].contains("sparsity_config"));
-  // All of it, where no weight is quantized.
+  // All of it is removed if no weight is quantized.
   for (const std::string& module : {kQ, kK, kV}) Plain(module)(p);
   WritePlanted(At("q"), p);
   WriteFile(At("q/hf_quant_config.json"),
@@ -196,7 +195,7 @@ TEST_F(RepairPassesTest, GlobalScalesThatAreTheLargestWeightsAreNotInverted) {
     for (const Finding& f : out.left) ADD_FAILURE() << f.rule << ": " << f.text;
     EXPECT_GT(LeastDb(At("clean")), 130);
   }
-  // 1 is nothing, and 12 is what 6 over the largest weight would be.
+  // 1 may be a placeholder, and 12 may be 6 divided by the largest weight.
   for (const float global : {1.0f, 12.0f}) {
     Planted p = Clean(kCt);
     SetAll(".weight_global_scale", global)(p);
@@ -233,7 +232,7 @@ TEST_F(RepairPassesTest, FilesAreSaidToBePyTorchs) {
   EXPECT_EQ(metadata.at("made"), "by hand");
 }
 
-// Known by their scales, where no configuration is and no label is left.
+// Recognized by their scales, without a configuration and labels.
 TEST_F(RepairPassesTest, LabelsOfAllLayersComeBack) {
   Planted p = CleanOf(Base::kComfy);
   WritePlanted(At("clean"), p);
@@ -256,7 +255,7 @@ TEST_F(RepairPassesTest, ABlockOfZerosNeedsNoScale) {
     auto& scales = p.part(kQ + ".weight_scale").bytes;
     auto& codes =
         p.part(kQ + (names == kCt ? ".weight_packed" : ".weight")).bytes;
-    // Zeros of both signs under the third scale, numbers under the ninth.
+    // Zeros of both signs under the third scale, other numbers under the ninth.
     std::fill(codes.begin() + 16, codes.begin() + 24, std::byte{0x80});
     codes[64] = std::byte{0x11};
     scales[2] = std::byte{0x7F};
@@ -268,7 +267,7 @@ TEST_F(RepairPassesTest, ABlockOfZerosNeedsNoScale) {
     ASSERT_THAT(mended->Read(t, 0, absl::MakeSpan(there)), IsOk());
     scales[2] = std::byte{0x38};
     EXPECT_TRUE(there == scales);
-    // What would be lost is not guessed.
+    // What was lost is not guessed.
     scales[8] = std::byte{0x7F};
     const Outcome out = Mended(WritePlanted(At("q"), p));
     EXPECT_THAT(out.repairs, IsEmpty());

@@ -1,5 +1,5 @@
-// Models mended: what lint found is gone, the numbers are those that there
-// were, and what fitting scales costs is what comparing finds.
+// Repaired models: what lint found is gone, the numbers are unchanged, and
+// fitting scales costs what a comparison finds.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -29,7 +29,7 @@ TEST_F(RepairTest, NothingIsDoneToAModelWithoutFaults) {
   }
 }
 
-TEST_F(RepairTest, WhatCanBeMendedWithoutLossIs) {
+TEST_F(RepairTest, MendsLosslesslyWherePossible) {
   struct Case {
     const char* rule;
     Nvfp4Names names;
@@ -51,7 +51,7 @@ TEST_F(RepairTest, WhatCanBeMendedWithoutLossIs) {
          Rename(&p, kQ + ".weight_scale_2", kQ + ".weight_global_scale");
          p.part(kQ + ".weight_global_scale").bytes = FloatBytes({2688 / 0.5f});
        }},
-      // As `quantize` names and pads them.
+      // Names and padding of `quantize`.
       {"padded-scales", kCt,
        [](Planted& p) {
          Pad(&p.part(kQ + ".weight_scale"), false);
@@ -123,7 +123,7 @@ TEST_F(RepairTest, WhatCanBeMendedWithoutLossIs) {
     EXPECT_EQ(out.plan.repairs.front().rule, c.rule);
     for (const Finding& f : out.left) ADD_FAILURE() << f.rule << ": " << f.text;
     EXPECT_THAT(out.fitted, IsEmpty());
-    // A reciprocal is rounded once; all the rest is what it was.
+    // A reciprocal is rounded once; everything else is unchanged.
     EXPECT_GT(LeastDb(At("clean")), 130);
   }
 }
@@ -131,7 +131,8 @@ TEST_F(RepairTest, WhatCanBeMendedWithoutLossIs) {
 TEST_F(RepairTest, FittingScalesCostsWhatItSays) {
   for (const Nvfp4Names names : {kCt, kMo}) {
     Planted p = Clean(names);
-    // Three amaxes: of k half as large, without loss; of v a third.
+    // Three amaxes: that of k is half as large, without loss; that of v a
+    // third.
     const bool ct = names == kCt;
     const std::string global = ct ? ".weight_global_scale" : ".weight_scale_2";
     const auto set = [&](const std::string& module, float amax) {
@@ -173,8 +174,8 @@ TEST_F(RepairTest, FittingScalesCostsWhatItSays) {
   }
 }
 
-// The scales are then no longer those by which the codes were made, and that
-// is known of them.
+// Then the scales are no longer those by which the codes were made, and this is
+// recorded.
 TEST_F(RepairTest, FittedScalesAreThoseOfTheOriginal) {
   Planted p = Clean(kCt);
   const std::string v = std::string(kAttention) + "v_proj";
@@ -220,7 +221,7 @@ TEST_F(RepairTest, WeightsOfZerosThatBecameNaNAreZeroAgain) {
                           [](std::byte b) { return b == std::byte{0}; }));
 }
 
-// Of FP8 and ComfyUI, whose names, keys and labels are others.
+// FP8 and ComfyUI have other names, keys and labels.
 TEST_F(RepairTest, NamesKeysAndLabelsOfOtherDialectsAreMended) {
   struct Case {
     const char* rule;
@@ -256,12 +257,12 @@ TEST_F(RepairTest, NamesKeysAndLabelsOfOtherDialectsAreMended) {
     EXPECT_EQ(out.plan.repairs.front().rule, c.rule);
     for (const Finding& f : out.left) ADD_FAILURE() << f.rule << ": " << f.text;
     EXPECT_GT(LeastDb(At("clean")), 130);
-    // No configuration of another library's.
+    // No configuration of another library.
     EXPECT_FALSE(std::filesystem::exists(At("mended/hf_quant_config.json")));
   }
 }
 
-// What was tried and is found again was not mended.
+// A repair whose fault is found again did not work.
 TEST_F(RepairTest, ClaimsOnlyWhatALintNoLongerFinds) {
   Planted p = Clean(kCt);
   Plain(kQ)(p);
@@ -274,7 +275,7 @@ TEST_F(RepairTest, ClaimsOnlyWhatALintNoLongerFinds) {
   EXPECT_THAT(checkpoint::Mended(out.plan.repairs,
                                  {{"ignore-list", mended.front().where, ""}}),
               IsEmpty());
-  // One scale of inputs cannot be made up, and the model's keys are its own.
+  // A scale of inputs cannot be invented, and the model's keys stay.
   Planted inputs = Clean(kMo);
   Inputs({0.001f, 0.001f})(inputs);
   inputs.config.erase("model_type");
@@ -297,7 +298,7 @@ TEST_F(RepairTest, KeepsWhatTheConfigurationKnewBeside) {
   EXPECT_EQ(mended->config()["hidden_size"], 64);
 }
 
-// Whatever stands where the original's file has an object, too.
+// Even if something else is where the original's file has an object.
 TEST_F(RepairTest, TakesTheKeysOfTheOriginal) {
   Planted p = Clean(kCt);
   p.config["rope_scaling"] = {{"rope_type", "llama3"}, {"factor", 8.0}};
@@ -318,7 +319,7 @@ TEST_F(RepairTest, TakesTheKeysOfTheOriginal) {
   EXPECT_EQ(config["tie_word_embeddings"], false);
   EXPECT_EQ(config["quantization_config"],
             model.config()["quantization_config"]);
-  // Not those of a model that it was not made of.
+  // Keys of another model are not taken.
   Planted other = p;
   for (std::byte& b : other.part(kQ + ".weight_packed").bytes) {
     b ^= std::byte{0x11};
@@ -352,7 +353,7 @@ TEST_F(RepairTest, PutsKeysWhereTheModelsFileHasTheirKind) {
   for (const Finding& f : out.left) ADD_FAILURE() << f.rule << ": " << f.text;
 }
 
-TEST_F(RepairTest, WhatCannotBeMendedIsLeftAndFound) {
+TEST_F(RepairTest, LeavesAndReportsWhatCannotBeMended) {
   Planted p = Clean(kCt);
   p.tensors.erase(kQ + ".weight_scale");
   const Outcome out = Mended(WritePlanted(At("q"), p));
@@ -375,7 +376,7 @@ TEST_F(RepairTest, AScaleIsInvertedOnlyIfThatMakesSense) {
   Planted p = Clean(kCt);
   SetAll(".weight_global_scale", 7e-41f)(p);
   EXPECT_THAT(Mended(WritePlanted(At("q"), p)).plan.weights, IsEmpty());
-  // Under scales as small as these another number would be as wrong.
+  // With scales this small another number would be just as wrong.
   p = Clean(kCt);
   SetAll(".weight_global_scale", 0.5f)(p);
   Fill(kQ + ".weight_scale", 0x01)(p);

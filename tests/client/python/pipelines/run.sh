@@ -4,9 +4,10 @@
 #   tests/client/python/pipelines/run.sh [--offline] [ARGUMENT OF PYTEST...]
 #
 # They are installed, in the versions of lock.txt, into a virtual environment
-# below build/pipelines; Spark wants Java 17. What is not there is skipped,
-# loudly. The servers are two of the build's, on loopback. About 3 minutes on
-# two cores.
+# below build/pipelines; Spark needs Java 17. Missing packages are reported and
+# skipped. The servers are two of the build's, on loopback. Takes about 3
+# minutes on two cores.
+#
 #   --offline   install nothing; take the environment as it is
 #   PYTHON      one that has the packages; then none is made
 #   QUANTD, QUANTCTL   the programs; default: those of build/cpu
@@ -25,7 +26,7 @@ if [ -z "${PYTHON:-}" ]; then
     echo "installing $(wc -l < "$here/lock.txt") packages into build/pipelines"
     rm -rf "$made"
     python3 -m venv "$made"
-    # Python compiles what is imported; compiling all takes half a minute.
+    # Python compiles imported modules; compiling all takes half a minute.
     "$made/bin/pip" install --quiet --no-compile --no-deps -r "$here/lock.txt" || {
       rm -rf "$made"
       echo "SKIPPED: RAY, SPARK AND PYTORCH ARE NOT TESTED, they cannot be" \

@@ -9,7 +9,7 @@ import pytest
 import quantd
 from rig import limit, q, server  # noqa: F401
 
-# Of each: the package that it needs to be imported.
+# Modules, with the package that each needs to be imported.
 MODULES = {"columns": "numpy"}
 
 

@@ -98,7 +98,7 @@ def test_unchanged_tensors_are_left_out(q):
   sync, tensors = WeightSync(q, "nvfp4", dialect="modelopt"), state()
   everything = sent(sync, tensors)
   assert sent(sync, tensors) == {}
-  # In place, one element of one of three siblings.
+  # Changes one element of one of three siblings in place.
   name = next(k for k in tensors if "k_proj" in k)
   with torch.no_grad():
     tensors[name][0, 0] += 1

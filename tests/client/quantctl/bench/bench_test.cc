@@ -15,8 +15,8 @@ using quantctl::Load;
 using quantctl::RunLoad;
 using testing::HasSubstr;
 
-// One call of twenty stands still for 200 ms. Calls that were due meanwhile
-// have waited, which only an open loop knows.
+// One call of twenty pauses for 200 ms. Calls that were due meanwhile have
+// waited, which only an open loop measures.
 TEST(Load, WaitingCallsAreNotLeftOut) {
   const auto median_us = [](double rate) {
     std::atomic<int> made = 0;
@@ -168,7 +168,7 @@ TEST_F(Cli, BenchMeasuresEveryMethod) {
   }
 }
 
-// A server that stands still once calls are under way.
+// A server that stops once calls are in flight.
 TEST_F(Cli, BenchTellsCallsThatFailed) {
   Outcome run;
   for (int ms = 300; ms <= 5000 && run.code != 6; ms *= 4) {
@@ -188,7 +188,7 @@ TEST_F(Cli, BenchTellsCallsThatFailed) {
   EXPECT_EQ(cell["failed"], cell["errors"]["DEADLINE_EXCEEDED"]);
 }
 
-// An interrupt that comes before the first call leaves nothing to tell.
+// An interrupt before the first call leaves nothing to report.
 TEST_F(Cli, BenchEndsWithItsTableWhenInterrupted) {
   Outcome run;
   for (int ms = 500; ms <= 16'000 && run.out.empty(); ms *= 4) {

@@ -1,5 +1,5 @@
-// What quantctl says of a model as a whole: that it is near enough to another,
-// that nothing of it is quantized, and which engines take it.
+// quantctl's verdicts on whole models: close enough to another, not quantized
+// at all, and which engines load it.
 #include <set>
 
 #include "client/checkpoint/report/verdict.h"
@@ -13,7 +13,7 @@ using testing::HasSubstr;
 
 class ModelVerdict : public Convert {};
 
-// Nothing that was not run.
+// Only what was run is recommended.
 TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
   const std::string names[] = {"vllm serve", "sglang", "from_pretrained",
                                "trtllm", "no engine was run"};
@@ -48,7 +48,7 @@ TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
   config["architectures"] = {"Qwen3ForCausalLM"};
   WriteModel(Fresh("m"), config, shards);
   EXPECT_EQ(next("deepseek", "fp8_block"), both);
-  // SGLang's class of it is made of Llama's, which loads no such scales.
+  // SGLang derives its class from Llama's, which does not load such scales.
   config["architectures"] = {"MistralForCausalLM"};
   WriteModel(Fresh("m"), config, shards);
   EXPECT_EQ(next("deepseek", "fp8_block"), Named{"vllm serve"});
@@ -57,8 +57,8 @@ TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
   WriteModel(Fresh("m"), config, shards);
   EXPECT_EQ(next(ct, "nvfp4"), Named{"from_pretrained"});
   EXPECT_EQ(next("modelopt", "nvfp4"), Named{"no engine was run"});
-  // A variant is asked for by its name, and a part of a pipeline by no class
-  // of these.
+  // A variant is requested by name, and a part of a pipeline through none of
+  // these classes.
   std::filesystem::remove_all(At("m"));
   std::filesystem::create_directories(At("m"));
   WriteFile(At("m/config.json"), LlamaConfig().dump());
@@ -68,7 +68,7 @@ TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
   WriteModel(Fresh("m"), {{"_class_name", "FluxTransformer2DModel"}},
              {{Bf16("transformer_blocks.0.attn.to_q.weight", {64, 64})}});
   EXPECT_EQ(next(ct, "nvfp4"), Named{"no engine was run"});
-  // Layers of other names, heads of drafts, and no class at all.
+  // Layers of other names, draft heads, and no class at all.
   for (const char* name : {"model.layers.0.mamba.in_proj.weight",
                            "model.layers.0.residual_mlp.w1.weight", "fc.weight",
                            "module.model.layers.0.mlp.up_proj.weight",
@@ -85,7 +85,7 @@ TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
   nameless.erase("architectures");
   WriteModel(Fresh("m"), nameless, LlamaShards());
   EXPECT_EQ(next(ct, "nvfp4"), Named{"no engine was run"});
-  // transformers makes noise of mixtures of experts.
+  // transformers misreads mixtures of experts.
   config["model_type"] = "qwen3_moe";
   config["architectures"] = {"Qwen3MoeForCausalLM"};
   for (const char* leaf : {"gate_proj", "up_proj", "down_proj"}) {
@@ -176,7 +176,7 @@ TEST_F(ModelVerdict, CompareTellsAnotherModelFromAQuantizedOne) {
             0);
   EXPECT_EQ(Run({"compare", At("m"), At("made"), "--fail-below", "21"}).code,
             8);
-  // Equal names and shapes, and one weight of a sign of its own.
+  // Equal names and shapes, but one weight has other signs.
   auto shards = LlamaShards();
   for (auto& shard : shards) {
     for (WrittenTensor& t : shard) {
@@ -196,7 +196,7 @@ TEST_F(ModelVerdict, CompareTellsAnotherModelFromAQuantizedOne) {
       ModelJson::parse(Run({"compare", At("other"), At("made"), "--json"}).out);
   EXPECT_EQ(json["exit_code"], 8);
   EXPECT_LT(json["sqnr_db"].get<double>(), 20.0);
-  // Between plain models, too, and the other way round.
+  // Between plain models, too, and in the other direction.
   const Outcome plain = Run({"compare", At("other"), At("m")});
   EXPECT_EQ(plain.code, 8);
   EXPECT_THAT(plain.out, HasSubstr("down_proj, -6.02 dB, where mxfp4, the "
@@ -204,7 +204,7 @@ TEST_F(ModelVerdict, CompareTellsAnotherModelFromAQuantizedOne) {
   EXPECT_EQ(Run({"compare", At("made"), At("other")}).code, 8);
   EXPECT_EQ(
       Run({"compare", At("other"), At("made"), "--fail-below", "-7"}).code, 0);
-  // What is missing counts.
+  // Missing tensors count.
   shards.back().pop_back();
   WriteModel(Fresh("short"), LlamaConfig(), shards);
   const Outcome missing = Run({"compare", At("other"), At("short")});
@@ -279,7 +279,7 @@ TEST_F(ModelVerdict, LintSaysThatAModelIsNotQuantized) {
   EXPECT_EQ(json["findings"][0]["rule"], "no-quantized-weight");
   EXPECT_EQ(json["next"][0], "no-quantized-weight: quantctl lint " +
                                  At("made") + " --original " + At("m"));
-  // The way back and its report have plain models without a fault.
+  // Decoding and its report accept plain models without a fault.
   const Outcome repaired = Run({"repair", At("m"), Fresh("mended")});
   EXPECT_EQ(repaired.code, 0) << repaired.out;
 }

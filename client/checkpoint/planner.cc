@@ -230,8 +230,7 @@ class Planner {
       return;
     }
     if (experts) {
-      Leave(tensor, kStacks,
-            "experts in one tensor, of which nobody knows here how they lie");
+      Leave(tensor, kStacks, "experts in one tensor, in an unknown layout");
     } else {
       Leave(tensor, kOthers,
             fmt::format("{} dimensions, another name than .weight, or read by "

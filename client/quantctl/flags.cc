@@ -118,12 +118,12 @@ void AddScales(CLI::App* app, Options* o) {
       ->allow_extra_args(false)
       ->group(kAmax);
   app->add_option("--given-amax-columnwise,--columnwise-amax",
-                  q.columnwise_amax, "The same for the columnwise copy")
+                  q.columnwise_amax, "Use this amax for the columnwise copy")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group(kAmax);
   Named(app, "--amax-estimation-scale,--estimate", "C",
-        "Estimate the amax after rotation: that before it times C",
+        "Estimate the amax after rotation: the amax before it times C",
         "a number, activations (2) or gradients (1)", ParseEstimate,
         [o](float c) { o->quantize.nvfp4.amax_estimation_scale = c; })
       ->group(kAmax);
@@ -326,7 +326,7 @@ void AddSplits(CLI::App* app, Options* o) {
   app->add_option_function<std::vector<int64_t>>(
          "--splits",
          [o](const std::vector<int64_t>& rows) { o->quantize.splits = rows; },
-         "Rows of the groups, each of which is worked on as if alone; zeros "
+         "Rows of the groups, each of them quantized as if alone; zeros "
          "are legal")
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -349,8 +349,8 @@ void AddQuantize(CLI::App* app, Options* o) {
         [o](Profile p) { o->quantize.profile = p; });
   Named(app, "--usage", "USAGE",
         "Which copies to make (default: those to rotate, else rowwise)",
-        "rowwise, columnwise, both, or none but what goes beside them",
-        ParseUsage, [o](Usage u) { o->usage = u; });
+        "rowwise, columnwise, both, or none (only the other parts)", ParseUsage,
+        [o](Usage u) { o->usage = u; });
   Named(app, "--rht", "USAGE",
         "Which copies to rotate first (default none)" + For(kOptRht),
         "none, rowwise, columnwise or both", ParseRht,

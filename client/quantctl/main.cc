@@ -46,7 +46,7 @@ std::string Notes() {
     text += fmt::format("  {}  {}\n", static_cast<int>(e.code),
                         Wrapped(e.meaning, 5, width));
   }
-  return text + "\n'quantctl help COMMAND' has its options and examples.";
+  return text + "\n'quantctl help COMMAND' lists its options and examples.";
 }
 
 struct Page {
@@ -120,7 +120,8 @@ int Main(int argc, char** argv) {
   AddOutput(dequantize, &o,
             "The .npy (one tensor) or .safetensors file to write, or - for the "
             "latter on standard output");
-  AddDType(dequantize, &o, "Type to write (default: what it was made from)");
+  AddDType(dequantize, &o,
+           "Type to write (default: the type that was quantized)");
   Named(
       dequantize, "--usage", "USAGE",
       "The copy to decode (default: rowwise if there)", "rowwise or columnwise",
@@ -132,7 +133,7 @@ int Main(int argc, char** argv) {
       },
       [&o](Usage u) { o.decode_usage = u; });
   Named(dequantize, "--profile", "LIBRARY",
-        "Decode as this library does (default: the one whose bytes they are)",
+        "Decode as this library does (default: the one that the file names)",
         ProfileNames(), ParseProfile,
         [&o](Profile p) { o.decode_profile = p; });
 
@@ -161,7 +162,7 @@ int Main(int argc, char** argv) {
       "Show what quantizing would give: every part and the memory; no server",
       RunPlan);
   plan->add_option("FILE", o.input,
-                   "A .npy or .safetensors file whose tensors are meant")
+                   "A .npy or .safetensors file: plan its tensors")
       ->type_name("FILE");
   plan->add_option("--tensor", o.tensors,
                    "Only this tensor of the file (may be repeated)")

@@ -50,7 +50,7 @@ std::string WithPorts(std::string_view addresses) {
 
 void AddServer(CLI::App* app, Options* o) {
   app->add_option("--server", o->server,
-                  "Address of the server, or several with commas between; or "
+                  "Address of the server, or several separated by commas; or "
                   "local, local:cpu or local:cuda:N: no server, this process")
       ->type_name("ADDRESS,...")
       ->envname("QUANTD_SERVER")

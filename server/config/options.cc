@@ -136,7 +136,7 @@ void AddAddressAndSecurity(Flags& add, ServerOptions& o, ProbeOptions& probe) {
 
   add.Group("TLS and tokens (files are read again when changed)");
   add.Text("--tls-cert", &o.tls.certificate, "FILE",
-           "PEM file: the server's certificate, then those above it");
+           "PEM file: the server's certificate, then those that signed it");
   add.Text("--tls-key", &o.tls.key, "FILE", "PEM file: its private key");
   add.Text("--tls-client-ca", &o.tls.client_ca, "FILE",
            "PEM file: clients must show a certificate signed by one of these");
@@ -183,16 +183,16 @@ void AddDevices(Flags& add, ServerOptions& o) {
                  CLI::IsMember({"none", "cpu"}),
                  "none, or cpu: calls run on the CPU while no other device "
                  "works, and their replies name cpu:fallback; its memory is "
-                 "beside the budget");
+                 "not part of the budget");
   add.Time("--max-no-device-s", &o.most_without, kSecond, 0, kDay, true,
            "Longest time without a device that works: then the server stops "
-           "with exit code 4, to be started anew (0: never)");
+           "with exit code 4, to be restarted (0: never)");
 
   add.Group("Arithmetic");
   add.Number("--amax-estimation-scale,--estimate", &o.estimate, 0.0f,
              std::numeric_limits<float>::max(),
-             "Estimate the amax of rotated copies where a request leaves it "
-             "open: that before the rotation times SCALE (0: none)")
+             "Estimate the amax of rotated copies if a request leaves it "
+             "open: the amax before the rotation times SCALE (0: never)")
       ->type_name("SCALE");
 }
 
@@ -212,8 +212,8 @@ void AddAdmission(Flags& add, ServerOptions& o) {
            "Longest time a request may take to arrive, and between chunks of "
            "a stream");
   add.Time("--max-send-ms", &o.max_send, kMs, 1, kDayMs, false,
-           "Longest time in which a client may take nothing of a reply; a "
-           "second for each MiB more for the whole");
+           "Longest time in which a client may read nothing of a reply; the "
+           "whole may take a second more for each MiB");
   add.Number("--max-streams", &o.max_streams, 1, 1 << 20,
              "Calls at once on one connection");
   add.Number("--max-connections", &o.max_connections, size_t{0},
@@ -221,19 +221,19 @@ void AddAdmission(Flags& add, ServerOptions& o) {
              "Connections at once; at the limit an idle one makes room (0: "
              "half of the file descriptors, at most 4096)");
   add.List("--trusted-proxies", &o.trusted_proxies, "",
-           "Addresses, separated by commas, of proxies whose clients share "
-           "one: they are held to no one host's share of memory");
+           "Addresses of proxies, separated by commas: calls through one come "
+           "from many callers, and do not share one host's part of memory");
   add.Number("--queues", &o.queues, 0, 256,
-             "Threads that take calls (0: one for every 16 cores): one alone "
-             "answers a caller who waits soonest, several take more callers");
+             "Threads that take calls (0: one for every 16 cores): one has the "
+             "lowest latency, several serve more callers");
   add.Number("--stream-queues", &o.stream_queues, 0, 256,
              "Threads that receive streams (0: one for every 4 cores); they "
              "sleep while there are none");
   add.Time("--busy-poll-us", &o.busy_poll, absl::Microseconds(1), 0, 10'000,
            false,
-           "How long threads look for more work, on a core each, before they "
-           "sleep: where cores are idle a call that follows another is not "
-           "woken for (0: they sleep at once)");
+           "How long threads poll for more work, each on a core of its own, "
+           "before they sleep: a call that soon follows another then wakes "
+           "nobody (0: they sleep at once)");
 
   add.Group("Shared memory, with clients of this host");
   add.Text("--memory-socket", &o.memory_socket, "PATH",
@@ -243,8 +243,8 @@ void AddAdmission(Flags& add, ServerOptions& o) {
   add.Size("--shared-memory-limit", &o.shared_memory_limit,
            "Most of it that is mapped at once; a connection may have half");
   add.List("--memory-peers", &o.memory_peers, "",
-           "Users (names or numbers, separated by commas) who may; the "
-           "server's own unless given")
+           "Users (names or numbers, separated by commas) that may share "
+           "memory; the server's own unless given")
       ->type_name("USERS");
 }
 

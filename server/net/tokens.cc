@@ -74,7 +74,7 @@ absl::Status Grant(std::string_view setting, Caller* caller) {
   if (key == "methods") {
     const auto methods = ParseMethods(value);
     if (!methods) {
-      return expected("methods= takes names of methods with commas between");
+      return expected("methods= takes names of methods, separated by commas");
     }
     caller->methods = *methods;
   } else if (key == "priority") {

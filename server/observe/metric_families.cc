@@ -310,7 +310,7 @@ constexpr MetricFamily kFamilies[] = {
 
     {"quantd_log_lines_dropped_total", kCounter, "reason",
      "Log lines that were not written: unread (standard error takes no more), "
-     "or repeated (many of a kind, of which only the number is written)",
+     "or repeated (many of a kind: only their number is written)",
      [](From, To to) {
        to.Add(ReadLogLosses().unread, {"unread"});
        to.Add(ReadLogLosses().repeated, {"repeated"});

@@ -1,4 +1,4 @@
-"""Whether the books of clients and servers agree, and what has grown."""
+"""Checks that the counts of clients and servers agree, and what has grown."""
 
 import re
 import statistics
@@ -9,7 +9,7 @@ ERROR = re.compile(r'quantd_errors_total\{method="(\w+)",code="(\w+)"')
 
 
 def server_counts(page):
-    """Method to the calls that are over and to errors by code."""
+    """Finished calls and errors by code, for each method."""
     calls, errors = {}, {}
     for name, value in page.items():
         found = re.fullmatch(r'quantd_requests_total\{method="(\w+)"\}', name)
@@ -24,7 +24,7 @@ def server_counts(page):
 
 
 def client_counts(clients):
-    """Method to served calls, errors that a server told, and calls begun."""
+    """Served calls, errors from a server, and calls begun, for each method."""
     served, told, begun = {}, {}, {}
     for counts in clients:
         for kind in KINDS:
@@ -40,9 +40,12 @@ def client_counts(clients):
 
 
 def disagreements(page, exact, unsure):
-    """Of the metrics of one server and the counts of its clients. `exact` make
-    one attempt at each call and see how it ends; `unsure` ones are killed, cut
-    off, or give up: their methods are others, and only bounds are held."""
+    """Disagreements between the metrics of a server and its clients' counts.
+
+    `exact` clients make one attempt at each call and see how it ends. `unsure`
+    ones are killed, cut off, or give up: they use other methods, which have
+    only bounds.
+    """
     if not page:
         return ["no metrics"]
     said = []
@@ -89,16 +92,18 @@ def watched(points):
 
 
 def second_half(values):
-    """The medians of its first and of its last third."""
+    """The medians of its first and last third."""
     half = values[len(values) // 2:]
     third = max(1, len(half) // 3)
     return statistics.median(half[:third]), statistics.median(half[-third:])
 
 
 def growth(points, resident=False):
-    """KiB by which each process grew over the second half, from what it held
-    when nobody called: its heap in use where it tells, and else, or where
-    asked, its anonymous memory beyond its pools."""
+    """Growth in KiB of each process over the second half, while nobody calls.
+
+    Measures the heap in use if the process reports it, and otherwise, or on
+    request, anonymous memory without pools.
+    """
     grown = {}
     for name in watched(points):
         field = "anonymous_kib" if resident or not all(
@@ -115,7 +120,7 @@ def growth(points, resident=False):
 
 
 def uneven(points):
-    """Descriptors and threads that became more over the second half."""
+    """Processes whose descriptors or threads grew over the second half."""
     said = []
     for name in watched(points):
         for field in ("descriptors", "threads"):

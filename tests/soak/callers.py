@@ -1,4 +1,4 @@
-"""Processes of quantd_soak_caller, and what they count (counts.h)."""
+"""Processes of quantd_soak_caller, and their counters (counts.h)."""
 
 import mmap
 import pathlib
@@ -26,7 +26,7 @@ EACH = len(FIELDS) + 2 * len(CODES)
 
 
 class Caller:
-    """One process. `target` and `kinds` as its own help says."""
+    """One process. Its own help describes `target` and `kinds`."""
 
     def __init__(self, build, folder, name, target, kinds, *flags, calls=False,
                  counts=True, before=()):
@@ -56,7 +56,7 @@ class Caller:
             self.process.send_signal(number)
 
     def stop(self, patience=60):
-        """The exit code: 0 where nothing was wrong."""
+        """Stops it; returns the exit code: 0 if nothing was wrong."""
         self.signal(signal.SIGTERM)
         code = self.process.wait(patience)
         if self.drain:
@@ -100,7 +100,7 @@ class Caller:
 
 
 def read_counts(path):
-    """Kind to its counts."""
+    """The counts of each kind."""
     data = pathlib.Path(path).read_bytes()
     words = struct.unpack(f"={len(data) // 8}Q", data)
     kinds = {}
@@ -117,7 +117,7 @@ def read_counts(path):
 
 
 def total(many):
-    """The sum of several of read_counts."""
+    """The sum of several results of read_counts."""
     kinds = {}
     for kind in KINDS:
         counts = {field: sum(c[kind][field] for c in many) for field in FIELDS}

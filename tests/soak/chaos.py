@@ -1,4 +1,4 @@
-"""What goes wrong during a soak, one thing after the other, by a seed."""
+"""The faults during a soak, one after the other, chosen by a seed."""
 
 import random
 import signal
@@ -10,8 +10,10 @@ PAUSE = (0.5, 2.0)  # seconds between two events
 
 
 class Chaos:
-    """Every fault has a begin and, some seconds later, an end. `soak` is a
-    Soak, which has `folder`, too, as injections want it."""
+    """Every fault begins and, some seconds later, ends.
+
+    `soak` is a Soak; its `folder` is used by injections.
+    """
 
     def __init__(self, soak, seed, without):
         self.soak, self.seed = soak, seed
@@ -46,7 +48,7 @@ class Chaos:
         self.endings.append((time.monotonic() + seconds, action))
 
     def mend(self):
-        """Ends all that has begun."""
+        """Ends all current faults."""
         for ending in sorted(self.endings, key=lambda e: e[0]):
             ending[1]()
         self.endings = []

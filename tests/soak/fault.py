@@ -1,11 +1,11 @@
-"""Makes faults happen, one after the other, and measures what clients notice.
+"""Causes faults, one after the other, and measures their effect on clients.
 
     fault.sh NAME... | --all | --list  [--build FOLDER] [--class NAME]
              [--device cuda:0] [--json FILE] [--page FILE] [--keep-going]
 
 Each row of faults.toml says what is done and what is accepted; the exit code is
-0 where all of it was. Servers listen on loopback, or in network namespaces of
-this program's own, and everything that it started ends with it.
+0 if every result was accepted. Servers listen on loopback, or in this program's
+own network namespaces, and everything that it started ends with it.
 """
 
 import argparse
@@ -35,7 +35,7 @@ POLL = 0.005
 
 
 class Sign:
-    """What tells of a fault. `seen` is when it was first there."""
+    """A sign of a fault. `seen` is when it first appeared."""
 
     def __init__(self, scene, text):
         self.scene, self.text = scene, text
@@ -87,7 +87,7 @@ class Sign:
 
 
 class Looking:
-    """Looks for a sign while something else is done."""
+    """Watches for a sign while something else is done."""
 
     def __init__(self, sign, since):
         self.over = threading.Event()
@@ -115,8 +115,11 @@ def wait_for(signs, since, patience):
 
 
 def recovery(scene, over):
-    """When calls were served again: the end of the last one that failed after
-    it was over, or else of the first that began then and was served."""
+    """When calls were served again.
+
+    The end of the last call that failed after the fault was over, or else of
+    the first one that began then and was served.
+    """
     calls = [c for c in scene.calls() if c[0] >= over]
     failed = [c[1] for c in calls if c[3] != "OK"]
     served = [c[1] for c in calls if c[3] == "OK"]
@@ -126,8 +129,7 @@ def recovery(scene, over):
 
 
 def expected_alive(scene):
-    """Servers that are to serve in the end: those that no sign says ended for
-    good."""
+    """Servers that must serve at the end: all whose ending was not expected."""
     over = " ".join(scene.fault.get("over", []))
     gone = set()
     if scene.fault["sign"].startswith("exit") and not over:
@@ -225,7 +227,7 @@ def measure(scene):
 
 
 def judge(scene, row, detected, held):
-    """What is not accepted; nothing is good."""
+    """Results that are not accepted; empty if all are."""
     fault, said = scene.fault, []
     if not detected:
         said.append(f"nothing said {fault['sign']}")
@@ -281,7 +283,7 @@ def run(build, name, fault, device, apart):
 
 
 def own_network():
-    """A network namespace for the whole program, with loopback alone."""
+    """A network namespace for the whole program, with loopback only."""
     libc = ctypes.CDLL(None, use_errno=True)
     if os.geteuid() != 0 or libc.unshare(CLONE_NEWNET) != 0:
         return False
@@ -292,7 +294,7 @@ def own_network():
 
 
 def merged(before, rows, commit):
-    """What was found before, with rows that were run again in place of theirs."""
+    """Earlier results, with rows that were run again replaced."""
     again = {row["name"]: {**row, "commit": commit} for row in rows}
     return {**before, "faults": [again.get(row["name"], row)
                                  for row in before["faults"]]}

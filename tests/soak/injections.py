@@ -1,5 +1,7 @@
-"""What can be done to servers, clients and what is between them: the words of
-faults.toml. A scene (scene.py) has the victims."""
+"""Actions on servers, clients and the network between them.
+
+They are named in faults.toml. A scene (scene.py) provides the victims.
+"""
 
 import hashlib
 import os
@@ -62,7 +64,7 @@ def wait(scene, seconds):
 
 
 def second(scene, *words):
-    """Another server, which is not expected to begin."""
+    """Another server, which is expected not to start."""
     command = [str(scene.build.quantd)]
     for word in words:
         word = word.replace("ADDRESS", scene.servers[0].address)

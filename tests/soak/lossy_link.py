@@ -32,7 +32,7 @@ SEED = 1  # the same frames, by number, are lost in every run
 
 
 class LossyLink:
-    """The process, as the program that started it sees it."""
+    """The process, for the program that started it."""
 
     def __init__(self, log):
         self.log = log
@@ -66,7 +66,7 @@ def open_end(name):
 
 
 class Carrier:
-    """Frames, from where they came until they are sent or lost."""
+    """Carries frames until they are sent or lost."""
 
     def __init__(self):
         self.ends = {}  # each end with its other end
@@ -112,7 +112,7 @@ class Carrier:
                                (now + delay / 1e3, now, frame, self.ends[end]))
 
     def send_due(self):
-        """The seconds until the next is due; none where none is under way."""
+        """The seconds until the next frame is due; None without one."""
         while self.late:
             due, came, frame, end = self.late[0]
             now = time.monotonic()

@@ -46,13 +46,13 @@ def line_of(row):
 
 
 def frames(counts):
-    """What a lossy link did to them, and TCP beside it."""
+    """The lossy link's effect on frames, and TCP's counts."""
     return f" ({counts['delayed']} frames delayed, {counts['lost']} lost, " \
         f"{counts['resent']} resent)"
 
 
 def fault_page(result):
-    """The table of faults, a section for each class."""
+    """The table of faults, with a section for each class."""
     rows = result["faults"]
     done = [r for r in rows if r["result"] != "skipped"]
     lines = [
@@ -105,7 +105,7 @@ def fault_page(result):
 
 
 def compact(result):
-    """JSON with a line for each sample, of which some are enough."""
+    """JSON with one line for each sample, thinned out."""
     every = -(-len(result["samples"]) // 150)
     result = {**result, "samples": result["samples"][::every]}
     big = ("samples", "quiet")

@@ -1,4 +1,4 @@
-"""Lines over time as SVG: no library."""
+"""Plots over time as SVG, without a library."""
 
 from accounts import watched
 
@@ -9,7 +9,7 @@ COLORS = ["#1b6ca8", "#c0392b", "#1e8449", "#8e44ad", "#b9770e", "#117a65",
 
 
 def nice(limit):
-    """A round step that makes three to seven parts of it."""
+    """A round step that divides it into three to seven parts."""
     step = 1.0
     while step * 7 < limit:
         for factor in (2, 2.5, 2):

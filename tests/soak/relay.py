@@ -1,7 +1,9 @@
-"""A network between clients and a server, in this process: bytes pass through
-it as they are, late, slowly, in one direction, spoilt, or not at all. It does to
-connections what lossy_link.py does to packets, on any machine and without
-rights."""
+"""A network between clients and a server, in this process.
+
+Bytes pass through unchanged, late, slowly, in one direction, spoilt, or not at
+all. It does to connections what lossy_link.py does to packets, on any machine
+and without privileges.
+"""
 
 import select
 import socket
@@ -96,7 +98,7 @@ def reset(s):
 
 
 class Link:
-    """One connection: two threads, that read, and send what is due."""
+    """One connection: two threads that read, and send what is due."""
 
     def __init__(self, relay, client, server):
         self.relay, self.ends = relay, (client, server)
@@ -115,7 +117,7 @@ class Link:
             thread.start()
 
     def reset(self):
-        """Wakes the threads, which let go of the sockets."""
+        """Wakes the threads, which close the sockets."""
         self.ended.set()
 
     def _carry(self, way, source, sink):
@@ -160,7 +162,7 @@ class Link:
         self._end()
 
     def _send(self, sink, data):
-        """All of it, looking up now and then whether it is over."""
+        """Sends everything, checking now and then whether it must stop."""
         view = memoryview(data)
         while view and not self.ended.is_set():
             if select.select([], [sink], [], 0.05)[1]:

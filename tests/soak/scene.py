@@ -1,5 +1,4 @@
-"""What a fault happens to: servers, the network before them, clients that
-measure, clients that are victims."""
+"""The scene of a fault: servers, network, measuring clients and victims."""
 
 import functools
 import os
@@ -21,12 +20,12 @@ SLOW = 0.3  # seconds that no call takes normally
 
 
 class Skip(Exception):
-    """This machine cannot do it."""
+    """This machine cannot run the fault."""
 
 
 @functools.cache
 def first_job(build):
-    """The number of the first job after the self-tests of a start."""
+    """The number of the first job after the self-tests at the start."""
     folder = tempfile.mkdtemp(prefix="quantd_soak.")
     server = Server(build, folder, 0, ["--device", "fault:cpu:0"])
     try:
@@ -158,7 +157,8 @@ class Scene:
         common.append("--insecure")
 
     def _make_lossy_link(self):
-        """What makes quantd0 and quantd1 ends of two links, and of them one."""
+        """Makes quantd0 and quantd1 ends of two links, joined by a lossy one.
+        """
         self.link = LossyLink(self.folder / "link.log")
         self.processes.append(self.link.process)
         commands = []
@@ -238,7 +238,7 @@ class Scene:
                    if e.get("event") == name)
 
     def resent(self):
-        """Segments that TCP has sent again, at both ends of the link."""
+        """Segments that TCP has retransmitted, at both ends of the link."""
         return sum(tcp_segments_resent(process) for process in
                    ("self", self.namespace.pid))
 
@@ -247,7 +247,7 @@ class Scene:
                    for kind in caller.counts().values())
 
     def left(self):
-        """What servers hold when nobody calls; waited for."""
+        """What servers hold while nobody calls; waits for it."""
         end = time.monotonic() + 10
         while True:
             held = {}

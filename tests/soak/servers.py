@@ -1,5 +1,7 @@
-"""Servers that a soak or a fault starts, watches and stops: processes of their
-own on loopback, known by their ids."""
+"""Servers that a soak or a fault starts, watches and stops.
+
+They are separate processes on loopback, known by their ids.
+"""
 
 import json
 import os
@@ -41,7 +43,8 @@ def free_port():
 
 
 def stop_all(processes, patience=20):
-    """Ends processes that this program started: asked first, then killed."""
+    """Ends processes that this program started: by a signal, then by force.
+    """
     running = [p for p in processes if p and p.poll() is None]
     for p in running:
         p.send_signal(signal.SIGCONT)
@@ -55,8 +58,11 @@ def stop_all(processes, patience=20):
 
 
 class Server:
-    """One quantd. Started again, it has the same address; each start is a life
-    with a log of its own, unless standard error goes elsewhere."""
+    """One quantd. When restarted it keeps its address.
+
+    Each start is a life with a log of its own, unless standard error goes
+    elsewhere.
+    """
 
     def __init__(self, build, folder, number, flags=(), *, address=None,
                  env=None, before=(), stderr=None, port_file=None,
@@ -164,7 +170,7 @@ class Server:
             return ""
 
     def events(self):
-        """Of all its lives."""
+        """Events of all its lives."""
         text = "".join(p.read_text(errors="replace") for p in
                        self.folder.glob(f"server{self.number}.*.log"))
         for line in text.splitlines():
@@ -182,7 +188,7 @@ class Server:
 
 
 def sample(pid):
-    """What the kernel says of a process; none when it is gone."""
+    """The kernel's data on a process; None if it is gone."""
     try:
         status = pathlib.Path(f"/proc/{pid}/status").read_text()
         descriptors = len(os.listdir(f"/proc/{pid}/fd"))
@@ -198,7 +204,7 @@ def sample(pid):
 
 
 def tcp_segments_resent(pid):
-    """In the network namespace of a process, since there is one."""
+    """In the network namespace of a process, since it was created."""
     names, values = (line.split() for line in pathlib.Path(
         f"/proc/{pid}/net/snmp").read_text().splitlines()
         if line.startswith("Tcp:"))
@@ -206,8 +212,8 @@ def tcp_segments_resent(pid):
 
 
 class Drain:
-    """Reads a pipe so that its writer never waits, and keeps the lines with the
-    time of each."""
+    """Drains a pipe so that its writer never waits, and keeps lines with times.
+    """
 
     def __init__(self, stream):
         self.lines = []

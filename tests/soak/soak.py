@@ -1,4 +1,4 @@
-"""Hours of mixed calls beside everything that goes wrong: run.sh, README.md."""
+"""Hours of mixed calls beside faults of every kind: run.sh, README.md."""
 
 import argparse
 import datetime
@@ -28,9 +28,12 @@ PEAKS = 4  # factor of accepted growth for memory that is not in use
 
 
 class Soak:
-    """Three services: `main`, which lives through all of it, over TCP with TLS
-    and tokens, with shared memory; `unix`, whose clock is stepped; and a pair
-    that is killed and stopped."""
+    """Runs three services.
+
+    `main` lives through all of it, over TCP with TLS and tokens, with shared
+    memory; the clock of `unix` is stepped; a pair of servers is killed and
+    stopped.
+    """
 
     def __init__(self, build, seconds, device, pace):
         self.build, self.seconds, self.device = build, seconds, device
@@ -163,7 +166,7 @@ class Soak:
         return found
 
     def rest(self):
-        """Everything is mended, everybody pauses, and the books are read."""
+        """Ends all faults, pauses all clients, and reads the counts."""
         self.chaos.mend()
         self.retire_victims()
         for caller in self.callers.values():
@@ -188,8 +191,11 @@ class Soak:
             caller.pause(False)
 
     def compare(self):
-        """What client and servers do not agree on; waited for, since a server
-        counts a call a moment after its client has the answer."""
+        """Disagreements between clients and servers.
+
+        Waits for agreement, since a server counts a call a moment after its
+        client has the answer.
+        """
         end = time.monotonic() + 5
         while True:
             clients = {n: c.counts() for n, c in self.callers.items()}

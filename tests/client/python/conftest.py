@@ -1,4 +1,4 @@
-"""What the tests share: a server, and a connection by every engine."""
+"""Shared fixtures: a server, and a connection for every engine."""
 
 import importlib.util
 import os
@@ -40,7 +40,7 @@ def q(server, engine):
 
 @pytest.fixture(scope="session")
 def connect(engine):
-  """Makes connections by the engine; all of them are closed in the end."""
+  """Makes connections with the engine; all of them are closed at the end."""
   made = []
 
   def function(target, **settings):
@@ -73,7 +73,7 @@ def x():
 
 @pytest.fixture(scope="session")
 def large():
-  """The same kind of values, of more bytes than is never cut into bands."""
+  """Similar values, of more bytes than the largest call that is never cut."""
   values = np.random.default_rng(11).standard_normal((ROWS, COLS))
   values[::17, ::13] *= 64
   values[3, :8] = [0.0, -0.0, 1e-30, -1e-30, 448, 6, -6, 0.5]
@@ -82,7 +82,7 @@ def large():
 
 @pytest.fixture(scope="session")
 def plain(connect, server):
-  """A connection that cuts nothing, of a lifetime with those of `connect`."""
+  """A connection without bands, which lives as long as those of `connect`."""
   return connect(server)
 
 

@@ -1,4 +1,4 @@
-"""Decodes copies as BYTES.md says, sharing no code with the package."""
+"""Decodes copies as BYTES.md defines, sharing no code with the package."""
 
 import numpy as np
 

@@ -17,7 +17,7 @@ FORKED = 10
 
 
 def in_child(function, leave=os._exit):
-  """What a forked child makes of it: its exit code."""
+  """Runs a function in a forked child; returns its exit code."""
   child = os.fork()
   if child == 0:
     code = 1

@@ -1,4 +1,4 @@
-"""A server that passes calls on to a real one, and may spoil them."""
+"""A server that forwards calls to a real one, and may spoil them."""
 
 import concurrent.futures
 import contextlib
@@ -12,10 +12,10 @@ _PREFIX = "/quantd.v1.Quantd/"
 
 
 class Relay:
-  """What it is told to change, it changes; counts what comes.
+  """Counts calls, and changes replies as it is told to.
 
-  `stream`, where there is one, gets the messages of a Stream, the context and
-  the call to the real server, and yields what is sent back; `info` changes a
+  `stream`, if given, gets the messages of a Stream, the context and the call to
+  the real server, and yields the messages to return; `info` changes a
   GetServerInfoReply.
   """
 

@@ -1,4 +1,4 @@
-"""Replies as a server would give them, of zeros: for tests that spoil them."""
+"""Replies with zeros, in a server's form: for tests that spoil them."""
 
 from quantd import quantd_pb2 as pb
 from quantd.tensors import geometry
@@ -17,7 +17,7 @@ def specs_of(request):
 
 
 def reply_to(request):
-  """The reply without its payload, and that."""
+  """The reply without its payload, and the payload."""
   refs, end = [], 0
   for spec in specs_of(request):
     at = geometry.up(end, 64)

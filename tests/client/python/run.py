@@ -3,8 +3,8 @@
 
     run.py --server FILE --quantctl FILE [ARGUMENT OF PYTEST...]
 
-The package is that of the sources; with --installed it is the one that this
-Python has. Exits with 77 where Python lacks what the pure engine needs.
+Tests the package in the sources; with --installed, the one installed for this
+Python. Exits with 77 if Python lacks the pure engine's requirements.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Server processes on loopback, and a server that says what it is told to."""
+"""Server processes on loopback, and a scripted server."""
 
 import concurrent.futures
 import contextlib

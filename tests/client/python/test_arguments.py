@@ -1,4 +1,4 @@
-"""What is refused before anything is sent, and in what words."""
+"""Arguments that are refused before anything is sent, and the errors."""
 
 import asyncio
 import datetime
@@ -36,7 +36,7 @@ def refused(field, call, *args, **keywords):
     "ipv6:[::1]:0", "dns:///gpu-a:0", "dns://127.0.0.1/gpu-a:77777",
     "127.0.0.1:50151,127.0.0.1:106109"])
 def test_ports(connect, target):
-  """gRPC would take what is larger modulo 2^16, and call somebody else."""
+  """gRPC would reduce a larger port modulo 2^16 and call another server."""
   error = refused("target", connect, target)
   assert error.expected == "a port from 1 to 65535"
   assert error.got == target.split(",")[-1]
@@ -79,7 +79,7 @@ def test_what_the_native_engine_does_alone(field, value):
 
 
 def test_the_package_as_a_program():
-  """It tells its version; the server comes with native wheels alone."""
+  """It prints its version; only native wheels have the server."""
   run = lambda *words: subprocess.run(
       [sys.executable, "-m", "quantd", *words], capture_output=True, text=True)
   told = run("--version").stdout.split()
@@ -101,7 +101,8 @@ def test_a_secret_is_not_shown(connect):
 
 
 def test_a_number_is_no_path(connect, tmp_path):
-  """It would be a descriptor of the process, which reading closes."""
+  """A number would be a descriptor of the process, which reading would close.
+  """
   opened = os.open(tmp_path / "token", os.O_CREAT | os.O_RDWR)
   os.write(opened, b"abc")
   refused("token_file", connect, "127.0.0.1:1", token_file=opened)
@@ -158,7 +159,7 @@ def test_arguments_of_other_calls(q, x):
 
 
 def over_inputs(q):
-  """Outputs in the place of inputs, against those that are elsewhere."""
+  """Outputs that overwrite inputs, compared with separate ones."""
   x = np.random.default_rng(3).standard_normal((64, 128)).astype(np.float32)
   rotated, place = q.apply_rht(x), x.copy()
   assert q.apply_rht(place, out=place) is place and np.array_equal(place, rotated)
@@ -173,7 +174,7 @@ def over_inputs(q):
 
 
 def test_an_output_may_lie_over_the_input(q):
-  """Whoever quantizes in place has what lay there read first."""
+  """An input that is overwritten must be read first."""
   over_inputs(q)
 
 

@@ -1,4 +1,4 @@
-"""Arrays that go in: every library's are the same bytes, and bad ones are told."""
+"""Input arrays: the same bytes from every library, and errors for bad ones."""
 
 import asyncio
 import doctest
@@ -50,7 +50,7 @@ def test_types(q, x):
 
 
 class Other:
-  """An array of a library that has nothing but DLPack."""
+  """An array of a library that only has DLPack."""
 
   def __init__(self, array):
     self.array = array
@@ -173,7 +173,7 @@ def test_bad_options(q, x, keywords, field):
 
 
 def test_a_server_of_another_version(connect, x, engine):
-  """An option that it dropped without a word is not taken for done."""
+  """An option that the server ignored must not count as applied."""
   def older(request, context):
     asked = pb.QuantizeRequest.FromString(request)
     asked.options.ClearField("statistics")

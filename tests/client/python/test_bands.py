@@ -1,4 +1,4 @@
-"""Calls in bands, by the native engine, and in chunks, by both: the bytes of one call."""
+"""Bands (native engine) and chunks (both) give the bytes of one call."""
 
 import random
 
@@ -14,7 +14,7 @@ WHOLE = {"splits", "dbias", "statistics", "history"}
 
 
 def fitted(keywords):
-  """What a case of a small tensor is of this one."""
+  """Options of a case for a small tensor, adapted to this tensor."""
   found = dict(keywords)
   if "splits" in found:
     found["splits"] = [512, 0, ROWS - 512]
@@ -166,7 +166,8 @@ def test_what_a_server_takes_not_as_one_message_streams(engine, large):
 
 
 def test_what_no_message_can_hold_streams(server, x, monkeypatch):
-  """By the pure engine's own limits, lowered; the C++ client has tests of its."""
+  """Lowers the pure engine's own limits; the C++ client has its own tests.
+  """
   from quantd import quantd_pb2 as pb
   from quantd.engines import grpc_engine
   from quantd.engines.engine import Settings
@@ -188,7 +189,8 @@ def test_what_no_message_can_hold_streams(server, x, monkeypatch):
 @pytest.mark.parametrize("settings", [
     {"band_bytes": 1 << 20, "channels": 4}, {"stream_from": 0}])
 def test_results_over_the_input(connect, server, plain, large, settings):
-  """A band that is written changes nothing of one that is to be read."""
+  """Results must not overwrite input that another band has yet to read.
+  """
   q = connect(server, **settings)
   for inverse in (False, True):
     x = large.copy()
@@ -204,7 +206,7 @@ def test_results_over_the_input(connect, server, plain, large, settings):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_an_amax_that_no_request_can_give(connect, server, plain, large, value):
-  """The call is made as one, and its bytes are those of one."""
+  """The call is made in one piece, and has the bytes of one."""
   x = large.copy()
   x[700, 5] = value
   q = connect(server, band_bytes=1 << 20)

@@ -1,4 +1,5 @@
-"""The bytes: quantctl's, the libraries' golden ones, and what they decode to."""
+"""Compares bytes with quantctl and golden files, and decodes them.
+"""
 
 import itertools
 import json
@@ -51,7 +52,7 @@ OPTIONS = {
 
 
 def cases(q):
-  """Every option that a format has, and its usages; and every profile."""
+  """Every format with its options and usages; and every profile."""
   formats = q.info().formats
   for name in FORMATS:
     has = formats[name].options
@@ -130,7 +131,8 @@ def test_decoding_of_other_forms(q, x, layout):
 
 @pytest.mark.parametrize("case", range(3))
 def test_golden_bytes_of_libraries(q, case):
-  """What ModelOpt, compressed-tensors, torchao and comfy-kitchen write."""
+  """Bytes written by ModelOpt, compressed-tensors, torchao and comfy-kitchen.
+  """
   golden = json.loads((GOLDEN / "libraries.json").read_text())["cases"][case]
   kind = {"bf16": "<u2", "f16": "<f2", "f32": "<f4"}[golden["dtype"]]
   shape = golden["rows"], golden["cols"]
@@ -149,7 +151,7 @@ def test_golden_bytes_of_libraries(q, case):
 
 
 def test_every_plan_is_what_the_server_describes(q):
-  """Shapes of the package's own are those of the server, part by part."""
+  """The package computes the same shapes as the server, part by part."""
   shapes = [(96, 160), (3, 5, 64), (0, 32), (200, 416)]
   checked = 0
   for (name, keywords, _), shape in itertools.product(cases(q), shapes):

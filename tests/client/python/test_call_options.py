@@ -1,4 +1,4 @@
-"""What a call tells servers beside its request: by both engines, sync and aio."""
+"""Options of a call beside its request: with both engines, sync and aio."""
 
 import asyncio
 import pathlib
@@ -22,7 +22,7 @@ def tags(metadata):
 
 
 def calls(q, x, t):
-  """Of every method, with keywords of the call's own."""
+  """A call of every method, with its own options."""
   return {
       "Quantize": lambda **k: q.quantize(x, "nvfp4", **k),
       "Dequantize": lambda **k: q.dequantize(t, **k),

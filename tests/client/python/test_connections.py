@@ -1,4 +1,4 @@
-"""Several connections to one server, of which some cannot be made."""
+"""Several connections to one server, when some cannot be made."""
 
 import contextlib
 import socket
@@ -13,7 +13,7 @@ RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close() resets
 
 @contextlib.contextmanager
 def one_way(address):
-  """Carries the first connection to the server; resets all others."""
+  """Forwards the first connection to the server; resets all others."""
   host, port = address.rsplit(":", 1)
   listener = socket.create_server(("127.0.0.1", 0))
   ends = []

@@ -1,8 +1,8 @@
-"""Arrays in a GPU's memory.
+"""Arrays in GPU memory.
 
-On a GPU with PyTorch's, CuPy's and JAX's own, over the devices of this process;
-elsewhere with a stand-in for CuPy whose memory is the host's, which the CPU's
-device takes by its address.
+On a GPU with real PyTorch, CuPy and JAX, and the devices of this process;
+otherwise with a stand-in for CuPy in host memory, which the CPU device accepts
+by address.
 """
 
 import importlib.util
@@ -36,7 +36,7 @@ OPTIONS = [
 
 
 def stand_in():
-  """As much of CuPy as the package knows, over numpy."""
+  """The parts of CuPy that the package uses, made from numpy."""
   cupy = types.ModuleType("cupy")
 
   class Device:

@@ -1,7 +1,7 @@
-"""Every option with every value that its type does not have: a typed error.
+"""Every option with every value of a wrong type raises a typed error.
 
-The values are made from the annotations of `QuantizeKeywords`, so that an
-option that is new is looked at without being written down here.
+The values are derived from the annotations of `QuantizeKeywords`, so that new
+options are tested without being listed here.
 """
 
 import collections
@@ -19,7 +19,7 @@ BEYOND = 10**5000  # a number that Python refuses to print
 
 
 class Unwritable:
-  """What has no text, no order and no truth."""
+  """A value without text, order and truth."""
 
   def __repr__(self):
     raise RuntimeError("no text")
@@ -65,7 +65,7 @@ HINTS = typing.get_type_hints(QuantizeKeywords)
 
 
 def taken(hint):
-  """The kinds of values that an annotation has."""
+  """The kinds of values that an annotation allows."""
   origin = typing.get_origin(hint)
   if hint in TAKES:
     return TAKES[hint]
@@ -97,7 +97,7 @@ def test_values_of_another_type(q, x, option):
 
 @pytest.mark.parametrize("option", list(HINTS))
 def test_values_of_another_type_in_a_plan(q, option):
-  """Where nothing is sent but the options, and by `from_parts` not even they."""
+  """Only options are sent, and `from_parts` sends nothing."""
   legal = taken(HINTS[option])
   for kind in VALUES.keys() - legal:
     for at, value in enumerate(VALUES[kind]):
@@ -125,7 +125,7 @@ def test_lists_that_no_request_may_have(q, x):
 
 
 def test_numbers_that_are_legal(q, x):
-  """What is strict still takes the numbers of every library."""
+  """Strict checks still accept the numbers of every library."""
   want = q.quantize(x, "nvfp4", given_amax=2.0).rowwise.codes
   for amax in (2, np.float64(2), np.array(2.0), [2.0], (2,), np.array([2.0]),
                np.array([2]), decimal.Decimal(2), {"rowwise": np.float16(2)}):

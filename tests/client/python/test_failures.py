@@ -1,4 +1,4 @@
-"""What goes wrong on the way: retries, several servers, ends of calls."""
+"""Failures: retries, several servers, ends of calls."""
 
 import contextlib
 import os
@@ -171,13 +171,13 @@ def test_names_that_nobody_knows(connect, engine):
 
 @contextlib.contextmanager
 def mute():
-  """The address of one that takes connections and never speaks."""
+  """The address of a server that accepts connections but never answers."""
   with socket.create_server(("127.0.0.1", 0)) as listening:
     yield f"127.0.0.1:{listening.getsockname()[1]}"
 
 
 def test_a_mute_server_does_not_keep_the_call(connect, x):
-  """Another one has it; which of the two is asked first changes nothing."""
+  """Another server gets the call, whichever is asked first."""
   with mute() as hung, servers.Process() as live:
     for target in (f"{hung},{live.address}", f"{live.address},{hung}"):
       connection = connect(target)
@@ -304,7 +304,7 @@ def test_pickle(q, x, engine):
 
 
 def alone(script, *arguments, **environment):
-  """Runs a script in a process of its own, which has no other gRPC in it."""
+  """Runs a script in a separate process, which has no other gRPC."""
   path = pathlib.Path(__file__).with_name(script)
   done = subprocess.run([sys.executable, path, *arguments], timeout=50,
                         capture_output=True, text=True, env={**os.environ, **environment})
@@ -314,12 +314,12 @@ def alone(script, *arguments, **environment):
 @pytest.mark.parametrize("how, support", [
     ("idle", "0"), ("idle", "1"), ("busy", "0"), ("exit", "0"), ("exit", "1")])
 def test_fork(server, engine, how, support):
-  """The child is told at once and ends as it likes; the parent goes on."""
+  """The child gets an error at once and can exit; the parent continues."""
   alone("forking.py", server, engine, how, GRPC_ENABLE_FORK_SUPPORT=support)
 
 
 def test_a_first_call_after_a_fork(server, engine):
-  """By the pure engine, which begins nothing before it."""
+  """Works with the pure engine, which starts nothing before its first call."""
   if engine == "native":
     pytest.skip("the native engine begins with its connection")
   alone("forking.py", server, engine, "before")

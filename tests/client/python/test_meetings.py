@@ -1,4 +1,4 @@
-"""Bands that meet in one amax, each sent once: by the native engine."""
+"""Bands that meet in one amax, each sent once: with the native engine."""
 
 import itertools
 import random
@@ -44,7 +44,7 @@ ASKED = [
 
 @pytest.fixture(scope="session", params=[engine_param("native")])
 def engine(request):
-  """Bands are its alone."""
+  """Only the native engine has bands."""
   return request.param
 
 
@@ -81,7 +81,7 @@ def test_each_band_is_sent_once(connect, server, plain, large):
 
 
 def first(number):
-  """Whether a call is one of the first so many; counts over threads."""
+  """Whether a call is among the first `n`; counts over threads."""
   count = itertools.count()
   return lambda: next(count) < number
 
@@ -169,7 +169,7 @@ def test_maxima_that_are_none(connect, server, plain, large, how):
 
 
 def stalled(when):
-  """One stream of all goes no further; the others wait for it."""
+  """One stream stalls; the others wait for it."""
   mine = first(1)
 
   def stream(messages, context, real):

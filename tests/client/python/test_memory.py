@@ -1,4 +1,4 @@
-"""Arrays in memory that calls take where it lies: shared with a server."""
+"""Arrays in memory shared with a server, which calls use in place."""
 
 import importlib.util
 import os
@@ -28,7 +28,7 @@ OPTIONS = [
 
 @pytest.fixture(scope="module")
 def sharing():
-  """A server that shares memory: its address and the socket of that."""
+  """A server that shares memory: its address and its memory socket."""
   with tempfile.TemporaryDirectory() as folder:
     memory = os.path.join(folder, "memory")
     with Process("--memory-socket", memory, "--shared-memory-limit", "64MiB",

@@ -1,4 +1,4 @@
-"""What is the native engine's alone: memory, locks, and who owns what."""
+"""Features only of the native engine: memory, locks, and ownership."""
 
 import gc
 import importlib.util
@@ -96,7 +96,7 @@ def test_parts_outlive_all_else(server):
 
 
 def test_buffers_are_given_back(native):
-  """Whether a call succeeds or fails, what it borrowed is free afterwards."""
+  """Borrowed buffers are released, whether a call succeeds or fails."""
   data = bytearray(bits(16, 64).tobytes())
   codes = bytearray(16 * 32)
   native.call("Quantize", header(16, 64), [data], {CODES: codes}, None, None)
@@ -233,7 +233,7 @@ def test_cancellation_and_deadlines():
 
 
 def test_local_devices(native):
-  """No server at all, and the same bytes."""
+  """The same bytes without any server."""
   local = make("local")
   x = bits(128, 256)
   message = header(128, 256, usage=pb.USAGE_BOTH, statistics=True)
@@ -259,7 +259,7 @@ def test_local_devices_may_write_over_their_input():
 
 
 def test_an_input_is_kept_for_a_second_try():
-  """A call that a signal interrupts is made again: from what it was given."""
+  """A call interrupted by a signal is repeated with its original input."""
   from quantd.engines.native_engine import apart
   memory = np.arange(64, dtype=np.uint8)
   x, beside = memory[:32], memory[32:]
@@ -271,7 +271,7 @@ def test_an_input_is_kept_for_a_second_try():
 
 
 def test_headers_are_those_of_the_server(server, native):
-  """What is asked in messages is answered in messages, by either engine."""
+  """Both engines exchange the same messages."""
   from quantd.engines.grpc_engine import Engine
   pure = Engine(Settings(server))
   for method, message, kind, payload in (

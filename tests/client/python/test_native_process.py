@@ -33,7 +33,7 @@ def say(*words):
 
 
 class Script:
-  """A Python of its own, that must end by itself."""
+  """A separate Python process, which must end by itself."""
 
   def __init__(self, text, *arguments, **environment):
     self.process = subprocess.Popen(
@@ -45,7 +45,7 @@ class Script:
     return self.process.stdout.readline().strip()
 
   def end(self, timeout=20):
-    """What it still said; a program that hangs or fails is an error."""
+    """Its remaining output; raises an error if it hangs or fails."""
     try:
       out, err = self.process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -89,7 +89,7 @@ say(ask(engine), *seen)
 
 
 def test_interrupt_that_is_handled_or_ignored():
-  """Where the handler raises nothing, the call goes on to its end."""
+  """If the handler raises nothing, the call continues to its end."""
   with scripted(slow(2)) as server:
     script = Script(HANDLER, server.address)
     for _ in range(2):
@@ -169,7 +169,8 @@ for _ in range(4):
 
 
 def test_small_calls_leak_nothing(server):
-  """Calls that succeed, are refused here and there, or carry a cancellation."""
+  """Calls that succeed, are refused at several points, or carry a cancellation.
+  """
   calls = int(os.environ.get("QUANTD_LEAK_CALLS", "20000"))
   kib = [int(line) for line in Script(LEAK, server, str(calls)).end(500)]
   # Caches fill in the first quarter, even after as many calls before.
@@ -201,8 +202,9 @@ say(memory("VmHWM") - before, memory("VmRSS") - before)
 
 
 def test_large_call_copies_nothing(server):
-  """256 MiB there and 72 back, in a process of its own: neither is left in
-  memory, and at no time is there a copy of the input."""
+  """Sends 256 MiB and receives 72, in a separate process: neither is left in
+  memory, and the input is never copied.
+  """
   peak, after = map(int, Script(LARGE, server).end(50)[0].split())
   # At the peak gRPC holds the received reply; malloc may keep some of it.
   assert peak < 128 and after < 32, (peak, after)
@@ -230,7 +232,7 @@ say(len(parts), len(set(parts)))
     ("torch", "grpc", "quantd._native"), ("quantd._native", "grpc", "torch")],
     ids="-".join)
 def test_beside_other_copies_of_the_same_libraries(server, order):
-  """grpcio and torch bring gRPC, protobuf and Abseil of their own."""
+  """grpcio and torch contain gRPC, protobuf and Abseil of their own."""
   if "torch" in order and importlib.util.find_spec("torch") is None:
     pytest.skip("TORCH IS NOT INSTALLED HERE")
   # START imports the engine, so it comes after the other imports.

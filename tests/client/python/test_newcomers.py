@@ -1,4 +1,4 @@
-"""What a program expects of a Python library of today: types, names, defaults."""
+"""What users expect of a modern Python library: types, names, defaults."""
 
 import asyncio
 import importlib.util

@@ -1,4 +1,4 @@
-"""One name for an option: what quantd.proto, the package and quantctl call it."""
+"""Options have the same name in quantd.proto, the package and quantctl."""
 
 import os
 import re

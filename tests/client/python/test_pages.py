@@ -1,4 +1,4 @@
-"""The pages' examples run as they stand, and types and style are clean."""
+"""The pages' examples run unchanged, and types and style are clean."""
 
 import importlib.util
 import os
@@ -17,7 +17,7 @@ PACKAGE = pathlib.Path(__file__).resolve().parents[3] / "client/python"
 
 @pytest.fixture
 def run_first(server, engine, tmp_path, monkeypatch):
-  """Runs the first Python of a page, whatever server it names."""
+  """Runs the first Python example of a page, with another server address."""
   monkeypatch.chdir(tmp_path)
   monkeypatch.setattr(
       quantd, "connect",
@@ -46,7 +46,7 @@ def test_example(run_first):
 
 
 def test_every_name_of_the_tables_is_there():
-  """What the page says that things are called here."""
+  """Every name in the page's tables exists."""
   text = (PACKAGE / "README.md").read_text()
   for name in ("sign_vector", "sign_mask", "rht_matrix", "hadamard_matrix",
                "apply_rht", "rht_amax"):

@@ -1,4 +1,4 @@
-"""How far calls say that they are, by both engines."""
+"""Progress reports of calls, with both engines."""
 
 import threading
 

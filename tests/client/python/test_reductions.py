@@ -1,4 +1,4 @@
-"""Amaxes of several processes, and what a quantizer is told."""
+"""Amaxes reduced over several processes, and settings of a quantizer."""
 
 import sys
 
@@ -39,7 +39,7 @@ def test_of_what_is_not_finite(q, x, name, policy, value):
 
 
 def test_of_groups_of_which_one_is_not_finite(q, x):
-  """The others' larger amaxes are not dropped without a word."""
+  """Larger amaxes of other groups must not be dropped silently."""
   bad = poisoned(x, np.inf, 3)
   larger = quantd.Quantizer(q, columnwise=False, amax_reduction=lambda a: a * 3)
   with pytest.raises(quantd.Invalid, match="beside larger ones") as caught:
@@ -77,7 +77,7 @@ def test_without_what_a_given_scale_makes_idle(q, x):
 
 
 def test_of_one_call(q, x):
-  """Options of one call are those of its amaxes, too."""
+  """Options of one call also apply to its amaxes."""
   bad = poisoned(x, np.nan, 3)
   quantizer = quantd.Quantizer(q, columnwise=False, amax_reduction=lambda a: a)
   same(quantizer(bad, non_finite="propagate"),
@@ -156,7 +156,8 @@ def test_how_a_quantizer_shows_itself(q):
 
 
 def test_a_history_that_a_nan_got_into(q, x):
-  """WIRE.md: any values, for `propagate` puts one there; it can be rolled on."""
+  """WIRE.md allows any values: `propagate` can put NaN there, and it rolls on.
+  """
   keywords = {"scale": 1.0, "non_finite": "propagate"}
   t = q.quantize(poisoned(x, np.nan, 3), "fp8_e4m3", history=[1.0, 2.0], **keywords)
   history = t.part("amax_history")

@@ -1,4 +1,5 @@
-"""The Hadamard transform here and there, and the Quantizer that uses it."""
+"""The Hadamard transform locally and on a server, and the Quantizer using it.
+"""
 
 import json
 import pathlib
@@ -16,7 +17,7 @@ MASKS = {16: [None, 0, 0x1234], 32: [None, 0xDEADBEEF], 64: [None], 128: [None, 
 
 
 def hard(dtype):
-  """Values that tell one order of additions from another, and odd ones."""
+  """Values for which the order of additions matters, and odd ones."""
   rng = np.random.default_rng(11)
   x = rng.standard_normal((64, 256)) * np.exp2(rng.integers(-30, 30, (64, 256)))
   x = x.astype(np.float32)
@@ -157,7 +158,7 @@ def test_seeds(q, x):
     ("nvfp4", {}), ("nvfp4", {"with_rht": "both"}), ("fp8_e4m3", {}), ("mxfp8_e4m3", {}),
     ("nvfp4", {"row_scaled": True, "columnwise": False})])
 def test_amax_reduction(q, x, name, keywords):
-  """Shards quantized with a reduced amax hold the bytes of the whole."""
+  """Shards quantized with a reduced amax have the bytes of the whole."""
   shards = [x[:32], x[32:] * 5]
   found, lock, barrier = [], threading.Lock(), threading.Barrier(2)
   if "row_scaled" in keywords:

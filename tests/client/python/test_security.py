@@ -74,7 +74,8 @@ def test_unix_sockets(connect, x, tmp_path):
 
 
 def test_names(connect, server):
-  """A name stands for all its addresses; those that nobody answers are passed."""
+  """A name stands for all its addresses; those that do not answer are skipped.
+  """
   port = server.rpartition(":")[2]
   assert connect(f"localhost:{port}").info().version
   with pytest.raises(quantd.Unavailable):

@@ -1,4 +1,4 @@
-"""Calls in chunks, and servers that say what they like: by both engines."""
+"""Calls in chunks with hostile servers, with both engines."""
 
 import concurrent.futures
 import contextlib
@@ -22,7 +22,7 @@ FAST = quantd.Retry(initial_backoff=0.01, max_backoff=0.02)
 
 
 class Streamer:
-  """Answers Stream by a function of the messages that come and the context."""
+  """Answers Stream with a function of the messages and the context."""
 
   def __init__(self, answer):
     self.answer = answer
@@ -56,7 +56,7 @@ def streaming(answer):
 
 
 def honest(messages):
-  """What is asked, and the reply to it with its payload of zeros."""
+  """The request, and the reply to it with a payload of zeros."""
   first = pb.StreamRequest.FromString(next(messages))
   came = sum(len(pb.StreamRequest.FromString(m).chunk) for m in messages)
   assert came == first.payload_bytes
@@ -197,7 +197,8 @@ def test_cancellation_wherever_it_is(connect, settings):
 
 
 def test_a_stream_that_breaks_in_its_reply_is_sent_again(connect, server, x):
-  """Results that were begun over the input leave the input as it was."""
+  """If a reply has begun to overwrite the input, the retry uses the old input.
+  """
   proxied = []
 
   def answer(messages, context):
@@ -232,7 +233,7 @@ def test_a_server_without_streams_says_what_it_refused(connect, x):
 
 
 def test_memory_of_a_stream_is_that_of_its_tensor(connect, server):
-  """It is not gathered into one message."""
+  """It is never assembled into one message."""
   q = connect(server, stream_from=0)
   x = np.ones((24 << 10, 1024), np.float32)  # 96 MiB
   q.quantize(x[:1024], "nvfp4", given_amax=1.0)
@@ -245,7 +246,7 @@ def test_memory_of_a_stream_is_that_of_its_tensor(connect, server):
 
 
 def peak():
-  """KiB that this process had at most."""
+  """Peak memory of this process in KiB."""
   for line in pathlib.Path("/proc/self/status").read_text().splitlines():
     if line.startswith("VmHWM:"):
       return int(line.split()[1])

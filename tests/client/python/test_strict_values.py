@@ -1,4 +1,4 @@
-"""Wrong values of what is no option: tensors, files, rotations, arrays."""
+"""Wrong values other than options: tensors, files, rotations, arrays."""
 
 import json
 import pickle
@@ -84,7 +84,7 @@ def test_a_tensor_is_a_value(q, x, tmp_path):
 
 
 def test_a_type_is_not_said_otherwise(q, x):
-  """`dtype` is for what has no type; it does not change one."""
+  """`dtype` is for arrays without a type; it does not change one."""
   half = x.astype(np.float16)
   for array, said in ((half, "bf16"), (x, "f16"), (half, "f32")):
     refused("tensor.dtype", q.quantize, array, "nvfp4", dtype=said)
@@ -105,7 +105,7 @@ def test_a_type_of_pytorch_is_not_said_otherwise(q, x):
   assert q.quantize(tensor, "nvfp4", dtype="f32").dtype == "f32"
 
   class OnlyDlpack:
-    """bf16 of a library that has nothing else."""
+    """bf16 of a library that only has DLPack."""
 
     values = tensor.bfloat16()
 
@@ -166,7 +166,7 @@ def test_results_of_rotations(x):
 
 @pytest.fixture
 def rewrite(q, x, tmp_path):
-  """Writes a file whose header was changed by a function, and gives its path."""
+  """Writes a file with a changed header, and returns its path."""
   path = tmp_path / "t.safetensors"
   q.quantize(x, "nvfp4").save(path)
   whole = path.read_bytes()

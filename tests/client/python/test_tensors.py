@@ -1,4 +1,4 @@
-"""Tensors as values: files, views, parts, dialects, how they show themselves."""
+"""Tensors as values: files, views, parts, dialects, representation."""
 
 import json
 import os
@@ -34,7 +34,7 @@ FORMS = [
 
 @pytest.mark.parametrize("name, keywords", FORMS)
 def test_rows(q, name, keywords):
-  """Rows decode to what they decode to in the whole, by every copy."""
+  """Rows decode as they do within the whole, in every copy."""
   w = np.random.default_rng(5).standard_normal((384, 96)).astype(np.float32)
   t = q.quantize(w, name, **keywords)
   for start, stop in ((0, 128), (128, 384), (384, 384), (256, 384), (0, 384)):
@@ -103,7 +103,7 @@ def test_from_parts(q, x):
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("files_*/*")),
                          ids=lambda p: p.stem)
 def test_files_of_older_versions(q, path, tmp_path):
-  """They load, decode as quantctl decodes them, and are written the same."""
+  """They load, decode as in quantctl, and are written unchanged."""
   (name,) = file.names(path)
   t = quantd.load(path, connection=q)
   out, raw = tmp_path / "again.safetensors", tmp_path / "x.safetensors"

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Holds README.md's picture and its excerpt of a terminal to what quantctl does.
+"""Checks README.md's picture and terminal excerpt against quantctl's output.
 
-  front_page.py QUANTCTL         exit code 1 where one of the two is stale
-  front_page.py QUANTCTL --fix   makes both anew; the picture needs Chromium
+  front_page.py QUANTCTL         exit code 1 if one of the two is stale
+  front_page.py QUANTCTL --fix   updates both; the picture needs Chromium
 
-The excerpt may differ in what a clock measured. The picture is of a page whose
-hash, but for versions, stands beside it in README.md.
+Measured times in the excerpt may differ. README.md stores the hash of the page
+in the picture, computed without versions.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ def timeless(text):
 
 
 def run(quantctl, folder):
-  """What a terminal shows of COMMANDS."""
+  """The terminal's output for COMMANDS."""
   subprocess.run([sys.executable, HERE / "tiny_llama.py", folder / "Llama-tiny"],
                  check=True)
   shown = ""

@@ -1,7 +1,7 @@
-"""Writes a small Llama of random weights: tiny_llama.py FOLDER [planted]
+"""Writes a small Llama with random weights: tiny_llama.py FOLDER [planted]
 
-planted: the weights of one layer are tiny beside those that they share a scale
-with, for a report to have something to say.
+planted: the weights of one layer are tiny beside those that share their scale,
+so that a report has a finding.
 """
 
 import array

@@ -1,4 +1,4 @@
-"""A server that is killed when it has answered so many calls."""
+"""A server that is killed after a number of calls."""
 
 import pathlib
 import re
@@ -32,7 +32,7 @@ class Metered(Process):
     return sum(map(int, counts))
 
   def kill_after(self, calls, how):
-    """Kills it when it has answered so many calls."""
+    """Kills the server after that many calls."""
     def watch():
       while self.process.poll() is None:
         try:

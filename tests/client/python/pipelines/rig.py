@@ -1,6 +1,6 @@
-"""Two servers, and records with what quantd makes of each.
+"""Two servers, and records with their quantized parts.
 
-No conftest.py, for the tests beside this folder import theirs by that name.
+Not in conftest.py: the tests beside this folder import theirs by that name.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""The examples of the pipelines' docstrings say what happens."""
+"""Runs the examples in the pipelines' docstrings."""
 
 import doctest
 import importlib

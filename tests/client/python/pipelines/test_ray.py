@@ -1,4 +1,4 @@
-"""Ray Data through quantd.Quantize, with real workers; a server dies on the way."""
+"""Ray Data with quantd.Quantize and real workers; a server dies meanwhile."""
 
 import os
 import signal
@@ -53,7 +53,7 @@ def test_every_record_once(pair, records, truth, how):
 
 
 def test_ragged_records_and_both_copies(q, server):
-  """Records of several shapes, and columns for all that was asked for."""
+  """Records of several shapes, and columns for all requested parts."""
   made = quantd.Quantize(
       server, "nvfp4", column="x", keep=False, prefix="q_", usage="both",
       rht="columnwise", amax=True)

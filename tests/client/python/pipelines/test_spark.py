@@ -1,4 +1,5 @@
-"""DataFrames through the example for Spark, with real workers; a server dies."""
+"""DataFrames with the Spark example and real workers; a server dies meanwhile.
+"""
 
 import os
 import shutil

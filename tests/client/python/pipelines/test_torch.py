@@ -1,4 +1,4 @@
-"""Weight sync by the example for PyTorch, with real torch."""
+"""The weight sync example for PyTorch, with real torch."""
 
 import signal
 
@@ -20,7 +20,7 @@ def bits(tensor):
 
 
 def state(seed=3):
-  """No two weights with one amax, but where siblings share it."""
+  """No two weights have the same amax, except siblings that share one."""
   tensors = torch_sync.model(seed).state_dict()
   for i, tensor in enumerate(tensors.values()):
     tensor.mul_(1 + i / 4)
@@ -67,7 +67,8 @@ def test_tensors_are_the_dialects(q, name, dialect):
 
 
 def test_a_server_dies(pair, q):
-  """Every tensor comes once and right, though half the servers are lost."""
+  """Every tensor arrives once and right, although half of the servers are lost.
+  """
   a, b = pair
   values = np.random.default_rng(2).standard_normal((2000, 32, 64), np.float32)
   tensors = {f"l.{i}.down_proj.weight": torch.from_numpy(x)
@@ -113,7 +114,7 @@ def test_unchanged_tensors_are_left_out(q):
 
 
 def test_what_was_not_sent_comes_again(q):
-  """A bucket counts when the next one is asked for."""
+  """A bucket counts as sent when the next one is requested."""
   sync = WeightSync(q, "nvfp4", dialect="modelopt", bucket_bytes=1)
   stream = sync.buckets(state())
   first, second = next(stream), next(stream)

@@ -12,7 +12,7 @@ def version() -> str:
   try:
     return importlib.metadata.version("quantd")
   except importlib.metadata.PackageNotFoundError:
-    # The same program that a build uses.
+    # A build uses this program, too.
     ask = pathlib.Path(__file__).resolve().parents[1] / "native/version.py"
     if not ask.is_file():
       return "unknown"

@@ -1,5 +1,5 @@
-// Models that are whole and described as they are, and that engines refuse or
-// read otherwise.
+// Rules about complete, consistently described models that engines refuse or
+// read differently.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -16,10 +16,10 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Rows of a square of FP8 that share a scale.
+// Rows of an FP8 square that share a scale.
 constexpr int64_t kSquare = 128;
 
-// Names by which engines ask for what they fuse.
+// The name by which engines look up a fused module.
 std::string FusedNameOf(std::string_view module) {
   const ModuleName split = SplitModule(module);
   const std::string_view leaf = split.leaf;
@@ -32,7 +32,7 @@ std::string FusedNameOf(std::string_view module) {
   return leaf == "gate_proj" || leaf == "up_proj" ? named("gate_up_proj") : "";
 }
 
-// The sparse attention's choice of tokens.
+// Whether the module selects tokens for sparse attention.
 bool IsIndexer(std::string_view module) {
   const auto [parent, leaf] = SplitModule(module);
   return SplitModule(parent).leaf == "indexer" &&
@@ -59,7 +59,7 @@ class EngineRules : public Rules {
     }
   }
 
-  // To vLLM a head is no linear layer.
+  // vLLM does not count a head as a linear layer.
   void CheckHead() {
     if (declared_.groups().empty()) return;
     for (const StoredWeight& w : stored_.weights) {
@@ -73,7 +73,7 @@ class EngineRules : public Rules {
     }
   }
 
-  // Engines take the group that has the name of the whole, where several do.
+  // If several groups match, engines use the one that names the whole class.
   void CheckGroups() {
     if (declared_.groups().size() < 2) return;
     for (const StoredWeight& w : stored_.weights) {
@@ -90,7 +90,7 @@ class EngineRules : public Rules {
     }
   }
 
-  // Experts are asked for one by one, also where a file has them in one tensor.
+  // Engines look experts up one by one, even if a file has them in one tensor.
   void CheckStacks() {
     if (declared_.dialect() != Dialect::kCompressedTensors) return;
     for (const ModelTensor& t : model_.tensors()) {
@@ -128,7 +128,7 @@ class EngineRules : public Rules {
     }
   }
 
-  // A square of the joined weight would belong to two of them.
+  // A square of the joined weight could span two of its members.
   void CheckSquares() {
     std::map<std::string, size_t> members;
     for (const StoredWeight& w : stored_.weights) {
@@ -149,7 +149,7 @@ class EngineRules : public Rules {
     }
   }
 
-  // Names of files that transformers gives another prefix.
+  // Checks names to which transformers gives another prefix.
   void CheckPrefixes() {
     const Json& config = model_.config();
     const Json* text = Member(&config, "text_config");
@@ -189,7 +189,8 @@ class EngineRules : public Rules {
          of);
   }
 
-  // What is below "language_model." or at the top is below "model." since 5.
+  // The name in transformers since version 5: modules below "language_model."
+  // or at the top are below "model.".
   std::string NameThere(const std::string& module) const {
     constexpr std::string_view kLanguage = "language_model.";
     constexpr std::string_view kText = "model.";
@@ -224,7 +225,7 @@ class EngineRules : public Rules {
                        });
   }
 
-  // By its name, else by its class.
+  // The group by the module's name, or else by its class.
   const DeclaredGroup* GroupFor(std::string_view module) const {
     const DeclaredGroup* by_class = nullptr;
     for (const DeclaredGroup& g : declared_.groups()) {
@@ -234,7 +235,7 @@ class EngineRules : public Rules {
     return by_class;
   }
 
-  bool old_ = false;  // names as transformers had them before 5
+  bool old_ = false;  // names as in transformers before 5
 };
 
 }  // namespace
@@ -243,7 +244,7 @@ void LintEngines(const LintedModel& linted, Findings* findings) {
   EngineRules rules(linted, findings);
   rules.CheckPrefixes();
   rules.CheckStacks();
-  // ComfyUI fuses nothing and takes what is there.
+  // ComfyUI fuses nothing and takes weights as they are.
   if (linted.dialect == Dialect::kComfy) return;
   rules.CheckKept();
   rules.CheckHead();

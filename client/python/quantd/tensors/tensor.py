@@ -121,7 +121,7 @@ class QuantizedTensor(Described):
     """
     return views.reshape(self, shape)
 
-  # The same method under TransformerEngine's and PyTorch's name.
+  # TransformerEngine and PyTorch call it view.
   view = reshape
 
   def save(self, path: Any, name: str = "tensor") -> None:

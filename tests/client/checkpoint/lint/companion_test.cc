@@ -1,4 +1,5 @@
-// What lies beside weights and is no fault, or one by the original alone.
+// Files beside the weights that are no fault, or a fault only by comparison
+// with the original.
 #include "client/checkpoint/lint/lint.h"
 #include "tests/client/checkpoint/fault.h"
 

@@ -25,8 +25,8 @@ struct Strip {
 
 // How a band's tensor contributes to the whole's.
 enum class Part {
-  kStrip,   // it lies there, and nothing of another band does
-  kSame,    // every band has the same bytes: those of the whole
+  kStrip,   // no other band has anything there
+  kSame,    // every band has the same bytes as the whole
   kMaxima,  // fp32: each value of the whole is the largest of the bands'
 };
 

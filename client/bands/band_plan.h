@@ -33,7 +33,7 @@ struct Band {
 // How bands that share an amax get it.
 enum class BandAmax {
   kKnown,   // it is given, or each band has its own
-  kMeet,    // each band tells what it adds, and waits for the others
+  kMeet,    // each band tells its maxima, and waits for the others
   kSearch,  // all bands are sent twice, to find it first
 };
 

@@ -17,7 +17,7 @@ using Time = std::chrono::system_clock::time_point;
 // A call's time limit and other metadata for servers.
 struct CallLimit {
   std::chrono::milliseconds length;  // as the caller gave it
-  Time deadline;                     // when that is over
+  Time deadline;                     // the time at which it ends
   std::string traceparent = {};
   CallPriority priority = CallPriority::kNormal;
 };

@@ -31,8 +31,8 @@ enum class WeightFormat {
   kBf16,
   kNvfp4,
   kNvfp4FourOverSix,  // stored as kNvfp4, made with TransformerEngine's 4over6
-  kFp8,               // one scale a tensor
-  kFp8Dynamic,        // one scale a row
+  kFp8,               // one scale for the tensor
+  kFp8Dynamic,        // one scale for each row
   kFp8Block,          // one scale for 128 x 128
   kMxfp8,
   kMxfp4,
@@ -48,10 +48,10 @@ std::string WeightFormatNames();
 enum class PartSource : uint8_t {
   kNothing,
   kCodes,
-  kScales,      // of blocks, rows or the tensor: linear, without padding
-  kGlobal,      // of NVFP4, beside the scales of blocks
+  kScales,      // of blocks, rows or the tensor: linear, unpadded
+  kGlobal,      // NVFP4's global scale
   kInputScale,  // of the activations, if measured
-  kLabel,       // ComfyUI's kComfyLabel, by which it knows the layer
+  kLabel,       // kComfyLabel, which marks a layer for ComfyUI
 };
 inline constexpr std::string_view kComfyLabel = R"({"format": "nvfp4"})";
 
@@ -60,7 +60,7 @@ struct StoredPart {
   PartSource source = PartSource::kNothing;
   std::string_view suffix = {};  // appended to the module's name
   std::string_view dtype = {};   // as safetensors names it
-  std::string_view also = {};    // another suffix that files have for it
+  std::string_view also = {};    // an alternative suffix
 };
 
 // Shape of the scales of an N x K weight.
@@ -83,7 +83,7 @@ struct WeightLayout {
   Dialect dialect;
   WeightFormat format;
   quantd::Format codes;  // the service's name for it
-  Profile profile;       // whose arithmetic, unless the user says another
+  Profile profile;       // the default profile
   ScaleShape scale_shape;
   Global global = Global::kNone;
   ScaleShape global_shape = ScaleShape::kScalar;

@@ -23,8 +23,8 @@ struct Selection {
   Dialect dialect = Dialect::kCompressedTensors;
   WeightFormat format = WeightFormat::kNvfp4;
   // Patterns of modules; see Pattern.
-  std::vector<std::string> only = {};     // of those that are taken: no others
-  std::vector<std::string> ignore = {};   // left as they are
+  std::vector<std::string> only = {};     // no others are quantized
+  std::vector<std::string> ignore = {};   // not quantized
   std::vector<std::string> include = {};  // quantized whatever their role
   std::vector<std::string> rules =
       {};  // "PATTERN=FORMAT"; the first match counts
@@ -91,7 +91,7 @@ struct DecodedWeight {
 struct LeftOut {
   std::string module;
   Role role = Role::kLinear;
-  std::string kind;    // what those like it are: "embeddings"
+  std::string kind;    // plural of its kind: "embeddings"
   std::string reason;  // why this one is left out
   uint64_t bytes = 0;  // 0: not needed
 };
@@ -107,10 +107,10 @@ struct ConversionPlan {
   std::vector<FusedWeights> groups;
   std::vector<DecodedWeight> decoded;
   std::vector<const ModelTensor*> copies;  // byte for byte
-  std::vector<OutputShard> shards;         // those of the model, if not empty
-  std::vector<LeftOut> left_out;           // matrices that are copied
+  std::vector<OutputShard> shards;  // the model's shards that are not empty
+  std::vector<LeftOut> left_out;    // matrices that are copied
   std::vector<std::string> notes;
-  bool torn = false;      // what engines fuse has more than one format
+  bool torn = false;      // fused weights have more than one format
   uint64_t bytes_in = 0;  // of all tensors
   uint64_t quantized_bytes_in = 0;
   uint64_t bytes_out = 0;

@@ -18,7 +18,7 @@ constexpr std::string_view kStep = "moe";
 struct StackRow {
   std::string_view leaf;
   std::vector<std::string_view> parts;  // parts whose rows follow each other
-  bool back = false;                    // its N is the hidden size, not its K
+  bool back = false;                    // N is the hidden size, not K
   // A substring of the parents' names, or the parent's name itself.
   std::string_view under = kExperts;
 };

@@ -215,7 +215,7 @@ absl::StatusOr<StoredModel> FindStored(const Model& model) {
   const Dialect configured = ConfiguredDialect(model.config());
   const PartGroups groups = GroupsOf(model);
   std::map<std::string, const ModelTensor*> seen;  // modules, by their codes
-  std::set<std::string> known;                     // those of a layout
+  std::set<std::string> known;                     // modules with a layout
   const bool labelled = HasComfyLabels(model);
   for (const ModelTensor& tensor : model.tensors()) {
     std::optional<StoredWeight> best;

@@ -18,7 +18,7 @@ struct StoredWeight {
   std::string module;
   const WeightLayout* layout = nullptr;
   int64_t experts = 1;  // more than one for a stack
-  int64_t rows = 0;     // N of one of them
+  int64_t rows = 0;     // N of one expert
   int64_t cols = 0;
   // Parallel to layout->parts; nullptr: absent.
   std::array<const ModelTensor*, 4> parts = {};

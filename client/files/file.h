@@ -107,11 +107,11 @@ class OutputFile {
   absl::Status Failure(const char* what) const;
   void Drop();
 
-  std::string path_;   // as the caller said it
+  std::string path_;   // as the caller gave it
   std::string final_;  // after following links; empty: a stream
   std::string draft_;  // empty: none
-  int fd_ = -1;        // what is written to
-  int stream_ = -1;    // where it goes on Commit, if no file
+  int fd_ = -1;        // the draft or temporary file
+  int stream_ = -1;    // destination on Commit, unless a file
   size_t size_ = 0;
   mode_t mode_ = 0666;  // mode of the replaced file, or the default
   bool replaces_ = false;

@@ -45,8 +45,8 @@ class ModelFolder {
  private:
   bool Holds(const std::string& real) const;
 
-  std::string path_;   // as the caller said it
-  std::string root_;   // without links; empty: no folder
+  std::string path_;   // as the caller gave it
+  std::string root_;   // resolved; empty: no folder
   std::string blobs_;  // its blobs, resolved; empty: not in a cache
 };
 

@@ -43,7 +43,7 @@ class HealthWatcher {
 
   std::mutex mutex_;
   std::unordered_set<Watch*> watches_;  // not stopped
-  int alive_ = 0;                       // stopped ones included
+  int alive_ = 0;                       // including stopped ones
   bool closing_ = false;
   grpc::CompletionQueue queue_;
   std::thread thread_;  // the last member: it uses all of the above

@@ -12,8 +12,8 @@ namespace quantd::client {
 
 // A server's last known health.
 enum class Health {
-  kUnknown,   // nothing yet: a connection is being made, or made again
-  kServing,   // also one that answers and has no word for its health
+  kUnknown,   // nothing yet: connecting or reconnecting
+  kServing,   // or it answers and has no health service
   kDraining,  // answers, but asks for no more calls
   kDown,      // it cannot be reached
 };
@@ -21,7 +21,7 @@ enum class Health {
 struct Candidate {
   Health health = Health::kUnknown;
   size_t bytes_under_way = 0;  // requests sent and not yet answered
-  uint64_t last_pick = 0;      // counts up; the least was longest ago
+  uint64_t last_pick = 0;      // counts up; the smallest is the oldest pick
   bool tried = false;          // by this call, since it last paused
   // Avoid the server until then: it was busy, refused or failed a call.
   std::chrono::system_clock::time_point avoid_until = {};

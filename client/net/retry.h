@@ -55,8 +55,8 @@ class Backoff {
   std::mt19937_64 random_;
   double base_ms_;
   int unanswered_ = 0;  // number of UNAVAILABLE so far
-  int faults_ = 0;      // of devices so far
-  int killed_ = 0;      // RESOURCE_EXHAUSTED without a word so far
+  int faults_ = 0;      // number of device faults so far
+  int killed_ = 0;      // RESOURCE_EXHAUSTED without details so far
 };
 
 }  // namespace quantd::client

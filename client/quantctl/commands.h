@@ -45,11 +45,11 @@ struct Options {
   std::optional<uint64_t> sign_seed;
   std::optional<uint64_t> seed;  // for stochastic rounding
   AmaxDomain domain = AmaxDomain::kTensor;
-  DType dtype = DType::kUnspecified;         // of what is decoded
+  DType dtype = DType::kUnspecified;         // of the decoded tensor
   Usage decode_usage = Usage::kUnspecified;  // the copy to decode
-  std::optional<Profile> decode_profile;     // whose decoding, if another's
-  std::vector<int64_t> shape;                // of `plan` without a file
-  bool kernels = false;                      // `plan` tells kernels
+  std::optional<Profile> decode_profile;     // decode as this profile does
+  std::vector<int64_t> shape;                // for `plan` without a file
+  bool kernels = false;                      // `plan` shows kernels
   int64_t sample_rows = 1024;
   int64_t sample_cols = 1024;
   uint64_t sample_seed = 20260101;

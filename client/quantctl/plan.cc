@@ -89,7 +89,7 @@ void PrintTables(const Options& options, const std::vector<Planned>& tensors) {
 struct KernelsRow {
   std::string format;
   std::string copies;  // "both", "decode rowwise"
-  std::string types;   // of the input, or of what is decoded: "bf16, f16"
+  std::string types;   // of the input or the decoded tensor: "bf16, f16"
   Kernels kernels;
 };
 

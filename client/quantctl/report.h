@@ -83,7 +83,7 @@ struct Report {
   std::vector<std::string> notes;
   bool resizes = true;  // the output is the tensors in another form
   Timer timer;          // of the whole command
-  double seconds = 0;   // settled by Finish
+  double seconds = 0;   // set by Finish
 };
 
 // Sums over all tensors that did not fail.

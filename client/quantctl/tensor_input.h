@@ -18,7 +18,7 @@ namespace quantd {
 
 // Why a tensor is not processed.
 struct Skip {
-  std::string kind;    // what those like it are: "scalars"
+  std::string kind;    // plural of its kind: "scalars"
   std::string reason;  // why this one is skipped; empty: it is processed
 };
 

@@ -17,9 +17,9 @@ namespace quantd::client {
 
 // Memory of a call's input and results.
 enum class CallMemory {
-  kHere,     // where this process' devices find them
+  kHere,     // usable by this process' devices
   kTravels,  // not visible to servers
-  kLent,     // some in memory that a server shares
+  kLent,     // some is shared with a server
 };
 
 // A server's settings. Those of one client are assumed to be alike; otherwise

@@ -116,12 +116,12 @@ class Call final : public CallHandler,
   enum class Stage {
     kAdmitting,  // for memory for its request
     kReceiving,  // for the request
-    kTaking,     // looks at a message that has come
-    kCounting,   // waits for memory for long lists
+    kTaking,     // examines a message that has arrived
+    kCounting,   // for memory for long lists
     kPlanning,
-    kWaiting,   // waits for an event of the client's
+    kWaiting,   // for the client's event
     kClaiming,  // for device memory
-    kQueued,    // waits for a slot of the device, or moves on
+    kQueued,    // for a slot of the device, or moves to another
     kRunning,
     kFeeding,  // for more of a stream
     kTelling,  // until the client takes the maxima
@@ -230,7 +230,7 @@ class Call final : public CallHandler,
   IncomingCall* const call_;
   const wire::Method method_;
   std::atomic<bool> accepted_{false};  // counted by the registry
-  std::optional<size_t> declared_;     // by the client, of its request
+  std::optional<size_t> declared_;     // size of its request, if declared
 
   // Members are destroyed last to first: a job before its lease.
   Quotas::Lease quota_;
@@ -245,9 +245,9 @@ class Call final : public CallHandler,
   absl::Time wait_until_ = absl::InfinitePast();
   bool event_passed_ = false;
 
-  int device_ = -1;          // the one in whose memory it works; -1: any
-  int runs_ = 0;             // jobs of it that were begun
-  bool has_input_ = false;   // it still has all of it
+  int device_ = -1;          // in whose memory its tensors are; -1: any
+  int runs_ = 0;             // number of its jobs that were begun
+  bool has_input_ = false;   // its whole input is still here
   bool on_network_ = false;  // on the network's own thread
   // The client ended its side in the middle of a stream.
   bool ended_early_ = false;

@@ -27,7 +27,7 @@ namespace quantd {
 enum class CallStage {
   kWait,     // for memory
   kReceive,  // until the whole message is here
-  kQueue,    // its plan, then for a slot of the device
+  kQueue,    // for its plan, then for a slot of the device
   kGather,   // from the network's slices into staging
   kCopyIn,
   kKernel,

@@ -28,7 +28,7 @@ inline constexpr size_t kCopiedOutput = 16 << 10;
 
 // The payload of a reply.
 struct JobOutput {
-  Block block;                  // it begins here
+  Block block;                  // the output begins here
   std::vector<std::byte> rest;  // or here, if at most kCopiedOutput
   size_t size = 0;
 
@@ -45,8 +45,8 @@ class Payload {
   enum class Next {
     kReceive,  // read another message
     kCompute,  // compute on the device with what is here
-    kTell,     // writes told(), then reads another message
-    kReply,    // takes the output
+    kTell,     // write told(), then read another message
+    kReply,    // take the output
   };
   // Bytes to reserve for the next message: `first` at once, up to `most` as
   // more comes. Both are zero for a small message that needs no reservation.

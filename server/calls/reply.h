@@ -36,7 +36,7 @@ class Reply {
 
   enum class Verdict {
     kGood,
-    kSlow,   // the peer does not take this reply
+    kSlow,   // the peer reads, but not this reply
     kStuck,  // takes nothing of its connection
   };
   // Checks whether the reply leaves. Each piece must leave within `patience`,

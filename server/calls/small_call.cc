@@ -140,7 +140,7 @@ class SmallCall final : public CallHandler {
   const SmallMethod method_;
   // Unix time since when it has waited for the network; 0: it does not wait.
   std::atomic<int64_t> waits_since_{0};
-  AloneCount came_;                    // of the message that is read
+  AloneCount came_;                    // of the message being read
   std::atomic<bool> told_all_{false};  // and waits for a change
   std::string told_;
   Lease lease_;

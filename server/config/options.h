@@ -97,7 +97,7 @@ struct ProbeOptions {
 
 struct Setting {
   std::string name;    // "max-wait-ms"
-  std::string value;   // as text; what looks like a secret is masked
+  std::string value;   // as text; likely secrets are masked
   std::string source;  // "flag", "environment", "file" or "default"
 };
 

@@ -27,7 +27,7 @@ struct MemoryShares {
   // Flow-control window: what gRPC holds of a connection's unread messages. Not
   // part of the budget.
   size_t window = 0;
-  size_t heads = 0;       // gate: beside the budget
+  size_t heads = 0;       // gate: not part of the budget
   size_t per_device = 0;  // gate, and the limit of each device's pool
   size_t grpc_quota = 0;  // gRPC's own hard limit, above `receive`
   size_t bound = 0;       // the most resident memory of the process

@@ -45,7 +45,7 @@ class DeviceMonitor::Watched : public Engine::Work {
   Stage stage = Stage::kIdle;
   bool hung = false;  // and reported
   bool first = true;  // no test has been done yet
-  absl::Time since;   // it runs
+  absl::Time since;   // start of the running test
   absl::Status status;
 
   bool doubted = false;  // has a fault that no test has confirmed yet

@@ -61,7 +61,7 @@ class Quotas {
 
   struct Refused {
     const char* what = nullptr;  // "calls in flight"; null: not refused
-    absl::Duration delay;        // until it may be otherwise
+    absl::Duration delay;        // until a retry may succeed
   };
 
   // `bytes` is what the call is known to send.

@@ -26,9 +26,9 @@
 namespace quantd {
 
 struct DoorLimits {
-  size_t bytes = 0;             // of all regions that are mapped
+  size_t bytes = 0;             // limit of all mapped regions
   size_t connection_bytes = 0;  // limit of what one connection brings
-  size_t regions = 1024;        // and events
+  size_t regions = 1024;        // limit of regions and events
   size_t connection_regions = 64;
   size_t connections = 256;
   // Time that a connection has until its first offer.

@@ -52,7 +52,7 @@ class Region {
     bool writable = false;
     std::byte* data = nullptr;
     size_t size = 0;
-    Descriptor memfd = Descriptor();                   // of the host's memory
+    Descriptor memfd = Descriptor();                   // for host memory
     std::unique_ptr<DeviceMapping> mapping = nullptr;  // for a GPU's memory
   };
   explicit Region(Parts parts);

@@ -68,7 +68,7 @@ class Acceptor {
   struct Entry {
     std::shared_ptr<Connection> connection;
     uint64_t taken = 0;  // state at the last look
-    absl::Time moved;    // when that last changed, or nothing waited
+    absl::Time moved;    // when it last changed or nothing waited
   };
 
   Acceptor(ListenSockets sockets, const Limits& limits);

@@ -46,7 +46,7 @@ class Connection {
   bool HasUnread() const;
   struct Sending {
     uint64_t waiting = 0;  // bytes that the peer has not taken
-    uint64_t taken = 0;    // bytes that it has
+    uint64_t taken = 0;    // bytes that the peer has taken
   };
   std::optional<Sending> Sent() const;
   // Ends the connection, as if the peer had hung up.

@@ -103,7 +103,7 @@ class ServerCredentials {
     std::vector<std::string> paths;
     // Reads the files and puts them into use.
     absl::Status (ServerCredentials::*read)();
-    const char* kept;       // logged where it is no good
+    const char* kept;       // logged if the files are invalid
     std::string last = "";  // signature of the files at the last look
     std::string told = "";  // signature when they were last read; empty: never
   };
@@ -126,7 +126,7 @@ class ServerCredentials {
   const TlsFiles files_;
   const std::string token_file_;
   std::vector<Source> sources_;  // used by the thread only
-  mutable absl::Mutex mutex_;    // of the next four
+  mutable absl::Mutex mutex_;    // guards the next four
   std::shared_ptr<const TlsIdentity> tls_;
   std::shared_ptr<const TokenHashes> tokens_;
   bool stopping_ = false;

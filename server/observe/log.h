@@ -62,7 +62,7 @@ bool FlushLog(absl::Duration patience);
 
 // Number of lines that were not written since the start.
 struct LogLosses {
-  uint64_t unread = 0;    // no room, since nobody reads
+  uint64_t unread = 0;    // dropped because nobody reads
   uint64_t repeated = 0;  // suppressed by LogSampled
 };
 LogLosses ReadLogLosses();

@@ -10,7 +10,7 @@
 namespace quantd {
 
 struct ProbeResult {
-  int exit_code = 0;    // 0: serving, 1: not, or not there, 2: bad options
+  int exit_code = 0;  // 0: serving, 1: not serving or not there, 2: bad options
   std::string message;  // one line
 };
 

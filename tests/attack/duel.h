@@ -21,10 +21,10 @@ struct Outcome {
   uint64_t most_resident_of_edge = 0;
   uint64_t bound = 0;
   bool probe = false;       // `quantd --probe` succeeded meanwhile
-  bool settled = false;     // nothing was lent afterwards
+  bool settled = false;     // everything was released afterwards
   bool accepts = false;     // a new client is served afterwards
-  int crash = 0;            // the signal it died of while attacked
-  int exit_code = 0;        // of SIGTERM afterwards
+  int crash = 0;            // the signal that ended it during the attack
+  int exit_code = 0;        // after SIGTERM
   double stop_seconds = 0;  // and the time that it took
 };
 

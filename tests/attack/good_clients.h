@@ -25,10 +25,10 @@ struct Score {
   int served = 0;
   int failed = 0;
   double calls_per_second = 0;  // served ones
-  double p50_ms = 0;            // of served and failed ones
+  double p50_ms = 0;            // of served and failed calls
   double p99_ms = 0;
   double most_ms = 0;
-  int fewest = 0;          // calls that were served to one caller
+  int fewest = 0;          // served calls of the caller with the fewest
   std::string error = {};  // one of them
 
   double success() const {

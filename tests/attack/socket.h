@@ -16,8 +16,8 @@ namespace quantd::attack {
 // The address that an attacker dials, and its certificate and token.
 struct Target {
   std::string address = {};  // "IP:PORT" or "unix:PATH"
-  std::string source = {};   // the IP to come from; empty: any
-  bool tls = false;          // any certificate will do
+  std::string source = {};   // source IP; empty: any
+  bool tls = false;          // without verifying the certificate
   // PEM files of the certificate and its key; empty: none.
   std::string certificate = {};
   std::string key = {};

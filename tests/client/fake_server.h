@@ -30,7 +30,7 @@ struct Scripted {
   std::optional<grpc::StatusCode> detail_code;
   std::string pushback;    // trailer grpc-retry-pushback-ms, empty: none
   std::string request_id;  // trailer
-  bool hang = false;       // until the client goes away
+  bool hang = false;       // until the client is gone
   // Changes a good reply before it is sent.
   std::function<void(v1::QuantizeReply*)> spoil;
   std::function<void(v1::DescribeQuantizeReply*)> spoil_description;

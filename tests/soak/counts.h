@@ -19,7 +19,7 @@ enum Kind {
   kRotate,      // ApplyRht
   kStream,      // Quantize, in chunks
   kBands,       // Dequantize, in bands
-  kShared,      // Quantize, in memory that is shared with the server
+  kShared,      // Quantize, in memory shared with the server
   kInvalid,     // Quantize, which no server accepts
   kCancelled,   // ApplyRht, cancelled at a random moment
   kExpired,     // ApplyRht, with too short a deadline
@@ -35,13 +35,13 @@ static_assert(Counter::is_always_lock_free);
 
 struct KindCounts {
   Counter started;
-  Counter right;     // ended well, with the bytes that were expected
-  Counter wrong;     // ended well, with others
+  Counter right;     // succeeded with the expected bytes
+  Counter wrong;     // succeeded with other bytes
   Counter attempts;  // of finished calls, reported by the client
-  Counter bands;     // of those that ended well: calls that they were made of
-  Counter lent;      // of those that ended well: went by shared memory
+  Counter bands;     // of successful calls: number of their bands
+  Counter lent;      // of successful calls: used shared memory
   std::array<Counter, kCodes> failed;  // by code
-  std::array<Counter, kCodes> told;    // of these: in a server's own words
+  std::array<Counter, kCodes> told;    // of these: reported by a server
 };
 
 struct Counts {

@@ -17,7 +17,7 @@ namespace quantd::checkpoint {
 
 // Difference between two tensors, over the numbers that are finite in both.
 struct TensorDifference {
-  std::string name;    // of the module, or of a tensor that is copied
+  std::string name;    // of the module, or of a copied tensor
   std::string kind_a;  // "bf16", "nvfp4 by modelopt"
   std::string kind_b;
   int64_t rows = 0;

@@ -16,7 +16,7 @@
 namespace quantd::checkpoint {
 
 enum class ScaleOrder : uint8_t {
-  kLinear,    // as dialects have them that do not swizzle
+  kLinear,    // as in dialects without swizzling
   kPadded,    // linear, to whole tiles of 128 x 4
   kSwizzled,  // tiles of 128 x 4, as Tensor Cores take them
 };

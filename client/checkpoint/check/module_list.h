@@ -18,7 +18,7 @@ class ModuleList {
     kExactOrRegular,  // compressed-tensors: names, and "re:" from the start
     kGlobs,           // ModelOpt: * stands for anything
     kPrefixes,        // transformers' FP8 and MXFP4: all below the module, and
-                      // Modules whose names have that ending.
+                      // modules whose names have that ending
   };
 
   ModuleList() = default;
@@ -43,7 +43,7 @@ class ModuleList {
   struct Entry {
     std::string text;
     std::optional<Pattern> pattern;  // nullopt: a name
-    bool foreign = false;            // an expression that is none here
+    bool foreign = false;  // a regular expression that we do not support
   };
   Rule rule_ = Rule::kPrefixes;
   std::vector<Entry> entries_;

@@ -21,10 +21,10 @@ namespace quantd::checkpoint {
 struct Difference {
   double signal = 0;  // squared
   double noise = 0;
-  double product = 0;      // of both
-  double power = 0;        // of what is there, squared
-  int64_t pieces = 0;      // of rows that were looked at
-  int64_t wrong = 0;       // those of them that are noise
+  double product = 0;      // sum of products of both
+  double power = 0;        // sum of squares of the model's numbers
+  int64_t pieces = 0;      // pieces of rows that were examined
+  int64_t wrong = 0;       // pieces that are noise
   int64_t wrong_rows = 0;  // rows with such a piece
   int64_t rows = 0;
   int64_t first_wrong_row = -1;
@@ -44,7 +44,7 @@ struct Difference {
 // The order of a weight's bytes.
 struct Reading {
   bool halves_swapped = false;  // E2M1 halves, relative to the dialect
-  bool order_swapped = false;   // scales are swizzled, or not, against it
+  bool order_swapped = false;   // scale order, relative to the dialect
   Difference difference;
 };
 
@@ -52,10 +52,10 @@ struct Readings {
   // The reading under which the weight is the original's; the dialect's own, if
   // that works.
   std::optional<Reading> right;
-  Difference own;       // by the dialect's own
+  Difference own;       // under the dialect's own reading
   size_t compared = 0;  // experts compared; 0: the original has no such weight
   std::string wrong;    // the expert that is least like the original's
-  size_t wrongs = 0;    // experts that are not the original's
+  size_t wrongs = 0;    // experts that differ from the original's
 };
 
 // Tries the readings on the rows of the sample.

@@ -68,7 +68,7 @@ class Rounding {
     uint64_t wrong = 0;
     uint64_t one_sided = 0;  // of them
     uint64_t large = 0;      // of those, blocks of many numbers
-    int64_t row = -1;        // the first that is wrong
+    int64_t row = -1;        // the first wrong row
     int64_t col = -1;
   };
 
@@ -85,7 +85,7 @@ class Rounding {
   int64_t width_ = 0;
   int64_t across_ = 0;         // blocks
   std::vector<Block> blocks_;  // for blocks of several rows
-  Tally lines_;                // of others
+  Tally lines_;                // of lines in other blocks
   std::vector<uint8_t> codes_;
   Block all_;
   int64_t far_row_ = 0;  // the first such row

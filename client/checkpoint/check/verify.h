@@ -25,7 +25,7 @@ struct VerifiedPart {
 };
 
 struct Verification {
-  std::string profile;              // whose arithmetic was taken
+  std::string profile;              // the profile that was used
   std::vector<VerifiedPart> parts;  // all of them, sorted
   // Quantized weights that the original does not have, with the reason.
   std::vector<std::string> unmatched;

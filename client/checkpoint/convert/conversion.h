@@ -41,7 +41,7 @@ struct Conversion {
 
 struct ConversionResult {
   uint64_t resumed_bytes = 0;  // input bytes done by earlier processes
-  uint64_t bytes_in = 0;       // by this one
+  uint64_t bytes_in = 0;       // read by this process
   // Number of blocks of zeros whose scale was NaN or infinite, and one weight
   // that has them.
   uint64_t zero_blocks = 0;

@@ -117,7 +117,7 @@ void AddFused(const std::vector<std::string>& all,
 struct Core {
   std::string text;
   bool bounded = false;  // preceded by a dot
-  bool below = false;    // and what is below, in place of the end
+  bool below = false;    // matches everything below instead of the end
 };
 
 class Cover {

@@ -11,7 +11,7 @@ namespace quantd::checkpoint {
 
 struct SchemeRow {
   WeightFormat format;
-  std::string_view name;          // of the group that compressed-tensors has
+  std::string_view name;          // of the group in compressed-tensors
   std::string_view weights_only;  // name used if inputs are not quantized
   int bits = 0;
   std::string_view strategy;

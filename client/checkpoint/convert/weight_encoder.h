@@ -30,7 +30,7 @@ struct Encoder {
   const Model& model;
   Service& service;
   PartSink* sink = nullptr;  // nullptr: the output is discarded
-  bool statistics = false;   // how far the codes are from what was quantized
+  bool statistics = false;   // compute error statistics of the codes
 
   // Reads the weights into `room`, one piece after the other; twice if they
   // share an amax and do not fit into it together. `progress` is told input

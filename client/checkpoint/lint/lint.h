@@ -19,11 +19,11 @@ namespace quantd::checkpoint {
 
 // What mends the fault, or may.
 enum class Remedy {
-  kRepair,   // `quantctl repair`, sometimes by the original alone
+  kRepair,   // `quantctl repair`, sometimes only with the original
   kConvert,  // the original, converted again
   kMeasure,  // the same, with scales measured by running it
-  kFetch,    // the files, got again from where they came
-  kName,     // another model, named in its place
+  kFetch,    // the files, downloaded again
+  kName,     // another model's name
 };
 
 struct LintRule {
@@ -38,7 +38,7 @@ const LintRule* FindLintRule(std::string_view id);
 // The faults of a model, and how much of it was examined.
 struct Linted {
   std::vector<Finding> findings;  // empty for a clean model
-  size_t weights = 0;             // quantized ones; experts are one each
+  size_t weights = 0;             // quantized ones; each expert counts
   // Weights compared with the original, and tensors that are not quantized.
   size_t compared = 0;
   size_t compared_others = 0;

@@ -22,8 +22,8 @@ namespace quantd::checkpoint {
 
 // How much was compared with the original.
 struct ComparedWeights {
-  size_t quantized = 0;    // experts of a stack are one each
-  size_t of = 0;           // that there are
+  size_t quantized = 0;    // each expert of a stack counts
+  size_t of = 0;           // number of quantized weights
   size_t others = 0;       // tensors that are not quantized
   size_t not_nearest = 0;  // quantized ones not rounded to the nearest
   // Modules found equal to the original's: oddities of their numbers come from

@@ -25,7 +25,7 @@ struct MendedWeight {
   bool is_zero = false;
   // Indices of scales that are not finite, over zeros: they become 1.
   std::vector<size_t> bad_scales = {};
-  bool add_label = false;      // by which ComfyUI knows it
+  bool add_label = false;      // ComfyUI's label
   bool inverts_input = false;  // its scale of activations
   // In the layout's form: the global scale by which the weight is read, and a
   // new one to which its block scales are fitted.

@@ -329,7 +329,7 @@ class Planner {
   ComfyMetadata labels_;
   std::vector<Candidate> candidates_;
   bool is_the_original_ = false;  // everything that was compared
-  bool are_amaxes_ = false;       // the global scales
+  bool are_amaxes_ = false;       // the global scales are amaxes
   bool are_reciprocals_ = false;  // the scales of activations are reciprocals
 };
 

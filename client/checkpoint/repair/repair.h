@@ -20,7 +20,7 @@ namespace quantd::checkpoint {
 
 // A fault that is mended.
 struct Repaired {
-  std::string rule;   // of lint
+  std::string rule;   // the lint rule
   std::string where;  // a module or a file
   std::string text;
 };
@@ -28,15 +28,15 @@ struct Repaired {
 struct RepairPlan {
   Dialect dialect = Dialect::kNone;
   std::vector<MendedWeight> weights;  // weights that change
-  bool config = false;                // so does the configuration
-  bool sets_format = false;           // of all files
-  bool drops_labels = false;          // ComfyUI's text for all layers
+  bool config = false;                // the configuration changes
+  bool sets_format = false;           // sets the format in all files' metadata
+  bool drops_labels = false;          // removes ComfyUI's text for all layers
   // Members of quantization_config about things that the weights do not have.
   std::set<std::string> dropped;
   bool drops_quantization = false;  // all of it: none is quantized
   // Settings that are restored to the original's.
   std::vector<ConfigDifference> keys;
-  std::string prefix;      // that all names lose: "_orig_mod."
+  std::string prefix;      // removed from all names: "_orig_mod."
   std::string new_prefix;  // that all but the head's get: "model."
   std::vector<Repaired> repairs;
 };

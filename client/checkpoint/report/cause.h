@@ -16,7 +16,7 @@ struct Surroundings {
   const WeightLayout* layout = nullptr;  // nullptr: not quantized
   const ScaleCodes* scales = nullptr;
   double group_amax = 0;  // of all weights that share its scale
-  std::string largest;    // who has it
+  std::string largest;    // the module with the largest amax
 };
 
 // A sentence without a full stop.

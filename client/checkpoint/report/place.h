@@ -11,9 +11,9 @@ namespace quantd::checkpoint {
 // "model.layers", 3 and "mlp.experts.*.up_proj" of
 // "model.layers.3.mlp.experts.17.up_proj".
 struct Place {
-  std::string stack;   // what holds the layers; empty: in none
+  std::string stack;   // the name of the list of layers; empty: in none
   int64_t layer = -1;  // -1: in none
-  std::string name;    // in the layer, with * for further numbers
+  std::string name;    // within the layer, with * for further numbers
 };
 
 Place PlaceOf(std::string_view module);

@@ -20,9 +20,9 @@ namespace quantd::checkpoint {
 // A tensor that differs from the original.
 struct ChangedTensor {
   TensorDifference difference;
-  double bits = 0;                   // of b, for a parameter
+  double bits = 0;                   // of model b, for each parameter
   std::optional<ScaleCodes> scales;  // of model b
-  std::string why;                   // it is as far from a as it is
+  std::string why;                   // the cause of its distance from model a
 };
 
 // A layer and a module: the worst of the tensors there, since there may be many
@@ -30,7 +30,7 @@ struct ChangedTensor {
 struct HeatCell {
   double sqnr_db = 0;
   double usual_db = 0;  // see UsualDb
-  bool below = false;   // IsBelow
+  bool below = false;   // see IsBelow
   size_t tensors = 0;
   std::string worst;
 };
@@ -65,7 +65,7 @@ struct Report {
   std::vector<ChangedTensor> changed;  // from worst to best
   double mean_db = 0;
   double usual_db = 0;  // mean of UsualDb over the same tensors
-  size_t below = 0;     // of those, IsBelow
+  size_t below = 0;     // how many of those are IsBelow
   std::string verdict;  // see VerdictText
   std::vector<std::string> heat_columns;
   std::vector<HeatRow> heat;

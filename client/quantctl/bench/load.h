@@ -14,8 +14,8 @@ namespace quantd::quantctl {
 
 struct Load {
   int callers = 1;
-  double rate = 0;     // calls a second of all callers; 0: as fast as they can
-  double seconds = 5;  // time in which calls start
+  double rate = 0;           // calls a second, over all callers; 0: unlimited
+  double seconds = 5;        // time in which calls start
   uint64_t calls = 100'000;  // at most
 };
 
@@ -24,11 +24,11 @@ struct Outcome {
   std::vector<uint64_t> nanoseconds;
   uint64_t good = 0;
   uint64_t refused = 0;  // RESOURCE_EXHAUSTED
-  uint64_t failed = 0;   // otherwise
+  uint64_t failed = 0;   // calls that failed
   // Number of failed calls by code.
   std::map<absl::StatusCode, uint64_t> errors;
   uint64_t unsent = 0;  // were due but never made, for lack of a free caller
-  double seconds = 0;   // until the last call was back
+  double seconds = 0;   // until the last call returned
   absl::Status error;   // the first
 
   // The smallest latency that at least a part q of all does not exceed; 0 if no

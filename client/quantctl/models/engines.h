@@ -19,7 +19,7 @@ struct EngineRun {
   std::string_view dialect;
   // Separated by commas; within one model: "fp8 and nvfp4".
   std::string_view formats;
-  std::string_view kind;   // KindOf
+  std::string_view kind;   // see KindOf
   std::string_view tried;  // models
   // "ran": the engine answered. "loaded": only its loader ran, and the weights
   // are right. Or "refused", "wrong", "not run".

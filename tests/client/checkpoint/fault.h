@@ -19,7 +19,7 @@ inline const std::string kV = std::string(kAttention) + "v_proj";
 enum class Base {
   kCompressedTensors,
   kModelOpt,
-  kFp8,       // compressed-tensors with one scale a weight
+  kFp8,       // compressed-tensors, one scale for each weight
   kDeepSeek,  // 128 x 128 blocks
   kComfy,
 };

@@ -16,6 +16,7 @@
 #   links        links, anchors and paths that text names lead somewhere
 #   text         no space at an end of line, no tab, a newline at the end
 #   length       no source is longer than 400 lines
+#   english      comments and pages read once: no riddle, no long sentence
 #   strangers    no path of a developer's machine
 #   version      the change log begins with the version of this tree
 #
@@ -38,7 +39,7 @@ for word in "$@"; do
     *) names+=("$word") ;;
   esac
 done
-known=(format layering imports messages shell spelling tables constants links text
+known=(format layering imports messages shell english spelling tables constants links text
   length strangers version)
 ((${#names[@]})) || names=("${known[@]}")
 for name in "${names[@]}"; do
@@ -98,6 +99,7 @@ spelling() {
   # A header of HTTP/2, an infinity, and a key that a test spoils.
   prose | xargs codespell --ignore-words-list te,kinf,versiom
 }
+english() { tests/checks/english.py; }
 tables() {
   if [ -n "$fix" ]; then tests/bench/results/tables.py; return; fi
   tests/bench/results/tables.py --check

@@ -63,32 +63,6 @@ int64_t CountIn(std::string_view shard) {
   return count;
 }
 
-// `T` either keeps the order of keys or finds one among very many quickly.
-template <typename T>
-absl::StatusOr<T> ReadObject(const absl::StatusOr<InputFile>& file, size_t most,
-                             T (*parse)(std::string_view)) {
-  const auto text = ReadText(file, most);
-  if (!text.ok()) return text.status();
-  const std::string& path = file->path();
-  if (NestsTooDeep(*text)) {
-    return Bad(path, fmt::format("JSON of more than {} objects and lists "
-                                 "within each other",
-                                 kMostNested));
-  }
-  try {
-    T json = parse(*text);
-    if (!json.is_object()) {
-      return Bad(path, fmt::format("a JSON object was expected, got {}",
-                                   json.type_name()));
-    }
-    return json;
-  } catch (const typename T::parse_error& e) {
-    return Bad(path, fmt::format("no JSON: it goes wrong at byte {}", e.byte));
-  } catch (const typename T::exception&) {
-    return Bad(path, "JSON with a number out of range");
-  }
-}
-
 }  // namespace
 
 absl::StatusOr<Json> ReadJsonObject(const absl::StatusOr<InputFile>& file,
@@ -169,7 +143,7 @@ absl::Status Model::OpenDirectory(const std::vector<std::string>& only) {
   }
   std::set_difference(found.begin(), found.end(), names.begin(), names.end(),
                       std::back_inserter(strays_));
-  // Where adapter_config.json is, loaders look for the adapter.
+  // Loaders look for the adapter beside adapter_config.json.
   const auto adapters = std::stable_partition(
       strays_.begin(), strays_.end(),
       [](const std::string& name) { return !name.starts_with("adapter"); });

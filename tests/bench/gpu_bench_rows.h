@@ -41,7 +41,7 @@ const std::vector<RowSpec>& Rows();
 QuantizeOptions Quantize(Format format, Usage usage);
 
 // The rows whose name one of the globs matches (all rows without globs), and
-// the rows of which they are variants, in the table's order.
+// the rows that they are variants of, in the table's order.
 std::vector<RowSpec> SelectRows(const std::vector<std::string>& globs);
 
 // The plan of a row, and that of what makes its input, for a tensor of so many

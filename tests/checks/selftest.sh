@@ -65,6 +65,8 @@ fails messages "a message that was not made anew" <<<'sed -i \
   "s/^message QuantizeRequest/message Old {}\n&/" proto/quantd.proto'
 fails shell "a variable from nowhere" <<<'printf "#!/bin/sh\necho \$nowhere\n" >a.sh'
 # Broken in two, or the checks would find it here.
+fails english "a comment that no sentence begins so" <<<'echo \
+  "// Of a copy." >kernels/a.h'
 fails spelling "a misspelt word" <<<'echo "te""h" >>README.md'
 fails tables "a figure that is no result" <<<'sed -i "s/ us, / s, /" README.md'
 fails tables "an engine that no run confirms" <<<'sed -i "s/\"wrong\"/\"loaded\"/" \

@@ -64,8 +64,8 @@ class Roles {
 
   Role RoleOf(std::string_view module) const;
 
-  // The class that the configuration names. Where it names none, names of
-  // tensors tell: kUnnamed is then a language model.
+  // The class that the configuration names. Without such a name the names of
+  // tensors decide: kUnnamed is then a language model.
   const ModelClass& model_class() const { return class_; }
 
  private:

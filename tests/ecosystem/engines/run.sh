@@ -10,8 +10,8 @@
 #   --offline   install nothing; skip what is not there
 #   --record    keep the results in tests/ecosystem/engines/results.json
 #   QUANTCTL    the binary to test; default: built here with the preset cpu;
-#               QUANTCTL_COMMIT says of which commit another one is
-# Exit code 1 if a cell is WRONG, or if a scale that is 5 % off is not seen.
+#               QUANTCTL_COMMIT is the commit of another one
+# Exit code 1 if a cell is WRONG, or if a scale that is 5 % off passes.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)

@@ -262,7 +262,7 @@ TEST(AnatomyTest, TheClassOfAModelIsKnownOrNot) {
            {R"({"architectures": ["Dinov2Model"]})", K::kOther},
            {R"({"model_type": "glm4v_vision"})", K::kOther},
            {R"({"type": "pi0"})", K::kOther},
-           // Of what holds one, the language model is known.
+           // A known language model within another model.
            {R"({"architectures": ["OpenVLAForActionPrediction"],
             "text_config": {"model_type": "llama"}})",
             K::kHolder},

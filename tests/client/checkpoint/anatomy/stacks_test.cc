@@ -47,7 +47,7 @@ TEST_F(StacksTest, StacksOfEveryNameAreQuantizedOrSaidToStay) {
     EXPECT_EQ(left->kind, "stacks of experts");
     EXPECT_THAT(plan->notes, Contains(HasSubstr("% of the model")));
   }
-  // Kernels of convolutions are none, and are accounted for.
+  // Kernels of convolutions are no stacks, and are accounted for.
   const auto conv = Plan({Bf16(l + "linear_attn.conv1d.weight", {32, 1, 4})});
   ASSERT_THAT(conv, IsOk());
   EXPECT_THAT(Left(*conv, l + "linear_attn.conv1d")->kind,

@@ -312,7 +312,7 @@ TEST_F(UnclearTest, AShardThatTheIndexForgotIsRefused) {
   EXPECT_THAT(Error(PlanAgain({})),
               AllOf(HasSubstr("layers.1.self_attn.v_proj.weight of " + name),
                     HasSubstr("get the index again")));
-  // Layers that are none of the model's are left out, by name.
+  // Layers beyond the model's last one are left out, by name.
   ModelJson config = LlamaConfig();
   config["num_hidden_layers"] = 1;
   WriteFile(dir_ / "m/config.json", config.dump());

@@ -55,7 +55,7 @@ TEST_F(UnknownTest, ModelsOfClassesThatAreNotKnownAreRefused) {
     EXPECT_EQ(named->weights(), 6u);
     EXPECT_THAT(named->notes, Contains(HasSubstr("self_attn.q_proj")));
   }
-  // Where no class is named, names tell; those of images have these, too.
+  // Without a class names decide; models of images have these names, too.
   const auto bare = [&](std::vector<WrittenTensor> more) {
     ModelJson config = LlamaConfig();
     config.erase("architectures");

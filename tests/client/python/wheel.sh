@@ -123,8 +123,9 @@ git clone -q "$root" "$work/clone"
 "$work/tools/bin/python" -m build --outdir "$work/source" \
   "$work/clone/client/python" >"$work/log" 2>&1 ||
   { tail -40 "$work/log"; fail "no wheel of a source distribution"; }
+tar -tzf "$work"/source/quantd-*.tar.gz >"$work/listed"
 for name in native/engine.cc tree/{server/main.cc,include/quantd/client.h,deploy/notices.sh}; do
-  tar -tzf "$work"/source/quantd-*.tar.gz | grep -q "/$name\$" ||
+  grep -q "/$name\$" "$work/listed" ||
     fail "the source distribution has no $name"
 done
 

@@ -15,7 +15,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Some libraries store fp32 scales in the type of the weight.
+// Some libraries store scales in the type of the weight, where others store
+// fp32.
 std::string TypeOf(const Weight& w, const StoredPart& part) {
   if (part.source != PartSource::kScales || part.dtype != "F32") {
     return std::string(part.dtype);
@@ -32,7 +33,8 @@ bool MayHaveInputScale(const WeightLayout& layout) {
                      });
 }
 
-// Refuses a weight whose format wants a scale of activations.
+// Refuses a weight that lacks a scale of activations and whose format needs
+// one.
 absl::Status CheckInput(const Weight& w) {
   if (w.input_amax) return absl::OkStatus();
   if (w.layout->dialect == Dialect::kCompressedTensors &&
@@ -166,7 +168,7 @@ absl::Status TakeInputs(const Selection& selection, ConversionPlan* plan) {
   // One expert with a scale and one without, of each stack.
   std::map<std::string_view, std::array<const Weight*, 2>> stacks;
   for (FusedWeights& group : plan->groups) {
-    // What comes into fused weights is one tensor.
+    // Fused weights have the same input, so they share the largest amax.
     std::optional<float> most;
     for (const Weight& w : group.weights) {
       const auto found = selection.input_amax.find(w.module);
@@ -230,7 +232,7 @@ std::vector<safetensors::Tensor> PartsOf(Weight* w) {
   return tensors;
 }
 
-// [E, N, K / 32, 16] and [E, N, K / 32].
+// The codes of the stack are [E, N, K / 32, 16], the scales [E, N, K / 32].
 std::vector<safetensors::Tensor> PartsOfStack(
     const std::vector<Weight*>& experts) {
   std::vector<safetensors::Tensor> tensors;

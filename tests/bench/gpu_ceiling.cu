@@ -12,8 +12,9 @@ constexpr int64_t kPiece = kThreads * kDepth;
 // A multiprocessor holds at least so many of these blocks at once.
 constexpr int kBlocks = 8;
 
-// Traffic in pieces of kPiece of that which there is more of, and of as much of
-// the other as makes both end together. All in accesses.
+// Traffic cut into pieces. A piece has kPiece reads or writes, whichever there
+// are more of, and so many of the others that both end together. All numbers
+// count accesses.
 struct Pieces {
   const uint4* from;
   uint4* to;
@@ -49,8 +50,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   if (all == ~0u) *sink = all;
 }
 
-// The share of a piece that goes with kPiece accesses of the larger side, in
-// whole lines of the cache.
+// The reads, or the writes, of a piece: the part `accesses` / `most` of kPiece,
+// rounded up to whole cache lines.
 int Share(int64_t accesses, int64_t most) {
   constexpr int64_t kLine = 8;
   const int64_t lines = (accesses * kPiece + most * kLine - 1) / (most * kLine);

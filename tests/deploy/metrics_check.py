@@ -5,7 +5,7 @@ with what alerts and dashboard ask for.
   metrics_check.py check PAGE ALERTS.yml DASHBOARD.json RULES.yml
       also writes every query of the dashboard as a rule of RULES.yml
   metrics_check.py burn BEFORE AFTER FOLDER/burn_test.yml [ALERT...]
-      beside FOLDER/alerts.yml: a test that these alerts alone fire
+      writes a test for FOLDER/alerts.yml: these alerts fire, and no others
   metrics_check.py stages PAGE DEVICE
 """
 import json
@@ -20,7 +20,7 @@ def fail(message):
 
 
 def get(url, path):
-    """Waits until the last call is counted: it is over a moment after its reply."""
+    """Waits until the last call is counted, which is a moment after its reply."""
     for _ in range(100):
         with urllib.request.urlopen(url, timeout=10) as reply:
             page = reply.read().decode()
@@ -108,8 +108,8 @@ def check(page_path, alerts_path, dashboard_path, rules_path):
 
 
 def burn(before_path, after_path, test_path, *fires):
-    """Writes a test of the alerts by what a server counted between two pages,
-    as if it went on like that for hours, once a minute."""
+    """Writes a test of the alerts. Its series grow every minute, for hours, by
+    what a server counted between two pages."""
     pattern = re.compile(r"(quantd_(?:requests|errors)_total)\{(.*)\} (\d+)$")
 
     def counts(path):
@@ -123,7 +123,7 @@ def burn(before_path, after_path, test_path, *fires):
         more = now - before.get((name, labels), 0)
         sample = '%s{job="quantd", instance="a", %s}' % (name, labels)
         series.append({"series": sample, "values": "%d+%dx420" % (now, more)})
-    # An expected alert has its annotations, which are those of the file.
+    # promtool compares annotations, too: the test expects those of the file.
     with open(test_path.replace("burn_test", "alerts"), encoding="utf-8") as file:
         alerts = file.read()
     tests = []
@@ -142,7 +142,8 @@ def burn(before_path, after_path, test_path, *fires):
 
 
 def stages(page_path, device):
-    """Says what the device measured, and that it measured what it has."""
+    """Prints the calls by stage; fails unless the stages that the device has were
+    measured, and no others."""
     with open(page_path, encoding="utf-8") as file:
         page = file.read()
     counts = {}

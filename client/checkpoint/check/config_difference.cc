@@ -12,8 +12,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Keys that quantizing or saving again may change, keys of training, and keys
-// under which a library writes a number for a word.
+// Keys that need not agree: quantizing or saving again may change them, or only
+// training uses them.
 constexpr std::string_view kFree[] = {"quantization_config",
                                       "compression_config",
                                       "transformers_version",
@@ -56,7 +56,8 @@ constexpr std::string_view kNeeded[] = {"model_type",
                                         "attn_logit_softcapping",
                                         "final_logit_softcapping",
                                         "query_pre_attn_scalar"};
-// Newer files merge what older ones keep separate.
+// Objects with the settings of positions. Newer files have the first, which
+// also holds rope_theta; older ones have the second.
 constexpr std::string_view kRope[] = {"rope_parameters", "rope_scaling"};
 
 struct ConfigValue {
@@ -175,7 +176,7 @@ class Comparison {
     return place;
   }
 
-  // Files omit what is the default of a type.
+  // A file may omit the setting if it is the default of the model's type.
   void CompareHeads() {
     const auto there = there_.find(kTiedHead);
     const auto here = here_.find(kTiedHead);

@@ -22,10 +22,10 @@ double InputAmax(const ModelTensor& tensor, Global rule, float scale);
 absl::StatusOr<bool> AreReciprocals(const Model& model,
                                     const StoredModel& stored);
 
-// Whether the global scales are amaxes: half of them, and half of their
-// inverses, would imply weights larger than any model's, but as amaxes they are
-// plausible. They must be below 1: larger numbers may be 6 divided by an amax,
-// and ones may be placeholders.
+// Whether at least half of the global scales are amaxes, stored in place of
+// scales: they are plausible as amaxes, but as scales, and as inverses of
+// scales, would imply weights larger than any model's. Only numbers below 1
+// count: 1 may be a placeholder, and a larger number may be 6 / amax.
 absl::StatusOr<bool> AreAmaxes(const Model& model, const StoredModel& stored);
 
 }  // namespace quantd::checkpoint

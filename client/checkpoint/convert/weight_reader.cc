@@ -13,7 +13,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Without the sign, magnitudes order as their bits do.
+// Finds the largest bits of numbers with the sign removed, which are those of
+// the largest magnitude.
 template <typename Bits>
 Bits LargestBits(absl::Span<const std::byte> bytes, Bits mask) {
   Bits most = 0;
@@ -52,7 +53,7 @@ void Transpose(const std::vector<std::byte>& from, int64_t k, int64_t cols,
   }
 }
 
-// In the type of the tensor.
+// Reads rows in the type that the tensor is stored in.
 absl::Status AsStored(const Model& model, const Weight& w, int64_t row,
                       int64_t count, absl::Span<std::byte> bytes) {
   const auto element =
@@ -62,7 +63,8 @@ absl::Status AsStored(const Model& model, const Weight& w, int64_t row,
     return model.Read(*w.source, w.offset + static_cast<size_t>(row) * w.pitch,
                       bytes);
   }
-  // For stored K rows of N: the number of lines that fit into the caches.
+  // The tensor is stored as K lines of N. This many are transposed at a time,
+  // so that they fit into the caches.
   constexpr int64_t kLines = 64;
   std::vector<std::byte> lines;
   for (int64_t k = 0; k < w.cols; k += kLines) {

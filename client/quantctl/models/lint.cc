@@ -55,8 +55,9 @@ std::string Beside(std::string path, std::string_view what) {
   return fmt::format("{}-{}{}", path, what, file ? kEnding : "");
 }
 
-// Suggested commands, the certain ones first. The rules that ask for a command
-// precede it, so that it can be copied up to the end of the line.
+// Suggested commands, the certain ones first. A line begins with the rules that
+// ask for the command. The command is last, so that it can be copied up to the
+// end of the line.
 std::vector<std::string> NextSteps(const CheckOptions& check,
                                    const Linted& linted) {
   std::map<Remedy, std::vector<std::string_view>> rules;

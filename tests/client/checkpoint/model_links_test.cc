@@ -31,7 +31,7 @@ class ModelLinks : public testing::Test {
   TempDir dir_;
 };
 
-TEST_F(ModelLinks, RefusesLinksOutOfTheModelByName) {
+TEST_F(ModelLinks, NamesTheLinkOrSpecialFileThatItRefuses) {
   namespace fs = std::filesystem;
   const auto link = [&](const std::string& target, std::string_view name) {
     fs::remove(At(name));
@@ -123,7 +123,7 @@ TEST_F(ModelLinks, RefusesLinksOutOfTheModelByName) {
   }
 }
 
-TEST_F(ModelLinks, LinksWithinItAndNamesThatAreNotReadDoNoHarm) {
+TEST_F(ModelLinks, AcceptsLinksWithinTheModelAndLinksThatItDoesNotRead) {
   namespace fs = std::filesystem;
   fs::create_directories(At("m/.git/annex"));
   WriteFile(At("m/.git/annex/1"), "text");
@@ -199,7 +199,7 @@ class HubCache : public ModelLinks {
   int blobs_ = 0;
 };
 
-TEST_F(HubCache, LinksAreFollowedUnderAnyName) {
+TEST_F(HubCache, OpensByEveryPathThatLeadsToTheSnapshot) {
   namespace fs = std::filesystem;
   fs::create_directory_symlink("disk", At("home"));
   fs::create_directory_symlink(At(kSnapshot), At("short"));
@@ -226,7 +226,7 @@ TEST_F(HubCache, LinksAreFollowedUnderAnyName) {
   }
 }
 
-TEST_F(HubCache, LinksOutOfItAreRefused) {
+TEST_F(HubCache, RefusesLinksToFilesOutsideItsBlobs) {
   namespace fs = std::filesystem;
   WriteFile(At("secret"), "1");
   WriteFile(At("disk/blobs2"), "1");

@@ -105,7 +105,7 @@ absl::Status BandJoin::Add(const Band& band, const Plan& plan,
   ++report_.bands;
   report_.saw_nan |= result.saw_nan();
   report_.saw_inf |= result.saw_inf();
-  // The bands have one global scale.
+  // The bands have the same global scale, so each reports the same number.
   report_.replaced_globals =
       std::max(report_.replaced_globals, result.replaced_globals());
   AddDevice(result.device(), &report_.device);

@@ -26,7 +26,8 @@ namespace quantd::client {
 // What a call lends, and the rest of its payload. Keeps the regions alive.
 struct Lending {
   wire::LentRanges ranges;
-  // An input outside of regions that the request holds as a field.
+  // The amax, if it lies outside of the regions and is sent as a field of the
+  // request.
   std::optional<float> amax;
   std::vector<absl::Span<const std::byte>> payload;
 
@@ -37,8 +38,8 @@ struct Lending {
   std::vector<Use> uses;
   // Whether some of it is GPU memory, which cannot be sent.
   bool of_device = false;
-  // Why the call cannot be made: memory that cannot be sent cannot be lent
-  // either.
+  // Not OK if the call cannot be made: some of its memory can be neither sent
+  // nor lent.
   absl::Status status;
   // Destinations of the results: the caller's, and further ones in `own`.
   std::vector<Destination> places;
@@ -58,11 +59,11 @@ class SharedRegions {
 
   // Whether the bytes are within a region.
   bool Holds(absl::Span<const std::byte> bytes);
-  // Whether no server that stopped answering may still write there.
+  // False if a server that stopped answering may still write there.
   bool Settled(absl::Span<const std::byte> bytes);
 
-  // Lends tensors that are within regions as a whole and aligned; inputs only
-  // if all are. `patience` limits the time to share a region or event again.
+  // Lends tensors that are aligned and lie within one region; inputs only if
+  // all inputs do. `patience` limits the time to share a region or event again.
   Lending Lend(const Plan& plan,
                absl::Span<const absl::Span<const std::byte>> payload,
                absl::Span<const Destination> into, const CallEvents& events,

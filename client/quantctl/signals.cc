@@ -18,7 +18,8 @@ struct Farewell {
   std::string text;
 };
 Farewell& TheFarewell() {
-  // Never destroyed: the thread that ends the process may come late.
+  // Never destroyed: the thread that ends the process may still read it during
+  // exit.
   static auto* const farewell = new Farewell;
   return *farewell;
 }

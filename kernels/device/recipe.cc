@@ -12,7 +12,7 @@ namespace {
 
 using From = AmaxOutput::From;
 
-// Adds what an output is made of to the search.
+// Makes the search look for the maxima that an output is made of.
 void SearchFor(const AmaxOutput& output, Search* search) {
   search->plain |= output.from == From::kPlain && !output.lines;
   search->rotated[0] |= output.from == From::kRotatedRows;

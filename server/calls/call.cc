@@ -108,7 +108,8 @@ void Call::Answered(Gate::Answer answer) {
   if (answer.outcome != Outcome::kWaiting) {
     return GoOn(answer.outcome, answer.retry_after, false);
   }
-  // A cancellation just before the wait could not find it in the queue.
+  // A cancellation that came just before the call was queued could not remove
+  // it from the queue.
   if (call_->cancelled()) LeaveQueues();
 }
 
@@ -321,8 +322,8 @@ void Call::LeaveQueues() {
 
 void Call::RecordEnd() {
   record_.ended = Clock::now();
-  // If the client has gone, that is what ended the call, whatever else was
-  // found wrong: usually a message that never came.
+  // If the client has gone, the call counts as cancelled. Any other failure,
+  // usually a message that never came, is a consequence.
   if (call_->cancelled() && record_.code != grpc::StatusCode::OK &&
       record_.code != grpc::StatusCode::DEADLINE_EXCEEDED &&
       (record_.request_bytes == 0 || ended_early_)) {

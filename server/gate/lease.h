@@ -94,7 +94,8 @@ class Lease {
     return has_.accounts->workload.count() > 1 &&
            has_.accounts->workload.TimeForAlone(*has_.work) > deadline - now;
   }
-  // The job is over. The rate is measured from these calls.
+  // Records that the job is over. The rate of work is measured from the calls
+  // of this function.
   void Served(absl::Time now) {
     if (!has_.work) return;
     absl::MutexLock lock(&has_.accounts->mutex);
@@ -107,7 +108,8 @@ class Lease {
     {
       absl::MutexLock lock(&has_.accounts->mutex);
       if (has_.coming) has_.accounts->workload.ComesNoMore(*has_.coming);
-      // Abandoned at the latest time that a caller passed.
+      // Unfinished work ends at the latest time that a caller passed, since
+      // none is passed here.
       if (has_.work)
         has_.accounts->workload.Ends(*has_.work, false, has_.accounts->now);
       has_.coming.reset();

@@ -33,8 +33,8 @@ constexpr double kMostClippedFp8 = 0.05;
 constexpr double kMostClippedFp4 = 1.0 / 3;
 constexpr uint64_t kHeap = 8;
 constexpr uint64_t kFewCodes = 64;
-// FP8 codes whose largest is this small; every library scales the largest to
-// 448.
+// A weight whose largest FP8 code is below this has a wrong scale: every
+// library scales the largest to 448.
 constexpr double kLeastCode = 3.5;
 // Fewer numbers than this prove nothing.
 constexpr uint64_t kFewNumbers = 1024;
@@ -79,7 +79,8 @@ struct Statistics {
           most = std::max(most, std::abs(numbers[k]));
           sum += numbers[k] * numbers[k];
         }
-        // A sum of squares that overflows is not a NaN among the numbers.
+        // The squares may have overflowed without a NaN or Inf among the
+        // numbers, so the numbers are looked at one by one.
         if (!std::isfinite(sum)) AddOdd(numbers, begin + j, begin + end);
         if (std::isfinite(sum)) squares += sum;
         if (std::isfinite(most)) amax = std::max<double>(amax, most);
@@ -155,7 +156,8 @@ class ValueRules : public Rules {
              fmt::format("{} of {} numbers are NaN or infinite", s.not_finite,
                          s.count));
       }
-      // Some types add one to a norm's weight; Llama's multiply by it.
+      // Some types of models add one to a norm's weight, which may then be
+      // zero; types like Llama's multiply by it.
       const bool factor = IsPlainDecoder(model_.model_type()) &&
                           !model_.model_type().starts_with("gemma") &&
                           t.name().ends_with("norm.weight");

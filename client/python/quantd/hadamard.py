@@ -175,8 +175,9 @@ def _scaled(xp: Any, x: Any, factors: Array) -> Any:
     return product.masked_fill(x == 0, 0.0)
   if xp is np:
     return np.where(x == 0, np.float32(0), x * factors)
-  # XLA contracts a product and a following sum into one operation. Alternating
-  # signs, taken back by a selection, separate the two.
+  # XLA contracts a product and a following sum into one operation. Each second
+  # product is negated, and negated back by a selection, which keeps the product
+  # and the sum apart.
   odd = np.arange(len(factors)) % 2 == 1
   product = x * np.where(odd, -factors, factors)
   product = xp.where(odd, -product, product)
@@ -275,7 +276,7 @@ def apply_rht(
     mask: The signs; None: the default.
     output: The type of the result, to which it is rounded once; None: that of
       x.
-    dtype: "bf16" where x is uint16 with its bits.
+    dtype: "bf16" if x is uint16 and holds the bits of bf16.
 
   Returns:
     An array of x's library and shape.
@@ -298,7 +299,7 @@ def rht_amax(
 ) -> Any:
   """The largest magnitude after rotation along the last dimension.
 
-  Of values rounded to bf16, NaN left out, as quantizing takes it. Transpose x
+  Values are rounded to bf16 and NaN is left out, as in quantizing. Transpose x
   for the rotation of its columns.
 
   Returns:

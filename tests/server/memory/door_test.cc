@@ -42,7 +42,8 @@ TEST_F(Door, TakesASealedMemfdForAsLongAsItsConnectionLives) {
     const std::string first = peer.name;
     ASSERT_EQ(peer.Offered(memfd, 2 * kPage), OfferAnswer::kTaken);
     EXPECT_NE(peer.name, first);
-    // A region in use outlives its name; the client sees the end of that.
+    // A region in use outlives its name. The client's connection closes when
+    // the use ends.
     peer.HalfClose();
     EXPECT_TRUE(
         Eventually([&] { return regions_.Find(peer.name) == nullptr; }));
@@ -108,7 +109,8 @@ TEST_F(Door, SlowClosesDelayNobody) {
   };
   Lingering plain;
   offered_last(plain.Leave());
-  // A descriptor left unread within a socket, on which no option can be set.
+  // The slow descriptor waits unread within another socket, so no option can be
+  // set on it.
   Lingering inner;
   std::array<int, 2> pair = {};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()), 0);
@@ -234,7 +236,7 @@ TEST(MemoryPeersTest, UserNobodyIsRefusedWhereItStandsForMany) {
     const std::string all((std::istreambuf_iterator<char>(map)), {});
     if (KnowsAllUsers(all) != FindMemoryPeers({"65534"}).ok()) _exit(2);
     if (unshare(CLONE_NEWUSER) != 0) _exit(77);
-    // Its own user may be nobody, too.
+    // The new namespace maps no user, so the child itself runs as nobody.
     const bool refused =
         !FindMemoryPeers({"65534"}).ok() && !FindMemoryPeers({}).ok();
     _exit(refused && FindMemoryPeers({"1234"}).ok() ? 0 : 1);
@@ -246,7 +248,7 @@ TEST(MemoryPeersTest, UserNobodyIsRefusedWhereItStandsForMany) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-TEST_F(Door, FloodsThatReadNothingEnd) {
+TEST_F(Door, EndsFloodsFromPeersThatReadNoReplies) {
   Open();
   const Descriptor memfd = Memfd(kPage, kPage);
   const OfferBytes bytes =

@@ -66,7 +66,7 @@ class DictParser {
     rest_.remove_prefix(1);
     return true;
   }
-  // Without escapes: no name or type that we accept has one.
+  // Reads a string and refuses escapes: no name or type that we accept has one.
   bool String(std::string* out) {
     SkipSpace();
     if (rest_.empty() || (rest_.front() != '\'' && rest_.front() != '"')) {

@@ -85,8 +85,8 @@ class Result {
   // What was found in the input.
   bool saw_nan() const { return saw_nan_; }
   bool saw_inf() const { return saw_inf_; }
-  // The number of groups that got 1 as their global scale, because the
-  // profile's library would write NaN with theirs.
+  // The number of groups that got 1 as their global scale, because with their
+  // own the profile's library would write NaN.
   int64_t replaced_globals() const { return replaced_globals_; }
   // The errors of the rowwise or columnwise copy, if
   // QuantizeOptions::statistics asked for them.

@@ -46,7 +46,7 @@ int FindGpu(const Uuid& uuid) {
       found = i;
     }
   }
-  cudaGetLastError();  // an answer, not a fault
+  cudaGetLastError();  // clears it: an answer, not a fault
   return found;
 }
 
@@ -83,7 +83,7 @@ Function Driver(const char* name) {
   cudaDriverEntryPointQueryResult found;
   const cudaError_t error = cudaGetDriverEntryPointByVersion(
       name, &function, 12000, cudaEnableDefault, &found);
-  cudaGetLastError();  // an answer, not a fault
+  cudaGetLastError();  // clears it: an answer, not a fault
   return error == cudaSuccess && found == cudaDriverEntryPointSuccess
              ? reinterpret_cast<Function>(function)
              : nullptr;

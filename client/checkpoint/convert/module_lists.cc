@@ -35,7 +35,7 @@ constexpr std::pair<std::string_view, std::string_view> kOtherHeads[] = {
     {"deberta-v2", "decoder"}};
 constexpr std::string_view kExperts = "experts";
 
-// The modules as the file has them, in two parts.
+// The modules under the file's names: the quantized ones, and the plain ones.
 class Modules {
  public:
   Modules(const Model& model, const ConversionPlan& plan) : model_(model) {
@@ -52,11 +52,13 @@ class Modules {
 
   const std::vector<std::string>& quantized() const { return quantized_; }
 
-  // A name that ends with kAllBelow is a stack of experts, which engines name
-  // one by one, whatever the file calls them.
+  // The modules that are not quantized. A name that ends with kAllBelow stands
+  // for all experts of a stack, which engines name one by one, whatever the
+  // file calls them.
   std::vector<std::string> Plain(const ConversionPlan& plan, bool embeddings) {
     for (const LeftOut& left : plan.left_out) {
-      // In a layer a linear one may have the name of a table.
+      // Within a layer, a linear module may have the name of an embedding
+      // table.
       const NameParts parts = PartsOfName(left.module, '.');
       if (left.role == Role::kEmbedding && !embeddings &&
           IsTable(left.module) &&

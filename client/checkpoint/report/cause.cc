@@ -8,7 +8,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-// In units of the rms. Among a million normal numbers the largest is at five.
+// The largest magnitude from which a weight has outliers, in units of the rms.
+// Among a million normal numbers the largest is at five.
 constexpr double kOutlier = 12;
 // Share of zeros; NVFP4 makes 7 % of normal numbers zero.
 constexpr double kManyZeros = 0.2;

@@ -88,29 +88,29 @@ class Quantizer:
     """Sets what every call asks for.
 
     Args:
-      connection: By whom.
+      connection: The connection that quantizes.
       format: As for `Connection.quantize`.
       rowwise: Make the rowwise copy.
       columnwise: Make the columnwise copy.
       block_dims: Rows and columns that share a scale; None: as the format says.
-        Others pick the format of the same family: (1, 16) or (16, 16) of
+        Other values pick the format of the same family: (1, 16) or (16, 16) of
         NVFP4, (1, 128) or (128, 128) of FP8 block scaling, (1, 32) of MX.
       fp8_dtype: "e4m3" or "e5m2", or as PyTorch, JAX and TransformerEngine
         call them: picks the format of the same family.
-      with_rht: Rotate the columnwise copy, as TransformerEngine does, where
-        True; or "rowwise", "columnwise", "both".
+      with_rht: True: rotate the columnwise copy, as TransformerEngine does. Or
+        "rowwise", "columnwise" or "both".
       with_random_sign_mask: False: all signs of the rotation are +1.
       with_2d_quantization: The same as square block_dims.
-      stochastic_rounding: Round stochastically. Every call draws a seed of its
-        own, which its tensor tells, but where `seed` is given.
-      seed: Of stochastic rounding.
+      stochastic_rounding: Round stochastically. Without `seed` every call draws a
+        seed of its own, which its tensor tells.
+      seed: The seed of stochastic rounding.
       with_amax_reduction: Reduce amaxes over processes before quantizing. False:
-        not even where `amax_reduction` is given. None: where it is given.
-      amax_reduction: By a function, which gets fp32 amaxes and returns the
-        largest of all processes, or a group of torch.distributed; None: its
-        default group. An amax of this process that is NaN or Inf stays as it
-        is, for none can be given; a process where it is finite, while the
-        reduced one is not, gets `quantd.Invalid`.
+        never, even if `amax_reduction` is given. None: only if it is given.
+      amax_reduction: A function that gets fp32 amaxes and returns the largest of
+        all processes, or a group of torch.distributed; None: its default group.
+        An amax of this process that is NaN or Inf is kept, since such an amax
+        cannot be given. `quantd.Invalid` is raised if it is finite here and the
+        reduced one is not.
       **keywords: Other options of `quantize`.
 
     Raises:
@@ -171,7 +171,7 @@ class Quantizer:
   ) -> None:
     """FP8: multiplies by this scale from now on, and rolls the history.
 
-    The next ones are the parts "next_scale" and "amax_history" of the result.
+    The next scale and history are the result's "next_scale" and "amax_history".
     """
     found = QuantizeKeywords(scale=numbers("scale", scale))
     if history is not None:
@@ -210,7 +210,7 @@ class Quantizer:
 
     Args:
       x: As for `Connection.quantize`.
-      **call: What else that takes of one call: flatten_axis, dtype, fused, out,
+      **call: Other arguments of that call: flatten_axis, dtype, fused, out,
         like, timeout, cancel, progress, traceparent, priority, and options that
         were not set before.
 
@@ -218,7 +218,7 @@ class Quantizer:
       The tensor.
 
     Raises:
-      quantd.Invalid: An option is the quantizer's to say.
+      quantd.Invalid: A call gives an option that only the quantizer sets.
     """
     return self._quantize(x, self._options(), call)
 
@@ -281,7 +281,7 @@ class Quantizer:
     return made
 
   def is_quantizable(self, x: Any) -> bool:
-    """Whether the format has rowwise codes of that shape: whole blocks."""
+    """Whether rowwise codes of that shape exist: rows must be whole blocks."""
     block = geometry.FORMATS_BY_NAME[self.format].block
     cols = geometry.sides(arrays.read(x).shape, -1)[1]
     return not self.rowwise_usage or block in (0, 128) or cols % block == 0

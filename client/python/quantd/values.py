@@ -74,7 +74,7 @@ def number(field: str, value: Any) -> float:
 
 
 def numbers(field: str, values: Any) -> list[float]:
-  """One number or several of them, as a list; of arrays, too."""
+  """One number or several, as a list; takes arrays, too."""
   if isinstance(values, np.ma.MaskedArray):
     raise Invalid.of(field, "numbers without a mask", "some with one")
   several = is_list(values)
@@ -91,7 +91,7 @@ def numbers(field: str, values: Any) -> list[float]:
 
 
 def _float(value: Any) -> float:
-  """Converts to float, but not from text or with a loss."""
+  """Converts a number of fp32, NaN or Inf to float; refuses anything else."""
   no_numbers = (str, bytes, bytearray, bool, np.bool_, complex)
   if isinstance(value, (*no_numbers, np.complexfloating)):
     raise TypeError("not a number")

@@ -1,6 +1,6 @@
 // Decodes the columnwise copy of MXFP8, which is not transposed, and undoes its
-// rotation of 16. A thread has 16 rows of columns that are 8 bytes of an output
-// row, and exchanges nothing with others.
+// rotation of 16. A thread has 16 rows of as many columns as make 8 bytes of an
+// output row, and exchanges nothing with other threads.
 #include "kernels/cuda/decode/warp_blocks.cuh"
 #include "kernels/cuda/launch.h"
 

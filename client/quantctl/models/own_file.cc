@@ -15,6 +15,7 @@
 #include "client/quantctl/tensor_input.h"
 #include "client/quantctl/tensor_math.h"
 #include "fmt/format.h"
+#include "quantd/local.h"
 
 namespace quantd::quantctl {
 namespace {
@@ -190,7 +191,7 @@ absl::StatusOr<ModelDifference> CompareOwn(const std::string& a,
   if (!first.ok()) return first.status();
   auto second = Source::Open(b);
   if (!second.ok()) return second.status();
-  const auto client = Client::Create("local:cpu");
+  const auto client = CreateClient("local:cpu");
   if (!client.ok()) return client.status();
   ModelDifference difference;
   for (const auto& [name, there] : second->names()) {

@@ -69,15 +69,17 @@ TEST_F(Convert, WritesThroughNoLinkInItsOutput) {
 
 TEST_F(Convert, OneFileBecomesAFileOrADirectory) {
   const std::string one = At("one.safetensors");
-  WriteSafetensors(one, {Bf16("double_blocks.0.img_attn.qkv.weight", {32, 64}),
-                         Bf16("double_blocks.0.img_attn.norm.key_norm.scale", {64})});
+  WriteSafetensors(
+      one, {Bf16("double_blocks.0.img_attn.qkv.weight", {32, 64}),
+            Bf16("double_blocks.0.img_attn.norm.key_norm.scale", {64})});
   std::filesystem::remove(At("two.safetensors"));
   const Outcome run =
       RunServed({"convert", one, At("two.safetensors"), "--dialect", "comfy"});
   ASSERT_EQ(run.code, 0) << run.err;
   const auto model = Model::Open(At("two.safetensors"));
   ASSERT_THAT(model, IsOk());
-  EXPECT_NE(model->Find("double_blocks.0.img_attn.qkv.weight_scale_2"), nullptr);
+  EXPECT_NE(model->Find("double_blocks.0.img_attn.qkv.weight_scale_2"),
+            nullptr);
   EXPECT_FALSE(std::filesystem::exists(At("two.safetensors.quantd-journal")));
   // A single file has no configuration, which engines need.
   std::filesystem::create_directories(At("in"));

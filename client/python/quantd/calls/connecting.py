@@ -57,10 +57,9 @@ def connect(
   """Makes a connection, which connects with its first call.
 
   Args:
-    target: "host:port", several separated by commas, "unix:/path", or "local"
-      for the devices of this process. None: QUANTD_SERVER, or else
-      127.0.0.1:50151, with TLS, token and memory socket from the environment,
-      as in quantctl.
+    target: "host:port", several separated by commas, "unix:/path", or "local".
+      None: QUANTD_SERVER, else 127.0.0.1:50151, and TLS, token and memory
+      socket are those of quantctl's environment variables.
     engine: "native" or "grpc"; None: the native one if it is installed.
     tls: True: encrypt, and trust the system's authorities; or a `quantd.Tls`.
     token: A bearer token, which is never sent to another machine in plain text.
@@ -72,8 +71,7 @@ def connect(
     memory_socket: The server's --memory-socket, to share memory with it.
     busy_poll: Seconds, up to 0.1, for which a call polls for its answer.
     band_bytes: Larger calls are cut into bands of rows; 0: never.
-    stream_from: Tensors of this size or more are sent in chunks; None: only
-      where necessary.
+    stream_from: Size from which tensors go in chunks; None: where necessary.
 
   Returns:
     The connection. `help(quantd.engines.engine.Settings)` has more on each.

@@ -53,7 +53,7 @@ TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
   WriteModel(Fresh("m"), config, shards);
   EXPECT_EQ(next("deepseek", "fp8_block"), Named{"vllm serve"});
   EXPECT_EQ(next("modelopt", "mxfp8"), Named{"vllm serve"});
-  config["architectures"] = {"SomeNewModel"};
+  config["architectures"] = {"SomeNewForCausalLM"};
   WriteModel(Fresh("m"), config, shards);
   EXPECT_EQ(next(ct, "nvfp4"), Named{"from_pretrained"});
   EXPECT_EQ(next("modelopt", "nvfp4"), Named{"no engine was run"});

@@ -90,7 +90,7 @@ client/quantctl: client/quantctl/terminal kernels/plan kernels/cpu/choice.h kern
 client/quantctl/main: client/quantctl/terminal client/quantctl/models client/quantctl/bench
 client/quantctl/terminal: CLI fmt
 client/quantctl/bench: quantd/local.h client/quantctl absl fmt nlohmann CLI
-client/quantctl/models: kernels/plan/profile client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/lint client/checkpoint/repair client/checkpoint/report client/files client/tensors/piece_work.h client/quantctl client/quantctl/terminal absl fmt nlohmann CLI
+client/quantctl/models: quantd/local.h kernels/plan/profile client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/lint client/checkpoint/repair client/checkpoint/report client/files client/tensors/piece_work.h client/quantctl client/quantctl/terminal absl fmt nlohmann CLI
 client/example: include/quantd
 client/python/native: kernels/device/backend.h proto include/quantd client/memory/cuda_driver.h absl fmt messages nanobind
 tests/oracle:

@@ -17,9 +17,13 @@ class ModelVerdict : public Convert {};
 TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
   const std::string names[] = {"vllm serve", "sglang", "from_pretrained",
                                "trtllm", "no engine was run"};
-  const auto next = [&](const char* dialect, const char* format) {
-    const Outcome run = RunServed({"convert", At("m"), Fresh("made"),
-                                   "--dialect", dialect, "--format", format});
+  const auto next = [&](const char* dialect, const char* format,
+                        std::vector<std::string> more = {}) {
+    std::vector<std::string> words = {"convert",   At("m"), Fresh("made"),
+                                      "--dialect", dialect, "--format",
+                                      format};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome run = RunServed(words);
     EXPECT_EQ(run.code, 0) << run.err;
     const std::string line = run.out.substr(run.out.find("next: "));
     std::set<std::string> named;
@@ -53,10 +57,12 @@ TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
   WriteModel(Fresh("m"), config, shards);
   EXPECT_EQ(next("deepseek", "fp8_block"), Named{"vllm serve"});
   EXPECT_EQ(next("modelopt", "mxfp8"), Named{"vllm serve"});
-  config["architectures"] = {"SomeNewForCausalLM"};
+  config["architectures"] = {"SomeNewModel"};
   WriteModel(Fresh("m"), config, shards);
-  EXPECT_EQ(next(ct, "nvfp4"), Named{"from_pretrained"});
-  EXPECT_EQ(next("modelopt", "nvfp4"), Named{"no engine was run"});
+  EXPECT_EQ(next(ct, "nvfp4", {"--include", "*_proj"}),
+            Named{"from_pretrained"});
+  EXPECT_EQ(next("modelopt", "nvfp4", {"--include", "*_proj"}),
+            Named{"no engine was run"});
   // A variant is requested by name, and a part of a pipeline through none of
   // these classes.
   std::filesystem::remove_all(At("m"));
@@ -80,7 +86,8 @@ TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
   config["architectures"] = {"Eagle3Speculator"};
   WriteModel(Fresh("m"), config,
              {LlamaShards().front(), {Bf16("fc.weight", {64, 128})}});
-  EXPECT_EQ(next(ct, "nvfp4"), Named{"no engine was run"});
+  EXPECT_EQ(next(ct, "nvfp4", {"--include", "*_proj"}),
+            Named{"no engine was run"});
   ModelJson nameless = LlamaConfig();
   nameless.erase("architectures");
   WriteModel(Fresh("m"), nameless, LlamaShards());

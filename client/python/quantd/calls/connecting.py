@@ -57,12 +57,12 @@ def connect(
   """Makes a connection, which connects with its first call.
 
   Args:
-    target: "host:port", several separated by commas, "unix:/path", or "local".
+    target: "host:port", several with commas, "unix:/path", or "local".
       None: QUANTD_SERVER, else 127.0.0.1:50151, and TLS, token and memory
       socket are those of quantctl's environment variables.
     engine: "native" or "grpc"; None: the native one if it is installed.
     tls: True: encrypt, and trust the system's authorities; or a `quantd.Tls`.
-    token: A bearer token, which is never sent to another machine in plain text.
+    token: A bearer token; never sent to another machine in plain text.
     token_file: A file of one line with the token.
     deadline: Seconds for a call without a timeout.
     channels: Connections to each server; the pure engine has one.

@@ -202,8 +202,7 @@ def _made(state: dict[str, Any]) -> Quantize:
 
 
 def _stack(arrays: Sequence[Array]) -> Array:
-  """One array with records along its first axis; of objects if shapes differ.
-  """
+  """One array with records along its first axis; of objects if shapes differ."""
   if len({a.shape for a in arrays}) <= 1:
     return np.stack(arrays) if arrays else np.empty((0,), np.uint8)
   ragged = np.empty(len(arrays), object)

@@ -166,8 +166,7 @@ def _band_bytes(value: Any) -> int:
 
 
 def _path(field: str, path: Any) -> str | None:
-  """A path as text. A number would be a descriptor, which reading would close.
-  """
+  """A path as text. A number would be a descriptor, which reading would close."""
   if path is None:
     return None
   text = os.fspath(path) if isinstance(path, os.PathLike) else path

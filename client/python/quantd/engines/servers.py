@@ -40,8 +40,7 @@ _channels: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
 
 def _keep_channels() -> None:
-  """Keeps channels alive in a forked child: ending one would wait for threads.
-  """
+  """Keeps channels alive in a forked child: ending one would wait for threads."""
   for channel in list(_channels):
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(channel))
 

@@ -1,5 +1,4 @@
-"""Tensors from parts that were made elsewhere: by another library, or pickled.
-"""
+"""Tensors from parts that were made elsewhere: by another library, or pickled."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar

@@ -31,8 +31,7 @@ class Decoder(Protocol):
 
 
 class Described:
-  """Shape, type, options and report of a tensor, and the location of its parts.
-  """
+  """Shape, type, options and report of a tensor, and the location of its parts."""
 
   def __init__(
     self,

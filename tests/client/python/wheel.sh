@@ -148,7 +148,8 @@ libraries=$root/build/pipelines/bin/python
 wheel=''
 ! "$libraries" -c 'import jax, torch' 2>/dev/null || wheel=$native
 if [ -n "$wheel" ]; then
-  "$libraries" -m zipfile -e "$wheel" "$work/beside"
+  "$libraries" -m pip install -q --no-deps --target "$work/beside" "$wheel" \
+    nanobind-backend
   # shellcheck disable=SC2046
   mapfile -t files < <(some $(grep -lE '\b(torch|jax)\b' "$here"/test_*.py))
   PYTHONPATH=$work/beside "$libraries" "$here/run.py" --installed \

@@ -250,6 +250,13 @@ absl::Status CompareOther(const Model& a, const ModelTensor& ta, const Model& b,
 
 }  // namespace
 
+void CompareValues(const std::vector<float>& a, const std::vector<float>& b,
+                   TensorDifference* difference) {
+  Sums sums;
+  sums.Add(a, b);
+  sums.Settle(difference);
+}
+
 absl::StatusOr<ModelDifference> CompareModels(
     const Model& a, const Model& b,
     const std::function<void(const TensorDifference&)>& tell) {

@@ -62,7 +62,12 @@ struct ModelDifference {
   std::vector<NotCompared> not_compared;
 };
 
-// `progress` is called for every compared tensor.
+// Fills in what the values of a tensor tell, from `signal` to `lost`. Both have
+// the same number of values.
+void CompareValues(const std::vector<float>& a, const std::vector<float>& b,
+                   TensorDifference* difference);
+
+// `tell` is called for every compared tensor.
 absl::StatusOr<ModelDifference> CompareModels(
     const Model& a, const Model& b,
     const std::function<void(const TensorDifference&)>& tell = {});

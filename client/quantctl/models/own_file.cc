@@ -1,9 +1,6 @@
 #include "client/quantctl/models/own_file.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -86,33 +83,6 @@ class Source {
   std::shared_ptr<TensorInput> plain_;
   std::map<std::string, const InputTensor*> names_;  // nullptr: quantized
 };
-
-void Compare(const std::vector<float>& a, const std::vector<float>& b,
-             TensorDifference* d) {
-  double dot = 0;
-  double squares = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const double x = a[i];
-    const double y = b[i];
-    if (!std::isfinite(x) || !std::isfinite(y)) {
-      const bool same = x == y || (std::isnan(x) && std::isnan(y));
-      d->not_finite += same ? 0 : 1;
-      continue;
-    }
-    d->signal += x * x;
-    d->noise += (x - y) * (x - y);
-    dot += x * y;
-    squares += y * y;
-    d->max_error = std::max(d->max_error, std::abs(x - y));
-    d->amax = std::max(d->amax, std::abs(x));
-    d->amax_b = std::max(d->amax_b, std::abs(y));
-    d->lost += x != 0 && y == 0 ? 1 : 0;
-  }
-  d->sqnr_db = d->noise == 0 ? std::numeric_limits<double>::infinity()
-                             : 10 * std::log10(d->signal / d->noise);
-  const double norms = std::sqrt(d->signal * squares);
-  d->cosine = norms > 0 ? dot / norms : 1;
-}
 
 }  // namespace
 
@@ -217,7 +187,7 @@ absl::StatusOr<ModelDifference> CompareOwn(const std::string& a,
     d.format_b = y->format;
     d.cols = x->shape.back();
     d.rows = d.cols == 0 ? 0 : static_cast<int64_t>(x->values.size()) / d.cols;
-    Compare(x->values, y->values, &d);
+    checkpoint::CompareValues(x->values, y->values, &d);
     difference.tensors.push_back(std::move(d));
   }
   return difference;

@@ -99,33 +99,8 @@ int End(int code, const std::string& message) {
   _exit(kExitFailed);
 }
 
-// Reads the configuration file again. Only a change of the log level takes
-// effect.
-void ReloadSettings(int argc, char** argv, quantd::CommandLine& command) {
-  using quantd::Log;
-  using quantd::LogLevel;
-  quantd::CommandLine fresh;
-  const absl::Status status = quantd::ReadSettingsAgain(argc, argv, &fresh);
-  if (!status.ok()) {
-    return Log(LogLevel::kWarn, "settings_kept",
-               {{"error", std::string(status.message())}});
-  }
-  for (size_t i = 0; i < fresh.settings.size(); ++i) {
-    const quantd::Setting& now = fresh.settings[i];
-    quantd::Setting& before = command.settings[i];
-    if (now.value == before.value) continue;
-    const bool taken = now.name == "log-level";
-    Log(taken ? LogLevel::kInfo : LogLevel::kWarn,
-        taken ? "setting_changed" : "setting_needs_restart",
-        {{"name", now.name}, {"from", before.value}, {"to", now.value}});
-    if (taken) before = now;
-  }
-  quantd::SetLogLevel(fresh.options.log_level);
-}
-
 // Handles signals, and returns when one says to stop.
-void AwaitStop(const sigset_t& signals, int argc, char** argv,
-               quantd::CommandLine& command, quantd::Server& server) {
+void AwaitStop(const sigset_t& signals, quantd::Server& server) {
   while (true) {
     int number = 0;
     sigwait(&signals, &number);
@@ -133,7 +108,6 @@ void AwaitStop(const sigset_t& signals, int argc, char** argv,
     quantd::Log(quantd::LogLevel::kInfo, "reload",
                 {{"transport", server.credentials().transport()},
                  {"tokens", server.credentials().tokens()}});
-    ReloadSettings(argc, argv, command);
     server.Reload();
   }
 }
@@ -271,7 +245,7 @@ int main(int argc, char** argv) {
   }
 
   std::set_terminate(ends);
-  AwaitStop(signals, argc, argv, command, **server);
+  AwaitStop(signals, **server);
   std::thread([&signals] {
     int number = SIGHUP;
     // No new connections come, so files need not be read again.

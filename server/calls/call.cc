@@ -98,10 +98,7 @@ std::optional<Failure> Call::ReadAsk(Gate::Ask* ask) {
     const bool asks_too_much = *priority == Priority::kHigh && !may;
     ask->priority = asks_too_much ? Priority::kNormal : *priority;
   }
-  const Quotas::Refused refused =
-      env_->quotas.Enter(caller, declared_.value_or(0), Now(), &quota_);
-  if (refused.what == nullptr) return std::nullopt;
-  return Failure::OverQuota(refused.what, refused.delay);
+  return std::nullopt;
 }
 
 void Call::Answered(Gate::Answer answer) {
@@ -175,7 +172,6 @@ void Call::OnRequest(bool ok) {
   }
   const size_t size = message_.size();
   record_.request_bytes = size;
-  if (!declared_) quota_.Pay(size, Now());
   if (declared_ && size > *declared_) {
     return Fail(Failure::LongerThanDeclared(size, *declared_));
   }

@@ -135,7 +135,7 @@ class Call final : public CallHandler,
   void Admit();
   // Reads the size of the request if the client declares it.
   std::optional<Failure> ReadDeclared(size_t limit);
-  // Fills in identity and priority, and charges the caller's quotas.
+  // Fills in identity, deadline and priority.
   std::optional<Failure> ReadAsk(Gate::Ask* ask);
   // Waits for a message, in that stage.
   void Receive(Stage stage, Payload::Expected expected);
@@ -233,7 +233,6 @@ class Call final : public CallHandler,
   std::optional<size_t> declared_;     // size of its request, if declared
 
   // Members are destroyed last to first: a job before its lease.
-  Quotas::Lease quota_;
   Lease lease_;
   ReceivedMessage message_;
   std::unique_ptr<Payload> payload_;  // until the reply is made

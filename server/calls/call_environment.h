@@ -21,7 +21,6 @@
 #include "server/config/sizing.h"
 #include "server/device/device_monitor.h"
 #include "server/gate/gate.h"
-#include "server/gate/quotas.h"
 #include "server/memory/event_waits.h"
 #include "server/memory/regions.h"
 #include "server/net/acceptor.h"
@@ -65,7 +64,6 @@ struct CallEnvironment {
   Engine engine;
   PlanningThread planning;
   EventWaits events;
-  Quotas quotas;
   RequestIds ids;
   Metrics metrics;
   HealthService health;

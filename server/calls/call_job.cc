@@ -203,7 +203,6 @@ void Call::OnMessage(bool ok) {
   if (auto failure = Stopped("while receiving")) return Fail(*failure);
   const size_t size = message_.size();
   record_.request_bytes += size;
-  quota_.Pay(size, Now());
   auto next = ok ? payload_->Take(message_.Pieces()) : payload_->TakeEnd();
   if (!next.ok()) {
     ended_early_ = !ok;

@@ -5,7 +5,7 @@
 #include "proto/methods.h"
 #include "server/calls/call.h"
 #include "server/calls/call_environment.h"
-#include "server/calls/small_call.h"
+#include "server/calls/small_method.h"
 
 namespace quantd {
 namespace {

@@ -132,12 +132,6 @@ Failure Failure::TooLate(absl::Duration retry_delay) {
                retry_delay);
 }
 
-Failure Failure::OverQuota(std::string_view what, absl::Duration retry_delay) {
-  return Later(ErrorDetail::REASON_BUSY, StatusCode::RESOURCE_EXHAUSTED,
-               fmt::format("the token's quota of {} is used up", what),
-               retry_delay);
-}
-
 Failure Failure::Draining() {
   return Make(ErrorDetail::REASON_DRAINING, "the server is shutting down");
 }

@@ -35,9 +35,6 @@ struct Failure {
   static Failure Busy(absl::Duration retry_delay);
   // The server is so busy that the deadline would pass first.
   static Failure TooLate(absl::Duration retry_delay);
-  // `what` is the quota of the token that is used up, such as "calls in
-  // flight".
-  static Failure OverQuota(std::string_view what, absl::Duration retry_delay);
   static Failure Draining();
   // No device of this server takes work, or not the one in whose memory the
   // call's tensors lie.

@@ -1,10 +1,9 @@
-#include "server/calls/small_call.h"
-
 #include <atomic>
 #include <utility>
 
 #include "proto/net/received_message.h"
 #include "server/calls/call_environment.h"
+#include "server/calls/small_method.h"
 #include "server/config/sizing.h"
 
 namespace quantd {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,10 @@
 #include "server/calls/failure.h"
 
 namespace quantd {
+
+class CallHandler;
+class IncomingCall;
+struct CallEnvironment;
 
 struct SmallAnswer {
   std::optional<Failure> failure;
@@ -41,6 +46,11 @@ struct SmallMethod {
                             std::string_view request_id)>
       answer;
 };
+
+// Returns the handler of a call of the method.
+std::unique_ptr<CallHandler> MakeSmallCall(CallEnvironment* env,
+                                           IncomingCall* call,
+                                           SmallMethod method);
 
 }  // namespace quantd
 

@@ -13,7 +13,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "proto/net/pem.h"
@@ -23,8 +22,6 @@ namespace quantd {
 namespace {
 
 constexpr std::string_view kPrefix = "QUANTD_";
-// The setting whose value is a list, which a file may write as an array.
-constexpr std::string_view kList = "device";
 
 absl::Status Refuse(std::string_view where, std::string_view why) {
   return absl::InvalidArgumentError(fmt::format("{}: {}", where, why));
@@ -68,7 +65,7 @@ std::optional<std::string> TakeValue(absl::string_view* line) {
   const bool quoted =
       absl::StartsWith(*line, "\"") || absl::StartsWith(*line, "'");
   const size_t end =
-      quoted ? line->find(line->front(), 1) : line->find_first_of(" \t,]#\"'");
+      quoted ? line->find(line->front(), 1) : line->find_first_of(" \t#\"'");
   if (quoted && end == absl::string_view::npos) return std::nullopt;
   const std::string value(line->substr(quoted, end - quoted));
   line->remove_prefix(std::min(line->size() - quoted, end) + quoted);
@@ -76,8 +73,7 @@ std::optional<std::string> TakeValue(absl::string_view* line) {
   return value;
 }
 
-// Parses "KEY = VALUE" or "KEY = [VALUE, ...]", which becomes a list with
-// commas. Returns what is wrong with the line; empty: nothing.
+// Parses "KEY = VALUE". Returns what is wrong with the line; empty: nothing.
 std::string ReadLine(absl::string_view line, std::string* key,
                      std::string* value) {
   const size_t equals = line.find('=');
@@ -85,19 +81,10 @@ std::string ReadLine(absl::string_view line, std::string* key,
   if (absl::StartsWith(line, "[")) return "there are no sections";
   if (equals == absl::string_view::npos) return "has no value";
   line = absl::StripLeadingAsciiWhitespace(line.substr(equals + 1));
-  const bool list = absl::ConsumePrefix(&line, "[");
-  do {
-    line = absl::StripLeadingAsciiWhitespace(line);
-    const auto one = TakeValue(&line);
-    if (!one) return "a quote without its end";
-    if (one->empty()) return "has no value";
-    *value += (value->empty() ? "" : ",") + *one;
-  } while (list && absl::ConsumePrefix(&line, ","));
-  if (list && !absl::ConsumePrefix(&line, "]")) {
-    return "an array must end in its own line";
-  }
-  if (list && *key != kList) return "takes one value";
-  line = absl::StripLeadingAsciiWhitespace(line);
+  const auto one = TakeValue(&line);
+  if (!one) return "a quote without its end";
+  if (one->empty()) return "has no value";
+  *value = *one;
   if (!line.empty() && !absl::StartsWith(line, "#")) {
     return "more than a value; one with blanks in it needs quotes";
   }

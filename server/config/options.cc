@@ -320,9 +320,4 @@ int ParseCommandLine(int argc, char** argv, CommandLine* command) {
   return kExitBadConfiguration;
 }
 
-absl::Status ReadSettingsAgain(int argc, char** argv, CommandLine* command) {
-  // The flags themselves were valid at the start.
-  return Parse(argc, argv, command).status();
-}
-
 }  // namespace quantd

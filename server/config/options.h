@@ -135,10 +135,6 @@ bool LooksLikeSecret(std::string_view value);
 // a mistake that has been reported.
 int ParseCommandLine(int argc, char** argv, CommandLine* command);
 
-// Reads everything again, in case the file has changed. INVALID_ARGUMENT, with
-// a message for the operator, if it is invalid.
-absl::Status ReadSettingsAgain(int argc, char** argv, CommandLine* command);
-
 // INVALID_ARGUMENT, with a message for the operator, if options are invalid by
 // themselves or together: for example a network address in plain text without
 // `insecure`. Opens no file.

@@ -25,9 +25,6 @@ struct Caller {
   // wire::Index.
   uint32_t methods = UINT32_MAX;
   bool may_be_high = false;
-  // Quotas over all calls of the identity; 0: no limit.
-  uint32_t calls_in_flight = 0;
-  uint64_t bytes_per_second = 0;
 
   bool May(wire::Method method) const {
     return (methods >> wire::Index(method) & 1) != 0;

@@ -10,7 +10,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "fmt/format.h"
 #include "proto/net/pem.h"
@@ -26,25 +25,6 @@ std::string_view Stripped(std::string_view text) {
   const auto stripped =
       absl::StripAsciiWhitespace(absl::string_view(text.data(), text.size()));
   return {stripped.data(), stripped.size()};
-}
-
-// Parses "4096", "64KiB", "200MiB" or "1GiB"; nullopt for 0 and other text.
-std::optional<uint64_t> ParseSize(std::string_view text) {
-  int shift = 0;
-  for (const auto& [unit, bits] :
-       {std::pair("KiB", 10), std::pair("MiB", 20), std::pair("GiB", 30)}) {
-    if (!text.ends_with(unit)) continue;
-    text.remove_suffix(3);
-    shift = bits;
-    break;
-  }
-  uint64_t number = 0;
-  if (!std::ranges::all_of(text, absl::ascii_isdigit) ||
-      !absl::SimpleAtoi(std::string(text), &number) || number == 0 ||
-      number > UINT64_MAX >> shift) {
-    return std::nullopt;
-  }
-  return number << shift;
 }
 
 // Parses "Quantize,Dequantize" into bits.
@@ -84,20 +64,8 @@ absl::Status Grant(std::string_view setting, Caller* caller) {
           "normal");
     }
     caller->may_be_high = value == "high";
-  } else if (key == "bytes-per-second") {
-    const auto bytes = ParseSize(value);
-    if (!bytes) return expected("bytes-per-second= takes a size like 200MiB");
-    caller->bytes_per_second = *bytes;
-  } else if (key == "calls-in-flight") {
-    const auto calls = ParseSize(value);
-    if (!calls || *calls > UINT32_MAX) {
-      return expected("calls-in-flight= takes a number from 1 on");
-    }
-    caller->calls_in_flight = static_cast<uint32_t>(*calls);
   } else {
-    return expected(
-        "behind the name there may be methods=, priority=, "
-        "bytes-per-second= and calls-in-flight=");
+    return expected("behind the name there may be methods= and priority=");
   }
   return absl::OkStatus();
 }

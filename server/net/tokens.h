@@ -2,13 +2,12 @@
 //
 // The file has one token on a line: 64 hexadecimal digits, optionally followed
 // by a name, as sha256sum prints them. Empty lines and lines that begin with #
-// are ignored. Rights and quotas may follow the name:
+// are ignored. Rights may follow the name:
 //
 //      <64 digits>  training  methods=Quantize,GetServerInfo priority=high
-//      <64 digits>  batch     bytes-per-second=200MiB calls-in-flight=8
 //
-// Tokens with the same name are one caller, with one share of memory and one
-// set of quotas, so a token can be replaced by another.
+// Tokens with the same name are one caller, with one share of memory, so a
+// token can be replaced by another.
 #ifndef QUANTD_SERVER_NET_TOKENS_H_
 #define QUANTD_SERVER_NET_TOKENS_H_
 

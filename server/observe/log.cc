@@ -171,10 +171,6 @@ void OnGrpcLog(gpr_log_func_args* args) {
 
 void ConfigureLog(LogLevel level, LogFormat format) {
   g_format = format;
-  SetLogLevel(level);
-}
-
-void SetLogLevel(LogLevel level) {
   TheLog().logger->set_level(ToSpdlog(level));
 }
 

@@ -16,16 +16,16 @@
 #include <variant>
 
 #include "absl/time/time.h"
-#include "server/observe/log_level.h"
 
 namespace quantd {
+
+// Severity of a line, numbered as in spdlog.
+enum class LogLevel { kDebug = 1, kInfo, kWarn, kError, kOff = 6 };
 
 enum class LogFormat { kText, kJson };
 
 // The defaults are kInfo and kText.
 void ConfigureLog(LogLevel level, LogFormat format);
-// Takes effect at once.
-void SetLogLevel(LogLevel level);
 // For callers that would spend time on making the fields.
 bool LogEnabled(LogLevel level);
 

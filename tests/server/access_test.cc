@@ -8,7 +8,6 @@
 
 #include "absl/time/clock.h"
 #include "proto/net/address.h"
-#include "server/gate/quotas.h"
 #include "server/net/tokens.h"
 #include "tests/client/temp_dir.h"
 #include "tests/testing/matchers.h"
@@ -152,75 +151,27 @@ TEST(TokenTest, LinesSayWhoseTheyAreAndWhatTheyMay) {
   EXPECT_EQ(caller("  - priority=high").identity, unnamed);
   EXPECT_EQ(caller(" priority=high").identity, unnamed);
 
-  const Caller batch = caller(
-      "  batch  methods=Quantize,GetServerInfo bytes-per-second=200MiB "
-      "calls-in-flight=8 priority=normal");
+  const Caller batch =
+      caller("  batch  methods=Quantize,GetServerInfo priority=normal");
   EXPECT_EQ(batch.identity, "token:batch");
   EXPECT_TRUE(batch.May(wire::Method::kQuantize));
   EXPECT_TRUE(batch.May(wire::Method::kGetServerInfo));
   EXPECT_FALSE(batch.May(wire::Method::kDequantize));
   EXPECT_FALSE(batch.May(wire::Method::kStream));
-  EXPECT_EQ(batch.bytes_per_second, uint64_t{200} << 20);
-  EXPECT_EQ(batch.calls_in_flight, 8u);
   EXPECT_FALSE(batch.may_be_high);
   EXPECT_TRUE(caller(" a priority=high").may_be_high);
-  EXPECT_EQ(caller(" a bytes-per-second=17").bytes_per_second, 17u);
 
   // A mistake in a token's rights must not grant everything.
   for (const char* wrong :
        {" a method=Quantize", " a methods=", " a methods=Quantise",
-        " a methods=Quantize,", " a priority=highest",
-        " a priority=", " a bytes-per-second=0", " a bytes-per-second=1MB",
-        " a bytes-per-second=-1", " a bytes-per-second=99999999999GiB",
-        " a calls-in-flight=0", " a calls-in-flight=x", " a =", " a x=1"}) {
+        " a methods=Quantize,", " a priority=highest", " a priority=",
+        " a calls-in-flight=8", " a =", " a x=1"}) {
     const auto refused = load(wrong);
     EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition)
         << wrong;
     EXPECT_THAT(std::string(refused.status().message()), HasSubstr("line 1"))
         << wrong;
   }
-}
-
-TEST(QuotasTest, CallsAtOnceAndBytesASecond) {
-  Quotas quotas;
-  const auto caller = std::make_shared<const Caller>(
-      Caller{.identity = "token:a", .calls_in_flight = 2});
-  const absl::Time now = absl::Now();
-  std::vector<Quotas::Lease> leases(3);
-  EXPECT_EQ(quotas.Enter(caller, 9, now, &leases[0]).what, nullptr);
-  EXPECT_EQ(quotas.Enter(caller, 9, now, &leases[1]).what, nullptr);
-  const Quotas::Refused third = quotas.Enter(caller, 9, now, &leases[2]);
-  EXPECT_STREQ(third.what, "calls in flight");
-  EXPECT_GT(third.delay, absl::ZeroDuration());
-  leases.erase(leases.begin());
-  EXPECT_EQ(quotas.Enter(caller, 9, now, &leases[1]).what, nullptr);
-  leases.clear();
-  EXPECT_EQ(quotas.remembered(), 0u);
-
-  // 100 bytes a second: a second's worth of debt is allowed, whatever its size.
-  const auto slow = std::make_shared<const Caller>(
-      Caller{.identity = "token:b", .bytes_per_second = 100});
-  Quotas::Lease lease;
-  EXPECT_EQ(quotas.Enter(slow, 300, now, &lease).what, nullptr);
-  Quotas::Lease other;
-  const Quotas::Refused later = quotas.Enter(slow, 1, now, &other);
-  EXPECT_STREQ(later.what, "bytes a second");
-  EXPECT_EQ(later.delay, absl::Seconds(2));
-  EXPECT_EQ(quotas.Enter(slow, 1, now + later.delay, &other).what, nullptr);
-  // Undeclared bytes are charged when they have come.
-  other.Pay(200, now + later.delay);
-  EXPECT_NE(quotas.Enter(slow, 1, now + later.delay, &lease).what, nullptr);
-
-  // A caller without quotas is not tracked.
-  Quotas::Lease free;
-  EXPECT_EQ(quotas.Enter(nullptr, 1, now, &free).what, nullptr);
-  EXPECT_EQ(
-      quotas
-          .Enter(std::make_shared<const Caller>(Caller{.identity = "token:c"}),
-                 1, now, &free)
-          .what,
-      nullptr);
-  EXPECT_EQ(quotas.remembered(), 1u);
 }
 
 }  // namespace

@@ -88,33 +88,6 @@ TEST_F(CallersTest, AStreamIsJudgedByWhatItCarries) {
   EXPECT_EQ(stream("other"), grpc::OK);
 }
 
-TEST_F(CallersTest, QuotasRefuseAndTellWhen) {
-  Tokens("calls-in-flight=1", "bytes-per-second=2000");
-  StartFake();
-  control_.Close();
-  std::thread first([&] { EXPECT_TRUE(By("secret", request_).status.ok()); });
-  EXPECT_TRUE(control_.AwaitRunning(1));
-  const RpcResult second = By("secret", request_);
-  EXPECT_EQ(second.status.error_code(), grpc::RESOURCE_EXHAUSTED);
-  EXPECT_THAT(second.status.error_message(), HasSubstr("calls in flight"));
-  ASSERT_TRUE(second.detail);
-  EXPECT_EQ(second.detail->reason(), ErrorDetail::REASON_BUSY);
-  EXPECT_GT(second.detail->retry_delay_ms(), 0u);
-  control_.Open();
-  first.join();
-  EXPECT_TRUE(Eventually([&] { return By("secret", request_).status.ok(); }));
-
-  // Slightly more than 4 KiB use up two seconds of it.
-  EXPECT_TRUE(By("other", request_).status.ok());
-  const RpcResult over = By("other", request_);
-  EXPECT_EQ(over.status.error_code(), grpc::RESOURCE_EXHAUSTED);
-  EXPECT_THAT(over.status.error_message(), HasSubstr("bytes a second"));
-  ASSERT_TRUE(over.detail);
-  EXPECT_GE(over.detail->retry_delay_ms(), 500u);
-  EXPECT_LE(over.detail->retry_delay_ms(), 1200u);
-  EXPECT_EQ(over.pushback, std::to_string(over.detail->retry_delay_ms()));
-}
-
 TEST_F(CallersTest, PrioritiesAreWordsAndHighIsForThoseWhoMay) {
   Tokens("priority=high", "");
   StartReal({"cpu"});

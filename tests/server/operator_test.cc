@@ -148,32 +148,6 @@ TEST_F(OperatorTest, ALogThatNobodyReadsStopsNothing) {
                         dropped)));
 }
 
-TEST_F(OperatorTest, TheLogLevelIsReadAgain) {
-  WriteFile(At("config"), "log-level = \"error\"\nmax-waiting = 7\n");
-  ServerProcess server(Quantd({"--config", At("config")}));
-  ASSERT_TRUE(server.running()) << server.Log();
-  EXPECT_EQ(CallWith(server, ""), grpc::OK);
-  WriteFile(At("config"), "log-level = \"debug\"\nmax-waiting = 8\n");
-  server.Signal(SIGHUP);
-  ASSERT_TRUE(Eventually([&] {
-    CallWith(server, "");
-    return Count(server.Log(), " call id=") > 0;
-  })) << server.Log();
-  WriteFile(At("config"), "log-level = \"loud\"\n");
-  server.Signal(SIGHUP);
-  EXPECT_TRUE(Eventually([&] {
-    return Count(server.Log(), "settings_kept") == 1;
-  })) << server.Log();
-  WriteFile(At("config"), "max-waiting = 8\n");
-  server.Signal(SIGHUP);
-  ASSERT_TRUE(Eventually([&] {
-    return Count(server.Log(),
-                 "setting_changed name=log-level from=debug to=info") == 1;
-  })) << server.Log();
-  EXPECT_THAT(server.Log(),
-              HasSubstr("setting_needs_restart name=max-waiting from=7 to=8"));
-}
-
 TEST_F(OperatorTest, SigtermEndsAServerWhoseLogNobodyReads) {
   FullFifo unread(At("log"));
   ServerProcess server(Shell("exec \"$@\" 2>" + At("log"), {}));

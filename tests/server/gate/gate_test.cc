@@ -142,7 +142,7 @@ TEST_F(GateTest, LineIsBoundedByNumberAndByBytes) {
   full.Reset();
   gate_->Decide(now_);
   for (int i : {0, 3}) EXPECT_EQ(waits[i].outcome, Outcome::kGranted);
-  // While others wait it leaves them a quarter.
+  // An identity that holds more than the average leaves half to the others.
   EXPECT_EQ(waits[1].told, 0);
   waits[3].lease.Reset();
   gate_->Decide(now_);
@@ -171,10 +171,10 @@ TEST_F(GateTest, LargeAskIsNotPassedForEver) {
 
 // Without this rule, a caller that takes no replies would hold everything until
 // they are cancelled.
-TEST_F(GateTest, AnIdentityThatHoldsMoreLeavesOthersAQuarter) {
+TEST_F(GateTest, AnIdentityThatHoldsMoreThanTheAverageLeavesHalf) {
   Lease good = Admitted(kMiB, "good");
   std::vector<Lease> bad;
-  for (int i = 0; i < 4; ++i) bad.push_back(Admitted(10 * kMiB, "bad"));
+  for (int i = 0; i < 3; ++i) bad.push_back(Admitted(10 * kMiB, "bad"));
   TestWaiter more, of_good, payload;
   Lease lease;
   ASSERT_EQ(Message(10 * kMiB, "bad", &more, &lease).outcome,

@@ -4,7 +4,7 @@
 // machine.
 //
 //   attack_bench [ATTACK...] [--seconds 5] [--budget 256MiB]
-//     [--ways edge,plain,mutual] [--flags=--queues,4] [--json FILE]
+//     [--ways edge,plain,mutual,stranger] [--flags=--queues,4] [--json FILE]
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -106,11 +106,13 @@ void Print(const Attack& attack, const std::string& way,
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::map<std::string, Way> kWays = {
-      {"edge", Way::kEdge}, {"plain", Way::kPlain}, {"mutual", Way::kMutual}};
+  const std::map<std::string, Way> kWays = {{"edge", Way::kEdge},
+                                            {"plain", Way::kPlain},
+                                            {"mutual", Way::kMutual},
+                                            {"stranger", Way::kStranger}};
   CLI::App app("Good clients beside attackers");
   std::vector<std::string> names;
-  std::vector<std::string> ways = {"edge", "plain", "mutual"};
+  std::vector<std::string> ways = {"edge", "plain", "mutual", "stranger"};
   uint64_t budget = 256 << 20;
   std::vector<std::string> flags;
   double seconds = 5;
@@ -118,7 +120,7 @@ int main(int argc, char** argv) {
   app.add_option("attacks", names, "names; none: all of them");
   app.add_option("--seconds", seconds, "of each measurement")
       ->capture_default_str();
-  app.add_option("--ways", ways, "to the server: edge, plain, mutual")
+  app.add_option("--ways", ways, "to the server: edge, plain, mutual, stranger")
       ->delimiter(',')
       ->check(CLI::IsMember(kWays));
   app.add_option("--budget", budget, "of the server's memory; 0: its own")
@@ -149,7 +151,9 @@ int main(int argc, char** argv) {
     if (!names.empty() && std::ranges::count(names, attack.name) == 0) continue;
     for (const std::string& name : ways) {
       const Way way = kWays.at(name);
-      if (way != Way::kEdge && attack.by_strangers) continue;
+      if ((way == Way::kPlain || way == Way::kMutual) && attack.by_strangers) {
+        continue;
+      }
       if (way == Way::kPlain && attack.without_token) continue;
       const Outcome outcome =
           RunDuel(attack, {.budget = budget, .way = way, .flags = flags}, times,

@@ -79,9 +79,9 @@ std::vector<std::string> ServerCommand(const Setting& setting,
                    {"--memory-budget", std::to_string(setting.budget)});
   }
   const std::vector<std::string> none;
-  const auto& flags = setting.way == Way::kMutual ? TheSecrets().mutual
-                      : setting.way == Way::kEdge ? TheSecrets().tokens
-                                                  : none;
+  const auto& flags = setting.way == Way::kEdge    ? TheSecrets().tokens
+                      : setting.way == Way::kPlain ? none
+                                                   : TheSecrets().mutual;
   command.insert(command.end(), flags.begin(), flags.end());
   if (setting.way == Way::kEdge) {
     command.insert(command.end(), {"--trusted-proxies", "127.0.0.1"});
@@ -176,7 +176,7 @@ size_t AttackedServer::LargestRequest() const {
 bool AttackedServer::Probe() const {
   std::string arguments =
       "--probe --probe-timeout-ms 5000 --listen " + process_->address();
-  if (way_ == Way::kMutual) {
+  if (way_ == Way::kMutual || way_ == Way::kStranger) {
     for (const std::string& flag : TheSecrets().mutual) arguments += ' ' + flag;
   }
   return bench::RunQuantd(arguments).first == 0;
@@ -231,8 +231,11 @@ AttackerProcess::AttackerProcess(const AttackedServer& server,
                   std::to_string(time.count() / 1000.0)});
   if (setting.way != Way::kPlain) {
     const std::string& at = TheSecrets().directory;
-    command.insert(command.end(), {"--tls", "--certificate", at + "/client.pem",
-                                   "--key", at + "/client.key"});
+    command.push_back("--tls");
+    if (setting.way != Way::kStranger) {
+      command.insert(command.end(), {"--certificate", at + "/client.pem",
+                                     "--key", at + "/client.key"});
+    }
     if (shows_token)
       command.insert(command.end(), {"--token", kAttackersToken});
   }

@@ -21,10 +21,11 @@ namespace quantd::attack {
 
 // How good clients and attackers reach the server.
 enum class Way {
-  kPlain,   // plain text on loopback
-  kMutual,  // TLS, with certificates and tokens
-  kEdge,    // TLS to the HAProxy of deploy/edge, with tokens; attackers from an
-            // address of their own
+  kPlain,     // plain text on loopback
+  kMutual,    // TLS, with certificates and tokens
+  kStranger,  // the same, but attackers have no certificate
+  kEdge,  // TLS to the HAProxy of deploy/edge, with tokens; attackers from an
+          // address of their own
 };
 
 struct Setting {

@@ -164,8 +164,8 @@ TEST(TokenTest, LinesSayWhoseTheyAreAndWhatTheyMay) {
   // A mistake in a token's rights must not grant everything.
   for (const char* wrong :
        {" a method=Quantize", " a methods=", " a methods=Quantise",
-        " a methods=Quantize,", " a priority=highest", " a priority=",
-        " a calls-in-flight=8", " a =", " a x=1"}) {
+        " a methods=Quantize,", " a priority=highest",
+        " a priority=", " a calls-in-flight=8", " a =", " a x=1"}) {
     const auto refused = load(wrong);
     EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition)
         << wrong;

@@ -102,6 +102,10 @@ class Workload {
 };
 
 struct Accounts {
+  // How long, and up to twice as long, an identity that holds nothing still
+  // counts as one of those that share the memory: clients pause between calls.
+  static constexpr absl::Duration kRemembered = absl::Seconds(1);
+
   // `limits` lists the limits of messages and of heads, then of each device's
   // payloads, then of each device's stream slots.
   explicit Accounts(std::vector<size_t> limits)
@@ -120,6 +124,12 @@ struct Accounts {
     budget.Give(account, identity, before - bytes);
     if (awaited) Change();
   }
+  void Advance(absl::Time to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    now = std::max(now, to);
+    if (now < forgot + kRemembered) return;
+    forgot = now;
+    budget.ForgetIdle();
+  }
   // Wakes the gate's thread to decide again.
   void Change() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     changed = true;
@@ -132,6 +142,7 @@ struct Accounts {
   Workload workload ABSL_GUARDED_BY(mutex);
   // The latest time that a caller passed.
   absl::Time now ABSL_GUARDED_BY(mutex) = absl::InfinitePast();
+  absl::Time forgot ABSL_GUARDED_BY(mutex) = absl::InfinitePast();
   bool awaited ABSL_GUARDED_BY(mutex) = false;  // somebody waits for bytes
   bool changed ABSL_GUARDED_BY(mutex) = false;  // since the last decision
   SteadyCondVar told;

@@ -1,4 +1,4 @@
-// Counts bytes by account, and the total that each identity holds.
+// Counts bytes by account, and those that each identity holds of each.
 //
 // Not thread-safe: the gate's lock guards it.
 #ifndef QUANTD_SERVER_GATE_BUDGET_H_
@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,29 +35,50 @@ class Budget {
   // attributed to anyone.
   void Take(Account account, const std::string& identity, size_t bytes) {
     used_[account] += bytes;
-    if (bytes != 0 && !identity.empty()) held_[identity] += bytes;
+    if (bytes == 0 || identity.empty()) return;
+    Holder& holder = held_[identity];
+    holder.bytes.resize(limits_.size());
+    holder.bytes[account] += bytes;
+    holder.idle = false;
   }
   void Give(Account account, const std::string& identity, size_t bytes) {
     used_[account] -= bytes;
     const auto holder = held_.find(identity);
-    if (holder == held_.end()) return;
-    holder->second -= bytes;
-    if (holder->second == 0) held_.erase(holder);
+    if (holder != held_.end()) holder->second.bytes[account] -= bytes;
+  }
+  // Forgets the identities that have held nothing since the last time.
+  void ForgetIdle() {
+    absl::erase_if(held_, [](auto& holder) {
+      const bool idle = Sum(holder.second.bytes) == 0;
+      return std::exchange(holder.second.idle, idle) && idle;
+    });
   }
 
   size_t used(Account account) const { return used_[account]; }
   size_t limit(Account account) const { return limits_[account]; }
   size_t held_by(const std::string& identity) const {
     const auto holder = held_.find(identity);
-    return holder == held_.end() ? 0 : holder->second;
+    return holder == held_.end() ? 0 : Sum(holder->second.bytes);
   }
-  // Number of identities that hold bytes.
+  size_t held_by(const std::string& identity, Account account) const {
+    const auto holder = held_.find(identity);
+    return holder == held_.end() ? 0 : holder->second.bytes[account];
+  }
+  // Number of identities that hold bytes, or did so a short time ago.
   size_t holders() const { return held_.size(); }
 
  private:
+  struct Holder {
+    std::vector<size_t> bytes;  // by account
+    bool idle = false;          // held nothing when it was last looked at
+  };
+  static size_t Sum(const std::vector<size_t>& bytes) {
+    return std::accumulate(bytes.begin(), bytes.end(), size_t{0});
+  }
+
   const std::vector<size_t> limits_;
   std::vector<size_t> used_;
-  absl::flat_hash_map<std::string, size_t> held_;
+  absl::flat_hash_map<std::string, Holder> held_;
 };
 
 }  // namespace quantd

@@ -12,8 +12,8 @@ namespace {
 // deadlines.
 constexpr double kPartOfTime = 0.7;
 
-// An identity that holds more than the average leaves one part in kLeaves of
-// each account to the others. Without this, an identity that takes no replies
+// An identity that holds more of an account than its part leaves one part in
+// kLeaves of it to the others. Without this, an identity that takes no replies
 // would keep everybody waiting until those replies are cancelled. A quarter was
 // less than the two requests of 16 MiB that others had under way.
 constexpr size_t kLeaves = 2;
@@ -117,14 +117,12 @@ bool Gate::HasDevice(int device) const {
 bool Gate::LeavesEnough(Budget::Account account, const Asking& asking,
                         const Lease& lease, absl::Time now) const {
   const Budget& budget = accounts_->budget;
-  const auto& own = lease.has_;
+  const size_t held = budget.held_by(lease.has_.identity, account);
   const size_t limit = budget.limit(account);
-  const size_t held = budget.held_by(own.identity);
-  size_t used = 0;
-  for (size_t a = 0; a < accounts_->PlacesOf(0); ++a) used += budget.used(a);
-  // The identity has no other calls, or holds no more than the average.
-  return held <= own.receiving + own.head + own.payload ||
-         held * budget.holders() <= used ||
+  const size_t sharers = std::max<size_t>(1, budget.holders());
+  // It holds no more of the account than the average, or than its fair part.
+  return held * sharers <= budget.used(account) ||
+         held + asking.bytes <= limit / sharers ||
          asking.bytes > limit - limit / kLeaves ||
          // After half of the longest wait it is served all the same: beside a
          // crowd of others its turn would never come.
@@ -190,7 +188,7 @@ WaitList::Lanes Gate::TakePayload(const Asking& asking, Lease* lease,
 Gate::Answer Gate::Enter(WaitList* waiters, std::unique_ptr<Asking> asking,
                          absl::Time now, Lease* lease) {
   absl::MutexLock lock(&accounts_->mutex);
-  accounts_->now = std::max(accounts_->now, now);
+  accounts_->Advance(now);
   if (lease->has_.accounts == nullptr) lease->has_.accounts = accounts_;
   asking->identity = lease->has_.identity;
   asking->priority = lease->has_.priority;
@@ -248,7 +246,7 @@ void Gate::Decide(absl::Time now) {
   std::vector<std::pair<Outcome, WaitList::List>> decided;
   {
     absl::MutexLock lock(&accounts_->mutex);
-    accounts_->now = std::max(accounts_->now, now);
+    accounts_->Advance(now);
     next_ = absl::InfiniteFuture();
     const auto remove = [&](WaitList* waiters, Outcome outcome,
                             auto condition) {

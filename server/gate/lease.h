@@ -52,7 +52,7 @@ class Lease {
   void Arrived(size_t bytes, size_t work, absl::Time now) {
     if (has_.accounts == nullptr) return;
     absl::MutexLock lock(&has_.accounts->mutex);
-    has_.accounts->now = std::max(has_.accounts->now, now);
+    has_.accounts->Advance(now);
     if (has_.coming) has_.accounts->workload.ComesNoMore(*has_.coming);
     has_.coming.reset();
     if (!has_.work) {
@@ -99,7 +99,7 @@ class Lease {
   void Served(absl::Time now) {
     if (!has_.work) return;
     absl::MutexLock lock(&has_.accounts->mutex);
-    has_.accounts->now = std::max(has_.accounts->now, now);
+    has_.accounts->Advance(now);
     has_.accounts->workload.Ends(*std::exchange(has_.work, std::nullopt), true,
                                  now);
   }

@@ -36,13 +36,19 @@ TEST(BudgetTest, KnowsWhatAnIdentityHoldsOfAllAccountsAndForgetsIt) {
   budget.Take(1, "", 7);  // without an identity
   EXPECT_EQ(budget.held_by("a"), 30u);
   EXPECT_EQ(budget.held_by("b"), 5u);
+  EXPECT_EQ(budget.held_by("a", 1), 20u);
+  EXPECT_EQ(budget.held_by("c", 1), 0u);
   EXPECT_EQ(budget.held_by(""), 0u);
   EXPECT_EQ(budget.holders(), 2u);
   budget.Give(0, "a", 10);
   budget.Give(1, "a", 20);
   budget.Give(1, "", 7);
   EXPECT_EQ(budget.held_by("a"), 0u);
-  EXPECT_EQ(budget.holders(), 1u);
+  // It is forgotten once it has held nothing for a whole round.
+  for (const size_t holders : {2, 1, 1}) {
+    budget.ForgetIdle();
+    EXPECT_EQ(budget.holders(), holders);
+  }
   EXPECT_EQ(budget.used(1), 5u);
 }
 

@@ -66,7 +66,7 @@ class GateTest : public testing::Test {
   }
   // Performs a second of work at that rate, so that the gate measures it.
   void Measure(size_t rate) {
-    Lease lease = gate_->Track(1, "measure");
+    Lease lease = gate_->Track(1, "");
     lease.Arrived(1, rate, now_);
     now_ += absl::Seconds(1);
     lease.Served(now_);

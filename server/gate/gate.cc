@@ -18,6 +18,11 @@ constexpr double kPartOfTime = 0.7;
 // less than the two requests of 16 MiB that others had under way.
 constexpr size_t kLeaves = 2;
 
+// A call that takes one part in kNegligible of what is left, or less, passes
+// all the same. Without this, the small calls of an identity would wait for its
+// own large ones.
+constexpr size_t kNegligible = 64;
+
 // Lanes of a device. Devices beyond 31 share lanes, which only makes more
 // waiters wait for each other.
 WaitList::Lanes BytesLane(size_t device) {
@@ -127,6 +132,7 @@ bool Gate::LeavesEnough(Budget::Account account, const Asking& asking,
          // After half of the longest wait it is served all the same: beside a
          // crowd of others its turn would never come.
          now - asking.since >= limits_.max_wait / 2 ||
+         asking.bytes <= budget.Room(account) / kNegligible ||
          asking.bytes + limit / kLeaves <= budget.Room(account);
 }
 

@@ -185,6 +185,13 @@ TEST_F(GateTest, AnIdentityThatHoldsMoreThanItsPartLeavesHalf) {
   Lease lease;
   ASSERT_EQ(Message(10 * kMiB, "bad", &more, &lease).outcome,
             Outcome::kWaiting);
+  // Its small calls pass.
+  TestWaiter small;
+  ASSERT_EQ(Message(100 << 10, "bad", &small, &lease).outcome,
+            Outcome::kWaiting);
+  gate_->Decide(now_);
+  EXPECT_EQ(small.outcome, Outcome::kGranted);
+  small.lease.Reset();
   // It keeps nothing from others, although its patience is over.
   now_ += absl::Seconds(4);
   ASSERT_EQ(Message(16 * kMiB, "new", &of_good, &lease).outcome,

@@ -13,22 +13,23 @@
 
 namespace quantd {
 
-// Access of a server to registered memory.
+// The server's access to registered memory.
 enum class HostUse {
   kReadWrite,
-  kRead,  // it is mapped for reading alone: inputs
+  kRead,  // the server maps the memory read-only; for inputs
 };
 
 // Host memory from AllocateHost, which this object owns, or from RegisterHost,
-// which it only keeps shared. Move-only. It may outlive its client; calls that
-// use it must have ended when it is destroyed.
+// which the caller owns and this object only keeps shared. Move-only. It may
+// outlive its client. Calls that use the memory must have ended when it is
+// destroyed.
 class HostMemory {
  public:
   HostMemory() = default;
-  // Allocates memory that is not shared, uninitialised, 64-byte aligned.
-  // RESOURCE_EXHAUSTED when the allocation fails.
+  // Allocates memory that is not shared. It is uninitialised and 64-byte
+  // aligned. RESOURCE_EXHAUSTED when the allocation fails.
   static absl::StatusOr<HostMemory> Ordinary(size_t bytes);
-  // For the library.
+  // Used only by the library.
   HostMemory(absl::Span<std::byte> bytes, std::shared_ptr<const void> owner,
              bool shared)
       : bytes_(bytes), owner_(std::move(owner)), shared_(shared) {}
@@ -41,11 +42,11 @@ class HostMemory {
   }
 
   // The memory, page-aligned unless it is ordinary. Any part of it may be an
-  // input or a destination in CallOptions::into, in calls from any thread: it
-  // is recognized by its address.
+  // input or a destination in CallOptions::into, in calls from any thread:
+  // calls recognize the memory by its address.
   absl::Span<std::byte> bytes() const { return bytes_; }
-  // Whether it was shared with a server. If not, calls use it like any other
-  // memory.
+  // Whether the memory was shared with a server. If not, calls use it like any
+  // other memory.
   bool shared() const { return shared_; }
 
  private:
@@ -55,12 +56,13 @@ class HostMemory {
 };
 
 // GPU memory from AllocateDevice, which this object owns, or from
-// RegisterDevice, which it only keeps shared. Move-only. It may outlive its
-// client; calls that use it must have ended when it is destroyed.
+// RegisterDevice, which the caller owns and this object only keeps shared.
+// Move-only. It may outlive its client. Calls that use the memory must have
+// ended when it is destroyed.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
-  // For the library.
+  // Used only by the library.
   DeviceMemory(absl::Span<std::byte> bytes, std::shared_ptr<const void> owner)
       : bytes_(bytes), owner_(std::move(owner)) {}
   DeviceMemory(DeviceMemory&& other) noexcept { *this = std::move(other); }
@@ -70,9 +72,9 @@ class DeviceMemory {
     return *this;
   }
 
-  // Addresses on the GPU, which the host must not read; for registered memory
-  // the whole allocation. Any part may be an input or a destination in
-  // CallOptions::into, in calls from any thread.
+  // The memory's addresses on the GPU, which the host must not read. For
+  // registered memory this is the whole allocation. Any part may be an input or
+  // a destination in CallOptions::into, in calls from any thread.
   absl::Span<std::byte> bytes() const { return bytes_; }
 
  private:
@@ -80,13 +82,13 @@ class DeviceMemory {
   std::shared_ptr<const void> owner_;
 };
 
-// A CUDA event that Client::RegisterEvent shared with a server; the event
-// itself is the caller's. Move-only. It may outlive its client; calls that use
-// it must have ended when it is destroyed.
+// A CUDA event that Client::RegisterEvent shared with a server. The caller owns
+// the event itself. Move-only. It may outlive its client. Calls that use the
+// event must have ended when it is destroyed.
 class DeviceEvent {
  public:
   DeviceEvent() = default;
-  // For the library.
+  // Used only by the library.
   explicit DeviceEvent(std::shared_ptr<void> owner)
       : owner_(std::move(owner)) {}
   DeviceEvent(DeviceEvent&&) = default;

@@ -1,4 +1,4 @@
-// A way to stop calls from another thread.
+// Cancellation of calls from another thread.
 //
 //   quantd::CancellationToken stop;
 //   auto future = client->QuantizeAsync(..., {.cancel = stop});
@@ -24,10 +24,10 @@ class CancellationToken {
   void Cancel() const;
   bool cancelled() const;
 
-  // Runs `action` once, when the token is cancelled (at once if it already
-  // is), on the thread that cancels. Destruction takes the action back; after
-  // that it does not run and is not running. `action` must not touch the
-  // token.
+  // Runs `action` once, when the token is cancelled (at once if it already is),
+  // on the thread that cancels. The destructor withdraws the action: once it
+  // has returned, the action is not running and will not run. `action` must not
+  // touch the token.
   class Registration {
    public:
     Registration(const CancellationToken& token, std::function<void()> action);

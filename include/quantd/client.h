@@ -35,7 +35,7 @@ namespace quantd {
 // Views of one copy of a quantized tensor, as returned by Quantize.
 struct QuantizedBytes {
   absl::Span<const std::byte> data;
-  absl::Span<const std::byte> scale;  // padded; fp32 or one byte each
+  absl::Span<const std::byte> scale;  // padded; a scale is fp32 or one byte
   // One value, or one for each group or line. Used only by NVFP4 without a
   // profile; ignored otherwise.
   absl::Span<const float> amax;
@@ -52,25 +52,26 @@ class Reduction;
 // Threads: any number of threads may use a Client at once.
 //
 // Inputs are not copied. They must stay valid and unchanged until the call
-// returns or its future is ready. A call that ends early, by its deadline or by
-// cancellation, returns when the network has let go of the input: normally at
-// once; where the other side is alive but does not read, up to ten seconds
-// after ClientOptions::dead_peer_timeout.
+// returns or its future is ready. A call that its deadline or a cancellation
+// ends returns when the network no longer uses the input. Normally that is at
+// once. If the server is alive but does not read, it is up to ten seconds after
+// ClientOptions::dead_peer_timeout.
 //
-// Errors are absl::Status; "quantd/error.h" reads what is in one. Illegal
-// requests are refused with INVALID_ARGUMENT before anything is sent, wherever
-// that can be known. Nothing throws.
+// Errors are absl::Status; "quantd/error.h" reads their details. The client
+// refuses illegal requests with INVALID_ARGUMENT before anything is sent,
+// unless only the server can check them. No function throws.
 //
-// Calls are pure functions, so retrying one is safe. RetryPolicy says when that
-// happens.
+// Calls are pure functions, so retrying one is safe. RetryPolicy says when
+// calls are retried.
 class Client {
  public:
   // `target` is one address or several with commas between them: "HOST:PORT",
-  // "unix:/PATH", or another as gRPC names it. A HOST that is a name stands for
-  // all addresses that it resolves to, and is looked up again from time to time
-  // and when a server is lost. INVALID_ARGUMENT for a malformed address,
-  // options out of range, or credentials that cannot be used. UNIMPLEMENTED for
-  // "local", which is for CreateClient of "quantd/local.h".
+  // "unix:/PATH", or another target in gRPC's syntax. If HOST is a name, all
+  // addresses that it resolves to are used. The name is resolved again from
+  // time to time and when a server is lost. INVALID_ARGUMENT for a malformed
+  // address, options out of range, or credentials that cannot be used.
+  // UNIMPLEMENTED for "local", which only CreateClient of "quantd/local.h"
+  // opens.
   //
   // Create does not connect: the first call does. With several servers a call
   // goes to the one with the fewest bytes under way, and at once to another if
@@ -97,12 +98,13 @@ class Client {
   // Describes the result of Quantize: every part with its shape, type, layout
   // and size, and the memory that the server would need. Nothing is computed
   // and no input is needed. MakeQuantizePlan of "quantd/plan.h" gives the same
-  // without a server; this call also checks the limits and the version of one.
+  // without a server; this call also checks the limits and the version of the
+  // server.
   absl::StatusOr<QuantizeDescription> DescribeQuantize(
       const TensorDesc& tensor, const QuantizeOptions& options,
       const CallOptions& call = {});
 
-  // Decodes one copy. The part is kDequantized, M x K.
+  // Decodes one copy. The result has one part, kDequantized, of M x K elements.
   absl::StatusOr<Result> Dequantize(const TensorDesc& tensor,
                                     const QuantizedBytes& quantized,
                                     const DequantizeOptions& options,
@@ -117,7 +119,7 @@ class Client {
     return Run(MakeRhtAmaxPlan(tensor, options), input, call);
   }
 
-  // Rotates the rows. The part is kRotated, M x K.
+  // Rotates the rows. The result has one part, kRotated, of M x K elements.
   absl::StatusOr<Result> ApplyRht(const TensorDesc& tensor,
                                   absl::Span<const std::byte> input,
                                   const ApplyRhtOptions& options,
@@ -126,63 +128,64 @@ class Client {
   }
 
   // Allocates memory, filled with zeros, that calls use in place: any part of
-  // it may be an input or a destination in CallOptions::into. It is shared with
-  // the server of ClientOptions::memory_socket; without one it is ordinary
-  // memory; for devices of this process it is page-locked if there is a GPU.
-  // UNAVAILABLE if no server listens there, RESOURCE_EXHAUSTED for more memory
-  // than the server shares or this machine has, PERMISSION_DENIED for a user
-  // that the server does not know.
+  // it may be an input or a destination in CallOptions::into. The memory is
+  // shared with the server of ClientOptions::memory_socket. Without a
+  // memory_socket it is ordinary memory. For devices of this process it is
+  // page-locked if there is a GPU. UNAVAILABLE if no server listens on the
+  // socket, RESOURCE_EXHAUSTED for more memory than the server shares or this
+  // machine has, PERMISSION_DENIED for a user that the server does not know.
   //
   // Results for an input in shared memory are returned in shared memory of the
   // client, up to 1 GiB at a time.
   //
-  // Memory stays shared as long as one connection lives. If that is lost, for
-  // example by a restart, the next calls share the memory again, or copy if
-  // they cannot: Result::transport() tells which. While a call uses a part, no
-  // other call may write there. A call that ends early returns when the server
-  // has released the memory, or after ClientOptions::dead_peer_timeout. In the
-  // second case the memory is no longer shared, but a server that was only
-  // stalled may still write its results.
+  // Memory stays shared as long as its connection to the socket lives. If the
+  // connection is lost, for example because the server restarts, the next calls
+  // share the memory again, or send copies if they cannot: Result::transport()
+  // tells which. While a call uses part of the memory, no other call may write
+  // to that part. A call that ends early returns when the server has released
+  // the memory, or after ClientOptions::dead_peer_timeout. In the second case
+  // the memory is no longer shared, but a server that was only stalled may
+  // still write results to it.
   absl::StatusOr<HostMemory> AllocateHost(size_t bytes);
-  // Returns memory that was allocated and released before, with its old
-  // content, or allocates some. The client keeps up to 1 GiB of released memory
-  // for this.
+  // Like AllocateHost, but reuses released memory, with its old content, if the
+  // client has any. The client keeps up to 1 GiB of released memory.
   absl::StatusOr<HostMemory> TakeHost(size_t bytes);
-  // Shares a memfd that the caller has mapped, with the errors of AllocateHost.
-  // INVALID_ARGUMENT unless it is mapped as a whole, has whole pages, none of
-  // them missing, and the seals F_SEAL_SHRINK and F_SEAL_GROW. The caller keeps
-  // the mapping until the HostMemory is gone; the descriptor may be closed.
+  // Shares a memfd that the caller has mapped. Errors are those of
+  // AllocateHost, and INVALID_ARGUMENT unless the whole memfd is mapped,
+  // consists of whole pages that are all allocated, and has the seals
+  // F_SEAL_SHRINK and F_SEAL_GROW. The caller keeps the mapping until the
+  // HostMemory is gone; the descriptor may be closed.
   absl::StatusOr<HostMemory> RegisterHost(int memfd,
                                           absl::Span<std::byte> mapping,
                                           HostUse use = HostUse::kReadWrite);
 
-  // Allocates memory of a GPU that calls use in place, as AllocateHost does;
-  // the server of ClientOptions::memory_socket opens it in its own process, if
-  // it works with that GPU. `ordinal` is the GPU's number in this process.
-  // UNIMPLEMENTED where this machine has no GPU, NOT_FOUND where it has none of
-  // that number, INVALID_ARGUMENT where the server does not work with it,
-  // RESOURCE_EXHAUSTED for more memory than there is; else the errors of
+  // Allocates GPU memory that calls use in place. The server of
+  // ClientOptions::memory_socket opens the memory in its own process; it must
+  // use the same GPU. `ordinal` is the GPU's number in this process.
+  // UNIMPLEMENTED if this machine has no GPU, NOT_FOUND if no GPU has that
+  // number, INVALID_ARGUMENT if the server does not use that GPU,
+  // RESOURCE_EXHAUSTED for more memory than there is, and the errors of
   // AllocateHost.
   //
-  // A GPU's memory is never sent: a call fails with INVALID_ARGUMENT where it
-  // cannot be shared, and with UNAVAILABLE where the server has forgotten it.
-  // All work that this process has queued on the memory must have ended before
-  // a call, or CallOptions::events says what to wait for; when the call
-  // returns, its own work has ended.
+  // The content of GPU memory is never sent: a call fails with INVALID_ARGUMENT
+  // if the memory cannot be shared, and with UNAVAILABLE if the server no
+  // longer knows it. All work that this process has queued on the memory must
+  // have ended before a call, unless CallOptions::events names an event to wait
+  // for. When the call returns, its own work on the GPU has ended.
   absl::StatusOr<DeviceMemory> AllocateDevice(int ordinal, size_t bytes);
-  // Shares the allocation that contains this address: one from cudaMalloc, that
-  // of a PyTorch tensor, or one from cuMemCreate with an exportable descriptor.
-  // INVALID_ARGUMENT for other memory, such as that of CUDA's pools. The caller
-  // owns it and frees it after the DeviceMemory is gone; memory that is freed
-  // earlier is not used.
+  // Shares the whole GPU allocation that contains `address`: memory from
+  // cudaMalloc, of a PyTorch tensor, or from cuMemCreate with an exportable
+  // descriptor. INVALID_ARGUMENT for other memory, such as memory of CUDA's
+  // pools. The caller owns the allocation and frees it after the DeviceMemory
+  // is destroyed. If it is freed earlier, calls do not use it.
   absl::StatusOr<DeviceMemory> RegisterDevice(const void* address);
 
   // Shares an event with the server of ClientOptions::memory_socket, for
   // CallOptions::events. `event` is a cudaEvent_t of that GPU, made with
-  // cudaEventInterprocess | cudaEventDisableTiming, else INVALID_ARGUMENT; it
-  // must not be destroyed before the DeviceEvent is gone. UNIMPLEMENTED for
-  // devices of this process, where the caller waits for work on other streams;
-  // else the errors of AllocateDevice.
+  // cudaEventInterprocess | cudaEventDisableTiming, and must not be destroyed
+  // before the DeviceEvent. INVALID_ARGUMENT for another event, UNIMPLEMENTED
+  // for devices of this process, where the caller must wait for work on other
+  // streams, and the errors of AllocateDevice.
   absl::StatusOr<DeviceEvent> RegisterEvent(int ordinal, void* event);
 
   absl::StatusOr<ServerInfo> GetServerInfo(const CallOptions& call = {});
@@ -190,7 +193,8 @@ class Client {
   // Quantizes on a thread of this client. Like the other asynchronous calls it
   // blocks only while ClientOptions::max_in_flight others are under way, and no
   // longer than its deadline. Discarding the future does not stop the call:
-  // cancel it, and keep its memory until the client is gone.
+  // cancel it with CallOptions::cancel, and keep the input and destinations
+  // until the client is destroyed.
   std::future<absl::StatusOr<Result>> QuantizeAsync(
       const TensorDesc& tensor, absl::Span<const std::byte> input,
       const QuantizeOptions& options, const CallOptions& call = {}) {
@@ -233,8 +237,8 @@ class Client {
   std::future<absl::StatusOr<Result>> RunAsync(
       absl::StatusOr<Plan> plan, absl::Span<const std::byte> input,
       const CallOptions& call);
-  // Makes a call on a plan that reduces. `ended` receives the outcome of a call
-  // that has begun, before the future is ready.
+  // Makes a call whose amax is reduced over several parts. `ended` receives the
+  // outcome of a call that has begun, before the future is ready.
   std::future<absl::StatusOr<Result>> RunReducedAsync(
       Plan plan, absl::Span<const std::byte> input, const CallOptions& call,
       client::Reduction* reduction,

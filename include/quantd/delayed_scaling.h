@@ -11,7 +11,7 @@
 namespace quantd {
 
 struct ScaleUpdate {
-  std::vector<float> history;  // rolled by one, its slot [0] zeroed
+  std::vector<float> history;  // rolled by one; entry [0] is zero
   float scale = 1;
 };
 
@@ -28,8 +28,8 @@ struct GroupUpdates {
   std::vector<float> scales;
 };
 // Computes the next scale of every group of a call. `history` holds the
-// histories of all groups, of equal lengths, one after the other; slot [0] of
-// each is first set to the group's value of `amaxes`; `previous` has a scale
+// histories of all groups, of equal lengths, one after the other. Entry [0] of
+// each is first set to the group's value in `amaxes`. `previous` has one scale
 // for each group.
 GroupUpdates UpdateScales(absl::Span<const float> history,
                           absl::Span<const float> amaxes, HistoryRule rule,

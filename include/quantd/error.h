@@ -1,8 +1,8 @@
 // The details of a failed call, for programs. Everything here reads the
 // absl::Status that a Client returned.
 //
-// GetFieldViolation of "quantd/field_error.h" reads a refused field, whether
-// this library or the server refused it.
+// GetFieldViolation of "quantd/field_error.h" returns the field that this
+// library or the server refused.
 #ifndef QUANTD_ERROR_H_
 #define QUANTD_ERROR_H_
 
@@ -31,11 +31,11 @@ enum class ErrorReason : int32_t {
   kCancelled = 9,
 };
 
-// The server's account of a failure; nullopt when the failure is not the
-// server's (no connection, a deadline that passed here, options refused by this
-// library). A request with more beside its payload than any server accepts is
-// refused by this library as the server would refuse it: kTooLarge and the
-// limit.
+// The details that a server sent with an error; nullopt if the error is not
+// from a server (no connection, a deadline that passed in this process, options
+// refused by this library). There is one exception: if the fields beside the
+// payload are larger than any server accepts, this library refuses the request
+// as the server would, with kTooLarge and the limit.
 struct ServerError {
   ErrorReason reason = ErrorReason::kUnspecified;
   uint64_t limit = 0;                        // bytes, with kTooLarge
@@ -43,19 +43,19 @@ struct ServerError {
 };
 std::optional<ServerError> GetServerError(const absl::Status& status);
 
-// Says that the same call may succeed later: the server was busy, draining or
-// not reachable. The client has already retried as far as its policy and the
-// deadline allow.
+// Advice to repeat the same call later, because the server was busy, draining
+// or not reachable; nullopt for other errors. The client has already retried as
+// far as its RetryPolicy and the deadline allow.
 struct RetryHint {
-  std::chrono::milliseconds delay{0};  // earliest sensible time; 0: unknown
+  std::chrono::milliseconds delay{0};  // least time to wait; 0: unknown
 };
 std::optional<RetryHint> GetRetryHint(const absl::Status& status);
 
-// The id under which the server logged the failed call; empty when it never
-// reached one, and in process, where there is no log.
+// The id under which the server logged the failed call; empty if the call
+// reached no server or was made on devices of this process, which have no log.
 std::string GetRequestId(const absl::Status& status);
 
-// The number of times that the call was sent; 0 when it was refused before
+// The number of times that the call was sent; 0 if it was refused before
 // sending.
 int GetAttempts(const absl::Status& status);
 

@@ -1,6 +1,6 @@
-// Errors for illegal requests: INVALID_ARGUMENT with the field, what was
-// expected and what came. The status carries the three parts, so that a server
-// can send them as a typed detail.
+// Errors for illegal requests: INVALID_ARGUMENT with the field, the expected
+// value and the actual value. The status carries the three parts, so that a
+// server can send them as a typed detail.
 #ifndef QUANTD_FIELD_ERROR_H_
 #define QUANTD_FIELD_ERROR_H_
 
@@ -11,7 +11,8 @@
 
 #include "absl/status/status.h"
 
-// Returns the status of `expr` from the function around it, unless that is OK.
+// Returns the status of `expr` from the enclosing function, unless the status
+// is OK.
 #define QUANTD_RETURN_IF_ERROR(expr)                \
   do {                                              \
     if (absl::Status s = (expr); !s.ok()) return s; \
@@ -20,7 +21,7 @@
 namespace quantd {
 
 struct FieldViolation {
-  std::string field;     // path in the request, "rht.sign_mask"
+  std::string field;     // path in the request, such as "rht.sign_mask"
   std::string expected;  // what would have been legal
   std::string got;       // what came
 };
@@ -29,8 +30,8 @@ struct FieldViolation {
 absl::Status FieldError(std::string_view field, std::string_view expected,
                         std::string_view got);
 
-// INVALID_ARGUMENT for something that is larger than `limit` bytes, or needs
-// more of them.
+// INVALID_ARGUMENT for a value that is larger than `limit` bytes or needs more
+// memory than that.
 absl::Status TooLargeError(std::string_view field, std::string_view expected,
                            std::string_view got, size_t limit);
 // The limit of a status made by TooLargeError; nullopt for any other status.

@@ -1,8 +1,8 @@
-// Element types, formats and the parts of a tensor, and their names. Pure data
-// without dependencies; everything else includes it.
+// Element types, formats and the parts of a tensor, and their names. This
+// header is pure data without dependencies; all other headers include it.
 //
-// Enumerators with a number written out travel on the wire or in a file. Never
-// renumber one; add at the end.
+// Enumerators with an explicit number are sent or saved in files. Never
+// renumber one; add new ones at the end.
 #ifndef QUANTD_FORMAT_H_
 #define QUANTD_FORMAT_H_
 
@@ -51,7 +51,8 @@ constexpr bool IsFloat(DType t) {
   return t == DType::kF32 || t == DType::kF16 || t == DType::kBF16;
 }
 
-// True for types whose values stay exact in fp32 when divided by four.
+// True for the 16-bit types, whose values stay exact when divided by four in
+// fp32.
 template <DType D>
 inline constexpr bool kIsHalf = D == DType::kF16 || D == DType::kBF16;
 
@@ -71,9 +72,9 @@ enum class Format : int32_t {
   kFp8ChannelE4M3 = 12,
 };
 
-// The library whose arithmetic is used, in a given version; a name with kCuda
-// stands for the library's GPU code where that writes other bytes. FORMATS.md
-// has the arithmetic of each.
+// The library and version whose arithmetic is used. Names that end in Cuda
+// stand for the library's GPU code where its bytes differ from the CPU code's.
+// FORMATS.md has the arithmetic of each.
 enum class Profile : int32_t {
   kTe = 0,
   kModelopt047 = 1,
@@ -122,7 +123,7 @@ enum Option : uint32_t {
   kOptAlways = kOptGrouped | kOptDbias | kOptStatistics,
 };
 
-// What an element type can hold, for the types that codes are stored as.
+// The limits of an element type of codes.
 struct ElementLimits {
   DType element;
   float max;     // largest magnitude
@@ -159,9 +160,9 @@ struct FormatSpec {
   DType element;           // how the codes are stored
   DType scale;             // how a scale is stored
   int block = 0;           // elements of a line that share a scale; 0: all
-  bool square = false;     // ... and so many lines share it, too
+  bool square = false;     // `block` adjacent lines share the scale, too
   bool transposed = true;  // the columnwise copy is stored as K lines
-  uint32_t options = 0;    // legal Options
+  uint32_t options = 0;    // bits of the legal Options
 };
 
 inline constexpr uint32_t kNvfp4Options = kOptAlways | kOptGivenAmax |
@@ -257,7 +258,7 @@ enum class Usage : int32_t {
 constexpr bool HasRowwise(Usage u) { return static_cast<int>(u) & 1; }
 constexpr bool HasColumnwise(Usage u) { return static_cast<int>(u) & 2; }
 
-// What happens to NaN and Inf in an input (the reply always reports them).
+// The treatment of NaN and Inf in an input. The reply always reports them.
 enum class NonFinite : int32_t {
   kIgnore = 0,     // NaN is dropped from every maximum
   kPropagate = 1,  // NaN makes the amax and its block's scale NaN
@@ -267,10 +268,10 @@ enum class NonFinite : int32_t {
 // How a value between two codes is rounded.
 enum class Rounding : int32_t {
   kNearest = 0,     // ties to even
-  kStochastic = 1,  // E2M1 only; 8 random bits an element
+  kStochastic = 1,  // E2M1 only; 8 random bits per element
 };
 
-// The shared exponent of an MX block.
+// The rule for the shared exponent of an MX block.
 enum class ScaleRule : int32_t {
   kUp = 0,     // ceil(log2(amax / element_max)): nothing saturates
   kFloor = 1,  // floor(log2 amax) - emax
@@ -278,20 +279,21 @@ enum class ScaleRule : int32_t {
   kEven = 3,   // amax rounded to the element's mantissa, then kFloor
 };
 
-// NVFP4 blocks quantized for a maximum of 4 and of 6, the better one kept.
+// Whether each NVFP4 block is quantized both for a maximum of 4 and of 6, and
+// the better result is kept.
 enum class FourOverSix : int32_t {
   kOff = 0,
   kMae = 1,  // by the sum of absolute errors
   kMse = 2,  // by the sum of squared errors
 };
 
-// What one amax of RhtAmax stands for.
+// The elements that one amax of RhtAmax covers.
 enum class AmaxDomain : int32_t {
-  kTensor = 0,  // all of the tensor, or of a group
-  kRow = 1,     // each row of the operand: a row of x, or a column of it
+  kTensor = 0,  // the whole tensor, or each group
+  kRow = 1,     // each row of the operand: a row of x; columnwise a column
 };
 
-// The entries of an amax history that make the next scale.
+// The entries of an amax history from which the next scale is computed.
 enum class HistoryRule : int32_t {
   kMax = 0,
   kMostRecent = 1,
@@ -301,16 +303,16 @@ enum class HistoryRule : int32_t {
 enum class Layout : int32_t {
   kUnspecified = 0,
   kLinear = 1,    // row-major
-  kSwizzled = 2,  // scales in 128 x 4 tiles, as tensor cores want them
+  kSwizzled = 2,  // scales in 128 x 4 tiles, as tensor cores read them
 };
 
 // Role of a tensor inside a payload.
 enum class TensorKind : int32_t {
   kUnspecified = 0,
-  kInput = 1,               // the tensor to work on, in its own type
+  kInput = 1,               // the unquantized input, fp32, fp16 or bf16
   kRowwiseData = 2,         // codes
   kRowwiseScale = 3,        // scales, padded
-  kRowwiseAmax = 4,         // fp32, the amax the rowwise codes were made with
+  kRowwiseAmax = 4,         // fp32, the amax that the rowwise codes depend on
   kColumnwiseData = 5,      // codes
   kColumnwiseScale = 6,     // scales, padded
   kColumnwiseAmax = 7,      // fp32
@@ -322,9 +324,9 @@ enum class TensorKind : int32_t {
   kDbias = 13,              // sums of the columns
   kAmaxHistory = 14,        // fp32, rolled
   kNextScale = 15,          // fp32
-  // fp32, stored by a profile's library in place of NVFP4's amax: a value is
-  // code
-  // * scale * global, or code * scale / global.
+  // fp32; a profile's library stores one of them in place of NVFP4's amax. A
+  // value is code * scale * global with the first, code * scale / global with
+  // the second.
   kRowwiseGlobalScale = 16,
   kRowwiseGlobalDivisor = 17,
 };

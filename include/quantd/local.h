@@ -1,6 +1,6 @@
 // A client of this process' own devices. Part of the library quantd::local,
-// which contains the kernels; quantd::client does not, and has a fifth of the
-// size.
+// which contains the kernels. The library quantd::client, without the kernels,
+// is a fifth as large.
 #ifndef QUANTD_LOCAL_H_
 #define QUANTD_LOCAL_H_
 
@@ -14,24 +14,24 @@ namespace quantd {
 
 // Opens devices of this process for "local:cpu", "local:cuda:N" and "local",
 // which stands for all GPUs, or for the CPU on a machine without GPUs. Every
-// other target goes to Client::Create. NOT_FOUND for a device that is not
-// there.
+// other target goes to Client::Create. NOT_FOUND for a device that does not
+// exist.
 //
-// Devices are opened with ClientOptions::local and threads of their own, so
-// that a program needs one client. Options about connections, retries and
-// credentials do not matter.
+// Each client opens its devices, with ClientOptions::local, and starts threads
+// for them, so a program should share one client. Options about connections,
+// retries and credentials are ignored.
 //
 // Calls work on the caller's input and on CallOptions::into in place; an output
 // may overlap the input. With "local:cuda:N" both may be memory of any GPU; all
-// work queued on it must have ended. Both may also be host memory: what is
-// page-locked goes by the copy engines, the rest through memory of the client's
-// own, at the speed of a memcpy.
+// work queued on that memory must have ended. Both may also be host memory: the
+// GPU's copy engines copy page-locked memory; other memory is copied through
+// buffers of the client, at the speed of a memcpy.
 //
-// Calls that do not fit beside others wait in order of arrival until their
-// deadline; nothing is refused as busy, and memory that a device uses in place
-// takes no room. A call that ends early returns at once while it waits, and
-// when its job is done while that runs. Calls are not logged and have no
-// request id.
+// A call that does not fit into the free memory waits, in order of arrival,
+// until its deadline; no call is refused as busy. Memory that a device uses in
+// place does not count. A call that is cancelled or misses its deadline returns
+// at once if it is waiting, and otherwise when its job ends. Calls are not
+// logged and have no request id.
 absl::StatusOr<std::unique_ptr<Client>> CreateClient(
     std::string_view target, const ClientOptions& options = {});
 

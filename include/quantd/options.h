@@ -1,4 +1,4 @@
-// Options of the calls on a tensor, as plain data with their defaults. The Make
+// Options of the calls on a tensor: plain data with defaults. The Make
 // functions of "quantd/plan.h" check them and compute the outputs.
 #ifndef QUANTD_OPTIONS_H_
 #define QUANTD_OPTIONS_H_
@@ -26,33 +26,36 @@ struct RhtOptions {
   std::optional<SignMask> sign_mask = {};  // default: DefaultSignMask
 };
 
-// The tensor that a request sends; for Dequantize the one that was quantized.
+// The tensor that a request sends; for Dequantize, the tensor that was
+// quantized.
 struct TensorDesc {
   DType dtype = DType::kUnspecified;
   std::vector<int64_t> shape;
-  // Negative counts from the end. Legal: 1 .. rank-1, and for rank 1 only the
-  // default, which makes the vector one row.
+  // The dimension that K begins with (see "quantd/plan.h"). Negative counts
+  // from the end. Legal: 1 .. rank-1; for rank 1 only the default, which makes
+  // the vector one row.
   int flatten_axis = -1;
 };
 
-// How the copies of a tensor are laid out. Decoding needs this and the format.
+// How the copies of a tensor are laid out. Decoding needs the same CopyForm as
+// quantizing.
 struct CopyForm {
   Layout scale_layout = Layout::kLinear;
-  // One scale for a 16 x 16 block, instead of one for each of its lines.
+  // Stores one scale for each 16 x 16 block, not one for each of its lines.
   bool compact_scales = false;
   bool row_scaled = false;  // one amax for each line
-  // NVFP4 that was made with 4over6 and 256 as the largest block scale.
+  // With 4over6 (NVFP4): the largest block scale is 256, not 448.
   bool scale_256 = false;
 };
 
-// Whether a copy's amax is one for each of its lines.
+// Whether a copy has one amax for each of its lines.
 constexpr bool HasAmaxOfLines(const FormatSpec& format, const CopyForm& form) {
   return form.row_scaled || format.scaling == Scaling::kChannel;
 }
 
 struct StochasticOptions {
   uint64_t seed = 0;
-  // Another stream of the same seed.
+  // Selects another random stream of the same seed.
   uint64_t seed_offset = 0;
 };
 
@@ -66,18 +69,18 @@ struct ShardPosition {
 
 // Delayed scaling of FP8: quantd/delayed_scaling.h.
 struct HistoryOptions {
-  // [0] is this step's slot; at least one. With groups: as many values for
-  // each, group after group.
+  // The history, at least one value; [0] is the entry of this step. With
+  // groups: the histories of all groups, of equal lengths, one after the other.
   std::vector<float> amax;
   HistoryRule rule = HistoryRule::kMax;
   int margin = 0;  // -127 .. 127
 };
 
-// The amax of each copy: the contribution of one part of a tensor, or the value
-// for the whole after a reduction. Holds one value; with row_scaled and for FP8
-// channels, one for each row and each column of the part, reduced only among
-// parts that share these rows or columns. Empty for a copy that is not made or
-// whose format has no amax.
+// The amax of each copy, either of one part of a tensor or, after a reduction,
+// of the whole. Each copy has one value. With row_scaled and for FP8 channels,
+// `rowwise` has a value for each row of the part and `columnwise` for each
+// column, which are reduced only among parts that share these rows or columns.
+// Empty for a copy that is not made or whose format has no amax.
 struct CopyAmax {
   std::vector<float> rowwise;
   std::vector<float> columnwise;
@@ -86,30 +89,30 @@ struct CopyAmax {
 // Options of nvfp4 and nvfp4_2d.
 struct Nvfp4Options {
   FourOverSix four_over_six = FourOverSix::kOff;
-  // With four_over_six: errors are compared before scaling back.
+  // With four_over_six: compares the errors of the scaled values.
   bool fast_error = false;
   // Estimates the amax of a rotated copy for which none is given: the amax of
-  // the unrotated tensor times this. 0: no estimate. Not set: the server's
-  // default, which is no estimate unless its operator set one.
+  // the unrotated tensor times this factor. 0: no estimate. Not set: the
+  // server's default, which is no estimate unless its operator set one.
   std::optional<float> amax_estimation_scale = {};
 };
 
 // Options of FP8 with fp32 scales. `scale` and `history` are for formats with
 // one scale per tensor.
 struct Fp8Options {
-  // A smaller amax counts as this one.
+  // The least amax: a smaller one is replaced by this value.
   float epsilon = 0;
-  // Rounds scales to powers of two. Not set: only block scales.
+  // Rounds scales to powers of two. Not set: true for block scaling only.
   std::optional<bool> power_of_two = {};
-  // The scales to use, one or one for each group (delayed scaling). Empty:
-  // computed from the amax (current scaling).
+  // The scales to use, for delayed scaling: one, or one for each group. Empty:
+  // scales are computed from the amax (current scaling).
   std::vector<float> scale = {};
   std::optional<HistoryOptions> history = {};  // with `scale`
 };
 
 // Options of MXFP8 and MXFP4.
 struct MxOptions {
-  // Not set: up, unless the profile has another rule.
+  // Not set: kUp, unless the profile has another rule.
   std::optional<ScaleRule> scale_rule = {};
 };
 
@@ -120,11 +123,11 @@ struct QuantizeOptions {
   Usage usage = Usage::kRowwise;
   RhtOptions rht = {};
   NonFinite non_finite = NonFinite::kIgnore;
-  // Replace the computed amax: one value, one for each group, or, with
-  // row_scaled and for FP8 channels, one for each line (group after group).
-  // Empty: computed. For an unrotated direction the amax is max |x|; it also
-  // serves the other direction if that one is unrotated or estimated (but not
-  // with row_scaled).
+  // Amaxes that replace the computed ones: one value, one for each group, or,
+  // with row_scaled and for FP8 channels, one for each line (group after
+  // group). Empty: the amax is computed. For an unrotated copy the amax is max
+  // |x|. It also serves the other copy if that is unrotated or its amax is
+  // estimated (but not with row_scaled).
   std::vector<float> rowwise_amax = {};
   std::vector<float> columnwise_amax = {};
   CopyForm form = {};
@@ -134,44 +137,45 @@ struct QuantizeOptions {
   Nvfp4Options nvfp4 = {};
   Fp8Options fp8 = {};
   MxOptions mx = {};
-  // Rows of the groups, which follow each other. Not set: no groups.
+  // The number of rows of each group; groups follow each other. Not set: no
+  // groups.
   std::optional<std::vector<int64_t>> splits = {};
   // Allows the groups to end before M: rows after the last group are ignored
   // and appear in no output.
   bool partial_splits = false;
-  // Further outputs beside the copies: max |x|, which is `amax` on the wire.
+  // Outputs beside the copies. want_amax asks for max |x|, `amax` on the wire.
   bool want_amax = false;
   bool dbias = false;
   DType dbias_dtype = DType::kUnspecified;  // unspecified: the input's
   bool statistics = false;
-  // The library whose bytes are made.
+  // The library whose bytes the codes and scales have.
   Profile profile = Profile::kTe;
 };
 
 struct DequantizeOptions {
   Format format = Format::kUnspecified;
-  Usage usage = Usage::kRowwise;  // the one copy to decode: never kBoth
+  Usage usage = Usage::kRowwise;  // the copy to decode; not kBoth
   DType output = DType::kUnspecified;
   bool inverse_rht = false;  // undo the rotation of that copy
-  // Keeps a rotation of this dimension instead of undoing it; 0: the copy was
-  // not rotated, or inverse_rht undoes it. The result is the rotated operand
-  // with its padding: the M of a columnwise copy (of each group) is rounded up
-  // to whole blocks and rotations.
+  // Not 0: the dimension of the copy's rotation, which is kept. The result is
+  // then the rotated operand with its padding: M of a columnwise copy (or of
+  // each group) is rounded up to whole blocks and rotations. 0: the copy was
+  // not rotated, or inverse_rht undoes the rotation.
   int rotated_dimension = 0;
   int rht_dimension = 16;
   std::optional<SignMask> sign_mask = {};  // default: DefaultSignMask
   CopyForm form = {};
   std::optional<std::vector<int64_t>> splits = {};
   bool partial_splits = false;
-  // The profile that the copy was quantized with; codes are decoded as its
-  // library does.
+  // The profile that the copy was quantized with. Its library's arithmetic
+  // decodes the codes.
   Profile profile = Profile::kTe;
 };
 
 struct RhtAmaxOptions {
   bool rowwise = false;         // max |x|
   bool rowwise_rht = false;     // max |bf16(RHT of the rows)|
-  bool columnwise = false;      // max |x|, again
+  bool columnwise = false;      // max |x|, as a part of its own
   bool columnwise_rht = false;  // max |bf16(RHT of the columns)|
   int rht_dimension = 16;
   std::optional<SignMask> sign_mask = {};  // default: DefaultSignMask

@@ -11,19 +11,19 @@
 namespace quantd {
 
 // Reads bytes of a tensor, row-major, from `offset` on. Called from several
-// threads at once, and for a tensor in pieces twice for every byte.
+// threads at once. For a tensor in pieces, every byte may be read twice.
 using TensorReader =
     std::function<absl::Status(size_t offset, absl::Span<std::byte> bytes)>;
 
 struct PieceOptions {
   // The largest request to send: ServerInfo::max_request_bytes.
   size_t request_bytes = size_t{512} << 20;
-  // The size of a piece of a tensor that does not fit: the bytes that are sent,
-  // decoded and held at once.
+  // The size of a piece of a tensor that is larger than request_bytes: the
+  // number of bytes that are sent, decoded and held at once.
   size_t piece_bytes = size_t{128} << 20;
-  int at_once = 2;
-  // Receives the number of further bytes of the tensor that are done; they add
-  // up to all of them. Called by one thread at a time.
+  int at_once = 2;  // pieces under way at once
+  // Receives the number of bytes done since the previous call; the sum is the
+  // size of the tensor. Called by one thread at a time.
   std::function<void(size_t bytes)> progress = {};
 };
 

@@ -1,5 +1,5 @@
 // Calls on tensors of any size. A tensor that is too large for one call is sent
-// in pieces, and the results are joined to the bytes that the whole would have
+// in pieces, and the results are joined to the bytes that one call would have
 // given. "quantd/distributed.h" explains why that works.
 //
 // A tensor in pieces cannot have groups, dbias, or delayed scaling with a
@@ -22,9 +22,9 @@
 
 namespace quantd {
 
-// Quantizes as Client::Quantize does. CallOptions::into must be empty, and the
-// deadline is that of each call. If it takes several calls, progress goes to
-// PieceOptions::progress and not to that of the call.
+// Quantizes as Client::Quantize does. CallOptions::into must be empty, and
+// CallOptions::deadline applies to each call. If several calls are made,
+// progress is reported to PieceOptions::progress, not to CallOptions::progress.
 absl::StatusOr<Result> QuantizeInPieces(Client& client,
                                         const TensorDesc& tensor,
                                         const TensorReader& input,
@@ -40,12 +40,14 @@ absl::StatusOr<Result> RhtAmaxInPieces(Client& client, const TensorDesc& tensor,
                                        const CallOptions& call = {});
 
 // Receives a part of the decoded matrix: the rows and columns that `place`
-// names, as part kDequantized of the Result. Called by one thread at a time.
+// names. `decoded` holds them as part kDequantized. Called by one thread at a
+// time.
 using DecodedSink =
     std::function<absl::Status(const Shard& place, const Result& decoded)>;
 
-// Decodes as QuantizedTensor::DequantizeCopy does, and passes on decoded parts
-// as they arrive, in any order. A tensor with groups always takes one call.
+// Decodes as QuantizedTensor::DequantizeCopy does, and passes decoded parts to
+// `sink` as they arrive, in any order. A tensor with groups always takes one
+// call.
 absl::Status DequantizeInPieces(Client& client, const QuantizedTensor& tensor,
                                 Usage copy, DType dtype,
                                 const DecodedSink& sink,

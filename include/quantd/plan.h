@@ -1,10 +1,11 @@
-// A checked request: its legality and all sizes are decided before any byte
-// moves and without a device. A Plan that exists is legal on every device.
+// A checked request. Making a Plan checks the request and computes all sizes,
+// without a device and before any byte is sent. Every Plan is legal on every
+// device.
 //
-// Shapes: a tensor of any rank is an M x K matrix; `flatten_axis` says where
-// its dimensions split (M = product before it, K = product from it on).
-// Errors: every Make function returns INVALID_ARGUMENT made by FieldError.
-// Threads: a Plan is immutable and may be shared.
+// Shapes: a tensor of any rank is an M x K matrix; M is the product of the
+// dimensions before `flatten_axis`, K the product of the others. Errors: every
+// Make function returns INVALID_ARGUMENT made by FieldError. Threads: a Plan is
+// immutable and may be shared.
 #ifndef QUANTD_PLAN_H_
 #define QUANTD_PLAN_H_
 
@@ -22,8 +23,8 @@ namespace quantd {
 // Tensors inside a payload start at multiples of this; gaps are zero bytes.
 inline constexpr size_t kPayloadAlignment = 64;
 
-// Rows [row, row + rows) of the matrix. A tensor that is not grouped is one
-// group.
+// Rows [row, row + rows) of the matrix. A tensor without groups is a single
+// Group.
 struct Group {
   int64_t row = 0;
   int64_t rows = 0;
@@ -38,7 +39,7 @@ struct TensorSpec {
   size_t offset = 0;  // bytes from the start of the payload
   size_t size = 0;    // bytes
   // The starts of the groups' parts, in bytes from `offset`, and the end of the
-  // last one. Empty if the plan has no groups, and for an input that is not a
+  // last part. Empty if the plan has no groups, and for an input that is not a
   // quantized copy.
   std::vector<size_t> group_offsets = {};
 };
@@ -48,30 +49,31 @@ class Plan {
   using Options = std::variant<QuantizeOptions, DequantizeOptions,
                                RhtAmaxOptions, ApplyRhtOptions>;
 
-  // The options with defaults filled in. They make an equal plan.
+  // The options with defaults filled in. A plan made from them is equal to this
+  // one.
   const Options& options() const { return options_; }
   const TensorDesc& tensor() const { return tensor_; }
-  // The number of rows: M, or, if the groups end before M, the sum of the
-  // groups' rows; for a columnwise copy that stays rotated, including the
-  // padding.
+  // The number of rows: M, or the sum of the groups' rows if the groups end
+  // before M. For a columnwise copy that stays rotated, the padding is
+  // included.
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }  // K
   const std::vector<Group>& groups() const { return groups_; }
   bool grouped() const { return grouped_; }
 
-  // The tensors to feed, packed as the backend wants them: one tensor for
-  // Quantize, RhtAmax and ApplyRht; data, scale and amax for Dequantize.
-  // Offsets are those of the job's own staging, not of a request's payload.
+  // The input tensors: one for Quantize, RhtAmax and ApplyRht; data, scale and
+  // amax for Dequantize. Their offsets are those in the job's staging buffer,
+  // not those in a request's payload.
   const std::vector<TensorSpec>& inputs() const { return inputs_; }
-  // The tensors that come out, in the order of TensorKind; offsets are those of
+  // The output tensors, in the order of TensorKind. Their offsets are those in
   // the reply's payload.
   const std::vector<TensorSpec>& outputs() const { return outputs_; }
   size_t input_bytes() const { return input_bytes_; }
   size_t output_bytes() const { return output_bytes_; }
-  // Device memory a backend needs beside input and output, at most.
+  // The most device memory that a backend needs beside input and output.
   size_t scratch_bytes() const { return scratch_bytes_; }
 
-  // The spec of that kind, or nullptr.
+  // The input or output of that kind, or nullptr.
   const TensorSpec* input(TensorKind kind) const;
   const TensorSpec* output(TensorKind kind) const;
 
@@ -94,8 +96,8 @@ class Plan {
 
 absl::StatusOr<Plan> MakeQuantizePlan(const TensorDesc& tensor,
                                       const QuantizeOptions& options);
-// `tensor.dtype`, which codes do not record, is used only if a profile's
-// library stores scales in the type of its input.
+// `tensor.dtype`, the type before quantization, is used only if a profile's
+// library stores scales in that type.
 absl::StatusOr<Plan> MakeDequantizePlan(const TensorDesc& tensor,
                                         const DequantizeOptions& options);
 absl::StatusOr<Plan> MakeRhtAmaxPlan(const TensorDesc& tensor,

@@ -9,10 +9,10 @@
 //       quantizer.Quantize({quantd::DType::kBF16, {4096, 4096}}, bytes);
 //
 // Quantize refuses options that the format does not have before anything is
-// sent; the table in WIRE.md lists them.
+// sent. A table in WIRE.md lists the options of each format.
 //
-// Delayed scaling of FP8 tensors, step after step, history[0] being the slot
-// of the step at hand:
+// Delayed scaling of FP8 tensors, step after step, where history[0] is the
+// entry of the current step:
 //
 //   quantizer.set_delayed_scaling(scale, quantd::HistoryOptions{history});
 //   auto q = quantizer.Quantize(tensor, bytes);
@@ -20,10 +20,11 @@
 //   history.assign(rolled.begin(), rolled.end());
 //   scale = q->as<float>(quantd::TensorKind::kNextScale)[0];
 //
-// If several processes reduce the amax first, leave the history out, reduce
-// the amax of the copies, and call UpdateScale of "quantd/delayed_scaling.h".
+// If several processes reduce the amax, do not pass the history: reduce the
+// amax of the copies and call UpdateScale of "quantd/delayed_scaling.h".
 //
-// Threads: any number may call Quantize at once, while no set_ function runs.
+// Threads: any number of threads may call Quantize at once, while no set_
+// function runs.
 #ifndef QUANTD_QUANTIZER_H_
 #define QUANTD_QUANTIZER_H_
 
@@ -46,9 +47,9 @@
 
 namespace quantd {
 
-// Values for amax_estimation_scale. Rotation makes an amax at most
-// sqrt(dimension) times larger, 4 times for blocks of 16, so that 4 never
-// clips. Gaussian values stay far below it.
+// Values for amax_estimation_scale. A rotation enlarges an amax by at most
+// sqrt(dimension), which is 4 for blocks of 16, so an estimate of 4 never
+// clips. For Gaussian values the factor is far smaller.
 inline constexpr float kActivationEstimation = 2.0f;
 inline constexpr float kGradientEstimation = 1.0f;
 
@@ -56,31 +57,33 @@ inline constexpr float kGradientEstimation = 1.0f;
 uint64_t DrawSeed();
 
 // An FP8 type by the name that TransformerEngine ("kFloat8E4M3"), JAX, PyTorch
-// ("float8_e4m3fn") or this library ("e4m3") has for it; nullopt for another.
+// ("float8_e4m3fn") or this library ("e4m3") has for it; nullopt for an unknown
+// name.
 std::optional<DType> Fp8DTypeFromName(std::string_view name);
 
 struct QuantizerConfig {
-  // Options of every call. The rotation or the estimate of a copy that the
-  // usage does not name takes effect when set_usage names that copy.
+  // Options of every call. A rotation or an estimate of a copy that is not made
+  // takes effect once set_usage adds that copy.
   QuantizeOptions options = {
       .format = Format::kNvfp4, .usage = Usage::kBoth, .rht = {}};
 
-  // Rows and columns that share a scale; (0, 0): as the format says. Other
-  // values pick the format of the same family that has them: with kNvfp4 or
-  // kNvfp4Square (1, 16) or (16, 16); with FP8 block scaling (1, 128) or
-  // (128, 128); with MX (1, 32).
+  // Rows and columns that share a scale; (0, 0): those of the format. Other
+  // values select the format of the same family that has this block: with
+  // kNvfp4 or kNvfp4Square (1, 16) or (16, 16); with FP8 block scaling (1, 128)
+  // or (128, 128); with MX (1, 32).
   std::array<int, 2> block_dims = {0, 0};
-  // The FP8 type of the codes, kE4M3 or kE5M2, which picks the format of the
-  // same family; with NVFP4 that of the block scales, which is kE4M3.
-  // Unspecified: as the format says. Fp8DTypeFromName reads the names of other
-  // libraries.
+  // The FP8 type of the codes, kE4M3 or kE5M2, which selects the format of the
+  // same family. With NVFP4 it is the type of the block scales, which must be
+  // kE4M3. Unspecified: the type of the format. Fp8DTypeFromName reads the
+  // names of other libraries.
   DType fp8_dtype = DType::kUnspecified;
-  // The seed of random signs, which replace those of options.rht.
+  // If set, random signs drawn from this seed replace the sign mask of
+  // options.rht.
   std::optional<uint64_t> sign_seed = std::nullopt;
   // Draws a seed for every Quantize that rounds stochastically with the seed 0
-  // in options.stochastic, before anything is sent, so that a retry gives the
-  // same bytes. The tensor's options() have the seed. If false, 0 is a seed
-  // like any other.
+  // in options.stochastic. The seed is drawn before anything is sent, so that a
+  // retry gives the same bytes, and is in the tensor's options(). If false, 0
+  // is a seed like any other.
   bool draw_seed = true;
 };
 
@@ -89,37 +92,37 @@ class Quantizer {
   explicit Quantizer(std::shared_ptr<Client> client,
                      const QuantizerConfig& config = {});
 
-  // Sets which copies are made. nullopt leaves a flag as it is.
+  // Sets which copies are made. nullopt leaves a flag unchanged.
   void set_usage(std::optional<bool> rowwise, std::optional<bool> columnwise);
-  // Sets the amax of each copy. Empty: computed.
+  // Sets the amax of each copy. Empty: the amax is computed.
   void set_amax(std::vector<float> rowwise, std::vector<float> columnwise);
-  // Sets the scale to use and, optionally, the history to roll; with groups,
-  // one scale and a history for each.
+  // Sets the scale to use and, optionally, the history to roll. With groups,
+  // each has a scale and a history.
   void set_delayed_scaling(float scale, std::optional<HistoryOptions> history);
   void set_delayed_scaling(std::vector<float> scales,
                            std::optional<HistoryOptions> history);
 
   const QuantizerConfig& config() const { return config_; }
-  // The configuration as the Client takes it, with a seed where one is drawn.
-  // INVALID_ARGUMENT for block_dims or an fp8_dtype that the format's family
-  // does not have, for a value that is set twice, and if there would be no
-  // output.
+  // The configuration as options of Client::Quantize, with the seed if one is
+  // drawn. INVALID_ARGUMENT for block_dims or an fp8_dtype that the format's
+  // family does not have, for a value that is set twice, and if there would be
+  // no output.
   absl::StatusOr<QuantizeOptions> options() const;
 
-  // Quantizes a tensor. `input` is its bytes, row-major, and stays the
-  // caller's.
+  // Quantizes a tensor. `input` holds its bytes, row-major; the caller owns
+  // them.
   absl::StatusOr<QuantizedTensor> Quantize(const TensorDesc& tensor,
                                            absl::Span<const std::byte> input,
                                            const CallOptions& call = {}) const;
 
-  // Quantizes fp32 values, flattened at the last dimension.
+  // Quantizes fp32 values. K is the last dimension of `shape`.
   absl::StatusOr<QuantizedTensor> Quantize(absl::Span<const float> input,
                                            std::vector<int64_t> shape,
                                            const CallOptions& call = {}) const;
 
-  // Quantizes groups of rows, each as if it were alone. `splits` are their
-  // numbers of rows, which add up to M, or with options.partial_splits to less.
-  // QuantizedTensor::group views one.
+  // Quantizes groups of rows, each as if it were alone. `splits` has the number
+  // of rows of each group. They add up to M, or to less with
+  // options.partial_splits. QuantizedTensor::group views one group.
   absl::StatusOr<QuantizedTensor> QuantizeGroups(
       const TensorDesc& tensor, absl::Span<const std::byte> input,
       std::vector<int64_t> splits, const CallOptions& call = {}) const;

@@ -1,4 +1,4 @@
-// The result of a call: its tensors and a report.
+// The result of a call: tensors and a report.
 #ifndef QUANTD_RESULT_H_
 #define QUANTD_RESULT_H_
 
@@ -18,14 +18,14 @@
 
 namespace quantd {
 
-// The way that a call's payload took.
+// How the payload of a call was transported.
 enum class Transport {
   kTcp,
   kUnix,    // a unix socket
   kShared,  // the input, or parts in CallOptions::into, lie in memory shared
             // with the server; messages carry the rest
-  kCuda,    // as kShared, some of it a GPU's memory
-  kLocal,   // in this process
+  kCuda,    // as kShared, but some of the memory is a GPU's
+  kLocal,   // not sent: the device belongs to this process
 };
 std::string_view Name(Transport transport);  // "tcp", "unix" and so on
 
@@ -33,7 +33,7 @@ std::string_view Name(Transport transport);  // "tcp", "unix" and so on
 class AlignedBytes {
  public:
   AlignedBytes() = default;
-  // Stays empty when there is no memory.
+  // Stays empty if the allocation fails.
   explicit AlignedBytes(size_t size);
 
   absl::Span<std::byte> span() { return {bytes_.get(), size_}; }
@@ -47,9 +47,9 @@ class AlignedBytes {
   size_t size_ = 0;
 };
 
-// Owns its bytes, except for parts in memory of CallOptions::into, which the
-// caller keeps as long as they are read through the Result. Move-only; many
-// threads may read a const Result.
+// Owns its bytes, except for parts in memory of CallOptions::into, which must
+// stay valid while they are read through the Result. Move-only. Many threads
+// may read a const Result.
 class Result {
  public:
   // The parts, in the order of TensorKind, as "quantd/plan.h" computes them.
@@ -62,11 +62,11 @@ class Result {
   // The bytes of a part, 64-byte aligned if the Result owns them; empty when
   // there is no such part.
   absl::Span<const std::byte> bytes(TensorKind kind) const;
-  // The bytes of one group, the same that the group alone would give; empty
-  // when there is no such part or group.
+  // The bytes of one group, which are those of a call on that group alone.
+  // Empty if there is no such part or group.
   absl::Span<const std::byte> bytes(TensorKind kind, size_t group) const;
-  // The value of a part that is one fp32 number; nullopt when there is no such
-  // part or it has several.
+  // The value of a part that is one fp32 number; nullopt if there is no such
+  // part or it has several values.
   std::optional<float> amax(TensorKind kind) const;
   // The values of a part of fp32 numbers: one, or one for each group or line.
   // Empty when there is no such part.
@@ -82,31 +82,32 @@ class Result {
     return {reinterpret_cast<const T*>(raw.data()), raw.size() / sizeof(T)};
   }
 
-  // What was found in the input.
+  // Whether the input held NaN or Inf.
   bool saw_nan() const { return saw_nan_; }
   bool saw_inf() const { return saw_inf_; }
-  // The number of groups that got 1 as their global scale, because with their
-  // own the profile's library would write NaN.
+  // The number of groups whose global scale was replaced by 1, because the
+  // profile's library would have written NaN.
   int64_t replaced_globals() const { return replaced_globals_; }
   // The errors of the rowwise or columnwise copy, if
   // QuantizeOptions::statistics asked for them.
   const std::optional<ErrorStatistics>& statistics(Usage copy) const {
     return copy == Usage::kColumnwise ? columnwise_ : rowwise_;
   }
-  // The device that did the work: "cuda:0".
+  // The device that ran the call, such as "cuda:0".
   const std::string& device() const { return device_; }
-  // The id under which the server logged the call; empty in process.
+  // The id under which the server logged the call; empty for devices of this
+  // process.
   const std::string& request_id() const { return request_id_; }
-  // The number of times that the call was sent; for a call in bands, summed
-  // over the bands.
+  // The number of times that the call was sent. For a call in bands it is the
+  // sum over the bands.
   int attempts() const { return attempts_; }
-  // The way that the call took.
+  // How the payload was transported.
   Transport transport() const { return transport_; }
-  // Whether the input went in chunks (ClientOptions::stream_from).
+  // Whether the input was sent in chunks (ClientOptions::stream_from).
   bool streamed() const { return streamed_; }
-  // The number of bands (ClientOptions::band_bytes); 1: one call. With several,
-  // request_id() is that of one of them, and device() names all devices:
-  // "cpu:0, cuda:1".
+  // The number of bands (ClientOptions::band_bytes); 1 if the call was not cut.
+  // With several bands, request_id() is that of one band, and device() names
+  // all devices: "cpu:0, cuda:1".
   int bands() const { return bands_; }
 
  private:

@@ -1,4 +1,4 @@
-// A server's description of itself, and of a reply that it would send.
+// A server's description of itself, and of the reply to a request.
 #ifndef QUANTD_SERVER_INFO_H_
 #define QUANTD_SERVER_INFO_H_
 
@@ -11,11 +11,11 @@
 
 namespace quantd {
 
-// The reply that Quantize would give, as the server describes it.
+// The reply that a Quantize call would get.
 struct QuantizeDescription {
   std::vector<TensorSpec> parts;  // offsets are those of the reply's payload
-  uint64_t input_bytes = 0;       // to send
-  uint64_t output_bytes = 0;      // to come back
+  uint64_t input_bytes = 0;       // payload of the request
+  uint64_t output_bytes = 0;      // payload of the reply
   uint64_t scratch_bytes = 0;     // device memory beside both
   std::string request_id;
 };
@@ -23,7 +23,7 @@ struct QuantizeDescription {
 struct DeviceInfo {
   std::string name;         // "cuda:0"
   std::string kind;         // "cuda"
-  std::string description;  // for people
+  std::string description;  // for people to read
   bool healthy = false;
   uint64_t memory_limit_bytes = 0;
   uint64_t memory_high_water_bytes = 0;
@@ -34,7 +34,7 @@ struct DeviceInfo {
 };
 
 struct FormatSupport {
-  Format format = Format::kUnspecified;  // unspecified: newer than this client
+  Format format = Format::kUnspecified;  // unspecified: unknown to this client
   std::string name;
   std::vector<std::string> device_kinds;
   std::vector<DType> inputs;

@@ -24,8 +24,7 @@ namespace quantd {
 
 inline constexpr int kRhtDimensions[] = {16, 32, 64, 128};
 
-// The mask, with room for the largest dimension, 128. Bits at and above the
-// dimension are 0.
+// A mask for dimensions up to 128. Bits at and above the dimension are 0.
 struct SignMask {
   std::array<uint64_t, 2> words = {0, 0};
 
@@ -34,7 +33,7 @@ struct SignMask {
 };
 
 // Checks a dimension and a mask. FieldError for a dimension other than 16, 32,
-// 64 and 128, or a mask with bits beyond it.
+// 64 and 128, or a mask with bits beyond the dimension.
 absl::Status CheckRht(int dimension, const std::optional<SignMask>& mask);
 
 // The vector TransformerEngine and torchao use by default, 0xD7E8.
@@ -43,7 +42,7 @@ inline constexpr SignMask kDefaultSignMask = {{0xD7E8, 0}};
 // The default vector for a dimension: kDefaultSignMask, repeated.
 SignMask DefaultSignMask(int dimension);
 
-// A random vector; the same seed gives the same one everywhere.
+// A random vector, which depends only on the arguments.
 SignMask RandomSignMask(uint64_t seed, int dimension);
 
 // Bit i set iff v[i] is -1. INVALID_ARGUMENT for a size other than 16, 32, 64
@@ -62,14 +61,14 @@ std::string SignMaskToBytes(const SignMask& mask, int dimension);
 // Reads an integer, the form in which JAX hands a mask to its custom calls.
 // INVALID_ARGUMENT (field "rht.sign_mask") for bits at or above the dimension.
 absl::StatusOr<SignMask> SignMaskFromInt(uint64_t bits, int dimension);
-// The mask as an integer; nullopt if it has bits beyond 64.
+// The mask as an integer; nullopt if a bit at or above 64 is set.
 std::optional<uint64_t> SignMaskToInt(const SignMask& mask);
 
 // R, row-major, dimension x dimension; every entry +-fl32(dimension^-1/2).
 std::vector<float> RhtMatrix(const SignMask& mask, int dimension);
 // R as elements of fp32, fp16 or bf16, each rounded to nearest; dimensions 16
 // and 64 are exact in all three. INVALID_ARGUMENT for another type or
-// dimension, or a mask that has more bits.
+// dimension, or a mask with bits beyond the dimension.
 absl::StatusOr<std::vector<std::byte>> RhtMatrix(const SignMask& mask,
                                                  int dimension, DType dtype);
 

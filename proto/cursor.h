@@ -1,5 +1,5 @@
-// Reads a message in place, in slices, with the rules of protobuf's own C++
-// parser. For proto/*.cc only.
+// Reads a serialized message in place, from its slices, with the rules of
+// protobuf's C++ parser. For proto/*.cc only.
 #ifndef QUANTD_PROTO_CURSOR_H_
 #define QUANTD_PROTO_CURSOR_H_
 
@@ -13,7 +13,8 @@
 
 namespace quantd::wire {
 
-// A position in the slices. Cheap to copy: a copy is a bookmark.
+// A position in the slices. Cheap to copy: a copy marks a position to return
+// to.
 class Cursor {
  public:
   explicit Cursor(Slices slices) : slices_(slices) {
@@ -55,7 +56,7 @@ class Cursor {
   }
 
   // Reads a tag of at most five bytes; bits beyond 32 are dropped, as protobuf
-  // does. 0 when there is no tag, or one that no field may have.
+  // does. Returns 0 if there is no tag or the tag is illegal.
   uint32_t Tag() {
     uint32_t tag = 0;
     for (int i = 0; i < 5 && remaining_ > 0; ++i) {
@@ -73,8 +74,8 @@ class Cursor {
     return false;
   }
 
-  // Reads a length. nullopt if it exceeds what remains, or protobuf would not
-  // accept it.
+  // Reads a length. nullopt if it exceeds the remaining bytes or protobuf would
+  // not accept it.
   std::optional<size_t> Length() {
     constexpr uint64_t kMaxLength = std::numeric_limits<int32_t>::max() - 16;
     uint64_t length = 0;
@@ -97,8 +98,8 @@ class Cursor {
   }
 
   Slices slices_;
-  size_t index_ = 0;   // slice
-  size_t offset_ = 0;  // byte in it
+  size_t index_ = 0;   // of the slice
+  size_t offset_ = 0;  // of the byte in the slice
   size_t position_ = 0;
   size_t remaining_ = 0;
 };

@@ -14,7 +14,7 @@ void Gather(const Request& request, Slices message,
             absl::Span<std::byte> staging) {
   const std::vector<TensorSpec>& inputs = request.plan->inputs();
   Cursor in(message);
-  size_t written = 0;  // of the staging
+  size_t written = 0;  // bytes of the staging buffer
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Request::Source& source = request.sources[i];
     if (inputs[i].offset > written) {
@@ -26,7 +26,7 @@ void Gather(const Request& request, Slices message,
       std::memcpy(to, source.literal.data(), source.literal.size());
       continue;
     }
-    // Sources may lie in any order; go back to the start only if necessary.
+    // Sources may be in any order in the message. Restart only if necessary.
     if (source.range.offset < in.position()) in = Cursor(message);
     in.Skip(source.range.offset - in.position());
     in.Walk(source.range.size, [&](std::string_view piece) {

@@ -34,7 +34,7 @@ v1::ErrorStatistics ToProto(const ErrorStatistics& s) {
   return out;
 }
 
-// The ratio is not read: it follows from the sums.
+// sqnr_db is not read, because it follows from the sums.
 ErrorStatistics FromProto(const v1::ErrorStatistics& m) {
   ErrorStatistics s;
   s.elements = m.elements();
@@ -55,7 +55,7 @@ absl::StatusOr<TensorDesc> FromProto(const v1::Tensor& m) {
                       fmt::format("{} dimensions", m.shape_size()));
   }
   TensorDesc tensor;
-  // Unknown numbers pass through: the plan names them in its error.
+  // Unknown numbers are kept, so that the plan's error can name them.
   tensor.dtype = static_cast<DType>(m.dtype());
   tensor.shape.assign(m.shape().begin(), m.shape().end());
   if (m.has_flatten_axis()) tensor.flatten_axis = m.flatten_axis();

@@ -1,10 +1,10 @@
-// Conversion between the types of kernels/ and the messages of quantd.proto,
-// both ways: the server reads requests and writes replies, the client writes
-// requests and reads replies.
+// Conversion between the types of include/quantd and the messages of
+// quantd.proto, in both directions: the server reads requests and writes
+// replies, the client writes requests and reads replies.
 //
-// FromProto refuses only what the types cannot hold, with a FieldError that
-// names the field; which values and combinations are legal is for the plan to
-// decide.
+// FromProto refuses only values that the types cannot hold, with a FieldError
+// that names the field. Making a plan checks which values and combinations are
+// legal.
 #ifndef QUANTD_PROTO_MESSAGES_H_
 #define QUANTD_PROTO_MESSAGES_H_
 
@@ -26,7 +26,7 @@
 namespace quantd::wire {
 
 // The messages of a tensor method, and their fields in the messages of a
-// stream. Keyed by the options that its plans have.
+// stream. The template argument is the Options type of the method's plans.
 template <typename Options>
 struct TensorRpc;
 template <>
@@ -91,7 +91,7 @@ auto WithOptionsOf(Method method, F&& f) {
 absl::StatusOr<CopyAmax> FromProto(const v1::GivenAmax& m,
                                    std::string_view field);
 v1::GivenAmax ToProto(const CopyAmax& amax);
-// Unknown numbers of enums pass through, for the plan to name in its error.
+// Unknown numbers of enums are kept, so that the plan's error can name them.
 absl::StatusOr<QuantizeOptions> FromProto(const v1::QuantizeOptions& m);
 absl::StatusOr<DequantizeOptions> FromProto(const v1::DequantizeOptions& m);
 absl::StatusOr<RhtAmaxOptions> FromProto(const v1::RhtAmaxOptions& m);
@@ -102,19 +102,19 @@ v1::QuantizeOptions ToProto(const QuantizeOptions& o);
 v1::DequantizeOptions ToProto(const DequantizeOptions& o);
 v1::RhtAmaxOptions ToProto(const RhtAmaxOptions& o);
 v1::ApplyRhtOptions ToProto(const ApplyRhtOptions& o);
-// The tensor that the plan is about. Codes do not remember the type of their
-// tensor, so for Dequantize the type is set only under a profile, which may
-// store scales in it.
+// The tensor of a plan. Codes do not record the type of their tensor, so for
+// Dequantize the type is set only under a profile, which may store scales in
+// that type.
 v1::Tensor TensorOf(const Plan& plan);
 
 v1::TensorRef ToProto(const TensorSpec& spec);
 TensorSpec FromProto(const v1::TensorRef& ref);
-// Converts a report. JobReport::times do not travel.
+// Converts a report. JobReport::times are not sent.
 v1::Report ToProto(const JobReport& report, std::string_view device);
 JobReport FromProto(const v1::Report& report);
 
-// Enums, which have the numbers of quantd/format.h. Unknown numbers come
-// back as the value 0.
+// Convert enums, which have the numbers of quantd/format.h. Unknown numbers
+// become 0.
 v1::DType ToProto(DType t);
 v1::Layout ToProto(Layout l);
 v1::TensorKind ToProto(TensorKind k);
@@ -132,7 +132,7 @@ Layout FromProto(v1::Layout l);
 Format FromProto(v1::Format f);
 TensorKind FromProto(v1::TensorKind k);
 
-// Tag of the payload, the same in all messages that have one.
+// The tag of the field `payload`, the same in all messages that have one.
 inline constexpr uint32_t kPayloadTag =
     v1::QuantizeRequest::kPayloadFieldNumber << 3 | 2;
 // Appends the tag and the length of a payload of `size` bytes.

@@ -1,6 +1,6 @@
-// The RPCs of quantd.v1.Quantd, one row each, and the metadata of a call.
-// Whatever is done for every method follows these rows: arrival, metrics and
-// the log, memory, and the paths that a client calls. The messages of a tensor
+// The table of the RPCs of quantd.v1.Quantd, and the metadata keys of a call.
+// Code that handles every method reads this table: receiving, metrics, the log,
+// memory admission, and the paths that a client calls. The messages of a tensor
 // method are in proto/messages.h.
 #ifndef QUANTD_PROTO_METHODS_H_
 #define QUANTD_PROTO_METHODS_H_
@@ -14,7 +14,7 @@
 
 namespace quantd::wire {
 
-// Methods, in the order of the rows.
+// Methods, in the order of the table's rows.
 enum class Method {
   kQuantize,
   kDequantize,
@@ -31,8 +31,8 @@ struct MethodSpec {
   const char* path;
   // A tensor method has a payload, a plan and a job on a device.
   bool tensor;
-  // For tensor methods: the most output, in sixteenths of a byte, for one byte
-  // of a request, unless the shape is extreme.
+  // For tensor methods: the most output for one byte of a request, in
+  // sixteenths of a byte. Extreme shapes may exceed it.
   size_t output_sixteenths;
   // The largest request in bytes, for methods without a tensor. Requests of
   // tensor methods are limited by the server's memory.
@@ -40,16 +40,16 @@ struct MethodSpec {
 };
 
 inline constexpr MethodSpec kMethods[] = {
-    // 16-bit elements, both directions, 8-bit codes: 2 x (1/2 codes + 1/64
+    // 16-bit elements to two copies of 8-bit codes: 2 x (1/2 codes + 1/64
     // scales). Partial sums of dbias: 4 bytes for 128 elements.
     {Method::kQuantize, "/quantd.v1.Quantd/Quantize", true, 17},
-    // Half a byte and a scale for many become a 4-byte element.
+    // Half a byte, plus a scale that many elements share, becomes 4 bytes.
     {Method::kDequantize, "/quantd.v1.Quantd/Dequantize", true, 128},
     {Method::kRhtAmax, "/quantd.v1.Quantd/RhtAmax", true, 0},
     // 16-bit elements become fp32.
     {Method::kApplyRht, "/quantd.v1.Quantd/ApplyRht", true, 32},
-    // Carries a call of any method above, and counts as one. The limit is on
-    // its first message.
+    // A stream counts as a call of the method that it carries. The limit
+    // applies to its first message.
     {Method::kStream, "/quantd.v1.Quantd/Stream", false, 0,
      kMaxRequestHeadBytes},
     {Method::kDescribeQuantize, "/quantd.v1.Quantd/DescribeQuantize", false, 0,
@@ -102,7 +102,7 @@ static_assert(
     }(),
     "the rows are in the order of Method, tensor methods first");
 
-// Metadata key by which a client may declare its request's size in bytes.
+// Metadata key of the request's size in bytes, which a client may declare.
 inline constexpr char kRequestBytesKey[] = "quantd-request-bytes";
 // Metadata key of the priority among waiting calls: "high", "normal" or "low".
 inline constexpr char kPriorityKey[] = "quantd-priority";

@@ -1,5 +1,5 @@
-// Fields that the options of several methods share, both ways. For proto/*.cc
-// only.
+// Conversion of fields that the options of several methods share, in both
+// directions. For proto/*.cc only.
 #ifndef QUANTD_PROTO_OPTION_FIELDS_H_
 #define QUANTD_PROTO_OPTION_FIELDS_H_
 
@@ -12,8 +12,8 @@
 
 namespace quantd::wire {
 
-// Renames the field of an error: `from`, or a field inside it, becomes `to`.
-// The plan has one name for fields that requests call differently.
+// Renames the field of an error: `from`, or a field inside it, becomes `to`. A
+// plan's error has one name for a field that has different names in requests.
 absl::Status RenameField(absl::Status status, std::string_view from,
                          std::string_view to);
 

@@ -1,5 +1,5 @@
-// The options of Dequantize, RhtAmax and ApplyRht, and the parts that they
-// share with Quantize's.
+// Conversion of the options of Dequantize, RhtAmax and ApplyRht, and of the
+// messages that all options share.
 #include <algorithm>
 #include <iterator>
 #include <string>
@@ -23,7 +23,8 @@ absl::Status ReadRht(std::string_view field, const v1::Rht& message,
                      int* dimension, std::optional<SignMask>* mask) {
   if (message.dimension() != 0) {
     const auto* end = std::end(kRhtDimensions);
-    // Compared as unsigned: a number beyond int's range matches no dimension.
+    // Compared as unsigned, because a number beyond int's range must match no
+    // dimension.
     const auto* found =
         std::find_if(std::begin(kRhtDimensions), end, [&](int legal) {
           return static_cast<uint32_t>(legal) == message.dimension();
@@ -83,7 +84,7 @@ absl::StatusOr<DequantizeOptions> FromProto(const v1::DequantizeOptions& m) {
   o.inverse_rht = m.has_inverse_rht();
   QUANTD_RETURN_IF_ERROR(
       ReadRht("inverse_rht", m.inverse_rht(), &o.rht_dimension, &o.sign_mask));
-  // A number beyond int's range is an illegal dimension, whatever it wraps to.
+  // Clamped: a number beyond int's range must stay an illegal dimension.
   o.rotated_dimension =
       static_cast<int>(std::min<uint32_t>(m.rotated_dimension(), 1 << 30));
   o.form = FromProto(m.form());
@@ -116,7 +117,7 @@ absl::StatusOr<RhtAmaxOptions> FromProto(const v1::RhtAmaxOptions& m) {
   QUANTD_RETURN_IF_ERROR(
       ReadRht("rht", m.rht(), &o.rht_dimension, &o.sign_mask));
   if (m.has_rht() && !o.rowwise_rht && !o.columnwise_rht) {
-    return FieldError("rht", "rowwise_rht or columnwise_rht beside it",
+    return FieldError("rht", "rht only with rowwise_rht or columnwise_rht",
                       "neither");
   }
   o.non_finite = static_cast<NonFinite>(m.non_finite());

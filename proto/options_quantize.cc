@@ -1,4 +1,4 @@
-// The options of Quantize.
+// Conversion of the options of Quantize.
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,13 +13,13 @@ namespace {
 
 using Floats = google::protobuf::RepeatedField<float>;
 
-// Reads one direction of GivenAmax: a value, or a list of them.
+// Reads one direction of GivenAmax: a value or a list of values.
 absl::Status ReadAmax(std::string_view message, std::string_view direction,
                       bool has_one, float one, const Floats& many,
                       std::vector<float>* out) {
   const std::string field = fmt::format("{}.{}", message, direction);
   if (has_one && !many.empty()) {
-    return FieldError(field, fmt::format("one value here or {}_values", field),
+    return FieldError(field, fmt::format("this or {}_values, not both", field),
                       "both");
   }
   if (has_one) {
@@ -138,7 +138,8 @@ v1::QuantizeOptions ToProto(const QuantizeOptions& o) {
   }
   *m.mutable_form() = ToProto(o.form);
   m.set_rounding(ToProto(o.rounding));
-  // Only what determines the bits of stochastic rounding.
+  // Only options that determine the bytes are echoed: these affect stochastic
+  // rounding only.
   if (o.rounding == Rounding::kStochastic) {
     m.mutable_stochastic()->set_seed(o.stochastic.seed);
     m.mutable_stochastic()->set_seed_offset(o.stochastic.seed_offset);

@@ -1,4 +1,4 @@
-// Writes the reply of a finished plan, and reads it back.
+// Serializes and parses replies.
 #include <google/protobuf/message.h>
 
 #include <utility>
@@ -164,7 +164,7 @@ absl::StatusOr<StreamReplyPart> ParseStreamReply(Slices message,
   auto reply = std::visit(
       [&](const auto& options) -> absl::StatusOr<Reply> {
         using Options = std::decay_t<decltype(options)>;
-        // If the reply is of another method, this field is empty and lacks the
+        // If the reply is for another method, this field is empty and echoes no
         // options.
         return ReadReply<Options>((read.*TensorRpc<Options>::kAnswered)(),
                                   &asked);

@@ -1,4 +1,5 @@
-// From a request to a plan and the places of its input bytes, and back.
+// Parses a request into a plan and the ranges of its input bytes, and
+// serializes the request of a plan.
 #include <utility>
 
 #include "fmt/format.h"
@@ -41,8 +42,8 @@ absl::Status Renamed(absl::Status status, const Message&) {
 absl::Status Renamed(absl::Status status, const v1::DequantizeOptions&) {
   return RenameField(std::move(status), "rht", "inverse_rht");
 }
-// Picks the name of the form that the amax came in, which the plan does not
-// know.
+// Names the field that held the amax, a value or a list, which the plan cannot
+// tell.
 absl::Status Renamed(absl::Status status, const v1::QuantizeOptions& options) {
   if (!options.given_amax().rowwise_values().empty()) {
     status =
@@ -55,7 +56,7 @@ absl::Status Renamed(absl::Status status, const v1::QuantizeOptions& options) {
   return status;
 }
 
-// Fills in the server's defaults where a request leaves options open.
+// Fills in the server's defaults for options that a request does not set.
 template <typename Options>
 void Complete(const RequestDefaults&, Options*) {}
 void Complete(const RequestDefaults& defaults, QuantizeOptions* options) {
@@ -83,7 +84,7 @@ absl::Status ReadPlan(const typename TensorRpc<Options>::Request& message,
   return absl::OkStatus();
 }
 
-// Finds the places of the inputs, and of the outputs.
+// Finds the ranges of the inputs and outputs.
 template <typename Message>
 absl::Status Place(const Message& message, const Range& payload,
                    Request* request) {
@@ -92,7 +93,7 @@ absl::Status Place(const Message& message, const Range& payload,
     QUANTD_RETURN_IF_ERROR(Locate(message, payload, request));
   } else {
     if (payload.size != 0) {
-      return PayloadSize("none beside memory.inputs", payload.size);
+      return PayloadSize("none with memory.inputs", payload.size);
     }
     QUANTD_RETURN_IF_ERROR(LocateElsewhere(message, request));
   }
@@ -107,7 +108,7 @@ absl::Status Place(const Message& message, const Range& payload,
 template <typename Message, typename ReadMessage>
 absl::StatusOr<Request> Parse(const SeparatedMessage& separated,
                               ReadMessage read) {
-  // An arena, so that many small sub-messages cost few allocations.
+  // An arena, so that many small submessages take few allocations.
   google::protobuf::Arena arena;
   auto* message = google::protobuf::Arena::CreateMessage<Message>(&arena);
   if (!message->ParseFromString(separated.head)) {
@@ -256,7 +257,7 @@ void WriteRequest(const Plan& plan, const Options& options,
   }
 }
 
-// Counts long lists of groups and amaxes as the server will.
+// Checks the size of the head, counting lists as the server does.
 absl::Status CheckHead(Method method, std::string_view head) {
   if (head.size() <= kMaxHeadBytes) return absl::OkStatus();
   return SeparateRequest(method, {&head, 1}).status();

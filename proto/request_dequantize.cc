@@ -16,15 +16,15 @@ namespace quantd::wire {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
-              "tensor bytes are little endian, and used as they are");
+              "tensor bytes are little endian and are used without conversion");
 
 bool IsAmax(TensorKind kind) {
   return kind == TensorKind::kRowwiseAmax ||
          kind == TensorKind::kColumnwiseAmax;
 }
 
-// Checks the group offsets of a ref that has some. Sizes alone would let a copy
-// of other groups pass for this one.
+// Checks the group offsets of a ref, if it has any. The size alone would not
+// tell a copy with other groups from this one.
 absl::Status CheckGroupOffsets(std::string_view field, const v1::TensorRef& ref,
                                const TensorSpec& want) {
   const auto& got = ref.group_offsets();
@@ -42,11 +42,12 @@ absl::Status CheckGroupOffsets(std::string_view field, const v1::TensorRef& ref,
   if (mine == want.group_offsets.end()) return absl::OkStatus();
   return FieldError(fmt::format("{}.group_offsets[{}]", field,
                                 mine - want.group_offsets.begin()),
-                    fmt::format("{} (by splits)", *mine),
+                    fmt::format("{}, which follows from splits", *mine),
                     fmt::to_string(*theirs));
 }
 
-// Checks one ref against the plan's tensor of its kind; returns its place.
+// Checks a ref against the plan's tensor of its kind, and returns the ref's
+// range.
 absl::StatusOr<Range> ReadRef(std::string_view field, const v1::TensorRef& ref,
                               const TensorSpec& want, const Range& payload) {
   const DType dtype = static_cast<DType>(ref.dtype());
@@ -126,7 +127,7 @@ absl::Status ReadBackToBack(const Range& payload, Request* request) {
   }
   size_t offset = payload.offset;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    // The amax comes last, so leaving it out moves nothing.
+    // The amax is last, so omitting it moves no other tensor.
     if (!request->sources[i].literal.empty()) continue;
     request->sources[i].range = {offset, inputs[i].size};
     offset += inputs[i].size;
@@ -134,7 +135,7 @@ absl::Status ReadBackToBack(const Range& payload, Request* request) {
   return absl::OkStatus();
 }
 
-// Reads the field `amax` in place of the amax in the payload.
+// Reads the field `amax`, which replaces the amax in the payload.
 absl::Status ReadAmax(float amax, Request* request) {
   if (!std::isfinite(amax) || amax < 0) {
     return FieldError("amax", "a finite number >= 0", fmt::to_string(amax));
@@ -145,7 +146,8 @@ absl::Status ReadAmax(float amax, Request* request) {
                    [](const TensorSpec& spec) { return IsAmax(spec.kind); });
   const auto& options = std::get<DequantizeOptions>(request->plan->options());
   if (options.profile != Profile::kTe) {
-    return FieldError("amax", "none: a profile is decoded by what it stores",
+    return FieldError("amax",
+                      "none, because a profile's stored values decode it",
                       fmt::format("amax with {}", Name(options.profile)));
   }
   if (wanted == inputs.end()) {
@@ -154,12 +156,12 @@ absl::Status ReadAmax(float amax, Request* request) {
       if (f.scaling == Scaling::kNvfp4) names.push_back(f.name);
     }
     return FieldError(
-        "amax", fmt::format("an amax only with {}", fmt::join(names, ", ")),
-        "amax with a format that is decoded by its scales alone");
+        "amax", fmt::format("no amax, except with {}", fmt::join(names, ", ")),
+        "an amax with a format that does not use it");
   }
   if (wanted->size != sizeof amax) {
     return FieldError("amax",
-                      fmt::format("{} values, which only the payload can hold",
+                      fmt::format("{} values in the payload, not this field",
                                   wanted->size / sizeof amax),
                       "one value");
   }
@@ -183,7 +185,7 @@ absl::Status Locate(const v1::DequantizeRequest& message, const Range& payload,
 absl::Status LocateElsewhere(const v1::DequantizeRequest& message,
                              Request* request) {
   if (message.tensors_size() > 0) {
-    return FieldError("tensors", "none beside memory.inputs",
+    return FieldError("tensors", "none with memory.inputs",
                       fmt::to_string(message.tensors_size()));
   }
   request->sources.resize(request->plan->inputs().size());

@@ -1,4 +1,4 @@
-// Turns a request into a plan and the places of its input. For
+// Turns a request into a plan and the ranges of its inputs. For
 // proto/request*.cc only.
 #ifndef QUANTD_PROTO_REQUEST_PLAN_H_
 #define QUANTD_PROTO_REQUEST_PLAN_H_

@@ -1,9 +1,9 @@
-// Finds a message's payload, and makes a message of everything else.
+// Separates a message into its payload and a small message of all other fields.
 //
-// Top-level fields are walked in place, with the rules of protobuf's own C++
-// parser (which are laxer than the specification: a tag of five bytes drops its
-// high bits; lengths may not reach 2 GiB). The content of fields is left to
-// protobuf, which parses the head.
+// Top-level fields are read in place, with the rules of protobuf's C++ parser,
+// which differ from the specification: the high bits of a tag of five bytes are
+// dropped, and lengths must be below 2 GiB. protobuf checks the content of
+// fields when it parses the head.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -18,15 +18,15 @@
 namespace quantd::wire {
 namespace {
 
-// protobuf's limit on nested groups
+// protobuf's limit of nested groups
 constexpr int kMaxDepth = 100;
 
 constexpr uint32_t kLentTag = v1::QuantizeRequest::kMemoryFieldNumber << 3 | 2;
 
 enum class Skipped { kOk, kMalformed, kTooLong };
 
-// Skips what follows `tag`. Gives up on a group once it is over `limit`
-// bytes, because a group does not say how long it is.
+// Skips the field whose tag is `tag`. Stops within a group that exceeds `limit`
+// bytes, because a group does not begin with its length.
 Skipped SkipField(uint32_t tag, size_t limit, Cursor& in) {
   std::array<uint32_t, kMaxDepth> open;  // field numbers
   int depth = 0;
@@ -67,11 +67,11 @@ Skipped SkipField(uint32_t tag, size_t limit, Cursor& in) {
   }
 }
 
-// The path of a list of numbers in a request: the fields that lead to it, from
-// the top of the message.
+// The path of a list of numbers in a request: the field numbers from the top of
+// the message to the list.
 struct ListPlace {
   std::array<uint32_t, 4> path;  // 0: the path ends before
-  bool fixed;  // 4 bytes each; else varints, 8 bytes in memory
+  bool fixed;  // 4-byte numbers; else varints, 8 bytes in memory
 };
 constexpr uint32_t kQuantize = v1::QuantizeRequest::kOptionsFieldNumber;
 constexpr ListPlace kQuantizeLists[] = {
@@ -103,7 +103,7 @@ constexpr ListPlace kRhtAmaxLists[] = {
      false},
 };
 
-// The path of such a list when the request is a field of a stream's first
+// The path of such a list if the request is field `field` of a stream's first
 // message.
 constexpr ListPlace Within(uint32_t field, const ListPlace& place) {
   const auto& path = place.path;
@@ -151,8 +151,8 @@ class ListCounter {
   size_t wire() const { return wire_; }
   size_t memory() const { return memory_; }
 
-  // Counts the field of `tag`; `in` is just past the tag. A malformed field
-  // counts as no list, and protobuf will refuse it.
+  // Counts the field of `tag`; `in` is just past the tag. A malformed field is
+  // not counted as a list; protobuf refuses it later.
   void Add(uint32_t tag, Cursor in) {
     Enter(tag, {}, 0, in.position() + in.remaining(), in);
   }
@@ -160,7 +160,7 @@ class ListCounter {
  private:
   using Path = decltype(ListPlace::path);
 
-  // Finds a list at `path`, which is `depth` fields long, or one below it.
+  // Finds a list at or below `path`, which is `depth` fields long.
   const ListPlace* Find(const Path& path, size_t depth) const {
     for (const ListPlace& p : places_) {
       if (std::equal(path.begin(), path.begin() + depth, p.path.begin())) {
@@ -195,7 +195,7 @@ class ListCounter {
   }
 
   // Counts the fields up to `end` of the message at `path`. Stops early once
-  // they are too many for any request.
+  // they exceed the limits of every request.
   void Walk(const Path& path, size_t depth, size_t end, Cursor in) {
     while (in.position() < end && memory_ <= kMaxListBytes &&
            others_ <= kMaxHeadBytes) {
@@ -216,7 +216,8 @@ class ListCounter {
       memory_ += size;
       return;
     }
-    // Ten bytes a number at most: no need to count what is too large anyway.
+    // Even with ten bytes per number the list is too large, so its numbers need
+    // not be counted.
     if (size / 10 * 8 > kMaxListBytes) {
       memory_ += size / 10 * 8;
       return;
@@ -254,8 +255,8 @@ absl::StatusOr<SeparatedMessage> Separate(Slices message, size_t max_head,
   SeparatedMessage separated;
   Cursor in(message);
   ListCounter lists(places);
-  // Fields other than the payload that are not copied yet: from `run` to the
-  // current position.
+  // The fields from `run` to the current position are part of the head and not
+  // copied yet.
   Cursor run = in;
   const auto flush = [&](size_t end) {
     run.Walk(end - run.position(),
@@ -308,7 +309,7 @@ absl::StatusOr<SeparatedMessage> SeparatePayload(Slices message,
 
 bool HasShortHead(Slices message) {
   constexpr size_t kShort = 128;
-  // A range takes some 30 bytes here, and twice as many in memory.
+  // A range takes about 30 bytes on the wire and twice as many in memory.
   constexpr size_t kShortRanges = 1 << 10;
   const auto separated = SeparatePayload(message, kShort + kShortRanges);
   if (!separated.ok()) return false;

@@ -1,5 +1,5 @@
-// The contents of fmt's shared object, compiled from its headers, since its
-// package has no archive. Lists the same templates as fmt's own source file.
+// The contents of fmt's shared object, compiled from its headers, because its
+// package has no archive. Instantiates the same templates as fmt's source file.
 #include "fmt/format-inl.h"
 
 FMT_BEGIN_NAMESPACE

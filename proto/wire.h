@@ -1,9 +1,10 @@
-// From bytes to Plan and from Plan to bytes, for server and client. The
-// conversion of single messages is in proto/messages.h.
+// Parses requests into Plans and serializes replies, for the server; serializes
+// requests and parses replies, for the client. proto/messages.h converts single
+// messages.
 //
-// Requests are parsed in place, in the slices the network delivered: the
-// payload is only located here, never copied. Everything else is small, capped
-// and handed to protobuf.
+// Requests are parsed in place, in the slices that the network delivered: their
+// payload is located but not copied. All other fields are small, have a size
+// limit, and are parsed by protobuf.
 #ifndef QUANTD_PROTO_WIRE_H_
 #define QUANTD_PROTO_WIRE_H_
 
@@ -26,13 +27,13 @@
 
 namespace quantd::wire {
 
-// URL of the status payload that marks a message protobuf would not accept, as
-// opposed to one that asks for something illegal (which is a FieldError).
+// The URL of the status payload that marks a message which protobuf does not
+// accept. A message with illegal values gets a FieldError instead.
 inline constexpr char kMalformedUrl[] = "quantd/malformed";
 absl::Status Malformed(std::string_view why);
 bool IsMalformed(const absl::Status& status);
 
-// A message that arrived in pieces, as views; the caller keeps the bytes.
+// Views of the pieces of a message; the caller owns the bytes.
 using Slices = absl::Span<const std::string_view>;
 
 // A byte range of the concatenated slices.
@@ -42,10 +43,10 @@ struct Range {
 };
 
 // A message separated into its payload (field 101, wire type 2; the last one
-// wins, as in protobuf) and all the rest, as one small string that is itself a
-// serialized message. Malformed for bytes whose top-level fields protobuf would
-// not accept; their content is checked when the head is parsed. HeadTooLarge
-// for a head over `max_head`.
+// wins, as in protobuf) and its head, a small serialized message of all other
+// fields. SeparatePayload returns Malformed for bytes whose top-level fields
+// protobuf would not accept, and HeadTooLarge for a head over `max_head`. The
+// content of fields is checked when the head is parsed.
 struct SeparatedMessage {
   std::string head;
   Range payload;
@@ -56,19 +57,19 @@ absl::StatusOr<SeparatedMessage> SeparatePayload(
 // Separates a request, with the limits for fields and lists.
 absl::StatusOr<SeparatedMessage> SeparateRequest(Method method, Slices message);
 
-// Whether a message has a head without lists worth counting and with little
-// else that could grow much in memory. Ranges of lent memory are not counted.
+// Whether a message has a head that takes little memory when it is parsed: only
+// short lists, and few other fields. Ranges of lent memory are not counted.
 bool HasShortHead(Slices message);
 
 // The error for a request with too many bytes beside its payload: TooLarge for
 // field "message".
 absl::Status HeadTooLarge(size_t limit);
 
-// One request, parsed: what to compute and which bytes to feed.
+// A parsed request: its plan and the sources of its input bytes.
 struct Request {
   std::shared_ptr<const Plan> plan;
-  // The place in the message of each of plan->inputs(). A source with `literal`
-  // set feeds those bytes instead (an amax given as a field).
+  // The range in the message of each of plan->inputs(). If `literal` is set,
+  // its bytes are used instead (an amax given as a field).
   struct Source {
     Range range;
     std::string literal;
@@ -77,7 +78,7 @@ struct Request {
   // Inputs and outputs in shared memory.
   LentRanges lent;
 };
-// The server's defaults for options that requests leave open.
+// The server's defaults for options that a request does not set.
 struct RequestDefaults {
   float amax_estimation_scale = 0;  // used if there is an amax to estimate
 };
@@ -92,9 +93,9 @@ absl::StatusOr<Request> ParseRequest(Method method, Slices message,
 absl::StatusOr<std::shared_ptr<const Plan>> ParseDescribeRequest(
     Slices message, const RequestDefaults& defaults = {});
 
-// Copies every source to its place in the job's staging (plan input offsets)
-// and zeroes the gaps, in one pass over the slices. `message` is the one that
-// was parsed.
+// Copies every source to its offset in the job's staging buffer (the offsets of
+// plan.inputs()) and zeroes the gaps, in one pass over the slices. `message` is
+// the message that was parsed.
 void Gather(const Request& request, Slices message,
             absl::Span<std::byte> staging);
 
@@ -105,7 +106,7 @@ std::string ReplyHead(const Plan& plan, const JobReport& report,
                       std::string_view device, std::string_view request_id,
                       const std::vector<MemoryRange>& outputs = {});
 
-// The method that a plan's request asks for.
+// The method that the plan is for.
 Method MethodOf(const Plan& plan);
 
 // The request for `plan` without the payload's bytes: serialized fields, then,
@@ -117,7 +118,7 @@ absl::StatusOr<std::string> RequestHead(
     const Plan& plan, size_t payload, const LentRanges& lent = {},
     std::optional<float> amax = std::nullopt);
 
-// One reply, parsed. Nothing in it has been checked.
+// A parsed reply. Its contents are not checked.
 struct Reply {
   std::vector<TensorSpec> tensors;  // offsets are those in the payload
   std::vector<MemoryRange> lent;    // for each tensor its shared memory, if any
@@ -127,9 +128,8 @@ struct Reply {
   Range payload;
 };
 // Parses a reply. Malformed for bytes that are not a reply of that method. With
-// `asked`, a plan of that method, UNIMPLEMENTED if the options that the reply
-// echoes lack one of the plan's: a server of another version dropped it
-// silently.
+// `asked`, a plan of that method, UNIMPLEMENTED if the reply does not echo one
+// of the plan's options, because an older server ignored it silently.
 absl::StatusOr<Reply> ParseReply(Method method, Slices message,
                                  const Plan* asked = nullptr);
 

@@ -24,8 +24,8 @@ void* MapShared(int memfd, size_t bytes, int protection, int flags) {
   if (bytes < kLargePage || bytes > SIZE_MAX - 2 * kLargePage) {
     return mmap(nullptr, bytes, protection, flags, memfd, 0);
   }
-  // Reserves more addresses than needed, to align the mapping; the rest is
-  // unmapped.
+  // Reserves more addresses than needed to align the mapping, then unmaps the
+  // rest.
   const size_t used = RoundUp(bytes, static_cast<size_t>(getpagesize()));
   const size_t reserved = used + kLargePage;
   void* const found = mmap(nullptr, reserved, PROT_NONE,
@@ -44,9 +44,9 @@ void* MapShared(int memfd, size_t bytes, int protection, int flags) {
 }
 
 void UseLargePages(absl::Span<std::byte> mapping) {
-  // Also for large pages that are made later.
+  // Also lets the kernel make large pages later.
   madvise(mapping.data(), mapping.size(), MADV_HUGEPAGE);
-  // A large page is made around a small one, which must exist.
+  // The kernel can only collapse small pages that exist into a large page.
   const size_t large = mapping.size() / kLargePage * kLargePage;
   const auto page = static_cast<size_t>(getpagesize());
   for (size_t at = 0; at < large; at += kLargePage) {

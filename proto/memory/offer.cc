@@ -8,7 +8,7 @@ namespace quantd::wire {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
-              "numbers are little endian, and used as they are");
+              "numbers are little endian and are used without conversion");
 
 // The last byte is the version.
 constexpr char kOfferMagic[8] = {'q', 'u', 'a', 'n', 't', 'd', 'M', 1};
@@ -20,7 +20,7 @@ struct OfferLayout {
   uint32_t kind;
   uint32_t flags;
   uint64_t size;
-  // of the GPU, or zero
+  // UUID of the GPU, or zero
   std::array<std::byte, 16> uuid;
   std::array<std::byte, 64> ipc;
   std::array<std::byte, 24> reserved;

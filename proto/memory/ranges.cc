@@ -46,7 +46,7 @@ absl::Status ReadInputs(const v1::LentMemory& message, const Plan& plan,
     if (next == message.inputs_size()) {
       return FieldError(
           kInputs, fmt::format("a range of {}", Name(plan.inputs()[i].kind)),
-          fmt::format("{} in all", message.inputs_size()));
+          fmt::format("only {} ranges", message.inputs_size()));
     }
     MemoryRange& range = lent->inputs[i];
     range = FromProto(message.inputs(next));
@@ -55,7 +55,7 @@ absl::Status ReadInputs(const v1::LentMemory& message, const Plan& plan,
         CheckRange(FieldOf("inputs", range), range, plan.inputs()[i]));
   }
   if (next < message.inputs_size()) {
-    return FieldError(kInputs, fmt::format("{} in all", next),
+    return FieldError(kInputs, fmt::format("{} ranges", next),
                       fmt::to_string(message.inputs_size()));
   }
   return absl::OkStatus();
@@ -71,12 +71,12 @@ absl::Status ReadOutputs(const v1::LentMemory& message, const Plan& plan,
     const auto kind = static_cast<TensorKind>(output.kind());
     const TensorSpec* const want = plan.output(kind);
     if (want == nullptr) {
-      return FieldError(fmt::format("{}.kind", field), "one of the reply's",
+      return FieldError(fmt::format("{}.kind", field), "a tensor of the reply",
                         NameOrNumber(kind));
     }
     MemoryRange& range = lent->outputs[want - plan.outputs().data()];
     if (range) {
-      return FieldError(fmt::format("{}.kind", field), "each once",
+      return FieldError(fmt::format("{}.kind", field), "each kind once",
                         fmt::format("{} again", Name(kind)));
     }
     range = FromProto(output.range());
@@ -92,10 +92,11 @@ absl::Status CheckApart(std::string_view list,
                         const MemoryRange& output) {
   for (const MemoryRange& other : others) {
     if (&other == &output || !Overlap(other, output)) continue;
-    return FieldError(FieldOf("outputs", output),
-                      fmt::format("no byte of {}", FieldOf(list, other)),
-                      fmt::format("{} bytes at {}, and {} at {}", output.size,
-                                  output.offset, other.size, other.offset));
+    return FieldError(
+        FieldOf("outputs", output),
+        fmt::format("a range that does not overlap {}", FieldOf(list, other)),
+        fmt::format("{} bytes at {}, and {} at {}", output.size, output.offset,
+                    other.size, other.offset));
   }
   return absl::OkStatus();
 }
@@ -148,7 +149,7 @@ absl::Status ReadLent(const v1::LentMemory& message, const Plan& plan,
   lent->record_event = message.record_event();
   if (lent->any() && lent->inputs.empty() && lent->outputs.empty()) {
     return FieldError(lent->wait_event.empty() ? kRecordEvent : kWaitEvent,
-                      "none beside no memory that is lent", "one");
+                      "none in a call without shared memory", "one");
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
-// The parts of shared memory that a request lends to its call (LentMemory of
-// quantd.proto). Whether such a region exists is for the server to decide.
+// The ranges of shared memory that a request lends to its call (LentMemory of
+// quantd.proto). The server checks whether their regions exist.
 #ifndef QUANTD_PROTO_MEMORY_RANGES_H_
 #define QUANTD_PROTO_MEMORY_RANGES_H_
 
@@ -19,7 +19,7 @@ class MemoryRange;
 
 namespace quantd::wire {
 
-// A part of a region. An empty name: no range.
+// A range of a region. If `region` is empty there is no range.
 struct MemoryRange {
   std::string region;
   uint64_t offset = 0;
@@ -29,13 +29,13 @@ struct MemoryRange {
   explicit operator bool() const { return !region.empty(); }
 };
 
-// Memory that a call uses in place of payloads.
+// Memory that a call uses instead of payloads.
 struct LentRanges {
   // Empty, or one range for each of plan.inputs(); no range for an input that
   // the request holds as a field.
   std::vector<MemoryRange> inputs;
   // Empty, or one range for each of plan.outputs(); no range for an output that
-  // travels in the payload.
+  // is sent in the payload.
   std::vector<MemoryRange> outputs;
   // Names of events; empty: no event.
   std::string wait_event;
@@ -53,19 +53,21 @@ inline constexpr std::string_view kRecordEvent = "memory.record_event";
 
 // The name of a range, such as "memory.inputs[0]", for errors.
 std::string FieldOf(std::string_view list, const MemoryRange& range);
-// The error for a name that is missing, unknown or no longer valid. The cases
-// are not told apart, so that a client cannot probe for other clients' regions.
+// The error for a name that is missing, unknown or no longer valid. The error
+// is the same in all three cases, so that a client cannot probe for other
+// clients' regions.
 absl::Status UnknownRegion(std::string_view field);
-// The error for the name of an unknown event; `field` is the whole field.
+// The error for the name of an unknown event; `field` is its complete field
+// name.
 absl::Status UnknownEvent(std::string_view field);
 // Whether a status is one of these two errors.
 bool IsUnknownName(const absl::Status& status);
 
-// Reads what `message` lends to a call on `plan`; `in_fields` marks the inputs
-// that the request has as fields. FieldError for ranges that differ from the
-// plan's sizes, are not aligned for their elements, are too many or too few,
-// overlap where something is written, or have no name, and for events without
-// any range.
+// Reads the ranges that `message` lends to a call on `plan`. `in_fields` marks
+// the inputs that the request has as fields. FieldError for ranges that differ
+// from the plan's sizes, are not aligned for their elements, are too many or
+// too few, overlap an output, or have no name, and for events without any
+// range.
 absl::Status ReadLent(const v1::LentMemory& message, const Plan& plan,
                       const std::vector<bool>& in_fields, LentRanges* lent);
 void WriteLent(const LentRanges& lent, const Plan& plan,

@@ -24,9 +24,9 @@ bool IsUnix(std::string_view address) {
   return address.starts_with("unix:") || address.starts_with("unix-abstract:");
 }
 
-// The address without its scheme: "dns:///host:1", "dns:host:1" and
-// "ipv4:1.2.3.4:1" lose what stands before the host. An authority
-// ("dns://resolver/host") stays, and does not count as loopback.
+// Removes the scheme of "dns:///host:1", "dns:host:1" and "ipv4:1.2.3.4:1". An
+// authority ("dns://resolver/host") is kept, so that it does not count as
+// loopback.
 std::string_view WithoutScheme(std::string_view address) {
   for (const std::string_view scheme : {"dns:", "ipv4:", "ipv6:"}) {
     if (!address.starts_with(scheme)) continue;
@@ -49,7 +49,7 @@ std::string_view HostOf(std::string_view address) {
 
 bool IsLoopbackHost(std::string_view host) {
   if (host == "localhost" || host == "::1") return true;
-  // 127.a.b.c: digits alone would also allow a name.
+  // 127.a.b.c: checking only the first part would also accept a name.
   const std::vector<std::string_view> parts = Split(host, '.');
   if (parts.size() != 4 || parts[0] != "127") return false;
   for (const std::string_view part : parts) {
@@ -110,14 +110,15 @@ absl::StatusOr<HostPort> SplitHostPort(std::string_view address) {
   const bool bracketed = host.starts_with('[') && host.ends_with(']');
   if (bracketed) host = host.substr(1, host.size() - 2);
   if (host.empty()) {
-    return absl::InvalidArgumentError("no host (0.0.0.0 is every address)");
+    return absl::InvalidArgumentError(
+        "no host (0.0.0.0 stands for all addresses)");
   }
   if (bracketed != (host.find(':') != std::string_view::npos)) {
     return absl::InvalidArgumentError(
-        "an IPv6 address needs brackets, and nothing else has them");
+        "an IPv6 address must have brackets, and only that");
   }
   if (host.find_first_of("[]/@ ") != std::string_view::npos) {
-    return absl::InvalidArgumentError("no host has such a name");
+    return absl::InvalidArgumentError("the host has an illegal character");
   }
   return HostPort{std::string(host), std::string(port)};
 }

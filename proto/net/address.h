@@ -1,5 +1,5 @@
-// Addresses as gRPC writes them: how to split and check them, and whether they
-// are local.
+// Addresses in gRPC's syntax: functions to split and check them, and to tell
+// whether they are local.
 #ifndef QUANTD_PROTO_NET_ADDRESS_H_
 #define QUANTD_PROTO_NET_ADDRESS_H_
 
@@ -16,25 +16,23 @@ struct HostPort {
   std::string port;  // as written
 };
 
-// Reads "HOST:PORT"; an IPv6 address must have brackets, and no other host may.
-// INVALID_ARGUMENT, in a few words, for anything else. Does not check that the
-// host or port exists.
+// Reads "HOST:PORT". Only an IPv6 address has brackets, and it must have them.
+// INVALID_ARGUMENT, with a short reason, for anything else. Does not check that
+// the host or port exists.
 absl::StatusOr<HostPort> SplitHostPort(std::string_view address);
 
-// Whether everything sent to `address` stays on this machine:
-// "127.0.0.1:50151", "localhost:50151", "[::1]:50151", "unix:PATH", with or
-// without a scheme ("dns:", "ipv4:", ...), or a comma-separated list of these.
-// False for a name that only begins like one ("127.example.org") and for an
-// address that cannot be read.
+// Whether `address` is on this machine: "127.0.0.1:50151", "localhost:50151",
+// "[::1]:50151", "unix:PATH", with or without a scheme ("dns:", "ipv4:", ...),
+// or a comma-separated list of these. False for a name that only begins like
+// one ("127.example.org") and for an address that cannot be read.
 bool IsLoopback(std::string_view address);
 
 // INVALID_ARGUMENT unless a server can listen on `address` by TCP: an address
-// that SplitHostPort reads, with a number from 0 to 65535 for the port. The
-// message begins with `what`, such as the flag, and says what was expected.
+// that SplitHostPort reads, whose port is a number from 0 to 65535. The message
+// begins with `what`, such as the flag's name, and says what was expected.
 absl::Status CheckTcpAddress(std::string_view what, std::string_view address);
 
-// Accepts what CheckTcpAddress does, and "unix:PATH" and "unix-abstract:NAME",
-// on which gRPC listens, too.
+// Like CheckTcpAddress, but also accepts "unix:PATH" and "unix-abstract:NAME".
 absl::Status CheckListenAddress(std::string_view what,
                                 std::string_view address);
 

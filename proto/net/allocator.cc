@@ -9,10 +9,10 @@ namespace quantd {
 
 std::string TuneAllocator() {
 #ifdef __GLIBC__
-  // By default glibc gives freed socket buffers back to the kernel and faults
-  // every page in again on the next call, which costs more than gRPC itself.
-  // One arena, because a secondary one cannot hold a block of 64 MiB and would
-  // map and unmap it each time.
+  // By default glibc returns freed socket buffers to the kernel, and the next
+  // call faults in every page again, which takes longer than gRPC itself. One
+  // arena, because a secondary arena cannot hold a block of 64 MiB and would
+  // map and unmap it for each call.
   std::string set;
   const auto try_set = [&set](const char* name, int parameter, int value) {
     const bool ok = mallopt(parameter, value) == 1;

@@ -38,8 +38,8 @@ absl::Status Refuse(std::string_view what, std::string_view why) {
   return absl::FailedPreconditionError(fmt::format("{}: {}", what, why));
 }
 
-// Called when a key is encrypted and OpenSSL wants its passphrase; records that
-// it was.
+// OpenSSL calls this to get the passphrase of an encrypted key. Records the
+// call in `asked`.
 int NoPassphrase(char*, int, int, void* asked) {
   *static_cast<bool*>(asked) = true;
   return -1;
@@ -53,8 +53,8 @@ std::vector<Certificate> ReadCertificates(const std::string& pem) {
              PEM_read_bio_X509(bio.get(), nullptr, NoPassphrase, &asked)) {
     all.emplace_back(one);
   }
-  // OpenSSL reports the end of the file as an error, which would stay in its
-  // queue.
+  // OpenSSL reports the end of the file as an error, which must not stay in its
+  // error queue.
   ERR_clear_error();
   return all;
 }
@@ -83,14 +83,13 @@ std::string Invalidity(const X509* certificate, absl::Time now) {
   const absl::Time from = ToTime(X509_get0_notBefore(certificate));
   const absl::Time until = ToTime(X509_get0_notAfter(certificate));
   if (now >= until) {
-    return fmt::format(
-        "the certificate of \"{}\" expired at {}; put a new one in its place",
-        SubjectOf(certificate), Written(until));
+    return fmt::format("the certificate of \"{}\" expired at {}; replace it",
+                       SubjectOf(certificate), Written(until));
   }
   if (now < from) {
     return fmt::format(
-        "the certificate of \"{}\" is not valid before {}; check the clock, or "
-        "use another",
+        "the certificate of \"{}\" is not valid before {}; check the clock or "
+        "use another certificate",
         SubjectOf(certificate), Written(from));
   }
   return "";
@@ -103,7 +102,7 @@ absl::StatusOr<std::string> ReadSmallFile(std::string_view what,
   const auto refuse = [&](std::string_view why) {
     return Refuse(what, fmt::format("cannot be read: {}", why));
   };
-  // Non-blocking: a pipe without a writer must not block the start.
+  // Non-blocking, because opening a pipe without a writer would block.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     const int error = errno;
@@ -130,7 +129,7 @@ absl::StatusOr<std::string> ReadSmallFile(std::string_view what,
   }
   close(fd);
   if (error != 0) return refuse(strerror(error));
-  if (!S_ISREG(about.st_mode)) return refuse("it is not a file");
+  if (!S_ISREG(about.st_mode)) return refuse("it is not a regular file");
   if (text.size() > kLargestFile) return refuse("it has more than 1 MiB");
   if (text.empty()) return refuse("it is empty");
   return text;
@@ -156,11 +155,10 @@ absl::StatusOr<CertificateFacts> CheckIdentity(
   ERR_clear_error();
   if (pair == nullptr) {
     return Refuse(key_what,
-                  asked
-                      ? "the key is encrypted, and nobody is there to ask for "
-                        "the passphrase: decrypt it with 'openssl pkey'"
-                      : "holds no PEM private key (\"-----BEGIN PRIVATE "
-                        "KEY-----\")");
+                  asked ? "the key is encrypted, and there is no way to enter "
+                          "its passphrase: decrypt it with 'openssl pkey'"
+                        : "holds no PEM private key (\"-----BEGIN PRIVATE "
+                          "KEY-----\")");
   }
   const bool match = X509_check_private_key(chain.front().get(), pair.get());
   ERR_clear_error();
@@ -168,7 +166,7 @@ absl::StatusOr<CertificateFacts> CheckIdentity(
     return Refuse(
         key_what,
         fmt::format("is not the key of the first certificate in {}; the two "
-                    "files must be made, and replaced, together",
+                    "files must be created and replaced together",
                     certificate_what));
   }
   return CertificateFacts{SubjectOf(chain.front().get()),

@@ -1,9 +1,10 @@
-// PEM files with certificates and keys. They are read and checked before
-// anything is served or sent with them, so that a mistake is reported in words
-// at the start and not as a failed handshake later.
+// Reading and checking of PEM files with certificates and keys. They are
+// checked before use, so that a mistake is reported at the start with its
+// reason, and not later as a failed handshake.
 //
-// Errors say what is wrong and what to do, and begin with `what`: the flag or
-// field that named the file, and its path. They never contain file contents.
+// Errors say what is wrong and how to correct it. They begin with `what`, which
+// is the flag or field that names the file, and its path. They never contain
+// file contents.
 #ifndef QUANTD_PROTO_NET_PEM_H_
 #define QUANTD_PROTO_NET_PEM_H_
 
@@ -20,15 +21,15 @@ namespace quantd::security {
 absl::StatusOr<std::string> ReadSmallFile(std::string_view what,
                                           const std::string& path);
 
-// Facts about the first certificate, which is the one that is presented.
+// Facts about the first certificate, which is presented to peers.
 struct CertificateFacts {
   std::string subject;  // "CN = quantd"
   absl::Time expires;
 };
 
-// FAILED_PRECONDITION unless both are PEM, every certificate of the chain is
-// valid at `now`, and the key, which must not be encrypted, belongs to the
-// first certificate.
+// FAILED_PRECONDITION unless `certificate` and `key` are PEM, every certificate
+// of the chain is valid at `now`, the key belongs to the first certificate, and
+// the key is not encrypted.
 absl::StatusOr<CertificateFacts> CheckIdentity(
     std::string_view certificate_what, const std::string& certificate,
     std::string_view key_what, const std::string& key, absl::Time now);

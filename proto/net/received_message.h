@@ -1,10 +1,10 @@
 // A message received by gRPC, read in place.
 //
-// Its slices belong to gRPC's memory quota. Releasing a slice under memory
-// pressure on a thread that gRPC does not know ends the process (gRPC 1.51: the
-// release wants an execution context, and only the destructor of a whole buffer
-// makes one). So no slice is handed out: the pieces are views, and the buffer
-// that owns them is destroyed as a whole.
+// Its slices belong to gRPC's memory quota. Releasing a single slice under
+// memory pressure, on a thread that gRPC did not start, ends the process (gRPC
+// 1.51: the release needs an execution context, which only the destructor of a
+// whole buffer creates). So this class returns only views of the slices, and
+// destroys the buffer that owns them as a whole.
 #ifndef QUANTD_PROTO_NET_RECEIVED_MESSAGE_H_
 #define QUANTD_PROTO_NET_RECEIVED_MESSAGE_H_
 

@@ -1,6 +1,6 @@
 // Strict reading of numbers on command lines, in variables and in files. CLI11
-// by itself wraps negative numbers, clamps numbers that are too large, and
-// reads 010 as eight.
+// alone wraps negative numbers, clamps numbers that are too large, and reads
+// 010 as eight.
 #ifndef QUANTD_PROTO_NET_STRICT_NUMBERS_H_
 #define QUANTD_PROTO_NET_STRICT_NUMBERS_H_
 
@@ -15,8 +15,8 @@
 
 namespace quantd {
 
-// The fault of the number that `whole` begins with; empty if it is well-formed.
-// Negative numbers have 63 bits, others 64 (a seed uses them all).
+// The reason why the number at the start of `whole` is refused; empty if it is
+// accepted. Negative numbers have 63 bits, others 64 (a seed may use all 64).
 inline std::string WrongNumber(std::string_view whole, bool may_be_negative) {
   std::string_view text = whole;
   if (may_be_negative && text.starts_with('-')) text.remove_prefix(1);
@@ -27,7 +27,7 @@ inline std::string WrongNumber(std::string_view whole, bool may_be_negative) {
       std::from_chars(digits.data(), digits.data() + digits.size(), number);
   const uint64_t largest = may_be_negative ? INT64_MAX : UINT64_MAX;
   if (read.ec == std::errc::result_out_of_range || number > largest) {
-    return fmt::format("{} is too large a number", whole);
+    return fmt::format("the number {} is too large", whole);
   }
   if (digits.empty() || (digits.size() > 1 && digits.front() == '0') ||
       text.substr(digits.size()).starts_with('x')) {
@@ -37,8 +37,8 @@ inline std::string WrongNumber(std::string_view whole, bool may_be_negative) {
   return "";
 }
 
-// Applies to every whole number and size of the command and its subcommands.
-// Call once, after all options are defined.
+// Applies this check to every integer and size option of the command and its
+// subcommands. Call once, after all options are defined.
 inline void ReadNumbersStrictly(CLI::App* app) {
   for (CLI::Option* option : app->get_options()) {
     const std::string type = option->get_type_name();
@@ -46,7 +46,8 @@ inline void ReadNumbersStrictly(CLI::App* app) {
     const bool is_signed =
         type.starts_with("INT") || type.find(":INT in") != std::string::npos;
     if (!is_size && !is_signed && !type.starts_with("UINT")) continue;
-    // Runs before all other rules; one of them multiplies.
+    // Runs before all other validators, because one of them multiplies the
+    // number.
     option->transform(CLI::Validator(
         [is_signed](std::string& text) { return WrongNumber(text, is_signed); },
         ""));

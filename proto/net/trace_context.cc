@@ -29,7 +29,7 @@ bool ReadId(std::string_view text, Id* id) {
 }  // namespace
 
 std::optional<TraceContext> ParseTraceparent(std::string_view text) {
-  // No version is as long as this, but metadata may be.
+  // Metadata may be long, but no version's value is longer than this.
   constexpr size_t kMost = 256;
   if (text.size() < kLength || text.size() > kMost) return std::nullopt;
   const std::string_view version = text.substr(0, 2);

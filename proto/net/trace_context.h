@@ -1,9 +1,8 @@
-// The trace that a call belongs to, as W3C Trace Context writes it in the
-// metadata `traceparent`: "00-<trace id>-<span id>-<flags>".
+// The trace that a call belongs to, in the form that W3C Trace Context gives it
+// in the metadata `traceparent`: "00-<trace id>-<span id>-<flags>".
 //
-// The server makes no calls of its own, so the trace goes into its log and no
-// further; `tracestate`, which only matters to programs that pass it on, is not
-// read.
+// The server makes no calls of its own, so it only logs the trace. It does not
+// read `tracestate`, which only programs that forward it need.
 #ifndef QUANTD_PROTO_NET_TRACE_CONTEXT_H_
 #define QUANTD_PROTO_NET_TRACE_CONTEXT_H_
 
@@ -23,9 +22,9 @@ struct TraceContext {
   std::string_view span() const { return {span_id.data(), span_id.size()}; }
 };
 
-// Reads a traceparent. nullopt for what the recommendation says to ignore:
-// malformed text, ids of zeros, version ff, and version 00 with additional
-// parts. Later versions are read as far as version 00 goes.
+// Reads a traceparent. nullopt for values that the recommendation says to
+// ignore: malformed text, ids of zeros, version ff, and version 00 with
+// additional parts. In later versions only the parts of version 00 are read.
 std::optional<TraceContext> ParseTraceparent(std::string_view text);
 
 }  // namespace quantd::wire

@@ -1,4 +1,4 @@
-// Chunks of streams, and where their bytes go.
+// The messages of streams, and copying of chunks into the staging buffer.
 #include "proto/stream/chunks.h"
 
 #include <algorithm>
@@ -12,15 +12,14 @@
 namespace quantd::wire {
 namespace {
 
-// Bytes that a message with a chunk may hold beside it: fields that a server
-// does not know.
+// The most bytes that a message may hold beside its chunk, as unknown fields.
 constexpr size_t kMaxBesideChunk = 4 << 10;
 
 }  // namespace
 
 absl::StatusOr<Range> ParseChunk(Slices message) {
   static_assert(v1::StreamRequest::kChunkFieldNumber << 3 == (kPayloadTag & ~7),
-                "a chunk is found as a payload is");
+                "a chunk is separated as a payload is");
   const auto separated = SeparatePayload(message, kMaxBesideChunk);
   if (!separated.ok()) return separated.status();
   if (!separated->head.empty()) {
@@ -29,13 +28,13 @@ absl::StatusOr<Range> ParseChunk(Slices message) {
       return Malformed("a field inside it is not valid");
     }
     if (rest.has_reduced_amax()) {
-      return FieldError("reduced_amax", "all chunks, and the maxima, before it",
-                        "it in place of a chunk");
+      return FieldError("reduced_amax", "a chunk until all chunks are sent",
+                        "reduced_amax");
     }
     if (rest.request_case() != v1::StreamRequest::REQUEST_NOT_SET ||
         rest.payload_bytes() != 0) {
       return FieldError("request",
-                        "nothing but a chunk after a stream's first message",
+                        "only a chunk after a stream's first message",
                         "a request or payload_bytes");
     }
   }
@@ -46,7 +45,8 @@ absl::StatusOr<Range> ParseChunk(Slices message) {
                          fmt::format("{} bytes", size), kMaxChunkBytes);
   }
   if (size == 0) {
-    return FieldError("chunk", "1 byte or more; end the stream after the last",
+    return FieldError("chunk",
+                      "1 byte or more; after the last chunk, end the stream",
                       "none");
   }
   return separated->payload;
@@ -60,12 +60,13 @@ absl::StatusOr<CopyAmax> ParseReducedAmax(Slices message) {
     return Malformed("a field inside it is not valid");
   }
   if (separated->payload.size != 0) {
-    return FieldError("chunk", "none after the last, the answer to the maxima",
+    return FieldError("chunk",
+                      "no chunk after the last, only the answer to the maxima",
                       "one");
   }
   if (read.request_case() != v1::StreamRequest::REQUEST_NOT_SET ||
       read.payload_bytes() != 0) {
-    return FieldError("request", "nothing but the answer to the maxima",
+    return FieldError("request", "only the answer to the maxima",
                       "a request or payload_bytes");
   }
   if (!read.has_reduced_amax()) return NoReducedAmax();
@@ -73,12 +74,12 @@ absl::StatusOr<CopyAmax> ParseReducedAmax(Slices message) {
 }
 
 absl::Status AfterReducedAmax() {
-  return FieldError("reduced_amax", "the end of the stream after it",
+  return FieldError("reduced_amax", "the end of the stream after reduced_amax",
                     "another message");
 }
 
 absl::Status NoReducedAmax() {
-  return FieldError("reduced_amax", "it, in answer to the maxima", "none");
+  return FieldError("reduced_amax", "an answer to the maxima", "none");
 }
 
 absl::Status CheckChunk(uint64_t begin, size_t size, uint64_t payload_bytes) {
@@ -95,11 +96,12 @@ absl::Status CheckChunk(uint64_t begin, size_t size, uint64_t payload_bytes) {
 
 absl::Status CheckWhole(uint64_t came, uint64_t payload_bytes) {
   if (came == payload_bytes) return absl::OkStatus();
-  return FieldError("payload",
-                    fmt::format("{} bytes, as payload_bytes says, before the "
-                                "end of the stream",
-                                payload_bytes),
-                    fmt::format("{} bytes", came));
+  return FieldError(
+      "payload",
+      fmt::format("{} bytes, the value of payload_bytes, before the "
+                  "end of the stream",
+                  payload_bytes),
+      fmt::format("{} bytes", came));
 }
 
 StreamGather::StreamGather(const Request& request,

@@ -20,12 +20,12 @@ namespace quantd::wire {
 
 // The first message of a stream, parsed.
 struct StreamStart {
-  Request request;  // sources are ranges of the payload
+  Request request;  // its sources are ranges of the payload
   uint64_t payload_bytes = 0;
-  bool reduces = false;  // the amax that its plan computes is reduced
+  bool reduces = false;  // whether the amax is reduced over several parts
 };
-// Parses the first message. Errors as from ParseRequest. Unlike there, the
-// reply may be larger than a message.
+// Parses the first message. Errors as from ParseRequest, except that the reply
+// may be larger than a message.
 absl::StatusOr<StreamStart> ParseStreamStart(
     Slices message, const RequestDefaults& defaults = {});
 
@@ -36,8 +36,8 @@ absl::StatusOr<Range> ParseChunk(Slices message);
 // Parses the client's answer to the maxima of a stream. Malformed or
 // FieldError. The values are checked by SettledPlan (kernels/plan/shards.h).
 absl::StatusOr<CopyAmax> ParseReducedAmax(Slices message);
-// FieldError for a message after that answer, and for a stream that ends before
-// it.
+// AfterReducedAmax is the FieldError for a message after that answer,
+// NoReducedAmax for a stream that ends before it.
 absl::Status AfterReducedAmax();
 absl::Status NoReducedAmax();
 
@@ -48,17 +48,17 @@ absl::Status CheckChunk(uint64_t begin, size_t size, uint64_t payload_bytes);
 // not.
 absl::Status CheckWhole(uint64_t came, uint64_t payload_bytes);
 
-// Copies a payload that arrives in pieces to its places in a job's staging.
+// Copies a payload that arrives in pieces into a job's staging buffer.
 class StreamGather {
  public:
-  // Writes what does not arrive: gaps, and inputs that the request has as
-  // fields. Both arguments must outlive this object.
+  // Writes the bytes that are not in the payload: gaps, and inputs that the
+  // request has as fields. Both arguments must outlive this object.
   StreamGather(const Request& request, absl::Span<std::byte> staging);
 
-  // Takes the next bytes of the payload, which must have that many left.
+  // Copies the next bytes of the payload. The payload must have that many left.
   void Add(Slices message, const Range& chunk);
   uint64_t came() const { return came_; }
-  // Bytes at the front of the staging that no later piece changes.
+  // The number of bytes at the front of the staging buffer that are final.
   size_t settled() const;
 
  private:
@@ -74,9 +74,10 @@ class StreamGather {
 std::string StreamReplyHead(const Plan& plan, const JobReport& report,
                             std::string_view device,
                             std::string_view request_id);
-// The message that comes before the chunks in a stream that reduces.
+// The message with the maxima, which a stream that reduces sends before the
+// chunks.
 std::string MaximaReply(const FoundMaxima& maxima);
-// The bytes that go before those of a chunk, in either direction.
+// The bytes that precede a chunk in its message, in either direction.
 std::string ChunkPrefix(size_t size);
 
 // The first message for `plan`. FieldError ("message") when it is larger than a
@@ -84,13 +85,13 @@ std::string ChunkPrefix(size_t size);
 absl::StatusOr<std::string> StreamHead(
     const Plan& plan, size_t payload_bytes,
     std::optional<float> amax = std::nullopt);
-// The first message for a plan that reduces; after that, the answer to its
-// maxima.
+// ReducingHead is the first message for a plan that reduces, ReducedAmax the
+// answer to its maxima.
 absl::StatusOr<std::string> ReducingHead(const Plan& plan,
                                          size_t payload_bytes);
 std::string ReducedAmax(const CopyAmax& amax);
 
-// One message from a server, parsed. Nothing in it has been checked.
+// A parsed message from a server. Its contents are not checked.
 struct StreamReplyPart {
   Range chunk;                 // empty: no chunk
   std::optional<Reply> reply;  // set in the last message

@@ -103,9 +103,8 @@ TEST(ReadDequantize, FieldsHaveTheRequestsNames) {
 }
 
 TEST(ReadDequantize, AmaxIsAFieldOnlyWhereThereIsOne) {
-  const std::string only = "an amax only with nvfp4, nvfp4_2d";
-  const std::string got =
-      "amax with a format that is decoded by its scales alone";
+  const std::string only = "no amax, except with nvfp4, nvfp4_2d";
+  const std::string got = "an amax with a format that does not use it";
   EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3, 132), m.set_amax(1), "amax", only, got);
   EXPECT_WRONG(Of(v1::FORMAT_MXFP8_E5M2, 640), m.set_amax(1), "amax", only,
                got);
@@ -113,15 +112,14 @@ TEST(ReadDequantize, AmaxIsAFieldOnlyWhereThereIsOne) {
                only, got);
   EXPECT_WRONG(Of(v1::FORMAT_NVFP4, 64 + 512 + 16),
                (o.mutable_form()->set_row_scaled(true), m.set_amax(1)), "amax",
-               "4 values, which only the payload can hold", "one value");
+               "4 values in the payload, not this field", "one value");
   EXPECT_WRONG(Of(v1::FORMAT_NVFP4, 64 + 1024 + 8),
                (SetRows({1, 3}, &m), m.set_amax(1)), "amax",
-               "2 values, which only the payload can hold", "one value");
+               "2 values in the payload, not this field", "one value");
   EXPECT_WRONG(Of(v1::FORMAT_NVFP4, 0),
                (m.mutable_tensor()->set_shape(0, 0),
                 o.mutable_form()->set_row_scaled(true), m.set_amax(1)),
-               "amax", "0 values, which only the payload can hold",
-               "one value");
+               "amax", "0 values in the payload, not this field", "one value");
   // One group of one row has a single value.
   v1::DequantizeRequest m = Of(v1::FORMAT_NVFP4, 64 + 512);
   m.set_amax(1);
@@ -155,10 +153,11 @@ TEST(ReadDequantize, GroupOffsetsOfRefsAreThoseOfTheSplits) {
   without.mutable_tensors(0)->clear_group_offsets();
   EXPECT_THAT(Parse(without), IsOk());
   EXPECT_WRONG(GroupsWithRefs(), m.mutable_tensors(0)->set_group_offsets(1, 48),
-               "tensors[0].group_offsets[1]", "16 (by splits)", "48");
+               "tensors[0].group_offsets[1]", "16, which follows from splits",
+               "48");
   EXPECT_WRONG(GroupsWithRefs(),
                m.mutable_tensors(1)->set_group_offsets(2, ~uint64_t{0}),
-               "tensors[1].group_offsets[2]", "1024 (by splits)",
+               "tensors[1].group_offsets[2]", "1024, which follows from splits",
                "18446744073709551615");
   EXPECT_WRONG(GroupsWithRefs(), m.mutable_tensors(1)->add_group_offsets(1024),
                "tensors[1].group_offsets", "3, one more than splits", "4");
@@ -168,7 +167,8 @@ TEST(ReadDequantize, GroupOffsetsOfRefsAreThoseOfTheSplits) {
                for (uint64_t at
                     : {0, 0, 8}) m.mutable_tensors(2)
                    ->add_group_offsets(at),
-               "tensors[2].group_offsets[1]", "4 (by splits)", "0");
+               "tensors[2].group_offsets[1]", "4, which follows from splits",
+               "0");
   // An ungrouped request has no group offsets.
   EXPECT_WRONG(DequantizeWithRefs(), m.mutable_tensors(0)->add_group_offsets(0),
                "tensors[0].group_offsets", "none", "1");

@@ -236,9 +236,9 @@ TEST(ReadQuantize, AmaxesAsOneValueOrAsAList) {
     return Parse(m).status();
   };
   ExpectField(both(false), "given_amax.rowwise",
-              "one value here or given_amax.rowwise_values", "both");
+              "this or given_amax.rowwise_values, not both", "both");
   ExpectField(both(true), "given_amax.columnwise",
-              "one value here or given_amax.columnwise_values", "both");
+              "this or given_amax.columnwise_values, not both", "both");
 }
 
 TEST(ReadQuantize, ErrorsNameTheFormOfTheAmax) {

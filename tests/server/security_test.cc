@@ -114,7 +114,7 @@ TEST_F(SecurityTest, AStartSaysWhichFileIsNoGoodAndWhy) {
   options_.tls.key = At("absent");
   EXPECT_THAT(Refusal(), HasSubstr("No such file"));
   options_.tls.key = At("");
-  EXPECT_THAT(Refusal(), HasSubstr("it is not a file"));
+  EXPECT_THAT(Refusal(), HasSubstr("it is not a regular file"));
   options_.tls.key = At("server.pem");
   EXPECT_THAT(Refusal(), HasSubstr("holds no PEM private key"));
   ASSERT_EQ(std::system(("openssl pkey -in " + At("server.key") +

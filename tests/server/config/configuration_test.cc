@@ -117,7 +117,8 @@ TEST_F(ConfigurationTest, BadFilesAreRefusedByKey) {
   ExpectRefused(Check("max-wait-ms = \"soon\"\n", "--max-wait-ms 1"), {"soon"});
   ExpectRefused(RunQuantd("--check-config --config " + At("absent")),
                 {"No such file"});
-  ExpectRefused(RunQuantd("--check-config --config " + At("")), {"not a file"});
+  ExpectRefused(RunQuantd("--check-config --config " + At("")),
+                {"not a regular file"});
 }
 
 TEST_F(ConfigurationTest, BadVariablesAreRefusedByName) {

@@ -108,7 +108,7 @@ TEST_F(Ranges, DequantizeHasItsAmaxAsAFieldOrARange) {
   RpcOptions dequantize;
   dequantize.method = "Dequantize";
   ExpectRefused(request.SerializeAsString(), "Dequantize", "memory.inputs",
-                "a range of rowwise_amax", "2 in all");
+                "a range of rowwise_amax", "only 2 ranges");
   request.set_amax(2688);
   // Codes 1, 2, 3 .. with the scale 1.
   for (size_t i = 0; i < kCodes; ++i) shared.data[i] = std::byte{0x42};
@@ -136,11 +136,11 @@ TEST_F(Ranges, DequantizeHasItsAmaxAsAFieldOrARange) {
   // Giving both is an error, and refs require a payload.
   request.set_amax(1);
   ExpectRefused(request.SerializeAsString(), "Dequantize", "memory.inputs",
-                "2 in all", "3");
+                "2 ranges", "3");
   request.clear_amax();
   request.add_tensors()->set_kind(v1::TENSOR_KIND_ROWWISE_DATA);
   ExpectRefused(request.SerializeAsString(), "Dequantize", "tensors",
-                "none beside memory.inputs", "1");
+                "none with memory.inputs", "1");
 }
 
 TEST_F(Ranges, CallsHoldNoPayloadMemoryAndAreCounted) {

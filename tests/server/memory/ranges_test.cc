@@ -81,18 +81,19 @@ TEST_F(Ranges, SizesAndPlacesThatDoNotFitThePlan) {
                 "memory.inputs[0].offset", "a multiple of 2, the size of bf16",
                 "1");
   ExpectRefused(changed([&](auto* m) { *m->add_inputs() = m->inputs(0); }),
-                "memory.inputs", "1 in all", "2");
+                "memory.inputs", "1 ranges", "2");
   ExpectRefused(changed([&](auto* m) { *m->add_outputs() = m->outputs(0); }),
-                "memory.outputs[2].kind", "each once", "rowwise_data again");
+                "memory.outputs[2].kind", "each kind once",
+                "rowwise_data again");
   ExpectRefused(changed([](auto* m) {
                   m->mutable_outputs(0)->set_kind(v1::TENSOR_KIND_ROTATED);
                 }),
-                "memory.outputs[0].kind", "one of the reply's", "rotated");
+                "memory.outputs[0].kind", "a tensor of the reply", "rotated");
   ExpectRefused(
       changed([](auto* m) {
         m->mutable_outputs(0)->set_kind(static_cast<v1::TensorKind>(99));
       }),
-      "memory.outputs[0].kind", "one of the reply's", "number 99");
+      "memory.outputs[0].kind", "a tensor of the reply", "number 99");
 }
 
 TEST_F(Ranges, PlacesThatOverlap) {
@@ -107,14 +108,14 @@ TEST_F(Ranges, PlacesThatOverlap) {
     return request;
   };
   ExpectRefused(at(0, 0), "memory.outputs[0].range",
-                "no byte of memory.inputs[0]",
+                "a range that does not overlap memory.inputs[0]",
                 fmt::format("{} bytes at 0, and {} at 0", kCodes, kInput));
   ExpectRefused(
       at(0, kInput - 1), "memory.outputs[0].range",
-      "no byte of memory.inputs[0]",
+      "a range that does not overlap memory.inputs[0]",
       fmt::format("{} bytes at {}, and {} at 0", kCodes, kInput - 1, kInput));
   ExpectRefused(at(1, kInput + kCodes - 1), "memory.outputs[0].range",
-                "no byte of memory.outputs[1].range",
+                "a range that does not overlap memory.outputs[1].range",
                 fmt::format("{} bytes at {}, and {} at {}", kCodes, kInput,
                             kScales, kInput + kCodes - 1));
   // An offset in other memory is a different place.
@@ -151,10 +152,10 @@ TEST_F(Ranges, RefusesUnknownEvents) {
     request = QuantizeOnes(kRows);
     request.mutable_memory()->set_record_event(name);
     ExpectRefused(request, "memory.record_event",
-                  "none beside no memory that is lent", "one");
+                  "none in a call without shared memory", "one");
     request.mutable_memory()->set_wait_event(name);
     ExpectRefused(request, "memory.wait_event",
-                  "none beside no memory that is lent", "one");
+                  "none in a call without shared memory", "one");
   }
 }
 
@@ -163,7 +164,7 @@ TEST_F(Ranges, NotBesideAPayload) {
   const Shared shared = Share();
   v1::QuantizeRequest request = Lent(shared.name);
   request.set_payload(std::string(kInput, 'x'));
-  ExpectRefused(request, "payload", "none beside memory.inputs",
+  ExpectRefused(request, "payload", "none with memory.inputs",
                 fmt::format("{} bytes", kInput));
   request.clear_payload();
   request.mutable_memory()->clear_inputs();

@@ -43,7 +43,7 @@ AmaxSource SourceOfAmax(const QuantizeOptions& o, bool columnwise) {
 }
 
 bool MayEstimate(const QuantizeOptions& o) {
-  // Called before a plan has checked the options: the format may be unknown.
+  // The format may be unknown, because the options are not checked yet.
   const FormatSpec* const format = FindFormat(o.format);
   if (format == nullptr || !(format->options & kOptEstimation)) return false;
   for (const bool columnwise : {false, true}) {

@@ -1,6 +1,5 @@
-// The source of a copy's amax. The only place that reads given_amax and
-// amax_estimation_scale together; kernels/plan/FORMATS.md has the rules in
-// words.
+// The source of a copy's amax. Only this code reads given_amax and
+// amax_estimation_scale together. kernels/plan/FORMATS.md explains the rules.
 #ifndef QUANTD_KERNELS_PLAN_AMAX_SOURCE_H_
 #define QUANTD_KERNELS_PLAN_AMAX_SOURCE_H_
 
@@ -13,15 +12,15 @@ namespace quantd {
 
 struct AmaxSource {
   enum class Kind {
-    kNone,     // no such copy, or a format without an amax
+    kNone,     // the copy is not made, or its format has no amax
     kGiven,    // `given`, times `factor`
     kPlain,    // max |x|, times `factor`
     kRotated,  // max |bf16(RHT)|
-    kLines,    // one for each line, computed from that line
+    kLines,    // one amax for each line, computed from that line
   };
 
   Kind kind = Kind::kNone;
-  // A list from the options: one value, one for each group or for each line.
+  // The values from the options: one value, or one for each group or line.
   absl::Span<const float> given = {};
   float factor = 1;  // the factor of an estimate
 
@@ -38,8 +37,8 @@ inline bool Estimates(const QuantizeOptions& options) {
   return options.nvfp4.amax_estimation_scale.value_or(0) != 0;
 }
 
-// Whether some amax would be replaced by an estimate: that of a rotated copy
-// for which none is given.
+// Whether an estimate would replace some amax: whether a rotated copy exists
+// whose amax is not given.
 bool MayEstimate(const QuantizeOptions& options);
 
 }  // namespace quantd

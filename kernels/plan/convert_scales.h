@@ -11,10 +11,10 @@
 
 namespace quantd {
 
-// Writes scales from the layout `from` in the layout `to`, with zeros as
-// padding: all scales that `to` has, starting at line `line` and block `block`
-// of `from`. Both geometries are of the same format and direction. Sizes:
-// from.scale_bytes and to.scale_bytes; they must not overlap.
+// Copies scales from the layout of `from` to the layout of `to`, and pads with
+// zeros. Copies all scales that `to` has, starting at line `line` and block
+// `block` of `from`. Both geometries have the same format and direction. The
+// spans have from.scale_bytes and to.scale_bytes and must not overlap.
 void ConvertScales(const FormatSpec& format, const CopyGeometry& from,
                    absl::Span<const std::byte> scales, const CopyGeometry& to,
                    absl::Span<std::byte> converted, int64_t line = 0,

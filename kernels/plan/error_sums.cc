@@ -14,7 +14,7 @@ void Add(const ErrorSums::Squares& from, ErrorSums::Squares* to) {
 
 // The sum of the squares, rounded once.
 double Total(const ErrorSums::Squares& squares) {
-  // Bins overlap; digits do not.
+  // Bins overlap, so their sums are first converted to digits, which do not.
   constexpr int kDigits = ErrorSums::kBins + 8;
   uint8_t digits[kDigits];
   uint64_t carry = 0;
@@ -25,8 +25,8 @@ double Total(const ErrorSums::Squares& squares) {
     carry >>= 8;
     if (digits[i] != 0) top = i;
   }
-  // More digits than a double has; the lower ones only matter as zero or not
-  // zero.
+  // These are more digits than a double has. Lower digits only matter if one is
+  // not zero.
   uint64_t head = 0;
   for (int i = top; i > top - 8; --i)
     head = head << 8 | (i < 0 ? 0 : digits[i]);

@@ -8,10 +8,10 @@
 
 namespace quantd {
 
-// Sums in progress. Each term is the sum of a run of positions, made by
-// kernels/arith/run_errors.h: 24 bits times a power of two. Terms are added as
-// integers, with eight exponents to a bin, so the totals are exact and
-// independent of the order, for up to 2^37 elements. Zero-initialise.
+// Sums in progress; must start as zeros. Each term is the sum over a run of 16
+// positions from kernels/arith/run_errors.h: a 24-bit integer times a power of
+// two. Terms are added as integers, in bins of eight exponents each, so the
+// totals are exact and independent of the order, for up to 2^37 elements.
 struct ErrorSums {
   static constexpr int kBins = 81;
   struct Squares {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr char kUrl[] = "quantd/field";
 constexpr char kLimitUrl[] = "quantd/limit";
-// Cannot occur in the parts: they are printable.
+// Cannot occur in the parts, which are printable.
 constexpr char kSeparator = '\0';
 
 }  // namespace

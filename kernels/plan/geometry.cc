@@ -5,8 +5,8 @@
 namespace quantd {
 namespace {
 
-// Sets the shape of the scales for `blocks` along a line by the formula, even
-// if there is nothing to scale.
+// Sets the shape of the scales for `blocks` along a line, even if the copy is
+// empty.
 void SetScales(const FormatSpec& f, bool columnwise, Layout layout,
                bool compact, int64_t blocks, CopyGeometry* g) {
   if (f.scaling == Scaling::kTensor) {
@@ -71,8 +71,8 @@ CopyGeometry MakeCopyGeometry(const FormatSpec& f, bool columnwise,
     g.padded = RoundUp(g.positions, std::max(f.block, rotation));
   }
   const int64_t blocks = f.block > 0 ? CeilDiv(g.padded, f.block) : 0;
-  // An empty copy has no scales written, whatever the formula of its shape
-  // says.
+  // No scales of an empty copy are written, even if its scale shape is not
+  // empty.
   const bool empty = g.lines == 0 || g.positions == 0;
   g.blocks = empty ? 0 : blocks;
   if (columnwise && !f.transposed) {

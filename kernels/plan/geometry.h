@@ -1,6 +1,5 @@
-// The shape of one copy of an M x K matrix: where every code and every scale of
-// a format lies. Plan takes the sizes of tensors from it, and both devices
-// their addresses.
+// The geometry of one copy of an M x K matrix: the offset of every code and
+// scale. Plans take the sizes of tensors from it, and devices take addresses.
 #ifndef QUANTD_KERNELS_PLAN_GEOMETRY_H_
 #define QUANTD_KERNELS_PLAN_GEOMETRY_H_
 
@@ -27,8 +26,8 @@ struct CopyGeometry : CopyAddress {
   size_t scale_bytes = 0;
 };
 
-// Makes the geometry of one copy. `rotation`: dimension of the RHT that was
-// applied to it, or 0.
+// Makes the geometry of one copy. `rotation` is the dimension of the RHT that
+// was applied to the copy, or 0.
 CopyGeometry MakeCopyGeometry(const FormatSpec& format, bool columnwise,
                               int64_t rows, int64_t cols, int rotation,
                               Layout scale_layout, bool compact_scales);

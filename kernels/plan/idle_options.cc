@@ -20,7 +20,8 @@ absl::Status CheckCopies(const QuantizeOptions& o) {
   const uint32_t idle = UsedOptions(o) & ~about;
   for (const OptionSpec& spec : Options()) {
     if ((idle & spec.option) == 0) continue;
-    return FieldError(spec.field, fmt::format("{} only of a copy", spec.name),
+    return FieldError(spec.field,
+                      fmt::format("{} only if a copy is made", spec.name),
                       "usage none");
   }
   return absl::OkStatus();
@@ -55,8 +56,8 @@ absl::Status CheckAmaxes(const QuantizeOptions& o) {
   }
   if (Estimates(o) && !MayEstimate(o)) {
     return FieldError("amax_estimation_scale",
-                      "a rotated copy without an amax of its own",
-                      "given_amax for all of them");
+                      "a rotated copy whose amax is not given",
+                      "given_amax for every rotated copy");
   }
   return absl::OkStatus();
 }

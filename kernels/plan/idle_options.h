@@ -1,4 +1,4 @@
-// Refuses options that would have no effect: setting one is a mistake.
+// Refuses options that would have no effect, because setting one is a mistake.
 #ifndef QUANTD_KERNELS_PLAN_IDLE_OPTIONS_H_
 #define QUANTD_KERNELS_PLAN_IDLE_OPTIONS_H_
 
@@ -14,8 +14,8 @@ namespace quantd {
 // Checks options that CheckSupport has accepted. `cols` is K.
 absl::Status CheckIdleOptions(const QuantizeOptions& options, int64_t cols);
 
-// Refuses a dimension or a mask without a rotation. `expected` says what would
-// make it legal.
+// Refuses a dimension or a mask without a rotation. `expected` describes what
+// would make the option legal.
 absl::Status CheckNoRotation(int dimension, const std::optional<SignMask>& mask,
                              std::string_view expected);
 

@@ -123,8 +123,8 @@ absl::Status CheckChoices(const QuantizeOptions& o) {
   QUANTD_RETURN_IF_ERROR(CheckNamed("form.scale_layout", o.form.scale_layout,
                                     "linear or swizzled"));
   if (o.usage == Usage::kNone && !o.dbias && !o.want_amax) {
-    return FieldError("usage", "a copy, or dbias or amax beside none",
-                      "nothing to do");
+    return FieldError("usage", "a copy, dbias or amax",
+                      "usage none without dbias and amax");
   }
   return absl::OkStatus();
 }
@@ -132,7 +132,7 @@ absl::Status CheckChoices(const QuantizeOptions& o) {
 // Checks K for a rowwise copy.
 absl::Status CheckRowwise(const PlanBuilder& plan, const FormatSpec& format,
                           int rotation) {
-  // Half-byte codes and the MX container have no lines that end inside a block.
+  // In formats with half-byte codes and in MX, lines cannot end inside a block.
   if (format.scaling == Scaling::kNvfp4 || format.scaling == Scaling::kMx) {
     QUANTD_RETURN_IF_ERROR(CheckColumns(
         plan.cols(), format.block, fmt::format("rowwise {}", format.name)));
@@ -145,7 +145,7 @@ void SettleMask(bool rotates, int dimension, std::optional<SignMask>* mask) {
   if (rotates && !*mask) *mask = DefaultSignMask(dimension);
 }
 
-// Fills in defaults. The options must be legal, and stay so.
+// Fills in defaults. The options must be legal, and the result is legal.
 QuantizeOptions Normalise(const QuantizeOptions& options,
                           const FormatSpec& format, const PlanBuilder& plan,
                           DType input) {
@@ -171,7 +171,7 @@ QuantizeOptions Normalise(const QuantizeOptions& options,
   return used;
 }
 
-// Refuses to decode a copy that could not have been made.
+// Refuses to decode a copy that no Quantize can make.
 absl::Status CheckMade(const FormatSpec& format,
                        const DequantizeOptions& options) {
   QuantizeOptions made;
@@ -184,7 +184,7 @@ absl::Status CheckMade(const FormatSpec& format,
   const absl::Status status = CheckSupport(format, made);
   const std::optional<FieldViolation> v = GetFieldViolation(status);
   if (!v) return status;
-  // The only trace of that option in a copy.
+  // scale_256 is the only field of DequantizeOptions that implies 4over6.
   if (v->field == "four_over_six") {
     return FieldError("form.scale_256", v->expected, v->got);
   }
@@ -247,7 +247,7 @@ absl::StatusOr<Plan> MakeQuantizePlan(const TensorDesc& tensor,
     plan.Copy(format, columnwise, /*input=*/false,
               rotated ? used.rht.dimension : 0, used.form);
   }
-  // kernels/device/task.cc keeps two scales a group there.
+  // kernels/device/task.cc keeps two scales per group in this scratch memory.
   if (format.scaling == Scaling::kTensor) {
     plan.GroupScratch(2 * sizeof(float));
   }
@@ -295,7 +295,7 @@ absl::StatusOr<Plan> MakeDequantizePlan(const TensorDesc& tensor,
     QUANTD_RETURN_IF_ERROR(
         CheckRowwise(plan, format, std::max(rotation, used.rotated_dimension)));
   } else if (used.rotated_dimension != 0) {
-    // The codes are those of a matrix with padded rows.
+    // The codes are those of a matrix whose rows are padded.
     plan.PadRows(std::max(format.block, used.rotated_dimension));
   }
   plan.Copy(format, columnwise, /*input=*/true, rotation, used.form,
@@ -324,7 +324,7 @@ absl::StatusOr<Plan> MakeRhtAmaxPlan(const TensorDesc& tensor,
   if (!rotates) {
     QUANTD_RETURN_IF_ERROR(
         CheckNoRotation(options.rht_dimension, options.sign_mask,
-                        "rowwise_rht or columnwise_rht beside it"));
+                        "rht only with rowwise_rht or columnwise_rht"));
   }
   RhtAmaxOptions used = options;
   SettleMask(rotates, used.rht_dimension, &used.sign_mask);

@@ -1,5 +1,5 @@
-// Used by the Make functions of quantd/plan.h to put a Plan together. Nothing
-// else makes Plans.
+// The builder with which the Make functions of quantd/plan.h make Plans. No
+// other code makes Plans.
 #ifndef QUANTD_KERNELS_PLAN_PLAN_BUILDER_H_
 #define QUANTD_KERNELS_PLAN_PLAN_BUILDER_H_
 
@@ -40,7 +40,7 @@ class PlanBuilder {
     }
     const int axis = tensor.flatten_axis < 0 ? tensor.flatten_axis + rank
                                              : tensor.flatten_axis;
-    // A vector has no axis to split at; its default makes it one row.
+    // A vector cannot be split; with the default axis it is one row.
     const bool vector = rank == 1 && tensor.flatten_axis == -1;
     if (!vector && (axis < 1 || axis > rank - 1)) {
       return FieldError(
@@ -54,8 +54,8 @@ class PlanBuilder {
     int64_t elements = 1;
     for (int i = 0; i < rank; ++i) {
       int64_t& side = i < axis ? rows : cols;
-      // A zero dimension must not hide an overflow of the others: M and K are
-      // used separately.
+      // A zero dimension must not hide an overflow of the others, because M and
+      // K are also used separately.
       if (__builtin_mul_overflow(side, shape[i], &side) ||
           side > kMaxElements) {
         return TooLarge(shape);
@@ -72,9 +72,9 @@ class PlanBuilder {
     return absl::OkStatus();
   }
 
-  // M, with rows after the last group.
+  // M, including rows after the last group.
   int64_t input_rows() const { return input_rows_; }
-  // Rows that are quantized.
+  // The number of rows that are quantized.
   int64_t rows() const { return plan_.rows_; }
   int64_t cols() const { return plan_.cols_; }
   int64_t groups() const { return static_cast<int64_t>(plan_.groups_.size()); }
@@ -96,7 +96,8 @@ class PlanBuilder {
       return FieldError("splits", fmt::format("1 to {} groups", kMaxGroups),
                         fmt::to_string(splits->size()));
     }
-    // Some outputs have a row of K for every group, even an empty one.
+    // Some outputs have a row of K elements for every group, even for an empty
+    // group.
     if (static_cast<int64_t>(splits->size()) >
         kMaxElements / std::max<int64_t>(1, cols())) {
       return FieldError("splits",
@@ -252,8 +253,8 @@ class PlanBuilder {
                       ShapeText(shape));
   }
 
-  // Sets the places of the groups' parts of a tensor that has `size / groups`
-  // bytes for each group, or `size / rows` for each row.
+  // Sets the group offsets of a tensor that has `size / groups` bytes for each
+  // group, or `size / rows` for each row.
   void OffsetsByGroup(TensorSpec* spec) const {
     if (!grouped()) return;
     const size_t each = spec->size / plan_.groups_.size();

@@ -1,4 +1,4 @@
-// Checks that need only the value itself. All fail with a FieldError.
+// Checks of single values. All return a FieldError on failure.
 #ifndef QUANTD_KERNELS_PLAN_PLAN_CHECKS_H_
 #define QUANTD_KERNELS_PLAN_PLAN_CHECKS_H_
 
@@ -16,7 +16,7 @@
 
 namespace quantd {
 
-// A shape as text: "[2, 3]", or its first eight sides and "..." if it is
+// A shape as text: "[2, 3]", or its first eight dimensions and "..." if it is
 // longer.
 std::string ShapeText(const std::vector<int64_t>& shape);
 
@@ -28,7 +28,7 @@ std::string NameOrNumber(T value) {
              : std::string(name);
 }
 
-// Checks an enum without an unspecified value: every value that has a name is
+// Checks an enum that has no unspecified value. Every value with a name is
 // legal.
 template <typename T>
 absl::Status CheckNamed(std::string_view field, T value,
@@ -39,10 +39,11 @@ absl::Status CheckNamed(std::string_view field, T value,
 
 absl::Status CheckFormat(Format format);
 absl::Status CheckFloat(std::string_view field, DType t);
-// `one`: the usage must name a single copy.
+// Checks a usage. With `one` it must name a single copy.
 absl::Status CheckUsage(Usage u, bool one);
 absl::Status CheckNonFinite(NonFinite n);
-// Checks the count and range of a list. `names`: what one value is for.
+// Checks the count and range of a list. `names` says what one value is for,
+// such as "each group".
 absl::Status CheckValues(std::string_view field, absl::Span<const float> v,
                          size_t count, std::string_view names, bool zero);
 absl::Status CheckColumns(int64_t cols, int multiple, std::string_view why);

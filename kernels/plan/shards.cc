@@ -85,7 +85,7 @@ RhtAmaxOptions AmaxOptionsOf(const QuantizeOptions& o) {
 }
 
 float LargerAmax(float a, float b) {
-  // NaN wins over any number.
+  // If one is NaN, the result is NaN.
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) ? a : b;
   return std::max(a, b);
 }
@@ -105,8 +105,8 @@ absl::Status CheckReduces(const Plan& plan) {
     return SourceOfAmax(*o, columnwise).computed();
   };
   if (o == nullptr || !o->fp8.scale.empty() || !(finds(false) || finds(true))) {
-    return FieldError("reduce_amax", "a Quantize that finds an amax",
-                      "one that finds none");
+    return FieldError("reduce_amax", "a Quantize that computes an amax",
+                      "one that does not");
   }
   if (plan.grouped()) {
     return FieldError("splits", "none with reduce_amax", "groups");
@@ -116,7 +116,7 @@ absl::Status CheckReduces(const Plan& plan) {
   }
   if (!o->rowwise_amax.empty() || !o->columnwise_amax.empty()) {
     return FieldError("given_amax",
-                      "none with reduce_amax: the answer has all of them",
+                      "none with reduce_amax, whose answer has the amaxes",
                       "one");
   }
   const bool lines = HasAmaxOfLines(*FindFormat(o->format), o->form);
@@ -153,13 +153,13 @@ absl::Status CheckReduced(std::string_view field,
   if (got.size() != expected.size()) {
     return FieldError(
         field,
-        fmt::format("{} value{}, as the maxima had", expected.size(),
+        fmt::format("{} value{}, as many as the maxima", expected.size(),
                     expected.size() == 1 ? "" : "s"),
         fmt::format("{}", got.size()));
   }
   for (const float a : got) {
     if (std::isfinite(a) && a >= 0) continue;
-    return FieldError(field, "finite and not negative", fmt::format("{}", a));
+    return FieldError(field, "a finite number >= 0", fmt::format("{}", a));
   }
   return absl::OkStatus();
 }

@@ -22,7 +22,7 @@ absl::Status CheckRht(int dimension, const std::optional<SignMask>& mask) {
   for (int i = dimension; mask && i < 128; ++i) {
     if (mask->negative(i)) {
       return FieldError("rht.sign_mask", fmt::format("{} bits", dimension),
-                        "bits beyond");
+                        "a bit beyond them");
     }
   }
   return absl::OkStatus();
@@ -39,7 +39,7 @@ SignMask DefaultSignMask(int dimension) {
 SignMask RandomSignMask(uint64_t seed, int dimension) {
   SignMask mask = {};
   for (int i = 0; i < 2; ++i) {
-    // splitmix64: every bit of the seed reaches every sign.
+    // splitmix64, in which every bit of the seed affects every sign.
     seed += 0x9E3779B97F4A7C15u;
     uint64_t z = seed;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -134,7 +134,7 @@ absl::StatusOr<std::vector<std::byte>> RhtMatrix(const SignMask& mask,
     const uint32_t code = dtype == DType::kBF16  ? EncodeBf16<Scalar>(matrix[i])
                           : dtype == DType::kF16 ? EncodeF16<Scalar>(matrix[i])
                                                  : Scalar::Bits(matrix[i]);
-    // Copies the low bytes: the machine is little endian.
+    // Copies the low bytes, because the machine is little endian.
     std::memcpy(&bytes[i * size], &code, size);
   }
   return bytes;

@@ -143,8 +143,9 @@ absl::Status CheckSupport(const FormatSpec& format,
     if (c.columnwise_only && !HasColumnwise(options.usage)) continue;
     return FieldError(
         Spec(c.a).field,
-        fmt::format("{} or {}, not both{}", Spec(c.a).name, Spec(c.b).name,
-                    c.columnwise_only ? " (rowwise alone may have both)" : ""),
+        fmt::format(
+            "{} or {}, not both{}", Spec(c.a).name, Spec(c.b).name,
+            c.columnwise_only ? " (a rowwise copy alone may have both)" : ""),
         "both");
   }
   for (const Need& n : kNeeds) {

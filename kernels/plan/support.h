@@ -1,5 +1,5 @@
-// Options by format: the one table behind the plan's refusals, GetServerInfo
-// and the support matrix of proto/WIRE.md.
+// The table of the options of each format. The plan's refusals, GetServerInfo
+// and the support matrix of proto/WIRE.md use it.
 #ifndef QUANTD_KERNELS_PLAN_SUPPORT_H_
 #define QUANTD_KERNELS_PLAN_SUPPORT_H_
 
@@ -19,11 +19,11 @@ struct OptionSpec {
   Option option;
   std::string_view name;   // "stochastic"
   std::string_view field;  // the field of QuantizeRequest, for messages
-  std::string_view help;   // a line of the matrix
+  std::string_view help;   // description in the matrix
 };
 absl::Span<const OptionSpec> Options();
 
-// Options that exclude each other, whatever the format.
+// Two options that exclude each other in every format.
 struct Conflict {
   Option a;
   Option b;
@@ -35,11 +35,11 @@ absl::Span<const Conflict> Conflicts();
 uint32_t UsedOptions(const QuantizeOptions& options);
 
 // INVALID_ARGUMENT (FieldError) if an option is illegal for the format or
-// excludes another one; names the option and what would be legal.
+// excludes another option. The error names the option and what would be legal.
 absl::Status CheckSupport(const FormatSpec& format,
                           const QuantizeOptions& options);
 
-// Input types and copies that every format has.
+// The input types and copies that every format supports.
 inline constexpr DType kInputTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
 inline constexpr Usage kUsages[] = {Usage::kRowwise, Usage::kColumnwise,
                                     Usage::kBoth, Usage::kNone};

@@ -1,8 +1,8 @@
-// The choices that a format leaves to the library that writes it: which global
-// scale, in which order the operations, how ties and signs. Pure data that
-// kernels read, so that no kernel belongs to one library. The defaults are
-// TransformerEngine's. kernels/plan/profile/profile.h has a row of choices for
-// every library and format; kernels/plan/FORMATS.md explains them.
+// The details of the arithmetic that differ between libraries for the same
+// format: the global scale, the order of operations, ties and signs. Pure data
+// that kernels read, so that no kernel is for one library only. The defaults
+// are TransformerEngine's. The table in kernels/plan/profile/profile.cc has the
+// details of every library and format; kernels/plan/FORMATS.md explains them.
 #ifndef QUANTD_KERNELS_PLAN_PROFILE_NUMERICS_H_
 #define QUANTD_KERNELS_PLAN_PROFILE_NUMERICS_H_
 
@@ -10,9 +10,8 @@
 
 namespace quantd {
 
-// How NVFP4's amax A becomes the global scale g of the blocks under it.
-// Libraries that store g write 1 where it would be 0 or not finite. T is the
-// input's type.
+// The rule for the global scale g of NVFP4, given the amax A. Libraries that
+// store g write 1 where g would be 0 or not finite. T is the input's type.
 enum class GlobalRule : uint8_t {
   kEncodeScale,  // S = 2688 / A, at most FLT_MAX; 1 / S is stored
   kQuotient,     // A / 2688
@@ -20,11 +19,11 @@ enum class GlobalRule : uint8_t {
   kDivisor,      // T(T(1 / max(A, the least normal T)) * 2688)
 };
 
-// What is stored for g, beside the amax.
+// The stored form of g.
 enum class GlobalStored : uint8_t { kNothing, kMultiplier, kDivisor };
 
-// The value that is rounded to the E4M3 scale of an NVFP4 block with the
-// largest magnitude b.
+// The value that is rounded to the E4M3 scale of an NVFP4 block whose largest
+// magnitude is b.
 enum class ScaleTarget : uint8_t {
   kSixthOfEncodeScale,  // b * (S * fl32(1 / 6))
   kOverSixGlobals,      // b / (6 * g)
@@ -33,41 +32,42 @@ enum class ScaleTarget : uint8_t {
   kProductOverGlobal,   // (b * fl32(1 / 6)) / g
 };
 
-// How the scale of an FP8 tensor follows from an amax.
+// The rule for the scale of an FP8 tensor, given its amax.
 enum class Fp8Rule : uint8_t {
   kEncodeScale,  // s = element_max / amax; 1 / s is stored
   kQuotient,     // amax / element_max, stored directly
   kProduct,      // amax * fl32(1 / element_max), stored directly
 };
 
-// How the exponent of an MX block follows from its largest magnitude b.
+// The rule for the exponent of an MX block whose largest magnitude is b.
 enum class MxRule : uint8_t {
   kOption,  // by QuantizeOptions::scale_rule
   kLog2,    // ceil(fl32(log2(b / element_max)))
-  // floor(log2 b) - emax, of T's bits of b with an eighth of an octave's
-  // mantissa, 1/4, added
+  // floor(log2 b') - emax, where b' is b, as bits of T, with a quarter added to
+  // its mantissa
   kBumped,
 };
 
-// The operation on an element before it is rounded to a code, with the
-// multiplier or scale of its block or tensor. Zeros stay as they are.
+// The operation on an element, with the multiplier or scale of its block or
+// tensor, before it is rounded to a code. Zeros are unchanged.
 enum class Operation : uint8_t {
-  kTimes,       // times the multiplier that brings it to a code's size
-  kOver,        // divided by the whole scale
+  kTimes,       // multiplied by the multiplier of its block or tensor
+  kOver,        // divided by the scale, including the global scale
   kOverOrZero,  // divided by the whole scale; a number becomes +0 if the scale
                 // is 0
 };
 
-// When a code of E2M1 gets its sign bit, by the value y that was rounded.
+// The condition on the rounded value y under which an E2M1 code has its sign
+// bit set.
 enum class SignRule : uint8_t {
-  kSignBit,      // if y has a sign bit, also for -0
+  kSignBit,      // y has its sign bit set, also for -0
   kNegative,     // y < 0
   kNotPositive,  // y <= 0, also for zeros
 };
 
-// The number that codes are multiplied with when they are decoded.
+// The factor that codes are multiplied by when they are decoded.
 enum class FactorRule : uint8_t {
-  kAmax,     // NVFP4: from the scale and the amax; else the scale
+  kAmax,     // NVFP4: from the scale and the amax; other formats: the scale
   kProduct,  // NVFP4: scale * g
   kDivided,  // NVFP4: scale / g
 };
@@ -81,7 +81,7 @@ struct Numerics {
   GlobalStored stored = GlobalStored::kNothing;
   bool global_in_type = false;  // g is rounded to T
   ScaleTarget target = ScaleTarget::kSixthOfEncodeScale;
-  uint8_t least_scale = 0;  // smaller codes of scales count as this one
+  uint8_t least_scale = 0;  // replaces smaller scale codes
   uint8_t zero_scale = 0;   // scale code of a block of zeros, or whose code is
                             // 0
 
@@ -91,7 +91,7 @@ struct Numerics {
   bool operand_in_type = false;   // elements are divided by the scale rounded
                                   // to T
   bool epsilon_for_zero = false;  // for an amax of 0: T's epsilon, else 1
-  float least_amax = 0;           // a smaller amax counts as this one
+  float least_amax = 0;           // replaces a smaller amax
   bool least_normal = false;      // the least normal of T is a lower limit,
                                   // too, except for 0
 
@@ -115,8 +115,8 @@ struct Numerics {
   bool operator==(const Numerics&) const = default;
 };
 
-// Whether codes and scales are TransformerEngine's; stored globals and decoding
-// may differ.
+// Whether codes and scales have TransformerEngine's bytes. Stored global scales
+// and decoding may differ.
 constexpr bool EncodesAsTe(Numerics n) {
   n.other = false;
   n.stored = {};

@@ -11,7 +11,7 @@
 namespace quantd {
 namespace {
 
-// --- choices that several rows share ----------------------------------------
+// --- Numerics that several rows share ----------------------------------------
 
 constexpr Numerics kModeloptNvfp4 = {
     .other = true,
@@ -60,8 +60,8 @@ constexpr Numerics kMilesNvfp4 = {
     .factor = FactorRule::kProduct,
 };
 
-// The choices of a library on a GPU, where PyTorch divides a tensor by a number
-// by multiplying with its inverse.
+// The Numerics of a library on a GPU, where PyTorch divides a tensor by a
+// number by multiplying by its inverse.
 constexpr Numerics OnCuda(Numerics n) {
   if (n.global == GlobalRule::kQuotient) n.global = GlobalRule::kProduct;
   if (n.target == ScaleTarget::kSixthOverGlobal) {
@@ -97,7 +97,7 @@ constexpr Numerics kCompressedTensorsFp8 = {
     .operation = Operation::kOver,
     .in_type = true,
 };
-// Rounds once: a kernel of the library divides in fp32.
+// Rounds only once, because a kernel of the library divides in fp32.
 constexpr Numerics kCompressedTensorsFp8Cuda = [] {
   Numerics n = kCompressedTensorsFp8;
   n.in_type = false;
@@ -135,7 +135,7 @@ constexpr Numerics kTorchaoMx = {
 // --- the table --------------------------------------------------------------
 
 constexpr ProfileSpec kProfiles[] = {
-    // TransformerEngine has every format, with the defaults of Numerics.
+    // The profile te has every format, with the default Numerics.
     {.profile = Profile::kTe, .name = "te", .scale_rule = true},
     {.profile = Profile::kModelopt047,
      .name = "modelopt@0.47",
@@ -210,7 +210,8 @@ absl::Status CheckPair(Profile profile, Format format) {
   }
   if (FindNumerics(profile, format) == nullptr) {
     return FieldError(
-        "format", fmt::format("{} (what {} has)", FormatsOf(*spec), spec->name),
+        "format",
+        fmt::format("{}, the formats of {}", FormatsOf(*spec), spec->name),
         Name(format));
   }
   return absl::OkStatus();
@@ -245,8 +246,7 @@ const Numerics* FindNumerics(Profile p, Format f) {
 
 Numerics NumericsOf(const QuantizeOptions& options) {
   Numerics n = *FindNumerics(options.profile, options.format);
-  // torchao's "rceil" has no upper limit of the multiplier, unlike the other
-  // rules.
+  // torchao's "rceil" does not limit the multiplier, unlike its other rules.
   if (n.other && options.mx.scale_rule == ScaleRule::kUp) {
     n.mx = MxRule::kLog2;
     n.exponent_at_zero = 0;
@@ -277,14 +277,14 @@ absl::Status CheckProfile(const QuantizeOptions& o, DType input) {
   if (!FindProfile(o.profile)->f16 && input == DType::kF16) {
     return FieldError(
         "tensor.dtype",
-        fmt::format("f32 or bf16 (what {} takes)", Name(o.profile)),
+        fmt::format("f32 or bf16, the input types of {}", Name(o.profile)),
         Name(input));
   }
   QUANTD_RETURN_IF_ERROR(CheckRowwise(o.profile, o.usage));
   if (o.mx.scale_rule && !FindProfile(o.profile)->scale_rule) {
     return FieldError(
         "scale_rule",
-        fmt::format("none ({} has one of its own)", Name(o.profile)),
+        fmt::format("none, because {} determines it", Name(o.profile)),
         NameOrNumber(*o.mx.scale_rule));
   }
   return absl::OkStatus();

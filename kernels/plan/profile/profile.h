@@ -1,5 +1,5 @@
-// Profiles: libraries that quantize into the same formats, each with its own
-// arithmetic, in the version whose bytes were compared.
+// Profiles: other libraries, in a given version, whose bytes quantd reproduces.
+// They use the same formats with different arithmetic.
 #ifndef QUANTD_KERNELS_PLAN_PROFILE_PROFILE_H_
 #define QUANTD_KERNELS_PLAN_PROFILE_PROFILE_H_
 
@@ -25,8 +25,8 @@ struct ProfileFormat {
 struct ProfileSpec {
   Profile profile;
   std::string_view name;
-  bool f16 = true;                // accepts fp16 input
-  bool scale_rule = false;        // has several MX rules; the default is floor
+  bool f16 = true;                // whether fp16 input is accepted
+  bool scale_rule = false;        // several MX rules, floor by default
   ProfileFormat formats[6] = {};  // the formats of the library; the rest is
                                   // unspecified
 };
@@ -35,19 +35,19 @@ absl::Span<const ProfileSpec> Profiles();
 // The row of `p`, or nullptr for an unknown profile.
 const ProfileSpec* FindProfile(Profile p);
 
-// The choices of a profile for a format; nullptr if the library has no such
-// format. TransformerEngine has every format.
+// The Numerics of a profile for a format; nullptr if the library does not have
+// the format. TransformerEngine has every format.
 const Numerics* FindNumerics(Profile p, Format f);
 
-// The choices for `options`, which must be legal.
+// The Numerics for `options`, which must be legal.
 Numerics NumericsOf(const QuantizeOptions& options);
 
-// The kind of tensor that stores the global scale under these choices;
-// unspecified if nothing is stored.
+// The kind of tensor that stores the global scale; unspecified if it is not
+// stored.
 TensorKind KindOfGlobal(const Numerics& numerics);
 
-// The row of the format as the profile changes it: the type of scales that are
-// stored in the input's type.
+// The format's row with the profile's change: some profiles store scales in the
+// input's type.
 FormatSpec FormatUnder(Profile p, Format f, DType input);
 
 // INVALID_ARGUMENT (FieldError) for a format, type or copy that the profile's
@@ -55,7 +55,7 @@ FormatSpec FormatUnder(Profile p, Format f, DType input);
 absl::Status CheckProfile(const QuantizeOptions& options, DType input);
 absl::Status CheckProfile(const DequantizeOptions& options, DType input);
 
-// Every name as text: "te or modelopt@0.47 or ..".
+// The names of all profiles as text: "te or modelopt@0.47 or ..".
 std::string ProfileNames();
 
 // The formats of each profile, as a Markdown table.

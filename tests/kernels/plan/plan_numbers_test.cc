@@ -172,8 +172,9 @@ TEST(NumbersTest, WrongNumbersAndChoices) {
        [](O& o) { o.nvfp4.four_over_six = static_cast<FourOverSix>(3); }},
       {Format::kNvfp4, "form.scale_layout", "linear or swizzled", "number 0",
        [](O& o) { o.form.scale_layout = Layout::kUnspecified; }},
-      {Format::kNvfp4, "usage", "a copy, or dbias or amax beside none",
-       "nothing to do", [](O& o) { o.usage = Usage::kNone; }},
+      {Format::kNvfp4, "usage", "a copy, dbias or amax",
+       "usage none without dbias and amax",
+       [](O& o) { o.usage = Usage::kNone; }},
       {Format::kNvfp4, "dbias_dtype", "f32, f16 or bf16", "e8m0",
        [](O& o) {
          o.dbias = true;
@@ -335,7 +336,8 @@ TEST(NumbersTest, CopiesThatCannotBeMadeCannotBeDecoded) {
          o.inverse_rht = true;
        }},
       {Format::kNvfp4, "form.scale_256",
-       "four_over_six or row_scaled, not both (rowwise alone may have both)",
+       "four_over_six or row_scaled, not both (a rowwise copy alone may have "
+       "both)",
        "both",
        [](O& o) {
          o.form.scale_256 = true;
@@ -375,7 +377,8 @@ TEST(NumbersTest, DomainsOfMaxima) {
   r.amax.domain = AmaxDomain::kRow;
   r.amax.rht_dimension = 64;
   ExpectRefused(Make(kAmax, r).status(), "rht",
-                "rowwise_rht or columnwise_rht beside it", "a dimension alone");
+                "rht only with rowwise_rht or columnwise_rht",
+                "a dimension alone");
   r.amax.columnwise_rht = true;
   EXPECT_THAT(Make(kAmax, r), IsOk());
 }

@@ -194,10 +194,11 @@ TEST(OptionsTest, FourOverSixWithRowScalesIsRowwiseOnly) {
   r.quantize.form.row_scaled = true;
   for (const Usage usage : {Usage::kBoth, Usage::kColumnwise}) {
     r.quantize.usage = usage;
-    ExpectRefused(Make(kQuantize, r).status(), "four_over_six",
-                  "four_over_six or row_scaled, not both (rowwise alone may "
-                  "have both)",
-                  "both");
+    ExpectRefused(
+        Make(kQuantize, r).status(), "four_over_six",
+        "four_over_six or row_scaled, not both (a rowwise copy alone may "
+        "have both)",
+        "both");
   }
   r.quantize.usage = Usage::kRowwise;
   EXPECT_THAT(Make(kQuantize, r), IsOk());
@@ -315,7 +316,8 @@ TEST(OptionsTest, OptionsWithoutEffectAreRefused) {
          o.usage = Usage::kRowwise;
          o.rht.columnwise = true;
        }},
-      {Format::kNvfp4, "statistics", "statistics only of a copy", "usage none",
+      {Format::kNvfp4, "statistics", "statistics only if a copy is made",
+       "usage none",
        [](O& o) {
          o.usage = Usage::kNone;
          o.dbias = o.statistics = true;
@@ -334,8 +336,8 @@ TEST(OptionsTest, OptionsWithoutEffectAreRefused) {
          o.rowwise_amax = {1};
        }},
       {Format::kNvfp4, "amax_estimation_scale",
-       "a rotated copy without an amax of its own",
-       "given_amax for all of them",
+       "a rotated copy whose amax is not given",
+       "given_amax for every rotated copy",
        [](O& o) {
          o.rht.columnwise = true;
          o.columnwise_amax = {1};

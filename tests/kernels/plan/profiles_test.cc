@@ -68,7 +68,7 @@ TEST(ProfilesTest, RefusesWhatTheLibraryLacks) {
     std::function<void(O&)> edit;
   } kCases[] = {
       {Profile::kDeepgemm, Format::kNvfp4, "format",
-       "fp8_block_2d_e4m3 (what deepgemm has)", "nvfp4", [](O&) {}},
+       "fp8_block_2d_e4m3, the formats of deepgemm", "nvfp4", [](O&) {}},
       {Profile::kMiles, Format::kNvfp4Square, "profile",
        "profile only with nvfp4, fp8_e4m3, mxfp8_e4m3, mxfp4, "
        "fp8_block_2d_e4m3, fp8_channel_e4m3",
@@ -102,7 +102,7 @@ TEST(ProfilesTest, RefusesWhatTheLibraryLacks) {
        "scale_rule only with mxfp8_e4m3, mxfp8_e5m2, mxfp4",
        "scale_rule with nvfp4", [](O& o) { o.mx.scale_rule = ScaleRule::kUp; }},
       {Profile::kModelopt047, Format::kMxfp4, "scale_rule",
-       "none (modelopt@0.47 has one of its own)", "up",
+       "none, because modelopt@0.47 determines it", "up",
        [](O& o) { o.mx.scale_rule = ScaleRule::kUp; }},
   };
   for (const auto& c : kCases) {
@@ -114,7 +114,7 @@ TEST(ProfilesTest, RefusesWhatTheLibraryLacks) {
   PlanRequest half = Request(Profile::kTorchao018, Format::kNvfp4);
   half.tensor.dtype = DType::kF16;
   ExpectRefused(Make(kQuantize, half).status(), "tensor.dtype",
-                "f32 or bf16 (what torchao@0.18 takes)", "f16");
+                "f32 or bf16, the input types of torchao@0.18", "f16");
   // Decoding does not depend on the type of the original.
   EXPECT_THAT(Make(kDequantize, half), IsOk());
   PlanRequest unknown = Request(static_cast<Profile>(99), Format::kNvfp4);

@@ -1,6 +1,6 @@
-// The scale of a block in any format, over a lane type (kernels/arith/lanes.h),
-// with a line in each lane: from maxima to the stored scale and to the
-// multiplier of the elements.
+// Block scales of every format, over a lane type (kernels/arith/lanes.h), with
+// a line in each lane. Computes the stored scale and the multiplier of the
+// elements from a block's maxima.
 #ifndef QUANTD_KERNELS_ARITH_BLOCK_SCALE_H_
 #define QUANTD_KERNELS_ARITH_BLOCK_SCALE_H_
 
@@ -24,12 +24,13 @@ struct LineScale {
   typename L::F scale;  // kTensor, kChannel
 };
 
-// Whether every block has its own scale; else the line has one.
+// Whether every block has its own scale. If not, a line has one scale.
 QUANTD_FN bool HasBlockScales(Scaling scaling) {
   return scaling != Scaling::kTensor && scaling != Scaling::kChannel;
 }
 
-// Whether NVFP4's blocks are scaled by g, not by the encode scale.
+// Whether NVFP4's blocks are scaled by the global scale g, not by the encode
+// scale S.
 template <bool kOther>
 QUANTD_FN bool WorksWithGlobal(const Numerics& n) {
   return kOther && n.global != GlobalRule::kEncodeScale;
@@ -38,8 +39,8 @@ QUANTD_FN bool WorksWithGlobal(const Numerics& n) {
 template <typename L>
 QUANTD_FN typename L::F Fp8Scale(const EncodeParams& p, typename L::F amax);
 
-// kOther, here and below, is Numerics::other as a constant: code that is tuned
-// for TransformerEngine's arithmetic then contains nothing of the others'.
+// kOther, here and below, is Numerics::other as a constant, so that code tuned
+// for TransformerEngine's arithmetic contains no code of other profiles.
 template <typename L, bool kOther = false>
 QUANTD_FN LineScale<L> MakeLineScale(const EncodeParams& p, typename L::F amax,
                                      typename L::F tensor_scale) {
@@ -56,8 +57,8 @@ QUANTD_FN LineScale<L> MakeLineScale(const EncodeParams& p, typename L::F amax,
   return line;
 }
 
-// FP8's scale for the amax of a tensor, a line or a block. StoredScale turns it
-// into the stored value.
+// The FP8 scale for the amax of a tensor, a line or a block. StoredScale
+// converts it to the stored value.
 template <typename L>
 QUANTD_FN typename L::F Fp8Scale(const EncodeParams& p, typename L::F amax) {
   using F = typename L::F;
@@ -120,7 +121,7 @@ struct BlockScale {
   typename L::F m;  // or divisor: see ScaledValue
 };
 
-// The multiplier for a given scale, for scales that are already settled.
+// The block scale for a given `stored` value.
 template <typename L, bool kOther = false>
 QUANTD_FN BlockScale<L> UnderScale(const EncodeParams& p,
                                    const LineScale<L>& line,
@@ -135,7 +136,8 @@ QUANTD_FN BlockScale<L> UnderScale(const EncodeParams& p,
                              : MxMultiplier<L>(stored)};
     case Scaling::kBlock: {
       // The stored scale is the inverse, from which the scale cannot be
-      // recovered: squares keep the scale itself until they are written.
+      // recovered exactly. Squares therefore keep the scale until they are
+      // written.
       const typename L::F scale = L::Float(stored);
       return {stored, kOther ? Fp8OperandOf<L>(p, scale) : scale};
     }
@@ -183,8 +185,8 @@ QUANTD_FN BlockScale<L> MakeBlockScale(const EncodeParams& p,
   return UnderScale<L, kOther>(p, line, stored);
 }
 
-// A scale as it is stored. FP8's are inverted, except where a library stores
-// the divisor of the elements. NVFP4's and MX's are codes.
+// The stored form of a scale. FP8 scales are inverted, unless the profile's
+// library stores the divisor of the elements. NVFP4 and MX scales are codes.
 template <typename L, bool kOther = false>
 QUANTD_FN typename L::U StoredScale(const EncodeParams& p,
                                     typename L::U stored) {
@@ -195,12 +197,12 @@ QUANTD_FN typename L::U StoredScale(const EncodeParams& p,
   return IsNan<L>(inverse) ? nan : L::Bits(inverse);
 }
 
-// The multiplier of the elements, given a scale as StoredScale returns it.
-// FP8's scale cannot be recovered exactly from its inverse, so for
-// TransformerEngine's blocks the result is off by a few last places. It still
-// tells which elements reach ElementLimits::clip: under the scale of their own
-// maximum none comes near, and a scale of 1, which a block with Inf has, is
-// exact.
+// The multiplier of the elements, given a scale as StoredScale returns it. An
+// FP8 scale cannot be recovered exactly from its inverse, so for
+// TransformerEngine's blocks the result is off by a few units in the last
+// place. It still tells which elements reach ElementLimits::clip: under the
+// scale of their own maximum no element comes near, and the scale 1 of a block
+// with Inf is exact.
 template <typename L, bool kOther = false>
 QUANTD_FN typename L::F MultiplierOf(const EncodeParams& p,
                                      const LineScale<L>& line,
@@ -213,8 +215,8 @@ QUANTD_FN typename L::F MultiplierOf(const EncodeParams& p,
   return L::Float(bits == kInfBits ? largest : bits);
 }
 
-// The scale of an FP8 tensor by the arithmetic that the parameters ask for, and
-// its stored value. For single numbers, not for loops.
+// The scale of an FP8 tensor in the arithmetic of the parameters, and its
+// stored value. For single numbers, not for loops.
 QUANTD_FN float TensorScaleOf(const EncodeParams& p, float amax) {
   return p.numerics.other ? Fp8ScaleOf<Scalar>(p, amax)
                           : Fp8Scale<Scalar>(p, amax);
@@ -232,8 +234,7 @@ QUANTD_FN typename L::U ScaleFromType(DType type, typename L::U stored) {
   return type == DType::kF16 ? L::Bits(DecodeF16<L>(stored)) : stored;
 }
 
-// Converts a value of StoredScale to the type that it is stored in, in the low
-// bits.
+// Converts a value of StoredScale to the stored type, in the low bits.
 template <typename L>
 QUANTD_FN typename L::U ScaleInType(DType type, typename L::U stored) {
   if (type == DType::kBF16) return EncodeBf16<L>(L::Float(stored));

@@ -1,8 +1,9 @@
-// Element types to fp32 and back, over a lane type (kernels/arith/lanes.h).
+// Conversion between element types and fp32, over a lane type
+// (kernels/arith/lanes.h).
 //
-// Every encoder rounds to nearest, ties to even. Source of the formats:
-// OCP FP8 and MX specifications, IEEE 754; kernels/plan/FORMATS.md restates
-// them.
+// Every encoder rounds to nearest, ties to even. The formats are those of the
+// OCP FP8 and MX specifications and IEEE 754, restated in
+// kernels/plan/FORMATS.md.
 #ifndef QUANTD_KERNELS_ARITH_CODEC_H_
 #define QUANTD_KERNELS_ARITH_CODEC_H_
 
@@ -45,7 +46,7 @@ QUANTD_FN typename L::U EncodeBf16(typename L::F x) {
   return IsNan<L>(x) ? nan : rounded;
 }
 
-// fp16, code in the low 16 bits.
+// fp16: the code is in the low 16 bits.
 template <typename L>
 QUANTD_FN typename L::F DecodeF16(typename L::U code) {
   using U = typename L::U;
@@ -68,7 +69,7 @@ QUANTD_FN typename L::U EncodeF16(typename L::F x) {
     const U nan = U{} + 0x7E00u;
     return magnitude > kInfBits ? nan : L::WidenHalves(L::EncodeHalves(x));
   }
-  // Below 2^-14 one addition leaves the subnormal code in the low bits.
+  // Below 2^-14 this addition leaves the subnormal code in the low bits.
   const F shifted = L::Float(magnitude) + 0.5f;
   const U subnormal = L::Bits(shifted) - 0x3F000000u;
   const U normal =
@@ -85,7 +86,7 @@ template <typename L>
 QUANTD_FN typename L::U EncodeE4M3Positive(typename L::F x) {
   using U = typename L::U;
   const U bits = L::Bits(x);
-  // 2^14 has the step of the E4M3 subnormals, 2^-9, as its last place.
+  // The last place of 2^14 is 2^-9, the step of the E4M3 subnormals.
   const U subnormal = L::Bits(x + 16384.0f) & 0xFu;
   const U normal = (bits + 0x7FFFFu + ((bits >> 20) & 1u) - (120u << 23)) >> 20;
   const U zero{};
@@ -121,7 +122,7 @@ QUANTD_FN typename L::U EncodeE5M2(typename L::F x) {
   using U = typename L::U;
   const U bits = L::Bits(x);
   const U magnitude = bits & kAbsMask;
-  // 2^7 has the step of the E5M2 subnormals, 2^-16, as its last place.
+  // The last place of 2^7 is 2^-16, the step of the E5M2 subnormals.
   const U subnormal = L::Bits(L::Float(magnitude) + 128.0f) & 0xFu;
   const U normal =
       (magnitude + 0xFFFFFu + ((magnitude >> 21) & 1u) - (112u << 23)) >> 21;
@@ -136,8 +137,9 @@ QUANTD_FN typename L::U EncodeE5M2(typename L::F x) {
 // the bits from 7 to 22 are zero and those above are undefined. Saturates;
 // undefined for NaN.
 //
-// One addition rounds: the number added to y has the step of y's binade as its
-// last place, offset so that the low bits of the sum are the code.
+// A single addition rounds. The last place of the number that is added to y is
+// the step between codes in y's binade. An offset makes the low bits of the sum
+// the code.
 template <typename L, int kMantissa>
 QUANTD_FN typename L::U EncodeFp8Magnitude(typename L::F y) {
   using U = typename L::U;

@@ -1,6 +1,5 @@
-// The places of the codes and scales of a copy: the one address formula that
-// plans, both devices and clients use. Plain data that kernels take as an
-// argument.
+// The addresses of the codes and scales of a copy. Plans, both kinds of devices
+// and clients use this formula. Plain data that kernels take as an argument.
 //
 // A "line" is a row for the rowwise copy and a column for the columnwise one; a
 // "position" runs along it.
@@ -14,7 +13,7 @@
 
 namespace quantd {
 
-// Rows of a group whose column sums are made at a time. Kernels also use tiles
+// The number of rows of a group per partial column sum. Kernels also use tiles
 // of this many rows and columns.
 inline constexpr int kChunkRows = 128;
 
@@ -23,10 +22,10 @@ struct CopyAddress {
   int64_t positions = 0;  // positions in the matrix
   int64_t padded = 0;     // positions with codes; those beyond the matrix are
                           // zeros
-  int64_t blocks = 0;     // scales along a line; 1 if a tensor has one
+  int64_t blocks = 0;     // scales along a line; 1 for one scale per tensor
 
-  // Codes. The byte of position 0 of line l is l * data_line; that of position
-  // p of line 0 is p * data_position (in half bytes for E2M1).
+  // Codes. Position 0 of line l is at byte l * data_line. Position p of line 0
+  // is at p * data_position, in bytes or, for E2M1, in half bytes.
   int64_t data_line = 0;
   int64_t data_position = 1;
 
@@ -37,14 +36,15 @@ struct CopyAddress {
   bool swizzled = false;
 };
 
-// Swizzled scales are a matrix of lines and blocks in tiles of 128 x 4.
-// Distances in a tile: between lines of a quarter of 32 lines, between
-// quarters, and between tiles. Blocks are neighbours.
+// Swizzled scales are a matrix of lines and blocks in tiles of 128 x 4. The
+// constants are the distances between lines within a quarter of 32 lines,
+// between quarters, and between tiles. The scales of neighbouring blocks are
+// adjacent.
 inline constexpr int kSwizzledLine = 16;
 inline constexpr int kSwizzledQuarter = 4;
 inline constexpr int kSwizzledTile = 512;
 
-// The number of the tile of (line, block), with `across` tiles side by side.
+// The index of the tile of (line, block), with `across` tiles side by side.
 template <typename T>
 QUANTD_FN constexpr T SwizzledTile(T line, T block, T across) {
   return line / 128 * across + block / 4;
@@ -60,11 +60,11 @@ QUANTD_FN constexpr int64_t SwizzledIndex(int64_t line, int64_t block,
 }
 
 // The index of the scale of block `block` of line `line`. For the first line or
-// block of a cut it is also how far the cut moves its scales.
+// block of a shard it is also the offset of the shard's scales.
 QUANTD_FN constexpr int64_t ScaleIndex(const CopyAddress& copy, int64_t line,
                                        int64_t block) {
   if (copy.swizzled) return SwizzledIndex(line, block, copy.blocks);
-  // Usually 1, where a division would take longer than everything else.
+  // Usually 1; a division would take longer than the rest of this function.
   const int64_t lines = copy.scale_lines == 1 ? line : line / copy.scale_lines;
   return lines * copy.scale_line + block * copy.scale_block;
 }

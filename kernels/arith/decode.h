@@ -15,8 +15,8 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// Values that decide the factors of all blocks of a line. Only NVFP4 has any;
-// `amax` is the line's.
+// The values that the factors of all blocks of a line depend on. Only NVFP4 has
+// any. `amax` is the line's.
 template <typename L>
 QUANTD_FN Nvfp4Decode<L> MakeLineDecode(Scaling scaling, typename L::F amax,
                                         float range) {
@@ -32,8 +32,8 @@ QUANTD_FN typename L::F GlobalFactor(FactorRule rule, typename L::F global,
   return rule == FactorRule::kDivided ? scale / global : scale * global;
 }
 
-// The factor of a block's codes. `stored` is the scale as it is stored: a code,
-// or the bits of an fp32.
+// The factor of a block's codes. `stored` is the stored scale: a code, or the
+// bits of an fp32.
 template <typename L>
 QUANTD_FN typename L::F DecodeFactor(Scaling scaling,
                                      const Nvfp4Decode<L>& line,
@@ -42,11 +42,11 @@ QUANTD_FN typename L::F DecodeFactor(Scaling scaling,
   return scaling == Scaling::kMx ? DecodeE8M0<L>(stored) : L::Float(stored);
 }
 
-// The magnitudes of E2M1, listed twice for PickOfEight.
+// The magnitudes of E2M1, listed twice as PickOfEight requires.
 inline constexpr float kE2M1Magnitudes[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6,
                                             0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
 
-// Magnitudes, without scale, of 16 codes that are not NaN. For several lanes.
+// The unscaled magnitudes of 16 codes that are not NaN. Needs several lanes.
 template <typename L>
 QUANTD_FN void DecodeMagnitudes(DType element, const typename L::U* words,
                                 typename L::F* v) {
@@ -70,7 +70,7 @@ QUANTD_FN void DecodeMagnitudes(DType element, const typename L::U* words,
   }
 }
 
-// Values, without scale, of 16 codes in words as EncodeSixteen makes them.
+// The unscaled values of 16 codes, in words in the order of EncodeSixteen.
 template <typename L>
 QUANTD_FN void DecodeSixteen(DType element, const typename L::U* words,
                              typename L::F* v) {

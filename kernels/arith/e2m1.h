@@ -1,5 +1,6 @@
-// E2M1 codes, two to a byte, over a lane type (kernels/arith/lanes.h): one at
-// a time and eight to a word, rounded to nearest or stochastically.
+// Encoding and decoding of E2M1, two codes per byte, over a lane type
+// (kernels/arith/lanes.h). Converts one value at a time or eight values per
+// word, rounding to nearest or stochastically.
 #ifndef QUANTD_KERNELS_ARITH_E2M1_H_
 #define QUANTD_KERNELS_ARITH_E2M1_H_
 
@@ -11,12 +12,12 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// What PackE2M1 may assume of its values.
+// Assumptions that PackE2M1 may make about its values.
 enum class E2M1Input {
   kAny,              // saturate at 6
   kBelow7,           // |v * m| < 7, so rounding alone gives at most 6
-  kUnroundedBelow7,  // as kBelow7, and v is to be rounded to bf16 first
-  kBf16Below7,       // as kBelow7; v are bf16, and -0 shall have no sign
+  kUnroundedBelow7,  // as kBelow7, and rounds v to bf16 first
+  kBf16Below7,       // as kBelow7; v are bf16, and the code of -0 has no sign
 };
 
 // The nibble of a byte that holds the even element: low or high.
@@ -25,9 +26,9 @@ enum class E2M1Order { kLowFirst, kHighFirst };
 // The E2M1 code of y >= 0 in the three low bits; the bits from 3 to 22 are zero
 // and those above are undefined. NaN gives 7 if y is clamped.
 //
-// One addition rounds: the exponent of max(y, 1) picks the power of two whose
-// last place is that binade's E2M1 step (L::E2M1Magic), offset so that the low
-// bits of the sum are the code.
+// A single addition rounds. The exponent of max(y, 1) selects a power of two
+// whose last place is the E2M1 step of that binade (L::E2M1Magic). An offset
+// makes the low bits of the sum the code.
 template <typename L, bool kClamp>
 QUANTD_FN typename L::U EncodeE2M1Magnitude(typename L::F y) {
   using U = typename L::U;
@@ -38,8 +39,8 @@ QUANTD_FN typename L::U EncodeE2M1Magnitude(typename L::F y) {
   return L::Bits(L::Float(magnitude) + L::Float(magic));
 }
 
-// The E2M1 number nearest to y >= 0, at most 6: the rounding addition is undone
-// by a subtraction. NaN gives 6.
+// The E2M1 number nearest to y >= 0, at most 6: adds as above, then subtracts
+// the same number. NaN gives 6.
 template <typename L>
 QUANTD_FN typename L::F RoundToE2M1Magnitude(typename L::F y) {
   using F = typename L::F;
@@ -51,19 +52,21 @@ QUANTD_FN typename L::F RoundToE2M1Magnitude(typename L::F y) {
   return (L::Float(magnitude) + magic) - magic;
 }
 
-// The signs of eight values, at the sign bits of their codes in a word.
+// The signs of eight values, at the positions of their codes' sign bits in a
+// word.
 template <typename L, E2M1Input kInput, E2M1Order kOrder>
 QUANTD_FN typename L::U SignsOfEight(const typename L::F* v) {
   using U = typename L::U;
   constexpr int kFlip = kOrder == E2M1Order::kHighFirst ? 1 : 0;
   U signs{};
-  // Two signs at a time: elements i and i + 4 in the halves of a word.
+  // Handles two signs at a time, of elements i and i + 4, in the halves of a
+  // word.
   QUANTD_UNROLL
   for (int j = 0; j < 4; ++j) {
     const int i = j ^ kFlip;
     U pair = L::JoinHighHalves(L::Bits(v[i]), L::Bits(v[i + 4]));
-    // Subtracting one last place clears the sign of -0 and keeps that of
-    // smaller numbers.
+    // Subtracting 1 from the bits clears the sign of -0 and keeps the sign of
+    // other negative numbers.
     if constexpr (kInput == E2M1Input::kBf16Below7) {
       pair = L::LessALastPlace16(pair);
     }
@@ -117,7 +120,7 @@ QUANTD_FN typename L::U EncodeE2M1Stochastic(typename L::F y,
   using U = typename L::U;
   const U bits = L::Bits(y);
   const U six = U{} + 0x40C00000u;
-  // Beyond 6 everything saturates, whatever is added.
+  // Magnitudes beyond 6 saturate, whatever the random bits add.
   const U magnitude = L::Min(bits & kAbsMask, six);
   const F a = L::Float(magnitude);
   const U two = U{} + 0x3C000000u;   // 2 / 256
@@ -136,8 +139,8 @@ QUANTD_FN typename L::U EncodeE2M1Stochastic(typename L::F y,
 }
 
 // Eight stochastically rounded codes of v * m, m > 0, in a word from the low
-// nibble up, with the random bytes of two words. For several lanes; v must not
-// be NaN. kUnrounded: v is rounded to bf16 first.
+// nibble up. `random` holds eight random bytes. Needs several lanes; v must not
+// be NaN. kUnrounded: rounds v to bf16 first.
 template <typename L, bool kUnrounded = false>
 QUANTD_FN typename L::U PackE2M1Stochastic(const typename L::F* v,
                                            typename L::F m,
@@ -146,11 +149,11 @@ QUANTD_FN typename L::U PackE2M1Stochastic(const typename L::F* v,
   using U = typename L::U;
   const U six = U{} + 0x40C00000u;
   const U one = U{} + 0x3F800000u;
-  U halves[2] = {U{}, U{}};  // even elements, and odd ones
+  U halves[2] = {U{}, U{}};  // even and odd elements
   QUANTD_UNROLL
   for (int i = 0; i < 8; ++i) {
-    // Uses the byte in place, except for the highest, which would be negative;
-    // the step is scaled down to match.
+    // Uses the byte without shifting it down and scales the step to match. The
+    // highest byte is shifted, because it could make the word negative.
     const U word = random[i / 4];
     const uint32_t place = i % 4 < 3 ? 8 * (i % 4) : 0;
     const U byte = i % 4 < 3 ? word & (0xFFu << place) : word >> 24;
@@ -169,17 +172,17 @@ QUANTD_FN typename L::U PackE2M1Stochastic(const typename L::F* v,
 template <typename L>
 QUANTD_FN typename L::F DecodeE2M1(typename L::U code) {
   using U = typename L::U;
-  // Codes from 2 on are fp32 numbers shifted down; 0 and 1 are 0 and 0.5.
-  // (Scaling up an fp32 subnormal would do for all codes, but it traps on some
-  // CPUs.)
+  // Codes from 2 on are the top bits of fp32 numbers; codes 0 and 1 are 0 and
+  // 0.5. (Scaling up an fp32 subnormal would work for all codes, but subnormals
+  // are slow on some CPUs.)
   const U magnitude = code & 7u;
   const U small = (U{} - magnitude) & 0x3F000000u;
   const U large = (magnitude << 22) + 0x3F000000u;
   return L::Float((magnitude < 2u ? small : large) | (code & 8u) << 28);
 }
 
-// Sixteen E2M1 codes with those from `count` on set to zero: padding is zero
-// even in a block whose scale is NaN.
+// Sets sixteen E2M1 codes from `count` on to zero, because padding is zero even
+// in a block whose scale is NaN.
 template <typename L>
 QUANTD_FN void KeepCodes(int64_t count, typename L::U* words) {
   if (count >= 16) return;

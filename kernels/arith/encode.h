@@ -1,6 +1,7 @@
-// The generic encoder, over a lane type (kernels/arith/lanes.h): it takes a
-// span of a line in each lane and knows every format. Tuned kernels stand
-// beside it and give the same bytes. kernels/plan/FORMATS.md explains it.
+// The generic encoder of every format, over a lane type
+// (kernels/arith/lanes.h), with a span of a line in each lane. Tuned kernels
+// for some formats give the same bytes. kernels/plan/FORMATS.md explains the
+// arithmetic.
 #ifndef QUANTD_KERNELS_ARITH_ENCODE_H_
 #define QUANTD_KERNELS_ARITH_ENCODE_H_
 
@@ -80,8 +81,8 @@ QUANTD_FN bool TakesNumbers(const EncodeParams& p, typename L::F m) {
          (!n.in_type && !n.ties_to_zero && n.sign != SignRule::kNotPositive);
 }
 
-// Codes of 16 numbers scaled by m, as EncodeSixteen gives them, rounded to
-// nearest: takes fewer operations, but no NaN.
+// Like EncodeSixteen with values scaled by m and rounded to nearest, but with
+// fewer operations and for numbers only (no NaN).
 template <typename L, bool kOther>
 QUANTD_FN void EncodeSixteenNumbers(const EncodeParams& p,
                                     const typename L::F* v, typename L::F m,
@@ -132,8 +133,8 @@ QUANTD_FN void EncodeSixteenByBytes(const typename L::F* v, typename L::F m,
   }
 }
 
-// The scale of a block of n values that does not share it with other lines.
-// Sets `*numbers` if it finds that none of the values is NaN.
+// The scale of a block of n values, if lines do not share it. Sets `*numbers`
+// if no value is NaN.
 template <typename L, bool kOther>
 QUANTD_FN BlockScale<L> FindBlockScale(const EncodeParams& p,
                                        const LineScale<L>& line,
@@ -157,7 +158,7 @@ QUANTD_FN typename L::F FactorOf(const EncodeParams& p,
   if (kOther && p.scaling == Scaling::kNvfp4) {
     const typename L::F global =
         WorksWithGlobal<kOther>(p.numerics) ? line.s : line.s_dec;
-    // A NaN amax is stored as NaN, though its blocks were made without it.
+    // A NaN amax is stored as NaN, although the blocks were encoded without it.
     return GlobalFactor<L>(p.numerics.factor,
                            IsNan<L>(line.amax) ? line.amax : global, stored);
   }
@@ -165,8 +166,8 @@ QUANTD_FN typename L::F FactorOf(const EncodeParams& p,
       p.scaling, MakeLineDecode<L>(p.scaling, line.amax, p.range), stored);
 }
 
-// ErrorsUnder for several lanes and a whole run without NaN and Inf in values,
-// scaled values and decoded values; else returns false.
+// ErrorsUnder for several lanes and a whole run. Returns false if a value,
+// scaled value or decoded value is NaN or Inf.
 template <typename L, bool kOther>
 QUANTD_FN bool FiniteErrorsUnder(const EncodeParams& p, typename L::F factor,
                                  typename L::F m, const typename L::F* v,
@@ -192,7 +193,7 @@ QUANTD_FN bool FiniteErrorsUnder(const EncodeParams& p, typename L::F factor,
   QUANTD_UNROLL
   for (int i = 0; i < kRun; ++i) d[i] = d[i] * factor;
   *errors = ErrorsOfFiniteRun<L>(v, d, largest);
-  // Scaling is monotone; usually not even the largest value is clipped.
+  // Scaling is monotone, so if the largest value is not clipped, no value is.
   const U scaled = L::Bits(Scaled<L, kOther>(p, L::Float(largest), m));
   if (L::Any(scaled >= p.clip)) {
     for (int i = 0; i < kRun; ++i) {
@@ -204,8 +205,8 @@ QUANTD_FN bool FiniteErrorsUnder(const EncodeParams& p, typename L::F factor,
   return true;
 }
 
-// The errors of 16 values that were scaled by `m` and rounded to `words`, which
-// `factor` decodes. Positions from `count` on do not exist.
+// The errors of 16 values that were scaled by `m` and rounded to the codes in
+// `words`, decoded with `factor`. Only the first `count` values exist.
 template <typename L, bool kOther>
 QUANTD_FN RunErrors<L> ErrorsUnder(const EncodeParams& p, typename L::F factor,
                                    typename L::F m, const typename L::F* v,
@@ -236,8 +237,8 @@ QUANTD_FN RunErrors<L> ErrorsOfSixteen(
                                 scale.m, v, words, count);
 }
 
-// The place of a span: positions from `position` on in a line of a copy, or in
-// as many neighbouring lines as there are lanes.
+// The location of a span: positions from `position` on, in one line of a copy
+// or in as many neighbouring lines as there are lanes.
 struct SpanPlace {
   const CopyAddress& copy;
   bool columnwise;
@@ -247,14 +248,14 @@ struct SpanPlace {
   int64_t position;
 };
 
-// Encodes a span of n values, which have been rotated if the copy is. `out`
+// Encodes a span of n values, which are already rotated if the copy is. `out`
 // stores the results on a device:
 //
-//   U Settled(position)            the scale of the square at a position
-//   void StoreScale(block, stored) takes the scale of a block of the lines
-//   void StoreCodes(position, words)    takes codes as EncodeSixteen gives them
-//   bool counts()                  whether Count is to be called
-//   void Count(errors)             takes the RunErrors of 16 positions
+//   U Settled(position)            returns the scale of the square at a
+//   position void StoreScale(block, stored) stores the scale of a block of the
+//   lines void StoreCodes(position, words)    stores codes in EncodeSixteen's
+//   order bool counts()                  returns whether to call Count void
+//   Count(errors)             adds the RunErrors of 16 positions
 template <typename L, bool kOther, typename Out>
 QUANTD_KERNEL_FN void EncodeSpan(const EncodeParams& p, const SpanPlace& at,
                                  const LineScale<L>& line,

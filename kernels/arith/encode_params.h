@@ -1,5 +1,5 @@
-// Parameters that all lines of a Quantize share. Plain data, the same on every
-// device, that kernels take as an argument.
+// Parameters that all lines of a Quantize share. Plain data that kernels take
+// as an argument, the same on every device.
 #ifndef QUANTD_KERNELS_ARITH_ENCODE_PARAMS_H_
 #define QUANTD_KERNELS_ARITH_ENCODE_PARAMS_H_
 
@@ -14,7 +14,7 @@ struct EncodeParams {
   Scaling scaling;
   DType element;
   DType input;
-  DType scale;  // how a scale is stored
+  DType scale;  // type of a stored scale
   int block;    // positions that share a scale; 0: the whole line
   bool square;
   bool propagate;
@@ -39,7 +39,7 @@ struct EncodeParams {
   float element_max;
   float epsilon;
   bool power_of_two;
-  float scale_limit;  // used in place of an infinite scale
+  float scale_limit;  // replaces an infinite scale
   // MX.
   ScaleRule rule;
   float inverse_max;  // fl32(1 / element_max)

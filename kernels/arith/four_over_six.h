@@ -1,6 +1,6 @@
 // NVFP4's 4over6, over a lane type (kernels/arith/lanes.h): a block or a square
-// is encoded for a maximum of 4 and for one of 6, and the better result is
-// kept.
+// is encoded for a maximum of 4 and for a maximum of 6, and the better result
+// is kept.
 #ifndef QUANTD_KERNELS_ARITH_FOUR_OVER_SIX_H_
 #define QUANTD_KERNELS_ARITH_FOUR_OVER_SIX_H_
 
@@ -15,9 +15,9 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// Whether numbers under an amax may leave the range in which a power of two
-// changes no rounding. These numbers are E2M1 values times a scale times the
-// amax, divided by the range.
+// Whether decoded numbers under an amax may leave the range in which
+// multiplying by a power of two is exact. These numbers are E2M1 values times a
+// scale times the amax, divided by the range.
 template <typename L>
 QUANTD_FN auto MayRoundMore(typename L::F amax) {
   constexpr uint32_t kLeast = 0x0D800000u;  // 2^-100
@@ -52,8 +52,8 @@ QUANTD_FN typename L::F FourOverSixErrorOfScaled(const EncodeParams& p,
   return sum;
 }
 
-// The error of a block under a scale: the sum over its values, in order, of the
-// metric that the options name.
+// The error of a block under a scale: the sum of the chosen metric over its
+// values, in order.
 template <typename L>
 QUANTD_FN typename L::F FourOverSixError(const EncodeParams& p,
                                          const LineScale<L>& line,
@@ -95,8 +95,7 @@ QUANTD_FN typename L::F FourOverSixError(const EncodeParams& p,
   return sum;
 }
 
-// The error of a square from those of its lines, added in a tree that halves
-// them.
+// The error of a square: the errors of its lines, added pairwise in a tree.
 QUANTD_FN float FourOverSixErrorOfSquare(const float* lines) {
   float sum[kBlock];
   for (int i = 0; i < kBlock; ++i) sum[i] = lines[i];
@@ -117,8 +116,8 @@ QUANTD_FN void FourOverSixScales(const LineScale<L>& line, typename L::U clean,
   *for_six = EncodeE4M3Positive<L>(base);
 }
 
-// The candidate for a block with the largest magnitude `max`: the one for 4
-// only if its error is smaller.
+// The chosen candidate for a block with the largest magnitude `max`: the
+// candidate for 4 only if its error is smaller.
 template <typename L>
 QUANTD_FN typename L::U FourOverSixChoice(const EncodeParams& p,
                                           typename L::U max, typename L::U four,
@@ -148,14 +147,14 @@ QUANTD_FN BlockScale<L> FourOverSixScale(const EncodeParams& p,
   return UnderScale<L>(p, line, code);
 }
 
-// Whether two scales are tried for every block or square. If the format is
-// known to be another than NVFP4, the compiler removes the test.
+// Whether two scales are tried for every block or square. The compiler removes
+// the test where the format is known not to be NVFP4.
 QUANTD_FN bool TriesTwoScales(const EncodeParams& p) {
   return p.scaling == Scaling::kNvfp4 && p.four_over_six != FourOverSix::kOff;
 }
 
-// The scale of the block `v`, whose maxima are `max` and `clean`, with or
-// without 4over6 as the options say.
+// The scale of the block `v`, whose maxima are `max` and `clean`, with 4over6
+// if the options ask for it.
 template <typename L>
 QUANTD_FN BlockScale<L> ScaleOfBlock(const EncodeParams& p,
                                      const LineScale<L>& line,
@@ -165,9 +164,9 @@ QUANTD_FN BlockScale<L> ScaleOfBlock(const EncodeParams& p,
   return MakeBlockScale<L>(p, line, max, clean);
 }
 
-// The scale of a square, settled but not yet stored. `error(i, code)` gives the
-// error of the square under candidate i, the scale `code`: 0 is the one for 4,
-// 1 the one for 6.
+// The scale of a square, before it is converted to its stored form. `error(i,
+// code)` returns the error of the square under candidate i with the scale
+// `code`. Candidate 0 is for a maximum of 4, candidate 1 for 6.
 template <typename L, bool kOther, typename ErrorOf>
 QUANTD_FN typename L::U ScaleOfSquare(const EncodeParams& p,
                                       const LineScale<L>& line,

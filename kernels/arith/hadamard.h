@@ -1,9 +1,9 @@
 // The randomized Hadamard transform in fp32, with a fixed order of additions,
 // over a lane type (kernels/arith/lanes.h).
 //
-// `signs` holds s[i] * n^-1/2 for i = 0..n-1, in every lane; n is 16 unless
-// stated. Forward: y = x R; inverse: x = y R^T (quantd/sign_mask.h). Neither
-// rounds below fp32.
+// `signs` holds s[i] * n^-1/2 for i = 0..n-1, in every lane; n is 16 unless a
+// comment says otherwise. Forward: y = x R; inverse: x = y R^T
+// (quantd/sign_mask.h). Neither rounds to a type narrower than fp32.
 #ifndef QUANTD_KERNELS_ARITH_HADAMARD_H_
 #define QUANTD_KERNELS_ARITH_HADAMARD_H_
 
@@ -30,8 +30,8 @@ QUANTD_FN void Butterfly16(typename L::F (&t)[kRhtSize]) {
   }
 }
 
-// `kExact`: a quarter of any input is exact, as it is for bf16 and fp16. Then
-// the scaling of one operand is part of the first stage.
+// `kExact`: a quarter of every input is exact, as for bf16 and fp16. The
+// scaling of one operand is then part of the first stage.
 template <typename L, bool kExact = false>
 QUANTD_FN void RotateForward(typename L::F (&t)[kRhtSize],
                              const typename L::F* signs) {
@@ -59,7 +59,7 @@ QUANTD_FN void RotateInverse(typename L::F (&t)[kRhtSize],
   QUANTD_UNROLL
   for (int i = 0; i < kRhtSize; ++i) t[i] = L::MulPlusZero(t[i], quarter);
   Butterfly16<L>(t);
-  // 4 * signs[i] is +-1: exact, and an exact zero comes out as +0.
+  // 4 * signs[i] is +-1, so the product is exact, and an exact zero becomes +0.
   QUANTD_UNROLL
   for (int i = 0; i < kRhtSize; ++i) {
     t[i] = L::MulPlusZero(t[i], 4.0f * signs[i]);
@@ -90,8 +90,8 @@ QUANTD_FN void JoinSixteens(typename L::F* t) {
   }
 }
 
-// RotateForwardOf for vectors of many lanes: the same additions in the same
-// order, with sixteen values in registers at a time.
+// RotateForwardOf for vectors of many lanes, with sixteen values in registers
+// at a time. The additions and their order are the same.
 template <typename L>
 QUANTD_FN void RotateBySixteens(typename L::F* t, int n, const float* signs) {
   for (int i = 0; i < n; i += kRhtSize) {
@@ -109,7 +109,8 @@ QUANTD_FN void RotateBySixteens(typename L::F* t, int n, const float* signs) {
   if (n == 128) JoinSixteens<L, 8>(t);
 }
 
-// Butterfly for n = 16, 32, 64 or 128, with values in memory and scalar signs.
+// The forward rotation for n = 16, 32, 64 or 128, with values in memory and
+// scalar signs.
 template <typename L>
 QUANTD_FN void ButterflyOf(typename L::F* t, int n) {
   for (int stride = 1; stride < n; stride *= 2) {

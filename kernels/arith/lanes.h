@@ -39,8 +39,8 @@
 
 #ifdef __CUDACC__
 #define QUANTD_FN __host__ __device__ __forceinline__
-// For functions that call a kernel's own functions; under nvcc they exist on
-// the device only.
+// Marks functions that call functions of a kernel. Under nvcc they are compiled
+// for the device only.
 #define QUANTD_KERNEL_FN __device__ __forceinline__
 #define QUANTD_UNROLL _Pragma("unroll")
 #else
@@ -50,7 +50,7 @@
 #endif
 
 // Each instruction set compiles these headers in a translation unit of its own
-// with other flags; the namespace keeps the linker from mixing them up.
+// with other flags; the namespace keeps the linker from merging them.
 #ifndef QUANTD_ARITH
 #define QUANTD_ARITH portable
 #endif

@@ -12,11 +12,11 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// Values that the arithmetic takes at a time: an NVFP4 block, or a part of any
-// other format's block.
+// The number of values that the arithmetic handles at a time: an NVFP4 block,
+// or a part of another format's block.
 inline constexpr int kBlock = 16;
 
-// A magnitude as fp32 bits. A NaN is larger than Inf here.
+// A magnitude as fp32 bits, which order NaN above Inf.
 template <typename L>
 QUANTD_FN typename L::U MagnitudeOf(typename L::F x) {
   return L::Bits(x) & kAbsMask;
@@ -67,7 +67,7 @@ QUANTD_FN void FindMaxima(const typename L::F* v, int n, typename L::U* max,
   U all{};
   U numbers{};
   if constexpr (L::kWidth > 1) {
-    // NaN is rare, so many lanes are tested for it at once.
+    // NaN is rare, so one test covers many lanes.
     int i = 0;
     for (; i + 8 <= n; i += 8) {
       U four[4];
@@ -94,7 +94,7 @@ QUANTD_FN void FindMaxima(const typename L::F* v, int n, typename L::U* max,
   *clean = numbers;
 }
 
-// Rotates a block and rounds it to bf16: its amax and its codes are made from
+// Rotates a block and rounds it to bf16; its amax and codes are computed from
 // these values. Returns its MaxMagnitude. `kExact`: see RotateForward.
 template <typename L, bool kExact = false>
 QUANTD_FN typename L::U RotateToBf16(typename L::F (&v)[kBlock],

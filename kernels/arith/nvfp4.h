@@ -15,8 +15,8 @@ namespace quantd {
 inline namespace QUANTD_ARITH {
 
 // The range of a tensor, to which its amax is scaled: the largest code, 6,
-// times the largest scale. Scales may be limited to 256 to leave 4over6 room
-// for its larger one.
+// times the largest scale. 4over6 may limit scales to 256, so that the larger
+// of its two scales still fits.
 inline constexpr float kNvfp4Range448 = 6.0f * 448.0f;
 inline constexpr float kNvfp4Range256 = 6.0f * 256.0f;
 constexpr float Nvfp4Range(bool scale_256) {
@@ -49,7 +49,7 @@ QUANTD_FN F Nvfp4InverseSix(F s) {
   return s * Scalar::Float(kSixthBits);
 }
 
-// Values that all blocks under an amax share for encoding.
+// Values for encoding that all blocks under an amax share.
 struct Nvfp4Encode {
   float s_dec;   // 1 / S
   float s_inv6;  // Nvfp4InverseSix(S)
@@ -59,7 +59,7 @@ QUANTD_FN Nvfp4Encode MakeNvfp4Encode(float amax, float range) {
   return {1.0f / s, Nvfp4InverseSix(s)};
 }
 
-// Values that all blocks under an amax share for decoding: a block's factor is
+// Values for decoding that all blocks under an amax share. A block's factor is
 // (float(scale) * amax) * k.
 template <typename L>
 struct Nvfp4Decode {
@@ -67,9 +67,9 @@ struct Nvfp4Decode {
   typename L::F k;
 };
 
-// Follows the encoder where the plain formula would differ: a tiny amax is
-// replaced by the one at which S saturates, and for a huge one the factor is
-// float(scale) / S, since float(scale) * amax would overflow.
+// Follows the encoder where the plain formula would differ. A tiny amax is
+// replaced by the amax at which S saturates. For a huge amax the factor is
+// float(scale) / S, because float(scale) * amax would overflow.
 template <typename L>
 QUANTD_FN Nvfp4Decode<L> MakeNvfp4Decode(typename L::F amax, float range) {
   using F = typename L::F;
@@ -109,8 +109,9 @@ QUANTD_FN typename L::F Nvfp4Multiplier(typename L::U scale, F s_dec) {
 
 // Whether values of a block whose target scale is `wanted` may reach 7 after
 // scaling. They cannot if the scale is a normal E4M3 number, which is within
-// 1/16 of the target; from 464 on it saturates too much. (They cannot in a
-// block of zeros either, which callers know.) True for NaN and Inf.
+// 1/16 of the target, unless the target is 464 or more and the scale saturates.
+// (They cannot in a block of zeros either, which callers handle.) True for NaN
+// and Inf.
 template <typename L>
 QUANTD_FN auto Nvfp4MayReach7(typename L::F wanted) {
   constexpr uint32_t kLeastNormal = 0x3C800000u;  // 2^-6
@@ -119,7 +120,7 @@ QUANTD_FN auto Nvfp4MayReach7(typename L::F wanted) {
 }
 
 // The factor of the codes under a scale. `Decode` is an Nvfp4Decode of the same
-// lanes, or a Scalar's for all of them.
+// lanes, or a Scalar's for all lanes.
 template <typename L, typename Decode>
 QUANTD_FN typename L::F Nvfp4Factor(typename L::U scale, const Decode& global) {
   return (DecodeE4M3<L>(scale) * global.amax) * global.k;
@@ -161,7 +162,7 @@ QUANTD_FN Nvfp4Block<L> EncodeNvfp4(const typename L::F (&v)[kBlock],
   }
   Nvfp4Block<L> block = EncodeNvfp4Under<L, E2M1Input::kAny>(
       v, scale, Nvfp4Multiplier<L>(scale, global.s_dec));
-  // NaN has become code 7, as it should, but that code must have no sign.
+  // NaN became code 7, which is right, but the code must have no sign.
   QUANTD_UNROLL
   for (int i = 0; i < kBlock; ++i) {
     U& word = i < 8 ? block.low : block.high;

@@ -26,8 +26,8 @@ QUANTD_FN void PhiloxOfHalves(typename L::Wide (&c)[4], uint64_t seed) {
   using Wide = typename L::Wide;
   Wide k0 = Wide{} + static_cast<uint32_t>(seed);
   Wide k1 = Wide{} + (seed >> 32);
-  // Otherwise GCC computes the keys of all rounds one by one and broadcasts
-  // each.
+  // Without this, GCC computes the keys of all rounds as scalars and broadcasts
+  // each of them.
   L::HideSource(&k0);
   L::HideSource(&k1);
   QUANTD_UNROLL
@@ -43,15 +43,15 @@ QUANTD_FN void PhiloxOfHalves(typename L::Wide (&c)[4], uint64_t seed) {
   }
 }
 
-// Four random words for each lane; the lanes have the counters first, first +
-// step, first + 2 * step ...
+// Four random words for each lane. Lane i has the counter first + i * step.
 template <typename L>
 QUANTD_FN void Philox(uint64_t first, uint64_t step, uint64_t subsequence,
                       uint64_t seed, typename L::U* words) {
   using U = typename L::U;
   if constexpr (L::kWidth > 1) {
     using Wide = typename L::Wide;
-    // Every second lane at a time, because vectors multiply that way.
+    // Handles every second lane at a time, because vectors multiply 32-bit
+    // numbers that way.
     Wide index;
     for (int i = 0; i < L::kWidth / 2; ++i) index[i] = 2 * i;
     Wide c[2][4];

@@ -14,7 +14,8 @@ namespace quantd {
 inline namespace QUANTD_ARITH {
 
 // Random bytes of 16 consecutive positions of each lane's line, starting at
-// byte `shift`: those of one counter, then those of the next.
+// byte `shift`. The first four words are those of one counter, the others those
+// of the next.
 template <typename L>
 struct RandomBytes {
   typename L::U words[8];
@@ -25,7 +26,8 @@ struct RandomBytes {
     return (words[j / 4] >> (8 * (j % 4))) & 0xFFu;
   }
 
-  // The bytes moved to shift 0, so that the compiler knows the word of each.
+  // Returns these bytes moved to shift 0, so that the compiler knows which word
+  // holds each byte.
   QUANTD_FN RandomBytes Shifted() const {
     RandomBytes bytes;
     bytes.shift = 0;
@@ -42,8 +44,8 @@ struct RandomBytes {
   }
 };
 
-// Draws the bytes. `line` and `position` are global: rows and columns for the
-// rowwise copy, and the other way round for the columnwise one. Lane i is line
+// Draws the bytes. `line` and `position` are global: row and column for the
+// rowwise copy, column and row for the columnwise copy. Lane i has line `line`
 // + i.
 template <typename L>
 QUANTD_FN RandomBytes<L> DrawBytes(const EncodeParams& p, bool columnwise,
@@ -66,8 +68,8 @@ QUANTD_FN RandomBytes<L> DrawBytes(const EncodeParams& p, bool columnwise,
 }
 
 // Draws the bytes for a span of a group whose first row in the payload is
-// `group_row`: they depend on positions in the whole, not on groups. `line` and
-// `position` are the group's own.
+// `group_row`: the bytes depend on positions in the whole matrix, not on
+// groups. `line` and `position` count within the group.
 template <typename L>
 QUANTD_FN RandomBytes<L> DrawBytesOfSpan(const EncodeParams& p, bool columnwise,
                                          int64_t group_row, int64_t line,

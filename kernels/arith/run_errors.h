@@ -22,9 +22,10 @@ struct SquareSum {
   typename L::U exponent;
 };
 
-// Numbers are scaled to about one by a power of two before they are squared, so
-// that no square overflows. They are added in a tree of neighbours, so that
-// threads may each have a part. `largest` is the largest magnitude, as bits.
+// The sum of the squares of 16 numbers. Numbers are scaled to about 1 by a
+// power of two before they are squared, so that no square overflows. They are
+// added pairwise in a tree, so that threads can share the work. `largest` is
+// the largest magnitude, as bits.
 template <typename L>
 QUANTD_FN SquareSum<L> SumOfSquares(const typename L::F (&x)[kRun],
                                     typename L::U largest) {
@@ -56,8 +57,8 @@ struct RunErrors {
 };
 
 // The errors of `v`, which was scaled to `y` and rounded to codes that decode
-// to `d`. A magnitude of `clip` or more, as bits, would round beyond the
-// largest code. Positions from `count` on do not exist.
+// to `d`. `clip`, as bits, is the least magnitude that would round beyond the
+// largest code. Only the first `count` positions exist.
 template <typename L>
 QUANTD_FN RunErrors<L> ErrorsOfRun(const typename L::F* v,
                                    const typename L::F* y,
@@ -87,7 +88,7 @@ QUANTD_FN RunErrors<L> ErrorsOfRun(const typename L::F* v,
     r.clipped = r.clipped + (clips ? one : zero);
     r.flushed = r.flushed + (flushes ? one : zero);
     values[i] = counted ? v[i] : F{};
-    // Both have the same sign, so the difference of finite values is finite.
+    // v and d have the same sign, so the difference of finite values is finite.
     errors[i] = counted ? v[i] - d[i] : F{};
     largest = L::Max(largest, L::Bits(values[i]) & kAbsMask);
     r.max_error = L::Max(r.max_error, L::Bits(errors[i]) & kAbsMask);
@@ -97,9 +98,9 @@ QUANTD_FN RunErrors<L> ErrorsOfRun(const typename L::F* v,
   return r;
 }
 
-// ErrorsOfRun for several lanes and a whole run of finite values that decode to
-// finite ones: `magnitudes` are the decoded values without signs. `clipped` is
-// left at 0.
+// ErrorsOfRun for several lanes and a whole run, if all values and decoded
+// values are finite. `magnitudes` are the decoded values without signs. Leaves
+// `clipped` at 0.
 template <typename L>
 QUANTD_FN RunErrors<L> ErrorsOfFiniteRun(const typename L::F* v,
                                          const typename L::F* magnitudes,
@@ -126,8 +127,8 @@ QUANTD_FN RunErrors<L> ErrorsOfFiniteRun(const typename L::F* v,
   return r;
 }
 
-// One lane's sum as a term of ErrorSums: the value to add and the bin. A sum
-// that is not zero must be a normal number.
+// The sum of one lane as a term of ErrorSums: the value to add and the bin. A
+// nonzero sum must be a normal number.
 struct SquareTerm {
   uint32_t value;  // below 2^31
   uint32_t bin;

@@ -1,5 +1,5 @@
-// Multipliers for all NVFP4 blocks of bf16 under a stored global scale.
-// Multiplying by them gives the results of a profile's divisions.
+// Multipliers that replace a profile's divisions, with the same results, for
+// all NVFP4 blocks of bf16 values under a stored global scale.
 #ifndef QUANTD_KERNELS_ARITH_PROFILE_GLOBAL_MULTIPLIERS_H_
 #define QUANTD_KERNELS_ARITH_PROFILE_GLOBAL_MULTIPLIERS_H_
 
@@ -11,9 +11,9 @@ namespace quantd {
 inline namespace QUANTD_ARITH {
 
 struct GlobalMultipliers {
-  // Multipliers of elements, by the mantissa of their block's scale, for scales
-  // from 1 to 2. Scales that differ only in the exponent have multipliers that
-  // differ by a power of two.
+  // Multipliers of elements for block scales from 1 to 2, indexed by the
+  // scale's mantissa. For other exponents of the scale they are multiplied by a
+  // power of two.
   float of[8] = {};
   float scale = 0;  // multiplier of blocks' maxima, see ScaleMultiplier; 0: not
                     // found
@@ -21,22 +21,23 @@ struct GlobalMultipliers {
   bool usable = false;  // false: elements must be divided one by one
 };
 
-// Whether all products with multipliers of g stay away from the ends of fp32's
-// range. Under a larger g the smallest quotients are 0, and their signs differ.
+// Whether all products with multipliers of g stay away from the limits of
+// fp32's range. Under a larger g the smallest quotients are 0 and would get
+// other signs.
 QUANTD_FN bool HasGlobalMultipliers(const Numerics& n, float g) {
   const float operand = n.global == GlobalRule::kDivisor ? 1.0f / g : g;
   const float most = n.operation == Operation::kTimes ? 0x1p80f : 0x1p4f;
   return operand <= most && operand >= 0x1p-80f;
 }
 
-// Whether a block's scale can be found by one multiplication. Sixths that are
-// rounded on the way hardly ever allow it.
+// Whether one multiplication can give a block's scale. Rules that round b / 6
+// first hardly ever allow this.
 QUANTD_FN bool ScalesByProduct(const Numerics& n) {
   return n.target != ScaleTarget::kGlobalTimesSixth;
 }
 
-// The multipliers for g, which GlobalScaleOf gives. L: a lane type that makes
-// the search faster.
+// The multipliers for g, the result of GlobalScaleOf. L is a lane type that
+// makes the search faster.
 template <typename L>
 inline GlobalMultipliers MakeGlobalMultipliers(const EncodeParams& p, float g) {
   const Numerics& n = p.numerics;

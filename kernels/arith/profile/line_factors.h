@@ -11,8 +11,9 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// `global`, for NVFP4, is the line's amax or the value that a profile stores in
-// its place. `output` is the type that values are rounded to.
+// Computes factors for a line. `global`, for NVFP4, is the line's amax or the
+// value that a profile stores instead. `output` is the type that values are
+// rounded to.
 template <typename L>
 class LineFactors {
  public:
@@ -28,7 +29,8 @@ class LineFactors {
     if (numerics.other) decode_.amax = Rounded(global);
   }
 
-  // The factor under a scale. `stored`: its code, or the bits of fp32.
+  // The factor for a scale. `stored` is the scale's code, or the bits of an
+  // fp32.
   QUANTD_FN F Of(U stored) const {
     if (numerics_.other && scaling_ == Scaling::kNvfp4) {
       return Rounded(GlobalFactor<L>(numerics_.factor, decode_.amax, stored));

@@ -1,6 +1,6 @@
-// The arithmetic of the choices in kernels/plan/profile/numerics.h that differ
-// from TransformerEngine's, over a lane type (kernels/arith/lanes.h).
-// kernels/plan/FORMATS.md explains it.
+// The arithmetic of profiles other than TransformerEngine's, as struct Numerics
+// (kernels/plan/profile/numerics.h) describes it, over a lane type
+// (kernels/arith/lanes.h). kernels/plan/FORMATS.md explains it.
 #ifndef QUANTD_KERNELS_ARITH_PROFILE_NUMERICS_H_
 #define QUANTD_KERNELS_ARITH_PROFILE_NUMERICS_H_
 
@@ -39,8 +39,8 @@ QUANTD_FN typename L::F PositiveOr(typename L::F x, float instead) {
 
 // --- NVFP4 ------------------------------------------------------------------
 
-// The library's global value for an amax, g or 1 / S; under most choices blocks
-// are scaled by it. An amax of 0 mostly gives 0.
+// The library's global value for an amax, g or 1 / S. Most profiles scale
+// blocks by it. It is 0 for an amax of 0 in most profiles.
 template <typename L>
 QUANTD_FN typename L::F RawGlobalScale(const EncodeParams& p,
                                        typename L::F amax) {
@@ -69,15 +69,15 @@ QUANTD_FN typename L::F RawGlobalScale(const EncodeParams& p,
   return n.global_in_type ? RoundToType<L>(p.input, g) : g;
 }
 
-// RawGlobalScale, with 1 in place of values that cannot be divided by.
+// RawGlobalScale, with values replaced by 1 that blocks cannot be divided by.
 template <typename L>
 QUANTD_FN typename L::F GlobalScaleOf(const EncodeParams& p,
                                       typename L::F amax) {
   return PositiveOr<L>(RawGlobalScale<L>(p, amax), 1.0f);
 }
 
-// The value that the scale of a block is rounded from under g; `max` is the
-// block's largest magnitude, NaN dropped.
+// The value that is rounded to a block's scale under g. `max` is the block's
+// largest magnitude, NaN dropped.
 template <typename L>
 QUANTD_FN typename L::F Nvfp4TargetUnder(const EncodeParams& p, typename L::F g,
                                          typename L::U max) {
@@ -129,7 +129,7 @@ QUANTD_FN typename L::F Nvfp4OperandUnder(const Numerics& n, typename L::F g,
 
 // --- FP8 --------------------------------------------------------------------
 
-// The scale for the amax of a tensor, a line or a block, as it is stored.
+// The stored scale for the amax of a tensor, a line or a block.
 template <typename L>
 QUANTD_FN typename L::F Fp8ScaleOf(const EncodeParams& p, typename L::F amax) {
   using F = typename L::F;
@@ -163,8 +163,9 @@ QUANTD_FN typename L::F Fp8OperandOf(const EncodeParams& p, typename L::F s) {
 // --- MX ---------------------------------------------------------------------
 
 // The E8M0 code of ceil(fl32(log2 v)), v finite and >= 0. Numbers slightly
-// above a power of two have that power's logarithm after rounding: the farther
-// from 1, the wider the gap between logarithms.
+// above a power of two have the same logarithm as that power after rounding.
+// This interval widens with the distance from 1, because the step between fp32
+// logarithms grows.
 template <typename L>
 QUANTD_FN typename L::U CeilOfLog2(typename L::F v) {
   using U = typename L::U;
@@ -172,8 +173,8 @@ QUANTD_FN typename L::U CeilOfLog2(typename L::F v) {
   const U bits = L::Bits(v);
   const U exponent = bits >> 23;
   const U fraction = bits & 0x7FFFFFu;
-  // The distance of the exponent from 0; negative ones count one less, because
-  // the gap below a power of two is the smaller one.
+  // The distance of the exponent from 0. It is one less for negative exponents,
+  // because fp32 numbers are denser below a power of two.
   const U away = exponent < 127u ? 126u - exponent : exponent - 127u;
   // floor(2^(m - 1) * ln 2) last places for 2^m <= away < 2^(m + 1).
   const U one = zero + 1u, two = zero + 2u, five = zero + 5u;
@@ -183,14 +184,14 @@ QUANTD_FN typename L::U CeilOfLog2(typename L::F v) {
   slack = away >= 16u ? five : slack;
   slack = away >= 32u ? eleven : slack;
   slack = away >= 64u ? most : slack;
-  // Below 2^-126 the lowest exponent is 2^-127, and its last place is half as
+  // Below 2^-126 the lowest power is 2^-127, and the last place is half as
   // fine.
   slack = exponent == 0u ? zero + (0x400000u + 11u) : slack;
   return fraction > slack ? exponent + 1u : exponent;
 }
 
 // The E8M0 scale of a block with the largest magnitude `amax` (fp32 bits, no
-// NaN) by the profile's own rule.
+// NaN) by the profile's rule.
 template <typename L>
 QUANTD_FN typename L::U MxScaleBy(const EncodeParams& p, typename L::U amax) {
   using U = typename L::U;
@@ -201,18 +202,18 @@ QUANTD_FN typename L::U MxScaleBy(const EncodeParams& p, typename L::U amax) {
   } else {
     const U emax = zero + static_cast<uint32_t>(p.emax);
     const bool f16 = p.input == DType::kF16;
-    // The largest exponent of the type is kept, since the next one is that of
-    // Inf.
+    // The largest exponent of the type is not raised, since the next one is
+    // that of Inf.
     U exponent = L::Min((amax + 0x200000u) >> 23, zero + (f16 ? 142u : 254u));
     if (f16) {
-      // Subnormal numbers have equal steps: those from 3/4 of 2^-14 on are
-      // bumped.
+      // Subnormal numbers have equal steps, so those from 3/4 of 2^-14 on are
+      // raised.
       const U subnormal = amax >= 0x38400000u ? zero + 113u : zero;
       exponent = amax < 0x38800000u ? subnormal : exponent;
     }
     code = L::Max(exponent, emax) - emax;
-    // Scales that fp16 cannot represent are 0 there, and 1 is used in their
-    // place.
+    // A scale that fp16 cannot represent becomes 0 there, which is replaced by
+    // 1.
     if (f16) code = code < 103u ? zero + 127u : code;
   }
   return amax == kInfBits ? zero + 0xFEu : code;
@@ -232,7 +233,7 @@ QUANTD_FN typename L::F MxMultiplierBy(const Numerics& n, typename L::U code) {
 
 // --- elements ---------------------------------------------------------------
 
-// The value that is rounded to a code: `v` times or over `operand`.
+// The value that is rounded to a code: `v` multiplied or divided by `operand`.
 template <typename L>
 QUANTD_FN typename L::F ScaledValue(const EncodeParams& p, typename L::F v,
                                     typename L::F operand) {
@@ -240,7 +241,7 @@ QUANTD_FN typename L::F ScaledValue(const EncodeParams& p, typename L::F v,
   const Numerics& n = p.numerics;
   const F product =
       n.operation == Operation::kTimes ? v * operand : v / operand;
-  // 0 / 0 and 0 * Inf are NaN, but a zero shall stay a zero.
+  // A zero stays a zero, even where 0 / 0 or 0 * Inf would give NaN.
   F y = (L::Bits(v) & kAbsMask) == 0u ? v : product;
   if (n.operation == Operation::kOverOrZero) {
     const F zero{};
@@ -276,9 +277,10 @@ QUANTD_FN typename L::U EncodeE2M1By(const Numerics& n, typename L::F y) {
   return IsNan<L>(y) ? seven : code | sign;
 }
 
-// Eight E2M1 codes of v times (kTimes) or over `operand`, a finite number > 0,
-// in a word, in the order of PackE2M1. kNegative: only results below 0 get a
-// sign, else all with v's sign bit. No NaN.
+// Eight E2M1 codes of v multiplied (kTimes) or divided by `operand`, a finite
+// number > 0, in a word, in the order of PackE2M1. kNegative: only results
+// below 0 get a sign bit; otherwise every result gets that of v. v must not be
+// NaN.
 template <typename L, bool kTimes, bool kNegative>
 QUANTD_FN typename L::U PackE2M1By(const typename L::F* v,
                                    typename L::F operand) {
@@ -303,7 +305,7 @@ QUANTD_FN typename L::U PackE2M1By(const typename L::F* v,
   return (half[0] & 0xFFFFu) | (half[1] << 16) | signs;
 }
 
-// Words of E2M1 codes with their nibbles exchanged.
+// Swaps the nibbles of each byte in words of E2M1 codes.
 template <typename L>
 QUANTD_FN typename L::U SwapNibbles(typename L::U word) {
   return (word & 0x0F0F0F0Fu) << 4 | ((word >> 4) & 0x0F0F0F0Fu);

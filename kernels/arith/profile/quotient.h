@@ -1,4 +1,5 @@
-// Multiplications that give the results of divisions for bf16 elements.
+// Multiplications that replace divisions of bf16 elements, with the same
+// results.
 #ifndef QUANTD_KERNELS_ARITH_PROFILE_QUOTIENT_H_
 #define QUANTD_KERNELS_ARITH_PROFILE_QUOTIENT_H_
 
@@ -10,14 +11,14 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// A number m such that x * m has the E2M1 code of x / d for every bf16 x whose
-// quotient and product are normal numbers of fp32; 0 if none of the candidates
-// has this property. d is within [2^-100, 2^100].
+// Finds a number m such that x * m and x / d have the same E2M1 code for every
+// bf16 x whose product and quotient are normal fp32 numbers. Returns 0 if no
+// candidate has this property. d is within [2^-100, 2^100].
 //
-// The code changes at seven quotients. Only the seven pairs of neighbouring
-// bf16 between which x / d crosses one of them matter; an m under which x * m
-// crosses at the same places is correct for all x. The fp32 nearest to 1 / d,
-// or a neighbour of it, nearly always is.
+// The code changes at seven thresholds of the quotient. For each threshold, x /
+// d crosses it between two neighbouring bf16. If x * m crosses each threshold
+// between the same two, m is correct for all x. The fp32 nearest to 1 / d, or
+// one of its neighbours, nearly always is.
 inline float QuotientMultiplier(float d) {
   const auto threshold = [](int i) {
     return i == 6  ? 5.0f
@@ -28,7 +29,7 @@ inline float QuotientMultiplier(float d) {
   const auto passes = [&](float y, int i) {
     return i % 2 == 0 ? y > threshold(i) : y >= threshold(i);
   };
-  uint32_t first[7];  // bits of the first bf16 beyond
+  uint32_t first[7];  // bits of the first bf16 beyond each threshold
   for (int i = 0; i < 7; ++i) {
     first[i] = Scalar::Bits(threshold(i) * d) >> 16;
     while (!passes(Scalar::Float(first[i] << 16) / d, i)) ++first[i];
@@ -47,11 +48,11 @@ inline float QuotientMultiplier(float d) {
   return 0.0f;
 }
 
-// A number m such that b * m is rounded to the E4M3 scale that a profile wants
-// under g, for every bf16 b whose scale is a normal number; 0 if none of the
-// candidates has this property. g is within [2^-80, 2^80].
+// Finds a number m such that b * m rounds to the profile's E4M3 scale under g,
+// for every bf16 b whose scale is a normal number. Returns 0 if no candidate
+// has this property. g is within [2^-80, 2^80].
 //
-// Both sides are proportional to b's power of two, so checking one binade is
+// Both values are proportional to b's power of two, so checking one binade is
 // enough.
 template <typename L>
 QUANTD_FN float ScaleMultiplier(const EncodeParams& p, float g) {
@@ -84,8 +85,8 @@ QUANTD_FN float ScaleMultiplier(const EncodeParams& p, float g) {
 }
 
 // b / 6 rounded to bf16, for a bf16 b whose sixth is a normal number. No sixth
-// of a bf16 lies halfway between two bf16, nor close enough for the error of
-// the product to matter.
+// of a bf16 is so close to the middle between two bf16 that the product's error
+// matters.
 template <typename L>
 QUANTD_FN typename L::F SixthInBf16(typename L::F b) {
   return RoundToBf16<L>(b * Scalar::Float(kSixthBits));

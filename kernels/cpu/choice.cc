@@ -10,14 +10,14 @@
 namespace quantd::cpu {
 namespace {
 
-// Options that the functions for FP8 support beside their formats; they do not
-// handle rotated copies. With other options the generic function is used.
+// The options that the functions for FP8 support; they do not support rotated
+// copies. The generic function is used for all other options.
 constexpr uint32_t kFp8Knows =
     kOptRht | kOptSwizzled | kOptGivenAmax | kOptEpsilon | kOptPowerOfTwo |
     kOptGivenScale | kOptHistory | kOptScaleRule | kOptGrouped | kOptDbias;
 
-// Options that the function for NVFP4 supports; copies are rotated by 16 or not
-// at all.
+// The options that the function for NVFP4 supports. Copies may be rotated in
+// blocks of 16.
 constexpr uint32_t kNvfp4Knows = kOptRht | kOptStochastic | kOptFourOverSix |
                                  kOptSwizzled | kOptGivenAmax | kOptEstimation |
                                  kOptGrouped | kOptDbias | kOptProfile;

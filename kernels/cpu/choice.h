@@ -1,6 +1,6 @@
-// The choice of the functions (kernels/cpu/tiles.h) that compute a plan on the
-// CPU, for any instruction set. It is made only here, once for each plan.
-// kernels/KERNELS.md explains how to read it.
+// Chooses the functions of kernels/cpu/tiles.h that compute a plan on the CPU,
+// for every instruction set. The choice is made once for each plan.
+// kernels/KERNELS.md explains its text form.
 #ifndef QUANTD_KERNELS_CPU_CHOICE_H_
 #define QUANTD_KERNELS_CPU_CHOICE_H_
 
@@ -17,8 +17,8 @@ namespace quantd::cpu {
 // Finds the maxima of the input.
 enum class AmaxKernel {
   kNone,
-  kTiles,  // maxima of groups, rotated by 16 or not at all
-  kLines,  // any dimension, and maxima of lines
+  kTiles,  // maxima of groups, rotated in blocks of 16 or not rotated
+  kLines,  // every dimension of rotation, and maxima of lines
 };
 
 enum class DecodeKernel {

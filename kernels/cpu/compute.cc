@@ -27,7 +27,7 @@ void Merge(const Maxima& m, Maxima* all) {
   all->col_rht_nan |= m.col_rht_nan;
 }
 
-// The amax of a group for an output; every NaN becomes the canonical one.
+// The amax of a group for an output. Every NaN becomes the canonical NaN.
 float AmaxOf(const Maxima& m, const AmaxOutput& output, bool propagate) {
   const auto amax = [&](uint32_t bits, bool nan) {
     const float max = Scalar::Float(nan && propagate ? kNanBits : bits);
@@ -198,8 +198,8 @@ class Computer {
     return found;
   }
 
-  // Sets the output of maxima for a piece's lines; its first piece finds zeros
-  // there.
+  // Sets where the maxima of a piece's lines are written. The first piece of a
+  // line finds zeros there.
   void SetLines(const Piece& piece, AmaxArgs* args) const {
     for (const AmaxOutput& amax : recipe_.amaxes) {
       if (!amax.lines) continue;

@@ -1,4 +1,4 @@
-// Computes a Plan with the tile functions.
+// Computes a Plan with the functions of kernels/cpu/tiles.h.
 #ifndef QUANTD_KERNELS_CPU_COMPUTE_H_
 #define QUANTD_KERNELS_CPU_COMPUTE_H_
 
@@ -13,8 +13,8 @@
 
 namespace quantd::cpu {
 
-// Turns the input into every output byte except padding, on all threads of the
-// device, and increments `*pieces` for each piece. `bases.signs` is ignored.
+// Computes every output byte except padding, on all threads of the device.
+// Increments `*pieces` for each finished piece. `bases.signs` is ignored.
 // Errors are those of Job::Run.
 absl::Status Compute(CpuDevice* device, const Plan& plan, JobBases bases,
                      JobReport* report, std::atomic<uint64_t>* pieces);

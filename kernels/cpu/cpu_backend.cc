@@ -52,12 +52,12 @@ absl::StatusOr<const Isa*> ChooseIsa(std::string wanted) {
     if (wanted == isa.name) return best;
   }
   if (wanted == "auto") return best;
-  return absl::InvalidArgumentError(
-      fmt::format("CPU ISA '{}': expected auto or one this machine has ({})",
-                  wanted, fmt::join(ListIsas(), ", ")));
+  return absl::InvalidArgumentError(fmt::format(
+      "CPU ISA '{}': expected auto or one that this machine has ({})", wanted,
+      fmt::join(ListIsas(), ", ")));
 }
 
-// Sizes of a job's own blocks, beside memory that was lent to it.
+// Sizes of the blocks that a job needs beside the memory lent to it.
 struct BlockSizes {
   BlockSizes(const Plan& plan, const LentMemory& lent)
       : copies_inputs(!InputsCanStay(plan, lent)),
@@ -93,7 +93,7 @@ class CpuBackend : public Backend {
                                              LentMemory lent) override {
     if (!info_.borrows && !(lent.inputs.empty() && lent.outputs.empty())) {
       return absl::UnimplementedError(
-          fmt::format("{} works on memory of its own alone", info_.name));
+          fmt::format("{} accepts no lent memory", info_.name));
     }
     if (++device_.live > info_.slots + info_.feeding) {
       --device_.live;

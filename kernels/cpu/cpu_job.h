@@ -9,8 +9,8 @@
 
 namespace quantd::cpu {
 
-// Blocks of the plan's input_bytes(), output_bytes() and scratch_bytes(); empty
-// for memory that was lent and can be used in place.
+// The blocks for input, output and scratch, with the plan's sizes. A block is
+// empty if lent memory is used in place of it.
 struct JobBlocks {
   Block in;
   Block out;

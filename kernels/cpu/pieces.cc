@@ -8,13 +8,12 @@
 namespace quantd::cpu {
 namespace {
 
-// The least elements of a piece for which waking a thread pays off.
+// The least number of elements of a piece that is worth waking a thread.
 constexpr int64_t kLeast = int64_t{1} << 17;
 static_assert(kLeast % kSliceUnit == 0);
 
-// The most rows of a piece: for so many rows the columnwise scales of NVFP4
-// fill a cache line. Two threads that write the same line at a time would pass
-// it back and forth.
+// The most rows of a piece. The columnwise scales of NVFP4 for this many rows
+// fill a cache line, so two threads do not write to the same line at a time.
 constexpr int64_t kMostRows = 1024;
 
 }  // namespace
@@ -36,8 +35,8 @@ std::vector<Piece> CutPieces(const Plan& plan, int threads, Cut cut) {
       --left;
       continue;
     }
-    // Only halved within a group, so that a piece starts at a multiple of its
-    // own number of rows.
+    // The step is only halved within a group, so that every piece starts at a
+    // multiple of its number of rows.
     int64_t step = least;
     while (2 * step <= std::min(kMostRows, left / threads)) step *= 2;
     for (int64_t row = 0; row < rows;) {

@@ -1,4 +1,4 @@
-// Cuts a job's rows into pieces, which a thread takes one at a time.
+// Cuts a job's rows into pieces. Each thread takes one piece at a time.
 #ifndef QUANTD_KERNELS_CPU_PIECES_H_
 #define QUANTD_KERNELS_CPU_PIECES_H_
 
@@ -23,13 +23,14 @@ struct Piece {
 
 enum Cut { kWholeRows, kCutRows };
 
-// Cuts all rows of all groups for `threads` threads, in the order in which they
-// are to be taken: large pieces first, so that all threads end together.
-// kCutRows cuts a group of one row by columns, as kernels/cpu/slice.h can
-// compute them.
+// Cuts all rows of all groups for `threads` threads, in the order in which
+// threads take them: large pieces first, so that all threads end at about the
+// same time. With kCutRows a group of one row is cut by columns, for
+// kernels/cpu/slice.h.
 std::vector<Piece> CutPieces(const Plan& plan, int threads, Cut cut);
 
-// Joins pieces of small groups that are too short to wake a thread for.
+// Joins consecutive pieces of small groups, which alone are not worth waking a
+// thread.
 std::vector<absl::Span<const Piece>> JoinPieces(absl::Span<const Piece> pieces);
 
 }  // namespace quantd::cpu

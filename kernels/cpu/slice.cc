@@ -24,7 +24,7 @@ void CutLine(const EncodeParams& e, int64_t col, int64_t cols, CopyTask* copy) {
   copy->scale += ScaleIndex(*copy, 0, block) * ScaleBytes(e);
 }
 
-// Takes some lines of a columnwise copy, whose lines are columns.
+// Selects some lines of a columnwise copy, whose lines are columns.
 void TakeLines(const EncodeParams& e, int64_t col, int64_t cols,
                CopyTask* copy) {
   copy->lines = cols;

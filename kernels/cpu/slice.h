@@ -1,5 +1,5 @@
-// Turns some columns of a single row into a task of their own, so that threads
-// can share a tensor of one row.
+// Makes a separate task of some columns of a single row, so that threads can
+// share a tensor of one row.
 #ifndef QUANTD_KERNELS_CPU_SLICE_H_
 #define QUANTD_KERNELS_CPU_SLICE_H_
 
@@ -10,8 +10,8 @@
 
 namespace quantd::cpu {
 
-// Slices start at multiples of this: whole blocks, rotations and swizzled tiles
-// of every format.
+// Slices start at multiples of this number of columns, which is a multiple of
+// every block, rotation and swizzled tile.
 inline constexpr int64_t kSliceUnit = 512;
 
 struct Slice {
@@ -20,8 +20,9 @@ struct Slice {
 };
 
 // Columns [col, col + cols) of a group of one row as a task. Both are multiples
-// of kSliceUnit, except for `cols` of the last slice. The slice gives the bytes
-// of the whole at its place; `partial` and `dbias` remain those of the whole.
+// of kSliceUnit, except for `cols` of the last slice. The slice writes its part
+// of the bytes of the whole row. Its `partial` and `dbias` are still those of
+// the whole row.
 Slice SliceOf(const EncodeParams& params, const GroupTask& group, int64_t col,
               int64_t cols);
 

@@ -17,13 +17,13 @@ int UsableCores() {
 
 struct ThreadPool::Loop {
   int64_t n;
-  const std::function<void(int64_t)>* fn;  // lives as long as the caller waits
+  const std::function<void(int64_t)>* fn;  // owned by the waiting caller
   std::atomic<int64_t> next = 0;
   std::mutex mutex;
   std::condition_variable finished;
   int64_t done = 0;  // guarded by mutex
 
-  // Takes indices until all are taken.
+  // Runs fn for one index after another until no index is left.
   void Help() {
     int64_t mine = 0;
     for (int64_t i; (i = next.fetch_add(1)) < n; ++mine) (*fn)(i);

@@ -18,7 +18,7 @@ int UsableCores();
 
 class ThreadPool {
  public:
-  // `threads` includes the caller of ParallelFor: 1 starts none.
+  // `threads` includes the caller of ParallelFor, so 1 starts no thread.
   explicit ThreadPool(int threads);
   ~ThreadPool();
 

@@ -1,9 +1,10 @@
-// The CPU's inner loops as a table of functions, with one table for each
-// instruction set, all made from the same sources.
+// The CPU's inner loops as a table of functions. Each instruction set has a
+// table, and all tables are compiled from the same sources.
 //
 // Every function works on a range of rows and may run concurrently on different
-// ranges; ranges start and end at multiples of kTileRows, except for the last
-// row. Matrices are row-major without padding. Nothing allocates or fails.
+// ranges; ranges start and end at multiples of kTileRows, except at the last
+// row of the matrix. Matrices are row-major without padding. No function
+// allocates or fails.
 #ifndef QUANTD_KERNELS_CPU_TILES_H_
 #define QUANTD_KERNELS_CPU_TILES_H_
 
@@ -23,10 +24,10 @@ using quantd::Matrix;
 
 // The function that encodes a copy.
 enum class EncodeKernel {
-  kNone,        // no copy to make
+  kNone,        // the copy is not made
   kNvfp4,       // NVFP4 with blocks of 1 x 16 and one amax; makes both copies
   kFp8Rows,     // FP8 codes without rotation and statistics
-  kFp8Columns,  // the same formats; makes both copies if their codes are equal
+  kFp8Columns,  // as kFp8Rows; makes both copies if their codes are equal
   kFp8Squares,  // FP8 with a scale for 128 x 128 codes; makes both copies at
                 // once
   kLines,       // every format and option
@@ -38,7 +39,7 @@ struct EncodeChoice {
   bool operator==(const EncodeChoice&) const = default;
 };
 
-// Maxima as fp32 bits with NaN dropped, and other findings.
+// Maxima as fp32 bits, with NaN dropped, and whether NaN or Inf was found.
 struct Maxima {
   uint32_t plain = 0;
   uint32_t row_rht = 0;
@@ -58,9 +59,9 @@ struct RotateArgs {
   int dimension;
 };
 
-// Arguments of a search. Arrays that are set must hold zeros; they receive the
-// maxima of each line as fp32 bits: with NaN above Inf if `propagate`, else
-// with NaN dropped.
+// Arguments of a search for maxima. Arrays that are not null must hold zeros
+// and receive the maxima of each line as fp32 bits. NaN is ordered above Inf if
+// `propagate`, and otherwise dropped.
 struct AmaxArgs {
   Matrix x;
   int rotation;
@@ -74,24 +75,27 @@ struct AmaxArgs {
 };
 
 struct TileKernels {
-  // Add the maxima of the rows to `*maxima`: the first for a rotation of 16 at
-  // most and without maxima of lines, the second for any arguments.
+  // Add the maxima of the rows to `*maxima`. `amax` supports only rotations of
+  // dimension 16 and no maxima of lines; the second function supports all
+  // arguments.
   void (*amax)(const AmaxArgs&, int64_t first, int64_t last, Maxima* maxima);
   void (*amax_lines)(const AmaxArgs&, int64_t first, int64_t last,
                      Maxima* maxima);
-  // Encodes the rows with the chosen functions; sets nan and inf of `*seen`,
-  // and adds up errors if they are wanted, which only kLines can do.
+  // Encodes the rows with the chosen functions. Sets nan and inf of `*seen`.
+  // Adds up errors if statistics are wanted, which only kLines supports.
   void (*quantize)(const EncodeParams&, EncodeChoice, const GroupTask&,
                    int64_t first, int64_t last, Maxima* seen,
                    ErrorSums* row_errors, ErrorSums* col_errors);
-  // Decode the rows: of plain NVFP4, and of any copy.
+  // Decode the rows: dequantize_row of plain NVFP4, dequantize_lines of any
+  // copy.
   void (*dequantize_row)(const DequantizeParams&, const GroupTask&,
                          int64_t first, int64_t last);
   void (*dequantize_col)(const DequantizeParams&, const GroupTask&,
                          int64_t first, int64_t last);
   void (*dequantize_lines)(const DequantizeParams&, const GroupTask&,
                            int64_t first, int64_t last);
-  // Rotate by 16, and by any dimension; set nan and inf of `*seen`.
+  // Rotate the rows: `rotate` in blocks of 16, rotate_lines in blocks of any
+  // dimension. Set nan and inf of `*seen`.
   void (*rotate)(const RotateArgs&, int64_t first, int64_t last, Maxima* seen);
   void (*rotate_lines)(const RotateArgs&, int64_t first, int64_t last,
                        Maxima* seen);

@@ -1,10 +1,9 @@
-// FP8 codes with a vector along the row, not a line in each lane, so nothing is
-// transposed. Included only by fp8_*.cc, which are compiled once for each
-// instruction set.
+// Encoding of FP8 with vectors along the row. A lane holds an element, not a
+// line, so that nothing is transposed. Included only by fp8_*.cc, which are
+// compiled once for each instruction set.
 //
-// The unit is 2W consecutive elements: those with an even index in one vector,
-// those with an odd index in another, like the two halves of words of a 16-bit
-// type.
+// The unit is a twin: 2W consecutive elements, with the even ones in one vector
+// and the odd ones in another, as the two halves of words of a 16-bit type.
 #ifndef QUANTD_KERNELS_CPU_ISA_FP8_H_
 #define QUANTD_KERNELS_CPU_ISA_FP8_H_
 
@@ -16,7 +15,7 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// Elements that one call of EncodeThirtyTwo takes.
+// The number of elements that EncodeThirtyTwo encodes.
 inline constexpr int kFp8Step = 32;
 
 // A twin: 2W elements, those with even and those with odd positions.
@@ -50,13 +49,13 @@ QUANTD_FN Twin<D> LoadTwin(const std::byte* p) {
   return t;
 }
 
-// The largest magnitudes so far, separately for each lane, as fp32 bits: with
-// NaN above Inf, and with NaN dropped. Without kSpecial there must be no NaN,
-// or the second must not be used.
+// The largest magnitudes so far, for each lane, as fp32 bits: once with NaN
+// above Inf and once with NaN dropped. Without kSpecial there must be no NaN,
+// or the second maximum must not be used.
 template <DType D, bool kSpecial>
 struct Running {
   typedef int16_t Halves __attribute__((vector_size(4 * QUANTD_LANES)));
-  // For bf16 without kSpecial two halves in each lane; else one value.
+  // For bf16 without kSpecial a lane holds two halves, otherwise one value.
   Lane::U all{};
   Lane::U numbers{};
 

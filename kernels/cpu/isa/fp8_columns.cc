@@ -1,7 +1,7 @@
-// Columnwise FP8 codes: one scale for the tensor, MXFP8 and blocks of 128. A
-// lane is a column; codes that are stored column by column are transposed as
-// bytes. If the rowwise copy has the same codes, it is written, too. Leaf rule:
-// see tiles.cc.
+// Columnwise FP8 codes for one scale per tensor, MXFP8 and blocks of 128. Each
+// lane holds a column. Codes that are stored column by column are transposed as
+// bytes. If the rowwise copy has the same codes, it is written, too. The leaf
+// rule of tiles.cc applies.
 #include "kernels/cpu/isa/fp8_panel.h"
 
 namespace quantd {
@@ -72,8 +72,8 @@ void StoreScales(const ColumnJob& job, const Panel& s,
   }
 }
 
-// For a panel whose rows hold several rows of the matrix: sets the maximum of
-// each column to the largest of all its maxima.
+// For a panel whose rows hold several rows of the matrix. Sets the maximum of
+// each column to the largest of its partial maxima.
 __attribute__((noinline)) void JoinMaxima(int64_t width, U (&max)[2 * kTwins]) {
   const auto of = [&](int64_t c) -> uint32_t& {
     const int64_t in_twin = c % (2 * W);
@@ -87,9 +87,10 @@ __attribute__((noinline)) void JoinMaxima(int64_t width, U (&max)[2 * kTwins]) {
   }
 }
 
-// Finds maxima, scales and the multipliers of even and odd columns, and copies
-// the values to `packed`, because rows that are a large power of two apart
-// share cache sets. Returns false if there is NaN or Inf and not kSpecial.
+// Finds maxima, scales and the multipliers of even and odd columns. Copies the
+// values to `packed`, because rows that are a large power of two apart share
+// cache sets. Returns false if the input holds NaN or Inf and kSpecial is
+// false.
 template <DType D, bool kSpecial>
 QUANTD_FN bool Prepare(const ColumnJob& job, const Panel& s, std::byte* packed,
                        F (&m)[2 * kTwins]) {

@@ -1,6 +1,6 @@
-// Panels of 64 columns of FP8 codes, and storing them in the columnwise and
-// rowwise copies. Included only by fp8_columns.cc and fp8_squares.cc, which are
-// compiled once for each instruction set.
+// Encodes panels of 64 columns to FP8 codes, and stores the codes in the
+// columnwise and rowwise copies. Included only by fp8_columns.cc and
+// fp8_squares.cc, which are compiled once for each instruction set.
 #ifndef QUANTD_KERNELS_CPU_ISA_FP8_PANEL_H_
 #define QUANTD_KERNELS_CPU_ISA_FP8_PANEL_H_
 
@@ -9,8 +9,8 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// Columns of a panel, which has the rows of one scale. The codes of one of its
-// rows fill a cache line.
+// The number of columns of a panel. The codes of a panel's row fill a cache
+// line. A panel has as many rows as share a scale.
 inline constexpr int kPanel = 64;
 inline constexpr int kTwins = kPanel / (2 * QUANTD_LANES);
 inline constexpr int kMostRows = 128;
@@ -21,16 +21,16 @@ struct Panel {
   int64_t row;
   int64_t col;
   int64_t rows;
-  int64_t cols;  // columns in the matrix; zeros follow
-  // Rows of kPanel values at `from`. If rows of the matrix are short, each
-  // holds several of them, `width` values apart. The codes have the same
-  // layout.
+  int64_t cols;  // columns inside the matrix; the others hold zeros
+  // The number of rows of kPanel values at `from`. If rows of the matrix are
+  // short, a panel row holds several of them, `width` values apart. The codes
+  // have the same layout.
   int64_t taken = rows;
   int64_t width = kPanel;
 };
 
-// Copies a partial panel to `to`, with zeros after its values, and makes it
-// begin there. The cost depends on the number of values, not of rows.
+// Copies a partial panel to `to`, with zeros after its values, and lets the
+// panel begin at `to`. The cost depends on the number of values, not of rows.
 template <DType D>
 QUANTD_FN void PackPart(Panel* s, std::byte* to) {
   constexpr int64_t kSize = SizeOf(D);
@@ -62,8 +62,8 @@ QUANTD_FN void PrefetchPanel(const std::byte* row) {
   Prefetch<kBytes>(row + 2 * kBytes);
 }
 
-// Destinations of a panel's codes, row by row. `rows`: the rowwise copy gets
-// them, too.
+// The destinations of a panel's codes, row by row. If `rows` is set, the codes
+// are also written to the rowwise copy.
 struct Codes {
   std::byte* to;
   int64_t pitch;
@@ -71,8 +71,8 @@ struct Codes {
   int64_t rows_pitch = 0;
 };
 
-// kStream applies to `rows` if they are wanted, else to `to`. With kWatch,
-// returns whether there is neither NaN nor Inf.
+// kStream applies to `rows` if they are wanted, otherwise to `to`. With kWatch,
+// returns true if there is no NaN and no Inf.
 template <DType D, int kMantissa, bool kSpecial, bool kStream, bool kRows,
           bool kWatch>
 QUANTD_FN bool Encode(const std::byte* from, int64_t from_pitch,
@@ -80,7 +80,7 @@ QUANTD_FN bool Encode(const std::byte* from, int64_t from_pitch,
                       const Codes& out) {
   using L = Lane;
   constexpr int W = QUANTD_LANES;
-  constexpr int kEach = 16 / W;  // twins of one store
+  constexpr int kEach = 16 / W;  // twins per store
   Running<D, kSpecial> running;
   for (int64_t r = 0; r < rows_of_it; ++r) {
     const std::byte* p = from + r * from_pitch;
@@ -170,9 +170,10 @@ QUANTD_FN void StoreRows(const Panel& s, const std::byte* codes, std::byte* to,
   }
 }
 
-// Lets fill(out) encode a panel, directly to the destination of its codes if
-// rows are whole, and moves the rest there. `rows`: the rowwise copy, if kRows.
-// kStreamColumns: for codes that are stored column by column.
+// Calls fill(out) to encode a panel. Complete rows are encoded directly to
+// their destination; all other codes are copied to it afterwards. `rows` is the
+// rowwise copy, if kRows. kStreamColumns applies to codes that are stored
+// column by column.
 template <bool kStreamColumns, bool kRows, typename Fill>
 QUANTD_FN void EmitPanel(const CopyTask& copy, const CopyTask* rows,
                          const Panel& s, Fill fill) {
@@ -196,7 +197,7 @@ QUANTD_FN void EmitPanel(const CopyTask& copy, const CopyTask* rows,
   if (kRows) StoreRows(s, row_codes, rows->data, rows->data_line);
 }
 
-// Stores that bypass the caches.
+// The stores that bypass the caches.
 struct Streams {
   bool rows;     // stores of codes that are stored row by row
   bool columns;  // stores of all other codes

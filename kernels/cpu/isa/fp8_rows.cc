@@ -1,5 +1,5 @@
-// Rowwise FP8 codes: one scale for the tensor, MXFP8 and blocks of 128. Leaf
-// rule: see tiles.cc.
+// Rowwise FP8 codes for one scale per tensor, MXFP8 and blocks of 128. The leaf
+// rule of tiles.cc applies.
 #include "kernels/cpu/isa/fp8.h"
 
 namespace quantd {
@@ -11,8 +11,8 @@ using L = Lane;
 using F = L::F;
 using U = L::U;
 
-// Bytes to prefetch ahead: the hardware cannot keep up with rows of a large
-// matrix.
+// The number of bytes to prefetch ahead, because the hardware's prefetch cannot
+// keep up with rows of a large matrix.
 constexpr int64_t kAhead = 4096;
 
 // Quads 0, 2, 4 .. or 1, 3, 5 .. of two vectors.
@@ -47,13 +47,13 @@ QUANTD_FN U MaxOfEach(const U (&m)[W]) {
   return quads[0];
 }
 
-// W consecutive blocks, of one line or of several.
+// W consecutive blocks of one or several lines.
 struct Group {
   const std::byte* from;
   std::byte* to;
   int64_t line;
   int64_t block;  // the first block, within the line
-  int64_t count;  // blocks that exist: fewer than W at an end
+  int64_t count;  // blocks that exist; fewer than W at the end
 };
 
 struct RowJob {
@@ -89,7 +89,7 @@ void StoreScales(const RowJob& job, const Group& g, U stored) {
 }
 
 // Computes the multipliers of the blocks from their maxima. Returns false if
-// there is NaN or Inf and not kSpecial.
+// the input holds NaN or Inf and kSpecial is false.
 template <DType D, int kBlockSize, bool kSpecial>
 QUANTD_FN bool Prepare(const RowJob& job, const Group& g, float (&m)[W]) {
   U all[W];
@@ -140,7 +140,7 @@ __attribute__((noinline)) void EncodeSpecial(const RowJob& job,
   Encode<D, kMantissa, kBlockSize, true, false>(g, m);
 }
 
-// Encodes any group, without overlap.
+// Encodes any group, without overlapping it with another group.
 template <DType D, int kMantissa, int kBlockSize>
 QUANTD_FN void EncodeGroup(const RowJob& job, const Group& g) {
   float m[W];
@@ -151,8 +151,8 @@ QUANTD_FN void EncodeGroup(const RowJob& job, const Group& g) {
   }
 }
 
-// Encodes the last blocks of a run, with `elements` < W * kBlockSize in the
-// matrix.
+// Encodes the last blocks of a run, which have `elements` < W * kBlockSize
+// elements inside the matrix.
 template <DType D, int kMantissa, int kBlockSize>
 __attribute__((noinline)) void EncodeTail(const RowJob& job, Group g,
                                           int64_t elements) {
@@ -168,9 +168,9 @@ __attribute__((noinline)) void EncodeTail(const RowJob& job, Group g,
   __builtin_memcpy(to, codes, elements);
 }
 
-// Copies a line of at most 32 elements and zeros after them, always in full
-// length. All 32 of `from` must be readable; `mask` selects those that are
-// wanted.
+// Copies a line of at most 32 elements, followed by zeros, always writing 32
+// elements. All 32 elements at `from` must be readable; `mask` selects those of
+// the line.
 QUANTD_FN void CopyMasked(const std::byte* from, const std::byte* mask,
                           size_t bytes, std::byte* to) {
   for (size_t i = 0; i < bytes; i += sizeof(U)) {
@@ -182,8 +182,9 @@ QUANTD_FN void CopyMasked(const std::byte* from, const std::byte* mask,
   }
 }
 
-// Encodes lines [g.line, last) of at most W blocks, with a partial last block:
-// as many lines at once as fill a group. `end`: the end of readable elements.
+// Encodes lines [g.line, last) of at most W blocks each, whose last block is
+// partial. Encodes as many lines at once as fill a group. `end` is the end of
+// readable elements.
 template <DType D, int kMantissa, int kBlockSize>
 void EncodeShortLines(const RowJob& job, Group g, int64_t last,
                       const std::byte* end) {
@@ -194,9 +195,9 @@ void EncodeShortLines(const RowJob& job, Group g, int64_t last,
   const int64_t most = W * kBlockSize / pitch;
   std::byte values[W * kBlockSize * SizeOf(D)] = {};
   std::byte codes[W * kBlockSize];
-  // A line of one short block is read and written in full length. Elements read
-  // beyond it are masked, and codes written beyond it are overwritten by the
-  // next lines.
+  // A line of one short block is read and written in full block length.
+  // Elements beyond the line are masked, and the next lines overwrite codes
+  // beyond it.
   constexpr bool kOne = kBlockSize == 32;
   std::byte mask[kFixed] = {};
   if (kOne) __builtin_memset(mask, 0xFF, bytes);
@@ -237,8 +238,8 @@ void EncodeRun(const RowJob& job, Group g, int64_t elements) {
       group->block -= job.copy.blocks;
     }
   };
-  // The way from a group's maxima to its multipliers is one long dependency
-  // chain; encoding the group before fills the time.
+  // Computing a group's multipliers from its maxima is a long dependency chain.
+  // Encoding the previous group at the same time hides its latency.
   float m[2][W];
   bool ordinary[2];
   Group next = g;
@@ -271,7 +272,7 @@ void EncodeRows(const RowJob& job, const GroupTask& group, int64_t first,
   Group g = {group.x + first * cols * SizeOf(D),
              copy.data + first * copy.data_line, first, 0, W};
   if (copy.data_line == cols && (tensor || cols % kBlockSize == 0)) {
-    // Blocks do not end with lines, so all lines are one run.
+    // Blocks are independent of lines, so all lines form one run.
     EncodeRun<D, kMantissa, kBlockSize, kStream>(job, g, (last - first) * cols);
     return;
   }
@@ -304,9 +305,8 @@ void QuantizeFp8Rows(const EncodeParams& e, const GroupTask& group,
                                                         last);
     };
     const bool e4m3 = e.element == DType::kE4M3;
-    // A block of 128 in a shorter line is no longer than the line. Blocks under
-    // a tensor's scale have any convenient length, which is short for few
-    // elements.
+    // A block of 128 is cut at the end of a shorter line. Under a tensor's
+    // scale blocks may have any length; it is short if there are few elements.
     const int64_t length = e.block == 128 ? 4 * e.cols
                            : e.block == 0 ? (last - first) * e.cols / W
                                           : e.block;

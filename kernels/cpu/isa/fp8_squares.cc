@@ -1,5 +1,5 @@
-// FP8 codes with one scale for a square of 128 x 128, for either copy or for
-// both at once. Leaf rule: see tiles.cc.
+// FP8 codes with one scale per square of 128 x 128, for one copy or both at
+// once. The leaf rule of tiles.cc applies.
 #include "kernels/cpu/isa/fp8_panel.h"
 
 namespace quantd {

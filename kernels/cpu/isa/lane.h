@@ -1,5 +1,5 @@
-// Vector lanes for a CPU core, with the compiler's vector types: the lane type
-// of kernels/arith/lanes.h with W blocks or lines side by side. Included only
+// The vector lane type for a CPU core (see kernels/arith/lanes.h), made of the
+// compiler's vector types, with W blocks or lines side by side. Included only
 // by sources that are compiled once for each instruction set.
 #ifndef QUANTD_KERNELS_CPU_ISA_LANE_H_
 #define QUANTD_KERNELS_CPU_ISA_LANE_H_
@@ -80,8 +80,8 @@ struct Vec {
     asm("" : "+x"(*v));
   }
 
-  // The 64-bit products of the low halves. A template, as others below, because
-  // GCC takes U for a scalar inside this class.
+  // The 64-bit products of the low halves. A template, like others below,
+  // because GCC treats U as a scalar inside this class.
   template <typename V>
   static QUANTD_FN V MulLow(V a, uint32_t b) {
 #ifdef __AVX512F__
@@ -113,8 +113,8 @@ struct Vec {
     *high = __builtin_convertvector(v >> 32, V);
   }
 
-  // Below 2^31 signed and unsigned order agree, and SSE2 has only signed
-  // comparisons.
+  // Uses signed comparisons, which SSE2 has; below 2^31 they agree with
+  // unsigned ones.
   static QUANTD_FN U Min(U a, U b) {
 #ifdef __AVX512F__
     if constexpr (W == 16) {
@@ -251,8 +251,8 @@ struct Vec {
     return E2M1OfHalvesOf<W>(halves);
   }
 
-  // Converts fp16 codes in the low halves of lanes from and to fp32, on CPUs
-  // with instructions for it; a NaN becomes some NaN. See
+  // Convert fp16 codes in the low halves of lanes to and from fp32, on CPUs
+  // with instructions for it. A NaN stays a NaN, with unspecified bits. See
   // kernels/arith/codec.h.
 #ifdef __F16C__
   static constexpr bool kConvertsHalves = W > 4;
@@ -284,8 +284,8 @@ struct Vec {
   static constexpr bool kConvertsHalves = false;
 #endif
 
-  // The low half of each lane, and back. Templates for the same reason as
-  // MulLow.
+  // Narrow each lane to its low half, and widen it again. Templates for the
+  // same reason as MulLow.
   template <typename V>
   static QUANTD_FN U16 LowHalves(V u) {
 #ifdef __AVX512F__

@@ -1,7 +1,6 @@
-// Operations on the lanes of a CPU core for E2M1 alone: the implementation of
-// functions of Vec (kernels/cpu/isa/lane.h), for each instruction set. `V` are
-// W words. Included only by sources that are compiled once for each instruction
-// set.
+// The functions of Vec (kernels/cpu/isa/lane.h) that only E2M1 needs. `V` is a
+// vector of W words. Included only by sources that are compiled once for each
+// instruction set.
 #ifndef QUANTD_KERNELS_CPU_ISA_LANE_E2M1_H_
 #define QUANTD_KERNELS_CPU_ISA_LANE_E2M1_H_
 
@@ -12,7 +11,7 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// Each half of a word minus 1; 0 stays.
+// Subtracts 1 from each half of a word that is not 0.
 template <int W, typename V>
 QUANTD_FN V LessALastPlace16Of(V u) {
 #ifdef __AVX512BW__
@@ -33,8 +32,8 @@ QUANTD_FN V LessALastPlace16Of(V u) {
   }
 }
 
-// Three magic numbers, picked by the low bits of the exponent: looking them up
-// in a register is faster than Scalar's arithmetic.
+// Selects one of three magic numbers by the low bits of the exponent. Looking
+// them up in a register is faster than the arithmetic of Scalar.
 template <int W, typename V>
 QUANTD_FN V E2M1MagicOf(V one_or_more) {
 #ifdef __AVX512F__
@@ -78,7 +77,8 @@ QUANTD_FN V E2M1OfHalvesOf(V halves) {
 #endif
   const V fourths = (halves >> 3) & 0x01010101u;
   const V seconds = (halves >> 2) & 0x01010101u & ~fourths;
-  // 0 to 3 stay, 4 to 7 are halved and 8 to 15 quartered, offset by 2 or 4.
+  // 0 to 3 are unchanged, 4 to 7 are halved and 8 to 15 quartered, and offset
+  // by 2 or 4.
   const V ones = halves & (0x03030303u ^ (seconds * 3) ^ (fourths * 3));
   const V halved = ((halves >> 1) & (seconds * 3)) + seconds * 2;
   const V quartered = ((halves >> 2) & (fourths * 3)) + fourths * 4;

@@ -1,9 +1,9 @@
-// The generic tile functions of one instruction set, for any format, dimension
-// and domain. Included only by sources that are compiled once for each
-// instruction set.
+// The tile functions of one instruction set. The generic ones support every
+// format, dimension and domain. Included only by sources that are compiled once
+// for each instruction set.
 //
-// All work on rows [first, last) of a group, `first` a multiple of kTileRows,
-// and may run concurrently on different rows.
+// All functions compute rows [first, last) of a group, where `first` is a
+// multiple of kTileRows, and may run concurrently on different rows.
 #ifndef QUANTD_KERNELS_CPU_ISA_LINES_H_
 #define QUANTD_KERNELS_CPU_ISA_LINES_H_
 
@@ -16,7 +16,8 @@ inline namespace QUANTD_ARITH {
 
 using Lane = Vec<QUANTD_LANES>;
 
-// Calls the functions that are made for some copies, and encodes the others.
+// Encodes the copies: calls the tuned functions that `choice` names, and
+// encodes other copies itself.
 void QuantizeLines(const EncodeParams& params, cpu::EncodeChoice choice,
                    const GroupTask& group, int64_t first, int64_t last,
                    cpu::Maxima* seen, ErrorSums* row_errors,
@@ -27,21 +28,22 @@ void AmaxLines(const cpu::AmaxArgs& args, int64_t first, int64_t last,
                cpu::Maxima* out);
 void RotateLines(const cpu::RotateArgs& args, int64_t first, int64_t last,
                  cpu::Maxima* seen);
-// Adds up the columns of one chunk, the rows [first, last).
+// Sums the columns of one chunk, which has rows [first, last).
 void SumChunk(const cpu::Matrix& x, int64_t first, int64_t last, float* sums);
-// Adds up the `cols` sums of `chunks` chunks, and rounds to `dtype`.
+// Sums the `cols` column sums of `chunks` chunks, and rounds to `dtype`.
 void SumChunks(const float* partial, int64_t chunks, int64_t cols, DType dtype,
                std::byte* out);
 
-// Writes the copies of NVFP4 with blocks of 1 x 16 and one amax, rotated by 16
-// or not at all, without statistics. Both `first` and `last` must be multiples
-// of kTileRows, except for the last row of the group. Sets nan and inf of
-// `*seen`. Random bytes must begin where blocks do.
+// Writes NVFP4 copies with blocks of 1 x 16 and one amax, rotated in blocks of
+// 16 or not rotated, without statistics. Both `first` and `last` must be
+// multiples of kTileRows, except for the last row of the group. Sets nan and
+// inf of `*seen`. Stochastic rounding requires DrawsWhole
+// (kernels/device/recipe.h).
 void QuantizeNvfp4(const EncodeParams& params, const GroupTask& group,
                    int64_t first, int64_t last, cpu::Maxima* seen);
 
-// Each of these writes a copy of FP8 codes, not rotated and without squares,
-// and sets nan and inf of `*seen`.
+// Each of these functions writes an unrotated copy of FP8 codes without square
+// blocks, and sets nan and inf of `*seen`.
 void QuantizeFp8Rows(const EncodeParams& params, const GroupTask& group,
                      int64_t first, int64_t last, cpu::Maxima* seen);
 // `rows_too`: also writes the rowwise copy, which requires SameFp8Codes.
@@ -52,7 +54,7 @@ void QuantizeFp8Columns(const EncodeParams& params, const GroupTask& group,
 bool SameFp8Codes(const EncodeParams& params, const CopyTask& a,
                   const CopyTask& b);
 
-// Writes the copies with a scale for 128 x 128 codes, and sets nan and inf of
+// Writes the copies with one scale per 128 x 128 codes, and sets nan and inf of
 // `*seen`.
 void QuantizeFp8Squares(const EncodeParams& params, const GroupTask& group,
                         int64_t first, int64_t last, cpu::Maxima* seen);
@@ -71,7 +73,7 @@ struct Tile {
 
 // Loads `tile` from x(row, col) on, and sets nan and inf of `*seen`. Rows below
 // the matrix become zeros up to a multiple of `unit`, at least 16. When a tile
-// is reused, the number of its rows may only shrink.
+// is reused, its number of rows must not grow.
 void LoadTile(const cpu::Matrix& x, int64_t row, int64_t col, int64_t unit,
               Tile* tile, cpu::Maxima* seen);
 // Stores rows x cols of a tile in `out`, a matrix of `stride` columns.
@@ -85,7 +87,7 @@ QUANTD_FN void LoadSpan(Tile& tile, bool columnwise, int64_t line,
   constexpr int W = QUANTD_LANES;
   if (columnwise) {
     for (int i = 0; i < n; ++i) {
-      // Goes through a register: GCC copies from memory to memory in 16-byte
+      // Copies through a register. GCC copies from memory to memory in 16-byte
       // moves, and a load of all lanes would wait for both stores.
       Lane::F lanes;
       __builtin_memcpy(&lanes, tile.at(position + i, line), sizeof(lanes));

@@ -1,4 +1,5 @@
-// Dequantization of any format, tile by tile. Leaf rule: see tiles.cc.
+// Dequantization of every format, tile by tile. The leaf rule of tiles.cc
+// applies.
 #include "kernels/arith/profile/line_factors.h"
 #include "kernels/cpu/isa/lines.h"
 
@@ -62,7 +63,7 @@ QUANTD_FN void LoadCodes(const CopyTask& copy, bool half, int64_t line,
     return;
   }
   typedef uint64_t Wide __attribute__((vector_size(4 * W)));
-  Wide pairs[2];  // for the lower lanes, and for the upper ones
+  Wide pairs[2];  // for the lower and the upper lanes
   QUANTD_UNROLL
   for (int l = 0; l < W; ++l) {
     uint64_t eight;
@@ -87,7 +88,7 @@ U LoadScales(const CopyTask& copy, DType type, int64_t line, int64_t block,
   return ScaleFromType<L>(type, stored);
 }
 
-// Rounds to the output type, which the inverse rotation takes as its input.
+// Rounds to the output type, as the input of the inverse rotation must be.
 void RoundTo(DType dtype, F* v, int n) {
   if (dtype == DType::kF32) return;
   for (int i = 0; i < n; ++i) {
@@ -153,7 +154,7 @@ void DecodeLines(const DequantizeParams& d, const CopyTask& copy, int64_t line,
 void DequantizeLines(const DequantizeParams& d, const GroupTask& group,
                      int64_t first, int64_t last) {
   const CopyTask& copy = d.columnwise ? group.columnwise : group.rowwise;
-  // A group's `x` is its output here.
+  // For decoding, a group's `x` is its output.
   std::byte* out = const_cast<std::byte*>(group.x);
   const auto decode = d.element == DType::kE2M1x2 ? DecodeLines<DType::kE2M1x2>
                       : d.element == DType::kE4M3 ? DecodeLines<DType::kE4M3>

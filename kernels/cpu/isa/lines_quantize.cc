@@ -1,4 +1,5 @@
-// Quantization of any format, tile by tile. Leaf rule: see tiles.cc.
+// Quantization of every format, tile by tile. The leaf rule of tiles.cc
+// applies.
 #include "kernels/cpu/isa/lines_quantize.h"
 
 namespace quantd {
@@ -20,7 +21,7 @@ struct TileJob {
   int64_t col;
   const SquareScales* squares;  // nullptr: blocks of a single line
   ErrorSums* errors;            // nullptr: no statistics
-  // Codes of a whole tile of a copy that is not transposed are collected here;
+  // Collects the codes of a whole tile of a copy that is not transposed;
   // nullptr for other copies.
   std::byte (*in_place)[kTile];
 };
@@ -96,14 +97,14 @@ void EncodeLines(const TileJob& job, Tile& tile, int64_t line, int64_t lanes) {
   e.stochastic = kStochastic;
   if constexpr (!kOther) {
     const bool codes = kScaling == Scaling::kNvfp4 || kScaling == Scaling::kMx;
-    e.scale = codes ? DType::kE8M0 : DType::kF32;  // the type of that size
+    e.scale = codes ? DType::kE8M0 : DType::kF32;  // any type of the same size
   }
   e.square = e.square && HasSquares(kScaling);
   const CopyTask& copy = job.copy;
   const LineScale<L> scales = ScalesOfLines<kOther>(e, copy, line, lanes);
   LineErrors errors;
   const int64_t origin = job.columnwise ? job.row : job.col;
-  // Codes of whole tiles are whole cache lines, and are stored as such.
+  // Codes of whole tiles fill cache lines, which are stored whole.
   constexpr int kBytes =
       static_cast<int>(kTile) / (kElement == DType::kE2M1x2 ? 2 : 1);
   alignas(64) std::byte stage[W][kBytes];
@@ -119,7 +120,7 @@ void EncodeLines(const TileJob& job, Tile& tile, int64_t line, int64_t lanes) {
   if (job.in_place != nullptr) codes = {job.in_place[0] + local, kTile, origin};
   const TileOut out = {e,     copy,           job.squares, job.errors, &errors,
                        codes, job.columnwise, line,        lanes};
-  // Positions that share a scale; under a tensor's scale any convenient number.
+  // Positions that share a scale; any number if the tensor has one scale.
   const int block = e.block > 0 ? e.block : 16;
   const int n = block > copy.rotation ? block : copy.rotation;
   const int64_t end = Least(origin + kTile, copy.padded);
@@ -141,7 +142,7 @@ void EncodeLines(const TileJob& job, Tile& tile, int64_t line, int64_t lanes) {
 
 using EncodeFn = void (*)(const TileJob&, Tile&, int64_t, int64_t);
 
-// The encoder of codes that are two to a byte; only these may be stochastic.
+// The encoder of two codes per byte; only these may be rounded stochastically.
 template <Scaling kScaling>
 EncodeFn EncodeE2M1Of(const EncodeParams& e) {
   constexpr DType kElement = DType::kE2M1x2;
@@ -207,7 +208,8 @@ float SquareError(const EncodeParams& e, const LineScale<L>& scales, Tile& tile,
   return FourOverSixErrorOfSquare(sums);
 }
 
-// Settles the scales of the squares that contain any of the tile's rows x cols.
+// Computes the scales of the squares that contain any of the tile's rows x
+// cols.
 template <bool kOther>
 void ScaleSquares(const EncodeParams& e, const CopyTask& copy, Tile& tile,
                   int64_t rows, int64_t cols, SquareScales* out) {
@@ -247,8 +249,8 @@ void QuantizeLines(const EncodeParams& e, cpu::EncodeChoice choice,
       choice.columnwise == EncodeKernel::kFp8Squares) {
     return QuantizeFp8Squares(e, group, first, last, seen);
   }
-  // Copies that a tuned function writes come first, both for a few rows at a
-  // time, which stay in the cache.
+  // Tuned functions write their copies first. If both copies have one, they
+  // alternate every few rows, whose input stays in the cache.
   const bool rows = choice.rowwise == EncodeKernel::kFp8Rows;
   const bool columns = choice.columnwise == EncodeKernel::kFp8Columns;
   const bool same =
@@ -279,7 +281,7 @@ void QuantizeLines(const EncodeParams& e, cpu::EncodeChoice choice,
         (in_place ? MayStream(copy.data, copy.data_position, copy.padded, 64)
                   : MayStream(copy.data, copy.data_line, copy.lines, 64));
   }
-  // Rows of a column of blocks, or of a square.
+  // The rows of a columnwise block or of a square.
   int64_t unit = 16;
   for (const int64_t rows : {e.block, group.columnwise.rotation}) {
     if ((wanted[1] || e.square) && rows > unit) unit = rows;

@@ -1,6 +1,6 @@
-// Stores codes and scales of lines, a line in each lane, in a copy, and adds
-// the lines' errors to totals. Included only by lines_quantize.cc, which is
-// compiled once for each instruction set.
+// Stores the codes and scales of lines, with a line in each lane, and adds up
+// their errors. Included only by lines_quantize.cc, which is compiled once for
+// each instruction set.
 #ifndef QUANTD_KERNELS_CPU_ISA_LINES_QUANTIZE_H_
 #define QUANTD_KERNELS_CPU_ISA_LINES_QUANTIZE_H_
 
@@ -17,9 +17,9 @@ using L = Lane;
 using F = L::F;
 using U = L::U;
 
-// The place of the codes of a tile's lines, with position `origin` first.
-// `pitch` is the distance in bytes between lines or, if the copy is not
-// transposed, between positions.
+// The location of the codes of a tile's lines, beginning with position
+// `origin`. `pitch` is the distance in bytes between lines or, in a columnwise
+// copy that is not transposed, between positions.
 struct LineCodes {
   std::byte* to;
   int64_t pitch;
@@ -79,9 +79,8 @@ QUANTD_FN void StoreSixteen(const EncodeParams& params, const CopyTask& copy,
 QUANTD_FN void StoreScales(const EncodeParams& params, const CopyTask& copy,
                            int64_t line, int64_t block, U stored,
                            int64_t lanes) {
-  if (copy.scale == nullptr)
-    return;  // another slice of the line writes the
-             // scale
+  // nullptr if another slice of the line writes the scale.
+  if (copy.scale == nullptr) return;
   const size_t size = SizeOf(params.scale);
   if (size == 2) stored = ScaleInType<L>(params.scale, stored);
   if (size == 1 && !copy.swizzled && copy.scale_lines == 1) {
@@ -109,7 +108,7 @@ QUANTD_FN void StoreScales(const EncodeParams& params, const CopyTask& copy,
   }
 }
 
-// The errors of W lines, except for the squares.
+// The errors of W lines, without the sums of squares.
 struct LineErrors {
   U elements{};
   U clipped{};

@@ -1,5 +1,5 @@
-// Loads tiles to fp32 and stores them, and computes on tiles in fp32: maxima,
-// rotation, column sums. Leaf rule: see tiles.cc.
+// Loads tiles as fp32 and stores them, and computes their maxima, rotations and
+// column sums. The leaf rule of tiles.cc applies.
 #include "kernels/cpu/isa/lines.h"
 
 namespace quantd {
@@ -19,8 +19,7 @@ QUANTD_FN F LoadSome(const std::byte* p, int64_t count) {
   __builtin_memcpy(buffer, p, count * SizeOf(D));
   return LoadLanes<D, W>(buffer);
 }
-// The result of LoadSome, by a single load of W elements if those end before
-// `end`.
+// Like LoadSome, but uses a single load of W elements if they end before `end`.
 template <DType D>
 QUANTD_FN F LoadBefore(const std::byte* end, const std::byte* p,
                        int64_t count) {
@@ -47,7 +46,7 @@ __attribute__((noinline)) void NoteLanes(F v, cpu::Maxima* seen) {
   }
 }
 
-// Notes NaN and Inf in a tile's row. Called only if there is one.
+// Records NaN and Inf in a tile's row. Called only if the row has one.
 __attribute__((noinline)) void NoteRow(const float* row, cpu::Maxima* seen) {
   for (int64_t c = 0; c < kTile; c += W) {
     F v;
@@ -61,11 +60,12 @@ void LoadTileOf(const cpu::Matrix& x, int64_t row, int64_t col, int64_t unit,
                 Tile* tile, cpu::Maxima* seen) {
   const int64_t rows = Least(kTile, x.rows - row);
   const int64_t cols = Least(kTile, x.cols - col);
-  // Columns of the tile to fill, and those that are not zeros yet.
+  // The columns of the tile to fill, and those that may still hold nonzero
+  // values.
   const int64_t wide = (cols + W - 1) / W * W;
   const int64_t stale = wide > tile->wide ? wide : tile->wide;
   const std::byte* const end = x.data + x.rows * x.cols * SizeOf(D);
-  // The next tile is the one beside this, or the first one below.
+  // The next tile is to the right, or else the first of the tiles below.
   const bool beside = col + kTile < x.cols;
   const std::byte* const next =
       x.data +
@@ -93,7 +93,8 @@ void LoadTileOf(const cpu::Matrix& x, int64_t row, int64_t col, int64_t unit,
       __builtin_memcpy(to + c, &v, sizeof(v));
     }
   }
-  // All tiles of a short group are short: zeros are kept from one to the next.
+  // All tiles of a short group are short, so zeros below the rows stay in the
+  // reused tile.
   const int64_t below = Least(tile->filled, (rows + unit - 1) / unit * unit);
   for (int64_t r = rows; r < below; ++r) {
     __builtin_memset(tile->at(r, 0), 0, kTile * sizeof(float));
@@ -102,7 +103,7 @@ void LoadTileOf(const cpu::Matrix& x, int64_t row, int64_t col, int64_t unit,
   tile->wide = wide;
 }
 
-// Stores a row of a tile if it holds no NaN, which needs the canonical form.
+// Stores a row of a tile, unless it holds NaN, which must be made canonical.
 template <DType D>
 QUANTD_FN bool StoreNumbers(const float* row, std::byte* to) {
   U max{};
@@ -123,8 +124,8 @@ QUANTD_FN bool StoreNumbers(const float* row, std::byte* to) {
   return !L::Any(max > kInfBits);
 }
 
-// Finds maxima of the lines of a tile in one direction, plain or rotated, for
-// the total and `line_max`, if that is set.
+// Finds the maxima of a tile's lines in one direction, plain or rotated, for
+// the total and, if set, for `line_max`.
 struct Direction {
   bool columnwise;
   const float* signs;
@@ -244,7 +245,7 @@ void RotateLines(const cpu::RotateArgs& a, int64_t first, int64_t last,
 
 void SumChunk(const cpu::Matrix& x, int64_t first, int64_t last, float* sums) {
   ForDType(x.dtype, [&]<DType D>() {
-    // Columns that stay in the cache while rows are added.
+    // The number of columns whose sums stay in the cache while rows are added.
     constexpr int64_t kAtOnce = 1024;
     const std::byte* const end_of_x = x.data + x.rows * x.cols * SizeOf(D);
     if (x.cols < W) {

@@ -1,5 +1,5 @@
-// Shared by the tuned functions for blocks of 16: loading blocks of rows and of
-// columns into lanes. Included only by sources that are compiled once for each
+// Loads blocks of 16 elements of rows and columns into lanes, for the tuned
+// NVFP4 functions. Included only by sources that are compiled once for each
 // instruction set.
 #ifndef QUANTD_KERNELS_CPU_ISA_NVFP4_H_
 #define QUANTD_KERNELS_CPU_ISA_NVFP4_H_
@@ -22,7 +22,7 @@ struct Signs {
   Lane::F lanes[16];
 };
 
-// Notes NaN and Inf among raw values. Called only if there is one.
+// Records NaN and Inf among input values. Called only if there is one.
 __attribute__((noinline)) inline void Note(const Lane::F (&v)[16],
                                            cpu::Maxima* seen) {
   for (int i = 0; i < 16; ++i) {
@@ -35,7 +35,7 @@ __attribute__((noinline)) inline void Note(const Lane::F (&v)[16],
 }
 
 // Loads W blocks of a row from `p` on, one into each lane. If only `count` < W
-// exist, they are copied first, so that nothing beyond them is read; the
+// exist, they are copied first, so that no element beyond them is read; the
 // remaining lanes hold zeros.
 template <DType D>
 QUANTD_FN void LoadSomeBlocks(const std::byte* p, int64_t count,
@@ -50,8 +50,9 @@ QUANTD_FN void LoadSomeBlocks(const std::byte* p, int64_t count,
   LoadBlocks<D, W>(buffer, v);
 }
 
-// Columns of a band, a packed copy of sixteen rows: the rows of a large matrix
-// share cache sets, those of a packed copy do not.
+// The number of columns of a band. A band is a packed copy of sixteen rows,
+// because the rows of a large matrix share cache sets and those of a packed
+// copy do not.
 inline constexpr int64_t kBandCols = 128;
 template <DType D>
 struct Band {

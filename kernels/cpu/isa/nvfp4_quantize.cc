@@ -1,5 +1,5 @@
-// NVFP4 codes and scales, rowwise and columnwise, plain or rotated. Leaf rule:
-// see tiles.cc.
+// NVFP4 codes and scales, rowwise and columnwise, plain or rotated. The leaf
+// rule of tiles.cc applies.
 #include "kernels/cpu/isa/nvfp4_quantize.h"
 
 namespace quantd {
@@ -38,7 +38,7 @@ QUANTD_FN void StoreScaleRun(const Copy& copy, int64_t line, int64_t block,
                              const std::byte* scales, int64_t count) {
   if (!copy.swizzled) {
     std::byte* to = copy.scale + line * copy.scale_line + block;
-    // The usual number: a group's, or that of a column of whole tiles.
+    // The usual counts: that of a group, or that of a column of whole tiles.
     if (count == W) {
       __builtin_memcpy(to, scales, W);
     } else if (count == kTileRows / 16) {
@@ -53,8 +53,8 @@ QUANTD_FN void StoreScaleRun(const Copy& copy, int64_t line, int64_t block,
   }
 }
 
-// Columns for which both copies are made, one after the other: kTileRows rows
-// of fp32 fill half an L2 cache of 1 MiB.
+// The number of columns for which first one copy is made and then the other.
+// kTileRows rows of fp32 fill half an L2 cache of 1 MiB.
 constexpr int64_t kShared = 1024;
 
 template <DType D, bool kRht, bool kStream, Way kWay>
@@ -120,7 +120,7 @@ void QuantizeRowwise(const Rows& a, int64_t first, int64_t last, int64_t begin,
 }
 
 // Codes and scales of kTileRows rows of a band's columns, before they are
-// stored: a column's codes are a whole cache line, which is written once.
+// stored. A column's codes fill a cache line, which is written once.
 struct Stage {
   alignas(64) std::byte codes[kBandCols][kTileRows / 2];
   std::byte scales[kBandCols][kTileRows / 16];
@@ -187,7 +187,7 @@ QUANTD_FN void QuantizeBands(const Rows& a, int64_t row, int64_t rows,
     }
   };
   const int64_t blocks = (rows + 15) / 16;
-  // Vectors come in pairs, so that the two groups alternate evenly.
+  // The number of vectors is even, so that the two groups alternate.
   const int64_t vectors = (cols + 2 * W - 1) / (2 * W) * 2;
   constexpr int64_t kSize = SizeOf(D);
   const int64_t pitch = a.x.cols * kSize;
@@ -201,8 +201,9 @@ QUANTD_FN void QuantizeBands(const Rows& a, int64_t row, int64_t rows,
     PackBand<D>(a.x, top, Least(16, rows - 16 * block), col, cols,
                 &bands[block % 2]);
     for (int64_t vector = 0; vector < vectors; ++vector) {
-      // Prefetches the next band, which the hardware cannot predict; evenly
-      // spread, since a core has only a few cache misses in flight.
+      // Prefetches the next band, which the hardware cannot predict. The
+      // prefetches are spread evenly, because a core can have only a few cache
+      // misses in flight.
       for (int64_t r = vector * W / 8; r < (vector + 1) * W / 8; ++r) {
         Prefetch<kBandCols * kSize>(next + r * pitch);
       }
@@ -234,8 +235,8 @@ void QuantizeColumnwise(const Rows& a, bool stream, int64_t first, int64_t last,
   }
 }
 
-// Not inlined: if the compiler knew how `a` was made, its members would push
-// the loops' values out of the registers.
+// Not inlined: otherwise the compiler would keep members of `a` in registers
+// that the loops need.
 __attribute__((noinline)) void QuantizeRows(const Rows& a, int64_t first,
                                             int64_t last, Maxima* seen) {
   const Way way = WayOf(a.params, a.row);
@@ -243,8 +244,7 @@ __attribute__((noinline)) void QuantizeRows(const Rows& a, int64_t first,
       a.row.data && MayStream(a.row.data, a.row.data_line, a.x.rows, sizeof(U));
   const bool col_stream =
       a.col.data && MayStream(a.col.data, a.col.data_line, a.x.cols, 64);
-  // The input of both copies stays in the L2 cache from the first to the
-  // second.
+  // If both copies are made, a step's input stays in the L2 cache between them.
   const int64_t step = a.row.data && a.col.data ? kShared : a.x.cols;
   ForDType(a.x.dtype, [&]<DType D>() {
     const auto rowwise = [&]<bool kRht>(auto... part) {

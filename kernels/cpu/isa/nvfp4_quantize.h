@@ -1,6 +1,6 @@
-// NVFP4 by groups of W blocks, a block in each lane: from values to scales,
-// codes and findings, by TransformerEngine's arithmetic or a profile's. A group
-// is processed in two halves, so that two groups can overlap. Included only by
+// Encodes NVFP4 in groups of W blocks, with a block in each lane, by the
+// arithmetic of TransformerEngine or of another profile. A group is processed
+// in two steps, so that two groups can overlap. Included only by
 // nvfp4_quantize.cc.
 #ifndef QUANTD_KERNELS_CPU_ISA_NVFP4_QUANTIZE_H_
 #define QUANTD_KERNELS_CPU_ISA_NVFP4_QUANTIZE_H_
@@ -19,9 +19,9 @@ using L = Lane;
 using F = L::F;
 using U = L::U;
 
-// GlobalMultipliers in the form of lanes.
+// GlobalMultipliers as a table for lanes.
 struct Multipliers {
-  alignas(64) uint32_t of[16] = {};  // the eight, twice
+  alignas(64) uint32_t of[16] = {};  // the eight multipliers, twice
   float scale = 0;
   bool usable = false;
 };
@@ -38,7 +38,7 @@ Multipliers MultipliersOf(const EncodeParams& p, float global) {
 // A copy, with values that all its blocks share.
 struct Copy : CopyTask {
   Nvfp4Encode amax_scale = {};
-  LineScale<L> line = {};  // amax_scale in the lanes
+  LineScale<L> line = {};  // amax_scale in every lane
   float global = 1;        // under a profile: GlobalScaleOf
   Multipliers multipliers = {};
 };
@@ -57,9 +57,9 @@ Copy CopyOf(const EncodeParams& params, const CopyTask& task) {
   return copy;
 }
 
-// Encodes W blocks, with any values, that `load` loads. Not inlined, so that
-// the common path keeps its registers; `load` is called again, to note NaN and
-// Inf in the input before its rotation.
+// Encodes W blocks of any values, which `load` loads. Not inlined, so that the
+// common path keeps its registers. Calls `load` again to record NaN and Inf in
+// the input before its rotation.
 template <typename Load>
 __attribute__((noinline)) Nvfp4Block<Lane> EncodeSpecial(const EncodeParams& p,
                                                          Load load,
@@ -93,7 +93,7 @@ __attribute__((noinline)) Nvfp4Block<L> EncodeSpecialByBytes(
   return {words[0], words[1], scale};
 }
 
-// A group of W blocks between the two halves of its processing.
+// A group of W blocks between the two steps of its processing.
 struct Group {
   F v[16];  // rotated, not yet rounded
   U scale;
@@ -101,8 +101,8 @@ struct Group {
   bool special;  // some value is NaN or Inf, or must be clamped
 };
 
-// The arithmetic of a block: how elements become codes is a template argument,
-// everything else about a profile is tested once for each group.
+// The arithmetic that makes codes of elements, as a template argument. All
+// other details of a profile are tested once for each group.
 enum class Way {
   kTe,
   kTeStochastic,
@@ -268,9 +268,9 @@ QUANTD_FN Nvfp4Block<L> EncodeFourOverSix(const EncodeParams& p, Load load,
   return EncodeNvfp4Under<L, E2M1Input::kAny>(group->v, group->scale, group->m);
 }
 
-// First half: values, scale and multiplier. The way from a block's maximum to
-// its multiplier is one long dependency chain; the second half of the group
-// before fills the time.
+// First step: values, scale and multiplier. Computing a block's multiplier from
+// its maximum is a long dependency chain. The second step of the previous group
+// hides its latency.
 template <bool kRht, bool kExact, Way kWay, typename Load>
 QUANTD_FN void Prepare(Load load, const Copy& copy, const Signs& signs,
                        Group* group) {
@@ -286,12 +286,12 @@ QUANTD_FN void Prepare(Load load, const Copy& copy, const Signs& signs,
   group->special = kWay == Way::kTeStochastic
                        ? L::Any((max >= kInfBits) | (L::Bits(group->m) == 0u))
                        : L::Any(Nvfp4MayReach7<L>(wanted) & (max != 0u));
-  // Forces the group into memory: in registers it would displace the other
+  // Forces the group into memory. In registers it would displace the other
   // group.
   asm volatile("" : "+m"(*group));
 }
 
-// Second half: the codes. `load` must be the same as for the first.
+// Second step: the codes. `load` must be the same as in the first step.
 template <bool kRht, typename Load>
 QUANTD_FN Nvfp4Block<L> Encode(const EncodeParams& p, Load load,
                                const Copy& copy, Group* group, Maxima* seen) {
@@ -313,8 +313,7 @@ QUANTD_FN Nvfp4Block<L> EncodeByBytes(const EncodeParams& p, Load load,
   RandomBytes<L> random;
   random.shift = 0;
   Philox<L>(counter, kStep, subsequence, p.seed, random.words);
-  // Forces the bytes into memory: there are not enough registers beside the
-  // codes.
+  // Forces the bytes into memory, because registers are needed for the codes.
   asm volatile("" : "+m"(random));
   if (__builtin_expect(group->special, false)) {
     return EncodeSpecialByBytes(p, load, copy, random, seen);

@@ -1,10 +1,11 @@
-// Compiled once for each instruction set, with QUANTD_ARITH, QUANTD_TILES and
-// QUANTD_LANES naming the namespace, the table and the lanes.
+// Compiled once for each instruction set. QUANTD_ARITH is the name of the
+// namespace, QUANTD_TILES that of the table, and QUANTD_LANES the number of
+// lanes.
 //
 // Leaf rule: include only arithmetic headers and <cstdint>, and put everything
-// into the namespace of the instruction set. If anything were shared, such as a
-// standard template, the linker could keep its version with wide instructions
-// for the whole program.
+// into the namespace of the instruction set. If the sources of two instruction
+// sets shared a function, such as a standard template, the linker could keep
+// the version with wide instructions for the whole program.
 #include "kernels/cpu/tiles.h"
 
 #include "kernels/cpu/isa/lines.h"
@@ -31,7 +32,7 @@ uint32_t Reduce(U u) {
   return m;
 }
 
-// Adds a block's largest magnitude, NaN dropped, to a running one.
+// Updates a running maximum with a block's largest magnitude, NaN dropped.
 QUANTD_FN void Add(const F (&v)[16], U max, U* running, bool* nan) {
   if (L::Any(max > kInfBits)) {
     *nan = true;
@@ -54,8 +55,8 @@ QUANTD_FN void StoreSomeBlocks(F (&v)[16], std::byte* p, int64_t count) {
 template <DType D>
 void AmaxRows(const AmaxArgs& a, int64_t first, int64_t last, Maxima* out) {
   constexpr size_t kSize = SizeOf(D);
-  // The rows are contiguous: without a rotation their blocks are simply a run
-  // of elements, and with one K is a multiple of 16.
+  // The rows are contiguous, so their blocks are simply a run of elements; with
+  // a rotation K is a multiple of 16.
   const std::byte* p = a.x.data + first * a.x.cols * kSize;
   const int64_t elements = (last - first) * a.x.cols;
   const int64_t blocks = elements / 16;
@@ -116,8 +117,8 @@ void AmaxColumns(const AmaxArgs& a, int64_t first, int64_t last, Maxima* out) {
   out->col_rht = max > out->col_rht ? max : out->col_rht;
 }
 
-// Rounds to the output type and back: the inverse rotation takes rounded
-// values.
+// Rounds to the output type and back, because the inverse rotation is applied
+// to rounded values.
 template <DType D>
 QUANTD_FN void RoundTo(F (&v)[16]) {
   if constexpr (D != DType::kF32) {

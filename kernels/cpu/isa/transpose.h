@@ -1,9 +1,9 @@
-// Moves data between memory and lanes: transposes in registers that bring W
-// blocks of 16 elements into the order "element i of every block" and back, for
-// every element type; prefetches; and stores past the caches, for codes that
-// are written once and are too many to stay cached for their reader, so that no
-// line is fetched only to be overwritten. Included only by sources that are
-// compiled once for each instruction set.
+// Moves data between memory and lanes. Transposes W blocks of 16 elements in
+// registers into the order "element i of every block" and back, for every
+// element type. Also has prefetches, and stores that bypass the caches: large
+// outputs would not stay cached for their reader, and such stores do not fetch
+// a line only to overwrite it. Included only by sources that are compiled once
+// for each instruction set.
 #ifndef QUANTD_KERNELS_CPU_ISA_TRANSPOSE_H_
 #define QUANTD_KERNELS_CPU_ISA_TRANSPOSE_H_
 
@@ -21,15 +21,15 @@
 namespace quantd {
 inline namespace QUANTD_ARITH {
 
-// Prefetches the cache lines of kBytes from `from` on, with any alignment: the
-// hardware's prefetch cannot keep up with rows of a large matrix.
+// Prefetches the cache lines of kBytes bytes from `from` on, which need not be
+// aligned. The hardware's prefetch cannot keep up with rows of a large matrix.
 template <int64_t kBytes>
 QUANTD_FN void Prefetch(const std::byte* from) {
   for (int64_t at = 0; at < kBytes; at += 64) __builtin_prefetch(from + at);
 }
 
-// Whether lines of codes, `pitch` bytes apart, may be stored past the caches in
-// vectors of `width` bytes from each line's start on.
+// Whether lines of codes, `pitch` bytes apart, may be stored, bypassing the
+// caches, in vectors of `width` bytes from each line's start on.
 inline bool MayStream(const std::byte* data, int64_t pitch, int64_t lines,
                       int64_t width) {
   constexpr int64_t kLeast = int64_t{4} << 20;
@@ -38,7 +38,7 @@ inline bool MayStream(const std::byte* data, int64_t pitch, int64_t lines,
          lines * pitch >= kLeast;
 }
 
-// Stores a vector of 16, 32 or 64 bytes past the caches.
+// Stores a vector of 16, 32 or 64 bytes, bypassing the caches.
 template <typename V>
 QUANTD_FN void StreamVector(V v, std::byte* to) {
 #ifdef __AVX512F__
@@ -69,8 +69,8 @@ QUANTD_FN void StoreVector(V v, std::byte* to) {
   }
 }
 
-// Copies kBytes, a multiple of 64, between addresses that are aligned to cache
-// lines; without kStream any address will do.
+// Copies kBytes bytes, a multiple of 64. With kStream both addresses must be
+// aligned to cache lines.
 template <bool kStream, int kBytes>
 QUANTD_FN void StoreBytes(const std::byte* from, std::byte* to) {
   typedef uint8_t V __attribute__((vector_size(4 * QUANTD_LANES)));
@@ -81,8 +81,8 @@ QUANTD_FN void StoreBytes(const std::byte* from, std::byte* to) {
   }
 }
 
-// Must be called after the last such store, before another thread is told that
-// it is done.
+// Must be called after the last store that bypasses the caches, before another
+// thread is told that the data is written.
 QUANTD_FN void StreamFence() { _mm_sfence(); }
 
 // Shuffles two vectors by an index rule, `Rule::At(i)` in [0, 2W).
@@ -188,15 +188,15 @@ QUANTD_FN typename L::U Encode16(typename L::F x) {
     return EncodeF16<L>(x);
   }
 }
-// fp32 as it is stored: every NaN becomes the canonical one.
+// Makes every NaN the canonical one, as stored fp32 must be.
 template <typename L>
 QUANTD_FN typename L::U Encode32(typename L::F x) {
   const typename L::U nan = typename L::U{} + kNanBits;
   return IsNan<L>(x) ? nan : L::Bits(x);
 }
 
-// Loads W blocks of 16 elements, contiguous in memory: v[i] is element i of
-// each.
+// Loads W blocks of 16 elements that are contiguous in memory. v[i] is element
+// i of each block.
 template <DType D, int W>
 QUANTD_FN void LoadBlocks(const std::byte* p, typename Vec<W>::F (&v)[16]) {
   using L = Vec<W>;
@@ -235,7 +235,7 @@ QUANTD_FN void StoreBlocks(typename Vec<W>::F (&v)[16], std::byte* p) {
   }
 }
 
-// The even words of a and b, and the odd ones.
+// The even words, and the odd words, of a and b.
 template <int W, size_t... I>
 QUANTD_FN void SplitPairsBy(U32<W> a, U32<W> b, U32<W>* even, U32<W>* odd,
                             std::index_sequence<I...>) {
@@ -263,7 +263,8 @@ QUANTD_FN void StorePairsBy(U32<W> even, U32<W> odd, std::byte* p,
   StoreVector<kStream>(a, p);
   StoreVector<kStream>(b, p + sizeof(a));
 }
-// Stores two vectors in that order again; kStream: see StoreVector.
+// Stores two vectors, interleaved as LoadPairs reads them. kStream: see
+// StoreVector.
 template <int W, bool kStream = false>
 QUANTD_FN void StorePairs(U32<W> even, U32<W> odd, std::byte* p) {
   StorePairsBy<W, kStream>(even, odd, p, std::make_index_sequence<W>());

@@ -1,5 +1,5 @@
-// The interface of a device: a Backend turns a Plan into a Job, and a Job turns
-// input bytes into output bytes. All devices give the same bytes.
+// The interface of a device. A Backend makes a Job of a Plan, and a Job
+// computes output bytes from input bytes. All devices give the same bytes.
 #ifndef QUANTD_KERNELS_DEVICE_BACKEND_H_
 #define QUANTD_KERNELS_DEVICE_BACKEND_H_
 
@@ -24,9 +24,9 @@ namespace quantd {
 
 class EventMapping;
 
-// How long the stages of a run took, in nanoseconds; 0 if the device has no
-// such stage or the run did nothing. A device with streams measures with its
-// own events, the CPU with the clock.
+// The duration of each stage of a run, in nanoseconds; 0 if the device has no
+// such stage or the stage did nothing. GPUs measure with events on their
+// streams, the CPU with the clock.
 struct JobTimes {
   int64_t copy_in_ns = 0;
   int64_t compute_ns = 0;
@@ -38,7 +38,8 @@ struct JobReport {
   bool saw_nan = false;  // in the input
   bool saw_inf = false;
   // The number of groups, mostly groups of zeros, whose global scale was
-  // replaced by 1, because the profile's library would write NaN with theirs.
+  // replaced by 1, because with their own scale the profile's library would
+  // write NaN.
   int64_t replaced_globals = 0;
   // Statistics of the copies, if the plan's options ask for them.
   std::optional<ErrorStatistics> rowwise = {};
@@ -53,28 +54,29 @@ struct FoundMaxima {
   bool saw_inf = false;
 };
 
-// Memory of the caller that a job uses in place of blocks of its own: directly
-// if the device can, else by copies. It must stay in place until the job is
-// gone. Outputs are aligned for their elements and do not overlap each other;
-// an input may lie anywhere. Writing to an input during the job makes undefined
-// outputs and does no other harm.
+// The caller's memory, which a job uses instead of its own blocks: directly if
+// the device can, otherwise by copies. It must stay valid until the job is
+// destroyed. Outputs are aligned for their elements and do not overlap each
+// other. An input may have any address. If an input is written to during the
+// job, only the outputs are undefined.
 //
-// A device other than a CPU also takes memory of its own; all other work on
-// that memory must have ended.
+// A GPU also accepts its own memory; all other work on that memory must have
+// ended.
 struct LentMemory {
   // One span for each of plan.inputs(), of its size. Empty: the job has
   // staging.
   std::vector<absl::Span<const std::byte>> inputs = {};
-  // One span for each of plan.outputs(), of its size. Empty: TakeOutput has
-  // them.
+  // One span for each of plan.outputs(), of its size. Empty: TakeOutput returns
+  // the outputs.
   std::vector<absl::Span<std::byte>> outputs = {};
   // An event of the backend's device, or null. A job that succeeds records it
   // once its outputs are in place.
   const EventMapping* record = nullptr;
 };
 
-// One plan on one device. Not thread-safe; may move between threads.
-// Destruction releases everything, whatever state the job is in.
+// The execution of one plan on one device. Not thread-safe, but may move
+// between threads. The destructor releases all resources in every state of the
+// job.
 //
 // Order of calls: optionally Fed, as bytes of the staging become final; if the
 // amax is reduced over several jobs, FindMaxima and then Settle, once each; Run
@@ -85,34 +87,34 @@ class Job {
 
   // Staging of plan.input_bytes() bytes, 256-byte aligned, valid until Run
   // returns; empty if inputs were lent. The caller writes the input here and
-  // then calls Fed, so a server can gather straight from the network into
+  // then calls Fed. A server can thus copy from the network directly into
   // memory that the device reads.
   virtual absl::Span<std::byte> staging() = 0;
 
   // Tells the job that bytes [0, n) of the staging are final. n never
-  // decreases. A device may start to copy. Optional: Run implies
+  // decreases. The device may start to copy them. Optional: Run implies
   // Fed(plan.input_bytes()).
   virtual void Fed(size_t n) = 0;
 
-  // Finds the maxima of the staging, all of it final, for a plan that reduces
-  // (kernels/plan/shards.h). Only for a job without lent memory. Blocks. Errors
-  // are those of Run.
+  // Finds the maxima of the input for a plan that reduces
+  // (kernels/plan/shards.h). The whole staging must be final. Only for a job
+  // without lent memory. Blocks. Errors are those of Run.
   virtual absl::StatusOr<FoundMaxima> FindMaxima() = 0;
   // Replaces the job's plan by `plan`, which SettledPlan made.
   virtual absl::Status Settle(std::shared_ptr<const Plan> plan) = 0;
 
   // Makes FindMaxima and Run increment `*pieces`, which must outlive the job,
-  // whenever a piece of the work is done: a job that counts is slow but does
-  // not hang. Optional for a device. Call before these two.
+  // whenever a piece of the work is done, which tells a slow job from a hanging
+  // one. A device need not implement this. Call it before FindMaxima and Run.
   virtual void CountPieces(std::atomic<uint64_t>* /*pieces*/) {}
 
-  // Computes every output. Blocks. INVALID_ARGUMENT (field "payload") when the
-  // plan says NonFinite::kReject and the input holds NaN or Inf; any other
-  // error is the device's fault.
+  // Computes every output. Blocks. INVALID_ARGUMENT (field "payload") if the
+  // plan has NonFinite::kReject and the input holds NaN or Inf. Any other error
+  // is a fault of the device.
   virtual absl::StatusOr<JobReport> Run() = 0;
 
-  // The plan's output_bytes(), laid out as plan.outputs() says; empty if the
-  // outputs were lent. The block stays valid after the job is gone.
+  // Returns the block of plan.output_bytes() bytes with plan.outputs(); empty
+  // if the outputs were lent. The block stays valid after the job is destroyed.
   virtual Block TakeOutput() = 0;
 };
 
@@ -120,19 +122,19 @@ struct BackendInfo {
   std::string name;         // "cpu:0", "cuda:1"
   std::string kind;         // "cpu", "cuda", "memcpy"
   std::string description;  // "AVX2, 2 threads", "NVIDIA H200, sm_90"
-  int slots = 1;            // jobs that may be alive at once
-  // Further jobs that may be alive while they wait for their input. Each takes
-  // a slot before it runs.
+  int slots = 1;            // most jobs that may be alive at once
+  // The number of further jobs that may be alive while they wait for their
+  // input. Each takes a slot before it runs.
   int feeding = 0;
   size_t memory_limit = 0;  // most bytes of payload memory in its pools
   bool borrows = false;     // accepts LentMemory
   bool computes = true;     // false: a fake, for benchmarks and tests
 };
 
-// Counters that only grow, and the device's state. Values are not of one
-// instant.
+// Counters that only grow, and the device's state. The values may be from
+// slightly different times.
 struct BackendStats {
-  bool healthy = true;  // false: it has faulted, and all further jobs fail
+  bool healthy = true;  // false: the device has faulted; all later jobs fail
   uint64_t jobs = 0;
   uint64_t rht_cache_hits = 0;    // lookups of a (mask, dimension, dtype) that
                                   // was cached
@@ -149,17 +151,17 @@ class Backend {
   virtual BackendStats stats() const = 0;
 
   // Begins a job, which keeps the plan alive. Never waits. RESOURCE_EXHAUSTED
-  // when no slot or no memory is free, OutOfMemoryError when the device itself
-  // has none (see out_of_memory.h), UNIMPLEMENTED for lent memory if
-  // info().borrows is false.
+  // if no slot or no memory of the pools is free, OutOfMemoryError if the
+  // device itself has no memory (see out_of_memory.h), UNIMPLEMENTED for lent
+  // memory if info().borrows is false.
   virtual absl::StatusOr<std::unique_ptr<Job>> Begin(
       std::shared_ptr<const Plan> plan, LentMemory lent) = 0;
   absl::StatusOr<std::unique_ptr<Job>> Begin(std::shared_ptr<const Plan> plan) {
     return Begin(std::move(plan), LentMemory());
   }
 
-  // The most that its pools lend to a job on that memory: only scratch if the
-  // device uses all of it in place.
+  // The most bytes that the device's pools lend to a job with that lent memory;
+  // only scratch if the device uses all lent memory in place.
   virtual size_t PoolBytes(const Plan& plan, const LentMemory& lent) const;
 };
 
@@ -168,7 +170,7 @@ inline constexpr int kFeedingJobs = 32;
 
 struct BackendOptions {
   size_t memory_limit = size_t{1} << 30;  // payload memory, inputs and outputs
-  int slots = 0;                          // 0: the device's own choice
+  int slots = 0;                          // 0: the device's default
   int threads = 0;                        // CPU only; 0: one per core
   std::string name = {};                  // CPU only: name in place of "cpu:N"
   // CPU only: "auto", "baseline", "avx2" or "avx512". The environment

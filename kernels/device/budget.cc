@@ -13,8 +13,8 @@
 namespace quantd {
 namespace {
 
-// Padding of scale tensors, alignment and the amax, for tensors with a usual
-// shape.
+// An allowance for the padding of scales, alignment and the amax, for usual
+// shapes.
 constexpr size_t kOutputSlack = 64 << 10;
 
 }  // namespace

@@ -1,6 +1,6 @@
-// GPU memory that another process of this host lends, opened here so that jobs
-// use it like memory of this process; and events of such a process, which order
-// its work and a job's.
+// GPU memory of another process on this host, opened so that jobs use it like
+// memory of this process. Also events of that process, which order its work
+// relative to a job's.
 #ifndef QUANTD_KERNELS_DEVICE_DEVICE_MEMORY_H_
 #define QUANTD_KERNELS_DEVICE_DEVICE_MEMORY_H_
 
@@ -14,7 +14,7 @@
 
 namespace quantd {
 
-// A handle by which the driver knows memory or an event in other processes.
+// A handle with which the driver opens memory or an event of another process.
 struct DeviceHandle {
   std::array<std::byte, 16> uuid = {};  // UUID of the GPU
   // A cudaIpcMemHandle_t or a cudaIpcEventHandle_t.
@@ -29,19 +29,19 @@ struct DeviceHandle {
 class DeviceMapping {
  public:
   // Opens an allocation of `size` bytes for its GPU, if a backend of this
-  // process has opened that GPU, else for another opened GPU that can access
-  // its memory as a peer. NOT_FOUND if there is neither, INVALID_ARGUMENT for a
-  // handle that cannot be opened, OUT_OF_RANGE if the driver reports another
-  // size.
+  // process uses that GPU. Otherwise opens it for another GPU of a backend that
+  // can access the memory as a peer. NOT_FOUND if there is neither,
+  // INVALID_ARGUMENT for a handle that cannot be opened, OUT_OF_RANGE if the
+  // driver reports another size.
   static absl::StatusOr<std::unique_ptr<DeviceMapping>> Open(
       const DeviceHandle& handle, size_t size);
   virtual ~DeviceMapping() = default;
 
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
-  // Name of the backend: "cuda:1".
+  // The name of the backend, such as "cuda:1".
   const std::string& device() const { return device_; }
-  // Whether the memory belongs to a GPU other than device(): jobs copy it.
+  // Whether the memory belongs to a GPU other than device(). Jobs then copy it.
   bool of_peer() const { return of_peer_; }
 
  protected:

@@ -94,8 +94,8 @@ absl::StatusOr<std::unique_ptr<DeviceMapping>> DeviceMapping::Open(
   return cuda::OpenMapping(handle, size);
 #else
   return absl::NotFoundError(
-      "memory of a GPU: expected memory of the host, for this server works "
-      "with no GPU");
+      "memory of a GPU: expected memory of the host, because this server "
+      "uses no GPU");
 #endif
 }
 
@@ -105,7 +105,7 @@ absl::StatusOr<std::unique_ptr<EventMapping>> EventMapping::Open(
   return cuda::OpenEvent(handle);
 #else
   return absl::NotFoundError(
-      "an event of a GPU: expected none, for this server works with no GPU");
+      "an event of a GPU: expected none, because this server uses no GPU");
 #endif
 }
 

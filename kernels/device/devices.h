@@ -14,34 +14,33 @@
 
 namespace quantd {
 
-// Opens a device. `name` is "cpu", "cpu:N", "cuda", "cuda:N" or, for
-// benchmarks, "memcpy": a CPU device that copies input bytes to the output
-// instead of computing; or, for tests and drills, "fault:cpu:N..."
-// (ParseFaultDevice). The last two are in no list, and are opened only by name.
-// NOT_FOUND when there is no such device, INVALID_ARGUMENT for another name.
+// Opens a device. `name` is "cpu", "cpu:N", "cuda" or "cuda:N". For benchmarks
+// it may be "memcpy", a CPU device that copies input bytes to the output
+// instead of computing; for tests of failures it may be "fault:cpu:N..."
+// (ParseFaultDevice). These two are never listed. NOT_FOUND if the device does
+// not exist, INVALID_ARGUMENT for another name.
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(
     std::string_view name, const BackendOptions& options = {});
 
-// Names of the real devices here: every CUDA device, then "cpu:0".
+// The names of this machine's devices: every CUDA device, then "cpu:0".
 std::vector<std::string> ListBackends();
 
-// Names of the devices to use by default: the CPU only if there is nothing
-// better.
+// The names of the devices to use by default: all CUDA devices, or else the
+// CPU.
 std::vector<std::string> DefaultBackends();
 
-// Instruction sets that this CPU supports, best last ("baseline" is always
-// there).
+// The instruction sets that this CPU supports, from "baseline" to the fastest.
 std::vector<std::string> ListCpuIsas();
 
 // The reason why there is no CUDA backend; empty when there is one.
 std::string CudaUnavailableReason();
 
-// Page-locks memory of this process until destruction, so that devices can copy
-// from it, and to it if writable, directly. Does nothing on a machine without
-// such devices.
+// Page-locks memory of this process until destruction, so that GPUs can copy
+// directly from it and, if it is writable, to it. Does nothing on a machine
+// without GPUs.
 class PageLock {
  public:
-  // The memory must outlive it.
+  // The memory must outlive this object.
   PageLock(absl::Span<std::byte> memory, bool writable);
   ~PageLock();
   PageLock(const PageLock&) = delete;

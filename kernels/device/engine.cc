@@ -5,8 +5,8 @@
 namespace quantd {
 namespace {
 
-// Below this a job takes about as long as waking a worker: 20 us, or 40 on a
-// GPU.
+// Jobs below this size take about as long as waking a worker: 20 us, or 40 us
+// on a GPU.
 constexpr size_t kInlineBytes = 64 << 10;
 
 }  // namespace
@@ -124,7 +124,8 @@ void Engine::LookForWork(Device* device, std::chrono::microseconds busy_poll) {
   for (const auto end = Clock::now() + busy_poll;
        !device->has_queued && Clock::now() < end;) {
   }
-  // The next thread that looks under the lock sees work queued in the meantime.
+  // Work that was queued in the meantime is seen by the next thread that holds
+  // the lock.
   absl::MutexLock lock(&device->mutex);
   --device->looking;
 }

@@ -1,10 +1,10 @@
 // The engine: devices, their slots and the threads that run jobs on them.
 //
 // A slot is the right to have one job alive on a device. Each device has as
-// many workers as slots and one first-come-first-served queue. A short job may
-// also take a free slot and run on the caller's thread. A job whose input is
-// still arriving waits outside the slots, so that a slow sender blocks none;
-// the caller limits the number of such jobs.
+// many worker threads as slots, and one first-come-first-served queue. A short
+// job may also take a free slot and run on the caller's thread. A job whose
+// input is still arriving holds no slot, so that a slow sender blocks none. The
+// caller limits the number of such jobs.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_KERNELS_DEVICE_ENGINE_H_
@@ -31,7 +31,7 @@ class Engine {
   struct Device;
 
  public:
-  // Owns one slot; gives it back on destruction. Move-only.
+  // Owns one slot, and returns it on destruction. Move-only.
   class SlotLease {
    public:
     SlotLease() = default;
@@ -48,23 +48,23 @@ class Engine {
     Device* device_ = nullptr;
   };
 
-  // Work for a worker, which runs it once, unless Withdraw returned true.
+  // Work for a worker, which runs it once unless Withdraw returns true.
   class Work {
    public:
     virtual ~Work() = default;
     virtual void RunOn(Backend& backend, SlotLease slot) = 0;
-    // If the device is given up while the work is queued, OnDeviceLost is
-    // called in place of RunOn. Work that has no other device returns false and
-    // stays queued.
+    // Whether OnDeviceLost is called instead of RunOn if the device is
+    // abandoned while the work is queued. Work that can run on no other device
+    // returns false and stays queued.
     virtual bool LeavesLostDevice() const { return false; }
     virtual void OnDeviceLost() {}
   };
 
-  // Takes at least one backend. Before a worker sleeps it polls for more work
-  // for `busy_poll`: waking an idle core takes longer than many a job.
+  // Needs at least one backend. Before a worker sleeps it polls for more work
+  // for `busy_poll`, because waking an idle core takes longer than many jobs.
   explicit Engine(std::vector<std::unique_ptr<Backend>> backends,
                   std::chrono::microseconds busy_poll = {});
-  // Waits for running work. Nothing may be queued any more.
+  // Waits for running work. No work may be queued.
   ~Engine();
 
   size_t size() const { return devices_.size(); }
@@ -74,17 +74,18 @@ class Engine {
   const Backend& backend(int device) const {
     return *devices_[device]->backend;
   }
-  // Health of a device, for callers that choose one. Jobs run on any device
-  // that they are given.
+  // The health of a device, for callers that choose one. The engine itself runs
+  // jobs on any device.
   DeviceHealth& health(int device) { return devices_[device]->health; }
   const DeviceHealth& health(int device) const {
     return devices_[device]->health;
   }
 
-  // A lease on a slot that is free now and that no other work waits for; else
-  // an empty lease.
+  // Returns a lease on a slot if one is free now and no work waits for it, or
+  // else an empty lease.
   SlotLease TrySlot(int device);
-  // Whether a job of that many input bytes is too short to hand to a worker.
+  // Whether a job with that many input bytes is so short that the caller should
+  // run it.
   static bool RunsInline(size_t input_bytes);
 
   struct Load {
@@ -95,9 +96,10 @@ class Engine {
   Load load(int device) const;
 
   void Submit(int device, Work* work);
-  // Removes queued work. True: it was queued, and will not be run.
+  // Removes queued work. Returns true if it was still queued; it will then not
+  // run.
   bool Withdraw(int device, Work* work);
-  // Removes the work that leaves a lost device, and tells it.
+  // Removes the work that leaves a lost device, and calls its OnDeviceLost.
   void Abandon(int device);
 
  private:
@@ -108,7 +110,7 @@ class Engine {
     absl::Mutex mutex;
     absl::CondVar changed;
     std::deque<Work*> queue ABSL_GUARDED_BY(mutex);
-    // Workers that are polling and need not be woken.
+    // The number of workers that are polling and need not be woken.
     size_t looking ABSL_GUARDED_BY(mutex) = 0;
     // Whether the queue is not empty, for threads without the lock.
     std::atomic<bool> has_queued = false;

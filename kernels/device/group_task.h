@@ -1,5 +1,5 @@
-// Addresses of one group of rows and of its copies, as kernels take them. Plain
-// data; kernels/device/task.h makes it of a plan.
+// The addresses of one group of rows and of its copies, as arguments of
+// kernels. Plain data that kernels/device/task.h makes from a plan.
 //
 // A "line" is a row for the rowwise copy and a column for the columnwise one;
 // a "position" runs along it.
@@ -23,7 +23,7 @@ struct Matrix {
   int64_t cols;
 };
 
-// One copy of one group. Lines and positions are the group's own.
+// One copy of one group. Lines and positions count within the group.
 struct CopyTask : CopyAddress {
   std::byte* data = nullptr;   // nullptr: this copy is not made
   std::byte* scale = nullptr;  // codes, or fp32
@@ -31,20 +31,20 @@ struct CopyTask : CopyAddress {
   // When decoding under a profile: its global scale or divisor.
   float* amax = nullptr;
   int64_t amax_line = 0;
-  // kTensor: the scale, not inverted.
+  // For Scaling::kTensor: the scale, not inverted.
   float* tensor_scale = nullptr;
   const float* signs = nullptr;  // s[i] * rotation^-1/2; nullptr: no rotation
   int rotation = 0;
 };
 
 struct GroupTask {
-  const std::byte* x = nullptr;  // its first row, K elements a row
+  const std::byte* x = nullptr;  // its first row; K elements per row
   int64_t row = 0;               // its position in the payload
   int64_t rows = 0;
   CopyTask rowwise;
   CopyTask columnwise;
   float* amax = nullptr;  // output of kind kAmax
-  // dbias: partial sums of each 128 rows, K each; and the output.
+  // For dbias: K partial sums for each 128 rows, and the output.
   float* partial = nullptr;
   std::byte* dbias = nullptr;
 };
@@ -53,7 +53,7 @@ struct GroupTask {
 struct DequantizeParams {
   Scaling scaling;
   DType element;
-  DType scale;  // how a scale is stored
+  DType scale;  // type of a stored scale
   DType output;
   int block;    // 0: one scale per tensor
   float range;  // as in EncodeParams

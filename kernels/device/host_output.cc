@@ -13,7 +13,7 @@
 namespace quantd {
 namespace {
 
-// Writes the start of a tensor of floats, as far as the tensor reaches.
+// Writes as many of the values as the tensor holds.
 void Put(const Plan& plan, TensorKind kind, absl::Span<const float> values,
          const JobBases& bases) {
   const TensorSpec& spec = *plan.output(kind);
@@ -73,7 +73,7 @@ int64_t WriteGlobalScales(const Plan& plan, const JobBases& bases) {
     if (std::isnan(amax)) continue;
     values[g] = GlobalScaleOf<Scalar>(params, amax);
     const bool empty = plan.groups()[g].rows == 0 || plan.cols() == 0;
-    // The library itself uses a divisor of 1 for such an amax.
+    // The library uses a divisor of 1 for such an amax.
     if (!empty && numerics.stored == GlobalStored::kMultiplier &&
         values[g] != RawGlobalScale<Scalar>(params, amax)) {
       ++replaced;

@@ -15,12 +15,12 @@ bool Overlap(absl::Span<const std::byte> a, absl::Span<const std::byte> b);
 // Whether an input overlaps an output.
 bool InputsOverlapOutputs(const LentMemory& lent);
 
-// Whether kernels may read the inputs in place: aligned for their elements, and
-// not overlapped by outputs written meanwhile.
+// Whether kernels may read the inputs in place: they are aligned for their
+// elements, and no output overlaps them.
 bool InputsCanStay(const Plan& plan, const LentMemory& lent);
 
-// Copies bytes [first, end) of the packed inputs, plan.input_bytes() in all,
-// into `block`.
+// Copies bytes [first, end) of the packed inputs (plan.input_bytes() bytes) to
+// the same offsets of `block`.
 void GatherInputs(const Plan& plan, const LentMemory& lent, size_t first,
                   size_t end, std::byte* block);
 

@@ -81,7 +81,7 @@ absl::StatusOr<Block> BlockPool::Take(size_t bytes) {
   Block block;
   block.size_ = bytes;
   if (bytes == 0) return block;
-  // Beyond the limit, rounding up could overflow; such requests fail anyway.
+  // Requests beyond the limit fail, and rounding them up could overflow.
   const size_t capacity = bytes > limit_ ? bytes : Charge(bytes);
   std::vector<std::pair<std::byte*, size_t>> evicted;
   {

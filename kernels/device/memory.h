@@ -1,8 +1,8 @@
-// Memory for payloads: aligned blocks from a bounded pool that keeps returned
-// blocks, so that steady traffic touches no fresh pages.
+// Memory for payloads: aligned blocks from a bounded pool, which keeps returned
+// blocks, so that steady traffic causes no page faults.
 //
-// Threads: everything here may be used from any thread. A Block may outlive the
-// pool's owners: it keeps the pool alive.
+// Threads: everything here may be used from any thread. A Block keeps its pool
+// alive.
 #ifndef QUANTD_KERNELS_DEVICE_MEMORY_H_
 #define QUANTD_KERNELS_DEVICE_MEMORY_H_
 
@@ -25,7 +25,7 @@ class Block {
   ~Block();
 
   std::byte* data() const { return data_; }
-  size_t size() const { return size_; }  // as requested
+  size_t size() const { return size_; }  // the requested size
   absl::Span<std::byte> bytes() const { return {data_, size_}; }
 
  private:
@@ -36,25 +36,25 @@ class Block {
   size_t capacity_ = 0;
 };
 
-// The source of a pool's memory. Must be callable from any thread and must not
-// throw; `Allocate` returns nullptr on failure. Alignment: 256.
+// The source of a pool's memory. Its functions may be called from any thread
+// and must not throw. `Allocate` returns 256-byte aligned memory, or nullptr on
+// failure.
 struct BlockSource {
   void* (*allocate)(size_t bytes);
   void (*release)(void* p, size_t bytes);
 };
-// A source of anonymous pages.
+// A source of ordinary (not page-locked) memory.
 BlockSource PageableSource();
 
 class BlockPool : public std::enable_shared_from_this<BlockPool> {
  public:
-  // Makes a pool that never holds more than `limit` bytes, lent and unused
-  // together.
+  // Makes a pool that never holds more than `limit` bytes, including unused
+  // blocks.
   static std::shared_ptr<BlockPool> Create(BlockSource source, size_t limit);
   ~BlockPool();
 
-  // Lends a block. RESOURCE_EXHAUSTED when the limit is reached;
-  // OutOfMemoryError when the source fails. A block of 0 bytes is legal and has
-  // no memory.
+  // Lends a block. RESOURCE_EXHAUSTED if the limit is reached, OutOfMemoryError
+  // if the source fails. A block of 0 bytes is legal and has no memory.
   absl::StatusOr<Block> Take(size_t bytes);
 
   // The bytes that Take(bytes) counts against the limit: sizes are rounded up
@@ -62,7 +62,7 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   static size_t Charge(size_t bytes);
 
   size_t lent() const;
-  size_t high_water() const;  // most bytes ever held
+  size_t high_water() const;  // the most bytes held so far
   size_t limit() const { return limit_; }
 
  private:

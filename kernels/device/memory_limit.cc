@@ -27,7 +27,8 @@ size_t ReadLimit(const std::string& path) {
   return absl::SimpleAtoi(word, &bytes) ? bytes : SIZE_MAX;
 }
 
-// Decodes mountinfo, where spaces and similar are octal: "\040".
+// Decodes text of mountinfo, where spaces and similar characters are octal:
+// "\040".
 std::string Unescaped(std::string_view text) {
   std::string plain;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -53,13 +54,13 @@ bool HasWord(const std::string& list, std::string_view word) {
 // A mounted tree of control groups that limits memory.
 struct Hierarchy {
   int version = 0;
-  std::string at;    // where it is mounted
+  std::string at;    // the mount point
   std::string from;  // the group at the mount point: "/", or a container's own
 };
 
-// Reads mountinfo, see proc(5): fields up to a lone "-" (the fourth is the root
-// within the file system, the fifth the mount point), then type, source and
-// options.
+// Reads mountinfo, described in proc(5). A line has fields up to a single "-"
+// (the fourth is the root within the file system, the fifth the mount point),
+// then type, source and options.
 std::vector<Hierarchy> MountedHierarchies(const std::string& root) {
   std::vector<Hierarchy> found;
   for (const std::string& line : LinesOf(root + "/proc/self/mountinfo")) {
@@ -98,9 +99,9 @@ std::string GroupOf(const std::string& root, int version) {
 size_t ControlGroupMemoryLimit(const std::string& root) {
   size_t least = SIZE_MAX;
   for (const Hierarchy& tree : MountedHierarchies(root)) {
-    // A container sees its own group at the mount point itself, while the
-    // group's name may still be the host's: a group that is not found below the
-    // mount point is looked for at it.
+    // In a container the mount point is the container's own group, while the
+    // group's name may be that of the host. So a group that does not exist
+    // below the mount point is the mount point itself.
     std::string group = GroupOf(root, tree.version);
     if (tree.from != "/") {
       group = group.starts_with(tree.from) ? group.substr(tree.from.size())

@@ -1,5 +1,6 @@
-// Tells a device without memory from one that may lend no more: both are
-// RESOURCE_EXHAUSTED, but only the first is a fault of the device.
+// Distinguishes two causes of RESOURCE_EXHAUSTED: a device whose memory is used
+// up, which is a fault of the device, and a pool that has reached its limit,
+// which is not.
 #ifndef QUANTD_KERNELS_DEVICE_OUT_OF_MEMORY_H_
 #define QUANTD_KERNELS_DEVICE_OUT_OF_MEMORY_H_
 

@@ -12,7 +12,7 @@ namespace {
 
 using From = AmaxOutput::From;
 
-// Makes the search look for the maxima that an output is made of.
+// Adds the maxima that an output needs to the search.
 void SearchFor(const AmaxOutput& output, Search* search) {
   search->plain |= output.from == From::kPlain && !output.lines;
   search->rotated[0] |= output.from == From::kRotatedRows;
@@ -73,7 +73,7 @@ struct Maker {
     }
     if (o.want_amax) Add({.kind = TensorKind::kAmax}, &r);
     if (o.fp8.history) Add({.kind = TensorKind::kNextScale}, &r);
-    // If nothing is encoded, only the search sees NaN and Inf.
+    // If no copy is encoded, only the search finds NaN and Inf.
     r.search.plain |= !r.copies_wanted();
     r.plain_nvfp4 = o.format == Format::kNvfp4 &&
                     (UsedOptions(o) & ~kPlainOptions) == 0 &&

@@ -1,7 +1,7 @@
-// What a plan asks of any device: the source of each amax, what is searched for
-// in the input, which copies are rotated, the source of an FP8 tensor's scale,
-// and what refuses a job. Decided once and without a device, so that no device
-// decides it for itself.
+// The steps of a plan, which are the same on every device: the source of each
+// amax, the maxima to find in the input, the copies to rotate, the source of an
+// FP8 tensor's scale, and the reasons to refuse a job. They are determined once
+// and without a device, so that all devices agree.
 //
 // A Recipe refers to the options of its plan, which must outlive it.
 #ifndef QUANTD_KERNELS_DEVICE_RECIPE_H_
@@ -20,9 +20,9 @@ namespace quantd {
 
 // The source of the one scale of an FP8 tensor.
 enum class TensorScale {
-  kNone,   // The format has scales of blocks.
+  kNone,   // The format has block scales.
   kGiven,  // The options give it (delayed scaling).
-  kAmax,   // It follows from the copy's amax (current scaling).
+  kAmax,   // It is computed from the copy's amax (current scaling).
 };
 
 // A copy to encode or decode.
@@ -33,7 +33,7 @@ struct CopyRecipe {
   TensorScale scale = TensorScale::kNone;
 };
 
-// One tensor of amaxes in the output: the plan has a TensorSpec of that kind.
+// One tensor of amaxes in the output. The plan has a TensorSpec of this kind.
 struct AmaxOutput {
   enum class From { kGiven, kPlain, kRotatedRows, kRotatedColumns };
 
@@ -41,7 +41,7 @@ struct AmaxOutput {
   From from = From::kPlain;
   bool lines = false;       // one for each line, not one for each group
   bool columnwise = false;  // the lines are columns
-  // The given values, and the factor that every value is multiplied with.
+  // The given values, and the factor by which every value is multiplied.
   AmaxSource source = {};
 };
 
@@ -56,7 +56,7 @@ struct Search {
   bool rotates() const { return rotated[0] || rotated[1]; }
 };
 
-// The one rotation of a plan.
+// The rotation of a plan, which has at most one.
 struct Rotation {
   SignMask mask;
   int dimension;
@@ -75,8 +75,8 @@ struct Recipe {
   std::optional<RotateRecipe> rotate = {};
   Search search = {};
   // Amaxes, in the order in which they are written. With a history, the tensor
-  // kNextScale first gets this call's amax, from which WriteHistory
-  // (kernels/device/host_output.h) makes the next scale in place.
+  // kNextScale first gets this call's amax, which WriteHistory
+  // (kernels/device/host_output.h) then replaces by the next scale.
   std::vector<AmaxOutput> amaxes = {};
   // The rowwise and the columnwise copy to encode, or the one copy to decode.
   CopyRecipe copies[2] = {};
@@ -84,9 +84,9 @@ struct Recipe {
   bool statistics = false;
   bool propagate = false;  // NaN in the input makes an amax NaN.
   bool reject = false;     // NaN or Inf in the input fails the job.
-  // Whether the copies fit the kernels for NVFP4 alone: blocks of 1 x 16
-  // rounded to nearest, linear scales, one amax, rotations of dimension 16, and
-  // no statistics.
+  // Whether the kernels that support only NVFP4 can make the copies: blocks of
+  // 1 x 16 rounded to nearest, linear scales, one amax, rotations of dimension
+  // 16, and no statistics.
   bool plain_nvfp4 = false;
 
   bool copies_wanted() const { return copies[0].wanted || copies[1].wanted; }

@@ -10,7 +10,7 @@
 namespace quantd {
 namespace {
 
-// No block, tile of scales or square crosses a multiple of this.
+// No block, tile of scales or square crosses a multiple of this number of rows.
 constexpr int64_t kStep = 128;
 
 bool RowsAreApart(const Plan& plan, const Recipe& recipe) {
@@ -58,12 +58,12 @@ bool KnowsItsRows(const Plan& plan) {
   return o != nullptr && o->rounding == Rounding::kStochastic;
 }
 
-// Tracks where the next slab's part of each tensor begins.
+// Tracks the offset of the next slab's part in each tensor.
 class Places {
  public:
   explicit Places(size_t tensors) : next_(tensors, 0), shared_(tensors) {}
 
-  // Adds a slab's tensors and returns where they begin.
+  // Adds a slab's tensors and returns their offsets.
   std::vector<size_t> Add(const std::vector<TensorSpec>& whole,
                           const std::vector<TensorSpec>& slab) {
     std::vector<size_t> begin = next_;
@@ -77,7 +77,7 @@ class Places {
       if (a.shape == b.shape) {
         shared_[i] = true;
       } else {
-        // Slabs can follow each other only if all other dimensions are equal.
+        // Slabs are contiguous only if all other dimensions are equal.
         fits_ =
             std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1);
         next_[i] += b.size;
@@ -86,7 +86,7 @@ class Places {
     return begin;
   }
 
-  // Whether the slabs added so far make up the whole.
+  // Whether the slabs added so far cover the whole.
   bool Cover(const std::vector<TensorSpec>& whole) const {
     for (size_t i = 0; fits_ && i < whole.size(); ++i) {
       if (next_[i] != (shared_[i] ? 0 : whole[i].size)) return false;

@@ -1,5 +1,5 @@
-// Cuts a job into slabs of rows, each a job of its own, for devices that copy
-// in, compute and copy out at the same time.
+// Cuts a job into slabs of rows. Each slab is a job of its own, so that a
+// device can copy in, compute and copy out at the same time.
 #ifndef QUANTD_KERNELS_DEVICE_SLABS_H_
 #define QUANTD_KERNELS_DEVICE_SLABS_H_
 
@@ -13,16 +13,16 @@ namespace quantd {
 
 struct Slab {
   Plan plan;
-  // The bytes where the slab's tensors begin in those of the whole, in the
-  // order of plan.inputs() and plan.outputs(). Tensors that all slabs write
-  // alike, such as a given amax, begin at 0 in each.
+  // The byte offsets of the slab's tensors in the tensors of the whole, in the
+  // order of plan.inputs() and plan.outputs(). The offset is 0 for tensors that
+  // all slabs write identically, such as a given amax.
   std::vector<size_t> inputs;
   std::vector<size_t> outputs;
 };
 
 // Cuts into slabs of about `bytes` of input, from the first row to the last,
-// that together give the bytes of the whole. Empty if rows depend on each
-// other, as for a computed amax or a transposed copy, and if there would be
+// that together give the bytes of the whole. Returns no slabs if rows depend on
+// each other, as for a computed amax or a transposed copy, or if there would be
 // only one slab.
 std::vector<Slab> CutIntoSlabs(const Plan& plan, const Recipe& recipe,
                                size_t bytes);

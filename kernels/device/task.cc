@@ -8,13 +8,13 @@
 namespace quantd {
 namespace {
 
-// The byte where a group begins in its tensor.
+// The byte offset of a group in its tensor.
 size_t OffsetIn(const TensorSpec& spec, size_t group) {
   return spec.group_offsets.empty() ? 0 : spec.group_offsets[group];
 }
 
-// Adds one copy of every group. `find` gets its specs, and `place` their
-// addresses.
+// Adds one copy of every group. `find` returns the copy's specs, and `place`
+// their addresses.
 template <typename Find, typename Place>
 void AddCopies(const Plan& plan, const FormatSpec& f, bool columnwise,
                int rotation, const CopyForm& form, const float* signs,

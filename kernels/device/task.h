@@ -1,6 +1,6 @@
-// Translates a plan's Quantize or Dequantize for kernels: parameters, and for
-// every group the addresses of its input, codes, scales and amaxes. Made once,
-// for any device.
+// Makes the kernel arguments of a plan's Quantize or Dequantize: parameters,
+// and for every group the addresses of its input, codes, scales and amaxes.
+// They are the same for all devices.
 #ifndef QUANTD_KERNELS_DEVICE_TASK_H_
 #define QUANTD_KERNELS_DEVICE_TASK_H_
 

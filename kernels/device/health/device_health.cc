@@ -45,7 +45,7 @@ std::optional<DeviceFault> FaultOf(const absl::Status& status) {
   }
 }
 
-// Transitions. Rows: the state; columns: the event.
+// Transitions: a row for each state, a column for each event.
 DeviceState DeviceHealth::Next(DeviceState state, Event event) {
   constexpr DeviceState kH = DeviceState::kHealthy;
   constexpr DeviceState kS = DeviceState::kSuspect;
@@ -55,7 +55,7 @@ DeviceState DeviceHealth::Next(DeviceState state, Event event) {
       // fault, hold, probe, pass, fail
       {kS, kQ, kH, kH, kQ},  // healthy
       {kS, kQ, kP, kS, kQ},  // suspect
-      {kP, kQ, kP, kH, kQ},  // probing; the test will decide
+      {kP, kQ, kP, kH, kQ},  // probing; waits for the test
       {kQ, kQ, kP, kQ, kQ},  // quarantined
   };
   return kTable[static_cast<int>(state)][static_cast<int>(event)];

@@ -1,14 +1,14 @@
-// Whether a device may be given work: its states and the transitions between
-// them.
+// The health of a device, which decides whether it gets work: states and the
+// transitions between them.
 //
-//   healthy      takes work
-//   suspect      a job failed through the device's fault; to be tested at once
-//   probing      under test
-//   quarantined  gave a wrong answer, failed the test or holds a job that does
-//                not end; tested again from time to time
+//   healthy      the device gets work
+//   suspect      the device failed a job; it is tested at once
+//   probing      the device is being tested
+//   quarantined  gave a wrong answer, failed the test or has a job that does
+//                not end; it is tested again from time to time
 //
-// Faults are reported with Report; only a passed test makes a device healthy
-// again. A healthy device keeps taking work while it is tested.
+// Callers report faults with Report. Only a passed test makes a device healthy
+// again. A healthy device still gets work while it is tested.
 //
 // Threads: everything here may be used from any thread; state() takes no lock.
 #ifndef QUANTD_KERNELS_DEVICE_HEALTH_DEVICE_HEALTH_H_
@@ -44,9 +44,9 @@ inline constexpr DeviceFault kDeviceFaults[] = {
     DeviceFault::kWrongAnswer};
 std::string_view Name(DeviceFault fault);  // "out_of_memory"
 
-// The fault of the device that the error of a job indicates: none if the
-// request is at fault (INVALID_ARGUMENT), if the device is merely full, or if
-// it does not support the request (UNIMPLEMENTED).
+// The device fault that a job's error indicates. nullopt if the request is at
+// fault (INVALID_ARGUMENT), if the device is merely full, or if it does not
+// support the request (UNIMPLEMENTED).
 std::optional<DeviceFault> FaultOf(const absl::Status& status);
 
 class DeviceHealth {
@@ -54,19 +54,19 @@ class DeviceHealth {
   DeviceState state() const { return state_; }
   bool healthy() const { return state() == DeviceState::kHealthy; }
 
-  // Reports a fault. True if the device was healthy until now.
+  // Reports a fault. Returns true if the device was healthy until now.
   bool Report(DeviceFault fault);
-  // Reports that a job which was reported to hang has ended after all.
+  // Reports that a job that was reported as hanging has ended.
   void HungJobEnded();
 
-  // Begins a test. False if the device is healthy, under test, or holds a
-  // hanging job.
+  // Begins a test. Returns false if the device is healthy, is being tested, or
+  // has a hanging job.
   bool BeginProbe();
-  // Reports that a probe, or a test of a healthy device, passed. True if the
-  // device has become healthy.
+  // Reports that a probe, or a test of a healthy device, passed. Returns true
+  // if the device has become healthy.
   bool TestPassed();
-  // Reports a failed test; its cause counts as a fault. True if the device was
-  // healthy until now.
+  // Reports a failed test, whose cause counts as a fault. Returns true if the
+  // device was healthy until now.
   bool TestFailed(DeviceFault cause);
 
   uint64_t faults(DeviceFault fault) const;
@@ -77,7 +77,7 @@ class DeviceHealth {
  private:
   enum class Event : uint8_t { kFault, kHold, kProbe, kPass, kFail };
   static DeviceState Next(DeviceState state, Event event);
-  // Makes a transition. True if the state has changed.
+  // Makes a transition. Returns true if the state has changed.
   bool Apply(Event event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;

@@ -97,7 +97,8 @@ void FlipABit(absl::Span<std::byte> bytes) {
   if (!bytes.empty()) bytes[bytes.size() / 2] ^= std::byte{1};
 }
 
-// The bytes of an output's first tensor; bytes between tensors are not checked.
+// The bytes of an output's first tensor. Tests do not check the bytes between
+// tensors.
 absl::Span<std::byte> FirstTensor(const Plan& plan, absl::Span<std::byte> out) {
   if (plan.outputs().empty()) return {};
   const TensorSpec& first = plan.outputs().front();
@@ -178,7 +179,7 @@ class FaultBackend : public Backend {
   }
   absl::StatusOr<std::unique_ptr<Job>> Begin(std::shared_ptr<const Plan> plan,
                                              LentMemory lent) override {
-    // A context that has faulted fails at once, without trying.
+    // A device context that has faulted fails at once.
     if (control_->broken()) return Broken(info_.name);
     const FaultControl::Verdict verdict = control_->BeginJob();
     if (verdict.out_of_memory) {

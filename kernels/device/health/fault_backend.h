@@ -1,5 +1,5 @@
-// A device that fails on purpose, for tests and drills: it runs jobs of another
-// device, and makes some of them fail as a broken GPU would.
+// A device that fails on purpose, for tests of failures. It runs jobs on
+// another device and makes some of them fail as a broken GPU would.
 #ifndef QUANTD_KERNELS_DEVICE_HEALTH_FAULT_BACKEND_H_
 #define QUANTD_KERNELS_DEVICE_HEALTH_FAULT_BACKEND_H_
 
@@ -29,20 +29,21 @@ struct InjectedFault {
   Kind kind = kOnce;
   uint64_t job = 1;  // number of the job, from 1; those of self-tests count,
                      // too
-  // Duration of a sticky fault or a hang, or the time in which every job finds
-  // no memory or is wrong. A fault of a single job ignores it.
+  // The duration of a sticky fault or a hang, or of the period in which every
+  // job finds no memory or is wrong. A fault of a single job ignores it.
   absl::Duration length = absl::InfiniteDuration();
 };
 
-// State that a failing device and its test share. Must outlive the device.
+// The state that a failing device shares with its test. Must outlive the
+// device.
 class FaultControl {
  public:
-  // Plans faults of future jobs. Replaces what was planned.
+  // Plans faults of future jobs, and discards all faults planned before.
   void Arrange(std::vector<InjectedFault> faults);
   // Plans a fault of the next job, whatever its number.
   void Next(InjectedFault::Kind kind,
             absl::Duration length = absl::InfiniteDuration());
-  // Ends lasting faults: the device works again, and hanging jobs continue.
+  // Ends lasting faults. The device works again, and hanging jobs continue.
   void Heal();
   uint64_t jobs() const;
   // The number of jobs that hang now.
@@ -74,20 +75,21 @@ class FaultControl {
   absl::Time wrong_until_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
 };
 
-// Makes the device with the name `name`; everything else is that of `inner`.
+// Makes a failing device named `name`. All other properties are those of
+// `inner`.
 std::unique_ptr<Backend> MakeFaultBackend(
     std::string name, std::unique_ptr<Backend> inner,
     std::shared_ptr<FaultControl> control);
 
-// A parsed name. "fault:cpu:1:sticky@20/500+once@3" is cpu:1 under the name
-// "fault:cpu:1", where all jobs fail for half a second from the 20th on, and
-// the third job fails.
+// The parsed name of a failing device. "fault:cpu:1:sticky@20/500+once@3" is
+// the device cpu:1 under the name "fault:cpu:1". All its jobs from the 20th on
+// fail for half a second, and its third job fails.
 struct FaultDevice {
   std::string inner;  // "cpu:1"
   std::string name;   // "fault:cpu:1"
   std::vector<InjectedFault> faults;
 };
-// Parses such a name. INVALID_ARGUMENT for another text.
+// Parses the name of a failing device. INVALID_ARGUMENT for any other text.
 absl::StatusOr<FaultDevice> ParseFaultDevice(std::string_view text);
 
 }  // namespace quantd

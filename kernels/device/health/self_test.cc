@@ -13,7 +13,7 @@
 namespace quantd {
 namespace {
 
-// Whole tiles and a ragged edge, so that padding is tested, too.
+// Whole tiles and a partial one, so that padding is tested, too.
 constexpr int64_t kRows = 144;
 constexpr int64_t kCols = 160;
 
@@ -30,8 +30,9 @@ uint64_t Fingerprint(const Plan& plan, const std::vector<std::byte>& outputs) {
   return hash;
 }
 
-// Numbers from a generator that needs no library: bf16 of both signs, over
-// twelve binary orders of magnitude, with a few zeros.
+// Fills with pseudorandom bf16 of both signs, over twelve binary orders of
+// magnitude, with a few zeros. Uses no library, so that the numbers never
+// change.
 void FillValues(absl::Span<std::byte> bytes) {
   uint64_t state = 1;
   for (size_t i = 0; i + 2 <= bytes.size(); i += 2) {
@@ -50,7 +51,7 @@ void FillValues(absl::Span<std::byte> bytes) {
 struct KnownJob {
   std::string name;
   absl::StatusOr<Plan> plan;
-  // Decodes the output of the job before it.
+  // Whether the job decodes the output of the job before it.
   bool decodes = false;
 };
 
@@ -100,7 +101,7 @@ absl::Status Hand(const Plan& from, const std::vector<std::byte>& outputs,
       if (have.kind == want.kind && have.size == want.size) found = &have;
     }
     if (found == nullptr) {
-      return absl::InternalError("a part that decoding needs was not made");
+      return absl::InternalError("a part that decoding needs is missing");
     }
     std::memcpy(&staging[want.offset], &outputs[found->offset], want.size);
   }
@@ -149,7 +150,7 @@ absl::Status SelfTest(Backend& backend) {
         (*answers)[i].fingerprint == known[i].fingerprint) {
       continue;
     }
-    return absl::DataLossError(fmt::format("{}: the answer to {} is wrong",
+    return absl::DataLossError(fmt::format("{}: the output of {} is wrong",
                                            backend.info().name, known[i].name));
   }
   return absl::OkStatus();

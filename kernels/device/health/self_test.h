@@ -1,5 +1,5 @@
-// The known-answer test of a device: small jobs of every family of formats and
-// every method, whose outputs are compared with known ones byte by byte.
+// The known-answer test of a device: small jobs of every format family and
+// every method, whose output bytes must have known hashes.
 #ifndef QUANTD_KERNELS_DEVICE_HEALTH_SELF_TEST_H_
 #define QUANTD_KERNELS_DEVICE_HEALTH_SELF_TEST_H_
 
@@ -14,8 +14,8 @@
 
 namespace quantd {
 
-// The most that its jobs, which run one after another, take from a device's
-// pools.
+// The most bytes that the test takes from a device's pools. Its jobs run one
+// after another.
 inline constexpr size_t kSelfTestBytes = size_t{512} << 10;
 
 struct KnownAnswer {
@@ -25,12 +25,13 @@ struct KnownAnswer {
 // The expected answers, in the order of the test.
 absl::Span<const KnownAnswer> KnownAnswers();
 
-// The answers that a device gives. Errors are the device's. Needs a slot.
+// Runs the test's jobs and returns the device's answers. Errors are those of
+// the device. Needs a free slot.
 absl::StatusOr<std::vector<KnownAnswer>> RunKnownJobs(Backend& backend);
 
 // Runs the test. DATA_LOSS with the name of the first job whose bytes are
-// wrong, or the device's own error. A device that does not compute passes
-// unless it reports that it has faulted.
+// wrong, or the device's own error. A device that does not compute
+// (BackendInfo::computes) passes unless it reports that it has faulted.
 absl::Status SelfTest(Backend& backend);
 
 }  // namespace quantd

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Confirms formats.json with arithmetic that is not ours.
+"""Confirms formats.json with independent arithmetic.
 
 Every code and scale of formats.json was derived by hand from the formulas.
 This script computes them again with numpy's float32 and the conversions of
@@ -59,7 +59,7 @@ def floats(text):
 
 
 def encode(v, dtype):
-    """Bytes of v, saturated: ml_dtypes makes NaN or Inf of what is too large."""
+    """Encodes v with saturation; ml_dtypes alone encodes too large values as NaN or Inf."""
     top = LARGEST[dtype]
     codes = np.clip(v, -top, top).astype(dtype).view(np.uint8)
     return np.where(np.isnan(v), 0x7F if dtype is not E2M1 else 7, codes)
@@ -82,7 +82,7 @@ def tensor_scale(case, amax, dtype, pow2, largest):
 
 
 def mx_scale(case, amax, dtype):
-    """The shared exponent, by ml_dtypes where that rounds as asked."""
+    """The shared exponent, computed by ml_dtypes if it has that rounding."""
     if np.isnan(amax):
         return 0xFF
     if np.isinf(amax):
@@ -114,7 +114,7 @@ def amax_of(v, propagate):
 
 
 def quantize(case):
-    """Codes by line and position, scales by line and block, amax."""
+    """Returns codes by line and position, scales by line and block, values, amax and type."""
     dtype, block, squares = FORMATS[case["format"]]
     x = floats(case["x"]).astype(ml_dtypes.bfloat16).astype(F32)
     x = x.reshape(case["rows"], case["cols"])

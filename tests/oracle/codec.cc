@@ -57,7 +57,7 @@ uint32_t ToFields(const Binary& f, double x) {
   int exponent;
   std::frexp(x, &exponent);
   exponent = std::max(exponent - 1, f.min_exponent);
-  // The leading one of a normal number carries into the exponent field.
+  // The leading 1 of a normal number is carried into the exponent field.
   const auto digits =
       static_cast<uint32_t>(std::ldexp(std::fabs(x), stored - exponent));
   return sign | ((uint32_t(exponent - f.min_exponent) << stored) + digits);

@@ -1,5 +1,5 @@
-// The oracle's element types and codes: every value from a table, every code
-// from a search for the nearest value.
+// The oracle's element types and codes. Values are looked up in tables, and
+// codes are found by searching for the nearest value.
 #ifndef QUANTD_TESTS_ORACLE_CODEC_H_
 #define QUANTD_TESTS_ORACLE_CODEC_H_
 
@@ -18,7 +18,7 @@ int ElementSize(Element e);
 float LargestFinite(Element e);
 
 // Decodes and encodes one element of `e`, as bits in the low bytes. Encoding
-// overflows to Inf; every NaN becomes the quiet one without payload or sign.
+// overflows to Inf. Every NaN becomes the quiet NaN without payload and sign.
 float ElementValue(Element e, uint32_t bits);
 uint32_t ElementBits(Element e, float x);
 // The nearest value of `e`.

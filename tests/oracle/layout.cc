@@ -97,8 +97,8 @@ size_t Layout::DataBytes() const {
   return CodeOf(format) == Code::kE2m1 ? lines * kept / 2 : lines * kept;
 }
 
-// Columnwise copies are stored as the transpose, except for MXFP8, which stays
-// M x K.
+// Columnwise copies are stored as the transpose, except for MXFP8, which is
+// stored as M x K.
 int64_t Layout::CodeIndex(int64_t line, int64_t at) const {
   const bool mxfp8 = IsMx(format) && CodeOf(format) != Code::kE2m1;
   return mxfp8 && columnwise ? at * lines + line : line * kept + at;

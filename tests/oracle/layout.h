@@ -1,4 +1,4 @@
-// The oracle's formats, and the places of their codes and scales.
+// The oracle's formats, and the positions of their codes and scales in memory.
 #ifndef QUANTD_TESTS_ORACLE_LAYOUT_H_
 #define QUANTD_TESTS_ORACLE_LAYOUT_H_
 
@@ -30,8 +30,8 @@ inline constexpr Format kFormats[] = {
     Format::kFp8SquareE4M3, Format::kFp8SquareE5M2, Format::kFp8ChannelE4M3};
 
 Code CodeOf(Format f);
-bool IsNvfp4(Format f);    // both: E4M3 scales below an fp32 amax
-bool IsTensor(Format f);   // FP8 with one scale
+bool IsNvfp4(Format f);    // both NVFP4 formats
+bool IsTensor(Format f);   // FP8 with one scale per tensor
 bool IsChannel(Format f);  // FP8 with one scale for each line
 bool IsMx(Format f);       // E8M0 scales
 bool IsBlock(Format f);    // FP8 with fp32 scales of blocks or squares
@@ -41,7 +41,7 @@ bool HasAmax(Format f);
 int64_t BlockOf(Format f);
 
 // The factor of codes under a stored scale (a byte or fp32 bits). `amax` and
-// `range` matter only for NVFP4.
+// `range` are used only for NVFP4.
 float FactorOf(Format f, uint32_t stored, float amax, float range);
 
 // The index of the scale of row r, column c of a matrix with `columns` columns
@@ -56,7 +56,7 @@ struct Layout {
   bool swizzled = false;
   bool compact = false;
   int scale_size = 1;       // bytes
-  bool high_first = false;  // the even one of two codes is in the high nibble
+  bool high_first = false;  // the even element is in the high nibble
   int64_t lines = 0;
   int64_t length = 0;  // positions of a line in the matrix
   int64_t padded = 0;  // `length` rounded up to whole blocks
@@ -88,7 +88,7 @@ struct LayoutSpec {
   int rotated = 0;
   bool swizzled = false;
   bool compact = false;
-  // 0: the format's.
+  // 0: the size that the format has.
   int scale_size = 0;
   bool high_first = false;
 };

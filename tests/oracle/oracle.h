@@ -1,10 +1,10 @@
-// A slow reference for every byte that the product computes. It shares nothing
-// with the product, not even a header or an enum: values come from tables,
+// A slow reference for every byte that the product computes. It shares no code
+// with the product, not even a header or an enum. Values come from tables,
 // codes from a search for the nearest value, and every fp32 operation is a
 // double operation rounded once.
 //
-// A tensor is a row-major M x K matrix of raw bytes. Nothing here checks
-// legality: callers make only legal requests.
+// A tensor is a row-major M x K matrix of raw bytes. The oracle does not check
+// requests; callers must make only legal ones.
 #ifndef QUANTD_TESTS_ORACLE_ORACLE_H_
 #define QUANTD_TESTS_ORACLE_ORACLE_H_
 
@@ -23,7 +23,7 @@
 
 namespace quantd::oracle {
 
-// Options of Quantize, defined in kernels/plan/FORMATS.md. Only those of the
+// Options of Quantize, defined in kernels/plan/FORMATS.md. Only options of the
 // format may be set.
 struct QuantizeSpec {
   Element element = Element::kF32;
@@ -35,15 +35,15 @@ struct QuantizeSpec {
   bool rotate_columns = false;
   Mask mask;
   Policy policy = Policy::kIgnore;
-  // Given maxima; empty: computed. One, or one for each line (row_scaled),
-  // group, or group and line; columnwise lines group by group.
+  // Given maxima; empty: computed. One value, or one for each group, or one for
+  // each line (row_scaled; columnwise lines group by group).
   std::vector<float> row_amax;
   std::vector<float> column_amax;
 
   Format format = Format::kNvfp4;
   int dimension = 16;  // of all rotations
-  // Rows of each group; empty: no groups. They may end before `rows`: the rows
-  // after that are ignored.
+  // The rows of each group; empty: no groups. The groups may end before `rows`;
+  // the remaining rows are ignored.
   std::vector<int64_t> splits = {};
   bool swizzled = false;
   bool compact = false;  // kNvfp4Square: one scale for each tile
@@ -64,7 +64,7 @@ struct QuantizeSpec {
 
   float epsilon = 0;                 // FP8: lower limit of the maxima
   std::optional<bool> power_of_two;  // FP8; unset: only for block scales
-  std::vector<float> scale;          // FP8 tensor, delayed: 1 or one a group
+  std::vector<float> scale;          // FP8 tensor, delayed: 1 or one per group
   std::optional<History> history;    // with `scale`
   ScaleRule rule = ScaleRule::kUp;   // MX
 
@@ -79,7 +79,7 @@ struct Copy {
   Bytes scale;
   std::vector<float> amax = {};    // empty for formats without an amax
   std::vector<float> global = {};  // for profiles that store one
-  Statistics stats = {};           // if asked for
+  Statistics stats = {};           // if requested
   // The start of each group's part, and the end; empty without groups.
   std::vector<size_t> data_offsets = {};
   std::vector<size_t> scale_offsets = {};
@@ -91,8 +91,8 @@ struct Quantized {
   bool saw_inf = false;
   Copy rowwise;
   Copy columnwise;
-  // If asked for: sums over the rows (of each group), max |x| (of each group),
-  // and the outputs of the history.
+  // Set if requested: sums over the rows (of each group), max |x| (of each
+  // group), and the outputs of the history.
   Bytes dbias;
   std::vector<float> plain_amax;
   std::vector<float> history;
@@ -110,8 +110,8 @@ struct DequantizeSpec {
 
   Format format = Format::kNvfp4;
   int dimension = 16;
-  // The copy was rotated and stays so: the result includes the padding of its
-  // lines. Not together with `inverse`.
+  // The copy was rotated and stays rotated, so the result includes the padding
+  // of its lines. Excludes `inverse`.
   bool rotated = false;
   std::vector<int64_t> splits = {};
   bool swizzled = false;
@@ -119,7 +119,7 @@ struct DequantizeSpec {
   bool row_scaled = false;
   bool scale_256 = false;
   Profile profile = Profile::kTe;
-  Element made_of = Element::kF32;  // the type of the original
+  Element made_of = Element::kF32;  // the type before quantization
 };
 // Decodes a copy from its bytes and amaxes only.
 Bytes Dequantize(const DequantizeSpec& spec, const Copy& copy);
@@ -131,7 +131,7 @@ struct AmaxSpec {
   Mask mask;
   Policy policy = Policy::kIgnore;
   int dimension = 16;
-  bool per_line = false;  // false: for the tensor, or each group
+  bool per_line = false;  // false: one amax for the tensor or each group
   std::vector<int64_t> splits = {};
 };
 struct Amaxes {

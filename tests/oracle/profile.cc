@@ -24,8 +24,8 @@ bool IsDeepgemm(Profile p) {
   return p == Profile::kDeepgemm || p == Profile::kDeepgemmCuda;
 }
 
-// Divides a tensor by a number as PyTorch does: on a GPU it multiplies by the
-// inverse.
+// Divides a tensor by a number as PyTorch does, which multiplies by the inverse
+// on a GPU.
 float OverNumber(Profile p, float x, float number) {
   switch (p) {
     case Profile::kModeloptCuda:
@@ -140,8 +140,8 @@ float Library::ScaledFp8(float x, float s) const {
   if (IsDeepgemm(p_)) return Mul(x, Div(1.0f, s));
   if (p_ == Profile::kCompressedTensorsCuda) return Div(x, s);
   if (IsCompressedTensors(p_)) return RoundTo(t_, Div(x, s));
-  // ModelOpt: dividing by a single number for the tensor keeps the quotient in
-  // the type.
+  // ModelOpt: the quotient of a tensor and a single number has the tensor's
+  // type.
   if (!IsTensor(f_)) return Div(x, s);
   if (p_ == Profile::kModeloptCuda) s = RoundTo(t_, s);
   return RoundTo(t_, Div(x, s));
@@ -160,9 +160,9 @@ uint8_t Library::MxScale(float b) const {
                                 127);
   }
   if (IsTorchao(p_)) return oracle::MxScale(b, code, rule_);
-  // compressed-tensors: mantissas from 1.75 on count as the next octave, for
-  // numbers of type T; its subnormals count in whole multiples of the least
-  // normal.
+  // compressed-tensors: mantissas of type T from 1.75 on count as the next
+  // octave. Subnormal numbers count as whole multiples of the least normal
+  // number.
   const int largest = t_ == Element::kF16 ? 15 : 127;
   int octave;
   if (b >= Tiny(t_)) {
@@ -174,7 +174,7 @@ uint8_t Library::MxScale(float b) const {
     octave = -1000;
   }
   const int stored = octave + 127 - (code == Code::kE2m1 ? 2 : 8);
-  // fp16 has no number below 2^-24: it becomes 0, and 0 is replaced by 1.
+  // A scale below 2^-24 becomes 0 in fp16, and 0 is replaced by 1.
   if (t_ == Element::kF16 && stored - 127 < -24) return 127;
   return static_cast<uint8_t>(std::max(stored, 0));
 }
@@ -204,7 +204,7 @@ uint8_t Library::CodeUnder(float x, uint32_t scale, float amax) const {
   if (code != Code::kE2m1) return CodeOf(code, y);
   if (std::isnan(y)) return 7;
   if (IsModelopt(p_) && IsMx(f_)) {
-    // The number of midpoints below; 0 counts as negative.
+    // The magnitude is the number of midpoints below it; 0 counts as negative.
     uint8_t magnitude = 0;
     for (uint8_t c = 0; c < 7; ++c) {
       const float midpoint = (E2m1Value(c) + E2m1Value(c + 1)) / 2;

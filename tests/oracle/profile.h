@@ -1,5 +1,5 @@
-// The oracle's account of what other libraries write, in the order of the
-// section Profiles of FORMATS.md. `T` is the type of the library's input.
+// The oracle's arithmetic of other libraries, in the order of the section
+// Profiles of FORMATS.md. `T` is the type of the library's input.
 #ifndef QUANTD_TESTS_ORACLE_PROFILE_H_
 #define QUANTD_TESTS_ORACLE_PROFILE_H_
 
@@ -26,13 +26,12 @@ enum class Profile {
   kMiles = 11,
 };
 
-// The bytes of a stored scale: those of `t` if the library stores it in that
-// type.
+// The size of a stored scale in bytes: that of `t` if the library stores scales
+// in that type.
 int ScaleSizeOf(Profile p, Format f, Element t);
 
-// The number stored beside NVFP4's scales, from which blocks are made, and
-// whether values are divided by it. NaN if the amax is NaN. Only for profiles
-// other than kTe.
+// The global number that is stored with NVFP4's scales (NaN if the amax is
+// NaN), and whether values are divided by it. Only for profiles other than kTe.
 bool HasGlobal(Profile p, Format f);
 float GlobalOf(Profile p, Element t, float amax);
 

@@ -8,7 +8,7 @@
 namespace quantd::oracle {
 namespace {
 
-// Rows that dbias sums separately before it adds the sums.
+// The number of rows per partial sum of dbias.
 constexpr int64_t kChunk = 128;
 
 void Append(Bytes& to, const Bytes& from) {
@@ -98,7 +98,7 @@ class Encoder {
   bool OwnAmaxes() const { return spec_.row_scaled || IsChannel(spec_.format); }
   bool Other() const { return spec_.profile != Profile::kTe; }
 
-  // The scale is stored even if there is nothing to scale.
+  // The scale is stored even if the tensor has no elements.
   BlockScale ScaleOfMaximum(float amax) const {
     if (Other()) return {library_.Scale(amax, amax), 0};
     float scale;
@@ -289,7 +289,7 @@ Quantized Quantize(const QuantizeSpec& spec, const Bytes& input) {
         other_turned) {
       return EncodeCopy(spec, groups, columnwise, own, 1);
     }
-    // The other direction's amax is from before any rotation.
+    // The amax of the other direction is that before any rotation.
     if (!turned) return EncodeCopy(spec, groups, columnwise, others, 1);
     if (estimate != 0) {
       return EncodeCopy(spec, groups, columnwise, others, estimate);

@@ -1,5 +1,5 @@
-// The oracle's stochastic rounding: a byte for every element of the global
-// matrix, and its effect on a value.
+// The oracle's stochastic rounding: a random byte for every element of the
+// global matrix, and rounding with it.
 #ifndef QUANTD_TESTS_ORACLE_RANDOM_H_
 #define QUANTD_TESTS_ORACLE_RANDOM_H_
 
@@ -12,7 +12,7 @@ namespace quantd::oracle {
 std::array<uint32_t, 4> Philox(uint64_t seed, uint64_t subsequence,
                                uint64_t offset, int rounds = 10);
 
-// The random bytes that a request draws.
+// The parameters of the random bytes of a request.
 struct Randomness {
   uint64_t seed = 0;
   uint64_t seed_offset = 0;
@@ -22,7 +22,7 @@ struct Randomness {
 // The byte of the element at row m, column k of the global matrix.
 uint8_t RandomByte(const Randomness& r, int64_t m, int64_t k);
 
-// Rounds up with the probability of the fraction of the step, in 256ths.
+// Rounds up if the fraction of the step, in 256ths, plus `byte` reaches 256.
 uint8_t StochasticE2m1Code(float v, uint8_t byte);
 
 }  // namespace quantd::oracle

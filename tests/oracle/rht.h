@@ -19,12 +19,12 @@ struct Mask {
 // The 16 bits repeated eight times.
 Mask Repeat(uint16_t bits);
 
-// Rotates `n` values in place, n in {16, 32, 64, 128}, with no rounding but
-// fp32's.
+// Rotates `n` values in place, n in {16, 32, 64, 128}, rounding only to fp32.
 void Rotate(float* x, const Mask& mask, int n = 16);
 void RotateBack(float* y, const Mask& mask, int n = 16);
-// The rotation as a sum over the matrix, exact as far as long double reaches
-// (for 32 and 128 except for the factor), with one rounding to fp32.
+// The rotation as a matrix product in long double, with one rounding to fp32.
+// It is exact before that rounding, except for the factor of dimensions 32 and
+// 128.
 std::vector<float> RotateExactly(const float* x, const Mask& mask, int n = 16);
 
 }  // namespace quantd::oracle

@@ -15,8 +15,8 @@ float Multiplier(uint8_t scale, float encode_scale) {
   return Capped(Div(1.0f, Mul(E4m3Value(scale), s_dec)));
 }
 
-// The error of a candidate's codes: summed line by line of 16, then over the
-// lines.
+// The error of a candidate's codes, summed within each line of 16 and then over
+// the lines.
 float CandidateError(const std::vector<float>& x, const BlockScale& scale,
                      float a, float range, FourOverSix metric, bool fast) {
   const float s = EncodeScale(a, range);
@@ -90,7 +90,7 @@ Candidates TryFourAndSix(const std::vector<float>& x, float a, float range,
   const float s = EncodeScale(a, range);
   const float base = Mul(Div(b, 6.0f), s);
   const auto candidate = [&](float target) {
-    // The cap would drop a NaN, which the scale must keep.
+    // Capped would drop a NaN, which the scale must keep.
     const uint8_t sf = std::isnan(b) ? 0x7F : E4m3Code(Capped(target, 448.0f));
     Candidate c;
     c.scale = {sf, Multiplier(sf, s)};

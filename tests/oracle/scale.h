@@ -24,7 +24,7 @@ struct BlockScale {
   float multiplier = 0;
 };
 
-// NVFP4, with the global amax `a`; `range` is 6 * 448, or 6 * 256.
+// NVFP4, with the global amax `a`. `range` is 6 * 448 or 6 * 256.
 inline constexpr float kRange448 = 2688;
 inline constexpr float kRange256 = 1536;
 float EncodeScale(float a, float range = kRange448);
@@ -39,7 +39,7 @@ struct Block {
 };
 Block EncodeBlock(const float* x, float encode_scale, Policy policy);
 
-// 4over6: a block is encoded with its maximum at 4 and at 6.
+// 4over6: a block is encoded twice, with its maximum mapped to 4 and to 6.
 enum class FourOverSix { kOff, kMae, kMse };
 struct Candidate {
   BlockScale scale;
@@ -53,7 +53,7 @@ struct Candidates {
     return pick_four ? four.scale : six.scale;
   }
 };
-// `x` is one row of 16, or the 16 rows of a tile one after another.
+// `x` holds one row of 16 values, or the 16 rows of a tile one after another.
 Candidates TryFourAndSix(const std::vector<float>& x, float a, float range,
                          FourOverSix metric, bool fast, Policy policy);
 
@@ -64,14 +64,14 @@ float CurrentScale(float amax, Code code, float epsilon = 0,
 // FP8 tensors with a history of maxima: the scale of the next step.
 struct History {
   std::vector<float> values;
-  bool most_recent = false;  // false: the largest
+  bool most_recent = false;  // false: uses the largest entry
   int margin = 0;
 };
 float NextScale(const History& history, Code code, float previous);
-// The history after the step, with slot 0 cleared.
+// The history after the step, with entry 0 cleared.
 std::vector<float> Roll(const std::vector<float>& values);
 
-// MX: the rule for the maximum of a block.
+// MX: the rule for the scale of a block, given its maximum.
 enum class ScaleRule { kUp, kFloor, kCeil, kEven };
 uint8_t MxScale(float b, Code code, ScaleRule rule = ScaleRule::kUp);
 // 2^(127 - scale), the multiplier of elements.

@@ -9,9 +9,8 @@
 namespace quantd::oracle {
 namespace {
 
-// The sum of a run's squares, added by neighbours, then by pairs of them and so
-// on. Values are scaled by a power of two that brings the largest to between 2
-// and 4.
+// The sum of a run's squares, added pairwise in a tree. Values are first scaled
+// by a power of two, so that the largest is between 2 and 4.
 double SumOfSquares(const std::vector<float>& run) {
   float largest = 0;
   for (float x : run) largest = std::max(largest, std::fabs(x));
@@ -61,7 +60,7 @@ double ExactSum::Rounded() const {
     sum = before + part;
     lost = part - (sum - before);
   }
-  // This is not a tie if more lies on the side of the lost part.
+  // It is not a tie if the remaining parts have the sign of the lost part.
   if (left > 0 && (lost < 0) == (parts_[left - 1] < 0)) {
     const double other = sum + 2 * lost;
     if (other - sum == 2 * lost) return other;

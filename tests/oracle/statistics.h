@@ -27,12 +27,12 @@ class ExactSum {
   double Rounded() const;
 
  private:
-  // Parts of the sum that share no bit, the smallest first.
+  // Non-overlapping parts of the sum, the smallest first.
   std::vector<double> parts_;
 };
 
-// Positions of a line, from a multiple of this on, whose squares are added in
-// fp32.
+// The length of a run: squares of a line's positions are added in fp32 within
+// aligned runs of this length.
 inline constexpr int64_t kRun = 16;
 
 // Collects the elements of one copy, run by run in any order.

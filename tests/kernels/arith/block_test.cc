@@ -1,5 +1,5 @@
-// Single blocks of NVFP4: golden rows with values that no API shows, and rows
-// that no request can produce.
+// Single blocks of NVFP4: golden rows with intermediate values that no API
+// returns, and rows that no request can produce.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using L = Scalar;
 
 uint32_t BitsOf(float x) { return std::bit_cast<uint32_t>(x); }
 
-// The product's answer in the oracle's types.
+// The product's result in the oracle's types.
 oracle::Block Encode(const float* x, float amax, bool propagate) {
   float v[16];
   std::copy(x, x + 16, v);

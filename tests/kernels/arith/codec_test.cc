@@ -1,5 +1,5 @@
-// The lane functions with a single lane, against the oracle's tables and
-// searches. lane_test.cc has wider lanes.
+// The lane functions for a single lane, compared with the oracle's tables and
+// searches. lane_test.cc tests vectors of lanes.
 #include "kernels/arith/codec.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ using L = Scalar;
 float FloatOf(uint32_t bits) { return std::bit_cast<float>(bits); }
 uint32_t BitsOf(float x) { return std::bit_cast<uint32_t>(x); }
 
-// Calls f for every bf16 pattern with lower halves around the rounding points,
+// Calls f for every bf16 pattern with low halves near the rounding points,
 // every fp16 value with its neighbours and midpoints, and random patterns.
 void ForManyFloats(const std::function<void(float)>& f) {
   const auto failed = [] { return testing::Test::HasFatalFailure(); };
@@ -49,7 +49,7 @@ void ForManyFloats(const std::function<void(float)>& f) {
   }
 }
 
-TEST(CodecTest, DecodesEveryHalf) {
+TEST(CodecTest, DecodesEvery16BitValue) {
   for (uint32_t i = 0; i < 0x10000; ++i) {
     const float bf16 = DecodeBf16<L>(i);
     const float f16 = DecodeF16<L>(i);
@@ -68,7 +68,7 @@ TEST(CodecTest, DecodesEveryHalf) {
   }
 }
 
-TEST(CodecTest, EncodesHalves) {
+TEST(CodecTest, EncodesTo16Bits) {
   ForManyFloats([](float x) {
     ASSERT_EQ(EncodeBf16<L>(x), oracle::ElementBits(Element::kBF16, x))
         << std::hex << BitsOf(x);
@@ -109,7 +109,7 @@ TEST(CodecTest, EncodesScales) {
   }
 }
 
-TEST(CodecTest, EncodesElementsInPairsOfEight) {
+TEST(CodecTest, EncodesEightElementsPerWord) {
   float v[8] = {};
   int n = 0;
   ForManyFloats([&](float x) {
@@ -118,7 +118,7 @@ TEST(CodecTest, EncodesElementsInPairsOfEight) {
     n = 0;
     const uint32_t word = PackE2M1<L, E2M1Input::kAny>(v, 1.0f);
     for (int i = 0; i < 8; ++i) {
-      // The caller clears the sign of a NaN.
+      // Ignores the sign of a NaN, which the caller of PackE2M1 clears.
       const uint32_t code = word >> (4 * i) & (std::isnan(v[i]) ? 7 : 15);
       ASSERT_EQ(code, oracle::E2m1Code(v[i]))
           << std::hex << BitsOf(v[i]) << " at " << i;
@@ -126,7 +126,7 @@ TEST(CodecTest, EncodesElementsInPairsOfEight) {
   });
 }
 
-// The shortcut for magnitudes gives the codes of the full function.
+// The fast function for magnitudes gives the codes of the full function.
 TEST(CodecTest, EncodesFp8Magnitudes) {
   ForManyFloats([](float x) {
     const float y = std::fabs(x);

@@ -1,6 +1,6 @@
 // Compiled once for each lane type, with QUANTD_ARITH, QUANTD_LANES, LANES_ISA
-// and LANES_TABLE given, or none of them for plain C++. Leaf rule: see
-// kernels/cpu/isa/tiles.cc.
+// and LANES_TABLE given, or none of them for plain C++. The leaf rule of
+// kernels/cpu/isa/tiles.cc applies.
 #include "tests/kernels/arith/lane_functions.h"
 
 #include "kernels/arith/encode.h"

@@ -7,7 +7,8 @@
 
 namespace quantd {
 
-// The rule of an E8M0 scale: kernels/arith/encode.h MxScale.
+// The arguments of MxScale (kernels/arith/block_scale.h), which makes an E8M0
+// scale.
 struct MxNumbers {
   int rule;  // ScaleRule
   float inverse_max;

@@ -1,5 +1,5 @@
 // Codes, scales and random words with every lane type, exhaustively if
-// possible, against the oracle's tables and searches and against published
+// possible, compared with the oracle's tables and searches and with published
 // numbers.
 #include <gtest/gtest.h>
 
@@ -45,8 +45,8 @@ class LaneTest : public testing::TestWithParam<const LaneFunctions*> {
 
 void PadTo16(std::vector<float>& x) { x.resize((x.size() + 15) / 16 * 16); }
 
-// Every bf16, the neighbourhood of every rounding point, a sweep over all
-// patterns, and every midpoint of `code` with its neighbours.
+// Every bf16, values near every rounding point, a sweep over all patterns, and
+// every midpoint of `code` with its neighbours.
 std::vector<float> ManyFloats(Code code) {
   std::vector<float> x;
   for (uint32_t high = 0; high < 0x10000; ++high) {
@@ -83,7 +83,7 @@ void ExpectEncodes(Code code,
   };
   static auto& cases = *new std::array<Case, 3>;
   Case& c = cases[static_cast<int>(code)];
-  if (c.x.empty()) {  // the oracle's search is the slow part
+  if (c.x.empty()) {  // cached, because the oracle's search is slow
     c.x = ManyFloats(code);
     for (float v : c.x) c.want.push_back(oracle::CodeOf(code, v));
   }
@@ -162,7 +162,7 @@ TEST_P(LaneTest, MxScales) {
   }
 }
 
-// With a factor of 1 the rule kUp is the golden table.
+// With a factor of 1 the rule kUp gives the golden table.
 TEST_P(LaneTest, Gv7RoundsExponentsUp) {
   std::vector<float> x;
   for (const auto& pair : Golden()["GV7_e8m0"]) {
@@ -181,8 +181,8 @@ TEST_P(LaneTest, Gv7RoundsExponentsUp) {
 
 // On the grid of 1/256 of a step the sum with the byte is exact, so the code
 // follows from integer arithmetic: position j / 256 of a step is rounded up iff
-// j + byte >= 256, which holds for j of the 256 bytes. The mean over all bytes
-// is the value.
+// j + byte >= 256, which is true for j of the 256 bytes. So the mean over all
+// bytes is the value.
 TEST_P(LaneTest, RoundsEveryGridValueByEveryByte) {
   struct Binade {
     float low;
@@ -222,7 +222,7 @@ TEST_P(LaneTest, RoundsAnythingStochasticallyAsTheOracleDoes) {
                           5.9999995f};
   for (uint64_t i = 0; i < 1'000'000; ++i) {
     const uint64_t random = Mix(i);
-    // Exponents 2^-12 to 2^3, which matter most, and any others.
+    // Values from 2^-12 to 2^3, which matter most, and all others.
     x.push_back(FloatOf(static_cast<uint32_t>(
         i % 8 == 0
             ? random
@@ -256,8 +256,8 @@ TEST_P(LaneTest, Gv6RoundsUpFromTheseBytes) {
   }
 }
 
-// The generator's published answers (kat_vectors of Random123), and those of
-// GV6.
+// The generator's published test vectors (kat_vectors of Random123), and those
+// of GV6.
 TEST_P(LaneTest, PhiloxKnownAnswers) {
   struct Answer {
     uint64_t offset;

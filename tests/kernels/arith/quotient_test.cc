@@ -21,7 +21,7 @@ TEST(Quotient, CodesOfEveryBf16AreThoseOfTheDivision) {
   int found = 0;
   constexpr int kDivisors = 400;
   for (int i = 0; i < kDivisors; ++i) {
-    // Mantissas of few bits, which cause ties, and random ones.
+    // Mantissas of few bits, which cause ties, and random mantissas.
     const uint32_t mantissa = static_cast<uint32_t>(random()) & 0x7FFFFFu;
     const int exponent = static_cast<int>(random() % 161) - 100;
     const float d = std::ldexp(
@@ -37,7 +37,8 @@ TEST(Quotient, CodesOfEveryBf16AreThoseOfTheDivision) {
       ASSERT_EQ(CodeOf(x * m), CodeOf(x / d)) << x << " / " << d;
     }
   }
-  // Without a multiplier elements are divided, which is correct but slower.
+  // If there is no multiplier, elements are divided, which is correct but
+  // slower.
   EXPECT_GE(found, kDivisors * 95 / 100);
 }
 
@@ -71,7 +72,7 @@ TEST(Quotient, ScalesOfEveryBf16AreThoseOfTheDivision) {
             << b << " under " << g;
       }
     }
-    // If sixths are rounded on the way, few globals have a multiplier.
+    // If sixths are rounded first, few global scales have a multiplier.
     if (n->target != ScaleTarget::kGlobalTimesSixth) {
       EXPECT_GE(found, kGlobals * 95 / 100);
     }

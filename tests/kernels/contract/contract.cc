@@ -75,7 +75,7 @@ std::vector<Flavor> FlavorsFor(const Shape& shape, size_t turn) {
 
 void ContractTest::SetUp() {
   for (const Target& target : Targets()) {
-    if (target.device == "cuda") continue;  // stands for a missing device
+    if (target.device == "cuda") continue;  // placeholder for a missing device
     BackendOptions options;
     options.threads = 2;
     auto device = Device::Open(target, options);

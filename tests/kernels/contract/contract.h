@@ -25,37 +25,38 @@ inline constexpr oracle::Policy kPolicies[] = {oracle::Policy::kIgnore,
                                                oracle::Policy::kPropagate,
                                                oracle::Policy::kReject};
 
-// M and K of a matrix; K is rounded up to a multiple that the combination
-// demands.
+// M and K of a matrix. K is rounded up to the multiple that the combination
+// needs.
 struct Size {
   int64_t rows;
   int64_t cols;
 };
-// More than 10^5 elements together. Some are several tiles of 128 x 128 with a
-// K that tuned kernels support (a multiple of 8), some have another K.
+// The sizes have more than 10^5 elements together. Some cover several tiles of
+// 128 x 128. Some K are multiples of 8, which tuned kernels need, and some are
+// not.
 inline constexpr Size kSizes[] = {{1, 1},   {1, 300},   {7, 40},   {33, 129},
                                   {0, 48},  {130, 136}, {64, 257}, {257, 72},
                                   {16, 16}, {5, 0},     {128, 640}};
 
-// A tensor of the suite, made once and kept. The seed is a function of the
-// arguments.
+// A tensor of the suite, generated once and cached. The arguments determine its
+// seed.
 const oracle::Bytes& SuiteTensor(oracle::Element e, int64_t count, Flavor f);
-// A sign mask of the suite; successive turns give different ones.
+// A sign mask of the suite; successive turns give different masks.
 uint16_t SuiteMask(size_t turn);
 // Picks one of `options` for combination number `turn`. Picks with different
 // `salt` are independent, so that all pairs of options occur.
 size_t Draw(size_t turn, uint64_t salt, size_t options);
-// The flavors to try a shape with in a combination: all for a small shape, one
-// per turn for a large one.
+// The flavors to test a shape with: all flavors for a small shape, one per turn
+// for a large shape.
 std::vector<Flavor> FlavorsFor(const Shape& shape, size_t turn);
 
 class ContractTest : public testing::Test {
  protected:
   void SetUp() override;
-  // Prints how much was compared.
+  // Prints the number of comparisons.
   void TearDown() override;
 
-  // Whether there are enough failures to see a pattern: then a test stops.
+  // Whether there are so many failures that the test should stop.
   bool TooMany() const { return failures_ >= 20; }
   // Whether the next combination is compared. A slow build (with a sanitizer)
   // compares only one in QUANTD_CONTRACT_STRIDE combinations of formats.
@@ -66,9 +67,9 @@ class ContractTest : public testing::Test {
       const std::string& what,
       const std::function<void(Device&, const std::string& where)>& fn);
 
-  // Each of these asks every device, and fails with `what` if any result
-  // differs from the oracle's; NaN equals NaN in decoded and rotated values.
-  // `shape` is that of Device. Quantize returns the oracle's answer.
+  // Each of these runs a request on every device, and fails with `what` if a
+  // result differs from the oracle's. All NaN are equal in decoded and rotated
+  // values. `shape` is passed to Device. Quantize returns the oracle's result.
   oracle::Quantized Quantize(const std::string& what,
                              const oracle::QuantizeSpec& spec,
                              const oracle::Bytes& x,
@@ -90,7 +91,7 @@ class ContractTest : public testing::Test {
             const std::vector<float>& got);
   void Same(const std::string& where, const oracle::Copy& want,
             const oracle::Copy& got, bool statistics);
-  // Compares a job's findings about its input.
+  // Compares whether a job found NaN and Inf in its input.
   void SameSeen(const std::string& where, bool nan, bool inf, bool got_nan,
                 bool got_inf);
 

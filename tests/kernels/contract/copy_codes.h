@@ -1,5 +1,5 @@
-// The codes and scales of a copy by line and position, independent of the
-// layout, so that a part of a tensor can be compared with the whole.
+// The codes and scales of a copy, indexed by line and position whatever the
+// layout, so that tests can compare a part of a tensor with the whole.
 #ifndef QUANTD_TESTS_KERNELS_CONTRACT_COPY_CODES_H_
 #define QUANTD_TESTS_KERNELS_CONTRACT_COPY_CODES_H_
 
@@ -26,7 +26,7 @@ struct CopyCodes {
   }
 };
 
-// The codes of a copy with that spec; with splits, those of one of its groups.
+// The codes of a copy with that spec; with splits, those of one group.
 CopyCodes CodesOf(const oracle::QuantizeSpec& spec, bool columnwise,
                   const oracle::Copy& copy, size_t group = 0);
 

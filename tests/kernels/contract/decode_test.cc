@@ -1,5 +1,5 @@
-// Decoding of codes and scales that no encoder made: any bytes, and ordinary
-// ones, for which kernels have a fast way.
+// Decoding of arbitrary codes and scales that no encoder wrote, and of ordinary
+// ones, for which kernels have a fast path.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -89,7 +89,7 @@ class DecodingContract : public ContractTest {
           spec.inverse = rotation > 0;
           if (spec.inverse) {
             spec.dimension = rotation;
-            // Only bits of that dimension.
+            // Keeps only the bits of that dimension.
             spec.mask.words[0] = oracle::Repeat(SuiteMask(turn)).words[0] &
                                  ((uint64_t{1} << rotation) - 1);
           }

@@ -1,5 +1,5 @@
-// Every option changes the reply or is refused: by itself, and together with
-// one or two others, for every format and usage.
+// Every option changes the reply or is refused, alone and together with one or
+// two other options, for every format and usage.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ constexpr int64_t kCols = 128;
 
 // An option, set to a value other than its default.
 struct Use {
-  std::string_view name;  // the field, and which of its values
+  std::string_view name;  // the field and its value
   std::function<void(O&)> set;
 };
 
@@ -92,10 +92,10 @@ std::string_view FieldOf(const Use& use) {
   return use.name.substr(0, use.name.find(' '));
 }
 
-// Whether an option may have no effect on some inputs: a policy needs an input
-// with NaN, and the fast error of 4over6 a tie. Without a copy these tests
-// always ask for dbias.
-bool MayRest(Usage usage, std::string_view name) {
+// Whether an option may have no effect on this test's input: a policy needs an
+// input with NaN, and the fast error of 4over6 a tie. dbias never has one if no
+// copy is made, because the test then always sets it.
+bool MayHaveNoEffect(Usage usage, std::string_view name) {
   return (usage == Usage::kNone && name == "dbias") ||
          name == "non_finite propagate" || name == "fast_error";
 }
@@ -116,7 +116,7 @@ oracle::Bytes Input(bool nan) {
   return oracle::FromValues(oracle::Element::kBF16, x);
 }
 
-// Everything that a caller gets; nullopt for a refused request.
+// The complete reply; nullopt for a refused request.
 using Seen = std::optional<std::string>;
 
 class Effects : public testing::TestWithParam<FormatSpec> {
@@ -127,7 +127,7 @@ class Effects : public testing::TestWithParam<FormatSpec> {
     backend_ = *std::move(backend);
   }
 
-  // The replies to the options that `used` names by their indices in Uses.
+  // The reply to a request with the options `used`, which are indices in Uses.
   const Seen& Reply(Usage usage, const std::vector<size_t>& used) {
     const auto [entry, fresh] = seen_.try_emplace({usage, used});
     if (fresh) entry->second = Run(usage, used);
@@ -147,7 +147,7 @@ class Effects : public testing::TestWithParam<FormatSpec> {
       EXPECT_TRUE(GetFieldViolation(plan.status())) << plan.status();
       return std::nullopt;
     }
-    // The options in a plan are a request with the same meaning.
+    // A request made of the plan's options must have the same meaning.
     const auto& understood = std::get<O>(plan->options());
     const auto again = MakeQuantizePlan(tensor, understood);
     EXPECT_TRUE(again.ok()) << again.status();
@@ -176,7 +176,8 @@ class Effects : public testing::TestWithParam<FormatSpec> {
     }
   }
 
-  // Compares the reply to the set with the replies without each option.
+  // Compares the reply to all options in `used` with the replies that lack one
+  // of them.
   void Check(Usage usage, const std::vector<size_t>& used) {
     for (size_t i : used) {
       for (size_t k : used) {
@@ -191,13 +192,15 @@ class Effects : public testing::TestWithParam<FormatSpec> {
         if (k != i) rest.push_back(k);
       }
       const Seen& without = Reply(usage, rest);
-      if (!without || *with != *without || MayRest(usage, Uses()[i].name)) {
+      if (!without || *with != *without ||
+          MayHaveNoEffect(usage, Uses()[i].name)) {
         continue;
       }
       std::string names;
       for (size_t k : rest) names += fmt::format(" {}", Uses()[k].name);
       ADD_FAILURE() << GetParam().name << ", usage " << Name(usage) << ": "
-                    << Uses()[i].name << " changes nothing beside" << names;
+                    << Uses()[i].name << " changes nothing together with"
+                    << names;
     }
   }
 
@@ -224,8 +227,8 @@ TEST_P(Effects, EveryOptionChangesTheReplyOrIsRefused) {
   EXPECT_GT(legal_, 50);
 }
 
-// An estimate makes the search for the rotated amax unnecessary, in any
-// dimension, and does not switch statistics on.
+// An estimate makes the search for the rotated amax unnecessary, in every
+// dimension, and does not turn on statistics.
 TEST(Estimate, NeedsNoSearchForRotatedMaxima) {
   auto backend = OpenBackend("cpu", {.threads = 1});
   ASSERT_TRUE(backend.ok());

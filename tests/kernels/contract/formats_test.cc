@@ -19,7 +19,8 @@ using oracle::QuantizeSpec;
 
 constexpr uint16_t kMasks[] = {0xD7E8, 0x0000, 0xFFFF, 0x5A3C, 0x8001};
 
-// Groups for M rows: empty ones first, last and between, others of any size.
+// Groups for M rows: empty groups at the start, at the end and between groups
+// of various sizes.
 std::vector<int64_t> SplitsFor(int64_t rows, size_t turn) {
   std::vector<int64_t> splits = {0};
   int64_t left = rows;
@@ -37,7 +38,7 @@ std::vector<int64_t> SplitsFor(int64_t rows, size_t turn) {
 class FormatsContract : public ContractTest,
                         public testing::WithParamInterface<FormatSpec> {
  protected:
-  // Compares quantization; with dbias also decodes the copies again.
+  // Compares quantization; with dbias also compares decoding of the copies.
   void Quantize(const std::string& what, const QuantizeSpec& spec,
                 const Bytes& x) {
     const oracle::Quantized made = ContractTest::Quantize(what, spec, x);
@@ -62,7 +63,7 @@ class FormatsContract : public ContractTest,
       spec.policy = kPolicies[Draw(turn, 1, 3)];
       variant.set(spec, turn);
       if (spec.dimension < 128) {
-        // Only bits of the dimension.
+        // Keeps only the bits of the dimension.
         spec.mask.words[1] = 0;
         if (spec.dimension < 64) {
           spec.mask.words[0] &= (uint64_t{1} << spec.dimension) - 1;
@@ -135,7 +136,7 @@ class FormatsContract : public ContractTest,
     spec.cols = made.cols;
     spec.columnwise = columnwise;
     const bool rotated = columnwise ? made.rotate_columns : made.rotate_rows;
-    // Usually undoes the rotation, sometimes keeps it.
+    // Usually undoes the rotation, and sometimes keeps it.
     spec.rotated = rotated && turn_ / 3 % 3 == 0;
     spec.inverse = rotated && !spec.rotated;
     spec.mask = made.mask;
@@ -152,7 +153,7 @@ class FormatsContract : public ContractTest,
                spec, copy);
   }
 
-  size_t turn_ = 0;  // turn for tensors, and for the type of decoded values
+  size_t turn_ = 0;  // selects tensors and the type of decoded values
 };
 
 TEST_P(FormatsContract, EveryCombination) { RunAll(VariantsFor(GetParam())); }
@@ -214,7 +215,7 @@ TEST_P(FormatsContract, NarrowMatrices) {
   }
 }
 
-// NVFP4 with other options.
+// NVFP4 with 4over6.
 TEST_P(FormatsContract, FourOverSix) {
   if (!(GetParam().options & kOptFourOverSix)) return;
   for (int i = 0; i < 8; ++i) {
@@ -323,8 +324,8 @@ TEST_P(FormatsContract, GivenAmaxesScalesAndHistories) {
   }
 }
 
-// Lines of many vectors; and mebibytes of codes, which a CPU may store past its
-// caches.
+// Lines of many vectors, and megabytes of codes, which a CPU may store without
+// caching them.
 TEST_P(FormatsContract, LargeMatrices) {
   constexpr Size kLarge[] = {{5, 5056}, {131, 4800}, {1050, 8224}};
   for (const Size& size : kLarge) {

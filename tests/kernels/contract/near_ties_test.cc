@@ -1,5 +1,6 @@
-// 4over6 with blocks whose two candidates have equal errors up to a last place
-// or two: arithmetic that rounds differently would choose the wrong one.
+// 4over6 with blocks whose two candidates have errors that differ by at most
+// two units in the last place. Arithmetic that rounds differently would choose
+// the wrong candidate.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,8 +49,7 @@ class NearTiesContract : public ContractTest {
     return error(base * 1.5) - error(base);
   }
 
-  // Appends blocks in which one element is varied around a tie, if there is
-  // one.
+  // Appends blocks in which one element varies around a tie, if a tie exists.
   void AddTie(const oracle::QuantizeSpec& spec, std::vector<float>* x) {
     std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
     const auto rounded = [&](float v) {
@@ -112,7 +112,7 @@ TEST_F(NearTiesContract, FourOverSixKeepsTheBetterCandidate) {
                           metric == FourOverSix::kMse ? "mse" : "mae",
                           fast ? ", fast" : "", scale_256 ? ", 256" : "");
           Quantize(what, spec, oracle::FromValues(e, x));
-          // Puts the same blocks into columns; the content of rows does not
+          // Puts the same blocks into columns. The content of rows does not
           // matter.
           std::vector<float> turned(x.size());
           for (int64_t r = 0; r < spec.rows; ++r) {

@@ -1,5 +1,5 @@
-// NVFP4 alone: tensors of every flavor, every kind of given amax, and decoding
-// of any codes and scales.
+// NVFP4: tensors of every flavor, every kind of given amax, and decoding of
+// arbitrary codes and scales.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -16,7 +16,7 @@ using oracle::Policy;
 
 constexpr float kMax = std::numeric_limits<float>::max();
 
-// Amaxes to give: ordinary ones, exact ones, zero, and values around every
+// Values for given amaxes: ordinary and exact ones, zero, and values near every
 // branch.
 constexpr float kGiven[] = {3.0f,     0.0f,    448.0f, 1e-37f, 3e38f,
                             7.9e-36f, 7.5e35f, -0.0f,  1e-45f, kMax,
@@ -68,7 +68,7 @@ class Nvfp4Contract : public ContractTest {
         if (amax == Amax::kColumn || amax == Amax::kBoth) {
           spec.column_amax = {Given(turn + 1)};
         }
-        // An amax of a copy that is not made is used for the other copy or
+        // The amax of a copy that is not made is used for the other copy or
         // refused.
         if (!spec.rowwise && (spec.rotate_columns || amax == Amax::kBoth)) {
           spec.row_amax.clear();
@@ -108,8 +108,8 @@ TEST_F(Nvfp4Contract, EveryCombination) {
   }
 }
 
-// The rotation of a copy that is not made changes nothing, not even which copy
-// an amax is used for.
+// The rotation of a copy that is not made changes nothing, not even the copies
+// that an amax is used for.
 TEST_F(Nvfp4Contract, RotationOfAnAbsentCopyChangesNothing) {
   for (bool rowwise : {true, false}) {
     oracle::QuantizeSpec spec;
@@ -122,7 +122,8 @@ TEST_F(Nvfp4Contract, RotationOfAnAbsentCopyChangesNothing) {
   }
 }
 
-// Any codes and scales; padding may also hold anything, and must not matter.
+// Arbitrary codes and scales. Padding holds arbitrary bytes, too, which must
+// not matter.
 TEST_F(Nvfp4Contract, DecodesAnyBytes) {
   constexpr float kAmaxes[] = {1.0f,
                                3.0f,

@@ -29,8 +29,8 @@ std::vector<Size> Sizes() {
   return sizes;
 }
 
-// Amaxes to give, for example those whose quotients underflow, overflow or are
-// 1.
+// Values for given amaxes, including those whose quotients underflow, overflow
+// or are 1.
 constexpr float kAmaxes[] = {
     3.0f,     0.0f,     1e-45f,  448.0f,
     1e-38f,   3e38f,    2688.0f, 1e-4f,
@@ -150,8 +150,8 @@ TEST_P(ProfilesContract, EveryTypeFlavorAndShape) {
       for (int rule = 0; rule < (rules ? 4 : 1); ++rule) {
         for (const Size& size : Sizes()) {
           const size_t turn = ++turn_;
-          // EveryMagnitude covers the ends of the range; a third is enough
-          // here.
+          // EveryMagnitude covers the ends of the range, so a third of the
+          // cases is enough here.
           const bool end = flavor == Flavor::kTiny || flavor == Flavor::kHuge ||
                            flavor == Flavor::kLonely;
           if (end && Draw(turn, 8, 3) != 0) continue;
@@ -197,8 +197,8 @@ TEST_P(ProfilesContract, GivenAmax) {
   }
 }
 
-// Only zeros, with and without signs; and a tensor whose maximum is so small
-// that its scale underflows.
+// Tensors of zeros only, with and without signs, and a tensor whose maximum is
+// so small that its scale underflows.
 TEST_P(ProfilesContract, ZerosAndUnderflowingScales) {
   for (Element e : kElements) {
     if (!Takes(e)) continue;
@@ -211,8 +211,8 @@ TEST_P(ProfilesContract, ZerosAndUnderflowingScales) {
   }
 }
 
-// Values on and around every power of two, and around the largest code times
-// each: rules for exponents differ there.
+// Values at and near every power of two, and near its product with the largest
+// code, where the rules for exponents differ.
 TEST_P(ProfilesContract, AroundPowersOfTwo) {
   const FormatSpec& format = *FindFormat(GetParam().format);
   const float largest = LimitsOf(format.element).max;
@@ -238,7 +238,7 @@ TEST_P(ProfilesContract, AroundPowersOfTwo) {
   }
 }
 
-// A single row, which threads share by columns; and mebibytes of codes.
+// A single row, which threads share by columns, and megabytes of codes.
 TEST_P(ProfilesContract, Large) {
   for (const Size& size : {Size{1, 300160}, Size{517, 2112}}) {
     for (Element e : kElements) {
@@ -254,9 +254,9 @@ TEST_P(ProfilesContract, Large) {
 // Includes TransformerEngine's formats.
 class MagnitudesContract : public ProfilesContract {};
 
-// Small tensors of every magnitude that a type has, most of them near the ends
-// of its range, each with its statistics: scales, their reciprocals and
-// products are not normal numbers there.
+// Small tensors of every magnitude that a type has, with statistics. Most are
+// near the ends of its range, where scales, their reciprocals and products are
+// not normal numbers.
 TEST_P(MagnitudesContract, EveryMagnitude) {
   for (Element e : kElements) {
     if (!Takes(e)) continue;
@@ -273,7 +273,7 @@ TEST_P(MagnitudesContract, EveryMagnitude) {
       std::vector<float> x = oracle::Values(
           Element::kF32, MakeTensor(Element::kF32, spec.rows * spec.cols,
                                     Flavor::kTies, turn));
-      // (The maximum of its largest block is at most 12.)
+      // (The largest magnitude is at most 12.)
       for (float& v : x) v = std::ldexp(v / 2, exponent);
       Choose(turn, &spec);
       spec.columnwise = GetParam().profile == Profile::kTe;

@@ -1,5 +1,5 @@
-// A job that is given its amax between FindMaxima and Run gives the bytes of
-// one that finds it, on every device and for every kind of plan that reduces.
+// A job that gets its amax between FindMaxima and Run gives the same bytes as a
+// job that computes it, on every device and for every plan that can reduce.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -141,7 +141,8 @@ TEST_P(ReductionTest, LargeAndSmallTensors) {
 INSTANTIATE_TEST_SUITE_P(Devices, ReductionTest, testing::ValuesIn(Targets()),
                          [](const auto& p) { return Identifier(p.param); });
 
-// A server must know the memory of a plan before it accepts a call.
+// The plans that find maxima and use them need no more memory than the original
+// plan, because the server reserves memory before it accepts a call.
 TEST(Reduction, TakesNoMoreMemoryThanThePlan) {
   int count = 0;
   ForQuantizeRows(2, [&](const QuantizeRow& row) {

@@ -1,6 +1,6 @@
-// Parts of a tensor that are cut where blocks allow it, given the amax of the
-// whole and told their position are slices of the whole, byte for byte. So are
-// groups that end where blocks end.
+// Parts of a tensor that are cut between blocks and quantized with the amax of
+// the whole and their position are slices of the whole, byte for byte. So are
+// groups that end between blocks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -78,7 +78,7 @@ std::vector<Case> Cases() {
       Make("nvfp4_2d_4over6", Format::kNvfp4Square, 16, four_over_six),
       Make("fp8_e4m3", Format::kFp8E4M3, 1),
       Make("fp8_e5m2", Format::kFp8E5M2, 1),
-      // Formats without an amax need none given.
+      // These formats have no amax.
       Make("mxfp8_e4m3", Format::kMxfp8E4M3, 32),
       Make("mxfp8_e5m2", Format::kMxfp8E5M2, 32),
       Make("mxfp4_stochastic", Format::kMxfp4, 32, stochastic),
@@ -262,8 +262,8 @@ TEST_F(ShardsContract, AlignedGroupsAreSlicesOfTheWhole) {
   });
 }
 
-// A random byte belongs to an element, not to a block: if every block has the
-// same scale, a columnwise copy may be cut between any two rows.
+// A random byte belongs to an element, not to a block. So if every block has
+// the same scale, a columnwise copy may be cut between any two rows.
 TEST_F(ShardsContract, RandomBytesBelongToElements) {
   OnEveryDevice("shards", [&](Device& device, const std::string& where) {
     SCOPED_TRACE(where);

@@ -1,7 +1,7 @@
-// Statistics of stochastic rounding: how often a value is rounded up, whether
-// the bytes are uniform and the two directions independent of each other, and
-// that neither threads nor instruction sets matter. Seeds are fixed, so these
-// tests never fail by chance.
+// Statistics of stochastic rounding: the frequency of rounding up, the
+// uniformity of the random bytes, and the independence of the two directions.
+// Also tests that threads and instruction sets do not change the bytes. Seeds
+// are fixed, so these tests never fail by chance.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -72,14 +72,13 @@ Rise RiseOf(float magnitude) {
           low * kBinsOfStep + static_cast<int>(f * kBinsOfStep)};
 }
 
-// 10^8 values anywhere in (-6, 6): in every bin the share that is rounded up
-// agrees with the chances floor(256 f) / 256, within 4 sigma.
-TEST(StochasticTest, RisesAsOftenAsItsChance) {
+// For 10^8 values in (-6, 6), the share of each bin that is rounded up agrees
+// with the probability floor(256 f) / 256 within 4 sigma.
+TEST(StochasticTest, RoundsUpWithTheExpectedProbability) {
   constexpr int64_t kRows = 2048;
   constexpr int64_t kCols = 2048;
   constexpr int kRounds = 24;
-  // Multiples of 2^-18, because adding a byte's part of a step to them is
-  // exact.
+  // Multiples of 2^-18, to which a byte's fraction of a step is added exactly.
   std::vector<float> x(kRows * kCols);
   std::vector<Rise> rises(x.size());
   for (size_t i = 0; i < x.size(); ++i) {
@@ -124,8 +123,8 @@ TEST(StochasticTest, RisesAsOftenAsItsChance) {
                            kBins, worst);
 }
 
-// Every value on the grid of 1/256 of a step, drawn 4,096 times each: the mean
-// is the value. (lane_test.cc tests each of them with every byte.)
+// The mean of 4,096 roundings of each value on the grid of 1/256 of a step is
+// that value. (lane_test.cc tests each value with every byte.)
 TEST(StochasticTest, MeanIsTheValueOnTheGrid) {
   constexpr int64_t kRows = 4096;
   constexpr int64_t kCols = 7 * 256 + 16;
@@ -135,8 +134,8 @@ TEST(StochasticTest, MeanIsTheValueOnTheGrid) {
            : i < 1536 ? 2 + static_cast<float>(i - 1024) / 256
                       : 4 + static_cast<float>(i - 1536) / 128;
   };
-  // Column by column, shifted so that each block has a value above 3: the
-  // stride is odd, so the 16 values of a block are spread over the range.
+  // The odd stride spreads the 16 values of a block over the range, so that
+  // each block has a value above 3.
   const auto at = [](int64_t c) { return c * 1223 % 1792; };
   for (int64_t r = 0; r < kRows; ++r) {
     for (int64_t c = 0; c < 1792; ++c) x[r * kCols + c] = value(at(c));
@@ -155,7 +154,7 @@ TEST(StochasticTest, MeanIsTheValueOnTheGrid) {
     const double step = v >= 4 ? 2 : v >= 2 ? 1 : 0.5;
     const double f = std::fmod(v, step) / step;
     const double sigma = step * std::sqrt(kRows * f * (1 - f));
-    // 1,792 columns: the largest deviation may be beyond 4 sigma.
+    // With 1,792 columns the largest deviation may exceed 4 sigma.
     EXPECT_LE(std::fabs(sum - kRows * double{v}), 5 * sigma) << v;
     all += (sum - kRows * double{v}) / step;
     all_variance += kRows * f * (1 - f);
@@ -163,8 +162,8 @@ TEST(StochasticTest, MeanIsTheValueOnTheGrid) {
   EXPECT_LT(std::fabs(all), 4 * std::sqrt(all_variance));
 }
 
-// The bytes that the product draws, measured from outside: 4 + j / 128 becomes
-// 6 iff j + byte >= 256, so eight requests find each byte.
+// The random bytes of a request, found from its replies: 4 + j / 128 becomes 6
+// iff j + byte >= 256, so eight requests determine each byte.
 std::vector<uint8_t> DrawnBytes(Device& device, int64_t rows, int64_t cols,
                                 bool columnwise, uint64_t seed) {
   const int64_t count = rows * cols;
@@ -207,7 +206,7 @@ double ChiSquare(const std::vector<uint8_t>& bytes, size_t first,
   return chi;
 }
 
-// r * sqrt(n) of two series of bytes, a standard normal if they are
+// r * sqrt(n) of two series of bytes, which is standard normal if they are
 // independent.
 double Correlation(const uint8_t* a, const uint8_t* b, size_t n) {
   double ab = 0;
@@ -235,8 +234,8 @@ TEST(StochasticTest, BytesAreUniformAndDirectionsIndependent) {
     const double chi = ChiSquare(*bytes, 0, 1);
     EXPECT_LT(std::fabs(chi - 255), 4 * kSigma);
     std::cout << fmt::format("chi-square {:.1f} with 255 degrees\n", chi);
-    // Each byte of a 128-bit output separately; columnwise that is one row in
-    // 16.
+    // Tests each byte of a 128-bit output separately; columnwise, that is every
+    // 16th row.
     for (size_t i = 0; i < 16; ++i) {
       EXPECT_LT(std::fabs(ChiSquare(*bytes, i, 16) - 255), 4 * kSigma) << i;
     }
@@ -257,8 +256,9 @@ TEST(StochasticTest, BytesAreUniformAndDirectionsIndependent) {
               column.data() + 16 * kCols, n - 16 * kCols);
 }
 
-// One request gives the same bytes with any threads and instruction set.
-TEST(StochasticTest, ThreadsAndInstructionSetsDoNotMatter) {
+// A request gives the same bytes with every number of threads and instruction
+// set.
+TEST(StochasticTest, ThreadsAndInstructionSetsGiveTheSameBytes) {
   struct Shape {
     oracle::Format format;
     bool rotated;

@@ -1,5 +1,5 @@
-// Instruction sets and thread counts give the same bytes on tensors too large
-// for the oracle. NaN has one pattern, also in fp32 results.
+// All instruction sets and thread counts give the same bytes, on tensors too
+// large for the oracle. Every NaN in fp32 results has the same bits, too.
 #include <gtest/gtest.h>
 #include <time.h>
 
@@ -28,7 +28,7 @@ struct Cpu {
   Device device;
 };
 
-// The first is the reference.
+// The CPU configurations to compare. The first is the reference.
 std::vector<Cpu> Cpus() {
   std::vector<Cpu> cpus;
   for (const std::string& isa : ListCpuIsas()) {
@@ -150,7 +150,7 @@ TEST(CpuAgreementTest, RhtAmaxAndApplyRht) {
   }
 }
 
-// Counted pieces tell a slow job from one that hangs, so each pass over the
+// Counted pieces tell a slow job from a hanging one, so each pass over the
 // tensor must count many.
 TEST(CpuAgreementTest, JobsCountTheirPieces) {
   QuantizeOptions options;
@@ -170,7 +170,7 @@ TEST(CpuAgreementTest, JobsCountTheirPieces) {
   }
 }
 
-// Bytes in and out for each second of CPU time; 0 if the plan is illegal.
+// Bytes read and written per second of CPU time; 0 if the plan is illegal.
 double SpeedOf(Cpu& cpu, const QuantizeOptions& options, int64_t rows,
                int64_t cols) {
   const auto made = MakeQuantizePlan({DType::kBF16, {rows, cols}, -1}, options);
@@ -190,8 +190,8 @@ double SpeedOf(Cpu& cpu, const QuantizeOptions& options, int64_t rows,
   return best;
 }
 
-// The goal is a tenth of the speed; less than a hundredth is a fault. cpu_bench
-// --shapes measures precisely.
+// A column should have at least a tenth of the speed of a row. This test fails
+// below a hundredth; cpu_bench --shapes measures precisely.
 TEST(CpuAgreementTest, AColumnIsNotFarSlowerThanARow) {
   std::vector<Cpu> cpus = Cpus();
   Cpu& best = cpus[cpus.size() - 3];  // with a single thread

@@ -26,7 +26,7 @@ TEST(BudgetTest, ScratchCountsAsPayloadMemory) {
   options.dbias = true;
   const auto plan = MakeQuantizePlan(tensor, options);
   ASSERT_TRUE(plan.ok());
-  // Two chunks of 128 rows, a float for each column; and dbias itself.
+  // Scratch is two chunks of 128 rows with a float for each column.
   EXPECT_EQ(plan->scratch_bytes(), size_t{8} << 20);
   EXPECT_GE(PayloadNeed(*plan), without + (size_t{8} << 20));
 }

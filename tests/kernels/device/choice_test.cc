@@ -1,6 +1,6 @@
-// The kernel that computes each plan, for every device, tested without one:
-// every format, option, dtype and usage that the support table allows.
-// encode_choice_test.cc has CUDA's encoders.
+// The kernels that compute each plan on the CPU and on CUDA, tested without a
+// device, for every format, option, dtype and usage that the support table
+// allows. encode_choice_test.cc tests CUDA's encoders.
 #include "kernels/cuda/choice.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ TEST(ChoiceTest, EveryOptionOfEveryFormatHasRows) {
   EXPECT_GT(rows, 1000u);
 }
 
-// The columns of all chunks of 128 rows.
+// The total number of columns of all chunks of 128 rows.
 int64_t ColumnsOfChunks(const Plan& plan) {
   int64_t chunks = 0;
   for (const Group& g : plan.groups()) chunks += (g.rows + 127) / 128;
@@ -123,9 +123,9 @@ TEST(ChoiceTest, TheEncoderSumsChunksOnlyWhereItWalksOverTiles) {
   });
 }
 
-// Tables of groups are filled and copied only for kernels that read them: for a
-// small tensor the copy is expensive.
-TEST(ChoiceTest, OnlyKernelsOfOneTensorNeedNoListOfGroups) {
+// Tables of groups are filled and copied only for kernels that read them,
+// because the copy is expensive for a small tensor.
+TEST(ChoiceTest, OnlyKernelsForOneTensorNeedNoGroupTable) {
   ForQuantizeRows(1, [&](const QuantizeRow& row) {
     const cuda::KernelChoice c = OnCuda(row.plan);
     const bool one = c.amax != AmaxKernel::kLines &&

@@ -1,4 +1,4 @@
-// The kernel that encodes each plan on CUDA, tested without a device: every
+// The kernel that encodes each plan on CUDA, tested without a device, for every
 // format, option, dtype and usage that the support table allows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,14 +30,14 @@ const QuantizeOptions& OptionsOf(const Plan& plan) {
   return std::get<QuantizeOptions>(plan.options());
 }
 
-// The columns of all chunks of 128 rows.
+// The total number of columns of all chunks of 128 rows.
 int64_t ColumnsOfChunks(const Plan& plan) {
   int64_t chunks = 0;
   for (const Group& g : plan.groups()) chunks += (g.rows + 127) / 128;
   return chunks * plan.cols();
 }
 
-// Encoders that are made for certain plans.
+// Encoders that support only certain plans.
 constexpr EncodeKernel kMade[] = {EncodeKernel::kQuantizeRows,
                                   EncodeKernel::kNvfp4Rows,
                                   EncodeKernel::kNvfp4ScaledRows,
@@ -78,7 +78,7 @@ bool Rotates(const QuantizeRow& row) {
          (HasColumnwise(row.usage) && rht.columnwise);
 }
 
-// Whether an encoder is made for a plan, according to its source.
+// Whether an encoder supports a plan, according to the encoder's source.
 bool IsMadeFor(EncodeKernel kernel, const QuantizeRow& row) {
   using enum EncodeKernel;
   const QuantizeOptions& o = OptionsOf(row.plan);
@@ -89,7 +89,7 @@ bool IsMadeFor(EncodeKernel kernel, const QuantizeRow& row) {
   const bool rowwise_alone = row.usage == Usage::kRowwise;
   const bool two_bytes = row.dtype != DType::kF32;
   const bool square = row.format.square;
-  // (The only profile in these rows has another arithmetic.)
+  // (The only profile in these rows differs from TransformerEngine.)
   const bool te = !has(kOptProfile);
   const bool scaled = has(kOptRowScaled);
   const bool nearest = !has(kOptStochastic | kOptFourOverSix);
@@ -111,7 +111,7 @@ bool IsMadeFor(EncodeKernel kernel, const QuantizeRow& row) {
                    columns < (int64_t{1} << 31) - 1 && !has(kOptRht);
   const bool tensor = fp8 && row.format.scaling == Scaling::kTensor;
   const bool block = fp8 && row.format.scaling == Scaling::kBlock && te;
-  // (Profiles of MX multiply, too; but a zero times NaN must stay a zero.)
+  // (Profiles of MX multiply, too, but a zero times NaN must stay a zero.)
   const bool mx = fp8 && row.format.scaling == Scaling::kMx &&
                   (te || o.non_finite != NonFinite::kPropagate);
   const bool alone = rowwise_alone && !has(kOptDbias);
@@ -164,7 +164,7 @@ bool IsMadeFor(EncodeKernel kernel, const QuantizeRow& row) {
   }
 }
 
-// The name of the frame's cell for a plan, composed of the parameters of cells.
+// The name of the frame's cell for a plan, composed of the cell's parameters.
 std::string CellOf(const QuantizeRow& row) {
   const auto has = [&](uint32_t options) {
     return (row.options & options) != 0;
@@ -187,8 +187,8 @@ std::string CellOf(const QuantizeRow& row) {
   return has(kOptProfile) ? name + "OfProfiles" : name;
 }
 
-// Whether the frame supports a plan: rows fit the copy engine, no errors are
-// counted, and a table of two scales belongs to a group, not to a line.
+// Whether the frame supports a plan: rows fit the copy engine, there are no
+// statistics, and a table of two scales belongs to a group, not to a line.
 bool FrameTakes(const QuantizeRow& row) {
   const auto row_bytes =
       row.plan.cols() * static_cast<int64_t>(SizeOf(row.dtype));
@@ -241,7 +241,8 @@ TEST(EncodeChoiceTest, CudaChoosesTheKernelMadeForThePlanOrTheFrame) {
   fmt::print("{} rows\n", rows);
 }
 
-// A tile of rotated fp32 does not fit into a CTA with little shared memory.
+// A tile of rotated fp32 does not fit into the shared memory of a thread block
+// on every GPU.
 TEST(EncodeChoiceTest, SmallSharedMemoryLeavesRotatedFloatsToSpans) {
   size_t moved = 0;
   ForQuantizeRows(2, [&](const QuantizeRow& row) {

@@ -17,7 +17,7 @@ struct TestWork : Engine::Work {
     device = backend.info().name;
     started.Notify();
     release.WaitForNotification();
-    // The notification comes last: the waiting thread may destroy this.
+    // Notifies last, because the waiting thread may then destroy this object.
     auto* done_now = &done;
     done_now->Notify();
   }
@@ -44,7 +44,7 @@ class EngineTest : public testing::Test {
   std::unique_ptr<Engine> engine_;
 };
 
-TEST_F(EngineTest, RunsOnTheDeviceAskedForAsManyAsSlots) {
+TEST_F(EngineTest, RunsAsManyJobsAsSlotsOnTheRequestedDevice) {
   Make(2, 2);
   TestWork a, b, c, other;
   engine_->Submit(1, &a);
@@ -125,7 +125,7 @@ TEST_F(EngineTest, WorkLeavesALostDeviceUnlessItStays) {
   EXPECT_FALSE(leaving.started.HasBeenNotified());
 }
 
-// Work that is queued while workers poll, fall asleep or sleep is run.
+// Workers run work that is queued while they poll, fall asleep or sleep.
 TEST_F(EngineTest, PollingWorkersMissNoWork) {
   constexpr std::chrono::microseconds kLook{200};
   for (const int slots : {1, 3}) {

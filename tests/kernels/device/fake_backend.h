@@ -1,5 +1,5 @@
-// A device whose jobs wait until a test lets them run, so that it can hold a
-// call at a stage of its life.
+// A device whose jobs wait until a test lets them run, so that a test can stop
+// a call at a certain stage.
 #ifndef QUANTD_TESTS_KERNELS_DEVICE_FAKE_BACKEND_H_
 #define QUANTD_TESTS_KERNELS_DEVICE_FAKE_BACKEND_H_
 
@@ -19,7 +19,7 @@ namespace quantd {
 // State shared by a fake device and its test. Must outlive the device.
 class FakeControl {
  public:
-  // While closed, Run waits. Open from the start.
+  // While the device is closed, Run waits. The device starts open.
   void Close() {
     absl::MutexLock lock(&mutex_);
     open_ = false;
@@ -47,7 +47,7 @@ class FakeControl {
     absl::MutexLock lock(&mutex_);
     healthy_ = healthy;
   }
-  // Waits until that many jobs are inside Run; false after a minute.
+  // Waits until that many jobs are inside Run. Returns false after a minute.
   bool AwaitRunning(int jobs) {
     absl::MutexLock lock(&mutex_);
     const auto reached = [&] { return running_ == jobs; };

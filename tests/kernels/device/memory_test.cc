@@ -16,7 +16,7 @@ namespace {
 constexpr auto kExhausted = absl::StatusCode::kResourceExhausted;
 constexpr size_t kMiB = size_t{1} << 20;
 
-// A source that counts what it lent, and can run out of memory.
+// A source that counts the bytes it lent, and can run out of memory.
 std::atomic<int64_t> source_bytes{0};
 std::atomic<int> source_calls{0};
 std::atomic<bool> source_dry{false};

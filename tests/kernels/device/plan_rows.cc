@@ -13,7 +13,7 @@ constexpr int64_t kRows = 256;
 constexpr int64_t kCols = 512;
 constexpr DType kFloats[] = {DType::kBF16, DType::kF16, DType::kF32};
 
-// Groups without rows, with a few and with many.
+// Groups with no rows, with a few rows and with many.
 std::vector<int64_t> SplitsOf(int64_t rows) {
   return {0, rows / 2, rows - rows / 2};
 }
@@ -27,7 +27,7 @@ Setting Simply(std::string name, void (*set)(QuantizeOptions&)) {
           .set = [set](TensorDesc&, QuantizeOptions& o) { set(o); }};
 }
 
-// Rotates every copy, or one of the two.
+// Rotates both copies, or one of them.
 Setting Rotate(int dimension, bool rowwise, bool columnwise) {
   const bool both = rowwise && columnwise;
   return {.name = fmt::format("rht {}{}", dimension,
@@ -35,8 +35,9 @@ Setting Rotate(int dimension, bool rowwise, bool columnwise) {
                               : rowwise ? " of rows"
                                         : " of columns"),
           .set = [=](TensorDesc&, QuantizeOptions& o) {
-            // With a single copy the setting for both copies is enough: the
-            // others clear the format, which makes the plan illegal.
+            // If only one copy is made, the setting for both copies is enough.
+            // The other settings then clear the format, which makes the plan
+            // illegal.
             if (!both && o.usage != Usage::kBoth) o.format = Format{};
             o.rht.rowwise = rowwise && HasRowwise(o.usage);
             o.rht.columnwise = columnwise && HasColumnwise(o.usage);
@@ -52,7 +53,8 @@ Setting ShapeOf(std::string name, int64_t rows, int64_t cols) {
           }};
 }
 
-// Gives one amax for each group, or for each line if the format has that.
+// Gives one amax for each group, or for each line if the format has amaxes of
+// lines.
 void GiveAmax(const TensorDesc& t, bool columnwise, QuantizeOptions* o) {
   const size_t groups = o->splits ? o->splits->size() : 1;
   const auto lines = static_cast<size_t>(t.shape[columnwise]);
@@ -64,7 +66,7 @@ void GiveAmax(const TensorDesc& t, bool columnwise, QuantizeOptions* o) {
       .assign(lines_of ? each : groups, columnwise ? 5.0f : 3.0f);
 }
 
-// Settings that may be combined: at most one of each option.
+// Settings to combine: a combination has at most one setting of each list.
 using Choices = std::vector<std::vector<Setting>>;
 
 void Combine(const Choices& choices, size_t from, size_t most,
@@ -197,7 +199,7 @@ std::vector<Setting> Shapes() {
 void ForQuantizeRows(size_t settings,
                      const std::function<void(const QuantizeRow&)>& fn) {
   Choices choices;
-  // Groups come first, because later settings depend on their number.
+  // Groups come first, because later settings depend on the number of groups.
   choices.push_back(SettingsOf(kOptGrouped));
   for (const OptionSpec& spec : Options()) {
     if (spec.option != kOptGrouped) choices.push_back(SettingsOf(spec.option));
@@ -220,7 +222,7 @@ void ForQuantizeRows(size_t settings,
             wanted |= setting->option;
             name += (name.empty() ? "" : " + ") + setting->name;
           }
-          // Nothing may be rotated or given for a copy that is not made.
+          // A copy that is not made must not be rotated or have a given amax.
           const uint32_t used = UsedOptions(o);
           if ((used & wanted) != wanted) continue;
           const absl::StatusOr<Plan> plan = MakeQuantizePlan(tensor, o);

@@ -1,5 +1,5 @@
-// Plans of every kind, generated from the support table, so that an option
-// added there is covered here.
+// Plans of every kind, generated from the support table, so that the tests
+// cover every option added to it.
 #ifndef QUANTD_TESTS_KERNELS_DEVICE_PLAN_ROWS_H_
 #define QUANTD_TESTS_KERNELS_DEVICE_PLAN_ROWS_H_
 
@@ -15,14 +15,14 @@
 
 namespace quantd {
 
-// One way to use an option, or a shape.
+// A way to use an option, or a shape.
 struct Setting {
   std::string name;     // "rht 16"
   uint32_t option = 0;  // 0: a shape, not an option
   std::function<void(TensorDesc&, QuantizeOptions&)> set = {};
 };
 
-// All ways to use an option. Fails the test if there are no ways.
+// All ways to use an option. Fails the test if there are none for it.
 std::vector<Setting> SettingsOf(Option option);
 // Shapes that some kernels do not support.
 std::vector<Setting> Shapes();
@@ -37,8 +37,8 @@ struct QuantizeRow {
   Plan plan;
 };
 // Calls `fn` with every legal combination of format, dtype, usage and at most
-// `settings` settings, each with an effect, of different options or of a shape.
-// An option that requires another one includes it.
+// `settings` settings. Each setting has an effect and is of a different option
+// or a shape. An option that requires another option includes it.
 void ForQuantizeRows(size_t settings,
                      const std::function<void(const QuantizeRow&)>& fn);
 

@@ -1,4 +1,4 @@
-// What a plan asks of any device.
+// The recipes of plans: the steps that are the same on every device.
 #include "kernels/device/recipe.h"
 
 #include <gmock/gmock.h>
@@ -38,7 +38,7 @@ std::vector<From> Sources(const Recipe& r) {
   return sources;
 }
 
-TEST(RecipeTest, AnAmaxIsOfTheEncodedValues) {
+TEST(RecipeTest, TheAmaxIsThatOfTheEncodedValues) {
   QuantizeOptions o = Nvfp4Both();
   o.rht.columnwise = true;
   o.rht.dimension = 32;
@@ -54,7 +54,7 @@ TEST(RecipeTest, AnAmaxIsOfTheEncodedValues) {
   EXPECT_EQ(r.rotation->dimension, 32);
 }
 
-TEST(RecipeTest, AnEstimateTakesOneSearchOfPlainValues) {
+TEST(RecipeTest, AnEstimateNeedsOnlyThePlainMaxima) {
   QuantizeOptions o = Nvfp4Both();
   o.rht.rowwise = o.rht.columnwise = true;
   o.nvfp4.amax_estimation_scale = 2.0f;
@@ -76,7 +76,7 @@ TEST(RecipeTest, AGivenAmaxIsNotSearchedForAndServesBothUnrotatedCopies) {
   EXPECT_FALSE(r.search.any());
 }
 
-TEST(RecipeTest, LinesHaveAmaxesOfTheirOwn) {
+TEST(RecipeTest, EveryLineHasItsOwnAmax) {
   QuantizeOptions o = Nvfp4Both();
   o.form.row_scaled = true;
   const Plan plan = Quantize(o);
@@ -108,7 +108,7 @@ TEST(RecipeTest, DelayedScalingGivesTheScaleAndStillFindsTheAmax) {
   EXPECT_EQ(MakeRecipe(current).copies[0].scale, TensorScale::kAmax);
 }
 
-TEST(RecipeTest, WithoutCopiesOfBlocksTheSearchStillSeesNan) {
+TEST(RecipeTest, WithoutEncodedCopiesTheSearchStillFindsNan) {
   QuantizeOptions o;
   o.format = Format::kMxfp8E4M3;
   const Plan plan = Quantize(o);
@@ -135,7 +135,7 @@ TEST(RecipeTest, RefusesOnlyValuesThatThePolicyRejects) {
 }
 
 // Every amax of the output has one source, in the order of the outputs, and the
-// search finds what the sources say.
+// search finds the maxima that the sources need.
 TEST(RecipeTest, EveryAmaxOfEveryPlanHasASource) {
   const std::set<TensorKind> kinds = {
       TensorKind::kRowwiseAmax,    TensorKind::kColumnwiseAmax,

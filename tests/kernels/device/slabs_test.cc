@@ -28,7 +28,7 @@ class SlabsTest : public testing::Test {
  protected:
   SlabsTest() : backend_(*OpenBackend("cpu", {.memory_limit = 64 << 20})) {}
 
-  // Fills one of the plan's inputs in each call; a few values are NaN or Inf.
+  // Fills the plan's inputs; a few values are NaN or Inf.
   std::vector<std::vector<std::byte>> InputsOf(const Plan& plan) {
     std::vector<std::vector<std::byte>> inputs;
     for (const TensorSpec& spec : plan.inputs()) {
@@ -118,8 +118,9 @@ TEST_F(SlabsTest, Quantize) {
     }
   });
   EXPECT_GT(all, 1000);
-  // In every format rows are independent if the amax, if any, is given. Scales
-  // of 1 x 128 are the exception: they are stored column by column.
+  // In every format rows are independent if the amax is given or the format has
+  // none. The exception is blocks of 1 x 128, whose scales are stored column by
+  // column.
   for (const FormatSpec& format : kFormats) {
     const bool apart = format.scaling != Scaling::kBlock || format.square;
     EXPECT_EQ(cut[std::string(Name(format.format))] > 0, apart)

@@ -1,6 +1,6 @@
 // The results of each format for zeros, the smallest and largest numbers, Inf
 // and NaN. Every expectation is derived by hand from kernels/plan/FORMATS.md,
-// none from the product or the oracle, which is tested as well.
+// not with the product or the oracle. The oracle is tested as well.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ struct Case {
   uint32_t scale;                // as stored
   std::vector<uint8_t> codes;    // codes of x
   std::vector<float> decoded;    // decoded values of x
-  // The code and the value of the zeros that follow.
+  // The code and the decoded value of the zeros that follow.
   uint8_t rest = 0;
   float rest_decoded = 0;
   std::optional<float> given = {};
@@ -95,8 +95,8 @@ std::vector<Case> Nvfp4Cases() {
        0x7F, {7, 7, 15, 8}, {kNan, kNan, kNan, kNan}, 0, kNan},
       {"NaN, propagate, given amax", kNvfp4, kPropagate, {kNan, 1, -1},
        0x40400000, 0x7F, {7, 7, 15}, {kNan, kNan, kNan}, 0, kNan, 3.0f},
-      // S = 1: scale 8 / 6 is 1.375, 1 and -2 are 0.73 and -1.45 under it. But
-      // an amax of 0 decodes to zeros.
+      // S = 1: the scale 8 / 6 is 1.375, under which 1 and -2 are 0.73 and
+      // -1.45. But an amax of 0 decodes to zeros.
       {"given 0", kNvfp4, kIgnore, {1, -2, 0.5f, 8}, 0, 0x3B, {1, 11, 1, 7},
        {0.0f, -0.0f, 0.0f, 0.0f}, 0, 0, 0.0f},
       {"far below a given 3e38", kNvfp4, kIgnore, {1, -1}, 0x7F61B1E6, 0x00,
@@ -136,7 +136,7 @@ std::vector<Case> TensorCases() {
        {0x7F, 0x44}, {kNan, 3}},
       {"given 0", kE4M3, kIgnore, {1000, -3}, 0, 0x3F800000, {0x7E, 0xC4},
        {448, -3}, 0, 0, 0.0f},
-      // FLT_MAX as scale: 1 saturates.
+      // The scale is FLT_MAX, so 1 saturates.
       {"given 2^-149", kE4M3, kIgnore, {1, -1}, 1, 0x00200000, {0x7E, 0xFE},
        {448 * 0x1p-128f, -448 * 0x1p-128f}, 0, 0, kLeast},
   };
@@ -175,7 +175,7 @@ std::vector<Case> MxCases() {
        {kInf, 0.0f, -kInf}},
       {"Inf", kMxfp4, kIgnore, {kInf, 1, -kInf}, {}, 0xFE, {7, 0, 15},
        {kInf, 0.0f, -kInf}},
-      // 2^-8, 2^-15 and 2^-2 are the next powers above 1 / FMAX.
+      // 2^-8, 2^-15 and 2^-2 are the powers of two just above 1 / FMAX.
       {"NaN", kMxE4M3, kIgnore, {-kNan, 1}, {}, 0x77, {0x7F, 0x78}, {kNan, 1}},
       {"NaN", kMxE5M2, kIgnore, {-kNan, 1}, {}, 0x70, {0x7F, 0x78}, {kNan, 1}},
       {"NaN", kMxfp4, kIgnore, {-kNan, 1}, {}, 0x7D, {7, 6}, {1.5f, 1}},

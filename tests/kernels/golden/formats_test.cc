@@ -1,5 +1,5 @@
-// Golden vectors of all other formats and options, tested on the oracle and on
-// every device.
+// Golden vectors of formats and options other than plain NVFP4, tested on the
+// oracle and on every device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -73,7 +73,7 @@ TEST_P(GoldenFormats, Gv4EstimatedAmax) {
     EXPECT_THAT(ScalesOf(spec, copy),
                 ElementsAreArray(row["sf"].get<std::vector<uint32_t>>()));
     EXPECT_TRUE(BytesEq(key, GoldenBytes(row["bytes"]), copy.data));
-    EXPECT_EQ(copy.stats.elements, 0) << "reported without being asked for";
+    EXPECT_EQ(copy.stats.elements, 0) << "statistics that were not requested";
   }
 }
 
@@ -99,8 +99,8 @@ TEST_P(GoldenFormats, Gv5FourOverSix) {
   }
 }
 
-// The subsequence is odd, so it is that of a columnwise copy; in a matrix with
-// one column, the 16 rows of output 42 start at row 42 * 16.
+// The subsequence is odd, as for a columnwise copy. In a matrix with one
+// column, the 16 rows of output 42 start at row 42 * 16.
 TEST_P(GoldenFormats, Gv6StochasticRounding) {
   const auto& row = Golden()["GV6"];
   QuantizeSpec spec = LineSpec(Format::kNvfp4, 16, true);
@@ -153,8 +153,8 @@ TEST_P(GoldenFormats, Gv7Mxfp8) {
   }
 }
 
-// The rows of the E8M0 table that are a product fl32(amax * fl32(1 / FMAX)) in
-// one of the formats.
+// The rows of the E8M0 table whose value is a product fl32(amax * fl32(1 /
+// FMAX)) in one of the formats.
 TEST_P(GoldenFormats, Gv7ExponentsVisibleInReplies) {
   int shown = 0;
   for (const auto& pair : Golden()["GV7_e8m0"]) {
@@ -189,7 +189,7 @@ TEST_P(GoldenFormats, Gv7ExponentsVisibleInReplies) {
   EXPECT_GE(shown, 20);
 }
 
-// Every column of every row, as a tensor with that largest magnitude.
+// Tests every column of every row with a tensor of that largest magnitude.
 TEST_P(GoldenFormats, Gv8ScalesOfFp8Tensors) {
   ASSERT_EQ(Golden()["GV8"].size(), 7u);
   for (const auto& row : Golden()["GV8"]) {

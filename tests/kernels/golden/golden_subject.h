@@ -16,8 +16,8 @@ namespace quantd {
 
 inline constexpr uint16_t kDefaultMask = 0xD7E8;
 
-// Computes with the oracle or a device. A device's error fails the test and
-// gives an empty answer.
+// Computes with the oracle or a device. An error of a device fails the test and
+// gives an empty result.
 class Subject {
  public:
   // Without a device it uses the oracle.
@@ -28,7 +28,7 @@ class Subject {
   // Decodes; every NaN in the result is canonical.
   oracle::Bytes Dequantize(const oracle::DequantizeSpec& spec,
                            const oracle::Copy& copy);
-  // All maxima of bf16 that the size allows.
+  // All maxima of a bf16 matrix that its size allows.
   oracle::Amaxes RhtAmax(int64_t rows, int64_t cols, uint16_t mask,
                          const oracle::Bytes& input);
   // Rotates rows of 16.

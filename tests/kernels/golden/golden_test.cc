@@ -29,7 +29,8 @@ class GoldenVectors : public GoldenTest {
     return first;
   }
 
-  // Checks a row of a single line, rowwise and, as a column, columnwise.
+  // Checks a golden row as a rowwise copy of one row and as a columnwise copy
+  // of one column.
   void CheckRow(const std::string& name, const nlohmann::json& row,
                 std::optional<float> given) {
     const Bytes codes = GoldenBytes(row["bytes"]);
@@ -152,7 +153,7 @@ TEST_P(GoldenVectors, Gv3DecodesWithTheScaleThatEncodingUsed) {
   EXPECT_NEAR(y[0] / x[0], 1, 0.1);
   EXPECT_NEAR(y[1] / x[1], 1, 0.1);
   EXPECT_EQ(y[2], 0);
-  // S was 1, so the factor is the block scale: codes 7 8 2 9 under 448.
+  // S was 1, so the factor is the block scale 448; the codes are 7 8 2 9.
   const auto inf = oracle::Values(
       Element::kF32, Decode(Golden()["GV3"]["one +Inf"], Element::kF32));
   EXPECT_EQ(inf[0], 2688);
@@ -198,7 +199,7 @@ TEST_P(GoldenVectors, Gv4ColumnwisePath) {
                       subject_->Dequantize(back, q.columnwise)));
 }
 
-// Values that distinguish the order of multiplications from similar ones.
+// Values whose results depend on the order of multiplications.
 TEST_P(GoldenVectors, Gv9OrderOfMultiplications) {
   const auto& examples = Golden()["GV9"]["examples"];
   const auto number = [](const nlohmann::json& hex) {

@@ -44,7 +44,7 @@ std::vector<uint32_t> Numbers(const Bytes& bytes, size_t size) {
   return numbers;
 }
 
-// The scales of profiles.json as they are stored: the file has all of FP8's in
+// The stored form of the scales of profiles.json, which has all FP8 scales in
 // fp32.
 std::vector<uint32_t> StoredScales(const QuantizeSpec& spec,
                                    const Bytes& bytes) {
@@ -60,7 +60,7 @@ std::vector<uint32_t> StoredScales(const QuantizeSpec& spec,
   return words;
 }
 
-// Turns -0 into +0: some libraries' decoders lose the sign.
+// Turns -0 into +0, because some libraries' decoders lose the sign.
 Bytes WithoutSigns(Element e, Bytes bytes) {
   const size_t size = oracle::ElementSize(e);
   for (size_t i = 0; i < bytes.size(); i += size) {
@@ -98,7 +98,7 @@ class GoldenProfilesTest : public GoldenTest {
                          const oracle::Copy& copy) {
     EXPECT_TRUE(BytesEq("codes", GoldenHex(row["codes"]), copy.data));
     std::vector<uint32_t> scales = ScalesOf(spec, copy);
-    // Lines share a square's scale: the cases have one row of squares.
+    // Lines share a square's scale, and all cases have one row of squares.
     if (oracle::IsSquare(spec.format)) scales.resize(want_scales.size());
     EXPECT_THAT(scales, ElementsAreArray(want_scales));
     if (row.contains("global")) {
@@ -155,7 +155,7 @@ TEST_P(GoldenProfilesTest, EveryVector) {
   EXPECT_EQ(compared, 6 * 23);
 }
 
-// The bytes that the libraries themselves wrote, and the values they decoded.
+// The bytes that the libraries wrote, and the values that they decoded.
 TEST_P(GoldenProfilesTest, EveryVectorOfTheLibraries) {
   int compared = 0;
   for (const auto& c : GoldenLibraries()["cases"]) {
@@ -173,7 +173,7 @@ TEST_P(GoldenProfilesTest, EveryVectorOfTheLibraries) {
       ++compared;
     }
   }
-  // 6, 6 and 1 formats for three types, 3 for two.
+  // 6, 6 and 1 formats with three types each, and 3 formats with two types.
   EXPECT_EQ(compared, 3 * 13 + 2 * 3);
 }
 
@@ -200,10 +200,9 @@ void ForProfiles(const std::function<void(const QuantizeSpec&)>& fn) {
   }
 }
 
-// By hand from FORMATS.md: the code of NaN is 7 in E2M1 and 0x7F in FP8,
-// whatever its sign and the rest of the block, which is zeros or too small for
-// the scale.
-TEST_P(GoldenProfilesTest, TheCodeOfNan) {
+// By FORMATS.md, the code of NaN is 7 in E2M1 and 0x7F in FP8, whatever the
+// sign of the NaN. The rest of the block is zeros, or too small for the scale.
+TEST_P(GoldenProfilesTest, NanHasTheSpecifiedCode) {
   ForProfiles([&](QuantizeSpec spec) {
     const bool half = spec.format == oracle::Format::kNvfp4 ||
                       spec.format == oracle::Format::kNvfp4Square ||
@@ -215,7 +214,7 @@ TEST_P(GoldenProfilesTest, TheCodeOfNan) {
         std::vector<float> x(256, rest);
         x[131] = std::numeric_limits<float>::quiet_NaN();
         x[200] = -x[131];
-        // The tensor's maximum, under which 1e-6 has the scale 0.
+        // The tensor's maximum 3, with which a block of 1e-6 has the scale 0.
         if (rest != 0) x[0] = 3;
         const oracle::Copy copy =
             subject_->Quantize(spec, oracle::FromValues(spec.element, x))
@@ -233,7 +232,7 @@ TEST_P(GoldenProfilesTest, TheCodeOfNan) {
   });
 }
 
-// Statistics describe the decoded values even under a NaN maximum.
+// Statistics describe the decoded values even if the maximum is NaN.
 TEST_P(GoldenProfilesTest, StatisticsAreOfTheDecodedValues) {
   ForProfiles([&](QuantizeSpec spec) {
     for (const float special :

@@ -10,9 +10,10 @@
 namespace quantd {
 namespace {
 
-// The layout that the hardware documentation describes: tiles of 128 lines and
-// 4 blocks, tile after tile along the blocks; inside, 32 rows of 16 bytes. Line
-// l has the bytes 4 * (l / 32) .. + 3 of row l % 32.
+// The index of a scale in the layout of the hardware's documentation: tiles of
+// 128 lines and 4 blocks, ordered along the blocks. A tile has 32 rows of 16
+// bytes. Line l of a tile has the bytes from 4 * (l / 32) to 4 * (l / 32) + 3
+// of row l % 32.
 size_t Tiled(int64_t line, int64_t block, int64_t blocks) {
   const int64_t tiles_across = (blocks + 3) / 4;
   const int64_t tile = (line / 128) * tiles_across + block / 4;
@@ -60,11 +61,12 @@ TEST(ScaleLayout, RoundTrips) {
       for (int64_t b = 0; b < linear.blocks; ++b) {
         state = state * 6364136223846793005u + 1442695040888963407u;
         const auto index = static_cast<size_t>(ScaleIndex(linear, l, b));
-        ASSERT_EQ(before[index], std::byte{0}) << "two scales in one place";
+        ASSERT_EQ(before[index], std::byte{0})
+            << "two scales have the same index";
         before[index] = static_cast<std::byte>(1 + (state >> 33) % 255);
       }
     }
-    // Old content of the memory must not show.
+    // The memory's old content must be overwritten.
     std::vector<std::byte> there(tiles.scale_bytes, std::byte{0xEE});
     ConvertScales(format, linear, before, tiles, absl::MakeSpan(there));
     std::vector<std::byte> expected(tiles.scale_bytes, std::byte{0});
@@ -82,7 +84,7 @@ TEST(ScaleLayout, RoundTrips) {
   }
 }
 
-TEST(ScaleLayout, KnownPlaces) {
+TEST(ScaleLayout, KnownIndices) {
   // A 128 x 64 NVFP4 copy is one tile.
   const CopyGeometry tile =
       Of({Format::kNvfp4, false, 128, 64, 0}, Layout::kSwizzled);
@@ -91,12 +93,12 @@ TEST(ScaleLayout, KnownPlaces) {
   EXPECT_EQ(ScaleIndex(tile, 1, 0), 16);
   EXPECT_EQ(ScaleIndex(tile, 32, 0), 4);
   EXPECT_EQ(ScaleIndex(tile, 127, 3), 511);
-  // The second tile along the blocks, then the one below.
+  // The second tile along the blocks, then the tile below.
   const CopyGeometry wide =
       Of({Format::kNvfp4, false, 256, 128, 0}, Layout::kSwizzled);
   EXPECT_EQ(ScaleIndex(wide, 0, 4), 512);
   EXPECT_EQ(ScaleIndex(wide, 128, 0), 1024);
-  // One compact scale serves a square.
+  // A square has one compact scale.
   const CopyGeometry compact =
       MakeCopyGeometry(*FindFormat(Format::kNvfp4Square), false, 40, 48, 0,
                        Layout::kLinear, /*compact_scales=*/true);

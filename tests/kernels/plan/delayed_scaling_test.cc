@@ -22,8 +22,8 @@ uint32_t ScaleBits(std::vector<float> history, int margin, float element_max,
       UpdateScale(history, rule, margin, element_max, /*previous=*/7).scale);
 }
 
-// The columns "delayed" of the golden table of FP8 tensor scales; the previous
-// scale was 7.
+// Checks the columns "delayed" of the golden table of FP8 tensor scales. The
+// previous scale is 7.
 TEST(DelayedScalingTest, ScalesOfTheGoldenTable) {
   const struct {
     float amax;
@@ -65,11 +65,11 @@ TEST(DelayedScalingTest, NanIsDroppedAndInfKeepsTheScale) {
             std::bit_cast<uint32_t>(7.0f));
 }
 
-TEST(DelayedScalingTest, MarginsAtTheirEnds) {
+TEST(DelayedScalingTest, SmallestAndLargestMargins) {
   // 448 * 2^-127 is exact.
   EXPECT_EQ(UpdateScale({{1}}, HistoryRule::kMax, 127, 448, 7).scale,
             std::ldexp(448.0f, -127));
-  // 448 * 2^127 is beyond fp32: the scale stays finite.
+  // 448 * 2^127 is beyond fp32, so the scale is FLT_MAX.
   EXPECT_EQ(UpdateScale({{1}}, HistoryRule::kMax, -127, 448, 7).scale, kMost);
 }
 
@@ -80,7 +80,7 @@ TEST(DelayedScalingTest, EveryGroupHasItsOwnHistory) {
                    448, std::vector<float>{3, 5});
   EXPECT_THAT(u.history, ElementsAre(0, 2, 4, 0, 4, 0.5f));
   EXPECT_THAT(u.scales, ElementsAre(112, 56));
-  // A group without an amax keeps its own scale.
+  // A group whose amax is 0 keeps its scale.
   const GroupUpdates none =
       UpdateScales(history, std::vector<float>{0, 2}, HistoryRule::kMostRecent,
                    0, 448, std::vector<float>{3, 5});

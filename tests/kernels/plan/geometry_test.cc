@@ -1,4 +1,4 @@
-// The places of codes and scales, and the bytes of padding.
+// The offsets of codes and scales, and the bytes of padding.
 #include "kernels/plan/geometry.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ TEST(GeometryTest, SwizzledIndexOfTheGoldenVectors) {
 }
 
 // Tuned kernels compute the index from these parts, in 32 bits.
-TEST(GeometryTest, SwizzledIndexIsTileAndPlace) {
+TEST(GeometryTest, SwizzledIndexIsTheSumOfItsParts) {
   for (uint32_t blocks : {1u, 4u, 7u, 12u}) {
     for (uint32_t line = 0; line < 400; ++line) {
       for (uint32_t b = 0; b < blocks; ++b) {
@@ -61,7 +61,7 @@ int64_t ScaleIndex(Format format, bool columnwise, Layout layout, bool compact,
   return l / g.scale_lines * g.scale_line + b * g.scale_block;
 }
 
-TEST(GeometryTest, PlacesOfScales) {
+TEST(GeometryTest, IndicesOfScales) {
   const struct {
     Format format;
     bool columnwise;
@@ -101,7 +101,7 @@ TEST(GeometryTest, PlacesOfScales) {
   }
 }
 
-TEST(GeometryTest, PlacesOfCodes) {
+TEST(GeometryTest, OffsetsOfCodes) {
   const auto of = [](Format format, bool columnwise, int rotation) {
     return MakeCopyGeometry(*FindFormat(format), columnwise, 200, 320, rotation,
                             Layout::kLinear, false);
@@ -122,8 +122,8 @@ TEST(GeometryTest, PlacesOfCodes) {
   EXPECT_EQ(g.blocks, 2);
 }
 
-// Zero runs first, then scales: together they cover every byte, none is
-// outside, and no two blocks share one unless they are in the same square.
+// Zero runs and scales together cover every byte and nothing outside. No two
+// blocks share a scale unless they are in the same square.
 TEST(GeometryTest, PaddingAndScalesCoverEveryByte) {
   for (const FormatSpec& f : kFormats) {
     for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{1, 128},

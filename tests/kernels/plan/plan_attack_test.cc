@@ -1,4 +1,4 @@
-// Numbers chosen to overflow, as an attacker would choose them.
+// Numbers with which an attacker would try to cause overflows.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -102,7 +102,7 @@ TEST(AttackTest, TheLargestTensorsDoNotWrap) {
         r.quantize.dbias = true;
         r.quantize.form.row_scaled = f.format == Format::kNvfp4;
         if (grouped) {
-          // Nearly as many groups as K allows.
+          // Nearly the most groups that K allows.
           const int64_t n =
               std::min<int64_t>(1000, most / std::max<int64_t>(1, shape[1]));
           std::vector<int64_t> splits(n, 0);

@@ -1,4 +1,4 @@
-// Shapes, sizes and offsets of grouped tensors, and of outputs beside the
+// Shapes, sizes and offsets of tensors with groups, and of outputs beside the
 // copies.
 #include "tests/kernels/plan/plan_tensors.h"
 
@@ -139,7 +139,7 @@ TEST(SizesTest, DecodedGroupsHaveOffsets) {
                 {"dequantized bf16 50x32 (0 1088 1088 3200)"});
 }
 
-// Rows after the last group are in the input only.
+// Rows after the last group are only in the input, not in the outputs.
 TEST(SizesTest, GroupsThatEndBeforeTheTensor) {
   PlanRequest r;
   r.tensor = Tensor({60, 32});

@@ -1,5 +1,5 @@
-// Numbers and choices that are illegal by themselves, and the defaults of a
-// plan.
+// Numbers and enum values that are illegal in every combination, and the
+// defaults of a plan.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -101,7 +101,8 @@ TEST(NumbersTest, WrongNumbersAndChoices) {
        [](O& o) { o.fp8.epsilon = NAN; }},
       {Format::kFp8BlockE4M3, "epsilon", "a finite number >= 0", "inf",
        [](O& o) { o.fp8.epsilon = kInf; }},
-      // NaN does not count as an option that another format lacks.
+      // NaN counts as a value that is set, so the format's lack of the option
+      // is reported.
       {Format::kMxfp4, "epsilon",
        "epsilon only with fp8_e4m3, fp8_e5m2, fp8_block_e4m3, "
        "fp8_block_e5m2, fp8_block_2d_e4m3, fp8_block_2d_e5m2, fp8_channel_e4m3",
@@ -209,7 +210,7 @@ TEST(NumbersTest, SourcesOfAmaxes) {
   expect(o, true, Kind::kGiven, {0});
   o.rowwise_amax.clear();
   expect(o, false, Kind::kGiven, {0});
-  // The amax of a rotated copy is not used for the other one.
+  // The amax of a rotated copy is not used for the other copy.
   o.rht.columnwise = true;
   expect(o, false, Kind::kPlain);
   expect(o, true, Kind::kGiven, {0});
@@ -229,7 +230,7 @@ TEST(NumbersTest, SourcesOfAmaxes) {
   o.columnwise_amax.clear();
   o.nvfp4.amax_estimation_scale = 0;
   expect(o, true, Kind::kRotated);
-  // A row's amax differs from a column's.
+  // Amaxes of rows are not amaxes of columns.
   QuantizeOptions lines = PlanRequest().quantize;
   lines.form.row_scaled = true;
   lines.rowwise_amax.assign(2, 1);

@@ -15,8 +15,8 @@ namespace {
 
 using Edit = std::function<void(QuantizeOptions&)>;
 
-// An option used in the simplest way, and the formats that have it: written
-// from the rules, not from the table under test.
+// An option used in the simplest way, and the formats that have it. This list
+// is written from the rules, not from the table under test.
 struct Use {
   std::string_view name;
   std::string_view field;
@@ -135,7 +135,7 @@ TEST(OptionsTest, EveryOptionOfEveryFormat) {
   }
 }
 
-// Two refusals that the loop above leaves out.
+// Two refusals that EveryOptionOfEveryFormat does not test.
 TEST(OptionsTest, EstimationAndHistoryNameTheirFormats) {
   PlanRequest mx(Format::kMxfp4);
   mx.quantize.rht.columnwise = true;
@@ -174,7 +174,7 @@ TEST(OptionsTest, OptionsThatExcludeEachOther) {
       {Format::kFp8E4M3, "given_scale", "epsilon", "scale"},
       {Format::kFp8E5M2, "given_scale", "power_of_two", "scale"},
   };
-  // One more for the test below, and those of profiles: profiles_test.cc.
+  // The next test has one more pair, and profiles_test.cc those of profiles.
   size_t others = 0;
   for (const Conflict& c : Conflicts()) others += c.a != kOptProfile;
   EXPECT_EQ(others, 9u);
@@ -204,8 +204,8 @@ TEST(OptionsTest, FourOverSixWithRowScalesIsRowwiseOnly) {
   EXPECT_THAT(Make(kQuantize, r), IsOk());
 }
 
-// Decision D10: everything not named there is legal. These pairs are the most
-// likely to be refused by mistake.
+// All other combinations are legal. These pairs are the most likely to be
+// refused by mistake.
 TEST(OptionsTest, LegalCombinations) {
   const struct {
     Format format;
@@ -241,7 +241,7 @@ TEST(OptionsTest, LegalCombinations) {
   }
 }
 
-// An option that is set counts even if it has its default value: the caller
+// An option that is set to its default value counts as used, because the caller
 // assumes that the format has it.
 TEST(OptionsTest, ExplicitDefaultsCountAsUsed) {
   using O = QuantizeOptions;
@@ -270,7 +270,7 @@ TEST(OptionsTest, ExplicitDefaultsCountAsUsed) {
                                                            : kOptPowerOfTwo)),
             fmt::format("{} with {}", c.name, format.name));
       }
-      // It is not filled in either if there is no copy.
+      // The default is not filled in if no copy is made.
       PlanRequest none(format.format);
       none.quantize.usage = Usage::kNone;
       none.quantize.dbias = true;
@@ -285,7 +285,7 @@ TEST(OptionsTest, ExplicitDefaultsCountAsUsed) {
   }
 }
 
-// effects_test.cc finds options without effect; here their errors are tested.
+// effects_test.cc finds options without effect; this test checks their errors.
 TEST(OptionsTest, OptionsWithoutEffectAreRefused) {
   using O = QuantizeOptions;
   const struct {
@@ -360,7 +360,7 @@ TEST(OptionsTest, OptionsWithoutEffectAreRefused) {
     c.edit(r.quantize);
     ExpectRefused(Make(kQuantize, r).status(), c.field, c.expected, c.got);
   }
-  // Stating a default is not a request.
+  // Setting an option to its default is legal.
   PlanRequest r;
   r.quantize.shard.total_columns = 64;
   r.quantize.nvfp4.amax_estimation_scale = 0;

@@ -1,5 +1,5 @@
-// A legal request to each function that makes a plan, for tests that break one
-// thing.
+// A legal request to each Make function, which tests modify to make one field
+// illegal.
 #ifndef QUANTD_TESTS_KERNELS_PLAN_PLAN_REQUEST_H_
 #define QUANTD_TESTS_KERNELS_PLAN_PLAN_REQUEST_H_
 
@@ -52,8 +52,7 @@ inline absl::StatusOr<Plan> Make(int function, const PlanRequest& r) {
   }
 }
 
-// Expects INVALID_ARGUMENT with exactly these parts, which the message spells
-// out.
+// Expects INVALID_ARGUMENT with exactly these parts, also in the message.
 inline void ExpectRefused(const absl::Status& status, std::string_view field,
                           std::string_view expected, std::string_view got) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;

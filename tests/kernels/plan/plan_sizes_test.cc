@@ -38,7 +38,8 @@ TEST(SizesTest, Nvfp4) {
   EXPECT_EQ(plan->input_bytes(), 2720u);
 }
 
-// Every rotated code is kept, and its block's scale.
+// All rotated codes are stored, including those of padding, and the scales of
+// their blocks.
 TEST(SizesTest, RotatedColumnsArePaddedToTheDimension) {
   const auto rotate = [](int dimension) {
     return [dimension](QuantizeOptions& o) {
@@ -222,7 +223,8 @@ TEST(SizesTest, EmptyTensors) {
           f.format == Format::kFp8E4M3 || f.format == Format::kFp8E5M2;
       const bool nvfp4 =
           f.format == Format::kNvfp4 || f.format == Format::kNvfp4Square;
-      // FP8 channels have an amax and a scale for every line; here of one copy.
+      // FP8 channels have an amax and a scale for every line; only one copy has
+      // lines here.
       const bool channel = f.format == Format::kFp8ChannelE4M3;
       const auto lines = static_cast<size_t>(shape[0] + shape[1]);
       EXPECT_EQ(bytes, tensor ? 16u : nvfp4 ? 8u : channel ? 8 * lines : 0u);

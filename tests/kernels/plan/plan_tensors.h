@@ -1,5 +1,5 @@
-// A plan's tensors as text, and checks of a copy in the plans of every
-// function.
+// Formats a plan's tensors as text, and checks a copy in the plans of every
+// Make function.
 #ifndef QUANTD_TESTS_KERNELS_PLAN_PLAN_TENSORS_H_
 #define QUANTD_TESTS_KERNELS_PLAN_PLAN_TENSORS_H_
 
@@ -17,8 +17,8 @@
 
 namespace quantd {
 
-// The text of a tensor: "kind dtype 2x3", " swizzled" if it is, and the groups'
-// offsets.
+// The text of a tensor: "kind dtype 2x3", then " swizzled" for that layout,
+// then the groups' offsets.
 inline std::string Text(const TensorSpec& s) {
   std::string text = fmt::format("{} {} {}", Name(s.kind), Name(s.dtype),
                                  fmt::join(s.shape, "x"));
@@ -29,8 +29,8 @@ inline std::string Text(const TensorSpec& s) {
   return text;
 }
 
-// Expects the tensors one after the other, each at the next multiple of 64 and
-// as long as its shape.
+// Expects these tensors in order. Each starts at the next multiple of 64 and
+// has the size of its shape.
 inline void ExpectTensors(const std::vector<TensorSpec>& specs, size_t bytes,
                           const std::vector<std::string>& expected) {
   std::vector<std::string> texts;
@@ -51,8 +51,8 @@ inline void ExpectTensors(const std::vector<TensorSpec>& specs, size_t bytes,
   EXPECT_EQ(bytes, end);
 }
 
-// The inputs of a Dequantize of `usage` among those outputs: the copy, with an
-// amax only for NVFP4.
+// Selects from `outputs` the inputs of a Dequantize of `usage`: the parts of
+// that copy, with the amax only for NVFP4.
 inline std::vector<std::string> CopyOf(const std::vector<std::string>& outputs,
                                        Usage usage, bool with_amax) {
   std::vector<std::string> copy;

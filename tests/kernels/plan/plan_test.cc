@@ -80,16 +80,17 @@ const std::vector<Illegal>& IllegalRequests() {
        }},
       {"axis of a vector", kAll, "tensor.flatten_axis", "1",
        [](PlanRequest& r) { r.tensor = Tensor({64}, 1); }},
-      {"ragged K", kQuantize | kDequantize | kRotate, "tensor.shape", "K = 17",
+      {"K not a multiple", kQuantize | kDequantize | kRotate, "tensor.shape",
+       "K = 17",
        [](PlanRequest& r) {
          r.tensor = Tensor({32, 17});
        }},
-      {"ragged K by the axis", kQuantize | kDequantize | kRotate,
+      {"K not a multiple by the axis", kQuantize | kDequantize | kRotate,
        "tensor.shape", "K = 24",
        [](PlanRequest& r) {
          r.tensor = Tensor({2, 3, 8}, 1);
        }},
-      {"ragged K of rotated maxima", kAmax, "tensor.shape", "K = 17",
+      {"K not a multiple for rotated maxima", kAmax, "tensor.shape", "K = 17",
        [](PlanRequest& r) {
          r.tensor = Tensor({32, 17});
          r.amax.rowwise_rht = true;
@@ -165,7 +166,7 @@ const std::vector<Illegal>& IllegalRequests() {
          r.quantize.rht.sign_mask = r.dequantize.sign_mask = r.amax.sign_mask =
              r.rotate.sign_mask = SignMask{{0, 1}};
        }},
-      {"no maximum wanted", kAmax, "rowwise", "none",
+      {"no maximum requested", kAmax, "rowwise", "none",
        [](PlanRequest& r) { r.amax.rowwise = false; }},
   };
   return rows;

@@ -1,4 +1,4 @@
-// The formats, options and tensors of each profile: written from the libraries,
+// The formats, options and tensors of each profile, written from the libraries,
 // not from the table under test.
 #include <gtest/gtest.h>
 
@@ -58,7 +58,7 @@ TEST(ProfilesTest, FormatsOfEveryProfile) {
   EXPECT_EQ(ParseProfile("modelopt"), std::nullopt);
 }
 
-// The errors name the wrong field and legal values.
+// The errors name the illegal field and its legal values.
 TEST(ProfilesTest, RefusesWhatTheLibraryLacks) {
   using O = QuantizeOptions;
   const struct {
@@ -122,7 +122,7 @@ TEST(ProfilesTest, RefusesWhatTheLibraryLacks) {
                 "number 99");
   ExpectRefused(Make(kDequantize, unknown).status(), "profile", ProfileNames(),
                 "number 99");
-  // Scales are stored in the input's type, so that must be known.
+  // Scales are stored in the input's type, so the request must have it.
   PlanRequest blind = Request(Profile::kCompressedTensors020, Format::kFp8E4M3);
   blind.tensor.dtype = DType::kUnspecified;
   ExpectRefused(Make(kDequantize, blind).status(), "tensor.dtype",
@@ -154,9 +154,9 @@ TEST(ProfilesTest, LegalOptions) {
   }
 }
 
-// Global scales and divisors are tensors of their own, one a group, and come
-// last; decoding takes them in place of the amax.
-TEST(ProfilesTest, GlobalsAreTensorsOfTheirOwn) {
+// Global scales and divisors are separate tensors with one value per group, and
+// come last. Decoding uses them instead of the amax.
+TEST(ProfilesTest, GlobalScalesAreSeparateTensors) {
   const std::map<Profile, TensorKind> kinds = {
       {Profile::kModelopt047, TensorKind::kRowwiseGlobalScale},
       {Profile::kTorchao018, TensorKind::kRowwiseGlobalScale},
@@ -203,7 +203,7 @@ TEST(ProfilesTest, ScalesInTheTypeOfTheInput) {
   }
 }
 
-TEST(ProfilesTest, DefaultsOfTheRules) {
+TEST(ProfilesTest, DefaultScaleRules) {
   const auto rule = [](Profile profile) {
     const auto plan = Make(kQuantize, Request(profile, Format::kMxfp4));
     return std::get<QuantizeOptions>(plan->options()).mx.scale_rule;

@@ -51,7 +51,7 @@ TEST(SignMaskTest, EveryDimensionRoundTrips) {
   }
 }
 
-TEST(SignMaskTest, DefaultsRepeatTheDefault) {
+TEST(SignMaskTest, LargerDimensionsRepeatTheDefaultMask) {
   EXPECT_EQ(DefaultSignMask(16), kDefaultSignMask);
   EXPECT_EQ(DefaultSignMask(32), (SignMask{{0xD7E8D7E8, 0}}));
   EXPECT_EQ(DefaultSignMask(64), (SignMask{{0xD7E8D7E8D7E8D7E8, 0}}));
@@ -63,7 +63,7 @@ TEST(SignMaskTest, DefaultsRepeatTheDefault) {
   }
 }
 
-TEST(SignMaskTest, RandomOnesFitTheirDimension) {
+TEST(SignMaskTest, RandomMasksFitTheDimension) {
   for (int n : {16, 32, 64, 128}) {
     int negative = 0;
     for (uint64_t seed = 0; seed < 256; ++seed) {
@@ -74,7 +74,7 @@ TEST(SignMaskTest, RandomOnesFitTheirDimension) {
         negative += mask.negative(i);
       }
     }
-    // Between 3 and 5 eighths, a margin of more than 15 sigma.
+    // Between 3/8 and 5/8, a margin of more than 15 sigma.
     EXPECT_GT(negative, 256 * n * 3 / 8);
     EXPECT_LT(negative, 256 * n * 5 / 8);
   }

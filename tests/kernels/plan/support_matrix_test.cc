@@ -1,4 +1,4 @@
-// The support matrix on the page of the wire equals the one that plans use. To
+// The support matrix in proto/WIRE.md equals the table that plans use. To
 // update it: QUANTD_UPDATE_PAGES=1 support_matrix_test
 #include <gtest/gtest.h>
 

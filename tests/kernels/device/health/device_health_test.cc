@@ -12,18 +12,18 @@ namespace {
 
 using enum DeviceState;
 
-TEST(DeviceHealthTest, AFaultMustBeDisprovedByATest) {
+TEST(DeviceHealthTest, AFaultyDeviceMustPassATest) {
   DeviceHealth health;
   EXPECT_TRUE(health.healthy());
   EXPECT_FALSE(health.BeginProbe());  // no fault to disprove
   EXPECT_TRUE(health.Report(DeviceFault::kError));
   EXPECT_EQ(health.state(), kSuspect);
   EXPECT_FALSE(health.Report(DeviceFault::kOutOfMemory));
-  EXPECT_FALSE(health.TestPassed());  // a test that began before the fault
+  EXPECT_FALSE(health.TestPassed());  // of a test begun before the fault
   EXPECT_EQ(health.state(), kSuspect);
   EXPECT_TRUE(health.BeginProbe());
   EXPECT_EQ(health.state(), kProbing);
-  EXPECT_FALSE(health.BeginProbe());                 // one at a time
+  EXPECT_FALSE(health.BeginProbe());                 // one probe at a time
   EXPECT_FALSE(health.Report(DeviceFault::kError));  // from an older job
   EXPECT_EQ(health.state(), kProbing);
   EXPECT_TRUE(health.TestPassed());
@@ -33,7 +33,7 @@ TEST(DeviceHealthTest, AFaultMustBeDisprovedByATest) {
   EXPECT_EQ(health.tests_passed(), 2u);
 }
 
-TEST(DeviceHealthTest, AFailedTestQuarantinesUntilOneIsPassed) {
+TEST(DeviceHealthTest, AFailedTestQuarantinesUntilATestPasses) {
   DeviceHealth health;
   EXPECT_TRUE(health.TestFailed(DeviceFault::kWrongAnswer));
   EXPECT_EQ(health.state(), kQuarantined);
@@ -50,7 +50,7 @@ TEST(DeviceHealthTest, AFailedTestQuarantinesUntilOneIsPassed) {
   EXPECT_EQ(health.tests_failed(), 2u);
 }
 
-TEST(DeviceHealthTest, AHangHoldsTheDeviceUntilTheJobEnds) {
+TEST(DeviceHealthTest, ADeviceIsQuarantinedUntilItsHangingJobEnds) {
   DeviceHealth health;
   EXPECT_TRUE(health.Report(DeviceFault::kHang));
   EXPECT_FALSE(health.Report(DeviceFault::kHang));

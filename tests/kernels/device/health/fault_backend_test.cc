@@ -26,7 +26,7 @@ class FaultBackendTest : public testing::Test {
     EXPECT_TRUE(plan.ok());
     plan_ = std::make_shared<const Plan>(*std::move(plan));
   }
-  // The bytes of a job, or its error.
+  // Runs a job and returns its bytes or its error.
   absl::StatusOr<std::string> Run() {
     auto job = backend_->Begin(plan_);
     if (!job.ok()) return job.status();
@@ -46,7 +46,7 @@ class FaultBackendTest : public testing::Test {
   std::shared_ptr<const Plan> plan_;
 };
 
-TEST_F(FaultBackendTest, OneJobFailsAndTheNextIsRight) {
+TEST_F(FaultBackendTest, OneJobFailsAndTheNextSucceeds) {
   const auto right = Run();
   ASSERT_TRUE(right.ok());
   control_->Next(InjectedFault::kOnce);
@@ -107,7 +107,7 @@ TEST_F(FaultBackendTest, AJobHangsUntilItIsReleased) {
   EXPECT_EQ(*late, right);
 }
 
-TEST(FaultDeviceTest, NamesSayWhatGoesWrong) {
+TEST(FaultDeviceTest, ParsesNamesAndRefusesWrongOnes) {
   const auto device =
       ParseFaultDevice("fault:cpu:1:sticky@20/500+once@3+hang@4");
   ASSERT_TRUE(device.ok()) << device.status();
@@ -129,7 +129,7 @@ TEST(FaultDeviceTest, NamesSayWhatGoesWrong) {
   }
 }
 
-TEST(FaultDeviceTest, IsOpenedByNameAndInNoList) {
+TEST(FaultDeviceTest, IsOpenedByNameAndNeverListed) {
   const auto backend = OpenBackend("fault:cpu:0:once@1");
   ASSERT_TRUE(backend.ok()) << backend.status();
   EXPECT_EQ((*backend)->info().name, "fault:cpu:0");

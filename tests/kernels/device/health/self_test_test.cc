@@ -43,7 +43,7 @@ TEST(SelfTestTest, TheKnownAnswersAreThoseOfTheCpu) {
   EXPECT_EQ(file.str(), Source(*answers)) << "stale: QUANTD_UPDATE_PAGES=1";
 }
 
-TEST(SelfTestTest, EveryInstructionSetPassesInItsShareOfMemory) {
+TEST(SelfTestTest, EveryInstructionSetPassesWithTheReservedMemory) {
   for (const std::string& isa : ListCpuIsas()) {
     const auto cpu = OpenBackend(
         "cpu:0",
@@ -69,7 +69,7 @@ TEST(SelfTestTest, OneWrongBitInAnyJobIsFound) {
     auto control = std::make_shared<FaultControl>();
     const auto device =
         MakeFaultBackend("fault:cpu:0", *OpenBackend("cpu:0"), control);
-    // Makes that job and all later ones wrong: the first is named.
+    // Makes job i and all later ones wrong; the error must name job i.
     control->Arrange({{InjectedFault::kWrong, i}});
     const absl::Status status = SelfTest(*device);
     EXPECT_TRUE(absl::IsDataLoss(status)) << status;

@@ -41,9 +41,9 @@ class HostMemory {
     return *this;
   }
 
-  // The memory, page-aligned unless it is ordinary. Any part of it may be an
-  // input or a destination in CallOptions::into, in calls from any thread:
-  // calls recognize the memory by its address.
+  // The memory, page-aligned unless it comes from Ordinary. Any part of it may
+  // be an input or a destination in CallOptions::into, in calls from any
+  // thread: calls recognize the memory by its address.
   absl::Span<std::byte> bytes() const { return bytes_; }
   // Whether the memory was shared with a server. If not, calls use it like any
   // other memory.

@@ -79,10 +79,10 @@ struct ClientOptions {
   // 256 rows or with groups, and Quantize with dbias, statistics or a history.
   // Columnwise parts (transposed codes and their scales) are copied once more,
   // through a buffer of one band per connection. If an amax must be computed,
-  // the call is cut into at most eight bands, which may be larger, and every
-  // band waits for the maxima of all bands. If these bands do not fit into half
-  // of a server's memory budget, or the server's version is too old, every band
-  // is sent twice. So give the amax if it is known.
+  // there are at most eight bands, which may be larger than band_bytes, and
+  // each waits for the maxima of all others. If these bands do not fit into
+  // half of a server's memory budget, or the server's version is too old, every
+  // band is sent twice. So give the amax if it is known.
   size_t band_bytes = 0;
 
   // Options that are rarely needed.
@@ -107,11 +107,11 @@ struct Destination {
   absl::Span<std::byte> bytes = {};
 };
 
-// Events that order a call in GPU memory relative to the caller's own GPU work.
-// The host waits for neither.
+// GPU events that order a call in GPU memory relative to the caller's own GPU
+// work. No CPU thread waits for them.
 struct CallEvents {
-  // An event that the call waits for before it reads an input, so that work
-  // queued before the event was last recorded is done. The event must not be
+  // An event that the call waits for before it reads an input. All work queued
+  // before the event was last recorded is then done. The event must not be
   // recorded again before the call has ended.
   const DeviceEvent* wait = nullptr;
   // An event that a successful call records once its outputs are written. Work

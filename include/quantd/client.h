@@ -1,5 +1,5 @@
-// The client of quantd servers. "quantd/local.h" has the client of this
-// process' own devices.
+// The client of quantd servers. "quantd/local.h" has a client of devices of
+// this process.
 //
 //   auto client = quantd::Client::Create("127.0.0.1:50151");
 //   if (!client.ok()) ...
@@ -52,10 +52,10 @@ class Reduction;
 // Threads: any number of threads may use a Client at once.
 //
 // Inputs are not copied. They must stay valid and unchanged until the call
-// returns or its future is ready. A call that its deadline or a cancellation
-// ends returns when the network no longer uses the input. Normally that is at
-// once. If the server is alive but does not read, it is up to ten seconds after
-// ClientOptions::dead_peer_timeout.
+// returns or its future is ready. A call that is cancelled or misses its
+// deadline returns when the network no longer uses the input. Normally that is
+// at once. If the server is alive but does not read, it can take ten seconds
+// more than ClientOptions::dead_peer_timeout.
 //
 // Errors are absl::Status; "quantd/error.h" reads their details. The client
 // refuses illegal requests with INVALID_ARGUMENT before anything is sent,
@@ -143,7 +143,7 @@ class Client {
   // share the memory again, or send copies if they cannot: Result::transport()
   // tells which. While a call uses part of the memory, no other call may write
   // to that part. A call that ends early returns when the server has released
-  // the memory, or after ClientOptions::dead_peer_timeout. In the second case
+  // the memory, or after ClientOptions::dead_peer_timeout. After that timeout
   // the memory is no longer shared, but a server that was only stalled may
   // still write results to it.
   absl::StatusOr<HostMemory> AllocateHost(size_t bytes);

@@ -25,11 +25,11 @@
 //   auto part = session->Finish(*amax);
 //
 // Where to cut: if a columnwise copy is made, rows are cut at multiples of the
-// block and of the RHT dimension; if a rowwise copy is made, columns are.
-// Formats with square blocks are cut at multiples of the block in both
-// dimensions. The last shard ends where the tensor ends. FP8 with one scale per
-// tensor may be cut anywhere. A shard without elements contributes an amax of 0
-// and need not be sent.
+// block and of the RHT dimension; if a rowwise copy is made, columns are cut at
+// these multiples. Formats with square blocks are cut at multiples of the block
+// in both dimensions. The last shard ends where the tensor ends. FP8 with one
+// scale per tensor may be cut anywhere. A shard without elements contributes an
+// amax of 0 and need not be sent.
 //
 // Formats without an amax (MX, FP8 block scaling) and delayed scaling, whose
 // scale is given, need no reduction: step 1 returns an empty CopyAmax. Under
@@ -105,8 +105,8 @@ absl::StatusOr<Result> QuantizeShard(Client& client, const TensorDesc& whole,
 // server dies or its version is too old. A shard in shared memory takes two
 // calls.
 //
-// A session is one of the at most ClientOptions::max_in_flight asynchronous
-// calls of its client, and the deadline of `call` counts from Begin. If several
+// A session counts as one of the client's ClientOptions::max_in_flight
+// asynchronous calls. The deadline of `call` counts from Begin. If several
 // ranks share a client, max_in_flight must be at least their number. The client
 // must outlive the session.
 //

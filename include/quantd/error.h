@@ -1,4 +1,4 @@
-// The details of a failed call, for programs. Everything here reads the
+// The details of a failed call, for programs. All functions read an
 // absl::Status that a Client returned.
 //
 // GetFieldViolation of "quantd/field_error.h" returns the field that this
@@ -31,11 +31,11 @@ enum class ErrorReason : int32_t {
   kCancelled = 9,
 };
 
-// The details that a server sent with an error; nullopt if the error is not
-// from a server (no connection, a deadline that passed in this process, options
-// refused by this library). There is one exception: if the fields beside the
-// payload are larger than any server accepts, this library refuses the request
-// as the server would, with kTooLarge and the limit.
+// The details that a server sent with an error. GetServerError returns nullopt
+// if the error is not from a server (no connection, a deadline that passed in
+// this process, options refused by this library). One error of this library has
+// these details, too: kTooLarge and the limit, if the fields beside the payload
+// are larger than any server accepts.
 struct ServerError {
   ErrorReason reason = ErrorReason::kUnspecified;
   uint64_t limit = 0;                        // bytes, with kTooLarge
@@ -44,8 +44,8 @@ struct ServerError {
 std::optional<ServerError> GetServerError(const absl::Status& status);
 
 // Advice to repeat the same call later, because the server was busy, draining
-// or not reachable; nullopt for other errors. The client has already retried as
-// far as its RetryPolicy and the deadline allow.
+// or not reachable. GetRetryHint returns nullopt for other errors. The client
+// has already retried as far as its RetryPolicy and the deadline allow.
 struct RetryHint {
   std::chrono::milliseconds delay{0};  // least time to wait; 0: unknown
 };

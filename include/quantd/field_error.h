@@ -22,8 +22,8 @@ namespace quantd {
 
 struct FieldViolation {
   std::string field;     // path in the request, such as "rht.sign_mask"
-  std::string expected;  // what would have been legal
-  std::string got;       // what came
+  std::string expected;  // the legal values
+  std::string got;       // the value in the request
 };
 
 // INVALID_ARGUMENT "<field>: expected <expected>, got <got>".

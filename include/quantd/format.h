@@ -152,7 +152,8 @@ constexpr const ElementLimits& LimitsOf(DType element) {
   return *row;
 }
 
-// One row of the format table: everything about a format that is data.
+// A row of the format table, with the properties of a format. A line is a row
+// of a rowwise copy or a column of a columnwise copy.
 struct FormatSpec {
   Format format;
   std::string_view name;
@@ -249,9 +250,8 @@ constexpr bool HasAmax(const FormatSpec& f) {
 // A set of copies of a tensor, as bits.
 enum class Usage : int32_t {
   kUnspecified = 0,
-  kRowwise = 1,     // blocks along the columns of the M x K matrix
-  kColumnwise = 2,  // blocks along its rows; stored as the K x M transpose
-                    // where the format's row says so
+  kRowwise = 1,     // blocks along K of the M x K matrix
+  kColumnwise = 2,  // blocks along M; FormatSpec::transposed: stored as K x M
   kBoth = 3,
   kNone = 4,  // no copy, only other outputs
 };
@@ -280,17 +280,17 @@ enum class ScaleRule : int32_t {
 };
 
 // Whether each NVFP4 block is quantized both for a maximum of 4 and of 6, and
-// the better result is kept.
+// by which error the better result is chosen.
 enum class FourOverSix : int32_t {
   kOff = 0,
-  kMae = 1,  // by the sum of absolute errors
-  kMse = 2,  // by the sum of squared errors
+  kMae = 1,  // sum of absolute errors
+  kMse = 2,  // sum of squared errors
 };
 
 // The elements that one amax of RhtAmax covers.
 enum class AmaxDomain : int32_t {
   kTensor = 0,  // the whole tensor, or each group
-  kRow = 1,     // each row of the operand: a row of x; columnwise a column
+  kRow = 1,     // each row of x, or each column for a columnwise maximum
 };
 
 // The entries of an amax history from which the next scale is computed.

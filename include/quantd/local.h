@@ -1,6 +1,6 @@
-// A client of this process' own devices. Part of the library quantd::local,
-// which contains the kernels. The library quantd::client, without the kernels,
-// is a fifth as large.
+// A client of devices of this process. Part of the library quantd::local, which
+// contains the kernels. The library quantd::client, without the kernels, is a
+// fifth as large.
 #ifndef QUANTD_LOCAL_H_
 #define QUANTD_LOCAL_H_
 

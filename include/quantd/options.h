@@ -18,7 +18,8 @@ inline constexpr int64_t kMaxElements = int64_t{1} << 48;
 inline constexpr size_t kMaxGroups = 1 << 14;
 inline constexpr size_t kMaxHistory = 1 << 16;  // values of one group
 
-// The copies to rotate, and the rotation. Dimensions: 16, 32, 64 and 128.
+// The copies to rotate, and the dimension (16, 32, 64 or 128) and signs of the
+// rotation.
 struct RhtOptions {
   bool rowwise = false;
   bool columnwise = false;
@@ -67,7 +68,7 @@ struct ShardPosition {
   int64_t total_columns = 0;  // 0: column_offset + K
 };
 
-// Delayed scaling of FP8: quantd/delayed_scaling.h.
+// The amax history of delayed scaling (quantd/delayed_scaling.h).
 struct HistoryOptions {
   // The history, at least one value; [0] is the entry of this step. With
   // groups: the histories of all groups, of equal lengths, one after the other.

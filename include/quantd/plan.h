@@ -3,9 +3,9 @@
 // device.
 //
 // Shapes: a tensor of any rank is an M x K matrix; M is the product of the
-// dimensions before `flatten_axis`, K the product of the others. Errors: every
-// Make function returns INVALID_ARGUMENT made by FieldError. Threads: a Plan is
-// immutable and may be shared.
+// dimensions before `flatten_axis`, K the product of the others.
+// Errors: every Make function returns INVALID_ARGUMENT made by FieldError.
+// Threads: a Plan is immutable and may be shared.
 #ifndef QUANTD_PLAN_H_
 #define QUANTD_PLAN_H_
 

@@ -74,7 +74,8 @@ class QuantizedTensor {
   // is no such part.
   const TensorSpec* part(TensorKind kind) const;
   absl::Span<const std::byte> bytes(TensorKind kind) const;
-  // The elements of a part; empty also when the sizes do not match.
+  // The elements of a part; empty if there is no such part or its elements do
+  // not have the size of T.
   template <typename T>
   absl::Span<const T> as(TensorKind kind) const {
     const TensorSpec* spec = part(kind);
@@ -164,18 +165,19 @@ class QuantizedTensor {
     absl::Span<const std::byte> bytes;
     std::vector<int64_t> shape = {};  // empty: not compared
   };
-  // Makes a tensor from parts that another library made. `parts` has every part
-  // that Quantize would return for these arguments once. The function checks
-  // sizes, shapes, the alignment of fp32 parts, that no amax is negative, and
-  // that every scale of an FP8 tensor is a number > 0. It does not check codes.
-  // `owner` keeps the bytes alive; without an owner they are copied.
+  // Makes a tensor from parts that another library made. `parts` must hold
+  // every part that Quantize would return for these arguments exactly once. The
+  // function checks sizes, shapes, the alignment of fp32 parts, that no amax is
+  // negative, and that every scale of an FP8 tensor is a number > 0. It does
+  // not check codes. `owner` keeps the bytes alive; without an owner they are
+  // copied.
   static absl::StatusOr<QuantizedTensor> FromParts(
       const TensorDesc& tensor, const QuantizeOptions& options,
       absl::Span<const Part> parts, std::shared_ptr<const void> owner = {});
 
  private:
   friend class QuantizedFile;
-  // Makes the tensor of legal arguments, without its bytes.
+  // Makes a tensor without bytes. The arguments must be legal.
   static absl::StatusOr<QuantizedTensor> Make(const TensorDesc& tensor,
                                               const QuantizeOptions& options);
   std::optional<Copy> copy(bool columnwise) const;
@@ -183,7 +185,7 @@ class QuantizedTensor {
   TensorDesc desc_;
   QuantizeOptions options_;
   std::vector<TensorSpec> parts_;
-  std::vector<absl::Span<const std::byte>> spans_;  // parallel to the parts
+  std::vector<absl::Span<const std::byte>> spans_;  // of parts_, in order
   std::optional<ErrorStatistics> rowwise_;
   std::optional<ErrorStatistics> columnwise_;
   std::shared_ptr<const void> owner_;

@@ -1,5 +1,5 @@
 // The sign vector of a randomized Hadamard transform as a bit mask, and the
-// matrix it stands for.
+// transform's matrix.
 //
 // R = diag(s) * H * n^-1/2 with H[i][j] = (-1)^popcount(i & j). Bit i of the
 // mask is set iff s[i] = -1. Forward: y = x R for a row x of n elements;
@@ -36,7 +36,7 @@ struct SignMask {
 // 64 and 128, or a mask with bits beyond the dimension.
 absl::Status CheckRht(int dimension, const std::optional<SignMask>& mask);
 
-// The vector TransformerEngine and torchao use by default, 0xD7E8.
+// The default vector of TransformerEngine and torchao, 0xD7E8.
 inline constexpr SignMask kDefaultSignMask = {{0xD7E8, 0}};
 
 // The default vector for a dimension: kDefaultSignMask, repeated.
@@ -45,20 +45,20 @@ SignMask DefaultSignMask(int dimension);
 // A random vector, which depends only on the arguments.
 SignMask RandomSignMask(uint64_t seed, int dimension);
 
-// Bit i set iff v[i] is -1. INVALID_ARGUMENT for a size other than 16, 32, 64
-// or 128, or an entry that is neither 1 nor -1.
+// Makes a mask whose bit i is set iff v[i] is -1. INVALID_ARGUMENT for a size
+// other than 16, 32, 64 or 128, or an entry that is neither 1 nor -1.
 absl::StatusOr<SignMask> SignMaskFromVector(absl::Span<const int> v);
 
-// The `dimension` entries, each 1 or -1.
+// The sign vector: `dimension` entries, each 1 or -1.
 std::vector<int> SignVector(const SignMask& mask, int dimension);
 
-// Wire form: little endian, dimension / 8 bytes. INVALID_ARGUMENT (field
-// "rht.sign_mask") for another length.
+// Convert a mask from and to bytes, little endian, dimension / 8 bytes.
+// INVALID_ARGUMENT (field "rht.sign_mask") for another length.
 absl::StatusOr<SignMask> SignMaskFromBytes(std::string_view bytes,
                                            int dimension);
 std::string SignMaskToBytes(const SignMask& mask, int dimension);
 
-// Reads an integer, the form in which JAX hands a mask to its custom calls.
+// Makes a mask of an integer, which is the form in JAX's custom calls.
 // INVALID_ARGUMENT (field "rht.sign_mask") for bits at or above the dimension.
 absl::StatusOr<SignMask> SignMaskFromInt(uint64_t bits, int dimension);
 // The mask as an integer; nullopt if a bit at or above 64 is set.

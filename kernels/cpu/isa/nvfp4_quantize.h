@@ -73,7 +73,7 @@ __attribute__((noinline)) Nvfp4Block<Lane> EncodeSpecial(const EncodeParams& p,
   return EncodeNvfp4<L>(v, max, copy.amax_scale, p.propagate);
 }
 
-// Encodes special blocks with random bytes.
+// Encodes special blocks (see Group) with stochastic rounding.
 template <typename Load>
 __attribute__((noinline)) Nvfp4Block<L> EncodeSpecialByBytes(
     const EncodeParams& p, Load load, const Copy& copy,
@@ -147,7 +147,7 @@ LineScale<L> LineOf(const Copy& copy) {
   return {g, g, g, g};
 }
 
-// EncodeSpecial for a profile.
+// Like EncodeSpecial, for a profile.
 template <typename Load>
 __attribute__((noinline)) Nvfp4Block<L> EncodeSpecialBy(const EncodeParams& p,
                                                         Load load,
@@ -165,7 +165,7 @@ __attribute__((noinline)) Nvfp4Block<L> EncodeSpecialBy(const EncodeParams& p,
   return {words[0], words[1], scale.stored};
 }
 
-// Prepare for a profile. `m` is the multiplier or divisor of elements.
+// Like Prepare, for a profile. `m` is the multiplier or divisor of elements.
 template <Way kWay, typename Load>
 QUANTD_FN void PrepareBy(const EncodeParams& p, Load load, const Copy& copy,
                          Group* group) {
@@ -245,7 +245,7 @@ __attribute__((noinline)) Nvfp4Block<L> EncodeSpecialFourOverSix(
   return {words[0], words[1], scale.stored};
 }
 
-// Prepare and Encode for 4over6.
+// Like Prepare and Encode, for 4over6.
 template <typename Load>
 QUANTD_FN void PrepareFourOverSix(const EncodeParams& p, Load load,
                                   const Copy& copy, Group* group) {
@@ -303,8 +303,8 @@ QUANTD_FN Nvfp4Block<L> Encode(const EncodeParams& p, Load load,
   return EncodeNvfp4Under<L, kInput>(group->v, group->scale, group->m);
 }
 
-// Encodes blocks with the bytes of counters from `counter` on, `kStep` apart
-// from lane to lane.
+// Encodes blocks with stochastic rounding. The lanes use the random bytes of
+// the counters counter, counter + kStep, ...
 template <bool kRht, int kStep, typename Load>
 QUANTD_FN Nvfp4Block<L> EncodeByBytes(const EncodeParams& p, Load load,
                                       const Copy& copy, uint64_t counter,

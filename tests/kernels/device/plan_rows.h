@@ -22,7 +22,7 @@ struct Setting {
   std::function<void(TensorDesc&, QuantizeOptions&)> set = {};
 };
 
-// All ways to use an option. Fails the test if there are none for it.
+// All ways to use an option. Fails the test if no way exists.
 std::vector<Setting> SettingsOf(Option option);
 // Shapes that some kernels do not support.
 std::vector<Setting> Shapes();

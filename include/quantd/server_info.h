@@ -50,7 +50,7 @@ struct ServerInfo {
   int max_rank = 0;
   // The amax_estimation_scale of requests that do not set it; 0: none.
   float amax_estimation_scale = 0;
-  bool reduces_amax = false;  // streams may have reduce_amax
+  bool reduces_amax = false;  // whether streams can reduce an amax
   std::vector<DeviceInfo> devices;
   std::vector<FormatSupport> formats;
 };

@@ -251,11 +251,11 @@ struct SpanPlace {
 // Encodes a span of n values, which are already rotated if the copy is. `out`
 // stores the results on a device:
 //
-//   U Settled(position)            returns the scale of the square at a
-//   position void StoreScale(block, stored) stores the scale of a block of the
-//   lines void StoreCodes(position, words)    stores codes in EncodeSixteen's
-//   order bool counts()                  returns whether to call Count void
-//   Count(errors)             adds the RunErrors of 16 positions
+//   U Settled(position)             returns the scale of a position's square
+//   void StoreScale(block, stored)  stores the scale of a block of the lines
+//   void StoreCodes(position, words)  stores codes in EncodeSixteen's order
+//   bool counts()                   returns whether to call Count
+//   void Count(errors)              adds the RunErrors of 16 positions
 template <typename L, bool kOther, typename Out>
 QUANTD_KERNEL_FN void EncodeSpan(const EncodeParams& p, const SpanPlace& at,
                                  const LineScale<L>& line,

@@ -127,7 +127,7 @@ void ContractTest::Same(const std::string& where, const oracle::Copy& want,
   Same(where + " global", want.global, got.global);
   if (want.data_offsets != got.data_offsets ||
       want.scale_offsets != got.scale_offsets) {
-    Fail(where, "other group offsets");
+    Fail(where, "group offsets differ");
   }
   const oracle::Statistics& a = want.stats;
   const oracle::Statistics& b = got.stats;

@@ -69,7 +69,7 @@ TEST(GeometryTest, IndicesOfScales) {
     bool compact;
     int64_t line, block, expected;
   } kCases[] = {
-      // 20 blocks a row; a column has 13, padded to 16.
+      // A row has 20 blocks; a column has 13, padded to 16.
       {Format::kNvfp4, false, Layout::kLinear, false, 7, 19, 7 * 20 + 19},
       {Format::kNvfp4, true, Layout::kLinear, false, 319, 12, 319 * 16 + 12},
       // 199 = 128 + 2 * 32 + 7, 6 = 4 + 2.

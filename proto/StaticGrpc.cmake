@@ -1,12 +1,12 @@
-# gRPC, protobuf, Abseil, fmt and their friends from the distribution's archives.
-# The package's CMake targets name shared objects only, so the archives are
-# listed by hand. Included by proto/CMakeLists.txt.
+# Links the distribution's static archives of gRPC, protobuf, Abseil, fmt and
+# their dependencies. The distribution's CMake targets name only shared
+# libraries, so the archives are listed here. Included by proto/CMakeLists.txt.
 find_library(QUANTD_ZLIB_A NAMES libz.a REQUIRED)
 get_filename_component(QUANTD_ARCHIVES ${QUANTD_ZLIB_A} DIRECTORY)
 set(QUANTD_OTHER_ARCHIVES "" CACHE PATH
   "Archives that stand for the distribution's of the same name")
 
-# The path of an archive, given its name.
+# Finds the path of an archive, given its name.
 function(quantd_archive variable name)
   set(archive ${QUANTD_ARCHIVES}/${name})
   if(EXISTS "${QUANTD_OTHER_ARCHIVES}/${name}")
@@ -15,8 +15,8 @@ function(quantd_archive variable name)
   set(${variable} ${archive} PARENT_SCOPE)
 endfunction()
 
-# Programs that link absl::strings must get the archive, too, or they would hold
-# Abseil twice.
+# Programs that link absl::strings must get the archive, too, or they would
+# contain Abseil twice.
 file(STRINGS ${absl_DIR}/abslTargets.cmake lines
   REGEX "^add_library\\(absl::[a-z0-9_]+ SHARED")
 foreach(line ${lines})
@@ -45,15 +45,16 @@ foreach(name ${names})
   quantd_archive(archive ${name})
   list(APPEND absl_archives ${archive})
 endforeach()
-# One word, or CMake would sort the archives into and out of the group.
+# A single word, because otherwise CMake would move archives into or out of the
+# group.
 list(JOIN archives "," archives)
 list(JOIN absl_archives "," absl_archives)
 set(group "-Wl,--start-group,${archives},${absl_archives},--end-group")
 
-# Options of the package's targets, because the same objects serve both ways to
-# link.
+# Has the options of the distribution's targets, because the same objects are
+# used for both ways of linking.
 target_compile_options(quantd_grpc INTERFACE -pthread)
-# What a program exports must not hold the archives' symbols.
+# Programs must not export the archives' symbols.
 target_link_options(quantd_protobuf INTERFACE
   -static-libstdc++ -static-libgcc
   LINKER:--gc-sections LINKER:--exclude-libs,ALL)
@@ -62,12 +63,13 @@ target_link_libraries(quantd_protobuf INTERFACE
   ${archive} ${QUANTD_ZLIB_A} Threads::Threads)
 target_link_libraries(quantd_grpc INTERFACE quantd_protobuf
   ${group} Threads::Threads ${CMAKE_DL_LIBS} rt m)
-# Part of the group, which needs them; only targets that call them link them by
-# name.
+# libcrypto is in the group, whose archives need it. Targets that call it link
+# quantd_crypto.
 target_link_libraries(quantd_crypto INTERFACE quantd_grpc)
 target_link_libraries(quantd_grpc_reflection INTERFACE quantd_grpc)
 
-# fmt has no archive. Defined as fmt::fmt is, for the same objects.
+# fmt has no archive. This target has the options of fmt::fmt, because the same
+# objects are used for both ways of linking.
 add_library(quantd_fmt STATIC static_fmt.cc)
 target_compile_definitions(quantd_fmt INTERFACE FMT_SHARED)
 target_link_libraries(quantd_fmt PRIVATE quantd_flags)

@@ -37,13 +37,13 @@ absl::Status CheckGroupOffsets(std::string_view field, const v1::TensorRef& ref,
                           : fmt::format("{}, one more than splits", count),
                       fmt::to_string(got.size()));
   }
-  const auto [mine, theirs] = std::mismatch(
+  const auto [expected, actual] = std::mismatch(
       want.group_offsets.begin(), want.group_offsets.end(), got.begin());
-  if (mine == want.group_offsets.end()) return absl::OkStatus();
+  if (expected == want.group_offsets.end()) return absl::OkStatus();
   return FieldError(fmt::format("{}.group_offsets[{}]", field,
-                                mine - want.group_offsets.begin()),
-                    fmt::format("{}, which follows from splits", *mine),
-                    fmt::to_string(*theirs));
+                                expected - want.group_offsets.begin()),
+                    fmt::format("{}, which follows from splits", *expected),
+                    fmt::to_string(*actual));
 }
 
 // Checks a ref against the plan's tensor of its kind, and returns the ref's

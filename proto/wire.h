@@ -61,7 +61,7 @@ absl::StatusOr<SeparatedMessage> SeparateRequest(Method method, Slices message);
 // short lists, and few other fields. Ranges of lent memory are not counted.
 bool HasShortHead(Slices message);
 
-// The error for a request with too many bytes beside its payload: TooLarge for
+// The error for a request with too many bytes outside its payload: TooLarge for
 // field "message".
 absl::Status HeadTooLarge(size_t limit);
 

@@ -34,8 +34,8 @@ enum class ErrorReason : int32_t {
 // The details that a server sent with an error. GetServerError returns nullopt
 // if the error is not from a server (no connection, a deadline that passed in
 // this process, options refused by this library). One error of this library has
-// these details, too: kTooLarge and the limit, if the fields beside the payload
-// are larger than any server accepts.
+// these details, too: kTooLarge and the limit, if the fields other than the
+// payload are larger than any server accepts.
 struct ServerError {
   ErrorReason reason = ErrorReason::kUnspecified;
   uint64_t limit = 0;                        // bytes, with kTooLarge

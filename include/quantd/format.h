@@ -241,7 +241,7 @@ constexpr const FormatSpec* FindFormat(Format f) {
   return nullptr;
 }
 
-// True if the format's copies have an amax beside their scales.
+// True if the format's copies have an amax in addition to their scales.
 constexpr bool HasAmax(const FormatSpec& f) {
   return f.scaling == Scaling::kNvfp4 || f.scaling == Scaling::kTensor ||
          f.scaling == Scaling::kChannel;

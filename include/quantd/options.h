@@ -144,7 +144,8 @@ struct QuantizeOptions {
   // Allows the groups to end before M: rows after the last group are ignored
   // and appear in no output.
   bool partial_splits = false;
-  // Outputs beside the copies. want_amax asks for max |x|, `amax` on the wire.
+  // Outputs other than the copies. want_amax asks for max |x|, `amax` on the
+  // wire.
   bool want_amax = false;
   bool dbias = false;
   DType dbias_dtype = DType::kUnspecified;  // unspecified: the input's
@@ -176,7 +177,7 @@ struct DequantizeOptions {
 struct RhtAmaxOptions {
   bool rowwise = false;         // max |x|
   bool rowwise_rht = false;     // max |bf16(RHT of the rows)|
-  bool columnwise = false;      // max |x|, as a part of its own
+  bool columnwise = false;      // max |x|, as a separate part
   bool columnwise_rht = false;  // max |bf16(RHT of the columns)|
   int rht_dimension = 16;
   std::optional<SignMask> sign_mask = {};  // default: DefaultSignMask

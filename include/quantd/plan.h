@@ -70,7 +70,8 @@ class Plan {
   const std::vector<TensorSpec>& outputs() const { return outputs_; }
   size_t input_bytes() const { return input_bytes_; }
   size_t output_bytes() const { return output_bytes_; }
-  // The most device memory that a backend needs beside input and output.
+  // The most device memory that a backend needs in addition to input and
+  // output.
   size_t scratch_bytes() const { return scratch_bytes_; }
 
   // The input or output of that kind, or nullptr.

@@ -106,11 +106,11 @@ class QuantizedTensor {
 
   // Makes a tensor of rows [first, first + count) with the amaxes and scales of
   // the whole, so that it decodes to the same values. The codes are shared, or
-  // copied for a transposed columnwise copy, whose rows are not contiguous.
-  // Parts beside the copies are left out. INVALID_ARGUMENT (field "rows") for a
-  // cut inside a block: a columnwise copy is cut at multiples of its block and
-  // rotation, and square blocks at multiples of the block. Either may also be
-  // cut at the end of the tensor. For a tensor with groups, call it on a group.
+  // copied for a transposed columnwise copy, whose rows are not contiguous. All
+  // other parts are left out. INVALID_ARGUMENT (field "rows") for a cut inside
+  // a block: a columnwise copy is cut at multiples of its block and rotation,
+  // and square blocks at multiples of the block. Either may also be cut at the
+  // end of the tensor. For a tensor with groups, call it on a group.
   absl::StatusOr<QuantizedTensor> Rows(int64_t first, int64_t count) const;
 
   // The number of groups; 0 for a tensor without groups.

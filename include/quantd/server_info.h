@@ -16,7 +16,7 @@ struct QuantizeDescription {
   std::vector<TensorSpec> parts;  // offsets are those of the reply's payload
   uint64_t input_bytes = 0;       // payload of the request
   uint64_t output_bytes = 0;      // payload of the reply
-  uint64_t scratch_bytes = 0;     // device memory beside both
+  uint64_t scratch_bytes = 0;     // device memory in addition to both
   std::string request_id;
 };
 

@@ -10,21 +10,21 @@
 namespace quantd::cpu {
 namespace {
 
-// The options that the functions for FP8 support; they do not support rotated
-// copies. The generic function is used for all other options.
-constexpr uint32_t kFp8Knows =
+// The options that the tuned functions for FP8 support; they do not support
+// rotated copies. The generic function is used for all other options.
+constexpr uint32_t kFp8Supports =
     kOptRht | kOptSwizzled | kOptGivenAmax | kOptEpsilon | kOptPowerOfTwo |
     kOptGivenScale | kOptHistory | kOptScaleRule | kOptGrouped | kOptDbias;
 
 // The options that the function for NVFP4 supports. Copies may be rotated in
 // blocks of 16.
-constexpr uint32_t kNvfp4Knows = kOptRht | kOptStochastic | kOptFourOverSix |
-                                 kOptSwizzled | kOptGivenAmax | kOptEstimation |
-                                 kOptGrouped | kOptDbias | kOptProfile;
+constexpr uint32_t kNvfp4Supports =
+    kOptRht | kOptStochastic | kOptFourOverSix | kOptSwizzled | kOptGivenAmax |
+    kOptEstimation | kOptGrouped | kOptDbias | kOptProfile;
 
 bool IsNvfp4(const Plan& plan, const QuantizeOptions& o, const Recipe& r) {
   const uint32_t used = UsedOptions(o);
-  return o.format == Format::kNvfp4 && (used & ~kNvfp4Knows) == 0 &&
+  return o.format == Format::kNvfp4 && (used & ~kNvfp4Supports) == 0 &&
          (!r.copies_rotate() || r.rotation->dimension == kRhtSize) &&
          ((used & kOptStochastic) == 0 || DrawsWhole(plan, o));
 }
@@ -44,7 +44,7 @@ EncodeKernel ChooseEncode(const Plan& plan, const QuantizeOptions& o,
   const FormatSpec& format = *FindFormat(o.format);
   const bool fp8 =
       format.element != DType::kE2M1x2 && format.scaling != Scaling::kChannel;
-  if (!fp8 || copy.rotation != 0 || (UsedOptions(o) & ~kFp8Knows) != 0) {
+  if (!fp8 || copy.rotation != 0 || (UsedOptions(o) & ~kFp8Supports) != 0) {
     return EncodeKernel::kLines;
   }
   if (format.square) return EncodeKernel::kFp8Squares;

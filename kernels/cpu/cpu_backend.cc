@@ -57,7 +57,7 @@ absl::StatusOr<const Isa*> ChooseIsa(std::string wanted) {
       fmt::join(ListIsas(), ", ")));
 }
 
-// Sizes of the blocks that a job needs beside the memory lent to it.
+// Sizes of the blocks that a job needs in addition to the memory lent to it.
 struct BlockSizes {
   BlockSizes(const Plan& plan, const LentMemory& lent)
       : copies_inputs(!InputsCanStay(plan, lent)),

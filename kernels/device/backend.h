@@ -33,7 +33,7 @@ struct JobTimes {
   int64_t copy_out_ns = 0;
 };
 
-// Results of a run beside its output bytes.
+// Results of a run other than its output bytes.
 struct JobReport {
   bool saw_nan = false;  // in the input
   bool saw_inf = false;

@@ -53,7 +53,7 @@ std::optional<Plan> PlanOfRows(const Plan& whole, int64_t first, int64_t rows) {
 }
 
 // Whether the plan of some rows depends on their position.
-bool KnowsItsRows(const Plan& plan) {
+bool DependsOnPosition(const Plan& plan) {
   const auto* o = std::get_if<QuantizeOptions>(&plan.options());
   return o != nullptr && o->rounding == Rounding::kStochastic;
 }
@@ -123,7 +123,7 @@ std::vector<Slab> CutIntoSlabs(const Plan& plan, const Recipe& recipe,
     const int64_t height = std::min(rows, plan.rows() - row);
     // Reuses the plan if only the position differs: making it takes time while
     // a device waits.
-    const bool again = row > 0 && height == rows && !KnowsItsRows(plan);
+    const bool again = row > 0 && height == rows && !DependsOnPosition(plan);
     std::optional<Plan> part =
         again ? slabs.back().plan : PlanOfRows(plan, row, height);
     if (!part) return {};

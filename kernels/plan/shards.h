@@ -1,7 +1,6 @@
-// Quantization of parts of a tensor with the bytes of the whole. Says where a
-// tensor may be cut. For an amax that is reduced over the parts, computes the
-// maxima of a part, their reduction, and the plan of a part with the reduced
-// amax.
+// Quantization of parts of a tensor with the bytes of the whole: where a tensor
+// may be cut, and, for an amax that is reduced over the parts, the maxima of a
+// part, their reduction, and the plan of a part with the reduced amax.
 //
 // The maxima of a part are those of RhtAmax: the maximum after the rotation for
 // a rotated copy whose amax is not estimated, otherwise max |x|.

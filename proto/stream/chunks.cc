@@ -12,7 +12,8 @@
 namespace quantd::wire {
 namespace {
 
-// The most bytes that a message may hold beside its chunk, as unknown fields.
+// The most bytes of unknown fields that a message may hold in addition to its
+// chunk.
 constexpr size_t kMaxBesideChunk = 4 << 10;
 
 }  // namespace

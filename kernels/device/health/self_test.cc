@@ -93,8 +93,8 @@ std::vector<KnownJob> MakeJobs() {
 
 // Copies the input of a decoding job from the output of an encoding one, part
 // by part.
-absl::Status Hand(const Plan& from, const std::vector<std::byte>& outputs,
-                  const Plan& to, absl::Span<std::byte> staging) {
+absl::Status CopyParts(const Plan& from, const std::vector<std::byte>& outputs,
+                       const Plan& to, absl::Span<std::byte> staging) {
   for (const TensorSpec& want : to.inputs()) {
     const TensorSpec* found = nullptr;
     for (const TensorSpec& have : from.outputs()) {
@@ -121,7 +121,7 @@ absl::StatusOr<std::vector<KnownAnswer>> RunKnownJobs(Backend& backend) {
     if (!job.ok()) return job.status();
     if (known.decodes) {
       const absl::Status handed =
-          Hand(*before, outputs, *plan, (*job)->staging());
+          CopyParts(*before, outputs, *plan, (*job)->staging());
       if (!handed.ok()) return handed;
     } else {
       FillValues((*job)->staging());

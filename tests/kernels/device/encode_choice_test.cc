@@ -38,26 +38,27 @@ int64_t ColumnsOfChunks(const Plan& plan) {
 }
 
 // Encoders that support only certain plans.
-constexpr EncodeKernel kMade[] = {EncodeKernel::kQuantizeRows,
-                                  EncodeKernel::kNvfp4Rows,
-                                  EncodeKernel::kNvfp4ScaledRows,
-                                  EncodeKernel::kNvfp4Stochastic,
-                                  EncodeKernel::kNvfp4FourOverSix,
-                                  EncodeKernel::kNvfp4UnderGlobal,
-                                  EncodeKernel::kNvfp4Tiles,
-                                  EncodeKernel::kNvfp4StochasticTiles,
-                                  EncodeKernel::kNvfp4FourOverSixTiles,
-                                  EncodeKernel::kNvfp4Squares,
-                                  EncodeKernel::kNvfp4StochasticSquares,
-                                  EncodeKernel::kNvfp4FourOverSixSquares,
-                                  EncodeKernel::kFp8Runs,
-                                  EncodeKernel::kFp8QuotientRuns,
-                                  EncodeKernel::kFp8BlockRows,
-                                  EncodeKernel::kMxfp8Rows,
-                                  EncodeKernel::kFp8TensorTiles,
-                                  EncodeKernel::kFp8BlockTiles,
-                                  EncodeKernel::kMxfp8Tiles,
-                                  EncodeKernel::kMxfp8Strips};
+constexpr EncodeKernel kSpecialEncoders[] = {
+    EncodeKernel::kQuantizeRows,
+    EncodeKernel::kNvfp4Rows,
+    EncodeKernel::kNvfp4ScaledRows,
+    EncodeKernel::kNvfp4Stochastic,
+    EncodeKernel::kNvfp4FourOverSix,
+    EncodeKernel::kNvfp4UnderGlobal,
+    EncodeKernel::kNvfp4Tiles,
+    EncodeKernel::kNvfp4StochasticTiles,
+    EncodeKernel::kNvfp4FourOverSixTiles,
+    EncodeKernel::kNvfp4Squares,
+    EncodeKernel::kNvfp4StochasticSquares,
+    EncodeKernel::kNvfp4FourOverSixSquares,
+    EncodeKernel::kFp8Runs,
+    EncodeKernel::kFp8QuotientRuns,
+    EncodeKernel::kFp8BlockRows,
+    EncodeKernel::kMxfp8Rows,
+    EncodeKernel::kFp8TensorTiles,
+    EncodeKernel::kFp8BlockTiles,
+    EncodeKernel::kMxfp8Tiles,
+    EncodeKernel::kMxfp8Strips};
 
 // Whether sixteen positions always get their random bytes from a single
 // counter.
@@ -189,7 +190,7 @@ std::string CellOf(const QuantizeRow& row) {
 
 // Whether the frame supports a plan: rows fit the copy engine, there are no
 // statistics, and a table of two scales belongs to a group, not to a line.
-bool FrameTakes(const QuantizeRow& row) {
+bool FrameSupports(const QuantizeRow& row) {
   const auto row_bytes =
       row.plan.cols() * static_cast<int64_t>(SizeOf(row.dtype));
   return row_bytes % 16 == 0 && row.plan.rows() < int64_t{1} << 31 &&
@@ -223,14 +224,14 @@ TEST(EncodeChoiceTest, CudaChoosesTheKernelMadeForThePlanOrTheFrame) {
     taken.insert(choice.encode);
     ++rows;
     std::vector<std::string> wanted;
-    for (const EncodeKernel kernel : kMade) {
+    for (const EncodeKernel kernel : kSpecialEncoders) {
       if (row.usage != Usage::kNone && IsMadeFor(kernel, row)) {
         wanted.emplace_back(cuda::Name(kernel));
       }
     }
     if (wanted.empty()) {
       wanted.push_back(row.usage == Usage::kNone ? "-"
-                       : FrameTakes(row)         ? CellOf(row)
+                       : FrameSupports(row)      ? CellOf(row)
                                                  : "EncodeSpans");
     }
     EXPECT_THAT(wanted, ElementsAre(cuda::Name(choice.encode))) << Label(row);

@@ -1,5 +1,5 @@
-// Shapes, sizes and offsets of tensors with groups, and of outputs beside the
-// copies.
+// Shapes, sizes and offsets of tensors with groups, and of outputs other than
+// the copies.
 #include "tests/kernels/plan/plan_tensors.h"
 
 namespace quantd {

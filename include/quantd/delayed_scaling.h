@@ -1,5 +1,5 @@
-// Delayed scaling of FP8 tensors: the next step's scale from a history of
-// amaxes, by TransformerEngine's rule, with the scale kept finite.
+// Delayed scaling of FP8 tensors: computes the next step's scale from a history
+// of amaxes, by TransformerEngine's rule, but keeps the scale finite.
 #ifndef QUANTD_DELAYED_SCALING_H_
 #define QUANTD_DELAYED_SCALING_H_
 

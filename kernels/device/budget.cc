@@ -65,7 +65,7 @@ size_t ExpectedPayload(size_t input_bytes, size_t output_sixteenths) {
 }
 
 size_t LargestThat(size_t cap, absl::FunctionRef<bool(size_t)> fits) {
-  size_t low = 0;  // fits, or is 0
+  size_t low = 0;  // either fits(low) is true or low is 0
   size_t high = cap;
   while (low < high) {
     const size_t middle = high - (high - low) / 2;

@@ -35,10 +35,9 @@ void SumChunks(const float* partial, int64_t chunks, int64_t cols, DType dtype,
                std::byte* out);
 
 // Writes NVFP4 copies with blocks of 1 x 16 and one amax, rotated in blocks of
-// 16 or not rotated, without statistics. Both `first` and `last` must be
-// multiples of kTileRows, except for the last row of the group. Sets nan and
-// inf of `*seen`. Stochastic rounding requires DrawsWhole
-// (kernels/device/recipe.h).
+// 16 or not rotated, without statistics. `first` and `last` must be multiples
+// of kTileRows, but `last` may be the end of the group. Sets nan and inf of
+// `*seen`. Stochastic rounding requires DrawsWhole (kernels/device/recipe.h).
 void QuantizeNvfp4(const EncodeParams& params, const GroupTask& group,
                    int64_t first, int64_t last, cpu::Maxima* seen);
 

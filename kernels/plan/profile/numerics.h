@@ -53,8 +53,7 @@ enum class MxRule : uint8_t {
 enum class Operation : uint8_t {
   kTimes,       // multiplied by the multiplier of its block or tensor
   kOver,        // divided by the scale, including the global scale
-  kOverOrZero,  // divided by the whole scale; a number becomes +0 if the scale
-                // is 0
+  kOverOrZero,  // as kOver, but a number becomes +0 if the scale is 0
 };
 
 // The condition on the rounded value y under which an E2M1 code has its sign
@@ -82,18 +81,17 @@ struct Numerics {
   bool global_in_type = false;  // g is rounded to T
   ScaleTarget target = ScaleTarget::kSixthOfEncodeScale;
   uint8_t least_scale = 0;  // replaces smaller scale codes
-  uint8_t zero_scale = 0;   // scale code of a block of zeros, or whose code is
-                            // 0
+  uint8_t zero_scale = 0;   // replaces a scale code of 0
 
   // FP8.
   Fp8Rule fp8 = Fp8Rule::kEncodeScale;
   bool scale_in_type = false;     // the scale is rounded to T, and stored as T
   bool operand_in_type = false;   // elements are divided by the scale rounded
                                   // to T
-  bool epsilon_for_zero = false;  // for an amax of 0: T's epsilon, else 1
+  bool epsilon_for_zero = false;  // T's epsilon, not 1, replaces a scale of 0
   float least_amax = 0;           // replaces a smaller amax
-  bool least_normal = false;      // the least normal of T is a lower limit,
-                                  // too, except for 0
+  bool least_normal = false;      // replaces a smaller amax, except 0, by the
+                                  // least normal number of T
 
   // MX.
   MxRule mx = MxRule::kOption;
@@ -109,8 +107,8 @@ struct Numerics {
 
   // Decoding.
   FactorRule factor = FactorRule::kAmax;
-  bool factor_in_type = false;  // the factor is rounded to the output's type,
-                                // and so is g before
+  bool factor_in_type = false;  // g, and then the factor, are rounded to the
+                                // output's type
 
   bool operator==(const Numerics&) const = default;
 };

@@ -80,17 +80,17 @@ const std::vector<Illegal>& IllegalRequests() {
        }},
       {"axis of a vector", kAll, "tensor.flatten_axis", "1",
        [](PlanRequest& r) { r.tensor = Tensor({64}, 1); }},
-      {"K not a multiple", kQuantize | kDequantize | kRotate, "tensor.shape",
-       "K = 17",
+      {"K is no multiple of the block", kQuantize | kDequantize | kRotate,
+       "tensor.shape", "K = 17",
        [](PlanRequest& r) {
          r.tensor = Tensor({32, 17});
        }},
-      {"K not a multiple by the axis", kQuantize | kDequantize | kRotate,
-       "tensor.shape", "K = 24",
+      {"K by the axis is no multiple of the block",
+       kQuantize | kDequantize | kRotate, "tensor.shape", "K = 24",
        [](PlanRequest& r) {
          r.tensor = Tensor({2, 3, 8}, 1);
        }},
-      {"K not a multiple for rotated maxima", kAmax, "tensor.shape", "K = 17",
+      {"K is no multiple of the dimension", kAmax, "tensor.shape", "K = 17",
        [](PlanRequest& r) {
          r.tensor = Tensor({32, 17});
          r.amax.rowwise_rht = true;

@@ -144,7 +144,7 @@ template <typename L, int kMantissa>
 QUANTD_FN typename L::U EncodeFp8Magnitude(typename L::F y) {
   using U = typename L::U;
   constexpr bool kE4M3 = kMantissa == 3;
-  // 448 and 2^-6, 57344 and 2^-14.
+  // The bits of 448 and 2^-6, or of 57344 and 2^-14.
   constexpr uint32_t kLargest = kE4M3 ? 0x43E00000u : 0x47600000u;
   constexpr uint32_t kSmallestNormal = kE4M3 ? 0x3C800000u : 0x38800000u;
   constexpr uint32_t kCodesBelow = (kSmallestNormal >> 23) << kMantissa;

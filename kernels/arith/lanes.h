@@ -6,10 +6,10 @@
 // A lane type has
 //   F, U          one float / uint32_t for each lane
 //   kWidth        the number of lanes
-//   Float(U), Bits(F)      the same bits, as the other type
-//   Broadcast(float)       that float in every lane
-//   Float32(uint32_t)      the float with those bits, not a lane
-//   ToFloat(U)             the number as a float; below 2^24
+//   Float(U), Bits(F)      the same bits as the other type
+//   Broadcast(float)       the float in every lane
+//   Float32(uint32_t)      a single float with those bits
+//   ToFloat(U)             the number, below 2^24, as a float
 //   Min, Max      of two U below 2^31
 //   Any(mask)     whether a comparison holds in some lane
 //   Progression(uint64_t first, uint64_t step, U* low, U* high)  the halves of
@@ -17,7 +17,7 @@
 //   MulHigh(U a, uint32_t b)  the high half of the product; for one lane
 //   Wide          a 64-bit number for every second lane; for several lanes
 //   MulLow(Wide a, uint32_t b)  the 64-bit products of the low halves
-//   HideSource(Wide*)      keeps the compiler from computing it as a scalar
+//   HideSource(Wide*)      keeps the compiler from using a scalar for it
 //   Truncate(F), E2M1OfHalves(U)  see kernels/arith/e2m1.h; for several lanes
 //   MulPlusZero(F x, F c)  fmaf(x, c, +0.0f): rounds once, and gives -0 only if
 //                 a nonzero product rounds to zero
@@ -25,10 +25,10 @@
 //                 products, so that fused and unfused give the same result
 //   PickBySign(U signs, F a, F b)  a if the highest bit is set, else b; for
 //                 several lanes
-//   JoinHighHalves(U a, U b)  a's high half in the low one, b's in the high
-//   E2M1Magic(U)  see kernels/arith/codec.h
-//   kConvertsHalves  whether DecodeHalves and EncodeHalves exist: fp16 by the
-//                 hardware
+//   JoinHighHalves(U a, U b)  a's high half as the low half, and b's high half
+//   E2M1Magic(U)  see kernels/arith/e2m1.h
+//   kConvertsHalves  whether DecodeHalves and EncodeHalves exist, which
+//                 convert fp16 in hardware
 //
 // These headers must be compiled with float arithmetic exact as written: no
 // contraction, no fast math, no flush to zero (CMake target quantd_arith).

@@ -76,8 +76,7 @@ struct AmaxArgs {
 
 struct TileKernels {
   // Add the maxima of the rows to `*maxima`. `amax` supports only rotations of
-  // dimension 16 and no maxima of lines; the second function supports all
-  // arguments.
+  // dimension 16 and no maxima of lines; amax_lines supports all arguments.
   void (*amax)(const AmaxArgs&, int64_t first, int64_t last, Maxima* maxima);
   void (*amax_lines)(const AmaxArgs&, int64_t first, int64_t last,
                      Maxima* maxima);

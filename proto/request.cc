@@ -42,8 +42,8 @@ absl::Status Renamed(absl::Status status, const Message&) {
 absl::Status Renamed(absl::Status status, const v1::DequantizeOptions&) {
   return RenameField(std::move(status), "rht", "inverse_rht");
 }
-// Names the field that held the amax, a value or a list, which the plan cannot
-// tell.
+// Renames the field of an amax error to the request's field for a value or for
+// a list, which the plan does not distinguish.
 absl::Status Renamed(absl::Status status, const v1::QuantizeOptions& options) {
   if (!options.given_amax().rowwise_values().empty()) {
     status =

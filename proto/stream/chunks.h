@@ -29,8 +29,8 @@ struct StreamStart {
 absl::StatusOr<StreamStart> ParseStreamStart(
     Slices message, const RequestDefaults& defaults = {});
 
-// Finds the chunk in any later message of a client. Malformed or FieldError;
-// TooLarge for field "chunk".
+// Finds the chunk in any later message of a client. Errors are Malformed,
+// FieldError, and TooLarge for field "chunk".
 absl::StatusOr<Range> ParseChunk(Slices message);
 
 // Parses the client's answer to the maxima of a stream. Malformed or

@@ -12,7 +12,7 @@ namespace {
 
 using enum DeviceState;
 
-TEST(DeviceHealthTest, AFaultyDeviceMustPassATest) {
+TEST(DeviceHealthTest, AFaultyDeviceMustPassATestToBeHealthy) {
   DeviceHealth health;
   EXPECT_TRUE(health.healthy());
   EXPECT_FALSE(health.BeginProbe());  // no fault to disprove

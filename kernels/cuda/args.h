@@ -1,10 +1,10 @@
 // Arguments of kernels: plain data, passed by value through the launchers
 // (kernels/cuda/launch.h).
 //
-// Every pointer is device memory of the current device, aligned to 256 bytes
-// (amax and signs: 4), and must stay valid until the stream has passed.
-// Matrices are row-major without padding. No dimension may be 0; groups may be
-// empty, as long as not all are.
+// Every pointer refers to memory that the current device can access, aligned to
+// 256 bytes (amaxes and signs: 4), which must stay valid until the kernel has
+// ended. Matrices are row-major without padding. No dimension may be 0. Groups
+// may be empty, but not all of them.
 #ifndef QUANTD_KERNELS_CUDA_ARGS_H_
 #define QUANTD_KERNELS_CUDA_ARGS_H_
 
@@ -23,16 +23,17 @@ namespace quantd::cuda {
 // Rows and columns of a tile. Tiles start anew in every group: no square, span
 // or chunk of rows crosses a tile's edge.
 inline constexpr int kTileSide = kChunkRows;
-// Rows of a strip. No block has more, so none crosses a strip's edge.
+// Rows of a strip, and of a columnwise MX block: no block crosses a strip's
+// edge.
 inline constexpr int kStripRows = 32;
 
-// Findings of kernels beside their output. The caller zeroes them first. Maxima
-// are fp32 bits with NaN dropped.
+// Results of kernels beside their output. The caller must zero them first. The
+// maxima are fp32 bits and ignore NaN.
 struct Found {
-  uint32_t plain;
-  uint32_t row_rht;
-  uint32_t col_rht;
-  uint32_t seen;  // Seen bits
+  uint32_t plain;    // max |x|
+  uint32_t row_rht;  // of the rotated rows
+  uint32_t col_rht;  // of the rotated columns
+  uint32_t seen;     // Seen bits
 };
 enum Seen : uint32_t {
   kSeenNan = 1,  // NaN in the input
@@ -48,14 +49,15 @@ struct GroupList {
                           // total
   int64_t count;
   int64_t chunk_count;    // chunks[count]
-  const int64_t* strips;  // as `chunks`, for strips of rows
+  const int64_t* strips;  // like `chunks`, for strips
   int64_t strip_count;
   int64_t rows;  // sum over all groups
   int64_t cols;  // K
 };
 
-// Finds maxima of one tensor. `*_signs` are 16 floats s[i] / 4, or nullptr if
-// that rotated maximum is not wanted. Rotating the rows needs cols % 16 == 0.
+// Arguments of kernels that find the maxima of one tensor. `*_signs` point to
+// 16 floats s[i] / 4, or are nullptr if that rotated maximum is not wanted.
+// Rotating the rows needs cols % 16 == 0.
 struct AmaxArgs {
   Matrix x;
   const float* row_signs;
@@ -64,9 +66,10 @@ struct AmaxArgs {
   float signs[16];  // the same signs, if any rotated maximum is wanted
 };
 
-// Finds maxima of a list of groups, plain and, if there are signs, rotated: of
-// each group and, for pointers that are set, of each line, by atomicMax onto
-// zeros.
+// Arguments of kernels that find the maxima of each group and, for pointers
+// that are set, of each line. Maxima of rotated lines are found if there are
+// signs. Kernels update the maxima by atomicMax, so the caller must zero them
+// first.
 struct SpanAmaxArgs {
   GroupList list;
   DType dtype;
@@ -75,8 +78,8 @@ struct SpanAmaxArgs {
   int rotation;    // dimension, if there are signs
   Found* found;    // one for each group
   uint32_t* seen;  // Seen bits of the whole input
-  // fp32 bits; for the rows of the payload, and for the K columns of each
-  // group.
+  // Maxima of lines as fp32 bits: one for each row of the payload, and one for
+  // each of the K columns of each group.
   uint32_t* rows;
   uint32_t* rotated_rows;
   uint32_t* columns;
@@ -87,66 +90,72 @@ struct SpanAmaxArgs {
 inline constexpr size_t kCodeTableBytes = 1280;  // size of the largest
                                                  // CodeTable
 
-// Writes amaxes to their places, for every group, from its maxima.
+// The source of an amax: a given number, or one of the maxima in Found.
 enum class FoundAmax { kGiven, kPlain, kRowRht, kColRht };
+// Arguments of the kernel that computes every group's amaxes from its maxima
+// and writes them to the output.
 struct WriteAmaxArgs {
   static constexpr int kMax = 4;
   struct Entry {
     float* to;  // one for each group
     FoundAmax source;
-    float number;  // kGiven: the amax; else the factor of a maximum
+    float number;  // kGiven: the amax; else a factor of the maximum
   };
   Entry entries[kMax];
   int count;
-  bool propagate;  // An amax is NaN where its source held one.
+  bool propagate;  // An amax is NaN if its source holds NaN.
   int64_t groups;
   const Found* found;  // one for each group
-  // Tables to make from the amaxes of both copies (nullptr for a copy that is
-  // not made), one for each group: two of kCodeTableBytes each, rowwise first.
+  // The code tables to make. Each group has two of kCodeTableBytes, for the
+  // rowwise and the columnwise copy. `amaxes` has the amaxes of either copy,
+  // one for each group, or nullptr for a copy that is not made.
   CodeTable table;
   std::byte* tables;
   const float* amaxes[2];
-  float range;  // as in EncodeParams
+  float range;  // EncodeParams::range
 };
 
-// Writes scales of FP8 tensors from their amaxes, which must have been written.
+// Arguments of the kernel that writes the scales of FP8 tensors. The tensors'
+// amaxes must already be in the output.
 struct TensorScaleArgs {
   GroupList list;
   EncodeParams params;
-  const float* scales;  // one for each group; nullptr: from the amax
+  const float* scales;  // given scales, one for each group; nullptr: computed
+                        // from the amaxes
 };
 
-// Writes codes and block scales of every copy that is wanted.
+// Arguments of encoders, which write codes and block scales of every requested
+// copy.
 struct EncodeArgs {
   GroupList list;
   EncodeParams params;
-  int rotation;  // the larger of the copies' dimensions; 0: neither is rotated
+  int rotation;  // the larger rotation dimension of the copies; 0: none
   uint32_t* seen;
-  // Error statistics of the rowwise and the columnwise copy, if wanted.
+  // Error statistics of the rowwise and the columnwise copy, or nullptr.
   ErrorSums* sums;
-  // Group 0. All groups have its copies, rotations and layouts; a kernel for a
-  // single group need not look it up.
+  // Group 0. All groups have the same copies, rotations and layouts. A kernel
+  // for a single group uses this one instead of reading `list`.
   GroupTask first;
   const std::byte* tables;  // see WriteAmaxArgs
-  // Whether the encoder also makes the sums of each 128 rows for dbias.
+  // Whether the encoder also sums the columns of each 128 rows for dbias.
   bool dbias;
   float signs[kBlock];  // s[i] / 4 of a rotation of dimension 16
-  // The amax of the rowwise copy of a single group, if the host knows it; else
-  // negative.
+  // The amax of the rowwise copy if there is a single group and the host knows
+  // the amax; else negative.
   float known_amax;
 };
 
-// Decodes one copy.
+// Arguments of decoders, which decode one copy.
 struct DecodeArgs {
-  GroupList list;  // `x` of a group is its first output row.
-  // The first group. A kernel for a single group gets it as an argument and
-  // waits for no look-up.
+  GroupList list;  // A group's `x` is its first output row.
+  // Group 0. A kernel for a single group uses it instead of reading `list`.
   GroupTask only;
   DequantizeParams params;
   int rotation;         // dimension; 0: the copy is not rotated
   float signs[kBlock];  // s[i] / 4 of a rotation of dimension 16
 };
 
+// Arguments of kernels that rotate a tensor.
 struct RotateArgs {
   Matrix x;
   std::byte* out;
@@ -154,14 +163,14 @@ struct RotateArgs {
   const float* signs;
   int dimension;  // divides cols
   bool inverse;
-  Found* found;           // receives the bits of NaN and Inf
+  Found* found;           // receives kSeenNan and kSeenInf
   float sixteen[kBlock];  // the same signs, for dimension 16
 };
 
-// Writes zeros in runs, given as a list on the device.
+// Arguments of the kernel that zeroes the runs of a list in device memory.
 struct ZeroRunsArgs {
   static constexpr int64_t kPiece = 4096;  // bytes that a CTA writes at a time
-  // `count` pieces of `width` bytes, whose starts are `pitch` bytes apart.
+  // `count` rows of `width` bytes, which start `pitch` bytes apart.
   struct Run {
     std::byte* to;
     size_t pitch;
@@ -173,7 +182,7 @@ struct ZeroRunsArgs {
   int64_t count;
   int64_t piece_count;
 };
-// Writes zeros in a few runs, which are passed as arguments. None may be empty.
+// Arguments of the kernel that zeroes a few runs. No run may be empty.
 struct ZeroFewRunsArgs {
   static constexpr int kMax = 8;
   ZeroRunsArgs::Run runs[kMax];

@@ -1,5 +1,5 @@
-// CUDA errors as statuses. Every CUDA call of this folder is checked here, or
-// says why its result does not matter.
+// Converts CUDA errors to statuses. Code in this folder checks the result of
+// every CUDA call, or a comment says why the result does not matter.
 #ifndef QUANTD_KERNELS_CUDA_CHECK_H_
 #define QUANTD_KERNELS_CUDA_CHECK_H_
 
@@ -32,7 +32,7 @@ inline absl::Status CudaStatus(cudaError_t error, std::string_view step) {
       return s;                                                               \
   } while (false)
 
-// Returns the error of a CUDA call from a function that returns one.
+// Returns the error of a CUDA call from a function that returns cudaError_t.
 #define QUANTD_CUDA_TRY(call)                                     \
   do {                                                            \
     if (const cudaError_t e = (call); e != cudaSuccess) return e; \

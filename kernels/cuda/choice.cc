@@ -18,8 +18,8 @@
 namespace quantd::cuda {
 namespace {
 
-// Options that the kernels for bf16 and fp16 support beside their formats. With
-// other options the frame or the generic kernel is used.
+// Options that the tuned kernels for bf16 and fp16 support. With other options
+// the frame (encode/frame) or the generic kernel is used.
 constexpr uint32_t kNvfp4Knows = kOptRht | kOptStochastic | kOptFourOverSix |
                                  kOptSwizzled | kOptCompact | kOptGivenAmax |
                                  kOptEstimation | kOptGrouped | kOptDbias;
@@ -27,13 +27,13 @@ constexpr uint32_t kFp8Knows = kOptSwizzled | kOptGivenAmax | kOptEpsilon |
                                kOptPowerOfTwo | kOptGivenScale | kOptHistory |
                                kOptScaleRule | kOptGrouped | kOptDbias;
 
-// Options that an encoder must support: another kernel counts statistics.
+// Options that an encoder must support. Statistics have a kernel of their own.
 uint32_t OptionsToKnow(const QuantizeOptions& o) {
   return UsedOptions(o) & ~kOptStatistics;
 }
 
-// The columns of all chunks of rows together, which some kernels count in 32
-// bits.
+// The number of columns times the number of chunks, which some kernels count in
+// 32 bits.
 int64_t ColumnsOfChunks(const Plan& plan) {
   int64_t chunks = 0;
   for (const Group& g : plan.groups()) chunks += CeilDiv(g.rows, kChunkRows);
@@ -62,12 +62,12 @@ AmaxKernel ChooseAmax(const Plan& plan, const Recipe& r) {
                              : AmaxKernel::kPlain;
 }
 
-// Whether the rotations of all copies, if any, are those of dimension 16.
+// Whether every rotated copy has a rotation of dimension 16.
 bool RotatesBySixteen(const Recipe& r) {
   return !r.copies_rotate() || r.rotation->dimension == kRhtSize;
 }
 
-// The kernel of the frame for this plan: kernels/cuda/encode/frame.
+// The kernel of the frame (kernels/cuda/encode/frame) for a plan.
 EncodeKernel ChooseCell(const EncodeParams& p, bool rotates) {
   using enum EncodeKernel;
   const bool other = p.numerics.other;
@@ -102,7 +102,7 @@ EncodeKernel ChooseCell(const EncodeParams& p, bool rotates) {
   return other ? kFrameFp8LinesOfProfiles : kFrameFp8Lines;
 }
 
-// The frame, or kSpans if the frame does not support the plan.
+// A kernel of the frame, or kSpans if the frame does not support the plan.
 EncodeKernel ChooseOther(const Plan& plan, const Recipe& r,
                          const QuantizeOptions& o, SharedMemory size) {
   const DType input = plan.tensor().dtype;
@@ -119,7 +119,7 @@ EncodeKernel ChooseOther(const Plan& plan, const Recipe& r,
   return ChooseCell(MakeEncodeParams(plan), r.copies_rotate());
 }
 
-// The kernel made for NVFP4 of bf16 and fp16, if there is one.
+// The tuned kernel for NVFP4 of bf16 and fp16, or kNone.
 EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
                          const QuantizeOptions& o) {
   using enum EncodeKernel;
@@ -129,7 +129,7 @@ EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
   // Tiles are rotated only by tensor cores, which take bf16.
   const bool rotatable =
       plan.tensor().dtype == DType::kBF16 || !r.copies_rotate();
-  // (A profile's choices are checked below.)
+  // (The checks of `te` below handle the profile.)
   uint32_t used = OptionsToKnow(o) & ~kOptProfile;
   const bool scaled = (used & kOptRowScaled) != 0 && !columnwise &&
                       (used & (kOptStochastic | kOptFourOverSix)) == 0 && te;
@@ -158,14 +158,14 @@ EncodeKernel ChooseNvfp4(const Plan& plan, const Recipe& r,
   return columnwise || (o.dbias && rotatable) ? kNvfp4Tiles : kNvfp4Rows;
 }
 
-// The kernel made for FP8 and MXFP8 of bf16 and fp16, if there is one.
+// The tuned kernel for FP8 and MXFP8 of bf16 and fp16, or kNone.
 EncodeKernel ChooseFp8(const Plan& plan, const Recipe& r,
                        const QuantizeOptions& o) {
   using enum EncodeKernel;
   const FormatSpec& format = *FindFormat(o.format);
   const bool tensor = format.scaling == Scaling::kTensor;
   const bool mx = format.scaling == Scaling::kMx;
-  // (Under a NaN scale, a profile's zeros stay zeros.)
+  // (Under a NaN scale, profiles keep zeros as zeros. Kernels for MX do not.)
   const bool profiles = tensor || (mx && !r.propagate);
   const uint32_t used =
       OptionsToKnow(o) & ~(profiles ? uint32_t{kOptProfile} : 0);
@@ -177,7 +177,7 @@ EncodeKernel ChooseFp8(const Plan& plan, const Recipe& r,
     if (tensor) return NumericsOf(o).other ? kFp8QuotientRuns : kFp8Runs;
     return mx ? kMxfp8Rows : kFp8BlockRows;
   }
-  // In swizzled scales the columns of a tile are neighbours.
+  // Swizzled scales keep the columns of a tile together, so they need tiles.
   const bool strips = r.copies[1].wanted && !o.dbias && mx &&
                       o.form.scale_layout != Layout::kSwizzled;
   return strips   ? kMxfp8Strips
@@ -186,7 +186,7 @@ EncodeKernel ChooseFp8(const Plan& plan, const Recipe& r,
                   : kFp8BlockTiles;
 }
 
-// The encoder made for the plan, or kNone.
+// The tuned encoder for the plan, or kNone.
 EncodeKernel ChooseMade(const Plan& plan, const Recipe& r,
                         const QuantizeOptions& o) {
   const FormatSpec& format = *FindFormat(o.format);
@@ -209,7 +209,7 @@ EncodeKernel ChooseEncode(const Plan& plan, const Recipe& r,
   return made != EncodeKernel::kNone ? made : ChooseOther(plan, r, o, size);
 }
 
-// The rows of kernels/cuda/kernels.h as the choice reads them, in the order of
+// Names and properties from the rows of kernels/cuda/kernels.h, in the order of
 // the enumerators.
 #define QUANTD_NAME(kernel, name) #name,
 constexpr std::string_view kAmaxNames[] = {

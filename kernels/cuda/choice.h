@@ -1,7 +1,7 @@
 // The choice of the kernels that compute a plan on a CUDA device. It is made
 // only here, once for each plan, in plain C++ that needs neither a GPU nor the
 // toolkit; launchers (kernels/cuda/launch.h) execute it. kernels/KERNELS.md
-// explains how to read it.
+// explains the rules.
 #ifndef QUANTD_KERNELS_CUDA_CHOICE_H_
 #define QUANTD_KERNELS_CUDA_CHOICE_H_
 
@@ -31,12 +31,12 @@ struct KernelChoice {
   bool reads_groups() const;
 };
 
-// The choice for a device with that much shared memory. A kernel that streams
-// tiles of rotated fp32 does not fit into kSmall.
+// Chooses the kernels for a device with `size` of shared memory. A kernel that
+// streams tiles of rotated fp32 does not fit into kSmall.
 KernelChoice ChooseKernels(const Plan& plan, const Recipe& recipe,
                            SharedMemory size = SharedMemory::kLarge);
 
-// Names of the kernels, as in their rows; "-" for none.
+// Names of the kernels, as in kernels/cuda/kernels.h; "-" for kNone.
 std::string_view Name(AmaxKernel kernel);
 std::string_view Name(EncodeKernel kernel);
 std::string_view Name(DecodeKernel kernel);
@@ -48,7 +48,7 @@ std::string_view Name(ErrorsKernel kernel);
 // EncodeNvfp4Rows".
 std::string ToString(const KernelChoice& choice);
 
-// The table that an encoder of that input looks up under its amaxes.
+// The type of code table that an encoder uses for an input type.
 CodeTable CodeTableOf(EncodeKernel kernel, DType input);
 
 }  // namespace quantd::cuda

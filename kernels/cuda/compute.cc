@@ -6,6 +6,7 @@
 namespace quantd::cuda {
 namespace {
 
+// Queues the kernels of one job.
 class Worker {
  public:
   Worker(const Prepared& tables, const JobMemory& memory, const Queue& queue)
@@ -24,7 +25,7 @@ class Worker {
                            queue_.stream);
   }
 
-  // Queues zeros for sums and maxima, and for bytes that no kernel writes: gaps
+  // Queues zeroing of sums, maxima and output bytes that no kernel writes: gaps
   // between tensors and the padding of scales.
   cudaError_t Prepare() {
     ZeroFewRunsArgs few = {};
@@ -67,7 +68,7 @@ class Worker {
     return Copy();
   }
 
-  // Queues the last step: everything except amaxes.
+  // Queues the last step: encoding and dbias, decoding, or a rotation.
   cudaError_t Copy() {
     if (recipe_.rotate) return Rotate(*recipe_.rotate);
     if (choice_.decode != DecodeKernel::kNone) return Decode();
@@ -75,7 +76,7 @@ class Worker {
     return SumColumns();
   }
 
-  // Notes that the work queued last is a kernel of the job.
+  // Records that the last queued work is a kernel of the job.
   void FollowsKernel() { queue_.follows = true; }
 
   int rht_launches = 0;
@@ -92,8 +93,8 @@ class Worker {
   const float* Signs(bool wanted) const {
     return wanted ? memory_.payload.signs : nullptr;
   }
-  // Fills in the signs of a rotation of dimension 16, which kernels for that
-  // dimension take as arguments.
+  // Fills in the signs of a rotation of dimension 16, which are a kernel
+  // argument.
   void FillSigns(float (&signs)[kRhtSize]) const {
     const SignMask m =
         recipe_.rotation ? recipe_.rotation->mask : kDefaultSignMask;
@@ -104,11 +105,11 @@ class Worker {
   int Dimension() const {
     return recipe_.rotation ? recipe_.rotation->dimension : kRhtSize;
   }
-  // Counts a kernel that uses a rotation.
+  // Counts a kernel if it reads the signs.
   void Count(bool reads_rht) {
     if (reads_rht) ++rht_launches;
   }
-  // Passes on a launcher's result; the next kernel follows this one.
+  // Records that the next work follows a kernel. Returns the launcher's result.
   cudaError_t Queued(cudaError_t error) {
     queue_.follows = true;
     return error;
@@ -156,8 +157,8 @@ class Worker {
     return Queued(Launch(choice_.amax, args, queue_));
   }
 
-  // Queues writing the amaxes of groups to the output and to the encoders, and
-  // the tables that encoders look up under them.
+  // Queues the kernel that writes the groups' amaxes and the encoders' code
+  // tables.
   cudaError_t WriteAmaxes() {
     using From = AmaxOutput::From;
     WriteAmaxArgs args = {};
@@ -173,7 +174,7 @@ class Worker {
       if (amax.from == From::kRotatedColumns) entry.source = FoundAmax::kColRht;
       if (amax.from == From::kGiven) {
         if (memory_.has_given_amaxes) continue;
-        // (One row of all groups together has one amax, too.)
+        // (Row-scaled groups with one row in total also have only one amax.)
         if (source.given.size() > 1 || plan_.groups().size() > 1) {
           QUANTD_CUDA_TRY(cudaMemcpyAsync(
               to, tables_.given_amax(amax.columnwise),

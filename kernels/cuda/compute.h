@@ -14,30 +14,32 @@ namespace quantd::cuda {
 
 // A job's memory on the device.
 struct JobMemory {
-  JobBases payload;  // scratch is not set
+  JobBases payload;  // `scratch` is not set: Prepared sets it
   Findings* findings;
-  // Whether findings are added to those of other rows of the tensor, or to
-  // zeros. Otherwise they are zeroed first.
+  // Whether `*findings` already holds zeros, or the findings of other rows of
+  // the tensor. If false, QueueWork queues zeroing it first.
   bool findings_hold = false;
-  // Whether the given amaxes are already in the output.
+  // Whether the host has already written the given amaxes to the output.
   bool has_given_amaxes = false;
 };
 
-// Queues all work that turns the input into every byte of the output, except
-// for the host's part (WriteHistory of kernels/device/host_output.h), and fills
-// the findings and the tables, whose places must be set. Does not wait. The
-// tensor must not be empty. `*rht_launches`: the number of queued kernels that
-// read the signs.
+// Fills the tables of `prepared`, whose memory Prepared::Place must have set,
+// and queues all work that writes the output and the findings. The host writes
+// a few outputs itself later (kernels/device/host_output.h). Does not wait. The
+// tensor must not be empty. `*rht_launches` receives the number of queued
+// kernels that read the signs.
 cudaError_t QueueWork(Prepared* prepared, const JobMemory& memory,
                       const Queue& queue, int* rht_launches);
 
-// Queues again a part of what QueueWork has queued for the same job, for
-// benchmarks of kernels. Since then the tables on the device must not have
-// changed, nor, for kCopies, outputs other than codes and their block scales.
+// The part of a job's work that QueueAgain queues.
 enum class Part {
-  kKernels,  // everything but the copy of the tables to the device
-  kCopies,   // the encoder and dbias: no zeros, no amax, no FP8 tensor scale
+  kKernels,  // everything except the copy of the tables to the device
+  kCopies,   // the last kernels (encoder and dbias, decoder or rotation),
+             // without zeroing, amaxes and FP8 tensor scales
 };
+// Queues a part of the work of an earlier QueueWork again, for benchmarks of
+// kernels. The tables on the device must be unchanged since then. For kCopies,
+// all outputs except codes and block scales must be unchanged, too.
 cudaError_t QueueAgain(const Prepared& prepared, const JobMemory& memory,
                        const Queue& queue, Part part);
 

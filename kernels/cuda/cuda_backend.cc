@@ -17,8 +17,8 @@ namespace {
 
 constexpr int kDefaultSlots = 4;
 
-// The first device that was opened, or -1. The driver is asked through it,
-// because using another device would take memory there.
+// The first device that was opened, or -1. PageLock makes this device current,
+// because making another device current would allocate memory on it.
 std::atomic<int> first_opened = -1;
 
 class CudaBackend : public Backend {
@@ -101,13 +101,13 @@ bool PageLock(void* memory, size_t bytes, bool writable) {
   unsigned flags = cudaHostRegisterPortable;
   if (!writable) flags |= cudaHostRegisterReadOnly;
   const cudaError_t error = cudaHostRegister(memory, bytes, flags);
-  // Clears the error: it is handled, and no later call may find it.
+  // Clears the error, so that no later call returns it.
   if (error != cudaSuccess) cudaGetLastError();
   return error == cudaSuccess;
 }
 
 void PageUnlock(void* memory) {
-  // The driver may be shutting down, which unlocks the memory, too.
+  // A failure is ignored: a driver that shuts down also unlocks the memory.
   if (cudaHostUnregister(memory) != cudaSuccess) cudaGetLastError();
 }
 

@@ -1,4 +1,5 @@
-// The CUDA device: the backend contract over streams and pinned memory.
+// The CUDA backend: implements kernels/device/backend.h with CUDA streams and
+// pinned memory.
 #ifndef QUANTD_KERNELS_CUDA_CUDA_BACKEND_H_
 #define QUANTD_KERNELS_CUDA_CUDA_BACKEND_H_
 
@@ -11,9 +12,10 @@
 
 namespace quantd::cuda {
 
-// Opens the device "cuda:<ordinal>". NOT_FOUND if it does not exist or cannot
-// run this program's kernels. `options.memory_limit` bounds the pinned memory
-// of payloads and, separately, their memory on the device.
+// Opens the device "cuda:<ordinal>". Returns NOT_FOUND if it does not exist or
+// cannot run this program's kernels. `options.memory_limit` is the limit, in
+// bytes, of pinned memory for payloads and also the limit of device memory for
+// them.
 //
 // Once the device has faulted, its jobs and Begin return UNAVAILABLE.
 absl::StatusOr<std::unique_ptr<Backend>> Open(int ordinal,
@@ -25,9 +27,9 @@ int DeviceCount();
 // The reason why there is no usable device; empty when there is one.
 std::string UnavailableReason();
 
-// Page-locks memory of this process for all devices, so that they copy it
-// directly. False, with nothing changed, if no device has been opened or the
-// driver refuses.
+// Page-locks memory of this process, so that every device can copy it directly.
+// Returns false and changes nothing if no device has been opened or the driver
+// refuses.
 bool PageLock(void* memory, size_t bytes, bool writable);
 void PageUnlock(void* memory);
 

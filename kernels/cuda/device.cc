@@ -27,8 +27,8 @@ void* AllocateDevice(size_t bytes) {
   }
   return p;
 }
-// Errors cannot be handled here: a dead context or a driver that is being
-// unloaded has taken the memory with it.
+// Errors are ignored: a faulted context or an unloaded driver has already
+// released the memory.
 void ReleasePinned(void* p, size_t) {
   cudaFreeHost(p);
   cudaGetLastError();
@@ -38,7 +38,7 @@ void ReleaseDevice(void* p, size_t) {
   cudaGetLastError();
 }
 
-// The matrix in its dtype; all entries are +-n^-1/2.
+// Encodes the matrix in `dtype`. All entries are +-n^-1/2.
 std::vector<std::byte> EncodeMatrix(const std::vector<float>& matrix,
                                     DType dtype) {
   const size_t size = SizeOf(dtype);
@@ -66,7 +66,7 @@ absl::Status Slot::Create() {
   QUANTD_CUDA_RETURN(cudaEventCreateWithFlags(&passed, cudaEventDisableTiming),
                      "create an event");
   for (cudaEvent_t& mark : marks) {
-    // Long waits block instead of spinning on a core.
+    // A thread that waits long then blocks instead of spinning.
     QUANTD_CUDA_RETURN(cudaEventCreateWithFlags(&mark, cudaEventBlockingSync),
                        "create an event");
   }
@@ -80,7 +80,7 @@ absl::Status Slot::Create() {
 }
 
 Slot::~Slot() {
-  // Results do not matter: see ReleasePinned.
+  // Errors are ignored: see ReleasePinned.
   for (cudaEvent_t mark : marks) {
     if (mark != nullptr) cudaEventDestroy(mark);
   }
@@ -95,7 +95,7 @@ Slot::~Slot() {
 
 Device::Lease::~Lease() {
   if (slot_ == nullptr) return;
-  // An error is left to the next user; a sticky one reaches everybody.
+  // Errors are ignored: later calls return a sticky error again.
   if (device_->Enter().ok()) {
     for (cudaStream_t stream : {slot_->in, slot_->stream, slot_->out}) {
       cudaStreamSynchronize(stream);
@@ -183,7 +183,7 @@ absl::StatusOr<std::shared_ptr<const CachedRht>> Device::GetRht(
     return it->second;
   }
   ++rht_misses_;
-  // Jobs keep the rotations that they use.
+  // Jobs own the rotations that they use, so clearing the cache is safe.
   if (rhts_.size() >= kMaxRhts) rhts_.clear();
   absl::StatusOr<std::shared_ptr<const CachedRht>> made =
       MakeRht(mask, dimension, dtype, lease);
@@ -211,7 +211,7 @@ absl::StatusOr<std::shared_ptr<const CachedRht>> Device::MakeRht(
   QUANTD_CUDA_RETURN(cudaMemcpyAsync(memory->data(), bytes.data(), bytes.size(),
                                      cudaMemcpyHostToDevice, lease->stream),
                      "upload a rotation");
-  // Other streams may read it as soon as it is in the cache.
+  // Waits, because other streams may read a rotation once it is in the cache.
   QUANTD_CUDA_RETURN(cudaStreamSynchronize(lease->stream), "upload a rotation");
   auto rht = std::make_shared<CachedRht>();
   rht->signs = reinterpret_cast<const float*>(memory->data());

@@ -1,5 +1,5 @@
-// The resources of one GPU for its jobs: slots (a stream each), pinned and
-// device memory, cached rotations; and its health.
+// One GPU: its health and the resources that its jobs share. These are slots
+// (streams and events), pinned and device memory, and cached rotations.
 #ifndef QUANTD_KERNELS_CUDA_DEVICE_H_
 #define QUANTD_KERNELS_CUDA_DEVICE_H_
 
@@ -26,29 +26,30 @@
 
 namespace quantd::cuda {
 
-// Sources of memory: page-locked host memory that every device may read, and
-// memory of the device that is current when a block is taken. Blocks of both
-// may be released from any thread at any time, even after the driver has gone.
+// Memory sources of a BlockPool. PinnedSource allocates page-locked host memory
+// that every device can access. DeviceSource allocates on the device that is
+// current when a block is taken. Blocks may be released from any thread at any
+// time, even after the driver has shut down.
 BlockSource PinnedSource();
 BlockSource DeviceSource();
 
-// A rotation for kernels, on the device until its last owner is gone.
+// The signs and the matrix of a rotation, in device memory that is released
+// with its last owner.
 struct CachedRht {
   Block memory;
   const float* signs = nullptr;  // n floats s[i] * n^-1/2
-  const void* matrix = nullptr;  // n x n row-major, in the key's dtype
+  const void* matrix = nullptr;  // n x n, row-major, in GetRht's dtype
 };
 
-// Streams, events and findings for one job at a time. Made once.
+// Streams, events and findings of one job at a time. Created once, then reused.
 struct Slot {
   enum Mark { kStart, kFed, kComputed, kDone, kMarks };
 
   cudaStream_t stream = nullptr;
-  // Streams for copies, used by jobs that copy in, compute and copy out at the
-  // same time.
+  // Streams of jobs that copy in, compute and copy out at the same time.
   cudaStream_t in = nullptr;
   cudaStream_t out = nullptr;
-  cudaEvent_t passed = nullptr;  // for one stream to wait for another
+  cudaEvent_t passed = nullptr;  // lets one stream wait for another
   std::array<cudaEvent_t, kMarks> marks = {};
   Findings* findings = nullptr;       // on the device
   Findings* findings_host = nullptr;  // in pinned memory
@@ -68,11 +69,11 @@ class Device {
     int major = 0;     // compute capability
     int minor = 0;
     int multiprocessors = 0;
-    SharedMemory shared_memory = SharedMemory::kSmall;  // most that a CTA may
-                                                        // have
+    SharedMemory shared_memory = SharedMemory::kSmall;  // the most that a CTA
+                                                        // may use
   };
 
-  // A slot. Destruction waits for the work that is still on its stream.
+  // Exclusive use of a slot. The destructor waits for the work on its streams.
   class Lease {
    public:
     Lease() = default;
@@ -93,39 +94,40 @@ class Device {
     Slot* slot_ = nullptr;
   };
 
-  // The reason why there is no such device or this program has no code for it;
-  // empty if it can be opened.
+  // The reason why a device cannot be opened: it does not exist, or this
+  // program has no code for it. Empty if it can be opened.
   static std::string WhyNot(int ordinal);
 
-  // Opens a device. NOT_FOUND with the text of WhyNot. `slots`: the most slots;
-  // one is made now, others when they are first needed. `memory_limit` bounds
-  // pinned and device memory each, and separately the memory of jobs there
-  // beside payloads.
+  // Opens a device. Returns NOT_FOUND with the text of WhyNot if it cannot be
+  // opened. `slots` is the maximum number of slots: one is created now, others
+  // when they are first needed. `memory_limit`, in bytes, is the limit of each
+  // of the four pools below.
   static absl::StatusOr<std::unique_ptr<Device>> Open(int ordinal, int slots,
                                                       size_t memory_limit);
 
-  // Makes the device current on this thread. Call before anything else here.
+  // Makes the device current on the calling thread. A thread must call this
+  // before it uses the device's memory or streams.
   absl::Status Enter() const;
 
-  // A lease on a slot, empty when all are taken. Errors are those of making a
-  // slot.
+  // Leases a slot. The lease is empty when all slots are taken. Returns an
+  // error if a new slot cannot be created.
   absl::StatusOr<Lease> TakeSlot();
   BlockPool& pinned() { return *pinned_; }
   BlockPool& memory() { return *memory_; }
-  // Pools for tables and scratch. Payloads are admitted by the size of their
-  // own pools, so nothing else may come out of those.
+  // Pools for tables and scratch memory. Only payloads may use pinned() and
+  // memory(), because admission of payloads counts on all of their bytes.
   BlockPool& table_pinned() { return *table_pinned_; }
   BlockPool& table_memory() { return *table_memory_; }
 
-  // The rotation for (mask, dimension, dtype). If it is not cached, it is
-  // uploaded on the stream of `lease`, which must be idle.
+  // Returns the rotation for (mask, dimension, dtype). A rotation that is not
+  // cached is uploaded on the stream of `lease`, which must be idle.
   absl::StatusOr<std::shared_ptr<const CachedRht>> GetRht(const SignMask& mask,
                                                           int dimension,
                                                           DType dtype,
                                                           const Lease& lease);
 
-  // Returns `status`, after checking, if it is an error, whether the device
-  // still works. Once it does not, every error is UNAVAILABLE.
+  // Returns `status`, or UNAVAILABLE if `status` is an error and the device has
+  // faulted. INVALID_ARGUMENT is always returned as it is.
   absl::Status HealthAfter(absl::Status status, const Lease& lease);
   // OK, or UNAVAILABLE once the device has faulted.
   absl::Status Health() const;
@@ -137,8 +139,8 @@ class Device {
 
  private:
   using RhtKey = std::tuple<std::array<uint64_t, 2>, int, DType>;
-  // Masks come from clients, so the cache is bounded: it is emptied when it is
-  // full, by number or by bytes.
+  // Limits of the cache of rotations, in entries and in bytes. Clients choose
+  // the masks, so the cache is emptied when it reaches a limit.
   static constexpr size_t kMaxRhts = 1024;
   static constexpr size_t kRhtBytes = size_t{32} << 20;
 
@@ -160,7 +162,7 @@ class Device {
   std::atomic<uint64_t> rht_misses_ = 0;
 
   mutable absl::Mutex mutex_;
-  // Only as many as were in use at once: fed jobs may need many, but rarely do.
+  // Created when needed: jobs that are being fed may need many, but rarely do.
   std::vector<std::unique_ptr<Slot>> slots_ ABSL_GUARDED_BY(mutex_);
   std::vector<Slot*> free_ ABSL_GUARDED_BY(mutex_);
   absl::Status fault_ ABSL_GUARDED_BY(mutex_);

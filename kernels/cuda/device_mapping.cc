@@ -1,4 +1,4 @@
-// CUDA memory and events of other processes: DeviceMapping and EventMapping.
+// Implements DeviceMapping and EventMapping for CUDA.
 #include "kernels/cuda/device_mapping.h"
 
 #include <cuda.h>
@@ -18,13 +18,13 @@
 namespace quantd::cuda {
 namespace {
 
-// Devices that backends have opened. No other device is used, because using one
-// takes memory there.
+// Devices that backends have opened. No other device is used, because using a
+// device allocates memory on it.
 std::mutex served_mutex;
 std::vector<int> served;
 
-// A device that backends have opened, and whether the memory belongs to another
-// GPU.
+// A device that backends have opened, which accesses the memory. `of_peer`: the
+// memory belongs to another GPU.
 struct Place {
   int ordinal = -1;
   bool of_peer = false;
@@ -46,7 +46,7 @@ int FindGpu(const Uuid& uuid) {
       found = i;
     }
   }
-  cudaGetLastError();  // clears it: an answer, not a fault
+  cudaGetLastError();  // clears the error, which only means "not found"
   return found;
 }
 
@@ -59,7 +59,8 @@ std::optional<Place> FindServed(const Uuid& uuid) {
   return Place{gpu, false};
 }
 
-// For a GPU that no backend has opened: a device that may access its memory.
+// Finds an opened device that can access the memory of a GPU that no backend
+// has opened.
 std::optional<Place> FindPeer(const Uuid& uuid) {
   const int gpu = FindGpu(uuid);
   if (gpu < 0) return std::nullopt;
@@ -75,15 +76,15 @@ std::optional<Place> FindPeer(const Uuid& uuid) {
   return std::nullopt;
 }
 
-// Looks up a function of the driver: the runtime lacks these, and linking with
-// the driver would tie the program to machines that have one.
+// Looks up a function of the driver. The runtime has no equivalents, and a
+// program that links with the driver does not start on machines without one.
 template <typename Function>
 Function Driver(const char* name) {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found;
   const cudaError_t error = cudaGetDriverEntryPointByVersion(
       name, &function, 12000, cudaEnableDefault, &found);
-  cudaGetLastError();  // clears it: an answer, not a fault
+  cudaGetLastError();  // clears the error, which only means "not found"
   return error == cudaSuccess && found == cudaDriverEntryPointSuccess
              ? reinterpret_cast<Function>(function)
              : nullptr;
@@ -108,7 +109,7 @@ class IpcMapping : public DeviceMapping {
       : DeviceMapping(data, size, place.name(), place.of_peer),
         ordinal_(place.ordinal) {}
   ~IpcMapping() override {
-    // The driver may be shutting down, which ends the mapping, too.
+    // Errors are ignored: a driver that shuts down also ends the mapping.
     if (cudaSetDevice(ordinal_) != cudaSuccess ||
         cudaIpcCloseMemHandle(data()) != cudaSuccess) {
       cudaGetLastError();
@@ -128,7 +129,7 @@ absl::StatusOr<std::unique_ptr<DeviceMapping>> OpenIpc(
   const cudaError_t error =
       cudaIpcOpenMemHandle(&data, ipc, cudaIpcMemLazyEnablePeerAccess);
   if (error != cudaSuccess) {
-    cudaGetLastError();  // the client's error, which is reported to it
+    cudaGetLastError();  // clears the error, which is returned to the client
     return NotOpened(cudaGetErrorString(error));
   }
   auto mapping =
@@ -147,7 +148,8 @@ absl::StatusOr<std::unique_ptr<DeviceMapping>> OpenIpc(
   return mapping;
 }
 
-// Memory of cuMemCreate, mapped at an address of its own.
+// Memory that the client has allocated by cuMemCreate, mapped into this
+// process.
 class ImportedMapping : public DeviceMapping {
  public:
   ImportedMapping(CUdeviceptr data, size_t size, const Place& place)
@@ -197,9 +199,9 @@ absl::StatusOr<std::unique_ptr<DeviceMapping>> OpenImported(
     release(memory);
     return NotOpened("no addresses for it");
   }
-  // Mapping more than the allocation has fails.
+  // This fails if `size` is larger than the allocation.
   result = map(address, size, 0, memory, 0);
-  release(memory);  // the mapping keeps it alive
+  release(memory);  // the mapping keeps the memory alive
   if (result != CUDA_SUCCESS) {
     free(address, size);
     return OtherSize(size, 0);
@@ -220,7 +222,7 @@ class IpcEvent : public EventMapping {
   IpcEvent(cudaEvent_t event, const Place& place)
       : EventMapping(place.name()), event_(event), ordinal_(place.ordinal) {}
   ~IpcEvent() override {
-    // The driver may be shutting down, which ends the event, too.
+    // Errors are ignored: a driver that shuts down also ends the event.
     if (cudaSetDevice(ordinal_) != cudaSuccess ||
         cudaEventDestroy(event_) != cudaSuccess) {
       cudaGetLastError();
@@ -228,11 +230,13 @@ class IpcEvent : public EventMapping {
   }
 
   bool Passed() const override {
-    // Keeps CUDA from opening another device for a thread that is new to it.
+    // Without this, CUDA would initialise device 0 on a thread that has no
+    // current device.
     cudaSetDevice(ordinal_);
     const cudaError_t state = cudaEventQuery(event_);
     if (state == cudaErrorNotReady) return false;
-    // Clears the error; a job will find a device's error, too.
+    // Clears the error. If the device has faulted, a job returns that error,
+    // too.
     if (state != cudaSuccess) cudaGetLastError();
     return true;
   }
@@ -284,7 +288,7 @@ absl::StatusOr<std::unique_ptr<EventMapping>> OpenEvent(
   cudaEvent_t event = nullptr;
   if (const cudaError_t error = cudaIpcOpenEventHandle(&event, ipc);
       error != cudaSuccess) {
-    cudaGetLastError();  // the client's error, which is reported to it
+    cudaGetLastError();  // clears the error, which is returned to the client
     return absl::InvalidArgumentError(fmt::format(
         "an event of a GPU: cannot open it: {}", cudaGetErrorString(error)));
   }

@@ -1,5 +1,5 @@
-// Implements DeviceMapping::Open and EventMapping::Open: memory and events of
-// other processes on the GPUs of this one.
+// Opens GPU memory and events of other processes. Implements
+// DeviceMapping::Open and EventMapping::Open of kernels/device/device_memory.h.
 #ifndef QUANTD_KERNELS_CUDA_DEVICE_MAPPING_H_
 #define QUANTD_KERNELS_CUDA_DEVICE_MAPPING_H_
 
@@ -11,7 +11,7 @@
 
 namespace quantd::cuda {
 
-// Allows memory and events of a device to be opened while it lives.
+// Allows memory and events of a device to be opened while this object lives.
 class Served {
  public:
   explicit Served(int ordinal);

@@ -1,4 +1,5 @@
-// Findings of a job's kernels, which the host reads when they are done.
+// Results that the kernels of a job accumulate. The host reads them after the
+// kernels are done.
 #ifndef QUANTD_KERNELS_CUDA_FINDINGS_H_
 #define QUANTD_KERNELS_CUDA_FINDINGS_H_
 
@@ -11,9 +12,10 @@
 namespace quantd::cuda {
 
 struct Findings {
-  // `seen` is for the whole input; so are the maxima, unless it is grouped.
+  // `found.seen` covers the whole input. `found` also holds the maxima, unless
+  // the plan is grouped: then Prepared::found() holds those of each group.
   Found found;
-  ErrorSums sums[2];  // for the rowwise and for the columnwise copy
+  ErrorSums sums[2];  // of the rowwise and of the columnwise copy
 };
 
 // Bytes of the findings that a job uses.

@@ -1,5 +1,5 @@
-// Work of a job for each group as a whole: scales of FP8 tensors, sums of
-// columns, zeros between its parts.
+// Kernels for whole groups: scales of FP8 tensors, column sums for dbias, and
+// zeros between the parts of the output.
 #include <algorithm>
 
 #include "kernels/cuda/launch.h"
@@ -11,7 +11,7 @@ namespace {
 
 // --- kernels ----------------------------------------------------------------
 
-// One thread for each group.
+// Computes the scales of FP8 tensors, with one thread for each group.
 __global__ void __launch_bounds__(kThreads)
     TensorScales(const __grid_constant__ TensorScaleArgs a) {
   LetNextKernelStart();
@@ -31,8 +31,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// One thread for each column of a chunk of rows; a CTA's columns are
-// neighbours.
+// Sums the columns of chunks of 128 rows, with one thread for each column of a
+// chunk. A CTA's columns are neighbours.
 template <DType D>
 __global__ void __launch_bounds__(kThreads) SumChunks(GroupList list) {
   const int64_t cols = list.cols;
@@ -59,11 +59,11 @@ __global__ void __launch_bounds__(kThreads) SumChunks(GroupList list) {
   }
 }
 
-// One CTA for 32 columns of a group. Its warps load the sums of chunks, one
-// chunk each at a time, and the first warp adds them up.
 inline constexpr int kSumWarps = kThreads / 32;
 inline constexpr int kSumBatch = 128;  // chunks in flight
 
+// Adds up the sums of a group's chunks, with one CTA for 32 columns. The warps
+// load the sums, one chunk each at a time, and the first warp adds them.
 template <DType D>
 __global__ void __launch_bounds__(kThreads) SumGroups(GroupList list) {
   __shared__ float sums[kSumBatch][32];
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kThreads) SumGroups(GroupList list) {
     }
     __syncthreads();
     if (warp == 0) {
-      // In order: the result depends on it.
+      // Adds in order, because the order determines the result.
 #pragma unroll 16
       for (int b = 0; b < count; ++b) total = total + sums[b][lane];
     }
@@ -104,7 +104,8 @@ __global__ void __launch_bounds__(kThreads) SumGroups(GroupList list) {
   if (warp == 0 && inside) StoreBits<D>(EncodeElement<D>(total), to);
 }
 
-// Writes zeros into a piece of a run, which begins at byte `first`.
+// Zeroes the piece that begins at byte `first` of a run. Bytes between the
+// run's rows do not count.
 __device__ __forceinline__ void ZeroPiece(const ZeroRunsArgs::Run& run,
                                           int64_t first) {
   const auto width = static_cast<int64_t>(run.width);
@@ -126,7 +127,7 @@ __global__ void __launch_bounds__(kThreads) ZeroRuns(ZeroRunsArgs a) {
   }
 }
 
-// A CTA takes one piece of each run that has enough pieces.
+// Zeroes runs. CTA i zeroes piece i of every run that has this piece.
 __global__ void __launch_bounds__(kThreads)
     ZeroFewRuns(const __grid_constant__ ZeroFewRunsArgs a) {
   LetNextKernelStart();
@@ -136,10 +137,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// --- launchers --------------------------------------------------------------
-
-// After the kernel that makes the sums of chunks.
 }  // namespace
+
+// --- launchers --------------------------------------------------------------
 
 cudaError_t LaunchSumChunks(const GroupList& list, DType input,
                             const Queue& queue) {

@@ -1,25 +1,24 @@
-// The kernels that a plan may be computed by, one row each. A row begins with
-// the enumerator that kernels/cuda/choice.h chooses and the kernel's name;
+// The kernels that can compute a plan, one row each. A row begins with the
+// enumerator that kernels/cuda/choice.h chooses and the kernel's name;
 // kernels/cuda/launch.h declares and calls the launcher of that name
 // (EncodeSpans: LaunchEncodeSpans).
 //
-// A launcher instantiates its kernel for the types, copies and rotations of its
-// arguments and for the device, and uses the form that they need. It never uses
-// another kernel.
+// A launcher picks the instance of its kernel for the device and for the types,
+// copies and rotations of its arguments. It never launches a different kernel.
 #ifndef QUANTD_KERNELS_CUDA_KERNELS_H_
 #define QUANTD_KERNELS_CUDA_KERNELS_H_
 
 namespace quantd::cuda {
 
-// Shared memory of a CTA in KiB. A kernel that streams tiles has a form for
-// each size.
+// Shared memory of a CTA in KiB. A kernel that streams tiles has an instance
+// for each size.
 enum class SharedMemory { kSmall = 99, kMedium = 163, kLarge = 227 };
 
 constexpr int BytesOf(SharedMemory size) {
   return static_cast<int>(size) * 1024;
 }
 
-// The form for a device whose CTAs may have that many bytes.
+// The size for a device whose CTAs may use `bytes` of shared memory.
 constexpr SharedMemory SharedMemoryFor(int bytes) {
   using enum SharedMemory;
   return bytes >= BytesOf(kLarge)    ? kLarge
@@ -27,14 +26,14 @@ constexpr SharedMemory SharedMemoryFor(int bytes) {
                                      : kSmall;
 }
 
-// The table that an encoder looks up under an amax, if any: NVFP4's
-// code_tables.cuh. kFits is for bf16; kValues takes its place for fp16.
+// The type of table, made for an amax, in which an NVFP4 encoder looks up codes
+// (encode/nvfp4/code_tables.cuh). kFits is for bf16; fp16 uses kValues instead.
 enum class CodeTable { kNone, kMultipliers, kValues, kFits };
 
 // Kernels for maxima of one tensor. A rotation has dimension 16.
 //   kPlain        only max |x|
-//   kRows         and that of rotated rows
-//   kTiles        and that of rotated columns
+//   kRows         also the maximum of rotated rows
+//   kTiles        also the maximum of rotated columns
 //   kTensorCores  bf16, rotated: cols % 16 == 0, fewer than 2^31 rows
 #define QUANTD_AMAX_OF_TENSOR(ROW) \
   ROW(kPlain, PlainAmax)           \
@@ -42,19 +41,20 @@ enum class CodeTable { kNone, kMultipliers, kValues, kFits };
   ROW(kTiles, AmaxOfTiles)         \
   ROW(kTensorCores, AmaxByTensorCores)
 // Kernels for maxima of any list of groups and of their lines.
-//   kLines  nothing rotated, rows of a multiple of 16 bytes
+//   kLines  no rotation, rows of a multiple of 16 bytes
 //   kSpans  everything
 #define QUANTD_AMAX_OF_GROUPS(ROW) \
   ROW(kLines, AmaxOfLines)         \
   ROW(kSpans, AmaxOfSpans)
 
-// Encoders, which write codes and scales. The third column is the table that
-// the kernel looks up under an amax; the fourth, whether it also sums each 128
-// rows for dbias.
+// Encoders, which write codes and scales. The third column is the CodeTable
+// that the kernel reads. The fourth column says whether the kernel also sums
+// the columns of each 128 rows for dbias.
 //
-// Notes: kernels/cuda/encode/{nvfp4,fp8,frame}/NOTES.md. Rows are a rowwise
-// copy alone; tiles are the columnwise copy, both, or a rowwise one with dbias;
-// squares are either copy or both.
+// Notes: kernels/cuda/encode/{nvfp4,fp8,frame}/NOTES.md. In the names, Rows
+// means a rowwise copy alone. Tiles means the columnwise copy, both copies, or
+// a rowwise copy with dbias. Squares means either copy or both, with square
+// blocks.
 //   kQuantizeRows       one tensor of fp32
 //   kNvfp4UnderGlobal   profiles whose blocks are scaled by a global scale
 //   kNvfp4ScaledRows    an amax for each row
@@ -111,11 +111,11 @@ enum class CodeTable { kNone, kMultipliers, kValues, kFits };
   ROW(kSpans, EncodeSpans, kNone, false)
 
 // Decoders of one copy. A rotation has dimension 16, except for kSpans.
-//   kRows            stored along rows, not rotated
-//   kColumnsInPlace  columnwise MXFP8, which is not stored as the transpose
-//   kRotatedRows     NVFP4 and MX
-//   kRotatedInPlace  columnwise MXFP8
-//   kColumns         stored as the transpose; E2M1 also rotated
+//   kRows            rowwise, not rotated
+//   kColumnsInPlace  columnwise MXFP8, whose codes are not transposed
+//   kRotatedRows     rowwise NVFP4 and MX, rotated
+//   kRotatedInPlace  columnwise MXFP8, rotated
+//   kColumns         columnwise, codes transposed; E2M1 also rotated
 //   kSpans           every format, rotation and profile
 #define QUANTD_DECODERS(ROW)                 \
   ROW(kRows, DecodeRows)                     \
@@ -125,13 +125,14 @@ enum class CodeTable { kNone, kMultipliers, kValues, kFits };
   ROW(kColumns, DecodeColumns)               \
   ROW(kSpans, DecodeSpans)
 
-// Kernels that rotate a tensor: by dimension 16, and by larger ones.
+// Kernels that rotate a tensor: kBlocks by dimension 16, kSpans by larger ones.
 #define QUANTD_ROTATORS(ROW) \
   ROW(kBlocks, RotateBlocks) \
   ROW(kSpans, RotateSpans)
 
-// Kernels for statistics of what an encoder has written.
-//   kTiles  whole runs of sixteen, not rotated, profile TE
+// Kernels that compute error statistics of the codes that an encoder has
+// written.
+//   kTiles  columns a multiple of 16, not rotated, numerics of profile TE
 //   kSpans  everything
 #define QUANTD_ERROR_COUNTERS(ROW) \
   ROW(kTiles, CountErrorsOfTiles)  \
@@ -149,10 +150,11 @@ enum class RotateKernel { kNone, QUANTD_ROTATORS(QUANTD_ENUMERATOR) };
 enum class ErrorsKernel { kNone, QUANTD_ERROR_COUNTERS(QUANTD_ENUMERATOR) };
 #undef QUANTD_ENUMERATOR
 
-// Makes the sums of each 128 rows, which SumGroups then adds up.
+// The kernel that sums the columns of each 128 rows. SumGroups then adds up
+// these sums.
 enum class DbiasKernel {
   kNone,
-  kEncoder,  // the encoder makes them, too
+  kEncoder,  // the encoder itself
   kChunks,   // SumChunks
 };
 

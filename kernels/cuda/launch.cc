@@ -21,7 +21,7 @@ cudaError_t ForInput(const EncodeArgs& a, const F& launch) {
 template <typename Args>
 using Launcher = cudaError_t(const Args&, const Queue&);
 
-// Launches a kernel of a list that begins with the enumerator `first`.
+// Calls the launcher of `kernel`. The enumerator `first` has launchers[0].
 template <typename Kernel, typename Args, size_t N>
 cudaError_t LaunchFrom(Launcher<Args>* const (&launchers)[N], Kernel first,
                        Kernel kernel, const Args& args, const Queue& queue) {

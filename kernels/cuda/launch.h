@@ -1,7 +1,7 @@
 // Launchers: the only interface between plain C++ and device code. Each one
-// queues its kernel on a stream and returns the result of the launch. No
-// launcher waits, and none decides whether its kernel supports the arguments:
-// that is the task of kernels/cuda/choice.h.
+// queues its kernel on a stream and returns the result of the launch. Launchers
+// do not wait. They do not check whether their kernel supports the arguments:
+// kernels/cuda/choice.h does that.
 #ifndef QUANTD_KERNELS_CUDA_LAUNCH_H_
 #define QUANTD_KERNELS_CUDA_LAUNCH_H_
 
@@ -17,8 +17,8 @@ namespace quantd::cuda {
 // Returns cudaSuccess when this program holds code for the current device.
 cudaError_t FindKernels();
 
-// Queue the chosen kernel. cudaErrorInvalidValue if no kernel was chosen, or
-// one that takes other arguments.
+// Queue the chosen kernel. Return cudaErrorInvalidValue for kNone and for a
+// kernel that takes other arguments.
 cudaError_t Launch(AmaxKernel kernel, const AmaxArgs& args, const Queue& queue);
 cudaError_t Launch(AmaxKernel kernel, const SpanAmaxArgs& args,
                    const Queue& queue);
@@ -53,7 +53,7 @@ QUANTD_ROTATORS(QUANTD_ROTATOR)
 #undef QUANTD_DECODER
 #undef QUANTD_ROTATOR
 
-// Launchers that are compiled for each input type in a source of its own.
+// Launchers that are compiled in a separate source for each input type.
 template <DType D>
 cudaError_t LaunchEncodeSpansOf(const EncodeArgs& args, const Queue& queue);
 template <DType D>
@@ -63,12 +63,12 @@ template <DType D>
 cudaError_t LaunchCountErrorsOfSpansOf(const EncodeArgs& args,
                                        const Queue& queue);
 
-// Launchers that any job may need beside its choice.
+// Launchers of kernels that are not part of a KernelChoice.
 
 cudaError_t LaunchWriteAmax(const WriteAmaxArgs& args, const Queue& queue);
 // Computes scales of FP8 tensors.
 cudaError_t LaunchTensorScales(const TensorScaleArgs& args, const Queue& queue);
-// Compute the sums of each 128 rows, and from them those of each group.
+// Sum the columns of each 128 rows, and then of each group from these sums.
 cudaError_t LaunchSumChunks(const GroupList& list, DType input,
                             const Queue& queue);
 cudaError_t LaunchSumGroups(const GroupList& list, DType output,

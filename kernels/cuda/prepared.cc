@@ -42,7 +42,7 @@ Prepared::Prepared(const Plan& plan, SharedMemory size, bool gaps)
     scales_part_ = Add(o->fp8.scale.size() * sizeof(float));
     for (bool columnwise : {false, true}) {
       const size_t n = recipe_.copies[columnwise].amax.given.size();
-      // A single number for a single group is passed as an argument instead.
+      // A single amax of a single group is passed as a kernel argument instead.
       if (n > 1 || (n == 1 && count > 1)) {
         amax_parts_[columnwise] = Add(n * sizeof(float));
       }
@@ -58,7 +58,7 @@ Prepared::Prepared(const Plan& plan, SharedMemory size, bool gaps)
 
 Prepared::Part Prepared::Add(size_t bytes) {
   const Part part = {device_bytes_, bytes};
-  // Tables of any type start aligned.
+  // Aligns the next table for any type.
   device_bytes_ += RoundUp(bytes, 256);
   return part;
 }
@@ -81,7 +81,7 @@ std::vector<GroupTask> Prepared::MakeGroups(const JobBases& bases) {
     decode_params_ = task.params;
     return std::move(task.groups);
   }
-  // Only the addresses of rows matter here.
+  // Kernels of other plans only read the addresses and numbers of rows.
   std::vector<GroupTask> groups;
   const size_t row =
       static_cast<size_t>(plan_.cols()) * SizeOf(plan_.tensor().dtype);

@@ -12,8 +12,9 @@ struct Queue {
   cudaStream_t stream;
   int multiprocessors;
   SharedMemory shared_memory;
-  // Whether the work queued last is a kernel of the same job: then the next one
-  // may start while it still runs (kernels/cuda/ptx/next_kernel.cuh).
+  // Whether the last queued work is a kernel of the same job. The next kernel
+  // may then start while that kernel still runs
+  // (kernels/cuda/ptx/next_kernel.cuh).
   bool follows = false;
 };
 

@@ -8,7 +8,7 @@ namespace {
 
 // --- kernels ----------------------------------------------------------------
 
-// Rotates a block of sixteen.
+// Rotates a block of sixteen values.
 template <DType D, bool kInverse>
 __device__ __forceinline__ void RotateSixteen(const RotateArgs& a,
                                               float (&v)[kBlock]) {
@@ -19,12 +19,12 @@ __device__ __forceinline__ void RotateSixteen(const RotateArgs& a,
   }
 }
 
-// Blocks that a thread has in flight.
+// Blocks that a thread loads before it rotates the first one.
 template <DType D>
 inline constexpr int kBlocksAtOnce = 8 / kSizeOf<D>;
 
-// Rotates blocks of sixteen. A warp stores 32 neighbours as whole sectors of
-// memory.
+// Rotates blocks of sixteen values. A warp stores 32 neighbouring blocks
+// through shared memory, so that it writes whole sectors.
 template <DType D, DType Out, bool kInverse>
 __global__ void __launch_bounds__(kThreads)
     RotateBlocks(const __grid_constant__ RotateArgs a) {
@@ -68,8 +68,8 @@ __global__ void __launch_bounds__(kThreads)
   Report(seen, a.found);
 }
 
-// Rotates blocks of N, one for each thread. The matrix is treated as one row of
-// blocks.
+// Rotates blocks of N values, one in each thread. Treats the matrix as one row
+// of blocks.
 template <DType D, int N>
 __global__ void __launch_bounds__(kThreads) RotateSpans(RotateArgs a) {
   const GroupTask run = {a.x.data, 0, 1};
@@ -126,7 +126,7 @@ cudaError_t LaunchRotateSpans(const RotateArgs& a, const Queue& queue) {
     constexpr DType D = d();
     return ForSpanSize(a.dimension, [&](auto size) {
       if constexpr (size() == kBlock) {
-        return cudaErrorInvalidValue;  // RotateBlocks takes this dimension
+        return cudaErrorInvalidValue;  // RotateBlocks rotates these
       } else {
         RotateSpans<D, size()><<<GridForBlocks(elements / a.dimension, queue),
                                  kThreads, 0, queue.stream>>>(a);

@@ -23,13 +23,13 @@
 namespace quantd::cuda {
 namespace {
 
-// Fed bytes are copied in steps of at least this size: a copy has a fixed cost.
+// The least number of fed bytes to copy at once: every copy has a fixed cost.
 constexpr size_t kCopyStep = size_t{1} << 20;
-// The size of slabs for lent memory. Larger slabs wait longer for the first and
-// the last, smaller ones cost more launches.
+// The size of slabs for lent memory. With larger slabs the first copy in and
+// the last copy out take longer. Smaller slabs need more launches.
 constexpr size_t kSlabBytes = size_t{8} << 20;
 
-// Signs of a plan's rotation; may be null.
+// The rotation of a plan, or null.
 using Rht = std::shared_ptr<const CachedRht>;
 
 class CudaJob : public Job {
@@ -49,8 +49,8 @@ class CudaJob : public Job {
         queue_{lease_->stream, device_.properties().multiprocessors,
                device_.properties().shared_memory} {}
 
-  // Cuts the job into slabs if that lets it copy in and out at once; else takes
-  // the memory that its kernels need.
+  // Cuts the job into slabs if it can then copy in and out at the same time.
+  // Otherwise takes memory for the tables of its kernels.
   absl::Status Prepare() {
     if (staging_.lent_inputs() && staging_.copies_in()) {
       cut_ = CutIntoSlabs(*plan_, whole_->recipe(), kSlabBytes);
@@ -97,7 +97,7 @@ class CudaJob : public Job {
     if (status.ok()) status = Record();
     status = device_.HealthAfter(std::move(status), lease_);
     if (!status.ok()) return status;
-    // From now on only the output is needed; the rest can be reused.
+    // Only the output is still needed: other jobs can reuse the rest.
     lease_ = Device::Lease();
     output_ = staging_.Finish();
     whole_.reset();
@@ -112,7 +112,7 @@ class CudaJob : public Job {
 
  private:
   absl::Status Mark(Slot::Mark mark, cudaStream_t stream) {
-    // A job that copies nothing has only one stage to time.
+    // A direct job copies nothing, so only its start and its end are timed.
     if (staging_.direct() && mark != Slot::kStart && mark != Slot::kDone) {
       return absl::OkStatus();
     }
@@ -120,7 +120,7 @@ class CudaJob : public Job {
                       "record an event");
   }
 
-  // Makes work queued on `after` from now on wait for the work on `before`.
+  // Makes later work on `after` wait for the work queued so far on `before`.
   absl::Status Follow(cudaStream_t before, cudaStream_t after) {
     QUANTD_CUDA_RETURN(cudaEventRecord(lease_->passed, before),
                        "record an event");
@@ -180,8 +180,8 @@ class CudaJob : public Job {
     return Finish(report);
   }
 
-  // Whether kernels write findings to host memory. Only rare findings may be
-  // added to there.
+  // Whether kernels write findings directly to host memory. Atomics on it are
+  // slow, so this is only done for findings that are rare.
   bool FindingsOnHost() const {
     const Recipe& recipe = whole_->recipe();
     return staging_.direct() && !recipe.search.any() && !recipe.statistics;
@@ -212,8 +212,9 @@ class CudaJob : public Job {
     return staging_.CopyOut(stream);
   }
 
-  // While one slab is computed, the next is copied in and the last is copied
-  // out. Memory for the next ones is taken meanwhile.
+  // Queues all slabs. While one slab is computed, the next one is copied in and
+  // the previous one is copied out. Memory for a slab is taken just before it
+  // is queued.
   absl::Status QueueSlabs() {
     if (auto s = Mark(Slot::kStart, lease_->in); !s.ok()) return s;
     for (Slab& slab : cut_) {
@@ -224,7 +225,8 @@ class CudaJob : public Job {
     }
     if (auto s = Mark(Slot::kFed, lease_->in); !s.ok()) return s;
     if (auto s = Mark(Slot::kComputed, lease_->stream); !s.ok()) return s;
-    // After the last stream is done, times of all three are read.
+    // ReadTimes needs the marks of all three streams, but only `out` is
+    // awaited.
     for (const Slot::Mark mark : {Slot::kFed, Slot::kComputed}) {
       QUANTD_CUDA_RETURN(cudaStreamWaitEvent(lease_->out, lease_->marks[mark]),
                          "wait for an event");
@@ -278,8 +280,8 @@ class CudaJob : public Job {
     return absl::OkStatus();
   }
 
-  // Records the event that was lent. Failing is the lender's fault; a fault of
-  // the device shows in the next job.
+  // Records the lent event. A failure is reported as the lender's error. A
+  // fault of the device shows in the next job.
   absl::Status Record() {
     if (record_ == nullptr) return absl::OkStatus();
     const cudaError_t error = cudaEventRecord(
@@ -299,7 +301,7 @@ class CudaJob : public Job {
     return staging_.MirrorToDevice(/*all=*/true, lease_->stream);
   }
 
-  // Does the host's part after the device is done.
+  // Completes the report and the outputs on the host after the device is done.
   absl::Status Finish(JobReport* report) {
     const Recipe& recipe = whole_->recipe();
     const Findings& findings = *lease_->findings_host;
@@ -349,17 +351,19 @@ class CudaJob : public Job {
 
   Device& device_;
   JobCounts& counts_;
-  const std::shared_ptr<const Plan> staged_;  // the plan at the beginning
+  const std::shared_ptr<const Plan> staged_;  // the plan that `staging_` refers
+                                              // to
   std::shared_ptr<const Plan> plan_;
   std::unique_ptr<Kernels> whole_;
   std::unique_ptr<MaximaSearch> search_;
-  std::vector<Slab> cut_;                          // replace the whole plan
-  std::vector<std::unique_ptr<SlabOfJob>> slabs_;  // those that are queued
+  std::vector<Slab> cut_;                          // run instead of `whole_`,
+                                                   // if any
+  std::vector<std::unique_ptr<SlabOfJob>> slabs_;  // queued slabs
   Staging staging_;
   const EventMapping* const record_;
   const Rht rht_;
-  // Declared after everything that its streams use: the lease waits, then the
-  // memory is released.
+  // Declared after all memory that its streams use. So it is destroyed first,
+  // and its destructor waits for the streams.
   Device::Lease lease_;
   const cuda::Queue queue_;
   absl::Status status_;  // status of the copies of fed bytes
@@ -390,7 +394,7 @@ absl::StatusOr<std::unique_ptr<Job>> MakeCudaJob(
       device, counts, std::move(plan), std::move(whole), *std::move(staging),
       record, std::move(rht), std::move(*lease));
   if (absl::Status s = job->Prepare(); !s.ok()) {
-    // The caller checks whether the device still works.
+    // The caller needs the lease to check whether the device still works.
     *lease = job->TakeLease();
     return s;
   }

@@ -20,9 +20,9 @@ struct JobCounts {
   std::atomic<uint64_t> rht_launches = 0;
 };
 
-// Makes a job and takes its memory. Device and counts must outlive it. The job
-// takes over the lease; on an error, RESOURCE_EXHAUSTED, it stays with the
-// caller.
+// Makes a job and takes its memory. `device` and `counts` must outlive the job.
+// On success the job owns the lease. On an error, such as RESOURCE_EXHAUSTED,
+// the caller keeps the lease.
 absl::StatusOr<std::unique_ptr<Job>> MakeCudaJob(
     Device* device, JobCounts* counts, std::shared_ptr<const Plan> plan,
     LentMemory lent, Device::Lease* lease);

@@ -1,5 +1,5 @@
-// The kernels of a job, for its whole plan or for slabs of it, and their tables
-// on the device.
+// The kernels of a job, for its whole plan or for one of its slabs, and the
+// memory of their tables.
 #ifndef QUANTD_KERNELS_CUDA_JOB_JOB_KERNELS_H_
 #define QUANTD_KERNELS_CUDA_JOB_JOB_KERNELS_H_
 
@@ -24,13 +24,13 @@ namespace quantd::cuda {
 
 class Kernels {
  public:
-  // The plan must outlive this object. `gaps`: the outputs lie in one block.
+  // The plan must outlive this object. `gaps`: see Prepared.
   Kernels(const Plan& plan, const Device& device, bool gaps)
       : prepared_(plan, device.properties().shared_memory, gaps) {}
 
   // Takes the memory of the tables.
   absl::Status Take(Device& device) {
-    // Waiting does not help if they never fit.
+    // Tables that can never fit are an error at once: waiting does not help.
     if (auto s = CheckMemory("memory for tables of groups", "have fewer groups",
                              BlockPool::Charge(prepared_.device_bytes()),
                              device.table_memory().limit());
@@ -66,13 +66,13 @@ class Kernels {
   Block resident_;
 };
 
-// A part of the plan's rows.
+// A slab of a job's rows, its kernels, and an event.
 struct SlabOfJob {
   SlabOfJob(Slab s, const Device& device)
       : slab(std::move(s)), kernels(slab.plan, device, /*gaps=*/false) {}
   SlabOfJob(const SlabOfJob&) = delete;
   SlabOfJob& operator=(const SlabOfJob&) = delete;
-  // The result does not matter: the event is not used any more.
+  // The result of cudaEventDestroy is ignored: the event is no longer used.
   ~SlabOfJob() {
     if (out != nullptr) cudaEventDestroy(out);
   }
@@ -87,7 +87,7 @@ struct SlabOfJob {
 
   const Slab slab;
   Kernels kernels;
-  cudaEvent_t out = nullptr;  // recorded when the slab's output is copied
+  cudaEvent_t out = nullptr;  // recorded after the slab's copies out
 };
 
 }  // namespace quantd::cuda

@@ -1,5 +1,5 @@
-// Finds the maxima of a job's input for an amax that is reduced over several
-// jobs: before the job runs, in its memory.
+// Finds the maxima of a job's input before the job runs, in the job's memory.
+// An amax that is reduced over several jobs needs this.
 #ifndef QUANTD_KERNELS_CUDA_JOB_MAXIMA_SEARCH_H_
 #define QUANTD_KERNELS_CUDA_JOB_MAXIMA_SEARCH_H_
 
@@ -25,7 +25,7 @@
 
 namespace quantd::cuda {
 
-// Must live until the stream with its queued work is done.
+// Must outlive the work that Run queues on the slot's stream.
 class MaximaSearch {
  public:
   // `maxima`: MaximaPlan of `plan`.
@@ -38,9 +38,9 @@ class MaximaSearch {
 
   absl::Status Take(Device& device) { return kernels_.Take(device); }
 
-  // Searches the input that is on the device, or being copied there. The
-  // findings pass through the front of the output's block, which the job
-  // overwrites later.
+  // Searches the input, which is on the device or whose copy is queued on the
+  // slot's stream. Waits for the maxima. Writes them to the front of the
+  // output's block, which the job overwrites later.
   absl::Status Run(Staging& staging, JobMemory memory, const Slot& slot,
                    const Queue& queue, std::atomic<uint64_t>* rht_launches,
                    FoundMaxima* found) {

@@ -12,10 +12,10 @@ namespace quantd::cuda {
 namespace {
 
 // The size of pieces in which pageable memory is copied through page-locked
-// memory: while the host copies a piece, the device copies the one before.
+// memory. While the host copies a piece, the device copies the previous one.
 constexpr size_t kPiece = size_t{2} << 20;
-// The largest payload, in and out, for which kernels work directly on host
-// memory.
+// The most bytes of inputs and outputs together for which kernels work directly
+// on host memory.
 constexpr size_t kDirectBytes = size_t{64} << 10;
 
 absl::Status Copy(std::byte* to, const std::byte* from, size_t size,
@@ -39,7 +39,7 @@ absl::StatusOr<Staging::Kept> Staging::KindOf(absl::Span<const std::byte> span,
   cudaPointerAttributes first;
   QUANTD_CUDA_RETURN(cudaPointerGetAttributes(&first, span.data()),
                      "ask what was lent");
-  // Checks both ends: only part of the memory may be page-locked.
+  // Checks both ends, because only a part of the memory may be page-locked.
   cudaPointerAttributes last;
   QUANTD_CUDA_RETURN(
       cudaPointerGetAttributes(&last, span.data() + span.size() - 1),
@@ -94,7 +94,8 @@ absl::Status Staging::Sort(const Device& device, const Needs& needs) {
         const absl::StatusOr<Kept> kept = KindOf(lent[i], device.ordinal());
         if (!kept.ok()) return kept.status();
         t.kept = *kept;
-        // An output would overwrite it while it is read.
+        // Copies the input, because an output would overwrite it while it is
+        // read.
         if (input && overlap && t.kept == Kept::kHere) t.kept = Kept::kDevice;
       }
       tensors->push_back(t);
@@ -118,7 +119,8 @@ absl::Status Staging::Sort(const Device& device, const Needs& needs) {
   if (direct_) {
     for (std::vector<Tensor>* tensors : {&inputs_, &outputs_}) {
       for (Tensor& t : *tensors) {
-        // The job's own blocks have the alignment that kernels need.
+        // Uses the job's own blocks, which have the alignment that kernels
+        // need.
         if (t.kept == Kept::kPinned) t.kept = Kept::kPageable;
       }
     }
@@ -229,7 +231,7 @@ absl::Status Staging::CopyIn(cudaStream_t stream) {
     }
     return absl::OkStatus();
   }
-  // In a single copy if it is one piece.
+  // (A payload of up to kPiece bytes is one copy.)
   for (size_t done = 0; done < in_.size();) {
     const size_t end = std::min(in_.size(), done + kPiece);
     GatherInputs(*plan_, lent_, done, end, in_.data());
@@ -307,7 +309,7 @@ void Staging::Deliver(size_t output, size_t first, size_t size) const {
   std::memcpy(t.lent + first, t.host + first, size);
 }
 
-// Whether only kernels write it.
+// Whether only kernels, not the host, write this output.
 bool Staging::IsBulk(size_t output) const {
   switch (plan_->outputs()[output].kind) {
     case TensorKind::kRowwiseData:

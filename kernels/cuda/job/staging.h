@@ -1,9 +1,9 @@
 // A job's payload on the host and on the device, and the copies between them.
 //
-// Lent device memory is used in place, and the copy engines read and write lent
-// page-locked memory; only pageable memory is copied through page-locked blocks
-// of the job. A small payload is read and written by kernels in those blocks
-// directly: starting a copy takes longer than that.
+// Kernels use lent device memory in place. The copy engines read and write lent
+// page-locked memory directly. Pageable memory is copied through page-locked
+// blocks of the job. If the payload is small, kernels read and write those
+// blocks directly, because starting a copy would take longer.
 #ifndef QUANTD_KERNELS_CUDA_JOB_STAGING_H_
 #define QUANTD_KERNELS_CUDA_JOB_STAGING_H_
 
@@ -26,15 +26,17 @@ namespace quantd::cuda {
 class Staging {
  public:
   struct Needs {
-    bool host_writes = false;  // The host adds to the outputs, through OnHost.
-    bool atomics = false;      // Kernels add to the outputs atomically.
+    bool host_writes = false;  // The host writes some outputs, through OnHost.
+    bool atomics = false;      // Kernels update outputs by atomics.
   };
   // Takes blocks for tensors that were not lent or cannot be used in place. The
-  // device must be current. RESOURCE_EXHAUSTED.
+  // device must be current. Returns RESOURCE_EXHAUSTED if a pool has too little
+  // memory.
   static absl::StatusOr<Staging> Make(Device& device, const Plan& plan,
                                       LentMemory lent, const Needs& needs);
 
-  // The most that Make takes from a pool of the device with that ordinal.
+  // The most bytes that Make takes from one pool of the device with ordinal
+  // `device`, plus the plan's scratch memory.
   static size_t PoolBytes(int device, const Plan& plan, const LentMemory& lent);
 
   // Memory for the inputs; empty if they were lent.
@@ -56,9 +58,9 @@ class Staging {
   // The payload on the device, without scratch and signs. Valid as long as the
   // staging is not moved.
   JobBases OnDevice() const;
-  // The outputs on the host, for the host's part.
+  // The outputs in host memory, where the host writes some of them.
   JobBases OnHost() const;
-  // Zeroes the job's own block on the host, including its gaps.
+  // Zeroes the job's output block in host memory, including its gaps.
   void ZeroOutputs() const;
 
   // Queue the copies of all inputs, or of bytes [first, first + size) of one.
@@ -76,29 +78,32 @@ class Staging {
   // the job's own block, to out_block().
   absl::Status CopyOutFront(size_t size, cudaStream_t stream);
   absl::Span<const std::byte> out_block() const { return out_.bytes(); }
-  // Finish copies into pageable memory after the queued ones are done: for all
-  // outputs; for a part of an output that only kernels write; for outputs that
-  // the host may have written.
+  // Copy outputs to lent pageable memory after the queued copies are done.
+  // DeliverAll copies all outputs. DeliverBulk copies a part of an output if
+  // only kernels write it. DeliverSmall copies the outputs that the host may
+  // write.
   void DeliverAll() const;
   void DeliverBulk(size_t output, size_t first, size_t size) const;
   void DeliverSmall() const;
 
-  // For outputs that were lent on a device: the first queues copies of the
-  // small ones to OnHost(), where the host works on them; the second writes
-  // these back or, for an empty tensor, all outputs, and waits.
+  // Copy outputs in lent device memory that the host may write. MirrorToHost
+  // queues copies to OnHost(). MirrorToDevice copies them back and waits. `all`
+  // includes outputs that only kernels write, for an empty tensor.
   absl::Status MirrorToHost(cudaStream_t stream);
   absl::Status MirrorToDevice(bool all, cudaStream_t stream);
 
-  // Returns the outputs, unless they were lent. All other blocks are released.
+  // Returns the block of the outputs, which is empty if they were lent.
+  // Releases all other blocks.
   Block Finish();
 
  private:
+  // The memory that holds a tensor.
   enum class Kept {
     kJob,       // in a block of the job
     kPageable,  // lent pageable host memory
     kPinned,    // lent page-locked memory
-    kHere,      // lent memory of this device, aligned as kernels need it
-    kDevice,    // lent memory of any device
+    kHere,      // lent memory of this device, aligned for kernels
+    kDevice,    // other lent device memory
   };
   struct Tensor {
     Kept kept = Kept::kJob;

@@ -1,4 +1,4 @@
-// Waiting for a job.
+// Waits for the end of a job.
 #ifndef QUANTD_KERNELS_CUDA_JOB_WAIT_H_
 #define QUANTD_KERNELS_CUDA_JOB_WAIT_H_
 
@@ -12,19 +12,20 @@
 
 namespace quantd::cuda {
 
-// Copies larger than this are waited for without keeping the core busy: the
-// thread sleeps for the least time that the fastest link needs, then polls for
-// a while, then polls between naps, and finally blocks. A thread that blocks
-// from the start is woken a third of a millisecond late on some machines.
+// While more than kSleepBytes are copied, Await keeps the core free: it sleeps
+// for the time that the fastest link needs, polls for kLook, polls kNaps times
+// with a sleep of kNap before each, and finally blocks. A thread that blocks
+// from the start wakes up a third of a millisecond late on some machines.
 inline constexpr size_t kSleepBytes = size_t{1} << 20;
 inline constexpr size_t kLinkBytesPerMicrosecond = 64 << 10;
 inline constexpr std::chrono::microseconds kLook{500};
 inline constexpr std::chrono::microseconds kNap{20};
 inline constexpr int kNaps = 1000;
 
-// Waits for the work that is queued on `last` and ends with the slot's kDone.
-// The work copies `bytes`, the first of them not before `since`: queueing much
-// work takes long, because a CUDA stream has room for about a thousand entries.
+// Waits for the work that is queued on `last` and ends with the slot's mark
+// kDone. The work copies `bytes` in one direction and began after `since`,
+// which may be long ago: a CUDA stream holds about a thousand entries, so
+// queueing more of them waits.
 inline cudaError_t Await(const Slot& slot, cudaStream_t last, size_t bytes,
                          std::chrono::steady_clock::time_point since) {
   if (bytes <= kSleepBytes) return cudaStreamSynchronize(last);

@@ -1,8 +1,8 @@
-// Finds maxima of groups and of their lines in one read, if nothing is rotated
-// and rows are a multiple of 16 bytes.
+// Finds the maxima of groups and of their lines in one read of the input.
+// Nothing is rotated, and rows are a multiple of 16 bytes.
 //
-// Magnitudes are compared as bits, which put NaN above Inf and both above all
-// numbers. A CTA that finds Inf or NaN starts again span by span.
+// Magnitudes are compared as bits: NaN is above Inf, and Inf above all numbers.
+// A CTA that finds Inf or NaN searches its elements again, span by span.
 #include "kernels/cuda/amax/spans.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx/next_kernel.cuh"
@@ -11,10 +11,10 @@ namespace quantd::cuda {
 namespace {
 
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kQuads = 4;  // quads of a lane in a row
+constexpr int kQuads = 4;  // quads (16 bytes) of a lane in a row
 constexpr int kRowsOfWarp = kTileSide / kWarps;
 
-// Magnitudes in a word: two, or one of fp32.
+// Functions for the magnitudes in a word: two, or one of fp32.
 template <DType D>
 struct Magnitude {
   static constexpr bool kTwo = kSizeOf<D> == 2;
@@ -27,11 +27,11 @@ struct Magnitude {
   static __device__ __forceinline__ uint32_t Larger(uint32_t a, uint32_t b) {
     return kTwo ? __vmaxu2(a, b) : max(a, b);
   }
-  // The larger half.
+  // The larger magnitude of a word.
   static __device__ __forceinline__ uint32_t Of(uint32_t word) {
     return kTwo ? max(word & 0xFFFFu, word >> 16) : word;
   }
-  // The maximum as fp32 bits.
+  // Converts an element to fp32 bits.
   static __device__ __forceinline__ uint32_t Float(uint32_t bits) {
     return __float_as_uint(DecodeElement<D>(bits));
   }
@@ -55,8 +55,8 @@ inline constexpr int kPerQuad = 16 / kSizeOf<D>;
 template <DType D>
 inline constexpr int kCtaColumns = kWarp* kQuads* kPerQuad<D>;
 
-// A CTA takes 128 rows of a group and kCtaColumns columns; a warp takes every
-// eighth row.
+// Searches 128 rows and kCtaColumns columns of a group in each CTA. A warp
+// takes every eighth row.
 template <DType D, bool kColumns>
 __global__ void __launch_bounds__(kThreads)
     AmaxOfLines(const __grid_constant__ SpanAmaxArgs a) {

@@ -1,4 +1,4 @@
-// Maxima over a CTA.
+// Reduces maxima over the threads of a CTA.
 #ifndef QUANTD_KERNELS_CUDA_AMAX_REDUCE_CUH_
 #define QUANTD_KERNELS_CUDA_AMAX_REDUCE_CUH_
 
@@ -6,14 +6,14 @@
 
 namespace quantd::cuda {
 
-// Raises `*to` atomically. Non-negative floats have the order of their bits.
-// `*to` must start as zero.
+// Raises `*to` to `bits`, atomically. Bits of non-negative floats have the
+// order of the floats. The initial value of `*to` must be zero.
 __device__ __forceinline__ void RaiseTo(uint32_t bits, uint32_t* to) {
   if (bits != 0) atomicMax(to, bits);
 }
 
-// Raises `*to` to the maximum over all threads of the CTA. All of them must
-// call this.
+// Raises `*to` to the maximum of `value` over the threads of the CTA, all of
+// which must call this.
 __device__ __forceinline__ void ReduceTo(uint32_t value, uint32_t* to) {
   __shared__ uint32_t warps[kThreads / 32];
   value = __reduce_max_sync(0xFFFFFFFFu, value);

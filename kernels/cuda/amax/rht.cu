@@ -12,7 +12,7 @@ namespace {
 struct Running {
   Found found = {};
 
-  // Adds a block whose MaxMagnitude is `max`, NaN dropped.
+  // Adds a block whose MaxMagnitude is `max`. Drops NaN and records `nan_bit`.
   __device__ __forceinline__ void Add(const float (&v)[kBlock], uint32_t max,
                                       uint32_t Found::*which,
                                       uint32_t nan_bit) {
@@ -40,7 +40,7 @@ __device__ __forceinline__ void Finish(const Running& r, const AmaxArgs& a) {
 
 // Finds max |x| without a rotation. The result does not depend on which
 // elements form a block, so a thread's elements are chosen such that its warp
-// reads whole cache lines, with several loads in flight. Plain reads in this
+// reads whole cache lines, by several loads at once. Plain reads in this
 // pattern come closest to the memory's bandwidth.
 template <DType D>
 __global__ void __launch_bounds__(kThreads) PlainAmax(AmaxArgs a) {
@@ -81,7 +81,8 @@ __global__ void __launch_bounds__(kThreads) PlainAmax(AmaxArgs a) {
   Finish(running, a);
 }
 
-// Finds the maxima of rotated rows: the matrix is a sequence of blocks.
+// Finds max |x| and the maximum of the rotated rows. Treats the matrix as a
+// sequence of blocks.
 template <DType D>
 __global__ void __launch_bounds__(kThreads) AmaxOfRows(AmaxArgs a) {
   LetNextKernelStart();
@@ -97,7 +98,8 @@ __global__ void __launch_bounds__(kThreads) AmaxOfRows(AmaxArgs a) {
   Finish(running, a);
 }
 
-// Finds the plain and both rotated maxima.
+// Finds max |x|, the maximum of the rotated columns and, if there are row
+// signs, the maximum of the rotated rows.
 template <DType D>
 __global__ void __launch_bounds__(kThreads) AmaxOfTiles(AmaxArgs a) {
   LetNextKernelStart();
@@ -107,7 +109,7 @@ __global__ void __launch_bounds__(kThreads) AmaxOfTiles(AmaxArgs a) {
   for (int64_t t = blockIdx.x; t < grid.count; t += gridDim.x) {
     RawBlock<D> raw[kPerThread];
     LoadTile<D>(a.x, grid.row(t), grid.col(t), raw);
-    __syncthreads();  // the previous tile has been read
+    __syncthreads();  // waits until the previous tile has been read
     QUANTD_UNROLL
     for (int i = 0; i < kPerThread; ++i) {
       StoreBlock<D>(raw[i], tile.at(RowSlot::row(i), RowSlot::col()));
@@ -133,7 +135,7 @@ __global__ void __launch_bounds__(kThreads) AmaxOfTiles(AmaxArgs a) {
 
 // --- launchers --------------------------------------------------------------
 
-// CTAs for the blocks: at least one, also for part of a block.
+// The number of CTAs for all blocks, where a part of a block counts as one.
 unsigned CtasFor(const AmaxArgs& a, const Queue& queue) {
   return GridForBlocks((a.x.rows * a.x.cols + kBlock - 1) / kBlock, queue);
 }

@@ -1,5 +1,5 @@
-// Maxima of a tile of 128 x 128, span by span, for any dtype, rotation and
-// lines.
+// Finds the maxima of a tile of 128 x 128 and of its lines, span by span, for
+// any dtype and rotation.
 #ifndef QUANTD_KERNELS_CUDA_AMAX_SPANS_CUH_
 #define QUANTD_KERNELS_CUDA_AMAX_SPANS_CUH_
 
@@ -8,10 +8,10 @@
 
 namespace quantd::cuda {
 
-// Adds a span's maximum to its line's.
+// Raises a line's maximum to the maximum of one of its spans.
 __device__ __forceinline__ void AddToLine(uint32_t max, uint32_t clean,
                                           bool propagate, uint32_t* line) {
-  // NaN is above everything as bits, so it stays.
+  // The bits of NaN are above those of all numbers, so a NaN stays.
   RaiseTo(propagate && max > kInfBits ? kNanBits : clean, line);
 }
 
@@ -19,7 +19,7 @@ __device__ __forceinline__ void Raise(uint32_t value, uint32_t* to) {
   *to = value > *to ? value : *to;
 }
 
-// Spans of a tile along its rows: the plain maximum, and the rotated one.
+// Finds the plain and the rotated maxima of a tile's rowwise spans.
 template <DType D, int N>
 __device__ __forceinline__ void RowsOf(const SpanAmaxArgs& a,
                                        const GroupTile& tile, Found* found) {
@@ -74,7 +74,7 @@ __device__ __forceinline__ void ColumnsOf(const SpanAmaxArgs& a,
   }
 }
 
-// Finds all maxima that the arguments ask for in a tile. Returns this thread's
+// Finds the maxima of a tile that the arguments ask for. Returns this thread's
 // Seen bits. All threads of the CTA must call this.
 template <DType D, int N>
 __device__ __forceinline__ uint32_t FindInTile(const SpanAmaxArgs& a,

@@ -1,18 +1,19 @@
-// Finds maxima of bf16 matrices, plain and rotated both ways, in one read.
+// Finds the maximum of a bf16 matrix, and those of its rotated rows and
+// columns, in one read.
 //
-// No element of a rotated block is larger than a quarter of the sum of its
-// magnitudes, and for nearly all blocks this bound shows that they cannot raise
-// the maximum found so far. Tensor cores compute these sums. If the bound is
-// not enough, tensor cores rotate the block: in another order of additions than
-// the normative one (kernels/plan/FORMATS.md), but so close to it that the
-// result nearly always rounds to the same bf16. If it could round to either of
-// two, the block is rotated in the normative order.
+// No element of a rotated block is larger than a quarter of the sum of the
+// block's magnitudes. Tensor cores compute these sums. For nearly all blocks
+// this bound shows that the block cannot raise the maximum found so far.
+// Otherwise tensor cores rotate the block. They add in a different order than
+// the normative one (kernels/plan/FORMATS.md), but the result is so close that
+// it nearly always rounds to the same bf16. If it could round to either of two
+// bf16, the block is rotated in the normative order.
 //
-// How close: with M the largest magnitude of a rotated block and x the block,
-// |x_i| / 4 <= norm(x) / 4 <= M, because the rotation keeps the norm. The
-// product drops at most 2^-22 of its largest term from each of 16 terms: 2^-18
-// M. In the butterfly each of four stages rounds sums of at most 4 M by 2^-24:
-// 2^-20 M. kMargin is much more than both.
+// The errors: let x be a block and M the largest magnitude after its rotation.
+// |x_i| / 4 <= norm(x) / 4 <= M, because a rotation keeps the norm. Tensor
+// cores lose at most 2^-22 of the largest term from each of 16 terms, in all
+// 2^-18 M. Each of the butterfly's four stages rounds sums of at most 4 M with
+// a relative error of 2^-24, in all 2^-20 M. kMargin is much larger than both.
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx/fragments.cuh"
 #include "kernels/cuda/ptx/next_kernel.cuh"
@@ -38,13 +39,13 @@ struct AmaxTilesArgs {
   Found* found;
 };
 
-// The largest rotated elements that the CTA knows of, rounded to bf16, as fp32
-// bits. In shared memory, where all warps read and raise them.
+// The maxima that a CTA knows, rounded to bf16, as fp32 bits. All warps read
+// and raise them in shared memory.
 struct KnownMaxima {
   uint32_t rows;
   uint32_t columns;
   uint32_t plain;       // maximum of the warps that have ended
-  uint32_t warps_done;  // the number of these
+  uint32_t warps_done;  // number of warps that have ended
 };
 template <SharedMemory kSize>
 struct Shared {
@@ -79,8 +80,8 @@ __device__ __forceinline__ uint32_t Rounded(float x) {
   return PackBf16(x, 0.0f) << 16;
 }
 
-// Returns the largest bf16 that an element of about this magnitude can round
-// to.
+// Returns the largest bf16 that an element with a magnitude of about `about`
+// can round to.
 __device__ __forceinline__ uint32_t AtMost(float about) {
   return Rounded(about * (1.0f + kMargin));
 }
@@ -88,8 +89,8 @@ __device__ __forceinline__ uint32_t AtMost(float about) {
 __device__ __forceinline__ uint32_t Read(const volatile uint32_t& known) {
   return known;
 }
-// Raises a maximum to the largest value found by the lanes of a warp. All of
-// them must call this.
+// Raises the CTA's maximum `*known`, and then the device's `*found`, to the
+// largest `mine` of a warp. All lanes must call this.
 __device__ __forceinline__ void Raise(uint32_t mine, uint32_t* known,
                                       uint32_t* found) {
   const uint32_t max = __reduce_max_sync(0xFFFFFFFFu, mine);
@@ -99,7 +100,8 @@ __device__ __forceinline__ void Raise(uint32_t mine, uint32_t* known,
   }
 }
 
-// Rotates one square in the normative order: a lane takes a row or a column.
+// Raises the maxima by one square, which is rotated in the normative order.
+// Each lane takes a row or a column.
 __device__ __noinline__ void MaximumInOrder(const StagedTile& tile, int row,
                                             int col, bool rows, bool columns,
                                             const float* signs,
@@ -136,10 +138,10 @@ __device__ __noinline__ void MaximumInOrder(const StagedTile& tile, int row,
   __syncwarp();
 }
 
-// The places of a warp's sixteen rows of a tile, square by square.
+// Addresses of the squares in a warp's sixteen rows of a tile.
 struct WarpRows {
   uint32_t plain;   // shared address of this lane's row of fragments
-  uint32_t turned;  // for a transposed square
+  uint32_t turned;  // the same for a transposed square
 
   __device__ __forceinline__ explicit WarpRows(const StagedTile& tile) {
     const int row = static_cast<int>(Team::warp() * kBlock);
@@ -150,21 +152,22 @@ struct WarpRows {
     plain = base + TileOffset(row + half + lane % 8, other);
     turned = base + TileOffset(row + other + lane % 8, half);
   }
-  // The address for square c: each square is two pieces of 16 bytes further,
-  // within 128 bytes.
+  // The address for square c; `first` is for square 0. A square is two pieces
+  // of 16 bytes wide. A box of the tile holds four squares.
   static __device__ __forceinline__ uint32_t At(uint32_t first, int c) {
     return (first ^ c % 4 * 32) + c / 4 * kTileBox;
   }
 };
 
-// This lane's bounds for squares: magnitudes of plain halves, with NaN above
-// Inf, and bounds of their rotations.
+// This lane's maxima of squares: magnitudes in each half of a word, with NaN
+// above Inf, and bounds for the rotated rows and columns.
 struct Known {
   uint32_t plain = 0;
   float row = 0.0f;
   float col = 0.0f;
 
-  // Adds square c: sums of magnitudes, or the rotated values themselves.
+  // Adds square c. The bounds are sums of magnitudes or, with kRotated, the
+  // rotated values themselves.
   template <bool kRows, bool kColumns, bool kRotated>
   __device__ __forceinline__ void Add(const WarpRows& rows, int c,
                                       const Rotation& rotation) {
@@ -184,8 +187,8 @@ struct Known {
                      : QuarterSum(magnitudes, col);
     }
   }
-  // Returns whether the squares may raise a maximum, judging by sums, or are
-  // too large for tensor cores.
+  // Returns whether the squares may raise a maximum, according to the bounds,
+  // or are too large for tensor cores.
   template <bool kRows, bool kColumns>
   __device__ __forceinline__ bool Matters(const KnownMaxima& known) const {
     const uint32_t magnitude = LargerHalf(plain);
@@ -219,17 +222,16 @@ __device__ __forceinline__ float LargestOfWarp(float x) {
   return __uint_as_float(__reduce_max_sync(0xFFFFFFFFu, __float_as_uint(x)));
 }
 
-// The one bf16 that an element of about this magnitude rounds to, or 0 if there
-// are two.
+// The bf16 that an element of about this magnitude rounds to, or 0 if it could
+// be either of two.
 __device__ __forceinline__ uint32_t Sure(float about) {
   const uint32_t most = AtMost(about);
   return Rounded(about * (1.0f - kMargin)) == most ? most : 0;
 }
 
 // Rotates all squares of a warp's rows with tensor cores and raises the maxima.
-// Returns whether the result is final: the maximum of all squares together has
-// an unambiguous rounding. (Tiny squares do not matter if the maximum is not
-// tiny.)
+// Returns whether the maxima are final: the maximum of all squares can only
+// round to one bf16. (Tiny squares do not matter if the maximum is not tiny.)
 template <bool kRows, bool kColumns>
 __device__ __forceinline__ bool RaiseTogether(const AmaxTilesArgs& a,
                                               const WarpRows& rows,
@@ -247,11 +249,11 @@ __device__ __forceinline__ bool RaiseTogether(const AmaxTilesArgs& a,
   bool enough = true;
   const auto raise = [&](float mine, uint32_t* of, uint32_t* found) {
     const float about = LargestOfWarp(mine);
-    // (A maximum raised too far would stay wrong, so tiny ones are left out.)
+    // (Tiny maxima are left out: they are inexact and could be raised too far.)
     const uint32_t sure = Sure(about);
     Raise(sure >= kMostTiny ? sure : 0, of, found);
     __syncwarp();
-    // (If other warps have raised it further, that is as good.)
+    // (It does not matter which warp has raised the maximum far enough.)
     const uint32_t now = __shfl_sync(0xFFFFFFFFu, Read(*of), 0);
     enough = enough && now >= kMostTiny && AtMost(about) <= now;
   };
@@ -261,9 +263,9 @@ __device__ __forceinline__ bool RaiseTogether(const AmaxTilesArgs& a,
   return enough;
 }
 
-// Goes through the squares one by one: rotates with tensor cores, and in the
-// normative order if those are not enough. Adds the plain magnitudes of all
-// other squares to `*plain`.
+// Raises the maxima square by square, with tensor cores or, if their result is
+// not exact enough, in the normative order. Adds the magnitudes of squares
+// without Inf and NaN to `*plain`.
 template <bool kRows, bool kColumns>
 __device__ __forceinline__ void RaiseBySquare(
     const AmaxTilesArgs& a, const StagedTile& tile, const WarpRows& rows,
@@ -272,7 +274,7 @@ __device__ __forceinline__ void RaiseBySquare(
   uint32_t order = 0;  // squares to rotate in order, as bits
   uint32_t done = 0;
   uint32_t tiny = 0;
-  float row = 0.0f;  // lane c has square c's
+  float row = 0.0f;  // lane c has the maximum of square c
   float col = 0.0f;
 #pragma unroll 1
   for (uint32_t c = 0; c < kSquares; ++c) {
@@ -306,7 +308,7 @@ __device__ __forceinline__ void RaiseBySquare(
                         (kColumns && Read(known->columns) < kMostTiny);
   if (__any_sync(0xFFFFFFFFu, tiny_may)) order |= tiny;
   while (true) {
-    // (Another candidate may have made this one unnecessary.)
+    // (The last candidate may have made others unnecessary.)
     const uint32_t candidates = __ballot_sync(0xFFFFFFFFu, may_raise());
     const uint32_t left = (candidates & ~done) | order;
     if (left == 0) break;
@@ -326,9 +328,9 @@ __global__ void __launch_bounds__(Shared<kSize>::Stream::kCtaThreads, 1)
   RunTileStream<kSize, Shared<kSize>>(
       a, source, [&](Shared<kSize>& s, auto& stream) {
         const Rotation rotation(a.signs);
-        uint32_t plain = 0;  // maximum over both halves of words
+        uint32_t plain = 0;  // largest magnitude in each half of a word
         while (true) {
-          // Maxima from other CTAs save work here.
+          // Reads the maxima of all CTAs, which saves work.
           uint32_t rows_found = 0;
           uint32_t columns_found = 0;
           if (Team::thread() == 0) {
@@ -358,8 +360,8 @@ __global__ void __launch_bounds__(Shared<kSize>::Stream::kCtaThreads, 1)
         }
         plain = __reduce_max_sync(0xFFFFFFFFu, LargerHalf(plain));
         if (threadIdx.x % kWarp != 0) return;
-        // One atomic for each CTA: thousands of warps at one address would
-        // queue up.
+        // Uses one atomic for each CTA: atomics of thousands of warps on one
+        // address would queue up.
         atomicMax(&s.maxima.plain, plain);
         __threadfence_block();
         constexpr uint32_t kWarps =

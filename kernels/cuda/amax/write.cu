@@ -1,6 +1,6 @@
-// Writes amaxes to the output and to the encoders, and the tables that encoders
-// look up under them. Made once here, since every CTA of an encoder would wait
-// for them.
+// Writes amaxes to the output, and the code tables of encoders that follow from
+// them. Otherwise every CTA of an encoder would have to make its own table
+// first.
 #include "kernels/cuda/encode/nvfp4/code_tables.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx/next_kernel.cuh"
@@ -36,7 +36,7 @@ __device__ __forceinline__ void WriteEntry(const WriteAmaxArgs& a, int i,
   e.to[g] = Scalar::Float(EncodeElement<DType::kF32>(amax));
 }
 
-// One thread for each group.
+// Writes amaxes, with one thread for each group.
 __global__ void __launch_bounds__(kThreads)
     WriteAmax(const __grid_constant__ WriteAmaxArgs a) {
   LetNextKernelStart();
@@ -46,8 +46,8 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = 0; i < a.count; ++i) WriteEntry(a, i, g);
 }
 
-// One CTA for each group: one team makes the rowwise copy's table, another the
-// columnwise copy's.
+// Writes amaxes and tables, with one CTA for each group. Team 0 makes the
+// rowwise copy's table, team 1 the columnwise copy's.
 template <typename Table>
 __global__ void __launch_bounds__(2 * kThreads)
     WriteAmaxAndTables(const __grid_constant__ WriteAmaxArgs a) {
@@ -95,7 +95,7 @@ cudaError_t FindKernels() {
   cudaFuncAttributes attributes;
   const cudaError_t error = cudaFuncGetAttributes(
       &attributes, reinterpret_cast<const void*>(&WriteAmax));
-  cudaGetLastError();  // an answer, not a fault
+  cudaGetLastError();  // clears the error, which is returned
   return error;
 }
 

@@ -1,5 +1,5 @@
-// Decodes codes to output elements, 16 bytes of output at a time: a fast way
-// for finite values, and the generic way for all others.
+// Decodes codes to output elements, 16 bytes of output at a time. There is a
+// fast path for finite values, and a generic path for all others.
 #ifndef QUANTD_KERNELS_CUDA_DECODE_CODES_CUH_
 #define QUANTD_KERNELS_CUDA_DECODE_CODES_CUH_
 
@@ -15,13 +15,13 @@
 
 namespace quantd::cuda {
 
-// The number of codes decoded together: 16 bytes of output, so that a warp
-// stores without gaps.
+// The number of codes in a unit. A unit is 16 bytes of output, so that a warp
+// stores contiguous memory.
 template <DType D>
 inline constexpr int kUnit = 16 / kSizeOf<D>;
 inline constexpr int kOutWords = 4;  // words of a unit
 
-// Words of a unit's codes (a single one may be half used), and of a block's.
+// Words of codes in a unit (a single word may be half used), and in a block.
 template <DType D, DType E>
 inline constexpr int kCodeWords = E == DType::kE2M1x2 || kUnit<D> == 4 ? 1 : 2;
 template <DType E>
@@ -41,7 +41,7 @@ __device__ __forceinline__ uint32_t PackPair(float low, float high) {
   }
 }
 
-// Rounds two values of any kind and packs them.
+// Rounds two values, which may be NaN, and packs them.
 template <DType D>
 __device__ __forceinline__ uint32_t EncodePair(float low, float high) {
   constexpr uint32_t kNan = D == DType::kBF16 ? kNanBits >> 16 : 0x7E00u;
@@ -66,7 +66,8 @@ __device__ __forceinline__ bool IsFinite(float x) {
   return (Scalar::Bits(x) & kAbsMask) < kInfBits;
 }
 
-// Rounds `count` values, an even number; with kPlain none may be NaN.
+// Rounds and packs `count` values, an even number. With kPlain no value may be
+// NaN.
 template <DType D, bool kPlain>
 __device__ __forceinline__ void PackRun(const float* v, int count,
                                         uint32_t* words) {
@@ -81,8 +82,7 @@ __device__ __forceinline__ void PackRun(const float* v, int count,
   }
 }
 
-// Rounds values to the type of the output: a rotation takes the values that
-// would be stored without it.
+// Rounds values to the type of the output. A rotation is undone on such values.
 template <DType D>
 __device__ __forceinline__ void RoundBlock(float (&v)[kBlock]) {
   if constexpr (kIsHalf<D>) {
@@ -95,8 +95,8 @@ __device__ __forceinline__ void RoundBlock(float (&v)[kBlock]) {
   }
 }
 
-// The eight magnitudes of E2M1 under one factor, as their low and their high
-// bytes: PRMT looks up the bytes of four codes at a time.
+// The eight magnitudes of E2M1 times a factor, split into low and high bytes.
+// PRMT looks up the bytes of four codes at a time.
 struct MagnitudeTable {
   uint32_t low[2];
   uint32_t high[2];
@@ -128,7 +128,7 @@ __device__ __forceinline__ void LookUp(const MagnitudeTable& table,
   }
 }
 
-// Whether one of four codes is NaN or Inf.
+// Nonzero if one of four codes is NaN or Inf.
 template <DType E>
 __device__ __forceinline__ uint32_t SpecialBits(uint32_t codes) {
   constexpr uint32_t kStep = E == DType::kE4M3 ? 0x01010101u : 0x04040404u;
@@ -155,8 +155,8 @@ __device__ __forceinline__ float2 DecodePair(uint32_t codes) {
   }
 }
 
-// Decodes four codes: those in the low half of a word or, for FP8, in all of
-// it. The result of NaN is undefined.
+// Decodes the four codes in the low half of a word (E2M1) or in a word (FP8).
+// The result of NaN is undefined.
 template <DType E>
 __device__ __forceinline__ void DecodeFour(uint32_t codes, float* v) {
   float2 low;
@@ -178,13 +178,14 @@ __device__ __forceinline__ void DecodeFour(uint32_t codes, float* v) {
   v[2] = high.x;
   v[3] = high.y;
 }
-// Four codes from 4 * i on, as DecodeFour takes them.
+// Codes 4i to 4i + 3, for DecodeFour.
 template <DType E>
 __device__ __forceinline__ uint32_t FourOf(const uint32_t* words, int i) {
   return E == DType::kE2M1x2 ? words[i / 2] >> (16 * (i % 2)) : words[i];
 }
 
-// Whether DecodePlain is correct: no code is NaN, and only overflow makes Inf.
+// Whether DecodePlain is correct: the factor is finite, and no code is NaN or
+// Inf.
 template <DType E, int kWords>
 __device__ __forceinline__ bool IsPlain(const uint32_t* words, float factor) {
   bool plain = IsFinite(factor);
@@ -197,8 +198,8 @@ __device__ __forceinline__ bool IsPlain(const uint32_t* words, float factor) {
   return plain;
 }
 
-// Decodes units of codes, plain or any. The factor of code i is factors[i *
-// kStride].
+// Decodes units of codes, which must be plain if kPlain. The factor of code i
+// is factors[i * kStride].
 template <DType D, DType E, int kUnits, int kStride, bool kPlain>
 __device__ __forceinline__ void DecodeBy(const uint32_t* words,
                                          const float* factors, uint32_t* out) {

@@ -1,5 +1,5 @@
-// Decodes copies that are stored as the transpose: a lane decodes blocks of 16
-// rows of its column, and a warp transposes the blocks of 32 columns into rows.
+// Decodes copies whose codes are transposed. A lane decodes blocks of 16 rows
+// of its column, and a warp transposes the blocks of 32 columns into rows.
 #include "kernels/cuda/decode/warp_blocks.cuh"
 #include "kernels/cuda/launch.h"
 
@@ -9,13 +9,13 @@ namespace {
 constexpr int kWarps = 4;
 constexpr int kBlocks = kTileSide / kBlock;  // blocks of a column in a chunk
 
-// The column of a slot. This order makes fragments 0 to 3, of 8 slots each,
-// give lane 4r + c the columns 8c to 8c + 7.
+// The column of a slot of shared memory. In this order, fragments 0 to 3, of 8
+// slots each, give lane 4r + c the columns 8c to 8c + 7.
 __device__ __forceinline__ int ColumnOf(int slot) {
   return slot % 8 / 2 * 8 + slot / 8 * 2 + slot % 2;
 }
 
-// Loads 16 bytes; those from `left` on do not exist and become zeros.
+// Loads 16 bytes. Only `left` bytes exist; the others become zeros.
 __device__ __forceinline__ uint4 LoadQuad(const std::byte* from, int left,
                                           uintptr_t alignment) {
   if (left >= 16 && alignment % 16 == 0) {
@@ -38,13 +38,12 @@ __device__ __forceinline__ uint4 LoadQuad(const std::byte* from, int left,
   return make_uint4(halves[0].x, halves[0].y, halves[1].x, halves[1].y);
 }
 
-// The place of a lane's column in a chunk.
+// The part of a lane's column that lies in a chunk.
 struct Column {
-  int64_t line;            // a line that exists
+  int64_t line;            // the column, or 0 if it does not exist
   const std::byte* codes;  // codes of the chunk's first row
-  int bytes;               // bytes of codes from there on; 0: no such line
-  uintptr_t alignment;     // low bits of the address, for the alignment of
-                           // codes
+  int bytes;               // bytes of codes in the chunk; 0: no such column
+  uintptr_t alignment;     // its low bits are 0 as far as the codes are aligned
 
   template <int kWords>  // words of a block
   static __device__ __forceinline__ Column Find(const Chunk& chunk,
@@ -60,7 +59,7 @@ struct Column {
   }
 };
 
-// Loads the codes of a column; missing ones become zeros.
+// Loads the codes of a column. Missing codes become zeros.
 template <int kWords>
 __device__ __forceinline__ void LoadCodes(const Column& column,
                                           uint32_t (&words)[kWords]) {
@@ -163,9 +162,9 @@ __device__ __forceinline__ void DecodeColumnAlone(const Chunk& chunk,
   }
 }
 
-// Transposes and stores the warp's blocks of 16 rows of 32 columns, one in each
-// slot: tokens[h] holds 8 columns of row 8 * h + lane / 4, from column 8 *
-// (lane % 4) on.
+// Transposes the warp's blocks, which are 16 rows of 32 columns with a column
+// in each slot, and undoes their rotation. tokens[h] receives 8 columns of row
+// 8 * h + lane / 4, from column 8 * (lane % 4) on.
 template <DType D, bool kRotated>
 __device__ __forceinline__ void TurnBlocks(const uint4* quads,
                                            const uint32_t (&rotation)[4],
@@ -193,8 +192,8 @@ __device__ __forceinline__ void TurnBlocks(const uint4* quads,
   }
 }
 
-// Bounded to one CTA for each multiprocessor, which leaves enough registers:
-// more warps are slower.
+// The bound of one CTA for each multiprocessor allows enough registers. With
+// more warps the kernel is slower.
 template <DType D, DType E, Scaling S, bool kRotated>
 __global__ void __launch_bounds__(kWarps* kWarp, 1)
     DecodeColumns(const __grid_constant__ DecodeArgs a, int together) {
@@ -240,7 +239,7 @@ __global__ void __launch_bounds__(kWarps* kWarp, 1)
                           : IsPlain<E, kWords>(codes, factor[b]);
       }
       plain = __all_sync(0xFFFFFFFFu, plain);
-      // The place of this lane's 8 columns of its first row.
+      // The address of this lane's 8 columns in its first row.
       const int64_t col = strip + lane % 4 * kUnit<D>;
       std::byte* out =
           chunk.out + ((chunk.row + lane / 4) * cols + col) * kSizeOf<D>;
@@ -281,11 +280,11 @@ cudaError_t LaunchColumns(const DecodeArgs& a, const Queue& queue) {
   const int64_t across = (a.list.cols + kColumns - 1) / kColumns;
   const int64_t chunks = a.list.chunk_count;
   // Chunks whose codes of a column are 256 adjacent bytes are neighbours in the
-  // grid: they share pages of memory and sectors of scales.
+  // grid, because they share pages of memory and sectors of scales.
   int together = E == DType::kE2M1x2 ? 2 : 1;
   while (int64_t{1} << together > chunks) --together;
   const dim3 grid = GridOf(across << together, ((chunks - 1) >> together) + 1);
-  // Lanes that decode a column alone also rotate it.
+  // (For fp32 output, DecodeColumnAlone undoes rotations.)
   if constexpr (E == DType::kE2M1x2 && kIsHalf<D>) {
     if (a.rotation != 0) {
       DecodeColumns<D, E, S, true>
@@ -293,7 +292,7 @@ cudaError_t LaunchColumns(const DecodeArgs& a, const Queue& queue) {
       return cudaGetLastError();
     }
   }
-  // MXFP8 is never stored as the transpose.
+  // MXFP8 codes are never transposed.
   if constexpr (S == Scaling::kMx && E != DType::kE2M1x2) {
     return cudaErrorInvalidValue;
   } else {

@@ -1,5 +1,4 @@
-// Shared by the launchers of decoding kernels: the template arguments and the
-// grid for a request.
+// Template arguments and grids for the launchers of decoding kernels.
 #ifndef QUANTD_KERNELS_CUDA_DECODE_DECODE_CUH_
 #define QUANTD_KERNELS_CUDA_DECODE_DECODE_CUH_
 
@@ -11,8 +10,9 @@
 
 namespace quantd::cuda {
 
-// The log2 of the units, out of `units`, that a CTA takes side by side, from
-// 2^least to 2^most: as many as possible, unless fewer waste an eighth less.
+// log2 of the number of units that a CTA takes side by side, if a row has
+// `units` of them. This is `most`, or a smaller number from `least` on if a row
+// then takes an eighth less space in CTAs.
 inline int TileShift(int64_t units, int least, int most) {
   const auto covered = [&](int shift) {
     return (units + (int64_t{1} << shift) - 1) >> shift << shift;
@@ -24,7 +24,8 @@ inline int TileShift(int64_t units, int least, int most) {
   return best;
 }
 
-// CTAs side by side, and as many below each other as a grid may have.
+// A grid of `across` CTAs side by side and `down` below each other, or as many
+// as a grid may have.
 inline dim3 GridOf(int64_t across, int64_t down) {
   return dim3(static_cast<unsigned>(across),
               static_cast<unsigned>(down < 65535 ? down : 65535));

@@ -1,5 +1,4 @@
-// Addresses for decoding kernels: chunks of rows and the copies that they are
-// decoded from, scales, and their factors.
+// Chunks of rows to decode, addresses of scales, and decode factors.
 #ifndef QUANTD_KERNELS_CUDA_DECODE_PLACES_CUH_
 #define QUANTD_KERNELS_CUDA_DECODE_PLACES_CUH_
 
@@ -29,7 +28,7 @@ struct Chunk {
 __device__ __forceinline__ Chunk ChunkOf(const GroupTask& group,
                                          bool columnwise, int64_t row) {
   const int64_t rest = group.rows - row;
-  // A group has one pointer for input and output, and it is const.
+  // `x` is const because it also is the pointer to the input of encoders.
   return {columnwise ? group.columnwise : group.rowwise,
           const_cast<std::byte*>(group.x), row,
           rest < kTileSide ? static_cast<int>(rest) : kTileSide};
@@ -45,16 +44,15 @@ __device__ __forceinline__ Chunk FindChunk(const DecodeArgs& a, bool columnwise,
     chunk = ChunkOf(list.groups[g], columnwise,
                     (number - list.chunks[g]) * kTileSide);
   }
-  // The compiler cannot know that a pointer from a table points to global
-  // memory.
+  // Tells the compiler that these pointers from a table are global addresses.
   __builtin_assume(__isGlobal(chunk.copy.data));
   __builtin_assume(__isGlobal(chunk.copy.scale));
   __builtin_assume(__isGlobal(chunk.out));
   return chunk;
 }
 
-// Addresses of the scales of one block number in neighbouring lines, each
-// `size` bytes long.
+// Addresses of the scales of block `number` in neighbouring lines. A scale has
+// `size` bytes.
 struct LineScaleAddress {
   const std::byte* first;  // scale of line `line`, a multiple of 128
   int64_t pitch;           // bytes between lines in the linear layout
@@ -66,7 +64,8 @@ struct LineScaleAddress {
                                               int size) {
     swizzled = copy.swizzled;
     pitch = copy.scale_line * size;
-    // A power of two, at most 128, unless the tensor has a single scale.
+    // scale_lines is a power of two up to 128, unless the tensor has a single
+    // scale.
     shift = __ffs(static_cast<int>(copy.scale_lines)) - 1;
     first = copy.scale + (swizzled ? SwizzledIndex(line, number, copy.blocks)
                                    : (line >> shift) * pitch +
@@ -92,7 +91,8 @@ __device__ __forceinline__ const std::byte* ScaleOf(const CopyTask& copy,
       .At(static_cast<int>(line & (kTileSide - 1)));
 }
 
-// DecodeFactor in two steps; the first is done once for many blocks.
+// Computes DecodeFactor in two steps. The constructor does the first step, once
+// for many blocks.
 template <Scaling S>
 struct Factors {
   Nvfp4Decode<Scalar> global = {};
@@ -109,7 +109,7 @@ struct Factors {
     }
   }
 
-  // The factor; `stored` is a result of LoadStored.
+  // The factor of a block; `stored` is the result of LoadStored for its scale.
   __device__ __forceinline__ float Of(uint32_t stored) const {
     if constexpr (S == Scaling::kNvfp4) {
       return Nvfp4Factor<Scalar>(stored, global);

@@ -1,6 +1,6 @@
-// Decodes the columnwise copy of MXFP8, which is not transposed, and undoes its
-// rotation of 16. A thread has 16 rows of as many columns as make 8 bytes of an
-// output row, and exchanges nothing with other threads.
+// Decodes columnwise MXFP8, whose codes are not transposed, and undoes its
+// rotation of dimension 16. A thread decodes 16 rows of the columns that fill 8
+// bytes of an output row. Threads exchange no data.
 #include "kernels/cuda/decode/warp_blocks.cuh"
 #include "kernels/cuda/launch.h"
 
@@ -14,7 +14,7 @@ inline constexpr int kColumns = 8 / kSizeOf<D>;  // columns of a thread
 template <DType D>
 struct Strip {
   const std::byte* codes;
-  int64_t codes_step;  // from row to row
+  int64_t codes_step;  // bytes from row to row
   std::byte* out;
   int64_t out_step;
   int rows;     // rows to store
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads, kIsHalf<D> ? 3 : 4)
     const int rows = chunk.rows - first < kBlock ? chunk.rows - first : kBlock;
     const int columns =
         cols - col < kSide ? static_cast<int>(cols - col) : kSide;
-    // Codes of the padding exist, too.
+    // The rows of the padding have codes, too.
     const Strip<D> strip = {copy.data + row * copy.data_position + col,
                             copy.data_position,
                             chunk.out + (row * cols + col) * kSizeOf<D>,

@@ -1,13 +1,13 @@
-// Decodes rowwise copies and undoes their rotation of 16: a lane decodes a
-// block, and a warp stores 32 blocks as pieces of rows. E2M1 with 16-bit output
-// is rotated by tensor cores, everything else by its lane.
+// Decodes rowwise copies and undoes their rotation of dimension 16. A lane
+// decodes a block, and a warp stores 32 blocks as pieces of rows. Tensor cores
+// rotate E2M1 with 16-bit output. Lanes rotate all other blocks.
 #include "kernels/cuda/decode/warp_blocks.cuh"
 #include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {
 namespace {
 
-// Blocks that a thread has in flight.
+// Blocks that a thread loads at once.
 constexpr int kSteps = 4;
 
 // The position of block `item` in a tile that is 2^shift blocks wide.
@@ -36,7 +36,8 @@ __device__ __forceinline__ BlockCodes<E> LoadCodes(const std::byte* from) {
 template <DType E>
 inline constexpr int kBlockBytes = 4 * kBlockWords<E>;
 
-// Decodes the blocks of one thread without others, for any factors and output.
+// Decodes the blocks of one thread without other lanes, for any factors and
+// output.
 template <DType D, DType E, Scaling S>
 __device__ __forceinline__ void DecodeAloneAt(const Chunk& chunk,
                                               const Factors<S>& factors,
@@ -69,20 +70,21 @@ __global__ void __launch_bounds__(kThreads, kIsHalf<D> ? 4 : 3)
   const int lane = threadIdx.x % kWarp;
   const int64_t cols = a.list.cols;
   const int step = kThreads >> shift;
-  // Tiles are kSteps steps high; a chunk has 2^parts of them.
+  // A tile is kSteps * step rows high. A chunk has 2^parts tiles.
   const int parts = shift - 3;
   static_assert(kTileSide == 128 && kThreads == 256 && kSteps == 4);
   const int64_t left = (int64_t{blockIdx.x} << shift) * kBlock;
   const BlockPlace place(shift, threadIdx.x);
   const int64_t mine = left + place.col;
-  // The blocks from which this lane stores a piece: their rows counted from the
-  // first, their destinations, and whether they are inside the matrix.
+  // The pieces that this lane stores in each step: their rows, or kTileSide
+  // outside of the matrix, and the offsets of their destinations.
   int rows[kPieces];
   int offsets[kPieces];
   QUANTD_UNROLL
   for (int i = 0; i < kPieces; ++i) {
     const BlockPlace other(shift, warp * kWarp + (kWarp * i + lane) / kPieces);
-    // Rows are narrow if a warp has several.
+    // (Offsets fit into 32 bits: a warp only has several rows if rows are
+    // short.)
     rows[i] = left + other.col < cols ? other.row : kTileSide;
     offsets[i] = ((other.row - place.row) * static_cast<int>(cols) + other.col +
                   lane % kPieces * kPiece) *
@@ -111,12 +113,12 @@ __global__ void __launch_bounds__(kThreads, kIsHalf<D> ? 4 : 3)
       }
       from += from_step;
     }
-    // Rows have one amax, because row_scaled and rotation exclude each other.
+    // All rows have the same amax, because row_scaled excludes rotations.
     const Factors<S> factors(copy, a.params.range, 0);
     uint32_t rotation[4];
     if constexpr (kTensorCores) {
-      // Column n of fragment i is element 4 * (n / 2) + 2 * i + n % 2, so lane
-      // 4r + c gets the elements 4c to 4c + 3 of block r.
+      // Column n of operand o is element 4 * (n / 2) + 2 * o + n % 2, so that
+      // lane 4r + c gets elements 4c to 4c + 3 of block r.
       QUANTD_UNROLL
       for (int i = 0; i < 4; ++i) {
         const int n = lane / 4;

@@ -1,13 +1,13 @@
-// Decodes copies whose codes are in the order of the output, in rows of M x K.
-// Threads exchange nothing; each takes units of columns that are 16 bytes of
-// the output.
+// Decodes copies whose codes have the order of the output. A thread decodes
+// units, which are the columns that fill 16 bytes of an output row. Threads
+// exchange no data.
 #include "kernels/cuda/decode/decode.cuh"
 #include "kernels/cuda/launch.h"
 
 namespace quantd::cuda {
 namespace {
 
-// Units that a thread has in flight, each some rows below the last.
+// Units that a thread loads at once, each `step` rows below the last one.
 constexpr int kSteps = 8;
 constexpr int kStepsInPlace = 4;
 
@@ -68,7 +68,7 @@ __device__ __forceinline__ void LoadUnit(const std::byte* from, bool whole,
 
 // --- kernels ----------------------------------------------------------------
 
-// Decodes blocks along the rows. `kLineAmax`: each row has its own amax.
+// Decodes a rowwise copy. With kLineAmax each row has its own amax.
 template <DType D, DType E, Scaling S, bool kLineAmax>
 __global__ void __launch_bounds__(kThreads)
     DecodeRows(const __grid_constant__ DecodeArgs a, int shift) {
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kThreads)
   if (place.col >= cols) return;
   const int64_t count = cols - place.col;
   const int step = kThreads >> shift;
-  // Tiles are kSteps steps high; a chunk has 2^parts of them.
+  // A tile is kSteps * step rows high. A chunk has 2^parts tiles.
   const int parts = shift - 4;
   static_assert(kTileSide == 128 && kThreads == 256 && kSteps == 8);
   const int64_t tiles = a.list.chunk_count << parts;
@@ -162,8 +162,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Decodes the columnwise copy of MXFP8: blocks lie along the columns, and each
-// of a thread's columns has a factor.
+// Decodes columnwise MXFP8. Blocks lie along the columns, so each of a thread's
+// columns has a factor.
 template <DType D, DType E>
 __global__ void __launch_bounds__(kThreads)
     DecodeColumnsInPlace(const __grid_constant__ DecodeArgs a, int shift) {
@@ -240,7 +240,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // --- launchers --------------------------------------------------------------
 
-// Units along a row; a CTA takes 2^shift of them.
+// The number of units in a row.
 template <DType D>
 int64_t UnitsOf(const DecodeArgs& a) {
   return (a.list.cols + kUnit<D> - 1) / kUnit<D>;

@@ -9,7 +9,7 @@
 
 namespace quantd::cuda {
 
-// Loads the codes of 16 positions from `at` on. The caller passes zeros, which
+// Loads the codes of 16 positions from `at` on. `words` must be zeros, which
 // missing positions keep.
 __device__ __forceinline__ void LoadCodes(DType element, const CopyTask& copy,
                                           int64_t line, int64_t at,
@@ -57,7 +57,7 @@ __device__ __forceinline__ uint32_t LoadScale(DType type, const CopyTask& copy,
   }
 }
 
-// Values of 16 codes without their scale. The result of NaN is undefined.
+// Decodes 16 codes, without their scale. The result of NaN is undefined.
 __device__ __forceinline__ void DecodeBlock(DType element,
                                             const uint32_t* words,
                                             float (&v)[kBlock]) {

@@ -1,24 +1,23 @@
-// Blocks of 16 elements, one in each lane of a warp: transposing and rotating
-// them. The warp gets them back as pieces of rows or as fragments of matrices.
+// Transposes and rotates blocks of 16 elements, one in each lane of a warp. The
+// results are pieces of rows or fragments of matrices.
 //
-// There are two fast ways to undo a rotation of finite codes, both equal to
-// RotateInverse of kernels/arith/hadamard.h in every bit if IsExact holds.
+// There are two fast methods to undo a rotation. If IsExact holds, both give
+// the same bits as RotateInverse of kernels/arith/hadamard.h.
 //
-// E2M1 with 16-bit output is rotated by tensor cores. Let 2^e <= |factor| <
-// 2^(e+1) and p be the precision of the elements, 8 or 11 bits. A block's
-// elements are 0, or from 0.5 to 6 times the factor, rounded: multiples of
-// 2^(e-p), at most 12 * 2^e. Any sum of their quarters, in any order, is a
-// multiple of 2^(e-p-2) below 2^(e+6): p + 8 <= 19 bits, exact in fp32 and in
-// the accumulators of tensor cores. (Subnormal fp16 elements are multiples of
-// 2^-24 of fewer bits.)
+// Tensor cores rotate E2M1 with 16-bit output. Let 2^e <= |factor| < 2^(e+1),
+// and let p be the precision of the elements, 8 or 11 bits. An element is 0 or
+// 0.5 to 6 times the factor, rounded. So it is a multiple of 2^(e-p) and at
+// most 12 * 2^e. Any sum of quarters of elements, in any order, is a multiple
+// of 2^(e-p-2) and below 2^(e+6). That is at most p + 8 <= 19 bits, which fp32
+// and the accumulators of tensor cores hold exactly. (Subnormal fp16 elements
+// are multiples of 2^-24 and have fewer bits.)
 //
-// FP8 spans more, and fp32 elements have more bits, so a lane adds them up in
-// the normative order. It multiplies by a quarter last instead of first, which
-// changes no sum: elements and sums are multiples of 2^-140 and below 2^121. MX
-// elements are bf16 without being rounded.
+// FP8 has a larger range, and fp32 elements have more bits, so a lane adds up
+// such elements in the normative order. It multiplies by 1/4 last instead of
+// first. That changes no sum, because elements and sums are multiples of 2^-140
+// and below 2^121. MX elements are bf16 numbers even before rounding.
 //
-// There remains the sign of an exact zero, which the butterfly makes +0; so
-// does adding +0.
+// An exact zero is +0 in the normative order. Both methods add +0 to get that.
 #ifndef QUANTD_KERNELS_CUDA_DECODE_WARP_BLOCKS_CUH_
 #define QUANTD_KERNELS_CUDA_DECODE_WARP_BLOCKS_CUH_
 
@@ -45,9 +44,8 @@ __device__ __forceinline__ bool IsExactFactor(float factor) {
     return bits == 0 || (bits >= kLeast && bits <= kMost);
   }
 }
-// Whether the fast ways rotate a block of these codes exactly under that
-// factor: its elements are finite and, except for fp16, normal. Zeros are
-// allowed.
+// Whether the fast methods are exact for a block with these codes and this
+// factor: its elements are 0, or finite and, except for fp16, normal.
 template <DType D, DType E>
 __device__ __forceinline__ bool IsExact(const uint32_t* codes, float factor) {
   uint32_t any = 0;
@@ -59,7 +57,8 @@ __device__ __forceinline__ bool IsExact(const uint32_t* codes, float factor) {
          (zeros || IsExactFactor<D, E>(factor));
 }
 
-// Elements (i, k) and (i, k + 1) of R: x[i] is the sum of R[i][k] * y[k].
+// Elements (i, k) and (i, k + 1) of the inverse rotation R: x[i] is the sum of
+// R[i][k] * y[k] over k.
 template <DType D>
 __device__ __forceinline__ uint32_t RotationPair(const float* signs, int i,
                                                  int k) {
@@ -68,14 +67,14 @@ __device__ __forceinline__ uint32_t RotationPair(const float* signs, int i,
                      __popc(i & (k + 1)) % 2 == 0 ? sign : -sign);
 }
 
-// Packs two sums, rounded; an exact zero becomes +0.
+// Rounds and packs two sums. An exact zero becomes +0.
 template <DType D>
 __device__ __forceinline__ uint32_t PackSums(float low, float high) {
   return PackPair<D>(__fadd_rn(low, 0.0f), __fadd_rn(high, 0.0f));
 }
 
-// Undoes the rotation of 16 values if that is exact; they are not multiplied by
-// their factor yet. `signs` are s[i] / 4.
+// Multiplies 16 values by their factor and undoes their rotation. IsExact must
+// hold. `signs` are s[i] / 4.
 template <DType D>
 __device__ __forceinline__ void RotateInOrder(float factor,
                                               const float (&signs)[kBlock],
@@ -90,9 +89,8 @@ __device__ __forceinline__ void RotateInOrder(float factor,
   }
 }
 
-// Decodes any block with a single thread, without neighbours or bounds. If
-// there are signs, the inverse rotation takes the values that would be stored
-// without it.
+// Decodes any block with a single thread. If there are signs, rounds the values
+// and then undoes their rotation.
 template <DType D, DType E>
 __device__ __forceinline__ RawBlock<D> DecodeAlone(const uint32_t* words,
                                                    float factor,
@@ -113,7 +111,7 @@ __device__ __forceinline__ RawBlock<D> DecodeAlone(const uint32_t* words,
   return raw;
 }
 
-// Stores the first `count` elements of a block below each other.
+// Stores the first `count` elements of a block as a column.
 template <DType D>
 __device__ __forceinline__ void StoreColumn(const RawBlock<D>& raw, int count,
                                             int64_t pitch, std::byte* to) {

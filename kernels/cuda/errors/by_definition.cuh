@@ -1,5 +1,5 @@
-// Counts one run of sixteen by kernels/arith/run_errors.h, reading it again:
-// for runs that are not whole or not ordinary.
+// Counts the errors of one run of sixteen by kernels/arith/run_errors.h, after
+// reading the run again. Used for runs that are not whole or not ordinary.
 #ifndef QUANTD_KERNELS_CUDA_ERRORS_BY_DEFINITION_CUH_
 #define QUANTD_KERNELS_CUDA_ERRORS_BY_DEFINITION_CUH_
 
@@ -18,8 +18,7 @@ __device__ __forceinline__ void AddSquares(const SquareSum<Scalar>& sum,
   AddTo(&shared->bins[term.bin], term.value);
 }
 
-// Counts the positions from `at` on, possibly none, of a copy that is not
-// rotated.
+// Counts up to sixteen positions from `at` on in a copy that is not rotated.
 template <DType D>
 __device__ __noinline__ void CountByDefinition(const EncodeParams& p,
                                                const GroupTask& group,

@@ -1,6 +1,6 @@
-// Error statistics of finished copies: reads values, codes and scales again and
-// counts each run of sixteen. Included by one translation unit for each type of
-// input.
+// Computes error statistics of finished copies. Reads values, codes and scales
+// again and counts each run of sixteen. One source for each input type includes
+// this.
 #ifndef QUANTD_KERNELS_CUDA_ERRORS_COUNT_CUH_
 #define QUANTD_KERNELS_CUDA_ERRORS_COUNT_CUH_
 
@@ -13,11 +13,11 @@
 
 namespace quantd::cuda {
 
-// Values that all blocks under an amax share.
+// Values that all blocks with the same amax share.
 template <bool kOther>
 struct UnderAmax {
   LineScale<Scalar> scale;
-  Nvfp4Decode<Scalar> decode;  // unused for other libraries
+  Nvfp4Decode<Scalar> decode;  // unused if kOther
 
   __device__ __forceinline__ UnderAmax(const EncodeParams& p,
                                        const CopyTask& copy, int64_t line)
@@ -39,7 +39,7 @@ struct LineOfRuns {
   int64_t line;
   const UnderAmax<kOther>& under;
 
-  // Counts sixteen positions from `at` on; their values are in the run.
+  // Counts sixteen positions from `at` on. `run` holds their values.
   template <bool kExact>
   __device__ __forceinline__ void Count(int64_t at, Run* run,
                                         ErrorTotals* totals,
@@ -60,8 +60,9 @@ struct LineOfRuns {
   }
 };
 
-// With two copies, each is counted by half of the CTAs: the second one finds
-// the tile in the cache.
+// Counts the errors of one or two copies. With two copies, neighbouring CTAs
+// count the same tile of different copies, and the second one finds it in the
+// cache.
 template <DType D, int N, bool kOther>
 __global__ void __launch_bounds__(kThreads, 3)
     CountErrorsOfSpans(const __grid_constant__ EncodeArgs a) {
@@ -90,7 +91,7 @@ __global__ void __launch_bounds__(kThreads, 3)
       if (line >= copy.lines || at >= copy.padded) continue;
       float v[N];
       LoadSpan<D>(*tile.group, a.list.cols, columnwise, line, at, v);
-      // Copies of other libraries are never rotated.
+      // Copies with kOther are never rotated.
       if constexpr (!kOther) {
         if (copy.signs != nullptr) RotateSpan(v, copy.rotation, copy.signs);
       }
@@ -114,13 +115,13 @@ __global__ void __launch_bounds__(kThreads, 3)
 template <DType D>
 cudaError_t LaunchCountErrorsOfSpansOf(const EncodeArgs& a,
                                        const Queue& queue) {
-  // An even number: see CountErrorsOfSpans.
+  // The grid is even, so that each copy has half of the CTAs.
   const unsigned grid = 2 * GridFor(TileCount(a.list), 4, queue);
   const auto launch = [&](auto kernel) {
     kernel<<<grid, kThreads, 0, queue.stream>>>(a);
     return cudaGetLastError();
   };
-  // Copies of other libraries are never rotated.
+  // Copies with kOther are never rotated.
   if (a.params.numerics.other) return launch(CountErrorsOfSpans<D, 16, true>);
   if (a.rotation <= 16) return launch(CountErrorsOfSpans<D, 16, false>);
   if (a.rotation <= 64) return launch(CountErrorsOfSpans<D, 64, false>);

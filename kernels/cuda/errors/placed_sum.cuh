@@ -1,5 +1,5 @@
-// A thread's sum of squares in one register pair, and the way of a CTA's sums
-// into bins of ErrorSums.
+// Keeps a thread's sum of squares in one register pair, and moves such sums
+// into the bins of ErrorSums.
 #ifndef QUANTD_KERNELS_CUDA_ERRORS_PLACED_SUM_CUH_
 #define QUANTD_KERNELS_CUDA_ERRORS_PLACED_SUM_CUH_
 
@@ -9,9 +9,9 @@
 
 namespace quantd::cuda {
 
-// Adds a sum whose lowest bit has a place that is a multiple of eight. (A bin
-// has room for sums of terms, not for sums of such sums, so each bin gets 16
-// bits of it.) Not inlined, because it is seldom called.
+// Adds `sum` to the bins. The place of its lowest bit is a multiple of eight.
+// (The sum is wider than the terms that a bin is made for, so 16 bits of it go
+// to every second bin.) Not inlined, because it is seldom called.
 inline constexpr int kPieces = 4;
 __device__ __forceinline__ uint32_t PieceOf(uint64_t sum, int i) {
   return static_cast<uint32_t>(sum >> (16 * i)) & 0xFFFFu;
@@ -24,15 +24,16 @@ inline __device__ __noinline__ void AddPlaced(uint64_t sum, uint32_t place,
   }
 }
 
-// Squares are scaled by a power of two, the `frame`: a place (TermOf) is the
-// exponent's bits plus the frame. Terms of 24 bits are kept in a window of
-// kWindow places that begins near the first one: the terms of a tensor seldom
-// leave it. Room for 2^9 terms.
+// A sum of at most kTerms squares. The squares are scaled by a power of two,
+// `frame`: the place of a square (see TermOf) is its exponent bits plus the
+// frame. Terms of 24 bits are added up in a window of kWindow places around the
+// first term. The terms of a tensor seldom leave the window.
 class PlacedSum {
  public:
   static constexpr uint32_t kTerms = 1u << 9;
 
-  // `bits`: at least 2^-64, so that the first term moves the window.
+  // Adds a square. `bits` is at least 2^-64, so that the first term sets the
+  // window.
   __device__ __forceinline__ void Add(uint32_t bits, uint32_t frame,
                                       ErrorSums::Squares* shared) {
     uint32_t up = (bits >> 23) - base_;
@@ -59,7 +60,7 @@ class PlacedSum {
   // must call this.
   __device__ __forceinline__ void EmptyWarp(uint32_t frame,
                                             ErrorSums::Squares* shared) {
-    // Most lanes have the base of the largest.
+    // Most lanes have the largest base.
     const uint32_t base = sum_ != 0 ? base_ + frame : 0;
     const uint32_t most = __reduce_max_sync(0xFFFFFFFFu, base);
     const bool same = sum_ != 0 && base == most;
@@ -76,11 +77,11 @@ class PlacedSum {
 
  private:
   static constexpr uint32_t kWindow = 32;
-  static constexpr uint32_t kBelow = 16;  // room of the window below the first
-                                          // term
+  static constexpr uint32_t kBelow = 16;  // places of the window below the
+                                          // first term
 
   uint64_t sum_ = 0;
-  uint32_t base_ = 0;  // a place without the frame
+  uint32_t base_ = 0;  // place of the window's lowest bit, minus the frame
 };
 
 }  // namespace quantd::cuda

@@ -1,6 +1,6 @@
-// Addresses of whole runs of copies that are not rotated: values, codes and
-// factors. Distances within a group fit 31 bits, in elements;
-// kernels/cuda/choice.cc ensures that.
+// Addresses of values, codes and factors of whole runs, in copies that are not
+// rotated. kernels/cuda/choice.cc ensures that numbers of rows, columns and
+// bytes of a row fit into 31 bits.
 #ifndef QUANTD_KERNELS_CUDA_ERRORS_PLAIN_PLACES_CUH_
 #define QUANTD_KERNELS_CUDA_ERRORS_PLAIN_PLACES_CUH_
 
@@ -16,13 +16,13 @@ inline __device__ __noinline__ float FactorUnder(const float* amax,
   return Nvfp4Factor<Scalar>(stored, MakeNvfp4Decode<Scalar>(*amax, range));
 }
 
-// The scales of a thread's runs, for copies in which the address is linear in
-// line and position: they are reached by a constant step.
+// The factors of a thread's runs. The addresses of their scales are a constant
+// step apart.
 template <DType E>
 class PlainFactors {
  public:
-  // Line and position of the first run; the next one is `down` rows below, a
-  // multiple of 32 for either direction, and within the same tile.
+  // `line` and `at` are the line and the position of the first run. Every next
+  // run is `down` rows below, a multiple of 32, and within the same tile.
   __device__ __forceinline__ PlainFactors(const EncodeParams& p,
                                           const CopyTask& copy, bool columnwise,
                                           int line, int at, int down)
@@ -58,11 +58,11 @@ class PlainFactors {
     }
   }
 
-  // The factor of the next run, of `line`.
+  // The factor of the next run, which is in `line`.
   __device__ __forceinline__ float Next(int line) const {
     return At(index_, line);
   }
-  // The factor of that run in the next line.
+  // The factor of the same run in the line after `line`.
   __device__ __forceinline__ float Other(int line) const {
     return At(index_ + other_, line + 1);
   }
@@ -90,9 +90,8 @@ class PlainFactors {
   int other_;
 };
 
-// Kernels read the output of other kernels by pointers from a table. The
-// compiler cannot know that these point to global memory and that nothing
-// writes there meanwhile.
+// The functions below use __ldg. The compiler cannot know that pointers from a
+// table point to global memory that no thread writes meanwhile.
 
 // Loads sixteen aligned elements of a row.
 template <DType D>
@@ -108,8 +107,7 @@ __device__ __forceinline__ void LoadRow(const std::byte* from,
   }
 }
 
-// Loads two neighbouring columns of a tile, sixteen rows of each, `pitch` bytes
-// apart.
+// Loads sixteen rows of two neighbouring columns. Rows are `pitch` bytes apart.
 template <DType D>
 __device__ __forceinline__ void LoadColumns(const std::byte* x, int pitch,
                                             uint32_t (&first)[kRun],
@@ -154,9 +152,9 @@ __device__ __forceinline__ void LoadWords(const std::byte* from,
   }
 }
 
-// Codes of two neighbouring lines of the columnwise copy, from the first code
-// of the first line on. `pitch` is the distance in bytes between lines or, if
-// the copy is not transposed, between positions.
+// Codes of two neighbouring lines of the columnwise copy. `from` is the address
+// of the next code of the first line. `pitch` is the distance in bytes between
+// lines or, if the copy is not transposed, between positions.
 template <DType E>
 struct CodesOfTwo {
   const std::byte* from;

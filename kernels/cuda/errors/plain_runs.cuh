@@ -1,5 +1,5 @@
-// Errors of whole, ordinary runs of sixteen, computed from words as they are in
-// memory: half the operations of run.cuh.
+// Computes errors of whole, ordinary runs of sixteen from words as they are in
+// memory. This takes half of the operations of run.cuh.
 #ifndef QUANTD_KERNELS_CUDA_ERRORS_PLAIN_RUNS_CUH_
 #define QUANTD_KERNELS_CUDA_ERRORS_PLAIN_RUNS_CUH_
 
@@ -11,8 +11,8 @@
 
 namespace quantd::cuda {
 
-// The elements of a run in words of two: kAlong, all of them; kLow or kHigh,
-// one of each word.
+// The elements of each word of two that belong to a run: both (kAlong), the low
+// one, or the high one.
 enum class Half { kAlong, kLow, kHigh };
 
 template <DType D, Half H>
@@ -37,7 +37,7 @@ __device__ __forceinline__ float ElementOf(const uint32_t* words, int i) {
     return IsHigh<H>(i) ? pair.y : pair.x;
   }
 }
-// The bits of its magnitude, possibly shifted.
+// The bits of the magnitude of element i, possibly shifted.
 template <DType D, Half H>
 __device__ __forceinline__ uint32_t MagnitudeOf(const uint32_t* words, int i) {
   if constexpr (D == DType::kF32) {
@@ -47,8 +47,8 @@ __device__ __forceinline__ uint32_t MagnitudeOf(const uint32_t* words, int i) {
   }
 }
 
-// The smaller of two magnitudes in each half of words, fp16 or bf16. (Numbers
-// have the order of their bits in either type.)
+// The smallest magnitude in the low and in the high halves of words, fp16 or
+// bf16. (Magnitudes of either type have the order of their bits.)
 template <int N>
 __device__ __forceinline__ uint32_t LeastOf(const uint32_t (&words)[N]) {
   uint32_t least[N];
@@ -99,7 +99,7 @@ __device__ __forceinline__ uint32_t HalvesOf(uint32_t codes) {
     return bits;
   }
 }
-// Sixteen codes as fp16; those of E2M1 without their signs.
+// Decodes sixteen codes to fp16. Drops the signs of E2M1.
 template <DType E>
 __device__ __forceinline__ void Halves(const uint32_t* words,
                                        uint32_t (&halves)[8]) {
@@ -132,7 +132,7 @@ __device__ __forceinline__ uint32_t FlushedOf(const uint32_t (&x)[N],
                                               const uint32_t* words,
                                               const uint32_t (&halves)[8]) {
   if constexpr (E == DType::kE2M1x2) {
-    // Usually there are zero codes.
+    // (Most runs have zero codes, so these are always counted.)
     uint32_t flushed = ZerosOf(words[0], words[1]);
     if (HoldsZero<D, H>(x)) {
       QUANTD_UNROLL
@@ -155,7 +155,7 @@ __device__ __forceinline__ uint32_t FlushedOf(const uint32_t (&x)[N],
   }
 }
 
-// Words of two bf16 times a power of two; words of other types unchanged.
+// Multiplies words of two bf16 by a power of two. Copies words of other types.
 template <DType D, int N>
 __device__ __forceinline__ void ScaleWords(float scale, const uint32_t (&x)[N],
                                            uint32_t (&scaled)[N]) {
@@ -178,8 +178,9 @@ struct PlainSums {
   float noise;
   float error;
 };
-// kExact: squares of values are exact, so the second one of a pair may be added
-// with the same operation. Both sums use the tree of SumOfSquares.
+// Computes the sums of a run in the order of SumOfSquares. kExact says that
+// squares of values are exact, so that one fused operation can square and add
+// the second value of a pair.
 template <bool kExact, typename Value, typename Decoded>
 __device__ __forceinline__ PlainSums SumsOf(const Value& value,
                                             const Decoded& decoded,
@@ -192,7 +193,7 @@ __device__ __forceinline__ PlainSums SumsOf(const Value& value,
     const float a = value(2 * i);
     const float b = value(2 * i + 1);
     signal[i] = kExact ? __fmaf_rn(b, b, a * a) : a * a + b * b;
-    // Both have the same sign.
+    // A value and its decoded code have the same sign.
     const float c = fabsf(a) - fabsf(decoded(2 * i) * factor);
     const float d = fabsf(b) - fabsf(decoded(2 * i + 1) * factor);
     noise[i] = c * c + d * d;

@@ -1,4 +1,4 @@
-// Totals that threads have counted of whole and ordinary runs.
+// Totals of a thread's whole and ordinary runs.
 #ifndef QUANTD_KERNELS_CUDA_ERRORS_PLAIN_TOTALS_CUH_
 #define QUANTD_KERNELS_CUDA_ERRORS_PLAIN_TOTALS_CUH_
 
@@ -21,20 +21,21 @@ inline __device__ __noinline__ void AddCounts(uint32_t elements,
 
 // A thread's totals of one copy.
 //
-// Values and errors are squared under a power of two that belongs to the
-// thread, not to the run: it brings a factor to 2^20. This changes neither
-// differences nor sums as long as these end between 2^-20 and 2^100: a square
-// that underflows is below 2^-126, could matter only in an addition to one 2^25
-// times as large, and there are at most four additions above it.
+// Values and errors are multiplied by a power of two before they are squared.
+// It belongs to the thread, not to a run, and brings a factor to 2^20. This
+// changes no difference, and no sum from 2^-20 to 2^100. (A square that
+// underflows is below 2^-126. It could only change a sum that is at most 2^25
+// times as large, and at most four additions follow that one.)
 template <DType E>
 class PlainTotals {
  public:
-  // Runs after which the totals must be emptied.
+  // The number of runs after which Empty must be called.
   static constexpr uint32_t kRuns = PlacedSum::kTerms;
 
   __device__ __forceinline__ float scale() const { return scale_; }
 
-  // Sets the power of two for a factor, if one is suitable.
+  // Sets the power of two for a factor, unless the factor is too large or too
+  // small.
   __device__ __forceinline__ void SetScale(float factor, ErrorSums* shared) {
     const uint32_t exponent = __float_as_uint(factor) >> 23;
     const uint32_t bits = (274u - exponent) << 23;
@@ -44,9 +45,9 @@ class PlainTotals {
     frame_ = 2 * (exponent - 19u);
   }
 
-  // Counts a run that was decoded to `decoded(i)` times `factor`. `value` gives
-  // its values times scale(); `flushed` of them are decoded to 0. Returns
-  // false, having counted nothing, if the run is not ordinary.
+  // Counts a run. value(i) is value i times scale(), and decoded(i) * factor is
+  // its decoded code. `flushed` nonzero values have the code 0. Returns false
+  // and counts nothing if the run is not ordinary.
   template <bool kExact, typename Value, typename Decoded>
   __device__ __forceinline__ bool Add(const Value& value,
                                       const Decoded& decoded, float factor,
@@ -94,7 +95,8 @@ class PlainTotals {
  private:
   static constexpr float kMax = LimitsOf(E).max;
   static constexpr float kClip = LimitsOf(E).clip;
-  // (The factor is the inverse of the multiplier up to a few last places.)
+  // Allows for a factor that is the inverse of the multiplier only up to a few
+  // last places.
   static constexpr float kNear = 1.0f - 0x1p-15f;
 
   // Whether a number is from 2^-20 to 2^100.
@@ -102,7 +104,7 @@ class PlainTotals {
     return bits - (107u << 23) < (120u << 23);
   }
 
-  // Counts clipped values. Returns false if only the multiplier could tell.
+  // Counts clipped values. Returns false if that needs the multiplier.
   template <typename Value>
   static __device__ __forceinline__ bool Clips(const Value& value, float scaled,
                                                bool power_of_two,

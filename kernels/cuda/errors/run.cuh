@@ -1,6 +1,6 @@
-// Errors of sixteen values that became codes: the arithmetic of
-// kernels/arith/run_errors.h, in a third of its instructions for ordinary runs,
-// and unchanged for all others.
+// Computes the errors of sixteen encoded values, with the results of
+// kernels/arith/run_errors.h. Ordinary runs take a third of its instructions.
+// All other runs use its functions.
 #ifndef QUANTD_KERNELS_CUDA_ERRORS_RUN_CUH_
 #define QUANTD_KERNELS_CUDA_ERRORS_RUN_CUH_
 
@@ -14,8 +14,8 @@ namespace quantd::cuda {
 // A run of a copy.
 struct Run {
   float v[kRun];      // values before quantization; 0 for missing ones
-  uint32_t words[4];  // codes as EncodeSixteen gives them
-  uint32_t stored;    // as StoredScale gives it
+  uint32_t words[4];  // codes, a result of EncodeSixteen
+  uint32_t stored;    // scale, a result of StoredScale
   int64_t count;      // positions that exist
 };
 
@@ -39,8 +39,9 @@ __device__ __forceinline__ uint32_t ZerosOf(const uint32_t (&words)[4],
   return kRun - others;
 }
 
-// The tree of SumOfSquares. kExact: squares are exact, so the second one of a
-// pair may be added with the same operation.
+// Adds squares in the order of SumOfSquares. kExact says that squares are
+// exact, so that one fused operation can square and add the second value of a
+// pair.
 template <bool kExact>
 __device__ __forceinline__ float TreeOfSquares(const float (&x)[kRun]) {
   float sums[kRun / 2];
@@ -58,7 +59,7 @@ __device__ __forceinline__ float TreeOfSquares(const float (&x)[kRun]) {
   return sums[0];
 }
 
-// Computes the errors by the definition.
+// Computes the errors by kernels/arith/run_errors.h.
 template <bool kOther>
 __device__ __noinline__ void ErrorsByDefinition(const EncodeParams& p,
                                                 const LineScale<Scalar>& line,
@@ -83,15 +84,14 @@ __device__ __noinline__ uint32_t Clipped(const EncodeParams& p,
   return clipped;
 }
 
-// Errors of a run under `factor`, FactorOf its scale. `kExact`: squares of the
-// values are exact, as those of bf16 and fp16 are.
+// Errors of a run. `factor` is FactorOf its scale. kExact says that squares of
+// the values are exact, as those of bf16 and fp16 are.
 //
-// Values and errors are scaled to about 2 by the values' power of two. This
-// changes neither differences nor sums: they scale exactly as long as the
-// largest error is no less than 2^-13 of the largest value. (A square that
-// underflows then is below 2^-126 in a sum of at least 2^-26: it could matter
-// only in an addition to one 2^25 times as large, and there are at most four
-// additions above it.)
+// Values and errors are multiplied by a power of two that brings the largest
+// value to about 2. This changes no difference, and no sum if the largest error
+// is at least 2^-13 of the largest value. (Then a square that underflows is
+// below 2^-126, in a sum of at least 2^-26. It could only change a sum that is
+// at most 2^25 times as large, and at most four additions follow that one.)
 template <bool kOther, bool kExact>
 __device__ __forceinline__ RunErrors<Scalar> ErrorsOf(
     const EncodeParams& p, const LineScale<Scalar>& line, const Run& run,
@@ -106,10 +106,11 @@ __device__ __forceinline__ RunErrors<Scalar> ErrorsOf(
   }
   const uint32_t max = __float_as_uint(largest);
   const uint32_t of_factor = __float_as_uint(factor);
-  // Within 2^50 of each other, and far from the ends of fp32's range.
+  // The largest value and the factor must be within 2^50 of each other, and far
+  // from the ends of fp32's range.
   const uint32_t apart = max - of_factor + (50u << 23);
-  // Below the least normal fp16, an operand of that type may be far from the
-  // factor, or 0.
+  // Below the least normal fp16, an operand that is rounded to fp16 may be far
+  // from the factor, or 0.
   const bool operand_is_near = !kOther || !p.numerics.operand_in_type ||
                                p.input != DType::kF16 || factor >= 0x1p-14f;
   const bool ordinary = run.count >= kRun && max - (67u << 23) < (120u << 23) &&
@@ -128,7 +129,7 @@ __device__ __forceinline__ RunErrors<Scalar> ErrorsOf(
     QUANTD_UNROLL
     for (int i = 0; i < kRun; ++i) {
       u[i] = run.v[i] * scale;
-      // Both have the same sign.
+      // A value and its decoded code have the same sign.
       e[i] = fabsf(u[i]) - fabsf(d[i] * scaled_factor);
       error = fmaxf(error, fabsf(e[i]));
     }
@@ -140,7 +141,7 @@ __device__ __forceinline__ RunErrors<Scalar> ErrorsOf(
       }
       r.elements = kRun;
       r.flushed = zeros;
-      // (The factor may differ from the multiplier by a rounding to bf16.)
+      // (The multiplier may be rounded to bf16, but the factor is not.)
       if (largest >= factor * (__uint_as_float(p.clip) * 0.984375f)) {
         const Run copy = run;
         const LineScale<Scalar> of_line = line;

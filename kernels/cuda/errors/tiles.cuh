@@ -1,6 +1,6 @@
-// Error statistics of copies that are not rotated, tile by tile: a thread takes
-// a run of a row, or the same run of two neighbouring columns. Included by one
-// translation unit for each type of input.
+// Computes error statistics of copies that are not rotated, tile by tile. A
+// thread takes runs of rows, or runs of two neighbouring columns. One source
+// for each input type includes this.
 #ifndef QUANTD_KERNELS_CUDA_ERRORS_TILES_CUH_
 #define QUANTD_KERNELS_CUDA_ERRORS_TILES_CUH_
 
@@ -11,13 +11,14 @@
 
 namespace quantd::cuda {
 
-// CTAs for each multiprocessor; they determine the registers of a thread.
+// CTAs for each multiprocessor, which limit the registers of a thread.
 template <DType D>
 inline constexpr int kCtas = 3;
 
 // Counts a thread's share of a tile of a copy: runs of every kDown-th row, or
-// runs of two columns at every kDown-th position. The bits of the result, from
-// the lowest, mark runs that were not counted; those of columns come in pairs.
+// runs of two columns at every kDown-th position. Returns a mask of the runs
+// that it has not counted, the first run in bit 0. In columns, pairs of bits
+// stand for the runs of both columns.
 template <DType D, DType E>
 struct TileCounter {
   const EncodeParams& p;
@@ -25,7 +26,7 @@ struct TileCounter {
   CopyTask copy;
   PlainTotals<E>* totals;
   ErrorSums* shared;
-  bool wants_scale;  // another scale than that of the totals is needed
+  bool wants_scale;  // the totals need another scale
 
   struct Rows {
     static constexpr int kAcross = kTileSide / kRun;
@@ -114,14 +115,15 @@ struct TileCounter {
   }
 
  private:
-  // The end of the lines or positions of the tile that contains `first`.
+  // The end of the tile that contains line or position `first`, at most
+  // `count`.
   static __device__ __forceinline__ int EndOf(int64_t count, int first) {
     const int end = (first & -kTileSide) + kTileSide;
     return count < end ? static_cast<int>(count) : end;
   }
 
-  // Counts a run of elements H of scaled words. Returns whether it was
-  // ordinary.
+  // Counts the run in the elements H of scaled words. Returns false if it is
+  // not ordinary.
   template <Half H, int N>
   __device__ __forceinline__ bool Count(const uint32_t (&scaled)[N],
                                         const uint32_t (&halves)[8],
@@ -139,8 +141,9 @@ struct TileCounter {
   }
 };
 
-// With two copies, each is counted by half of the CTAs: the second one finds
-// the tile in the cache.
+// Counts the errors of one or two copies. With two copies, neighbouring CTAs
+// count the same tile of different copies, and the second one finds it in the
+// cache.
 template <DType D, DType E>
 __global__ void __launch_bounds__(kThreads, kCtas<D>)
     CountErrorsOfTiles(const __grid_constant__ EncodeArgs a) {
@@ -212,7 +215,7 @@ __global__ void __launch_bounds__(kThreads, kCtas<D>)
 template <DType D>
 cudaError_t LaunchCountErrorsOfTilesOf(const EncodeArgs& a,
                                        const Queue& queue) {
-  // An even number: see CountErrorsOfTiles.
+  // The grid is even, so that each copy has half of the CTAs.
   const unsigned grid = GridFor(2 * TileCount(a.list), kCtas<D>, queue) & ~1u;
   const auto launch = [&](auto element) {
     CountErrorsOfTiles<D, decltype(element)::value>

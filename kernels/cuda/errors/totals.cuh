@@ -1,6 +1,6 @@
-// ErrorSums on the device: first a thread's own bins, then a CTA's in shared
-// memory, then the copy's. They are integers, so the order of threads does not
-// matter.
+// Accumulates ErrorSums on the device: in bins of a thread, then of a CTA in
+// shared memory, then of the copy. Bins are integers, so the order of threads
+// does not matter.
 #ifndef QUANTD_KERNELS_CUDA_ERRORS_TOTALS_CUH_
 #define QUANTD_KERNELS_CUDA_ERRORS_TOTALS_CUH_
 
@@ -22,7 +22,7 @@ __device__ __forceinline__ void AddTo(uint64_t* to, uint64_t value) {
   }
 }
 
-// The sum over a warp. All lanes must call this.
+// The sum of `value` over a warp. All lanes must call this.
 __device__ __forceinline__ uint64_t SumOfWarp(uint64_t value) {
   QUANTD_UNROLL
   for (int step = 1; step < kWarp; step *= 2) {
@@ -42,8 +42,8 @@ __device__ __forceinline__ uint32_t MaxOfWarp(uint32_t value) {
   return value;
 }
 
-// A thread's sum of squares. The runs of a tensor have few different sizes: one
-// bin of an even and one of an odd number are in registers, and move to shared
+// A thread's sum of squares. The sums of a tensor's runs need few bins. One bin
+// with an even and one with an odd number are in registers. They move to shared
 // memory when another bin is needed.
 class SquareTotal {
  public:
@@ -57,11 +57,12 @@ class SquareTotal {
     }
   }
 
-  // Call at the end, with all lanes of a warp.
+  // Adds the sums to shared memory. All lanes of a warp must call this at the
+  // end.
   __device__ __forceinline__ void Flush(ErrorSums::Squares* shared) {
     QUANTD_UNROLL
     for (int i = 0; i < 2; ++i) {
-      // Most lanes have the bin of the largest.
+      // Most lanes have the largest bin.
       const uint32_t bin = MaxOfWarp(bins_[i]);
       const bool same = bins_[i] == bin;
       const uint64_t sum = SumOfWarp(same ? sums_[i] : 0);
@@ -86,7 +87,8 @@ class SquareTotal {
   uint32_t bins_[2] = {};
 };
 
-// A thread's counts of one copy: fewer than 2^32 of its 2^37 elements.
+// A thread's counts of one copy. They fit into 32 bits, because a copy has at
+// most 2^37 elements for many threads.
 struct ErrorTotals {
   uint32_t elements = 0;
   uint32_t clipped = 0;
@@ -105,8 +107,8 @@ struct ErrorTotals {
     noise.Add(TermOf(run.noise.bits, run.noise.exponent), &shared->noise);
   }
 
-  // Call at the end, with all threads of a CTA; the caller provides barriers
-  // before and after.
+  // Adds the totals to shared memory. All threads of a CTA must call this at
+  // the end, with barriers before and after.
   __device__ __forceinline__ void Flush(ErrorSums* shared) {
     signal.Flush(&shared->signal);
     noise.Flush(&shared->noise);
@@ -122,11 +124,12 @@ struct ErrorTotals {
   }
 };
 
-// ErrorSums are this many 64-bit sums, and max_error.
+// The number of 64-bit sums in ErrorSums, which max_error follows.
 inline constexpr int kSumWords =
     static_cast<int>(offsetof(ErrorSums, max_error) / sizeof(uint64_t));
 
-// All threads of a CTA must call these two; the caller provides barriers.
+// Clear zeroes a CTA's sums, and AddTotals adds them to the copy's. All threads
+// of a CTA must call them, with barriers in between.
 __device__ __forceinline__ void Clear(ErrorSums* shared) {
   auto* const words = reinterpret_cast<uint64_t*>(shared);
   for (unsigned i = threadIdx.x; i < sizeof(ErrorSums) / sizeof(uint64_t);

@@ -25,8 +25,8 @@ namespace {
 
 // The least number of fed bytes to copy at once: every copy has a fixed cost.
 constexpr size_t kCopyStep = size_t{1} << 20;
-// The size of slabs for lent memory. With larger slabs the first copy in and
-// the last copy out take longer. Smaller slabs need more launches.
+// The size of slabs for lent memory. Larger slabs make the first and the last
+// copy longer. Smaller slabs need more launches.
 constexpr size_t kSlabBytes = size_t{8} << 20;
 
 // The rotation of a plan, or null.
@@ -49,8 +49,8 @@ class CudaJob : public Job {
         queue_{lease_->stream, device_.properties().multiprocessors,
                device_.properties().shared_memory} {}
 
-  // Cuts the job into slabs if it can then copy in and out at the same time.
-  // Otherwise takes memory for the tables of its kernels.
+  // Cuts the job into slabs if it can then copy in and out at once. Otherwise
+  // takes memory for the tables of its kernels.
   absl::Status Prepare() {
     if (staging_.lent_inputs() && staging_.copies_in()) {
       cut_ = CutIntoSlabs(*plan_, whole_->recipe(), kSlabBytes);
@@ -181,7 +181,7 @@ class CudaJob : public Job {
   }
 
   // Whether kernels write findings directly to host memory. Atomics on it are
-  // slow, so this is only done for findings that are rare.
+  // slow, so findings must be rare.
   bool FindingsOnHost() const {
     const Recipe& recipe = whole_->recipe();
     return staging_.direct() && !recipe.search.any() && !recipe.statistics;
@@ -212,9 +212,8 @@ class CudaJob : public Job {
     return staging_.CopyOut(stream);
   }
 
-  // Queues all slabs. While one slab is computed, the next one is copied in and
-  // the previous one is copied out. Memory for a slab is taken just before it
-  // is queued.
+  // Queues all slabs. While one slab is computed, the next is copied in and the
+  // last is copied out.
   absl::Status QueueSlabs() {
     if (auto s = Mark(Slot::kStart, lease_->in); !s.ok()) return s;
     for (Slab& slab : cut_) {
@@ -225,8 +224,7 @@ class CudaJob : public Job {
     }
     if (auto s = Mark(Slot::kFed, lease_->in); !s.ok()) return s;
     if (auto s = Mark(Slot::kComputed, lease_->stream); !s.ok()) return s;
-    // ReadTimes needs the marks of all three streams, but only `out` is
-    // awaited.
+    // ReadTimes needs the marks of all streams, but only `out` is awaited.
     for (const Slot::Mark mark : {Slot::kFed, Slot::kComputed}) {
       QUANTD_CUDA_RETURN(cudaStreamWaitEvent(lease_->out, lease_->marks[mark]),
                          "wait for an event");
@@ -280,8 +278,8 @@ class CudaJob : public Job {
     return absl::OkStatus();
   }
 
-  // Records the lent event. A failure is reported as the lender's error. A
-  // fault of the device shows in the next job.
+  // Records the lent event. A failure is reported as the lender's error. The
+  // next job reports a fault of the device.
   absl::Status Record() {
     if (record_ == nullptr) return absl::OkStatus();
     const cudaError_t error = cudaEventRecord(
@@ -351,19 +349,17 @@ class CudaJob : public Job {
 
   Device& device_;
   JobCounts& counts_;
-  const std::shared_ptr<const Plan> staged_;  // the plan that `staging_` refers
-                                              // to
+  const std::shared_ptr<const Plan> staged_;  // the plan of `staging_`
   std::shared_ptr<const Plan> plan_;
   std::unique_ptr<Kernels> whole_;
   std::unique_ptr<MaximaSearch> search_;
-  std::vector<Slab> cut_;                          // run instead of `whole_`,
-                                                   // if any
+  std::vector<Slab> cut_;                          // instead of `whole_`
   std::vector<std::unique_ptr<SlabOfJob>> slabs_;  // queued slabs
   Staging staging_;
   const EventMapping* const record_;
   const Rht rht_;
-  // Declared after all memory that its streams use. So it is destroyed first,
-  // and its destructor waits for the streams.
+  // Declared after all memory that its streams use, so that it is destroyed
+  // first: its destructor waits for the streams.
   Device::Lease lease_;
   const cuda::Queue queue_;
   absl::Status status_;  // status of the copies of fed bytes

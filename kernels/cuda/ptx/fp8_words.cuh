@@ -1,5 +1,5 @@
-// Converts bf16 and fp16 words to FP8 codes with machine instructions, byte for
-// byte as kernels/arith/codec.h does on fp32. A word is two neighbouring
+// Converts bf16 and fp16 elements to FP8 codes by machine instructions, with
+// the same bytes as kernels/arith/codec.h. A word holds two neighbouring
 // elements.
 #ifndef QUANTD_KERNELS_CUDA_PTX_FP8_WORDS_CUH_
 #define QUANTD_KERNELS_CUDA_PTX_FP8_WORDS_CUH_
@@ -12,14 +12,14 @@
 
 namespace quantd::cuda {
 
-// Whether either magnitude is NaN or Inf.
+// Whether either element is NaN or Inf.
 template <DType D>
 __device__ __forceinline__ bool HoldsSpecial(uint32_t word) {
   constexpr uint32_t kInf = D == DType::kBF16 ? 0x7F80 : 0x7C00;
   return (word & 0x7FFFu) >= kInf || (word & 0x7FFF0000u) >= kInf << 16;
 }
 
-// Magnitudes as fp32 bits.
+// The magnitude of the low or the high element as fp32 bits.
 template <DType D>
 __device__ __forceinline__ uint32_t LowMagnitude(uint32_t word) {
   return __float_as_uint(LowOf<D>(word)) & kAbsMask;
@@ -29,7 +29,8 @@ __device__ __forceinline__ uint32_t HighMagnitude(uint32_t word) {
   return __float_as_uint(HighOf<D>(word)) & kAbsMask;
 }
 
-// Four codes, the first in the low byte. NaN is 0x7F, Inf saturates.
+// Converts to four codes, the first in the low byte. NaN becomes 0x7F. Inf
+// saturates.
 template <DType E>
 __device__ __forceinline__ uint32_t CodesOf(float a, float b, float c,
                                             float d) {
@@ -68,9 +69,9 @@ __device__ __forceinline__ uint32_t CodesOf(float a, float b, float c,
 #endif
 }
 
-// Stores to global memory. The compiler cannot know that an address from a
-// table is global; and this store cannot alias the table, so the table is not
-// read again. The kernel does not read the data back.
+// Stores to global memory. For an address from a table the compiler would use
+// generic stores, and after each one it would load the table again. The kernel
+// must not read the stored data.
 __device__ __forceinline__ void StoreGlobal(uint32_t v, void* to) {
   asm volatile("st.global.b32 [%0], %1;" ::"l"(to), "r"(v));
 }
@@ -83,7 +84,7 @@ __device__ __forceinline__ void StoreGlobal(uint4 v, void* to) {
                "r"(v.y), "r"(v.z), "r"(v.w));
 }
 
-// Stores in two halves, aligned to 8 bytes.
+// Stores `v` if `wanted`, without a branch, in two halves aligned to 8 bytes.
 __device__ __forceinline__ void StoreGlobalIf(bool wanted, float4 v,
                                               float* to) {
   asm volatile(

@@ -27,7 +27,8 @@ __device__ __forceinline__ void LoadFragmentsAt(uint32_t at, uint32_t (&f)[4]) {
                  : "memory");
   }
 }
-// Stores four fragments, not transposed.
+// Stores four fragments, with the addresses and elements of
+// LoadFragmentsAt<false>.
 __device__ __forceinline__ void StoreFragmentsAt(uint32_t at,
                                                  const uint32_t (&f)[4]) {
 #if __CUDA_ARCH__ >= 900
@@ -50,7 +51,7 @@ __device__ __forceinline__ void LoadFragments(const void* row,
   LoadFragmentsAt<kTransposed>(SharedAddress(row), f);
 }
 
-// d = a * b: 16 x 16 by 16 x 8.
+// Computes d = a * b, where a is 16 x 16 and b is 16 x 8.
 template <DType D>
 __device__ __forceinline__ void Multiply(const uint32_t (&a)[4], uint32_t b0,
                                          uint32_t b1, float (&d)[4]) {

@@ -29,8 +29,8 @@ __device__ __forceinline__ float HighOf(uint32_t word) {
   return high;
 }
 
-// The larger magnitude in each half, with an arbitrary sign; NaN, which is
-// above Inf, if either is NaN.
+// The larger magnitude in each half, with an arbitrary sign. NaN if either
+// element is NaN.
 template <DType D = DType::kBF16>
 __device__ __forceinline__ uint32_t MaxOfWords(uint32_t a, uint32_t b) {
   uint32_t max;

@@ -4,7 +4,7 @@
 
 namespace quantd::cuda {
 
-// The larger magnitude; NaN counts as larger than everything.
+// The larger of the magnitude `max` and |v|. NaN if either is NaN.
 __device__ __forceinline__ float LargerMagnitude(float max, float v) {
   float larger;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(max), "f"(fabsf(v)));

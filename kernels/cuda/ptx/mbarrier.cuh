@@ -1,5 +1,5 @@
-// Barriers in shared memory that count arrivals and bytes of the copy engine: a
-// phase ends when all have arrived, and the next one begins.
+// Barriers in shared memory that count arrivals of threads and bytes of the
+// copy engine. When all have arrived, a phase ends and the next one begins.
 #ifndef QUANTD_KERNELS_CUDA_PTX_MBARRIER_CUH_
 #define QUANTD_KERNELS_CUDA_PTX_MBARRIER_CUH_
 
@@ -16,22 +16,22 @@ __device__ __forceinline__ void InitBarrier(uint64_t* barrier, uint32_t count) {
       "r"(count)
       : "memory");
 }
-// Arrives with this thread.
+// Counts an arrival of this thread.
 __device__ __forceinline__ void ArriveAt(uint64_t* barrier) {
   asm volatile(
       "{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(
           SharedAddress(barrier))
       : "memory");
 }
-// Adds bytes of the copy engine to the current phase, which cannot end before a
-// thread arrives.
+// Makes the current phase wait for `bytes` of the copy engine, too. Must be
+// called before this thread arrives.
 __device__ __forceinline__ void Expect(uint64_t* barrier, uint32_t bytes) {
   asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(
                    SharedAddress(barrier)),
                "r"(bytes)
                : "memory");
 }
-// Waits for the end of the phase with that parity.
+// Waits until the phase with this parity has ended.
 __device__ __forceinline__ void WaitFor(uint64_t* barrier, uint32_t parity) {
   uint32_t done = 0;
   while (done == 0) {

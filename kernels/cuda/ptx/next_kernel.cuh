@@ -18,7 +18,7 @@ __device__ __forceinline__ void LetNextKernelStart() {
 #endif
 }
 
-// Waits until the kernel before has ended and its writes can be read. Every
+// Waits until the previous kernel has ended and its writes can be read. Every
 // thread of a kernel launched by LaunchEarly must call this.
 __device__ __forceinline__ void AwaitKernelBefore() {
 #if __CUDA_ARCH__ >= 900
@@ -32,8 +32,9 @@ struct CtaShape {
   size_t shared_bytes = 0;  // dynamic shared memory
 };
 
-// Launches a kernel early if it follows one. Everything it reads before it
-// waits must have been written before the job's first kernel started.
+// Launches a kernel, early if it follows another kernel of the job. Data that
+// it reads before AwaitKernelBefore must have been written before the job's
+// first kernel started.
 template <typename... Formal, typename... Actual>
 cudaError_t LaunchEarly(void (*kernel)(Formal...), dim3 grid, CtaShape cta,
                         const Queue& queue, const Actual&... args) {

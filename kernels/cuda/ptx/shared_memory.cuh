@@ -13,8 +13,8 @@ __device__ __forceinline__ uint32_t SharedAddress(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
-// Keeps a value in a register. The compiler would compute it again in every
-// iteration of a loop.
+// Keeps a value in a register. Otherwise the compiler would compute it again in
+// every iteration of a loop.
 __device__ __forceinline__ uint32_t Kept(uint32_t v) {
   asm volatile("" : "+r"(v));
   return v;

@@ -1,5 +1,4 @@
-// The shared memory budget of kernels that stream tiles, which decides their
-// form.
+// Selects instances of kernels that stream tiles by the shared memory of a CTA.
 #ifndef QUANTD_KERNELS_CUDA_TILE_BUDGET_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_BUDGET_CUH_
 
@@ -9,11 +8,13 @@
 
 namespace quantd::cuda {
 
+// The type that belongs to kSize.
 template <SharedMemory kSize, typename Large, typename Medium, typename Small>
 using BySize = std::conditional_t<
     kSize == SharedMemory::kLarge, Large,
     std::conditional_t<kSize == SharedMemory::kMedium, Medium, Small>>;
 #ifdef __CUDA_ARCH__
+// Whether the target of this compilation has instances for kSize.
 template <SharedMemory kSize>
 inline constexpr bool kIsBuilt = __CUDA_ARCH__ / 100 == 9 ||
                                          __CUDA_ARCH__ / 100 == 10

@@ -10,9 +10,10 @@
 
 namespace quantd::cuda {
 
-// Adds up the columns of a tile whose elements are D, in ascending order of
-// rows, into `partial`, the group's sums of 128 rows each. All threads of the
-// team must call this; two warps do the work, different ones at each `turn`.
+// Adds up the columns of a tile of elements D, in ascending order of rows.
+// Stores the sums in `partial`, which has a row of sums for each 128 rows of
+// the group. All threads of the team must call this. Two warps do the work;
+// `turn` selects them.
 template <DType D>
 __device__ __forceinline__ void SumColumns(const StagedTileOf<kSizeOf<D>>& tile,
                                            const Place& at, int64_t cols,
@@ -33,8 +34,8 @@ __device__ __forceinline__ void SumColumns(const StagedTileOf<kSizeOf<D>>& tile,
       high = high + __uint_as_float(pair.y);
     }
   };
-  // Addresses of the eight rows from which all others are a multiple of eight
-  // rows away.
+  // The address of the column's element in row 0. Rows r + i have the swizzle
+  // of row i if r is a multiple of eight.
   const uint32_t first =
       SharedAddress(tile.bytes + TileOffset<kBytes>(0, column));
   const auto load = [&](int r, int i) {

@@ -17,12 +17,12 @@ namespace quantd::cuda {
 inline constexpr int kWarp = 32;
 inline constexpr int kThreads = 256;
 
-// Bytes of an element; usable in device code, which SizeOf is not.
+// Bytes of an element, for device code, which cannot call SizeOf.
 template <DType D>
 inline constexpr int kSizeOf = static_cast<int>(SizeOf(D));
 
-// The number of CTAs: enough to fill the device a few times over, since kernels
-// loop.
+// The number of CTAs of a kernel that loops over `work` items: at most `per_sm`
+// for each multiprocessor.
 inline unsigned GridFor(int64_t work, int per_sm, const Queue& queue) {
   const int64_t most = int64_t{queue.multiprocessors} * per_sm;
   return static_cast<unsigned>(work < most ? work : most);
@@ -114,7 +114,7 @@ __device__ __forceinline__ void StoreBits(uint32_t bits, std::byte* p) {
   }
 }
 
-// Loads the first `count` of 16 elements, with any alignment; zeros after them.
+// Loads the first `count` of 16 elements, with any alignment. The others are 0.
 template <DType D>
 __device__ __forceinline__ RawBlock<D> LoadPart(const std::byte* p,
                                                 int64_t count) {
@@ -179,7 +179,7 @@ __device__ __forceinline__ RawBlock<D> Encode(const float (&v)[kBlock]) {
   return raw;
 }
 
-// Seen bits of the raw values `v`, whose MaxMagnitude is `max`.
+// Seen bits of the input values `v`, whose MaxMagnitude is `max`.
 __device__ __forceinline__ uint32_t SeenIn(const float (&v)[kBlock],
                                            uint32_t max) {
   if (max < kInfBits) return 0;
@@ -193,7 +193,7 @@ __device__ __forceinline__ uint32_t SeenIn(const float (&v)[kBlock],
   return seen;
 }
 
-// Reports Seen bits at the end of a kernel; `bits` are mostly 0.
+// Reports Seen bits at the end of a kernel. Mostly `bits` is 0.
 __device__ __forceinline__ void Report(uint32_t bits, uint32_t* seen) {
   if (bits != 0) atomicOr(seen, bits);
 }

@@ -10,8 +10,8 @@
 
 namespace quantd::cuda {
 
-// Divides numbers below 2^31 by a number that the host knows: a warp that
-// begins with real divisions would delay all others, which wait for their first
+// Divides numbers below 2^31 by a divisor that the host prepares. Real
+// divisions would delay the sending warp, and all others wait for its first
 // tile.
 class Divisor {
  public:
@@ -34,23 +34,22 @@ class Divisor {
   uint32_t shift_;
 };
 
-// Whether most tiles are a whole group, or groups are smaller than a tile.
+// Whether there are several groups and tiles are at most half full on average.
 inline bool HasSmallGroups(const GroupList& list) {
   return list.count > 1 && list.rows <= list.chunk_count * (kTileSide / 2);
 }
 
-// The order of tiles, computed by the host. Teams of all CTAs take units of
-// kUnit tiles below each other, and neighbouring teams take neighbouring units
-// (to the right, or `down`), so that a line's output is written by one team or
-// at about the same time. With small groups a unit is tiles side by side, so
-// that a team stays within a group. After as many whole units for every team,
-// the remaining tiles are taken one by one.
+// The order of tiles, computed by the host. A team takes units of kUnit tiles,
+// one tile below the other. Neighbouring teams take neighbouring units, to the
+// right or, with `down`, below. So the output of a line is written by one team,
+// or by several at about the same time. If groups are small, a unit is tiles
+// side by side, so that a team stays within a group. All teams take the same
+// number of whole units; then they take the remaining tiles one by one.
 template <uint32_t kUnit>
 class TileOrder {
  public:
-  // Only the first `teams` of each CTA may take tiles. With few tiles not all
-  // of these do: three teams take as long for four tiles as for six, two teams
-  // do not.
+  // At most the first `teams` of each CTA take tiles. Fewer do if that takes no
+  // longer: two teams need two rounds for four tiles, as three teams do.
   TileOrder(const GroupList& list, uint32_t ctas, uint32_t teams, bool down)
       : ctas_(ctas),
         chunks_(static_cast<uint32_t>(list.chunk_count)),
@@ -71,14 +70,15 @@ class TileOrder {
     width_ = Divisor(down_ ? deep : across);
   }
 
-  // The number of tiles for each team, including ones that do not exist.
+  // The number of tiles to look for with Find, some of which do not exist.
   __device__ __forceinline__ uint32_t count() const { return count_; }
 
   struct Tile {
     uint32_t chunk;
     uint32_t column;
-    uint32_t top;     // first chunk of the run, which a group may shorten
-    uint32_t bottom;  // the chunk after its last
+    uint32_t top;     // first chunk of this run of tiles, one below the other;
+                      // a group's edge may shorten the run
+    uint32_t bottom;  // the chunk after the last one of the run
   };
   // Finds tile i of a team of this CTA. Returns false if it does not exist.
   __device__ __forceinline__ bool Find(uint32_t team, uint32_t i,

@@ -1,9 +1,8 @@
 // Blocks of 16 bf16 (fp16 where stated) as in memory, two to a word, and their
-// encoding to NVFP4 with as little unpacking as possible. This is the fast half
-// of the arithmetic: it serves blocks of ordinary numbers whose scale is a
-// normal one, and tells when a block is not; the generic functions of
-// kernels/arith/encode.h do the rest. kernels/cuda/encode/nvfp4/NOTES.md counts
-// the operations.
+// encoding to NVFP4 with as little unpacking as possible. These functions are
+// for blocks of ordinary numbers with a normal scale. The generic functions of
+// kernels/arith/encode.h encode all other blocks.
+// kernels/cuda/encode/nvfp4/NOTES.md counts the operations.
 #ifndef QUANTD_KERNELS_CUDA_TILE_PACKED_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_PACKED_CUH_
 
@@ -30,13 +29,13 @@ __device__ __forceinline__ void Unpack(const Words& x, float (&v)[kBlock]) {
   }
 }
 
-// Rounds both values to nearest; a NaN becomes some NaN.
+// Packs two values, rounded to nearest. NaN becomes a NaN with any bits.
 __device__ __forceinline__ uint32_t PackBf16(float low, float high) {
   uint32_t word;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   return word;
 }
-// Two values as a word of either type.
+// Packs two values as bf16 or fp16.
 template <DType D>
 __device__ __forceinline__ uint32_t Packed(float low, float high) {
   if constexpr (D == DType::kBF16) return PackBf16(low, high);
@@ -51,15 +50,15 @@ __device__ __forceinline__ void Pack(const float (&v)[kBlock], Words* x) {
   }
 }
 
-// The larger magnitude in each half of two words; NaN counts as larger than
-// everything.
+// The larger magnitude in each half of two words of magnitudes. NaN if either
+// is NaN.
 __device__ __forceinline__ uint32_t LargerOf(uint32_t a, uint32_t b) {
   uint32_t larger;
   asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
   return larger;
 }
-// The largest magnitude of all low halves, and of all high halves, of words
-// from kFirst on.
+// The largest magnitude of the low halves, and of the high halves, of kCount
+// words from word kFirst on.
 template <int kFirst, int kCount, int N>
 __device__ __forceinline__ uint32_t LargestOfSome(const uint32_t (&w)[N]) {
   if constexpr (kCount == 1) {
@@ -73,7 +72,7 @@ template <int N>
 __device__ __forceinline__ uint32_t LargestOf(const uint32_t (&w)[N]) {
   return LargestOfSome<0, N>(w);
 }
-// The larger half of such a word as fp32 bits.
+// The larger half of a word of magnitudes as fp32 bits.
 template <DType D = DType::kBF16>
 __device__ __forceinline__ uint32_t LargerHalf(uint32_t word) {
   const uint32_t high = word & 0xFFFF0000u;
@@ -83,7 +82,7 @@ __device__ __forceinline__ uint32_t LargerHalf(uint32_t word) {
   return __float_as_uint(HighOf<D>(larger));
 }
 
-// E4M3 of a number from 0 to below 464.
+// The E4M3 code of x, which is at least 0 and below 464.
 __device__ __forceinline__ uint32_t E4M3Of(float x) {
 #if __CUDA_ARCH__ >= 890
   uint32_t codes;
@@ -97,23 +96,23 @@ __device__ __forceinline__ uint32_t E4M3Of(float x) {
 #endif
 }
 
-// E2M1 codes. The code, a function of y = |x| m, is the smallest of the three
-// lines 2y, y + 2 and y / 2 + 4, rounded to nearest even. Rounding is monotone,
-// so each line may be rounded on its own: its addition to 1024 in fp16 rounds
-// once, and leaves the code in the low bits under a known exponent.
+// E2M1 codes. The code of y = |x| m is the smallest of 2y, y + 2 and y / 2 + 4,
+// rounded to nearest even. Rounding is monotone, so each of the three can be
+// rounded separately. Adding 1024 to it in fp16 rounds once, and leaves the
+// code in the low bits below a known exponent.
 //
-// fp16 arithmetic takes two elements at a time, but has no room for m. It need
-// not: x is a bf16, and the code changes at seven thresholds, each between two
-// neighbouring bf16. Every factor c that puts the thresholds between the same
-// neighbours gives the same codes for all x. Let x' be x's seven bits of
-// mantissa in fp16's ten, plus a constant of some eighths of a bf16's last
-// place. Then such a c exists for nearly every m, except those under which many
-// bf16 lie exactly on a threshold. Both factors are fp16 and their product is
-// exact.
+// fp16 instructions take two elements at a time, but m does not fit into fp16.
+// An approximation c is enough: x is a bf16, and the code changes at seven
+// thresholds, each between two neighbouring bf16. If c keeps all thresholds
+// between the same neighbours, it gives the same codes for all x. Let x' be the
+// fp16 with x's seven bits of mantissa, plus a constant number of eighths of a
+// bf16's last place. For nearly every m there is a factor c of x'. There may be
+// none if m puts many bf16 exactly on a threshold. c and x' are fp16, and fused
+// multiply-adds use their exact product.
 struct alignas(8) CodeFit {
   uint16_t twice;   // 2c
-  uint16_t least;   // smaller magnitudes give the same code as this one
-  uint32_t offset;  // two magnitudes times 8, plus this, are x' in fp16
+  uint16_t least;   // smaller magnitudes have the code of this one
+  uint32_t offset;  // a word of two magnitudes * 8 + offset is a word of two x'
 };
 // The numbers of a CodeFit, each in both halves of a word.
 struct FitWords {
@@ -172,6 +171,7 @@ __device__ __forceinline__ uint32_t CodeBytes(uint32_t w0, uint32_t w1,
                                      CodePair(w1 & 0x7FFF7FFFu, rule), 0x6240);
   return codes | (SignBytes(w0, w1) & 0x08080808u);
 }
+// The codes of a block, four bits each.
 template <typename Rule>
 __device__ __forceinline__ uint2 CodesUnder(const Words& x, const Rule& rule) {
   uint32_t words[2];
@@ -181,7 +181,7 @@ __device__ __forceinline__ uint2 CodesUnder(const Words& x, const Rule& rule) {
     const uint32_t first = CodeBytes(w[0], w[1], rule);
     const uint32_t second = CodeBytes(w[2], w[3], rule);
     // Multiplying by 2^16 + 16 brings the four nibbles to the upper half.
-    // (Multiplications have a pipe of their own, while byte permutations are a
+    // (Multiplications use another pipe than byte permutations, which are a
     // bottleneck.)
     words[h] = __byte_perm(first * 0x10010u, second * 0x10010u, 0x7632);
   }

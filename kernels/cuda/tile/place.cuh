@@ -1,5 +1,4 @@
-// The place of a tile, which the warp that sends it passes to the team that
-// receives it.
+// The position of a tile, which the sending warp passes to the receiving team.
 #ifndef QUANTD_KERNELS_CUDA_TILE_PLACE_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_PLACE_CUH_
 
@@ -10,25 +9,25 @@
 
 namespace quantd::cuda {
 
-// The place of a tile and its size. All rows and all columns are fewer than
-// 2^31.
+// The position and the size of a tile. The tensor has fewer than 2^31 rows and
+// columns.
 struct alignas(16) Place {
   uint32_t group;
   uint32_t chunk;     // within the group
   uint32_t row, col;  // within the group
-  int rows;           // 1 to 128; 0: no tile; kNoMore
+  int rows;           // 1 to 128; 0: no tile; kNoMore: the end
   int cols;           // 1 to 128
-  uint32_t number;    // index among the tiles of one group that a team receives
-                      // in a run, one below the other
-  uint32_t last;      // the last such index
+  uint32_t number;    // index in a run of tiles of one group, one below the
+                      // other, that a team receives
+  uint32_t last;      // 1 if this is the last tile of the run, else 0
 
   static constexpr int kNoMore = -1;
 };
 
-// Writes a place to shared memory.
+// Writes a Place to shared memory.
 //
-// Uses exchanges: mbarriers order plain stores just as well, but
-// compute-sanitizer does not follow a wait for a phase into a loop.
+// Uses atomic exchanges. Mbarriers order plain stores just as well, but
+// compute-sanitizer does not recognise that if the wait is in a loop.
 __device__ __forceinline__ void PutPlace(const Place& from, Place* to) {
 #if __CUDA_ARCH__ >= 900
   using Word = uint4;

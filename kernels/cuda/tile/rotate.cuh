@@ -1,14 +1,15 @@
 // Rotates bf16 blocks with the tensor cores, 32 blocks of a warp at a time.
 //
-// kernels/plan/FORMATS.md fixes the order in which a rotation adds, and the
-// tensor cores add in another. But if no addition rounds, the order does not
-// matter, and that is nearly always so: bf16 have eight bits, fp32 sums 24. Let
-// M be the largest magnitude of the rotated block. All intermediate values of a
-// butterfly are means, with signs, of rotated elements: at most M. So are sums
-// of 8 or 4 neighbouring products, the pieces in which tensor cores may add
-// them up; sums of those are at most 2 M. All of them are multiples of the last
-// place of the smallest nonzero x_i / 4, and exact if 2 M has no more than 24
-// bits above it. Blocks that hold a smaller number are rotated again, in order.
+// kernels/plan/FORMATS.md fixes the order of a rotation's additions, and tensor
+// cores add in a different order. The order does not matter if no addition
+// rounds. That is nearly always so, because bf16 numbers have 8 bits and fp32
+// sums have 24. Let M be the largest magnitude of the rotated block. Every
+// intermediate value of a butterfly is a mean of rotated elements with signs,
+// so it is at most M. That also holds for sums of 4 or 8 neighbouring products,
+// which tensor cores may add first. Sums of two of these are at most 2 M. All
+// these values are multiples of the last place of the smallest nonzero x_i / 4.
+// They are exact if 2 M needs at most 24 bits above this place. Blocks with
+// smaller numbers are rotated again, in order.
 #ifndef QUANTD_KERNELS_CUDA_TILE_ROTATE_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_ROTATE_CUH_
 
@@ -18,8 +19,8 @@
 
 namespace quantd::cuda {
 
-// The matrix as two operands of eight columns. A lane's columns of both
-// products are four neighbours, from 4 (lane % 4) on.
+// The matrix of a rotation as two operands of eight columns. In both products
+// together, a lane has four neighbouring columns, from 4 (lane % 4) on.
 struct Rotation {
   uint32_t words[2][2];
 
@@ -38,9 +39,9 @@ struct Rotation {
     }
   }
 
-  // Rotates sixteen blocks; each lane has parts of them: y[n] are elements 2n
-  // and 2n + 1 of this lane's four, first for block lane / 4, then for that
-  // plus 8.
+  // Rotates sixteen blocks, of which each lane has parts. y[n] holds elements
+  // 2n and 2n + 1 of this lane's four: of block lane / 4, then of block lane /
+  // 4 + 8.
   __device__ __forceinline__ void Apply(const uint32_t (&x)[4],
                                         float (&y)[2][4]) const {
     QUANTD_UNROLL
@@ -65,9 +66,9 @@ __device__ __forceinline__ Words BlockAt(uint32_t at) {
   return {{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}};
 }
 
-// Shared memory of one warp in which parts of 32 blocks become whole ones, and
-// this lane's places in it. Halves of blocks are swapped in four of eight, to
-// avoid bank conflicts.
+// Shared memory of one warp in which the parts of 32 blocks are joined, and
+// this lane's addresses in it. In four of every eight blocks the halves are
+// swapped, to avoid bank conflicts.
 class Exchange {
  public:
   struct alignas(128) Storage {
@@ -88,8 +89,8 @@ class Exchange {
 
   // The address of block `lane`, for BlockAt.
   __device__ __forceinline__ uint32_t own() const { return own_; }
-  // The addresses of eight bytes of block 8 * eighth + lane / 4, those for lane
-  // % 4; and of the four bytes for it in either half.
+  // Addresses in block 8 * eighth + lane / 4: of quarter lane % 4, eight bytes,
+  // and of quarter lane % 4 of a half, four bytes.
   __device__ __forceinline__ uint32_t quarter(int eighth) const {
     return quarter_ + 256 * eighth;
   }
@@ -100,8 +101,8 @@ class Exchange {
   __device__ __forceinline__ uint32_t any(uint32_t b, uint32_t at) const {
     return (base_ + b * 32 + b / 4 % 2 * 16) ^ at;
   }
-  // The first sets the least magnitude of quarter lane % 4 of that block; the
-  // second returns those of block `lane`.
+  // SetLeast stores the least magnitude of quarter lane % 4 of block 8 * eighth
+  // + lane / 4. least() returns those of the four quarters of block `lane`.
   __device__ __forceinline__ void SetLeast(int eighth, uint32_t least) const {
     StoreShared(least_ + 128 * eighth, least);
   }
@@ -125,25 +126,25 @@ __device__ __forceinline__ uint32_t SmallerHalf(uint32_t word) {
   return low < high ? low : high;
 }
 
-// The smaller of two magnitudes in each half, minus one, so that zeros count as
-// the largest.
+// The smaller of two magnitudes in each half, minus one. Zeros wrap around, so
+// they count as the largest.
 __device__ __forceinline__ uint32_t LeastNonzero(uint32_t a, uint32_t b) {
   return __viaddmin_u16x2(
       a & 0x7FFF7FFFu, 0xFFFFFFFFu,
       __viaddmin_u16x2(b & 0x7FFF7FFFu, 0xFFFFFFFFu, 0xFFFFFFFFu));
 }
 
-// The least magnitude, as a bf16, with which a block is exact if its largest
-// magnitude after the rotation has these fp32 bits. Quarters of numbers near
-// the smallest normal ones may have fewer bits; such numbers never count as
-// exact.
+// The least magnitude, as a bf16, that a block may hold to be rotated exactly.
+// `max` is the block's largest magnitude after the rotation, as fp32 bits. A
+// quarter of a number near the smallest normal one may lose bits, so such
+// numbers never count as exact.
 __device__ __forceinline__ uint32_t LeastExact(uint32_t max) {
   const int exponent = static_cast<int>(max >> 23);
   return static_cast<uint32_t>(exponent < 41 ? 28 : exponent - 13) << 7;
 }
 
-// Rotates the blocks in a warp's mask again, in order, two at a time: each lane
-// has an element.
+// Rotates the blocks in the mask `again` once more, in order. Takes two blocks
+// at a time, with an element in each lane. All lanes must call this.
 template <typename Source>
 __device__ __forceinline__ void RotateInOrder(uint32_t again,
                                               const float* signs,
@@ -169,9 +170,9 @@ __device__ __forceinline__ void RotateInOrder(uint32_t again,
   __syncwarp();
 }
 
-// Rotates a warp's blocks. All lanes must call this; each gets block lane % 32,
-// rotated and rounded to bf16, and its largest magnitude as fp32 bits. The
-// source of the blocks has
+// Rotates a warp's 32 blocks. All lanes must call this. Each lane gets block
+// lane % 32, rotated and rounded to bf16, and its largest magnitude as fp32
+// bits. `source` has two functions:
 //   Load(h, x)  this lane's parts of blocks 16h and up, as rows of a fragment
 //               for tensor cores
 //   Bits(b, i)  element i of block b, a bf16
@@ -181,7 +182,7 @@ __device__ __forceinline__ Words Rotate(const Source& source,
                                         const float* signs,
                                         const Exchange& exchange,
                                         uint32_t* max) {
-  __syncwarp();  // the previous content has been read
+  __syncwarp();  // waits until the previous content has been read
   QUANTD_UNROLL
   for (int h = 0; h < 2; ++h) {
     uint32_t x[4];

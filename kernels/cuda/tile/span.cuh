@@ -1,6 +1,5 @@
-// Tiles of groups, and the spans they are made of: N consecutive positions of a
-// line, moved between memory and fp32. A line is a row or a column of the
-// matrix.
+// Tiles of groups, and spans of tiles. A span is N consecutive positions of a
+// line, which is a row or a column of the matrix.
 #ifndef QUANTD_KERNELS_CUDA_TILE_SPAN_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_SPAN_CUH_
 
@@ -11,7 +10,7 @@
 
 namespace quantd::cuda {
 
-// The number of tile columns, and of tiles.
+// The number of tiles side by side, and of all tiles.
 __host__ __device__ inline int64_t TilesAcross(const GroupList& list) {
   return (list.cols + kTileSide - 1) / kTileSide;
 }
@@ -19,8 +18,9 @@ __host__ __device__ inline int64_t TileCount(const GroupList& list) {
   return list.chunk_count * TilesAcross(list);
 }
 
-// The last entry of `starts` that is not above `value`, which is at least
-// starts[0] and below starts[count]. Empty entries are skipped.
+// The index of the last entry of `starts` that is not above `value`. `value`
+// must be at least starts[0] and below starts[count]. Skips groups without
+// entries.
 __device__ __forceinline__ int64_t FindEntry(const int64_t* starts,
                                              int64_t count, int64_t value) {
   int64_t first = 0;
@@ -36,10 +36,10 @@ __device__ __forceinline__ int64_t FindEntry(const int64_t* starts,
   return first;
 }
 
-// A tile and its group; row and column are the group's own.
+// A tile and its group. `row` and `col` count from the start of the group.
 struct GroupTile {
   const GroupTask* group;
-  int64_t number;  // number of the group
+  int64_t number;  // index of the group
   int64_t row;
   int64_t col;
 };
@@ -52,8 +52,8 @@ __device__ __forceinline__ GroupTile FindTile(const GroupList& list,
           (tile - chunk * across) * kTileSide};
 }
 
-// Span `i` of a tile: its line and first position. Consecutive spans along
-// columns are neighbours in memory, so that a warp's accesses are contiguous.
+// Span `i` of a tile: its line and first position. Consecutive columnwise spans
+// are neighbours in memory, so that a warp's accesses are contiguous.
 template <int N>
 struct TileSpan {
   static constexpr int kPerLine = kTileSide / N;
@@ -75,7 +75,8 @@ __device__ __forceinline__ bool IsAligned(const std::byte* p) {
   return reinterpret_cast<uintptr_t>(p) % 16 == 0;
 }
 
-// Loads N positions of a group from `at` on; +0 beyond the matrix.
+// Loads N positions of a line of a group, from position `at` on. Positions
+// beyond the matrix are +0.
 template <DType D, int N>
 __device__ __forceinline__ void LoadSpan(const GroupTask& group, int64_t cols,
                                          bool columnwise, int64_t line,
@@ -101,12 +102,12 @@ __device__ __forceinline__ void LoadSpan(const GroupTask& group, int64_t cols,
   }
 }
 
-// Stores N positions of an output; those beyond the matrix are skipped.
+// Stores N positions of a line of an output. Skips positions beyond the matrix.
 template <DType D, int N>
 __device__ __forceinline__ void StoreSpan(const GroupTask& group, int64_t cols,
                                           bool columnwise, int64_t line,
                                           int64_t at, float (&v)[N]) {
-  // A group has one pointer for input and output.
+  // `x` is the pointer to the input or to the output.
   std::byte* const x = const_cast<std::byte*>(group.x);
   if (columnwise) {
     const int64_t count = line < cols ? group.rows - at : 0;
@@ -142,7 +143,7 @@ __device__ __forceinline__ void RotateSpan(float (&v)[N], int n,
   }
 }
 
-// Seen bits of values with these maxima.
+// Seen bits of values with the maxima of FindMaxima.
 __device__ __forceinline__ uint32_t SeenIn(uint32_t max, uint32_t clean) {
   return (max > kInfBits ? kSeenNan : 0u) | (clean == kInfBits ? kSeenInf : 0u);
 }
@@ -152,7 +153,7 @@ __device__ __forceinline__ float AmaxOf(const CopyTask& copy, int64_t line) {
   return copy.amax != nullptr ? copy.amax[line * copy.amax_line] : 0.0f;
 }
 
-// Stores a scale as StoredScale gives it.
+// Stores `stored`, a result of StoredScale, as a scale of `type`.
 __device__ __forceinline__ void StoreScaleAs(DType type, uint32_t stored,
                                              int64_t index, std::byte* to) {
   switch (type) {

@@ -1,8 +1,8 @@
 // Streams tiles of 128 x 128 elements into shared memory. One warp of a CTA
 // sends them, by the tensor copy engine (sm_90 and later) or by asynchronous
 // copies of 16 bytes, and teams of eight warps receive them in turn. Only the
-// ring of tiles synchronizes them: a warp that is done with its part of a tile
-// goes on to the next.
+// ring of tiles synchronizes the warps. A warp that has finished its part of a
+// tile goes on to the next tile.
 #ifndef QUANTD_KERNELS_CUDA_TILE_STREAM_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_STREAM_CUH_
 
@@ -35,15 +35,15 @@ struct TileSource {
   // The map of the whole payload, whose rows are a multiple of 16 bytes.
   TensorMap map;
   TileOrder<kUnit> order;
-  // The copy engine brings 2^log_rows rows at a time: groups may be small, and
-  // the rows after them are not wanted.
+  // The copy engine copies 2^log_rows rows at a time. Several groups need small
+  // boxes: the rows after a group belong to the next one.
   uint32_t log_rows;
 };
 
-// The tiles of a list, received by a CTA's teams in turn: a ring of kStages, in
-// the order of TileOrder<kUnit>. Elements have kElementBytes. kTeamRegisters:
-// registers of a team's thread after the sender has given up its own; 0: all
-// keep what they start with.
+// A ring of kStages tiles, which a CTA's teams receive in turn, in the order of
+// TileOrder<kUnit>. Elements have kElementBytes. kTeamRegisters is the number
+// of registers of a team's thread after the sender has given up some. 0 keeps
+// the initial numbers.
 template <int kTeamCount, int kStages, uint32_t kUnit, int kElementBytes = 2,
           int kTeamRegisters = kTeamCount == 3 ? 80 : 0>
 class TileStream {
@@ -52,25 +52,25 @@ class TileStream {
   static constexpr int kBytes = kElementBytes;
   using Tile = StagedTileOf<kBytes>;
   using Source = TileSource<kUnit>;
-  // The threads of a CTA. The first of the last four warps sends: only a whole
-  // warpgroup can give up registers, and three teams need more than the 72 that
-  // all threads start with.
+  // The threads of a CTA: the teams, then four warps, the first of which sends.
+  // Only a whole warpgroup can give up registers, and three teams need more
+  // than the 72 that all threads start with.
   static constexpr int kCtaThreads = kTeams * kThreads + 4 * kWarp;
   static_assert(kStages >= kTeams);
 
   static constexpr int kFull = std::lcm(kTeams, kStages);
 
-  // Registers that the sender keeps. (Two teams leave room for 32, but tiles of
-  // fp32 then arrive later.)
+  // Registers that the sender keeps. (With two teams there are enough for 32,
+  // but tiles of fp32 then arrive later.)
   static constexpr int kSenderRegisters = kTeams == 3 || kBytes == 4 ? 24 : 32;
 
   // Shared memory.
   using Tiles = Tile[kStages];
   struct Control {
-    // A barrier always belongs to one team: nobody waits for it two phases
-    // ahead.
+    // Barriers for tiles that have arrived. Each barrier belongs to one team,
+    // so that no thread waits for a phase that is two phases ahead.
     uint64_t full[kFull];
-    uint64_t left[kStages];
+    uint64_t left[kStages];  // for tiles that the team has released
     alignas(16) Place places[kStages];
   };
 
@@ -85,7 +85,7 @@ class TileStream {
 #endif
     }
     __syncthreads();
-    // One before the first tile.
+    // ReceiveWith advances these to the first tile.
     const auto team = static_cast<int>(Team::number());
     stage_ = team - kTeams + kStages;
     full_ = team - kTeams + kFull;
@@ -95,8 +95,8 @@ class TileStream {
     return threadIdx.x >= kTeams * kThreads;
   }
 
-  // The sending threads must call this: it returns when all tiles have been
-  // sent. `first` is group 0.
+  // Sends all tiles. The threads for which sends() is true must call this.
+  // `first` is group 0.
   __device__ __forceinline__ void Send(const GroupList& list,
                                        const GroupTask& first,
                                        const Source& source) {
@@ -107,20 +107,21 @@ class TileStream {
     }
 #endif
     if (threadIdx.x >= kTeams * kThreads + kWarp) return;
-    // (One more for each team, to mark the end.)
+    // (Each team gets one more, which marks the end.)
     const uint32_t count = (source.order.count() + 1) * kTeams;
     const uint32_t lane = threadIdx.x % kWarp;
     int stage = 0;
     int full = 0;
     uint32_t parity = 1;  // parity of a stage that is still unused
     for (uint32_t ahead = 0; ahead < count; ahead += kWarp) {
-      // Each lane finds one tile, and sends it in its turn.
+      // Each lane finds one tile; then the lanes send their tiles one after
+      // another.
       const Sending mine = Find(source.order, list, first, ahead + lane);
       const uint32_t end = min(count - ahead, uint32_t{kWarp});
 #pragma unroll 1
       for (uint32_t turn = 0; turn < end; ++turn) {
         WaitFor(&control_->left[stage], parity);
-        __syncwarp();  // else a lane might miss the phase, which is short
+        __syncwarp();  // otherwise a lane might miss the short phase
         Post(stage, &control_->full[full], turn, mine, list, first, source);
         if (++stage == kStages) {
           stage = 0;
@@ -134,8 +135,8 @@ class TileStream {
 #endif
   }
 
-  // The team's warps call the functions below, and this one first: it takes
-  // more registers.
+  // Takes more registers. The teams' warps must call this before they call the
+  // functions below.
   __device__ __forceinline__ void Begin() {
 #ifdef QUANTD_MOVES_REGISTERS
     if constexpr (kTeamRegisters > 0) {
@@ -144,13 +145,14 @@ class TileStream {
 #endif
   }
   // Waits for the team's next tile, which has zeros below its rows and to the
-  // right of its columns. False if there are no more. `alone`: the list has one
-  // group.
+  // right of its columns. Returns false after the last tile. `alone` says that
+  // the list has only one group.
   __device__ __forceinline__ bool Receive(bool alone) {
     return ReceiveWith([&](int rows) { return !alone && rows != kTileSide; });
   }
-  // Receives a tile with zeros below the rows only if needs_zeros(rows);
-  // otherwise there are other groups' rows, or remains of the last tile.
+  // Like Receive, but the tile has zeros below its rows only if
+  // needs_zeros(rows). Otherwise other groups' rows or an earlier tile's rows
+  // may be there.
   template <typename F>
   __device__ __forceinline__ bool ReceiveWith(const F& needs_zeros) {
     while (true) {
@@ -175,7 +177,7 @@ class TileStream {
     return control_->places[stage_];
   }
   __device__ __forceinline__ const Tile& tile() const { return tiles_[stage_]; }
-  // Tells that this warp is done with the tile and its place.
+  // Says that this warp no longer needs the tile and its Place.
   __device__ __forceinline__ void Release() {
     __syncwarp();
     if (threadIdx.x % kWarp == 0) ArriveAt(&control_->left[stage_]);
@@ -191,7 +193,7 @@ class TileStream {
   static constexpr uint32_t kSenders = kWarp + 1;
 #endif
 
-  // A tile's place, and its first row in the payload.
+  // A tile's Place, and its first row in the payload.
   struct Sending {
     Place at;
     uint32_t row;
@@ -234,8 +236,8 @@ class TileStream {
     return static_cast<int>(n < kTileSide ? n : kTileSide);
   }
 
-  // Lane `turn` writes the place of its tile and, if there is one, starts its
-  // copy.
+  // Writes the Place of the tile that lane `turn` has found. Starts copying the
+  // tile if it exists.
   __device__ __forceinline__ void Post(int stage, uint64_t* full, uint32_t turn,
                                        const Sending& mine,
                                        const GroupList& list,
@@ -251,7 +253,7 @@ class TileStream {
       ArriveAt(full);
       return;
     }
-    // Rows beyond the payload count, too: they arrive as zeros.
+    // Rows beyond the payload count, too: the copy engine fills in zeros.
     const uint32_t high = 1u << source.log_rows;
     const uint32_t rows =
         (static_cast<uint32_t>(mine.at.rows) + high - 1) & (0u - high);
@@ -303,13 +305,13 @@ class TileStream {
 #endif
   }
 
-  // Zeroes the rows below a tile: the copy engine zeroes what lies beyond the
-  // payload, but another group may follow this one.
+  // Zeroes the rows below a tile. The copy engine only zeroes rows beyond the
+  // payload, but these rows may belong to another group.
   __device__ __forceinline__ void ZeroRest(int rows) {
 #if __CUDA_ARCH__ >= 900
-    // Mbarriers order this after all reads of the last tile here; but
-    // compute-sanitizer does not follow them, and between two tiles of a team
-    // there is no other barrier.
+    // Mbarriers already order these writes after all reads of the stage's last
+    // tile. The barrier is for compute-sanitizer, which does not follow
+    // mbarriers.
     if constexpr (kStages == kTeams) Team::Sync();
     std::byte* const bytes = tiles_[stage_].bytes;
     for (int i = rows * kPieces + static_cast<int>(Team::thread());
@@ -331,14 +333,14 @@ class TileStream {
   uint32_t parity_ = 1;
 };
 
-// The kernels below need a type Shared for their shared memory, with
+// Kernels that use the functions below need a type Shared of shared memory with
 //   Stream              its TileStream
 //   tiles, control      the stream's memory; `tiles` comes first
 //   Begin()             called by all threads, before a barrier
 //
-// RunTileStream is the frame of a kernel whose CTAs receive a stream of the
-// list's tiles: some threads send it, the others call body(shared, stream). All
-// threads of the CTA must call this, as the last thing they do.
+// RunTileStream is the body of a kernel whose CTAs receive a stream of the
+// list's tiles. Some threads send the tiles, the others call body(shared,
+// stream). All threads of the CTA must call it, as the last thing they do.
 template <SharedMemory kSize, typename Shared, typename Args, typename Body>
 __device__ __forceinline__ void RunTileStream(
     const Args& a, const typename Shared::Stream::Source& source,
@@ -363,7 +365,7 @@ __device__ __forceinline__ void RunTileStream(
 #endif
 }
 
-// Launches such a kernel, which may take further arguments.
+// Launches a kernel that calls RunTileStream. `more` are further arguments.
 template <SharedMemory kSize, typename Shared, typename Args, typename... More>
 cudaError_t LaunchTileStream(
     void (*kernel)(Args, typename Shared::Stream::Source, More...),

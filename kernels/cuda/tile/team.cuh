@@ -19,8 +19,8 @@ struct StagedTileOf {
 };
 using StagedTile = StagedTileOf<2>;
 
-// The offset of an element in bytes. A tile is kBytes boxes of 128 bytes of
-// each row; pieces of 16 bytes are swizzled in them, to avoid bank conflicts.
+// The offset of an element in bytes. A tile is kBytes boxes, each with 128
+// bytes of every row. Pieces of 16 bytes are swizzled to avoid bank conflicts.
 inline constexpr int kTileBox = kTileSide * 128;
 template <int kBytes = 2>
 __device__ __forceinline__ int TileOffset(int row, int col) {
@@ -51,7 +51,7 @@ struct Team {
     asm volatile("bar.sync %0, %1;" ::"r"(number() + 1), "n"(kThreads)
                  : "memory");
   }
-  // Synchronizes only warps 2i and 2i + 1.
+  // Synchronizes warps 2i and 2i + 1 of the team.
   static __device__ __forceinline__ void SyncPair() {
     constexpr uint32_t kMostTeams = 3;
     const uint32_t pair = number() * (kWarps / 2) + warp() / 2;

@@ -5,14 +5,14 @@ namespace {
 
 using Encode = decltype(&cuTensorMapEncodeTiled);
 
-// Looks up the driver's function: the runtime lacks it, and linking with the
-// driver would tie the program to machines that have one.
+// Looks up the driver's function. The runtime has no equivalent, and a program
+// that links with the driver does not start on machines without one.
 Encode FindEncode() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found;
   const cudaError_t error = cudaGetDriverEntryPointByVersion(
       "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
-  cudaGetLastError();  // an answer, not a fault
+  cudaGetLastError();  // clears the error: nullptr reports it
   return error == cudaSuccess && found == cudaDriverEntryPointSuccess
              ? reinterpret_cast<Encode>(function)
              : nullptr;

@@ -1,6 +1,6 @@
-// A tile of a matrix in shared memory, for kernels whose blocks run along
-// columns. Threads access it twice: as row blocks that they load or store, with
-// wide accesses, and as columns of 16 rows.
+// A tile of a matrix in shared memory, for kernels with columnwise blocks.
+// Threads access it in two ways: as blocks of a row, which they load or store
+// in words of 16 bytes, and as blocks of 16 rows of a column.
 #ifndef QUANTD_KERNELS_CUDA_TILE_TILE_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_TILE_CUH_
 
@@ -12,7 +12,7 @@ inline constexpr int kTileRows = 128;
 inline constexpr int kTileCols = 64;
 inline constexpr int kRowBlocks = kTileCols / kBlock;  // blocks along a row
 inline constexpr int kColBlocks = kTileRows / kBlock;  // blocks along a column
-// Blocks of a thread, in either direction.
+// Row blocks of a thread, which has as many column blocks.
 inline constexpr int kPerThread = kTileRows * kRowBlocks / kThreads;
 static_assert(kPerThread == kTileCols * kColBlocks / kThreads);
 
@@ -53,7 +53,7 @@ struct RowSlot {
   static __device__ int col() { return threadIdx.x % kRowBlocks * kBlock; }
 };
 // The column blocks of this thread: block i is column col() and rows from 16 *
-// block(i) on. Neighbours in a warp are neighbours along a row.
+// block(i) on. Neighbouring lanes have neighbouring columns.
 struct ColSlot {
   static __device__ int block(int i) {
     return (threadIdx.x + i * kThreads) / kTileCols;

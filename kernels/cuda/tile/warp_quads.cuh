@@ -9,10 +9,10 @@
 
 namespace quantd::cuda {
 
-// Shared memory of a warp: two buffers, so that one barrier between writing and
-// reading is enough. A block is two or four quads of 16 bytes. They are
-// swizzled so that neither the lanes that write a quad nor those that read a
-// row, nor the eight rows of a fragment, have bank conflicts.
+// Shared memory of a warp. It has two buffers, so that one barrier between
+// writing and reading is enough. A block is two or four quads of 16 bytes. The
+// quads are swizzled: there are no bank conflicts when lanes write their
+// blocks, read a row, or load the eight rows of a fragment.
 template <DType D>
 struct WarpBlocks {
   uint4 quads[2][kSizeOf<D> * kWarp];

@@ -1,11 +1,11 @@
-// Encodes FP8 with tensor scales and with blocks of 1 x 128, and MXFP8, from
-// bf16 and fp16: a tuned alternative to EncodeSpans
-// (kernels/cuda/encode/generic/encode.cuh) with the same bytes.
+// Encodes FP8 with tensor scales or blocks of 1 x 128, and MXFP8, from bf16 and
+// fp16. Writes the same bytes as EncodeSpans
+// (kernels/cuda/encode/generic/encode.cuh) in less time.
 // kernels/cuda/encode/fp8/NOTES.md gives the reasons for its design.
 //
-// A warp takes a strip of 32 rows and 128 columns of a group. A lane keeps 4 of
-// the columns, in all of the rows, in registers, so that the input is read once
-// for both copies and for dbias. Lanes beyond the matrix hold zeros.
+// A warp takes a strip of 32 rows and 128 columns of a group. A lane keeps 4
+// columns of all 32 rows in registers, so that the input is read once for both
+// copies and for dbias. Lanes beyond the matrix hold zeros.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FP8_ENCODE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FP8_ENCODE_CUH_
 
@@ -17,7 +17,7 @@ namespace quantd::cuda {
 
 // --- codes ------------------------------------------------------------------
 
-// Stores the transposed codes of a tile, W bytes at a time.
+// Stores the transposed codes of a tile, a W at a time.
 template <typename W, bool kFull, Scaling S>
 __device__ __forceinline__ void StoreLines(const CopyTask& copy, int64_t line,
                                            int64_t position,
@@ -64,12 +64,12 @@ __device__ __forceinline__ void StoreLines(const CopyTask& copy, int64_t line,
 
 using ColumnSums = float4[kTileWarps + 1][32];
 
-// Named barriers 1 to 3 synchronize neighbouring warps. Their numbers are
-// constants, so that a CTA reserves no more of them; and there is no branch,
-// because the compiler would duplicate all code after it. Arriving without
-// waiting would gain nothing, because the warp below waits already when the one
-// above is done. (compute-sanitizer reports arriving as a race, and bar.sync as
-// divergence.)
+// Synchronize neighbouring warps by named barriers 1 to 3. The numbers are
+// constants, so that a CTA reserves no more barriers. There are predicates
+// instead of branches, because the compiler would duplicate all code after a
+// branch. Arriving without waiting would save no time: when the warp above is
+// done, the warp below already waits. (compute-sanitizer reports arriving as a
+// race, and bar.sync as divergence.)
 __device__ __forceinline__ void WaitForWarpAbove(int warp) {
   asm volatile(
       "{\n\t"
@@ -101,11 +101,11 @@ __device__ __forceinline__ void LetWarpBelowGo(int warp) {
 // sums of the warp above it.
 template <DType D>
 __device__ __forceinline__ void SumColumns(Strip<D>& s, ColumnSums& sums) {
-  // sums[0] belongs to no warp: it holds zeros for the first one to start from.
+  // sums[0] holds the zeros with which warp 0 begins.
   if (s.warp == 0) sums[0][s.lane] = make_float4(0, 0, 0, 0);
   WaitForWarpAbove(s.warp);
   float4 sum = sums[s.warp][s.lane];
-  // Missing rows add +0, which changes no sum: none is -0.
+  // Missing rows add +0. That changes no sum, because no sum is -0.
   QUANTD_UNROLL
   for (int r = 0; r < kStripRows; ++r) {
     sum.x = sum.x + LowOf<D>(s.raw[r].x);
@@ -115,10 +115,10 @@ __device__ __forceinline__ void SumColumns(Strip<D>& s, ColumnSums& sums) {
   }
   sums[s.warp + 1][s.lane] = sum;
   LetWarpBelowGo(s.warp);
-  // The address of the sums is a multiple of two, not of four.
+  // The address of the sums is aligned to two floats, not always to four.
   StoreGlobalIf(s.warp == kTileWarps - 1 && s.inside, sum,
                 s.group->partial + s.row / kTileSide * s.cols + s.col);
-  // Keeps the compiler from holding 128 unpacked numbers until later.
+  // Keeps the compiler from holding 128 unpacked numbers in registers.
   QUANTD_UNROLL
   for (uint2& raw : s.raw) asm volatile("" : "+r"(raw.x), "+r"(raw.y));
 }
@@ -167,7 +167,7 @@ __device__ __forceinline__ void EncodeTile(const EncodeArgs& a,
 
   if constexpr (kSum) SumColumns(s, *sums);
 
-  // These are also the offsets of codes that are not transposed.
+  // The offset of the lane's elements, and of codes that are not transposed.
   const int64_t first = s.Offset(a.list.cols);
   std::byte* row_to = rowwise.data + first;
   std::byte* col_to = columnwise.data + first;
@@ -268,7 +268,7 @@ template <Scaling S>
 cudaError_t LaunchTiles(const EncodeArgs& a, const Queue& queue) {
   return ForElement(a, [&](auto element) {
     constexpr DType E = element();
-    // The rowwise copy without dbias has better kernels.
+    // A rowwise copy alone without dbias has faster kernels.
     if (a.first.columnwise.data == nullptr) {
       return LaunchShape<S, E, true, false, true>(a, queue);
     }

@@ -1,6 +1,6 @@
-// Encodes the rowwise copy alone, by rows of the payload: codes are in the
-// order of the input, and only the scales depend on groups. No tile is held, so
-// a thread has 8 neighbouring elements of 8 rows and reads 16 bytes at a time.
+// Encodes a rowwise copy alone, by rows of the payload. Codes have the order of
+// the input, and only the scales depend on groups. A thread has 8 neighbouring
+// elements of 8 rows and reads 16 bytes at a time.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FP8_ROWS_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FP8_ROWS_CUH_
 
@@ -8,8 +8,9 @@
 
 namespace quantd::cuda {
 
-// Half a warp takes 8 rows of 128 columns: it contains a block of 128, or the
-// word of four MX scales, without other lanes. A CTA has 4 x 4 halves.
+// Half a warp takes a patch of 8 rows and 128 columns. So it has whole blocks
+// of 128, and whole words of four MX scales, without other lanes. A CTA has 4 x
+// 4 patches.
 inline constexpr int kPatchRows = 8;
 inline constexpr int kPatchCols = 128;
 inline constexpr int kPatches = kThreads / 16;
@@ -19,7 +20,7 @@ inline constexpr int kPatchesAcross = kPatches / kPatchesUp;
 inline constexpr int kCtaRows = kPatchRows * kPatchesUp;
 inline constexpr int kCtaCols = kPatchCols * kPatchesAcross;
 
-// A lane's rows and columns.
+// A lane's rows and columns of a patch.
 struct Patch {
   uint4 raw[kPatchRows];
   int64_t cols;  // K
@@ -33,9 +34,8 @@ struct Patch {
   __device__ int64_t first() const { return col - lane * 8; }
 };
 
-// The address where this lane stores scales, or nullptr if it stores none: one
-// scale of kBlock, or a word of four MX scales. All lanes of the warp must call
-// this.
+// The address at which this lane stores one scale of kBlock or a word of four
+// MX scales. nullptr if it stores none. All lanes of the warp must call this.
 template <Scaling S>
 __device__ __forceinline__ std::byte* PlaceOfScales(const EncodeArgs& a,
                                                     const Patch& s) {
@@ -50,8 +50,8 @@ __device__ __forceinline__ std::byte* PlaceOfScales(const EncodeArgs& a,
                            : 4 * (line + s.first() / 128 * copy.scale_block));
 }
 
-// Makes the multipliers of the rows, whose maxima are two to a word in `max`,
-// and stores the scales. All lanes of the warp must call this.
+// Makes the multipliers of the rows and stores the scales. A word of `max`
+// holds the maxima of two rows. All lanes of the warp must call this.
 template <Scaling S, DType D>
 __device__ __forceinline__ void SettleRows(const EncodeArgs& a, const Patch& s,
                                            std::byte* to,
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kThreads, 4)
     p += 2 * s.cols;
   }
   AwaitKernelBefore();
-  // Found while the rows are being loaded.
+  // Searches for the groups while the rows are being loaded.
   std::byte* const scales = PlaceOfScales<S>(a, s);
 
   uint32_t max[kPatchRows / 2];

@@ -1,6 +1,6 @@
-// Scales of the blocks of a tile (kernels/cuda/encode/fp8/strip.cuh): lanes
-// share the maxima of their rows by shuffles, and warps those of their columns
-// in shared memory. Each scale is the generic one of kernels/arith/encode.h.
+// Makes the scales of the blocks of a tile (kernels/cuda/encode/fp8/strip.cuh).
+// Lanes share the maxima of rows by shuffles. Warps share the maxima of columns
+// in shared memory. kernels/arith/encode.h computes the scales.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FP8_SCALES_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FP8_SCALES_CUH_
 
@@ -9,9 +9,9 @@
 namespace quantd::cuda {
 
 // Makes the scale of a block whose largest magnitude is `max`, as fp32 bits.
-// Its element i, of type D, is at `p` + i * `step`. MX also supports the rules
-// of profiles: under all of them elements are multiplied by a power of two,
-// which does not round anything with a nonzero code.
+// Its element i, of type D, is at `p` + i * `step`. MX also supports the scale
+// rules of profiles. All of them multiply elements by a power of two, which
+// only rounds elements that get the code 0.
 template <Scaling S, DType D>
 __device__ __forceinline__ BlockScale<Scalar> SettleBlock(
     const EncodeParams& params, uint32_t max, const std::byte* p, int64_t step,
@@ -26,9 +26,9 @@ __device__ __forceinline__ BlockScale<Scalar> SettleBlock(
   return MakeBlockScale<Scalar>(known, {}, max, clean);
 }
 
-// Reduces maxima over `kLanes` neighbouring lanes; a word holds those of two
-// rows. Lane i keeps the i-th of kLanes equal parts of the words or, if there
-// are fewer words than lanes, shares a word with others.
+// Reduces maxima over kLanes neighbouring lanes. A word holds the maxima of two
+// rows. Lane i keeps the i-th of kLanes equal parts of the words. If there are
+// fewer words than lanes, several lanes keep the same word.
 template <DType D, int kLanes, int kWords = kStripRows / 2>
 __device__ __forceinline__ void ReduceRows(int lane, uint32_t* max) {
   constexpr int kBit = kLanes / 2;
@@ -48,8 +48,8 @@ __device__ __forceinline__ void ReduceRows(int lane, uint32_t* max) {
   }
 }
 
-// The multipliers of the rows of a strip. `Settle` makes the scales from a
-// RowMax and stores them.
+// The multipliers of the rows of a strip. `Settle` makes the scales from the
+// result of RowMax and stores them.
 template <Scaling S, DType D>
 class RowScales;
 
@@ -71,7 +71,7 @@ class RowScales<Scaling::kTensor, D> {
   float m_;
 };
 
-// Blocks of 128: a lane settles one row.
+// For blocks of 128, a lane makes the scale of one row.
 template <DType D>
 class RowScales<Scaling::kBlock, D> {
  public:
@@ -102,7 +102,8 @@ class RowScales<Scaling::kBlock, D> {
   float m_;
 };
 
-// MX: a lane settles four rows of one of the four blocks of 32 columns.
+// For MX, a lane makes the scales of four rows in one of the four blocks of 32
+// columns.
 template <DType D>
 class RowScales<Scaling::kMx, D> {
  public:
@@ -142,7 +143,8 @@ class RowScales<Scaling::kMx, D> {
   }
 
  private:
-  // Exchanges four rows of one block for four blocks of one row: one word.
+  // Exchanges four rows of one block for four blocks of one row, and stores
+  // them as a word.
   __device__ __forceinline__ void Store(const CopyTask& copy, const Strip<D>& s,
                                         uint32_t codes) const {
     uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, codes, 16);
@@ -173,7 +175,8 @@ __device__ __forceinline__ uint2 ColumnMax(const Strip<D>& s) {
   return max;
 }
 
-// Finds the largest magnitudes of every two rows, over the four columns.
+// Finds the largest magnitude of each row in the lane's four columns. A word
+// holds those of two rows.
 template <DType D>
 __device__ __forceinline__ void RowMax(const Strip<D>& s,
                                        uint32_t (&max)[kStripRows / 2]) {
@@ -211,8 +214,8 @@ struct ColumnShared<Scaling::kMx> {
   uint32_t swizzled[kTileThreads];
 };
 
-// Makes the multipliers of the lane's four columns from their ColumnMax. All
-// threads of the CTA must call this.
+// Makes the multipliers of the lane's four columns from the result of
+// ColumnMax, and stores the scales. All threads of the CTA must call this.
 template <Scaling S, DType D>
 __device__ __forceinline__ void ColumnScales(const EncodeParams& params,
                                              const CopyTask& copy,

@@ -13,9 +13,9 @@ inline constexpr int kTileWarps = kTileThreads / 32;
 inline constexpr int kLaneCols = kTileSide / 32;
 static_assert(kStripRows == kTileSide / kTileWarps && kLaneCols == 4);
 
-// Finds the last of `count` entries that starts at `value` or before it; entry
-// 0 does. Empty entries are skipped. All lanes of a warp must pass the same
-// arguments: they search together, in log32 of `count` steps.
+// The index of the last of `count` entries with start(i) <= value, or 0. Skips
+// empty entries. All lanes of a warp must pass the same arguments. They search
+// together, in log32(count) steps.
 template <typename Start>
 __device__ __forceinline__ int64_t FindByWarp(int64_t count, int64_t value,
                                               const Start& start) {
@@ -33,8 +33,8 @@ __device__ __forceinline__ int64_t FindByWarp(int64_t count, int64_t value,
   return first;
 }
 
-// Finds the start of number `i` of the chunks of 128 rows, or of the strips.
-// All lanes of a warp must pass the same `i`.
+// Finds the first row of chunk `i` or, for kStripRows, of strip `i`. All lanes
+// of a warp must pass the same `i`.
 template <int kRows>
 __device__ __forceinline__ GroupTile FindRows(const EncodeArgs& a, int64_t i) {
   static_assert(kRows == kTileSide || kRows == kStripRows);
@@ -46,9 +46,9 @@ __device__ __forceinline__ GroupTile FindRows(const EncodeArgs& a, int64_t i) {
   return {list.groups + g, g, (i - starts[g]) * kRows, 0};
 }
 
-// Finds the group of a row of the payload, or any group for a row beyond it.
-// `near`, the same in all lanes of a warp, is a row that is likely in the same
-// group.
+// Finds the group of a row of the payload. Returns any group for a row beyond
+// the payload. `near`, the same in all lanes of a warp, is a row that is likely
+// in the same group.
 __device__ __forceinline__ const GroupTask& GroupOfRow(const EncodeArgs& a,
                                                        int64_t near,
                                                        int64_t row) {
@@ -83,19 +83,20 @@ struct Strip {
   int64_t cols;  // K
   int64_t row;   // within the group
   int64_t col;
-  int warp;  // from the top of the tile
+  int warp;  // index of the warp in the tile
   int lane;
   int rows;  // rows of the warp's 32 that exist
   bool inside;
 
-  // The byte offset of its first element, in rows of `columns` elements.
+  // The offset of the lane's first element, in elements, if a row has `columns`
+  // elements.
   __device__ int64_t Offset(int64_t columns) const {
     return row * columns + col;
   }
 };
 
-// Loads the rows and columns from (row, col) of the group on, for warp `warp`
-// of the CTA. `kFull`: all of them exist.
+// Loads the strip at (row, col) of the group. `warp` is the index of this warp.
+// kFull says that all rows and columns of the strip exist.
 template <DType D, bool kFull>
 __device__ __forceinline__ Strip<D> LoadStrip(const GroupTask* group,
                                               int64_t cols, int64_t row,
@@ -121,10 +122,10 @@ __device__ __forceinline__ Strip<D> LoadStrip(const GroupTask* group,
   return s;
 }
 
-// --- what is rare -----------------------------------------------------------
+// --- NaN and Inf ------------------------------------------------------------
 
-// Finds the largest magnitude of `count` elements, `step` bytes apart, with NaN
-// dropped.
+// Finds the largest magnitude of `count` elements, `step` bytes apart. Ignores
+// NaN.
 template <DType D>
 __device__ __forceinline__ uint32_t CleanMax(const std::byte* p, int64_t step,
                                              int64_t count) {

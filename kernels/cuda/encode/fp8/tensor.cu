@@ -5,15 +5,15 @@
 namespace quantd::cuda {
 namespace {
 
-// Encodes the rowwise copy alone under a tensor's scale: tiles and blocks do
-// not matter, and the payload is one long row. A CTA takes as many elements as
-// a tile has.
+// Encodes a rowwise copy alone with a tensor's scale. There are no blocks, so
+// the payload is treated as one long row. A CTA takes as many elements as a
+// tile has.
 constexpr int64_t kPerCta = kTileSide * kTileSide;
 constexpr int kRun = 8;  // elements of one load
 constexpr int kRuns = kPerCta / (kThreads * kRun);
 
-// Codes of eight elements under the scale of their tensor, by
-// TransformerEngine's products.
+// Encodes eight elements by multiplying them with their tensor's scale, as
+// TransformerEngine does.
 template <DType D, DType E>
 struct Products {
   static constexpr DType kType = D;
@@ -29,7 +29,8 @@ struct Products {
   }
 };
 
-// Codes by a profile's quotients. kInType: each is rounded to the input's type.
+// Encodes eight elements by dividing them, as profiles do. With kInType every
+// quotient is rounded to the input's type first.
 template <DType D, DType E, bool kInType>
 struct Quotients {
   static constexpr DType kType = D;
@@ -48,7 +49,7 @@ struct Quotients {
   }
 
  private:
-  // (An element with the code 0 loses its sign, which does not matter.)
+  // (Quotients that round to 0 lose their sign. It is set from the elements.)
   __device__ __forceinline__ uint32_t CodesOfFour(uint32_t a,
                                                   uint32_t b) const {
     const uint32_t codes =
@@ -73,7 +74,7 @@ struct Quotients {
   }
 };
 
-// A thread takes every kThreads-th load of its CTA.
+// Encodes kPerCta elements in each CTA. A thread takes every kThreads-th run.
 template <typename Encoder>
 __global__ void __launch_bounds__(kThreads)
     EncodeRuns(const __grid_constant__ EncodeArgs a) {
@@ -109,7 +110,7 @@ __global__ void __launch_bounds__(kThreads)
       if (first + at < end) StoreGlobal(encoder.Codes(raw[i]), to + at);
     }
   } else {
-    // With several groups, each has its own scale.
+    // These elements belong to several groups, each with its own scale.
 #pragma unroll 1
     for (int at = 0; at < kPerCta; at += kThreads * kRun) {
       const int64_t row = (first + at) / cols;

@@ -1,5 +1,4 @@
-// Quantizes into any format, generic in the input type. Included by one
-// translation unit for each type.
+// Encodes any format. One source for each input type includes this.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_GENERIC_ENCODE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_GENERIC_ENCODE_CUH_
 
@@ -12,31 +11,31 @@ namespace quantd::cuda {
 
 // --- squares ----------------------------------------------------------------
 
-// Blocks of a tile that lines share: 64 of 16 x 16, or one of 128 x 128.
+// The square blocks of a tile: 64 of 16 x 16, or one of 128 x 128.
 struct Squares {
   static constexpr int kMost = kTileSide / kBlock * (kTileSide / kBlock);
-  // Errors of each line of each square under 4over6's candidates.
+  // Errors of each line of each square with either candidate scale of 4over6.
   using Errors = float[2][kMost][kBlock];
 
-  uint32_t max[kMost];    // NaN above Inf
-  uint32_t clean[kMost];  // NaN dropped
+  uint32_t max[kMost];    // maxima, with NaN above Inf
+  uint32_t clean[kMost];  // maxima without NaN
   uint32_t stored[kMost];
 
   static __device__ int Count(int block) {
     return kTileSide / block * (kTileSide / block);
   }
-  // The square that contains a place of the tile.
+  // The index of the square that contains element (row, col) of the tile.
   static __device__ int Index(int block, int row, int col) {
     return row / block * (kTileSide / block) + col / block;
   }
 };
 
-// All threads must call these two.
+// Finds the maxima of a tile's squares. All threads of the CTA must call this.
 template <DType D>
 __device__ __forceinline__ void FindSquareMaxima(const EncodeArgs& a,
                                                  const GroupTile& tile,
                                                  Squares* squares) {
-  __syncthreads();  // nobody reads the last tile's any more
+  __syncthreads();  // until the last tile's maxima have been read
   if (threadIdx.x < Squares::kMost) {
     squares->max[threadIdx.x] = 0;
     squares->clean[threadIdx.x] = 0;
@@ -56,7 +55,8 @@ __device__ __forceinline__ void FindSquareMaxima(const EncodeArgs& a,
   __syncthreads();
 }
 
-// Settles the scales of one copy. `errors` is needed for 4over6.
+// Chooses the scales of one copy's squares. Only 4over6 uses `errors`. All
+// threads of the CTA must call this.
 template <DType D, bool kOther>
 __device__ __forceinline__ void SettleSquares(const EncodeArgs& a,
                                               const GroupTile& tile,
@@ -65,7 +65,7 @@ __device__ __forceinline__ void SettleSquares(const EncodeArgs& a,
                                               Squares::Errors* errors) {
   const EncodeParams& p = a.params;
   const bool pick = TriesTwoScales(p);
-  __syncthreads();  // nobody reads the other copy's any more
+  __syncthreads();  // until the other copy's scales have been read
   if (pick) {
     for (int i = threadIdx.x; i < TileSpan<kBlock>::kCount; i += kThreads) {
       const TileSpan<kBlock> span(false, i);
@@ -93,8 +93,8 @@ __device__ __forceinline__ void SettleSquares(const EncodeArgs& a,
 
 // --- spans ------------------------------------------------------------------
 
-// The output of EncodeSpan for a line: writes to the copy. Statistics are
-// computed from the copy later (kernels/cuda/errors).
+// The output of EncodeSpan for a line, which goes to the copy. Other kernels
+// compute statistics from the copy later (kernels/cuda/errors).
 struct SpanOut {
   const EncodeParams& params;
   const CopyTask& copy;
@@ -102,7 +102,7 @@ struct SpanOut {
   bool columnwise;
   int64_t line;   // within the group
   int64_t begin;  // the tile's first position
-  int in_tile;    // number of the line in the tile
+  int in_tile;    // index of the line in the tile
 
   __device__ __forceinline__ uint32_t Settled(int64_t position) const {
     const int p = static_cast<int>(position - begin);
@@ -154,9 +154,9 @@ __device__ __forceinline__ uint32_t EncodeTile(const EncodeArgs& a,
 
 // --- kernel and launcher ----------------------------------------------------
 
-// Encodes both copies of each tile, so that the second one finds it in the
-// cache. kOther is Numerics::other: if it is false, the compiler leaves out the
-// code of other profiles.
+// Encodes both copies of each tile, so that the second copy finds the tile in
+// the cache. kOther is Numerics::other: if it is false, the compiler leaves out
+// the code of other profiles.
 template <DType D, int N, bool kOther>
 __global__ void __launch_bounds__(kThreads)
     EncodeSpans(const __grid_constant__ EncodeArgs a) {

@@ -1,5 +1,5 @@
-// Stores a scale and sixteen codes at their places in a copy, and finds the
-// scale of a line.
+// Stores scales and codes in a copy of any format, and makes the LineScale of a
+// line.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_GENERIC_STORE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_GENERIC_STORE_CUH_
 
@@ -20,13 +20,14 @@ __device__ __forceinline__ LineScale<Scalar> LineScaleOf(const EncodeParams& p,
 __device__ __forceinline__ void StoreScale(const EncodeParams& p,
                                            const CopyTask& copy, int64_t line,
                                            int64_t number, uint32_t stored) {
-  // A scale that lines share is written by the first line.
+  // If lines share a scale, only the first line stores it.
   if (copy.scale_lines != 1 && line % copy.scale_lines != 0) return;
   const int64_t index = ScaleIndex(copy, line, number);
   StoreScaleAs(p.scale, stored, index, copy.scale);
 }
 
-// Stores codes of 16 positions from `at` on, as far as the copy has them.
+// Stores the codes of 16 positions from `at` on. Skips positions beyond the
+// copy.
 __device__ __forceinline__ void StoreCodes(const EncodeParams& p,
                                            const CopyTask& copy, int64_t line,
                                            int64_t at, const uint32_t* words) {

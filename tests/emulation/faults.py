@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Plants faults into CUDA's sources and sees that the emulation finds them.
+"""Plants faults into CUDA's sources and checks that the emulation finds them.
 
     faults.py BUILD [WORD...]
 
-BUILD is a build folder of the preset "emulated" with contract_test in it. With
-words, only faults whose names have one of them are planted. Each fault is a change of one line; what it is in is compiled anew, linked with the
-rest, and a part of the contract must fail that run.sh has seen pass.
+BUILD is a build folder of the preset "emulated" that contains contract_test.
+With words, only faults whose names contain one of them are planted. A fault
+changes one line. A source that includes this line is compiled again and linked
+with the rest. Then a part of the contract that passes in run.sh must fail.
 """
 
 import dataclasses
@@ -23,14 +24,14 @@ HERE = ROOT / "tests/emulation"
 @dataclasses.dataclass(frozen=True)
 class Fault:
     name: str
-    file: str  # in kernels/cuda, as what follows
+    file: str  # in kernels/cuda, like `source`
     before: str
     after: str
     source: str
     tests: str
     seed: int = 0  # of the order of threads: see threads.cc
     multiprocessors: int = 4
-    stride: int = 5  # one combination of the contract in so many
+    stride: int = 5  # runs every stride-th combination of the contract
 
 
 NVFP4 = "FormatsContract.EveryCombination/nvfp4"
@@ -39,14 +40,14 @@ FAULTS = [
     Fault(
         "a missing barrier",
         "encode/nvfp4/squares/squares.cuh",
-        "Team::Sync();  // the scales are complete",
-        "// the scales are complete",
+        "Team::Sync();  // until the scales are complete",
+        "// until the scales are complete",
         "encode/nvfp4/squares/nearest.cu",
         NVFP4 + "_2d",
         seed=1,
     ),
     Fault(
-        "a copy that nobody waits for",
+        "a copy that no thread waits for",
         "encode/nvfp4/walk.cuh",
         "Arrived<kAhead>();",
         "Arrived<kAhead + 1>();",
@@ -64,7 +65,7 @@ FAULTS = [
     Fault(
         "a lane that misses a phase",
         "tile/stream.cuh",
-        "        __syncwarp();  // else a lane might miss the phase, which is short\n",
+        "        __syncwarp();  // otherwise a lane might miss the short phase\n",
         "",
         "encode/nvfp4/tiles.cu",
         NVFP4,
@@ -96,7 +97,7 @@ FAULTS = [
         NVFP4,
     ),
     Fault(
-        "a pair of warps that does not meet",
+        "a missing barrier of two warps",
         "encode/frame/rotated/in_place.cuh",
         "  Team::SyncPair();\n  const auto lane",
         "  const auto lane",
@@ -105,17 +106,17 @@ FAULTS = [
         seed=1,
     ),
     Fault(
-        "a pair of warps that goes on too soon",
+        "a warp that overwrites lines too soon",
         "encode/frame/rotated/in_place.cuh",
-        "Team::SyncPair();  // the other warp may reuse its lines now",
-        "// the other warp may reuse its lines now",
+        "Team::SyncPair();  // lets the other warp reuse its lines",
+        "// lets the other warp reuse its lines",
         "encode/frame/mx.cu",
         "FormatsContract.EveryCombination/mxfp8_e4m3",
         seed=1,
         multiprocessors=1,
     ),
     Fault(
-        "a choice by sums that are nearly right",
+        "a choice by approximate sums",
         "encode/nvfp4/four_over_six.cuh",
         "return max != 0.0f && !(fabsf(errors.four - errors.six) > doubt);",
         "return max != 0.0f && doubt < 0.0f;",
@@ -123,7 +124,7 @@ FAULTS = [
         "NearTiesContract.*",
     ),
     Fault(
-        "a factor just below 1 for a neighbour of a denormal",
+        "a factor just below 1 for the neighbour of a subnormal number",
         "encode/frame/codes/others.cuh",
         "return __uint_as_float(__float_as_uint(v) - (tie ? 1u : 0u));",
         "return tie ? v * 0x1.FFFFFEp-1f : v;",
@@ -141,7 +142,7 @@ FAULTS = [
         stride=1,
     ),
     Fault(
-        "a count that skips what denormal operands clip",
+        "a count without the values that subnormal operands clip",
         "errors/run.cuh",
         "p.input != DType::kF16 || factor >= 0x1p-14f;",
         "true;",
@@ -159,7 +160,7 @@ def output_of(command: list[str], cwd: pathlib.Path) -> str:
 
 
 class Builder:
-    """Links contract_test with another object for one source."""
+    """Links contract_test with a changed object of one source."""
 
     def __init__(self, build: pathlib.Path, folder: pathlib.Path):
         self.build = build
@@ -168,7 +169,7 @@ class Builder:
         self.commands = database.splitlines()
 
     def _compile(self, source: str, overlay: pathlib.Path) -> pathlib.Path:
-        """The object of a source under the overlay's headers."""
+        """Compiles a source with the overlay's headers to an object."""
         end = f"kernels/cuda/{source}"
         translated = self.folder / "kernel.cc"
         for command in self.commands:
@@ -195,7 +196,7 @@ class Builder:
         link = self.commands[-1]
         archive = re.search(r"\S*libquantd_kernels\.a", link)
         assert archive, link
-        # What an object has is not taken from the archive behind it.
+        # The linker prefers symbols of an object to those of a later archive.
         link = link.replace(archive.group(), f"{made} {archive.group()}")
         program = self.folder / "contract_test"
         link = link.replace("-o tests/kernels/contract_test", f"-o {program}")

@@ -12,8 +12,8 @@ __device__ __forceinline__ void RaiseTo(uint32_t bits, uint32_t* to) {
   if (bits != 0) atomicMax(to, bits);
 }
 
-// Raises `*to` to the maximum of `value` over the threads of the CTA, all of
-// which must call this.
+// Raises `*to` to the maximum of `value` over the threads of the CTA. All
+// threads must call this.
 __device__ __forceinline__ void ReduceTo(uint32_t value, uint32_t* to) {
   __shared__ uint32_t warps[kThreads / 32];
   value = __reduce_max_sync(0xFFFFFFFFu, value);

@@ -14,8 +14,8 @@
 //
 // FP8 has a larger range, and fp32 elements have more bits, so a lane adds up
 // such elements in the normative order. It multiplies by 1/4 last instead of
-// first. That changes no sum, because elements and sums are multiples of 2^-140
-// and below 2^121. MX elements are bf16 numbers even before rounding.
+// first, which changes no sum, because elements and sums are multiples of
+// 2^-140 and below 2^121. MX elements are bf16 numbers even before rounding.
 //
 // An exact zero is +0 in the normative order. Both methods add +0 to get that.
 #ifndef QUANTD_KERNELS_CUDA_DECODE_WARP_BLOCKS_CUH_

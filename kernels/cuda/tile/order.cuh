@@ -70,7 +70,7 @@ class TileOrder {
     width_ = Divisor(down_ ? deep : across);
   }
 
-  // The number of tiles to look for with Find, some of which do not exist.
+  // The number of tiles to look for with Find. Some may not exist.
   __device__ __forceinline__ uint32_t count() const { return count_; }
 
   struct Tile {

@@ -5,8 +5,8 @@
 // rounds. That is nearly always so, because bf16 numbers have 8 bits and fp32
 // sums have 24. Let M be the largest magnitude of the rotated block. Every
 // intermediate value of a butterfly is a mean of rotated elements with signs,
-// so it is at most M. That also holds for sums of 4 or 8 neighbouring products,
-// which tensor cores may add first. Sums of two of these are at most 2 M. All
+// so it is at most M. Sums of 4 or 8 neighbouring products, which tensor cores
+// may add first, are at most M, too. Sums of two such sums are at most 2 M. All
 // these values are multiples of the last place of the smallest nonzero x_i / 4.
 // They are exact if 2 M needs at most 24 bits above this place. Blocks with
 // smaller numbers are rotated again, in order.
@@ -39,9 +39,9 @@ struct Rotation {
     }
   }
 
-  // Rotates sixteen blocks, of which each lane has parts. y[n] holds elements
-  // 2n and 2n + 1 of this lane's four: of block lane / 4, then of block lane /
-  // 4 + 8.
+  // Rotates sixteen blocks. Each lane has a part of each block: y[n] holds
+  // elements 2n and 2n + 1 of this lane's four: of block lane / 4, then of
+  // block lane / 4 + 8.
   __device__ __forceinline__ void Apply(const uint32_t (&x)[4],
                                         float (&y)[2][4]) const {
     QUANTD_UNROLL

@@ -52,9 +52,9 @@ class TileStream {
   static constexpr int kBytes = kElementBytes;
   using Tile = StagedTileOf<kBytes>;
   using Source = TileSource<kUnit>;
-  // The threads of a CTA: the teams, then four warps, the first of which sends.
-  // Only a whole warpgroup can give up registers, and three teams need more
-  // than the 72 that all threads start with.
+  // The threads of a CTA: the teams, then four warps. The first of the four
+  // sends. Only a whole warpgroup can give up registers, and three teams need
+  // more than the 72 that all threads start with.
   static constexpr int kCtaThreads = kTeams * kThreads + 4 * kWarp;
   static_assert(kStages >= kTeams);
 

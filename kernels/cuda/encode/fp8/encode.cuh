@@ -105,7 +105,7 @@ __device__ __forceinline__ void SumColumns(Strip<D>& s, ColumnSums& sums) {
   if (s.warp == 0) sums[0][s.lane] = make_float4(0, 0, 0, 0);
   WaitForWarpAbove(s.warp);
   float4 sum = sums[s.warp][s.lane];
-  // Missing rows add +0. That changes no sum, because no sum is -0.
+  // Missing rows add +0, which changes no sum, because no sum is -0.
   QUANTD_UNROLL
   for (int r = 0; r < kStripRows; ++r) {
     sum.x = sum.x + LowOf<D>(s.raw[r].x);

@@ -1,7 +1,7 @@
-// Compile-time parameters of a kernel of the frame: a cell of the matrix of
-// formats and options, using the arithmetic of kernels/arith. Everything else
-// is a run-time value that all threads share: the input's type among those of
-// one size, the element among FP8's, the dimension of a rotation, rules.
+// Compile-time parameters of a kernel of the frame. A cell stands for some
+// formats and options, and uses the arithmetic of kernels/arith. Everything
+// else is a run-time value that is the same in all threads: bf16 or fp16, E4M3
+// or E5M2, the dimension of a rotation, rules.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_CELL_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_CELL_CUH_
 
@@ -10,13 +10,13 @@
 
 namespace quantd::cuda {
 
-// The way from values to codes.
+// How codes are computed from values.
 enum class Coding {
   kFp8,          // E4M3 or E5M2
   kE2M1,         // E2M1, rounded to nearest
   kE2M1Random,   // E2M1, rounded stochastically
   kFourOverSix,  // E2M1 with the better of two scales
-  // Under profiles other than TE, whose copies are rowwise.
+  // For profiles other than TE, which only have rowwise copies.
   kFp8Other,
   kE2M1Other,
 };
@@ -42,16 +42,16 @@ struct Cell {
   // Whether the columnwise copy is not transposed.
   static constexpr bool kInPlace = kMx && kFp8;
   static constexpr bool kMxFp8 = kMx && kCoding == Coding::kFp8;
-  // Whether codes of 16-bit elements are found two at a time; in cells that
-  // rotate, only those of rotated copies. NVFP4's use a table for each amax.
+  // Whether codes of 16-bit elements are computed two at a time. Cells that
+  // rotate do so only for rotated copies. NVFP4 needs a table for each amax.
   static constexpr bool kPairs =
       (kCoding == Coding::kE2M1 || kDraws) && !kSquare && (kMx || kRht);
   static constexpr bool kFits = kPairs && !kMx;
   // Whether scales are a byte each.
   static constexpr bool kByteScales = kLength == 16 || kLength == 32;
 
-  // The parameters, with those that the cell fixes replaced by constants for
-  // the compiler.
+  // Returns `p`, in which the values that the cell fixes are constants for the
+  // compiler.
   static __device__ __forceinline__ EncodeParams Known(EncodeParams p) {
     if constexpr (kScaling != Scaling::kTensor) p.scaling = kScaling;
     p.block = kLength;

@@ -13,7 +13,7 @@
 
 namespace quantd::cuda {
 
-// State of a warp of a team.
+// The state of a warp while it encodes a tile.
 template <typename C>
 using FrameCopy = FrameCopyOf<C>;
 template <typename C, int kBytes>
@@ -26,14 +26,14 @@ struct Turn {
   FrameState<C, kBytes>* team;
   const float* signs;
   const FrameRandom<C::kDraws>& random;
-  int buffer;  // of the squares: tiles alternate between two
+  int buffer;  // of the squares: 0 and 1 alternate from tile to tile
 };
 
-// The place of a warp's sixteen lines of a tile in their copy.
+// The position of a warp's sixteen lines of a tile in their copy.
 struct LinesAt {
-  int lines;  // lines in the tile; may be none
+  int lines;  // lines in the tile; may be 0 or negative
   int64_t first;
-  int64_t position;  // the tile's first position in them
+  int64_t position;  // the lines' first position in the tile
 
   template <typename C, int kBytes>
   __device__ __forceinline__ LinesAt(const Turn<C, kBytes>& t, bool columns) {
@@ -48,7 +48,7 @@ struct LinesAt {
   }
 };
 
-// Stores the E2M1 codes that have been set. All lanes must call this.
+// Stores the E2M1 codes that `codes` holds. All lanes must call this.
 template <typename C>
 __device__ __forceinline__ void StoreSet(const FrameCopy<C>& own,
                                          const LinesAt& at,
@@ -60,8 +60,8 @@ __device__ __forceinline__ void StoreSet(const FrameCopy<C>& own,
   __syncwarp();
 }
 
-// Encodes lines. `values` are those of the lane's half of a line. Returns
-// whether any lane has NaN or Inf.
+// Encodes lines. `values` loads the values of the lane's half of a line.
+// Returns whether any lane has NaN or Inf.
 template <typename C, int kBytes, typename Values>
 __device__ __forceinline__ bool EncodeLines(const Turn<C, kBytes>& t,
                                             bool columns, const Values& values,
@@ -77,15 +77,15 @@ __device__ __forceinline__ bool EncodeLines(const Turn<C, kBytes>& t,
   const int64_t line = first_line + lane % kBlock;
   const int64_t position = at.position;
   const int64_t own_position = at.own_position();
-  // (Lines beyond the copy use the last one's.)
+  // (Lines beyond the copy use the last line's amax.)
   LineScale<Scalar> of_line = own.line;
   if (HasAmaxOfLines(copy)) {
     const int64_t l = line < copy.lines ? line : copy.lines - 1;
     of_line = C::LineOf(p, copy.amax[l * copy.amax_line], 1.0f);
   }
 
-  // A single scale for all of the lane's values: that of the line, or of 128
-  // values.
+  // The scale, if all of the lane's values share one: that of the line, or of
+  // 128 values.
   BlockScale<Scalar> whole = {};
   OtherFp8 other;
   uint32_t max = kInfBits - 1;
@@ -134,15 +134,16 @@ __device__ __forceinline__ bool EncodeLines(const Turn<C, kBytes>& t,
   const LineBytes bytes(&t.team->codes[Team::warp()]);
   uint32_t scales = 0;
   uint32_t seen_max = 0;
-  // Loops over one group of sixteen at a time; two if the code is short enough.
+  // Groups of sixteen in an iteration: two if the code is short enough.
   constexpr int kSpan = C::kPicks ? 1 : 2;
-  // Finds maxima of two elements at once, if enough registers are left.
+  // Whether loads find the maxima, too, two elements at a time. Some cells do
+  // not have enough registers.
   constexpr bool kFindsEarly = !C::kInPlace;
 #pragma unroll 1
   for (int s = 0; s < 4; s += kSpan) {
     float v[kSpan][kBlock];
     auto& flat = reinterpret_cast<float(&)[kSpan * kBlock]>(v);
-    uint32_t found[kSpan] = {};  // magnitudes of the values as loaded
+    uint32_t found[kSpan] = {};  // magnitudes of the loaded values
     QUANTD_UNROLL
     for (int j = 0; j < kSpan; ++j) {
       if constexpr (!kFindsEarly) {
@@ -240,12 +241,12 @@ __device__ __forceinline__ bool EncodeMxRows(const Turn<C, kBytes>& t,
                           LineBytes(&t.team->codes[Team::warp()]));
 }
 
-// Whether codes of a copy are found two elements at a time.
+// Whether codes of a copy are computed two at a time.
 template <typename C>
 __device__ __forceinline__ bool GoesByPairs(const CopyTask& copy) {
   return C::kMx || !HasAmaxOfLines(copy);
 }
-// EncodeLines for 16-bit elements, two at a time.
+// EncodeLines for 16-bit elements, two codes at a time.
 template <typename C, int kBytes, typename Values>
 __device__ __forceinline__ bool EncodeLinesByPairs(const Turn<C, kBytes>& t,
                                                    bool columns,

@@ -1,7 +1,8 @@
-// The frame: tiles come through a ring in shared memory, values are in
-// registers, and whole sectors are written. One kernel for each cell
-// (kernels/cuda/encode/frame/cell.cuh); a warp takes sixteen lines of a tile, a
-// lane half of one. NOTES.md gives the reasons.
+// The frame, an encoder for plans without a tuned kernel. Tiles come through a
+// ring in shared memory, values are in registers, and whole sectors are
+// written. There is one kernel for each cell
+// (kernels/cuda/encode/frame/cell.cuh). A warp takes sixteen lines of a tile, a
+// lane half of a line. NOTES.md gives the reasons.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_ENCODE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_ENCODE_CUH_
 
@@ -15,8 +16,8 @@
 
 namespace quantd::cuda {
 
-// Rotates a copy's lines into the team's memory, where 16-bit columns already
-// lie as rows. Returns Seen bits.
+// Rotates a copy's lines into the team's memory. Columns of 16-bit elements
+// must already be there, as rows. Returns Seen bits.
 template <typename C, int kBytes>
 __device__ __forceinline__ uint32_t RotateCopy(const Turn<C, kBytes>& t,
                                                bool columns) {
@@ -42,14 +43,14 @@ __device__ __forceinline__ uint32_t RotateCopy(const Turn<C, kBytes>& t,
   return special ? SeenInTile<kBytes>(t.tile, columns, t.p.input) : 0;
 }
 
-// Encodes the copies of a cell that rotates; one of them may be unrotated.
-// Calls `release` once, to give the tile back. Returns Seen bits.
+// Encodes the copies of a cell that rotates. One copy may be unrotated. Calls
+// `release` once, when the tile is no longer needed. Returns Seen bits.
 template <typename C, int kBytes, typename Release>
 __device__ __forceinline__ uint32_t EncodeRotating(const Turn<C, kBytes>& t,
                                                    const Release& release) {
   uint32_t seen = 0;
-  // Both copies share one piece of code: all code for a tile must stay in the
-  // instruction caches.
+  // Both copies share one piece of code, because all code for a tile must stay
+  // in the instruction caches.
 #pragma unroll 1
   for (int i = 0; i < 2; ++i) {
     const bool columns = i == 1;
@@ -90,8 +91,8 @@ __device__ __forceinline__ uint32_t EncodeRotating(const Turn<C, kBytes>& t,
 
 // --- squares ----------------------------------------------------------------
 
-// Settles the scales of a tile's squares, which the lines of both copies share.
-// All threads of the team must call this.
+// Finds the scales of a tile's squares of 16 x 16 for both copies, or the
+// maxima of a square of 128 x 128. All threads of the team must call this.
 template <typename C, int kBytes>
 __device__ __forceinline__ void SettleSquares(const Turn<C, kBytes>& t) {
   const LaneValues<kBytes, false> values(t.tile,
@@ -144,8 +145,8 @@ __device__ __forceinline__ void SettleSquares(const Turn<C, kBytes>& t) {
 
 // --- kernel -----------------------------------------------------------------
 
-// Streams by rotation and element size. Rotated lines take shared memory from
-// tiles.
+// Streams for cells with and without rotation, and for element sizes. Rotated
+// lines take shared memory, which leaves less for tiles.
 template <bool kRotates, int kBytes>
 struct FrameStreams {
   using Large = TileStream<2, 4, kStack>;
@@ -186,13 +187,14 @@ struct FrameShared {
   __device__ __forceinline__ void Begin() {}
 };
 
-// The place of a tile, which stays valid as long as the warp works on it.
+// Returns a Place that stays valid after the warp releases the tile, if the
+// cell needs that.
 template <typename C, int kBytes>
 __device__ __forceinline__ const Place& PlaceOf(const Place& at,
                                                 FrameState<C, kBytes>* team) {
   if constexpr (!C::kRht) return at;
   Place& own = team->places[Team::warp()];
-  __syncwarp();  // the previous content has been read
+  __syncwarp();  // waits until the previous content has been read
   if (threadIdx.x % kWarp == 0) own = at;
   __syncwarp();
   return own;

@@ -1,5 +1,5 @@
-// FP8 by the frame, with a scale for a tensor, a line or 128 of its elements,
-// if kernels/cuda/encode/fp8 has no kernel for it.
+// FP8 by the frame, with a scale for a tensor, for a line or for 128 elements
+// of a line. Used if kernels/cuda/encode/fp8 has no kernel for the plan.
 #include "kernels/cuda/encode/frame/encode.cuh"
 
 namespace quantd::cuda {

@@ -1,5 +1,5 @@
-// Encodes the columnwise copy of MXFP8, which is not transposed: a lane takes
-// two columns and the 32 rows of a block, so that codes are written by rows.
+// Encodes columnwise MXFP8, whose codes are not transposed. A lane takes two
+// columns and the 32 rows of a block, so that a warp stores parts of rows.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_IN_PLACE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_IN_PLACE_CUH_
 
@@ -12,7 +12,7 @@ namespace quantd::cuda {
 inline constexpr int kMxRows = 32;
 inline constexpr int kRowsAtOnce = 8;
 
-// The two columns of a lane, at row `r` of the tile.
+// Loads row `r` of a lane's two columns. `at` is the address of row 0.
 template <int kBytes>
 __device__ __forceinline__ void LoadPair(uint32_t at, int r, DType type,
                                          float* a, float* b) {
@@ -35,7 +35,7 @@ __device__ __forceinline__ void LoadPair(uint32_t at, int r, DType type,
 }
 
 // The lane's two columns of a block. They are read again whenever they are
-// needed, since registers are scarcer than shared memory.
+// needed, because registers are scarcer than shared memory.
 template <int kBytes>
 struct PlainPair {
   uint32_t from;
@@ -76,7 +76,7 @@ struct PlainPair {
       for (int c = 0; c < 2; ++c) max[c] = __float_as_uint(m[c]);
     }
   }
-  // Finds maxima with NaN dropped, and returns Seen bits. Seldom called.
+  // Finds the maxima without NaN. Returns Seen bits. Seldom called.
   __device__ __forceinline__ uint32_t FindNumbers(uint32_t (&max)[2]) const {
     max[0] = max[1] = 0;
     uint32_t seen = 0;
@@ -100,7 +100,7 @@ struct PlainPair {
   }
 };
 
-// The place of a lane's two columns of a block.
+// The position of a lane's two columns of a block in the copy.
 struct InPlace {
   int64_t line;
   int64_t position;
@@ -117,7 +117,7 @@ struct PairOfColumns {
       : to(copy.data + at.position * copy.data_position + at.line),
         pitch(copy.data_position),
         left(copy.padded - at.position) {}
-  // Stores two codes each for row r, which is even, and for row r + 1.
+  // Stores the codes of both columns in row r, which is even, and in row r + 1.
   __device__ __forceinline__ void Store(int r, uint32_t word) {
     if (r < left) {
       *reinterpret_cast<uint16_t*>(to) = static_cast<uint16_t>(word);
@@ -138,7 +138,7 @@ __device__ __forceinline__ void StorePairOfScales(const CopyTask& copy,
   const int64_t block = at.position / kMxRows;
   std::byte* const to = copy.scale + ScaleIndex(copy, at.line, block);
   if (copy.swizzled) {
-    // (The first one's number is even, so both are in the same quarter of 32.)
+    // (The first column's number is even, so both are in the same 32 lines.)
     to[0] = static_cast<std::byte>(first);
     to[kSwizzledLine] = static_cast<std::byte>(second);
   } else {
@@ -147,7 +147,7 @@ __device__ __forceinline__ void StorePairOfScales(const CopyTask& copy,
   }
 }
 
-// --- as they are ------------------------------------------------------------
+// --- columns without rotation -----------------------------------------------
 
 // Encodes a lane's two columns of a block. Returns Seen bits.
 template <typename C, int kBytes>
@@ -180,8 +180,8 @@ EncodePair(const EncodeParams& p, const CopyTask& copy, const InPlace& at,
   return seen;
 }
 
-// The place of a lane's two columns of 32 rows of a tile. The codes of a warp's
-// 64 columns are written in pieces of 64 bytes.
+// The position of a lane's two columns and 32 rows in a tile. A warp has 64
+// columns, so it stores pieces of 64 bytes.
 struct OwnPair {
   int row;
   int column;
@@ -193,7 +193,8 @@ struct OwnPair {
   }
 };
 
-// Whether the copy contains any part of two columns of a block, and where.
+// Whether the copy contains a part of two columns of a block, and the position
+// of the columns in the copy.
 __device__ __forceinline__ bool IsIn(const Place& at, const CopyTask& copy,
                                      int row, int column) {
   return int64_t{at.row} + row < copy.padded && column < at.cols;

@@ -8,7 +8,7 @@
 
 namespace quantd::cuda {
 
-// Reports NaN and Inf among a lane's values as read. Seldom called.
+// Returns the Seen bits of a lane's input values. Seldom called.
 template <int kBytes, bool kColumns>
 __device__ __noinline__ uint32_t
 SeenInHalfLine(LaneValues<kBytes, kColumns> values, DType type) {
@@ -26,12 +26,12 @@ SeenInHalfLine(LaneValues<kBytes, kColumns> values, DType type) {
 }
 
 // The largest magnitude of a lane's values, or of all values that share a
-// scale: with NaN above Inf, and with NaN dropped.
+// scale: with NaN above Inf, and without NaN.
 struct Largest {
   uint32_t max = 0;
   uint32_t clean = 0;
 
-  // Adds n values; `m` is their largest magnitude.
+  // Adds n values, whose largest magnitude is `m`.
   template <int N>
   __device__ __forceinline__ void Add(const float (&v)[N], int first, int n,
                                       uint32_t m) {
@@ -39,7 +39,7 @@ struct Largest {
     max = m > max ? m : max;
     clean = number > clean ? number : clean;
   }
-  // Reduces over lanes whose numbers differ in these bits.
+  // Reduces over lanes whose numbers differ only in bits `from` to `to`.
   __device__ __forceinline__ void Reduce(int from, int to) {
     for (int lanes = from; lanes >= to; lanes /= 2) {
       const uint32_t m = __shfl_xor_sync(0xFFFFFFFFu, max, lanes);

@@ -1,5 +1,5 @@
-// Writes codes and scales of a warp's sixteen lines to memory: by whole sectors
-// if a copy's lines are aligned to them, else one by one.
+// Stores codes and scales of a warp's sixteen lines: in whole sectors if the
+// copy's lines are aligned to sectors, else one by one.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_LINES_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_LINES_CUH_
 
@@ -9,9 +9,9 @@
 
 namespace quantd::cuda {
 
-// Shared memory of LineCodes, used here to gather FP8 codes of a warp's lines
-// into sectors: 32 bytes of either half of sixteen lines at a time. Pieces of
-// 16 bytes are swizzled to avoid bank conflicts.
+// Gathers FP8 codes of a warp's lines into sectors, in the shared memory of
+// LineCodes: 32 bytes of either half of sixteen lines at a time. Pieces of 16
+// bytes are swizzled to avoid bank conflicts.
 class LineBytes {
  public:
   using Storage = LineCodes::Storage;
@@ -20,8 +20,8 @@ class LineBytes {
   __device__ __forceinline__ explicit LineBytes(Storage* storage)
       : base_(SharedAddress(storage)) {}
 
-  // Sets sixteen codes of line lane % 16: group `i`, 0 or 1, of its half lane /
-  // 16.
+  // Sets the sixteen codes of group `i`, 0 or 1, in half lane / 16 of line lane
+  // % 16.
   __device__ __forceinline__ void Set(uint32_t i, const Sixteen& codes) const {
     const uint32_t lane = threadIdx.x % kWarp;
     const uint32_t at = Piece(lane % kBlock, lane / kBlock * 2 + i);
@@ -32,8 +32,8 @@ class LineBytes {
   }
 
   // Stores the codes after both groups have been set. All lanes must call this.
-  // The line begins at `position`; `pair`, 0 or 1, is the number of the pair of
-  // groups within each half.
+  // Lines begin at `position`. `pair`, 0 or 1, is the number of this pair of
+  // groups in each half.
   __device__ __forceinline__ void Store(const EncodeParams& p,
                                         const CopyTask& copy, bool whole,
                                         int64_t line, int64_t position,
@@ -64,10 +64,10 @@ class LineBytes {
   uint32_t base_;
 };
 
-// Collects the scale bytes of line lane % 16: for blocks of 16, four from block
-// 4 * (lane / 16) on; for blocks of 32, two from block 2 * (lane / 16) on.
-// Returns a word of a lane's four scales; for blocks of 32 that of the line, in
-// the first sixteen lanes.
+// Returns a word of four scales. `bytes` holds scales of line lane % 16. For
+// blocks of 16 there are four, from block 4 * (lane / 16) on. For blocks of 32
+// there are two, from block 2 * (lane / 16) on, and each of the first sixteen
+// lanes gets the four scales of its line.
 template <int kLength>
 __device__ __forceinline__ uint32_t WordOfScales(uint32_t bytes) {
   if constexpr (kLength == 16) return bytes;
@@ -75,8 +75,8 @@ __device__ __forceinline__ uint32_t WordOfScales(uint32_t bytes) {
   return (bytes & 0xFFFFu) | other << 16;
 }
 
-// Stores scales of blocks of 32; the first sixteen lanes have four of line `at`
-// + lane.
+// Stores scales of blocks of 32. Each of the first sixteen lanes has the four
+// scales of line `line` + lane.
 __device__ __forceinline__ void StoreScalesOf32(const LineTask& task,
                                                 const CopyTask& copy,
                                                 uint32_t line, uint32_t block,
@@ -93,7 +93,7 @@ __device__ __forceinline__ void StoreScalesOf32(const LineTask& task,
   *reinterpret_cast<uint32_t*>(to) = word;
 }
 
-// Zeroes the scales of a word beyond the last of `left` blocks, as padding.
+// Zeroes the scales after the first `left` ones of a word, which are padding.
 __device__ __forceinline__ uint32_t KeepScales(uint32_t word, int64_t left) {
   if (left >= 4) return word;
   return left <= 0 ? 0 : word & ((1u << (8 * left)) - 1);

@@ -1,5 +1,6 @@
-// MXFP8 codes of rows, one block at a time. A block is read once for its scale
-// and again for its codes, since registers are scarcer than shared memory.
+// Encodes rows of MXFP8, one block at a time. A block is read once for its
+// scale and again for its codes, because registers are scarcer than shared
+// memory.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_MX_BYTES_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_MX_BYTES_CUH_
 
@@ -8,8 +9,8 @@
 
 namespace quantd::cuda {
 
-// Codes of the i-th sixteen of a lane's values under an E8M0 scale's
-// multiplier.
+// The codes of the i-th sixteen of a lane's values. `m` is the multiplier of an
+// E8M0 scale.
 template <DType E, int kBytes>
 __device__ __forceinline__ Sixteen
 MxBytesOf(const LaneValues<kBytes, false>& values, int i, DType type, float m) {
@@ -37,8 +38,7 @@ MxBytesOf(const LaneValues<kBytes, false>& values, int i, DType type, float m) {
   return codes;
 }
 
-// The largest magnitude, NaN dropped, of a block of twice sixteen. Seldom
-// called.
+// The largest magnitude without NaN of a block of 32. Seldom called.
 template <int kBytes>
 __device__ __forceinline__ uint32_t
 LargestNumberOf(const LaneValues<kBytes, false>& values, int i, DType type) {
@@ -53,7 +53,7 @@ LargestNumberOf(const LaneValues<kBytes, false>& values, int i, DType type) {
   return max;
 }
 
-// The places of a warp's rows in their copy, and of the lane's half of a row.
+// The position of a warp's rows of a tile in their copy.
 struct MxRows {
   int lines;  // lines in the tile; at least one
   int64_t first;

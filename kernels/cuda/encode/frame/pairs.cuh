@@ -1,6 +1,7 @@
-// E2M1 codes of a warp's sixteen lines of 16-bit elements, two at a time:
-// rounded to nearest in fp16 (kernels/cuda/tile/packed.cuh), in half the time
-// of fp32, or stochastically by kernels/cuda/encode/nvfp4/stochastic.cuh.
+// Computes E2M1 codes of a warp's sixteen lines of 16-bit elements, two codes
+// at a time. Rounds to nearest in fp16 (kernels/cuda/tile/packed.cuh), in half
+// the time of fp32, or stochastically
+// (kernels/cuda/encode/nvfp4/stochastic.cuh).
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_PAIRS_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_PAIRS_CUH_
 
@@ -11,10 +12,11 @@
 
 namespace quantd::cuda {
 
-// --- codes under E8M0 scales ------------------------------------------------
+// --- codes with E8M0 scales -------------------------------------------------
 
-// Scaling by a power of two is exact in fp16 for all values whose codes are not
-// 0. Scaled values are below 8; codes above that of 6 are clamped.
+// Codes of two values times twice / 2. Scaling by a power of two is exact in
+// fp16 for all values with nonzero codes. Scaled values are below 8. Codes
+// above that of 6 are clamped.
 __device__ __forceinline__ uint32_t CodesOfHalves(uint32_t x, uint32_t twice) {
   const uint32_t a = FusedHalves(x, twice, 0x64006400u);
   const uint32_t b = FusedHalves(x, twice - 0x04000400u, 0x64026402u);
@@ -22,13 +24,12 @@ __device__ __forceinline__ uint32_t CodesOfHalves(uint32_t x, uint32_t twice) {
   return __vminu2(__vimin3_u16x2(a, b, c), 0x64076407u);
 }
 
-// bf16 are converted to fp16 with the scale subtracted from their exponents.
+// Converts bf16 to fp16 and subtracts the scale from the exponents.
 struct MxFitOfBf16 {
   uint32_t least;
   uint32_t offset;
 
-  // The largest magnitude, if there is a nonzero one, is far from the ends of
-  // fp32's range.
+  // The largest magnitude must be 0, or far from the ends of fp32's range.
   __device__ __forceinline__ explicit MxFitOfBf16(uint32_t stored) {
     // The bf16 that becomes 0. (Blocks of zeros have the smallest scale.)
     const uint32_t zero = ((stored > 15 ? stored : 15) - 15) * 128;
@@ -42,10 +43,10 @@ __device__ __forceinline__ uint32_t CodePair(uint32_t magnitudes,
                        0x40004000u);
 }
 
-// fp16 are multiplied twice, since a factor may be 2^27.
+// Multiplies fp16 twice, because a factor may be 2^27.
 struct MxFitOfF16 {
   uint32_t first;
-  uint32_t twice;  // the other factor, doubled
+  uint32_t twice;  // the second factor, doubled
 
   __device__ __forceinline__ explicit MxFitOfF16(uint32_t stored) {
     const int exponent = 127 - static_cast<int>(stored > 100 ? stored : 100);
@@ -65,15 +66,15 @@ __device__ __forceinline__ uint2 MxCodesUnder(const Words& x, DType type,
                               : CodesUnder(x, MxFitOfF16(stored));
 }
 
-// Sixteen stochastically rounded codes of x * m. Byte i of `random` belongs to
-// element i.
+// The stochastically rounded codes of sixteen elements, multiplied by m. Byte i
+// of `random` belongs to element i.
 __device__ __forceinline__ uint2 StochasticCodesUnder(
     const Words& x, DType type, float m, const uint32_t (&random)[4]) {
   return type == DType::kBF16 ? StochasticCodes<DType::kBF16>(x, m, random)
                               : StochasticCodes<DType::kF16>(x, m, random);
 }
 
-// Whether a block with this largest magnitude goes to the generic functions.
+// Whether a block with this largest magnitude needs the generic functions.
 __device__ __forceinline__ bool IsRareInMx(uint32_t max) {
   constexpr uint32_t kLeast = (127u - 90) << 23;
   constexpr uint32_t kMost = (127u + 90) << 23;
@@ -82,8 +83,8 @@ __device__ __forceinline__ bool IsRareInMx(uint32_t max) {
 
 // --- lines ------------------------------------------------------------------
 
-// Encodes a lane's block with the generic functions: sets its codes and returns
-// its scale. Positions of its line from `left` on do not exist.
+// Encodes a lane's block with the generic functions. Sets the codes and returns
+// the scale. Only `left` positions of the lane's half line exist.
 template <typename C, typename Values, typename Random>
 __device__ __noinline__ uint32_t EncodeRareBlock(
     const EncodeParams& kept, const LineScale<Scalar>& line, Values values,
@@ -115,10 +116,10 @@ __device__ __noinline__ uint32_t EncodeRareBlock(
   return scale.stored;
 }
 
-// Encodes the lane's half of a line, with `left` existing positions: sets its
-// codes and returns the bytes of its scales, the first in the low byte.
-// `*special` tells whether it holds NaN or Inf. `random`: a LineRandom, or
-// ToNearest. All lanes must call this.
+// Encodes the lane's half of a line, which has `left` positions. Sets the codes
+// and returns the scales, the first in the low byte. Sets `*special` to whether
+// the half holds NaN or Inf. `random` is a LineRandom or ToNearest. All lanes
+// must call this.
 template <typename C, typename Values, typename Random>
 __device__ __forceinline__ uint32_t EncodePairs(
     const EncodeParams& kept, const EncodeParams& p, const FrameCopyOf<C>& own,
@@ -145,7 +146,8 @@ __device__ __forceinline__ uint32_t EncodePairs(
     if constexpr (C::kMx) {
       scale = C::ScaleOf(p, {}, max, max).stored;
       is_rare = IsRareInMx(max);
-      // (Both at once would need more registers than unrotated cells have.)
+      // (Both sixteens at once would need more registers than unrotated cells
+      // have.)
 #pragma unroll(C::kDraws && !C::kRht ? 1 : kSixteens)
       for (int j = 0; j < kSixteens; ++j) {
         const auto i = static_cast<uint32_t>(b * kSixteens + j);

@@ -1,4 +1,4 @@
-// Squares by the frame: those of NVFP4, 16 x 16, and of FP8, 128 x 128.
+// Squares by the frame: NVFP4's squares of 16 x 16, and FP8's of 128 x 128.
 #include "kernels/cuda/encode/frame/encode.cuh"
 
 namespace quantd::cuda {

@@ -1,4 +1,4 @@
-// State shared by the warps of a team: the current group, what follows from its
+// State that the warps of a team share: the current group, the tables for its
 // amaxes, and memory for codes and squares.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_TEAM_GROUP_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_TEAM_GROUP_CUH_
@@ -9,26 +9,27 @@
 
 namespace quantd::cuda {
 
-// One copy of the group.
+// One copy of a group.
 template <typename C>
 struct FrameCopyOf {
   CopyTask task;
   LineTask lines;
-  LineScale<Scalar> line;  // if all lines have one amax
+  LineScale<Scalar> line;  // if all lines have the same amax
   std::conditional_t<C::kPicks, ErrorTable, int> errors;
-  // The table for a cell that finds codes two elements at a time.
+  // The table of a cell that computes codes two at a time.
   std::conditional_t<C::kFits,
                      std::conditional_t<C::kDraws, ValueTable, FitTable>, int>
       fits;
 };
 
+// The current group of a team.
 template <typename C>
 class FrameGroup {
  public:
   using FrameCopy = FrameCopyOf<C>;
   struct Tables {
     FrameCopy copies[2];
-    int64_t row;  // its first row in the payload
+    int64_t row;  // the group's first row in the payload
     uint32_t group;
     bool same;  // both copies have the same amax
   };
@@ -47,7 +48,7 @@ class FrameGroup {
   // Enters the group of the next tile. All threads of the team must call this.
   __device__ __forceinline__ void Enter(uint32_t group) {
     if (alone() || group == tables_->group) return;
-    Team::Sync();  // the tables are no longer in use
+    Team::Sync();  // waits until the tables are no longer in use
     Fill(group);
   }
 
@@ -113,14 +114,13 @@ struct FrameState {
   LineCodes::Storage codes[Team::kWarps];
   // Rotated lines of either copy.
   std::conditional_t<C::kRht, StagedTile, int> lines;
-  // The places of the tiles that each warp works on, which may have been
-  // released.
+  // Copies of the Place of each warp's tile, which may already be released.
   Place places[C::kRht ? Team::kWarps : 1];
-  // fp32 is read as columns in place.
+  // (Columns of fp32 are read from the tile directly.)
   Exchange::Storage exchange[kBytes == 2 ? Team::kWarps : 1];
   typename FrameGroup<C>::Tables group;
-  // Scales of squares of 16, and maxima of the warps' lines. Two of each,
-  // because those of the last tile are still being read.
+  // Scales of squares of 16 x 16, and maxima of the warps' lines. There are two
+  // of each, because warps may still read those of the last tile.
   alignas(8) uint8_t squares[2][2][kSquares][kSquares];
   uint32_t tile_max[2][Team::kWarps];
   uint32_t tile_clean[2][Team::kWarps];

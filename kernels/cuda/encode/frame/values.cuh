@@ -1,6 +1,7 @@
-// Loads values from a staged tile into registers: a warp takes sixteen lines of
-// a tile, a lane half of one, sixteen values at a time. The code after this
-// does not depend on the direction of lines and the type of elements.
+// Loads values from a tile in shared memory into registers. A warp takes
+// sixteen lines of a tile, a lane half of a line, sixteen values at a time.
+// Code that uses the values does not depend on the direction of lines and the
+// type of elements.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_VALUES_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_VALUES_CUH_
 
@@ -9,12 +10,11 @@
 
 namespace quantd::cuda {
 
-// fp32 bits of the largest magnitude of n values; those of a NaN if there is
-// one.
+// The largest magnitude of n values as fp32 bits. NaN if any value is NaN.
 template <int N>
 __device__ __forceinline__ uint32_t LargestMagnitude(const float (&v)[N],
                                                      int first, int n) {
-  // Four chains, because the operations of a single one would wait for each
+  // Four chains, because the operations of a single chain would wait for each
   // other.
   float max[4] = {};
   QUANTD_UNROLL
@@ -24,7 +24,7 @@ __device__ __forceinline__ uint32_t LargestMagnitude(const float (&v)[N],
   return __float_as_uint(LargerMagnitude(LargerMagnitude(max[0], max[1]),
                                          LargerMagnitude(max[2], max[3])));
 }
-// The maximum with NaN dropped.
+// The largest magnitude without NaN.
 template <int N>
 __device__ __forceinline__ uint32_t LargestNumber(const float (&v)[N],
                                                   int first, int n) {
@@ -34,8 +34,8 @@ __device__ __forceinline__ uint32_t LargestNumber(const float (&v)[N],
   return __float_as_uint(max);
 }
 
-// fp32 bits of the largest magnitude of a block of 16-bit elements; those of a
-// NaN if there is one.
+// The largest magnitude of a block of 16-bit elements as fp32 bits. NaN if any
+// element is NaN.
 template <DType D>
 __device__ __forceinline__ uint32_t LargestIn(const Words& x) {
   const auto& max = MaxOfWords<D>;
@@ -48,7 +48,7 @@ __device__ __forceinline__ uint32_t LargestOfWords(const Words& x, DType type) {
   return LargestIn<DType::kF16>(x);
 }
 
-// The lines of a warp, of 16-bit elements. Block i of a lane is the sixteen
+// Loads a warp's lines of 16-bit elements. Block i of a lane is the sixteen
 // positions from 64 * (lane / 16) + 16 * i on in line lane % 16.
 template <int kBytes, bool kColumns>
 class LaneValues {
@@ -64,8 +64,8 @@ class LaneValues {
                                        float (&v)[kBlock]) const {
     UnpackAll(Take(i), type, v);
   }
-  // Load, which also finds fp32 bits of the largest magnitude; those of a NaN
-  // if there is one.
+  // Loads a block and returns its largest magnitude as fp32 bits. Returns NaN
+  // if any element is NaN.
   __device__ __forceinline__ uint32_t LoadAndFindMax(int i, DType type,
                                                      float (&v)[kBlock]) const {
     const Words x = Take(i);
@@ -75,12 +75,12 @@ class LaneValues {
   __device__ __forceinline__ uint32_t FindMax(int i, DType type) const {
     return LargestOfWords(Take(i), type);
   }
-  // Load for a single lane. Seldom called.
+  // Loads a block with a single lane. Seldom called.
   __device__ __forceinline__ void LoadAlone(int i, DType type,
                                             float (&v)[kBlock]) const {
     UnpackAll(Numbered(i).Block(), type, v);
   }
-  // All lanes must call this if lines are columns.
+  // Returns block i. All lanes must call this if lines are columns.
   __device__ __forceinline__ Words Take(int i) const {
     const WarpLines<kColumns> lines = Numbered(i);
     if constexpr (kColumns) {
@@ -118,7 +118,7 @@ class LaneValues {
   const Exchange exchange_;
 };
 
-// The lines of a warp, of fp32.
+// Loads a warp's lines of fp32.
 template <bool kColumns>
 class LaneValues<4, kColumns> {
  public:

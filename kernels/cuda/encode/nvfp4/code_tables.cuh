@@ -1,6 +1,6 @@
-// Tables in shared memory that follow from the amax of a copy: multipliers by
-// scale, or fits (kernels/cuda/tile/packed.cuh) by scale; and which blocks go
-// to the generic functions.
+// Tables in shared memory that are made for the amax of a copy. They hold the
+// multiplier or the fit (kernels/cuda/tile/packed.cuh) of each scale. IsRare
+// tells which blocks need the generic functions.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_CODE_TABLES_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_CODE_TABLES_CUH_
 
@@ -14,20 +14,21 @@
 
 namespace quantd::cuda {
 
-// E4M3's exponent field of 1. Multipliers of scales that differ only in the
-// exponent differ by a power of two.
+// The exponent field of the E4M3 number 1. Multipliers of scales that differ
+// only in the exponent differ by a power of two.
 inline constexpr uint32_t kFieldOfOne = 7;
 
-// The multiplier of scales with this exponent field, times 2^shift, given the
-// one for 1's field. Both must be normal numbers.
+// The multiplier, times 2^shift, of a scale with exponent field `field`. `m` is
+// the multiplier of the scale with the same mantissa and field kFieldOfOne.
+// Both must be normal numbers.
 __device__ __forceinline__ float OfField(float m, uint32_t field,
                                          int shift = 0) {
   const int exponent = static_cast<int>(kFieldOfOne - field) + shift;
   return m * __uint_as_float(static_cast<uint32_t>(127 + exponent) << 23);
 }
 
-// The multipliers of a copy under a group's amax, in shared memory: there are
-// only 128 scales, so a division for each is cheaper than one for each block.
+// The multipliers for an amax. There are only 128 scales, so a division for
+// each scale is cheaper than one for each block.
 struct alignas(16) Multipliers {
   float of[128];  // by E4M3 code
   float s_inv6;   // from a block's maximum to its target scale
@@ -42,7 +43,7 @@ struct alignas(16) Multipliers {
   }
 };
 
-// A table for finding codes in fp32 as values / 64
+// A table to find codes in fp32 by values / 64
 // (kernels/cuda/encode/nvfp4/nearest.cuh).
 struct alignas(16) ValueTable {
   float of[128];  // multipliers / 64, by E4M3 code
@@ -65,19 +66,19 @@ struct alignas(16) ValueTable {
   }
 };
 
-// A table for finding codes in fp16; the fit of each scale takes a search.
+// A table to find codes in fp16. Fill searches for the fit of each scale.
 struct alignas(16) FitTable {
   union {
-    // By E4M3 code. Subnormal scales are not set, except for 0, the scale of
-    // blocks of zeros.
+    // By E4M3 code. Entries of subnormal scales are not set, except for 0, the
+    // scale of blocks of zeros.
     CodeFit of[128];
-    // Used in place of the fits if any scale has none. A tensor's own amax
-    // often leads to that scale, and lanes that diverge would take the time of
-    // both ways.
+    // Replaces the fits if any scale has no fit. With a tensor's own amax,
+    // blocks often have that scale, and lanes that diverge would take the time
+    // of both paths.
     ValueTable values;
   };
   float s_inv6;  // from a block's maximum to its target scale
-  // Whether scales with this mantissa have no fit.
+  // 1 for each mantissa with which scales have no fit.
   alignas(8) uint8_t misses[8];
 
   // Whether all scales have fits.
@@ -90,8 +91,9 @@ struct alignas(16) FitTable {
   // after.
   //
   // Multipliers of scales that differ only in the exponent differ by a power of
-  // two. So a warp takes the scales of one mantissa, and each lane one
-  // candidate: a c near the multiplier, and an offset that is added to x.
+  // two. So a warp takes the scales of one mantissa. Each lane tries one
+  // candidate: a factor c near the multiplier, and an offset that is added to
+  // x.
   __device__ __noinline__ void Fill(float amax, float range) {
     const float s = Nvfp4EncodeScale<Scalar>(amax, range);
     const uint32_t thread = threadIdx.x % kThreads;
@@ -133,14 +135,14 @@ struct alignas(16) FitTable {
         __shfl_sync(0xFFFFFFFFu, __float_as_uint(c * 2.0f), best);
     const uint32_t eighths = __shfl_sync(0xFFFFFFFFu, added, best);
 
-    // (The margins keep all of these multipliers normal.)
+    // (With these margins all multipliers are normal numbers.)
     const bool usable = found != 0 && m >> 23 >= 32 && m >> 23 < 224;
     if (lane == 0) misses[mantissa] = usable ? 0 : 1;
     Team::Sync();
     if (!whole()) return values.Fill(amax, range);
     if (thread == 0) of[0] = {0x3C00, 0, 0};
     if (lane == 0 || lane >= 16) return;
-    // x * m is x' * c, with a factor 2^exponent moved from one to the other.
+    // x' is x * 2^exponent, and c replaces m / 2^exponent.
     const int exponent =
         static_cast<int>(m >> 23) - 127 + static_cast<int>(kFieldOfOne - lane);
     const int zero = (112 - exponent) * 128;  // the bf16 whose x' is 0
@@ -153,8 +155,8 @@ struct alignas(16) FitTable {
   }
 
  private:
-  // The values where codes change, and whether y is beyond one: ties go to the
-  // even code.
+  // The threshold between codes i and i + 1, and whether y is beyond it. Ties
+  // go to the even code.
   static __device__ __forceinline__ float ThresholdOf(uint32_t i) {
     const float y = i < 4 ? 0.25f + 0.5f * i : i - 1.5f;
     return i == 6 ? 5.0f : y;
@@ -172,8 +174,8 @@ __device__ __forceinline__ Byte* CodeTableAt(Byte* tables, int64_t group,
 }
 
 // Copy a table from shared memory to global memory, and back. All threads of
-// eight warps must call them; the caller synchronizes before the first and
-// after the second.
+// eight warps must call them. The caller synchronizes before StoreCodeTable and
+// after LoadCodeTable.
 template <typename Table>
 __device__ __forceinline__ void StoreCodeTable(const Table& table,
                                                std::byte* to) {
@@ -193,9 +195,9 @@ __device__ __forceinline__ void LoadCodeTable(const std::byte* from,
   }
 }
 
-// Loads the table of copy `number` of a group into a team's shared memory, from
-// where the kernel that wrote the amaxes has put it. All threads of the team
-// must call this; the caller synchronizes them after.
+// Loads the table of copy `number` of a group into a team's shared memory.
+// LaunchWriteAmax has made it. All threads of the team must call this. The
+// caller synchronizes them afterwards.
 template <typename Table>
 __device__ __forceinline__ void BringCodeTable(const EncodeArgs& a,
                                                uint32_t group, uint32_t number,
@@ -205,7 +207,7 @@ __device__ __forceinline__ void BringCodeTable(const EncodeArgs& a,
 }
 
 // Whether a block with the target scale `wanted` and the largest magnitude
-// `max` (fp32 bits) goes to the generic functions: it has NaN or Inf, or its
+// `max` (fp32 bits) needs the generic functions. It holds NaN or Inf, or its
 // scale is not a normal E4M3 number, so that values may reach 7 and must be
 // clamped.
 __device__ __forceinline__ bool IsRare(uint32_t max, float wanted) {

@@ -1,6 +1,6 @@
-// Shared by the tuned NVFP4 kernels: addresses of scales, and the generic
-// functions for blocks that the fast arithmetic does not handle. Input is bf16
-// (fp16 where stated); kernels/cuda/tile/packed.cuh has the arithmetic.
+// Addresses of scales and the encoding of rare blocks, for the tuned NVFP4
+// kernels. Input is bf16 (fp16 where stated). kernels/cuda/tile/packed.cuh has
+// the fast arithmetic.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_ENCODE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_ENCODE_CUH_
 
@@ -17,8 +17,8 @@ __device__ __forceinline__ Words LoadWords(const std::byte* p) {
   return {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
 }
 
-// Addresses of a copy's scales in the lines of one chunk of 128: of one block
-// of each line, or of four neighbouring blocks starting at a multiple of four.
+// Addresses of a copy's scales in the 128 lines of a chunk: of one block of
+// each line, or of four neighbouring blocks if the first is a multiple of four.
 struct ScaleColumn {
   std::byte* first;  // line 0 of the chunk
   uint32_t pitch;    // bytes to the next line; 0: swizzled
@@ -44,14 +44,14 @@ struct ScaleColumn {
   }
 };
 
-// Sixteen elements and their scale.
+// The codes of sixteen elements and their scale.
 struct Unit {
   uint2 codes;
   uint32_t scale;
 };
 
-// Encodes sixteen values under a scale with the generic functions. `random` is
-// nullptr for rounding to nearest.
+// Encodes sixteen values with a given scale by the generic functions. `random`
+// is nullptr for rounding to nearest.
 __device__ __forceinline__ Unit EncodeUnder(const EncodeParams& p,
                                             const float (&v)[kBlock],
                                             const BlockScale<Scalar>& scale,
@@ -61,8 +61,9 @@ __device__ __forceinline__ Unit EncodeUnder(const EncodeParams& p,
   return {make_uint2(words[0], words[1]), scale.stored};
 }
 
-// Encodes any block with the generic functions; `x` is the block as read.
-// `random` is nullptr for rounding to nearest. Adds to `*seen`.
+// Encodes any block with the generic functions. `x` is the block before its
+// rotation. `random` is nullptr for rounding to nearest. Adds the block's Seen
+// bits to `*seen`.
 template <DType D = DType::kBF16>
 static __device__ __noinline__ Unit
 EncodeRare(const EncodeParams& p, Words x, const float* signs, float amax,

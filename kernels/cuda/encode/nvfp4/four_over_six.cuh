@@ -1,12 +1,12 @@
-// 4over6 for blocks of sixteen: the codes of both candidates, and which has the
-// smaller error. This is the fast half, for blocks that are not rare
-// (kernels/cuda/tile/packed.cuh) under an amax that IsOrdinary.
+// 4over6 for blocks of sixteen: finds the codes with both candidate scales, and
+// the candidate with the smaller error. The fast functions are for blocks that
+// are not rare (IsRare) with an amax that IsOrdinary.
 //
-// Errors are rounded sums of rounded numbers, but usually an approximation
-// shows which of two is smaller. So approximate sums are compared first, and
-// exact ones only if those are too close to each other.
+// Errors are rounded sums of rounded numbers, but usually approximations show
+// which of two errors is smaller. So approximate sums are compared first. Exact
+// sums are only needed if the approximate ones are too close to each other.
 //
-// The sign of an element does not affect its error: everything works on
+// The sign of an element does not affect its error. So everything works on
 // magnitudes, and signs are added to the codes at the end.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_FOUR_OVER_SIX_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_FOUR_OVER_SIX_CUH_
@@ -20,19 +20,20 @@
 
 namespace quantd::cuda {
 
-// Whether multiplying by 2, 4 and so on is exact in all computations below.
+// Whether multiplying by powers of two is exact in all computations below.
 __device__ __forceinline__ bool IsOrdinary(float amax) {
   return (amax >= 0x1p-90f && amax <= 0x1p90f) || amax == 0.0f;
 }
 
-// Constants of an element's error under one scale. Codes are found as E2M1
-// values / 64 (kernels/cuda/encode/nvfp4/nearest.cuh).
+// Constants to compute the error of elements with one scale. Codes are found as
+// E2M1 values / 64 (kernels/cuda/encode/nvfp4/nearest.cuh).
 struct ErrorTerms {
   float m;  // element to E2M1 value / 64
-  // The factor from values / 64 to decoded numbers: 64 times the scale for the
-  // fast error, else 64 d(1), where d(q) is the number decoded from value q,
-  // rounded twice as in FORMATS.md. This factor times q / 64 is d(q) up to
-  // 2^-22 of it, and exactly so for powers of two.
+  // The factor from values / 64 to decoded numbers. For the fast error it is 64
+  // times the scale. Otherwise it is 64 d(1), where d(q) is the number decoded
+  // from value q, rounded twice as in FORMATS.md. The factor times q / 64 is
+  // d(q) with an error of at most 2^-22 d(q), and without error for powers of
+  // two.
   float near;
 };
 
@@ -81,21 +82,22 @@ __device__ __forceinline__ float SixthOf(float b) {
   return __fmaf_rn(__fmaf_rn(-6.0f, guess, b), inv6, guess);
 }
 
-// The errors of a block, or of a square, under its two candidates: the one for
-// a maximum of 4 and the one for 6.
+// The errors of a block or a square with its two candidate scales, which map
+// its maximum to 4 and to 6.
 struct Errors {
   float four;
   float six;
 };
 
-// Whether approximate errors leave open which is smaller, for a block or square
-// of `lines` lines with the largest magnitude `max`.
+// Whether approximate errors are too close to show which is smaller, for a
+// block or square of `lines` lines with the largest magnitude `max`.
 //
-// A sum is rounded at most 23 times, here and by the definition: together less
-// than 2^-18 of both sums. Except for the fast error, `near` also makes decoded
-// numbers inexact by up to 2^-22 of them. They are at most 6/5 max, and a
-// difference that is squared is at most max / 5; so both sums of a line are off
-// by at most 2^-18.06 max^2, or 2^-16.7 max.
+// A sum is rounded at most 23 times, here and by the definition. Together this
+// changes the two sums by less than 2^-18 of both. Except for the fast error,
+// `near` also makes decoded numbers inexact, by up to 2^-22 of a number.
+// Decoded numbers are at most 6/5 max, and differences that are squared at most
+// max / 5. So both sums of a line are off by at most 2^-18.06 max^2 with
+// squares, or 2^-16.7 max without.
 template <bool kMse>
 __device__ __forceinline__ bool InDoubt(const Errors& errors, float max,
                                         int lines, bool fast) {
@@ -109,14 +111,14 @@ __device__ __forceinline__ bool InDoubt(const Errors& errors, float max,
   return max != 0.0f && !(fabsf(errors.four - errors.six) > doubt);
 }
 
-// The approximate error of a block under one candidate.
+// The approximate error of a block with one candidate scale.
 template <bool kMse>
 struct Candidate {
   ErrorTerms terms;
   float error = 0.0f;
 
   // Adds the approximate error for magnitude x. `target` is x, or x * S for the
-  // fast error. Returns the value / 64.
+  // fast error. Returns the E2M1 value / 64.
   __device__ __forceinline__ float Add(float x, float target) {
     const float q = NearestE2M1(__fmul_rn(x, terms.m));
     const float d = __fmaf_rn(q, terms.near, -target);
@@ -125,14 +127,15 @@ struct Candidate {
   }
 };
 
-// The error of a block of values under a scale, exactly as defined.
+// The error of a block of values with a scale, exactly as defined in
+// FORMATS.md.
 template <bool kMse>
 __device__ __forceinline__ float ExactError(const float (&v)[kBlock],
                                             const ErrorTable& table,
                                             uint32_t code, bool fast) {
   const ErrorTerms terms = table.of[code];
-  // With p the power of two below q, the number decoded from q is p d(1) or p
-  // d(1.5), exactly: the error is rounded once, as defined.
+  // Let p be q without its mantissa. The number decoded from q is exactly p
+  // d(1) or p d(1.5), so the error is rounded once, as defined.
   const float scale = DecodeE4M3<Scalar>(code);
   const float one =
       fast ? terms.near : 64.0f * (scale * table.amax / table.range);
@@ -159,9 +162,9 @@ __device__ __forceinline__ Errors ExactErrors(const float (&v)[kBlock],
   return {ExactError<kMse>(v, table, four, fast),
           ExactError<kMse>(v, table, six, fast)};
 }
-// The errors of a square, summed in the tree of FourOverSixErrorOfSquare.
-// Sixteen lanes have a line of it each; all lanes in `of`, which are those of
-// whole squares, must call this.
+// The errors of a square, added in the order of FourOverSixErrorOfSquare. Each
+// of sixteen lanes has the errors of a line. All lanes in the mask `of`, which
+// are the lanes of whole squares, must call this.
 __device__ __forceinline__ Errors SumOfLines(Errors errors,
                                              uint32_t of = 0xFFFFFFFFu) {
   __syncwarp(of);
@@ -173,8 +176,8 @@ __device__ __forceinline__ Errors SumOfLines(Errors errors,
   return errors;
 }
 
-// The base of the candidates' scales: the largest magnitude (fp32 bits) of a
-// block or a square over 6, times S.
+// The base of the candidate scales: max / 6 * S, where `max` is the largest
+// magnitude (fp32 bits) of a block or a square.
 __device__ __forceinline__ float BaseOf(uint32_t max, float s) {
   return __fmul_rn(SixthOf(__uint_as_float(max)), s);
 }
@@ -185,7 +188,7 @@ __device__ __forceinline__ uint32_t ScaleForSix(float base) {
   return E4M3Of(base);
 }
 
-// Both candidates of a block of elements of type D.
+// The errors and the codes of a block with both candidate scales.
 template <DType D, bool kMse, bool kFast>
 class Contest {
  public:
@@ -219,7 +222,7 @@ class Contest {
   __device__ __forceinline__ Errors errors() const {
     return {four_.error, six_.error};
   }
-  // The codes of x under one candidate.
+  // The codes of x with one candidate scale.
   __device__ __forceinline__ uint2 Codes(const Words& x, bool four) const {
     uint32_t words[2];
     QUANTD_UNROLL
@@ -242,9 +245,9 @@ class Contest {
   uint32_t six_bytes_[4];
 };
 
-// Encodes a block with largest magnitude `max` (fp32 bits) under the better of
-// its candidates. Returns false if the fast arithmetic does not handle it: then
-// EncodeOpen must.
+// Encodes a block with the better candidate scale. `max` is the block's largest
+// magnitude (fp32 bits). Returns false if EncodeOpen must encode the block
+// instead.
 template <DType D, bool kMse, bool kFast>
 __device__ __forceinline__ bool EncodeBetter(const Words& x, uint32_t max,
                                              const ErrorTable& table,
@@ -262,8 +265,8 @@ __device__ __forceinline__ bool EncodeBetter(const Words& x, uint32_t max,
          !InDoubt<kMse>(errors, __uint_as_float(max), 1, kFast);
 }
 
-// Encodes a block that is rare or whose errors are too close to each other.
-// Adds to `*seen`.
+// Encodes a block that is rare or whose approximate errors are too close to
+// each other. Adds the block's Seen bits to `*seen`.
 template <DType D, bool kMse, bool kFast>
 static __device__ __noinline__ Unit EncodeOpen(const EncodeParams& p, Words x,
                                                const ErrorTable& table,
@@ -299,7 +302,8 @@ static __device__ __noinline__ Unit EncodeOpen(const EncodeParams& p, Words x,
   return {make_uint2(words[0], words[1]), scale};
 }
 
-// A Coding with its metric bound, so that only the type of elements is open.
+// Fixes the metric of a Coding, so that the type of elements is the only
+// parameter.
 template <template <DType, bool, bool> typename Coding, bool kMse, bool kFast>
 struct ByMetric {
   template <DType D>

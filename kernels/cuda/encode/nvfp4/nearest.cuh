@@ -1,7 +1,7 @@
-// Rounds to nearest E2M1 by values instead of codes. E2M1 values / 64 are E4M3
-// numbers whose codes, including those of subnormals, are four times E2M1's, so
-// packing conversions turn values into codes. The rounded values are also what
-// errors are computed from.
+// Rounds to the nearest E2M1 values, not directly to codes. An E2M1 value / 64
+// is an E4M3 number, normal or subnormal, whose code is four times the E2M1
+// code. So packing conversions turn values into codes. Errors can be computed
+// from the values, too.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_NEAREST_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_NEAREST_CUH_
 
@@ -10,8 +10,7 @@
 
 namespace quantd::cuda {
 
-// LargestOf for words with signs: magnitudes are not computed first if the
-// instruction does it.
+// LargestOf for words with signs. MaxOfWords ignores the signs.
 template <DType D = DType::kBF16>
 __device__ __forceinline__ uint32_t LargestOfSigned(const Words& x) {
   uint32_t m[kBlock / 2];
@@ -25,27 +24,29 @@ __device__ __forceinline__ uint32_t LargestOfSigned(const Words& x) {
   return m[0] & 0x7FFF7FFFu;
 }
 
-// The E2M1 value nearest to y; y and the result are / 64, and y must be below
-// 7.
+// The E2M1 value nearest to y, which must be below 7. y and the result are
+// passed as values / 64.
 //
-// If w is y: w * 2^22 is an even number of the steps that codes have around y,
-// in a binade whose numbers are those steps apart. Subtracting y stays in this
-// binade (or just below it, where nothing is lost): the difference is rounded
-// to steps, ties to even, and what it lacks is y rounded. Below 1.5, where w is
-// larger, the steps are those of 1.
+// Let a step be the distance of E2M1 values around y. If w is y, then w * 2^22
+// is an even number of steps, in a binade in which fp32 numbers are a step
+// apart. The difference w * 2^22 - y is in this binade, or just below, where it
+// is exact. So it is rounded to steps, ties to even. Subtracting it from w *
+// 2^22 gives y, rounded. Below 1.5, w is larger than y, and the step is that of
+// 1.
 __device__ __forceinline__ float NearestE2M1(float y) {
   const float w = fmaxf(y, 0x1.8p-6f);
   const float rest = __fmaf_rn(w, 0x1p22f, -y);
   return __fmaf_rn(w, 0x1p22f, -rest);
 }
 
-// Eight E2M1 magnitudes from the E4M3 codes of such values, for elements 0 2 4
-// 6 and 1 3 5 7.
+// Eight E2M1 codes without signs, from the E4M3 codes of values / 64 for
+// elements 0 2 4 6 and 1 3 5 7.
 __device__ __forceinline__ uint32_t CodesOfBytes(uint32_t even, uint32_t odd) {
   return (even >> 2 & 0x07070707u) | (odd << 2 & 0x70707070u);
 }
 
-// Sixteen codes of x * 64 m, all |x * 64 m| below 7, for elements of type D.
+// The codes of sixteen elements of type D, multiplied by 64 m. All |x * 64 m|
+// must be below 7.
 template <DType D>
 __device__ __forceinline__ uint2 NearestCodes(const Words& x, float m) {
   uint32_t words[2];

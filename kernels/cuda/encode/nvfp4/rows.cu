@@ -9,13 +9,13 @@
 namespace quantd::cuda {
 namespace {
 
-// Multipliers under the only group's amax, if the host knows it.
+// Multipliers for the amax of a single group, if the host knows this amax.
 struct KnownMultipliers {
   float of[8];  // by mantissa, for scales with the exponent of 1
   float s_inv6;
 
-  // nullopt if one of them is not a normal number, or is too small for finding
-  // codes with it.
+  // nullopt if the host does not know the amax, or if a multiplier is too large
+  // or too small to find codes with it.
   static std::optional<KnownMultipliers> Of(float amax, float range) {
     if (amax < 0.0f) return std::nullopt;
     const Nvfp4Encode encode = MakeNvfp4Encode(amax, range);
@@ -29,13 +29,14 @@ struct KnownMultipliers {
     }
     return known;
   }
-  // By E4M3 code. (Blocks with subnormal scales go to the generic functions.)
+  // The multiplier for an E4M3 code. (The generic functions encode blocks with
+  // subnormal scales.)
   __device__ __forceinline__ float Of(uint32_t code) const {
     return OfField(of[code & 7], code == 0 ? kFieldOfOne : code >> 3);
   }
 };
 
-// kKnown: the KnownMultipliers are set.
+// kKnown says that `known` is set.
 template <DType D, bool kRht, bool kKnown>
 struct Coder {
   static constexpr DType kType = kWalked<D, kRht>;
@@ -57,7 +58,7 @@ struct Coder {
   }
   __device__ __forceinline__ void Begin(int64_t /*row*/, int64_t /*b*/) {
     s_inv6 = kKnown ? known.s_inv6 : table->s_inv6;
-    exact = kKnown || table->of[0x7E] >= 0x1p-100f;  // tests the smallest
+    exact = kKnown || table->of[0x7E] >= 0x1p-100f;  // the smallest one
   }
   __device__ __forceinline__ bool Encode(const Words& x, Unit* unit) {
     const uint32_t max = LargerHalf<kType>(LargestOfSigned<kType>(x));
@@ -99,7 +100,7 @@ cudaError_t LaunchRows(const EncodeArgs& a, const Queue& queue) {
 
 // --- an amax for each row ---------------------------------------------------
 
-// Values under a row's amax. A table of multipliers for each row would take
+// Values for a row's amax. A table of multipliers for each row would take
 // longer than a division for each block.
 struct RowScale {
   float s_inv6;  // from a block's maximum to its target scale

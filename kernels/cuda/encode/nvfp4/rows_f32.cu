@@ -1,5 +1,5 @@
 // NVFP4 of one fp32 tensor, rowwise copy alone, with a block for each thread.
-// Reading four bytes an element takes so long that no tuning is needed.
+// Reading four bytes for each element takes so long that no tuning is needed.
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/tile/element.cuh"
 
@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(kThreads)
       MakeNvfp4Encode(*a.first.rowwise.amax, kNvfp4Range448);
   const int64_t per_row = a.list.cols / kBlock;
   const int64_t blocks = a.first.rows * per_row;
-  // A 64-bit division costs more than the rest of the addressing.
+  // Avoids a 64-bit division, which costs more than the rest of the addressing.
   const bool packed_scales = a.first.rowwise.scale_line == per_row;
   uint32_t seen = 0;
   for (int64_t b = FirstItem(); b < blocks; b += ItemStep()) {

@@ -6,7 +6,7 @@
 namespace quantd::cuda {
 namespace {
 
-// The counters of the random bytes for a whole matrix.
+// Steps between the counters of random bytes in a matrix.
 struct Counters {
   uint64_t row;   // step from row to row
   uint64_t step;  // step from one unit of a thread to the next

@@ -1,5 +1,5 @@
-// Sixteen stochastically rounded E2M1 codes and their random bytes. This is the
-// fast half, for blocks that are not rare (kernels/cuda/tile/packed.cuh).
+// Stochastically rounded E2M1 codes and their random bytes, for blocks that are
+// not rare (IsRare in kernels/cuda/encode/nvfp4/code_tables.cuh).
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_STOCHASTIC_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_STOCHASTIC_CUH_
 
@@ -7,9 +7,10 @@
 
 namespace quantd::cuda {
 
-// Philox4x32-10 of kernels/arith/philox.h for the two copies of a launch, with
-// everything that does not depend on offsets precomputed. The keys of most
-// rounds are the same for both copies, so they are operands for either.
+// Philox4x32-10 of kernels/arith/philox.h for the two copies of a launch.
+// Everything that does not depend on offsets is computed on the host. The keys
+// of most rounds are the same for both copies, so instructions use them as
+// operands.
 class PhiloxStreams {
  public:
   // Runs on the host. The columnwise copy has the next subsequence.
@@ -23,8 +24,8 @@ class PhiloxStreams {
       k1 += kPhiloxW1;
     }
     for (uint64_t copy = 0; copy < 2; ++copy) {
-      // The subsequence is half of the first round's counter; these are its
-      // contributions to that round and to the second.
+      // The subsequence is half of the first round's counter. `start` is its
+      // contribution to the first two rounds.
       const uint64_t subsequence = p.subsequence + copy;
       const uint64_t product =
           uint64_t{kPhiloxM1} * static_cast<uint32_t>(subsequence);
@@ -35,6 +36,7 @@ class PhiloxStreams {
     }
   }
 
+  // Draws the 16 random bytes of counter `offset`.
   __device__ __forceinline__ void Draw(bool columns, uint64_t offset,
                                        uint32_t (&words)[4]) const {
     const uint32_t* const start = starts_[columns];
@@ -63,9 +65,10 @@ class PhiloxStreams {
   uint32_t starts_[2][3];
 };
 
-// The counter of sixteen positions of a line of a copy, as in DrawBytes, for
-// positions that begin where a counter's do; and the step from one sixteen of a
-// line to the next. `row` is the group's first row in the payload.
+// The counter of sixteen positions of a line of a copy, as in DrawBytes, and
+// the step to the counter of the line's next sixteen. The random bytes of the
+// positions must come from a single counter. `row` is the group's first row in
+// the payload.
 __device__ __forceinline__ uint64_t CounterAt(const EncodeParams& p,
                                               bool columns, int64_t row,
                                               int64_t line, int64_t position) {
@@ -89,16 +92,16 @@ __device__ __forceinline__ uint32_t TwiceAnd(uint32_t a, uint32_t b) {
   return sum;
 }
 
-// Converts two values y >= 0, one in each half of a word: the code from bit 9
-// on, and below it the fraction of the step to the next code. Values above 6
-// exceed the last code, 7, but adding a random byte never carries out of a
-// half.
+// Converts two values y >= 0, one in each half of a word. Bits from bit 9 on
+// are the code. The bits below are the fraction of the step to the next code.
+// Values above 6 exceed the last code, 7, but adding a random byte never
+// carries out of a half.
 //
-// Each half is y / 2^14 as an fp16. Below y = 1 that is subnormal, a multiple
-// of 2^-24; from there on, exponents and the first mantissa bit count like
-// codes. Stochastic rounding rounds its sum to fp32 (FORMATS.md), which can
-// reach the next code only for y < 1/4, from at most 2^-26 below: that much is
-// added to y, and is cut off again for larger y.
+// Each half is y / 2^14 as an fp16. For y < 1 it is subnormal, a multiple of
+// 2^-24. For larger y, the exponent and the first mantissa bit count like
+// codes. Stochastic rounding rounds its sum to fp32 (FORMATS.md). This can
+// reach the next code only for y < 1/4, if the sum is at most 2^-26 below that
+// code. So 2^-26 is added to y, and is cut off again for larger y.
 __device__ __forceinline__ uint32_t FractionalCodes(float low, float high) {
   const float a = __fmaf_rz(low, 0x1p-14f, 0x1p-40f);
   const float b = __fmaf_rz(high, 0x1p-14f, 0x1p-40f);
@@ -107,8 +110,8 @@ __device__ __forceinline__ uint32_t FractionalCodes(float low, float high) {
   return word;
 }
 
-// Sixteen codes of x * m for elements of type D; byte i of `random` belongs to
-// element i.
+// The codes of sixteen elements of type D, multiplied by m. Byte i of `random`
+// belongs to element i.
 template <DType D>
 __device__ __forceinline__ uint2 StochasticCodes(const Words& x, float m,
                                                  const uint32_t (&random)[4]) {
@@ -130,7 +133,7 @@ __device__ __forceinline__ uint2 StochasticCodes(const Words& x, float m,
       odd[i] = TwiceAnd(__byte_perm(bytes, 0, 0x4341),
                         FractionalCodes(fabsf(HighOf<D>(first)) * m,
                                         fabsf(HighOf<D>(second)) * m));
-      // Values above 6 may have become an eighth code.
+      // Values above 6 may have become 8, which is no code.
       even[i] = __vminu2(even[i], 0x0FFF0FFFu);
       odd[i] = __vminu2(odd[i], 0x0FFF0FFFu);
     }

@@ -1,4 +1,4 @@
-// The Coding for stochastic rounding of NVFP4 by tiles.
+// The Coding for stochastic rounding of NVFP4 by tiles (see tile_encode.cuh).
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_STOCHASTIC_TILES_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_STOCHASTIC_TILES_CUH_
 
@@ -31,7 +31,7 @@ __device__ __noinline__ Unit EncodeRareAt(const EncodeArgs& a, bool columnwise,
                      &bytes);
 }
 
-// kSquares: for squares.
+// kSquares says that blocks are squares.
 template <DType D, bool kSquares>
 struct StochasticCoding {
   static constexpr DType kType = D;
@@ -46,7 +46,7 @@ struct StochasticCoding {
   };
 
   // The random bytes of a block come from one counter (see DrawBytes), because
-  // rows and columns begin at a multiple of its sixteen positions.
+  // blocks begin where the sixteen positions of a counter begin.
   template <bool kColumns>
   class Lines {
    public:
@@ -66,7 +66,7 @@ struct StochasticCoding {
     }
 
     __device__ __forceinline__ bool any() const { return true; }
-    // Must be called for one block after the other.
+    // Must be called for the lane's blocks in order.
     __device__ __forceinline__ uint2 Codes(const Words& x, uint32_t /*block*/,
                                            uint32_t scale) {
       uint32_t words[4];

@@ -1,23 +1,28 @@
-// NVFP4 by tiles of 128 x 128, for any Coding: a tile is read once into shared
-// memory; warps take sixteen lines of it each and do not wait for each other
-// until it is done.
+// Encodes NVFP4 by tiles of 128 x 128, with any Coding. A tile is read once
+// into shared memory. Each warp takes sixteen lines of it and does not wait for
+// others.
 //
-// A Coding finds the codes. It has a type kType, a Table that follows from an
-// amax, values that a launch shares (Launched, constructed from the arguments),
-// flags that tell whether it takes long (kLong), whether a half of a warp is a
-// square with one scale (kSquare; nothing is rotated then) and whether small
-// groups have kernels of their own (kSmallGroups), and Lines, which is
-// constructed for sixteen lines of a tile and encodes a block of each lane at a
-// time. A lane's blocks come one after the other; those of the warp's second
-// half are `apart` blocks further.
-//   any()                     whether it has codes for blocks that are not rare
-//   Codes(x, block, scale)    the codes of x, the block at that address, which
-//                             is the lane's next
+// A Coding computes the codes. It has
+//   kType         the type of elements
+//   Table         a table that is made for an amax
+//   Launched      values of a launch, constructed from the arguments
+//   kLong         whether computing takes longer than memory
+//   kSquare       whether half of a warp is a square with one scale; then
+//                 nothing is rotated
+//   kSmallGroups  whether small groups have kernels of their own
+//   kPicks        whether it finds scales itself
+//   Lines         encodes sixteen lines of a tile, a block of each lane at a
+//                 time. A lane's blocks come in order. The blocks of the
+//                 warp's second half are `apart` blocks further.
+// Lines has
+//   any()                     whether Codes works for blocks that are not rare
+//   Codes(x, block, scale)    the codes of x, the lane's next block, which is
+//                             at address `block`
 //   Rare(x, signs, amax, i)   the unit of the lane's i-th block, by the generic
 //                             functions; all lanes of a square call it
-// A Coding that finds scales itself (kPicks) has, instead of the first two,
-//   Pick(x, max, &unit)       makes the unit of x with that largest magnitude;
-//                             returns false if it is rare
+// and, with kPicks, in place of the first two
+//   Pick(x, max, &unit)       makes the unit of x, whose largest magnitude is
+//                             `max`; returns false if Rare must make it
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_TILE_ENCODE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_TILE_ENCODE_CUH_
 
@@ -26,6 +31,7 @@
 
 namespace quantd::cuda {
 
+// How a copy is made, if at all.
 enum class Copying { kNone, kPlain, kRotated };
 
 template <typename Coding>
@@ -34,15 +40,15 @@ struct EncodeTeam {
   LineCodes::Storage codes[Team::kWarps];
   typename TeamGroup<typename Coding::Table>::Tables tables;
 };
-// Three teams if computing takes longer than memory.
+// A stream with three teams if computing takes longer than memory.
 template <SharedMemory kSize, typename Coding, bool kRotated>
 using EncodeStreamOf = EncodeStream<kSize, kRotated || Coding::kLong>;
 template <SharedMemory kSize, typename Coding, bool kRotated>
 using EncodeShared =
     TileShared<EncodeStreamOf<kSize, Coding, kRotated>, EncodeTeam<Coding>>;
 
-// Encodes one copy of this warp's lines. Rotated lines are bf16, and so is
-// their input. kSmall: see EncodeNvfp4Tiles.
+// Encodes one copy of this warp's lines. With kRht, the input and the rotated
+// lines are bf16. kSmall: see EncodeNvfp4Tiles.
 template <typename Coding, bool kColumns, bool kRht, bool kSmall>
 __device__ __forceinline__ void EncodeWarpLines(
     const EncodeArgs& a, const typename Coding::Launched& launched,
@@ -58,11 +64,11 @@ __device__ __forceinline__ void EncodeWarpLines(
   uint32_t count = 4;                        // blocks of a lane
   uint32_t warp = Team::warp();
   if constexpr (kFew) {
-    // A warp's halves then take neighbouring blocks.
+    // A warp's halves take neighbouring blocks.
     const uint32_t blocks = copy.blocks() - at.row / kBlock;
     count = blocks > 4 ? 4 : blocks > 2 ? 2 : 1;
   } else if constexpr (kSmall) {
-    // There are few rows, too: other warps get them in the next tile.
+    // There are few rows, so other warps take them in the next tile.
     warp = (warp + 2 * turn) % Team::kWarps;
   }
   WarpLines<kColumns> lines(tile, warp, count);
@@ -146,8 +152,8 @@ template <Copying kRow, Copying kCol>
 constexpr bool kAnyRotated =
     kRow == Copying::kRotated || kCol == Copying::kRotated;
 
-// kSmall: for many groups with fewer rows than a tile. Most of a tile then does
-// not exist.
+// kSmall is for many groups with fewer rows than a tile, so that most rows of a
+// tile do not exist.
 template <SharedMemory kSize, typename Coding, Copying kRow, Copying kCol,
           bool kSmall>
 __global__ void __launch_bounds__(
@@ -166,7 +172,7 @@ __global__ void __launch_bounds__(
     const Exchange exchange(&team.exchange[Team::warp()]);
     const LineCodes codes(&team.codes[Team::warp()]);
     HeldScales held;
-    // With 32 or 64 rows all of a lane's blocks exist.
+    // With kSmall and 32 or 64 rows, all of a lane's blocks exist.
     const auto needs_zeros = [&](int rows) {
       return !alone && rows != kTileSide &&
              !(kSmall && (rows == 32 || rows == 64));
@@ -217,8 +223,7 @@ cudaError_t LaunchTilesOf(const EncodeArgs& a, const Queue& queue) {
   });
 }
 
-// Calls `launch` with the way a copy with blocks of sixteen is made, as a
-// constant.
+// Calls `launch` with the Copying of a copy as a constant.
 template <bool kMayRotate, typename F>
 cudaError_t ForCopying(const CopyTask& copy, const F& launch) {
   if (copy.data == nullptr) {
@@ -231,7 +236,7 @@ cudaError_t ForCopying(const CopyTask& copy, const F& launch) {
   }
   return launch(std::integral_constant<Copying, Copying::kPlain>{});
 }
-// Launches for the copies that are wanted.
+// Launches the kernel for the copies that are wanted.
 template <template <DType> typename Of, bool kRotates, bool kRowsAlone>
 cudaError_t LaunchTiles(const EncodeArgs& a, const Queue& queue) {
   return ForCopying<kRotates>(a.first.rowwise, [&](auto row) {

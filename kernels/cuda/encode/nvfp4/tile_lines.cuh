@@ -1,5 +1,5 @@
-// Writes codes and scales of a warp's sixteen lines of a tile to memory, in
-// whole pieces.
+// Stores the codes and scales of a warp's sixteen lines of a tile, in pieces
+// that are as large as possible.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_TILE_LINES_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_TILE_LINES_CUH_
 
@@ -9,25 +9,26 @@
 
 namespace quantd::cuda {
 
-// A stack: tiles below each other that a team takes one after the other, as
-// many as fill a memory sector with a column's scales.
+// The number of tiles in a stack. A team takes the tiles of a stack, one below
+// the other, in order. A column's scales of a stack fill a memory sector.
 inline constexpr uint32_t kStack = 4;
 
-// The place of a copy's lines.
+// Addresses and properties of a copy's lines.
 struct alignas(16) LineTask {
   std::byte* data;
   std::byte* scale;
   uint32_t data_line;
   uint32_t scale_line;
   uint32_t across;  // for a swizzled copy: pieces of four blocks in a line
-  uint32_t what;
+  uint32_t what;    // the bits below, then blocks()
 
   // Aligned: the start of lines and the distance between them are multiples of
   // 16 bytes.
   static constexpr uint32_t kSwizzled = 1;
   static constexpr uint32_t kAlignedCodes = 2;
   static constexpr uint32_t kAlignedScales = 4;
-  static constexpr uint32_t kCompact = 8;  // a square has one scale
+  static constexpr uint32_t kCompact = 8;  // squares, each with one stored
+                                           // scale
   static constexpr uint32_t kRest = 4;     // bits to shift for blocks()
 
   __device__ __forceinline__ explicit LineTask(const CopyTask& copy)
@@ -54,9 +55,9 @@ struct alignas(16) LineTask {
   }
 };
 
-// Shared memory in which the codes of a warp's sixteen lines are gathered into
-// pieces of 64 bytes of each line. Pieces of two blocks are swizzled, and so
-// are the two blocks, to avoid bank conflicts.
+// Shared memory in which a warp gathers the codes of its sixteen lines, 64
+// bytes of each line. Pairs of blocks are swizzled, and also the two blocks of
+// a pair, to avoid bank conflicts.
 class LineCodes {
  public:
   struct alignas(128) Storage {
@@ -84,8 +85,8 @@ class LineCodes {
   __device__ __forceinline__ void Set(uint32_t i, uint2 codes) const {
     StoreShared(own_ ^ i * 8, codes);
   }
-  // These codes with the halves of a warp `apart` blocks apart, a power of two
-  // larger than any i.
+  // Returns LineCodes for which the blocks of a warp's halves are `apart`
+  // blocks apart. `apart` is a power of two larger than any i.
   __device__ __forceinline__ LineCodes Apart(uint32_t apart) const {
     const uint32_t lane = threadIdx.x % kWarp;
     LineCodes codes = *this;
@@ -106,16 +107,17 @@ class LineCodes {
   uint32_t own_;
 };
 
-// The place of sixteen lines: the first line, the tile's first block of them,
-// and how much of either the copy has (possibly more, or nothing).
+// The position of sixteen lines of a tile: the first line and its first block,
+// and how many lines and blocks the copy has from there on (possibly more than
+// the tile, or none).
 struct LinePlace {
   uint32_t line;
   uint32_t block;
   int lines;
   int blocks;
 };
-// The place of a warp's rows, or columns, from row or column `first` of the
-// tile on.
+// The position of a warp's rows or columns, which begin at row or column
+// `first` of the tile.
 __device__ __forceinline__ LinePlace PlaceOfRows(const Place& at,
                                                  uint32_t first) {
   return {at.row + first, at.col / kBlock, at.rows - static_cast<int>(first),
@@ -129,7 +131,7 @@ __device__ __forceinline__ LinePlace PlaceOfColumns(const LineTask& copy,
           copy.blocks() - static_cast<int>(block)};
 }
 
-// The place of the scales of four blocks of a line in a swizzled copy. The
+// The offset of the scales of four blocks of a line in a swizzled copy. The
 // first block's number is a multiple of four.
 __device__ __forceinline__ uint64_t SwizzledPiece(uint32_t across,
                                                   uint32_t line,
@@ -138,7 +140,7 @@ __device__ __forceinline__ uint64_t SwizzledPiece(uint32_t across,
          (line % 32 * kSwizzledLine + line / 32 % 4 * kSwizzledQuarter);
 }
 
-// Stores `codes`, those of the lines at `at`. All lanes must call this.
+// Stores the codes of the lines at `at`. All lanes must call this.
 __device__ __forceinline__ void StoreCodes(const LineTask& copy,
                                            const LinePlace& at,
                                            const LineCodes& codes) {
@@ -168,9 +170,9 @@ __device__ __forceinline__ void StoreCodes(const LineTask& copy,
   }
 }
 
-// Stores scales: each lane has those of blocks 4 (lane / 16) and up of line
-// lane % 16, a byte each. Scales of blocks beyond the copy become zeros, as
-// padding.
+// Stores the scales of the lines at `at`. A lane has the scales of four blocks,
+// from block 4 (lane / 16) on, of line lane % 16, a byte each. Scales of blocks
+// beyond the copy are zeros, like padding.
 __device__ __forceinline__ void StoreScales(const LineTask& copy,
                                             const LinePlace& at,
                                             uint32_t scales) {
@@ -190,8 +192,8 @@ __device__ __forceinline__ void StoreScales(const LineTask& copy,
   *reinterpret_cast<uint32_t*>(to) = scales;
 }
 
-// Scales of the tiles of a stack, held until they are whole sectors: memory
-// takes as long for a part of a sector.
+// Holds the scales of the tiles of a stack until they fill sectors, because
+// storing a part of a sector takes as long.
 class HeldScales {
  public:
   __device__ __forceinline__ void Add(uint32_t scales) {
@@ -210,7 +212,7 @@ class HeldScales {
         (copy.what & (LineTask::kAlignedScales | LineTask::kSwizzled)) ==
             LineTask::kAlignedScales &&
         block % 16 == 0) {
-      // A lane and the one with the line's other half take two tiles each.
+      // The two lanes of a line store the scales of two tiles each.
       const bool low = lane < kBlock;
       const uint32_t a =
           __shfl_xor_sync(0xFFFFFFFFu, low ? words_[2] : words_[0], kBlock);
@@ -253,8 +255,8 @@ __device__ __forceinline__ void StoreScalesOfSquares(const LineTask& copy,
     to[i] = static_cast<std::byte>(scales >> (8 * i));
   }
 }
-// Stores the columnwise scales of squares of the tile at `tile`, or holds them
-// until the stack is complete.
+// Stores the columnwise scales of squares, or holds them until the stack of
+// `tile` is complete.
 __device__ __forceinline__ void StoreOrHoldSquares(const LineTask& copy,
                                                    const LinePlace& at,
                                                    const Place& tile,

@@ -1,5 +1,6 @@
-// Shared by the NVFP4 kernels that work by tiles: teams of eight warps that
-// each take a tile of 128 x 128 from a stream, and a warp sixteen lines of it.
+// Parts of NVFP4 kernels that work by tiles. Each team of eight warps takes a
+// tile of 128 x 128 from a stream, and each warp takes sixteen lines of the
+// tile.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_TILE_UNITS_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_TILE_UNITS_CUH_
 
@@ -11,8 +12,8 @@
 
 namespace quantd::cuda {
 
-// Two teams keep memory busy, and their writes are closer together than those
-// of three; rotation needs three.
+// The stream of an encoder. Two teams keep memory busy, and their writes are
+// closer together than those of three teams. Rotations need three.
 template <SharedMemory kSize, bool kRotated>
 using EncodeStream = BySize<kSize, TileStream<kRotated ? 3 : 2, 5, kStack>,
                             TileStream<2, 3, kStack>, TileStream<1, 2, kStack>>;
@@ -28,21 +29,21 @@ struct TileShared {
   __device__ __forceinline__ void Begin() {}
 };
 
-// Sixteen E2M1 codes of a block of bf16 in shared memory, if not all scales
-// have fits. Not inlined, and reads shared memory, because registers are scarce
-// at its call.
+// The codes of the block of bf16 at shared address `block`, if not all scales
+// have fits. It is not inlined, and it reads the block again, because registers
+// are scarce at its call.
 static __device__ __noinline__ uint2 CodesWithoutFit(uint32_t block,
                                                      const ValueTable& values,
                                                      uint32_t scale) {
   return NearestCodes<DType::kBF16>(BlockAt(block), values.of[scale]);
 }
 
-// Encodes blocks of elements of type D under their scales, with a Table in
-// shared memory that follows from the amax.
+// Computes the codes of blocks of type D from their scales, with a Table in
+// shared memory that is made for the amax.
 template <DType D>
 class BlockCoding;
 
-// Encodes two elements at a time in fp16.
+// Computes the codes of two elements at a time in fp16.
 template <>
 class BlockCoding<DType::kBF16> {
  public:
@@ -52,11 +53,11 @@ class BlockCoding<DType::kBF16> {
       : table_(table),
         of_(Kept(SharedAddress(table.of))),
         whole_(table.whole()) {}
-  // Whether it has codes for blocks that are not rare.
+  // Whether Codes works for blocks that are not rare.
   __device__ __forceinline__ bool any() const {
     return whole_ || table_.values.exact;
   }
-  // Codes of x, the block at this address.
+  // The codes of x, the block at shared address `block`.
   __device__ __forceinline__ uint2 Codes(const Words& x, uint32_t block,
                                          uint32_t scale) const {
     if (!whole_) return CodesWithoutFit(block, table_.values, scale);
@@ -69,7 +70,7 @@ class BlockCoding<DType::kBF16> {
   const bool whole_;
 };
 
-// fp16 have too many digits for a factor in fp16.
+// Computes codes in fp32, because fp16 elements have too many bits for a fit.
 template <>
 class BlockCoding<DType::kF16> {
  public:
@@ -89,7 +90,7 @@ class BlockCoding<DType::kF16> {
   const bool any_;
 };
 
-// The current group of a team, and the tables that follow from its amaxes.
+// The current group of a team, and the tables that are made for its amaxes.
 template <typename Table>
 class TeamGroup {
  public:
@@ -116,7 +117,7 @@ class TeamGroup {
   __device__ __forceinline__ void Enter(uint32_t group) {
     if (alone() || group == tables_->group) return;
     task_ = args_.list.groups + group;
-    Team::Sync();  // the tables are no longer in use
+    Team::Sync();  // waits until the tables are no longer in use
     Fill(group);
   }
   __device__ __forceinline__ const GroupTask& task() const { return *task_; }
@@ -133,7 +134,7 @@ class TeamGroup {
       FillFrom(*task_, group);
     }
   }
-  // Tables are loaded from memory all at once, by several warps.
+  // Several warps load the tables at the same time.
   __device__ __forceinline__ void FillFrom(const GroupTask& task,
                                            uint32_t group) {
     const bool rows = task.rowwise.data != nullptr;
@@ -159,9 +160,9 @@ class TeamGroup {
   const GroupTask* task_;
 };
 
-// The sixteen lines (rows or columns) of a tile that a warp works on. It takes
-// 32 blocks at a time, `number` and number + apart of each line: lane l has
-// block number + l / 16 * apart of line l % 16.
+// The sixteen lines (rows or columns) of a tile that a warp works on. The warp
+// takes 32 blocks at a time: lane l has block number + l / 16 * apart of line l
+// % 16.
 template <bool kColumns>
 class WarpLines {
  public:
@@ -184,8 +185,8 @@ class WarpLines {
   // The first line.
   __device__ __forceinline__ uint32_t first() const { return first_; }
 
-  // Loads the square that contains blocks number + 4h, as LoadFragments does,
-  // but with lines as rows.
+  // Loads the square that contains blocks number + apart * h, as LoadFragments
+  // does, with lines as rows.
   __device__ __forceinline__ void Load(int h, uint32_t (&x)[4]) const {
     if constexpr (kColumns) {
       LoadFragmentsAt<true>(
@@ -194,8 +195,7 @@ class WarpLines {
       LoadFragmentsAt<false>((fragment_ ^ number * 32) + kTileBox * h, x);
     }
   }
-  // This lane's block of a row, unchanged: the address of its first half. The
-  // other half is its neighbour, however they are swizzled.
+  // The address of the first half of this lane's block of a row, for BlockAt.
   __device__ __forceinline__ uint32_t own_row() const {
     static_assert(!kColumns);
     return own_row_ ^ number * 32;
@@ -233,7 +233,8 @@ class WarpLines {
   uint32_t own_row_;
 };
 
-// The largest value of this lane's half warp. All of `lanes` must call this.
+// The largest value of this lane's half warp. All lanes in the mask `lanes`
+// must call this.
 __device__ __forceinline__ uint32_t
 LargestOfSixteen(uint32_t value, uint32_t lanes = 0xFFFFFFFFu) {
   QUANTD_UNROLL
@@ -244,10 +245,11 @@ LargestOfSixteen(uint32_t value, uint32_t lanes = 0xFFFFFFFFu) {
   return value;
 }
 
-// Moves this lane's block of a warp's columns into the exchange.
+// Copies the warp's blocks of columns into the exchange. This lane's block is
+// then at exchange.own().
 __device__ __forceinline__ void Gather(const WarpLines<true>& lines,
                                        const Exchange& exchange) {
-  __syncwarp();  // the previous content has been read
+  __syncwarp();  // waits until the previous content has been read
   QUANTD_UNROLL
   for (int h = 0; h < 2; ++h) {
     uint32_t x[4];

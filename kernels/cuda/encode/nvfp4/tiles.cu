@@ -1,5 +1,5 @@
 // NVFP4 by tiles, rounded to nearest: the columnwise copy, both copies, and any
-// copy together with sums of columns.
+// copies with dbias.
 #include "kernels/cuda/encode/nvfp4/tile_encode.cuh"
 
 namespace quantd::cuda {

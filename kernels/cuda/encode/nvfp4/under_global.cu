@@ -1,6 +1,6 @@
 // NVFP4, rowwise copy alone, rounded to nearest, with blocks scaled by a stored
 // global scale g (Numerics, kernels/plan/profile/numerics.h). It is as fast as
-// rows.cu, because the division by a block's scale is replaced by a
+// rows.cu, because it replaces the division by a block's scale by a
 // multiplication that gives the same codes.
 #include "kernels/arith/profile/global_multipliers.h"
 #include "kernels/arith/profile/numerics.h"
@@ -11,17 +11,18 @@
 namespace quantd::cuda {
 namespace {
 
-// Multipliers for every block under g, in shared memory.
+// Multipliers of all block scales for a global scale g.
 //
-// A code is a function of x / d, with d from a scale and g, and x a bf16 or an
-// fp16. Codes change at seven places, each between two neighbouring numbers of
-// x's type, and every m under which x * m changes at the same places gives the
-// same codes for all x. (fp16's subnormal numbers have the same values, only
-// fewer.) The nearest fp32 to 1 / d, or a neighbour of it, nearly always does.
-// Operands of scales that differ only in the exponent differ by a power of two,
-// so eight have to be found.
+// A code is a function of x / d, where x is a bf16 or an fp16, and d is
+// computed from a scale and g. Codes change at seven thresholds, each between
+// two neighbouring numbers of x's type. If the codes of x * m change between
+// the same neighbours, m gives the same codes for all x. (fp16's subnormal
+// numbers are a subset of the numbers that are tested.) The fp32 nearest to 1 /
+// d, or a neighbour of it, nearly always is such an m. Values of d for scales
+// that differ only in the exponent differ by a power of two, so Fill only has
+// to find eight multipliers.
 struct QuotientTable {
-  static constexpr int k64th = 6;  // all are divided by this power of two
+  static constexpr int k64th = 6;  // log2 of the divisor of all multipliers
   float of[128];  // by E4M3 code, / 64; 0: use the generic functions
   float g;
   bool usable;  // no product comes near the ends of fp32's range
@@ -40,7 +41,7 @@ struct QuotientTable {
   // caller synchronizes before and after.
   template <DType D>
   __device__ __noinline__ void Fill(float amax, const EncodeParams& p) {
-    // Low bits of an fp32 that the type does not have.
+    // Low bits of fp32 that the type does not have.
     constexpr int kSpare = D == DType::kBF16 ? 16 : 13;
     const Numerics& n = p.numerics;
     const float global = GlobalScaleOf<Scalar>(p, amax);
@@ -55,9 +56,9 @@ struct QuotientTable {
         Nvfp4OperandUnder<Scalar>(n, global, kFieldOfOne << 3 | mantissa);
     float m = d;
     if (n.operation != Operation::kTimes) {
-      // A lane has a threshold, lane % 8, and a candidate, lane / 8.
+      // A lane tests candidate lane / 8 at threshold lane % 8.
       const int i = lane % 8 < 7 ? lane % 8 : 6;
-      // The first number of the type beyond it.
+      // The first number of the type beyond the threshold.
       uint32_t first = __float_as_uint(ThresholdOf(i) * d) >> kSpare;
       QUANTD_UNROLL
       for (int k = 0; k < 2; ++k) {
@@ -78,14 +79,14 @@ struct QuotientTable {
                             static_cast<uint32_t>(kBeside[candidate]));
       }
     }
-    // Subnormal scales are not set.
+    // Entries of subnormal scales are not set.
     if (lane == 0 || lane >= 16) return;
     of[lane << 3 | mantissa] = OfField(m, static_cast<uint32_t>(lane), -k64th);
   }
 
  private:
-  // The values where codes change, and whether y is beyond one: ties go to the
-  // even code.
+  // The threshold between codes i and i + 1, and whether y is beyond it. Ties
+  // go to the even code.
   static __device__ __forceinline__ float ThresholdOf(int i) {
     return i == 6 ? 5.0f : i < 4 ? 0.25f + 0.5f * i : i - 1.5f;
   }
@@ -112,7 +113,7 @@ __device__ __noinline__ Unit EncodeRareUnder(const EncodeParams& p,
   return {make_uint2(words[0], words[1]), scale.stored};
 }
 
-// -0 becomes 0; a NaN becomes some NaN.
+// Replaces -0 by 0. NaN becomes a NaN with any bits.
 template <DType D>
 __device__ __forceinline__ uint32_t WithoutNegativeZeros(uint32_t word) {
   uint32_t clean;
@@ -128,16 +129,16 @@ __device__ __forceinline__ uint32_t WithoutNegativeZeros(uint32_t word) {
   return clean;
 }
 
-// The way from a block's maximum to the value its scale is rounded from. Each
-// way is a kernel of its own: with short CTAs the time to fetch unused code
-// counts.
+// How the target scale is computed from a block's maximum. Each enumerator has
+// its own kernel, because CTAs are so short that fetching unused code would
+// matter.
 enum class Way {
-  kFind,     // by the formula, with what the kernel finds itself
-  kProduct,  // by one multiplication; the host has found everything
-  kSixth,    // by a sixth in bf16; the host has found everything
+  kFind,     // by the formula; the kernel finds the multipliers
+  kProduct,  // by one multiplication; the host finds the multipliers
+  kSixth,    // by a sixth in bf16; the host finds the multipliers
 };
 
-// kNegative: only results below 0 get a sign.
+// With kNegative only elements below 0 get a sign, so -0 does not.
 template <DType D, Way kWay, bool kNegative>
 struct Coder {
   static constexpr bool kGathers = true;
@@ -180,8 +181,8 @@ struct Coder {
     const uint32_t max = LargerHalf<D>(LargestOfSigned<D>(x));
     if (usable && table->of[kLargestScale] != 0.0f && max < kInfBits &&
         Wanted(max) >= 448.0f) {
-      // The maximum is larger than the amax allows, but by little. This is not
-      // rare if the given amax is not the tensor's own.
+      // The maximum is a little larger than the amax allows. This often happens
+      // if a given amax is not the tensor's own.
       return {Codes<true>(x, table->of[kLargestScale]), kLargestScale};
     }
     Unit unit = EncodeRareUnder<D>(a.params, x, *group.amax, a.seen);
@@ -197,7 +198,8 @@ struct Coder {
     return make_uint2(SwapNibbles<Scalar>(codes.x),
                       SwapNibbles<Scalar>(codes.y));
   }
-  // kClamped: for any finite numbers; else for those that m brings below 7.
+  // With kClamped, x may hold any finite numbers. Otherwise m must bring all of
+  // them below 7.
   template <bool kClamped>
   __device__ __forceinline__ uint2 Codes(const Words& x, float m) const {
     const auto nearest = [&](float v) {

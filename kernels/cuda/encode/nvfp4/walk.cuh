@@ -1,6 +1,6 @@
-// Rowwise NVFP4 kernels of bf16 and fp16 that use only registers: a thread
-// takes a block of sixteen, a warp one row of 512 columns. A coder encodes the
-// blocks; the walk loads them and stores the results.
+// The common part of rowwise NVFP4 kernels for bf16 and fp16. A thread takes
+// one block of sixteen at a time, a warp 512 columns of a row. A coder encodes
+// the blocks. The walk loads them and stores the results.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_WALK_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_WALK_CUH_
 
@@ -10,7 +10,7 @@
 
 namespace quantd::cuda {
 
-// A chunk of 128 rows: its group, and its number there.
+// The group of a chunk of 128 rows, and the number of the chunk in the group.
 struct GroupChunk {
   int64_t group;
   int64_t number;
@@ -27,18 +27,19 @@ struct GroupChunk {
 struct RowGroup {
   const GroupTask* task;
   int64_t number;
-  int64_t row;        // its first row in the payload
+  int64_t row;        // the group's first row in the payload
   const float* amax;  // amax of the rowwise copy
   int64_t top;        // first row of the CTA's chunk in the group
   int rows;           // rows of the chunk
 };
 
-// A CTA takes one item: 2^log_width blocks next to each other, in one or more
-// steps of 1024 blocks each, below each other in the same chunk.
+// The items that CTAs take, one each. An item is 2^log_width blocks wide. It
+// has one or more steps of 1024 blocks, one below the other in the same chunk.
 //
-// There is no loop over items with only as many CTAs as fit at a time: when
-// arithmetic is the limit, the CTAs of a multiprocessor do not advance evenly,
-// and with equal shares the last ones ran alone for a fifth of the time.
+// There is a CTA for each item, not a loop over items in as many CTAs as fit at
+// a time. If arithmetic is the limit, the CTAs of a multiprocessor do not
+// advance evenly. With equal shares the last ones ran alone for a fifth of the
+// time.
 struct RowWalk {
   static constexpr int kStep = 1024;
   static constexpr int kUnits = kStep / kThreads;  // units of a thread in a
@@ -63,8 +64,8 @@ struct RowWalk {
     static_assert(kTileSide << 3 == kStep);
     units = kUnits;
     bands = a.list.chunk_count << log_down;
-    // Long items save set-up, as long as there are a few for every resident
-    // CTA.
+    // Makes items longer, to save set-up, as long as there are four or more for
+    // every resident CTA.
     const int64_t enough = int64_t{4} * kResident * queue.multiprocessors;
     while (log_down > 0 && bands * Across(a) >= enough) {
       units *= 2;
@@ -76,7 +77,7 @@ struct RowWalk {
     stride_out = stride * a.first.rowwise.data_line;
   }
 
-  // Consecutive CTAs take neighbours along rows.
+  // Consecutive CTAs take items side by side.
   static constexpr int64_t kBandsPerLayer = 32768;
   dim3 Grid(const EncodeArgs& a) const {
     const int64_t layers = (bands + kBandsPerLayer - 1) / kBandsPerLayer;
@@ -92,14 +93,14 @@ struct RowWalk {
   }
 };
 
-// A thread's own blocks in shared memory, several at a time: that many bytes
-// must be in flight to keep up with memory, and registers are scarce.
+// Blocks that threads load ahead, in shared memory. Several must be in flight
+// to use the memory's bandwidth, and registers are scarce.
 struct OwnBlocks {
   static constexpr uint32_t kStages = 4;
   static constexpr uint32_t kStageBytes = 2 * kThreads * sizeof(uint4);
   uint4 halves[kStages][2][kThreads];
 
-  // `slot` is a stage's offset in bytes.
+  // The slot after `slot`. A slot is a stage's offset in bytes.
   static __device__ __forceinline__ uint32_t After(uint32_t slot) {
     return (slot + kStageBytes) % (kStages * kStageBytes);
   }
@@ -108,7 +109,7 @@ struct OwnBlocks {
 __device__ __forceinline__ uint32_t AddressIn(OwnBlocks* blocks) {
   return SharedAddress(&blocks->halves[0][0][threadIdx.x]);
 }
-// Begins to copy a block of 32 bytes, if it exists; Arrived<n> waits until at
+// Begins to copy a block of 32 bytes, if it exists. Arrived<n> waits until at
 // most the last n of these copies are in flight.
 __device__ __forceinline__ void BeginCopy(bool wanted, const std::byte* from,
                                           uint32_t to) {
@@ -136,7 +137,7 @@ __device__ __forceinline__ Words TakeBlock(uint32_t at) {
   return x;
 }
 
-// The element type of blocks when they reach a coder: rotated ones are bf16.
+// The element type of the blocks that a coder gets. Rotated blocks are bf16.
 template <DType D, bool kRht>
 inline constexpr DType kWalked = kRht ? DType::kBF16 : D;
 
@@ -144,14 +145,14 @@ inline constexpr DType kWalked = kRht ? DType::kBF16 : D;
 // the input's type. A coder has
 //   kGathers         whether swizzled scales may pass through shared memory
 //   group            a RowGroup, which the walk sets
-//   Settle()         finds what follows from the group's amax, and ends with
+//   Settle()         computes what depends on the group's amax, and ends with
 //                    a barrier
-//   Begin(row, b)    sets the thread's next blocks: those with number b in
-//                    this row of the group and in every stride-th one below
-//   Encode(x, unit)  makes the unit of the next block, x, already rotated and
+//   Begin(row, b)    announces the thread's next blocks: block b of this row
+//                    of the group and of every stride-th row below
+//   Encode(x, unit)  makes the unit of the next block, x, which is rotated and
 //                    of type kWalked; returns false if EncodeRare must make it
 //   EncodeRare(x, row, b)
-//                    makes the unit of a block as it was read
+//                    makes the unit of a block, x, which is not rotated
 template <DType D, bool kRht, typename Coder>
 __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
                                          const RowWalk& walk, Coder* coder) {
@@ -171,15 +172,15 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
   const int rows = static_cast<int>(left < kTileSide ? left : kTileSide);
   const int64_t b = (int64_t{blockIdx.x} << walk.log_width) +
                     (threadIdx.x & ((1 << walk.log_width) - 1));
-  // The place of this thread's first unit in the chunk, and the number of its
-  // units.
+  // The row of this thread's first unit in the chunk, and the number of the
+  // thread's units.
   const int part = static_cast<int>(band & ((1 << walk.log_down) - 1));
   const int first = part * walk.units * walk.stride +
                     static_cast<int>(threadIdx.x >> walk.log_width);
   int units = (rows - first + walk.stride - 1) / walk.stride;
   units = units < walk.units ? units : walk.units;
   if (b >= a.list.cols / kBlock) units = 0;
-  // Loaded while the tables are made.
+  // Begins loading, which goes on while the coder makes its tables.
   const std::byte* from =
       input + (top + first) * a.list.cols * RowWalk::kElementBytes + b * 32;
   constexpr int kAhead = static_cast<int>(OwnBlocks::kStages) - 1;
@@ -200,8 +201,8 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
   ScaleColumn scales =
       alone ? scales_of(a.first.rowwise) : scales_of(groups->rowwise);
   // Swizzled scales of a whole chunk are adjacent, so they are gathered in
-  // shared memory: storing scattered bytes keeps memory busier than all the
-  // rest.
+  // shared memory: storing scattered bytes would keep memory busier than all
+  // other work.
   std::byte* const swizzled = scales.first;
   const bool gathers = Coder::kGathers && scales.pitch == 0 &&
                        walk.log_down == 0 && walk.log_width == 5 &&
@@ -227,7 +228,7 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
   uint32_t line = static_cast<uint32_t>(first);
 #pragma unroll 1
   for (int left_over = units; left_over > 0; --left_over) {
-    // The slot of the block before, and after it this one's.
+    // Reuses the slot of the last block. This block is in the slot after it.
     BeginCopy(left_over > kAhead, from, own + slot);
     from += walk.stride_in;
     slot = OwnBlocks::After(slot);
@@ -247,7 +248,7 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
         static_cast<std::byte>(unit.scale);
     line += static_cast<uint32_t>(walk.stride);
   }
-  // Counts back from the last one.
+  // Goes back from the last block.
   from -= kAhead * walk.stride_in;
   for (; rare != 0; rare >>= 1) {
     from -= walk.stride_in;
@@ -260,7 +261,7 @@ __device__ __forceinline__ void WalkRows(const EncodeArgs& a,
   }
   if (!gathers) return;
   __syncthreads();
-  // The first thread's scale is the first of all.
+  // The first scale of all is that of the first thread.
   std::byte* const first_scale =
       swizzled - (b % 32 / 4 * kSwizzledTile + b % 4);
   reinterpret_cast<uint4*>(first_scale)[threadIdx.x] = gathered[threadIdx.x];

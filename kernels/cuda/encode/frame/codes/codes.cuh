@@ -1,6 +1,6 @@
-// Encodes sixteen values under a scale, with the conversion instructions of the
-// GPU if it has them. Values that these do not handle (NaN, Inf, scales at the
-// ends of fp32's range) go to the generic functions of kernels/arith/encode.h.
+// Encodes sixteen values with a scale, by the conversion instructions of the
+// GPU if it has them. The generic functions of kernels/arith/encode.h encode
+// other values: NaN, Inf, and values with scales near the ends of fp32's range.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_CODES_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_CODES_CUH_
 
@@ -25,7 +25,7 @@ __device__ __forceinline__ bool IsOrdinary(float m, uint32_t max) {
   return __float_as_uint(m) - kLeast <= kFltMaxBits - kLeast && max < kInfBits;
 }
 
-// kBelow7: all |v * m| are below 7.
+// Rounds v * m to nearest. kBelow7 says that all |v * m| are below 7.
 template <bool kBelow7>
 __device__ __forceinline__ Sixteen NearestCodes(const float (&v)[kBlock],
                                                 float m) {
@@ -44,7 +44,7 @@ __device__ __forceinline__ Sixteen NearestCodes(const float (&v)[kBlock],
 #endif
 }
 
-// Byte i of `random` belongs to value i.
+// Rounds v * m stochastically. Byte i of `random` belongs to value i.
 __device__ __forceinline__ Sixteen StochasticCodesOf(
     const float (&v)[kBlock], float m, const uint32_t (&random)[4]) {
   Sixteen codes = {};
@@ -63,7 +63,7 @@ __device__ __forceinline__ Sixteen StochasticCodesOf(
                          FractionalCodes(of(4 * i), of(4 * i + 2)));
       odd[i] = TwiceAnd(__byte_perm(bytes, 0, 0x4341),
                         FractionalCodes(of(4 * i + 1), of(4 * i + 3)));
-      // Values near 6 or above it may have become an eighth code.
+      // Values near 6 or above may have become 8, which is no code.
       even[i] = __vminu2(even[i], 0x0FFF0FFFu);
       odd[i] = __vminu2(odd[i], 0x0FFF0FFFu);
     }
@@ -81,13 +81,13 @@ __device__ __forceinline__ Sixteen StochasticCodesOf(
   return codes;
 }
 
-// Codes of an E2M1 cell. `kept` is the parameters' copy in memory; `random` is
-// nullptr for rounding to nearest.
+// The codes of an E2M1 cell. `kept` is the copy of `p` in memory, for the
+// generic functions. `random` is nullptr for rounding to nearest.
 template <typename C>
 __device__ __forceinline__ Sixteen EncodeE2M1Values(
     const EncodeParams& p, const EncodeParams& kept, const float (&v)[kBlock],
     float m, uint32_t max, const uint32_t (*random)[4]) {
-  // Under E4M3 scales all but rare values stay below 6.4 after scaling.
+  // With E4M3 scales, all but rare values are below 6.4 after scaling.
   constexpr bool kBelow7 = !C::kMx && !C::kOther && !C::kDraws;
   bool ordinary;
   if constexpr (C::kOther) {

@@ -1,6 +1,6 @@
-// Codes under profiles other than TE: values times or over an operand. Some
-// profiles round the result to the input's type before they round it to a code,
-// and give zeros other signs.
+// Codes for profiles other than TE, which multiply values by an operand or
+// divide them by it. Some profiles round the result to the input's type before
+// they round it to a code, and some change the signs of zeros.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_OTHERS_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_OTHERS_CUH_
 
@@ -11,11 +11,12 @@ namespace quantd::cuda {
 
 // --- FP8 --------------------------------------------------------------------
 
-// Searches for a multiplier that can replace dividing by d, which must be Safe,
-// with the same FP8 codes for all numbers of the input's type. Codes change at
-// certain numbers t, and v times something near 1 / d is within a few last
-// places of v / d: so only numbers of the type that are this near to t * d need
-// to be checked for the side of t on which the product falls.
+// Searches for a multiplier that can replace dividing by d and gives the same
+// FP8 codes for all numbers of the input's type. d must be Safe. Codes change
+// at thresholds t, and the product of v and a number near 1 / d is within a few
+// last places of v / d. So only numbers of the type within a few last places of
+// t * d need a check: the product must be on the same side of t as the
+// quotient.
 class Inverse {
  public:
   static constexpr uint32_t kAll = 7;  // all candidates, one bit each
@@ -27,8 +28,9 @@ class Inverse {
         over_(d),
         nearest_(1.0f / d) {}
 
-  // Whether the search works: not for fp32, which has numbers near every
-  // threshold, nor for fp16 quotients that lose bits at the ends of the range.
+  // Whether the search works. It does not work for fp32, which has numbers near
+  // every threshold, or for fp16 quotients that lose bits at the ends of the
+  // range.
   static __device__ __forceinline__ bool Applies(const EncodeParams& p) {
     return p.input == DType::kBF16 ||
            (p.input == DType::kF16 &&
@@ -39,9 +41,9 @@ class Inverse {
     return __uint_as_float(i == 2 ? nearest - 1 : nearest + i);
   }
 
-  // Thresholds where codes change, in units of a power of two, for k below 32:
-  // multiples of a sixteenth or, if quotients are rounded to the type first,
-  // half its last place before or after one.
+  // Threshold k of 32, divided by a power of two. It is a multiple of 1/16 or,
+  // if quotients are rounded to the type first, half a last place of the type
+  // above or below a multiple.
   __device__ __forceinline__ float Threshold(uint32_t k) const {
     const float t = 1.0f + static_cast<float>(k % 16) * 0x1p-4f;
     if (!rounds_) return t;
@@ -75,7 +77,8 @@ class Inverse {
   const float nearest_;
 };
 
-// The candidates that are correct everywhere: each lane checks one threshold.
+// The candidates that are correct at all thresholds. Each lane checks one
+// threshold.
 __device__ __forceinline__ uint32_t GoodForAll(const Inverse& inverse) {
   const float t = inverse.Threshold(threadIdx.x % kWarp);
   const uint32_t good = inverse.IsNear(t) ? inverse.GoodNear(t) : Inverse::kAll;
@@ -86,11 +89,11 @@ __device__ __forceinline__ uint32_t GoodForAll(const Inverse& inverse) {
   }
   return all;
 }
-// The way to FP8 codes under an operand.
+// How FP8 codes are computed with an operand.
 struct OtherFp8 {
   float m = 0.0f;      // the operand
   float by = 0.0f;     // multiplier; 0: values are divided by the operand
-  uint32_t limit = 0;  // magnitudes from here on go to the generic functions
+  uint32_t limit = 0;  // magnitudes from here on need the generic functions
 };
 
 __device__ __forceinline__ OtherFp8 HowToFp8(const EncodeParams& p, float m) {
@@ -99,8 +102,8 @@ __device__ __forceinline__ OtherFp8 HowToFp8(const EncodeParams& p, float m) {
   }
   return {m, 0.0f, Quotient::Safe(m, 0) ? Quotient::kEnd : 0u};
 }
-// The way to encode many values of all lanes of the warp under one operand: by
-// multiplication if that is correct. All lanes must call this.
+// HowToFp8 for many values of all lanes with the same operand. Searches for a
+// multiplier that can replace dividing. All lanes must call this.
 __device__ __forceinline__ OtherFp8 HowToManyFp8(const EncodeParams& p,
                                                  float m) {
   OtherFp8 how = HowToFp8(p, m);
@@ -111,7 +114,7 @@ __device__ __forceinline__ OtherFp8 HowToManyFp8(const EncodeParams& p,
   return how;
 }
 
-// `max`: an upper bound of the values' magnitudes.
+// Encodes sixteen values. `max` is an upper bound of their magnitudes.
 __device__ __forceinline__ Sixteen EncodeOtherFp8(const EncodeParams& p,
                                                   const EncodeParams& kept,
                                                   const float (&v)[kBlock],
@@ -141,13 +144,13 @@ __device__ __forceinline__ Sixteen EncodeOtherFp8(const EncodeParams& p,
 
 // --- E2M1 -------------------------------------------------------------------
 
-// Codes of values times 64 * m64; only zeros may become zero. Signs (see
-// SignRule) come for free: the added zero makes zeros positive, or leaves their
-// sign.
+// Codes of values times 64 * m64. Only zeros may become zero. The addition of a
+// zero gives the signs of SignRule without further operations: it makes zeros
+// positive or keeps their signs.
 __device__ __forceinline__ Sixteen CodesOfProducts(SignRule sign,
                                                    const float (&v)[kBlock],
                                                    float m64) {
-  // Zeros get a sign if all signs are inverted at the end.
+  // If zeros must be negative, all signs are inverted before and after.
   const bool turned = sign == SignRule::kNotPositive;
   const float by = turned ? -m64 : m64;
   const float zero = sign == SignRule::kSignBit ? -0.0f : 0.0f;
@@ -164,11 +167,11 @@ __device__ __forceinline__ Sixteen CodesOfProducts(SignRule sign,
   return codes;
 }
 
-// Whether NVFP4's codes are those of products with m.
+// Whether CodesOfProducts gives the codes of NVFP4 with multiplier m.
 __device__ __forceinline__ bool AreProducts(const EncodeParams& p, float m,
                                             uint32_t max) {
   const Numerics& n = p.numerics;
-  // (Below 2, small numbers may become zero, which has another sign.)
+  // (If m is below 2, small numbers may become zeros, which have other signs.)
   return n.operation == Operation::kTimes && !n.in_type && !n.ties_to_zero &&
          Quotient::Safe(m, max) && (n.sign == SignRule::kSignBit || m >= 2.0f);
 }
@@ -179,11 +182,12 @@ __device__ __forceinline__ bool IsOrdinaryForOthers(const Numerics& n,
                                                     float d, uint32_t max) {
   if (n.ties_to_zero || !Quotient::Safe(d, max)) return false;
   if (n.sign == SignRule::kSignBit || d <= 0.5f) return true;
-  // A quotient that underflows to 0 has another sign than the smallest number.
+  // A quotient that underflows to 0 would get another sign than a tiny
+  // quotient.
   uint32_t least = ~0u;
   QUANTD_UNROLL
   for (int i = 0; i < kBlock; ++i) {
-    // (Zeros count as the largest.)
+    // (Zeros wrap around, so they count as the largest.)
     const uint32_t magnitude = __float_as_uint(v[i]) * 2 - 1;
     least = magnitude < least ? magnitude : least;
   }
@@ -191,7 +195,7 @@ __device__ __forceinline__ bool IsOrdinaryForOthers(const Numerics& n,
   return least >= kTiny - 1;
 }
 
-// Codes, under another profile than TE, of values over or times an operand.
+// Codes of values that are divided by or multiplied with an operand.
 __device__ __forceinline__ Sixteen OtherCodes(const EncodeParams& p,
                                               const float (&v)[kBlock],
                                               float d) {
@@ -217,8 +221,8 @@ __device__ __forceinline__ Sixteen OtherCodes(const EncodeParams& p,
   return CodesOfProducts(n.sign, q, 0x1p-6f);
 }
 
-// Whether a block of MX is ordinary: its operand is a power of two of at least
-// 1, so nothing is rounded and no sign is lost.
+// Whether an MX block is ordinary: its operand is a power of two and at least
+// 1, so that nothing is rounded and no sign is lost.
 __device__ __forceinline__ bool IsOrdinaryForOtherMx(float m, uint32_t max) {
   return m >= 1.0f && m < 0x1p127f && max < kInfBits;
 }
@@ -229,6 +233,7 @@ __device__ __forceinline__ float BelowTie(float v, float m) {
   const bool tie = y == 0.75f || y == 1.75f || y == 3.5f;
   return __uint_as_float(__float_as_uint(v) - (tie ? 1u : 0u));
 }
+// Codes of an ordinary MX block.
 __device__ __forceinline__ Sixteen OtherMxCodes(const EncodeParams& p,
                                                 const float (&v)[kBlock],
                                                 float m) {
@@ -239,7 +244,7 @@ __device__ __forceinline__ Sixteen OtherMxCodes(const EncodeParams& p,
     for (int i = 0; i < kBlock; ++i) below[i] = BelowTie(v[i], m);
     return CodesOfProducts(n.sign, below, m * 0x1p-6f);
   }
-  // Moves ties just below: no other 16-bit number is that close.
+  // Moves ties to just below. No other 16-bit number is so close to a tie.
   return CodesOfProducts(n.sign, v,
                          m * (n.ties_to_zero ? 0x1.FFFFFEp-7f : 0x1p-6f));
 }

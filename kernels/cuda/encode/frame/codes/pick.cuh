@@ -1,5 +1,5 @@
-// 4over6 for values in registers: the better of two scales, by the errors of
-// kernels/cuda/encode/nvfp4/four_over_six.cuh.
+// 4over6 for values in registers. Picks the better of two scales by the errors
+// of kernels/cuda/encode/nvfp4/four_over_six.cuh.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_PICK_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_PICK_CUH_
 
@@ -9,13 +9,14 @@
 
 namespace quantd::cuda {
 
-// Two candidates: the one for a maximum of 4, and the one for 6.
+// Two candidate scales, which map the maximum to 4 and to 6, and their errors.
 struct Candidates {
   uint32_t four;
   uint32_t six;
   Errors errors;
 };
 
+// The approximate errors of a block with two candidate scales.
 template <bool kMse>
 __device__ __forceinline__ Errors NearErrors(const float (&v)[kBlock],
                                              const ErrorTable& table,
@@ -33,7 +34,7 @@ __device__ __forceinline__ Errors NearErrors(const float (&v)[kBlock],
   return {four.error, six.error};
 }
 
-// Finds the candidates by the definition.
+// Finds the candidates by the generic functions.
 static __device__ __noinline__ Candidates
 FindCandidatesRare(const EncodeParams& p, const LineScale<Scalar>& line,
                    const float* v, uint32_t clean) {
@@ -45,7 +46,7 @@ FindCandidatesRare(const EncodeParams& p, const LineScale<Scalar>& line,
 }
 
 // The scale code of the better candidate for a block whose largest magnitude is
-// `max`. For a square sixteen lanes have a line each, and all lanes must call
+// `max`. For a square, sixteen lanes have a line each, and all lanes must call
 // this.
 template <bool kSquare>
 __device__ __forceinline__ uint32_t PickCode(const EncodeParams& kept,

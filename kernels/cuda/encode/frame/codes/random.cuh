@@ -7,7 +7,7 @@
 
 namespace quantd::cuda {
 
-// Parameters shared by a launch.
+// Random streams of a launch. Empty for rounding to nearest.
 template <bool kDraws>
 struct FrameRandom {
   explicit FrameRandom(const EncodeParams& /*p*/) {}
@@ -17,14 +17,14 @@ struct FrameRandom<true> : PhiloxStreams {
   using PhiloxStreams::PhiloxStreams;
 };
 
-// Rounding to nearest: draws nothing.
+// Stands for rounding to nearest, which draws nothing.
 struct ToNearest {};
 
-// The random words of a lane's half of a line, whose groups of sixteen begin
-// where those of a counter do.
+// The random words of a lane's half of a line. Each of its groups of sixteen
+// positions must belong to a single counter.
 class LineRandom {
  public:
-  // For a line of a group whose first row in the payload is `row`.
+  // `row` is the first row in the payload of the line's group.
   __device__ __forceinline__ LineRandom(const FrameRandom<true>& random,
                                         const EncodeParams& p, bool columns,
                                         int64_t row, int64_t line,
@@ -34,7 +34,7 @@ class LineRandom {
         first_(CounterAt(p, columns, row, line, position)),
         step_(CounterStep(p, columns)) {}
 
-  // Draws the words of its i-th group of sixteen.
+  // Draws the words of the i-th group of sixteen positions.
   __device__ __forceinline__ void Draw(uint32_t i, uint32_t (&words)[4]) const {
     random_.Draw(columns_, first_ + i * step_, words);
   }

@@ -1,5 +1,5 @@
-// Shared by the encoders of the frame: sixteen codes, the generic functions for
-// rare cases, and conversion instructions.
+// Conversion instructions and the generic functions for rare cases, for the
+// encoders of the frame.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_WORDS_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_WORDS_CUH_
 
@@ -13,7 +13,8 @@ struct Sixteen {
   uint32_t words[4];
 };
 
-// For rare cases, and those not worth tuning.
+// Encodes sixteen values with the generic functions, in cases that are rare or
+// not worth tuning.
 template <bool kOther>
 static __device__ __noinline__ Sixteen EncodeSixteenRare(
     const EncodeParams& p, const float* v, float m, const uint32_t* random) {
@@ -48,9 +49,8 @@ __device__ __forceinline__ float WithSignOf(float magnitude, float v) {
                          (__float_as_uint(v) & ~kAbsMask));
 }
 
-// Multiplies two bf16 by a power of two, or NaN, given in both halves of a
-// word. Products that become subnormal are rounded, which does not affect FP8
-// codes.
+// Multiplies two bf16 by `m`, a power of two or NaN in both halves of a word.
+// Products that become subnormal are rounded, which does not affect FP8 codes.
 __device__ __forceinline__ uint32_t TimesPowerOfTwo(uint32_t word, uint32_t m) {
   uint32_t products;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;"
@@ -58,7 +58,7 @@ __device__ __forceinline__ uint32_t TimesPowerOfTwo(uint32_t word, uint32_t m) {
       : "r"(word), "r"(m), "r"(0x80008000u));  // -0 keeps the sign of zeros
   return products;
 }
-// An fp32 that is exact as bf16, in both halves of a word.
+// Puts an fp32 that is exact as bf16 into both halves of a word.
 __device__ __forceinline__ uint32_t BothHalves(float v) {
   return __byte_perm(__float_as_uint(v), 0, 0x3232);
 }
@@ -90,7 +90,7 @@ __device__ __forceinline__ Sixteen E2M1Words(const float (&q)[kBlock]) {
   return codes;
 }
 
-// Rounds y to nearest; all |y| are clamped to 6.
+// The E2M1 value / 64 nearest to y64, at most 6 / 64, with the sign of `sign`.
 __device__ __forceinline__ float NearestOf(float y64, float sign) {
   return WithSignOf(NearestE2M1(fminf(fabsf(y64), 6.0f * 0x1p-6f)), sign);
 }

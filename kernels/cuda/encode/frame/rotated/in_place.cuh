@@ -1,5 +1,5 @@
-// Encodes the rotated columnwise copy of MXFP8: a warp encodes the sixteen
-// columns that it has rotated, and two warps store theirs together.
+// Encodes rotated columnwise MXFP8. A warp encodes the sixteen columns that it
+// has rotated, and two warps store their columns together.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_ROTATED_IN_PLACE_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_ROTATED_IN_PLACE_CUH_
 
@@ -10,10 +10,10 @@ namespace quantd::cuda {
 // A lane's two columns of a block, as lines of bf16 that the warp has rotated.
 // Their codes overwrite one of the columns, eight rows at a time.
 //
-// A piece of eight rows is sixteen bytes, which eight lanes access together:
-// four pairs of columns of two blocks. To avoid bank conflicts, lanes of the
-// second block go through theirs in another order, and every other pair leaves
-// its codes in the second column.
+// A piece is eight rows of a column, sixteen bytes. Eight lanes access pieces
+// together: those of four pairs of columns in two blocks. To avoid bank
+// conflicts, lanes of the second block access their pieces in another order,
+// and pairs 4 to 7 leave their codes in the second column.
 class RotatedPair {
  public:
   static constexpr uint32_t kPieces = kMxRows / 8;
@@ -30,7 +30,7 @@ class RotatedPair {
     codes_ = pair < 4 ? first_ : second();
   }
 
-  // bf16 bits of the largest magnitudes; those of a NaN if there is one.
+  // Finds the largest magnitudes as fp32 bits. NaN if any element is NaN.
   __device__ __forceinline__ void FindMaxima(uint32_t (&max)[2]) const {
     uint32_t m[2] = {};
     QUANTD_UNROLL
@@ -41,7 +41,7 @@ class RotatedPair {
     QUANTD_UNROLL
     for (int c = 0; c < 2; ++c) max[c] = LargerHalf(m[c] & 0x7FFF7FFFu);
   }
-  // Finds maxima with NaN dropped. Seldom called.
+  // Finds the maxima without NaN. Seldom called.
   __device__ __forceinline__ void FindNumbers(uint32_t (&max)[2]) const {
     max[0] = max[1] = 0;
 #pragma unroll 1
@@ -57,7 +57,7 @@ class RotatedPair {
     }
   }
 
-  // Encodes both columns under their multipliers.
+  // Encodes both columns with their multipliers.
   template <DType E>
   __device__ __forceinline__ void Encode(float first, float second) const {
     const uint32_t m[2] = {BothHalves(first), BothHalves(second)};
@@ -96,8 +96,8 @@ class RotatedPair {
 };
 
 // Stores a partial tile byte by byte: `rows` rows, and `columns` of the lane's
-// eight columns. `at_sixteen(q)` is the place of fragments of 16 rows. Seldom
-// called.
+// eight columns. `at_sixteen(q)` is the address of the fragments of rows 16 q
+// to 16 q + 15. Seldom called.
 template <typename AtSixteen>
 __device__ __forceinline__ void StoreRotatedPairs(int64_t rows, int columns,
                                                   std::byte* to, int64_t pitch,
@@ -120,9 +120,9 @@ __device__ __forceinline__ void StoreRotatedPairs(int64_t rows, int columns,
   }
 }
 
-// Stores the codes of a pair of warps' rotated columns to memory, by rows:
-// sectors of 32 columns, which take half the time of 16. A warp has 64 rows of
-// them. All lanes of both warps must call this after all codes have been set.
+// Stores the codes of two warps' rotated columns, row by row. A row is a sector
+// of 32 columns; 16 columns would take as long. Each warp stores 64 rows. All
+// lanes of both warps must call this after all codes have been set.
 __device__ __forceinline__ void FlushRotatedPairs(const StagedTile& lines,
                                                   const Place& at,
                                                   const CopyTask& copy) {
@@ -131,8 +131,8 @@ __device__ __forceinline__ void FlushRotatedPairs(const StagedTile& lines,
   const auto warp = static_cast<int>(Team::warp());
   const int first = warp / 2 * 32;
   const int row = warp % 2 * 64;
-  // Fragments are eight pairs of columns and eight rows of two codes. With two
-  // of them each lane has eight columns of a row.
+  // A fragment is eight pairs of columns and eight rows of two codes. From two
+  // fragments each lane gets eight columns of a row.
   const int pair = lane % 8 / 2 * 4 + lane / 8 % 2 * 2 + lane % 2;
   const int line = first + pair / 8 * kBlock + pair % 8 * 2 + pair % 8 / 4;
   const uint32_t from =
@@ -164,7 +164,7 @@ __device__ __forceinline__ void FlushRotatedPairs(const StagedTile& lines,
     StoreRotatedPairs(copy.padded - at.row - row, columns, to, pitch,
                       at_sixteen);
   }
-  Team::SyncPair();  // the other warp may reuse its lines now
+  Team::SyncPair();  // lets the other warp reuse its lines
 }
 
 // Encodes the columns that the warp has rotated. All lanes must call this.

@@ -1,6 +1,6 @@
-// Rotations within shared memory: a warp's sixteen lines become bf16 there,
-// stored as rows whichever way they run. The code after that is the same for
-// both copies, and has the registers for itself.
+// Rotates a warp's sixteen lines into shared memory, as bf16. Lines are stored
+// as rows, even if they are columns. So the code that encodes them is the same
+// for both copies, and rotations take no registers from it.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_ROTATED_LINES_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_ROTATED_LINES_CUH_
 
@@ -14,7 +14,7 @@ struct Quarter {
   int line;   // within the tile
   int first;  // first position
 
-  // `eighth` is 0 or 1.
+  // `eighth`, 0 or 1, selects eight of the warp's lines.
   __device__ __forceinline__ explicit Quarter(int eighth) {
     const auto lane = static_cast<int>(threadIdx.x % kWarp);
     line = static_cast<int>(Team::warp()) * kBlock + eighth * 8 + lane % 8;
@@ -22,7 +22,7 @@ struct Quarter {
   }
 };
 
-// Loads the values of a quarter if lines are rows.
+// Loads the values of a quarter of a row.
 template <DType D>
 __device__ __forceinline__ void LoadQuarter(const StagedTile& tile,
                                             const Quarter& q,
@@ -43,15 +43,16 @@ __device__ __forceinline__ void LoadQuarter(const StagedTile& tile,
 __device__ __forceinline__ void LoadQuarter(const StagedTile& tile,
                                             const Quarter& q, DType type,
                                             float (&v)[Quarter::kLength]) {
-  // (One branch for all words: selecting for each would issue both ways.)
+  // (One branch for all words: a selection for each would issue both
+  // conversions.)
   if (type == DType::kBF16) {
     LoadQuarter<DType::kBF16>(tile, q, v);
   } else {
     LoadQuarter<DType::kF16>(tile, q, v);
   }
 }
-// (Quarters of a column of fp32 have bank conflicts, which takes four times as
-// long as rows; exchanging them first took even longer.)
+// (Loads of columns of fp32 have bank conflicts and take four times as long as
+// those of rows. Exchanging elements first took even longer.)
 template <bool kColumns>
 __device__ __forceinline__ void LoadQuarter(const StagedTileOf<4>& tile,
                                             const Quarter& q,
@@ -93,7 +94,7 @@ __device__ __forceinline__ void StoreQuarter(
 
 // --- the butterfly ----------------------------------------------------------
 
-// A stage within a lane's registers.
+// A stage of the butterfly within a lane's registers.
 __device__ __forceinline__ void AddPairs(int stride,
                                          float (&v)[Quarter::kLength]) {
   QUANTD_UNROLL
@@ -105,7 +106,7 @@ __device__ __forceinline__ void AddPairs(int stride,
     v[i + stride] = a - b;
   }
 }
-// A stage between lanes.
+// A stage of the butterfly between lanes.
 __device__ __forceinline__ void AddLanes(int lanes,
                                          float (&v)[Quarter::kLength]) {
   const float sign =
@@ -116,10 +117,10 @@ __device__ __forceinline__ void AddLanes(int lanes,
   }
 }
 
-// The first stage, which also applies the signs. kExact: the product of a value
-// and its sign is not rounded, so the second of a pair need not be computed
-// separately. (An exact zero comes out as +0, since the first of a pair is
-// never -0.)
+// The first stage, which also applies the signs. kExact says that the product
+// of a value and its sign is not rounded, so that fused operations can multiply
+// and add the second value of a pair. (An exact zero becomes +0, because the
+// first product of a pair is never -0.)
 template <bool kExact>
 __device__ __forceinline__ void AddFirstPairs(float (&v)[Quarter::kLength],
                                               const float* signs) {
@@ -144,14 +145,14 @@ __device__ __forceinline__ void AddFirstPairs(float (&v)[Quarter::kLength],
   }
 }
 
-// RotateForwardOf, for elements of kBytes. `signs` are 128, repeated for
-// smaller dimensions.
+// RotateForwardOf for a quarter of a line of elements of kBytes. `signs` are
+// 128 numbers, repeated for smaller dimensions.
 template <int kBytes, int kDimension>
 __device__ __forceinline__ void RotateQuarter(float (&v)[Quarter::kLength],
                                               const Quarter& q,
                                               const float* signs) {
-  // The scale of 16 and of 64 is a power of two, and 16-bit elements are far
-  // from fp32's least numbers.
+  // The scale of dimensions 16 and 64 is a power of two, and 16-bit elements
+  // are far from fp32's least numbers.
   constexpr bool kExact = kBytes == 2 && (kDimension == 16 || kDimension == 64);
   AddFirstPairs<kExact>(v, signs + q.first);
   AddPairs(2, v);
@@ -162,9 +163,9 @@ __device__ __forceinline__ void RotateQuarter(float (&v)[Quarter::kLength],
   if constexpr (kDimension > 64) AddLanes(16, v);
 }
 
-// Whether a rotated quarter had NaN or Inf in it. A rotation spreads these over
-// the whole block, so checking one of every sixteen is enough. All lanes of a
-// warp get the result.
+// Whether any lane's rotated quarter held NaN or Inf. A rotation spreads these
+// over the whole block, so checking one of every sixteen values is enough. All
+// lanes must call this.
 __device__ __forceinline__ bool HadSpecial(const float (&v)[Quarter::kLength]) {
   const float tell[2] = {v[0], v[16]};
   return __any_sync(0xFFFFFFFFu, LargestMagnitude(tell, 0, 2) >= kInfBits);
@@ -180,8 +181,8 @@ __device__ __forceinline__ void TransposeColumns(const StagedTile& tile,
   const uint32_t to =
       SharedAddress(lines->bytes) +
       static_cast<uint32_t>(TileOffset(first + lane % 8, lane / 8 * 8));
-  // Eight columns and 32 rows at a time. (Pieces of 16 bytes within each 128
-  // are swizzled by XOR with the row number.)
+  // Moves eight columns and 32 rows at a time. (Pieces of 16 bytes within each
+  // 128 are swizzled by XOR with the row number.)
   QUANTD_UNROLL
   for (uint32_t half = 0; half < 2; ++half) {
     uint32_t x[4][4];
@@ -198,7 +199,7 @@ __device__ __forceinline__ void TransposeColumns(const StagedTile& tile,
   __syncwarp();
 }
 
-// Reports NaN and Inf among a warp's lines as read. Seldom called.
+// Returns the Seen bits of a warp's input lines. Seldom called.
 template <int kBytes>
 __device__ __noinline__ uint32_t SeenInTile(const StagedTileOf<kBytes>& tile,
                                             bool columns, DType type) {
@@ -225,7 +226,7 @@ __device__ __noinline__ uint32_t SeenInTile(const StagedTileOf<kBytes>& tile,
   return seen;
 }
 
-// RotateLines by a dimension.
+// RotateLines for a constant dimension.
 template <int kBytes, int kDimension, typename Load>
 __device__ __forceinline__ bool RotateLinesBy(const Load& load,
                                               const float* signs,
@@ -243,15 +244,14 @@ __device__ __forceinline__ bool RotateLinesBy(const Load& load,
   __syncwarp();
   return special;
 }
-// Rotates the warp's lines of elements of kBytes into `lines`; `load` loads a
+// Rotates the warp's lines of elements of kBytes into `lines`. `load` loads a
 // quarter of a line. (The source may be in `lines`, as rows of 16-bit
-// elements.) Returns whether there was any NaN or Inf. All lanes must call
-// this.
+// elements.) Returns whether any lane had NaN or Inf. All lanes must call this.
 template <int kBytes, typename Load>
 __device__ __forceinline__ bool RotateLines(const Load& load, int dimension,
                                             const float* signs,
                                             StagedTile* lines) {
-  // (Other forms would move registers around.)
+  // (Code for any dimension would move registers around.)
   switch (dimension) {
     case 16:
       return RotateLinesBy<kBytes, 16>(load, signs, lines);

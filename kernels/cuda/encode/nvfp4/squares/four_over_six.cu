@@ -17,7 +17,7 @@ class BetterSquares {
                                            const Table& table)
       : table_(table) {}
 
-  // Finds both candidates.
+  // Returns both candidate scales.
   __device__ __forceinline__ uint32_t Settle(uint32_t max, bool* rare) const {
     const float base = BaseOf(max, table_.s);
     *rare = IsRare(max, base) || !table_.ordinary;

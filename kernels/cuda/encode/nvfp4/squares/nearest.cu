@@ -16,7 +16,7 @@ class NearestSquares {
                                             const Table& table)
       : s_inv6_(table.s_inv6), coding_(table) {}
 
-  // Finds the scale.
+  // Returns the scale.
   __device__ __forceinline__ uint32_t Settle(uint32_t max, bool* rare) const {
     const float wanted = __uint_as_float(max) * s_inv6_;
     *rare = IsRare(max, wanted) || !coding_.any();

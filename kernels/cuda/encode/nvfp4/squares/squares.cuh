@@ -1,15 +1,16 @@
-// NVFP4 with a scale for each square of 16 x 16, by tiles. The codes of a
-// square are the same for both copies, so they are found once, row by row, and
+// NVFP4 with a scale for each square of 16 x 16, by tiles. Both copies have the
+// same codes in a square, so the codes are computed once, row by row, and
 // transposed.
 //
-// A Coding finds the codes. It has a type kType and a Table that follows from
-// an amax; it is constructed from the arguments and a table, and encodes lines
-// of squares, one block of each lane at a time.
+// A Coding computes the codes of lines of squares, one block of each lane at a
+// time. It has a type kType of elements and a Table that is made for an amax.
+// It is constructed from the arguments and a table.
 //
-//   Settle(max, &rare)            what lanes need to know of a square with that
-//                                 largest magnitude, and whether it is rare
-//   Encode(x, block, known, max)  encodes x, the block at that address; all
-//                                 lanes call it
+//   Settle(max, &rare)            returns what Encode needs to know of a square
+//                                 with largest magnitude `max`, and whether
+//                                 the square is rare
+//   Encode(x, block, known, max)  encodes x, the block at address `block`, with
+//                                 the result of Settle; all lanes call it
 //   EncodeRare(p, x, amax, of)    uses the generic functions; all lanes of a
 //                                 square call it
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_SQUARES_SQUARES_CUH_
@@ -69,7 +70,8 @@ __device__ __forceinline__ uint2 TransposeNibbles(uint2 v) {
   return v;
 }
 
-// Reduces four words over each sixteen lanes: lane l gets word l / 4 % 4.
+// Finds the maxima of four words over sixteen lanes. Lane l gets the maximum of
+// word l / 4 % 4, as fp32 bits.
 template <DType D>
 __device__ __forceinline__ uint32_t LargestOfFour(const uint32_t (&m)[4]) {
   const uint32_t lane = threadIdx.x;
@@ -86,14 +88,15 @@ __device__ __forceinline__ uint32_t LargestOfFour(const uint32_t (&m)[4]) {
   return LargerHalf<D>(max & 0x7FFF7FFFu);
 }
 
-// Maxima of this lane's square among the warp's: fp32 bits of its largest
-// magnitude, with NaN above Inf and with NaN dropped.
+// The largest magnitude of a square as fp32 bits, with NaN above Inf and
+// without NaN. Lane l has the maxima of square 4 (l / 16) + l / 4 % 4 of its
+// warp.
 struct SquareMaxima {
   uint32_t max;
   uint32_t clean;
 };
 
-// Returns the largest magnitude of this lane's square with NaN dropped.
+// Returns the largest magnitude of this lane's square. Ignores NaN.
 template <DType D>
 __device__ __noinline__ uint32_t LargestClean(WarpLines<false> lines) {
   uint32_t mine = 0;
@@ -131,8 +134,8 @@ __device__ __forceinline__ SquareMaxima FindSquares(WarpLines<false> lines,
   return {max, clean};
 }
 
-// Encodes a warp's sixteen rows for one copy, or for both if they are the same.
-// `put(i, unit)` takes a lane's block of square 4 (lane / 16) + i.
+// Encodes a warp's sixteen rows for one copy, or for both copies if these are
+// equal. Calls put(i, unit) for the lane's block of square 4 (lane / 16) + i.
 template <typename Coding, typename Put>
 __device__ __forceinline__ void EncodeSquares(
     const EncodeArgs& a, const typename Coding::Table& table, const float* amax,
@@ -179,8 +182,8 @@ __global__ void __launch_bounds__(EncodeStream<kSize, false>::kCtaThreads, 1)
     const uint32_t half = threadIdx.x % kWarp / kBlock;
     const LineCodes row_codes(&s.rows[warp]);
     const LineCodes column_codes(&s.columns[warp]);
-    // The place of this lane's block in a column of the first square of its
-    // half.
+    // The address of this lane's block in the transposed codes of the first
+    // square of its half.
     const uint32_t transposed = Kept(
         LineCodes::Address(&s.columns[half * 4], threadIdx.x % kBlock, warp));
     HeldScales held;
@@ -200,8 +203,8 @@ __global__ void __launch_bounds__(EncodeStream<kSize, false>::kCtaThreads, 1)
                     TransposeNibbles(unit.codes));
         s.scales[half * 4 + i][warp] = static_cast<uint8_t>(unit.scale);
       };
-      if (columns) Team::Sync();  // the last tile's codes have been stored
-      // Both copies may have given amaxes that differ.
+      if (columns) Team::Sync();  // until the last tile's codes are stored
+      // The amaxes of both copies may differ if they are given.
       if (s.tables.same) {
         EncodeSquares<Coding>(a, s.tables.row, group.task().rowwise.amax, lines,
                               maxima, [&](uint32_t i, const Unit& unit) {
@@ -228,7 +231,7 @@ __global__ void __launch_bounds__(EncodeStream<kSize, false>::kCtaThreads, 1)
         SumColumns<D>(stream.tile(), at, a.list.cols, group.task().partial, k);
       }
       if (columns) {
-        Team::Sync();  // the scales are complete
+        Team::Sync();  // until the scales are complete
         const uint32_t of =
             *reinterpret_cast<const uint32_t*>(&s.scales[warp][half * 4]);
         const LineTask& columnwise = s.tables.columnwise;

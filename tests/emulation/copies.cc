@@ -18,7 +18,7 @@ void Make(std::vector<ThreadCopies::Copy>& copies) {
   copies.clear();
 }
 
-// A phase of a barrier: arrivals and bytes that are still to come.
+// The phase of a barrier, and the arrivals and bytes that it still waits for.
 struct BarrierState {
   uint32_t phase : 1;
   uint32_t count : 15;
@@ -49,7 +49,7 @@ struct Box {
 };
 std::deque<Box> boxes;
 
-void CheckThatAllCame() {
+void CheckThatNoneIsLeft() {
   if (boxes.empty()) return;
   std::fprintf(stderr, "emulation: a CTA ended before its copies\n");
   std::abort();
@@ -110,7 +110,7 @@ void ExpectAt(std::byte* at, uint32_t bytes) {
 void ArriveAt(std::byte* at) {
   BarrierState state = Load(at);
   if (state.pending == 0) {
-    std::fprintf(stderr, "emulation: a barrier is arrived at too often\n");
+    std::fprintf(stderr, "emulation: too many arrivals at a barrier\n");
     std::abort();
   }
   --state.pending;
@@ -128,7 +128,7 @@ bool IsOver(std::byte* at, uint32_t parity) {
 
 void CopyBox(const void* map, std::byte* to, int64_t x, int64_t y,
              std::byte* barrier) {
-  AtEndOfCta(CheckThatAllCame);
+  AtEndOfCta(CheckThatNoneIsLeft);
   Box box = {};
   std::memcpy(&box.map, map, sizeof(box.map));
   box.to = to;

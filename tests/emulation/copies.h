@@ -1,6 +1,6 @@
-// Asynchronous copies into shared memory, made as late as they may be: a
-// thread's own when it waits for them, the copy engine's when somebody looks
-// whether they are there. And the barriers that count both.
+// Asynchronous copies into shared memory, and the barriers that count them.
+// Copies are made as late as possible: those of a thread when it waits for
+// them, those of the copy engine when a thread tests a barrier.
 #ifndef QUANTD_TESTS_EMULATION_COPIES_H_
 #define QUANTD_TESTS_EMULATION_COPIES_H_
 
@@ -10,35 +10,35 @@
 
 namespace emulation {
 
-// cp.async of a thread.
+// The cp.async copies of a thread.
 struct ThreadCopies {
   struct Copy {
     std::byte* to;
     const std::byte* from;
     size_t bytes;
-    size_t zeros;  // behind them
+    size_t zeros;  // written after the bytes
   };
   std::vector<Copy> open;                 // not committed
   std::vector<std::vector<Copy>> groups;  // oldest first
 
   void Commit();
-  // Makes all groups but the last `left`.
+  // Makes the copies of all groups except the last `left` ones.
   void Await(size_t left);
   void AwaitAll();
 };
 
-// mbarrier, in the eight bytes at its address.
+// Operations on an mbarrier, whose state is the eight bytes at `at`.
 void InitBarrier(std::byte* at, uint32_t count);
 void ExpectAt(std::byte* at, uint32_t bytes);
 void ArriveAt(std::byte* at);
 bool IsOver(std::byte* at, uint32_t parity);
 
-// A box of a tensor map (runtime.cc makes those) at element (x, y): rows of 128
-// bytes, pieces of 16 exchanged by the row's number modulo 8.
+// Queues the copy of the box at element (x, y) of a tensor map. Rows of a box
+// are 128 bytes. Pieces of 16 bytes are swizzled by the row's number modulo 8.
 void CopyBox(const void* map, std::byte* to, int64_t x, int64_t y,
              std::byte* barrier);
 
-// What runtime.cc puts into a CUtensorMap.
+// The content of a CUtensorMap, which runtime.cc makes.
 struct TensorMapFields {
   const std::byte* data;
   uint64_t cols;

@@ -1,5 +1,5 @@
-// CUDA's device side as C++: what the preprocessor and the compiler need of it
-// before our sources. Included first, by the compiler's -include.
+// CUDA's device side as C++: macros, intrinsics, operations of warps, and
+// atomics for translated sources. The compiler's -include includes it first.
 #ifndef QUANTD_TESTS_EMULATION_DEVICE_H_
 #define QUANTD_TESTS_EMULATION_DEVICE_H_
 
@@ -18,7 +18,7 @@
 #include "tests/emulation/ptx.h"
 #include "tests/emulation/threads.h"
 
-// From here on this is device code, of the architecture that the build names.
+// Sources after this line are device code for the architecture of the build.
 #define __CUDA_ARCH__ QUANTD_EMULATED_ARCH
 #undef __shared__
 #undef __device__
@@ -37,7 +37,7 @@
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __align__(n) alignas(n)
-// CTAs run one after the other.
+// CTAs run one after the other, so they can share static memory.
 #define __shared__ static
 
 #define __builtin_assume(x) ((void)(x))
@@ -50,7 +50,7 @@ inline float __int_as_float(int v) { return std::bit_cast<float>(v); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
-// Towards zero: the sum that fp64 has, cut. (Its own rounding is far below.)
+// Rounds the sum in fp64 towards zero. (The error of fp64 is far smaller.)
 inline float __fmaf_rz(float a, float b, float c) {
   const double exact =
       std::fma(static_cast<double>(a), b, static_cast<double>(c));
@@ -60,7 +60,7 @@ inline float __fmaf_rz(float a, float b, float c) {
              : rounded;
 }
 
-// A NaN of either kind is dropped; the C library's would keep a signalling one.
+// The other argument if one is NaN. (The C library keeps a signalling NaN.)
 inline float EmulatedLarger(float a, float b) {
   return std::isnan(a) ? b : std::isnan(b) || a > b ? a : b;
 }
@@ -123,11 +123,11 @@ T __ldg(const T* p) {
 inline size_t __cvta_generic_to_shared(const void* p) {
   return ::emulation::ToShared(p);
 }
-// (Atomics and stores are done when their thread goes on.)
+// (Atomics and stores take effect at once.)
 inline void __threadfence_block() {}
 [[noreturn]] inline void __trap() { std::abort(); }
 
-// --- the host's side, by the kernel's type ----------------------------------
+// --- host functions that take a kernel --------------------------------------
 
 template <typename... Formal>
 cudaError_t cudaFuncSetAttribute(void (*)(Formal...), cudaFuncAttribute, int) {
@@ -209,7 +209,7 @@ T __reduce_add_sync(unsigned mask, T v) {
     return sum;
   });
 }
-// Lanes may meet in smaller parts than they could: each is alone here.
+// Returns this lane alone: CUDA does not promise that lanes are converged.
 inline unsigned __activemask() { return 1u << ::emulation::Lane(); }
 template <typename T>
 unsigned __match_any_sync(unsigned mask, T v) {

@@ -1,11 +1,11 @@
-# QUANTD_CUDA=EMULATED: CUDA's sources compiled for the host, on which the CUDA
-# backend then runs as device cuda:0 (README.md). For tests: nothing is fast.
-# Needs the toolkit's headers, and no GPU.
+# QUANTD_CUDA=EMULATED compiles CUDA's sources for the host, where the CUDA
+# backend runs as device cuda:0 (README.md). It is slow, and only for tests.
+# Needs the toolkit's headers, but no GPU.
 find_path(QUANTD_CUDA_HEADERS cuda_runtime_api.h
   HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include REQUIRED)
 find_program(QUANTD_TRANSLATOR python3 PATHS /usr/bin NO_DEFAULT_PATH REQUIRED)
 set(QUANTD_EMULATED_ARCH 900 CACHE STRING "__CUDA_ARCH__ of the emulated device")
-set(QUANTD_EMULATED_SHARED_KIB 227 CACHE STRING "and its shared memory for a CTA")
+set(QUANTD_EMULATED_SHARED_KIB 227 CACHE STRING "KiB of shared memory of its CTAs")
 
 set(quantd_emulation ${PROJECT_SOURCE_DIR}/tests/emulation)
 add_library(quantd_emulation STATIC ${quantd_emulation}/copies.cc
@@ -19,7 +19,7 @@ target_include_directories(quantd_emulation SYSTEM PUBLIC ${QUANTD_CUDA_HEADERS}
 target_compile_definitions(quantd_emulation PUBLIC
   QUANTD_EMULATED_ARCH=${QUANTD_EMULATED_ARCH}
   QUANTD_EMULATED_SHARED_KIB=${QUANTD_EMULATED_SHARED_KIB})
-# Fibers come back to frames that longjmp would call left.
+# Fibers jump between stacks, which the longjmp of _FORTIFY_SOURCE refuses.
 target_compile_options(quantd_emulation PRIVATE -O2 -U_FORTIFY_SOURCE)
 add_library(CUDA::cudart_static ALIAS quantd_emulation)
 
@@ -49,7 +49,7 @@ function(quantd_cuda_objects name user)
   endforeach()
   add_library(${name} OBJECT ${translated})
   set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
-  # Arithmetic as written (CMake target quantd_arith).
+  # Keeps arithmetic as written, as the target quantd_arith does.
   target_compile_options(${name} PRIVATE -std=c++20 -fpreprocessed -O1
     -ffp-contract=off -w)
   target_sources(${user} PRIVATE $<TARGET_OBJECTS:${name}>)

@@ -8,10 +8,10 @@
 
 namespace emulation {
 
-// Bits, and where they go back to.
+// The bits of an operand, and the variable to which results are copied back.
 struct Operand {
   uint64_t bits;
-  void* place;  // nullptr: only read
+  void* place;  // the variable; nullptr: an input
   size_t size;
 };
 

@@ -39,7 +39,7 @@ class Parser {
  public:
   std::vector<Instruction> Parse(std::string text) {
     text = Trimmed(text);
-    // A block of its own, for its registers.
+    // Braces only limit the scope of registers.
     if (!text.empty() && text.front() == '{') {
       text = text.substr(1, text.rfind('}') - 1);
     }
@@ -111,7 +111,7 @@ class Parser {
 }  // namespace
 
 void RefusePtx(const std::string& what) {
-  std::fprintf(stderr, "emulation: no such PTX: %s\n", what.c_str());
+  std::fprintf(stderr, "emulation: unsupported PTX: %s\n", what.c_str());
   std::abort();
 }
 

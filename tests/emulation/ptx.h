@@ -1,5 +1,4 @@
-// Inline PTX, interpreted: the instructions that our kernels use, and no
-// others.
+// Interprets inline PTX. Knows only the instructions that the kernels use.
 #ifndef QUANTD_TESTS_EMULATION_PTX_H_
 #define QUANTD_TESTS_EMULATION_PTX_H_
 

@@ -18,7 +18,7 @@
 namespace emulation {
 namespace {
 
-// The register itself, or those of a list.
+// The parts of a list, or the argument itself.
 std::vector<Argument> Parts(const Argument& a) {
   return a.kind == Argument::kList ? a.parts : std::vector<Argument>{a};
 }
@@ -35,7 +35,7 @@ uint16_t ToHalfTowardsZero(float v) {
   return static_cast<__half_raw>(__float2half_rz(v)).x;
 }
 uint16_t FusedHalf(uint16_t a, uint16_t b, uint16_t c) {
-  // Products are exact in fp64, and so are sums but far below what a half has.
+  // Products are exact in fp64. Errors of sums are far smaller than a half's.
   const double sum = static_cast<double>(FromHalf(a)) * FromHalf(b) +
                      static_cast<double>(FromHalf(c));
   return std::bit_cast<uint16_t>(static_cast<_Float16>(sum));
@@ -103,7 +103,7 @@ void HalfToFloat(Frame& f, const Instruction& i) {
   Set(f, i.arguments[0],
       std::bit_cast<uint32_t>(FromHalf(Low(Get32(f, i.arguments[1])))));
 }
-// To or from a word of two halves, or a number.
+// Splits a word into halves, joins two halves, or copies a number.
 void Move(Frame& f, const Instruction& i) {
   const Argument& to = i.arguments[0];
   const Argument& from = i.arguments[1];
@@ -206,7 +206,7 @@ void ArriveWithCopies(Frame& f, const Instruction& i) {
   Copies().AwaitAll();
   ArriveAt(SharedAt(f, i.arguments[0]));
 }
-// [to], [map, {x, y}], [barrier]
+// Arguments: [to], [map, {x, y}], [barrier].
 void CopyByEngine(Frame& f, const Instruction& i) {
   const Argument& from = i.arguments[1];
   const std::vector<Argument>& at = from.parts[1].parts;

@@ -1,4 +1,4 @@
-// Matrices in the fragments of tensor cores, over the lanes of a warp.
+// Instructions for matrix fragments, which the lanes of a warp hold together.
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr unsigned kAllLanes = 0xFFFFFFFFu;
 
-// Four matrices of 8 x 8 halves; lane 8 m + r has the address of row r of
+// Loads four matrices of 8 x 8 halves. Lane 8 m + r has the address of row r of
 // matrix m.
 void Load(Frame& f, const Instruction& i, bool transposed) {
   const uint64_t own = AddressOf(f, i.arguments[1]);
@@ -31,8 +31,8 @@ void Load(Frame& f, const Instruction& i, bool transposed) {
   }
 }
 
-// D = A B + C, of 16 x 16 and 16 x 8. Sums are exact where kernels rely on
-// them.
+// Computes D = A B + C, where A is 16 x 16 and B is 16 x 8. Sums are exact
+// where kernels rely on that.
 void Multiply(Frame& f, const Instruction& i, float (*of)(uint16_t)) {
   uint32_t own[6];
   for (unsigned n = 0; n < 4; ++n) own[n] = Get32(f, i.arguments[1].parts[n]);
@@ -67,7 +67,7 @@ void LoadMatrices(Frame& f, const Instruction& i) { Load(f, i, false); }
 void LoadMatricesTransposed(Frame& f, const Instruction& i) {
   Load(f, i, true);
 }
-// A lane stores the row whose address it has.
+// Stores four matrices. Each lane stores the row whose address it has.
 void StoreMatrices(Frame& f, const Instruction& i) {
   uint32_t own[4];
   for (unsigned m = 0; m < 4; ++m) own[m] = Get32(f, i.arguments[1].parts[m]);

@@ -1,4 +1,4 @@
-// A parsed piece of PTX, for ptx.cc and the instructions.
+// Parsed PTX instructions, and the functions that execute them.
 #ifndef QUANTD_TESTS_EMULATION_PTX_PROGRAM_H_
 #define QUANTD_TESTS_EMULATION_PTX_PROGRAM_H_
 
@@ -16,7 +16,7 @@ using Handler = void (*)(Frame&, const Instruction&);
 struct Instruction {
   Handler run;
   std::string name;
-  int guard = -1;  // a predicate's register
+  int guard = -1;  // the predicate's register; -1: none
   std::vector<Argument> arguments;
 };
 
@@ -27,8 +27,8 @@ void StoreMatrices(Frame& f, const Instruction& i);
 void MultiplyBf16(Frame& f, const Instruction& i);
 void MultiplyHalf(Frame& f, const Instruction& i);
 
-// The effect of an instruction. Ends the program if no instruction has that
-// name.
+// The function that executes an instruction. Ends the program if the name is
+// unknown.
 Handler FindInstruction(const std::string& name);
 
 }  // namespace emulation

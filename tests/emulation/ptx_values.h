@@ -1,4 +1,4 @@
-// What instructions work on: their arguments, registers and operands.
+// Arguments, registers and operands of instructions.
 #ifndef QUANTD_TESTS_EMULATION_PTX_VALUES_H_
 #define QUANTD_TESTS_EMULATION_PTX_VALUES_H_
 
@@ -16,8 +16,8 @@
 
 namespace emulation {
 
-// What an instruction names: an operand of the asm, a register, a number, or
-// several of them in braces or brackets.
+// An argument of an instruction: an operand of the asm statement, a register, a
+// number, or several of these in braces or brackets.
 struct Argument {
   enum Kind { kOperand, kRegister, kNumber, kList, kAddress, kNothing } kind;
   uint64_t number = 0;  // of the operand or register, or the number itself
@@ -28,7 +28,7 @@ struct Frame {
   Operand* operands;
   uint64_t registers[8] = {};
 };
-// Ends the program.
+// Ends the program with a message.
 [[noreturn]] void RefusePtx(const std::string& what);
 
 inline uint64_t Get(const Frame& f, const Argument& a) {
@@ -58,7 +58,7 @@ inline uint32_t Get32(const Frame& f, const Argument& a) {
 inline float GetFloat(const Frame& f, const Argument& a) {
   return std::bit_cast<float>(Get32(f, a));
 }
-// "[a]" or "[a + b]".
+// The address "[a]" or "[a + b]".
 inline uint64_t AddressOf(const Frame& f, const Argument& a) {
   uint64_t sum = 0;
   for (const Argument& part : a.parts) sum += Get(f, part);
@@ -70,7 +70,7 @@ inline std::byte* SharedAt(const Frame& f, const Argument& a) {
 inline std::byte* GlobalAt(const Frame& f, const Argument& a) {
   return reinterpret_cast<std::byte*>(AddressOf(f, a));
 }
-// Halves of a word.
+// The halves of a word.
 inline uint16_t Low(uint32_t word) { return static_cast<uint16_t>(word); }
 inline uint16_t High(uint32_t word) {
   return static_cast<uint16_t>(word >> 16);

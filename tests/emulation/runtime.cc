@@ -1,5 +1,5 @@
-// CUDA's runtime for emulated devices, whose memory is the host's. All that is
-// queued is done at once. Handles for other processes are good in this one.
+// CUDA's runtime for emulated devices, whose memory is host memory. Queued work
+// is done at once. Handles for other processes are valid in this process.
 #include "tests/emulation/runtime.h"
 
 #include <cuda.h>
@@ -28,14 +28,15 @@ std::atomic<int> devices = 1;
 std::atomic<bool> peers = true;
 thread_local int device_of_thread = 0;
 
-// QUANTD_EMULATION_MULTIPROCESSORS: with few, a CTA has many tiles.
+// Reads QUANTD_EMULATION_MULTIPROCESSORS. If there are few, a CTA has many
+// tiles.
 int Multiprocessors() {
   static const char* const count =
       std::getenv("QUANTD_EMULATION_MULTIPROCESSORS");
   return count != nullptr ? std::max(1, std::atoi(count)) : 4;
 }
 
-// What was allocated, by its first byte.
+// An allocation. `allocations` maps its first byte to it.
 struct Allocation {
   size_t bytes;
   cudaMemoryType type;
@@ -51,7 +52,7 @@ cudaError_t Allocate(void** p, size_t bytes, cudaMemoryType type) {
   void* made = std::aligned_alloc(
       kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
   if (made == nullptr) return cudaErrorMemoryAllocation;
-  // What nobody wrote is not what anybody expects.
+  // Fills new memory with a pattern, so that reads of unwritten bytes show.
   if (type == cudaMemoryTypeDevice) std::memset(made, 0x5B, bytes);
   const std::lock_guard lock(mutex);
   allocations[static_cast<std::byte*>(made)] = {bytes, type, device_of_thread};
@@ -70,7 +71,7 @@ cudaError_t Free(void* p) {
   return cudaSuccess;
 }
 
-// The allocation that an address lies in.
+// The allocation that contains an address, or nullptr.
 const std::pair<const std::byte* const, Allocation>* Find(const void* p) {
   auto at = allocations.upper_bound(static_cast<const std::byte*>(p));
   if (at == allocations.begin()) return nullptr;
@@ -80,7 +81,7 @@ const std::pair<const std::byte* const, Allocation>* Find(const void* p) {
   return inside ? &*at : nullptr;
 }
 
-// A handle says what it is of, and where that lies in this process.
+// A handle holds the kind of an object and its address in this process.
 constexpr char kOfMemory[8] = "memory";
 constexpr char kOfEvent[8] = "event";
 template <typename Handle>

@@ -1,11 +1,11 @@
-// What tests arrange of the emulated devices.
+// Settings of the emulated devices, for tests.
 #ifndef QUANTD_TESTS_EMULATION_RUNTIME_H_
 #define QUANTD_TESTS_EMULATION_RUNTIME_H_
 
 namespace emulation {
 
-// So many devices, at most 8, that may access each other's memory or not. One
-// from the start.
+// Sets the number of devices, at most 8, and whether they can access each
+// other's memory. There is one device by default.
 void SetDevices(int count, bool peers);
 
 }  // namespace emulation

@@ -1,6 +1,7 @@
-// Streams and events. Work is done here as soon as it is queued; but a GPU has
-// done for certain only what comes before something that somebody has waited
-// for, and a time cannot be read of a mark in a stream that nobody has.
+// Streams and events. The emulation does work when it is queued. On a GPU, work
+// has only certainly been done if the host has waited for something queued
+// after it. So reading the time of an event fails unless the host has done
+// that.
 #include "tests/emulation/streams.h"
 
 #include <algorithm>
@@ -10,7 +11,8 @@ namespace emulation {
 namespace {
 
 std::mutex streams_mutex;
-// Numbers of marks grow over all streams: one may lie where another was.
+// All streams share the numbers of marks, because a new stream may have the
+// address of a destroyed one.
 uint64_t marks = 0;
 std::map<const void*, Seen> streams;
 Seen host_saw;
@@ -22,7 +24,7 @@ void AddSeen(const Seen& more, Seen* seen) {
   }
 }
 
-// The host has waited for all that a stream has been given.
+// Records that the host has waited for all work of a stream.
 void SeeStream(const void* stream) {
   const std::lock_guard lock(streams_mutex);
   AddSeen(streams[stream], &host_saw);
@@ -55,7 +57,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   {
-    // Another may come to lie here, which has been given nothing.
+    // A new stream may get this address, but it has no marks.
     const std::lock_guard lock(emulation::streams_mutex);
     emulation::streams.erase(stream);
   }

@@ -1,4 +1,4 @@
-// Events of the emulated runtime, and what the host may take for done.
+// Events of the emulated runtime, and the work that the host has waited for.
 #ifndef QUANTD_TESTS_EMULATION_STREAMS_H_
 #define QUANTD_TESTS_EMULATION_STREAMS_H_
 
@@ -13,16 +13,16 @@
 
 namespace emulation {
 
-// The number of the last mark that has been seen, for each stream.
+// For each stream, the number of the last mark that has been waited for.
 using Seen = std::map<const void*, uint64_t>;
 
-// What an event is for every process that knows it.
+// The state of an event, which all of its handles share.
 struct EventState {
   std::atomic<std::chrono::steady_clock::time_point> at = {};
   std::atomic<bool> held = false;
   std::atomic<int> records = 0;
   unsigned flags = 0;
-  // The stream on which it was recorded last, and what that had seen by then.
+  // The stream on which the event was last recorded, and the marks before it.
   const void* stream = nullptr;
   Seen before;
 };
@@ -38,13 +38,13 @@ inline EventState& StateOf(cudaEvent_t event) {
   return *reinterpret_cast<Event*>(event)->state;
 }
 
-// --- what tests arrange and ask ----------------------------------------------
+// --- for tests ---------------------------------------------------------------
 
-// While held, an event has not passed.
+// Makes queries of an event return cudaErrorNotReady while it is held.
 void Hold(cudaEvent_t event, bool held);
-// How often it was recorded.
+// The number of times that an event was recorded.
 int Records(cudaEvent_t event);
-// Events that exist, those opened by a handle among them.
+// The number of existing events, including those opened by a handle.
 int Events();
 
 }  // namespace emulation

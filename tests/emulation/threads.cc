@@ -30,8 +30,8 @@ struct Fiber {
   uint64_t exchanges = 0;
 };
 
-// A meeting of the lanes of a mask: two rounds of values, since those of one
-// are read while the next begins.
+// Exchanges of the lanes of a mask. Values of two rounds are kept, because
+// lanes may still read those of one round when the next begins.
 struct Meeting {
   unsigned mask = 0;
   unsigned here[2] = {};
@@ -48,10 +48,10 @@ struct CtaBarrier {
 struct Cta {
   std::vector<Fiber> fibers;
   std::vector<unsigned> order;
-  std::vector<unsigned> every;  // of how many turns a warp has one
-  unsigned running = 0;         // place in the order
+  std::vector<unsigned> every;  // a warp runs in every so-many-th turn
+  unsigned running = 0;         // index in `order`
   unsigned left = 0;
-  uint64_t idle = 0;  // turns since somebody got on
+  uint64_t idle = 0;  // turns without progress
   // By warp and mask.
   std::map<std::pair<unsigned, unsigned>, std::unique_ptr<Meeting>> meetings;
   std::map<std::pair<unsigned, unsigned>, uint64_t> rounds;  // by thread, mask
@@ -106,13 +106,14 @@ void RunCta(Cta& made) {
         Start(fiber);
       }
     }
-    if (made.left > 0 && ++made.idle > 100000) Die("nobody gets on");
+    if (made.left > 0 && ++made.idle > 100000) Die("no thread makes progress");
   }
   cta = nullptr;
 }
 
-// QUANTD_EMULATION_SEED: 0 for threads by their numbers, all by turns; else a
-// permutation, and a warp in four is slow.
+// Sets the order of threads. If QUANTD_EMULATION_SEED is 0, they run in the
+// order of their numbers. Other seeds permute them and make a quarter of the
+// warps slow.
 void Arrange(uint64_t launch, unsigned threads, std::vector<unsigned>* order,
              std::vector<unsigned>* every) {
   static const char* const seed = std::getenv("QUANTD_EMULATION_SEED");
@@ -164,7 +165,7 @@ const std::byte* Exchange(unsigned mask, const void* mine, size_t size) {
     GotOn();
   }
   while (m.round < round) Yield();
-  // Packed, so that callers index by lane.
+  // Packs the values, so that callers can index them by lane.
   static std::byte packed[32][64];
   static std::byte out[32 * 64];
   std::memcpy(packed, m.values[side], sizeof(packed));
@@ -187,7 +188,7 @@ void Barrier(unsigned number, unsigned threads) {
 uint32_t ToShared(const void* p) {
   return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(p));
 }
-// (All static memory of the program is within 2 GiB of this.)
+// (All static memory of the program is within 2 GiB of shared_memory.)
 std::byte* FromShared(uint32_t address) {
   const auto near = reinterpret_cast<uintptr_t>(shared_memory);
   const auto away = static_cast<int32_t>(address - static_cast<uint32_t>(near));
@@ -231,7 +232,8 @@ void Run(dim3 grid, dim3 block, size_t shared,
           t.grid_size = grid;
           t.linear = i;
         }
-        // What a CTA does not write is not what the one before left.
+        // Overwrites what the last CTA left, so that reads of unwritten bytes
+        // show.
         std::memset(shared_memory, 0xA5, shared);
         RunCta(made);
         if (at_end != nullptr) at_end();

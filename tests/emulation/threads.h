@@ -1,7 +1,7 @@
-// CUDA's threads on the host: a launch runs its CTAs one after the other, the
-// threads of one as fibers by turns, in an order that can be changed. A fiber
-// runs until it waits for others: what a barrier is missing for is then seen
-// by those that come too early.
+// CUDA's threads on the host. A launch runs its CTAs one after the other, and
+// the threads of a CTA as fibers, one at a time, in an order that can be
+// changed. A fiber runs until it waits for others. So if a barrier is missing,
+// threads read data that does not exist yet.
 #ifndef QUANTD_TESTS_EMULATION_THREADS_H_
 #define QUANTD_TESTS_EMULATION_THREADS_H_
 
@@ -20,30 +20,31 @@ struct Thread {
   uint3 block;
   dim3 block_size;
   dim3 grid_size;
-  unsigned linear;               // of the CTA
-  std::shared_ptr<void> copies;  // asynchronous ones: see copies.h
+  unsigned linear;               // the thread's number in the CTA
+  std::shared_ptr<void> copies;  // ThreadCopies (copies.h)
 };
 
-// The thread that runs; only within a launch.
+// The running thread. Only valid within a launch.
 extern Thread* current;
 
-// Lets other threads run. A thread that waits calls this until it may go on; if
-// no thread makes progress, the process ends with a message.
+// Lets other threads run. A waiting thread calls this until it can go on. If no
+// thread makes progress, the process ends with a message.
 void Yield();
-// Says that the thread that runs got on.
+// Records that the running thread has made progress.
 void GotOn();
 
-// Waits until all lanes of `mask` are here, with up to 64 bytes each. Returns
-// 32 times `size` bytes, of all lanes, good until the next call of this lane.
+// Waits until all lanes of `mask` have called this, each with `size` bytes (at
+// most 64). Returns the bytes of all 32 lanes, which the caller must copy at
+// once.
 const std::byte* Exchange(unsigned mask, const void* mine, size_t size);
 
-// A barrier of the CTA: `threads` of them must come before they go on.
+// Waits at a barrier of the CTA until `threads` threads have arrived.
 void Barrier(unsigned number, unsigned threads);
 
-// Dynamic shared memory of the CTA that runs.
+// Dynamic shared memory of the running CTA.
 extern std::byte* dynamic_shared;
 
-// Addresses of shared memory, in 32 bits.
+// Convert pointers to shared memory to 32-bit addresses, and back.
 uint32_t ToShared(const void* p);
 std::byte* FromShared(uint32_t address);
 

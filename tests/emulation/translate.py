@@ -4,9 +4,10 @@
     g++ -E ... kernel.cu -o kernel.ii
     translate.py kernel.ii kernel.cc
 
-Three things are not C++: inline PTX, which becomes a call of the interpreter
-(ptx.h), launches, which become calls of the scheduler (threads.h), and where a
-thread is. Everything else of CUDA is macros and functions (device.h).
+Three parts of CUDA need this. Inline PTX becomes calls of the interpreter
+(ptx.h), launches become calls of the scheduler (threads.h), and indices of
+threads become members of `emulation::current`. Macros and functions of device.h
+replace everything else.
 """
 
 import re
@@ -23,7 +24,7 @@ def skip_literal(text: str, i: int) -> int:
     for pattern in (RAW, STRING):
         if match := pattern.match(text, i):
             return match.end()
-    # (An apostrophe within a number is a separator.)
+    # (An apostrophe within a number separates digits.)
     if text[i] == "'" and not (i and (text[i - 1].isalnum())):
         if match := CHARACTER.match(text, i):
             return match.end()
@@ -31,7 +32,7 @@ def skip_literal(text: str, i: int) -> int:
 
 
 def end_of_group(text: str, i: int) -> int:
-    """The position behind what closes the bracket at i."""
+    """The position after the bracket that closes the one at i."""
     closing = [OPENING[text[i]]]
     i += 1
     while closing:
@@ -48,7 +49,7 @@ def end_of_group(text: str, i: int) -> int:
 
 
 def split(text: str, separator: str) -> list[str]:
-    """Parts of text between separators that are in no bracket or literal."""
+    """Splits text at separators outside of brackets and literals."""
     parts, start, i = [], 0, 0
     while i < len(text):
         if (end := skip_literal(text, i)) != i:
@@ -75,7 +76,7 @@ OPERAND = re.compile(r'\s*"([=+]?)([rhlfn])"\s*\((.*)\)\s*\Z', re.S)
 
 
 def ptx(arguments: str) -> str:
-    """asm(arguments) as a call."""
+    """The call that replaces asm(arguments)."""
     parts = split(arguments, ":")
     operands = []
     for part in parts[1:3]:
@@ -84,7 +85,7 @@ def ptx(arguments: str) -> str:
                 continue
             match = OPERAND.match(operand)
             if not match:
-                sys.exit(f"translate.py: not understood: {operand}")
+                sys.exit(f"translate.py: cannot parse the operand {operand}")
             place, _, expression = match.groups()
             kind = "Place" if place else "Value"
             operands.append(f"::emulation::{kind}({expression})")
@@ -92,7 +93,7 @@ def ptx(arguments: str) -> str:
 
 
 def launch(before: str, configuration: str, arguments: str) -> tuple[str, str]:
-    """What comes before a launch without its kernel, and the call."""
+    """The text before a launch without the kernel, and the launch as a call."""
     end = len(before.rstrip())
     i = end
     depth = 0
@@ -112,7 +113,7 @@ def launch(before: str, configuration: str, arguments: str) -> tuple[str, str]:
     return before[:i], call
 
 
-# The place of the thread that runs.
+# CUDA's indices of threads, and the members of Thread (threads.h) for them.
 PLACES = {
     "threadIdx": "thread",
     "blockIdx": "block",
@@ -122,8 +123,8 @@ PLACES = {
 PLACE = re.compile(rf"(?<![\w.>])({'|'.join(PLACES)})(?=\.[xyz]\b)")
 
 TOKEN = re.compile(r"\basm\b(?=\s*(?:volatile\s*)?\()|<<<")
-# "extern __shared__ __align__(n) T name[];", whose CTA's memory is not a
-# variable here. (device.h makes the first two words these.)
+# "extern __shared__ __align__(n) T name[];" becomes a pointer to the CTA's
+# memory. (device.h has already replaced the macros.)
 DYNAMIC = re.compile(r"\bextern static (?:alignas\(\d+\) )?([\w:]+) (\w+)\[\];")
 
 

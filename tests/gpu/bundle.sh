@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds everything a GPU machine needs to test and measure quantd, linked so
-# that it runs where there is no gRPC, and packs it:
+# Builds and packs everything that a GPU machine needs to test and measure
+# quantd. The programs need no installed gRPC.
 #
 #   tests/gpu/bundle.sh [-j JOBS]
 #
@@ -43,7 +43,7 @@ fail() {
   echo "bundle.sh: $*" >&2
   exit 1
 }
-# Nothing but the C library, and none newer than the GPU machine's.
+# Programs may only need the C library, in a version that the GPU machine has.
 for name in "${programs[@]}"; do
   other=$(ldd "$bundle/$name" | awk '{print $1}' |
     grep -Ev '^(linux-vdso|libc|libm|libdl|librt|libpthread)\.so|/ld-linux' ||
@@ -54,8 +54,8 @@ for name in "${programs[@]}"; do
   [ "$(printf '%s\nGLIBC_2.39\n' "$newest" | sort -V | tail -1)" = GLIBC_2.39 ] ||
     fail "$name needs $newest"
 done
-# All programs hold the same kernels: a dictionary over all of them packs those
-# once.
+# All programs hold the same kernels. A dictionary that spans all programs packs
+# the kernels once.
 tar c -C .gpu bundle | xz --lzma2=preset=1,dict=512MiB >.gpu/bundle.tar.xz
 size=$(stat -c %s .gpu/bundle.tar.xz)
 ((size < limit)) || fail "bundle.tar.xz has $size bytes, over $limit"

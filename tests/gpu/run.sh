@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Runs every GPU test and benchmark of a bundle (tests/gpu/bundle.sh) and
-# writes what they found as JSON, to be committed under tests/bench/results/:
+# Runs every GPU test and benchmark of a bundle (tests/gpu/bundle.sh) and writes
+# the results as JSON, to be committed under tests/bench/results/:
 #
 #   run.sh RESULTS_DIR [PART...]
 #
 # Parts, all of them by default: contract agreement service bench lent ways rpc
 # cpu.
-# QUANTD_GPU_ELEMENTS: elements of the agreement with the CPU (1.2e10).
+# QUANTD_GPU_ELEMENTS: elements to compare with the CPU (1.2e10).
 #
-# Never changes clocks or modes of the GPU. Exits with 0 when all passed, with
-# 77 when there is no GPU, else with 1; gpu.json says the same.
+# Never changes clocks or modes of the GPU. Exits with 0 if all parts passed,
+# with 77 without a GPU, else with 1. gpu.json holds the same state.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-results=${1:?where to write the results}
+results=${1:?no folder for the results}
 shift
 parts=("$@")
 ((${#parts[@]})) || parts=(contract agreement service bench lent ways rpc cpu)
@@ -54,7 +54,7 @@ write_summary() { # state
   } >"$results/gpu.json"
 }
 
-# step NAME COMMAND...  Runs it, keeps its output, notes how it ended.
+# step NAME COMMAND...  Runs a command, keeps its output, records its result.
 failed=0
 step() {
   local name=$1 start=$SECONDS rc=0
@@ -68,13 +68,13 @@ step() {
     grep -A8 -m 20 ': Failure$' "$work/$name.log"
   fi
   tail -25 "$work/$name.log"
-  # A test that skipped itself has shown nothing.
+  # A skipped test fails the run, because it has tested nothing.
   if grep -q '^\[  SKIPPED \]' "$work/$name.log"; then
     state=skipped
     failed=1
   fi
   echo "=== $name: $state, $((SECONDS - start)) s"
-  # "... 12 elements" of the contract, "elements":12 of the agreement.
+  # The contract prints "... 12 elements", the agreement "elements":12.
   local compared
   compared=$(sed -nE '/^\[ COMPARED \]/s/.*(, |"elements":)([0-9]+)( elements|[.,]).*/\2/p' \
     "$work/$name.log" | awk '{s += $1} END {printf "%d", s}')
@@ -83,7 +83,7 @@ step() {
 }
 
 if ! nvidia-smi -L >"$work/gpus" 2>&1 || ! grep -q '^GPU' "$work/gpus"; then
-  echo "SKIPPED: no GPU here, nothing was tested" >&2
+  echo "SKIPPED: this machine has no GPU, nothing was tested" >&2
   write_summary skipped
   exit 77
 fi
@@ -98,7 +98,7 @@ contract() {
     step cuda_peers "$here/cuda_memory_test" --gtest_filter=*OfAnotherGpu*
   fi
 }
-# The contract on every device of the machine, by several processes.
+# Runs the contract on every device of the machine, in several processes.
 shards() {
   local shards=8 i rc=0 pids=()
   for ((i = 0; i < shards; ++i)); do
@@ -181,7 +181,7 @@ rpc() {
     --device cuda:0 --json "$results/rpc_bench_cuda.json"
 }
 
-# The CPU backend on this host, all cores beside a memcpy.
+# Measures the CPU backend on all cores of this host, and memcpy.
 cpu() {
   step cpu_bench "$here/cpu_bench" --mib 256 --runs 7 --threads 0 --isa best \
     --json "$results/cpu_bench.json" --commit "$commit" --date "$date" \
@@ -192,7 +192,7 @@ for part in "${parts[@]}"; do
   case $part in
     contract | agreement | service | bench | lent | ways | rpc | cpu) "$part" ;;
     *)
-      echo "run.sh: no part '$part'" >&2
+      echo "run.sh: unknown part '$part'" >&2
       exit 2
       ;;
   esac

@@ -1,25 +1,26 @@
 #!/usr/bin/env bash
-# What a call takes where no wire is needed: tensors in shared memory, in a
-# GPU's memory lent to a server, and in process; each with threads that sleep
-# when they have nothing to do and with threads that look for more first
-# (--busy-poll-us), in turns in one run. Runs in a bundle, beside its programs:
+# Measures the time of calls whose tensors are not sent: tensors in shared
+# memory, tensors in GPU memory that is lent to a server, and calls in process.
+# Each is measured with idle threads that sleep at once and with idle threads
+# that poll first (--busy-poll-us), alternating in one run. Runs in a bundle,
+# beside its programs:
 #
 #   ways.sh RESULTS.json COMMIT DATE [ROUNDS [DEVICE]]
 #
-# NVFP4 rows with RHT from bf16 by one caller. The median of the rounds (5) of
-# the medians of each. lent_bench has the ceilings. Without a GPU, DEVICE cpu:0
-# goes all ways but those of a GPU's memory.
+# One caller quantizes bf16 to rowwise NVFP4 with RHT. A result is the median
+# over ROUNDS (5) of each round's median. lent_bench measures the upper limits.
+# DEVICE cpu:0 needs no GPU, and skips calls with GPU memory.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-results=${1:?where to write the results}
-commit=${2:?of which commit}
-date=${3:?when}
+results=${1:?no file for the results}
+commit=${2:?no commit}
+date=${3:?no date}
 rounds=${4:-5}
 device=${5:-cuda:0}
 
-# CPU devices of a process have no number.
+# The local CPU device has no number.
 localname=${device/#cpu:0/cpu}
-look=500 # us: longer than a caller needs between two calls
+busy=500 # us: longer than a caller needs between two calls
 work=$(mktemp -d)
 servers=()
 finish() {
@@ -28,20 +29,20 @@ finish() {
 }
 trap finish EXIT
 
-for poll in 0 $look; do
+for poll in 0 $busy; do
   "$here/quantd" --listen "unix:$work/calls$poll" --device "$device" \
     --memory-socket "$work/memory$poll" --shared-memory-limit 2GiB \
     --busy-poll-us $poll --log-level warn &
   servers+=($!)
 done
-for poll in 0 $look; do
+for poll in 0 $busy; do
   for _ in $(seq 200); do
     [ -S "$work/memory$poll" ] && [ -S "$work/calls$poll" ] && break
     sleep 0.1
   done
 done
 
-# Bytes, callers, calls: sdk_bench's lines.
+# Input lines of sdk_bench: bytes, callers, calls.
 lines() {
   printf '%s\n' "4096 1 500" "1048576 1 200" "4194304 1 200" \
     "16777216 1 100" "67108864 1 30" "268435456 1 20" "536870912 1 20"
@@ -60,7 +61,7 @@ measure() {
 
 for ((round = 0; round < rounds; ++round)); do
   for amax in given found; do
-    for poll in 0 $look; do
+    for poll in 0 $busy; do
       at=(--memory-socket "$work/memory$poll")
       measure shared $poll $amax "unix:$work/calls$poll" "${at[@]}"
       [[ $device == cuda* ]] || continue
@@ -72,7 +73,7 @@ for ((round = 0; round < rounds; ++round)); do
   done
 done
 
-# Sorted by what was measured, then by time: the middle one of each.
+# Sorts by kind, then by time, and takes the middle of each kind.
 sort -k1,4 -k5g "$work/all" | awk -v commit="$commit" -v date="$date" \
   -v device="$device" -v rounds="$rounds" '
   { key = $1 " " $2 " " $3 " " $4

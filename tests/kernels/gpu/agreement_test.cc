@@ -1,9 +1,9 @@
-// Compares the GPU with the CPU backend over more elements than the oracle
-// could compute: random requests of every profile, option and magnitude. Each
-// runs on the backend's own memory and on one kind of lent memory in turn.
+// Compares the GPU with the CPU backend on more elements than the oracle could
+// compute, by random requests with all profiles, options and magnitudes. Each
+// request runs on the backend's own memory and on one kind of lent memory.
 //
-//   QUANTD_GPU_ELEMENTS   the number of elements (1.2e10); with few of them
-//                         tensors are small
+//   QUANTD_GPU_ELEMENTS   the number of elements (1.2e10); a small number
+//                         also makes tensors small
 //   QUANTD_GPU_FIRST      the number of the first request (0), to reproduce
 //                         one that a failure names
 //   QUANTD_RESULTS_DIR    a folder for gpu_contract.json, the totals
@@ -38,8 +38,8 @@ double Wanted(const char* variable, double otherwise) {
   return text ? std::atof(text) : otherwise;
 }
 
-// Elements of one type and flavor from which inputs are cut: many tensors,
-// since in some flavors a tensor has a single magnitude.
+// Elements of one type and flavor, from which inputs are cut. They come from
+// many tensors, because in some flavors a tensor has a single magnitude.
 class Pool {
  public:
   Pool(Element e, Flavor flavor, int64_t count) {
@@ -60,7 +60,8 @@ class Pool {
     }
   }
 
-  // Repeats the elements if there are too few.
+  // Returns `size` bytes from byte `first` on. Repeats the elements if there
+  // are too few.
   Bytes Cut(int64_t first, size_t size) const {
     Bytes cut(size);
     for (size_t at = static_cast<size_t>(first) % bytes_.size(), done = 0;
@@ -130,7 +131,7 @@ TEST(GpuContractTest, AgreesWithTheCpu) {
           BytesEq(r.name, want->payload.bytes(), got->payload.bytes());
       const bool same_report = SameReport(want->report, got->report);
       EXPECT_TRUE(same_bytes);
-      EXPECT_TRUE(same_report) << r.name << ": other findings";
+      EXPECT_TRUE(same_report) << r.name << ": the reports differ";
       same = same_bytes && same_report;
       const double count = static_cast<double>(plan.rows()) * plan.cols();
       elements += count;

@@ -84,7 +84,8 @@ class Drawing {
   }
 
  private:
-  // Usually a small tensor; the large ones have most of the elements.
+  // Draws a tensor, which is usually small. The large ones have most of the
+  // elements.
   void DrawTensor() {
     constexpr int64_t kLarge[][2] = {
         {8192, 4096},  {4099, 8208},  {65536, 512},
@@ -115,7 +116,7 @@ class Drawing {
     for (float& a : amaxes) a = DrawAmaxValue();
     return amaxes;
   }
-  // Rows of groups; some rows may remain after the last.
+  // Draws the rows of groups. If `*partial`, rows remain after the last group.
   std::vector<int64_t> DrawSplits(bool* partial) {
     std::vector<int64_t> splits;
     const int64_t most = std::max<int64_t>(300, tensor_.shape[0] / 2000);
@@ -149,12 +150,12 @@ class Drawing {
         (profile.scale_rule || o.profile == Profile::kTe)) {
       o.mx.scale_rule = static_cast<ScaleRule>(dice_.Below(4));
     }
-    if (o.profile == Profile::kTe) DrawOwn(f, &o);
+    if (o.profile == Profile::kTe) DrawTeOptions(f, &o);
     if (has(kOptGivenAmax, 3) && o.fp8.scale.empty()) DrawGivenAmax(f, &o);
     return o;
   }
-  // Options that only TransformerEngine's arithmetic has.
-  void DrawOwn(const FormatSpec& f, QuantizeOptions* o) {
+  // Draws the options that only profile TE has.
+  void DrawTeOptions(const FormatSpec& f, QuantizeOptions* o) {
     const auto has = [&](uint32_t option, int64_t one_in) {
       return (f.options & option) != 0 && dice_.OneIn(one_in);
     };

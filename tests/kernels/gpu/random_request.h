@@ -20,8 +20,9 @@ struct RandomRequest {
   bool statistics = false;
 };
 
-// Request number `number` of an endless series, the same on every machine. Most
-// have fewer than 10^5 elements; one in 96 has more, but fewer than `largest`.
+// Draws request `number` of an endless series, which is the same on every
+// machine. Most tensors have fewer than 10^5 elements. One in 96 has more, but
+// fewer than `largest`.
 RandomRequest DrawRequest(int number, double largest);
 
 }  // namespace quantd

@@ -1,4 +1,4 @@
-// Jobs that a GPU processes in slabs.
+// Tests jobs that a GPU processes in slabs.
 #include "kernels/device/slabs.h"
 
 #include <gtest/gtest.h>
@@ -16,11 +16,10 @@
 namespace quantd {
 namespace {
 
-constexpr size_t kSlab = size_t{8} << 20;  // size of the backend's slabs
+constexpr size_t kSlab = size_t{8} << 20;  // kSlabBytes of cuda_job.cc
 
-// A job of two slabs takes its times from three streams, but waits only for the
-// last.
-TEST(GpuSlabsTest, TimesOfAllStreamsAreThereWhenTheLastIsDone) {
+// A job of two slabs reads times of three streams, but waits only for the last.
+TEST(GpuSlabsTest, ReadsTimesOfAllStreamsAfterTheLastIsDone) {
   const auto target = GpuTarget();
   if (!target) GTEST_SKIP() << CudaUnavailableReason();
   auto device = Device::Open(*target, BackendOptions{});

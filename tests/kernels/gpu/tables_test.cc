@@ -1,4 +1,4 @@
-// The GPU memory of a job beside its payload.
+// Tests the GPU memory that a job needs for tables, beside its payload.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 namespace quantd {
 namespace {
 
-// A device of 40 MiB refuses a job whose tables of groups never fit, and says
-// so; with fewer groups the job succeeds.
-TEST(GpuTablesTest, TablesThatNeverFitAreRefusedForGood) {
+// A device with 40 MiB refuses a job whose tables of groups can never fit, by
+// an error with the limit. A job with fewer groups succeeds.
+TEST(GpuTablesTest, RefusesTablesThatNeverFit) {
   const auto target = GpuTarget();
   if (!target) GTEST_SKIP() << CudaUnavailableReason();
   BackendOptions options;

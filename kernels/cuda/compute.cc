@@ -174,7 +174,7 @@ class Worker {
       if (amax.from == From::kRotatedColumns) entry.source = FoundAmax::kColRht;
       if (amax.from == From::kGiven) {
         if (memory_.has_given_amaxes) continue;
-        // (Row-scaled groups with one row in total also have only one amax.)
+        // (Row-scaled groups with a single row in total have one amax, too.)
         if (source.given.size() > 1 || plan_.groups().size() > 1) {
           QUANTD_CUDA_TRY(cudaMemcpyAsync(
               to, tables_.given_amax(amax.columnwise),

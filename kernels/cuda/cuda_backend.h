@@ -31,6 +31,7 @@ std::string UnavailableReason();
 // Returns false and changes nothing if no device has been opened or the driver
 // refuses.
 bool PageLock(void* memory, size_t bytes, bool writable);
+// Undoes PageLock.
 void PageUnlock(void* memory);
 
 }  // namespace quantd::cuda

@@ -66,7 +66,7 @@ absl::Status Slot::Create() {
   QUANTD_CUDA_RETURN(cudaEventCreateWithFlags(&passed, cudaEventDisableTiming),
                      "create an event");
   for (cudaEvent_t& mark : marks) {
-    // A thread that waits long then blocks instead of spinning.
+    // With this flag a waiting thread blocks instead of spinning.
     QUANTD_CUDA_RETURN(cudaEventCreateWithFlags(&mark, cudaEventBlockingSync),
                        "create an event");
   }

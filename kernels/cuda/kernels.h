@@ -42,7 +42,7 @@ enum class CodeTable { kNone, kMultipliers, kValues, kFits };
   ROW(kTensorCores, AmaxByTensorCores)
 // Kernels for maxima of any list of groups and of their lines.
 //   kLines  no rotation, rows of a multiple of 16 bytes
-//   kSpans  everything
+//   kSpans  any plan
 #define QUANTD_AMAX_OF_GROUPS(ROW) \
   ROW(kLines, AmaxOfLines)         \
   ROW(kSpans, AmaxOfSpans)
@@ -62,7 +62,7 @@ enum class CodeTable { kNone, kMultipliers, kValues, kFits };
 //   kMxfp8Strips        the columnwise copy or both, linear scales
 //   kFrame...           tiles through shared memory, for plans that have no
 //                       kernel above: any type and layout
-//   kSpans              everything
+//   kSpans              any plan
 #define QUANTD_ENCODERS(ROW)                                                  \
   ROW(kQuantizeRows, QuantizeRows, kNone, false)                              \
   ROW(kNvfp4Rows, EncodeNvfp4Rows, kMultipliers, false)                       \
@@ -133,7 +133,7 @@ enum class CodeTable { kNone, kMultipliers, kValues, kFits };
 // Kernels that compute error statistics of the codes that an encoder has
 // written.
 //   kTiles  columns a multiple of 16, not rotated, numerics of profile TE
-//   kSpans  everything
+//   kSpans  any plan
 #define QUANTD_ERROR_COUNTERS(ROW) \
   ROW(kTiles, CountErrorsOfTiles)  \
   ROW(kSpans, CountErrorsOfSpans)

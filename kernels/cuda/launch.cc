@@ -21,7 +21,8 @@ cudaError_t ForInput(const EncodeArgs& a, const F& launch) {
 template <typename Args>
 using Launcher = cudaError_t(const Args&, const Queue&);
 
-// Calls the launcher of `kernel`. The enumerator `first` has launchers[0].
+// Calls the launcher of `kernel`. The launcher of `first` is launchers[0], and
+// the others follow in the order of the enumerators.
 template <typename Kernel, typename Args, size_t N>
 cudaError_t LaunchFrom(Launcher<Args>* const (&launchers)[N], Kernel first,
                        Kernel kernel, const Args& args, const Queue& queue) {

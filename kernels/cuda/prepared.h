@@ -20,9 +20,9 @@ namespace quantd::cuda {
 
 class Prepared {
  public:
-  // The plan must outlive this object. `size` is the device's. `gaps` says
-  // whether the outputs share one block, in which the gaps between them are
-  // zeroed.
+  // The plan must outlive this object. `size` is the shared memory of the
+  // device. `gaps` says whether the outputs share one block, in which the gaps
+  // between them are zeroed.
   Prepared(const Plan& plan, SharedMemory size, bool gaps = true);
 
   const Plan& plan() const { return plan_; }

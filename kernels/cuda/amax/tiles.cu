@@ -80,8 +80,8 @@ __device__ __forceinline__ uint32_t Rounded(float x) {
   return PackBf16(x, 0.0f) << 16;
 }
 
-// Returns the largest bf16 that an element with a magnitude of about `about`
-// can round to.
+// Returns the largest bf16 to which an element can round if its magnitude is
+// approximately `about`.
 __device__ __forceinline__ uint32_t AtMost(float about) {
   return Rounded(about * (1.0f + kMargin));
 }

@@ -1,5 +1,5 @@
-// Writes amaxes to the output, and the code tables of encoders that follow from
-// them. Otherwise every CTA of an encoder would have to make its own table
+// Writes amaxes to the output and makes the code tables that encoders derive
+// from them. Otherwise every CTA of an encoder would have to make its own table
 // first.
 #include "kernels/cuda/encode/nvfp4/code_tables.cuh"
 #include "kernels/cuda/launch.h"

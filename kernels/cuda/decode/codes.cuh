@@ -82,7 +82,8 @@ __device__ __forceinline__ void PackRun(const float* v, int count,
   }
 }
 
-// Rounds values to the type of the output. A rotation is undone on such values.
+// Rounds values to the type of the output, as the inverse rotation expects
+// them.
 template <DType D>
 __device__ __forceinline__ void RoundBlock(float (&v)[kBlock]) {
   if constexpr (kIsHalf<D>) {

@@ -43,7 +43,7 @@ struct Column {
   int64_t line;            // the column, or 0 if it does not exist
   const std::byte* codes;  // codes of the chunk's first row
   int bytes;               // bytes of codes in the chunk; 0: no such column
-  uintptr_t alignment;     // its low bits are 0 as far as the codes are aligned
+  uintptr_t alignment;     // its lowest set bit is the codes' alignment
 
   template <int kWords>  // words of a block
   static __device__ __forceinline__ Column Find(const Chunk& chunk,
@@ -192,8 +192,8 @@ __device__ __forceinline__ void TurnBlocks(const uint4* quads,
   }
 }
 
-// The bound of one CTA for each multiprocessor allows enough registers. With
-// more warps the kernel is slower.
+// The bound of one CTA for each multiprocessor lets the compiler use enough
+// registers. The kernel is slower with more warps.
 template <DType D, DType E, Scaling S, bool kRotated>
 __global__ void __launch_bounds__(kWarps* kWarp, 1)
     DecodeColumns(const __grid_constant__ DecodeArgs a, int together) {

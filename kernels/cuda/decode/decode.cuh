@@ -11,8 +11,8 @@
 namespace quantd::cuda {
 
 // log2 of the number of units that a CTA takes side by side, if a row has
-// `units` of them. This is `most`, or a smaller number from `least` on if a row
-// then takes an eighth less space in CTAs.
+// `units` of them. This is `most`, or a smaller number down to `least` if a
+// row's CTAs then cover at least an eighth fewer units.
 inline int TileShift(int64_t units, int least, int most) {
   const auto covered = [&](int shift) {
     return (units + (int64_t{1} << shift) - 1) >> shift << shift;
@@ -24,8 +24,8 @@ inline int TileShift(int64_t units, int least, int most) {
   return best;
 }
 
-// A grid of `across` CTAs side by side and `down` below each other, or as many
-// as a grid may have.
+// A grid of `across` CTAs side by side and `down` one below the other, or as
+// many as a grid may have.
 inline dim3 GridOf(int64_t across, int64_t down) {
   return dim3(static_cast<unsigned>(across),
               static_cast<unsigned>(down < 65535 ? down : 65535));

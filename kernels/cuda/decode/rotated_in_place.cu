@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kThreads, kIsHalf<D> ? 3 : 4)
       ((int64_t{blockIdx.x} << shift) + (threadIdx.x & ((1u << shift) - 1))) *
       kSide;
   if (col >= cols) return;
-  // A chunk has 2^parts tiles below each other.
+  // A chunk has 2^parts tiles, one below the other.
   const int parts = shift - 5;
   static_assert(kTileSide == 128 && kThreads == 256 && kBlock == 16);
   const int line = static_cast<int>(col & (kTileSide - 1));
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads, kIsHalf<D> ? 3 : 4)
     const int rows = chunk.rows - first < kBlock ? chunk.rows - first : kBlock;
     const int columns =
         cols - col < kSide ? static_cast<int>(cols - col) : kSide;
-    // The rows of the padding have codes, too.
+    // Padding has codes, too, so codes of all 16 rows can be loaded.
     const Strip<D> strip = {copy.data + row * copy.data_position + col,
                             copy.data_position,
                             chunk.out + (row * cols + col) * kSizeOf<D>,

@@ -5,12 +5,12 @@
 // the same bits as RotateInverse of kernels/arith/hadamard.h.
 //
 // Tensor cores rotate E2M1 with 16-bit output. Let 2^e <= |factor| < 2^(e+1),
-// and let p be the precision of the elements, 8 or 11 bits. An element is 0 or
-// 0.5 to 6 times the factor, rounded. So it is a multiple of 2^(e-p) and at
-// most 12 * 2^e. Any sum of quarters of elements, in any order, is a multiple
-// of 2^(e-p-2) and below 2^(e+6). That is at most p + 8 <= 19 bits, which fp32
-// and the accumulators of tensor cores hold exactly. (Subnormal fp16 elements
-// are multiples of 2^-24 and have fewer bits.)
+// and let p be the precision of the elements, 8 or 11 bits. An element is 0, or
+// the factor times a number from 0.5 to 6, rounded. So it is a multiple of
+// 2^(e-p) and at most 12 * 2^e. Any sum of quarters of elements, in any order,
+// is a multiple of 2^(e-p-2) and below 2^(e+6). That is at most p + 8 <= 19
+// bits, which fp32 and the accumulators of tensor cores hold exactly.
+// (Subnormal fp16 elements are multiples of 2^-24 and have fewer bits.)
 //
 // FP8 has a larger range, and fp32 elements have more bits, so a lane adds up
 // such elements in the normative order. It multiplies by 1/4 last instead of

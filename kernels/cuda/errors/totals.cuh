@@ -87,8 +87,8 @@ class SquareTotal {
   uint32_t bins_[2] = {};
 };
 
-// A thread's counts of one copy. They fit into 32 bits, because a copy has at
-// most 2^37 elements for many threads.
+// A thread's counts of one copy. They fit into 32 bits, because many threads
+// share at most 2^37 elements of a copy.
 struct ErrorTotals {
   uint32_t elements = 0;
   uint32_t clipped = 0;

@@ -49,8 +49,8 @@ class CudaJob : public Job {
         queue_{lease_->stream, device_.properties().multiprocessors,
                device_.properties().shared_memory} {}
 
-  // Cuts the job into slabs if it can then copy in and out at once. Otherwise
-  // takes memory for the tables of its kernels.
+  // Cuts the job into slabs if it can then copy in and out concurrently.
+  // Otherwise takes memory for the tables of its kernels.
   absl::Status Prepare() {
     if (staging_.lent_inputs() && staging_.copies_in()) {
       cut_ = CutIntoSlabs(*plan_, whole_->recipe(), kSlabBytes);
@@ -213,7 +213,7 @@ class CudaJob : public Job {
   }
 
   // Queues all slabs. While one slab is computed, the next is copied in and the
-  // last is copied out.
+  // previous one is copied out.
   absl::Status QueueSlabs() {
     if (auto s = Mark(Slot::kStart, lease_->in); !s.ok()) return s;
     for (Slab& slab : cut_) {

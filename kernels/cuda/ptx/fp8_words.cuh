@@ -71,7 +71,7 @@ __device__ __forceinline__ uint32_t CodesOf(float a, float b, float c,
 
 // Stores to global memory. For an address from a table the compiler would use
 // generic stores, and after each one it would load the table again. The kernel
-// must not read the stored data.
+// must not read the stored data back.
 __device__ __forceinline__ void StoreGlobal(uint32_t v, void* to) {
   asm volatile("st.global.b32 [%0], %1;" ::"l"(to), "r"(v));
 }

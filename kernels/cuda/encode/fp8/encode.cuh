@@ -17,7 +17,7 @@ namespace quantd::cuda {
 
 // --- codes ------------------------------------------------------------------
 
-// Stores the transposed codes of a tile, a W at a time.
+// Stores the transposed codes of a tile, sizeof(W) bytes at a time.
 template <typename W, bool kFull, Scaling S>
 __device__ __forceinline__ void StoreLines(const CopyTask& copy, int64_t line,
                                            int64_t position,

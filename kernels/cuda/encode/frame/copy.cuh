@@ -13,9 +13,10 @@
 
 namespace quantd::cuda {
 
-// The state of a warp while it encodes a tile.
 template <typename C>
 using FrameCopy = FrameCopyOf<C>;
+
+// The state of a warp while it encodes a tile.
 template <typename C, int kBytes>
 struct Turn {
   const EncodeArgs& a;

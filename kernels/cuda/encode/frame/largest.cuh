@@ -26,7 +26,7 @@ SeenInHalfLine(LaneValues<kBytes, kColumns> values, DType type) {
 }
 
 // The largest magnitude of a lane's values, or of all values that share a
-// scale: with NaN above Inf, and without NaN.
+// scale: `max` with NaN above Inf, `clean` without NaN.
 struct Largest {
   uint32_t max = 0;
   uint32_t clean = 0;

@@ -72,9 +72,9 @@ struct alignas(16) FitTable {
     // By E4M3 code. Entries of subnormal scales are not set, except for 0, the
     // scale of blocks of zeros.
     CodeFit of[128];
-    // Replaces the fits if any scale has no fit. With a tensor's own amax,
-    // blocks often have that scale, and lanes that diverge would take the time
-    // of both paths.
+    // Replaces the fits if any scale has no fit. With a tensor's own amax, many
+    // blocks can have that scale, and lanes that diverge would take the time of
+    // both paths.
     ValueTable values;
   };
   float s_inv6;  // from a block's maximum to its target scale

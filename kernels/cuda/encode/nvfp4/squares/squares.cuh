@@ -88,9 +88,9 @@ __device__ __forceinline__ uint32_t LargestOfFour(const uint32_t (&m)[4]) {
   return LargerHalf<D>(max & 0x7FFF7FFFu);
 }
 
-// The largest magnitude of a square as fp32 bits, with NaN above Inf and
-// without NaN. Lane l has the maxima of square 4 (l / 16) + l / 4 % 4 of its
-// warp.
+// The largest magnitude of a square as fp32 bits: `max` with NaN above Inf,
+// `clean` without NaN. Lane l has the maxima of square 4 (l / 16) + l / 4 % 4
+// of its warp.
 struct SquareMaxima {
   uint32_t max;
   uint32_t clean;

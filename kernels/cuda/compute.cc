@@ -174,7 +174,8 @@ class Worker {
       if (amax.from == From::kRotatedColumns) entry.source = FoundAmax::kColRht;
       if (amax.from == From::kGiven) {
         if (memory_.has_given_amaxes) continue;
-        // (Row-scaled groups with a single row in total have one amax, too.)
+        // (Row-scaled groups with a single row in total have a single amax, but
+        // the kernel would write one for each group.)
         if (source.given.size() > 1 || plan_.groups().size() > 1) {
           QUANTD_CUDA_TRY(cudaMemcpyAsync(
               to, tables_.given_amax(amax.columnwise),

@@ -39,7 +39,8 @@ struct Largest {
     max = m > max ? m : max;
     clean = number > clean ? number : clean;
   }
-  // Reduces over lanes whose numbers differ only in bits `from` to `to`.
+  // Reduces over lanes whose numbers differ only in the bits from `from` down
+  // to `to`.
   __device__ __forceinline__ void Reduce(int from, int to) {
     for (int lanes = from; lanes >= to; lanes /= 2) {
       const uint32_t m = __shfl_xor_sync(0xFFFFFFFFu, max, lanes);

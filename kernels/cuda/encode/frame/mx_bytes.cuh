@@ -38,7 +38,8 @@ MxBytesOf(const LaneValues<kBytes, false>& values, int i, DType type, float m) {
   return codes;
 }
 
-// The largest magnitude without NaN of a block of 32. Seldom called.
+// The largest magnitude, without NaN, of the block of 32 that begins with
+// sixteen i. Seldom called.
 template <int kBytes>
 __device__ __forceinline__ uint32_t
 LargestNumberOf(const LaneValues<kBytes, false>& values, int i, DType type) {

@@ -1,4 +1,5 @@
-// NVFP4 by the frame, if kernels/cuda/encode/nvfp4 has no kernel for it.
+// NVFP4 by the frame. Used if kernels/cuda/encode/nvfp4 has no kernel for the
+// plan.
 #include "kernels/cuda/encode/frame/encode.cuh"
 
 namespace quantd::cuda {

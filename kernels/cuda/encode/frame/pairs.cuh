@@ -14,9 +14,9 @@ namespace quantd::cuda {
 
 // --- codes with E8M0 scales -------------------------------------------------
 
-// Codes of two values times twice / 2. Scaling by a power of two is exact in
-// fp16 for all values with nonzero codes. Scaled values are below 8. Codes
-// above that of 6 are clamped.
+// Codes of two fp16 magnitudes after scaling by a power of two, whose double is
+// in both halves of `twice`. This is exact in fp16 for all values with nonzero
+// codes. Scaled values are below 8, and codes above that of 6 become that of 6.
 __device__ __forceinline__ uint32_t CodesOfHalves(uint32_t x, uint32_t twice) {
   const uint32_t a = FusedHalves(x, twice, 0x64006400u);
   const uint32_t b = FusedHalves(x, twice - 0x04000400u, 0x64026402u);
@@ -31,7 +31,8 @@ struct MxFitOfBf16 {
 
   // The largest magnitude must be 0, or far from the ends of fp32's range.
   __device__ __forceinline__ explicit MxFitOfBf16(uint32_t stored) {
-    // The bf16 that becomes 0. (Blocks of zeros have the smallest scale.)
+    // The bf16 that becomes 0, as all smaller ones do. (Blocks of zeros have
+    // the smallest scale.)
     const uint32_t zero = ((stored > 15 ? stored : 15) - 15) * 128;
     least = 0x10001u * zero;
     offset = 0u - least * 8u;
@@ -66,8 +67,8 @@ __device__ __forceinline__ uint2 MxCodesUnder(const Words& x, DType type,
                               : CodesUnder(x, MxFitOfF16(stored));
 }
 
-// The stochastically rounded codes of sixteen elements, multiplied by m. Byte i
-// of `random` belongs to element i.
+// The codes of sixteen elements times m, rounded stochastically. Byte i of
+// `random` belongs to element i.
 __device__ __forceinline__ uint2 StochasticCodesUnder(
     const Words& x, DType type, float m, const uint32_t (&random)[4]) {
   return type == DType::kBF16 ? StochasticCodes<DType::kBF16>(x, m, random)

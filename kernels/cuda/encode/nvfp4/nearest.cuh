@@ -45,8 +45,8 @@ __device__ __forceinline__ uint32_t CodesOfBytes(uint32_t even, uint32_t odd) {
   return (even >> 2 & 0x07070707u) | (odd << 2 & 0x70707070u);
 }
 
-// The codes of sixteen elements of type D, multiplied by 64 m. All |x * 64 m|
-// must be below 7.
+// The codes of sixteen elements of type D times 64 m. All |x * 64 m| must be
+// below 7.
 template <DType D>
 __device__ __forceinline__ uint2 NearestCodes(const Words& x, float m) {
   uint32_t words[2];

@@ -110,8 +110,8 @@ __device__ __forceinline__ uint32_t FractionalCodes(float low, float high) {
   return word;
 }
 
-// The codes of sixteen elements of type D, multiplied by m. Byte i of `random`
-// belongs to element i.
+// The codes of sixteen elements of type D times m. Byte i of `random` belongs
+// to element i.
 template <DType D>
 __device__ __forceinline__ uint2 StochasticCodes(const Words& x, float m,
                                                  const uint32_t (&random)[4]) {

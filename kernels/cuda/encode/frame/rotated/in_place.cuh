@@ -139,8 +139,8 @@ __device__ __forceinline__ void FlushRotatedPairs(const StagedTile& lines,
       SharedAddress(lines.bytes) +
       static_cast<uint32_t>(TileOffset(line, row + lane / 16 * 8));
   const auto at_sixteen = [&](uint32_t q) { return from ^ q * 32; };
-  const int columns = at.cols - first - lane % 4 * 8;  // the lane's columns, of
-                                                       // eight
+  // Columns of the tile from the lane's first on.
+  const int columns = at.cols - first - lane % 4 * 8;
   std::byte* to = copy.data +
                   (int64_t{at.row} + row + lane / 4) * copy.data_position +
                   at.col + first + lane % 4 * 8;

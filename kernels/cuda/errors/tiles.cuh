@@ -16,9 +16,9 @@ template <DType D>
 inline constexpr int kCtas = 3;
 
 // Counts a thread's share of a tile of a copy: runs of every kDown-th row, or
-// runs of two columns at every kDown-th position. Returns a mask of the runs
-// that it has not counted, the first run in bit 0. In columns, pairs of bits
-// stand for the runs of both columns.
+// runs of two columns at every kDown-th position. The functions return a mask
+// of the runs that they have not counted, the first run in bit 0. In columns,
+// pairs of bits stand for the runs of both columns.
 template <DType D, DType E>
 struct TileCounter {
   const EncodeParams& p;

@@ -19,8 +19,8 @@
 
 namespace quantd::cuda {
 
-// The matrix of a rotation as two operands of eight columns. In both products
-// together, a lane has four neighbouring columns, from 4 (lane % 4) on.
+// The matrix of a rotation as two operands of eight columns. The two products
+// together give a lane four neighbouring columns, from 4 (lane % 4) on.
 struct Rotation {
   uint32_t words[2][2];
 
@@ -73,7 +73,7 @@ class Exchange {
  public:
   struct alignas(128) Storage {
     uint4 halves[kWarp][2];
-    uint32_t least[kWarp][4];  // least magnitudes of each quarter
+    uint32_t least[kWarp][4];  // of each quarter, see SetLeast
   };
 
   __device__ __forceinline__ explicit Exchange(Storage* storage)
@@ -101,8 +101,9 @@ class Exchange {
   __device__ __forceinline__ uint32_t any(uint32_t b, uint32_t at) const {
     return (base_ + b * 32 + b / 4 % 2 * 16) ^ at;
   }
-  // SetLeast stores the least magnitude of quarter lane % 4 of block 8 * eighth
-  // + lane / 4. least() returns those of the four quarters of block `lane`.
+  // SetLeast stores a word of two magnitudes. The smaller one is the least of
+  // quarter lane % 4 of block 8 * eighth + lane / 4. least() returns the words
+  // of the four quarters of block `lane`.
   __device__ __forceinline__ void SetLeast(int eighth, uint32_t least) const {
     StoreShared(least_ + 128 * eighth, least);
   }

@@ -43,7 +43,7 @@ struct alignas(16) Multipliers {
   }
 };
 
-// A table to find codes in fp32 by values / 64
+// A table to compute codes in fp32 from E2M1 values / 64
 // (kernels/cuda/encode/nvfp4/nearest.cuh).
 struct alignas(16) ValueTable {
   float of[128];  // multipliers / 64, by E4M3 code
@@ -149,7 +149,7 @@ struct alignas(16) FitTable {
     CodeFit& fit = of[lane << 3 | mantissa];
     fit.twice = static_cast<uint16_t>((chosen - 0x38000000u) >> 13);
     fit.offset = 0x10001u * (eighths - 8u * static_cast<uint32_t>(zero));
-    // (One more than zero, because an offset may be negative.)
+    // (One more than `zero`, because an offset may be negative.)
     const int least = zero >= 0 ? zero + 1 : 0;
     fit.least = static_cast<uint16_t>(least);
   }
@@ -207,9 +207,9 @@ __device__ __forceinline__ void BringCodeTable(const EncodeArgs& a,
 }
 
 // Whether a block with the target scale `wanted` and the largest magnitude
-// `max` (fp32 bits) needs the generic functions. It holds NaN or Inf, or its
-// scale is not a normal E4M3 number, so that values may reach 7 and must be
-// clamped.
+// `max` (fp32 bits) needs the generic functions. Such a block holds NaN or Inf,
+// or its scale is not a normal E4M3 number, so that values may reach 7 and must
+// be clamped.
 __device__ __forceinline__ bool IsRare(uint32_t max, float wanted) {
   return Nvfp4MayReach7<Scalar>(wanted) && max != 0;
 }

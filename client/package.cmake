@@ -1,6 +1,6 @@
-# The installed package: find_package(quantd CONFIG), then quantd::client; with
-# COMPONENTS local also quantd::local, the client with the kernels, which in a
-# build with CUDA asks for its toolkit.
+# The installed package. find_package(quantd CONFIG) defines quantd::client.
+# With COMPONENTS local it also defines quantd::local, the client with the
+# kernels. This component needs the CUDA toolkit if quantd was built with CUDA.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(QUANTD_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/quantd)
@@ -9,8 +9,8 @@ target_compile_features(quantd_client PUBLIC cxx_std_20)
 target_include_directories(quantd_client PUBLIC
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 
-# What is ours to build with is not the user's: warnings, sanitizers, the
-# directory of generated code.
+# Removes properties that only serve to build quantd from the exported targets:
+# warnings, sanitizers, and the directory of generated code.
 function(quantd_keep_private target property)
   get_target_property(value ${target} ${property})
   if(value)
@@ -32,7 +32,7 @@ install(TARGETS quantd_local quantd_kernels
   EXPORT quantdLocalTargets COMPONENT sdk)
 install(EXPORT quantdLocalTargets NAMESPACE quantd::
   DESTINATION ${QUANTD_PACKAGE_DIR} COMPONENT sdk)
-# For clients in other languages: ${quantd_PROTO_DIR}/quantd.proto.
+# For clients in other languages: they compile ${quantd_PROTO_DIR}/quantd.proto.
 set(QUANTD_PROTO_DIR ${CMAKE_INSTALL_DATADIR}/quantd/proto)
 install(FILES ${PROJECT_SOURCE_DIR}/proto/quantd.proto
     ${PROJECT_SOURCE_DIR}/proto/WIRE.md ${PROJECT_SOURCE_DIR}/proto/BYTES.md

@@ -1,12 +1,12 @@
-# Debian packages: run `cpack -G DEB` in a build folder in which everything but
-# the tests has been built. quantd is the server with its unit, quantctl the
-# tool with its manual, libquantd-dev the SDK: archives, headers and
-# quantd.proto.
+# Debian packages: run `cpack -G DEB` in a build folder in which all targets but
+# the tests have been built. The package quantd is the server with its unit,
+# quantctl the tool with its manual, and libquantd-dev the SDK: archives,
+# headers and quantd.proto.
 include(GNUInstallDirs)
-# Making packages must not build anything: that would include the tests.
+# Packaging must not build anything, since that would include the tests.
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 
-# The folder that systemd reads, whatever the libraries' folder is called.
+# systemd reads this folder, even if libraries are in a different one.
 install(FILES ${CMAKE_CURRENT_LIST_DIR}/systemd/quantd.service
     ${CMAKE_CURRENT_LIST_DIR}/systemd/quantd-edge.service
   DESTINATION lib/systemd/system COMPONENT server)
@@ -37,7 +37,7 @@ set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
 set(CPACK_COMPONENTS_ALL server tools manual sdk)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
-# Depends on the linked libraries, at the versions required.
+# Adds dependencies on the linked libraries in their required versions.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 
@@ -56,7 +56,7 @@ set(CPACK_DEBIAN_TOOLS_DESCRIPTION
 set(CPACK_DEBIAN_SDK_PACKAGE_NAME libquantd-dev)
 set(CPACK_DEBIAN_SDK_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_SDK_DESCRIPTION "C++ client of quantd: archives and headers")
-# The dependencies that find_package(quantd) looks for.
+# The packages that find_package(quantd) needs.
 set(CPACK_DEBIAN_SDK_PACKAGE_DEPENDS
   "libabsl-dev, libfmt-dev, libgrpc++-dev, libprotobuf-dev, libssl-dev")
 include(CPack)

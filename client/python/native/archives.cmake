@@ -1,5 +1,5 @@
-# Archives that can be linked into a shared object, made before anything links
-# them.
+# Builds archives that can be linked into a shared object, before any target
+# links them.
 if(QUANTD_STATIC)
   set(QUANTD_OTHER_ARCHIVES ${PROJECT_BINARY_DIR}/archives CACHE PATH "")
   set(ENV{CXX} ${CMAKE_CXX_COMPILER})

@@ -1,31 +1,31 @@
 #!/usr/bin/env bash
-# The cheap checks: what can be told of the tree in seconds and without a build.
+# Quick checks of the tree, which take seconds and need no build.
 #
 #   tests/checks.sh [--all] [--fix] [NAME...]
 #
-#   format       clang-format 14, the distribution's, changes nothing
-#   layering     no folder includes what it may not
+#   format       sources are formatted as clang-format 14 does
+#   layering     folders only include what tests/layering.py allows
 #   imports      modules of the Python package import downward, at their top
-#   messages     the Python package's messages are those of quantd.proto, made by
-#                the protoc of the oldest protobuf that it takes
+#   messages     the Python package's messages are generated from quantd.proto, by
+#                the protoc of the oldest supported protobuf
 #   shell        shellcheck finds nothing in scripts
 #   spelling     codespell finds nothing
 #   tables       figures on pages are those of the results beside them, and
-#                quantctl recommends engines by them
+#                quantctl recommends engines according to them
 #   constants    server/CONSTANTS.md names the numbers in server/
-#   links        links, anchors and paths that text names lead somewhere
-#   text         no space at an end of line, no tab, a newline at the end
-#   length       no source is longer than 400 lines
-#   english      comments and pages read once: no riddle, no long sentence
+#   links        links, anchors and paths in texts have a target
+#   text         no trailing spaces, no tabs, a newline at the end
+#   length       sources have at most 400 lines
+#   english      comments and pages have no phrase or sentence that is hard to read
 #   strangers    no path of a developer's machine
-#   version      the change log begins with the version of this tree
+#   version      CHANGELOG.md begins with the version of this tree
 #
-#   --all   a check whose tool is missing or of another version fails; without
-#           it, it is skipped and says so
-#   --fix   brings formats, tables and messages up to date instead of failing
+#   --all   a missing tool, or one of another version, fails its check; without
+#           --all, the check is skipped with a message
+#   --fix   updates formats, tables and messages instead of failing
 #
-# deploy/install-deps.sh --checks installs the tools. A new check belongs into
-# tests/checks/selftest.sh, too, which shows that each can fail.
+# deploy/install-deps.sh --checks installs the tools. A new check also needs a line
+# in tests/checks/selftest.sh, which shows that every check can fail.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 
@@ -47,17 +47,17 @@ for name in "${names[@]}"; do
     { echo "checks.sh: no check '$name' (try --help)" >&2; exit 2; }
 done
 
-# What is or would be committed, and exists.
+# Existing files that are tracked, or not ignored.
 mapfile -t files < <(git ls-files -co --exclude-standard | while read -r file; do
   [ -f "$file" ] && printf '%s\n' "$file"
 done | sort -u)
 ((${#files[@]})) || { echo "checks.sh: no files here" >&2; exit 2; }
-# listed REGEX: those whose path matches.
+# listed REGEX: prints the files whose paths match.
 listed() { printf '%s\n' "${files[@]}" | grep -E "$1"; }
-# What people wrote, not machines or lawyers.
+# prose: prints the files that people wrote.
 prose() { listed '' | grep -vE '^LICENSE$|\.(json|pem|png|safetensors|zip)$'; }
 
-missing() { echo "$1 is not here"; return 77; }
+missing() { echo "$1 is missing"; return 77; }
 
 format() {
   local tool=clang-format-14 mode='--dry-run -Werror'
@@ -96,7 +96,7 @@ shell() {
 }
 spelling() {
   command -v codespell >/dev/null || { missing codespell; return; }
-  # A header of HTTP/2, an infinity, and a key that a test spoils.
+  # An HTTP/2 header, an infinity, and a misspelt key in a test.
   prose | xargs codespell --ignore-words-list te,kinf,versiom
 }
 english() { tests/checks/english.py; }
@@ -116,7 +116,7 @@ text() {
   return $wrong
 }
 length() {
-  # The specification is one page.
+  # The specification is a single file.
   ! listed '\.(h|cc|cu|cuh|proto|py|sh|cmake)$' | grep -v '^proto/quantd.proto$' |
     xargs wc -l | awk '$1 > 400 && $2 != "total" {print $2 ": " $1 " lines"}' |
     grep .
@@ -129,7 +129,7 @@ version() {
   local want
   want=$(deploy/version.sh)
   [ -n "$want" ] && [ "$(grep -m1 '^## ' CHANGELOG.md | cut -d' ' -f2)" = "$want" ] ||
-    { echo "CHANGELOG.md does not begin with $want"; return 1; }
+    { echo "CHANGELOG.md does not begin with version $want"; return 1; }
 }
 
 failed=0

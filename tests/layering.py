@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Holds the sources to the rooms: what each folder may include, one line a
-folder, and everything else is forbidden.
+"""Checks the layers of the sources: one line for each folder says what it may
+include, and everything else is forbidden.
 
     tests/layering.py [ROOT]
 
-It fails, too, when headers and sources include each other in a circle, when a
-folder has no line or has outgrown its size, when a line allows what nobody
-needs, when a file is named after nothing or an include guard after another
-file, and when anything but proto/net/received_message takes slices out of a
-message of gRPC's; that file says why.
+It also fails when headers and sources include each other in a circle, when a
+folder has no line or too many files, when a line allows what no file needs,
+when a file has a name that says nothing or an include guard that does not match
+its path, and when any file but proto/net/received_message takes slices out of a
+gRPC message; that file says why.
 """
 
 import collections
@@ -17,11 +17,11 @@ import pathlib
 import re
 import sys
 
-# A folder: what its files may include beside each other. A folder stands for
-# the headers right in it, a path for that header, any other word for a library;
-# `messages` and `stubs` are what protoc makes of quantd.proto, `vocabulary` is
-# VOCABULARY below. A line that begins with a path is about that file and its
-# header alone.
+# A folder: what its files may include besides each other. In that list, a
+# folder stands for the headers directly in it, a path for that header, and any
+# other word for a library. `messages` and `stubs` are what protoc generates
+# from quantd.proto, `vocabulary` is VOCABULARY below. A line that begins with a
+# file's path, without its ending, is about that file and its header alone.
 ALLOWED = """
 include/quantd: absl
 kernels/plan: vocabulary kernels/plan/profile kernels/arith/codec.h kernels/arith/copy_address.h absl fmt
@@ -144,20 +144,20 @@ tests/bench/overload: include/quantd tests/bench/quantile.h tests/bench/rpc_proc
 tests/deploy/load: include/quantd
 """
 
-# A header and its source are one unit. More of them than this are too many to
-# take in at a glance.
+# A header and its source are one unit. A folder with more units than this is
+# hard to take in at a glance.
 MOST_UNITS = 15
-# But these read from top to bottom.
+# Folders that may have more.
 LARGE = ("server/calls", "server/gate", "tests/server", "include/quantd")
 
 # Public headers, included as "quantd/NAME.h". VOCABULARY are those that all
-# rooms may need; they include one another alone.
+# folders may include; they include only one another.
 PUBLIC = "include/quantd"
 VOCABULARY = ("delayed_scaling", "error_statistics", "field_error", "format",
               "options", "plan", "sign_mask")
 
 ROOMS = ("include", "kernels", "proto", "server", "client", "tests")
-# What stands on every machine; all other folders of headers are libraries.
+# Folders of system headers; all other folders in an include are libraries.
 SYSTEM = ("arpa", "linux", "netinet", "sys")
 GENERATED = {"quantd.pb.h": "messages", "quantd.grpc.pb.h": "stubs"}
 SOURCE = re.compile(r"\.(h|cc|cu|cuh)$")
@@ -168,7 +168,7 @@ NAMELESS = re.compile(r"(common|utils?|helpers?|misc|types)$")
 
 
 def read_tree(root):
-    """Every file of the folders: its text, or "" for what is no source."""
+    """Every file below root: its text, or "" if it is no source."""
     tree = {}
     for top in sorted(os.listdir(root)):
         if top.startswith((".", "build")):
@@ -185,7 +185,7 @@ def read_tree(root):
 
 
 def lines_of(text=ALLOWED):
-    """What each line of ALLOWED is about, and what it allows."""
+    """Each line of ALLOWED: what it is about, and what it allows."""
     lines = {}
     for line in text.strip().splitlines():
         key, _, allowed = line.partition(":")
@@ -204,7 +204,7 @@ def is_vocabulary(path):
 
 
 def words_for(quote, include, tree):
-    """The words of a line that allow an include; () for the system's.
+    """The words in ALLOWED that allow an include; () for a system header.
 
     None where there is no such header.
     """
@@ -241,7 +241,7 @@ def find_circle(edges):
 
 
 def faults_of_file(path, text):
-    """What is wrong with a source, whatever it includes."""
+    """What is wrong with a source, apart from its includes."""
     name = path.removeprefix(PUBLIC + "/")
     guard = "QUANTD_" + re.sub(r"[/.]", "_", name).upper() + "_"
     if path.split("/")[0] not in ROOMS:
@@ -254,7 +254,7 @@ def faults_of_file(path, text):
 
 
 def faults_of(tree, lines):
-    """What is wrong with a tree, a line each."""
+    """What is wrong with a tree, one line for each fault."""
     faults = []
     units = collections.defaultdict(set)
     edges = collections.defaultdict(set)

@@ -1,14 +1,14 @@
 # shellcheck shell=bash disable=SC2034
-# Time keeping of .ci/run: what its phases take on the usual machine, how many
-# times slower this one is, and what fits before the end. Arithmetic alone, in
-# seconds and percent; the clock is the caller's.
+# Decides which phases of .ci/run fit into its time: how long each takes on the
+# usual machine, how much slower this machine is, and what fits before the
+# deadline. Only arithmetic, in seconds and percent; the caller reads the clock.
 
-pace_deadline=3900  # a phase that would end later is left out
-pace_end=4080       # one that takes longer than thought is ended, if it may be
-pace_last=5100      # and so is any phase: before all is ended from outside
+pace_deadline=3900  # phases that would end later are skipped
+pace_end=4080       # an optional phase still running is stopped
+pace_last=5100      # any phase is stopped: CI ends the job soon after
 
-# Name, seconds without a compiler cache and with a warm one, whether it is
-# never left out, what it is called. Those of the two lanes run beside each other.
+# Name, seconds without a compiler cache, seconds with a warm one, whether it is
+# never skipped, title. The phases of the two lanes run in parallel.
 pace_table='
 tools        5   5 always   Tools
 checks       5   5 always   Cheap checks
@@ -34,18 +34,18 @@ while read -r name cold warm always title; do
   [ "$always" != always ] || pace_always[$name]=1
 done <<<"$pace_table"
 
-pace_missed=100             # percent of the compilations that no cache knew
-pace_took=1 pace_expected=1  # in all so far, here and on the usual machine
+pace_missed=100             # percent of the compilations that were not cached
+pace_took=1 pace_expected=1  # seconds so far, here and on the usual machine
 
-# pace_cost NAME: seconds on the usual machine, with what the cache knows.
+# pace_cost NAME: seconds on the usual machine, with this state of the cache.
 pace_cost() {
   echo $((pace_warm[$1] +
     (pace_cold[$1] - pace_warm[$1]) * pace_missed / 100))
 }
-# pace_measured PERCENT: of how long the same takes on the usual machine. It
-# counts as a minute and a half of phases.
+# pace_measured PERCENT: a measurement took this long, relative to the usual
+# machine. It counts as much as 90 seconds of phases.
 pace_measured() { pace_took=$((90 * $1 / 100)) pace_expected=90; }
-# pace_slowness: percent of what the usual machine takes, by all so far.
+# pace_slowness: how long phases take so far, in percent of the usual machine.
 pace_slowness() { echo $((100 * pace_took / pace_expected)); }
 # pace_done NAME SECONDS
 pace_done() {
@@ -53,7 +53,8 @@ pace_done() {
   pace_expected=$((pace_expected + $(pace_cost "$1")))
   unset "pace_always[$1]"
 }
-# pace_fits NAME NOW: before the deadline, with all that is never left out.
+# pace_fits NAME NOW: whether it ends before the deadline, with all phases that
+# are never skipped.
 pace_fits() {
   local rest name
   rest=$(pace_cost "$1")
@@ -62,10 +63,10 @@ pace_fits() {
   done
   (($2 + rest * $(pace_slowness) / 100 <= pace_deadline))
 }
-# pace_is_slow: limits of time in tests, and what they measure, say little here.
+# pace_is_slow: time limits in tests and measurements mean little here.
 pace_is_slow() { (($(pace_slowness) >= 180)); }
-# pace_bound NAME NOW: the seconds after which it hangs: three times what is
-# expected and five minutes, but not beyond the end.
+# pace_bound NAME NOW: the seconds after which a phase counts as hanging: three
+# times what is expected plus five minutes, but not beyond the end.
 pace_bound() {
   local slowness bound end=$pace_end
   slowness=$(pace_slowness)

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs the tests from cheap to dear: on
-# the CPU backend, and where a GPU is, on CUDA too. Says first what it will do.
+# Installs missing packages, builds, and runs the tests, fast ones first: on the
+# CPU backend and, where there is a GPU, on CUDA. Prints first what it will do.
 #
 #   ./tests/run.sh [--no-install] [--preset NAME] [--jobs N] [--full]
 #                  [--slowness N] [--build] [-- CTEST ARGUMENTS]
 #
-#   --preset NAME  cpu, default (CUDA where nvcc 13 is), cuda, asan or tsan;
-#                  without it default where a GPU is, else cpu
-#   --full         the long forms, too: before a release
+#   --preset NAME  cpu, default (with CUDA if there is an nvcc 13), cuda, asan or
+#                  tsan; by default: default if there is a GPU, else cpu
+#   --full         also run the tests with label long, for a release
 #   --slowness N   for a machine N times slower than usual: tests may take N times
-#                  as long; from 2 on the contract is tried in part, tests with
-#                  label slow are left out, and what fails is tried once more
-#   --build        only builds
-#   e.g. ./tests/run.sh --preset asan -- -L unit
+#                  as long; from 2 on, only part of the contract is tested, tests
+#                  with label slow are skipped, and failed tests run once more
+#   --build        build only
+#   For example: ./tests/run.sh --preset asan -- -L unit
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -35,17 +35,17 @@ while [ $# -gt 0 ]; do
   shift
 done
 
-# What it will do, by minutes of one core of the machine in CONTRIBUTING.md and
-# minutes of tests that have the machine to themselves.
+# What it will do, in minutes of one core of the machine in CONTRIBUTING.md,
+# plus minutes of tests that run alone.
 compile=18 compare=5 alone=5
-packages="only looked for" long="not run (--full)" gpus="not run: no GPU here"
+packages="checked only" long="not run (--full)" gpus="not run: no GPU here"
 build="about $((compile / jobs + 1)) min without a compiler cache"
 [ -z "$install" ] || packages="installed where missing"
-[ ! -e "build/$preset/build.ninja" ] || build="what changed"
+[ ! -e "build/$preset/build.ninja" ] || build="only what changed"
 [ -z "$full" ] || long="about 6 min"
 [ -z "$gpu" ] || gpus="run"
 case $preset in
-  cuda) build="many times that of cpu: five GPU targets" ;;
+  cuda) build="many times that of cpu (five GPU targets)" ;;
   asan | tsan) build="$build, twice that under a sanitizer" ;;
 esac
 cat <<END
@@ -62,14 +62,15 @@ if [ -n "$install" ]; then
 else
   ./deploy/install-deps.sh --check
 fi
-# A clone elsewhere compiles the same files: let the cache know them again.
+# A clone in another folder compiles the same files: this lets the cache find
+# them.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 cmake --preset "$preset" -DQUANTD_TEST_SLOWNESS="$slowness"
 cmake --build --preset "$preset" -j "$jobs"
 [ -z "$only_build" ] || exit 0
 
-# run WHAT CTEST ARGUMENTS...: tests that start servers and measure them do not
-# share the machine all the same: tests/CMakeLists.txt.
+# run WHAT CTEST ARGUMENTS...: in parallel, but tests that start servers and
+# measure them run alone (tests/CMakeLists.txt).
 run() {
   printf '\n== %s tests (at %d s)\n' "$1" "$SECONDS"
   ctest --test-dir "build/$preset" -j "$jobs" --output-on-failure "${@:2}"
@@ -94,5 +95,5 @@ if [ -n "$gpu" ]; then
   ctest --test-dir "build/$preset" -L gpu --output-on-failure
 else
   echo "gpu: no GPU on this machine, so the tests with label gpu were NOT run" \
-       "(tests/gpu/bundle.sh makes a bundle for one that has)"
+       "(tests/gpu/bundle.sh packs them for a machine that has one)"
 fi

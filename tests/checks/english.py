@@ -3,11 +3,11 @@
 
     english.py [--list] [PATH...]    PATHs: files, default all that git tracks
 
-In sources: a comment that begins with a word by which no sentence about a
-declaration begins, a program that is called "he", and turns of phrase that
-are not English. On pages: the same turns, and sentences of more than 35
-words. `LIMITS` holds how many there may be; they only fall. CONTRIBUTING.md has pairs of such comments
-and better ones.
+In sources it finds comments that begin with a word by which no sentence about a
+declaration begins, programs that are called "he", and phrases that are not
+English. On pages it finds the same phrases, and sentences of more than 35 words.
+`LIMITS` has the allowed numbers, which only decrease. CONTRIBUTING.md has
+examples of such comments with better ones.
 """
 import re
 import subprocess
@@ -25,7 +25,7 @@ GENERATED = re.compile(r"<!-- ([^:>]+): generated -->.*?<!-- end of \1 -->", re.
 
 
 def comments(text, mark):
-    """Yields (line number, text) of each comment that has lines of its own."""
+    """Yields (line number, text) of each comment on its own lines."""
     first, words = 0, []
     for number, line in enumerate(text.split("\n"), 1):
         bare = line.strip()
@@ -39,7 +39,7 @@ def comments(text, mark):
 
 
 def sentences(page):
-    """Yields the sentences of a page's prose: no code, table or heading."""
+    """Yields the sentences of a page, without code, tables and headings."""
     page = re.sub(r"^ *```.*?^ *```|^ {4,}(?![-*\d]).*$", "\n", page,
                   flags=re.S | re.M)
     blocks = re.split(r"\n\s*\n|^\s*(?:[-*]|\d+\.) |^#.*$|^\s*\|.*$", page,
@@ -51,7 +51,7 @@ def sentences(page):
 
 
 def faults(path, text):
-    """Yields (kind, line or None, words) of what is wrong in a file."""
+    """Yields (kind, line or None, text) for each fault in a file."""
     end = path.rsplit(".", 1)[-1]
     if end == "md":
         for sentence in sentences(GENERATED.sub("", text)):
@@ -71,7 +71,7 @@ def faults(path, text):
 
 
 def main(arguments):
-    """Counts, tells and compares with the limits."""
+    """Counts faults and compares the numbers with the limits."""
     told = "--list" in arguments
     paths = [a for a in arguments if a != "--list"] or subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], check=True,
@@ -97,10 +97,10 @@ def main(arguments):
         print(counts)
         return 0
     for kind in wrong:
-        print(f"{kind}: {counts[kind]}, at most {LIMITS[kind]} are allowed")
+        print(f"{kind}: {counts[kind]} faults, but the limit is {LIMITS[kind]}")
         print("\n".join(row for k, row in found if k == kind))
     for kind in lower:
-        print(f"{kind}: {counts[kind]}; set its limit to that ({__file__})")
+        print(f"{kind}: {counts[kind]} faults; lower the limit to that in {__file__}")
     return 1 if wrong else 0
 
 

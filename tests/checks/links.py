@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What a page or a comment points to is there: links of Markdown pages, their
-anchors, and files of this tree that text names by their path.
+"""Checks that links and anchors on Markdown pages have a target, and that files
+of this tree exist if a text names their path.
 
-  links.py ROOT < LIST    the files to look at, one a line, relative to ROOT
+  links.py ROOT < LIST    LIST has the files to check, relative to ROOT
 """
 
 import pathlib
@@ -12,21 +12,21 @@ import sys
 LINK = re.compile(r"\[[^][]*\]\(([^()\s]+)\)")
 HEADING = re.compile(r"#{1,6}\s+(.*?)\s*#*$")
 ROOMS = "include|kernels|proto|server|client|deploy|tests"
-# A name with an extension, not part of a longer path or of a pattern.
+# A name with an extension that is not part of a longer path or of a pattern.
 PATH = re.compile(rf"(?<![\w./<>{{}}$*-])((?:{ROOMS})/[\w./-]*\w\."
                   r"(?:h|cc|cu|cuh|proto|py|sh|cmake|txt|md|json|ya?ml))"
                   r"(?![\w*/-])")
 
 
 def slug(heading):
-  """The anchor that GitHub gives a heading."""
+  """Returns the anchor that GitHub gives a heading."""
   text = re.sub(r"\[([^][]*)\]\([^()]*\)", r"\1", heading)
   text = re.sub(r"[^\w\- ]", "", text.replace("`", "").lower())
   return text.replace(" ", "-")
 
 
 def outside_fences(text):
-  """Lines with their numbers; of a fenced block none."""
+  """Yields (number, line) for lines outside fenced blocks."""
   fence = False
   for number, line in enumerate(text.splitlines(), 1):
     if line.lstrip().startswith("```"):
@@ -57,7 +57,7 @@ def main():
 
   for name in sys.stdin.read().split("\n"):
     file = root / name
-    # Records name the files of their commit.
+    # Results of benchmarks name files of an older commit.
     record = name.startswith("tests/bench/results/") and file.suffix == ".json"
     if not name or record or not file.is_file():
       continue
@@ -68,7 +68,7 @@ def main():
     for number, line in enumerate(text.splitlines(), 1):
       for path in PATH.findall(line):
         if not (root / path).exists():
-          tell(name, number, f"{path} is not there")
+          tell(name, number, f"{path} does not exist")
     if file.suffix != ".md":
       continue
     for number, line in outside_fences(text):

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Holds the Python package to its order: modules import downward, at their top.
+"""Checks that modules of the Python package import downward, at their top.
 
     tests/checks/python_imports.py [ROOT]
 
-It fails when modules of client/python/quantd import each other in a circle, when
-one imports another inside a function or for type checkers alone, which hides a
-circle, and when tensors/, whose values know no connection, imports calls/ or
-engines/. The package's own __init__ finds modules when they are asked for.
+Fails if modules of client/python/quantd import each other in a circle. Fails if
+one imports another inside a function or only for type checkers, which would hide
+a circle. Fails if tensors/, whose values do not depend on connections, imports
+calls/ or engines/. The package's __init__ may import modules on first use.
 """
 
 import ast
@@ -18,7 +18,7 @@ PACKAGE = "quantd"
 
 
 def modules(root):
-  """Files of the package by the names of their modules."""
+  """Returns the files of the package by module name."""
   found = {}
   for file in sorted((root / "client/python" / PACKAGE).rglob("*.py")):
     if file.name == "quantd_pb2.py":
@@ -29,12 +29,12 @@ def modules(root):
 
 
 def imported(node, known):
-  """The modules of the package that a statement imports."""
+  """Returns the modules of the package that a statement imports."""
   names = []
   if isinstance(node, ast.Import):
     names = [alias.name for alias in node.names]
   elif isinstance(node, ast.ImportFrom) and node.module:
-    # `from quantd import errors` names a module, too.
+    # `from quantd import errors` also imports a module.
     deeper = [f"{node.module}.{alias.name}" for alias in node.names]
     names = [d if d in known else node.module for d in deeper]
   return [n for n in names if n in known and n != PACKAGE]
@@ -53,10 +53,10 @@ def main(root):
         place = f"{file.relative_to(root)}:{node.lineno}"
         graph[name].add(other)
         if node not in tree.body:
-          wrong.append(f"{place}: {other} is imported below the top")
+          wrong.append(f"{place}: {other} is not imported at the top")
         if name.startswith(f"{PACKAGE}.tensors") and other.startswith(
             (f"{PACKAGE}.calls", f"{PACKAGE}.engines")):
-          wrong.append(f"{place}: values import {other}")
+          wrong.append(f"{place}: tensors/ imports {other}")
   try:
     graphlib.TopologicalSorter(graph).prepare()
   except graphlib.CycleError as error:

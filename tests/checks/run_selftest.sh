@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# tests/run.sh says what it will do before it does it, takes CUDA where a GPU
-# answers, and runs every label but the long ones, cheap ones first. A cmake and
-# a ctest that only note how they are called stand in for the real ones.
+# tests/run.sh prints its plan first, uses CUDA if there is a GPU, and runs
+# every label except for long, cheap ones first. Replacements of cmake and ctest
+# only print their arguments.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
@@ -14,13 +14,13 @@ for name in cmake ctest; do
   printf '#!/bin/sh\necho "called: %s $*"\n' $name >"$work/bin/$name"
 done
 chmod +x "$work/tree/deploy/install-deps.sh" "$work/bin/"*
-# Nothing else is in PATH, no nvidia-smi of this machine above all.
+# PATH has nothing else; in particular, not this machine's nvidia-smi.
 for tool in bash cat dirname nproc sed sh; do
   ln -s "$(command -v $tool)" "$work/bin/$tool"
 done
 
 failed=0
-# expect WHAT LINES ARGUMENTS...: the calls, in order, by what they contain.
+# expect DESCRIPTION LINES ARGUMENTS...: the output must contain LINES in order.
 expect() {
   local what=$1 lines=$2 line rest
   shift 2
@@ -28,7 +28,7 @@ expect() {
   rest=$(cat "$work/said")
   while read -r line; do
     [[ $rest == *"$line"* ]] || {
-      echo "$what: no '$line' in its place of"
+      echo "$what: no '$line' at its position in the output:"
       cat "$work/said"
       failed=1
       return
@@ -47,7 +47,7 @@ long      not run
 called: cmake --preset cpu
 $calls
 the tests with label gpu were NOT run"
-! grep -q '\-L ^long' "$work/said" || { echo "long forms run unasked"; failed=1; }
+! grep -q '\-L ^long' "$work/said" || { echo "long tests run without --full"; failed=1; }
 expect "long forms" "long      about
 $calls
 -L ^long$" --full
@@ -57,9 +57,9 @@ expect "a slow machine" "called: cmake --preset cpu -DQUANTD_TEST_SLOWNESS=4
 -L ^unit$ --repeat until-pass:2
 -L ^contract$ --repeat until-pass:2
 of the contract all but one combination in 29: NOT TESTED" --slowness 4
-! grep -q '\-L ^slow' "$work/said" || { echo "slow tests run unasked"; failed=1; }
+! grep -q '\-L ^slow' "$work/said" || { echo "slow tests run on a slow machine"; failed=1; }
 expect "only built" "called: cmake --build" --build
-! grep -q 'called: ctest' "$work/said" || { echo "tests run unasked"; failed=1; }
+! grep -q 'called: ctest' "$work/said" || { echo "tests run with --build"; failed=1; }
 printf '#!/bin/sh\necho "GPU 0: NVIDIA H200 (UUID: GPU-0)"\n' >"$work/bin/nvidia-smi"
 chmod +x "$work/bin/nvidia-smi"
 expect "a GPU" "tests/run.sh: preset default

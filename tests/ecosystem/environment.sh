@@ -1,11 +1,11 @@
 # shellcheck shell=bash disable=SC2154
-# Environments of Python packages as lock files say, for the run.sh here and in
-# engines/, which set: here, the folder with locks/; work, where environments
-# lie; offline, not empty if nothing may be installed; base, the environment
-# behind which the others find packages.
+# Python environments made from lock files, for run.sh in this folder and in
+# engines/. These set: here, the folder that holds locks/; work, where the
+# environments are; offline, not empty if nothing may be installed; base, the
+# environment whose packages the others see, too.
 
-# environment NAME: fails where it is not there and cannot be made. One that is
-# complete is left alone.
+# environment NAME: makes the environment, unless it is complete. Fails where it
+# is missing and cannot be made.
 environment() {
   local name=$1 lock=$here/locks/$1.txt made=$work/$1
   if cmp -s "$lock" "$made/installed.txt"; then return 0; fi

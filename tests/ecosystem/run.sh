@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Holds quantd against the libraries whose bytes and checkpoints it writes.
+# Compares quantd with the libraries whose bytes and checkpoints it writes.
 #
 #   tests/ecosystem/run.sh [--offline] [--record] [--cuda] [LIBRARY...]
 #
 # LIBRARY: compressed-tensors, modelopt, torchao or comfy; all of them if none
 # is named. Each has a virtual environment below build/ecosystem/, made from the
 # versions in locks/, on top of one with PyTorch (5 GB) that they share. What
-# cannot be installed is skipped, loudly. By hand only: neither tests/run.sh nor
-# CI runs this.
-#   --offline   install nothing; skip what is not there
-#   --record    keep the results as tests/ecosystem/results.json
+# cannot be installed is skipped, with a message. Run by hand only: neither
+# tests/run.sh nor CI runs this.
+#   --offline   install nothing; skip what is not installed
+#   --record    keep the results in tests/ecosystem/results.json
 #   --cuda      only profiles.py, with the libraries on this machine's GPU;
 #               QUANTCTL names a binary built with CUDA
-#   QUANTCTL    the binary to test; default: built here with the preset cpu
+#   QUANTCTL    the binary to test (default: built here with the preset cpu)
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -54,11 +54,11 @@ export PYTHONDONTWRITEBYTECODE=1
 failed=() skipped=() ran=()
 if ! environment base ||
   ! "$work/base/bin/python" "$here/models.py" "$work/models" 2> /dev/null; then
-  echo "SKIPPED: PyTorch and transformers are not there" >&2
+  echo "SKIPPED: PyTorch and transformers are not installed" >&2
   exit 77
 fi
 
-# check LIBRARY PROGRAM NAME
+# check LIBRARY PROGRAM NAME [MODELS]
 check() {
   local log=$work/results/$2-$3.log
   ran+=("$2 $3")
@@ -82,7 +82,7 @@ check_cuda() {
 }
 for library in "${libraries[@]}"; do
   if ! environment "$library"; then
-    echo "SKIPPED: $library is not there" >&2
+    echo "SKIPPED: $library is not installed" >&2
     skipped+=("$library")
     continue
   fi

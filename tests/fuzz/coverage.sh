@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Says how many lines of every parser the inputs of the tree reach: a table, and
-# exit code 1 where they are fewer than the bar.
+# Counts how many lines of each parser the inputs in the tree reach. Prints a
+# table; exit code 1 where they are fewer than --bar.
 #
 #   tests/fuzz/coverage.sh [OPTION...] [TARGET...]
 #
-#   --bar PERCENT  of the lines of all parsers together; without it, 95
-#   --missing      names the lines, too, that nothing reached
-#   --found        adds what the last run of run.sh found to the tree's inputs
+#   --bar PERCENT  of the lines of all parsers together (default 95)
+#   --missing      also lists the lines that no input reaches
+#   --found        also uses the inputs that the last run of run.sh found
 #
 # Builds the targets once more, in build/fuzz-coverage, with clang's coverage and
-# without sanitizers. Exit codes: 0 the bar is reached, 1 it is not, 2 wrong
-# usage, 77 there is no clang or no llvm.
+# without sanitizers. Exit codes: 0 enough lines are reached, 1 they are not, 2
+# wrong usage, 77 clang or llvm is missing.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -31,7 +31,7 @@ done
   { echo "coverage.sh: expected a number after --bar" >&2; exit 2; }
 for tool in clang++ llvm-cov llvm-profdata; do
   command -v "$tool" >/dev/null && continue
-  echo "SKIPPED: no $tool here: nothing was counted" \
+  echo "SKIPPED: no $tool here: coverage was NOT measured" \
     "(deploy/install-deps.sh --checks installs it)"
   exit 77
 done

@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
-# Searches for inputs that break a parser: libFuzzer, with the address and
-# undefined behaviour sanitizers, over every byte that comes from outside.
+# Searches for inputs that break a parser: libFuzzer with the address and
+# undefined behaviour sanitizers, for every parser of bytes from outside.
 #
 #   tests/fuzz/run.sh [OPTION...] SECONDS [TARGET...]
 #
-#   SECONDS        for each target; targets run beside each other, one a core
-#   --cores N      so many beside each other; without it, as there are cores
-#   --executions N begins again with the first target, with what was found so
-#                  far, until all of them together ran N inputs
-#   --built DIR    with the programs and corpora of DIR, a copy of another
-#                  machine's build/fuzz/tests/fuzz with the libraries in DIR/lib
-#   --result FILE  then writes what was done as JSON, with the line coverage of
-#                  the parsers by all inputs; a second build, for this alone
-#   --keep         then makes the corpus in the tree anew: the fewest inputs
-#                  that reach what all of them reach
+#   SECONDS        for each target; targets run in parallel, each on one core
+#   --cores N      run N targets at once (default: one for each core)
+#   --executions N starts over with the first target, from the inputs found so
+#                  far, until all targets together have run N inputs
+#   --built DIR    use the programs and corpora in DIR, which is a copy of
+#                  build/fuzz/tests/fuzz of another machine, with the libraries
+#                  in DIR/lib
+#   --result FILE  write what was done as JSON, with the line coverage of the
+#                  parsers by all inputs; this needs a second build
+#   --keep         replace the corpus in the tree by the fewest inputs that
+#                  reach what all of them reach
 #
-# Exit codes: 0 nothing was found, 1 something was, and where the input lies, 77
-# there is no clang. New inputs stay in build/fuzz/found, and the next run begins
-# with them. An hour of every target on two cores: tests/fuzz/run.sh 720. Ten
+# Exit codes: 0 nothing was found; 1 a finding, whose input is printed; 77 clang
+# is missing. New inputs stay in build/fuzz/found, and the next run begins with
+# them. An hour with every target on two cores: tests/fuzz/run.sh 720. Ten
 # million executions in one go: tests/fuzz/run.sh --executions 10000000 60.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -58,7 +59,7 @@ else
   runtime=$(clang++ -print-file-name=libclang_rt.fuzzer-x86_64.a 2>/dev/null ||
     true)
   if [ ! -e "$runtime" ]; then
-    echo "SKIPPED: no clang++ with libFuzzer here: nothing was fuzzed" \
+    echo "SKIPPED: no clang++ with libFuzzer here: nothing was FUZZED" \
       "(deploy/install-deps.sh --checks installs it)"
     exit 77
   fi
@@ -69,11 +70,12 @@ fi
 building=$SECONDS
 mkdir -p "$out"
 
-# One target, for the time; libFuzzer's words go to a file beside its inputs.
+# fuzz TARGET: runs it for the given time. The output of libFuzzer goes to a
+# file beside the inputs.
 fuzz() {
   local target=$1 corpus=$programs/corpus/$1
   mkdir -p "$out/$target" "$corpus"
-  # What a server would tell its operator, of every input.
+  # Hides what a server would print for its operator, for every input.
   local quiet=0
   [ "$target" != configuration ] || quiet=3
   "$programs/fuzz_$target" -max_total_time="$seconds" \
@@ -86,7 +88,7 @@ export ASAN_OPTIONS=detect_leaks=1:abort_on_error=1
 rm -f "$out"/*.failed "$out"/*.log "$out"/*.executions
 stat() { sed -n "s/^stat::$2: *//p" "$out/$1.log" | tail -1; }
 
-# Every target once, and what each has run in all rounds.
+# Runs every target once, and adds up the executions of all rounds.
 go_round() {
   local target running=0 before runs
   for target in "${targets[@]}"; do
@@ -114,10 +116,10 @@ for target in "${targets[@]}"; do
   printf '%-14s %14s %8s\n' "$target" "$(cat "$out/$target.executions")" \
     "$(find "$out/$target" -type f | wc -l)"
   if [ -e "$out/$target.failed" ]; then
-    echo "FOUND by $target; the end of $out/$target.log:"
+    echo "FOUND by $target; from the end of $out/$target.log:"
     grep -aE 'ERROR|FINDING|SUMMARY|Test unit written|runtime error' \
       "$out/$target.log" | tail -5
-    echo "again: $programs/fuzz_$target $out/finding-$target-..."
+    echo "to reproduce: $programs/fuzz_$target $out/finding-$target-..."
   fi
 done
 echo "$total executions on $jobs cores in $took s, after a build of $building s"

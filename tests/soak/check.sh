@@ -1,6 +1,6 @@
 #!/bin/sh
-# The short form for every build: under a minute of the soak, or one fault of
-# each class.
+# The short form, which runs with every build: less than a minute of the soak
+# test, or one fault of each class.
 #
 #   check.sh soak|faults BUILD
 set -eu

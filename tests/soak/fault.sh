@@ -1,5 +1,5 @@
 #!/bin/sh
-# Causes faults from faults.toml and measures their effect on clients.
+# Causes the faults of faults.toml and measures how they affect clients.
 #
 #   tests/soak/fault.sh NAME... | --class NAME | --all | --list
 #                       [--build FOLDER] [--device cuda:0] [--json FILE]

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# What good clients notice of every attack, through the edge and without it,
-# as a table and as JSON:
+# Measures what good clients notice of every attack, with the edge proxy and
+# without it, and writes a table and JSON:
 #
-#   measure.sh --pack BUILD FOLDER       here: all that another machine needs,
-#                                        HAProxy and libraries but C's own too
-#   FOLDER/measure.sh [RESULT.json [attack_bench's options]]       there
+#   measure.sh --pack BUILD FOLDER       packs everything that another machine
+#                                        needs, with HAProxy and libraries except
+#                                        for the C library
+#   FOLDER/measure.sh [RESULT.json [OPTION OF attack_bench...]]
+#                                        measures on the other machine
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 fail() { echo "measure.sh: $*" >&2; exit 1; }
@@ -21,7 +23,7 @@ if [ "${1:-}" = --pack ]; then
       fail "build attack_bench first"
   done
   cp "$haproxy" "$(command -v openssl)" "$folder/bin/"
-  # The C library belongs to that machine's loader.
+  # The C library must match the loader of the other machine.
   ldd "$folder"/bin/* | awk '$2 == "=>" {print $3}' | sort -u |
     grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv)\.so' |
     xargs cp -Lt "$folder/lib"
@@ -32,7 +34,7 @@ if [ "${1:-}" = --pack ]; then
   exit
 fi
 
-[ -x "$here/bin/attack_bench" ] || fail "not packed (--pack BUILD FOLDER)"
+[ -x "$here/bin/attack_bench" ] || fail "this folder is not packed (use --pack BUILD FOLDER)"
 export PATH=$here/bin:$PATH LD_LIBRARY_PATH=$here/lib HAPROXY=$here/bin/haproxy
 export OPENSSL_CONF=$here/openssl.cnf EDGE_CONFIGURATION=$here/haproxy.cfg
 export ATTACK_MAKE_CERTS=$here/make-certs.sh

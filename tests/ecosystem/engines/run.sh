@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
-# Holds the directories that quantctl writes against the engines that load them.
+# Loads the directories that quantctl writes in the engines they are meant for,
+# and checks the results.
 #
 #   tests/ecosystem/engines/run.sh [--offline] [--record] [ENGINE [FILTER...]]
 #
-# ENGINE: vllm or sglang; both by default. FILTER: expressions; a cell runs if
-# its name matches one, like 'llama modelopt'. Each engine has a virtual
+# ENGINE: vllm or sglang; both by default. FILTER: a regular expression; a cell
+# runs if its name matches one of them, for example 'llama modelopt'. Each
+# engine has a virtual
 # environment below build/ecosystem/, made from locks/; SGLang's lies on top of
-# vLLM's (6 GB). On a CPU, by hand: neither tests/run.sh nor CI runs this.
-#   --offline   install nothing; skip what is not there
+# vLLM's (6 GB). Runs on a CPU, by hand: neither tests/run.sh nor CI runs this.
+#   --offline   install nothing; skip what is not installed
 #   --record    keep the results in tests/ecosystem/engines/results.json
-#   QUANTCTL    the binary to test; default: built here with the preset cpu;
-#               QUANTCTL_COMMIT is the commit of another one
-# Exit code 1 if a cell is WRONG, or if a scale that is 5 % off passes.
+#   QUANTCTL    the binary to test (default: built here with the preset cpu);
+#               QUANTCTL_COMMIT is the commit of such a binary
+# Exit code 1 if a cell is WRONG, or if a scale that is off by 5 % passes.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
@@ -28,7 +30,7 @@ for argument in "$@"; do
 done
 if [ ${#engines[@]} = 0 ]; then engines=(vllm sglang); fi
 if [ -n "$record" ] && [ ${#filters[@]} -gt 0 ]; then
-  echo "run.sh: what is recorded is everything; name no filter" >&2
+  echo "run.sh: --record needs all results: name no filter" >&2
   exit 2
 fi
 
@@ -49,7 +51,7 @@ mkdir -p "$work/engines"
 status=0
 for engine in "${engines[@]}"; do
   if ! environment vllm || ! environment "$engine"; then
-    echo "SKIPPED: $engine is not there" >&2
+    echo "SKIPPED: $engine is not installed" >&2
     if [ $status = 0 ]; then status=77; fi
     continue
   fi

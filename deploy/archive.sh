@@ -1,10 +1,10 @@
 #!/bin/sh
-# Packs a commit's sources, with the same bytes wherever and whenever it runs:
+# Packs the sources of a commit into an archive with reproducible bytes:
 #
 #   deploy/archive.sh OUT.tar.xz [COMMIT]
 #
 # Files have the commit's time, no owner, and modes independent of the umask.
-# (Another version of xz may compress differently: then compare the tar within.)
+# Another version of xz may compress differently; then compare the tar files.
 set -eu
 out=${1:?OUT.tar.xz}
 commit=${2:-HEAD}

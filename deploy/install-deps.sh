@@ -1,11 +1,11 @@
 #!/bin/sh
-# Installs what building and testing quantd needs, from the distribution's own
-# packages. Debian 12 and Ubuntu 24.04 use the same names.
+# Installs the packages that building and testing quantd needs, from the
+# distribution. Debian 12 and Ubuntu 24.04 use the same names.
 #
-#   deploy/install-deps.sh            install what is missing (sudo if not root)
-#   deploy/install-deps.sh --check    only say what is missing; exit 1 if any is
-#   deploy/install-deps.sh --checks   install also what tests/checks.sh needs
-#   deploy/install-deps.sh --list     print the packages and what each is for
+#   deploy/install-deps.sh            install missing packages (sudo if not root)
+#   deploy/install-deps.sh --check    only list missing packages; exit 1 if any
+#   deploy/install-deps.sh --checks   also install tools of tests/checks.sh
+#   deploy/install-deps.sh --list     print the packages and their purposes
 set -eu
 
 packages='
@@ -17,8 +17,8 @@ git|the version of a build
 pkg-config|finds gRPC'"'"'s own dependencies
 libgrpc++-dev|the server and the client
 protobuf-compiler-grpc|code for the service
-libssl-dev|certificates, hashes of tokens
-openssl|certificates for trying TLS, and the tests of it
+libssl-dev|TLS certificates, and hashes of tokens
+openssl|certificates for trying TLS, and for its tests
 libprotobuf-dev|messages
 protobuf-compiler|code for messages
 libabsl-dev|status, spans, mutexes
@@ -26,8 +26,8 @@ libspdlog-dev|log lines
 libfmt-dev|formatting, used by spdlog
 libcli11-dev|command lines
 nlohmann-json3-dev|JSON reports
-libre2-dev|patterns of names, in linear time
-libxxhash-dev|hashes by which a conversion is resumed
+libre2-dev|regular expressions for names, in linear time
+libxxhash-dev|hashes for resuming a conversion
 libgtest-dev|tests
 libgmock-dev|tests
 python3|the test with stock Python stubs
@@ -37,17 +37,17 @@ python3-numpy|the tests of Python stubs and of the Python package
 python3-pytest|the tests of the Python package
 '
 
-# Not needed to build and run quantd.
+# Packages for checks. Building and running quantd does not need them.
 checks='
-clang-format-14|the format of sources, the same everywhere
-clang|the fuzzer of what comes from outside, libFuzzer
-llvm|which lines the fuzzer reached
+clang-format-14|formats sources, in one version for all
+clang|the libFuzzer programs for untrusted input
+llvm|line coverage of the libFuzzer programs
 shellcheck|mistakes in scripts
 codespell|mistakes in words
-dpkg-dev|source packages, of which the Python wheel is linked
+dpkg-dev|source packages of libraries that the Python wheel links
 python3-venv|the Python wheel
-haproxy|the edge, and the test of it
-curl|calls that no gRPC client would make
+haproxy|the edge proxy, and its test
+curl|requests that no gRPC client would make
 '
 case "${1:-}" in
   --checks | --list) packages=$packages$checks ;;

@@ -1,19 +1,18 @@
 #!/usr/bin/env bash
-# Builds the images of this tree, starts deploy/compose.yaml, runs the tests
-# from their container, stops and starts replicas under load, and takes
-# everything down again:
+# Builds the images of this tree, starts deploy/compose.yaml, runs the tests from
+# their container, stops and starts replicas under load, and removes everything:
 #
 #   deploy/integration.sh [--stops N] [--cuda FOLDER]
 #
-#   --stops N      times a replica is stopped under load (default 6)
-#   --cuda FOLDER  also builds the image with CUDA, for which no GPU is needed,
-#                  and copies its programs to FOLDER; CUDA_ARCHITECTURES names
-#                  GPU targets other than the default ones
+#   --stops N      how often a replica is stopped under load (default 6)
+#   --cuda FOLDER  also builds the image with CUDA, which needs no GPU, and copies
+#                  its programs to FOLDER; CUDA_ARCHITECTURES replaces the default
+#                  GPU targets
 #
-# With a running Docker engine it uses a compose project with a name of its own,
-# and takes only that down. Without one, as root on Debian or Ubuntu, it uses an
-# engine that deploy/private-engine.sh starts in a network namespace. Downloads
-# and builds are kept in QUANTD_ENGINE_CACHE (default ~/.cache/quantd/engine).
+# If a Docker engine is running, the script uses its own compose project and
+# removes only that. Otherwise, as root on Debian or Ubuntu, it uses an engine
+# that deploy/private-engine.sh starts in a network namespace. Downloads and
+# builds are kept in QUANTD_ENGINE_CACHE (default ~/.cache/quantd/engine).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -41,10 +40,10 @@ fail() {
 }
 phase() { printf '\n== %s (at %d s)\n' "$*" "$SECONDS"; }
 
-# result NAME OUTCOME TOOK WHAT: adds a row to the table.
+# result NAME OUTCOME TIME DESCRIPTION: adds a row to the table.
 result() { printf 'check|%s|%s|%s|%s\n' "$2" "$1" "$3" "$4" >>"$results"; }
-# expect NAME WHAT COMMAND...: adds a row that passes if the command does. Text
-# that the command writes to descriptor 4 goes into the row.
+# expect NAME DESCRIPTION COMMAND...: adds a row that passes if the command
+# succeeds. Text that the command writes to descriptor 4 is added to the row.
 expect() {
   local row=$1 what=$2 start=$SECONDS outcome=passed
   shift 2
@@ -85,13 +84,13 @@ if docker info >/dev/null 2>&1; then
   else
     compose() { docker-compose -p "$name" -f deploy/compose.yaml --profile cpu "$@"; }
   fi
-  echo "the Docker engine that answers here"
+  echo "the Docker engine of this machine"
 else
   . deploy/private-engine.sh
   export DOCKER_CONFIG=$work/docker-config
   engine_prepare
   compose() { docker-compose -p "$name" -f deploy/compose.yaml --profile cpu "$@"; }
-  echo "none answers: one of $(dockerd --version), in the namespace $name"
+  echo "no Docker engine is running: starting $(dockerd --version) in the namespace $name"
 fi
 
 phase "Images"
@@ -99,16 +98,16 @@ engine_start
 export DOCKER_BUILDKIT=1
 export QUANTD_IMAGE=quantd-it/cpu QUANTD_TESTS_IMAGE=quantd-it/tests
 export PROMETHEUS_IMAGE=quantd-it/prometheus
-export QUANTD_PORT=0 QUANTD_EDGE_PORT=0 # whichever are free
+export QUANTD_PORT=0 QUANTD_EDGE_PORT=0 # any free port
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 version=$(deploy/version.sh)
-# image TARGET
+# image TARGET: builds a target of the Dockerfile.
 image() {
   local start=$SECONDS
   docker build -f deploy/Dockerfile --target "$1" -t "quantd-it/$1" \
     --build-arg VERSION="$version" --build-arg REVISION="$revision" \
     "${build_arguments[@]}" --progress=plain . >"$work/build-$1.log" 2>&1 &
-  # Run in the background, so that a signal is handled at once.
+  # Runs in the background, so that the script handles signals during the build.
   building=$!
   if ! wait $building; then
     tail -40 "$work/build-$1.log"
@@ -134,7 +133,7 @@ if [ -n "$cuda" ]; then
 fi
 engine_enclose
 
-phase "The image by itself"
+phase "The image alone"
 base=$(sed -n 's/^ARG RUNTIME_BASE=//p' deploy/Dockerfile)
 for argument in "${build_arguments[@]}"; do
   case $argument in RUNTIME_BASE=*) base=${argument#*=} ;; esac
@@ -166,7 +165,7 @@ image_settings() {
   said=$(docker run --rm --network none quantd-it/cpu --version)
   [ "$said" = "quantd $version" ] || { echo "--version: $said"; return 1; }
 }
-# Alone, on a read-only file system without a network.
+# Starts the server alone, on a read-only file system without a network.
 serving_soon() {
   local start now
   start=$(date +%s%N)
@@ -189,18 +188,18 @@ serving_soon() {
   echo "exit code $code"
   [ $took -lt 2000 ] && [ "$code" = 0 ] && grep -q '^65532 ' "$work/top"
 }
-# Checks that it refuses to serve on a network without TLS unless told to.
+# Checks that the server refuses plain text on a network without --insecure.
 refuses_plain_text() {
   local said
   said=$(docker run --rm --network none quantd-it/cpu 2>&1) && return 1
   echo "$said"
   grep -q -- --insecure <<<"$said"
 }
-expect image_size "beyond its base, below 150 MB" image_size
-expect image_content "no compiler, no source; an SBOM" image_content
+expect image_size "size without its base below 150 MB" image_size
+expect image_content "has an SBOM, and no compiler or sources" image_content
 expect image_settings "user, signal, health check and labels" image_settings
-expect serving_soon "read-only, no capability, user 65532, below 2 s" serving_soon
-expect refuses_plain_text "a network in plain text only when told to" \
+expect serving_soon "serves within 2 s: read-only, no capability, user 65532" serving_soon
+expect refuses_plain_text "refuses plain text without --insecure" \
   refuses_plain_text
 
 phase "Compose"
@@ -228,7 +227,7 @@ healthy() {
   echo "$1 is $state"
   return 1
 }
-# Every third stop kills the replica; at most one replica is away at a time.
+# Every third stop kills the replica. At most one replica is down at a time.
 stops_under_load() {
   docker rm -f "$name-load" >/dev/null 2>&1
   compose run -d --no-deps --name "$name-load" tests \
@@ -252,9 +251,9 @@ stops_under_load() {
   docker rm "$name-load"
   [ "$code" = 0 ]
 }
-expect stops_under_load "$stops stops, a third of them kills" stops_under_load
+expect stops_under_load "no failed call in $stops stops, a third of them kills" stops_under_load
 
-phase "What passed"
+phase "Results"
 passed=$(grep -c '^check|passed' "$results" || true)
 failed=$(grep -c '^check|FAILED' "$results" || true)
 awk -F'|' '{printf "%-7s %-22s %9s  %s\n", $2, $3, $4, $5}' "$results"

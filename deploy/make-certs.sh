@@ -4,13 +4,13 @@
 #
 #   deploy/make-certs.sh DIRECTORY [NAME...]
 #
-# The names are those by which clients dial the server: DNS names or IP
-# addresses (default: localhost 127.0.0.1 ::1). DIRECTORY gets ca.pem,
-# server.pem, server.key, client.pem, client.key; only the owner can read the
-# keys. An existing CA is reused, so running this again renews the certificates
-# and clients keep trusting them. Each file is replaced atomically. DAYS
-# (default 30) is how long certificates are valid; the CA's is valid ten times
-# as long.
+# NAME is a DNS name or IP address by which clients connect to the server
+# (default: localhost 127.0.0.1 ::1). The script writes ca.pem, server.pem,
+# server.key, client.pem and client.key into DIRECTORY. Only the owner can read
+# the keys. An existing CA is reused: running the script again renews the
+# certificates, and clients keep trusting them. Each file is replaced
+# atomically. Certificates are valid for DAYS days (default 30), and the CA ten
+# times as long.
 set -eu
 
 case "${1:-}" in
@@ -30,7 +30,7 @@ cd "$directory"
 draft=$(mktemp -d ./draft.XXXXXX)
 trap 'rm -rf "$draft"' EXIT
 
-# Shows openssl's output only if it failed.
+# quietly COMMAND...: shows openssl's output only if it fails.
 quietly() {
   "$@" 2>"$draft/said" || { cat "$draft/said" >&2; exit 1; }
 }
@@ -67,8 +67,8 @@ for name in "$@"; do
   esac
   names="$names${names:+,}$kind:$name"
 done
-# clientAuth too: the server's own health probe uses the certificate if clients
-# need one.
+# clientAuth, because the server's health probe uses this certificate as a
+# client.
 certificate server "quantd server" "extendedKeyUsage=serverAuth,clientAuth
 subjectAltName=$names"
 certificate client "quantd client" "extendedKeyUsage=clientAuth"

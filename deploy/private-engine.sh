@@ -1,26 +1,27 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154  # cache, name and work are the caller's
-# A Docker engine for one run, where the machine has none: Debian's own
-# packages, unpacked below a cache folder and never installed, a base image
-# made from the distribution, and containers only inside a network namespace
-# made for them. Sourced by deploy/integration.sh, which sets `cache`, `name`
-# (unique to the run) and `work` (a folder of the run) and provides `fail`.
+# A Docker engine for one run, for machines without one. It consists of Debian
+# packages that are unpacked in a cache folder and not installed, and of a base
+# image made from the distribution. Containers run only in a network namespace
+# made for them. deploy/integration.sh sources this file. It sets `cache`,
+# `name` (unique to the run) and `work` (a folder of the run), and provides
+# `fail`.
 #
-#   engine_prepare    downloads and unpacks what the cache lacks
-#   engine_start      for builds: no bridge; they use the host's network
-#   engine_add_cuda   a base image with this machine's CUDA toolkit
-#   engine_enclose    for containers: the same images, in the namespace $name
-#   engine_stop       stops it by its pid and removes the namespace
+#   engine_prepare    downloads and unpacks what is missing in the cache
+#   engine_start      starts the engine for builds, which use the host's network
+#   engine_add_cuda   makes a base image with this machine's CUDA toolkit
+#   engine_enclose    restarts the engine in the namespace $name, for containers
+#   engine_stop       stops the engine by its pid and removes the namespace
 #
-# docker and compose are then in PATH and DOCKER_HOST names its socket. One run
-# at a time uses the cache; the next one waits.
+# Afterwards docker and compose are in PATH, and DOCKER_HOST names the engine's
+# socket. Only one run at a time can use the cache. The next one waits.
 engine_packages="docker.io docker-compose tini iproute2 debootstrap"
 engine_data_limit_mib=20000
 
 engine_prepare() {
-  [ "$(id -u)" = 0 ] || fail "no Docker engine answers, and starting one here needs root"
+  [ "$(id -u)" = 0 ] || fail "no Docker engine is running, and starting one needs root"
   command -v apt-get dpkg-deb >/dev/null ||
-    fail "no Docker engine answers, and one is only made here from Debian's or Ubuntu's packages"
+    fail "no Docker engine is running, and this script can only start one on Debian or Ubuntu"
   mkdir -p "$cache/debs/partial"
   exec {engine_lock}>"$cache/lock"
   flock -w 1800 "$engine_lock" || fail "another run has held $cache for half an hour"
@@ -36,8 +37,8 @@ engine_prepare() {
     for package in "$cache"/debs/*.deb; do
       dpkg-deb -x "$package" "$cache/root"
     done
-    # Links that an installation would make, and scripts that must find files
-    # beside them.
+    # Links that the installation would make. The programs find files relative
+    # to them.
     mkdir -p "$cache/bin"
     ln -s ../root/usr/sbin/iptables-legacy "$cache/bin/iptables"
     ln -s ../root/usr/sbin/ip6tables-legacy "$cache/bin/ip6tables"
@@ -53,7 +54,7 @@ engine_prepare() {
 
   [ -e "$cache/base.tar" ] || engine_make_base
   ip netns add "$name" 2>"$work/netns.log" ||
-    fail "network namespaces are refused here ($(cat "$work/netns.log")); containers are not run outside of one"
+    fail "this machine refuses network namespaces ($(cat "$work/netns.log")), and containers are only run in one"
   engine_namespace=$name
   ip -n "$name" link set lo up
 }
@@ -89,19 +90,19 @@ engine_start() {
     [ "$(du -sm "$cache/data" | cut -f1)" -gt "$engine_data_limit_mib" ]; then
     rm -rf "$cache/data"
   fi
-  # Remains of an interrupted run; its bridges must not be created outside of a
-  # namespace.
+  # Removes the rest of an interrupted run: its bridges must not be created
+  # outside a namespace.
   rm -rf "$cache/data/network" "$cache/data/containers" "$cache/data/volumes"
   engine_run unshare --mount --propagation private
   docker image inspect quantd-it/base >/dev/null 2>&1 ||
     docker import "$cache/base.tar" quantd-it/base >/dev/null
   # A build compiles the same files with the same compiler as this machine, so
-  # it starts with this machine's compiler cache, if there is one.
+  # it starts with a copy of this machine's compiler cache, if there is one.
   local ccache=${CCACHE_DIR:-$HOME/.cache/ccache}
   if [ -d "$ccache" ] && [ "$(du -sm "$ccache" | cut -f1)" -lt 6000 ]; then
     docker builder prune --force --filter type=exec.cachemount >/dev/null
     docker image rm quantd-it/ccache >/dev/null 2>&1 || true
-    # 1 means that a file changed meanwhile: another compiler may be running.
+    # tar exits with 1 if a file changed, because a compiler may be running.
     { tar -C "$ccache" -c . 2>/dev/null || [ $? = 1 ]; } |
       docker import - quantd-it/ccache >/dev/null
   fi
@@ -112,8 +113,8 @@ engine_start() {
   fi
 }
 
-# A base image for builds with CUDA: this machine's toolkit, if installed,
-# without the large libraries, which quantd does not use.
+# Makes a base image for builds with CUDA from this machine's toolkit, without
+# the large libraries, which quantd does not use.
 engine_add_cuda() {
   local nvcc toolkit
   nvcc=$(command -v nvcc) || fail "--cuda needs nvcc on this machine, or a Docker engine that can pull NVIDIA's images"
@@ -146,7 +147,7 @@ engine_halt() {
 engine_stop() {
   engine_halt
   [ -n "${engine_namespace:-}" ] || return 0
-  # Remains of an engine that died in the namespace, which is only ours.
+  # Ends processes that an engine left in the namespace. No others can be there.
   local left
   left=$(ip netns pids "$engine_namespace")
   # shellcheck disable=SC2086  # one word a process

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # From a clone to a quantized tensor: installs missing packages, builds, starts
-# the server on a free loopback port, sends a tensor file through it, prints the
-# report and stops the server. Or converts a whole model to NVFP4 for vLLM and
-# transformers, which needs no server.
+# the server on a free loopback port, quantizes a tensor file with it, prints the
+# report and stops the server. With MODEL it converts a whole model to NVFP4 for
+# vLLM and transformers instead, without a server.
 #
 #   ./deploy/quickstart.sh [FILE.safetensors | FILE.npy] [options]
 #   ./deploy/quickstart.sh MODEL OUT [options]
 #
 #   MODEL         a directory of weights with its config.json
 #   OUT           the directory to write
-#   --json        the report as JSON on standard output, all else on standard error
-#   --no-install  refuse to install packages; say what is missing and stop
+#   --json        print the report as JSON, and everything else on standard error
+#   --no-install  do not install packages; list missing ones and stop
 #   --jobs N      compile N files at a time (default: one per core)
 #   --help
 set -euo pipefail
@@ -33,15 +33,15 @@ if [ -n "$file" ] && [ ! -r "$file" ]; then
   exit 2
 fi
 if [ -d "$file" ] && [ -z "$out" ]; then
-  echo "quickstart: $file is a directory: name the one to write, too" >&2
+  echo "quickstart: $file is a directory: also name the directory to write" >&2
   exit 2
 fi
 if [ -n "$out" ] && [ ! -d "$file" ]; then
-  echo "quickstart: $out is for a model, and $file is no directory" >&2
+  echo "quickstart: $out is only used with a model, and $file is not a directory" >&2
   exit 2
 fi
 
-# With --json standard output is only for the report.
+# With --json, only the report goes to standard output.
 exec 3>&1
 [ -n "$json" ] && exec 1>&2
 step() { printf '\n== %s\n' "$*"; }
@@ -50,13 +50,13 @@ step "Dependencies"
 if [ -n "$install" ]; then
   ./deploy/install-deps.sh
 elif ! ./deploy/install-deps.sh --check; then
-  echo "quickstart: --no-install: install these first, or run without it" >&2
+  echo "quickstart: install these packages, or run without --no-install" >&2
   exit 1
 fi
 
 build=build/quickstart
 mkdir -p "$build"
-# CUDA code takes longest to compile and is useless without a GPU.
+# CUDA code takes longest to compile and is only useful with a GPU.
 cuda=OFF
 if [[ $(nvidia-smi -L 2>/dev/null) == GPU* ]]; then cuda=AUTO; fi
 step "Build (the first takes a few minutes; later ones seconds)"
@@ -64,7 +64,7 @@ cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_UNITY_BUILD=O
   -DQUANTD_QUICK=ON -DQUANTD_BUILD_TESTS=OFF -DQUANTD_CUDA=$cuda >"$build/configure.log" 2>&1 \
   || { tail -20 "$build/configure.log" >&2; exit 1; }
 grep "CUDA backend" "$build/configure.log" ||
-  echo "CUDA backend: off, nvidia-smi shows no GPU; CPU backend only"
+  echo "CUDA backend: off, nvidia-smi lists no GPU; CPU backend only"
 # A model needs no server.
 targets=(quantctl)
 [ -d "$file" ] || targets+=(quantd)
@@ -74,11 +74,11 @@ bin=$build
 next() {
   step "Next"
   cat <<END
-A whole model, without a server:  $bin/client/quantctl convert MODEL OUT --server local
-Is what came of it any good:      $bin/client/quantctl compare MODEL OUT
-A server of your own:             cmake --build $build --target quantd && $bin/server/quantd
-From Python:                      pip install ./client/python
-Everything as packages:           (cd $build && ninja && cpack -G DEB)
+Convert a model without a server:  $bin/client/quantctl convert MODEL OUT --server local
+Compare it with the original:      $bin/client/quantctl compare MODEL OUT
+Start a server:                    cmake --build $build --target quantd && $bin/server/quantd
+Use it from Python:                pip install ./client/python
+Make Debian packages:              (cd $build && ninja && cpack -G DEB)
 END
 }
 
@@ -124,11 +124,11 @@ fi
 if [ -z "$json" ]; then
   cat <<'EOF'
 
-SQNR is the signal's power over the error's, in dB: 20.4 is what NVFP4 gives a
-Gaussian tensor. The tensor "outliers" is heavy-tailed. Rotation (--rht) spreads
-an outlier over its block of 16: that can lower SQNR there, since the plain block
-scale already serves the outlier alone. It is for gradients and activations that
-are multiplied afterwards, where spread-out errors cancel. Compare:
+SQNR is the power of the signal over that of the error, in dB. NVFP4 has 20.4 dB
+for a Gaussian tensor. The tensor "outliers" is heavy-tailed. Rotation (--rht)
+spreads an outlier over its block of 16. This can lower its SQNR, because the
+scale of a plain block already fits the outlier. Rotation is for gradients and
+activations that are multiplied afterwards, where spread errors cancel. Compare:
 EOF
   "$bin/client/quantctl" roundtrip "$file" --server "$address" --rht none >&3
 fi

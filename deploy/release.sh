@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
-# Makes what people install, out of a clean clone of what is committed:
+# Builds the release files from a clean clone of the committed sources:
 #
 #   deploy/release.sh [--only KIND]... [--cuda] [OUT]
 #
-#   OUT           the folder to write, which must be new or empty: dist by default
-#   --only KIND   this alone; may be repeated:
-#     wheel         Python with the native engine, quantctl and the server
-#     pure          Python alone, for every machine
+#   OUT           the folder to write, which must be new or empty (default dist)
+#   --only KIND   only these files; may be repeated:
+#     wheel         the Python package with native engine, quantctl and server
+#     pure          the pure Python package, for every machine
 #     deb           quantd, quantctl and libquantd-dev for this distribution
-#     tarball       quantctl, which needs nothing but the C library
-#     image         what `docker build - <FILE` makes an image of, compiling nothing
+#     tarball       quantctl, which only needs the C library
+#     image         a context for `docker build - <FILE`, which compiles nothing
 #     source        the sources
-#   --cuda        with CUDA's devices; needs nvcc 13 and, for five GPU targets, time
+#   --cuda        includes CUDA devices; needs nvcc 13 and compiles five GPU
+#                 targets, which takes long
 #
-# SHA256SUMS names every file, and an SPDX list is made with tarball and image of
-# what the programs are linked of. Two runs give the same bytes: SOURCE_DATE_EPOCH
-# is the commit's time unless it is set. QUANTD_OTHER_ARCHIVES names a folder that
-# keeps the libraries which wheels compile again. Nothing is published.
-# Needs what deploy/install-deps.sh --checks installs.
+# SHA256SUMS lists every file. tarball and image come with an SPDX list of the
+# linked libraries. Two runs produce the same bytes: SOURCE_DATE_EPOCH is the
+# commit's time unless it is set. QUANTD_OTHER_ARCHIVES names a folder that keeps
+# the libraries that wheels compile again. Nothing is published. Needs the tools
+# of deploy/install-deps.sh --checks.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 
@@ -48,11 +49,11 @@ if [ -n "$cuda" ] && ! command -v nvcc >/dev/null; then
   exit 1
 fi
 git -C "$root" diff --quiet HEAD ||
-  echo "release: what is not committed is left out" >&2
+  echo "release: uncommitted changes are left out" >&2
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# logged WHAT COMMAND...: shows the command's output if it fails.
+# logged TITLE COMMAND...: shows the command's output if it fails.
 logged() {
   local start=$SECONDS
   printf '%-28s' "$1"
@@ -68,7 +69,7 @@ label=$version${cuda:+-cu13}
 machine=linux-$(uname -m)
 umask 022
 
-# built FOLDER STATIC TARGET...
+# built FOLDER STATIC TARGET...: configures and builds targets.
 built() {
   local options=(-DQUANTD_CUDA=OFF)
   [ -z "$cuda" ] || options=(-DQUANTD_CUDA=ON
@@ -82,7 +83,8 @@ pack() {
   tar -C "$1" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 \
     --numeric-owner -c . | gzip -9n >"$out/$2"
 }
-# installed FOLDER COMPONENT...: installs from the static build, with licences.
+# installed FOLDER COMPONENT...: installs components of the static build, and
+# licences.
 installed() {
   local component
   for component in "${@:2}"; do
@@ -91,8 +93,8 @@ installed() {
   done
   "$tree/deploy/notices.sh" "$1/share/doc/quantd"
 }
-# image_file STAGE: the last stage of the Dockerfile, changed to copy programs
-# that are already built.
+# image_file STAGE BASE: prints the last stage of the Dockerfile, changed to
+# copy programs that are already built.
 image_file() {
   echo "ARG RUNTIME_BASE=$(sed -n "s/^ARG $2=//p" "$tree/deploy/Dockerfile")"
   sed -n "/^FROM .* AS $1\$/,/^ENTRYPOINT/p" "$tree/deploy/Dockerfile" |
@@ -139,7 +141,7 @@ if wanted wheel; then
   archives=${QUANTD_OTHER_ARCHIVES:-$work/archives}
   logged "libraries for the wheel" \
     "$tree/client/python/native/archives.sh" "$archives"
-  # The compiler under CMake's name, which compiler caches look at.
+  # The compiler's usual name, which compiler caches compare.
   logged "native wheel" env CC=cc CXX=c++ QUANTD_NATIVE=1 QUANTD_CUDA="${cuda:-0}" \
     python -m build --wheel --outdir "$work/wheel" "$tree/client/python" \
     -C build-dir="$tree/build/wheel" \

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What programs are made of, as an SPDX 2.3 document in JSON on standard output.
+"""Writes an SPDX 2.3 document in JSON about programs to standard output.
 
     deploy/sbom.py BUILD PROGRAM...
 
-BUILD is a build folder of Ninja's in which the programs (quantd, quantctl) have
-been built. Nothing is listed by hand: Ninja knows which libraries were linked
-and which headers were read, and dpkg which packages those came with, so what is
-new in the build is new here. SOURCE_DATE_EPOCH sets the document's time.
+BUILD is a Ninja build folder in which the programs (quantd, quantctl) have been
+built. No list is kept by hand: Ninja knows the linked libraries and the headers
+that were read, and dpkg knows their packages. A change of the build therefore
+changes the document. SOURCE_DATE_EPOCH sets the document's time.
 """
 
 import argparse
@@ -30,19 +30,19 @@ def output(*command):
 
 
 def outside(build, paths):
-  """Those that are not of this source tree, as real absolute paths."""
+  """Returns resolved paths of files outside the source tree."""
   found = {os.path.realpath(build / p) for p in paths}
   here = (os.path.realpath(ROOT), os.path.realpath(build))
   return {p for p in found if not p.startswith(here) and os.path.isfile(p)}
 
 
 def inputs(build, program):
-  """Libraries that a program was linked with, and headers of its objects."""
+  """Returns the libraries linked into a program, and its objects' headers."""
   all_inputs = output("ninja", "-C", str(build), "-t", "inputs", program)
   names = [l for l in all_inputs.splitlines() if not l.startswith("ninja:")]
   libraries = [n for n in names if re.search(r"\.(a|so)([.\d]*)$", n)]
-  # In a static build many are one word of the linker's, a group, which Ninja
-  # takes for an option.
+  # In a static build, many libraries are in one linker option (a group), which
+  # Ninja does not list as inputs.
   link = output("ninja", "-C", str(build), "-t", "commands", program)
   libraries += re.findall(r"[^\s,]+\.a(?=[\s,])", link)
   objects = {n for n in names if n.endswith(".o")}
@@ -59,7 +59,7 @@ def inputs(build, program):
 
 
 def packages_of(paths):
-  """{package: paths}. A path that no package brought is an error."""
+  """Returns {package: paths}, and the paths that no package owns."""
   owners = {}
   unknown = sorted(paths)
   # Links in / (lib -> usr/lib) hide some paths from dpkg.
@@ -132,7 +132,7 @@ def main():
   args = parser.parse_args()
   build = args.build.resolve()
   if not (build / "build.ninja").exists():
-    sys.exit(f"sbom.py: {build} is no build folder of Ninja's")
+    sys.exit(f"sbom.py: {build} is not a Ninja build folder")
 
   version = output(str(ROOT / "deploy" / "version.sh")).strip()
   system, version_of_system = distribution()
@@ -177,7 +177,7 @@ def main():
           relations.add((me, "DYNAMIC_LINK", it))
   if unowned:
     sys.exit(
-        "sbom.py: no package brought these, so none can be named:\n  "
+        "sbom.py: no package owns these files:\n  "
         + "\n  ".join(sorted(unowned))
     )
 

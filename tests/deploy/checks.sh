@@ -1,30 +1,29 @@
 #!/usr/bin/env bash
-# What clients in a container of their own find at the servers of
-# deploy/compose.yaml:
+# Tests the servers of deploy/compose.yaml with clients in a separate container:
 #
-#   checks.sh              every check of the table below
-#   checks.sh NAME...      these
+#   checks.sh              runs every check of the table below
+#   checks.sh NAME...      runs these checks
 #   checks.sh load SECONDS CALLS
 #
-# A line for each check and what a failed one printed; exit code 0 if none
-# failed. Runs in the image's target `tests`, where /tests holds the clients.
+# Prints a line for each check, and the output of failed ones. The exit code is 0
+# if none failed. Runs in the image target `tests`, which has the clients in /tests.
 set -uo pipefail
 
 table=(
-  "both_replicas|the name quantd leads to two servers"
+  "both_replicas|the name quantd resolves to two servers"
   "sdk_example|C++: the example, built with the installed package"
   "sdk_bytes|C++: 400 calls on 4 threads, every byte compared"
-  "quantctl_file|quantctl: a file there and back"
+  "quantctl_file|quantctl: a file is quantized and dequantized"
   "python_stubs|Python: stock stubs, every byte compared"
-  "tls_sdk|TLS: quantctl, with the CA named"
+  "tls_sdk|TLS: quantctl, with --tls-ca"
   "tls_python|TLS: stock Python stubs"
-  "tls_unknown_ca|TLS: a server that no known CA signed for is refused"
-  "tls_plain_text|TLS: plain text is answered with words, not silence"
-  "mtls_sdk|mTLS: quantctl, with a certificate of its own"
+  "tls_unknown_ca|TLS: a server whose CA is unknown is refused"
+  "tls_plain_text|TLS: a client in plain text gets an error message"
+  "mtls_sdk|mTLS: quantctl, with a client certificate"
   "mtls_python|mTLS: stock Python stubs"
   "mtls_no_certificate|mTLS: a client without a certificate is refused"
-  "metrics|metrics of both replicas count what was asked"
-  "prometheus|Prometheus finds and reads every server"
+  "metrics|metrics of both replicas count the calls"
+  "prometheus|Prometheus scrapes every server"
 )
 
 rows=200 columns=320
@@ -33,7 +32,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 
-# Known bytes: the input is drawn, and the answer computed in this container.
+# Random input, and the expected output, which this container computes.
 python3 - "$rows" "$columns" >input <<'END'
 import numpy, sys
 shape = [int(n) for n in sys.argv[1:]]
@@ -47,7 +46,8 @@ python_client() {
     --proto=/tests/quantd.proto --protoc=/usr/bin/protoc \
     --plugin=/usr/bin/grpc_python_plugin "$@"
 }
-# refused WORDS COMMAND...: it fails within 30 seconds, and says WORDS.
+# refused WORDS COMMAND...: the command must fail within 30 seconds and print
+# WORDS.
 refused() {
   local words=$1
   shift
@@ -104,7 +104,7 @@ mtls_no_certificate() {
     quantctl info --server quantd-mtls:50151 --tls-ca "$certificates/ca.pem"
 }
 
-# fetch URL: its body.
+# fetch URL: prints the body.
 fetch() {
   python3 -c 'import sys, urllib.request
 print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())' "$1"

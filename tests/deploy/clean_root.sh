@@ -1,17 +1,16 @@
 #!/usr/bin/env bash
-# What deploy/release.sh made, in a root of Debian that has nothing: installed as
-# a user would, and used, with nothing compiled.
+# Installs the files of deploy/release.sh in an empty Debian root file system, as a
+# user would, and uses them. Nothing is compiled.
 #
 #   tests/deploy/clean_root.sh [--root BASE] [--slowness N] FOLDER
 #
-#   FOLDER       of release.sh: each of wheel, debs and tarball that is there
-#   --root BASE  one of deploy/debian-root.sh with python3-venv, which is copied;
-#                without it one is made, in a minute or two
+#   FOLDER       output of release.sh: wheel, debs and tarball are tested if present
+#   --root BASE  a root of deploy/debian-root.sh with python3-venv, which is copied;
+#                by default one is made, which takes a minute or two
 #
-# A way to install has a minute, N of them on a machine so many times as busy, and
-# four commands. Wheels and debs get what they
-# depend on from where this machine does. Exits with 77 where there is no root, or
-# no debootstrap.
+# Each installation may take N minutes (default 1) and four commands. Wheels and
+# debs download dependencies from this machine's sources. Exits with 77 without
+# root permissions or debootstrap.
 set -euo pipefail
 source=$(cd "$(dirname "$0")/../.." && pwd)
 base='' made='' slowness=1
@@ -24,8 +23,8 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-[ -n "$made" ] || { echo "clean_root: which folder? (try --help)" >&2; exit 2; }
-skip() { echo "SKIPPED: $*: WHAT A RELEASE HOLDS IS NOT INSTALLED"; exit 77; }
+[ -n "$made" ] || { echo "clean_root: FOLDER is missing (try --help)" >&2; exit 2; }
+skip() { echo "SKIPPED: $*: THE RELEASE IS NOT INSTALLED"; exit 77; }
 [ "$(id -u)" = 0 ] || skip "not root"
 [ -n "$base" ] || command -v debootstrap >/dev/null || skip "no debootstrap"
 
@@ -39,10 +38,10 @@ trap finish EXIT
 if [ -z "$base" ]; then
   base=$work/base
   "$source/deploy/debian-root.sh" "$base" python3-venv >"$work/log" 2>&1 ||
-    { tail -3 "$work/log"; skip "no root can be made"; }
+    { tail -3 "$work/log"; skip "no root file system can be made"; }
 fi
 
-# A model of MiniLM's shape: six layers, 384 wide, of numbers by chance.
+# A model of MiniLM's shape with random weights: six layers of width 384.
 /usr/bin/python3 - "$work/model" <<'PY'
 import json, pathlib, sys
 import numpy as np
@@ -83,15 +82,16 @@ print(t)
 PY
 
 failed=0
-# way NAME FILES COMMAND...: in a copy of the root, in which the files lie in /tmp.
+# way NAME FILES COMMAND...: runs the commands in a copy of the root, with the
+# files in /tmp.
 way() {
   local name=$1 files=$2 start milliseconds command
   shift 2
   compgen -G "$made/$files" >/dev/null ||
-    { echo "SKIPPED: no $files: $name IS NOT TRIED"; return; }
+    { echo "SKIPPED: no $files: $name IS NOT TESTED"; return; }
   rm -rf --one-file-system "$root"
   cp -a --reflink=auto "$base" "$root"
-  # Names and certificates: what reaches an index here does so there.
+  # The copy reaches the same package indexes as this machine.
   cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
   cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
   # shellcheck disable=SC2086  # a pattern
@@ -112,7 +112,7 @@ way() {
   printf '%-8s %d commands, %d.%d s\n' "$name" $# \
     $((milliseconds / 1000)) $((milliseconds / 100 % 10))
   [ $# -le 4 ] && [ $milliseconds -lt $((slowness * 60000)) ] ||
-    { echo "FAILED: $name: too much of a user's time"; failed=1; }
+    { echo "FAILED: $name: too many commands or too slow"; failed=1; }
 }
 
 convert='quantctl convert model out --server local'

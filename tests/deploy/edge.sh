@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# HAProxy as deploy/edge has it, before a server, both on loopback: what should
-# pass passes with the same bytes, and the rest is refused in gRPC's own words.
+# Tests HAProxy as configured by deploy/edge, in front of a server, both on loopback.
+# Legal calls pass with the same bytes. All others are refused with gRPC errors.
 #
-#   edge.sh QUANTD QUANTCTL        HAPROXY: the program, or else that of PATH
+#   edge.sh QUANTD QUANTCTL        HAPROXY: the program (default: haproxy in PATH)
 set -euo pipefail
 quantd=$1 quantctl=$2
 here=$(cd "$(dirname "$0")" && pwd)
 deploy=$here/../../deploy
 haproxy=${HAPROXY:-$(PATH=$PATH:/usr/sbin command -v haproxy || true)}
 if [ -z "$haproxy" ]; then
-  echo "SKIPPED: haproxy is not here: the edge was NOT tested" \
+  echo "SKIPPED: haproxy is missing: the edge was NOT tested" \
     "(deploy/install-deps.sh --checks installs it)"
   exit 77
 fi
@@ -27,7 +27,7 @@ trap finish EXIT
 step() { printf -- '-- %s\n' "$*"; }
 fail() { echo "FAILED: $*"; tail -5 "$work/edge.log"; exit 1; }
 
-step "a server, and the edge before it"
+step "start a server, and the edge in front of it"
 "$deploy/make-certs.sh" "$work/certs" localhost 127.0.0.1 >/dev/null
 cat "$work/certs/server.pem" "$work/certs/server.key" >"$work/both.pem"
 "$quantd" --listen 127.0.0.1:0 --port-file "$work/port" --device cpu \
@@ -40,10 +40,10 @@ for _ in {1..300}; do
   sleep 0.1
 done
 server=$(cat "$work/port") ready=$(cat "$work/port.metrics")
-# A port that was free a moment ago.
+# Chooses a port that is free now.
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0))
 print(s.getsockname()[1])')
-# edge NAME=VALUE...: starts it, and the one before it ends.
+# edge NAME=VALUE...: stops the running edge and starts one with these settings.
 edge() {
   [ ${#started[@]} = 1 ] || {
     kill "${started[1]}"
@@ -64,8 +64,8 @@ edge() {
 }
 at=127.0.0.1:$port
 tls=(--tls-ca "$work/certs/ca.pem")
-# A call as curl makes it: NAME METHOD [curl's options]; says HTTP's status, that
-# of gRPC and its message.
+# call NAME METHOD [OPTION OF curl...]: makes a call with curl. Prints HTTP's
+# status, gRPC's status and its message.
 call() {
   local name=$1 method=$2
   shift 2
@@ -76,14 +76,14 @@ call() {
   tr -d '\r' <"$work/$name" | tr '\n' ' '
 }
 printf '\0\0\0\0\0' >"$work/empty"
-# refused WHAT PATTERN TEXT
-refused() {
+# expect NAME PATTERN RESULT: RESULT must match PATTERN.
+expect() {
   grep -qE "$2" <<<"$3" || fail "$1: expected $2, got $3"
-  echo "   $1: as it should"
+  echo "   $1: as expected"
 }
 
 edge
-step "what should pass"
+step "calls that must pass"
 "$quantctl" sample --out "$work/sample.safetensors" >/dev/null
 for to in "$server" "$at"; do
   more=()
@@ -93,7 +93,7 @@ for to in "$server" "$at"; do
 done
 cmp "$work/${server##*:}.safetensors" "$work/$port.safetensors"
 "$quantctl" info --server "$at" "${tls[@]}" >/dev/null
-# 24 MiB, which is more than any window.
+# 24 MiB, more than any flow-control window.
 python3 - "$work/large.npy" <<'PY'
 import struct, sys
 head = b"{'descr': '<f4', 'fortran_order': False, 'shape': (2048, 3072), }\n"
@@ -102,65 +102,66 @@ with open(sys.argv[1], "wb") as out:
     out.write(struct.pack("<3072f", *range(3072)) * 2048)
 PY
 "$quantctl" roundtrip "$work/large.npy" --server "$at" "${tls[@]}" >/dev/null
-echo "   calls of a few KiB and of 24 MiB: the same bytes"
+echo "   calls of a few KiB and of 24 MiB return the same bytes"
 
-step "what should not"
-refused "health" 'grpc-status: 12' \
+step "requests that must be refused"
+expect "health" 'grpc-status: 12' \
   "$(call health grpc.health.v1.Health/Check)"
-refused "reflection" 'grpc-status: 12' "$(call reflection \
+expect "reflection" 'grpc-status: 12' "$(call reflection \
   grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo)"
-refused "what is no gRPC" '^HTTP/2 400' \
+expect "another content type than gRPC's" '^HTTP/2 400' \
   "$(type=text/html call page quantd.v1.Quantd/GetServerInfo)"
-refused "plain text" '^$' "$(curl --silent --max-time 5 \
+expect "plain text" '^$' "$(curl --silent --max-time 5 \
   "http://$at/quantd.v1.Quantd/GetServerInfo" || true)"
-refused "a header of 20 KiB" '^HTTP/2 (400|431)|^$' "$(call head \
+expect "a header of 20 KiB" '^HTTP/2 (400|431)|^$' "$(call head \
   quantd.v1.Quantd/GetServerInfo --header "x: $(printf '%020000d' 0)")"
-# It would have ended the connection to the server, with everybody's calls.
-refused "bytes that are none: dropped, the call passes" '^HTTP/2 200.*grpc-status: 0' \
+# The field would have ended the shared connection to the server, with the calls
+# of all clients.
+expect "an invalid -bin field is dropped, and the call passes" '^HTTP/2 200.*grpc-status: 0' \
   "$(call bytes quantd.v1.Quantd/GetServerInfo \
     --header 'x-bin: !!!')"
-refused "the longest timeout: the call passes" 'grpc-status: 0' \
+expect "a call with the longest timeout passes" 'grpc-status: 0' \
   "$(call timeout quantd.v1.Quantd/GetServerInfo \
     --header 'grpc-timeout: 9999999H')"
 head -c 1000005 /dev/zero | tr '\0' '\170' >"$work/large"
 printf '\0\0\017\102\100' | dd of="$work/large" conv=notrunc status=none
-refused "a question of 1 MB" 'grpc-status: 3' \
+expect "a GetServerInfo request of 1 MB" 'grpc-status: 3' \
   "$(body=$work/large call large quantd.v1.Quantd/GetServerInfo)"
 python3 "$here/edge_check.py" "$port" 32
 
-step "limits, lower"
+step "lower limits"
 edge EDGE_REQUESTS_EACH=5
 for _ in {1..8}; do
   last=$(call often quantd.v1.Quantd/GetServerInfo)
 done
-refused "too many calls" 'grpc-status: 8.*pushback-ms: 1000' "$last"
+expect "too many calls" 'grpc-status: 8.*pushback-ms: 1000' "$last"
 edge EDGE_REQUESTS_EACH=5 EDGE_FLOOD_EACH=10
 for _ in {1..13}; do
   last=$(call flood quantd.v1.Quantd/GetServerInfo)
 done
-refused "who goes on after that" '^$' "$last"
+expect "a client that continues after that" '^$' "$last"
 edge EDGE_EMPTY_EACH=5
 for _ in {1..8}; do
   last=$(call empty grpc.health.v1.Health/Check)
 done
-refused "who asks for nothing but what is not served" '^$' "$last"
+expect "a client that only calls unknown services" '^$' "$last"
 edge EDGE_CALLS_EACH=0
-refused "more calls at once than an address may have" \
+expect "more concurrent calls than an address may have" \
   'grpc-status: 8.*pushback-ms: 1000' \
   "$(call many quantd.v1.Quantd/GetServerInfo)"
 edge EDGE_EMPTY_EACH=50 EDGE_MESSAGE=1s
-refused "a header alone" 'HTTP/2 408.*grpc-status: 14' "$(sleep 2 |
+expect "a header without a message" 'HTTP/2 408.*grpc-status: 14' "$(sleep 2 |
   curl --silent --http2 --cacert "$work/certs/ca.pem" --max-time 10 \
     --header 'content-type: application/grpc' --request POST --upload-file - \
     --output /dev/null --dump-header - "https://$at/quantd.v1.Quantd/Quantize" |
   tr -d '\r' | tr '\n' ' ')"
 python3 "$here/edge_check.py" "$port" calls
 ((lines=$(wc -l <"$work/edge.log"))) || true
-((lines < 200)) || fail "a flood wrote $lines lines of log"
+((lines < 200)) || fail "the flood wrote $lines log lines"
 edge EDGE_CLIENT=2s EDGE_HEADER=2s EDGE_IDLE=2s
 python3 "$here/edge_check.py" "$port" idle
 
-step "a server that is gone"
+step "a stopped server"
 kill "${started[0]}"
 wait "${started[0]}" || true
 edge
@@ -169,4 +170,4 @@ for _ in {1..50}; do
   ! grep -q '^HTTP/2 503' <<<"$last" || break
   sleep 0.1
 done
-refused "no server" '^HTTP/2 503' "$last"
+expect "no server" '^HTTP/2 503' "$last"

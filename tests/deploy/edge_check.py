@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Connections that an edge should end.
+"""Checks that an edge ends connections that break its limits.
 
-    edge_check.py PORT MOST     at most so many of an address at once
-    edge_check.py PORT idle     those that say nothing, or half a header
-    edge_check.py PORT calls    those that open calls without an end
+    edge_check.py PORT MOST     at most MOST connections of an address
+    edge_check.py PORT idle     connections that send nothing, or half a header
+    edge_check.py PORT calls    connections with calls that never send a message
 """
 
 import socket
@@ -24,7 +24,7 @@ def connect(port):
 
 
 def ended(connection, seconds):
-    """Whether the peer closes it within that time."""
+    """Returns whether the peer closes the connection within `seconds`."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         connection.settimeout(max(0.01, until - time.monotonic()))
@@ -49,10 +49,10 @@ def most(port, limit):
             refused += 1
     for connection in held:
         connection.close()
-    # Those that were closed a moment ago may still count.
+    # Connections that were closed just now may still count.
     if not 8 <= refused <= 12:
-        sys.exit(f"of {limit + 8} connections {refused} were refused, not 8")
-    print(f"   more than {limit} connections: as it should")
+        sys.exit(f"{refused} of {limit + 8} connections were refused, not 8")
+    print(f"   connections beyond {limit} are refused")
 
 
 def idle(port):
@@ -61,12 +61,12 @@ def idle(port):
         connection = connect(port)
         connection.sendall(said)
         if not ended(connection, 8):
-            sys.exit(f"a connection that says {what} stays for 8 s")
-    print("   connections that say nothing, or half of it: ended")
+            sys.exit(f"a connection that sends {what} stays open for 8 s")
+    print("   connections that send nothing or half a header are ended")
 
 
 def header(stream):
-    """A call of Quantize of which nothing else is there."""
+    """Returns the header frame of a Quantize call."""
     block = b""
     for name, value in (
         (b":method", b"POST"), (b":scheme", b"https"),
@@ -79,8 +79,11 @@ def header(stream):
 
 
 def calls(port):
-    """More of them than a connection may have are refused, and the refusals
-    are in no counter; that those under way bring nothing is."""
+    """Opens calls without messages until the edge ends the connection.
+
+    HAProxy refuses calls beyond a connection's limit without counting them. It
+    counts the calls that send no message.
+    """
     connection = connect(port)
     connection.sendall(HTTP2)
     until = time.monotonic() + 8
@@ -94,8 +97,8 @@ def calls(port):
     except OSError:
         pass
     if time.monotonic() >= until:
-        sys.exit(f"{stream // 2} calls without an end did not end their connection")
-    print("   calls without an end: their connection is ended")
+        sys.exit(f"the connection is still open after {stream // 2} calls without messages")
+    print("   a connection with calls without messages is ended")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Renders the manifests of deploy/kubernetes and checks them: against the
-# schemas of several Kubernetes versions (kubernetes-validate, from PyPI), and
-# for what a schema cannot know (kubernetes_check.py).
+# Renders the manifests of deploy/kubernetes and checks them: with the schemas of
+# several Kubernetes versions (kubernetes-validate from PyPI), and for rules that
+# no schema has (kubernetes_check.py).
 #
 #   tests/deploy/kubernetes.sh [--install] [--quantd PATH]
 #
-#   --install      fetch kubernetes-validate into a virtual environment of the
-#                  build folder where it is not installed
-#   --quantd PATH  a server binary: let it check the configuration files too
+#   --install      install kubernetes-validate into a virtual environment in the
+#                  build folder if it is missing
+#   --quantd PATH  a server program: also checks the configuration files with it
 #
-# Exits with 77 (skipped, for ctest) where kubectl or kubernetes-validate is
-# missing, after saying so.
+# Exits with 77 (skipped, for ctest) and a message if kubectl or
+# kubernetes-validate is missing.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -37,7 +37,7 @@ if command -v kubectl >/dev/null; then
 elif command -v kustomize >/dev/null; then
   render() { kustomize build "$1"; }
 else
-  skip "neither kubectl nor kustomize is here"
+  skip "kubectl and kustomize are missing"
 fi
 
 environment=build/kubernetes-validate
@@ -50,13 +50,13 @@ if [ -n "$install" ] && ! command -v kubernetes-validate >/dev/null &&
 fi
 PATH=$PATH:$PWD/$environment/bin
 command -v kubernetes-validate >/dev/null ||
-  skip "kubernetes-validate is not here (--install fetches it)"
-# It brings the YAML parser that the second check needs.
+  skip "kubernetes-validate is missing (--install installs it)"
+# This interpreter has the YAML parser that kubernetes_check.py needs.
 python=$(sed -n '1s/^#!//p' "$(command -v kubernetes-validate)")
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-# The component stands beside a set, as a user has it.
+# A set with the component `monitor`, as a user would write it.
 mkdir "$scratch/own"
 cp -r deploy/kubernetes "$scratch/own/sets"
 mkdir "$scratch/own/sets/monitored"
@@ -65,7 +65,7 @@ printf 'resources: [../base]\ncomponents: [../monitor]\n' \
 for set in base edge gpu plain monitored; do
   render "$scratch/own/sets/$set" >"$scratch/$set.yaml"
   for version in "${versions[@]}"; do
-    # What others define, ServiceMonitor, has no schema in Kubernetes.
+    # ServiceMonitor is a custom resource without a schema in Kubernetes.
     "$python" -c 'import sys, yaml; yaml.safe_dump_all([d for d in yaml.safe_load_all(
       sys.stdin) if d["kind"] != "ServiceMonitor"], sys.stdout)' \
       <"$scratch/$set.yaml" >"$scratch/known.yaml"
@@ -76,5 +76,5 @@ for set in base edge gpu plain monitored; do
     "$python" tests/deploy/kubernetes_check.py --keys "$quantd" \
       "$scratch/$set.yaml"
   fi
-  echo "kubernetes: $set is right for Kubernetes ${versions[*]}"
+  echo "kubernetes: $set is valid for Kubernetes ${versions[*]}"
 done

@@ -1,10 +1,10 @@
-"""Checks rendered manifests for what no schema knows.
+"""Checks rendered manifests for rules that no schema has.
 
     kubernetes_check.py [--keys QUANTD] FILE
 
-That names meet, that the drain fits into the time that a pod is given, that a
-pod has no right it does not need. With --keys only that every key of the
-configuration file is a flag of that binary.
+Names must match, the drain must fit into the pod's grace period, and the pod must
+not have permissions that it does not need. --keys only checks that each key of the
+configuration file is a flag of that program.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import yaml
 
 
 def settings(text):
-    """The keys and values of a configuration file."""
+    """Returns the keys and values of a configuration file."""
     found = {}
     for line in text.splitlines():
         line = line.strip()
@@ -60,7 +60,7 @@ class Check:
         for spread in self.pod["topologySpreadConstraints"]:
             self.expect(
                 spread["labelSelector"]["matchLabels"].items() <= labels,
-                "the spread counts other pods",
+                "the topology spread selects other pods",
             )
         service = self.kinds["Service"]["spec"]
         monitor = self.kinds.get("ServiceMonitor")
@@ -68,24 +68,24 @@ class Check:
             wanted = monitor["spec"]["selector"]["matchLabels"].items()
             self.expect(
                 wanted <= self.kinds["Service"]["metadata"]["labels"].items(),
-                "the monitor finds no service",
+                "the monitor selects no service",
             )
             names = {p["name"] for p in service["ports"]}
             for end in monitor["spec"]["endpoints"]:
-                self.expect(end["port"] in names, "the monitor finds no port")
-        self.expect(service["clusterIP"] == "None", "the service has an address")
+                self.expect(end["port"] in names, "the monitor names an unknown port")
+        self.expect(service["clusterIP"] == "None", "the service is not headless")
         ports = {
             p["name"]: p["containerPort"]
             for c in self.containers.values()
             for p in c["ports"]
         }
         for port in service["ports"]:
-            self.expect(port["targetPort"] in ports, "a port leads nowhere")
+            self.expect(port["targetPort"] in ports, "a port has no target")
         notes = self.deployment["template"]["metadata"]["annotations"]
         metrics = self.config["metrics-address"].rsplit(":", 1)[1]
-        self.expect(notes["prometheus.io/scrape"] == "true", "no scrape")
-        self.expect(notes["prometheus.io/port"] == metrics, "scrapes elsewhere")
-        self.expect(ports["metrics"] == int(metrics), "metrics are elsewhere")
+        self.expect(notes["prometheus.io/scrape"] == "true", "Prometheus does not scrape the pods")
+        self.expect(notes["prometheus.io/port"] == metrics, "Prometheus scrapes a different port")
+        self.expect(ports["metrics"] == int(metrics), "the metrics port differs")
 
         volumes = {v["name"]: v for v in self.pod["volumes"]}
         mounts = {
@@ -97,20 +97,20 @@ class Check:
         self.expect(
             volumes["config"]["configMap"]["name"]
             == self.kinds["ConfigMap"]["metadata"]["name"],
-            "another ConfigMap is mounted",
+            "a different ConfigMap is mounted",
         )
         (variable,) = self.container["env"]
         self.expect(
             variable["name"] == "QUANTD_CONFIG"
             and variable["value"] == mounts["config"] + "/quantd.conf",
-            "the server reads another file",
+            "the server reads a different file",
         )
         edge = self.containers.get("edge")
         if edge:
             self.behind(edge, mounts["tls"])
             return
         if self.config.get("insecure") == "true":
-            self.expect("tls" not in volumes, "a Secret that nobody reads")
+            self.expect("tls" not in volumes, "a Secret without a use")
             return
         for key in ("tls-cert", "tls-key", "tls-client-ca"):
             self.expect(
@@ -119,63 +119,63 @@ class Check:
             )
 
     def behind(self, edge, tls):
-        """The edge is what strangers reach, and nothing else is."""
+        """Checks that clients can only reach the edge."""
         env = {v["name"]: v["value"] for v in edge["env"]}
-        self.expect(env["EDGE_CERTIFICATE"] == f"{tls}/tls.crt", "no certificate")
+        self.expect(env["EDGE_CERTIFICATE"] == f"{tls}/tls.crt", "the edge has no certificate")
         self.expect(
             self.config["listen"] == env.get("EDGE_SERVER", "127.0.0.1:50152"),
-            "the edge and the server do not meet on loopback",
+            "the edge does not connect to the server's loopback address",
         )
         self.expect(
             self.config["metrics-address"].endswith(":" + env["EDGE_READY_PORT"]),
-            "the edge asks elsewhere whether the server is ready",
+            "the edge checks readiness on a different port",
         )
-        self.expect(self.config["trusted-proxies"] == "127.0.0.1", "no proxy")
+        self.expect(self.config["trusted-proxies"] == "127.0.0.1", "the server does not trust the edge")
         self.expect(
             [p["name"] for p in self.container["ports"]] == ["metrics"],
-            "the server has a port beside the edge's",
+            "the server has a port besides metrics",
         )
 
     def times(self):
-        # Beside the two that are configured: 2 s until nobody comes any more,
-        # 2 s for replies to leave, and some for the process to end.
+        # In addition to the two settings: 2 s until no client connects, 2 s for
+        # replies to be sent, and some time for the process to end.
         drain = (
             int(self.config["drain-delay-ms"]) / 1000
             + int(self.config["drain-timeout-s"])
             + 5
         )
         grace = self.pod["terminationGracePeriodSeconds"]
-        self.expect(grace >= drain, f"{grace} s are too few to drain {drain} s")
+        self.expect(grace >= drain, f"the grace period of {grace} s is shorter than the drain of {drain} s")
         live = self.container["livenessProbe"]
         patience = live["periodSeconds"] * live["failureThreshold"]
         self.expect(patience > drain, "the liveness probe cuts the drain short")
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
             command = self.container[probe]["exec"]["command"]
-            self.expect(command[-1] == "--probe", f"{probe} is no probe")
-        self.expect(self.deployment["minReadySeconds"] > 0, "no time to be seen")
+            self.expect(command[-1] == "--probe", f"{probe} does not run --probe")
+        self.expect(self.deployment["minReadySeconds"] > 0, "minReadySeconds is 0")
 
     def rights(self):
         of_pod = self.pod["securityContext"]
-        self.expect(of_pod["runAsNonRoot"] is True, "may be root")
-        self.expect(of_pod["runAsUser"] == 65532, "another user")
-        self.expect(of_pod["seccompProfile"]["type"] == "RuntimeDefault", "seccomp")
+        self.expect(of_pod["runAsNonRoot"] is True, "the pod may run as root")
+        self.expect(of_pod["runAsUser"] == 65532, "the pod runs as a different user")
+        self.expect(of_pod["seccompProfile"]["type"] == "RuntimeDefault", "no seccomp profile")
         for container in self.containers.values():
             own = container["securityContext"]
-            self.expect(own["readOnlyRootFilesystem"] is True, "writable root")
-            self.expect(own["allowPrivilegeEscalation"] is False, "escalation")
-            self.expect(own["capabilities"] == {"drop": ["ALL"]}, "capabilities")
-        self.expect(self.pod["automountServiceAccountToken"] is False, "a token")
-        self.expect(self.pod["enableServiceLinks"] is False, "service links")
+            self.expect(own["readOnlyRootFilesystem"] is True, "the root file system is writable")
+            self.expect(own["allowPrivilegeEscalation"] is False, "privilege escalation is allowed")
+            self.expect(own["capabilities"] == {"drop": ["ALL"]}, "the container has capabilities")
+        self.expect(self.pod["automountServiceAccountToken"] is False, "the pod has a service account token")
+        self.expect(self.pod["enableServiceLinks"] is False, "service links are enabled")
 
     def resources(self):
         limits = self.container["resources"]["limits"]
         budget = mib(self.config["memory-budget"])
         self.expect(
-            mib(limits["memory"]) >= budget * 1.3 + 1024, "memory is too little"
+            mib(limits["memory"]) >= budget * 1.3 + 1024, "the memory limit is too low"
         )
         gpu = self.container["image"].endswith(":cuda")
-        self.expect(("nvidia.com/gpu" in limits) == gpu, "GPU and image differ")
-        self.expect((self.config.get("device") == "cuda") == gpu, "another device")
+        self.expect(("nvidia.com/gpu" in limits) == gpu, "the GPU resource does not match the image")
+        self.expect((self.config.get("device") == "cuda") == gpu, "the device setting does not match the image")
 
     def keys(self, quantd):
         text = subprocess.run(

@@ -1,12 +1,13 @@
-"""Parts of metrics.sh: fetches a metrics page, and compares what it exports
-with what alerts and dashboard ask for.
+"""Parts of metrics.sh: fetches a metrics page, and compares exported names with the
+queries of alerts and the dashboard.
 
   metrics_check.py get URL PAGE
   metrics_check.py check PAGE ALERTS.yml DASHBOARD.json RULES.yml
-      also writes every query of the dashboard as a rule of RULES.yml
+      also writes every query of the dashboard as a rule into RULES.yml
   metrics_check.py burn BEFORE AFTER FOLDER/burn_test.yml [ALERT...]
-      writes a test for FOLDER/alerts.yml: these alerts fire, and no others
+      writes a test for FOLDER/alerts.yml: exactly these alerts fire
   metrics_check.py stages PAGE DEVICE
+      checks the stages that calls on the device have
 """
 import json
 import re
@@ -20,7 +21,7 @@ def fail(message):
 
 
 def get(url, path):
-    """Waits until the last call is counted, which is a moment after its reply."""
+    """Fetches the page, once the last call is counted."""
     for _ in range(100):
         with urllib.request.urlopen(url, timeout=10) as reply:
             page = reply.read().decode()
@@ -32,7 +33,7 @@ def get(url, path):
 
 
 def exported(page):
-    """Names of samples on the page, and labels of each."""
+    """Returns the names of samples on the page, with their labels."""
     names = {}
     for line in page.splitlines():
         match = re.match(r"([a-z_]+)(?:\{(.*)\})? \S+$", line)
@@ -61,21 +62,21 @@ OWN_LABELS = {"job", "instance"}
 
 
 def judge(where, query, names):
-    """Every metric that `query` names is exported, with the labels it asks for."""
+    """Checks that the metrics and labels in `query` are exported."""
     found = re.findall(r"\b(?:quantd|process)_[a-z_]+\b|\bup\b|quantd:[\w:]+",
                        query)
     if not found:
         fail("%s: no metric in %s" % (where, query))
     for name in set(found) - OWN_NAMES:
         if name not in names:
-            fail("%s asks for %s, which is not exported" % (where, name))
+            fail("%s uses %s, which is not exported" % (where, name))
     known = set().union(OWN_LABELS, *(names[n] for n in found if n in names))
     asked = re.findall(r"(\w+)\s*[=!]~?\s*\"", query)
     for group in re.findall(r"\b(?:by|on|group_right)\s*\(([^)]*)\)", query):
         asked += re.findall(r"\w+", group)
     for label in asked:
         if label not in known:
-            fail("%s asks for the label %s" % (where, label))
+            fail("%s uses the unknown label %s" % (where, label))
     return len(found)
 
 
@@ -88,12 +89,12 @@ def check(page_path, alerts_path, dashboard_path, rules_path):
         dashboard = json.load(file)
 
     count = 0
-    # Enough of YAML for a file that is ours: an expression is one line, or the
-    # deeper lines after "expr: |".
+    # Parses as much YAML as our file uses: an expression is one line, or the
+    # indented lines after "expr: |".
     expressions = re.findall(r"^( +)expr: (?:\|\n((?:\1 +.*\n)+)|(.+)\n)",
                              alerts, re.MULTILINE)
     if len(expressions) != len(re.findall(r"- (?:alert|record): ", alerts)):
-        fail("not every rule has an expression that can be read")
+        fail("a rule has no expression that this check can parse")
     recorded = {name: {"job"} for name in re.findall(r"- record: (\S+)", alerts)}
     for _, lines, line in expressions:
         count += judge("a rule", lines or line, {**names, **recorded})
@@ -108,7 +109,7 @@ def check(page_path, alerts_path, dashboard_path, rules_path):
 
 
 def burn(before_path, after_path, test_path, *fires):
-    """Writes a test of the alerts. Its series grow every minute, for hours, by
+    """Writes a test of the alerts. Every minute, for hours, its series grow by
     what a server counted between two pages."""
     pattern = re.compile(r"(quantd_(?:requests|errors)_total)\{(.*)\} (\d+)$")
 
@@ -123,7 +124,7 @@ def burn(before_path, after_path, test_path, *fires):
         more = now - before.get((name, labels), 0)
         sample = '%s{job="quantd", instance="a", %s}' % (name, labels)
         series.append({"series": sample, "values": "%d+%dx420" % (now, more)})
-    # promtool compares annotations, too: the test expects those of the file.
+    # promtool also compares annotations, so the test expects those of the file.
     with open(test_path.replace("burn_test", "alerts"), encoding="utf-8") as file:
         alerts = file.read()
     tests = []
@@ -142,8 +143,8 @@ def burn(before_path, after_path, test_path, *fires):
 
 
 def stages(page_path, device):
-    """Prints the calls by stage; fails unless the stages that the device has were
-    measured, and no others."""
+    """Prints the calls by stage. Fails unless exactly the stages that the device has
+    were measured."""
     with open(page_path, encoding="utf-8") as file:
         page = file.read()
     counts = {}

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# The Debian packages: made, installed by dpkg, used, and run by systemd.
+# Makes the Debian packages, installs them with dpkg, uses them, and runs the
+# unit with systemd.
 #
 #   tests/deploy/packages.sh BUILD
 #
-# As root they are installed in a copy of this machine's root, an overlay that
-# is gone afterwards, in a mount namespace of its own: with dependencies, the
-# user of the server, and a call that the server answers as that user. Then such
-# a copy boots, and its systemd runs the unit (packages_boot.sh). Without
-# overlays the packages are unpacked, the server runs from there, and a line
-# says so. 77: something of this was left out.
+# As root, packages are installed in a copy of this machine's root file system:
+# an overlay in its own mount namespace, which is gone afterwards. The test
+# checks the dependencies, the server's user, and a call to a server that runs
+# as this user. Then such a copy boots, and its systemd runs the unit
+# (packages_boot.sh). Without overlays the packages are only unpacked and the
+# server runs from there, with a message. Exit code 77: a part was skipped.
 set -euo pipefail
 build=$(realpath "${1:?BUILD}")
 source=$(cd "$(dirname "$0")/../.." && pwd)
@@ -18,7 +19,7 @@ if ! command -v dpkg-shlibdeps >/dev/null || ! command -v cpack >/dev/null; then
   exit 77
 fi
 
-# What follows is the part in the namespace: a root, and how to run in it.
+# Runs in the namespace: makes a root and uses the packages in it.
 if [ "${2:-}" = inside ]; then
   work=$3
   "$source/tests/deploy/packages_root.sh" "$work" "$work"
@@ -39,15 +40,14 @@ for package in quantd quantctl libquantd-dev; do
   [ -f "${deb[0]}" ] || { echo "no package $package"; exit 1; }
   depends=$(dpkg-deb -f "${deb[0]}" Depends)
   echo "$package: $(stat -c %s "${deb[0]}") bytes, depends on $depends"
-  grep -q grpc <<<"$depends" || { echo "and not on gRPC?"; exit 1; }
+  grep -q grpc <<<"$depends" || { echo "$package does not depend on gRPC"; exit 1; }
 done
-# Each file is in one package, and none lies where an administrator keeps local
-# files.
+# Each file is in one package, and no file is outside /usr.
 files=$(for deb in "$work"/*.deb; do dpkg-deb --fsys-tarfile "$deb" |
   tar -t | grep -v '/$'; done | sort)
 [ -z "$(uniq -d <<<"$files")" ] ||
   { echo "in two packages:"; uniq -d <<<"$files"; exit 1; }
-! grep -vE '^\./usr/' <<<"$files" || { echo "beside /usr"; exit 1; }
+! grep -vE '^\./usr/' <<<"$files" || { echo "outside /usr"; exit 1; }
 grep -qx './usr/lib/systemd/system/quantd.service' <<<"$files"
 
 status=77
@@ -60,7 +60,7 @@ fi
 case $status in
   0) "$source/tests/deploy/packages_boot.sh" "$work" ;;
   77)
-    echo "SKIPPED: no overlay here: the packages are unpacked and NOT" \
+    echo "SKIPPED: no overlay: the packages are only unpacked, NOT" \
       "installed by dpkg, and the unit was NOT run"
     for deb in "$work"/*.deb; do dpkg-deb -x "$deb" "$work/unpacked"; done
     "$source/tests/deploy/packages_use.sh" "$work" "$work/unpacked"

@@ -1,29 +1,29 @@
 #!/usr/bin/env bash
-# The unit under a running systemd: the packages of DEBS, installed in a copy of
-# this machine's root which then boots, in namespaces of its own and with
-# nothing to start but packages_unit.sh, the verdict.
+# Runs the unit under systemd: installs the packages in DEBS in a copy of this
+# machine's root file system. The copy then boots in its own namespaces and only
+# starts packages_unit.sh, which does the checks.
 #
 #   packages_boot.sh DEBS
 #
-# 77: cannot be had here. Nothing of the machine is changed and nothing stays:
-# the copy has its own processes, network, names, mounts and control group, sees
-# a handful of devices, and has 2 minutes.
+# Exits with 77 if this machine does not allow it. Nothing of the machine is changed:
+# the copy has its own processes, network, names, mounts and control group, sees few
+# devices, and is ended after 2 minutes.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 skip() { echo "SKIPPED: $*: the unit was NOT run under systemd"; exit 77; }
 
-# The part in the namespaces: makes the copy and becomes its systemd.
+# Runs in the namespaces: makes the copy and becomes its systemd.
 if [ "${1:-}" = inside ]; then
   work=$2 debs=$3
   mount --make-rprivate /
   "$here/packages_root.sh" "$work" "$debs"
   cd "$work/root"
-  # A file of the caller's, which outlives the copy.
+  # A file of the caller, which remains after the copy is gone.
   touch run/said
   mount --bind "$work/said" run/said
   ip link set lo up
 
-  # What the kernel lets be set for the whole machine is to be read only.
+  # Makes settings of the kernel that affect the whole machine read-only.
   mount -t proc -o nosuid,nodev,noexec proc proc || exit 77
   for path in proc/{sys,sysrq-trigger,irq,bus,fs,acpi,scsi}; do
     [ -e "$path" ] || continue
@@ -32,8 +32,7 @@ if [ "${1:-}" = inside ]; then
   done
   mount -t sysfs -o ro,nosuid,nodev,noexec sysfs sys || exit 77
   mount -t cgroup2 -o nosuid,nodev,noexec cgroup2 sys/fs/cgroup || exit 77
-  # The kernel's own device folder is one for all: whatever is made in it is made
-  # on the machine.
+  # A devtmpfs would be shared: a file created in it appears on the machine.
   mount -t tmpfs -o mode=0755,nosuid tmpfs dev
   for device in null zero full random urandom tty; do
     touch "dev/$device"
@@ -42,10 +41,10 @@ if [ "${1:-}" = inside ]; then
   for pair in fd:fd stdin:fd/0 stdout:fd/1 stderr:fd/2; do
     ln -s "/proc/self/${pair#*:}" "dev/${pair%:*}"
   done
-  # Terminals of the copy's own, which its systemd mounts.
+  # The copy has its own terminals, which its systemd mounts.
   ln -s pts/ptmx dev/ptmx
 
-  # A boot starts what is wanted: nothing of the machine's is.
+  # Removes everything that the machine starts at boot.
   rm -rf {etc,usr/lib}/systemd/system/*.{wants,requires} \
     usr/lib/systemd/system-generators/* etc/systemd/system/*.d
   : >etc/fstab
@@ -54,7 +53,7 @@ if [ "${1:-}" = inside ]; then
   mkdir "$units/sysinit.target.wants"
   ln -s /lib/systemd/system/systemd-journald.service \
     "$units/sysinit.target.wants"
-  # It ends the boot, with its exit code.
+  # This unit ends the boot with its exit code.
   cat >"$units/trial.service" <<'UNIT'
 [Unit]
 SuccessAction=exit-force
@@ -68,7 +67,7 @@ UNIT
   chroot . /bin/bash -c 'dpkg -i /tmp/*.deb' >run/dpkg.log 2>&1 ||
     { cat run/dpkg.log; exit 1; }
 
-  # The machine's root goes out of reach, but for what the copy lies on.
+  # Hides the machine's root, except for the layers of the copy.
   pivot_root . mnt
   umount -l mnt
   powers=(audit_control audit_read mac_admin mac_override sys_boot sys_module
@@ -94,7 +93,7 @@ work=$(mktemp -d)
 group=$groups/quantd-boot-${work##*/}
 made=
 ended() {
-  # Only the group that this script made, so that nothing else can be meant.
+  # Only this script made the group, so no other process is in it.
   if [ -n "$made" ]; then
     echo 1 >"$group/cgroup.kill" || true
     for _ in {1..100}; do
@@ -113,7 +112,7 @@ made=1
 [ -e "$group/cgroup.kill" ] || skip "a kernel that cannot end a control group"
 touch "$work/said"
 
-# Each of these that ends takes the next along, up to the systemd.
+# If one of these processes ends, the next one is killed, down to systemd.
 (
   echo "$BASHPID" >"$group/cgroup.procs"
   exec setpriv --pdeathsig KILL timeout --signal KILL 120 \
@@ -125,7 +124,7 @@ status=0
 cat "$work/said"
 case $status in
   0) grep -q '^unit: purged' "$work/said" ||
-    { echo "FAILED: the boot ended before the last check"; exit 1; } ;;
+    { echo "FAILED: the copy ended before the last check"; exit 1; } ;;
   77) skip "no overlay, proc, sysfs or cgroup2 in a namespace" ;;
   137) echo "FAILED: the boot did not end in 2 minutes"; exit 1 ;;
   *) echo "FAILED: the unit under systemd (exit code $status)"; exit 1 ;;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A call that a server answers: a small file, through quantctl, which gets the
-# further words.
+# Makes a call with a small file through quantctl, and checks that the server
+# answers. WORDs are passed to quantctl.
 #
 #   packages_call.sh QUANTCTL [WORD...]
 set -euo pipefail
@@ -17,4 +17,4 @@ with open(sys.argv[1], "wb") as out:
 PY
 "$quantctl" quantize "$work/x.npy" --format nvfp4 \
   --output "$work/x.safetensors" "$@"
-[ -s "$work/x.safetensors" ] || { echo "nothing came back"; exit 1; }
+[ -s "$work/x.safetensors" ] || { echo "no output was written"; exit 1; }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# A copy of this machine's root, for packages to be installed in, at WORK/root:
-# an overlay in memory, with a /run and a /tmp of its own and the packages of
-# DEBS in that /tmp. Belongs into a mount namespace, with which it goes. 77: no
-# overlays here.
+# Makes a copy of this machine's root file system at WORK/root for installing
+# packages: an overlay in memory with its own /run and /tmp, and the packages of
+# DEBS in /tmp. Run it in a mount namespace, which removes the copy at its end.
+# Exits with 77 if overlays are not possible.
 #
 #   packages_root.sh WORK DEBS
 set -euo pipefail

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Under the systemd of a copy that packages_boot.sh booted, where the packages in
-# DIR are installed: the unit, from its first start to the removal. A line for
-# each thing that was shown; the first that is not ends it.
+# Tests the unit, from its first start to its removal. Runs under the systemd of
+# a copy that packages_boot.sh booted, with the packages in DIR. Prints a line
+# for each passed check, and ends with the first failure.
 #
 #   packages_unit.sh DIR
 set -Eeuo pipefail
@@ -10,7 +10,7 @@ unit=quantd.service
 env=/etc/quantd/quantd.env
 shown() { echo "unit: $*"; }
 fail() {
-  echo "unit: NOT SO: $*"
+  echo "unit: FAILED: $*"
   systemctl status --no-pager --lines=0 "$unit" || true
   journalctl --no-pager --boot --lines=20 | cut -c1-300
   exit 1
@@ -19,7 +19,7 @@ trap '((BASH_SUBSHELL)) || fail "line $LINENO: $BASH_COMMAND"' ERR
 
 said() { systemctl show -P "$1" "$unit"; }
 is() { [ "$(said "$1")" = "$2" ] || fail "$1 is $(said "$1"), not $2"; }
-# within SECONDS COMMAND...
+# within SECONDS COMMAND...: repeats the command until it succeeds.
 within() {
   local end=$((SECONDS + $1))
   shift
@@ -34,7 +34,7 @@ call() {
   setpriv --reuid "$user" --regid "$user" --clear-groups \
     bash "$dir/packages_call.sh" quantctl --deadline 5 "$@" >"$dir/call" 2>&1
 }
-# The file of the port is there once it serves, and goes with its process.
+# The port file exists while the server serves.
 up() { [ "$(said ActiveState)" = active ] && [ -s /run/quantd/port ]; }
 served() {
   within 10 up || fail "it does not serve"
@@ -42,13 +42,13 @@ served() {
   call daemon --server "$(cat /run/quantd/port)" \
     --token-file "$dir/token" || { cat "$dir/call"; fail "no call is served"; }
 }
-# another PID: another process than that one serves.
+# another PID: a different process than PID must serve.
 another() {
   renewed() { [ "$(said MainPID)" != "$1" ] && up; }
   within 10 renewed "$1" || fail "no other process than $1 serves"
   served
 }
-# settings LINE...: those of every part of this, and these.
+# settings LINE...: writes the common settings and these lines.
 settings() {
   printf '%s\n' QUANTD_PORT_FILE=/run/quantd/port \
     QUANTD_MEMORY_SOCKET=/run/quantd/memory \
@@ -56,15 +56,15 @@ settings() {
     QUANTD_TOKEN_FILE=/etc/quantd/tokens \
     QUANTD_RELOAD_INTERVAL_MS=3600000 "$@" >"$env"
 }
-# token WORD: what callers show, and what the server is to read.
+# token WORD: sets the token of callers, and the server's list of tokens.
 token() {
   printf %s "$1" >"$dir/token"
   sha256sum <"$dir/token" | cut -d' ' -f1 >/etc/quantd/tokens
   chmod 0644 "$dir/token"
 }
-gone() { # FILE...
+gone() { # FILE...: none of the files may exist
   local file
-  for file; do [ ! -e "$file" ] || fail "$file stayed"; done
+  for file; do [ ! -e "$file" ] || fail "$file still exists"; done
 }
 
 # The unit as installed.
@@ -76,7 +76,7 @@ shown "$(. /etc/os-release && echo "$PRETTY_NAME"), systemd" \
   "$(systemctl --version | sed -n '1s/.*(\(.*\))/\1/p'): installed," \
   "neither enabled nor started"
 
-# A file as the README wants those of tokens and certificates.
+# A token file with the permissions that the README requires.
 install -m 0640 -g quantd /dev/null /etc/quantd/tokens
 token first-of-two
 settings
@@ -84,11 +84,11 @@ systemctl enable --quiet --now "$unit" 2>/dev/null
 served
 is UnitFileState enabled
 journalctl --no-pager -u "$unit" | grep -q ' info serving ' ||
-  fail "nothing in the journal"
-shown "enabled and started, serves with the tokens of /etc/quantd, its log is" \
-  "in the journal"
+  fail "the journal has no log line of the server"
+shown "enabled and started: serves with the tokens of /etc/quantd, and logs to" \
+  "the journal"
 
-# What its process is and can.
+# What the process is, and what it may do.
 proc=/proc/$pid
 status() { awk -v key="$1:" '$1 == key {$1 = ""; print substr($0, 2)}' \
   "$proc/status"; }
@@ -100,14 +100,14 @@ same Groups "$group"
 for set in CapInh CapPrm CapEff CapBnd CapAmb; do same $set 0000000000000000; done
 same NoNewPrivs 1
 same Seccomp 2
-# A machine without CAP_SYS_RESOURCE lets nobody have more than its systemd has.
+# Without CAP_SYS_RESOURCE, no process can exceed systemd's own limit.
 files() { awk '/^Max open files/ {print $5}' "/proc/$1/limits"; }
 [ "$(files "$pid")" = 65536 ] || [ "$(files "$pid")" = "$(files 1)" ] ||
-  fail "$(files "$pid") descriptors, and systemd has $(files 1)"
-shown "the process is quantd's, without a capability, new privileges or groups;" \
-  "with a filter of system calls and $(files "$pid") descriptors"
+  fail "a limit of $(files "$pid") descriptors, where systemd has $(files 1)"
+shown "the process runs as quantd, without capabilities, new privileges or other" \
+  "groups, with a system call filter and $(files "$pid") descriptors"
 
-# Judged by what root finds in its place, since root may write wherever a mount
+# Checks the process's mounts as root, since root may write wherever a mount
 # allows.
 for folder in home root dev tmp; do
   touch "/$folder/of-another"
@@ -118,47 +118,47 @@ for folder in usr etc etc/quantd var/lib proc/sys sys/fs/cgroup; do
       return p == "/" || p == at || index(at, p "/") == 1 }
     below($5) && length($5) >= length(best) {best = $5; options = $6}
     END {exit options !~ /^ro(,|$)/}' "$proc/mountinfo" ||
-    fail "/$folder may be written"
+    fail "/$folder is writable"
 done
 for file in usr/bin/file etc/file etc/quantd/file; do
-  ! touch "$proc/root/$file" 2>/dev/null || fail "wrote /$file"
+  ! touch "$proc/root/$file" 2>/dev/null || fail "/$file is writable"
 done
 touch "$proc/root/run/quantd/file"
 rm "$proc/root/run/quantd/file"
-shown "it sees no home, a /dev and a /tmp of its own, writes /run/quantd and" \
-  "neither /usr nor /etc"
+shown "the process sees no home and has its own /dev and /tmp; it can write to" \
+  "/run/quantd, but not to /usr and /etc"
 
 shared=(--server "$(cat /run/quantd/port)" --token-file "$dir/token"
   --memory-socket /run/quantd/memory --transport shared)
 for peer in quantd daemon; do
   call "$peer" "${shared[@]}" ||
-    { cat "$dir/call"; fail "$peer shares no memory"; }
+    { cat "$dir/call"; fail "$peer cannot share memory"; }
 done
 for other in games root; do
-  ! call "$other" "${shared[@]}" || fail "$other shares memory"
+  ! call "$other" "${shared[@]}" || fail "$other can share memory"
   grep -q 'memory-peers' "$dir/call" || { cat "$dir/call"; fail "$other"; }
 done
-shown "memory is shared with the users of --memory-peers, and no others"
+shown "only the users of --memory-peers can share memory"
 
 before=$pid
 token second-of-two
 ! call daemon --server "$(cat /run/quantd/port)" --token-file "$dir/token" ||
-  fail "tokens were read before the reload"
+  fail "the new tokens were read before the reload"
 systemctl reload "$unit"
 within 5 call daemon --server "$(cat /run/quantd/port)" \
-  --token-file "$dir/token" || fail "the reload read no tokens"
+  --token-file "$dir/token" || fail "the reload did not read the new tokens"
 served
-[ "$pid" = "$before" ] || fail "another process after the reload"
-shown "reload: tokens are read again, by the same process"
+[ "$pid" = "$before" ] || fail "the process changed with the reload"
+shown "reload: the same process reads the tokens again"
 
 kill -KILL "$pid"
 start=${EPOCHREALTIME/./}
 another "$before"
 is NRestarts 1
-shown "killed: another process serves after" \
+shown "killed: a new process serves after" \
   "$(((${EPOCHREALTIME/./} - start) / 1000)) ms"
 
-# Its only device fails after the start, for good. The next process finds better
+# The only device fails for good after the start. The next process finds better
 # settings.
 settings QUANTD_DEVICE=fault:cpu:0:sticky@2 QUANTD_MAX_NO_DEVICE_S=1
 systemctl restart "$unit"
@@ -166,18 +166,18 @@ settings
 before=$(said MainPID)
 another "$before"
 is NRestarts 1
-journalctl --no-pager -u "$unit" | grep -q 'status=4' || fail "no exit code 4"
-shown "exit code 4, no device: started anew"
+journalctl --no-pager -u "$unit" | grep -q 'status=4' || fail "the exit code is not 4"
+shown "exit code 4 (no device): started again"
 
 settings QUANTD_MAX_WAIT_MS=soon
 systemctl restart "$unit"
-within 5 systemctl --quiet is-failed "$unit" || fail "it has not failed"
+within 5 systemctl --quiet is-failed "$unit" || fail "the unit has not failed"
 # Longer than RestartSec=.
 sleep 2.5
 is ActiveState failed
 is ExecMainStatus 2
 is NRestarts 0
-shown "exit code 2, a setting that cannot work: failed, and not started again"
+shown "exit code 2 (a setting that cannot work): failed, and not started again"
 
 settings
 systemctl reset-failed "$unit"
@@ -191,7 +191,7 @@ is Result success
 is ExecMainStatus 0
 ((SECONDS - start < 40)) || fail "the stop took $((SECONDS - start)) s"
 gone /run/quantd
-shown "mended, reset and started; stopped with success in" \
+shown "corrected, reset and started; a stop succeeds in" \
   "$((SECONDS - start)) s"
 
 package() { dpkg "$@" >"$dir/dpkg.log" 2>&1 ||
@@ -204,10 +204,10 @@ before=$pid
 package -i "$dir"/quantd_*.deb
 another "$before"
 is UnitFileState enabled
-shown "upgraded: stays stopped if it was, else another process serves"
+shown "upgraded: a stopped server stays stopped, a running one is restarted"
 
 package --purge quantd
-command -v pgrep >/dev/null && [ -z "$(pgrep -u quantd || true)" ] || fail "processes of quantd stayed"
+command -v pgrep >/dev/null && [ -z "$(pgrep -u quantd || true)" ] || fail "processes of quantd still run"
 is LoadState not-found
 gone /usr/bin/quantd /usr/lib/systemd/system/$unit /run/quantd \
   /etc/systemd/system/multi-user.target.wants/$unit
@@ -217,13 +217,13 @@ is UnitFileState disabled
 is ActiveState inactive
 settings QUANTD_MAX_WAIT_MS=soon
 systemctl start "$unit"
-within 5 systemctl --quiet is-failed "$unit" || fail "it has not failed"
+within 5 systemctl --quiet is-failed "$unit" || fail "the unit has not failed"
 rm "$env" /etc/quantd/tokens
 package --purge quantd
 is LoadState not-found
 is ActiveState inactive
 gone /etc/quantd
 [ -z "$(dpkg-query -W -f '${db:Status-Status}' quantd 2>/dev/null)" ] ||
-  fail "dpkg still knows it"
-shown "purged while it served: stopped, disabled and gone, but for the user and" \
-  "what the administrator wrote"
+  fail "dpkg still lists the package"
+shown "purged while serving: stopped, disabled and removed, except for the user" \
+  "and the administrator's files"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Inside of the root where packages are tried: installs those of DIR, unless
-# they lie unpacked below ROOT, serves a call and asks of the removal, too.
+# Runs in the root where packages are tested. Installs the packages in DIR,
+# unless they are unpacked in ROOT. Serves a call, and checks the removal.
 #
 #   packages_use.sh DIR [ROOT]
 set -euo pipefail
@@ -26,19 +26,19 @@ for _ in {1..200}; do
   kill -0 "$server" 2>/dev/null || break
   sleep 0.1
 done
-[ -s "$ports/port" ] || { cat "$ports/log"; echo "it does not serve"; exit 1; }
+[ -s "$ports/port" ] || { cat "$ports/log"; echo "the server does not start"; exit 1; }
 address=$(cat "$ports/port")
 if [ -z "$root" ]; then
   [ "$(stat -c %U "/proc/$server")" = quantd ] ||
-    { echo "it runs as somebody else"; exit 1; }
+    { echo "the server runs as a different user"; exit 1; }
 fi
 "$(dirname "$0")/packages_call.sh" "$root/usr/bin/quantctl" --server "$address"
 kill -TERM "$server"
-wait "$server" || { echo "it did not end well"; exit 1; }
+wait "$server" || { echo "the server ended with an error"; exit 1; }
 trap - EXIT
 
 if [ -z "$root" ]; then
-  # The SDK, from where dpkg put it and nowhere else.
+  # The SDK, only from where dpkg installed it.
   {
     cmake -S "$dir/example" -B "$dir/built" -G Ninja -DCMAKE_BUILD_TYPE=Debug
     cmake --build "$dir/built" --target quantize_tensor
@@ -46,8 +46,8 @@ if [ -z "$root" ]; then
   "$dir/built/quantize_tensor" local "$dir/made.safetensors"
   dpkg --purge quantd quantctl libquantd-dev >"$dir/dpkg.log" 2>&1 ||
     { cat "$dir/dpkg.log"; exit 1; }
-  [ ! -e /usr/bin/quantd ] || { echo "something stayed"; exit 1; }
-  echo "installed, served as its own user, linked with, and purged"
+  [ ! -e /usr/bin/quantd ] || { echo "quantd is still installed"; exit 1; }
+  echo "installed, served a call as user quantd, linked the example, and purged"
 else
-  echo "unpacked, and served"
+  echo "unpacked, and served a call"
 fi

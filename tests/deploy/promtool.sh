@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Prints the path of a promtool: $PROMTOOL, or the one in PATH, or one from the
-# distribution's prometheus package, downloaded and unpacked into FOLDER (never
-# installed, since the package starts a daemon).
+# Prints the path of promtool: $PROMTOOL, or the one in PATH, or one from the
+# distribution's package prometheus. The package is downloaded and unpacked into
+# FOLDER, and not installed, because it starts a daemon.
 #
 #   tests/deploy/promtool.sh FOLDER
 set -euo pipefail

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# deploy/quickstart.sh asks for CUDA only where a GPU answers, and converts a
-# model where it is given a directory. A cmake that notes its arguments and
-# fails, or succeeds, stands in for the build, so this takes no time.
+# deploy/quickstart.sh enables CUDA only if there is a GPU, and converts a model
+# if it gets a directory. A replacement of cmake records its arguments and fails
+# or succeeds, so this test takes no time.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
@@ -11,7 +11,7 @@ mkdir -p "$work/tree/deploy" "$work/bin"
 cp "$root/deploy/quickstart.sh" "$work/tree/deploy/"
 printf '#!/bin/sh\nexit 0\n' >"$work/tree/deploy/install-deps.sh"
 chmod +x "$work/tree/deploy/install-deps.sh"
-# Nothing else is in PATH, no nvidia-smi of this machine above all.
+# PATH has nothing else; in particular, not this machine's nvidia-smi.
 for tool in bash sh cat dirname grep mkdir nproc sed tail; do
   ln -s "$(command -v $tool)" "$work/bin/$tool"
 done
@@ -23,7 +23,7 @@ END
 chmod +x "$work/bin/cmake"
 
 failed=0
-# expect WANT WHERE: what the build was asked for.
+# expect WANT DESCRIPTION: the build must get -DQUANTD_CUDA=WANT.
 expect() {
   local got
   rm -f "$work/tree/arguments"
@@ -35,7 +35,7 @@ expect() {
     failed=1
   }
 }
-# smi TEXT CODE
+# smi TEXT CODE: makes an nvidia-smi that prints TEXT and exits with CODE.
 smi() {
   printf '#!/bin/sh\necho "%s"\nexit %d\n' "$1" "$2" >"$work/bin/nvidia-smi"
   chmod +x "$work/bin/nvidia-smi"
@@ -48,14 +48,14 @@ expect OFF "no device"
 smi "GPU 0: NVIDIA H200 (UUID: GPU-0)" 0
 expect AUTO "a GPU"
 
-# start ARGUMENTS...: says with which code it ended.
+# start ARGUMENT...: prints the exit code of quickstart.sh.
 start() {
   local code=0
   PATH=$work/bin "$work/tree/deploy/quickstart.sh" "$@" >"$work/log" 2>&1 ||
     code=$?
   echo "$code"
 }
-# ends WANT WHAT GOT
+# ends WANT DESCRIPTION CODE: the exit code must be WANT.
 ends() {
   [ "$3" = "$1" ] || {
     echo "$2: expected exit code $1, got $3"
@@ -65,8 +65,8 @@ ends() {
 }
 mkdir -p "$work/model" "$work/tree/build/quickstart/client"
 touch "$work/file.npy"
-ends 2 "a directory alone" "$(start "$work/model")"
-ends 2 "a file and what to write" "$(start "$work/file.npy" "$work/made")"
+ends 2 "a directory without an output" "$(start "$work/model")"
+ends 2 "a file with an output" "$(start "$work/file.npy" "$work/made")"
 cat >"$work/bin/cmake" <<'END'
 #!/bin/sh
 echo "CUDA backend: off"
@@ -75,7 +75,7 @@ END
 quantctl=$work/tree/build/quickstart/client/quantctl
 printf '#!/bin/sh\nshift\necho "converted: $*"\nexit 3\n' >"$quantctl"
 chmod +x "$quantctl"
-# Its end is that of quantctl.
+# quickstart.sh exits with the code of quantctl.
 ends 3 "a model" "$(start "$work/model" "$work/made")"
 grep -q "^converted: $work/model $work/made --server local" "$work/log" || {
   echo "a model: not converted"
@@ -84,8 +84,8 @@ grep -q "^converted: $work/model $work/made --server local" "$work/log" || {
 }
 grep -q "^built: .* --target quantctl\$" "$work/log" ||
   { echo "a model: more than quantctl was built"; failed=1; }
-# And where that went well it tells what to do next.
+# After a successful conversion, it prints the next steps.
 printf '#!/bin/sh\n' >"$quantctl"
-ends 0 "a model that is converted" "$(start "$work/model" "$work/made")"
-grep -q "^== Next" "$work/log" || { echo "nothing next"; failed=1; }
+ends 0 "a converted model" "$(start "$work/model" "$work/made")"
+grep -q "^== Next" "$work/log" || { echo "no next steps are printed"; failed=1; }
 exit $failed

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a release is described and packed by: deploy/sbom.py of a build,
-# deploy/archive.sh, and deploy/release.sh as far as that takes no time.
+# Tests the scripts of a release: deploy/sbom.py on a build, deploy/archive.sh,
+# and the fast parts of deploy/release.sh.
 #
 #   tests/deploy/release.sh BUILD QUANTD
 set -euo pipefail
@@ -10,7 +10,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 if [ ! -e "$build/build.ninja" ] || ! command -v dpkg-query >/dev/null; then
-  echo "SKIPPED: no build of Ninja's, or no dpkg"
+  echo "SKIPPED: no Ninja build, or no dpkg"
   exit 77
 fi
 
@@ -22,15 +22,16 @@ python3 - "$work/a.spdx.json" "$quantd" <<'END'
 import hashlib, json, pathlib, sys
 document = json.loads(pathlib.Path(sys.argv[1]).read_text())
 packages = {p["SPDXID"]: p for p in document["packages"]}
-assert len(packages) == len(document["packages"]), "an identifier twice"
+assert len(packages) == len(document["packages"]), "a duplicate identifier"
 assert document["creationInfo"]["created"] == "2023-11-14T22:13:20Z"
 (program,) = [p for p in document["packages"] if p["name"] == "quantd"]
 digest = hashlib.sha256(pathlib.Path(sys.argv[2]).read_bytes()).hexdigest()
-assert program["checksums"][0]["checksumValue"] == digest, "another program"
+assert program["checksums"][0]["checksumValue"] == digest, "the checksum of a different program"
 for relation in document["relationships"]:
   for end in ("spdxElementId", "relatedSpdxElement"):
     assert relation[end] in packages or relation[end] == "SPDXRef-DOCUMENT"
-# What everybody knows to be in it: code that is linked, and headers alone.
+# Well-known dependencies must be listed: linked libraries, and header-only
+# ones.
 names = {p["name"] for p in document["packages"]}
 linked = {
     packages[r["relatedSpdxElement"]]["name"].rstrip("0123456789.")
@@ -48,17 +49,17 @@ END
 for bad in "$build no-such-program" "$work quantd"; do
   # shellcheck disable=SC2086
   if sbom $bad >"$work/out" 2>"$work/err"; then
-    echo "sbom.py took: $bad"
+    echo "sbom.py accepted: $bad"
     exit 1
   fi
   grep -q '^sbom.py: ' "$work/err" || { cat "$work/err"; exit 1; }
 done
 
 if ! git -C "$source" rev-parse --verify -q HEAD >/dev/null 2>&1; then
-  echo "no archive: these sources are no git repository"
+  echo "no archive: the sources are not a git repository"
   exit 0
 fi
-# From another clone, later, with other rights.
+# A different clone, at a later time, with a different umask.
 "$source/deploy/archive.sh" "$work/a.tar.xz"
 git clone -q --no-hardlinks "$source" "$work/clone"
 git -C "$work/clone" checkout -q "$(git -C "$source" rev-parse HEAD)"
@@ -71,11 +72,11 @@ release() { "$source/deploy/release.sh" "$@" >"$work/out" 2>"$work/err"; }
 release --only source "$work/release"
 (cd "$work/release" && sha256sum --quiet -c SHA256SUMS)
 cmp "$work/a.tar.xz" "$work"/release/*-source.tar.xz
-# refused CODE WHAT ARGUMENT...
+# refused CODE DESCRIPTION ARGUMENT...: release.sh must exit with CODE.
 refused() {
   local code=0
   release "${@:3}" || code=$?
-  [ "$code" = "$1" ] || { echo "release.sh took $2"; cat "$work/err"; exit 1; }
+  [ "$code" = "$1" ] || { echo "release.sh did not exit with $1 for $2"; cat "$work/err"; exit 1; }
 }
 refused 2 "a folder that is not empty" --only source "$work/release"
-refused 2 "a kind that is none" --only eggs "$work/other"
+refused 2 "an unknown kind" --only eggs "$work/other"

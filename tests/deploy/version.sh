@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The version has one home, project() in CMakeLists.txt: both programs and a
-# running server must tell that one.
+# The version is written once, in project() in CMakeLists.txt. Both programs and
+# a running server must report that one.
 #
 #   version.sh QUANTD QUANTCTL
 set -euo pipefail

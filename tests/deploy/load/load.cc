@@ -1,11 +1,11 @@
-// A bounded load on a server, with every reply compared byte for byte:
+// Sends a bounded load to a server, and compares every reply byte for byte:
 //
 //   quantd_load SERVER SECONDS CALLS INPUT ROWS COLS EXPECTED
 //
-// INPUT holds ROWS x COLS bf16 elements, EXPECTED what NVFP4 of both usages
-// with columnwise RHT makes of it. Ends after SECONDS or CALLS, whichever is
-// first, or at SIGTERM; then prints one line of counts. Exit code 0 only if
-// there were calls and each brought the right bytes.
+// INPUT has ROWS x COLS bf16 elements. EXPECTED has the outputs of NVFP4 with
+// both usages and columnwise RHT. Ends after SECONDS or CALLS, whichever comes
+// first, or on SIGTERM, and prints one line of counts. The exit code is 0 only
+// if calls were made and every reply was right.
 #include <signal.h>
 
 #include <atomic>
@@ -87,7 +87,7 @@ int main(int argc, char** argv) {
   const auto plan = quantd::MakeQuantizePlan(tensor, options);
   if (!plan.ok() || plan->input_bytes() != input.size() ||
       plan->output_bytes() != expected.size()) {
-    std::cerr << "quantd_load: the files do not fit the shape\n";
+    std::cerr << "quantd_load: the sizes of the files do not match the shape\n";
     return 2;
   }
   auto client = quantd::Client::Create(argv[1]);

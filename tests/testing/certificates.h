@@ -9,7 +9,7 @@
 
 namespace quantd {
 
-// Writes certificates into `directory`; an existing CA there is used again.
+// Writes certificates to `directory`; if it already has a CA, uses that one.
 // With `days` 0 they have expired.
 inline void MakeCertificates(const std::string& directory, int days = 30) {
   const std::string command = "DAYS=" + std::to_string(days) +

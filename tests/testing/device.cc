@@ -72,7 +72,7 @@ std::optional<std::vector<int64_t>> SplitsOf(const std::vector<int64_t>& v) {
   return v;
 }
 
-// Whether the groups end before the tensor does.
+// Whether the groups cover fewer rows than the tensor.
 template <typename Spec>
 bool Partial(const Spec& spec) {
   return !spec.splits.empty() &&
@@ -126,7 +126,7 @@ QuantizeOptions OptionsOf(const oracle::QuantizeSpec& spec) {
                      spec.history->margin};
   }
   o.profile = static_cast<Profile>(spec.profile);
-  // Besides the default only one profile has several rules, for MX copies.
+  // Besides the default, only one profile has several rules, for MX copies.
   if (oracle::IsMx(spec.format) && o.usage != Usage::kNone &&
       (spec.profile == oracle::Profile::kTe ||
        spec.profile == oracle::Profile::kTorchao)) {

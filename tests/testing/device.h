@@ -1,5 +1,5 @@
-// A backend under test with the oracle's types, so that both can be given the
-// same requests and their answers compared.
+// A backend under test that takes the oracle's types, so that both can be given
+// the same requests and their results compared.
 #ifndef QUANTD_TESTS_TESTING_DEVICE_H_
 #define QUANTD_TESTS_TESTING_DEVICE_H_
 
@@ -20,7 +20,7 @@ namespace quantd {
 
 DType DTypeOf(oracle::Element e);
 
-// A device, and for the CPU its instruction set.
+// A device; for the CPU also the instruction set.
 struct Target {
   std::string device;  // "cpu", "cuda:0"
   std::string isa;
@@ -54,7 +54,7 @@ class Device {
   // The report of the last job that ran.
   const JobReport& report() const { return report_; }
 
-  // `shape` must mean spec.rows x spec.cols, which is also its default.
+  // `shape` must stand for spec.rows x spec.cols, which is also its default.
   // `rejected` is set for INVALID_ARGUMENT on "payload"; other errors are
   // returned.
   absl::StatusOr<oracle::Quantized> Quantize(const oracle::QuantizeSpec& spec,

@@ -1,5 +1,5 @@
 // Parts of pages that are generated from the code: a test fails while one is
-// stale, and rewrites it if QUANTD_UPDATE_PAGES is set.
+// out of date, and rewrites it if QUANTD_UPDATE_PAGES is set.
 #ifndef QUANTD_TESTS_TESTING_GENERATED_PAGE_H_
 #define QUANTD_TESTS_TESTING_GENERATED_PAGE_H_
 
@@ -13,7 +13,7 @@
 namespace quantd {
 
 // Expects `part` between "<!-- NAME: generated -->" and "<!-- end of NAME -->",
-// each on a line of its own.
+// each on its own line.
 inline void ExpectGenerated(const std::string& path, const std::string& name,
                             const std::string& part) {
   std::ifstream in(path);

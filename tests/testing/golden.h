@@ -15,7 +15,8 @@ namespace quantd {
 // golden.json
 const nlohmann::json& Golden();
 
-// A list of bit patterns as the bytes of a tensor of `e`, or as plain bytes.
+// A list of bit patterns as the bytes of a tensor with elements `e`, or as
+// plain bytes.
 oracle::Bytes GoldenTensor(oracle::Element e, const nlohmann::json& bits);
 oracle::Bytes GoldenBytes(const nlohmann::json& bytes);
 // One fp32 bit pattern.
@@ -27,7 +28,7 @@ struct FormatVector {
   oracle::QuantizeSpec spec;
   oracle::Bytes input;
   oracle::Bytes data;
-  // Stored scales, line by line, block by block, without padding.
+  // Stored scales by line, then by block, without padding.
   std::vector<uint32_t> scales;
   std::vector<float> amax;
   std::vector<float> decoded;
@@ -41,7 +42,8 @@ const nlohmann::json& GoldenProfiles();
 const nlohmann::json& GoldenLibraries();
 // Hex digits as bytes.
 oracle::Bytes GoldenHex(const nlohmann::json& digits);
-// The scales of a copy with that spec, in the order of FormatVector::scales.
+// The scales of a copy quantized with `spec`, in the order of
+// FormatVector::scales.
 std::vector<uint32_t> ScalesOf(const oracle::QuantizeSpec& spec,
                                const oracle::Copy& copy);
 

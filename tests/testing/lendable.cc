@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::byte kUntouched{0xA5};
 constexpr size_t kGuard = 64;
-// Bytes that were not written show within this size; of larger memory only the
-// guards are filled, which is much faster.
+// Memory up to this size is filled, so that bytes that were not written show;
+// of larger memory only the guards are filled, which is much faster.
 constexpr size_t kFilled = size_t{1} << 20;
 
 bool OnDevice(LendableKind kind) {
@@ -37,7 +37,7 @@ void Copy(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
 #ifdef QUANTD_HAVE_CUDA
   Check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault));
-  // A copy from pageable memory may still be on its way to the device.
+  // A copy from pageable memory may still be under way.
   Check(cudaStreamSynchronize(cudaStreamLegacy));
 #else
   std::memcpy(to, from, bytes);
@@ -46,15 +46,15 @@ void Copy(void* to, const void* from, size_t bytes) {
 
 using Piece = absl::Span<std::byte>;
 
-// Keeps page-locked and device memory, which is slow to allocate, for each
-// thread.
+// Page-locked and device memory is slow to allocate: this keeps what each
+// thread allocated, for use again.
 class Kept {
  public:
   ~Kept() {
 #ifdef QUANTD_HAVE_CUDA
     for (auto& [device, pieces] : free_) {
       for (const Piece& piece : pieces) {
-        // The driver may be gone already.
+        // The driver may have been unloaded already.
         device ? cudaFree(piece.data()) : cudaFreeHost(piece.data());
       }
     }
@@ -92,7 +92,7 @@ struct Lendable::Store {
   LendableKind kind;
   std::vector<std::byte> pageable;
   Piece piece;
-  std::byte* begin = nullptr;  // all of it, including the guards
+  std::byte* begin = nullptr;  // the whole memory, including the guards
   size_t bytes = 0;
 };
 

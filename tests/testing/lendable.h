@@ -13,13 +13,13 @@
 namespace quantd {
 
 enum class LendableKind {
-  kPageable,    // aligned for its elements only
+  kPageable,    // aligned only for its elements
   kPageLocked,  // as kPageable, but page-locked by CUDA
   kDevice,      // memory of the backend's device, aligned as payloads are
-  kDeviceOdd,   // memory of the device, aligned for its elements only
+  kDeviceOdd,   // as kDevice, but aligned only for its elements
 };
 
-// The kinds that a device supports: "cpu" or "cuda"; none for others.
+// The kinds that a device ("cpu" or "cuda") supports; none for others.
 std::vector<LendableKind> LendableKinds(std::string_view device);
 const char* Name(LendableKind kind);
 
@@ -34,8 +34,8 @@ void CopyAnywhere(void* to, const void* from, size_t bytes);
 void* AllocateOnDevice(size_t bytes);
 void FreeOnDevice(void* memory);
 size_t FreeDeviceMemory();
-// Memory by cuMemCreate with an exportable descriptor; never freed. Empty if
-// the driver cannot make it.
+// Allocates with cuMemCreate, with an exportable descriptor; never freed. Empty
+// if the driver cannot do this.
 absl::Span<std::byte> CreateExportable(size_t bytes);
 
 // Memory for one tensor between guard bytes.
@@ -53,6 +53,7 @@ class Lendable {
   void Fill(absl::Span<const uint8_t> bytes);
   // Copies to the host.
   std::vector<std::byte> Bytes() const;
+  // Whether the guard bytes are unchanged.
   bool intact() const;
 
  private:

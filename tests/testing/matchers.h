@@ -35,14 +35,15 @@ MATCHER_P(StatusIs, code, "has status " + absl::StatusCodeToString(code)) {
   return false;
 }
 
-// The field that a refusal names; for any other status the whole message.
+// The field that an error names; for any other status its text.
 inline std::string FieldOf(const absl::Status& status) {
   const auto violation = GetFieldViolation(status);
   return violation ? violation->field : status.ToString();
 }
 
-// Success for equal bytes; else a failure that names the first difference and
-// the number of them. `what` describes the tensor, its shape and its origin.
+// Success for equal bytes; else a failure with the position of the first
+// difference and the number of them. `what` describes the tensor, its shape and
+// its origin.
 template <typename Expected, typename Actual>
 testing::AssertionResult BytesEq(std::string_view what,
                                  const Expected& expected,

@@ -1,5 +1,5 @@
-// The oracle's codes, scales, rotations and random bytes against definitions
-// other than its own.
+// Compares the oracle's codes, scales, rotations and random bytes with
+// definitions other than its own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ TEST(OracleCodecTest, E5m2IsTheUpperHalfOfF16) {
         std::isnan(half) ? 0x7F : std::min(up, 0x7Bu) | (i >> 8 & 0x80);
     ASSERT_EQ(oracle::E5m2Code(half), want) << std::hex << i;
     if (std::isnan(half) || magnitude % 256 != 128) continue;
-    // Next to a tie, the tie rule does not apply.
+    // Right beside a tie, the value rounds to the nearest code.
     ASSERT_EQ(oracle::E5m2Code(std::nextafter(std::fabs(half), 0.0f)),
               std::min(magnitude >> 8, 0x7Bu));
     ASSERT_EQ(oracle::E5m2Code(std::nextafter(std::fabs(half), 1e9f)),
@@ -58,8 +58,8 @@ TEST(OracleCodecTest, E5m2IsTheUpperHalfOfF16) {
   EXPECT_EQ(oracle::E5m2Code(-0.0f), 0x80);
 }
 
-// From the threshold on, a value would round beyond the largest code if there
-// were a larger one.
+// From this threshold on, a value would round beyond the largest code if a
+// larger one existed.
 TEST(OracleCodecTest, ClipThresholds) {
   for (Code c : {Code::kE2m1, Code::kE4m3, Code::kE5m2}) {
     const float top = oracle::LargestCode(c);
@@ -97,7 +97,7 @@ TEST(OracleCodecTest, E8m0UpByFields) {
   }
 }
 
-// The rules with logarithms instead of bits.
+// Computes the rules with logarithms instead of bits.
 TEST(OracleCodecTest, ScaleRules) {
   const struct {
     Code code;
@@ -119,7 +119,7 @@ TEST(OracleCodecTest, ScaleRules) {
       ASSERT_EQ(rule(ScaleRule::kCeil), floor + (f > 1));
       const bool carries = f >= 2 - std::ldexp(1.0, -c.fraction - 1);
       ASSERT_EQ(rule(ScaleRule::kEven), floor + carries) << b;
-      // kUp: the smallest scale under which b does not exceed the largest code,
+      // kUp: the smallest scale with which b does not exceed the largest code,
       // up to the rounding of the product.
       const int up = rule(ScaleRule::kUp);
       const double top = oracle::LargestCode(c.code);
@@ -189,7 +189,7 @@ TEST(OracleCodecTest, RotationsOfEveryDimension) {
   }
   EXPECT_THAT(oracle::Repeat(0xD7E8).words,
               ElementsAre(0xD7E8D7E8D7E8D7E8u, 0xD7E8D7E8D7E8D7E8u));
-  // Only element 100 is set: every column shows its sign and the factor.
+  // Only element 100 is set: every output shows its sign and the factor.
   std::vector<float> unit(128);
   unit[100] = 1;
   oracle::Rotate(unit.data(), Mask(0, uint64_t{1} << 36), 128);
@@ -199,8 +199,8 @@ TEST(OracleCodecTest, RotationsOfEveryDimension) {
   }
 }
 
-// A value between two codes is rounded up for 256 f bytes, with f its distance
-// from the lower code in steps.
+// A value between two codes is rounded up for 256 f of the 256 random bytes,
+// where f is its distance from the lower code in steps.
 TEST(OracleCodecTest, StochasticRoundingIsUnbiasedOnItsGrid) {
   for (int code = 0; code < 7; ++code) {
     const float low = oracle::E2m1Value(code);
@@ -242,8 +242,8 @@ TEST(OracleCodecTest, NoTwoElementsShareAByte) {
   }
 }
 
-// A tile's error is the sum of its rows' errors, halves folded together; rows
-// with the tile's maximum also have its scales.
+// The error of a tile is the sum of the errors of its rows, added in pairs of
+// halves. A row with the maximum of the tile also has its scales.
 TEST(OracleCodecTest, ErrorsOfATileAddUpAsATree) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     auto x = oracle::Values(

@@ -1,5 +1,4 @@
-// Properties that relate the oracle's formats to each other and to the numbers
-// they represent.
+// Relates the oracle's formats to each other and to the numbers they represent.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -212,8 +211,8 @@ TEST(OracleFormatTest, SquaresAreTheSameBothWays) {
   }
 }
 
-// Goes through the tiles in memory order: 128 rows x 4 columns each, row tiles
-// outermost; inside, 32 rows of 16 bytes, each four rows 32 apart.
+// Visits the tiles in memory order: 128 rows x 4 columns each, row tiles
+// outermost. Within a tile, 32 rows of 16 bytes, which hold four rows 32 apart.
 TEST(OracleFormatTest, SwizzledScales) {
   for (Format f : oracle::kFormats) {
     if (!oracle::IsNvfp4(f) && !oracle::IsMx(f)) continue;
@@ -248,8 +247,8 @@ TEST(OracleFormatTest, SwizzledScales) {
   }
 }
 
-// Every code is the nearest to its element, and the error matches its number of
-// bits.
+// Every code is the nearest to its element, and the error fits the number of
+// bits of the format.
 TEST(OracleFormatTest, CodesAreNearest) {
   for (Format f : oracle::kFormats) {
     auto spec = SpecOf(f, 64, 160);
@@ -328,7 +327,7 @@ TEST(OracleFormatTest, NaNsInBlocks) {
       EXPECT_EQ(codes(hurt.rowwise)[6], oracle::IsNvfp4(f) ? 7 : nan_code);
       EXPECT_TRUE(std::isnan(Decoded(spec, hurt.rowwise, false)[6]));
     }
-    // For channels, the line that contains it.
+    // For channels, only the line that contains the NaN.
     if (oracle::IsChannel(f)) {
       EXPECT_TRUE(std::isnan(hurt.rowwise.amax[0]));
     } else {
@@ -339,7 +338,7 @@ TEST(OracleFormatTest, NaNsInBlocks) {
   }
 }
 
-// A NaN scale of MXFP4 sets no codes beyond the last element.
+// The NaN scale of a block of MXFP4 sets no codes beyond the last element.
 TEST(OracleFormatTest, PaddingOfANaNBlock) {
   auto spec = SpecOf(Format::kMxfp4, 2, 1);
   spec.rowwise = false;

@@ -1,6 +1,6 @@
-// The oracle matches the golden vectors of values that no request shows, and of
-// formats and options beyond plain NVFP4. tests/kernels/golden/golden_test.cc
-// has those that devices can be asked for, too.
+// The oracle matches the golden vectors of values that no request returns, and
+// of formats and options beyond plain NVFP4. The vectors that devices can
+// compute, too, are in tests/kernels/golden/golden_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -144,8 +144,8 @@ TEST(OracleGoldenTest, Gv6PhiloxAndStochasticRounding) {
   EXPECT_THAT(oracle::Philox(seed, sub, offset, 7), words("words_7_rounds"));
   EXPECT_THAT(oracle::Philox(0, 0, 0), words("words_of_zeros"));
 
-  // Element i takes byte i % 4 of word i / 4. The subsequence is odd, so it is
-  // that of a columnwise copy; the 16 rows of output 42 start at row 42 * 16.
+  // Element i takes byte i % 4 of word i / 4. The subsequence is odd, so it
+  // belongs to a columnwise copy; the 16 rows of block 42 start at row 42 * 16.
   const auto v = Bf16(row["v"]);
   const auto drawn = row["rbytes"].get<Bytes>();
   const auto want = row["words"].get<std::vector<uint32_t>>();

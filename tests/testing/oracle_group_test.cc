@@ -1,4 +1,4 @@
-// Groups in the oracle: every group is a tensor of its own.
+// Groups in the oracle: it treats every group as a separate tensor.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -77,7 +77,7 @@ std::vector<QuantizeSpec> ManySpecs() {
   return specs;
 }
 
-// Each group alone equals its part of the payload.
+// Each group, quantized alone, equals its part of the result.
 TEST(OracleGroupTest, GroupsAreTensorsOfTheirOwn) {
   const std::vector<int64_t> splits = {0, 40, 100, 0, 9};
   const Bytes x = MakeTensor(Element::kF32, 149 * 128, Flavor::kOutliers, 5);
@@ -128,7 +128,7 @@ TEST(OracleGroupTest, GroupsAreTensorsOfTheirOwn) {
     }
     EXPECT_TRUE(BytesEq("dbias", dbias, whole.dbias));
     EXPECT_EQ(amax, whole.plain_amax);
-    // Decoding finds the parts.
+    // Dequantizing finds the parts.
     for (bool columnwise : {false, true}) {
       const Copy& copy = columnwise ? whole.columnwise : whole.rowwise;
       oracle::DequantizeSpec back;

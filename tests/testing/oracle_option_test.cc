@@ -1,4 +1,4 @@
-// The options of the oracle's Quantize, each compared with something simpler.
+// Compares each option of the oracle's Quantize with something simpler.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,7 +53,7 @@ TEST(OracleOptionTest, RowScaledEncodesEveryLineAlone) {
         Bytes(q.rowwise.scale.begin() + r * 4,
               q.rowwise.scale.begin() + r * 4 + 4)));
   }
-  // When given, they are used line by line and returned.
+  // Given maxima are used line by line, and returned.
   spec.row_amax = q.rowwise.amax;
   std::reverse(spec.row_amax.begin(), spec.row_amax.end());
   const auto given = oracle::Quantize(spec, x);
@@ -62,8 +62,8 @@ TEST(OracleOptionTest, RowScaledEncodesEveryLineAlone) {
   EXPECT_EQ(given.columnwise.scale, q.columnwise.scale);
 }
 
-// Any part of the matrix, cut where blocks begin, has the same codes as in the
-// whole.
+// Any part of the matrix, cut at block boundaries, has the same codes as in the
+// whole matrix.
 TEST(OracleOptionTest, StochasticCodesDependOnThePositionOnly) {
   const auto x = oracle::Values(
       Element::kF32, MakeTensor(Element::kF32, 96 * 128, Flavor::kGaussian, 7));
@@ -123,7 +123,7 @@ TEST(OracleOptionTest, StochasticCodesDependOnThePositionOnly) {
 }
 
 // The random bytes of a rotated block continue beyond the last row, and a block
-// that starts inside a run of 16 rows takes bytes of two.
+// that starts inside a run of 16 rows takes bytes of two runs.
 TEST(OracleOptionTest, StochasticColumnsFromAnOddRow) {
   const auto x = oracle::Values(
       Element::kF32, MakeTensor(Element::kF32, 20, Flavor::kGaussian, 8));
@@ -169,7 +169,7 @@ TEST(OracleOptionTest, DbiasAddsUpChunks) {
   spec.cols = 2;
   spec.dbias = Element::kF32;
   std::vector<float> x(600, 1);
-  x[0] = 0x1p24f;  // absorbs the ones of its chunk
+  x[0] = 0x1p24f;  // too large for the ones of its chunk to change it
   x[2 * 299 + 1] = -0.0f;
   const auto sums = [&] {
     return oracle::Values(
@@ -221,8 +221,8 @@ TEST(OracleOptionTest, GivenMaxima) {
   q = oracle::Quantize(spec, x);
   EXPECT_THAT(q.columnwise.amax, ElementsAre(3, 4));
 
-  // FP8's scale follows from the amax; with a given scale the amax is only an
-  // output.
+  // The scale of FP8 follows from the amax; with a given scale the amax is only
+  // an output.
   spec.format = Format::kFp8E4M3;
   q = oracle::Quantize(spec, x);
   EXPECT_THAT(oracle::Values(Element::kF32, q.rowwise.scale),
@@ -255,7 +255,7 @@ TEST(OracleOptionTest, RhtAmaxIsTheAmaxOfQuantize) {
     const auto a = oracle::RhtAmax(amax, x);
     EXPECT_EQ(q.rowwise.amax, a.row_rotated);
     EXPECT_EQ(q.columnwise.amax, a.column_rotated);
-    // Both ways of decoding equal undoing the rotation of the decoded values.
+    // Both ways of decoding equal decoding without, then undoing the rotation.
     oracle::DequantizeSpec back;
     back.rows = 40;
     back.cols = 128;
@@ -306,8 +306,8 @@ TEST(OracleOptionTest, FourOverSixHasSmallerErrors) {
   }
 }
 
-// Tiles are zero beyond the matrix: a ragged tile equals a whole one of a
-// matrix that is extended by zeros.
+// Tiles are zero beyond the matrix: a tile that extends beyond it equals one of
+// the matrix padded with zeros.
 TEST(OracleOptionTest, RaggedTilesOfFourOverSix) {
   QuantizeSpec ragged;
   ragged.format = Format::kNvfp4Square;

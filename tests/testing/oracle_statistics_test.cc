@@ -70,7 +70,7 @@ TEST(OracleStatisticsTest, EveryFormat) {
         EXPECT_EQ(copy.stats.elements, elements);
         EXPECT_EQ(copy.stats.flushed, flushed) << NameOf(f);
         EXPECT_EQ(copy.stats.max_error, largest) << NameOf(f);
-        // Sixteen squares are added in fp32.
+        // The oracle adds sixteen squares at a time in fp32.
         EXPECT_NEAR(copy.stats.signal, signal, signal * 0x1p-22);
         EXPECT_NEAR(copy.stats.noise, noise, noise * 0x1p-22);
         if (noise > 0) {
@@ -94,7 +94,7 @@ TEST(OracleStatisticsTest, AFewElements) {
   EXPECT_EQ(s.clipped, 1);  // -464, not Inf
   EXPECT_EQ(s.flushed, 1);
   EXPECT_EQ(s.max_error, 16);
-  // And 2^-20, which fp32 loses beside the others.
+  // The sum also has 2^-20, which is lost in fp32.
   EXPECT_EQ(s.signal, 463 * 463 + 464 * 464 + 17 * 17 + 9);
   EXPECT_EQ(s.noise, 15 * 15 + 16 * 16 + 1);
 }
@@ -120,7 +120,7 @@ TEST(OracleStatisticsTest, NonFiniteInputsHaveNoElements) {
   }
 }
 
-// Squares that overflow fp32, and ones that it would lose.
+// Squares that overflow fp32, and squares too small for it.
 TEST(OracleStatisticsTest, AnyMagnitude) {
   for (float x : {0x1p127f, 0x1p-126f, 0x1p-149f}) {
     auto spec = SpecOf(Format::kFp8E4M3, 1, 32);
@@ -131,7 +131,7 @@ TEST(OracleStatisticsTest, AnyMagnitude) {
   }
 }
 
-// Sums of runs do not depend on their order or grouping.
+// Sums of runs depend neither on their order nor on their grouping.
 TEST(OracleStatisticsTest, TalliesAreIndependentOfOrder) {
   const auto x = oracle::Values(
       Element::kF32, MakeTensor(Element::kF32, 4096, Flavor::kSpread, 1));
@@ -163,7 +163,7 @@ TEST(OracleStatisticsTest, TalliesAreIndependentOfOrder) {
   }
 }
 
-// Compared with sums of integers, which are rounded once at the end: ties, and
+// Compares with sums of integers, which are rounded once at the end: ties, and
 // near-ties that a much smaller term decides.
 TEST(OracleStatisticsTest, ExactSumsAreRoundedOnce) {
   const struct {

@@ -1,4 +1,4 @@
-// The oracle against independent arithmetic.
+// Compares the oracle with independent arithmetic.
 #include "tests/oracle/oracle.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST(OracleTest, Bf16RoundsToNearestEven) {
   }
 }
 
-// GCC's own half type is a third implementation.
+// GCC's half type is a third implementation.
 TEST(OracleTest, F16IsTheCompilersHalf) {
   for (uint32_t i = 0; i < 0x10000; ++i) {
     const auto half = std::bit_cast<_Float16>(static_cast<uint16_t>(i));
@@ -55,7 +55,7 @@ TEST(OracleTest, F16IsTheCompilersHalf) {
     ASSERT_EQ(oracle::ElementBits(Element::kF16, v), i);
   }
   for (uint64_t i = 0; i < 400000; ++i) {
-    // All exponents, with more values in fp16's range.
+    // All exponents, with half of the values in fp16's range.
     uint32_t bits = static_cast<uint32_t>(Mix(i));
     if (i % 2) bits = (bits & 0x8FFFFFFF) | 0x30000000;
     const float x = FloatOf(bits);
@@ -97,7 +97,8 @@ TEST(OracleTest, CodesOfE2m1) {
   for (const auto& c : kCases) EXPECT_EQ(oracle::E2m1Code(c.x), c.code) << c.x;
 }
 
-// The order of additions is normative; the exact sum is what it approximates.
+// The specification fixes the order of additions; the result approximates the
+// exact sum.
 TEST(OracleTest, ButterflyIsTheExactSumWhereTheSpreadIsSmall) {
   int64_t wide = 0;
   for (uint64_t b = 0; b < 20000; ++b) {

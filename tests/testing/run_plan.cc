@@ -18,7 +18,7 @@ bool SameReport(const JobReport& a, const JobReport& b) {
   const auto same = [](const std::optional<ErrorStatistics>& x,
                        const std::optional<ErrorStatistics>& y) {
     if (!x || !y) return x.has_value() == y.has_value();
-    // The sums are exact and independent of order.
+    // The sums are exact, and independent of the order.
     return x->elements == y->elements && x->clipped == y->clipped &&
            x->flushed == y->flushed && x->max_error == y->max_error &&
            x->signal == y->signal && x->noise == y->noise;
@@ -65,15 +65,16 @@ absl::Status CompareOnLent(Backend& backend, const Plan& plan,
   const auto intact = [](const Lendable& m) { return m.intact(); };
   if (!std::all_of(in.begin(), in.end(), intact) ||
       !std::all_of(out.begin(), out.end(), intact)) {
-    return where("bytes around it were written to");
+    return where("bytes around a tensor were overwritten");
   }
   if (!own.ok()) return absl::OkStatus();
   if (!SameReport(*report, own->report)) {
-    return where("another report");
+    return where("the report differs");
   }
   const Block block = (*job)->TakeOutput();
   if (block.size() != (lend_outputs ? 0 : plan.output_bytes())) {
-    return where("a block beside lent outputs, or none");
+    return where(
+        "an output block in addition to lent outputs, or none without");
   }
   for (size_t i = 0; i < plan.outputs().size(); ++i) {
     const TensorSpec& spec = plan.outputs()[i];
@@ -83,7 +84,7 @@ absl::Status CompareOnLent(Backend& backend, const Plan& plan,
         lend_outputs ? lent_bytes.data() : block.data() + spec.offset;
     if (spec.size > 0 &&
         std::memcmp(made, own->payload.data() + spec.offset, spec.size) != 0) {
-      return where(fmt::format("another {}", Name(spec.kind)));
+      return where(fmt::format("{} differs", Name(spec.kind)));
     }
   }
   return absl::OkStatus();
@@ -99,17 +100,17 @@ absl::StatusOr<Reply> RunPlanOnOwnMemory(
   const absl::Span<std::byte> staging = (*job)->staging();
   if (staging.size() != plan.input_bytes()) {
     return absl::InternalError(
-        fmt::format("staging of {} bytes, the plan has {}", staging.size(),
+        fmt::format("{} bytes of staging, but the plan has {}", staging.size(),
                     plan.input_bytes()));
   }
-  // Bytes between the inputs must not matter.
+  // The bytes between the inputs must not matter.
   std::fill(staging.begin(), staging.end(), std::byte{0xA5});
   for (size_t i = 0; i < plan.inputs().size(); ++i) {
     const TensorSpec& spec = plan.inputs()[i];
     if (inputs.at(i).size() != spec.size) {
       return absl::InternalError(
-          fmt::format("{}: the plan has {} bytes, the test {}", Name(spec.kind),
-                      spec.size, inputs[i].size()));
+          fmt::format("{}: the plan has {} bytes, but the test {}",
+                      Name(spec.kind), spec.size, inputs[i].size()));
     }
     if (spec.size == 0) continue;
     const size_t half = spec.size / 2;
@@ -125,7 +126,7 @@ absl::StatusOr<Reply> RunPlanOnOwnMemory(
   job->reset();
   if (reply.payload.size() != plan.output_bytes()) {
     return absl::InternalError(
-        fmt::format("payload of {} bytes, the plan has {}",
+        fmt::format("{} bytes of payload, but the plan has {}",
                     reply.payload.size(), plan.output_bytes()));
   }
   size_t end = 0;
@@ -144,7 +145,7 @@ absl::StatusOr<Reply> RunPlanOnOwnMemory(
 absl::StatusOr<Reply> RunPlan(Backend& backend, Plan plan,
                               const std::vector<oracle::Bytes>& inputs) {
   absl::StatusOr<Reply> own = RunPlanOnOwnMemory(backend, plan, inputs);
-  // Lends both, or only the inputs or the outputs, in turn with the kinds.
+  // Lends both, or only inputs or outputs, and alternates the kinds of memory.
   if (!backend.info().borrows) return own;
   const std::vector<LendableKind> kinds = LendableKinds(backend.info().kind);
   static std::atomic<unsigned> turns{0};

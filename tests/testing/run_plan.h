@@ -19,17 +19,18 @@ struct Reply {
 };
 
 // Whether two jobs report the same about their inputs, including the sums of
-// statistics.
+// the statistics.
 bool SameReport(const JobReport& a, const JobReport& b);
 
-// Runs one job: feeds one tensor for each of the plan's inputs, in several
-// steps, and checks that the gaps between the outputs are zeros.
+// Runs one job: feeds the plan's inputs in several steps, and checks that the
+// gaps between the outputs are zero.
 absl::StatusOr<Reply> RunPlanOnOwnMemory(
     Backend& backend, const Plan& plan,
     const std::vector<oracle::Bytes>& inputs);
-// Runs a plan; on a backend that borrows, runs it again with lent inputs,
-// outputs or both, on each supported kind of memory in turn, between guard
-// bytes. INTERNAL if a byte, the report or the error differs. Thread-safe.
+// Runs a plan. On a backend that accepts lent memory, runs it again with lent
+// inputs, outputs or both, alternating between the supported kinds of memory,
+// with guard bytes around it. INTERNAL if a byte, the report or the error
+// differs. Thread-safe.
 absl::StatusOr<Reply> RunPlan(Backend& backend, Plan plan,
                               const std::vector<oracle::Bytes>& inputs);
 // One output of a reply.

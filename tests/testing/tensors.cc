@@ -14,7 +14,7 @@ namespace {
 
 using oracle::Element;
 
-// The sum of four uniform numbers: bell-shaped, with deviation 1.
+// The sum of four uniform numbers: bell-shaped, with standard deviation 1.
 float Bell(uint64_t random) {
   int sum = 0;
   for (int i = 0; i < 4; ++i) sum += (random >> (16 * i)) & 0xFFFF;
@@ -62,7 +62,7 @@ float Nasty(Element e, uint64_t random) {
   }
 }
 
-// Values with whole blocks of zeros or of subnormals along rows and, through
+// Values with whole blocks of zeros or of subnormals along rows and, because of
 // long runs, along columns.
 float NastyAt(Element e, int64_t i, uint64_t random) {
   const bool run = i / 4096 % 4 == 1;
@@ -77,8 +77,8 @@ float NastyAt(Element e, int64_t i, uint64_t random) {
   return Nasty(e, random);
 }
 
-// Midpoints of E2M1 under the scales of a block with amax 6 * 2^k, and block
-// maxima at midpoints of E4M3; times 2^exponent.
+// Midpoints of E2M1 for a block with amax 6 * 2^k, and block maxima at
+// midpoints of E4M3; all times 2^exponent.
 float Tie(int64_t i, uint64_t random, int exponent) {
   constexpr float kMiddles[8] = {0.25f, 0.75f, 1.25f, 1.75f,
                                  2.5f,  3.5f,  5.0f,  6.0f};
@@ -93,14 +93,14 @@ float Tie(int64_t i, uint64_t random, int exponent) {
   switch (random >> 4 & 3) {
     case 0:
       return sign * v * (1 + 0x1p-7f);
-    case 1:  // a neighbour, if the type has it
+    case 1:  // the next value, if the type has it
       return sign * std::nextafter(v, random >> 6 & 1 ? 0.0f : INFINITY);
   }
   return sign * v;
 }
 
-// An exponent of Tie for a tensor whose values are all subnormal or slightly
-// larger; for bf16 down to its smallest.
+// An exponent for Tie, so that all values of a tensor are subnormal or slightly
+// larger; for bf16 down to its smallest value.
 int TinyExponent(Element e, uint64_t random) {
   const int smallest = e == Element::kF16 ? -24 : -133;
   return smallest + static_cast<int>(random % 16);

@@ -13,14 +13,14 @@
 namespace quantd {
 
 enum class Flavor {
-  kGaussian,   // bell-shaped, deviation about 1
+  kGaussian,   // bell-shaped, standard deviation about 1
   kOutliers,   // as kGaussian, with one element in 64 up to 2^12 larger
-  kSpread,     // exponents over most of the type's range, block by block
+  kSpread,     // over most of the type's exponents, block by block
   kTies,       // on and next to the midpoints of E2M1 and E4M3
-  kTiny,       // as kTies, around and below the least normal number; all of a
-               // tensor have one magnitude
+  kTiny,       // as kTies, around and below the least normal number; one
+               // magnitude for the whole tensor
   kHuge,       // as kTies, next to the largest number
-  kLonely,     // one block in 64 of any magnitude, all others zeros or
+  kLonely,     // one block in 64 of any magnitude, all others zero or
                // subnormal
   kNasty,      // subnormals, -0, zeros, the largest and the smallest values;
                // also whole blocks of zeros
@@ -33,7 +33,7 @@ inline constexpr Flavor kFlavors[] = {
     Flavor::kNonFinite, Flavor::kRaw};
 std::string_view Name(Flavor f);
 
-// `count` elements of `e`. For kNonFinite, of every 64 elements: element 3 is
+// `count` elements of `e`. For kNonFinite, in every 64 elements: element 3 is
 // NaN; 17 and 22 are +Inf and -Inf; 33 is Inf and 40 NaN; the last 16 are
 // finite.
 oracle::Bytes MakeTensor(oracle::Element e, int64_t count, Flavor flavor,
@@ -42,10 +42,10 @@ oracle::Bytes MakeTensor(oracle::Element e, int64_t count, Flavor flavor,
 // `count` random bytes.
 oracle::Bytes RandomBytes(int64_t count, uint64_t seed);
 
-// Random 64 bits as a function of a position.
+// 64 random bits as a function of a position.
 uint64_t Mix(uint64_t x);
 
-// A shape and its flatten axis, with the expected M x K.
+// A shape and its flatten axis, with the expected rows and columns.
 struct Shape {
   std::vector<int64_t> dims;
   int flatten_axis;
@@ -54,9 +54,9 @@ struct Shape {
 };
 std::string ToString(const Shape& shape);
 
-// Awkward shapes whose K is a multiple of 16; over 2 * 10^5 elements together.
+// Awkward shapes with a multiple of 16 columns; over 2 * 10^5 elements in all.
 const std::vector<Shape>& WholeShapes();
-// Shapes with any other K, for columnwise copies.
+// Shapes with any other number of columns, for columnwise copies.
 const std::vector<Shape>& RaggedShapes();
 
 }  // namespace quantd

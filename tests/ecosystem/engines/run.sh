@@ -6,9 +6,9 @@
 #
 # ENGINE: vllm or sglang; both by default. FILTER: a regular expression; a cell
 # runs if its name matches one of them, for example 'llama modelopt'. Each
-# engine has a virtual
-# environment below build/ecosystem/, made from locks/; SGLang's lies on top of
-# vLLM's (6 GB). Runs on a CPU, by hand: neither tests/run.sh nor CI runs this.
+# engine has a virtual environment below build/ecosystem/, made from locks/;
+# SGLang's lies on top of vLLM's (6 GB). Runs on a CPU, by hand: neither
+# tests/run.sh nor CI runs this.
 #   --offline   install nothing; skip what is not installed
 #   --record    keep the results in tests/ecosystem/engines/results.json
 #   QUANTCTL    the binary to test (default: built here with the preset cpu);

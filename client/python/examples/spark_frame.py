@@ -14,11 +14,11 @@ import quantd
 
 
 def quantize(frame, servers, format="nvfp4", dtype="bf16", **options):
-  """Maps ids and tensors to ids and parts; Spark repeats tasks that fail.
+  """Maps ids and tensors to ids and parts.
 
   The columns of `frame` are ids of any type, shapes (array<int>) and elements
-  (binary, little endian, row by row). fp32 parts become array<float>, others
-  binary.
+  (binary, little endian, row-major). In the result, fp32 parts are array<float>
+  and others binary. Spark repeats failed tasks.
   """
   made = quantd.Quantize(servers, format, column="x", dtype=dtype, **options)
   types = made.types()
@@ -30,7 +30,7 @@ def quantize(frame, servers, format="nvfp4", dtype="bf16", **options):
 
   def tensor(name, shape, data):
     try:
-      # A size of -1 would be inferred by numpy.
+      # numpy would infer a size of -1. A uint64 causes an error.
       return np.frombuffer(data, kind).reshape(np.uint64(shape))
     except (TypeError, ValueError, OverflowError) as wrong:
       raise ValueError(f"row {name!r}: {wrong}") from None

@@ -1,9 +1,10 @@
-"""A training loop that sends its weights, quantized, to an engine.
+"""A training loop that quantizes its weights and sends them to an engine.
 
 python torch_sync.py 127.0.0.1:50151
 
-`WeightSync` is a class to copy and adapt: a state dict in, buckets of a
-dialect's tensors out, without those that did not change since they were sent.
+`WeightSync` is a class to copy and adapt. Its input is a state dict. Its output
+is buckets of tensors in an engine's dialect, without tensors that have not
+changed since they were last sent.
 """
 
 import concurrent.futures
@@ -14,7 +15,7 @@ import torch
 
 import quantd
 
-# Siblings that engines pack into one matrix, so that they share an amax.
+# Layers that engines fuse into one matrix. Their weights must share an amax.
 FUSED = (
   ("q_proj", "k_proj", "v_proj"),
   ("gate_proj", "up_proj"),
@@ -23,13 +24,13 @@ FUSED = (
   ("to_q", "to_k", "to_v"),
   ("q_a_proj", "kv_a_proj_with_mqa"),
 )
-# Formats with one amax for a weight, which is what siblings share.
+# Formats that have one amax per weight.
 SHARED = ("nvfp4", "fp8_e4m3")
 PROFILES = {
   "modelopt": "modelopt@0.47",
   "compressed-tensors": "compressed-tensors@0.20",
 }
-# Parts of names that are not quantized: heads, embeddings, norms, routers.
+# Parts of the names of tensors that stay unquantized.
 LEFT = ("lm_head", "embed", "norm", "router", "wte", "wpe", "classifier")
 
 
@@ -46,7 +47,7 @@ def is_linear(name, tensor):
 
 
 class WeightSync:
-  """Makes buckets of the changed weights, in the dialect of an engine."""
+  """Quantizes changed weights into buckets of tensors in an engine's dialect."""
 
   def __init__(
     self,
@@ -60,11 +61,11 @@ class WeightSync:
     threads=4,
     **options,
   ):
-    """Starts with nothing sent.
+    """Creates an object that has sent nothing yet.
 
-    `input_amax` has the largest magnitude of each module's inputs, needed if
-    activations are quantized with stored scales. A bucket has at most
-    `bucket_bytes`, or a single group of siblings.
+    `input_amax` maps modules to the largest magnitude of their inputs. It is
+    needed if activations are quantized with stored scales. A bucket has at most
+    `bucket_bytes`, unless a single group of fused layers is larger.
     """
     self.connection = connection
     self.format = format
@@ -80,8 +81,8 @@ class WeightSync:
   def buckets(self, tensors):
     """Quantizes the changed weights, bucket by bucket.
 
-    A bucket counts as sent when the next one is requested: if the program fails
-    while sending one, that one and the following are repeated.
+    A bucket counts as sent when the next one is requested. If sending a bucket
+    fails, the next call of this method yields it and the following ones again.
     """
     bucket, inside, size = {}, {}, 0
     groups = [{n: tensors[n] for n in names} for names in self.groups(tensors)]
@@ -102,7 +103,7 @@ class WeightSync:
         self.sent |= inside
 
   def groups(self, tensors):
-    """Names that belong together, in the order of their first ones."""
+    """Returns groups of names to quantize together, in the order of `tensors`."""
     together = {}
     for name, tensor in tensors.items():
       key = name
@@ -140,7 +141,7 @@ class WeightSync:
 
 
 def model(seed=0):
-  """A layer with random weights, with names and shapes as in real models."""
+  """Returns a layer with random weights and the names of a real model."""
   torch.manual_seed(seed)
   block = torch.nn.ModuleDict({"norm": torch.nn.LayerNorm(128)})
   for name, n, k in (
@@ -158,7 +159,7 @@ def model(seed=0):
 
 
 def run(server):
-  """Sends a model, sends nothing while nothing changes, then sends a change."""
+  """Syncs a model three times: all of it, no change, one changed weight."""
   trained, engine, updates = model(), {}, []
   with quantd.connect(server) as q:
     sync = WeightSync(q, "nvfp4", dialect="modelopt")

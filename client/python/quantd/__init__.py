@@ -1,4 +1,4 @@
-"""Quantizes tensors on a quantd server, or on this process' own devices.
+"""Quantizes tensors on a quantd server, or on devices of this process.
 
   import quantd
   q = quantd.connect("127.0.0.1:50151")
@@ -6,8 +6,8 @@
   t.rowwise.codes, t.rowwise.scales, t.amax
   y = t.dequantize("f32")
 
-Arrays may be those of numpy, PyTorch, JAX or anything with `__dlpack__`, and
-results are arrays of the same library. Connections are made on first use.
+Arrays may be from numpy, PyTorch, JAX or any library with `__dlpack__`. Results
+are arrays of the same library. Connections are made on first use.
 """
 
 import importlib
@@ -98,7 +98,7 @@ _MODULES = ("aio", "hadamard")
 
 
 def __dir__() -> list[str]:
-  """All names, including those imported later."""
+  """Returns all names, including those imported on first use."""
   return sorted({*globals(), *__all__, *_MODULES, "__version__"})
 
 

@@ -1,11 +1,11 @@
-"""`python -m quantd` runs the server if the wheel is native.
+"""`python -m quantd` runs the server of a native wheel.
 
   python -m quantd --version
   python -m quantd --listen 127.0.0.1:50151
   python -m quantd calibrate MODEL --data FILE --out amax.json
 
-The arguments are those of the program `quantd`, which `--help` lists; after
-`calibrate` they are those of `quantd.calibration_command`.
+The arguments are those of the program `quantd`; `--help` lists them. After
+`calibrate`, they are those of `quantd.calibration_command`.
 """
 
 import importlib.metadata
@@ -17,13 +17,13 @@ from quantd import calibration_command
 from quantd.version import version
 
 _REMEDY = (
-  "quantd: this package is the pure one and has no server: install the native "
-  "wheel, or build it: QUANTD_NATIVE=1 pip install SOURCE"
+  "quantd: this is the pure Python package, which has no server: install the "
+  "native wheel, or build it: QUANTD_NATIVE=1 pip install SOURCE"
 )
 
 
 def main() -> None:
-  """Becomes the server, prints the version, or calibrates."""
+  """Runs the server, prints the version, or calibrates."""
   if sys.argv[1:] == ["--version"]:
     print(f"quantd {version()}, engine {quantd.engine}")
     return

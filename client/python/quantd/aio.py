@@ -3,9 +3,9 @@
     q = quantd.aio.connect("127.0.0.1:50151")
     t = await q.quantize(x, "nvfp4")
 
-Calls run on threads, which release the interpreter's lock while they wait for
-the network. Cancelling a task cancels its call. These threads, not the event
-loop, call a function given as `progress=`.
+Calls run on threads, which release the interpreter's lock while they wait.
+Cancelling a task cancels its call. A function given as `progress=` is called by
+these threads and not by the event loop.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ T = TypeVar("T")
 def _awaited(
   call: Callable[Concatenate[_connection.Connection, P], T],
 ) -> Callable[Concatenate["Connection", P], Coroutine[Any, Any, T]]:
-  """Turns a call of a connection into a coroutine."""
+  """Turns a method of `quantd.Connection` into a coroutine."""
 
   @functools.wraps(call)
   async def made(
@@ -40,7 +40,7 @@ def _awaited(
     cancel: Any = keywords.get("cancel")
     if cancel is None:
       cancel = keywords["cancel"] = Cancellation()
-    # The call belongs to the trace that is current here.
+    # The call belongs to the trace that is current in this task.
     context = contextvars.copy_context()
     work = functools.partial(context.run, call, self.sync, *args, **keywords)
     loop = asyncio.get_running_loop()
@@ -60,7 +60,7 @@ class Connection:
     self, connection: _connection.Connection, max_in_flight: int
   ) -> None:
     """Wraps a connection and limits the number of calls in flight."""
-    # : The underlying connection, which threads may use meanwhile.
+    # # : The underlying connection. Threads may use it at the same time.
     self.sync = connection
     self._max_in_flight = max_in_flight
     self._threads: ThreadPoolExecutor | None = None
@@ -75,12 +75,12 @@ class Connection:
 
   @property
   def target(self) -> str:
-    """The addresses of its servers."""
+    """The addresses of the servers."""
     return self.sync.target
 
   @property
   def engine(self) -> str:
-    """The name of its engine: "grpc" or "native"."""
+    """The name of the engine: "grpc" or "native"."""
     return self.sync.engine
 
   @property
@@ -107,19 +107,19 @@ class Connection:
       await asyncio.get_running_loop().run_in_executor(None, threads.shutdown)
 
   async def __aenter__(self) -> Self:
-    """Itself; `close` is called at the end."""
+    """Returns itself. `close` is called at the end."""
     return self
 
   async def __aexit__(self, *_: object) -> None:
-    """Closes it."""
+    """Closes the connection."""
     await self.close()
 
   def __reduce__(self) -> tuple[Any, ...]:
-    """Pickles as its settings."""
+    """Pickles the settings; the copy makes its own connections."""
     return (Connection, (self.sync, self._max_in_flight))
 
   def __repr__(self) -> str:
-    """The target and the engine."""
+    """Shows the target and the engine."""
     return f"aio.{self.sync!r}"
 
 
@@ -129,11 +129,11 @@ def connect(
   max_in_flight: int = 8,
   **settings: Unpack[connecting.Keywords],
 ) -> Connection:
-  """Makes a connection; takes the arguments of `quantd.connect`.
+  """Makes a connection, with the arguments of `quantd.connect`.
 
   Args:
-    target: The addresses of its servers.
-    max_in_flight: Calls at once; further ones wait.
+    target: The addresses of the servers.
+    max_in_flight: Limit of calls at a time. Further calls wait.
     **settings: Settings of `quantd.connect`.
 
   Returns:

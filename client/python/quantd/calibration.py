@@ -1,4 +1,4 @@
-"""The largest inputs of a model's modules, measured: `quantd.calibrate`."""
+"""`quantd.calibrate`: measures the largest inputs of a model's modules."""
 
 import hashlib
 import inspect
@@ -19,7 +19,7 @@ from quantd.errors import Invalid, Unimplemented
 __all__ = ["calibrate"]
 
 Path = str | os.PathLike[str]
-# Bytes at both ends of a shard that its hash covers.
+# The number of bytes, at both ends of a shard, that its hash covers.
 _ENDS = 1 << 20
 
 
@@ -35,32 +35,33 @@ def calibrate(
   device_map: Any = None,
   quantctl: Path | None = None,
 ) -> Calibration:
-  """Runs a model once over batches and measures what comes into its modules.
+  """Runs a model once over batches and measures the inputs of its modules.
 
-  The modules are those that `quantctl convert` takes, which is asked with a dry
-  run. Nothing grows with the batches.
+  The modules are those that `quantctl convert` quantizes: a dry run lists them.
+  Memory does not grow with the number of batches.
 
   Args:
-    model: A model's directory, which transformers loads in bf16, or a module of
-      PyTorch that is loaded already.
-    batches: Token ids [B, T], or mappings that the model takes as keywords.
-      Every position counts, so they must hold no padding.
-    source: The model's directory, where a module does not know its own.
+    model: The directory of a model, which transformers loads in bf16, or a
+      PyTorch module that is already loaded.
+    batches: Token ids [B, T], or mappings that the model accepts as keywords.
+      They must not be padded, because every position is measured.
+    source: The model's directory, if a loaded module does not name it.
     include: Patterns of `quantctl convert --include`.
-    percentile: None measures the largest magnitude. A number like 99.9 is the
-      magnitude below which so much of each input lies, at most 1/16 too large.
-    data: A name of the data, for the file.
-    progress: As `quantd.convert` has it, of batches.
-    device_map: As `from_pretrained` has it; None: one GPU if there is one.
-    quantctl: As `quantd.convert` has it.
+    percentile: None measures the largest magnitude. 99.9 measures the magnitude
+      that 99.9 % of each input's elements do not exceed. The result is at most
+      1/16 too large.
+    data: A name for the data, which is written into the file.
+    progress: As for `quantd.convert`, counted in batches.
+    device_map: As for `from_pretrained`. None uses a GPU if there is one.
+    quantctl: As for `quantd.convert`.
 
   Returns:
-    What was found; `save` writes the file for `--input-amax`.
+    The measured values. `save` writes the file for `--input-amax`.
 
   Raises:
-    quantd.Invalid: The model is none that convert takes, the batches have
-      padding, or what comes into a module is not finite.
-    quantd.Unimplemented: There is no quantctl, or no torch or transformers.
+    quantd.Invalid: quantctl cannot convert the model, a batch has padding, or
+      an input of a module is not finite.
+    quantd.Unimplemented: quantctl, torch or transformers is missing.
   """
   torch = _torch()
   if percentile is not None and not 0 < percentile <= 100:
@@ -70,7 +71,7 @@ def calibrate(
     model = _load(source, device_map)
   folder = pathlib.Path(source or getattr(model, "name_or_path", "") or "-")
   if not folder.is_dir():
-    expected = "the model's directory, which tells what convert takes"
+    expected = "the model's directory, which lists the modules to quantize"
     raise Invalid.of("source", expected, str(folder))
   wanted = _modules_of(folder, include, quantctl)
   watch = Watch(model, wanted, percentile is not None)
@@ -97,18 +98,18 @@ def calibrate(
   out.fill()
   if out.filled:
     warnings.warn(
-      f"{len(out.filled)} weights of experts saw no token and have the largest of their "
-      f"siblings, {out.filled[0]} for one: take more data",
+      f"{len(out.filled)} weights of experts saw no token and have the largest "
+      f"amax of their siblings, such as {out.filled[0]}: run more data",
       stacklevel=2,
     )
   return out
 
 
 def _load(source: Path, device_map: Any = None) -> Any:
-  """Loads a model as its config.json names its class, in bf16.
+  """Loads a model in bf16, with the class that its config.json names.
 
-  No code of the model's own is run; a model that needs such is loaded by the
-  caller.
+  Never runs code from the model's directory. The caller must load a model that
+  needs such code.
   """
   torch = _torch()
   import transformers
@@ -140,9 +141,10 @@ def _torch() -> Any:
 def _modules_of(
   source: pathlib.Path, include: Sequence[str], quantctl: Path | None
 ) -> dict[str, tuple[int, int]]:
-  """Rows and columns of the weights that convert takes, by their modules.
+  """Returns rows and columns of the weights that convert quantizes, by module.
 
-  No format takes more of them than this one, so that the file serves all.
+  No format quantizes more weights than fp8_dynamic, so the file serves all
+  formats.
   """
   with tempfile.TemporaryDirectory() as folder:
     plan = convert(
@@ -157,17 +159,17 @@ def _modules_of(
 
 
 def _keywords(model: Any, watch: Watch) -> dict[str, Any]:
-  """What makes the model keep a cache, and no logits that nobody reads."""
+  """Returns arguments that enable the cache and skip unused logits."""
   known = inspect.signature(model.forward).parameters
   words: dict[str, Any] = {"use_cache": True, "logits_to_keep": 1}
-  # A head that is measured sees all tokens.
+  # If the output head is measured, it must see all tokens.
   if watch.measures(getattr(model, "get_output_embeddings", lambda: None)()):
     del words["logits_to_keep"]
   return {word: value for word, value in words.items() if word in known}
 
 
 def _forward(model: Any, batch: Any, words: Mapping[str, Any]) -> None:
-  # Weights that accelerate holds elsewhere are on no device until they are used.
+  # Weights that accelerate has offloaded are on the device "meta" until used.
   devices = (p.device for p in model.parameters() if p.device.type != "meta")
   device = next(devices, "cpu")
   if isinstance(batch, Mapping):
@@ -176,15 +178,15 @@ def _forward(model: Any, batch: Any, words: Mapping[str, Any]) -> None:
     }
     mask = moved.get("attention_mask")
     if mask is not None and not bool((mask != 0).all()):
-      expected = "batches without padding, which would be measured, too"
-      raise Invalid.of("attention_mask", expected, "zeros in it")
+      expected = "batches without padding, because padding would be measured"
+      raise Invalid.of("attention_mask", expected, "a mask with zeros")
     model(**{**words, **moved})
   else:
     model(batch.to(device), **words)
 
 
 def _count(batch: Any, run: dict[str, Any], found: Any, byte: Any) -> None:
-  """Adds a batch to what was run, and to its hash."""
+  """Adds a batch to the counts of the run and to the data's hash."""
   parts = batch if isinstance(batch, Mapping) else {"input_ids": batch}
   ids = parts.get("input_ids", next(iter(parts.values())))
   run["sequences"] += ids.shape[0]
@@ -192,20 +194,20 @@ def _count(batch: Any, run: dict[str, Any], found: Any, byte: Any) -> None:
   for name, part in sorted(parts.items()):
     if hasattr(part, "cpu"):
       found.update(f"{name} {tuple(part.shape)} {part.dtype}\n".encode())
-      # Bytes, for numpy has no bf16.
+      # Hashes bytes, because numpy has no bf16.
       part = part.detach().cpu().reshape(-1).contiguous()
       found.update(part.view(byte).numpy())
 
 
 def _read(watch: Watch, percentile: float | None, out: Calibration) -> None:
-  """Takes the meters' numbers."""
+  """Copies the meters' results into `out`."""
   out.unmeasured = dict(watch.absent)
   if percentile is not None:
     out.method = f"percentile {percentile:g}"
   for name, meter in watch.inputs.items():
     largest = _finite(name, meter)
     if largest == 0:
-      out.unmeasured[name] = "nothing but zeros, or nothing, came into it"
+      out.unmeasured[name] = "its input was empty or all zeros"
     elif percentile is None:
       out.input_amax[name] = largest
     else:
@@ -215,20 +217,20 @@ def _read(watch: Watch, percentile: float | None, out: Calibration) -> None:
     if min(pair.values()) > 0:
       out.kv_amax[name] = pair
     else:
-      out.unmeasured[name] = "it gave no cache keys and values"
+      out.unmeasured[name] = "it cached no keys and values"
 
 
 def _finite(name: str, meter: Meter) -> float:
   largest = meter.largest()
   if not math.isfinite(largest):
-    raise Invalid.of(name, "finite numbers that come into it", str(largest))
+    raise Invalid.of(name, "finite inputs", str(largest))
   return largest
 
 
 def _hash_of(source: pathlib.Path) -> str:
-  """Of config.json and, of every shard, its name, its size and both ends.
+  """Hashes config.json, and the name, size and both ends of every shard.
 
-  Whole shards would take as long as the run; another training changes the ends.
+  Hashing whole shards would take as long as the run. Training changes the ends.
   """
   found = hashlib.sha256()
   config = source / "config.json"

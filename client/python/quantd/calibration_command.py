@@ -1,4 +1,4 @@
-"""`python -m quantd calibrate`: a file for `quantctl convert --input-amax`."""
+"""`python -m quantd calibrate`: writes a file for `quantctl convert --input-amax`."""
 
 import argparse
 import pathlib
@@ -16,13 +16,13 @@ __all__ = ["main"]
 
 
 def main(words: Sequence[str]) -> None:
-  """Runs the command; errors end the process with a message and code 1."""
+  """Runs the command. An error ends the process with exit code 1."""
   parser = _parser()
   options = parser.parse_args(words)
   if bool(options.model) == bool(options.merge):
     parser.error("give MODEL, or --merge FILE FILE ...")
   if options.model and not (options.data or options.tokens):
-    parser.error("give --data FILE, or --tokens N to go without")
+    parser.error("give --data FILE, or --tokens N to run without data")
   warnings.showwarning = _show
   try:
     if options.merge:
@@ -38,8 +38,8 @@ def main(words: Sequence[str]) -> None:
 def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
     prog="quantd calibrate",
-    description="Measures what comes into the modules of a model, for "
-    "quantctl convert --input-amax.",
+    description="Measures the inputs of a model's modules, for quantctl "
+    "convert --input-amax.",
   )
   add = parser.add_argument
   add("model", nargs="?", metavar="MODEL", help="a model's directory")
@@ -47,15 +47,26 @@ def _parser() -> argparse.ArgumentParser:
   add(
     "--data", type=pathlib.Path, metavar="FILE", help=".jsonl, .parquet, .txt"
   )
-  add("--tokens", type=_count, metavar="N", help="at most so many tokens")
-  add("--samples", type=_count, default=512, metavar="N", help="at most (512)")
-  add("--length", type=_count, default=2048, metavar="N", help="of each (2048)")
-  add("--seed", type=int, default=0, help="which samples, if there are more")
-  add("--percentile", type=float, metavar="P", help="in place of the largest")
+  add("--tokens", type=_count, metavar="N", help="limit of tokens in total")
+  add("--samples", type=_count, default=512, metavar="N", help="limit (512)")
+  add(
+    "--length",
+    type=_count,
+    default=2048,
+    metavar="N",
+    help="limit of tokens per sample (2048)",
+  )
+  add("--seed", type=int, default=0, help="selects the samples, if too many")
+  add(
+    "--percentile",
+    type=float,
+    metavar="P",
+    help="measure a percentile instead of the maximum",
+  )
   add("--include", action="append", default=[], metavar="PATTERN")
   add("--device-map", metavar="MAP", help="of transformers, such as auto")
-  add("--quantctl", metavar="PATH", help="the program, where it is not found")
-  add("--merge", nargs="+", metavar="FILE", help="the maximum of such files")
+  add("--quantctl", metavar="PATH", help="the program, if it is not in PATH")
+  add("--merge", nargs="+", metavar="FILE", help="merge files by maximum")
   return parser
 
 
@@ -81,10 +92,10 @@ def _measure(options: argparse.Namespace) -> Calibration:
 
 
 def _batches(o: argparse.Namespace) -> tuple[list[Any], str]:
-  """The sequences, and what they are."""
+  """Returns the sequences and the name of the data."""
   from transformers import AutoTokenizer
 
-  # Without files transformers makes a tokenizer that knows no token.
+  # Without tokenizer files, transformers makes a tokenizer with no vocabulary.
   if not [*pathlib.Path(o.model).glob("*token*")]:
     raise Invalid.of("MODEL", "a directory with its tokenizer", o.model)
   tokenizer = AutoTokenizer.from_pretrained(o.model)
@@ -93,8 +104,8 @@ def _batches(o: argparse.Namespace) -> tuple[list[Any], str]:
     name = f"{o.data.name}, seed {o.seed}"
   else:
     _say(
-      "NO DATA: pages of Python's own help are run; text like that of your "
-      "users, by --data, finds better scales"
+      "NO DATA: measuring on pages of Python's help; --data with text like that "
+      "of your users gives better scales"
     )
     samples = calibration_data.texts_of_python(o.length)
     name = f"help of Python {sys.version.split()[0]}, seed {o.seed}"

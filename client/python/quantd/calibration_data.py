@@ -1,4 +1,4 @@
-"""Sequences of token ids to calibrate with: of a file, or of Python's help."""
+"""Sequences of token ids for calibration, from a file or Python's help."""
 
 import json
 import pathlib
@@ -11,9 +11,9 @@ from quantd.values import shown
 
 __all__ = ["sequences", "texts_of", "texts_of_python"]
 
-# Characters that are tokens enough in every language.
+# Characters per token. No language has more on average.
 _CHARACTERS = 8
-# What a sample is: a text, or the messages of a chat.
+# One sample: a text, or the messages of a chat.
 Sample = str | list[Any]
 
 
@@ -26,10 +26,10 @@ def sequences(
   tokens: int | None,
   seed: int,
 ) -> list[Any]:
-  """Tokens of at most so many samples, each cut to `length` and a row alone.
+  """Returns tokens of at most `most` samples, each cut to `length`.
 
-  The samples are drawn by `seed` in one pass, and stay in their order; no more
-  of them than `most` are held.
+  A seeded random selection keeps the samples' order. It reads them once and
+  holds at most `most` of them. `tokens` limits the total.
   """
   import torch
 
@@ -53,7 +53,7 @@ def sequences(
 
 
 def texts_of(path: pathlib.Path, length: int) -> Iterator[Sample]:
-  """Samples of a file: lines of JSON, rows of parquet, or plain text."""
+  """Yields samples from a file: JSON lines, parquet rows, or plain text."""
   if path.suffix == ".jsonl":
     with path.open(encoding="utf-8") as lines:
       for number, line in enumerate(lines, 1):
@@ -82,7 +82,7 @@ def texts_of(path: pathlib.Path, length: int) -> Iterator[Sample]:
 
 
 def texts_of_python(length: int) -> Iterator[Sample]:
-  """Pages of Python's own help, which are there wherever Python is whole."""
+  """Yields pages of Python's help, which a complete Python includes."""
   from pydoc_data.topics import topics
 
   pages = (topics[name] for name in sorted(topics))
@@ -92,7 +92,7 @@ def texts_of_python(length: int) -> Iterator[Sample]:
 
 
 def _windows(lines: Iterable[str], length: int) -> Iterator[str]:
-  """Whole lines, of as many characters as surely are so many tokens."""
+  """Joins whole lines into samples of at least `length` tokens."""
   window: list[str] = []
   size = 0
   for line in lines:
@@ -110,16 +110,16 @@ def _sample(row: Any, where: str) -> Sample:
     row = row.get("messages", row.get("text", row))
   if isinstance(row, (str, list)):
     return row
-  expected = 'JSON: a text, {"text": ...} or {"messages": [...]}'
+  expected = 'a JSON string, {"text": ...} or {"messages": [...]}'
   raise Invalid.of(where, expected, shown(row))
 
 
 def _ids(tokenizer: Any, sample: Sample, most: int) -> list[int]:
-  """Tokens as the model is asked: a chat by its template, a text with BOS."""
+  """Tokenizes a chat with its template, or a text with its special tokens."""
   if isinstance(sample, str):
     return list(tokenizer(sample)["input_ids"][:most])
   if not getattr(tokenizer, "chat_template", None):
-    expected = "texts, for the tokenizer has no template of chats"
+    expected = "texts, because the tokenizer has no chat template"
     raise Invalid.of("data", expected, "messages")
   text = tokenizer.apply_chat_template(sample, tokenize=False)
   ids = tokenizer(text, add_special_tokens=False)["input_ids"]

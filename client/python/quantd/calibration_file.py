@@ -1,7 +1,7 @@
-"""What a calibration found, as a file and as a value.
+"""The result of a calibration, as a value and as a file.
 
-`quantctl convert --input-amax` reads the file. client/python/CALIBRATE.md has its
-form.
+`quantctl convert --input-amax` reads the file. client/python/CALIBRATE.md
+documents its format.
 """
 
 import json
@@ -18,24 +18,25 @@ from quantd.values import shown
 __all__ = ["SCHEMA", "Calibration", "expert_of", "merge"]
 
 SCHEMA = "quantd.calibration/1"
-# "...mlp.experts.12.up_proj": the stack, the number, the projection.
+# "...mlp.experts.12.up_proj": the stack, the expert's number, the projection.
 _EXPERT = re.compile(r"(.*\bexperts)\.(\d+)\.([^.]+)")
 
 
 @dataclass
 class Calibration:
-  """The largest inputs of a model's modules, and how they were found.
+  """The largest inputs of a model's modules, and how they were measured.
 
   Attributes:
-    input_amax: The largest magnitude that comes into each module, by its name
-      in the checkpoint; of a percentile where one was asked for.
-    kv_amax: By the name of the attention: the largest magnitudes "k" and "v" of
-      keys and values as they are cached, after rotation.
-    filled: Experts that saw no token and have the largest of their siblings.
-    unmeasured: What is not here, and why.
-    method: "max", or "percentile 99.9".
+    input_amax: The largest magnitude of each module's input, by the module's
+      name in the checkpoint; or a percentile of it, see `method`.
+    kv_amax: By the name of the attention module, the largest magnitudes "k" and
+      "v" of keys and values as they are cached, after rotation.
+    filled: Modules of experts that saw no token. They have the largest
+      `input_amax` of their siblings.
+    unmeasured: Modules without a value, and the reasons.
+    method: "max", or for example "percentile 99.9".
     model: The name and the hash of the model.
-    data: A name, a hash, sequences and tokens of each run.
+    data: Name, hash, and numbers of sequences and tokens, for each run.
   """
 
   input_amax: dict[str, float] = field(default_factory=dict)
@@ -47,7 +48,7 @@ class Calibration:
   data: list[dict[str, Any]] = field(default_factory=list)
 
   def save(self, path: str | os.PathLike[str]) -> None:
-    """Writes the file, which appears when it is whole."""
+    """Writes the file. It gets its name when it is complete."""
     text = json.dumps(
       {"schema": SCHEMA} | asdict(self), indent=1, sort_keys=True
     )
@@ -61,7 +62,7 @@ class Calibration:
     """Reads a file that `save` wrote.
 
     Raises:
-      quantd.Invalid: It is another file, or of another version.
+      quantd.Invalid: The file has another format or version.
     """
     try:
       content = json.loads(pathlib.Path(path).read_text("utf-8"))
@@ -73,7 +74,7 @@ class Calibration:
       raise Invalid.of(str(path), f"a file of {SCHEMA}", str(error)) from error
 
   def fill(self) -> None:
-    """Gives experts that saw no token the largest of their siblings."""
+    """Gives experts that saw no token the largest value of their siblings."""
     most: dict[tuple[str, str], float] = {}
     for name, amax in self.input_amax.items():
       if expert := expert_of(name):
@@ -88,19 +89,19 @@ class Calibration:
 
 
 def expert_of(module: str) -> tuple[str, int, str] | None:
-  """The stack, the number and the projection of an expert's module."""
+  """Returns the stack, number and projection of an expert's module."""
   found = _EXPERT.fullmatch(module)
   return (found[1], int(found[2]), found[3]) if found else None
 
 
 def merge(parts: Sequence[Calibration]) -> Calibration:
-  """The maximum of calibrations of one model on several parts of the data.
+  """Returns the maximum of calibrations of one model on different data.
 
   Raises:
     quantd.Invalid: The models or the methods differ.
   """
   if not parts:
-    raise Invalid.of("merge", "files of calibrations", "none")
+    raise Invalid.of("merge", "calibrations", "none")
   out = Calibration(method=parts[0].method, model=dict(parts[0].model))
   reasons: dict[str, str] = {}
   for part in parts:

@@ -1,4 +1,4 @@
-"""Meters on the inputs of a model's modules, and on what its caches take."""
+"""Meters on the inputs of a model's modules, and on cached keys and values."""
 
 import contextlib
 import inspect
@@ -10,26 +10,27 @@ from quantd.calibration_file import expert_of
 
 __all__ = ["Meter", "Watch"]
 
-# Bins of a histogram: 16 for each power of two from 2^-32 to 2^32, by the upper
-# bits of fp32. Edges are fixed, so that one pass is enough and nothing is kept.
+# Bins of a histogram: 16 for each power of two from 2^-32 to 2^32, indexed by
+# the upper bits of fp32. The bins are fixed, so one pass suffices and no values
+# are kept.
 _SHIFT = 19
 _FIRST, _LAST = (127 - 32) << 4, (127 + 32) << 4
-# What of a name no prefix changes: "layers.0", and ".mlp.up_proj".
+# Splits a name behind its prefix: "layers.0" and ".mlp.up_proj".
 _NUMBERED = re.compile(r"(?:.*?\.)?([A-Za-z_]+\.\d+)(\..*)")
 _MULTIPLY = {"linear", "matmul", "__matmul__", "mm"}
 
 
 class Meter:
-  """The largest magnitude of all that it is shown, and perhaps a histogram."""
+  """Measures the largest magnitude of tensors, and optionally a histogram."""
 
   def __init__(self, histogram: bool = False) -> None:
-    """Has seen nothing."""
+    """Creates a meter that has seen no tensor."""
     self._histogram = histogram
     self._largest: Any = None
     self._counts: Any = None
 
   def add(self, x: Any) -> None:
-    """Takes a tensor into account, without waiting for its device."""
+    """Adds a tensor, without waiting for its device."""
     import torch
 
     if x.numel() == 0:
@@ -49,13 +50,13 @@ class Meter:
     self._counts = counts
 
   def largest(self) -> float:
-    """Of all elements; 0 where there were none."""
+    """Returns the largest magnitude; 0 if there were no elements."""
     return 0.0 if self._largest is None else float(self._largest)
 
   def percentile(self, percent: float) -> float:
-    """What no more than the rest of the elements exceeds.
+    """Returns a magnitude that `percent` % of the elements do not exceed.
 
-    It is the upper edge of a bin, so at most 1/16 too large.
+    The result is the upper edge of a bin, so it is at most 1/16 too large.
     """
     import torch
 
@@ -69,7 +70,7 @@ class Meter:
 
 
 class Watch:
-  """Meters by the names of modules, which count while the context is open."""
+  """Meters for modules, which measure while the context `open` is open."""
 
   def __init__(
     self,
@@ -77,7 +78,7 @@ class Watch:
     wanted: Mapping[str, tuple[int, int]],
     histogram: bool,
   ) -> None:
-    """Finds the modules; `wanted`: rows and columns of weights by their names."""
+    """Finds the modules. `wanted` has their weights' rows and columns."""
     self._model = model
     self._histogram = histogram
     self._names = _Names(model)
@@ -89,7 +90,7 @@ class Watch:
     for name, shape in wanted.items():
       meter = self._meter(name, shape)
       if meter is None:
-        self.absent[name] = "the loaded model has no module of that name"
+        self.absent[name] = "the loaded model has no module with this name"
       else:
         self.inputs[name] = meter
 
@@ -106,12 +107,12 @@ class Watch:
     return meters.setdefault(key, Meter(self._histogram))
 
   def measures(self, module: Any) -> bool:
-    """Whether it is one of the modules."""
+    """Returns whether the module is measured as a linear layer."""
     return module in self._linears
 
   @contextlib.contextmanager
   def open(self) -> Iterator[None]:
-    """Hooks the modules, and leaves the model as it was."""
+    """Hooks the modules, and restores the model at the end."""
     handles = []
     before = None
     try:
@@ -122,7 +123,7 @@ class Watch:
         handles.append(module.register_forward_pre_hook(enter))
         handles.append(module.register_forward_hook(leave, always_call=True))
       handles += self._watch_caches()
-      # Kernels that join experts show none of their inputs.
+      # Fused kernels for experts do not show the inputs of single experts.
       if self._stacks and hasattr(self._model, "set_experts_implementation"):
         before = self._model.config._experts_implementation
         self._model.set_experts_implementation("eager")
@@ -136,7 +137,7 @@ class Watch:
   def _watch_caches(self) -> Iterator[Any]:
     for name, module in _attentions(self._model):
       if any(child.startswith("kv_") for child, _ in module.named_children()):
-        self.absent[name] = "engines cache latents in place of keys and values"
+        self.absent[name] = "engines cache latents instead of keys and values"
         continue
       self.kv[name] = (Meter(), Meter())
       yield module.register_forward_pre_hook(
@@ -145,7 +146,7 @@ class Watch:
 
 
 class _Names:
-  """Modules by the names that checkpoints have for them."""
+  """Finds modules by their names in checkpoints."""
 
   def __init__(self, model: Any) -> None:
     self._modules = dict(model.named_modules())
@@ -158,7 +159,7 @@ class _Names:
           self._stacks.setdefault(found[1], []).append(module)
 
   def linear(self, name: str, shape: tuple[int, int]) -> Any:
-    """The module of that name, or the only one that differs in its prefix."""
+    """Returns the module with this name, or the only one up to a prefix."""
     module = self._modules.get(name)
     if module is None and (found := _NUMBERED.fullmatch(name)):
       module = _only(self._ends.get(found[1] + found[2], []))
@@ -167,9 +168,10 @@ class _Names:
     return module if fits else None
 
   def stack(self, name: str) -> Any:
-    """The module that has all experts of a layer in one parameter.
+    """Returns the module that has all experts of a layer in one parameter.
 
-    What is around it may have another name in the checkpoint.
+    Only the layer's number is compared: modules inside may be named differently
+    in the checkpoint.
     """
     found = _NUMBERED.fullmatch(name)
     return _only(self._stacks.get(found[1], [])) if found else None
@@ -185,7 +187,7 @@ def _stacked(module: Any) -> list[tuple[str, Any]]:
 
 
 def _is_second(name: str) -> bool:
-  """Whether a projection follows the activation of an expert."""
+  """Returns whether a projection follows the activation of an expert."""
   return "down" in name or name.startswith("w2")
 
 
@@ -200,7 +202,7 @@ def _input_hook(meter: Meter) -> Any:
 def _stack_hooks(
   module: Any, meters: Mapping[tuple[bool, int], Meter]
 ) -> tuple[Any, Any]:
-  """Sees each product with an expert's part of a parameter."""
+  """Hooks that measure the left operand of products with an expert."""
   from torch.overrides import TorchFunctionMode
 
   class Mode(TorchFunctionMode):  # type: ignore[misc]
@@ -233,7 +235,7 @@ def _stack_hooks(
 
 
 def _attentions(model: Any) -> list[tuple[str, Any]]:
-  """The innermost modules that are handed a cache."""
+  """Returns the innermost modules that have a cache argument."""
   found = [
     (name, module)
     for name, module in model.named_modules()
@@ -264,7 +266,7 @@ def _cache_hook(keys: Meter, values: Meter) -> Any:
 
 
 class _Cache:
-  """A cache, also to `isinstance`, whose meters see what it is given."""
+  """Wraps a cache and measures its keys and values; passes `isinstance`."""
 
   def __init__(self, cache: Any, keys: Meter, values: Meter) -> None:
     self._cache, self._keys, self._values = cache, keys, values

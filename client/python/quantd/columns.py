@@ -1,12 +1,12 @@
-"""Quantizes columns of tensors to columns of parts, for data pipelines.
+"""Quantizes a column of tensors into columns of parts, for data pipelines.
 
   dataset.map(quantd.Quantize("gpu-a:50151", column="x"), batched=True)
   ds.map_batches(
     quantd.Quantize, fn_constructor_args=("gpu-a:50151,gpu-b:50151",),
     fn_constructor_kwargs={"column": "x", "dtype": "bf16"}, concurrency=4)
 
-A record is one tensor and is quantized alone, so its bytes do not depend on how
-a pipeline cuts its data into batches and repeats them.
+Each record is one tensor and is quantized by itself. Its bytes do not depend on
+how a pipeline cuts its data into batches, or repeats them.
 """
 
 import concurrent.futures
@@ -29,7 +29,7 @@ from quantd.words import DTYPES, DType, Format
 
 __all__ = ["Quantize"]
 
-# Columns that are not named like the kind of their part.
+# Columns whose names differ from the kinds of their parts.
 _NAMES = {
   "rowwise_data": "codes",
   "rowwise_scale": "scales",
@@ -40,24 +40,23 @@ _NAMES = {
   "columnwise_scale": "columnwise_scales",
   "amax": "tensor_amax",
 }
-# Defaults for a call, retries included: a pipeline prefers waiting for a server
-# to failing.
+# Default arguments of `connect`. A pipeline prefers waiting for a server to
+# failing.
 _PATIENCE: Mapping[str, Any] = {"deadline": 300.0}
 
 
 class Quantize:
-  """A function of batches: takes tensors, returns their parts.
+  """A function that maps batches of tensors to batches of their parts.
 
   Takes and returns columns by name, as `datasets.Dataset.map` with batched=True
   and Ray Data's `map_batches` with batch_format="numpy" expect. Adds to each
   batch "codes" and "scales" as uint8 (fp32 scales as float32), "amax" as
-  float32 if the format has one, and the other requested parts:
-  "columnwise_codes", "tensor_amax", "dbias" ... Other columns are passed
-  through. The bytes of a record are those of `Connection.quantize`, however
-  batches are cut.
+  float32 if the format has one, and other requested parts such as
+  "columnwise_codes", "tensor_amax" or "dbias". Other columns are passed
+  through. A record has the bytes of `Connection.quantize` in any batch.
 
-  Pickles as its settings, and connects with its first batch. May be used by
-  many threads.
+  Pickles its settings, and connects with its first batch. Many threads may use
+  one object.
 
   Example:
     >>> made = Quantize("127.0.0.1:50151", "mxfp8_e4m3", column="x")
@@ -78,29 +77,29 @@ class Quantize:
     settings: Mapping[str, Any] | None = None,
     **keywords: Unpack[QuantizeKeywords],
   ) -> None:
-    """Checks its arguments; does not connect.
+    """Checks the arguments. Does not connect.
 
     Args:
       servers: As for `quantd.connect`, several separated by commas.
       format: As for `Connection.quantize`.
-      column: The column of tensors, of 1 to 8 dimensions each; lists of numbers
-        are read as `dtype`, or else f32.
-      dtype: The type of its elements if numpy has none: "bf16" for a column of
-        uint16, which is how Arrow stores it.
-      prefix: The prefix of new columns' names.
-      keep: Whether the column of tensors stays.
-      threads: Calls at once.
-      settings: Further arguments of `quantd.connect`: tls, token_file, retry.
-        Without a deadline a call has 300 s, retries included.
-      **keywords: Options, as for `Connection.quantize`; no splits.
+      column: The column of tensors, of 1 to 8 dimensions each. Lists of numbers
+        are read as `dtype`, or else as f32.
+      dtype: The type of the elements if numpy does not have it: "bf16" for a
+        column of uint16, which is how Arrow stores bf16.
+      prefix: The prefix of the names of new columns.
+      keep: Whether the column of tensors stays in the batch.
+      threads: Calls at a time.
+      settings: More arguments of `quantd.connect`, such as tls, token_file or
+        retry. The default deadline is 300 s, including retries.
+      **keywords: Options, as for `Connection.quantize`, except for `splits`.
 
     Raises:
       quantd.Invalid: An argument is invalid.
     """
     if keywords.get("splits") is not None:
-      raise Invalid.of("splits", "none: each record is a tensor", "groups")
+      raise Invalid.of("splits", "none: each record is a tensor", "splits")
     if keywords.get("stochastic") is True:
-      expected = "a seed, for one that is drawn would be lost"
+      expected = "a seed, because a random one could not be repeated"
       raise Invalid.of("stochastic", expected, "True")
     if threads < 1:
       raise Invalid.of("threads", "at least 1", str(threads))
@@ -125,7 +124,7 @@ class Quantize:
     self._keywords = keywords
     self._lock = threading.Lock()
     self._connection: Connection | None = None
-    # Reports an invalid address now.
+    # Reports an invalid address now and not with the first batch.
     self._connect().close()
 
   def _connect(self) -> Connection:
@@ -133,18 +132,18 @@ class Quantize:
     return connect(self._state["servers"], **settings)
 
   def __reduce__(self) -> tuple[Any, ...]:
-    """Pickles as its arguments."""
+    """Pickles the arguments."""
     return (_made, (self._state,))
 
   def types(self) -> dict[str, str]:
-    """The columns that it adds, with the word of each one's element type."""
+    """Returns the element types of new columns by name."""
     asked = options.quantize_message(self._format, self._keywords)
     dtype = DTYPES.parse("dtype", self._dtype or "bf16")
     try:
-      # The parts do not depend on the shape.
+      # The kinds and types of parts do not depend on the shape.
       found = geometry.specs(pb.Tensor(dtype=dtype, shape=[256, 256]), asked)
     except (ValueError, IndexError, ZeroDivisionError) as bad:
-      raise Invalid.of("options", "those that go together", str(bad)) from bad
+      raise Invalid.of("options", "a legal combination", str(bad)) from bad
     return {self._name(spec.kind): spec.dtype for spec in found}
 
   def _name(self, kind: str) -> str:
@@ -152,11 +151,11 @@ class Quantize:
 
   @property
   def columns(self) -> tuple[str, ...]:
-    """The names of the columns that it adds."""
+    """The names of the new columns."""
     return tuple(self.types())
 
   def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Quantizes a batch, some records at once.
+    """Quantizes a batch, several records at a time.
 
     Raises:
       quantd.Invalid: A record is invalid, or the column does not exist.
@@ -167,7 +166,7 @@ class Quantize:
     out = {k: v for k, v in batch.items() if self._keep or k != self._column}
     parts: dict[str, list[Array]] = {name: [] for name in self.columns}
     if clash := sorted(parts.keys() & out.keys()):
-      raise Invalid.of("prefix", "one that makes new names", f"old {clash[0]}")
+      raise Invalid.of("prefix", "one that makes new names", f"the name {clash[0]}")
     with concurrent.futures.ThreadPoolExecutor(self._threads) as pool:
       calls = [pool.submit(self._quantize, x) for x in batch[self._column]]
       for i, call in enumerate(calls):
@@ -189,7 +188,7 @@ class Quantize:
       if self._connection is None:
         self._connection = self._connect()
     if isinstance(x, list):
-      # Lists have no type; their bf16 numbers are given as bits.
+      # A list has no type. Its bf16 numbers are given as bits.
       kinds = {"f32": "<f4", "f16": "<f2", "bf16": "<u2"}
       x = np.asarray(x, kinds[self._dtype or "f32"])
     return self._connection.quantize(
@@ -202,7 +201,7 @@ def _made(state: dict[str, Any]) -> Quantize:
 
 
 def _stack(arrays: Sequence[Array]) -> Array:
-  """One array with records along its first axis; of objects if shapes differ."""
+  """Stacks records along a new axis; as objects if their shapes differ."""
   if len({a.shape for a in arrays}) <= 1:
     return np.stack(arrays) if arrays else np.empty((0,), np.uint8)
   ragged = np.empty(len(arrays), object)

@@ -1,4 +1,4 @@
-"""Converts whole models with the program quantctl: `quantd.convert`."""
+"""`quantd.convert`: converts whole models with the program quantctl."""
 
 import json
 import os
@@ -22,10 +22,10 @@ Path = str | os.PathLike[str]
 
 
 class ConvertKeywords(TypedDict, total=False):
-  """The options of `quantctl convert`, whose help describes each.
+  """The options of `quantctl convert`; its help describes each of them.
 
-  Flags are True, repeatable options are lists, and `rule` may be a mapping:
-  {"*.o_proj": "bf16"}.
+  Flags are True. Options that can be repeated are lists. `rule` may also be a
+  mapping: {"*.o_proj": "bf16"}.
   """
 
   dialect: str
@@ -62,11 +62,11 @@ class Conversion:
   """The result of a conversion, from `quantctl convert --json`.
 
   Attributes:
-    output: The directory.
-    plan: The event "plan": groups of weights, what is left out, bytes.
-    weights: The events "group": modules, format, and SQNR if requested; empty
+    output: The directory that was written.
+    plan: The event "plan": groups of weights, weights left out, bytes.
+    weights: The events "group": modules, format, and SQNR if requested. Empty
       after a dry run.
-    total: The event "done": bytes, seconds, the report; empty after a dry run.
+    total: The event "done": bytes, seconds, the report. Empty after a dry run.
   """
 
   output: str
@@ -85,28 +85,28 @@ def convert(
 ) -> Conversion:
   """Quantizes a model into a directory that inference engines load.
 
-  Runs the program `quantctl convert`, with its plan, files and report. The same
-  call continues a conversion that was interrupted.
+  Runs the program `quantctl convert`, with its plan, files and report. To
+  continue an interrupted conversion, repeat the same call.
 
   Args:
     source: The model's directory, or a .safetensors file.
     output: The directory to write.
     progress: True shows a bar if tqdm is installed. A function is called with
-      the bytes of weights that are done and the total; an exception of the
-      function ends the conversion.
-    quantctl: The program; None: the one installed with this package, or found
-      in PATH.
-    **options: Those of the command, as `ConvertKeywords` lists them: format=
-      "nvfp4", dialect="modelopt", only=["*.mlp.*"], statistics=True, report=
-      "report", server="local" ...
+      the bytes of weights that are done and the total. If it raises, the
+      conversion ends.
+    quantctl: The program. None uses the one installed with this package, or
+      the one in PATH.
+    **options: Options of the command, as `ConvertKeywords` lists them, such as
+      format="nvfp4", dialect="modelopt", only=["*.mlp.*"], statistics=True,
+      report="report", server="local".
 
   Returns:
-    What was planned and done.
+    The plan and the results.
 
   Raises:
     quantd.Invalid: The model or an option is invalid.
     quantd.Unavailable: No server answers.
-    quantd.Unimplemented: There is no quantctl; the error says how to get it.
+    quantd.Unimplemented: quantctl is missing. The error says how to get it.
     quantd.Error: Some weights failed, or the output cannot be written.
   """
   refuse_unknown("convert", options, ConvertKeywords)
@@ -137,21 +137,21 @@ def convert(
 
 
 def _program(quantctl: Path | None) -> str:
-  """The path of the command."""
+  """Returns the path of the program."""
   if quantctl is not None:
     return os.fspath(quantctl)
   scripts = sysconfig.get_path("scripts")
   found = shutil.which("quantctl", path=scripts) or shutil.which("quantctl")
   if found is None:
     raise Unimplemented(
-      "convert() runs the program quantctl, which is not here: install the "
+      "convert() needs the program quantctl, which was not found: install the "
       "native wheel or the Debian package of quantd, or name it: quantctl=PATH"
     )
   return found
 
 
 def _flags(options: ConvertKeywords) -> Iterator[str]:
-  """Options as arguments of the command."""
+  """Yields the options as arguments of the command."""
   for name, value in options.items():
     flag = f"--{name.replace('_', '-')}"
     values: Any = [value]
@@ -165,7 +165,7 @@ def _flags(options: ConvertKeywords) -> Iterator[str]:
       elif isinstance(one, (str, os.PathLike, int, float)):
         yield f"{flag}={os.fspath(one) if isinstance(one, os.PathLike) else one}"
       else:
-        raise Invalid.of(name, "text, a number, a path or several", shown(one))
+        raise Invalid.of(name, "text, a number, a path or a list of them", shown(one))
 
 
 def _events(command: list[str]) -> Generator[dict[str, Any], None, None]:
@@ -180,7 +180,7 @@ def _events(command: list[str]) -> Generator[dict[str, Any], None, None]:
     with child:
       try:
         for line in child.stdout or ():
-          # An error is a JSON object over several lines, with text beside it.
+          # An event is one line. An error is a JSON object over several lines.
           if line.startswith("{") and line.endswith("}\n"):
             yield json.loads(line)
       except BaseException:
@@ -193,5 +193,5 @@ def _events(command: list[str]) -> Generator[dict[str, Any], None, None]:
       raise _KINDS.get(child.returncode, Error)(text)
 
 
-# The command's exit codes: wrong usage, invalid input, no server, refused.
+# Errors by exit code: wrong usage, invalid input, no server, refused.
 _KINDS = {2: Invalid, 3: Invalid, 4: Unavailable, 5: Invalid}

@@ -1,7 +1,7 @@
-"""Errors, as exceptions that a program can tell apart.
+"""Errors, as exceptions that a program can distinguish.
 
 Every failed call raises an `Error`. An invalid argument raises `Invalid`,
-whether this package or the server found it; it is also a `ValueError`.
+whether this package or the server detects it. `Invalid` is also a `ValueError`.
 """
 
 from quantd import quantd_pb2 as pb
@@ -49,10 +49,10 @@ class Error(Exception):
   """A call that failed.
 
   Attributes:
-    code: The name of the status, "UNAVAILABLE".
-    message: What happened, for people.
-    request_id: The call's id in the server's log; "" if it reached no server.
-    attempts: How many times it was sent; 0 if it was refused before.
+    code: The name of the gRPC status, such as "UNAVAILABLE".
+    message: A description of the problem.
+    request_id: The call's id in the server's log. "" if no server answered.
+    attempts: How often the call was sent. 0 if it was refused before sending.
   """
 
   code = "UNKNOWN"
@@ -65,7 +65,7 @@ class Error(Exception):
     request_id: str = "",
     attempts: int = 0,
   ) -> None:
-    """Makes one; `code` None: that of the class."""
+    """Creates an error. Without `code`, it has the code of its class."""
     super().__init__(message)
     self.message = message
     self.code = code or type(self).code
@@ -73,12 +73,12 @@ class Error(Exception):
     self.attempts = attempts
 
   def say(self, message: str) -> None:
-    """Replaces the message; for the package itself."""
+    """Replaces the message. Only for the package itself."""
     self.message = message
     self.args = (message,)
 
   def __str__(self) -> str:
-    """The message, and the ids to find the call in the server's log."""
+    """Returns the message, the request id and the number of attempts."""
     more = []
     if self.request_id:
       more.append(f"request id {self.request_id}")
@@ -87,7 +87,7 @@ class Error(Exception):
     return f"{self.message} ({', '.join(more)})" if more else self.message
 
   def __reduce__(self) -> tuple[object, ...]:
-    """Pickles completely, so that a Ray task or an executor can raise it."""
+    """Pickles all attributes: Ray tasks and executors can raise the error."""
     return (_restore, (type(self), self.args, dict(self.__dict__)))
 
 
@@ -101,10 +101,10 @@ def _restore(
 
 
 class Invalid(Error, ValueError):
-  """An argument is invalid; the same call will never succeed.
+  """An argument is invalid. Repeating the call cannot succeed.
 
   Attributes:
-    field: Its path in the names of quantd.proto: "rht.sign_mask".
+    field: The path of the argument in quantd.proto, such as "rht.sign_mask".
     expected: What would be valid.
     got: What was given.
   """
@@ -116,7 +116,7 @@ class Invalid(Error, ValueError):
 
   @classmethod
   def of(cls, field: str, expected: str, got: str) -> "Invalid":
-    """The error for a field that this package refuses.
+    """Creates the error for a field that this package refuses.
 
     Example:
       >>> Invalid.of("usage", "rowwise or both", "sideways").field
@@ -131,8 +131,8 @@ class TooLarge(Error, ValueError):
   """The request is larger than the server accepts.
 
   Attributes:
-    limit: Bytes.
-    field: The part that is too large, as a path: "request" is all of it.
+    limit: The limit in bytes.
+    field: The part that is too large. "request" stands for the whole request.
   """
 
   code = "INVALID_ARGUMENT"
@@ -147,10 +147,10 @@ class Unavailable(Error):
 
 
 class Busy(Error):
-  """The server has no room now; the call was retried within its deadline.
+  """The server has no memory for the call. Retries lasted until the deadline.
 
   Attributes:
-    retry_delay: Seconds after which to try again; 0: unknown.
+    retry_delay: Seconds after which to retry. 0 if unknown.
   """
 
   code = "RESOURCE_EXHAUSTED"
@@ -158,7 +158,7 @@ class Busy(Error):
 
 
 class Draining(Unavailable):
-  """The server is shutting down and takes no more calls."""
+  """The server is shutting down and accepts no more calls."""
 
 
 class NoDevice(Unavailable):
@@ -166,31 +166,31 @@ class NoDevice(Unavailable):
 
 
 class DeviceFault(Error):
-  """A device failed during the work; the server's log has details."""
+  """A device failed during the call. The server's log has details."""
 
   code = "INTERNAL"
 
 
 class DeadlineExceeded(Error, TimeoutError):
-  """The call took longer than it was given."""
+  """The call did not end before its deadline."""
 
   code = "DEADLINE_EXCEEDED"
 
 
 class Cancelled(Error):
-  """The call was cancelled by its `Cancellation`, or the connection closed."""
+  """The call's `Cancellation` was cancelled, or the connection was closed."""
 
   code = "CANCELLED"
 
 
 class Unauthenticated(Error):
-  """The server wants a token and got no valid one."""
+  """The server requires a token and did not receive a valid one."""
 
   code = "UNAUTHENTICATED"
 
 
 class Unimplemented(Error):
-  """The server, or this build, does not have what was asked for."""
+  """The server, or this build of the package, lacks a feature."""
 
   code = "UNIMPLEMENTED"
 
@@ -198,7 +198,7 @@ class Unimplemented(Error):
 class Forked(Error):
   """This process was forked from one that had used this engine.
 
-  Threads do not survive a fork, so the engine cannot go on: start processes
+  Threads do not survive a fork, so the engine cannot continue. Start processes
   with "spawn" or "forkserver", or make the first call after the fork.
   """
 
@@ -227,9 +227,9 @@ def from_status(
   request_id: str = "",
   attempts: int = 0,
 ) -> Error:
-  """The exception for gRPC's status number, to be raised.
+  """Creates the exception for gRPC's status number.
 
-  `detail` is the serialized ErrorDetail that came with it.
+  `detail` is the serialized ErrorDetail of the status, if it has one.
 
   Example:
     >>> from_status(14, "gone")

@@ -1,12 +1,12 @@
-"""The randomized Hadamard transform, here and not on a server.
+"""The randomized Hadamard transform, computed without a server.
 
-Works on arrays of numpy, PyTorch and JAX, and is bit-equal to `apply_rht` of a
-connection: products and sums are in fp32, in the order that FORMATS.md defines.
-XLA flushes subnormal numbers to zero on some devices; there, results below
-2^-126 differ.
+Works on arrays of numpy, PyTorch and JAX. Results equal `apply_rht` of a
+connection bit for bit: products and sums are in fp32, in the order that
+FORMATS.md defines. On some devices XLA flushes subnormal numbers to zero; there
+results below 2^-126 differ.
 
-The names are similar to those of TransformerEngine's JAX utilities; the
-package's `README.md` maps them.
+The names are similar to TransformerEngine's JAX utilities. The package's
+`README.md` lists the correspondence.
 """
 
 import importlib
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 DIMENSIONS = (16, 32, 64, 128)
-# Bits of the default signs, repeated for larger dimensions.
+# The default sign mask, repeated for dimensions above 16.
 DEFAULT_SIGN_MASK = 0xD7E8
 
 Mask = int | None
@@ -67,12 +67,12 @@ def _mask(mask: Mask, dimension: int) -> int:
 
 
 def sign_vector(dimension: int = 16, mask: Mask = None) -> Any:
-  """The signs of a mask: an int8 array of 1 and -1.
+  """Returns the signs of a mask as an int8 array of 1 and -1.
 
   Args:
     dimension: 16, 32, 64 or 128.
-    mask: Bit i is set if sign i is -1; None: those of TransformerEngine and
-      torchao.
+    mask: Bit i is set if sign i is -1. None uses the signs of TransformerEngine
+      and torchao.
 
   Returns:
     int8 [dimension].
@@ -89,7 +89,7 @@ def sign_vector(dimension: int = 16, mask: Mask = None) -> Any:
 
 
 def sign_mask(vector: Sequence[int]) -> int:
-  """The mask of signs: bit i is set where sign i is -1.
+  """Returns the mask of signs: bit i is set if sign i is -1.
 
   Example:
     >>> hex(sign_mask(sign_vector()))
@@ -111,7 +111,7 @@ def _factor(dimension: int) -> np.float32:
 
 
 def hadamard_matrix(dimension: int = 16) -> Any:
-  """H[i][j] = (-1)^popcount(i & j), not scaled: int8 [dimension, dimension].
+  """Returns H[i][j] = (-1)^popcount(i & j) as int8, without scaling.
 
   Example:
     >>> int(abs(hadamard_matrix(16) @ hadamard_matrix(16)).max())
@@ -130,16 +130,16 @@ def rht_matrix(
   dtype: DType = "bf16",
   like: Like = None,
 ) -> Any:
-  """R = diag(signs) H / sqrt(dimension), so that a row x becomes x R.
+  """Returns R = diag(signs) H / sqrt(dimension), which rotates a row x to x R.
 
   Args:
     dimension: 16, 32, 64 or 128.
-    mask: The signs; None: the default.
-    dtype: "f32", "f16" or "bf16"; entries are rounded once.
+    mask: The sign mask. None uses the default.
+    dtype: "f32", "f16" or "bf16". Entries are rounded once.
     like: "numpy", "torch", "jax" or an array.
 
   Returns:
-    [dimension, dimension].
+    An array [dimension, dimension].
 
   Example:
     >>> float(rht_matrix(dtype="f32")[3, 0])
@@ -155,13 +155,13 @@ def rht_matrix(
 
 
 def _namespace(library: str) -> Any:
-  """The functions of a library: numpy, torch or jax.numpy."""
+  """Returns the module numpy, torch or jax.numpy."""
   names = {"numpy": "numpy", "torch": "torch", "jax": "jax.numpy"}
   return importlib.import_module(names[library])
 
 
 def _floats(xp: Any, x: Any, dtype: str) -> Any:
-  """The values as fp32."""
+  """Converts the values to fp32."""
   if xp is np and dtype == "bf16":
     bits = np.ascontiguousarray(x).view(np.uint16).astype(np.uint32) << 16
     return bits.view(np.float32)
@@ -169,15 +169,14 @@ def _floats(xp: Any, x: Any, dtype: str) -> Any:
 
 
 def _scaled(xp: Any, x: Any, factors: Array) -> Any:
-  """The bits of fmaf(x, factor, +0): the product, but +0 where x is 0."""
+  """Returns fmaf(x, factor, +0): the product, but +0 where x is 0."""
   if xp.__name__ == "torch":
     product = x * xp.from_numpy(factors).to(x.device)
     return product.masked_fill(x == 0, 0.0)
   if xp is np:
     return np.where(x == 0, np.float32(0), x * factors)
-  # XLA contracts a product and a following sum into one operation. Each second
-  # product is negated, and negated back by a selection, which keeps the product
-  # and the sum apart.
+  # XLA would fuse the product and the sum that follows into one rounding. To
+  # prevent that, every second product is negated, and negated back by a select.
   odd = np.arange(len(factors)) % 2 == 1
   product = x * np.where(odd, -factors, factors)
   product = xp.where(odd, -product, product)
@@ -185,7 +184,7 @@ def _scaled(xp: Any, x: Any, factors: Array) -> Any:
 
 
 def _rounded(xp: Any, x: Any, dtype: str) -> Any:
-  """Rounds to the type, to nearest even; all NaNs become the same one."""
+  """Rounds to nearest even. All NaNs become the same NaN."""
   if xp.__name__ == "torch":
     return x.masked_fill(xp.isnan(x), math.nan).to(torch_dtype(dtype))
   x = xp.where(xp.isnan(x), np.float32(np.nan), x)
@@ -217,7 +216,7 @@ def _dtype_of(x: Any, dtype: Any) -> str:
 
 
 def _stages(xp: Any, t: Any, n: int) -> Any:
-  """(a, b) -> (a + b, a - b) for the strides 1, 2, .. n / 2 of blocks of n."""
+  """Maps (a, b) to (a + b, a - b) with strides 1 to n / 2, in blocks of n."""
   stride = 1
   while stride < n:
     pairs = t.reshape((-1, 2, stride))
@@ -230,7 +229,7 @@ def _stages(xp: Any, t: Any, n: int) -> Any:
 def _rotate(
   x: Any, inverse: bool, dimension: int, mask: Mask, dtype: Any
 ) -> tuple[Any, Any, str]:
-  """The rotated values in fp32, in blocks, and the library and type of x."""
+  """Returns rotated fp32 blocks, and the library and type of x."""
   library = library_of(x)
   if library not in ("numpy", "torch", "jax"):
     raise Invalid.of(
@@ -242,7 +241,7 @@ def _rotate(
   dimension = _checked(dimension)
   bits = _mask(mask, dimension)
   if len(x.shape) == 0 or x.shape[-1] % dimension:
-    got = "none" if len(x.shape) == 0 else str(x.shape[-1])
+    got = "no dimension" if len(x.shape) == 0 else str(x.shape[-1])
     expected = f"a last dimension that is a multiple of {dimension}"
     raise Invalid.of("tensor.shape", expected, got)
   xp = _namespace(library)
@@ -266,23 +265,23 @@ def apply_rht(
   output: DType | None = None,
   dtype: DType | None = None,
 ) -> Any:
-  """Rotates blocks along the last dimension, forward or back.
+  """Rotates blocks along the last dimension, or undoes that.
 
   Args:
-    x: [..., K] of f32, f16 or bf16, of numpy, PyTorch or JAX; K a multiple of
-      the dimension. In JAX also under `jit`.
-    inverse: Rotate back.
+    x: An array [..., K] of f32, f16 or bf16, of numpy, PyTorch or JAX (also
+      under `jit`). K must be a multiple of the dimension.
+    inverse: Undo the rotation.
     dimension: 16, 32, 64 or 128.
-    mask: The signs; None: the default.
-    output: The type of the result, to which it is rounded once; None: that of
+    mask: The sign mask. None uses the default.
+    output: The type of the result, which is rounded once. None uses the type of
       x.
-    dtype: "bf16" if x is uint16 and holds the bits of bf16.
+    dtype: "bf16" if x is uint16 and has the bits of bf16.
 
   Returns:
     An array of x's library and shape.
 
   Raises:
-    quantd.Invalid: The shape or the type of x is no good.
+    quantd.Invalid: The shape or the type of x is invalid.
 
   Example:
     >>> x = np.arange(16, dtype=np.float32)
@@ -297,13 +296,13 @@ def apply_rht(
 def rht_amax(
   x: Any, *, dimension: int = 16, mask: Mask = None, dtype: DType | None = None
 ) -> Any:
-  """The largest magnitude after rotation along the last dimension.
+  """Returns the largest magnitude after rotation along the last dimension.
 
-  Values are rounded to bf16 and NaN is left out, as in quantizing. Transpose x
-  for the rotation of its columns.
+  As in quantization, rotated values are rounded to bf16 and NaN is ignored.
+  Transpose x to rotate its columns.
 
   Returns:
-    A scalar of fp32, of x's library.
+    An fp32 scalar of x's library.
 
   Example:
     >>> float(rht_amax(np.ones((2, 16), np.float32)))

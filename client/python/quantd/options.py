@@ -1,7 +1,7 @@
 """Converts keyword arguments to the option messages of quantd.proto.
 
-The only place that knows the names of options. The server decides which of
-them go together: what it refuses is raised as `quantd.Invalid`.
+No other module knows the names of options. The server decides which options may
+be combined. What it refuses is raised as `quantd.Invalid`.
 """
 
 import difflib
@@ -44,55 +44,58 @@ __all__ = [
   "whole",
 ]
 
-# One number, or one for each group or line.
+# One number, or a list with one for each group or line.
 Numbers = float | Sequence[float]
 
 
 class QuantizeKeywords(TypedDict, total=False):
   """Options of `quantize`, `plan` and `Quantizer`, all of them optional.
 
-  WIRE.md and FORMATS.md describe each, under the same names. Instead of a word,
-  its number in quantd_pb2 is accepted. Truth values must be True or False, and
-  numbers must not be text.
+  WIRE.md and FORMATS.md describe each option under the same name. A word may be
+  replaced by its number in quantd_pb2. Flags must be True or False, and numbers
+  must not be text.
 
   Attributes:
-    usage: Copies to make: "rowwise", "columnwise", "both", or "none" for only
-      the other parts. Default: those that are rotated, or else rowwise.
-    profile: Whose bytes: "te" (the default), "modelopt@0.47" ...
+    usage: Copies to make: "rowwise", "columnwise" or "both"; "none" makes only
+      other parts. The default is the copies in `rht`, or else "rowwise".
+    profile: The library whose arithmetic is used: "te" (the default) or, for
+      example, "modelopt@0.47".
     rht: Copies to rotate first: "rowwise", "columnwise", "both", or True for
-      all that are made: those of `usage`, or both.
-    rht_dimension: Elements that are rotated together: 16, 32, 64 or 128.
-    sign_mask: Signs of the rotation, bit i set: sign i is -1. An integer, "0x"
-      text, or bytes in little endian. Without it TransformerEngine's.
+      the copies in `usage`, or else both.
+    rht_dimension: Number of elements rotated together: 16, 32, 64 or 128.
+    sign_mask: Signs of the rotation: bit i is set if sign i is -1. An integer,
+      "0x" text, or little-endian bytes. The default is TransformerEngine's.
     non_finite: "ignore", "propagate" or "reject" NaN and Inf.
-    given_amax: An amax that replaces the computed one: a number, or one for
-      each group or line, for the rowwise copy (of "columnwise" usage: for that
-      one), or {"rowwise": ..., "columnwise": ...}.
-    amax_estimation_scale: The amax after rotation is that before it, times
-      this.
+    given_amax: An amax to use instead of computing one: a number, or one for
+      each group or line. It applies to the columnwise copy if `usage` is
+      "columnwise", and else to the rowwise copy. A mapping {"rowwise": ...,
+      "columnwise": ...} gives both.
+    amax_estimation_scale: Estimates the amax after rotation as the amax before
+      rotation times this factor.
     scale_layout: "linear" or "swizzled" (tiles of 128 x 4).
-    compact_scales: NVFP4_2D: one scale for a square.
+    compact_scales: NVFP4_2D: store one scale for each square.
     row_scaled: NVFP4: one amax for each line.
-    scale_256: 4over6: largest block scale 256.
-    stochastic: Rounds stochastically by this seed; True draws one, which the
-      result's `seed` tells.
-    seed_offset: Another stream of the same seed.
+    scale_256: 4over6: the largest block scale is 256.
+    stochastic: The seed of stochastic rounding. True draws a seed, which the
+      result has as `seed`.
+    seed_offset: Selects another random stream of the same seed.
     shard: (row_offset, column_offset, total_columns) in the whole tensor.
-    four_over_six: "mae" or "mse": NVFP4 blocks mapped to 4 or to 6.
-    fast_error: 4over6 compares before scaling back.
-    epsilon: FP8: a smaller amax counts as this one.
-    power_of_two: FP8: scales that are powers of two, or not.
-    scale: FP8 delayed scaling: multiply by this, or one for each group.
-    history: FP8 delayed scaling: the amax history to roll; as WIRE.md says any
-      values, so that one which a NaN got into can be rolled on.
+    four_over_six: "mae" or "mse": maps each NVFP4 block to 4 or to 6.
+    fast_error: 4over6: compares errors before scaling back.
+    epsilon: FP8: the smallest amax. Smaller ones are replaced by it.
+    power_of_two: FP8: whether scales are powers of two.
+    scale: FP8 delayed scaling: the factor, or one for each group.
+    history: FP8 delayed scaling: the amax history to update. Any values are
+      accepted, even NaN, as WIRE.md says.
     history_rule: "max" or "most_recent".
     history_margin: The next scale is 2^margin smaller.
     scale_rule: MX: "up", "floor", "ceil" or "even".
-    splits: Rows of groups, each worked on as if alone.
+    splits: Rows of each group. Groups are quantized independently.
     partial_splits: The groups may end before the last row.
-    amax: Also give max |x| before any rotation.
-    dbias: Also give the sums of the columns; of that type where it is one.
-    statistics: Also tell SQNR, largest error, clipped and flushed values.
+    amax: Also return max |x| before rotation.
+    dbias: Also return the sum of each column; a type sets the sums' type.
+    statistics: Also return SQNR, the largest error, and the numbers of clipped
+      and flushed values.
   """
 
   usage: Usage | None
@@ -136,7 +139,7 @@ def refuse_unknown(function: str, got: Mapping[str, Any], known: type) -> None:
 
 
 def copies(field: str, word: Any) -> tuple[bool, bool]:
-  """Whether a usage names the rowwise and the columnwise copy."""
+  """Returns whether a usage has the rowwise and the columnwise copy."""
   if word is None or (isinstance(word, str) and word == "none"):
     return False, False
   usage = words.USAGES.parse(field, word, ("rowwise", "columnwise", "both"))
@@ -144,11 +147,11 @@ def copies(field: str, word: Any) -> tuple[bool, bool]:
 
 
 def sign_mask_bytes(mask: int | str | bytes, dimension: int) -> bytes:
-  """The serialized signs: dimension / 8 bytes in little endian."""
+  """Returns the sign mask as dimension / 8 little-endian bytes."""
   field = "rht.sign_mask"
   if isinstance(mask, (bytes, bytearray)):
     return bytes(mask)
-  # For an illegal dimension, which the server refuses, any mask will do.
+  # The server refuses an illegal dimension, so its mask does not matter.
   bits = min(max(dimension, 16), 128)
   most = (1 << bits) - 1
   if not isinstance(mask, str):
@@ -164,7 +167,7 @@ def rht_message(
   dimension: int = 16,
   sign_mask: int | str | bytes | None = None,
 ) -> pb.Rht:
-  """The rotation of these copies."""
+  """Builds the message for the rotation of these copies."""
   rht = pb.Rht(rowwise=rowwise, columnwise=columnwise)
   rht.dimension = whole("rht.dimension", dimension, 0, 2**32 - 1)
   if sign_mask is not None:
@@ -173,9 +176,9 @@ def rht_message(
 
 
 def splits_message(splits: Sequence[int], partial: bool = False) -> pb.Splits:
-  """Rows of groups."""
+  """Builds the message for groups of rows."""
   if not is_list(splits):
-    raise Invalid.of("splits", "a list of rows of groups", shown(splits))
+    raise Invalid.of("splits", "a list of the rows of each group", shown(splits))
   rows = [whole("splits", r, -(2**63), 2**63 - 1) for r in splits]
   return pb.Splits(rows=rows, partial=flag("partial_splits", partial))
 
@@ -250,7 +253,7 @@ def _fill_rounding(o: pb.QuantizeOptions, k: QuantizeKeywords) -> None:
   seed = k.get("stochastic")
   if seed is not None and seed is not False:
     o.rounding = pb.ROUNDING_STOCHASTIC
-    # Drawn before the first attempt, so that a retry rounds the same way.
+    # Drawn before the first attempt, so that retries round in the same way.
     drawn = secrets.randbits(64) if seed is True else seed
     o.stochastic.seed = whole("stochastic.seed", drawn, 0, 2**64 - 1)
   offset = whole(
@@ -262,7 +265,7 @@ def _fill_rounding(o: pb.QuantizeOptions, k: QuantizeKeywords) -> None:
   if shard is not None:
     if o.rounding != pb.ROUNDING_STOCHASTIC:
       raise Invalid.of(
-        "shard", "stochastic beside it, which alone looks at places", "none"
+        "shard", "stochastic, since only it depends on positions", "none"
       )
     fields = ("row_offset", "column_offset", "total_columns")
     if not is_list(shard) or len(shard) != 3:
@@ -274,7 +277,7 @@ def _fill_rounding(o: pb.QuantizeOptions, k: QuantizeKeywords) -> None:
 def quantize_message(
   format: Any, keywords: QuantizeKeywords
 ) -> pb.QuantizeOptions:
-  """The options of Quantize.
+  """Builds the options of Quantize.
 
   Example:
     >>> o = quantize_message("nvfp4", {"rht": "columnwise"})
@@ -305,7 +308,7 @@ def quantize_message(
   if splits is not None:
     o.splits.CopyFrom(splits_message(splits, k.get("partial_splits", False)))
   elif flag("partial_splits", k.get("partial_splits", False)):
-    raise Invalid.of("splits", "rows of groups", "none")
+    raise Invalid.of("splits", "the rows of each group", "none")
   o.amax = flag("amax", k.get("amax", False))
   dbias = k.get("dbias", False)
   if isinstance(dbias, (bool, np.bool_, int)):
@@ -320,7 +323,7 @@ def quantize_message(
 def dequantize_message(
   made: pb.QuantizeOptions, usage: Any, output: Any
 ) -> pb.DequantizeOptions:
-  """The options to decode a copy made with `made`."""
+  """Builds the options to decode a copy that was made with `made`."""
   o = pb.DequantizeOptions(
     format=made.format, usage=usage, output=output, profile=made.profile
   )
@@ -339,13 +342,13 @@ def dequantize_message(
 
 
 def check_echo(asked: pb.QuantizeOptions, echo: pb.QuantizeOptions) -> None:
-  """Refuses the reply of a server that ignored an option."""
+  """Raises Unimplemented if the server ignored an option."""
   _check_echo(asked.SerializeToString(), echo.SerializeToString())
 
 
 @functools.lru_cache(maxsize=256)
 def _check_echo(ours: bytes, theirs: bytes) -> None:
-  """Compares serialized options; programs repeat the same ones."""
+  """Compares serialized options. Cached, because programs repeat them."""
   asked = pb.QuantizeOptions.FromString(ours)
   echo = pb.QuantizeOptions.FromString(theirs)
   known = {field.name for field, _ in echo.ListFields()}
@@ -353,6 +356,6 @@ def _check_echo(ours: bytes, theirs: bytes) -> None:
     empty = field.message_type is not None and not value.ListFields()
     if field.name not in known and not empty:
       raise Unimplemented(
-        f"the server does not have the option {field.name}: it is of another "
-        "version than this package"
+        f"the server does not know the option {field.name}: its version differs "
+        "from this package's"
       )

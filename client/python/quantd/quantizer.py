@@ -1,6 +1,6 @@
-"""A quantizer in the vocabulary of TransformerEngine.
+"""A quantizer with TransformerEngine's vocabulary.
 
-A configuration that is set once and applied to many tensors.
+It is configured once and then quantizes many tensors.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from quantd.words import Format, Sides, Usage
 
 __all__ = ["Quantizer"]
 
-# Names of TransformerEngine and PyTorch, as text.
+# Names of types in TransformerEngine and PyTorch.
 _TE_FP8 = {
   "kFloat8E4M3": "e4m3",
   "kFloat8E5M2": "e5m2",
@@ -29,7 +29,7 @@ _TE_FP8 = {
   "float8_e5m2": "e5m2",
 }
 
-# Options that must be present for the others to be checked.
+# Options that other options depend on, added to check those.
 _BESIDE = QuantizeKeywords(
   rht="both", history=[0.0], stochastic=0, splits=[1], usage="both"
 )
@@ -44,7 +44,7 @@ _ARGUMENTS = (
   *CallOptions.__annotations__,
 )
 
-# Options that have another name here, as in TransformerEngine.
+# Options that `Quantizer` replaces by TransformerEngine's arguments.
 _INSTEAD = {
   "usage": "rowwise= and columnwise=",
   "rht": "with_rht=",
@@ -55,7 +55,7 @@ _INSTEAD = {
 
 
 class Quantizer:
-  """Quantizes with options that were set once.
+  """Quantizes tensors with options that are set once.
 
   Example:
     >>> quantizer = Quantizer(q, with_rht=True, stochastic_rounding=True, seed=7)
@@ -85,38 +85,39 @@ class Quantizer:
     amax_reduction: Any = None,
     **keywords: Unpack[QuantizeKeywords],
   ) -> None:
-    """Sets what every call asks for.
+    """Sets the options of every call.
 
     Args:
       connection: The connection that quantizes.
       format: As for `Connection.quantize`.
       rowwise: Make the rowwise copy.
       columnwise: Make the columnwise copy.
-      block_dims: Rows and columns that share a scale; None: as the format says.
-        Other values pick the format of the same family: (1, 16) or (16, 16) of
-        NVFP4, (1, 128) or (128, 128) of FP8 block scaling, (1, 32) of MX.
-      fp8_dtype: "e4m3" or "e5m2", or as PyTorch, JAX and TransformerEngine
-        call them: picks the format of the same family.
-      with_rht: True: rotate the columnwise copy, as TransformerEngine does. Or
+      block_dims: Rows and columns that share a scale. None uses the blocks of
+        the format. Other values select the format of the same family: (1, 16)
+        or (16, 16) of NVFP4, (1, 128) or (128, 128) of FP8 block scaling,
+        (1, 32) of MX.
+      fp8_dtype: "e4m3" or "e5m2", or the type's name in PyTorch, JAX or
+        TransformerEngine. It selects the format of the same family.
+      with_rht: True rotates the columnwise copy, as TransformerEngine does. Or
         "rowwise", "columnwise" or "both".
-      with_random_sign_mask: False: all signs of the rotation are +1.
-      with_2d_quantization: The same as square block_dims.
-      stochastic_rounding: Round stochastically. Without `seed` every call draws a
-        seed of its own, which its tensor tells.
+      with_random_sign_mask: False sets all signs of the rotation to +1.
+      with_2d_quantization: True has the effect of square block_dims.
+      stochastic_rounding: Round stochastically. Without `seed` every call draws
+        a seed, which its tensor has as `seed`.
       seed: The seed of stochastic rounding.
-      with_amax_reduction: Reduce amaxes over processes before quantizing. False:
-        never, even if `amax_reduction` is given. None: only if it is given.
-      amax_reduction: A function that gets fp32 amaxes and returns the largest of
-        all processes, or a group of torch.distributed; None: its default group.
-        An amax of this process that is NaN or Inf is kept, since such an amax
-        cannot be given. `quantd.Invalid` is raised if it is finite here and the
-        reduced one is not.
+      with_amax_reduction: Reduce amaxes over processes before quantizing. None
+        reduces them only if `amax_reduction` is given, False never.
+      amax_reduction: A function that maps this process' fp32 amaxes to the
+        largest of all processes, or a group of torch.distributed. None is the
+        default group. An amax of NaN or Inf in this process is kept, because
+        such a value cannot be given. If only the reduced amax is NaN or Inf,
+        `quantd.Invalid` is raised.
       **keywords: Other options of `quantize`.
 
     Raises:
-      quantd.Invalid: A value is no good, or the format's family has no such
+      quantd.Invalid: A value is invalid, or the format's family has no such
         blocks or type.
-      TypeError: There is no option of that name.
+      TypeError: There is no option with this name.
     """
     if not callable(getattr(connection, "quantize", None)):
       got = shown(connection)
@@ -148,7 +149,7 @@ class Quantizer:
     self.amax_reduction = reduction.checked(amax_reduction)
     for name, instead in _INSTEAD.items():
       if name in keywords:
-        raise Invalid.of(name, f"{instead} in its place", f"{name}=")
+        raise Invalid.of(name, f"{instead} instead", f"{name}=")
     refuse_unknown("Quantizer", keywords, QuantizeKeywords)
     quantize_message(self.format, {**_BESIDE, **keywords})
     self.keywords: QuantizeKeywords = keywords
@@ -156,10 +157,10 @@ class Quantizer:
   def set_usage(
     self, *, rowwise: bool | None = None, columnwise: bool | None = None
   ) -> None:
-    """Sets which copies to make from now on; None leaves a copy unchanged.
+    """Sets which copies later calls make. None leaves a copy unchanged.
 
-    Settings of a copy that is not wanted, such as its rotation, are kept for
-    later calls that want it.
+    Settings of an unused copy, such as its rotation, are kept for later calls
+    that make it again.
     """
     if rowwise is not None:
       self.rowwise_usage = flag("rowwise", rowwise)
@@ -169,9 +170,9 @@ class Quantizer:
   def set_delayed_scaling(
     self, scale: float | Sequence[float], history: Sequence[float] | None = None
   ) -> None:
-    """FP8: multiplies by this scale from now on, and rolls the history.
+    """FP8: sets the scale for later calls, and the history to update.
 
-    The next scale and history are the result's "next_scale" and "amax_history".
+    The result has the next ones as "next_scale" and "amax_history".
     """
     found = QuantizeKeywords(scale=numbers("scale", scale))
     if history is not None:
@@ -210,15 +211,15 @@ class Quantizer:
 
     Args:
       x: As for `Connection.quantize`.
-      **call: Other arguments of that call: flatten_axis, dtype, fused, out,
-        like, timeout, cancel, progress, traceparent, priority, and options that
-        were not set before.
+      **call: Other arguments of `Connection.quantize`: flatten_axis, dtype,
+        fused, out, like, timeout, cancel, progress, traceparent, priority, and
+        options that the quantizer does not set.
 
     Returns:
       The tensor.
 
     Raises:
-      quantd.Invalid: A call gives an option that only the quantizer sets.
+      quantd.Invalid: `call` has an option that the quantizer sets.
     """
     return self._quantize(x, self._options(), call)
 
@@ -231,11 +232,11 @@ class Quantizer:
 
     Args:
       x: As for `Connection.quantize`.
-      splits: Rows of the groups.
+      splits: Rows of each group.
       **call: As for `quantize`.
 
     Returns:
-      A tensor whose `group(i)` views one of them.
+      A tensor whose `group(i)` is a view of group i.
     """
     options = self._options()
     options["splits"] = splits
@@ -246,8 +247,8 @@ class Quantizer:
   ) -> QuantizedTensor:
     for name in call:
       if name in options or name in _INSTEAD or name == "format":
-        expected = _INSTEAD.get(name, "what the quantizer was told")
-        raise Invalid.of(name, expected, f"{name}= of one call")
+        expected = _INSTEAD.get(name, "the quantizer's own setting")
+        raise Invalid.of(name, expected, f"{name}= in one call")
     arguments = {k: v for k, v in call.items() if k in _ARGUMENTS}
     options |= {k: v for k, v in call.items() if k not in _ARGUMENTS}  # type: ignore[typeddict-item]
     if self.with_amax_reduction and options.get("scale") is None:
@@ -263,7 +264,7 @@ class Quantizer:
     return self.connection.quantize(x, format, **arguments, **options)
 
   def __repr__(self) -> str:
-    """Its settings, in the form of the constructor."""
+    """Shows the settings as constructor arguments."""
     said = {
       "rowwise": self.rowwise_usage,
       "columnwise": self.columnwise_usage,
@@ -275,20 +276,20 @@ class Quantizer:
     return f"Quantizer({self.connection!r}, {self.format!r}, {told})"
 
   def copy(self) -> "Quantizer":
-    """Another quantizer with the same settings."""
+    """Returns another quantizer with the same settings."""
     made = copy.copy(self)
     made.keywords = QuantizeKeywords(**self.keywords)
     return made
 
   def is_quantizable(self, x: Any) -> bool:
-    """Whether rowwise codes of that shape exist: rows must be whole blocks."""
+    """Returns whether x can be quantized: its rows must be whole blocks."""
     block = geometry.FORMATS_BY_NAME[self.format].block
     cols = geometry.sides(arrays.read(x).shape, -1)[1]
     return not self.rowwise_usage or block in (0, 128) or cols % block == 0
 
 
 def _rotated(rht: Any, sides: tuple[bool, bool]) -> Sides | None:
-  """The copies that are made and rotated."""
+  """Returns the copies that are both made and rotated."""
   if rht is not None and not (
     isinstance(rht, str) and rht in ("rowwise", "columnwise", "both")
   ):
@@ -302,7 +303,7 @@ def _rotated(rht: Any, sides: tuple[bool, bool]) -> Sides | None:
 
 
 def _with_fp8(format: str, dtype: Any) -> str:
-  """The format of the same family with that type of FP8."""
+  """Returns the format of the same family with this FP8 type."""
   if dtype is None:
     return format
   f = geometry.FORMATS_BY_NAME[format]
@@ -319,7 +320,7 @@ def _with_fp8(format: str, dtype: Any) -> str:
 
 
 def _with_blocks(format: str, dims: Any, square: bool) -> str:
-  """The format of the same family with such blocks."""
+  """Returns the format of the same family with these blocks."""
   f = geometry.FORMATS_BY_NAME[format]
   if dims is None:
     if not square:

@@ -1,4 +1,4 @@
-"""Amaxes reduced over several processes."""
+"""Reduces amaxes over several processes."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from quantd.values import shown
 
 
 def checked(reduction: Any) -> Any:
-  """A function, a group of torch.distributed (which has ranks) or None."""
+  """Accepts a function, a group of torch.distributed (with ranks) or None."""
   group = callable(getattr(reduction, "rank", None))
   if reduction is None or callable(reduction) or group:
     return reduction
@@ -28,7 +28,7 @@ def give_amaxes(
   call: dict[str, Any],
   reduction: Any,
 ) -> None:
-  """Puts the processes' largest amaxes into `options` as `given_amax`."""
+  """Reduces the amaxes of x and sets them in `options` as `given_amax`."""
   usage = options["usage"]
   sides = [s for s in ("rowwise", "columnwise") if usage in (s, "both")]
   if scaling not in ("nvfp4", "tensor", "channel") or not sides:
@@ -57,7 +57,7 @@ def give_amaxes(
   given = _largest(own, reduction)
   if estimate and all(side in given for side in turned):
     for side in turned:
-      # A product in fp32, as the server computes estimates.
+      # Multiplied in fp32, as the server computes estimates.
       given[side] = given[side] * estimate
     options.pop("amax_estimation_scale")
   if given:
@@ -65,7 +65,7 @@ def give_amaxes(
 
 
 def _largest(own: dict[str, Array], reduction: Any) -> dict[str, Array]:
-  """The largest amaxes of all processes, for the copies that accept one."""
+  """Returns the reduced amaxes of the copies for which they are finite."""
   flat = np.concatenate(list(own.values())).astype(np.float32)
   returned = _reduced(flat.copy(), reduction)
   try:
@@ -76,7 +76,7 @@ def _largest(own: dict[str, Array], reduction: Any) -> dict[str, Array]:
   except (TypeError, ValueError, RuntimeError):
     reduced = np.empty(0, np.float32)
   if reduced.size != flat.size:
-    expected = f"{flat.size} amaxes of a function of {flat.size}"
+    expected = f"a function that returns {flat.size} amaxes"
     raise Invalid.of("amax_reduction", expected, shown(returned))
   given = {}
   at = 0
@@ -88,16 +88,17 @@ def _largest(own: dict[str, Array], reduction: Any) -> dict[str, Array]:
       given[side] = largest
     elif np.isfinite(values[~finite]).any():
       raise Invalid.of(
-        "amax_reduction", "finite amaxes", "one of another process that is not"
+        "amax_reduction", "finite amaxes", "NaN or Inf from another process"
       )
     elif (largest[finite] != values[finite]).any():
-      # Either all amaxes of a copy are given, or none.
+      # Either all amaxes of a copy are given, or none of them.
       raise Invalid.of(
         "amax_reduction",
-        "groups or lines whose amaxes are all finite, or are the largest here",
-        "some that are not finite beside larger ones of another process",
+        "amaxes that are all finite, or no larger elsewhere than here",
+        "NaN or Inf in one group or line, and a larger amax in another",
       )
-    # Otherwise none is given: the server computes its own again.
+    # Otherwise none is given, and the server computes the same NaN or Inf
+    # again.
   return given
 
 
@@ -109,14 +110,14 @@ def _reduced(amaxes: Array, reduction: Any) -> Any:
     import torch.distributed
   except ImportError:
     raise Invalid.of(
-      "amax_reduction", "a function, where PyTorch is not installed", "none"
+      "amax_reduction", "a function, because PyTorch is not installed", "none"
     ) from None
   distributed = torch.distributed
   if not distributed.is_available() or not distributed.is_initialized():
     raise Invalid.of(
       "amax_reduction",
       "a function, or torch.distributed after init_process_group",
-      "no processes",
+      "no process group",
     )
   tensor = torch.from_numpy(amaxes)
   distributed.all_reduce(tensor, distributed.ReduceOp.MAX, reduction)

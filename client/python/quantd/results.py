@@ -1,4 +1,4 @@
-"""Results of calls other than tensors."""
+"""Results of calls that are not tensors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,18 +19,20 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Maxima:
-  """Largest magnitudes of a tensor: fp32 arrays of its library.
+  """Largest magnitudes of a tensor, as fp32 arrays of its library.
 
-  One number each, one for each group, or, with the domain "row", one for each
-  row (rowwise) or column (columnwise).
+  Each array has one number, one for each group, or, with the domain "row", one
+  for each row (rowwise) or column (columnwise).
 
   Attributes:
-    rowwise: max |x|, of rows.
-    columnwise: max |x|, of columns.
-    rowwise_rht: The same after rotation along K; None where not asked for.
-    columnwise_rht: The same after rotation along M.
-    saw_nan: Whether there was a NaN.
-    saw_inf: Whether there was an Inf.
+    rowwise: max |x| over rows.
+    columnwise: max |x| over columns.
+    rowwise_rht: max |x| over rows after rotation along K. None if not
+      requested.
+    columnwise_rht: max |x| over columns after rotation along M. None if not
+      requested.
+    saw_nan: Whether the tensor has a NaN.
+    saw_inf: Whether the tensor has an Inf.
   """
 
   rowwise: Any
@@ -43,14 +45,14 @@ class Maxima:
 
 @dataclass(frozen=True)
 class PartPlan:
-  """One part of what `quantize` would give.
+  """The description of a part that `quantize` would return.
 
   Attributes:
-    kind: Its word, "rowwise_scale".
-    dtype: The word of its elements' type; of "e2m1x2" two share a byte.
-    shape: In stored elements.
+    kind: The kind of part, such as "rowwise_scale".
+    dtype: The type of the elements. Two "e2m1x2" elements share a byte.
+    shape: The shape in stored elements.
     layout: "linear" or "swizzled".
-    nbytes: Its size.
+    nbytes: The size in bytes.
   """
 
   kind: str
@@ -61,7 +63,7 @@ class PartPlan:
 
   @staticmethod
   def of(ref: pb.TensorRef) -> "PartPlan":
-    """Reads a reply."""
+    """Converts the description of a part in a reply."""
     return PartPlan(
       KINDS.word(ref.kind),
       DTYPES.word(ref.dtype),
@@ -73,13 +75,13 @@ class PartPlan:
 
 @dataclass(frozen=True)
 class Plan:
-  """The parts that `quantize` would give, and the memory that it takes.
+  """The parts that `quantize` would return, and the sizes in bytes.
 
   Attributes:
-    parts: By their words.
+    parts: The parts, by kind.
     input_bytes: Bytes to send.
     output_bytes: Bytes to receive.
-    scratch_bytes: Memory of the device beside both.
+    scratch_bytes: Further memory that the device needs.
   """
 
   parts: Mapping[str, PartPlan]
@@ -90,7 +92,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Device:
-  """A device of a server: bytes of its memory, and counters since its start."""
+  """A device of a server, its memory, and counters since its start."""
 
   name: str
   kind: str
@@ -106,7 +108,7 @@ class Device:
 
 @dataclass(frozen=True)
 class FormatSupport:
-  """A server's support of a format; `options` are the names in WIRE.md."""
+  """A server's support of a format. `options` has names as in WIRE.md."""
 
   name: str
   device_kinds: tuple[str, ...]
@@ -118,16 +120,16 @@ class FormatSupport:
 
 @dataclass(frozen=True)
 class ServerInfo:
-  """What a server is, can do and allows.
+  """The version, limits, devices and formats of a server.
 
   Attributes:
-    version: Of the server.
-    max_request_bytes: The largest request.
-    memory_budget_bytes: Memory for payloads of the whole server.
-    max_rank: Most dimensions of a tensor.
-    amax_estimation_scale: Its default; 0: no estimate.
-    devices: Who does the work.
-    formats: By their words.
+    version: The version of the server.
+    max_request_bytes: Limit of a request, in bytes.
+    memory_budget_bytes: Limit of memory for all payloads, in bytes.
+    max_rank: Limit of a tensor's dimensions.
+    amax_estimation_scale: The default of this option. 0 if it is not used.
+    devices: The devices that compute.
+    formats: The supported formats, by name.
   """
 
   version: str
@@ -140,7 +142,7 @@ class ServerInfo:
 
   @staticmethod
   def of(reply: pb.GetServerInfoReply) -> "ServerInfo":
-    """Reads a reply."""
+    """Converts a reply."""
     devices = []
     for d in reply.devices:
       names = Device.__dataclass_fields__

@@ -1,4 +1,4 @@
-"""The version of the package, which is that of the whole tree."""
+"""The version of the package, which is the version of quantd."""
 
 import functools
 import importlib.metadata
@@ -8,11 +8,11 @@ import runpy
 
 @functools.cache
 def version() -> str:
-  """The version of the installed package, or of the tree that it is run from."""
+  """Returns the version of the installed package or source tree."""
   try:
     return importlib.metadata.version("quantd")
   except importlib.metadata.PackageNotFoundError:
-    # A build uses this program, too.
+    # The build uses the same program.
     ask = pathlib.Path(__file__).resolve().parents[1] / "native/version.py"
     if not ask.is_file():
       return "unknown"

@@ -1,7 +1,7 @@
-"""The words for the enumerations of quantd.proto: "nvfp4_2d", "rowwise".
+"""The words for the enumerations of quantd.proto, such as "nvfp4_2d".
 
-Derived from the messages, so a new value has its word at once. quantctl and the
-documentation use the same words.
+They are derived from the messages, so that every new value has a word. quantctl
+and the documentation use the same words.
 """
 
 import re
@@ -13,7 +13,7 @@ from quantd import quantd_pb2 as pb
 from quantd.errors import Invalid
 from quantd.values import shown
 
-# A word, or its number in quantd_pb2.
+# The word of a format, or its number in quantd_pb2.
 Format = (
   Literal[
     "nvfp4",
@@ -61,14 +61,14 @@ Priority = Literal["high", "normal", "low"]
 
 
 class TorchDType(Protocol):
-  """A torch.dtype, for programs that are checked without PyTorch."""
+  """The type torch.dtype, for type checks without PyTorch."""
 
   @property
   def is_floating_point(self) -> bool:
-    """Whether it is a type of floats."""
+    """Whether its values are floating-point numbers."""
 
 
-# An element type: its word, or the type of numpy, PyTorch or JAX.
+# An element type: its word, or a type of numpy, PyTorch or JAX.
 DType = Literal["f32", "f16", "bf16"] | np.dtype[Any] | type[Any] | TorchDType
 
 
@@ -77,7 +77,7 @@ def _plain(name: str) -> str:
 
 
 def _profile(name: str) -> str:
-  """MODELOPT_0_47_CUDA is "modelopt@0.47+cuda"."""
+  """Converts MODELOPT_0_47_CUDA to "modelopt@0.47+cuda"."""
   parts = re.fullmatch(r"([A-Z_]+?)((?:_\d+)*)(_CUDA)?", name)
   assert parts is not None, name
   library = parts[1].lower().replace("_", "-")
@@ -88,10 +88,10 @@ def _profile(name: str) -> str:
 
 
 class Words:
-  """One enumeration."""
+  """The words of one enumeration."""
 
   def __init__(self, enum: Any, prefix: str) -> None:
-    """Takes the enumeration's wrapper, and what its names begin with."""
+    """Makes words from a protobuf enum whose names begin with `prefix`."""
     spell = _profile if prefix == "PROFILE_" else _plain
     self._words = {
       number: spell(name[len(prefix) :])
@@ -101,11 +101,11 @@ class Words:
     self._numbers = {word: number for number, word in self._words.items()}
 
   def __iter__(self) -> Any:
-    """All words, in the order of their numbers."""
+    """Iterates over all words, ordered by number."""
     return iter(self._words.values())
 
   def parse(self, field: str, word: Any, only: tuple[str, ...] = ()) -> Any:
-    """The number for a word; if `only` is not empty it must be one of those."""
+    """Returns the number of a word, which must be in `only` if given."""
     number: Any = self._numbers.get(word) if isinstance(word, str) else word
     legal = only or tuple(self._words.values())
     if type(number) is not int or self._words.get(number) not in legal:
@@ -113,15 +113,15 @@ class Words:
     return number
 
   def word(self, number: int) -> str:
-    """The word for a number that came from a server."""
+    """Returns the word for a number from a server."""
     return self._words.get(number, f"number {number}")
 
 
 class _Types(Words):
-  """The types of elements, by the names of other libraries, too."""
+  """The words of element types, which other libraries' names select, too."""
 
   def parse(self, field: str, word: Any, only: tuple[str, ...] = ()) -> Any:
-    """The number for a word, or for a type of numpy, PyTorch or JAX."""
+    """Returns the number of a word, or of a type of numpy, PyTorch or JAX."""
     if not isinstance(word, (str, int)):
       name = getattr(word, "__name__", None) or getattr(word, "name", None)
       name = name if isinstance(name, str) else shown(word)
@@ -129,7 +129,7 @@ class _Types(Words):
     return super().parse(field, word, only)
 
   def float_word(self, field: str, word: Any) -> str:
-    """The word of a type that tensors have."""
+    """Returns the word of a type that tensors can have."""
     return self.word(self.parse(field, word, FLOATS))
 
 
@@ -154,6 +154,6 @@ HISTORY_RULES = Words(pb.HistoryRule, "HISTORY_RULE_")
 NON_FINITES = Words(pb.NonFinite, "NON_FINITE_")
 LAYOUTS = Words(pb.Layout, "LAYOUT_")
 KINDS = Words(pb.TensorKind, "TENSOR_KIND_")
-# Priorities of waiting calls, highest first. They are sent as metadata, not as
-# numbers.
+# Priorities of waiting calls, highest first. They are sent as metadata, by
+# name.
 PRIORITIES = ("high", "normal", "low")

@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# Builds the reference pages of the Python package with pdoc, and those of the
-# C++ client with Doxygen; any warning is an error.
+# Builds the reference pages of the Python package with pdoc, and those of the C++
+# client with Doxygen. Any warning is an error.
 #
 #   tests/client/python/docs.sh [OUT]
 #
-# OUT then has python/ and cpp/; default: build/docs. PYTHON names an
-# interpreter with pdoc, numpy, grpcio and protobuf; otherwise they are
-# installed into a virtual environment. If tools are missing it prints so and
-# exits with 77.
+# Writes OUT/python and OUT/cpp (default build/docs). PYTHON names an interpreter
+# with pdoc, numpy, grpcio and protobuf; otherwise the script installs them into a
+# virtual environment. If tools are missing, it prints a message and exits with 77.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
@@ -38,10 +37,10 @@ import warnings
 import pdoc
 import quantd
 
-# A TypedDict does not record which of its bases a key comes from.
+# A TypedDict does not record which base a key comes from.
 warnings.filterwarnings("ignore", "Cannot determine where .* is taken from")
 
-# Lazy names are loaded before pdoc looks.
+# Loads the names that are imported on first use, for pdoc.
 for name in quantd.__all__:
   setattr(quantd, name, getattr(quantd, name))
 pdoc.render.configure(docformat="google", show_source=False)

@@ -212,7 +212,7 @@ def test_many_leaves_out_what_is_no_matrix_of_floats(q, x):
   state["up.weight"] = bits
   assert list(q.quantize_all(state, dtype="bf16")) == ["up.weight"]
   # Without dtype they may be weights, which must not be left out silently.
-  with pytest.raises(quantd.Invalid, match='say dtype="bf16"'):
+  with pytest.raises(quantd.Invalid, match='pass dtype="bf16"'):
     q.quantize_all(state)
 
 

@@ -76,7 +76,7 @@ def test_dlpack(q, x):
     def __dlpack_device__(self):
       return (2, 0)
 
-  with pytest.raises(quantd.Invalid, match="memory of the host"):
+  with pytest.raises(quantd.Invalid, match="expected host memory"):
     q.quantize(Device(x))
 
 

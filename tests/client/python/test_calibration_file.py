@@ -81,5 +81,5 @@ def test_parts_of_other_models_or_methods_are_refused():
     merge([part({"a": 1.0}), other])
   with pytest.raises(quantd.Invalid, match="method max"):
     merge([part({"a": 1.0}), part({"a": 1.0}, method="percentile 99")])
-  with pytest.raises(quantd.Invalid, match="files"):
+  with pytest.raises(quantd.Invalid, match="expected calibrations"):
     merge([])

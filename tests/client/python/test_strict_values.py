@@ -190,10 +190,10 @@ def test_files_of_another_version(rewrite):
     header["__metadata__"]["quantd.numerics"] = "future@9"
 
   # In the words of the C++ library.
-  message = 'version "4" of the layout is newer than this package, which knows 3'
+  message = 'layout version "4" is newer than this package, which reads up to version 3'
   assert message in str(refused("file", quantd.load, rewrite(version)))
   error = refused("file", quantd.load, rewrite(numerics))
-  assert 'numerics "future@9" are newer than this package, which knows te' in str(error)
+  assert 'numerics "future@9" are unknown to this package, which knows te' in str(error)
   for said in ("te", "several"):
     path = rewrite(lambda h, said=said: h["__metadata__"].update(
         {"quantd.numerics": said}))

@@ -1,23 +1,22 @@
 #!/usr/bin/env bash
-# Tests the wheels of deploy/release.sh in fresh virtual environments, as a user
-# installs them. The pure one is also built from a source distribution.
+# Tests the wheels of deploy/release.sh in fresh virtual environments, as users
+# install them. The pure wheel is also built from a source distribution.
 #
 #   wheel.sh [--server FILE] [--quantctl FILE] [--out DIRECTORY] [--full]
 #            [PYTHON...]
 #
-# The programs are those of build/cpu unless others are named; DIRECTORY, which
-# must not exist, keeps the wheels. QUANTD_OTHER_ARCHIVES names a directory that
-# client/python/native/archives.sh has filled before; otherwise that takes some
-# minutes.
+# The programs are those of build/cpu by default. --out keeps the wheels in
+# DIRECTORY, which must not exist. QUANTD_OTHER_ARCHIVES names a directory that
+# client/python/native/archives.sh has filled before; filling it takes minutes.
 #
-# All tests run with the native wheel. Tests that the sources' own test covers
-# for the pure engine, or the first test of a wheel beside PyTorch and JAX, are
-# only repeated in full with --full.
+# All tests run with the native wheel. Without --full, two sets of tests are
+# reduced: those of the pure wheel, since the sources' own tests cover the pure
+# engine, and those of the native wheel beside PyTorch and JAX.
 #
-# PYTHON: interpreters to test the native wheel with, which is the same for all
-# from 3.11 on; by default python3.11, python3.12 and python3.13, if installed.
-# Exits with 77 without an index of packages to install tools from. Needs what
-# deploy/install-deps.sh --checks installs.
+# PYTHON: interpreters to test the native wheel with. The wheel is the same for all
+# from 3.11 on. Default: python3.11, python3.12 and python3.13, if installed. Exits
+# with 77 if no package index is reachable to install tools. Needs the tools of
+# deploy/install-deps.sh --checks.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
@@ -53,27 +52,28 @@ fail() {
 "${pythons[0]}" -m venv "$work/tools"
 "$work/tools/bin/pip" install -q build >"$work/log" 2>&1 || {
   tail -3 "$work/log"
-  echo "SKIPPED: THE WHEELS ARE NOT TESTED, no build can be installed here"
+  echo "SKIPPED: THE WHEELS ARE NOT TESTED, the package build cannot be installed"
   exit 77
 }
-# Libraries linked into the native engine are compiled from the distribution's
-# sources.
+# The libraries in the native engine are compiled from the distribution's source
+# packages.
 export QUANTD_OTHER_ARCHIVES=${QUANTD_OTHER_ARCHIVES:-$work/archives}
 "$root/client/python/native/archives.sh" "$QUANTD_OTHER_ARCHIVES" \
   >"$work/log" 2>&1 || {
   tail -3 "$work/log"
-  echo "SKIPPED: THE WHEELS ARE NOT TESTED, the sources of what they link" \
-    "cannot be had here"
+  echo "SKIPPED: THE WHEELS ARE NOT TESTED, the libraries' sources cannot be" \
+    "downloaded"
   exit 77
 }
 dist=${out:-$work/dist}
 "$root/deploy/release.sh" --only wheel --only pure "$dist"
 
-# some FILE...: prints them as arguments of pytest; nothing, meaning all, with
-# --full.
+# some FILE...: prints FILE... as arguments of pytest. With --full it prints
+# nothing, which means all tests.
 some() { [ -n "$full" ] || printf '%s\n' "$@"; }
 
-# test_wheel PYTHON WHEEL ENGINE [FILE OF TESTS...]
+# test_wheel PYTHON WHEEL ENGINE [FILE OF TESTS...]: installs a wheel and runs
+# tests.
 test_wheel() {
   local python=$1 wheel=$2 engine=$3 venv
   shift 3
@@ -81,10 +81,11 @@ test_wheel() {
   "$python" -m venv "$venv"
   "$venv/bin/pip" install -q "$wheel" pytest ml_dtypes
   [ "$("$venv/bin/python" -c 'import quantd; print(quantd.engine)')" = "$engine" ] ||
-    fail "$(basename "$wheel") has not the engine $engine"
+    fail "$(basename "$wheel") does not have the engine $engine"
   "$venv/bin/python" "$here/run.py" --installed --server "$server" \
     --quantctl "$quantctl" "$@"
-  # The least of five: the additional time of importing it after numpy.
+  # The least of five measurements of the time that importing quantd adds to
+  # numpy's and grpc's.
   local import='import time; start = time.perf_counter(); import quantd
 if quantd.engine == "native": import quantd.engines.native_engine
 print(round((time.perf_counter() - start) * 1000))'
@@ -94,8 +95,8 @@ print(round((time.perf_counter() - start) * 1000))'
 beyond grpc and numpy/"
 }
 
-# check_native WHEEL: checks that it needs only the system's C and C++
-# libraries, exports nothing that is linked in, and has the licences.
+# check_native WHEEL: checks that its module only needs the system's C and C++
+# libraries, exports no linked symbols, and comes with the licences.
 check_native() {
   local inside module needs shown licences file
   inside=$(mktemp -d "$work/inside.XXXX")
@@ -105,7 +106,7 @@ check_native() {
     grep -Ev '^(libc|libm|libstdc\+\+|libgcc_s|ld-linux.*)\.so' || true)
   [ -z "$needs" ] || fail "$module needs $needs"
   shown=$(nm -D --defined-only "$module" | awk '{ print $3 }')
-  [ "$shown" = PyInit__native ] || fail "$module shows $shown"
+  [ "$shown" = PyInit__native ] || fail "$module exports $shown"
   licences=$(echo "$inside"/quantd-*.dist-info/licenses)
   for file in "$licences"/{LICENSE,NOTICE,libgrpc-dev,libprotobuf-dev} \
     "$licences"/{libabsl-dev,nanobind} "$inside"/quantd/{_native,quantd_pb2}.pyi \
@@ -117,8 +118,8 @@ check_native() {
 native=$(find "$dist" -name '*-cp311-abi3-*manylinux*.whl')
 check_native "$native"
 
-# A source distribution contains everything for either wheel; without a compiler
-# it becomes the pure one.
+# A source distribution contains everything for both wheels. By default it
+# builds the pure one.
 git clone -q "$root" "$work/clone"
 "$work/tools/bin/python" -m build --outdir "$work/source" \
   "$work/clone/client/python" >"$work/log" 2>&1 ||
@@ -142,8 +143,8 @@ PYTHON=$work/tools/bin/python "$here/docs.sh" "$work/docs" || [ $? = 77 ]
 "$work/tools/bin/python" "$here/run.py" --server "$server" \
   --quantctl "$quantctl" "$here"/test_{pages,newcomers,progress}.py
 
-# With PyTorch and JAX the same tests also use their arrays, and show whether
-# three copies of the same libraries tolerate each other.
+# With PyTorch and JAX, the same tests also use their arrays. They show that
+# three copies of the same libraries work in one process.
 libraries=$root/build/pipelines/bin/python
 wheel=''
 ! "$libraries" -c 'import jax, torch' 2>/dev/null || wheel=$native
@@ -151,7 +152,8 @@ if [ -n "$wheel" ]; then
   "$libraries" -m pip install -q --no-deps --target "$work/beside" "$wheel" \
     nanobind-backend
   # shellcheck disable=SC2046
-  # Programs are where an environment has them, which this folder is not.
+  # The tests of arguments run programs, which a --target folder does not put
+  # into PATH.
   mapfile -t files < <(some $(grep -lE '\b(torch|jax)\b' "$here"/test_*.py |
     grep -v test_arguments))
   PYTHONPATH=$work/beside "$libraries" "$here/run.py" --installed \

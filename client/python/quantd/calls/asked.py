@@ -1,4 +1,4 @@
-"""The request of a Quantize call, and everything that follows from it alone."""
+"""The request of a Quantize call, and values derived from it."""
 
 from typing import NamedTuple
 
@@ -9,25 +9,25 @@ from quantd.words import DTYPES, KINDS
 
 
 class Answer(NamedTuple):
-  """The content of a reply, without the parts that came with it."""
+  """The content of a reply's header."""
 
-  # One for each part, in order.
+  # One for each part of the result, in order.
   specs: tuple[geometry.Spec, ...]
   report: bytes
   request_id: str
 
 
 class Asked:
-  """A tensor and options, and what was derived from them for the first call.
+  """A tensor description and options, with values derived at the first call.
 
-  Programs repeat the same request for one tensor after the other; these calls
-  share one object, on any thread. Its messages must not be changed.
+  Programs repeat the same request for many tensors. These calls share one
+  object, on any thread. Its messages must not be changed.
   """
 
   __slots__ = ("_known", "_sizes", "header", "options", "tensor")
 
   def __init__(self, tensor: pb.Tensor, options: pb.QuantizeOptions) -> None:
-    """Takes messages that nobody changes from now on."""
+    """Takes the messages, which must not be changed afterwards."""
     self.tensor = tensor
     # The serialized options.
     self.options: bytes = options.SerializeToString()
@@ -36,12 +36,12 @@ class Asked:
       tensor=tensor, options=options
     ).SerializeToString()
     self._sizes: tuple[tuple[int, int], ...] | None = None
-    # The header of the last reply, and what it says. None: there was no reply
-    # yet, as opposed to an empty one.
+    # The header of the last reply, and its content. None if there was no reply
+    # yet; a header may be empty.
     self._known: tuple[bytes, Answer] | None = None
 
   def specs(self) -> list[geometry.Spec]:
-    """The resulting parts; empty if the options are refused."""
+    """Returns the parts of the result; none if the options are refused."""
     try:
       return geometry.specs(
         self.tensor, pb.QuantizeOptions.FromString(self.options)
@@ -50,7 +50,7 @@ class Asked:
       return []
 
   def sizes(self) -> tuple[tuple[int, int], ...]:
-    """Number and bytes of every part that is not empty."""
+    """Returns kind number and size in bytes of every non-empty part."""
     if self._sizes is None:
       self._sizes = tuple(
         (KINDS.parse("out", s.kind), s.size) for s in self.specs() if s.size
@@ -76,7 +76,7 @@ class Asked:
 
 
 def spec_of(ref: pb.TensorRef) -> geometry.Spec:
-  """The description of a part in a reply."""
+  """Converts the description of a part in a reply."""
   return geometry.Spec(
     KINDS.word(ref.kind),
     DTYPES.word(ref.dtype),

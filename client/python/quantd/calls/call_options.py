@@ -14,11 +14,11 @@ from quantd.options import QuantizeKeywords, refuse_unknown
 from quantd.values import shown
 from quantd.words import PRIORITIES, Priority, Side
 
-# Seconds: no call takes longer.
+# The longest timeout of a call, in seconds.
 YEAR = 365 * 24 * 3600.0
 
 # The format of W3C Trace Context: version, trace id, parent id, flags, and
-# additions of later versions. gRPC accepts no other characters.
+# additions of later versions, in characters that gRPC accepts.
 _TRACE = re.compile(
   r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-[!-~]*)?"
 )
@@ -26,20 +26,21 @@ _LONGEST_TRACE = 256
 
 
 class CallOptions(TypedDict, total=False):
-  """Arguments that every call takes.
+  """Arguments that every call accepts.
 
   Attributes:
-    timeout: Seconds, retries included; None: the connection's deadline.
-    cancel: Stops the call from another thread.
+    timeout: Limit in seconds, including retries. None uses the connection's
+      deadline.
+    cancel: Cancels the call from another thread.
     progress: True shows a bar if tqdm is installed. A function is called with
-      the bytes of the input that are done and the total, by one thread at a
-      time, which waits for it; an exception of the function ends the call.
-    traceparent: The trace that the call belongs to, in W3C Trace Context form,
-      "00-...-...-01": servers log its ids. None: the current span's, if the
+      the bytes of the input that are done and the total. One thread at a time
+      calls it and waits for it. If it raises, the call is cancelled.
+    traceparent: The trace that the call belongs to, as in W3C Trace Context,
+      "00-...-...-01". Servers log its ids. None uses the current span, if the
       program uses OpenTelemetry.
-    priority: "high", "normal" or "low": the order of waiting calls. High needs
-      a token that allows it and otherwise counts as normal; low waits for all
-      others, but not for ever.
+    priority: "high", "normal" or "low": the order of waiting calls. "high"
+      needs a token that allows it, and otherwise counts as "normal". "low"
+      waits for all others, but not forever.
   """
 
   timeout: float | None
@@ -50,18 +51,18 @@ class CallOptions(TypedDict, total=False):
 
 
 class QuantizeCall(QuantizeKeywords, CallOptions, total=False):
-  """Options of Quantize, and those of every call."""
+  """Arguments of `quantize`: options of the request and of the call."""
 
 
 class DecodeKeywords(CallOptions, total=False):
-  """Arguments of `dequantize` in addition to its tensor and its library."""
+  """Arguments of `dequantize` that its overloads share."""
 
   usage: Side | None
   rotated: bool
 
 
 class Checked(NamedTuple):
-  """The options of a call, in types that an engine knows."""
+  """The options of a call, checked and in the types that engines expect."""
 
   timeout: float | None
   cancel: Cancellation | None
@@ -73,7 +74,7 @@ class Checked(NamedTuple):
 def split(
   function: str, keywords: QuantizeCall
 ) -> tuple[CallOptions, QuantizeKeywords]:
-  """Separates options of the call from those of the request."""
+  """Separates the options of the call from those of the request."""
   refuse_unknown(function, keywords, QuantizeCall)
   call, asked = CallOptions(), QuantizeKeywords()
   for name, value in keywords.items():
@@ -83,7 +84,7 @@ def split(
 
 
 def checked(function: str, call: CallOptions) -> Checked:
-  """Refuses values that no engine accepts."""
+  """Checks the options of a call."""
   refuse_unknown(function, call, CallOptions)
   timeout = call.get("timeout")
   if timeout is not None:
@@ -91,7 +92,7 @@ def checked(function: str, call: CallOptions) -> Checked:
       raise Invalid.of(
         "timeout", "seconds above 0, up to a year", shown(timeout)
       )
-    # A deadline in numpy's fp32 would be minutes off.
+    # In numpy's fp32, a deadline would be minutes off.
     timeout = float(timeout)
   cancel = call.get("cancel")
   check_cancel(cancel)
@@ -99,7 +100,7 @@ def checked(function: str, call: CallOptions) -> Checked:
   if trace is None:
     trace = _current_trace(sys.modules)
   elif not _is_trace(trace):
-    expected = "one of W3C Trace Context: 00-<32 digits>-<16>-<2>, hexadecimal"
+    expected = "a W3C Trace Context value: 00-<32 hex digits>-<16>-<2>"
     raise Invalid.of("traceparent", expected, shown(trace))
   priority = call.get("priority", "normal")
   if not isinstance(priority, str) or priority not in PRIORITIES:
@@ -108,7 +109,7 @@ def checked(function: str, call: CallOptions) -> Checked:
 
 
 def _current_trace(modules: Mapping[str, Any]) -> str | None:
-  """The current span of OpenTelemetry, where the program has imported it."""
+  """Returns OpenTelemetry's current span, if the program imported it."""
   telemetry = modules.get("opentelemetry.trace")
   if telemetry is None:
     return None
@@ -125,7 +126,7 @@ def _is_time(value: Any) -> bool:
 
 
 def check_cancel(cancel: Any) -> None:
-  """Refuses anything but a Cancellation, such as threading.Event."""
+  """Refuses other types than Cancellation, such as threading.Event."""
   if cancel is not None and not isinstance(cancel, Cancellation):
     raise Invalid.of("cancel", "a quantd.Cancellation", type(cancel).__name__)
 

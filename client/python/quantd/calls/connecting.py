@@ -13,7 +13,7 @@ from quantd.values import shown
 
 __all__ = ["connect"]
 
-# Bytes: no machine has more.
+# The largest size in bytes.
 _MOST = 2**63 - 1
 # The default address of servers.
 _HERE = "127.0.0.1:50151"
@@ -54,27 +54,28 @@ def connect(
   band_bytes: int = 0,
   stream_from: int | None = None,
 ) -> Connection:
-  """Makes a connection, which connects with its first call.
+  """Makes a connection. It connects with its first call.
 
   Args:
-    target: "host:port", several with commas, "unix:/path", or "local".
-      None: QUANTD_SERVER, else 127.0.0.1:50151, and TLS, token and memory
-      socket are those of quantctl's environment variables.
-    engine: "native" or "grpc"; None: the native one if it is installed.
-    tls: True: encrypt, and trust the system's authorities; or a `quantd.Tls`.
-    token: A bearer token; never sent to another machine in plain text.
-    token_file: A file of one line with the token.
-    deadline: Seconds for a call without a timeout.
-    channels: Connections to each server; the pure engine has one.
+    target: "host:port", "unix:/path", several of them separated by commas, or
+      "local". None uses QUANTD_SERVER, or else 127.0.0.1:50151, with the TLS,
+      token and memory socket of quantctl's environment variables.
+    engine: "native" or "grpc". None uses the native engine if installed.
+    tls: True encrypts and trusts the system's authorities. Or a `quantd.Tls`.
+    token: A bearer token. It is never sent to another machine in plain text.
+    token_file: A file with the token on one line.
+    deadline: Limit in seconds for a call without a timeout.
+    channels: Connections to each server. The pure engine makes one.
     retry: When a failed call is sent again: a `quantd.Retry`.
-    dead_peer_timeout: Seconds until a silent connection is given up.
+    dead_peer_timeout: Seconds after which a silent connection is dropped.
     memory_socket: The server's --memory-socket, to share memory with it.
     busy_poll: Seconds, up to 0.1, for which a call polls for its answer.
-    band_bytes: Larger calls are cut into bands of rows; 0: never.
-    stream_from: Size from which tensors go in chunks; None: where necessary.
+    band_bytes: Larger calls are cut into bands of rows. 0 never cuts.
+    stream_from: Size from which tensors are sent in chunks. None sends chunks
+      only if necessary.
 
   Returns:
-    The connection. `help(quantd.engines.engine.Settings)` has more on each.
+    The connection. `help(quantd.engines.engine.Settings)` documents more.
 
   Raises:
     quantd.Invalid: A value is invalid.
@@ -130,7 +131,7 @@ def connect(
 
 
 def _tls_of(environment: Mapping[str, str]) -> bool | Tls:
-  """TLS settings from quantctl's environment variables."""
+  """Returns the TLS settings of quantctl's environment variables."""
   names = {"ca": "CA", "cert": "CERT", "key": "KEY", "server_name": "NAME"}
   said = {
     k: environment.get(f"QUANTD_CLIENT_TLS_{v}") or None
@@ -166,7 +167,7 @@ def _band_bytes(value: Any) -> int:
 
 
 def _path(field: str, path: Any) -> str | None:
-  """A path as text. A number would be a descriptor, which reading would close."""
+  """Returns a path as text. Refuses a number, which would be a descriptor."""
   if path is None:
     return None
   text = os.fspath(path) if isinstance(path, os.PathLike) else path

@@ -41,12 +41,12 @@ A = TypeVar("A")
 
 
 class Connection(Questions):
-  """Calls on one server or several; made by `quantd.connect`.
+  """Calls on one or more servers; made by `quantd.connect`.
 
-  May be used by any number of threads at once. Pickles as its settings: the
-  unpickled connection connects anew, with its first call.
+  Any number of threads may use a connection at once. Pickling keeps its
+  settings: the unpickled connection connects with its own first call.
 
-  Contiguous input arrays are not copied, and must not be changed while a call
+  Contiguous input arrays are not copied. They must not be changed while a call
   runs. Results of `quantize` are read-only, except for buffers in `out`.
   """
 
@@ -67,30 +67,30 @@ class Connection(Questions):
     Args:
       x: f32, f16 or bf16, of 1 to 8 dimensions: an array of numpy, PyTorch,
         CuPy, JAX, or with `__dlpack__`. If `takes_device` is true, an array in
-        GPU memory is quantized there, and the parts stay there, too.
+        GPU memory is quantized on that GPU, and so are the parts of the result.
       format: "nvfp4", "nvfp4_2d", "fp8_e4m3", "fp8_e5m2", "mxfp8_e4m3",
         "mxfp8_e5m2", "mxfp4", "fp8_block_e4m3", "fp8_block_e5m2",
         "fp8_block_2d_e4m3", "fp8_block_2d_e5m2" or "fp8_channel_e4m3".
-      flatten_axis: x is treated as a matrix M x K: M is the product of the
-        dimensions before this axis, K of the others.
-      dtype: The type of x if numpy has none: "bf16" for uint16.
-      fused: Arrays that share one amax with x, such as q, k and v of a layer:
-        stacked below x for the call and separated afterwards. The result's
-        `fused` has them.
-      out: Buffers for parts, by kind: {"rowwise_data": ...}; contiguous, of
-        the exact size. The result views them. They may overlap an input,
+      flatten_axis: x is treated as a matrix M x K. M is the product of the
+        dimensions before this axis, K the product of the others.
+      dtype: The type of x if numpy does not have it: "bf16" for uint16.
+      fused: Arrays that share one amax with x, such as q, k and v of a layer.
+        They are stacked below x for the call and separated afterwards, into
+        the result's `fused`.
+      out: Contiguous buffers of the exact size for parts, by kind:
+        {"rowwise_data": ...}. The result views them. They may overlap an input,
         which is read first, but not each other.
       like: The library of the result's arrays and of decoding: "numpy",
-        "torch", "jax" or an array of one; None: that of x.
+        "torch", "jax" or an array of one. None uses the library of x.
       **keywords: Options, as `quantd.options.QuantizeKeywords` lists them, and
-        those of every call, see `CallOptions`: `timeout`, `cancel`,
+        the options of every call in `CallOptions`: `timeout`, `cancel`,
         `progress`, `traceparent`, `priority`.
 
     Returns:
       The quantized tensor.
 
     Raises:
-      quantd.Invalid: An argument is no good.
+      quantd.Invalid: An argument is invalid.
       quantd.Error: The call failed.
 
     Example:
@@ -145,15 +145,15 @@ class Connection(Questions):
     """Quantizes the weights of a state dict, several at once.
 
     Tensors with fewer than two dimensions, such as biases and norms, are left
-    out of the result, and so are integers and masks of any shape.
+    out of the result. So are integers and masks of any shape.
 
     Args:
-      tensors: By name, as in a state dict.
+      tensors: Tensors by name, as in a state dict.
       format: As for `quantize`.
-      only: Patterns, as of `quantctl convert --only`: no other modules.
-        A name with * and ?, or "re:" and a regular expression that matches from
-        the start; with or without ".weight".
-      ignore: Patterns of modules that are left out of the result, too.
+      only: Patterns of the modules to quantize, as for `quantctl convert
+        --only`. A pattern is a name with * and ?, or "re:" and a regular
+        expression that matches from the start; with or without ".weight".
+      ignore: Patterns of modules that are left out of the result.
       at_once: Calls in flight at a time.
       flatten_axis: As for `quantize`.
       dtype: As for `quantize`.
@@ -162,11 +162,11 @@ class Connection(Questions):
         and `cancel` stops all calls.
 
     Returns:
-      The quantized tensors by the same names, without those left out.
+      The quantized tensors, by the same names.
 
     Raises:
-      quantd.Error: The first call that failed, naming its tensor; the others
-        are cancelled.
+      quantd.Error: The first call that failed, naming its tensor. The other
+        calls are cancelled.
 
     Example:
       >>> w = np.ones((4, 32), np.float32)
@@ -223,20 +223,20 @@ class Connection(Questions):
 
     Args:
       t: The tensor.
-      dtype: "f32", "f16", "bf16", or torch.bfloat16 and the like; None: that of
-        the tensor.
-      usage: "rowwise" or "columnwise"; None: the first of them that exists.
-      rotated: Leave a rotated copy as it is: the result then has the copy's
-        padding, rows rounded up to whole blocks and rotations.
+      dtype: "f32", "f16", "bf16", or for example torch.bfloat16. None uses the
+        type of the tensor.
+      usage: "rowwise" or "columnwise". None uses the first one that exists.
+      rotated: Return a rotated copy without undoing the rotation. The result
+        then includes the copy's padding to whole blocks and rotations.
       out: A contiguous array of M x K elements to write to, and to return.
-      like: "numpy", "torch", "jax", or an array of the desired library; None:
-        that of the tensor, which is the quantized input's.
+      like: "numpy", "torch", "jax", or an array of the desired library. None
+        uses the library of the input that was quantized.
       **call: Options of every call, as for `quantize`.
 
     Returns:
-      The values in the shape of the tensor; M x K for groups that end before
-      its last row, or for a rotated copy. numpy's bf16 is ml_dtypes' bfloat16
-      if that is installed, else uint16 with its bits.
+      The values in the shape of the tensor; M x K for a rotated copy, or for
+      groups that end before its last row. bf16 in numpy is ml_dtypes' bfloat16
+      if that is installed, and otherwise uint16 with the bits of bf16.
 
     Raises:
       quantd.Error: The call failed.
@@ -251,7 +251,7 @@ class Connection(Questions):
     side = usage or ("rowwise" if t.rowwise is not None else "columnwise")
     USAGES.parse("usage", side, ("rowwise", "columnwise"))
     if f"{side}_data" not in t.parts:
-      raise Invalid.of("usage", f"a copy that is there: {t.usage}", side)
+      raise Invalid.of("usage", f"a copy that exists: {t.usage}", side)
     output = DTYPES.parse("dtype", dtype or t.dtype, FLOATS)
     request, data, shape = requests.decoding(
       t, side, output, flag("rotated", rotated)
@@ -279,27 +279,27 @@ class Connection(Questions):
     like: Like = None,
     **call: Unpack[CallOptions],
   ) -> Maxima:
-    """The largest magnitudes of a tensor, plain and after rotation.
+    """Finds the largest magnitudes of a tensor, plain and after rotation.
 
     Args:
       x: As for `quantize`.
-      rht: Also those after rotation: "rowwise", "columnwise", or True for
-        both. The rowwise rotation's blocks are along K, the columnwise one's
-        along M, which must be multiples of the dimension.
-      domain: "tensor", or "row" for one for each row and for each column.
+      rht: Also return maxima after rotation: "rowwise", "columnwise", or True
+        for both. The rowwise rotation's blocks are along K, the columnwise
+        one's along M. K or M must be a multiple of the dimension.
+      domain: "tensor", or "row" for a maximum of each row and of each column.
       rht_dimension: 16, 32, 64 or 128.
       sign_mask: As for `quantize`.
       non_finite: "ignore", "propagate" or "reject".
-      splits: Rows of groups, each with maxima of its own.
+      splits: Rows of each group. Each group has its own maxima.
       partial_splits: The groups may end before the last row.
       flatten_axis: As for `quantize`.
       dtype: As for `quantize`.
-      fused: Arrays below x, as for `quantize`: the maxima cover all of them.
-      like: The library of the maxima; None: that of x.
-      **call: What every call takes, as for `quantize`.
+      fused: Arrays below x, as for `quantize`. The maxima cover all of them.
+      like: The library of the maxima. None uses the library of x.
+      **call: Options of every call, as for `quantize`.
 
     Returns:
-      fp32 arrays: one number, one a group, or one a row or column.
+      fp32 arrays of one number, or of one for each group, row or column.
 
     Example:
       >>> float(q.amax(np.array([[1, -3]] * 8, np.float32)).rowwise[0])
@@ -322,7 +322,7 @@ class Connection(Questions):
     if splits is not None:
       o.splits.CopyFrom(options.splits_message(splits, partial_splits))
     elif flag("partial_splits", partial_splits):
-      raise Invalid.of("splits", "rows of groups", "none")
+      raise Invalid.of("splits", "the rows of each group", "none")
     request = pb.RhtAmaxRequest(
       tensor=requests.stacked(sources, flatten_axis), options=o
     )
@@ -359,19 +359,19 @@ class Connection(Questions):
     like: Like = None,
     **call: Unpack[CallOptions],
   ) -> Any:
-    """Rotates the rows of a tensor: `quantd.hadamard` does it here.
+    """Rotates the rows of a tensor, as `quantd.hadamard` does without a server.
 
     Args:
-      x: As for `quantize`; K must be a multiple of the dimension.
-      inverse: Rotate back.
-      output: "f32", "f16" or "bf16"; None: that of x.
+      x: As for `quantize`. K must be a multiple of the dimension.
+      inverse: Undo the rotation.
+      output: "f32", "f16" or "bf16". None uses the type of x.
       rht_dimension: 16, 32, 64 or 128.
       sign_mask: As for `quantize`.
       flatten_axis: As for `quantize`.
       dtype: As for `quantize`.
-      out: A contiguous array to write to, and to return; it may be x itself.
+      out: A contiguous array to write to, and to return. It may be x itself.
       like: As for `dequantize`.
-      **call: What every call takes, as for `quantize`.
+      **call: Options of every call, as for `quantize`.
 
     Returns:
       The rotated values in the shape of x.

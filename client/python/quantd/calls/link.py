@@ -1,4 +1,4 @@
-"""The basis of a connection: its settings and its engine."""
+"""The base class of a connection, with its settings and its engine."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -25,51 +25,51 @@ from quantd.words import DTYPES, DType
 
 
 class Link:
-  """Carries requests over an engine, and manages a connection's lifetime."""
+  """Sends requests through an engine, and manages a connection's lifetime."""
 
   def __init__(self, settings: Settings, engine: str | None = None) -> None:
-    """Does not connect: the first call does."""
+    """Opens the engine. The first call connects."""
     self._settings = settings
     self._engine_name = engine
     self._engine: Engine = open_engine(settings, engine)
 
   @property
   def target(self) -> str:
-    """The addresses of its servers."""
+    """The addresses of the servers."""
     return self._settings.target
 
   @property
   def engine(self) -> str:
-    """The name of its engine: "grpc" or "native"."""
+    """The name of the engine: "grpc" or "native"."""
     return self._engine.name
 
   @property
   def takes_device(self) -> bool:
-    """Whether calls accept arrays in GPU memory, and return theirs there."""
+    """Whether calls accept arrays in GPU memory and place results there."""
     return self._engine.takes_device
 
   def empty(
     self, shape: Sequence[int], dtype: DType = "bf16", *, like: Like = None
   ) -> Any:
-    """An array in memory that calls use in place, without a copy.
+    """Allocates an array in memory that calls use in place, without a copy.
 
-    With `memory_socket` the memory is shared with the server; with local CUDA
-    devices it is page-locked; otherwise it is ordinary memory. Its content is
-    unspecified. It is recognized by address: any part of it may be a call's
+    With `memory_socket` the memory is shared with the server. With local CUDA
+    devices it is page-locked. Otherwise it is ordinary memory. Its content is
+    unspecified. Calls recognize the memory by address: any part of it may be an
     input or a buffer of `out=`, on any thread. It may outlive the connection.
 
     Args:
       shape: The shape of the array.
-      dtype: "f32", "f16" or "bf16"; bf16 is ml_dtypes' bfloat16 in numpy if
-        that is installed, else uint16 for its bits.
-      like: "numpy", "torch", or an array of either; None: numpy.
+      dtype: "f32", "f16" or "bf16". bf16 in numpy is ml_dtypes' bfloat16 if
+        that is installed, and otherwise uint16 for the bits of bf16.
+      like: "numpy", "torch", or an array of either. None uses numpy.
 
     Returns:
       The array.
 
     Raises:
       quantd.Unavailable: No server listens at `memory_socket`.
-      quantd.Error: The server shares no more memory.
+      quantd.Error: The server refuses to share more memory.
 
     Example:
       >>> x = q.empty((4, 32), "f32")
@@ -81,10 +81,10 @@ class Link:
     library = arrays.library_for(like)
     if library == "jax":
       raise Invalid.of(
-        "like", "numpy or torch, whose arrays can be written", "jax"
+        "like", "numpy or torch, whose arrays are writable", "jax"
       )
     if not is_list(shape):
-      raise Invalid.of("shape", "sizes", shown(shape))
+      raise Invalid.of("shape", "a list of sizes", shown(shape))
     sizes = tuple(whole("shape", d, 0, 2**48) for d in shape)
     nbytes = math.prod(sizes) * size_of(word)
     if nbytes == 0:
@@ -126,13 +126,13 @@ class Link:
     default: str,
     call: CallOptions,
   ) -> Any:
-    """Writes the single part of a call into an array, which is returned.
+    """Makes a call with a single output, and returns it as an array.
 
-    `part` is its kind, the word of its type and its shape.
+    `part` is the output's kind, the name of its type and its shape.
     """
     kind, word, shape = part
     if out is not None and like is not None:
-      raise Invalid.of("like", "none beside out=, which is given back", "one")
+      raise Invalid.of("like", "no library, because out= is returned", "a library")
     header = request.SerializeToString()
     near = payload[0] if payload else None
     if isinstance(near, DeviceBytes) and out is None and like is None:
@@ -152,26 +152,26 @@ class Link:
     """Cancels calls in flight and closes connections. Idempotent.
 
     Raises:
-      quantd.Invalid: It was called by a progress function, whose own call it
-        would wait for.
+      quantd.Invalid: A progress function called it. It would wait for the
+        function's own call.
     """
     if inside():
-      expected = "a function that raises, or cancels, to stop the call"
+      expected = "a function that raises, or cancels, to end the call"
       raise Invalid.of("progress", expected, "one that closes a connection")
     self._engine.close()
 
   def __enter__(self) -> Self:
-    """Itself; `close` is called at the end."""
+    """Returns itself. `close` is called at the end."""
     return self
 
   def __exit__(self, *_: object) -> None:
-    """Closes it."""
+    """Closes the connection."""
     self.close()
 
   def __reduce__(self) -> tuple[Any, ...]:
-    """Pickles as its settings, including a token."""
+    """Pickles the settings, including a token."""
     return (type(self), (self._settings, self._engine_name))
 
   def __repr__(self) -> str:
-    """The target and the engine."""
+    """Shows the target and the engine."""
     return f"Connection({self.target!r}, engine={self.engine!r})"

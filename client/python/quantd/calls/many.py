@@ -1,4 +1,4 @@
-"""Quantizes many tensors at once: a state dict, with a progress bar."""
+"""Quantizes many tensors at a time, such as a state dict."""
 
 import contextlib
 import contextvars
@@ -23,7 +23,7 @@ def _named(tensors: Any) -> dict[str, Any]:
   try:
     named = dict(tensors)
   except (TypeError, ValueError):
-    expected = "tensors by their names, as a state dict has them"
+    expected = "tensors by name, as in a state dict"
     raise Invalid.of("tensors", expected, type(tensors).__name__) from None
   for name in named:
     if not isinstance(name, str):
@@ -34,7 +34,7 @@ def _named(tensors: Any) -> dict[str, Any]:
 def chosen(
   tensors: Any, only: Sequence[str], ignore: Sequence[str], dtype: Any
 ) -> dict[str, Any]:
-  """The weights among tensors that belong to wanted modules."""
+  """Returns the weights that belong to wanted modules."""
   wanted, other = _patterns("only", only), _patterns("ignore", ignore)
   return {
     name: x
@@ -46,7 +46,7 @@ def chosen(
 
 
 def _patterns(field: str, patterns: Any) -> list[re.Pattern[str]]:
-  """Patterns of modules, as in quantctl."""
+  """Compiles patterns of modules, as quantctl does."""
   if not is_list(patterns) or not all(isinstance(p, str) for p in patterns):
     raise Invalid.of(field, "a list of patterns", shown(patterns))
   made = []
@@ -68,10 +68,10 @@ def _matches(patterns: list[re.Pattern[str]], name: str) -> bool:
 
 
 def _is_weight(x: Any, dtype: Any) -> bool:
-  """Whether it is a weight: no bias, counter or mask. Bits of floats count."""
+  """Returns whether x is a weight and not a bias, counter or mask."""
   shape, of = getattr(x, "shape", None), str(getattr(x, "dtype", ""))
   if shape is None or not of:
-    return True  # not an array, which is an error
+    return True  # not an array: the call will report the error
   bits = 16
   if dtype is not None:
     bits = 8 * size_of(words.DTYPES.float_word("tensor.dtype", dtype))
@@ -120,7 +120,7 @@ def quantize_all(
   dtype: Any,
   cancel: Cancellation | None,
 ) -> dict[str, QuantizedTensor]:
-  """See `quantd.Connection.quantize_all`; `call` quantizes one."""
+  """See `quantd.Connection.quantize_all`. `call` quantizes one tensor."""
   at_once = whole("at_once", at_once, 1, 1024)
   sizes = {}
   for name, x in named.items():
@@ -139,7 +139,7 @@ def quantize_all(
   forget = cancel.on_cancel(stop.cancel) if cancel is not None else None
   made: dict[str, QuantizedTensor] = {}
   with ThreadPoolExecutor(at_once, "quantd") as threads:
-    # The calls belong to the trace that is current here.
+    # The calls belong to the trace that is current in this thread.
     work = {
       threads.submit(contextvars.copy_context().run, one, x): n
       for n, x in named.items()
@@ -150,7 +150,7 @@ def quantize_all(
         with _telling(name):
           made[name] = done.result()
     except BaseException:
-      # The first error ends the other calls; a KeyboardInterrupt ends all.
+      # The first error cancels the other calls. So does a KeyboardInterrupt.
       stop.cancel()
       threads.shutdown(wait=False, cancel_futures=True)
       raise

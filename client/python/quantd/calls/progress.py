@@ -13,32 +13,32 @@ from quantd.engines.engine import Cancellation, Progress
 from quantd.errors import Invalid
 from quantd.values import shown
 
-# True: a bar, if tqdm is installed. A function: called with the bytes of the
-# input that are done, and the total.
+# True shows a bar if tqdm is installed. A function is called with the bytes of
+# the input that are done, and the total.
 Wanted = bool | Callable[[int, int], object]
 
 _telling = threading.local()
 
 
 def inside() -> bool:
-  """Whether this thread is in a progress function."""
+  """Returns whether this thread is running a progress function."""
   return getattr(_telling, "depth", 0) > 0
 
 
 def function_of(
   wanted: Any, total: int, title: str, unit: str = "B"
 ) -> tuple[Progress | None, Callable[[], object]]:
-  """Returns the progress function, and a function that closes it."""
+  """Returns the progress function, if any, and a function that closes it."""
   if isinstance(wanted, (bool, np.bool_)):
     return _bar(total, title, unit) if wanted else (None, _nothing)
   if callable(wanted):
     return wanted, _nothing
-  expected = "True, False or a function of the bytes done and of all"
+  expected = "True, False or a function of the bytes done and the total"
   raise Invalid.of("progress", expected, shown(wanted))
 
 
 def _nothing() -> None:
-  """Closes what needs no closing."""
+  """Does nothing."""
 
 
 def _bar(
@@ -48,7 +48,7 @@ def _bar(
     from tqdm.auto import tqdm
   except ImportError:
     warnings.warn(
-      "progress=True shows nothing: tqdm is not installed",
+      "progress=True has no effect: tqdm is not installed",
       stacklevel=_frames_of_package() + 1,
     )
     return None, _nothing
@@ -66,7 +66,7 @@ def _bar(
 
 
 def _frames_of_package() -> int:
-  """Number of stack frames below the line that called the package."""
+  """Counts stack frames between here and the caller of the package."""
   count, frame = 0, sys._getframe(1)
   while frame.f_back is not None:
     name = frame.f_globals.get("__name__", "")
@@ -77,7 +77,7 @@ def _frames_of_package() -> int:
 
 
 class _Report:
-  """Reports one call: never less than before, and not after a failure."""
+  """Reports a call's progress, which never decreases, until a failure."""
 
   def __init__(self, function: Progress, stop: Cancellation) -> None:
     self._function = function
@@ -86,7 +86,7 @@ class _Report:
     self.raised: BaseException | None = None
 
   def __call__(self, done: int, total: int) -> None:
-    # A repeated attempt, such as after a signal, starts at zero again.
+    # A repeated attempt, for example after a signal, starts at zero again.
     if self.raised is not None or done <= self._last:
       return
     self._last = done
@@ -104,9 +104,10 @@ class _Report:
 def telling(
   wanted: Any, total: int, title: str, cancel: Cancellation | None
 ) -> Iterator[tuple[Progress | None, Cancellation | None]]:
-  """Wraps a call of an engine: yields its progress function and cancellation.
+  """Yields the progress function and the cancellation for an engine's call.
 
-  An exception of the progress function ends the call and replaces its own.
+  An exception of the progress function cancels the call, and is raised instead
+  of the call's own exception.
   """
   function, close = function_of(wanted, total, title)
   if function is None:

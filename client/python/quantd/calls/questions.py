@@ -1,4 +1,4 @@
-"""Calls that ask servers something without sending a tensor."""
+"""Calls that send no tensor."""
 
 from collections.abc import Sequence
 from typing import Unpack
@@ -13,7 +13,7 @@ from quantd.words import DTYPES, FLOATS, KINDS, DType, Format
 
 
 class Questions(Link):
-  """Calls that compute nothing."""
+  """The calls that compute nothing."""
 
   def plan(
     self,
@@ -24,7 +24,7 @@ class Questions(Link):
     flatten_axis: int = -1,
     **keywords: Unpack[QuantizeCall],
   ) -> Plan:
-    """What `quantize` would give: every part, and the memory. Computes nothing.
+    """Describes what `quantize` would return: every part, and its size.
 
     Args:
       shape: The shape of the tensor.
@@ -34,7 +34,7 @@ class Questions(Link):
       **keywords: As for `quantize`.
 
     Returns:
-      Parts and bytes.
+      The parts and the sizes in bytes.
 
     Example:
       >>> q.plan((4096, 4096), "nvfp4").parts["rowwise_data"].shape
@@ -58,7 +58,7 @@ class Questions(Link):
     )
 
   def info(self, **call: Unpack[CallOptions]) -> ServerInfo:
-    """What a server is, can do and allows.
+    """Returns the version, the formats, the devices and the limits of a server.
 
     Args:
       **call: As for `quantize`.

@@ -1,4 +1,4 @@
-"""Makes requests from sources and options, and tensors from replies."""
+"""Builds requests from sources and options, and parts from replies."""
 
 import functools
 import itertools
@@ -25,12 +25,12 @@ from quantd.words import DTYPES, KINDS, USAGES, DType, Format
 def tensor_message(
   dtype: Any, shape: Sequence[int], flatten_axis: int
 ) -> pb.Tensor:
-  """The tensor of a request, with checked numbers."""
+  """Builds the description of a tensor, with checked numbers."""
   axis = whole("tensor.flatten_axis", flatten_axis, -(2**31), 2**31 - 1)
   try:
     sizes = list(shape)
   except TypeError:
-    raise Invalid.of("tensor.shape", "sizes", shown(shape)) from None
+    raise Invalid.of("tensor.shape", "a list of sizes", shown(shape)) from None
   sizes = [whole("tensor.shape", d, -(2**63), 2**63 - 1) for d in sizes]
   return pb.Tensor(dtype=dtype, shape=sizes, flatten_axis=axis)
 
@@ -38,12 +38,12 @@ def tensor_message(
 def read_all(
   x: Any, fused: Sequence[Any], dtype: DType | None, on_device: bool
 ) -> list[Source]:
-  """Reads a tensor and those that are quantized together with it."""
+  """Reads a tensor and the arrays that are quantized together with it."""
   if not isinstance(fused, (list, tuple)):
     raise Invalid.of("fused", "a list of arrays", type(fused).__name__)
   if not fused:
     return [arrays.read(x, "tensor", dtype, on_device)]
-  # They are sent one after the other; GPU memory cannot be sent.
+  # Fused arrays are sent one after the other, which GPU memory does not allow.
   sources = [arrays.read(x, "tensor", dtype)]
   known: Any = sources[0].dtype if dtype is not None else None
   sources += [arrays.read(y, f"fused[{i}]", known) for i, y in enumerate(fused)]
@@ -51,14 +51,14 @@ def read_all(
 
 
 def tensor_of(source: Source, flatten_axis: int) -> pb.Tensor:
-  """The tensor of a request for a source."""
+  """Builds the description of a source."""
   return tensor_message(
     DTYPES.parse("dtype", source.dtype), source.shape, flatten_axis
   )
 
 
 def stacked(sources: Sequence[Source], flatten_axis: int) -> pb.Tensor:
-  """The tensor of all sources stacked below each other."""
+  """Builds the description of all sources stacked below each other."""
   first = sources[0]
   if len(sources) == 1:
     return tensor_of(first, flatten_axis)
@@ -78,29 +78,29 @@ def asked(
   format: Format,
   keywords: QuantizeKeywords,
 ) -> Asked:
-  """The request of a Quantize call."""
+  """Returns the request of a Quantize call."""
   dtype, shape = sources[0].dtype, sources[0].shape
   if len(sources) == 1 and _is_plain(flatten_axis, format, keywords):
-    # All of them are hashable.
+    # All values are hashable.
     values: Any = keywords
     return _remembered(dtype, shape, flatten_axis, format, **values)
   made = options.quantize_message(format, keywords)
   return Asked(stacked(sources, flatten_axis), made)
 
 
-# Types whose equal values are interchangeable.
+# Types for which equal values are interchangeable.
 _PLAIN = (str, int, bool, type(None))
 
 
 def _is_one_value(v: Any) -> bool:
-  """Whether an equal value of the type is the same value: 0.0 equals -0.0."""
+  """Returns whether only identical values are equal; 0.0 equals -0.0."""
   return type(v) in _PLAIN or (type(v) is float and (v < 0 or v > 0))
 
 
 def _is_plain(
   flatten_axis: int, format: Format, keywords: QuantizeKeywords
 ) -> bool:
-  """Whether equal arguments always make an equal request."""
+  """Returns whether equal arguments always make equal requests."""
   values = (flatten_axis, format, *keywords.values())
   drawn = keywords.get("stochastic") is True
   return not drawn and all(map(_is_one_value, values))
@@ -122,7 +122,7 @@ def _remembered(
 def cut_apart(
   joined: QuantizedTensor, sources: Sequence[Source], flatten_axis: int
 ) -> QuantizedTensor:
-  """Separates the tensors of `fused` sources; the first one has the others."""
+  """Separates fused tensors. The first has the others as its `fused`."""
   made: list[QuantizedTensor] = []
   at = 0
   for source in sources:
@@ -131,7 +131,7 @@ def cut_apart(
       part = joined.rows(at, at + rows)
     except Invalid as wrong:
       field = f"fused[{len(made) - 1}]" if made else "tensor"
-      expected = f"{wrong.expected}, for they lie below each other"
+      expected = f"{wrong.expected}, because the tensors are stacked"
       raise Invalid.of(field, expected, f"{rows} rows after {at}") from None
     made.append(part.replaced(shape=source.shape, flatten_axis=flatten_axis))
     at += rows
@@ -139,7 +139,7 @@ def cut_apart(
 
 
 def part_of(spec: geometry.Spec, data: memoryview | DeviceBytes) -> Part:
-  """A part of a reply."""
+  """Makes a part of a result from its bytes."""
   if isinstance(data, DeviceBytes):
     return Part(spec, np.empty(0, np.uint8), data)
   return Part(spec, np.frombuffer(data, np.uint8))
@@ -148,7 +148,7 @@ def part_of(spec: geometry.Spec, data: memoryview | DeviceBytes) -> Part:
 def places(
   near: DeviceBytes, into: dict[int, Any], sizes: Sequence[tuple[int, int]]
 ) -> dict[int, Any]:
-  """Buffers for all parts: the caller's, and new ones beside `near`."""
+  """Adds buffers on the GPU of `near` for parts that have none."""
   missing = [(kind, size) for kind, size in sizes if kind not in into]
   made = device.empty(near, [size for _, size in missing])
   into.update(zip((kind for kind, _ in missing), made, strict=True))
@@ -158,7 +158,7 @@ def places(
 def buffers(
   out: Mapping[str, Any] | None, asked: Asked, on_device: bool
 ) -> dict[int, Any]:
-  """The caller's buffers by the number of their kind."""
+  """Returns the caller's buffers by kind number."""
   if out is None:
     return {}
   if not isinstance(out, Mapping):
@@ -185,14 +185,14 @@ def buffers(
   )
   for (begin, size), (after, _) in itertools.pairwise(ordered):
     if begin + size > after:
-      raise Invalid.of("out", "buffers that do not overlap", "two that do")
+      raise Invalid.of("out", "buffers that do not overlap", "an overlap")
   return found
 
 
 def decoding(
   t: QuantizedTensor, side: str, output: Any, rotated: bool
 ) -> tuple[pb.DequantizeRequest, list[Array | DeviceBytes], tuple[int, ...]]:
-  """The request for an existing copy, its payload, and the resulting shape."""
+  """Returns the request to decode a copy, its payload and result's shape."""
   decode = options.dequantize_message(
     t.options, USAGES.parse("usage", side), output
   )
@@ -214,7 +214,7 @@ def decoding(
 
 
 def _add_ref(request: pb.DequantizeRequest, part: Part, at: int) -> None:
-  """Records in a request the position of a part in its payload."""
+  """Adds a part to a request, at offset `at` of the payload."""
   spec = part.spec
   request.tensors.add(
     kind=KINDS.parse("kind", spec.kind),
@@ -228,13 +228,13 @@ def _add_ref(request: pb.DequantizeRequest, part: Part, at: int) -> None:
 
 
 def _decoded_shape(t: QuantizedTensor) -> tuple[int, ...]:
-  """The shape of the decoded tensor."""
+  """Returns the shape of the decoded tensor."""
   rows = sum(t.options.splits.rows) if t.groups else t.matrix[0]
   return t.shape if rows == t.matrix[0] else (rows, t.matrix[1])
 
 
 def _rotated_shape(t: QuantizedTensor, side: str) -> tuple[int, int]:
-  """The shape of a copy that stays rotated, with its padding."""
+  """Returns the shape of a copy decoded without undoing its rotation."""
   rows, cols = t.matrix
   f = geometry.format_of(t.options, t.dtype)
   if side == "rowwise":

@@ -1,6 +1,6 @@
-"""Engines, which carry the calls of a connection, and the choice among them.
+"""The engines, which carry the calls of connections, and the choice of one.
 
-The rest of the package knows an engine only by its name.
+The rest of the package refers to engines only by name.
 """
 
 import importlib
@@ -11,8 +11,8 @@ from quantd.values import shown
 
 __all__ = ["default_engine", "open_engine"]
 
-# Modules with a class Engine that is constructed from Settings, preferred
-# first.
+# Modules with a class Engine, which is constructed from Settings. The preferred
+# one comes first.
 _MODULES = {
   "native": "quantd.engines.native_engine",
   "grpc": "quantd.engines.grpc_engine",
@@ -20,7 +20,7 @@ _MODULES = {
 
 
 def default_engine() -> str:
-  """The default engine: the native one if it is installed."""
+  """Returns the default engine: the native one if it is installed."""
   for name, module in _MODULES.items():
     try:
       importlib.import_module(module)
@@ -33,7 +33,7 @@ def default_engine() -> str:
 
 
 def open_engine(settings: Settings, name: str | None = None) -> Engine:
-  """Makes an engine, which does not connect before the first call."""
+  """Makes an engine. It connects with its first call."""
   if name is None:
     name = default_engine()
   if not isinstance(name, str) or name not in _MODULES:
@@ -42,7 +42,7 @@ def open_engine(settings: Settings, name: str | None = None) -> Engine:
     module = importlib.import_module(_MODULES[name])
   except ImportError as missing:
     raise ImportError(
-      f"the engine {name!r} cannot be had: {missing}"
+      f"the engine {name!r} is not available: {missing}"
     ) from missing
   engine: Engine = module.Engine(settings)
   return engine

@@ -1,4 +1,4 @@
-"""Addresses of servers, and the secrets that may be sent to them."""
+"""Parses addresses of servers, and loads tokens and TLS files."""
 
 import ipaddress
 import re
@@ -12,11 +12,11 @@ _SCHEMES = ("unix", "unix-abstract", "ipv4", "ipv6", "vsock", "xds")
 def _refuse(got: str) -> Invalid:
   expected = "addresses like 127.0.0.1:50151, NAME:50151 or unix:/PATH with commas between them"
   short = got if len(got) <= 80 else f"{got[:77]}..."
-  return Invalid.of("target", expected, short or "an empty one")
+  return Invalid.of("target", expected, short or "an empty address")
 
 
 def _check_port(port: str, text: str) -> None:
-  # gRPC and the resolver would reduce a larger number modulo 2^16.
+  # gRPC and the resolver would use a larger number modulo 2^16.
   if not re.fullmatch("[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
     raise Invalid.of("target", "a port from 1 to 65535", text[:80])
 
@@ -30,7 +30,7 @@ def _parse_one(text: str) -> str:
       _check_port(rest.rpartition(":")[2], text)
     return text
   if scheme == "dns" and rest.startswith("//") and not rest.startswith("///"):
-    # Without a port the scheme's default is used.
+    # A name without a port uses the scheme's default.
     _, named, port_of_name = rest[2:].partition("/")[2].partition(":")
     if named:
       _check_port(port_of_name, text)
@@ -57,7 +57,7 @@ def parse_target(target: str) -> list[str]:
 
 
 def is_loopback(place: str) -> bool:
-  """Whether one server's address cannot leave this machine."""
+  """Returns whether an address is on this machine."""
   if place.startswith(("unix:", "unix-abstract:")):
     return True
   host = re.sub(r"^ipv[46]:", "", place).rpartition(":")[0].strip("[]")
@@ -68,11 +68,11 @@ def is_loopback(place: str) -> bool:
 
 
 def load_token(settings: Settings) -> str | None:
-  """The token of the settings; raises Invalid for an invalid one."""
+  """Returns the token of the settings. Raises Invalid if it is invalid."""
   token, field = settings.token, "token"
   if settings.token_file is not None:
     if token is not None:
-      raise Invalid.of("token", "either it or token_file", "both")
+      raise Invalid.of("token", "only one of token and token_file", "both")
     field = "token_file"
     token = (
       _read(field, settings.token_file).decode("utf-8", "replace").rstrip()
@@ -80,7 +80,7 @@ def load_token(settings: Settings) -> str | None:
   if token is None:
     return None
   if not re.fullmatch(r"[A-Za-z0-9\-._~+/=]+", token):
-    # Not repeated: it may still be a secret.
+    # The error must not show the token, which may be a secret.
     raise Invalid.of(
       field, "letters, digits and -._~+/= on one line", "something else"
     )
@@ -88,7 +88,7 @@ def load_token(settings: Settings) -> str | None:
     if settings.tls is None and not is_loopback(place):
       raise Invalid.of(
         "tls",
-        "TLS, or else the token would travel in plain text to another machine",
+        "TLS, because the token would be sent in plain text to another machine",
         f"plain text to {settings.target}",
       )
   return token
@@ -100,20 +100,20 @@ def _read(field: str, path: str) -> bytes:
       return file.read(1 << 20)
   except OSError as wrong:
     raise Invalid.of(
-      field, "a good file", f"{path}: {wrong.strerror}"
+      field, "a usable file", f"{path}: {wrong.strerror}"
     ) from None
 
 
 def load_tls(
   settings: Settings,
 ) -> tuple[bytes | None, bytes | None, bytes | None] | None:
-  """Authorities, key and certificate in gRPC's form; None: plain text."""
+  """Returns authorities, key and certificate as PEM. None: plain text."""
   tls = settings.tls
   if tls is None:
     return None
   if (tls.cert is None) != (tls.key is None):
     missing = "tls.key" if tls.key is None else "tls.cert"
-    raise Invalid.of(missing, "a file, beside the other of the two", "none")
+    raise Invalid.of(missing, "tls.cert and tls.key together", "none")
   pem: list[bytes | None] = []
   for field, path in (
     ("tls.ca", tls.ca),
@@ -137,5 +137,5 @@ def _check_pair(cert: str, key: str) -> None:
     context.load_cert_chain(cert, key, password="")
   except (ssl.SSLError, OSError) as wrong:
     raise Invalid.of(
-      "tls.cert", "a good certificate and its key", f"{cert}: {wrong}"
+      "tls.cert", "a usable certificate and its key", f"{cert}: {wrong}"
     ) from None

@@ -1,4 +1,4 @@
-"""One call of the pure engine, with retries at one server or several."""
+"""One call of the pure engine, with retries on one or more servers."""
 
 import contextlib
 import threading
@@ -23,20 +23,21 @@ from quantd.errors import Error, from_status
 T = TypeVar("T")
 
 Metadata = list[tuple[str, str]]
-# Wraps a pending gRPC call: registers the action that stops it.
+# Wraps a pending gRPC call: registers the function that cancels it.
 Watch = Callable[
   [Callable[[], object]], contextlib.AbstractContextManager[None]
 ]
-# Sends once over a channel, within that many seconds, and returns the answer.
+# Makes one attempt on a channel, with a timeout in seconds.
 Attempt = Callable[[Any, float, Metadata, Watch], "T | Failure"]
 
 _HEALTH = "/grpc.health.v1.Health/Check"
-# Seconds in which a server must prove that it is there, if there is another.
+# Timeout in seconds for the health check of a server that has not answered yet.
+# It is only checked if there is another server.
 _KNOCK = 1.0
 
 
 def ask(method: str, message: bytes) -> "Attempt[bytes]":
-  """Sends one message and waits for one."""
+  """Returns an attempt that sends one message and receives one."""
 
   def attempt(
     channel: Any, timeout: float, metadata: Metadata, watch: Watch
@@ -52,7 +53,7 @@ def ask(method: str, message: bytes) -> "Attempt[bytes]":
 
 
 class Call:
-  """A call with a deadline, and everything that it needs."""
+  """A call with a deadline."""
 
   def __init__(
     self,
@@ -62,7 +63,7 @@ class Call:
     metadata: Metadata,
     cancel: Cancellation | None,
   ) -> None:
-    """Starts the deadline; `metadata` is sent beside the request."""
+    """Starts the deadline. `metadata` is sent with each attempt."""
     check_fork()
     self._servers = servers
     self._settings = settings
@@ -73,10 +74,10 @@ class Call:
     self.attempts = 0
 
   def run(self, attempt: "Attempt[T]", size: int, metadata: Metadata) -> T:
-    """Sends `size` bytes until they are answered.
+    """Sends a request of `size` bytes, with retries.
 
     Raises:
-      quantd.Error: There was no answer, or an error.
+      quantd.Error: The server reported an error or did not answer.
     """
     backoff = Backoff(self._settings.retry)
     metadata = metadata + self._metadata
@@ -100,7 +101,7 @@ class Call:
       if self._servers.has_another(tried) and backoff.may_move(answer):
         continue
       pause = backoff.pause(answer)
-      # The server's last error says more than "deadline exceeded".
+      # The last error of a server explains more than "deadline exceeded".
       if pause is None or time.monotonic() + pause >= self._deadline:
         raise self._explain(answer)
       woken = threading.Event()
@@ -109,7 +110,7 @@ class Call:
       tried.clear()
 
   def _knock(self, server: Server, tried: set[Server]) -> Failure | None:
-    """Asks a server not heard from yet for its health; None: it may be used."""
+    """Checks the health of a server not heard from. Returns None if it is fine."""
     if server.heard or not self._servers.has_another(tried, well=False):
       return None
     patience = min(_KNOCK, (self._deadline - time.monotonic()) / 2)
@@ -117,8 +118,9 @@ class Call:
     if not isinstance(answer, Failure):
       return None
     if answer.code == DEADLINE and answer.detail is None:
-      return Failure(UNAVAILABLE, "it does not speak", delay=0.0)
-    # Any other answer proves that it is there: it may have no health service.
+      return Failure(UNAVAILABLE, "it does not answer health checks", delay=0.0)
+    # Any other answer proves that the server works; the health service is
+    # optional.
     return answer if answer.code in (UNAVAILABLE, CANCELLED) else None
 
   def _send(
@@ -138,19 +140,19 @@ class Call:
     except grpc.RpcError as failed:
       return failure_of(failed)
     except ValueError as closed:
-      # grpcio's error for a channel that was closed meanwhile.
+      # grpcio raises this for a channel that was closed during the call.
       return Failure(UNAVAILABLE, str(closed), delay=0.0)
 
   @contextlib.contextmanager
   def _watch(self, stop: Callable[[], object]) -> Iterator[None]:
-    """Calls `stop` if the caller cancels, closes or interrupts meanwhile."""
+    """Calls `stop` on cancellation, close or interrupt while it is open."""
     stops = (self._servers.closing, self._cancel)
     forget = [s.on_cancel(stop) for s in stops if s is not None]
     try:
       yield
     except BaseException:
-      # A KeyboardInterrupt, or another exception of a signal handler: the call
-      # ends, the connection stays usable.
+      # A KeyboardInterrupt, or another exception of a signal handler, ends the
+      # call. The connection stays usable.
       stop()
       raise
     finally:
@@ -171,7 +173,7 @@ class Call:
     several = len(self._servers)
     if failure.code == UNAVAILABLE and several > 1:
       account = self._servers.account()
-      text = f"none of {several} quantd servers takes the call: {account}"
+      text = f"none of {several} quantd servers accepted the call: {account}"
     elif failure.code == UNAVAILABLE and not failure.request_id:
       text = f"cannot reach a quantd server at {target}: {text}"
     elif failure.code == DEADLINE and not failure.request_id:

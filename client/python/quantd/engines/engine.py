@@ -1,8 +1,8 @@
 """The interface between the package and the engines that carry its calls.
 
-An engine carries messages and bytes, and knows no options: the shared code
-above it makes requests and interprets replies. Apart from errors made by
-`quantd.errors.from_status` an engine raises nothing of its own.
+An engine carries messages and bytes, and does not know any options. The code
+above it, which both engines share, builds requests and interprets replies. An
+engine only raises errors made by `quantd.errors.from_status`.
 """
 
 import threading
@@ -10,20 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-# An object with the buffer protocol that is C-contiguous, for which Python 3.11
-# has no type; or DeviceBytes of quantd.tensors.device, if the engine accepts
-# them.
+# A C-contiguous object with the buffer protocol, for which Python 3.11 has no
+# type. If the engine accepts GPU memory, also DeviceBytes of
+# quantd.tensors.device.
 Buffer = Any
 
-# Keys are TensorKind numbers of quantd.proto.
+# Buffers for outputs. Keys are TensorKind numbers of quantd.proto.
 Into = Mapping[int, Buffer]
 
 # The smallest Settings.band_bytes other than 0.
 LEAST_BAND = 256 << 10
 
-# Called with the bytes of the input that are done, and the total; a successful
-# call ends with all done. Called by one thread at a time, not always the
-# caller's.
+# A function that is called with the bytes of the input that are done, and the
+# total. The last call of a successful request has both equal. One thread at a
+# time calls it, not always the caller's.
 Progress = Callable[[int, int], object]
 
 
@@ -32,27 +32,27 @@ class Reply(NamedTuple):
 
   # The serialized reply without its payload.
   header: bytes
-  # The bytes of each of the header's `tensors`, in order. If the caller gave a
-  # buffer for a part, it is that buffer.
+  # The bytes of each of the header's `tensors`, in order. For a part in `into`,
+  # it is a view of that buffer.
   parts: Sequence[memoryview]
-  # Number of times the call was sent; in bands, the sum over the bands.
+  # How often the request was sent. For a call in bands, the sum over all bands.
   attempts: int
   # The transport used: "tcp", "unix", "shared", "cuda" or "local".
   transport: str
-  # Number of bands; 1: a single call.
+  # The number of bands. 1 for a single call.
   bands: int = 1
-  # Whether it, or one of its bands, was sent in chunks.
+  # Whether the call, or one of its bands, was sent in chunks.
   streamed: bool = False
-  # The id of the call if the header does not hold it, so that equal calls have
-  # equal headers.
+  # The id of the request, unless the header has it. Equal calls then have equal
+  # headers.
   request_id: str = ""
 
 
 class Cancellation:
-  """Stops calls from another thread.
+  """Cancels calls from another thread.
 
-  Once cancelled it stays so, and every later call that uses it fails at once
-  with `quantd.Cancelled`. May be used by any thread, and by many calls.
+  A cancellation is final: every later call that uses it fails at once with
+  `quantd.Cancelled`. Any thread and many calls may use one object.
 
   Example:
     >>> stop = Cancellation()
@@ -64,7 +64,7 @@ class Cancellation:
   """
 
   def __init__(self) -> None:
-    """Makes one that is not cancelled."""
+    """Makes a cancellation that is not cancelled."""
     self._lock = threading.Lock()
     self._cancelled = False
     self._actions: dict[int, Callable[[], object]] = {}
@@ -76,7 +76,7 @@ class Cancellation:
     return self._cancelled
 
   def cancel(self) -> None:
-    """Cancels every call that uses this; does not wait for them."""
+    """Cancels every call that uses this. Does not wait for them."""
     with self._lock:
       self._cancelled = True
       actions = list(self._actions.values())
@@ -85,14 +85,14 @@ class Cancellation:
       action()
 
   def __repr__(self) -> str:
-    """Whether it was cancelled."""
+    """Shows whether it was cancelled."""
     return f"Cancellation(cancelled={self._cancelled})"
 
   def on_cancel(self, action: Callable[[], object]) -> Callable[[], None]:
-    """Runs `action` once when cancelled, at once if it already is.
+    """Runs `action` once when cancelled; at once if it already is.
 
     Returns:
-      A function that takes the action back.
+      A function that unregisters the action.
     """
     with self._lock:
       if not self._cancelled:
@@ -111,14 +111,15 @@ class Cancellation:
 
 @dataclass(frozen=True)
 class Tls:
-  """How a connection is encrypted; paths are PEM files, read when connecting.
+  """How a connection is encrypted. Paths are PEM files, read when connecting.
 
   Attributes:
-    ca: The authorities that sign servers; None: those the system trusts.
-    cert: Shown to a server that asks for one; requires `key`.
+    ca: The authorities that sign servers' certificates. None trusts the
+      system's authorities.
+    cert: The certificate for servers that ask for one. It requires `key`.
     key: The private key of `cert`.
-    server_name: The name that the server's certificate must have; None: the
-      one dialled.
+    server_name: The name that the server's certificate must have. None expects
+      the name in the target.
   """
 
   ca: str | None = None
@@ -129,15 +130,15 @@ class Tls:
 
 @dataclass(frozen=True)
 class Retry:
-  """When a failed call is sent again; times are seconds.
+  """When a failed call is sent again. Times are in seconds.
 
   Attributes:
-    max_attempts: Attempts of a call if servers cannot be reached or are
-      draining; 1 switches retries off. A busy server that says when to come
-      back is asked again until the deadline.
-    initial_backoff: The first pause, less a random part of up to half of it.
+    max_attempts: Limit of attempts if servers cannot be reached or are
+      draining. 1 turns retries off. A busy server that says when to retry is
+      asked again until the deadline.
+    initial_backoff: The first pause, minus a random part of up to half of it.
     max_backoff: The longest pause.
-    multiplier: Growth of each pause over the one before.
+    multiplier: The factor from each pause to the next.
   """
 
   max_attempts: int = 4
@@ -148,38 +149,38 @@ class Retry:
 
 @dataclass(frozen=True)
 class Settings:
-  """All that makes a connection; it pickles as this.
+  """The settings of a connection, which are also its pickled form.
 
   Attributes:
-    target: "host:port", several with commas between them, "unix:/path", or, of
-      the native engine, "local", "local:cpu", "local:cuda:N". A call goes to
-      the server with the fewest bytes in flight and, if that one drains, is
-      busy or lost, at once to another one.
-    tls: None: plain text.
+    target: "host:port", "unix:/path", or several separated by commas; with the
+      native engine also "local", "local:cpu" or "local:cuda:N". A call goes to
+      the server with the fewest bytes in flight. If that server is draining,
+      busy or lost, the call goes to another one at once.
+    tls: TLS settings, or None for plain text.
     token: A bearer token, or None.
-    token_file: A file of one line with the token, or None; not both.
-    deadline: Seconds that a call may take, retries included, if it has no
-      timeout of its own.
-    channels: Connections to each server. The pure engine ignores it and has
+    token_file: A file with the token on one line, or None. Not with `token`.
+    deadline: Limit in seconds for a call without its own timeout, including
+      retries.
+    channels: Connections to each server. The pure engine ignores it and makes
       one.
     retry: When a failed call is sent again.
-    dead_peer_timeout: Seconds after which a connection is given up whose other
-      side takes no byte.
-    memory_socket: Of a server on this machine, its --memory-socket: arrays of
-      `Connection.empty` then lie in memory that it shares, and neither they nor
-      what is made of them is sent. Of the native engine.
-    busy_poll: Seconds for which the thread of a call looks for its answer, on a
-      core of its own, before it sleeps: to be woken takes an idle core 20 to
-      200 us. Of the native engine, and not of calls in chunks; a server's
-      --busy-poll-us is its own half of it.
-    band_bytes: Calls that carry more than this each way, and than 4 MiB, are
-      cut into bands of rows of about so many bytes, which go over all
-      connections to all servers. The bytes are those of one call. Of the native
-      engine. 0: none is cut; else at least 262144. The package's README says
-      which calls are not cut.
-    stream_from: Payloads of so many bytes travel in chunks, 0: all of them;
-      None: what is larger than one message, or than the server takes as one, up
-      to the server's memory; by the pure engine from 256 MiB on.
+    dead_peer_timeout: Seconds after which a connection is dropped if the peer
+      receives nothing.
+    memory_socket: The --memory-socket of a server on this machine. Arrays of
+      `Connection.empty` then lie in memory shared with the server. Neither they
+      nor their results are sent. Native engine only.
+    busy_poll: Seconds for which a call's thread polls for its answer before it
+      sleeps. It occupies a core, and saves the 20 to 200 us for waking a
+      thread. Not for calls in chunks. Native engine only. The server has its
+      own --busy-poll-us.
+    band_bytes: A call that carries more than this, and more than 4 MiB, in one
+      direction is cut into bands of rows of about this size. Bands use all
+      connections to all servers. The result equals that of one call. 0 never
+      cuts; otherwise at least 262144. Native engine only. The package's README
+      lists calls that are not cut.
+    stream_from: Payloads of at least this many bytes are sent in chunks; 0
+      sends all in chunks. None does so only for payloads that exceed one
+      message or the server's limit; with the pure engine, from 256 MiB.
   """
 
   target: str
@@ -197,11 +198,11 @@ class Settings:
 
 
 class Engine(Protocol):
-  """Carries calls. May be used by any number of threads at once."""
+  """Carries calls. Any number of threads may use it at once."""
 
   # "grpc" or "native".
   name: str
-  # Whether it accepts bytes in GPU memory.
+  # Whether it accepts GPU memory as payload and buffers.
   takes_device: bool
 
   def call(
@@ -216,14 +217,14 @@ class Engine(Protocol):
     traceparent: str | None = None,
     priority: str = "normal",
   ) -> Reply:
-    """Makes a call, retries included; in bands if the settings say so.
+    """Makes a call with its retries; in bands if the settings say so.
 
-    `header` is the request without its payload, and `payload` the buffers that
-    make up the payload: if the header has refs, each is one of these buffers.
-    They are not written to, and not accessed after the call. `into` has a
-    buffer of the exact size for kinds of parts; these may overlap the payload,
-    and their content is undefined after an error. `progress` must not raise,
-    and must not close the engine, which would wait for the call.
+    `header` is the request without its payload. `payload` is a list of buffers
+    that form the payload together, one for each ref in the header if it has
+    refs. They are not written to, and not accessed after the call. `into` has
+    buffers of the exact size for parts, by kind. They may overlap the payload.
+    Their content is undefined after an error. `progress` must not raise, and
+    must not close the engine, which would wait for the call.
 
     Raises:
       quantd.Error: Made by `from_status`.
@@ -231,12 +232,12 @@ class Engine(Protocol):
     ...
 
   def memory(self, nbytes: int) -> Buffer:
-    """Writable host memory that calls use in place, if possible.
+    """Allocates writable host memory that calls use in place, if possible.
 
     Its content is unspecified.
 
     Raises:
-      quantd.Error: The server shares no more, or none listens.
+      quantd.Error: The server cannot be reached or refuses to share more.
     """
     ...
 

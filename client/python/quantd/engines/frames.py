@@ -1,19 +1,19 @@
-"""Joins a message and its payload with one copy; splits them with none.
+"""Joins a message and its payload with one copy, and splits them without.
 
-`payload` is field 101 of every message that has one, and always the last, so
-that protobuf can read the rest while the bytes stay where they are.
+`payload` is field 101 of every message that has one, and always the last field.
+Protobuf can therefore parse the rest while the payload's bytes stay in place.
 """
 
 from collections.abc import Sequence
 
 from quantd.engines.engine import Buffer
 
-# Field 101, of length-delimited bytes.
+# The tag of field 101 with length-delimited bytes.
 _PAYLOAD_TAG = 101 << 3 | 2
 
 
 def varint(value: int) -> bytes:
-  """A number in protobuf's encoding.
+  """Encodes a number as protobuf does.
 
   Example:
     >>> varint(300).hex()
@@ -28,7 +28,7 @@ def varint(value: int) -> bytes:
 
 
 def join(header: bytes, payload: Sequence[Buffer]) -> bytes:
-  """The whole message. As in proto3, an empty payload is omitted."""
+  """Returns the whole message. As in proto3, an empty payload is omitted."""
   buffers = [memoryview(b).cast("B") for b in payload if memoryview(b).nbytes]
   size = sum(b.nbytes for b in buffers)
   if size == 0:
@@ -37,7 +37,7 @@ def join(header: bytes, payload: Sequence[Buffer]) -> bytes:
 
 
 def read_varint(data: memoryview, at: int) -> tuple[int, int]:
-  """The number at that position, and its end."""
+  """Returns the number at offset `at`, and the offset behind it."""
   value = shift = 0
   while True:
     byte = data[at]
@@ -51,10 +51,10 @@ def read_varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def split(message: bytes) -> tuple[bytes, memoryview]:
-  """Splits what `join` made; the payload is a view of `message`.
+  """Splits a message of `join`. The payload is a view of `message`.
 
   Raises:
-    ValueError: It is not such a message.
+    ValueError: `message` is malformed.
   """
   data = memoryview(message)
   at = 0
@@ -74,10 +74,10 @@ def split(message: bytes) -> tuple[bytes, memoryview]:
       elif kind in (1, 5):
         after += 8 if kind == 1 else 4
       else:
-        raise ValueError("a field of an unknown kind")
+        raise ValueError("a field has an unknown wire type")
       at = after
   except IndexError:
     at = len(data) + 1
   if at != len(data):
-    raise ValueError("the message is cut off")
+    raise ValueError("the message is truncated")
   return message, data[:0]

@@ -1,8 +1,8 @@
-"""The pure engine: grpcio and protobuf, without compiled code of our own.
+"""The pure engine: grpcio and protobuf, without compiled code of its own.
 
-Every call is one message each way, or a stream of chunks if it does not fit
-into one. Faster ways are only in the native engine: bands, reductions, shared
-memory, devices, several connections to a server.
+Every call is one message in each direction, or a stream of chunks if it exceeds
+one message. Only the native engine has bands, reductions, shared memory, local
+devices and several connections to a server.
 """
 
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ from quantd.engines.servers import Servers
 from quantd.errors import Invalid, TooLarge, Unimplemented, from_status
 
 _SERVICE = "/quantd.v1.Quantd/"
-# Bytes of one message: kMaxMessageBytes, kMaxRequestHeadBytes and
-# kMaxReplyPayloadBytes of proto/limits.h.
+# Limits in bytes of one message, from kMaxMessageBytes, kMaxRequestHeadBytes
+# and kMaxReplyPayloadBytes of proto/limits.h.
 _LARGEST_PAYLOAD = (2 << 30) - (64 << 10) - (256 << 10) - (4 << 20) // 8 * 10
 _LARGEST_REPLY = (1 << 31) - (10 << 20)
-# Bound of a reply's payload relative to the request's, except for groups with
-# few rows: fp32 from 4-bit codes.
+# Upper bound of the ratio of a reply's payload to the request's: fp32 from
+# 4-bit codes. Groups with few rows may exceed it.
 _GROWTH = 8
 
 _REPLIES: dict[str, Any] = {
@@ -43,7 +43,7 @@ _REPLIES: dict[str, Any] = {
 
 
 def _check_pure(settings: Settings) -> None:
-  """Refuses settings that only the native engine supports."""
+  """Raises Invalid for settings that only the native engine supports."""
   for field, asked, expected in (
     (
       "target",
@@ -55,7 +55,7 @@ def _check_pure(settings: Settings) -> None:
       settings.memory_socket is not None,
       "none: shared memory",
     ),
-    ("busy_poll", settings.busy_poll > 0, "0: looking for answers"),
+    ("busy_poll", settings.busy_poll > 0, "0: polling for answers"),
     ("band_bytes", settings.band_bytes > 0, "0: calls in bands"),
   ):
     if asked:
@@ -75,12 +75,13 @@ class Engine:
   takes_device = False
 
   def __init__(self, settings: Settings) -> None:
-    """Checks the settings; does not connect."""
+    """Checks the settings. Does not connect."""
     _check_pure(settings)
     self._settings = settings
     self._servers = Servers(settings)
     self._way = "unix" if settings.target.startswith("unix:") else "tcp"
-    # Payloads of one message that no server has refused for their size.
+    # The largest payload of one message, by method, that was not refused as too
+    # large.
     self._largest = dict.fromkeys(streams.NAMES, _LARGEST_PAYLOAD)
 
   def call(
@@ -114,13 +115,13 @@ class Engine:
       except TooLarge as refused:
         if size == 0 or refused.field != "request":
           raise
-        # The payload was not read. The next one of this size is streamed at
-        # once.
+        # The server did not read the payload. The next payload of this size is
+        # streamed at once.
         self._largest[method] = size - 1
         try:
           reply = by_stream()
         except Unimplemented:
-          # Without streams, the reason for refusing the message counts.
+          # The server has no streams, so the first error is the useful one.
           raise refused from None
     if progress is not None:
       progress(size, size)
@@ -164,7 +165,7 @@ class Engine:
     attempts: int,
     streamed: bool,
   ) -> Reply:
-    """Finds the parts of a reply, which are views of its payload."""
+    """Reads a reply. Its parts are views of the payload."""
     kind = _REPLIES.get(method)
     try:
       refs = [] if kind is None else kind.FromString(header).tensors
@@ -173,7 +174,7 @@ class Engine:
     parts, end = [], 0
     for ref in refs:
       if not end <= ref.offset <= len(payload) - ref.size:
-        raise _not_ours("its tensors lie elsewhere", attempts)
+        raise _not_ours("its tensors are not in its payload", attempts)
       end = ref.offset + ref.size
       parts.append(_placed(payload[ref.offset : end], ref.kind, into))
     if end != len(payload):
@@ -190,7 +191,7 @@ class Engine:
 
 
 def _placed(part: memoryview, kind: int, into: Into) -> memoryview:
-  """A part in the caller's buffer, or where it is."""
+  """Copies a part into the caller's buffer, if there is one."""
   if kind not in into:
     return part
   target = memoryview(into[kind]).cast("B")
@@ -202,12 +203,12 @@ def _placed(part: memoryview, kind: int, into: Into) -> memoryview:
 
 
 def _not_ours(why: object, attempts: int) -> Exception:
-  text = f"the reply is not a message of quantd.v1: {why}"
+  text = f"the reply is not a valid quantd.v1 message: {why}"
   return from_status(INTERNAL, text, attempts=attempts)
 
 
 def _metadata(traceparent: str | None, priority: str) -> Metadata:
-  """The metadata of a call."""
+  """Returns the metadata of a call."""
   found = []
   if traceparent is not None:
     found.append(("traceparent", traceparent))

@@ -1,24 +1,24 @@
-"""The engine over the C++ library of quantd, which is linked into the package.
+"""The native engine: the C++ library of quantd, linked into the package.
 
-It is the faster one: buffers are sent and received without a copy in Python,
-and calls run without the interpreter's lock. Besides servers it supports the
-devices of this process, as targets "local", "local:cpu" and "local:cuda:N". It
-has three peculiarities.
+It is faster than the pure engine: buffers are sent and received without a copy
+in Python, and calls run without the interpreter's lock. Besides servers it
+supports the devices of this process, as targets "local", "local:cpu" and
+"local:cuda:N". It differs from the pure engine in three ways.
 
 Forks: gRPC depends on threads, which do not survive a fork. In a process that
-was forked from one in which this engine was in use, every call and every new
+was forked from one that had used this engine, every call and every new
 connection raises `quantd.Forked` at once. Start processes with "spawn" or
 "forkserver".
 
 Signals: a call on the main thread ends when SIGINT or SIGTERM arrives and
 Python has a handler for it. The call raises what the handler raises, usually
 KeyboardInterrupt, and the connection stays usable. If the handler raises
-nothing, the call is repeated within its remaining time: it is a pure function.
-Handlers of other signals run when the call is over.
+nothing, the call is repeated within its remaining time. Handlers of other
+signals run when the call is over.
 
-Memory: glibc gives large blocks back to the kernel whenever they are freed, and
-bulk calls then pay for every page of every result again. `tune_allocator`
-prevents that. It affects the whole process, so it is never called implicitly.
+Memory: glibc returns large blocks to the kernel when they are freed, so that
+bulk calls pay for new pages for every result. `tune_allocator` prevents that.
+It affects the whole process, so it is never called implicitly.
 """
 
 import weakref
@@ -43,20 +43,19 @@ __all__ = ["Engine", "tune_allocator"]
 
 
 def tune_allocator() -> None:
-  """Tunes glibc's malloc for programs with mostly bulk transfers.
+  """Tunes glibc's malloc for programs that mostly transfer large tensors.
 
   Freed memory is kept instead of being returned to the kernel, and a single
   arena is used. This changes the whole process: more memory stays resident, and
-  many threads that allocate small blocks wait for each other. Call it first,
-  before threads start and large arrays are made. With results in the caller's
-  buffers (`out=`) it is less useful. With another allocator than glibc's it
-  does nothing.
+  threads that allocate small blocks wait for each other. Call it before threads
+  start and large arrays are made. It helps less if results are written to the
+  caller's buffers (`out=`). It does nothing with other allocators than glibc's.
   """
   _native.tune_allocator()
 
 
 def _is_local(target: str) -> bool:
-  """Whether it names devices of this process, not a host called "local"."""
+  """Returns whether it names devices here, and not a host named "local"."""
   kind, colon, device = target.partition(":")
   return kind == "local" and not (colon and device.isdecimal())
 
@@ -67,31 +66,32 @@ class Engine:
   name = "native"
 
   def __init__(self, settings: Settings) -> None:
-    """Does not connect yet; opens devices if the target is local.
+    """Opens the devices of a local target. Does not connect to servers.
 
     Args:
-      settings: The connection's.
+      settings: The settings of the connection.
 
     Raises:
-      quantd.Invalid: They are invalid.
+      quantd.Invalid: The settings are invalid.
       quantd.Forked: The process was forked from one that uses this engine.
     """
     self._local = _is_local(settings.target)
     self._closed = False
-    # Whether results may be written before the input was read for the last
-    # time: by devices, in a call that a signal interrupts; in a broken stream;
-    # by another band.
+    # Whether an output may be written before the input is read for the last
+    # time. This happens if a signal interrupts a call on local devices, if a
+    # stream breaks, and between bands.
     cuts = settings.band_bytes > 0 or settings.stream_from is not None
     self._rereads = self._local or cuts or settings.memory_socket is None
     if not self._local:
-      # Checked here so that both engines refuse the same in the same words.
+      # Checked here so that both engines refuse the same values with the same
+      # messages.
       parse_target(settings.target)
       load_tls(settings)
       load_token(settings)
     self._native = _native.Engine(settings)
     self.takes_device = bool(self._native.takes_device)
-    # Also when the interpreter ends: a thread that returned from a call after
-    # that would crash the process.
+    # Also closes when the interpreter ends: a thread that returned from a call
+    # later would crash the process.
     self._finalizer = weakref.finalize(self, self._native.close)
 
   def call(
@@ -114,8 +114,8 @@ class Engine:
         else buffer
         for buffer in payload
       ]
-    # The module identifies GPU memory by its address and holds no reference;
-    # `payload` and `there` keep it alive.
+    # The C++ module identifies GPU memory by its address and holds no
+    # reference. `payload` and `there` keep it alive.
     sent, targets = payload, into
     there: dict[int, DeviceBytes] = {}
     if self.takes_device:
@@ -138,11 +138,11 @@ class Engine:
         traceparent,
         priority,
       )
-      # The module represents a part in GPU memory by its kind's number.
+      # The C++ module represents a part in GPU memory by its kind number.
       parts = [there[p] if isinstance(p, int) else p for p in parts]
       return Reply(head, parts, *how)
     except Cancelled as error:
-      # The module does not say why a call was cancelled.
+      # The C++ module does not report why a call was cancelled.
       if self._closed and not (cancel is not None and cancel.cancelled):
         error.say("the connection was closed")
       raise
@@ -161,14 +161,14 @@ class Engine:
 
 
 def _address(buffer: Buffer) -> Buffer:
-  """The address and size of bytes in GPU memory."""
+  """Returns address and size of GPU memory; other buffers unchanged."""
   if isinstance(buffer, DeviceBytes):
     return (buffer.pointer, buffer.nbytes)
   return buffer
 
 
 def apart(buffer: Buffer, into: Into) -> Buffer:
-  """An input, or a copy of one that is to be overwritten."""
+  """Returns an input, or a copy if an output overlaps it."""
   if isinstance(buffer, DeviceBytes):
     for other in into.values():
       if isinstance(other, DeviceBytes) and buffer.overlaps(other):

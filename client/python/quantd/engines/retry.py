@@ -1,8 +1,8 @@
 """Decides whether, when and where a failed call is repeated.
 
-The same rules as in the C++ library: every call is a pure function of its
-request, so sending it again costs time and does no harm. The only clock and
-network are those passed in.
+The rules are those of the C++ library. Every call is a pure function of its
+request, so repeating it costs time but does no harm. Uses no clock and no
+network.
 """
 
 import random
@@ -23,12 +23,13 @@ class Failure:
   detail: bytes | None = None  # the serialized ErrorDetail
   reason: int = 0  # from the detail
   request_id: str = ""
-  # Seconds until the server accepts the call again; None: never.
+  # Seconds until the server accepts the call again. None if retries are
+  # useless.
   delay: float | None = None
 
   @property
   def is_answer(self) -> bool:
-    """Whether the server reported it, rather than gRPC on this side."""
+    """Whether the server, and not this side's gRPC, reported the failure."""
     on_this_side = (CANCELLED, DEADLINE, UNAVAILABLE)
     return self.detail is not None or self.code not in on_this_side
 
@@ -43,23 +44,23 @@ class Backoff:
     self._unanswered = self._faults = self._killed = 0
 
   def may_move(self, failure: Failure) -> bool:
-    """Whether the call may at once be sent to another healthy server."""
+    """Returns whether the call may be sent to another server at once."""
     if self._policy.max_attempts <= 1:
       return False
     if failure.reason == DEVICE_FAULT:
-      # Only once: a second fault is probably caused by the request.
+      # One retry only: a second fault is probably caused by the request.
       self._faults += 1
       return self._faults == 1
     if failure.delay is None:
       return False
     if failure.code == UNAVAILABLE:
       return self._count_unanswered()
-    # Being busy here says nothing about other servers. But if gRPC's memory
-    # quota killed the stream, the message itself may be the cause.
+    # Other servers may have memory. But without details, gRPC's memory quota
+    # ended the stream, perhaps because of the message's size.
     return failure.detail is not None
 
   def pause(self, failure: Failure) -> float | None:
-    """Seconds to wait before sending again; None: do not."""
+    """Returns the seconds to wait before a retry. None: do not retry."""
     if failure.delay is None or self._policy.max_attempts <= 1:
       return None
     if failure.code == UNAVAILABLE:
@@ -67,14 +68,14 @@ class Backoff:
         return None
       return max(failure.delay, self._jittered())
     if failure.detail is None and failure.delay == 0:
-      # gRPC's memory quota, not the server's admission, ended the stream. Retry
-      # once, slowly: the same message may well be killed again.
+      # gRPC's memory quota ended the stream, and not the server's admission.
+      # Retry once and late, because the quota may end the same message again.
       self._killed += 1
       if self._killed > 1:
         return None
       return self._policy.max_backoff / 2 + self._jittered()
-    # Retry until the deadline. Jitter is added so that refused calls do not all
-    # return at once.
+    # Retry until the deadline. Jitter spreads the retries of calls that were
+    # refused together.
     return failure.delay + self._jittered()
 
   def _jittered(self) -> float:

@@ -1,8 +1,8 @@
 """The servers of a connection, and the choice of one for each call.
 
-Each has one channel. Among the healthy ones, the one with the fewest bytes in
-flight is used; among equals, the one picked least recently. A name that
-resolves to several servers counts as one here; gRPC distributes its calls.
+Each server has one channel. A call goes to the healthy server with the fewest
+bytes in flight; among equals, to the one picked least recently. A name that
+resolves to several servers counts as one server, and gRPC balances its calls.
 """
 
 import ctypes
@@ -30,17 +30,17 @@ from quantd.engines.retry import (
 )
 from quantd.errors import Forked
 
-# Seconds for which a server is avoided.
+# How long a server is avoided after a lost connection or a fault, in seconds.
 _AFTER_LOSS = 1.0
 _AFTER_FAULT = 5.0
 
-# The process in which gRPC was first used; its threads do not survive a fork.
+# The process that first used gRPC. gRPC's threads do not survive a fork.
 _begun_in: int | None = None
 _channels: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
 
 def _keep_channels() -> None:
-  """Keeps channels alive in a forked child: ending one would wait for threads."""
+  """Leaks channels in a forked child: freeing one would wait for threads."""
   for channel in list(_channels):
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(channel))
 
@@ -49,17 +49,17 @@ os.register_at_fork(after_in_child=_keep_channels)
 
 
 def check_fork() -> None:
-  """Raises `quantd.Forked` if gRPC's threads are not in this process."""
+  """Raises `quantd.Forked` if gRPC's threads are in another process."""
   if _begun_in not in (None, os.getpid()):
     raise Forked(
       "this process was forked from one that had called a server, and gRPC's "
-      'threads do not survive that: start processes by "spawn" or '
-      '"forkserver", or let the first call come after the fork'
+      'threads do not survive a fork: start processes with "spawn" or '
+      '"forkserver", or make the first call after the fork'
     )
 
 
 class Server:
-  """One server. Its state is guarded by the lock of `Servers`."""
+  """One server. The lock of `Servers` guards its state."""
 
   def __init__(self, address: str) -> None:
     """Does not connect yet."""
@@ -67,10 +67,11 @@ class Server:
     # Whether it answered the last call.
     self.heard = False
     self.bytes_under_way = 0
-    # Increasing number; the smallest was picked least recently.
+    # A number that increases with each pick. The smallest was picked least
+    # recently.
     self.last_pick = 0
-    self.avoid_until = 0.0  # it was busy, refused or failed a call
-    self.said = ""  # why
+    self.avoid_until = 0.0  # after it was busy, or refused or failed a call
+    self.said = ""  # the reason
     self.channel: Any = None
 
   def report(self, failure: Failure | None, now: float) -> None:
@@ -115,11 +116,11 @@ class Servers:
     self._picks = 0
 
   def __len__(self) -> int:
-    """The number of servers."""
+    """Returns the number of servers."""
     return len(self._all)
 
   def pick(self, size: int, tried: set[Server]) -> Server:
-    """Picks the server for a call of that size, and adds it to `tried`."""
+    """Picks the server for a call of `size` bytes, and adds it to `tried`."""
     with self._lock:
       now = time.monotonic()
       best = min(
@@ -133,7 +134,7 @@ class Servers:
       return best
 
   def put_back(self, server: Server, size: int, answer: object) -> None:
-    """Ends a call by its Failure, its reply, or None if unknown."""
+    """Records the end of a call: a Failure, a reply, or None if unknown."""
     with self._lock:
       server.bytes_under_way -= size
       if answer is not None:
@@ -141,7 +142,7 @@ class Servers:
         server.report(failure, time.monotonic())
 
   def has_another(self, tried: set[Server], well: bool = True) -> bool:
-    """Whether there is a healthy server that was not tried."""
+    """Returns whether a server, healthy if `well`, was not tried yet."""
     with self._lock:
       now = time.monotonic()
       return any(
@@ -149,15 +150,15 @@ class Servers:
       )
 
   def account(self) -> str:
-    """The problem with each server, for people."""
+    """Lists the last error of each server, for messages."""
     with self._lock:
       return "; ".join(
-        f"{s.address}: {s.said or 'nothing is known against it'}"
+        f"{s.address}: {s.said or 'it has reported no error'}"
         for s in self._all[:8]
       )
 
   def channel(self, server: Server) -> Any:
-    """The server's channel, which connects with its first call."""
+    """Returns the server's channel. It connects with its first call."""
     global _begun_in
     with self._lock:
       if server.channel is None:
@@ -172,17 +173,18 @@ class Servers:
     options: list[tuple[str, Any]] = [
       ("grpc.max_receive_message_length", -1),
       ("grpc.max_send_message_length", -1),
-      # Otherwise all channels of a process to one target share one connection.
+      # By default, all channels of a process to one target share a connection.
       ("grpc.use_local_subchannel_pool", 1),
-      # We retry ourselves: gRPC gives up above 256 KiB and keeps a copy below.
+      # Retry is our own: gRPC does not retry calls above 256 KiB and copies
+      # smaller ones.
       ("grpc.enable_retries", 0),
       ("grpc.service_config_disable_resolution", 1),
       ("grpc.service_config", '{"loadBalancingConfig":[{"round_robin":{}}]}'),
       ("grpc.initial_reconnect_backoff_ms", 100),
       ("grpc.min_reconnect_backoff_ms", 5000),
       ("grpc.max_reconnect_backoff_ms", 5000),
-      # Setting a keepalive time makes gRPC end a write that the other side
-      # never takes.
+      # With a keepalive time, gRPC also ends a write that the peer does not
+      # receive.
       ("grpc.keepalive_time_ms", 300_000),
       (
         "grpc.keepalive_timeout_ms",
@@ -191,7 +193,7 @@ class Servers:
       ("grpc.primary_user_agent", "quantd-python"),
     ]
     if is_loopback(address):
-      # A proxy named in the environment cannot reach this machine's loopback.
+      # A proxy named by the environment cannot reach loopback addresses.
       options.append(("grpc.enable_http_proxy", 0))
     tls = self._settings.tls
     if tls is None:
@@ -204,7 +206,7 @@ class Servers:
     return grpc.secure_channel(address, self._credentials, options)
 
   def close(self) -> None:
-    """Ends all calls, now and later."""
+    """Cancels all calls, including later ones, and closes the channels."""
     self.closing.cancel()
     if _begun_in not in (None, os.getpid()):
       return

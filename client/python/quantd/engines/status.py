@@ -16,7 +16,7 @@ _DETAIL_URL = "type.googleapis.com/quantd.v1.ErrorDetail"
 
 
 def failure_of(error: Any) -> Failure:
-  """Reads an error of grpcio."""
+  """Converts an error of grpcio."""
   code = error.code().value[0]
   trailers = {key: value for key, value in error.trailing_metadata() or ()}
   raw = trailers.get("grpc-status-details-bin")
@@ -25,15 +25,15 @@ def failure_of(error: Any) -> Failure:
   request_id = str(trailers.get("quantd-request-id", ""))
   message = error.details() or ""
   if code == CANCELLED and detail is not None:
-    # A proxy reset the stream because the server answered before the whole
-    # request had come. The answer is in the trailers.
+    # A proxy reset the stream because the server answered before it had
+    # received the whole request. The server's answer is in the trailers.
     code, message = said.code, said.message
-  # gRPC sometimes reports this for a closed connection.
+  # gRPC reports "Stream removed" for some closed connections.
   removed = code == UNKNOWN and message == "Stream removed"
   if (code == CANCELLED or removed) and detail is None and not request_id:
-    # gRPC refuses calls like this while a server shuts down. A caller who
-    # cancelled does not ask for the reason.
-    text = "the call was ended on the way, or by a server that shuts down"
+    # gRPC refuses calls like this while a server shuts down. If the caller
+    # cancelled, this error is not used.
+    text = "the connection failed during the call, or the server shut down"
     return Failure(UNAVAILABLE, text, delay=0.0)
   known = pb.ErrorDetail()
   if detail is not None:
@@ -50,7 +50,7 @@ def failure_of(error: Any) -> Failure:
 
 
 class _Status(NamedTuple):
-  """The parts of a google.rpc.Status that we read."""
+  """The fields of a google.rpc.Status that are used here."""
 
   code: int = UNKNOWN
   message: str = ""
@@ -58,10 +58,10 @@ class _Status(NamedTuple):
 
 
 def _read(status: bytes) -> _Status:
-  """Parses the well-formed beginning of a serialized status."""
+  """Parses as much of a serialized status as is well-formed."""
   from google.protobuf import any_pb2, message
 
-  # Its fields are code = 1, message = 2, details = 3.
+  # The fields of the status are code = 1, message = 2, details = 3.
   data = memoryview(status)
   at = 0
   code, text = UNKNOWN, ""
@@ -70,7 +70,7 @@ def _read(status: bytes) -> _Status:
       tag, at = frames.read_varint(data, at)
       size, at = frames.read_varint(data, at)
       if tag & 7 == 0:
-        # OK is not an error's code.
+        # An error must not have the code OK.
         code = size if tag == 1 << 3 and 1 <= size <= 16 else code
         continue
       field = bytes(data[at : at + size])

@@ -1,7 +1,7 @@
-"""Calls of the pure engine in chunks, rpc Stream: for calls beyond one message.
+"""Streamed calls of the pure engine (rpc Stream), for more than one message.
 
 A chunk is copied from the caller's memory when it is sent. The payload of the
-reply is collected first; the reply that follows has the positions of its parts.
+reply arrives first. The reply that follows has the offsets of its parts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,10 +15,10 @@ from quantd.engines.calling import Attempt, Metadata, Watch
 from quantd.engines.engine import Buffer
 from quantd.engines.retry import INTERNAL, Failure
 
-# Bytes of a chunk. Each one costs several thread switches.
+# Size of a chunk in bytes. Each chunk costs several thread switches.
 CHUNK = 1 << 20
 # Limits of a reply's size: this many bytes for each byte of the request, plus a
-# constant. Groups of one row have scales for 128.
+# constant. The scales of a group with one row are padded to 128 rows.
 _MOST_GROWTH = 64
 _MOST_BESIDE = 16 << 20
 
@@ -32,7 +32,7 @@ NAMES = {
 
 
 def _chunks(first: bytes, payload: Sequence[Buffer]) -> Iterator[bytes]:
-  """All messages of a request, consumed by a thread of grpcio."""
+  """Yields all messages of a request, on a thread of grpcio."""
   yield first
   for buffer in payload:
     if not memoryview(buffer).nbytes:
@@ -45,7 +45,7 @@ def _chunks(first: bytes, payload: Sequence[Buffer]) -> Iterator[bytes]:
 def attempt_of(
   method: str, header: bytes, payload: Sequence[Buffer], size: int
 ) -> "Attempt[tuple[bytes, memoryview]]":
-  """Sends a request and its payload; returns the reply's header and payload."""
+  """Returns an attempt that sends a request and receives the reply."""
   name = NAMES[method]
   head = pb.StreamRequest(payload_bytes=size)
   getattr(head, name).MergeFromString(header)
@@ -63,7 +63,7 @@ def attempt_of(
         return _receive(call, name, most)
       except (ValueError, message_module.DecodeError) as wrong:
         call.cancel()
-        text = f"the reply is not the one that was asked for: {wrong}"
+        text = f"the reply does not match the request: {wrong}"
         return Failure(INTERNAL, text)
 
   return attempt
@@ -72,13 +72,13 @@ def attempt_of(
 def _receive(
   messages: Iterator[bytes], name: str, most: int
 ) -> tuple[bytes, memoryview]:
-  """Reads a reply; raises ValueError for anything else."""
+  """Reads a reply. Raises ValueError if it is not valid."""
   header: bytes | None = None
   payload = bytearray()
   for message in messages:
     rest, chunk = frames.split(message)
     if header is not None or (rest and chunk.nbytes):
-      raise ValueError("something comes behind it")
+      raise ValueError("bytes follow its end")
     if chunk.nbytes:
       if len(payload) + chunk.nbytes > most:
         raise ValueError("it is too large")
@@ -86,7 +86,7 @@ def _receive(
       continue
     reply = pb.StreamReply.FromString(rest)
     if reply.WhichOneof("reply") != name:
-      raise ValueError("it is another method's")
+      raise ValueError("it belongs to another method")
     header = getattr(reply, name).SerializeToString()
   if header is None:
     raise ValueError("it has no end")

@@ -1,1 +1,1 @@
-"""Tensors in and out: arrays, quantized tensors, their parts and files."""
+"""Arrays, quantized tensors, their parts, and files."""

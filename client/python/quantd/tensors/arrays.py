@@ -1,6 +1,6 @@
 """Arrays of other libraries as input and output, without copies if possible.
 
-Input is read as raw bytes with a type and a shape. Only numpy is required;
+Input is read as bytes with a type and a shape. Only numpy is required.
 ml_dtypes, PyTorch and JAX are used if they are installed.
 """
 
@@ -28,18 +28,18 @@ from quantd.words import DTYPES, DType
 
 
 class Source(NamedTuple):
-  """An input tensor: `data` are its bytes, flat, as uint8."""
+  """An input tensor. `data` is a flat uint8 array of its bytes."""
 
   dtype: str
   shape: tuple[int, ...]
   data: Array
-  library: str  # "numpy", "torch", "cupy" or "jax": its library
-  # Its bytes if they are in GPU memory; `data` is then empty.
+  library: str  # the input's library: "numpy", "torch", "cupy" or "jax"
+  # The tensor's bytes if they are in GPU memory. `data` is then empty.
   device: DeviceBytes | None = None
 
   @property
   def payload(self) -> Array | DeviceBytes:
-    """Its bytes, wherever they lie."""
+    """The bytes, in host or GPU memory."""
     return self.data if self.device is None else self.device
 
 
@@ -51,9 +51,9 @@ def read(
 ) -> Source:
   """Reads a tensor of any library as bytes.
 
-  Shares memory if `x` is contiguous and little endian, and copies it otherwise.
-  `field` is its name in errors, `dtype` its type if numpy has none, and
-  `on_device` whether it may stay in GPU memory.
+  Shares memory if `x` is contiguous and little-endian, and copies it otherwise.
+  `field` is the tensor's name in errors. `dtype` is its type if numpy does not
+  have it. `on_device` allows GPU memory.
   """
   library = library_of(x)
   said = None if dtype is None else DTYPES.float_word(f"{field}.dtype", dtype)
@@ -93,7 +93,7 @@ def read(
 def refuse_mask(x: Any, field: str) -> None:
   """Refuses masked arrays, whose masks would be lost."""
   if type(x) is not np.ndarray and isinstance(x, np.ma.MaskedArray):
-    raise Invalid.of(field, "an array without a mask: x.filled(0)", "one with")
+    raise Invalid.of(field, "an array without a mask: x.filled(0)", "a mask")
 
 
 def _word_of(dtype: Any, field: str, said: str | None) -> str:
@@ -105,7 +105,7 @@ def _word_of(dtype: Any, field: str, said: str | None) -> str:
     return said
   if word is not None:
     return word
-  hint = ' (bits of bf16? say dtype="bf16")' if dtype == np.uint16 else ""
+  hint = ' (for bits of bf16, pass dtype="bf16")' if dtype == np.uint16 else ""
   raise Invalid.of(f"{field}.dtype", "f32, f16 or bf16", f"{dtype}{hint}")
 
 
@@ -134,8 +134,8 @@ def _read_torch(x: Any, field: str, said: str | None) -> Source:
   if x.device.type != "cpu":
     raise Invalid.of(
       f"{field}.device",
-      "a tensor in host memory; call .cpu() first, for this connection shares "
-      "no GPU memory",
+      "a tensor in host memory; call .cpu() first, because this connection "
+      "shares no GPU memory",
       str(x.device),
     )
   if x.layout != torch.strided:
@@ -157,7 +157,7 @@ def writable(
   field: str,
   on_device: bool = False,
 ) -> Array | DeviceBytes:
-  """A caller's buffer as flat writable bytes."""
+  """Returns a caller's buffer as flat writable bytes."""
   refuse_mask(x, field)
   library = library_of(x)
   if on_device and device.is_on_device(x):
@@ -166,14 +166,14 @@ def writable(
     if x.device.type != "cpu":
       raise Invalid.of(field, "a tensor in host memory", str(x.device))
     if not x.is_contiguous():
-      raise Invalid.of(field, "contiguous memory", "strides")
+      raise Invalid.of(field, "contiguous memory", "strided memory")
     torch = sys.modules["torch"]
     flat: Array = x.detach().reshape(-1).view(torch.uint8).numpy()
   elif library == "numpy" and isinstance(x, np.ndarray):
     if not x.flags.c_contiguous:
-      raise Invalid.of(field, "contiguous memory", "strides")
+      raise Invalid.of(field, "contiguous memory", "strided memory")
     if not x.flags.writeable:
-      raise Invalid.of(field, "memory that can be written", "a read-only array")
+      raise Invalid.of(field, "writable memory", "a read-only array")
     if x.dtype.byteorder == ">" or x.dtype.hasobject:
       raise Invalid.of(field, f"elements of {word}", str(x.dtype))
     flat = x.reshape(-1).view(np.uint8)
@@ -186,7 +186,7 @@ def writable(
       ) from None
     if view.readonly:
       raise Invalid.of(
-        field, "memory that can be written", "a read-only buffer"
+        field, "writable memory", "a read-only buffer"
       )
     flat = np.frombuffer(view, np.uint8)
   want = math.prod(shape) * size_of(word)
@@ -201,7 +201,7 @@ def writable(
 
 
 def view(data: Any, word: str, shape: tuple[int, ...]) -> Array:
-  """Bytes as an array of the type's word, without a copy."""
+  """Returns bytes as a numpy array of a type, without a copy."""
   flat: Array = np.frombuffer(data, np.uint8)
   shaped: Array = flat.view(numpy_dtype(word)).reshape(shape)
   return shaped
@@ -210,7 +210,7 @@ def view(data: Any, word: str, shape: tuple[int, ...]) -> Array:
 def shown_as(
   library: str, data: Array, word: str, shape: tuple[int, ...]
 ) -> Any:
-  """Flat bytes as an array of a library; for numpy and PyTorch without a copy."""
+  """Returns bytes as an array of a library; numpy and PyTorch do not copy."""
   if library != "torch":
     made = view(data, word, shape)
     return to_jax(made) if library == "jax" else made
@@ -218,7 +218,7 @@ def shown_as(
 
   if not data.size:
     return torch.empty(shape, dtype=torch_dtype(word))
-  # PyTorch warns about read-only memory, which its tensors do not support.
+  # Through ctypes, because PyTorch warns about read-only memory.
   memory = (ctypes.c_uint8 * data.size).from_address(data.ctypes.data)
   memory.owner = data  # type: ignore[attr-defined]
   flat = torch.frombuffer(memory, dtype=torch.uint8)
@@ -226,7 +226,7 @@ def shown_as(
 
 
 def empty(library: str, word: str, shape: tuple[int, ...]) -> Any:
-  """An array to write a result into, of numpy or torch."""
+  """Allocates an array of numpy or torch for a result."""
   if library == "torch":
     import torch
 
@@ -235,7 +235,7 @@ def empty(library: str, word: str, shape: tuple[int, ...]) -> Any:
 
 
 def library_for(like: Any, default: str = "numpy") -> str:
-  """The library that `like=` names, or that of an array."""
+  """Returns the library that `like=` names, or of the array it is."""
   if like is None:
     return default
   if isinstance(like, str):
@@ -247,7 +247,7 @@ def library_for(like: Any, default: str = "numpy") -> str:
 
 
 def to_jax(a: Array) -> Any:
-  """A numpy array as JAX's, a copy."""
+  """Copies a numpy array to a JAX array."""
   import jax.numpy as jnp
 
   return jnp.asarray(a)

@@ -1,4 +1,4 @@
-"""Tensors from parts that were made elsewhere: by another library, or pickled."""
+"""Makes tensors from parts of another library, or from pickles."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -21,14 +21,14 @@ T = TypeVar("T", bound=Described)
 
 
 def tensor_from_elsewhere(shape: Any, dtype: Any, axis: Any) -> pb.Tensor:
-  """Describes a tensor from the caller's arguments, without a server."""
+  """Builds a tensor description and checks it without a server."""
   if not is_list(shape) or not 1 <= len(shape) <= 8:
     raise Invalid.of("shape", "1 to 8 sizes", shown(shape))
   rank = len(shape)
   low, high = (1 - rank, rank - 1) if rank > 1 else (-1, -1)
   axis = whole("flatten_axis", axis, low, high)
   if axis == 0:
-    raise Invalid.of("flatten_axis", "dimensions on both sides of it", "0")
+    raise Invalid.of("flatten_axis", "dimensions on both sides", "0")
   return pb.Tensor(
     dtype=DTYPES.parse("dtype", dtype, FLOATS),
     shape=[whole("shape", d, 0, 2**48) for d in shape],
@@ -37,7 +37,7 @@ def tensor_from_elsewhere(shape: Any, dtype: Any, axis: Any) -> pb.Tensor:
 
 
 def _check_splits(tensor: pb.Tensor, made: pb.QuantizeOptions) -> None:
-  """Checks that groups exist and end at the last row or before it."""
+  """Checks that there are groups and that they fit into the rows."""
   if not made.HasField("splits"):
     return
   rows = geometry.sides(tensor.shape, tensor.flatten_axis)[0]
@@ -45,7 +45,7 @@ def _check_splits(tensor: pb.Tensor, made: pb.QuantizeOptions) -> None:
   total = sum(groups)
   ends = total == rows or (made.splits.partial and total < rows)
   if not groups or min(groups) < 0 or not ends:
-    raise Invalid.of("splits", f"rows of groups of {rows}", str(list(groups)))
+    raise Invalid.of("splits", f"groups that have {rows} rows together", str(list(groups)))
 
 
 def from_parts(
@@ -67,7 +67,7 @@ def from_parts(
     if name not in want:
       expected = " or ".join(want)
       raise Invalid.of(
-        "parts", f"a part that these options give: {expected}", shown(name)
+        "parts", f"a part that these options make: {expected}", shown(name)
       )
     spec = want[name]
     data = _bytes_of(value, f"parts[{name!r}]", spec)
@@ -89,7 +89,7 @@ def _bytes_of(value: Any, field: str, spec: Spec) -> Array:
     data: Array = value.view(torch.uint8).numpy()
   elif isinstance(value, (bytes, bytearray, memoryview)):
     if isinstance(value, memoryview) and not value.contiguous:
-      raise Invalid.of(field, "contiguous memory", "strides")
+      raise Invalid.of(field, "contiguous memory", "strided memory")
     data = np.frombuffer(value, np.uint8)
   else:
     a = np.asarray(value)
@@ -108,7 +108,7 @@ def _bytes_of(value: Any, field: str, spec: Spec) -> Array:
 def check_part(
   field: str, spec: Spec, data: Array, o: pb.QuantizeOptions
 ) -> None:
-  """Refuses amaxes below 0 and scales of a tensor that are not above it."""
+  """Refuses negative amaxes, and scales of a tensor that are not positive."""
   amax = spec.kind.endswith("amax")
   tensor = o.format in (pb.FORMAT_FP8_E4M3, pb.FORMAT_FP8_E5M2)
   scale = "global" in spec.kind or (tensor and spec.kind.endswith("scale"))
@@ -123,7 +123,7 @@ def check_part(
 
 
 def replace_nan(values: Array) -> Array:
-  """Replaces NaN, which results from quantizing one, by a number > 0."""
+  """Replaces NaN, which is legal if the input had one, by 1."""
   return np.where(np.isnan(values), np.float32(1), values)
 
 

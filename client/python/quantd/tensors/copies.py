@@ -1,4 +1,4 @@
-"""The parts of a quantized tensor, and its two copies."""
+"""The parts and the copies of a quantized tensor."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ __all__ = ["Copy", "Part", "Statistics"]
 
 @dataclass(frozen=True)
 class Statistics:
-  """Error statistics of a copy. NaN and Inf are not counted.
+  """Error statistics of a copy. Elements that are NaN or Inf are not counted.
 
   Attributes:
-    elements: Those that were finite before and after.
-    clipped: Those that would have rounded beyond the largest code.
-    flushed: Nonzero ones that decode to zero.
+    elements: Number of elements that are finite before and after.
+    clipped: Number of elements that exceed the largest code when rounded.
+    flushed: Number of nonzero elements that decode to zero.
     max_error: The largest error.
-    signal: Sum of squares of the values.
+    signal: Sum of squares of the elements.
     noise: Sum of squares of the errors.
     sqnr_db: 10 log10(signal / noise), in dB.
   """
@@ -39,49 +39,50 @@ class Statistics:
 
   @staticmethod
   def of(message: pb.ErrorStatistics) -> "Statistics":
-    """Reads a report."""
+    """Converts the statistics of a report."""
     names = Statistics.__dataclass_fields__
     return Statistics(**{name: getattr(message, name) for name in names})
 
 
 class Part:
-  """One part of a tensor: its description and its bytes. Immutable."""
+  """One part of a tensor, with its description and bytes. Immutable."""
 
   __slots__ = ("_data", "device", "spec")
 
   def __init__(
     self, spec: Spec, data: Array, device: DeviceBytes | None = None
   ) -> None:
-    """Takes bytes in host memory, or those in GPU memory."""
+    """Uses `device` if it is given, and `data` otherwise."""
     self.spec = spec
     self.device = device
     self._data = data
 
   @property
   def data(self) -> Array:
-    """Its bytes in host memory.
+    """The bytes in host memory.
 
     Raises:
-      Invalid: They are in GPU memory.
+      Invalid: The bytes are in GPU memory.
     """
     if self.device is not None:
       raise Invalid.of(
         "tensor",
-        "one in the host's memory: t.cpu()",
-        f"one on {self.device.place}",
+        "a tensor in host memory: t.cpu()",
+        f"a tensor on {self.device.place}",
       )
     return self._data
 
   @property
   def payload(self) -> Array | DeviceBytes:
-    """Its bytes, in host or GPU memory."""
+    """The bytes, in host or GPU memory."""
     return self._data if self.device is None else self.device
 
   def array(self, library: str = "") -> Any:
-    """Its elements in its shape, without a copy if they are aligned.
+    """Returns the elements in their shape, without a copy if aligned.
 
     Args:
-      library: Library of the array; "": numpy, or the one of the GPU memory.
+      library: Library of the array. "" uses numpy, or the library of the GPU
+        memory.
     """
     if self.device is not None:
       if library in ("", self.device.library):
@@ -93,19 +94,19 @@ class Part:
     return shown_as(library, data, self.spec.dtype, self.spec.shape)
 
   def host(self) -> "Part":
-    """This part in host memory."""
+    """Returns this part in host memory."""
     return self if self.device is None else Part(self.spec, self.device.host())
 
   def __repr__(self) -> str:
-    """What it is."""
+    """Shows the description."""
     return f"Part({self.spec!r})"
 
 
 class Copy:
   """The rowwise or the columnwise copy of a tensor, as read-only views.
 
-  The groups of a grouped tensor follow each other: see `QuantizedTensor.group`.
-  BYTES.md has the shapes of every format.
+  A tensor with groups has them one after the other: see
+  `QuantizedTensor.group`. BYTES.md has the shapes of every format.
   """
 
   def __init__(
@@ -116,9 +117,9 @@ class Copy:
     rotated: bool,
     report: pb.Report,
   ) -> None:
-    """The copy `name` of a tensor, which must exist."""
+    """Refers to the copy `name` of a tensor, which must exist."""
     self.name = name
-    # : Whether it was rotated before quantizing.
+    # # : Whether the copy was rotated before quantization.
     self.rotated = rotated
     self._parts = parts
     self._library = library
@@ -132,34 +133,34 @@ class Copy:
   def codes(self) -> Any:
     """The codes.
 
-    E2M1: uint8, two codes in a byte, the even one in the low half, [M, K/2]
-    rowwise and [K, padded M / 2] columnwise. FP8: PyTorch's or JAX's type, or
-    that of ml_dtypes, or uint8 if that is not installed.
+    E2M1: uint8 with two codes in a byte, the even one in the low half. The
+    shape is [M, K/2] rowwise and [K, padded M / 2] columnwise. FP8: the type of
+    PyTorch, JAX or ml_dtypes, or uint8 if that is not installed.
     """
     return self._part("data")
 
   @property
   def scales(self) -> Any:
-    """The scales with their padding; E4M3, E8M0, fp32 or a profile's type."""
+    """The scales with padding, as E4M3, E8M0, fp32 or a profile's type."""
     return self._part("scale")
 
   @property
   def amax(self) -> Any:
-    """The amax that the codes were made with, fp32.
+    """The amax that the codes were made with, in fp32.
 
-    One, one for each group or one for each line. None for formats without: MX
-    and FP8 block scaling.
+    One number, or one for each group or line. None for formats without an amax,
+    which are MX and FP8 block scaling.
     """
     return self._part("amax")
 
   @property
   def global_scale(self) -> Any:
-    """The scale of NVFP4 under a profile: value = code * scale * this."""
+    """A profile's global scale: value = code * scale * global_scale."""
     return self._part("global_scale")
 
   @property
   def global_divisor(self) -> Any:
-    """The divisor of compressed-tensors' NVFP4: value = code * scale / this."""
+    """A profile's divisor: value = code * scale / global_divisor."""
     return self._part("global_divisor")
 
   @property
@@ -169,13 +170,13 @@ class Copy:
 
   @property
   def stats(self) -> Statistics | None:
-    """Its error statistics, if `statistics` was requested."""
+    """The error statistics, if `statistics` was requested."""
     if not self._report.HasField(self.name):
       return None
     return Statistics.of(getattr(self._report, self.name))
 
   def __repr__(self) -> str:
-    """Its shapes."""
+    """Shows the types and shapes."""
     codes, scales = self.codes, self.scales
     turned = ", rotated" if self.rotated else ""
     return (

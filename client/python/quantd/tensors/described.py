@@ -27,11 +27,11 @@ class Decoder(Protocol):
 
   @property
   def dequantize(self) -> Callable[..., Any]:
-    """Takes the tensor, and the arguments of `quantd.Connection.dequantize`."""
+    """A function with the arguments of `quantd.Connection.dequantize`."""
 
 
 class Described:
-  """Shape, type, options and report of a tensor, and the location of its parts."""
+  """Shape, type, options, report and parts of a quantized tensor."""
 
   def __init__(
     self,
@@ -47,7 +47,7 @@ class Described:
     bands: int = 1,
     streamed: bool = False,
   ) -> None:
-    """For the package itself; see `from_parts`.
+    """Only for the package itself. Others use `from_parts`.
 
     Serialized options and reports are parsed on first use.
     """
@@ -67,41 +67,41 @@ class Described:
 
   @property
   def shape(self) -> tuple[int, ...]:
-    """The shape of the tensor that was quantized."""
+    """The shape of the original tensor."""
     return self._shape
 
   @property
   def dtype(self) -> str:
-    """Its type: "f32", "f16" or "bf16"."""
+    """The type of the original tensor: "f32", "f16" or "bf16"."""
     return self._dtype
 
   @property
   def flatten_axis(self) -> int:
-    """M is the product of the dimensions before it."""
+    """The axis before which the dimensions form M."""
     return self._flatten_axis
 
   @property
   def options(self) -> pb.QuantizeOptions:
-    """The options with which it was made, including a drawn seed."""
+    """The options that the tensor was made with, including a drawn seed."""
     if isinstance(self._options, bytes):
       self._options = pb.QuantizeOptions.FromString(self._options)
     return self._options
 
   @property
   def parts(self) -> Mapping[str, Part]:
-    """All parts, by the words of TensorKind: "rowwise_data"."""
+    """All parts by kind, such as "rowwise_data"."""
     return self._parts
 
   @property
   def report(self) -> pb.Report:
-    """Facts found in the input, and the device that did the work."""
+    """NaN, Inf and statistics of the input, and the device that was used."""
     if isinstance(self._report, bytes):
       self._report = pb.Report.FromString(self._report)
     return self._report
 
   @property
   def request_id(self) -> str:
-    """The call's id in the server's log."""
+    """The id of the call in the server's log."""
     return self._request_id
 
   @property
@@ -111,14 +111,14 @@ class Described:
 
   @property
   def library(self) -> str:
-    """Its arrays' library: "numpy", "torch", "cupy" or "jax"."""
+    """The library of the arrays: "numpy", "torch", "cupy" or "jax"."""
     return self._library
 
   def like(self, like: Like) -> Self:
-    """This tensor, shown as arrays of "numpy", "torch" or "jax".
+    """Returns this tensor with arrays of "numpy", "torch" or "jax".
 
     Args:
-      like: Its name, or an array of it.
+      like: The name of the library, or an array of it.
     """
     library = library_for(like)
     if library == self.library:
@@ -127,14 +127,14 @@ class Described:
 
   @property
   def device(self) -> str:
-    """The location of its parts: "cpu", or a GPU as "cuda:0"."""
+    """The device of the parts: "cpu", or a GPU such as "cuda:0"."""
     for part in self.parts.values():
       if part.device is not None:
         return part.device.place
     return "cpu"
 
   def cpu(self) -> Self:
-    """This tensor with its parts in host memory."""
+    """Returns this tensor with its parts in host memory."""
     if self.device == "cpu":
       return self
     parts = {kind: part.host() for kind, part in self.parts.items()}
@@ -143,21 +143,21 @@ class Described:
 
   @property
   def transport(self) -> str:
-    """The transport of the call that made it: "tcp", "shared" ...; "": none."""
+    """The transport of the call, such as "tcp"; "" if there was none."""
     return self._transport
 
   @property
   def bands(self) -> int:
-    """The number of bands of that call; 1: a single call."""
+    """The number of bands of the call. 1 for a single call."""
     return self._bands
 
   @property
   def streamed(self) -> bool:
-    """Whether that call, or one of its bands, was sent in chunks."""
+    """Whether the call, or one of its bands, was sent in chunks."""
     return self._streamed
 
   def replaced(self, **attributes: Any) -> Self:
-    """This tensor with some attributes replaced; for the package itself."""
+    """Copies this tensor with new attributes. Only for the package."""
     made = type(self).__new__(type(self))
     made.__dict__.update(self.__dict__)
     made.__dict__.update({f"_{k}": v for k, v in attributes.items()})
@@ -183,24 +183,24 @@ class Described:
     return Copy(name, self.parts, self.library, turned, self.report)
 
   def get(self, kind: str) -> Any:
-    """The elements of a part, or None where there is no such part."""
+    """Returns the elements of a part, or None if it does not exist."""
     part = self.parts.get(kind)
     return None if part is None else part.array(self.library)
 
   def part(self, kind: str) -> Any:
-    """The elements of a part: "rowwise_data", "dbias", "next_scale" ...
+    """Returns the elements of a part, such as "rowwise_data" or "dbias".
 
     Raises:
-      KeyError: There is no such part.
+      KeyError: The part does not exist.
     """
     return self.parts[kind].array(self.library)
 
   @property
   def amax(self) -> Any:
-    """The largest magnitude, fp32, or None for formats without one.
+    """The largest magnitude in fp32, or None for formats without an amax.
 
-    The amax before any rotation if `amax` was requested, or else the one with
-    which the rowwise, or else the columnwise, codes were made.
+    If `amax` was requested, it is the amax before any rotation. Otherwise it is
+    the amax of the rowwise copy, or of the columnwise one if there is no other.
     """
     for kind in ("amax", "rowwise_amax", "columnwise_amax"):
       if kind in self.parts:
@@ -209,7 +209,7 @@ class Described:
 
   @property
   def stats(self) -> Statistics | None:
-    """The statistics of the rowwise, or else of the columnwise copy."""
+    """The statistics of the rowwise or else of the columnwise copy."""
     for copy in (self.rowwise, self.columnwise):
       if copy is not None and copy.stats is not None:
         return copy.stats
@@ -219,50 +219,50 @@ class Described:
 
   @property
   def format(self) -> str:
-    """The word of its format: "nvfp4"."""
+    """The name of the format, such as "nvfp4"."""
     return FORMATS.word(self.options.format)
 
   @property
   def profile(self) -> str:
-    """The profile of its bytes: "te", "modelopt@0.47" ..."""
+    """The profile that made the bytes, such as "te" or "modelopt@0.47"."""
     return PROFILES.word(self.options.profile)
 
   @property
   def usage(self) -> str:
-    """The copies that there are: "rowwise", "columnwise", "both", "none"."""
+    """The copies that exist: "rowwise", "columnwise", "both" or "none"."""
     return USAGES.word(self.options.usage)
 
   @property
   def seed(self) -> int | None:
-    """The seed of stochastic rounding; None where it rounded to nearest."""
+    """The seed of stochastic rounding. None after rounding to nearest."""
     if self.options.rounding != pb.ROUNDING_STOCHASTIC:
       return None
     return int(self.options.stochastic.seed)
 
   @property
   def matrix(self) -> tuple[int, int]:
-    """M and K: its form as a matrix, split at the flatten axis."""
+    """The shape (M, K) as a matrix, split at the flatten axis."""
     return geometry.sides(self.shape, self.flatten_axis)
 
   @property
   def groups(self) -> int:
-    """Groups of rows; 0 for a tensor that is not grouped."""
+    """The number of groups. 0 for a tensor without groups."""
     return (
       len(self.options.splits.rows) if self.options.HasField("splits") else 0
     )
 
   @property
   def nbytes(self) -> int:
-    """Bytes of all parts together."""
+    """The size of all parts in bytes."""
     return sum(part.spec.size for part in self.parts.values())
 
   @property
   def original_nbytes(self) -> int:
-    """Bytes of the tensor that was quantized."""
+    """The size of the original tensor in bytes."""
     return math.prod(self.shape) * size_of(self.dtype)
 
   def message(self) -> pb.Tensor:
-    """The quantized tensor's description in requests."""
+    """Builds the description of the tensor for requests."""
     return pb.Tensor(
       dtype=DTYPES.parse("dtype", self.dtype),
       shape=self.shape,
@@ -270,7 +270,7 @@ class Described:
     )
 
   def __repr__(self) -> str:
-    """Format, shape, copies, bytes, and SQNR where it is known."""
+    """Shows format, shape, copies, size, and SQNR if it is known."""
     shape = " x ".join(str(d) for d in self.shape)
     facts = [self.format, f"{shape} {self.dtype}", self.usage]
     if self.profile != "te":

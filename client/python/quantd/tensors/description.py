@@ -1,4 +1,4 @@
-"""The JSON description of a tensor in a file, as the C++ library writes it."""
+"""The JSON description of a tensor in a file, as in the C++ library."""
 
 import json
 from typing import Any
@@ -23,16 +23,16 @@ from quantd.words import (
   USAGES,
 )
 
-# Most have some 300 bytes; a list of splits is the longest.
+# Most descriptions have about 300 bytes. A list of splits is the longest part.
 _MOST = 2 << 20
 
 
 def _number(value: float) -> str:
-  """A number as the C++ library writes it: the shortest that reads back."""
+  """Formats a number as the C++ library does: the shortest exact text."""
   text = repr(float(value))
   digits, _, exponent = text.partition("e")
   if not exponent and len(digits.split(".")[0].lstrip("-")) > 15:
-    # Python switches to exponents one digit later.
+    # Python changes to exponents one digit later than the C++ library.
     whole = digits.split(".")[0].lstrip("-")
     figures = whole.rstrip("0")
     text = ("-" if value < 0 else "") + figures[0]
@@ -69,7 +69,7 @@ def _describe_rht(rht: pb.Rht) -> dict[str, Any]:
 
 
 def describe(t: Described) -> str:
-  """Everything needed for decoding, and how it was made."""
+  """Writes everything needed for decoding, and the options."""
   o = t.options
   j: dict[str, Any] = {
     "format": t.format,
@@ -118,7 +118,7 @@ def describe(t: Described) -> str:
 
 
 class _Fields:
-  """Reads fields of one object; raises ValueError for a wrong type."""
+  """Reads fields of a JSON object. Raises ValueError for a wrong type."""
 
   def __init__(self, found: Any) -> None:
     if not isinstance(found, dict):
@@ -162,7 +162,7 @@ def _parse_rht(f: _Fields, o: pb.QuantizeOptions) -> None:
 
 
 def _parse_options(f: _Fields, o: pb.QuantizeOptions) -> None:
-  """Keys that the first version did not have."""
+  """Parses keys that did not exist in version 1."""
   for flag in ("compact_scales", "row_scaled", "scale_256"):
     if f.get(flag, bool, False):
       setattr(o.form, flag, True)
@@ -195,7 +195,7 @@ def _parse_options(f: _Fields, o: pb.QuantizeOptions) -> None:
 
 
 def parse_description(text: Any) -> tuple[pb.Tensor, pb.QuantizeOptions] | None:
-  """The tensor and its options; None if malformed."""
+  """Returns the tensor and its options. None if `text` is malformed."""
   if not isinstance(text, str) or len(text) > _MOST:
     return None
   try:

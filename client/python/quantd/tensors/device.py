@@ -1,8 +1,8 @@
-"""Arrays in GPU memory: PyTorch's, CuPy's and JAX's.
+"""Arrays of PyTorch, CuPy and JAX in GPU memory.
 
-Only connections that work in that memory accept them. A call first waits for
-the work that the library has queued on its current stream. When it returns its
-own work is done, so any stream may use the results.
+Only connections that can access GPU memory accept them. A call first waits for
+the work that the library has queued on its current stream. The call's own work
+is done when it returns, so any stream may use the results.
 """
 
 import functools
@@ -25,21 +25,22 @@ from quantd.values import shown
 
 __all__ = ["DeviceBytes"]
 
-# Alignment of parts that lets kernels use them in place.
+# Alignment of parts in bytes, which lets kernels use them in place.
 _ALIGNMENT = 256
 
 
 class DeviceBytes:
-  """Contiguous bytes in GPU memory, of an array that they keep alive."""
+  """Contiguous bytes in GPU memory. Keeps the array that owns them alive."""
 
   __slots__ = ("library", "nbytes", "offset", "owner", "pointer")
 
   def __init__(
     self, owner: Any, library: str, pointer: int, nbytes: int, offset: int = -1
   ):
-    """Takes `owner`, an array of one of the libraries.
+    """Refers to `owner`, an array of `library`.
 
-    Covers all of it or, for an array of bytes, those that begin at `offset`.
+    Covers all of `owner`. If `offset` is given, `owner` is an array of bytes,
+    and `nbytes` bytes from there on are covered.
     """
     self.owner = owner
     self.library = library
@@ -58,25 +59,25 @@ class DeviceBytes:
 
   @property
   def place(self) -> str:
-    """The GPU that they are on: "cuda:0"."""
+    """The GPU that has the bytes, such as "cuda:0"."""
     return f"cuda:{_ordinal(self.owner, self.library)}"
 
   def overlaps(self, other: "DeviceBytes") -> bool:
-    """Whether they share a byte."""
+    """Returns whether this shares a byte with `other`."""
     return (
       self.pointer < other.pointer + other.nbytes
       and other.pointer < self.pointer + self.nbytes
     )
 
   def copy(self) -> "DeviceBytes":
-    """A copy of these bytes on the same GPU."""
+    """Copies the bytes to new memory of the same GPU."""
     array = self.array.clone() if self.library == "torch" else self.array.copy()
     return DeviceBytes(
       array, self.library, _pointer(array, self.library), self.nbytes
     )
 
   def host(self) -> Array:
-    """A copy in host memory."""
+    """Copies the bytes to host memory."""
     flat = self.array
     if self.library == "torch":
       flat = flat.reshape(-1).view(sys.modules["torch"].uint8).cpu().numpy()
@@ -88,11 +89,11 @@ class DeviceBytes:
     return made
 
   def view(self, word: str, shape: tuple[int, ...]) -> Any:
-    """The bytes as elements of a word, in their library's array."""
+    """Returns the bytes as an array of a type and shape."""
     if self.library == "torch":
       torch = sys.modules["torch"]
       dtype = torch_dtype(word)
-      # Each of these steps takes microseconds.
+      # Fast path, because each of the steps below takes microseconds.
       if self.offset >= 0 and dtype is torch.uint8:
         return self.owner.as_strided(shape, _strides(shape), self.offset)
       flat = self.array
@@ -110,12 +111,12 @@ class DeviceBytes:
 
 @functools.lru_cache(maxsize=64)
 def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-  """The strides of a contiguous array, in elements."""
+  """Returns the strides of a contiguous array, in elements."""
   return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
 def is_on_device(x: Any) -> bool:
-  """Whether an array of one of the libraries is in one GPU's memory."""
+  """Returns whether x is an array in the memory of a single GPU."""
   library = library_of(x)
   if library == "cupy":
     return True
@@ -153,7 +154,7 @@ def _pointer(x: Any, library: str) -> int:
 
 
 def settle(buffers: Iterable[Any]) -> None:
-  """Waits for the work that libraries have queued on arrays in GPU memory."""
+  """Waits for work that libraries have queued on GPU arrays."""
   seen = set()
   for b in buffers:
     if not isinstance(b, DeviceBytes):
@@ -176,7 +177,7 @@ def settle(buffers: Iterable[Any]) -> None:
 def read(
   x: Any, library: str, field: str, said: str | None
 ) -> tuple[str, tuple[int, ...], DeviceBytes]:
-  """Type, shape and bytes of an input array."""
+  """Returns type, shape and bytes of an input array."""
   word = _word(x.dtype)
   if said is not None and said != word:
     raise Invalid.of(
@@ -189,7 +190,7 @@ def read(
   if library == "torch":
     if x.layout != sys.modules["torch"].strided:
       raise Invalid.of(f"{field}.layout", "a dense tensor", str(x.layout))
-    # Each of these takes a microsecond, and is rarely needed.
+    # Checked first, because each call takes a microsecond and is rarely needed.
     if x.requires_grad:
       x = x.detach()
     if x.is_neg():
@@ -206,12 +207,12 @@ def read(
 def writable(
   x: Any, library: str, word: str, shape: tuple[int, ...], field: str
 ) -> DeviceBytes:
-  """A caller's array as bytes that may be written."""
+  """Returns a caller's array as writable bytes."""
   if library == "jax":
-    raise Invalid.of(field, "an array that can be written", "one of JAX")
+    raise Invalid.of(field, "a writable array", "an array of JAX")
   contiguous = x.is_contiguous() if library == "torch" else x.flags.c_contiguous
   if not contiguous:
-    raise Invalid.of(field, "contiguous memory", "strides")
+    raise Invalid.of(field, "contiguous memory", "strided memory")
   want, got = math.prod(shape) * size_of(word), int(x.nbytes)
   if got != want:
     raise Invalid.of(field, f"{want} bytes", f"{got} bytes")
@@ -222,7 +223,7 @@ def writable(
 
 
 def empty(near: DeviceBytes, sizes: Sequence[int]) -> list[DeviceBytes]:
-  """New bytes on the same GPU, of the same library, cut from one array."""
+  """Allocates bytes for several parts on the same GPU, in one array."""
   places, total = [], 0
   for size in sizes:
     places.append(total)
@@ -235,8 +236,8 @@ def empty(near: DeviceBytes, sizes: Sequence[int]) -> list[DeviceBytes]:
     with near.owner.device:
       whole = sys.modules["cupy"].empty(total, np.uint8)
   else:
-    # JAX slices by copying and never writes to an array, but these are not
-    # shared yet.
+    # JAX copies slices and has immutable arrays. These are written before any
+    # other code refers to them.
     return [_of_jax(near, size) for size in sizes]
   base = _pointer(whole, library)
   return [

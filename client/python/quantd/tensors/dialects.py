@@ -1,9 +1,9 @@
-"""A quantized weight as the tensors that other libraries store.
+"""Converts a quantized weight to the tensors that other libraries store.
 
-The bytes are those of the profile that quantized it; to get a library's own
-bytes, use its profile (`profile="modelopt@0.47"`,
-`"compressed-tensors@0.20"`). Profile "te" works with both: its amax becomes the
-dialect's global scale.
+The bytes are those of the profile that quantized the weight. For a library's
+own bytes, use its profile (`profile="modelopt@0.47"` or
+`"compressed-tensors@0.20"`). Profile "te" works with both dialects: its amax
+becomes the dialect's global scale.
 """
 
 from dataclasses import dataclass
@@ -25,21 +25,21 @@ _FLT_MAX = np.float32(3.4028234663852886e38)
 
 @dataclass(frozen=True)
 class _Row:
-  """How a dialect stores weights of a format."""
+  """How a dialect stores the weights of a format."""
 
-  codes: str  # the suffix
-  scale: str  # "blocks", "scalar", "one" or "column": the shape of scales
-  needs_input: bool = False
+  codes: str  # the suffix of the name of the codes
+  scale: str  # the shape of scales: "blocks", "scalar", "one" or "column"
+  needs_input: bool = False  # whether a scale of activations is required
 
 
 @dataclass(frozen=True)
 class _Dialect:
   name: str
   rows: dict[str, _Row]
-  globals: str  # the suffix of NVFP4's global scale
-  divisor: bool  # whether the global scale divides
-  shape: tuple[int, ...]  # of the global scale, and of scales of activations
-  inputs: dict[str, str]  # the suffix of the scale of activations, by format
+  globals: str  # the suffix of the name of NVFP4's global scale
+  divisor: bool  # whether values are divided by the global scale
+  shape: tuple[int, ...]  # of the global scale and of the activations' scale
+  inputs: dict[str, str]  # the suffix of the activations' scale, by format
 
 
 _MODELOPT = _Dialect(
@@ -75,11 +75,11 @@ _DIALECTS = {d.name: d for d in (_MODELOPT, _COMPRESSED_TENSORS)}
 def store(
   dialect: str, t: Described, name: str, input_amax: float | None, like: Like
 ) -> dict[str, Any]:
-  """The tensors by name; see `QuantizedTensor.to_modelopt`."""
+  """Returns the tensors by name; see `QuantizedTensor.to_modelopt`."""
   d = _DIALECTS[dialect]
   library = library_for(like, t.library)
   if not isinstance(name, str):
-    raise Invalid.of("name", "that of a module", shown(name))
+    raise Invalid.of("name", "the name of a module", shown(name))
   row = d.rows.get(t.format)
   if row is None:
     raise Invalid.of("format", f"{' or '.join(d.rows)} with {d.name}", t.format)
@@ -87,11 +87,11 @@ def store(
   if copy is None or copy.rotated or t.groups or len(t.shape) != 2:
     raise Invalid.of(
       "tensor",
-      "the rowwise copy of a matrix, not rotated, not in groups",
+      "a matrix with a rowwise copy, without rotation and groups",
       repr(t),
     )
   if t.profile.startswith("comfy"):
-    raise Invalid.of("profile", f"one whose codes {d.name} reads", t.profile)
+    raise Invalid.of("profile", f"a profile whose codes {d.name} reads", t.profile)
   codes = t.parts["rowwise_data"]
   out: dict[str, Any] = {
     f"{name}.{row.codes}": codes.array(library),
@@ -107,14 +107,14 @@ def store(
   elif row.needs_input:
     raise Invalid.of(
       "input_amax",
-      f"that of the layer's inputs, which {t.format} needs",
+      f"the amax of the layer's inputs, which {t.format} needs",
       "none",
     )
   return out
 
 
 def _scales(t: Described, row: _Row, library: str) -> Any:
-  """Linear, unpadded scales, in the type of checkpoints."""
+  """Returns linear, unpadded scales in the type that checkpoints have."""
   part = t.parts["rowwise_scale"]
   if row.scale != "blocks":
     shape = {"scalar": (), "one": (1,), "column": (-1, 1)}[row.scale]
@@ -125,7 +125,7 @@ def _scales(t: Described, row: _Row, library: str) -> Any:
   word = part.spec.dtype
   lines = -(-n // f.block) if f.square else n
   plain = np.ascontiguousarray(views.scale_matrix(c, part.data, word, lines))
-  # Exponents of MX are stored as bytes.
+  # MX stores exponents as bytes.
   word = "e2m1x2" if word == "e8m0" else word
   return shown_as(library, plain.reshape(-1).view("u1"), word, plain.shape)
 
@@ -147,12 +147,12 @@ def _global(d: _Dialect, t: Described) -> Any:
   if kind is None:
     amax = t.parts["rowwise_amax"].array().reshape(-1)[0]
     if t.options.form.row_scaled:
-      raise Invalid.of("row_scaled", f"one amax with {d.name}", "one a row")
-    # 256 * 6: 4over6 uses block scales up to 256.
+      raise Invalid.of("row_scaled", f"one amax with {d.name}", "an amax per row")
+    # With scale_256 (4over6), block scales reach 256: 256 * 6.
     scale = _scale_for(amax, 1536.0 if t.options.form.scale_256 else 2688.0)
     return scale if d.divisor else np.float32(1) / scale
   if kind.endswith("divisor") != d.divisor:
-    raise Invalid.of("profile", f"te or one that {d.name} reads", t.profile)
+    raise Invalid.of("profile", f"te or a profile that {d.name} reads", t.profile)
   return t.parts[kind].array().reshape(-1)[0]
 
 

@@ -1,7 +1,7 @@
-"""Arrays of any library that has `__dlpack__`, bf16 included.
+"""Reads arrays of any library that has `__dlpack__`, including bf16.
 
-numpy's own reader does not support bf16, the type of most tensors here: it is
-shown the same memory as uint16.
+numpy's own reader does not support bf16, the type of most tensors here. For
+bf16, numpy receives the same memory as uint16.
 """
 
 import ctypes
@@ -13,14 +13,14 @@ from quantd.errors import Invalid
 from quantd.tensors.elements import Array
 from quantd.values import shown
 
-# Devices whose memory the CPU can read: the CPU, and memory pinned by CUDA or
-# ROCm.
+# Types of devices whose memory the CPU can read: the CPU itself, and memory
+# pinned by CUDA or ROCm.
 _HOST = (1, 3, 11)
 _UINT, _FLOAT, _BFLOAT = 1, 2, 4
 
 
 class _Head(ctypes.Structure):
-  """The beginning of a DLTensor."""
+  """The first fields of a DLTensor."""
 
   _fields_ = (
     ("data", ctypes.c_void_p),
@@ -33,7 +33,7 @@ class _Head(ctypes.Structure):
 
 
 class _Held:
-  """A capsule that numpy takes over."""
+  """An object that passes a capsule on to numpy."""
 
   def __init__(self, capsule: Any, device: Any) -> None:
     self._capsule = capsule
@@ -49,12 +49,12 @@ class _Held:
 def from_dlpack(
   x: Any, field: str, dtype: str | None
 ) -> tuple[Array, str | None]:
-  """An array over the memory of `x`, and "bf16" where it is uint16 with its bits."""
+  """Returns an array over x's memory, and "bf16" if it is uint16 with bf16 bits."""
   device = x.__dlpack_device__()
   if int(device[0]) not in _HOST:
     raise Invalid.of(
       f"{field}.device",
-      "memory of the host; copy it there first, for this connection shares no GPU "
+      "host memory; copy it there first, because this connection shares no GPU "
       "memory",
       f"DLPack device {int(device[0])}",
     )
@@ -70,7 +70,7 @@ def from_dlpack(
     )
   if head.code == _BFLOAT:
     if dtype not in (None, "bf16"):
-      raise Invalid.of(f"{field}.dtype", "bf16, which it is", shown(dtype))
+      raise Invalid.of(f"{field}.dtype", "bf16, the array's type", shown(dtype))
     dtype, head.code = "bf16", _UINT
-  # Frees the memory with the array.
+  # The array releases the capsule, and with it the memory.
   return np.from_dlpack(_Held(capsule, device)), dtype

@@ -1,4 +1,4 @@
-"""numpy's types of elements, and the library of an array."""
+"""Types of elements in numpy and PyTorch, and the library of an array."""
 
 import functools
 import sys
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-# The library of results, by name or by an array of it.
+# The library of results: its name, or an array of it.
 Like = Literal["numpy", "torch", "jax"] | Any
 
 _BYTES = {
@@ -20,7 +20,7 @@ _BYTES = {
   "e5m2": 1,
   "e8m0": 1,
 }
-# Names in ml_dtypes, and replacements without it.
+# Type names in ml_dtypes, and the numpy types that replace them without it.
 _EXTENDED = {
   "bf16": ("bfloat16", np.uint16),
   "e4m3": ("float8_e4m3fn", np.uint8),
@@ -31,10 +31,10 @@ _EXTENDED = {
 
 @functools.cache
 def numpy_dtype(word: str) -> Any:
-  """The numpy type of an element type's word.
+  """Returns the numpy type for the name of an element type.
 
-  bf16 and the FP8 types are those of ml_dtypes where it is installed, and
-  uint16 and uint8 where it is not. e2m1x2 is uint8: two codes in a byte.
+  bf16 and FP8 are types of ml_dtypes if it is installed, and otherwise uint16
+  and uint8. e2m1x2 is uint8 with two codes in a byte.
 
   Example:
     >>> numpy_dtype("f16")
@@ -52,7 +52,7 @@ def numpy_dtype(word: str) -> Any:
 
 @functools.cache
 def torch_dtype(word: str) -> Any:
-  """PyTorch's type for an element type's word; uint8 if it has none."""
+  """Returns PyTorch's type for an element type, or uint8 if it has none."""
   import torch
 
   names = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
@@ -61,12 +61,12 @@ def torch_dtype(word: str) -> Any:
 
 
 def size_of(word: str) -> int:
-  """Bytes of an element."""
+  """Returns the size of an element in bytes."""
   return _BYTES[word]
 
 
 def library_of(x: Any) -> str:
-  """The library of an array; "dlpack" for any other with `__dlpack__`."""
+  """Returns the library of an array; "dlpack" for others with `__dlpack__`."""
   if isinstance(x, (np.ndarray, np.generic)):
     return "numpy"
   module = type(x).__module__.partition(".")[0]

@@ -1,7 +1,7 @@
-"""Quantized tensors in safetensors files, the same bytes as the C++ library's.
+"""Quantized tensors in safetensors files, with the bytes of the C++ library.
 
-A part is the tensor "<name>.rowwise_data" and so on, and everything else needed
-for decoding is JSON in the metadata "quantd.tensor.<name>". The state of
+A part is a tensor with a name such as "<name>.rowwise_data". Everything else
+needed for decoding is JSON in the metadata "quantd.tensor.<name>". The state of
 delayed scaling belongs to the training run and is not saved.
 """
 
@@ -46,18 +46,18 @@ _DTYPES = {
 def save(tensors: Mapping[str, Described], path: Any) -> None:
   """Writes quantized tensors into one safetensors file.
 
-  The file appears whole or not at all.
+  The file gets its name when it is complete.
 
   Args:
-    tensors: By their names.
-    path: The file to write; an existing one is replaced.
+    tensors: The tensors by name.
+    path: The file to write. An existing file is replaced.
 
   Raises:
-    OSError: It cannot be written.
+    OSError: The file cannot be written.
   """
   if isinstance(tensors, (str, os.PathLike)):
-    # The argument order before version 0.3.
-    expected = "save(tensors, path), the order of torch and safetensors"
+    # Versions before 0.3 had the arguments in this order.
+    expected = "save(tensors, path), as in torch and safetensors"
     raise Invalid.of("tensors", expected, "save(path, tensors)")
   head, parts = _head(tensors)
   final = os.path.realpath(os.fspath(path))
@@ -71,8 +71,8 @@ def save(tensors: Mapping[str, Described], path: Any) -> None:
       for data in parts:
         file.write(data.data)
       file.flush()
-      # Before the rename: otherwise a power cut may leave the name without the
-      # bytes.
+      # Synced before the rename: otherwise a power cut could leave the file
+      # with missing bytes.
       os.fsync(file.fileno())
     os.chmod(draft, _mode_for(final))
     os.replace(draft, final)
@@ -83,7 +83,7 @@ def save(tensors: Mapping[str, Described], path: Any) -> None:
 
 
 def _mode_for(final: str) -> int:
-  """The mode of the replaced file, or the default by the umask."""
+  """Returns the mode of the replaced file, or the umask's default."""
   try:
     return os.stat(final).st_mode & 0o777
   except OSError:
@@ -93,18 +93,18 @@ def _mode_for(final: str) -> int:
 
 
 def _head(tensors: Mapping[str, Described]) -> tuple[bytes, list[Array]]:
-  """The beginning of the file, and the parts that follow."""
+  """Returns the header of the file, and the parts that follow it."""
   metadata = {"quantd.version": "2"}
   if not isinstance(tensors, Mapping) or not tensors:
     raise Invalid.of(
-      "tensors", "quantized tensors by their names", shown(tensors)
+      "tensors", "quantized tensors by name", shown(tensors)
     )
   for name, t in tensors.items():
     if not isinstance(t, Described) or not isinstance(name, str):
       got = f"{name!r}: {type(t).__name__}"
-      raise Invalid.of("tensors", "quantized tensors by their names", got)
+      raise Invalid.of("tensors", "quantized tensors by name", got)
     if not name.isprintable() and any("\ud800" <= c <= "\udfff" for c in name):
-      raise Invalid.of("tensors", "names that are Unicode", ascii(name))
+      raise Invalid.of("tensors", "valid Unicode names", ascii(name))
   numerics = {t.profile for t in tensors.values()}
   entries: dict[str, Any] = {}
   parts = []
@@ -121,7 +121,7 @@ def _head(tensors: Mapping[str, Described]) -> tuple[bytes, list[Array]]:
         "data_offsets": [at, at + spec.size],
       }
       if f"{name}.{spec.kind}" in entries:
-        raise Invalid.of("name", "names that differ", name)
+        raise Invalid.of("name", "different names", name)
       entries[f"{name}.{spec.kind}"] = entry
       parts.append(t.parts[spec.kind].data)
       at += spec.size
@@ -137,7 +137,7 @@ def _kept(specs: list[Spec]) -> list[Spec]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-  """A JSON object in which no name occurs twice."""
+  """Builds a JSON object. Refuses duplicate names."""
   found = dict(pairs)
   if len(found) != len(pairs):
     raise ValueError("a name occurs twice")
@@ -145,7 +145,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _File:
-  """An open file whose header was read; nothing in it is trusted."""
+  """An open file whose header was read. Its content is not trusted."""
 
   def __init__(self, file: BufferedReader, path: str) -> None:
     self._file = file
@@ -153,7 +153,7 @@ class _File:
     size = os.fstat(file.fileno()).st_size
     length = int.from_bytes(file.read(8), "little")
     if size < 8 or length > min(size - 8, _MOST_HEADER):
-      raise self.bad("not a safetensors file, or cut off")
+      raise self.bad("not a safetensors file, or truncated")
     self._begin = 8 + length
     self._room = size - self._begin
     try:
@@ -170,21 +170,21 @@ class _File:
     if self.metadata["quantd.version"] not in _VERSIONS:
       version = str(self.metadata["quantd.version"])[:40]
       raise self.bad(
-        f'version "{version}" of the layout is newer than this package, which '
-        f"knows {_VERSIONS[-1]}"
+        f'layout version "{version}" is newer than this package, which reads up '
+        f"to version {_VERSIONS[-1]}"
       )
     said = self.metadata.get("quantd.numerics", "te")
     if said != "several" and said not in PROFILES:
       known = ", ".join(PROFILES)
       raise self.bad(
-        f'numerics "{str(said)[:40]}" are newer than this package, which knows '
+        f'numerics "{str(said)[:40]}" are unknown to this package, which knows '
         f"{known}"
       )
     if not self._is_tiled():
-      raise self.bad("its tensors do not lie one behind the other")
+      raise self.bad("its tensors overlap or leave gaps")
 
   def _is_tiled(self) -> bool:
-    """Whether the tensors fill the file without gaps or overlap."""
+    """Returns whether the tensors fill the file without gaps or overlap."""
     try:
       places = sorted(
         tuple(entry["data_offsets"]) for entry in self.entries.values()
@@ -215,7 +215,7 @@ class _File:
     try:
       begin, end = entry["data_offsets"]
       legal = entry["dtype"] == _DTYPES[spec.dtype]
-      # Compared as text, so that neither 96.0 nor true passes for a size.
+      # Compared as text, so that 96.0 and true do not count as sizes.
       legal = legal and json.dumps(entry["shape"]) == json.dumps(spec.shape)
       legal = (
         legal and 0 <= begin and end - begin == spec.size and end <= self._room
@@ -224,19 +224,19 @@ class _File:
       legal = False
     if not legal:
       raise self.bad(
-        f'tensor "{name}": its part {spec.kind} has another type or shape than its '
-        "description demands"
+        f'tensor "{name}": its part {spec.kind} does not have the type or shape '
+        "that its description states"
       )
     data = np.empty(spec.size, np.uint8)
     self._file.seek(self._begin + begin)
     if spec.size and self._file.readinto(data.data) != spec.size:
-      raise self.bad("cut off while it was read")
+      raise self.bad("truncated while it was read")
     data.flags.writeable = False
     return Part(spec, data)
 
 
 def names(path: Any) -> list[str]:
-  """The names of the quantized tensors of a file."""
+  """Returns the names of the quantized tensors in a file."""
   path = os.fspath(path)
   with open(path, "rb") as file:
     return _File(file, path).names()
@@ -245,7 +245,7 @@ def names(path: Any) -> list[str]:
 def read(
   kind: type[T], path: Any, name: str | None, connection: Decoder | None
 ) -> T:
-  """Reads a tensor as that class; see `quantd.load`."""
+  """Reads a tensor as the class `kind`; see `quantd.load`."""
   path = os.fspath(path)
   with open(path, "rb") as opened:
     file = _File(opened, path)
@@ -254,7 +254,7 @@ def read(
       if len(found) != 1:
         some = ", ".join(found[:20]) + (" ..." if len(found) > 20 else "")
         got = f"none, and {len(found)} in {path}: {some}"
-        raise Invalid.of("name", "that of one tensor", got)
+        raise Invalid.of("name", "the name of one tensor", got)
       name = found[0]
     if _PREFIX + name not in file.metadata:
       raise KeyError(f'{path}: no quantized tensor "{name}"')

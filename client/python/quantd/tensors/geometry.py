@@ -1,7 +1,7 @@
-"""The parts of a quantized tensor and their shapes, from its options.
+"""The parts of a quantized tensor and their shapes, computed from its options.
 
-Shapes are those of BYTES.md. A server describes what it makes; this is for
-tensors from files or parts, and for cutting tensors.
+Shapes are those of BYTES.md. Servers describe the tensors that they make. This
+module is for tensors from files or parts, and for cutting tensors.
 """
 
 import math
@@ -16,14 +16,14 @@ from quantd.words import DTYPES, FORMATS, KINDS
 
 @dataclass(frozen=True)
 class Format:
-  """Properties of a format: its types, and which elements share a scale."""
+  """The types of a format, and the elements that share a scale."""
 
   scaling: str  # "nvfp4", "tensor", "mx", "block" or "channel"
   element: str
   scale: str
-  block: int  # positions that share a scale; 0: the whole line
+  block: int  # positions that share a scale; 0 for the whole line
   square: bool = False
-  transposed: bool = True  # layout of the columnwise copy
+  transposed: bool = True  # whether columnwise data is [K, M]
 
   @property
   def half(self) -> bool:
@@ -51,7 +51,7 @@ for _element in ("e4m3", "e5m2"):
 
 
 def profile_stores_type(options: pb.QuantizeOptions) -> bool:
-  """Whether FP8 scales are stored in the input's type."""
+  """Returns whether the profile stores FP8 scales in the input's type."""
   return options.profile in (
     pb.PROFILE_COMPRESSED_TENSORS_0_20,
     pb.PROFILE_COMPRESSED_TENSORS_0_20_CUDA,
@@ -59,7 +59,7 @@ def profile_stores_type(options: pb.QuantizeOptions) -> bool:
 
 
 def format_of(options: pb.QuantizeOptions, dtype: str) -> Format:
-  """The format of these options for an input of that type."""
+  """Returns the format of the options for an input of type `dtype`."""
   f = FORMATS_BY_NAME[FORMATS.word(options.format)]
   if f.scale == "f32" and profile_stores_type(options):
     return Format(f.scaling, f.element, dtype, f.block, f.square, f.transposed)
@@ -67,7 +67,7 @@ def format_of(options: pb.QuantizeOptions, dtype: str) -> Format:
 
 
 def up(a: int, b: int) -> int:
-  """`a` rounded up to a multiple of `b`.
+  """Rounds `a` up to a multiple of `b`.
 
   Example:
     >>> up(17, 16)
@@ -77,14 +77,14 @@ def up(a: int, b: int) -> int:
 
 
 def sides(shape: Sequence[int], flatten_axis: int) -> tuple[int, int]:
-  """M and K of a tensor."""
+  """Returns M and K of a tensor."""
   axis = flatten_axis % len(shape) if len(shape) > 1 else 0
   return math.prod(shape[:axis]), math.prod(shape[axis:])
 
 
 @dataclass(frozen=True)
 class CopyShape:
-  """One copy of one group."""
+  """The shapes of one copy of one group."""
 
   lines: int
   positions: int
@@ -92,14 +92,15 @@ class CopyShape:
   blocks: int
   data: tuple[int, ...]  # in stored elements
   scale: tuple[int, ...]
-  # The order of scales (l, b): "lb", "bl", "square", "swizzled" or "" (a list).
+  # The order of scales of lines l and blocks b: "lb", "bl", "square",
+  # "swizzled", or "" for a list.
   order: str
 
 
 def copy_shape(
   f: Format, o: pb.QuantizeOptions, columnwise: bool, rows: int, cols: int
 ) -> CopyShape:
-  """The rowwise or columnwise copy of rows x cols."""
+  """Returns the shapes of a copy of a matrix rows x cols."""
   lines, positions = (cols, rows) if columnwise else (rows, cols)
   rotated = o.HasField("rht") and (
     o.rht.columnwise if columnwise else o.rht.rowwise
@@ -134,7 +135,7 @@ def copy_shape(
 
 
 class Spec(NamedTuple):
-  """Description of a part: its kind and size."""
+  """The description of a part."""
 
   kind: str
   dtype: str
@@ -144,24 +145,24 @@ class Spec(NamedTuple):
 
   @property
   def size(self) -> int:
-    """Bytes."""
+    """The size in bytes."""
     return math.prod(self.shape) * size_of(self.dtype)
 
 
 def groups_of(tensor: pb.Tensor, options: pb.QuantizeOptions) -> list[int]:
-  """Rows of each group; all rows for a tensor without groups."""
+  """Returns the rows of each group; all rows if there are no groups."""
   if options.HasField("splits"):
     return list(options.splits.rows)
   return [sides(tensor.shape, axis_of(tensor))[0]]
 
 
 def axis_of(tensor: pb.Tensor) -> int:
-  """The flatten axis; -1 if not given."""
+  """Returns the flatten axis; -1 if it is not given."""
   return tensor.flatten_axis if tensor.HasField("flatten_axis") else -1
 
 
 def global_kind(options: pb.QuantizeOptions) -> str | None:
-  """The form in which a profile stores NVFP4's amax."""
+  """Returns the kind of part that stores a profile's NVFP4 global scale."""
   if options.profile == pb.PROFILE_TE or options.format != pb.FORMAT_NVFP4:
     return None
   if profile_stores_type(options):
@@ -170,12 +171,12 @@ def global_kind(options: pb.QuantizeOptions) -> str | None:
 
 
 def amax_of_lines(f: Format, options: pb.QuantizeOptions) -> bool:
-  """Whether there is an amax for each line."""
+  """Returns whether there is an amax for each line."""
   return f.scaling == "channel" or options.form.row_scaled
 
 
 def specs(tensor: pb.Tensor, options: pb.QuantizeOptions) -> list[Spec]:
-  """All parts that Quantize gives for these arguments, in order."""
+  """Returns all parts that Quantize returns for these arguments, in order."""
   dtype = DTYPES.word(tensor.dtype)
   f = format_of(options, dtype)
   groups = groups_of(tensor, options)
@@ -203,7 +204,7 @@ def specs(tensor: pb.Tensor, options: pb.QuantizeOptions) -> list[Spec]:
     (False, "rowwise", pb.USAGE_ROWWISE),
     (True, "columnwise", pb.USAGE_COLUMNWISE),
   ):
-    # USAGE_NONE is 4, which has neither bit.
+    # USAGE_NONE is 4, which has neither bit set.
     if not options.usage & bit:
       continue
     copies = [copy_shape(f, options, columnwise, rows, cols) for rows in groups]

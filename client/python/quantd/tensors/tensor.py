@@ -1,4 +1,4 @@
-"""A quantized tensor as a value: codes, scales and amax of its copies."""
+"""The class of quantized tensors, and `quantd.load`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
@@ -20,12 +20,11 @@ class QuantizedTensor(Described):
   """Codes, scales and amaxes of a tensor, and everything needed for decoding.
 
   Made by `Connection.quantize`, `Quantizer`, `quantd.load` or `from_parts`.
-  Immutable, including its messages, except for `connection`, which decodes it.
-  May be read by many threads, and pickles.
+  Immutable, including its messages, except for `connection`, the connection
+  that decodes it. Many threads may read it. It can be pickled.
   """
 
   # --- conversions
-  # --------------------------------------------------------------
 
   @overload
   def dequantize(
@@ -60,14 +59,14 @@ class QuantizedTensor(Described):
     """Decodes a copy; see `Connection.dequantize`.
 
     Args:
-      dtype: "f32", "f16", "bf16", or torch.bfloat16 and the like; None: that of
-        the tensor.
-      usage: The copy to decode; None: the rowwise one where there is one.
-      rotated: Leave a rotated copy as it is.
+      dtype: "f32", "f16", "bf16", or for example torch.bfloat16. None uses the
+        type of the tensor.
+      usage: The copy to decode. None uses the rowwise copy if there is one.
+      rotated: Return a rotated copy without undoing the rotation.
       out: An array to write to.
-      like: "numpy", "torch", "jax" or an array; None: `library`.
-      connection: By whom; None: the one that made it.
-      **call: What else it takes: timeout, cancel, progress, traceparent,
+      like: "numpy", "torch", "jax" or an array. None uses `library`.
+      connection: The connection to use. None uses the one that made the tensor.
+      **call: Options of the call: timeout, cancel, progress, traceparent,
         priority.
 
     Returns:
@@ -76,7 +75,7 @@ class QuantizedTensor(Described):
     connection = connection or self.connection
     if connection is None:
       raise Invalid.of(
-        "connection", "one to decode with, for this was loaded or built", "none"
+        "connection", "a connection, because the tensor has none", "none"
       )
     return connection.dequantize(
       self,
@@ -89,82 +88,84 @@ class QuantizedTensor(Described):
     )
 
   def rows(self, start: int, stop: int) -> Self:
-    """Rows [start, stop) as a tensor of their own, with the whole's amaxes.
+    """Returns rows [start, stop) as a tensor, with the same amaxes.
 
-    Its copies decode to what the whole's decode to there. Shares the codes
-    where rows lie together. Cuts lie between blocks: of a columnwise copy at
-    multiples of its block and rotation, of square blocks at multiples of
-    these, or at the end.
+    The result decodes to the same values as those rows of this tensor. It
+    shares the codes if they are contiguous. `start` and `stop` must be the end
+    or multiples of a unit: the block and the rotation of a columnwise copy, and
+    the side of square blocks.
 
     Raises:
-      Invalid: The cut is inside a block, or the tensor is in groups.
+      Invalid: A cut is inside a block, or the tensor has groups.
     """
     return views.cut_rows(self, start, stop)
 
   def group(self, i: int) -> Self:
-    """Group `i` as a tensor of its own, rows x K, which shares the bytes.
+    """Returns group `i` as a tensor rows x K, which shares the bytes.
 
     Raises:
-      IndexError: There is no such group.
-      Invalid: It is no whole number.
+      IndexError: The group does not exist.
+      Invalid: `i` is not a whole number.
     """
     return views.group(self, i)
 
   def reshape(self, *shape: int) -> Self:
-    """These codes under another shape, sharing the bytes.
+    """Returns this tensor with another shape, sharing the bytes.
 
-    The dimensions from the flatten axis on stay; those before it may change as
-    long as their product does not. One of these may be -1.
+    The dimensions from the flatten axis on must stay. Those before it may
+    change if their product does not. One of them may be -1.
 
     Raises:
-      Invalid: Another shape.
+      Invalid: The shape is not possible.
     """
     return views.reshape(self, shape)
 
-  # TransformerEngine and PyTorch call it view.
+  # This method is named view in TransformerEngine and PyTorch.
   view = reshape
 
   def save(self, path: Any, name: str = "tensor") -> None:
-    """Writes a safetensors file of it; see `quantd.save`."""
+    """Writes this tensor to a safetensors file; see `quantd.save`."""
     file.save({name: self}, path)
 
   def to_modelopt(
     self, name: str, input_amax: float | None = None, *, like: Like = None
   ) -> dict[str, Any]:
-    """The tensors that ModelOpt stores of a linear layer.
+    """Returns the tensors that ModelOpt stores for a linear layer.
 
-    Of a weight [N, K] in NVFP4, FP8 with one scale, or MXFP8; rowwise, not
-    rotated, not in groups. The bytes are those of the profile that quantized it:
-    profile="modelopt@0.47" gives ModelOpt's own; that of "te" goes, too.
+    The weight must be a matrix [N, K] in NVFP4, MXFP8 or FP8 with one scale,
+    with a rowwise copy and without rotation and groups. The bytes are those of
+    the profile that quantized it. ModelOpt's own bytes need
+    profile="modelopt@0.47". Profile "te" works, too.
 
     Args:
-      name: Of the module: "model.layers.0.self_attn.q_proj".
-      input_amax: The largest magnitude of the layer's inputs; FP8 needs it,
+      name: The name of the module, such as "model.layers.0.self_attn.q_proj".
+      input_amax: The largest magnitude of the layer's inputs. FP8 needs it.
         NVFP4 without it is weight-only.
-      like: The library of the result; None: `library`.
+      like: The library of the result. None uses `library`.
 
     Returns:
-      Arrays by their names: of NVFP4 "<name>.weight" uint8 [N, K/2],
-      ".weight_scale" E4M3 [N, K/16], ".weight_scale_2" fp32 [].
+      Arrays by name, for NVFP4: "<name>.weight" uint8 [N, K/2], ".weight_scale"
+      E4M3 [N, K/16] and ".weight_scale_2" fp32 [].
 
     Raises:
-      quantd.Invalid: ModelOpt has no such weight.
+      quantd.Invalid: ModelOpt does not have weights of this type.
     """
     return dialects.store("modelopt", self, name, input_amax, like)
 
   def to_compressed_tensors(
     self, name: str, input_amax: float | None = None, *, like: Like = None
   ) -> dict[str, Any]:
-    """The tensors that compressed-tensors stores of a linear layer.
+    """Returns the tensors that compressed-tensors stores for a linear layer.
 
-    As for `to_modelopt`; also of FP8 by channel or by 128 x 128, and of MXFP4,
-    by profile="compressed-tensors@0.20". Of NVFP4 "<name>.weight_packed" uint8
-    [N, K/2], ".weight_scale" E4M3 [N, K/16], ".weight_global_scale" fp32 [1].
+    Like `to_modelopt`, but also for FP8 by channel or by 128 x 128 and for
+    MXFP4, with profile="compressed-tensors@0.20". For NVFP4 it returns
+    "<name>.weight_packed" uint8 [N, K/2], ".weight_scale" E4M3 [N, K/16] and
+    ".weight_global_scale" fp32 [1].
     """
     return dialects.store("compressed-tensors", self, name, input_amax, like)
 
   def __reduce__(self) -> tuple[Any, ...]:
-    """Pickles with its bytes and its connection, which connects again."""
+    """Pickles the bytes and the connection's settings."""
     here = self.cpu()
     parts = {k: (p.spec, p.data.tobytes()) for k, p in here.parts.items()}
     state = (
@@ -188,25 +189,25 @@ class QuantizedTensor(Described):
     like: Like = None,
     **options: Unpack[QuantizeKeywords],
   ) -> Self:
-    """A tensor of parts that were made elsewhere, as by another library.
+    """Makes a tensor from existing parts, for example of another library.
 
     Args:
-      shape: Of the tensor.
-      format: "nvfp4" ...
-      parts: Every part that `quantize` would give for these options, once, by
-        the words of TensorKind; arrays or buffers, which are not copied.
-      dtype: The tensor's nominal type.
+      shape: The shape of the original tensor.
+      format: The format, such as "nvfp4".
+      parts: Every part that `quantize` would return for these options, by kind.
+        Arrays or buffers, which are not copied.
+      dtype: The type of the original tensor.
       flatten_axis: As for `quantize`.
-      connection: By whom to decode.
-      like: Whose arrays it shows and decodes to; None: numpy's.
+      connection: The connection that decodes the tensor.
+      like: The library of its arrays. None uses numpy.
       **options: As for `quantize`.
 
     Returns:
       The tensor.
 
     Raises:
-      Invalid: A part is missing, too many, of another size or shape, or holds
-        an amax below 0.
+      Invalid: A part is missing or not expected, has a wrong size or shape, or
+        has a negative amax.
     """
     tensor = assembling.tensor_from_elsewhere(shape, dtype, flatten_axis)
     made = assembling.from_parts(
@@ -222,23 +223,23 @@ def load(
   *,
   like: Like = None,
 ) -> QuantizedTensor:
-  """Reads a quantized tensor of a file that this or quantctl wrote.
+  """Reads a quantized tensor from a file that this package or quantctl wrote.
 
   Args:
-    path: Of a safetensors file.
-    name: Which tensor; None: the only one.
-    connection: By whom to decode it.
-    like: Whose arrays it shows and decodes to; None: numpy's.
+    path: The path of a safetensors file.
+    name: The name of the tensor. None reads the only one.
+    connection: The connection that decodes the tensor.
+    like: The library of its arrays. None uses numpy.
 
   Returns:
-    The tensor, in memory that is read-only. It does not say whether an amax was
-    given or computed; the values are in the copies either way.
+    The tensor, in read-only memory. Its options do not tell whether an amax was
+    given or computed. The copies have the values in both cases.
 
   Raises:
-    OSError: It cannot be read.
-    KeyError: There is no tensor of that name.
-    quantd.Invalid: It is malformed, or has several tensors and no name is
-      given: the error lists theirs.
+    OSError: The file cannot be read.
+    KeyError: There is no tensor with this name.
+    quantd.Invalid: The file is malformed, or `name` is needed because it has
+      several tensors; the error lists them.
   """
   library = library_for(like)
   made = file.read(QuantizedTensor, path, name, connection)

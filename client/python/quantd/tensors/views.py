@@ -1,7 +1,7 @@
 """Derives tensors from a QuantizedTensor without quantizing again.
 
-Other shapes, rows, single groups, other scale layouts. Codes are shared if they
-are contiguous.
+Changes shapes, and takes rows or single groups. Codes are shared if they are
+contiguous.
 """
 
 import math
@@ -41,7 +41,7 @@ def _message(t: Described, shape: Sequence[int], axis: int) -> pb.Tensor:
 
 
 def _copied(o: pb.QuantizeOptions) -> pb.QuantizeOptions:
-  """The options of a part of a tensor; the copies hold the given values."""
+  """Copies options for a part of a tensor, without given amaxes."""
   made = pb.QuantizeOptions()
   made.CopyFrom(o)
   made.ClearField("given_amax")
@@ -52,7 +52,7 @@ def _copied(o: pb.QuantizeOptions) -> pb.QuantizeOptions:
 
 
 def reshape(t: T, shape: Sequence[Any]) -> T:
-  """See `QuantizedTensor.reshape`; takes one sequence, too."""
+  """See `QuantizedTensor.reshape`. Also accepts one sequence."""
   if len(shape) == 1 and is_list(shape[0]):
     shape = shape[0]
   rows = t.matrix[0]
@@ -86,7 +86,7 @@ def _swizzled_index(lines: int, blocks: int) -> Array:
 
 
 def scale_matrix(c: CopyShape, data: Array, dtype: str, lines: int) -> Array:
-  """The scales of one group as unsigned integers [lines, blocks], not padded."""
+  """Returns a group's scales as unsigned integers [lines, blocks]."""
   raw = data.view(f"<u{size_of(dtype)}")
   blocks = c.blocks if c.lines and c.positions else 0
   if c.order == "swizzled":
@@ -100,7 +100,7 @@ def scale_matrix(c: CopyShape, data: Array, dtype: str, lines: int) -> Array:
 
 
 def up_lines(c: CopyShape) -> int:
-  """Lines of scales with their padding."""
+  """Returns the number of lines of scales with padding."""
   return c.scale[1] if c.order == "bl" else c.scale[0]
 
 
@@ -112,7 +112,7 @@ def _scale_lines(
 
 
 def _place(c: CopyShape, matrix: Array) -> Array:
-  """Scales [lines, blocks] with the padding and order of a copy, as bytes."""
+  """Returns scales [lines, blocks] as bytes in a copy's padded order."""
   lines, blocks = matrix.shape
   if c.order == "swizzled":
     flat = np.zeros(int(np.prod(c.scale)), matrix.dtype)
@@ -140,7 +140,7 @@ def group(t: T, i: int) -> T:
     values = len(t.options.history.amax) // t.groups
     made.history.amax[:] = t.options.history.amax[i * values : (i + 1) * values]
   if made.rounding == pb.ROUNDING_STOCHASTIC:
-    # Random bits depended on the rows' positions in the payload.
+    # Random bits depend on the rows' positions in the payload.
     made.shard.row_offset += sum(rows[:i])
   tensor = _message(t, (rows[i], t.matrix[1]), -1)
   parts = {}
@@ -154,7 +154,7 @@ def group(t: T, i: int) -> T:
 
 
 def cut_unit(o: pb.QuantizeOptions, f: geometry.Format) -> int:
-  """Rows may be cut at multiples of this, and at the end."""
+  """Returns the unit at whose multiples rows may be cut."""
   unit = f.block if f.square else 1
   if o.usage & pb.USAGE_COLUMNWISE:
     dimension = (o.rht.dimension or 16) if o.rht.columnwise else 0
@@ -167,12 +167,12 @@ def cut_rows(t: T, start: int, stop: int) -> T:
   rows, cols = t.matrix
   f = geometry.format_of(t.options, t.dtype)
   if t.groups:
-    raise Invalid.of("splits", "none: slice a group", "groups")
+    raise Invalid.of("splits", "no groups: use the rows of a group", "groups")
   start = whole("rows", start, -(2**63), 2**63 - 1)
   stop = whole("rows", stop, -(2**63), 2**63 - 1)
   got = f"{start} to {stop}"
   if not 0 <= start <= stop <= rows:
-    raise Invalid.of("rows", f"inside 0 to {rows}", got)
+    raise Invalid.of("rows", f"a range inside 0 to {rows}", got)
   unit = cut_unit(t.options, f)
   if any(cut % unit and cut != rows for cut in (start, stop)):
     raise Invalid.of("rows", f"cuts at multiples of {unit}", got)

@@ -3,14 +3,14 @@
 #
 #   tests/client/python/pipelines/run.sh [--offline] [ARGUMENT OF PYTEST...]
 #
-# They are installed, in the versions of lock.txt, into a virtual environment
-# below build/pipelines; Spark needs Java 17. Missing packages are reported and
-# skipped. The servers are two of the build's, on loopback. Takes about 3
-# minutes on two cores.
+# The script installs them in the versions of lock.txt into build/pipelines, a
+# virtual environment. Spark needs Java 17. Tests of missing packages are reported
+# and skipped. Two servers of the build run on loopback. Takes about 3 minutes on
+# two cores.
 #
-#   --offline   install nothing; take the environment as it is
-#   PYTHON      one that has the packages; then none is made
-#   QUANTD, QUANTCTL   the programs; default: those of build/cpu
+#   --offline   install nothing and use the environment as it is
+#   PYTHON      an interpreter that has the packages, instead of build/pipelines
+#   QUANTD, QUANTCTL   the programs (default: those of build/cpu)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../../.." && pwd)
@@ -26,7 +26,8 @@ if [ -z "${PYTHON:-}" ]; then
     echo "installing $(wc -l < "$here/lock.txt") packages into build/pipelines"
     rm -rf "$made"
     python3 -m venv "$made"
-    # Python compiles imported modules; compiling all takes half a minute.
+    # --no-compile: Python compiles modules on import. Compiling all takes half
+    # a minute.
     "$made/bin/pip" install --quiet --no-compile --no-deps -r "$here/lock.txt" || {
       rm -rf "$made"
       echo "SKIPPED: RAY, SPARK AND PYTORCH ARE NOT TESTED, they cannot be" \
@@ -36,7 +37,7 @@ if [ -z "${PYTHON:-}" ]; then
     cp "$here/lock.txt" "$made/installed.txt"
   fi
 fi
-[ -x "$PYTHON" ] || { echo "SKIPPED: no $PYTHON, and --offline" >&2; exit 77; }
+[ -x "$PYTHON" ] || { echo "SKIPPED: $PYTHON does not exist, and --offline prevents its installation" >&2; exit 77; }
 command -v java > /dev/null || echo "SKIPPED: SPARK IS NOT TESTED, no java" >&2
 exec "$PYTHON" "$here/../run.py" \
   --server "${QUANTD:-$root/build/cpu/server/quantd}" \

@@ -21,11 +21,11 @@ namespace {
 
 using Bytes = absl::Span<const std::byte>;
 
-// Bands in flight for each connection. More than one, so that the next band
-// travels while a server works on the last.
+// Bands in flight per connection. With two, the next band is sent while the
+// server computes the previous one.
 constexpr int kUnderWay = 2;
 
-// Reports progress, for rows that are sent once or twice.
+// Reports the progress of a call whose rows are sent `passes` times.
 class Teller {
  public:
   Teller(const BandedCall& call, int passes)
@@ -51,11 +51,11 @@ class Teller {
   int64_t done_ = 0;
 };
 
-// The payload of one band: the caller's own memory if the band is contiguous
-// there.
+// The input bytes of one band. They refer to the caller's memory where the band
+// is contiguous, and to a copy elsewhere.
 class BandPayload {
  public:
-  // RESOURCE_EXHAUSTED if memory is exhausted.
+  // Returns RESOURCE_EXHAUSTED if a copy cannot be allocated.
   absl::Status Fill(const BandedCall& whole, const BandPlaces& places,
                     const Band& band, const Plan& plan) {
     const absl::Span<const Bytes> payload = whole.call.payload;
@@ -96,8 +96,8 @@ bool IsFinite(const CopyAmax& amax) {
          std::all_of(amax.columnwise.begin(), amax.columnwise.end(), finite);
 }
 
-// The meeting point of streamed bands: all are answered when the last has
-// reported its maxima.
+// A barrier of streamed bands. When the last band has reported its maxima,
+// every band receives the amax of the whole tensor.
 class Meeting {
  public:
   Meeting(const Plan& plan, const std::vector<Band>& bands, Teller* teller,
@@ -115,7 +115,7 @@ class Meeting {
   Reduction& PartOf(const Band& band) {
     return parts_[static_cast<size_t>(&band - bands_.data())];
   }
-  // The result is an amax that no request can contain.
+  // True if the amax of the whole is Inf or NaN, which no request can contain.
   bool hopeless() const { return hopeless_; }
 
  private:
@@ -130,7 +130,7 @@ class Meeting {
     hopeless_ = !IsFinite(whole_);
     for (size_t k = 0; k < bands_.size(); ++k) {
       if (hopeless_) {
-        parts_[k].Answer(absl::AbortedError("an amax that cannot be given"));
+        parts_[k].Answer(absl::AbortedError("the amax is not finite"));
       } else {
         parts_[k].Answer(AmaxOfBand(plan_, bands_[k], whole_));
       }
@@ -148,7 +148,7 @@ class Meeting {
   std::atomic<bool> hopeless_ = false;
 };
 
-// Makes the calls for bands.
+// Runs the calls of all bands and joins their results.
 class BandRun {
  public:
   explicit BandRun(const BandedCall& whole)
@@ -162,7 +162,7 @@ class BandRun {
  private:
   using Ask = absl::FunctionRef<absl::StatusOr<Result>(const Call& part)>;
 
-  // Makes a band's call with `ask`.
+  // Makes the call of one band through `ask`.
   absl::StatusOr<Result> Of(const Band& band, CallControl& control,
                             const absl::StatusOr<Plan>& plan,
                             absl::Span<const Destination> into, Ask ask) {
@@ -171,7 +171,7 @@ class BandRun {
     if (auto s = payload.Fill(whole_, places_, band, *plan); !s.ok()) return s;
     return ask({*plan, payload.pieces(), into, {}, whole_.call.limit, control});
   }
-  // Adds a band whose result is a part of the whole.
+  // Makes the call of one band through `ask`, and adds its result to the whole.
   absl::Status Join(const Band& band, CallControl& control,
                     const absl::StatusOr<Plan>& plan, Ask ask) {
     if (!plan.ok()) return plan.status();
@@ -182,7 +182,7 @@ class BandRun {
     teller_.Add(band);
     return absl::OkStatus();
   }
-  // Calls `work` for all bands, a limited number at a time.
+  // Calls `work` for all bands, with at most `at_once * kUnderWay` in progress.
   template <typename Work>
   absl::Status InTurn(Work work) {
     Turns turns(whole_.at_once);
@@ -195,7 +195,8 @@ class BandRun {
   }
 
   absl::Status Meet(bool* finite);
-  // Finds the amax of the whole. `sent` is set to the number of calls made.
+  // Finds the amax of the whole tensor. Adds the number of calls made to
+  // `*sent`.
   absl::StatusOr<CopyAmax> Search(int* sent);
   absl::Status SendAll(const CopyAmax* amax);
 

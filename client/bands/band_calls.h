@@ -1,4 +1,4 @@
-// Makes one call as calls for its bands, several at a time.
+// Splits one call into calls for bands of its rows, and runs several at a time.
 #ifndef QUANTD_CLIENT_BANDS_BAND_CALLS_H_
 #define QUANTD_CLIENT_BANDS_BAND_CALLS_H_
 
@@ -15,24 +15,25 @@
 
 namespace quantd::client {
 
-// Everything here must outlive the call.
+// Describes a call to split. Everything that it refers to must outlive the
+// call.
 struct BandedCall {
   Endpoint& endpoint;
-  // The plan of `call`, perhaps completed as servers do.
+  // The plan of `call`, with the server's defaults filled in where they matter.
   const Plan& plan;
   const Call& call;
   const CallProgress& progress;
-  // They cover the rows; none is larger than the first.
+  // The bands cover all rows. The first band is the largest.
   const std::vector<Band>& bands;
-  // Bands in flight to a server at a time.
+  // Number of bands that may be sent at a time.
   int at_once;
   BandAmax amax;
   Way way;
 };
 
-// Runs the call in bands. The first band that fails ends the others, and its
-// error names its rows. Returns nullopt if the amax turned out to be NaN or
-// Inf, which no request can contain.
+// Runs the call in bands. The first band that fails cancels the others, and its
+// error names the rows of that band. Returns nullopt if the amax is NaN or Inf,
+// which no request can contain.
 absl::StatusOr<std::optional<Result>> RunInBands(const BandedCall& call);
 
 }  // namespace quantd::client

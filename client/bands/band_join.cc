@@ -18,7 +18,7 @@ void Zero(const std::vector<ZeroRun>& gaps, absl::Span<std::byte> bytes) {
   }
 }
 
-// Makes "cpu:0, cuda:1": every device once.
+// Appends `device` to a list such as "cpu:0, cuda:1" unless it is there.
 void AddDevice(const std::string& device, std::string* all) {
   if (all->empty()) {
     *all = device;
@@ -105,7 +105,7 @@ absl::Status BandJoin::Add(const Band& band, const Plan& plan,
   ++report_.bands;
   report_.saw_nan |= result.saw_nan();
   report_.saw_inf |= result.saw_inf();
-  // The bands have the same global scale, so each reports the same number.
+  // All bands have the same global scale, so each reports the same count.
   report_.replaced_globals =
       std::max(report_.replaced_globals, result.replaced_globals());
   AddDevice(result.device(), &report_.device);

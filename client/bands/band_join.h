@@ -18,24 +18,26 @@
 
 namespace quantd::client {
 
-// Assembles the whole result. Tensors of rows are contiguous, so a band's call
-// writes them in place. Parts in strips (columnwise codes, swizzled or not) are
-// received in memory of the band, and copied by the thread that made its call.
-//
+// Assembles the result of a whole call. If a band's part of an output is
+// contiguous, the band's call writes it in place. Other parts (columnwise data,
+// swizzled scales) are received into memory of the band, and its thread copies
+// them.
 // Thread-safe after Begin and until Take.
 class BandJoin {
  public:
-  // `into` has passed CheckDestinations. All arguments must outlive it.
+  // `into` must have passed CheckDestinations. All arguments must outlive this.
   BandJoin(const Plan& whole, const BandPlaces& places,
            absl::Span<const Destination> into);
 
-  // Must be called first. RESOURCE_EXHAUSTED if memory is exhausted.
+  // Allocates the outputs; call it first. Returns RESOURCE_EXHAUSTED if that
+  // fails.
   absl::Status Begin();
-  // The destinations for the call of a band with this `plan`.
+  // The destinations in the whole for the call of `band`, whose plan is `plan`.
   std::vector<Destination> PlacesOf(const Band& band, const Plan& plan) const;
-  // INTERNAL if the result does not fit there.
+  // Adds the result of one band. Returns INTERNAL if it does not fit.
   absl::Status Add(const Band& band, const Plan& plan, const Result& result);
-  // Call once all bands were added. `sent` is the number of further calls made.
+  // Returns the whole result; call it after all bands were added. `sent` calls
+  // were made in addition to those of the results.
   absl::StatusOr<Result> Take(int sent);
 
  private:

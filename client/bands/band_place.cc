@@ -19,7 +19,7 @@ bool IsCode(TensorKind kind) {
          kind == TensorKind::kColumnwiseData;
 }
 
-// Whether the tensor consists of rows of the matrix.
+// Whether the tensor has one line for each row of the matrix.
 bool IsRows(TensorKind kind) {
   return kind == TensorKind::kInput || kind == TensorKind::kDequantized ||
          kind == TensorKind::kRotated;
@@ -61,7 +61,7 @@ Part BandPlaces::PartOf(const TensorSpec& spec) const {
   if (!std::holds_alternative<DequantizeOptions>(plan_.options())) {
     return Part::kMaxima;
   }
-  // An amax as input: one, or one for each line.
+  // A dequantization's amax input has one value, or one for each line.
   const auto& o = std::get<DequantizeOptions>(plan_.options());
   const bool lines = HasAmaxOfLines(*FindFormat(o.format), o.form);
   return lines && !HasColumnwise(o.usage) ? Part::kStrip : Part::kSame;
@@ -83,7 +83,7 @@ Strip BandPlaces::CodesOf(const Copy& copy, const Band& band) const {
   const auto row = static_cast<size_t>(band.row);
   Strip strip;
   if (copy.columnwise && copy.format.transposed) {
-    // A range in every column's line.
+    // Each column's line holds a range of the band.
     const size_t packed = copy.format.element == DType::kE2M1x2 ? 2 : 1;
     strip.at = row / packed;
     strip.count = static_cast<size_t>(part.lines);
@@ -109,7 +109,7 @@ Strip BandPlaces::ScalesOf(const Copy& copy, const Band& band) const {
       static_cast<size_t>(ScaleIndex(whole, columnwise ? 0 : band.row, block)) *
       size;
   if (whole.swizzled && columnwise) {
-    // Tiles side by side, for every 128 columns.
+    // Tiles of the band are adjacent within each group of 128 columns.
     const auto tiles = [](const CopyGeometry& g) {
       return static_cast<size_t>(CeilDiv(g.blocks, 4) * kSwizzledTile);
     };
@@ -118,7 +118,7 @@ Strip BandPlaces::ScalesOf(const Copy& copy, const Band& band) const {
     strip.whole_pitch = tiles(whole) * size;
     return strip;
   }
-  // A matrix of scales; the band has some of its rows or columns.
+  // The scales are a matrix. The band has some of its rows or columns.
   const bool together =
       whole.swizzled ||
       (columnwise ? whole.scale_block != 1 : whole.scale_block == 1) ||
@@ -127,7 +127,7 @@ Strip BandPlaces::ScalesOf(const Copy& copy, const Band& band) const {
     strip.bytes = part.scale_bytes;
     return strip;
   }
-  // Without the padding, which may overlap another band's scales.
+  // Copies no padding, which may overlap another band's scales.
   strip.count = static_cast<size_t>(part.scale_shape[0]);
   const int64_t width =
       columnwise ? part.blocks : CeilDiv(part.lines, part.scale_lines);

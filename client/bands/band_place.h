@@ -1,4 +1,4 @@
-// Positions of a band's tensors within those of the whole.
+// Computes where a band's tensors lie within the tensors of the whole call.
 #ifndef QUANTD_CLIENT_BANDS_BAND_PLACE_H_
 #define QUANTD_CLIENT_BANDS_BAND_PLACE_H_
 
@@ -13,8 +13,9 @@
 
 namespace quantd::client {
 
-// `count` runs of `bytes` bytes. The first is at offset `at` of the whole's
-// tensor and at 0 of the band's; the others follow at these distances.
+// `count` runs of `bytes` bytes each. The first run starts at offset `at` in
+// the whole tensor and at offset 0 in the band's. Further runs follow every
+// `whole_pitch` and `band_pitch` bytes.
 struct Strip {
   size_t at = 0;
   size_t count = 1;
@@ -23,27 +24,28 @@ struct Strip {
   size_t band_pitch = 0;
 };
 
-// How a band's tensor contributes to the whole's.
+// How a band's tensor contributes to the tensor of the whole call.
 enum class Part {
-  kStrip,   // no other band has anything there
-  kSame,    // every band has the same bytes as the whole
-  kMaxima,  // fp32: each value of the whole is the largest of the bands'
+  kStrip,   // the band alone writes its strip
+  kSame,    // every band returns the bytes of the whole
+  kMaxima,  // fp32: each value of the whole is the maximum over the bands
 };
 
-// Positions in the tensors of a plan that may be cut. The plan must outlive it.
-// Thread-safe.
+// Computes positions in the tensors of a plan that may be cut into bands. The
+// plan must outlive this object. Thread-safe.
 class BandPlaces {
  public:
   explicit BandPlaces(const Plan& whole);
 
-  // For inputs and outputs of the plan.
+  // The contribution of a band to this input or output of the plan.
   Part PartOf(const TensorSpec& spec) const;
-  // For kStrip.
+  // The position of a band's bytes. PartOf must be kStrip.
   Strip StripOf(const TensorSpec& spec, const Band& band) const;
-  // For kMaxima: index of the first value of the whole that the band
-  // contributes to.
+  // Index of the first value of the whole that the band contributes to. PartOf
+  // must be kMaxima.
   int64_t FirstOf(const TensorSpec& spec, const Band& band) const;
-  // Bytes of the whole that no strip covers. They must be zeroed before.
+  // Byte ranges of the whole that no strip covers. The caller zeroes them
+  // first.
   std::vector<ZeroRun> GapsOf(const TensorSpec& spec) const;
 
  private:
@@ -53,7 +55,8 @@ class BandPlaces {
     int rotation;
     CopyForm form;
   };
-  // The copy that codes and scales belong to.
+  // The copy (rowwise or columnwise data) that this data or scale tensor is
+  // part of.
   Copy CopyOf(TensorKind kind) const;
   CopyGeometry GeometryOf(const Copy& copy, int64_t rows) const;
   Strip CodesOf(const Copy& copy, const Band& band) const;
@@ -62,7 +65,7 @@ class BandPlaces {
   const Plan& plan_;
 };
 
-// Copy a band's bytes to the whole, and back.
+// Copy a band's bytes into the whole tensor, and out of it.
 void Scatter(const Strip& strip, absl::Span<const std::byte> band,
              absl::Span<std::byte> whole);
 void Gather(const Strip& strip, absl::Span<const std::byte> whole,

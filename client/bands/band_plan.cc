@@ -12,7 +12,7 @@
 namespace quantd::client {
 namespace {
 
-// An amax for each line lengthens a request's head.
+// Limit of an amax list: each value lengthens the message before its payload.
 constexpr int64_t kMostListed = 16384;
 
 TensorDesc DescOf(const Plan& plan, const Band& band) {
@@ -23,8 +23,8 @@ bool OfLines(const QuantizeOptions& o) {
   return HasAmaxOfLines(*FindFormat(o.format), o.form);
 }
 
-// Whether a copy has an unknown amax over more than one band. A row never spans
-// bands.
+// Whether this copy has a computed amax that covers several bands. A row never
+// spans two bands, so an amax for each row does not.
 bool Spans(const QuantizeOptions& o, bool columnwise) {
   const AmaxSource source = SourceOfAmax(o, columnwise);
   return source.computed() &&
@@ -58,14 +58,14 @@ std::string_view WhyWholeOf(const Plan& plan, const RhtAmaxOptions&) {
 
 std::string_view WhyWholeOf(const Plan&, const ApplyRhtOptions&) { return {}; }
 
-// The most rows of a band whose list of amaxes fits into its request.
+// The most rows of a band whose amax list still fits into its request.
 int64_t MostRows(const Plan& plan) {
   const auto* o = std::get_if<QuantizeOptions>(&plan.options());
   const bool listed = o != nullptr && OfLines(*o) && HasRowwise(o->usage);
   return listed ? kMostListed : std::numeric_limits<int64_t>::max();
 }
 
-// The band's entries of the rowwise copy's amaxes.
+// The entries of a rowwise amax list that belong to the band.
 std::vector<float> RowsOf(const QuantizeOptions& o,
                           const std::vector<float>& amax, const Band& band) {
   if (!OfLines(o) || amax.empty()) return amax;
@@ -82,7 +82,7 @@ QuantizeOptions BandOptions(const Plan& plan, QuantizeOptions o,
   }
   o.rowwise_amax = RowsOf(o, o.rowwise_amax, band);
   if (o.rounding == Rounding::kStochastic) {
-    // The whole may itself be a part of a larger tensor.
+    // The whole tensor may itself be a shard of a larger one.
     if (o.shard.total_columns == 0) {
       o.shard.total_columns = o.shard.column_offset + plan.cols();
     }
@@ -116,19 +116,19 @@ std::vector<Band> CutIntoBands(const Plan& plan, size_t band_bytes) {
   for (int64_t row = 0; row < rows; row += height) {
     bands.push_back({row, std::min(height, rows - row)});
   }
-  // Positions may reach the largest legal value; then some bands are not legal.
+  // The largest legal offsets may be exceeded. Then a band's plan is refused.
   if (!PlanOfBand(plan, bands.back()).ok()) return {};
   return bands;
 }
 
 namespace {
 
-// At most `count` bands of the same height.
+// Cuts the call into at most `count` bands of equal height.
 std::vector<Band> CutInto(const Plan& plan, int64_t count) {
   const size_t carried = std::max(plan.input_bytes(), plan.output_bytes());
   const int64_t rows =
       CeilDiv(CeilDiv(plan.rows(), count), kBandRows) * kBandRows;
-  // Half a row is added since the bytes of a row may not be a whole number.
+  // Half a row is added because a row may take a fractional number of bytes.
   const double bytes = static_cast<double>(carried) /
                        static_cast<double>(plan.rows()) *
                        (static_cast<double>(rows) + 0.5);
@@ -149,7 +149,7 @@ std::vector<Band> CutToFlow(const Plan& plan, size_t bands, int connections,
 
 bool NeedsAmax(const Plan& plan) {
   const auto* o = std::get_if<QuantizeOptions>(&plan.options());
-  // With a given scale no amax is needed.
+  // If the scale is given, no amax is needed.
   return o != nullptr && o->fp8.scale.empty() &&
          (Spans(*o, false) || Spans(*o, true));
 }
@@ -171,7 +171,7 @@ absl::StatusOr<Plan> ReducingPlan(const Plan& plan, const Band& band) {
   QuantizeOptions o = std::get<QuantizeOptions>(plan.options());
   o.rowwise_amax.clear();
   o.columnwise_amax.clear();
-  // Fixes the plan's own choice against the server's default.
+  // Keeps the server's default estimation scale from overriding the plan.
   if (MayEstimate(o) && !o.nvfp4.amax_estimation_scale) {
     o.nvfp4.amax_estimation_scale = 0;
   }

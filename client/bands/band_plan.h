@@ -1,10 +1,11 @@
 // Decides whether and where a call is cut into bands.
 //
 // A band is a run of whole rows of the M x K matrix, processed by a call of its
-// own. The joined results are byte for byte those of a single call. WhyWhole is
-// the only list of what cannot be cut.
+// own. The joined results equal those of a single call byte for byte. WhyWhole
+// alone lists the calls that cannot be cut.
 //
-// Pure functions of legal plans: no network, no devices.
+// All functions are pure and expect legal plans. They use no network and no
+// device.
 #ifndef QUANTD_CLIENT_BANDS_BAND_PLAN_H_
 #define QUANTD_CLIENT_BANDS_BAND_PLAN_H_
 
@@ -19,10 +20,10 @@
 
 namespace quantd::client {
 
-// Rows of every band but the last are a multiple of this, which is a multiple
-// of every block, rotation and tile of scales.
+// The number of rows of every band except the last is a multiple of this. It is
+// a multiple of every block, rotation and scale tile.
 inline constexpr int64_t kBandRows = 128;
-// Calls that carry at most this much each way are never cut.
+// Calls with at most this many bytes in each direction are never cut.
 inline constexpr size_t kNeverCut = size_t{4} << 20;
 // Rows [row, row + rows).
 struct Band {
@@ -30,56 +31,57 @@ struct Band {
   int64_t rows = 0;
 };
 
-// How bands that share an amax get it.
+// How bands that share an amax obtain it.
 enum class BandAmax {
-  kKnown,   // it is given, or each band has its own
-  kMeet,    // each band tells its maxima, and waits for the others
-  kSearch,  // all bands are sent twice, to find it first
+  kKnown,   // the caller gave it, or each band has its own
+  kMeet,    // each band reports its maxima in mid-stream and waits for the rest
+  kSearch,  // an additional call for each band finds it first
 };
 
-// Why a call must not be cut, such as "statistics". Empty: it may be, at
-// multiples of kBandRows.
+// The reason why a call must not be cut, such as "statistics". Empty if it may
+// be cut at multiples of kBandRows.
 std::string_view WhyWhole(const Plan& plan);
 
-// The bands of a call. Each carries `band_bytes` in the larger direction, but
-// at least kBandRows rows. Empty if the call is not cut: because it must not
-// be, is small, or would be one band. `band_bytes` 0: no call is cut.
+// Returns the bands of a call. Each carries about `band_bytes` in the larger
+// direction, and has at least kBandRows rows. Returns no bands if the call must
+// not be cut, is small, or would be a single band, or if `band_bytes` is 0.
 std::vector<Band> CutIntoBands(const Plan& plan, size_t band_bytes);
 
-// One larger band for each connection, if the call would otherwise take about
-// two on each: its outputs leave while the rest arrives, which is faster than a
-// second band behind the first. Empty if `bands`, the number from CutIntoBands,
-// is larger, or if bands would have fewer than `least` bytes.
+// Returns one band per connection for a call that would otherwise send about
+// two per connection. A server returns outputs of a band while the rest
+// arrives, so one large band is faster than two in sequence. Returns no bands
+// if `bands`, the size of CutIntoBands' result, is larger than that, or if a
+// band would have fewer than `least` bytes.
 std::vector<Band> CutToFlow(const Plan& plan, size_t bands, int connections,
                             size_t least);
 
-// Whether the bands of a Quantize need an amax of the whole that is not given
-// and must be found first.
+// Whether the bands of a Quantize share an amax that the caller did not give.
 bool NeedsAmax(const Plan& plan);
 
-// The plan that finds a band's contribution to that amax. NeedsAmax must be
-// true.
+// The plan that finds a band's contribution to the shared amax. NeedsAmax must
+// be true.
 absl::StatusOr<Plan> AmaxPlanOf(const Plan& plan, const Band& band);
 
-// Limit of bands that are sent at once to meet in one amax (ReducingPlan): each
-// occupies memory of its server and a connection's stream until the last has
-// arrived.
+// Limit of bands that wait for one amax at the same time (see ReducingPlan).
+// Each occupies memory of its server and a stream of a connection until all
+// have sent.
 inline constexpr size_t kMostMeeting = 8;
-// The bands of such a call: those of CutIntoBands, or fewer and larger ones.
-// Empty if there would still be too many.
+// Returns the bands for BandAmax::kMeet: those of CutIntoBands, or fewer and
+// larger ones. Returns no bands if more than kMostMeeting remain.
 std::vector<Band> CutToMeet(const Plan& plan, size_t band_bytes);
 // The plan of a band that receives the amax in the middle of its stream.
-// NeedsAmax must be true. Values that the caller gave are returned with the
-// others.
+// NeedsAmax must be true. The band also receives the amax values that the
+// caller gave.
 absl::StatusOr<Plan> ReducingPlan(const Plan& plan, const Band& band);
-// The part of the reduced amaxes for such a band.
+// The band's entries of the reduced amax values of the whole.
 CopyAmax AmaxOfBand(const Plan& plan, const Band& band, const CopyAmax& whole);
 
-// Turns the bands' reduced maxima into the amaxes for the options: applies
-// estimates and fills in what the caller gave. Values may be Inf or NaN.
+// Turns the maximum over all bands into the amax for the options: applies
+// estimation factors, and fills in values that the caller gave. Values may be
+// Inf or NaN.
 void Settle(const Plan& plan, CopyAmax* amax);
 
-// The plan of one band. `amax` is the settled one, required if NeedsAmax.
+// The plan of one band. `amax`, required if NeedsAmax, must have passed Settle.
 absl::StatusOr<Plan> PlanOfBand(const Plan& plan, const Band& band,
                                 const CopyAmax* amax = nullptr);
 

@@ -34,7 +34,7 @@ absl::Status ForEachBand(CallControl& whole, const std::vector<Band>& bands,
                          bool meet) {
   const auto threads = static_cast<size_t>(std::min<int64_t>(
       std::clamp(at_once, 1, kMostAtOnce), static_cast<int64_t>(bands.size())));
-  // One for each thread, since a control stops one thing at a time.
+  // One control per thread, because a control can stop one thing at a time.
   std::deque<CallControl> controls(threads);
   const auto stop = [&] {
     for (CallControl& control : controls) control.Cancel();

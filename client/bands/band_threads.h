@@ -14,9 +14,10 @@ namespace quantd::client {
 
 using Work = std::function<absl::Status(const Band&, CallControl&)>;
 
-// Calls `work` for all bands, `at_once` at a time; the first error ends the
-// others. Work begins with a turn, which it gives back. With `meet` all bands
-// run at once, or none, since they wait for each other.
+// Calls `work` for all bands, `at_once` at a time. The first error cancels the
+// others and is returned. ForEachBand takes a turn before each `work`, which
+// gives it back. With `meet`, the bands wait for each other: unless all can run
+// at once, none runs.
 absl::Status ForEachBand(CallControl& whole, const std::vector<Band>& bands,
                          int at_once, Turns& turns, const Work& work,
                          bool meet = false);

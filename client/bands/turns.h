@@ -1,4 +1,4 @@
-// Limits how many bands of a call are being sent.
+// Limits how many bands of a call are sent at a time.
 #ifndef QUANTD_CLIENT_BANDS_TURNS_H_
 #define QUANTD_CLIENT_BANDS_TURNS_H_
 
@@ -9,13 +9,13 @@
 
 namespace quantd::client {
 
-// A fixed number of turns. A band holds one until it has been sent completely,
-// or until its call ends; then the next waiting band gets it.
+// A counting semaphore. A band holds one turn until it is sent completely or
+// its call ends. Then the next waiting band gets the turn.
 class Turns {
  public:
   explicit Turns(int at_once) : free_(std::max(at_once, 1)) {}
 
-  // Returns false if another band has failed.
+  // Waits for a turn. Returns false if another band has failed.
   bool Take() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return free_ > 0 || failed_; });
@@ -40,7 +40,7 @@ class Turns {
   bool failed_ = false;
 };
 
-// A turn that was taken. Gives it back once.
+// Owns a turn that was taken, and gives it back exactly once.
 class Turn {
  public:
   explicit Turn(Turns* turns) : turns_(turns) {}

@@ -1,4 +1,4 @@
-// One call, and the ways to make it.
+// One call, and the transports that can carry it.
 #ifndef QUANTD_CLIENT_CALL_CALL_H_
 #define QUANTD_CLIENT_CALL_CALL_H_
 
@@ -14,21 +14,22 @@ namespace quantd::client {
 
 struct Lending;
 
-// Everything is the caller's and must outlive the call.
+// A call's arguments. The caller owns everything, and keeps it until the call
+// ends.
 struct Call {
   const Plan& plan;
-  // A piece for each input of the plan.
+  // One piece of memory for each input of the plan.
   absl::Span<const absl::Span<const std::byte>> payload;
-  // Has passed CheckDestinations.
+  // Destinations for outputs, which have passed CheckDestinations.
   absl::Span<const Destination> into;
   CallEvents events;
   const CallLimit& limit;
   CallControl& control;
-  // The result of Endpoint::Lend, for a call by Way::kLent.
+  // The result of Endpoint::Lend. Required for Way::kLent.
   Lending* lending = nullptr;
 };
 
-// Size of the payload: all inputs, without gaps.
+// Size of the payload: all inputs without gaps, in bytes.
 inline size_t PayloadBytes(const Plan& plan) {
   size_t bytes = 0;
   for (const TensorSpec& input : plan.inputs()) bytes += input.size;
@@ -36,14 +37,14 @@ inline size_t PayloadBytes(const Plan& plan) {
 }
 
 enum class Way {
-  kHere,     // computed by this process
-  kLent,     // a message about memory that a server shares
-  kMessage,  // one message
-  kStream,   // a message for each chunk
+  kHere,     // computed in this process
+  kLent,     // one message that refers to memory shared with the server
+  kMessage,  // one message that contains the payload
+  kStream,   // one message per chunk of the payload
 };
 
-// Called with each attempt once the whole request has been given to the
-// network; may be empty.
+// Called in each attempt once the whole request was handed to the network. May
+// be empty.
 using OnSent = std::function<void()>;
 
 }  // namespace quantd::client

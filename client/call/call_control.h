@@ -1,4 +1,4 @@
-// Stops a call, whatever it is waiting for.
+// Cancels a call in any of its steps.
 #ifndef QUANTD_CLIENT_CALL_CALL_CONTROL_H_
 #define QUANTD_CLIENT_CALL_CALL_CONTROL_H_
 
@@ -16,28 +16,28 @@ using Time = std::chrono::system_clock::time_point;
 
 // A call's time limit and other metadata for servers.
 struct CallLimit {
-  std::chrono::milliseconds length;  // as the caller gave it
-  Time deadline;                     // the time at which it ends
+  std::chrono::milliseconds length;  // the limit as the caller gave it
+  Time deadline;                     // when the call must have ended
   std::string traceparent = {};
   CallPriority priority = CallPriority::kNormal;
 };
 
-// Thread-safe.
+// Cancels and wakes the thread that makes a call. Thread-safe.
 class CallControl {
  public:
   void Cancel();
   bool cancelled() const;
-  // Returns false if the call was cancelled before `until`.
+  // Sleeps. Returns false if the call was cancelled before `until`.
   bool SleepUntil(Time until);
 
-  // Returns when the call is woken or cancelled, at the latest at `until`. A
-  // Wake since the last wait counts.
+  // Waits for Wake or Cancel, but no longer than `until`. Returns at once if
+  // Wake was called since the last wait.
   void WaitForWake(Time until);
   void Wake();
 
-  // While it lives, `stop` ends the current step of the call. It runs when the
-  // call is cancelled, at once if it already is, and must not use the control.
-  // Only one may exist at a time.
+  // While a Stage lives, Cancel calls `stop`, which must end the current step
+  // of the call. If the call is already cancelled, the constructor calls it.
+  // `stop` must not use the control. Only one Stage may exist at a time.
   class Stage {
    public:
     Stage(CallControl* control, std::function<void()> stop);

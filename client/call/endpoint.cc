@@ -10,10 +10,10 @@
 namespace quantd::client {
 namespace {
 
-// Limit of expensive memory that results and buffers keep.
+// Limit in bytes of the page-locked or shared memory that the pool keeps for
+// reuse.
 constexpr size_t kPooled = size_t{1} << 30;
-// Smaller outputs, such as an amax, do not get memory of their own beside the
-// caller's.
+// Smaller results, such as an amax, do not get memory from the pool.
 constexpr size_t kWorthPlacing = 64;
 
 }  // namespace
@@ -55,7 +55,7 @@ absl::StatusOr<HostMemory> Endpoint::AllocateHost(size_t bytes) {
                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {
     return absl::ResourceExhaustedError(
-        fmt::format("no memory of {} bytes", bytes));
+        fmt::format("no memory for {} bytes", bytes));
   }
   // A hint to use huge pages.
   madvise(data, bytes, MADV_HUGEPAGE);
@@ -93,8 +93,8 @@ absl::StatusOr<DeviceMemory> Endpoint::RegisterDevice(const void* address) {
 
 absl::StatusOr<DeviceEvent> Endpoint::RegisterEvent(int, void*) {
   return absl::UnimplementedError(
-      "events are shared with servers: of a client without memory_socket none "
-      "is");
+      "events are shared with servers, and a client without memory_socket "
+      "shares none");
 }
 
 std::optional<std::string_view> LocalDevice(std::string_view target) {

@@ -1,5 +1,5 @@
-// Performs a Client's calls: servers (client/net/remote.h) or devices of this
-// process (client/local/local_devices.h).
+// Performs the calls of a Client, on servers (client/net/remote.h) or on
+// devices of this process (client/local/local_devices.h).
 #ifndef QUANTD_CLIENT_CALL_ENDPOINT_H_
 #define QUANTD_CLIENT_CALL_ENDPOINT_H_
 
@@ -26,7 +26,7 @@
 
 namespace quantd::client {
 
-// Thread-safe. All calls must be over when it is destroyed.
+// Thread-safe. All calls must have ended when it is destroyed.
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
@@ -34,36 +34,37 @@ class Endpoint {
   // The target as the caller named it.
   virtual const std::string& target() const = 0;
 
-  // The number of connections to spread calls over; 0: nothing is sent.
+  // The number of connections to spread calls over. 0 if nothing is sent.
   virtual int connections() const { return 0; }
-  // Finds the memory of the call that need not be sent. Its status is an error
-  // if the call cannot be made: a FieldError for events without memory that
-  // they apply to.
+  // Finds the memory of the call that the server can access, so that its bytes
+  // need not be sent. The result's status is an error if the call cannot be
+  // made, such as a FieldError for events without device memory.
   virtual Lending Lend(const Call&) { return {}; }
-  // Makes the call. The call's memory is not accessed after this returns.
+  // Makes the call. Memory of the call is not accessed after this returns.
   virtual absl::StatusOr<Result> Run(const Call& call, Way way,
                                      const OnSent& on_sent) = 0;
-  // Makes a call with a plan that reduces (kernels/plan/shards.h), sending the
-  // payload once. Returns nullopt if it must be sent twice, see RunInTwo.
+  // Makes a call whose plan reduces (kernels/plan/shards.h), and sends the
+  // payload once. Returns nullopt if the payload must be sent twice, with
+  // RunInTwo.
   virtual std::optional<absl::StatusOr<Result>> RunReduced(const Call&,
                                                            Reduction&) {
     return std::nullopt;
   }
-  // `plan` must be one of a Quantize.
+  // `plan` must be a Quantize plan.
   virtual absl::StatusOr<QuantizeDescription> Describe(
       const Plan& plan, const CallLimit& limit, CallControl& control) = 0;
   virtual absl::StatusOr<ServerInfo> GetInfo(const CallLimit& limit,
                                              CallControl& control) = 0;
 
   // Implement the Client methods of the same names. By default the memory is
-  // not shared.
+  // not shared with any server.
   virtual absl::StatusOr<HostMemory> AllocateHost(size_t bytes);
   virtual absl::StatusOr<HostMemory> RegisterHost(int memfd,
                                                   absl::Span<std::byte> mapping,
                                                   HostUse use);
   absl::StatusOr<HostMemory> TakeHost(size_t bytes);
-  // Not supported by default. With "local", device memory is known without
-  // registering.
+  // By default device memory comes from the CUDA driver and is not shared, and
+  // RegisterEvent is not supported.
   virtual absl::StatusOr<DeviceMemory> AllocateDevice(int ordinal,
                                                       size_t bytes);
   virtual absl::StatusOr<DeviceMemory> RegisterDevice(const void* address);
@@ -71,18 +72,19 @@ class Endpoint {
 
  protected:
   Endpoint();
-  // Whether memory from AllocateHost may be reused.
+  // Whether memory from AllocateHost may still be reused.
   virtual bool Sound(const HostMemory&) { return true; }
-  // Allocates memory with AllocateHost for the results that `into` leaves out,
-  // and adds its places to `into`. Returns the memory; empty without success.
+  // Takes memory from the pool for the results that have no destination in
+  // `into`, and adds destinations for them. Returns the memory; it is empty
+  // if all results have destinations.
   HostMemory PlaceResults(const Plan& plan, std::vector<Destination>* into);
 
  private:
   const std::shared_ptr<HostPool> pool_;
 };
 
-// The device named by "local:DEVICE", empty for "local". nullopt for any other
-// target, such as a port of a host named local.
+// The device of the target "local:DEVICE"; empty for "local". Returns nullopt
+// for other targets, such as "local:7700", a port of a host named local.
 std::optional<std::string_view> LocalDevice(std::string_view target);
 
 }  // namespace quantd::client

@@ -1,4 +1,4 @@
-// Writes the details that quantd/error.h reads.
+// Writes the error details that quantd/error.h reads.
 #ifndef QUANTD_CLIENT_CALL_ERROR_DETAILS_H_
 #define QUANTD_CLIENT_CALL_ERROR_DETAILS_H_
 
@@ -10,15 +10,16 @@
 
 namespace quantd::client {
 
-// Attaches the reason given by the server.
+// Attaches the reason that the server gave.
 void SetServerError(absl::Status* status, const ServerError& error);
 
-// Records that the call may be made again, not before `delay`.
+// Records that the call may be repeated after `delay`.
 void SetRetryHint(absl::Status* status, std::chrono::milliseconds delay);
 
 void SetRequestId(absl::Status* status, std::string_view id);
 
-// The status with the number of attempts attached and `message` as its text.
+// Returns `status` with `message` as its text and the number of attempts
+// attached.
 absl::Status Annotate(const absl::Status& status, std::string_view message,
                       int attempts);
 

@@ -53,7 +53,7 @@ absl::StatusOr<CopyAmax> Reduction::Await(const CallLimit& limit,
     if (auto reduced = answer()) return *std::move(reduced);
     if (std::chrono::system_clock::now() >= limit.deadline) {
       return absl::DeadlineExceededError(
-          "the reduced amax did not come before the deadline");
+          "the reduced amax did not arrive before the deadline");
     }
     control.WaitForWake(limit.deadline);
   }

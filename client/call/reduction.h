@@ -1,5 +1,5 @@
-// One call's part in a reduction of an amax over several calls: reports the
-// maxima of its input and receives the reduced amax.
+// The part of one call in an amax reduction over several calls. The call
+// reports the maxima of its input and waits for the reduced amax.
 #ifndef QUANTD_CLIENT_CALL_REDUCTION_H_
 #define QUANTD_CLIENT_CALL_REDUCTION_H_
 
@@ -17,29 +17,32 @@
 
 namespace quantd::client {
 
-// The maxima that an RhtAmax call found for the copies of these options.
+// The maxima in the result of an RhtAmax call, for the copies in `options`.
 CopyAmax MaximaOf(const QuantizeOptions& options, const Result& found);
 
-// Thread-safe.
+// Connects a call with the reduction that it takes part in. Thread-safe.
 class Reduction {
  public:
-  // `tell` is called once with the maxima.
+  // Calls `tell` once, with the maxima of this call.
   explicit Reduction(std::function<void(const CopyAmax&)> tell)
       : tell_(std::move(tell)) {}
 
-  // Later calls are ignored: a repeated attempt finds the same maxima.
+  // Reports this call's maxima. Only the first report counts, because a
+  // repeated attempt finds the same maxima.
   void Found(const CopyAmax& maxima);
   bool found() const;
 
-  // Later calls are ignored. An error ends the call.
+  // Sets the reduced amax. Only the first answer counts. An error ends the
+  // call.
   void Answer(absl::StatusOr<CopyAmax> reduced);
   std::optional<absl::StatusOr<CopyAmax>> answer() const;
-  // DEADLINE_EXCEEDED and CANCELLED, as for any call.
+  // Waits for the answer. Returns DEADLINE_EXCEEDED or CANCELLED as any call
+  // does.
   absl::StatusOr<CopyAmax> Await(const CallLimit& limit, CallControl& control);
 
-  // While it lives, `wake` runs once when there is an answer, at once if there
-  // is one already. It must not use the reduction. Only one may exist at a
-  // time.
+  // While a Watch lives, Answer calls `wake`. If there is an answer already,
+  // the constructor calls it. `wake` must not use the reduction. Only one Watch
+  // may exist at a time.
   class Watch {
    public:
     Watch(Reduction* reduction, std::function<void()> wake);
@@ -58,8 +61,8 @@ class Reduction {
   std::function<void()> wake_;
 };
 
-// Performs a reducing plan in two calls, made by `run`. The first, which finds
-// the maxima, is omitted if they were reported before.
+// Runs a reducing plan as two calls, both made by `run`. The first call finds
+// the maxima. It is omitted if they were reported before.
 absl::StatusOr<Result> RunInTwo(
     const Call& call, Reduction& reduction,
     absl::FunctionRef<absl::StatusOr<Result>(const Call&)> run);

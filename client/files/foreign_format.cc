@@ -27,8 +27,9 @@ struct Magic {
   std::string_view remedy;
 };
 constexpr Magic kMagics[] = {
-    {0, "GGUF"sv, "a GGUF file, llama.cpp's",
-     "take the safetensors that it was made of, or have transformers read it: "
+    {0, "GGUF"sv, "a GGUF file, as llama.cpp writes",
+     "use the safetensors files that it was made from, or convert it with "
+     "transformers: "
      "from_pretrained(DIR, gguf_file=NAME).save_pretrained(NEW)"},
     {0, "PK\3\4"sv, "a zip archive, as torch.save writes", kSaveAgain},
     {0, "\x89HDF\r\n\x1A\n"sv, "an HDF5 file, as Keras and TensorFlow write",
@@ -51,8 +52,8 @@ std::string HeadOf(const InputFile& file) {
   return status.ok() ? head : "";
 }
 
-// ir_version, then the producer's name or version, the graph or the operator
-// versions: protobuf has no signature of its own.
+// Expects ir_version, followed by a field that ONNX writes next. Protobuf has
+// no signature of its own.
 bool IsOnnx(std::string_view head) {
   return head.size() > 2 && head[0] == 8 && head[1] > 0 && head[1] < 32 &&
          "\x12\x1A\x3A\x42"sv.find(head[2]) != std::string_view::npos;
@@ -63,8 +64,8 @@ bool IsPickle(std::string_view head) {
          head[2] != 0;
 }
 
-// Whether the first 8 bytes, which are a length in a safetensors file, are
-// text: as a length they exceed any file.
+// Whether the first 8 bytes are text. In a safetensors file they are a length,
+// and text read as a length exceeds the size of any file.
 bool IsText(std::string_view text) {
   text = text.substr(0, 8);
   return !text.empty() &&
@@ -75,19 +76,19 @@ bool IsText(std::string_view text) {
 
 std::string TextFormat(std::string_view text) {
   if (text.starts_with(kPointer)) {
-    return "a pointer of Git LFS in place of the file: \"git lfs pull\" "
+    return "a Git LFS pointer instead of the file: \"git lfs pull\" "
            "fetches it";
   }
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text[0]))) {
     text.remove_prefix(1);
   }
   const std::string_view again =
-      "a download does that to whom the file is not shown: log in where the "
-      "model is gated, and fetch it again";
+      "a download without permission can produce that: log in if the model "
+      "is gated, and fetch the file again";
   if (text.starts_with("<")) {
-    return fmt::format("a page of HTML or XML in place of the file; {}", again);
+    return fmt::format("an HTML or XML page instead of the file; {}", again);
   }
-  return fmt::format("text in place of the file, \"{}\"; {}",
+  return fmt::format("text instead of the file, \"{}\"; {}",
                      ShownName(std::string(text.substr(0, 40))), again);
 }
 
@@ -96,7 +97,7 @@ std::string TextFormat(std::string_view text) {
 std::string ForeignFormat(const InputFile& file) {
   std::string head = HeadOf(file);
   if (head.starts_with("\xEF\xBB\xBF")) head.erase(0, 3);
-  // A safetensors file, whatever its length field looks like.
+  // The file is a safetensors file, even if its length field is wrong.
   if (head.size() > 8 && head[8] == '{' && !IsText(head)) return "";
   for (const Magic& m : kMagics) {
     if (head.size() >= m.at &&
@@ -106,13 +107,13 @@ std::string ForeignFormat(const InputFile& file) {
   }
   if (IsPickle(head)) return fmt::format("a pickle: {}", kSaveAgain);
   if (IsOnnx(head)) {
-    return "an ONNX model: take the weights that it was exported from, as "
-           "safetensors";
+    return "an ONNX model: use the safetensors weights that it was exported "
+           "from";
   }
   if (IsText(head)) return TextFormat(head);
   if (head.size() >= 8 && head.find_first_not_of('\0') == std::string::npos) {
-    return "zeros where its header should be, as a download that was broken "
-           "off leaves them: fetch it again";
+    return "zeros instead of a header, as an interrupted download leaves them: "
+           "fetch it again";
   }
   return "";
 }

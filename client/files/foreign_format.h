@@ -1,4 +1,4 @@
-// Recognizes files of other formats that are named like safetensors files.
+// Recognizes files of other formats that have the name of a safetensors file.
 #ifndef QUANTD_CLIENT_FILES_FOREIGN_FORMAT_H_
 #define QUANTD_CLIENT_FILES_FOREIGN_FORMAT_H_
 
@@ -8,13 +8,13 @@
 
 namespace quantd {
 
-// Describes the format that the file's first bytes show, and what to do about
-// it, for a message. Empty if unknown or unreadable. Only for files that turned
-// out not to be what their names say.
+// Describes the format of a file by its first bytes, and says what to do about
+// it, for an error message. Empty if the format is unknown or the file
+// unreadable. Only for files that cannot be read as their names say.
 std::string ForeignFormat(const InputFile& file);
 
-// Whether it is the text that a clone without Git LFS has instead of a large
-// file.
+// Whether the file is a Git LFS pointer, which a clone without Git LFS has
+// instead of a large file.
 bool IsLfsPointer(const InputFile& file);
 
 }  // namespace quantd

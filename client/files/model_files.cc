@@ -14,17 +14,18 @@ namespace quantd {
 namespace {
 
 constexpr std::string_view kConfig = "config.json";
-// Files that this program keeps beside its output.
+// Files that quantctl keeps beside its output.
 constexpr std::string_view kDraft = ".partial";
 constexpr std::string_view kJournal = ".quantd-journal";
-// List of models, each in a folder.
+// Lists the models of a pipeline, each in its own folder.
 constexpr std::string_view kPipeline = "model_index.json";
 
-// Weights in other formats, which would contradict the written ones.
+// Weights in other formats. They would contradict the weights that are written.
 constexpr std::string_view kForeign[] = {".gguf",    ".ggml", ".h5",
                                          ".msgpack", ".ckpt", ".tflite"};
-// Other forms of weights if safetensors are beside them, or in such a folder.
-// Otherwise they are the only weights of a part, or small data such as voices.
+// These are other forms of the weights if safetensors files lie beside them, or
+// if their folder is one of kForeignFolders. Otherwise they are the only
+// weights of a component, or small data such as voices.
 constexpr std::string_view kPickled[] = {".bin", ".pt", ".pth"};
 constexpr std::string_view kForeignFolders[] = {"original/", "onnx/",
                                                 "openvino/", "metal/"};
@@ -105,8 +106,8 @@ class Sorter {
     } else if (above && name.ends_with(kShardEnding)) {
       out_.shards.push_back(path);
     } else if (above && IsSetting(name)) {
-      // A folder's config is not the model's. Sentence encoders' pooling
-      // folders have one.
+      // Only a config at the top is the model's. Sentence encoders have others
+      // in their pooling folders.
       out_.settings.push_back(path);
     } else {
       out_.carried.push_back(path);
@@ -122,7 +123,7 @@ class Sorter {
 
   bool IsForeign(const std::string& path) const {
     const auto [in, name] = Split(path);
-    // An index has the same format as its weights.
+    // An index counts as a file of the same format as its weights.
     constexpr std::string_view kIndex = ".index.json";
     const std::string_view of =
         name.ends_with(kIndex) ? name.substr(0, name.size() - kIndex.size())
@@ -156,27 +157,27 @@ class Sorter {
   ModelFiles out_;
 };
 
-// Whether it would be read as a file of the model itself.
+// Whether a file of this name would be read as a part of the model.
 bool IsOwn(const std::string& name) {
   return name.ends_with(kIndexEnding) || name.ends_with(kShardEnding) ||
          IsSetting(name);
 }
 
-// Names are written into JSON, which cannot hold some bytes.
+// Names are written into JSON, which must be valid UTF-8.
 absl::Status CheckNames(const ModelFiles& files, std::string_view path) {
   for (const auto* names : {&files.shards, &files.indexes}) {
     for (const std::string& name : *names) {
       if (ShownName(name) == name) continue;
       return absl::InvalidArgumentError(fmt::format(
-          "{}/{}: a name with control characters or no UTF-8; rename it", path,
-          ShownName(name)));
+          "{}/{}: the name has control characters or is not UTF-8; rename it",
+          path, ShownName(name)));
     }
   }
   return absl::OkStatus();
 }
 
-// Folders to name instead of one that holds several models; "" if none has
-// weights.
+// The folders of `path` that hold weights, as a list that a message suggests.
+// Empty if no folder has weights.
 std::string PartsOf(const Listing& listing, std::string_view path) {
   std::vector<std::string> parts;
   for (const std::string& name : listing.files) {
@@ -194,7 +195,7 @@ std::string PartsOf(const Listing& listing, std::string_view path) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-// "" if the folder has weights of its own.
+// The reason why the folder has no weights to convert. Empty if it has some.
 std::string WhyNone(const ModelFiles& files, const Listing& listing,
                     std::string_view path) {
   const bool pipeline =
@@ -204,12 +205,12 @@ std::string WhyNone(const ModelFiles& files, const Listing& listing,
   if (pipeline) {
     return fmt::format("a pipeline of several models ({}); {}{}", kPipeline,
                        parts.empty() ? "none of its folders has weights"
-                                     : "name the folder of one: ",
+                                     : "name one of its folders: ",
                        parts);
   }
   if (files.interrupted) {
-    return "an unfinished conversion: run the same convert again, and it goes "
-           "on from there";
+    return "an unfinished conversion: run the same convert command again to "
+           "resume it";
   }
   for (const std::string& name : files.foreign) {
     if (name.find('/') != name.npos && !parts.empty()) continue;
@@ -225,8 +226,7 @@ std::string WhyNone(const ModelFiles& files, const Listing& listing,
   }
   if (!parts.empty()) {
     return fmt::format(
-        "holds no .safetensors file, but folders of it do; name one: {}",
-        parts);
+        "holds no .safetensors file, but its folders do; name one: {}", parts);
   }
   return listing.files.empty() ? "holds no file" : "holds no .safetensors file";
 }

@@ -1,5 +1,5 @@
-// Classifies the files of a model's folder: weights, files that accompany them,
-// and files that are left out, with the reason.
+// Sorts the files of a model's folder into weights, files that accompany them,
+// and files that are left out, and notes the reasons.
 #ifndef QUANTD_CLIENT_FILES_MODEL_FILES_H_
 #define QUANTD_CLIENT_FILES_MODEL_FILES_H_
 
@@ -14,37 +14,37 @@ namespace quantd {
 
 inline constexpr std::string_view kShardEnding = ".safetensors";
 inline constexpr std::string_view kIndexEnding = ".safetensors.index.json";
-// Files that describe a quantization; a new one replaces them.
+// Files that describe a quantization. A conversion replaces them.
 inline constexpr std::string_view kQuantizationFiles[] = {
     "hf_quant_config.json", "quantize_config.json", "quant_config.json"};
 
-// Every file of the folder is in one of the lists or named by a note.
+// The files of a model's folder. Every file is in a list or named by a note.
 struct ModelFiles {
-  // Weights in the folder itself, and the indexes that group them.
+  // Weights at the top of the folder, and the indexes that list their tensors.
   std::vector<std::string> shards;
   std::vector<std::string> indexes;
-  // Files about the weights that are written anew: config.json and
+  // Files about the weights that a conversion rewrites: config.json and
   // kQuantizationFiles.
   std::vector<std::string> settings;
-  // All other files that accompany the model unchanged, at any depth.
+  // All other files that a conversion copies unchanged, at any depth.
   std::vector<std::string> carried;
-  // Weights in formats that are not read here.
+  // Weights in formats that quantctl does not read.
   std::vector<std::string> foreign;
-  // Set if a conversion was interrupted here.
+  // True if an interrupted conversion left its journal here.
   bool interrupted = false;
-  // What is left out or copied unread, one sentence for each kind.
+  // Sentences about files that are left out or copied unread.
   std::vector<std::string> notes;
 };
 
-// Finds the files, and opens those to be read or copied, so that problems are
-// found before any work: dangling links and links out of the model, Git LFS
-// pointers, unreadable files, folders with a file's name. INVALID_ARGUMENT also
-// if the folder has no weights of its own; the message says what to name or do
-// instead.
+// Finds the files, and opens those that will be read or copied, so that
+// problems are found before any work: dangling links, links out of the model,
+// Git LFS pointers, unreadable files, and folders that have a file's name. Also
+// returns INVALID_ARGUMENT if the folder itself has no weights. The message
+// then says which folder to name or what to do instead.
 absl::StatusOr<ModelFiles> FindModelFiles(const ModelFolder& folder,
                                           std::string_view path);
 
-// The first few names and the total size, for a message.
+// The first 20 names and the total size, for a message.
 std::string NameFiles(const ModelFolder& folder,
                       const std::vector<std::string>& names);
 

@@ -48,7 +48,7 @@ absl::StatusOr<ModelFolder> ModelFolder::Open(const std::string& path) {
   const fs::path root = fs::canonical(path, error);
   if (error) return Failure(error, "open", path);
   folder.root_ = root.string();
-  // Part of a model, such as a text encoder, may be a folder of the snapshot.
+  // The opened folder may lie inside the snapshot, as a text encoder's does.
   for (fs::path at = root; at.has_relative_path(); at = at.parent_path()) {
     const fs::path above = at.parent_path();
     if (above.filename() != "snapshots") continue;
@@ -69,8 +69,8 @@ absl::StatusOr<Listing> ModelFolder::List() const {
     if (depth > kMostDeep) {
       return Refusal(
           path_ + "/" + ShownName(prefix),
-          fmt::format("a folder in more than {} others, which no model has; "
-                      "remove it",
+          fmt::format("a folder nested in more than {} others, deeper than "
+                      "any model; remove it",
                       kMostDeep));
     }
     std::error_code error;
@@ -78,8 +78,8 @@ absl::StatusOr<Listing> ModelFolder::List() const {
          !error && i != end; i.increment(error)) {
       if (++count > kMostFiles) {
         return Refusal(path_, fmt::format("a folder of more than {} files and "
-                                          "folders, which no model has; remove "
-                                          "what is not of it",
+                                          "folders, more than any model has; "
+                                          "remove those of other models",
                                           kMostFiles));
       }
       const std::string own = i->path().filename().string();
@@ -99,8 +99,8 @@ absl::StatusOr<Listing> ModelFolder::List() const {
     if (!error) continue;
     if (prefix.empty()) return Failure(error, "read", path_);
     out.unread.push_back(fmt::format(
-        "{} cannot be read and is left out ({}): make it readable if it is of "
-        "the model",
+        "{} cannot be read and is left out ({}): make it readable if the model "
+        "needs it",
         ShownName(prefix), error.message()));
   }
   for (auto* names : {&out.files, &out.folders, &out.hidden, &out.unread}) {
@@ -109,7 +109,7 @@ absl::StatusOr<Listing> ModelFolder::List() const {
   return out;
 }
 
-// Compares whole names: /a/model2 is not in /a/model.
+// Paths end with '/' for the comparison: /a/model2 is not in /a/model.
 bool ModelFolder::Holds(const std::string& real) const {
   for (const std::string& base : {root_, blobs_}) {
     if (base.empty()) continue;
@@ -122,21 +122,21 @@ absl::StatusOr<InputFile> ModelFolder::OpenFile(const std::string& name) const {
   const std::string said = path_ + "/" + ShownName(name);
   if (root_.empty()) {
     return absl::NotFoundError(
-        fmt::format("{}: no folder to hold it", ShownName(name)));
+        fmt::format("{}: the model has no folder", ShownName(name)));
   }
   const fs::path place = fs::path(root_) / name;
   std::error_code error;
   const std::string real = fs::canonical(place, error).string();
   if (error.value() == ELOOP) {
-    return Refusal(said, "one of a loop of links; remove it");
+    return Refusal(said, "part of a loop of links; remove it");
   }
   if (error.value() == ENOENT) {
     std::error_code none;
     const fs::path target = fs::read_symlink(place, none);
     if (!none) {
       return Refusal(said,
-                     fmt::format("a link to {}, which is not there; fetch that "
-                                 "file again or remove the link",
+                     fmt::format("a link to {}, which does not exist; fetch "
+                                 "that file again or remove the link",
                                  ShownName(target.string())));
     }
   }
@@ -150,7 +150,8 @@ absl::StatusOr<InputFile> ModelFolder::OpenFile(const std::string& name) const {
   }
   const std::string_view kind = KindOf(info.st_mode);
   if (real == place) {
-    return Refusal(said, fmt::format("a {} and no file; remove it", kind));
+    return Refusal(said,
+                   fmt::format("a {} instead of a file; remove it", kind));
   }
   return Refusal(said, fmt::format("a link to the {} {}{}; replace it by a "
                                    "copy or remove it",

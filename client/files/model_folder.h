@@ -1,5 +1,6 @@
-// A model's folder, and which files reachable from it belong to the model:
-// untrusted links must not copy other files of this machine into the output.
+// A model's folder, and the files reachable from it that belong to the model.
+// The check keeps untrusted links from copying other files of this machine into
+// the output.
 #ifndef QUANTD_CLIENT_FILES_MODEL_FOLDER_H_
 #define QUANTD_CLIENT_FILES_MODEL_FOLDER_H_
 
@@ -11,34 +12,36 @@
 
 namespace quantd {
 
-// Names are relative and sorted; folders end with a '/'.
+// The content of a folder. Names are relative and sorted. Names of folders end
+// with '/'.
 struct Listing {
   // Everything that is not a folder, including links.
   std::vector<std::string> files;
   std::vector<std::string> folders;
-  // Files and folders whose names begin with a dot. These folders are not
-  // entered.
+  // Files and folders whose names begin with a dot. Their content is not
+  // listed.
   std::vector<std::string> hidden;
-  // Folders that cannot be read, one sentence each.
+  // One sentence for each folder that cannot be read.
   std::vector<std::string> unread;
 };
 
-// Movable. OpenFile may be called from many threads.
+// A folder opened for reading. Movable. Several threads may call OpenFile.
 class ModelFolder {
  public:
-  // The directory itself may be reached through links.
+  // `path` may lead through links.
   static absl::StatusOr<ModelFolder> Open(const std::string& path);
 
-  // An empty folder.
+  // A folder without files.
   ModelFolder() = default;
 
-  // INVALID_ARGUMENT if there are more files or levels than any model has.
+  // Lists all files. Returns INVALID_ARGUMENT if there are more files or levels
+  // than any model has.
   absl::StatusOr<Listing> List() const;
 
-  // Opens a file by its name in List. NOT_FOUND if it does not exist.
-  // INVALID_ARGUMENT if it is something else; the message says what, and what
-  // to do. A link must lead to a regular file in this folder, or in `blobs` if
-  // this is a snapshot in a Hugging Face Hub cache:
+  // Opens a file by its name in Listing. Returns NOT_FOUND if it does not
+  // exist, and INVALID_ARGUMENT if it is not a file; the message says what it
+  // is and what to do. A link must lead to a regular file in this folder, or in
+  // `blobs` if the folder is a snapshot in a Hugging Face Hub cache:
   // models--ORG--NAME/snapshots/REVISION.
   absl::StatusOr<InputFile> OpenFile(const std::string& name) const;
 

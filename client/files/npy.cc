@@ -17,7 +17,8 @@ absl::Status Bad(std::string_view why) {
   return absl::InvalidArgumentError(fmt::format("npy header: {}", why));
 }
 
-// Parses the dict literal that numpy writes, and nothing else of Python.
+// Parses the dict literal that numpy writes. No other Python syntax is
+// accepted.
 class DictParser {
  public:
   explicit DictParser(std::string_view text) : rest_(text) {}
@@ -66,7 +67,8 @@ class DictParser {
     rest_.remove_prefix(1);
     return true;
   }
-  // Reads a string and refuses escapes: no name or type that we accept has one.
+  // Reads a quoted string. Returns false if it has escapes, which no accepted
+  // key or type has.
   bool String(std::string* out) {
     SkipSpace();
     if (rest_.empty() || (rest_.front() != '\'' && rest_.front() != '"')) {
@@ -84,7 +86,7 @@ class DictParser {
     if (!rest_.empty() && rest_.front() == '[') {
       return Bad("structured types are not tensors");
     }
-    return String(&*descr) ? absl::OkStatus() : Bad("descr is no string");
+    return String(&*descr) ? absl::OkStatus() : Bad("descr is not a string");
   }
   absl::Status Bool() {
     SkipSpace();
@@ -100,7 +102,7 @@ class DictParser {
   }
   absl::Status Shape() {
     shape.emplace();
-    if (!Take('(')) return Bad("shape is no tuple");
+    if (!Take('(')) return Bad("shape is not a tuple");
     while (!Take(')')) {
       SkipSpace();
       size_t digits = 0;
@@ -115,14 +117,14 @@ class DictParser {
         }
         ++digits;
       }
-      if (digits == 0) return Bad("a dimension is no whole number >= 0");
+      if (digits == 0) return Bad("a dimension is not a whole number >= 0");
       rest_.remove_prefix(digits);
       if (shape->size() == kMaxRank) return Bad("too many dimensions");
       shape->push_back(static_cast<int64_t>(value));
       if (!Take(',')) {
         // In Python (3) is not a tuple, (3,) is.
-        if (shape->size() == 1) return Bad("shape is no tuple");
-        if (!Take(')')) return Bad("shape is no tuple");
+        if (shape->size() == 1) return Bad("shape is not a tuple");
+        if (!Take(')')) return Bad("shape is not a tuple");
         break;
       }
     }
@@ -174,7 +176,7 @@ absl::StatusOr<Header> ParseHeader(std::string_view file, size_t file_size) {
     length |= byte(version_end + i) << (8 * i);
   }
   if (length > kMaxHeaderBytes) {
-    return Bad(fmt::format("{} bytes long, over our limit of {}", length,
+    return Bad(fmt::format("{} bytes long, over the limit of {}", length,
                            kMaxHeaderBytes));
   }
   if (length > file.size() - start) return Bad("truncated");
@@ -198,7 +200,7 @@ absl::StatusOr<Header> ParseHeader(std::string_view file, size_t file_size) {
   const auto size = ByteSize(header.dtype, header.shape);
   if (!size) return Bad("shape overflows");
   if (*size != file_size - header.data_offset) {
-    return Bad(fmt::format("shape ({}) demands {} bytes of data, {} follow",
+    return Bad(fmt::format("shape ({}) needs {} bytes of data, but {} follow",
                            fmt::join(header.shape, ", "), *size,
                            file_size - header.data_offset));
   }
@@ -208,7 +210,7 @@ absl::StatusOr<Header> ParseHeader(std::string_view file, size_t file_size) {
 absl::StatusOr<File> File::Open(const std::string& path) {
   auto opened = InputFile::Open(path);
   if (!opened.ok()) return opened.status();
-  // Magic, version and length, and the longest header that we accept.
+  // Magic, version, length field, and the longest header that is accepted.
   std::string start(std::min(opened->size(), kMaxHeaderBytes + 16), '\0');
   const absl::Span<std::byte> room(reinterpret_cast<std::byte*>(start.data()),
                                    start.size());
@@ -228,9 +230,9 @@ absl::StatusOr<Writer> Writer::Create(OutputFile file, DType dtype,
                                       absl::Span<const int64_t> shape) {
   const auto size = ByteSize(dtype, shape);
   if (dtype != DType::kF32 && dtype != DType::kF16) {
-    return absl::InvalidArgumentError(
-        fmt::format(".npy has no {}; choose f32 or f16, or a .safetensors file",
-                    Name(dtype)));
+    return absl::InvalidArgumentError(fmt::format(
+        ".npy cannot store {}; choose f32, f16 or a .safetensors file",
+        Name(dtype)));
   }
   if (!size) return Bad("shape overflows");
   std::string dict = fmt::format(
@@ -281,7 +283,7 @@ absl::Status Write(const std::string& path, DType dtype,
   const auto size = ByteSize(dtype, shape);
   if (!size || *size != bytes.size()) {
     return absl::InvalidArgumentError(
-        fmt::format("{}: {} bytes are not the shape's", path, bytes.size()));
+        fmt::format("{}: {} bytes do not match the shape", path, bytes.size()));
   }
   auto file = OutputFile::Create(path);
   if (!file.ok()) return file.status();

@@ -22,20 +22,20 @@ namespace {
 
 constexpr std::string_view kPartial = ".partial.";
 
-// The named drafts of this process.
+// The drafts that this process has created and not yet renamed.
 struct Drafts {
   std::mutex mutex;
   std::set<std::string> paths;
 };
 Drafts& AllDrafts() {
-  // Never destroyed: the thread that ends the process may come late.
+  // Never destroyed: threads may still use it while the process exits.
   static auto* const drafts = new Drafts;
   return *drafts;
 }
 
-// Whether nobody writes the draft begun by process `pid`. The lock decides; the
-// process id only protects the draft of a live process that has not locked it
-// yet.
+// Whether no process writes the draft that process `pid` created. The file lock
+// decides. The process id only protects the draft of a live process that has
+// not locked it yet.
 bool IsStale(const std::string& draft, pid_t pid) {
   if (pid != getpid() && (kill(pid, 0) == 0 || errno != ESRCH)) return false;
   const int fd = open(
@@ -68,7 +68,7 @@ void RemoveStaleDrafts(const std::string& path) {
   for (const std::string& draft : stale) unlink(draft.c_str());
 }
 
-// Returns false with errno set.
+// Writes all bytes. Returns false on failure, with errno set.
 bool WriteAll(int fd, std::optional<size_t> offset,
               absl::Span<const std::byte> bytes) {
   // Linux writes at most 2 GiB at once.
@@ -93,40 +93,41 @@ absl::Status OutputFile::Failure(const char* what) const {
   return absl::ErrnoToStatus(errno, fmt::format("cannot {} {}", what, path_));
 }
 
-// Resolves the name as it is now, and checks that the file may be replaced or
+// Resolves the path as it is now, and checks that the file may be replaced or
 // written to.
 absl::Status OutputFile::Settle() {
   const auto refuse = [&](std::string_view why) {
     return absl::InvalidArgumentError(
         fmt::format("cannot write {}: {}", path_, why));
   };
-  if (path_.empty()) return refuse("an empty name");
+  if (path_.empty()) return refuse("the path is empty");
   struct stat info = {};
   if (stream_ >= 0) {
     if (fstat(stream_, &info) != 0) return Failure("write");
   } else if (stat(path_.c_str(), &info) != 0) {
     if (errno != ENOENT) return Failure("create");
-    if (lstat(path_.c_str(), &info) == 0) return refuse("a link to nothing");
+    if (lstat(path_.c_str(), &info) == 0)
+      return refuse("it is a link to a file that does not exist");
     final_ = path_;
     return absl::OkStatus();
   }
   if (source_ && *source_ == FileIdentity{info.st_dev, info.st_ino}) {
-    return refuse("it is the file that is read, which would be lost");
+    return refuse("it is also the input, which would be lost");
   }
   if (stream_ >= 0) {
-    return isatty(stream_) == 1 ? refuse("a terminal") : absl::OkStatus();
+    return isatty(stream_) == 1 ? refuse("it is a terminal") : absl::OkStatus();
   }
   switch (info.st_mode & S_IFMT) {
     case S_IFREG:
       break;
     case S_IFDIR:
-      return refuse("a directory");
+      return refuse("it is a directory");
     case S_IFCHR:
     case S_IFIFO:
       final_.clear();
       return absl::OkStatus();
     default:
-      return refuse("neither a regular file nor a FIFO");
+      return refuse("it is neither a regular file nor a FIFO");
   }
   final_ = path_;
   mode_ = info.st_mode & 07777;
@@ -142,8 +143,8 @@ absl::Status OutputFile::Settle() {
 
 absl::Status OutputFile::OpenDraft() {
   RemoveStaleDrafts(final_);
-  // The process id separates two programs that write the same file; O_EXCL
-  // prevents following a link that somebody put there.
+  // The process id distinguishes two programs that write the same file. O_EXCL
+  // refuses a link that another program put at this path.
   const std::string draft = fmt::format("{}{}{}", final_, kPartial, getpid());
   Drafts& drafts = AllDrafts();
   const std::lock_guard lock(drafts.mutex);
@@ -161,11 +162,11 @@ absl::Status OutputFile::OpenDraft() {
 }
 
 absl::Status OutputFile::OpenStream() {
-  // O_NONBLOCK, so that a FIFO without a reader is not waited for.
+  // O_NONBLOCK: open() must not wait for the reader of a FIFO.
   stream_ = open(path_.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (stream_ < 0 && errno == ENXIO) {
     return absl::InvalidArgumentError(fmt::format(
-        "cannot write {}: nobody reads it; start its reader first", path_));
+        "cannot write {}: the FIFO has no reader; start it first", path_));
   }
   if (stream_ < 0) return Failure("open");
   const int flags = fcntl(stream_, F_GETFL);
@@ -251,7 +252,7 @@ absl::Status OutputFile::Reserve(size_t bytes) {
     size_ = std::max(size_, bytes);
     return absl::OkStatus();
   }
-  // Other errors mean that the file system does not support it.
+  // For other errors, the file system does not support fallocate.
   if (errno != ENOSPC && errno != EDQUOT && errno != EFBIG) {
     return absl::OkStatus();
   }
@@ -299,10 +300,10 @@ absl::Status OutputFile::Pour() {
 
 absl::Status OutputFile::Commit() {
   if (stream_ >= 0) return Pour();
-  // Before the rename: otherwise a power cut may leave the name without the
-  // bytes.
+  // Synced before the rename: otherwise a power cut could leave the final path
+  // with missing bytes.
   if (fsync(fd_) != 0) return Failure("write");
-  // The name may resolve differently by now.
+  // The path may resolve differently by now.
   const std::string before = final_;
   if (auto s = Settle(); !s.ok()) return s;
   if (final_ != before) {

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-// Most have some 300 bytes; a list of splits is the longest.
+// Most descriptions have about 300 bytes. A list of splits is the longest part.
 constexpr size_t kMaxDescription = 2 << 20;
 
 json DescribeRht(const RhtOptions& rht) {
@@ -22,8 +22,8 @@ json DescribeRht(const RhtOptions& rht) {
           {"sign_mask", SignMaskToHex(mask, rht.dimension)}};
 }
 
-// Reads fields of a JSON object and remembers whether all required ones were
-// there, with the right types.
+// Reads the fields of a JSON object. ok() is false after a required field was
+// missing or had the wrong type.
 class Fields {
  public:
   explicit Fields(const json& object) : object_(object) {}
@@ -56,7 +56,7 @@ class Fields {
   float Number(const char* key) {
     const json* v = Find(key);
     if (v == nullptr || !v->is_number()) return Fail(0.0f);
-    // Read as double, which preserves every fp32 number.
+    // Read as double, which represents every fp32 number exactly.
     const double value = v->get<double>();
     if (!(std::fabs(value) <= std::numeric_limits<float>::max())) {
       return Fail(0.0f);
@@ -69,7 +69,7 @@ class Fields {
     std::vector<int64_t> sizes;
     for (const json& d : *v) {
       if (!d.is_number_unsigned()) return Fail(sizes);
-      // Values beyond 2^63 become negative, which the plan refuses.
+      // Values from 2^63 become negative. MakeQuantizePlan refuses those.
       sizes.push_back(static_cast<int64_t>(d.get<uint64_t>()));
     }
     return sizes;
@@ -98,21 +98,21 @@ RhtOptions ParseRht(Fields* f) {
   rht.rowwise = f->Flag("rowwise");
   rht.columnwise = f->Flag("columnwise");
   rht.dimension = f->Small("dimension");
-  // A mask cannot be checked against an impossible dimension.
+  // A mask is only meaningful for a dimension that can be legal.
   if (rht.dimension < 16 || rht.dimension > 128) {
     f->Refuse();
     return rht;
   }
   const std::string mask = f->Text("sign_mask");
-  // Describe never omits zeros, as a person might.
+  // Describe writes all digits of the mask, with leading zeros.
   if (mask.size() != 2 + static_cast<size_t>(rht.dimension) / 4) f->Refuse();
   rht.sign_mask = f->Parsed(SignMaskFromHex(mask, rht.dimension));
-  // Nothing is written about a copy that is not rotated.
+  // Nothing rotates, so the mask and the dimension are not kept.
   if (!rht.rowwise && !rht.columnwise) return {};
   return rht;
 }
 
-// Keys that version 1 did not have.
+// Parses keys that did not exist in version 1.
 void ParseOptions(Fields* f, QuantizeOptions* o) {
   if (f->Has("compact_scales")) {
     o->form.compact_scales = f->Flag("compact_scales");

@@ -1,8 +1,8 @@
-// JSON description of a quantized tensor in a file: everything needed for
-// decoding, and how the codes were made.
+// The JSON description of a quantized tensor in a file: everything needed for
+// decoding, and the options that made the data.
 //
-// Later versions of quantd read it: never change the meaning of a key. A
-// missing key has the value that applied before the key existed.
+// Later versions of quantd read these files: never change the meaning of a key.
+// A missing key stands for the behaviour before the key existed.
 #ifndef QUANTD_CLIENT_FILES_QUANTIZED_DESCRIPTION_H_
 #define QUANTD_CLIENT_FILES_QUANTIZED_DESCRIPTION_H_
 
@@ -13,18 +13,18 @@
 
 namespace quantd::client {
 
-// The content of the metadata about one tensor.
+// The metadata about one tensor.
 struct QuantizedDescription {
   TensorDesc tensor;
   QuantizeOptions options;
 };
 
-// Writes one line. Leaves out a given amax or scale, since the parts hold the
-// values, and the requests for delayed scaling and statistics.
+// Writes one line of JSON. It omits a given amax or scale, whose values are
+// stored as tensors, and requests for delayed scaling and statistics.
 std::string Describe(const QuantizedDescription& description);
 
-// INVALID_ARGUMENT for text that Describe could not have written. Whether the
-// options are legal is left to the plan.
+// Returns INVALID_ARGUMENT for text that Describe cannot have written. Does not
+// check whether the options are legal; MakeQuantizePlan does.
 absl::StatusOr<QuantizedDescription> ParseDescription(const std::string& text);
 
 }  // namespace quantd::client

@@ -11,14 +11,15 @@ namespace quantd {
 namespace {
 
 constexpr char kVersionKey[] = "quantd.version";
-// Version 1: NVFP4 with linear scales, one amax, rounding to nearest. 2:
-// everything except profiles and FP8 channels; omitted keys have the values of
-// version 1. 3: those, too. A file states the lowest version that it needs, so
-// that a program that would decode it differently refuses it.
+// Version 1 has NVFP4 with linear scales, one amax and rounding to nearest.
+// Version 2 adds everything except profiles and FP8 channels; a missing key has
+// the value that version 1 implied. Version 3 adds those two. A file states the
+// lowest version that it needs, so that older programs refuse only files that
+// they would decode wrongly.
 constexpr std::string_view kVersions[] = {"1", "2", "3"};
 constexpr std::string_view kVersion = kVersions[2];
 constexpr std::string_view kVersionBefore = kVersions[1];
-// The profile of the tensors' bytes.
+// Metadata key: the profile that made the tensors' bytes.
 constexpr char kNumericsKey[] = "quantd.numerics";
 constexpr std::string_view kTensorPrefix = "quantd.tensor.";
 
@@ -26,7 +27,7 @@ struct NameRow {
   DType dtype;
   std::string_view name;
 };
-// The packed type comes first, so that reading "U8" back gives it.
+// kE2M1x2 comes first: reading "U8" must return it.
 constexpr NameRow kNames[] = {
     {DType::kE2M1x2, "U8"},    {DType::kF32, "F32"},
     {DType::kF16, "F16"},      {DType::kBF16, "BF16"},
@@ -38,7 +39,7 @@ std::string PartName(std::string_view tensor, TensorKind kind) {
   return fmt::format("{}.{}", tensor, Name(kind));
 }
 
-// The state of delayed scaling is not kept: it belongs to a training run.
+// The state of delayed scaling is not stored: it belongs to a training run.
 bool IsKept(TensorKind kind) {
   return kind != TensorKind::kAmaxHistory && kind != TensorKind::kNextScale;
 }
@@ -77,8 +78,8 @@ absl::StatusOr<QuantizedFile> QuantizedFile::Open(const std::string& path) {
   if (std::find(std::begin(kVersions), std::end(kVersions), version->second) ==
       std::end(kVersions)) {
     return absl::InvalidArgumentError(
-        fmt::format("{}: version \"{}\" of the layout is newer than this "
-                    "program, which knows {}",
+        fmt::format("{}: layout version \"{}\" is newer than this program, "
+                    "which reads up to version {}",
                     path, version->second.substr(0, 40), kVersion));
   }
   QuantizedFile out;
@@ -126,10 +127,11 @@ absl::StatusOr<QuantizedFile::Located> QuantizedFile::Locate(
     }
     if (found->dtype != SafetensorsName(spec.dtype) ||
         found->shape != spec.shape || found->size != spec.size) {
-      return Bad(name,
-                 fmt::format("its part {} has another type or shape than its "
-                             "description demands",
-                             Name(spec.kind)));
+      return Bad(
+          name,
+          fmt::format("its part {} does not have the type or shape that its "
+                      "description states",
+                      Name(spec.kind)));
     }
     located.parts.push_back(found);
   }
@@ -203,7 +205,7 @@ safetensors::Metadata QuantizedFile::Metadata(
         d.options.format == Format::kFp8ChannelE4M3) {
       metadata[kVersionKey] = std::string(kVersion);
     }
-    // The library whose bytes these are, if all are of one.
+    // All tensors of one profile: the profile's name. Otherwise "several".
     const std::string_view numerics = Name(d.options.profile);
     const auto [at, first] =
         metadata.emplace(kNumericsKey, std::string(numerics));

@@ -18,7 +18,8 @@
 
 namespace quantd {
 
-// Reads such a file; its static functions describe how one is written. Movable.
+// Reads a file of quantized tensors. The static functions describe the layout
+// for a safetensors::Writer. Movable.
 class QuantizedFile {
  public:
   using Description = client::QuantizedDescription;
@@ -27,18 +28,19 @@ class QuantizedFile {
 
   // Names of the quantized tensors, sorted.
   std::vector<std::string> names() const;
-  // INVALID_ARGUMENT if a part is missing or differs from the metadata;
-  // NOT_FOUND for an unknown name. Reads none of the parts.
+  // Returns the description of a tensor without reading its parts. Returns
+  // NOT_FOUND for an unknown name, and INVALID_ARGUMENT if a part is missing or
+  // differs from the description.
   absl::StatusOr<Description> Describe(std::string_view name) const;
-  // Reads a tensor with its parts. DATA_LOSS if the file was truncated or
-  // written to since it was opened. `allocate` is called once for all of the
-  // memory; by default ordinary memory is used.
+  // Reads a tensor with all parts. Returns DATA_LOSS if the file was truncated
+  // or written to since it was opened. `allocate` is called once, for the
+  // memory of all parts. By default they are read into ordinary memory.
   absl::StatusOr<QuantizedTensor> Load(
       std::string_view name, const AllocateMemory& allocate = {}) const;
   FileIdentity identity() const { return file_->identity(); }
 
-  // The tensors to announce to a Writer for one quantized tensor. The arguments
-  // must be legal.
+  // The tensors to announce to a Writer for one quantized tensor. Empty if the
+  // arguments are not legal.
   static std::vector<safetensors::Tensor> Parts(std::string_view name,
                                                 const TensorDesc& tensor,
                                                 const QuantizeOptions& options);
@@ -49,7 +51,7 @@ class QuantizedFile {
                              const QuantizedTensor& tensor);
 
  private:
-  // A tensor without bytes, and the location of its parts.
+  // A quantized tensor without its bytes, and where its parts lie in the file.
   struct Located {
     QuantizedTensor tensor;
     std::vector<const safetensors::Tensor*> parts;
@@ -61,7 +63,8 @@ class QuantizedFile {
   std::shared_ptr<const safetensors::File> file_;
 };
 
-// Convert to and from names such as "BF16"; kUnspecified for an unknown name.
+// Convert a type to and from its safetensors name, such as "BF16". An unknown
+// name yields kUnspecified.
 std::string_view SafetensorsName(DType t);
 DType FromSafetensorsName(std::string_view name);
 

@@ -69,7 +69,8 @@ absl::StatusOr<File> File::Open(absl::StatusOr<InputFile> opened) {
         fmt::format("{}: {}", opened->path(), other.empty() ? why : other));
   };
   if (size < kLengthBytes) {
-    return bad(fmt::format("{} bytes are no safetensors file", size));
+    return bad(
+        fmt::format("{} bytes are too few for a safetensors file", size));
   }
   std::byte prefix[kLengthBytes];
   if (auto s = opened->ReadAt(0, absl::MakeSpan(prefix)); !s.ok()) return s;

@@ -1,8 +1,9 @@
-// .safetensors files: reads without trusting anything, writes in one pass.
+// Reads and writes .safetensors files. Input is not trusted.
 //
-// Layout: 8 bytes little endian N, N bytes of JSON, one buffer. The JSON maps
-// names to {dtype, shape, data_offsets [begin, end) in the buffer}, and
-// "__metadata__" to strings.
+// Layout: the length N of the header (8 bytes, little endian), N bytes of JSON,
+// and the buffer with all tensors' bytes. The JSON maps each name to dtype,
+// shape and data_offsets [begin, end) in the buffer, and "__metadata__" to a
+// map of strings.
 #ifndef QUANTD_CLIENT_FILES_SAFETENSORS_H_
 #define QUANTD_CLIENT_FILES_SAFETENSORS_H_
 
@@ -20,9 +21,9 @@
 
 namespace quantd::safetensors {
 
-// The format's own limit.
+// The limit of the format itself.
 inline constexpr size_t kMaxHeaderBytes = 100'000'000;
-inline constexpr size_t kMaxRank = 64;  // ours
+inline constexpr size_t kMaxRank = 64;  // a limit of quantd
 
 struct Tensor {
   std::string name;
@@ -39,23 +40,25 @@ struct Header {
   Metadata metadata;
 };
 
-// Bits of one element; 0 for an unknown name.
+// Bits of one element. 0 for an unknown dtype.
 int BitsOf(std::string_view dtype);
 
-// Parses the JSON. INVALID_ARGUMENT for any fault: bad JSON, a duplicate name,
-// a size that does not match the shape, overflow, ranges that overlap, leave
-// holes or do not fill `buffer_size` exactly.
+// Parses the JSON. Returns INVALID_ARGUMENT for bad JSON, a duplicate name, a
+// size that does not match the shape, overflow, and ranges that overlap, leave
+// gaps or do not fill `buffer_size` exactly.
 absl::StatusOr<Header> ParseHeader(std::string_view json, size_t buffer_size);
 
-// The beginning of a file with these tensors. Sets their offsets, without gaps.
-// INVALID_ARGUMENT if there are too many.
+// Returns the length field and the header of a file with these tensors. Sets
+// their offsets, without gaps. Returns INVALID_ARGUMENT if the header would be
+// too long.
 absl::StatusOr<std::string> MakeHead(std::vector<Tensor>* tensors,
                                      const Metadata& metadata);
 
-// An open file. Movable; Read may be called from many threads.
+// An open file. Movable. Several threads may call Read.
 class File {
  public:
-  // Reads and checks the header, not the buffer. Errors name the path.
+  // Reads and checks the header. Does not read the buffer. Errors name the
+  // path.
   static absl::StatusOr<File> Open(const std::string& path);
   static absl::StatusOr<File> Open(absl::StatusOr<InputFile> opened);
 
@@ -63,8 +66,8 @@ class File {
   const Metadata& metadata() const { return header_.metadata; }
   // Returns nullptr if there is no tensor of that name.
   const Tensor* Find(std::string_view name) const;
-  // Reads bytes of the tensor, beginning at its byte `offset`. DATA_LOSS if the
-  // file was truncated or written to since it was opened.
+  // Fills `bytes` with the tensor's bytes from its byte `offset` on. Returns
+  // DATA_LOSS if the file was truncated or written to since it was opened.
   absl::Status Read(const Tensor& tensor, size_t offset,
                     absl::Span<std::byte> bytes) const;
   FileIdentity identity() const { return file_.identity(); }
@@ -75,12 +78,12 @@ class File {
   size_t buffer_ = 0;  // offset in the file
 };
 
-// Writes a file. All tensors are announced first and then written in any order,
-// whole or in pieces. Not thread-safe; movable.
+// Writes a file. Create announces all tensors. They are then written in any
+// order, whole or in pieces. Not thread-safe. Movable.
 class Writer {
  public:
-  // `planned` needs no offsets: the tensors follow each other. Reserves disk
-  // space if the file system can.
+  // Offsets in `planned` are ignored: the tensors are stored in this order.
+  // Reserves disk space if the file system can.
   static absl::StatusOr<Writer> Create(OutputFile file,
                                        std::vector<Tensor> planned,
                                        Metadata metadata);
@@ -90,11 +93,10 @@ class Writer {
 
   // Writes a whole tensor.
   absl::Status Append(std::string_view name, absl::Span<const std::byte> bytes);
-  // Writes bytes of a tensor at its byte `offset`. Each byte must be written
-  // once.
+  // Writes a tensor's bytes at its byte `offset`. Write each byte exactly once.
   absl::Status Write(std::string_view name, size_t offset,
                      absl::Span<const std::byte> bytes);
-  // Gives the file its name. INTERNAL if an announced byte is missing.
+  // Renames the draft to the final path. Returns INTERNAL if a byte is missing.
   absl::Status Commit();
 
  private:

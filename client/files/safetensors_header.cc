@@ -26,8 +26,8 @@ constexpr DTypeRow kDTypes[] = {
     {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8},
 };
 
-// Handles the parser's events one by one. No tree is built: 100 MB of JSON
-// would need many times that.
+// Handles the JSON parser's events. A tree of 100 MB of JSON would take several
+// times that much memory.
 class Reader : public nlohmann::json_sax<nlohmann::json> {
  public:
   const std::string& error() const { return error_; }
@@ -95,7 +95,8 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool key(string_t& value) override {
-    // They would reach a terminal, and could forge what it shows.
+    // A message could show the name on a terminal, where control characters are
+    // dangerous.
     if (state_ == State::kTop && HasControl(value)) {
       return Fail("a tensor's name holds control characters");
     }
@@ -140,13 +141,13 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
     if (error_.empty()) error_ = std::move(text);
     return false;
   }
-  // The file chose the names: they are shortened, so that messages stay short.
+  // Names come from the file and may be long. Messages show 200 characters.
   std::string Where() const {
     if (state_ == State::kStart || state_ == State::kTop) return "header";
     return fmt::format("tensor \"{}\"", name_.substr(0, 200));
   }
   bool Misplaced(std::string_view what) {
-    return Fail(fmt::format("{}: {} where none belongs", Where(), what));
+    return Fail(fmt::format("{}: {} is not allowed here", Where(), what));
   }
   bool FinishTensor() {
     if (tensor_.dtype.empty() || !has_shape_ || !has_offsets_ ||
@@ -155,7 +156,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
           fmt::format("{}: needs dtype, shape and two data_offsets", Where()));
     }
     if (offsets_[0] > offsets_[1]) {
-      return Fail(fmt::format("{}: data_offsets [{}, {}] run backwards",
+      return Fail(fmt::format("{}: data_offsets [{}, {}] end before they begin",
                               Where(), offsets_[0], offsets_[1]));
     }
     const int bits = BitsOf(tensor_.dtype);
@@ -174,8 +175,8 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
     tensor_.size = offsets_[1] - offsets_[0];
     if (total % 8 != 0 || total / 8 != tensor_.size) {
       return Fail(fmt::format(
-          "{}: {} bytes of data, but its dtype and shape demand {} bits",
-          Where(), tensor_.size, total));
+          "{}: {} bytes of data, but its dtype and shape need {} bits", Where(),
+          tensor_.size, total));
     }
     tensors_.push_back(std::move(tensor_));
     return true;
@@ -183,8 +184,8 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
 
   State state_ = State::kStart;
   std::string error_;
-  std::string name_;  // of the current entry
-  std::string key_;   // inside it
+  std::string name_;  // the current key of the top object
+  std::string key_;   // the current key inside its value
   std::set<std::string> names_;
   std::set<std::string> keys_;
   Tensor tensor_;
@@ -215,8 +216,7 @@ absl::StatusOr<Header> ParseHeader(std::string_view json, size_t buffer_size) {
   Header header;
   header.tensors = reader.TakeTensors();
   header.metadata = reader.TakeMetadata();
-  // Empty tensors come first, so that one at the border of two others counts as
-  // between them.
+  // Empty tensors sort first, so that one between two others is accepted.
   std::stable_sort(header.tensors.begin(), header.tensors.end(),
                    [](const Tensor& a, const Tensor& b) {
                      return std::pair(a.offset, a.size) <
@@ -226,16 +226,16 @@ absl::StatusOr<Header> ParseHeader(std::string_view json, size_t buffer_size) {
   for (const Tensor& t : header.tensors) {
     if (t.offset != end) {
       return absl::InvalidArgumentError(fmt::format(
-          "tensor \"{}\": begins at byte {} of the buffer, where {}",
+          "tensor \"{}\": begins at byte {} of the buffer, {}",
           t.name.substr(0, 200), t.offset,
-          t.offset < end ? "another one lies"
-                         : fmt::format("{} was expected", end)));
+          t.offset < end ? "inside another tensor"
+                         : fmt::format("but byte {} was expected", end)));
     }
     end += t.size;
     if (end > buffer_size) {
       return absl::InvalidArgumentError(fmt::format(
-          "tensor \"{}\": ends at byte {} of a buffer of {}; the file is "
-          "truncated or its header lies",
+          "tensor \"{}\": ends at byte {} of a buffer of {} bytes; the file is "
+          "truncated or its header is wrong",
           t.name.substr(0, 200), end, buffer_size));
     }
   }

@@ -1,4 +1,4 @@
-// Saves a quantized tensor to a file of its own, and loads it.
+// Saves a quantized tensor to a file, and loads it from a file.
 #include <string>
 #include <string_view>
 #include <vector>

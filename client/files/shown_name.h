@@ -7,11 +7,12 @@
 
 namespace quantd {
 
-// Whether it has C0, DEL or C1 characters; UTF-8 encodes C1 as C2 80 to C2 9F.
+// Whether the text has C0, DEL or C1 control characters. UTF-8 encodes C1 as C2
+// 80 to C2 9F.
 bool HasControl(std::string_view text);
 
-// The name itself or, if it has control characters or is not UTF-8, its form in
-// JSON.
+// Returns the name itself. If it has control characters or is not UTF-8,
+// returns it escaped as in JSON.
 std::string ShownName(const std::string& name);
 
 }  // namespace quantd

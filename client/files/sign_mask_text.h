@@ -1,4 +1,5 @@
-// A sign mask as text: "0xD7E8", bit i is set if sign i is -1.
+// Hexadecimal text of a sign mask, such as "0xD7E8". Bit i is set if sign i is
+// -1.
 #ifndef QUANTD_CLIENT_FILES_SIGN_MASK_TEXT_H_
 #define QUANTD_CLIENT_FILES_SIGN_MASK_TEXT_H_
 
@@ -11,7 +12,8 @@
 namespace quantd {
 
 std::string SignMaskToHex(const SignMask& mask, int dimension);
-// nullopt if it is not such a number or does not fit the dimension.
+// Returns nullopt if `text` is not hexadecimal or is too long for the
+// dimension.
 std::optional<SignMask> SignMaskFromHex(std::string_view text, int dimension);
 
 }  // namespace quantd

@@ -100,8 +100,8 @@ TEST_F(ModelFilesTest, OddNamesAreCarriedAndShownAsText) {
   EXPECT_THAT(Refusal(), HasSubstr("m/x\\ny is a link to gone\\n, which"));
   fs::remove(At("m/x\ny"));
   Put("model\n.safetensors");
-  EXPECT_THAT(Refusal(), HasSubstr("m/model\\n.safetensors: a name with "
-                                   "control characters or no UTF-8; rename"));
+  EXPECT_THAT(Refusal(), HasSubstr("m/model\\n.safetensors: the name has "
+                                   "control characters or is not UTF-8"));
 }
 
 TEST_F(ModelFilesTest, SaysWhatToDoAboutDirectoriesThatAreNotModels) {
@@ -135,27 +135,28 @@ TEST_F(ModelFilesTest, SaysWhatToDoAboutDirectoriesThatAreNotModels) {
          none(), Put("vae/a.safetensors"), Put("unet/a.safetensors");
          Put("model_index.json");
        },
-       "a pipeline of several models (model_index.json); name the folder of "
-       "one: " +
+       "a pipeline of several models (model_index.json); name one of its "
+       "folders: " +
            At("m/unet") + ", " + At("m/vae")},
       {[&] { Put("model_index.json"), Put("transformer/a.safetensors"); },
-       "a pipeline of several models (model_index.json); name the folder of "
-       "one: " +
+       "a pipeline of several models (model_index.json); name one of its "
+       "folders: " +
            At("m/transformer")},
       {[&] { none(), Put("x/a.safetensors"); },
-       "folders of it do; name one: " + At("m/x")},
+       "its folders do; name one: " + At("m/x")},
       {[&] { folder("config.json"); },
-       "m/config.json is a directory and no file; remove it"},
+       "m/config.json is a directory instead of a file; remove it"},
       {[&] { folder("model.safetensors.index.json"); },
-       "m/model.safetensors.index.json is a directory and no file; remove it"},
+       "m/model.safetensors.index.json is a directory instead of a file; "
+       "remove it"},
       {[&] { folder("model-00002-of-00002.safetensors"); },
-       "is a directory and no file"},
+       "is a directory instead of a file"},
       {[&] { Put("tokenizer.json", pointer); },
-       "m/tokenizer.json: a pointer of Git LFS in place of the file"},
+       "m/tokenizer.json: a Git LFS pointer instead of the file"},
       {[&] { Put("2_Dense/model.safetensors", pointer); },
-       "m/2_Dense/model.safetensors: a pointer of Git LFS"},
+       "m/2_Dense/model.safetensors: a Git LFS pointer"},
       {[&] { Put("config.json", pointer); },
-       "m/config.json: a pointer of Git LFS"},
+       "m/config.json: a Git LFS pointer"},
       {[&] {
          fs::rename(At("m/model.safetensors.index.json"),
                     At("m/a.safetensors.index.json"));
@@ -164,7 +165,7 @@ TEST_F(ModelFilesTest, SaysWhatToDoAboutDirectoriesThatAreNotModels) {
        "2 indexes (a.safetensors.index.json, b.safetensors.index.json): leave "
        "the one that counts"},
       {[&] { Put(deep + "x"); },
-       "m/" + deep + " is a folder in more than 16 others"},
+       "m/" + deep + " is a folder nested in more than 16 others"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.says);

@@ -85,21 +85,21 @@ TEST_F(ModelLinks, NamesTheLinkOrSpecialFileThatItRefuses) {
       {"m/model.safetensors.index.json",
        [&] { link("../m2/" + index, "m/" + index); }, file + index + remedy},
       {"m/config.json", [&] { link("gone", "m/config.json"); },
-       "is a link to gone, which is not there; fetch that file again"},
+       "is a link to gone, which does not exist; fetch that file again"},
       {"m/tokenizer.json", [&] { link("gone", "m/tokenizer.json"); },
-       "is a link to gone, which is not there; fetch that file again"},
+       "is a link to gone, which does not exist; fetch that file again"},
       {"m/config.json", [&] { link("config.json", "m/config.json"); },
-       "is one of a loop of links; remove it"},
+       "is part of a loop of links; remove it"},
       {"m/a",
        [&] {
          link("b", "m/a");
          link("a", "m/b");
        },
-       "is one of a loop of links; remove it"},
+       "is part of a loop of links; remove it"},
       {"m/null", [&] { link("/dev/null", "m/null"); },
        "is a link to the device /dev/null" + remedy},
       {"m/pipe", [&] { ASSERT_EQ(mkfifo(At("m/pipe").c_str(), 0600), 0); },
-       "is a FIFO and no file; remove it"},
+       "is a FIFO instead of a file; remove it"},
       {"m/socket",
        [&] {
          sockaddr_un address = {AF_UNIX, {}};
@@ -110,7 +110,7 @@ TEST_F(ModelLinks, NamesTheLinkOrSpecialFileThatItRefuses) {
                    0);
          close(fd);
        },
-       "is a socket and no file; remove it"},
+       "is a socket instead of a file; remove it"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
@@ -163,8 +163,8 @@ TEST_F(ModelLinks, AFolderThatCannotBeReadIsNamed) {
   ASSERT_THAT(model, IsOk());
   EXPECT_THAT(model->notes(),
               ElementsAre("lost+found/ cannot be read and is left out "
-                          "(Permission denied): make it readable if it is of "
-                          "the model"));
+                          "(Permission denied): make it readable if the "
+                          "model needs it"));
 }
 
 // A download as huggingface_hub stores it.

@@ -114,7 +114,7 @@ TEST(OutputFile, NeverReplacesItsSource) {
        {path, dir / "symbolic", dir / "hard", dir / "sub/../a"}) {
     const auto s = Save(name, "other", source->identity());
     EXPECT_THAT(s, StatusIs(StatusCode::kInvalidArgument)) << name;
-    EXPECT_THAT(std::string(s.message()), HasSubstr("the file that is read"));
+    EXPECT_THAT(std::string(s.message()), HasSubstr("it is also the input"));
   }
   // The output may become the source while it is written.
   auto late = OutputFile::Create(dir / "late", source->identity());
@@ -137,7 +137,7 @@ TEST(OutputFile, WritesToDevicesAndPipesAndReplacesNone) {
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   const auto alone = Save(fifo, "x");
   EXPECT_THAT(alone, StatusIs(StatusCode::kInvalidArgument));
-  EXPECT_THAT(std::string(alone.message()), HasSubstr("nobody reads it"));
+  EXPECT_THAT(std::string(alone.message()), HasSubstr("has no reader"));
   const int reader = open(fifo.c_str(), O_RDONLY | O_NONBLOCK);
   ASSERT_GE(reader, 0);
   {

@@ -106,10 +106,10 @@ TEST_F(ConvertInput, EveryInvalidInputIsNamedAndLeavesNothingBehind) {
          std::filesystem::remove(At("m/tokenizer.json"));
          std::filesystem::create_symlink("gone", At("m/tokenizer.json"));
        },
-       "m/tokenizer.json is a link to gone, which is not there"},
+       "m/tokenizer.json is a link to gone, which does not exist"},
       {"a loop of links",
        [] { std::filesystem::create_symlink("a", At("m/a")); },
-       "m/a is one of a loop of links"},
+       "m/a is part of a loop of links"},
       {"a truncated shard", [] { Resize(kSecond, -100); }, kSecond + 2},
       {"a shard that is too long", [] { Resize(kFirst, 100); }, kFirst + 2},
       {"a header of nonsense",

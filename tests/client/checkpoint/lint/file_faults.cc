@@ -175,7 +175,7 @@ std::vector<Fault> FileFaults() {
                                       std::filesystem::file_size(path) - 8);
        }},
       {"unreadable", ct, none,
-       "model.safetensors: a pointer of Git LFS in place of the file", false,
+       "model.safetensors: a Git LFS pointer instead of the file", false,
        [](const std::string& at) {
          WriteFile(at + "/model.safetensors",
                    "version https://git-lfs.github.com/spec/v1\n"

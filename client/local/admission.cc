@@ -24,7 +24,8 @@ std::optional<Admission::Room> Admission::Enter(absl::Span<const size_t> needs,
   std::optional<Room> room;
   while (true) {
     if (place == waiting_.begin()) {
-      // The next device in turn, unless another has more room.
+      // Takes the device with the least memory in use. Ties are broken in
+      // rotation.
       size_t best = used_.size();
       for (size_t k = 0; k < used_.size(); ++k) {
         const size_t i = (next_ + k) % used_.size();
@@ -46,7 +47,7 @@ std::optional<Admission::Room> Admission::Enter(absl::Span<const size_t> needs,
     lock.lock();
   }
   waiting_.erase(place);
-  // The next call may fit as well, or only this one was in its way.
+  // The next waiting call may fit as well.
   if (!waiting_.empty()) waiting_.front()->Wake();
   return room;
 }

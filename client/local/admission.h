@@ -1,8 +1,8 @@
-// Admission of calls to the devices of this process: a call is admitted or
-// waits in order.
+// Admits calls to the devices of this process. A call waits in order of arrival
+// until a device has memory for it.
 //
-// Unlike the server's gate (server/gate/gate.h) it has no shares and priorities
-// and refuses nothing, since all calls are this process's own.
+// Unlike the server's gate (server/gate/gate.h), it knows no tenants or
+// priorities and refuses nothing, because all calls belong to this process.
 #ifndef QUANTD_CLIENT_LOCAL_ADMISSION_H_
 #define QUANTD_CLIENT_LOCAL_ADMISSION_H_
 
@@ -18,12 +18,12 @@
 
 namespace quantd::client {
 
-// Thread-safe.
+// Limits the bytes in use on each device. Thread-safe.
 class Admission {
  public:
   Admission(size_t devices, size_t per_device);
 
-  // Memory held by one call, given back on destruction. Move-only.
+  // Memory reserved for one call. The destructor releases it. Move-only.
   class Room {
    public:
     Room(Room&& other) noexcept
@@ -42,10 +42,11 @@ class Admission {
     size_t bytes_;
   };
 
-  // Waits, in order of arrival, for room on the device that needs the fewest
-  // bytes; among equals, on the one with the most room. `needs` has a number
-  // for each device, and the least must be at most per_device(). nullopt at the
-  // deadline, or if the call is cancelled.
+  // Waits, in order of arrival, for memory on a device where the call needs the
+  // fewest bytes. Among equal devices it takes the one with the least memory in
+  // use. `needs` has the bytes needed on each device; the smallest number must
+  // be at most per_device(). Returns nullopt at the deadline or when the call
+  // is cancelled.
   std::optional<Room> Enter(absl::Span<const size_t> needs, Time deadline,
                             CallControl& control);
 
@@ -54,8 +55,8 @@ class Admission {
  private:
   const size_t per_device_;
   std::mutex mutex_;
-  std::vector<size_t> used_;         // of each device
-  size_t next_ = 0;                  // breaks ties in turn
+  std::vector<size_t> used_;         // bytes in use, for each device
+  size_t next_ = 0;                  // the device that wins a tie
   std::list<CallControl*> waiting_;  // in order of arrival
 };
 

@@ -8,7 +8,7 @@
 namespace quantd::client {
 namespace {
 
-// The status that a server would return, without its reference to the log.
+// Returns the status that a server would return for the failure of a job.
 absl::Status FromJob(const absl::Status& status, const std::string& device) {
   absl::Status result = status;
   if (absl::IsInvalidArgument(status)) {
@@ -66,7 +66,7 @@ absl::StatusOr<LentMemory> LocalCall::Lend() {
 }
 
 absl::StatusOr<Result> LocalCall::Run(Engine& engine, int device) {
-  // Runs it here if possible: this thread would only wait for another.
+  // Runs the call on this thread if a slot is free, because it would only wait.
   if (Engine::SlotLease slot = engine.TrySlot(device)) {
     RunOn(engine.backend(device), std::move(slot));
   } else {
@@ -90,7 +90,8 @@ bool LocalCall::Await(Engine& engine, int device) {
   if (done_) return true;
   lock.unlock();
   if (engine.Withdraw(device, this)) return false;
-  // It is running and reads the caller's memory. RunOn ends as soon as it can.
+  // The call is running and reads the caller's memory. RunOn ends as soon as it
+  // can.
   lock.lock();
   changed_.wait(lock, [&] { return done_; });
   return true;
@@ -100,7 +101,7 @@ void LocalCall::RunOn(Backend& backend, Engine::SlotLease slot) {
   device_ = backend.info().name;
   absl::Status status = Compute(backend);
   slot.Reset();
-  // Under the lock: without it the call could be destroyed first.
+  // Notify under the lock: without it, the call could be destroyed before this.
   std::lock_guard lock(mutex_);
   status_ = std::move(status);
   done_ = true;
@@ -110,7 +111,8 @@ void LocalCall::RunOn(Backend& backend, Engine::SlotLease slot) {
 absl::Status LocalCall::Compute(Backend& backend) {
   const auto stopped = [&] { return Stopped(target_, limit_, control_); };
   if (auto s = stopped(); !s.ok()) return s;
-  // The caller keeps the plan until the job is destroyed.
+  // The caller keeps the plan until the job is destroyed, so the pointer does
+  // not own it.
   auto job = backend.Begin(
       std::shared_ptr<const Plan>(std::shared_ptr<const Plan>(), &plan_),
       std::move(lent_));

@@ -25,26 +25,26 @@ namespace quantd::client {
 // CANCELLED if the call was cancelled, else DEADLINE_EXCEEDED.
 absl::Status WhyStopped(const std::string& target, const CallLimit& limit,
                         const CallControl& control);
-// Why a call must stop; OK if it may go on.
+// Why a call must stop. OK if it may continue.
 absl::Status Stopped(const std::string& target, const CallLimit& limit,
                      const CallControl& control);
 
 class LocalCall final : private Engine::Work {
  public:
-  // All arguments must outlive it. The payload has a piece for each input of
+  // All arguments must outlive this. `payload` has one piece for each input of
   // the plan.
   LocalCall(const std::string& target, const Plan& plan,
             absl::Span<const absl::Span<const std::byte>> payload,
             absl::Span<const Destination> into, const CallLimit& limit,
             CallControl& control);
 
-  // Memory that it lends to the device. RESOURCE_EXHAUSTED if there is no
-  // memory for the result.
+  // Returns the memory that the device reads and writes. Returns
+  // RESOURCE_EXHAUSTED if memory for the result cannot be allocated.
   absl::StatusOr<LentMemory> Lend();
 
-  // Computes the plan on a device that has room for it, once a slot is free.
-  // Must be called once, after Lend. Nothing of the call is in progress when it
-  // returns.
+  // Computes the plan on `device`, which has admitted the call, as soon as a
+  // slot is free. Call it once, after Lend. When it returns, the device no
+  // longer accesses memory of the call.
   absl::StatusOr<Result> Run(Engine& engine, int device);
 
  private:
@@ -65,7 +65,7 @@ class LocalCall final : private Engine::Work {
   std::condition_variable changed_;
   bool done_ = false;
   bool stop_ = false;
-  // Valid once it is done.
+  // Valid once `done_` is true.
   absl::Status status_;
   std::string device_;
   JobReport report_;

@@ -31,7 +31,8 @@ absl::StatusOr<Result> LocalDevices::Run(const Call& asked, Way,
   const auto& [plan, payload, into, events, limit, control, none] = asked;
   if (auto s = Stopped(target_, limit, control); !s.ok()) return s;
   if (events.any()) {
-    const absl::Status s = FieldError("events", "none in process", "some");
+    const absl::Status s = FieldError(
+        "events", "none, because the device is of this process", "events");
     return Annotate(s, std::string(s.message()), 1);
   }
   std::vector<Destination> places(into.begin(), into.end());
@@ -58,7 +59,7 @@ absl::StatusOr<Result> LocalDevices::Run(const Call& asked, Way,
 absl::StatusOr<HostMemory> LocalDevices::AllocateHost(size_t bytes) {
   auto memory = Endpoint::AllocateHost(bytes);
   if (!memory.ok() || !has_gpu()) return memory;
-  // Unlocked before the memory is freed.
+  // Unlocks the pages before it frees the memory.
   struct Locked {
     Locked(HostMemory m) : memory(std::move(m)), lock(memory.bytes(), true) {}
     HostMemory memory;
@@ -84,8 +85,8 @@ absl::StatusOr<ServerInfo> LocalDevices::GetInfo(const CallLimit& limit,
   if (auto s = Stopped(target_, limit, control); !s.ok()) return s;
   ServerInfo info;
   info.version = QUANTD_VERSION;
-  // There is no request, but callers cut tensors into pieces by this limit and
-  // rely on room for each.
+  // There is no request to limit, but callers cut tensors into pieces of this
+  // size and rely on memory for each piece.
   info.max_request_bytes =
       LargestThat(PieceOptions().request_bytes, [&](size_t bytes) {
         return ExpectedPayload(
@@ -111,7 +112,7 @@ absl::StatusOr<ServerInfo> LocalDevices::GetInfo(const CallLimit& limit,
     device.rht_cache_misses = stats.rht_cache_misses;
     device.rht_launches = stats.rht_launches;
     info.devices.push_back(std::move(device));
-    // Devices of a process are of one kind: all of that kind, or the one named.
+    // All devices of a process have the same kind.
     if (i == 0) kinds.push_back(backend.kind);
   }
   for (const FormatSpec& spec : kFormats) {
@@ -150,8 +151,7 @@ absl::Status CheckLocalOptions(const LocalOptions& options) {
   return absl::OkStatus();
 }
 
-// Accepts "cpu" and "cuda:3", but not the names that OpenBackend has for
-// benchmarks.
+// Accepts "cpu" and "cuda:3", but no other name that OpenBackend knows.
 bool IsDevice(std::string_view name) {
   const std::string_view kind = name.substr(0, name.find(':'));
   if (kind != "cpu" && kind != "cuda") return false;

@@ -1,5 +1,5 @@
-// An Endpoint for the devices of this process: no messages, no server, and the
-// same bytes.
+// An Endpoint for the devices of this process. It sends no messages and needs
+// no server. The results have the same bytes as a server's.
 #ifndef QUANTD_CLIENT_LOCAL_LOCAL_DEVICES_H_
 #define QUANTD_CLIENT_LOCAL_LOCAL_DEVICES_H_
 
@@ -17,8 +17,8 @@ namespace quantd::client {
 
 class LocalDevices final : public Endpoint {
  public:
-  // There must be at least one backend. Each has its share of the budget as its
-  // limit.
+  // `backends` must not be empty. The memory limit of each is an equal share of
+  // `budget`, in bytes.
   LocalDevices(std::string target,
                std::vector<std::unique_ptr<Backend>> backends, size_t budget);
 
@@ -30,7 +30,7 @@ class LocalDevices final : public Endpoint {
                                                CallControl& control) override;
   absl::StatusOr<ServerInfo> GetInfo(const CallLimit& limit,
                                      CallControl& control) override;
-  // Page-locked if there is a GPU.
+  // The memory is page-locked if there is a GPU.
   absl::StatusOr<HostMemory> AllocateHost(size_t bytes) override;
 
  private:
@@ -42,7 +42,7 @@ class LocalDevices final : public Endpoint {
   Engine engine_;
 };
 
-// Opens the devices that "local" or "local:DEVICE" names.
+// Opens the devices named by the target "local" or "local:DEVICE".
 absl::StatusOr<std::unique_ptr<Endpoint>> OpenLocal(
     std::string_view target, const LocalOptions& options);
 

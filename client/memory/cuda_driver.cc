@@ -14,7 +14,7 @@
 
 namespace quantd::client {
 
-// Types and constants of the driver's ABI, so that building needs no CUDA.
+// Types and constants of the driver's ABI. With them, building needs no CUDA.
 namespace cu {
 
 using Result = int;
@@ -38,8 +38,8 @@ enum Attribute {
   kRangeSize = 12,
   kHandleTypes = 14,
 };
-constexpr unsigned kOfDevice = 2;    // a memory type
-constexpr int kPosixDescriptor = 1;  // a handle type
+constexpr unsigned kOfDevice = 2;    // the memory type "device"
+constexpr int kPosixDescriptor = 1;  // the handle type "file descriptor"
 
 struct IpcHandle {
   std::array<std::byte, 64> bytes;
@@ -80,12 +80,12 @@ struct CudaDriver::Functions {
     return attribute(answer, what, reinterpret_cast<cu::Address>(address)) ==
            cu::kSuccess;
   }
-  // Makes a GPU's primary context current on this thread until it is popped.
+  // Makes a GPU's primary context current on this thread. The caller pops it.
   absl::Status Enter(int ordinal) const {
     cu::Device gpu = 0;
     cu::Context context = nullptr;
     if (device(&gpu, ordinal) != cu::kSuccess) return NoGpu(ordinal);
-    // Never released: other libraries of the process use it, too.
+    // Never released, because other libraries of the process use it, too.
     if (retain(&context, gpu) == cu::kSuccess &&
         push(context) == cu::kSuccess) {
       return absl::OkStatus();
@@ -103,7 +103,8 @@ absl::StatusOr<const CudaDriver*> CudaDriver::Get() {
 absl::StatusOr<const CudaDriver*> CudaDriver::Load() {
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    return absl::UnimplementedError("memory of a GPU: no CUDA driver here");
+    return absl::UnimplementedError(
+        "GPU memory: this machine has no CUDA driver");
   }
   static Functions f;
   bool all = true;
@@ -129,12 +130,12 @@ absl::StatusOr<const CudaDriver*> CudaDriver::Load() {
   find("cuMemExportToShareableHandle", &f.export_memory);
   find("cuMemRelease", &f.release_memory);
   if (!all) {
-    return absl::UnimplementedError("memory of a GPU: the driver is too old");
+    return absl::UnimplementedError("GPU memory: the CUDA driver is too old");
   }
   int devices = 0;
   if (f.init(0) != cu::kSuccess || f.count(&devices) != cu::kSuccess ||
       devices == 0) {
-    return absl::UnimplementedError("memory of a GPU: no GPU here");
+    return absl::UnimplementedError("GPU memory: this machine has no GPU");
   }
   return new CudaDriver(&f);
 }
@@ -150,8 +151,8 @@ absl::StatusOr<CudaAllocation> CudaDriver::Find(const void* address) const {
       !f_->Ask(cu::kRangeStart, address, &start) ||
       !f_->Ask(cu::kRangeSize, address, &size) ||
       !f_->Ask(cu::kBufferId, address, &found.id)) {
-    return absl::InvalidArgumentError(fmt::format(
-        "pointer: expected memory of a GPU, got {}", fmt::ptr(address)));
+    return absl::InvalidArgumentError(
+        fmt::format("pointer: expected GPU memory, got {}", fmt::ptr(address)));
   }
   found.bytes = {reinterpret_cast<std::byte*>(start), size};
   return found;
@@ -172,7 +173,7 @@ absl::StatusOr<CudaDriver::Exported> CudaDriver::Export(
   const void* const data = allocation.bytes.data();
   const auto failed = [](std::string_view why) {
     return absl::InvalidArgumentError(
-        fmt::format("pointer: expected memory that CUDA lends to other "
+        fmt::format("pointer: expected memory that CUDA can share with other "
                     "processes, got {}",
                     why));
   };
@@ -182,7 +183,7 @@ absl::StatusOr<CudaDriver::Exported> CudaDriver::Export(
   if (!f_->Ask(cu::kDeviceOrdinal, data, &ordinal) ||
       f_->device(&device, ordinal) != cu::kSuccess ||
       f_->uuid(&uuid, device) != cu::kSuccess) {
-    return failed("some whose GPU is not known");
+    return failed("memory of an unknown GPU");
   }
   Exported made;
   made.offer.size = allocation.bytes.size();
@@ -194,25 +195,25 @@ absl::StatusOr<CudaDriver::Exported> CudaDriver::Export(
   if (ipc_capable == 0 && (handle_types & cu::kPosixDescriptor) != 0) {
     cu::Memory memory = 0;
     if (f_->retain_memory(&memory, allocation.bytes.data()) != cu::kSuccess) {
-      return failed("some that is not exported as a whole");
+      return failed("a part of an allocation");
     }
     const cu::Result result =
         f_->export_memory(&made.descriptor, memory, cu::kPosixDescriptor, 0);
     f_->release_memory(memory);
-    if (result != cu::kSuccess) return failed("some that is not exported");
+    if (result != cu::kSuccess) return failed("memory that cannot be exported");
     made.offer.kind = wire::RegionKind::kCudaDescriptor;
     return made;
   }
   cu::Context context = nullptr;
   if (!f_->Ask(cu::kContext, data, &context) ||
       f_->push(context) != cu::kSuccess) {
-    return failed("some without a context, as of a pool");
+    return failed("memory without a context, perhaps of a pool");
   }
   cu::IpcHandle handle;
   const cu::Result result =
       f_->ipc(&handle, reinterpret_cast<cu::Address>(data));
   f_->pop(&context);
-  if (result != cu::kSuccess) return failed("some of a pool");
+  if (result != cu::kSuccess) return failed("memory of a pool");
   made.offer.kind = wire::RegionKind::kCudaIpc;
   made.offer.ipc = handle.bytes;
   return made;
@@ -237,8 +238,8 @@ absl::StatusOr<wire::Offer> CudaDriver::ExportEvent(int ordinal,
   f_->pop(&context);
   if (result != cu::kSuccess) {
     return absl::InvalidArgumentError(
-        "event: expected one of CUDA's that was made with "
-        "cudaEventInterprocess, got another one");
+        "event: expected a CUDA event made with cudaEventInterprocess, got "
+        "another event");
   }
   offer.uuid = uuid.bytes;
   offer.ipc = handle.bytes;
@@ -255,8 +256,8 @@ absl::StatusOr<CudaAllocation> CudaDriver::Allocate(int ordinal,
   if (result != cu::kSuccess) {
     return absl::ResourceExhaustedError(
         result == cu::kOutOfMemory
-            ? fmt::format("no memory of {} bytes on GPU {}", bytes, ordinal)
-            : fmt::format("GPU {} gives no memory", ordinal));
+            ? fmt::format("no memory for {} bytes on GPU {}", bytes, ordinal)
+            : fmt::format("GPU {} cannot allocate memory", ordinal));
   }
   return Find(reinterpret_cast<const void*>(address));
 }

@@ -1,6 +1,6 @@
-// The client's use of the CUDA driver: allocates GPU memory and shares it, and
-// events, with other processes. The driver is loaded on first use, so neither
-// CUDA nor a GPU is needed otherwise.
+// The client's use of the CUDA driver: allocates GPU memory, and shares memory
+// and events with other processes. The driver library is loaded on first use,
+// so that programs run without CUDA and without a GPU.
 #ifndef QUANTD_CLIENT_MEMORY_CUDA_DRIVER_H_
 #define QUANTD_CLIENT_MEMORY_CUDA_DRIVER_H_
 
@@ -14,7 +14,7 @@
 
 namespace quantd::client {
 
-// A whole allocation.
+// A whole allocation of GPU memory.
 struct CudaAllocation {
   absl::Span<std::byte> bytes;
   uint64_t id = 0;  // never reused within this process
@@ -23,33 +23,35 @@ struct CudaAllocation {
 // Thread-safe.
 class CudaDriver {
  public:
-  // UNIMPLEMENTED without a driver or a GPU.
+  // Returns UNIMPLEMENTED if there is no driver or no GPU.
   static absl::StatusOr<const CudaDriver*> Get();
 
-  // The allocation that contains this address. INVALID_ARGUMENT if it is not
-  // GPU memory.
+  // The allocation that contains `address`. Returns INVALID_ARGUMENT if that is
+  // not GPU memory.
   absl::StatusOr<CudaAllocation> Find(const void* address) const;
-  // The id of the allocation that contains this address; nullopt if there is no
-  // such allocation.
+  // The id of the allocation that contains `address`. nullopt if no allocation
+  // does.
   std::optional<uint64_t> IdAt(const void* address) const;
-  // Whether that allocation still exists.
+  // Whether the allocation still exists.
   bool IsThere(const CudaAllocation& allocation) const;
 
-  // An offer of the memory, and the descriptor to send with it, owned by the
-  // caller, or -1. INVALID_ARGUMENT for memory that cannot be shared: managed,
-  // from a pool, or made by cuMemCreate for this process only.
+  // The offer of an allocation to a server, and the file descriptor to send
+  // with it. The caller owns the descriptor. It is -1 if the offer needs none.
   struct Exported {
     wire::Offer offer;
     int descriptor = -1;
   };
+  // Returns INVALID_ARGUMENT for memory that cannot be shared: managed memory,
+  // memory of a pool, and memory that cuMemCreate made for this process only.
   absl::StatusOr<Exported> Export(const CudaAllocation& allocation) const;
 
-  // An offer of an event of that GPU, a cudaEvent_t. INVALID_ARGUMENT if it was
-  // not created for use between processes, NOT_FOUND for another GPU.
+  // Returns an offer of `event`, a cudaEvent_t of GPU `ordinal`. Returns
+  // INVALID_ARGUMENT if the event was not created for use between processes,
+  // and NOT_FOUND if there is no such GPU.
   absl::StatusOr<wire::Offer> ExportEvent(int ordinal, void* event) const;
 
-  // RESOURCE_EXHAUSTED if the GPU has no memory left, NOT_FOUND for another
-  // GPU.
+  // Returns RESOURCE_EXHAUSTED if the GPU has no memory left, and NOT_FOUND if
+  // there is no such GPU.
   absl::StatusOr<CudaAllocation> Allocate(int ordinal, size_t bytes) const;
   void Free(const CudaAllocation& allocation) const;
 

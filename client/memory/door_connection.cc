@@ -24,7 +24,7 @@ using wire::OfferAnswer;
 
 absl::Status Unavailable(const std::string& path, std::string_view why) {
   return absl::UnavailableError(
-      fmt::format("cannot share memory by {}: {}", path, why));
+      fmt::format("cannot share memory through {}: {}", path, why));
 }
 
 // Returns a connected socket with timeouts, or -1 with errno set.
@@ -94,8 +94,8 @@ absl::StatusOr<std::shared_ptr<DoorConnection>> DoorConnection::Share(
   const int socket = Connect(door);
   if (socket < 0) return Unavailable(door.path, std::strerror(errno));
   absl::Cleanup close_socket = [socket] { close(socket); };
-  // A server that refuses at once may not read the offer, but its answer can be
-  // read.
+  // A server that refuses the connection may not read the offer. Its answer can
+  // still be read.
   const bool sent = SendOffer(socket, offer, descriptor);
   const int why = errno;
   wire::OfferBytes bytes;
@@ -103,7 +103,8 @@ absl::StatusOr<std::shared_ptr<DoorConnection>> DoorConnection::Share(
   if (n < 0) return Unavailable(door.path, std::strerror(sent ? errno : why));
   const auto reply =
       wire::ReadOfferReply(absl::MakeSpan(bytes).first(static_cast<size_t>(n)));
-  if (!reply) return Unavailable(door.path, "no answer of a quantd server");
+  if (!reply)
+    return Unavailable(door.path, "the answer is not from a quantd server");
   if (reply->answer != OfferAnswer::kTaken) return Refusal(*reply);
   std::move(close_socket).Cancel();
   return std::shared_ptr<DoorConnection>(
@@ -124,7 +125,7 @@ bool DoorConnection::End(milliseconds patience) {
     if (poll(&end, 1, static_cast<int>(left)) < 0 && errno != EINTR) {
       return false;
     }
-    // Nothing is sent after the answer to an offer.
+    // The server sends nothing after its answer to the offer: this is the end.
     if (end.revents != 0) return true;
   }
 }

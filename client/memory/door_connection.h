@@ -1,6 +1,5 @@
-// A region of memory as one server knows it: a connection to the server's
-// memory socket (proto/memory/offer.h). The region is shared as long as the
-// connection lives.
+// A region of memory that is shared with one server, and the connection to the
+// server's memory socket that keeps it shared (proto/memory/offer.h).
 #ifndef QUANTD_CLIENT_MEMORY_DOOR_CONNECTION_H_
 #define QUANTD_CLIENT_MEMORY_DOOR_CONNECTION_H_
 
@@ -16,28 +15,28 @@
 namespace quantd::client {
 
 struct DoorAddress {
-  std::string path;  // of a unix socket
+  std::string path;  // of the server's memory socket
   // Timeout for each answer of the server.
   std::chrono::milliseconds patience{20'000};
 };
 
-// Thread-safe.
+// A connection that shares one region. Thread-safe.
 class DoorConnection {
  public:
-  // Hands in memory; `descriptor` is -1 for an offer without one. UNAVAILABLE
-  // if nobody answers, RESOURCE_EXHAUSTED beyond the server's limit,
-  // PERMISSION_DENIED for a user without permission, INVALID_ARGUMENT for
-  // memory that is refused.
+  // Offers memory to the server. `descriptor` is -1 if the offer needs none.
+  // Returns UNAVAILABLE if no server answers, RESOURCE_EXHAUSTED beyond the
+  // server's limit, PERMISSION_DENIED for a user without permission, and
+  // INVALID_ARGUMENT for memory that the server refuses.
   static absl::StatusOr<std::shared_ptr<DoorConnection>> Share(
       const DoorAddress& door, const wire::Offer& offer, int descriptor);
   ~DoorConnection();
   DoorConnection(const DoorConnection&) = delete;
 
-  // The region's name, for requests.
+  // The region's name in requests.
   const std::string& name() const { return name_; }
 
-  // Ends sharing for good, and waits until the server no longer uses the
-  // region. Returns false if `patience` passes first.
+  // Ends sharing for good. Waits until the server no longer uses the region.
+  // Returns false if that takes longer than `patience`.
   bool End(std::chrono::milliseconds patience);
 
  private:

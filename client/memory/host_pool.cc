@@ -10,8 +10,8 @@ namespace {
 
 constexpr size_t kLeast = size_t{64} << 10;
 
-// Rounds up to one of eight steps in a power of two, so that released memory
-// fits other requests.
+// Rounds up to one of eight sizes between two powers of two, so that released
+// memory fits later requests.
 size_t RoundUp(size_t bytes) {
   const size_t step = std::max(std::bit_floor(bytes) / 8, kLeast);
   if (bytes > SIZE_MAX - step) return bytes;
@@ -30,7 +30,7 @@ absl::StatusOr<HostMemory> HostPool::Take(size_t bytes) {
   if (memory.bytes().empty()) {
     auto made = source_.allocate(size);
     if (absl::IsResourceExhausted(made.status())) {
-      // Unused memory of the pool may be what is missing.
+      // The pool's unused memory may be what the system lacks: free it first.
       std::vector<HostMemory> unused;
       {
         const std::lock_guard lock(mutex_);

@@ -1,5 +1,5 @@
-// A pool of host memory: sharing memory with a server or page-locking it takes
-// longer than a call.
+// A pool of host memory. Sharing memory with a server or page-locking it takes
+// longer than a call, so that memory is kept for reuse.
 #ifndef QUANTD_CLIENT_MEMORY_HOST_POOL_H_
 #define QUANTD_CLIENT_MEMORY_HOST_POOL_H_
 
@@ -14,27 +14,29 @@
 
 namespace quantd::client {
 
-// Thread-safe. Memory taken from it may outlive the pool.
+// Hands out memory and takes it back when the last reference ends. Memory may
+// outlive the pool. Thread-safe.
 class HostPool : public std::enable_shared_from_this<HostPool> {
  public:
   struct Source {
     std::function<absl::StatusOr<HostMemory>(size_t bytes)> allocate;
-    // Whether released memory may be used again.
+    // Whether released memory may be handed out again.
     std::function<bool(const HostMemory&)> sound;
   };
-  // Keeps up to `most` bytes, plus what was explicitly taken beyond them.
+  // Creates a pool that holds up to `most` bytes. Take may exceed that.
   static std::shared_ptr<HostPool> Create(Source source, size_t most);
 
-  // Memory of that size, with unspecified content. Errors of Source::allocate.
+  // Returns memory of `bytes` bytes with unspecified content, or an error of
+  // Source::allocate.
   absl::StatusOr<HostMemory> Take(size_t bytes);
-  // Like Take, but returns empty memory if the pool would exceed `most` or
-  // memory is exhausted.
+  // Like Take, but returns empty memory if the pool would exceed `most` bytes
+  // or the allocation fails.
   HostMemory TakeWithin(size_t bytes);
 
  private:
   HostPool(Source source, size_t most)
       : source_(std::move(source)), most_(most) {}
-  // `held_` already includes the memory's size.
+  // The caller has added the memory's size to `held_`.
   HostMemory Lend(HostMemory memory, size_t bytes);
   HostMemory FindKept(size_t size);
   void Return(HostMemory memory);
@@ -43,7 +45,7 @@ class HostPool : public std::enable_shared_from_this<HostPool> {
   const size_t most_;
   std::mutex mutex_;
   std::vector<HostMemory> kept_;
-  size_t held_ = 0;  // lent and kept
+  size_t held_ = 0;  // bytes handed out and kept
 };
 
 }  // namespace quantd::client

@@ -25,7 +25,7 @@ bool Overlap(Bytes a, Bytes b) {
          AddressOf(b) < AddressOf(a) + a.size();
 }
 
-// The value of an input that a request can hold as a field.
+// The value of an amax input that fits into a field of the request.
 std::optional<float> AsField(const Plan& plan, size_t input, Bytes bytes) {
   const auto* const options = std::get_if<DequantizeOptions>(&plan.options());
   const TensorKind kind = plan.inputs()[input].kind;
@@ -58,7 +58,7 @@ void Lending::Settle() const {
 
 void SharedRegions::Add(const std::shared_ptr<SharedRegion>& region) {
   std::lock_guard lock(mutex_);
-  // Removes regions that no longer exist: the new one may have their address.
+  // Removes expired regions: the new region may have the address of one.
   std::erase_if(regions_, [](const auto& r) { return r.second.expired(); });
   regions_[AddressOf(region->bytes())] = region;
 }
@@ -96,7 +96,8 @@ std::optional<SharedRegions::Found> SharedRegions::Find(
   return Found{{std::move(region), connection}, {name, offset, bytes.size()}};
 }
 
-// Checks for GPU memory that is not lent: a message could not carry it.
+// Returns an error for GPU memory that is not lent, because a message cannot
+// carry it.
 absl::Status SharedRegions::CheckDevice(const Plan& plan,
                                         absl::Span<const Bytes> payload,
                                         absl::Span<const Destination> into,
@@ -106,12 +107,12 @@ absl::Status SharedRegions::CheckDevice(const Plan& plan,
     return region != nullptr && !region->on_host();
   };
   constexpr std::string_view kWhy =
-      "memory of a GPU that is shared with the server, aligned for its "
-      "elements, overlapped by no output, and beside no input of the host's";
+      "GPU memory shared with the server, aligned to its elements, not "
+      "overlapped by an output, and with all inputs in shared memory";
   for (size_t i = 0; i < payload.size(); ++i) {
     if (!lending.ranges.inputs.empty() || !on_device(payload[i])) continue;
     return FieldError(Name(plan.inputs()[i].kind), std::string(kWhy),
-                      "some that cannot be lent");
+                      "memory that cannot be lent");
   }
   for (size_t i = 0; i < into.size(); ++i) {
     if (!on_device(into[i].bytes)) continue;
@@ -120,7 +121,7 @@ absl::Status SharedRegions::CheckDevice(const Plan& plan,
     const auto& outputs = lending.ranges.outputs;
     if (!outputs.empty() && outputs[at]) continue;
     return FieldError(fmt::format("into[{}]", i), std::string(kWhy),
-                      "some that cannot be lent");
+                      "memory that cannot be lent");
   }
   return absl::OkStatus();
 }
@@ -151,14 +152,14 @@ absl::Status SharedRegions::LendEvents(const CallEvents& events,
     auto known = std::static_pointer_cast<SharedRegion>(event->owner());
     if (known == nullptr || !lending->of_device) {
       return FieldError("events",
-                        "those of RegisterEvent, of a call on a GPU's memory",
-                        known == nullptr ? "one that is not registered"
-                                         : "a call on the host's memory");
+                        "events of RegisterEvent, for a call on GPU memory",
+                        known == nullptr ? "an event that is not registered"
+                                         : "a call on host memory");
     }
     auto connection = known->Connection(patience);
     if (connection == nullptr) {
       return absl::UnavailableError(
-          "an event of a GPU is not shared with the server any more");
+          "a GPU event is no longer shared with the server");
     }
     *name = connection->name();
     lending->uses.push_back({std::move(known), std::move(connection)});
@@ -173,7 +174,8 @@ Lending SharedRegions::LendAll(const Plan& plan,
   Lending lending;
   lending.payload.assign(payload.begin(), payload.end());
   for (const Destination& destination : into) {
-    // The caller may want a tensor replaced by its result.
+    // An output that overlaps an input is not lent: the caller may want the
+    // input replaced only by the result.
     const bool clear =
         std::none_of(
             payload.begin(), payload.end(),

@@ -1,5 +1,5 @@
-// Finds the inputs and outputs of a call in memory shared with the server,
-// which need not be sent.
+// Finds the inputs and outputs of a call that lie in memory shared with the
+// server. Their bytes need not be sent.
 #ifndef QUANTD_CLIENT_MEMORY_LENDING_H_
 #define QUANTD_CLIENT_MEMORY_LENDING_H_
 
@@ -23,11 +23,12 @@
 
 namespace quantd::client {
 
-// What a call lends, and the rest of its payload. Keeps the regions alive.
+// The tensors that a call lends to the server, and the payload that it sends.
+// Keeps the regions alive.
 struct Lending {
   wire::LentRanges ranges;
-  // The amax, if it lies outside of the regions and is sent as a field of the
-  // request.
+  // The amax input. Set if it lies outside the regions and is sent as a field
+  // of the request.
   std::optional<float> amax;
   std::vector<absl::Span<const std::byte>> payload;
 
@@ -36,34 +37,36 @@ struct Lending {
     std::shared_ptr<DoorConnection> connection;
   };
   std::vector<Use> uses;
-  // Whether some of it is GPU memory, which cannot be sent.
+  // Whether a lent tensor lies in GPU memory, which cannot be sent instead.
   bool of_device = false;
-  // Not OK if the call cannot be made: some of its memory can be neither sent
-  // nor lent.
+  // An error if the call cannot be made, because some of its memory can be
+  // neither sent nor lent.
   absl::Status status;
-  // Destinations of the results: the caller's, and further ones in `own`.
+  // Destinations for results: those that the caller gave, and others in `own`.
   std::vector<Destination> places;
   HostMemory own;
 
   bool any() const { return !uses.empty(); }
   // Records that the server no longer knows these regions.
   void Lose() const;
-  // Must be called if the call ended without an answer from the server.
+  // Call it if the call ended without an answer from the server. Waits until
+  // the server no longer uses the regions.
   void Settle() const;
 };
 
-// The regions of one client, by address. Thread-safe.
+// The shared regions of one client, by address. Thread-safe.
 class SharedRegions {
  public:
   void Add(const std::shared_ptr<SharedRegion>& region);
 
-  // Whether the bytes are within a region.
+  // Whether the bytes lie within one region.
   bool Holds(absl::Span<const std::byte> bytes);
-  // False if a server that stopped answering may still write there.
+  // False if a server that stopped answering may still write to the bytes.
   bool Settled(absl::Span<const std::byte> bytes);
 
-  // Lends tensors that are aligned and lie within one region; inputs only if
-  // all inputs do. `patience` limits the time to share a region or event again.
+  // Lends the tensors that are aligned to their elements and lie within one
+  // region. Inputs are lent only if all of them can be. `patience` limits the
+  // time for sharing a region or event again.
   Lending Lend(const Plan& plan,
                absl::Span<const absl::Span<const std::byte>> payload,
                absl::Span<const Destination> into, const CallEvents& events,

@@ -22,7 +22,7 @@ constexpr std::chrono::seconds kBetweenTries{1};
 
 absl::Status NoMemory(size_t bytes) {
   return absl::ResourceExhaustedError(fmt::format(
-      "no memory of {} bytes to share: {}", bytes, std::strerror(errno)));
+      "no memory for {} bytes to share: {}", bytes, std::strerror(errno)));
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ SharedRegion::Made SharedRegion::Allocate(size_t bytes,
   void* const data = wire::MapShared(memfd, bytes, PROT_READ | PROT_WRITE);
   if (data == MAP_FAILED) return NoMemory(bytes);
   absl::Cleanup unmap = [=] { munmap(data, bytes); };
-  // The pages must belong to this process, so all of them are allocated here.
+  // Allocates all pages now, because they must belong to this process.
   if (!wire::Populate(memfd, {static_cast<std::byte*>(data), bytes})) {
     return NoMemory(bytes);
   }
@@ -117,7 +117,7 @@ SharedRegion::Made SharedRegion::Shared(std::shared_ptr<SharedRegion> region) {
 
 SharedRegion::~SharedRegion() {
   if (owns_ && device_) {
-    // The server must release it first.
+    // The server must stop using the memory before it is freed.
     connection_.reset();
     (*CudaDriver::Get())->Free(*device_);
   } else if (owns_) {
@@ -134,7 +134,7 @@ absl::StatusOr<std::shared_ptr<DoorConnection>> SharedRegion::Share(
 
 std::shared_ptr<DoorConnection> SharedRegion::Connection(
     std::chrono::milliseconds patience) {
-  // Other memory may have its address by now.
+  // After a free, other memory may have the same address.
   if (device_ && !(*CudaDriver::Get())->IsThere(*device_)) return nullptr;
   std::unique_lock lock(mutex_);
   if (connection_ != nullptr || given_up_ || sharing_ ||

@@ -1,5 +1,5 @@
-// Host memory, GPU memory or a GPU event that is shared with a server, and
-// shared again when the connection is lost.
+// Host memory, GPU memory or a GPU event that is shared with a server. It is
+// shared again when the connection to the server was lost.
 #ifndef QUANTD_CLIENT_MEMORY_SHARED_REGION_H_
 #define QUANTD_CLIENT_MEMORY_SHARED_REGION_H_
 
@@ -18,19 +18,20 @@
 
 namespace quantd::client {
 
-// Thread-safe.
+// Thread-safe. All functions that create a region also return errors of
+// DoorConnection::Share.
 class SharedRegion {
  public:
   using Made = absl::StatusOr<std::shared_ptr<SharedRegion>>;
-  // Allocates memory, populated by this process. RESOURCE_EXHAUSTED if memory
-  // is exhausted; errors of DoorConnection::Share.
+  // Allocates host memory; this process allocates its pages. Returns
+  // RESOURCE_EXHAUSTED if memory is exhausted.
   static Made Allocate(size_t bytes, const DoorAddress& door);
-  // Shares a whole sealed and populated memfd that the caller has mapped. The
-  // mapping must outlive the region; the descriptor need not.
+  // Shares a whole memfd that is sealed and populated, and that the caller has
+  // mapped. The mapping must outlive the region. The descriptor may be closed.
   static Made Adopt(int memfd, absl::Span<std::byte> mapping, HostUse use,
                     const DoorAddress& door);
-  // Allocate GPU memory, or share an existing allocation with this address,
-  // which must outlive the region. Also errors of CudaDriver.
+  // Allocate GPU memory, or share the allocation that contains `address`, which
+  // must outlive the region. Both also return errors of CudaDriver.
   static Made AllocateDevice(int ordinal, size_t bytes,
                              const DoorAddress& door);
   static Made AdoptDevice(const void* address, const DoorAddress& door);
@@ -41,27 +42,28 @@ class SharedRegion {
 
   absl::Span<std::byte> bytes() const { return bytes_; }
   bool writable() const { return !offer_.read_only; }
-  // Whether the host can read it.
+  // Whether the region is host memory.
   bool on_host() const { return !device_; }
-  // Whether a server that did not answer may still write to it.
+  // Whether a server that did not answer may still write to the region.
   bool given_up() const {
     const std::lock_guard lock(mutex_);
     return given_up_;
   }
 
-  // The connection by which it is shared. A lost one is replaced: at most once
-  // a second, by one thread, within `patience`. nullptr: it is not shared.
+  // Returns the connection that shares the region. A lost connection is
+  // replaced by one thread, at most once a second and within `patience`.
+  // Returns nullptr if the region is not shared.
   std::shared_ptr<DoorConnection> Connection(
       std::chrono::milliseconds patience);
-  // Records that the server does not, or no longer, know the region by that
-  // connection.
+  // Records that the server does not know the region of `connection`.
   void Lose(const std::shared_ptr<DoorConnection>& connection);
-  // After a call that the server may not have ended: waits until it has.
+  // Ends sharing after a call without an answer. Waits until the server no
+  // longer uses the region; after the timeout, given_up() is true.
   void Settle(const std::shared_ptr<DoorConnection>& connection);
 
  private:
   using Clock = std::chrono::steady_clock;
-  // Owns the descriptor and, if `owns`, the memory.
+  // Takes ownership of the descriptor and, if `owns`, of the memory.
   SharedRegion(const wire::Offer& offer, int descriptor,
                absl::Span<std::byte> bytes, bool owns, const DoorAddress& door)
       : offer_(offer),
@@ -85,10 +87,10 @@ class SharedRegion {
 
   mutable std::mutex mutex_;
   std::shared_ptr<DoorConnection> connection_;
-  bool sharing_ = false;  // a thread is about to make one
+  bool sharing_ = false;  // a thread is making a connection
   Clock::time_point next_try_;
-  // A server that does not answer may still write to it, so it is not shared
-  // again.
+  // Set if a server that does not answer may still write to the region. The
+  // region is not shared again.
   bool given_up_ = false;
 };
 

@@ -18,7 +18,7 @@ absl::Status NoAddress(std::string_view got) {
   return FieldError("target",
                     "addresses like 127.0.0.1:50151, NAME:50151 or unix:/PATH "
                     "with commas between them",
-                    got.empty() ? "an empty one" : std::string(got));
+                    got.empty() ? "an empty address" : std::string(got));
 }
 
 bool TakePrefix(std::string_view* text, std::string_view prefix) {
@@ -39,7 +39,7 @@ bool IsNumeric(const std::string& host) {
          host.find(':') != std::string::npos;
 }
 
-// Schemes that gRPC itself handles.
+// The URI schemes that gRPC resolves itself.
 bool IsScheme(std::string_view word) {
   for (std::string_view known :
        {"unix", "unix-abstract", "ipv4", "ipv6", "vsock", "xds"}) {
@@ -48,14 +48,14 @@ bool IsScheme(std::string_view word) {
   return false;
 }
 
-// A number, or the name of a service.
+// Whether the port is a number or the name of a service.
 bool IsPort(std::string_view text) {
   return text.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyz-") ==
          std::string_view::npos;
 }
 
 absl::StatusOr<Place> ParseOne(std::string_view text) {
-  // An authority, "dns://SERVER/NAME", names the name server; gRPC handles it.
+  // "dns://SERVER/NAME" names a name server, so gRPC resolves it.
   std::string_view rest = text;
   if (TakePrefix(&rest, "dns:")) {
     if (TakePrefix(&rest, "//") && !TakePrefix(&rest, "/")) {
@@ -123,7 +123,7 @@ absl::StatusOr<std::vector<Address>> ResolveBySystem(const HostName& name) {
     }
     std::string text = host;
     if (a->ai_family == AF_INET6) {
-      // gRPC takes the % before a zone for an escape.
+      // gRPC treats a % as the start of an escape, so the zone's % is escaped.
       if (const size_t zone = text.find('%'); zone != std::string::npos) {
         text.replace(zone, 1, "%25");
       }

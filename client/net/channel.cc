@@ -15,19 +15,20 @@ grpc::ChannelArguments ChannelFactory::Arguments(const Address& address) const {
   grpc::ChannelArguments args;
   args.SetMaxReceiveMessageSize(-1);
   args.SetMaxSendMessageSize(-1);
-  // Otherwise all channels of a process to one target share one connection.
+  // By default, all channels of a process to one target share a connection.
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  // We retry ourselves: gRPC gives up above 256 KiB and keeps a copy below.
+  // Retry is our own: gRPC does not retry calls above 256 KiB and copies
+  // smaller ones.
   args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   args.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
               static_cast<int>(dead_peer_timeout_.count()));
-  // A certificate must show the name that was asked for.
+  // The server's certificate must have the name that the caller gave.
   if (!address.authority.empty()) {
     args.SetString(GRPC_ARG_DEFAULT_AUTHORITY, address.authority);
   }
-  // A proxy named in the environment cannot reach this machine's loopback.
+  // A proxy named by the environment cannot reach loopback addresses.
   if (security::IsLoopback(address.target))
     args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   credentials_.Configure(&args);
@@ -39,9 +40,8 @@ std::shared_ptr<grpc::Channel> ChannelFactory::ForCalls(
     const Address& address) const {
   grpc::ChannelArguments args = Arguments(address);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5000);
-  // Setting a keepalive time also sets TCP_USER_TIMEOUT, which ends a write
-  // that the other side never takes. Servers tolerate no shorter time by
-  // default.
+  // A keepalive time also sets TCP_USER_TIMEOUT, which ends a write that the
+  // peer does not receive. By default, servers tolerate no shorter time.
   args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 300'000);
   return grpc::CreateCustomChannel(address.target, credentials_.channel, args);
 }
@@ -50,10 +50,10 @@ std::shared_ptr<grpc::Channel> ChannelFactory::ForHealth(
     const Address& address) const {
   grpc::ChannelArguments args = Arguments(address);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  // Despite its name, this limits one attempt to connect.
+  // Despite its name, this argument limits the time of one connection attempt.
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
-  // quantd accepts a ping every ten seconds. A server that does not says so,
-  // and gRPC then doubles the time by itself.
+  // quantd accepts one ping every ten seconds. Another server may reject pings
+  // at this rate; gRPC then doubles the interval.
   args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 15'000);
   args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   return grpc::CreateCustomChannel(address.target, credentials_.channel, args);

@@ -14,16 +14,16 @@
 
 namespace quantd::client {
 
-// Thread-safe.
+// Creates gRPC channels with the client's options and credentials. Thread-safe.
 class ChannelFactory {
  public:
   ChannelFactory(const ClientOptions& options,
                  const ChannelCredentials& credentials);
 
-  // Each channel has a connection of its own, made on first use.
+  // A channel for calls. Each channel makes its own connection on first use.
   std::shared_ptr<grpc::Channel> ForCalls(const Address& address) const;
-  // A channel for watching the server's health: notices a lost server sooner
-  // and tries to reconnect sooner.
+  // A channel for watching the server's health. It notices a lost server sooner
+  // and reconnects sooner than a channel for calls.
   std::shared_ptr<grpc::Channel> ForHealth(const Address& address) const;
 
  private:

@@ -18,12 +18,12 @@ constexpr char kKey[] = "credentials.key_file";
 constexpr char kToken[] = "credentials.token";
 constexpr char kTokenFile[] = "credentials.token_file";
 
-// Converts the error for an unusable file to a violation of its field.
+// Turns the error for an unusable file into a FieldError.
 absl::Status Refuse(const char* field, const absl::Status& status) {
-  return FieldError(field, "a good file", std::string(status.message()));
+  return FieldError(field, "a usable file", std::string(status.message()));
 }
 
-// RFC 6750's characters of a token; others could end the header.
+// The characters of a token in RFC 6750. Other characters could end the header.
 bool IsToken(std::string_view text) {
   for (const unsigned char c : text) {
     if (!absl::ascii_isalnum(c) &&
@@ -38,7 +38,7 @@ absl::StatusOr<std::string> LoadToken(const Credentials& credentials) {
   std::string token = credentials.token;
   if (!credentials.token_file.empty()) {
     if (!token.empty()) {
-      return FieldError(kToken, "either it or token_file", "both");
+      return FieldError(kToken, "only one of token and token_file", "both");
     }
     auto text =
         security::ReadSmallFile(credentials.token_file, credentials.token_file);
@@ -49,7 +49,7 @@ absl::StatusOr<std::string> LoadToken(const Credentials& credentials) {
     return token;
   }
   if (!IsToken(token)) {
-    // Not repeated in the message: it may be a secret.
+    // The message must not contain the token, which is a secret.
     return FieldError(credentials.token_file.empty() ? kToken : kTokenFile,
                       "letters, digits and -._~+/= on one line",
                       "something else");
@@ -74,7 +74,7 @@ absl::StatusOr<grpc::SslCredentialsOptions> LoadTls(
   const std::string& key_file = credentials.key_file;
   if (certificate_file.empty() != key_file.empty()) {
     return FieldError(key_file.empty() ? kKey : kCertificate,
-                      "a file, beside the other of the two", "none");
+                      "certificate_file and key_file together", "none");
   }
   if (certificate_file.empty()) return ssl;
   auto certificate =
@@ -114,7 +114,7 @@ absl::StatusOr<ChannelCredentials> LoadCredentials(
     if (!tls && !security::IsLoopback(target)) {
       return FieldError(
           "credentials.tls",
-          "TLS, or else the token would travel in plain text to another "
+          "TLS, because the token would be sent in plain text to another "
           "machine",
           fmt::format("plain text to {}", target));
     }
@@ -122,8 +122,8 @@ absl::StatusOr<ChannelCredentials> LoadCredentials(
   }
   if (!tls) {
     if (!credentials.server_name.empty()) {
-      return FieldError("credentials.server_name", "TLS with it",
-                        "plain text, where nobody shows a name");
+      return FieldError("credentials.server_name", "TLS",
+                        "plain text, where no certificate has a name");
     }
     made.channel = grpc::InsecureChannelCredentials();
     return made;

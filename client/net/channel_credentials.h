@@ -1,4 +1,4 @@
-// A client's Credentials in gRPC's form.
+// The client's Credentials as gRPC needs them.
 #ifndef QUANTD_CLIENT_NET_CHANNEL_CREDENTIALS_H_
 #define QUANTD_CLIENT_NET_CHANNEL_CREDENTIALS_H_
 
@@ -17,17 +17,17 @@ namespace quantd::client {
 
 struct ChannelCredentials {
   std::shared_ptr<grpc::ChannelCredentials> channel;
-  std::string server_name;    // empty: the one dialled
-  std::string authorization;  // value of the metadata; empty: none
+  std::string server_name;    // in the certificate; empty: the target's name
+  std::string authorization;  // metadata value; empty: not sent
 
-  // Applies to each channel.
+  // Adds the server name to the arguments of a channel.
   void Configure(grpc::ChannelArguments* arguments) const;
-  // Applies to each call.
+  // Adds the token to the metadata of a call.
   void Authorize(grpc::ClientContext* context) const;
 };
 
-// Reads and checks the files. FieldError if a file cannot be used. `target`
-// determines whether a token may be sent in plain text.
+// Reads and checks the files. Returns a FieldError if a file cannot be used. A
+// token may be sent in plain text only if `target` is on this machine.
 absl::StatusOr<ChannelCredentials> LoadCredentials(
     std::string_view target, const Credentials& credentials);
 

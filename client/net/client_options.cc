@@ -6,7 +6,7 @@
 namespace quantd::client {
 namespace {
 
-// Smaller bands are not worth a call of their own.
+// Smaller bands take longer as calls of their own.
 constexpr size_t kLeastBandBytes = size_t{256} << 10;
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 namespace quantd::client {
 
-// FieldError if a value is out of range.
+// Returns a FieldError if a value is out of range.
 absl::Status CheckOptions(const ClientOptions& options);
 
 }  // namespace quantd::client

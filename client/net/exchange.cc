@@ -16,20 +16,20 @@ using Clock = std::chrono::system_clock;
 using std::chrono::milliseconds;
 
 absl::Status NoServer() {
-  absl::Status status = absl::UnavailableError("no server can be had");
+  absl::Status status = absl::UnavailableError("no server is available");
   SetRetryHint(&status, milliseconds(0));
   return status;
 }
 
-// Reconnects a lost connection, at the latest by `until`. gRPC connects only
-// while somebody waits in a queue that it is part of, or every five seconds:
-// otherwise a server that is back might go unnoticed for 20 s.
+// Reconnects a lost channel, but no longer than until `until`. gRPC only
+// connects while a thread waits on one of its queues, or every five seconds.
+// Without this, a restarted server could go unnoticed for 20 s.
 constexpr milliseconds kLook{20};
 void Reconnect(Time until, grpc::Channel* channel, CallControl& control) {
   while (channel != nullptr && !control.cancelled() && Clock::now() < until) {
     const auto state = channel->GetState(/*try_to_connect=*/true);
     if (state == GRPC_CHANNEL_READY) return;
-    // Waits in short steps, to see whether the call is still wanted.
+    // Short waits, so that a cancelled call ends soon.
     channel->WaitForStateChange(state, std::min(until, Clock::now() + kLook));
   }
 }
@@ -95,10 +95,10 @@ absl::Status Exchange::Run(size_t bytes, Attempt attempt,
     if (servers_->HasAnother(tried) && backoff.MayMove(status)) continue;
     const auto delay = backoff.Next(status);
     const Time next = Clock::now() + delay.value_or(milliseconds(0));
-    // The server's last error says more than "deadline exceeded".
+    // The last error of a server explains more than "deadline exceeded".
     if (!delay || next >= limit.deadline) {
-      // Reconnects for the next call, so that single attempts find the server
-      // again.
+      // Reconnects for later calls, so that a call without retries finds a
+      // restarted server.
       Reconnect(std::min(limit.deadline, Clock::now() + kLook), channel.get(),
                 control);
       return Explain(status, limit, trip->attempts);
@@ -117,7 +117,7 @@ absl::Status Exchange::Explain(const absl::Status& status,
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
       if (servers > 1) {
-        text = fmt::format("none of {} quantd servers takes the call: {}",
+        text = fmt::format("none of {} quantd servers accepted the call: {}",
                            servers, servers_->Account());
       } else if (attempts == 0) {
         text = fmt::format("cannot reach a quantd server: {}",

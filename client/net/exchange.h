@@ -1,5 +1,6 @@
-// Makes one call: picks a server, sends, and retries there or elsewhere, until
-// there is an answer, a retry is useless, or the time is up.
+// Makes one call: picks a server, sends the request, and retries on this server
+// or another, until there is an answer, a retry is useless, or the deadline
+// passes.
 #ifndef QUANTD_CLIENT_NET_EXCHANGE_H_
 #define QUANTD_CLIENT_NET_EXCHANGE_H_
 
@@ -21,29 +22,29 @@
 
 namespace quantd::client {
 
-// How a message reached its answer.
+// How a request was answered.
 struct Trip {
-  int attempts = 0;      // how often it was sent
+  int attempts = 0;      // how often the request was sent
   bool by_unix = false;  // the last attempt used a unix socket
-  // A server that received it did not answer, and may still be working on it.
+  // A server received the request and did not answer. It may still work on it.
   bool unsure = false;
 };
 
-// Thread-safe.
+// Makes calls to the servers of one client. Thread-safe.
 class Exchange {
  public:
-  // `target` is for error messages. `servers` must outlive this.
+  // `target` appears in error messages. `servers` must outlive this.
   Exchange(std::string target, const ClientOptions& options,
            const ChannelCredentials& credentials, Servers* servers);
 
-  // Returns when gRPC holds no piece of the message any more. `reply` must be
-  // empty. An error's text has the last error of every server that could not be
-  // reached.
+  // Sends `message`. Returns after gRPC has released every piece of it. `reply`
+  // must be empty. If no server can be reached, the error's text has the last
+  // error of each server.
   absl::Status Run(const Message& message, const CallLimit& limit,
                    CallControl& control, ReceivedMessage* reply, Trip* trip,
                    const OnSent& on_sent = {});
-  // Retries any other operation that sends `bytes`. Each call of `attempt` is
-  // one attempt.
+  // Runs any other operation that sends `bytes` bytes, with the same retries.
+  // Each call of `attempt` is one attempt.
   using Attempt = absl::FunctionRef<absl::Status(grpc::GenericStub& stub,
                                                  const OnSent& on_sent)>;
   absl::Status Run(size_t bytes, Attempt attempt, const CallLimit& limit,

@@ -20,11 +20,12 @@ using std::chrono::milliseconds;
 constexpr char kMethod[] = "/grpc.health.v1.Health/Watch";
 constexpr milliseconds kFirstPause{50};
 constexpr milliseconds kLongestPause{500};
-// Interval of checks on a server without a health service.
+// Pause between checks of a server that has no health service.
 constexpr milliseconds kNoServicePause{2000};
 
-// Parses HealthCheckResponse {ServingStatus status = 1}, in which 1 is SERVING.
-// An unreadable message does not count against a server that answers.
+// Parses HealthCheckResponse {ServingStatus status = 1}. Status 2 is
+// NOT_SERVING. A message that cannot be parsed counts as serving, since the
+// server answers.
 bool SaysNotServing(ReceivedMessage& message) {
   std::string bytes;
   for (const std::string_view piece : message.Pieces()) bytes += piece;
@@ -33,7 +34,8 @@ bool SaysNotServing(ReceivedMessage& message) {
 
 }  // namespace
 
-// Always has one event pending, which keeps it alive.
+// Watches one server. It always has one event pending in the queue, and is
+// deleted when Proceed returns false.
 class HealthWatcher::Watch {
  public:
   Watch(grpc::CompletionQueue* queue, std::shared_ptr<grpc::Channel> channel,
@@ -46,7 +48,7 @@ class HealthWatcher::Watch {
   void Begin() {
     std::lock_guard lock(mutex_);
     spoke_ = false;
-    // It is in memory owned by the call of the context.
+    // The old call lies in memory of the old context, so it goes first.
     call_.reset();
     context_ = std::make_unique<grpc::ClientContext>();
     if (stopped_) context_->TryCancel();
@@ -68,14 +70,14 @@ class HealthWatcher::Watch {
     pause_.Cancel();
   }
 
-  // Handles the event. Returns false if no more will come.
+  // Handles the pending event. Returns false if no event follows.
   bool Proceed(bool ok) {
     const bool over = stopped();
     switch (step_) {
       case Step::kStarting:
         if (!ok) return Finish();
         step_ = Step::kAsking;
-        // An empty HealthCheckRequest asks for the server as a whole.
+        // An empty HealthCheckRequest asks for the health of the whole server.
         call_->Write(grpc::ByteBuffer(nullptr, 0),
                      grpc::WriteOptions().set_last_message(), this);
         return true;
@@ -87,7 +89,7 @@ class HealthWatcher::Watch {
         spoke_ = true;
         pause_length_ = kFirstPause;
         if (SaysNotServing(reply_)) {
-          report_(Health::kDraining, "it asks for no more calls");
+          report_(Health::kDraining, "it is draining");
         } else {
           report_(Health::kServing, "");
         }
@@ -126,7 +128,7 @@ class HealthWatcher::Watch {
   bool Pause() {
     milliseconds length = pause_length_;
     if (spoke_) {
-      // A connection may end for many reasons; the next attempt shows which.
+      // The reason is unknown here. The next attempt shows it.
       report_(Health::kUnknown, "the connection was lost");
     } else if (status_.error_code() == grpc::StatusCode::UNAVAILABLE ||
                status_.error_code() == grpc::StatusCode::CANCELLED) {
@@ -138,7 +140,8 @@ class HealthWatcher::Watch {
     }
     step_ = Step::kPausing;
     std::lock_guard lock(mutex_);
-    // If Stop cancelled the pause before it was set, it would not end early.
+    // Stop may have come before the alarm was set, and could not cancel it
+    // then.
     if (stopped_) length = milliseconds(0);
     pause_.Set(queue_, std::chrono::system_clock::now() + length, this);
     return true;

@@ -20,33 +20,35 @@ namespace quantd::client {
 class HealthWatcher {
  public:
   HealthWatcher();
-  // Ends all watches; no report comes afterwards.
+  // Ends all watches. No report is made afterwards.
   ~HealthWatcher();
   HealthWatcher(const HealthWatcher&) = delete;
 
   class Watch;
 
-  // Called on the watcher's thread without locks. `why` is for people; it is
-  // set with kDraining and kDown.
+  // Receives a server's health, on the watcher's thread and without locks held.
+  // `why` explains kDraining and kDown in messages; it is empty otherwise.
   using Report = std::function<void(Health health, const std::string& why)>;
 
-  // Watches over `channel`, again after failures, until stopped. A server
-  // without a health service counts as serving while it answers.
+  // Watches the server of `channel` until Stop, with new attempts after
+  // failures. A server without a health service counts as serving while it
+  // answers.
   Watch* Start(std::shared_ptr<grpc::Channel> channel, Report report);
-  // Tries at once to reach a server that could not be reached.
+  // Ends the current pause: tries at once to reach a server that is down.
   void Hurry(Watch* watch);
-  // Does not wait: a report may still be in progress. `watch` becomes invalid.
+  // Ends a watch without waiting: one report may still be running. `watch`
+  // becomes invalid.
   void Stop(Watch* watch);
 
  private:
   void Run();
 
   std::mutex mutex_;
-  std::unordered_set<Watch*> watches_;  // not stopped
-  int alive_ = 0;                       // including stopped ones
+  std::unordered_set<Watch*> watches_;  // watches that were not stopped
+  int alive_ = 0;                       // all watches not yet deleted
   bool closing_ = false;
   grpc::CompletionQueue queue_;
-  std::thread thread_;  // the last member: it uses all of the above
+  std::thread thread_;  // last, because it uses the members above
 };
 
 }  // namespace quantd::client

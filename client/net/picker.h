@@ -1,4 +1,4 @@
-// Chooses the server for a call. Has no clock, no network and no threads.
+// Chooses the server for a call. A pure function: no clock, network or threads.
 #ifndef QUANTD_CLIENT_NET_PICKER_H_
 #define QUANTD_CLIENT_NET_PICKER_H_
 
@@ -12,37 +12,38 @@ namespace quantd::client {
 
 // A server's last known health.
 enum class Health {
-  kUnknown,   // nothing yet: connecting or reconnecting
-  kServing,   // or it answers and has no health service
-  kDraining,  // answers, but asks for no more calls
-  kDown,      // it cannot be reached
+  kUnknown,   // no answer yet: connecting or reconnecting
+  kServing,   // serving, or answering without a health service
+  kDraining,  // answering, but asking clients to send no more calls
+  kDown,      // unreachable
 };
 
 struct Candidate {
   Health health = Health::kUnknown;
   size_t bytes_under_way = 0;  // requests sent and not yet answered
   uint64_t last_pick = 0;      // counts up; the smallest is the oldest pick
-  bool tried = false;          // by this call, since it last paused
-  // Avoid the server until then: it was busy, refused or failed a call.
+  bool tried = false;          // this call has tried it since its last pause
+  // The server is avoided until this time, because it was busy, or refused or
+  // failed a call.
   std::chrono::system_clock::time_point avoid_until = {};
 };
 
 struct Choice {
   enum class Kind {
-    kTake,  // take `index`
-    kWait,  // until the health of an unknown server is known
+    kTake,  // use candidate `index`
+    kWait,  // wait until the health of an unknown server is known
     kNone,  // this call has tried all servers
   };
   Kind kind = Kind::kNone;
   size_t index = 0;
-  // The server should be avoided, but there is no better one.
+  // The chosen server is one to avoid, but there is no better one.
   bool avoided = false;
 };
 
-// Picks, among serving servers that were not tried, the one with the fewest
-// bytes in flight; among equals, the one picked least recently. Servers to
-// avoid come last. A draining server, which still takes calls for a moment, is
-// picked only if no other serves or may turn out to.
+// Chooses among the serving servers that the call has not tried. The server
+// with the fewest bytes in flight wins; among equals, the one chosen least
+// recently. Servers to avoid come last. A draining server still accepts calls
+// for a moment. It is chosen only if no other server is serving or unknown.
 Choice Choose(absl::Span<const Candidate> candidates,
               std::chrono::system_clock::time_point now);
 

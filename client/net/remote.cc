@@ -26,9 +26,9 @@
 namespace quantd::client {
 namespace {
 
-// The payload stays in the caller's memory. FieldError ("payload") if it
-// exceeds one message, ("message") if everything else exceeds what a server
-// reads.
+// Builds a request. The payload stays in the caller's memory. Returns a
+// FieldError for "payload" if the payload exceeds one message, and for
+// "message" if the rest of the request exceeds what a server accepts.
 absl::StatusOr<Message> RequestOf(const Plan& plan, const Lending& lending) {
   size_t size = 0;
   for (const auto& piece : lending.payload) size += piece.size();
@@ -58,7 +58,7 @@ class Remote : public Endpoint {
   Lending Lend(const Call& call) override {
     std::vector<Destination> places(call.into.begin(), call.into.end());
     HostMemory own;
-    // Results of a call with inputs in shared memory go there, too.
+    // If the inputs lie in shared memory, results are placed there, too.
     if (!call.payload.empty() && regions_.Holds(call.payload[0]) &&
         regions_.Settled(call.payload[0])) {
       own = PlaceResults(call.plan, &places);
@@ -103,8 +103,8 @@ class Remote : public Endpoint {
     const auto violation = GetFieldViolation(result.status());
     const bool unknown = absl::IsUnimplemented(result.status()) ||
                          (violation && violation->field == "request");
-    // The server ended the stream when its maxima were known, or does not
-    // support such streams.
+    // The server either ended the stream when its maxima were known, or does
+    // not support reducing streams. RunInTwo serves both cases.
     if (!result.ok() && (reduction.found() || unknown)) return std::nullopt;
     return result;
   }
@@ -133,7 +133,7 @@ class Remote : public Endpoint {
     if (door_.path.empty()) return Endpoint::AllocateHost(bytes);
     const auto page = static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
     if (bytes > SIZE_MAX - page) {
-      return absl::ResourceExhaustedError("no machine has so much memory");
+      return absl::ResourceExhaustedError("no memory for so many bytes");
     }
     return Known(
         SharedRegion::Allocate((bytes + page - 1) / page * page, door_), bytes);
@@ -198,7 +198,8 @@ class Remote : public Endpoint {
           [&](grpc::GenericStub& stub, const OnSent& told) {
             absl::Status s =
                 sender.Send(stub, call.limit, told, call.control, &reply);
-            // A repeated stream would find no others to meet.
+            // If the maxima were reported, a repeated stream would be too late
+            // for the reduction.
             const bool met = reduction != nullptr && reduction->found();
             return s.ok() || !met ? s : absl::AbortedError(s.message());
           },
@@ -215,8 +216,7 @@ class Remote : public Endpoint {
     return HostMemory((*made)->bytes().first(bytes), *made, true);
   }
 
-  // Sends a message until it is answered. Returns what `read` makes of the
-  // answer.
+  // Sends a message with retries. Returns `read(reply)`.
   template <typename Answer, typename Read>
   absl::StatusOr<Answer> Ask(const absl::StatusOr<Message>& message,
                              const CallLimit& limit, CallControl& control,
@@ -231,7 +231,7 @@ class Remote : public Endpoint {
     return read(reply.Pieces());
   }
 
-  const DoorAddress door_;  // without a path: no shared memory
+  const DoorAddress door_;  // an empty path: no shared memory
   const ChannelCredentials credentials_;
   const int channels_;
   SharedRegions regions_;
@@ -246,7 +246,7 @@ absl::StatusOr<std::unique_ptr<Endpoint>> OpenRemote(
   auto places = ParseTarget(target);
   if (!places.ok()) return places.status();
   if (!options.memory_socket.empty() && places->size() != 1) {
-    return FieldError("memory_socket", "a target of one address",
+    return FieldError("memory_socket", "a target with a single address",
                       std::string(target));
   }
   const auto credentials = LoadCredentials(target, options.credentials);

@@ -1,4 +1,5 @@
-// An Endpoint for servers: every call is a message to one of them.
+// An Endpoint for servers. Every call becomes a message or stream to one
+// server.
 #ifndef QUANTD_CLIENT_NET_REMOTE_H_
 #define QUANTD_CLIENT_NET_REMOTE_H_
 
@@ -11,7 +12,8 @@
 
 namespace quantd::client {
 
-// Implements Client::Create. The options must have passed CheckOptions.
+// Implements Client::Create for servers. `options` must have passed
+// CheckOptions.
 absl::StatusOr<std::unique_ptr<Endpoint>> OpenRemote(
     std::string_view target, const ClientOptions& options);
 

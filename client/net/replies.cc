@@ -11,7 +11,7 @@
 namespace quantd::client {
 
 absl::Status NotOurMessage() {
-  return absl::InternalError("the reply is not a message of quantd.v1");
+  return absl::InternalError("the reply is not a valid quantd.v1 message");
 }
 
 namespace {

@@ -1,4 +1,4 @@
-// Converts servers' replies to results. Nothing in a reply is trusted.
+// Converts servers' replies to results. Replies are not trusted.
 #ifndef QUANTD_CLIENT_NET_REPLIES_H_
 #define QUANTD_CLIENT_NET_REPLIES_H_
 
@@ -16,14 +16,15 @@
 
 namespace quantd::client {
 
-// INTERNAL: the reply is not one of this service.
+// The INTERNAL error for a reply that is not valid.
 absl::Status NotOurMessage();
 
-// Reads the reply to `plan`'s request from the pieces in which it arrived.
-// Parts are copied once, to `into` or to memory of the Result. INTERNAL if the
-// reply does not match the plan, UNIMPLEMENTED if the server does not know one
-// of its options. Tensors that were `lent` may be there already; `by_loan` is
-// then the call's transport.
+// Reads the reply to a request of `plan`. `slices` are the pieces in which the
+// reply arrived. Each output is copied once, to `into` or to memory of the
+// Result; outputs in `lent` memory are already in place. Returns INTERNAL if
+// the reply does not match the plan, and UNIMPLEMENTED if the server does not
+// know an option of the plan. If anything was lent, the result's transport is
+// `by_loan`.
 absl::StatusOr<Result> ReadReply(const Plan& plan,
                                  absl::Span<const std::string_view> slices,
                                  absl::Span<const Destination> into,

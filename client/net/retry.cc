@@ -40,13 +40,13 @@ bool Backoff::MayMove(const absl::Status& status) {
   if (policy_.max_attempts <= 1) return false;
   const auto error = GetServerError(status);
   if (error && error->reason == ErrorReason::kDeviceFault) {
-    // Only once: a second fault is probably caused by the request.
+    // One retry only: a second fault is probably caused by the request.
     return ++faults_ == 1;
   }
   if (!GetRetryHint(status)) return false;
   if (status.code() == absl::StatusCode::kUnavailable) return CountUnanswered();
-  // Being busy here says nothing about other servers. But if gRPC's memory
-  // quota killed the stream, the message itself may be the cause.
+  // Other servers may have memory. But without details, gRPC's memory quota
+  // ended the stream, perhaps because of the message's size.
   return error.has_value();
 }
 
@@ -59,13 +59,13 @@ std::optional<std::chrono::milliseconds> Backoff::Next(
     return std::max(hint->delay, Jittered());
   }
   if (!GetServerError(status) && hint->delay.count() == 0) {
-    // gRPC's memory quota, not the server's admission, ended the stream. Retry
-    // once, slowly: the same message may well be killed again.
+    // gRPC's memory quota ended the stream, and not the server's admission.
+    // Retry once and late, because the quota may end the same message again.
     if (++killed_ > 1) return std::nullopt;
     return policy_.max_backoff / 2 + Jittered();
   }
-  // The server is alive and says when to return, so retry until the deadline.
-  // Jitter is added so that refused calls do not all return at once.
+  // The server works and says when to retry. Retries continue until the
+  // deadline. Jitter spreads the retries of calls that were refused together.
   return hint->delay + Jittered();
 }
 

@@ -1,10 +1,10 @@
-// Decides whether and when a failed call is repeated. Has no clock and no
+// Decides whether and when a failed call is repeated. Uses no clock and no
 // network.
 //
-// Every call of the service is a pure function of its request, including the
-// seed of stochastic rounding. Repeating it, here or elsewhere, while the first
-// server still works on it costs time but does no harm. So a retry needs no
-// confirmation that the server did not begin.
+// Every call is a pure function of its request, which includes the seed of
+// stochastic rounding. Repeating a call while a server still works on it costs
+// time but does no harm. A retry therefore needs no proof that the server did
+// not start.
 #ifndef QUANTD_CLIENT_NET_RETRY_H_
 #define QUANTD_CLIENT_NET_RETRY_H_
 
@@ -18,13 +18,13 @@
 
 namespace quantd::client {
 
-// Protects a server that does not answer: retries stop while too many recent
-// calls have failed. Thread-safe, one per client.
+// Stops retries while too many recent calls have failed, to protect a server
+// that does not answer. One per client. Thread-safe.
 class RetryBudget {
  public:
-  // Counts a failure. Returns whether a retry is affordable.
+  // Counts a failed call. Returns whether a retry is allowed.
   bool Spend();
-  void Refund();  // a call succeeded
+  void Refund();  // counts a call that succeeded
 
  private:
   static constexpr double kFull = 100;
@@ -39,11 +39,11 @@ class Backoff {
  public:
   Backoff(const RetryPolicy& policy, RetryBudget* budget, uint64_t seed);
 
-  // Whether a call that failed at one server may at once be sent to another
-  // one. Must be called only if there is a healthy one.
+  // Whether a call that failed at one server may be sent to another at once.
+  // Call it only if there is a healthy one.
   bool MayMove(const absl::Status& status);
 
-  // How long to wait before the next attempt; nullopt: do not retry.
+  // The time to wait before the next attempt. nullopt if there must be none.
   std::optional<std::chrono::milliseconds> Next(const absl::Status& status);
 
  private:
@@ -54,9 +54,9 @@ class Backoff {
   RetryBudget* const budget_;
   std::mt19937_64 random_;
   double base_ms_;
-  int unanswered_ = 0;  // number of UNAVAILABLE so far
-  int faults_ = 0;      // number of device faults so far
-  int killed_ = 0;      // RESOURCE_EXHAUSTED without details so far
+  int unanswered_ = 0;  // UNAVAILABLE errors so far
+  int faults_ = 0;      // device faults so far
+  int killed_ = 0;      // RESOURCE_EXHAUSTED errors without details so far
 };
 
 }  // namespace quantd::client

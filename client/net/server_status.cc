@@ -22,14 +22,14 @@ namespace {
 
 constexpr char kDetailUrl[] = "type.googleapis.com/quantd.v1.ErrorDetail";
 
-// The parts of a google.rpc.Status that we read.
+// The fields of a google.rpc.Status that are used here.
 struct RpcStatus {
   absl::StatusCode code = absl::StatusCode::kUnknown;
   std::string message;
-  std::optional<v1::ErrorDetail> detail;  // the first
+  std::optional<v1::ErrorDetail> detail;  // the first ErrorDetail
 };
 
-// Parses the well-formed beginning. Fields: 1 is the code, 2 the message, 3
+// Parses as much as is well-formed. Field 1 is the code, 2 the message, and 3
 // repeated google.protobuf.Any.
 RpcStatus ReadStatus(const std::string& rpc_status) {
   using google::protobuf::internal::WireFormatLite;
@@ -42,7 +42,7 @@ RpcStatus ReadStatus(const std::string& rpc_status) {
     std::string bytes;
     if (tag == 1 << 3) {
       if (!in.ReadVarint32(&number)) break;
-      // OK is not an error's code.
+      // An error must not have the code OK.
       if (number >= 1 && number <= 16) {
         status.code = static_cast<absl::StatusCode>(number);
       }
@@ -74,7 +74,8 @@ std::string Trailer(const grpc::ClientContext& context, const char* name) {
   return std::string(found->second.data(), found->second.size());
 }
 
-// When the server accepts the call again; nullopt: never.
+// How long to wait before the server accepts the call again. nullopt if retries
+// are useless.
 std::optional<std::chrono::milliseconds> RetryDelay(
     absl::StatusCode code, const grpc::ClientContext& context,
     const std::optional<v1::ErrorDetail>& detail) {
@@ -101,29 +102,28 @@ absl::Status FromGrpc(const grpc::Status& status,
   std::string message = status.error_message();
   const auto [word, text, detail] = ReadStatus(status.error_details());
   if (code == absl::StatusCode::kCancelled && detail) {
-    // A proxy reset the stream because the server answered before the whole
-    // request had come. The answer is in the trailers.
+    // A proxy reset the stream because the server answered before it had
+    // received the whole request. The server's answer is in the trailers.
     code = word;
     message = text;
   }
   const std::string id = Trailer(context, wire::kRequestIdKey);
-  // gRPC sometimes reports this for a closed connection.
+  // gRPC reports "Stream removed" for some closed connections.
   const bool removed = code == absl::StatusCode::kUnknown &&
                        status.error_message() == "Stream removed";
   if ((code == absl::StatusCode::kCancelled || removed) && !detail &&
       id.empty()) {
-    // CANCELLED without details comes neither from the service nor from this
-    // caller: gRPC refuses calls like this while a server shuts down.
+    // The service always adds details, and the caller did not cancel. gRPC
+    // itself refuses calls like this while a server shuts down.
     absl::Status result = absl::UnavailableError(
-        "the call was ended on the way, or by a server "
-        "that shuts down");
+        "the connection failed during the call, or the server shut down");
     SetRetryHint(&result, std::chrono::milliseconds(0));
     return result;
   }
   absl::Status result(code, message);
   if (detail && code == absl::StatusCode::kInvalidArgument &&
       !detail->field().empty()) {
-    // FieldError knows how its parts are stored in a status.
+    // FieldError builds the payload that represents the field in a status.
     const absl::Status field =
         FieldError(detail->field(), detail->expected(), detail->got());
     field.ForEachPayload([&](absl::string_view url, const absl::Cord& value) {

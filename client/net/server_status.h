@@ -10,9 +10,9 @@
 
 namespace quantd::client {
 
-// `status` must not be OK, and the call of `context` must have ended: its
-// trailers are read. Returns CANCELLED only if the service said so; a caller
-// knows of its own cancellation.
+// `status` must not be OK. The call of `context` must have ended, because its
+// trailers are read. Returns CANCELLED only if the service reported it: callers
+// know of their own cancellations.
 absl::Status FromGrpc(const grpc::Status& status,
                       const grpc::ClientContext& context);
 

@@ -15,19 +15,18 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::system_clock;
 
-constexpr milliseconds kFresh{30'000};  // how long an answer of DNS is good
-// Interval of look-ups for lost servers.
+constexpr milliseconds kFresh{30'000};  // how long resolved addresses are used
+// Time between look-ups when servers are lost.
 constexpr milliseconds kLostAgain{1000};
-// Interval for a name that never resolved.
+// Time between look-ups of a name that has never resolved.
 constexpr milliseconds kUnresolved{100};
 
-// How long a server or connection is avoided if others are as good. A server's
-// watch may end this earlier.
+// How long a failed server or connection is avoided if there is a better one. A
+// report of the server's watch can end this earlier.
 constexpr milliseconds kAfterLoss{1000};
 constexpr milliseconds kAfterFault{5000};
 
-// Counted for each call beside its bytes, since even an empty one costs
-// something.
+// Added to the bytes of each call, because even an empty call has a cost.
 constexpr size_t kBytesOfACall = 4096;
 
 constexpr size_t kListed = 8;
@@ -47,15 +46,15 @@ struct Servers::Server {
   Address address;
   std::vector<std::unique_ptr<Connection>> connections;
   Candidate state;
-  std::string said;  // its last error
+  std::string said;  // the last error
   HealthWatcher::Watch* watch = nullptr;
 
   Connection* LeastBusy() const;
 };
 
-// The connection with the fewest bytes among equally good ones. A connection
-// that fails always has the fewest bytes and would get all calls, so
-// connections that are not made yet are avoided beside a failed one.
+// The connection with the fewest bytes in flight among those of the best rank.
+// A failing connection always has the fewest bytes and would attract all calls.
+// While a connection is failing, unconnected ones are avoided as well.
 Servers::Connection* Servers::Server::LeastBusy() const {
   const auto now = Clock::now();
   const auto is_lost = [now](const auto& c) { return c->avoid_until > now; };
@@ -189,7 +188,7 @@ std::optional<Servers::Lease> Servers::Pick(size_t bytes, Time deadline,
     const bool hope =
         choice.kind == Choice::Kind::kWait || (servers_.empty() && asking);
     if (!hope || control.cancelled() || Clock::now() >= deadline) {
-      // The caller may retry soon.
+      // Hurry, because the caller may retry soon.
       for (const auto& server : servers_) {
         if (server->state.health == Health::kDown) {
           watcher_->Hurry(server->watch);
@@ -228,7 +227,7 @@ void Servers::Report(const Lease& lease, const absl::Status& status) {
       server.said.clear();
       break;
     case absl::StatusCode::kUnavailable:
-      // Answers of the server itself have an id.
+      // Only an error from the server itself has a request id.
       if (GetRequestId(status).empty()) {
         connection.avoid_until = now + kAfterLoss;
       }
@@ -244,7 +243,7 @@ void Servers::Report(const Lease& lease, const absl::Status& status) {
       }
       break;
     case absl::StatusCode::kDeadlineExceeded:
-      if (error) break;  // it answers, however slowly
+      if (error) break;  // the server did answer
       avoid(kAfterFault);
       server.said = "it did not answer in time";
       break;
@@ -261,7 +260,7 @@ std::string Servers::Account() const {
     if (said.empty()) {
       said = server->state.health == Health::kUnknown
                  ? "no connection yet"
-                 : "nothing is known against it";
+                 : "it has reported no error";
     }
     lines.push_back(fmt::format("{}: {}", server->address.text(), said));
   }
@@ -288,7 +287,7 @@ void Servers::LookUp(milliseconds max_age) {
     if (name.asking || now < name.asked + max_age) continue;
     name.asking = true;
     name.asked = now;
-    // A look-up cannot be cancelled, so nobody waits for its thread.
+    // A look-up cannot be cancelled, so its thread is detached.
     std::thread([i, what = name.name, resolver = resolver_, link = link_] {
       auto found = resolver(what);
       std::lock_guard lock(link->mutex);
@@ -334,8 +333,8 @@ void Servers::Rebuild() {
           std::make_unique<Connection>(channels_.ForCalls(address)));
     }
     server->address = std::move(address);
-    // At a random position: clients that start together must not all begin with
-    // the same server.
+    // Inserted at a random position, so that clients that start together do not
+    // all call the same server first.
     const size_t place = random_() % (servers_.size() + 1);
     servers_.insert(servers_.begin() + static_cast<ptrdiff_t>(place),
                     std::move(server));
@@ -352,7 +351,7 @@ void Servers::Rebuild() {
 
 void Servers::StartWatch(const std::shared_ptr<Server>& server) {
   if (watcher_ == nullptr) watcher_ = std::make_unique<HealthWatcher>();
-  // A report may come after the server has been dropped.
+  // A report may arrive after the server was removed.
   const std::weak_ptr<Server> weak = server;
   server->watch =
       watcher_->Start(channels_.ForHealth(server->address),
@@ -373,7 +372,7 @@ void Servers::OnHealth(Server* server, Health health, const std::string& why) {
     server->said.clear();
     server->state.avoid_until = {};
     for (const auto& connection : server->connections) {
-      // It may have failed to connect, and be waiting to try again.
+      // The channel may be waiting after a failed attempt to connect.
       grpc::experimental::ChannelResetConnectionBackoff(
           connection->channel.get());
     }

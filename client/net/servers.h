@@ -1,18 +1,17 @@
 // Finds the servers that a client may call, watches their health, and picks one
 // for each call.
 //
-// Every server has connections of its own, and gRPC balances nothing. Its
-// round_robin picks the next connection whatever its load, which is wrong for
-// tensors of up to 512 MiB, and a failed call could not ask for a different
-// server.
+// Each server has its own connections; gRPC's load balancing is not used. Its
+// round_robin policy ignores load, which is wrong for tensors of up to 512 MiB,
+// and cannot send a failed call to a different server.
 //
-// If there are several servers, each is watched over a connection of its own,
-// so that a call meets a dead or draining one only if that happens during the
-// call. A single server is not watched, since there is no choice.
+// If there are several servers, each is watched over a separate connection. A
+// call then meets a dead or draining server only if the state changed just now.
+// A single server is not watched, because there is no choice.
 //
-// Names are resolved with the first call, when the answer is half a minute old
-// and, at most once a second, when a server was lost. A name that no longer
-// resolves keeps its addresses.
+// Names are resolved with the first call, after half a minute, and, at most
+// once a second, when a server is lost. A name that no longer resolves keeps
+// its addresses.
 #ifndef QUANTD_CLIENT_NET_SERVERS_H_
 #define QUANTD_CLIENT_NET_SERVERS_H_
 
@@ -37,23 +36,23 @@
 
 namespace quantd::client {
 
-// Thread-safe.
+// The servers of one client. Thread-safe.
 class Servers {
   struct Connection;
   struct Server;
 
  public:
-  // `connections` is the number to each server, for calls.
+  // Each server gets `connections` connections for calls.
   Servers(std::vector<Place> places, ChannelFactory channels, int connections,
           Resolver resolver = ResolveBySystem);
-  // There must be no lease left. Does not wait for a name that is being
+  // All leases must have ended. Does not wait for names that are being
   // resolved.
   ~Servers();
   Servers(const Servers&) = delete;
 
-  // One call's use of a connection. Its bytes count as in flight to the server
-  // until it is destroyed, and on the connection until they are reported as
-  // sent.
+  // One call's use of a connection. The call's bytes count as in flight to the
+  // server until the lease ends, and as in flight on the connection until
+  // PayloadIsSent.
   class Lease {
    public:
     Lease(Lease&&) = default;
@@ -70,23 +69,23 @@ class Servers {
     std::unique_ptr<Return> taken_;
   };
 
-  // Servers that a call was sent to, which it avoids.
+  // The servers that one call has been sent to. Its retries avoid them.
   using Tried = std::vector<std::shared_ptr<const Server>>;
 
-  // Picks the server for a call of that size and adds it to `tried`. Waits
-  // until some server is known to serve. nullopt if all servers were tried, the
-  // deadline has passed, or the call was cancelled.
+  // Picks the server for a call of `bytes` bytes and adds it to `tried`. Waits
+  // until at least one server is known to serve. Returns nullopt if all servers
+  // were tried, the deadline has passed, or the call was cancelled.
   std::optional<Lease> Pick(size_t bytes, Time deadline, CallControl& control,
                             Tried* tried);
   // Whether Pick would return a healthy server at once.
   bool HasAnother(const Tried& tried);
 
-  // Reports how the call ended.
+  // Records how the call of `lease` ended.
   void Report(const Lease& lease, const absl::Status& status);
 
-  // The problem with each server or name, for people; a long list is cut.
+  // The last error of each server or name, for messages. A long list is cut.
   std::string Account() const;
-  // The number of servers, including names that did not resolve.
+  // The number of servers. A name that has not resolved counts as one.
   size_t size() const;
 
  private:
@@ -112,9 +111,9 @@ class Servers {
   std::unordered_set<CallControl*> waiters_;
   uint64_t picks_ = 0;
   std::minstd_rand random_{std::random_device{}()};
-  // Look-ups that outlive this object detect that through the link.
+  // A look-up that ends after this object finds a null owner in the link.
   const std::shared_ptr<Link> link_;
-  // The last member: its thread uses all of the above.
+  // Last, because its thread uses the members above.
   std::unique_ptr<HealthWatcher> watcher_;
 };
 

@@ -11,15 +11,15 @@
 namespace quantd::client {
 namespace {
 
-// Smaller payloads are copied behind the head: one small slice is cheaper than
+// Smaller payloads are appended to the head: copying them is cheaper than
 // tracking borrowed memory.
 constexpr size_t kCopyBelow = 16 << 10;
 
-// Waits for the next event.
+// Waits for the next event. Polls for `busy_poll` before it blocks.
 void AwaitEvent(grpc::CompletionQueue& queue,
                 std::chrono::microseconds busy_poll) {
   using Clock = std::chrono::steady_clock;
-  // A deadline in the past: nothing is waited for.
+  // A deadline in the past: AsyncNext does not wait.
   constexpr std::chrono::system_clock::time_point kNow;
   void* tag = nullptr;
   bool ok = false;
@@ -63,7 +63,7 @@ Sender::Sender(const Message& message, const ChannelCredentials& credentials,
       size_(message.size()),
       pins_(std::make_shared<Pins>()) {}
 
-// The calls have ended; only a pending write can still hold slices.
+// The calls have ended. Only a pending write can still hold slices.
 Sender::~Sender() { pins_->WaitUntilFree(); }
 
 grpc::ByteBuffer Sender::Assemble() const {
@@ -91,7 +91,7 @@ grpc::Status Sender::SendAndTell(grpc::GenericStub& stub, const OnSent& on_sent,
                                  CallControl& control, ReceivedMessage* reply) {
   grpc::Status status;
   const CallControl::Stage stage(&control, [&] { context->TryCancel(); });
-  // Sends the metadata with the message: alone it would cost another write.
+  // Corked metadata is sent with the message, which saves a write.
   context->set_initial_metadata_corked(true);
   const auto call = stub.PrepareCall(context, message_.method, &queue);
   int written = 0;
@@ -99,7 +99,7 @@ grpc::Status Sender::SendAndTell(grpc::GenericStub& stub, const OnSent& on_sent,
   call->Write(Assemble(), grpc::WriteOptions().set_last_message(), &written);
   call->Read(reply->buffer(), nullptr);
   call->Finish(&status, nullptr);
-  // All three must end before the call object is destroyed.
+  // All three operations must end before the call object is destroyed.
   for (int begun = 3; begun > 0; --begun) {
     void* over = nullptr;
     bool ok = false;

@@ -1,4 +1,4 @@
-// Sends a message and receives a reply as raw bytes, as often as needed.
+// Sends a message and receives the reply as raw bytes, in one or more attempts.
 #ifndef QUANTD_CLIENT_NET_TRANSPORT_H_
 #define QUANTD_CLIENT_NET_TRANSPORT_H_
 
@@ -31,28 +31,29 @@ struct Message {
   size_t size() const;
 };
 
-// Sets what is common to all attempts of a call and to its streams.
+// Sets the deadline, the token and the other metadata of an attempt.
 void SetUp(const CallLimit& limit, const ChannelCredentials& credentials,
            grpc::ClientContext* context);
 
-// Lends the message to gRPC for every attempt, without copying it.
+// Sends one message. Each attempt lends the message to gRPC without a copy.
 class Sender {
  public:
-  // Both must outlive this. `busy_poll` is that of ClientOptions.
+  // The first two arguments must outlive this. `busy_poll` is from
+  // ClientOptions.
   Sender(const Message& message, const ChannelCredentials& credentials,
          std::chrono::microseconds busy_poll);
-  // Waits until gRPC holds no piece of the payload any more.
+  // Waits until gRPC has released every piece of the payload.
   ~Sender();
   Sender(const Sender&) = delete;
 
-  // Waits for the end of the call. `reply` must be empty.
+  // Makes one attempt and waits for its end. `reply` must be empty.
   absl::Status Send(grpc::GenericStub& stub, const CallLimit& limit,
                     const OnSent& on_sent, CallControl& control,
                     ReceivedMessage* reply);
 
  private:
   grpc::ByteBuffer Assemble() const;
-  // Reports when the message has been sent.
+  // Like Send, and calls `on_sent` when the message has been sent.
   grpc::Status SendAndTell(grpc::GenericStub& stub, const OnSent& on_sent,
                            grpc::ClientContext* context,
                            grpc::CompletionQueue& queue, CallControl& control,

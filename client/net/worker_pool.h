@@ -12,15 +12,16 @@
 
 namespace quantd::client {
 
-// Thread-safe. Starts a thread only if none is idle when a task arrives.
+// A pool that starts a thread only if none is idle when a task arrives.
+// Thread-safe.
 class WorkerPool {
  public:
   explicit WorkerPool(int limit) : limit_(limit) {}
-  // Returns when all accepted tasks are finished.
+  // Waits until all accepted tasks have finished.
   ~WorkerPool();
 
-  // Accepts `task` once fewer than `limit` tasks are in progress. Returns false
-  // if that did not happen until `deadline`.
+  // Accepts `task` as soon as fewer than `limit` tasks are in progress. Returns
+  // false if that takes until `deadline`.
   bool Run(std::chrono::system_clock::time_point deadline,
            std::function<void()> task);
 
@@ -33,7 +34,7 @@ class WorkerPool {
   std::condition_variable task_there_;
   std::deque<std::function<void()>> tasks_;
   std::vector<std::thread> threads_;
-  int under_way_ = 0;  // accepted and not finished
+  int under_way_ = 0;  // tasks accepted and not finished
   int idle_ = 0;
   bool closing_ = false;
 };

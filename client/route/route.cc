@@ -14,12 +14,13 @@
 namespace quantd::client {
 namespace {
 
-// Size from which a band is sent as a stream: the server copies it to a device
-// while the rest arrives, while a message must be complete. Smaller bands are
-// many, and cost a server less as messages.
+// The least size in bytes of a band that is sent as a stream. The server copies
+// a stream to a device while the rest arrives, but needs a complete message.
+// Smaller bands cost the server less as messages.
 constexpr size_t kFlowingBand = size_t{8} << 20;
 
-// Sets the way of one call or band: a stream from so many bytes on.
+// Sets the transport of a call or of each band. It is a stream from
+// `stream_from` bytes on.
 void SetWay(const RouteFacts& facts, const Plan& plan, size_t stream_from,
             Route* route) {
   route->bytes = PayloadBytes(plan);
@@ -38,8 +39,8 @@ Route Whole(const RouteFacts& facts) {
   return route;
 }
 
-// The plan of a call as its servers complete it. nullopt if that is unknown, or
-// not legal, which a server reports best.
+// The plan of a call with the servers' defaults filled in. nullopt if these are
+// unknown or make the plan illegal; a server then reports the best error.
 std::optional<Plan> AsServed(const RouteFacts& facts) {
   QuantizeOptions o = std::get<QuantizeOptions>(facts.plan.options());
   if (o.nvfp4.amax_estimation_scale || !MayEstimate(o)) return facts.plan;
@@ -50,8 +51,8 @@ std::optional<Plan> AsServed(const RouteFacts& facts) {
   return *std::move(plan);
 }
 
-// Whether servers have room for all bands at once. No band is larger than the
-// first.
+// Whether the servers' devices have memory for all bands at once. The first
+// band is the largest.
 bool MayMeet(const RouteFacts& facts, const Plan& served,
              const std::vector<Band>& bands) {
   if (bands.empty() || !facts.has_streams || !facts.servers ||
@@ -62,7 +63,7 @@ bool MayMeet(const RouteFacts& facts, const Plan& served,
   if (!part.ok()) return false;
   const size_t held =
       part->input_bytes() + part->output_bytes() + part->scratch_bytes();
-  size_t most = 0;  // A call uses one device, and leaves room for others.
+  size_t most = 0;  // A call uses one device and 3/4 of its memory.
   for (const size_t n : facts.servers->memory) most += n / 4 * 3 / held;
   return bands.size() <= most;
 }
@@ -84,20 +85,21 @@ Route OverConnections(const RouteFacts& facts, std::vector<Band> bands) {
       route.amax = BandAmax::kSearch;
     }
   }
-  // A cut guarantees that each band has a plan.
+  // CutIntoBands made sure that each band has a legal plan.
   SetWay(facts, *PlanOfBand(facts.plan, route.bands.front()),
          std::min(facts.stream_from, kFlowingBand), &route);
   return route;
 }
 
-// In the order of the enumerators.
+// Names in the order of the enumerators of Way and BandAmax.
 constexpr std::string_view kWays[] = {"here", "lent", "message", "stream"};
 constexpr std::string_view kAmaxes[] = {"", ", amax met", ", amax first"};
 
 }  // namespace
 
 Route ChooseRoute(const RouteFacts& facts) {
-  // Otherwise one band could overwrite input that another has yet to read.
+  // With an overlap, one band could overwrite input that another still has to
+  // read.
   const bool may_be_cut = facts.memory == CallMemory::kTravels && facts.apart &&
                           !facts.has_events && facts.has_finite_amax;
   std::vector<Band> bands;

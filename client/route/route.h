@@ -1,5 +1,5 @@
-// Decides the way of a call: the only place that does. Plain functions of known
-// facts, without network, devices or clock. client/route/router.h gathers the
+// Decides how a call is sent. No other code does. Pure functions of known
+// facts, without network, devices or clock. client/route/router.h collects the
 // facts and carries out the decision.
 #ifndef QUANTD_CLIENT_ROUTE_ROUTE_H_
 #define QUANTD_CLIENT_ROUTE_ROUTE_H_
@@ -15,64 +15,69 @@
 
 namespace quantd::client {
 
-// Memory of a call's input and results.
+// The memory that holds a call's inputs and results.
 enum class CallMemory {
-  kHere,     // usable by this process' devices
-  kTravels,  // not visible to servers
-  kLent,     // some is shared with a server
+  kHere,     // in memory of this process, whose devices compute
+  kTravels,  // in memory that servers cannot access
+  kLent,     // at least partly in memory shared with a server
 };
 
-// A server's settings. Those of one client are assumed to be alike; otherwise
-// some servers refuse, and their calls are sent twice.
+// Settings of the servers. All servers of a client are assumed to have the
+// same. Otherwise some may refuse a call, which is then sent in another way.
 struct ServerSettings {
   bool reduces = false;
   float estimate = 0;
-  std::vector<size_t> memory = {};  // of each device that serves
+  std::vector<size_t> memory = {};  // bytes of each healthy device
 };
 
+// What is known about a call and its servers.
 struct RouteFacts {
   const Plan& plan;
-  // No result is written over an input.
+  // True if no result is written over an input.
   bool apart = true;
   bool has_events = false;
   CallMemory memory = CallMemory::kTravels;
-  // To all servers together.
+  // The number of connections to all servers.
   int connections = 1;
 
   // Settings of ClientOptions.
   size_t stream_from = SIZE_MAX;
   size_t band_bytes = 0;
 
-  // The largest payload of one message that no server has refused.
+  // The largest payload in one message that no server has refused as too large.
   size_t most_in_message = SIZE_MAX;
-  // Whether servers were asked for their settings; nullopt: none answered.
+  // Whether the servers were asked for their settings. If none answered,
+  // `servers` is nullopt.
   bool asked = false;
   std::optional<ServerSettings> servers = std::nullopt;
-  // Assumptions until an attempt shows otherwise.
+  // True until an attempt shows otherwise.
   bool has_streams = true;
   bool has_finite_amax = true;
 };
 
+// How to send a call.
 struct Route {
-  // The only decision is to ask servers for their settings.
+  // If true, ask a server for its settings and choose again.
   bool asks = false;
-  // The way of the whole or of each band, and the payload size of one; the last
-  // may be shorter. Bands that meet are streams; then this is the way of those
-  // that must be sent again.
+  // The transport of the call or of each band, and the payload bytes of one.
+  // The last band may be smaller. Bands that meet (BandAmax::kMeet) are
+  // streams; `way` is then for bands that must be sent again.
   Way way = Way::kMessage;
   size_t bytes = 0;
-  // Empty: the call is sent as a whole.
+  // The bands. Empty if the call is sent as a whole.
   std::vector<Band> bands = {};
-  // Bands in flight to a server at a time.
+  // Number of bands that may be sent at a time.
   int at_once = 1;
   BandAmax amax = BandAmax::kKnown;
-  // The plan as servers complete it, if bands need it.
+  // The plan with the servers' defaults, if the bands need it.
   std::optional<Plan> served = std::nullopt;
 };
 
+// Chooses how to send a call.
 Route ChooseRoute(const RouteFacts& facts);
 
-// "whole, message"; "9 bands of 512 rows, 2 at once, streams, amax met".
+// Text such as "whole, message" or "9 bands of 512 rows, 2 at once, stream,
+// amax met".
 std::string ToString(const Route& route);
 
 }  // namespace quantd::client

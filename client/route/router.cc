@@ -16,10 +16,10 @@
 namespace quantd::client {
 namespace {
 
-// How often memory is lent again to servers that no longer know it.
+// How often a call lends memory again to a server that no longer knows it.
 constexpr int kLendings = 2;
 
-// Whether a server refused it because of the message's size.
+// Whether the server refused the message because of its size.
 bool IsTooLarge(const absl::Status& status) {
   const auto error = GetServerError(status);
   const auto violation = GetFieldViolation(status);
@@ -50,7 +50,8 @@ absl::StatusOr<Result> Router::Run(const Call& asked,
                    .stream_from = stream_from_,
                    .band_bytes = band_bytes,
                    .most_in_message = most};
-  // A repeated part was already reported.
+  // A repeated attempt does not report progress again that was already
+  // reported.
   size_t told = 0;
   const CallProgress tell = [&](size_t done, size_t all) {
     if (done > told) progress(told = done, all);
@@ -65,7 +66,7 @@ absl::StatusOr<Result> Router::Run(const Call& asked,
       lending = endpoint_.Lend(call);
     } else if (of_device) {
       lending.status = absl::UnavailableError(
-          "memory of a GPU is not shared with the server any more");
+          "GPU memory is no longer shared with the server");
     }
     if (!lending.status.ok()) {
       return Annotate(lending.status, std::string(lending.status.message()), 1);
@@ -84,7 +85,7 @@ absl::StatusOr<Result> Router::Run(const Call& asked,
       ++losses;
     } else if (route.way == Way::kStream && facts.has_streams &&
                absl::IsUnimplemented(status)) {
-      // A second message would be refused again.
+      // Sending a message again would be refused again.
       if (too_large) return *too_large;
       facts.has_streams = false;
     } else if (route.way == Way::kMessage && facts.has_streams &&

@@ -1,6 +1,6 @@
-// Carries out the chosen route of calls, and chooses another if an attempt
-// reveals new facts: the only place that tries a call in a different way.
-// (client/net/exchange.h repeats a call unchanged.)
+// Sends calls by the chosen route, and chooses another one if an attempt
+// reveals new facts. No other code tries a call in a different way;
+// client/net/exchange.h repeats it unchanged.
 #ifndef QUANTD_CLIENT_ROUTE_ROUTER_H_
 #define QUANTD_CLIENT_ROUTE_ROUTER_H_
 
@@ -23,28 +23,29 @@
 
 namespace quantd::client {
 
-// Thread-safe.
+// Sends the calls of one client. Thread-safe.
 class Router {
  public:
-  // The endpoint must outlive it.
+  // The endpoint must outlive this.
   Router(Endpoint* endpoint, const ClientOptions& options);
 
   absl::StatusOr<Result> Run(const Call& call, const CallProgress& progress) {
     return Run(call, progress, band_bytes_);
   }
-  // Computes a plan that reduces (kernels/plan/shards.h), whose amax spans more
-  // than this payload. `reduction` is told this payload's maxima, and answers.
-  // The payload is sent once if possible, else twice.
+  // Computes a reducing plan (kernels/plan/shards.h), whose amax covers more
+  // than this payload. `reduction` receives this payload's maxima and provides
+  // the answer. The payload is sent once if possible, and else twice.
   absl::StatusOr<Result> RunReduced(const Call& call, Reduction& reduction);
 
  private:
   absl::StatusOr<Result> Run(const Call& call, const CallProgress& progress,
                              size_t band_bytes);
-  // Asks a server if no recent settings are known, since it may have restarted
-  // with others. nullopt if it did not answer.
+  // Returns the settings of a server. It asks if the known ones are older than
+  // 10 s, because the server may have restarted with others. Returns nullopt if
+  // it does not answer.
   std::optional<ServerSettings> SettingsOf(const Call& call);
   Route Choose(const Call& call, RouteFacts* facts);
-  // nullopt if the amax cannot be put into a request.
+  // Returns nullopt if the amax is Inf or NaN, which no request can contain.
   absl::StatusOr<std::optional<Result>> Follow(const Route& route,
                                                const Call& call,
                                                const CallProgress& progress);
@@ -52,7 +53,8 @@ class Router {
   Endpoint& endpoint_;
   const size_t band_bytes_;
   const size_t stream_from_;
-  // Payloads of one message that no server has refused for their size.
+  // The largest payload in one message that no server has refused, for each
+  // method.
   std::array<std::atomic<size_t>, wire::kTensorMethods.size()> most_in_message_;
   std::mutex mutex_;
   std::chrono::steady_clock::time_point asked_;

@@ -16,7 +16,7 @@ CopyGeometry GeometryOf(const QuantizeOptions& o, bool columnwise, int64_t rows,
                           o.form.scale_layout, o.form.compact_scales);
 }
 
-// Combines moves that are adjacent on both sides.
+// Combines moves that are adjacent in both the whole and the piece.
 class Runs {
  public:
   explicit Runs(const CopyWindow::Move& move) : move_(move) {}
@@ -58,7 +58,7 @@ void CopyWindow::Codes(const Move& move) const {
   const int64_t positions = piece_.padded / packed;
   const int64_t begin =
       line_ * whole_.data_line + position_ / packed * whole_.data_position;
-  // One of the two strides is a byte.
+  // One of the two strides is 1.
   const bool by_line = piece_.data_position == 1;
   const int64_t outer = by_line ? piece_.lines : positions;
   const int64_t inner = by_line ? positions : piece_.lines;

@@ -1,4 +1,4 @@
-// Maps a piece's bytes to their place in a copy of the whole tensor.
+// Maps bytes of a piece to their offsets in a copy of the whole tensor.
 #ifndef QUANTD_CLIENT_TENSORS_COPY_WINDOW_H_
 #define QUANTD_CLIENT_TENSORS_COPY_WINDOW_H_
 
@@ -12,15 +12,16 @@
 
 namespace quantd::client {
 
-// Relates the rowwise or columnwise copy of an ungrouped rows x cols matrix to
-// that of a piece of it, cut where QuantizeShard allows.
+// Relates the rowwise or columnwise copy of a rows x cols matrix without groups
+// to the copy of a piece of the matrix. The piece must be cut where
+// QuantizeShard allows.
 class CopyWindow {
  public:
   CopyWindow(const QuantizeOptions& options, bool columnwise, int64_t rows,
              int64_t cols, DType input, const Shard& piece);
 
-  // Moves `bytes` bytes between offset `whole` of the one and `piece` of the
-  // other.
+  // Called for `bytes` bytes at offset `whole` of the whole's copy and at
+  // offset `piece` of the piece's copy.
   using Move = std::function<void(size_t whole, size_t piece, size_t bytes)>;
   void Codes(const Move& move) const;
   void Scales(const Move& move) const;
@@ -31,7 +32,7 @@ class CopyWindow {
   const FormatSpec format_;
   const CopyGeometry whole_;
   const CopyGeometry piece_;
-  const int64_t line_;  // start of the piece within the whole
+  const int64_t line_;  // where the piece starts in the whole
   const int64_t position_;
 };
 

@@ -1,4 +1,4 @@
-// Groups within the parts of a Result or a QuantizedTensor.
+// Finds the bytes of groups within the parts of a Result or a QuantizedTensor.
 #ifndef QUANTD_CLIENT_TENSORS_GROUPS_H_
 #define QUANTD_CLIENT_TENSORS_GROUPS_H_
 
@@ -9,7 +9,7 @@
 
 namespace quantd {
 
-// The bytes of group `i`; empty if the part has no such group.
+// The bytes of group `i`. Empty if the part does not have this group.
 absl::Span<const std::byte> GroupBytes(const TensorSpec& part,
                                        absl::Span<const std::byte> bytes,
                                        size_t i);

@@ -30,7 +30,7 @@ void AddStatistics(const std::optional<ErrorStatistics>& more,
 
 }  // namespace
 
-// Bytes that no piece writes must be zero.
+// Bytes that no piece writes are padding, which must be zero.
 absl::Status Join::Begin() {
   for (const TensorSpec& spec : plan_.outputs()) {
     const auto bytes = builder_.Claim(spec.kind);
@@ -52,7 +52,7 @@ void Join::Add(const Shard& piece, const Result& result) {
       case TensorKind::kColumnwiseScale:
         AddCopy(spec.kind, piece, result.bytes(spec.kind), to);
         break;
-      default:  // some kind of amax; a global scale is the same in every piece
+      default:  // an amax, or a global scale, which is equal in all pieces
         Raise({reinterpret_cast<float*>(to.data()), to.size() / 4},
               ByColumns(spec.kind) ? piece.column : piece.row,
               result.amaxes(spec.kind));
@@ -60,7 +60,7 @@ void Join::Add(const Shard& piece, const Result& result) {
   }
   report_.saw_nan |= result.saw_nan();
   report_.saw_inf |= result.saw_inf();
-  // The pieces have one global scale.
+  // All pieces have the same global scale, so each reports the same count.
   report_.replaced_globals =
       std::max(report_.replaced_globals, result.replaced_globals());
   report_.device = result.device();

@@ -1,4 +1,4 @@
-// Joins the results of a tensor's pieces to the result of the whole.
+// Joins the results of a tensor's pieces into the result of the whole tensor.
 #ifndef QUANTD_CLIENT_TENSORS_PIECE_JOIN_H_
 #define QUANTD_CLIENT_TENSORS_PIECE_JOIN_H_
 
@@ -13,16 +13,18 @@
 
 namespace quantd::client {
 
-// The Result of a Quantize or RhtAmax plan without groups. Not thread-safe.
+// Builds the Result of a Quantize or RhtAmax plan without groups. Not
+// thread-safe.
 class Join {
  public:
   // The plan must outlive this.
   explicit Join(const Plan& plan) : plan_(plan), builder_(plan, {}) {}
 
-  // Must be called first. RESOURCE_EXHAUSTED if memory is exhausted.
+  // Allocates the outputs; call it first. Returns RESOURCE_EXHAUSTED if that
+  // fails.
   absl::Status Begin();
   void Add(const Shard& piece, const Result& result);
-  // Call once all pieces were added.
+  // Returns the result. Call it after all pieces were added.
   absl::StatusOr<Result> Take() { return builder_.Take(std::move(report_)); }
 
  private:

@@ -11,10 +11,10 @@
 namespace quantd::client {
 namespace {
 
-// A multiple of every block, rotation and tile of scales: every format may be
-// cut there.
+// A multiple of every block, rotation and scale tile, at which every format may
+// be cut.
 constexpr int64_t kUnit = 128;
-// Lists with an amax for each line must fit beside the payload.
+// Limit of an amax list, which must fit into a message with the payload.
 constexpr int64_t kMostListed = 16384;
 
 }  // namespace
@@ -34,14 +34,15 @@ absl::StatusOr<std::vector<Shard>> Cut(const Plan& whole, size_t element,
       std::min(Room(pieces), pieces.piece_bytes) / element);
   const int64_t least = std::min(kUnit, rows);
   if (most < least * std::min(kUnit, cols)) {
-    return absl::ResourceExhaustedError(fmt::format(
-        "a tensor of {} x {} is larger than one request may be ({} bytes), "
-        "and so are pieces of {} x {}",
-        rows, cols, pieces.request_bytes, kUnit, kUnit));
+    return absl::ResourceExhaustedError(
+        fmt::format("a tensor of {} x {} exceeds the limit of a request, {} "
+                    "bytes, and so do "
+                    "pieces of {} x {}",
+                    rows, cols, pieces.request_bytes, kUnit, kUnit));
   }
   const int64_t lines =
       listed ? kMostListed : std::numeric_limits<int64_t>::max();
-  // Whole rows if possible, since they are contiguous.
+  // Takes whole rows if possible, because they are contiguous.
   int64_t width = std::min({cols, lines, most / least});
   if (width < cols) width = width / kUnit * kUnit;
   int64_t height = std::min({rows, lines, most / width});
@@ -83,7 +84,7 @@ absl::Status ForEach(const std::vector<Shard>& cut, int at_once,
 }
 
 absl::StatusOr<HostMemory> Allocate(Client& client, size_t size) {
-  // Without shared memory the call can still send a message.
+  // If no memory can be shared, the call sends a message instead.
   auto memory = client.TakeHost(size);
   return memory.ok() ? std::move(memory) : HostMemory::Ordinary(size);
 }

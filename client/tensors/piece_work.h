@@ -17,30 +17,31 @@
 
 namespace quantd::client {
 
-// The bytes of a tensor that one call may carry: the limit, less some room for
-// its options.
+// The number of a tensor's bytes that one call may carry: the limit of a
+// request minus space for its options.
 size_t Room(const PieceOptions& pieces);
 
-// Pieces that cover the matrix of `whole` without overlap, cut where every
-// format may be cut. `element` is the bytes of one element; `listed` means that
-// a request has a number for every line. RESOURCE_EXHAUSTED if no piece is
-// small enough.
+// Returns pieces that cover the matrix of `whole` without overlap, cut where
+// every format may be cut. `element` is the size of an element in bytes.
+// `listed` means that a request has an amax for each line. Returns
+// RESOURCE_EXHAUSTED if even the smallest pieces are too large.
 absl::StatusOr<std::vector<Shard>> Cut(const Plan& whole, size_t element,
                                        const PieceOptions& pieces,
                                        bool listed = false);
 
-// Calls `work` for all pieces, some at once; stops at the first error.
+// Calls `work` for all pieces, `at_once` at a time. Stops at the first error.
 absl::Status ForEach(const std::vector<Shard>& cut, int at_once,
                      const std::function<absl::Status(const Shard&)>& work);
 
 // Allocates memory that the client's calls use in place, if possible: shared
-// with its server, or page-locked. RESOURCE_EXHAUSTED if there is no memory at
-// all.
+// with the server, or page-locked. Returns RESOURCE_EXHAUSTED if the allocation
+// of ordinary memory fails as well.
 absl::StatusOr<HostMemory> Allocate(Client& client, size_t size);
 // Reads a whole tensor.
 absl::StatusOr<HostMemory> Read(Client& client, const TensorReader& input,
                                 size_t size);
-// Reads the elements of a piece of a matrix with `cols` columns, without gaps.
+// Reads the elements of a piece of a matrix with `cols` columns into contiguous
+// memory.
 absl::StatusOr<HostMemory> Read(Client& client, const TensorReader& input,
                                 int64_t cols, size_t element,
                                 const Shard& piece);

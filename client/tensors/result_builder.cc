@@ -32,8 +32,8 @@ void CopyRange(absl::Span<const std::string_view> slices, size_t offset,
 }
 
 absl::Status NotAsDemanded(TensorKind kind) {
-  return absl::InternalError(fmt::format(
-      "the reply's {} is not what the request demands", Name(kind)));
+  return absl::InternalError(
+      fmt::format("the reply's {} does not match the request", Name(kind)));
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ absl::Status CheckDestinations(const Plan& plan,
     const std::string field = absl::StrCat("into[", i, "]");
     const TensorSpec* spec = plan.output(into[i].kind);
     if (spec == nullptr) {
-      return FieldError(field, "a part this call gives",
+      return FieldError(field, "a part that this call returns",
                         std::string(Name(into[i].kind)));
     }
     if (into[i].bytes.size() != spec->size) {
@@ -60,7 +60,7 @@ absl::Status CheckDestinations(const Plan& plan,
     }
     for (size_t k = 0; k < i; ++k) {
       if (into[k].kind == into[i].kind) {
-        return FieldError(field, "every part once",
+        return FieldError(field, "each part once",
                           fmt::format("{} again", Name(into[i].kind)));
       }
     }
@@ -79,7 +79,8 @@ absl::Status CheckApart(absl::Span<const absl::Span<const std::byte>> payload,
     for (const auto& piece : payload) {
       if (!overlap(piece, into[i].bytes)) continue;
       return FieldError(absl::StrCat("into[", i, "]"),
-                        "memory apart from the input of a call in chunks",
+                        "memory that does not overlap the input, because the "
+                        "call is sent in chunks",
                         "an overlap");
     }
   }
@@ -93,7 +94,7 @@ ResultBuilder::ResultBuilder(const Plan& plan,
   const size_t count = result_.parts_.size();
   targets_.resize(count);
   filled_.resize(count);
-  // One block for all parts kept here; the plan's offsets are aligned.
+  // One block for all parts without a destination. Parts are aligned in it.
   size_t total = 0;
   std::vector<size_t> places(count);
   for (size_t i = 0; i < count; ++i) {
@@ -101,11 +102,11 @@ ResultBuilder::ResultBuilder(const Plan& plan,
     for (const Destination& d : into) {
       if (d.kind == spec.kind) targets_[i] = d.bytes;
     }
-    const bool theirs =
+    const bool given =
         std::any_of(into.begin(), into.end(),
                     [&](const Destination& d) { return d.kind == spec.kind; });
-    places[i] = theirs ? SIZE_MAX : total;
-    if (!theirs) {
+    places[i] = given ? SIZE_MAX : total;
+    if (!given) {
       total += (spec.size + kPayloadAlignment - 1) / kPayloadAlignment *
                kPayloadAlignment;
     }

@@ -19,34 +19,35 @@
 
 namespace quantd {
 
-// Checks `into` against the parts that the plan will give.
+// Returns a FieldError if a destination does not match an output of the plan.
 absl::Status CheckDestinations(const Plan& plan,
                                absl::Span<const Destination> into);
-// Refuses to write a part over the call's input: the call may be repeated after
-// some of its result is written. FieldError of "into".
+// Returns a FieldError for "into" if a destination overlaps an input. A call
+// may be repeated after a part of its result was written.
 absl::Status CheckApart(absl::Span<const absl::Span<const std::byte>> payload,
                         absl::Span<const Destination> into);
 
+// Collects the parts of a Result. Not thread-safe.
 class ResultBuilder {
  public:
-  // `into` has passed CheckDestinations. The plan must outlive the builder.
+  // `into` must have passed CheckDestinations. The plan must outlive this.
   ResultBuilder(const Plan& plan, absl::Span<const Destination> into);
 
-  // Copies the bytes of one part, a range of the concatenated slices. The
-  // reply's description of it is not trusted. A part that the plan does not
-  // have is ignored, so that newer servers may send more. INTERNAL if it
-  // differs from the plan or is outside the payload.
+  // Copies the bytes of one part, a range of the concatenated slices. `source`
+  // is the reply's description, which is not trusted. Returns INTERNAL if it
+  // differs from the plan or lies outside the payload. A part that the plan
+  // does not have is ignored, because newer servers may send more.
   absl::Status Add(const TensorSpec& source,
                    absl::Span<const std::string_view> slices,
                    size_t payload_offset, size_t payload_size);
 
-  // Adds a part whose bytes are already in place.
+  // Adds a part whose bytes are already in the memory of Claim.
   absl::Status AddInPlace(const TensorSpec& source);
 
-  // Returns the memory of one part for the caller to fill, and counts it as
-  // added. Empty if there is no such part or no memory.
+  // Returns the memory of one part for the caller to fill, and counts the part
+  // as added. Empty if the part does not exist or memory is exhausted.
   absl::Span<std::byte> Claim(TensorKind kind);
-  // RESOURCE_EXHAUSTED if memory was exhausted.
+  // Returns RESOURCE_EXHAUSTED if memory could not be allocated.
   const absl::Status& status() const { return error_; }
 
   struct Report {
@@ -62,11 +63,13 @@ class ResultBuilder {
     bool streamed = false;
     int bands = 1;
   };
-  // INTERNAL if a part is missing, RESOURCE_EXHAUSTED if memory was exhausted.
-  // The builder must not be used afterwards.
+  // Returns the result; the builder must not be used afterwards. Returns
+  // INTERNAL if a part is missing, and RESOURCE_EXHAUSTED if memory was
+  // exhausted.
   absl::StatusOr<Result> Take(Report report);
 
-  // Makes `result` own memory for parts that have no destination of the caller.
+  // Makes `result` own the memory of parts that had no destination of the
+  // caller.
   static void Keep(HostMemory memory, Result* result);
 
  private:
@@ -75,7 +78,7 @@ class ResultBuilder {
 
   const Plan& plan_;
   Result result_;
-  std::vector<absl::Span<std::byte>> targets_;  // parallel to the parts
+  std::vector<absl::Span<std::byte>> targets_;  // memory of each part
   std::vector<bool> filled_;
   absl::Status error_;
 };

@@ -20,7 +20,7 @@ void Pins::WaitUntilFree() {
 }
 
 void Pins::Release(void* arg) {
-  // The handle keeps the mutex alive until it is unlocked.
+  // The handle keeps the mutex alive until the lock is released.
   const std::unique_ptr<std::shared_ptr<Pins>> handle(
       static_cast<std::shared_ptr<Pins>*>(arg));
   Pins& pins = **handle;

@@ -13,15 +13,15 @@
 
 namespace quantd::client {
 
-// Counts the slices of the caller's memory that gRPC still holds. It may hold
-// one after the call has ended, while a write to the socket is unfinished.
+// Counts the slices of the caller's memory that gRPC still holds. It may hold a
+// slice after the call has ended, while a write to the socket is unfinished.
 // Thread-safe.
 class Pins {
  public:
   static grpc::Slice Borrow(absl::Span<const std::byte> bytes,
                             const std::shared_ptr<Pins>& pins);
-  // Returns when the write ends or the connection is given up, which gRPC may
-  // notice ten seconds late (its backup poller).
+  // Waits until gRPC holds no slice. gRPC may notice a lost connection ten
+  // seconds late, with its backup poller.
   void WaitUntilFree();
 
  private:

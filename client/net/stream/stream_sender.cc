@@ -79,7 +79,7 @@ absl::Status StreamedReply::Take(absl::Span<const std::string_view> message) {
   if (!part->reply) return absl::OkStatus();
   if (came_ != layout_.size) return NotOurMessage();
   last_ = *std::move(part->reply);
-  // The bytes are already written, so they must be where the plan has them.
+  // The bytes are already written, so their offsets must be those of the plan.
   for (size_t i = 0; i < targets_.size(); ++i) {
     const TensorSpec& want = plan_.outputs()[i];
     const auto found = std::find_if(
@@ -132,8 +132,8 @@ grpc::ByteBuffer StreamSender::Chunk(size_t begin, size_t size) const {
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
-// One attempt. Replies are read from the start, so that an error ends it before
-// everything is sent.
+// One attempt. It reads replies from the start, so that an error ends the
+// attempt before everything is sent.
 class StreamSender::Call {
  public:
   Call(const StreamSender& sender, const OnSent& on_sent, StreamedReply* reply)
@@ -147,7 +147,7 @@ class StreamSender::Call {
       stream_ = stub.PrepareCall(
           &context_, wire::SpecOf(wire::Method::kStream).path, &queue_);
       stream_->StartCall(&started_);
-      // The answer comes on another thread, as an event of the queue.
+      // Another thread sets the answer, so it arrives as an event of the queue.
       std::optional<Reduction::Watch> watch;
       if (sender_.reduction_ != nullptr) {
         watch.emplace(sender_.reduction_, [this] {
@@ -213,8 +213,9 @@ class StreamSender::Call {
     stream_->Write(message, options, &writing_);
   }
 
-  // Sends the reduced amax once the maxima have arrived and the reduction has
-  // an answer. An error of another stream ends this one at once.
+  // Sends the reduced amax, once the server's maxima have arrived and the
+  // reduction has an answer. If the answer is an error, it ends this stream at
+  // once.
   void Answer() {
     if (!answered_ || replied_ || !failed_.ok()) return;
     const auto reduced = *sender_.reduction_->answer();
@@ -259,13 +260,13 @@ class StreamSender::Call {
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream_;
   ReceivedMessage message_;
   grpc::Status status_;
-  absl::Status failed_;  // error in what was received
+  absl::Status failed_;  // an error found by this side
   size_t sent_ = 0;
   bool head_sent_ = false;
   bool all_sent_ = false;
-  bool replied_ = false;  // the maxima were answered
+  bool replied_ = false;  // the reduced amax was sent
   grpc::Alarm alarm_;
-  // Their addresses also serve as tags.
+  // The addresses of these members also serve as tags.
   bool started_ = false;
   bool writing_ = false;
   bool ended_ = false;

@@ -1,5 +1,5 @@
-// Sends a call as a stream, as often as needed: the payload in chunks from the
-// caller's memory, the reply in chunks to its destinations.
+// Sends a call as a stream, with retries. The payload is sent in chunks from
+// the caller's memory. The reply is received in chunks into its destinations.
 #ifndef QUANTD_CLIENT_NET_STREAM_STREAM_SENDER_H_
 #define QUANTD_CLIENT_NET_STREAM_STREAM_SENDER_H_
 
@@ -31,26 +31,28 @@
 
 namespace quantd::client {
 
-// The reply of a stream. Nothing in it is trusted.
+// Receives the reply of a stream. Replies are not trusted.
 class StreamedReply {
  public:
-  // Errors are ResultBuilder's.
+  // status() has the error if the result's memory cannot be claimed. `reduces`
+  // is true for a plan that reduces.
   StreamedReply(const Plan& plan, absl::Span<const Destination> into,
                 bool reduces = false);
 
-  // RESOURCE_EXHAUSTED if there is no memory for the result.
+  // Returns RESOURCE_EXHAUSTED if there is no memory for the result.
   const absl::Status& status() const { return builder_.status(); }
-  // Discards the results of a failed attempt.
+  // Discards what a failed attempt has received.
   void Restart();
-  // Takes one message. INTERNAL if it is not the plan's reply, UNIMPLEMENTED if
-  // the server does not know one of its options.
+  // Takes one message of the reply. Returns INTERNAL if it does not match the
+  // plan, and UNIMPLEMENTED if the server does not know an option of the plan.
   absl::Status Take(absl::Span<const std::string_view> message);
-  // The maxima, which come first if the plan reduces.
+  // The maxima that the server found. If the plan reduces, they arrive first.
   const std::optional<CopyAmax>& maxima() const { return maxima_; }
-  // Expects the reply to SettledPlan from now on.
+  // Continues with the reply to SettledPlan(plan, reduced).
   absl::Status Settle(const CopyAmax& reduced);
+  // Whether the last message has arrived.
   bool whole() const { return last_.has_value(); }
-  // Must be called once, when the reply is whole.
+  // Returns the result. Call it once, when whole() is true.
   absl::StatusOr<Result> Finish(const Trip& trip);
 
  private:
@@ -68,27 +70,28 @@ class StreamedReply {
   std::optional<wire::Reply> last_;
 };
 
+// Sends one call as a stream.
 class StreamSender {
  public:
-  // `head` is the first message; `reduction` is set for a stream that reduces.
-  // Everything referred to must outlive this.
+  // `head` is the first message. `reduction` is set if the plan reduces. All
+  // arguments must outlive this.
   StreamSender(const std::string& head,
                absl::Span<const absl::Span<const std::byte>> payload,
                const ChannelCredentials& credentials,
                Reduction* reduction = nullptr);
-  // Waits until gRPC holds no piece of the payload any more.
+  // Waits until gRPC has released every piece of the payload.
   ~StreamSender();
   StreamSender(const StreamSender&) = delete;
 
   size_t size() const { return head_.size() + payload_bytes_; }
-  // Waits for the end of the call.
+  // Makes one attempt and waits for its end.
   absl::Status Send(grpc::GenericStub& stub, const CallLimit& limit,
                     const OnSent& on_sent, CallControl& control,
                     StreamedReply* reply);
 
  private:
   class Call;
-  // The message with bytes [begin, begin + size) of the payload.
+  // A message with bytes [begin, begin + size) of the payload.
   grpc::ByteBuffer Chunk(size_t begin, size_t size) const;
 
   const std::string& head_;

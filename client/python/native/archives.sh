@@ -4,11 +4,11 @@
 #
 #   archives.sh DIRECTORY
 #
-# A distribution compiles archives for programs. gRPC's also fit into a shared
-# object, such as a Python module. In these three, variables of threads and of
-# the C++ library are addressed in a way that only a program may use. They are
-# compiled again, from the source packages of the installed versions, into
-# DIRECTORY/lib*.a. Existing archives are kept.
+# A distribution compiles its static archives for programs. gRPC's archives can
+# also be linked into a shared object, such as a Python module. The other three
+# address thread-local variables and variables of the C++ library in ways that
+# only programs can. They are compiled again from the source packages of the
+# installed versions, into DIRECTORY/lib*.a. Existing archives are kept.
 set -euo pipefail
 
 mkdir -p "$1"
@@ -16,7 +16,7 @@ directory=$(realpath "$1")
 jobs=$(nproc)
 launcher=$(command -v ccache || true)
 export CCACHE_BASEDIR=$directory CCACHE_NOHASHDIR=1
-# Makes the bytes independent of the directory.
+# Makes the archives independent of the path of the directory.
 flags="-O2 -ffile-prefix-map=$directory=."
 
 fail() {
@@ -24,8 +24,8 @@ fail() {
   exit 1
 }
 
-# unpack PACKAGE: puts its source into $directory/PACKAGE. Uses the machine's
-# package source, but lists of its own, so that the machine's stay unchanged.
+# unpack PACKAGE: unpacks its source into $directory/PACKAGE. It downloads with
+# package lists of its own, so that the machine's lists stay unchanged.
 unpack() {
   local work=$directory/apt list source version
   command -v dpkg-source >/dev/null || fail "dpkg-source is missing: install" \
@@ -46,7 +46,7 @@ Dir::State::Lists "$work/lists";
 Dir::Cache "$work/cache";
 APT::Sandbox::User "$(id -un)";
 END
-    # One of many lists may fail.
+    # A single failing list of many is not fatal.
     APT_CONFIG=$work/apt.conf apt-get update -qq || true
   fi
   # shellcheck disable=SC2016  # what dpkg-query expands
@@ -62,8 +62,8 @@ END
   echo "$source $version"
 }
 
-# build PACKAGE TARGET OPTION...: builds with the package's own CMake and the
-# distribution's flags, but as position-independent code.
+# build PACKAGE TARGET OPTION...: builds it with its own CMake files and the
+# distribution's flags, as position-independent code.
 build() {
   local source=$directory/$1 target=$2
   shift 2
@@ -78,8 +78,9 @@ build() {
   find "$source/build" -name 'lib*.a' -exec cp {} "$directory" \;
 }
 
-# RE2's source package lacks tables that its CMake needs, which are made from
-# another package. They are not code, so the installed ones can be used.
+# RE2's CMake needs tables that its source package lacks, because another
+# package generates them. Tables contain no code, so those objects are taken
+# from the installed archive.
 build_re2() {
   local source=$directory/libre2-dev archive member file
   archive=$(dpkg-query -L libre2-dev | grep '/libre2\.a$')

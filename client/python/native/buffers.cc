@@ -12,7 +12,7 @@ namespace {
 
 int GetBuffer(PyObject* self, Py_buffer* view, int flags) {
   const auto& part = *nanobind::inst_ptr<Part>(nanobind::handle(self));
-  // The view is read-only. Empty parts also need an address.
+  // The view is read-only. Even an empty part needs a non-null address.
   static std::byte nothing;
   void* data =
       part.bytes.empty() ? &nothing : const_cast<std::byte*>(part.bytes.data());
@@ -57,7 +57,7 @@ Borrowed::~Borrowed() {
 void BindMemory(nanobind::module_& module) {
   nanobind::class_<HostMemory>(module, "Memory",
                                nanobind::type_slots(memory_slots),
-                               "Memory that calls take where it lies.");
+                               "Host memory that calls use in place.");
 }
 
 void BindPart(nanobind::module_& module) {

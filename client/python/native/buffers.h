@@ -1,4 +1,4 @@
-// Exchanges memory with Python: buffers as spans, and results as buffers.
+// Exchanges memory with Python: buffers become spans, results become buffers.
 #ifndef QUANTD_CLIENT_PYTHON_NATIVE_BUFFERS_H_
 #define QUANTD_CLIENT_PYTHON_NATIVE_BUFFERS_H_
 
@@ -12,12 +12,12 @@
 
 namespace quantd::python {
 
-// The bytes of an object with the buffer protocol that is C-contiguous, or GPU
-// memory given as a tuple (address, number of bytes). Holds the buffer while it
-// lives. Must be created and destroyed with the GIL held.
+// The bytes of a C-contiguous object with the buffer protocol, or GPU memory
+// given as a tuple (address, number of bytes). Holds the buffer until
+// destruction. Create and destroy it with the GIL held.
 class Borrowed {
  public:
-  // Throws Python's own exception if the object has no such bytes.
+  // Throws the Python exception if the object has no such buffer.
   Borrowed(nanobind::handle object, bool writable);
   ~Borrowed();
   Borrowed(const Borrowed&) = delete;
@@ -30,11 +30,11 @@ class Borrowed {
   absl::Span<std::byte> bytes_;
 };
 
-// Host memory that calls use in place: writable bytes.
+// Binds HostMemory as a Python type with a writable buffer.
 void BindMemory(nanobind::module_& module);
 
-// One part of a result: read-only bytes for anything that takes buffers. The
-// result lives as long as any of its parts, or buffers made from them.
+// One part of a result, as a Python type with a read-only buffer. The result
+// lives as long as any part, or any buffer made from one.
 struct Part {
   std::shared_ptr<const Result> result;
   absl::Span<const std::byte> bytes;

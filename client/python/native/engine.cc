@@ -21,20 +21,21 @@
 namespace quantd::python {
 namespace {
 
-// The process that first opened an engine; 0: none yet. gRPC's threads are in
+// The process that first opened an engine, or 0. gRPC's threads only exist in
 // that process.
 std::atomic<pid_t> owner{0};
 
-// A server allows a process more connections to its memory socket than this.
+// Limit of registered GPU allocations. A server allows a process more
+// connections to its memory socket.
 constexpr size_t kKnown = 32;
 
-// Programs repeat the same request for one tensor after the other. At most a
-// page of each is compared.
+// Programs repeat the same request for many tensors, so parsed requests are
+// kept. Longer requests than this limit in bytes are not.
 constexpr size_t kRemembered = 16;
 constexpr size_t kLongestRemembered = 4096;
 
-// The fp32 numbers of an input, in place if they are aligned, also in GPU
-// memory.
+// The fp32 numbers of an input. An aligned input is used in place, even in GPU
+// memory. Others are copied.
 class Floats {
  public:
   explicit Floats(Bytes bytes) {
@@ -74,7 +75,8 @@ absl::StatusOr<Result> Ask(Client& client, const Request& request,
     }
     absl::StatusOr<Result> operator()(const DequantizeOptions& o) {
       const Floats whole(in.size() > 2 ? in[2] : Bytes());
-      // Only one of the two is present, so it is the one that the options use.
+      // The options use only one of amax and global scale, so both are this
+      // input.
       return client.Dequantize(
           tensor, {in[0], in[1], whole.span(), whole.span()}, o, call);
     }
@@ -100,9 +102,9 @@ struct Engine::State {
     uint64_t id;
   };
   std::mutex known_mutex;
-  std::list<Known> known;  // for GPUs
+  std::list<Known> known;  // registered GPU allocations
 
-  // Recently parsed requests, the latest first.
+  // Recently parsed requests, the most recent first.
   struct Read {
     wire::Method method;
     std::string header;
@@ -151,7 +153,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
   state->client = *std::move(client);
   state->local = target == "local" || target.starts_with("local:c");
   if (state->local) {
-    // Nobody else asks for this.
+    // Only local devices need this question. Servers tell it with the memory
+    // socket.
     const auto info = state->client->GetServerInfo();
     state->takes_device =
         info.ok() && !info->devices.empty() && info->devices[0].kind == "cuda";
@@ -166,7 +169,8 @@ Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Engine::~Engine() {
   if (forked()) {
-    // Its threads are not in this process, and its locks may be held for ever.
+    // Its threads do not exist in this process, and its locks may be held
+    // forever.
     (void)state_.release();
     return;
   }
@@ -204,7 +208,7 @@ absl::StatusOr<Answer> Engine::Call(const Scope& scope, wire::Method method,
   if (method == wire::Method::kGetServerInfo) {
     return Headed(client.GetServerInfo(call));
   }
-  // A Dequantize plan also depends on the payload.
+  // A Dequantize plan also depends on the payload, so it is not remembered.
   const bool by_header = method != wire::Method::kDequantize;
   const auto known = by_header ? state_->Remembered(method, header) : nullptr;
   const auto request = ReadRequest(method, header, payload, known);
@@ -239,7 +243,7 @@ absl::Status Engine::Know(const std::byte* address) {
   std::list<State::Known> forgotten;  // destroyed without the lock
   const std::lock_guard lock(state_->known_mutex);
   auto& known = state_->known;
-  // Moved to the front, so that the most used one is found first.
+  // The allocation used last moves to the front and is found first.
   const auto around = std::find_if(known.begin(), known.end(), [&](auto& k) {
     const absl::Span<const std::byte> bytes = k.memory.bytes();
     return address >= bytes.data() && address < bytes.data() + bytes.size();

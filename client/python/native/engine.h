@@ -1,5 +1,5 @@
-// Makes the calls of one connection of the Python package. Independent of
-// Python.
+// The native engine: makes the calls of one connection of the Python package.
+// Does not depend on Python.
 #ifndef QUANTD_CLIENT_PYTHON_NATIVE_ENGINE_H_
 #define QUANTD_CLIENT_PYTHON_NATIVE_ENGINE_H_
 
@@ -20,35 +20,36 @@
 
 namespace quantd::python {
 
+// The outcome of a successful call.
 struct Answer {
-  // The serialized reply without its payload, and without the request's id if
-  // that is separate.
+  // The serialized reply without its payload, and without the request id if
+  // `request_id` has it.
   std::string header;
-  // The tensors, for methods that return some.
+  // The output tensors. nullptr for methods that return none.
   std::shared_ptr<const Result> result;
   int attempts = 1;
   std::string request_id;
 };
 
-// Thread-safe.
+// Makes calls. Thread-safe.
 //
-// In a process forked from the one that opened it, only `forked` and the
-// destructor may be used. The destructor then frees nothing: gRPC's threads do
-// not exist there, and waiting for them would never end.
+// In a process forked from the one that opened the engine, only `forked` and
+// the destructor may be used. There the destructor frees nothing: gRPC's
+// threads do not exist, and waiting for them would never end.
 class Engine {
  public:
-  // Errors are those of CreateClient.
+  // Returns the errors of CreateClient.
   static absl::StatusOr<std::unique_ptr<Engine>> Open(
       std::string_view target, const ClientOptions& options);
   ~Engine();
   Engine(const Engine&) = delete;
 
   bool forked() const;
-  // Whether this process was forked from one that had opened an engine, so that
-  // none can be opened here.
+  // Whether this process was forked from one that had opened an engine. If so,
+  // no engine can be opened here.
   static bool Inherited();
 
-  // A call in progress, which Close ends and waits for.
+  // A call in progress. Close cancels it and waits for it.
   class Scope {
    public:
     Scope(Engine* engine, const CancellationToken& stop);
@@ -61,23 +62,23 @@ class Engine {
     const CancellationToken stop_;
   };
 
-  // Makes a call, retries included. Its options must not have `cancel`, which
-  // the scope provides. The memory of `header`, `payload` and `into` must not
-  // change meanwhile.
+  // Makes a call with its retries. `options.cancel` must not be set, because
+  // the scope cancels the call. The memory of `header`, `payload` and `into`
+  // must not change during the call.
   absl::StatusOr<Answer> Call(const Scope& scope, wire::Method method,
                               std::string_view header,
                               absl::Span<const Bytes> payload,
                               CallOptions options);
 
-  // Calls Client::TakeHost; CANCELLED once closed.
+  // Calls Client::TakeHost. Returns CANCELLED if the engine is closed.
   absl::StatusOr<HostMemory> TakeHost(size_t bytes);
   // Whether calls accept GPU memory.
   bool takes_device() const;
-  // Shares the GPU allocation with this address with the server, for a call
-  // that will use it. Up to 32 allocations stay shared until they are freed.
+  // Shares the GPU allocation that contains `address` with the server, for a
+  // call that will use it. The 32 most recent allocations stay shared.
   absl::Status Know(const std::byte* address);
 
-  // Cancels the calls in progress, waits for them, and closes connections.
+  // Cancels the calls in progress, waits for them, and closes the connections.
   // Later calls return CANCELLED.
   void Close();
   bool closed() const;

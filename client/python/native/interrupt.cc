@@ -16,21 +16,21 @@ namespace {
 
 constexpr std::array kSignals = {SIGINT, SIGTERM};
 
-// A signal handler may do next to nothing, and must not cancel a call, so it
-// wakes a thread that does.
+// A signal handler may do next to nothing, and cannot cancel a call. It wakes a
+// thread that cancels it.
 struct Watcher {
   sem_t wake;
   std::atomic<bool> interrupted{false};
-  // The handlers before the watch; empty for signals without a watch.
+  // The handlers that were installed before. Unused for signals not watched.
   std::array<struct sigaction, kSignals.size()> before = {};
   std::array<bool, kSignals.size()> installed = {};
 
   std::mutex mutex;
-  const CancellationToken* token = nullptr;  // of the call in progress
+  const CancellationToken* token = nullptr;  // of the call in progress, if any
 
   Watcher() {
     sem_init(&wake, /*pshared=*/0, 0);
-    // The process's signals must go to threads that existed before.
+    // The new thread blocks all signals, so that older threads receive them.
     sigset_t all;
     sigset_t old;
     sigfillset(&all);
@@ -43,7 +43,8 @@ struct Watcher {
     for (;;) {
       if (sem_wait(&wake) != 0) continue;
       const std::lock_guard lock(mutex);
-      // Not for a call that follows the interrupted one.
+      // The interrupted call may have ended: do not cancel the one that
+      // followed.
       if (token != nullptr && interrupted) token->Cancel();
     }
   }

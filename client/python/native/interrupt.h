@@ -1,6 +1,6 @@
-// Ends a call on the main thread when a signal arrives for which Python has a
-// handler. Python runs handlers only on the main thread and between its own
-// instructions, so Ctrl-C would otherwise have to wait for the call.
+// Cancels a call on the main thread when a signal arrives for which Python has
+// a handler. Python runs handlers only on the main thread, between instructions
+// of its interpreter. Without this, Ctrl-C would wait for the end of the call.
 #ifndef QUANTD_CLIENT_PYTHON_NATIVE_INTERRUPT_H_
 #define QUANTD_CLIENT_PYTHON_NATIVE_INTERRUPT_H_
 
@@ -8,17 +8,17 @@
 
 namespace quantd::python {
 
-// While it lives, SIGINT and SIGTERM cancel the token, after the existing
-// handler has been called. Signals that are ignored or end the process still do
-// so. Must be created and destroyed on the main thread. If several exist,
-// because a handler makes a call, the first one is notified.
+// During its lifetime, SIGINT and SIGTERM call the existing handler and then
+// cancel the token. Signals that are ignored or end the process are not
+// watched. Create and destroy it on the main thread. If several exist, because
+// a handler makes a call, only the first cancels its token.
 class InterruptWatch {
  public:
   explicit InterruptWatch(CancellationToken token);
   ~InterruptWatch();
   InterruptWatch(const InterruptWatch&) = delete;
 
-  // Whether a signal arrived.
+  // Whether a watched signal has arrived.
   bool interrupted() const;
 
  private:

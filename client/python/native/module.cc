@@ -1,5 +1,5 @@
 // quantd._native: the C++ client as an engine of the Python package.
-// Documentation for users is in client/python/quantd/engines/native_engine.py.
+// client/python/quantd/engines/native_engine.py documents it for users.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -32,9 +32,9 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr char kForked[] =
-    "this process was forked from one that has the native engine in use, and "
-    "threads do not survive a fork: start processes by \"spawn\" or "
-    "\"forkserver\", or connect in the child with engine=\"grpc\"";
+    "this process was forked from one that uses the native engine, and threads "
+    "do not survive a fork: start processes with \"spawn\" or \"forkserver\", "
+    "or connect in the child with engine=\"grpc\"";
 
 [[noreturn]] void Raise(const nb::object& error) {
   PyErr_SetObject(error.type().ptr(), error.ptr());
@@ -69,8 +69,8 @@ bool OnMainThread() {
 }
 
 milliseconds Milliseconds(double seconds) {
-  // At most a month, which means for ever; at least 1, since 0 means the
-  // connection's default.
+  // At most a month, which stands for no limit. At least 1, because 0 stands
+  // for the connection's default.
   return milliseconds(static_cast<int64_t>(
       std::clamp(std::ceil(seconds * 1e3), 1.0, 30.0 * 24 * 3600 * 1000)));
 }
@@ -80,7 +80,7 @@ struct Memory {
   std::list<Borrowed> borrowed;
   std::vector<Bytes> payload;
   std::vector<Destination> into;
-  nb::dict targets;  // by kind
+  nb::dict targets;  // buffers for outputs, by TensorKind
 
   Memory(const nb::sequence& buffers, const nb::dict& destinations)
       : targets(destinations) {
@@ -98,8 +98,8 @@ nb::object View(const nb::object& object) {
   return nb::steal(PyMemoryView_FromObject(object.ptr()));
 }
 
-// Makes the fields of quantd.engines.engine.Reply. A part in GPU memory is
-// represented by its kind only.
+// Returns the fields of quantd.engines.engine.Reply. An output in GPU memory is
+// represented by its TensorKind only.
 nb::tuple ToPython(const Answer& answer, const nb::dict& targets) {
   nb::list parts;
   if (answer.result != nullptr) {
@@ -127,9 +127,9 @@ nb::tuple ToPython(const Answer& answer, const nb::dict& targets) {
                         answer.request_id);
 }
 
-// A Python function that is told a call's progress, on any thread of the
-// client. An exception of the function ends the call. Must be created, queried
-// and destroyed with the GIL held.
+// Reports a call's progress to a Python function, on any thread of the client.
+// An exception in the function cancels the call. Create, use and destroy it
+// with the GIL held.
 class Teller {
  public:
   explicit Teller(nb::object function) : function_(std::move(function)) {}
@@ -164,10 +164,10 @@ CallPriority PriorityByName(const std::string& name) {
   if (name == "high") return CallPriority::kHigh;
   if (name == "low") return CallPriority::kLow;
   if (name == "normal") return CallPriority::kNormal;
-  throw nb::value_error("there is no priority of that name");
+  throw nb::value_error("unknown priority");
 }
 
-// `timeout` is in seconds; None means the connection's default.
+// Makes a call. `timeout` is in seconds; None means the connection's default.
 nb::tuple Call(Engine& engine, const std::string& method,
                const nb::bytes& header, const nb::sequence& payload,
                const nb::dict& into, std::optional<double> timeout,
@@ -176,7 +176,7 @@ nb::tuple Call(Engine& engine, const std::string& method,
                const std::string& priority) {
   if (engine.forked()) RaiseForked();
   const auto known = MethodByName(method);
-  if (!known) throw nb::value_error("there is no method of that name");
+  if (!known) throw nb::value_error("unknown method");
   const std::string_view head(header.c_str(), header.size());
   const Memory memory(payload, into);
   Teller teller(progress);
@@ -186,7 +186,7 @@ nb::tuple Call(Engine& engine, const std::string& method,
     if (timeout) {
       const std::chrono::duration<double> spent = Clock::now() - start;
       if (*timeout - spent.count() <= 0) {
-        Raise(absl::DeadlineExceededError("no time was given to the call"));
+        Raise(absl::DeadlineExceededError("the call has no time left"));
       }
       left = Milliseconds(*timeout - spent.count());
     }
@@ -221,7 +221,8 @@ nb::tuple Call(Engine& engine, const std::string& method,
     teller.Raise();
     if (interrupted) {
       CheckSignals();
-      // The signal's handler returned normally, so the call goes on.
+      // The signal's handler returned without an exception, so the call is
+      // repeated.
       if (absl::IsCancelled(answer.status()) && !engine.closed() &&
           (cancel == nullptr || !cancel->cancelled())) {
         continue;
@@ -232,7 +233,7 @@ nb::tuple Call(Engine& engine, const std::string& method,
   }
 }
 
-// The argument is quantd.engines.engine.Settings.
+// Opens an engine. `settings` is a quantd.engines.engine.Settings.
 std::unique_ptr<Engine> Open(const nb::object& settings) {
   if (Engine::Inherited()) RaiseForked();
   const auto text = [](const nb::object& from, const char* name) {
@@ -302,15 +303,15 @@ void Close(Engine& engine) {
 }  // namespace
 
 NB_MODULE(_native, module) {
-  // Objects alive when the interpreter ends are not leaks.
+  // Objects that exist when the interpreter ends are not leaks.
   nb::set_leak_warnings(false);
   BindPart(module);
   BindMemory(module);
-  nb::class_<CancellationToken>(module, "Token", "Stops calls.")
+  nb::class_<CancellationToken>(module, "Token", "Cancels calls.")
       .def(nb::init<>())
       .def("cancel", &CancellationToken::Cancel,
            nb::call_guard<nb::gil_scoped_release>());
-  nb::class_<Engine>(module, "Engine", "The calls of one connection.")
+  nb::class_<Engine>(module, "Engine", "Makes the calls of one connection.")
       .def(nb::new_(&Open), "settings"_a)
       .def("call", &Call, "method"_a, "header"_a, "payload"_a, "into"_a,
            "timeout"_a.none(), "cancel"_a.none(),

@@ -13,7 +13,7 @@
 namespace quantd::python {
 namespace {
 
-// The package adds these endings itself.
+// The package itself appends these endings to messages.
 void TakeEnding(std::string_view ending, std::string_view* text) {
   if (text->ends_with(ending)) text->remove_suffix(ending.size());
 }
@@ -53,7 +53,8 @@ std::string ReplyOf(const Plan& plan, const Result& result) {
   report.columnwise = result.statistics(Usage::kColumnwise);
   std::string head =
       wire::ReplyHead(plan, report, result.device(), /*request_id=*/"");
-  // The prefix announces the payload, which stays where it is.
+  // The head ends with a prefix that announces the payload. There is no payload
+  // here.
   std::string prefix;
   wire::AppendPayloadPrefix(plan.output_bytes(), &prefix);
   head.resize(head.size() - prefix.size());

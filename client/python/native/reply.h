@@ -1,5 +1,5 @@
-// Serializes the client's results as messages of quantd.proto, so that the
-// Python package reads the replies of both engines with the same code.
+// Serializes the client's results as messages of quantd.proto. The Python
+// package then reads the replies of both engines with the same code.
 #ifndef QUANTD_CLIENT_PYTHON_NATIVE_REPLY_H_
 #define QUANTD_CLIENT_PYTHON_NATIVE_REPLY_H_
 
@@ -12,17 +12,17 @@
 
 namespace quantd::python {
 
-// The serialized reply without its payload. Its options are the plan's. The
-// request's id is left out, so that equal calls have equal replies.
+// The serialized reply without its payload, with the options of `plan`. The
+// request id is left out, so that equal calls have equal replies.
 std::string ReplyOf(const Plan& plan, const Result& result);
 std::string ReplyOf(const QuantizeDescription& description);
 std::string ReplyOf(const ServerInfo& info);
 
-// A failed call, in the form that quantd.errors.from_status takes.
+// A failed call, as arguments of quantd.errors.from_status.
 struct Failure {
   int code = 0;
   std::string message;
-  std::string detail;  // a serialized ErrorDetail; empty: none
+  std::string detail;  // a serialized ErrorDetail, or empty
   std::string request_id;
   int attempts = 0;
 };

@@ -17,8 +17,8 @@ std::string_view Text(Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Bytes [offset, offset + size) of the concatenated slices: in place if one
-// slice contains them, otherwise copied together.
+// Returns bytes [offset, offset + size) of the concatenated slices. They are
+// used in place if one slice contains them, and otherwise copied into `joined`.
 absl::StatusOr<Bytes> Find(wire::Slices slices, size_t offset, size_t size,
                            std::vector<AlignedBytes>* joined) {
   if (size == 0) return Bytes();
@@ -38,7 +38,7 @@ absl::StatusOr<Bytes> Find(wire::Slices slices, size_t offset, size_t size,
       target = &joined->emplace_back(size);
       if (target->span().size() != size) {
         return absl::ResourceExhaustedError(
-            "no memory to put the buffers of a payload together");
+            "no memory to join the buffers of the payload");
       }
     }
     std::memcpy(target->span().data() + done, part.data(), part.size());
@@ -48,7 +48,7 @@ absl::StatusOr<Bytes> Find(wire::Slices slices, size_t offset, size_t size,
   return std::as_const(*target).span();
 }
 
-// The plan of RhtAmax or ApplyRht, whose requests are just a tensor and
+// The plan of an RhtAmax or ApplyRht request, which consists of a tensor and
 // options.
 template <typename Options>
 absl::StatusOr<std::shared_ptr<const Plan>> ReadPlan(std::string_view header) {
@@ -79,7 +79,7 @@ absl::StatusOr<Request> ReadDequantize(std::string_view header,
   request.plan = read->plan;
   for (const wire::Request::Source& source : read->sources) {
     if (!source.literal.empty()) {
-      // An amax that is a field of the message, not part of the payload.
+      // The amax is a field of the message and not a part of the payload.
       AlignedBytes& amax = request.joined.emplace_back(source.literal.size());
       if (amax.span().empty()) return absl::ResourceExhaustedError("no memory");
       std::memcpy(amax.span().data(), source.literal.data(),
@@ -106,7 +106,7 @@ absl::StatusOr<std::shared_ptr<const Plan>> PlanOf(wire::Method method,
     case wire::Method::kApplyRht:
       return ReadPlan<ApplyRhtOptions>(header);
     default:
-      return absl::InternalError("a method without a plan of its own");
+      return absl::InternalError("this method has no plan");
   }
 }
 
@@ -130,7 +130,7 @@ absl::StatusOr<Request> ReadRequest(wire::Method method,
     request.plan = *std::move(plan);
   }
   if (!wire::SpecOf(method).tensor) return request;
-  // The whole payload, whatever its size: the client checks the size.
+  // Takes the whole payload. The client checks its size.
   std::vector<std::string_view> slices;
   size_t size = 0;
   for (const Bytes& buffer : payload) {

@@ -1,5 +1,5 @@
-// Parses requests of the Python package with the conversions that the server
-// uses, so that both refuse the same requests in the same words.
+// Parses requests of the Python package with the server's code, so that both
+// refuse the same requests with the same messages.
 #ifndef QUANTD_CLIENT_PYTHON_NATIVE_REQUEST_H_
 #define QUANTD_CLIENT_PYTHON_NATIVE_REQUEST_H_
 
@@ -19,24 +19,26 @@ namespace quantd::python {
 
 using Bytes = absl::Span<const std::byte>;
 
+// A parsed request.
 struct Request {
   std::shared_ptr<const Plan> plan;
-  // One for each input of the plan; none for DescribeQuantize. Views of the
-  // payload, and of `joined` if an input was in several buffers.
+  // One view for each input of the plan; none for DescribeQuantize. They refer
+  // to the payload, or to `joined` if an input was in several buffers.
   std::vector<Bytes> inputs;
   std::vector<AlignedBytes> joined;
 };
 
-// Parses a request. `header` is the message without its payload; `payload` is a
-// list of buffers which together are the payload. All must outlive the request.
-// Not for GetServerInfo, whose request is empty. `known` is the plan of this
-// method and header if it was parsed before; not used for Dequantize.
+// Parses a request of any method except GetServerInfo, whose request is empty.
+// `header` is the message without its payload. `payload` is a list of buffers
+// that form the payload together. Both must outlive the request. `known` is the
+// plan of this method and header if it was parsed before; Dequantize ignores
+// it.
 absl::StatusOr<Request> ReadRequest(wire::Method method,
                                     std::string_view header,
                                     absl::Span<const Bytes> payload,
                                     std::shared_ptr<const Plan> known);
 
-// The method of that name, such as "Quantize"; nullopt if unknown.
+// The method with the name `name`, such as "Quantize". nullopt if unknown.
 std::optional<wire::Method> MethodByName(std::string_view name);
 
 }  // namespace quantd::python

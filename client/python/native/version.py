@@ -14,10 +14,10 @@ def dynamic_metadata(
 ) -> dict[str, Any]:
   """Returns the version, from the top CMakeLists.txt, and related fields.
 
-  A native wheel needs nanobind's run time, which serves every version of
+  A native wheel depends on nanobind-backend, which supports every version of
   Python. Publishers set the project's addresses with QUANTD_HOMEPAGE.
   """
-  # In a source distribution the tree is inside the package.
+  # In a source distribution, the tree is inside the package.
   for tree in (_PACKAGE / "tree", _PACKAGE.parents[1]):
     lists = tree / "CMakeLists.txt"
     if lists.is_file():
@@ -30,7 +30,7 @@ def dynamic_metadata(
 
 
 def _label() -> str:
-  """The local version label, as in PyTorch's wheels, of one with CUDA."""
+  """Returns the local version label, "+cu13" for a wheel with CUDA."""
   return "+cu13" if os.environ.get("QUANTD_CUDA") == "1" else ""
 
 

@@ -20,7 +20,8 @@ struct CancellationToken::Registration::Impl {
 CancellationToken::CancellationToken() : state_(std::make_shared<State>()) {}
 
 void CancellationToken::Cancel() const {
-  // Held while the actions run, so that removing one waits for it.
+  // The lock is held while the actions run, so that removing an action waits
+  // for it.
   std::lock_guard lock(state_->mutex);
   if (state_->cancelled) return;
   state_->cancelled = true;

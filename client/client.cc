@@ -33,7 +33,7 @@ absl::Status CheckTrace(const std::string& traceparent) {
   if (traceparent.empty() || wire::ParseTraceparent(traceparent)) {
     return absl::OkStatus();
   }
-  return FieldError("traceparent", "one of W3C Trace Context", traceparent);
+  return FieldError("traceparent", "a W3C Trace Context value", traceparent);
 }
 
 }  // namespace
@@ -63,13 +63,13 @@ class Client::Impl {
                                     const CallOptions& call, Time deadline,
                                     client::Reduction* reduction);
 
-  // Runs a plan.
+  // Runs a plan on the input pieces `in`.
   absl::StatusOr<Result> Run(const Plan& plan,
                              absl::Span<const absl::Span<const std::byte>> in,
                              const CallOptions& call, Time deadline);
 
-  // Returns `work(limit, control)`, which the client's end or the caller's
-  // token stops.
+  // Returns `work(limit, control)`. The client's destructor and the caller's
+  // CancellationToken cancel the work.
   template <typename Work>
   auto Call(const CallOptions& call, Time deadline, Work work) {
     using Answer = decltype(work(CallLimit(), *calls_.front()));
@@ -99,7 +99,8 @@ class Client::Impl {
     ~Scope() {
       std::lock_guard lock(impl_->mutex_);
       impl_->calls_.erase(place_);
-      // Under the lock: without it the client could be destroyed first.
+      // Notify under the lock: without it, the client could be destroyed before
+      // this.
       if (impl_->calls_.empty()) impl_->idle_.notify_all();
     }
 
@@ -132,7 +133,7 @@ Client::Impl::~Impl() {
 }
 
 Time Client::Impl::DeadlineOf(const CallOptions& call) const {
-  // A month means for ever, and no sum overflows.
+  // A month stands for no limit. The sum cannot overflow.
   constexpr milliseconds kForever = std::chrono::hours(24 * 30);
   return std::chrono::system_clock::now() + std::min(LimitOf(call), kForever);
 }
@@ -157,7 +158,7 @@ std::future<absl::StatusOr<Result>> Client::Impl::Async(
       workers_.Run(deadline, [promise, work] { promise->set_value(work()); });
   if (!accepted) {
     promise->set_value(absl::DeadlineExceededError(
-        fmt::format("{} asynchronous calls were under way until the deadline",
+        fmt::format("{} asynchronous calls were in flight until the deadline",
                     options_.max_in_flight)));
   }
   return future;
@@ -244,7 +245,7 @@ absl::StatusOr<Result> Client::Impl::Dequantize(
       quantized.data, quantized.scale,
       Bytes(reinterpret_cast<const std::byte*>(whole.data()),
             whole.size() * sizeof(float))};
-  // Most formats are decoded without an amax.
+  // Most formats are decoded without an amax or a global scale.
   payload.resize(parts.size());
   for (size_t i = 0; i < parts.size(); ++i) {
     if (auto s = CheckSize(Name(parts[i].kind), parts[i].size, payload[i]);

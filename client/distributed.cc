@@ -19,7 +19,7 @@
 namespace quantd {
 namespace {
 
-// The matrix form of `whole`, and where it may be cut.
+// The matrix form of a tensor, and the units at which it may be cut.
 struct Grid {
   int64_t rows = 0;
   int64_t cols = 0;
@@ -29,14 +29,14 @@ struct Grid {
 absl::StatusOr<Grid> GridOf(const TensorDesc& whole,
                             const QuantizeOptions& options) {
   if (!options.rowwise_amax.empty() || !options.columnwise_amax.empty()) {
-    return FieldError("given_amax", "none: that of the shards is reduced",
-                      "one");
+    return FieldError("given_amax", "none: the shards' amax is reduced",
+                      "an amax");
   }
   if (options.fp8.history) {
-    return FieldError("history", "none: UpdateScale after the reduction",
-                      "one");
+    return FieldError("history", "none: call UpdateScale after the reduction",
+                      "a history");
   }
-  if (options.splits) return FieldError("splits", "none", "groups");
+  if (options.splits) return FieldError("splits", "none", "splits");
   const auto plan = MakeQuantizePlan(whole, options);
   if (!plan.ok()) return plan.status();
   return Grid{plan->rows(), plan->cols(),
@@ -47,14 +47,14 @@ absl::Status CheckCut(std::string_view field, int64_t begin, int64_t size,
                       int64_t whole, int64_t unit) {
   if (begin < 0 || size < 0 || begin > whole || size > whole - begin) {
     return FieldError(field, fmt::format("inside 0 to {}", whole),
-                      fmt::format("{} and {} more", begin, size));
+                      fmt::format("offset {}, size {}", begin, size));
   }
   const auto legal = [&](int64_t cut) {
     return cut % unit == 0 || cut == whole;
   };
   if (legal(begin) && legal(begin + size)) return absl::OkStatus();
   return FieldError(field, fmt::format("cuts at multiples of {}", unit),
-                    fmt::format("{} to {}", begin, begin + size));
+                    fmt::format("offset {}, size {}", begin, size));
 }
 
 absl::Status CheckShard(const Grid& grid, const Shard& shard) {
@@ -67,7 +67,7 @@ absl::Status CheckShard(const Grid& grid, const Shard& shard) {
                   grid.unit.cols);
 }
 
-// The grid of a tensor, if the shard is cut where it may be.
+// The grid of `whole`. Returns an error if the shard is cut elsewhere.
 absl::StatusOr<Grid> GridOfShard(const TensorDesc& whole,
                                  const QuantizeOptions& options,
                                  const Shard& shard) {
@@ -81,7 +81,7 @@ TensorDesc DescOf(const TensorDesc& whole, const Shard& shard) {
   return {whole.dtype, {shard.rows, shard.cols}};
 }
 
-// Whether the copies have an amax on which shards must agree.
+// Whether the copies have a computed amax, on which all shards must agree.
 bool Agrees(const QuantizeOptions& o) {
   const FormatSpec& format = *FindFormat(o.format);
   return HasAmax(format) && o.fp8.scale.empty() && o.usage != Usage::kNone;
@@ -105,7 +105,7 @@ bool Empty(const Shard& shard) { return shard.rows == 0 || shard.cols == 0; }
 QuantizeOptions PlacedIn(QuantizeOptions o, const Grid& grid,
                          const Shard& shard) {
   if (o.rounding != Rounding::kStochastic) return o;
-  // The whole may itself be a part of a larger tensor.
+  // The whole tensor may itself be a shard of a larger one.
   if (o.shard.total_columns == 0) {
     o.shard.total_columns = o.shard.column_offset + grid.cols;
   }
@@ -131,7 +131,7 @@ QuantizeOptions ShardOptions(const QuantizeOptions& options, const Grid& grid,
   return PlacedIn(std::move(o), grid, shard);
 }
 
-// Reduces the contributions of shards, line by line.
+// Reduces the contributions of shards for each line of the tensor.
 class Lines {
  public:
   explicit Lines(int64_t count) : added_(static_cast<size_t>(count)) {}
@@ -180,7 +180,7 @@ void ReduceAll(const Grid& grid, bool by_line, const AmaxReduction& reduction,
   }
 }
 
-// Waits for all of them, since their threads read the callers' memory.
+// Waits for every call, because their threads read the caller's memory.
 absl::StatusOr<std::vector<Result>> WaitForAll(
     std::vector<std::future<absl::StatusOr<Result>>> futures) {
   std::vector<Result> results;
@@ -234,7 +234,7 @@ struct ShardSession::State {
   Shard shard;
   QuantizeOptions options;
   CallOptions call;
-  // Converts a reduced amax to the one that the copies are given.
+  // Converts the reduced amax to the one for the options, with its estimates.
   std::function<CopyAmax(const CopyAmax&)> given;
 
   // Set while a shard's call is in progress.
@@ -290,7 +290,7 @@ absl::StatusOr<ShardSession> ShardSession::Begin(Client& client,
     state->maxima = Agrees(options) ? Zeros(options, shard) : CopyAmax();
     return ShardSession(std::move(state));
   }
-  // Estimates are applied later, when all maxima are known.
+  // Estimates are applied when all maxima are known.
   QuantizeOptions found = options;
   if (MayEstimate(found) && !found.nvfp4.amax_estimation_scale) {
     found.nvfp4.amax_estimation_scale = 0;
@@ -310,10 +310,11 @@ absl::StatusOr<ShardSession> ShardSession::Begin(Client& client,
       *std::move(plan), shard.input, stoppable, state->reduction.get(),
       [shared](const absl::Status& status) {
         // Maxima that were reported before are kept.
-        shared->Tell(status.ok() ? absl::InternalError("no maxima were told")
-                                 : status);
+        shared->Tell(status.ok()
+                         ? absl::InternalError("the call reported no maxima")
+                         : status);
       });
-  // A result this early means that the call failed or never began.
+  // A result this early means that the call failed or was never started.
   if (state->result.wait_for(std::chrono::seconds(0)) ==
       std::future_status::ready) {
     return state->result.get().status();
@@ -346,7 +347,7 @@ absl::StatusOr<std::vector<Result>> QuantizeShards(
     const TensorDesc& whole, absl::Span<const PlacedShard> shards,
     const QuantizeOptions& options, const AmaxReduction& reduction,
     const CallOptions& call_of_all) {
-  // Not passed on: it would get the progress of all shards at once.
+  // Shards do not report progress: each would report as if it were the whole.
   CallOptions call = call_of_all;
   call.progress = nullptr;
   const auto grid = GridOf(whole, options);

@@ -30,7 +30,7 @@ void Tell(const PieceOptions& pieces, size_t bytes) {
   if (pieces.progress) pieces.progress(bytes);
 }
 
-// Calls `run` once for all `bytes`, reporting progress like a call in pieces.
+// Calls `run` once for all `bytes`, and reports progress as calls in pieces do.
 template <typename Run>
 absl::StatusOr<Result> InOneCall(const PieceOptions& pieces,
                                  const CallOptions& call, size_t bytes,
@@ -48,28 +48,29 @@ absl::StatusOr<Result> InOneCall(const PieceOptions& pieces,
   return result;
 }
 
-// Pieces report progress themselves.
+// The options of a piece's call. The caller's `progress` is left out, because
+// it is for a single call.
 CallOptions OfPiece(CallOptions call) {
   call.progress = nullptr;
   return call;
 }
 
-// Refuses options that a tensor in pieces cannot have.
+// Refuses options that a tensor sent in pieces cannot have. `limit` is in
+// bytes.
 absl::Status CheckOptions(const QuantizeOptions& o, const CallOptions& call,
                           size_t limit) {
   const std::string why = fmt::format(
-      "none: the tensor does not fit into a request of {} bytes "
-      "and is sent in pieces",
+      "none: the tensor exceeds a request of {} bytes and is sent in pieces",
       limit);
-  if (o.splits) return FieldError("splits", why, "groups");
-  if (o.fp8.history) return FieldError("history", why, "one");
-  if (o.dbias) return FieldError("dbias", why, "one");
+  if (o.splits) return FieldError("splits", why, "splits");
+  if (o.fp8.history) return FieldError("history", why, "a history");
+  if (o.dbias) return FieldError("dbias", why, "dbias");
   if (!call.into.empty()) return FieldError("into", why, "destinations");
   return absl::OkStatus();
 }
 
-// The amax of the whole, in the form of CopyAmax, from the pieces and the given
-// values.
+// The amax of the whole tensor: the values that the caller gave, or else the
+// maximum over all pieces. `given_all` is true if no piece must be asked.
 absl::StatusOr<CopyAmax> AmaxOfPieces(
     const Plan& plan, bool given_all, const std::vector<Shard>& cut,
     int at_once,
@@ -105,8 +106,8 @@ absl::StatusOr<CopyAmax> AmaxOfPieces(
     for (const float a : *amax) {
       if (std::isfinite(a)) continue;
       return FieldError("payload",
-                        "finite numbers in a tensor that is sent in pieces",
-                        "NaN or Inf as its amax");
+                        "finite values in a tensor that is sent in pieces",
+                        "an amax of NaN or Inf");
     }
   }
   return whole;
@@ -158,7 +159,8 @@ absl::StatusOr<Result> QuantizeInPieces(Client& client,
     if (bytes.ok()) piece->input = bytes->bytes();
     return bytes;
   };
-  // Counts as half of the work if the amax has to be found first.
+  // If the amax is computed, each of the two passes counts for half of the
+  // work.
   const auto tell = [&](const Shard& piece, bool first) {
     const size_t bytes = static_cast<size_t>(piece.rows * piece.cols) * element;
     const size_t half = agree && !given ? bytes / 2 : 0;
@@ -179,7 +181,7 @@ absl::StatusOr<Result> QuantizeInPieces(Client& client,
     if (!all.ok()) return all.status();
     amax = *std::move(all);
   }
-  // Every copy has its amax by now.
+  // The amax of every copy is known from here on.
   QuantizeOptions settled = open;
   settled.nvfp4.amax_estimation_scale.reset();
   Join join(*plan);
@@ -279,7 +281,7 @@ absl::Status DequantizeInPieces(Client& client, const QuantizedTensor& tensor,
   }
   options.form = made.form;
   options.profile = made.profile;
-  // Only a profile depends on the type of the input.
+  // Only the arithmetic of a profile depends on the type of the original input.
   const DType of = made.profile == Profile::kTe ? output : tensor.dtype();
   const std::vector<float> amax(copy->amax.begin(), copy->amax.end());
   std::mutex mutex;

@@ -16,7 +16,7 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::Make(
   if (!plan.ok()) return plan.status();
   QuantizedTensor out;
   out.desc_ = tensor;
-  // Options with defaults filled in.
+  // The plan's options have the defaults filled in.
   out.options_ = std::get<QuantizeOptions>(plan->options());
   out.parts_ = plan->outputs();
   return out;
@@ -137,7 +137,7 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::FromResult(
 
 namespace {
 
-// Checks one part that the caller provides.
+// Checks one part that the caller provides against the plan's `want`.
 absl::Status CheckPart(std::string_view field,
                        const QuantizedTensor::Part& part,
                        const TensorSpec& want, Scaling scaling) {
@@ -169,7 +169,7 @@ absl::Status CheckPart(std::string_view field,
       reinterpret_cast<const float*>(part.bytes.data()),
       part.bytes.size() / sizeof(float));
   for (float v : values) {
-    // A NaN results from quantizing one.
+    // NaN is legal: it is the amax of an input with a NaN.
     if (std::isnan(v) || (scale ? v > 0 : v >= 0)) continue;
     return FieldError(fmt::format("{}.bytes", field),
                       scale ? "scales > 0" : "amaxes >= 0", fmt::to_string(v));
@@ -190,12 +190,12 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::FromParts(
     const std::string field = fmt::format("parts[{}]", i);
     const TensorSpec* want = out->part(parts[i].kind);
     if (want == nullptr) {
-      return FieldError(field, "a part that these options give",
+      return FieldError(field, "a part that these options make",
                         NameOrNumber(parts[i].kind));
     }
     const auto at = static_cast<size_t>(want - out->parts_.data());
     if (found[at]) {
-      return FieldError(field, "every part once",
+      return FieldError(field, "each part once",
                         fmt::format("{} again", Name(want->kind)));
     }
     const Scaling scaling = FindFormat(options.format)->scaling;
@@ -219,7 +219,7 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::FromParts(
   const auto kept = std::make_shared<AlignedBytes>(total);
   if (kept->span().size() != total) {
     return absl::ResourceExhaustedError(
-        fmt::format("no memory for parts of {} bytes", total));
+        fmt::format("no memory for {} bytes of parts", total));
   }
   for (size_t at = 0; at < found.size(); ++at) {
     const TensorSpec& spec = out->parts_[at];

@@ -1,5 +1,5 @@
-// Derives other forms of a QuantizedTensor without quantizing again: other
-// shapes, other scale layouts, single groups.
+// Derives tensors from a QuantizedTensor without quantizing again: other
+// shapes, other scale layouts, single groups, and rows.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -17,7 +17,8 @@
 namespace quantd {
 namespace {
 
-// Products of the last `size` dimensions and of those before them.
+// The matrix form of a shape: the product of the last `tail` dimensions is
+// `cols`, and the product of those before them `rows`.
 struct Sides {
   int64_t rows = 1;
   int64_t cols = 1;
@@ -30,7 +31,7 @@ Sides SidesOf(const std::vector<int64_t>& shape, size_t tail) {
   return s;
 }
 
-// Number of dimensions, from the end, that make up K.
+// The number of dimensions, counted from the end, that form K.
 size_t TailOf(const TensorDesc& desc) {
   return desc.flatten_axis < 0
              ? static_cast<size_t>(-desc.flatten_axis)
@@ -42,7 +43,7 @@ bool IsScale(TensorKind kind) {
          kind == TensorKind::kColumnwiseScale;
 }
 
-// Old bytes that stay and new ones beside them.
+// Owns the memory of a derived tensor: the original's, and converted bytes.
 struct Converted {
   std::shared_ptr<const void> old;
   AlignedBytes bytes;
@@ -69,7 +70,7 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::Reshape(
                   desc.shape.end() - static_cast<ptrdiff_t>(tail))) {
     return refuse();
   }
-  // The plan refuses overflow and a tensor without rows.
+  // MakeQuantizePlan refuses shapes that overflow or have no rows.
   const auto plan = MakeQuantizePlan(desc, options_);
   const Sides others = SidesOf(desc.shape, tail);
   if (!plan.ok() || others.rows != sides.rows || others.cols != sides.cols) {
@@ -86,8 +87,8 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::ReadAs(Profile profile) const {
   const auto refuse = [&](const std::string& why) {
     return FieldError(
         "profile",
-        fmt::format("a library that reads what {} writes as {}",
-                    Name(options_.profile), Name(options_.format)),
+        fmt::format("a library that can read {}'s {}", Name(options_.profile),
+                    Name(options_.format)),
         fmt::format("{}: {}", Name(profile), why));
   };
   const auto plan = MakeQuantizePlan(desc_, out.options_);
@@ -96,7 +97,7 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::ReadAs(Profile profile) const {
     const TensorSpec* there = part(wanted.kind);
     if (there == nullptr || there->dtype != wanted.dtype ||
         there->size != wanted.size) {
-      return refuse(fmt::format("it wants {}", Name(wanted.kind)));
+      return refuse(fmt::format("it needs {}", Name(wanted.kind)));
     }
   }
   return out;
@@ -162,14 +163,15 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::ConvertScaleLayout(
 
 absl::StatusOr<QuantizedTensor> QuantizedTensor::group(size_t i) const {
   if (i >= groups()) {
-    return absl::OutOfRangeError(fmt::format("group {} of {}", i, groups()));
+    return absl::OutOfRangeError(
+        fmt::format("group {} of {} groups", i, groups()));
   }
   int64_t first = 0;
   for (size_t g = 0; g < i; ++g) first += (*options_.splits)[g];
   QuantizeOptions options = options_;
   options.splits.reset();
   options.partial_splits = false;
-  // They apply to the whole tensor; the copies hold the results.
+  // Given amax values apply to the whole tensor. The copies have their results.
   options.rowwise_amax.clear();
   options.columnwise_amax.clear();
   if (!options.fp8.scale.empty()) options.fp8.scale = {options_.fp8.scale[i]};
@@ -180,7 +182,7 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::group(size_t i) const {
     options.fp8.history->amax.assign(begin,
                                      begin + static_cast<ptrdiff_t>(values));
   }
-  // Random bits depended on the rows' positions in the payload.
+  // Random bits depend on the rows' positions in the payload.
   if (options.rounding == Rounding::kStochastic) {
     options.shard.row_offset += first;
   }
@@ -205,8 +207,8 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::group(size_t i) const {
 
 namespace {
 
-// Copies codes at positions [from, from + to.padded) of every line. A line of
-// half bytes must start at an even position.
+// Copies the codes of every line, from position `from` on, for the length of
+// the part's lines. With two codes in a byte, `from` must be even.
 void CopyLines(const CopyGeometry& whole, absl::Span<const std::byte> codes,
                int64_t from, bool half, const CopyGeometry& part,
                absl::Span<std::byte> to) {
@@ -227,15 +229,15 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::Rows(int64_t first,
   const FormatSpec format =
       FormatUnder(options_.profile, options_.format, desc_.dtype);
   if (options_.splits) {
-    return FieldError("splits", "none: slice a group", "groups");
+    return FieldError("splits", "no groups: use the rows of a group", "groups");
   }
   const auto refuse = [&](std::string expected) {
     return FieldError("rows", expected,
-                      fmt::format("{} and {} more", first, count));
+                      fmt::format("first {}, count {}", first, count));
   };
   if (first < 0 || count < 0 || first > sides.rows ||
       count > sides.rows - first) {
-    return refuse(fmt::format("inside 0 to {}", sides.rows));
+    return refuse(fmt::format("a range inside 0 to {}", sides.rows));
   }
   const int64_t unit = CutUnitsOf(options_).rows;
   for (int64_t cut : {first, first + count}) {
@@ -244,7 +246,7 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::Rows(int64_t first,
     }
   }
   QuantizeOptions options = options_;
-  // They apply to the whole tensor; the copies hold the results.
+  // Given amax values apply to the whole tensor. The copies have their results.
   options.rowwise_amax.clear();
   options.columnwise_amax.clear();
   options.fp8.history.reset();
@@ -311,7 +313,8 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::Rows(int64_t first,
       skip = first * whole.data_position;
     } else if (!columnwise && spec.kind == TensorKind::kRowwiseAmax &&
                HasAmaxOfLines(format, options.form)) {
-      // One amax for each row; otherwise one for all, or for each column.
+      // One amax for each row. Otherwise the amax is one number, or for each
+      // column.
       skip = first * static_cast<int64_t>(sizeof(float));
     }
     out->spans_.push_back(from.subspan(static_cast<size_t>(skip), spec.size));

@@ -24,10 +24,10 @@ Usage UsageOf(bool rowwise, bool columnwise) {
                                : Usage::kNone;
 }
 
-// The format with the same elements and scaling, but these blocks.
+// The format with the same elements and scaling as `format`, but these blocks.
 absl::StatusOr<Format> WithBlocks(Format format, const BlockDims& dims) {
   const FormatSpec* named = FindFormat(format);
-  // An unknown format is refused by the plan.
+  // MakeQuantizePlan refuses an unknown format.
   if (named == nullptr || dims == BlockDims{0, 0}) return format;
   std::string legal = "(0, 0)";
   for (const FormatSpec& f : kFormats) {
@@ -43,7 +43,7 @@ absl::StatusOr<Format> WithBlocks(Format format, const BlockDims& dims) {
                     fmt::format("({}, {})", dims[0], dims[1]));
 }
 
-// The format with the same blocks and scaling, but FP8 type `type`.
+// The format with the same blocks and scaling as `format`, but this FP8 type.
 absl::StatusOr<Format> WithFp8(Format format, DType type) {
   const FormatSpec* named = FindFormat(format);
   if (named == nullptr || type == DType::kUnspecified) return format;
@@ -127,12 +127,12 @@ absl::StatusOr<QuantizeOptions> Quantizer::options() const {
   if (o.rht.sign_mask && config_.sign_seed) {
     return FieldError("sign_seed", "sign_mask or sign_seed", "both");
   }
-  // An illegal dimension is refused by the plan.
+  // MakeQuantizePlan refuses an illegal dimension.
   if (config_.sign_seed && o.rht.dimension >= 16) {
     o.rht.sign_mask = RandomSignMask(*config_.sign_seed, o.rht.dimension);
   }
-  // A configuration is kept across set_usage: settings of an unwanted copy wait
-  // for a call that wants it.
+  // Settings of a copy that set_usage has turned off are kept for calls that
+  // make the copy again.
   const bool configured = o.rht.rowwise || o.rht.columnwise;
   o.rht.rowwise &= HasRowwise(o.usage);
   o.rht.columnwise &= HasColumnwise(o.usage);
@@ -140,7 +140,7 @@ absl::StatusOr<QuantizeOptions> Quantizer::options() const {
     o.rht = {};
     o.nvfp4.amax_estimation_scale.reset();
   }
-  if (!o.splits) o.partial_splits = false;  // belongs to QuantizeGroups
+  if (!o.splits) o.partial_splits = false;  // only for QuantizeGroups
   if (o.rounding == Rounding::kStochastic && o.stochastic.seed == 0 &&
       config_.draw_seed) {
     o.stochastic.seed = DrawSeed();

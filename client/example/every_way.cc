@@ -1,5 +1,5 @@
-// Quantizes a tensor by every transport to a device, and prints the transport
-// and time of each call.
+// Quantizes a tensor through every transport that the server offers, and prints
+// the transport and the time of each call.
 //
 //     every_way local
 //     every_way 127.0.0.1:50151
@@ -24,7 +24,7 @@ constexpr size_t kBytes = kRows * kColumns * sizeof(float);
 
 using Bytes = absl::Span<const std::byte>;
 
-// Prints the best of several calls; returns false if they fail.
+// Prints the best time of five calls. Returns false if a call fails.
 bool Measure(quantd::Client& client, const char* memory, Bytes input,
              const quantd::CallOptions& call = {}) {
   quantd::QuantizeOptions options;
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
     return 1;
   }
 
-  // This program's own memory: tcp, unix or local.
+  // Ordinary memory. The transport is tcp, unix or local.
   std::vector<float> values(kBytes / sizeof(float));
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = std::sin(0.37f * static_cast<float>(i));
@@ -71,8 +71,8 @@ int main(int argc, char** argv) {
   const Bytes bytes(reinterpret_cast<const std::byte*>(values.data()), kBytes);
   bool good = Measure(**client, "a vector", bytes);
 
-  // Memory for calls, shared with the server or page-locked for a GPU. The
-  // result is in such memory, too.
+  // Memory shared with the server, or page-locked for a local GPU. The result
+  // lies in memory of the same type.
   const auto host = (*client)->AllocateHost(kBytes);
   if (host.ok()) {
     std::copy(bytes.begin(), bytes.end(), host->bytes().begin());
@@ -82,8 +82,8 @@ int main(int argc, char** argv) {
     good = false;
   }
 
-  // A GPU's memory, if the server works with that GPU: cuda or local. Its
-  // content does not matter here.
+  // GPU memory, if the server uses that GPU. The transport is cuda or local.
+  // The input values do not matter here.
   const auto device = (*client)->AllocateDevice(0, kBytes);
   if (device.ok()) {
     good &= Measure(**client, "memory of AllocateDevice", device->bytes());

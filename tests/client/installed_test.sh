@@ -1,7 +1,7 @@
 #!/bin/bash
-# Installs the SDK to a fresh prefix and builds client/example against it with
-# find_package and nothing else of this tree, with the kernels and without them.
-# Runs it in its own process and against a server.
+# Installs the SDK to a fresh prefix and builds client/example against it, using
+# only find_package and no other file of this tree, with the kernels and without
+# them. Runs the example with local devices and with a server.
 #
 #   installed_test.sh <build dir> <source dir> <quantd> <cmake> <compiler>
 set -euo pipefail
@@ -20,19 +20,19 @@ trap finish EXIT
 
 "$cmake" --install "$build" --component sdk --prefix "$work/prefix" >/dev/null
 
-# Flags that must not reach users.
+# Compiler flags of this build must not reach users.
 if ! find "$work/prefix" -name quantdTargets.cmake | grep -q . ||
   grep -rn --include='*.cmake' -e '-Wall' -e '-Werror' -e fsanitize \
     -e "$source" -e "$build" "$work/prefix"; then
-  echo "the package carries what belongs to this build" >&2
+  echo "the package contains flags or paths of this build" >&2
   exit 1
 fi
 headers=$work/prefix/include
 if grep -rnE '#include [<"](grpc|google/|quantd\.pb|nlohmann|fmt)' "$headers"; then
-  echo "a public header includes what its users need not have" >&2
+  echo "a public header includes a private dependency" >&2
   exit 1
 fi
-# Public headers are exactly those of include/quantd.
+# The installed headers are exactly those of include/quantd.
 if ! diff <(cd "$source/include" && find . -type f | sort) \
     <(cd "$headers" && find . -type f | sort) ||
   find "$work/prefix" -name '*.h' -not -path "$headers/quantd/*" | grep .; then
@@ -40,29 +40,29 @@ if ! diff <(cd "$source/include" && find . -type f | sort) \
   exit 1
 fi
 
-# Each header includes everything that it needs.
+# Each header compiles on its own.
 while read -r header; do
   "$compiler" -std=c++20 -fsyntax-only -I"$headers" -x c++ "$header" || {
-    echo "${header#"$headers"/} does not compile by itself" >&2
+    echo "${header#"$headers"/} does not compile on its own" >&2
     exit 1
   }
 done < <(find "$headers" -name '*.h')
 
-# For clients in other languages: the messages, which compile on their own, and
-# the pages that they name.
+# For clients in other languages: the messages compile on their own, and the
+# pages that they name are installed.
 proto=$work/prefix/share/quantd/proto
 protoc --proto_path="$proto" --descriptor_set_out="$work/descriptor" \
   quantd.proto
 for page in $(grep -o '[A-Z_]*\.md' "$proto/quantd.proto" | sort -u); do
   [ -s "$proto/$page" ] || {
-    echo "the package lacks $page, which its messages name" >&2
+    echo "the package lacks $page, which quantd.proto names" >&2
     exit 1
   }
 done
 
-# A machine with our build's dependencies may have no make.
+# A machine with our build dependencies may not have make.
 if command -v ninja >/dev/null; then export CMAKE_GENERATOR=Ninja; fi
-# compile DIR: builds the program in that directory into DIR/build.
+# compile DIRECTORY: builds the program there into DIRECTORY/build.
 compile() {
   "$cmake" -S "$1" -B "$1/build" -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$work/prefix" \
@@ -73,7 +73,8 @@ compile() {
 cp -r "$source/client/example" "$work/example"
 compile "$work/example"
 
-# check WORDS...: checks the program's output for a tensor.
+# check COMMAND...: runs an example that writes a tensor file and checks its
+# output.
 check() {
   local out
   rm -f "$work/w.safetensors"
@@ -90,7 +91,7 @@ check "$work/example/build/quantize_tensor" local
 grep -q 'a vector: by local' "$work/log"
 grep -q 'AllocateHost: by local' "$work/log"
 
-# Without the kernels it can only use servers, and says so.
+# Without the kernels, the example can only use servers, and its error says so.
 cp -r "$source/client/example" "$work/remote"
 sed -i -e 's/ COMPONENTS local//' -e 's/quantd::local/quantd::client/' \
   "$work/remote/CMakeLists.txt"

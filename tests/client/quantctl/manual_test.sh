@@ -1,6 +1,6 @@
 #!/bin/bash
-# The manual page and the completions name every command and every flag that
-# --help does, and their readers find no errors.
+# The manual page and the shell completions name every command and every flag of
+# --help, and groff and zsh accept them.
 #
 #   manual_test.sh <quantctl> <build dir> <cmake>
 set -euo pipefail
@@ -17,17 +17,18 @@ mv "$work/prefix/share/zsh/site-functions/_quantctl" "$work/zsh"
 
 # shellcheck source=/dev/null
 source "$work/bash"
-# complete WORDS...: what is offered for the last one.
+# complete_line WORD...: prints the completions of the last word.
 complete_line() {
   COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
   _quantctl
   printf '%s\n' "${COMPREPLY[@]}"
 }
 
-# Reads to the end, so that nobody writes into a closed pipe.
+# offers WORD: reads all input, so that the writer does not write into a closed
+# pipe.
 offers() { grep -x -e "$1" >/dev/null; }
 
-# In a page, dashes are \-.
+# In a manual page, dashes are written \-.
 sed 's/\\-/-/g' "$work/man" >"$work/page"
 commands=$("$quantctl" help | sed '/^Where the work/,$d' |
   sed -n 's/^  \([a-z]\+\) .*/\1/p')
@@ -56,13 +57,13 @@ grep -A1 -F -e '--deadline\fR \fINUMBER\fR' "$work/page" |
   grep -q '(default 30)$' || fail "the page lacks a default"
 grep -q '\[\$QUANTD_SERVER\]$' "$work/page" ||
   fail "the page lacks a variable"
-# Flags hidden from --help are hidden there, too.
+# Flags that --help hides are not in the manual and the completions.
 if grep -l -- '--for-parent' "$work/page" "$work/bash" "$work/zsh"; then
   fail "a hidden flag is named"
 fi
 ((count >= 100)) || fail "only $count flags were seen"
 
-# Words and files.
+# Completion of values and files.
 complete_line quantctl convert --dialect com | offers compressed-tensors ||
   fail "bash does not complete dialects"
 complete_line quantctl convert --format nv | offers nvfp4_4over6 ||
@@ -76,11 +77,11 @@ if command -v groff >/dev/null; then
   groff -man -ww -z "$work/man" 2>"$work/log"
   [ -s "$work/log" ] && { cat "$work/log"; fail "groff complains"; }
 else
-  echo "SKIPPED: no groff here to read the page" >&2
+  echo "SKIPPED: no groff to check the page" >&2
 fi
 if command -v zsh >/dev/null; then
   zsh -n "$work/zsh" || fail "zsh complains"
 else
-  echo "SKIPPED: no zsh here to read its completions" >&2
+  echo "SKIPPED: no zsh to check the completions" >&2
 fi
 echo "$count flags of $(wc -w <<<"$commands") commands"

@@ -1,10 +1,9 @@
 #!/bin/bash
-# Renders a model's report in a browser; the console must stay empty.
+# Renders the report of a model in a browser. The console must stay empty.
 #
 #   model_report_test.sh <quantctl> <artifacts dir> [MODEL]
 #
-# MODEL replaces the model that is made here. Exits with 77, which is a skip,
-# without Chromium.
+# MODEL replaces the generated model. Exits with 77 (skipped) without Chromium.
 set -euo pipefail
 quantctl=$1 artifacts=$2 model=${3:-}
 
@@ -33,7 +32,7 @@ python3 -m json.tool "$artifacts/report.json" >/dev/null
 size=$(stat -c %s "$page")
 ((size < 1048576)) || { echo "the page has $size bytes" >&2; exit 1; }
 
-# look NAME WIDTH HEIGHT: its console must stay empty.
+# look NAME WIDTH HEIGHT: takes a screenshot. The console must stay empty.
 look() {
   HOME=$work timeout 60 "$browser" --headless --no-sandbox --disable-gpu \
     --hide-scrollbars --user-data-dir="$work/profile" --enable-logging=stderr \
@@ -50,7 +49,7 @@ look phone 420 3200
 look window 1280 2400
 look screen 1920 2400
 
-# The document as the browser parsed it.
+# Checks the document as the browser parsed it.
 HOME=$work timeout 60 "$browser" --headless --no-sandbox --disable-gpu \
   --user-data-dir="$work/profile" --dump-dom "file:$page" \
   >"$work/dom" 2>/dev/null
@@ -65,6 +64,6 @@ grep -Eq '<td class="q[0-6]( low)?" title="' "$work/dom"
 if [ $# -lt 3 ]; then
   sed -n '/id="worst"/,/<\/section>/p' "$work/dom" | grep -m 1 '<td' |
     grep -q 'shares a scale with model.layers.2.self_attn.q_proj' ||
-    { echo "the smallest is not the worst" >&2; exit 1; }
+    { echo "the planted weight is not the worst" >&2; exit 1; }
 fi
 echo "$size bytes; see phone.png, window.png and screen.png in $artifacts"

@@ -113,7 +113,7 @@ TEST_F(Ways, MemoryThatIsNotSharedIsSaidSo) {
       Run({"roundtrip", At("x.npy"), "--server", Calls(), "--memory-socket",
            At("nothing"), "--transport", "shared"});
   EXPECT_EQ(nobody.code, 4);
-  EXPECT_THAT(nobody.err, HasSubstr("cannot share memory by"));
+  EXPECT_THAT(nobody.err, HasSubstr("cannot share memory through"));
   EXPECT_THAT(nobody.err, HasSubstr("--memory-socket"));
   EXPECT_EQ(Run({"sample", "--rows", "4096", "--cols", "2048", "-o",
                  At("large.safetensors")})

@@ -164,7 +164,7 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::ConvertScaleLayout(
 absl::StatusOr<QuantizedTensor> QuantizedTensor::group(size_t i) const {
   if (i >= groups()) {
     return absl::OutOfRangeError(
-        fmt::format("group {} of {} groups", i, groups()));
+        fmt::format("no group {}: the tensor has {} groups", i, groups()));
   }
   int64_t first = 0;
   for (size_t g = 0; g < i; ++g) first += (*options_.splits)[g];

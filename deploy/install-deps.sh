@@ -82,6 +82,6 @@ if [ "$(id -u)" != 0 ]; then
   sudo=sudo
 fi
 $sudo apt-get update -q
-# shellcheck disable=SC2086  # one word a package
+# shellcheck disable=SC2086  # splits into one word per package
 $sudo env DEBIAN_FRONTEND=noninteractive \
   apt-get install -y -q --no-install-recommends $missing

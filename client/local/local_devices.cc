@@ -32,7 +32,7 @@ absl::StatusOr<Result> LocalDevices::Run(const Call& asked, Way,
   if (auto s = Stopped(target_, limit, control); !s.ok()) return s;
   if (events.any()) {
     const absl::Status s = FieldError(
-        "events", "none, because the device is of this process", "events");
+        "events", "none, because the devices belong to this process", "events");
     return Annotate(s, std::string(s.message()), 1);
   }
   std::vector<Destination> places(into.begin(), into.end());

@@ -1,8 +1,9 @@
 # shellcheck shell=bash disable=SC2154
 # Python environments made from lock files, for run.sh in this folder and in
-# engines/. These set: here, the folder that holds locks/; work, where the
-# environments are; offline, not empty if nothing may be installed; base, the
-# environment whose packages the others see, too.
+# engines/. Both set these variables before they source this file: here, the
+# folder that holds locks/; work, where the environments are; offline, not empty
+# if nothing may be installed; base, the environment whose packages the others
+# see, too.
 
 # environment NAME: makes the environment, unless it is complete. Fails where it
 # is missing and cannot be made.

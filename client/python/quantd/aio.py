@@ -60,7 +60,7 @@ class Connection:
     self, connection: _connection.Connection, max_in_flight: int
   ) -> None:
     """Wraps a connection and limits the number of calls in flight."""
-    # # : The underlying connection. Threads may use it at the same time.
+    # The underlying connection. Threads may use it at the same time.
     self.sync = connection
     self._max_in_flight = max_in_flight
     self._threads: ThreadPoolExecutor | None = None

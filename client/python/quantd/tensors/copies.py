@@ -119,7 +119,7 @@ class Copy:
   ) -> None:
     """Refers to the copy `name` of a tensor, which must exist."""
     self.name = name
-    # # : Whether the copy was rotated before quantization.
+    # Whether the copy was rotated before quantization.
     self.rotated = rotated
     self._parts = parts
     self._library = library

@@ -130,7 +130,7 @@ def group(t: T, i: int) -> T:
   """See `QuantizedTensor.group`."""
   i = whole("group", i, -(2**63), 2**63 - 1)
   if not 0 <= i < t.groups:
-    raise IndexError(f"group {i} of {t.groups}")
+    raise IndexError(f"no group {i}: the tensor has {t.groups} groups")
   rows = list(t.options.splits.rows)
   made = _copied(t.options)
   made.ClearField("splits")

@@ -1,5 +1,5 @@
-// Interprets the names of a model's modules: the role of each weight, and which
-// weights an engine fuses into one, so that they must share a scale.
+// Interprets the names of a model's modules: the role of each weight, and the
+// weights that an engine fuses into one, which must share a scale.
 #ifndef QUANTD_CLIENT_CHECKPOINT_ARCHITECTURE_H_
 #define QUANTD_CLIENT_CHECKPOINT_ARCHITECTURE_H_
 
@@ -13,28 +13,29 @@
 
 namespace quantd::checkpoint {
 
-// Names of siblings that are fused.
+// Names of sibling modules that engines fuse.
 using FusedNames = std::vector<std::string>;
 
 class Architecture {
  public:
-  // `more` adds groups, each "a,b,c". INVALID_ARGUMENT for a group with fewer
-  // than two names, or with a dot in one.
+  // `more` adds groups of fused siblings, each written "a,b,c".
+  // INVALID_ARGUMENT for a group with fewer than two names or with a dot in a
+  // name.
   static absl::StatusOr<Architecture> Of(const Model& model,
                                          const std::vector<std::string>& more);
 
-  // Whether it is known what engines fuse for this model_type.
+  // Whether the fusions of engines are known for this model_type.
   bool known() const { return known_; }
   Role RoleOf(std::string_view module) const { return roles_.RoleOf(module); }
   const ModelClass& model_class() const { return roles_.model_class(); }
 
-  // Whether the model stores the weight as K rows of N, as GPT-2 does. Engines
-  // transpose it while loading, but only if it is not quantized.
+  // Whether the model stores the weight transposed, as K rows of N, like GPT-2.
+  // Engines transpose it while loading, but only if it is not quantized.
   bool IsTurned(std::string_view module) const;
 
-  // Modules with equal keys are fused; those with key "" are not fused. `cols`
-  // is the module's K, which distinguishes modules of an unknown architecture
-  // whose names are in no table.
+  // A key that is equal for modules that are fused, and "" for a module that is
+  // not fused. `cols` is the module's K. It distinguishes modules of an unknown
+  // architecture whose names are in no table.
   std::string FusionKey(std::string_view module, int64_t cols) const;
 
  private:

@@ -8,8 +8,8 @@
 
 namespace quantd::checkpoint {
 
-// INVALID_ARGUMENT if the model has no quantized weights, or some that fit no
-// dialect. The model must outlive the plan.
+// INVALID_ARGUMENT if the model has no quantized weights, or has quantized
+// weights that fit no dialect. The model must outlive the plan.
 absl::StatusOr<ConversionPlan> MakeDecodingPlan(const Model& model);
 
 }  // namespace quantd::checkpoint

@@ -1,5 +1,5 @@
 // Tables of how libraries store a quantized weight: the names, types and shapes
-// of its tensors. Writing and reading checkpoints use the same rows.
+// of its tensors. Reading and writing checkpoints use the same rows.
 #ifndef QUANTD_CLIENT_CHECKPOINT_DIALECT_H_
 #define QUANTD_CLIENT_CHECKPOINT_DIALECT_H_
 
@@ -25,15 +25,15 @@ enum class Dialect {
   kComfy,
 };
 
-// Format of a converted weight. Some are a format of the service with other
-// scales or options.
+// Format of a converted weight. Several may use one format of the service, with
+// different scales or options.
 enum class WeightFormat {
   kBf16,
   kNvfp4,
   kNvfp4FourOverSix,  // stored as kNvfp4, made with TransformerEngine's 4over6
-  kFp8,               // one scale for the tensor
+  kFp8,               // one scale for each tensor
   kFp8Dynamic,        // one scale for each row
-  kFp8Block,          // one scale for 128 x 128
+  kFp8Block,          // one scale for each block of 128 x 128
   kMxfp8,
   kMxfp4,
 };
@@ -48,9 +48,9 @@ std::string WeightFormatNames();
 enum class PartSource : uint8_t {
   kNothing,
   kCodes,
-  kScales,      // of blocks, rows or the tensor: linear, unpadded
+  kScales,      // scales of blocks, rows or the tensor: linear, unpadded
   kGlobal,      // NVFP4's global scale
-  kInputScale,  // of the activations, if measured
+  kInputScale,  // scale of the activations, if they were measured
   kLabel,       // kComfyLabel, which marks a layer for ComfyUI
 };
 inline constexpr std::string_view kComfyLabel = R"({"format": "nvfp4"})";
@@ -58,9 +58,10 @@ inline constexpr std::string_view kComfyLabel = R"({"format": "nvfp4"})";
 // One tensor of a stored weight.
 struct StoredPart {
   PartSource source = PartSource::kNothing;
-  std::string_view suffix = {};  // appended to the module's name
-  std::string_view dtype = {};   // as safetensors names it
-  std::string_view also = {};    // an alternative suffix
+  // appended to the module's name to get the tensor's name
+  std::string_view suffix = {};
+  std::string_view dtype = {};  // the type's name in safetensors
+  std::string_view also = {};   // an alternative suffix
 };
 
 // Shape of the scales of an N x K weight.
@@ -68,7 +69,7 @@ enum class ScaleShape : uint8_t {
   kScalar,  // []
   kOne,     // [1]
   kColumn,  // [N, 1]
-  kBlocks,  // [N / rows, K / columns of a block]
+  kBlocks,  // [N / rows of a block, K / columns of a block]
 };
 
 // How a library stores the global scale of a weight with amax A.
@@ -82,58 +83,59 @@ enum class Global : uint8_t {
 struct WeightLayout {
   Dialect dialect;
   WeightFormat format;
-  quantd::Format codes;  // the service's name for it
+  quantd::Format codes;  // the service's name for the format
   Profile profile;       // the default profile
   ScaleShape scale_shape;
   Global global = Global::kNone;
   ScaleShape global_shape = ScaleShape::kScalar;
-  // The first replaces "<module>.weight".
+  // The first part replaces "<module>.weight".
   std::array<StoredPart, 4> parts = {};
-  // Engines require a scale of activations in the file.
+  // Whether engines require a scale of the activations in the file.
   bool needs_input_scale = false;
-  // E2M1: the even element is in the high half of the byte.
+  // Whether a byte of E2M1 has the even element in its high half.
   bool high_half_first = false;
   bool swizzled = false;
-  // Experts of one layer stay one tensor, with their blocks as a dimension.
+  // Whether all experts of a layer are one tensor, with a dimension for blocks.
   bool stacked = false;
   bool four_over_six = false;
 };
 
-// Returns nullptr if no library has the pair.
+// Returns nullptr if the dialect does not have the format.
 const WeightLayout* FindLayout(Dialect dialect, WeightFormat format);
-// Returns INVALID_ARGUMENT, listing the existing pairs, if no library has this
-// one.
+// Returns INVALID_ARGUMENT if the dialect does not have the format. The message
+// lists the dialect's formats and the dialects with the format.
 absl::StatusOr<const WeightLayout*> LayoutOf(Dialect dialect,
                                              WeightFormat format);
 // All rows of the table.
 const std::vector<WeightLayout>& AllLayouts();
 
-// The service's options for the layout.
+// The options of a service call that quantizes for the layout.
 QuantizeOptions OptionsOf(const WeightLayout& layout, Profile profile);
-// INVALID_ARGUMENT if the profile stores another kind of global scale than the
-// dialect, or does not have the format.
+// INVALID_ARGUMENT if the profile does not have the format, or writes another
+// kind of global scale or order of halves than the dialect.
 absl::Status CheckProfileOf(const WeightLayout& layout, Profile profile);
-// Elements that share a scale: {1, 16}; {0, 0} for all, {1, 0} for a row.
+// The elements that share a scale, like {1, 16}. {0, 0} stands for the whole
+// tensor and {1, 0} for a row.
 struct BlockShape {
   int64_t rows = 0;
   int64_t cols = 0;
 };
 BlockShape BlockOf(const WeightLayout& layout);
-// Whether the scales depend on the amax of all fused weights together.
+// Whether the scales of fused weights depend on their common amax.
 bool NeedsAmax(const WeightLayout& layout);
 // Shape of one part of an N x K weight.
 std::vector<int64_t> ShapeOf(const WeightLayout& layout, PartSource source,
                              int64_t rows, int64_t cols);
-// The format that files and configurations name for it.
+// The format under which files and configurations store this one.
 WeightFormat StoredAs(WeightFormat format);
-// Convert between an amax and the stored global scale.
+// Converts an amax to the stored global scale; AmaxOf does the reverse.
 float GlobalOf(Global rule, float amax);
-// For a layout, whose largest block scale may be smaller.
+// Converts for a layout, whose largest block scale may be below 448.
 float GlobalOf(const WeightLayout& layout, float amax);
 float AmaxOf(Global rule, float global);
-// Stored scale for the largest magnitude of a module's inputs.
+// The stored input scale for the largest magnitude of a module's inputs.
 float InputScaleOf(Global rule, float amax);
-// Whether a stored global scale > 0 is possible for a model's weight.
+// Whether a model's weight may have this stored global scale, which is > 0.
 bool IsPlausible(Global rule, float global);
 
 }  // namespace quantd::checkpoint

@@ -13,7 +13,7 @@
 
 namespace quantd::checkpoint {
 
-// Tensors of one kind.
+// All tensors of one format and dialect.
 struct Kind {
   std::string format;  // "nvfp4", or the type of tensors that are not quantized
   std::string dialect;  // empty: not quantized

@@ -1,5 +1,5 @@
-// Patterns that select modules: names with * and ?, or "re:" and a regular
-// expression as in compressed-tensors; and lists of words.
+// Patterns that select modules by name: names with * and ?, or regular
+// expressions after "re:" as in compressed-tensors.
 #ifndef QUANTD_CLIENT_CHECKPOINT_PATTERN_H_
 #define QUANTD_CLIENT_CHECKPOINT_PATTERN_H_
 
@@ -22,12 +22,13 @@ namespace quantd::checkpoint {
 class Pattern {
  public:
   // INVALID_ARGUMENT for an invalid regular expression. Look-around and
-  // back-references are not supported, so matching always takes linear time.
+  // back-references are not supported, so that matching takes linear time.
   static absl::StatusOr<Pattern> Parse(std::string_view text);
 
   const std::string& text() const { return text_; }
-  // Matches a module, "model.layers.0.mlp.down_proj", or a tensor of it, with
-  // ".weight". A name matches as a whole, a regular expression from the start.
+  // Whether the pattern matches the module's name, like
+  // "model.layers.0.mlp.down_proj", or that name with ".weight". A pattern with
+  // * and ? must match the whole name, a regular expression only its beginning.
   bool Matches(std::string_view module) const;
 
  private:
@@ -38,7 +39,7 @@ class Pattern {
 
 absl::StatusOr<std::vector<Pattern>> ParsePatterns(
     const std::vector<std::string>& texts);
-// The first pattern that matches, or nullptr.
+// Returns the first pattern that matches, or nullptr.
 const Pattern* FirstMatch(const std::vector<Pattern>& patterns,
                           std::string_view module);
 
@@ -47,7 +48,7 @@ bool Has(const List& list, std::string_view word) {
   return std::find(std::begin(list), std::end(list), word) != std::end(list);
 }
 
-// Splits the text at each `at`. Without any there is one part.
+// Splits the text at each `at`. Text without `at` is one part.
 inline std::vector<std::string_view> Split(std::string_view text, char at) {
   std::vector<std::string_view> parts;
   for (;;) {

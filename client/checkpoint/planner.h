@@ -8,8 +8,8 @@
 
 namespace quantd::checkpoint {
 
-// INVALID_ARGUMENT for an impossible selection. The model must outlive the
-// plan.
+// INVALID_ARGUMENT if the model cannot be converted with this selection. The
+// model must outlive the plan.
 absl::StatusOr<ConversionPlan> MakeConversionPlan(const Model& model,
                                                   const Selection& selection);
 

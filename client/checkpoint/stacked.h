@@ -1,4 +1,5 @@
-// Experts that a model stores as one tensor of three dimensions.
+// Reads experts that a model stores as one tensor of three dimensions, called a
+// stack.
 #ifndef QUANTD_CLIENT_CHECKPOINT_STACKED_H_
 #define QUANTD_CLIENT_CHECKPOINT_STACKED_H_
 
@@ -12,17 +13,17 @@
 
 namespace quantd::checkpoint {
 
-// Whether the tensor is such a stack, by its shape and name.
+// Whether the tensor is a stack of experts, judged by its shape and name.
 bool IsStacked(const ModelTensor& tensor);
 
-// Whether engines take a single quantized expert with that last name in a model
-// of that type.
+// Whether engines support quantized experts whose names end with `leaf` in
+// models of that type.
 bool IsExpertOfEngines(std::string_view model_type, std::string_view leaf);
 
-// Returns the weights of a stack, without layout and outputs, expert by expert
-// and named as if every expert were a module of its own. Unless `whole`, the
-// gate and up parts of an expert are separate. INVALID_ARGUMENT says why they
-// cannot be told apart.
+// Returns the weights of a stack, expert by expert, without layout and outputs.
+// If `whole`, each is a whole expert with the name of the stack. Otherwise gate
+// and up are separate weights, named as if each expert had its own modules.
+// INVALID_ARGUMENT if the stack cannot be split; the message gives the reason.
 absl::StatusOr<std::vector<Weight>> Unstack(const Model& model,
                                             const ModelTensor& tensor,
                                             bool whole);

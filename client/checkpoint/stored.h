@@ -20,17 +20,17 @@ struct StoredWeight {
   int64_t experts = 1;  // more than one for a stack
   int64_t rows = 0;     // N of one expert
   int64_t cols = 0;
-  // Parallel to layout->parts; nullptr: absent.
+  // The tensor of each of layout->parts; nullptr if it is absent.
   std::array<const ModelTensor*, 4> parts = {};
 
   const ModelTensor* part(PartSource source) const;
   bool has_four_bits() const;
-  size_t size_bytes() const;  // of all parts
-  // The module's name, or that of one expert of a stack: "experts.w2.3".
+  size_t size_bytes() const;  // size of all parts
+  // The module's name. For a stack, the name of one expert: "experts.w2.3".
   std::string name_of(int64_t expert) const;
 };
 
-// Something quantized that fits no layout.
+// A module with tensors that fit no layout.
 struct UnclearWeight {
   std::string module;
   std::string why;
@@ -40,31 +40,32 @@ struct UnclearWeight {
 struct StoredModel {
   std::vector<StoredWeight> weights;
   std::vector<UnclearWeight> unclear;
-  // Weights that torch computes from several plain tensors; `why` says what
-  // folds them into one.
+  // Weights that torch computes from several plain tensors. `why` names the
+  // Python call that folds them into one.
   std::vector<UnclearWeight> factored;
-  // Scales and similar tensors without a weight.
+  // Scales and similar tensors whose weight does not exist.
   std::vector<UnclearWeight> orphans;
-  // Those of `weights` with other tensors beside them that change their
-  // numbers, or those of their inputs.
+  // Members of `weights` with additional tensors that change their values or
+  // inputs.
   std::vector<UnclearWeight> altered;
 };
 
-// The dialect that config.json names; kNone: no known one.
+// The dialect that config.json names; kNone if it names none or an unknown one.
 Dialect ConfiguredDialect(const Json& config);
 
-// Key of the metadata by which newer ComfyUI files describe all quantized
-// layers at once. Older files have a comfy_quant tensor for each.
+// The key of the metadata in which newer ComfyUI files describe all quantized
+// layers. Older files have a tensor comfy_quant for each layer.
 inline constexpr char kComfyMetadata[] = "_quantization_metadata";
-// Whether a model has ComfyUI's labels, in either form.
+// Whether a model has ComfyUI's labels, as metadata or as tensors.
 bool HasComfyLabels(const Model& model);
 
-// INVALID_ARGUMENT for a weight that is there twice, in two dialects or both
+// INVALID_ARGUMENT if a weight is stored twice, in two dialects or both
 // quantized and plain. The model must outlive the result.
 absl::StatusOr<StoredModel> FindStored(const Model& model);
 
-// INVALID_ARGUMENT for weights of unknown formats that no pattern of `ignore`
-// allows to copy unchanged. nullptr: copying is not possible.
+// INVALID_ARGUMENT if the model has weights of unknown formats that no pattern
+// of `ignore` matches. Those that match can be copied unchanged. `ignore` is
+// nullptr if copying is not possible.
 absl::Status RefuseUnclear(const Model& model, const StoredModel& stored,
                            const std::vector<Pattern>* ignore);
 

@@ -1,5 +1,5 @@
-// Chooses a format for each weight: the cheapest that meets a target, by errors
-// measured in one pass over the model.
+// Chooses a format for each weight: the smallest one that meets a target. The
+// errors are measured in one pass over the model.
 #ifndef QUANTD_CLIENT_CHECKPOINT_ADVISE_ADVISE_H_
 #define QUANTD_CLIENT_CHECKPOINT_ADVISE_ADVISE_H_
 
@@ -17,15 +17,15 @@
 
 namespace quantd::checkpoint {
 
-// The result of one format for a group.
+// Size and accuracy of a group in one format.
 struct Candidate {
   WeightFormat format = WeightFormat::kBf16;  // kBf16: not quantized
   uint64_t bytes = 0;
   double sqnr_db = 0;  // +infinity if not quantized
 };
 
-// Weights that engines fuse, which must have one format; most groups are a
-// single weight.
+// Weights that engines fuse and that must therefore have one format. Most
+// groups hold a single weight.
 struct AdvisedGroup {
   std::vector<std::string> modules;
   std::vector<Candidate> candidates;  // from smallest to largest
@@ -38,21 +38,21 @@ struct Advice {
   uint64_t bytes_out = 0;  // with the chosen formats
   // Lines for `convert --rules`.
   std::vector<std::string> rules;
-  // Formats of the dialect that the model cannot have, and why.
+  // Formats of the dialect that were ruled out, each with the reason.
   std::vector<std::string> notes;
 };
 
-// Advises on a conversion to nvfp4 with `selection`, choosing among the
-// dialect's formats; weights with rules keep theirs. INVALID_ARGUMENT if the
-// dialect has only one format or the target cannot be met. `progress` is told
-// input bytes, once for each candidate, by one thread at a time.
+// Chooses among the dialect's formats for each weight of `selection`. Weights
+// with rules keep the format of their rule. INVALID_ARGUMENT if the model
+// cannot be converted to nvfp4 or the target cannot be met. `progress` receives
+// the input bytes measured, once for each candidate, from one thread at a time.
 absl::StatusOr<Advice> Advise(const Model& model, const Selection& selection,
                               const Target& target, const Pace& pace,
                               Service* service,
                               absl::FunctionRef<void(size_t bytes)> progress);
 
-// Chooses for groups with measured candidates. `others` is the bytes of all
-// other tensors.
+// Sets `chosen` of groups whose candidates are measured. `others` is the output
+// bytes of all tensors outside the groups.
 absl::Status Choose(const Target& target, uint64_t others,
                     std::vector<AdvisedGroup>* groups);
 

@@ -1,4 +1,4 @@
-// The target of advice: a size or an accuracy.
+// The target of --format auto: a size or an accuracy.
 #ifndef QUANTD_CLIENT_CHECKPOINT_ADVISE_TARGET_H_
 #define QUANTD_CLIENT_CHECKPOINT_ADVISE_TARGET_H_
 
@@ -10,11 +10,11 @@
 
 namespace quantd::checkpoint {
 
-// At least this for each weight.
+// The least SQNR of each weight.
 struct LeastDb {
   double db = 0;
 };
-// At most this for all tensors together.
+// The most bytes of all tensors together.
 struct MostBytes {
   uint64_t bytes = 0;
 };

@@ -1,4 +1,4 @@
-// Adapters: weights that are nothing without those of a model.
+// Recognizes adapters: weights that only modify those of another model.
 #ifndef QUANTD_CLIENT_CHECKPOINT_ANATOMY_ADAPTER_H_
 #define QUANTD_CLIENT_CHECKPOINT_ANATOMY_ADAPTER_H_
 
@@ -11,13 +11,13 @@
 
 namespace quantd::checkpoint {
 
-// Whether the tensor is one of an adapter's, by its name: LoRA of PEFT,
-// diffusers and kohya, DoRA, IA3, LoHa, LoKr, OFT and others of
-// PEFT's, IP-Adapter, ControlNet-LLLite.
+// Whether the tensor belongs to an adapter, judged by its name: LoRA of PEFT,
+// diffusers and kohya, DoRA, IA3, LoHa, LoKr, OFT and others of PEFT,
+// IP-Adapter, ControlNet-LLLite.
 bool IsOfAdapter(std::string_view tensor);
 
-// INVALID_ARGUMENT for a model that is an adapter, or has some that no pattern
-// of `ignore` leaves as they are.
+// INVALID_ARGUMENT if the model is an adapter, or has adapter tensors that no
+// pattern of `ignore` matches.
 absl::Status RefuseAdapter(const Model& model,
                            const std::vector<Pattern>& ignore);
 

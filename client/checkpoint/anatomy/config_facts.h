@@ -1,4 +1,5 @@
-// What a configuration says of a model as a whole, however deep it says it.
+// Facts about a whole model from its config.json, nested configurations
+// included.
 #ifndef QUANTD_CLIENT_CHECKPOINT_ANATOMY_CONFIG_FACTS_H_
 #define QUANTD_CLIENT_CHECKPOINT_ANATOMY_CONFIG_FACTS_H_
 
@@ -10,31 +11,32 @@
 
 namespace quantd::checkpoint {
 
-// Numbers of the model; where the configuration nests several models, those of
-// the language model.
+// Numbers of the model. If the configuration nests several models, they are
+// those of the language model.
 struct ConfigFacts {
-  // 0: unknown, or of an encoder and a decoder, whose numbers differ.
+  // 0: unknown, or the model has an encoder and a decoder.
   int64_t layers = 0;
   int64_t hidden_size = 0;  // 0: unknown
-  int64_t key_rows = 0;     // of k, and of v, in a layer; 0: unknown
-  bool towers = false;      // of images or sound are nested
-  // What the names of their modules begin with: "codec" of "codec_config".
+  int64_t key_rows = 0;     // rows of k_proj or v_proj; 0: unknown
+  bool towers = false;      // has nested towers for images or sound
+  // First part of the names of their modules: "codec" from "codec_config".
   std::vector<std::string> nested_towers;
-  bool draft_heads = false;  // it is heads for further tokens, and no more
-  bool tied = false;  // the head is the matrix of the embeddings, it says
+  bool draft_heads = false;  // the model has nothing but draft heads
+  bool tied = false;         // tie_word_embeddings: the head is the embeddings
 };
 ConfigFacts FactsOf(const Json& config);
 
-// The configurations of the language model, the innermost first; the last is
-// the configuration itself.
+// The nested configurations that describe the language model, innermost first.
+// The last one is `config` itself.
 std::vector<const Json*> LanguageChain(const Json& config);
 
-// A description of how weights are quantized, and where it is.
+// A description of the quantization, and its path of keys.
 struct SaidQuantization {
   std::string place;  // "text_config.quantization_config"
   const Json* json = nullptr;
 };
-// The outermost comes first; null is nothing. They point into the config.
+// All descriptions in `config`, outermost first. The pointers point into
+// `config`. A null value does not count as a description.
 std::vector<SaidQuantization> QuantizationsIn(const Json& config);
 void EraseQuantizations(Json* config);
 

@@ -1,5 +1,5 @@
-// The names of linear layers that engines and converters are known to take
-// quantized. Everything else is not quantized unless the user names it.
+// Names of linear layers that engines and converters are known to support
+// quantized. Other modules are quantized only if the user names them.
 #ifndef QUANTD_CLIENT_CHECKPOINT_ANATOMY_LINEAR_NAMES_H_
 #define QUANTD_CLIENT_CHECKPOINT_ANATOMY_LINEAR_NAMES_H_
 
@@ -8,26 +8,28 @@
 
 namespace quantd::checkpoint {
 
-// A module's name between its dots.
+// The parts of a module's name between its dots.
 using NameParts = std::vector<std::string_view>;
+// Splits `text` at each `at`.
 NameParts PartsOfName(std::string_view text, char at);
 
-// "0" and "17": the number of a layer or of an expert.
+// Whether the part is the number of a layer or an expert, like "0" or "17".
 bool IsIndex(std::string_view part);
 
-// Whether attention, a feed-forward layer or a mixer of a language model has a
-// linear layer of that last name.
+// Whether `leaf` is the last part of the name of a linear layer in attention, a
+// feed-forward layer or a mixer of a language model.
 bool IsLinearName(std::string_view leaf);
 
-// Whether the module is a linear layer of a language model by its own name and
-// by the name of what it is in.
+// Whether the module is a linear layer of a language model, judged by its own
+// name and by the names of the modules around it.
 bool IsLanguageLinear(const NameParts& parts);
 
-// Whether it is a linear layer by its own name in a block of a diffusion model.
+// Whether the module's own name is that of a linear layer in a block of a
+// diffusion model.
 bool IsDiffusionLinear(const NameParts& parts);
 
-// Whether it is in a numbered block of a diffusion model: not in what prepares
-// its inputs, nor in another model of the same file.
+// Whether the module is in a numbered block of a diffusion model, as opposed to
+// the input layers or another model in the same file.
 bool IsInDiffusionBlock(const NameParts& parts);
 
 }  // namespace quantd::checkpoint

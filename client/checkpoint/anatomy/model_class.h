@@ -1,5 +1,5 @@
-// What kind of model a configuration names: only of known kinds is it known
-// which layers engines take quantized.
+// The kind of model that a configuration names. The layers that engines support
+// quantized are known only for known kinds.
 #ifndef QUANTD_CLIENT_CHECKPOINT_ANATOMY_MODEL_CLASS_H_
 #define QUANTD_CLIENT_CHECKPOINT_ANATOMY_MODEL_CLASS_H_
 
@@ -11,17 +11,17 @@
 namespace quantd::checkpoint {
 
 enum class ModelKind : uint8_t {
-  kUnnamed,   // it names no class: names of tensors tell
-  kOther,     // it names one that is not known here
-  kLanguage,  // of text, with or without towers
-  kHolder,    // another model, with a configuration of a language model in it
+  kUnnamed,   // no class is named: tensor names decide
+  kOther,     // an unknown class
+  kLanguage,  // a language model, with or without towers
+  kHolder,    // an unknown class whose configuration nests a language model
   kDiffusion,
 };
 
 struct ModelClass {
   ModelKind kind = ModelKind::kUnnamed;
   std::string name;  // "LlamaForCausalLM", or the model_type
-  // Known by the end of the name alone, which models of sound have, too.
+  // Known only by the ending of the name, which some audio models share.
   bool by_end = false;
 };
 ModelClass ClassIn(const Json& config);

@@ -1,5 +1,4 @@
-// The part that a module plays in a model, told by its name and by what the
-// configuration says.
+// The role of a module in a model, derived from its name and the configuration.
 #ifndef QUANTD_CLIENT_CHECKPOINT_ANATOMY_ROLE_H_
 #define QUANTD_CLIENT_CHECKPOINT_ANATOMY_ROLE_H_
 
@@ -15,47 +14,49 @@
 namespace quantd::checkpoint {
 
 enum class Role {
-  kLinear,   // what is quantized unless somebody says otherwise
-  kUnknown,  // a linear layer, perhaps: it stays, and is said to
+  kLinear,   // quantized by default
+  kUnknown,  // perhaps a linear layer: not quantized, with a note
   kHead,     // lm_head, classifiers
   kEmbedding,
   kNorm,
-  kRouter,      // chooses experts; tiny and touchy
-  kVision,      // towers of images and sound, and what joins them to the text
-  kMultiToken,  // heads that predict further tokens
-  kIndexer,     // chooses what sparse attention looks at
-  kGate,        // of linear attention and state spaces
-  kCondition,   // what a diffusion model takes input, time and text by
+  kRouter,      // chooses experts; small and sensitive to errors
+  kVision,      // vision and audio towers, and their projectors
+  kMultiToken,  // MTP and draft heads
+  kIndexer,     // selects tokens for sparse attention
+  kGate,        // gates of linear attention and state spaces
+  kCondition,   // a diffusion model's layers for input, time and text
 };
-// Whether an engine has a linear layer there, as far as is known.
+// Whether the module is, or may be, a linear layer in engines.
 inline bool MayBeLinear(Role role) {
   return role == Role::kLinear || role == Role::kUnknown;
 }
-// The name of several such modules, for a sentence: "2 output heads".
+// The plural for a message: "output heads".
 std::string_view Describe(Role role);
 
-// "model.layers.0.mlp.down_proj" of a tensor's name with ".weight".
+// Removes ".weight" from a tensor's name: "model.layers.0.mlp.down_proj".
 std::string_view ModuleOf(std::string_view tensor);
 
-// "model.layers.0.mlp" and "gate_proj".
+// "model.layers.0.mlp.gate_proj" has the parent "model.layers.0.mlp" and the
+// leaf "gate_proj".
 struct ModuleName {
   std::string_view parent;
   std::string_view leaf;
 };
 ModuleName SplitModule(std::string_view module);
 
-// "model.layers.0.mlp.experts" of a module "...experts.7.up_proj"; "": it is of
-// no single expert.
+// The module that contains the experts: "model.layers.0.mlp.experts" for
+// "model.layers.0.mlp.experts.7.up_proj". "" if the module is not part of a
+// single expert.
 std::string_view ExpertsAbove(std::string_view module);
 
-// The name with each run of digits as one '#': layers and experts share it.
+// Replaces each number by '#', so that all layers and experts get one name.
 std::string WithoutNumbers(std::string_view name);
 
-// What a wrapper of training put into the name, "module." for one; "" where
-// none did.
+// The part of the name that a training wrapper added, such as "module."; "" if
+// no wrapper changed it.
 std::string_view WrapperOf(std::string_view name);
 
-// Whether rows of it are looked up, and nothing is multiplied with it.
+// Whether the module is an embedding table, whose rows are only looked up.
 bool IsTable(std::string_view module);
 
 class Roles {
@@ -64,25 +65,25 @@ class Roles {
 
   Role RoleOf(std::string_view module) const;
 
-  // The class that the configuration names. Without such a name the names of
-  // tensors decide: kUnnamed is then a language model.
+  // The class that the configuration names. If it names none, tensor names
+  // decide, and kUnnamed stands for a language model.
   const ModelClass& model_class() const { return class_; }
 
  private:
-  // The part of a model with towers that is its language model: under its name,
-  // under "thinker.model", or in the layers that a model of text has.
+  // Position of the language model in a model with towers: under a name such as
+  // "language_model", under "thinker.model", or in a list of kLayerLists.
   enum class Place : uint8_t { kEverywhere, kNamed, kThinker, kLayers };
 
-  // Whether it is below a nested configuration that is of no language model.
+  // Whether the module belongs to one of nested_towers_.
   bool IsNestedTower(const NameParts& parts) const;
-  // Whether these are names that a language model and no other kind has.
+  // Whether only a language model has tensors with these names.
   bool AreOfLanguage(const Model& model) const;
 
   ModelClass class_;
   std::string type_;  // the model_type
   bool draft_heads_ = false;
   std::vector<std::string> nested_towers_;
-  int64_t layers_ = 0;  // of the language model; 0: unknown
+  int64_t layers_ = 0;  // layers of the language model; 0: unknown
   Place place_ = Place::kEverywhere;
 };
 

@@ -1,6 +1,5 @@
-// How a tensor is stored: as plain numbers, as a buffer that is no weight, or
-// as a part of a quantized weight, of whatever library. Told by name, type and
-// shape.
+// Classifies a tensor by its name, type and shape: plain numbers, a buffer that
+// is not a weight, or a part of a weight that any library quantized.
 #ifndef QUANTD_CLIENT_CHECKPOINT_ANATOMY_STORAGE_H_
 #define QUANTD_CLIENT_CHECKPOINT_ANATOMY_STORAGE_H_
 
@@ -16,32 +15,32 @@ namespace quantd::checkpoint {
 enum class Storage : uint8_t {
   kPlain,      // numbers in F32, F16 or BF16
   kBuffer,     // positions, masks, counters
-  kCodes,      // of a quantized weight, or numbers of another type
-  kCompanion,  // scales, zeros, tables: nothing without the codes
-  kFactor,     // of a weight that is made anew of several each time
+  kCodes,      // codes of a quantized weight, or an unusual type
+  kCompanion,  // scales, zero points, tables that belong to codes
+  kFactor,     // one of several tensors from which torch computes a weight
 };
 
 struct TensorStorage {
   Storage storage = Storage::kPlain;
-  // The weight that it is a part of; empty: of none.
+  // The module of the weight that the tensor is a part of; "" if none.
   std::string module;
 };
 TensorStorage StorageOf(const safetensors::Tensor& tensor);
 
-// Whether a plain model may have such a companion, for a thing of its own.
+// Whether a plain model may also have a tensor like this companion.
 bool IsCommon(const safetensors::Tensor& tensor);
-// Whether the part says something of what comes in or out of the weight, or of
-// its shape, and decoding the weight takes nothing of it.
+// Whether decoding a weight does not need this part: a scale of its input or
+// output, or its shape.
 bool IsSpareBeside(std::string_view part);
-// Whether a tensor of that name scales the cache of keys and values.
+// Whether a tensor of that name is a scale of the KV cache.
 bool IsCacheScale(std::string_view name);
 
-// What folds factors into one weight again, for a sentence.
+// The Python call that folds factors into one weight, for a message.
 std::string FoldingOf(const std::vector<const safetensors::Tensor*>& factors);
 
-// What is said of a weight whose layout is not known: its parts with types and
-// shapes, and what it may be. `parts`: of one weight, with a plain matrix where
-// there is one.
+// Describes a weight of unknown layout for a message. DescribeParts lists the
+// names, types and shapes of its parts; MayBe guesses its format, "" if it
+// cannot. `parts` are all tensors of one weight.
 std::string DescribeParts(const std::string& module,
                           std::vector<const safetensors::Tensor*> parts);
 std::string MayBe(const std::string& module,

@@ -1,4 +1,5 @@
-// Weights that lie beside a model's and that its index does not name.
+// Checks files of weights in the model's directory that its index does not
+// name.
 #ifndef QUANTD_CLIENT_CHECKPOINT_ANATOMY_STRAYS_H_
 #define QUANTD_CLIENT_CHECKPOINT_ANATOMY_STRAYS_H_
 
@@ -10,9 +11,9 @@
 
 namespace quantd::checkpoint {
 
-// INVALID_ARGUMENT where one of these files is a shard that the index forgot:
-// it has what other layers of the model have. Files of another form, or of
-// layers beyond the last one, are beside many models: a note for each.
+// INVALID_ARGUMENT if such a file is a shard that is missing from the index:
+// its tensors have the names of other layers of the model. Other files, such as
+// MTP heads or weights in another form, are common and get a note each.
 absl::Status CheckStrays(const Model& model, std::vector<std::string>* notes);
 
 }  // namespace quantd::checkpoint

@@ -1,4 +1,5 @@
-// The content of a model's kComfyMetadata.
+// Parses kComfyMetadata, the metadata in which ComfyUI describes quantized
+// layers.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_COMFY_METADATA_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_COMFY_METADATA_H_
 
@@ -11,19 +12,19 @@
 
 namespace quantd::checkpoint {
 
-// Prefix of names in a whole checkpoint, which also has text encoders.
+// Prefix of the diffusion model's names in a checkpoint with text encoders.
 inline constexpr char kComfyPrefix[] = "model.diffusion_model.";
 
 struct ComfyMetadata {
-  std::string shard;  // shard that has it; empty: there is none
-  std::string fault;  // why it cannot be read; empty: it can
-  // The object for each module.
+  std::string shard;  // the shard with the metadata; "" if none
+  std::string fault;  // why it cannot be parsed; "" if it can
+  // The description of each module.
   std::map<std::string, Json, std::less<>> layers;
 
-  // Nothing in it is trusted.
+  // Parses the first shard that has the metadata. Its content is not trusted.
   static ComfyMetadata Of(const Model& model);
-  // Returns nullptr if there is no entry. Names match with or without the
-  // prefix of whole checkpoints.
+  // Returns nullptr if the module has no entry. Names match with or without
+  // kComfyPrefix.
   const Json* Find(std::string_view module) const;
 };
 

@@ -1,4 +1,4 @@
-// Compares two models tensor by tensor, whatever their formats and dialects.
+// Compares two models tensor by tensor, in any formats and dialects.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_COMPARE_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_COMPARE_H_
 
@@ -15,31 +15,33 @@
 
 namespace quantd::checkpoint {
 
-// Difference between two tensors, over the numbers that are finite in both.
+// Difference between tensor a and tensor b, over the numbers that are finite in
+// both.
 struct TensorDifference {
-  std::string name;    // of the module, or of a copied tensor
+  std::string name;    // name of the module, or of an unquantized tensor
   std::string kind_a;  // "bf16", "nvfp4 by modelopt"
   std::string kind_b;
   int64_t rows = 0;
   int64_t cols = 0;
   std::optional<WeightFormat> format_a = {};  // nullopt: not quantized
   std::optional<WeightFormat> format_b = {};
-  // Sums of squares of a, and of a - b.
+  // Sum of squares of a. `noise` is that of a - b.
   double signal = 0;
   double noise = 0;
-  // The ratio of the two: +infinity if they are equal, -infinity if a is zero
-  // and b is not.
+  // signal / noise in dB: +infinity if the tensors are equal, -infinity if only
+  // a is zero.
   double sqnr_db = 0;
   double cosine = 0;
   double max_error = 0;
-  // Count of numbers that are not finite in one tensor and differ in the other.
+  // Count of numbers that differ and are NaN or infinite in a or b.
   uint64_t not_finite = 0;
-  // Largest magnitude and root mean square of a.
+  // Largest magnitude of a (amax) and of b (amax_b), root mean square of a
+  // (rms).
   double amax = 0;
   double rms = 0;
   double amax_b = 0;
   uint64_t lost = 0;  // numbers that are zero in b but not in a
-  // If both have the same layout: counts of code bytes and of scales.
+  // Whether a and b have the same layout. Only then the counts below are set.
   bool same_layout = false;
   uint64_t code_bytes = 0;
   uint64_t differing_code_bytes = 0;
@@ -49,7 +51,7 @@ struct TensorDifference {
   bool equal() const { return noise == 0 && not_finite == 0; }
 };
 
-// A tensor that both models have but that was not compared.
+// A tensor of both models that could not be compared, and the reason.
 struct NotCompared {
   std::string name;
   std::string why;
@@ -62,12 +64,12 @@ struct ModelDifference {
   std::vector<NotCompared> not_compared;
 };
 
-// Fills in what the values of a tensor tell, from `signal` to `lost`. Both have
-// the same number of values.
+// Sets the members of `difference` from `signal` to `lost`. `a` and `b` have
+// equal sizes.
 void CompareValues(const std::vector<float>& a, const std::vector<float>& b,
                    TensorDifference* difference);
 
-// `tell` is called for every compared tensor.
+// Compares all tensors of `a` and `b`. Calls `tell` for each tensor compared.
 absl::StatusOr<ModelDifference> CompareModels(
     const Model& a, const Model& b,
     const std::function<void(const TensorDifference&)>& tell = {});

@@ -1,4 +1,4 @@
-// Differences between a model's config.json and its original's.
+// Compares a model's config.json with that of its original.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_CONFIG_DIFFERENCE_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_CONFIG_DIFFERENCE_H_
 
@@ -13,14 +13,14 @@ namespace quantd::checkpoint {
 struct ConfigDifference {
   std::string key;  // "rope_theta", "vision_config.hidden_act"
   std::string text;
-  // How to restore the original's setting: this value at this place in the
-  // model's own file; nullopt: remove what is there.
+  // The repair: set this path in the model's config.json to `value`, or remove
+  // the member if `value` is nullopt.
   Json::json_pointer place;
   std::optional<Json> value;
 };
 
-// Differences in settings that quantizing does not change. Empty if one of the
-// models has no config.json.
+// The differences in settings that quantizing does not change. Empty if one of
+// the models has no config.json.
 std::vector<ConfigDifference> DifferencesOf(const Model& original,
                                             const Model& model);
 

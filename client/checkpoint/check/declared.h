@@ -1,5 +1,6 @@
-// Interprets what config.json and ModelOpt's own file declare about a model and
-// its quantization. Nothing in them is trusted, not even JSON types.
+// Interprets what config.json and ModelOpt's hf_quant_config.json declare about
+// a model and its quantization. Neither their values nor their JSON types are
+// trusted.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_DECLARED_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_DECLARED_H_
 
@@ -21,53 +22,56 @@ inline constexpr char kModelOptFile[] = "hf_quant_config.json";
 
 // Returns nullptr if `object` is not an object or has no such member.
 const Json* Member(const Json* object, std::string_view key);
+// Returns nullopt if `value` is nullptr or not a string.
 std::optional<std::string> TextOf(const Json* value);
 std::optional<int64_t> IntegerOf(const Json* value);
-// A number of config.json, or of the text model that it describes.
+// An integer of config.json or of its text_config.
 std::optional<int64_t> ModelNumber(const Json& config, std::string_view key);
-// A short form for a sentence.
+// The value as JSON for a message, cut to 60 characters; "nothing" for nullptr.
 std::string Shown(const Json* value);
 inline std::string Shown(const Json& value) { return Shown(&value); }
 
 inline constexpr char kTiedHead[] = "tie_word_embeddings";
 
-// Whether the head of a language model is the matrix of its embeddings, by
-// config.json or else by the default of the model's type. nullopt if neither
-// says, or config.json contradicts itself.
+// Whether the output head is tied to the embeddings, according to config.json
+// or else to the default of the model's type. nullopt if the default is unknown
+// or config.json contradicts itself.
 std::optional<bool> IsHeadTied(const Json& config, std::string_view type);
 
 struct DeclaredGroup {
   std::string name;  // "config_groups.NVFP4"
   const Json* json = nullptr;
   ModuleList targets;
-  bool all_linear = false;  // its targets name the class of linear layers
+  bool all_linear = false;  // targets name the class of linear layers
 };
 
 class Declared {
  public:
   explicit Declared(const Model& model);
 
-  // config.json's quantization_config; nullptr if it is not an object.
+  // The outermost description of the quantization in config.json, such as
+  // quantization_config; nullptr if it is not an object.
   const Json* quantization() const;
   Dialect dialect() const { return dialect_; }
-  // hf_quant_config.json: why it cannot be read, and its "quantization".
+  // The error of reading hf_quant_config.json, or OK. own() is its
+  // "quantization".
   const absl::Status& own_status() const { return own_status_; }
   const Json* own() const { return Member(&own_, "quantization"); }
-  // Groups of compressed-tensors.
+  // The config_groups of compressed-tensors; empty for other dialects.
   const std::vector<DeclaredGroup>& groups() const { return groups_; }
-  // The group that engines use for a module: one that names the module goes
-  // before one that names its class. nullptr: none.
+  // The group that engines use for a module, or nullptr. A group that names the
+  // module precedes one that names its class.
   const DeclaredGroup* GroupOf(std::string_view module) const;
-  // Modules that are not quantized.
+  // Modules that config.json lists as not quantized.
   const ModuleList& ignored() const { return ignored_; }
-  // Modules excluded by ModelOpt's own file.
+  // Modules that hf_quant_config.json excludes.
   const ModuleList& excluded() const { return excluded_; }
-  // The algorithm, such as "NVFP4", of all weights or of the module, from the
-  // file that engines read first; "" if there is no algorithm.
+  // The algorithm of the module, such as "NVFP4", or else of all weights. It is
+  // from the file that engines read first; "" if that names none.
   std::string AlgorithmOf(std::string_view module) const;
-  // Whether engines require an input scale in the file.
+  // Whether engines require an input scale of the weight in the file.
   bool NeedsInputScale(const StoredWeight& weight) const;
-  // Whether the KV cache is quantized with scales from the file.
+  // Whether the KV cache is declared as quantized with scales from the file.
   bool HasCacheScales() const;
 
  private:

@@ -1,5 +1,5 @@
-// Guesses what quantized weights were meant to be if their names, types or
-// shapes fit no dialect, or their bytes are in another dialect's order.
+// Guesses the intended layout of quantized weights whose names, types or shapes
+// fit no dialect, or whose bytes are in another dialect's order.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_GUESS_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_GUESS_H_
 
@@ -16,41 +16,42 @@
 namespace quantd::checkpoint {
 
 enum class ScaleOrder : uint8_t {
-  kLinear,    // as in dialects without swizzling
-  kPadded,    // linear, to whole tiles of 128 x 4
-  kSwizzled,  // tiles of 128 x 4, as Tensor Cores take them
+  kLinear,    // row by row, without padding
+  kPadded,    // row by row, padded to whole tiles of 128 x 4
+  kSwizzled,  // in tiles of 128 x 4, as Tensor Cores need them
 };
 
 struct Guess {
-  // Parts are those that exist, under any name.
+  // The parts that exist, under any name.
   StoredWeight weight;
   ScaleOrder order = ScaleOrder::kLinear;
-  // In the layout's form; nullopt: none.
+  // The global scale in the layout's form; nullopt if it has none.
   std::optional<float> global = {};
-  // Deviations from the dialect, in words.
+  // Deviations from the dialect, for messages.
   std::vector<std::string> oddities;
 };
 
-// Whether its parts have the other library's names, if both are of those whose
-// configurations describe everything: compressed-tensors and ModelOpt.
+// Whether the weight is named as in compressed-tensors while config.json is for
+// ModelOpt, or vice versa.
 bool IsOfAnother(const StoredWeight& weight, Dialect configured);
 
-// The dialect that config.json names, unless tensors occur that only another
-// has. If it names none, ComfyUI's if the tensors are as only ComfyUI has them.
+// The dialect that config.json names, unless the model has tensors that only
+// another dialect has. If config.json names none: ComfyUI, if the model has
+// tensors that only ComfyUI has.
 Dialect LikelyDialect(const Model& model, const StoredModel& stored);
 
-// The lint rule that its order of scales breaks, or `otherwise` if the order is
-// right.
+// The lint rule that the order of the scales violates, or `otherwise` if the
+// order is right.
 std::string_view RuleOfOrder(const Guess& guess, std::string_view otherwise);
 
-// The order of scales of a weight with the shapes of a swizzled layout:
-// swizzled, unless padding shows that they are stored row by row.
+// The order of the scales of a weight that has the shapes of its layout. Scales
+// of a swizzled layout count as swizzled unless their padding shows otherwise.
 absl::StatusOr<ScaleOrder> OrderOfScales(const Model& model,
                                          const StoredWeight& weight);
 
-// `dialect` is the one whose names the weight should have; kNone: any that has
-// the format. NOT_FOUND if a scale is missing; otherwise INVALID_ARGUMENT says
-// why no guess is possible.
+// Guesses a weight of `dialect`; kNone allows any dialect. NOT_FOUND if a scale
+// is missing. INVALID_ARGUMENT if no guess is possible; the message gives the
+// reason.
 absl::StatusOr<Guess> GuessWeight(const Model& model, const std::string& module,
                                   Dialect dialect);
 

@@ -8,29 +8,31 @@
 
 namespace quantd::checkpoint {
 
-// "model.layers", 3 and "mlp.down_proj.weight".
+// "model.layers", 3 and "mlp.down_proj.weight" from
+// "model.layers.3.mlp.down_proj.weight".
 struct LayerName {
-  std::string stack;  // "" if it is in no layer
+  std::string stack;  // "" if the tensor is in no layer
   int64_t number = -1;
   std::string rest;
 
   static LayerName Of(std::string_view name);
 };
 
-// "mlp.experts", 7 and "down_proj.weight", from a name below a layer.
+// "mlp.experts", 7 and "down_proj.weight" from
+// "mlp.experts.7.down_proj.weight".
 struct ExpertName {
   std::string parent;
-  int64_t number = -1;  // -1 if it is not an expert
+  int64_t number = -1;  // -1 if the name is not an expert's
   std::string rest;
 
   static ExpertName Of(std::string_view name);
 };
 
-// Prefix of everything in a decoder except the head.
+// The prefix of all names in a decoder except those of the head.
 inline constexpr char kModelPrefix[] = "model.";
 bool IsOfHead(std::string_view name);
 
-// "model.layers.#.mlp.down_proj": common to all layers.
+// The name with '#' for numbers, such as "model.layers.#.mlp.down_proj".
 std::string ClassOf(std::string_view name);
 bool IsExperts(std::string_view name);
 

@@ -1,4 +1,4 @@
-// A list of modules in a model's configuration, as engines interpret it.
+// A list of modules in a model's configuration, matched as engines match it.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_MODULE_LIST_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_MODULE_LIST_H_
 
@@ -15,35 +15,35 @@ namespace quantd::checkpoint {
 class ModuleList {
  public:
   enum class Rule {
-    kExactOrRegular,  // compressed-tensors: names, and "re:" from the start
+    kExactOrRegular,  // compressed-tensors: names, or "re:" and an expression
     kGlobs,           // ModelOpt: * stands for anything
     kPrefixes,        // transformers' FP8 and MXFP4: all below the module, and
                       // modules whose names have that ending
   };
 
   ModuleList() = default;
-  // `list` that is nullptr or not a list of texts counts as empty.
+  // A `list` that is nullptr or not a list of strings counts as empty.
   ModuleList(const Json* list, Rule rule);
 
   bool empty() const { return entries_.empty(); }
-  // Whether every engine finds the module in the list.
+  // Whether all engines find the module in the list.
   bool Names(std::string_view module) const;
-  // A listed name that occurs anywhere in the module's name; "": none. For
-  // lists of prefixes, transformers before 5 accepts that as a match.
+  // A listed name that occurs anywhere in the module's name, or "". In lists of
+  // prefixes, transformers before version 5 counts that as a match.
   std::string_view PartOf(std::string_view module) const;
-  // Whether some engine might find the module: by part of a name, another name
-  // of the same layer, or an expression that only Python's library supports.
+  // Whether some engine may find the module: by part of its name, by another
+  // prefix of the same layer, or by an expression that RE2 does not support.
   bool MayName(std::string_view module) const;
-  // Expressions that are invalid for every engine, with the reason.
+  // Expressions that are invalid in every engine, with the reason.
   const std::vector<std::string>& broken() const { return broken_; }
-  // Sorted, without duplicates.
+  // The entries, sorted and without duplicates.
   std::vector<std::string> texts() const;
 
  private:
   struct Entry {
     std::string text;
-    std::optional<Pattern> pattern;  // nullopt: a name
-    bool foreign = false;  // a regular expression that we do not support
+    std::optional<Pattern> pattern;  // nullopt for a plain name
+    bool foreign = false;  // a regular expression that RE2 does not support
   };
   Rule rule_ = Rule::kPrefixes;
   std::vector<Entry> entries_;

@@ -1,5 +1,5 @@
-// The weights of an original model, by the names that a model made from it may
-// have for them.
+// Finds the weights of an original model by the names that a model made from it
+// may use.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_ORIGINALS_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_ORIGINALS_H_
 
@@ -17,11 +17,12 @@
 
 namespace quantd::checkpoint {
 
-// One of its weights, as stored.
+// A weight of the original.
 struct OriginalWeight {
-  const StoredWeight* stored = nullptr;  // set if it is itself quantized
+  const StoredWeight* stored = nullptr;  // set if the original is quantized
   int64_t expert = 0;
-  Weight plain;  // part of a plain stack, or a plain weight
+  // the weight as a conversion reads it; empty for a quantized stack
+  Weight plain;
   int64_t rows = 0;
   int64_t cols = 0;
 };
@@ -35,11 +36,11 @@ class Originals {
   // Returns nullptr if there is no weight of that name.
   const OriginalWeight* Find(const std::string& name) const;
   // Returns nullptr if there is no weight of that name and shape. `expert` is
-  // the index in a stack.
+  // the expert's index in a stack.
   const OriginalWeight* Find(const StoredWeight& weight, int64_t expert) const;
 
-  // A plain stack of experts, and the names that each expert has if stored
-  // separately: as in the tensor, and with gate and up split.
+  // An unquantized stack of experts, and the names of its experts when stored
+  // separately: `whole` as in the tensor, `split` with gate and up apart.
   struct Stack {
     const ModelTensor* tensor = nullptr;
     std::vector<std::string> whole;
@@ -54,11 +55,11 @@ class Originals {
   std::vector<Stack> stacks_;
 };
 
-// Reads the numbers of one of them.
+// Decodes a weight of an original, or any tensor of numbers.
 class OriginalValues {
  public:
   OriginalValues(const Model& model, const OriginalWeight& weight);
-  // Any tensor of numbers.
+  // Reads a tensor of numbers that is not quantized.
   OriginalValues(const Model& model, const ModelTensor& tensor);
 
   int64_t rows() const { return rows_; }
@@ -70,7 +71,8 @@ class OriginalValues {
  private:
   const Model& model_;
   const OriginalWeight* weight_ = nullptr;
-  std::unique_ptr<WeightValues> values_;  // nullptr: read by `weight_`
+  // nullptr: rows are read with `weight_`
+  std::unique_ptr<WeightValues> values_;
   int64_t rows_ = 0;
   int64_t cols_ = 0;
 };

@@ -1,5 +1,5 @@
-// Determines whether a weight is the original's, and in which order its bytes
-// are.
+// Determines whether a weight equals the original's, and the order of its
+// bytes.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_READING_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_READING_H_
 
@@ -17,31 +17,31 @@
 
 namespace quantd::checkpoint {
 
-// Distance of numbers from the original's.
+// Sums over the numbers x of the original and y of the model.
 struct Difference {
-  double signal = 0;  // squared
+  double signal = 0;  // sum of x * x
   double noise = 0;
-  double product = 0;      // sum of products of both
-  double power = 0;        // sum of squares of the model's numbers
+  double product = 0;      // sum of x * y
+  double power = 0;        // sum of y * y
   int64_t pieces = 0;      // pieces of rows that were examined
-  int64_t wrong = 0;       // pieces that are noise
+  int64_t wrong = 0;       // pieces that are mostly noise
   int64_t wrong_rows = 0;  // rows with such a piece
   int64_t rows = 0;
   int64_t first_wrong_row = -1;
-  // Set for a quantized weight.
+  // Set for a quantized weight only.
   std::optional<Rounding::Verdict> rounding = {};
 
-  // Noise relative to the root mean square: 0.1 is a tenth. NaN if there are
-  // NaNs.
+  // Error relative to the original: 0.1 is a tenth. NaN if a number is NaN.
   double ratio() const;
-  // Factor between the two.
+  // The factor by which the model's numbers are larger.
   double gain() const { return signal == 0 ? 1 : product / signal; }
-  // Whether it is the original times gain(), within the accuracy of its format.
+  // Whether the model's numbers are the original's times gain(), within the
+  // accuracy of the format.
   bool is_multiple() const;
   bool is_the_original() const;
 };
 
-// The order of a weight's bytes.
+// A possible order of a weight's bytes, and the difference under it.
 struct Reading {
   bool halves_swapped = false;  // E2M1 halves, relative to the dialect
   bool order_swapped = false;   // scale order, relative to the dialect
@@ -49,22 +49,22 @@ struct Reading {
 };
 
 struct Readings {
-  // The reading under which the weight is the original's; the dialect's own, if
-  // that works.
+  // The reading under which the weight equals the original, if any. The
+  // dialect's own reading is tried first.
   std::optional<Reading> right;
-  Difference own;       // under the dialect's own reading
+  Difference own;       // difference under the dialect's own reading
   size_t compared = 0;  // experts compared; 0: the original has no such weight
-  std::string wrong;    // the expert that is least like the original's
-  size_t wrongs = 0;    // experts that differ from the original's
+  std::string wrong;    // the expert that differs most
+  size_t wrongs = 0;    // experts that differ from the original
 };
 
-// Tries the readings on the rows of the sample.
+// Tries all readings on the rows of the sample.
 absl::StatusOr<Readings> FindReading(const Model& model,
                                      const StoredWeight& weight,
                                      const Originals& originals,
                                      const RowSample& sample);
 
-// Compares a tensor that both models have, of any type.
+// Compares two tensors that are not quantized, such as norms.
 absl::StatusOr<Difference> Compare(const Model& model,
                                    const ModelTensor& tensor,
                                    const Model& original,

@@ -1,5 +1,5 @@
-// Tests whether codes result from rounding an original's numbers by the stored
-// scales.
+// Tests whether the codes of a weight result from rounding the original's
+// numbers with the stored scales.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_ROUNDING_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_ROUNDING_H_
 
@@ -14,27 +14,27 @@
 
 namespace quantd::checkpoint {
 
-// Rounding to the nearest leaves every number in the cell of its code: half the
-// way to the neighbouring codes, times the scale, without bound above the
-// largest code. A wrong scale puts numbers outside one end of their cells;
-// codes of other numbers put them outside both. Encoders that choose scales
-// differently (4over6, by mean square error, clipped) still round to the
-// nearest. Encoders that choose codes differently (such as GPTQ) do not; they
-// are judged by the noise of the whole weight.
+// The cell of a code reaches halfway to the neighbouring codes, times the
+// scale; the largest code's cell has no upper end. Rounding to nearest leaves
+// every number in the cell of its code. With a wrong scale, numbers are outside
+// one end of their cells; with wrong codes, outside both. Encoders that choose
+// scales differently (4over6, mean square error, clipping) still round to
+// nearest. Encoders that choose codes differently, such as GPTQ, are judged by
+// the noise of the whole weight.
 class Rounding {
  public:
-  // `values` must have read the same rows before each Add.
+  // `values` must outlive this, and must Read the same rows before each Add.
   explicit Rounding(const WeightValues& values);
 
-  // Adds rows [row, row + count), whose original numbers are `truth`.
+  // Adds rows [row, row + count). `truth` holds their original numbers.
   void Add(int64_t row, int64_t count, absl::Span<const float> truth);
 
   struct Verdict {
-    // Whether all numbers, or nearly all, are in their cells.
+    // Whether at least 99 % of the numbers are in their cells.
     bool in_cells = false;
-    // False if so many are not that the encoder did not round to the nearest.
+    // Whether the encoder rounded to nearest: at least 97 % are in their cells.
     bool to_nearest = true;
-    std::string wrong;  // an error that no encoder makes; empty: none
+    std::string wrong;  // a fault that no encoder causes; "" if none
   };
   Verdict Judge() const;
 
@@ -42,18 +42,18 @@ class Rounding {
   // Counts for the numbers that share a scale.
   struct Block {
     uint64_t count = 0;
-    uint64_t above = 0;  // numbers outside the ends of their cells
+    uint64_t above = 0;  // numbers above their cells
     uint64_t below = 0;
-    uint64_t far = 0;  // of both, those outside the neighbours' cells too
+    uint64_t far = 0;  // numbers above or below by more than kFar
     size_t first_far = 0;
 
     uint64_t beyond() const { return above + below; }
     double share() const;
     bool one_sided() const;
-    // Whether a wrong scale explains the counts.
+    // Whether the counts indicate a wrong scale.
     bool is_wrong() const;
   };
-  // In units of the scale, without the sign.
+  // The cell of a code, in units of the scale, without the sign.
   struct Cell {
     float value = 0;
     float low = 0;
@@ -66,9 +66,9 @@ class Rounding {
   struct Tally {
     uint64_t blocks = 0;
     uint64_t wrong = 0;
-    uint64_t one_sided = 0;  // of them
-    uint64_t large = 0;      // of those, blocks of many numbers
-    int64_t row = -1;        // the first wrong row
+    uint64_t one_sided = 0;  // wrong blocks that are one-sided
+    uint64_t large = 0;      // one-sided blocks of at least kLargeBlock numbers
+    int64_t row = -1;        // first row of the first wrong block
     int64_t col = -1;
   };
 
@@ -81,20 +81,20 @@ class Rounding {
   const WeightValues& values_;
   const bool four_bits_;
   const std::array<Cell, 256> cells_;
-  int64_t height_ = 0;  // rows and columns of a block
+  int64_t height_ = 0;  // rows of a block
   int64_t width_ = 0;
-  int64_t across_ = 0;         // blocks
-  std::vector<Block> blocks_;  // for blocks of several rows
-  Tally lines_;                // of lines in other blocks
+  int64_t across_ = 0;         // blocks side by side
+  std::vector<Block> blocks_;  // used if blocks have several rows
+  Tally lines_;                // counts for blocks of one row
   std::vector<uint8_t> codes_;
   Block all_;
-  int64_t far_row_ = 0;  // the first such row
+  int64_t far_row_ = 0;  // row and column of the first far code
   int64_t far_col_ = 0;
   double noise_ = 0;
   double bound_ = 0;
   double signal_ = 0;
-  // Sums in units of what rounding may change, so that a single large number
-  // counts no more than others.
+  // Sums of numbers divided by their cells' reach, so that a single large
+  // number counts no more than others.
   double level_ = 0;
   double product_ = 0;
   std::bitset<256> used_;  // codes that occur

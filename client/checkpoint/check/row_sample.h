@@ -1,5 +1,5 @@
-// Selects the rows of weights to read: all of a small model; of a large one as
-// many of every weight as a bound allows, evenly spread.
+// Selects the rows of weights to read: all rows of a small model, and evenly
+// spread rows of each weight of a large model.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_ROW_SAMPLE_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_ROW_SAMPLE_H_
 
@@ -14,9 +14,10 @@ namespace quantd::checkpoint {
 
 class RowSample {
  public:
-  // Bound on the numbers read, which take seconds, and the least rows of every
-  // weight whatever they cost.
+  // All rows are read if the model has at most this many bytes, which takes
+  // seconds.
   static constexpr double kMostNumbers = 1 << 30;
+  // The least rows that are read of each weight.
   static constexpr int64_t kLeastRows = 16;
 
   explicit RowSample(const Model& model) {
@@ -33,8 +34,8 @@ class RowSample {
     int64_t begin = 0;
     int64_t count = 0;
   };
-  // The rows to read of a weight, in runs of `together` rows or of as many as
-  // are read at once.
+  // The rows of a weight to read. Runs of a sample have `together` rows. If all
+  // rows are read, a run has as many rows as should be read at once.
   std::vector<Run> Of(int64_t rows, int64_t cols, int64_t together = 1) const {
     std::vector<Run> runs;
     const int64_t most =

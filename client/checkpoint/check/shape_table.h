@@ -1,5 +1,5 @@
 // Shapes of tensors that config.json implies, for model types whose code was
-// examined. Tensors of other types may have any shape.
+// examined. For other types nothing is known.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_SHAPE_TABLE_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_SHAPE_TABLE_H_
 
@@ -14,19 +14,20 @@
 
 namespace quantd::checkpoint {
 
-// Llama, and types that differ from it only in numbers, biases and experts.
+// Whether the type is Llama, or differs from it only in numbers, biases and
+// experts.
 bool IsPlainDecoder(std::string_view type);
-// Whether all layers of the type have the same parts, except for experts.
+// Whether all layers of the type have the same parts, apart from experts.
 bool HasUniformLayers(std::string_view type);
-// Parts that all layers of the type have; empty for types that were not
-// examined.
+// Tensors that all layers of the type have. Empty if the type was not examined.
 std::vector<std::string_view> PartsOfLayers(std::string_view type);
-// Modules of the type's layers; empty for types that were not examined.
+// Modules that may occur in the type's layers. Empty if the type was not
+// examined.
 absl::Span<const std::string_view> ModulesOfLayers(std::string_view type);
-// Whether the type has biases exactly where config.json's attention_bias and
-// mlp_bias say so.
+// Whether attention_bias and mlp_bias of config.json fully determine the type's
+// biases.
 bool SaysBiases(std::string_view type);
-// Number of experts in a layer.
+// The number of experts in a layer.
 std::optional<int64_t> ExpertsOf(const Json& config);
 
 class ShapeTable {
@@ -38,10 +39,10 @@ class ShapeTable {
 
  private:
   bool known_ = false;
-  bool own_attention_ = false;  // differs from Llama's
+  bool own_attention_ = false;  // attention differs from Llama's
   std::optional<int64_t> hidden_;
   std::optional<int64_t> wide_;    // rows of gate and up
-  std::optional<int64_t> expert_;  // size of an expert's part
+  std::optional<int64_t> expert_;  // intermediate size of an expert
   std::optional<int64_t> queries_;
   std::optional<int64_t> keys_;
   std::optional<int64_t> head_;

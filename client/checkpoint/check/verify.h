@@ -1,5 +1,5 @@
-// Quantizes an original again and counts the bytes that differ from a quantized
-// model's.
+// Quantizes an original again and counts the bytes that differ from those of a
+// quantized model.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_VERIFY_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_VERIFY_H_
 
@@ -25,17 +25,17 @@ struct VerifiedPart {
 };
 
 struct Verification {
-  std::string profile;              // the profile that was used
-  std::vector<VerifiedPart> parts;  // all of them, sorted
-  // Quantized weights that the original does not have, with the reason.
+  std::string profile;              // the profiles used, separated by commas
+  std::vector<VerifiedPart> parts;  // all compared tensors, sorted by name
+  // Weights that were not compared, each with the reason.
   std::vector<std::string> unmatched;
 
   uint64_t bytes() const;
   uint64_t differing() const;
 };
 
-// `profile` nullopt means the one that the file names, or else that of the
-// dialect's library. The original is read into `room` piece by piece.
+// Quantizes with `profile`, or with the profile that the file names, or else
+// with the dialect's own. The original is read into `room` piece by piece.
 // INVALID_ARGUMENT if the model is not quantized.
 absl::StatusOr<Verification> VerifyModel(
     const Model& original, const Model& quantized,

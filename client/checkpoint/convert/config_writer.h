@@ -1,5 +1,5 @@
-// Writes the files that engines read beside the tensors: config.json's
-// quantization_config and ModelOpt's own file.
+// Writes the files that engines read beside the tensors: config.json with its
+// quantization_config, the index, and ModelOpt's hf_quant_config.json.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_CONFIG_WRITER_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_CONFIG_WRITER_H_
 
@@ -19,13 +19,13 @@ struct TextFile {
   std::string text;
 };
 
-// The files to write: config.json with the dialect's description, the index of
-// the new shards if there was one, hf_quant_config.json. None if the model is a
-// single file.
+// The files to write, in this order: the index if the model has one,
+// hf_quant_config.json for ModelOpt, config.json with the dialect's
+// description. Empty if the model is a single file.
 std::vector<TextFile> ConfigFiles(const Model& model,
                                   const ConversionPlan& plan);
 
-// In words for a person: "weights only", "activations at run time".
+// How activations are quantized, for a message: "quantized at run time".
 std::string ActivationsOf(const ConversionPlan& plan);
 
 }  // namespace quantd::checkpoint

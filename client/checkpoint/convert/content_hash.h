@@ -1,5 +1,5 @@
-// Hashes that tell whether bytes are still those that were written: against
-// accidents, not against forgers.
+// Hashes that detect accidental changes of bytes. They do not protect against
+// deliberate changes.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_CONTENT_HASH_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_CONTENT_HASH_H_
 
@@ -12,7 +12,7 @@
 
 namespace quantd::checkpoint {
 
-// XXH3, 128 bits, of bytes given in pieces. Movable.
+// The 128-bit XXH3 hash of bytes that are added in pieces. Movable.
 class ContentHash {
  public:
   ContentHash();
@@ -21,7 +21,7 @@ class ContentHash {
 
   void Add(absl::Span<const std::byte> bytes);
   void Add(std::string_view text);
-  std::string Hex() const;  // 32 digits
+  std::string Hex() const;  // 32 hexadecimal digits
 
  private:
   struct Free {

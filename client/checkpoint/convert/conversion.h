@@ -1,5 +1,6 @@
-// Converts a model, several units at once. Each finished unit is recorded, so
-// that after an interruption another process can continue.
+// Converts a model, several units at once. A unit is a group of weights or a
+// tensor. Finished units are recorded, so that another process can continue
+// after an interruption.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_CONVERSION_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_CONVERSION_H_
 
@@ -24,32 +25,33 @@ struct GroupDone {
   float amax = 0;
   std::optional<ErrorStatistics> statistics;
   double seconds = 0;
-  bool resumed = false;  // done by an earlier process, and verified
+  bool resumed = false;  // converted by an earlier process, and verified
 };
 
 struct Conversion {
   const Model& model;
   const ConversionPlan& plan;
-  Service* service = nullptr;  // may be null if no weight is quantized
+  Service* service = nullptr;  // may be nullptr if no weight is quantized
   Pace pace = {};
   bool statistics = false;
-  // Told input bytes that are done, those of earlier processes included. Called
-  // by one thread at a time, as is `done`.
+  // Receives the number of input bytes just finished, including those of
+  // earlier processes. `done` receives each finished group. Only one thread at
+  // a time calls them.
   std::function<void(size_t bytes)> progress = {};
   std::function<void(const GroupDone&)> done = {};
 };
 
 struct ConversionResult {
-  uint64_t resumed_bytes = 0;  // input bytes done by earlier processes
-  uint64_t bytes_in = 0;       // read by this process
-  // Number of blocks of zeros whose scale was NaN or infinite, and one weight
-  // that has them.
+  uint64_t resumed_bytes = 0;  // input bytes converted by earlier processes
+  uint64_t bytes_in = 0;       // input bytes converted by this process
+  // Number of blocks of zeros in the source whose scale is NaN or infinite, and
+  // the name of a weight with such blocks.
   uint64_t zero_blocks = 0;
   std::string zero_module;
 };
 
-// Writes a whole model to `out`, or returns the first error; calling it again
-// then continues.
+// Writes the whole model to `out`, or returns the first error. Another call
+// after an error continues the conversion.
 absl::StatusOr<ConversionResult> Convert(const Conversion& conversion,
                                          const std::string& out);
 

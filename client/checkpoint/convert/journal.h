@@ -1,5 +1,6 @@
-// Records the progress of a conversion: a line for each unit, appended when its
-// bytes are written. Stays valid if the process ends at any point.
+// Records the progress of a conversion in a file with a line for each unit,
+// appended when the unit's bytes are written. The file stays valid if the
+// process ends at any point.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_JOURNAL_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_JOURNAL_H_
 
@@ -21,8 +22,9 @@ struct UnitHashes {
 
 class Journal {
  public:
-  // Creates the file or reads an existing one. ABORTED while another process
-  // has it; FAILED_PRECONDITION if it belongs to another conversion.
+  // Creates the file or reads an existing one. ABORTED if another process has
+  // it open. FAILED_PRECONDITION if it belongs to another conversion, which has
+  // another `fingerprint`.
   static absl::StatusOr<std::unique_ptr<Journal>> Open(
       const std::string& path, const std::string& fingerprint);
   ~Journal();
@@ -30,7 +32,7 @@ class Journal {
 
   // Whether the file existed.
   bool resumed() const { return resumed_; }
-  // Its entries when it was opened. A torn line is ignored.
+  // The entries that the file had when it was opened, by unit.
   const std::map<size_t, UnitHashes>& done() const { return done_; }
 
   // Thread-safe.

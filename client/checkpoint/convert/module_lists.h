@@ -1,5 +1,5 @@
-// Lists of modules that engines read in the configuration of a converted model:
-// those that are not quantized, and those of each format.
+// Makes the lists of modules in the configuration of a converted model: the
+// modules that are not quantized, and the modules of each format.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_MODULE_LISTS_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_MODULE_LISTS_H_
 
@@ -14,10 +14,10 @@
 
 namespace quantd::checkpoint {
 
-// What files say of a quantized module.
+// The format and inputs of a quantized module, as configurations describe them.
 struct ModuleKind {
   WeightFormat format = WeightFormat::kBf16;
-  bool measured = false;  // its activations have a scale
+  bool measured = false;  // it has an input scale
 
   auto operator<=>(const ModuleKind&) const = default;
 };
@@ -26,21 +26,21 @@ struct ModuleKind {
 std::map<ModuleKind, std::vector<std::string>> ModulesOf(
     const ConversionPlan& plan);
 
-// Expressions for linear modules that are not quantized, and for embeddings if
-// the engine treats them as linear.
+// Expressions that match the linear modules that are not quantized.
+// `embeddings` adds embeddings, for engines that treat them as linear modules.
 std::vector<std::string> IgnoredExpressions(const Model& model,
                                             const ConversionPlan& plan,
                                             bool embeddings, NameStyle style);
 
-// Names of the same modules for engines that compare names, in every form that
-// an engine may use.
+// Names of the same modules, in every form that engines use, for lists without
+// expressions.
 std::vector<std::string> IgnoredNames(const Model& model,
                                       const ConversionPlan& plan,
                                       bool embeddings);
 
-// Targets of each kind's group in compressed-tensors: all linear layers for the
-// most frequent kind, expressions for others. Output heads are listed by name,
-// since vLLM does not count them as linear layers.
+// The targets of each kind's group in compressed-tensors: the class of linear
+// layers for the most frequent kind, expressions for the others. Output heads
+// are always named, since vLLM does not count them as linear layers.
 std::map<ModuleKind, std::vector<std::string>> TargetsOf(
     const Model& model, const ConversionPlan& plan);
 

@@ -1,5 +1,5 @@
-// Writes module names for a configuration so that engines find them under any
-// prefix: "language_model.model.layers.0" in a file is
+// Writes module names for a configuration so that engines find the modules
+// under any prefix: "language_model.model.layers.0" in a file is
 // "model.language_model.layers.0" in transformers, and its q_proj, k_proj and
 // v_proj are qkv_proj in vLLM.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_MODULE_NAMES_H_
@@ -12,22 +12,22 @@
 namespace quantd::checkpoint {
 
 enum class NameStyle {
-  kRegular,  // compressed-tensors: "re:.*lm_head$", matched from the start
-  kGlobs,    // ModelOpt: "*lm_head", matched as a whole
+  kRegular,  // compressed-tensors: "re:.*lm_head$", matches from the start
+  kGlobs,    // ModelOpt: "*lm_head", matches the whole name
 };
 
-// Ending of a name that stands for everything below a module.
+// Ending of a name in a list that stands for everything below a module.
 inline constexpr std::string_view kAllBelow = ".*";
 
-// The shortest expressions that match each of `names` and the modules that
-// engines fuse them into, but none of `others`. A short expression that would
-// match another name is made longer; in the end it is the name itself.
+// The shortest expressions that match each of `names` and the fused modules
+// that contain them, but none of `others`. If every expression for a name would
+// match another name, the name itself is used.
 std::vector<std::string> ModuleExpressions(std::vector<std::string> names,
                                            std::vector<std::string> others,
                                            NameStyle style);
 
-// The names of a module, in a model with several towers, in the file, in
-// transformers and in vLLM: for lists that cannot hold expressions.
+// The names of a module of a model with towers in the file, in transformers and
+// in vLLM, for lists without expressions.
 std::vector<std::string> NameForms(const std::string& name);
 
 }  // namespace quantd::checkpoint

@@ -1,5 +1,5 @@
-// The output directory of a conversion. Shards have temporary names until all
-// are complete, and config.json is written last.
+// Writes the output directory of a conversion. Shards have temporary names
+// until all are complete, and config.json is written last.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_OUTPUT_DIRECTORY_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_OUTPUT_DIRECTORY_H_
 
@@ -21,18 +21,18 @@
 
 namespace quantd::checkpoint {
 
-// Whether a model at `in` may be converted into `out`: a directory that does
-// not exist, is empty, or holds an interrupted conversion, and is not the
-// model's or inside it under any name. If the model is a single file, `out` may
-// be a .safetensors file of another name. ALREADY_EXISTS if `out` holds
-// something that the user could remove. Writes nothing.
+// Checks that `in` may be converted into `out`: a directory that does not
+// exist, is empty, or holds an interrupted conversion, and that is not the
+// input directory or inside it. If the model is a single file, `out` may be
+// another .safetensors file. ALREADY_EXISTS if the user could remove the
+// content of `out`, else INVALID_ARGUMENT. Writes nothing.
 absl::Status CheckOutput(const Model& in, const std::string& out);
 
-// Write and Read may be called from many threads at once.
+// Write and Read may be called by several threads at once.
 class OutputDirectory : public PartSink {
  public:
-  // Allocates the space of all shards at once. On failure everything is left as
-  // it was. `fingerprint` identifies the conversion.
+  // Creates the directory and allocates the disk space of all shards. On
+  // failure, removes what it created. `fingerprint` identifies the conversion.
   static absl::StatusOr<std::unique_ptr<OutputDirectory>> Open(
       const Model& in, const ConversionPlan& plan, const std::string& out,
       const std::string& fingerprint);
@@ -40,13 +40,14 @@ class OutputDirectory : public PartSink {
   OutputDirectory(const OutputDirectory&) = delete;
 
   Journal& journal() { return *journal_; }
-  // Writes bytes of a tensor in the plan, from `offset` on.
+  // Writes bytes of a tensor of the plan, beginning at `offset` in the tensor.
   absl::Status Write(std::string_view tensor, size_t offset,
                      absl::Span<const std::byte> bytes) override;
   absl::Status Read(std::string_view tensor, size_t offset,
                     absl::Span<std::byte> bytes) const;
 
-  // Gives the shards their final names, then writes the files beside them.
+  // Gives the shards their final names, copies the model's other files, then
+  // writes `files`.
   absl::Status Finish(const std::vector<TextFile>& files);
 
  private:
@@ -61,7 +62,7 @@ class OutputDirectory : public PartSink {
     size_t size = 0;
   };
   OutputDirectory() = default;
-  // The place of a tensor. INTERNAL if [offset, offset + size) is not within
+  // The position of a tensor. INTERNAL if [offset, offset + size) is outside
   // it.
   absl::StatusOr<const Place*> Find(std::string_view tensor, size_t offset,
                                     size_t size) const;

@@ -1,4 +1,5 @@
-// How the configurations of compressed-tensors and ModelOpt describe a format.
+// Describes a format as the configurations of compressed-tensors and ModelOpt
+// do.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_SCHEME_TABLE_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_SCHEME_TABLE_H_
 
@@ -11,14 +12,16 @@ namespace quantd::checkpoint {
 
 struct SchemeRow {
   WeightFormat format;
-  std::string_view name;          // of the group in compressed-tensors
-  std::string_view weights_only;  // name used if inputs are not quantized
+  std::string_view name;  // name of the group in compressed-tensors
+  std::string_view
+      weights_only;  // the group's name if inputs are not quantized
   int bits = 0;
   std::string_view strategy;
   int group_size = 0;  // 0: none
   std::string_view scale_type;
-  // Names in compressed-tensors, and ModelOpt's quant_algo; those written today
-  // come first.
+  // Values of "format" in compressed-tensors. The first is the one that is
+  // written, here and in `algorithms`, which are values of ModelOpt's
+  // quant_algo.
   std::vector<std::string_view> file_formats;
   std::vector<std::string_view> algorithms;
 };

@@ -1,5 +1,5 @@
-// The operations that a conversion needs from a server or a device in this
-// process, and how much it may ask for at once.
+// The operations that a conversion needs from a server or from the devices of
+// this process, and limits for its calls.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_SERVICE_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_SERVICE_H_
 
@@ -18,18 +18,19 @@
 
 namespace quantd::checkpoint {
 
-// Both functions may be called from many threads at once.
+// Both functions may be called by several threads at once.
 class Service {
  public:
   virtual ~Service() = default;
   virtual absl::StatusOr<Result> Quantize(const TensorDesc& tensor,
                                           absl::Span<const std::byte> bytes,
                                           const QuantizeOptions& options) = 0;
-  // Memory that the service can use in place, if it has any.
+  // Allocates memory that the service can use without copying, if it has any.
   virtual absl::StatusOr<HostMemory> Allocate(size_t bytes) = 0;
 };
 
-// Receives bytes of an output tensor, from `offset` on, on any thread.
+// Receives the bytes of output tensors. Write is called by several threads at
+// once, with bytes that begin at `offset` in the tensor.
 class PartSink {
  public:
   virtual ~PartSink() = default;
@@ -38,20 +39,20 @@ class PartSink {
 };
 
 struct Pace {
-  // Input bytes that one call reads, sends and holds.
+  // Input bytes of one call.
   size_t piece_bytes = size_t{64} << 20;
   int at_once = 3;
-  // The devices are in this process and use its memory.
+  // Whether the devices are in this process and use its memory.
   bool in_process = false;
 
-  // Estimate of the most memory that the conversion holds at once.
+  // The most memory that a conversion holds at once, estimated, in bytes.
   uint64_t memory() const;
 };
 
 // Calls `work` once for each number below `units`, in order, on `at_once`
-// threads, the caller's included. `room` is `room_bytes` of memory for one call
-// of `work` while it runs, from `service` unless that is null. After an error
-// no further unit is begun. Returns the first error.
+// threads including the caller's. Each thread passes `work` its own buffer
+// `room` of `room_bytes`, which `service` allocates unless it is nullptr. After
+// an error no further unit is begun. Returns the first error.
 absl::Status ForEachUnit(
     size_t units, int at_once, size_t room_bytes, Service* service,
     absl::FunctionRef<absl::Status(size_t unit, absl::Span<std::byte> room)>

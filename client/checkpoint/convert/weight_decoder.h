@@ -14,15 +14,15 @@
 
 namespace quantd::checkpoint {
 
-// Computes the bf16 nearest to code times scale. The scale is in fp32, the
-// block's times the global one: the factor that engines use. Stacked experts
-// become K rows of N.
+// Decodes a weight to the bf16 values nearest to code times scale. The scale is
+// the fp32 product of block scale and global scale, as in engines. Stacked
+// experts become K rows of N.
 absl::Status DecodeWeight(
     const Model& model, const StoredWeight& weight,
     const std::function<absl::Status(size_t offset,
                                      absl::Span<const std::byte>)>& sink);
 
-// Hash of all tensors that the weight consists of.
+// The hash of all tensors that the weight consists of.
 absl::StatusOr<std::string> HashOfParts(const Model& model,
                                         const StoredWeight& weight);
 

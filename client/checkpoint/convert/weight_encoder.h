@@ -1,5 +1,5 @@
-// Quantizes weights that share an amax, piece by piece, into the parts that
-// their dialect stores.
+// Quantizes weights that share an amax, piece by piece, to the parts of their
+// dialect.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_WEIGHT_ENCODER_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_WEIGHT_ENCODER_H_
 
@@ -21,27 +21,27 @@ namespace quantd::checkpoint {
 
 struct EncodedGroup {
   UnitHashes hashes;
-  float amax = 0;  // of all weights; 0 if no scale needs it
+  float amax = 0;  // largest magnitude of all weights; 0 if no scale needs it
   std::optional<ErrorStatistics> statistics;
 };
 
-// May be used by many threads at once.
+// May be used by several threads at once.
 struct Encoder {
   const Model& model;
   Service& service;
   PartSink* sink = nullptr;  // nullptr: the output is discarded
-  bool statistics = false;   // compute error statistics of the codes
+  bool statistics = false;   // whether to compute error statistics
 
-  // Reads the weights into `room`, one piece after the other; twice if they
-  // share an amax and do not fit into it together. `progress` is told input
-  // bytes. INVALID_ARGUMENT names a weight with NaN or Inf; RESOURCE_EXHAUSTED
-  // if 128 rows do not fit.
+  // Quantizes a group. Reads pieces of the weights into `room`, twice if the
+  // weights need an amax and do not all fit. `progress` receives the input
+  // bytes of each piece. INVALID_ARGUMENT if a weight has NaN or Inf.
+  // RESOURCE_EXHAUSTED if 128 rows do not fit into `room`.
   absl::StatusOr<EncodedGroup> Encode(
       const FusedWeights& group, absl::Span<std::byte> room,
       absl::FunctionRef<void(size_t bytes)> progress) const;
 };
 
-// Hash of a group's source bytes, the same as an encoder's.
+// The hash of a group's source bytes, equal to EncodedGroup::hashes.source.
 absl::StatusOr<std::string> HashOfSource(const Model& model,
                                          const FusedWeights& group,
                                          absl::Span<std::byte> room);

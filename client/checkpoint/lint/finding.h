@@ -1,4 +1,4 @@
-// Findings of lint.
+// The findings of lint.
 #ifndef QUANTD_CLIENT_CHECKPOINT_LINT_FINDING_H_
 #define QUANTD_CLIENT_CHECKPOINT_LINT_FINDING_H_
 
@@ -12,7 +12,7 @@
 
 namespace quantd::checkpoint {
 
-// Kinds of findings that the description of repairs also needs.
+// Values of Finding::kind that repair depends on.
 inline constexpr std::string_view kAbsent = "absent";
 inline constexpr std::string_view kNotANumber = "not a number";
 inline constexpr std::string_view kTransforms = "transform_config";
@@ -22,26 +22,26 @@ inline constexpr std::string_view kMisplaced = "place";
 inline constexpr std::string_view kReciprocals = "reciprocals";
 inline constexpr std::string_view kSwapped = "swapped";
 
-// The rule broken by a model without quantized weights. Callers that also
-// accept plain models drop its finding.
+// The rule that a model without quantized weights violates. Callers that accept
+// plain models drop this finding.
 inline constexpr std::string_view kNothing = "no-quantized-weight";
 
 struct Finding {
   std::string_view rule;
-  std::string where;  // a module or a file; the first of `count`
+  std::string where;  // a module or a file; the first of `count` of them
   std::string text;
   size_t count = 1;
-  // Tells apart several findings of a rule, such as keys of a file.
+  // Distinguishes findings of the same rule, such as two keys of a file.
   std::string kind = {};
 };
 
-// Findings, combined by rule: a rule that many weights break is one finding, so
-// that a model of ten thousand faulty modules is reported in one line.
+// A list of findings in which a rule that many weights violate is one finding,
+// so that a model with ten thousand faulty modules is reported in one line.
 class Findings {
  public:
-  // Adds a finding. Call it once for a rule and a place. `kind` separates
-  // faults of a rule that get a line each, such as two keys of a file. If there
-  // are more kinds than a person reads, the last one counts the rest.
+  // Adds a finding, or increments the count of one with the same rule and kind.
+  // Repeated calls with the same rule, `where` and kind have no effect. A rule
+  // has at most 12 findings; the last one also counts further kinds.
   void Add(std::string_view rule, const std::string& where,
            const std::string& text, std::string_view kind = "") {
     constexpr size_t kMostKinds = 12;

@@ -1,4 +1,4 @@
-// Finds faults of quantized checkpoints that engines load silently, or refuse
+// Finds faults of quantized checkpoints that engines load silently or refuse
 // with an unclear error.
 #ifndef QUANTD_CLIENT_CHECKPOINT_LINT_LINT_H_
 #define QUANTD_CLIENT_CHECKPOINT_LINT_LINT_H_
@@ -17,49 +17,49 @@
 
 namespace quantd::checkpoint {
 
-// What mends the fault, or may.
+// What the user can do about a fault.
 enum class Remedy {
-  kRepair,   // `quantctl repair`, sometimes only with the original
-  kConvert,  // the original, converted again
-  kMeasure,  // the same, with scales measured by running it
-  kFetch,    // the files, downloaded again
-  kName,     // another model's name
+  kRepair,   // `quantctl repair`, in some cases only with --original
+  kConvert,  // convert the original again
+  kMeasure,  // measure input or cache scales, then convert again
+  kFetch,    // download the files again
+  kName,     // name another model on the command line
 };
 
 struct LintRule {
   std::string_view id;      // "fused-scales"
-  std::string_view what;    // what is wrong with it, in a sentence
-  std::string_view thread;  // public issue that reported it
+  std::string_view what;    // describes the fault in general
+  std::string_view thread;  // a public issue about such a fault
   Remedy remedy;
 };
 absl::Span<const LintRule> LintRules();
 const LintRule* FindLintRule(std::string_view id);
 
-// The faults of a model, and how much of it was examined.
+// The findings about a model, and how much of it was examined.
 struct Linted {
   std::vector<Finding> findings;  // empty for a clean model
-  size_t weights = 0;             // quantized ones; each expert counts
-  // Weights compared with the original, and tensors that are not quantized.
+  size_t weights = 0;             // quantized weights; each expert counts
+  // Quantized weights compared with the original, and other tensors compared.
   size_t compared = 0;
   size_t compared_others = 0;
-  // Compared weights not rounded to the nearest, as GPTQ does.
+  // Compared weights that were not rounded to nearest, such as GPTQ's.
   size_t not_nearest = 0;
-  double share = 1;  // share of the rows that were read, see RowSample
-  // Oddities that need not be faults, one sentence each.
+  double share = 1;  // share of the rows that were read; see RowSample
+  // Remarks about oddities that may be intended.
   std::vector<std::string> notes;
-  // Options for `quantctl convert` to make a similar model; "" if none do.
+  // Options with which `quantctl convert` makes a similar model, or "".
   std::string made_as;
 };
 
-// Examines a model. An original, if given, reveals what the files alone do not:
-// halves of bytes in the wrong order, scales in another layout's order, and
-// weights of another model. Headers, configuration and scales are read in full;
-// RowSample selects rows of weights.
+// Examines a model. `original`, if given, reveals more faults: halves of bytes
+// in the wrong order, scales in another layout's order, and weights of another
+// model. Reads headers, configuration and scales in full, and the rows of
+// weights that RowSample selects.
 absl::StatusOr<Linted> Lint(const Model& model,
                             const Model* original = nullptr);
 
-// Turns the error of opening a model into a finding. nullopt if there is no
-// model, or no permission to read it.
+// Turns the error of opening a model into a finding. nullopt if the model does
+// not exist or may not be read.
 std::optional<Linted> LintUnopened(const std::string& path,
                                    const absl::Status& status);
 

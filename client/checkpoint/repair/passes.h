@@ -1,5 +1,6 @@
-// Repairs repeatedly until nothing more can be mended: some faults, such as
-// those of modules with wrong names, are visible only after others are gone.
+// Repairs a model repeatedly until no further repair is found: some faults,
+// such as those of modules with wrong names, are visible only after other
+// repairs.
 #ifndef QUANTD_CLIENT_CHECKPOINT_REPAIR_PASSES_H_
 #define QUANTD_CLIENT_CHECKPOINT_REPAIR_PASSES_H_
 
@@ -17,15 +18,15 @@ struct RepairOutcome {
   std::vector<FittedWeight> fitted;
 };
 
-// `first` is the plan from PlanRepair, and must not be empty. Further passes
-// write to "OUT.next", which then replaces `out`: this needs twice the space,
-// and a failure leaves the result of the pass before in `out`.
+// `first` is the plan of PlanRepair, which must have repairs. Further passes
+// write to "OUT.next", which then replaces `out`. This needs twice the disk
+// space. If a pass fails, `out` holds the result of the previous pass.
 absl::StatusOr<RepairOutcome> RepairInPasses(const Model& model,
                                              const Model* original,
                                              const RepairPlan& first,
                                              const std::string& out);
 
-// Removes what a repair wrote if it did not mend the faults.
+// Removes the output of a repair.
 absl::Status RemoveOutput(const std::string& out);
 
 }  // namespace quantd::checkpoint

@@ -7,15 +7,15 @@
 
 namespace quantd::checkpoint {
 
-// Facts about the weights, known before files are planned.
+// Facts about the weights on which the repairs of files depend.
 struct WeightFacts {
-  // All weights were compared with the original and are the same.
+  // Whether all weights were compared with the original and equal it.
   bool are_the_originals = false;
   bool have_input_scales = false;
 };
 
-// Adds repairs that rewrite files to `plan`, whose dialect is settled.
-// `original` is nullptr, or the model that the weights may be from.
+// Adds repairs of files, names and configurations to `plan`, whose dialect must
+// be set. `original` may be nullptr unless facts.are_the_originals.
 absl::Status PlanFiles(const Model& model, const Model* original,
                        const WeightFacts& facts, RepairPlan* plan);
 

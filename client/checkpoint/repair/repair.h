@@ -1,4 +1,4 @@
-// Mends what can be mended of a quantized model without its original, into a
+// Repairs faults of a quantized model that need no new quantization, into a
 // separate directory.
 #ifndef QUANTD_CLIENT_CHECKPOINT_REPAIR_REPAIR_H_
 #define QUANTD_CLIENT_CHECKPOINT_REPAIR_REPAIR_H_
@@ -18,7 +18,7 @@
 
 namespace quantd::checkpoint {
 
-// A fault that is mended.
+// A repair of one fault.
 struct Repaired {
   std::string rule;   // the lint rule
   std::string where;  // a module or a file
@@ -27,37 +27,38 @@ struct Repaired {
 
 struct RepairPlan {
   Dialect dialect = Dialect::kNone;
-  std::vector<MendedWeight> weights;  // weights that change
-  bool config = false;                // the configuration changes
-  bool sets_format = false;           // sets the format in all files' metadata
-  bool drops_labels = false;          // removes ComfyUI's text for all layers
-  // Members of quantization_config about things that the weights do not have.
+  std::vector<MendedWeight> weights;  // weights to change
+  bool config = false;                // writes a new description
+  bool sets_format = false;   // sets "format" in the metadata of all files
+  bool drops_labels = false;  // removes kComfyMetadata
+  // Members of quantization_config to drop, because no tensor fits them.
   std::set<std::string> dropped;
-  bool drops_quantization = false;  // all of it: none is quantized
-  // Settings that are restored to the original's.
+  bool drops_quantization = false;  // drops the whole description
+  // Settings to restore to those of the original.
   std::vector<ConfigDifference> keys;
-  std::string prefix;      // removed from all names: "_orig_mod."
-  std::string new_prefix;  // that all but the head's get: "model."
+  std::string prefix;      // to remove from all names: "_orig_mod."
+  std::string new_prefix;  // to add to all names except the head's
   std::vector<Repaired> repairs;
 };
 
-// `original`, if given, reveals the order of half bytes and of scales.
-// `dialect` is the target if config.json names none.
+// Plans all repairs of one pass. `original`, if given, reveals wrong orders of
+// halves and of scales. `dialect` is the target if config.json names none.
 absl::StatusOr<RepairPlan> PlanRepair(const Model& model, const Model* original,
                                       Dialect dialect);
 
-// The repairs whose faults a lint of the result does not find again.
+// The repairs that worked: `left`, the findings about the repaired model, does
+// not contain their faults.
 std::vector<Repaired> Mended(const std::vector<Repaired>& repairs,
                              const std::vector<Finding>& left);
 
-// Loss from fitting the scales of a weight.
+// The error from fitting the block scales of a weight.
 struct FittedWeight {
   std::string module;
   FittingLoss loss;
 };
 
-// Writes a whole model to `out`, or returns an error; calling it again then
-// starts anew.
+// Writes the whole repaired model to `out`, or returns an error. Another call
+// after an error starts anew.
 absl::StatusOr<std::vector<FittedWeight>> Repair(const Model& model,
                                                  const RepairPlan& plan,
                                                  const std::string& out);

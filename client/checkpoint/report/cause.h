@@ -1,5 +1,5 @@
-// Explains a tensor's distance from the original by the first reason that its
-// numbers show.
+// Explains why a tensor differs from the original, by the first cause that
+// applies.
 #ifndef QUANTD_CLIENT_CHECKPOINT_REPORT_CAUSE_H_
 #define QUANTD_CLIENT_CHECKPOINT_REPORT_CAUSE_H_
 
@@ -11,15 +11,16 @@
 
 namespace quantd::checkpoint {
 
-// What else is known about a quantized tensor.
+// Further facts about a quantized tensor.
 struct Surroundings {
   const WeightLayout* layout = nullptr;  // nullptr: not quantized
   const ScaleCodes* scales = nullptr;
-  double group_amax = 0;  // of all weights that share its scale
-  std::string largest;    // the module with the largest amax
+  // largest magnitude of the weights that share its scale
+  double group_amax = 0;
+  std::string largest;  // the module with that magnitude
 };
 
-// A sentence without a full stop.
+// The cause as a sentence without a full stop.
 std::string CauseOf(const TensorDifference& d, const Surroundings& around);
 
 }  // namespace quantd::checkpoint

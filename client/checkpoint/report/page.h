@@ -1,4 +1,5 @@
-// Renders the report as a self-contained HTML page: no script, no network.
+// Renders the report as a self-contained HTML page without scripts or network
+// access.
 #ifndef QUANTD_CLIENT_CHECKPOINT_REPORT_PAGE_H_
 #define QUANTD_CLIENT_CHECKPOINT_REPORT_PAGE_H_
 
@@ -10,7 +11,7 @@
 namespace quantd::checkpoint {
 
 std::string PageOf(const Report& report);
-// Renders the report for programs. Numbers that are not finite become null.
+// Renders the report as JSON. Numbers that are not finite become null.
 Json JsonOf(const Report& report);
 
 }  // namespace quantd::checkpoint

@@ -1,5 +1,5 @@
-// Report on a converted model, for people: sizes, and how far every tensor is
-// from the original, where and why.
+// Report on a converted model: its sizes, and the error of every tensor with
+// its cause.
 #ifndef QUANTD_CLIENT_CHECKPOINT_REPORT_REPORT_H_
 #define QUANTD_CLIENT_CHECKPOINT_REPORT_REPORT_H_
 
@@ -20,13 +20,13 @@ namespace quantd::checkpoint {
 // A tensor that differs from the original.
 struct ChangedTensor {
   TensorDifference difference;
-  double bits = 0;                   // of model b, for each parameter
-  std::optional<ScaleCodes> scales;  // of model b
-  std::string why;                   // the cause of its distance from model a
+  double bits = 0;                   // bits of model b for each parameter
+  std::optional<ScaleCodes> scales;  // scales of model b
+  std::string why;                   // the cause of its difference from model a
 };
 
-// A layer and a module: the worst of the tensors there, since there may be many
-// experts.
+// A cell of the heat map, for a module in a layer. It shows the worst tensor,
+// since the module may have many experts.
 struct HeatCell {
   double sqnr_db = 0;
   double usual_db = 0;  // see UsualDb
@@ -41,22 +41,22 @@ struct HeatRow {
 
 struct Histogram {
   std::string format;  // "nvfp4 by modelopt"
-  std::string name;    // of the modules in their layers
+  std::string name;    // name of the modules within their layers
   ScaleCodes codes;
 };
 
-// Weights of model b that engines fuse.
+// A group of weights of model b that engines fuse.
 struct ReportGroup {
   std::vector<std::string> modules;
-  std::optional<float> global;  // the scale that they share, if they do
+  std::optional<float> global;  // the scale that they share, if any
 };
 
 struct Report {
   std::string title;
-  std::string a;  // paths of the models
+  std::string a;  // path of the original
   std::string b;
-  std::string version;  // of this program
-  std::string profile;  // profile that model b records
+  std::string version;  // version of quantctl
+  std::string profile;  // the profile recorded in model b
   uint64_t bytes_a = 0;
   uint64_t bytes_b = 0;
   std::vector<Kind> kinds_a;
@@ -65,18 +65,19 @@ struct Report {
   std::vector<ChangedTensor> changed;  // from worst to best
   double mean_db = 0;
   double usual_db = 0;  // mean of UsualDb over the same tensors
-  size_t below = 0;     // how many of those are IsBelow
+  size_t below = 0;     // number of changed tensors that are IsBelow
   std::string verdict;  // see VerdictText
   std::vector<std::string> heat_columns;
   std::vector<HeatRow> heat;
   std::vector<Histogram> histograms;
-  std::vector<ReportGroup> groups;  // of two or more
+  std::vector<ReportGroup> groups;  // groups of two or more weights
   std::vector<std::string> warnings;
 };
 
 inline constexpr size_t kWorst = 10;
 
-// `notes` are further remarks for the report. Reads both models.
+// Makes the report on model `b`, whose original is `a`. `notes` are added to
+// its warnings. Reads and lints model `b`.
 absl::StatusOr<Report> MakeReport(const Model& a, const Model& b,
                                   ModelDifference difference,
                                   const std::vector<std::string>& notes);

@@ -1,4 +1,4 @@
-// How often each code of a block scale occurs.
+// Counts how often each code of a block scale occurs.
 #ifndef QUANTD_CLIENT_CHECKPOINT_REPORT_SCALE_CODES_H_
 #define QUANTD_CLIENT_CHECKPOINT_REPORT_SCALE_CODES_H_
 
@@ -13,11 +13,11 @@
 
 namespace quantd::checkpoint {
 
-// Meaning of a scale's code.
+// The meaning of the codes that are counted.
 enum class ScaleKind : uint8_t {
   kE4M3,      // the code itself
   kE8M0,      // the code itself
-  kExponent,  // for a floating-point scale: its binary exponent plus 127
+  kExponent,  // the binary exponent of a floating-point scale plus 127
 };
 std::string_view Name(ScaleKind kind);
 
@@ -29,16 +29,16 @@ struct ScaleCodes {
   uint64_t total() const;
   // The median code.
   int median() const;
-  // Share of codes that are zero, and of subnormal ones (E4M3 only), which have
-  // fewer digits.
+  // The share of codes that are zero. subnormal_share() is that of subnormal
+  // codes, which have lower precision; only E4M3 has them.
   double zero_share() const;
   double subnormal_share() const;
 };
 
-// The value of a code: "0.0156" or "2^-7".
+// The value of a code as text: "0.0156" or "2^-7".
 std::string ValueText(ScaleKind kind, int code);
 
-// Padding is not counted.
+// Counts all scales of a weight except padding.
 absl::StatusOr<ScaleCodes> CountScales(const Model& model,
                                        const StoredWeight& weight);
 

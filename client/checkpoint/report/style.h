@@ -1,11 +1,11 @@
-// The page's style: light or dark like the reader's system. Wide parts scroll
-// by themselves.
+// The page's style sheet: light or dark as the reader's system is. Wide parts
+// scroll separately.
 #ifndef QUANTD_CLIENT_CHECKPOINT_REPORT_STYLE_H_
 #define QUANTD_CLIENT_CHECKPOINT_REPORT_STYLE_H_
 
 namespace quantd::checkpoint {
 
-// Shades of the heat map, from far to near.
+// Number of shades of the heat map.
 inline constexpr int kShades = 7;
 
 inline constexpr char kStyle[] = R"css(

@@ -1,4 +1,5 @@
-// Judges whether a weight is as close to its original as its format allows.
+// Judges whether weights are as close to their originals as their formats
+// allow.
 #ifndef QUANTD_CLIENT_CHECKPOINT_REPORT_VERDICT_H_
 #define QUANTD_CLIENT_CHECKPOINT_REPORT_VERDICT_H_
 
@@ -11,28 +12,29 @@
 
 namespace quantd::checkpoint {
 
-// The SQNR that a format gives normal numbers, measured. Weights of models are
-// within a few dB of it.
+// The usual SQNR of a format: what it reaches with normally distributed
+// numbers, as measured. Weights of models are within a few dB of it.
 double UsualDb(WeightFormat format);
-// The usual dB between two compared weights, whose errors add up. If both are
-// plain they may have been in any format in between, so the coarsest is
+// The usual SQNR between two compared weights, whose errors add up. If neither
+// is quantized, one may have been decoded from any format, so the coarsest is
 // assumed.
 double UsualDb(const TensorDifference& d);
 
-// The least dB expected of a weight: half of the usual. Correct conversions
-// stay above it, except for weights that lost digits because much larger ones
+// The least SQNR expected of a weight: half of the usual. Correct conversions
+// are above it, except for weights that lost precision because much larger ones
 // share their scale. Weights of another model are at -3 dB.
 double LeastDb(const TensorDifference& d);
 
-// Whether it is below `least`, or by default below LeastDb. A tensor with
-// numbers that are NaN in only one model is below any limit.
+// Whether the SQNR is below `least`, or below LeastDb() if not given. A tensor
+// with NaN or infinite numbers in only one model is below any limit.
 bool IsBelow(const TensorDifference& d, std::optional<double> least = {});
 
-// The SQNR over everything compared, taken as one vector: +infinity if nothing
+// The SQNR of all compared tensors, taken as one vector; +infinity if nothing
 // differs.
 double WholeDb(const ModelDifference& difference);
 
-// "2 of 14 weights are below what ..., the lowest is ...".
+// A message about the tensors below the limit: "2 of the 14 tensors that differ
+// are below ...".
 std::string VerdictText(const ModelDifference& difference,
                         std::optional<double> least = {});
 

@@ -1,4 +1,4 @@
-// Declarations shared by quantctl's commands.
+// The options and helper functions that quantctl's commands share.
 #ifndef QUANTD_CLIENT_QUANTCTL_COMMANDS_H_
 #define QUANTD_CLIENT_QUANTCTL_COMMANDS_H_
 
@@ -28,34 +28,34 @@ inline constexpr uint16_t kDefaultPort = 50151;
 
 struct Options {
   std::string server = kDefaultServer;
-  std::string memory_socket;           // empty: no memory is shared
-  std::optional<Transport> transport;  // set: any other transport is an error
+  std::string memory_socket;           // "": no memory is shared
+  std::optional<Transport> transport;  // if set, no other one is allowed
   Credentials credentials;
   double deadline_seconds = 30;
   bool json = false;
   bool verbose = false;
   std::string input;
   std::string output;
-  std::vector<std::string> tensors;  // empty: all that can be processed
+  std::vector<std::string> tensors;  // empty: all tensors that can be processed
   int flatten_axis = -1;
   QuantizeOptions quantize;
-  // From the command line; unspecified: not given.
+  // The copies to make; unspecified if not given.
   Usage usage = Usage::kUnspecified;
-  std::string sign_mask;  // hexadecimal; empty: not named
+  std::string sign_mask;  // hexadecimal; "" if not given
   std::optional<uint64_t> sign_seed;
   std::optional<uint64_t> seed;  // for stochastic rounding
   AmaxDomain domain = AmaxDomain::kTensor;
-  DType dtype = DType::kUnspecified;         // of the decoded tensor
-  Usage decode_usage = Usage::kUnspecified;  // the copy to decode
-  std::optional<Profile> decode_profile;     // decode as this profile does
-  std::vector<int64_t> shape;                // for `plan` without a file
-  bool kernels = false;                      // `plan` shows kernels
+  DType dtype = DType::kUnspecified;         // type of the decoded tensor
+  Usage decode_usage = Usage::kUnspecified;  // copy to decode
+  std::optional<Profile> decode_profile;     // profile by which to decode
+  std::vector<int64_t> shape;                // shape for `plan` without a file
+  bool kernels = false;                      // whether `plan` shows kernels
   int64_t sample_rows = 1024;
   int64_t sample_cols = 1024;
   uint64_t sample_seed = 20260101;
 };
 
-// The commands. Each prints its report and returns an exit code.
+// The commands. Each prints its result and returns an exit code.
 int RunInfo(const Options& options);
 int RunQuantize(const Options& options);
 int RunDequantize(const Options& options);
@@ -64,66 +64,65 @@ int RunRoundtrip(const Options& options);
 int RunPlan(const Options& options);
 int RunSample(const Options& options);
 
-// A client for the server that the options name.
+// Creates a client for the server that the options name.
 absl::StatusOr<std::unique_ptr<Client>> Connect(const Options& options);
 CallOptions CallOf(const Options& options);
-// Settings for sending tensors in pieces. Asks the server for its limits.
+// Settings for sending tensors in pieces. Queries the server's limits.
 absl::StatusOr<PieceOptions> PiecesOf(Client& client, const Options& options,
                                       Progress* progress);
 
-// The error for a call that did not use the transport named by --transport.
+// The error for a call that used another transport than --transport names.
 absl::Status OtherWay(Transport wanted, const std::string& taken);
 
 // The exit code for a failed call.
 int CodeOf(const absl::Status& status);
-// Prints the error on stderr and, if `code` shows that a server was involved,
-// what to do next.
+// Prints the error on stderr. If `code` is that of a server's error, also
+// prints advice.
 void Explain(const Options& options, int code, const absl::Status& status);
-// Explains the error, also on stdout with --json. Returns `code`.
+// Calls Explain(), and prints the error on stdout with --json. Returns `code`.
 int Fail(const Options& options, int code, const absl::Status& status);
 
-// Whether an error is an option's fault rather than the input's.
+// Whether an option rather than the input caused the error.
 bool IsOfOption(const absl::Status& status);
-// Fails with the code for an invalid input or plan, or for an invalid option.
+// Calls Fail() with the code for an invalid option or an invalid input.
 int FailToOpen(const Options& options, const absl::Status& status);
 
-// Fails with the code for a failed Connect: an invalid option, or something
-// that is missing.
+// Calls Fail() with the code for a failed Connect(): an invalid option, or an
+// unreachable server.
 int FailToConnect(const Options& options, const absl::Status& status);
 
-// Opens options.input and marks tensors that cannot be processed; kBadInput if
-// none is left. `judge` returns what is wrong with a tensor of a legal type.
+// Opens options.input and marks tensors to skip. INVALID_ARGUMENT if none is
+// left. `judge` returns the error of a tensor that the options exclude.
 absl::StatusOr<TensorInput> OpenInput(
     const Options& options,
     const std::function<absl::Status(const TensorDesc&)>& judge);
-// Opens the input, and marks tensors that --format and its options exclude.
+// Opens the input and marks tensors that --format and its options exclude.
 absl::StatusOr<TensorInput> OpenToQuantize(const Options& options);
 
-// The remaining tensors, in order.
+// The tensors that are not skipped, in order.
 std::vector<const InputTensor*> Eligible(const TensorInput& input);
 uint64_t BytesOf(const std::vector<const InputTensor*>& tensors);
 
-// A report with its head and the skipped tensors filled in.
+// Creates a report with the skipped tensors, but no processed ones.
 Report ReportOf(const char* command, const Options& options,
                 const TensorInput& input);
 Record RecordOf(const InputTensor& tensor);
-// Records the device, transport and statistics of a result.
+// Copies the device, transport and statistics of a result to `record`.
 void Credit(const Result& result, Record* record);
 
-// A row for each copy in the tensor.
+// A row of the report for each copy in the tensor.
 std::vector<CopyRow> CopiesOf(const QuantizedTensor& q);
 
 // Opens the command's output: a file, or standard output if options.output is
-// "-"; never the input file. If standard output holds the data, printing goes
-// to stderr from then on.
+// "-". An error if it is the file `source`. If standard output receives the
+// data, later printing goes to stderr.
 absl::StatusOr<OutputFile> OpenOutput(const Options& options,
                                       std::optional<FileIdentity> source);
 
-// Prints the report and what to do about the first error. Returns the exit
-// code.
+// Prints the report, and advice about the first error. Returns the exit code.
 int Finish(const Options& options, Report* report);
-// Finishes a command that writes a file: calls `commit` if no tensor failed;
-// otherwise nothing is written.
+// Finishes a command that writes a file: calls `commit` if no tensor failed,
+// otherwise drops the file.
 int FinishFile(const Options& options, Report* report,
                const std::function<absl::Status()>& commit);
 

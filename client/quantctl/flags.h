@@ -10,8 +10,8 @@
 
 namespace quantd::quantctl {
 
-// An option whose text is converted by `parse`, which returns std::optional;
-// `legal` describes the valid texts.
+// Adds an option whose text `parse` converts to a std::optional, which `assign`
+// receives. `legal` lists the valid texts for help and errors.
 template <typename Parse, typename Assign>
 CLI::Option* Named(CLI::App* app, const char* name, const char* type,
                    const std::string& help, const std::string& legal,
@@ -33,18 +33,19 @@ CLI::Option* Named(CLI::App* app, const char* name, const char* type,
 
 void AddJson(CLI::App* app, Options* o);
 void AddInput(CLI::App* app, Options* o, const char* what);
-// An output that is a .safetensors file, or a .npy file if `help` mentions it.
+// Adds -o for an output that is a .safetensors file, or a .npy file if `help`
+// mentions ".npy".
 void AddOutput(CLI::App* app, Options* o, const char* help);
-// The axis at which the dimensions are split into rows and columns.
+// Adds --flatten-axis.
 void AddFlatten(CLI::App* app, Options* o);
-// The rotation's dimension, signs and policy: all that `amax` needs of it.
+// Adds the rotation's dimension and signs, and --non-finite.
 void AddRotation(CLI::App* app, Options* o);
 void AddSplits(CLI::App* app, Options* o);
-// All fields of QuantizeOptions.
+// Adds options for all fields of QuantizeOptions.
 void AddQuantize(CLI::App* app, Options* o);
 CLI::Option* AddDType(CLI::App* app, Options* o, const char* help);
 
-// Settles what depends on several flags: the usage implied by --rht, the signs,
+// Sets what depends on several flags: the usage that --rht implies, the signs,
 // the seed. INVALID_ARGUMENT if flags contradict each other.
 absl::Status Settle(Options* o);
 

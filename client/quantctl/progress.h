@@ -10,25 +10,25 @@
 
 namespace quantd::quantctl {
 
-// "1.50 GiB of 4.00 GiB, 300.00 MiB/s, 0:08 left"; before the first byte
-// without rate and time.
+// "1.50 GiB of 4.00 GiB, 300.00 MiB/s, 0:08 left". Without rate and time before
+// the first byte.
 std::string ProgressText(uint64_t done, uint64_t total, double seconds);
 
-// A bar, that text and the name of the current tensor, as far as they fit into
-// `width` columns: the text first, then the bar.
+// A bar, ProgressText() and the name of the current tensor. If not all fit into
+// `width` columns, the text has priority, then the bar.
 std::string ProgressLine(uint64_t done, uint64_t total, double seconds,
                          std::string_view name, size_t width);
 
-// Shows a bar if stderr is a terminal; otherwise prints an occasional line, and
-// none at all for a short command. Thread-safe.
+// Shows a bar if stderr is a terminal. Otherwise prints an occasional line, but
+// none for a short command. Thread-safe.
 class Progress {
  public:
-  // `total` is the bytes that will be read.
+  // `total` is the number of bytes that will be read.
   explicit Progress(uint64_t total);
   ~Progress();
   Progress(const Progress&) = delete;
 
-  // Names the current tensor.
+  // Sets the name of the current tensor to show.
   void Name(std::string_view name);
   void Add(uint64_t bytes);
 

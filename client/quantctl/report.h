@@ -1,4 +1,4 @@
-// Output of quantctl: tables for people, JSON for programs.
+// Prints the results of quantctl, as tables for people or as JSON for programs.
 #ifndef QUANTD_CLIENT_QUANTCTL_REPORT_H_
 #define QUANTD_CLIENT_QUANTCTL_REPORT_H_
 
@@ -16,16 +16,15 @@
 
 namespace quantd::quantctl {
 
-// One copy of a tensor, or one maximum of `amax`.
+// A row about one copy of a tensor, or one amax of the command `amax`.
 struct CopyRow {
   std::string name;  // "rowwise"
-  // One value, several (groups, lines), or none if the format has no amax.
+  // One value, several (for groups or rows), or none if the format has no amax.
   std::vector<float> amax;
-  // NaN: nothing to compare; infinity: equal.
+  // Infinity if the copy equals the tensor, NaN if there is nothing to compare.
   std::optional<double> sqnr_db = std::nullopt;
   std::optional<double> sqnr_db_without_rht = std::nullopt;
-  // With the rotation and its computed amax, if the amax was estimated or
-  // given.
+  // The SQNR with the computed amax, set if the amax was estimated or given.
   std::optional<double> sqnr_db_computed_amax = std::nullopt;
   std::optional<ErrorStatistics> statistics = std::nullopt;
 };
@@ -40,26 +39,26 @@ struct Record {
   double seconds = 0;
   std::string device;
   std::string request_id;
-  std::set<Transport> transports;  // of its calls
+  std::set<Transport> transports;  // transports of the tensor's calls
   bool saw_nan = false;
   int64_t replaced_globals = 0;
   bool saw_inf = false;
-  absl::Status error;  // if set, most of the above is empty
+  absl::Status error;  // if not OK, most other members are not set
 };
 
 struct Skipped {
   std::string name;
-  std::string kind;  // plural of its kind: "scalars"
+  std::string kind;  // plural noun for the summary: "scalars"
   std::string reason;
 };
 
-// The kind of tensors that the options exclude.
+// The kind of skipped tensors that the options exclude.
 inline constexpr char kNotAllowed[] = "that the options do not allow";
 
-// "shared", or "shared and unix".
+// The names of the transports: "shared", or "shared and unix".
 std::string TransportsText(const std::set<Transport>& transports);
 
-// Stopwatch.
+// Measures the time since its construction.
 class Timer {
  public:
   double seconds() const {
@@ -81,9 +80,9 @@ struct Report {
   std::vector<Record> tensors;
   std::vector<Skipped> skipped;
   std::vector<std::string> notes;
-  bool resizes = true;  // the output is the tensors in another form
-  Timer timer;          // of the whole command
-  double seconds = 0;   // set by Finish
+  bool resizes = true;  // whether the output holds the tensors
+  Timer timer;          // time since the command started
+  double seconds = 0;   // duration of the command, set by Finish
 };
 
 // Sums over all tensors that did not fail.
@@ -92,7 +91,7 @@ struct Totals {
   size_t failed = 0;
   uint64_t bytes_in = 0;
   uint64_t bytes_out = 0;
-  // Over the copies whose ratio is known and finite.
+  // Over the copies with a finite SQNR.
   std::optional<double> mean_sqnr_db = std::nullopt;
   std::optional<double> least_sqnr_db = std::nullopt;
   std::string least_sqnr_name;
@@ -100,19 +99,20 @@ struct Totals {
 Totals TotalsOf(const Report& report);
 
 // "skipped 64 of 70 tensors: 60 vectors, 4 scalars (--verbose names them)", or
-// a line for each; empty if none was skipped. `all` counts skipped tensors and
-// others.
+// a line for each if `verbose`. "" if none was skipped. `all` is the number of
+// all tensors, skipped ones included.
 std::string SkippedText(const std::vector<Skipped>& skipped, size_t all,
                         bool verbose);
 
-// Print to stdout. JSON keys are stable; numbers that are not finite are null.
+// Prints the report to stdout. The keys of the JSON form are stable, and
+// numbers that are not finite are null.
 void PrintTable(const Report& report, bool verbose);
 void PrintJson(const Report& report, int exit_code);
-// {"error": {...}, "exit_code": n}
+// Prints {"error": {...}, "exit_code": n}.
 void PrintJsonError(const absl::Status& status, int exit_code);
 
-// Prints columns as wide as their widest cell, below a head. Columns without a
-// filled cell are left out.
+// Prints a table whose first row is the head. Each column is as wide as its
+// widest cell. Columns that are empty below the head are left out.
 void PrintColumns(const std::vector<std::vector<std::string>>& rows);
 
 std::string SizesText(const std::vector<int64_t>& shape);

@@ -1,5 +1,4 @@
-// Chooses the server for a command: the flags, and the defaults if none is
-// named.
+// Chooses the server of a command from its flags, the environment and defaults.
 #ifndef QUANTD_CLIENT_QUANTCTL_SERVER_CHOICE_H_
 #define QUANTD_CLIENT_QUANTCTL_SERVER_CHOICE_H_
 
@@ -11,23 +10,23 @@
 namespace quantd::quantctl {
 
 void AddServer(CLI::App* app, Options* o);
-// Flags of TLS and the token. Part of AddServer.
+// Adds the flags for TLS and the token. AddServer includes them.
 void AddCredentials(CLI::App* app, Options* o);
 void AddDeadline(CLI::App* app, Options* o);
 
-// Whether nothing listens at that port of 127.0.0.1. False if unknown.
+// Whether 127.0.0.1 refuses connections to `port`. False if unknown.
 bool Refuses(uint16_t port);
 
-// Chooses for a command without a named server: "local" if --transport says so,
-// or, with a message on stderr, if the default address refuses connections and
-// any transport will do.
+// Sets the server of a command if none is named: "local" if --transport is
+// local, or if no transport is named and the default address refuses
+// connections, with a message on stderr. Otherwise the default address.
 void SettleServer(Options* o);
 
-// Fills in what flags leave to the environment and to defaults: the token, and
-// missing ports. INVALID_ARGUMENT for a variable that has been renamed.
+// Sets the token from the environment and adds missing ports. INVALID_ARGUMENT
+// if a renamed variable is still set.
 absl::Status SettleConnection(Options* o);
 
-// INVALID_ARGUMENT if the server cannot be reached by the named transport.
+// INVALID_ARGUMENT if the named transport cannot reach the named server.
 absl::Status CheckTransport(const Options& o);
 
 }  // namespace quantd::quantctl

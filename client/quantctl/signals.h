@@ -1,4 +1,5 @@
-// Makes sure that an interrupted quantctl leaves no half-written file behind.
+// Handles signals, so that an interrupted quantctl leaves no incomplete file
+// behind.
 #ifndef QUANTD_CLIENT_QUANTCTL_SIGNALS_H_
 #define QUANTD_CLIENT_QUANTCTL_SIGNALS_H_
 
@@ -7,19 +8,19 @@
 
 namespace quantd::quantctl {
 
-// Makes SIGHUP, SIGINT and SIGTERM remove the drafts of output files before
-// they end the process in the usual way, so that a shell sees 129, 130 or 143.
-// Signals that the parent ignores stay ignored. Exceeding the limit of file
-// size becomes an error instead of a signal. Must be called before any other
-// thread is started.
+// Makes SIGHUP, SIGINT and SIGTERM remove incomplete output files before they
+// end the process, so that a shell sees exit code 129, 130 or 143. Signals that
+// the parent process ignores stay ignored. Exceeding the file size limit
+// becomes an error instead of a signal. Must be called before any thread is
+// started.
 void RemoveDraftsOnSignals();
 
-// Sets what the program prints on stderr when such a signal ends it; "":
-// nothing.
+// Sets the text to print on stderr if such a signal ends the process; "" for
+// none.
 void SayOnSignals(const std::string& text);
 
-// The next such signal only stores its number in `stop`, so that a command can
-// end early with its results so far; another one ends the process.
+// Makes the next such signal only store its number in `stop`, so that a command
+// can end early and print its results. A further signal ends the process.
 void StopOnSignal(std::atomic<int>* stop);
 
 }  // namespace quantd::quantctl

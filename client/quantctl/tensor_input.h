@@ -16,15 +16,15 @@
 
 namespace quantd {
 
-// Why a tensor is not processed.
+// The reason why a tensor is not processed.
 struct Skip {
-  std::string kind;    // plural of its kind: "scalars"
-  std::string reason;  // why this one is skipped; empty: it is processed
+  std::string kind;    // plural noun for the summary: "scalars"
+  std::string reason;  // reason for this tensor; "" if it is not skipped
 };
 
 struct InputTensor {
   std::string name;
-  std::string dtype_name;  // as the file says: "BF16", "I64"
+  std::string dtype_name;  // the file's name of the type: "BF16", "I64"
   TensorDesc desc;
   size_t size = 0;    // bytes
   TensorReader read;  // keeps the file open
@@ -34,15 +34,16 @@ struct InputTensor {
 // Movable.
 class TensorInput {
  public:
-  // Opens a file by its extension: ".npy" gives one tensor, named after the
-  // file; ".safetensors" gives all of its tensors, in the order of the file.
-  // Any that is not fp32, fp16 or bf16 with 1 to 8 dimensions has `skip` set.
+  // Opens a file according to its extension. A .npy file gives one tensor,
+  // named after the file. A .safetensors file gives all its tensors, in the
+  // order of the file. Tensors that are not fp32, fp16 or bf16 or do not have 1
+  // to 8 dimensions have `skip` set.
   static absl::StatusOr<TensorInput> Open(const std::string& path);
 
   std::vector<InputTensor>& tensors() { return tensors_; }
   const std::vector<InputTensor>& tensors() const { return tensors_; }
   FileIdentity identity() const { return identity_; }
-  // Error of the first failed read; OK if none failed.
+  // The error of the first failed read; OK if none failed.
   absl::Status read_error() const;
 
  private:
@@ -52,7 +53,7 @@ class TensorInput {
   std::shared_ptr<Failure> failure_;
 };
 
-// Whether `path` has that extension, ignoring case.
+// Whether `path` has the extension, ignoring case.
 bool HasExtension(const std::string& path, std::string_view extension);
 
 }  // namespace quantd

@@ -15,14 +15,14 @@ namespace quantd::client {
 // Element `i` of a tensor of type f32, f16 or bf16.
 double Element(DType dtype, absl::Span<const std::byte> bytes, size_t i);
 
-// Sums up, piece by piece, the distance of `y` from `x` over the elements where
-// both are finite.
+// Computes the SQNR of `y` relative to `x`, piece by piece, over the elements
+// that are finite in both.
 class SquareSums {
  public:
   void Add(DType x_dtype, absl::Span<const std::byte> x, DType y_dtype,
            absl::Span<const std::byte> y);
-  // 10 log10(sum x^2 / sum (x - y)^2). +infinity if they are equal; NaN if
-  // there is nothing to compare.
+  // 10 log10(sum x^2 / sum (x - y)^2). Infinity if all elements are equal, NaN
+  // if there is nothing to compare.
   double sqnr_db() const;
 
  private:
@@ -30,9 +30,9 @@ class SquareSums {
   double noise_ = 0;
 };
 
-// `count` bf16 numbers, the same on every machine: standard Gaussian, or
-// Student's t with 3 degrees of freedom, whose tails hold outliers of a hundred
-// times the median.
+// `count` random bf16 numbers, the same on every machine. GaussianSample has a
+// standard normal distribution. OutlierSample has Student's t-distribution with
+// 3 degrees of freedom, with outliers of a hundred times the median.
 std::vector<uint16_t> GaussianSample(size_t count, uint64_t seed);
 std::vector<uint16_t> OutlierSample(size_t count, uint64_t seed);
 

@@ -1,4 +1,4 @@
-// `quantctl bench`: measures a server under load.
+// Implements `quantctl bench`, which measures a server under load.
 #ifndef QUANTD_CLIENT_QUANTCTL_BENCH_BENCH_H_
 #define QUANTD_CLIENT_QUANTCTL_BENCH_BENCH_H_
 

@@ -1,4 +1,5 @@
-// `quantctl convert --format auto`: formats chosen automatically.
+// Implements `quantctl convert --format auto`: prints the chosen formats, and
+// reads and writes rules.
 #ifndef QUANTD_CLIENT_QUANTCTL_MODELS_ADVICE_H_
 #define QUANTD_CLIENT_QUANTCTL_MODELS_ADVICE_H_
 
@@ -12,14 +13,14 @@
 
 namespace quantd::quantctl {
 
-// Prints a table, or a JSON event.
+// Prints the formats of each group of weights as a table, or as a JSON event.
 void PrintAdvice(const Options& options, const checkpoint::Advice& advice);
 
-// Rules are lines of "PATTERN=FORMAT"; # begins a comment.
+// Reads a file of rules. Each line is "PATTERN=FORMAT", or a comment after '#'.
 absl::StatusOr<std::vector<std::string>> ReadRules(const std::string& path);
 absl::Status WriteRules(const std::string& path, const ConvertOptions& convert,
                         const checkpoint::Advice& advice);
-// The default path of the rules for an output directory.
+// The path to which rules are written: --write-rules, or beside the output.
 std::string RulesPathFor(const ConvertOptions& convert);
 
 }  // namespace quantd::quantctl

@@ -1,4 +1,4 @@
-// Writes report.html and report.json about two models.
+// Writes report.html and report.json, which compare two models.
 #ifndef QUANTD_CLIENT_QUANTCTL_MODELS_MODEL_REPORT_H_
 #define QUANTD_CLIENT_QUANTCTL_MODELS_MODEL_REPORT_H_
 
@@ -11,11 +11,12 @@
 
 namespace quantd::quantctl {
 
-// Creates the directory if needed and checks that files can be written: before
-// hours of work, not after.
+// Creates the directory if needed and checks that files can be written to it,
+// so that errors show before hours of work.
 absl::Status PrepareReport(const std::string& directory);
 
-// `notes` are further remarks for the report.
+// Writes the report on model `b`, whose original is `a`. `notes` are added to
+// its warnings.
 absl::Status WriteReport(const std::string& directory,
                          const checkpoint::Model& a, const checkpoint::Model& b,
                          checkpoint::ModelDifference difference,

@@ -1,5 +1,5 @@
-// A Service that uses the server named by the options. Keeps the first failure,
-// which determines the command's exit code.
+// A Service that calls the server named by the options. Keeps the error of the
+// first failed call, which determines the exit code.
 #ifndef QUANTD_CLIENT_QUANTCTL_MODELS_MODEL_SERVICE_H_
 #define QUANTD_CLIENT_QUANTCTL_MODELS_MODEL_SERVICE_H_
 
@@ -15,24 +15,25 @@ namespace quantd::quantctl {
 
 inline constexpr uint64_t kUsualMemoryMib = 1280;
 
-// The pace for the servers that the options name and that much memory,
-// estimated before any server is asked.
+// The pace for the servers that the options name, estimated without connecting.
+// `memory_mib` is the memory limit in MiB.
 checkpoint::Pace PaceOf(const Options& options, uint64_t memory_mib);
 
 class ModelService : public checkpoint::Service {
  public:
-  // Connects and asks the server for its limits. Returns kOk, or the exit code
+  // Connects to the server and gets its limits. Returns kOk, or the exit code
   // of an error that has been reported.
   static int Open(const Options& options, uint64_t memory_mib,
                   std::unique_ptr<ModelService>* made);
 
   const checkpoint::Pace& pace() const { return pace_; }
-  // Fails if the call does not use the transport named by --transport.
+  // Quantizes on the server. FAILED_PRECONDITION if the call does not use the
+  // transport that --transport names.
   absl::StatusOr<Result> Quantize(const TensorDesc& tensor,
                                   absl::Span<const std::byte> bytes,
                                   const QuantizeOptions& o) override;
   absl::StatusOr<HostMemory> Allocate(size_t bytes) override;
-  // Error of the first failed call; OK if none failed.
+  // The error of the first failed call; OK if none failed.
   absl::Status failure() const;
 
  private:

@@ -1,4 +1,4 @@
-// Commands of quantctl for whole models.
+// The commands of quantctl for whole models.
 #ifndef QUANTD_CLIENT_QUANTCTL_MODELS_MODELS_H_
 #define QUANTD_CLIENT_QUANTCTL_MODELS_MODELS_H_
 
@@ -23,10 +23,10 @@ struct ConvertOptions {
   bool format_named = false;        // by --format
   std::vector<std::string> shards;  // empty: all
   std::string target;
-  std::string rules_file;   // to read; empty: none
-  std::string write_rules;  // empty: beside `out`
+  std::string rules_file;   // file to read; "": none
+  std::string write_rules;  // file to write; "": beside `out`
   std::string input_amax_file;
-  std::string report;  // a directory; empty: no report
+  std::string report;  // directory; "": no report
   bool force = false;
   bool dry_run = false;
   bool statistics = false;
@@ -35,25 +35,25 @@ struct ConvertOptions {
 
 struct CheckOptions {
   std::string model;
-  std::string other;     // to compare with, or to write
-  std::string original;  // empty: not given
-  std::string report;    // a directory; empty: none
+  std::string other;     // OTHER of compare, or OUT of repair
+  std::string original;  // "" if not given
+  std::string report;    // directory; "": no report
   bool force = false;
   std::optional<double> fail_below = {};  // dB
   std::optional<Profile> profile = {};
   checkpoint::Dialect dialect = checkpoint::Dialect::kNone;  // kNone: not given
 };
 
-// Opens a model. If it does not exist but looks like a model on the Hub,
-// NOT_FOUND says how to download it.
+// Opens a model. If the path does not exist but looks like a model on the Hub,
+// the NOT_FOUND error shows how to download it.
 absl::StatusOr<checkpoint::Model> OpenModel(
     const std::string& path, const std::vector<std::string>& only = {});
 
-// Checks whether a command may write `out`: like CheckOutput, but `force` also
+// Checks like CheckOutput whether a command may write `out`. `force` also
 // allows replacing a model.
 absl::Status MayWrite(const checkpoint::Model& model, const std::string& out,
                       bool force);
-// Checks with MayWrite, and removes the model that is there.
+// Checks with MayWrite, then removes an existing model at `out`.
 absl::Status Clear(const checkpoint::Model& model, const std::string& out,
                    bool force);
 
@@ -64,7 +64,8 @@ int RunCompare(const Options& options, const CheckOptions& check);
 int RunVerify(const Options& options, const CheckOptions& check);
 int RunConvert(const Options& options, const ConvertOptions& convert);
 
-// `run` is set to the command on the command line.
+// Adds the commands for models to `app`. Parsing the command line sets `run` to
+// the function of the command.
 void AddModelCommands(CLI::App* app, Options* o,
                       std::function<int(const Options&)>* run);
 

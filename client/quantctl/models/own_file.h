@@ -1,5 +1,5 @@
-// Files written by `quantctl quantize`, for the commands on models: their names
-// and layout are no dialect's.
+// Handles files of `quantctl quantize` in the commands for models. Such files
+// have a layout of their own, which is not a dialect.
 #ifndef QUANTD_CLIENT_QUANTCTL_MODELS_OWN_FILE_H_
 #define QUANTD_CLIENT_QUANTCTL_MODELS_OWN_FILE_H_
 
@@ -13,15 +13,16 @@
 
 namespace quantd::quantctl {
 
-// nullopt for everything else.
+// Opens a file written by `quantctl quantize`. Returns nullopt for other files.
 std::optional<QuantizedFile> OpenOwn(const std::string& path);
 
 int InspectOwn(const Options& options, const std::string& path,
                const QuantizedFile& file);
 int LintOwn(const Options& options, const std::string& path,
             const QuantizedFile& file);
-// Compares two files, decoding quantized tensors in this process. At least one
-// was written by `quantctl quantize`; the other may be any file of tensors.
+// Compares two files, decoding quantized tensors in this process. `quantctl
+// quantize` must have written at least one of them; the other may be any file
+// of tensors.
 absl::StatusOr<checkpoint::ModelDifference> CompareOwn(const std::string& a,
                                                        const std::string& b);
 

@@ -11,19 +11,19 @@
 
 namespace quantd::quantctl {
 
-// Prints a line of `--json`.
+// Prints one event of --json on a line.
 void Event(const checkpoint::Json& json);
 
-// `memory` is the most bytes that the conversion holds.
+// Prints the plan. `memory` is the most bytes that the conversion will hold.
 void PrintPlan(const Options& options, const checkpoint::Model& model,
                const checkpoint::ConversionPlan& plan, uint64_t memory);
 void PrintPlanEvent(const checkpoint::Model& model,
                     const checkpoint::ConversionPlan& plan, uint64_t memory);
 
-// "14 weights to nvfp4".
+// Counts of weights by format: "14 weights to nvfp4".
 std::string FormatsText(const checkpoint::ConversionPlan& plan);
 double Ratio(uint64_t out, uint64_t in);
-// What to do next with a directory in the plan's dialect.
+// Suggests how to use the output `out`.
 std::string NextStep(const checkpoint::Model& model,
                      const checkpoint::ConversionPlan& plan,
                      const std::string& out);

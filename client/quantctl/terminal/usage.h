@@ -1,5 +1,5 @@
-// Help pages of quantctl, and suggestions for misspelt words on the command
-// line.
+// Formats the help pages of quantctl, and suggests corrections of misspelt
+// words on the command line.
 #ifndef QUANTD_CLIENT_QUANTCTL_TERMINAL_USAGE_H_
 #define QUANTD_CLIENT_QUANTCTL_TERMINAL_USAGE_H_
 
@@ -10,7 +10,7 @@
 
 namespace quantd::quantctl {
 
-// Formats pages to the width of the terminal. An option's default and
+// Formats help pages to the width of the terminal. An option's default and
 // environment variable follow its description.
 class HelpFormatter : public CLI::Formatter {
  public:
@@ -26,17 +26,16 @@ class HelpFormatter : public CLI::Formatter {
  private:
   std::string Entry(std::string names, const std::string& about) const;
   size_t width_;
-  size_t column_;  // column of descriptions
+  size_t column_;  // column at which descriptions begin
 };
 
-// The candidate that differs from `word` in the fewest letters, at most a third
-// of them; empty if no candidate is close.
+// The candidate that differs from `word` in the fewest letters. "" if all
+// differ in more than a third of them.
 std::string Closest(std::string_view word,
                     const std::vector<std::string>& candidates);
 
-// Describes the first unknown command or option, and what may have been meant:
-// "there is no command 'quantise'; did you mean 'quantize'?". Empty if all are
-// known.
+// Describes the first unknown command or option and a similar known one: "there
+// is no command 'quantise'; did you mean 'quantize'?". "" if all are known.
 std::string Misspelt(const CLI::App& app,
                      const std::vector<std::string>& words);
 

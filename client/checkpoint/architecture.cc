@@ -8,7 +8,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Modules that vLLM, SGLang and TensorRT-LLM pack into one matrix.
+// Siblings that vLLM, SGLang and TensorRT-LLM pack into one matrix.
 constexpr std::string_view kFused[] = {
     "q_proj,k_proj,v_proj",
     "gate_proj,up_proj",
@@ -27,8 +27,8 @@ constexpr std::string_view kFused[] = {
     "c_fc_0,c_fc_1",
 };
 
-// Model types whose code was examined. For other types, siblings with unknown
-// names are assumed to be fused.
+// Model types for which the fusions of engines were checked. For other types,
+// siblings with unknown names are assumed to be fused.
 constexpr std::string_view kKnownTypes[] = {
     "apertus",      "arcee",        "bert",        "bloom",
     "camembert",    "cohere",       "cohere2",     "dbrx",
@@ -48,11 +48,11 @@ constexpr std::string_view kKnownTypes[] = {
     "xlm-roberta",
 };
 
-// Modules that are transformers' Conv1D.
+// Modules that are Conv1D layers in transformers.
 constexpr std::string_view kTurned[] = {"c_attn", "c_proj", "c_fc", "q_attn"};
 
-// Whether they have more columns than rows. A Linear with more outputs than
-// inputs has more rows.
+// Whether c_attn or c_fc has more columns than rows. In a Linear they would
+// have more rows, because they have more outputs than inputs.
 bool IsWide(const Model& model) {
   return std::any_of(model.tensors().begin(), model.tensors().end(),
                      [](const auto& t) {
@@ -83,10 +83,10 @@ absl::StatusOr<Architecture> Architecture::Of(
                        return n.empty() || n.find('.') != std::string::npos;
                      });
     if (bad) {
-      return absl::InvalidArgumentError(fmt::format(
-          "--fuse {}: expected the names of two or more siblings with commas "
-          "between them, like q_proj,k_proj,v_proj",
-          text));
+      return absl::InvalidArgumentError(
+          fmt::format("--fuse {}: expected the names of two or more siblings, "
+                      "separated by commas, like q_proj,k_proj,v_proj",
+                      text));
     }
     a.fused_.push_back(names);
   }
@@ -103,7 +103,7 @@ bool Architecture::IsTurned(std::string_view module) const {
 
 std::string Architecture::FusionKey(std::string_view module,
                                     int64_t cols) const {
-  // Part of a module's name in models that keep an adapter beside each layer.
+  // The ending of a module's name if the model keeps an adapter beside it.
   constexpr std::string_view kInner = ".base_layer";
   if (module.ends_with(kInner)) module.remove_suffix(kInner.size());
   const auto [parent, leaf] = SplitModule(module);

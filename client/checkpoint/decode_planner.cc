@@ -17,11 +17,12 @@ absl::StatusOr<ConversionPlan> MakeDecodingPlan(const Model& model) {
     return absl::InvalidArgumentError(fmt::format("{}: {}", model.path(), why));
   };
   if (auto s = RefuseUnclear(model, *stored, nullptr); !s.ok()) return s;
-  if (stored->weights.empty()) return refuse("no weight of it is quantized");
+  if (stored->weights.empty()) return refuse("no weight is quantized");
   ConversionPlan plan;
   plan.dialect = Dialect::kNone;
   plan.notes = model.notes();
-  std::map<const ModelTensor*, size_t> first;  // from parts to weights
+  // from codes to indices in plan.decoded
+  std::map<const ModelTensor*, size_t> first;
   std::set<const ModelTensor*> parts;
   std::set<std::string> decoded;
   for (StoredWeight& w : stored->weights) {
@@ -53,9 +54,10 @@ absl::StatusOr<ConversionPlan> MakeDecodingPlan(const Model& model) {
     }
   }
   if (kept_scales > 0) {
-    plan.notes.push_back(fmt::format(
-        "{} scales of the KV cache are kept, which plain models do not have",
-        kept_scales));
+    plan.notes.push_back(
+        fmt::format("{} scales of the KV cache are copied, although plain "
+                    "models do not have them",
+                    kept_scales));
   }
   Arrange(&plan);
   return plan;

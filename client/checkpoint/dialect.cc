@@ -152,7 +152,7 @@ std::optional<Dialect> ParseDialect(std::string_view name) {
 }
 std::optional<WeightFormat> ParseWeightFormat(std::string_view name) {
   if (const auto format = Parse(kWeightFormats, name)) return format;
-  // The service's own name, by the first row with such codes.
+  // The service's name for the codes stands for the first row that has them.
   const auto codes = ParseFormat(name);
   for (const WeightLayout& row : AllLayouts()) {
     if (row.codes == codes) return row.format;
@@ -189,8 +189,8 @@ absl::StatusOr<const WeightLayout*> LayoutOf(Dialect dialect,
   std::string expected = fmt::format("{} with --dialect {}",
                                      fmt::join(formats, ", "), Name(dialect));
   if (!dialects.empty()) {
-    expected +=
-        fmt::format(", or --dialect {} with it", fmt::join(dialects, ", "));
+    expected += fmt::format(", or this format with --dialect {}",
+                            fmt::join(dialects, ", "));
   }
   return FieldError("--format", expected, Name(format));
 }
@@ -200,7 +200,7 @@ QuantizeOptions OptionsOf(const WeightLayout& layout, Profile profile) {
   options.format = layout.codes;
   options.usage = Usage::kRowwise;
   options.profile = profile;
-  // Every engine reads scales of any size; restricting them to powers of two
+  // Every engine reads scales of any value. Restricting them to powers of two
   // would only lose accuracy.
   if (layout.format == WeightFormat::kFp8Block && profile == Profile::kTe) {
     options.fp8.power_of_two = false;
@@ -215,13 +215,14 @@ QuantizeOptions OptionsOf(const WeightLayout& layout, Profile profile) {
 absl::Status CheckProfileOf(const WeightLayout& layout, Profile profile) {
   if (layout.four_over_six && profile != layout.profile) {
     return FieldError("--profile",
-                      fmt::format("{}, the only one that has {}",
+                      fmt::format("{}, the only profile that has {}",
                                   Name(layout.profile), Name(layout.format)),
                       Name(profile));
   }
   const Numerics* numerics = FindNumerics(profile, layout.codes);
   const Numerics* own = FindNumerics(layout.profile, layout.codes);
-  const bool halves = own != nullptr && own->high_first;  // the other way round
+  // the dialect stores the even element in the high half
+  const bool halves = own != nullptr && own->high_first;
   const TensorKind kind = numerics == nullptr || profile == Profile::kTe
                               ? TensorKind::kUnspecified
                               : KindOfGlobal(*numerics);
@@ -232,7 +233,7 @@ absl::Status CheckProfileOf(const WeightLayout& layout, Profile profile) {
     return absl::OkStatus();
   }
   return FieldError("--profile",
-                    fmt::format("one that has {} as {} stores it, like {}",
+                    fmt::format("a profile whose {} is what {} stores, like {}",
                                 Name(layout.format), Name(layout.dialect),
                                 Name(layout.profile)),
                     Name(profile));

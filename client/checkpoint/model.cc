@@ -26,14 +26,14 @@ absl::Status Bad(const std::string& path, std::string_view why) {
   return absl::InvalidArgumentError(fmt::format("{}: {}", path, why));
 }
 
-// Whether it is a plain file name, not a path to somewhere else.
+// Whether `name` is a plain file name without a directory.
 bool IsPlainName(std::string_view name) {
   return !name.empty() && name != "." && name != ".." &&
          name.find('/') == std::string_view::npos &&
          name.find('\0') == std::string_view::npos;
 }
 
-// The first few of many, for a message.
+// The first few names and the number of the others, for a message.
 std::string Some(const std::vector<std::string>& names) {
   const size_t shown = std::min(names.size(), size_t{5});
   std::string text =
@@ -45,14 +45,14 @@ std::string Some(const std::vector<std::string>& names) {
 }
 
 constexpr std::string_view kOne = "model.safetensors";
-// Whether engines know that this file is no shard of the model.
+// Whether engines recognize by the name that the file is not a shard.
 bool IsBeside(std::string_view name) {
   return name == kOne || name.starts_with("consolidated") ||
          name.starts_with("adapter");
 }
 
-// Number of shards that a name announces: 2 for
-// "model-00001-of-00002.safetensors"; 0 if none.
+// The number of shards in a shard's name: 2 for
+// "model-00001-of-00002.safetensors". 0 if the name has none.
 int64_t CountIn(std::string_view shard) {
   constexpr std::string_view kOf = "-of-";
   const size_t at = shard.rfind(kOf);
@@ -78,7 +78,8 @@ absl::StatusOr<Json> ReadConfig(const absl::StatusOr<InputFile>& file) {
 absl::StatusOr<Model> Model::Open(const std::string& path,
                                   const std::vector<std::string>& only) {
   if (path == "-") {
-    return Bad(path, "a model is a directory and does not come as a stream");
+    return Bad(path,
+               "a model is a directory and cannot be read from standard input");
   }
   Model model;
   model.path_ = path;
@@ -93,10 +94,10 @@ absl::StatusOr<Model> Model::Open(const std::string& path,
   if (!path.ends_with(kShardEnding)) {
     const auto file = InputFile::Open(path);
     const std::string other = file.ok() ? ForeignFormat(*file) : "";
-    return Bad(path,
-               fmt::format("neither a directory nor a .safetensors file by its "
-                           "name{}{}",
-                           other.empty() ? "" : ", but ", other));
+    return Bad(
+        path,
+        fmt::format("expected a directory or a file named *.safetensors{}{}",
+                    other.empty() ? "" : ", but ", other));
   }
   model.single_file_ = true;
   const fs::path whole(path);
@@ -127,23 +128,25 @@ absl::Status Model::OpenDirectory(const std::vector<std::string>& only) {
     names.assign(listed.begin(), listed.end());
   } else if (std::count(found.begin(), found.end(), kOne) > 0 &&
              std::all_of(found.begin(), found.end(), IsBeside)) {
-    // Other files are adapters, or the weights in another program's form.
+    // Ignores the other files: adapters, or the same weights for other
+    // programs.
     names = {std::string(kOne)};
   } else if (const int64_t shards = found.size() == 1 ? CountIn(found[0]) : 0;
              shards > 1) {
     return Bad(path_,
-               fmt::format("{} is 1 of {} shards, and neither the others nor "
-                           "their index are there: get them again, or name "
-                           "that file to take it alone",
+               fmt::format("{} is 1 of {} shards, but the other shards and the "
+                           "index are missing: download them again, or pass "
+                           "the path of that file to convert it alone",
                            found[0], shards));
   } else if (found.size() > 1) {
-    return Bad(path_, fmt::format("{} .safetensors files and no index that "
-                                  "says which belong together: {}",
+    return Bad(path_, fmt::format("there are {} .safetensors files, but no "
+                                  "index that lists the shards: {}",
                                   found.size(), Some(found)));
   }
   std::set_difference(found.begin(), found.end(), names.begin(), names.end(),
                       std::back_inserter(strays_));
-  // Loaders look for the adapter beside adapter_config.json.
+  // Adapters are copied, because loaders look for them beside
+  // adapter_config.json.
   const auto adapters = std::stable_partition(
       strays_.begin(), strays_.end(),
       [](const std::string& name) { return !name.starts_with("adapter"); });
@@ -157,7 +160,7 @@ absl::Status Model::OpenDirectory(const std::vector<std::string>& only) {
   if (!strays_.empty()) {
     notes_.push_back(fmt::format("left out, {}: {}",
                                  index_name_.empty()
-                                     ? fmt::format("beside {}", kOne)
+                                     ? fmt::format("not part of {}", kOne)
                                      : fmt::format("not in {}", index_name_),
                                  NameFiles(folder_, strays_)));
   }
@@ -167,8 +170,7 @@ absl::Status Model::OpenDirectory(const std::vector<std::string>& only) {
     return std::binary_search(found.begin(), found.end(), name);
   });
   if (!missing.empty()) {
-    return Bad(path_, fmt::format("{} of {} shards that {} names are "
-                                  "missing: {}",
+    return Bad(path_, fmt::format("missing {} of the {} shards in {}: {}",
                                   missing.size(), names.size(), index_name_,
                                   Some(missing)));
   }
@@ -181,21 +183,23 @@ absl::Status Model::OpenDirectory(const std::vector<std::string>& only) {
   return index_name_.empty() ? absl::OkStatus() : CheckIndex();
 }
 
-// Mistral's models have another index, for the weights in Mistral's own form.
+// Prefers the usual index. Mistral's models have a second one for
+// consolidated*.safetensors, which hold the weights in Mistral's own form.
 absl::Status Model::ChooseIndex(const std::vector<std::string>& indexes) {
   if (indexes.empty()) return absl::OkStatus();
   constexpr std::string_view kUsual = "model.safetensors.index.json";
   const bool usual = std::count(indexes.begin(), indexes.end(), kUsual) > 0;
   if (indexes.size() > 1 && !usual) {
-    return Bad(path_, fmt::format("{} indexes ({}): leave the one that counts",
+    return Bad(path_, fmt::format("there are {} indexes ({}): keep only the "
+                                  "one that lists the shards",
                                   indexes.size(), Some(indexes)));
   }
   index_name_ = usual ? kUsual : indexes[0];
   std::vector<std::string> others = indexes;
   std::erase(others, index_name_);
   if (!others.empty()) {
-    notes_.push_back(fmt::format("left out, beside {}: {}", index_name_,
-                                 NameFiles(folder_, others)));
+    notes_.push_back(fmt::format("left out, because {} is used: {}",
+                                 index_name_, NameFiles(folder_, others)));
   }
   return absl::OkStatus();
 }
@@ -206,15 +210,16 @@ absl::Status Model::Choose(const std::vector<std::string>& only,
   const std::set<std::string> wanted(only.begin(), only.end());
   for (const std::string& name : wanted) {
     if (std::count(names->begin(), names->end(), name) > 0) continue;
-    return Bad(path_, fmt::format("{} is none of its shards, which are {}",
-                                  name.substr(0, 200), Some(*names)));
+    return Bad(path_,
+               fmt::format("{} is not a shard of this model; its shards are {}",
+                           name.substr(0, 200), Some(*names)));
   }
   if (wanted.count(names->front()) == 0) others_.clear();
   left_ = names->size() - wanted.size();
   if (left_ > 0) {
     notes_.push_back(
-        fmt::format("{} of {} shards are left out: no amax is "
-                    "shared with weights in them",
+        fmt::format("{} of {} shards are left out: weights in them do not "
+                    "share an amax with converted weights",
                     left_, names->size()));
   }
   names->assign(wanted.begin(), wanted.end());
@@ -230,13 +235,14 @@ absl::Status Model::ReadIndex() {
   if (!json.ok()) return json.status();
   const auto map = json->find("weight_map");
   if (map == json->end() || !map->is_object() || map->empty()) {
-    return Bad(path, "no weight_map with tensors in it");
+    return Bad(path, "it has no weight_map with tensors");
   }
   for (const auto& [tensor, shard] : map->items()) {
     if (!shard.is_string()) {
-      return Bad(path, fmt::format("tensor \"{}\": the name of a shard was "
-                                   "expected, got {}",
-                                   tensor.substr(0, 200), shard.type_name()));
+      return Bad(
+          path,
+          fmt::format("tensor \"{}\": expected the name of a shard, got {}",
+                      tensor.substr(0, 200), shard.type_name()));
     }
     const auto& name = shard.get_ref<const std::string&>();
     if (!IsPlainName(name) || !name.ends_with(kShardEnding)) {
@@ -257,7 +263,7 @@ absl::Status Model::OpenShards(const std::vector<std::string>& names) {
     if (!file.ok()) return file.status();
     for (const ModelShard& shard : shards_) {
       if (shard.file.identity() == file->identity()) {
-        return Bad(path, fmt::format("the same file as {}", shard.name));
+        return Bad(path, fmt::format("it is the same file as {}", shard.name));
       }
     }
     shards_.push_back({name, path, *std::move(file)});
@@ -265,7 +271,8 @@ absl::Status Model::OpenShards(const std::vector<std::string>& names) {
   return TakeTensors();
 }
 
-// The index says which copy of a tensor counts, and which form of a weight.
+// Collects the tensors of all shards. The index decides between two copies of a
+// tensor, and between the plain and the packed form of a weight.
 absl::Status Model::TakeTensors() {
   const auto is_said = [this](const std::string& name, size_t shard) {
     const auto said = index_.find(name);
@@ -284,7 +291,7 @@ absl::Status Model::TakeTensors() {
       } else if (is_said(t.name, other)) {
         stale.insert(here);
       } else {
-        return Bad(path_, fmt::format("tensor \"{}\" is in {} and in {}",
+        return Bad(path_, fmt::format("tensor \"{}\" is in both {} and {}",
                                       t.name.substr(0, 200),
                                       shards_[other].name, shards_[i].name));
       }
@@ -297,7 +304,7 @@ absl::Status Model::TakeTensors() {
     if (index_.count(name) > 0 || cut == std::string::npos) continue;
     const std::string plain = name.substr(0, cut + kPlain.size());
     const std::string packed = plain + "_packed";
-    // Scales belong to the packed form if both forms are there.
+    // If both forms exist, scales belong to the packed form.
     if (name == plain ? index_.count(packed) > 0
                       : index_.count(plain) > 0 && index_.count(packed) == 0 &&
                             by_name_.count(packed) > 0) {
@@ -306,10 +313,11 @@ absl::Status Model::TakeTensors() {
   }
   if (stale.empty()) return absl::OkStatus();
   const ModelTensor& first = tensors_[*stale.begin()];
-  notes_.push_back(fmt::format(
-      "{} tensors are left out, like {} of {}: {} names another copy or form",
-      stale.size(), first.name().substr(0, 200), shards_[first.shard].name,
-      index_name_));
+  notes_.push_back(
+      fmt::format("{} tensors are left out, for example {} of {}, because {} "
+                  "names another copy or form of them",
+                  stale.size(), first.name().substr(0, 200),
+                  shards_[first.shard].name, index_name_));
   size_t at = 0;
   std::erase_if(tensors_, [&](const auto&) { return stale.count(at++) > 0; });
   by_name_.clear();
@@ -322,9 +330,10 @@ absl::Status Model::CheckIndex() {
   for (const auto& [name, said] : index_) {
     const ModelTensor* tensor = Find(name);
     if (tensor == nullptr) {
-      return Bad(path, fmt::format("tensor \"{}\" is not in {}, which may be "
-                                   "of another download",
-                                   name.substr(0, 200), said));
+      return Bad(path,
+                 fmt::format("tensor \"{}\" is not in {}, although the index "
+                             "says so; the two may be from different downloads",
+                             name.substr(0, 200), said));
     }
     if (shards_[tensor->shard].name != said) {
       return Bad(path, fmt::format("tensor \"{}\" is in {} and not in {}",
@@ -334,9 +343,8 @@ absl::Status Model::CheckIndex() {
   }
   if (index_.size() < tensors_.size()) {
     unlisted_ = tensors_.size() - index_.size();
-    notes_.push_back(
-        fmt::format("{} tensors are not in {} and are kept all the same",
-                    unlisted_, index_name_));
+    notes_.push_back(fmt::format("{} tensors are not in {}, but are copied",
+                                 unlisted_, index_name_));
   }
   return absl::OkStatus();
 }

@@ -22,7 +22,7 @@ size_t Weight::size_bytes() const {
                 : SizeOfShape(source->stored.dtype, {rows, cols});
 }
 
-// Stacked experts are stored as K rows of N, as in gpt-oss.
+// Stacked experts become [E, K, N], as in the original gpt-oss.
 safetensors::Tensor DecodedWeight::tensor() const {
   constexpr char kType[] = "BF16";
   std::vector<int64_t> shape = {stored.rows, stored.cols};
@@ -38,7 +38,8 @@ std::map<WeightFormat, size_t> ConversionPlan::formats() const {
   for (const FusedWeights& group : groups) {
     for (const Weight& w : group.weights) ++counts[w.layout->format];
   }
-  // Beside quantized weights, decoded ones count as left out.
+  // Decoded weights count only if the plan quantizes nothing. Otherwise they
+  // are weights that are left out.
   if (groups.empty() && !decoded.empty())
     counts[WeightFormat::kBf16] = decoded.size();
   return counts;
@@ -59,9 +60,8 @@ absl::Status NothingLeft(const std::string& path, const ConversionPlan& plan) {
   }
   if (kinds.empty()) {
     text +=
-        ": it has no matrix that is called NAME.weight; quantctl quantize "
-        "takes "
-        "tensors of any name";
+        ": it has no matrix named *.weight; quantctl quantize accepts tensors "
+        "of any name";
   }
   for (const auto& [kind, seen] : kinds) {
     text += fmt::format("\n  {} {}, like {}: {}", seen.first, kind,
@@ -90,15 +90,16 @@ std::string FamiliesOf(std::string_view kind, const ConversionPlan& plan) {
 absl::Status UnknownClass(const std::string& path, const std::string& name,
                           const ConversionPlan& plan) {
   return absl::InvalidArgumentError(fmt::format(
-      "{}: {}, so nobody knows here which of its layers engines take "
-      "quantized: {} (each # is a number); --include PATTERN quantizes those "
-      "that it names, and the rest stays as it is",
+      "{}: {}, so it is not known which of its layers engines support "
+      "quantized: {} (each # stands for a number). Choose the layers to "
+      "quantize with --include PATTERN",
       path,
-      name.empty() ? "config.json names no class of model, and these names of "
-                     "tensors are not a language model's alone"
-                   : fmt::format("config.json names {}, a class that is not "
-                                 "known here",
-                                 name.substr(0, 200)),
+      name.empty()
+          ? "config.json names no model class, and the names of the tensors "
+            "are not specific to language models"
+          : fmt::format(
+                "config.json names the class {}, which quantctl does not know",
+                name.substr(0, 200)),
       FamiliesOf(kOfOtherClass, plan)));
 }
 
@@ -108,8 +109,8 @@ absl::Status CheckNames(const std::string& path, const ConversionPlan& plan) {
     for (const safetensors::Tensor& t : shard.tensors) {
       if (names.insert(t.name).second) continue;
       return absl::InvalidArgumentError(fmt::format(
-          "{}: two tensors would be named \"{}\"; the model has parts of a "
-          "quantized one already",
+          "{}: two tensors would be named \"{}\"; the model already has a "
+          "tensor with the name of a part of a quantized weight",
           path, t.name.substr(0, 200)));
     }
   }
@@ -118,13 +119,14 @@ absl::Status CheckNames(const std::string& path, const ConversionPlan& plan) {
 
 void NoteStored(size_t count, const StoredWeight& first, ConversionPlan* plan) {
   std::string text = fmt::format(
-      "{} weights are quantized already, like {} ({} by {}), and are read as "
-      "code times scale in fp32: what their first rounding lost stays lost",
+      "{} weights are already quantized, for example {} ({} by {}). They are "
+      "decoded to fp32 and quantized again, which does not recover the "
+      "accuracy that the first quantization lost",
       count, first.module, Name(first.layout->format),
       Name(first.layout->dialect));
   if (!plan->decoded.empty()) {
     text +=
-        fmt::format("; {} of them are left, as bf16, like {}",
+        fmt::format("; {} of them are only decoded, to bf16, for example {}",
                     plan->decoded.size(), plan->decoded.front().stored.module);
   }
   plan->notes.push_back(std::move(text));
@@ -140,17 +142,17 @@ void NoteIncluded(ConversionPlan* plan) {
     }
   }
   for (const auto& [role, seen] : kinds) {
-    plan->notes.push_back(fmt::format(
-        "{} {} are quantized because --include names them ({}): many engines "
-        "build them without quantization, and raise on these or read them as "
-        "plain numbers",
-        seen.first, Describe(role), seen.second->module));
+    plan->notes.push_back(
+        fmt::format("{} {} are quantized because --include names them, for "
+                    "example {}. Many engines do not support that: they fail, "
+                    "or read the codes as plain numbers",
+                    seen.first, Describe(role), seen.second->module));
   }
 }
 
 void NoteTorn(const Model& model, const Architecture& architecture,
               ConversionPlan* plan) {
-  // Engines treat all experts of a layer as one.
+  // All experts of a layer must have the same format in engines.
   const auto key_of = [&](const std::string& module, int64_t cols) {
     const std::string experts(ExpertsAbove(module));
     return experts.empty() ? architecture.FusionKey(module, cols) : experts;
@@ -167,7 +169,8 @@ void NoteTorn(const Model& model, const Architecture& architecture,
     const bool matrix = t != nullptr && t->stored.shape.size() == 2;
     if (!matrix && ExpertsAbove(left.module).empty()) continue;
     const auto key = key_of(left.module, matrix ? t->stored.shape[1] : 0);
-    // Unknown names may be fused, but not these modules.
+    // The fusion of unknown names is a guess, which holds for linear layers
+    // only.
     const bool guessed = key.find("#k=") != std::string::npos;
     if (guessed && left.role != Role::kLinear) continue;
     if (!key.empty() && how.count(key) > 0) torn.push_back(left.module);
@@ -179,18 +182,19 @@ void NoteTorn(const Model& model, const Architecture& architecture,
   plan->torn = !torn.empty();
   if (torn.empty()) return;
   plan->notes.push_back(fmt::format(
-      "{} of the weights that engines fuse with others would have another "
-      "format than these ({} for one): most engines refuse that",
+      "{} weights would have another format than the weights that engines fuse "
+      "with them, for example {}: most engines refuse such a model",
       torn.size(), torn.front()));
 }
 
 void NoteWrapped(const Model& model, ConversionPlan* plan) {
   for (const ModelTensor& t : model.tensors()) {
     if (WrapperOf(t.name()).empty()) continue;
-    plan->notes.push_back(fmt::format(
-        "\"{}\" in names is of a wrapper of training ({} for one), and engines "
-        "look for names without: save the model without the wrapper",
-        WrapperOf(t.name()), t.name().substr(0, 200)));
+    plan->notes.push_back(
+        fmt::format("names of tensors contain \"{}\", which a training wrapper "
+                    "added, for example {}: engines do not find such tensors, "
+                    "so save the model without the wrapper",
+                    WrapperOf(t.name()), t.name().substr(0, 200)));
     return;
   }
 }
@@ -203,11 +207,11 @@ void NoteCacheScales(ConversionPlan* plan) {
     if (count++ == 0) first = t;
   }
   if (count == 0) return;
-  plan->notes.push_back(fmt::format(
-      "{} scales of the KV cache are kept, like {}; an engine takes them where "
-      "they are named as {} has them, and quantizes the cache if it is told to "
-      "(--kv-cache-dtype fp8)",
-      count, first->name(), Name(plan->dialect)));
+  plan->notes.push_back(
+      fmt::format("{} scales of the KV cache are copied, for example {}. An "
+                  "engine uses them if they have the names of {} and its "
+                  "option (--kv-cache-dtype fp8) turns on a quantized cache",
+                  count, first->name(), Name(plan->dialect)));
 }
 
 void NoteLeft(std::string_view kind, double least, ConversionPlan* plan) {
@@ -223,12 +227,12 @@ void NoteLeft(std::string_view kind, double least, ConversionPlan* plan) {
       static_cast<double>(std::max<uint64_t>(1, plan->bytes_in));
   if (first == nullptr || share < least) return;
   plan->notes.push_back(
-      fmt::format("{} stay as they are, {:.0f} % of the model ({}: {})", kind,
+      fmt::format("{} are not quantized: {:.0f} % of the model ({}: {})", kind,
                   share, FamiliesOf(kind, *plan), first->reason));
 }
 
 void Arrange(ConversionPlan* plan) {
-  // A shard that held only scales is no longer written.
+  // A shard that held only scales is now empty and is not written.
   std::erase_if(plan->shards, [](const auto& s) { return s.tensors.empty(); });
   plan->bytes_out = 0;
   for (OutputShard& shard : plan->shards) {

@@ -1,6 +1,6 @@
-// Plan of a model's conversion: which tensors are quantized and how, which
-// share an amax, which are copied, and which file each tensor goes to. Made by
-// client/checkpoint/planner.h.
+// Plan of a model's conversion: which tensors are quantized and how, which of
+// them share an amax, which are copied, and the output file of each tensor.
+// MakeConversionPlan in planner.h makes it.
 #ifndef QUANTD_CLIENT_CHECKPOINT_PLAN_H_
 #define QUANTD_CLIENT_CHECKPOINT_PLAN_H_
 
@@ -23,42 +23,42 @@ struct Selection {
   Dialect dialect = Dialect::kCompressedTensors;
   WeightFormat format = WeightFormat::kNvfp4;
   // Patterns of modules; see Pattern.
-  std::vector<std::string> only = {};     // no others are quantized
-  std::vector<std::string> ignore = {};   // not quantized
-  std::vector<std::string> include = {};  // quantized whatever their role
+  std::vector<std::string> only = {};    // only these are quantized; empty: all
+  std::vector<std::string> ignore = {};  // not quantized
+  std::vector<std::string> include = {};  // quantized regardless of their role
   std::vector<std::string> rules =
-      {};  // "PATTERN=FORMAT"; the first match counts
+      {};  // "PATTERN=FORMAT"; the first match applies
   std::vector<std::string> fuse = {};  // "q_proj,k_proj,v_proj"
-  // The library whose arithmetic is used; nullopt: that of the dialect.
+  // The library whose arithmetic is used; nullopt: the dialect's library.
   std::optional<Profile> profile = {};
-  // The largest magnitude of each module's inputs.
+  // The largest magnitude of each module's inputs, by module.
   std::map<std::string, float> input_amax = {};
 };
 
-// Bytes of a tensor of a safetensors type.
+// The size in bytes of a tensor with this safetensors type and shape.
 size_t SizeOfShape(std::string_view dtype, const std::vector<int64_t>& shape);
 
-// An N x K matrix to quantize, and its place in a tensor.
+// An N x K matrix to quantize, and its position in a stored tensor.
 struct Weight {
   std::string module;  // "model.layers.0.mlp.down_proj"
   Role role = Role::kLinear;
   const ModelTensor* source = nullptr;
-  size_t offset = 0;        // bytes, of the first element
+  size_t offset = 0;        // bytes before the first element
   size_t pitch = 0;         // bytes from one stored row to the next
-  bool transposed = false;  // stored as K rows of N
+  bool transposed = false;  // the tensor stores K rows of N
   int64_t rows = 0;         // N
   int64_t cols = 0;         // K
-  // The source, if it is already quantized: it is decoded to fp32.
+  // Set if the source is already quantized; it is then decoded to fp32.
   std::optional<StoredWeight> stored;
-  // Read as fp32 although stored in another type, because a weight that shares
-  // its amax has a different type: libraries compute global scales in the type
-  // of the weight.
+  // Read as fp32 although stored in another type, because the weights that
+  // share the amax have different types. Libraries compute global scales in the
+  // type of the weight.
   bool widened = false;
   const WeightLayout* layout = nullptr;
   Profile profile = Profile::kTe;
   std::optional<float> input_amax;
-  // The resulting tensors, in the order of layout->parts, and the offset in
-  // each: not 0 if experts stay stacked.
+  // The output tensors, in the order of layout->parts. `offset` is the weight's
+  // first byte in the tensor; it is not 0 if experts stay stacked.
   struct Output {
     PartSource source = PartSource::kNothing;
     std::string name;
@@ -67,14 +67,14 @@ struct Weight {
   };
   std::vector<Output> outputs;
 
-  // The type as which it is read.
+  // The safetensors type that ReadRows returns.
   std::string_view dtype() const {
     return stored || widened ? std::string_view("F32") : source->stored.dtype;
   }
   size_t size_bytes() const;  // size in the source, including scales
 };
 
-// Weights with one amax.
+// Weights that share an amax.
 struct FusedWeights {
   std::vector<Weight> weights;
 };
@@ -82,7 +82,7 @@ struct FusedWeights {
 // A quantized weight that is decoded to bf16.
 struct DecodedWeight {
   StoredWeight stored;
-  std::string name;  // name of the resulting tensor
+  std::string name;  // name of the output tensor
 
   safetensors::Tensor tensor() const;
 };
@@ -91,9 +91,9 @@ struct DecodedWeight {
 struct LeftOut {
   std::string module;
   Role role = Role::kLinear;
-  std::string kind;    // plural of its kind: "embeddings"
-  std::string reason;  // why this one is left out
-  uint64_t bytes = 0;  // 0: not needed
+  std::string kind;    // plural noun for messages: "embeddings"
+  std::string reason;  // why this matrix is left out
+  uint64_t bytes = 0;  // size in the source; 0: not set
 };
 
 struct OutputShard {
@@ -106,62 +106,61 @@ struct ConversionPlan {
   Dialect dialect = Dialect::kNone;
   std::vector<FusedWeights> groups;
   std::vector<DecodedWeight> decoded;
-  std::vector<const ModelTensor*> copies;  // byte for byte
+  std::vector<const ModelTensor*> copies;  // copied byte for byte
   std::vector<OutputShard> shards;  // the model's shards that are not empty
   std::vector<LeftOut> left_out;    // matrices that are copied
   std::vector<std::string> notes;
-  bool torn = false;      // fused weights have more than one format
-  uint64_t bytes_in = 0;  // of all tensors
+  bool torn = false;      // some fused weights differ in format
+  uint64_t bytes_in = 0;  // size of all input tensors
   uint64_t quantized_bytes_in = 0;
   uint64_t bytes_out = 0;
 
-  // The number of weights of each format that occurs.
+  // The number of weights in each format.
   std::map<WeightFormat, size_t> formats() const;
   size_t weights() const;
 };
 
-// Reason for leaving out every possible linear layer of an unknown model.
-inline constexpr char kOfOtherClass[] =
-    "weights of a class of model that is not known here";
+// The `kind` of linear layers that are left out because the model's class is
+// unknown.
+inline constexpr char kOfOtherClass[] = "weights of an unknown model class";
 
-// The error of a plan that quantizes nothing: says what is left out, by kind.
+// The error for a plan that quantizes nothing. It lists what is left out, by
+// kind.
 absl::Status NothingLeft(const std::string& path, const ConversionPlan& plan);
 
-// The first few names left out for that reason, one for all layers.
+// Names of the first few modules left out for that kind, with '#' for numbers.
 std::string FamiliesOf(std::string_view kind, const ConversionPlan& plan);
 
-// The error for a model of unknown class `name` if the user selects nothing by
-// name.
+// The error for a model of the unknown class `name` without --include.
 absl::Status UnknownClass(const std::string& path, const std::string& name,
                           const ConversionPlan& plan);
 
-// INVALID_ARGUMENT if two tensors have the same name.
+// INVALID_ARGUMENT if two output tensors have the same name.
 absl::Status CheckNames(const std::string& path, const ConversionPlan& plan);
 
-// Adds a note that `count` weights are decoded first.
+// Adds a note that `count` stored weights are decoded before quantizing.
 void NoteStored(size_t count, const StoredWeight& first, ConversionPlan* plan);
 
-// Adds a note about weights that --include selects although few engines support
-// them quantized.
+// Adds a note about weights that are quantized because of --include although
+// few engines support that.
 void NoteIncluded(ConversionPlan* plan);
 
-// Adds a note about weights that engines fuse but that would not all have one
-// format.
+// Adds a note about weights that engines fuse although their formats differ.
 void NoteTorn(const Model& model, const Architecture& architecture,
               ConversionPlan* plan);
 
-// Adds a note about names that engines do not find.
+// Adds a note about names that a training wrapper changed.
 void NoteWrapped(const Model& model, ConversionPlan* plan);
 
 // Adds a note about the copied scales of the KV cache.
 void NoteCacheScales(ConversionPlan* plan);
 
-// Adds a note of how much of the model is left out for that reason, if it is at
-// least `least` percent.
+// Adds a note about what is left out for that kind, if it is at least `least`
+// percent of the model.
 void NoteLeft(std::string_view kind, double least, ConversionPlan* plan);
 
-// Orders the tensors of each shard so that each begins at a multiple of its
-// element size, as readers expect, and sums up bytes_out.
+// Sorts the tensors of each shard by element size, so that each is aligned to
+// it as readers expect. Sets bytes_out.
 void Arrange(ConversionPlan* plan);
 
 }  // namespace quantd::checkpoint

@@ -21,9 +21,9 @@ namespace quantd::checkpoint {
 namespace {
 
 constexpr char kStacks[] = "stacks of experts";
-constexpr char kOthers[] = "weights that are no matrices of linear layers";
-constexpr char kUnclear[] = "weights in formats that are not known here";
-constexpr char kFactored[] = "weights that are made of factors";
+constexpr char kOthers[] = "weights that are not matrices of linear layers";
+constexpr char kUnclear[] = "weights in unknown formats";
+constexpr char kFactored[] = "weights that are stored as factors";
 
 class Planner {
  public:
@@ -63,8 +63,9 @@ class Planner {
                  : NothingLeft(model_.path(), plan_);
   }
 
-  // Stored weights of 8 bits are decoded when read; those of 4 bits have lost
-  // too much to be quantized again.
+  // Finds weights that are already quantized. Those with 8 bits are decoded
+  // when read. 4 bits are an error: they have lost too much to be quantized
+  // again.
   absl::Status TakeStored() {
     auto stored = FindStored(model_);
     if (!stored.ok()) return stored.status();
@@ -74,13 +75,13 @@ class Planner {
     std::set<std::string> modules;
     for (StoredWeight& w : stored->weights) {
       if (w.has_four_bits()) {
-        return absl::InvalidArgumentError(fmt::format(
-            "{}: {} weights are quantized already ({} is {} by {}), and what "
-            "has 4 bits loses again by another rounding; take the model that "
-            "it was made of, or decode it first with --dialect none --format "
-            "bf16",
-            model_.path(), stored->weights.size(), w.module,
-            Name(w.layout->format), Name(w.layout->dialect)));
+        return absl::InvalidArgumentError(
+            fmt::format("{}: {} weights are already quantized ({} is {} by "
+                        "{}), and quantizing 4-bit weights again would lose "
+                        "more accuracy; convert the original model, or decode "
+                        "this one first with --dialect none --format bf16",
+                        model_.path(), stored->weights.size(), w.module,
+                        Name(w.layout->format), Name(w.layout->dialect)));
       }
       dropped_.insert(w.parts.begin(), w.parts.end());
       modules.insert(w.module);
@@ -88,7 +89,8 @@ class Planner {
       stored_.emplace(codes, std::move(w));
     }
     dropped_.erase(nullptr);
-    // What scaled its input is of its codes, too.
+    // Other parts of these weights, such as input scales, are dropped with
+    // them.
     for (const ModelTensor& t : model_.tensors()) {
       if (modules.count(StorageOf(t.stored).module) > 0) dropped_.insert(&t);
     }
@@ -101,19 +103,21 @@ class Planner {
     if (!stored_.empty()) return absl::OkStatus();
     std::string where;
     if (const auto said = QuantizationsIn(model_.config()); !said.empty()) {
-      where = "its config.json has a " + said.front().place;
+      where = "its config.json has " + said.front().place;
     }
     for (const std::string_view name : kQuantizationFiles) {
       if (!where.empty() || model_.single_file()) break;
       if (model_.folder().OpenFile(std::string(name)).ok()) {
-        where = fmt::format("it has a {}", name);
+        where = fmt::format("the model has {}", name);
       }
     }
     if (where.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        fmt::format("{}: {}, but no weight is quantized in a way known here{}",
-                    model_.path(), where,
-                    carried_.empty() ? "; remove it if it is a leftover" : ""));
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: {}, but no weight has a known quantized format{}", model_.path(),
+        where,
+        carried_.empty()
+            ? "; remove that description if the model is not quantized"
+            : ""));
   }
 
   void Carry(const UnclearWeight& u, Role role, const char* kind) {
@@ -122,8 +126,9 @@ class Planner {
     for (const ModelTensor* t : u.tensors) carried_[t] = left;
   }
 
-  // No engine quantizes convolutions and heads, however their weights are
-  // stored. A factored linear layer is an error: its matrix is not there.
+  // Copies the factors of a weight. A linear layer with factors is an error
+  // unless --ignore names it, because the model does not store its matrix.
+  // Other layers would not be quantized anyway.
   absl::Status TakeFactored(const UnclearWeight& u) {
     const Role role = selector_.architecture().RoleOf(u.module);
     const bool linear = std::all_of(
@@ -134,13 +139,13 @@ class Planner {
         FirstMatch(selector_.ignore(), u.module) != nullptr) {
       return absl::OkStatus();
     }
-    return absl::InvalidArgumentError(fmt::format(
-        "{}: {} is made of factors: {} before the model is saved; or let "
-        "--ignore {} carry it as it is",
-        model_.path(), u.module, u.why, u.module));
+    return absl::InvalidArgumentError(
+        fmt::format("{}: {} is stored as factors: {} before you save the "
+                    "model, or copy them unchanged with --ignore {}",
+                    model_.path(), u.module, u.why, u.module));
   }
 
-  // Puts a tensor among those that are quantized or those that are copied.
+  // Decides whether the tensor is quantized, decoded, copied or dropped.
   absl::Status Sort(const ModelTensor& tensor) {
     if (const auto as = carried_.find(&tensor); as != carried_.end()) {
       if (said_.insert(as->second.module).second) {
@@ -165,7 +170,7 @@ class Planner {
     } else {
       Leave(tensor, kStacks, std::string(weights.status().message()));
     }
-    // A tensor is taken as a whole or not at all.
+    // If one weight of the tensor is left out, the whole tensor is.
     for (Weight& w : found) {
       if (auto s = selector_.CheckInclude(w.module, tied_); !s.ok()) return s;
       auto verdict = selector_.Judge(w);
@@ -205,9 +210,10 @@ class Planner {
       plan_.quantized_bytes_in -= w.source->stored.size;
       Keep(*w.source);
       plan_.left_out.push_back(
-          {w.module, Role::kLinear, "whose FP8 blocks engines refuse",
-           "it, or what engines fuse it with, has N or K that is no multiple "
-           "of 128, and they do not run FP8 blocks of such"});
+          {w.module, Role::kLinear,
+           "weights with FP8 blocks that engines refuse",
+           "engines run FP8 blocks only if N and K are multiples of 128 for "
+           "this weight and for all weights that they fuse with it"});
     }
   }
 
@@ -218,8 +224,8 @@ class Planner {
                               tensor.stored.size});
   }
 
-  // Handles weights that are not matrices: kernels of convolutions, experts
-  // stored one below the other, projections packed by torch.
+  // Leaves out weights that are not matrices named *.weight: kernels of
+  // convolutions, stacks of experts, projections that torch packs.
   void LeaveOther(const ModelTensor& tensor) {
     const std::vector<int64_t>& shape = tensor.stored.shape;
     const ModuleName name = SplitModule(ModuleOf(tensor.name()));
@@ -230,17 +236,18 @@ class Planner {
       return;
     }
     if (experts) {
-      Leave(tensor, kStacks, "experts in one tensor, in an unknown layout");
+      Leave(tensor, kStacks, "experts in one tensor with an unknown layout");
     } else {
       Leave(tensor, kOthers,
-            fmt::format("{} dimensions, another name than .weight, or read by "
-                        "torch's MultiheadAttention",
-                        shape.size()));
+            fmt::format(
+                "it has {} dimensions, and only matrices named *.weight are "
+                "quantized, except those of torch's MultiheadAttention",
+                shape.size()));
     }
   }
 
-  // Checks that every tensor is quantized, decoded, copied or part of a decoded
-  // weight, and only once.
+  // Checks that every tensor occurs exactly once: quantized, decoded, copied or
+  // dropped as a part of a decoded weight.
   absl::Status CheckSum() const {
     std::set<const ModelTensor*> seen(plan_.copies.begin(), plan_.copies.end());
     size_t count = plan_.copies.size();
@@ -258,9 +265,9 @@ class Planner {
     if (seen.size() == count && count == model_.tensors().size()) {
       return absl::OkStatus();
     }
-    return absl::InternalError(fmt::format("{}: {} of {} tensors are planned",
-                                           model_.path(), count,
-                                           model_.tensors().size()));
+    return absl::InternalError(
+        fmt::format("{}: the plan covers {} of {} tensors", model_.path(),
+                    count, model_.tensors().size()));
   }
 
   void NoteWhatIsOdd() {
@@ -275,16 +282,17 @@ class Planner {
     NoteLeft(kOfOtherClass, 0, &plan_);
     NoteLeft(kUnclear, 0, &plan_);
     NoteLeft(kFactored, /*least=*/5, &plan_);
-    // Kernels of convolutions are few, and users expect them to stay.
+    // Users do not expect convolutions to be quantized, so few of them need no
+    // note.
     NoteLeft(kOthers, /*least=*/5, &plan_);
     NoteIncluded(&plan_);
     if (!selector_.architecture().known()) {
       const std::string type = model_.model_type();
       plan_.notes.push_back(fmt::format(
-          "{}: weights are told apart by shape and name, and siblings with "
-          "one K and names nobody knows share an amax; --fuse, --include and "
-          "--ignore say otherwise",
-          type.empty() ? std::string("no model_type")
+          "{}: linear layers are recognized by shape and name, and siblings "
+          "with the same K and unknown names share an amax. Correct this with "
+          "--fuse, --include and --ignore",
+          type.empty() ? std::string("config.json has no model_type")
                        : fmt::format("unknown architecture {}", type)));
     }
     NoteTorn(model_, selector_.architecture(), &plan_);
@@ -339,11 +347,13 @@ class Planner {
   const Selection& selection_;
   const Selector& selector_;
   bool tied_ = false;
-  // Tensors of unknown formats that are copied, and the notes about them.
+  // Tensors of unknown formats that are copied, with their entries for
+  // left_out.
   std::map<const ModelTensor*, LeftOut> carried_;
   std::set<std::string> said_;
   std::vector<Weight> weights_;
-  // Quantized weights by their codes, and all tensors that they consist of.
+  // Quantized weights of the source, by their codes, and all tensors that they
+  // consist of.
   std::map<const ModelTensor*, StoredWeight> stored_;
   std::set<const ModelTensor*> dropped_;
   ConversionPlan plan_;

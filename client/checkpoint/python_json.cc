@@ -9,8 +9,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-// A number like NaN is replaced by a text that no file can contain: its first
-// character is zero.
+// A word that Python accepts as a number. Before parsing, it is replaced by a
+// string that begins with a zero character, which marks it.
 struct Word {
   std::string_view text;
   double value;
@@ -28,7 +28,7 @@ std::string Quoted(std::string_view word) {
   return text;
 }
 
-// Whether the word before `rest` is a key, judged by what follows.
+// Whether the word before `rest` is a key, because a colon follows.
 bool IsKey(std::string_view rest) {
   const size_t at = rest.find_first_not_of(" \t\r\n");
   return at != std::string_view::npos && rest[at] == ':';
@@ -58,7 +58,8 @@ std::string WithTexts(std::string_view json) {
   return out;
 }
 
-// In one pass, since a file may consist of such numbers. Keys stay as they are.
+// Removes the quotes and marks of such words, except from keys. Takes one pass,
+// since a file may consist of such words only.
 std::string WithoutQuotes(std::string_view text) {
   const std::string start = Quoted("").substr(0, 1 + kMarkInFile.size());
   std::string out;
@@ -116,7 +117,7 @@ absl::StatusOr<std::string> ReadText(const absl::StatusOr<InputFile>& file,
   if (!file.ok()) return file.status();
   if (file->size() > most) {
     return absl::InvalidArgumentError(
-        fmt::format("{}: {} bytes, more than such a file may have ({})",
+        fmt::format("{}: the file has {} bytes, more than the limit of {}",
                     file->path(), file->size(), most));
   }
   std::string text(file->size(), '\0');

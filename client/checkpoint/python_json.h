@@ -1,5 +1,5 @@
-// JSON in the dialect of Python's library, and thus of transformers: NaN,
-// Infinity and -Infinity are numbers.
+// Reads and writes JSON as Python's library and transformers do: NaN, Infinity
+// and -Infinity are numbers.
 #ifndef QUANTD_CLIENT_CHECKPOINT_PYTHON_JSON_H_
 #define QUANTD_CLIENT_CHECKPOINT_PYTHON_JSON_H_
 
@@ -19,20 +19,20 @@ using Json = nlohmann::ordered_json;
 absl::StatusOr<std::string> ReadText(const absl::StatusOr<InputFile>& file,
                                      size_t most);
 
-// Limit of nesting; real files reach ten. Copying, comparing and writing JSON
-// are recursive, and a file of brackets alone would overflow the stack.
+// The most levels of nesting that are accepted; real files have at most ten.
+// Copying, comparing and writing JSON are recursive, so that a file with
+// nothing but brackets would overflow the stack.
 inline constexpr int kMostNested = 200;
 bool NestsTooDeep(std::string_view json);
 
-// Throws the same exceptions as nlohmann's parser. `text` must not nest too
-// deep.
+// Throws the exceptions of nlohmann's parser. NestsTooDeep(text) must be false.
 Json ParsePythonJson(std::string_view text);
-// `indent` -1 writes one line.
+// Writes JSON with `indent` spaces for each level, or on one line if it is -1.
 std::string PythonJsonText(const Json& json, int indent);
 
-// Reads a JSON object from a file of at most `most` bytes. `T` either keeps the
-// order of keys or finds one among very many quickly. INVALID_ARGUMENT names
-// the file and what is wrong with it.
+// Reads a JSON object from a file of at most `most` bytes. `T` is a JSON type
+// that keeps the order of keys, or one that finds a key among very many
+// quickly. INVALID_ARGUMENT names the file and its fault.
 template <typename T>
 absl::StatusOr<T> ReadObject(const absl::StatusOr<InputFile>& file, size_t most,
                              T (*parse)(std::string_view)) {
@@ -42,22 +42,20 @@ absl::StatusOr<T> ReadObject(const absl::StatusOr<InputFile>& file, size_t most,
     return absl::InvalidArgumentError(fmt::format("{}: {}", file->path(), why));
   };
   if (NestsTooDeep(*text)) {
-    return bad(
-        fmt::format("JSON of more than {} objects and lists "
-                    "within each other",
-                    kMostNested));
+    return bad(fmt::format("the JSON has more than {} levels of nesting",
+                           kMostNested));
   }
   try {
     T json = parse(*text);
     if (!json.is_object()) {
       return bad(
-          fmt::format("a JSON object was expected, got {}", json.type_name()));
+          fmt::format("expected a JSON object, got {}", json.type_name()));
     }
     return json;
   } catch (const typename T::parse_error& e) {
-    return bad(fmt::format("no JSON: it goes wrong at byte {}", e.byte));
+    return bad(fmt::format("invalid JSON at byte {}", e.byte));
   } catch (const typename T::exception&) {
-    return bad("JSON with a number out of range");
+    return bad("the JSON has a number that is out of range");
   }
 }
 

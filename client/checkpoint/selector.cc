@@ -18,7 +18,7 @@ absl::Status Fits(const Weight& w, const WeightLayout& layout,
   }
   if (layout.high_half_first && w.rows % 16 != 0) {
     return absl::InvalidArgumentError(
-        fmt::format("N = {} is no multiple of 16, as {} wants it", w.rows,
+        fmt::format("N = {} is not a multiple of 16, as {} requires", w.rows,
                     Name(layout.dialect)));
   }
   return MakeQuantizePlan({FromSafetensorsName(w.dtype()), {w.rows, w.cols}},
@@ -55,11 +55,11 @@ absl::StatusOr<Selector> Selector::Make(const Model& model,
   made.model_type_ = model.model_type();
   if (selection.dialect == Dialect::kGptOss && model.has_config() &&
       made.model_type_ != "gpt_oss") {
-    return absl::InvalidArgumentError(fmt::format(
-        "--dialect gpt-oss: config.json says model_type \"{}\", and engines "
-        "read such stacks as the experts of gpt_oss alone; take --dialect "
-        "compressed-tensors or modelopt",
-        made.model_type_.substr(0, 200)));
+    return absl::InvalidArgumentError(
+        fmt::format("--dialect gpt-oss: the model_type in config.json is "
+                    "\"{}\", but engines read this dialect only for gpt_oss; "
+                    "use --dialect compressed-tensors or modelopt",
+                    made.model_type_.substr(0, 200)));
   }
   const auto layout = LayoutOf(selection.dialect, selection.format);
   if (!layout.ok()) return layout.status();
@@ -101,19 +101,19 @@ absl::Status Selector::CheckInclude(const std::string& module,
   }
   const Role role = architecture_.RoleOf(module);
   if (role == Role::kEmbedding && IsTable(module)) {
-    return absl::InvalidArgumentError(fmt::format(
-        "--include {}: {} is an embedding, whose rows engines look up as plain "
-        "numbers; --ignore it",
-        named->text(), module));
+    return absl::InvalidArgumentError(
+        fmt::format("--include {}: {} is an embedding, which engines do not "
+                    "support quantized; exclude it with --ignore",
+                    named->text(), module));
   }
-  // A classifier beside a tied head has a matrix of its own.
+  // Other heads, such as classifiers, have a matrix of their own.
   const std::string_view leaf = SplitModule(module).leaf;
   if (role == Role::kHead && tied &&
       (leaf.starts_with("lm_head") || leaf.starts_with("output") ||
        leaf == "embed_out")) {
     return absl::InvalidArgumentError(fmt::format(
-        "--include {}: {} is the matrix of the embeddings, config.json says "
-        "(tie_word_embeddings); untie it first, or --ignore it",
+        "--include {}: {} is tied to the embeddings (tie_word_embeddings in "
+        "config.json); untie it first, or exclude it with --ignore",
         named->text(), module));
   }
   return absl::OkStatus();
@@ -128,35 +128,37 @@ std::variant<const WeightLayout*, LeftOut> Selector::Judge(
   };
   const bool included = FirstMatch(include_, module) != nullptr;
   if (!MayBeLinear(role) && !included) {
-    return leave(
-        std::string(Describe(role)),
-        fmt::format("one of the {}; --include takes it", Describe(role)));
+    return leave(std::string(Describe(role)),
+                 fmt::format("one of the {}; quantize it with --include",
+                             Describe(role)));
   }
   if (const Pattern* p = FirstMatch(ignore_, module)) {
-    return leave("that --ignore names", fmt::format("--ignore {}", p->text()));
+    return leave("weights that --ignore names",
+                 fmt::format("--ignore {}", p->text()));
   }
   if (!only_.empty() && FirstMatch(only_, module) == nullptr) {
-    return leave("that --only does not name", "not in --only");
+    return leave("weights that --only does not name",
+                 "--only does not name it");
   }
   if (!included) {
     if (architecture_.model_class().kind == ModelKind::kOther) {
-      return leave(kOfOtherClass, "--include takes it");
+      return leave(kOfOtherClass, "quantize it with --include");
     }
     if (!ExpertsAbove(module).empty() &&
         !IsExpertOfEngines(model_type_, SplitModule(module).leaf)) {
       return leave(kOtherExperts,
-                   "no engine is known that takes quantized experts of that "
-                   "name; --include takes it");
+                   "no engine is known to support quantized experts with that "
+                   "name; quantize it with --include");
     }
     if (role == Role::kUnknown) {
       return leave(std::string(Describe(role)),
-                   "not a name that linear layers of such models are known to "
-                   "have; --include takes it");
+                   "linear layers of such models are not known to have this "
+                   "name; quantize it with --include");
     }
   }
   if (architecture_.IsTurned(module)) {
-    return leave("that are stored as K rows of N",
-                 "stored as K rows of N (Conv1D), which no engine takes "
+    return leave("weights that are stored as K rows of N",
+                 "stored as K rows of N (Conv1D), which no engine supports "
                  "quantized; save the model with Linear layers first");
   }
   const WeightLayout* layout = layout_;
@@ -164,15 +166,16 @@ std::variant<const WeightLayout*, LeftOut> Selector::Judge(
     if (!rule.pattern.Matches(module)) continue;
     layout = rule.layout;
     if (layout != nullptr) break;
-    return leave("that a rule leaves as they are",
+    return leave("weights that a rule leaves unquantized",
                  fmt::format("--rule {}=bf16", rule.pattern.text()));
   }
   if (layout->stacked && !IsStacked(*w.source)) {
-    return leave("that are no experts", fmt::format("{} quantizes experts only",
-                                                    Name(layout->dialect)));
+    return leave(
+        "weights that are not experts",
+        fmt::format("{} quantizes experts only", Name(layout->dialect)));
   }
   if (const auto s = Fits(w, *layout, ProfileOf(*layout)); !s.ok()) {
-    return leave("whose shape the format does not have",
+    return leave("weights with a shape that the format does not allow",
                  std::string(s.message()));
   }
   return layout;

@@ -1,5 +1,5 @@
-// Selects the weights that are quantized and their formats, by their roles and
-// the user's rules.
+// Decides which weights are quantized, and in which format, by their roles and
+// the user's options.
 #ifndef QUANTD_CLIENT_CHECKPOINT_SELECTOR_H_
 #define QUANTD_CLIENT_CHECKPOINT_SELECTOR_H_
 
@@ -15,35 +15,36 @@
 
 namespace quantd::checkpoint {
 
-// Reason for leaving out experts whose names no engine is known to take
-// quantized.
-inline constexpr char kOtherExperts[] = "experts that engines take plain";
+// The `kind` of experts that are left out because no engine is known to support
+// quantized experts with their names.
+inline constexpr char kOtherExperts[] =
+    "experts that no engine is known to support quantized";
 
 class Selector {
  public:
-  // INVALID_ARGUMENT for a pair of dialect and format that no library has, and
-  // for an invalid pattern or rule.
+  // INVALID_ARGUMENT if the dialect does not have the format, or for an invalid
+  // pattern or rule.
   static absl::StatusOr<Selector> Make(const Model& model,
                                        const Selection& selection);
 
   const Architecture& architecture() const { return architecture_; }
-  // The layout of weights without a rule.
+  // The layout of weights that no rule matches.
   const WeightLayout& layout() const { return *layout_; }
-  // The profile that makes the parts of a layout.
+  // The profile for weights of a layout.
   Profile ProfileOf(const WeightLayout& layout) const {
     return profile_.value_or(layout.profile);
   }
 
   const std::vector<Pattern>& ignore() const { return ignore_; }
-  // INVALID_ARGUMENT for a weight that --include names and no engine takes
-  // quantized. `tied` means that the head is the matrix of the embeddings.
+  // INVALID_ARGUMENT if --include names a weight that no engine supports
+  // quantized. `tied`: the head is tied to the embeddings.
   absl::Status CheckInclude(const std::string& module, bool tied) const;
 
-  // The weight's layout, or why it is left out.
+  // Returns the weight's layout, or the reason why it is left out.
   std::variant<const WeightLayout*, LeftOut> Judge(const Weight& weight) const;
 
  private:
-  // nullptr: not quantized.
+  // A --rule. The layout is nullptr for bf16, which means not quantized.
   struct Rule {
     Pattern pattern;
     const WeightLayout* layout = nullptr;

@@ -17,9 +17,11 @@ constexpr std::string_view kStep = "moe";
 
 struct StackRow {
   std::string_view leaf;
-  std::vector<std::string_view> parts;  // parts whose rows follow each other
-  bool back = false;                    // N is the hidden size, not K
-  // A substring of the parents' names, or the parent's name itself.
+  // projections, whose rows follow each other
+  std::vector<std::string_view> parts;
+  bool back = false;  // N, and not K, is the hidden size
+  // kExperts: a word in the name of the parent. Otherwise the parent's last
+  // name.
   std::string_view under = kExperts;
 };
 const std::vector<StackRow>& Stacks() {
@@ -32,8 +34,8 @@ const std::vector<StackRow>& Stacks() {
       {"w3", {"w3"}},
       {"down_proj", {"down_proj"}, /*back=*/true},
       {"w2", {"w2"}, /*back=*/true},
-      // Used by Granite, and by Step 3.5 and later. vLLM and SGLang read them
-      // quantized under "experts".
+      // Granite, and Step 3.5 and later. vLLM and SGLang expect the quantized
+      // experts below "experts".
       {"input_linear", {"gate_proj", "up_proj"}, false, "block_sparse_moe"},
       {"output_linear", {"down_proj"}, /*back=*/true, "block_sparse_moe"},
       {"gate_proj", {"gate_proj"}, false, kStep},
@@ -43,7 +45,7 @@ const std::vector<StackRow>& Stacks() {
   return *rows;
 }
 
-// Model types that store K rows of N.
+// Model types that store experts as K rows of N.
 constexpr std::string_view kInputFirst[] = {
     "llama4", "llama4_text", "gpt_oss", "qwen3_vl_moe", "qwen3_vl_moe_text"};
 
@@ -58,7 +60,7 @@ const StackRow* RowOf(const ModuleName& name) {
   return nullptr;
 }
 
-// Whether the parents' names occur only with experts.
+// Whether only experts have such names.
 bool IsOfExperts(const ModuleName& name) {
   return name.parent.find(kExperts) != std::string_view::npos ||
          name.parent.find("_moe") != std::string_view::npos ||
@@ -67,20 +69,20 @@ bool IsOfExperts(const ModuleName& name) {
          name.leaf == "output_linear";
 }
 
-// Whether K rows of N are stored. nullopt if the sides are equal or neither is
-// the hidden size.
+// Whether the stack stores K rows of N. nullopt if N equals K or neither is the
+// hidden size.
 std::optional<bool> IsInputFirst(const ModelTensor& tensor, const StackRow& row,
                                  int64_t hidden) {
   const std::vector<int64_t>& shape = tensor.stored.shape;
-  // Equals `hidden` if stored as N x K.
+  // The dimension that is the hidden size if the stack stores N x K.
   const int64_t first = row.back ? shape[1] : shape[2];
   const int64_t last = row.back ? shape[2] : shape[1];
   if (first == last || (first != hidden && last != hidden)) return std::nullopt;
   return first != hidden;
 }
 
-// All stacks of a model are stored one way, so stacks whose order is clear,
-// first those of the same layer, decide for the others.
+// Decides by other stacks, preferably of the same layer, because all stacks of
+// a model have the same order. nullopt if their orders are unknown, too.
 std::optional<bool> ByOthers(const Model& model, std::string_view parent,
                              int64_t hidden) {
   std::optional<bool> other;
@@ -102,14 +104,14 @@ bool IsStacked(const ModelTensor& tensor) {
   const std::vector<int64_t>& shape = tensor.stored.shape;
   if (shape.size() != 3) return false;
   if (RowOf(name) != nullptr) return true;
-  // Accepts other names if they belong to experts and not to a convolution.
+  // Other names count if they belong to experts and not to a convolution.
   return shape[0] > 1 && shape[1] > 1 && shape[2] > 1 && IsOfExperts(name) &&
          name.leaf.find("conv") == std::string_view::npos &&
          name.leaf.find("bias") == std::string_view::npos;
 }
 
 bool IsExpertOfEngines(std::string_view model_type, std::string_view leaf) {
-  // Engines make the experts of this type from plain parameters.
+  // Engines do not quantize the experts of this type.
   if (model_type == "arctic") return false;
   return std::any_of(Stacks().begin(), Stacks().end(),
                      [&](const StackRow& row) {
@@ -127,25 +129,25 @@ absl::StatusOr<std::vector<Weight>> Unstack(const Model& model,
   if (known == nullptr ||
       (known->under == kStep && !type.starts_with("step3p"))) {
     return absl::InvalidArgumentError(
-        "a stack of experts, and no engine is known that takes quantized "
-        "experts of that name");
+        "a stack of experts, and no engine is known to support quantized "
+        "experts with that name");
   }
   const StackRow& row = *known;
   const std::vector<int64_t>& shape = tensor.stored.shape;
   const int64_t hidden = FactsOf(model.config()).hidden_size;
   if (shape[1] != hidden && shape[2] != hidden) {
-    return absl::InvalidArgumentError(fmt::format(
-        "a stack of experts, and config.json's hidden_size ({}) is neither of "
-        "its dimensions",
-        hidden));
+    return absl::InvalidArgumentError(
+        fmt::format("a stack of experts, and none of its dimensions is the "
+                    "hidden_size of config.json ({})",
+                    hidden));
   }
   auto turned = IsInputFirst(tensor, row, hidden);
   if (!turned) turned = ByOthers(model, parent, hidden);
   if (!turned && Has(kInputFirst, type)) turned = true;
   if (!turned) {
     return absl::InvalidArgumentError(
-        "a stack of experts, and whether its rows are those of N or of K "
-        "cannot be told: they are as many, and no other stack tells");
+        "a stack of experts with N = K, and no other stack shows whether it is "
+        "stored as N x K or K x N");
   }
   const bool transposed = *turned;
   const int64_t rows = transposed ? shape[2] : shape[1];
@@ -153,12 +155,14 @@ absl::StatusOr<std::vector<Weight>> Unstack(const Model& model,
   const std::string bias = std::string(ModuleOf(tensor.name())) + "_bias";
   if (!whole && model.Find(bias) != nullptr) {
     return absl::InvalidArgumentError(
-        "a stack of experts with biases; --dialect gpt-oss keeps it one");
+        "a stack of experts with biases, which only --dialect gpt-oss can "
+        "store");
   }
   const auto parts = whole ? std::vector<std::string_view>{leaf} : row.parts;
   const auto count = static_cast<int64_t>(parts.size());
   if (rows % count != 0) {
-    return absl::InvalidArgumentError("a stack of gate and up of odd rows");
+    return absl::InvalidArgumentError(
+        "a stack of gate and up projections with an odd number of rows");
   }
   const size_t element =
       static_cast<size_t>(safetensors::BitsOf(tensor.stored.dtype) / 8);

@@ -19,8 +19,8 @@ std::string Before(const std::string& name, std::string_view suffix) {
   return name.substr(0, name.size() - suffix.size());
 }
 
-// Whether `dtype` is acceptable for a scale that `part` says is fp32: libraries
-// keep the weight's type, and block scales may be powers of two.
+// Whether a part may have type `dtype`. fp32 scales may also have the weight's
+// type, and block scales may be powers of two.
 bool IsTypeOf(const WeightLayout& layout, const StoredPart& part,
               const std::string& dtype) {
   if (part.dtype == dtype) return true;
@@ -30,8 +30,8 @@ bool IsTypeOf(const WeightLayout& layout, const StoredPart& part,
          (power && layout.scale_shape == ScaleShape::kBlocks);
 }
 
-// The weight of that layout whose codes this tensor holds; nullopt if it is not
-// one.
+// Returns the weight of that layout whose codes are this tensor; nullopt if the
+// tensor and its siblings do not fit the layout.
 std::optional<StoredWeight> Match(const Model& model, const ModelTensor& codes,
                                   const WeightLayout& layout) {
   const StoredPart& first = layout.parts[0];
@@ -66,7 +66,7 @@ std::optional<StoredWeight> Match(const Model& model, const ModelTensor& codes,
     if (part.source == PartSource::kCodes) continue;
     auto want = ShapeOf(layout, part.source, w.rows, w.cols);
     if (layout.stacked) want.insert(want.begin(), w.experts);
-    // A single number may have any shape.
+    // The global scale may have any shape, since it is one number.
     const bool number = part.source == PartSource::kGlobal &&
                         found->stored.size == sizeof(float);
     if (found->stored.shape != want && !number) return std::nullopt;
@@ -74,7 +74,7 @@ std::optional<StoredWeight> Match(const Model& model, const ModelTensor& codes,
   return w;
 }
 
-// The tensors of weights that are not plain, by module.
+// Tensors that are parts of quantized weights, by module.
 using PartGroups = std::map<std::string, std::vector<const ModelTensor*>>;
 
 PartGroups GroupsOf(const Model& model) {
@@ -86,7 +86,7 @@ PartGroups GroupsOf(const Model& model) {
   return groups;
 }
 
-// Describes the sibling tensors of a weight, for a message.
+// Describes the tensors of a module and its possible format, for a message.
 std::string Siblings(const Model& model, const std::string& module,
                      const PartGroups& groups) {
   std::vector<const safetensors::Tensor*> parts;
@@ -137,13 +137,13 @@ void SortUnclear(const Model& model, const PartGroups& groups,
         })) {
       std::vector<const safetensors::Tensor*> factors;
       for (const ModelTensor* t : u.tensors) factors.push_back(&t->stored);
-      u.why = fmt::format("{}, to be folded by {}", text, FoldingOf(factors));
+      u.why = fmt::format("{}; fold them with {}", text, FoldingOf(factors));
       out->factored.push_back(std::move(u));
     } else if (known) {
-      u.why = "beside its codes is what changes its numbers: " + text;
+      u.why = "tensors beside its codes change its values: " + text;
       out->altered.push_back(std::move(u));
     } else if (plain || codes.count(module) > 0) {
-      u.why = "its parts fit no dialect: " + text;
+      u.why = "its tensors fit no known dialect: " + text;
       const ModelTensor* weight = model.Find(module + ".weight");
       if (weight != nullptr &&
           std::find(tensors.begin(), tensors.end(), weight) == tensors.end()) {
@@ -153,7 +153,7 @@ void SortUnclear(const Model& model, const PartGroups& groups,
     } else if (!std::all_of(tensors.begin(), tensors.end(), [](const auto* t) {
                  return IsCommon(t->stored);
                })) {
-      u.why = "scales of a weight that is not there: " + text;
+      u.why = "the scales exist, but their weight does not: " + text;
       out->orphans.push_back(std::move(u));
     }
   }
@@ -223,14 +223,14 @@ absl::StatusOr<StoredModel> FindStored(const Model& model) {
       if (StoredAs(layout.format) != layout.format) continue;
       auto match = Match(model, tensor, layout);
       if (!match) continue;
-      // Some layouts of two dialects have the same tensors. ComfyUI's differ
-      // only in the order of bytes, and it takes weights without a label for
-      // plain numbers.
+      // Some layouts of different dialects have the same tensors. ComfyUI's
+      // differ only in the order of bytes, and are used only if the model has
+      // labels.
       const bool comfy = layout.dialect == Dialect::kComfy;
       if (comfy && !labelled) continue;
       if (!best || comfy || layout.dialect == configured) best = match;
     }
-    // Weights with ComfyUI's label are ComfyUI's, or of no known dialect.
+    // A weight with ComfyUI's label must have ComfyUI's layout.
     if (best && best->layout->dialect != Dialect::kComfy &&
         configured == Dialect::kNone &&
         FindLayout(Dialect::kComfy, best->layout->format) != nullptr &&
@@ -248,12 +248,12 @@ absl::StatusOr<StoredModel> FindStored(const Model& model) {
     if (module.empty()) continue;
     const auto [place, fresh] = seen.emplace(module, &tensor);
     const ModelTensor* plain = model.Find(module + ".weight");
-    // Unknown libraries may have several tensors of codes.
+    // A module of an unknown layout may have several tensors of codes.
     const bool alone = fresh || known.count(module) == 0;
     if (alone && (plain == nullptr || plain == &tensor || !fresh)) continue;
-    return absl::InvalidArgumentError(fmt::format(
-        "{}: {} is there twice, in two dialects at once: {}", model.path(),
-        module.substr(0, 200), Siblings(model, module, groups)));
+    return absl::InvalidArgumentError(
+        fmt::format("{}: {} is stored twice, in two dialects: {}", model.path(),
+                    module.substr(0, 200), Siblings(model, module, groups)));
   }
   SortUnclear(model, groups, seen, &out);
   return out;
@@ -261,8 +261,8 @@ absl::StatusOr<StoredModel> FindStored(const Model& model) {
 
 namespace {
 
-// The FP8 block size in a description, if it is not 128 x 128, since shapes of
-// scales do not always reveal it; empty: none.
+// The FP8 block size in a description if it is not 128 x 128, else "". The
+// shapes of scales do not always reveal it.
 std::string OtherBlocks(const Json& quantization) {
   std::vector<const Json*> said = {&quantization};
   if (const auto groups = quantization.find("config_groups");
@@ -295,10 +295,10 @@ absl::Status RefuseUnclear(const Model& model, const StoredModel& stored,
   for (const SaidQuantization& said : QuantizationsIn(model.config())) {
     if (block == stored.weights.end() || !said.json->is_object()) continue;
     if (const auto other = OtherBlocks(*said.json); !other.empty()) {
-      return absl::InvalidArgumentError(fmt::format(
-          "{}: {}: config.json's {} has a {}, and FP8 blocks are read as "
-          "128 x 128 here; take the original model",
-          model.path(), block->module, said.place, other));
+      return absl::InvalidArgumentError(
+          fmt::format("{}: {}: {} in config.json has a {}, but only FP8 blocks "
+                      "of 128 x 128 are supported; use the original model",
+                      model.path(), block->module, said.place, other));
     }
   }
   size_t count = 0;
@@ -311,11 +311,11 @@ absl::Status RefuseUnclear(const Model& model, const StoredModel& stored,
   }
   if (first == nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(fmt::format(
-      "{}: {}: {}{}; take the original model{}", model.path(), first->module,
+      "{}: {}: {}{}; use the original model{}", model.path(), first->module,
       first->why,
-      count > 1 ? fmt::format(", and {} more weights like it", count - 1) : "",
-      ignore ? fmt::format(", or let --ignore {} carry it as it is, which only "
-                           "an engine that knows it can load",
+      count > 1 ? fmt::format(", and {} more such weights", count - 1) : "",
+      ignore ? fmt::format(", or copy it unchanged with --ignore {} if your "
+                           "engine loads this format",
                            first->module)
              : ""));
 }

@@ -14,9 +14,9 @@
 namespace quantd::checkpoint {
 namespace {
 
-constexpr size_t kBytes = 256;  // number of byte values
+constexpr size_t kBytes = 256;  // number of values of a byte
 
-// More scales are read together with their rows.
+// Up to this many scales are read at once. More are read with their rows.
 constexpr int64_t kMostScales = int64_t{1} << 16;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -28,7 +28,7 @@ T Load(absl::Span<const std::byte> bytes, size_t i) {
   return value;
 }
 
-// Decodes a byte with a sign, an exponent and `mantissa` bits; all values are
+// Decodes a byte with a sign, an exponent and `mantissa` bits. Every code is
 // finite.
 float FromSmall(uint32_t code, int mantissa, int bias) {
   const int exponent = static_cast<int>(code >> mantissa & (0x7F >> mantissa));
@@ -69,7 +69,8 @@ float FromHalf(uint16_t bits) {
 constexpr float kE2M1[16] = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
                              -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
-// The product, with the last bit set if fp32 cannot represent it.
+// The product rounded to odd: truncated to fp32, with the last bit set if it is
+// inexact.
 float OddProduct(float a, float b) {
   const double exact = double{a} * double{b};
   const auto nearest = static_cast<float>(exact);
@@ -181,7 +182,7 @@ absl::Status WeightValues::ReadScales(int64_t row, int64_t count) {
     if (!global.ok()) return global.status();
     if (global->size() != 1) {
       return absl::InvalidArgumentError(
-          fmt::format("{}: one global scale was expected", weight_->module));
+          fmt::format("{}: expected one global scale", weight_->module));
     }
     number = (*global)[0];
     global_ = layout.global == Global::kDivisor ? 1 / number : number;
@@ -195,7 +196,7 @@ absl::Status WeightValues::ReadScales(int64_t row, int64_t count) {
   const int64_t lines = ready_ ? down : count;
   scales_.resize(static_cast<size_t>(lines * across_));
   const ModelTensor& part = *weight_->part(PartSource::kScales);
-  // Scales of this expert only.
+  // Reads the scales of this expert only.
   const auto first =
       static_cast<size_t>((expert_ * down + first_line_) * across_);
   const auto scales = swizzled_ && weight_->experts == 1
@@ -209,7 +210,7 @@ absl::Status WeightValues::ReadScales(int64_t row, int64_t count) {
       const auto from = static_cast<size_t>(at);
       if (from >= scales->size()) {
         return absl::InvalidArgumentError(
-            fmt::format("{}: too few scales", weight_->module));
+            fmt::format("{}: the tensor has too few scales", weight_->module));
       }
       scales_[static_cast<size_t>(i * across_ + j)] =
           layout.global == Global::kDivisor ? (*scales)[from] / number
@@ -230,7 +231,7 @@ absl::Status WeightValues::Mend(size_t first) {
   const std::byte magnitude{half ? uint8_t{0x77} : uint8_t{0x7F}};
   const auto across = static_cast<size_t>(across_);
   std::vector<std::byte> codes(line);
-  std::vector<size_t> bad;  // blocks of a line that may be zeros
+  std::vector<size_t> bad;  // blocks of the line whose scale is not finite
   for (size_t begin = 0; begin < scales_.size(); begin += across) {
     bad.clear();
     for (size_t j = 0; j < across; ++j) {

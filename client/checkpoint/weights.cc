@@ -15,8 +15,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Some libraries store scales in the type of the weight, where others store
-// fp32.
+// The type of the part. Some profiles store scales in the type of the weight,
+// where others store fp32.
 std::string TypeOf(const Weight& w, const StoredPart& part) {
   if (part.source != PartSource::kScales || part.dtype != "F32") {
     return std::string(part.dtype);
@@ -33,24 +33,24 @@ bool MayHaveInputScale(const WeightLayout& layout) {
                      });
 }
 
-// Refuses a weight that lacks a scale of activations and whose format needs
-// one.
+// INVALID_ARGUMENT if the weight's format needs an input scale and it has none.
 absl::Status CheckInput(const Weight& w) {
   if (w.input_amax) return absl::OkStatus();
   if (w.layout->dialect == Dialect::kCompressedTensors &&
       w.layout->format == WeightFormat::kFp8 &&
       !ExpertsAbove(w.module).empty()) {
     return absl::InvalidArgumentError(fmt::format(
-        "{}: engines refuse experts in fp8 without --input-amax, for the "
-        "scales of their activations; take --format fp8_dynamic, or --rule "
+        "{}: engines refuse fp8 experts without scales of the activations; "
+        "give --input-amax, or use --format fp8_dynamic, or --rule "
         "\"re:.*experts.*=fp8_dynamic\" before other rules",
         w.module));
   }
   if (!w.layout->needs_input_scale) return absl::OkStatus();
   return absl::InvalidArgumentError(fmt::format(
-      "{}: engines need a scale of the activations with --dialect {} --format "
-      "{} and go wrong without one; give --input-amax that has it, or take "
-      "--dialect compressed-tensors, whose fp8 finds its scales at run time",
+      "{}: with --dialect {} --format {} engines need a scale of the "
+      "activations and give wrong results without it; give --input-amax with "
+      "this module, or use --dialect compressed-tensors, whose fp8 computes "
+      "the scales at run time",
       w.module, Name(w.layout->dialect), Name(w.layout->format)));
 }
 
@@ -63,7 +63,7 @@ std::vector<Weight> TakeUneven(const Model& model,
   const auto of_blocks = [](const Weight& w) {
     return w.layout->format == WeightFormat::kFp8Block;
   };
-  // Engines treat all experts of a layer as one.
+  // All experts of a layer must have the same format in engines.
   const auto key_of = [&](const Weight& w) {
     std::string key(ExpertsAbove(w.module));
     if (key.empty()) key = architecture.FusionKey(w.module, w.cols);
@@ -119,8 +119,8 @@ absl::StatusOr<std::vector<Weight>> WeightsOf(const Model& model,
   if (shape.size() != 2 || !tensor.name().ends_with(".weight")) return weights;
   Weight w;
   w.module = std::string(ModuleOf(tensor.name()));
-  // torch.nn.MultiheadAttention uses this weight directly, not through its
-  // module.
+  // Skips the out_proj of torch.nn.MultiheadAttention, which reads this weight
+  // directly instead of calling the module.
   const ModuleName name = SplitModule(w.module);
   if (name.leaf == "out_proj" &&
       model.Find(std::string(name.parent) + ".in_proj_weight") != nullptr) {
@@ -142,7 +142,7 @@ std::vector<FusedWeights> FuseWeights(std::vector<Weight> weights,
     std::string key;
     if (NeedsAmax(*w.layout)) {
       key = architecture.FusionKey(w.module, w.cols);
-      // One scale serves one format.
+      // Weights of different formats cannot share a scale.
       if (!key.empty()) key += Name(w.layout->format);
     }
     const auto [place, fresh] = key.empty()
@@ -165,7 +165,7 @@ std::vector<FusedWeights> FuseWeights(std::vector<Weight> weights,
 absl::Status TakeInputs(const Selection& selection, ConversionPlan* plan) {
   std::vector<std::string> missing;
   bool any = false;
-  // One expert with a scale and one without, of each stack.
+  // For each stack of experts, one expert with a scale and one without.
   std::map<std::string_view, std::array<const Weight*, 2>> stacks;
   for (FusedWeights& group : plan->groups) {
     // Fused weights have the same input, so they share the largest amax.
@@ -188,24 +188,26 @@ absl::Status TakeInputs(const Selection& selection, ConversionPlan* plan) {
   if (!selection.input_amax.empty() && !missing.empty()) {
     if (!any) {
       return absl::InvalidArgumentError(
-          fmt::format("--input-amax: it has none of {} weights, {} for one",
+          fmt::format("--input-amax: the file has none of the {} weights, for "
+                      "example not {}",
                       missing.size(), missing.front()));
     }
     constexpr size_t kNamed = 8;
     const size_t more = missing.size() - std::min(kNamed, missing.size());
     missing.resize(missing.size() - more);
     plan->notes.push_back(
-        fmt::format("no scales of activations, for --input-amax has none: {}{}",
+        fmt::format("no scale of the activations, because --input-amax does "
+                    "not have the module: {}{}",
                     fmt::join(missing, ", "),
                     more > 0 ? fmt::format(" and {} more", more) : ""));
   }
   for (const auto& [stack, pair] : stacks) {
     const auto [with, without] = pair;
     if (with == nullptr || without == nullptr) continue;
-    return absl::InvalidArgumentError(fmt::format(
-        "--input-amax: it has {} and not {}, and engines quantize what comes "
-        "into all experts of a layer, or into none",
-        with->module, without->module));
+    return absl::InvalidArgumentError(
+        fmt::format("--input-amax: the file has {} but not {}, and engines "
+                    "quantize the inputs of all experts of a layer or of none",
+                    with->module, without->module));
   }
   for (const FusedWeights& group : plan->groups) {
     for (const Weight& w : group.weights) {
@@ -232,7 +234,8 @@ std::vector<safetensors::Tensor> PartsOf(Weight* w) {
   return tensors;
 }
 
-// The codes of the stack are [E, N, K / 32, 16], the scales [E, N, K / 32].
+// The codes of a stack have the shape [E, N, K / 32, 16], its scales [E, N, K /
+// 32].
 std::vector<safetensors::Tensor> PartsOfStack(
     const std::vector<Weight*>& experts) {
   std::vector<safetensors::Tensor> tensors;

@@ -13,7 +13,7 @@
 namespace quantd::quantctl {
 namespace {
 
-// Why a command ends before its last tensor.
+// The reason for which a command ends before its last tensor.
 struct Stop {
   int code = kOk;
   absl::Status status;
@@ -21,9 +21,8 @@ struct Stop {
 
 using Take = std::function<absl::Status(const InputTensor&, Result, Record*)>;
 
-// Quantizes two tensors at a time and hands over the results in order. Stops as
-// soon as the server is known to be gone, the source cannot be read or `take`
-// cannot write.
+// Quantizes two tensors at a time and passes the results to `take` in order.
+// Stops if the server is gone, the source cannot be read or `take` fails.
 Stop QuantizeAll(Client& client, const Options& options,
                  const TensorInput& input, const PieceOptions& pieces,
                  Progress* progress, Report* report, const Take& take) {
@@ -32,7 +31,8 @@ Stop QuantizeAll(Client& client, const Options& options,
     std::future<absl::StatusOr<Result>> future;
   };
   const std::vector<const InputTensor*> tensors = Eligible(input);
-  // Declared before `pending`, whose futures wait for their calls.
+  // Declared before `pending`, because the futures in it use `call` until they
+  // are destroyed.
   CallOptions call = CallOf(options);
   call.cancel.emplace();
   std::deque<Pending> pending;
@@ -148,7 +148,7 @@ int RunAmax(const Options& options) {
     amax.non_finite = options.quantize.non_finite;
     amax.domain = options.domain;
     amax.splits = options.quantize.splits;
-    // Only the rotation of rows needs whole blocks.
+    // Tensors without whole blocks can have only the plain amax.
     amax.rowwise_rht = MakeRhtAmaxPlan(t->desc, amax).ok();
     const Timer timer;
     const auto result = RhtAmaxInPieces(**client, t->desc, t->read, amax,
@@ -179,7 +179,7 @@ int RunAmax(const Options& options) {
 int RunSample(const Options& options) {
   if (options.sample_rows > kMaxElements / options.sample_cols) {
     return Fail(options, kUsage,
-                absl::InvalidArgumentError("the sample is too large"));
+                absl::InvalidArgumentError("--rows times --cols is too large"));
   }
   const size_t count =
       static_cast<size_t>(options.sample_rows * options.sample_cols);

@@ -1,4 +1,4 @@
-// `quantctl dequantize`.
+// Implements `quantctl dequantize`.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -14,7 +14,8 @@
 namespace quantd::quantctl {
 namespace {
 
-// Writes decoded tensors: one to .npy, or any number to .safetensors.
+// Writes decoded tensors: one to a .npy file, or any number to a .safetensors
+// file.
 class DecodedOutput {
  public:
   static absl::StatusOr<DecodedOutput> Create(
@@ -48,7 +49,8 @@ class DecodedOutput {
   std::optional<safetensors::Writer> safetensors_;
 };
 
-// Writes a decoded piece of a matrix of `cols` columns to its place.
+// Writes a decoded piece of a matrix with `cols` columns to its position
+// `place`.
 absl::Status WritePiece(DecodedOutput& output, const std::string& name,
                         int64_t cols, size_t element, const Shard& place,
                         absl::Span<const std::byte> bytes) {
@@ -65,13 +67,14 @@ absl::Status WritePiece(DecodedOutput& output, const std::string& name,
   return absl::OkStatus();
 }
 
-// The copy that the user named, or the only one, or the rowwise one.
+// The copy to decode: the one that the user named, or the only one, or the
+// rowwise copy.
 Usage PickCopy(const Options& options, Usage usage) {
   if (options.decode_usage != Usage::kUnspecified) return options.decode_usage;
   return HasRowwise(usage) ? Usage::kRowwise : Usage::kColumnwise;
 }
 
-// Size of the codes and scales of a copy.
+// The size of a copy's codes and scales.
 uint64_t CopyBytes(const Plan& plan, Usage usage) {
   const bool columnwise = usage == Usage::kColumnwise;
   uint64_t bytes = 0;
@@ -95,14 +98,15 @@ int RunDequantize(const Options& options) {
   if (names.empty()) {
     return Fail(options, kBadInput,
                 absl::InvalidArgumentError(fmt::format(
-                    "{}: holds no quantized tensor", options.input)));
+                    "{}: the file has no quantized tensor", options.input)));
   }
   if (npy && names.size() != 1) {
-    return Fail(options, kUsage,
-                absl::InvalidArgumentError(fmt::format(
-                    "{}: a .npy file holds one tensor, {} are to be decoded; "
-                    "name one with --tensor or write a .safetensors file",
-                    options.output, names.size())));
+    return Fail(
+        options, kUsage,
+        absl::InvalidArgumentError(fmt::format(
+            "{}: a .npy file holds one tensor, but {} are to be decoded; name "
+            "one with --tensor, or write a .safetensors file",
+            options.output, names.size())));
   }
   std::vector<DType> dtypes;
   std::vector<int64_t> cols;
@@ -113,15 +117,15 @@ int RunDequantize(const Options& options) {
     if (!d.ok()) return Fail(options, kBadInput, d.status());
     DType dtype =
         options.dtype == DType::kUnspecified ? d->tensor.dtype : options.dtype;
-    // numpy has no bf16; every bf16 number is an fp32 number.
+    // NumPy has no bf16. Every bf16 number is exact in fp32.
     if (npy && options.dtype == DType::kUnspecified && dtype == DType::kBF16) {
       dtype = DType::kF32;
     }
     if (npy && dtype == DType::kBF16) {
       return Fail(options, kUsage,
                   absl::InvalidArgumentError(
-                      "--dtype bf16: .npy has no bf16; choose f32 or f16, or "
-                      "write a .safetensors file"));
+                      "--dtype bf16: .npy files cannot hold bf16; use f32 or "
+                      "f16, or write a .safetensors file"));
     }
     const auto plan = MakeQuantizePlan(d->tensor, d->options);
     if (!plan.ok()) return Fail(options, kBadInput, plan.status());

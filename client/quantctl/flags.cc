@@ -52,7 +52,7 @@ std::optional<float> ParseEstimate(const std::string& text) {
   float value = 0;
   const char* const end = text.data() + text.size();
   const auto parsed = std::from_chars(text.data(), end, value);
-  // The plan checks whether it is finite and positive.
+  // Does not check for finite and positive values; the plan does.
   if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
   return value;
 }
@@ -69,7 +69,7 @@ std::string FormatNames() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// Parses a format by its own name, or by its name in models.
+// Parses the name of a format of tensors, or of a format of models.
 std::optional<QuantizeOptions> ParseFormatWord(const std::string& text) {
   QuantizeOptions options;
   if (const auto format = ParseFormat(text)) {
@@ -90,8 +90,8 @@ constexpr std::pair<Scaling, std::string_view> kFamilies[] = {
     {Scaling::kMx, "MX"},
     {Scaling::kBlock, "FP8 block"}};
 
-// " [NVFP4, mxfp4]": the formats that an option applies to, whole families by
-// name.
+// The formats and families of formats to which an option applies, for its help:
+// " [NVFP4, mxfp4]".
 std::string For(Option option) {
   std::vector<std::string_view> names;
   for (const auto& [scaling, family] : kFamilies) {
@@ -111,8 +111,8 @@ void AddScales(CLI::App* app, Options* o) {
   QuantizeOptions& q = o->quantize;
   app->add_option("--given-amax-rowwise,--rowwise-amax", q.rowwise_amax,
                   "Use this amax for the rowwise copy instead of computing it: "
-                  "one, one for each group, or one for each row; without RHT "
-                  "one alone serves both copies" +
+                  "one value, or one for each group or row; without RHT one "
+                  "value serves both copies" +
                       For(kOptGivenAmax))
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -123,40 +123,39 @@ void AddScales(CLI::App* app, Options* o) {
       ->allow_extra_args(false)
       ->group(kAmax);
   Named(app, "--amax-estimation-scale,--estimate", "C",
-        "Estimate the amax after rotation: the amax before it times C",
+        "Estimate the amax after rotation as C times the amax before",
         "a number, activations (2) or gradients (1)", ParseEstimate,
         [o](float c) { o->quantize.nvfp4.amax_estimation_scale = c; })
       ->group(kAmax);
-  Named(
-      app, "--four-over-six", "METRIC",
-      "Map each block to 4 or to 6, whichever errs less" + For(kOptFourOverSix),
-      "off, mae or mse", ParseFourOverSix,
-      [o](FourOverSix f) { o->quantize.nvfp4.four_over_six = f; })
+  Named(app, "--four-over-six", "METRIC",
+        "Scale each block to 4 or to 6, whichever errs less" +
+            For(kOptFourOverSix),
+        "off, mae or mse", ParseFourOverSix,
+        [o](FourOverSix f) { o->quantize.nvfp4.four_over_six = f; })
       ->group(kAmax);
   app->add_flag("--scale-256", q.form.scale_256,
-                "With --four-over-six: 256 as the largest block scale")
+                "With --four-over-six: limit block scales to 256")
       ->group(kAmax);
   app->add_flag("--fast-error", q.nvfp4.fast_error,
-                "With --four-over-six: compare before scaling back")
+                "With --four-over-six: compare errors before scaling back")
       ->group(kAmax);
   app->add_option("--epsilon", q.fp8.epsilon,
-                  "A smaller amax counts as this one" + For(kOptEpsilon))
+                  "Replace smaller amaxes by this one" + For(kOptEpsilon))
       ->group(kAmax);
   Named(app, "--power-of-two", "YES/NO",
-        "Scales that are powers of two (default: only in block scaling)" +
+        "Use only powers of two as scales (default: only in block scaling)" +
             For(kOptPowerOfTwo),
         "yes or no", ParseYesNo,
         [o](bool yes) { o->quantize.fp8.power_of_two = yes; })
       ->group(kAmax);
   app->add_option("--scale", q.fp8.scale,
-                  "Delayed scaling: multiply by this, or by one for each "
-                  "group, instead of computing it" +
+                  "Delayed scaling: use this scale, or one for each group" +
                       For(kOptGivenScale))
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group(kAmax);
   Named(app, "--scale-rule", "RULE",
-        "Exponent a block shares" + For(kOptScaleRule),
+        "Rounding of the exponent that a block shares" + For(kOptScaleRule),
         "up, floor, ceil or even", ParseScaleRule,
         [o](ScaleRule r) { o->quantize.mx.scale_rule = r; })
       ->group(kAmax);
@@ -164,49 +163,52 @@ void AddScales(CLI::App* app, Options* o) {
 
 void AddForm(CLI::App* app, Options* o) {
   CopyForm& form = o->quantize.form;
-  Named(app, "--scale-layout", "LAYOUT",
-        "Order of the scales; swizzled: 128x4 tiles" + For(kOptSwizzled),
-        "linear or swizzled", ParseLayout,
-        [o](Layout l) { o->quantize.form.scale_layout = l; })
+  Named(
+      app, "--scale-layout", "LAYOUT",
+      "Order of the scales; swizzled means tiles of 128x4" + For(kOptSwizzled),
+      "linear or swizzled", ParseLayout,
+      [o](Layout l) { o->quantize.form.scale_layout = l; })
       ->group(kForm);
   app->add_flag("--compact-scales", form.compact_scales,
-                "One scale for a square, not one for each of its lines" +
+                "One scale for each square, not for each of its rows" +
                     For(kOptCompact))
       ->group(kForm);
   app->add_flag("--row-scaled", form.row_scaled,
-                "One amax for each row of a copy" + For(kOptRowScaled))
+                "Use one amax for each row of a copy" + For(kOptRowScaled))
       ->group(kForm);
 }
 
 void AddRounding(CLI::App* app, Options* o) {
   Named(app, "--rounding", "HOW",
-        "Between two codes; stochastic" + For(kOptStochastic),
+        "Rounding between two codes; stochastic" + For(kOptStochastic),
         "nearest or stochastic", ParseRounding,
         [o](Rounding r) { o->quantize.rounding = r; })
       ->group(kRounding);
   app->add_option("--seed", o->seed,
-                  "Seed of stochastic rounding (default: drawn, and kept in "
-                  "the file)")
+                  "Seed of stochastic rounding (default: a random one, which "
+                  "the file records)")
       ->check(CLI::NonNegativeNumber)
       ->group(kRounding);
   app->add_option("--seed-offset", o->quantize.stochastic.seed_offset,
-                  "Another stream of the same seed")
+                  "Number of another random stream of the same seed")
       ->check(CLI::NonNegativeNumber)
       ->group(kRounding);
 }
 
 void AddBeside(CLI::App* app, Options* o) {
   QuantizeOptions& q = o->quantize;
-  app->add_flag("--statistics", q.statistics,
-                "Count clipped and flushed values, find the largest error")
+  app->add_flag(
+         "--statistics", q.statistics,
+         "Also count clipped and flushed values, and find the largest error")
       ->group(kBeside);
-  app->add_flag("--dbias", q.dbias, "Sums of the columns")->group(kBeside);
+  app->add_flag("--dbias", q.dbias, "Sums of the columns of the input")
+      ->group(kBeside);
   Named(app, "--dbias-dtype", "DTYPE", "Their type (default: the input's)",
         "f32, f16 or bf16", ParseFloat,
         [o](DType t) { o->quantize.dbias_dtype = t; })
       ->group(kBeside);
   app->add_flag("--amax,--plain-amax", q.want_amax,
-                "Largest magnitude, whatever the format")
+                "Also compute the largest magnitude, in any format")
       ->group(kBeside);
 }
 
@@ -234,7 +236,8 @@ absl::Status SettleSigns(Options* o) {
         "--rht-dimension: expected 16, 32, 64 or 128, got {}", rht.dimension));
   }
   if (!o->sign_mask.empty() && o->sign_seed) {
-    return absl::InvalidArgumentError("--sign-mask or --sign-seed, not both");
+    return absl::InvalidArgumentError(
+        "--sign-mask and --sign-seed exclude each other");
   }
   if (o->sign_seed) {
     rht.sign_mask = RandomSignMask(*o->sign_seed, rht.dimension);
@@ -242,9 +245,9 @@ absl::Status SettleSigns(Options* o) {
   if (o->sign_mask.empty()) return absl::OkStatus();
   rht.sign_mask = SignMaskFromHex(o->sign_mask, rht.dimension);
   if (rht.sign_mask) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("--sign-mask: expected {} bits as HEX, like 0xD7E8, got {}",
-                  rht.dimension, o->sign_mask));
+  return absl::InvalidArgumentError(fmt::format(
+      "--sign-mask: expected {} bits in hexadecimal, like 0xD7E8, got {}",
+      rht.dimension, o->sign_mask));
 }
 
 absl::Status SettleUsage(Options* o) {
@@ -256,23 +259,23 @@ absl::Status SettleUsage(Options* o) {
   }
   q.usage = o->usage;
   if ((rotated & ~static_cast<int>(q.usage)) == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(fmt::format(
-      "--rht: rotates a copy that --usage {} does not make; add it to --usage "
-      "or leave it out of --rht",
-      Name(q.usage)));
+  return absl::InvalidArgumentError(
+      fmt::format("--rht rotates a copy that --usage {} does not make; add the "
+                  "copy to --usage or remove it from --rht",
+                  Name(q.usage)));
 }
 
 }  // namespace
 
 void AddJson(CLI::App* app, Options* o) {
   app->add_flag("--json", o->json, "Print one JSON object instead of a table");
-  app->add_flag("-v,--verbose", o->verbose, "Name every tensor left out");
+  app->add_flag("-v,--verbose", o->verbose, "Name every skipped tensor");
 }
 
 void AddInput(CLI::App* app, Options* o, const char* what) {
   app->add_option("FILE", o->input, what)->required()->type_name("FILE");
   app->add_option("--tensor", o->tensors,
-                  "Only this tensor of the file (may be repeated)")
+                  "Process only this tensor of the file (may be repeated)")
       ->allow_extra_args(false)
       ->type_name("NAME");
 }
@@ -280,8 +283,8 @@ void AddInput(CLI::App* app, Options* o, const char* what) {
 void AddOutput(CLI::App* app, Options* o, const char* help) {
   const bool npy = std::string_view(help).find(".npy") != std::string::npos;
   const auto check = [npy](const std::string& name) -> std::string {
-    // Only a regular file needs the extension; anything else gets .safetensors
-    // content. A link may lead to standard output.
+    // Only regular files need the extension. Links and devices, which may be
+    // standard output, receive .safetensors content.
     struct stat info = {};
     const bool stream = name == "-" || (lstat(name.c_str(), &info) == 0 &&
                                         !S_ISREG(info.st_mode));
@@ -289,7 +292,7 @@ void AddOutput(CLI::App* app, Options* o, const char* help) {
         (npy && HasExtension(name, ".npy"))) {
       return "";
     }
-    return fmt::format("expected a name that ends in {}.safetensors, got {}",
+    return fmt::format("expected a name that ends with {}.safetensors, got {}",
                        npy ? ".npy or " : "", name);
   };
   app->add_option("-o,--output,--out", o->output, help)
@@ -300,7 +303,7 @@ void AddOutput(CLI::App* app, Options* o, const char* help) {
 
 void AddFlatten(CLI::App* app, Options* o) {
   app->add_option("--flatten-axis", o->flatten_axis,
-                  "Where the dimensions split into rows and columns")
+                  "First dimension that counts as columns instead of rows")
       ->capture_default_str();
 }
 
@@ -310,14 +313,15 @@ void AddRotation(CLI::App* app, Options* o) {
       ->capture_default_str()
       ->group(kRotation);
   app->add_option("--sign-mask", o->sign_mask,
-                  "Signs, bit i set: sign i is -1; as many bits as the "
-                  "dimension (default: 0xD7E8, repeated)")
+                  "Signs of the rotation: bit i is set if sign i is -1; as "
+                  "many bits as the dimension (default: 0xD7E8, repeated)")
       ->type_name("HEX")
       ->group(kRotation);
-  app->add_option("--sign-seed", o->sign_seed, "Random signs by this seed")
+  app->add_option("--sign-seed", o->sign_seed,
+                  "Random signs of the rotation from this seed")
       ->check(CLI::NonNegativeNumber)
       ->group(kRotation);
-  Named(app, "--non-finite", "POLICY", "What NaN and Inf in the input do",
+  Named(app, "--non-finite", "POLICY", "Treatment of NaN and Inf in the input",
         "ignore, propagate or reject", ParseNonFinite,
         [o](NonFinite n) { o->quantize.non_finite = n; });
 }
@@ -326,8 +330,8 @@ void AddSplits(CLI::App* app, Options* o) {
   app->add_option_function<std::vector<int64_t>>(
          "--splits",
          [o](const std::vector<int64_t>& rows) { o->quantize.splits = rows; },
-         "Rows of the groups, each of them quantized as if alone; zeros "
-         "are legal")
+         "Numbers of rows of the groups, each of which is quantized "
+         "separately; zeros are allowed")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("ROWS,...")
@@ -344,15 +348,15 @@ void AddQuantize(CLI::App* app, Options* o) {
           o->quantize.form.scale_256 = q.form.scale_256;
         });
   Named(app, "--profile", "LIBRARY",
-        "Write the bytes of another library (default te)" + For(kOptProfile),
+        "Library whose bytes to write (default te)" + For(kOptProfile),
         ProfileNames(), ParseProfile,
         [o](Profile p) { o->quantize.profile = p; });
   Named(app, "--usage", "USAGE",
-        "Which copies to make (default: those to rotate, else rowwise)",
+        "Copies to make (default: the ones to rotate, else rowwise)",
         "rowwise, columnwise, both, or none (only the other parts)", ParseUsage,
         [o](Usage u) { o->usage = u; });
   Named(app, "--rht", "USAGE",
-        "Which copies to rotate first (default none)" + For(kOptRht),
+        "Copies to rotate before quantizing (default none)" + For(kOptRht),
         "none, rowwise, columnwise or both", ParseRht,
         [o](RhtOptions r) {
           o->quantize.rht.rowwise = r.rowwise;
@@ -376,18 +380,17 @@ CLI::Option* AddDType(CLI::App* app, Options* o, const char* help) {
 absl::Status Settle(Options* o) {
   if (o->input == "-") {
     return absl::InvalidArgumentError(
-        "-: standard input is not read, for tensors are read out of order; "
-        "name a file (./- for one of that name)");
+        "-: cannot read standard input, because tensors are read out of order; "
+        "name a file (./- for a file named -)");
   }
   if (auto s = SettleUsage(o); !s.ok()) return s;
   if (auto s = SettleSigns(o); !s.ok()) return s;
   QuantizeOptions& q = o->quantize;
   if (o->seed && q.rounding != Rounding::kStochastic) {
-    return absl::InvalidArgumentError(
-        "--seed: only with --rounding stochastic");
+    return absl::InvalidArgumentError("--seed needs --rounding stochastic");
   }
   if (q.rounding == Rounding::kStochastic) {
-    // Drawn here, so that all tensors of a command use one seed.
+    // The seed is drawn here, so that all tensors of a command use the same.
     q.stochastic.seed = o->seed ? *o->seed : DrawSeed();
   }
   return absl::OkStatus();

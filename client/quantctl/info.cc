@@ -1,4 +1,4 @@
-// `quantctl info`: what a server is and can do.
+// Implements `quantctl info`.
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
@@ -53,9 +53,10 @@ void PrintInfo(const std::string& server, const ServerInfo& info, bool json) {
     return;
   }
   fmt::print("quantd {} at {}\n", info.version, server);
-  fmt::print("limits: {} a request, {} of payload memory, {} dimensions\n",
-             BytesText(info.max_request_bytes),
-             BytesText(info.memory_budget_bytes), info.max_rank);
+  fmt::print(
+      "limits: {} for each request, {} of payload memory, {} dimensions\n",
+      BytesText(info.max_request_bytes), BytesText(info.memory_budget_bytes),
+      info.max_rank);
   std::vector<std::vector<std::string>> rows = {
       {"device", "kind", "state", "jobs", "memory high", "memory limit",
        "description"}};

@@ -1,4 +1,5 @@
-// quantctl: quantizes tensor files with a quantd server, or in its own process.
+// quantctl: quantizes tensor files and models with a quantd server, or in its
+// own process.
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
@@ -32,26 +33,26 @@ std::string Notes() {
   std::string text =
       "Where the work is done:\n  " +
       Wrapped(
-          "A server at --server or QUANTD_SERVER, else one at "
-          "127.0.0.1:50151, else this process, on its GPUs or its CPU "
-          "(--server local). The bytes are the same.",
+          "On the server that --server or QUANTD_SERVER names, else on a "
+          "server at 127.0.0.1:50151, else in this process on its GPUs or CPU "
+          "(--server local). The resulting bytes are the same.",
           2, width) +
       "\n\n" +
       Wrapped(
-          "Sizes are written 4096, 64KiB, 512MB or 2GiB: a K is 1024, with "
-          "B and iB alike.",
+          "Sizes are written like 4096, 64KiB, 512MB or 2GiB. K is 1024, with "
+          "B or iB.",
           0, width) +
       "\n\nExit codes:\n";
   for (const ExitMeaning& e : kExitCodes) {
     text += fmt::format("  {}  {}\n", static_cast<int>(e.code),
                         Wrapped(e.meaning, 5, width));
   }
-  return text + "\n'quantctl help COMMAND' lists its options and examples.";
+  return text + "\n'quantctl help COMMAND' shows options and examples.";
 }
 
 struct Page {
   const char* command;
-  const char* group;  // on the first page
+  const char* group;  // heading on the first page of help
   const char* examples;
 };
 constexpr char kTensors[] = "Tensors";
@@ -87,9 +88,8 @@ constexpr Page kPages[] = {
 };
 
 int Main(int argc, char** argv) {
-  CLI::App app(
-      "Quantizes tensors and models, through a quantd server or without one",
-      "quantctl");
+  CLI::App app("Quantizes tensors and models, with or without a quantd server",
+               "quantctl");
   app.formatter(std::make_shared<HelpFormatter>());
   app.set_version_flag("--version", "quantctl " QUANTD_VERSION);
   app.footer(Notes);
@@ -105,7 +105,8 @@ int Main(int argc, char** argv) {
   };
 
   CLI::App* quantize = command(
-      "quantize", "Quantize the tensors of a file into a .safetensors file",
+      "quantize",
+      "Quantize the tensors of a file and write them to a .safetensors file",
       RunQuantize);
   AddServer(quantize, &o);
   AddInput(quantize, &o, "A .npy or .safetensors file");
@@ -118,13 +119,14 @@ int Main(int argc, char** argv) {
   AddServer(dequantize, &o);
   AddInput(dequantize, &o, "A .safetensors file of quantized tensors");
   AddOutput(dequantize, &o,
-            "The .npy (one tensor) or .safetensors file to write, or - for the "
-            "latter on standard output");
+            "The .npy file (for one tensor) or .safetensors file to write, or "
+            "- for .safetensors on standard output");
   AddDType(dequantize, &o,
            "Type to write (default: the type that was quantized)");
   Named(
       dequantize, "--usage", "USAGE",
-      "The copy to decode (default: rowwise if there)", "rowwise or columnwise",
+      "Copy to decode (default: rowwise if the file has it)",
+      "rowwise or columnwise",
       [](const std::string& t) {
         const auto usage = ParseUsage(t);
         const bool one =
@@ -132,21 +134,22 @@ int Main(int argc, char** argv) {
         return one ? usage : std::nullopt;
       },
       [&o](Usage u) { o.decode_usage = u; });
-  Named(dequantize, "--profile", "LIBRARY",
-        "Decode as this library does (default: the one that the file names)",
-        ProfileNames(), ParseProfile,
-        [&o](Profile p) { o.decode_profile = p; });
+  Named(
+      dequantize, "--profile", "LIBRARY",
+      "Library by whose rules to decode (default: the one that the file names)",
+      ProfileNames(), ParseProfile, [&o](Profile p) { o.decode_profile = p; });
 
   CLI::App* amax = command(
-      "amax", "Show the largest magnitudes of tensors, plain and after RHT",
+      "amax", "Show the largest magnitudes of tensors, before and after RHT",
       RunAmax);
   AddServer(amax, &o);
   AddInput(amax, &o, "A .npy or .safetensors file");
   AddFlatten(amax, &o);
   AddRotation(amax, &o);
-  Named(amax, "--domain", "DOMAIN", "What one amax stands for (default tensor)",
-        "tensor, or row: each row of the operand", ParseAmaxDomain,
-        [&o](AmaxDomain d) { o.domain = d; });
+  Named(
+      amax, "--domain", "DOMAIN",
+      "Scope of an amax, where a row is a row of the operand (default tensor)",
+      "tensor or row", ParseAmaxDomain, [&o](AmaxDomain d) { o.domain = d; });
   AddSplits(amax, &o);
 
   CLI::App* roundtrip = command(
@@ -157,38 +160,40 @@ int Main(int argc, char** argv) {
   AddQuantize(roundtrip, &o);
   AddDType(roundtrip, &o, "Type to decode to (default f32)");
 
-  CLI::App* plan = command(
-      "plan",
-      "Show what quantizing would give: every part and the memory; no server",
-      RunPlan);
+  CLI::App* plan = command("plan",
+                           "Show the parts and the memory that quantizing "
+                           "would need; needs no server",
+                           RunPlan);
   plan->add_option("FILE", o.input,
-                   "A .npy or .safetensors file: plan its tensors")
+                   "A .npy or .safetensors file whose tensors to plan")
       ->type_name("FILE");
   plan->add_option("--tensor", o.tensors,
-                   "Only this tensor of the file (may be repeated)")
+                   "Plan only this tensor of the file (may be repeated)")
       ->allow_extra_args(false)
       ->type_name("NAME");
-  plan->add_option("--shape", o.shape, "Instead of a file: a tensor like this")
+  plan->add_option("--shape", o.shape,
+                   "Plan a tensor of this shape instead of a file")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("DIM,...");
-  AddDType(plan, &o, "Its type (default bf16)");
-  plan->add_flag(
-      "--kernels", o.kernels,
-      "Show which kernels compute it on a GPU and on the CPU; without "
-      "a file and --shape, a row for every format, copies and type");
+  AddDType(plan, &o, "Type of the tensor (default bf16)");
+  plan->add_flag("--kernels", o.kernels,
+                 "Also show the kernels on a GPU and on the CPU. Without FILE "
+                 "and --shape: show a table for all formats, copies and types");
   AddQuantize(plan, &o);
 
   AddModelCommands(&app, &o, &run);
-  CLI::App* info = command("info", "Show what a server is and can do", RunInfo);
+  CLI::App* info = command(
+      "info", "Show the version, limits, devices and formats of a server",
+      RunInfo);
   AddServer(info, &o);
 
   AddBench(&app, &o, &run);
 
-  CLI::App* sample = command(
-      "sample",
-      "Write a file with a Gaussian and an outlier-heavy tensor; no server",
-      RunSample);
+  CLI::App* sample = command("sample",
+                             "Write a file with a Gaussian and an "
+                             "outlier-heavy tensor; needs no server",
+                             RunSample);
   AddOutput(sample, &o,
             "The .safetensors file to write, or - for standard output");
   sample->add_option("--rows", o.sample_rows, "Rows of each tensor")
@@ -222,7 +227,7 @@ int Main(int argc, char** argv) {
     }
   }
   if (wrong.empty() && app.get_subcommands().empty()) {
-    wrong = "a command is missing";
+    wrong = "expected a command";
   }
   if (!wrong.empty()) {
     std::string about;
@@ -231,23 +236,22 @@ int Main(int argc, char** argv) {
         about = " " + words.front();
       }
     }
-    return Fail(
-        o, kUsage,
-        absl::InvalidArgumentError(fmt::format(
-            "{}\n  'quantctl help{}' says what there is.", wrong, about)));
+    return Fail(o, kUsage,
+                absl::InvalidArgumentError(
+                    fmt::format("{}\n  See 'quantctl help{}'.", wrong, about)));
   }
   for (const auto settle : {Settle, SettleConnection}) {
     if (const auto s = settle(&o); !s.ok()) return Fail(o, kUsage, s);
   }
-  // Commands that compute can run without a server; `info` and `bench` are
-  // about one.
+  // Commands that compute can run without a server. `info` and `bench` need
+  // one.
   for (const CLI::App* sub : app.get_subcommands()) {
     if (sub == info || sub->get_name() == "bench") continue;
     const CLI::Option* server = sub->get_option_no_throw("--server");
     const CLI::Option* dry_run = sub->get_option_no_throw("--dry-run");
     const CLI::Option* target = sub->get_option_no_throw("--target");
     const bool measures = target != nullptr && *target;
-    // Converting back to plain weights always computes in this process.
+    // Decoding to plain weights always runs in this process.
     const CLI::Option* dialect = sub->get_option_no_throw("--dialect");
     const bool back =
         dialect != nullptr && *dialect && dialect->as<std::string>() == "none";
@@ -265,7 +269,7 @@ int Main(int argc, char** argv) {
 int main(int argc, char** argv) {
   quantd::quantctl::RemoveDraftsOnSignals();
   quantd::TuneAllocatorForBulkTransfers();
-  // Files may not fit into memory, and libraries may throw.
+  // Libraries may throw, for example if memory runs out.
   using namespace quantd::quantctl;
   try {
     const int code = Main(argc, argv);
@@ -274,7 +278,7 @@ int main(int argc, char** argv) {
                std::strerror(errno));
     return kCannotWrite;
   } catch (const std::system_error& e) {
-    // Thrown by fmt::print.
+    // fmt::print throws this.
     fmt::print(stderr, "quantctl: {}\n", e.what());
     return kCannotWrite;
   } catch (const std::exception& e) {

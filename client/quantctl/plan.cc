@@ -1,4 +1,4 @@
-// `quantctl plan`: what quantizing would give.
+// Implements `quantctl plan`, which shows the parts of a quantized tensor.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,7 +17,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Each device's choice as text: "amax PlainAmax, encode EncodeNvfp4Rows".
+// The kernels that each device uses, as text: "amax PlainAmax, encode
+// EncodeNvfp4Rows".
 struct Kernels {
   std::string cuda;
   std::string cpu;
@@ -37,7 +38,7 @@ struct Planned {
   std::optional<Plan> plan = {};
 };
 
-// The tensors of the file, or the one that --shape describes.
+// The tensors to plan: those of the file, or the one that --shape describes.
 absl::StatusOr<std::vector<Planned>> TensorsOf(const Options& options) {
   std::vector<Planned> tensors;
   if (options.input.empty()) {
@@ -85,15 +86,15 @@ void PrintTables(const Options& options, const std::vector<Planned>& tensors) {
   }
 }
 
-// Quantize or Dequantize of 256 x 512.
+// A row of the table: kernels for quantizing or decoding a 256 x 512 tensor.
 struct KernelsRow {
   std::string format;
   std::string copies;  // "both", "decode rowwise"
-  std::string types;   // of the input or the decoded tensor: "bf16, f16"
+  std::string types;   // of the input or of the decoded tensor: "bf16, f16"
   Kernels kernels;
 };
 
-// Adds a row, or adds the type to the last row if everything else is the same.
+// Adds a row, or adds the type to the last row if it is otherwise the same.
 void Add(const FormatSpec& format, std::string copies, DType dtype,
          const absl::StatusOr<Plan>& plan, std::vector<KernelsRow>* rows) {
   if (!plan.ok()) return;
@@ -107,8 +108,8 @@ void Add(const FormatSpec& format, std::string copies, DType dtype,
                    std::string(Name(dtype)), std::move(kernels)});
 }
 
-// A row for each format, with its copies and the types that are legal with the
-// rest of `options`; types with the same kernels share a row.
+// Makes a row for each format, set of copies and type that is legal with the
+// rest of `options`. Types with the same kernels share a row.
 std::vector<KernelsRow> KernelsTable(const QuantizeOptions& options) {
   constexpr DType kFloats[] = {DType::kBF16, DType::kF16, DType::kF32};
   std::vector<KernelsRow> rows;
@@ -213,7 +214,7 @@ int RunPlan(const Options& options) {
   if (options.input.empty() == options.shape.empty()) {
     return Fail(
         options, kUsage,
-        absl::InvalidArgumentError("plan: a FILE or --shape, one of the two"));
+        absl::InvalidArgumentError("plan: expected either FILE or --shape"));
   }
   auto tensors = TensorsOf(options);
   if (!tensors.ok()) return FailToOpen(options, tensors.status());

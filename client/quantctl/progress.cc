@@ -81,7 +81,7 @@ void Progress::Show(Clock::time_point now) {
                ProgressText(done_, total_, seconds), name_);
     return;
   }
-  // One column less: a terminal wraps after its last column.
+  // Leaves one column free, because a terminal wraps after its last column.
   fmt::print(stderr, "\r\x1b[K{}",
              ProgressLine(done_, total_, seconds, name_, WidthOf(stderr) - 1));
   std::fflush(stderr);

@@ -55,7 +55,7 @@ std::string SqnrText(const CopyRow& copy) {
   return fmt::format("{} ({})", text(*copy.sqnr_db), fmt::join(without, ", "));
 }
 
-// One value, or the largest of several.
+// The text of an amax: one value, or the largest of several.
 std::string AmaxText(const std::vector<float>& amax) {
   if (amax.empty()) return "";
   const float largest = *std::max_element(amax.begin(), amax.end());
@@ -63,7 +63,7 @@ std::string AmaxText(const std::vector<float>& amax) {
   return fmt::format("{:.6g} (largest of {})", largest, amax.size());
 }
 
-// Columns of the table, empty if not requested.
+// The columns of the statistics, empty if not requested.
 std::vector<std::string> StatisticsText(const CopyRow& copy) {
   if (!copy.statistics) return {"", "", ""};
   const ErrorStatistics& s = *copy.statistics;
@@ -126,9 +126,9 @@ std::string TotalsText(const Report& report, const Totals& t) {
   if (report.resizes) {
     text += fmt::format(", {} out", BytesText(t.bytes_out));
     if (t.bytes_in > 0 && t.bytes_out > 0) {
-      text +=
-          fmt::format(" ({:.3g} of it)", static_cast<double>(t.bytes_out) /
-                                             static_cast<double>(t.bytes_in));
+      text += fmt::format(
+          " ({:.3g} of the input)",
+          static_cast<double>(t.bytes_out) / static_cast<double>(t.bytes_in));
     }
   }
   text += fmt::format(", {:.2f} s", report.seconds);
@@ -140,7 +140,7 @@ std::string TotalsText(const Report& report, const Totals& t) {
                       report.seconds)));
   }
   if (t.mean_sqnr_db) {
-    text += fmt::format(", SQNR {:.2f} dB in the mean, {:.2f} at least ({})",
+    text += fmt::format(", SQNR {:.2f} dB on average, {:.2f} dB at least ({})",
                         *t.mean_sqnr_db, *t.least_sqnr_db, t.least_sqnr_name);
   }
   return text;
@@ -211,7 +211,8 @@ std::string SkippedText(const std::vector<Skipped>& skipped, size_t all,
     }
     return text;
   }
-  // Kinds in order of first occurrence, with the reason if all share one.
+  // Kinds in the order of first occurrence. A kind in `mixed` has several
+  // reasons.
   std::vector<std::pair<const Skipped*, size_t>> kinds;
   std::set<std::string> mixed;
   for (const Skipped& s : skipped) {
@@ -235,7 +236,7 @@ std::string SkippedText(const std::vector<Skipped>& skipped, size_t all,
                      skipped.size(), all, fmt::join(parts, ", "));
 }
 
-// All columns are left-aligned: names and shapes dominate.
+// Aligns all columns to the left, because most hold names and shapes.
 void PrintColumns(const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths(rows.front().size());
   for (const auto& row : rows) {
@@ -303,15 +304,15 @@ void PrintTable(const Report& report, bool verbose) {
   if (rows.size() > 1) PrintColumns(rows);
   for (const Record& r : report.tensors) {
     if (r.saw_nan || r.saw_inf) {
-      fmt::print("note: {} holds {}\n", r.name,
+      fmt::print("note: {} contains {}\n", r.name,
                  r.saw_nan && r.saw_inf ? "NaN and Inf"
                  : r.saw_nan            ? "NaN"
                                         : "Inf");
     }
     if (r.replaced_globals > 0) {
       fmt::print(
-          "note: {} holds nothing but zeros; the library writes NaN for such "
-          "a tensor, this file decodes to zeros\n",
+          "note: {} is all zeros; the profile's library writes NaN for such a "
+          "tensor, but this file decodes to zeros\n",
           r.name);
     }
   }

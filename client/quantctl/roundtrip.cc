@@ -1,4 +1,4 @@
-// `quantctl roundtrip`.
+// Implements `quantctl roundtrip`.
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -13,7 +13,7 @@
 namespace quantd::quantctl {
 namespace {
 
-// A tensor being quantized and decoded, and the client that does it.
+// A tensor to quantize and decode, and the client for its calls.
 struct Trip {
   Client& client;
   const Options& options;
@@ -32,7 +32,8 @@ absl::StatusOr<QuantizedTensor> Quantize(const Trip& trip,
   return QuantizedTensor::FromResult(trip.tensor.desc, how, *std::move(result));
 }
 
-// Reads the tensor again piece by piece, so that only one piece is in memory.
+// The SQNR of a copy. Reads the tensor again piece by piece, so that only one
+// piece is in memory.
 absl::StatusOr<double> SqnrOf(const Trip& trip, const QuantizedTensor& q,
                               Usage copy, Record* r) {
   const DType from = trip.tensor.desc.dtype;
@@ -60,12 +61,13 @@ absl::StatusOr<double> SqnrOf(const Trip& trip, const QuantizedTensor& q,
   return sums.sqnr_db();
 }
 
-// The other quantizations that copies are compared with, made on first use.
+// The quantization with other options with which copies are compared. It is
+// made on first use.
 class Comparison {
  public:
   Comparison(const Trip& trip, QuantizeOptions how, Record* r)
       : trip_(trip), how_(std::move(how)), record_(r) {
-    // Asked for once already, and without progress reports.
+    // The first quantization has already computed these.
     how_.statistics = how_.dbias = how_.want_amax = false;
     how_.dbias_dtype = DType::kUnspecified;
     trip_.pieces.progress = nullptr;
@@ -86,15 +88,15 @@ class Comparison {
   std::optional<QuantizedTensor> made_;
 };
 
-// Quantizes, decodes and compares. With RHT it also compares with the result
-// without RHT, which shows the effect of the rotation. If the amax was
-// estimated or given, it also compares with the computed amax, so that the
-// rotation is not blamed for that.
+// Quantizes, decodes and compares. With RHT, also computes the SQNR without
+// RHT, which shows the effect of the rotation. If the amax was estimated or
+// given, also computes the SQNR with the computed amax, which separates its
+// effect from that of the rotation.
 absl::Status Roundtrip(const Trip& trip, Record* r) {
   const Timer timer;
   QuantizeOptions how = trip.options.quantize;
   const bool estimated = how.nvfp4.amax_estimation_scale.value_or(0) != 0;
-  // Shows how much an estimate clips.
+  // Statistics show how many values an estimated amax clips.
   how.statistics |= estimated;
   const auto q = Quantize(trip, how, r);
   if (!q.ok()) return q.status();
@@ -109,7 +111,7 @@ absl::Status Roundtrip(const Trip& trip, Record* r) {
 
   QuantizeOptions computed = how;
   if (estimated) computed.nvfp4.amax_estimation_scale = 0;
-  // A given amax applies to the rotated values.
+  // The given amaxes are dropped, because they apply to rotated values.
   computed.rowwise_amax.clear();
   computed.columnwise_amax.clear();
   QuantizeOptions plain = computed;
@@ -135,7 +137,7 @@ absl::Status Roundtrip(const Trip& trip, Record* r) {
   return absl::OkStatus();
 }
 
-// A hundredth of a decibel is noise.
+// Differences up to a hundredth of a decibel do not count.
 bool Lower(double sqnr, double than) { return sqnr < than - 0.01; }
 
 void ExplainAmax(Report* report) {
@@ -155,11 +157,11 @@ void ExplainAmax(Report* report) {
     }
   }
   if (lower.empty()) return;
-  report->notes.push_back(fmt::format(
-      "the amax that was estimated or given, and not the rotation, lowers the "
-      "SQNR of {}. One that is too small clips, one that is too large wastes "
-      "codes.",
-      fmt::join(lower, ", ")));
+  report->notes.push_back(
+      fmt::format("the estimated or given amax, and not the rotation, lowers "
+                  "the SQNR of {}. Too small an amax clips values, too large "
+                  "an amax leaves codes unused.",
+                  fmt::join(lower, ", ")));
 }
 
 void ExplainRht(Format format, Report* report) {
@@ -167,7 +169,7 @@ void ExplainRht(Format format, Report* report) {
   for (const Record& r : report->tensors) {
     for (const CopyRow& c : r.copies) {
       if (!c.sqnr_db_without_rht || !c.sqnr_db) continue;
-      // With the amax of the rotated values.
+      // The SQNR with the computed amax of the rotated values.
       const double rotated = c.sqnr_db_computed_amax.value_or(*c.sqnr_db);
       if (!Lower(rotated, *c.sqnr_db_without_rht)) continue;
       lower.push_back(fmt::format("{} ({}, {:.2f} to {:.2f} dB)", r.name,
@@ -175,13 +177,13 @@ void ExplainRht(Format format, Report* report) {
     }
   }
   if (lower.empty()) return;
-  report->notes.push_back(fmt::format(
-      "RHT lowers the SQNR of {}. That is expected where a few values stand "
-      "out: every {} elements have a scale of their own, so an outlier spoils "
-      "only its block, and the rotation spreads it over the whole of it. RHT "
-      "is for gradients in training; leave it off for weights and "
-      "checkpoints.",
-      fmt::join(lower, ", "), FindFormat(format)->block));
+  report->notes.push_back(
+      fmt::format("RHT lowers the SQNR of {}. This is expected if there are a "
+                  "few outliers: every {} elements have their own scale, so "
+                  "that an outlier affects only its block, in which RHT "
+                  "spreads it over all elements. RHT is meant for gradients in "
+                  "training; do not use it for weights and checkpoints.",
+                  fmt::join(lower, ", "), FindFormat(format)->block));
 }
 
 }  // namespace

@@ -18,8 +18,8 @@ namespace {
 
 constexpr char kServer[] = "Server";
 
-// Files are read into host memory, so no tensor uses the transport of device
-// memory.
+// Parses a transport. Device memory is not among them, because files are read
+// into host memory.
 std::optional<Transport> ParseTransport(std::string_view text) {
   for (const Transport t : {Transport::kTcp, Transport::kUnix,
                             Transport::kShared, Transport::kLocal}) {
@@ -28,13 +28,13 @@ std::optional<Transport> ParseTransport(std::string_view text) {
   return std::nullopt;
 }
 
-// The addresses, with the default port added where it is missing.
+// Adds the default port to addresses without one.
 std::string WithPorts(std::string_view addresses) {
   std::string text;
   while (true) {
     const std::string_view one = addresses.substr(0, addresses.find(','));
     text += one;
-    // A colon at the end of an IPv6 address is inside its brackets.
+    // An IPv6 address without a port ends with ']'.
     const bool bare =
         one.find(':') == std::string_view::npos || one.ends_with(']');
     if (bare && !one.empty() && one != "local") {
@@ -49,21 +49,22 @@ std::string WithPorts(std::string_view addresses) {
 }  // namespace
 
 void AddServer(CLI::App* app, Options* o) {
-  app->add_option("--server", o->server,
-                  "Address of the server, or several separated by commas; or "
-                  "local, local:cpu or local:cuda:N: no server, this process")
+  app->add_option(
+         "--server", o->server,
+         "Address of the server, or several addresses separated by commas; or "
+         "local, local:cpu or local:cuda:N to compute in this process")
       ->type_name("ADDRESS,...")
       ->envname("QUANTD_SERVER")
       ->group(kServer)
       ->capture_default_str();
-  app->add_option("--memory-socket", o->memory_socket,
-                  "Its --memory-socket, if it runs on this machine: tensors "
-                  "are read into memory that it shares, and not sent")
+  app->add_option(
+         "--memory-socket", o->memory_socket,
+         "The server's --memory-socket, if it runs on this machine: tensors "
+         "are then read into memory shared with it instead of being sent")
       ->type_name("PATH")
       ->group(kServer)
       ->envname("QUANTD_MEMORY_SOCKET");
-  Named(app, "--transport", "WAY",
-        "Fail rather than go another way than this one",
+  Named(app, "--transport", "WAY", "Fail if a call would use another transport",
         "tcp, unix, shared or local", ParseTransport,
         [o](Transport t) { o->transport = t; })
       ->group(kServer);
@@ -81,23 +82,26 @@ void AddCredentials(CLI::App* app, Options* o) {
         ->group(kServer);
   };
   app->add_flag("--tls", c.tls,
-                "Encrypt, and trust the servers that the system trusts")
+                "Use TLS and trust the certificate authorities of the system")
       ->envname("QUANTD_CLIENT_TLS")
       ->group(kServer);
-  file("--tls-ca", &c.ca_file, "Encrypt, and trust servers signed by these",
+  file("--tls-ca", &c.ca_file,
+       "Use TLS and trust only the certificate authorities in this file",
        "QUANTD_CLIENT_TLS_CA");
   file("--tls-cert", &c.certificate_file,
-       "Certificate to show to a server that asks for one",
+       "Client certificate, for servers that require one",
        "QUANTD_CLIENT_TLS_CERT");
-  file("--tls-key", &c.key_file, "Its private key", "QUANTD_CLIENT_TLS_KEY");
+  file("--tls-key", &c.key_file, "Private key of the client certificate",
+       "QUANTD_CLIENT_TLS_KEY");
   app->add_option("--tls-name", c.server_name,
                   "Name that the server's certificate must have (default: the "
-                  "one in --server)")
+                  "host in --server)")
       ->envname("QUANTD_CLIENT_TLS_NAME")
       ->type_name("NAME")
       ->group(kServer);
   file("--token-file", &c.token_file,
-       "Bearer token to send; without it QUANTD_CLIENT_TOKEN, the token itself",
+       "File with the bearer token to send (default: the token in "
+       "QUANTD_CLIENT_TOKEN)",
        "QUANTD_CLIENT_TOKEN_FILE");
 }
 
@@ -111,7 +115,7 @@ absl::Status SettleConnection(Options* o) {
     }
     const std::string_view name = text.substr(9, text.find('=') - 9);
     return absl::InvalidArgumentError(
-        fmt::format("QUANTCTL_{0}: its name is QUANTD_CLIENT_{0} now", name));
+        fmt::format("QUANTCTL_{0} was renamed to QUANTD_CLIENT_{0}", name));
   }
   if (const char* token = std::getenv("QUANTD_CLIENT_TOKEN");
       token != nullptr && o->credentials.token_file.empty()) {
@@ -122,7 +126,7 @@ absl::Status SettleConnection(Options* o) {
 
 void AddDeadline(CLI::App* app, Options* o) {
   app->add_option("--deadline", o->deadline_seconds,
-                  "Seconds a call may take, retries included")
+                  "Seconds that a call may take, including retries")
       ->group(kServer)
       ->check(CLI::Range(0.001, 86400.0))
       ->capture_default_str();
@@ -135,7 +139,7 @@ bool Refuses(uint16_t port) {
   to.sin_family = AF_INET;
   to.sin_port = htons(port);
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  // The address is this machine's, so the answer comes at once.
+  // The connection is local, so that connect() returns at once.
   const bool refused =
       connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0 &&
       errno == ECONNREFUSED;
@@ -151,7 +155,7 @@ void SettleServer(Options* o) {
   if (o->transport || !Refuses(kDefaultPort)) return;
   o->server = "local";
   fmt::print(stderr,
-             "quantctl: no server at {}: working in this process (as with "
+             "quantctl: no server at {}, computing in this process (like "
              "--server local)\n",
              kDefaultServer);
 }
@@ -172,11 +176,11 @@ absl::Status CheckTransport(const Options& o) {
       if (!unix_socket) return expected("--server unix:/PATH");
       break;
     case Transport::kLocal:
-      if (!local) return expected("--server local, or none");
+      if (!local) return expected("--server local, or no --server");
       break;
     default:
       if (local || o.memory_socket.empty()) {
-        return expected("--memory-socket, and a server that has it");
+        return expected("--memory-socket and the server that listens on it");
       }
   }
   return absl::OkStatus();

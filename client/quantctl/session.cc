@@ -20,10 +20,10 @@ namespace {
 
 bool Failed(const Record& r) { return !r.error.ok(); }
 
-// Reason for skipping a tensor that was not asked for; not reported.
+// The reason for skipping a tensor that --tensor does not name. Not reported.
 constexpr char kNotNamed[] = "not named";
 
-// Skipped tensors that may be worth a report.
+// The skipped tensors to report.
 std::vector<Skipped> SkippedOf(const TensorInput& input) {
   std::vector<Skipped> skipped;
   for (const InputTensor& t : input.tensors()) {
@@ -43,8 +43,9 @@ void RefuseOtherWays(Transport wanted, Report* report) {
   }
 }
 
-// What to try if a connection was made and then failed; nullptr if none was
-// made. gRPC distinguishes the two only in its text.
+// Advice for a connection that failed during or after the TLS handshake;
+// nullptr if there was no connection. gRPC distinguishes these cases only in
+// its message.
 const char* TlsHint(const Credentials& credentials,
                     const absl::Status& status) {
   const std::string text = absl::AsciiStrToLower(status.message());
@@ -54,17 +55,18 @@ const char* TlsHint(const Credentials& credentials,
   const bool tls = credentials.tls || !credentials.ca_file.empty() ||
                    !credentials.certificate_file.empty();
   if (says("wrong version number")) {
-    return "The server speaks plain text: leave out --tls and --tls-ca.";
+    return "The server does not use TLS: remove --tls and --tls-ca.";
   }
   if (says("certificate verify failed") || says("not in peer certificate")) {
-    return "Its certificate is not trusted: name who signed it with --tls-ca, "
-           "and the name it has with --tls-name.";
+    return "The server's certificate is not trusted: give the certificate "
+           "authority that signed it with --tls-ca, and its name with "
+           "--tls-name.";
   }
-  // How a handshake broken off by the server looks from here.
+  // The server broke off the handshake.
   if (!says("socket closed")) return nullptr;
-  return tls ? "If the server wants a certificate, give one that it takes with "
-               "--tls-cert and --tls-key."
-             : "If the server speaks TLS, give --tls-ca or --tls.";
+  return tls ? "If the server requires a client certificate, give a valid one "
+               "with --tls-cert and --tls-key."
+             : "If the server uses TLS, give --tls-ca or --tls.";
 }
 
 }  // namespace
@@ -77,7 +79,8 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const Options& options) {
   client.memory_socket = options.memory_socket;
   auto made = CreateClient(options.server, client);
   if (!made.ok() || options.transport != Transport::kShared) return made;
-  // Memory that cannot be shared would be sent in messages.
+  // Fails early if the server does not share memory. Otherwise tensors would be
+  // sent in messages.
   const auto memory = (*made)->TakeHost(1);
   if (!memory.ok()) return memory.status();
   return made;
@@ -103,10 +106,10 @@ absl::StatusOr<PieceOptions> PiecesOf(Client& client, const Options& options,
 }
 
 absl::Status OtherWay(Transport wanted, const std::string& taken) {
-  return absl::FailedPreconditionError(fmt::format(
-      "--transport {}: bytes went by {} (the server may share less memory than "
-      "it takes: --shared-memory-limit)",
-      Name(wanted), taken));
+  return absl::FailedPreconditionError(
+      fmt::format("--transport {}: the call used {} (the server's "
+                  "--shared-memory-limit may be too small for the tensor)",
+                  Name(wanted), taken));
 }
 
 int CodeOf(const absl::Status& status) {
@@ -125,20 +128,20 @@ int CodeOf(const absl::Status& status) {
 void Explain(const Options& options, int code, const absl::Status& status) {
   fmt::print(stderr, "{} {}\n", Painted(stderr, Colour::kRed, "quantctl:"),
              std::string(status.message()));
-  // A full disk and a busy server have the same status code.
+  // Only these exit codes come from servers. The status code alone does not
+  // tell: a full disk and a busy server have the same.
   if (code != kUnreachable && code != kRefused && code != kPartly) return;
   switch (status.code()) {
     case absl::StatusCode::kUnauthenticated:
-      fmt::print(
-          stderr,
-          "  Give the token with --token-file or QUANTD_CLIENT_TOKEN; the "
-          "server must have its SHA-256 in its --token-file.\n");
+      fmt::print(stderr,
+                 "  Give a token with --token-file or QUANTD_CLIENT_TOKEN. Its "
+                 "SHA-256 must be in the server's --token-file.\n");
       break;
     case absl::StatusCode::kUnavailable:
       if (options.transport == Transport::kShared) {
         fmt::print(stderr,
-                   "  Start the server of this machine with --memory-socket, "
-                   "and name the same path here; without --transport what "
+                   "  Start a server on this machine with --memory-socket and "
+                   "give the same path here. Without --transport, data that "
                    "cannot be shared is sent.\n");
         break;
       }
@@ -146,14 +149,14 @@ void Explain(const Options& options, int code, const absl::Status& status) {
         fmt::print(stderr, "  {}\n", hint);
         break;
       }
-      fmt::print(stderr,
-                 "  Start a server with 'quantd --listen {}', name another "
-                 "with --server or QUANTD_SERVER, or do without: --server "
-                 "local.\n",
-                 options.server.substr(0, options.server.find(',')));
+      fmt::print(
+          stderr,
+          "  Start a server with 'quantd --listen {}', name another one with "
+          "--server or QUANTD_SERVER, or use none with --server local.\n",
+          options.server.substr(0, options.server.find(',')));
       break;
     case absl::StatusCode::kDeadlineExceeded:
-      fmt::print(stderr, "  Give it more time with --deadline (now {} s).\n",
+      fmt::print(stderr, "  Allow more time with --deadline (now {} s).\n",
                  options.deadline_seconds);
       break;
     case absl::StatusCode::kResourceExhausted:
@@ -211,7 +214,7 @@ absl::StatusOr<TensorInput> OpenInput(
     }
   }
   const bool file_of_many = HasExtension(options.input, ".safetensors");
-  absl::Status wrong_option;  // the first error that is no tensor's fault
+  absl::Status wrong_option;  // the first error that an option causes
   for (InputTensor& t : input->tensors()) {
     t.desc.flatten_axis = t.desc.shape.size() == 1 ? -1 : options.flatten_axis;
     const bool named =
@@ -229,18 +232,18 @@ absl::StatusOr<TensorInput> OpenInput(
           fmt::format("{}: tensor \"{}\": {}", options.input, t.name, skip));
     }
     if (!wanted.empty() && !named && skip.empty()) skip = kNotNamed;
-    // Norms and biases are small, and are not quantized in any format.
+    // Vectors are skipped: norms and biases are small and usually not
+    // quantized.
     if (!named && file_of_many && skip.empty() && t.desc.shape.size() == 1) {
-      t.skip = {"vectors",
-                "a vector; name it with --tensor to take it all the same"};
+      t.skip = {"vectors", "a vector; name it with --tensor to process it"};
     }
   }
   if (!Eligible(*input).empty()) return input;
   if (!wrong_option.ok()) return wrong_option;
   const std::vector<Skipped> skipped = SkippedOf(*input);
   std::string text =
-      fmt::format("{}: no tensor can be worked on", options.input);
-  // A single tensor needs no count.
+      fmt::format("{}: no tensor can be processed", options.input);
+  // Names a single skipped tensor, but only counts several.
   if (skipped.size() == 1) {
     text += fmt::format(": {}: {}", skipped[0].name, skipped[0].reason);
   } else if (!skipped.empty()) {
@@ -310,8 +313,8 @@ absl::StatusOr<OutputFile> OpenOutput(const Options& options,
                                       std::optional<FileIdentity> source) {
   struct stat out = {};
   struct stat file = {};
-  // The output is standard output under another name, such as /dev/stdout; two
-  // descriptors for one device would mix output.
+  // Whether the output is standard output under another name, such as
+  // /dev/stdout. Two descriptors of one device would mix data and text.
   const bool same = fstat(STDOUT_FILENO, &out) == 0 &&
                     stat(options.output.c_str(), &file) == 0 &&
                     out.st_dev == file.st_dev && out.st_ino == file.st_ino &&
@@ -349,10 +352,10 @@ int FinishFile(const Options& options, Report* report,
   const std::vector<Record>& all = report->tensors;
   const auto failed = std::count_if(all.begin(), all.end(), Failed);
   if (failed > 0) {
-    report->notes.push_back(fmt::format(
-        "{} was not written, since {} of {} tensors failed; --tensor takes "
-        "single ones",
-        options.output, failed, all.size()));
+    report->notes.push_back(
+        fmt::format("{} was not written, because {} of {} tensors failed; "
+                    "select others with --tensor",
+                    options.output, failed, all.size()));
     return Finish(options, report);
   }
   if (auto s = commit(); !s.ok()) return Fail(options, kCannotWrite, s);

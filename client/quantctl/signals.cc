@@ -18,15 +18,15 @@ struct Farewell {
   std::string text;
 };
 Farewell& TheFarewell() {
-  // Never destroyed: the thread that ends the process may still read it during
-  // exit.
+  // Never destroyed, because the waiting thread may still read it during exit.
   static auto* const farewell = new Farewell;
   return *farewell;
 }
 
 std::atomic<std::atomic<int>*> to_stop = nullptr;
 
-// Uses a waiting thread: a signal handler could neither lock nor free.
+// Waits for a signal on a thread of its own, because a signal handler may not
+// lock a mutex or free memory.
 void WaitAndEnd(sigset_t signals) {
   int signal = 0;
   if (sigwait(&signals, &signal) != 0) return;
@@ -35,7 +35,7 @@ void WaitAndEnd(sigset_t signals) {
     if (sigwait(&signals, &signal) != 0) return;
   }
   OutputFile::AbandonAll();
-  // Clears the progress bar. Nothing can be done if that fails.
+  // Clears the progress bar. Ignores errors.
   if (isatty(STDERR_FILENO) == 1) {
     [[maybe_unused]] const auto n = write(STDERR_FILENO, "\r\x1b[K", 4);
   }
@@ -54,7 +54,8 @@ void WaitAndEnd(sigset_t signals) {
   sigaddset(&one, signal);
   pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
   raise(signal);
-  // The first process of a container is not ended by its own signals.
+  // Reached by the first process of a container, which its own signal does not
+  // end.
   _exit(128 + signal);
 }
 

@@ -23,7 +23,7 @@ bool HasExtension(const std::string& path, std::string_view extension) {
                     });
 }
 
-// Shared by the readers of all tensors.
+// The first read error. The readers of all tensors share it.
 struct TensorInput::Failure {
   std::mutex mutex;
   absl::Status status;
@@ -77,7 +77,7 @@ absl::StatusOr<TensorInput> TensorInput::Open(const std::string& path) {
     input.identity_ = file->identity();
   } else {
     return absl::InvalidArgumentError(
-        fmt::format("{}: neither .npy nor .safetensors by its name", path));
+        fmt::format("{}: expected a file named *.npy or *.safetensors", path));
   }
   for (InputTensor& t : input.tensors_) {
     const size_t rank = t.desc.shape.size();

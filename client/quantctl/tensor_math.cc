@@ -11,7 +11,7 @@ namespace {
 
 template <typename T>
 T Load(absl::Span<const std::byte> bytes, size_t i) {
-  // Elements of a file need not be aligned.
+  // Copies the element, because elements of a file may be unaligned.
   T value;
   std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
   return value;
@@ -32,27 +32,27 @@ double FromF16(uint16_t code) {
   return code >> 15 ? -value : value;
 }
 
-// Not valid for NaN.
+// Rounds to the nearest bf16. `x` must not be NaN.
 uint16_t ToBf16(float x) {
   const uint32_t bits = std::bit_cast<uint32_t>(x);
   return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
-// The standard library's distributions differ between implementations; the
-// sample must not.
+// Normally distributed numbers. Used instead of the standard library's
+// distribution, which differs between implementations.
 class Gaussian {
  public:
   explicit Gaussian(uint64_t seed) : state_(seed) {}
 
   double Next() {
-    // Box-Muller; u is in (0, 1].
+    // The Box-Muller transform; u is in (0, 1].
     const double u = 1.0 - Uniform();
     const double v = Uniform();
     return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v);
   }
 
  private:
-  // The upper 53 bits of splitmix64.
+  // A number in [0, 1) from the upper 53 bits of splitmix64.
   double Uniform() {
     state_ += 0x9E3779B97F4A7C15;
     uint64_t z = state_;
@@ -117,7 +117,7 @@ std::vector<uint16_t> OutlierSample(size_t count, uint64_t seed) {
       const double g = gaussian.Next();
       squares += g * g;
     }
-    // The lower bound keeps one value in a million finite and plausible.
+    // The lower bound prevents values that are infinite or implausibly large.
     squares = std::fmax(squares, 1e-4);
     x = ToBf16(static_cast<float>(z / std::sqrt(squares / kFreedom)));
   }

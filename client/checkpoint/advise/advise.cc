@@ -17,13 +17,14 @@
 namespace quantd::checkpoint {
 namespace {
 
-// If several formats are equally small and good, the first is taken.
+// The candidate formats. The first one wins if several have equal size and
+// SQNR.
 constexpr WeightFormat kFormats[] = {WeightFormat::kNvfp4,
                                      WeightFormat::kNvfp4FourOverSix,
                                      WeightFormat::kMxfp8, WeightFormat::kFp8};
 
-// Decibels counted for weights that stay bf16: the accuracy of bf16 itself.
-constexpr double kAsTheyAre = 54;
+// The SQNR in dB assumed for weights that stay bf16: bf16's own accuracy.
+constexpr double kBf16Db = 54;
 
 uint64_t BytesOf(const FusedWeights& group) {
   uint64_t bytes = 0;
@@ -33,13 +34,13 @@ uint64_t BytesOf(const FusedWeights& group) {
   return bytes;
 }
 
-double Worth(const Candidate& c) { return std::min(c.sqnr_db, kAsTheyAre); }
+double Worth(const Candidate& c) { return std::min(c.sqnr_db, kBf16Db); }
 
-// Weights with one format, and the result in each format.
+// Weights that must share one format, and the size and SQNR in each format.
 struct Together {
   AdvisedGroup advised;
   uint64_t bytes_in = 0;
-  // Parallel to the plans.
+  // The weights in each plan; parallel to plans_.
   std::vector<std::vector<const FusedWeights*>> parts;
 };
 
@@ -55,11 +56,12 @@ class Advisor {
     for (const WeightFormat format : kFormats) {
       s.format = format;
       auto plan = MakeConversionPlan(model_, s);
-      // The first format's plan is required: without it nothing can be chosen.
+      // The first format is required: its plan defines the groups.
       if (!plan.ok() && format == kFormats[0]) return plan.status();
       if (!plan.ok()) {
         if (FindLayout(s.dialect, format) != nullptr) {
-          notes_.push_back(fmt::format("{} is no candidate: {}", Name(format),
+          notes_.push_back(fmt::format("{} is not a candidate: {}",
+                                       Name(format),
                                        std::string(plan.status().message())));
         }
         continue;
@@ -86,7 +88,7 @@ class Advisor {
         if (p > 0) continue;
         for (const Weight& w : group.weights) {
           t.advised.modules.push_back(w.module);
-          // Stored 8-bit weights would become bf16 if not quantized.
+          // A stored 8-bit weight becomes bf16 unless it is quantized.
           t.bytes_in +=
               w.stored ? SizeOfShape("BF16", {w.rows, w.cols}) : w.size_bytes();
         }
@@ -95,7 +97,8 @@ class Advisor {
     return absl::OkStatus();
   }
 
-  // Group by group, so that each is read from disk once.
+  // Measures every format of a group before the next group, so that each group
+  // is read from disk once.
   absl::Status Measure(const Pace& pace,
                        absl::FunctionRef<void(size_t)> progress) {
     std::mutex mutex;
@@ -114,7 +117,7 @@ class Advisor {
     for (const Together& t : together_) groups.push_back(t.advised);
     return groups;
   }
-  // Bytes in the output of all tensors that are not chosen for.
+  // Output bytes of all tensors outside the groups.
   uint64_t others() const {
     uint64_t bytes = plans_.front().bytes_out;
     for (const Together& t : together_) {
@@ -139,14 +142,14 @@ class Advisor {
         const auto made = encoder.Encode(*part, room, progress);
         if (!made.ok()) return made.status();
         if (!made->statistics) {
-          return absl::InternalError("no statistics came back");
+          return absl::InternalError("the reply has no error statistics");
         }
         signal += made->statistics->signal;
         noise += made->statistics->noise;
         weights += part->weights.size();
         c.bytes += BytesOf(*part);
       }
-      // Not all fused weights can have the format.
+      // Skips a format that not all weights of the group can have.
       if (weights < t->advised.modules.size()) continue;
       c.sqnr_db = noise == 0 ? std::numeric_limits<double>::infinity()
                              : 10 * std::log10(signal / noise);
@@ -163,20 +166,21 @@ class Advisor {
   const Model& model_;
   Service& service_;
   std::vector<ConversionPlan> plans_;
-  std::vector<WeightFormat> formats_;  // formats of the plans
+  std::vector<WeightFormat> formats_;  // parallel to plans_
   std::vector<std::string> notes_;
   std::vector<Together> together_;
 };
 
-// A step to a larger candidate.
+// Replaces a group's chosen candidate by a larger one.
 struct Step {
   size_t group = 0;
   size_t to = 0;
   uint64_t bytes = 0;
-  double rate = 0;  // decibels for a byte
+  double rate = 0;  // gained decibels per added byte
 };
 
-// The best next candidate of a group that takes at most `room` more bytes.
+// The step with the best rate that adds at most `room` bytes to the group. Its
+// rate is 0 if no step fits.
 Step NextStep(const std::vector<AdvisedGroup>& groups, size_t group,
               uint64_t room) {
   const AdvisedGroup& g = groups[group];
@@ -201,10 +205,10 @@ absl::Status FitInto(uint64_t most, uint64_t others,
   uint64_t bytes = others;
   for (const AdvisedGroup& g : *groups) bytes += g.candidates.front().bytes;
   if (bytes > most) {
-    return absl::InvalidArgumentError(fmt::format(
-        "--target: {} bytes are wanted, and the smallest that there is has "
-        "{}",
-        most, bytes));
+    return absl::InvalidArgumentError(
+        fmt::format("--target: {} bytes are too few; the smallest possible "
+                    "model has {} bytes",
+                    most, bytes));
   }
   const auto less = [](const Step& x, const Step& y) {
     return x.rate != y.rate ? x.rate < y.rate : x.group > y.group;
@@ -221,7 +225,7 @@ absl::Status FitInto(uint64_t most, uint64_t others,
     std::pop_heap(steps.begin(), steps.end(), less);
     const Step step = steps.back();
     steps.pop_back();
-    // A step that no longer fits is replaced by a smaller one.
+    // If the step no longer fits, push() finds a smaller one.
     if (step.bytes <= most - bytes) {
       bytes += step.bytes;
       (*groups)[step.group].chosen = step.to;
@@ -231,8 +235,8 @@ absl::Status FitInto(uint64_t most, uint64_t others,
   return absl::OkStatus();
 }
 
-// A pattern for exactly that module: special characters become wildcards for
-// one character.
+// A --rule pattern for that module. Characters with a meaning in rules become
+// '?', which matches any one character.
 std::string PatternOf(const std::string& module) {
   std::string out = module;
   for (char& c : out) {

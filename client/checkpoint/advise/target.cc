@@ -15,7 +15,7 @@ struct Unit {
   const char* name;
   double bytes;
 };
-// Same units as quantd's settings: a K is 1024, with or without B or iB.
+// The units of quantd's settings: K is 1024, with or without B or iB.
 constexpr Unit kUnits[] = {{"B", 1},        {"K", 0x1p10}, {"KB", 0x1p10},
                            {"KiB", 0x1p10}, {"M", 0x1p20}, {"MB", 0x1p20},
                            {"MiB", 0x1p20}, {"G", 0x1p30}, {"GB", 0x1p30},
@@ -26,8 +26,8 @@ constexpr Unit kUnits[] = {{"B", 1},        {"K", 0x1p10}, {"KB", 0x1p10},
 
 absl::StatusOr<Target> ParseTarget(const std::string& text) {
   const absl::Status bad = absl::InvalidArgumentError(fmt::format(
-      "--target {}: expected decibels of each weight, like 25dB, or bytes of "
-      "the whole, like 4.5GiB or 800MB",
+      "--target {}: expected the least decibels of each weight, like 25dB, or "
+      "the most bytes of the model, like 4.5GiB or 800MB",
       text));
   char* end = nullptr;
   const double number = std::strtod(text.c_str(), &end);

@@ -9,7 +9,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-// After a dot, or at the beginning.
+// Beginnings of the parts of names between dots.
 constexpr std::string_view kStarts[] = {"lora_A",
                                         "lora_B",
                                         "lora_E",
@@ -45,10 +45,11 @@ constexpr std::string_view kStarts[] = {"lora_A",
                                         "fourierft_spectrum",
                                         "oft_R",
                                         "modules_to_save"};
-// Those that are merged into no weight.
+// Names in adapters that cannot be merged into weights.
 constexpr std::string_view kBeside[] = {"ip_adapter", "to_k_ip", "to_v_ip",
                                         "lllite_"};
-// RWKV has layers with "lora" in their names that are its own.
+// Further adapter names. "lora" alone is too short: RWKV's own layers have it
+// in their names.
 constexpr std::string_view kWithin[] = {"lora.down.", "lora.up.", "lora.down_",
                                         "lora.up_",   ".lora_a.", ".lora_b."};
 
@@ -86,9 +87,9 @@ absl::Status RefuseAdapter(const Model& model,
   for (const std::string_view word : kBeside) {
     if (first->name().find(word) == std::string::npos) continue;
     return absl::InvalidArgumentError(fmt::format(
-        "{}: {} is of an adapter that stays beside its model, and is nothing "
-        "without it: convert the model alone, and load this as it is (an "
-        "IP-Adapter by load_ip_adapter of a diffusers pipeline)",
+        "{}: {} belongs to an adapter that is loaded separately from its "
+        "model: convert the model alone and load the adapter unconverted (an "
+        "IP-Adapter with load_ip_adapter of a diffusers pipeline)",
         model.path(), first->name()));
   }
   const bool inside =
@@ -98,17 +99,18 @@ absl::Status RefuseAdapter(const Model& model,
       });
   if (inside && !whole) {
     return absl::InvalidArgumentError(fmt::format(
-        "{}: {} is of an adapter, within the model that it is for: merge it "
-        "into the weights and take what comes out, or let --ignore '*lora_*' "
-        "(the names of all of them) carry it for engines that know this model",
+        "{}: {} belongs to an adapter that is stored together with its model: "
+        "merge it into the weights and convert the result, or copy it "
+        "unchanged with --ignore '*lora_*' (a pattern for all names of the "
+        "adapter) if your engine loads such models",
         model.path(), first->name()));
   }
   return absl::InvalidArgumentError(fmt::format(
-      "{}: {} is of an adapter, which is nothing without its model: merge them "
-      "first (Python: peft.AutoPeftModelForCausalLM.from_pretrained(DIR)"
-      ".merge_and_unload().save_pretrained(OUT); of a diffusers pipeline "
-      "load_lora_weights(DIR), fuse_lora() and save_pretrained(OUT)) and take "
-      "what comes out",
+      "{}: {} belongs to an adapter, which cannot be used without its model: "
+      "merge the two and convert the result (Python: "
+      "peft.AutoPeftModelForCausalLM.from_pretrained(DIR).merge_and_unload()."
+      "save_pretrained(OUT); in a diffusers pipeline load_lora_weights(DIR), "
+      "fuse_lora() and save_pretrained(OUT))",
       model.path(), first->name()));
 }
 

@@ -11,12 +11,13 @@ constexpr std::string_view kLanguage[] = {"text", "llm", "vlm", "language",
 constexpr std::string_view kTowers[] = {
     "vision",    "visual",   "audio", "speech",   "vit",   "image",
     "projector", "modality", "codec", "acoustic", "action"};
-// Nested models that are no text: their model_type, and keys that text lacks.
+// Words in the model_type of nested models for images or sound.
 constexpr std::string_view kTowerTypes[] = {
     "deit",    "beit",   "swin",    "resnet", "dino", "clip", "siglip",
     "whisper", "hubert", "wav2vec", "wavlm",  "mimi", "dac"};
-// Models that are nothing but heads, which no engine quantizes.
+// Types of models that consist of draft heads only. No engine quantizes them.
 constexpr std::string_view kDraftTypes[] = {"medusa", "mlp_speculator"};
+// Keys that only configurations for images or sound have.
 constexpr std::string_view kTowerKeys[] = {
     "image_size",     "patch_size",   "num_channels", "sampling_rate",
     "audio_channels", "num_mel_bins", "conv_dim",     "codebook_size"};
@@ -70,7 +71,8 @@ void CollectTowers(const Json& config, ConfigFacts* facts) {
   }
 }
 
-// MLX's has a name that others use for other things.
+// MLX describes its quantization in "quantization". Other programs use that key
+// for other purposes.
 bool IsQuantization(const std::string& key, const Json& value) {
   if (value.is_null()) return false;
   return key == "quantization_config" || key == "compression_config" ||
@@ -80,7 +82,7 @@ bool IsQuantization(const std::string& key, const Json& value) {
 
 void Collect(const Json& config, const std::string& before,
              std::vector<SaidQuantization>* out) {
-  // Engines read this one where there are two.
+  // Engines read quantization_config first if there are several descriptions.
   for (const bool first : {true, false}) {
     for (const auto& [key, value] : config.items()) {
       if ((key == "quantization_config") == first &&

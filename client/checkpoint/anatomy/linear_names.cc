@@ -6,7 +6,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Space on both sides of each word.
+// Names of linear layers. IsListed() needs a space before and after each word.
 constexpr std::string_view kLinear =
     // Attention.
     " q_proj k_proj v_proj o_proj qkv_proj q k v o qkv wq wk wv wo wqkv Wqkv Wo"
@@ -22,11 +22,12 @@ constexpr std::string_view kLinear =
     // Mixers: linear attention, state spaces, short convolutions.
     " in_proj in_proj_qkvz in_proj_qkv in_proj_z ";
 
-// Words in the names of what holds such a layer.
+// Words in the names of modules that contain linear layers.
 constexpr std::string_view kHolderWords[] = {
     "attn",  "attention", "Attention", "mlp",   "ffn",   "feed",
     "Dense", "expert",    "moe",       "mixer", "mamba", "ssm"};
-// Holders by their whole names: BERT's, lists of layers, short convolutions.
+// Further such modules, by their whole names: BERT's, lists of layers, short
+// convolutions.
 constexpr std::string_view kHolders =
     " ff self output intermediate layers layer h blocks block conv att"
     " albert_layers temporal_block attentions ";
@@ -53,8 +54,8 @@ bool HasWord(std::string_view text, std::string_view word) {
   return text.find(word) != std::string_view::npos;
 }
 
-// The module's own name: numbers in a sequence, and the inner module of a
-// wrapped layer, have none.
+// Index of the part that names the module. Skips trailing numbers and the inner
+// module of a wrapped layer.
 size_t PlaceOfName(const NameParts& parts) {
   size_t at = parts.size() - 1;
   while (at > 0 && (IsIndex(parts[at]) || parts[at] == "base_layer" ||
@@ -88,7 +89,8 @@ bool IsLanguageLinear(const NameParts& parts) {
   const size_t at = PlaceOfName(parts);
   const auto end = parts.begin() + at;
   const auto layer = std::find_if(parts.begin(), end, IsIndex);
-  // Attention is in a layer; layers that are in attention are of another thing.
+  // The attention must be inside a numbered layer. A numbered list inside
+  // attention or an MLP belongs to another kind of model.
   if (!IsLinearName(parts[at]) || layer == end ||
       std::any_of(parts.begin(), layer, [](std::string_view part) {
         return HasWord(part, "attn") || HasWord(part, "attention") ||

@@ -8,13 +8,14 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Ends of classes that write text, whatever they read.
+// Endings of the names of classes that generate text from any input.
 constexpr std::string_view kWriters[] = {
     "CausalLM",           "LMHeadModel",        "ForConditionalGeneration",
     "ForVision2Seq",      "ForImageTextToText", "ForSpeechSeq2Seq",
     "EncoderDecoderModel"};
-// Ends of further classes that have the layers of their family and no more than
-// heads besides. Other families, of images for one, have such classes, too.
+// Endings of the names of classes that add only heads to the layers of their
+// family. Families for images have such classes, too, so the family must be
+// known.
 constexpr std::string_view kReaders[] = {"ForMaskedLM",
                                          "ForSequenceClassification",
                                          "ForTokenClassification",
@@ -27,8 +28,8 @@ constexpr std::string_view kReaders[] = {"ForMaskedLM",
                                          "ForTextEncoding",
                                          "ForTextEmbedding",
                                          "ForScore"};
-// Families of language models and of encoders of text: what a class or a
-// model_type begins with, in small letters without '_' and '-'.
+// Families of language models and text encoders: the beginning of a class or
+// model_type, in lower case without '_' and '-'.
 constexpr std::string_view kFamilies[] = {
     "apertus",      "arcee",       "arctic",
     "baichuan",     "bailing",     "bamba",
@@ -63,7 +64,7 @@ constexpr std::string_view kFamilies[] = {
     "umt5",         "whisper",     "xglm",
     "xlm",          "xlnet",       "xverse",
     "zamba"};
-// Those of diffusers, by the ends of their names, and Wan's own.
+// Endings of the names of diffusers' classes, and Wan's own class.
 constexpr std::string_view kDiffusers[] = {
     "Transformer2DModel", "Transformer3DModel", "UNet2DConditionModel",
     "DiT2DModel",         "DiTModel",           "WanModel"};
@@ -103,7 +104,7 @@ ModelClass ClassOfOne(const Json& config) {
     return {EndsWithOne(name, kDiffusers) ? K::kDiffusion : K::kOther, name};
   }
   if (const std::string name = TextOf(config, "architectures"); !name.empty()) {
-    // What a family's class is for is behind its last "For".
+    // The text after "For" is the class's task. A class without it has no head.
     const bool bare = name.find("For") == std::string::npos;
     const bool known =
         EndsWithOne(name, kWriters) ||

@@ -9,8 +9,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Words of names ("mm_projector" has two) that only towers and what joins them
-// to a language model have.
+// Words that occur only in the names of towers and of the projectors that
+// connect them to a language model. '_' separates the words of a name.
 constexpr std::string_view kTowerWords[] = {
     "vision",  "visual",     "audio",     "image",     "images",    "speech",
     "video",   "mm",         "projector", "resampler", "connector", "aligner",
@@ -35,7 +35,7 @@ constexpr std::string_view kTables[] = {"wte",
                                         "embed_in",
                                         "embd_pos",
                                         "relative_attention_bias"};
-// Heads where they are beside the layers; in a layer these are linear ones.
+// Names of heads outside the layers. Inside a layer they name linear modules.
 constexpr std::string_view kHeadsBeside[] = {
     "output",  "output_projection", "proj_out",        "ff_out",
     "lm_loss", "decoder",           "vocab_projector", "fc"};
@@ -44,7 +44,8 @@ constexpr std::string_view kRouters[] = {"gate", "shared_expert_gate", "gating",
 constexpr std::string_view kGates[] = {"in_proj_ba", "in_proj_b", "in_proj_a",
                                        "x_proj", "dt_proj"};
 
-// Layers of a language model beside towers that have no name in common.
+// Names of the list of layers of a language model that has towers and no module
+// name of its own.
 constexpr std::string_view kLayerLists[] = {"layers",
                                             "model.layers",
                                             "h",
@@ -59,12 +60,13 @@ constexpr std::string_view kLayerLists[] = {"layers",
                                             "transformer.encoder.layers",
                                             "backbone.layers"};
 
-// What layers of a language model are in, in models that may be of sound.
+// Modules around the layers of a language model, for models that may be audio
+// models.
 constexpr std::string_view kContainers[] = {
     "model", "transformer", "backbone", "layers",
     "layer", "blocks",      "block",    "h"};
 
-// What only diffusion models have.
+// Module names that only diffusion models have.
 constexpr std::string_view kDiffusionParts[] = {
     "double_blocks",    "single_blocks",  "joint_blocks",   "diffusion_model",
     "adaLN_modulation", "x_embedder",     "t_embedder",     "time_in",
@@ -100,7 +102,8 @@ bool IsOfFurtherToken(std::string_view part) {
          part.starts_with("medusa") || part == "eh_proj";
 }
 
-// A layer beyond the last one is a head for further tokens (DeepSeek).
+// Whether the layer's number is beyond the last layer: DeepSeek stores its MTP
+// head so.
 bool IsBeyond(const NameParts& parts, int64_t layers) {
   for (size_t i = 0; layers > 0 && i + 1 < parts.size(); ++i) {
     if (IsIndex(parts[i + 1]) &&
@@ -119,8 +122,8 @@ bool IsOfLanguage(std::string_view part) {
          });
 }
 
-// Whether layers with such names above them are those of text, in a model whose
-// type is `type`.
+// Whether the modules above the layers have names that language models use.
+// `type` is the model_type.
 bool AreLayersOfText(const NameParts& parts, std::string_view type) {
   return std::all_of(parts.begin(),
                      std::find_if(parts.begin(), parts.end(), IsIndex),
@@ -132,7 +135,8 @@ bool AreLayersOfText(const NameParts& parts, std::string_view type) {
                      });
 }
 
-// The name of the list that the module is in a numbered member of.
+// The name of the list that contains the module: "model.layers" for
+// "model.layers.3.mlp". Empty if the module is in no list.
 std::string_view ListOf(std::string_view module, const NameParts& parts) {
   size_t end = 0;
   for (size_t i = 0; i + 1 < parts.size(); ++i) {
@@ -142,7 +146,7 @@ std::string_view ListOf(std::string_view module, const NameParts& parts) {
   return "";
 }
 
-// "mod", "mod_x", "img_mod", "modC", "modulation".
+// Matches "mod", "mod_x", "img_mod", "modC" and "modulation".
 bool IsModulation(std::string_view part) {
   return Mentions(part, "mod") && !Mentions(part, "model");
 }
@@ -152,7 +156,7 @@ bool IsNormName(std::string_view leaf) {
          leaf.starts_with("ln_");
 }
 
-// By the name alone.
+// The role according to the module's name alone.
 Role NamedRole(const NameParts& parts) {
   const std::string_view leaf = parts.back();
   if (leaf != "embed_out" && AnyPart(parts, [](std::string_view p) {
@@ -168,7 +172,7 @@ Role NamedRole(const NameParts& parts) {
       })) {
     return Role::kIndexer;
   }
-  // RWKV's, which multiplies what attention says.
+  // RWKV's gate, which multiplies the output of attention.
   if (leaf == "gate" && parts.size() > 1 &&
       parts[parts.size() - 2] == "attention") {
     return Role::kGate;
@@ -196,7 +200,7 @@ Role NamedRole(const NameParts& parts) {
   return IsLanguageLinear(parts) ? Role::kLinear : Role::kUnknown;
 }
 
-// Only what is in a block, and takes in no condition, is an ordinary layer.
+// Only modules in a block that do not process a condition are ordinary layers.
 Role RoleInDiffusion(const NameParts& parts) {
   const std::string_view leaf = parts.back();
   if (IsNormName(leaf)) return Role::kNorm;
@@ -219,7 +223,7 @@ std::string_view Describe(Role role) {
     case Role::kLinear:
       return "linear layers";
     case Role::kUnknown:
-      return "weights that are not known as linear layers";
+      return "weights with names that are not known for linear layers";
     case Role::kHead:
       return "output heads";
     case Role::kEmbedding:
@@ -229,15 +233,15 @@ std::string_view Describe(Role role) {
     case Role::kRouter:
       return "routers";
     case Role::kVision:
-      return "layers of vision and sound";
+      return "vision and audio layers";
     case Role::kMultiToken:
-      return "layers that predict further tokens";
+      return "MTP and draft heads";
     case Role::kIndexer:
-      return "indexers of sparse attention";
+      return "sparse-attention indexers";
     case Role::kGate:
       return "gates of linear attention and state spaces";
     case Role::kCondition:
-      return "layers around the blocks of a diffusion model, and modulations";
+      return "modulations and layers outside the blocks of a diffusion model";
   }
   return "";
 }
@@ -372,7 +376,7 @@ Role Roles::RoleOf(std::string_view module) const {
     named = Role::kUnknown;
   }
   const bool further = draft_heads_ || AnyPart(parts, IsOfFurtherToken);
-  // What joins models is in no list of layers.
+  // Projectors between models are outside the lists of layers.
   const bool outside =
       (place_ == Place::kEverywhere && !nested_towers_.empty() &&
        !AnyPart(parts, IsIndex)) ||

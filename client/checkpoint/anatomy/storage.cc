@@ -8,8 +8,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-// The last parts of names. "_" in the place of the dot is in the names of
-// stacks: "experts.down_proj_weight_scale".
+// Endings of names after a dot. In names of stacks "_" replaces the dot:
+// "experts.down_proj_weight_scale".
 constexpr std::string_view kCodeNames[] = {
     "weight_packed", "qweight",  "q_weight",  "weight_qdata",
     "trellis",       "Qidxs",    "W_q",       "bitmask",
@@ -50,12 +50,14 @@ constexpr std::string_view kCompanions[] = {"weight_scale",
                                             "absmax",
                                             "quant_map",
                                             "row_offsets"};
-// Those of them that a plain model may have by itself.
+// Members of kCompanions that a plain model may also have, for its own
+// purposes.
 constexpr std::string_view kCommon[] = {"scales", "absmax", "codebooks"};
 constexpr std::string_view kSpare[] = {"input_scale",        "input_scale_ub",
                                        "input_global_scale", "input_zero_point",
                                        "weight_shape",       "output_scale"};
-// Weight norm, spectral norm, pruning: torch makes the weight of these.
+// Tensors from which torch computes a weight (weight norm, spectral norm,
+// pruning), and the Python call that folds them into one tensor.
 struct FactorName {
   std::string_view end;
   std::string_view fold;
@@ -69,13 +71,12 @@ constexpr FactorName kFactors[] = {
     {"weight_orig", "torch.nn.utils.prune.remove(module, \"weight\")"},
     {"bias_orig", "torch.nn.utils.prune.remove(module, \"bias\")"}};
 constexpr std::string_view kParametrizations = ".parametrizations.";
-// Modules of ModelOpt within a weight's own, before it exports.
+// Modules that ModelOpt adds inside quantized modules and removes on export.
 constexpr std::string_view kQuantizers[] = {
     ".weight_quantizer", ".input_quantizer", ".output_quantizer",
     "_bmm_quantizer"};
 
-// Words in the names of integers, masks and tables that are no weights, of any
-// rank.
+// Words in the names of integers, masks and tables that are not weights.
 constexpr std::string_view kBuffers[] = {
     "position", "_ids",        "index", "indices", "mask",   "tid2eid",
     "coords",   "num_batches", "freqs", "bucket",  "lookup", "rotary",
@@ -90,8 +91,8 @@ std::string_view LeafOf(std::string_view name) {
   return dot == std::string_view::npos ? name : name.substr(dot + 1);
 }
 
-// The longest of the words that the name ends with after a dot, or after a "_"
-// where the word is that of no other thing.
+// Length of the longest of `words` with which the name ends, or 0. A dot must
+// precede the word, or a "_" if the word is unambiguous.
 template <typename Words>
 size_t LengthOfEnd(std::string_view name, const Words& words, bool plain) {
   size_t longest = 0;
@@ -108,7 +109,7 @@ size_t LengthOfEnd(std::string_view name, const Words& words, bool plain) {
 
 bool IsBuffer(const std::string& name, size_t rank) {
   const std::string_view leaf = LeafOf(name);
-  return (leaf == "bias" && rank >= 3) ||  // GPT-2's mask
+  return (leaf == "bias" && rank >= 3) ||  // GPT-2's attention mask
          std::any_of(std::begin(kBuffers), std::end(kBuffers),
                      [&](std::string_view word) { return Holds(leaf, word); });
 }
@@ -138,7 +139,7 @@ TensorStorage StorageOf(const safetensors::Tensor& t) {
     }
   }
   if (type == "BOOL") return {Storage::kBuffer, ""};
-  // Parts of a tensor that a library takes for one: ".weight.absmax".
+  // Parts of a tensor subclass of a library, such as ".weight.absmax".
   const size_t inner = name.find(".weight.");
   if (inner != std::string::npos && !Holds(name, kParametrizations)) {
     const bool codes = leaf == "rowwise_data" || leaf == "qdata" ||
@@ -155,7 +156,7 @@ TensorStorage StorageOf(const safetensors::Tensor& t) {
   if (const size_t end = LengthOfEnd(name, kCodeNames, plain); end > 0) {
     return {Storage::kCodes, BeforeEnd(name, end)};
   }
-  // Norms have a ".scale", too, and no type of scales.
+  // Norms also have a tensor ".scale", but not in an 8-bit type.
   if (narrow && leaf == "scale") {
     return {Storage::kCompanion, BeforeEnd(name, leaf.size())};
   }
@@ -231,7 +232,7 @@ std::string MayBe(const std::string& module,
       return t->dtype.starts_with(dtype) && t->shape.size() > 1;
     });
   };
-  if (has("quant_map") || has("absmax")) return "bitsandbytes, 4 bits";
+  if (has("quant_map") || has("absmax")) return "bitsandbytes 4-bit";
   if (has("SCB")) return "bitsandbytes, LLM.int8()";
   if (has("wscales") || has("wtscale")) return "Nunchaku, SVDQuant";
   if (has("qweight")) return has("g_idx") ? "GPTQ" : "AWQ or GPTQ";
@@ -241,26 +242,26 @@ std::string MayBe(const std::string& module,
   if (has("codebooks")) return "AQLM";
   if (has("W_q")) return "HQQ";
   if (has("dense_weights")) return "SpQR";
-  if (has("compressed")) return "2:4 sparse of compressed-tensors";
-  if (has("_quantizer")) return "ModelOpt, not exported";
+  if (has("compressed")) return "compressed-tensors 2:4 sparse";
+  if (has("_quantizer")) return "ModelOpt before its export";
   if (has("qdata")) return "torchao";
   if (has("scale_weight")) return "ComfyUI, scaled FP8";
   if (has("weight_packed") && type("I32")) {
-    return "integers of compressed-tensors";
+    return "compressed-tensors integers";
   }
-  if (has("_weight_scale")) return "fused experts of ModelOpt";
+  if (has("_weight_scale")) return "ModelOpt fused experts";
   if (type("U32")) return "MLX";
   if (std::any_of(parts.begin(), parts.end(), [](auto* t) {
         return t->dtype == "U8" && t->name.ends_with(".weight_scale");
       })) {
-    return type("F8") ? "MXFP8" : "MXFP4 of Quark";
+    return type("F8") ? "MXFP8" : "Quark MXFP4";
   }
-  if (type("I8")) return "INT8 of Quark or compressed-tensors";
+  if (type("I8")) return "INT8 by Quark or compressed-tensors";
   if (type("F8_") || type("F8")) {
     return has("scale") ? "FP8" : "FP8 without its scales";
   }
-  if (type("F64")) return "not quantized, and saved in a type of 64 bits";
-  if (type("C")) return "not quantized, and of complex numbers";
+  if (type("F64")) return "not quantized, in a 64-bit type";
+  if (type("C")) return "not quantized, complex numbers";
   return "";
 }
 

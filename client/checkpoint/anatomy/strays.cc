@@ -25,16 +25,16 @@ absl::Status CheckStrays(const Model& model, std::vector<std::string>* notes) {
         continue;
       }
       return absl::InvalidArgumentError(fmt::format(
-          "{}/{}: {} of {} is not in it, and other layers are: get the index "
-          "again that goes with these files, or take that one away if it is "
-          "of another model",
+          "{}/{}: {} in {} is missing from this index, although the index has "
+          "the same tensor of other layers: download the index of these files "
+          "again, or remove that file if it belongs to another model",
           model.path(), model.index_name(), t.name.substr(0, 200), stray));
     }
     if (own != nullptr) {
-      notes->push_back(fmt::format(
-          "{} has tensors of its own, which are not in what is written: {} "
-          "for one",
-          stray, own->substr(0, 200)));
+      notes->push_back(
+          fmt::format("{} has tensors that the model does not have, for "
+                      "example {}; they are not converted",
+                      stray, own->substr(0, 200)));
     }
   }
   return absl::OkStatus();

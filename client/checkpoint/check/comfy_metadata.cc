@@ -8,14 +8,13 @@ namespace {
 
 std::string FaultOf(const std::string& text, Json* json) {
   if (NestsTooDeep(text)) {
-    return fmt::format("has more than {} objects and lists within each other",
-                       kMostNested);
+    return fmt::format("has more than {} levels of nesting", kMostNested);
   }
   *json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json->is_discarded()) return "is no JSON";
+  if (json->is_discarded()) return "is not valid JSON";
   const Json* layers = Member(json, "layers");
   if (layers == nullptr || !layers->is_object()) {
-    return fmt::format("has no object \"layers\": {}", Shown(json));
+    return fmt::format("has no object \"layers\", but: {}", Shown(json));
   }
   return "";
 }

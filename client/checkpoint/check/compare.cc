@@ -19,11 +19,11 @@
 namespace quantd::checkpoint {
 namespace {
 
-// A tensor of numbers, under the name that both models have for it.
+// A tensor to compare by its values, under the name that both models use.
 struct Entry {
   std::string kind;
-  const ModelTensor* tensor = nullptr;  // as it is
-  // Set if it is quantized, or one of a stack.
+  const ModelTensor* tensor = nullptr;  // an unquantized tensor
+  // Set instead if the weight is quantized or is one expert of a stack.
   const OriginalWeight* weight = nullptr;
 
   const StoredWeight* stored() const {
@@ -37,7 +37,7 @@ struct Side {
   const Model& model;
   Originals weights;
   Entries entries;
-  // Tensors that are not numbers or parts of them, or whose format is unknown.
+  // Tensors to compare byte by byte: integers and tensors of unknown formats.
   std::map<std::string, const ModelTensor*> others;
 };
 
@@ -68,8 +68,8 @@ absl::StatusOr<Side> SideOf(const Model& model) {
   return side;
 }
 
-// Splits experts of one tensor into entries if the other model has them
-// separately.
+// Splits a stack of experts into one entry for each expert if the other model
+// stores them separately.
 void Unstack(const Side& other, Side* side) {
   for (const Originals::Stack& stack : side->weights.stacks()) {
     const std::string module(ModuleOf(stack.tensor->name()));
@@ -139,7 +139,7 @@ class Sums {
   uint64_t not_finite_ = 0;
 };
 
-// Number of elements of `size` bytes that differ.
+// The number of elements of `size` bytes that differ.
 absl::StatusOr<uint64_t> Differing(const Model& a, const ModelTensor& ta,
                                    const Model& b, const ModelTensor& tb,
                                    size_t size) {
@@ -167,7 +167,7 @@ absl::Status CompareBytes(const Model& a, const Entry& ea, const Model& b,
                           const Entry& eb, TensorDifference* d) {
   const StoredWeight* wa = ea.stored();
   const StoredWeight* wb = eb.stored();
-  // For a stack, the parts of all experts are compared with the first one.
+  // The parts of a stack are compared once, for its first expert.
   if (!wa || !wb || ea.weight->expert > 0 || wa->layout != wb->layout) {
     return absl::OkStatus();
   }
@@ -221,7 +221,8 @@ absl::StatusOr<TensorDifference> CompareOne(const std::string& name,
   return d;
 }
 
-// Integers, and codes of unknown formats, can only be compared for equality.
+// Compares byte by byte. The values of integers and unknown formats cannot be
+// compared otherwise.
 absl::Status CompareOther(const Model& a, const ModelTensor& ta, const Model& b,
                           const ModelTensor& tb, ModelDifference* out) {
   const bool alike =
@@ -240,10 +241,10 @@ absl::Status CompareOther(const Model& a, const ModelTensor& ta, const Model& b,
   }
   out->not_compared.push_back(
       {ta.name(),
-       alike ? fmt::format("{} of {} bytes differ, and {} is no type of "
-                           "numbers that are weights",
+       alike ? fmt::format("{} of {} bytes differ, and values of type {} "
+                           "cannot be compared",
                            *differing, ta.stored.size, ta.stored.dtype)
-             : fmt::format("{} in the one, {} in the other, or of other shapes",
+             : fmt::format("the types ({} and {}) or the shapes differ",
                            ta.stored.dtype, tb.stored.dtype)});
   return absl::OkStatus();
 }
@@ -269,8 +270,8 @@ absl::StatusOr<ModelDifference> CompareModels(
   const Entries& in_a = side_a->entries;
   const Entries& in_b = side_b->entries;
   ModelDifference out;
-  // Input scales belong to a format: a model without them has not lost a
-  // weight.
+  // Skips input scales, which belong to a format: a model without them does not
+  // lack a weight.
   const auto only_in_a = [&](const std::string& name) {
     if (!IsSpareBeside(SplitModule(name).leaf)) out.only_a.push_back(name);
   };
@@ -284,7 +285,7 @@ absl::StatusOr<ModelDifference> CompareModels(
     const OriginalValues vb = ValuesOf(b, found->second);
     if (va.rows() != vb.rows() || va.cols() != vb.cols()) {
       out.not_compared.push_back(
-          {name, fmt::format("{} x {} in the one, {} x {} in the other",
+          {name, fmt::format("the shapes differ: {} x {} and {} x {}",
                              va.rows(), va.cols(), vb.rows(), vb.cols())});
       continue;
     }

@@ -12,7 +12,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Keys that need not agree: quantizing or saving again may change them, or only
+// Keys that may differ: quantizing or saving again changes them, or only
 // training uses them.
 constexpr std::string_view kFree[] = {"quantization_config",
                                       "compression_config",
@@ -32,8 +32,8 @@ constexpr std::string_view kFree[] = {"quantization_config",
                                       "output_router_logits",
                                       "router_aux_loss_coef",
                                       "pretraining_tp"};
-// Keys without which the model is unknown or is computed differently, because
-// libraries use a default.
+// Keys that the model needs if the original has them. Without them libraries do
+// not know the model, or use a default that may be wrong.
 constexpr std::string_view kNeeded[] = {"model_type",
                                         "architectures",
                                         "rope_theta",
@@ -56,8 +56,8 @@ constexpr std::string_view kNeeded[] = {"model_type",
                                         "attn_logit_softcapping",
                                         "final_logit_softcapping",
                                         "query_pre_attn_scalar"};
-// Objects with the settings of positions. Newer files have the first, which
-// also holds rope_theta; older ones have the second.
+// Objects with the settings of rotary embeddings. Newer files have
+// rope_parameters, which includes rope_theta. Older files have rope_scaling.
 constexpr std::string_view kRope[] = {"rope_parameters", "rope_scaling"};
 
 struct ConfigValue {
@@ -66,7 +66,8 @@ struct ConfigValue {
 };
 using ConfigValues = std::map<std::string, ConfigValue>;
 
-// Settings of positions may be in an object of their own, under either name.
+// Collects all values below `object`. Members of the objects in kRope count as
+// members of the object around them.
 void Flatten(const Json& object, const std::string& path,
              const Json::json_pointer& place, ConfigValues* values) {
   for (const auto& [key, value] : object.items()) {
@@ -75,21 +76,21 @@ void Flatten(const Json& object, const std::string& path,
       Flatten(value, Has(kRope, key) ? path : path + key + ".", place / key,
               values);
     } else {
-      // The older name of the same key.
+      // "type" is the older name of "rope_type".
       const bool type = key == "type" && !object.contains("rope_type");
       (*values)[path + (type ? "rope_type" : key)] = {value, place / key};
     }
   }
 }
 
-// The rope_theta of files that do not state it.
+// The default of rope_theta.
 double UsualBase(std::string_view model_type) {
   if (model_type.starts_with("gemma3") || model_type == "mixtral") return 1e6;
   if (model_type.starts_with("llama4")) return 5e5;
   return model_type == "gpt_oss" ? 150000 : 10000;
 }
 
-// A list of one element equals that element.
+// Whether the values are equal. A list of one element equals that element.
 bool IsSameValue(const Json& a, const Json& b) {
   if (a == b) return true;
   if (a.is_array() && a.size() == 1 && !b.is_array()) return a[0] == b;
@@ -116,8 +117,8 @@ class Comparison {
         Differs(key, one, found->second);
       }
     }
-    // Positions may be scaled, or have another base, where the original uses
-    // the default.
+    // Reports rotary settings that only the model has, if they differ from the
+    // default that the original uses.
     const bool says_base = std::any_of(
         there_.begin(), there_.end(),
         [](const auto& entry) { return entry.first.ends_with("rope_theta"); });
@@ -136,7 +137,7 @@ class Comparison {
  private:
   void Lacks(const std::string& key, const ConfigValue& one) {
     found_.push_back({key,
-                      fmt::format("no \"{}\", which is {} in the original's",
+                      fmt::format("\"{}\" is missing; in the original it is {}",
                                   key, Shown(&one.value)),
                       PlaceFor(one.place), one.value});
   }
@@ -144,7 +145,7 @@ class Comparison {
   void Differs(const std::string& key, const ConfigValue& there,
                const ConfigValue& here) {
     found_.push_back({key,
-                      fmt::format("\"{}\" is {}, and {} in the original's", key,
+                      fmt::format("\"{}\" is {}, but {} in the original", key,
                                   Shown(&here.value), Shown(&there.value)),
                       here.place, there.value});
   }
@@ -157,13 +158,14 @@ class Comparison {
         !original_.config().contains(place.parent_pointer())) {
       place.pop_back();
     }
-    found_.push_back({key,
-                      fmt::format("\"{}\" is {}, and the original has none",
-                                  key, Shown(&one.value)),
-                      place, std::nullopt});
+    found_.push_back(
+        {key,
+         fmt::format("\"{}\" is {}, but the original does not have it", key,
+                     Shown(&one.value)),
+         place, std::nullopt});
   }
 
-  // The place in the model's file that corresponds to one in the original's.
+  // The path in the model's file for a value at `place` in the original's file.
   Json::json_pointer PlaceFor(const Json::json_pointer& place) const {
     const Json::json_pointer parent = place.parent_pointer();
     if (parent.empty() || !Has(kRope, parent.back())) return place;
@@ -176,7 +178,8 @@ class Comparison {
     return place;
   }
 
-  // A file may omit the setting if it is the default of the model's type.
+  // Compares tie_word_embeddings, which may be missing if it is the default of
+  // the model's type.
   void CompareHeads() {
     const auto there = there_.find(kTiedHead);
     const auto here = here_.find(kTiedHead);
@@ -188,7 +191,7 @@ class Comparison {
     }
     if (here == here_.end()) return;
     const bool own = here->second.value == true;
-    // A quantized head no longer shares the matrix of the embeddings.
+    // Quantizing the head separates it from the embeddings.
     if (!own && model_.Find("lm_head.weight") != nullptr) return;
     if (there != there_.end()) {
       if (!IsSameValue(there->second.value, here->second.value)) {
@@ -200,8 +203,7 @@ class Comparison {
     if (was && *was != own) {
       found_.push_back(
           {kTiedHead,
-           fmt::format("\"{}\" is {}, and {} in the original's, which need not "
-                       "say so",
+           fmt::format("\"{}\" is {}, but {} by default in the original",
                        kTiedHead, own, *was),
            here->second.place, *was});
     }

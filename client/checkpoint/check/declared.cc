@@ -38,7 +38,7 @@ bool NamesLinear(const Json* targets) {
   });
 }
 
-// Types for which transformers ties the head if config.json does not say.
+// Types for which transformers ties the head by default.
 constexpr std::string_view kTied[] = {
     "bloom",  "cohere",      "cohere2", "falcon",  "gemma",
     "gemma2", "gemma3_text", "gpt2",    "smollm3", "starcoder2"};

@@ -13,7 +13,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Names that some library uses for the parts.
+// Endings of the names of codes in any library. The lists below are for other
+// parts.
 constexpr std::string_view kCodes[] = {".weight_packed", ".weight",
                                        ".weight.rowwise_data"};
 constexpr std::string_view kScales[] = {".weight_scale", ".weight_scale_inv",
@@ -21,7 +22,7 @@ constexpr std::string_view kScales[] = {".weight_scale", ".weight_scale_inv",
                                         ".scale"};
 struct GlobalName {
   std::string_view suffix;
-  Global rule;  // kNone: the amax itself
+  Global rule;  // kNone: the tensor holds the amax itself
 };
 constexpr GlobalName kGlobals[] = {
     {".weight_scale_2", Global::kMultiplier},
@@ -42,7 +43,7 @@ bool IsByte(std::string_view dtype) {
   return dtype == "U8" || dtype == "I8" || dtype == "F8_E8M0";
 }
 
-// The format, by types and shapes of codes and scales.
+// The format according to the types and shapes of codes and scales.
 std::optional<WeightFormat> FormatOf(const ModelTensor& codes,
                                      const ModelTensor& scales, bool global) {
   const bool fp8 = codes.stored.dtype == "F8_E4M3";
@@ -50,7 +51,7 @@ std::optional<WeightFormat> FormatOf(const ModelTensor& codes,
   if (scales.stored.dtype == "F8_E4M3") {
     return !fp8 && global ? std::optional(WeightFormat::kNvfp4) : std::nullopt;
   }
-  // Byte scales beside a global scale are NVFP4's, stored in a generic type.
+  // NVFP4, with block scales stored in a generic byte type.
   if (global && !fp8 && scales.stored.dtype != "F8_E8M0" &&
       IsByte(scales.stored.dtype)) {
     return WeightFormat::kNvfp4;
@@ -71,7 +72,8 @@ std::optional<WeightFormat> FormatOf(const ModelTensor& codes,
                                         : WeightFormat::kFp8Block;
 }
 
-// Padding is zero, so its position reveals the order.
+// The order of padded scales. Padding is zero, so its position reveals the
+// order.
 absl::StatusOr<ScaleOrder> OrderOf(const Model& model, const ModelTensor& t,
                                    int64_t down, int64_t across) {
   std::vector<std::byte> bytes(t.stored.size);
@@ -96,7 +98,7 @@ absl::StatusOr<ScaleOrder> OrderOf(const Model& model, const ModelTensor& t,
     return is_linear ? ScaleOrder::kPadded : ScaleOrder::kSwizzled;
   }
   return absl::InvalidArgumentError(
-      "its scales are padded, and nothing tells whether they are swizzled");
+      "its scales are padded, but it is unknown whether they are swizzled");
 }
 
 const WeightLayout* ChooseLayout(Dialect dialect, WeightFormat format) {
@@ -120,10 +122,9 @@ absl::Status GuessScales(const Model& model, Guess* guess) {
   if (scales.stored.size == count * element) {
     const std::vector<int64_t> turned(want.rbegin(), want.rend());
     if (want != turned && scales.stored.shape == turned) {
-      return absl::InvalidArgumentError(
-          fmt::format("{} are as many as they should be, in columns where rows "
-                      "should be",
-                      scales.name()));
+      return absl::InvalidArgumentError(fmt::format(
+          "{} has the right size, but its rows and columns are swapped",
+          scales.name()));
     }
     const auto order = OrderOfScales(model, w);
     if (!order.ok()) return order.status();
@@ -137,16 +138,14 @@ absl::Status GuessScales(const Model& model, Guess* guess) {
       static_cast<int64_t>(scales.stored.size) == w.rows * across) {
     guess->order = ScaleOrder::kLinear;
     guess->oddities.push_back(fmt::format(
-        "its scales are {} and lie row by row, not {} in the order of Tensor "
-        "Cores",
+        "its {} scales are stored row by row instead of {} in swizzled order",
         scales.stored.size, count));
     return absl::OkStatus();
   }
   if (!one_byte || static_cast<int64_t>(scales.stored.size) !=
                        RoundUp(w.rows, 128) * RoundUp(across, 4)) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} scales are there and {} would be needed",
-                    scales.stored.size / element, count));
+    return absl::InvalidArgumentError(fmt::format(
+        "it has {} scales, but needs {}", scales.stored.size / element, count));
   }
   const auto order = OrderOf(model, scales, w.rows, across);
   if (!order.ok()) return order.status();
@@ -157,7 +156,8 @@ absl::Status GuessScales(const Model& model, Guess* guess) {
   return absl::OkStatus();
 }
 
-// A number that would mean an impossibly large weight is of the other kind.
+// Reads the global scale. If it would imply an impossibly large weight, it is
+// taken as a divisor instead of a multiplier or vice versa.
 absl::Status GuessGlobal(const Model& model, const ModelTensor& t, Global rule,
                          Guess* guess) {
   const Global want = guess->weight.layout->global;
@@ -166,7 +166,7 @@ absl::Status GuessGlobal(const Model& model, const ModelTensor& t, Global rule,
   if (numbers->size() != 1 || !std::isfinite(numbers->front()) ||
       numbers->front() <= 0) {
     return absl::InvalidArgumentError(
-        fmt::format("{} is no positive number", t.name()));
+        fmt::format("{} is not a positive number", t.name()));
   }
   const float number = numbers->front();
   if (rule == Global::kNone) {
@@ -207,7 +207,7 @@ absl::StatusOr<ScaleOrder> OrderOfScales(const Model& model,
   if (w.rows % 128 == 0 && across % 4 == 0) return ScaleOrder::kSwizzled;
   const auto order =
       OrderOf(model, *w.part(PartSource::kScales), w.rows, across);
-  // The order cannot be determined.
+  // The padding does not reveal the order.
   if (absl::IsInvalidArgument(order.status())) return ScaleOrder::kSwizzled;
   return order;
 }
@@ -220,7 +220,7 @@ bool IsOfAnother(const StoredWeight& w, Dialect configured) {
   }
   const WeightLayout* own = FindLayout(configured, w.layout->format);
   if (own == nullptr) return true;
-  // Some files differ only in [] and [1].
+  // Accepts parts of shape [1] in place of [].
   for (size_t i = 0; i < own->parts.size(); ++i) {
     if (own->parts[i].source != PartSource::kInputScale &&
         own->parts[i].suffix != w.layout->parts[i].suffix &&
@@ -242,7 +242,7 @@ Dialect LikelyDialect(const Model& model, const StoredModel& stored) {
   const Dialect configured = ConfiguredDialect(model.config());
   if (configured != Dialect::kNone) return configured;
   if (HasComfyLabels(model)) return Dialect::kComfy;
-  // Models with a configuration leave it to engines to swizzle.
+  // If there is a configuration, engines swizzle the scales themselves.
   const bool swizzled =
       !model.has_config() &&
       std::any_of(stored.unclear.begin(), stored.unclear.end(),
@@ -259,20 +259,21 @@ absl::StatusOr<Guess> GuessWeight(const Model& model, const std::string& module,
   const ModelTensor* codes = FindAny(model, module, kCodes);
   const ModelTensor* scales = FindAny(model, module, kScales);
   if (model.Find(module + "_blocks") && !model.Find(module + "_scales")) {
-    return absl::NotFoundError("its scales are missing");
+    return absl::NotFoundError("it has no scales");
   }
   if (codes == nullptr || codes->stored.shape.size() != 2) {
-    return absl::InvalidArgumentError("it has no matrix of codes");
+    return absl::InvalidArgumentError(
+        "it has no matrix of codes that is known");
   }
   if (codes->stored.dtype != "F8_E4M3" && !IsByte(codes->stored.dtype)) {
     return absl::InvalidArgumentError(fmt::format(
-        "codes in {} are no format known here", codes->stored.dtype));
+        "codes of type {} belong to no known format", codes->stored.dtype));
   }
   if (scales == nullptr) {
     const ModelTensor* other = model.Find(module + ".scale");
-    if (other == nullptr) return absl::NotFoundError("its scales are missing");
+    if (other == nullptr) return absl::NotFoundError("it has no scales");
     return absl::InvalidArgumentError(fmt::format(
-        "its scales may be {}, in {}, which fit no dialect that is known here",
+        "its scales may be {}, but their type {} fits no known dialect",
         other->name(), other->stored.dtype));
   }
   const ModelTensor* global = nullptr;
@@ -285,25 +286,25 @@ absl::StatusOr<Guess> GuessWeight(const Model& model, const std::string& module,
     break;
   }
   if (scales->stored.dtype == "F8_E4M3" && global == nullptr) {
-    return absl::NotFoundError("its global scale is missing");
+    return absl::NotFoundError("it has no global scale");
   }
   auto format = FormatOf(*codes, *scales, global != nullptr);
-  // A small weight is a single block.
+  // A weight that fits in one block has a single scale, like kFp8.
   if (format == WeightFormat::kFp8 && dialect == Dialect::kDeepSeek &&
       scales->stored.shape.size() == 2) {
     format = WeightFormat::kFp8Block;
   }
   if (!format) {
-    return absl::InvalidArgumentError(
-        fmt::format("codes in {} with scales in {} are no format known here",
-                    codes->stored.dtype, scales->stored.dtype));
+    return absl::InvalidArgumentError(fmt::format(
+        "codes of type {} with scales of type {} belong to no known format",
+        codes->stored.dtype, scales->stored.dtype));
   }
   Guess guess;
   StoredWeight& w = guess.weight;
   w.layout = ChooseLayout(dialect, *format);
   if (w.layout == nullptr || w.layout->stacked) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} has no {}", Name(dialect), Name(*format)));
+    return absl::InvalidArgumentError(fmt::format(
+        "{} does not have the format {}", Name(dialect), Name(*format)));
   }
   w.module = module;
   const bool half = FindFormat(w.layout->codes)->element == DType::kE2M1x2;
@@ -332,10 +333,11 @@ absl::StatusOr<Guess> GuessWeight(const Model& model, const std::string& module,
     const ModelTensor* t = w.parts[i];
     if (t == nullptr || part.source == PartSource::kInputScale) continue;
     if (t->name() != name) {
-      guess.oddities.push_back(fmt::format("{} would be {}", t->name(), name));
+      guess.oddities.push_back(
+          fmt::format("{} should be named {}", t->name(), name));
     } else if (t->stored.dtype != part.dtype && part.dtype != "F32") {
-      guess.oddities.push_back(fmt::format("{} is {} and not {}", name,
-                                           t->stored.dtype, part.dtype));
+      guess.oddities.push_back(fmt::format("{} has the type {} instead of {}",
+                                           name, t->stored.dtype, part.dtype));
     }
   }
   if (auto s = GuessScales(model, &guess); !s.ok()) return s;

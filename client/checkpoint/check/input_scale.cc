@@ -8,7 +8,7 @@
 
 namespace quantd::checkpoint {
 
-// Magnitude for a stored scale of the range 448 (or 6 * 448 for NVFP4).
+// A scale maps the largest magnitude to 448, or to 6 * 448 for NVFP4.
 double InputAmax(const ModelTensor& tensor, Global rule, float scale) {
   if (tensor.name().ends_with("_global_scale")) rule = Global::kDivisor;
   return rule == Global::kNone ? 448.0 * scale : AmaxOf(rule, scale);
@@ -18,7 +18,7 @@ absl::StatusOr<bool> AreReciprocals(const Model& model,
                                     const StoredModel& stored) {
   size_t all = 0;
   size_t large = 0;
-  size_t small = 0;  // whose reciprocals are plausible
+  size_t small = 0;  // scales whose reciprocals are plausible
   for (const StoredWeight& w : stored.weights) {
     const ModelTensor* t = w.part(PartSource::kInputScale);
     if (t == nullptr || t->stored.dtype != "F32") continue;

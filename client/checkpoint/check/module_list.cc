@@ -8,8 +8,7 @@ namespace {
 
 constexpr std::string_view kRegularStart = "re:";
 
-// Whether it uses look-around or references, which our library does not
-// support.
+// Whether the expression uses look-around or references, which RE2 lacks.
 bool IsForeign(std::string_view text) {
   for (const std::string_view word :
        {"(?=", "(?!", "(?<=", "(?<!", "(?>", "(?P=", "(?(", "\\Z", "*+", "++",
@@ -30,14 +29,15 @@ bool IsBelow(std::string_view module, std::string_view parent) {
          module[parent.size()] == '.';
 }
 
-// Whether a name such as "self_attn.q_proj" ends
-// "model.layers.0.self_attn.q_proj".
+// Whether `module` ends with the parts of `end`:
+// "model.layers.0.self_attn.q_proj" ends with "self_attn.q_proj".
 bool EndsWith(std::string_view module, std::string_view end) {
   return !end.empty() && module.size() > end.size() && module.ends_with(end) &&
          module[module.size() - end.size() - 1] == '.';
 }
 
-// "0.mlp.gate" for "model.layers.0.mlp.gate", if something precedes the layers.
+// "0.mlp.gate" for "model.layers.0.mlp.gate"; "" without a name before
+// ".layers.".
 std::string_view Layer(std::string_view name) {
   constexpr std::string_view kLayers = ".layers.";
   const size_t at = name.rfind(kLayers);
@@ -96,7 +96,8 @@ bool ModuleList::MayName(std::string_view module) const {
   return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) {
     if (e.foreign) return true;
     if (e.pattern) {
-      // A prefix with * in it also names everything below.
+      // A pattern with * also matches everything below the module that it
+      // matches.
       return rule_ != Rule::kExactOrRegular &&
              Pattern::Parse(e.text + ".*")->Matches(module);
     }

@@ -14,7 +14,7 @@ absl::StatusOr<Originals> Originals::Of(const Model& model) {
   out.model_ = &model;
   auto stored = FindStored(model);
   if (!stored.ok()) return stored.status();
-  // Weights point into it, also after `out` is moved.
+  // A shared_ptr, because weights point into it even after `out` is moved.
   out.stored_ = std::make_shared<const StoredModel>(*std::move(stored));
   for (const StoredWeight& w : out.stored_->weights) {
     for (int64_t e = 0; e < w.experts; ++e) {
@@ -24,7 +24,8 @@ absl::StatusOr<Originals> Originals::Of(const Model& model) {
   }
   for (const ModelTensor& t : model.tensors()) {
     Stack stack = {&t, {}, {}};
-    // Experts of one tensor, both together and separately.
+    // Adds experts of a stack under both names: whole, and with gate and up
+    // split.
     for (const bool whole : {false, true}) {
       if (whole && !IsStacked(t)) break;
       auto weights = WeightsOf(model, t, whole);
@@ -62,7 +63,7 @@ OriginalValues::OriginalValues(const Model& model, const OriginalWeight& weight)
   if (weight.stored != nullptr) {
     values_ =
         std::make_unique<WeightValues>(model, *weight.stored, weight.expert);
-    // Reads the weight as a conversion does.
+    // Decodes blocks of zeros as a conversion does.
     values_->MendZeros();
   }
 }

@@ -13,23 +13,25 @@
 namespace quantd::checkpoint {
 namespace {
 
-// The coarsest format reaches 15 dB, which is a thirtieth.
+// The most noise of a right weight, relative to its signal. The coarsest format
+// has a thirtieth (15 dB).
 constexpr double kMostNoise = 0.1;
-// Length of a piece of a row: noise in one piece is noticed even if the rest of
-// the row is right.
+// Length of the pieces of a row that are judged separately, so that noise in
+// one piece is noticed even if the rest of the row is right.
 constexpr size_t kPiece = 128;
 constexpr double kMostPieceNoise = 0.5;
-// Relative to the mean piece: smaller ones vanish under scales that are too
-// coarse.
+// Pieces with less noise than this share of the mean signal are ignored: coarse
+// scales round them to zero.
 constexpr double kFaint = 0.01;
-// Clipping to four bits reduces numbers by less than this.
+// The most that the gain of a right weight differs from 1. Clipping to four
+// bits reduces it by less.
 constexpr double kMostGain = 0.06;
 
 class Differences {
  public:
   explicit Differences(int64_t cols) : cols_(static_cast<size_t>(cols)) {}
 
-  // Adds rows, beginning with `first`.
+  // Adds rows, beginning with row `first`.
   void Add(int64_t first, const std::vector<float>& truth,
            const std::vector<float>& numbers) {
     for (size_t row = 0; row < truth.size(); row += cols_) {
@@ -60,7 +62,7 @@ class Differences {
         sum_.pieces == 0 ? 0 : sum_.signal / static_cast<double>(sum_.pieces);
     int64_t last = -1;
     for (const Piece& p : odd_) {
-      // Skips pieces that are faint in both models.
+      // Ignores pieces that are faint in both models.
       if (p.noise <= kFaint * mean) continue;
       ++sum_.wrong;
       sum_.wrong_rows += p.row != last;
@@ -82,7 +84,7 @@ class Differences {
   std::vector<Piece> odd_;
 };
 
-// Difference for one expert under that reading.
+// The difference of one expert from the original under that reading.
 absl::StatusOr<Difference> DifferenceBy(const Model& model,
                                         const StoredWeight& w, int64_t expert,
                                         const Originals& originals,
@@ -92,7 +94,8 @@ absl::StatusOr<Difference> DifferenceBy(const Model& model,
   WeightValues values(model, w, expert);
   if (reading.halves_swapped) values.SwapHalves();
   if (reading.order_swapped) values.SwapOrder();
-  // Number of transposed rows that one look at the file provides.
+  // Rows that are read at once if the tensor is transposed, which costs little
+  // more than reading one.
   constexpr int64_t kAcross = 32;
   const auto runs =
       sample.Of(w.rows, w.cols, original.plain.transposed ? kAcross : 1);
@@ -108,13 +111,13 @@ absl::StatusOr<Difference> DifferenceBy(const Model& model,
     rounding.Add(run.begin, run.count, x);
   }
   Difference d = out.Take();
-  // Fitted scales are not exactly those by which the codes were made.
+  // The rounding is not judged after repair fitted the scales.
   d.rounding = IsFitted(model, w) ? Rounding::Verdict{false, false, ""}
                                   : rounding.Judge();
   return d;
 }
 
-// Whether `a` is less like the original than `b`, to report the worst expert.
+// Whether `a` differs more from the original than `b`.
 bool IsWorse(const Difference& a, const Difference& b) {
   const bool wrong = !a.rounding->wrong.empty();
   if (a.is_the_original() && b.is_the_original() &&
@@ -138,7 +141,8 @@ bool Difference::is_multiple() const {
 }
 
 bool Difference::is_the_original() const {
-  // A single large number may dominate the gain even if rounded correctly.
+  // A gain that is off is accepted if all numbers are rounded correctly,
+  // because a single large number may dominate the gain.
   return noise <= kMostNoise * signal && wrong == 0 &&
          (std::abs(gain() - 1) <= kMostGain ||
           (rounding && rounding->in_cells));
@@ -150,7 +154,7 @@ absl::StatusOr<Readings> FindReading(const Model& model, const StoredWeight& w,
   Readings out;
   const bool four = FindFormat(w.layout->codes)->element == DType::kE2M1x2;
   const BlockShape block = BlockOf(*w.layout);
-  // For other shapes the two orders have different sizes.
+  // Swapping the order is possible only if both orders have the same size.
   const bool orders = w.experts == 1 && block.rows == 1 && block.cols > 0 &&
                       w.rows % 128 == 0 && w.cols / block.cols % 4 == 0;
   for (const bool order : {false, true}) {
@@ -173,7 +177,7 @@ absl::StatusOr<Readings> FindReading(const Model& model, const StoredWeight& w,
           reading.difference = *d;
           worst = w.name_of(e);
         }
-        // One expert that does not match is enough to reject a reading.
+        // A single expert that does not match rules out the reading.
         if ((order || halves) && !d->is_the_original()) break;
       }
       if (compared == 0) return out;

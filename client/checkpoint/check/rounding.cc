@@ -8,34 +8,34 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Libraries divide in the type of the weight and store scales in it: two
+// Tolerance for libraries that divide in bf16 and store scales in bf16: two
 // roundings to bf16 are below this.
 constexpr float kSlack = 0.01f;
-// Share of numbers that may be outside their cells. An encoder that rounds to
-// the nearest has none; a scale that is off by three percent makes more.
+// Shares of numbers that may be outside their cells. Rounding to nearest leaves
+// none outside; a scale that is off by three percent leaves more than this.
 constexpr double kMostBeyond = 0.01;
 constexpr double kMostOfNearest = 0.03;
 constexpr double kMostOfBlock = 0.05;
 constexpr uint64_t kLeastBeyond = 3;
-// Distance of a code from its number, in halves of its cell, that no rounding
-// causes.
+// A code this far from its number, in halves of its cell, cannot result from
+// rounding.
 constexpr float kFar = 4;
 constexpr uint64_t kLargeBlock = 128;
-// Ratio between the numbers outside either end of their cells from which a
-// block is one-sided.
+// A block is one-sided if this many times as many numbers are outside one end
+// of their cells as outside the other.
 constexpr uint64_t kOneSided = 8;
-// Share of one-sided blocks among small blocks with three or more numbers
-// outside; by chance it is one in four.
+// The most one-sided blocks among small blocks with three or more numbers
+// outside. By chance one in four is.
 constexpr double kMostOneSided = 0.6;
 constexpr uint64_t kManyBlocks = 20;
-// Bounds for the whole weight. The noise is relative to that of numbers which
-// are all at the far end of their cells: rounding to the nearest cannot exceed
-// it, but for four bits some encoders choose codes by other criteria.
-// The factor is by what all numbers may seem multiplied after rounding to the
-// nearest. Numbers near zero, many of them zeros in four bits, count as much
-// as others.
+// Bounds for the whole weight. kMostNoise is relative to the noise of numbers
+// that are all at the far end of their cells. Rounding to nearest cannot exceed
+// 1, but with four bits some encoders choose codes differently. The factors
+// bound the mean ratio of decoded to original numbers, in which small numbers,
+// many of them zeros in four bits, count as much as large ones.
 constexpr double kMostFactor = 1.025;
-constexpr size_t kSpread = 6;  // distinct codes
+// fewest distinct codes for a judgement of the factor
+constexpr size_t kSpread = 6;
 constexpr double kLeastFactorFp8 = 0.975;
 constexpr double kLeastFactorFp4 = 0.94;
 constexpr double kMostNoiseFp8 = 1;
@@ -59,7 +59,7 @@ bool Rounding::Block::is_wrong() const {
 
 std::array<Rounding::Cell, 256> Rounding::CellsOf(bool four_bits) {
   constexpr float kE2M1[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-  std::array<Cell, 256> cells;  // NaN has an empty cell
+  std::array<Cell, 256> cells;  // the cell of NaN stays empty
   const unsigned magnitudes = four_bits ? 8 : 127;
   const auto value = [&](unsigned code) {
     const auto byte = static_cast<std::byte>(code);
@@ -127,7 +127,7 @@ void Rounding::Add(int64_t row, int64_t count, absl::Span<const float> truth) {
 
 Rounding::Block Rounding::AddRun(float scale, absl::Span<const float> truth,
                                  absl::Span<const uint8_t> codes) {
-  // The smallest block scale is a 512th; below half of that it becomes zero.
+  // The smallest E4M3 scale is 1 / 512. A scale below half of it becomes zero.
   constexpr float kLeastScale = 1.0f / 1024;
   constexpr float kLargest = 6;
   const float faint =
@@ -137,7 +137,8 @@ Rounding::Block Rounding::AddRun(float scale, absl::Span<const float> truth,
   for (size_t k = 0; k < truth.size(); ++k) {
     const Cell& c = cells_[codes[k]];
     used_.set(codes[k]);
-    // A zero may have either sign; other codes have the sign of the number.
+    // A zero may have either sign. Other codes must have the sign of the
+    // number.
     const float m = c.low == 0   ? std::abs(truth[k])
                     : c.negative ? -truth[k]
                                  : truth[k];
@@ -150,7 +151,7 @@ Rounding::Block Rounding::AddRun(float scale, absl::Span<const float> truth,
         block.far++ == 0) {
       block.first_far = k;
     }
-    // A clipped number may be any distance above the largest code.
+    // A clipped number may be far above the largest code.
     const float most = c.top ? std::max(reach, m - value) : reach;
     noise_ += static_cast<double>(m - value) * (m - value);
     bound_ += static_cast<double>(most) * most;
@@ -186,9 +187,9 @@ std::string Rounding::Describe(const Tally& tally) const {
                          std::min(tally.col + width_, values_.cols()) - 1);
   }
   return fmt::format(
-      "{} of the {} scales that were looked at ({}{}) are not those by which "
-      "its codes were made",
-      tally.wrong, tally.blocks, tally.wrong > 1 ? "the first of " : "of ",
+      "{} of the {} scales examined ({}{}) do not fit the codes: the codes "
+      "were made with other scales",
+      tally.wrong, tally.blocks, tally.wrong > 1 ? "the first for " : "for ",
       place);
 }
 
@@ -204,34 +205,36 @@ Rounding::Verdict Rounding::Judge() const {
   v.to_nearest = all_.share() <= kMostOfNearest;
   const double most = (four_bits_ ? kMostNoiseFp4 : kMostNoiseFp8) * bound_;
   const double factor = level_ == 0 ? 1 : product_ / level_;
-  // Errors of few numbers do not cancel out.
+  // The factor is judged only if enough codes occur for rounding errors to
+  // cancel out.
   const bool spread = used_.count() >= kSpread;
   const double least = four_bits_ ? kLeastFactorFp4 : kLeastFactorFp8;
   const auto db = [&](double noise) {
     return 10 * std::log10(signal_ / noise);
   };
-  // Numbers within their cells are rounded correctly, whatever the noise.
+  // Numbers within their cells are rounded correctly, however large the noise
+  // is.
   if (!(noise_ <= most) && (all_.beyond() > 0 || std::isnan(noise_))) {
     v.wrong = fmt::format(
-        "it is at {:.1f} dB, and rounding by its scales cannot be worse than "
-        "{:.1f} dB",
+        "its SQNR is {:.1f} dB, but rounding with its scales cannot give less "
+        "than {:.1f} dB",
         db(noise_), db(most));
   } else if (!v.in_cells && all_.one_sided()) {
     v.wrong = fmt::format(
-        "its scales are too {}: {:.0f} % of the numbers would have {} codes",
+        "its scales are too {}: {:.0f} % of the numbers should have {} codes",
         all_.above > all_.below ? "small" : "large", 100 * all_.share(),
         all_.above > all_.below ? "larger" : "smaller");
   } else if (v.in_cells && spread && (factor > kMostFactor || factor < least)) {
-    v.wrong = fmt::format("its numbers are {:.3g} times as large", factor);
+    v.wrong = fmt::format(
+        "its numbers are {:.3g} times as large as the original's", factor);
   } else if (tally.wrong > 0 && (v.to_nearest || tally.large > 0)) {
     v.wrong = Describe(tally);
   } else if (v.in_cells && all_.far > 0) {
     v.wrong = fmt::format(
-        "{} of the {} codes that were looked at ({}row {}, column {}) stand "
-        "for other numbers than rounding makes: bits of the file are not those "
-        "that were written",
-        all_.far, all_.count, all_.far > 1 ? "the first in " : "in ", far_row_,
-        far_col_);
+        "{} of the {} codes examined ({}row {}, column {}) are too far from "
+        "the original for rounding: bits of the file have changed",
+        all_.far, all_.count, all_.far > 1 ? "the first is in " : "in ",
+        far_row_, far_col_);
   } else if (tally.wrong >= kManyBlocks &&
              static_cast<double>(tally.one_sided) >
                  kMostOneSided * static_cast<double>(tally.wrong)) {

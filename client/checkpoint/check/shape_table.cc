@@ -15,11 +15,11 @@ constexpr std::string_view kPlain[] = {
     "llama",   "mistral",  "ministral", "mixtral",   "qwen2", "qwen3",
     "smollm3", "seed_oss", "qwen3_moe", "qwen2_moe", "gemma", "gemma2",
     "granite", "gpt_oss",  "olmo2",     "cohere",    "arcee"};
-// Known architectures with two kinds of layers beside experts: recurrent
+// Known types whose layers differ in other parts than experts: recurrent
 // layers, or a first layer with more parts.
 constexpr std::string_view kMixed[] = {"qwen3_next",  "minimax", "llama4",
                                        "llama4_text", "t5",      "gemma3n"};
-// Types that use Llama's names for all parts of a layer.
+// Types whose layers have all of Llama's parts, under Llama's names.
 constexpr std::string_view kLlamaLike[] = {
     "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gpt_oss"};
 constexpr std::string_view kLlamaParts[] = {
@@ -28,7 +28,7 @@ constexpr std::string_view kLlamaParts[] = {
     "self_attn.v_proj.weight", "self_attn.o_proj.weight"};
 constexpr std::string_view kLlamaModules[] = {
     "self_attn", "mlp", "input_layernorm", "post_attention_layernorm"};
-// Newer files of Mixtral use one of the two names.
+// Files of Mixtral use "mlp" or "block_sparse_moe".
 constexpr std::string_view kMixtralModules[] = {
     "self_attn", "mlp", "block_sparse_moe", "input_layernorm",
     "post_attention_layernorm"};
@@ -36,7 +36,7 @@ constexpr std::string_view kMixtralModules[] = {
 constexpr std::string_view kDense[] = {"llama", "mistral", "qwen2", "qwen3"};
 constexpr std::string_view kDenseParts[] = {
     "mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight"};
-// Parts that one type has in addition.
+// Additional parts of one type.
 struct MoreParts {
   std::string_view type;
   std::array<std::string_view, 3> parts;
@@ -51,7 +51,7 @@ constexpr MoreParts kMoreParts[] = {
 };
 constexpr std::string_view kBiases[] = {"llama", "qwen3", "qwen3_moe",
                                         "gpt_oss"};
-// Types with an additional norm, or without one of that name.
+// Types whose norms differ from Llama's.
 constexpr std::string_view kOtherNorms[] = {"olmo2", "cohere"};
 
 using Number = std::optional<int64_t>;
@@ -60,7 +60,7 @@ Number Times(Number a, Number b) {
   return a && b ? Number(*a * *b) : std::nullopt;
 }
 
-// An invalid number is reported by another rule.
+// nullopt if the number is missing or invalid. Another rule reports the latter.
 Number CountIn(const Json& config, std::string_view key) {
   const Number n = ModelNumber(config, key);
   return n && *n > 0 ? n : std::nullopt;

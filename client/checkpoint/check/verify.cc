@@ -18,8 +18,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-// The weights of the original to quantize again and compare with `stored`: its
-// experts or itself. Empty, with the reason in `why`, if the original has none.
+// The original's weights for `s`: one, or all experts of a stack. Empty if the
+// original cannot be quantized again; `why` then gives the reason.
 std::vector<Weight> PlainOf(const Originals& originals, const StoredWeight& s,
                             std::string* why) {
   std::vector<Weight> weights;
@@ -27,14 +27,15 @@ std::vector<Weight> PlainOf(const Originals& originals, const StoredWeight& s,
     const OriginalWeight* found = originals.Find(s, e);
     if (found == nullptr ||
         (found->stored != nullptr && found->stored->has_four_bits())) {
-      *why = found == nullptr
-                 ? fmt::format("{}: the original has no such weight of {} x {}",
-                               s.name_of(e), s.rows, s.cols)
-                 : fmt::format(
-                       "{}: the original is quantized itself, as {} "
-                       "by {}",
-                       s.name_of(e), Name(found->stored->layout->format),
-                       Name(found->stored->layout->dialect));
+      *why =
+          found == nullptr
+              ? fmt::format(
+                    "{}: the original has no weight of that name with the "
+                    "shape {} x {}",
+                    s.name_of(e), s.rows, s.cols)
+              : fmt::format("{}: the original is itself quantized, as {} by {}",
+                            s.name_of(e), Name(found->stored->layout->format),
+                            Name(found->stored->layout->dialect));
       return {};
     }
     weights.push_back(found->plain);
@@ -42,7 +43,7 @@ std::vector<Weight> PlainOf(const Originals& originals, const StoredWeight& s,
   return weights;
 }
 
-// The tensors that the weights become.
+// The output tensors of the weights.
 std::vector<safetensors::Tensor> PartsOfAll(std::vector<Weight>* weights,
                                             bool stacked) {
   if (!stacked) return PartsOf(&weights->front());
@@ -51,12 +52,13 @@ std::vector<safetensors::Tensor> PartsOfAll(std::vector<Weight>* weights,
   return PartsOfStack(experts);
 }
 
-// Counts the new bytes that differ from those in the quantized model.
+// Compares newly quantized bytes with those in the quantized model.
 class Differing : public PartSink {
  public:
   explicit Differing(const Model& quantized) : quantized_(quantized) {}
 
-  // `there` is the model's tensor for it, which may have another name.
+  // `there` is the corresponding tensor of the model, which may have another
+  // name.
   void Expect(VerifiedPart part, const ModelTensor* there) {
     parts_[part.name] = {part, there};
   }
@@ -86,7 +88,7 @@ class Differing : public PartSink {
   std::vector<std::byte> buffer_;
 };
 
-// Adds the linear weights of the original that are absent from the model.
+// Adds to `unmatched` the linear weights of the original that the model lacks.
 void AddMissing(const Model& original, const Model& quantized,
                 const StoredModel& stored, const std::vector<Weight>& weights,
                 std::set<const ModelTensor*> sources,
@@ -104,7 +106,8 @@ void AddMissing(const Model& original, const Model& quantized,
         name == "lm_head.weight") {
       continue;
     }
-    unmatched->push_back(name + ": the quantized model has nothing of it");
+    unmatched->push_back(name +
+                         ": the quantized model does not have this weight");
   }
 }
 
@@ -130,7 +133,7 @@ absl::StatusOr<Verification> VerifyModel(
   if (!stored.ok()) return stored.status();
   if (stored->weights.empty()) {
     return absl::InvalidArgumentError(
-        fmt::format("{}: no weight of it is quantized", quantized.path()));
+        fmt::format("{}: no weight is quantized", quantized.path()));
   }
   const auto architecture = Architecture::Of(original, {});
   if (!architecture.ok()) return architecture.status();
@@ -165,7 +168,7 @@ absl::StatusOr<Verification> VerifyModel(
       }
       return quantized.Find(part.name);
     };
-    // Bytes of two types always differ, which says nothing about the numbers.
+    // Comparing bytes of different types would say nothing about the numbers.
     const auto other = std::find_if(
         made_parts.begin(), made_parts.end(), [&](const auto& part) {
           return there(part) != nullptr &&
@@ -173,8 +176,8 @@ absl::StatusOr<Verification> VerifyModel(
         });
     if (other != made_parts.end()) {
       out.unmatched.push_back(
-          fmt::format("{}: {} is {}, and the bytes of {} are {}: compare and "
-                      "lint --original tell whether the numbers are right",
+          fmt::format("{}: {} has the type {}, but the profile {} writes {}; "
+                      "check the numbers with compare or lint --original",
                       s.module, there(*other)->name(),
                       there(*other)->stored.dtype, Name(used), other->dtype));
       for (const Weight& w : experts) told.insert(w.source);
@@ -182,7 +185,8 @@ absl::StatusOr<Verification> VerifyModel(
     }
     for (const safetensors::Tensor& part : made_parts) {
       const ModelTensor* own = there(part);
-      // A missing part, or one of another layout, counts as wrong in full.
+      // All bytes of a part count as different if it is missing or has another
+      // size.
       const bool right = own != nullptr && own->stored.size == part.size;
       differing.Expect({part.name, part.size, right ? 0 : part.size}, own);
     }

@@ -14,12 +14,12 @@ namespace {
 
 constexpr std::string_view kCompressedTensorsVersion = "0.20.0";
 constexpr std::string_view kModelOptVersion = "0.47.0";
-// Names under which libraries keep scales of the KV cache.
+// Endings of the names of KV cache scales in each library.
 constexpr std::string_view kCompressedTensorsCache = "attn.k_scale";
 constexpr std::string_view kModelOptCache = ".k_proj.k_scale";
 
-// How compressed-tensors describes the quantization of weights or activations.
-// Entries without groups say so, as in the library's own files.
+// The compressed-tensors description of quantized weights or activations.
+// Entries without groups have an explicit null, like the library's own files.
 Json Arguments(int bits, std::string_view strategy, Json dynamic) {
   return {{"num_bits", bits},
           {"type", "float"},
@@ -29,7 +29,7 @@ Json Arguments(int bits, std::string_view strategy, Json dynamic) {
           {"group_size", nullptr}};
 }
 
-// Whether the model has KV cache scales under names with that ending.
+// Whether the model has KV cache scales whose names end with `ending`.
 bool HasCacheScales(const Model& model, std::string_view ending) {
   return std::any_of(
       model.tensors().begin(), model.tensors().end(),
@@ -81,7 +81,7 @@ Json CompressedTensorsConfig(const Model& model, const ConversionPlan& plan) {
     overall =
         modules.size() == 1 ? row.file_formats.front() : "mixed-precision";
     std::string name(kind.measured ? row.name : row.weights_only);
-    // FP8 without scales of activations has no name of its own.
+    // FP8 has the same name with and without input scales.
     if (groups.contains(name)) name += "_STATIC";
     groups[name] = {{"format", row.file_formats.front()},
                     {"input_activations", scheme.inputs},
@@ -118,7 +118,7 @@ Json ModelOptProducer() {
   return {{"name", "modelopt"}, {"version", kModelOptVersion}};
 }
 
-// The object "quantization" of hf_quant_config.json.
+// The value of "quantization" in hf_quant_config.json.
 Json ModelOptQuantization(const Model& model, const ConversionPlan& plan) {
   const auto modules = ModulesOf(plan);
   const Json cache =
@@ -142,7 +142,7 @@ Json ModelOptQuantization(const Model& model, const ConversionPlan& plan) {
     if (a.group_size > 0) out["group_size"] = a.group_size;
   }
   // Globs match under every prefix. The keys of quantized_layers cannot be
-  // globs: engines look up the names in the file and map prefixes.
+  // globs, because engines look up the file's names and map their prefixes.
   out["exclude_modules"] =
       IgnoredExpressions(model, plan, /*embeddings=*/true, NameStyle::kGlobs);
   return out;
@@ -180,9 +180,9 @@ Json DeepSeekConfig(const Model& model, const ConversionPlan& plan) {
               {"fmt", "e4m3"},
               {"quant_method", "fp8"},
               {"weight_block_size", {128, 128}}};
-  // vLLM compares these names for equality, SGLang as parts of a path,
-  // transformers as beginnings and ends. No expression serves all, so each form
-  // is listed.
+  // vLLM compares these names for equality, SGLang matches parts of a path, and
+  // transformers matches beginnings and endings. No single form works in all of
+  // them, so each form is listed.
   out["modules_to_not_convert"] =
       IgnoredNames(model, plan, /*embeddings=*/false);
   return out;
@@ -213,7 +213,7 @@ Json QuantizationConfig(const Model& model, const ConversionPlan& plan) {
 
 std::string TextOf(const Json& json) { return PythonJsonText(json, 2) + "\n"; }
 
-// Sorted by name, like index files on the Hub.
+// The text of the index, sorted by name like index files on the Hub.
 std::string IndexText(const ConversionPlan& plan) {
   std::map<std::string, std::string> shards;
   for (const OutputShard& shard : plan.shards) {
@@ -249,7 +249,7 @@ std::vector<TextFile> ConfigFiles(const Model& model,
         !quantization.is_null()) {
       config["quantization_config"] = std::move(quantization);
     }
-    // Last: without it no program loads the directory.
+    // config.json is last, because no program loads the directory without it.
     files.push_back({"config.json", TextOf(config)});
   }
   return files;
@@ -263,10 +263,10 @@ std::string ActivationsOf(const ConversionPlan& plan) {
   }
   if (measured > 0) {
     return fmt::format(
-        "scales of activations from --input-amax{}",
+        "quantized with scales from --input-amax{}",
         measured == plan.weights()
             ? ""
-            : fmt::format(", of {} of {} weights", measured, plan.weights()));
+            : fmt::format(", for {} of {} weights", measured, plan.weights()));
   }
   std::map<WeightFormat, size_t> formats;
   for (const auto& [format, count] : plan.formats()) {
@@ -277,10 +277,9 @@ std::string ActivationsOf(const ConversionPlan& plan) {
   const bool wide = formats.size() > (formats.count(WeightFormat::kNvfp4) +
                                       formats.count(WeightFormat::kMxfp4));
   if (narrow && wide)
-    return "4-bit weights only; others quantize activations "
-           "at run time";
-  return narrow ? "weights only, activations stay as they are"
-                : "activations are quantized at run time";
+    return "not quantized for 4-bit weights, quantized at run time for the "
+           "others";
+  return narrow ? "not quantized" : "quantized at run time";
 }
 
 }  // namespace quantd::checkpoint

@@ -19,8 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Identifies a conversion by everything that the output depends on, except the
-// bytes of the source, whose hashes are in the journal.
+// Hashes everything that the output depends on, except the bytes of the source,
+// whose hashes are in the journal.
 std::string FingerprintOf(const Model& model, const ConversionPlan& plan) {
   ContentHash hash;
   const auto add = [&](const safetensors::Tensor& t) {
@@ -93,8 +93,8 @@ class Converter {
     return absl::OkStatus();
   }
 
-  // Whether an earlier process wrote these bytes, from a source that has not
-  // changed.
+  // Whether the output of the group matches the journal and its source is
+  // unchanged.
   absl::StatusOr<bool> IsWhole(const FusedWeights& group,
                                const UnitHashes& said,
                                absl::Span<std::byte> room) const {
@@ -140,7 +140,7 @@ class Converter {
     });
     if (!made.ok()) return made.status();
     if (auto s = out_.journal().Append(unit, made->hashes); !s.ok()) return s;
-    // The rest are scales of a source that was quantized.
+    // The encoder does not count the scales of a source that is quantized.
     if (told < bytes) Tell(bytes - told, /*resumed=*/false);
     const std::chrono::duration<double> seconds = Clock::now() - start;
     Report({&group, made->amax, made->statistics, seconds.count(), false});
@@ -186,15 +186,15 @@ class Converter {
                        return out_.Write(weight.name, offset, b);
                      });
     if (!s.ok()) return s;
-    // Hashed from the file, since pieces may arrive in any order.
+    // Hashes the file, because pieces may be written in any order.
     ContentHash output;
     if (auto h = HashOutput(weight.name, 0, size, &output); !h.ok()) return h;
     Tell(bytes, /*resumed=*/false);
     return out_.journal().Append(unit, {*source, output.Hex()});
   }
 
-  // Copied byte for byte, and again after an interruption: checking would read
-  // as much.
+  // Copies a tensor byte for byte. Copies it again after an interruption,
+  // because checking it would read as many bytes.
   absl::Status Copy(const ModelTensor& tensor) {
     return model_.ReadInPieces(
         tensor, buffer_bytes_,

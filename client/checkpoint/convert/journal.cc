@@ -22,7 +22,7 @@ constexpr std::string_view kTitle = "quantd-journal-1";
 constexpr size_t kMostBytes = size_t{1} << 30;
 constexpr size_t kCheckDigits = 8;
 
-// A line torn by the end of a process or machine fails this check.
+// The check of a line. A line that was cut off by a crash fails it.
 std::string CheckOf(std::string_view text) {
   ContentHash hash;
   hash.Add(text);
@@ -33,7 +33,7 @@ std::string Line(std::string_view text) {
   return fmt::format("{} {}\n", text, CheckOf(text));
 }
 
-// The words of a line without its check; empty if it is torn.
+// The words of a line without its check; empty if the check fails.
 std::vector<std::string_view> Words(std::string_view line) {
   const size_t last = line.rfind(' ');
   if (last == std::string_view::npos ||
@@ -55,8 +55,8 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(
     return absl::ErrnoToStatus(errno, fmt::format("cannot create {}", path));
   }
   if (flock(journal->fd_, LOCK_EX | LOCK_NB) != 0) {
-    return absl::AbortedError(
-        fmt::format("another process converts into the same place ({})", path));
+    return absl::AbortedError(fmt::format(
+        "another process is converting into the same directory ({})", path));
   }
   if (auto s = journal->Read(fingerprint); !s.ok()) return s;
   return journal;
@@ -72,7 +72,7 @@ absl::Status Journal::Read(const std::string& fingerprint) {
   if (!text.ok()) return text.status();
   std::string_view rest = *text;
   const size_t end = rest.find('\n');
-  // A process that ended before it wrote the title had done nothing yet.
+  // Without a complete title, the earlier process has not converted anything.
   if (end == std::string_view::npos) {
     if (ftruncate(fd_, 0) != 0) {
       return absl::ErrnoToStatus(errno, fmt::format("cannot write {}", path_));
@@ -82,11 +82,11 @@ absl::Status Journal::Read(const std::string& fingerprint) {
   resumed_ = true;
   const auto words = Words(rest.substr(0, end));
   if (words.size() != 2 || words[0] != kTitle || words[1] != fingerprint) {
-    return absl::FailedPreconditionError(fmt::format(
-        "{}: a conversion was interrupted here that was of another model or "
-        "had other options; repeat its command to finish it, or remove the "
-        "directory",
-        path_));
+    return absl::FailedPreconditionError(
+        fmt::format("{}: belongs to an interrupted conversion of another model "
+                    "or with other options; repeat that command to finish it, "
+                    "or remove the directory",
+                    path_));
   }
   rest.remove_prefix(end + 1);
   size_t whole = text->size() - rest.size();
@@ -104,7 +104,7 @@ absl::Status Journal::Read(const std::string& fingerprint) {
     }
     done_[unit] = {std::string(line[1]), std::string(line[2])};
   }
-  // Half a line at the end is removed before anything is appended.
+  // Removes an incomplete line at the end before anything is appended.
   if (whole < text->size() && ftruncate(fd_, static_cast<off_t>(whole)) != 0) {
     return absl::ErrnoToStatus(errno, fmt::format("cannot write {}", path_));
   }

@@ -14,7 +14,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Names of output heads other than lm_head, by model type.
+// Model types and the names of their output heads, if not lm_head.
 constexpr std::pair<std::string_view, std::string_view> kOtherHeads[] = {
     {"whisper", "proj_out"},
     {"xlm", "pred_layer.proj"},
@@ -35,7 +35,7 @@ constexpr std::pair<std::string_view, std::string_view> kOtherHeads[] = {
     {"deberta-v2", "decoder"}};
 constexpr std::string_view kExperts = "experts";
 
-// The modules under the file's names: the quantized ones, and the plain ones.
+// Collects the names of the quantized and of the plain modules, as in the file.
 class Modules {
  public:
   Modules(const Model& model, const ConversionPlan& plan) : model_(model) {
@@ -53,12 +53,12 @@ class Modules {
   const std::vector<std::string>& quantized() const { return quantized_; }
 
   // The modules that are not quantized. A name that ends with kAllBelow stands
-  // for all experts of a stack, which engines name one by one, whatever the
-  // file calls them.
+  // for all experts of a layer, for which engines have separate names even if
+  // the file stores them in one tensor.
   std::vector<std::string> Plain(const ConversionPlan& plan, bool embeddings) {
     for (const LeftOut& left : plan.left_out) {
-      // Within a layer, a linear module may have the name of an embedding
-      // table.
+      // Skips embedding tables. Inside a layer, such a name means a linear
+      // module.
       const NameParts parts = PartsOfName(left.module, '.');
       if (left.role == Role::kEmbedding && !embeddings &&
           IsTable(left.module) &&
@@ -76,7 +76,8 @@ class Modules {
     for (const ModelTensor* t : plan.copies) {
       if (IsStacked(*t)) AddStack(*t);
     }
-    // A head tied to the embeddings is in no file, but engines have one.
+    // Engines create a head even if it is tied to the embeddings and in no
+    // file.
     if (!has_head_) Add(head_);
     return std::move(plain_);
   }
@@ -93,7 +94,7 @@ class Modules {
 
   void AddPlain(const std::string& module) {
     has_head_ |= SplitModule(module).leaf == head_;
-    // Engines decide for all experts of a layer at once.
+    // Engines look up all experts of a layer at once.
     std::string experts(ExpertsAbove(module));
     if (const size_t at = module.rfind(".experts.");
         experts.empty() && at != std::string::npos) {
@@ -129,8 +130,8 @@ class Modules {
 
   const Model& model_;
   std::vector<std::string> quantized_;
-  std::set<std::string> above_;    // modules with quantized ones below
-  std::set<std::string> modules_;  // modules with parts that are copied
+  std::set<std::string> above_;    // modules that contain quantized modules
+  std::set<std::string> modules_;  // modules with tensors that are copied
   std::vector<std::string> plain_;
   std::set<std::string> seen_;
   std::string head_ = "lm_head";
@@ -167,8 +168,8 @@ std::vector<std::string> IgnoredNames(const Model& model,
     nested |= key.ends_with("_config") && value.is_object();
   }
   auto plain = Modules(model, plan).Plain(plan, embeddings);
-  // SGLang has other names than files for attention within towers, and leaves
-  // out everything below a module in the list.
+  // Adds the names of whole towers: SGLang renames attention inside towers, and
+  // also skips everything below a listed module.
   for (const std::string& text :
        IgnoredExpressions(model, plan, embeddings, NameStyle::kGlobs)) {
     std::string_view tower(text);

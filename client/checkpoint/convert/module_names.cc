@@ -19,7 +19,7 @@ namespace {
 
 using Parts = std::vector<std::string_view>;
 
-// vLLM's and SGLang's names for siblings that they pack into one matrix.
+// A module into which vLLM or SGLang pack siblings, and these siblings.
 struct FusedName {
   std::string_view name;
   std::vector<std::string_view> members;
@@ -47,8 +47,8 @@ const std::vector<FusedName>& FusedTable() {
   return *rows;
 }
 
-// Prefixes around a language model: what is below one of them has another
-// prefix in another library.
+// Names of modules around a language model. They differ between libraries, so
+// no expression may consist of them.
 constexpr std::string_view kRoots[] = {
     "model", "language_model", "text_model", "thinker", "transformer",
     "llm",   "base_model",     "module",     "backbone"};
@@ -78,8 +78,8 @@ std::string Escaped(std::string_view text) {
   return out;
 }
 
-// Adds engines' names of fused modules, for parents all of whose parts are in
-// the list.
+// Adds the names of fused modules if all their members in `all` are also in
+// `names`.
 void AddFused(const std::vector<std::string>& all,
               std::vector<std::string>* names) {
   std::map<std::string_view, std::set<std::string_view>> there;
@@ -94,7 +94,7 @@ void AddFused(const std::vector<std::string>& all,
   }
   std::vector<std::string> fused;
   for (const auto& [parent, leaves] : here) {
-    // Experts are packed whole.
+    // Skips members of a single expert: engines pack all experts together.
     if (IsNumber(SplitModule(parent).leaf)) continue;
     for (const FusedName& row : FusedTable()) {
       const auto count = [&row](const std::set<std::string_view>& of) {
@@ -113,11 +113,13 @@ void AddFused(const std::vector<std::string>& all,
   names->insert(names->end(), fused.begin(), fused.end());
 }
 
-// The part of a name that an expression matches.
+// The part of a name from which an expression is made.
 struct Core {
   std::string text;
-  bool bounded = false;  // preceded by a dot
-  bool below = false;    // matches everything below instead of the end
+  bool bounded = false;  // a dot must precede the text
+  // matches names that continue with a dot after the text, instead of names
+  // that end with it
+  bool below = false;
 };
 
 class Cover {
@@ -130,7 +132,7 @@ class Cover {
     }
   }
 
-  // The shortest core that matches none of the other names.
+  // The shortest core of `name` that matches none of the other names.
   Core Of(std::string_view name) {
     const bool below = name.ends_with(kAllBelow);
     if (below) name.remove_suffix(kAllBelow.size());
@@ -138,7 +140,7 @@ class Cover {
     const size_t count = words.size();
     const auto number = static_cast<size_t>(
         std::find_if(words.begin(), words.end(), IsNumber) - words.begin());
-    // A tower, all layers of a stack, or one of them.
+    // Tries a tower, then all layers of a stack, then one layer.
     for (size_t i = 0; i + (below ? 0 : 1) < count; ++i) {
       if (IsNumber(words[i])) {
         const Core one = {Join(words, i - (i > 0 ? 1 : 0), i + 1),
@@ -148,7 +150,7 @@ class Cover {
         const Core tower = {std::string(words[i]), false, true};
         if (!Has(kRoots, words[i]) && !Hits(tower)) return tower;
       } else if (i + 1 < count && IsNumber(words[i + 1])) {
-        // The experts of a layer.
+        // Tries the experts of a layer.
         if (const Core core = Ending(words, i + 1, number, true);
             !core.text.empty()) {
           return core;
@@ -158,7 +160,7 @@ class Cover {
     return Ending(words, count, number, below);
   }
 
-  // Whether the core, followed by anything, would match another name.
+  // Whether another name contains the core, with anything after it.
   bool HitsOpenly(const Core& core) const {
     return text_.find((core.bounded ? "." : "") + core.text) !=
            std::string::npos;
@@ -167,7 +169,8 @@ class Cover {
  private:
   static constexpr char kEnd = '\0';
 
-  // The last words before `end`, as few as suffice.
+  // The shortest core that ends with the word before `end` and matches none of
+  // the other names; empty if every such core does.
   Core Ending(const Parts& words, size_t end, size_t number, bool below) {
     for (size_t i = end; i-- > 0;) {
       if (IsNumber(words[i])) continue;
@@ -185,7 +188,7 @@ class Cover {
     if (fresh) {
       place->second =
           text_.find(place->first) != std::string::npos ||
-          // With a prefix, a dot would precede it.
+          // A prefix would put a dot before the name.
           (core.bounded && text_.find(kEnd + key) != std::string::npos);
     }
     return place->second;
@@ -195,8 +198,8 @@ class Cover {
   std::unordered_map<std::string, bool> known_;
 };
 
-// Makes one expression of names that differ only in a layer's number or in the
-// last word.
+// Makes regular expressions. Names that differ only in a layer's number or in
+// the last word share one.
 std::vector<std::string> RegularTexts(const std::vector<Core>& cores) {
   constexpr std::string_view kDot = "\\.";
   const auto one_of = [](const auto& words) {
@@ -204,8 +207,8 @@ std::vector<std::string> RegularTexts(const std::vector<Core>& cores) {
                              : fmt::format("({})", fmt::join(words.begin(),
                                                              words.end(), "|"));
   };
-  // The text before and after the number. Numbers are sorted by length, then
-  // value.
+  // `bounded`, `below`, and the text before and after the number of a layer.
+  // The numbers are sorted by length, then by digits.
   using Layered = std::tuple<bool, bool, std::string, std::string>;
   std::map<Layered, std::set<std::pair<size_t, std::string>>> numbers;
   std::vector<Layered> order;
@@ -235,8 +238,8 @@ std::vector<std::string> RegularTexts(const std::vector<Core>& cores) {
       stem += (stem.empty() ? "" : std::string(kDot)) + tail.substr(0, dot);
       leaf = tail.substr(dot + kDot.size());
     }
-    // Separate expressions: for everything below a module, and for text that
-    // may begin within a word.
+    // These share no expression: cores with everything below, and cores that
+    // may begin inside a word.
     if (below || (stem.empty() && !bounded)) {
       if (!leaf.empty()) stem += (stem.empty() ? "" : std::string(kDot)) + leaf;
       leaf.clear();
@@ -266,7 +269,7 @@ std::vector<std::string> GlobTexts(const std::vector<Core>& cores,
     if (!core.below) {
       texts.push_back(text);
     } else if (IsNumber(SplitModule(core.text).leaf)) {
-      // Otherwise layer 6 would also match layer 61.
+      // With "*" alone, layer 6 would also match layer 61.
       texts.push_back(text + ".*");
     } else if (!cover.HitsOpenly(core)) {
       texts.push_back(text + "*");

@@ -40,7 +40,7 @@ std::string JournalOf(const Model& in, const std::string& out) {
                          : fmt::format("{}/{}", out, kJournal);
 }
 
-// Resolves links and "..", also in parts of the path that do not exist yet.
+// Resolves links and ".." in a path whose last parts may not exist yet.
 absl::StatusOr<std::string> Resolve(const std::string& out) {
   std::error_code error;
   const fs::path path = fs::weakly_canonical(out, error);
@@ -53,11 +53,11 @@ absl::StatusOr<std::string> Resolve(const std::string& out) {
   return text;
 }
 
-// Whether `path` is the directory or lies in it. Asks the file system, so that
-// links and mounts are recognized.
+// Whether `path` is the directory or inside it. Compares inodes, so that links
+// and mounts are recognized.
 bool IsInside(std::string path, const struct stat& directory) {
   struct stat here = {};
-  // A path that does not exist yet would be created in its parent.
+  // For a path that does not exist yet, its nearest existing parent counts.
   while (stat(path.c_str(), &here) != 0) {
     const fs::path parent = fs::path(path).parent_path();
     if (parent == path) return false;
@@ -123,24 +123,25 @@ absl::Status CheckOutput(const Model& in, const std::string& out) {
     return absl::InvalidArgumentError(
         fmt::format("cannot write {}: {}", out, why));
   };
-  if (out.empty()) return refuse("an empty name");
+  if (out.empty()) return refuse("the name is empty");
   if (out == "-") {
-    return refuse("a model is a directory and does not fit into a stream");
+    return refuse(
+        "a model is a directory and cannot be written to standard output");
   }
   struct stat info = {};
   const bool there = stat(out.c_str(), &info) == 0;
   if (!there && lstat(out.c_str(), &info) == 0) {
-    return refuse("a link to nothing");
+    return refuse("it is a broken link");
   }
   const bool interrupted = access(JournalOf(in, out).c_str(), F_OK) == 0;
   if (IsFile(in, out)) {
     const FileIdentity source = in.shards().front().file.identity();
     if (there && source == FileIdentity{info.st_dev, info.st_ino}) {
-      return refuse("it is the file that is read, which would be lost");
+      return refuse("it is the input file, which would be overwritten");
     }
     return there && !interrupted
                ? absl::AlreadyExistsError(
-                     fmt::format("cannot write {}: it is there already", out))
+                     fmt::format("cannot write {}: it already exists", out))
                : absl::OkStatus();
   }
   struct stat source = {};
@@ -149,30 +150,29 @@ absl::Status CheckOutput(const Model& in, const std::string& out) {
   if (!resolved.ok()) return resolved.status();
   if (IsInside(*resolved, source)) {
     return refuse(
-        fmt::format("it is the model's directory {} or inside it", in.path()));
+        fmt::format("it is the input directory {} or inside it", in.path()));
   }
   if (!there) return absl::OkStatus();
-  if (!S_ISDIR(info.st_mode)) return refuse("it is no directory");
-  // Checked first, before the user is told to remove anything.
+  if (!S_ISDIR(info.st_mode)) return refuse("it is not a directory");
+  // Comes first, so that no error below suggests removing the input.
   if (IsInside(in.path(), info)) {
-    return refuse(
-        fmt::format("the model's directory {} lies in it; name another "
-                    "directory",
-                    in.path()));
+    return refuse(fmt::format(
+        "the input directory {} is inside it; name another directory",
+        in.path()));
   }
   std::error_code error;
   for (fs::recursive_directory_iterator i(out, error), end; !error && i != end;
        i.increment(error)) {
     if (!interrupted) {
-      return absl::AlreadyExistsError(fmt::format(
-          "cannot write {}: it is not empty, and what is there is no "
-          "unfinished conversion: name another directory, or remove this one",
-          out));
+      return absl::AlreadyExistsError(
+          fmt::format("cannot write {}: it is neither empty nor an unfinished "
+                      "conversion; name another directory, or remove this one",
+                      out));
     }
     std::error_code gone;
     if (!i->is_symlink(gone)) continue;
     return refuse(fmt::format(
-        "{} is a link, and what it leads to would be written; remove it",
+        "{} is a link, whose target would be overwritten; remove it",
         i->path().string()));
   }
   if (!error) return absl::OkStatus();
@@ -215,7 +215,8 @@ OutputDirectory::~OutputDirectory() {
   }
 }
 
-// Undoes this process's work if nothing has been converted.
+// Removes everything that this process created, unless it continues an earlier
+// conversion. Returns `why`.
 absl::Status OutputDirectory::Abandon(absl::Status why) {
   if (journal_->resumed()) return why;
   for (const Shard& shard : shards_) {
@@ -231,7 +232,7 @@ absl::Status OutputDirectory::OpenShard(const OutputShard& planned,
   Shard shard;
   shard.path = path;
   const std::string draft = path + std::string(kPartial);
-  // The conversion was interrupted between two renames.
+  // The earlier process was interrupted while Finish() renamed shards.
   if (journal_->resumed() && access(draft.c_str(), F_OK) != 0 &&
       access(path.c_str(), F_OK) == 0 &&
       std::rename(path.c_str(), draft.c_str()) != 0) {
@@ -250,12 +251,12 @@ absl::Status OutputDirectory::OpenShard(const OutputShard& planned,
     places_[t.name] = {shards_.size() - 1, head->size() + t.offset, t.size};
     end = std::max(end, head->size() + t.offset + t.size);
   }
-  // Other errors mean that the file system does not support fallocate.
+  // Ignores other errors: the file system does not support fallocate.
   if (fallocate(shard.fd, 0, 0, static_cast<off_t>(end)) != 0 &&
       (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
     const absl::Status full = Failure("write", draft);
     return absl::Status(full.code(),
-                        fmt::format("{} ({} bytes are needed)",
+                        fmt::format("{} (it needs {} bytes)",
                                     std::string(full.message()), end));
   }
   if (ftruncate(shard.fd, static_cast<off_t>(end)) != 0) {
@@ -271,9 +272,9 @@ absl::StatusOr<const OutputDirectory::Place*> OutputDirectory::Find(
   const auto found = places_.find(tensor);
   if (found == places_.end() || offset > found->second.size ||
       size > found->second.size - offset) {
-    return absl::InternalError(
-        fmt::format("{} bytes at {} of tensor \"{}\" were not planned", size,
-                    offset, tensor));
+    return absl::InternalError(fmt::format(
+        "{} bytes at offset {} of tensor \"{}\" are not in the plan", size,
+        offset, tensor));
   }
   return &found->second;
 }
@@ -296,7 +297,7 @@ absl::Status OutputDirectory::Read(std::string_view tensor, size_t offset,
                  shard.path + std::string(kPartial));
 }
 
-// Copies a file unchanged.
+// Copies a file of the model unchanged.
 absl::Status OutputDirectory::Carry(const std::string& name) const {
   const auto from = in_->folder().OpenFile(name);
   if (!from.ok()) return from.status();
@@ -317,8 +318,8 @@ absl::Status OutputDirectory::Carry(const std::string& name) const {
 }
 
 absl::Status OutputDirectory::Finish(const std::vector<TextFile>& files) {
-  // Must precede all renames: after a power cut the name could be there without
-  // the bytes.
+  // Precedes all renames. Otherwise, after a power failure, a shard could have
+  // its final name without its bytes.
   for (const Shard& shard : shards_) {
     if (fsync(shard.fd) != 0) return Failure("write", shard.path);
   }

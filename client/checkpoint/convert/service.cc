@@ -8,9 +8,10 @@
 namespace quantd::checkpoint {
 
 uint64_t Pace::memory() const {
-  // A piece, plus twice its codes and scales, received and kept: for fp8 from
-  // bf16 each is half as large. Fragmentation of the heap may double that. A
-  // device holds as much for each call.
+  // A call holds a piece of input and its output twice, as received and as
+  // kept. Output is at most half as large as input, for fp8 from bf16. Heap
+  // fragmentation adds another piece. A device in this process holds as much
+  // again.
   const uint64_t pieces = in_process ? 6 : 3;
   return static_cast<uint64_t>(at_once) * piece_bytes * pieces +
          (uint64_t{64} << 20);
@@ -28,8 +29,8 @@ absl::Status ForEachUnit(
     status.Update(s);
   };
   const auto loop = [&] {
-    // Allocated once for each thread: allocating pieces between results of
-    // other sizes would fragment the heap.
+    // Allocated once for each thread, because allocating pieces between results
+    // of other sizes would fragment the heap.
     const auto room = service != nullptr ? service->Allocate(room_bytes)
                                          : HostMemory::Ordinary(room_bytes);
     if (!room.ok()) return fail(room.status());

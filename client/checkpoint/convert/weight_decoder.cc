@@ -21,7 +21,7 @@ absl::Status DecodeWeight(
     const Model& model, const StoredWeight& w,
     const std::function<absl::Status(size_t, absl::Span<const std::byte>)>&
         sink) {
-  // Each expert of a stack is transposed as a whole.
+  // Experts of a stack are transposed, each as a whole.
   const bool turned = w.layout->stacked;
   const int64_t most =
       turned ? w.rows

@@ -16,7 +16,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Rows of a weight, in memory.
+// Rows of a weight in memory.
 struct Piece {
   const Weight* weight = nullptr;
   int64_t row = 0;
@@ -24,8 +24,8 @@ struct Piece {
   absl::Span<std::byte> bytes;
 };
 
-// Rows in pieces are a multiple of this: every format and every tile of scales
-// may be cut there.
+// Pieces begin at multiples of this many rows, where every format and every
+// tile of scales may be cut.
 constexpr int64_t kUnit = 128;
 
 size_t RowBytes(const Weight& w) { return SizeOfShape(w.dtype(), {w.cols}); }
@@ -40,8 +40,9 @@ size_t BytesOf(const FusedWeights& group) {
 
 DType TypeOf(const Weight& w) { return FromSafetensorsName(w.dtype()); }
 
-// With `apart` the pieces follow each other in `room`; otherwise each is at its
-// own place.
+// Reads the group's weights in pieces and calls `take` for each. With `apart`,
+// the pieces follow each other in `room`; otherwise each overwrites the
+// previous one.
 absl::Status ReadPieces(const Model& model, const FusedWeights& group,
                         absl::Span<std::byte> room, bool apart,
                         absl::FunctionRef<absl::Status(const Piece&)> take) {
@@ -53,7 +54,7 @@ absl::Status ReadPieces(const Model& model, const FusedWeights& group,
       const size_t size = static_cast<size_t>(piece.count) * RowBytes(w);
       if (size > room.size()) {
         return absl::ResourceExhaustedError(fmt::format(
-            "{}: {} bytes have to be held at once, and there is room for {}",
+            "{}: {} bytes are needed in memory at once, but the limit is {}",
             w.module, size, room.size()));
       }
       piece.bytes = room.first(size);
@@ -76,19 +77,19 @@ absl::Status NotFinite(const Piece& piece) {
     bad = LargestMagnitude(TypeOf(w), bytes.subspan(i * element, element));
     if (!std::isfinite(bad)) break;
   }
-  return absl::InvalidArgumentError(fmt::format(
-      "{}: holds {} at row {}, column {}; mend the model, or leave the weight "
-      "as it is with --ignore {}",
-      w.module, std::isnan(bad) ? "NaN" : "Inf",
-      piece.row + static_cast<int64_t>(i) / w.cols,
-      static_cast<int64_t>(i) % w.cols, w.module));
+  return absl::InvalidArgumentError(
+      fmt::format("{}: has {} at row {}, column {}; correct the model, or "
+                  "leave the weight unquantized with --ignore {}",
+                  w.module, std::isnan(bad) ? "NaN" : "Inf",
+                  piece.row + static_cast<int64_t>(i) / w.cols,
+                  static_cast<int64_t>(i) % w.cols, w.module));
 }
 
 absl::Span<const std::byte> AsBytes(std::string_view text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
-// Writes the parts of weights and keeps their hashes.
+// Writes the parts of weights and hashes them.
 class Writer {
  public:
   Writer(const FusedWeights& group, float amax, PartSink* sink)
@@ -145,7 +146,7 @@ class Writer {
                : sink_->Write(out.name, out.offset + offset, bytes);
   }
 
-  // Written once for a weight, with its first piece.
+  // Writes a part that is one number, with the first piece of the weight.
   absl::Status Number(const Piece& piece, size_t i, float value) {
     if (piece.row > 0) return absl::OkStatus();
     std::byte bytes[sizeof(value)];
@@ -153,7 +154,8 @@ class Writer {
     return Put(*piece.weight, i, 0, bytes);
   }
 
-  // In the form of the profile's library; TransformerEngine has only the amax.
+  // Writes the global scale. Takes it from the result in the form of the
+  // profile's library; TransformerEngine only gives the amax.
   absl::Status GlobalPart(const Piece& piece, size_t i, const Result& result) {
     for (const TensorKind kind :
          {TensorKind::kRowwiseGlobalScale, TensorKind::kRowwiseGlobalDivisor}) {
@@ -169,7 +171,8 @@ class Writer {
     const Weight& w = *piece.weight;
     const size_t row = codes.size() / static_cast<size_t>(piece.count);
     const size_t offset = static_cast<size_t>(piece.row) * row;
-    // ComfyUI's own profile already gives this order.
+    // Only TransformerEngine's profile needs a swap: ComfyUI's own profile
+    // already has this order.
     const bool swap = w.layout->high_half_first && w.profile == Profile::kTe;
     if (!swap) return Put(w, i, offset, codes);
     std::vector<std::byte> swapped(codes.begin(), codes.end());
@@ -177,7 +180,7 @@ class Writer {
     return Put(w, i, offset, swapped);
   }
 
-  // Removes the service's padding.
+  // Writes scales. Removes the service's padding unless the layout is swizzled.
   absl::Status Scales(const Piece& piece, size_t i,
                       absl::Span<const std::byte> scales) {
     const Weight& w = *piece.weight;
@@ -189,7 +192,7 @@ class Writer {
         w.layout->swizzled ? Layout::kSwizzled : Layout::kLinear, false);
     if (copy.scale_bytes != scales.size()) {
       return absl::InternalError(
-          fmt::format("{}: {} bytes of scales, expected {}", w.module,
+          fmt::format("{}: got {} bytes of scales, expected {}", w.module,
                       scales.size(), copy.scale_bytes));
     }
     if (w.layout->swizzled) {

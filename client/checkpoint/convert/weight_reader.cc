@@ -13,7 +13,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Finds the largest bits of numbers with the sign removed, which are those of
+// The largest bit pattern under `mask`, which removes the sign. It is that of
 // the largest magnitude.
 template <typename Bits>
 Bits LargestBits(absl::Span<const std::byte> bytes, Bits mask) {
@@ -53,7 +53,7 @@ void Transpose(const std::vector<std::byte>& from, int64_t k, int64_t cols,
   }
 }
 
-// Reads rows in the type that the tensor is stored in.
+// Reads rows in the stored type.
 absl::Status AsStored(const Model& model, const Weight& w, int64_t row,
                       int64_t count, absl::Span<std::byte> bytes) {
   const auto element =
@@ -63,7 +63,7 @@ absl::Status AsStored(const Model& model, const Weight& w, int64_t row,
     return model.Read(*w.source, w.offset + static_cast<size_t>(row) * w.pitch,
                       bytes);
   }
-  // The tensor is stored as K lines of N. This many are transposed at a time,
+  // The tensor stores K lines of N. This many lines are transposed at a time,
   // so that they fit into the caches.
   constexpr int64_t kLines = 64;
   std::vector<std::byte> lines;
@@ -84,8 +84,8 @@ absl::Status AsStored(const Model& model, const Weight& w, int64_t row,
   return absl::OkStatus();
 }
 
-// Reads values as fp32 in small pieces. `read` takes a first row and a number
-// of rows.
+// Reads values as fp32 in small pieces. `read` receives the first row and the
+// number of rows.
 template <typename ReadSome>
 absl::Status InPieces(int64_t cols, int64_t row, int64_t count,
                       absl::Span<std::byte> bytes, ReadSome&& read) {

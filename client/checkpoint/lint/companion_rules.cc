@@ -1,4 +1,4 @@
-// Rules about the files beside the weights.
+// Rules about files beside the weights, such as the tokenizer.
 #include <algorithm>
 #include <initializer_list>
 #include <limits>
@@ -18,7 +18,7 @@ constexpr char kTokenizer[] = "tokenizer.json";
 constexpr char kTokenizerConfig[] = "tokenizer_config.json";
 constexpr char kGeneration[] = "generation_config.json";
 constexpr char kAdapter[] = "adapter_config.json";
-// Other files of transformers that hold one JSON object each.
+// Other files of transformers. Each holds one JSON object.
 constexpr std::string_view kObjects[] = {
     kTokenizerConfig,           kGeneration,
     "special_tokens_map.json",  "added_tokens.json",
@@ -26,12 +26,13 @@ constexpr std::string_view kObjects[] = {
 constexpr std::string_view kTokenizers[] = {
     kTokenizer, "tokenizer.model", "vocab.json", "vocab.txt", "tiktoken.model"};
 
-// The tokenizer of the largest vocabulary has some 35 MB.
+// The largest tokenizer.json known has about 35 MB.
 constexpr size_t kMaxTokenizerBytes = size_t{128} << 20;
-constexpr char kItem[] = "[]";  // stands for a list's element in a path of keys
+constexpr char kItem[] = "[]";  // an element of a list, in a path of keys
 
-// Parses a tokenizer.json. "model.vocab" maps each word to its id, or lists the
-// words in order of their ids; "added_tokens" is a list of objects.
+// Parses a tokenizer.json to find the largest token id. "model.vocab" maps each
+// token to its id, or lists the tokens in order of their ids. "added_tokens" is
+// a list of objects.
 class TokenListener : public nlohmann::json_sax<Json> {
  public:
   int64_t largest() const { return largest_; }
@@ -81,12 +82,12 @@ class TokenListener : public nlohmann::json_sax<Json> {
   }
   bool parse_error(size_t byte, const std::string&,
                    const nlohmann::detail::exception&) override {
-    error_ = fmt::format("it goes wrong at byte {}", byte);
+    error_ = fmt::format("invalid at byte {}", byte);
     return false;
   }
 
  private:
-  // Whether the current position is that path.
+  // Whether the path to the current position is `keys`.
   bool IsAt(std::initializer_list<std::string_view> keys) const {
     return std::equal(place_.begin(), place_.end(), keys.begin(), keys.end());
   }
@@ -95,8 +96,7 @@ class TokenListener : public nlohmann::json_sax<Json> {
   }
   bool Enter(const char* key) {
     if (place_.size() >= static_cast<size_t>(kMostNested)) {
-      error_ = fmt::format("more than {} objects and lists within each other",
-                           kMostNested);
+      error_ = fmt::format("more than {} levels of nesting", kMostNested);
       return false;
     }
     place_.emplace_back(key);
@@ -106,23 +106,23 @@ class TokenListener : public nlohmann::json_sax<Json> {
 
   std::vector<std::string> place_;  // the path of keys to the current position
   int64_t largest_ = -1;
-  int64_t pieces_ = 0;  // length of a list of words
-  int64_t added_ = -1;  // the token being read
+  int64_t pieces_ = 0;  // tokens seen in a list
+  int64_t added_ = -1;  // id of the added token being read
   bool special_ = false;
   std::string error_;
 };
 
-// The largest id that a tokenizer.json gives to text; -1: none. Special tokens
-// do not count, since text never becomes one: some models have them beyond
-// their embeddings, for pictures. Memory use does not grow with the number of
-// words, except for the file's text.
+// The largest id in a tokenizer.json of a token that text can become, -1 if
+// none. Special tokens do not count: some models have special tokens beyond
+// their embeddings, for images. Holds the file's text in memory, but no parsed
+// JSON.
 absl::StatusOr<int64_t> LargestTokenId(const absl::StatusOr<InputFile>& file) {
   const auto text = ReadText(file, kMaxTokenizerBytes);
   if (!text.ok()) return text.status();
   TokenListener listener;
   if (!Json::sax_parse(*text, &listener)) {
     return absl::InvalidArgumentError(
-        fmt::format("{}: no JSON: {}", file->path(), listener.error()));
+        fmt::format("{}: not JSON: {}", file->path(), listener.error()));
   }
   return listener.largest();
 }
@@ -137,8 +137,8 @@ bool HasTokenizer(const Model& model) {
       [&](std::string_view file) { return HasFile(model, file); });
 }
 
-// The number of words that the model has embeddings for; nullopt if they have
-// no known name or are quantized.
+// The number of rows of the embeddings; nullopt if their name is unknown or
+// they are quantized.
 std::optional<int64_t> WordsOf(const Model& model) {
   std::optional<int64_t> words;
   for (const ModelTensor& t : model.tensors()) {
@@ -164,7 +164,7 @@ class CompanionRules : public Rules {
       Damaged(kTokenizer, largest.status());
       return;
     }
-    CheckId(kTokenizer, "it gives words numbers up to", *largest);
+    CheckId(kTokenizer, "the largest token id is", *largest);
   }
 
   void CheckObjects() {
@@ -187,7 +187,7 @@ class CompanionRules : public Rules {
     return fmt::format("{}/{}", model_.path(), file);
   }
 
-  // If the end token does not exist, generation never stops.
+  // Checks the end tokens. If one does not exist, generation never stops.
   void CheckEnds(std::string_view file, const Json& json) {
     const Json* ends = Member(&json, "eos_token_id");
     if (ends == nullptr) return;
@@ -204,12 +204,12 @@ class CompanionRules : public Rules {
   void CheckId(std::string_view file, std::string_view what, int64_t id) {
     if (!words_ || id < *words_) return;
     Add("tokenizer", file,
-        fmt::format("{} {}, and the embeddings have {} rows", what, id,
+        fmt::format("{} {}, but the embeddings have only {} rows", what, id,
                     *words_));
   }
 
-  // Checks references such as "modeling_mine.MineForCausalLM", optionally with
-  // another repository in front: "owner/name--".
+  // Checks that the files of references such as "modeling_mine.MineForCausalLM"
+  // exist. References with "owner/name--" lead to other repositories.
   void CheckCode(std::string_view file, const Json& json) {
     const Json* map = Member(&json, "auto_map");
     if (map == nullptr || !map->is_object()) return;
@@ -225,7 +225,7 @@ class CompanionRules : public Rules {
         const std::string code = text->substr(0, dot) + ".py";
         if (HasFile(model_, code)) continue;
         Add("companion-file", file,
-            fmt::format("its \"auto_map\" is for {}, which is missing",
+            fmt::format("its \"auto_map\" needs {}, which is missing",
                         Shown(code)));
       }
     }
@@ -260,7 +260,7 @@ void LintCompanionsAgainst(const Model& original, const Model& model,
   if (original.single_file() || model.single_file()) return;
   if (!HasTokenizer(original) || HasTokenizer(model)) return;
   findings->Add("companion-file", model.path(),
-                "the original has a tokenizer, and here is none", kTokenizer);
+                "it has no tokenizer, but the original has one", kTokenizer);
 }
 
 bool HasAdapter(const Model& model) {

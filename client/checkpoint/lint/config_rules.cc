@@ -12,13 +12,13 @@
 namespace quantd::checkpoint {
 namespace {
 
-// JSON types of members that engines read, as bits.
+// JSON types that engines accept for a member, as bits.
 enum Kinds : unsigned {
   kText = 1,
   kInteger = 2,
   kTruth = 4,
   kObject = 8,
-  kNames = 16,     // a list of texts
+  kNames = 16,     // a list of strings
   kIntegers = 32,  // a list of integers
   kNull = 64,
 };
@@ -39,7 +39,7 @@ constexpr TypedKey kOfModel[] = {
     {"torch_dtype", kText | kNull},
     {"dtype", kText | kNull},
 };
-// Types in which the rest of the model is computed.
+// Values of dtype and torch_dtype.
 constexpr std::string_view kTypes[] = {"float32",  "float",   "float16", "half",
                                        "bfloat16", "float64", "auto"};
 constexpr TypedKey kOfQuantization[] = {
@@ -99,16 +99,16 @@ bool IsOf(const Json& json, unsigned kinds) {
 
 std::string Describe(unsigned kinds) {
   for (const auto& [kind, words] :
-       {std::pair{kText, "a text"}, std::pair{kInteger, "an integer"},
+       {std::pair{kText, "a string"}, std::pair{kInteger, "an integer"},
         std::pair{kTruth, "true or false"}, std::pair{kObject, "an object"},
-        std::pair{kNames, "a list of texts"},
+        std::pair{kNames, "a list of strings"},
         std::pair{kIntegers, "a list of integers"}}) {
     if ((kinds & kind) != 0) return words;
   }
   return "null";
 }
 
-// Removes the file's name, which is already shown.
+// Removes everything up to the file's name, which is already shown.
 std::string WithoutFile(std::string message) {
   const std::string file = std::string(kModelOptFile) + ": ";
   const size_t at = message.find(file);
@@ -119,7 +119,7 @@ class ConfigRules : public Rules {
  public:
   using Rules::Rules;
 
-  // Python's library raises an error on a byte order mark; others skip it.
+  // Finds byte order marks: Python's JSON library fails on them.
   void CheckMarks() {
     constexpr std::string_view kMark = "\xEF\xBB\xBF";
     if (model_.single_file()) return;
@@ -128,7 +128,7 @@ class ConfigRules : public Rules {
           ReadText(model_.folder().OpenFile(name), kMaxConfigBytes);
       if (!text.ok() || !text->starts_with(kMark)) continue;
       Find("config", name,
-           "it begins with a byte order mark, on which transformers raises",
+           "it begins with a byte order mark, which makes transformers fail",
            "byte order mark");
     }
   }
@@ -175,8 +175,8 @@ class ConfigRules : public Rules {
     }
   }
 
-  // The configuration is left over from another model, or the weights were
-  // replaced.
+  // Finds configurations that declare a quantization although no weight is
+  // quantized.
   void CheckAny() {
     const bool any = !stored_.weights.empty() || !stored_.unclear.empty();
     const bool narrow = AnyTensor([](const ModelTensor& t) {
@@ -186,14 +186,15 @@ class ConfigRules : public Rules {
     if (any || narrow) return;
     if (const auto algorithm = TextOf(Member(declared_.own(), "quant_algo"))) {
       Find("config-mismatch", kModelOptFile,
-           fmt::format("it says that the weights are {}, and none is "
-                       "quantized",
-                       *algorithm),
+           fmt::format(
+               "it declares the weights as {}, but no weight is quantized",
+               *algorithm),
            kUnquantized);
     }
     if (declared_.dialect() == Dialect::kNone) return;
     Find("config-mismatch", kConfigFile,
-         fmt::format("it says that {} quantized the weights, and none is",
+         fmt::format("it declares that {} quantized the weights, but no weight "
+                     "is quantized",
                      Name(declared_.dialect())),
          kUnquantized);
   }
@@ -204,9 +205,10 @@ class ConfigRules : public Rules {
     const Dialect configured = declared_.dialect();
     for (const StoredWeight& w : stored_.weights) {
       if (!IsOfAnother(w, configured)) continue;
-      Find("dialect", w.module,
-           fmt::format("named as {} does, and config.json is for {}",
-                       Name(w.layout->dialect), Name(configured)));
+      Find(
+          "dialect", w.module,
+          fmt::format("its parts are named as in {}, but config.json is for {}",
+                      Name(w.layout->dialect), Name(configured)));
     }
     const Dialect dialect = first.layout->dialect;
     if (dialect == Dialect::kComfy || linted_.dialect == Dialect::kComfy) {
@@ -215,24 +217,26 @@ class ConfigRules : public Rules {
     const Json& config = model_.config();
     if (model_.has_config() && Member(&config, "_class_name") == nullptr) {
       Needs(&config, kConfigFile, {"model_type"});
-      // Engines choose the model's code by it.
+      // Engines choose the model's code by "architectures".
       if (architecture_.known()) {
         Needs(&config, kConfigFile, {"architectures"});
       }
     }
     if (!model_.has_config()) {
       Find("config", kConfigFile,
-           "missing: nothing says what model it is, and that it is quantized",
+           "it is missing, so engines know neither the model nor its "
+           "quantization",
            kAbsent);
       return;
     }
     const Json* q = declared_.quantization();
     if (q == nullptr) {
       const Json* there = Member(&model_.config(), "quantization_config");
-      // Reported with its type.
+      // CheckTypes reports a value of the wrong type.
       if (there != nullptr && !there->is_null()) return;
       Find("config", kConfigFile,
-           "no quantization_config: engines take the codes for weights");
+           "it has no quantization_config, so engines read the codes as "
+           "weights");
       return;
     }
     if (configured == Dialect::kNone) {
@@ -243,9 +247,9 @@ class ConfigRules : public Rules {
                  absl::AsciiStrToLower(*method).find("compressed") !=
                      std::string::npos) {
         Find("dialect", kConfigFile,
-             fmt::format("quant_method \"{}\", and the tensors are as {} has "
-                         "them",
-                         *method, Name(dialect)));
+             fmt::format(
+                 "\"quant_method\" is \"{}\", but the tensors are those of {}",
+                 *method, Name(dialect)));
       }
       return;
     }
@@ -253,7 +257,7 @@ class ConfigRules : public Rules {
   }
 
  private:
-  // Infinities occur in valid models; NaN does not.
+  // Finds NaN. Infinities occur in valid models.
   void CheckNumbers(const std::string& path, const Json& json) {
     if (json.is_number_float() && std::isnan(json.get<double>())) {
       Expected(kConfigFile, path, &json, "a number", kNotANumber);
@@ -281,7 +285,7 @@ class ConfigRules : public Rules {
   void Expected(const char* file, const std::string& path, const Json* there,
                 std::string_view expected, std::string_view kind) {
     Find("config-type", file,
-         fmt::format("\"{}\" is {}, and {} was expected", path, Shown(there),
+         fmt::format("\"{}\" is {}, but should be {}", path, Shown(there),
                      expected),
          kind);
   }
@@ -290,7 +294,7 @@ class ConfigRules : public Rules {
              std::initializer_list<const char*> keys) {
     for (const char* key : keys) {
       if (Member(json, key) != nullptr) continue;
-      Find("config", file, fmt::format("no \"{}\"", key), key);
+      Find("config", file, fmt::format("\"{}\" is missing", key), key);
     }
   }
 
@@ -301,9 +305,9 @@ class ConfigRules : public Rules {
         if (own == nullptr || !own->is_object()) {
           const absl::Status& s = declared_.own_status();
           Find("config", kModelOptFile,
-               absl::IsNotFound(s) ? "missing: TensorRT-LLM and older engines "
-                                     "read nothing else"
-               : s.ok()            ? std::string("no \"quantization\"")
+               absl::IsNotFound(s) ? "it is missing, but TensorRT-LLM and "
+                                     "older engines read only this file"
+               : s.ok()            ? std::string("\"quantization\" is missing")
                                    : WithoutFile(std::string(s.message())));
           return;
         }
@@ -331,7 +335,8 @@ class ConfigRules : public Rules {
               continue;
             }
             Find("config", kConfigFile,
-                 fmt::format("no \"{}.{}\"", g.name, key), g.name + key);
+                 fmt::format("\"{}.{}\" is missing", g.name, key),
+                 g.name + key);
           }
         }
         break;

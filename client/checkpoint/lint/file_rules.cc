@@ -20,10 +20,11 @@ class FileRules : public Rules {
  public:
   using Rules::Rules;
 
-  // Loaders that read all files of a directory take one of the two copies.
+  // Finds files outside the index with tensors of the model's names. Loaders
+  // that read all files of a directory may use these copies.
   void CheckStrays() {
     for (const std::string& name : model_.strays()) {
-      // Mistral's own form, which loaders that follow the index skip.
+      // Mistral's own form; loaders that follow the index skip it.
       const bool listed = !model_.index_name().empty();
       if (listed && name.starts_with("consolidated")) continue;
       const auto file = safetensors::File::Open(model_.folder().OpenFile(name));
@@ -32,7 +33,7 @@ class FileRules : public Rules {
         if (model_.Find(t.name) == nullptr) continue;
         Find("stray-file", name,
              fmt::format(
-                 "not in {}, and it has a {} of its own",
+                 "it is not part of {}, but also has a tensor {}",
                  listed ? model_.index_name() : model_.shards().front().name,
                  t.name));
         break;
@@ -40,7 +41,8 @@ class FileRules : public Rules {
     }
   }
 
-  // transformers loads a file with metadata only if that names a known library.
+  // Checks the metadata: if there is any, transformers requires a known
+  // "format".
   void CheckFormats() {
     if (model_.single_file() || linted_.dialect == Dialect::kComfy) {
       return;
@@ -55,8 +57,8 @@ class FileRules : public Rules {
       Find("file-format", shard.name,
            format == metadata.end()
                ? "its metadata has no \"format\""
-               : fmt::format("its metadata has the \"format\" {}, and {} are "
-                             "known",
+               : fmt::format("the \"format\" in its metadata is {}, but must "
+                             "be one of {}",
                              Shown(format->second), fmt::join(kFormats, ", ")));
     }
   }
@@ -72,21 +74,20 @@ class FileRules : public Rules {
       for (const std::string_view adapter : {".lora_", ".base_layer."}) {
         if (t.name().find(adapter) == std::string::npos) continue;
         Find("wrapped-names", t.name(),
-             "it is of an adapter that was not merged", "adapter");
+             "it belongs to an adapter that was not merged", "adapter");
         break;
       }
     }
     if (model_.unlisted() > 0) {
       Find("index", model_.index_name(),
-           fmt::format("{} tensors of its shards are not in it",
-                       model_.unlisted()));
+           fmt::format("it lacks {} tensors of its shards", model_.unlisted()));
     }
   }
 };
 
 constexpr std::string_view kLayers = "model.layers";
 
-// Whether the whole model is of that type, without a tower of another.
+// Whether the whole model is a plain decoder, without towers.
 bool IsWholeDecoder(const LintedModel& linted) {
   const Json* names = Member(&linted.model.config(), "architectures");
   const bool any = names != nullptr && names->is_array() && !names->empty();
@@ -99,7 +100,7 @@ class NameRules : public Rules {
  public:
   using Rules::Rules;
 
-  // Finds names that lack a prefix or have it twice.
+  // Finds names that lack the prefix "model." or have it twice.
   void CheckPlaces() {
     for (const ModelTensor& t : model_.tensors()) {
       const LayerName layer = LayerName::Of(t.name());
@@ -110,14 +111,14 @@ class NameRules : public Rules {
         continue;
       }
       Find("wrapped-names", t.name(),
-           fmt::format("engines look for what is of a {} below "
-                       "\"model.\"",
-                       model_.model_type()),
+           fmt::format(
+               "in a {}, engines expect its name to begin with \"model.\" once",
+               model_.model_type()),
            kMisplaced);
     }
   }
 
-  // Finds modules that belong to layers of another type.
+  // Finds modules that layers of this model type do not have.
   void CheckModules() {
     const auto known = ModulesOfLayers(model_.model_type());
     if (known.empty()) return;
@@ -127,14 +128,14 @@ class NameRules : public Rules {
       const std::string module = layer.rest.substr(0, layer.rest.find('.'));
       if (Has(known, module)) continue;
       Find("missing-weight", t.name(),
-           fmt::format("layers of a {} have no {}: engines leave it "
-                       "out, or raise on it",
-                       model_.model_type(), module),
+           fmt::format(
+               "layers of a {} have no {}: engines ignore the tensor or fail",
+               model_.model_type(), module),
            "foreign");
     }
   }
 
-  // Finds what tools leave behind from quantizing.
+  // Finds tensors that calibration leaves behind.
   void CheckLeftovers() {
     for (const ModelTensor& t : model_.tensors()) {
       for (const std::string_view state :
@@ -142,8 +143,8 @@ class NameRules : public Rules {
             "k_bmm_quantizer.", "v_bmm_quantizer."}) {
         if (t.name().find(state) == std::string::npos) continue;
         Find("unknown-part", t.name(),
-             "it is of ModelOpt's calibration, which an export leaves "
-             "out",
+             "it is a leftover of ModelOpt's calibration, which an export "
+             "removes",
              "leftover");
         break;
       }
@@ -151,7 +152,7 @@ class NameRules : public Rules {
   }
 
  private:
-  // Reported by another rule.
+  // Whether FileRules already reports the name.
   static bool IsWrapped(std::string_view name) {
     return name.find("_orig_mod.") != std::string_view::npos ||
            name.find("module.") != std::string_view::npos ||

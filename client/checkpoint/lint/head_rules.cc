@@ -20,7 +20,7 @@ bool IsMatrix(const ModelTensor* t) {
   return t != nullptr && t->stored.shape.size() == 2 && IsPlain(*t);
 }
 
-// Whether a tensor belongs to the head, under the name of any type.
+// Whether a tensor belongs to the output head of any model type.
 bool IsOfHead(const Architecture& architecture, std::string_view name) {
   const std::string_view module = ModuleOf(name);
   const std::string_view leaf = SplitModule(module).leaf;
@@ -37,7 +37,8 @@ bool IsLanguageModel(const Json& config) {
           Member(&config, "text_config") != nullptr);
 }
 
-// Engines create the head as a linear layer even if it is in no file.
+// Finds a tied head that is not listed as unquantized. Engines create the head
+// as a linear layer even if no file has it.
 void FindUnlistedHead(const Declared& declared, Findings* findings) {
   const auto& groups = declared.groups();
   const bool takes_linear =
@@ -45,8 +46,8 @@ void FindUnlistedHead(const Declared& declared, Findings* findings) {
                   [](const DeclaredGroup& g) { return g.all_linear; });
   if (!takes_linear || declared.ignored().MayName(kHead)) return;
   findings->Add("ignore-list", kHead,
-                "the head is the matrix of the embeddings and in no file, and "
-                "not on the list of those that are not quantized",
+                "the head is tied to the embeddings and in no file, but is "
+                "missing in the list of modules that are not quantized",
                 "head");
 }
 
@@ -67,14 +68,14 @@ void FindMissingHead(const LintedModel& linted, Findings* findings) {
   }
   findings->Add("missing-weight", kHeadWeight,
                 Member(&config, kTiedHead) != nullptr
-                    ? "it is missing, and config.json says that it is not tied "
-                      "to the embeddings"
-                    : "it is missing, and in a model of this type it is not "
-                      "tied to the embeddings unless config.json says so");
+                    ? "it is missing, although config.json does not tie it to "
+                      "the embeddings"
+                    : "it is missing, although models of this type do not tie "
+                      "it to the embeddings by default");
 }
 
-// Whether the head is the matrix of the embeddings, perhaps quantized: the
-// noise of every format is below `most_noise`.
+// Whether the head equals the embeddings up to `most_noise`, the noise relative
+// to the signal, which allows for quantization.
 absl::StatusOr<bool> IsSameMatrix(const RowSample& sample, WeightValues head,
                                   WeightValues embeddings, double most_noise) {
   if (head.rows() != embeddings.rows() || head.cols() != embeddings.cols()) {
@@ -120,9 +121,9 @@ absl::Status CheckTiedHead(const LintedModel& linted, Findings* findings) {
                    WeightValues(linted.model, *embeddings), most_noise);
   if (!same.ok()) return same.status();
   if (!*same) {
-    findings->Add("tied-head", kHead,
-                  "config.json says that it is tied to the embeddings, and it "
-                  "is another matrix");
+    findings->Add(
+        "tied-head", kHead,
+        "config.json ties it to the embeddings, but it is another matrix");
   }
   return absl::OkStatus();
 }

@@ -19,11 +19,12 @@ namespace quantd::checkpoint {
 namespace {
 
 constexpr size_t kSome = 3;
-// Bounds of scales of the KV cache.
+// Bounds of a scale of the KV cache.
 constexpr double kMostCacheScale = 1000;
 constexpr double kLeastCacheScale = 1e-8;
 // Bounds of the median over all layers. Keys may be as large as inputs if
-// biases are large; values are computed from normalized inputs.
+// biases are large. Values are smaller, because they are computed from
+// normalized inputs.
 constexpr double kMostMedianKeyScale = kMostMedianInput / 448;
 constexpr double kMostMedianValueScale = 2;
 
@@ -31,13 +32,13 @@ struct Input {
   const StoredWeight* weight = nullptr;
   const ModelTensor* tensor = nullptr;
   float scale = 0;
-  double amax = 0;  // largest magnitude that it stands for
+  double amax = 0;  // largest input that the scale implies
 };
 
 struct CacheScales {
   std::string_view what;
   double most_median = 0;
-  std::string first = {};  // name of the first such tensor
+  std::string first = {};  // name of the first tensor added
   std::vector<float> finite = {};
 
   void Add(const std::string& name, const std::vector<float>& numbers) {
@@ -52,7 +53,7 @@ struct CacheScales {
   }
 };
 
-// "model.layers.0" for "model.layers.0.self_attn.k_proj".
+// Returns "model.layers.0" for "model.layers.0.self_attn.k_proj".
 std::string LayerOf(std::string_view name) {
   const LayerName layer = LayerName::Of(name);
   return layer.stack.empty() ? ""
@@ -84,13 +85,13 @@ class InputRules : public Rules {
       const float scale = numbers->front();
       if (numbers->size() > 1) {
         Find("input-scale", w.module,
-             fmt::format("{} holds {} numbers, and engines take one",
+             fmt::format("{} has {} numbers, but engines expect one",
                          tensor->name(), numbers->size()));
       }
       if (!needs && IsListed()) {
         Find("config-mismatch", w.module,
-             "it has a scale of activations, which the configuration "
-             "says to stay as they are or to find theirs at run time",
+             "it has an input scale, but the configuration declares inputs as "
+             "unquantized or as scaled at run time",
              "input scales");
       }
       inputs_.push_back(
@@ -110,7 +111,7 @@ class InputRules : public Rules {
   }
 
   absl::Status CheckCache() {
-    // Layers, each with the letters of its scaled caches.
+    // For each layer, 'k' and 'v' if its keys and values have scales.
     std::map<std::string, std::set<char>> scaled;
     CacheScales keys = {"keys", kMostMedianKeyScale};
     CacheScales values = {"values", kMostMedianValueScale};
@@ -129,7 +130,7 @@ class InputRules : public Rules {
       if (!numbers.ok()) return numbers.status();
       if (one && numbers->size() > 1) {
         Find("cache-scale", name,
-             fmt::format("it holds {} numbers, and engines take one",
+             fmt::format("it has {} numbers, but engines expect one",
                          numbers->size()),
              "numbers");
       }
@@ -140,9 +141,10 @@ class InputRules : public Rules {
         }
         Find("cache-scale", name,
              std::isnan(x)
-                 ? "it holds NaN"
-                 : fmt::format("it holds {:.4g}, which no keys or values have",
-                               x));
+                 ? "it is NaN"
+                 : fmt::format(
+                       "it is {:.4g}, which is implausible for keys or values",
+                       x));
         break;
       }
     }
@@ -157,12 +159,11 @@ class InputRules : public Rules {
       const char* what = there.empty()           ? "no scales"
                          : there.count('k') == 0 ? "no scale of keys"
                                                  : "no scale of values";
-      Find(
-          "cache-scale", layer,
-          fmt::format("{} of the cache, {}", what,
-                      declared ? "which the configuration says to be quantized "
-                                 "with scales from the file"
-                               : "and other layers have them"));
+      Find("cache-scale", layer,
+           fmt::format(
+               "it has {} of the KV cache, {}", what,
+               declared ? "but the configuration announces scales in the file"
+                        : "but other layers have scales"));
     }
     return absl::OkStatus();
   }
@@ -172,16 +173,16 @@ class InputRules : public Rules {
     const double median = scales.Median();
     if (median <= scales.most_median || median > kMostCacheScale) return;
     Find("cache-scale", scales.first,
-         fmt::format("half of all scales of {} are {:.4g} or more, which would "
-                     "mean {} as large as {:.3g}: they may be the reciprocals, "
-                     "or largest {} that nobody divided by 448",
+         fmt::format("half of all scales of {} are at least {:.4g}, which "
+                     "implies {} as large as {:.3g}: they may be reciprocals, "
+                     "or the largest {} not yet divided by 448",
                      scales.what, median, scales.what, 448 * median,
                      scales.what),
          scales.what);
   }
 
-  // Finds cache scales where engines look for them although the cache is not
-  // quantized.
+  // Finds cache scales that engines would load although no quantized cache is
+  // declared.
   void CheckDeclared(bool declared) {
     const Dialect dialect = declared_.dialect();
     const std::string_view end =
@@ -192,11 +193,12 @@ class InputRules : public Rules {
     for (const ModelTensor& t : model_.tensors()) {
       if (!t.name().ends_with(end)) continue;
       Find("cache-scale", t.name(),
-           "the configuration says nothing of a quantized cache");
+           "the file has it, but the configuration declares no quantized KV "
+           "cache");
     }
   }
 
-  // Whether the configuration describes how activations are quantized.
+  // Whether configurations of the dialect describe how inputs are quantized.
   bool IsListed() const {
     const Dialect d = declared_.dialect();
     return d == Dialect::kCompressedTensors || d == Dialect::kModelOpt ||
@@ -212,10 +214,10 @@ class InputRules : public Rules {
       const std::string label = Label(w);
       Find("no-input-scale", w.module,
            none ? fmt::format(
-                      "labelled {}, and no weight has a scale of activations",
+                      "it is declared as {}, but no weight has an input scale",
                       label)
-                : fmt::format("labelled {}, and it has no scale of "
-                              "activations, as others have",
+                : fmt::format("it is declared as {}, but has no input scale, "
+                              "unlike other weights",
                               label));
       if (none) return;
     }
@@ -234,31 +236,29 @@ class InputRules : public Rules {
     const Input& most = *std::max_element(
         inputs_.begin(), inputs_.end(),
         [](const Input& a, const Input& b) { return a.amax < b.amax; });
-    Find(
-        "input-scale", most.weight->module,
-        fmt::format("{} of {:.4g} would mean inputs as large as {:.3g}, and "
-                    "its reciprocal {:.3g}; so it is with most of the {}: they "
-                    "seem to be the reciprocals",
-                    most.tensor->name(), most.scale, most.amax,
-                    InputAmax(*most.tensor, most.weight->layout->global,
-                              1 / most.scale),
-                    inputs_.size()),
-        kReciprocals);
+    Find("input-scale", most.weight->module,
+         fmt::format("{} is {:.4g}, which implies inputs as large as {:.3g}, "
+                     "while its reciprocal implies {:.3g}. The same holds for "
+                     "most of the {} input scales: they seem to be reciprocals",
+                     most.tensor->name(), most.scale, most.amax,
+                     InputAmax(*most.tensor, most.weight->layout->global,
+                               1 / most.scale),
+                     inputs_.size()),
+         kReciprocals);
   }
 
   void CheckOne(const Input& i) {
     if (!(i.scale > 0) || !std::isfinite(i.scale)) {
-      // Input scales that are part of a layout are checked with its other
-      // scales.
+      // ScaleRules checks input scales that are part of a layout.
       if (i.weight->part(PartSource::kInputScale) == nullptr) {
         Find("bad-scale", i.weight->module,
-             fmt::format("{} is no positive number", i.tensor->name()));
+             fmt::format("{} is not a positive number", i.tensor->name()));
       }
       return;
     }
     if (i.amax <= kMostInput && i.amax >= kLeastInput) return;
     Find("input-scale", i.weight->module,
-         fmt::format("{} of {:.4g} would mean inputs as large as {:.3g}",
+         fmt::format("{} is {:.4g}, which implies inputs as large as {:.3g}",
                      i.tensor->name(), i.scale, i.amax));
   }
 
@@ -275,34 +275,34 @@ class InputRules : public Rules {
     for (const Input* i : single) {
       if (ones) break;
       Find("input-scale", i->weight->module,
-           fmt::format("{} is 1, as if nothing had been measured, and those of "
-                       "others are not",
+           fmt::format("{} is 1, as if it was not measured, unlike that of "
+                       "other weights",
                        i->tensor->name()));
     }
     std::sort(amaxes.begin(), amaxes.end());
     const double median = amaxes[amaxes.size() / 2];
     const std::string& first = inputs_.front().weight->module;
     if (ones) {
-      Find("input-scale", first,
-           fmt::format("all {} scales of activations are 1, as if nothing had "
-                       "been measured",
-                       inputs_.size()));
+      Find(
+          "input-scale", first,
+          fmt::format("all {} input scales are 1, as if they were not measured",
+                      inputs_.size()));
     } else if (AreAmaxes()) {
       Find("input-scale", first,
-           fmt::format("all {} scales of activations are numbers of bf16, as "
-                       "largest inputs are and 2688 divided by them is not: "
-                       "they seem to be the largest inputs themselves",
+           fmt::format("all {} input scales are exact in bf16, as largest "
+                       "inputs are, unlike 2688 divided by them: they seem to "
+                       "be the largest inputs themselves",
                        inputs_.size()));
     } else if (median > kMostMedianInput && median <= kMostInput) {
       Find("input-scale", first,
-           fmt::format("half of all scales would mean inputs larger than "
-                       "{:.3g}: they may be the reciprocals",
+           fmt::format("half of all input scales imply inputs larger than "
+                       "{:.3g}: they may be reciprocals",
                        median));
     }
   }
 
-  // Whether the supposed divisors are amaxes: an amax of inputs is a bf16
-  // number, while 2688 divided by one rarely is.
+  // Whether the supposed divisors are amaxes: an amax of inputs is exact in
+  // bf16, but 2688 divided by an amax rarely is.
   bool AreAmaxes() const {
     constexpr size_t kDistinct = 5;
     std::set<float> scales;
@@ -336,7 +336,8 @@ class InputRules : public Rules {
         continue;
       }
       Find("fused-input-scales", i.weight->module,
-           fmt::format("{} has {:.4g} and {} has {:.4g} for the same inputs",
+           fmt::format("the input scale of {} is {:.4g}, but that of {} is "
+                       "{:.4g}, for the same inputs",
                        other.weight->module, other.scale, i.weight->module,
                        i.scale));
     }

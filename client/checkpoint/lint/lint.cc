@@ -18,171 +18,174 @@ namespace quantd::checkpoint {
 namespace {
 
 constexpr LintRule kRules[] = {
-    {kNothing, "there is nothing to look at", "deepcompressor#27",
-     Remedy::kName},
+    {kNothing, "the model has no quantized weights to examine",
+     "deepcompressor#27", Remedy::kName},
     // Files.
     {"unreadable", "the files are damaged, or do not belong together",
      "ComfyUI#6744", Remedy::kFetch},
     {"stored-twice",
-     "a weight is there in two forms, of which engines take "
-     "one",
+     "a weight is stored in two forms, and engines use one of them",
      "auto-round#2386", Remedy::kFetch},
-    {"index", "the index leaves tensors out, which loaders that go by it miss",
+    {"index", "the index omits tensors, so that loaders do not find them",
      "vmlx-swift#388", Remedy::kRepair},
     {"stray-file",
-     "a file beside those of the index has tensors of the same names",
+     "a file outside the index has tensors with the names of the model's "
+     "tensors",
      "mlx-vlm#1464", Remedy::kRepair},
     {"file-format",
-     "the metadata of a file says that it is of no library that transformers "
-     "knows, which raises",
+     "the metadata of a file names no library that transformers knows, so that "
+     "transformers fails",
      "mlx#743", Remedy::kRepair},
     {"wrapped-names",
-     "names have what a wrapper of training put before them, or lack what "
-     "engines look for there",
+     "names have a prefix that a training wrapper added, or lack a prefix that "
+     "engines expect",
      "pytorch#94575", Remedy::kRepair},
     {"companion-file",
      "a file that engines read beside the weights is damaged or missing",
      "auto-round#725", Remedy::kFetch},
     {"tokenizer",
-     "a number of a word is beyond the embeddings, where engines read what is "
-     "not there, or never stop",
+     "a token id is beyond the embeddings: engines read out of bounds, or "
+     "generation never stops",
      "transformers#12763", Remedy::kFetch},
     // Layouts.
     {"dialect",
-     "parts are named as another library names them than the one that the "
-     "configuration is for",
+     "parts have the names of another library than the one that the "
+     "configuration names",
      "transformers#48372", Remedy::kRepair},
-    {"missing-scale", "codes without the scales that they need", "vllm#54444",
+    {"missing-scale", "the weight has codes, but lacks a scale", "vllm#54444",
      Remedy::kConvert},
     {"padded-scales",
-     "scales are padded to whole tiles, where engines want them as they are",
+     "scales are padded to whole tiles, but engines expect them without "
+     "padding",
      "vime#133", Remedy::kRepair},
     {"swizzled-scales",
-     "scales are in the order of Tensor Cores where engines swizzle them "
-     "themselves, or lie row by row where engines take them as they are",
+     "scales are swizzled, but engines swizzle them themselves; or scales are "
+     "stored row by row, but engines expect them swizzled",
      "vime#133", Remedy::kRepair},
     {"unclear-layout",
-     "quantized, but names, types and shapes are those of no dialect",
+     "the weight is quantized, but its names, types and shapes fit no dialect",
      "modular#6699", Remedy::kRepair},
     {"unknown-format",
-     "a weight in a format that nothing here knows, and that engines leave "
-     "out, "
-     "raise on or take for numbers",
+     "the format of the weight is unknown; engines ignore the weight, fail, or "
+     "read its codes as plain numbers",
      "sglang#35032", Remedy::kFetch},
     {"unknown-part",
-     "a tensor beside the codes that engines leave out without a word, or "
-     "raise on",
+     "engines silently ignore an additional tensor of the weight, or fail on "
+     "it",
      "transformers#29421", Remedy::kConvert},
     {"label",
-     "comfy_quant or _quantization_metadata, by which ComfyUI knows a "
+     "comfy_quant or _quantization_metadata, by which ComfyUI recognizes a "
      "quantized layer, is missing, damaged or wrong",
      "ComfyUI#15567", Remedy::kRepair},
-    {"nibble-order", "the halves of bytes are in the order of another dialect",
+    {"nibble-order",
+     "the 4-bit halves of bytes are in the order of another dialect",
      "sglang#23625", Remedy::kRepair},
     // Scales.
     {"fused-scales",
-     "weights that engines fuse have global scales of their own, of which "
-     "engines take one for all",
+     "weights that engines fuse have different global scales, but engines use "
+     "one for all",
      "vllm#54974", Remedy::kRepair},
     {"fused-in-part",
-     "of weights that engines fuse, or of the experts of a layer, some are "
-     "quantized and some are not",
+     "weights that engines fuse, or experts of a layer, differ in format, or "
+     "only some are quantized",
      "vllm#56095", Remedy::kConvert},
     {"bad-scale", "a scale is zero, negative, NaN or infinite", "vllm#45212",
      Remedy::kRepair},
     {"divisor",
-     "a global scale is a multiplier where the dialect has a divisor, or the "
-     "other way round",
+     "a global scale is a multiplier where the dialect has a divisor, or vice "
+     "versa",
      "modular#6600", Remedy::kRepair},
     {"implausible-scale",
-     "scales make weights larger or smaller than those of models are: they "
-     "are reciprocals, lack a factor or were never filled in",
+     "scales imply weights that are too large or too small: they are "
+     "reciprocals, lack a factor or were never filled in",
      "stable-diffusion.cpp#1898", Remedy::kConvert},
     {"placeholder-scale",
-     "all scales are one number, as if nobody had filled them in",
+     "all scales are equal, as if they were never filled in",
      "optimum-quanto#155", Remedy::kConvert},
     {"unused-range",
-     "scales are so much too large that codes have few numbers left",
-     "vllm#34577", Remedy::kConvert},
+     "scales are so large that only few different codes are used", "vllm#34577",
+     Remedy::kConvert},
     {"no-input-scale",
-     "labelled as quantizing activations with scales from the file, which has "
-     "none",
+     "the configuration announces input scales in the file, but they are "
+     "missing",
      "vllm#45320", Remedy::kRepair},
-    {"input-scale", "scales of activations are those of no model",
-     "auto-round#1390", Remedy::kMeasure},
+    {"input-scale", "input scales are implausible", "auto-round#1390",
+     Remedy::kMeasure},
     {"fused-input-scales",
-     "weights that engines fuse have scales of activations of their own for "
-     "the same inputs",
+     "weights that engines fuse have different input scales for the same "
+     "inputs",
      "TensorRT-LLM#15762", Remedy::kMeasure},
     {"cache-scale",
-     "scales of the KV cache are missing, or are those of no cache",
+     "scales of the KV cache are missing, implausible or not declared",
      "llm-compressor#1928", Remedy::kMeasure},
     // Weights.
     {"not-a-number", "a weight holds NaN or an infinity", "slime#2256",
      Remedy::kFetch},
-    {"dead-weight", "a weight, or much of it, is nothing but zeros",
-     "BitNet#608", Remedy::kFetch},
-    {"clipped", "scales are so small that the largest weights are cut off",
+    {"dead-weight", "all or many values of a weight are zeros", "BitNet#608",
+     Remedy::kFetch},
+    {"clipped", "scales are so small that the largest weights are clipped",
      "mlx#4353", Remedy::kConvert},
-    {"one-sign", "no number of a weight is negative, or none is positive",
+    {"one-sign", "all values of a weight have the same sign",
      "1bit-MONSTER#451", Remedy::kConvert},
     {"missing-weight",
-     "what the type of the model or its other layers have is missing, or more "
-     "is there",
+     "a tensor is missing that models of this type or other layers have, or "
+     "there is one that they do not have",
      "vllm#41811", Remedy::kFetch},
     {"wrong-shape",
-     "a tensor has another shape than the model by its config.json",
+     "the shape of a tensor contradicts config.json or other tensors",
      "convert_to_quant#48", Remedy::kFetch},
     {"tied-head",
-     "the output head is not the embeddings that config.json ties it to",
+     "config.json ties the output head to the embeddings, but they differ",
      "vllm#51665", Remedy::kFetch},
-    {"stacked-experts", "experts in one tensor were left unquantized",
+    {"stacked-experts",
+     "experts that are stored in one tensor were not quantized",
      "Model-Optimizer#1173", Remedy::kConvert},
     // Engines.
     {"kept-plain",
-     "engines keep it as it is, and raise on its codes or take them for "
-     "numbers",
+     "engines do not quantize this module: they fail on its codes, or read "
+     "them as plain numbers",
      "vllm#40252", Remedy::kConvert},
     {"no-target", "engines find no group for a quantized weight", "vllm#45535",
      Remedy::kConvert},
     {"list-prefix",
-     "modules are named as in the files, and transformers gives them another "
-     "prefix, under which they are on no list",
+     "a list names modules as the files do, but transformers uses another "
+     "prefix and does not find them in the list",
      "llm-compressor#3159", Remedy::kConvert},
-    {"experts-scheme", "engines have no kernel for experts of that scheme",
+    {"experts-scheme", "engines have no kernel for experts with this scheme",
      "llm-compressor#1393", Remedy::kConvert},
     {"fused-squares",
-     "squares of 128 x 128 would reach over weights that engines fuse, and "
-     "they refuse that",
+     "blocks of 128 x 128 would span two weights that engines fuse, so that "
+     "engines refuse them",
      "vllm#17569", Remedy::kConvert},
     // Configuration.
-    {"config", "the configuration lacks what engines raise on",
+    {"config", "the configuration lacks an entry without which engines fail",
      "Model-Optimizer#2011", Remedy::kRepair},
     {"config-type",
-     "a member of the configuration has another type than engines read",
+     "an entry of the configuration has another type than engines expect",
      "llm-compressor#865", Remedy::kRepair},
     {"config-mismatch",
-     "the configuration describes other tensors than those in the files",
+     "the configuration does not fit the tensors in the files",
      "vllm-omni#6531", Remedy::kRepair},
     {"ignore-list",
-     "the configuration and the tensors do not agree on what is quantized",
+     "the configuration and the tensors disagree on which modules are "
+     "quantized",
      "compressed-tensors#672", Remedy::kRepair},
-    {"bad-pattern", "an expression in a list of modules is none",
+    {"bad-pattern", "an expression in a list of modules is invalid",
      "llm-compressor#1428", Remedy::kRepair},
     // The original.
     {"not-the-original", "the weights are not those of the original model",
      "ComfyUI#11822", Remedy::kConvert},
     {"no-counterpart",
-     "of the model and its original one has a weight that the other lacks, or "
-     "that has another name there",
+     "either the model or its original has a weight that the other lacks or "
+     "names differently",
      "transformers#47410", Remedy::kFetch},
     {"config-original",
-     "config.json says other than the original's of what quantizing does not "
-     "change",
+     "config.json differs from the original's in a setting that quantizing "
+     "does not change",
      "MarinFold#198", Remedy::kRepair},
 };
 
-// The text says what is wrong; the path is already shown.
+// Removes the path from the beginning of `text`, because it is already shown.
 std::string WithoutPath(const std::string& path, std::string text) {
   for (const std::string& before : {path + ": ", path + "/"}) {
     if (text.starts_with(before)) text.erase(0, before.size());
@@ -190,8 +193,8 @@ std::string WithoutPath(const std::string& path, std::string text) {
   return text;
 }
 
-// Reports formats that few engines take, which a user who knows the engine may
-// still choose.
+// Notes about models that only some engines support. They are not findings,
+// because the user may have chosen such an engine.
 std::vector<std::string> NotesOf(const LintedModel& linted) {
   std::vector<std::string> notes;
   for (const Role role : {Role::kMultiToken, Role::kGate, Role::kCondition}) {
@@ -203,20 +206,20 @@ std::vector<std::string> NotesOf(const LintedModel& linted) {
     }
     if (count == 0) continue;
     notes.push_back(fmt::format(
-        "{} {} are quantized ({}{}), which many engines raise on, or read as "
-        "if they were not",
+        "{} {} are quantized ({}{}): many engines fail on them, or read them "
+        "as plain numbers",
         count, Describe(role), first, count > 1 ? " and others" : ""));
   }
   if (HasAdapter(linted.model)) {
     notes.push_back(
-        "adapter_config.json is there: transformers puts that adapter over the "
-        "weights, and older ones load another model in their place "
+        "there is an adapter_config.json: transformers applies that adapter to "
+        "the weights, and older versions load another model instead "
         "(transformers#43746)");
   }
   return notes;
 }
 
-// Findings that already explain why no weight counts as quantized.
+// Whether the finding already explains why no weight counts as quantized.
 bool TellsOfCodes(const Finding& f) {
   return f.rule == "unknown-format" || f.rule == "missing-scale" ||
          f.kind == kUnquantized;
@@ -245,7 +248,7 @@ void LintUnclear(const LintedModel& linted, const UnclearWeight& u,
   }
   findings->Add(
       RuleOfOrder(*guess, "unclear-layout"), u.module,
-      fmt::format("it would be {} by {}, but {}",
+      fmt::format("it looks like {} by {}, but {}",
                   Name(guess->weight.layout->format),
                   Name(guess->weight.layout->dialect),
                   guess->oddities.empty()
@@ -282,9 +285,9 @@ absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
     if (other.ok() && !other->weights.empty()) {
       out.findings.push_back(
           {kNothing, model.path(),
-           fmt::format(
-               "no quantized weight, and {} of {}: are the two swapped?",
-               other->weights.size(), original->path()),
+           fmt::format("it has no quantized weights, but {1} has {0}: did you "
+                       "swap the two models?",
+                       other->weights.size(), original->path()),
            1, std::string(kSwapped)});
       return out;
     }
@@ -302,7 +305,8 @@ absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
   const Dialect dialect = LikelyDialect(model, *stored);
   const LintedModel linted = {model,   *stored, *architecture, declared,
                               dialect, sample,  parts,         compared};
-  // The original is examined first and reported last.
+  // The findings against the original are made first, since other rules need
+  // them, but reported last.
   Findings against;
   if (original != nullptr) {
     auto found = LintAgainst(*original, linted, &against);
@@ -336,9 +340,9 @@ absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
   out.findings = findings.Take();
   if (nothing &&
       std::none_of(out.findings.begin(), out.findings.end(), TellsOfCodes)) {
-    out.findings.insert(
-        out.findings.begin(),
-        {kNothing, model.path(), "no quantized weight; is this the original?"});
+    out.findings.insert(out.findings.begin(),
+                        {kNothing, model.path(),
+                         "it has no quantized weights; is this the original?"});
   }
   for (Finding& f : against.Take()) out.findings.push_back(std::move(f));
   return out;

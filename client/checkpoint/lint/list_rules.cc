@@ -38,15 +38,15 @@ class ListRules : public Rules {
     for (const StoredWeight& w : stored_.weights) {
       if (declared_.ignored().Names(w.module) ||
           declared_.excluded().Names(w.module)) {
-        Listed(w.module, "quantized, and on the list of those that are not",
+        Listed(w.module, "it is quantized, but listed as not quantized",
                "named");
       } else if (const auto part = declared_.ignored().PartOf(w.module);
                  !part.empty()) {
         Listed(
             w.module,
-            fmt::format("quantized, and \"{}\" of the list of those that are "
-                        "not is a part of its name, which is enough for "
-                        "transformers",
+            fmt::format("it is quantized, but \"{}\" in the list of modules "
+                        "that are not quantized is part of its name, and "
+                        "transformers before version 5 counts that as a match",
                         part),
             "part");
       }
@@ -66,17 +66,16 @@ class ListRules : public Rules {
     for (const ModelTensor& t : model_.tensors()) {
       const std::string module(ModuleOf(t.name()));
       if (!IsWide(t) || MayStay(module)) continue;
-      // ComfyUI takes layers as they are.
+      // ComfyUI accepts unquantized experts.
       const bool takes_any = linted_.dialect == Dialect::kComfy;
       if (!takes_any && (IsStacked(t) || IsStackLike(t))) {
         Find("stacked-experts", t.name(),
-             fmt::format("{} {} are {}", t.stored.shape[0],
-                         IsStacked(t) ? "experts" : "matrices of one tensor",
+             fmt::format("{} {} are stored as {}", t.stored.shape[0],
+                         IsStacked(t) ? "experts" : "matrices in one tensor",
                          t.stored.dtype));
       }
       if (!IsPlainMatrix(t) || declared_.quantization() == nullptr) continue;
-      // Engines assume that a module quantized in one layer is quantized in
-      // all.
+      // Engines assume that a module is quantized in all layers or in none.
       const bool elsewhere = classes.count(ClassOf(module)) > 0;
       const Role role = architecture_.RoleOf(module);
       const bool expected =
@@ -87,10 +86,11 @@ class ListRules : public Rules {
            IsLinearBeside(t, role, dialect));
       if (!elsewhere && !expected) continue;
       Listed(module,
-             fmt::format("not quantized, and {}",
-                         declared_.ignored().empty()
-                             ? "the list of those that are not is empty"
-                             : "not on the list of those that are not"),
+             fmt::format(
+                 "it is not quantized, but {}",
+                 declared_.ignored().empty()
+                     ? "the list of modules that are not quantized is empty"
+                     : "missing in the list of modules that are not quantized"),
              "left");
     }
   }
@@ -104,14 +104,16 @@ class ListRules : public Rules {
         for (const ModelTensor& t : model_.tensors()) {
           if (IsWide(t) && t.name().ends_with("embed_tokens.weight")) {
             Listed(std::string(ModuleOf(t.name())),
-                   "not quantized, and a target by its class", "targets");
+                   "it is not quantized, but its class is a target of a group",
+                   "targets");
           }
         }
       }
     }
   }
 
-  // Engines read either of the two files.
+  // Checks that both files declare the KV cache alike. Engines read either of
+  // them.
   void CheckCacheAgreement() {
     if (declared_.dialect() != Dialect::kModelOpt ||
         declared_.own() == nullptr) {
@@ -124,7 +126,7 @@ class ListRules : public Rules {
       return;
     }
     Find("cache-scale", kModelOptFile,
-         "it names no kv_cache_quant_algo, and config.json has a "
+         "\"kv_cache_quant_algo\" is missing, although config.json has a "
          "kv_cache_scheme");
   }
 
@@ -146,8 +148,7 @@ class ListRules : public Rules {
     Listed(
         kModelOptFile,
         fmt::format(
-            "its exclude_modules and config.json's ignore differ in "
-            "{}{}",
+            "\"exclude_modules\" differs from \"ignore\" in config.json: {}{}",
             fmt::join(differing.begin(),
                       differing.begin() + static_cast<ptrdiff_t>(shown), ", "),
             differing.size() > shown ? " and others" : ""),
@@ -160,13 +161,15 @@ class ListRules : public Rules {
            declared_.excluded().MayName(module);
   }
 
-  // Whether all linear layers that are on no list are meant to be quantized.
+  // Whether a group declares all linear layers as quantized that are not
+  // listed.
   bool TakesLinear() const {
     return std::any_of(declared_.groups().begin(), declared_.groups().end(),
                        [](const DeclaredGroup& g) { return g.all_linear; });
   }
 
-  // Experts with unknown names; kernels of convolutions are smaller.
+  // Whether the tensor may be a stack of experts with an unknown name. Kernels
+  // of convolutions are smaller.
   bool IsStackLike(const ModelTensor& t) const {
     constexpr int64_t kLeast = 16;
     const std::vector<int64_t>& shape = t.stored.shape;
@@ -176,15 +179,15 @@ class ListRules : public Rules {
            MayBeLinear(architecture_.RoleOf(ModuleOf(t.name())));
   }
 
-  // "Linear" includes towers and routers, to an engine.
+  // Whether engines count the matrix as a linear layer although it belongs to a
+  // tower or is a router.
   bool IsLinearBeside(const ModelTensor& t, Role role, Dialect dialect) const {
     return (role == Role::kVision || role == Role::kRouter) &&
            architecture_.known() && dialect != Dialect::kGptOss &&
            t.stored.shape[0] > 1 && !IsTable(ModuleOf(t.name()));
   }
 
-  // Whether the output head has a matrix of its own, which loaders of linear
-  // layers look for.
+  // Whether the module is an output head that is not tied to the embeddings.
   bool IsHead(const std::string& module) const {
     return module == "lm_head" && architecture_.known() &&
            IsHeadTied(model_.config(), model_.model_type()) != true;

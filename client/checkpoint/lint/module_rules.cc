@@ -15,7 +15,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Tensors that belong to a module's codes and are checked with them.
+// Whether the tensor belongs to a module's codes and is checked with them.
 bool IsOfCodes(std::string_view name) {
   for (const std::string_view end :
        {"_scale", "_scale_inv", "_scale_2", "_scales", "_zero_point", ".g_idx",
@@ -35,8 +35,8 @@ class ModuleRules : public Rules {
       Put(w.module + ".weight", {w.rows, w.cols});
       if (w.experts > 1) stacks_[w.module] = w.experts;
     }
-    // Modules with other findings are not also reported as missing or
-    // misshapen.
+    // Modules with unclear parts have other findings. They are not also
+    // reported as missing or misshapen.
     std::set<std::string> unclear;
     for (const UnclearWeight& u : linted.stored.unclear) {
       Put(u.module + ".weight", {});
@@ -62,8 +62,8 @@ class ModuleRules : public Rules {
     }
   }
 
-  // All experts of a layer must have the same parts, and be as many as
-  // config.json says.
+  // Checks that all experts of a layer have the same parts, and that their
+  // number is that of config.json.
   void CheckExperts() {
     const auto declared = ExpertsOf(config_);
     for (const auto& [parent, experts] : experts_) {
@@ -85,15 +85,15 @@ class ModuleRules : public Rules {
             continue;
           }
           Shape(fmt::format("{}.{}.{}", parent, number, part), shape,
-                found->second, "in other experts");
+                found->second, "as in other experts");
         }
       }
       const auto count = static_cast<int64_t>(experts.size());
       const int64_t last = experts.rbegin()->first + 1;
       if (count != last || (declared && *declared != count)) {
         Find("missing-weight", parent,
-             fmt::format("{} experts, numbered up to {}, and "
-                         "config.json says {}",
+             fmt::format("it has {} experts, numbered up to {}, but the number "
+                         "in config.json is {}",
                          count, last - 1,
                          declared ? fmt::to_string(*declared) : "nothing"),
              "experts");
@@ -102,8 +102,7 @@ class ModuleRules : public Rules {
     for (const auto& [module, count] : stacks_) {
       if (declared && *declared != count) {
         Find("wrong-shape", module,
-             fmt::format("a stack of {} experts, and config.json says "
-                         "{}",
+             fmt::format("it is a stack of {} experts, but config.json says {}",
                          count, *declared));
       }
     }
@@ -120,7 +119,7 @@ class ModuleRules : public Rules {
         const bool turned = architecture_.IsTurned(owner);
         if (weight != all_.end() && weight->second.size() == 2 &&
             shape.size() == 1 && !turned && shape[0] != weight->second[0]) {
-          Shape(name, shape, {weight->second[0]}, "by its weight");
+          Shape(name, shape, {weight->second[0]}, "to fit its weight");
         }
       }
       if (name.ends_with("_bias")) CheckStackedBias(name, shape);
@@ -130,7 +129,7 @@ class ModuleRules : public Rules {
       }
       const auto want = table.Of(name);
       if (want && *want != shape) {
-        Shape(name, shape, *want, "by config.json");
+        Shape(name, shape, *want, "according to config.json");
       }
     }
   }
@@ -160,7 +159,7 @@ class ModuleRules : public Rules {
     const ExpertName expert = ExpertName::Of(layer.rest);
     if (expert.number < 0) {
       layers_[layer.stack][layer.number].insert(
-          // A stack may have the ending ".weight" or not.
+          // Removes ".weight", which the name of a stack may or may not have.
           IsExperts(layer.rest) ? std::string(ModuleOf(layer.rest))
                                 : layer.rest);
       return;
@@ -170,7 +169,8 @@ class ModuleRules : public Rules {
             [expert.number][expert.rest] = std::move(shape);
   }
 
-  // The bias of a quantized stack must be stored in the order of its rows.
+  // Checks the bias of a quantized stack, which must have a row for each
+  // expert.
   void CheckStackedBias(const std::string& name,
                         const std::vector<int64_t>& shape) {
     const std::string stack = name.substr(0, name.size() - 5);
@@ -181,7 +181,7 @@ class ModuleRules : public Rules {
       return;
     }
     const std::vector<int64_t> want = {experts->second, weight->second[0]};
-    if (shape != want) Shape(name, shape, want, "by its weight");
+    if (shape != want) Shape(name, shape, want, "to fit its weight");
   }
 
   bool IsSide(const std::string& stack) const {
@@ -200,9 +200,9 @@ class ModuleRules : public Rules {
     for (int64_t i = 0; i < std::min<int64_t>(*count, 1 << 16); ++i) {
       if (layers.count(i) > 0) continue;
       Find("missing-weight", fmt::format("{}.{}", stack, i),
-           fmt::format("nothing of this layer is there, and "
-                       "config.json says {} layers",
-                       *count),
+           fmt::format(
+               "the layer has no tensors, but config.json says {} layers",
+               *count),
            "layer");
     }
     const int64_t last = layers.rbegin()->first;
@@ -215,14 +215,15 @@ class ModuleRules : public Rules {
         });
     if (last >= *count && !predicts && !head) {
       Find("missing-weight", fmt::format("{}.{}", stack, last),
-           fmt::format("a layer more than the {} that config.json "
-                       "says: engines leave it out",
+           fmt::format("it is beyond the {} layers that config.json says: "
+                       "engines ignore it",
                        *count),
            "more");
     }
   }
 
-  // All layers with experts must have the same parts, and all without.
+  // Finds parts that a single layer lacks, separately for layers with and
+  // without experts.
   void CheckAlike(const std::string& stack, const Layers& layers) {
     const auto count = ModelNumber(config_, "num_hidden_layers");
     for (const bool sparse : {false, true}) {
@@ -246,8 +247,7 @@ class ModuleRules : public Rules {
     }
   }
 
-  // Checks for parts that every layer of the type has: they may be missing in
-  // all.
+  // Finds missing parts that every layer of the model type has.
   void CheckWhole(const std::string& stack, const Layers& layers) {
     for (const auto& [number, parts] : layers) {
       const bool whole =
@@ -287,11 +287,11 @@ class ModuleRules : public Rules {
         const std::string bias = std::string(ModuleOf(name)) + ".bias";
         const bool there = all_.count(bias) > 0;
         if (*said == true && !there) {
-          Missing(bias, fmt::format("config.json says {}", row.key));
+          Missing(bias, fmt::format("config.json sets {} to true", row.key));
         } else if (*said == false && there) {
           Find("missing-weight", bias,
-               fmt::format("it is there, and config.json says that "
-                           "there is no {}: engines leave it out",
+               fmt::format("it exists, but config.json sets {} to false: "
+                           "engines ignore it",
                            row.key),
                "bias");
         }
@@ -300,14 +300,15 @@ class ModuleRules : public Rules {
   }
 
   void Missing(const std::string& where, const std::string& why) {
-    Find("missing-weight", where, fmt::format("it is missing, and {}", why));
+    Find("missing-weight", where,
+         fmt::format("it is missing, although {}", why));
   }
 
   void Shape(const std::string& where, const std::vector<int64_t>& there,
              const std::vector<int64_t>& want, const char* why) {
     Find("wrong-shape", where,
-         fmt::format("[{}], and it would be [{}] {}", fmt::join(there, ", "),
-                     fmt::join(want, ", "), why));
+         fmt::format("its shape is [{}], but should be [{}] {}",
+                     fmt::join(there, ", "), fmt::join(want, ", "), why));
   }
 
   const Json& config_;

@@ -13,8 +13,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Noise allowed in a tensor that is not quantized; rounding to bf16 makes a
-// thousandth.
+// The most relative error of a tensor that is not quantized. Rounding to bf16
+// causes a thousandth.
 constexpr double kMostPlainRatio = 0.004;
 
 std::string RatioText(double ratio) {
@@ -23,7 +23,7 @@ std::string RatioText(double ratio) {
   return fmt::format("{:.0f} % of the weights", 100 * ratio);
 }
 
-// Distance from 2 at which a gain counts as 2.
+// A gain this close to 2 counts as 2.
 constexpr double kNearTwo = 0.02;
 
 class OriginalRules : public Rules {
@@ -41,9 +41,10 @@ class OriginalRules : public Rules {
       if (found->compared < static_cast<size_t>(w.experts)) {
         Find("no-counterpart", w.module,
              found->compared == 0
-                 ? fmt::format("the original has no such weight of {} x {}",
+                 ? fmt::format("the original has no weight of that name with "
+                               "the shape {} x {}",
                                w.rows, w.cols)
-                 : fmt::format("the original has {} of its {} experts",
+                 : fmt::format("the original has only {} of its {} experts",
                                found->compared, w.experts));
       }
       if (found->compared > 0) Tell(w, *found);
@@ -68,7 +69,7 @@ class OriginalRules : public Rules {
       if (truth == nullptr || !IsPlain(*truth)) continue;
       if (truth->stored.shape != t.stored.shape) {
         Find("not-the-original", t.name(),
-             "its shape is another than that of the original's");
+             "its shape differs from that in the original");
         continue;
       }
       const auto d =
@@ -78,13 +79,13 @@ class OriginalRules : public Rules {
       if (d->signal == 0 && d->noise == 0) compared_.zeros.insert(t.name());
       if (d->ratio() <= kMostPlainRatio) continue;
       Find("not-the-original", t.name(),
-           fmt::format("it is not quantized, and the error is {}",
+           fmt::format("it is not quantized, but its error is {}",
                        RatioText(d->ratio())));
     }
     return absl::OkStatus();
   }
 
-  // Finds tensors of the original that the model has in no form.
+  // Finds tensors of the original that the model lacks.
   absl::Status CheckMissing() {
     const auto head = IsHeadNeeded(originals_.model(), model_.config(),
                                    model_.model_type(), linted_.sample);
@@ -119,11 +120,11 @@ class OriginalRules : public Rules {
   const ComparedWeights& compared() const { return compared_; }
 
  private:
-  // Finds tensors that did not come from the original.
+  // Finds tensors that the original does not have.
   void CheckMore(const ModelTensor& t) {
     const std::string module(ModuleOf(t.name()));
-    // The head may have been tied to the embeddings, and separated by
-    // quantization.
+    // Quantization may have separated a head from the embeddings that it was
+    // tied to.
     if (module == "lm_head" || originals_.Find(module) != nullptr ||
         originals_.Find(module + ".0") != nullptr) {
       return;
@@ -135,14 +136,14 @@ class OriginalRules : public Rules {
     Find("no-counterpart", t.name(), "the original has no such tensor", "more");
   }
 
-  // Tensors that libraries leave out when saving.
+  // Whether libraries leave the tensor out when saving.
   bool IsLeftOut(const std::string& name) const {
     return name.find("inv_freq") != std::string::npos ||
            name.find("masked_bias") != std::string::npos ||
            architecture_.RoleOf(ModuleOf(name)) == Role::kMultiToken;
   }
 
-  // Whether a stack of experts became separate weights.
+  // Whether the model has the stack as separate experts.
   bool IsSplit(const ModelTensor& t, const std::set<std::string>& there) const {
     if (!IsStacked(t)) return false;
     const auto weights = Unstack(originals_.model(), t, /*whole=*/false);
@@ -153,23 +154,23 @@ class OriginalRules : public Rules {
   void Tell(const StoredWeight& w, const Readings& found) {
     if (!found.right) {
       const Difference& d = found.own;
-      std::string text = fmt::format("the error is {}", RatioText(d.ratio()));
+      std::string text = fmt::format("its error is {}", RatioText(d.ratio()));
       if (d.wrong > 0 && d.wrong_rows < d.rows) {
         text += fmt::format(
-            ", and in {} of the {} rows that were looked at it is most of "
-            "what is there ({}row {})",
-            d.wrong_rows, d.rows, d.wrong_rows > 1 ? "the first is " : "",
+            "; {} of the {} rows examined are mostly error ({}row {})",
+            d.wrong_rows, d.rows, d.wrong_rows > 1 ? "first in " : "",
             d.first_wrong_row);
       } else if (d.wrong == 0 || d.is_multiple()) {
-        text += fmt::format("; they are {:.3g} times as large", d.gain());
+        text += fmt::format("; its values are {:.3g} times the original's",
+                            d.gain());
         if (FindFormat(w.layout->codes)->element == DType::kE4M3 &&
             std::abs(d.gain() - 2) < kNearTwo) {
-          text += ", as codes of e4m3fnuz are that are read as e4m3";
+          text += ", as if codes of e4m3fnuz were read as e4m3";
         }
       } else {
         text +=
-            "; if they are its own, codes or scales are in another order than "
-            "the names say, or of another kind";
+            "; if this is the right original, codes or scales are in another "
+            "order or format than their names say";
       }
       Find("not-the-original", found.wrong, text + Others(w, found));
       return;
@@ -183,19 +184,19 @@ class OriginalRules : public Rules {
     const std::string after = RatioText(r.difference.ratio());
     if (r.halves_swapped) {
       Find("nibble-order", w.module,
-           fmt::format("the error is {}, and {} with the halves of bytes "
-                       "swapped",
-                       before, after));
+           fmt::format(
+               "its error is {}, but only {} with the halves of bytes swapped",
+               before, after));
     }
     if (r.order_swapped) {
       Find("swizzled-scales", w.module,
-           fmt::format("the error is {}, and {} with the scales {}", before,
-                       after,
+           fmt::format("its error is {}, but only {} with the scales {}",
+                       before, after,
                        w.layout->swizzled ? "read row by row" : "unswizzled"));
     }
   }
 
-  // For a stack, one expert is shown.
+  // Adds the number of wrong experts of a stack to a finding about one of them.
   static std::string Others(const StoredWeight& w, const Readings& found) {
     return found.wrongs < 2 ? ""
                             : fmt::format("; {} of its {} experts are wrong",
@@ -203,7 +204,7 @@ class OriginalRules : public Rules {
   }
 
   void Missing(const std::string& name) {
-    Find("no-counterpart", name, "the original has it, and the model does not",
+    Find("no-counterpart", name, "the original has it, but the model does not",
          "missing");
   }
 

@@ -13,7 +13,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Parts of a quantized weight that engines know.
+// Last names of tensors of a quantized weight that engines know.
 constexpr std::string_view kKnownParts[] = {"weight",
                                             "weight_packed",
                                             "weight_shape",
@@ -28,7 +28,7 @@ constexpr std::string_view kKnownParts[] = {"weight",
                                             "kv_scale",
                                             "e_score_correction_bias"};
 
-// Whether the configuration announces such parts.
+// Whether the configuration announces this part of the module.
 bool IsAnnounced(const LintedModel& linted, const std::string& module,
                  std::string_view part) {
   const Declared& d = linted.declared;
@@ -49,7 +49,7 @@ bool IsAnnounced(const LintedModel& linted, const std::string& module,
            !Member(weights, "actorder")->is_null();
   if (part == "weight_zero_point") return asymmetric(weights);
   if (part == "input_zero_point") return asymmetric(inputs);
-  // compressed-tensors stores the transforms of weights beside them.
+  // compressed-tensors stores transforms as parts of the weights.
   const Json* transforms = Member(d.quantization(), "transform_config");
   return transforms != nullptr && transforms->is_object() &&
          !transforms->empty();
@@ -73,19 +73,18 @@ class PartRules : public Rules {
         continue;
       }
       Find("unknown-part", found->first,
-           fmt::format("{} is beside its codes, and the "
-                       "configuration says nothing of it",
-                       part),
+           fmt::format(
+               "it has a tensor {}, which the configuration does not mention",
+               part),
            part);
     }
   }
 
-  // Finds scales without a weight.
+  // Finds scales whose weight is missing.
   void CheckOrphans() {
     for (const UnclearWeight& u : stored_.orphans) {
       Find("missing-weight", u.module,
-           fmt::format("there is {}, and nothing that it is the "
-                       "scale of",
+           fmt::format("{} exists, but the weight that it scales does not",
                        u.tensors.front()->name()),
            "orphan");
     }
@@ -97,7 +96,7 @@ class PartRules : public Rules {
     const ComfyMetadata metadata = ComfyMetadata::Of(model_);
     bool others = false;
     if (!metadata.shard.empty()) CheckMetadata(metadata);
-    // A fault of the text is reported once.
+    // CheckMetadata has reported a fault of the whole metadata.
     if (!metadata.fault.empty()) return absl::OkStatus();
     for (const ModelTensor& t : model_.tensors()) {
       if (!t.name().ends_with(kLabel)) continue;
@@ -130,11 +129,10 @@ class PartRules : public Rules {
       }
       Find("label", module,
            fmt::format(
-               "it has no comfy_quant{}: ComfyUI takes its codes for "
-               "weights",
+               "it has no comfy_quant{}: ComfyUI reads its codes as weights",
                !metadata.shard.empty()
                    ? fmt::format(", and {} does not name it", kComfyMetadata)
-               : others ? ", as others have"
+               : others ? ", unlike other weights"
                         : ""));
     }
     return absl::OkStatus();
@@ -168,11 +166,12 @@ class PartRules : public Rules {
       const auto format = TextOf(Member(layer, "format"));
       const std::string_view want = LabelOf(weight->layout->format);
       if (!format) {
-        FindSaid(metadata, module,
-                 fmt::format("has no \"format\" for it: {}", Shown(layer)));
+        FindSaid(
+            metadata, module,
+            fmt::format("has no \"format\" for it, but: {}", Shown(layer)));
       } else if (!want.empty() && *format != want) {
         FindSaid(metadata, module,
-                 fmt::format("says {}, and it is {}", *format,
+                 fmt::format("says {}, but it is {}", *format,
                              Name(weight->layout->format)));
       }
     }
@@ -184,11 +183,11 @@ class PartRules : public Rules {
             model_.Find(fmt::format("{}{}.weight", prefix, module));
         if (found != nullptr) t = found;
       }
-      // Weights of unknown formats are not judged.
+      // Skips quantized weights of unknown formats.
       if (t != nullptr && safetensors::BitsOf(t->stored.dtype) < 16) continue;
       FindSaid(metadata, module,
-               t == nullptr ? "names it, and there is no such weight"
-                            : "names it, and it is not quantized");
+               t == nullptr ? "names it, but there is no such weight"
+                            : "names it, but it is not quantized");
     }
   }
 
@@ -204,40 +203,39 @@ class PartRules : public Rules {
       Find("label", module, what);
     };
     if (NestsTooDeep(text)) {
-      return find(
-          fmt::format("its comfy_quant has more than {} objects and lists "
-                      "within each other",
-                      kMostNested));
+      return find(fmt::format(
+          "its comfy_quant has more than {} levels of nesting", kMostNested));
     }
     const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object()) {
       find(json.is_discarded()
-               ? "its comfy_quant is no JSON"
-               : fmt::format("its comfy_quant is {} and no JSON object",
+               ? "its comfy_quant is not valid JSON"
+               : fmt::format("its comfy_quant is {} instead of a JSON object",
                              Shown(&json)));
       return;
     }
     const auto format = TextOf(Member(&json, "format"));
     if (!format) {
-      find(fmt::format("its comfy_quant has no \"format\": {}", Shown(&json)));
+      find(fmt::format("its comfy_quant has no \"format\", but: {}",
+                       Shown(&json)));
       return;
     }
     const auto found = weights_.find(module);
     if (found == weights_.end()) {
       if (model_.Find(module + ".weight") == nullptr) {
-        find("a comfy_quant beside no weight");
+        find("it has a comfy_quant, but no weight");
       }
       return;
     }
     const StoredWeight& w = *found->second;
     const std::string_view want = LabelOf(w.layout->format);
     if (!want.empty() && *format != want) {
-      find(fmt::format("its comfy_quant says {}, and it is {}", *format,
+      find(fmt::format("its comfy_quant says {}, but it is {}", *format,
                        Name(w.layout->format)));
     }
     const Json* shape = Member(&json, "orig_shape");
     if (shape != nullptr && *shape != Json{w.rows, w.cols}) {
-      find(fmt::format("its comfy_quant says orig_shape {}, and it is {} x {}",
+      find(fmt::format("its comfy_quant says orig_shape {}, but it is {} x {}",
                        Shown(shape), w.rows, w.cols));
     }
   }

@@ -1,4 +1,4 @@
-// Rules of lint, by what they examine. Each adds its findings.
+// The rules of lint, one function for each subject. Each adds to `findings`.
 #ifndef QUANTD_CLIENT_CHECKPOINT_LINT_RULES_H_
 #define QUANTD_CLIENT_CHECKPOINT_LINT_RULES_H_
 
@@ -20,19 +20,20 @@
 
 namespace quantd::checkpoint {
 
-// How much was compared with the original.
+// Results of comparing with the original.
 struct ComparedWeights {
-  size_t quantized = 0;    // each expert of a stack counts
-  size_t of = 0;           // number of quantized weights
-  size_t others = 0;       // tensors that are not quantized
-  size_t not_nearest = 0;  // quantized ones not rounded to the nearest
-  // Modules found equal to the original's: oddities of their numbers come from
-  // it.
+  size_t quantized = 0;    // compared weights; each expert of a stack counts
+  size_t of = 0;           // all quantized weights
+  size_t others = 0;       // compared tensors that are not quantized
+  size_t not_nearest = 0;  // weights not rounded to nearest
+  // Modules that equal the original's, so that oddities of their values are not
+  // faults.
   std::set<std::string> proven;
-  std::set<std::string> zeros;  // those of them that are all zeros
+  // modules in `proven` and plain tensors that are all zeros
+  std::set<std::string> zeros;
 };
 
-// The model under examination, and what is known about it.
+// The model to examine, and the facts that the rules share.
 struct LintedModel {
   const Model& model;
   const StoredModel& stored;
@@ -40,12 +41,12 @@ struct LintedModel {
   const Declared& declared;
   Dialect dialect = Dialect::kNone;  // result of LikelyDialect
   const RowSample& sample;
-  // Tensors that are parts of quantized weights.
+  // All tensors that are parts of quantized weights.
   const std::set<const ModelTensor*>& parts;
   const ComparedWeights& compared;
 };
 
-// Base of rules: the model under examination, and where findings go.
+// Base class of rules: holds the model to examine and the list of findings.
 class Rules {
  public:
   Rules(const LintedModel& linted, Findings* findings)
@@ -65,7 +66,7 @@ class Rules {
   bool AnyTensor(Predicate is) const {
     return std::any_of(model_.tensors().begin(), model_.tensors().end(), is);
   }
-  // Whether a tensor belongs to a quantized weight.
+  // Whether the tensor is a part of a quantized weight.
   bool IsPart(const ModelTensor& t) const {
     return linted_.parts.count(&t) > 0;
   }
@@ -80,12 +81,12 @@ class Rules {
   Findings& findings_;
 };
 
-// Whether a tensor has the name of a scale.
+// Whether the name is that of a scale.
 inline bool IsScale(std::string_view name) {
   return name.ends_with("_scale") || name.ends_with("_scale_inv") ||
          name.ends_with("_scale_2");
 }
-// Whether a tensor has a type for numbers that are not quantized.
+// Whether the tensor's type is one for numbers that are not quantized.
 inline bool IsPlain(const ModelTensor& t) {
   const std::string& type = t.stored.dtype;
   return type == "F32" || type == "F16" || type == "BF16";
@@ -93,50 +94,49 @@ inline bool IsPlain(const ModelTensor& t) {
 inline bool IsWide(const ModelTensor& t) {
   return safetensors::BitsOf(t.stored.dtype) >= 16;
 }
-// Whether a tensor is the matrix of a linear layer that is not quantized.
+// Whether the tensor is a matrix named *.weight that is not quantized.
 inline bool IsPlainMatrix(const ModelTensor& t) {
   return t.stored.shape.size() == 2 && t.name().ends_with(".weight") &&
          IsWide(t);
 }
 
-// Checks the names of tensors, and files beside those of the model.
+// Checks metadata, names of tensors, and files outside the index.
 void LintFiles(const LintedModel& linted, Findings* findings);
-// Check whether tokenizer, generation settings and code are readable and belong
-// to this model.
+// Checks that the tokenizer, generation settings and code can be read and fit
+// the model. The second form finds a tokenizer that only the original has.
 void LintCompanions(const LintedModel& linted, Findings* findings);
 void LintCompanionsAgainst(const Model& original, const Model& model,
                            Findings* findings);
-// Whether there is an adapter that transformers applies automatically.
+// Whether the model has an adapter that transformers applies automatically.
 bool HasAdapter(const Model& model);
-// Checks that names are those of the model's type.
+// Checks that the names of tensors are those of the model's type.
 void LintNames(const LintedModel& linted, Findings* findings);
-// Checks the numbers of scales, and those that fused weights share.
+// Checks the values of scales, and that fused weights have the same scales.
 absl::Status LintScales(const LintedModel& linted, Findings* findings);
-// Checks scales of activations and of the cache.
+// Checks input scales and scales of the KV cache.
 absl::Status LintInputs(const LintedModel& linted, Findings* findings);
-// Checks for unexpected tensors beside a quantized weight, and ComfyUI's
-// labels.
+// Finds unexpected tensors of quantized weights, and checks ComfyUI's labels.
 absl::Status LintParts(const LintedModel& linted, Findings* findings);
-// Checks the numbers of weights, quantized or not.
+// Checks the values of weights, quantized or not.
 absl::Status LintValues(const LintedModel& linted, Findings* findings);
-// Checks that all tensors are there, in the shapes that config.json implies.
+// Checks that all tensors exist and have the shapes that config.json implies.
 void LintModules(const LintedModel& linted, Findings* findings);
-// Checks that there is an output head, and that it agrees with config.json.
+// Checks that there is an output head and that config.json ties it correctly.
 absl::Status LintHead(const LintedModel& linted, Findings* findings);
-// Whether a model with that config.json needs the head that its original has:
-// not if it is tied to the embeddings or equal to them.
+// Whether a model with this config.json must store the head of its original. It
+// need not if the head is tied to the embeddings or equals them.
 absl::StatusOr<bool> IsHeadNeeded(const Model& original, const Json& config,
                                   std::string_view type,
                                   const RowSample& sample);
-// Checks config.json and ModelOpt's own file by themselves.
+// Checks config.json and hf_quant_config.json by themselves.
 void LintConfig(const LintedModel& linted, Findings* findings);
-// Checks that they describe the tensors.
+// Checks that these two files describe the tensors.
 absl::Status LintSchemes(const LintedModel& linted, Findings* findings);
-// Checks that their lists of quantized modules are right.
+// Checks the lists of modules in these two files.
 void LintLists(const LintedModel& linted, Findings* findings);
-// Checks that engines support the model as it is described.
+// Checks that engines support the model as described.
 void LintEngines(const LintedModel& linted, Findings* findings);
-// Compares the model with its original, and finds how each weight must be read.
+// Compares the model with its original and finds the byte order of each weight.
 absl::StatusOr<ComparedWeights> LintAgainst(const Model& original,
                                             const LintedModel& linted,
                                             Findings* findings);

@@ -16,8 +16,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-// How often each number occurs. Scales of a byte take few values, however many
-// scales a model has.
+// Counts how often each value occurs in a tensor of scales. One-byte scales
+// have at most 256 different values.
 struct Tally {
   uint64_t count = 0;
   uint64_t not_numbers = 0;
@@ -56,7 +56,7 @@ struct Tally {
     return tally;
   }
 
-  // Part of a sentence: how many of how many.
+  // Part of a message: in how many of all places a value occurs.
   static std::string Share(uint64_t some, uint64_t all) {
     return all == 1 ? "" : fmt::format(" in {} of {} places", some, all);
   }
@@ -81,10 +81,9 @@ class ScaleRules : public Rules {
       if (!order.ok()) return order.status();
       if (*order == ScaleOrder::kPadded) {
         Find("swizzled-scales", w.module,
-             fmt::format("its scales lie row by row, as what is padding there "
-                         "shows, and {} takes them in the order of Tensor "
-                         "Cores; where there is no padding only the original "
-                         "shows it",
+             fmt::format("its padding shows that its scales are stored row by "
+                         "row, but {} stores them swizzled; for weights "
+                         "without padding, only --original reveals this",
                          Name(w.layout->dialect)));
       }
       for (const PartSource source : {PartSource::kScales, PartSource::kGlobal,
@@ -93,7 +92,7 @@ class ScaleRules : public Rules {
         if (part == nullptr) continue;
         const auto tally = Tally::Of(model_, *part);
         if (!tally.ok()) return tally.status();
-        // A weight of zeros may have any scales.
+        // A weight that is all zeros may have any scales.
         if (linted_.compared.zeros.count(w.module) > 0) continue;
         CheckNumbers(w, source, *part, *tally);
         if (source == PartSource::kGlobal && tally->count == 1 &&
@@ -108,28 +107,28 @@ class ScaleRules : public Rules {
 
   void CheckNumbers(const StoredWeight& w, PartSource source,
                     const ModelTensor& part, const Tally& tally) {
-    // A block of zeros has a scale of zero.
+    // The scale of a block of zeros may be zero.
     const bool zero_is_bad = source != PartSource::kScales ||
                              w.layout->scale_shape != ScaleShape::kBlocks;
     if (tally.not_numbers > 0) {
       Find("bad-scale", w.module,
-           fmt::format("{} holds NaN{}", part.name(),
+           fmt::format("{} is NaN{}", part.name(),
                        Tally::Share(tally.not_numbers, tally.count)));
     }
     for (const auto& [x, times] : tally.values) {
       if (std::isfinite(x) && x >= 0 && (x > 0 || !zero_is_bad)) continue;
       Find("bad-scale", w.module,
-           fmt::format("{} holds {:.4g}{}", part.name(), x,
+           fmt::format("{} is {:.4g}{}", part.name(), x,
                        Tally::Share(times, tally.count)));
     }
     if (!zero_is_bad && tally.values.size() == 1 &&
         tally.values.front().first == 0) {
-      Find("bad-scale", w.module,
-           fmt::format("{} holds nothing but zeros", part.name()));
+      Find("bad-scale", w.module, fmt::format("{} is all zeros", part.name()));
     }
   }
 
-  // Finds scales that do not fit any weight, or were never filled in.
+  // Finds scales that are implausible for any weight, or that were never filled
+  // in.
   void CheckRange(const StoredWeight& w, const ModelTensor& part,
                   const Tally& tally) {
     float most = 0;
@@ -140,36 +139,36 @@ class ScaleRules : public Rules {
     const float least = tally.values.front().first;
     const FormatSpec& format = *FindFormat(w.layout->codes);
     const float largest = LimitsOf(format.element).max;
-    // A power of two may be nearly twice what the weight needs.
+    // The factor 2: a power-of-two scale may be nearly twice the needed one.
     if (w.layout->global == Global::kNone && most > 2 * kMostAmax / largest) {
       Find("implausible-scale", w.module,
-           fmt::format("{} holds {:.4g}, which would mean weights as large as "
-                       "{:.3g}",
+           fmt::format("{} has a scale of {:.4g}, which implies weights as "
+                       "large as {:.3g}",
                        part.name(), most, most * largest));
     }
-    // One scale may be far above all others of its weight.
+    // Finds single scales that are far above the other scales of the weight.
     const float middle = tally.middle();
     const bool proven = linted_.compared.proven.count(w.module) > 0;
     if (!proven && w.layout->global == Global::kNone &&
         tally.count >= kSomeScales && middle > 0 &&
         most > kMostAbove * middle) {
       Find("implausible-scale", w.module,
-           fmt::format("{} holds {:.4g}, and half of its scales are no larger "
-                       "than {:.4g}",
+           fmt::format("{} has a scale of {:.4g}, although half of its scales "
+                       "are at most {:.4g}",
                        part.name(), most, middle));
     }
     if (tally.count == 1) {
       ++singles_;
       ones_ += most == 1;
     }
-    // Powers of two may all be the same.
+    // Scales that are powers of two may all be equal, unless they are 1.
     int exponent = 0;
     const bool power = std::frexp(most, &exponent) == 0.5f;
     if (tally.count >= kManyScales && least == most && most > 0 &&
         (most == 1 || !power)) {
       Find("placeholder-scale", w.module,
-           fmt::format("all {} of {} are {:.4g}", tally.count, part.name(),
-                       most));
+           fmt::format("all {} scales in {} are {:.4g}", tally.count,
+                       part.name(), most));
     }
     if (w.layout->global != Global::kNone && most > 0) {
       float& group = most_[GroupOf(w)];
@@ -183,16 +182,17 @@ class ScaleRules : public Rules {
          fmt::format("the scales of all {} weights are 1", singles_));
   }
 
-  // The largest NVFP4 block scale among weights with one global scale is 448,
-  // or 256 for 4over6: if little of that range is used, codes are rounded to
-  // few numbers.
+  // Finds weights that use little of the range of block scales. The largest
+  // NVFP4 block scale of weights with the same global scale should be 448, or
+  // 256 for 4over6.
   void CheckUse() {
     for (const StoredWeight& w : stored_.weights) {
       const auto found = most_.find(GroupOf(w));
       if (found == most_.end() || found->second >= kLeastScale) continue;
       Find("unused-range", w.module,
-           fmt::format("its largest block scale is {:.3g}, of 448",
-                       found->second));
+           fmt::format(
+               "its largest block scale is {:.3g}, but should be near 448",
+               found->second));
     }
   }
 
@@ -201,7 +201,7 @@ class ScaleRules : public Rules {
     if (!(global > 0) || !std::isfinite(global)) return;
     if (!IsPlausible(w.layout->global, global)) {
       Find("divisor", w.module,
-           fmt::format("{} of {} would mean weights as large as {:.3g}",
+           fmt::format("{} of {} implies weights as large as {:.3g}",
                        w.layout->global == Global::kDivisor ? "a divisor"
                                                             : "a multiplier",
                        global, AmaxOf(w.layout->global, global)));
@@ -222,7 +222,7 @@ class ScaleRules : public Rules {
       if (!key.empty() && architecture_.known()) plain.emplace(key, module);
     }
     for (const auto& [key, weights] : fused) {
-      // ComfyUI fuses nothing.
+      // ComfyUI does not fuse weights.
       const bool fuses = linted_.dialect != Dialect::kComfy;
       if (const auto found = plain.find(key); fuses && found != plain.end()) {
         IsAlone(*weights.front(), found->second);
@@ -234,15 +234,15 @@ class ScaleRules : public Rules {
         } else if (globals_.count(w->module) > 0 && architecture_.known() &&
                    globals_[w->module] != globals_[first.module]) {
           Find("fused-scales", w->module,
-               fmt::format("{} has {} and {} has {}", first.module,
-                           globals_[first.module], w->module,
+               fmt::format("the global scale of {} is {}, but that of {} is {}",
+                           first.module, globals_[first.module], w->module,
                            globals_[w->module]));
         }
       }
     }
   }
 
-  // Engines use one scheme for all experts of a layer.
+  // Finds layers whose experts differ in format. Engines use one for all.
   void CheckExperts() {
     if (linted_.dialect == Dialect::kComfy) return;
     std::map<std::string, const StoredWeight*> firsts;
@@ -264,19 +264,21 @@ class ScaleRules : public Rules {
   static constexpr float kMostAmax = 2688;
   static constexpr float kLeastScale = 3.5f;
   static constexpr size_t kSomeScales = 8;
-  // An outlier 300 times the rest makes a ratio of 1,024 with powers of two.
+  // Allowed ratio of the largest scale to the median. An outlier of 300 times
+  // the rest gives 1,024 if scales are powers of two.
   static constexpr float kMostAbove = 2000;
   static constexpr size_t kManyScales = 64;
   static constexpr size_t kManySingles = 3;
 
-  // Reports a quantized weight that engines fuse with a plain one.
+  // Reports a plain weight that engines use together with a quantized one.
   void IsAlone(const StoredWeight& quantized, const std::string& plain) {
-    Find("fused-in-part", plain,
-         fmt::format("{} is quantized and {} is not", quantized.module, plain));
+    Find(
+        "fused-in-part", plain,
+        fmt::format("{} is quantized, but {} is not", quantized.module, plain));
   }
   void AreUnlike(const StoredWeight& a, const StoredWeight& b) {
     Find("fused-in-part", b.module,
-         fmt::format("{} is {} and {} is {}", a.module, Name(a.layout->format),
+         fmt::format("{} is {}, but {} is {}", a.module, Name(a.layout->format),
                      b.module, Name(b.layout->format)));
   }
 
@@ -285,6 +287,7 @@ class ScaleRules : public Rules {
     return key.empty() ? w.module : key;
   }
 
+  // The module's name with '#' for the expert's number, such as
   // "model.layers.3.mlp.experts.#.up_proj"; "" if it is not a single expert.
   static std::string ExpertKeyOf(const std::string& module) {
     const LayerName layer = LayerName::Of(module);
@@ -294,11 +297,12 @@ class ScaleRules : public Rules {
                        expert.parent, expert.rest);
   }
 
-  // Number of weights with a single scale, and of those whose scale is 1.
+  // Number of weights with a single scale, and how many of these scales are 1.
   size_t singles_ = 0;
   size_t ones_ = 0;
   std::map<std::string, float> globals_;
-  // Largest block scale of weights with one global scale.
+  // The largest block scale of weights with the same global scale, by
+  // GroupOf().
   std::map<std::string, float> most_;
 };
 

@@ -32,8 +32,8 @@ class SchemeRules : public Rules {
     if (dialect != Dialect::kModelOpt && dialect != Dialect::kNone &&
         declared_.own_status().ok()) {
       Differs(kModelOptFile,
-              fmt::format("it is there, and config.json is for {}: engines go "
-                          "by one of the two",
+              fmt::format("it exists, but config.json is for {}: engines "
+                          "follow one of the two files",
                           Name(dialect)),
               "own");
     }
@@ -51,14 +51,15 @@ class SchemeRules : public Rules {
   }
 
  private:
-  // Whether a member has the same value in two objects that both have it.
+  // Whether a member has the same value in both objects, or is missing in one.
   static bool Agree(const Json* a, const Json* b, const char* key) {
     const Json* one = Member(a, key);
     const Json* other = Member(b, key);
     return one == nullptr || other == nullptr || *one == *other;
   }
 
-  // bf16 numbers may be too large for fp16, and engines do not report it.
+  // Finds bf16 models that declare float16. Their numbers may overflow in fp16,
+  // which engines do not report.
   void CheckType() {
     const Json& config = model_.config();
     const Json* type = Member(&config, "dtype");
@@ -69,15 +70,15 @@ class SchemeRules : public Rules {
       });
     };
     if (TextOf(type) != "float16" || !has("BF16") || has("F16")) return;
-    Differs(kConfigFile,
-            "the model's type is float16, and its tensors are bf16", "dtype");
+    Differs(kConfigFile, "\"dtype\" is float16, but the tensors are bf16",
+            "dtype");
   }
 
   void CheckCompressedTensors(const Json& q) {
     const auto overall = TextOf(Member(&q, "format"));
     const bool mixed = overall == "mixed-precision";
     for (const StoredWeight& w : stored_.weights) {
-      // A single scale can be of a row or of a square.
+      // A single scale may be that of a row or of an FP8 block.
       const bool alone = w.layout->format == WeightFormat::kFp8Block &&
                          w.rows == 1 && w.cols <= BlockOf(*w.layout).cols;
       const SchemeRow* row = FindScheme(w.layout->format);
@@ -85,7 +86,7 @@ class SchemeRules : public Rules {
       const DeclaredGroup* group = declared_.GroupOf(w.module);
       if (group == nullptr) {
         if (!declared_.groups().empty()) {
-          Differs(w.module, "quantized, and no group has it as a target",
+          Differs(w.module, "it is quantized, but is not a target of any group",
                   "targets");
         }
         continue;
@@ -151,16 +152,18 @@ class SchemeRules : public Rules {
     if (order != nullptr && !order->is_null() && *order != false &&
         *order != "static" && *order != "weight" &&
         model_.Find(w.module + ".weight_g_idx") == nullptr) {
-      Mismatch(w, place, "actorder", order, "null, without a weight_g_idx");
+      Mismatch(w, place, "actorder", order,
+               "null, because there is no weight_g_idx");
     }
   }
 
-  // Checks transforms that the file announces but no tensor shows.
+  // Checks the status, and transforms and sparsity that are announced although
+  // no tensor belongs to them.
   void CheckExtras(const Json& q) {
     const auto status = TextOf(Member(&q, "quantization_status"));
     if (status && *status != "compressed") {
       Differs(kConfigFile,
-              fmt::format("\"quantization_status\" is \"{}\", and the weights "
+              fmt::format("\"quantization_status\" is \"{}\", but the weights "
                           "are compressed",
                           *status),
               "quantization_status");
@@ -174,20 +177,20 @@ class SchemeRules : public Rules {
           continue;
         }
         Differs(kConfigFile,
-                fmt::format("\"transform_config\" has {}, and no tensor is of "
-                            "it: needed where the weights are turned, and "
-                            "wrong where they are not, as the original shows",
+                fmt::format("\"transform_config\" has {}, but there is no "
+                            "tensor for it; it is right only if the weights "
+                            "are transformed, which --original shows",
                             name),
                 kTransforms);
       }
     }
     const auto sparsity = TextOf(Member(Member(&q, kSparsity), "format"));
     if (sparsity && *sparsity != "dense" && !HasPart(".bitmask")) {
-      Differs(kConfigFile,
-              fmt::format("\"sparsity_config\" says {}, and the weights are "
-                          "dense",
-                          *sparsity),
-              kSparsity);
+      Differs(
+          kConfigFile,
+          fmt::format("\"sparsity_config\" says {}, but the weights are dense",
+                      *sparsity),
+          kSparsity);
     }
   }
 
@@ -203,8 +206,8 @@ class SchemeRules : public Rules {
           said = LayerOf(Member(json, "quantized_layers"), w.module);
           if (said == nullptr) {
             Differs(w.module,
-                    fmt::format("quantized, and not among the quantized_layers "
-                                "of {}",
+                    fmt::format("it is quantized, but missing in "
+                                "\"quantized_layers\" of {}",
                                 file),
                     std::string(file) + "quantized_layers");
             continue;
@@ -222,11 +225,11 @@ class SchemeRules : public Rules {
         CheckGroups(w, *row, said, json, file);
       }
     }
-    // A weight that is smoothed through its neighbour's norm has no scale of
-    // its own.
+    // A weight that was smoothed through a preceding norm has no
+    // pre_quant_scale, so only the lack of any is a fault.
     if (!awq_.empty() && !HasPart(".pre_quant_scale")) {
       Differs(awq_,
-              "\"quant_algo\" is \"NVFP4_AWQ\", and no weight has a "
+              "\"quant_algo\" is \"NVFP4_AWQ\", but no weight has a "
               "pre_quant_scale",
               "awq");
     }
@@ -234,13 +237,14 @@ class SchemeRules : public Rules {
       if (Agree(own, q, key)) continue;
       Differs(
           kConfigFile,
-          fmt::format("\"{}\" is {}, and {} in {}", key, Shown(Member(q, key)),
+          fmt::format("\"{}\" is {}, but {} in {}", key, Shown(Member(q, key)),
                       Shown(Member(own, key)), kModelOptFile),
           key);
     }
   }
 
-  // `said` describes this weight, and may repeat everything in `json`.
+  // Checks the group size and config_groups of `json`. `said` is the object
+  // that describes this weight: `json` or a part of it.
   void CheckGroups(const StoredWeight& w, const SchemeRow& row,
                    const Json* said, const Json* json, const char* file) {
     if (row.group_size > 0) {
@@ -259,7 +263,7 @@ class SchemeRules : public Rules {
     }
   }
 
-  // Older files name the experts of a layer together.
+  // The entry for the module or, as in older files, for a module above it.
   static const Json* LayerOf(const Json* layers, const std::string& module) {
     for (std::string name = module; !name.empty();
          name = std::string(SplitModule(name).parent)) {
@@ -278,7 +282,7 @@ class SchemeRules : public Rules {
       Want(w, "top", q, "fmt", "e4m3");
       if (blocks && w.layout->dialect != Dialect::kDeepSeek) {
         Differs(w.module,
-                "its scales are weight_scale, and engines look for "
+                "its scales are named weight_scale, but engines expect "
                 "weight_scale_inv",
                 "names");
       }
@@ -291,8 +295,8 @@ class SchemeRules : public Rules {
           continue;
         }
         Differs(w.module,
-                fmt::format("\"scale_fmt\" is \"ue8m0\", and it has a scale of "
-                            "{:.4g}, no power of two",
+                fmt::format("\"scale_fmt\" is \"ue8m0\", but it has a scale of "
+                            "{:.4g}, which is not a power of two",
                             x),
                 "scale_fmt");
         break;
@@ -306,8 +310,8 @@ class SchemeRules : public Rules {
         [&](const ModelTensor& t) { return t.name().ends_with(ending); });
   }
 
-  // Checks that a description agrees with the weight's tensors. `needed`: the
-  // description must be there.
+  // Reports a mismatch if object[key] differs from `value`, or if it is missing
+  // and `needed`.
   void Want(const StoredWeight& w, std::string_view place, const Json* object,
             const char* key, const Json& value, bool needed = false) {
     const Json* there = Member(object, key);
@@ -323,8 +327,7 @@ class SchemeRules : public Rules {
     const std::string path =
         place == "top" ? std::string(key) : fmt::format("{}: {}", place, key);
     Differs(w.module,
-            fmt::format("\"{}\" is {}, and for the {} of the tensors it would "
-                        "be {}",
+            fmt::format("\"{}\" is {}, but for tensors in {} it should be {}",
                         path, Shown(there), Name(w.layout->format), want),
             path);
   }
@@ -334,7 +337,8 @@ class SchemeRules : public Rules {
     Find("config-mismatch", where, text, kind);
   }
 
-  std::string awq_;  // file that announces AWQ for a weight without its scales
+  // the file that announces AWQ, if a weight lacks a pre_quant_scale
+  std::string awq_;
 };
 
 }  // namespace

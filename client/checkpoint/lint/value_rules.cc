@@ -17,26 +17,28 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Beyond the weights of any model; 2688 is also the limit of NVFP4.
+// Bounds of weights, beyond those of any model. 2688 is also the limit of
+// NVFP4.
 constexpr double kMostAmax = 2688;
 constexpr double kMostRms = 32;
 constexpr double kLeastAmax = 1e-8;
-// Ratio between weights with the same name in different layers.
+// The most that weights with the same name differ in size between layers.
 constexpr double kMostPeerRatio = 1000;
-// Share of rows, or of blocks of columns, that may be all zeros: a few are
+// The share of rows, or of blocks of columns, that may be zeros: some are
 // padding.
 constexpr double kMostDead = 1.0 / 20;
 constexpr int64_t kColumns = 16;
-// Share of codes that may be the largest code. Four bits have seven magnitudes,
-// and each block of sixteen or thirty-two has one near the largest.
+// The share of codes that may be the largest code. With four bits it is higher:
+// there are only seven magnitudes, and each block of 16 or 32 has one near the
+// largest.
 constexpr double kMostClippedFp8 = 0.05;
 constexpr double kMostClippedFp4 = 1.0 / 3;
 constexpr uint64_t kHeap = 8;
 constexpr uint64_t kFewCodes = 64;
-// A weight whose largest FP8 code is below this has a wrong scale: every
+// If the largest FP8 code of a weight is below this, its scale is wrong: every
 // library scales the largest to 448.
 constexpr double kLeastCode = 3.5;
-// Fewer numbers than this prove nothing.
+// With fewer numbers than this, nothing is concluded from codes.
 constexpr uint64_t kFewNumbers = 1024;
 
 struct Statistics {
@@ -44,11 +46,11 @@ struct Statistics {
   uint64_t not_finite = 0;
   uint64_t rows = 0;
   uint64_t dead_rows = 0;
-  uint64_t silenced = 0;  // nonzero codes that a scale of zero turns into zeros
+  uint64_t silenced = 0;  // nonzero codes with a scale of zero
   double squares = 0;
   double amax = 0;
-  std::vector<bool> live_columns;        // blocks of them
-  std::array<uint64_t, 256> codes = {};  // count of each byte
+  std::vector<bool> live_columns;  // blocks of kColumns columns with a nonzero
+  std::array<uint64_t, 256> codes = {};  // counts of byte values
 
   double rms() const {
     return count == 0 ? 0 : std::sqrt(squares / static_cast<double>(count));
@@ -79,8 +81,8 @@ struct Statistics {
           most = std::max(most, std::abs(numbers[k]));
           sum += numbers[k] * numbers[k];
         }
-        // The squares may have overflowed without a NaN or Inf among the
-        // numbers, so the numbers are looked at one by one.
+        // A sum that is not finite may be an overflow, so the numbers are
+        // examined one by one.
         if (!std::isfinite(sum)) AddOdd(numbers, begin + j, begin + end);
         if (std::isfinite(sum)) squares += sum;
         if (std::isfinite(most)) amax = std::max<double>(amax, most);
@@ -94,7 +96,7 @@ struct Statistics {
     count += numbers.size();
   }
 
-  // Counts FP8 codes that are not zero but stand for zero.
+  // Counts FP8 codes that are not zero but decode to zero.
   void AddSilenced(absl::Span<const std::byte> bytes,
                    const std::vector<float>& numbers) {
     for (size_t i = 0; i < numbers.size(); ++i) {
@@ -153,31 +155,30 @@ class ValueRules : public Rules {
       if (auto status = Read(&values, false, &s); !status.ok()) return status;
       if (s.not_finite > 0) {
         Find("not-a-number", t.name(),
-             fmt::format("{} of {} numbers are NaN or infinite", s.not_finite,
+             fmt::format("{} of {} values are NaN or infinite", s.not_finite,
                          s.count));
       }
-      // Some types of models add one to a norm's weight, which may then be
-      // zero; types like Llama's multiply by it.
+      // A norm's weight must not be zero if the model multiplies by it, like
+      // Llama. Other types add one to it.
       const bool factor = IsPlainDecoder(model_.model_type()) &&
                           !model_.model_type().starts_with("gemma") &&
                           t.name().ends_with("norm.weight");
-      // Biases, also those of stacked experts, are zero at the start of
-      // training.
+      // Biases may be zero, since training starts with zero.
       const bool weight =
           t.stored.shape.size() >= 2 && !t.name().ends_with("bias");
       if ((weight || factor) && s.dead_rows == s.rows &&
           linted_.compared.zeros.count(t.name()) == 0) {
-        Find("dead-weight", t.name(), "nothing but zeros");
+        Find("dead-weight", t.name(), "all its values are zeros");
       }
       if (s.amax > 1e6) {
         Find("implausible-scale", t.name(),
-             fmt::format("it holds {:.3g}", s.amax));
+             fmt::format("it has a value of {:.3g}", s.amax));
       }
     }
     return absl::OkStatus();
   }
 
-  // A scale that is far off is noticed beside those of other layers.
+  // Finds weights that are far larger or smaller than those of other layers.
   void CheckPeers() {
     for (auto& [name, all] : magnitudes_) {
       std::vector<double> sorted;
@@ -193,8 +194,8 @@ class ValueRules : public Rules {
           continue;
         }
         Find("implausible-scale", where,
-             fmt::format("its weights are {:.3g} in the mean, and {:.3g} in "
-                         "other layers",
+             fmt::format("the root mean square of its values is {:.3g}, but "
+                         "{:.3g} in other layers",
                          rms, median));
       }
     }
@@ -225,7 +226,8 @@ class ValueRules : public Rules {
     }
     if (s.silenced > 0 && s.silenced < s.count) {
       Find("bad-scale", where,
-           fmt::format("scales of zero make {} of {} codes zeros that are none",
+           fmt::format("{} of {} codes are not zero, but decode to zero "
+                       "because their scales are zero",
                        s.silenced, s.count));
     }
     if (s.count < kFewNumbers) return;
@@ -233,7 +235,7 @@ class ValueRules : public Rules {
     CheckClipped(w, where, s, fp8);
   }
 
-  // A weight with this many values has both signs unless the signs were lost.
+  // Finds weights with many values of one sign only: their signs were lost.
   void CheckSigns(const StoredWeight& w, const std::string& where,
                   const Statistics& s) {
     uint64_t less = 0;
@@ -268,7 +270,8 @@ class ValueRules : public Rules {
     }
     if (largest > 0 && largest < kLeastCode) {
       Find("unused-range", where,
-           fmt::format("its largest code is {:.3g}, of 448", largest));
+           fmt::format("its largest code is {:.3g}, but should be near 448",
+                       largest));
     }
   }
 
@@ -277,8 +280,8 @@ class ValueRules : public Rules {
     const uint64_t most = fp8 ? s.codes[0x7E] + s.codes[0xFE] : Halves(s, 0x7);
     const double share =
         static_cast<double>(most) / static_cast<double>(s.count);
-    // Clipping piles up codes at the end of a falling distribution. The largest
-    // of every block is at the end, too.
+    // The expected number of largest codes: one in every block has it anyway.
+    // Clipping adds many more, although large codes should become rarer.
     const BlockShape block = BlockOf(*w.layout);
     const uint64_t wide = block.cols > 0   ? static_cast<uint64_t>(block.cols)
                           : block.rows > 0 ? static_cast<uint64_t>(w.cols)
@@ -288,11 +291,11 @@ class ValueRules : public Rules {
     const bool heap = fp8 && most > own + kHeap * next + kFewCodes;
     if (!heap && share <= (fp8 ? kMostClippedFp8 : kMostClippedFp4)) return;
     Find("clipped", where,
-         fmt::format("{:.3g} % of its codes are the largest that there is",
+         fmt::format("{:.3g} % of its codes are the largest code of the format",
                      100 * share));
   }
 
-  // Number of E2M1 codes of this magnitude, in both halves of bytes.
+  // The number of E2M1 codes of this magnitude in both halves of bytes.
   static uint64_t Halves(const Statistics& s, unsigned magnitude) {
     uint64_t count = 0;
     for (unsigned byte = 0; byte < 256; ++byte) {
@@ -306,15 +309,14 @@ class ValueRules : public Rules {
   void CheckDead(const std::string& where, const Statistics& s) {
     if (s.rows == 0 || s.not_finite == s.count) return;
     if (s.dead_rows == s.rows) {
-      Find("dead-weight", where, "nothing but zeros");
+      Find("dead-weight", where, "all its values are zeros");
     } else if (s.dead_rows >= 8 && s.dead_row_share() > kMostDead) {
       Find("dead-weight", where,
-           fmt::format("{} of {} rows are nothing but zeros", s.dead_rows,
-                       s.rows));
+           fmt::format("{} of {} rows are all zeros", s.dead_rows, s.rows));
     } else if (s.rows >= kColumns && s.live_columns.size() >= 2 &&
                s.dead_columns() > kMostDead) {
       Find("dead-weight", where,
-           fmt::format("{:.0f} % of its columns are nothing but zeros",
+           fmt::format("{:.0f} % of its columns are all zeros",
                        100 * s.dead_columns()));
     }
   }
@@ -325,9 +327,9 @@ class ValueRules : public Rules {
     const bool endless = s.amax == 0 && s.not_finite > 0;
     if (!large && !small && !endless) return;
     Find("implausible-scale", where,
-         endless ? "its weights would be NaN or infinite"
-                 : fmt::format("its weights would be as large as {:.3g}, and "
-                               "{:.3g} in the mean",
+         endless ? "its scales make all values NaN or infinite"
+                 : fmt::format("its largest value would be {:.3g}, and the "
+                               "root mean square of its values {:.3g}",
                                s.amax, s.rms()));
   }
 

@@ -15,7 +15,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-constexpr int kCodesE4M3 = 0x7F;  // number of non-negative codes except NaN
+// number of non-negative E4M3 codes that are not NaN
+constexpr int kCodesE4M3 = 0x7F;
 
 std::array<float, kCodesE4M3> MakeE4M3() {
   std::array<float, kCodesE4M3> table;
@@ -30,7 +31,7 @@ const std::array<float, kCodesE4M3>& TableE4M3() {
   return table;
 }
 
-// Rounds to the nearest, ties to even, limited to the largest.
+// The nearest E4M3 code of a non-negative number, ties to even, at most 448.
 uint8_t NearestE4M3(double x) {
   const auto& table = TableE4M3();
   const auto above = std::lower_bound(table.begin(), table.end(), x);
@@ -43,7 +44,7 @@ uint8_t NearestE4M3(double x) {
   return up < down ? code : code - 1;
 }
 
-// The index of a block's scale in that order.
+// The index of the scale of block (i, j) in that order.
 size_t IndexOf(ScaleOrder order, int64_t i, int64_t j, int64_t across) {
   switch (order) {
     case ScaleOrder::kLinear:
@@ -60,7 +61,8 @@ ScaleOrder OrderIn(const WeightLayout& layout) {
   return layout.swizzled ? ScaleOrder::kSwizzled : ScaleOrder::kLinear;
 }
 
-// fp32 scales keep the type in which the library computed them.
+// The type of the mended part. Scales that the layout stores as fp32 keep their
+// present type.
 std::string TypeOf(const StoredPart& part, const ModelTensor& t) {
   return std::string(part.dtype == "F32" && part.source == PartSource::kScales
                          ? std::string_view(t.stored.dtype)
@@ -77,7 +79,7 @@ Blocks BlocksOf(const StoredWeight& w) {
           block.cols == 0 ? 1 : CeilDiv(w.cols, block.cols)};
 }
 
-// Rearranges scales from their present order to the layout's.
+// Rearranges scales from their present order to that of the layout.
 std::vector<std::byte> Reordered(const MendedWeight& m,
                                  std::vector<std::byte> scales, size_t size) {
   const ScaleOrder to = OrderIn(*m.weight.layout);
@@ -93,7 +95,7 @@ std::vector<std::byte> Reordered(const MendedWeight& m,
   return out;
 }
 
-// Sum of squares of the E2M1 codes of a block, in quarters.
+// The sum of squares of the E2M1 values of a block.
 double EnergyOf(absl::Span<const std::byte> codes) {
   constexpr int kTwice[8] = {0, 1, 2, 3, 4, 6, 8, 12};
   int sum = 0;
@@ -106,14 +108,14 @@ double EnergyOf(absl::Span<const std::byte> codes) {
   return sum / 4.0;
 }
 
-// Fits scales that are in the order of the layout.
+// Fits block scales, in the order of the layout, to the new global scale.
 void Fit(const MendedWeight& m, absl::Span<const std::byte> codes,
          std::vector<std::byte>* scales, FittingLoss* loss) {
   const bool divisor = m.weight.layout->global == Global::kDivisor;
   const auto value = [&](double scale, float global) {
     return divisor ? scale / global : scale * global;
   };
-  // Factor by which a scale keeps its meaning under the new global scale.
+  // The factor that keeps the product of block scale and global scale.
   const double factor = divisor
                             ? static_cast<double>(*m.new_global) / *m.global
                             : static_cast<double>(*m.global) / *m.new_global;
@@ -142,7 +144,7 @@ void Fit(const MendedWeight& m, absl::Span<const std::byte> codes,
   }
 }
 
-// Whether the mended weight has that part.
+// Whether the mended weight has the part with that index.
 bool IsThere(const MendedWeight& m, size_t part) {
   return m.weight.parts[part] != nullptr ||
          (m.add_label &&
@@ -166,7 +168,7 @@ std::vector<std::byte> BytesOf(float number) {
   return bytes;
 }
 
-// The number 1 in that type.
+// The bytes of the number 1 in that type.
 std::vector<std::byte> OneOf(std::string_view dtype) {
   if (dtype == "F32") return BytesOf(1);
   if (dtype == "BF16") return {std::byte{0x80}, std::byte{0x3F}};
@@ -187,7 +189,7 @@ std::vector<safetensors::Tensor> TensorsOf(const MendedWeight& m) {
   for (size_t i = 0; i < w.parts.size(); ++i) {
     const StoredPart& part = w.layout->parts[i];
     if (!IsThere(m, i)) continue;
-    // A stack stays one tensor, in the shape that it has.
+    // A stack keeps its shape.
     const auto shape = w.layout->stacked
                            ? w.parts[i]->stored.shape
                            : ShapeOf(*w.layout, part.source, w.rows, w.cols);
@@ -233,7 +235,7 @@ absl::StatusOr<std::vector<MendedPart>> Mend(const Model& model,
               bytes->begin() + static_cast<ptrdiff_t>(place * one.size()));
         }
         part.bytes = Reordered(m, *std::move(bytes), part.tensor.size);
-        // 1, which ModelOpt uses for a block of zeros.
+        // E4M3's 1, which is ModelOpt's scale for a block of zeros.
         constexpr std::byte kOne{0x38};
         if (m.is_zero) std::fill(part.bytes.begin(), part.bytes.end(), kOne);
         if (m.new_global && !m.is_zero) Fit(m, *codes, &part.bytes, loss);

@@ -13,7 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// First names, then faults visible through them, then those that they hid.
+// Repairs of names reveal further faults, and repairing those may reveal
+// others.
 constexpr int kMostPasses = 4;
 
 bool IsAmong(const std::vector<Repaired>& done, const Repaired& r) {
@@ -22,7 +23,8 @@ bool IsAmong(const std::vector<Repaired>& done, const Repaired& r) {
   });
 }
 
-// "out.next", "out.next.safetensors".
+// Returns "out.next" for "out" and "out.next.safetensors" for
+// "out.safetensors".
 std::string Beside(const std::string& out, std::string_view what) {
   constexpr std::string_view kEnding = ".safetensors";
   if (!out.ends_with(kEnding)) return fmt::format("{}.{}", out, what);
@@ -33,20 +35,21 @@ std::string Beside(const std::string& out, std::string_view what) {
 absl::Status Rename(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
   return absl::ErrnoToStatus(
-      errno, fmt::format("cannot rename {} to {}: the first holds the model "
-                         "with more of it mended",
-                         from, to));
+      errno,
+      fmt::format(
+          "cannot rename {} to {}: the former holds the further repaired model",
+          from, to));
 }
 
 absl::Status TakePlace(const std::string& next, const std::string& out) {
-  // A single file can replace another atomically.
+  // Replaces a single file atomically.
   std::error_code error;
   if (!fs::is_directory(out, error)) return Rename(next, out);
   const std::string previous = Beside(out, "previous");
   if (fs::exists(fs::symlink_status(previous, error))) {
-    return absl::AlreadyExistsError(fmt::format(
-        "{} is there already, and {} holds the model with more of it mended",
-        previous, next));
+    return absl::AlreadyExistsError(
+        fmt::format("{} already exists; {} holds the further repaired model",
+                    previous, next));
   }
   if (auto s = Rename(out, previous); !s.ok()) return s;
   if (auto s = Rename(next, out); !s.ok()) return s;

@@ -13,11 +13,11 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Tells the user that this does not restore what was lost.
+// Warns the user that this repair does not restore the quantized activations.
 constexpr char kWeightsOnly[] =
-    "; the scales cannot be had from the weights, so that the label becomes "
-    "that of weights alone: activations are no longer quantized, W4A4 becomes "
-    "W4A16. To have them, convert the original with --input-amax";
+    "; input scales cannot be computed from the weights, so the model is now "
+    "declared as quantized in its weights only (W4A4 becomes W4A16). To "
+    "quantize activations, convert the original with --input-amax";
 
 class FilesPlanner {
  public:
@@ -31,12 +31,12 @@ class FilesPlanner {
     for (const Finding& f : findings->findings) {
       if (f.rule == "file-format") {
         plan_->sets_format = true;
-        Add(f.rule, f.where, "its \"format\" becomes pt");
+        Add(f.rule, f.where, "set its \"format\" to pt");
       }
       if (f.rule == "index" || f.rule == "stray-file") {
         Add(f.rule, f.where,
-            f.rule == "index" ? "the index names all tensors"
-                              : "it is left out");
+            f.rule == "index" ? "added all tensors to the index"
+                              : "left the file out");
       }
     }
     for (const std::string_view prefix : {"_orig_mod.", "module."}) {
@@ -46,26 +46,27 @@ class FilesPlanner {
       if (!all) continue;
       plan_->prefix = prefix;
       Add("wrapped-names", model_.tensors().front().name(),
-          fmt::format("all names lose their \"{}\"", prefix));
-      // With stale names nothing can be said about modules.
+          fmt::format("removed \"{}\" from all names", prefix));
+      // With these prefixes modules cannot be examined. The next pass does it.
       return absl::OkStatus();
     }
     for (const Finding& f : findings->findings) {
       if (f.kind != kMisplaced || !LacksPrefix()) continue;
       plan_->new_prefix = kModelPrefix;
       Add(f.rule, f.where,
-          fmt::format("all names but those of the head get \"{}\"",
+          fmt::format("added \"{}\" to all names except those of the head",
                       kModelPrefix));
       return absl::OkStatus();
     }
     LookAtConfig(findings->findings);
-    // Keys of another model are not compared.
+    // Compares settings only if the original is the right one.
     if (facts_.are_the_originals) {
       plan_->keys = DifferencesOf(*original_, model_);
     }
     for (const ConfigDifference& d : plan_->keys) {
       Add("config-original", kConfigFile,
-          d.text + (d.value ? ": it becomes that" : ": it goes"));
+          d.text +
+              (d.value ? "; restored the original's value" : "; removed it"));
     }
     return absl::OkStatus();
   }
@@ -76,7 +77,7 @@ class FilesPlanner {
     plan_->repairs.push_back({std::string(rule), where, text});
   }
 
-  // Whether the names are those of a whole decoder without its prefix.
+  // Whether the names are those of a whole decoder without its prefix "model.".
   bool LacksPrefix() const {
     return std::all_of(
         model_.tensors().begin(), model_.tensors().end(), [](const auto& t) {
@@ -91,7 +92,7 @@ class FilesPlanner {
       if (f.kind != kUnquantized) continue;
       plan_->dialect = Dialect::kNone;
       plan_->config = plan_->drops_quantization = true;
-      Add(f.rule, f.where, f.text + ": what says so goes");
+      Add(f.rule, f.where, f.text + "; removed the declaration");
       return;
     }
     if (model_.single_file() || !model_.has_config() ||
@@ -107,27 +108,29 @@ class FilesPlanner {
       Add(f.rule, f.where,
           f.text + (f.rule == "no-input-scale" ? kWeightsOnly
                     : f.rule == "ignore-list"
-                        ? ": the list is written anew"
-                        : ": it is written anew, as the tensors are"));
+                        ? "; wrote a new list"
+                        : "; wrote a description that fits the tensors"));
     }
     if (!plan_->config &&
         ConfiguredDialect(model_.config()) != plan_->dialect) {
       plan_->config = true;
-      Add("config", "config.json", "it names no dialect or another one");
+      Add("config", "config.json",
+          "wrote a description for the dialect of the tensors");
     }
   }
 
-  // Whether the tensors determine how to write it: all of quantization_config,
-  // and of the model only its type.
+  // Whether the fault is in the description of the quantization, which can be
+  // written anew from the tensors.
   bool IsOfQuantization(const Finding& f) const {
     if (f.rule == "no-input-scale") {
       return !facts_.have_input_scales;
     }
-    // Transforms of weights can be recognized only with the original.
+    // Whether weights are transformed is known only from comparing with the
+    // original.
     if (f.rule == "config-mismatch" && f.kind == kTransforms) {
       return facts_.are_the_originals;
     }
-    // Names of parts are mended with their weights.
+    // Wrong names of parts are mended with their weights.
     if (f.rule == "config-mismatch") return f.kind != "names";
     const Json& config = model_.config();
     const bool of_model =

@@ -22,12 +22,12 @@
 namespace quantd::checkpoint {
 namespace {
 
-// A tensor's largest block has a scale of 448; tensors that share the global
-// scale with a larger one have somewhat less.
+// The least that the largest block scale of a weight should be. It is 448, or
+// somewhat less if a larger weight shares the global scale.
 constexpr float kLargeScale = 32;
 
 constexpr char kGetsSwizzled[] =
-    "its scales lie row by row, and get the order of Tensor Cores";
+    "swizzled its scales, which were stored row by row";
 
 class Planner {
  public:
@@ -99,7 +99,8 @@ class Planner {
     plan_.repairs.push_back({std::string(rule), where, text});
   }
 
-  // Examines a weight with the names, types and shapes of a dialect.
+  // Plans the repair of a weight with the names, types and shapes of its
+  // dialect.
   absl::Status LookAt(const StoredWeight& w) {
     Candidate c;
     c.mended.weight = w;
@@ -120,24 +121,24 @@ class Planner {
     if (are_reciprocals_ && w.part(PartSource::kInputScale) != nullptr) {
       c.mended.inverts_input = c.changed = true;
       Add("input-scale", w.module,
-          "its scale of activations becomes its reciprocal");
+          "replaced its input scale by the reciprocal");
     }
     if (w.layout->dialect == Dialect::kComfy &&
         w.part(PartSource::kLabel) == nullptr && !IsNamed(w)) {
       c.mended.add_label = c.changed = true;
-      Add("label", w.module, "it gets the comfy_quant that it lacks");
+      Add("label", w.module, "added the missing comfy_quant");
     }
     candidates_.push_back(std::move(c));
     return absl::OkStatus();
   }
 
-  // Whether ComfyUI's text for all layers names it, unless that text is
-  // dropped.
+  // Whether kComfyMetadata names the weight and is kept.
   bool IsNamed(const StoredWeight& w) const {
     return !plan_.drops_labels && labels_.Find(w.module) != nullptr;
   }
 
-  // An invalid text is replaced by a label for each weight, if all have one.
+  // Replaces invalid kComfyMetadata by a label for each weight, if all weights
+  // are in ComfyUI's dialect.
   absl::Status LookAtLabels(const StoredModel& stored) {
     labels_ = ComfyMetadata::Of(model_);
     if (labels_.shard.empty()) return absl::OkStatus();
@@ -150,7 +151,7 @@ class Planner {
       if (f.rule != "label") continue;
       plan_.drops_labels = true;
       Add(f.rule, f.where,
-          fmt::format("{} goes, and each quantized weight has a comfy_quant",
+          fmt::format("replaced {} by a comfy_quant for each quantized weight",
                       kComfyMetadata));
       return absl::OkStatus();
     }
@@ -167,8 +168,8 @@ class Planner {
     c->mended.global = number;
     if (!std::isfinite(number) || number <= 0) return LookAtZeros(c);
     if (!are_amaxes_ && IsPlausible(rule, number)) return absl::OkStatus();
-    // The other number must be plausible, and block scales must use the range
-    // as they do if an encoder chose it.
+    // The corrected number must be plausible, and block scales must use their
+    // range as an encoder would choose it.
     const float other = are_amaxes_ ? GlobalOf(rule, number) : 1.0f / number;
     const auto scales = ReadNumbers(model_, *w.part(PartSource::kScales));
     if (!scales.ok()) return scales.status();
@@ -181,13 +182,14 @@ class Planner {
     c->mended.global = other;
     c->changed = true;
     Add("divisor", w.module,
-        fmt::format("the global scale {}{} becomes {}", number,
+        fmt::format("replaced the global scale {}{} by {}", number,
                     are_amaxes_ ? ", which is the largest weight," : "",
                     other));
     return absl::OkStatus();
   }
 
-  // ModelOpt divides zero by zero if a weight is all zeros.
+  // Recognizes a weight that is all zeros, for which ModelOpt divides zero by
+  // zero.
   absl::Status LookAtZeros(Candidate* c) {
     const StoredWeight& w = c->mended.weight;
     const auto scales = ReadNumbers(model_, *w.part(PartSource::kScales));
@@ -199,12 +201,13 @@ class Planner {
     c->mended.new_global = 1.0f;
     c->changed = true;
     Add("bad-scale", w.module,
-        "scales of NaN beside a global one of zero stand for zeros, and "
-        "become 1");
+        "set NaN scales and the global scale to 1, because the weight is all "
+        "zeros");
     return absl::OkStatus();
   }
 
-  // Zero codes times NaN give NaN, however the NaN arose.
+  // Finds scales that are NaN or infinite in blocks of zeros, which would
+  // decode to NaN.
   absl::Status LookAtBadScales(Candidate* c) {
     const StoredWeight& w = c->mended.weight;
     const bool own =
@@ -223,8 +226,8 @@ class Planner {
     if (c->mended.bad_scales.empty()) return absl::OkStatus();
     c->changed = true;
     Add("bad-scale", w.module,
-        fmt::format("{} scales that are NaN or infinite, over nothing but "
-                    "zeros, become 1",
+        fmt::format("set {} scales to 1 that were NaN or infinite, because "
+                    "their blocks are zeros",
                     c->mended.bad_scales.size()));
     return absl::OkStatus();
   }
@@ -237,20 +240,20 @@ class Planner {
     if (!found->right) return absl::OkStatus();
     if (found->right->halves_swapped) {
       c->mended.swap_halves = c->changed = true;
-      Add("nibble-order", w.module, "the halves of its bytes are swapped");
+      Add("nibble-order", w.module, "swapped the halves of its bytes");
     }
     if (found->right->order_swapped) {
       c->mended.order =
           w.layout->swizzled ? ScaleOrder::kLinear : ScaleOrder::kSwizzled;
       c->changed = true;
       Add("swizzled-scales", w.module,
-          w.layout->swizzled ? kGetsSwizzled
-                             : "its scales get the order of rows");
+          w.layout->swizzled ? kGetsSwizzled : "unswizzled its scales");
     }
     return absl::OkStatus();
   }
 
-  // Weights that cannot be guessed stay unchanged, and lint still reports them.
+  // Plans the repair of a weight that fits no dialect. If GuessWeight fails,
+  // the weight stays unchanged and lint still reports it.
   void Guess(const std::string& module, const char* rule) {
     const auto guess = GuessWeight(model_, module, plan_.dialect);
     if (!guess.ok()) return;
@@ -266,16 +269,16 @@ class Planner {
         guess->weight.part(PartSource::kLabel) == nullptr &&
         !IsNamed(guess->weight)) {
       c.mended.add_label = true;
-      Add("label", module, "it gets the comfy_quant that it lacks");
+      Add("label", module, "added the missing comfy_quant");
     }
     Add(RuleOfOrder(*guess, rule), module,
         guess->oddities.empty()
-            ? "its parts get the shapes of the dialect"
-            : fmt::format("{}", fmt::join(guess->oddities, ", ")));
+            ? "gave its parts the shapes of the dialect"
+            : fmt::format("corrected: {}", fmt::join(guess->oddities, ", ")));
     candidates_.push_back(std::move(c));
   }
 
-  // Fused weights get the global scale of the largest of them.
+  // Gives weights that engines fuse the global scale of the largest of them.
   absl::Status Share() {
     const auto architecture = Architecture::Of(model_, {});
     if (!architecture.ok()) return architecture.status();
@@ -312,8 +315,8 @@ class Planner {
         c->mended.new_global = largest->mended.global;
         c->changed = true;
         Add("fused-scales", c->mended.weight.module,
-            fmt::format("its global scale {} becomes {}, that of {}, and its "
-                        "block scales are fitted to it",
+            fmt::format("replaced its global scale {} by {}, that of {}, and "
+                        "fitted its block scales to it",
                         *c->mended.global, *largest->mended.global,
                         largest->mended.weight.module));
       }
@@ -328,9 +331,10 @@ class Planner {
   RepairPlan plan_;
   ComfyMetadata labels_;
   std::vector<Candidate> candidates_;
-  bool is_the_original_ = false;  // everything that was compared
+  // all weights compared so far equal the original
+  bool is_the_original_ = false;
   bool are_amaxes_ = false;       // the global scales are amaxes
-  bool are_reciprocals_ = false;  // the scales of activations are reciprocals
+  bool are_reciprocals_ = false;  // the input scales are reciprocals
 };
 
 }  // namespace

@@ -29,8 +29,8 @@ std::string Renamed(const RepairPlan& plan, const std::string& name) {
   return name.starts_with(plan.prefix) ? name.substr(plan.prefix.size()) : name;
 }
 
-// Arranges the result as a conversion's plan, for the writers of shards and
-// configurations.
+// Describes the repaired model as a ConversionPlan, for the classes that write
+// shards and configurations.
 class Layout {
  public:
   Layout(const Model& model, const RepairPlan& plan)
@@ -75,7 +75,8 @@ class Layout {
     weight.layout = w.layout;
     weight.rows = w.rows;
     weight.cols = w.cols;
-    // The configuration only needs to know that there is one.
+    // The writer of the configuration only checks whether there is an input
+    // scale.
     if (w.part(PartSource::kInputScale) != nullptr) weight.input_amax = 1;
     plan_.groups.push_back({{std::move(weight)}});
   }
@@ -113,14 +114,14 @@ class Layout {
   std::set<const ModelTensor*> gone_;
 };
 
-// Keeps settings of the old configuration that the new one does not cover, such
-// as caches and transforms.
+// Copies settings that only the old description has, such as those of the KV
+// cache and transforms, to the new one.
 void KeepWhatIsKnown(const RepairPlan& repair, const Json& old, Json* fresh) {
   if (!old.is_object() || !fresh->is_object()) return;
   for (const auto& [key, value] : old.items()) {
     if (repair.dropped.count(key) > 0) continue;
     if (key == kTransforms && value.is_object()) (*fresh)[key] = value;
-    // The new one is right about these: it is made from the tensors.
+    // These are newly made from the tensors.
     if (key == "ignore" || key == "modules_to_not_convert" ||
         key == "scale_fmt") {
       continue;
@@ -129,7 +130,8 @@ void KeepWhatIsKnown(const RepairPlan& repair, const Json& old, Json* fresh) {
   }
 }
 
-// bf16 numbers may be too large for the type that the file names.
+// Changes float16 to bfloat16 if tensors are bf16, since their numbers may
+// overflow in float16.
 void SettleType(const Model& model, Json* config) {
   const bool bf16 = std::any_of(
       model.tensors().begin(), model.tensors().end(), [](const auto& t) {
@@ -142,7 +144,8 @@ void SettleType(const Model& model, Json* config) {
   }
 }
 
-// Replaces anything that is not an object on the way.
+// Sets the value at `place`. Replaces anything on the path that is not an
+// object.
 void Put(const Json::json_pointer& place, const Json& value, Json* config) {
   if (place.empty()) return;
   const Json::json_pointer parent = place.parent_pointer();

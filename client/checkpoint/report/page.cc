@@ -11,12 +11,12 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Further rows are only in report.json.
+// Limits of the page. Further rows are only in report.json.
 constexpr size_t kMostRows = 1500;
 constexpr size_t kMostGroups = 400;
 constexpr size_t kSizeColours = 5;
 
-// Names come from untrusted files.
+// Escapes text for HTML, because names come from untrusted files.
 std::string Escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -34,14 +34,14 @@ std::string Escaped(std::string_view text) {
         out += "&quot;";
         break;
       default:
-        // Other control characters are not text.
+        // Replaces other control characters, which HTML does not allow.
         out += static_cast<unsigned char>(c) < 0x20 && c != '\n' ? ' ' : c;
     }
   }
   return out;
 }
 
-// Allows line breaks at dots.
+// Escapes a name and allows line breaks at its dots.
 std::string NameText(std::string_view name) {
   std::string out;
   for (const char c : Escaped(name)) {
@@ -67,8 +67,8 @@ std::string Db(double db) {
   return std::isfinite(db) ? fmt::format("{:.2f}", db) : "none";
 }
 
-// Steps in dB from what the format gives normal numbers, which has the middle
-// shade, to either side.
+// Limits between shades, in dB above or below the format's usual SQNR, which
+// has the middle shade.
 constexpr double kSteps[kShades / 2] = {1, 3, 6};
 int ShadeOf(const HeatCell& cell) {
   const double over = cell.sqnr_db - cell.usual_db;
@@ -119,20 +119,20 @@ class Page {
         Escaped(r_.a),
         r_.profile.empty()
             ? ""
-            : fmt::format(", with the bytes of {}", Escaped(r_.profile)));
+            : fmt::format(", with profile {}", Escaped(r_.profile)));
   }
 
-  // The summary, for readers who read no further.
+  // The summary of the page.
   void Verdict() {
     const bool good = r_.below == 0;
     Put("<section id=\"verdict\" class=\"verdict{}\"><strong>{}</strong>\n",
         good ? "" : " wrong",
-        r_.changed.empty() ? "Nothing of it changed"
-        : good             ? "As near to the original as its formats come"
-                           : "Not what its formats make of the original");
-    Put("<p>Of what was compared, {}.", Escaped(r_.verdict));
+        r_.changed.empty() ? "No tensor changed"
+        : good             ? "As close to the original as its formats allow"
+               : "Farther from the original than its formats explain");
+    Put("<p>Compared with the original, {}.", Escaped(r_.verdict));
     if (r_.usual_db > 0) {
-      Put(" The mean is {} dB, where the formats give normal numbers {:.1f}.",
+      Put(" The mean SQNR is {} dB; {:.1f} dB is usual for these formats.",
           Db(r_.mean_db), r_.usual_db);
     }
     if (!r_.warnings.empty()) {
@@ -144,7 +144,7 @@ class Page {
     Put("</p></section>\n");
   }
 
-  // `more` is HTML.
+  // `more` is HTML, the other arguments are text.
   void Tile(const char* id, const char* name, const std::string& value,
             const std::string& more) {
     Put("<div id=\"{}\"><dt>{}</dt><dd>{}<small>{}</small></dd></div>\n", id,
@@ -153,17 +153,17 @@ class Page {
   void Tiles() {
     Put("<dl class=\"tiles\">\n");
     Tile("size", "Size", Bytes(r_.bytes_b),
-         fmt::format("of {} before, {:.3g} of it", Bytes(r_.bytes_a),
+         fmt::format("{1:.3g} of the {0} before", Bytes(r_.bytes_a),
                      r_.bytes_a == 0 ? 0
                                      : static_cast<double>(r_.bytes_b) /
                                            static_cast<double>(r_.bytes_a)));
     Tile("changed", "Tensors changed", fmt::to_string(r_.changed.size()),
-         fmt::format("{} are equal to the last bit", r_.equal));
+         fmt::format("{} are bitwise equal", r_.equal));
     if (!r_.changed.empty()) {
-      Tile("mean", "SQNR in the mean", Db(r_.mean_db) + " dB",
-           "signal to quantization noise, over tensors");
+      Tile("mean", "Mean SQNR", Db(r_.mean_db) + " dB",
+           "signal-to-quantization-noise ratio of a tensor");
       const TensorDifference& worst = r_.changed.front().difference;
-      Tile("least", "SQNR at least", Db(worst.sqnr_db) + " dB",
+      Tile("least", "Least SQNR", Db(worst.sqnr_db) + " dB",
            NameText(worst.name));
     }
     size_t shared = 0;
@@ -183,9 +183,10 @@ class Page {
 
   void Heat() {
     if (r_.heat.empty()) return;
-    Put("<section id=\"heat\"><h2>SQNR by layer and module</h2>\n<p>In dB, the "
-        "higher the nearer to the original; of experts the worst. 6 dB are a "
-        "factor of two in the error.</p>\n<div class=\"wide\"><table "
+    Put("<section id=\"heat\"><h2>SQNR by layer and module</h2>\n<p>In dB; "
+        "higher is closer to the original, and 6 dB more halve the error. Of "
+        "experts the worst is shown. The usual SQNR is what a format reaches "
+        "with normally distributed values.</p>\n<div class=\"wide\"><table "
         "class=\"heat\"><thead><tr><th>layer</th>");
     for (const std::string& column : r_.heat_columns) {
       const size_t dot = column.rfind('.');
@@ -204,8 +205,8 @@ class Page {
           Put("<td></td>");
           continue;
         }
-        Put("<td class=\"q{}{}\" title=\"{}{}: {} dB, usual are {:.1f}\">{}"
-            "</td>",
+        Put("<td class=\"q{}{}\" title=\"{}{}: {} dB, usual: {:.1f} "
+            "dB\">{}</td>",
             ShadeOf(*cell), cell->below ? " low" : "", Escaped(cell->worst),
             cell->tensors > 1 ? fmt::format(", worst of {}", cell->tensors)
                               : "",
@@ -215,12 +216,11 @@ class Page {
       }
       Put("</tr>\n");
     }
-    Put("</tbody></table></div>\n<div class=\"legend\"><span>{:.0f} dB and "
-        "more below what the format gives normal numbers (framed: half of that "
-        "and less)</span><b>",
+    Put("</tbody></table></div>\n<div class=\"legend\"><span>{:.0f} dB or more "
+        "below the usual SQNR (framed: below half of it)</span><b>",
         kSteps[kShades / 2 - 1]);
     for (int i = 0; i < kShades; ++i) Put("<i class=\"q{}\"></i>", i);
-    Put("</b><span>{:.0f} dB and more above it</span></div></section>\n",
+    Put("</b><span>{:.0f} dB or more above it</span></div></section>\n",
         kSteps[kShades / 2 - 1]);
   }
 
@@ -264,10 +264,11 @@ class Page {
 
   void Histograms() {
     if (r_.histograms.empty()) return;
-    Put("<section id=\"histograms\"><h2>Codes of scales</h2>\n<p>How often "
-        "each value of a scale occurs, by module over all layers. A crowd at "
-        "the left end has few digits left: its blocks are small beside the "
-        "largest one.</p>\n<div class=\"histograms\">\n");
+    Put("<section id=\"histograms\"><h2>Values of scales</h2>\n"
+        "<p>How often each value of a scale occurs, by module over all layers. "
+        "Scales at the left end have lost precision, because their blocks are "
+        "small compared with the largest one.</p>\n"
+        "<div class=\"histograms\">\n");
     for (const Histogram& h : r_.histograms) DrawHistogram(h);
     Put("</div></section>\n");
   }
@@ -278,7 +279,8 @@ class Page {
     if (first == counts.end()) return;
     const auto last =
         std::find_if(counts.rbegin(), counts.rend(), used).base() - 1;
-    // Otherwise a single bar would fill the picture.
+    // Shows at least this many codes. Otherwise a single bar could fill the
+    // picture.
     constexpr int kFewest = 24;
     const int top = h.codes.kind == ScaleKind::kE4M3 ? 0x7E : 0xFF;
     int lo = static_cast<int>(first - counts.begin());
@@ -307,7 +309,7 @@ class Page {
         h.codes.total(), Name(h.codes.kind),
         ValueText(h.codes.kind, h.codes.median()));
     const double low = h.codes.zero_share() + h.codes.subnormal_share();
-    if (low > 0) Put(", {:.2g} % with few digits", 100 * low);
+    if (low > 0) Put(", {:.2g} % with reduced precision", 100 * low);
     Put("</figcaption></figure>\n");
   }
 
@@ -358,11 +360,13 @@ class Page {
   void Groups() {
     if (r_.groups.empty()) return;
     const size_t rows = std::min(kMostGroups, r_.groups.size());
-    Put("<section id=\"fused\"><h2>Weights that engines fuse</h2>\n<p>An "
-        "engine packs each of these into one matrix and takes one scale for "
-        "all of it.</p>\n<details><summary>{} of {} groups</summary>\n<div "
-        "class=\"wide\"><table><thead><tr><th>weights</th><th>scale</th></tr>"
-        "</thead><tbody>\n",
+    Put("<section id=\"fused\"><h2>Weights that engines fuse</h2>\n"
+        "<p>Engines pack the weights of a group into one matrix and use one "
+        "scale for it.</p>\n"
+        "<details><summary>{} of {} groups</summary>\n"
+        "<div "
+        "class=\"wide\"><table><thead><tr><th>weights</th><th>scale</th></tr></"
+        "thead><tbody>\n",
         rows, r_.groups.size());
     for (size_t i = 0; i < rows; ++i) {
       const ReportGroup& g = r_.groups[i];
@@ -371,7 +375,7 @@ class Page {
         Put("{}{}", &m == &g.modules.front() ? "" : "<br>", Escaped(m));
       }
       Put("</td><td>{}</td></tr>\n",
-          g.global ? fmt::format("{}", *g.global) : "each its own");
+          g.global ? fmt::format("{}", *g.global) : "different scales");
     }
     Put("</tbody></table></div></details></section>\n");
   }

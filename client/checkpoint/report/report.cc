@@ -19,7 +19,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-// With more modules in a layer the heat map would be unreadable.
+// The most columns of the heat map that are readable.
 constexpr size_t kMostColumns = 40;
 
 std::string BaseName(std::string path) {
@@ -80,7 +80,7 @@ class Reporter {
  private:
   const StoredWeight* WeightOf(const std::string& name) const {
     auto found = weights_.find(name);
-    // It may be an expert of a stack.
+    // The tensor may be an expert of a stack.
     if (found == weights_.end()) {
       found = weights_.find(name.substr(0, name.rfind('.')));
     }
@@ -229,8 +229,9 @@ absl::StatusOr<Report> MakeReport(const Model& a, const Model& b,
   for (const auto& [only, path] : {std::pair(&difference.only_a, &report.a),
                                    std::pair(&difference.only_b, &report.b)}) {
     if (only->empty()) continue;
-    report.warnings.push_back(fmt::format("only in {}: {} tensors, like {}",
-                                          *path, only->size(), only->front()));
+    report.warnings.push_back(
+        fmt::format("only in {}: {} tensors, for example {}", *path,
+                    only->size(), only->front()));
   }
   for (const NotCompared& n : difference.not_compared) {
     report.warnings.push_back(

@@ -61,7 +61,7 @@ int ScaleCodes::median() const {
 }
 
 double ScaleCodes::zero_share() const {
-  // The smallest E8M0 code is a power of two, not zero.
+  // E8M0 has no zero: its smallest code is a power of two.
   return kind == ScaleKind::kE8M0 ? 0 : Share(counts[0], total());
 }
 

@@ -9,8 +9,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Weights this small act as zeros in any product, and no format has a scale for
-// them.
+// Weights below this are negligible in any product, and no format has a scale
+// for them.
 constexpr double kNearZero = 1e-30;
 
 double NoiseOf(std::optional<WeightFormat> format) {
@@ -19,7 +19,7 @@ double NoiseOf(std::optional<WeightFormat> format) {
 
 }  // namespace
 
-// Measured by ModelVerdict.FormatsGiveNormalNumbersTheirUsualDb.
+// ModelVerdict.FormatsGiveNormalNumbersTheirUsualDb measures these numbers.
 double UsualDb(WeightFormat format) {
   switch (format) {
     case WeightFormat::kNvfp4:
@@ -79,17 +79,18 @@ std::string VerdictText(const ModelDifference& difference,
     ++below;
     if (lowest == nullptr || over(d) < over(*lowest)) lowest = &d;
   }
-  const std::string floor =
-      least ? fmt::format("{} dB", *least)
-            : "half the dB that formats give normal numbers";
+  const std::string floor = least ? fmt::format("{} dB", *least)
+                                  : "half the usual SQNR of their formats";
   const size_t untold =
       difference.only_a.size() + difference.not_compared.size();
   const std::string rest =
-      untold == 0 ? ""
-                  : fmt::format("; of the first model {} tensor{} not compared",
-                                untold, untold == 1 ? " was" : "s were");
+      untold == 0
+          ? ""
+          : fmt::format("; {} tensor{} of the first model {} not compared",
+                        untold, untold == 1 ? "" : "s",
+                        untold == 1 ? "was" : "were");
   if (lowest == nullptr) {
-    return fmt::format("none of {} tensors that differ is below {}{}",
+    return fmt::format("none of the {} tensors that differ is below {}{}",
                        differing, floor, rest);
   }
   const std::string of = lowest->format_b   ? lowest->kind_b
@@ -97,14 +98,16 @@ std::string VerdictText(const ModelDifference& difference,
                                             : "mxfp4, the coarsest format,";
   const std::string what =
       lowest->not_finite > 0
-          ? fmt::format("{} numbers are NaN or infinite in one of the two",
-                        lowest->not_finite)
+          ? fmt::format(
+                "{} values that are NaN or infinite in one of the two models",
+                lowest->not_finite)
       : least ? fmt::format("{:.2f} dB", lowest->sqnr_db)
-              : fmt::format("{:.2f} dB, where {} gives {:.1f}", lowest->sqnr_db,
-                            of, UsualDb(*lowest));
-  return fmt::format("{} of {} tensors that differ {} below {}: {}, {}{}",
-                     below, differing, below == 1 ? "is" : "are", floor,
-                     lowest->name, what, rest);
+              : fmt::format("{:.2f} dB, where {} usually has {:.1f} dB",
+                            lowest->sqnr_db, of, UsualDb(*lowest));
+  return fmt::format(
+      "{} of the {} tensors that differ {} below {}; the worst is {} with {}{}",
+      below, differing, below == 1 ? "is" : "are", floor, lowest->name, what,
+      rest);
 }
 
 }  // namespace quantd::checkpoint

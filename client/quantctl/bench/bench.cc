@@ -40,7 +40,7 @@ struct BenchOptions {
 
 // A row of the table.
 struct Cell {
-  uint64_t bytes = 0;        // of the bf16 tensor
+  uint64_t bytes = 0;        // size of the bf16 tensor
   uint64_t reply_bytes = 0;  // size of the reply's payload
   Load load;
   Outcome outcome;
@@ -120,8 +120,8 @@ void PrintJson(const Options& o, const BenchOptions& b,
   fmt::print("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
-// Fills the input with normally distributed values, repeating a sample of 2
-// MiB: no block's result depends on other blocks.
+// Fills the input with normally distributed values by repeating a sample of 2
+// MiB. This is enough, because results of blocks do not depend on other blocks.
 void Fill(absl::Span<std::byte> input) {
   const size_t most = std::min<size_t>(input.size(), 2 << 20);
   const auto sample = client::GaussianSample(most / 2, 20260101);
@@ -131,7 +131,7 @@ void Fill(absl::Span<std::byte> input) {
   }
 }
 
-// The measured call, to a server or to this process.
+// The call to measure, to a server or to the devices of this process.
 using Ask = std::function<absl::StatusOr<Result>(Client&, const CallOptions&)>;
 
 TensorDesc TensorOf(uint64_t bytes) {
@@ -166,7 +166,8 @@ absl::StatusOr<Ask> AskOf(Client& client, const std::string& method,
   };
 }
 
-// INTERNAL if the server's answer differs from what is computed here.
+// Computes the call on this machine's CPU. INTERNAL if the server's result
+// differs.
 absl::Status Compare(const Ask& ask, const Result& there, const Options& o) {
   const auto cpu = CreateClient("local:cpu");
   if (!cpu.ok()) return cpu.status();
@@ -175,21 +176,21 @@ absl::Status Compare(const Ask& ask, const Result& there, const Options& o) {
   for (const TensorSpec& part : here->parts()) {
     if (there.bytes(part.kind) == here->bytes(part.kind)) continue;
     return absl::InternalError(fmt::format(
-        "the server's {} is not what is computed here, so nothing is measured "
-        "(--no-check does it all the same)",
+        "the server's {} differs from the result of this machine's CPU, so "
+        "nothing is measured; --no-check skips this comparison",
         Name(part.kind)));
   }
   return {};
 }
 
-// Converts RESOURCE_EXHAUSTED: this machine has no memory, which is not a busy
-// server.
+// Converts RESOURCE_EXHAUSTED, which here means that this machine lacks memory,
+// to INTERNAL, so that it is not reported as a busy server.
 absl::Status NoRoom(const absl::Status& s) {
   return absl::IsResourceExhausted(s) ? absl::InternalError(s.message()) : s;
 }
 
-// Measures all loads of one size. An error means that there is nothing more to
-// measure.
+// Measures all loads of one size and appends them to `cells`. Returns an error
+// if further measurements are pointless.
 absl::Status Measure(Client& client, const Options& o, const BenchOptions& b,
                      uint64_t bytes, const std::atomic<int>& stop,
                      std::vector<Cell>* cells) {
@@ -198,7 +199,7 @@ absl::Status Measure(Client& client, const Options& o, const BenchOptions& b,
   Fill(input->bytes());
   const auto ask = AskOf(client, b.method, input->bytes(), o);
   if (!ask.ok()) return ask.status();
-  // Warms up, and shows whether the bytes are right and where the parts go.
+  // The first call warms up, and provides the result to check and its parts.
   const auto first = (*ask)(client, CallOf(o));
   if (!first.ok()) return first.status();
   if (o.transport && first->transport() != *o.transport) {
@@ -207,7 +208,8 @@ absl::Status Measure(Client& client, const Options& o, const BenchOptions& b,
   if (!b.no_check) {
     if (auto s = Compare(*ask, *first, o); !s.ok()) return s;
   }
-  // Each caller reuses the memory of its last answer, in whole cache lines.
+  // Each caller has memory for its results, which every call reuses. It is
+  // rounded up to whole cache lines.
   size_t reply_bytes = 0;
   for (const TensorSpec& part : first->parts()) reply_bytes += part.size;
   const size_t room = (reply_bytes / 64 + first->parts().size() + 1) * 64;
@@ -231,7 +233,8 @@ absl::Status Measure(Client& client, const Options& o, const BenchOptions& b,
         return (*ask)(client, calls[i]).status();
       };
       cells->push_back({bytes, reply_bytes, load, RunLoad(load, call, stop)});
-      // No server is there. Other errors are results.
+      // Ends if there is no server. Other errors are results of the
+      // measurement.
       const absl::Status& error = cells->back().outcome.error;
       if (absl::IsUnavailable(error)) return error;
     }
@@ -244,14 +247,15 @@ int RunBench(const Options& o, const BenchOptions& b) {
     auto legal = MakeQuantizePlan(TensorOf(bytes), o.quantize).status();
     if (bytes == 0 || bytes % kRowBytes != 0) {
       legal = absl::InvalidArgumentError(fmt::format(
-          "--sizes: {} bytes are no whole rows of {}", bytes, kRowBytes));
+          "--sizes: {} bytes are not a multiple of a row, which has {} bytes",
+          bytes, kRowBytes));
     }
     if (!legal.ok()) return Fail(o, kUsage, legal);
   }
   ClientOptions how;
   how.channels = b.connections;
   how.deadline = CallOf(o).deadline;
-  how.retry.max_attempts = 1;  // refusals are counted, not retried
+  how.retry.max_attempts = 1;  // refusals are counted instead of retried
   how.credentials = o.credentials;
   how.memory_socket = o.memory_socket;
   how.band_bytes = b.band_bytes;
@@ -278,7 +282,7 @@ int RunBench(const Options& o, const BenchOptions& b) {
   return code;
 }
 
-// An option with several values, separated by commas.
+// Adds an option with several values, separated by commas.
 template <typename T>
 CLI::Option* AddList(CLI::App* app, const char* name, std::vector<T>* values,
                      const char* type, const char* help) {
@@ -294,45 +298,48 @@ void AddBench(CLI::App* app, Options* o,
               std::function<int(const Options&)>* run) {
   const auto b = std::make_shared<BenchOptions>();
   CLI::App* sub = app->add_subcommand(
-      "bench", "Measure how many calls a server answers, and how fast");
+      "bench", "Measure the throughput and latency of a server");
   sub->callback([run, b] {
     *run = [b](const Options& options) { return RunBench(options, *b); };
   });
   AddJson(sub, o);
   AddServer(sub, o);
   sub->add_option("--method", b->method,
-                  "What is called: quantize, dequantize or amax")
+                  "Method to call: quantize, dequantize or amax")
       ->check(CLI::IsMember({"quantize", "dequantize", "amax"}))
       ->type_name("METHOD")
       ->capture_default_str();
   AddList(sub, "--sizes", &b->sizes, "SIZE,...",
-          "Of bf16 tensors with 1024 columns, by which GB/s count (default "
-          "4KiB,1MiB,64MiB); the first call of each warms up only")
+          "Sizes of the bf16 tensors, which have 1024 columns; GB/s are "
+          "computed from them (default 4KiB,1MiB,64MiB). The first call of "
+          "each size is not measured")
       ->transform(CLI::AsSizeValue(false));
   sub->add_option("--band-bytes", b->band_bytes,
-                  "Cut each call into bands of about so many bytes, over all "
-                  "connections; 0: one call")
+                  "Split each call into calls for bands of about this many "
+                  "bytes, over all connections; 0 disables this")
       ->transform(CLI::AsSizeValue(false))
       ->type_name("SIZE");
   AddList(sub, "--callers", &b->callers, "N,...",
-          "Calls at a time; several: one after the other (default 1)")
+          "Number of concurrent calls; several values are measured one after "
+          "the other (default 1)")
       ->check(CLI::Range(1, 1024));
   AddList(sub, "--rate", &b->rates, "CALLS,...",
-          "Calls a second that are due, and whose latency counts from when "
-          "they were (default: each caller's next call follows its last)")
+          "Calls per second, with latencies measured from the time at which a "
+          "call is due (default: each caller makes one call after the other)")
       ->check(CLI::Range(0.001, 1e5));
   sub->add_option("--seconds", b->seconds,
-                  "Time in which the calls of a row of the table start")
+                  "Seconds during which calls start, for each row of the table")
       ->check(CLI::Range(0.01, 600.0))
       ->capture_default_str();
-  sub->add_option("--calls", b->calls, "At most so many of them")
+  sub->add_option("--calls", b->calls, "Maximum number of calls for each row")
       ->check(CLI::Range(uint64_t{1}, uint64_t{10'000'000}))
       ->capture_default_str();
-  sub->add_option("--connections", b->connections, "To each server")
+  sub->add_option("--connections", b->connections, "Connections to each server")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   sub->add_flag("--no-check", b->no_check,
-                "Do not compare the first answer with what is computed here");
+                "Do not compare the first result with one computed on this "
+                "machine's CPU");
   AddQuantize(sub, o);
 }
 

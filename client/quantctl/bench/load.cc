@@ -22,8 +22,7 @@ Clock::duration Seconds(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
-// Sleeps in short naps, so that an interrupt need not wait for a call due in a
-// minute.
+// Sleeps in short intervals, so that an interrupt takes effect soon.
 void SleepUntil(Clock::time_point due, const std::atomic<int>& stop) {
   while (stop == 0 && Clock::now() < due) {
     std::this_thread::sleep_until(
@@ -74,7 +73,7 @@ Outcome RunLoad(const Load& load, const std::function<absl::Status(int)>& call,
       ++all.errors[status.code()];
       ++(absl::IsResourceExhausted(status) ? all.refused : all.failed);
       all.error.Update(status);
-      // No server is there, so further calls would show nothing.
+      // Ends if there is no server.
       if (absl::IsUnavailable(status)) break;
     }
     const std::lock_guard lock(mutex);

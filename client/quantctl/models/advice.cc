@@ -62,7 +62,7 @@ void PrintEvent(const checkpoint::Advice& advice) {
 
 void PrintAdvice(const Options& options, const checkpoint::Advice& advice) {
   if (options.json) return PrintEvent(advice);
-  std::vector<std::vector<std::string>> rows = {{"weights, dB of each format"}};
+  std::vector<std::vector<std::string>> rows = {{"weights, SQNR dB"}};
   for (const WeightFormat format : kColumns) {
     rows[0].emplace_back(Name(format));
   }
@@ -83,7 +83,7 @@ void PrintAdvice(const Options& options, const checkpoint::Advice& advice) {
     text += fmt::format("{}{} weight{} in {}", text.empty() ? "" : ", ", count,
                         count == 1 ? "" : "s", format);
   }
-  fmt::print("chosen: {}; {} to {} ({:.3g} of it)\n", text,
+  fmt::print("chosen: {}; {} become {} ({:.3g} of the input)\n", text,
              BytesText(advice.bytes_in), BytesText(advice.bytes_out),
              Ratio(advice.bytes_out, advice.bytes_in));
 }
@@ -111,7 +111,7 @@ absl::StatusOr<std::vector<std::string>> ReadRules(const std::string& path) {
 absl::Status WriteRules(const std::string& path, const ConvertOptions& convert,
                         const checkpoint::Advice& advice) {
   std::string text = fmt::format(
-      "# {} at --target {}: {} bytes become {}.\n"
+      "# {} at --target {}: {} bytes become {} bytes.\n"
       "# quantctl convert {} OUT --dialect {} --format nvfp4 --rules {}\n",
       convert.in, convert.target, advice.bytes_in, advice.bytes_out, convert.in,
       Name(convert.selection.dialect), path);

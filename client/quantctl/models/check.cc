@@ -1,5 +1,5 @@
-// `quantctl inspect`, `compare` and `verify`: examine models. Only `verify`
-// needs a server.
+// Implements `quantctl inspect`, `compare` and `verify`. Only `verify` needs a
+// server or device.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -34,7 +34,7 @@ Json Number(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
 }
 
-// "2.1 M", "8.03 G".
+// Formats a count with a unit: "2.1 M", "8.03 G".
 std::string CountText(uint64_t count) {
   auto value = static_cast<double>(count);
   const char* unit = "";
@@ -125,7 +125,7 @@ int RunInspect(const Options& options, const CheckOptions& check) {
   const std::string profile =
       stored->weights.empty() ? std::string() : ProfileSaid(*model);
   if (!profile.empty()) {
-    fmt::print("made with the bytes of {}, it says; verify finds out\n",
+    fmt::print("profile: {}, according to the metadata; check it with verify\n",
                profile);
   }
   if (options.verbose) {
@@ -188,7 +188,7 @@ int RunVerify(const Options& options, const CheckOptions& check) {
   for (const std::string& name : result->unmatched) {
     fmt::print("{}\n", name);
   }
-  fmt::print("total: {} of {} bytes differ from those of {}\n",
+  fmt::print("total: {} of {} bytes differ from a conversion with profile {}\n",
              result->differing(), result->bytes(), result->profile);
   return code;
 }
@@ -204,8 +204,8 @@ int RunCompare(const Options& options, const CheckOptions& check) {
   }
   if (!check.report.empty()) {
     const auto s = own ? absl::UnimplementedError(
-                             "--report is of models that convert writes; "
-                             "without it compare takes this file, too")
+                             "--report needs models in directories or files "
+                             "that convert reads; compare this file without it")
                        : PrepareReport(check.report);
     if (!s.ok()) return Fail(options, own ? kUsage : kCannotWrite, s);
   }
@@ -235,7 +235,7 @@ int RunCompare(const Options& options, const CheckOptions& check) {
     if (worst == nullptr || d.sqnr_db < worst->sqnr_db) worst = &d;
   }
   const size_t untold = result->only_a.size() + result->not_compared.size();
-  // Missing tensors are as serious as wrong ones.
+  // Missing tensors are an error, too.
   const bool bad = result->tensors.empty() || below > 0 || untold > 0;
   const int code = bad ? kFindings : kOk;
   if (options.json) {
@@ -289,7 +289,7 @@ int RunCompare(const Options& options, const CheckOptions& check) {
   for (const auto& [only, name] : {std::pair(&result->only_a, &check.model),
                                    std::pair(&result->only_b, &check.other)}) {
     if (only->empty()) continue;
-    fmt::print("only in {}: {} tensors, like {}\n", *name, only->size(),
+    fmt::print("only in {}: {} tensors, for example {}\n", *name, only->size(),
                only->front());
   }
   for (const auto& n : result->not_compared) {
@@ -301,9 +301,9 @@ int RunCompare(const Options& options, const CheckOptions& check) {
                        result->not_compared.size();
   if (alone > 0) fmt::print(", {} not compared", alone);
   if (worst != nullptr) {
-    fmt::print("; SQNR {:.2f} dB in the mean, {:.2f} at least ({})",
+    fmt::print("; SQNR {:.2f} dB on average, {:.2f} dB at least ({})",
                sum / static_cast<double>(finite), worst->sqnr_db, worst->name);
-    fmt::print(", {:.2f} as a whole", WholeDb(*result));
+    fmt::print(", {:.2f} dB over all values", WholeDb(*result));
   }
   fmt::print("\n{} {}\n",
              Painted(stdout, bad ? Colour::kRed : Colour::kGreen, "verdict:"),

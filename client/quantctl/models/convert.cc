@@ -1,4 +1,4 @@
-// `quantctl convert`.
+// Implements `quantctl convert`.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ absl::StatusOr<std::map<std::string, float>> ReadInputAmax(
   const auto json =
       checkpoint::ReadJsonObject(InputFile::Open(path), size_t{256} << 20);
   if (!json.ok()) return json.status();
-  // What `python -m quantd calibrate` writes says more than the numbers.
+  // A file of `python -m quantd calibrate` has the numbers in "input_amax".
   constexpr std::string_view kSchema = "quantd.calibration/1";
   const Json* found = &*json;
   if (json->contains("schema")) {
@@ -63,7 +63,8 @@ absl::StatusOr<std::map<std::string, float>> ReadInputAmax(
     amaxes[module] = amax;
   }
   if (!amaxes.empty()) return amaxes;
-  return absl::InvalidArgumentError(fmt::format("{}: names no module", path));
+  return absl::InvalidArgumentError(
+      fmt::format("{}: the file names no module", path));
 }
 
 void PrintGroup(const GroupDone& done) {
@@ -89,7 +90,7 @@ void PrintGroup(const GroupDone& done) {
   Event(json);
 }
 
-// The mean and the minimum of the known ratios.
+// The mean and the minimum of all finite SQNRs.
 struct Quality {
   double sum = 0;
   size_t count = 0;
@@ -108,7 +109,7 @@ struct Quality {
   }
 };
 
-// NVFP4, or else the first format that the dialect has.
+// The default format: NVFP4, or else the first format of the dialect.
 checkpoint::WeightFormat DefaultFormat(checkpoint::Dialect dialect) {
   using checkpoint::WeightFormat;
   if (FindLayout(dialect, WeightFormat::kNvfp4)) return WeightFormat::kNvfp4;
@@ -118,7 +119,7 @@ checkpoint::WeightFormat DefaultFormat(checkpoint::Dialect dialect) {
   return WeightFormat::kBf16;
 }
 
-// Every shard is open twice.
+// Raises the limit of open files, because each shard is opened twice.
 void AllowManyFiles() {
   rlimit files = {};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
@@ -126,7 +127,7 @@ void AllowManyFiles() {
   setrlimit(RLIMIT_NOFILE, &files);
 }
 
-// Reports on the files that were written, not on the plan.
+// Writes the report about the output, read again from disk.
 absl::Status ReportOn(const ConvertOptions& convert, const Model& model,
                       const std::vector<std::string>& notes) {
   const auto made = Model::Open(convert.out);
@@ -137,19 +138,20 @@ absl::Status ReportOn(const ConvertOptions& convert, const Model& model,
                      notes);
 }
 
-// Adds notes about files that described the former quantization.
+// Adds notes about files that describe the previous quantization and are not
+// copied.
 void NoteReplaced(const Model& model, ConversionPlan* plan) {
   for (const std::string_view name : kQuantizationFiles) {
     const bool written = plan->dialect == checkpoint::Dialect::kModelOpt &&
                          name == kQuantizationFiles[0];
     if (written || !model.folder().OpenFile(std::string(name)).ok()) continue;
-    plan->notes.push_back(
-        fmt::format("left out, of the quantization before: {}", name));
+    plan->notes.push_back(fmt::format(
+        "left out, because it describes the previous quantization: {}", name));
   }
 }
 
-// The exit code of a failed conversion: a server, a changed or invalid source,
-// or the output may be the cause.
+// The exit code of a failed conversion. The cause is a call if `call` is an
+// error, else the source or the output.
 int CodeOfConversion(const absl::Status& status, const absl::Status& call) {
   if (!call.ok()) return CodeOf(call);
   const bool source = status.code() == absl::StatusCode::kDataLoss ||
@@ -167,13 +169,13 @@ int SayItFits(const Options& options, const ConvertOptions& convert,
     return kOk;
   }
   fmt::print(
-      "{} fits already: {} are no more than the target's {}. {} is not "
-      "written.\n",
+      "{} already fits: it has {}, and the target is {}. {} is not written.\n",
       convert.in, BytesText(bytes), BytesText(most), convert.out);
   return kOk;
 }
 
-// Measures the model and puts the chosen formats into the selection.
+// Measures the model in all formats and adds a rule for each weight to
+// `selection`. Returns kOk or the exit code of an error that has been reported.
 int TakeAdvice(const Options& options, const ConvertOptions& convert,
                const Model& model, const checkpoint::Target& target,
                uint64_t bytes, std::unique_ptr<ModelService>* service,
@@ -222,10 +224,10 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
     selection.rules.insert(selection.rules.end(), rules->begin(), rules->end());
   }
   if (convert.automatic == convert.target.empty()) {
-    return Fail(options, kUsage,
-                absl::InvalidArgumentError(
-                    "--format auto and --target go together, like --format "
-                    "auto --target 25dB"));
+    return Fail(
+        options, kUsage,
+        absl::InvalidArgumentError("--format auto and --target need each "
+                                   "other, like --format auto --target 25dB"));
   }
   std::vector<std::string> notes;
   if (const auto s = MayWrite(*model, convert.out, convert.force); !s.ok()) {
@@ -262,7 +264,7 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
       return Fail(options, kCannotWrite, s);
     }
   }
-  // Converting back needs no server.
+  // Decoding needs no server.
   if (!plan->groups.empty() && !service) {
     const int code = ModelService::Open(options, convert.memory_mib, &service);
     if (code != kOk) return code;
@@ -282,7 +284,7 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
     return Fail(options, kCannotWrite, s);
   }
   const std::string again =
-      "what is done is kept: the same command goes on from there";
+      "finished work is kept; repeat the command to continue";
   SayOnSignals(again);
   const auto result = checkpoint::Convert(conversion, convert.out);
   const double seconds = timer.seconds();
@@ -323,23 +325,23 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
     return kOk;
   }
   fmt::print(
-      "total: {}, {} tensors copied, {} in, {} out ({:.3g} of it), "
+      "total: {}, {} tensors copied, {} in, {} out ({:.3g} of the input), "
       "{:.2f} s, {}/s",
       FormatsText(*plan), plan->copies.size(), BytesText(plan->bytes_in),
       BytesText(plan->bytes_out), Ratio(plan->bytes_out, plan->bytes_in),
       seconds, BytesText(static_cast<uint64_t>(rate)));
   if (result->resumed_bytes > 0) {
-    fmt::print(" ({} were done before)", BytesText(result->resumed_bytes));
+    fmt::print(" ({} by an earlier run)", BytesText(result->resumed_bytes));
   }
   if (quality.least) {
-    fmt::print(", SQNR {:.2f} dB in the mean, {:.2f} at least ({})",
+    fmt::print(", SQNR {:.2f} dB on average, {:.2f} dB at least ({})",
                quality.sum / static_cast<double>(quality.count), *quality.least,
                quality.least_module);
   }
   if (result->zero_blocks > 0) {
     fmt::print(
-        "\nnote: {} blocks of zeros had a scale that is NaN or infinite, like "
-        "those of {}: they stay zeros",
+        "\nnote: {} blocks of zeros have a scale that is NaN or infinite, for "
+        "example in {}; they stay zeros",
         result->zero_blocks, result->zero_module);
   }
   fmt::print("\nwrote {}\n", convert.out);

@@ -19,14 +19,15 @@ using checkpoint::Model;
 using checkpoint::ModelTensor;
 using checkpoint::Role;
 
-// The first matching row of an engine counts, so runs with real kernels precede
-// loader runs, and rows for one class precede general ones.
+// The first matching row of an engine applies. Rows with real kernels therefore
+// precede rows with loaders only, and rows for one architecture precede general
+// rows.
 constexpr EngineRun kRuns[] = {
     {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors",
      "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4, fp8 with --input-amax",
-     "experts", "gpt-oss", "loaded", "of attention; experts stay",
-     "GptOssForCausalLM"},
-    // Runs with real kernels.
+     "experts", "gpt-oss", "loaded",
+     "attention only; experts are not quantized", "GptOssForCausalLM"},
+    // Runs of whole engines with their own kernels.
     {"vLLM", "0.26.0 on an H200", "compressed-tensors",
      "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4", "dense", "Llama",
      "ran"},
@@ -40,14 +41,14 @@ constexpr EngineRun kRuns[] = {
      "ran"},
     {"vLLM", "0.26.0 on an H200", "gpt-oss", "mxfp4", "experts", "gpt-oss",
      "ran"},
-    // Runs of loaders, with PyTorch's kernels.
+    // Runs of loaders only, with PyTorch's kernels.
     {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors",
      "fp8_dynamic and nvfp4", "dense", "Llama, Qwen3", "loaded"},
     {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors",
      "fp8 with --input-amax, fp8_dynamic, fp8_block, mxfp8, fp8_dynamic and "
      "nvfp4",
      "experts", "Qwen3-MoE, Mixtral, DeepSeek-V3", "loaded",
-     "fp8_block where members that are fused have multiples of 128 rows"},
+     "fp8_block only if fused members have multiples of 128 rows"},
     {"vLLM", "0.32.0, its loader on a CPU", "modelopt",
      "fp8 with --input-amax, mxfp8", "experts",
      "Qwen3-MoE, Mixtral, gpt-oss, DeepSeek-V3", "loaded"},
@@ -63,7 +64,7 @@ constexpr EngineRun kRuns[] = {
     {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
      "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4, fp8 with --input-amax",
      "experts", "gpt-oss", "wrong",
-     "it takes codes of attention for weights, without their scales",
+     "it reads the codes of attention as weights, without their scales",
      "GptOssForCausalLM"},
     {"SGLang", "0.5.23, its loader on a CPU", "modelopt",
      "nvfp4, fp8 with --input-amax, mxfp8", "experts", "gpt-oss", "wrong",
@@ -99,8 +100,8 @@ constexpr EngineRun kRuns[] = {
      "loaded", "", "DeepseekV3ForCausalLM"},
     {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
      "nvfp4, fp8 with --input-amax", "experts", "DeepSeek-V3", "refused",
-     "an assertion: global scales of q_a_proj and kv_a_proj_with_mqa become "
-     "two for one parameter",
+     "an assertion fails: q_a_proj and kv_a_proj_with_mqa have two global "
+     "scales for one parameter",
      "DeepseekV3ForCausalLM"},
     {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
      "nvfp4, fp8, fp8_dynamic, fp8_block, fp8_dynamic and nvfp4", "images",
@@ -110,7 +111,7 @@ constexpr EngineRun kRuns[] = {
      "Llama, Qwen3", "loaded"},
     {"SGLang", "0.5.23, its loader on a CPU", "modelopt", "mxfp8", "dense",
      "Llama", "wrong",
-     "it looks for weight_scale_inv and leaves the scales as memory was",
+     "it looks for weight_scale_inv, and leaves the scales uninitialized",
      "LlamaForCausalLM"},
     {"SGLang", "0.5.23, its loader on a CPU", "modelopt", "mxfp8", "dense",
      "Qwen3", "loaded", "", "Qwen3ForCausalLM"},
@@ -123,12 +124,12 @@ constexpr EngineRun kRuns[] = {
      "Qwen2_5_VLForConditionalGeneration, Gemma3ForConditionalGeneration"},
     {"SGLang", "0.5.23, its loader on a CPU", "modelopt", "mxfp8", "images",
      "Qwen2.5-VL, Gemma 3", "wrong",
-     "it looks for weight_scale_inv, and takes towers for quantized ones, as "
-     "it compares expressions with names",
+     "it looks for weight_scale_inv, and treats towers as quantized, because "
+     "it compares the listed expressions as names",
      "Qwen2_5_VLForConditionalGeneration, Gemma3ForConditionalGeneration"},
     {"SGLang", "0.5.23, its loader on a CPU", "deepseek", "fp8_block", "dense",
      "Llama", "wrong",
-     "it renames weight_scale_inv and leaves the scales as memory was",
+     "it renames weight_scale_inv, and leaves the scales uninitialized",
      "LlamaForCausalLM"},
     {"SGLang", "0.5.23, its loader on a CPU", "deepseek", "fp8_block", "dense",
      "Qwen3", "loaded", "", "Qwen3ForCausalLM"},
@@ -145,16 +146,16 @@ constexpr EngineRun kRuns[] = {
      "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4", "encoder", "MiniLM",
      "ran"},
     {"transformers", "5.23 on a CPU", "compressed-tensors", "nvfp4", "experts",
-     "Qwen3-MoE", "wrong", "noise, as of the library's own files"},
+     "Qwen3-MoE", "wrong",
+     "the output is noise, as with the library's own files"},
     {"transformers", "5.23 on a CPU", "compressed-tensors", "fp8_block, mxfp8",
      "experts", "Qwen3-MoE", "refused",
      "We encountered some issues during automatic conversion of the weights"},
     {"TensorRT-LLM", "about 1.0, read and not run", "modelopt", "nvfp4, mxfp8",
      "dense", "none", "not run",
-     "its QuantAlgo has neither W4A16_NVFP4, which nvfp4 without --input-amax "
-     "is, nor MXFP8"},
+     "its QuantAlgo lacks W4A16_NVFP4 (nvfp4 without --input-amax) and MXFP8"},
     {"ComfyUI", "none", "comfy", "nvfp4", "other", "none", "not run",
-     "comfy-kitchen 0.2.40's tensors read the files"},
+     "the tensor classes of comfy-kitchen 0.2.40 read the files"},
 };
 // End of the table.
 
@@ -163,7 +164,8 @@ bool IsText(const std::string& name) {
          name.ends_with("ForConditionalGeneration");
 }
 
-// Last words of layer names, without numbers, in the models that were tried.
+// Names of modules within layers in the models that were tried, without
+// numbers.
 constexpr std::string_view kTried[] = {"self_attn.q_proj",
                                        "self_attn.k_proj",
                                        "self_attn.v_proj",
@@ -191,15 +193,14 @@ constexpr std::string_view kTried[] = {"self_attn.q_proj",
                                        "output.dense",
                                        "intermediate.dense"};
 
-// Whether an engine that loaded the tried models meets nothing new in this
-// tensor.
+// Whether the tried models have a tensor like this, so that engines load it.
 bool IsLikeTried(const ModelTensor& t, Role role, bool text) {
   if (!checkpoint::WrapperOf(t.name()).empty()) return false;
   if (t.stored.shape.size() < 2) return true;
   if (role == Role::kNorm) return false;
   const auto [parent, leaf] =
       checkpoint::SplitModule(checkpoint::ModuleOf(t.name()));
-  // Draft models have a layer of that name for concatenated inputs.
+  // Excludes "fc", a layer of draft models for concatenated inputs.
   if (role == Role::kHead) return text ? leaf == "lm_head" : leaf != "fc";
   if (!checkpoint::MayBeLinear(role) ||
       (!t.name().ends_with(".weight") && !checkpoint::IsStacked(t))) {
@@ -268,7 +269,8 @@ const EngineRun* FindEngineRun(std::string_view engine, const Model& model,
   std::set<std::string_view> formats;
   bool measured = false;
   for (const auto& [kind, names] : checkpoint::ModulesOf(plan)) {
-    // One format with scales of activations and without was not run.
+    // Models that use a format both with and without input scales were not
+    // tried.
     if (!formats.insert(Name(kind.format)).second) return nullptr;
     measured |= kind.measured;
   }
@@ -276,8 +278,8 @@ const EngineRun* FindEngineRun(std::string_view engine, const Model& model,
   const std::string format = fmt::format("{}", fmt::join(formats, " and "));
   const std::string_view kind = KindOf(model);
   const std::string name = ClassOf(model);
-  // With input scales it is another scheme, for which engines have a kernel for
-  // experts.
+  // With input scales, fp8 is another scheme, for which engines have a kernel
+  // for experts.
   const std::string way = measured && kind == "experts" && format == "fp8"
                               ? "fp8 with --input-amax"
                               : format;

@@ -1,4 +1,4 @@
-// `quantctl lint`.
+// Implements `quantctl lint`.
 #include "client/checkpoint/lint/lint.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ using checkpoint::Linted;
 using checkpoint::Model;
 using checkpoint::Remedy;
 
-// Describes what was examined, for the last line.
+// Describes how much was examined.
 std::string LookedAt(const Linted& linted, bool has_original) {
   std::string text = fmt::format("{} quantized weights", linted.weights);
   if (has_original) {
@@ -33,20 +33,19 @@ std::string LookedAt(const Linted& linted, bool has_original) {
   }
   if (linted.not_nearest > 0) {
     text += fmt::format(
-        ", {} of the weights rounded otherwise than to the nearest (by GPTQ, "
-        "say, by scales that were fitted to another global one, or as those of "
-        "a fine-tune that is 2 to 5 % away from the original) and looked at "
-        "less closely",
+        ", {} of them checked less strictly because they are not rounded to "
+        "nearest (for example by GPTQ, because repair fitted their scales, or "
+        "because they are a fine-tune that differs by 2 to 5 %)",
         linted.not_nearest);
   }
   if (linted.share < 1) {
-    text += fmt::format(", about {:.2g} % of their rows",
+    text += fmt::format(", in about {:.2g} % of their rows",
                         std::max(0.01, 100 * linted.share));
   }
   return text;
 }
 
-// "model-repaired", "model-repaired.safetensors".
+// Inserts `what` into a path: "model-repaired", "model-repaired.safetensors".
 std::string Beside(std::string path, std::string_view what) {
   constexpr std::string_view kEnding = ".safetensors";
   while (path.size() > 1 && path.back() == '/') path.pop_back();
@@ -55,9 +54,9 @@ std::string Beside(std::string path, std::string_view what) {
   return fmt::format("{}-{}{}", path, what, file ? kEnding : "");
 }
 
-// Suggested commands, the certain ones first. A line begins with the rules that
-// ask for the command. The command is last, so that it can be copied up to the
-// end of the line.
+// Suggested commands, the most certain first. Each begins with the rules that
+// it is for, and ends with the command, so that it can be copied to the end of
+// the line.
 std::vector<std::string> NextSteps(const CheckOptions& check,
                                    const Linted& linted) {
   std::map<Remedy, std::vector<std::string_view>> rules;
@@ -83,32 +82,33 @@ std::vector<std::string> NextSteps(const CheckOptions& check,
   add(Remedy::kName,
       swapped ? fmt::format("quantctl lint {} --original {}", check.original,
                             check.model)
-              : fmt::format("name the quantized one: quantctl lint QUANTIZED "
+              : fmt::format("lint the quantized model: quantctl lint QUANTIZED "
                             "--original {}",
                             has_original ? check.original : check.model));
   add(Remedy::kFetch,
-      "get the files again from where they came; if they are the same, the "
-      "fault was published, or is the original's");
+      "download the files again; if they are unchanged, the published model or "
+      "its original has the fault");
   add(Remedy::kRepair,
-      fmt::format("{}quantctl repair {} {}{}",
-                  has_original ? ""
-                               : "with --original MODEL, if you have it, more "
-                                 "is seen: ",
-                  check.model, Beside(check.model, "repaired"),
-                  has_original ? " --original " + check.original : ""));
+      fmt::format(
+          "{}quantctl repair {} {}{}",
+          has_original
+              ? ""
+              : "with --original MODEL, if you have it, repair finds more: ",
+          check.model, Beside(check.model, "repaired"),
+          has_original ? " --original " + check.original : ""));
   const std::string convert = fmt::format(
       "quantctl convert {} {}{}{}", has_original ? check.original : "ORIGINAL",
       Beside(check.model, "converted"), linted.made_as.empty() ? "" : " ",
       linted.made_as);
   add(Remedy::kMeasure,
-      "such scales are measured by running the model; those of a cache the "
-      "library that made it can measure again, and with the largest inputs in "
-      "FILE, as python -m quantd calibrate writes it: " +
+      "measure these scales again by running the model. For scales of the KV "
+      "cache, use the library that wrote them. For input scales, write FILE "
+      "with python -m quantd calibrate, then convert the original: " +
           convert + " --input-amax FILE");
   add(Remedy::kConvert,
-      (rules[Remedy::kRepair].empty() ? "convert the original again: "
-                                      : "what a repair leaves needs the "
-                                        "original, converted again: ") +
+      (rules[Remedy::kRepair].empty()
+           ? "convert the original again: "
+           : "for faults that repair leaves, convert the original again: ") +
           convert);
   return steps;
 }
@@ -158,8 +158,8 @@ int TellLint(const Options& options, const CheckOptions& check,
   for (const std::string& note : linted.notes) fmt::print("note: {}\n", note);
   const std::string looked = LookedAt(linted, has_original);
   if (linted.findings.empty()) {
-    fmt::print("{}: nothing found in {}{}\n", check.model, looked,
-               has_original ? "" : "; --original MODEL finds more");
+    fmt::print("{}: no faults found in {}{}\n", check.model, looked,
+               has_original ? "" : "; lint finds more with --original MODEL");
   } else {
     fmt::print("{}: {} finding{} in {}\n", check.model, linted.findings.size(),
                linted.findings.size() == 1 ? "" : "s", looked);

@@ -9,8 +9,8 @@
 namespace quantd::quantctl {
 namespace {
 
-// `workers` is the number of servers, or of devices of one, that work at once;
-// `request` is a server's largest request.
+// `workers` is the number of servers or of devices that work at once. `request`
+// is the largest request in bytes that a server accepts.
 checkpoint::Pace PaceFor(const Options& options, uint64_t memory_mib,
                          size_t request, size_t workers) {
   workers = std::max(
@@ -20,7 +20,7 @@ checkpoint::Pace PaceFor(const Options& options, uint64_t memory_mib,
   if (request > 0) pieces.request_bytes = request;
   checkpoint::Pace pace;
   pace.in_process = options.server.starts_with("local");
-  // Enough calls for every worker, within the memory limit.
+  // Three calls for every worker, with pieces that fit into the memory limit.
   pace.at_once = static_cast<int>(std::min<size_t>(3 * workers, 64));
   pace.piece_bytes = std::min(pace.piece_bytes, client::Room(pieces));
   const uint64_t most = memory_mib << 20;

@@ -33,24 +33,24 @@ void AddPatterns(CLI::App* app, checkpoint::Selection* s) {
         ->group(kChoice);
   };
   list("--only", &s->only, "PATTERN",
-       "Of those that would be taken, only these modules: a name with * and ?, "
-       "or re:EXPRESSION (may be repeated, as the others)");
-  list("--ignore", &s->ignore, "PATTERN", "Leave these modules as they are");
+       "Of the modules quantized by default, quantize only these: a name with "
+       "* and ?, or re:EXPRESSION (may be repeated, like the options below)");
+  list("--ignore", &s->ignore, "PATTERN", "Do not quantize these modules");
   list("--include", &s->include, "PATTERN",
-       "Take these, too, though they are heads, embeddings, routers, vision "
-       "towers or heads for further tokens");
+       "Quantize these modules although they are heads, embeddings, routers, "
+       "vision towers or MTP heads");
   list("--rule", &s->rules, "PATTERN=FORMAT",
-       "Another format for these, or bf16 to leave them as they are; the first "
-       "that matches counts");
+       "Use another format for these modules, or bf16 to leave them "
+       "unquantized; the first rule that matches applies");
   list("--fuse", &s->fuse, "NAME,NAME,...",
-       "Siblings that an engine fuses and that share a scale, beside q_proj, "
-       "k_proj, v_proj, gate_proj, up_proj and the like");
+       "Further siblings that engines fuse and that share a scale, in addition "
+       "to known ones such as q_proj, k_proj and v_proj");
 }
 
 void AddReport(CLI::App* app, std::string* directory) {
   app->add_option("--report", *directory,
-                  "Also write report.html and report.json there: how far each "
-                  "weight is from the original, where and why")
+                  "Also write report.html and report.json to this directory: "
+                  "the error of each weight and its cause")
       ->type_name("DIR");
 }
 
@@ -73,34 +73,35 @@ void AddChecks(CLI::App* app, Options* o, Run* run) {
     sub->add_flag("-v,--verbose", o->verbose, "Name every tensor");
     return std::pair(sub, options.get());
   };
-  command("inspect", "Show what a model is: formats, sizes, dialect; no server",
+  command("inspect",
+          "Show the formats, sizes and dialect of a model; needs no server",
           RunInspect);
-  const auto [lint, lint_options] = command(
-      "lint",
-      "Look for faults of a quantized model that engines load without a word; "
-      "no server",
-      RunLint);
+  const auto [lint, lint_options] =
+      command("lint",
+              "Find faults of a quantized model, also those that engines load "
+              "silently; needs no server",
+              RunLint);
   lint->add_option("--original", lint_options->original,
-                   "The model that it was made from: every weight is held "
-                   "against it, of large models some rows of each")
+                   "The original model: compare every weight with it, of large "
+                   "models some rows of each")
       ->type_name("MODEL");
-  const auto [repair, repair_options] = command(
-      "repair",
-      "Mend what lint finds and can be mended without quantizing again, into a "
-      "directory of its own; no server",
-      RunRepair);
+  const auto [repair, repair_options] =
+      command("repair",
+              "Repair faults that lint finds, if that needs no new "
+              "quantization, into a new directory; needs no server",
+              RunRepair);
   repair->add_option("OUT", repair_options->other, "The directory to write")
       ->required()
       ->type_name("OUT");
   repair
       ->add_option("--original", repair_options->original,
-                   "The model that it was made from, by which the order of "
-                   "half bytes and of scales is told")
+                   "The original model, which reveals wrong orders of half "
+                   "bytes and scales")
       ->type_name("MODEL");
   repair->add_flag("--force", repair_options->force,
-                   "Replace the model that OUT is (default: refuse)");
+                   "Replace the model in OUT (default: refuse)");
   Named(repair, "--dialect", "DIALECT",
-        "Whose names it is to have, where config.json does not say",
+        "Dialect of the repaired model, if config.json names none",
         DialectNames(), ParseDialect,
         [c = repair_options](checkpoint::Dialect d) { c->dialect = d; });
   const auto [verify, verify_options] = command(
@@ -108,43 +109,38 @@ void AddChecks(CLI::App* app, Options* o, Run* run) {
       "Quantize the original again and count the bytes of a model that differ",
       RunVerify);
   verify
-      ->add_option("--original", verify_options->original,
-                   "The model that it was made from")
+      ->add_option("--original", verify_options->original, "The original model")
       ->required()
       ->type_name("MODEL");
   Named(verify, "--profile", "LIBRARY",
-        "Whose arithmetic (default: what the file names, or that of the "
-        "dialect's library)",
+        "Library whose arithmetic to use (default: the one that the file "
+        "names, or the dialect's)",
         ProfileNames(), ParseProfile,
         [c = verify_options](Profile p) { c->profile = p; });
   AddServer(verify, o);
   const auto [compare, compare_options] =
       command("compare",
-              "Compare two models tensor by tensor, whatever their formats and "
-              "dialects, and say whether OTHER is what its formats make of "
-              "MODEL; no server",
+              "Compare two models tensor by tensor, in any formats and "
+              "dialects, and judge whether OTHER is as close to MODEL as its "
+              "formats allow; needs no server",
               RunCompare);
   compare
       ->add_option("OTHER", compare_options->other,
-                   "The other one, whose errors are told")
+                   "The model whose errors are reported")
       ->required()
       ->type_name("OTHER");
   compare
-      ->add_option(
-          "--fail-below", compare_options->fail_below,
-          "End with exit code 8 where the SQNR of any tensor that both have is "
-          "below so many dB, as it ends where MODEL has one that was not "
-          "compared. Without it "
-          "the least is half the dB that the formats give normal numbers, "
-          "which "
-          "no conversion comes to: 10.2 for nvfp4, 9.4 for mxfp4 and between "
-          "plain "
-          "ones, 15.8 for fp8 and mxfp8")
+      ->add_option("--fail-below", compare_options->fail_below,
+                   "Exit with code 8 if the SQNR of any tensor of both models "
+                   "is below this many dB. Tensors of MODEL that cannot be "
+                   "compared also cause code 8. The default limit is half the "
+                   "usual SQNR of the format: 10.2 for nvfp4, 9.4 for mxfp4 "
+                   "and between unquantized models, 15.8 for fp8 and mxfp8")
       ->type_name("DB");
   AddReport(compare, &compare_options->report);
 }
 
-// Whether it looks like a model on the Hub, "org/name", rather than a path.
+// Whether `path` looks like "org/name", a model on the Hub.
 bool IsHubId(const std::string& path) {
   const size_t slash = path.find('/');
   return slash != std::string::npos && slash > 0 && slash + 1 < path.size() &&
@@ -159,18 +155,18 @@ absl::StatusOr<Model> OpenModel(const std::string& path,
                                 const std::vector<std::string>& only) {
   auto model = Model::Open(path, only);
   if (!absl::IsNotFound(model.status()) || !IsHubId(path)) return model;
-  return absl::NotFoundError(fmt::format(
-      "{}: no such file or directory. If that is a model of the Hugging Face "
-      "Hub, fetch it first, and name the directory:\n  hf download {} "
-      "--local-dir {}",
-      path, path, path.substr(path.find('/') + 1)));
+  return absl::NotFoundError(
+      fmt::format("{}: no such file or directory. If it is a model on the "
+                  "Hugging Face Hub, download it first and pass the "
+                  "directory:\n  hf download {} --local-dir {}",
+                  path, path, path.substr(path.find('/') + 1)));
 }
 
 absl::Status MayWrite(const Model& model, const std::string& out, bool force) {
   namespace fs = std::filesystem;
   const auto refused = CheckOutput(model, out);
   if (!absl::IsAlreadyExists(refused)) return refused;
-  // --force removes only models, not anything else of that name.
+  // --force removes only models.
   std::error_code error;
   bool is_model = out.ends_with(".safetensors");
   for (const auto& entry : fs::directory_iterator(out, error)) {
@@ -193,10 +189,10 @@ void AddModelCommands(CLI::App* app, Options* o,
                       std::function<int(const Options&)>* run) {
   const auto options = std::make_shared<ConvertOptions>();
   ConvertOptions* c = options.get();
-  CLI::App* convert = app->add_subcommand(
-      "convert",
-      "Quantize a whole model into a directory that vLLM, SGLang, TensorRT-LLM "
-      "or transformers load");
+  CLI::App* convert =
+      app->add_subcommand("convert",
+                          "Quantize a whole model into a directory that vLLM, "
+                          "SGLang, TensorRT-LLM or transformers can load");
   convert->callback([run, options] {
     *run = [options](const Options& all) { return RunConvert(all, *options); };
   });
@@ -207,22 +203,23 @@ void AddModelCommands(CLI::App* app, Options* o,
       ->required()
       ->type_name("OUT");
   convert
-      ->add_option("--shards", c->shards,
-                   "Only these of the model's shards, by their names: whole "
-                   "groups of weights that share an amax. The others need not "
-                   "be there; what lies beside shards goes with the first "
-                   "(default: all)")
+      ->add_option(
+          "--shards", c->shards,
+          "Convert only these shards, by name. Weights that share an amax must "
+          "be in the same call. The other shards may be missing; files beside "
+          "the shards are copied with the first shard (default: all)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("NAME,NAME,...");
   Named(convert, "--dialect", "DIALECT",
-        "Whose names and layout (default compressed-tensors)", DialectNames(),
-        ParseDialect, [c](checkpoint::Dialect d) { c->selection.dialect = d; });
-  // nullopt: to be chosen.
+        "Library whose names and layout to write (default compressed-tensors)",
+        DialectNames(), ParseDialect,
+        [c](checkpoint::Dialect d) { c->selection.dialect = d; });
+  // nullopt stands for "auto".
   using Choice = std::optional<checkpoint::WeightFormat>;
   Named(
       convert, "--format", "FORMAT",
-      "What weights become (default nvfp4, or what the dialect has)",
+      "Format of the weights (default nvfp4, or the dialect's first)",
       "auto, " + WeightFormatNames(),
       [](const std::string& text) -> std::optional<Choice> {
         if (text == "auto") return Choice();
@@ -237,48 +234,49 @@ void AddModelCommands(CLI::App* app, Options* o,
   convert
       ->add_option(
           "--target", c->target,
-          "With --format auto: for each weight the cheapest format of "
-          "at least so many dB, like 25dB; or the best that fits into "
-          "so many bytes in all, like 4.5GiB; a model that is no larger "
-          "stays as it is")
+          "With --format auto: decibels, like 25dB, for the smallest format of "
+          "each weight with at least that SQNR; or bytes, like 4.5GiB, for the "
+          "best formats that fit. A model that already fits is not converted")
       ->type_name("DB|SIZE");
   convert->add_flag("--force", c->force,
-                    "Replace the model that OUT is (default: refuse)");
+                    "Replace the model in OUT (default: refuse)");
   convert
-      ->add_option("--rules", c->rules_file,
-                   "A file of rules, a line each, after those of --rule")
+      ->add_option(
+          "--rules", c->rules_file,
+          "File with a rule on each line; rules of --rule precede them")
       ->type_name("FILE");
   convert
       ->add_option("--write-rules", c->write_rules,
-                   "Where --format auto writes what it chose, for --rules "
-                   "(default: OUT.rules)")
+                   "File to which --format auto writes the chosen formats, for "
+                   "--rules (default: OUT.rules)")
       ->type_name("FILE");
   Named(convert, "--profile", "LIBRARY",
-        "Whose arithmetic (default: that of the dialect's library)",
+        "Library whose arithmetic to use (default: the dialect's)",
         ProfileNames(), ParseProfile,
         [c](Profile p) { c->selection.profile = p; });
   convert->add_flag("--dry-run", c->dry_run,
-                    "Show what would be done, from the headers alone; no "
-                    "server and nothing written");
+                    "Show the plan, from the headers only; needs no server and "
+                    "writes nothing");
   convert
       ->add_option("--input-amax", c->input_amax_file,
-                   "JSON with the largest magnitude that comes into each "
-                   "module, where activations are quantized with scales "
-                   "from the file; python -m quantd calibrate makes it")
+                   "JSON file with the largest input of each module, for "
+                   "formats that quantize activations with scales from the "
+                   "file; python -m quantd calibrate writes it")
       ->type_name("FILE");
   convert->add_flag("--statistics", c->statistics,
-                    "Also say how far each weight is from the original");
+                    "Also show the SQNR of each weight");
   AddReport(convert, &c->report);
-  convert->add_option("--memory", c->memory_mib, "MiB that may be held at once")
+  convert->add_option("--memory", c->memory_mib, "MiB of memory to use at most")
       ->check(CLI::Range(uint64_t{128}, uint64_t{1} << 20))
       ->capture_default_str();
   AddChecks(app, o, run);
   AddPatterns(convert, &c->selection);
   AddServer(convert, o);
-  convert->add_flag("--json", o->json,
-                    "Print events, a JSON object a line, instead of text");
+  convert->add_flag(
+      "--json", o->json,
+      "Print events instead of text, one JSON object on each line");
   convert->add_flag("-v,--verbose", o->verbose,
-                    "Name every weight and what is left out");
+                    "Name every weight, quantized or left out");
 }
 
 }  // namespace quantd::quantctl

@@ -28,7 +28,7 @@ struct Numbers {
   std::vector<float> values;
 };
 
-// Reads the tensors of a file as fp32, one at a time.
+// Reads the tensors of a file as fp32, decoding them if they are quantized.
 class Source {
  public:
   static absl::StatusOr<Source> Open(const std::string& path) {
@@ -81,7 +81,7 @@ class Source {
  private:
   std::optional<QuantizedFile> own_;
   std::shared_ptr<TensorInput> plain_;
-  std::map<std::string, const InputTensor*> names_;  // nullptr: quantized
+  std::map<std::string, const InputTensor*> names_;  // nullptr if quantized
 };
 
 }  // namespace
@@ -126,7 +126,8 @@ int InspectOwn(const Options& options, const std::string& path,
            {"exit_code", kOk}});
     return kOk;
   }
-  fmt::print("{}: {} tensors, by quantctl quantize\n", path, rows.size() - 1);
+  fmt::print("{}: {} tensors, written by quantctl quantize\n", path,
+             rows.size() - 1);
   PrintColumns(rows);
   return kOk;
 }
@@ -149,8 +150,9 @@ int LintOwn(const Options& options, const std::string& path,
   }
   for (const std::string& f : findings) fmt::print("{}\n", f);
   fmt::print(
-      "{}: of {} tensors by quantctl quantize {} have parts that are not what "
-      "the file says; engines load what quantctl convert writes\n",
+      "{0}: {2} of {1} tensors have parts that differ from the description in "
+      "the file, which quantctl quantize wrote. Engines cannot load such "
+      "files; use quantctl convert for models\n",
       path, file.names().size(), findings.size());
   return code;
 }
@@ -178,7 +180,7 @@ absl::StatusOr<ModelDifference> CompareOwn(const std::string& a,
     if (!y.ok()) return y.status();
     if (x->shape != y->shape) {
       difference.not_compared.push_back(
-          {name, fmt::format("it is {} in one and {} in the other",
+          {name, fmt::format("the shapes differ: {} and {}",
                              SizesText(x->shape), SizesText(y->shape))});
       continue;
     }

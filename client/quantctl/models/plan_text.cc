@@ -20,7 +20,8 @@ using checkpoint::Json;
 using checkpoint::Model;
 using checkpoint::Weight;
 
-// Bytes a second on two CPU cores; a GPU is many times faster.
+// Assumed bytes per second: the rate of two CPU cores. A GPU is many times
+// faster.
 constexpr double kUsualRate = 1.0 * (1 << 30);
 
 std::string TimeText(double seconds) {
@@ -67,7 +68,7 @@ void PrintPlan(const Options& options, const Model& model,
     fmt::print("decoded: {}\n", FormatsText(plan));
   } else {
     fmt::print(
-        "quantized: {} for {}, with the bytes of {}; {} group{} share an "
+        "quantized: {} for {}, with profile {}; {} group{} of weights share an "
         "amax\n",
         FormatsText(plan), Name(plan.dialect),
         Name(plan.groups.front().weights.front().profile), fused,
@@ -77,12 +78,12 @@ void PrintPlan(const Options& options, const Model& model,
   if (options.verbose) {
     for (const auto& group : plan.groups) {
       for (const Weight& w : group.weights) {
-        fmt::print(
-            "  {} {}x{} {}{}\n", w.module, w.rows, w.cols,
-            Name(w.layout->format),
-            &w == &group.weights.front()
-                ? ""
-                : fmt::format(", with {}", group.weights.front().module));
+        fmt::print("  {} {}x{} {}{}\n", w.module, w.rows, w.cols,
+                   Name(w.layout->format),
+                   &w == &group.weights.front()
+                       ? ""
+                       : fmt::format(", shares an amax with {}",
+                                     group.weights.front().module));
       }
     }
   }
@@ -94,14 +95,14 @@ void PrintPlan(const Options& options, const Model& model,
   }
   if (!options.verbose) {
     for (const auto& [name, kind] : kinds) {
-      fmt::print("left: {} {}, like {}\n", kind.count, name,
+      fmt::print("left: {} {}, for example {}\n", kind.count, name,
                  kind.first->module);
     }
   }
   for (const std::string& note : plan.notes) fmt::print("note: {}\n", note);
   fmt::print(
-      "size: {} to {} ({:.3g} of it); about {} at {}/s; at most about {} of "
-      "memory here\n",
+      "size: {} become {} ({:.3g} of the input); takes about {} at {}/s and at "
+      "most about {} of memory in this process\n",
       BytesText(plan.bytes_in), BytesText(plan.bytes_out),
       Ratio(plan.bytes_out, plan.bytes_in),
       TimeText(static_cast<double>(plan.bytes_in) / kUsualRate),
@@ -149,15 +150,15 @@ bool IsOfText(const Model& model) {
          name.ends_with("ForConditionalGeneration");
 }
 
-// The class of transformers that loads the model.
+// The class of transformers with which to load the model.
 std::string LoaderOf(const Model& model) {
   const std::string name = ClassOf(model);
   return name.empty() || name.ends_with("ForCausalLM") ? "AutoModelForCausalLM"
                                                        : name;
 }
 
-// Argument that the loader needs for a file such as model.fp16.safetensors: ",
-// variant="fp16"".
+// The argument that the loader needs for a file such as model.fp16.safetensors:
+// ", variant="fp16"". "" for usual names.
 std::string VariantOf(const Model& model) {
   std::string_view name = model.shards().front().name;
   constexpr std::string_view kStart = "model.";
@@ -170,7 +171,7 @@ std::string VariantOf(const Model& model) {
   return fmt::format(", variant=\"{}\"", name);
 }
 
-// Whether the file holds a whole pipeline.
+// Whether the file has an autoencoder and is thus a whole pipeline.
 bool HasAutoencoder(const Model& model) {
   return std::any_of(model.tensors().begin(), model.tensors().end(),
                      [](const auto& t) {
@@ -179,20 +180,20 @@ bool HasAutoencoder(const Model& model) {
                      });
 }
 
-// Names an engine that ran such a model, and the hardware.
+// Recommends commands of engines with good results for such models.
 std::string RecommendationOf(const Model& model, const ConversionPlan& plan,
                              const std::string& out) {
   std::string text;
   const auto add = [&](std::string_view engine, const std::string& command) {
     const EngineRun* run = FindEngineRun(engine, model, plan);
-    // None of these loads parts of a diffusion pipeline.
+    // None of these engines loads parts of a diffusion pipeline.
     if (!IsGood(run) || model.config().contains("_class_name")) return;
     text += fmt::format("{}{} ({} {}: {})", text.empty() ? "" : ", or ",
                         command, engine, run->version, run->tried);
   };
   add("vLLM", fmt::format("vllm serve {}", out));
   add("SGLang", fmt::format("python -m sglang.launch_server --model {}", out));
-  // It supports some formats of experts and misreads others.
+  // transformers supports some formats of experts, but misreads others.
   if (KindOf(model) != "experts") {
     add("transformers",
         fmt::format("{}.from_pretrained(\"{}\"{}) with the package "
@@ -201,9 +202,8 @@ std::string RecommendationOf(const Model& model, const ConversionPlan& plan,
   }
   if (!text.empty()) return text;
   return fmt::format(
-      "no engine was run on such a model by us, so try yours on {} and compare "
-      "what it says with what the original says; lint finds what engines are "
-      "known to refuse",
+      "no engine was tested with such a model. Try yours with {} and compare "
+      "its output with that of the original; lint finds known faults",
       out);
 }
 
@@ -212,23 +212,23 @@ std::string RecommendationOf(const Model& model, const ConversionPlan& plan,
 std::string NextStep(const Model& model, const ConversionPlan& plan,
                      const std::string& out) {
   if (model.left() > 0) {
-    return fmt::format("convert the other shards, too: {} is a part of a model",
-                       out);
+    return fmt::format(
+        "convert the other shards, too; {} has only a part of the model", out);
   }
   const bool alone = model.single_file() && plan.dialect != Dialect::kComfy &&
                      plan.dialect != Dialect::kNone;
   if (alone) {
     return fmt::format(
-        "engines load directories with a config.json, which {} does not have: "
-        "convert the model's directory, or write one",
+        "engines load directories with a config.json, which {} lacks: convert "
+        "the model's directory, or add a config.json",
         out);
   }
   const bool told = plan.dialect == Dialect::kComfy ||
                     plan.dialect == Dialect::kNone || model.has_config();
   if (!told) {
     return fmt::format(
-        "get the config.json of the model, put it into {} and convert again: "
-        "without one no engine knows what {} is, or that it is quantized",
+        "put the model's config.json into {} and convert again: without it, no "
+        "engine recognizes {} or its quantization",
         model.path(), out);
   }
   switch (plan.dialect) {
@@ -240,19 +240,18 @@ std::string NextStep(const Model& model, const ConversionPlan& plan,
     case Dialect::kComfy:
       if (IsOfText(model)) {
         return fmt::format(
-            "ComfyUI takes {} as a text encoder "
-            "(ComfyUI/models/text_encoders); "
-            "to serve it as a language model convert with --dialect "
-            "compressed-tensors",
+            "ComfyUI loads {} as a text encoder "
+            "(ComfyUI/models/text_encoders); to serve it as a language model, "
+            "convert with --dialect compressed-tensors",
             out);
       }
       return fmt::format(
-          "move {} below ComfyUI/models/{}", out,
+          "move {} to ComfyUI/models/{}", out,
           HasAutoencoder(model) ? "checkpoints" : "diffusion_models");
     case Dialect::kNone:
       break;
   }
-  return fmt::format("load {} as any model", out);
+  return fmt::format("load {} like any unquantized model", out);
 }
 
 }  // namespace quantd::quantctl

@@ -1,4 +1,4 @@
-// `quantctl repair`.
+// Implements `quantctl repair`.
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -23,12 +23,12 @@ std::string LossText(const FittedWeight& w) {
     return fmt::format("{}: fitted without loss", w.module);
   }
   return fmt::format(
-      "{}: {} of {} block scales were rounded; SQNR {:.2f} dB against what it "
-      "was",
+      "{}: {} of {} block scales were rounded; SQNR {:.2f} dB relative to the "
+      "weight before the repair",
       w.module, w.loss.rounded, w.loss.scales, w.loss.sqnr_db());
 }
 
-// Prints one repair of each rule, or all of them.
+// Prints one repair of each rule and the number of others, or all repairs.
 void PrintRepairs(const std::vector<Repaired>& repairs, bool all) {
   std::map<std::string, size_t> counts;
   for (const Repaired& r : repairs) ++counts[r.rule];
@@ -59,7 +59,7 @@ int RunRepair(const Options& options, const CheckOptions& check) {
   if (!nothing) {
     auto s =
         has_original ? CheckOutput(*original, check.other) : absl::OkStatus();
-    // The original must not be removed with what is replaced.
+    // CheckOutput comes first, so that --force cannot remove the original.
     if (s.ok() || absl::IsAlreadyExists(s)) {
       s = Clear(*model, check.other, check.force);
     }
@@ -68,17 +68,18 @@ int RunRepair(const Options& options, const CheckOptions& check) {
     if (!made.ok()) return Fail(options, kCannotWrite, made.status());
     outcome = *std::move(made);
   }
-  // Examines what was written, not what was planned.
+  // Lints the written model, to report only repairs that worked.
   const auto mended = OpenModel(nothing ? check.model : check.other);
   if (!mended.ok()) return Fail(options, kCannotWrite, mended.status());
   auto left = Lint(*mended, truth);
   if (!left.ok()) return Fail(options, kBadInput, left.status());
-  // A plain model may also have files to mend.
+  // Ignores the finding that a model is not quantized: its files may need
+  // repairs, too.
   std::erase_if(left->findings,
                 [](const auto& f) { return f.rule == checkpoint::kNothing; });
   const int code = left->findings.empty() ? kOk : kFindings;
   const std::vector<Repaired> repairs = Mended(outcome.repairs, left->findings);
-  // If no repair worked, no new model is kept.
+  // If no repair worked, the new model is removed.
   if (!nothing && repairs.empty()) {
     if (const auto s = checkpoint::RemoveOutput(check.other); !s.ok()) {
       return Fail(options, kCannotWrite, s);
@@ -115,8 +116,9 @@ int RunRepair(const Options& options, const CheckOptions& check) {
     return code;
   }
   if (nothing) {
-    fmt::print("{}: nothing {}, and {} is not written\n", check.model,
-               left->findings.empty() ? "to mend" : "that can be mended",
+    fmt::print("{}: {}; {} is not written\n", check.model,
+               left->findings.empty() ? "no faults to repair"
+                                      : "none of the faults can be repaired",
                check.other);
   } else {
     PrintRepairs(repairs, options.verbose);
@@ -131,8 +133,8 @@ int RunRepair(const Options& options, const CheckOptions& check) {
   }
   if (!left->findings.empty() && !has_original) {
     fmt::print(
-        "--original MODEL may tell more; convert the original again to "
-        "be rid of all\n");
+        "With --original MODEL, repair may find more. Converting the original "
+        "again removes all faults.\n");
   }
   return code;
 }

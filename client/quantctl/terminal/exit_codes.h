@@ -1,11 +1,11 @@
-// The meaning of quantctl's exit codes. --help, the manual and the tests read
-// this table.
+// The exit codes of quantctl and their meanings. --help, the manual and the
+// tests use this table.
 #ifndef QUANTD_CLIENT_QUANTCTL_TERMINAL_EXIT_CODES_H_
 #define QUANTD_CLIENT_QUANTCTL_TERMINAL_EXIT_CODES_H_
 
 namespace quantd::quantctl {
 
-// Scripts depend on the numbers: never change one.
+// The exit codes. Scripts depend on them, so they must never change.
 enum ExitCode : int {
   kOk = 0,
   kInternal = 1,
@@ -23,23 +23,21 @@ struct ExitMeaning {
   const char* meaning;
 };
 inline constexpr ExitMeaning kExitCodes[] = {
-    {kOk, "done"},
+    {kOk, "success"},
     {kInternal, "internal error"},
-    {kUsage, "wrong usage: a command, an option or a value of one"},
+    {kUsage, "invalid command line: a command, an option or its value"},
     {kBadInput,
-     "the input cannot be read, is malformed, or holds nothing to work on"},
+     "the input cannot be read, is malformed, or has nothing to process"},
     {kUnreachable,
-     "no server there, or it was busy or silent until the "
-     "deadline"},
+     "there is no server, or it was busy or did not reply before the deadline"},
     {kRefused, "the server refused the request"},
     {kPartly,
-     "some tensors failed and no file is written, or some calls of "
-     "bench failed"},
+     "some tensors failed, so that no file is written, or some calls of bench "
+     "failed"},
     {kCannotWrite, "the output cannot be written"},
     {kFindings,
-     "lint, verify, repair or compare found something: a fault, a "
-     "byte that differs, a weight that is too far off, or nothing "
-     "to look at"},
+     "lint, verify, repair or compare found faults, different bytes or too "
+     "large errors, or nothing to examine"},
 };
 
 }  // namespace quantd::quantctl

@@ -9,7 +9,7 @@
 namespace quantd::quantctl {
 namespace {
 
-// Number of letters to add, drop or change (Levenshtein).
+// The Levenshtein distance: the number of letters to add, remove or change.
 size_t Distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -116,10 +116,11 @@ std::string HelpFormatter::make_subcommand(const CLI::App* command) const {
 std::string HelpFormatter::make_option(const CLI::Option* option,
                                        bool positional) const {
   std::string type = option->get_type_name();
-  type.resize(std::min(type.find(':'), type.size()));  // without its limits
+  // removes limits such as ":INT in [1 - 64]"
+  type.resize(std::min(type.find(':'), type.size()));
   if (type == "FLOAT" || type == "INT" || type == "UINT") type = "NUMBER";
   const bool value = !positional && !type.empty();
-  // The first long name; the others are older.
+  // Shows only the first long name. The others are older names.
   std::string names = positional ? type : "--" + option->get_lnames().front();
   if (!positional && !option->get_snames().empty()) {
     names = fmt::format("-{}, {}", option->get_snames().front(), names);
@@ -139,7 +140,8 @@ std::string HelpFormatter::make_option(const CLI::Option* option,
   return Entry(std::move(names), about);
 }
 
-// Names too long for their column get a line of their own.
+// An entry of a help page. Names that are too long for their column get a
+// separate line.
 std::string HelpFormatter::Entry(std::string names,
                                  const std::string& about) const {
   names = "  " + names;

@@ -110,7 +110,7 @@ TEST_F(CheckTest, NumbersThatBecameNaNAreADifference) {
     EXPECT_EQ(d.not_finite, d.equal() ? 0u : 64u);
   }
   EXPECT_THAT(VerdictText(*difference),
-              HasSubstr("model.norm, 64 numbers are NaN or infinite"));
+              HasSubstr("model.norm with 64 values that are NaN or infinite"));
   // NaN in both at the same place is equal.
   const auto same = CompareModels(after, after);
   ASSERT_THAT(same, IsOk());

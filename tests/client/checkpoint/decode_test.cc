@@ -308,13 +308,14 @@ TEST_F(DecodeTest, ScalesOfManyBlocksAreThoseOfTheirRows) {
 TEST_F(DecodeTest, RefusesPlainAndUnclearModels) {
   WriteLlama(At("q"));
   EXPECT_THAT(std::string(Decode().message()),
-              HasSubstr("no weight of it is quantized"));
+              HasSubstr("no weight is quantized"));
   std::filesystem::remove_all(At("q"));
   MadeNvfp4 made = MakeNvfp4("model.layers.0.x.q_proj", 32, 64,
                              Nvfp4Names::kCompressedTensors);
   made.parts.pop_back();
   WriteModel(At("q"), LlamaConfig(), {made.parts});
-  EXPECT_THAT(std::string(Decode().message()), HasSubstr("fit no dialect"));
+  EXPECT_THAT(std::string(Decode().message()),
+              HasSubstr("fit no known dialect"));
   EXPECT_FALSE(std::filesystem::exists(At("plain")));
 }
 

@@ -61,7 +61,7 @@ TEST_F(ModelFilesTest, EveryFileIsCopiedOrNamed) {
       {"left out, drafts of an unfinished conversion: ", {"y.partial"}},
       {"left out, not in model.safetensors.index.json: ",
        {"consolidated.safetensors", "other.safetensors"}},
-      {"left out, beside model.safetensors.index.json: ",
+      {"left out, because model.safetensors.index.json is used: ",
        {"consolidated.safetensors.index.json"}}};
   std::vector<std::string> notes = {
       "left out, hidden: .git/, .gitattributes, a/.DS_Store (2 files, 2 "
@@ -162,8 +162,8 @@ TEST_F(ModelFilesTest, SaysWhatToDoAboutDirectoriesThatAreNotModels) {
                     At("m/a.safetensors.index.json"));
          Put("b.safetensors.index.json");
        },
-       "2 indexes (a.safetensors.index.json, b.safetensors.index.json): leave "
-       "the one that counts"},
+       "2 indexes (a.safetensors.index.json, b.safetensors.index.json): keep "
+       "only the one that lists the shards"},
       {[&] { Put(deep + "x"); },
        "m/" + deep + " is a folder nested in more than 16 others"},
   };
@@ -176,7 +176,7 @@ TEST_F(ModelFilesTest, SaysWhatToDoAboutDirectoriesThatAreNotModels) {
   }
   Put("x.gguf", "GGUF\3");
   EXPECT_THAT(Model::Open(At("m/x.gguf")).status().message(),
-              AllOf(HasSubstr("by its name, but a GGUF file"),
+              AllOf(HasSubstr("named *.safetensors, but a GGUF file"),
                     HasSubstr("gguf_file=NAME")));
 }
 
@@ -198,9 +198,9 @@ TEST_F(ModelFilesTest, AnOutputAroundTheModelIsNotToBeRemoved) {
   const auto model = Model::Open(At("m"));
   ASSERT_THAT(model, IsOk());
   EXPECT_THAT(CheckOutput(*model, At("out")).message(),
-              HasSubstr("the model's directory " + At("m") + " lies in it"));
+              HasSubstr("the input directory " + At("m") + " is inside it"));
   EXPECT_THAT(CheckOutput(*model, At("out/sub/m/new")).message(),
-              HasSubstr("it is the model's directory"));
+              HasSubstr("it is the input directory"));
   EXPECT_THAT(CheckOutput(*model, At("out/new")), IsOk());
 }
 

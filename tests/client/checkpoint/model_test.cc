@@ -62,7 +62,7 @@ TEST_F(ModelTest, OneFileIsAModelToo) {
 
 TEST_F(ModelTest, MissingShardsAreNamed) {
   std::filesystem::remove(At("m/model-00002-of-00002.safetensors"));
-  EXPECT_THAT(Refusal(), AllOf(HasSubstr("1 of 2 shards"),
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("1 of the 2 shards"),
                                HasSubstr("model-00002-of-00002.safetensors")));
 }
 
@@ -92,11 +92,11 @@ TEST_F(ModelTest, AnIndexThatLiesIsFound) {
   SetIndex(index);
   EXPECT_THAT(Refusal(), HasSubstr("got number"));
   WriteFile(At("m/model.safetensors.index.json"), "[]");
-  EXPECT_THAT(Refusal(), HasSubstr("a JSON object was expected"));
+  EXPECT_THAT(Refusal(), HasSubstr("expected a JSON object"));
   WriteFile(At("m/model.safetensors.index.json"), "{}");
   EXPECT_THAT(Refusal(), HasSubstr("no weight_map"));
   WriteFile(At("m/model.safetensors.index.json"), "{\"weight_map\": {");
-  EXPECT_THAT(Refusal(), HasSubstr("no JSON: it goes wrong at byte"));
+  EXPECT_THAT(Refusal(), HasSubstr("invalid JSON at byte"));
 }
 
 TEST_F(ModelTest, OneNameInTwoShardsIsRefusedWhereNoIndexSaysWhichCounts) {
@@ -131,8 +131,8 @@ TEST_F(ModelTest, OneNameInTwoShardsIsRefusedWhereNoIndexSaysWhichCounts) {
   ModelJson index = Index();
   index["weight_map"].erase(stale.name);
   SetIndex(index);
-  EXPECT_THAT(Refusal(), HasSubstr("\"model.embed_tokens.weight\" is in "
-                                   "model-00001-of-00002.safetensors and in "
+  EXPECT_THAT(Refusal(), HasSubstr("\"model.embed_tokens.weight\" is in both "
+                                   "model-00001-of-00002.safetensors and "
                                    "model-00002-of-00002.safetensors"));
 }
 
@@ -193,11 +193,12 @@ TEST_F(ModelTest, TruncatedAndGrownShardsAreNamed) {
 
 TEST_F(ModelTest, AConfigThatIsNoJsonIsNamed) {
   WriteFile(At("m/config.json"), "model_type: llama");
-  EXPECT_THAT(Refusal(), AllOf(HasSubstr("config.json"), HasSubstr("no JSON")));
+  EXPECT_THAT(Refusal(),
+              AllOf(HasSubstr("config.json"), HasSubstr("invalid JSON")));
   WriteFile(At("m/config.json"), "\"llama\"");
   EXPECT_THAT(Refusal(), HasSubstr("got string"));
   WriteFile(At("m/config.json"), std::string(kMaxConfigBytes + 1, ' '));
-  EXPECT_THAT(Refusal(), HasSubstr("more than such a file may have"));
+  EXPECT_THAT(Refusal(), HasSubstr("more than the limit"));
 }
 
 // Copying or writing such a tree used to overflow the stack.
@@ -207,7 +208,7 @@ TEST_F(ModelTest, AConfigOfBracketsAloneIsRefused) {
   };
   WriteFile(At("m/config.json"), nested(2'000'000));
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("config.json"),
-                               HasSubstr("more than 200 objects and lists")));
+                               HasSubstr("more than 200 levels of nesting")));
   // Brackets within texts do not count.
   WriteFile(At("m/config.json"),
             "{\"x\": \"\\\"" + std::string(300, '[') + "\"}");
@@ -218,11 +219,11 @@ TEST_F(ModelTest, AConfigOfBracketsAloneIsRefused) {
 
 TEST_F(ModelTest, ManyFilesNeedAnIndex) {
   std::filesystem::remove(At("m/model.safetensors.index.json"));
-  EXPECT_THAT(Refusal(), HasSubstr("2 .safetensors files and no index"));
+  EXPECT_THAT(Refusal(), HasSubstr("2 .safetensors files, but no index"));
   std::filesystem::remove(At("m/model-00001-of-00002.safetensors"));
   EXPECT_THAT(Refusal(), HasSubstr("model-00002-of-00002.safetensors is 1 of 2 "
-                                   "shards, and neither the others nor their "
-                                   "index are there"));
+                                   "shards, but the other shards and the index "
+                                   "are missing"));
   EXPECT_THAT(Model::Open(At("m/model-00002-of-00002.safetensors")), IsOk());
   std::filesystem::remove(At("m/model-00002-of-00002.safetensors"));
   EXPECT_THAT(Refusal(), HasSubstr("holds no .safetensors file"));
@@ -248,9 +249,11 @@ TEST_F(ModelTest, SomeOfItsShards) {
   }
   EXPECT_EQ(some, all);
   EXPECT_EQ(Model::Open(At("m"), {shards[0], shards[1]})->left(), 0u);
-  EXPECT_THAT(Model::Open(At("m"), {"tokenizer.json"}).status().message(),
-              HasSubstr(": tokenizer.json is none of its shards, which are " +
-                        shards[0] + ", " + shards[1]));
+  EXPECT_THAT(
+      Model::Open(At("m"), {"tokenizer.json"}).status().message(),
+      HasSubstr(
+          ": tokenizer.json is not a shard of this model; its shards are " +
+          shards[0] + ", " + shards[1]));
   std::filesystem::remove(At("m/" + shards[0]));
   EXPECT_THAT(Model::Open(At("m"), {shards[1]}), IsOk());
   EXPECT_THAT(Model::Open(At("m"), {shards[0]}),

@@ -77,7 +77,7 @@ TEST_F(ReportTest, SaysWhatBecameOfAModelAndWhy) {
   EXPECT_EQ(r.equal, 1u);
   ASSERT_EQ(r.changed.size(), 3u);
   EXPECT_EQ(r.changed[0].difference.name, std::string(kAttention) + "q_proj");
-  EXPECT_THAT(r.changed[0].why, HasSubstr("cut off: its largest weight is 4"));
+  EXPECT_THAT(r.changed[0].why, HasSubstr("clipped: its largest value 4"));
   EXPECT_NEAR(r.changed[0].bits, 4.5, 0.05);
   EXPECT_THAT(
       r.heat_columns,
@@ -118,10 +118,11 @@ TEST_F(ReportTest, AWrongModelIsRedAllOver) {
   }
   const Report r = Made(original, quantized);
   EXPECT_EQ(r.below, 3u);
-  EXPECT_THAT(r.verdict, HasSubstr("3 of 3 tensors that differ are below half "
-                                   "the dB"));
+  EXPECT_THAT(r.verdict, HasSubstr("3 of the 3 tensors that differ are below "
+                                   "half the usual SQNR"));
   const std::string page = PageOf(r);
-  EXPECT_THAT(page, HasSubstr("Not what its formats make of the original"));
+  EXPECT_THAT(page,
+              HasSubstr("Farther from the original than its formats explain"));
   EXPECT_THAT(page, HasSubstr("<td class=\"q0 low\""));
   for (const char* shade : {"q1", "q2", "q3", "q4", "q5", "q6"}) {
     EXPECT_THAT(page, Not(HasSubstr(fmt::format("<td class=\"{}", shade))));
@@ -146,8 +147,8 @@ TEST_F(ReportTest, ShadesAreRelativeToTheFormat) {
   ASSERT_EQ(r.heat.size(), 1u);
   EXPECT_NEAR(r.heat[0].cells[1]->usual_db, 20.4, 0.01);
   const std::string page = PageOf(r);
-  EXPECT_THAT(page, HasSubstr("As near to the original as its formats come"));
-  EXPECT_THAT(page, HasSubstr("dB, usual are 20.4"));
+  EXPECT_THAT(page, HasSubstr("As close to the original as its formats allow"));
+  EXPECT_THAT(page, HasSubstr("dB, usual: 20.4 dB"));
   EXPECT_THAT(page, HasSubstr("<td class=\"q6\""));
   EXPECT_THAT(page, Not(HasSubstr("<td class=\"q3\"")));
 }
@@ -165,24 +166,25 @@ TEST_F(ReportTest, CausesAreToldApart) {
   Surroundings around;
   around.layout = FindLayout(Dialect::kModelOpt, WeightFormat::kNvfp4);
   around.scales = &scales;
-  EXPECT_EQ(CauseOf(d, around), "usual for nvfp4: 0.40 dB below 20.4");
+  EXPECT_EQ(CauseOf(d, around),
+            "as expected for nvfp4: 0.40 dB below the usual 20.4 dB");
   d.sqnr_db = 18;
-  EXPECT_THAT(CauseOf(d, around), HasSubstr("weights of this spread"));
+  EXPECT_THAT(CauseOf(d, around), HasSubstr("with this distribution"));
   around.group_amax = 50;
   around.largest = "k_proj";
-  EXPECT_THAT(CauseOf(d, around), HasSubstr("k_proj, whose largest weight is "
-                                            "10 times its own"));
+  EXPECT_THAT(CauseOf(d, around), HasSubstr("k_proj, whose largest value is "
+                                            "10 times as large"));
   around.group_amax = 0;
   scales.counts[3] = 50;
   EXPECT_THAT(CauseOf(d, around), HasSubstr("33.3 % of its block scales"));
   d.rms = 0.1;
-  EXPECT_THAT(CauseOf(d, around), HasSubstr("50 times the rms"));
+  EXPECT_THAT(CauseOf(d, around), HasSubstr("50 times the root mean square"));
   scales.counts[3] = 0;
   d.rms = 1;
   d.lost = 2048;
-  EXPECT_THAT(CauseOf(d, around), HasSubstr("50 % of its weights became zero"));
+  EXPECT_THAT(CauseOf(d, around), HasSubstr("50 % of its values became zero"));
   d.not_finite = 2;
-  EXPECT_THAT(CauseOf(d, around), HasSubstr("2 numbers are NaN"));
+  EXPECT_THAT(CauseOf(d, around), HasSubstr("2 values are NaN"));
   d.not_finite = 0;
   d.sqnr_db = -3;
   d.cosine = 0.01;

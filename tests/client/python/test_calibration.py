@@ -276,9 +276,9 @@ def test_what_the_file_lacks_keeps_its_activations(llama, tmp_path, dialect):
   out = tmp_path / "out"
   made = quantd.convert(llama, out, dialect=dialect, input_amax=tmp_path / "amax.json",
                         server="local", quantctl=QUANTCTL)
-  note = next(n for n in made.plan["notes"] if "--input-amax has none" in n)
+  note = next(n for n in made.plan["notes"] if "--input-amax does not have" in n)
   assert "layers.1.mlp.down_proj" in note and "v_proj" not in note
-  assert made.plan["activations"].endswith("of 12 of 14 weights")
+  assert made.plan["activations"].endswith("for 12 of 14 weights")
   have = {name.rpartition(".")[0] for name in scales(out)}
   assert len(have) == 12 and not any("down_proj" in name for name in have)
   lint = subprocess.run([QUANTCTL, "lint", out, "--original", llama, "--json"],

@@ -213,7 +213,7 @@ TEST_F(Cli, ExitCodesMeanSomething) {
   for (const char* name : {"e.npz", "e", "e.npy"}) {
     const Outcome wrong = RunServed({"quantize", x, "-o", At(name)});
     EXPECT_EQ(wrong.code, 2) << name;
-    EXPECT_THAT(wrong.err, HasSubstr("a name that ends in .safetensors"));
+    EXPECT_THAT(wrong.err, HasSubstr("a name that ends with .safetensors"));
     EXPECT_FALSE(std::filesystem::exists(At(name)));
   }
 }

@@ -48,10 +48,10 @@ TEST_F(ConvertInput, EveryInvalidInputIsNamedAndLeavesNothingBehind) {
   };
   const Case cases[] = {
       {"a shard is missing", [] { std::filesystem::remove(At(kSecond)); },
-       "1 of 2 shards"},
+       "1 of the 2 shards"},
       {"an index that is no JSON",
        [] { WriteFile(At("m/model.safetensors.index.json"), "{\"weight"); },
-       "no JSON"},
+       "invalid JSON"},
       {"a name that is a path",
        [] {
          SetIndex([](ModelJson& i) {
@@ -66,7 +66,7 @@ TEST_F(ConvertInput, EveryInvalidInputIsNamedAndLeavesNothingBehind) {
            i["weight_map"].erase("model.embed_tokens.weight");
          });
        },
-       "is in model-00001-of-00002.safetensors and in"},
+       "is in both model-00001-of-00002.safetensors and"},
       {"two dialects at once",
        [&] {
          write({{down + ".weight_packed",
@@ -83,20 +83,19 @@ TEST_F(ConvertInput, EveryInvalidInputIsNamedAndLeavesNothingBehind) {
                  std::vector<std::byte>(4)}},
                LlamaConfig());
        },
-       "in two dialects at once"},
+       "is stored twice, in two dialects"},
       {"a config.json that is no JSON",
        [] { WriteFile(At("m/config.json"), "model_type: llama"); },
-       "config.json: no JSON"},
+       "config.json: invalid JSON"},
       {"a config.json that is a list",
-       [] { WriteFile(At("m/config.json"), "[]"); },
-       "a JSON object was expected"},
+       [] { WriteFile(At("m/config.json"), "[]"); }, "expected a JSON object"},
       {"quantized in a way that nobody knows",
        [&] {
          ModelJson config = LlamaConfig();
          config["quantization_config"] = {{"quant_method", "awq"}};
          write({}, config);
        },
-       "has a quantization_config"},
+       "has quantization_config"},
       {"a link out of the model",
        [] { std::filesystem::create_symlink("/etc", At("m/etc")); },
        "m/etc is a link to the directory /etc, outside the model; replace it "
@@ -173,8 +172,9 @@ TEST_F(ConvertInput, FilesBesideGoAlongOrAreNamed) {
   const Outcome back = RunServed({"convert", At("m"), Fresh("made"),
                                   "--dialect", "none", "--format", "bf16"});
   ASSERT_EQ(back.code, 0) << back.err;
-  EXPECT_THAT(back.out, HasSubstr("note: left out, of the quantization before: "
-                                  "hf_quant_config.json\n"));
+  EXPECT_THAT(back.out,
+              HasSubstr("note: left out, because it describes the "
+                        "previous quantization: hf_quant_config.json\n"));
   EXPECT_FALSE(std::filesystem::exists(At("made/hf_quant_config.json")));
 }
 
@@ -203,7 +203,7 @@ TEST_F(ConvertInput, ShardsByNameAreThoseOfTheWhole) {
   const Outcome none =
       RunServed({"convert", At("m"), Fresh("made"), "--shards", "x"});
   EXPECT_EQ(none.code, 3);
-  EXPECT_THAT(none.err, HasSubstr("x is none of its shards"));
+  EXPECT_THAT(none.err, HasSubstr("x is not a shard of this model"));
   EXPECT_FALSE(std::filesystem::exists(At("made")));
 }
 
@@ -272,7 +272,7 @@ TEST_F(ConvertInput, ScalesOfCachesAreKeptAndSaid) {
     const Outcome run =
         RunServed({"convert", At("m"), Fresh("made"), "--dialect", c.dialect});
     ASSERT_EQ(run.code, 0) << run.err;
-    EXPECT_THAT(run.out, HasSubstr("1 scales of the KV cache are kept"));
+    EXPECT_THAT(run.out, HasSubstr("1 scales of the KV cache are copied"));
     const auto model = checkpoint::Model::Open(At("made"));
     ASSERT_THAT(model, IsOk());
     EXPECT_EQ(BytesOf(*model, model->Find(c.name)), one);
@@ -352,7 +352,7 @@ TEST_F(ConvertInput, MemoryStaysBelowTheEstimate) {
   }
   EXPECT_EQ(status, 0) << ReadFile(At("err"));
   EXPECT_GT(most, 0);
-  EXPECT_THAT(ReadFile(At("out")), HasSubstr("256.00 MiB of memory here"));
+  EXPECT_THAT(ReadFile(At("out")), HasSubstr("256.00 MiB of memory in this"));
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   EXPECT_LT(most, 256);
 #endif
@@ -367,14 +367,14 @@ TEST_F(ConvertInput, ComputesLocallyWithoutAServer) {
     GTEST_SKIP() << "something listens at the default address";
   }
   ASSERT_EQ(run.code, 0) << run.err;
-  EXPECT_THAT(run.err, HasSubstr("working in this process"));
+  EXPECT_THAT(run.err, HasSubstr("computing in this process"));
   ASSERT_EQ(RunServed({"convert", At("m"), Fresh("whole")}).code, 0);
   EXPECT_TRUE(FilesOf(At("made")) == FilesOf(At("whole")));
   // A server that is named must exist.
   const Outcome named =
       Run({"convert", At("m"), Fresh("made"), "--server", "127.0.0.1:1"});
   EXPECT_EQ(named.code, 4);
-  EXPECT_THAT(named.err, Not(HasSubstr("working in this process")));
+  EXPECT_THAT(named.err, Not(HasSubstr("computing in this process")));
 }
 
 }  // namespace

@@ -275,7 +275,7 @@ TEST_F(CliFiles, AnInputThatIsNoFileDoesNotHang) {
   for (const char* command : {"quantize", "dequantize"}) {
     const Outcome run = RunServed({command, "-", "-o", At("x.safetensors")});
     EXPECT_EQ(run.code, 2);
-    EXPECT_THAT(run.err, HasSubstr("standard input is not read"));
+    EXPECT_THAT(run.err, HasSubstr("cannot read standard input"));
   }
 }
 

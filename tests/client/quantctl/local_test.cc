@@ -66,7 +66,7 @@ TEST_F(Cli, ComputesLocallyOnlyIfNoServerIsNamed) {
   const Outcome alone = Run({"roundtrip", At("x.npy"), "--json"});
   EXPECT_EQ(alone.code, 0) << alone.err;
   EXPECT_THAT(alone.err,
-              HasSubstr("no server at 127.0.0.1:50151: working in this "
+              HasSubstr("no server at 127.0.0.1:50151, computing in this "
                         "process"));
   EXPECT_EQ(alone.Json()["server"], "local");
   // The flag names a server, even with the default address; so does the

@@ -40,7 +40,7 @@ TEST_F(CliReport, AnEstimateThatClipsIsNotTheRotationsFault) {
     const json report = trip(flags);
     ASSERT_EQ(report["notes"].size(), 1u) << report["notes"];
     const std::string note = report["notes"][0];
-    EXPECT_THAT(note, HasSubstr("the amax that was estimated or given"));
+    EXPECT_THAT(note, HasSubstr("the estimated or given amax"));
     EXPECT_THAT(note, Not(HasSubstr("RHT lowers")));
     if (flags[0] == "--amax-estimation-scale") {
       EXPECT_THAT(note, HasSubstr("clipped"));
@@ -62,10 +62,10 @@ TEST_F(CliReport, GuessesMisspeltWords) {
   const Outcome run = RunServed({"quantise", At("x.npy")});
   EXPECT_EQ(run.code, 2);
   EXPECT_THAT(run.err, HasSubstr("there is no command 'quantise'; did you mean "
-                                 "'quantize'?\n  'quantctl help'"));
+                                 "'quantize'?\n  See 'quantctl help'"));
   EXPECT_THAT(RunServed({"roundtrip", At("x.npy"), "--formt", "nvfp4"}).err,
               HasSubstr("there is no option '--formt'; did you mean "
-                        "'--format'?\n  'quantctl help roundtrip'"));
+                        "'--format'?\n  See 'quantctl help roundtrip'"));
   EXPECT_THAT(Run({"frobnicate"}).err,
               AllOf(HasSubstr("there is no command 'frobnicate'\n"),
                     Not(HasSubstr("did you mean"))));

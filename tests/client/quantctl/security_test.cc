@@ -59,10 +59,10 @@ TEST_F(CliSecurity, TlsIsSpokenAndMistakesAreExplained) {
 
   const Outcome plain = Info(there, {});
   EXPECT_EQ(plain.code, 4);
-  EXPECT_THAT(plain.err, HasSubstr("If the server speaks TLS"));
+  EXPECT_THAT(plain.err, HasSubstr("If the server uses TLS"));
   const Outcome to_plain = Info(address_, {"--tls-ca", Pem("ca.pem")});
   EXPECT_EQ(to_plain.code, 4);
-  EXPECT_THAT(to_plain.err, HasSubstr("speaks plain text"));
+  EXPECT_THAT(to_plain.err, HasSubstr("does not use TLS"));
   MakeCertificates(Pem("strangers"));
   const Outcome wrong = Info(there, {"--tls-ca", Pem("strangers/ca.pem")});
   EXPECT_EQ(wrong.code, 4);
@@ -108,7 +108,7 @@ TEST_F(CliSecurity, CertificatesAndTokensAreShown) {
   const Outcome older = Info(server->address(), flags);
   unsetenv("QUANTCTL_TOKEN");
   EXPECT_EQ(older.code, 2);
-  EXPECT_THAT(older.err, HasSubstr("its name is QUANTD_CLIENT_TOKEN now"));
+  EXPECT_THAT(older.err, HasSubstr("was renamed to QUANTD_CLIENT_TOKEN"));
 }
 
 TEST_F(CliSecurity, BadFilesAreUsageErrors) {

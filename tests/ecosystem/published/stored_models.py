@@ -6,7 +6,7 @@ ROUTER = "routers: vLLM's GateLinear, never quantized"
 NEXT = "next tokens: the engine's draft model takes its layers as they are"
 
 # The type of a kind of tensor that is named; bf16 for all others.
-QUANTIZED_ALREADY = "quantized already"
+QUANTIZED_ALREADY = "already quantized"
 INTEGERS = "pack-quantized|weight_packed"  # what is there, in a word
 DECODE = {"dialect": "none", "format": "bf16"}
 

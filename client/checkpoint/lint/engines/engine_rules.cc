@@ -1,5 +1,5 @@
-// Rules about complete, consistently described models that engines refuse or
-// read differently.
+// Rules about models that are complete and consistent, but that engines refuse
+// or read differently.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -16,10 +16,11 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Rows of an FP8 square that share a scale.
+// Rows and columns of an FP8 block that share a scale.
 constexpr int64_t kSquare = 128;
 
-// The name by which engines look up a fused module.
+// The name under which engines look up the fused module that contains `module`;
+// "" if it is not fused.
 std::string FusedNameOf(std::string_view module) {
   const ModuleName split = SplitModule(module);
   const std::string_view leaf = split.leaf;
@@ -32,7 +33,7 @@ std::string FusedNameOf(std::string_view module) {
   return leaf == "gate_proj" || leaf == "up_proj" ? named("gate_up_proj") : "";
 }
 
-// Whether the module selects tokens for sparse attention.
+// Whether the module belongs to the indexer of sparse attention.
 bool IsIndexer(std::string_view module) {
   const auto [parent, leaf] = SplitModule(module);
   return SplitModule(parent).leaf == "indexer" &&
@@ -48,18 +49,21 @@ class EngineRules : public Rules {
       const Role role = architecture_.RoleOf(w.module);
       if (IsIndexer(w.module)) {
         Find("kept-plain", w.module,
-             "of the indexer of a sparse attention, and quantized", "indexer");
+             "it belongs to the indexer of sparse attention, but is quantized",
+             "indexer");
       } else if (role == Role::kRouter || role == Role::kVision ||
                  (role == Role::kEmbedding && IsTable(w.module) &&
                   !IsTarget(w.module))) {
         Find("kept-plain", w.module,
-             fmt::format("one of the {}, and quantized", Describe(role)),
+             fmt::format("it is one of the {}, but is quantized",
+                         Describe(role)),
              Describe(role));
       }
     }
   }
 
-  // vLLM does not count a head as a linear layer.
+  // Finds quantized heads that no group names. vLLM does not count a head as a
+  // linear layer.
   void CheckHead() {
     if (declared_.groups().empty()) return;
     for (const StoredWeight& w : stored_.weights) {
@@ -67,13 +71,14 @@ class EngineRules : public Rules {
         continue;
       }
       Find("no-target", w.module,
-           "an output head, quantized, and no group has its name as a target, "
-           "but at most the class of linear layers",
+           "the output head is quantized, but no group has its name among its "
+           "targets; the class of linear layers does not include it",
            "head");
     }
   }
 
-  // If several groups match, engines use the one that names the whole class.
+  // Finds modules whose group differs from that of the fused module, under
+  // whose name engines look up the group.
   void CheckGroups() {
     if (declared_.groups().size() < 2) return;
     for (const StoredWeight& w : stored_.weights) {
@@ -82,15 +87,17 @@ class EngineRules : public Rules {
           GroupFor(fused) == GroupFor(w.module)) {
         continue;
       }
-      Find("no-target", w.module,
-           fmt::format("{} has it as a target, and not {}, for which engines "
-                       "ask that fuse it",
-                       GroupFor(w.module)->name, SplitModule(fused).leaf),
-           "fused");
+      Find(
+          "no-target", w.module,
+          fmt::format(
+              "it is a target of {}, but engines fuse it into {}, which is not",
+              GroupFor(w.module)->name, SplitModule(fused).leaf),
+          "fused");
     }
   }
 
-  // Engines look experts up one by one, even if a file has them in one tensor.
+  // Finds stacks of experts that are listed as not quantized under the stack's
+  // name only. Engines look up each expert by its own name.
   void CheckStacks() {
     if (declared_.dialect() != Dialect::kCompressedTensors) return;
     for (const ModelTensor& t : model_.tensors()) {
@@ -105,8 +112,8 @@ class EngineRules : public Rules {
         continue;
       }
       Find("ignore-list", t.name(),
-           fmt::format("not quantized, and on the list as {}, where "
-                       "engines ask for {}",
+           fmt::format("it is not quantized and listed as {}, but engines look "
+                       "for {} in the list",
                        SplitModule(module).leaf, first),
            "experts");
     }
@@ -122,13 +129,14 @@ class EngineRules : public Rules {
           group ? Member(group->json, "input_activations") : nullptr;
       if (TextOf(Member(inputs, "strategy")) != "token") continue;
       Find("experts-scheme", w.module,
-           "one scale a weight, and inputs by tokens: for experts engines have "
-           "one scale a row with that, or one scale for inputs, too",
+           "it has one scale for the weight and one for each input token; for "
+           "experts, engines support input tokens only with one scale for each "
+           "row of the weight",
            "");
     }
   }
 
-  // A square of the joined weight could span two of its members.
+  // Finds FP8 blocks that would span two members of a fused weight.
   void CheckSquares() {
     std::map<std::string, size_t> members;
     for (const StoredWeight& w : stored_.weights) {
@@ -142,14 +150,14 @@ class EngineRules : public Rules {
         continue;
       }
       Find("fused-squares", w.module,
-           fmt::format("{} rows, no multiple of {}, and engines fuse it with "
-                       "others",
+           fmt::format("it has {} rows, which is not a multiple of {}, and "
+                       "engines fuse it with others",
                        w.rows, kSquare),
            "");
     }
   }
 
-  // Checks names to which transformers gives another prefix.
+  // Checks listed names for which transformers uses another prefix.
   void CheckPrefixes() {
     const Json& config = model_.config();
     const Json* text = Member(&config, "text_config");
@@ -166,8 +174,7 @@ class EngineRules : public Rules {
     for (const ModelTensor& t : model_.tensors()) {
       if (t.stored.shape.size() < 2 || IsPart(t)) continue;
       CheckPrefix(declared_.ignored(),
-                  "the list of those that are not "
-                  "quantized",
+                  "the list of modules that are not quantized",
                   std::string(ModuleOf(t.name())));
     }
     for (const StoredWeight& w : stored_.weights) {
@@ -183,14 +190,14 @@ class EngineRules : public Rules {
     const std::string there = NameThere(module);
     if (there == module || !list.Names(module) || list.Names(there)) return;
     Find("list-prefix", module,
-         fmt::format("{} has it as the file does, and to transformers 5 it is "
-                     "{}; an expression like re:.*{}$ is both",
+         fmt::format("{} has the name of the file, but in transformers 5 it is "
+                     "{}; an expression like re:.*{}$ matches both",
                      of, there, SplitModule(module).leaf),
          of);
   }
 
-  // The name in transformers since version 5: modules below "language_model."
-  // or at the top are below "model.".
+  // The module's name in transformers 5, which adds "model." before
+  // "language_model." and before names without a prefix.
   std::string NameThere(const std::string& module) const {
     constexpr std::string_view kLanguage = "language_model.";
     constexpr std::string_view kText = "model.";
@@ -225,7 +232,8 @@ class EngineRules : public Rules {
                        });
   }
 
-  // The group by the module's name, or else by its class.
+  // The group that names the module, or else the first group that names its
+  // class.
   const DeclaredGroup* GroupFor(std::string_view module) const {
     const DeclaredGroup* by_class = nullptr;
     for (const DeclaredGroup& g : declared_.groups()) {
@@ -235,7 +243,7 @@ class EngineRules : public Rules {
     return by_class;
   }
 
-  bool old_ = false;  // names as in transformers before 5
+  bool old_ = false;  // the file has the names of transformers before version 5
 };
 
 }  // namespace
@@ -244,7 +252,7 @@ void LintEngines(const LintedModel& linted, Findings* findings) {
   EngineRules rules(linted, findings);
   rules.CheckPrefixes();
   rules.CheckStacks();
-  // ComfyUI fuses nothing and takes weights as they are.
+  // ComfyUI does not fuse weights and accepts any of them.
   if (linted.dialect == Dialect::kComfy) return;
   rules.CheckKept();
   rules.CheckHead();

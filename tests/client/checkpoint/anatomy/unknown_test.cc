@@ -47,7 +47,7 @@ TEST_F(UnknownTest, ModelsOfClassesThatAreNotKnownAreRefused) {
     config.erase("model_type");
     config.update(said);
     EXPECT_THAT(Error(Plan({}, {}, config)),
-                AllOf(HasSubstr("not known here"),
+                AllOf(HasSubstr("quantctl does not know"),
                       HasSubstr("model.layers.#.mlp.down_proj"),
                       HasSubstr("--include")));
     const auto named = PlanAgain({.include = {"*.mlp.*"}});
@@ -65,7 +65,7 @@ TEST_F(UnknownTest, ModelsOfClassesThatAreNotKnownAreRefused) {
   EXPECT_THAT(bare({}), IsOk());
   for (const char* name : {"model.memory.0.weight", "blocks.0.attn.qkv.weight"})
     EXPECT_THAT(Error(bare({Bf16(name, {64, 128})})),
-                HasSubstr("names no class of model"));
+                HasSubstr("names no model class"));
 }
 
 // GPT-2's, whatever the model is called that it is in.

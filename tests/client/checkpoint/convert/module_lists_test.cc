@@ -253,7 +253,7 @@ TEST_F(ModuleLists, Fp8BlocksThatEnginesRefuseStayWithWhatIsFused) {
     EXPECT_EQ(plan->copies.size(), 11u);
     EXPECT_EQ(plan->left_out.size(), 11u);
     for (const LeftOut& left : plan->left_out) {
-      EXPECT_THAT(left.reason, testing::HasSubstr("no multiple of 128"));
+      EXPECT_THAT(left.reason, testing::HasSubstr("are multiples of 128"));
     }
     EXPECT_THAT(IgnoredNames(*model, *plan, false),
                 testing::IsSupersetOf({a + "q_proj", a + "k_proj", a + "v_proj",
@@ -287,8 +287,9 @@ TEST_F(ModuleLists, Fp8OfExpertsNeedsScalesOfActivations) {
   s = {.input_amax = {{expert, 3.0f}}};
   const auto torn = MakeConversionPlan(*two, s);
   ASSERT_FALSE(torn.ok());
-  EXPECT_THAT(std::string(torn.status().message()),
-              testing::HasSubstr("it has " + expert + " and not " + other));
+  EXPECT_THAT(
+      std::string(torn.status().message()),
+      testing::HasSubstr("the file has " + expert + " but not " + other));
   EXPECT_THAT(MakeConversionPlan(*model, {.format = WeightFormat::kFp8Dynamic}),
               IsOk());
 }

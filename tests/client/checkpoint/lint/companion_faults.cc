@@ -25,40 +25,39 @@ std::vector<Fault> CompanionFaults() {
   pieces.pop_back();
   return {
       FileFault("companion-file", "tokenizer.json", R"({"model": {"vocab": {)",
-                "tokenizer.json: no JSON: it goes wrong at byte 22"),
+                "tokenizer.json: not JSON: invalid at byte 22"),
       FileFault("companion-file", "tokenizer.json", std::string(1000, '['),
-                "objects and lists within each other"),
+                "levels of nesting"),
       FileFault("companion-file", "generation_config.json", "[1]",
-                "generation_config.json: a JSON object was expected, got "
-                "array"),
+                "generation_config.json: expected a JSON object, got array"),
       FileFault("companion-file", "tokenizer_config.json",
                 R"({"auto_map": {"AutoTokenizer": [null, "mine.Fast"]}})",
-                "its \"auto_map\" is for \"mine.py\", which is missing"),
+                "its \"auto_map\" needs \"mine.py\", which is missing"),
       {"companion-file", ct, Model_([](ModelJson& c) {
          c["auto_map"] = {{"AutoConfig", "owner/name--theirs.Config"},
                           {"AutoModel", "modeling_mine.Mine"}};
        }),
-       "its \"auto_map\" is for \"modeling_mine.py\", which is missing"},
+       "its \"auto_map\" needs \"modeling_mine.py\", which is missing"},
       FileFault("tokenizer", "tokenizer.json",
                 R"({"model": {"vocab": {"a": 0, "[]": 16}}})",
-                "it gives words numbers up to 16, and the embeddings have 16 "
+                "the largest token id is 16, but the embeddings have only 16 "
                 "rows"),
       FileFault("tokenizer", "tokenizer.json",
                 R"({"model": {"vocab": [)" + pieces + "]}}",
-                "it gives words numbers up to 17"),
+                "the largest token id is 17"),
       FileFault("tokenizer", "tokenizer.json",
                 R"({"added_tokens": [{"id": 20, "special": true},
                                      {"id": 19, "special": false}],
                     "model": {"vocab": {"a": 0}}})",
-                "it gives words numbers up to 19"),
+                "the largest token id is 19"),
       FileFault("tokenizer", "generation_config.json",
                 R"({"eos_token_id": [1, 99]})",
-                "\"eos_token_id\" is 99, and the embeddings have 16 rows"),
+                "\"eos_token_id\" is 99, but the embeddings have only 16 rows"),
       {"tokenizer", ct, Model_([](ModelJson& c) { c["eos_token_id"] = 16; }),
        "config.json: \"eos_token_id\" is 16"},
       {"config-type", ct,
        Model_([](ModelJson& c) { c["torch_dtype"] = "float8_e4m3fn"; }),
-       "\"torch_dtype\" is \"float8_e4m3fn\", and float32, float16 or"},
+       "\"torch_dtype\" is \"float8_e4m3fn\", but should be float32"},
       {"fused-in-part", ct,
        [](Planted& p) {
          Expert(1, {64, 32})(p);
@@ -67,7 +66,7 @@ std::vector<Fault> CompanionFaults() {
          for (const WrittenTensor& t : MakeNvfp4(first, 64, 32, p.names).parts)
            p.tensors[t.name] = t;
        },
-       "experts.0.down_proj is quantized and model.layers.0.mlp.experts.1."
+       "experts.0.down_proj is quantized, but model.layers.0.mlp.experts.1."
        "down_proj is not"},
       {"wrong-shape", ct,
        [](Planted& p) {
@@ -83,7 +82,8 @@ std::vector<Fault> CompanionFaults() {
              std::vector<std::byte>(128, std::byte{120})};
          Put(stack + "_bias", {2, 32})(p);
        },
-       "down_proj_bias: [2, 32], and it would be [2, 64] by its weight"},
+       "down_proj_bias: its shape is [2, 32], but should be [2, 64] to fit its "
+       "weight"},
   };
 }
 

@@ -7,45 +7,45 @@ std::vector<Fault> ConfigFaults() {
   const Base mo = Base::kModelOpt;
   return {
       {"config", mo, Own([](ModelJson& q) { q.erase("group_size"); }),
-       "no \"group_size\""},
+       "\"group_size\" is missing"},
       {"config", mo, Own([](ModelJson& q) { q.erase("exclude_modules"); }),
-       "no \"exclude_modules\""},
+       "\"exclude_modules\" is missing"},
       {"config", ct,
        Model_([](ModelJson& c) { c.erase("quantization_config"); }),
        "no quantization_config"},
       {"config", ct, Model_([](ModelJson& c) { c.erase("model_type"); }),
-       "no \"model_type\""},
+       "\"model_type\" is missing"},
       {"config", ct, Model_([](ModelJson& c) { c.erase("architectures"); }),
-       "no \"architectures\""},
+       "\"architectures\" is missing"},
       {"config-type", ct, Model_([](ModelJson& c) { c["hidden_size"] = -1; }),
-       "\"hidden_size\" is -1, and more than 0"},
+       "\"hidden_size\" is -1, but should be more than 0"},
       {"config-original", ct, Model_([](ModelJson& c) {
          c["rope_parameters"] = {{"rope_theta", 500000}};
        }),
-       "\"rope_theta\" is 500000, and 10000.0 in the original's", true},
+       "\"rope_theta\" is 500000, but 10000.0 in the original", true},
       {"config-original", ct,
        Model_([](ModelJson& c) { c["num_experts_per_tok"] = 1; }),
-       "\"num_experts_per_tok\" is 1, and 2 in the original's", true},
+       "\"num_experts_per_tok\" is 1, but 2 in the original", true},
       {"config-original", ct,
        Model_([](ModelJson& c) { c.erase("num_experts_per_tok"); }),
-       "no \"num_experts_per_tok\", which is 2", true},
+       "\"num_experts_per_tok\" is missing; in the original it is 2", true},
       {"config-original", ct, Model_([](ModelJson& c) {
          c["rope_scaling"] = {{"rope_type", "yarn"}};
        }),
-       "\"rope_type\" is \"yarn\", and the original has none", true},
+       "\"rope_type\" is \"yarn\", but the original does not have it", true},
       {"config-original", ct,
        Model_([](ModelJson& c) { c.erase("model_type"); }),
-       "no \"model_type\", which is \"llama\"", true},
+       "\"model_type\" is missing; in the original it is \"llama\"", true},
       {"config", ct, Config([](ModelJson& q) { q.erase("ignore"); }),
-       "no \"ignore\""},
+       "\"ignore\" is missing"},
       {"config", ct, Config([](ModelJson& q) { q.erase("quant_method"); }),
-       "no \"quant_method\""},
+       "\"quant_method\" is missing"},
       {"config-type", ct, Model_([](ModelJson& c) {
          c["quantization_config"] = {1, 2};
        }),
        "\"quantization_config\" is [1,2]"},
       {"config-type", ct, Config([](ModelJson& q) { q["ignore"] = "lm_head"; }),
-       "\"ignore\" is \"lm_head\", and a list of texts"},
+       "\"ignore\" is \"lm_head\", but should be a list of strings"},
       {"config-type", ct,
        Group([](ModelJson& g) { g["weights"]["dynamic"] = "false"; }),
        "weights.dynamic\" is \"false\""},
@@ -53,7 +53,7 @@ std::vector<Fault> ConfigFaults() {
        "weights\" is null"},
       {"config-mismatch", ct,
        Group([](ModelJson& g) { g["weights"]["num_bits"] = 8; }),
-       "num_bits\" is 8, and for the nvfp4"},
+       "num_bits\" is 8, but for tensors in nvfp4"},
       {"config-mismatch", ct,
        Group([](ModelJson& g) { g["weights"]["type"] = "int"; }),
        "type\" is \"int\""},
@@ -71,12 +71,11 @@ std::vector<Fault> ConfigFaults() {
        "\"format\" is \"pack-quantized\""},
       {"config-mismatch", ct,
        Group([](ModelJson& g) { g["targets"] = {"re:.*mlp.*"}; }),
-       "no group has it as a target"},
+       "is not a target of any group"},
       {"config-mismatch", ct, Config([](ModelJson& q) {
          q["transform_config"] = {{"config_groups", {{"R1", {1}}}}};
        }),
-       "\"transform_config\" has R1, and no tensor is of it: needed where the "
-       "weights are turned"},
+       "\"transform_config\" has R1, but there is no tensor for it"},
       {"config-mismatch", ct,
        Config([](ModelJson& q) { q["quantization_status"] = "frozen"; }),
        "is \"frozen\""},
@@ -88,7 +87,7 @@ std::vector<Fault> ConfigFaults() {
          Inputs({0.001f, 0.001f, 0.001f})(p);
          p.own["quantization"]["quant_algo"] = "W4A16_NVFP4";
        },
-       "it has a scale of activations, which"},
+       "it has an input scale, but the configuration declares"},
       {"config-mismatch", ct, Group([](ModelJson& g) {
          g["input_activations"] = {{"num_bits", 8},
                                    {"type", "float"},
@@ -106,13 +105,13 @@ std::vector<Fault> ConfigFaults() {
        [](Planted& p) {
          for (const std::string& module : {kQ, kK, kV}) Plain(module)(p);
        },
-       "quantized the weights, and none is"},
+       "quantized the weights, but no weight is"},
       {"config-mismatch", ct,
        [](Planted& p) {
          for (const std::string& module : {kQ, kK, kV}) Plain(module)(p);
          p.config.erase("quantization_config");
        },
-       "it says that the weights are NVFP4, and none is quantized", false,
+       "it declares the weights as NVFP4, but no weight is quantized", false,
        [](const std::string& at) {
          WriteFile(at + "/hf_quant_config.json",
                    R"({"quantization": {"quant_algo": "NVFP4"}})");
@@ -123,36 +122,36 @@ std::vector<Fault> ConfigFaults() {
        "is [64,64]"},
       {"config-mismatch", Base::kDeepSeek,
        Config([](ModelJson& q) { q["scale_fmt"] = "ue8m0"; }),
-       "no power of two"},
+       "not a power of two"},
       {"ignore-list", ct,
        Config([](ModelJson& q) { q["ignore"].push_back(kQ); }), "q_proj"},
       {"ignore-list", ct,
        Config([](ModelJson& q) { q["ignore"].push_back("re:.*self_attn.*"); }),
-       "quantized, and on the list"},
+       "it is quantized, but listed as not quantized"},
       {"ignore-list", mo, Own([](ModelJson& q) {
          q["exclude_modules"].push_back("model.layers.0*");
        }),
-       "quantized, and on the list"},
+       "it is quantized, but listed as not quantized"},
       {"ignore-list", Base::kDeepSeek, Config([](ModelJson& q) {
          q["modules_to_not_convert"].push_back("model.layers.0.self_attn");
        }),
-       "quantized, and on the list"},
+       "it is quantized, but listed as not quantized"},
       {"ignore-list", Base::kDeepSeek, Config([](ModelJson& q) {
          q["modules_to_not_convert"].push_back("self_attn.q_proj");
        }),
-       "quantized, and on the list"},
+       "it is quantized, but listed as not quantized"},
       {"ignore-list", Base::kDeepSeek, Config([](ModelJson& q) {
          q["modules_to_not_convert"].push_back("attn.q");
        }),
-       "quantized, and \"attn.q\" of the list of those that are not is a part "
-       "of its name"},
+       "it is quantized, but \"attn.q\" in the list of modules that are not "
+       "quantized is part of its name"},
       {"ignore-list", ct,
        Put("model.layers.0.self_attn.o_proj.weight", {64, 32}),
-       "not on the list"},
+       "missing in the list"},
       {"ignore-list", ct, Put("model.layers.0.mlp.gate.weight", {8, 32}),
-       "not on the list"},
+       "missing in the list"},
       {"ignore-list", ct, Put("visual.blocks.0.attn.qkv.weight", {96, 32}),
-       "not on the list"},
+       "missing in the list"},
       // Names must match as a whole, and expressions from their start.
       {"ignore-list", ct,
        [](Planted& p) {
@@ -164,10 +163,10 @@ std::vector<Fault> ConfigFaults() {
            p.config["quantization_config"]["ignore"].push_back(entry);
          }
        },
-       "not on the list"},
+       "missing in the list"},
       {"ignore-list", mo,
        Config([](ModelJson& q) { q["ignore"].push_back("model.layers.9*"); }),
-       "differ in model.layers.9*"},
+       "config.json: model.layers.9*"},
       {"bad-pattern", ct,
        Config([](ModelJson& q) { q["ignore"].push_back("re:*lm_head("); }),
        "re:*lm_head("},

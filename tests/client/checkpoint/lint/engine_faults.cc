@@ -106,7 +106,7 @@ std::vector<Fault> EngineFaults() {
   const Base mo = Base::kModelOpt;
   return {
       {"no-quantized-weight", ct, NoQuantizedWeight,
-       "no quantized weight; is this the original?"},
+       "it has no quantized weights; is this the original?"},
       {"unknown-format", ct, FusedExperts, "U8 [2, 32, 64]"},
       {"unknown-format", mo, Gptq, "I32 [8, 64]"},
       {"unknown-format", ct, Doubles("F64"), "F64 [64, 64]"},
@@ -116,40 +116,41 @@ std::vector<Fault> EngineFaults() {
          p.config["model_type"] = "nobody_knows";
          Put("model.layers.0.mlp.up_proj.weight", {64, 64})(p);
        },
-       "up_proj: not quantized, and not on the list"},
+       "up_proj: it is not quantized, but missing in the list"},
       {"list-prefix", ct, ExactTower,
-       "to transformers 5 it is model.vision_tower.encoder.layers.0.mlp.fc1"},
+       "in transformers 5 it is model.vision_tower.encoder.layers.0.mlp.fc1"},
       {"list-prefix", ct, ExactNames,
-       "language_model.lm_head: the list of those that are not quantized has "
-       "it as the file does, and to transformers 5 it is lm_head"},
+       "language_model.lm_head: the list of modules that are not quantized has "
+       "the name of the file, but in transformers 5 it is lm_head"},
       {"list-prefix", ct, ExactTargets,
-       "config_groups.group_0 has it as the file does, and to transformers 5 "
+       "config_groups.group_0 has the name of the file, but in transformers 5 "
        "it is model.language_model.layers.0.self_attn.k_proj"},
       {"ignore-list", ct, NoHead,
-       "lm_head: the head is the matrix of the embeddings and in no file"},
-      {"no-target", ct, HeadOfNoTarget, "lm_head: an output head"},
+       "lm_head: the head is tied to the embeddings and in no file"},
+      {"no-target", ct, HeadOfNoTarget,
+       "lm_head: the output head is quantized"},
       {"kept-plain", ct,
        [](Planted& p) {
          p.tensors.erase("model.embed_tokens.weight");
          Quantized("model.embed_tokens")(p);
        },
-       "one of the embeddings, and quantized"},
+       "one of the embeddings, but is quantized"},
       {"stacked-experts", ct,
        Put("model.layers.0.block_sparse_moe.input_linear.weight", {4, 64, 64}),
-       "4 experts are BF16"},
+       "4 experts are stored as BF16"},
       {"kept-plain", ct, Quantized("visual.blocks.0.attn.qkv"),
-       "one of the layers of vision and sound, and quantized"},
+       "one of the vision and audio layers, but is quantized"},
       {"kept-plain", mo, Quantized("multi_modal_projector.linear_1"),
-       "multi_modal_projector.linear_1: one of the layers of vision"},
+       "multi_modal_projector.linear_1: it is one of the vision"},
       {"kept-plain", mo, Quantized("model.layers.0.mlp.gate"),
-       "one of the routers, and quantized"},
+       "one of the routers, but is quantized"},
       {"kept-plain", ct,
        Quantized("model.layers.0.self_attn.indexer.weights_proj"),
-       "of the indexer of a sparse attention"},
+       "belongs to the indexer of sparse attention"},
       {"kept-plain", ct, Quantized("model.layers.0.self_attn.indexer.wk"),
-       "of the indexer of a sparse attention"},
+       "belongs to the indexer of sparse attention"},
       {"ignore-list", ct, StackByItsName,
-       "on the list as gate_up_proj, where engines ask for "
+       "listed as gate_up_proj, but engines look for "
        "model.layers.0.mlp.experts.0.gate_proj"},
       {"ignore-list", ct,
        [](Planted& p) {
@@ -158,9 +159,9 @@ std::vector<Fault> EngineFaults() {
          p.config["quantization_config"]["ignore"].push_back(
              "model.layers.0.moe.gate_proj");
        },
-       "where engines ask for model.layers.0.moe.experts.0.gate_proj"},
+       "but engines look for model.layers.0.moe.experts.0.gate_proj"},
       {"experts-scheme", Base::kFp8, ExpertsByTokens,
-       "experts.0.down_proj: one scale a weight, and inputs by tokens"},
+       "experts.0.down_proj: it has one scale for the weight and one for each"},
       {"fused-squares", Base::kDeepSeek,
        [](Planted& p) {
          const std::string codes = kK + ".weight";
@@ -169,9 +170,10 @@ std::vector<Fault> EngineFaults() {
                           {64, 64},
                           std::vector<std::byte>(64 * 64, std::byte{0x38})};
        },
-       "k_proj: 64 rows, no multiple of 128"},
+       "k_proj: it has 64 rows, which is not a multiple of 128"},
       {"no-target", ct, GroupOfMembers,
-       "config_groups.other has it as a target, and not qkv_proj"},
+       "it is a target of config_groups.other, but engines fuse it into "
+       "qkv_proj"},
   };
 }
 

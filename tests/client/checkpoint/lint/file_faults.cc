@@ -48,32 +48,32 @@ std::vector<Fault> LayoutFaults() {
          Rename(&p, kQ + ".weight_scale_2", kQ + ".weight_global_scale");
          p.part(kQ + ".weight_global_scale").shape = {1};
        },
-       "named as compressed-tensors does"},
+       "named as in compressed-tensors"},
       {"dialect", ct,
        Config([](ModelJson& q) { q["quant_method"] = "compressed_tensors"; }),
-       "quant_method \"compressed_tensors\""},
-      {"missing-scale", ct, Erase(kQ + ".weight_scale"), "scales are missing"},
+       "\"quant_method\" is \"compressed_tensors\""},
+      {"missing-scale", ct, Erase(kQ + ".weight_scale"), "it has no scales"},
       {"missing-scale", mo, Erase(kQ + ".weight_scale_2"),
-       "global scale is missing"},
+       "it has no global scale"},
       {"missing-scale", ct,
        [](Planted& p) {
          const std::string name = "model.layers.0.mlp.experts.down_proj_blocks";
          p.tensors[name] = {
              name, "U8", {1, 2, 1, 16}, std::vector<std::byte>(32)};
        },
-       "experts.down_proj: its scales are missing"},
+       "experts.down_proj: it has no scales"},
       {"unclear-layout", ct,
        [](Planted& p) {
          Rename(&p, kQ + ".weight_scale", kQ + ".weight_scale_inv");
        },
-       "weight_scale_inv would be"},
+       "weight_scale_inv should be named"},
       {"unclear-layout", mo,
        [](Planted& p) { p.part(kQ + ".weight_scale").dtype = "U8"; },
-       "it would be nvfp4 by modelopt, but model.layers.0.self_attn.q_proj."
-       "weight_scale is U8 and not F8_E4M3"},
+       "it looks like nvfp4 by modelopt, but model.layers.0.self_attn.q_proj."
+       "weight_scale has the type U8 instead of F8_E4M3"},
       {"unknown-format", mo,
        [](Planted& p) { p.part(kQ + ".weight").dtype = "F8_E5M2"; },
-       "are no format known here"},
+       "belong to no known format"},
       {"unknown-format", mo,
        [](Planted& p) {
          const std::string name = "model.layers.0.mlp.experts.down_proj";
@@ -83,7 +83,7 @@ std::vector<Fault> LayoutFaults() {
                                               {2, 1, 8},
                                               std::vector<std::byte>(16)};
        },
-       "(fused experts of ModelOpt)"},
+       "(ModelOpt fused experts)"},
       {"unknown-format", ct,
        [](Planted& p) {
          const std::string name =
@@ -97,25 +97,25 @@ std::vector<Fault> LayoutFaults() {
              "model.layers.0.block_sparse_moe.input_linear.weight";
          p.tensors[name] = Bf16(name, {2, 4, 8});
        },
-       "2 experts are BF16"},
+       "2 experts are stored as BF16"},
       {"swizzled-scales", Base::kComfy, RowByRow({kQ}, /*padded=*/true),
-       "its scales lie row by row, as what is padding there shows"},
+       "its padding shows that its scales are stored row by row"},
       {"swizzled-scales", Base::kComfy, RowByRow({kQ}, /*padded=*/false),
-       "its scales are 128 and lie row by row, not 512"},
+       "its 128 scales are stored row by row instead of 512"},
       {"unknown-part", ct,
        [](Planted& p) {
          const std::string name = kQ + ".weight_scale_2";
          p.tensors[name] = {name, "F32", {}, FloatBytes({1e-4f})};
        },
-       "weight_scale_2 is beside its codes"},
+       "it has a tensor weight_scale_2"},
       {"unknown-part", mo, Put(kQ + ".pre_quant_scale", {64}),
-       "pre_quant_scale is beside its codes"},
+       "it has a tensor pre_quant_scale"},
       {"unknown-part", ct, Put(kQ + ".weight_zero_point", {32, 4}),
        "weight_zero_point"},
       {"unknown-part", ct, Put(kQ + ".weight_g_idx", {64}), "weight_g_idx"},
       {"unknown-part", mo,
        Put("model.layers.0.mlp.up_proj.weight_quantizer._amax", {1}),
-       "it is of ModelOpt's calibration"},
+       "it is a leftover of ModelOpt's calibration"},
       {"label", Base::kComfy, Erase(kQ + ".comfy_quant"), "no comfy_quant"},
       // By scales that only ComfyUI's files have in that form.
       {"label", Base::kComfy,
@@ -129,36 +129,35 @@ std::vector<Fault> LayoutFaults() {
          std::filesystem::remove(at + "/config.json");
        }},
       {"label", Base::kComfy, [](Planted& p) { Label(&p, "{\"format\": "); },
-       "is no JSON"},
+       "is not valid JSON"},
       {"label", Base::kComfy, [](Planted& p) { Label(&p, "[1]"); },
-       "no JSON object"},
+       "is [1] instead of a JSON object"},
       {"label", Base::kComfy,
        [](Planted& p) { Label(&p, R"({"format": "float8_e4m3fn"})"); },
-       "says float8_e4m3fn, and it is nvfp4"},
+       "says float8_e4m3fn, but it is nvfp4"},
       SaidFault({{kQ, "nvfp4"}, {kK, "nvfp4"}},
                 "v_proj: it has no comfy_quant, and _quantization_metadata "
                 "does not name it"),
       SaidFault({{kQ, "nvfp4"}, {kK, "float8_e4m3fn"}, {kV, "nvfp4"}},
-                "says float8_e4m3fn, and it is nvfp4"),
+                "says float8_e4m3fn, but it is nvfp4"),
       SaidFault({{kQ, "nvfp4"}, {kK, "nvfp4"}, {kV, "nvfp4"}, {"x", "nvfp4"}},
-                "names it, and there is no such weight"),
+                "names it, but there is no such weight"),
       SaidFault(
           {{kQ, "nvfp4"}, {kK, "nvfp4"}, {kV, "nvfp4"}, {"lm_head", "nvfp4"}},
-          "names it, and it is not quantized"),
+          "names it, but it is not quantized"),
       {"label", Base::kComfy, [](Planted&) {},
-       "its _quantization_metadata is no JSON", false,
+       "its _quantization_metadata is not valid JSON", false,
        [](const std::string& at) { PutComfyMetadata(at, "{\"layers\":"); }},
       {"label", Base::kComfy, [](Planted&) {},
-       "its _quantization_metadata has no object \"layers\": [1]", false,
+       "its _quantization_metadata has no object \"layers\", but: [1]", false,
        [](const std::string& at) { PutComfyMetadata(at, "[1]"); }},
-      {"label", Base::kComfy, [](Planted&) {},
-       "objects and lists within each other", false,
+      {"label", Base::kComfy, [](Planted&) {}, "levels of nesting", false,
        [](const std::string& at) {
          PutComfyMetadata(at, std::string(100000, '['));
        }},
       {"stacked-experts", ct,
        Put("model.layers.0.mlp.experts.gate_up_proj", {4, 32, 128}),
-       "4 experts are BF16"},
+       "4 experts are stored as BF16"},
   };
 }
 
@@ -166,7 +165,7 @@ std::vector<Fault> FileFaults() {
   const Base ct = Base::kCompressedTensors;
   const Plant none = [](Planted&) {};
   return {
-      {"unreadable", ct, none, "no JSON", false,
+      {"unreadable", ct, none, "invalid JSON", false,
        [](const std::string& at) { WriteFile(at + "/config.json", "{\"a\""); }},
       {"unreadable", ct, none, "model.safetensors", false,
        [](const std::string& at) {
@@ -189,31 +188,35 @@ std::vector<Fault> FileFaults() {
          WriteFile(at + "/.quantd-journal", "");
        }},
       {"config", ct, none,
-       "begins with a byte order mark, on which transformers raises", false,
+       "begins with a byte order mark, which makes transformers fail", false,
        [](const std::string& at) {
          const std::string path = at + "/config.json";
          WriteFile(path, "\xEF\xBB\xBF" + ReadFile(path));
        }},
       {"config-type", ct, none,
-       "\"rope_scaling.factor\" is NaN, and a number was expected", false,
+       "\"rope_scaling.factor\" is NaN, but should be a number", false,
        [](const std::string& at) {
          const std::string path = at + "/config.json";
          WriteFile(path, R"({"rope_scaling": {"factor": NaN},)" +
                              ReadFile(path).substr(1));
        }},
-      {"config", ct, none, "missing: nothing says what model it is", false,
+      {"config", ct, none, "it is missing, so engines know neither the model",
+       false,
        [](const std::string& at) {
          std::filesystem::remove(at + "/config.json");
        }},
       {"stray-file", ct, none,
-       "consolidated.safetensors: not in model.safetensors, and it has a "
-       "lm_head.weight",
+       "consolidated.safetensors: it is not part of model.safetensors, but "
+       "also "
+       "has a tensor lm_head.weight",
        false,
        [](const std::string& at) {
          WriteSafetensors(at + "/consolidated.safetensors",
                           {Bf16("lm_head.weight", {16, 64})});
        }},
-      {"file-format", ct, none, "has the \"format\" \"np\", and pt, tf", false,
+      {"file-format", ct, none,
+       "the \"format\" in its metadata is \"np\", but must be one of pt, tf",
+       false,
        [](const std::string& at) {
          PutMetadata(at, {{"format", "np"}});
        }},
@@ -222,8 +225,8 @@ std::vector<Fault> FileFaults() {
          PutMetadata(at, {{"made", "by hand"}});
        }},
       {"stored-twice", ct, Put(kQ + ".weight", {32, 64}),
-       "in two dialects at once"},
-      {"index", ct, none, "1 tensors of its shards are not in it", false,
+       "is stored twice, in two dialects"},
+      {"index", ct, none, "it lacks 1 tensors of its shards", false,
        [](const std::string& at) {
          ModelJson map;
          const auto model = Model::Open(at);
@@ -235,7 +238,7 @@ std::vector<Fault> FileFaults() {
          WriteFile(at + "/model.safetensors.index.json",
                    ModelJson{{"weight_map", map}}.dump());
        }},
-      {"stray-file", ct, none, "it has a lm_head.weight of its own", false,
+      {"stray-file", ct, none, "but also has a tensor lm_head.weight", false,
        [](const std::string& at) {
          ModelJson map;
          const auto model = Model::Open(at);

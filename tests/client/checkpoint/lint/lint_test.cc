@@ -60,8 +60,9 @@ TEST_F(LintTest, SwappedModelsAreToldByName) {
   ASSERT_THAT(linted, IsOk());
   ASSERT_EQ(linted->findings.size(), 1u);
   EXPECT_EQ(linted->findings[0].rule, kNothing);
-  EXPECT_EQ(linted->findings[0].text, "no quantized weight, and 3 of " +
-                                          At("q") + ": are the two swapped?");
+  EXPECT_EQ(linted->findings[0].text,
+            "it has no quantized weights, but " + At("q") +
+                " has 3: did you swap the two models?");
 }
 
 TEST_F(LintTest, StackedExpertsAreComparedOneByOne) {
@@ -94,7 +95,7 @@ TEST_F(LintTest, StackedExpertsAreComparedOneByOne) {
     if (f.rule != "not-the-original") continue;
     found = true;
     EXPECT_EQ(f.where, name + ".2");
-    EXPECT_THAT(f.text, HasSubstr("in 1 of the 64 rows"));
+    EXPECT_THAT(f.text, HasSubstr("1 of the 64 rows examined"));
     EXPECT_THAT(f.text, Not(HasSubstr("experts")));
   }
   EXPECT_TRUE(found);

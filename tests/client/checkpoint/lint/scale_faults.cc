@@ -9,23 +9,25 @@ std::vector<Fault> ScaleFaults() {
   const Base mo = Base::kModelOpt;
   return {
       {"fused-scales", ct, Set(kK + ".weight_global_scale", 5000), "5000"},
-      {"fused-scales", mo, Set(kK + ".weight_scale_2", 1e-4f), "k_proj has"},
+      {"fused-scales", mo, Set(kK + ".weight_scale_2", 1e-4f),
+       "the global scale of model.layers.0.self_attn.k_proj is"},
       {"fused-in-part", ct, Plain(kK), "k_proj is not"},
-      {"bad-scale", ct, Set(kQ + ".weight_global_scale", 0), "holds 0"},
-      {"bad-scale", mo, Set(kQ + ".weight_scale_2", NAN), "holds NaN"},
+      {"bad-scale", ct, Set(kQ + ".weight_global_scale", 0),
+       "weight_global_scale is 0"},
+      {"bad-scale", mo, Set(kQ + ".weight_scale_2", NAN), "is NaN"},
       {"bad-scale", mo,
        [](Planted& p) {
          p.part(kQ + ".weight_scale").bytes[7] = std::byte{0xFF};
        },
-       "holds NaN in 1 of 128 places"},
+       "is NaN in 1 of 128 places"},
       {"bad-scale", mo,
        [](Planted& p) {
          for (size_t i = 5; i < 8; ++i) {
            p.part(kQ + ".weight_scale").bytes[i] = std::byte{0xB8};
          }
        },
-       "holds -1 in 3 of 128 places"},
-      {"bad-scale", mo, Fill(kQ + ".weight_scale", 0), "nothing but zeros"},
+       "is -1 in 3 of 128 places"},
+      {"bad-scale", mo, Fill(kQ + ".weight_scale", 0), "is all zeros"},
       {"bad-scale", Base::kDeepSeek,
        [](Planted& p) {
          p.part(kQ + ".weight").shape = {32, 256};
@@ -34,15 +36,15 @@ std::vector<Fault> ScaleFaults() {
          codes.resize(32 * 256, std::byte{0x70});
          p.part(kQ + ".weight_scale_inv").bytes = FloatBytes({0.5f / 448, 0});
        },
-       "scales of zero make"},
+       "decode to zero because their scales are zero"},
       {"divisor", ct, Set(kQ + ".weight_global_scale", 0.5f / 2688), "divisor"},
       {"divisor", mo, Set(kQ + ".weight_scale_2", 2688 / 0.5f), "multiplier"},
       {"implausible-scale", Base::kFp8, Set(kQ + ".weight_scale", 448 / 0.5f),
        "as large as 4.01e+05"},
       {"implausible-scale", Base::kDeepSeek,
-       Set(kQ + ".weight_scale_inv", 1e30f), "holds 1e+30"},
+       Set(kQ + ".weight_scale_inv", 1e30f), "has a scale of 1e+30"},
       {"implausible-scale", Base::kFp8, Set(kQ + ".weight_scale", 1e-20f),
-       "as large as"},
+       "its largest value would be"},
       {"implausible-scale", Base::kFp8,
        [](Planted& p) {
          std::vector<float> scales(32, 0.5f / 448);
@@ -51,7 +53,7 @@ std::vector<Fault> ScaleFaults() {
          t.shape = {32, 1};
          t.bytes = FloatBytes(scales);
        },
-       "half of its scales are no larger"},
+       "although half of its scales are at most"},
       {"placeholder-scale", Base::kFp8, SetAll(".weight_scale", 1),
        "the scales of all 3 weights are 1"},
       {"placeholder-scale", ct, Fill(kQ + ".weight_scale", 0x38), "are 1"},
@@ -70,23 +72,24 @@ std::vector<Fault> ScaleFaults() {
        },
        "its largest code is"},
       {"no-input-scale", mo,
-       Own([](ModelJson& q) { q["quant_algo"] = "NVFP4"; }), "labelled NVFP4"},
+       Own([](ModelJson& q) { q["quant_algo"] = "NVFP4"; }),
+       "declared as NVFP4"},
       {"no-input-scale", ct, Group([](ModelJson& g) {
          g["input_activations"] = {{"dynamic", "local"}};
        }),
-       "labelled group_0"},
-      {"no-input-scale", mo, Inputs({0.001f, 0.001f}), "as others have"},
+       "declared as group_0"},
+      {"no-input-scale", mo, Inputs({0.001f, 0.001f}), "unlike other weights"},
       {"no-input-scale", Base::kDeepSeek,
        Config([](ModelJson& q) { q["activation_scheme"] = "static"; }),
-       "labelled static"},
-      {"input-scale", mo, Inputs({1, 1, 1}), "are 1, as if nothing"},
+       "declared as static"},
+      {"input-scale", mo, Inputs({1, 1, 1}),
+       "are 1, as if they were not measured"},
       {"input-scale", mo, Inputs({0.001f, 0.001f, 1}),
-       "input_scale is 1, as if nothing had been measured, and those of "
-       "others"},
+       "input_scale is 1, as if it was not measured"},
       {"input-scale", mo, Inputs({2, 2, 2}),
-       "input_scale of 2 would mean inputs as large as 5.38e+03, and its "
-       "reciprocal 1.34e+03; so it is with most of the 3: they seem to be the "
-       "reciprocals"},
+       "input_scale is 2, which implies inputs as large as 5.38e+03, while its "
+       "reciprocal implies 1.34e+03. The same holds for most of the 3 input "
+       "scales: they seem to be reciprocals"},
       {"input-scale", mo, Inputs({700, 700, 700}), "inputs as large as"},
       {"input-scale", mo, Inputs({1e-12f, 1e-12f, 1e-12f}), "2.69e-09"},
       {"input-scale", mo,
@@ -96,7 +99,7 @@ std::vector<Fault> ScaleFaults() {
          t.shape = {2};
          t.bytes = FloatBytes({0.001f, 0.001f});
        },
-       "holds 2 numbers, and engines take one"},
+       "has 2 numbers, but engines expect one"},
       // 2688 divided by any of them is not a bf16 number.
       {"input-scale", ct,
        [](Planted& p) {
@@ -116,25 +119,25 @@ std::vector<Fault> ScaleFaults() {
        "they seem to be the largest inputs themselves"},
       {"fused-input-scales", mo, Inputs({0.001f, 0.004f, 0.001f}),
        "for the same inputs"},
-      {"cache-scale", ct, Cache({}), "no scales of the cache"},
+      {"cache-scale", ct, Cache({}), "no scales of the KV cache"},
       {"cache-scale", ct, Cache({{"k_scale", 0.1f}}), "no scale of values"},
       {"cache-scale", ct,
        [](Planted& p) {
          Cache({{"k_scale", 0.1f}, {"v_scale", 0.1f}})(p);
          p.config["quantization_config"].erase("kv_cache_scheme");
        },
-       "the configuration says nothing of a quantized cache"},
+       "the configuration declares no quantized KV cache"},
       {"cache-scale", ct, Cache({{"k_scale", 0}, {"v_scale", 0.1f}}),
-       "it holds 0"},
+       "it is 0"},
       {"cache-scale", ct, Cache({{"k_scale", NAN}, {"v_scale", 0.1f}}),
-       "it holds NaN"},
+       "it is NaN"},
       {"cache-scale", ct, Cache({{"k_scale", 15000}, {"v_scale", 0.1f}}),
-       "which no keys or values have"},
+       "which is implausible for keys or values"},
       {"cache-scale", ct, Cache({{"k_scale", 1 / 0.03f}, {"v_scale", 0.05f}}),
-       "k_scale: half of all scales of keys are 33.33 or more, which would "
-       "mean keys as large as 1.49e+04: they may be the reciprocals"},
+       "k_scale: half of all scales of keys are at least 33.33, which implies "
+       "keys as large as 1.49e+04: they may be reciprocals"},
       {"cache-scale", ct, Cache({{"k_scale", 0.1f}, {"v_scale", 1 / 0.2f}}),
-       "v_scale: half of all scales of values are 5 or more"},
+       "v_scale: half of all scales of values are at least 5"},
       {"cache-scale", ct,
        [](Planted& p) {
          Cache({{"k_scale", 0.1f}, {"v_scale", 0.1f}})(p);
@@ -142,7 +145,7 @@ std::vector<Fault> ScaleFaults() {
          t.shape = {2};
          t.bytes = FloatBytes({0.1f, 0.1f});
        },
-       "k_scale: it holds 2 numbers, and engines take one"},
+       "k_scale: it has 2 numbers, but engines expect one"},
   };
 }
 

@@ -16,22 +16,24 @@ std::vector<Fault> WeightFaults() {
          bytes[20] = std::byte{0x80};
          bytes[21] = std::byte{0x7F};
        },
-       "1 of 64 numbers are NaN or infinite"},
-      {"dead-weight", ct, Fill(kQ + ".weight_packed", 0), "nothing but zeros"},
+       "1 of 64 values are NaN or infinite"},
+      {"dead-weight", ct, Fill(kQ + ".weight_packed", 0),
+       "all its values are zeros"},
       {"dead-weight", ct, Fill(kQ + ".weight_packed", 0, 512),
-       "16 of 32 rows are nothing but zeros"},
+       "16 of 32 rows are all zeros"},
       {"dead-weight", ct, Fill("model.embed_tokens.weight", 0),
-       "nothing but zeros"},
-      {"dead-weight", ct, Fill("model.norm.weight", 0), "nothing but zeros"},
+       "all its values are zeros"},
+      {"dead-weight", ct, Fill("model.norm.weight", 0),
+       "all its values are zeros"},
       {"clipped", ct, Fill(kQ + ".weight_packed", 0xF7, 256),
-       "are the largest that there is"},
+       "are the largest code of the format"},
       {"clipped", Base::kFp8, Fill(kQ + ".weight", 0xFE, 1900),
-       "are the largest that there is"},
+       "are the largest code of the format"},
       {"missing-weight", ct, Erase("model.norm.weight"), "every model"},
-      {"missing-weight", ct, Erase("lm_head.weight"), "not tied"},
+      {"missing-weight", ct, Erase("lm_head.weight"), "does not tie it"},
       {"missing-weight", ct,
        Model_([](ModelJson& c) { c["num_hidden_layers"] = 2; }),
-       "nothing of this layer"},
+       "the layer has no tensors"},
       {"missing-weight", ct,
        [](Planted& p) {
          p.config["num_hidden_layers"] = 2;
@@ -44,14 +46,14 @@ std::vector<Fault> WeightFaults() {
        "every other layer has it"},
       {"missing-weight", ct,
        Model_([](ModelJson& c) { c["attention_bias"] = true; }),
-       "config.json says attention_bias"},
+       "config.json sets attention_bias to true"},
       {"missing-weight", ct,
        [](Planted& p) {
          p.config["intermediate_size"] = 32;
          p.config["quantization_config"]["ignore"].push_back("re:.*mlp.*");
          Put("model.layers.0.mlp.down_proj.weight", {64, 32})(p);
        },
-       "it is missing, and every model of this type has it"},
+       "it is missing, although every model of this type has it"},
       {"missing-weight", ct,
        [](Planted& p) {
          p.config["intermediate_size"] = 32;
@@ -64,8 +66,8 @@ std::vector<Fault> WeightFaults() {
          Put(layer + "input_layernorm.weight", {64})(p);
          Put(layer + "post_attention_layernorm.weight", {64})(p);
        },
-       "missing-weight model.layers.0.mlp.up_proj.weight: it is missing, and "
-       "every model of this type has it (1)"},
+       "missing-weight model.layers.0.mlp.up_proj.weight: it is missing, "
+       "although every model of this type has it (1)"},
       {"missing-weight", ct,
        Put("model.layers.0.block_sparse_moe.gate.weight", {2, 64}),
        "layers of a llama have no block_sparse_moe"},
@@ -86,29 +88,30 @@ std::vector<Fault> WeightFaults() {
            }
          }
        },
-       "engines look for what is of a llama below \"model.\""},
-      {"missing-weight", ct, Expert(0, {}), "1 experts, numbered up to 1"},
+       "in a llama, engines expect its name to begin with \"model.\" once"},
+      {"missing-weight", ct, Expert(0, {}),
+       "it has 1 experts, numbered up to 1"},
       {"wrong-shape", ct, Expert(1, {64, 16}), "[64, 16]"},
       {"wrong-shape", ct,
        Model_([](ModelJson& c) { c["num_key_value_heads"] = 2; }),
-       "[32, 64], and it would be [64, 64] by config.json"},
-      {"wrong-shape", ct, Put(kQ + ".bias", {16}), "by its weight"},
+       "[32, 64], but should be [64, 64] according to config.json"},
+      {"wrong-shape", ct, Put(kQ + ".bias", {16}), "to fit its weight"},
       {"missing-weight", ct, Erase(kQ + ".weight_packed"),
-       "nothing that it is the scale of"},
+       "the weight that it scales does not"},
       {"missing-weight", ct, Erase("lm_head.weight"),
-       "config.json says that it is not tied to the embeddings"},
+       "it is missing, although config.json does not tie it to the embeddings"},
       {"missing-weight", ct,
        [](Planted& p) {
          p.tensors.erase("lm_head.weight");
          p.config["model_type"] = "made_up";
        },
-       "config.json says that it is not tied to the embeddings"},
+       "it is missing, although config.json does not tie it to the embeddings"},
       {"missing-weight", ct,
        [](Planted& p) {
          p.tensors.erase("lm_head.weight");
          p.config.erase("tie_word_embeddings");
        },
-       "it is missing, and in a model of this type it is not tied"},
+       "it is missing, although models of this type do not tie it"},
       {"tied-head", ct,
        Model_([](ModelJson& c) { c["tie_word_embeddings"] = true; }),
        "another matrix"},
@@ -146,16 +149,14 @@ std::vector<Fault> OriginalFaults() {
          auto& scales = p.part(kQ + ".weight_scale").bytes;
          std::rotate(scales.begin(), scales.begin() + 37, scales.end());
        },
-       "q_proj: the error is", true},
+       "q_proj: its error is", true},
       // One row among many.
       {"not-the-original", ct,
        [](Planted& p) {
          auto& codes = p.part(kQ + ".weight_packed").bytes;
          for (size_t i = 30 * 32; i < 31 * 32; ++i) codes[i] ^= std::byte{0x88};
        },
-       "in 1 of the 32 rows that were looked at it is most of what is there "
-       "(row 30)",
-       true},
+       "1 of the 32 rows examined are mostly error (row 30)", true},
       // Scales that are off by less than the noise of four bits.
       {"not-the-original", ct, Set(kQ + ".weight_global_scale", 2688 / 0.525f),
        "its numbers are 1.05 times as large", true},
@@ -169,8 +170,7 @@ std::vector<Fault> OriginalFaults() {
        [](Planted& p) {
          p.part(kQ + ".weight_scale").bytes[17 * 4 + 3] ^= std::byte{0x08};
        },
-       "1 of the 128 scales that were looked at (of row 17, columns 48 to 63)",
-       true},
+       "1 of the 128 scales examined (for row 17, columns 48 to 63)", true},
       // Single bits.
       {"not-the-original", ct,
        [](Planted& p) {
@@ -181,15 +181,14 @@ std::vector<Fault> OriginalFaults() {
            break;
          }
        },
-       "1 of the 2048 codes that were looked at (in row 0, column", true},
+       "1 of the 2048 codes examined (in row 0, column", true},
       {"not-the-original", Base::kFp8,
        [](Planted& p) {
          auto& codes = p.part(kQ + ".weight").bytes;
          codes[3 * 64 + 5] = std::byte{0x58};
          codes[3 * 64 + 6] = std::byte{0x58};
        },
-       "2 of the 2048 codes that were looked at (the first in row 3, column 5)",
-       true},
+       "2 of the 2048 codes examined (the first is in row 3, column 5)", true},
       // Codes rounded to four bits, with scales of eight.
       {"not-the-original", Base::kFp8,
        [](Planted& p) {
@@ -197,14 +196,14 @@ std::vector<Fault> OriginalFaults() {
            b = (b & std::byte{0xFC}) | std::byte{0x02};
          }
        },
-       "and rounding by its scales cannot be worse than", true},
+       "but rounding with its scales cannot give less than", true},
       {"not-the-original", ct, Set(kQ + ".weight_global_scale", 2688 / 0.55f),
        "1.1 times as large", true},
       {"not-the-original", ct,
        [](Planted& p) {
          p.tensors["model.norm.weight"] = Bf16("model.norm.weight", {64}, 1);
        },
-       "it is not quantized, and the error is", true},
+       "it is not quantized, but its error is", true},
       {"no-counterpart", ct,
        [](Planted& p) {
          for (const char* end : {"_packed", "_scale", "_global_scale"}) {
@@ -212,7 +211,7 @@ std::vector<Fault> OriginalFaults() {
                   std::string(kAttention) + "w_proj.weight" + end);
          }
        },
-       "the original has no such weight of 32 x 64", true},
+       "the original has no weight of that name with the shape 32 x 64", true},
       {"no-counterpart", ct,
        Put("model.layers.0.self_attn.rotary_emb.inv_freq", {16}),
        "the original has no such tensor", true},
@@ -221,7 +220,7 @@ std::vector<Fault> OriginalFaults() {
          auto& bytes = p.part("model.norm.weight").bytes;
          for (size_t i = 0; i < bytes.size(); i += 2) bytes[i] ^= std::byte{1};
        },
-       "it is not quantized, and the error is", true},
+       "it is not quantized, but its error is", true},
       // Nothing says whether it is tied.
       {"no-counterpart", ct,
        [](Planted& p) {
@@ -229,13 +228,13 @@ std::vector<Fault> OriginalFaults() {
          p.config["model_type"] = "made_up";
          p.config.erase("tie_word_embeddings");
        },
-       "lm_head.weight: the original has it, and the model does not", true},
+       "lm_head.weight: the original has it, but the model does not", true},
       {"config-original", ct,
        [](Planted& p) {
          p.config["model_type"] = "made_up";
          p.config.erase("tie_word_embeddings");
        },
-       "no \"tie_word_embeddings\", which is false in the original's", true},
+       "\"tie_word_embeddings\" is missing; in the original it is false", true},
       {"no-counterpart", ct, Erase("model.embed_tokens.weight"),
        "the model does not", true},
   };

@@ -215,7 +215,7 @@ TEST_F(Cli, BenchNeedsAServerAndWholeRows) {
   const Outcome odd =
       Run({"bench", "--server", "127.0.0.1:1", "--sizes", "5000"});
   EXPECT_EQ(odd.code, 2);
-  EXPECT_THAT(odd.err, HasSubstr("no whole rows"));
+  EXPECT_THAT(odd.err, HasSubstr("not a multiple of a row"));
   EXPECT_EQ(Run({"bench", "--callers", "0"}).code, 2);
   EXPECT_EQ(Run({"bench", "--method", "guess"}).code, 2);
   const Outcome large = RunServed({"bench", "--sizes", "256TiB"});

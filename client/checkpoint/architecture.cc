@@ -49,7 +49,8 @@ constexpr std::string_view kKnownTypes[] = {
 };
 
 // Modules that are Conv1D layers in transformers.
-constexpr std::string_view kTurned[] = {"c_attn", "c_proj", "c_fc", "q_attn"};
+constexpr std::string_view kTransposed[] = {"c_attn", "c_proj", "c_fc",
+                                            "q_attn"};
 
 // Whether c_attn or c_fc has more columns than rows. In a Linear they would
 // have more rows, because they have more outputs than inputs.
@@ -74,7 +75,7 @@ absl::StatusOr<Architecture> Architecture::Of(
     const Model& model, const std::vector<std::string>& more) {
   Architecture a;
   a.known_ = Has(kKnownTypes, model.model_type());
-  a.turned_ = IsWide(model);
+  a.transposed_ = IsWide(model);
   a.roles_ = Roles::Of(model);
   for (const std::string& text : more) {
     const FusedNames names = Names(text);
@@ -97,8 +98,8 @@ absl::StatusOr<Architecture> Architecture::Of(
   return a;
 }
 
-bool Architecture::IsTurned(std::string_view module) const {
-  return turned_ && Has(kTurned, SplitModule(module).leaf);
+bool Architecture::IsTransposed(std::string_view module) const {
+  return transposed_ && Has(kTransposed, SplitModule(module).leaf);
 }
 
 std::string Architecture::FusionKey(std::string_view module,

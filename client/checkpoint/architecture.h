@@ -31,7 +31,7 @@ class Architecture {
 
   // Whether the model stores the weight transposed, as K rows of N, like GPT-2.
   // Engines transpose it while loading, but only if it is not quantized.
-  bool IsTurned(std::string_view module) const;
+  bool IsTransposed(std::string_view module) const;
 
   // A key that is equal for modules that are fused, and "" for a module that is
   // not fused. `cols` is the module's K. It distinguishes modules of an unknown
@@ -40,7 +40,7 @@ class Architecture {
 
  private:
   bool known_ = false;
-  bool turned_ = false;
+  bool transposed_ = false;
   Roles roles_;
   std::vector<FusedNames> fused_;
 };

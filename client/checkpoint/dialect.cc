@@ -152,7 +152,7 @@ std::optional<Dialect> ParseDialect(std::string_view name) {
 }
 std::optional<WeightFormat> ParseWeightFormat(std::string_view name) {
   if (const auto format = Parse(kWeightFormats, name)) return format;
-  // The service's name for the codes stands for the first row that has them.
+  // A name of the service's own format selects the first row with these codes.
   const auto codes = ParseFormat(name);
   for (const WeightLayout& row : AllLayouts()) {
     if (row.codes == codes) return row.format;
@@ -232,11 +232,12 @@ absl::Status CheckProfileOf(const WeightLayout& layout, Profile profile) {
        divisor == (layout.global == Global::kDivisor))) {
     return absl::OkStatus();
   }
-  return FieldError("--profile",
-                    fmt::format("a profile whose {} is what {} stores, like {}",
-                                Name(layout.format), Name(layout.dialect),
-                                Name(layout.profile)),
-                    Name(profile));
+  return FieldError(
+      "--profile",
+      fmt::format("a profile that writes {} as {} stores it, like {}",
+                  Name(layout.format), Name(layout.dialect),
+                  Name(layout.profile)),
+      Name(profile));
 }
 
 BlockShape BlockOf(const WeightLayout& layout) {

@@ -155,8 +155,8 @@ void NoteWrapped(const Model& model, ConversionPlan* plan);
 // Adds a note about the copied scales of the KV cache.
 void NoteCacheScales(ConversionPlan* plan);
 
-// Adds a note about what is left out for that kind, if it is at least `least`
-// percent of the model.
+// Adds a note about weights of that kind that are left out, if they are at
+// least `least` percent of the model.
 void NoteLeft(std::string_view kind, double least, ConversionPlan* plan);
 
 // Sorts the tensors of each shard by element size, so that each is aligned to

@@ -58,8 +58,8 @@ std::string WithTexts(std::string_view json) {
   return out;
 }
 
-// Removes the quotes and marks of such words, except from keys. Takes one pass,
-// since a file may consist of such words only.
+// Removes the quotes and marks around kWords, except from keys. Makes one pass,
+// since a file may consist of kWords only.
 std::string WithoutQuotes(std::string_view text) {
   const std::string start = Quoted("").substr(0, 1 + kMarkInFile.size());
   std::string out;

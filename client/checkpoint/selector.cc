@@ -156,7 +156,7 @@ std::variant<const WeightLayout*, LeftOut> Selector::Judge(
                    "name; quantize it with --include");
     }
   }
-  if (architecture_.IsTurned(module)) {
+  if (architecture_.IsTransposed(module)) {
     return leave("weights that are stored as K rows of N",
                  "stored as K rows of N (Conv1D), which no engine supports "
                  "quantized; save the model with Linear layers first");

@@ -60,7 +60,7 @@ const StackRow* RowOf(const ModuleName& name) {
   return nullptr;
 }
 
-// Whether only experts have such names.
+// Whether the name is one that only experts have.
 bool IsOfExperts(const ModuleName& name) {
   return name.parent.find(kExperts) != std::string_view::npos ||
          name.parent.find("_moe") != std::string_view::npos ||

@@ -76,8 +76,8 @@ absl::Status OtherWay(Transport wanted, const std::string& taken);
 
 // The exit code for a failed call.
 int CodeOf(const absl::Status& status);
-// Prints the error on stderr. If `code` is that of a server's error, also
-// prints advice.
+// Prints the error on stderr. Also prints advice if `code` is one of a server's
+// errors.
 void Explain(const Options& options, int code, const absl::Status& status);
 // Calls Explain(), and prints the error on stdout with --json. Returns `code`.
 int Fail(const Options& options, int code, const absl::Status& status);

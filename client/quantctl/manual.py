@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes quantctl.1, the manual page, and completions for bash (quantctl) and
-zsh (_quantctl), made of what --help says: manual.py QUANTCTL FOLDER"""
+"""Writes the manual page (quantctl.1) and the completions for bash (quantctl)
+and zsh (_quantctl) from the output of --help: manual.py QUANTCTL FOLDER"""
 
 import collections
 import os
@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-COLUMN = 30  # where a wide help has its descriptions
+COLUMN = 30  # column of descriptions in a wide help page
 BASH = r"""_quantctl() {
   local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]}
   local before=${COMP_WORDS[COMP_CWORD-1]} flags='@FLAGS' values='' how=(-f)
@@ -44,13 +44,13 @@ _quantctl() {
 }
 _quantctl "$@"
 """
-# `names`: "-o", "--output", and without dashes what is no flag. `value`:
-# "FILE", or empty. `more`: it may be given again.
+# An option, argument or command of a help page. `names`: "-o" and "--output", or
+# a name without dashes. `value`: "FILE", or empty. `more`: it may be repeated.
 Entry = collections.namedtuple("Entry", "names value about more is_flag")
 
 
 def words_of(entry):
-  """What it takes, where its description ends with that: "..: a, b or c"."""
+  """The legal values of an option whose description ends with ": a, b or c"."""
   about = re.sub(r" (\(default \S+\)|\[\$\w+\])", "", entry.about)
   words = re.split(", | or ", about.rpartition(": ")[2])
   legal = all(re.fullmatch(r"[\w.@+:-]+", word) for word in words)
@@ -58,7 +58,7 @@ def words_of(entry):
 
 
 def read(text):
-  """The description of a help page, its usage, its entries, and what follows."""
+  """The description, usage, entries and remaining text of a help page."""
   head, mark, foot = re.split("(\nWhere the work is done:|\nExamples:)\n", text)
   entries, lines = [], head.splitlines()
   for line, after in zip(lines, lines[1:] + [""]):

@@ -128,8 +128,8 @@ int CodeOf(const absl::Status& status) {
 void Explain(const Options& options, int code, const absl::Status& status) {
   fmt::print(stderr, "{} {}\n", Painted(stderr, Colour::kRed, "quantctl:"),
              std::string(status.message()));
-  // Only these exit codes come from servers. The status code alone does not
-  // tell: a full disk and a busy server have the same.
+  // Only these exit codes come from servers. The status code does not
+  // distinguish a full disk from a busy server.
   if (code != kUnreachable && code != kRefused && code != kPartly) return;
   switch (status.code()) {
     case absl::StatusCode::kUnauthenticated:

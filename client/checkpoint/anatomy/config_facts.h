@@ -11,8 +11,8 @@
 
 namespace quantd::checkpoint {
 
-// Numbers of the model. If the configuration nests several models, they are
-// those of the language model.
+// Facts about the model, or about the language model if the configuration nests
+// several models.
 struct ConfigFacts {
   // 0: unknown, or the model has an encoder and a decoder.
   int64_t layers = 0;

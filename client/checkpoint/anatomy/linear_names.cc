@@ -26,8 +26,8 @@ constexpr std::string_view kLinear =
 constexpr std::string_view kHolderWords[] = {
     "attn",  "attention", "Attention", "mlp",   "ffn",   "feed",
     "Dense", "expert",    "moe",       "mixer", "mamba", "ssm"};
-// Further such modules, by their whole names: BERT's, lists of layers, short
-// convolutions.
+// Whole names of further modules that contain linear layers: BERT's, lists of
+// layers, short convolutions.
 constexpr std::string_view kHolders =
     " ff self output intermediate layers layer h blocks block conv att"
     " albert_layers temporal_block attentions ";

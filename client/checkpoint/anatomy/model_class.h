@@ -1,5 +1,5 @@
-// The kind of model that a configuration names. The layers that engines support
-// quantized are known only for known kinds.
+// Determines the kind of a model from its configuration. For unknown kinds it
+// is not known which layers engines support quantized.
 #ifndef QUANTD_CLIENT_CHECKPOINT_ANATOMY_MODEL_CLASS_H_
 #define QUANTD_CLIENT_CHECKPOINT_ANATOMY_MODEL_CLASS_H_
 

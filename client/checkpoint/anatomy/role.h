@@ -70,8 +70,9 @@ class Roles {
   const ModelClass& model_class() const { return class_; }
 
  private:
-  // Position of the language model in a model with towers: under a name such as
-  // "language_model", under "thinker.model", or in a list of kLayerLists.
+  // The position of the language model in a model with towers: under a name
+  // such as "language_model", under "thinker.model", or in a list of
+  // kLayerLists.
   enum class Place : uint8_t { kEverywhere, kNamed, kThinker, kLayers };
 
   // Whether the module belongs to one of nested_towers_.

@@ -29,8 +29,8 @@ TensorStorage StorageOf(const safetensors::Tensor& tensor);
 
 // Whether a plain model may also have a tensor like this companion.
 bool IsCommon(const safetensors::Tensor& tensor);
-// Whether decoding a weight does not need this part: a scale of its input or
-// output, or its shape.
+// Whether decoding a weight can ignore this part: an input or output scale, or
+// the shape.
 bool IsSpareBeside(std::string_view part);
 // Whether a tensor of that name is a scale of the KV cache.
 bool IsCacheScale(std::string_view name);

@@ -11,9 +11,9 @@
 
 namespace quantd::checkpoint {
 
-// INVALID_ARGUMENT if such a file is a shard that is missing from the index:
-// its tensors have the names of other layers of the model. Other files, such as
-// MTP heads or weights in another form, are common and get a note each.
+// INVALID_ARGUMENT if the index lacks a shard: a file has tensors with the
+// names of other layers of the model. Other files, such as MTP heads or weights
+// in another form, are common; a note is added for each.
 absl::Status CheckStrays(const Model& model, std::vector<std::string>* notes);
 
 }  // namespace quantd::checkpoint

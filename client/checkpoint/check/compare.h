@@ -25,7 +25,7 @@ struct TensorDifference {
   int64_t cols = 0;
   std::optional<WeightFormat> format_a = {};  // nullopt: not quantized
   std::optional<WeightFormat> format_b = {};
-  // Sum of squares of a. `noise` is that of a - b.
+  // Sums of squares: of a (signal) and of a - b (noise).
   double signal = 0;
   double noise = 0;
   // signal / noise in dB: +infinity if the tensors are equal, -infinity if only

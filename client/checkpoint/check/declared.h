@@ -20,7 +20,7 @@ namespace quantd::checkpoint {
 inline constexpr char kConfigFile[] = "config.json";
 inline constexpr char kModelOptFile[] = "hf_quant_config.json";
 
-// Returns nullptr if `object` is not an object or has no such member.
+// Returns nullptr if `object` is not an object or has no member `key`.
 const Json* Member(const Json* object, std::string_view key);
 // Returns nullopt if `value` is nullptr or not a string.
 std::optional<std::string> TextOf(const Json* value);
@@ -66,8 +66,8 @@ class Declared {
   const ModuleList& ignored() const { return ignored_; }
   // Modules that hf_quant_config.json excludes.
   const ModuleList& excluded() const { return excluded_; }
-  // The algorithm of the module, such as "NVFP4", or else of all weights. It is
-  // from the file that engines read first; "" if that names none.
+  // The algorithm of the module, such as "NVFP4", or else of all weights. Reads
+  // the file that engines read first; "" if it names no algorithm.
   std::string AlgorithmOf(std::string_view module) const;
   // Whether engines require an input scale of the weight in the file.
   bool NeedsInputScale(const StoredWeight& weight) const;

@@ -156,8 +156,8 @@ absl::Status GuessScales(const Model& model, Guess* guess) {
   return absl::OkStatus();
 }
 
-// Reads the global scale. If it would imply an impossibly large weight, it is
-// taken as a divisor instead of a multiplier or vice versa.
+// Reads the global scale. If a multiplier would imply an impossibly large
+// weight, it is read as a divisor, and vice versa.
 absl::Status GuessGlobal(const Model& model, const ModelTensor& t, Global rule,
                          Guess* guess) {
   const Global want = guess->weight.layout->global;

@@ -16,7 +16,7 @@ class ModuleList {
  public:
   enum class Rule {
     kExactOrRegular,  // compressed-tensors: names, or "re:" and an expression
-    kGlobs,           // ModelOpt: * stands for anything
+    kGlobs,           // ModelOpt: * matches any text
     kPrefixes,        // transformers' FP8 and MXFP4: all below the module, and
                       // modules whose names have that ending
   };

@@ -25,7 +25,7 @@ struct Difference {
   double power = 0;        // sum of y * y
   int64_t pieces = 0;      // pieces of rows that were examined
   int64_t wrong = 0;       // pieces that are mostly noise
-  int64_t wrong_rows = 0;  // rows with such a piece
+  int64_t wrong_rows = 0;  // rows with a wrong piece
   int64_t rows = 0;
   int64_t first_wrong_row = -1;
   // Set for a quantized weight only.
@@ -53,7 +53,7 @@ struct Readings {
   // dialect's own reading is tried first.
   std::optional<Reading> right;
   Difference own;       // difference under the dialect's own reading
-  size_t compared = 0;  // experts compared; 0: the original has no such weight
+  size_t compared = 0;  // experts compared; 0: the original lacks the weight
   std::string wrong;    // the expert that differs most
   size_t wrongs = 0;    // experts that differ from the original
 };

@@ -15,12 +15,12 @@
 namespace quantd::checkpoint {
 
 // The cell of a code reaches halfway to the neighbouring codes, times the
-// scale; the largest code's cell has no upper end. Rounding to nearest leaves
-// every number in the cell of its code. With a wrong scale, numbers are outside
-// one end of their cells; with wrong codes, outside both. Encoders that choose
-// scales differently (4over6, mean square error, clipping) still round to
-// nearest. Encoders that choose codes differently, such as GPTQ, are judged by
-// the noise of the whole weight.
+// scale. The cell of the largest code has no upper end. Rounding to nearest
+// puts every number into the cell of its code. A wrong scale puts numbers
+// beyond one end of their cells, and wrong codes put them beyond both ends.
+// Encoders that choose scales differently (4over6, mean square error, clipping)
+// still round to nearest. Encoders that choose codes differently, such as GPTQ,
+// are judged by the noise of the whole weight.
 class Rounding {
  public:
   // `values` must outlive this, and must Read the same rows before each Add.

@@ -14,8 +14,7 @@ namespace quantd::checkpoint {
 
 class RowSample {
  public:
-  // All rows are read if the model has at most this many bytes, which takes
-  // seconds.
+  // Models with at most this many bytes are read in full, which takes seconds.
   static constexpr double kMostNumbers = 1 << 30;
   // The least rows that are read of each weight.
   static constexpr int64_t kLeastRows = 16;

@@ -34,9 +34,9 @@ struct Conversion {
   Service* service = nullptr;  // may be nullptr if no weight is quantized
   Pace pace = {};
   bool statistics = false;
-  // Receives the number of input bytes just finished, including those of
-  // earlier processes. `done` receives each finished group. Only one thread at
-  // a time calls them.
+  // `progress` receives the number of input bytes just finished, also of those
+  // that an earlier process converted. `done` receives each finished group. One
+  // thread at a time calls either of them.
   std::function<void(size_t bytes)> progress = {};
   std::function<void(const GroupDone&)> done = {};
 };

@@ -117,8 +117,7 @@ void AddFused(const std::vector<std::string>& all,
 struct Core {
   std::string text;
   bool bounded = false;  // a dot must precede the text
-  // matches names that continue with a dot after the text, instead of names
-  // that end with it
+  // Whether a dot must follow the text. Otherwise the name must end with it.
   bool below = false;
 };
 
@@ -169,8 +168,8 @@ class Cover {
  private:
   static constexpr char kEnd = '\0';
 
-  // The shortest core that ends with the word before `end` and matches none of
-  // the other names; empty if every such core does.
+  // The shortest core that ends with the word before `end` and matches no other
+  // name. Its text is empty if every core matches another name.
   Core Ending(const Parts& words, size_t end, size_t number, bool below) {
     for (size_t i = end; i-- > 0;) {
       if (IsNumber(words[i])) continue;

@@ -164,10 +164,10 @@ absl::Status CheckOutput(const Model& in, const std::string& out) {
   for (fs::recursive_directory_iterator i(out, error), end; !error && i != end;
        i.increment(error)) {
     if (!interrupted) {
-      return absl::AlreadyExistsError(
-          fmt::format("cannot write {}: it is neither empty nor an unfinished "
-                      "conversion; name another directory, or remove this one",
-                      out));
+      return absl::AlreadyExistsError(fmt::format(
+          "cannot write {}: it has files that are not from an unfinished "
+          "conversion; name another directory, or remove this one",
+          out));
     }
     std::error_code gone;
     if (!i->is_symlink(gone)) continue;

@@ -154,8 +154,8 @@ class Writer {
     return Put(*piece.weight, i, 0, bytes);
   }
 
-  // Writes the global scale. Takes it from the result in the form of the
-  // profile's library; TransformerEngine only gives the amax.
+  // Writes the global scale. The result has it in the form of the profile's
+  // library. TransformerEngine has only an amax, from which it is computed.
   absl::Status GlobalPart(const Piece& piece, size_t i, const Result& result) {
     for (const TensorKind kind :
          {TensorKind::kRowwiseGlobalScale, TensorKind::kRowwiseGlobalDivisor}) {

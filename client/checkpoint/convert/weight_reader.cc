@@ -13,8 +13,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-// The largest bit pattern under `mask`, which removes the sign. It is that of
-// the largest magnitude.
+// The bits of the number with the largest magnitude. `mask` removes the sign.
 template <typename Bits>
 Bits LargestBits(absl::Span<const std::byte> bytes, Bits mask) {
   Bits most = 0;

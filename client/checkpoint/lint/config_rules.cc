@@ -224,7 +224,7 @@ class ConfigRules : public Rules {
     }
     if (!model_.has_config()) {
       Find("config", kConfigFile,
-           "it is missing, so engines know neither the model nor its "
+           "it is missing, so engines do not know the model and its "
            "quantization",
            kAbsent);
       return;

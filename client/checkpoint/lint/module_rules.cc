@@ -116,9 +116,9 @@ class ModuleRules : public Rules {
       if (name.ends_with(".bias")) {
         const std::string owner = name.substr(0, name.size() - 5);
         const auto weight = all_.find(owner + ".weight");
-        const bool turned = architecture_.IsTurned(owner);
+        const bool transposed = architecture_.IsTransposed(owner);
         if (weight != all_.end() && weight->second.size() == 2 &&
-            shape.size() == 1 && !turned && shape[0] != weight->second[0]) {
+            shape.size() == 1 && !transposed && shape[0] != weight->second[0]) {
           Shape(name, shape, {weight->second[0]}, "to fit its weight");
         }
       }

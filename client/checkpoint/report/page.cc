@@ -184,10 +184,10 @@ class Page {
   void Heat() {
     if (r_.heat.empty()) return;
     Put("<section id=\"heat\"><h2>SQNR by layer and module</h2>\n<p>In dB; "
-        "higher is closer to the original, and 6 dB more halve the error. Of "
-        "experts the worst is shown. The usual SQNR is what a format reaches "
-        "with normally distributed values.</p>\n<div class=\"wide\"><table "
-        "class=\"heat\"><thead><tr><th>layer</th>");
+        "higher is closer to the original, and 6 dB more halve the error. For "
+        "experts, the worst one is shown. The usual SQNR is what a format "
+        "reaches with normally distributed values.</p>\n<div "
+        "class=\"wide\"><table class=\"heat\"><thead><tr><th>layer</th>");
     for (const std::string& column : r_.heat_columns) {
       const size_t dot = column.rfind('.');
       if (dot == std::string::npos) {

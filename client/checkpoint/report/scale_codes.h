@@ -29,8 +29,8 @@ struct ScaleCodes {
   uint64_t total() const;
   // The median code.
   int median() const;
-  // The share of codes that are zero. subnormal_share() is that of subnormal
-  // codes, which have lower precision; only E4M3 has them.
+  // The shares of codes that are zero and of subnormal codes. Subnormal codes
+  // have lower precision; only E4M3 has them.
   double zero_share() const;
   double subnormal_share() const;
 };

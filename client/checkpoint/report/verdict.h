@@ -12,8 +12,8 @@
 
 namespace quantd::checkpoint {
 
-// The usual SQNR of a format: what it reaches with normally distributed
-// numbers, as measured. Weights of models are within a few dB of it.
+// The usual SQNR of a format, measured with normally distributed numbers.
+// Weights of models are within a few dB of it.
 double UsualDb(WeightFormat format);
 // The usual SQNR between two compared weights, whose errors add up. If neither
 // is quantized, one may have been decoded from any format, so the coarsest is

@@ -1,5 +1,5 @@
-// Handles files of `quantctl quantize` in the commands for models. Such files
-// have a layout of their own, which is not a dialect.
+// Handles files of `quantctl quantize` in the commands for models. Their layout
+// is not one of the dialects.
 #ifndef QUANTD_CLIENT_QUANTCTL_MODELS_OWN_FILE_H_
 #define QUANTD_CLIENT_QUANTCTL_MODELS_OWN_FILE_H_
 

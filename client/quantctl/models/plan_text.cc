@@ -180,7 +180,8 @@ bool HasAutoencoder(const Model& model) {
                      });
 }
 
-// Recommends commands of engines with good results for such models.
+// Recommends commands of engines that had good results with models of this
+// kind.
 std::string RecommendationOf(const Model& model, const ConversionPlan& plan,
                              const std::string& out) {
   std::string text;

@@ -169,8 +169,8 @@ TEST_F(PlannerTest, RefusesUnknownPairsAndListsTheKnownOnes) {
   const auto other = Plan({.profile = Profile::kModelopt047});
   ASSERT_FALSE(other.ok());
   EXPECT_THAT(std::string(other.status().message()),
-              AllOf(HasSubstr("--profile: expected a profile whose nvfp4 is "
-                              "what compressed-tensors stores"),
+              AllOf(HasSubstr("--profile: expected a profile that writes nvfp4 "
+                              "as compressed-tensors stores it"),
                     HasSubstr("got modelopt@0.47")));
   EXPECT_THAT(Plan({.profile = Profile::kTe}), IsOk());
 }

@@ -42,7 +42,7 @@ TEST_F(Convert, NeverWritesIntoTheModel) {
   WriteFile(At("full/precious"), "1");
   const Outcome full = RunServed({"convert", At("m"), At("full")});
   EXPECT_EQ(full.code, 7);
-  EXPECT_THAT(full.err, HasSubstr("neither empty nor"));
+  EXPECT_THAT(full.err, HasSubstr("it has files that are not"));
   WriteFile(At("file"), "1");
   EXPECT_EQ(RunServed({"convert", At("m"), At("file")}).code, 7);
   EXPECT_EQ(ReadFile(At("file")), "1");

@@ -190,8 +190,8 @@ class EngineRules : public Rules {
     const std::string there = NameThere(module);
     if (there == module || !list.Names(module) || list.Names(there)) return;
     Find("list-prefix", module,
-         fmt::format("{} has the name of the file, but in transformers 5 it is "
-                     "{}; an expression like re:.*{}$ matches both",
+         fmt::format("{} names it as the file does, but transformers 5 names "
+                     "it {}; an expression like re:.*{}$ matches both",
                      of, there, SplitModule(module).leaf),
          of);
   }

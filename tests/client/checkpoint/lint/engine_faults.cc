@@ -118,13 +118,14 @@ std::vector<Fault> EngineFaults() {
        },
        "up_proj: it is not quantized, but missing in the list"},
       {"list-prefix", ct, ExactTower,
-       "in transformers 5 it is model.vision_tower.encoder.layers.0.mlp.fc1"},
+       "transformers 5 names it model.vision_tower.encoder.layers.0.mlp.fc1"},
       {"list-prefix", ct, ExactNames,
-       "language_model.lm_head: the list of modules that are not quantized has "
-       "the name of the file, but in transformers 5 it is lm_head"},
+       "language_model.lm_head: the list of modules that are not quantized "
+       "names "
+       "it as the file does, but transformers 5 names it lm_head"},
       {"list-prefix", ct, ExactTargets,
-       "config_groups.group_0 has the name of the file, but in transformers 5 "
-       "it is model.language_model.layers.0.self_attn.k_proj"},
+       "config_groups.group_0 names it as the file does, but transformers 5 "
+       "names it model.language_model.layers.0.self_attn.k_proj"},
       {"ignore-list", ct, NoHead,
        "lm_head: the head is tied to the embeddings and in no file"},
       {"no-target", ct, HeadOfNoTarget,

@@ -200,7 +200,7 @@ std::vector<Fault> FileFaults() {
          WriteFile(path, R"({"rope_scaling": {"factor": NaN},)" +
                              ReadFile(path).substr(1));
        }},
-      {"config", ct, none, "it is missing, so engines know neither the model",
+      {"config", ct, none, "it is missing, so engines do not know the model",
        false,
        [](const std::string& at) {
          std::filesystem::remove(at + "/config.json");

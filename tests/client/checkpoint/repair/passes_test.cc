@@ -77,7 +77,7 @@ TEST_F(RepairPassesTest, KeepsExistingFilesWhereAPassWrites) {
   const auto outcome = RepairInPasses(model, &original, *plan, At("mended"));
   EXPECT_FALSE(outcome.ok());
   EXPECT_THAT(std::string(outcome.status().message()),
-              HasSubstr("mended.next: it is neither empty nor"));
+              HasSubstr("mended.next: it has files that are not"));
   EXPECT_EQ(ReadFile(At("mended.next/mine")), "x");
   EXPECT_THAT(Model::Open(At("mended")), IsOk());
 }

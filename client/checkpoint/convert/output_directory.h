@@ -24,8 +24,9 @@ namespace quantd::checkpoint {
 // Checks that `in` may be converted into `out`: a directory that does not
 // exist, is empty, or holds an interrupted conversion, and that is not the
 // input directory or inside it. If the model is a single file, `out` may be
-// another .safetensors file. ALREADY_EXISTS if the user could remove the
-// content of `out`, else INVALID_ARGUMENT. Writes nothing.
+// another .safetensors file. Returns ALREADY_EXISTS if other files are in
+// the way, which the user could remove, and INVALID_ARGUMENT if `out` is the
+// wrong place. Writes nothing.
 absl::Status CheckOutput(const Model& in, const std::string& out);
 
 // Write and Read may be called by several threads at once.

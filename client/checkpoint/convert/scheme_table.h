@@ -13,16 +13,16 @@ namespace quantd::checkpoint {
 struct SchemeRow {
   WeightFormat format;
   std::string_view name;  // name of the group in compressed-tensors
-  std::string_view
-      weights_only;  // the group's name if inputs are not quantized
+  // The group's name if inputs are not quantized.
+  std::string_view weights_only;
   int bits = 0;
   std::string_view strategy;
   int group_size = 0;  // 0: none
   std::string_view scale_type;
-  // Values of "format" in compressed-tensors. The first is the one that is
-  // written, here and in `algorithms`, which are values of ModelOpt's
-  // quant_algo.
+  // Values of "format" in compressed-tensors; convert writes the first.
   std::vector<std::string_view> file_formats;
+  // Values of quant_algo in ModelOpt; convert writes the first, except for
+  // NVFP4 weights whose inputs are not quantized.
   std::vector<std::string_view> algorithms;
 };
 // Returns nullptr if neither library has the format.

@@ -16,11 +16,9 @@
 #include <variant>
 
 #include "absl/time/time.h"
+#include "server/observe/log_level.h"
 
 namespace quantd {
-
-// Severity of a line, numbered as in spdlog.
-enum class LogLevel { kDebug = 1, kInfo, kWarn, kError, kOff = 6 };
 
 enum class LogFormat { kText, kJson };
 

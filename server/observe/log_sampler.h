@@ -16,7 +16,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "server/observe/log.h"
+#include "server/observe/log_level.h"
 
 namespace quantd {
 

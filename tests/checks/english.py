@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 
-LIMITS = {"opening": 0, "pronoun": 0, "phrase": 0, "long sentence": 12}
+LIMITS = {"opening": 0, "pronoun": 0, "phrase": 0, "long sentence": 0}
 OPENING = re.compile(
     r"(Of|As|Which|That|Who|Whoever|Whose|Where|Wherever|Likewise|The same)\b(?! is\b)")
 PRONOUN = re.compile(r"\b(he|his|him|himself|whoever|whomever)\b", re.I)

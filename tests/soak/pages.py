@@ -57,24 +57,16 @@ def fault_page(result):
     done = [r for r in rows if r["result"] != "skipped"]
     lines = [
         "# Faults", "",
-        "`tests/soak/fault.sh NAME` makes one happen; `tests/soak/fault.sh "
-        "--all --json tests/soak/results/faults.json --page "
-        "tests/soak/results/FAULTS.md` wrote this page. "
-        "[faults.toml](../faults.toml) says what is done and what is "
-        "accepted.", "",
+        "`tests/soak/fault.sh` with `--page` wrote this page. "
+        "tests/soak/README.md explains the columns.", "",
+        "<!-- faults: generated -->", "",
         f"{result['machine']}, Linux {result['kernel']}, commit "
         f"{result['commit']}, {result['date']}; the failing device is "
         f"{result['device']}.", "",
-        f"{len(done)} of {len(rows)} faults happened here: "
+        f"{len(done)} of {len(rows)} faults were made: "
         f"{sum(r['calls'] for r in done)} calls, "
         f"{sum(r['failed'] for r in done)} failed, "
-        f"{sum(r['wrong'] for r in done)} wrong answers. Times are from the "
-        "fault until something says so (a log line, a metric, health, an exit "
-        "code, or the first call that had to wait for more than 0.3 s and is "
-        "through), and from its end until calls are served as before; a dash "
-        "in the first column is a fault that nobody is to notice. Slowest is "
-        "the longest that a call of the SDK took, its own retries included.",
-        ""]
+        f"{sum(r['wrong'] for r in done)} wrong answers.", ""]
     for kind in dict.fromkeys(r["class"] for r in rows):
         lines += [f"## {kind.capitalize()}", "",
                   "| fault | detected | recovered | slowest | calls | failed | "
@@ -101,7 +93,7 @@ def fault_page(result):
                          f"{seconds(row['slowest_s'])} | {row['calls']} | "
                          f"{failed} | {row['wrong']} |")
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join(lines + ["<!-- end of faults -->", ""])
 
 
 def compact(result):
@@ -151,19 +143,22 @@ def soak_page(result):
     quiet = result["quiet"]
     lines = [
         "# A soak", "",
+        "`tests/soak/run.sh` with `--results` wrote this page and "
+        "[soak.json](soak.json). tests/soak/README.md explains the tables.",
+        "", "<!-- soak: generated -->", "",
         f"`tests/soak/run.sh {result['seconds'] / 3600:.2g} --pace "
-        f"{result['pace']:g}` wrote this page and [soak.json](soak.json). {result['machine']}, which other work "
-        f"shared; Linux {result['kernel']}, commit {result['commit']}, "
-        f"{result['date']}; devices: {result['device']}.", "",
-        f"In {result['seconds'] / 60:.0f} minutes "
-        f"{sum(result['faults'].values())} faults and {calls} calls: {right} "
-        f"answered with the bytes that were computed in process, {wrong} with "
-        f"others, {refused} refused or given up as they were meant to be, "
+        f"{result['pace']:g}` on a machine that other work shared: "
+        f"{result['machine']}, Linux {result['kernel']}, commit "
+        f"{result['commit']}, {result['date']}, devices {result['device']}.",
+        "",
+        f"{result['seconds'] / 60:.0f} minutes, "
+        f"{sum(result['faults'].values())} faults, {calls} calls: {right} "
+        f"right, {wrong} wrong, {refused} refused or cancelled on purpose, "
         f"{failed} failed. At each of {len(quiet)} pauses the ledgers were "
-        "empty and the servers' metrics " +
-        ("did not all agree with" if
+        "empty, and the servers' metrics " +
+        ("did not always match" if
          any("counts" in text for text in result["complaints"]) else
-         "agreed to the last call with") + " the counts of the clients.", "",
+         "matched") + " the clients' counts.", "",
         "| client | kind | calls | right | wrong | failed, by code |",
         "| --- | --- | ---: | ---: | ---: | --- |"]
     for name, counts in result["clients"].items():
@@ -173,17 +168,14 @@ def soak_page(result):
                                   count["failed"].items())
                 lines.append(f"| {name} | {kind} | {count['started']} | "
                              f"{count['right']} | {count['wrong']} | {codes} |")
-    lines += ["", "| went wrong | times |", "| --- | ---: |"]
+    lines += ["", "| fault | times |", "| --- | ---: |"]
     lines += [f"| {name} | {n} |" for name, n in
               sorted(result["faults"].items())]
     lines += [f"| {name} | left out |"
               for name in result["not_here"]]
-    lines += ["", "Memory, descriptors and threads while nobody called, at the "
-              "first pause, in the middle, and at the last; growth is of the "
-              "second half, medians of its first and of its last third, of "
-              "what servers say is in use of their heaps, and of anonymous "
-              f"memory of clients, without what pools hold; {result['most_growth_kib']} KiB are "
-              "accepted.", "",
+    lines += ["", "Memory, descriptors and threads at the first, the middle "
+              "and the last pause. At most "
+              f"{result['most_growth_kib']} KiB of growth are accepted.", "",
               "| process | MiB | growth, KiB | descriptors | threads |",
               "| --- | --- | ---: | --- | --- |"]
     for name, grown in result["growth_kib"].items():
@@ -201,4 +193,4 @@ def soak_page(result):
     if result["complaints"]:
         lines += ["Not accepted:", ""]
         lines += [f"- {text}" for text in result["complaints"]] + [""]
-    return "\n".join(lines)
+    return "\n".join(lines + ["<!-- end of soak -->", ""])

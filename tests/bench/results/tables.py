@@ -102,10 +102,10 @@ def source(results):
 
 
 def gpu_table(rows, variants):
-  """The rows that are variants of others, or those that are not; each once."""
-  header = ["variant", "of"] if variants else ["row", "ceiling"]
+  """The rows that are variants of other rows, or all other rows."""
+  header = ["variant", "base row"] if variants else ["row", "ceiling"]
   for shape in SHAPES:
-    header += [f"{shape}, us", "speed of the other" if variants else "TB/s",
+    header += [f"{shape}, us", "speed of base" if variants else "TB/s",
                "of ceiling"]
   lines = []
   for name in dict.fromkeys(
@@ -127,11 +127,11 @@ def gpu():
   return (f"{source(bench)}, bf16:\n\n"
           f"{gpu_table(bench['rows'], False)}\n"
           f"{gpu_table(bench['rows'], True)}\n"
-          "From the first kernel's start to the last one's end, amax computed "
-          f"and rowwise NVFP4 made of {latency['shape']}:\n{time(latency)} us in "
-          f"{latency['launches']} launches, {number(latency, 'graph_us', 1)} us "
-          "as a graph. A job waits for the device "
-          f"{'once' if waits == 1 else f'{waits} times'}.\n")
+          f"Computing the amax and rowwise NVFP4 of {latency['shape']} takes "
+          f"{time(latency)} us in {latency['launches']} launches,\nfrom the "
+          "first kernel's start to the last one's end, and "
+          f"{number(latency, 'graph_us', 1)} us as a graph. The host waits "
+          f"for the device {waits} times.\n")
 
 
 def cpu():
@@ -147,7 +147,7 @@ def cpu():
         number(find(large["rows"], name=name, isa="avx512"), "ratio"),
     ])
   header = ["", f"{small['cores']} cores, SSE2", f"{small['cores']} cores, AVX2",
-            "AVX2 of numpy", f"{large['cores']} cores, AVX-512"]
+            "AVX2 / numpy", f"{large['cores']} cores, AVX-512"]
   return (f"{small['cores']} cores: {source(small)}. "
           f"{large['cores']} cores: {source(large)}.\n\n"
           + table(header, ["---"] + ["---:"] * 4, lines))
@@ -198,7 +198,7 @@ def memory():
 
 
 def figures():
-  """The ones that matter, for the front page."""
+  """The main figures, for the front page."""
   bench, state = read("h200/gpu_bench.json"), read("h200/gpu.json")
   small = read("cpu/cpu_bench.json")
   numpy, rpc = read("cpu/cpu_numpy.json"), read("cpu/rpc_bench.json")
@@ -273,7 +273,7 @@ PUBLISHED = HERE / "../../ecosystem/published"
 
 
 def published():
-  """Each published model, and what a conversion of it comes to."""
+  """Each published model and the result of its conversion."""
   lines = []
   for row in json.loads((PUBLISHED / "results.json").read_text()):
     how = [f"{row['dialect']} {row['format']}", *row["also"]]
@@ -288,8 +288,8 @@ def published():
                   f"{row['bytes'] / 1e9:,.1f}", ", ".join(how), *outcome,
                   "<br>".join(row["otherwise"]).replace("|", "\\|")])
   return table(["model", "tensors in files", "GB", "converted to", "quantized",
-                "matrices left", "other tensors", "left, and named so",
-                "not as expected"],
+                "matrices left", "other tensors", "kinds of matrices left",
+                "differences"],
                ["---", "---:", "---:", "---", "---:", "---:", "---:", "---",
                 "---"], lines)
 

@@ -1,5 +1,5 @@
 // Sizes of all inputs and outputs. The numbers are worked out by hand from the
-// rules of kernels/plan/FORMATS.md.
+// rules of proto/BYTES.md.
 #include "tests/kernels/plan/plan_tensors.h"
 
 namespace quantd {
@@ -166,7 +166,7 @@ TEST(SizesTest, Maxima) {
   check("3 (0 4 8 12)", "3 (0 4 8 12)");
 }
 
-// Empty tensors have the shapes that the formulas of FORMATS.md give.
+// Empty tensors have the shapes that the formulas of proto/BYTES.md give.
 TEST(SizesTest, ShapesOfEmptyTensors) {
   const auto swizzled = [](QuantizeOptions& o) {
     o.form.scale_layout = Layout::kSwizzled;

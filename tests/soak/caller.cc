@@ -287,7 +287,7 @@ int main(int argc, char** argv) {
   app.add_option("--attempts", flags.attempts, "times a call is tried");
   app.add_option("--deadline-ms", flags.deadline_ms, "of each call");
   app.add_option("--dead-peer-ms", flags.dead_peer_ms,
-                 "until a silent connection is given up");
+                 "time until a silent connection counts as lost");
   app.add_option("--reconnect-every", flags.reconnect_every,
                  "calls of a thread until it connects anew; 0: never");
   app.add_option("--counts", flags.counts, "the file of counts");

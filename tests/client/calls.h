@@ -55,8 +55,8 @@ inline Scripted Busy(uint32_t delay_ms, std::string pushback = "") {
   return s;
 }
 
-// Limit in seconds for what need not wait, on a busy machine; wrong waits take
-// longer.
+// Upper limit in seconds for a step that need not wait, on a busy machine. A
+// wrong wait takes longer.
 constexpr double kAtOnce = 15;
 
 inline double Seconds(std::chrono::steady_clock::time_point since) {

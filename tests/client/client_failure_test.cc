@@ -1,4 +1,4 @@
-// The SDK when calls fail, hang or are cancelled.
+// Tests of the SDK when calls fail, hang or are cancelled.
 #include <future>
 #include <thread>
 
@@ -11,7 +11,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using testing::HasSubstr;
 
-TEST(Retry, UnavailableIsSentAgain) {
+TEST(Retry, ResendsUnavailable) {
   FakeServer server;
   const auto client = Connect(server.target());
   Input in({64, 1024});
@@ -23,7 +23,7 @@ TEST(Retry, UnavailableIsSentAgain) {
   EXPECT_EQ(server.calls(), 3);
 }
 
-TEST(Retry, UnavailableEndsAfterMaxAttempts) {
+TEST(Retry, StopsAfterMaxAttempts) {
   FakeServer server;
   const auto client = Connect(server.target());
   Input in({1, 16});
@@ -36,7 +36,7 @@ TEST(Retry, UnavailableEndsAfterMaxAttempts) {
   EXPECT_TRUE(GetRetryHint(result.status()).has_value());
 }
 
-TEST(Retry, BusyWaitsAsLongAsToldAndThenSucceeds) {
+TEST(Retry, WaitsForThePushbackThenSucceeds) {
   FakeServer server;
   const auto client = Connect(server.target());
   Input in({1, 16});
@@ -48,7 +48,7 @@ TEST(Retry, BusyWaitsAsLongAsToldAndThenSucceeds) {
   EXPECT_GE(times[2] - times[1], milliseconds(150));
 }
 
-TEST(Retry, BusyIsTheAnswerWhenTheDeadlineIsTooClose) {
+TEST(Retry, ReturnsBusyIfThePushbackExceedsTheDeadline) {
   FakeServer server;
   const auto client = Connect(server.target());
   Input in({1, 16});
@@ -63,7 +63,7 @@ TEST(Retry, BusyIsTheAnswerWhenTheDeadlineIsTooClose) {
   EXPECT_EQ(GetServerError(result.status())->reason, ErrorReason::kBusy);
 }
 
-TEST(Retry, NegativePushbackMeansNever) {
+TEST(Retry, NegativePushbackPreventsRetry) {
   FakeServer server;
   const auto client = Connect(server.target());
   Input in({1, 16});
@@ -74,7 +74,7 @@ TEST(Retry, NegativePushbackMeansNever) {
   EXPECT_EQ(server.calls(), 1);
 }
 
-TEST(Retry, OtherCodesAreFinal) {
+TEST(Retry, DoesNotRetryOtherCodes) {
   FakeServer server;
   const auto client = Connect(server.target());
   Input in({1, 16});
@@ -91,7 +91,7 @@ TEST(Retry, OtherCodesAreFinal) {
   }
 }
 
-TEST(Retry, ACancellationFromElsewhereIsRetried) {
+TEST(Retry, RetriesACancellationByAProxy) {
   FakeServer server;
   const auto client = Connect(server.target());
   Input in({1, 16});
@@ -101,7 +101,7 @@ TEST(Retry, ACancellationFromElsewhereIsRetried) {
   EXPECT_EQ(result->attempts(), 2);
   server.Script({Failure(grpc::StatusCode::UNKNOWN, "Stream removed")});
   EXPECT_THAT(client->Quantize(in.desc, in.data, Nvfp4()), IsOk());
-  // A CANCELLED of the service itself is kept.
+  // A CANCELLED with the service's own detail is final.
   Scripted own = Failure(grpc::StatusCode::CANCELLED);
   own.detail.emplace();
   own.detail->set_reason(v1::ErrorDetail::REASON_CANCELLED);
@@ -110,11 +110,12 @@ TEST(Retry, ACancellationFromElsewhereIsRetried) {
               StatusIs(absl::StatusCode::kCancelled));
 }
 
-TEST(Retry, AnAnswerBeforeAResetIsTheAnswer) {
+TEST(Retry, UsesTheStatusSentBeforeAReset) {
   FakeServer server;
   const auto client = Connect(server.target());
   Input in({1, 16});
-  // HAProxy does this to a client that is still sending.
+  // HAProxy resets the stream after an early answer while the client is still
+  // sending.
   Scripted reset = Busy(1, "2");
   reset.code = grpc::StatusCode::CANCELLED;
   reset.detail_code = grpc::StatusCode::RESOURCE_EXHAUSTED;
@@ -129,7 +130,7 @@ TEST(Retry, AnAnswerBeforeAResetIsTheAnswer) {
               StatusIs(absl::StatusCode::kUnknown));
 }
 
-TEST(Retry, CanBeSwitchedOff) {
+TEST(Retry, CanBeDisabled) {
   FakeServer server;
   const auto client = Connect(server.target(), {.retry = {.max_attempts = 1}});
   Input in({1, 16});
@@ -141,7 +142,7 @@ TEST(Retry, CanBeSwitchedOff) {
   EXPECT_EQ(server.calls(), 2);
 }
 
-TEST(Errors, HaveTheServersMessage) {
+TEST(Errors, ContainTheServersMessage) {
   FakeServer server;
   const auto client = Connect(server.target());
   Input in({1, 16});
@@ -170,7 +171,7 @@ TEST(Errors, HaveTheServersMessage) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("r-17"));
 }
 
-TEST(Errors, SayThatNoServerListens) {
+TEST(Errors, NameAServerThatDoesNotListen) {
   const auto client = Connect("127.0.0.1:1");
   Input in({1, 16});
   const auto start = steady_clock::now();
@@ -182,7 +183,7 @@ TEST(Errors, SayThatNoServerListens) {
   EXPECT_EQ(GetRequestId(result.status()), "");
 }
 
-TEST(Deadline, EndsACallThatHangs) {
+TEST(Deadline, EndsAHangingCall) {
   FakeServer server;
   const auto client = Connect(server.target());
   Input in({512, 1024});
@@ -198,7 +199,7 @@ TEST(Deadline, EndsACallThatHangs) {
   EXPECT_LT(Seconds(start), kAtOnce);
 }
 
-TEST(Cancel, TokenEndsACallAndItsBackoff) {
+TEST(Cancel, TokenEndsACallAndABackoff) {
   FakeServer server;
   const auto client = Connect(server.target());
   Input in({512, 1024});
@@ -217,7 +218,7 @@ TEST(Cancel, TokenEndsACallAndItsBackoff) {
     EXPECT_THAT(future.get(), StatusIs(absl::StatusCode::kCancelled));
     EXPECT_LT(Seconds(start), kAtOnce);
     EXPECT_TRUE(token.cancelled());
-    // A cancelled token stops a call before it is sent.
+    // With a cancelled token a call is not sent.
     EXPECT_THAT(client->Quantize(in.desc, in.data, Nvfp4(), {.cancel = token}),
                 StatusIs(absl::StatusCode::kCancelled));
     EXPECT_EQ(server.calls(), before + 1);
@@ -244,7 +245,7 @@ TEST(Cancel, DestructionEndsCallsInFlight) {
   }
 }
 
-TEST(Async, BoundsTheCallsInFlight) {
+TEST(Async, LimitsCallsInFlight) {
   FakeServer server;
   Scripted hang;
   hang.hang = true;

@@ -1,4 +1,4 @@
-// The SDK with a scripted server.
+// Tests of the SDK with a scripted server.
 #include "quantd/client.h"
 
 #include <atomic>
@@ -39,8 +39,8 @@ TEST(Create, RefusesBadOptions) {
             "retry.multiplier");
 }
 
-// This program does not link the kernels.
-TEST(Create, SaysWhatIsMissingForLocal) {
+// This test program does not link the kernels.
+TEST(Create, ExplainsWhyLocalIsUnavailable) {
   const auto client = Client::Create("local");
   EXPECT_THAT(client, StatusIs(absl::StatusCode::kUnimplemented));
   EXPECT_THAT(std::string(client.status().message()),
@@ -73,7 +73,8 @@ TEST(Client, RefusesIllegalRequestsWithoutSending) {
 TEST(Client, SendsTheRequestAndReadsTheReply) {
   FakeServer server;
   const auto client = Connect(server.target());
-  // Above and below the size from which the payload is borrowed.
+  // Payloads below and above the size from which the request borrows them
+  // instead of copying.
   for (const int64_t rows : {2, 1000}) {
     Input in({rows, 2, 48});
     std::iota(reinterpret_cast<uint8_t*>(in.data.data()),
@@ -124,7 +125,7 @@ TEST(Client, SendsTheRequestAndReadsTheReply) {
   }
 }
 
-TEST(Client, TellsEveryServerOfTheTraceAndThePriority) {
+TEST(Client, SendsTraceAndPriorityToEveryServer) {
   const std::string trace =
       "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
   FakeServer server;
@@ -177,7 +178,7 @@ TEST(Client, WritesIntoTheCallersMemory) {
   EXPECT_EQ(server.calls(), 1);
 }
 
-TEST(Client, TrustsNoReply) {
+TEST(Client, RefusesInvalidReplies) {
   FakeServer server;
   const auto client = Connect(server.target());
   Input in({16, 32});
@@ -200,7 +201,7 @@ TEST(Client, TrustsNoReply) {
                 StatusIs(absl::StatusCode::kInternal))
         << i;
   }
-  // An unknown part from the future is ignored.
+  // An unknown part of a newer server is ignored.
   Scripted s;
   s.spoil = [](auto* r) { r->add_tensors()->set_kind(v1::TensorKind(99)); };
   server.Script({s});

@@ -13,8 +13,8 @@
 namespace quantd {
 namespace {
 
-// google.rpc.Status {1: code, 2: message, 3: details}, written by hand as
-// length-delimited fields; all lengths here are below 16 KiB.
+// Appends a length-delimited field, for a hand-written google.rpc.Status {1:
+// code, 2: message, 3: details}. All lengths here are below 16 KiB.
 void AppendField(int number, const std::string& bytes, std::string* out) {
   *out += static_cast<char>(number << 3 | 2);
   *out += static_cast<char>((bytes.size() & 0x7F) | 0x80);

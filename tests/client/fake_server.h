@@ -1,4 +1,4 @@
-// A scripted server.
+// A server in this process that follows a script.
 #ifndef QUANTD_TESTS_CLIENT_FAKE_SERVER_H_
 #define QUANTD_TESTS_CLIENT_FAKE_SERVER_H_
 
@@ -26,23 +26,23 @@ struct Scripted {
   grpc::StatusCode code = grpc::StatusCode::OK;
   std::string message;
   std::optional<v1::ErrorDetail> detail;
-  // The code in the status beside the detail, if the call ends with another.
+  // The code inside google.rpc.Status, if it differs from the code of the call.
   std::optional<grpc::StatusCode> detail_code;
   std::string pushback;    // trailer grpc-retry-pushback-ms, empty: none
   std::string request_id;  // trailer
-  bool hang = false;       // until the client is gone
+  bool hang = false;       // until the client disconnects
   // Changes a good reply before it is sent.
   std::function<void(v1::QuantizeReply*)> spoil;
   std::function<void(v1::DescribeQuantizeReply*)> spoil_description;
 };
 
-// Every field of the request, as quantd.proto defines it, read independently of
-// the product's code.
+// Converts every field of a request as quantd.proto defines it, independently
+// of the product's code.
 QuantizeOptions OptionsOf(const v1::QuantizeRequest& request);
 
-// Listens on a free loopback port. Every call takes the next script; with none
-// left it succeeds. Good replies have the parts that the plan demands: byte i
-// of the payload is i % 251, but an amax is 1.
+// Listens on a free loopback port. Every call takes the next script; without
+// one it succeeds. Successful replies have the parts that the plan demands.
+// Byte i of the payload is i % 251, but every amax is 1.
 class FakeServer final : public v1::Quantd::Service {
  public:
   FakeServer();
@@ -52,18 +52,18 @@ class FakeServer final : public v1::Quantd::Service {
   void Script(std::vector<Scripted> scripts);
 
   int calls() const;
-  // The request of the last call.
+  // Returns the request of the last call.
   v1::QuantizeRequest last_request() const;
-  // All requests since KeepRequests.
+  // Starts to record requests; requests() returns those received since then.
   void KeepRequests();
   std::vector<v1::QuantizeRequest> requests() const;
   v1::DequantizeRequest last_dequantize() const;
   v1::RhtAmaxRequest last_rht_amax() const;
-  // Metadata of the last call; empty if it lacks that key.
+  // Returns metadata of the last call, or "" if it lacks that key.
   std::string last_metadata(const std::string& key) const;
-  // When each call arrived.
+  // Returns the arrival times of all calls.
   std::vector<std::chrono::steady_clock::time_point> times() const;
-  // Waits until that many calls hang.
+  // Waits until at least `count` calls hang.
   void WaitForHanging(int count);
 
   grpc::Status Quantize(grpc::ServerContext* context,
@@ -83,7 +83,8 @@ class FakeServer final : public v1::Quantd::Service {
                              v1::GetServerInfoReply* reply) override;
 
  private:
-  // Performs the next script, except for `spoil`.
+  // Plays the next script and returns it in `script`, except for `spoil`, which
+  // the caller applies.
   grpc::Status Play(grpc::ServerContext* context, Scripted* script);
 
   mutable std::mutex mutex_;

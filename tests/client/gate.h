@@ -1,5 +1,5 @@
-// A proxy in front of a server: connections wait until it is opened, and it can
-// close for good after a number of bytes.
+// A proxy in front of a server. Connections wait until it is opened, and it can
+// close permanently after a number of bytes.
 #ifndef QUANTD_TESTS_CLIENT_GATE_H_
 #define QUANTD_TESTS_CLIENT_GATE_H_
 
@@ -30,13 +30,13 @@ class Gate {
 
   const std::string& target() const { return listener_.target(); }
 
-  // Waits until somebody connects.
+  // Waits until a client connects.
   bool WaitForKnock() {
     pollfd p = {listener_.fd(), POLLIN, 0};
     return poll(&p, 1, 60'000) == 1;
   }
-  // Lets at most `bytes` through to the server; then all connections break, and
-  // so do new ones.
+  // Forwards at most `bytes` to the server, then breaks all connections,
+  // including new ones.
   void Open(size_t bytes = SIZE_MAX) {
     thread_ = std::thread([this, bytes] { Pump(bytes); });
   }
@@ -61,7 +61,8 @@ class Gate {
     return fd;
   }
 
-  // Returns false when one of the two is gone.
+  // Copies bytes once. Returns false when either side has closed its
+  // connection.
   static bool Move(int from, int to, size_t* moved) {
     char buffer[1 << 16];
     const ssize_t n = recv(from, buffer, sizeof buffer, MSG_DONTWAIT);

@@ -1,6 +1,6 @@
-// Files written by older versions of quantctl are read correctly, and hold the
-// bytes that quantizing gives today: every format of 0.1, and the additions of
-// 0.2.
+// Tests that files of older versions of quantctl are read correctly and contain
+// the bytes that quantizing gives today. They cover every format of 0.1, and
+// the additions of 0.2.
 #include <cstring>
 
 #include "client/files/quantized_file.h"
@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kRows = 20;
 constexpr int64_t kColumns = 32;
 
-// The input of each file.
+// Returns the tensor from which each file was quantized.
 oracle::Bytes GoldenInput() {
   oracle::Bytes input(kRows * kColumns * sizeof(float));
   for (int64_t i = 0; i < kRows * kColumns; ++i) {
@@ -26,7 +26,7 @@ oracle::Bytes GoldenInput() {
   return input;
 }
 
-// Every option, as text.
+// Returns all options of a plan as text.
 std::string OptionsText(const Plan& plan) {
   return wire::ToProto(std::get<QuantizeOptions>(plan.options())).DebugString();
 }
@@ -36,7 +36,7 @@ struct GoldenFile {
   QuantizeOptions options;
 };
 
-// The options on the command line.
+// Lists the files and the options with which quantctl wrote them.
 std::vector<GoldenFile> GoldenFiles() {
   std::vector<GoldenFile> files;
   std::string_view version = "0_1";

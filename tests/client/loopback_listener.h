@@ -1,5 +1,5 @@
 // A socket that listens on a free port of 127.0.0.1. The kernel completes
-// connections; nobody answers unless the test accepts them.
+// connections, but they get no answer unless the test accepts them.
 #ifndef QUANTD_TESTS_CLIENT_LOOPBACK_LISTENER_H_
 #define QUANTD_TESTS_CLIENT_LOOPBACK_LISTENER_H_
 

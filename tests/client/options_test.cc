@@ -1,4 +1,5 @@
-// Every option from the caller to the request, with a fake server.
+// Tests that every option gets from the caller into the request, with a fake
+// server.
 #include "quantd/client.h"
 #include "tests/client/calls.h"
 
@@ -60,8 +61,8 @@ void ExpectSame(const QuantizeOptions& a, const QuantizeOptions& b) {
   EXPECT_EQ(a.profile, b.profile);
 }
 
-// Requests for 32 x 64 in which, together, every field differs from its
-// default.
+// Returns options for a tensor of 32 x 64. Every field differs from its default
+// in at least one of them.
 std::vector<QuantizeOptions> Requests() {
   std::vector<QuantizeOptions> all;
   const auto add = [&](Format format, auto change) {
@@ -143,7 +144,7 @@ std::vector<QuantizeOptions> Requests() {
   return all;
 }
 
-TEST(Options, AllReachTheWire) {
+TEST(Options, AllReachTheServer) {
   FakeServer server;
   const auto client = Connect(server.target());
   Input in({32, 64});
@@ -156,7 +157,7 @@ TEST(Options, AllReachTheWire) {
     ASSERT_THAT(result, IsOk());
     QuantizeOptions sent = std::get<QuantizeOptions>(plan->options());
     if (!sent.rht.rowwise && !sent.rht.columnwise) {
-      // A rotation without a copy is not sent.
+      // The rotation of data that is not requested is not sent.
       sent.rht = {};
     }
     ExpectSame(OptionsOf(server.last_request()), sent);
@@ -164,7 +165,7 @@ TEST(Options, AllReachTheWire) {
     for (const TensorSpec& spec : plan->outputs()) {
       EXPECT_EQ(result->bytes(spec.kind).size(), spec.size) << Name(spec.kind);
     }
-    // A request without a payload.
+    // DescribeQuantize sends a request without a payload.
     const auto described = client->DescribeQuantize(in.desc, requests[i]);
     ASSERT_THAT(described, IsOk());
     ExpectSame(OptionsOf(server.last_request()), sent);
@@ -187,7 +188,7 @@ TEST(Options, AllReachTheWire) {
   }
 }
 
-TEST(Options, OneAmaxGoesWhereOlderServersLook) {
+TEST(Options, SingleAmaxUsesTheFieldOfOlderServers) {
   FakeServer server;
   const auto client = Connect(server.target());
   Input in({32, 64});
@@ -196,7 +197,7 @@ TEST(Options, OneAmaxGoesWhereOlderServersLook) {
   ASSERT_THAT(client->Quantize(in.desc, in.data, o), IsOk());
   const v1::GivenAmax one = server.last_request().options().given_amax();
   EXPECT_EQ(one.rowwise(), 2.0f);
-  EXPECT_FALSE(one.has_columnwise());  // only what was given
+  EXPECT_FALSE(one.has_columnwise());  // no amax was given for it
   EXPECT_EQ(one.rowwise_values_size(), 0);
   o.splits = {8, 24};
   o.rowwise_amax = {2, 3};
@@ -207,7 +208,7 @@ TEST(Options, OneAmaxGoesWhereOlderServersLook) {
   EXPECT_EQ(two.columnwise_values_size(), 0);
 }
 
-TEST(Options, RefusedHereWhereTheRulesAllowToKnow) {
+TEST(Options, InvalidOnesAreRefusedBeforeSending) {
   FakeServer server;
   const auto client = Connect(server.target());
   Input in({32, 64});
@@ -225,7 +226,7 @@ TEST(Options, RefusedHereWhereTheRulesAllowToKnow) {
   EXPECT_EQ(field(Format::kNvfp4, [](auto& o) { o.splits = {31}; }), "splits");
   EXPECT_EQ(field(Format::kFp8E4M3, [](auto& o) { o.fp8.scale = {0}; }),
             "scale");
-  // More than a server reads beside the payload.
+  // The list of amaxes exceeds what a server accepts beside the payload.
   const int64_t rows = (4 << 18) + 1;
   Input tall({rows, 16});
   QuantizeOptions o = Of(Format::kNvfp4, Usage::kRowwise);
@@ -282,7 +283,7 @@ TEST(Client, DecodesEveryFormat) {
             "rowwise_amax");
 }
 
-TEST(Client, WantsAlignedDestinations) {
+TEST(Client, RequiresAlignedDestinations) {
   FakeServer server;
   const auto client = Connect(server.target());
   Input in({16, 32});

@@ -1,4 +1,5 @@
-// Tensors in pieces compared with the whole in one call: every byte.
+// Compares tensors in pieces with the whole tensor in one call. Every byte must
+// be equal.
 #include "quantd/pieces.h"
 
 #include <cmath>
@@ -14,7 +15,7 @@
 namespace quantd {
 namespace {
 
-// With a server, and in this process.
+// Runs with a server and with a local client.
 class Pieces : public testing::TestWithParam<const char*> {
  protected:
   static void SetUpTestSuite() {
@@ -32,7 +33,7 @@ class Pieces : public testing::TestWithParam<const char*> {
                                   ? server_->address()
                                   : GetParam())) {}
 
-  // Requests no larger than 96 KiB: a few pieces of 128 x 128 fp32.
+  // Limits requests to 96 KiB, which is a few blocks of 128 x 128 fp32.
   static PieceOptions Small() {
     PieceOptions pieces;
     pieces.request_bytes = 96 << 10;
@@ -71,7 +72,7 @@ class Pieces : public testing::TestWithParam<const char*> {
     }
   }
 
-  // Quantized and decoded, both in pieces.
+  // Quantizes and decodes in pieces, and compares both with one call.
   void ExpectWhole(const Whole& whole, const QuantizeOptions& options) {
     const auto expected = client_->Quantize(whole.desc, whole.bytes(), options);
     ASSERT_THAT(expected, IsOk());
@@ -82,7 +83,7 @@ class Pieces : public testing::TestWithParam<const char*> {
         QuantizeInPieces(*client_, whole.desc, whole.reader(), options, pieces);
     ASSERT_THAT(joined, IsOk());
     EXPECT_EQ(told, whole.bytes().size());
-    EXPECT_GT(joined->attempts(), 1) << "in one piece";
+    EXPECT_GT(joined->attempts(), 1) << "it was not cut";
     ExpectSame(*expected, *joined);
     const auto q =
         QuantizedTensor::FromResult(whole.desc, options, *std::move(joined));
@@ -139,8 +140,8 @@ INSTANTIATE_TEST_SUITE_P(, Pieces, testing::Values("server", "local:cpu"),
                          });
 
 TEST_P(Pieces, EveryFormatAndLayout) {
-  // Incomplete at the end, with rows that fit into a piece and rows that do
-  // not.
+  // Tensors with incomplete blocks at the end. Rows of one fit into a piece,
+  // rows of the other do not.
   const Whole tall({700, 96});
   const Whole wide({300, 800});
   const Whole deep({3, 100, 160});
@@ -149,7 +150,7 @@ TEST_P(Pieces, EveryFormatAndLayout) {
     QuantizeOptions o = Of(f.format);
     ExpectWhole(wide, o);
     ExpectWhole(deep, o);
-    // The rowwise copy forbids incomplete columns.
+    // Rowwise data need whole blocks in each row.
     if (f.block <= 32) ExpectWhole(tall, o);
     if (f.options & kOptSwizzled) {
       o.form.scale_layout = Layout::kSwizzled;
@@ -186,7 +187,7 @@ TEST_P(Pieces, EveryOptionOfNvfp4) {
   o.rowwise_amax = {3.0f};
   o.columnwise_amax = {5.0f};
   ExpectWhole(whole, o);
-  // One given, one computed.
+  // The rowwise amax is given, the columnwise one computed.
   o.columnwise_amax.clear();
   o.rht.columnwise = true;
   ExpectWhole(whole, o);
@@ -220,7 +221,7 @@ TEST_P(Pieces, StatisticsAddUp) {
   EXPECT_NEAR(a->sqnr_db(), b->sqnr_db(), 1e-4);
 }
 
-TEST_P(Pieces, AreToldHowFarOneCallInBandsIs) {
+TEST_P(Pieces, ReportProgressOfBands) {
   const Whole whole({2048, 1024});
   ClientOptions options;
   options.band_bytes = 1 << 20;
@@ -237,12 +238,12 @@ TEST_P(Pieces, AreToldHowFarOneCallInBandsIs) {
       QuantizeInPieces(*client, whole.desc, whole.reader(), o, pieces);
   ASSERT_THAT(result, IsOk());
   EXPECT_EQ(told, whole.bytes().size());
-  // In this process nothing is cut.
+  // A local client does not cut calls into bands, so it reports once.
   EXPECT_EQ(times, result->bands());
   EXPECT_EQ(result->bands(), client_->target() == "local:cpu" ? 1 : 8);
 }
 
-TEST_P(Pieces, Maxima) {
+TEST_P(Pieces, RhtAmaxEqualsOneCall) {
   const Whole whole({600, 512});
   for (const AmaxDomain domain : {AmaxDomain::kTensor, AmaxDomain::kRow}) {
     RhtAmaxOptions o;
@@ -258,7 +259,7 @@ TEST_P(Pieces, Maxima) {
   }
 }
 
-TEST_P(Pieces, RefusesWhatPiecesCannotHave) {
+TEST_P(Pieces, RefuseUnsupportedOptions) {
   Whole whole({600, 512});
   const auto field = [&](const QuantizeOptions& o) {
     const auto s =

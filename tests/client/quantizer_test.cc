@@ -1,4 +1,5 @@
-// Quantizer and QuantizedTensor with a fake server, and the files they write.
+// Tests of Quantizer and QuantizedTensor with a fake server, and of the files
+// they write.
 #include "quantd/quantizer.h"
 
 #include <cstring>
@@ -11,7 +12,7 @@
 namespace quantd {
 namespace {
 
-// The recipe for gradients: the columnwise copy is rotated.
+// The recipe for gradients, in which columnwise data are rotated.
 QuantizerConfig Rotating() {
   QuantizerConfig config;
   config.options.rht.columnwise = true;
@@ -29,7 +30,7 @@ TEST(Quantizer, TranslatesItsConfiguration) {
   EXPECT_FALSE(options->rht.rowwise);
   quantizer.set_usage(std::nullopt, false);
   EXPECT_EQ(quantizer.options()->usage, Usage::kRowwise);
-  // The rotation is kept until its copy is wanted.
+  // The rotation takes effect only when columnwise data are requested.
   EXPECT_FALSE(quantizer.options()->rht.columnwise);
   quantizer.set_usage(false, true);
   EXPECT_EQ(quantizer.options()->usage, Usage::kColumnwise);
@@ -45,7 +46,7 @@ TEST(Quantizer, TranslatesItsConfiguration) {
   EXPECT_EQ(server.calls(), 0);
 }
 
-TEST(Quantizer, BlockDimsPickTheFormatOfTheFamily) {
+TEST(Quantizer, BlockDimsSelectTheFormat) {
   FakeServer server;
   const std::shared_ptr<Client> client = Connect(server.target());
   const auto format = [&](Format f, std::array<int, 2> dims) {
@@ -67,7 +68,7 @@ TEST(Quantizer, BlockDimsPickTheFormatOfTheFamily) {
   EXPECT_EQ(format(Format::kNvfp4, {1, 32}), "block_dims");
 }
 
-TEST(Quantizer, Fp8DTypePicksTheFormatOfTheFamily) {
+TEST(Quantizer, Fp8DTypeSelectsTheFormat) {
   FakeServer server;
   const std::shared_ptr<Client> client = Connect(server.target());
   const auto format = [&](Format f, DType type,
@@ -106,7 +107,7 @@ TEST(Quantizer, Fp8DTypePicksTheFormatOfTheFamily) {
   }
 }
 
-TEST(QuantizedTensor, HasTheCopiesAskedFor) {
+TEST(QuantizedTensor, HasTheRequestedCopies) {
   FakeServer server;
   const std::shared_ptr<Client> client = Connect(server.target());
   Quantizer quantizer(client, Rotating());
@@ -177,7 +178,7 @@ TEST(QuantizedTensor, SavesAndLoads) {
   EXPECT_EQ(copy.rowwise()->data.size(), 20u * 16);
 }
 
-TEST(QuantizedTensor, RefusesFilesThatDoNotAddUp) {
+TEST(QuantizedTensor, RefusesInconsistentFiles) {
   FakeServer server;
   const std::shared_ptr<Client> client = Connect(server.target());
   const TempDir dir;
@@ -189,7 +190,8 @@ TEST(QuantizedTensor, RefusesFilesThatDoNotAddUp) {
   ASSERT_THAT(q, IsOk());
   ASSERT_THAT(q->Save(path, "t"), IsOk());
   const std::string good = ReadFile(path);
-  // Replacements of the same length: the header keeps its size.
+  // Replacements have the length of the original text, so the header keeps its
+  // size.
   const std::pair<const char*, const char*> changes[] = {
       {"nvfp4", "nvfp9"},
       {"quantd.version\":\"2", "quantd.version\":\"4"},
@@ -224,7 +226,7 @@ TEST(QuantizedTensor, RefusesFilesThatDoNotAddUp) {
   }
 }
 
-TEST(SignMask, HexIsHowPeopleWriteIt) {
+TEST(SignMask, ReadsAndWritesHex) {
   EXPECT_EQ(SignMaskToHex(kDefaultSignMask, 16), "0xD7E8");
   for (const char* text : {"0xD7E8", "d7e8", "0XD7e8"}) {
     ASSERT_TRUE(SignMaskFromHex(text, 16).has_value()) << text;

@@ -1,5 +1,5 @@
-// Results made from replies: groups, statistics, and nothing that was not
-// requested.
+// Tests of results made from replies: groups, statistics, and the refusal of
+// replies with other parts than requested.
 #include "quantd/result.h"
 
 #include <functional>
@@ -46,15 +46,15 @@ TEST(Result, ViewsGroups) {
   EXPECT_FALSE(result->amax(TensorKind::kRowwiseAmax).has_value());
   EXPECT_TRUE(result->amaxes(TensorKind::kRowwiseData).empty());
   EXPECT_TRUE(result->bytes(TensorKind::kAmax, 0).empty());
-  // Not grouped: no groups.
+  // A result without splits has no groups.
   const auto whole = client->Quantize(in.desc, in.data, Nvfp4());
   ASSERT_THAT(whole, IsOk());
   EXPECT_TRUE(whole->bytes(TensorKind::kRowwiseData, 0).empty());
 }
 
-// The positions of their parts alone exceed what a request may have beside its
-// payload.
-TEST(Result, HasAsManyGroupsAsThereMayBe) {
+// The offsets of the groups' parts alone exceed what a request may have beside
+// its payload.
+TEST(Result, SupportsTheLargestNumberOfGroups) {
   FakeServer server;
   const auto client = Connect(server.target());
   Input in({static_cast<int64_t>(kMaxGroups), 16});
@@ -67,7 +67,7 @@ TEST(Result, HasAsManyGroupsAsThereMayBe) {
   EXPECT_THAT(client->DescribeQuantize(in.desc, o), IsOk());
 }
 
-TEST(Result, GroupsOfRowScaledAndOfAmax) {
+TEST(Result, ViewsGroupsOfRowAmaxes) {
   FakeServer server;
   const auto client = Connect(server.target());
   Input in({48, 32});
@@ -76,7 +76,8 @@ TEST(Result, GroupsOfRowScaledAndOfAmax) {
   o.form.row_scaled = true;
   const auto result = client->Quantize(in.desc, in.data, o);
   ASSERT_THAT(result, IsOk());
-  // A value for each row of the group, and for each column in each group.
+  // Rowwise there is an amax for each row of the group; columnwise, for each
+  // column in each group.
   EXPECT_EQ(result->bytes(TensorKind::kRowwiseAmax, 0).size(), 64u);
   EXPECT_EQ(result->bytes(TensorKind::kRowwiseAmax, 1).size(), 0u);
   EXPECT_EQ(result->bytes(TensorKind::kRowwiseAmax, 2).size(), 128u);
@@ -114,7 +115,8 @@ TEST(Result, HasStatistics) {
   o.statistics = true;
   const auto result = client->Quantize(in.desc, in.data, o);
   ASSERT_THAT(result, IsOk());
-  // Bytes invented by the fake server.
+  // The fake server's rowwise statistics are arbitrary bytes and not a valid
+  // record.
   EXPECT_FALSE(result->statistics(Usage::kRowwise).has_value());
   const auto& s = result->statistics(Usage::kColumnwise);
   ASSERT_TRUE(s.has_value());
@@ -125,7 +127,7 @@ TEST(Result, HasStatistics) {
   EXPECT_DOUBLE_EQ(s->sqnr_db(), 20.0);
 }
 
-TEST(Result, TrustsNoForm) {
+TEST(Result, RefusesRepliesOfAnotherForm) {
   FakeServer server;
   const auto client = Connect(server.target());
   Input in({32, 64});

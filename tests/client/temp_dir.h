@@ -1,4 +1,5 @@
-// A directory that is removed with the test, and whole files as strings.
+// A directory that is removed at the end of a test, and functions that read and
+// write whole files.
 #ifndef QUANTD_TESTS_CLIENT_TEMP_DIR_H_
 #define QUANTD_TESTS_CLIENT_TEMP_DIR_H_
 
@@ -40,9 +41,9 @@ class TempDir {
   std::filesystem::path path_;
 };
 
-// Makes a device like /dev/null (1, 3) or /dev/full (1, 7) at `path`, so that a
-// failing test with the right to replace devices does not lose the machine's
-// own. Returns `usual` without that right.
+// Makes a device like /dev/null (1, 3) or /dev/full (1, 7) at `path` and
+// returns `path`. A faulty test that replaces a device then does not remove the
+// machine's own. Returns `usual` if the process may not make devices.
 inline std::string OwnDevice(const std::string& path, unsigned minor_number,
                              const std::string& usual) {
   const bool made =

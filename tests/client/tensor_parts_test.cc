@@ -1,5 +1,5 @@
-// QuantizedTensor made from raw parts, and its slices of rows, compared with
-// the CPU backend's result for the same rows.
+// Tests of QuantizedTensor made from raw parts, and of its slices of rows,
+// against the CPU backend's result for the same rows.
 #include <cstring>
 
 #include "fmt/format.h"
@@ -28,7 +28,7 @@ class TensorParts : public testing::Test {
     backend_ = *std::move(backend);
   }
 
-  // The CPU's parts, owned by this object.
+  // Quantizes on the CPU; the fixture owns the parts.
   std::vector<QuantizedTensor::Part> PartsOf(const TensorDesc& desc,
                                              const QuantizeOptions& options,
                                              const oracle::Bytes& input) {
@@ -59,7 +59,7 @@ struct Form {
   QuantizeOptions options;
 };
 
-// Every format, with the options that change the position of bytes.
+// Returns every format, with the options that change the positions of bytes.
 std::vector<Form> Forms() {
   std::vector<Form> forms;
   for (const FormatSpec& f : kFormats) {
@@ -108,8 +108,8 @@ std::vector<Form> Forms() {
   return forms;
 }
 
-TEST_F(TensorParts, SlicesAreWhatTheirRowsGiveUnderTheAmaxOfTheWhole) {
-  constexpr int64_t kRows = 520;  // ends inside every block but 8
+TEST_F(TensorParts, SlicesEqualTheirRowsWithTheAmaxOfTheWhole) {
+  constexpr int64_t kRows = 520;  // ends inside a block of every size but 8
   constexpr int64_t kCols = 192;
   const TensorDesc desc{DType::kBF16, {4, kRows / 4, kCols}};
   const oracle::Bytes input =
@@ -147,7 +147,7 @@ TEST_F(TensorParts, SlicesAreWhatTheirRowsGiveUnderTheAmaxOfTheWhole) {
       for (const QuantizedTensor::Part& want : parts) {
         const TensorSpec& got = *slice->part(want.kind);
         EXPECT_EQ(got.shape, want.shape);
-        // The amax beside a given scale was measured, over all rows.
+        // With a given scale, the amax is that of all rows of the whole tensor.
         const bool measured = !o.fp8.scale.empty() &&
                               got.dtype == DType::kF32 &&
                               (want.kind == TensorKind::kRowwiseAmax ||
@@ -160,7 +160,7 @@ TEST_F(TensorParts, SlicesAreWhatTheirRowsGiveUnderTheAmaxOfTheWhole) {
   }
 }
 
-TEST_F(TensorParts, RowsThatLieTogetherAreNotCopied) {
+TEST_F(TensorParts, DoesNotCopyContiguousRows) {
   const TensorDesc desc{DType::kBF16, {256, 64}};
   const oracle::Bytes input =
       MakeTensor(oracle::Element::kBF16, 256 * 64, Flavor::kSpread, 1);
@@ -178,7 +178,7 @@ TEST_F(TensorParts, RowsThatLieTogetherAreNotCopied) {
             whole->columnwise()->data.data() + 64 * 64);
 }
 
-TEST_F(TensorParts, CutsInsideABlockAreRefused) {
+TEST_F(TensorParts, RefusesCutsInsideABlock) {
   const TensorDesc desc{DType::kBF16, {70, 64}};
   const oracle::Bytes input =
       MakeTensor(oracle::Element::kBF16, 70 * 64, Flavor::kSpread, 1);
@@ -225,7 +225,7 @@ TEST_F(TensorParts, CutsInsideABlockAreRefused) {
   EXPECT_THAT(groups->group(1)->Rows(3, 20), IsOk());
 }
 
-TEST_F(TensorParts, PartsAreChecked) {
+TEST_F(TensorParts, ChecksParts) {
   const TensorDesc desc{DType::kBF16, {32, 64}};
   const oracle::Bytes input =
       MakeTensor(oracle::Element::kBF16, 32 * 64, Flavor::kSpread, 1);
@@ -253,7 +253,7 @@ TEST_F(TensorParts, PartsAreChecked) {
       "parts[1]");
   EXPECT_EQ(FieldOf(status([](Parts p) { (*p)[0].bytes.remove_suffix(1); }, o)),
             "parts[0].bytes");
-  // They have the right size, but belong to another matrix.
+  // These parts have the right size, but belong to another matrix.
   EXPECT_EQ(FieldOf(status(
                 [](Parts p) {
                   (*p)[0].shape = {64, 16};
@@ -284,7 +284,7 @@ TEST_F(TensorParts, PartsAreChecked) {
             "scales > 0");
 }
 
-TEST_F(TensorParts, WithoutAnOwnerTheyAreCopied) {
+TEST_F(TensorParts, CopiesPartsWithoutAnOwner) {
   const TensorDesc desc{DType::kBF16, {32, 64}};
   oracle::Bytes input =
       MakeTensor(oracle::Element::kBF16, 32 * 64, Flavor::kSpread, 1);

@@ -1,5 +1,5 @@
-// Calls whose bands fail: servers that die, refuse, hang or send nonsense, and
-// callers that cancel.
+// Tests of banded calls that fail: servers die, refuse, hang or send invalid
+// replies, and callers cancel.
 #include <signal.h>
 
 #include <atomic>
@@ -30,7 +30,7 @@ TEST(BandedCalls, SurviveServersThatDie) {
   ASSERT_THAT(expected, IsOk());
   const auto client =
       Connect(a->address() + "," + b->address(), InBands(256 << 10));
-  // The server dies when a quarter is done.
+  // Kills server a when a quarter of the bytes is done.
   std::atomic<bool> killed = false;
   CallOptions call;
   call.progress = [&](size_t done, size_t all) {
@@ -44,7 +44,7 @@ TEST(BandedCalls, SurviveServersThatDie) {
   ExpectSame(*expected, *got);
 }
 
-TEST(BandedCalls, TheOnlyServerDies) {
+TEST(BandedCalls, FailWhenTheOnlyServerDies) {
   const auto server = Start({});
   Gate gate(server->address());
   gate.Open(3 * kMiB);
@@ -58,7 +58,7 @@ TEST(BandedCalls, TheOnlyServerDies) {
   EXPECT_TRUE(GetRetryHint(result.status()));
 }
 
-TEST(BandedCalls, OneOfTwoTakesLessAtATime) {
+TEST(BandedCalls, UseAServerThatTakesOnlySmallMessages) {
   const auto a =
       Start({"--max-request-bytes", "64KiB", "--memory-budget", "64MiB"});
   const auto b = Start({});
@@ -70,7 +70,7 @@ TEST(BandedCalls, OneOfTwoTakesLessAtATime) {
     const auto got = client->Quantize(x.desc, x.bytes(), o);
     ASSERT_THAT(got, IsOk());
     EXPECT_EQ(got->bands(), given ? 9 : 7);
-    if (given) EXPECT_EQ(got->attempts(), 9) << "the way is known by then";
+    if (given) EXPECT_EQ(got->attempts(), 9) << "each band is sent once";
     ExpectSame(*Connect(b->address())->Quantize(x.desc, x.bytes(), o), *got);
   }
 }
@@ -96,9 +96,9 @@ class ScriptedBands : public testing::Test {
   const Tensor x_{8192, 1024};
 };
 
-TEST_F(ScriptedBands, GoOverAllConnectionsToAllServers) {
+TEST_F(ScriptedBands, UseAllConnectionsToAllServers) {
   const auto client = Both();
-  // Until both are known to serve.
+  // Makes calls until both servers are known to serve.
   for (int i = 0; i < 2000 && (a_.calls() == 0 || b_.calls() == 0); ++i) {
     ASSERT_THAT(client->GetServerInfo(), IsOk());
     std::this_thread::sleep_for(milliseconds(5));
@@ -116,7 +116,7 @@ TEST_F(ScriptedBands, GoOverAllConnectionsToAllServers) {
   EXPECT_LT(Seconds(start), kAtOnce);
 }
 
-TEST_F(ScriptedBands, MoveFromABusyServer) {
+TEST_F(ScriptedBands, MoveAwayFromABusyServer) {
   a_.Script(std::vector<Scripted>(64, Busy(20)));
   const auto result = Both()->Quantize(x_.desc, x_.bytes(), Given());
   ASSERT_THAT(result, IsOk());
@@ -124,7 +124,7 @@ TEST_F(ScriptedBands, MoveFromABusyServer) {
   EXPECT_EQ(b_.calls(), 16);
 }
 
-TEST_F(ScriptedBands, OneThatFailsForGoodEndsTheOthers) {
+TEST_F(ScriptedBands, EndWhenOneBandFailsPermanently) {
   Scripted wrong = Failure(grpc::StatusCode::INTERNAL, "broken");
   wrong.request_id = "the-id";
   a_.Script({Hang(), wrong, Hang(), Hang()});
@@ -135,12 +135,12 @@ TEST_F(ScriptedBands, OneThatFailsForGoodEndsTheOthers) {
   EXPECT_THAT(std::string(result.status().message()), HasSubstr("rows "));
   EXPECT_THAT(std::string(result.status().message()), HasSubstr("broken"));
   EXPECT_EQ(GetRequestId(result.status()), "the-id");
-  // Two connections, and at most one more band on each.
+  // Each of the two connections carries at most two bands.
   EXPECT_LE(a_.calls(), 4);
   EXPECT_LT(Seconds(start), kAtOnce);
 }
 
-TEST_F(ScriptedBands, ACancelInTheMiddleOfEitherPass) {
+TEST_F(ScriptedBands, EndWhenCancelledInEitherPass) {
   for (const bool given : {true, false}) {
     a_.Script({{}, {}, {}, Hang()});
     auto client = Connect(a_.target(), InBands());
@@ -154,7 +154,7 @@ TEST_F(ScriptedBands, ACancelInTheMiddleOfEitherPass) {
     ASSERT_THAT(result, StatusIs(absl::StatusCode::kCancelled));
     EXPECT_EQ(result.status().message(), "cancelled by the caller");
   }
-  // The client's end of the connection.
+  // Destroying the client cancels the call, too.
   a_.Script({{}, Hang()});
   auto client = Connect(a_.target(), InBands());
   auto future = client->QuantizeAsync(x_.desc, x_.bytes(), Given());
@@ -163,7 +163,7 @@ TEST_F(ScriptedBands, ACancelInTheMiddleOfEitherPass) {
   EXPECT_THAT(future.get(), StatusIs(absl::StatusCode::kCancelled));
 }
 
-TEST_F(ScriptedBands, ADeadlineInTheMiddle) {
+TEST_F(ScriptedBands, EndAtTheirDeadline) {
   a_.Script({{}, {}, {}, Hang(), Hang()});
   const auto client = Connect(a_.target(), InBands());
   CallOptions call;
@@ -180,7 +180,7 @@ TEST_F(ScriptedBands, ADeadlineInTheMiddle) {
   EXPECT_LT(done, x_.bytes().size());
 }
 
-TEST_F(ScriptedBands, AReplyThatIsNotTheBandsIsRefused) {
+TEST_F(ScriptedBands, RefuseAReplyOfAnotherSize) {
   Scripted spoiled;
   spoiled.spoil = [](v1::QuantizeReply* reply) {
     reply->mutable_tensors(0)->set_size(1);

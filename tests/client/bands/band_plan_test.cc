@@ -1,5 +1,5 @@
-// Calls in bands compared with one call, in this process: not one byte differs,
-// for any options and any cut.
+// Compares calls in bands with one call, in this process, for all options and
+// several cuts. Every byte must be equal.
 #include "client/bands/band_plan.h"
 
 #include <algorithm>
@@ -35,7 +35,8 @@ oracle::Element ElementOf(DType dtype) {
                                 : oracle::Element::kBF16;
 }
 
-// The request with another number of rows, and with further options if legal.
+// Returns `plan` with another number of rows, and with further options if they
+// are legal.
 absl::StatusOr<Plan> Taller(const Plan& plan, int64_t rows, size_t turn) {
   TensorDesc desc = plan.tensor();
   desc.shape = {rows, plan.cols()};
@@ -66,7 +67,8 @@ absl::StatusOr<Plan> Taller(const Plan& plan, int64_t rows, size_t turn) {
   return MakeApplyRhtPlan(desc, std::get<ApplyRhtOptions>(plan.options()));
 }
 
-// Kinds of tensors, in turn; the first two cause no errors.
+// Contents of successive test tensors. The first two contain no NaN or
+// infinity.
 constexpr Flavor kTurns[] = {Flavor::kGaussian, Flavor::kOutliers,
                              Flavor::kSpread, Flavor::kNasty,
                              Flavor::kNonFinite};
@@ -135,7 +137,8 @@ class BandPlans : public testing::Test {
     CallControl control;
     const auto expected =
         endpoint_->Run({*plan, in, {}, {}, limit, control}, way_, {});
-    // Every other call writes into the caller's memory, which is not zero.
+    // Every other call writes into the caller's memory, which is filled with
+    // nonzero bytes first.
     std::vector<std::vector<double>> places;
     std::vector<Destination> into;
     for (const TensorSpec& spec : plan->outputs()) {
@@ -183,7 +186,8 @@ class BandPlans : public testing::Test {
       ++met_;
     }
     if (!*got) {
-      // The amax cannot be given: it is NaN or Inf, or a rotation overflows.
+      // No request can state this amax: it is NaN or Inf, or a rotation
+      // overflows.
       EXPECT_TRUE(needs_amax);
       EXPECT_GT(turn_ % std::size(kTurns), 1u);
       ++not_finite_;
@@ -221,8 +225,9 @@ class BandPlans : public testing::Test {
   std::map<std::string, int> whole_;
 };
 
-TEST_F(BandPlans, QuantizeAsInOneCall) {
-  // All rows with one option, and a sample of those with two.
+TEST_F(BandPlans, QuantizeGivesTheBytesOfOneCall) {
+  // Covers all rows of the support matrix with one option, and a sample of the
+  // rows with two.
   for (const size_t settings : {1, 2}) {
     size_t rows = 0;
     ForQuantizeRows(settings, [&](const QuantizeRow& row) {
@@ -243,7 +248,7 @@ TEST_F(BandPlans, QuantizeAsInOneCall) {
   }
 }
 
-TEST_F(BandPlans, AllElseAsInOneCall) {
+TEST_F(BandPlans, OtherMethodsGiveTheBytesOfOneCall) {
   const auto each = [&](const PlanRow& row) {
     if (HasFailure()) return;
     SCOPED_TRACE(
@@ -263,7 +268,8 @@ TEST_F(BandPlans, AllElseAsInOneCall) {
   EXPECT_GT(banded_, maxima);
 }
 
-// Over the network, where bands with a reduced amax are sent once.
+// Runs the comparison over the network, where bands that share a reduced amax
+// are sent once.
 class BandPlansByWire : public BandPlans {
  protected:
   BandPlansByWire()
@@ -279,11 +285,11 @@ class BandPlansByWire : public BandPlans {
   bench::ServerProcess server_;
 };
 
-TEST_F(BandPlansByWire, QuantizeAsInOneCall) {
+TEST_F(BandPlansByWire, QuantizeGivesTheBytesOfOneCall) {
   ForQuantizeRows(1, [&](const QuantizeRow& row) {
     if (HasFailure() || !NeedsAmax(row.plan)) return;
-    // Errors that a server reports for any input come after those that bands
-    // find in it.
+    // Skips plans that every server refuses: bands may report an error in the
+    // input first.
     const auto& o = std::get<QuantizeOptions>(row.plan.options());
     if (!CheckShardCut(o, row.plan.rows(), row.plan.cols()).ok()) return;
     SCOPED_TRACE(fmt::format("{} {} {} {}", row.format.name, Name(row.usage),
@@ -293,7 +299,7 @@ TEST_F(BandPlansByWire, QuantizeAsInOneCall) {
   EXPECT_GT(met_, 200);
 }
 
-TEST(BandPlan, MeetsInAFewBands) {
+TEST(BandPlan, SharedAmaxUsesFewBands) {
   QuantizeOptions o;
   o.format = Format::kNvfp4;
   constexpr size_t kMiB = size_t{1} << 20;
@@ -310,7 +316,7 @@ TEST(BandPlan, MeetsInAFewBands) {
     }
     EXPECT_EQ(next, rows);
   }
-  // More lines than a few bands may have.
+  // A few bands cannot hold this many scale lines.
   o.format = Format::kFp8ChannelE4M3;
   o.usage = Usage::kBoth;
   const auto narrow = MakeQuantizePlan({DType::kBF16, {1 << 20, 16}}, o);
@@ -318,7 +324,7 @@ TEST(BandPlan, MeetsInAFewBands) {
   EXPECT_TRUE(CutToMeet(*narrow, kMiB).empty());
 }
 
-TEST(BandPlan, CutsWhereItSays) {
+TEST(BandPlan, CutsAtTheDocumentedRows) {
   const auto plan_of = [](std::vector<int64_t> shape) {
     QuantizeOptions o;
     o.format = Format::kMxfp8E4M3;
@@ -339,13 +345,14 @@ TEST(BandPlan, CutsWhereItSays) {
     next += band.rows;
   }
   EXPECT_EQ(next, 2049);
-  // Rows whose amaxes a request lists.
+  // Cuts further if each row has an amax that the request must list.
   QuantizeOptions o;
   o.format = Format::kFp8ChannelE4M3;
   const auto narrow = MakeQuantizePlan({DType::kBF16, {1 << 20, 16}}, o);
   ASSERT_THAT(narrow, IsOk());
   EXPECT_EQ(CutIntoBands(*narrow, 16 * kMiB).size(), 64u);
-  // The largest legal position.
+  // At the largest legal row offset the bands would exceed it, so nothing is
+  // cut.
   o = {};
   o.format = Format::kNvfp4;
   o.rounding = Rounding::kStochastic;
@@ -355,7 +362,8 @@ TEST(BandPlan, CutsWhereItSays) {
     ASSERT_THAT(far, IsOk());
     EXPECT_EQ(CutIntoBands(*far, kMiB).empty(), last);
   }
-  // Bands are not smaller than a legal cut.
+  // A band has at least the 128 rows of a legal cut, even if it is larger than
+  // requested.
   EXPECT_EQ(CutIntoBands(plan_of({384, 1 << 20}), kMiB).size(), 3u);
 }
 

@@ -1,4 +1,4 @@
-// A large tensor, and clients that cut calls on it into bands.
+// A large tensor, and clients that cut calls into bands.
 #ifndef QUANTD_TESTS_CLIENT_BANDS_BANDED_H_
 #define QUANTD_TESTS_CLIENT_BANDS_BANDED_H_
 
@@ -34,8 +34,8 @@ inline ClientOptions InBands(size_t band_bytes = kMiB) {
   return options;
 }
 
-// 8 MiB of bf16 between 2^-7 and 2^8, of either sign; the last band has few
-// rows.
+// A bf16 tensor of 8 MiB by default, with values of both signs between 2^-7 and
+// 2^8. Its last band has few rows.
 class Tensor {
  public:
   explicit Tensor(int64_t rows = 4097, int64_t cols = 1024)

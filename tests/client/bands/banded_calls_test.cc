@@ -1,4 +1,4 @@
-// Calls in bands over the network give the bytes of one call.
+// Tests that calls in bands over the network give the bytes of one call.
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -17,8 +17,8 @@ namespace {
 using testing::HasSubstr;
 using Bytes = absl::Span<const std::byte>;
 
-// One large band on each connection, sent as a stream.
-TEST(BandedCalls, AreStreamsIfFewAndLarge) {
+// Sends one large band on each connection, as a stream.
+TEST(BandedCalls, StreamFewLargeBands) {
   const auto server = Start({});
   const auto one = Connect(server->address());
   ClientOptions some = InBands(4 * kMiB);
@@ -59,7 +59,7 @@ TEST(BandedCalls, GiveTheBytesOfOneCall) {
     const auto got = many->Quantize(x.desc, x.bytes(), o, call);
     ASSERT_THAT(got, IsOk());
     EXPECT_EQ(got->bands(), 7);
-    EXPECT_EQ(got->attempts(), 7) << "each is sent once";
+    EXPECT_EQ(got->attempts(), 7) << "each band is sent once";
     EXPECT_TRUE(got->streamed());
     EXPECT_EQ(done, x.bytes().size());
     EXPECT_EQ(got->device(), "cpu:0");
@@ -67,7 +67,8 @@ TEST(BandedCalls, GiveTheBytesOfOneCall) {
     EXPECT_EQ(got->transport(), Transport::kTcp);
     ExpectSame(*expected, *got);
 
-    // With known amaxes it is sent once; the client needs no further thread.
+    // With given amaxes each band is sent once, and the client needs no further
+    // thread.
     o.rowwise_amax = {300.0f};
     o.columnwise_amax = {400.0f};
     const auto known = many->QuantizeAsync(x.desc, x.bytes(), o).get();
@@ -92,7 +93,8 @@ TEST(BandedCalls, GiveTheBytesOfOneCall) {
                            : TensorKind::kColumnwiseAmax)};
       const auto decoded = many->Dequantize(x.desc, codes, back);
       ASSERT_THAT(decoded, IsOk());
-      EXPECT_EQ(decoded->bands(), 17) << "by what comes back";
+      EXPECT_EQ(decoded->bands(), 17)
+          << "the larger reply determines the number of bands";
       ExpectSame(*one->Dequantize(x.desc, codes, back), *decoded);
     }
     RhtAmaxOptions maxima;
@@ -164,7 +166,7 @@ TEST(BandedCalls, AreNotUsedForSharedMemory) {
   ExpectSame(*shared, *sent);
 }
 
-TEST(BandedCalls, ManyAtOnceShareTheConnections) {
+TEST(BandedCalls, ConcurrentCallsShareTheConnections) {
   const auto a = Start({});
   const auto b = Start({});
   const auto client =
@@ -188,7 +190,7 @@ TEST(BandedCalls, ManyAtOnceShareTheConnections) {
   for (std::thread& caller : callers) caller.join();
 }
 
-TEST(BandedCalls, FitIntoServersThatTheWholeDoesNotFit) {
+TEST(BandedCalls, FitIntoServersThatRefuseTheWholeTensor) {
   const auto server = Start({"--memory-budget", "64MiB"});
   const Tensor x(48 << 10, 1024);
   ASSERT_EQ(x.bytes().size(), 96 * kMiB);
@@ -200,12 +202,13 @@ TEST(BandedCalls, FitIntoServersThatTheWholeDoesNotFit) {
                        ->Quantize(x.desc, x.bytes(), Nvfp4());
   ASSERT_THAT(got, IsOk());
   EXPECT_EQ(got->bands(), 24);
-  EXPECT_EQ(got->attempts(), 48) << "the amax first, then the codes";
+  EXPECT_EQ(got->attempts(), 48)
+      << "each band is sent twice: for the amax, then for the codes";
 }
 
 // If the request does not mention estimates, the server's default also applies
 // to bands, whether they are sent once or, with little memory, twice.
-TEST(BandedCalls, EstimateAsTheServerDoes) {
+TEST(BandedCalls, UseTheServersDefaultEstimate) {
   for (const bool twice : {false, true}) {
     const auto server = Start(
         {"--estimate", "1.5", "--memory-budget", twice ? "24MiB" : "512MiB"});
@@ -221,7 +224,7 @@ TEST(BandedCalls, EstimateAsTheServerDoes) {
     EXPECT_GT(banded->bands(), 1);
     EXPECT_EQ(banded->attempts(), (twice ? 2 : 1) * banded->bands());
     ExpectSame(*whole, *banded);
-    // It makes a difference, and can be declined.
+    // Declining the estimate gives another amax.
     o.nvfp4.amax_estimation_scale = 0;
     const auto found = many->Quantize(x.desc, x.bytes(), o);
     ASSERT_THAT(found, IsOk());
@@ -231,8 +234,8 @@ TEST(BandedCalls, EstimateAsTheServerDoes) {
   }
 }
 
-// A tensor that is overwritten by its result is sent in one piece: otherwise
-// another band, or the same one sent again, would read results as input.
+// A tensor that its result overwrites is sent in one piece. Otherwise another
+// band, or a retried one, would read results as input.
 TEST(BandedCalls, AreNotUsedIfTheResultOverwritesTheInput) {
   const auto server = Start({});
   const Tensor x;
@@ -257,7 +260,7 @@ TEST(BandedCalls, AreNotUsedIfTheResultOverwritesTheInput) {
   const auto refused = streams->ApplyRht(y.desc, y.bytes(), {}, call).status();
   ASSERT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_EQ(GetFieldViolation(refused)->field, "into[0]");
-  // A result beside the input does no harm.
+  // A result that does not overlap the input is cut as usual.
   std::vector<std::byte> both(2 * size);
   std::memcpy(both.data(), x.bytes().data(), size);
   call.into = {{TensorKind::kRotated, absl::MakeSpan(both).subspan(size)}};
@@ -268,9 +271,9 @@ TEST(BandedCalls, AreNotUsedIfTheResultOverwritesTheInput) {
   ExpectSame(*expected, *beside);
 }
 
-// Calls that each hold memory that the others wait for still finish: a call
-// that waits for an amax yields, and is sent once more.
-TEST(BandedCalls, ManyMeetWhereOneHasRoom) {
+// Calls finish even if each holds server memory that the others wait for: a
+// band that waits for an amax gives up its memory, and is sent again.
+TEST(BandedCalls, ConcurrentCallsFinishWithMemoryForOne) {
   const auto server = Start({"--memory-budget", "64MiB"});
   const auto client = Connect(server->address(), InBands());
   const Tensor x(8192, 1024);
@@ -291,9 +294,10 @@ TEST(BandedCalls, ManyMeetWhereOneHasRoom) {
   for (std::thread& caller : callers) caller.join();
 }
 
-// Half of the server's memory would be enough, but each of its devices has room
-// for only one band: they do not meet, since the last would find no room.
-TEST(BandedCalls, OnlyMeetWhereDevicesHaveRoomForAll) {
+// Half of the server's memory would hold all bands, but each device holds only
+// one. The bands must not wait for each other's amax, because the last one
+// would find no memory.
+TEST(BandedCalls, ShareAnAmaxOnlyIfDevicesHoldAllBands) {
   const auto server =
       Start({"--memory-budget", "64MiB"}, "cpu:0,fault:cpu:1,fault:cpu:2");
   const auto roomy = Start({});
@@ -312,7 +316,7 @@ TEST(BandedCalls, OnlyMeetWhereDevicesHaveRoomForAll) {
   }
 }
 
-TEST(BandedCalls, NanAndInf) {
+TEST(BandedCalls, HandleNanAndInf) {
   const auto server = Start({});
   const auto one = Connect(server->address());
   const auto many = Connect(server->address(), InBands());
@@ -325,7 +329,7 @@ TEST(BandedCalls, NanAndInf) {
   EXPECT_TRUE(got->saw_nan());
   ExpectSame(*one->Quantize(x.desc, x.bytes(), o), *got);
 
-  // An amax that no request can contain.
+  // NaN as amax is something that no request can state, so the call is not cut.
   o.non_finite = NonFinite::kPropagate;
   got = many->Quantize(x.desc, x.bytes(), o);
   ASSERT_THAT(got, IsOk());
@@ -348,7 +352,7 @@ TEST(BandedCalls, NanAndInf) {
   }
 }
 
-TEST(BandedCalls, OptionsAreChecked) {
+TEST(BandedCalls, RefuseInvalidOptions) {
   const auto client = Client::Create("127.0.0.1:1", InBands(1000));
   ASSERT_THAT(client, StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_EQ(GetFieldViolation(client.status())->field, "band_bytes");

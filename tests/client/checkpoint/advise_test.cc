@@ -1,4 +1,4 @@
-// The choice of formats when the result of each is known.
+// Tests of the choice of formats when the error and size of each are known.
 #include "client/checkpoint/advise/advise.h"
 
 #include <cmath>
@@ -11,12 +11,12 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(Target, DecibelsAndBytes) {
+TEST(Target, ParsesDecibelsAndBytes) {
   EXPECT_EQ(std::get<LeastDb>(*ParseTarget("25dB")).db, 25);
   EXPECT_EQ(std::get<LeastDb>(*ParseTarget("20.5 dB")).db, 20.5);
   EXPECT_EQ(std::get<MostBytes>(*ParseTarget("4.5GiB")).bytes,
             uint64_t{9} << 29);
-  // Units are those of quantd's settings.
+  // Sizes take the same units as quantd's settings.
   for (const char* text : {"800MB", "800 MiB", "800m", "0.78125G"}) {
     EXPECT_EQ(std::get<MostBytes>(*ParseTarget(text)).bytes,
               uint64_t{800} << 20)
@@ -30,7 +30,8 @@ TEST(Target, DecibelsAndBytes) {
   }
 }
 
-// Bytes and decibels as nvfp4, as mxfp8 and unquantized.
+// Returns a group with 9 * unit bytes as nvfp4, 16 * unit as mxfp8 and 32 *
+// unit as bf16. `four` and `eight` are the SQNRs of nvfp4 and mxfp8 in dB.
 AdvisedGroup Group(const std::string& name, uint64_t unit, double four,
                    double eight) {
   return {{name},
@@ -47,7 +48,7 @@ std::string Chosen(const std::vector<AdvisedGroup>& groups) {
   return text;
 }
 
-TEST(Choose, TheCheapestThatIsGoodEnough) {
+TEST(Choose, PicksTheSmallestFormatThatReachesTheSqnr) {
   std::vector<AdvisedGroup> groups = {Group("a", 1, 20, 31),
                                       Group("b", 1, 18, 29)};
   ASSERT_THAT(Choose(LeastDb{19}, 0, &groups), IsOk());
@@ -58,8 +59,8 @@ TEST(Choose, TheCheapestThatIsGoodEnough) {
   EXPECT_EQ(Chosen(groups), "nvfp4 nvfp4 ");
 }
 
-TEST(Choose, TheBestExchangeThatFits) {
-  // b gains more for its bytes than a does.
+TEST(Choose, SpendsBytesWhereTheSqnrGainsMost) {
+  // b gains more dB per byte than a.
   std::vector<AdvisedGroup> groups = {Group("a", 1, 20, 31),
                                       Group("b", 1, 10, 31)};
   EXPECT_THAT(Choose(MostBytes{17}, 0, &groups).message(),
@@ -70,13 +71,13 @@ TEST(Choose, TheBestExchangeThatFits) {
   EXPECT_EQ(Chosen(groups), "nvfp4 mxfp8 ");
   ASSERT_THAT(Choose(MostBytes{32}, 0, &groups), IsOk());
   EXPECT_EQ(Chosen(groups), "mxfp8 mxfp8 ");
-  // Other tensors count, too.
+  // The bytes of other tensors, the second argument, count toward the limit.
   ASSERT_THAT(Choose(MostBytes{32}, 7, &groups), IsOk());
   EXPECT_EQ(Chosen(groups), "nvfp4 mxfp8 ");
   ASSERT_THAT(Choose(MostBytes{1000}, 0, &groups), IsOk());
   EXPECT_EQ(Chosen(groups), "bf16 bf16 ");
-  // Between two of the same size the better one; a small one if a large one
-  // does not fit.
+  // The better of two formats of the same size is chosen. If the upgrade of a
+  // large group does not fit, a small group gets one.
   groups = {Group("large", 100, 20, 40), Group("small", 1, 20, 21)};
   groups[0].candidates.insert(groups[0].candidates.begin() + 1,
                               {WeightFormat::kNvfp4FourOverSix, 900, 20.5});

@@ -1,4 +1,4 @@
-// Comparisons of models, checked with the oracle's decoding.
+// Tests of comparisons of models, checked with the oracle's decoding.
 #include <cmath>
 #include <limits>
 
@@ -23,8 +23,8 @@ class CheckTest : public testing::Test {
   TempDir dir_;
 };
 
-// Libraries use 10000 if a file says nothing.
-TEST_F(CheckTest, ARopeThetaThatTheOriginalLacksIsADifference) {
+// Libraries use 10000 if config.json has no rope_theta.
+TEST_F(CheckTest, CountsARopeThetaThatTheOriginalLacks) {
   const auto differences = [&](ModelJson here) {
     ModelJson config = LlamaConfig();
     const std::vector<WrittenTensor> one = {Bf16("a.weight", {1, 1})};
@@ -40,11 +40,11 @@ TEST_F(CheckTest, ARopeThetaThatTheOriginalLacksIsADifference) {
   EXPECT_EQ(differences({{"rope_theta", 5e5}}), 1u);
   EXPECT_EQ(differences({{"rope_parameters", {{"rope_theta", 5e5}}}}), 1u);
   EXPECT_EQ(differences({{"rope_theta", 10000}}), 0u);
-  // For another type whose default is the same theta.
+  // Mixtral's default theta is 1e6, so only the model type differs.
   EXPECT_EQ(differences({{"model_type", "mixtral"}, {"rope_theta", 1e6}}), 1u);
 }
 
-TEST_F(CheckTest, ComparesAcrossDialectsByTheOraclesNumbers) {
+TEST_F(CheckTest, ComparesAcrossDialectsLikeTheOracle) {
   const Planted ct = Clean(Nvfp4Names::kCompressedTensors);
   const Model original = WriteOriginal(ct);
   const Model quantized = Write(ct);
@@ -89,8 +89,8 @@ TEST_F(CheckTest, ComparesAcrossDialectsByTheOraclesNumbers) {
   EXPECT_EQ(seen, 1u);
 }
 
-// Such numbers have no error, but still count as different.
-TEST_F(CheckTest, NumbersThatBecameNaNAreADifference) {
+// NaN gives no finite error, but still counts as a difference.
+TEST_F(CheckTest, CountsNumbersThatBecameNaN) {
   const Planted p = Clean(Nvfp4Names::kCompressedTensors);
   Planted spoilt = p;
   const std::string norm = "model.norm.weight";
@@ -111,14 +111,14 @@ TEST_F(CheckTest, NumbersThatBecameNaNAreADifference) {
   }
   EXPECT_THAT(VerdictText(*difference),
               HasSubstr("model.norm with 64 values that are NaN or infinite"));
-  // NaN in both at the same place is equal.
+  // NaN at the same position in both models is equal.
   const auto same = CompareModels(after, after);
   ASSERT_THAT(same, IsOk());
   for (const TensorDifference& d : same->tensors) EXPECT_TRUE(d.equal());
 }
 
-// Zeros that became something else have no finite ratio.
-TEST_F(CheckTest, VerdictsAreOfEveryKindOfDifference) {
+// Zeros that became other numbers have no finite SQNR.
+TEST_F(CheckTest, VerdictCoversEveryDifference) {
   TensorDifference d;
   d.name = "w";
   d.kind_b = "nvfp4 by modelopt";
@@ -143,7 +143,7 @@ TEST_F(CheckTest, VerdictsAreOfEveryKindOfDifference) {
     EXPECT_TRUE(IsBelow(d));
     EXPECT_TRUE(IsBelow(d, -100));
   }
-  // Too small for the scales of any format.
+  // These weights are too small for the scales of any format.
   d.amax = d.amax_b = 1e-35;
   d.sqnr_db = 0;
   EXPECT_FALSE(IsBelow(d));

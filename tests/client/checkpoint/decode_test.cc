@@ -1,5 +1,5 @@
-// Converting quantized checkpoints back to bf16, without a server, compared
-// with the oracle's numbers.
+// Tests of the conversion of quantized checkpoints to bf16, without a server,
+// against the oracle's numbers.
 #include <bit>
 
 #include "client/checkpoint/convert/conversion.h"
@@ -15,7 +15,7 @@ using testing::HasSubstr;
 class DecodeTest : public testing::Test {
  protected:
   std::string At(std::string_view name) const { return dir_ / name; }
-  // No server is needed.
+  // Converts the model in "q" to bf16 in "plain", without a server.
   absl::Status Decode() {
     const auto model = Model::Open(At("q"));
     if (!model.ok()) return model.status();
@@ -36,7 +36,7 @@ class DecodeTest : public testing::Test {
   TempDir dir_;
 };
 
-TEST_F(DecodeTest, Nvfp4OfBothLibrariesIsWhatTheOracleSays) {
+TEST_F(DecodeTest, Nvfp4OfBothLibrariesDecodesLikeTheOracle) {
   for (const Nvfp4Names names :
        {Nvfp4Names::kCompressedTensors, Nvfp4Names::kModelOpt}) {
     std::filesystem::remove_all(At("q"));
@@ -73,9 +73,9 @@ TEST_F(DecodeTest, Nvfp4OfBothLibrariesIsWhatTheOracleSays) {
   }
 }
 
-// Rounded only once: not the scale, as in the decoders of ModelOpt and
-// compressed-tensors, and not to fp32 in between.
-TEST_F(DecodeTest, EveryNumberIsTheNearestToCodeTimesScale) {
+// The product of code and scale is rounded to bf16 only once. The decoders of
+// ModelOpt and compressed-tensors round the scale, too, or an fp32 product.
+TEST_F(DecodeTest, RoundsCodeTimesScaleOnce) {
   std::mt19937 random(5);
   constexpr int64_t kRows = 256;
   constexpr int64_t kCols = 128;
@@ -90,7 +90,8 @@ TEST_F(DecodeTest, EveryNumberIsTheNearestToCodeTimesScale) {
   for (int64_t i = 0; i < kRows; ++i) {
     scales.push_back(std::ldexp(static_cast<float>(random() % 0x800000), -32));
   }
-  // 15 times this is slightly more than the midpoint between two bf16 numbers.
+  // 15 times this scale is slightly more than the midpoint between two bf16
+  // numbers.
   scales[7] = std::ldexp(10940143.0f, -30);
   ModelJson config = LlamaConfig();
   config["quantization_config"] = {{"quant_method", "modelopt"},
@@ -128,7 +129,7 @@ TEST_F(DecodeTest, EveryNumberIsTheNearestToCodeTimesScale) {
   }
 }
 
-TEST_F(DecodeTest, Fp8BlocksAndMxAndStacks) {
+TEST_F(DecodeTest, DecodesFp8BlocksMxAndStacks) {
   std::mt19937 random(3);
   const auto bytes = [&](size_t count, int least, int most) {
     std::vector<std::byte> b(count);
@@ -140,7 +141,8 @@ TEST_F(DecodeTest, Fp8BlocksAndMxAndStacks) {
   const auto at = [](const WrittenTensor& t, int64_t i) {
     return static_cast<uint8_t>(t.bytes[static_cast<size_t>(i)]);
   };
-  // 128 x 128 with half a block at the edge, as in DeepSeek's models.
+  // FP8 blocks of 128 x 128 with half a block at the edge, as in DeepSeek's
+  // models.
   const WrittenTensor block = {
       "a.weight", "F8_E4M3", {192, 256}, bytes(192 * 256, 0, 0x7E)};
   const std::vector<float> scales = {0.5f, 0.25f, 3, 0.1f};
@@ -174,7 +176,7 @@ TEST_F(DecodeTest, Fp8BlocksAndMxAndStacks) {
            std::memcmp(got.data(), bits.data(), bits.size()) == 0;
   };
   EXPECT_TRUE(equal("a.weight"));
-  // Transposed to K rows of N, as the plain model stores them.
+  // The decoded stack is transposed to K x N, as the plain model stores it.
   EXPECT_THAT(plain->Find("mlp.experts.down_proj")->stored.shape,
               ElementsAre(2, 64, 6));
   want.clear();
@@ -192,8 +194,9 @@ TEST_F(DecodeTest, Fp8BlocksAndMxAndStacks) {
   EXPECT_TRUE(equal("mlp.experts.down_proj"));
 }
 
-// A block of zeros needs no scale; for other blocks NaN stays NaN.
-TEST_F(DecodeTest, ZerosUnderAScaleOfNaNAreZeros) {
+// A block of zeros decodes to zeros even if its scale is NaN. In other blocks a
+// NaN scale gives NaN.
+TEST_F(DecodeTest, DecodesZerosWithANaNScaleToZeros) {
   MadeNvfp4 made = MakeNvfp4("model.layers.0.x.q_proj", 32, 64,
                              Nvfp4Names::kCompressedTensors);
   auto& codes = made.parts[0].bytes;
@@ -233,8 +236,8 @@ TEST_F(DecodeTest, ZerosUnderAScaleOfNaNAreZeros) {
   EXPECT_TRUE(std::isnan(at(large, 128 * 256 + 255)));
 }
 
-// Block scales as powers of two in bytes, and under DeepSeek's own name.
-TEST_F(DecodeTest, ScalesOfBlocksMayBeE8M0) {
+// Block scales stored as E8M0, also under DeepSeek's own name.
+TEST_F(DecodeTest, DecodesBlockScalesInE8M0) {
   struct Case {
     const char* name;
     const char* dtype;
@@ -272,8 +275,8 @@ TEST_F(DecodeTest, ScalesOfBlocksMayBeE8M0) {
   }
 }
 
-// So many that they are not all held at once.
-TEST_F(DecodeTest, ScalesOfManyBlocksAreThoseOfTheirRows) {
+// There are more scales than the decoder holds at once.
+TEST_F(DecodeTest, AppliesEachOfManyBlockScalesToItsRows) {
   constexpr int64_t kRows = 1100;
   constexpr int64_t kCols = 2048;
   std::mt19937 random(9);

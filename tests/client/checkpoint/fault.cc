@@ -20,7 +20,7 @@ std::vector<std::byte> Fp8Codes(const std::string& name, size_t count) {
 }
 
 Planted CleanFp8(bool blocks) {
-  // Engines fuse whole squares.
+  // Engines fuse only weights of whole 128 x 128 blocks.
   const int64_t rows = blocks ? 128 : 32;
   Planted p = Clean(Nvfp4Names::kCompressedTensors);
   p.config["head_dim"] = rows;

@@ -1,4 +1,5 @@
-// Faults planted for the rules of lint, and the clean models for them.
+// Faults planted for the rules of lint, and the clean models in which they are
+// planted.
 #ifndef QUANTD_TESTS_CLIENT_CHECKPOINT_FAULT_H_
 #define QUANTD_TESTS_CLIENT_CHECKPOINT_FAULT_H_
 
@@ -34,7 +35,7 @@ struct Fault {
   Plant plant;
   const char* says;
   bool with_original = false;
-  // Changes the files after they were written.
+  // Changes the files after they are written.
   std::function<void(const std::string& directory)> spoil = {};
 };
 
@@ -52,9 +53,9 @@ Plant SetAll(const std::string& end, float value);
 Plant Fill(const std::string& name, uint8_t byte, size_t from = 0);
 Plant Put(const std::string& name, std::vector<int64_t> shape);
 Plant Erase(const std::string& name);
-// ComfyUI's scales of those modules, padded or not.
+// Reorders ComfyUI's scales of those modules row by row, padded or not.
 Plant RowByRow(const std::vector<std::string>& modules, bool padded);
-// Adds input scales that represent these amaxes, one for each module.
+// Adds an input scale to each module.
 Plant Inputs(std::vector<float> scales);
 Plant Cache(const std::vector<std::pair<const char*, float>>& scales);
 // Edits the quantization_config.
@@ -65,14 +66,14 @@ Plant Model_(Edit edit);
 Plant Plain(const std::string& module);
 // Adds a module in NVFP4.
 Plant Quantized(const std::string& module);
-// Moves everything below "language_model.", and adds a tower and a projector
-// that are listed by expressions valid under other prefixes, too.
+// Moves everything below "language_model.", and adds a tower and a projector.
+// The list names them by expressions that match under other prefixes, too.
 void Nest(Planted& p);
 Plant Expert(int expert, std::vector<int64_t> shape);
-// Writes the metadata of a model's file.
+// Replaces the metadata of the model's file.
 void PutMetadata(const std::string& directory,
                  const safetensors::Metadata& metadata);
-// Replaces ComfyUI's labels by its text for all layers.
+// Replaces ComfyUI's label tensors by `text` as "_quantization_metadata".
 void PutComfyMetadata(const std::string& directory, const std::string& text);
 
 }  // namespace quantd::checkpoint

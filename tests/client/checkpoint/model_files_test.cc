@@ -1,4 +1,4 @@
-// Files that accompany a model and files that are left out, and the messages
+// Tests of files that accompany a model or are left out, and of the messages
 // about them and about directories that are not models.
 
 #include <functional>
@@ -33,7 +33,7 @@ class ModelFilesTest : public testing::Test {
   TempDir dir_;
 };
 
-TEST_F(ModelFilesTest, EveryFileIsCopiedOrNamed) {
+TEST_F(ModelFilesTest, CopiesOrNamesEveryFile) {
   const char* carried[] = {"1_Pooling/config.json",
                            "2_Dense/model.safetensors",
                            "2_Dense/model.safetensors.index.json",
@@ -85,7 +85,7 @@ TEST_F(ModelFilesTest, EveryFileIsCopiedOrNamed) {
   EXPECT_THAT(model->notes(), testing::UnorderedElementsAreArray(notes));
 }
 
-TEST_F(ModelFilesTest, OddNamesAreCarriedAndShownAsText) {
+TEST_F(ModelFilesTest, CopiesFilesWithOddNamesAndEscapesTheNames) {
   Put("a\nb\x1B[2J.pt");
   Put("bad\xFF/c.pt");
   const auto model = Model::Open(At("m"));
@@ -104,7 +104,7 @@ TEST_F(ModelFilesTest, OddNamesAreCarriedAndShownAsText) {
                                    "control characters or is not UTF-8"));
 }
 
-TEST_F(ModelFilesTest, SaysWhatToDoAboutDirectoriesThatAreNotModels) {
+TEST_F(ModelFilesTest, SuggestsARemedyForDirectoriesThatAreNotModels) {
   const auto none = [&] {
     fs::remove_all(At("m"));
     fs::create_directory(At("m"));
@@ -180,18 +180,18 @@ TEST_F(ModelFilesTest, SaysWhatToDoAboutDirectoriesThatAreNotModels) {
                     HasSubstr("gguf_file=NAME")));
 }
 
-TEST_F(ModelFilesTest, MoreFilesThanAModelHasAreRefused) {
+TEST_F(ModelFilesTest, RefusesTooManyFiles) {
   fs::create_directory(At("m/a"));
   Put("a/0");
   for (int i = 1; i <= 1 << 16; ++i) {
     fs::create_hard_link(At("m/a/0"), At(fmt::format("m/a/{}", i)));
-    // The limit of hard links to one file here.
+    // This file system limits the hard links to one file.
     if (i % 30000 == 0) fs::remove(At("m/a/0")), Put("a/0");
   }
   EXPECT_THAT(Refusal(), HasSubstr("m is a folder of more than 65536 files"));
 }
 
-TEST_F(ModelFilesTest, AnOutputAroundTheModelIsNotToBeRemoved) {
+TEST_F(ModelFilesTest, RefusesAnOutputThatContainsTheModel) {
   fs::create_directories(At("out/sub"));
   fs::rename(At("m"), At("out/sub/m"));
   fs::create_directory_symlink(At("out/sub/m"), At("m"));

@@ -1,4 +1,4 @@
-// Models whose directories hold links and unreadable files.
+// Tests of models whose directories contain links and unreadable files.
 #include <linux/capability.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,7 +21,7 @@ using testing::HasSubstr;
 class ModelLinks : public testing::Test {
  protected:
   std::string At(std::string_view name) const { return dir_ / name; }
-  // The path of a link's target in messages.
+  // Returns the path as messages show it, with links resolved.
   std::string Real(std::string_view name) const {
     return std::filesystem::weakly_canonical(At(name)).string();
   }
@@ -139,7 +139,7 @@ TEST_F(ModelLinks, AcceptsLinksWithinTheModelAndLinksThatItDoesNotRead) {
   EXPECT_THAT(Model::Open(At("one.safetensors")), IsOk());
 }
 
-// Root can read any file; within this scope the thread cannot.
+// Takes away the thread's privilege to read any file, within a scope.
 class WithoutOverride {
  public:
   WithoutOverride() {
@@ -155,7 +155,7 @@ class WithoutOverride {
   __user_cap_data_struct had_[2] = {};
 };
 
-TEST_F(ModelLinks, AFolderThatCannotBeReadIsNamed) {
+TEST_F(ModelLinks, NamesAFolderThatCannotBeRead) {
   std::filesystem::create_directory(At("m/lost+found"));
   ASSERT_EQ(chmod(At("m/lost+found").c_str(), 0), 0);
   const WithoutOverride mode_counts;
@@ -167,7 +167,7 @@ TEST_F(ModelLinks, AFolderThatCannotBeReadIsNamed) {
                           "model needs it"));
 }
 
-// A download as huggingface_hub stores it.
+// A downloaded model as huggingface_hub stores it.
 class HubCache : public ModelLinks {
  protected:
   void SetUp() override {
@@ -238,7 +238,7 @@ TEST_F(HubCache, RefusesLinksToFilesOutsideItsBlobs) {
   fs::create_symlink("../../secret", At("disk/blobs/x"));
   fs::create_symlink("../../blobs/x", link);
   Refuses("/x is a link to the file " + Real("secret"));
-  // All blobs are elsewhere.
+  // The folder of all blobs is a link to another folder.
   fs::remove(At("disk/blobs/x"));
   fs::rename(At("disk/blobs"), At("secret2"));
   WriteFile(At("secret2/x"), "1");

@@ -1,4 +1,4 @@
-// Directories that are models, and faults that prevent it.
+// Tests of opening directories as models, and of the faults that prevent it.
 #include "client/checkpoint/model.h"
 
 #include "tests/client/checkpoint/model_writer.h"
@@ -13,7 +13,7 @@ class ModelTest : public testing::Test {
  protected:
   std::string At(std::string_view name) const { return dir_ / name; }
   void SetUp() override { WriteLlama(At("m")); }
-  // The message of Open, which must fail.
+  // Returns the message of Open, which must fail.
   std::string Refusal(
       absl::StatusCode code = absl::StatusCode::kInvalidArgument) const {
     const auto model = Model::Open(At("m"));
@@ -29,7 +29,7 @@ class ModelTest : public testing::Test {
   TempDir dir_;
 };
 
-TEST_F(ModelTest, ShardsIndexConfigAndTheRest) {
+TEST_F(ModelTest, OpensShardsIndexConfigAndOtherFiles) {
   WriteFile(At("m/pytorch_model.bin"), "old");
   std::filesystem::create_directory(At("m/1_Pooling"));
   WriteFile(At("m/1_Pooling/config.json"), "{}");
@@ -48,7 +48,7 @@ TEST_F(ModelTest, ShardsIndexConfigAndTheRest) {
   EXPECT_EQ(bytes, Bf16(v->name(), {64, 128}, 0.01f).bytes);
 }
 
-TEST_F(ModelTest, OneFileIsAModelToo) {
+TEST_F(ModelTest, OpensASingleFile) {
   WriteSafetensors(At("one.safetensors"), {Bf16("a.weight", {16, 16})});
   const auto file = Model::Open(At("one.safetensors"));
   ASSERT_THAT(file, IsOk());
@@ -60,13 +60,13 @@ TEST_F(ModelTest, OneFileIsAModelToo) {
               StatusIs(absl::StatusCode::kNotFound));
 }
 
-TEST_F(ModelTest, MissingShardsAreNamed) {
+TEST_F(ModelTest, NamesMissingShards) {
   std::filesystem::remove(At("m/model-00002-of-00002.safetensors"));
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("1 of the 2 shards"),
                                HasSubstr("model-00002-of-00002.safetensors")));
 }
 
-TEST_F(ModelTest, NamesThatArePathsAreRefused) {
+TEST_F(ModelTest, RefusesShardNamesThatArePaths) {
   for (const char* name : {"../other.safetensors", "/etc/x.safetensors",
                            "a/b.safetensors", "..", "", "notes.txt"}) {
     ModelJson index = Index();
@@ -77,7 +77,7 @@ TEST_F(ModelTest, NamesThatArePathsAreRefused) {
   }
 }
 
-TEST_F(ModelTest, AnIndexThatLiesIsFound) {
+TEST_F(ModelTest, RefusesAWrongIndex) {
   ModelJson index = Index();
   index["weight_map"]["lm_head.weight"] = "model-00001-of-00002.safetensors";
   SetIndex(index);
@@ -99,7 +99,7 @@ TEST_F(ModelTest, AnIndexThatLiesIsFound) {
   EXPECT_THAT(Refusal(), HasSubstr("invalid JSON at byte"));
 }
 
-TEST_F(ModelTest, OneNameInTwoShardsIsRefusedWhereNoIndexSaysWhichCounts) {
+TEST_F(ModelTest, RefusesATensorInTwoShardsUnlessTheIndexNamesOne) {
   auto shards = LlamaShards();
   const WrittenTensor stale =
       Bf16("model.embed_tokens.weight", {96, 128}, 0.5f);
@@ -136,7 +136,7 @@ TEST_F(ModelTest, OneNameInTwoShardsIsRefusedWhereNoIndexSaysWhichCounts) {
                                    "model-00002-of-00002.safetensors"));
 }
 
-TEST_F(ModelTest, OfTwoFormsOfAWeightTheIndexNamesTheOneThatCounts) {
+TEST_F(ModelTest, IndexChoosesBetweenTwoFormsOfAWeight) {
   const std::string up = "model.layers.0.mlp.up_proj";
   const std::vector<WrittenTensor> packed = {
       {up + ".weight_packed", "U8", {4, 8}, std::vector<std::byte>(32)},
@@ -161,20 +161,21 @@ TEST_F(ModelTest, OfTwoFormsOfAWeightTheIndexNamesTheOneThatCounts) {
   };
   EXPECT_EQ(has({".weight_packed", ".weight_scale"}), ".weight");
   EXPECT_EQ(has({".weight"}), ".weight_packed.weight_scale");
-  // Nothing says which form counts; tensors without a contradiction are kept.
+  // Without an entry in the index, tensors that do not contradict each other
+  // are kept.
   EXPECT_EQ(has({".weight", ".weight_packed", ".weight_scale"}),
             ".weight.weight_packed.weight_scale");
   EXPECT_EQ(has({".weight_scale"}), ".weight.weight_packed.weight_scale");
 }
 
-TEST_F(ModelTest, TheSameFileTwiceIsRefused) {
+TEST_F(ModelTest, RefusesTheSameFileTwice) {
   std::filesystem::remove(At("m/model-00002-of-00002.safetensors"));
   std::filesystem::create_symlink(At("m/model-00001-of-00002.safetensors"),
                                   At("m/model-00002-of-00002.safetensors"));
   EXPECT_THAT(Refusal(), HasSubstr("the same file as"));
 }
 
-TEST_F(ModelTest, TruncatedAndGrownShardsAreNamed) {
+TEST_F(ModelTest, NamesTruncatedAndOverlongShards) {
   const std::string shard = At("m/model-00002-of-00002.safetensors");
   const auto size = std::filesystem::file_size(shard);
   std::filesystem::resize_file(shard, size - 1);
@@ -191,7 +192,7 @@ TEST_F(ModelTest, TruncatedAndGrownShardsAreNamed) {
               StatusIs(absl::StatusCode::kDataLoss));
 }
 
-TEST_F(ModelTest, AConfigThatIsNoJsonIsNamed) {
+TEST_F(ModelTest, RefusesAConfigThatIsNotJson) {
   WriteFile(At("m/config.json"), "model_type: llama");
   EXPECT_THAT(Refusal(),
               AllOf(HasSubstr("config.json"), HasSubstr("invalid JSON")));
@@ -201,15 +202,15 @@ TEST_F(ModelTest, AConfigThatIsNoJsonIsNamed) {
   EXPECT_THAT(Refusal(), HasSubstr("more than the limit"));
 }
 
-// Copying or writing such a tree used to overflow the stack.
-TEST_F(ModelTest, AConfigOfBracketsAloneIsRefused) {
+// Copying or writing such a deep tree would overflow the stack.
+TEST_F(ModelTest, RefusesADeeplyNestedConfig) {
   const auto nested = [](size_t depth) {
     return "{\"x\": " + std::string(depth, '[') + std::string(depth, ']') + "}";
   };
   WriteFile(At("m/config.json"), nested(2'000'000));
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("config.json"),
                                HasSubstr("more than 200 levels of nesting")));
-  // Brackets within texts do not count.
+  // Brackets inside strings do not count.
   WriteFile(At("m/config.json"),
             "{\"x\": \"\\\"" + std::string(300, '[') + "\"}");
   EXPECT_THAT(Model::Open(At("m")), IsOk());
@@ -217,7 +218,7 @@ TEST_F(ModelTest, AConfigOfBracketsAloneIsRefused) {
   EXPECT_THAT(Model::Open(At("m")), IsOk());
 }
 
-TEST_F(ModelTest, ManyFilesNeedAnIndex) {
+TEST_F(ModelTest, RequiresAnIndexForSeveralFiles) {
   std::filesystem::remove(At("m/model.safetensors.index.json"));
   EXPECT_THAT(Refusal(), HasSubstr("2 .safetensors files, but no index"));
   std::filesystem::remove(At("m/model-00001-of-00002.safetensors"));
@@ -231,7 +232,7 @@ TEST_F(ModelTest, ManyFilesNeedAnIndex) {
   EXPECT_THAT(Refusal(), HasSubstr("save the model as safetensors first"));
 }
 
-TEST_F(ModelTest, SomeOfItsShards) {
+TEST_F(ModelTest, OpensSomeOfTheShards) {
   const std::string shards[] = {"model-00001-of-00002.safetensors",
                                 "model-00002-of-00002.safetensors"};
   const size_t all = Model::Open(At("m"))->tensors().size();

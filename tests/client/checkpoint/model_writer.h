@@ -1,4 +1,4 @@
-// Small models on disk: tensors in shards, an index, a config.json.
+// Writes small models to disk: tensors in shards, an index, a config.json.
 #ifndef QUANTD_TESTS_CLIENT_CHECKPOINT_MODEL_WRITER_H_
 #define QUANTD_TESTS_CLIENT_CHECKPOINT_MODEL_WRITER_H_
 
@@ -18,7 +18,7 @@ namespace quantd {
 
 using ModelJson = nlohmann::ordered_json;
 
-// Normal bf16 numbers, determined by the name.
+// Returns normally distributed bf16 numbers, determined by the name.
 inline std::vector<std::byte> NormalBf16(const std::string& name,
                                          size_t elements, float scale) {
   std::mt19937 random(static_cast<uint32_t>(std::hash<std::string>()(name)));
@@ -42,7 +42,7 @@ struct WrittenTensor {
   std::vector<std::byte> bytes;
 };
 
-// A bf16 tensor of that shape.
+// Returns a bf16 tensor of that shape.
 inline WrittenTensor Bf16(const std::string& name, std::vector<int64_t> shape,
                           float scale = 0.02f) {
   size_t elements = 1;
@@ -65,7 +65,7 @@ inline void WriteSafetensors(const std::string& path,
   ASSERT_THAT(writer->Commit(), IsOk());
 }
 
-// A directory as on a hub, with a shard for each list.
+// Writes a directory as on a model hub, with a shard for each list of tensors.
 inline void WriteModel(const std::string& path, const ModelJson& config,
                        const std::vector<std::vector<WrittenTensor>>& shards) {
   std::filesystem::create_directories(path);
@@ -91,8 +91,8 @@ inline void WriteModel(const std::string& path, const ModelJson& config,
   WriteFile(path + "/tokenizer.json", "{\"version\": \"1.0\"}");
 }
 
-// A Llama of two layers, hidden size 128, in two shards whose seam is between
-// k_proj and v_proj of the second layer.
+// A Llama of two layers with hidden size 128. It has two shards, and the second
+// one begins with v_proj of the second layer.
 inline ModelJson LlamaConfig() {
   return {{"architectures", {"LlamaForCausalLM"}},
           {"model_type", "llama"},

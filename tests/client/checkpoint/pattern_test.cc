@@ -1,4 +1,4 @@
-// Patterns of names.
+// Tests of patterns that select tensors by name.
 #include "client/checkpoint/pattern.h"
 
 #include "tests/testing/matchers.h"
@@ -40,7 +40,7 @@ TEST(PatternTest, RefusesInvalidPatterns) {
   }
 }
 
-TEST(PatternTest, HostileExpressionsTakeLinearTime) {
+TEST(PatternTest, MatchesHostileExpressionsInLinearTime) {
   const auto p = Pattern::Parse("re:(a*)*(a*)*(a*)*b");
   ASSERT_THAT(p, IsOk());
   EXPECT_FALSE(p->Matches(std::string(100'000, 'a')));

@@ -1,4 +1,4 @@
-// Plans of conversions, from headers alone.
+// Tests of conversion plans, which need only the headers of a model's files.
 #include "client/checkpoint/planner.h"
 
 #include <map>
@@ -19,7 +19,8 @@ using testing::IsEmpty;
 class PlannerTest : public testing::Test {
  protected:
   std::string At(std::string_view name) const { return dir_ / name; }
-  // Keeps the model, which the plan refers to.
+  // Plans the conversion of the model in "m". The fixture keeps the model, to
+  // which the plan refers.
   absl::StatusOr<ConversionPlan> Plan(const Selection& selection = {}) {
     auto model = Model::Open(At("m"));
     EXPECT_THAT(model, IsOk());
@@ -47,7 +48,7 @@ class PlannerTest : public testing::Test {
     }
     return nullptr;
   }
-  // "<suffix> <dtype> [<shape>]; " for each, sorted.
+  // Returns "<suffix> <dtype> [<shape>]; " for each output of a module, sorted.
   static std::string Outputs(const ConversionPlan& plan,
                              const std::string& module) {
     std::set<std::string> parts;
@@ -64,7 +65,7 @@ class PlannerTest : public testing::Test {
   Model model_;
 };
 
-TEST_F(PlannerTest, LlamaQuantizesItsLayersAndSharesWhatIsFused) {
+TEST_F(PlannerTest, QuantizesLlamaLayersAndGroupsFusedWeights) {
   WriteLlama(At("m"));
   const auto plan = Plan();
   ASSERT_THAT(plan, IsOk());
@@ -76,7 +77,7 @@ TEST_F(PlannerTest, LlamaQuantizesItsLayersAndSharesWhatIsFused) {
                   ElementsAre(l0 + "self_attn.o_proj"),
                   ElementsAre(l0 + "mlp.gate_proj", l0 + "mlp.up_proj"),
                   ElementsAre(l0 + "mlp.down_proj"),
-                  // From two shards.
+                  // This group has weights from two shards.
                   ElementsAre(l1 + "self_attn.q_proj", l1 + "self_attn.k_proj",
                               l1 + "self_attn.v_proj"),
                   ElementsAre(l1 + "self_attn.o_proj"),
@@ -89,10 +90,9 @@ TEST_F(PlannerTest, LlamaQuantizesItsLayersAndSharesWhatIsFused) {
   EXPECT_THAT(plan->notes, IsEmpty());
   EXPECT_EQ(plan->shards[1].metadata.at("format"), "pt");
 }
-
-// A library's global scale has the type of the weight, and engines use one for
-// all members.
-TEST_F(PlannerTest, MembersOfTwoTypesComeInAsOne) {
+// Engines use one global scale, in one dtype, for all fused weights.
+// module.
+TEST_F(PlannerTest, ConvertsFusedMembersToOneDtype) {
   auto shards = LlamaShards();
   for (WrittenTensor& t : shards.front()) {
     if (t.name == "model.layers.0.mlp.up_proj.weight") t.dtype = "F16";
@@ -110,7 +110,7 @@ TEST_F(PlannerTest, MembersOfTwoTypesComeInAsOne) {
   EXPECT_EQ(widened, 2u);
 }
 
-TEST_F(PlannerTest, EveryDialectStoresItsOwnParts) {
+TEST_F(PlannerTest, WritesThePartsOfEachDialect) {
   WriteLlama(At("m"));
   struct Case {
     Dialect dialect;
@@ -175,7 +175,7 @@ TEST_F(PlannerTest, RefusesUnknownPairsAndListsTheKnownOnes) {
   EXPECT_THAT(Plan({.profile = Profile::kTe}), IsOk());
 }
 
-TEST_F(PlannerTest, PatternsChoose) {
+TEST_F(PlannerTest, PatternsSelectWeights) {
   WriteLlama(At("m"));
   const auto only = Plan({.only = {"*.down_proj"}});
   ASSERT_THAT(only, IsOk());
@@ -203,7 +203,7 @@ TEST_F(PlannerTest, PatternsChoose) {
                     HasSubstr("output heads, like lm_head")));
 }
 
-TEST_F(PlannerTest, AFusedLayerInPartIsNoted) {
+TEST_F(PlannerTest, NotesAPartlyQuantizedFusedModule) {
   WriteLlama(At("m"));
   const auto torn = Plan({.ignore = {"*.0.self_attn.k_proj"}});
   ASSERT_THAT(torn, IsOk());
@@ -213,7 +213,7 @@ TEST_F(PlannerTest, AFusedLayerInPartIsNoted) {
   EXPECT_THAT(mixed->notes, ElementsAre(HasSubstr("model.layers.0.mlp")));
 }
 
-TEST_F(PlannerTest, ExpertsRoutersTowersAndFurtherTokens) {
+TEST_F(PlannerTest, HandlesExpertsRoutersTowersAndMtpHeads) {
   ModelJson config = LlamaConfig();
   config["model_type"] = "deepseek_v3";
   const std::string l = "model.layers.0.";
@@ -245,7 +245,7 @@ TEST_F(PlannerTest, ExpertsRoutersTowersAndFurtherTokens) {
   EXPECT_EQ(roles.at("mtp.fc"), Role::kMultiToken);
 }
 
-TEST_F(PlannerTest, UnknownArchitecturesGroupByShapeAndSaySo) {
+TEST_F(PlannerTest, GroupsUnknownArchitecturesByShapeWithANote) {
   ModelJson config = {{"architectures", {"MarvinForCausalLM"}},
                       {"model_type", "marvin"}};
   WriteModel(At("m"), config,
@@ -271,7 +271,7 @@ TEST_F(PlannerTest, UnknownArchitecturesGroupByShapeAndSaySo) {
   }
 }
 
-TEST_F(PlannerTest, ShapesThatTheFormatLacksStay) {
+TEST_F(PlannerTest, LeavesOutShapesThatTheFormatLacks) {
   ModelJson config = LlamaConfig();
   WriteModel(At("m"), config,
              {{Bf16("model.layers.0.mlp.down_proj.weight", {8, 24}),
@@ -284,11 +284,11 @@ TEST_F(PlannerTest, ShapesThatTheFormatLacksStay) {
   EXPECT_THAT(plan->left_out[1].reason, HasSubstr("empty"));
 }
 
-TEST_F(PlannerTest, StackedExpertsAreTakenApart) {
+TEST_F(PlannerTest, SplitsStackedExperts) {
   ModelJson config = LlamaConfig();
   config["model_type"] = "qwen3_5_moe";
   const std::string experts = "model.layers.0.mlp.experts";
-  // In the usual order, and with the other dimension first.
+  // Stacks of N x K, and of K x N.
   for (const bool swapped : {false, true}) {
     WriteModel(At("m"), config,
                {{Bf16(experts + ".gate_up_proj",
@@ -324,7 +324,7 @@ TEST_F(PlannerTest, StackedExpertsAreTakenApart) {
             "_blocks U8 [3,64,4,16]; _scales U8 [3,64,4]; ");
 }
 
-TEST_F(PlannerTest, QuantizedModelsAndTornOnesAreRefused) {
+TEST_F(PlannerTest, RefusesQuantizedAndInconsistentModels) {
   const std::string m = "model.layers.0.mlp.down_proj";
   const std::vector<std::byte> zeros(1 << 20);
   const auto part = [&](const std::string& suffix, const std::string& dtype,
@@ -350,7 +350,7 @@ TEST_F(PlannerTest, QuantizedModelsAndTornOnesAreRefused) {
   ASSERT_FALSE(plan.ok());
   EXPECT_THAT(std::string(plan.status().message()),
               HasSubstr("is stored twice, in two dialects"));
-  // Eight-bit weights can be read, but not beside unknown formats.
+  // FP8 weights can be read, but not beside weights in unknown formats.
   const std::string up = "model.layers.0.mlp.up_proj.weight";
   const std::vector<WrittenTensor> fp8 = {
       part(".weight", "F8_E4M3", {32, 32}),
@@ -376,7 +376,7 @@ TEST_F(PlannerTest, QuantizedModelsAndTornOnesAreRefused) {
               HasSubstr("has quantization_config"));
 }
 
-TEST_F(PlannerTest, WhatHasNoScaleOfActivationsIsNamedOrRefused) {
+TEST_F(PlannerTest, NamesOrRefusesWeightsWithoutAnInputScale) {
   WriteLlama(At("m"));
   const std::string first = "model.layers.0.mlp.down_proj";
   const std::string second = "model.layers.1.mlp.down_proj";

@@ -14,7 +14,8 @@ namespace quantd::checkpoint {
 
 inline constexpr char kAttention[] = "model.layers.0.self_attn.";
 
-// The configuration of one layer with only an attention.
+// Returns the config.json of a model with one layer that has only attention
+// weights.
 inline ModelJson PlantedConfig() {
   ModelJson config = LlamaConfig();
   config["hidden_size"] = 64;
@@ -28,7 +29,7 @@ inline ModelJson PlantedConfig() {
   return config;
 }
 
-// The model with faults.
+// A quantized model and its original, to be changed and written.
 struct Planted {
   Nvfp4Names names = Nvfp4Names::kCompressedTensors;
   ModelJson config = PlantedConfig();
@@ -50,7 +51,7 @@ inline void Rename(Planted* p, const std::string& from, const std::string& to) {
   p->tensors[to] = t;
 }
 
-// Pads to whole tiles of 128 x 4, in linear or Tensor Core order.
+// Pads scales to whole tiles of 128 x 4, in linear or swizzled layout.
 inline void Pad(WrittenTensor* scales, bool swizzled) {
   const int64_t rows = scales->shape[0];
   const int64_t across = scales->shape[1];

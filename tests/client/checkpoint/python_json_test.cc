@@ -1,4 +1,4 @@
-// Numbers that only Python's JSON has.
+// Tests of NaN and infinities, which only Python's JSON has.
 #include "client/checkpoint/python_json.h"
 
 #include <chrono>
@@ -10,7 +10,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-TEST(PythonJson, NaNAndInfinitiesAreReadAndWritten) {
+TEST(PythonJson, ReadsAndWritesNaNAndInfinities) {
   const Json json = ParsePythonJson(
       R"({"a": NaN, "b": [Infinity, -Infinity, -1.5], "c": "NaN, Infinity"})");
   EXPECT_TRUE(std::isnan(json["a"].get<double>()));
@@ -24,7 +24,7 @@ TEST(PythonJson, NaNAndInfinitiesAreReadAndWritten) {
             PythonJsonText(json, 2));
 }
 
-TEST(PythonJson, WordsInTextsAndKeysStayWhatTheyAre) {
+TEST(PythonJson, KeepsTheseWordsInStringsAndKeys) {
   for (const char* text :
        {R"({"NaN":"Infinity"})", R"({"a\"NaN":NaN})", R"({"\\":Infinity})",
         R"({"\u0000NaN":NaN})", R"({"a":"\\\"","b":-Infinity})"}) {
@@ -39,8 +39,8 @@ TEST(PythonJson, RefusesWhatPythonRefuses) {
   }
 }
 
-// The time must not grow with the square of the size.
-TEST(PythonJson, AFileOfOnlySuchNumbersIsReadAndWritten) {
+// The time must not grow with the square of the file size.
+TEST(PythonJson, ReadsAndWritesManyNaNs) {
   std::string text = "[";
   for (int i = 0; i < 300000; ++i) text += "NaN,";
   text.back() = ']';

@@ -27,14 +27,15 @@ struct MadeNvfp4 {
 
 enum class Nvfp4Names { kCompressedTensors, kModelOpt };
 
-// `amax` is that of the weight; its largest block scale is 448.
+// Makes a weight of rows x cols whose amax is `amax`. Its largest block scale
+// is 448.
 inline MadeNvfp4 MakeNvfp4(const std::string& module, int64_t rows,
                            int64_t cols, Nvfp4Names names, float amax = 0.5f) {
   std::mt19937 random(static_cast<uint32_t>(std::hash<std::string>()(module)));
   std::vector<std::byte> codes(static_cast<size_t>(rows * cols / 2));
   std::vector<std::byte> scales(static_cast<size_t>(rows * cols / 16));
   for (std::byte& b : codes) b = static_cast<std::byte>(random());
-  // From 2 to 448, without zero and NaN.
+  // Block scales are from 2 to 448, without zero and NaN.
   for (std::byte& b : scales) {
     b = static_cast<std::byte>(0x40 + random() % 0x3F);
   }

@@ -1,5 +1,5 @@
-// The report about a model: its content, a small page, and harmless display of
-// untrusted names.
+// Tests of the report about a model: its content, the size of its page, and the
+// escaping of untrusted names.
 #include "client/checkpoint/report/report.h"
 
 #include <cmath>
@@ -24,7 +24,7 @@ const char kAttention[] = "model.layers.0.self_attn.";
 class ReportTest : public testing::Test {
  protected:
   std::string At(std::string_view name) const { return dir_ / name; }
-  // Writes both models and reports on them.
+  // Writes both models and returns the report on them.
   Report Made(const std::vector<WrittenTensor>& original,
               const std::vector<WrittenTensor>& quantized,
               const std::vector<std::string>& notes = {}) {
@@ -51,7 +51,7 @@ void Take(const MadeNvfp4& made, std::vector<WrittenTensor>* original,
   for (const WrittenTensor& t : made.parts) quantized->push_back(t);
 }
 
-TEST(Place, LayersAndExpertsAreTold) {
+TEST(Place, FindsLayersAndExperts) {
   const Place expert = PlaceOf("model.layers.3.mlp.experts.17.up_proj");
   EXPECT_EQ(expert.stack, "model.layers");
   EXPECT_EQ(expert.layer, 3);
@@ -62,7 +62,7 @@ TEST(Place, LayersAndExpertsAreTold) {
   EXPECT_EQ(PlaceOf("h.99999999999999999999.x").layer, -1);
 }
 
-TEST_F(ReportTest, SaysWhatBecameOfAModelAndWhy) {
+TEST_F(ReportTest, ExplainsEveryDifference) {
   std::vector<WrittenTensor> original = {Bf16("model.norm.weight", {64})};
   std::vector<WrittenTensor> quantized = original;
   for (const char* leaf : {"q_proj", "k_proj", "v_proj"}) {
@@ -105,8 +105,9 @@ TEST_F(ReportTest, SaysWhatBecameOfAModelAndWhy) {
   EXPECT_EQ(json["groups"][0]["scale"], 2688 / 0.5f);
 }
 
-// All weights are far off: beside each other they would look alike.
-TEST_F(ReportTest, AWrongModelIsRedAllOver) {
+// All weights are far off. Shades that were relative to the other weights would
+// hide this.
+TEST_F(ReportTest, ShadesAllOfAWrongModelRed) {
   std::vector<WrittenTensor> original = {Bf16("model.norm.weight", {64})};
   std::vector<WrittenTensor> quantized = original;
   for (const char* leaf : {"q_proj", "k_proj", "v_proj"}) {
@@ -139,7 +140,8 @@ TEST_F(ReportTest, ShadesAreRelativeToTheFormat) {
                    Nvfp4Names::kCompressedTensors),
          &original, &quantized);
   }
-  // Their decoded values: much nearer than NVFP4 is for normal numbers.
+  // The original holds the decoded values, so the error is far below that of
+  // NVFP4 for normal numbers.
   const Report r = Made(original, quantized);
   EXPECT_EQ(r.below, 0u);
   EXPECT_THAT(r.verdict, HasSubstr("none of "));
@@ -153,7 +155,7 @@ TEST_F(ReportTest, ShadesAreRelativeToTheFormat) {
   EXPECT_THAT(page, Not(HasSubstr("<td class=\"q3\"")));
 }
 
-TEST_F(ReportTest, CausesAreToldApart) {
+TEST_F(ReportTest, DistinguishesCauses) {
   TensorDifference d;
   d.rows = 64;
   d.cols = 64;
@@ -191,7 +193,7 @@ TEST_F(ReportTest, CausesAreToldApart) {
   EXPECT_THAT(CauseOf(d, around), HasSubstr("another tensor"));
 }
 
-TEST_F(ReportTest, NamesOfStrangersAreText) {
+TEST_F(ReportTest, EscapesUntrustedNames) {
   const std::string evil = "model.layers.0.<script>alert(1)</script>\"x";
   std::vector<WrittenTensor> original = {Bf16("model.norm.weight", {64})};
   std::vector<WrittenTensor> quantized = original;
@@ -200,13 +202,13 @@ TEST_F(ReportTest, NamesOfStrangersAreText) {
   const std::string page = PageOf(Made(original, quantized, {"<b>note</b>"}));
   EXPECT_THAT(page, AllOf(Not(HasSubstr("<script")), Not(HasSubstr("<b>note")),
                           HasSubstr("&lt;script&gt;")));
-  // Nothing is fetched.
+  // The page fetches nothing.
   EXPECT_THAT(page, AllOf(HasSubstr("default-src 'none'"),
                           Not(HasSubstr("http://")), Not(HasSubstr("src=")),
                           Not(HasSubstr("https://")), Not(HasSubstr("url("))));
 }
 
-TEST_F(ReportTest, AThousandTensorsFitIntoAMegabyte) {
+TEST_F(ReportTest, PageOfAThousandTensorsIsBelowOneMegabyte) {
   std::vector<WrittenTensor> original;
   std::vector<WrittenTensor> quantized;
   for (int layer = 0; layer < 143; ++layer) {

@@ -1,4 +1,5 @@
-// gpt-oss's stacked MXFP4 of experts that the original stacks as K x N.
+// Writes experts as gpt-oss's stacked MXFP4, and their original as a K x N
+// stack.
 #ifndef QUANTD_TESTS_CLIENT_CHECKPOINT_STACKED_WRITER_H_
 #define QUANTD_TESTS_CLIENT_CHECKPOINT_STACKED_WRITER_H_
 

@@ -1,5 +1,5 @@
-// Files being read and written: existing content is never lost, and nothing is
-// left behind.
+// Tests of reading and writing files: existing content is never lost, and no
+// temporary file is left.
 #include "client/files/file.h"
 
 #include <fcntl.h>
@@ -36,7 +36,7 @@ absl::Status Save(const std::string& path, std::string_view text,
   return file->Commit();
 }
 
-TEST(InputFile, TruncationIsAnError) {
+TEST(InputFile, ReportsTruncation) {
   const TempDir dir;
   const std::string path = dir / "a";
   WriteFile(path, std::string(100'000, 'x'));
@@ -45,7 +45,7 @@ TEST(InputFile, TruncationIsAnError) {
   std::vector<std::byte> bytes(50'000);
   EXPECT_THAT(file->ReadAt(50'000, absl::MakeSpan(bytes)), IsOk());
   ASSERT_EQ(truncate(path.c_str(), 60'000), 0);
-  // Even if the requested bytes still exist.
+  // Truncation is an error even if the requested bytes still exist.
   for (const size_t offset : {size_t{50'000}, size_t{0}}) {
     const auto s = file->ReadAt(offset, absl::MakeSpan(bytes));
     EXPECT_THAT(s, StatusIs(StatusCode::kDataLoss));
@@ -56,7 +56,7 @@ TEST(InputFile, TruncationIsAnError) {
   }
 }
 
-TEST(InputFile, WritingIsAnError) {
+TEST(InputFile, ReportsAWriteDuringReading) {
   const TempDir dir;
   const std::string path = dir / "a";
   WriteFile(path, "before");
@@ -65,7 +65,8 @@ TEST(InputFile, WritingIsAnError) {
   const timespec later[2] = {{0, UTIME_NOW}, {2'000'000'000, 0}};
   const int fd = open(path.c_str(), O_WRONLY);
   ASSERT_EQ(write(fd, "afteri", 6), 6);
-  // The file system's clock may be too coarse for this test.
+  // Sets the time explicitly, because the file system's clock may be too
+  // coarse.
   ASSERT_EQ(futimens(fd, later), 0);
   close(fd);
   std::vector<std::byte> bytes(6);
@@ -73,7 +74,7 @@ TEST(InputFile, WritingIsAnError) {
               StatusIs(StatusCode::kDataLoss));
 }
 
-TEST(InputFile, NoLinkIsFollowedWhereNoneIsExpected) {
+TEST(InputFile, DoesNotFollowUnexpectedLinks) {
   const TempDir dir;
   std::filesystem::create_directory(dir / "folder");
   WriteFile(dir / "folder/a", "text");
@@ -91,7 +92,7 @@ TEST(InputFile, NoLinkIsFollowedWhereNoneIsExpected) {
   }
 }
 
-TEST(InputFile, OnlyRegularFilesAndNoWaiting) {
+TEST(InputFile, OpensOnlyRegularFilesWithoutBlocking) {
   const TempDir dir;
   ASSERT_EQ(mkfifo((dir / "fifo").c_str(), 0600), 0);
   for (const std::string& path :
@@ -127,7 +128,7 @@ TEST(OutputFile, NeverReplacesItsSource) {
   EXPECT_THAT(Save(dir / "b", "other", source->identity()), IsOk());
 }
 
-TEST(OutputFile, WritesToDevicesAndPipesAndReplacesNone) {
+TEST(OutputFile, WritesToDevicesAndPipesWithoutReplacingThem) {
   const TempDir dir;
   const std::string null = OwnDevice(dir / "null", 3, "/dev/null");
   EXPECT_THAT(Save(null, "nothing"), IsOk());
@@ -143,11 +144,11 @@ TEST(OutputFile, WritesToDevicesAndPipesAndReplacesNone) {
   {
     auto file = OutputFile::Create(fifo);
     ASSERT_THAT(file, IsOk());
-    // In any order, although a pipe has only one.
+    // Writes may come in any order, although a pipe is sequential.
     EXPECT_THAT(file->WriteAt(3, Bytes("def")), IsOk());
     EXPECT_THAT(file->WriteAt(0, Bytes("abc")), IsOk());
     char none;
-    EXPECT_LE(read(reader, &none, 1), 0) << "not before Commit";
+    EXPECT_LE(read(reader, &none, 1), 0) << "bytes arrive before Commit";
     EXPECT_THAT(file->Commit(), IsOk());
   }
   char bytes[16] = {};
@@ -187,7 +188,7 @@ TEST(OutputFile, FollowsLinksAndKeepsTheMode) {
   EXPECT_EQ(dir.files(), 2u);
 }
 
-TEST(OutputFile, SaysThatTheDiskIsFull) {
+TEST(OutputFile, ReportsAFullDisk) {
   const TempDir devices;
   const std::string device = OwnDevice(devices / "full", 7, "/dev/full");
   const auto s = Save(device, "x");
@@ -215,7 +216,7 @@ TEST(OutputFile, SaysThatTheDiskIsFull) {
   EXPECT_EQ(dir.files(), 0u);
 }
 
-// A process id that is not in use.
+// Returns a process id that is not in use.
 pid_t DeadProcess() {
   const pid_t pid = fork();
   if (pid == 0) _exit(0);
@@ -223,7 +224,7 @@ pid_t DeadProcess() {
   return pid;
 }
 
-TEST(OutputFile, RemovesOnlyTheDraftsOfTheDead) {
+TEST(OutputFile, RemovesOnlyDraftsOfDeadProcesses) {
   const TempDir dir;
   const std::string path = dir / "a";
   const auto draft = [&](pid_t pid) {
@@ -234,7 +235,7 @@ TEST(OutputFile, RemovesOnlyTheDraftsOfTheDead) {
   const std::string alive = draft(getppid());
   const std::string other = path + ".partial.1x";
   for (const auto& name : {dead, own, alive, other}) WriteFile(name, "old");
-  // The process seems dead, but may be alive in another container.
+  // The process of this draft seems dead, but may run in another container.
   const std::string held = draft(DeadProcess());
   WriteFile(held, "old");
   const int fd = open(held.c_str(), O_RDONLY);
@@ -249,7 +250,7 @@ TEST(OutputFile, RemovesOnlyTheDraftsOfTheDead) {
   }
   close(fd);
 
-  // Two at once in one process.
+  // Two outputs to the same file in one process.
   auto first = OutputFile::Create(dir / "b");
   ASSERT_THAT(first, IsOk());
   EXPECT_THAT(OutputFile::Create(dir / "b"),

@@ -41,7 +41,7 @@ TEST(Npy, ReadsAllVersionsAndSpellings) {
       {"{\"shape\":(4,),\"descr\":\"<f2\",\"fortran_order\":False}", 8},
       {"{'descr':'<f2','fortran_order':False,'shape':()}", 2},
       {"{'descr':'<f2','fortran_order':False,'shape':(0,9)}", 0},
-      // With one dimension both orders are the same.
+      // With one dimension C order and Fortran order are the same.
       {"{'descr':'<f2','fortran_order':True,'shape':(3,)}", 6},
   };
   for (const auto& [dict, data] : good) {
@@ -49,7 +49,7 @@ TEST(Npy, ReadsAllVersionsAndSpellings) {
   }
 }
 
-TEST(Npy, MaliciousHeaders) {
+TEST(Npy, RefusesMaliciousHeaders) {
   const std::tuple<const char*, size_t, const char*> cases[] = {
       {"", 0, "expected '{'"},
       {"[]", 0, "expected '{'"},
@@ -108,13 +108,13 @@ TEST(Npy, MaliciousHeaders) {
               StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(ParseHeader(FileOf(kGood, 24, 4)),
               StatusIs(absl::StatusCode::kInvalidArgument));
-  // A length of 4 GiB in a small file.
+  // The header states a length of 4 GiB in a small file.
   std::string lying = FileOf(kGood, 24, 2);
   lying.replace(8, 4, "\xFF\xFF\xFF\xFF");
   EXPECT_THAT(ParseHeader(lying), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
-TEST(Npy, EveryTruncationIsRefused) {
+TEST(Npy, RefusesEveryTruncation) {
   for (const char major : {1, 2}) {
     const std::string whole = FileOf(kGood, 24, major);
     for (size_t n = 0; n < whole.size(); ++n) {

@@ -1,5 +1,5 @@
-// Files of quantized tensors: every format and option, older versions, and
-// inconsistent files.
+// Tests of files of quantized tensors: every format and option, older versions,
+// and inconsistent files.
 #include "client/files/quantized_file.h"
 
 #include <cstring>
@@ -17,7 +17,7 @@ using nlohmann::json;
 
 class QuantizedFiles : public testing::Test {
  protected:
-  // Saves, loads, and compares everything that is kept.
+  // Saves and loads a tensor, and compares everything that a file keeps.
   void ExpectKept(const QuantizedTensor& q) {
     const std::string path = dir_ / "q.safetensors";
     ASSERT_THAT(q.Save(path, "a.b"), IsOk());
@@ -50,7 +50,7 @@ class QuantizedFiles : public testing::Test {
     EXPECT_EQ(b.nvfp4.fast_error, a.nvfp4.fast_error);
     EXPECT_EQ(b.nvfp4.amax_estimation_scale, a.nvfp4.amax_estimation_scale);
     EXPECT_EQ(b.fp8.epsilon, a.fp8.epsilon);
-    // A file does not record that a scale was given.
+    // A file does not record whether the caller gave the FP8 scale.
     if (a.fp8.scale.empty()) {
       EXPECT_EQ(b.fp8.power_of_two, a.fp8.power_of_two);
     }
@@ -157,8 +157,9 @@ TEST_F(QuantizedFiles, KeepEveryOption) {
   });
 }
 
-// The metadata also name the library of the bytes, and the version is one that
-// older programs refuse: they would decode the file differently.
+// The metadata also name the library whose bytes the file has. Its version is
+// one that older programs refuse, because they would decode the bytes
+// differently.
 TEST_F(QuantizedFiles, KeepEveryProfile) {
   for (const ProfileSpec& spec : Profiles()) {
     for (const ProfileFormat& f : spec.formats) {
@@ -192,7 +193,7 @@ TEST_F(QuantizedFiles, KeepEveryProfile) {
   EXPECT_EQ(file->metadata().at("quantd.version"), "2");
 }
 
-// A file of version 1, byte for byte: its header for a 2 x 16 tensor.
+// Loads a file of version 1, given byte for byte, of a 2 x 16 tensor.
 TEST_F(QuantizedFiles, VersionOneStillLoads) {
   const std::string path = dir_ / "old.safetensors";
   constexpr char kDescription[] =
@@ -228,7 +229,7 @@ TEST_F(QuantizedFiles, VersionOneStillLoads) {
   EXPECT_THAT(q->Dequantize(*client_), IsOk());
 }
 
-TEST_F(QuantizedFiles, RefuseOptionsThatDoNotAddUp) {
+TEST_F(QuantizedFiles, RefuseInconsistentOptions) {
   Input in({32, 128});
   QuantizerConfig c;
   c.options.format = Format::kMxfp4;

@@ -1,5 +1,5 @@
-// Quantizer's options, and QuantizedTensor in every format: shapes, layouts,
-// groups and files.
+// Tests of Quantizer's options, and of QuantizedTensor in every format: shapes,
+// layouts, groups and files.
 #include <cstring>
 #include <set>
 
@@ -34,7 +34,7 @@ class Forms : public testing::Test {
   const TempDir dir_;
 };
 
-TEST_F(Forms, QuantizerPassesEverythingOn) {
+TEST_F(Forms, QuantizerPassesAllOptionsOn) {
   QuantizerConfig c;
   c.options.rht.dimension = 64;
   c.options.rht.columnwise = true;
@@ -89,7 +89,7 @@ TEST_F(Forms, QuantizerPassesEverythingOn) {
   EXPECT_TRUE(server_.last_dequantize().options().form().scale_256());
   EXPECT_TRUE(server_.last_dequantize().options().form().row_scaled());
 
-  // Only the parts beside the copies.
+  // Requests only dbias, without quantized data.
   QuantizerConfig none;
   none.options.usage = Usage::kNone;
   none.options.dbias = true;
@@ -100,7 +100,7 @@ TEST_F(Forms, QuantizerPassesEverythingOn) {
   EXPECT_EQ(FieldOf(b->Dequantize(*client_).status()), "usage");
 }
 
-TEST_F(Forms, SeedsAreDrawnBeforeTheFirstTry) {
+TEST_F(Forms, RetriesUseTheSeedOfTheFirstAttempt) {
   Input in({32, 64});
   QuantizerConfig c;
   c.options.rounding = Rounding::kStochastic;
@@ -139,7 +139,7 @@ TEST_F(Forms, SeedsAreDrawnBeforeTheFirstTry) {
 
 // modelopt multiplies a block scale by the global one in fp32;
 // compressed-tensors stores a divisor instead, and divides.
-TEST_F(Forms, ReadAsAnotherLibraryThatKeepsTheSameParts) {
+TEST_F(Forms, ReadAsALibraryWithTheSameParts) {
   Input in({4, 6, 32});
   QuantizerConfig c;
   c.options.usage = Usage::kRowwise;
@@ -150,7 +150,7 @@ TEST_F(Forms, ReadAsAnotherLibraryThatKeepsTheSameParts) {
   ASSERT_THAT(other, IsOk());
   EXPECT_EQ(other->rowwise()->data.data(), q->rowwise()->data.data());
   EXPECT_THAT(other->Dequantize(*client_), IsOk());
-  // The amax is stored beside it; te makes its global scale from it.
+  // te computes its global scale from the amax, which the tensor also has.
   EXPECT_THAT(q->ReadAs(Profile::kTe), IsOk());
   for (const Profile refused :
        {Profile::kCompressedTensors020, Profile::kDeepgemm}) {
@@ -158,7 +158,7 @@ TEST_F(Forms, ReadAsAnotherLibraryThatKeepsTheSameParts) {
   }
 }
 
-TEST_F(Forms, ReshapeLeavesTheLastDimension) {
+TEST_F(Forms, ReshapeKeepsTheLastDimension) {
   Input in({4, 6, 32});
   QuantizerConfig c;
   c.options.statistics = true;
@@ -183,7 +183,7 @@ TEST_F(Forms, ReshapeLeavesTheLastDimension) {
                                             {4, 6, 32, 1}}) {
     EXPECT_EQ(FieldOf(q->Reshape(shape).status()), "shape");
   }
-  // A vector is one row, and can only become one row.
+  // A vector is one row, and can only become another tensor of one row.
   Input vector({64});
   const auto v = Make(ConfigOf(Format::kNvfp4, Usage::kRowwise), vector);
   ASSERT_THAT(v, IsOk());
@@ -191,14 +191,14 @@ TEST_F(Forms, ReshapeLeavesTheLastDimension) {
   ASSERT_THAT(row, IsOk());
   EXPECT_THAT(row->Reshape({64}), IsOk());
   EXPECT_FALSE(v->Reshape({2, 32}).ok());
-  // With another flatten axis all dimensions of the columns stay.
+  // With another flatten axis, Reshape keeps all dimensions of the columns.
   Input deep({4, 6, 32});
   deep.desc.flatten_axis = 1;
   const auto d = Make(ConfigOf(Format::kNvfp4, Usage::kRowwise), deep);
   ASSERT_THAT(d, IsOk());
   EXPECT_THAT(d->Reshape({2, 2, 6, 32}), IsOk());
   EXPECT_FALSE(d->Reshape({24, 32}).ok());
-  // An empty tensor keeps its form, too.
+  // An empty tensor can be reshaped, too.
   Input none({0, 32});
   const auto empty = Make({}, none);
   ASSERT_THAT(empty, IsOk());
@@ -206,7 +206,7 @@ TEST_F(Forms, ReshapeLeavesTheLastDimension) {
   EXPECT_FALSE(empty->Reshape({1, 32}).ok());
 }
 
-TEST_F(Forms, ScaleLayoutsThereAndBack) {
+TEST_F(Forms, ScaleLayoutsRoundTrip) {
   for (const Format format : {Format::kNvfp4, Format::kNvfp4Square,
                               Format::kMxfp8E4M3, Format::kMxfp4}) {
     for (const bool grouped : {false, true}) {
@@ -224,7 +224,7 @@ TEST_F(Forms, ScaleLayoutsThereAndBack) {
       EXPECT_EQ(tiles->rowwise()->data.data(), q->rowwise()->data.data());
       EXPECT_EQ(tiles->rowwise()->scale.size(), q->rowwise()->scale.size());
       EXPECT_EQ(tiles->size_bytes(), q->size_bytes());
-      // The fake server's padding is not zero; after conversion it is.
+      // The fake server's padding is nonzero; the conversion zeroes it.
       const auto linear = tiles->ConvertScaleLayout(Layout::kLinear);
       ASSERT_THAT(linear, IsOk());
       const auto again = linear->ConvertScaleLayout(Layout::kSwizzled);
@@ -264,7 +264,7 @@ TEST_F(Forms, ScaleLayoutsThereAndBack) {
   EXPECT_FALSE(fp8->ConvertScaleLayout(Layout::kUnspecified).ok());
 }
 
-TEST_F(Forms, GroupsAreTensorsOfTheirOwn) {
+TEST_F(Forms, GroupsAreSeparateTensors) {
   for (const FormatSpec& f : kFormats) {
     SCOPED_TRACE(f.name);
     Input in({2, 24, 64});
@@ -292,7 +292,7 @@ TEST_F(Forms, GroupsAreTensorsOfTheirOwn) {
       EXPECT_THAT(one->Dequantize(*client_), IsOk());
       EXPECT_THAT(one->DequantizeCopy(*client_, Usage::kColumnwise), IsOk());
     }
-    // A position matters only if there are random bits.
+    // A row offset matters only for stochastic rounding.
     EXPECT_EQ(q->group(2)->options().shard.row_offset, random ? 16 : 0);
     EXPECT_EQ(q->group(2)->options().stochastic.seed,
               q->options().stochastic.seed);
@@ -303,7 +303,7 @@ TEST_F(Forms, GroupsAreTensorsOfTheirOwn) {
   }
 }
 
-TEST_F(Forms, GroupsHaveHistories) {
+TEST_F(Forms, GroupsHaveAmaxHistories) {
   Input in({32, 64});
   QuantizerConfig c;
   c.options.format = Format::kFp8E4M3;
@@ -352,8 +352,8 @@ TEST_F(Forms, GroupsMayEndBeforeTheTensor) {
   EXPECT_TRUE(loaded->options().partial_splits);
 }
 
-// Refused here instead of after sending.
-TEST_F(Forms, LongListsAreSentAndTooLongOnesRefused) {
+// The client refuses lists that are too long before it sends them.
+TEST_F(Forms, SendsLongListsAndRefusesTooLongOnes) {
   Input in({32, 64});
   QuantizeOptions o;
   o.format = Format::kFp8E4M3;

@@ -48,7 +48,7 @@ TEST(Safetensors, ReadsAFile) {
   EXPECT_EQ(file->Find("z"), nullptr);
 }
 
-TEST(Safetensors, EveryTruncationIsRefused) {
+TEST(Safetensors, RefusesEveryTruncation) {
   const TempDir dir;
   const std::string path = dir / "a.safetensors";
   const std::string whole = FileOf(kGood, "abcdefghi");
@@ -61,7 +61,7 @@ TEST(Safetensors, EveryTruncationIsRefused) {
   EXPECT_THAT(File::Open(path), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
-TEST(Safetensors, OtherFormatsUnderTheNameAreNamedWithARemedy) {
+TEST(Safetensors, NamesOtherFormatsAndARemedy) {
   using std::string_view_literals::operator""sv;
   const TempDir dir;
   const std::string path = dir / "a.safetensors";
@@ -95,12 +95,12 @@ TEST(Safetensors, OtherFormatsUnderTheNameAreNamedWithARemedy) {
       EXPECT_THAT(file.status().message(), HasSubstr(what));
     }
   }
-  // A length that looks like the beginning of a pickle.
+  // A valid header length whose bytes look like the beginning of a pickle.
   WriteFile(path, FileOf(std::string(0x280, '{'), ""));
   EXPECT_THAT(File::Open(path).status().message(), HasSubstr("not JSON"));
 }
 
-TEST(Safetensors, EveryChangedByteIsReadOrRefused) {
+TEST(Safetensors, ReadsOrRefusesEveryChangedByte) {
   const TempDir dir;
   const std::string path = dir / "a.safetensors";
   const std::string whole = FileOf(kGood, "abcdefghi");
@@ -130,7 +130,7 @@ std::string Entry(const char* fields) {
   return std::string(R"({"t":{)") + fields + "}}";
 }
 
-TEST(Safetensors, MaliciousHeaders) {
+TEST(Safetensors, RefusesMaliciousHeaders) {
   const Bad cases[] = {
       {"", 0, "begin with"},
       {"[]", 0, "begin with"},
@@ -154,7 +154,7 @@ TEST(Safetensors, MaliciousHeaders) {
        2, "occurs twice"},
       {R"({"t":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
        1, "occurs twice"},
-      // Overlap, hole, wrong end.
+      // Offsets that overlap, leave a hole, or end at a wrong byte.
       {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
        R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
        3, "inside another tensor"},
@@ -177,7 +177,7 @@ TEST(Safetensors, MaliciousHeaders) {
   }
 }
 
-TEST(Safetensors, MaliciousEntries) {
+TEST(Safetensors, RefusesMaliciousEntries) {
   const std::pair<const char*, const char*> cases[] = {
       {R"("dtype":"U8","shape":[1])", "needs dtype"},
       {R"("dtype":"U8","data_offsets":[0,1])", "needs dtype"},
@@ -224,7 +224,7 @@ TEST(Safetensors, MaliciousEntries) {
   }
 }
 
-TEST(Safetensors, DepthRankAndLengthAreCapped) {
+TEST(Safetensors, LimitsDepthRankAndLength) {
   // A hundred thousand brackets must not overflow the stack.
   const std::string deep = R"({"t":)" + std::string(100'000, '[');
   EXPECT_THAT(ParseHeader(deep, 0),
@@ -263,7 +263,7 @@ TEST(Safetensors, WritesWhatItReads) {
   const absl::Span<const std::byte> span = bytes;
   EXPECT_THAT(writer->Write("late", 8, span.first(4)), IsOk());
   EXPECT_FALSE(writer->Append("late", bytes).ok());
-  // Commit fails while announced bytes are missing.
+  // Commit fails while bytes of a declared tensor are missing.
   EXPECT_FALSE(writer->Commit().ok());
   EXPECT_THAT(writer->Write("late", 0, span.first(8)), IsOk());
   EXPECT_FALSE(writer->Append("a", {}).ok());

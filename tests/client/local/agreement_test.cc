@@ -1,5 +1,5 @@
-// A client in this process compared with one of a server: every byte, report
-// and error.
+// Compares a local client with a client of a server: every byte, report and
+// error must be equal.
 #include <algorithm>
 #include <limits>
 #include <random>
@@ -12,7 +12,8 @@
 namespace quantd {
 namespace {
 
-// 320 x 256 of fp32, which every format accepts both ways.
+// An fp32 tensor of 320 x 256, which every format accepts rowwise and
+// columnwise.
 struct Whole {
   Whole() : values(320 * 256) {
     desc.dtype = DType::kF32;
@@ -114,7 +115,7 @@ class LocalAgreement : public testing::Test {
   static inline std::unique_ptr<Client> local_;
 };
 
-TEST_F(LocalAgreement, EveryFormatThereAndBack) {
+TEST_F(LocalAgreement, QuantizesAndDecodesEveryFormat) {
   const Whole whole;
   for (const FormatSpec& format : kFormats) {
     for (const Usage usage :
@@ -176,7 +177,7 @@ TEST_F(LocalAgreement, Options) {
 
 TEST_F(LocalAgreement, Profiles) {
   Whole whole;
-  // For these the library would write NaN: the report counts them.
+  // Counts blocks for which the library itself would write NaN.
   std::fill(whole.values.begin(), whole.values.end(), 0.0f);
   QuantizeOptions o;
   o.format = Format::kNvfp4;
@@ -203,7 +204,7 @@ TEST_F(LocalAgreement, BadInput) {
   whole.desc.shape = {320, 512};
   Quantize(whole, o);  // too few bytes
   whole.desc.shape = {320, 256};
-  // An error that only a device finds.
+  // An error that only the device finds.
   o.non_finite = NonFinite::kReject;
   whole.values[1234] = std::numeric_limits<float>::quiet_NaN();
   Quantize(whole, o);
@@ -221,7 +222,7 @@ TEST_F(LocalAgreement, BadInput) {
                          {.format = Format::kNvfp4, .output = DType::kF32}));
 }
 
-TEST_F(LocalAgreement, ACallThatIsStopped) {
+TEST_F(LocalAgreement, CancelledAndExpiredCalls) {
   const Whole whole;
   QuantizeOptions o;
   o.format = Format::kNvfp4;

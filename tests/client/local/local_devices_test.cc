@@ -1,5 +1,6 @@
-// Admission, slots, deadlines and cancellation in one process, on devices that
-// wait for permission; and the names that CreateClient accepts.
+// Tests of admission, slots, deadlines and cancellation in one process, on fake
+// devices whose jobs wait until the test releases them, and of the addresses
+// that CreateClient accepts.
 #include "client/local/local_devices.h"
 
 #include <algorithm>
@@ -57,7 +58,7 @@ class LocalDevicesTest : public testing::Test {
     options.format = Format::kNvfp4;
     plan_.emplace(*MakeQuantizePlan({DType::kBF16, {128, 1024}, -1}, options));
   }
-  // Each device has room for that many calls.
+  // Opens devices that each have slots and memory for that many calls.
   void Open(int devices, int slots, size_t calls) {
     std::vector<std::unique_ptr<Backend>> backends;
     const size_t room = PayloadNeed(*plan_) * calls;
@@ -78,7 +79,7 @@ class LocalDevicesTest : public testing::Test {
   std::optional<client::LocalDevices> devices_;
 };
 
-TEST_F(LocalDevicesTest, SlotsBoundWhatRunsAtOnce) {
+TEST_F(LocalDevicesTest, SlotsLimitConcurrentCalls) {
   Open(1, 2, 100);
   control_.Close();
   std::vector<std::unique_ptr<Caller>> callers;
@@ -91,7 +92,7 @@ TEST_F(LocalDevicesTest, SlotsBoundWhatRunsAtOnce) {
   EXPECT_EQ(control_.begun(), 8);
 }
 
-TEST_F(LocalDevicesTest, CallsSpreadOverTheDevices) {
+TEST_F(LocalDevicesTest, SpreadsCallsOverTheDevices) {
   Open(3, 4, 1);
   control_.Close();
   std::vector<std::unique_ptr<Caller>> callers;
@@ -101,14 +102,14 @@ TEST_F(LocalDevicesTest, CallsSpreadOverTheDevices) {
   for (auto& caller : callers) EXPECT_THAT(caller->Join(), IsOk());
 }
 
-TEST_F(LocalDevicesTest, MemoryLimitsCallsAndIsGrantedInOrder) {
+TEST_F(LocalDevicesTest, GrantsMemoryInOrder) {
   Open(1, 4, 2);
   control_.Close();
   std::vector<std::unique_ptr<Caller>> callers;
   for (int i = 0; i < 2; ++i) callers.push_back(Call());
   ASSERT_TRUE(control_.AwaitRunning(2));
-  // Among waiting calls the first reaches its deadline, the second is
-  // cancelled, and the last still gets room.
+  // The first waiting call reaches its deadline, the second is cancelled, and
+  // the last still gets memory.
   const auto late = Call(milliseconds(50));
   const auto cancelled = Call();
   Pause();
@@ -124,7 +125,7 @@ TEST_F(LocalDevicesTest, MemoryLimitsCallsAndIsGrantedInOrder) {
   for (auto& caller : callers) EXPECT_THAT(caller->Join(), IsOk());
 }
 
-TEST_F(LocalDevicesTest, ACallThatWaitsForASlotCanBeCancelled) {
+TEST_F(LocalDevicesTest, CancelsACallThatWaitsForASlot) {
   Open(1, 1, 100);
   control_.Close();
   const auto running = Call();
@@ -139,9 +140,8 @@ TEST_F(LocalDevicesTest, ACallThatWaitsForASlotCanBeCancelled) {
   EXPECT_EQ(control_.begun(), 1);
 }
 
-// When a call returns, the device no longer uses the input: so a running call
-// returns only when the device is done with it.
-TEST_F(LocalDevicesTest, ARunningCallEndsBeforeItsCancellationReturns) {
+// A cancelled call returns only when the device no longer uses its input.
+TEST_F(LocalDevicesTest, CancelledCallReturnsAfterItsJobEnds) {
   Open(1, 1, 100);
   control_.Close();
   const auto running = Call();
@@ -155,7 +155,7 @@ TEST_F(LocalDevicesTest, ARunningCallEndsBeforeItsCancellationReturns) {
   EXPECT_THAT(next->Join(), IsOk());
 }
 
-TEST_F(LocalDevicesTest, APlanBeyondTheBudgetIsRefused) {
+TEST_F(LocalDevicesTest, RefusesAPlanBeyondTheBudget) {
   Open(1, 1, 1);
   const auto large =
       MakeQuantizePlan({DType::kBF16, {1024, 1024}, -1},
@@ -173,7 +173,7 @@ TEST_F(LocalDevicesTest, APlanBeyondTheBudgetIsRefused) {
   EXPECT_EQ(control_.begun(), 0);
 }
 
-TEST_F(LocalDevicesTest, AFaultNamesTheDevice) {
+TEST_F(LocalDevicesTest, ErrorNamesTheDevice) {
   Open(1, 1, 1);
   control_.Fail(absl::InternalError("fell off the bus"));
   const auto call = Call();
@@ -185,7 +185,7 @@ TEST_F(LocalDevicesTest, AFaultNamesTheDevice) {
   EXPECT_EQ(GetServerError(status)->reason, ErrorReason::kDeviceFault);
 }
 
-TEST(LocalClient, KnowsItsNames) {
+TEST(LocalClient, AcceptsLocalAddresses) {
   for (const char* target : {"local", "local:cpu", "local:cpu:0"}) {
     const auto client = CreateClient(target);
     ASSERT_THAT(client, IsOk()) << target;
@@ -196,7 +196,8 @@ TEST(LocalClient, KnowsItsNames) {
         "local:cpu:0,local:cpu:1", "local,127.0.0.1:1"}) {
     EXPECT_EQ(FieldOf(CreateClient(target).status()), "target") << target;
   }
-  // A host's port; and a missing device.
+  // "local:50151" is a host named local with a port; the other address names a
+  // missing device.
   EXPECT_THAT(CreateClient("local:50151"), IsOk());
   EXPECT_THAT(CreateClient("local:cuda:99"),
               StatusIs(absl::StatusCode::kNotFound));
@@ -240,7 +241,7 @@ TEST(LocalClient, ManyThreadsShareASmallBudget) {
   EXPECT_LT(info->max_request_bytes, kLeastBudget);
 }
 
-TEST(LocalClient, TheCpuWorksOnTheCallersMemory) {
+TEST(LocalClient, CpuUsesTheCallersMemory) {
   const auto client = CreateClient("local:cpu");
   ASSERT_THAT(client, IsOk());
   const TensorDesc tensor{DType::kF32, {256, 1024}, -1};
@@ -271,7 +272,7 @@ TEST(LocalClient, TheCpuWorksOnTheCallersMemory) {
                       same->bytes(TensorKind::kRowwiseData)));
   EXPECT_GT(high_water(), 0u);
 
-  // So is an input that the result overwrites, in full or in part.
+  // An input that the result overwrites, in full or in part, is also copied.
   for (const size_t shift : {0, 1}) {
     std::vector<float> mine = values;
     auto* const bytes = reinterpret_cast<std::byte*>(mine.data());
@@ -295,7 +296,7 @@ TEST(LocalClient, CudaGivesTheBytesOfTheCpu) {
   ASSERT_THAT(cpu, IsOk());
   const TensorDesc tensor{DType::kBF16, {256, 1024}, -1};
   std::vector<std::byte> input(256 * 1024 * 2);
-  // Finite, of all signs and sizes.
+  // Finite values of both signs and all magnitudes.
   for (size_t i = 0; i < input.size(); ++i) {
     input[i] = static_cast<std::byte>(i * 40503 >> 7 & 0xbf);
   }

@@ -1,5 +1,5 @@
-// A client in this process uses its caller's memory in place, of every kind
-// that its device supports: the bytes are those of any other call.
+// Tests that a local client uses its caller's memory in place, for every memory
+// type that its device supports, and that the results are the usual bytes.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -27,7 +27,7 @@ class LocalMemory : public testing::TestWithParam<std::string> {
     client_ = *std::move(client);
   }
 
-  // If `large`, a GPU processes it in several slabs.
+  // Returns a tensor that a GPU processes in several slabs if `large`.
   static TensorDesc Tensor(bool large) {
     return {DType::kBF16, {large ? 20'000 : 300, 1024}, -1};
   }
@@ -52,7 +52,6 @@ class LocalMemory : public testing::TestWithParam<std::string> {
     return all;
   }
 
-  // By a call with ordinary memory.
   static absl::Span<const std::byte> AsBytes(const Bytes& bytes) {
     return {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()};
   }
@@ -65,7 +64,7 @@ class LocalMemory : public testing::TestWithParam<std::string> {
   std::unique_ptr<Client> client_;
 };
 
-TEST_P(LocalMemory, OfEveryKind) {
+TEST_P(LocalMemory, IsUsedInPlaceForEveryMemoryType) {
   for (const bool large : {false, true}) {
     const TensorDesc tensor = Tensor(large);
     const Bytes x = Values(large);
@@ -102,8 +101,8 @@ TEST_P(LocalMemory, OfEveryKind) {
   }
 }
 
-// A caller may want a tensor replaced by its result.
-TEST_P(LocalMemory, OutputsOverTheInput) {
+// A result may overwrite its own input.
+TEST_P(LocalMemory, MayHoldInputAndOutputs) {
   for (const bool large : {false, true}) {
     const TensorDesc tensor = Tensor(large);
     const Bytes x = Values(large);
@@ -133,7 +132,7 @@ TEST_P(LocalMemory, OutputsOverTheInput) {
 }
 
 // Memory used in place does not count against the budget.
-TEST_P(LocalMemory, LargerThanTheBudget) {
+TEST_P(LocalMemory, InPlaceMayExceedTheBudget) {
   ClientOptions small;
   small.local.memory_budget = 16 << 20;
   const auto client =
@@ -162,7 +161,7 @@ TEST_P(LocalMemory, LargerThanTheBudget) {
     EXPECT_TRUE(BytesEq(Name(part), want.bytes(part),
                         absl::MakeConstSpan(outputs[i].Bytes())));
   }
-  // Memory that is copied does.
+  // Memory that is copied counts against the budget.
   call.into = {
       {plan->outputs()[0].kind, input.span().first(plan->outputs()[0].size)}};
   EXPECT_EQ(
@@ -172,8 +171,8 @@ TEST_P(LocalMemory, LargerThanTheBudget) {
       ErrorReason::kTooLarge);
 }
 
-// Memory for the copy engines, if any.
-TEST_P(LocalMemory, Allocated) {
+// Allocates pinned memory on a GPU, and ordinary memory otherwise.
+TEST_P(LocalMemory, AllocatedByTheClientIsUsedInPlace) {
   auto memory = client_->AllocateHost(size_t{1} << 20);
   ASSERT_THAT(memory, IsOk());
   EXPECT_FALSE(memory->shared());
@@ -189,7 +188,7 @@ TEST_P(LocalMemory, Allocated) {
                       got->bytes(codes)));
 }
 
-TEST_P(LocalMemory, OfDequantize) {
+TEST_P(LocalMemory, IsUsedInPlaceByDequantize) {
   const TensorDesc tensor = Tensor(true);
   const QuantizeOptions options = Options()[0];
   const Result made = Reference(tensor, Values(true), options);

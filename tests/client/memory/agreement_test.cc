@@ -1,5 +1,5 @@
-// Calls with shared memory compared with calls by messages, between two
-// processes: not one byte differs.
+// Compares calls with shared memory with calls by messages, between two
+// processes. Every byte must be equal.
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,8 +16,8 @@ namespace {
 
 using Bytes = absl::Span<const std::byte>;
 
-// Parts of one block, one after the other, each at the largest legal distance
-// from a page.
+// Hands out parts of one block, one after the other. Each part has the least
+// alignment that its element type allows.
 class Arena {
  public:
   explicit Arena(absl::Span<std::byte> bytes) : bytes_(bytes) {}
@@ -61,7 +61,8 @@ class SharedAgreement : public testing::Test {
     delete directory_;
   }
 
-  // The inputs of a plan, in ordinary and in shared memory.
+  // Makes the inputs of a plan, in ordinary memory; the caller copies them to
+  // shared memory.
   static std::vector<oracle::Bytes> InputsOf(const Plan& plan, uint64_t seed) {
     std::vector<oracle::Bytes> inputs;
     for (const TensorSpec& input : plan.inputs()) {
@@ -110,7 +111,8 @@ class SharedAgreement : public testing::Test {
       shared.push_back(to);
     }
     const auto expected = Run(*plain_, plan, theirs, {});
-    // All outputs, all but a small or a large one, or none.
+    // In successive calls, all outputs are in shared memory, all but one, or
+    // none.
     CallOptions call;
     const size_t turn = calls_++ % 4;
     for (size_t i = 0; i < plan.outputs().size(); ++i) {
@@ -132,7 +134,7 @@ class SharedAgreement : public testing::Test {
                           got->bytes(part.kind)));
     }
     EXPECT_EQ(got->saw_nan(), expected->saw_nan());
-    // Input by message, output in shared memory.
+    // Sends the input by message and takes the outputs in shared memory.
     if (turn != 0) return;
     const auto half = Run(*client_, plan, theirs, call);
     ASSERT_THAT(half, IsOk());

@@ -1,4 +1,5 @@
-// Threads that poll before they sleep: answers are the same, and they do sleep.
+// Tests of threads that poll before they sleep: replies are unchanged, and idle
+// threads do sleep.
 #include <signal.h>
 
 #include <chrono>
@@ -30,7 +31,7 @@ class BusyPoll : public Sharing {
     ASSERT_THAT(client, IsOk());
     client_ = *std::move(client);
   }
-  // The server's processor time, in ticks of 10 ms.
+  // Returns the server's processor time in clock ticks of 10 ms.
   long ProcessorTime() const {
     std::ifstream file("/proc/" + std::to_string(process_->pid()) + "/stat");
     std::string word;
@@ -44,12 +45,12 @@ class BusyPoll : public Sharing {
   std::unique_ptr<Client> client_;
 };
 
-TEST_F(BusyPoll, AnswersAreTheSame) {
+TEST_F(BusyPoll, RepliesAreUnchanged) {
   StartBusy();
   std::vector<std::thread> callers;
   for (uint32_t c = 0; c < 3; ++c) {
     callers.emplace_back([&, c] {
-      // One job on the network thread, one on a worker.
+      // The smaller job runs on the network thread, the larger one on a worker.
       for (const int64_t rows : {16, 512}) {
         const HostMemory memory =
             Allocate(*client_, static_cast<size_t>(rows + 128) * (2048 + 640));
@@ -62,7 +63,8 @@ TEST_F(BusyPoll, AnswersAreTheSame) {
           std::fill(places.codes.begin(), places.codes.end(), std::byte{0});
           ASSERT_THAT(places.Quantize(*client_), IsOk());
           ASSERT_TRUE(BytesEq("codes", codes, places.codes));
-          // Before they sleep, as they fall asleep, and after.
+          // Calls arrive while the threads poll, as they fall asleep, and while
+          // they sleep.
           std::this_thread::sleep_for(microseconds(i % 3 * 250));
         }
       }
@@ -82,7 +84,7 @@ TEST_F(BusyPoll, IdleThreadsSleep) {
   EXPECT_LE(ProcessorTime() - before, 20);
 }
 
-TEST_F(BusyPoll, ADeadlineEndsACallThatPolls) {
+TEST_F(BusyPoll, DeadlineEndsAPollingCall) {
   StartBusy();
   const HostMemory memory = Allocate(*client_, 1 << 20);
   const Places places(memory, 128);

@@ -1,5 +1,5 @@
-// Calls on CUDA memory, ordered with this process's queued work by events that
-// another process's server knows.
+// Tests of calls on CUDA memory that events order with queued work of this
+// process. The server runs in another process and opens the events.
 #include <unistd.h>
 
 #include <chrono>
@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A call on memory in which the codes follow the input.
+// Makes a call on memory in which the codes follow the input.
 absl::StatusOr<Result> QuantizeIn(
     Client& client, const DeviceMemory& memory, const DeviceEvent* wait,
     const DeviceEvent* record, milliseconds deadline = milliseconds(30'000)) {
@@ -63,7 +63,7 @@ TEST_F(CudaMemory, EventsOrderACallWithQueuedWork) {
   }
 }
 
-TEST_F(CudaMemory, AnEventThatDoesNotPassEndsWithItsCall) {
+TEST_F(CudaMemory, DeadlineEndsTheWaitForAnEvent) {
   Serve();
   const auto client = Open();
   const auto memory = client->AllocateDevice(0, kInput * 2);
@@ -79,7 +79,7 @@ TEST_F(CudaMemory, AnEventThatDoesNotPassEndsWithItsCall) {
     EXPECT_THAT(QuantizeIn(*client, *memory, &*wait, nullptr), IsOk());
     stream.Hold();
     stream.Record(event);
-    // More calls than slots.
+    // Makes more calls than the server has slots.
     std::vector<std::future<absl::StatusOr<Result>>> calls;
     for (int i = 0; i < 8; ++i) {
       calls.push_back(std::async(std::launch::async, [&] {
@@ -97,7 +97,7 @@ TEST_F(CudaMemory, AnEventThatDoesNotPassEndsWithItsCall) {
   EXPECT_TRUE(Works(*client, *memory, 42));
 }
 
-TEST_F(CudaMemory, RefusesEventsNotMadeForSharing) {
+TEST_F(CudaMemory, RefusesEventsWithoutInterprocessSupport) {
   Serve();
   const auto client = Open();
   auto memory = client->AllocateDevice(0, kInput * 2);
@@ -118,7 +118,7 @@ TEST_F(CudaMemory, RefusesEventsNotMadeForSharing) {
   call.events.record = &*event;
   EXPECT_THAT(client->Quantize(Rows(kRows), Input(50), Nvfp4(), call),
               StatusIs(kInvalid));
-  // The event is unknown to another client, and without a server.
+  // The event is unknown to another client and to a local client.
   const auto local = CreateClient("local:cuda:0");
   ASSERT_THAT(local, IsOk());
   EXPECT_THAT((*local)->RegisterEvent(0, stream.MakeEvent()),
@@ -127,7 +127,7 @@ TEST_F(CudaMemory, RefusesEventsNotMadeForSharing) {
               StatusIs(kInvalid));
 }
 
-TEST_F(CudaMemory, EventsAreSharedAgainWithAServerThatStartsAgain) {
+TEST_F(CudaMemory, SharesEventsAgainAfterAServerRestart) {
   Serve();
   const auto client = Open();
   const auto memory = client->AllocateDevice(0, kInput * 2);
@@ -145,7 +145,8 @@ TEST_F(CudaMemory, EventsAreSharedAgainWithAServerThatStartsAgain) {
   EXPECT_THAT(QuantizeIn(*client, *memory, &*wait, &*record), IsOk());
 }
 
-// Not a test: a process whose call waits for an event that never passes.
+// This is not a test: it is a process whose call waits for an event that never
+// completes.
 TEST_F(CudaMemory, DISABLED_WaitingVictim) {
   const auto client = OpenAsVictim();
   ASSERT_NE(client, nullptr);
@@ -161,7 +162,7 @@ TEST_F(CudaMemory, DISABLED_WaitingVictim) {
   (void)QuantizeIn(*client, *memory, &*wait, nullptr);
 }
 
-TEST_F(CudaMemory, ClientsThatAreKilledWhileTheirCallsWaitHurtNobody) {
+TEST_F(CudaMemory, ServerSurvivesClientsKilledInAWait) {
   Serve();
   const auto client = Open();
   const auto memory = client->AllocateDevice(0, kInput * 2);

@@ -1,4 +1,4 @@
-// Servers in another process that use this one's CUDA memory.
+// A server in another process that uses CUDA memory of this process.
 #ifndef QUANTD_TESTS_CLIENT_MEMORY_CUDA_MEMORY_FIXTURE_H_
 #define QUANTD_TESTS_CLIENT_MEMORY_CUDA_MEMORY_FIXTURE_H_
 
@@ -72,7 +72,8 @@ class CudaMemory : public Sharing {
     return BytesEq("codes", want.bytes(TensorKind::kRowwiseData),
                    absl::MakeConstSpan(made));
   }
-  // For a process of Victims: a client of the server that started it.
+  // In a process of Victims, returns a client of the server that
+  // QUANTD_VICTIM_TARGET names.
   static std::unique_ptr<Client> OpenAsVictim() {
     const char* const target = std::getenv("QUANTD_VICTIM_TARGET");
     const char* const socket = std::getenv("QUANTD_VICTIM_SOCKET");

@@ -1,4 +1,5 @@
-// CUDA memory of this process, used by a server in another one.
+// Tests of a server that uses CUDA memory of this process, which is another
+// one.
 #include <signal.h>
 #include <unistd.h>
 
@@ -74,7 +75,8 @@ TEST_F(CudaMemory, CombinesWithHostMemory) {
   auto memory = client->AllocateDevice(0, kInput * 2);
   ASSERT_THAT(memory, IsOk());
   EXPECT_TRUE(Works(*client, *memory, 4));
-  // Results in host memory, shared or not; and the reverse.
+  // Combines device inputs with host outputs, shared or not, and host inputs
+  // with device outputs.
   const Buffer x = Input(5);
   const Result want = Reference(x, Nvfp4());
   CopyAnywhere(memory->bytes().data(), x.data(), x.size());
@@ -103,7 +105,7 @@ TEST_F(CudaMemory, CombinesWithHostMemory) {
   }
 }
 
-TEST_F(CudaMemory, WhatCannotBeLentIsRefused) {
+TEST_F(CudaMemory, RefusesMemoryThatCannotBeShared) {
   Serve();
   const auto client = Open();
   auto memory = client->AllocateDevice(0, kInput * 2);
@@ -130,7 +132,7 @@ TEST_F(CudaMemory, WhatCannotBeLentIsRefused) {
   EXPECT_TRUE(Works(*client, *memory, 6));
 }
 
-TEST_F(CudaMemory, AServerWithoutThatGpuTakesNone) {
+TEST_F(CudaMemory, ServerWithoutThatGpuRefusesItsMemory) {
   Serve("cpu:0");
   const auto client = Open();
   const auto refused = client->AllocateDevice(0, 4096);
@@ -140,7 +142,7 @@ TEST_F(CudaMemory, AServerWithoutThatGpuTakesNone) {
 }
 
 // The server uses only GPU 0.
-TEST_F(CudaMemory, OfAnotherGpuIsCopiedByAPeerOrRefused) {
+TEST_F(CudaMemory, MemoryOfAnotherGpuIsCopiedOrRefused) {
   if (GpuCount() < 2) {
     GTEST_SKIP() << "PEER ACCESS IS NOT TESTED: there is one GPU here";
   }
@@ -154,13 +156,13 @@ TEST_F(CudaMemory, OfAnotherGpuIsCopiedByAPeerOrRefused) {
     EXPECT_THAT(std::string(memory.status().message()),
                 testing::HasSubstr("peer"));
   }
-  // Events of that GPU are useless to GPU 0.
+  // GPU 0 cannot wait for events of another GPU.
   GpuStream stream;
   EXPECT_THAT(client->RegisterEvent(99, stream.MakeEvent()),
               StatusIs(absl::StatusCode::kNotFound));
 }
 
-// Offers that an honest client would not make.
+// These offers of memory are inconsistent; the SDK never makes them.
 TEST_F(CudaMemory, RefusesFalseOffers) {
   Serve();
   const auto client = Open();
@@ -192,7 +194,7 @@ TEST_F(CudaMemory, RefusesFalseOffers) {
     for (int k = 0; k <= i; ++k) {
       lie.ipc[random() % lie.ipc.size()] = static_cast<std::byte>(random());
     }
-    // Some bytes of a handle have no meaning.
+    // Some bytes of a handle are unused, so changing them may go unnoticed.
     const absl::Status status = offer(lie);
     EXPECT_TRUE(status.ok() || status.code() == kInvalid) << status;
   }
@@ -200,13 +202,13 @@ TEST_F(CudaMemory, RefusesFalseOffers) {
   lie.ipc = {};
   EXPECT_THAT(offer(lie), StatusIs(kInvalid));
   lie.kind = wire::RegionKind::kCudaDescriptor;
-  EXPECT_THAT(offer(lie), StatusIs(kInvalid));  // without one
+  EXPECT_THAT(offer(lie), StatusIs(kInvalid));  // without a descriptor
   EXPECT_THAT(offer(lie, STDIN_FILENO), StatusIs(kInvalid));
   EXPECT_THAT(offer(exported->offer, STDIN_FILENO), StatusIs(kInvalid));
   EXPECT_TRUE(Works(*client, *memory, 7));
 }
 
-TEST_F(CudaMemory, ExportedMemoryComesByItsDescriptor) {
+TEST_F(CudaMemory, SharesExportedMemoryByItsDescriptor) {
   Serve();
   const auto client = Open();
   const absl::Span<std::byte> made = CreateExportable(kInput * 2);
@@ -217,7 +219,7 @@ TEST_F(CudaMemory, ExportedMemoryComesByItsDescriptor) {
   EXPECT_TRUE(Works(*client, *memory, 8));
 }
 
-TEST_F(CudaMemory, FreedMemoryIsNotUsed) {
+TEST_F(CudaMemory, DoesNotUseFreedMemory) {
   Serve();
   const auto client = Open();
   TensorSpec spec;
@@ -232,7 +234,7 @@ TEST_F(CudaMemory, FreedMemoryIsNotUsed) {
   const auto result = client->Quantize(
       Rows(kRows), memory->bytes().first(kInput), Nvfp4(), call);
   EXPECT_FALSE(result.ok());
-  // New memory at the same address is different memory.
+  // New memory at the same address is not the registered memory.
   void* const again = AllocateOnDevice(kInput * 2);
   auto other = client->RegisterDevice(again);
   ASSERT_THAT(other, IsOk());
@@ -241,7 +243,7 @@ TEST_F(CudaMemory, FreedMemoryIsNotUsed) {
   FreeOnDevice(again);
 }
 
-TEST_F(CudaMemory, AServerThatStartsAgainIsSharedWithAgain) {
+TEST_F(CudaMemory, SharesAgainAfterAServerRestart) {
   Serve();
   const auto client = Open();
   auto memory = client->AllocateDevice(0, kInput * 2);
@@ -262,7 +264,7 @@ TEST_F(CudaMemory, AServerThatStartsAgainIsSharedWithAgain) {
           .ok());
 }
 
-// Not a test: a process that makes calls until it is killed.
+// This is not a test: it is a process that makes calls until it is killed.
 TEST_F(CudaMemory, DISABLED_Victim) {
   const auto client = OpenAsVictim();
   ASSERT_NE(client, nullptr);
@@ -280,7 +282,7 @@ TEST_F(CudaMemory, DISABLED_Victim) {
   }
 }
 
-TEST_F(CudaMemory, ClientsThatAreKilledHurtNobody) {
+TEST_F(CudaMemory, ServerSurvivesKilledClients) {
   Serve();
   const auto client = Open();
   auto memory = client->AllocateDevice(0, kInput * 2);
@@ -294,7 +296,7 @@ TEST_F(CudaMemory, ClientsThatAreKilledHurtNobody) {
     ASSERT_TRUE(Works(*client, *memory, 14 + static_cast<uint32_t>(i)));
   }
   EXPECT_TRUE(Eventually([&] { return Descriptors() <= descriptors; }));
-  // 256 MiB each: none of them is held.
+  // Each client had 256 MiB, and the server holds none of it.
   EXPECT_TRUE(Eventually([&] {
     return FreeDeviceMemory() + (size_t{128} << 20) > before;
   })) << before

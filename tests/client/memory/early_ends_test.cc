@@ -1,4 +1,4 @@
-// Shared memory when the server, a call or a client ends early.
+// Tests of shared memory when the server, a call or a client ends early.
 #include <signal.h>
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-TEST_F(Sharing, AServerThatStartsAgainIsSharedWithAgain) {
+TEST_F(Sharing, SharesAgainAfterAServerRestart) {
   Start();
   auto client = Open();
   const HostMemory memory = Allocate(*client, 1 << 20);
@@ -34,7 +34,7 @@ TEST_F(Sharing, AServerThatStartsAgainIsSharedWithAgain) {
     process_->WaitForExit(10);
     Start(with_door);
     std::fill(places.codes.begin(), places.codes.end(), std::byte{0});
-    // Long enough for what is tried once a second.
+    // The client offers its memory again at most once a second.
     std::this_thread::sleep_for(milliseconds(1100));
     const auto result = places.Quantize(*client);
     ASSERT_THAT(result, IsOk());
@@ -44,14 +44,14 @@ TEST_F(Sharing, AServerThatStartsAgainIsSharedWithAgain) {
   }
 }
 
-TEST_F(Sharing, ACancelledCallWritesNothingAfterwards) {
+TEST_F(Sharing, CancelledCallWritesNothingAfterItReturns) {
   Start();
   auto client = Open();
   constexpr int64_t kRows = 16 << 10;  // 32 MiB
   const HostMemory memory = Allocate(*client, kRows * (2048 + 512 + 64));
   const Places places(memory, kRows);
   Fill(places.input, 6);
-  // The first call is slower than all others.
+  // Warms up, since the first call is the slowest.
   ASSERT_THAT(places.Quantize(*client, {}, true), IsOk());
   const auto start = Clock::now();
   ASSERT_THAT(places.Quantize(*client, {}, true), IsOk());
@@ -70,7 +70,7 @@ TEST_F(Sharing, ACancelledCallWritesNothingAfterwards) {
     canceller.join();
     if (result.ok()) continue;
     ++cancelled;
-    // The bytes that the job would have written last.
+    // Overwrites the bytes that the job would write last.
     const auto end = places.codes.last(4096);
     std::fill(end.begin(), end.end(), std::byte{0xee});
     std::this_thread::sleep_for(2 * whole);
@@ -84,7 +84,7 @@ TEST_F(Sharing, ACancelledCallWritesNothingAfterwards) {
   }));
 }
 
-TEST_F(Sharing, ASilentMemorySocketDelaysACallToItsDeadlineAtMost) {
+TEST_F(Sharing, SilentMemorySocketDelaysACallOnlyToItsDeadline) {
   Start();
   auto client = Open();
   const HostMemory memory = Allocate(*client, 1 << 20);
@@ -108,7 +108,7 @@ TEST_F(Sharing, ASilentMemorySocketDelaysACallToItsDeadlineAtMost) {
   process_->Signal(SIGCONT);
 }
 
-TEST_F(Sharing, AStoppedServerDelaysNobodyForEver) {
+TEST_F(Sharing, CallsToAStoppedServerEnd) {
   Start();
   auto client = Open(milliseconds(300));
   const HostMemory memory = Allocate(*client, 1 << 20);
@@ -124,7 +124,8 @@ TEST_F(Sharing, AStoppedServerDelaysNobodyForEver) {
               StatusIs(absl::StatusCode::kDeadlineExceeded));
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(15));
   process_->Signal(SIGCONT);
-  // Whatever the server may still write, the memory is not lent again.
+  // The server may still write to the memory, so the client does not share it
+  // again.
   std::this_thread::sleep_for(milliseconds(1100));
   const auto result = places.Quantize(*client);
   ASSERT_THAT(result, IsOk());
@@ -133,7 +134,8 @@ TEST_F(Sharing, AStoppedServerDelaysNobodyForEver) {
 
 volatile sig_atomic_t told_to_end = 0;
 
-// Not a test: a process that makes calls until it is killed, or told to end.
+// This is not a test: it is a process that makes calls until SIGKILL or SIGTERM
+// ends it.
 TEST_F(Sharing, DISABLED_Victim) {
   const char* const target = std::getenv("QUANTD_VICTIM_TARGET");
   const char* const socket = std::getenv("QUANTD_VICTIM_SOCKET");
@@ -156,7 +158,7 @@ constexpr int kKills = 20;  // a process takes long to start
 constexpr int kKills = 200;
 #endif
 
-TEST_F(Sharing, ClientsThatAreKilledHurtNobody) {
+TEST_F(Sharing, KilledClientsDoNotDelayOthers) {
   Start();
   auto client = Open();
   const HostMemory memory = Allocate(*client, 1 << 20);
@@ -167,8 +169,8 @@ TEST_F(Sharing, ClientsThatAreKilledHurtNobody) {
   ASSERT_TRUE(Eventually([&] { return Mapped() == 1; }));
   const size_t descriptors = Descriptors();
 
-  // Times of another client's calls while those processes are killed, in
-  // microseconds.
+  // Latencies in microseconds of another client's calls while those processes
+  // are killed.
   std::atomic<std::vector<double>*> times = nullptr;
   std::atomic<bool> stop = false;
   std::thread other([&] {
@@ -205,12 +207,12 @@ TEST_F(Sharing, ClientsThatAreKilledHurtNobody) {
       "p99 of another client: %.0f us beside clients that leave, "
       "%.0f us beside clients that are killed\n",
       before, after);
-  // A busy machine may pause everything for some milliseconds.
+  // A busy machine may pause all processes for some milliseconds.
   EXPECT_LE(after, 2 * before + 10'000);
   EXPECT_TRUE(Eventually([&] { return Mapped() == 1; })) << Mapped();
   EXPECT_TRUE(Eventually([&] { return Descriptors() <= descriptors; }))
       << descriptors << " and now " << Descriptors();
-  // It exits cleanly only if all memory was released.
+  // The server exits cleanly only if all memory was released.
   client.reset();
   process_->Signal(SIGTERM);
   EXPECT_EQ(process_->WaitForExit(30), 0) << process_->Log();

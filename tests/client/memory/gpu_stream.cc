@@ -19,7 +19,7 @@ namespace {
 
 void Check(cudaError_t error) {
   if (error == cudaSuccess) return;
-  std::fprintf(stderr, "a stream: %s\n", cudaGetErrorString(error));
+  std::fprintf(stderr, "CUDA stream: %s\n", cudaGetErrorString(error));
   std::abort();
 }
 

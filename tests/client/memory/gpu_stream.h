@@ -18,16 +18,16 @@ class GpuStream {
   ~GpuStream();
   GpuStream(const GpuStream&) = delete;
 
-  // Work queued from now on waits for Release, for a minute at most.
+  // Makes work that is queued later wait for Release, for at most a minute.
   void Hold();
   void Release();
   // Queues a copy of host bytes into the GPU's memory.
   void Write(void* to, absl::Span<const std::byte> bytes);
-  // The content once all queued work has been done.
+  // Returns the bytes at `from` once all queued work is done.
   std::vector<std::byte> Read(const void* from, size_t bytes);
 
-  // A cudaEvent_t, with or without support for other processes; valid as long
-  // as the stream.
+  // Returns a cudaEvent_t that the stream owns, with interprocess support if
+  // `for_others`.
   void* MakeEvent(bool for_others = true);
   void Record(void* event);
   void WaitFor(void* event);

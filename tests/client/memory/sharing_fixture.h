@@ -19,7 +19,7 @@
 
 namespace quantd {
 
-// bf16 between 1 and 2, a different tensor for each seed.
+// Fills `bytes` with bf16 numbers between 1 and 2, which depend on the seed.
 inline void Fill(absl::Span<std::byte> bytes, uint32_t seed) {
   for (size_t i = 0; i + 1 < bytes.size(); i += 2) {
     seed = seed * 1664525 + 1013904223;
@@ -36,7 +36,7 @@ inline QuantizeOptions Nvfp4() {
   return options;
 }
 
-// An input and its codes and scales, in one piece of memory.
+// An input, its codes and its scales, one after the other in one allocation.
 struct Places {
   Places(const HostMemory& memory, int64_t rows)
       : tensor(Rows(rows)),

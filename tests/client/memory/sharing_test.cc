@@ -1,4 +1,5 @@
-// How a client gets shared memory, and which transport its calls then use.
+// Tests of how a client gets shared memory, and which transport its calls then
+// use.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 
-TEST_F(Sharing, MemoryIsSharedFromItsAllocationToItsEnd) {
+TEST_F(Sharing, AllocatedMemoryIsSharedUntilItIsFreed) {
   Start();
   auto client = Open();
   HostMemory memory = Allocate(*client, 100'000);
@@ -24,8 +25,8 @@ TEST_F(Sharing, MemoryIsSharedFromItsAllocationToItsEnd) {
   EXPECT_EQ(memory.bytes().size(), 100'000u);
   EXPECT_EQ(memory.bytes().front(), std::byte{0});
   EXPECT_EQ(Mapped(), 1u);
-  // Parts of it are recognized by address, on any thread, and moving the owner
-  // changes nothing.
+  // Parts of shared memory are recognized by address, on any thread, also after
+  // the owner was moved.
   const HostMemory owner = std::move(memory);
   EXPECT_TRUE(memory.bytes().empty());
   const Places places(owner, 32);
@@ -38,7 +39,7 @@ TEST_F(Sharing, MemoryIsSharedFromItsAllocationToItsEnd) {
     EXPECT_EQ(result->bytes(TensorKind::kRowwiseData).data(),
               places.codes.data());
   }).join();
-  // Other memory is sent as usual.
+  // Other memory is sent by message.
   const std::vector<std::byte> copy(places.input.begin(), places.input.end());
   const auto result = client->Quantize(places.tensor, copy, Nvfp4());
   ASSERT_THAT(result, IsOk());
@@ -49,7 +50,7 @@ TEST_F(Sharing, MemoryIsSharedFromItsAllocationToItsEnd) {
 
 // Results of inputs in shared memory are returned in shared memory, without a
 // copy.
-TEST_F(Sharing, ResultsOfSharedMemoryAreShared) {
+TEST_F(Sharing, ResultsOfSharedInputsAreShared) {
   Start();
   auto client = Open();
   const HostMemory memory = Allocate(*client, 4 << 20);
@@ -86,7 +87,7 @@ TEST_F(Sharing, ResultsOfSharedMemoryAreShared) {
   ASSERT_THAT(result, IsOk());
   EXPECT_EQ(result->bytes(TensorKind::kRowwiseData).data(), codes.data());
   same(*result);
-  // Beyond the limit of shared memory the rest comes by messages.
+  // Results beyond the limit of shared memory arrive by message.
   std::vector<Result> many;
   for (int i = 0; i < 300; ++i) {
     auto one = client->Quantize(tensor, input, Nvfp4());
@@ -95,13 +96,13 @@ TEST_F(Sharing, ResultsOfSharedMemoryAreShared) {
     many.push_back(*std::move(one));
   }
   same(many.back());
-  // They may outlive the client.
+  // Results may outlive the client.
   client.reset();
   same(*result);
   same(many.front());
 }
 
-TEST_F(Sharing, MemoryThatIsTakenIsUsedAgain) {
+TEST_F(Sharing, TakeHostReusesMemory) {
   Start();
   auto client = Open();
   const std::byte* first = nullptr;
@@ -130,12 +131,13 @@ TEST_F(Sharing, MemoryThatIsTakenIsUsedAgain) {
               StatusIs(absl::StatusCode::kResourceExhausted));
 }
 
-TEST_F(Sharing, MemoryThatIsGivenUpIsUnmapped) {
+TEST_F(Sharing, FreedMemoryIsUnmapped) {
   Start();
   const size_t before = Descriptors();
   auto client = Open();
   for (int i = 0; i < 20; ++i) {
-    // Half of the limit: the earlier ones must have been released.
+    // Each allocation is half of the limit, so earlier ones must have been
+    // released.
     ASSERT_TRUE(Eventually([&] { return Mapped() == 0; }));
     Allocate(*client, size_t{64} << 20);
   }
@@ -145,7 +147,7 @@ TEST_F(Sharing, MemoryThatIsGivenUpIsUnmapped) {
       << before << " and now " << Descriptors();
 }
 
-TEST_F(Sharing, OverwritingTheInputIsNotShared) {
+TEST_F(Sharing, OutputOverTheInputIsNotShared) {
   Start();
   auto client = Open();
   const HostMemory memory = Allocate(*client, 1 << 20);
@@ -158,7 +160,7 @@ TEST_F(Sharing, OverwritingTheInputIsNotShared) {
   const auto got = client->Quantize(Rows(64), input, Nvfp4(), call);
   ASSERT_THAT(expected, IsOk());
   ASSERT_THAT(got, IsOk());
-  // The input is lent, but the output that overwrites it is not.
+  // The input is shared, but not the output that overwrites it.
   EXPECT_EQ(got->transport(), Transport::kShared);
   EXPECT_TRUE(BytesEq("codes", expected->bytes(TensorKind::kRowwiseData),
                       got->bytes(TensorKind::kRowwiseData)));
@@ -181,7 +183,7 @@ TEST_F(Sharing, RefusesMemoryThatCannotBeShared) {
   EXPECT_EQ(FieldOf(two.status()), "memory_socket");
 }
 
-TEST_F(Sharing, MemoryOfTheCallers) {
+TEST_F(Sharing, SharesMemoryOfTheCaller) {
   Start();
   auto client = Open();
   constexpr size_t kSize = 1 << 20;
@@ -194,7 +196,7 @@ TEST_F(Sharing, MemoryOfTheCallers) {
   EXPECT_THAT(client->RegisterHost(memfd, mapping), StatusIs(kInvalid));
   EXPECT_THAT(client->RegisterHost(-1, mapping), StatusIs(kInvalid));
   ASSERT_EQ(fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
-  // Sealed, but without any page yet.
+  // The memfd is sealed but still empty.
   EXPECT_THAT(client->RegisterHost(memfd, mapping), StatusIs(kInvalid));
   Fill(mapping, 3);
   EXPECT_THAT(client->RegisterHost(memfd, mapping.first(4096)),
@@ -208,7 +210,7 @@ TEST_F(Sharing, MemoryOfTheCallers) {
                 .Quantize(*client)
                 ->transport(),
             Transport::kUnix);
-  // Read-only: the output comes by a message.
+  // Memory registered for reading takes no output, which arrives by message.
   memory = client->RegisterHost(memfd, mapping, HostUse::kRead);
   close(memfd);
   ASSERT_THAT(memory, IsOk());
@@ -223,7 +225,7 @@ TEST_F(Sharing, MemoryOfTheCallers) {
   munmap(data, kSize);
 }
 
-TEST_F(Sharing, InProcessMemoryIsOrdinary) {
+TEST_F(Sharing, LocalClientsAllocateOrdinaryMemory) {
   auto client = CreateClient("local:cpu");
   ASSERT_THAT(client, IsOk());
   const HostMemory memory = Allocate(**client, 1 << 20);
@@ -235,7 +237,7 @@ TEST_F(Sharing, InProcessMemoryIsOrdinary) {
   EXPECT_EQ(result->transport(), Transport::kLocal);
 }
 
-TEST_F(Sharing, WithoutADoorCallsCopy) {
+TEST_F(Sharing, CallsCopyWithoutAMemorySocket) {
   Start(false);
   auto client = Client::Create(Calls());
   ASSERT_THAT(client, IsOk());

@@ -1,6 +1,6 @@
-// Processes that share memory and make calls, one after the other, each ended
-// by a signal at a random moment. Such a process runs a disabled test of this
-// program; it writes a byte to descriptor 3 when it works.
+// Runs processes one after the other that share memory and make calls, and ends
+// each by a signal at a random moment. A process runs a disabled test of this
+// program, and writes a byte to descriptor 3 when its calls work.
 #ifndef QUANTD_TESTS_CLIENT_MEMORY_VICTIMS_H_
 #define QUANTD_TESTS_CLIENT_MEMORY_VICTIMS_H_
 
@@ -23,15 +23,15 @@ namespace quantd {
 
 class Victims {
  public:
-  // `test` is "Suite.DISABLED_Test". It finds the server in
-  // QUANTD_VICTIM_TARGET and its memory socket in QUANTD_VICTIM_SOCKET.
+  // `test` is "Suite.DISABLED_Test". It reads the server's address from
+  // QUANTD_VICTIM_TARGET and the memory socket from QUANTD_VICTIM_SOCKET.
   Victims(const std::string& test, const std::string& calls,
           const std::string& socket)
       : filter_("--gtest_filter=" + test),
         target_("QUANTD_VICTIM_TARGET=" + calls),
         socket_("QUANTD_VICTIM_SOCKET=" + socket) {}
 
-  // `by` is a signal.
+  // Starts `count` processes and ends each by the signal `by`.
   void End(int count, int by) {
     for (int i = 0; i < count; ++i) {
       ASSERT_NO_FATAL_FAILURE(EndOne(by));

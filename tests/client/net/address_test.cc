@@ -7,7 +7,8 @@
 namespace quantd::client {
 namespace {
 
-// "target" of an address, "name host port" of a name, in order.
+// Returns the parsed endpoints in order: an address as gRPC's target, a name as
+// "name HOST PORT".
 std::vector<std::string> Parse(std::string_view target) {
   const auto places = ParseTarget(target);
   if (!places.ok()) {
@@ -28,7 +29,7 @@ std::vector<std::string> Parse(std::string_view target) {
 
 using testing::ElementsAre;
 
-TEST(Address, OneOrMany) {
+TEST(Address, ParsesOneOrManyEndpoints) {
   EXPECT_THAT(Parse("127.0.0.1:50151"), ElementsAre("127.0.0.1:50151"));
   EXPECT_THAT(Parse("[::1]:50151"), ElementsAre("[::1]:50151"));
   EXPECT_THAT(Parse("unix:/run/quantd"), ElementsAre("unix:/run/quantd"));
@@ -38,7 +39,7 @@ TEST(Address, OneOrMany) {
   EXPECT_THAT(Parse("dns:quantd:50151"), ElementsAre("name quantd 50151"));
   EXPECT_THAT(Parse("10.0.0.1:1, quantd:2,unix:/a"),
               ElementsAre("10.0.0.1:1", "name quantd 2", "unix:/a"));
-  // gRPC's own list of addresses, and a name server of the caller's.
+  // gRPC's own syntax for a list of addresses, and for a name server.
   EXPECT_THAT(Parse("ipv4:10.0.0.1:1,10.0.0.2:1"),
               ElementsAre("ipv4:10.0.0.1:1", "10.0.0.2:1"));
   EXPECT_THAT(Parse("dns://10.0.0.53/quantd:1"),
@@ -58,7 +59,7 @@ TEST(Address, RefusesInvalidAddresses) {
   }
 }
 
-TEST(Address, TheSystemResolvesNames) {
+TEST(Address, ResolvesNamesByTheSystem) {
   const auto found = ResolveBySystem({"localhost", "50151"});
   ASSERT_THAT(found, IsOk());
   for (const Address& address : *found) {

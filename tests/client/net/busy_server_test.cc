@@ -1,5 +1,5 @@
-// An overloaded server: refused calls are repeated at the time that it names,
-// and served.
+// Tests of an overloaded server: refused calls are repeated after the pushback
+// that it states, and succeed.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -38,7 +38,7 @@ class BusyServerTest : public testing::Test {
     call.deadline = deadline;
     return client_->Quantize(tensor_, input_, options_, call);
   }
-  // Runs that many callers at once, each until `call` returns false.
+  // Runs `count` callers at once, each until `call` returns false.
   template <typename Call>
   static void AtOnce(int callers, Call call) {
     std::vector<std::thread> threads;
@@ -68,7 +68,8 @@ TEST_F(BusyServerTest, ServesCallsThatCanWait) {
   std::atomic<int> served = 0;
   AtOnce(16, [&] {
     if (--left < 0) return false;
-    // Every other call is refused at once if it would be late.
+    // Every other caller has a deadline, and is refused at once if the server
+    // would miss it.
     if (left % 2 == 0) {
       const auto hasty = Call(milliseconds(40));
       served += hasty.ok() || absl::IsResourceExhausted(hasty.status()) ||

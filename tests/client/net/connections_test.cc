@@ -1,4 +1,4 @@
-// Several connections to one server, when some cannot be made.
+// Tests of several connections to one server when some cannot be made.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -81,7 +81,7 @@ class OneWay {
   std::thread thread_;
 };
 
-TEST(Connections, ABrokenOneGetsNoCallsWhileAnotherWorks) {
+TEST(Connections, BrokenConnectionGetsNoCallsWhileAnotherWorks) {
   FakeServer server;
   OneWay way(server.target());
   const auto client = Connect(way.target(), {.channels = 8});
@@ -90,7 +90,7 @@ TEST(Connections, ABrokenOneGetsNoCallsWhileAnotherWorks) {
   server.Script({hang});
   const CancellationToken token;
   Input in({64, 1024});
-  // The working connection is the one with more bytes in flight.
+  // The working connection has more bytes in flight, and still gets the calls.
   auto first =
       client->QuantizeAsync(in.desc, in.data, Nvfp4(), {.cancel = token});
   server.WaitForHanging(1);

@@ -1,7 +1,7 @@
-// A peer that completes the HTTP/2 handshake, opens every window and then reads
-// nothing: the kernel's buffers fill, and a write hangs in the middle of the
-// caller's memory. The call must still return at its deadline, but only when
-// nobody can read that memory any more.
+// Tests a call to a peer that completes the HTTP/2 handshake, opens every
+// window and then reads nothing. The kernel's buffers fill, and a write hangs
+// in the middle of the caller's memory. The call must return at its deadline,
+// once no thread reads that memory any more.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -24,8 +24,8 @@ class FrozenPeer {
       for (;;) {
         const int fd = accept(listener_.fd(), nullptr, nullptr);
         if (fd < 0) return;
-        // SETTINGS with INITIAL_WINDOW_SIZE 2^31 - 1, WINDOW_UPDATE of the
-        // connection to nearly the same.
+        // A SETTINGS frame with INITIAL_WINDOW_SIZE 2^31 - 1, and a
+        // WINDOW_UPDATE that raises the connection's window to nearly the same.
         constexpr char kOpen[] =
             "\0\0\6\4\0\0\0\0\0\0\4\x7F\xFF\xFF\xFF"
             "\0\0\4\x8\0\0\0\0\0\x7F\xFE\0\0";
@@ -47,7 +47,7 @@ class FrozenPeer {
   std::vector<int> connections_;
 };
 
-TEST(FrozenPeer, TheDeadlineStillHolds) {
+TEST(FrozenPeer, CallReturnsSoonAfterItsDeadline) {
   FrozenPeer peer;
   const auto client = Connect(
       peer.target(),
@@ -59,8 +59,8 @@ TEST(FrozenPeer, TheDeadlineStillHolds) {
   const double seconds = Seconds(start);
   EXPECT_FALSE(result.ok());
   EXPECT_GE(seconds, 0.45);
-  // The deadline, dead_peer_timeout's second, gRPC's ten seconds, and a busy
-  // machine.
+  // The limit covers the deadline, one second of dead_peer_timeout, gRPC's ten
+  // seconds, and a busy machine.
   EXPECT_LT(seconds, 30);
 }
 

@@ -29,14 +29,14 @@ Candidate Avoided(Candidate c) {
   return c;
 }
 
-// The choice: an index, -1 to wait, or -2 for none.
+// Returns the index of the chosen server, -1 to wait, or -2 without a choice.
 int Pick(const std::vector<Candidate>& candidates) {
   const Choice choice = Choose(candidates, kNow);
   if (choice.kind == Kind::kTake) return static_cast<int>(choice.index);
   return choice.kind == Kind::kWait ? -1 : -2;
 }
 
-TEST(Picker, NoServersGiveNoChoice) { EXPECT_EQ(Pick({}), -2); }
+TEST(Picker, ReturnsNoneWithoutServers) { EXPECT_EQ(Pick({}), -2); }
 
 TEST(Picker, PicksTheFewestBytesInFlight) {
   EXPECT_EQ(Pick({Of(Health::kServing, 512 << 20), Of(Health::kServing, 4096),
@@ -44,7 +44,7 @@ TEST(Picker, PicksTheFewestBytesInFlight) {
             1);
 }
 
-TEST(Picker, EqualsTakeTurns) {
+TEST(Picker, RotatesAmongEqualServers) {
   std::vector<Candidate> three(3, Of(Health::kServing));
   std::map<size_t, int> picks;
   for (uint64_t i = 1; i <= 30; ++i) {
@@ -57,7 +57,7 @@ TEST(Picker, EqualsTakeTurns) {
                                    testing::Pair(2, 10)));
 }
 
-TEST(Picker, ASlowOneFillsUpAndIsLeftAlone) {
+TEST(Picker, AvoidsASlowServer) {
   // In each round all servers but server 0 finish their calls.
   std::vector<Candidate> three(3, Of(Health::kServing));
   int slow = 0;
@@ -72,7 +72,7 @@ TEST(Picker, ASlowOneFillsUpAndIsLeftAlone) {
   EXPECT_EQ(slow, 1);
 }
 
-TEST(Picker, NeitherDeadNorDrainingOnesWhileOneServes) {
+TEST(Picker, PrefersServingOverDrainingAndDownServers) {
   EXPECT_EQ(Pick({Of(Health::kDown), Of(Health::kDraining),
                   Of(Health::kUnknown), Of(Health::kServing, 1 << 30)}),
             3);
@@ -102,7 +102,7 @@ TEST(Picker, WaitsForUnknownServersOnly) {
   EXPECT_EQ(Pick({Of(Health::kDown), Of(Health::kDown)}), -2);
 }
 
-TEST(Picker, ADrainingOneIsTheLastResort) {
+TEST(Picker, UsesADrainingServerAsLastResort) {
   EXPECT_EQ(Pick({Of(Health::kDown), Of(Health::kDraining)}), 1);
   EXPECT_EQ(Pick({Of(Health::kDown), Tried(Of(Health::kDraining))}), -2);
 }

@@ -1,5 +1,6 @@
-// Real servers that are stopped and restarted under load: no call of the SDK
-// fails, and every reply equals an undisturbed server's.
+// Tests that no call of the SDK fails while real servers are stopped and
+// restarted under load, and that every reply equals that of an undisturbed
+// server.
 //
 // Four stops by default; QUANTD_STOPS=40 for the long form, in which at least
 // 10,000 calls are made.
@@ -38,14 +39,14 @@ std::unique_ptr<ServerProcess> Start(const std::string& address) {
       "300", "--log-level", "warn"});
 }
 
-// One request and the bytes of its answer.
+// A request and the expected bytes of its reply.
 class Case {
  public:
   Case(int64_t rows, int64_t cols, Format format, bool decode) {
     desc_ = {DType::kBF16, {rows, cols}};
     input_.resize(static_cast<size_t>(rows * cols));
     std::mt19937 random(static_cast<unsigned>(rows));
-    // Any bf16 between 2^-7 and 2^8, of either sign.
+    // bf16 numbers of both signs between 2^-7 and 2^8.
     for (uint16_t& v : input_) {
       v = static_cast<uint16_t>((random() & 0x87FF) | 0x3C00);
     }
@@ -54,7 +55,7 @@ class Case {
     decode_ = decode;
   }
 
-  // Asks an undisturbed server.
+  // Gets the expected reply from an undisturbed server.
   absl::Status Learn(Client& client) {
     auto quantized = Quantize(client);
     if (!quantized.ok()) return quantized.status();
@@ -129,7 +130,8 @@ void CallUntil(const std::atomic<bool>& over, Client& client,
                const std::vector<Case>& cases, int seed, Tally* tally) {
   std::mt19937 random(static_cast<unsigned>(seed));
   while (!over) {
-    // Mostly small ones, so that there are many, and occasionally a large one.
+    // Picks mostly small requests, so that there are many calls, and sometimes
+    // a large one.
     const size_t which =
         random() % 16 == 0 ? random() % cases.size() : random() % 2;
     const auto start = steady_clock::now();
@@ -148,7 +150,7 @@ void CallUntil(const std::atomic<bool>& over, Client& client,
   }
 }
 
-TEST(Replicas, StopsUnderLoadLoseNoCall) {
+TEST(Replicas, NoCallFailsWhileServersRestart) {
   ASSERT_NE(bench::FindQuantd(), "") << "the quantd binary is not built";
   const char* wanted = std::getenv("QUANTD_STOPS");
   const int stops = wanted != nullptr ? std::atoi(wanted) : 4;
@@ -226,12 +228,12 @@ TEST(Replicas, StopsUnderLoadLoseNoCall) {
   EXPECT_GE(tally.calls, least_calls);
 }
 
-// A single server is killed and restarted a moment later: its clients must not
-// have to wait for gRPC's slow reconnection. With one attempt each, every call
-// in the meantime fails.
+// A single server is killed and restarted a moment later. Its clients must find
+// it again before gRPC's slow reconnection would. The parameter is the number
+// of attempts; with one, every call in the meantime fails.
 class Alone : public testing::TestWithParam<int> {};
 
-TEST_P(Alone, AServerThatComesBackIsFoundSoon) {
+TEST_P(Alone, RestartedServerIsFoundSoon) {
   auto server = Start("127.0.0.1:0");
   ASSERT_TRUE(server->running()) << server->Log();
   const std::string address = server->address();

@@ -16,7 +16,7 @@ absl::Status Unavailable() {
   return s;
 }
 
-TEST(Backoff, GrowsToItsCapAndIsJittered) {
+TEST(Backoff, GrowsToItsCapWithJitter) {
   RetryBudget budget;
   const RetryPolicy policy = {.max_attempts = 12,
                               .initial_backoff = milliseconds(100),
@@ -38,14 +38,14 @@ TEST(Backoff, GrowsToItsCapAndIsJittered) {
   EXPECT_NE(one.Next(Unavailable()), other.Next(Unavailable()));
 }
 
-TEST(Backoff, WithoutAHintThereIsNoRetry) {
+TEST(Backoff, DoesNotRetryWithoutAHint) {
   RetryBudget budget;
   Backoff backoff({}, &budget, 1);
   EXPECT_FALSE(backoff.Next(absl::UnavailableError("")).has_value());
   EXPECT_FALSE(backoff.Next(absl::InvalidArgumentError("")).has_value());
 }
 
-TEST(Backoff, AStreamKilledByAQuotaIsRetriedOnceAndSlowly) {
+TEST(Backoff, RetriesOnceAfterAQuotaKilledTheStream) {
   RetryBudget budget;
   Backoff backoff({}, &budget, 1);
   absl::Status s = absl::ResourceExhaustedError("");
@@ -56,7 +56,7 @@ TEST(Backoff, AStreamKilledByAQuotaIsRetriedOnceAndSlowly) {
   EXPECT_FALSE(backoff.Next(s).has_value());
 }
 
-TEST(Backoff, ABusyServerIsAskedAgainAndAgain) {
+TEST(Backoff, RetriesABusyServerWithoutLimit) {
   RetryBudget budget;
   Backoff backoff({.max_attempts = 2}, &budget, 1);
   absl::Status s = absl::ResourceExhaustedError("");
@@ -74,7 +74,7 @@ absl::Status DeviceFault() {
   return s;
 }
 
-TEST(Backoff, MovesElsewhereAsOftenAsItWouldRetry) {
+TEST(Backoff, MovesToAnotherServerMaxAttemptsTimes) {
   RetryBudget budget;
   Backoff backoff({.max_attempts = 3}, &budget, 1);
   EXPECT_TRUE(backoff.MayMove(Unavailable()));
@@ -86,7 +86,7 @@ TEST(Backoff, MovesElsewhereAsOftenAsItWouldRetry) {
   EXPECT_FALSE(off.MayMove(DeviceFault()));
 }
 
-TEST(Backoff, MovesOnceAfterADeviceFaultAndNeverAfterTheRequestsOwn) {
+TEST(Backoff, MovesOnceAfterADeviceFaultAndNeverAfterACallersError) {
   RetryBudget budget;
   Backoff backoff({}, &budget, 1);
   EXPECT_TRUE(backoff.MayMove(DeviceFault()));
@@ -98,7 +98,7 @@ TEST(Backoff, MovesOnceAfterADeviceFaultAndNeverAfterTheRequestsOwn) {
   EXPECT_FALSE(backoff.MayMove(absl::UnauthenticatedError("")));
 }
 
-TEST(Backoff, DoesNotMoveOnAnEmptyBudgetOrAfterAQuotasKill) {
+TEST(Backoff, DoesNotMoveWithoutBudgetOrAfterAQuotaKill) {
   RetryBudget budget;
   while (budget.Spend()) {
   }
@@ -109,7 +109,7 @@ TEST(Backoff, DoesNotMoveOnAnEmptyBudgetOrAfterAQuotasKill) {
   EXPECT_FALSE(backoff.MayMove(killed));
 }
 
-TEST(RetryBudget, RunsDryAndFillsUpAgain) {
+TEST(RetryBudget, EmptiesAndRefills) {
   RetryBudget budget;
   int affordable = 0;
   while (budget.Spend()) ++affordable;

@@ -1,5 +1,6 @@
-// Several servers, some of them hostile: which one gets a call, when a call
-// moves on, and the error if none accepts it.
+// Tests of clients with several servers, some of them faulty: which server gets
+// a call, when a call moves to another one, and the error if no server accepts
+// it.
 #include "client/net/servers.h"
 
 #include <atomic>
@@ -39,14 +40,14 @@ Scripted Hang() {
   return s;
 }
 
-// Two servers that answer.
+// A client's two servers, which answer unless scripted otherwise.
 class TwoServers : public testing::Test {
  protected:
   void ScriptBoth(const std::vector<Scripted>& scripts) {
     a_.Script(scripts);
     b_.Script(scripts);
   }
-  // Makes calls until both have had one.
+  // Makes calls until each server has received one.
   void HearOfBoth(Client& client) {
     const int a = a_.calls();
     const int b = b_.calls();
@@ -75,7 +76,7 @@ TEST_F(TwoServers, TakeTurns) {
   EXPECT_EQ(b_.calls(), b + 5);
 }
 
-TEST_F(TwoServers, ACallMovesOnWhole) {
+TEST_F(TwoServers, RetryOnAnotherServerSendsTheWholeRequest) {
   Input large({512, 4096});
   for (size_t i = 0; i < large.data.size(); ++i) {
     large.data[i] = static_cast<std::byte>(i % 127);
@@ -98,7 +99,7 @@ TEST_F(TwoServers, ACallMovesOnWhole) {
   }
 }
 
-TEST_F(TwoServers, OneThatFailsIsPassedOver) {
+TEST_F(TwoServers, AvoidAServerThatFails) {
   for (const Scripted& failure : {Failure(grpc::StatusCode::UNAVAILABLE),
                                   Draining(), Busy(20'000), DeviceFault()}) {
     const auto client = Connect(target());
@@ -117,7 +118,7 @@ TEST_F(TwoServers, OneThatFailsIsPassedOver) {
   }
 }
 
-TEST_F(TwoServers, AFaultOfTwoDevicesIsTheRequests) {
+TEST_F(TwoServers, StopAfterTwoDeviceFaults) {
   const auto client = Connect(target());
   HearOfBoth(*client);
   const int before = calls();
@@ -140,7 +141,7 @@ TEST_F(TwoServers, RetriesEnd) {
   EXPECT_THAT(text, HasSubstr(b_.target() + ": no!"));
 }
 
-TEST_F(TwoServers, WithoutRetriesACallIsSentOnce) {
+TEST_F(TwoServers, SendOnceWithoutRetries) {
   const auto client = Connect(target(), {.retry = {.max_attempts = 1}});
   ScriptBoth(std::vector<Scripted>(2, DeviceFault()));
   EXPECT_FALSE(client->Quantize(in_.desc, in_.data, Nvfp4()).ok());
@@ -149,14 +150,14 @@ TEST_F(TwoServers, WithoutRetriesACallIsSentOnce) {
   EXPECT_EQ(calls(), 2);
 }
 
-TEST_F(TwoServers, ASlowServerGetsNoCallsWhileItIsBehind) {
+TEST_F(TwoServers, AvoidASlowServer) {
   const auto client = Connect(target());
   HearOfBoth(*client);
   a_.Script(std::vector<Scripted>(20, Hang()));
   const int before = a_.calls();
   const CancellationToken token;
   std::vector<std::future<absl::StatusOr<Result>>> futures;
-  // One of two simultaneous calls hangs.
+  // Makes two simultaneous calls; the one to server a hangs.
   for (int i = 0; i < 2; ++i) {
     futures.push_back(
         client->QuantizeAsync(in_.desc, in_.data, Nvfp4(), {.cancel = token}));
@@ -174,14 +175,14 @@ TEST_F(TwoServers, ASlowServerGetsNoCallsWhileItIsBehind) {
   token.Cancel();
 }
 
-TEST_F(TwoServers, OneThatDidNotAnswerInTimeIsPassedOver) {
+TEST_F(TwoServers, AvoidAServerAfterADeadline) {
   const auto client = Connect(target());
   HearOfBoth(*client);
   const int before = a_.calls();
   a_.Script(std::vector<Scripted>(20, Hang()));
   int late = 0;
   auto since = steady_clock::now();
-  // It is avoided for five seconds.
+  // The server is avoided for five seconds.
   for (int i = 0; i < 10 && (late == 0 || Seconds(since) < 4); ++i) {
     const auto result = client->Quantize(in_.desc, in_.data, Nvfp4(),
                                          {.deadline = milliseconds(3000)});
@@ -196,7 +197,7 @@ TEST_F(TwoServers, OneThatDidNotAnswerInTimeIsPassedOver) {
   EXPECT_EQ(a_.calls(), before + 1);
 }
 
-TEST(Servers, ErrorsListWhatEachServerSaid) {
+TEST(Servers, ErrorListsEveryServersError) {
   const auto client = Connect("127.0.0.1:1,127.0.0.1:2,unix:/no/such/socket");
   Input in({1, 16});
   const auto start = steady_clock::now();
@@ -213,7 +214,7 @@ TEST(Servers, ErrorsListWhatEachServerSaid) {
   EXPECT_TRUE(GetRetryHint(result.status()).has_value());
 }
 
-TEST(Servers, OneOfManyIsEnough) {
+TEST(Servers, OneReachableServerIsEnough) {
   FakeServer server;
   const auto client = Connect("127.0.0.1:1,127.0.0.1:2," + server.target());
   Input in({64, 1024});
@@ -224,7 +225,7 @@ TEST(Servers, OneOfManyIsEnough) {
   }
 }
 
-TEST(Servers, AHangingServerGetsNoCalls) {
+TEST(Servers, HangingServerGetsNoCalls) {
   LoopbackListener mute(16);  // accepts connections but never answers
   FakeServer server;
   const auto client = Connect(mute.target() + "," + server.target());
@@ -236,7 +237,7 @@ TEST(Servers, AHangingServerGetsNoCalls) {
   EXPECT_LT(Seconds(start), kAtOnce);
 }
 
-TEST(Servers, HangingServersDelayNobodyBeyondTheDeadline) {
+TEST(Servers, HangingServersDelayACallOnlyToItsDeadline) {
   LoopbackListener mute(16);  // accepts connections but never answers
   const auto client = Connect(mute.target() + ",127.0.0.1:1");
   Input in({64, 1024});
@@ -256,7 +257,7 @@ TEST(Servers, HangingServersDelayNobodyBeyondTheDeadline) {
   EXPECT_THAT(future.get(), StatusIs(absl::StatusCode::kCancelled));
 }
 
-// The components of a Client, with a resolver of the test.
+// The components of a Client, with a resolver that the test supplies.
 class Named {
  public:
   explicit Named(client::Resolver resolver)
@@ -300,7 +301,7 @@ TEST(Names, ReportsANameThatDoesNotResolve) {
   EXPECT_LT(Seconds(start), kAtOnce);
 }
 
-TEST(Names, AHangingNameServerDelaysNobody) {
+TEST(Names, HangingNameServerDelaysACallOnlyToItsDeadline) {
   const auto release = std::make_shared<std::promise<void>>();
   const std::shared_future<void> released(release->get_future());
   const auto start = steady_clock::now();
@@ -317,7 +318,7 @@ TEST(Names, AHangingNameServerDelaysNobody) {
   release->set_value();
 }
 
-TEST(Names, StandForManyAndForDuplicates) {
+TEST(Names, ResolveToManyAddressesWithDuplicates) {
   FakeServer a;
   FakeServer b;
   Named named([&](const auto&) {
@@ -326,7 +327,7 @@ TEST(Names, StandForManyAndForDuplicates) {
   for (int i = 0; i < 10; ++i) ASSERT_THAT(named.Call(), IsOk());
 }
 
-TEST(Names, ALostServerIsLookedUpAgain) {
+TEST(Names, AreResolvedAgainAfterALostConnection) {
   auto a = std::make_unique<FakeServer>();
   FakeServer b;
   std::atomic<bool> moved = false;

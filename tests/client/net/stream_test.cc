@@ -1,5 +1,5 @@
-// Calls in chunks compared with calls by one message: not one byte differs, for
-// any options and any chunks.
+// Compares calls in chunks with calls by one message, for all options and
+// several chunk sizes. Every byte must be equal.
 #include <chrono>
 #include <fstream>
 #include <limits>
@@ -41,7 +41,7 @@ absl::StatusOr<Result> Ask(Client& client, const Plan& plan,
                            std::get<DequantizeOptions>(options), call);
 }
 
-// Free memory of the machine, by the kernel.
+// Returns the machine's free memory in bytes.
 size_t FreeMemory() {
   std::ifstream file("/proc/meminfo");
   std::string word;
@@ -128,7 +128,7 @@ class StreamedCalls : public testing::Test {
   size_t calls_ = 0;
 };
 
-TEST_F(StreamedCalls, QuantizeAsByOneMessage) {
+TEST_F(StreamedCalls, QuantizeGivesTheBytesOfOneMessage) {
   Start();
   ForQuantizeRows(1, [&](const QuantizeRow& row) {
     SCOPED_TRACE(row.format.name);
@@ -138,7 +138,7 @@ TEST_F(StreamedCalls, QuantizeAsByOneMessage) {
   EXPECT_GT(calls_, 500u);
 }
 
-TEST_F(StreamedCalls, AllElseAsByOneMessage) {
+TEST_F(StreamedCalls, OtherMethodsGiveTheBytesOfOneMessage) {
   Start();
   const auto each = [&](const PlanRow& row) {
     SCOPED_TRACE(row.format);
@@ -151,9 +151,9 @@ TEST_F(StreamedCalls, AllElseAsByOneMessage) {
   EXPECT_GT(calls_, 100u);
 }
 
-TEST_F(StreamedCalls, TensorsOfMoreThanAChunk) {
+TEST_F(StreamedCalls, TensorsLargerThanAChunk) {
   Start();
-  // The last chunk has a few bytes; no part ends with a chunk.
+  // The last chunk has only a few bytes, and no part ends where a chunk ends.
   const TensorDesc desc = {DType::kF32, {1041, 1056}};
   QuantizeOptions options;
   options.usage = Usage::kBoth;
@@ -171,7 +171,7 @@ TEST_F(StreamedCalls, TensorsOfMoreThanAChunk) {
   ExpectSame(*plan);
 }
 
-TEST_F(StreamedCalls, LargeCallsAreStreamedAutomatically) {
+TEST_F(StreamedCalls, LargeCallsStreamAutomatically) {
   Start({"--max-request-bytes", "64KiB", "--memory-budget", "64MiB"});
   const TensorDesc desc = {DType::kBF16, {64, 1024}};
   const std::vector<std::byte> zeros(128 << 10);
@@ -188,7 +188,7 @@ TEST_F(StreamedCalls, LargeCallsAreStreamedAutomatically) {
       plain_->Quantize(small, Bytes(zeros).first(32 << 10), options);
   ASSERT_THAT(one, IsOk());
   EXPECT_FALSE(one->streamed());
-  // A request beyond the server's memory is still refused, before it is sent.
+  // A request beyond the server's memory is refused before it is sent.
   const TensorDesc huge = {DType::kBF16, {32 << 10, 1024}};
   const std::vector<std::byte> much(64 << 20);
   const auto refused = plain_->Quantize(huge, much, options);
@@ -196,8 +196,8 @@ TEST_F(StreamedCalls, LargeCallsAreStreamedAutomatically) {
   EXPECT_EQ(GetServerError(refused.status())->reason, ErrorReason::kTooLarge);
 }
 
-// More than one message can hold, even without the two halves of it.
-TEST_F(StreamedCalls, TensorsOfMoreThanTwoGibibytes) {
+// The tensor is larger than one message of gRPC can be, which is 2 GiB.
+TEST_F(StreamedCalls, TensorsLargerThanTwoGibibytes) {
   constexpr int64_t kRows = 1152 << 10;
   constexpr size_t kBytes = size_t{kRows} * 2048;  // 2.25 GiB
   if (FreeMemory() < 5 * kBytes) {
@@ -235,7 +235,7 @@ TEST_F(StreamedCalls, TensorsOfMoreThanTwoGibibytes) {
   }
 }
 
-TEST_F(StreamedCalls, ErrorsSayTheSame) {
+TEST_F(StreamedCalls, ErrorsEqualThoseOfOneMessage) {
   Start();
   const TensorDesc desc = {DType::kF32, {64, 1024}};
   std::vector<float> values(64 * 1024, 1.0f);
@@ -253,7 +253,7 @@ TEST_F(StreamedCalls, ErrorsSayTheSame) {
   EXPECT_NE(GetRequestId(got.status()), "");
 }
 
-TEST_F(StreamedCalls, AreCancelledWhereverTheyAre) {
+TEST_F(StreamedCalls, CanBeCancelledAtAnyPoint) {
   Start();
   const TensorDesc desc = {DType::kBF16, {16 << 10, 1024}};
   const std::vector<std::byte> zeros(32 << 20);

@@ -15,7 +15,7 @@ ROWS, COLS = 1153, 1024
 
 
 def engine_param(name):
-  """An engine as a parameter, skipped where it is not built."""
+  """Returns an engine as a parameter, skipped if it is not built."""
   missing = name == "native" and importlib.util.find_spec("quantd._native") is None
   skip = pytest.mark.skip(reason="THE NATIVE ENGINE IS NOT BUILT HERE")
   return pytest.param(name, marks=[skip] if missing else [])
@@ -40,12 +40,12 @@ def q(server, engine):
 
 @pytest.fixture(scope="session")
 def connect(engine):
-  """Makes connections with the engine; all of them are closed at the end."""
+  """Returns a function that connects with the engine. All connections are closed at the end."""
   made = []
 
   def function(target, **settings):
     if engine == "grpc" and settings.get("band_bytes"):
-      pytest.skip("bands are the native engine's")
+      pytest.skip("only the native engine has bands")
     made.append(quantd.connect(target, engine=engine, **settings))
     return made[-1]
 
@@ -56,7 +56,7 @@ def connect(engine):
 
 @pytest.fixture(autouse=True)
 def limit():
-  """No test hangs: an alarm ends it."""
+  """An alarm ends a test that hangs."""
   signal.alarm(int(os.environ.get("QUANTD_TEST_SECONDS", "60")))
   yield
   signal.alarm(0)
@@ -73,7 +73,7 @@ def x():
 
 @pytest.fixture(scope="session")
 def large():
-  """Similar values, of more bytes than the largest call that is never cut."""
+  """Similar values, of more bytes than any call that is never cut into bands."""
   values = np.random.default_rng(11).standard_normal((ROWS, COLS))
   values[::17, ::13] *= 64
   values[3, :8] = [0.0, -0.0, 1e-30, -1e-30, 448, 6, -6, 0.5]
@@ -82,11 +82,11 @@ def large():
 
 @pytest.fixture(scope="session")
 def plain(connect, server):
-  """A connection without bands, which lives as long as those of `connect`."""
+  """A connection without bands, closed with those of `connect`."""
   return connect(server)
 
 
 def bf16(values):
-  """fp32 cut to bf16: its bits, and the values again."""
+  """Truncates fp32 to bf16; returns its bits, and its values as fp32."""
   bits = values.astype(np.float32).view(np.uint32) >> 16
   return bits.astype(np.uint16), (bits << 16).view(np.float32)

@@ -11,7 +11,7 @@ def e2m1(data):
 
 
 def fp8(bits, exponent_bits):
-  """E4M3 without Inf, or E5M2."""
+  """Decodes E4M3 without Inf, or E5M2."""
   bits = bits.astype(np.int64)
   if exponent_bits == 5:
     return (bits << 8).astype(np.uint16).view(np.float16).astype(np.float32)
@@ -28,7 +28,7 @@ def e8m0(bits):
 
 
 def scales_of(t, side, f, lines, blocks):
-  """[lines, blocks] scales as fp32, from any layout."""
+  """Returns scales as fp32 [lines, blocks], from any layout."""
   part = t.parts[f"{side}_scale"]
   raw = part.data.view("<f4") if part.spec.dtype == "f32" else part.data
   if t.options.form.scale_layout == 2:
@@ -52,7 +52,7 @@ def scales_of(t, side, f, lines, blocks):
 
 
 def copy(t, side):
-  """The operand of a copy that was not rotated, lines x positions, fp32."""
+  """Decodes a copy that was not rotated, to fp32 [lines, positions]."""
   f = t.format
   m, k = t.matrix
   lines, positions = (m, k) if side == "rowwise" else (k, m)

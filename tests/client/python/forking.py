@@ -1,4 +1,4 @@
-"""Forks while a connection is open, and uses it in parent and children.
+"""Forks while a connection is open, and uses the connection in parent and children.
 
     forking.py ADDRESS ENGINE idle|busy|exit|before
 """
@@ -43,7 +43,7 @@ def main(address, engine, how):
       return FORKED if "spawn" in str(error) else 1
 
   if how == "before":
-    # No call was made yet, so the child may make one.
+    # The parent made no call yet, so the child may make one.
     print(code := in_child(child))
     return code or child()
   expected.append(q.quantize(x, "nvfp4").rowwise.codes.tobytes())
@@ -65,15 +65,16 @@ def main(address, engine, how):
     thread.start()
   for _ in range(8):
     if busy:
-      # On a busy machine: waits until a further call has been accepted.
+      # Waits until a further call is accepted, which takes a while on a busy
+      # machine.
       before, until = len(calls), time.monotonic() + 5
       while len(calls) == before and time.monotonic() < until:
         time.sleep(0.01)
       if len(calls) == before:
-        wrong.append("no calls were under way")
+        wrong.append("no calls were in flight")
     code = in_child(child, sys.exit if how == "exit" else os._exit)
     if code != FORKED:
-      wrong.append(f"a child gave {code}")
+      wrong.append(f"a child exited with {code}")
   stop.set()
   for thread in threads:
     thread.join()

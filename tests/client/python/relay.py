@@ -1,4 +1,4 @@
-"""A server that forwards calls to a real one, and may spoil them."""
+"""A server that forwards calls to a real one, and can change their replies."""
 
 import concurrent.futures
 import contextlib
@@ -12,10 +12,10 @@ _PREFIX = "/quantd.v1.Quantd/"
 
 
 class Relay:
-  """Counts calls, and changes replies as it is told to.
+  """Counts calls, and changes their replies.
 
-  `stream`, if given, gets the messages of a Stream, the context and the call to
-  the real server, and yields the messages to return; `info` changes a
+  `stream` gets the messages of a Stream call, its context and the same method
+  of the real server, and yields the messages to return. `info` changes a
   GetServerInfoReply.
   """
 

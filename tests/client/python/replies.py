@@ -1,4 +1,4 @@
-"""Replies with zeros, in a server's form: for tests that spoil them."""
+"""Valid replies with zeros as payload, for tests that change them."""
 
 from quantd import quantd_pb2 as pb
 from quantd.tensors import geometry
@@ -9,7 +9,7 @@ MAXIMA = ("rowwise_amax", "columnwise_amax", "rowwise_rht_amax",
 
 
 def specs_of(request):
-  """The parts of a Quantize, or of an RhtAmax of a whole tensor."""
+  """Returns the parts of a reply to Quantize, or to RhtAmax of a whole tensor."""
   if isinstance(request, pb.QuantizeRequest):
     return geometry.specs(request.tensor, request.options)
   return [geometry.Spec(kind, "f32", (1,)) for kind in MAXIMA
@@ -17,7 +17,7 @@ def specs_of(request):
 
 
 def reply_to(request):
-  """The reply without its payload, and the payload."""
+  """Returns the reply without its payload, and the payload."""
   refs, end = [], 0
   for spec in specs_of(request):
     at = geometry.up(end, 64)

@@ -3,8 +3,8 @@
 
     run.py --server FILE --quantctl FILE [ARGUMENT OF PYTEST...]
 
-Tests the package in the sources; with --installed, the one installed for this
-Python. Exits with 77 if Python lacks the pure engine's requirements.
+Tests the package in the source tree or, with --installed, the one installed for
+this Python. Exits with 77 if Python lacks a package that the pure engine needs.
 """
 
 import argparse
@@ -29,8 +29,8 @@ def main():
     if importlib.util.find_spec(module) is None:
       print(f"skipped: no module {module}")
       return 77
-  # A shell ignores SIGINT for background processes, and the tests would inherit
-  # that.
+  # A shell ignores SIGINT in background processes, and the tests would inherit
+  # this.
   signal.signal(signal.SIGINT, signal.SIG_DFL)
   environment = dict(
       os.environ, QUANTD=str(pathlib.Path(known.server).resolve()),

@@ -15,7 +15,7 @@ from quantd import quantd_pb2 as pb
 
 
 class Process:
-  """A quantd; stopped by its own process id."""
+  """A quantd process, stopped by its process id."""
 
   def __init__(self, *flags, listen="127.0.0.1:0"):
     self.folder = tempfile.TemporaryDirectory()
@@ -46,7 +46,7 @@ class Process:
 
 
 def detail(reason, code=grpc.StatusCode.RESOURCE_EXHAUSTED, **fields):
-  """The trailer of an error, a google.rpc.Status with one detail."""
+  """Returns the trailer of an error: a google.rpc.Status with one detail."""
   from google.protobuf import any_pb2
   packed = any_pb2.Any(
       type_url="type.googleapis.com/quantd.v1.ErrorDetail",
@@ -57,7 +57,7 @@ def detail(reason, code=grpc.StatusCode.RESOURCE_EXHAUSTED, **fields):
 
 
 class Scripted:
-  """Answers each call by the next of its functions (request, context)."""
+  """A server that answers each call with its next function of (request, context)."""
 
   def __init__(self, *answers):
     self.answers = list(answers)
@@ -69,7 +69,7 @@ class Scripted:
 
   def service(self, call):
     if not call.method.startswith("/quantd."):
-      return None  # the C++ client asks several servers for their health
+      return None  # the C++ client asks for the health of several servers
     def answer(request, context):
       metadata = dict(context.invocation_metadata())
       self.calls.append((time.monotonic(), call.method, metadata))

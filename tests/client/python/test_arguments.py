@@ -1,4 +1,4 @@
-"""Arguments that are refused before anything is sent, and the errors."""
+"""Tests of arguments that are refused before anything is sent, and of their errors."""
 
 import asyncio
 import datetime
@@ -72,14 +72,14 @@ def test_settings(connect, field, settings):
 @pytest.mark.parametrize("field, value", [
     ("band_bytes", 1 << 20), ("memory_socket", "/run/m"), ("busy_poll", 0.01),
     ("target", "local"), ("target", "local:cpu"), ("target", "local:cuda:0")])
-def test_what_the_native_engine_does_alone(field, value):
+def test_settings_of_the_native_engine_alone(field, value):
   settings = {"target": "127.0.0.1:1", field: value}
   error = refused(field, quantd.connect, engine="grpc", **settings)
   assert "install the native wheel" in error.expected
 
 
 def test_the_package_as_a_program():
-  """It prints its version; only native wheels have the server."""
+  """`python -m quantd` prints its version; only native wheels contain the server."""
   run = lambda *words: subprocess.run(
       [sys.executable, "-m", "quantd", *words], capture_output=True, text=True)
   told = run("--version").stdout.split()
@@ -100,8 +100,8 @@ def test_a_secret_is_not_shown(connect):
   assert "12345" not in str(refused("token", connect, "127.0.0.1:1", token=12345))
 
 
-def test_a_number_is_no_path(connect, tmp_path):
-  """A number would be a descriptor of the process, which reading would close.
+def test_a_number_is_not_accepted_as_path(connect, tmp_path):
+  """open() would take a number as a file descriptor of this process, and close it.
   """
   opened = os.open(tmp_path / "token", os.O_CREAT | os.O_RDWR)
   os.write(opened, b"abc")
@@ -159,7 +159,7 @@ def test_arguments_of_other_calls(q, x):
 
 
 def over_inputs(q):
-  """Outputs that overwrite inputs, compared with separate ones."""
+  """Checks that outputs over inputs equal separate outputs."""
   x = np.random.default_rng(3).standard_normal((64, 128)).astype(np.float32)
   rotated, place = q.apply_rht(x), x.copy()
   assert q.apply_rht(place, out=place) is place and np.array_equal(place, rotated)
@@ -174,7 +174,7 @@ def over_inputs(q):
 
 
 def test_an_output_may_lie_over_the_input(q):
-  """An input that is overwritten must be read first."""
+  """The client must read an input before its output overwrites it."""
   over_inputs(q)
 
 
@@ -194,7 +194,7 @@ def test_arguments_of_many(q, x):
   assert list(q.quantize_all([("a", x), ("b", x)])) == ["a", "b"]
 
 
-def test_many_leaves_out_what_is_no_matrix_of_floats(q, x):
+def test_many_skips_all_but_float_matrices(q, x):
   state = {
       "up.weight": x,
       "up.bias": x[0],
@@ -211,7 +211,8 @@ def test_many_leaves_out_what_is_no_matrix_of_floats(q, x):
   bits = (x.view(np.uint32) >> 16).astype(np.uint16)
   state["up.weight"] = bits
   assert list(q.quantize_all(state, dtype="bf16")) == ["up.weight"]
-  # Without dtype they may be weights, which must not be left out silently.
+  # Without dtype, uint16 arrays may be bf16 weights, which must not be skipped
+  # silently.
   with pytest.raises(quantd.Invalid, match='pass dtype="bf16"'):
     q.quantize_all(state)
 
@@ -234,7 +235,7 @@ def test_many_of_bits_and_cancelled(q, x):
     q.quantize_all({"a": x}, cancel=stop)
 
 
-def test_progress_without_tqdm_says_so(q, x, monkeypatch):
+def test_progress_without_tqdm_warns(q, x, monkeypatch):
   monkeypatch.setitem(sys.modules, "tqdm.auto", None)
   with pytest.warns(UserWarning, match="tqdm is not installed") as told:
     q.quantize_all({"a": x, "b": x}, progress=True)

@@ -1,4 +1,4 @@
-"""Input arrays: the same bytes from every library, and errors for bad ones."""
+"""Tests of input arrays: the same bytes from every library, and errors for bad arrays."""
 
 import asyncio
 import doctest
@@ -50,7 +50,7 @@ def test_types(q, x):
 
 
 class Other:
-  """An array of a library that only has DLPack."""
+  """An array that supports only DLPack."""
 
   def __init__(self, array):
     self.array = array
@@ -173,7 +173,7 @@ def test_bad_options(q, x, keywords, field):
 
 
 def test_a_server_of_another_version(connect, x, engine):
-  """An option that the server ignored must not count as applied."""
+  """An option that an older server ignores is an error."""
   def older(request, context):
     asked = pb.QuantizeRequest.FromString(request)
     asked.options.ClearField("statistics")
@@ -256,7 +256,7 @@ def test_doctests(q):
 
 
 def test_importing_is_quick_and_does_nothing():
-  """Under 100 ms beyond grpc and numpy; no thread, no torch, no JAX."""
+  """The import takes under 100 ms beyond grpc and numpy, starts no thread, and loads no torch."""
   code = ("import sys, time, threading, grpc, numpy\n"
           "import google.protobuf.message, google.protobuf.descriptor_pool\n"
           "begin = time.process_time()\n"
@@ -272,7 +272,7 @@ def test_importing_is_quick_and_does_nothing():
   assert min(times) < 0.1, times
 
 
-def test_the_engine_is_told():
+def test_the_engine_has_a_name():
   assert quantd.engine in ("grpc", "native")
   with pytest.raises(ValueError, match="grpc, native"):
     quantd.connect("127.0.0.1:1", engine="steam")

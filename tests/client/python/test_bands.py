@@ -1,4 +1,4 @@
-"""Bands (native engine) and chunks (both) give the bytes of one call."""
+"""Tests that bands (native engine) and chunks (both engines) give the bytes of one call."""
 
 import random
 
@@ -9,12 +9,12 @@ from test_bytes import FORMATS, cases
 
 import quantd
 
-# Options with which no call is cut.
+# Options that prevent cutting a call into bands.
 WHOLE = {"splits", "dbias", "statistics", "history"}
 
 
 def fitted(keywords):
-  """Options of a case for a small tensor, adapted to this tensor."""
+  """Adapts the options of a small tensor's case to the large tensor."""
   found = dict(keywords)
   if "splits" in found:
     found["splits"] = [512, 0, ROWS - 512]
@@ -41,7 +41,7 @@ def sampled(q, share, seed):
   todo = list(cases(q))
   assert len(todo) > 120
   for name, keywords, _ in todo:
-    # Layouts in strips always; a part of all others.
+    # Keeps all columnwise cases, and samples the others.
     if keywords.get("usage") == "columnwise" or chosen.random() < share:
       yield name, fitted(keywords), chosen
 
@@ -62,7 +62,7 @@ def test_bands_of_every_option(plain, connect, server, large):
     same(got, plain.quantize(x, name, **keywords))
     if WHOLE.isdisjoint(keywords):
       height = max(128, int(size / (COLS * 4)) // 128 * 128)
-      # At most eight bands meet in an amax, each a stream.
+      # At most eight bands share an amax, each as a stream.
       meets = got.streamed and 1 < got.bands <= 8
       assert meets or got.bands == -(-rows // height), (name, keywords)
       assert meets or got.streamed == (streams == 0)
@@ -113,7 +113,7 @@ def test_maxima_and_rotations(plain, connect, server, large, settings):
 
 
 def test_streams_of_every_option(plain, connect, server, x, monkeypatch):
-  """In chunks that no part begins or ends with; of groups and sums, too."""
+  """Parts begin and end inside chunks. Covers groups and sums, too."""
   q = connect(server, stream_from=0)
   seen = 0
   for name, keywords, _ in cases(plain):
@@ -140,7 +140,7 @@ def test_streams_of_every_option(plain, connect, server, x, monkeypatch):
 def test_chunks_cut_anywhere(connect, server, x, monkeypatch):
   q = connect(server, stream_from=0)
   if q.engine != "grpc":
-    pytest.skip("the C++ client cuts as it does")
+    pytest.skip("the chunk size of the C++ client is fixed")
   from quantd.engines import streams
   expected = None
   for size in (1, 7, 4096, 1 << 24):
@@ -155,7 +155,7 @@ def test_chunks_cut_anywhere(connect, server, x, monkeypatch):
           x, "nvfp4", given_amax=8.0).rowwise.codes[:2])
 
 
-def test_what_a_server_takes_not_as_one_message_streams(engine, large):
+def test_calls_above_the_servers_message_limit_stream(engine, large):
   import servers
   with servers.Process("--max-request-bytes", "64KiB") as small:
     with quantd.connect(small.address, engine=engine) as q:
@@ -165,8 +165,8 @@ def test_what_a_server_takes_not_as_one_message_streams(engine, large):
       assert q.dequantize(q.quantize(large[:64], "fp8_e4m3")).shape == (64, COLS)
 
 
-def test_what_no_message_can_hold_streams(server, x, monkeypatch):
-  """Lowers the pure engine's own limits; the C++ client has its own tests.
+def test_calls_above_the_largest_message_stream(server, x, monkeypatch):
+  """Lowers the limits of the pure engine. The C++ client has its own tests.
   """
   from quantd import quantd_pb2 as pb
   from quantd.engines import grpc_engine
@@ -189,7 +189,7 @@ def test_what_no_message_can_hold_streams(server, x, monkeypatch):
 @pytest.mark.parametrize("settings", [
     {"band_bytes": 1 << 20, "channels": 4}, {"stream_from": 0}])
 def test_results_over_the_input(connect, server, plain, large, settings):
-  """Results must not overwrite input that another band has yet to read.
+  """No band's result may overwrite input that another band has not read yet.
   """
   q = connect(server, **settings)
   for inverse in (False, True):
@@ -205,8 +205,8 @@ def test_results_over_the_input(connect, server, plain, large, settings):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_an_amax_that_no_request_can_give(connect, server, plain, large, value):
-  """The call is made in one piece, and has the bytes of one."""
+def test_a_non_finite_amax_prevents_bands(connect, server, plain, large, value):
+  """The call is not cut, because no request can state this amax."""
   x = large.copy()
   x[700, 5] = value
   q = connect(server, band_bytes=1 << 20)

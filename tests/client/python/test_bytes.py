@@ -1,4 +1,4 @@
-"""Compares bytes with quantctl and golden files, and decodes them.
+"""Compares bytes with those of quantctl and of golden files, and decodes them.
 """
 
 import itertools
@@ -24,7 +24,7 @@ FORMATS = [
     "mxfp4", "fp8_block_e4m3", "fp8_block_e5m2", "fp8_block_2d_e4m3",
     "fp8_block_2d_e5m2", "fp8_channel_e4m3"
 ]
-# Keywords of the package, and equivalent flags of quantctl.
+# Keywords of the package and the equivalent flags of quantctl.
 OPTIONS = {
     "rht": ({"rht": "both", "sign_mask": "0x1234"},
             ["--rht", "both", "--sign-mask", "0x1234"]),
@@ -52,7 +52,7 @@ OPTIONS = {
 
 
 def cases(q):
-  """Every format with its options and usages; and every profile."""
+  """Lists every format with its options and usages, and every profile."""
   formats = q.info().formats
   for name in FORMATS:
     has = formats[name].options
@@ -62,7 +62,7 @@ def cases(q):
       if option in has or option == "non_finite":
         usage = "columnwise" if "rht" in keywords and "est" in option else "both"
         if option == "given_amax" and name == "fp8_channel_e4m3":
-          continue  # one for each line
+          continue  # an amax for each line
         yield name, {"usage": usage, **keywords}, ["--usage", usage, *flags]
     for profile in words.PROFILES:
       keywords = {"profile": profile}
@@ -73,8 +73,8 @@ def cases(q):
       yield name, keywords, ["--profile", profile]
 
 
-def test_files_are_those_of_quantctl(q, server, x, tmp_path):
-  """The C++ client's bytes, over the support matrix: codes, scales, header."""
+def test_files_equal_those_of_quantctl(q, server, x, tmp_path):
+  """Codes, scales and header equal the C++ client's over the support matrix."""
   inputs = tmp_path / "x.npy"
   np.save(inputs, x)
   ours, theirs = tmp_path / "ours.safetensors", tmp_path / "theirs.safetensors"
@@ -104,8 +104,8 @@ def test_files_are_those_of_quantctl(q, server, x, tmp_path):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_decoding_is_the_pages(q, x, name):
-  """Dequantize gives what the codes mean by WIRE.md."""
+def test_decoding_follows_the_page(q, x, name):
+  """Dequantize gives the numbers that WIRE.md defines."""
   for dtype, usage in itertools.product(("f32", "bf16", "f16"), ("rowwise", "columnwise")):
     values = x if dtype == "f32" else x.astype(np.float16)
     if dtype == "bf16":
@@ -131,7 +131,7 @@ def test_decoding_of_other_forms(q, x, layout):
 
 @pytest.mark.parametrize("case", range(3))
 def test_golden_bytes_of_libraries(q, case):
-  """Bytes written by ModelOpt, compressed-tensors, torchao and comfy-kitchen.
+  """Bytes equal those of ModelOpt, compressed-tensors, torchao and comfy-kitchen.
   """
   golden = json.loads((GOLDEN / "libraries.json").read_text())["cases"][case]
   kind = {"bf16": "<u2", "f16": "<f2", "f32": "<f4"}[golden["dtype"]]
@@ -150,7 +150,7 @@ def test_golden_bytes_of_libraries(q, case):
       assert np.ascontiguousarray(plain).tobytes().hex() == decoded
 
 
-def test_every_plan_is_what_the_server_describes(q):
+def test_plans_equal_the_servers_descriptions(q):
   """The package computes the same shapes as the server, part by part."""
   shapes = [(96, 160), (3, 5, 64), (0, 32), (200, 416)]
   checked = 0

@@ -1,5 +1,5 @@
-"""`quantd.calibrate` and `python -m quantd calibrate` on tiny models, held against
-hooks and arithmetic of these tests' own."""
+"""Tests of `quantd.calibrate` and `python -m quantd calibrate` on tiny models,
+against independent hooks and arithmetic."""
 
 import json
 import os
@@ -32,7 +32,7 @@ EXPERTS = {
 
 
 def saved(model, folder):
-  """A model with a tokenizer of bytes."""
+  """Saves a model with a tokenizer of bytes."""
   from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
   alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -50,7 +50,7 @@ def saved(model, folder):
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread():
-  """Threads cost more than such models."""
+  """Uses one thread, since threads cost more time than tiny models."""
   torch.set_num_threads(1)
 
 
@@ -80,7 +80,7 @@ def largest(known, name, x):
 
 
 def hooked(model, batches):
-  """Every Linear's largest input, and what a plain run leaves in its cache."""
+  """Returns the largest input of every Linear, and the KV cache of a plain run."""
   inputs, cached = {}, {}
   handles = [
       module.register_forward_pre_hook(
@@ -99,7 +99,7 @@ def hooked(model, batches):
 
 @pytest.fixture
 def run(capsys):
-  """The command in this process, for another one takes long to import torch."""
+  """Runs the command in this process, because importing torch takes long."""
   def function(*words):
     code, said = 0, ""
     try:
@@ -112,7 +112,7 @@ def run(capsys):
   return function
 
 
-def test_it_is_what_plain_hooks_see(llama):
+def test_amaxes_equal_those_of_plain_hooks(llama):
   model, batches = loaded(llama), ids(3, rows=2)
   inputs, cached = hooked(model, batches)
   inputs.pop("lm_head")
@@ -124,17 +124,17 @@ def test_it_is_what_plain_hooks_see(llama):
       for i in (0, 1)}
   assert not found.unmeasured and not found.filled and told == [(1, 3), (2, 3), (3, 3)]
   assert [(d["sequences"], d["tokens"]) for d in found.data] == [(6, 144)]
-  # A module that is loaded already, and mappings, are the same.
+  # A loaded module and batches as mappings give the same amaxes.
   again = calibrated(model.train(), [{"input_ids": b} for b in batches])
   assert again == found and model.training
   assert not any(m._forward_pre_hooks or m._forward_hooks for m in model.modules())
-  # A head that convert is asked to take is measured over all tokens.
+  # A head that `include` selects is measured over all tokens.
   head = calibrated(llama, batches, include=["lm_head"])
   assert head.input_amax["lm_head"] == hooked(model.eval(), batches)[0]["lm_head"]
 
 
 def arithmetic(model, batches):
-  """Each expert's largest inputs, computed from what comes into the stack."""
+  """Computes each expert's largest inputs from the inputs of the stack."""
   found = {}
 
   def hook(module, args, name=None):
@@ -178,7 +178,8 @@ def test_experts_are_measured_one_by_one(kind, tmp_path):
     measured += name not in found.filled
     assert amax == own, name
   assert measured == 3 * len(expected) // 2 and measured + len(found.filled) == 48
-  # What one part of the data did not see another did.
+  # Experts without a token in one part of the data are measured in another
+  # part.
   more = ids(4, length=64, seed=9)
   assert not calibrated(folder, more).filled
   whole = calibrated(folder, batches + more)
@@ -207,7 +208,7 @@ def test_a_percentile_is_within_a_bin():
   assert meter.percentile(100) == meter.largest() == np.abs(x).max()
 
 
-def test_a_percentile_is_what_convert_takes(llama):
+def test_percentiles_become_input_scales(llama):
   found = calibrated(llama, ids(2), percentile=90)
   most = calibrated(llama, ids(2))
   assert found.method == "percentile 90"
@@ -215,7 +216,7 @@ def test_a_percentile_is_what_convert_takes(llama):
 
 
 def scales(folder):
-  """Scales of activations by their tensors' names."""
+  """Returns input scales by the names of their tensors."""
   data = (folder / "model.safetensors").read_bytes()
   size = int.from_bytes(data[:8], "little")
   return {
@@ -266,8 +267,8 @@ def test_from_bf16_to_4_bits_in_two_commands(kind, llama, run, tmp_path):
 
 
 @pytest.mark.parametrize("dialect", ["compressed-tensors", "modelopt"])
-def test_what_the_file_lacks_keeps_its_activations(llama, tmp_path, dialect):
-  """Siblings share what one of them has, and lint finds nothing in the result."""
+def test_weights_without_an_amax_keep_plain_activations(llama, tmp_path, dialect):
+  """Siblings share the amax that one of them has, and lint finds nothing."""
   found = calibrated(llama, ids(1))
   for layer in (0, 1):
     del found.input_amax[f"model.layers.{layer}.mlp.down_proj"]
@@ -286,7 +287,7 @@ def test_what_the_file_lacks_keeps_its_activations(llama, tmp_path, dialect):
   assert lint.returncode == 0 and not json.loads(lint.stdout)["findings"], lint.stdout
 
 
-def test_the_same_words_make_the_same_file(llama, run, tmp_path):
+def test_the_same_arguments_make_the_same_file(llama, run, tmp_path):
   data = tmp_path / "d.jsonl"
   lines = [{"text": f"line {i} {'x' * (i % 7)}"} for i in range(40)]
   lines[3] = {"messages": [{"role": "user", "content": "hello"}]}
@@ -306,7 +307,7 @@ def test_the_same_words_make_the_same_file(llama, run, tmp_path):
   assert a.input_amax != whole.input_amax or c.input_amax != whole.input_amax
 
 
-def test_a_chat_goes_by_the_template(llama, run, tmp_path):
+def test_chats_use_the_template(llama, run, tmp_path):
   for name, line in (("chat", {"messages": [{"role": "user", "content": "hello"}]}),
                      ("text", {"text": "<user>hello"}), ("plain", "<user>hello")):
     (tmp_path / f"{name}.jsonl").write_text(json.dumps(line) + "\n")
@@ -323,14 +324,14 @@ def test_a_chat_goes_by_the_template(llama, run, tmp_path):
     ("d.csv", "a,b\n", "a file .jsonl"),
     ("d.txt", "\n", "samples with text"),
 ])
-def test_data_that_is_none_is_refused(llama, run, tmp_path, name, text, said):
+def test_invalid_data_is_refused(llama, run, tmp_path, name, text, said):
   (tmp_path / name).write_text(text)
   done = run(llama, "--data", tmp_path / name, "--out", tmp_path / "amax.json")
   assert done.returncode == 1 and said in done.stderr, done.stderr
   assert not (tmp_path / "amax.json").exists()
 
 
-def test_what_would_measure_wrong_is_refused(llama, run, tmp_path, monkeypatch):
+def test_setups_that_would_measure_wrongly_are_refused(llama, run, tmp_path, monkeypatch):
   mask = torch.ones(1, 24, dtype=torch.long)
   mask[0, -1] = 0
   with pytest.raises(quantd.Invalid, match="without padding"):
@@ -350,7 +351,7 @@ def test_what_would_measure_wrong_is_refused(llama, run, tmp_path, monkeypatch):
 
 
 def test_memory_does_not_grow_with_the_data(llama):
-  """At the end of ten times the batches no more tensors are alive."""
+  """Ten times the batches leave no more tensors alive."""
   import gc
 
   def held(count):
@@ -362,7 +363,7 @@ def test_memory_does_not_grow_with_the_data(llama):
         alive.extend(1 for o in gc.get_objects() if type(o) is torch.Tensor)
 
     calibrated(model, ids(count), percentile=99, progress=tell)
-    return len(alive) - count  # the caller's own
+    return len(alive) - count  # the caller's batches
 
   model = loaded(llama)
   assert held(20) <= held(2)

@@ -1,4 +1,4 @@
-"""Files of calibrations: their form, their maximum, what is refused."""
+"""Tests of calibration files: their form, their merging, and the refusal of others."""
 
 import json
 
@@ -17,7 +17,7 @@ def part(amaxes, **more):
 
 
 def test_a_file_reads_back_and_has_one_form(tmp_path):
-  # The largest bf16 below 1, and a number of fp32 with many digits.
+  # The largest bf16 number below 1, and an fp32 number with many digits.
   made = part({"b": 0.99609375, "a": 1.10000002384185791015625},
               kv_amax={"attn": {"k": 3.5, "v": 2.0}}, unmeasured={"c": "why"})
   made.save(tmp_path / "a.json")
@@ -43,8 +43,8 @@ def test_another_file_is_refused(tmp_path, text, said):
     quantd.Calibration.load(tmp_path / "a.json")
 
 
-def test_the_maximum_of_parts_forgets_what_was_filled():
-  """An expert that one part saw has its own amax, though its siblings' is larger."""
+def test_merging_prefers_measured_amaxes():
+  """An expert measured in one part keeps its amax, even below its siblings'."""
   first = part({f"{STACK}.0.up_proj": 9.0, "q_proj": 1.0},
                unmeasured={f"{STACK}.1.up_proj": "nothing", f"{STACK}.2.up_proj": "nothing",
                            "o_proj": "nothing"},
@@ -67,7 +67,7 @@ def test_the_maximum_of_parts_forgets_what_was_filled():
     assert sum(run["tokens"] for run in whole.data) == 16
 
 
-def test_other_projections_and_other_layers_are_no_siblings():
+def test_siblings_are_of_one_projection_and_layer():
   made = part({f"{STACK}.0.up_proj": 9.0, "model.layers.1.mlp.experts.1.down_proj": 8.0},
               unmeasured={f"{STACK}.1.down_proj": "nothing"})
   made.fill()

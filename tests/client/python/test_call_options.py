@@ -1,4 +1,4 @@
-"""Options of a call beside its request: with both engines, sync and aio."""
+"""Tests of call options that are not in the request: both engines, sync and aio."""
 
 import asyncio
 import pathlib
@@ -22,7 +22,7 @@ def tags(metadata):
 
 
 def calls(q, x, t):
-  """A call of every method, with its own options."""
+  """Calls every method with trace and priority options."""
   return {
       "Quantize": lambda **k: q.quantize(x, "nvfp4", **k),
       "Dequantize": lambda **k: q.dequantize(t, **k),
@@ -33,7 +33,7 @@ def calls(q, x, t):
   }
 
 
-def test_every_call_tells_them(connect, server, q, x):
+def test_every_call_sends_them(connect, server, q, x):
   t = q.quantize(x)
   with relayed(server) as relay:
     for method, call in calls(connect(relay.address), x, t).items():
@@ -46,7 +46,7 @@ def test_every_call_tells_them(connect, server, q, x):
         assert name == method and tags(metadata) == expected
 
 
-def test_coroutines_tell_them(server, engine, q, x):
+def test_coroutines_send_them(server, engine, q, x):
   async def ask(target):
     async with quantd.aio.connect(target, engine=engine) as connection:
       for call in calls(connection, x, q.quantize(x)).values():
@@ -59,7 +59,7 @@ def test_coroutines_tell_them(server, engine, q, x):
     assert {tags(m) for _, m in relay.metadata} == {(PARENT, "low")}
 
 
-def test_what_calls_by_others_tells_them(connect, server, x):
+def test_helpers_that_make_calls_send_them(connect, server, x):
   with relayed(server) as relay:
     q = connect(relay.address)
     t = quantd.Quantizer(q, "nvfp4")(x, **TOLD)
@@ -75,7 +75,7 @@ def test_what_calls_by_others_tells_them(connect, server, x):
     {"band_bytes": 1 << 20}, {"stream_from": 0},
     {"band_bytes": 1 << 20, "stream_from": 0}])
 @pytest.mark.parametrize("amax", [None, 300.0])
-def test_bands_and_streams_tell_them(connect, server, large, settings, amax):
+def test_bands_and_streams_send_them(connect, server, large, settings, amax):
   with relayed(server) as relay:
     q = connect(relay.address, **settings)
     t = q.quantize(large, "nvfp4", given_amax=amax, **TOLD)
@@ -103,7 +103,7 @@ def test_the_server_logs_the_trace(connect, engine, large, x):
     PARENT + "\n", " " + PARENT, "cc" + PARENT[2:] + "- \n", PARENT.encode(),
     "cc" + PARENT[2:] + "-" + "x" * 300, 3, True, [PARENT], PARENT.replace("-", "_"),
     PARENT.replace("a", "ä"), PARENT.replace("0", "٠")])
-def test_what_is_no_trace(q, x, value):
+def test_invalid_traces(q, x, value):
   for call in calls(q, x, q.quantize(x)).values():
     with pytest.raises(quantd.Invalid) as caught:
       call(traceparent=value)
@@ -120,7 +120,7 @@ def test_traces_of_later_versions(connect, server, q, x):
 
 @pytest.mark.parametrize("value", [
     "", "High", "urgent", "low ", None, 1, True, b"low", ["low"], "low\n"])
-def test_what_is_no_priority(q, x, value):
+def test_invalid_priorities(q, x, value):
   for call in calls(q, x, q.quantize(x)).values():
     with pytest.raises(quantd.Invalid) as caught:
       call(priority=value)

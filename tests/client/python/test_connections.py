@@ -1,4 +1,4 @@
-"""Several connections to one server, when some cannot be made."""
+"""Tests of several connections to one server when some cannot be made."""
 
 import contextlib
 import socket
@@ -52,7 +52,7 @@ def slow(*call):
   return info(*call)
 
 
-def test_one_that_cannot_be_made_gets_no_calls_while_another_is(connect):
+def test_a_failed_connection_gets_no_calls(connect):
   with (
       scripted(info, slow, info) as server,
       one_way(server.address) as address,
@@ -64,7 +64,7 @@ def test_one_that_cannot_be_made_gets_no_calls_while_another_is(connect):
     deadline = time.monotonic() + 10
     while len(server.calls) < 2 and time.monotonic() < deadline:
       time.sleep(0.01)
-    # The working connection is the one with a call in flight.
+    # The working connection already has a call in flight.
     for _ in range(5):
       assert connection.info().version == "9.9"
     assert first.is_alive()

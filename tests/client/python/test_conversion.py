@@ -1,4 +1,4 @@
-"""`quantd.convert`: the files, plan and progress of `quantctl convert`."""
+"""Tests that `quantd.convert` has the files, plan and progress of `quantctl convert`."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def files(folder):
   return {p.name: p.read_bytes() for p in folder.iterdir()}
 
 
-def test_it_is_the_commands(model, tmp_path):
+def test_files_equal_those_of_the_command(model, tmp_path):
   rules = ["--format", "nvfp4", "--ignore", "*.o_proj",
            "--rule", "*.up_proj=mxfp8", "--statistics", "--server", "local"]
   done = subprocess.run(
@@ -78,7 +78,7 @@ def test_a_plan_alone(model, tmp_path):
   assert not (tmp_path / "out").exists()
 
 
-def test_what_goes_wrong_is_typed(model, tmp_path):
+def test_errors_are_typed(model, tmp_path):
   def convert(*args, **options):
     return quantd.convert(*args, **{"quantctl": QUANTCTL, **options})
 
@@ -97,7 +97,7 @@ def test_what_goes_wrong_is_typed(model, tmp_path):
     convert(model, out, quantctl=tmp_path / "none")
 
 
-def test_what_progress_raises_ends_the_work(model, tmp_path):
+def test_an_exception_in_progress_ends_the_conversion(model, tmp_path):
   def enough(done, of):
     raise LookupError("enough")
 

@@ -1,8 +1,6 @@
-"""Arrays in GPU memory.
-
-On a GPU with real PyTorch, CuPy and JAX, and the devices of this process;
-otherwise with a stand-in for CuPy in host memory, which the CPU device accepts
-by address.
+"""Tests of arrays in GPU memory. With a GPU they use real PyTorch, CuPy and
+JAX, and local devices. Without one they use a stand-in for CuPy in host memory,
+which the CPU device accepts.
 """
 
 import importlib.util
@@ -36,7 +34,7 @@ OPTIONS = [
 
 
 def stand_in():
-  """The parts of CuPy that the package uses, made from numpy."""
+  """Returns a module with the parts of CuPy that the package uses, made from numpy."""
   cupy = types.ModuleType("cupy")
 
   class Device:
@@ -51,7 +49,7 @@ def stand_in():
     def __exit__(self, *_):
       pass
 
-  class ndarray:  # noqa: N801: its name there
+  class ndarray:  # noqa: N801: the name in CuPy
     def __init__(self, values):
       self.values = np.asarray(values)
       self.data = types.SimpleNamespace(ptr=self.values.ctypes.data)
@@ -79,7 +77,7 @@ def stand_in():
       return ndarray(self.values[key])
 
     def __dlpack__(self):
-      raise AssertionError("memory of a GPU is not read by the host")
+      raise AssertionError("the host must not read GPU memory")
 
     def __dlpack_device__(self):
       return (2, 0)
@@ -99,7 +97,7 @@ def stand_in():
 
 
 def has_gpu():
-  """Whether the package was built with CUDA, and has a GPU."""
+  """Returns whether the package was built with CUDA, and there is a GPU."""
   if importlib.util.find_spec("quantd._native") is None:
     return False
   try:
@@ -117,7 +115,7 @@ if not GPU:
 
 @pytest.fixture(params=LIBRARIES)
 def library(request, monkeypatch):
-  """Its name, how to make an array of numpy's, and how to read one back."""
+  """The name of a library, and functions that convert numpy arrays to and from it."""
   name = request.param
   if name == "stand-in":
     cupy = stand_in()
@@ -144,7 +142,7 @@ def sharing():
 
 @pytest.fixture(params=["here", "served"] if GPU else ["here"])
 def there(request, library):
-  """A connection that takes memory of the device."""
+  """A connection that accepts device memory."""
   del library
   if request.param == "served":
     address, memory = request.getfixturevalue("sharing")
@@ -171,7 +169,7 @@ def values(seed=1):
 
 @pytest.mark.parametrize("format, options", OPTIONS)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_parts_are_made_there(library, there, here, format, options, dtype):
+def test_results_are_in_device_memory(library, there, here, format, options, dtype):
   name, put, get = library
   x = values().astype(dtype)
   t = there.quantize(put(x), format, **options)
@@ -184,7 +182,7 @@ def test_parts_are_made_there(library, there, here, format, options, dtype):
   codes = t.part("rowwise_data")
   assert device.is_on_device(codes) and tuple(codes.shape) == t.cpu().part(
       "rowwise_data").shape
-  # Decoded there, too, from there.
+  # Dequantize also reads and writes device memory.
   y = t.dequantize("f32")
   assert device.is_on_device(y)
   assert get(y).tobytes() == want.dequantize("f32").tobytes()
@@ -221,7 +219,8 @@ def test_buffers_of_the_caller(library, there, here):
   t = there.quantize(put(x), "nvfp4", out={"rowwise_data": codes})
   assert get(codes).tobytes() == want.parts["rowwise_data"].data.tobytes()
   assert t.parts["rowwise_data"].device.array is codes
-  # Over the input, which a server copies; into host memory from device memory.
+  # An output over the input, which a server copies first, and an output in host
+  # memory.
   over = put(x)
   byte = sys.modules["torch"].uint8 if name == "torch" else np.uint8
   flat = over.reshape(-1).view(byte)[:ROWS * COLS // 2]
@@ -238,7 +237,7 @@ def test_buffers_of_the_caller(library, there, here):
         "rowwise_scale": codes.reshape(-1)[:ROWS * COLS // 16]})
 
 
-def test_what_needs_the_host_says_so(library, there, tmp_path):
+def test_host_only_operations_raise_errors(library, there, tmp_path):
   _, put, _ = library
   t = there.quantize(put(values()), "nvfp4")
   for use in (lambda: t.rows(0, 128), lambda: t.to_modelopt("w"),
@@ -263,11 +262,11 @@ def test_bad_arrays(library, there):
     there.quantize(put(np.ones((4, 33), np.float32)), "nvfp4")
 
 
-def test_a_server_takes_none(library, server):
+def test_a_remote_server_refuses_device_memory(library, server):
   name, put, _ = library
   with quantd.connect(server, engine="native") as q:
     assert not q.takes_device
-    if name == "jax":  # whose arrays are copied to the host automatically
+    if name == "jax":  # JAX copies its arrays to the host automatically
       assert q.quantize(put(values())).device == "cpu"
       return
     with pytest.raises(quantd.Error):
@@ -287,7 +286,7 @@ def test_work_of_the_library_is_waited_for(library, there, here):
   x = torch.zeros(8192, 8192, device="cuda")
   y = torch.ones(8192, 8192, device="cuda")
   for _ in range(20):
-    torch.matmul(y, y, out=x)  # some milliseconds, queued
+    torch.matmul(y, y, out=x)  # queues some milliseconds of work
     x.fill_(1.5)
     t = there.quantize(x, "mxfp8_e4m3")
     assert bool((t.rowwise.codes.view(torch.uint8) == t.rowwise.codes.view(

@@ -1,4 +1,4 @@
-"""Every option with every value of a wrong type raises a typed error.
+"""Tests that values of wrong types raise typed errors, for every option.
 
 The values are derived from the annotations of `QuantizeKeywords`, so that new
 options are tested without being listed here.
@@ -19,7 +19,7 @@ BEYOND = 10**5000  # a number that Python refuses to print
 
 
 class Unwritable:
-  """A value without text, order and truth."""
+  """A value without repr, order and truth value."""
 
   def __repr__(self):
     raise RuntimeError("no text")
@@ -28,7 +28,7 @@ class Unwritable:
     raise RuntimeError("no truth")
 
 
-# Values by kind; those that an option's type allows are left out below.
+# Values by kind. A test skips the kinds that the option's annotation allows.
 VALUES = {
     "nothing": [None],
     "truth": [True, False, np.True_],
@@ -48,8 +48,7 @@ VALUES = {
               np.array([None]), np.array(True), np.array([True]),
               np.datetime64(1, "s"), np.zeros(3, "V4"), (v for v in (1.0, 2.0))],
 }
-# Kinds of VALUES that a part of an annotation allows: the server may accept
-# them.
+# Kinds of VALUES that each part of an annotation allows.
 TAKES = {
     bool: {"truth"}, int: {"whole"}, float: {"whole", "real"}, str: {"text"},
     bytes: {"bytes"}, type(None): {"nothing"},
@@ -65,7 +64,7 @@ HINTS = typing.get_type_hints(QuantizeKeywords)
 
 
 def taken(hint):
-  """The kinds of values that an annotation allows."""
+  """Returns the kinds of values that an annotation allows."""
   origin = typing.get_origin(hint)
   if hint in TAKES:
     return TAKES[hint]
@@ -97,7 +96,7 @@ def test_values_of_another_type(q, x, option):
 
 @pytest.mark.parametrize("option", list(HINTS))
 def test_values_of_another_type_in_a_plan(q, option):
-  """Only options are sent, and `from_parts` sends nothing."""
+  """`from_parts` checks options without a call."""
   legal = taken(HINTS[option])
   for kind in VALUES.keys() - legal:
     for at, value in enumerate(VALUES[kind]):
@@ -119,13 +118,13 @@ def test_a_name_that_is_no_option(q, x):
       call()
 
 
-def test_lists_that_no_request_may_have(q, x):
+def test_lists_that_are_too_long(q, x):
   with pytest.raises(quantd.TooLarge, match="4194304 bytes"):
     q.quantize(x, "fp8_e4m3", scale=np.ones(2**20 + 1, np.float32))
 
 
-def test_numbers_that_are_legal(q, x):
-  """Strict checks still accept the numbers of every library."""
+def test_numbers_of_every_library_are_accepted(q, x):
+  """Type checks accept the number types of every library."""
   want = q.quantize(x, "nvfp4", given_amax=2.0).rowwise.codes
   for amax in (2, np.float64(2), np.array(2.0), [2.0], (2,), np.array([2.0]),
                np.array([2]), decimal.Decimal(2), {"rowwise": np.float16(2)}):

@@ -1,4 +1,4 @@
-"""Failures: retries, several servers, ends of calls."""
+"""Tests of failures: retries, several servers, and calls that end early."""
 
 import contextlib
 import os
@@ -43,7 +43,7 @@ def test_attempts_end(connect):
     assert len(server.calls) == 4
 
 
-def test_busy_is_asked_again_but_not_before_it_said(connect):
+def test_a_busy_server_is_retried_after_its_pushback(connect):
   with scripted(busy(150), busy(150), info) as server:
     connect(server.address, retry=FAST).info()
     times = [at for at, _, _ in server.calls]
@@ -101,8 +101,9 @@ def test_errors_are_typed(connect, code, reason, kind, fields):
   assert isinstance(error, TimeoutError) == (code == CODE.DEADLINE_EXCEEDED)
 
 
-def test_an_answer_before_a_reset_is_the_answer(connect):
-  # HAProxy does this to a client that was still sending.
+def test_a_status_sent_before_a_reset_counts(connect):
+  # HAProxy resets the stream after an early answer while the client is still
+  # sending.
   reset = fails(CODE.CANCELLED, "reset", ("quantd-request-id", "id-1"),
                 detail(Reason.REASON_BUSY, retry_delay_ms=1))
   with scripted(*[reset] * 6, info) as server:
@@ -110,7 +111,7 @@ def test_an_answer_before_a_reset_is_the_answer(connect):
     assert len(server.calls) == 7
 
 
-def test_one_that_fails_hands_over_at_once(connect):
+def test_a_failed_call_moves_to_another_server_at_once(connect):
   for failing in (fails(CODE.UNAVAILABLE, "drains", detail(Reason.REASON_DRAINING)),
                   busy(5000),
                   fails(CODE.INTERNAL, "x", detail(Reason.REASON_DEVICE_FAULT))):
@@ -120,7 +121,7 @@ def test_one_that_fails_hands_over_at_once(connect):
       for _ in range(8):
         connection.info()
       assert time.monotonic() - begin < 1
-      # After a failure it is avoided for a while.
+      # After a failure the server is avoided for a while.
       assert len(good.calls) == 8 and len(bad.calls) <= 1
 
 
@@ -146,7 +147,7 @@ def test_a_server_that_dies_loses_no_call(connect, x):
     assert not wrong and len(done) == 240
 
 
-def test_nobody_there(connect):
+def test_no_server_listens(connect):
   with pytest.raises(quantd.Unavailable, match="127.0.0.1:1") as caught:
     connect("127.0.0.1:1", retry=FAST).info(timeout=5)
   assert caught.value.code == "UNAVAILABLE"
@@ -154,12 +155,12 @@ def test_nobody_there(connect):
     connect("127.0.0.1:1,127.0.0.1:2", retry=FAST).info(timeout=5)
 
 
-def test_names_that_nobody_knows(connect, engine):
+def test_unknown_host_names(connect, engine):
   name = "no-such-host.invalid:1"
   once = quantd.Retry(max_attempts=1)
   with pytest.raises(quantd.Unavailable) as caught:
     connect(name, retry=once).info(timeout=5)
-  # The pure engine leaves names to gRPC, which finds out when it sends.
+  # In the pure engine gRPC resolves names, and reports errors when it sends.
   native = engine == "native"
   why = "the name does not resolve" if native else "resol"
   assert f"{name}: " in str(caught.value) and why in str(caught.value)
@@ -176,8 +177,8 @@ def mute():
     yield f"127.0.0.1:{listening.getsockname()[1]}"
 
 
-def test_a_mute_server_does_not_keep_the_call(connect, x):
-  """Another server gets the call, whichever is asked first."""
+def test_a_hanging_server_does_not_keep_the_call(connect, x):
+  """The other server gets the call, for either order of the two."""
   with mute() as hung, servers.Process() as live:
     for target in (f"{hung},{live.address}", f"{live.address},{hung}"):
       connection = connect(target)
@@ -188,12 +189,12 @@ def test_a_mute_server_does_not_keep_the_call(connect, x):
       for _ in range(4):
         connection.quantize(x, timeout=8)
       assert time.monotonic() - begin < 4
-    # Even with little time, half of it is left for the other server.
+    # With little time left, half of it remains for the other server.
     for _ in range(2):
       assert connect(f"{hung},{live.address}").info(timeout=1.5).version
 
 
-def test_mute_servers_alone(connect):
+def test_hanging_servers_alone(connect):
   with mute() as hung, mute() as other:
     with pytest.raises(quantd.DeadlineExceeded, match="within 500 ms"):
       connect(hung).info(timeout=0.5)
@@ -203,7 +204,7 @@ def test_mute_servers_alone(connect):
     assert time.monotonic() - begin < 2
 
 
-def test_mute_servers_and_cancellations(connect):
+def test_cancellation_with_hanging_servers(connect):
   with mute() as hung, mute() as other:
     stop = quantd.Cancellation()
     threading.Timer(0.2, stop.cancel).start()
@@ -242,7 +243,7 @@ def test_cancellation(connect):
     assert len(server.calls) == 1
 
 
-def test_cancellation_of_a_pause(connect):
+def test_cancellation_during_a_backoff(connect):
   with scripted(busy(5000)) as server:
     stop = quantd.Cancellation()
     threading.Timer(0.2, stop.cancel).start()
@@ -304,7 +305,7 @@ def test_pickle(q, x, engine):
 
 
 def alone(script, *arguments, **environment):
-  """Runs a script in a separate process, which has no other gRPC."""
+  """Runs a script in a separate process, which has loaded no other gRPC."""
   path = pathlib.Path(__file__).with_name(script)
   done = subprocess.run([sys.executable, path, *arguments], timeout=50,
                         capture_output=True, text=True, env={**os.environ, **environment})
@@ -319,9 +320,9 @@ def test_fork(server, engine, how, support):
 
 
 def test_a_first_call_after_a_fork(server, engine):
-  """Works with the pure engine, which starts nothing before its first call."""
+  """The child may make the first call with the pure engine, which connects late."""
   if engine == "native":
-    pytest.skip("the native engine begins with its connection")
+    pytest.skip("the native engine starts threads when it connects")
   alone("forking.py", server, engine, "before")
 
 

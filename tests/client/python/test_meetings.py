@@ -1,4 +1,4 @@
-"""Bands that meet in one amax, each sent once: with the native engine."""
+"""Tests of bands that share one amax and are sent once each, with the native engine."""
 
 import itertools
 import random
@@ -20,7 +20,7 @@ from quantd import quantd_pb2 as pb
 CODE = grpc.StatusCode
 FAST = quantd.Retry(initial_backoff=0.01, max_backoff=0.02)
 BANDS = {"band_bytes": 1 << 20, "channels": 3}
-# Options that need an amax of all rows.
+# Options that need the amax of all rows.
 ASKED = [
     ("nvfp4", {}), ("nvfp4", {"usage": "columnwise"}), ("nvfp4", {"usage": "both"}),
     ("nvfp4", {"usage": "both", "rht": "columnwise"}),
@@ -49,7 +49,7 @@ def engine(request):
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
-def test_the_bytes_are_those_of_one_call(plain, connect, server, large, dtype):
+def test_bytes_equal_those_of_one_call(plain, connect, server, large, dtype):
   chosen = random.Random(dtype)
   for name, keywords in ASKED:
     rows = chosen.choice([ROWS, 1152, 1024 + chosen.randrange(1, 128)])
@@ -81,7 +81,7 @@ def test_each_band_is_sent_once(connect, server, plain, large):
 
 
 def first(number):
-  """Whether a call is among the first `n`; counts over threads."""
+  """Returns a function that is true for its first `number` calls, over all threads."""
   count = itertools.count()
   return lambda: next(count) < number
 
@@ -103,7 +103,7 @@ def broken_behind_the_maxima(code, *trailers):
     (CODE.UNAVAILABLE, ()), (CODE.RESOURCE_EXHAUSTED, (
         servers.detail(pb.ErrorDetail.REASON_BUSY, retry_delay_ms=60_000),)),
     (CODE.INTERNAL, ())])
-def test_bands_whose_stream_is_ended_go_once_more(
+def test_bands_are_resent_after_their_stream_ends(
     connect, server, plain, large, code, trailers):
   stream = broken_behind_the_maxima(code, *trailers)
   with relayed(server, stream=stream) as relay:
@@ -114,8 +114,8 @@ def test_bands_whose_stream_is_ended_go_once_more(
     assert "RhtAmax" not in relay.calls
 
 
-def test_a_server_that_does_not_know_such_streams(connect, server, plain, large):
-  """As one among newer ones."""
+def test_a_server_without_amax_streams(connect, server, plain, large):
+  """An older server among newer ones refuses such streams."""
   refused = servers.detail(pb.ErrorDetail.REASON_INVALID_FIELD, field="request")
   mine = first(2)
 
@@ -148,7 +148,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("how", list(WRONG))
-def test_maxima_that_are_none(connect, server, plain, large, how):
+def test_invalid_maxima(connect, server, plain, large, how):
   def stream(messages, context, real):
     replies = iter(real(messages))
     yield from WRONG[how](next(replies))
@@ -158,8 +158,8 @@ def test_maxima_that_are_none(connect, server, plain, large, how):
     q = connect(relay.address, retry=quantd.Retry(1), **BANDS)
     begin = time.monotonic()
     if how in ("twice", "with a chunk"):
-      # The error comes after the maxima, so bands that have not answered yet
-      # are sent again.
+      # The error arrives after the maxima, so bands without a reply are sent
+      # again.
       same(q.quantize(large, "nvfp4"), plain.quantize(large, "nvfp4"))
       return
     with pytest.raises(quantd.Error) as caught:
@@ -169,7 +169,7 @@ def test_maxima_that_are_none(connect, server, plain, large, how):
 
 
 def stalled(when):
-  """One stream stalls; the others wait for it."""
+  """A stream function in which one stream stalls, so that the others wait for it."""
   mine = first(1)
 
   def stream(messages, context, real):

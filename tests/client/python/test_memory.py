@@ -1,4 +1,4 @@
-"""Arrays in memory shared with a server, which calls use in place."""
+"""Tests of arrays in memory shared with a server, which calls use in place."""
 
 import importlib.util
 import os
@@ -28,7 +28,7 @@ OPTIONS = [
 
 @pytest.fixture(scope="module")
 def sharing():
-  """A server that shares memory: its address and its memory socket."""
+  """The address and the memory socket of a server that shares memory."""
   with tempfile.TemporaryDirectory() as folder:
     memory = os.path.join(folder, "memory")
     with Process("--memory-socket", memory, "--shared-memory-limit", "64MiB",
@@ -65,7 +65,7 @@ def test_empty_of_any_connection(q, x):
 
 @native
 @pytest.mark.parametrize("format, options", OPTIONS)
-def test_nothing_is_sent_of_shared_memory(shared, format, options):
+def test_shared_memory_is_used_in_place(shared, format, options):
   values = np.random.default_rng(3).standard_normal((256, 512), np.float32)
   x = shared.empty(values.shape, "f32")
   x[:] = values
@@ -73,7 +73,8 @@ def test_nothing_is_sent_of_shared_memory(shared, format, options):
   t = shared.quantize(x, format, **options)
   assert (plain.transport, t.transport) == ("unix", "shared")
   same(t, plain)
-  # Its parts are in shared memory, and are decoded from there into `out`.
+  # The parts are in shared memory, from which Dequantize decodes them into
+  # `out`.
   out = shared.empty(values.shape, "f32")
   assert t.dequantize("f32", out=out) is out
   assert out.tobytes() == plain.dequantize("f32").tobytes()
@@ -103,7 +104,7 @@ def test_results_and_arrays_outlive_the_connection(sharing):
   want = t.rowwise.codes.tobytes()
   assert t.transport == "shared"
   again = pickle.loads(pickle.dumps(q))
-  # Memory of another server.
+  # Memory shared with another server is sent by message.
   assert again.quantize(x, "mxfp8_e4m3").transport == "unix"
   again.close()
   q.close()
@@ -115,7 +116,7 @@ def test_results_and_arrays_outlive_the_connection(sharing):
 
 
 @native
-def test_nobody_shares(server, sharing, engine):
+def test_servers_that_do_not_share_memory(server, sharing, engine):
   process, memory = sharing
   with pytest.raises(quantd.Invalid) as wrong:
     quantd.connect(process.address, engine="grpc", memory_socket=memory)
@@ -140,7 +141,7 @@ def test_nobody_shares(server, sharing, engine):
 
 
 @native
-def test_a_server_that_is_gone_is_no_crash(sharing):
+def test_a_stopped_server_causes_an_error(sharing):
   _, memory = sharing
   with tempfile.TemporaryDirectory() as folder:
     own = os.path.join(folder, "memory")

@@ -1,4 +1,4 @@
-"""Features only of the native engine: memory, locks, and ownership."""
+"""Tests of the native engine's memory, locks and ownership."""
 
 import gc
 import importlib.util
@@ -76,7 +76,7 @@ def test_large_call_into_buffers(native):
   assert [bytes(p) for p in reply.parts] == [bytes(p) for p in plain.parts]
 
 
-def test_parts_outlive_all_else(server):
+def test_parts_outlive_engine_and_input(server):
   engine = make(server)
   x = bits(256, 512)
   reply = engine.call("Quantize", header(256, 512), [x], {}, None, None)
@@ -95,7 +95,7 @@ def test_parts_outlive_all_else(server):
   del filler
 
 
-def test_buffers_are_given_back(native):
+def test_buffers_are_released(native):
   """Borrowed buffers are released, whether a call succeeds or fails."""
   data = bytearray(bits(16, 64).tobytes())
   codes = bytearray(16 * 32)
@@ -110,7 +110,7 @@ def test_buffers_are_given_back(native):
   codes.extend(b"a")
 
 
-def test_what_is_no_buffer_is_refused(native):
+def test_invalid_buffers_are_refused(native):
   for wrong in (None, 7, "text"):
     with pytest.raises(TypeError):
       native.call("Quantize", header(16, 64), [wrong], {}, None, None)
@@ -135,7 +135,7 @@ def test_several_buffers_are_one_payload(native):
   assert [bytes(p) for p in whole.parts] == [bytes(p) for p in cut.parts]
 
 
-def test_decodes_what_lies_in_one_buffer_or_three(native):
+def test_decodes_from_one_buffer_or_three(native):
   x = bits(64, 512)
   parts = [bytes(p) for p in native.call(
       "Quantize", header(64, 512), [x], {}, None, None).parts]
@@ -184,7 +184,7 @@ def test_lock_of_the_interpreter_is_free_during_a_call():
     while thread.is_alive():
       time.sleep(0.01)
       ticks += 1
-    # There is time for 50.
+    # The call leaves time for about 50 ticks.
     assert ticks > 20
     engine.close()
 
@@ -233,7 +233,7 @@ def test_cancellation_and_deadlines():
 
 
 def test_local_devices(native):
-  """The same bytes without any server."""
+  """Local devices give the same bytes as a server."""
   local = make("local")
   x = bits(128, 256)
   message = header(128, 256, usage=pb.USAGE_BOTH, statistics=True)
@@ -258,8 +258,8 @@ def test_local_devices_may_write_over_their_input():
     over_inputs(q)
 
 
-def test_an_input_is_kept_for_a_second_try():
-  """A call interrupted by a signal is repeated with its original input."""
+def test_an_interrupted_call_keeps_its_input():
+  """A call that a signal interrupts is repeated with the original input."""
   from quantd.engines.native_engine import apart
   memory = np.arange(64, dtype=np.uint8)
   x, beside = memory[:32], memory[32:]
@@ -270,7 +270,7 @@ def test_an_input_is_kept_for_a_second_try():
   assert np.array_equal(kept, np.arange(32))
 
 
-def test_headers_are_those_of_the_server(server, native):
+def test_messages_equal_those_of_the_pure_engine(server, native):
   """Both engines exchange the same messages."""
   from quantd.engines.grpc_engine import Engine
   pure = Engine(Settings(server))
@@ -284,7 +284,7 @@ def test_headers_are_those_of_the_server(server, native):
     for reply in read:
       reply.ClearField("request_id") if hasattr(reply, "request_id") else None
       for device in getattr(reply, "devices", ()):
-        # Counters that grow with each call.
+        # Ignores counters that grow with each call.
         for field in ("jobs", "memory_high_water_bytes", "rht_cache_hits",
                       "rht_cache_misses", "rht_launches"):
           device.ClearField(field)

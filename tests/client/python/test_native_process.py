@@ -1,4 +1,4 @@
-"""The native engine and its process: forks, signals, exits, neighbours."""
+"""Tests of the native engine with forks, signals, exits and other libraries."""
 
 import importlib.util
 import os
@@ -22,7 +22,7 @@ import quantd
 from quantd import quantd_pb2 as pb
 from quantd.engines.engine import Settings
 from quantd.engines.native_engine import Engine
-# A shell ignores it for tests in the background.
+# A shell ignores SIGINT in background processes.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 def ask(engine, timeout=None):
   reply = engine.call("GetServerInfo", b"", [], {}, timeout, None)
@@ -33,7 +33,7 @@ def say(*words):
 
 
 class Script:
-  """A separate Python process, which must end by itself."""
+  """A separate Python process, which must exit by itself."""
 
   def __init__(self, text, *arguments, **environment):
     self.process = subprocess.Popen(
@@ -45,7 +45,7 @@ class Script:
     return self.process.stdout.readline().strip()
 
   def end(self, timeout=20):
-    """Its remaining output; raises an error if it hangs or fails."""
+    """Returns the remaining output lines; raises an error if the process hangs or fails."""
     try:
       out, err = self.process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -72,7 +72,7 @@ if __name__ == "__main__":
 
 
 def test_pool_of_forked_processes(server):
-  """The error comes back from a worker, and the pool ends."""
+  """A worker returns the error, and the pool ends."""
   assert Script(POOL, server).end() == ["True", "Forked"]
 
 
@@ -89,7 +89,7 @@ say(ask(engine), *seen)
 
 
 def test_interrupt_that_is_handled_or_ignored():
-  """If the handler raises nothing, the call continues to its end."""
+  """A call continues to its end if the signal handler raises nothing."""
   with scripted(slow(2)) as server:
     script = Script(HANDLER, server.address)
     for _ in range(2):
@@ -98,7 +98,7 @@ def test_interrupt_that_is_handled_or_ignored():
       script.process.send_signal(signal.SIGINT)
       assert script.line() == "slow seen"
     assert script.end() == []
-    # The first call was made twice, the second was not disturbed.
+    # The first call was sent twice, the second one once.
     assert len(server.calls) == 3
 
 
@@ -173,7 +173,7 @@ def test_small_calls_leak_nothing(server):
   """
   calls = int(os.environ.get("QUANTD_LEAK_CALLS", "20000"))
   kib = [int(line) for line in Script(LEAK, server, str(calls)).end(500)]
-  # Caches fill in the first quarter, even after as many calls before.
+  # Caches fill in the first quarter of the calls.
   assert kib[3] - kib[0] < 512, kib
   print(f"{calls} calls: resident {kib} KiB")
 
@@ -206,7 +206,8 @@ def test_large_call_copies_nothing(server):
   memory, and the input is never copied.
   """
   peak, after = map(int, Script(LARGE, server).end(50)[0].split())
-  # At the peak gRPC holds the received reply; malloc may keep some of it.
+  # At the peak gRPC holds the reply; malloc may keep some of that memory
+  # afterwards.
   assert peak < 128 and after < 32, (peak, after)
 
 
@@ -235,7 +236,7 @@ def test_beside_other_copies_of_the_same_libraries(server, order):
   """grpcio and torch contain gRPC, protobuf and Abseil of their own."""
   if "torch" in order and importlib.util.find_spec("torch") is None:
     pytest.skip("TORCH IS NOT INSTALLED HERE")
-  # START imports the engine, so it comes after the other imports.
+  # START itself imports the engine, so the other imports come first.
   text = "import sys\n" + "".join(f"import {name}\n" for name in order) + START
   process = subprocess.run(
       [sys.executable, "-c", text + NEIGHBOURS, server], text=True,

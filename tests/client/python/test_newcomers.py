@@ -1,4 +1,4 @@
-"""What users expect of a modern Python library: types, names, defaults."""
+"""Tests of the package's types, names and defaults, as new users expect them."""
 
 import asyncio
 import importlib.util
@@ -26,7 +26,7 @@ def bits(a):
 
 
 def shown(a, library):
-  """An array of a library as the bytes and the shape that it has."""
+  """Returns the bytes and the shape of an array of a library."""
   assert arrays.library_of(a) == library
   if library == "torch":
     torch = sys.modules["torch"]
@@ -40,8 +40,8 @@ def shown(a, library):
 @pytest.mark.parametrize("library", ["torch", "jax"])
 @pytest.mark.parametrize("name, options", [
     ("nvfp4", {"usage": "both"}), ("mxfp8_e4m3", {}), ("fp8_e5m2", {"dbias": True})])
-def test_results_are_of_the_inputs_library(q, x, library, name, options):
-  """The bytes are those of numpy's, and `like` changes it back."""
+def test_results_have_the_inputs_library(q, x, library, name, options):
+  """The bytes equal those for numpy, and `like` selects numpy again."""
   module = pytest.importorskip(library, reason=f"{library.upper()} IS NOT INSTALLED")
   pytest.importorskip("ml_dtypes", reason="ML_DTYPES IS NOT INSTALLED")
   mine = module.from_numpy(x) if library == "torch" else module.numpy.asarray(x)
@@ -68,7 +68,7 @@ def test_results_are_of_the_inputs_library(q, x, library, name, options):
     ("nvfp4", "to_modelopt", {"input_amax": 3.0}),
     ("fp8_e4m3", "to_compressed_tensors", {}),
     ("mxfp8_e4m3", "to_compressed_tensors", {})])
-def test_weights_of_torch_are_written_as_torch(q, x, name, write, options, tmp_path):
+def test_torch_weights_are_written_with_torch(q, x, name, write, options, tmp_path):
   torch = pytest.importorskip("torch", reason="TORCH IS NOT INSTALLED")
   t = q.quantize(torch.from_numpy(x), name)
   made = getattr(t, write)("m", **options)
@@ -130,7 +130,7 @@ def test_types_of_libraries_are_words(q, x):
       t.dequantize(wrong)
 
 
-def test_rht_is_all_copies_that_are_made(q, x):
+def test_rht_applies_to_all_requested_copies(q, x):
   for usage in ("rowwise", "columnwise", "both", None):
     t = q.quantize(x, "nvfp4", rht=True, usage=usage)
     want = q.quantize(x, "nvfp4", rht=usage or "both", usage=usage or "both")
@@ -139,7 +139,7 @@ def test_rht_is_all_copies_that_are_made(q, x):
   assert not q.quantize(x, "nvfp4", rht=False).rowwise.rotated
 
 
-def test_words_of_the_types_are_those_of_the_messages():
+def test_literals_equal_the_enums_of_the_messages():
   for name, enum in (
       ("Format", words.FORMATS), ("Profile", words.PROFILES), ("Usage", words.USAGES),
       ("ScaleLayout", words.LAYOUTS), ("ScaleRule", words.SCALE_RULES),
@@ -151,7 +151,7 @@ def test_words_of_the_types_are_those_of_the_messages():
   assert typing.get_args(typing.get_args(words.DType)[0]) == words.FLOATS
 
 
-def test_what_does_not_type_check(tmp_path):
+def test_type_checkers_find_wrong_calls(tmp_path):
   pytest.importorskip("mypy", reason="MYPY IS NOT INSTALLED")
   good = ('import numpy as np\nimport quantd\nfrom quantd import aio\n'
           'q = quantd.connect()\nx = np.ones((4, 32), np.float32)\n'
@@ -172,7 +172,7 @@ def test_what_does_not_type_check(tmp_path):
   file.write_text(good + "".join(bad))
   first = good.count("\n") + 1
   folder = pathlib.Path(quantd.__path__[0]).parent
-  # Installed packages are found automatically.
+  # Type checkers find installed packages without MYPYPATH.
   found = {} if folder.name == "site-packages" else {"MYPYPATH": str(folder)}
   done = subprocess.run(
       [sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path / "cache",
@@ -198,14 +198,14 @@ def test_help_fits_a_screen():
   text = pydoc.plain(pydoc.render_doc(quantd.connect))
   lines = text.splitlines()
   assert len(lines) <= 40, len(lines)
-  # The signature is one line before Python 3.13.
+  # Before Python 3.13 the signature is one long line.
   assert max(len(line) for line in lines if "connect(" not in line) <= 80
 
 
 # --- state dicts --------------------------------------------------------------
 
 
-def test_filters_are_those_of_convert(q, x):
+def test_filters_equal_those_of_convert(q, x):
   state = {"m.up.weight": x, "m.down.weight": x, "lm_head.weight": x, "m.gate": x,
            "m.up.bias": x[0], "step": np.arange(4)}
 
@@ -291,7 +291,7 @@ def test_datasets_of_hugging_face(server, q, x):
 # --- traces -------------------------------------------------------------------
 
 
-def test_the_current_span_is_the_calls(connect, server, engine, x):
+def test_the_current_span_becomes_the_calls_trace(connect, server, engine, x):
   pytest.importorskip("opentelemetry.sdk", reason="OPENTELEMETRY IS NOT INSTALLED")
   from opentelemetry.sdk.trace import TracerProvider
   tracer = TracerProvider().get_tracer("test")

@@ -1,4 +1,4 @@
-"""Options have the same name in quantd.proto, the package and quantctl."""
+"""Tests that options have the same names in quantd.proto, the package and quantctl."""
 
 import os
 import re
@@ -7,8 +7,9 @@ import subprocess
 from quantd import quantd_pb2 as pb
 from quantd.options import QuantizeKeywords
 
-# Fields of QuantizeOptions whose keyword or flag has another name, and why: a
-# keyword may set two fields by its type, and a flag has one value.
+# Fields of QuantizeOptions whose keyword or flag has another name. A keyword
+# may set one of two fields, depending on its type, and a flag has only one
+# value.
 KEYWORDS = {
   "rht.rowwise": "rht", "rht.columnwise": "rht",
   "rht.dimension": "rht_dimension",
@@ -27,7 +28,7 @@ FLAGS = {
   "given_amax.rowwise": "given-amax-rowwise",
   "given_amax.columnwise": "given-amax-columnwise",
   "splits.rows": "splits",
-  # State of a training run, which no file keeps.
+  # quantctl has no flags for the state of a training run, which no file keeps.
   "history.amax": None, "history.rule": None, "history.margin": None,
   "splits.partial": None,
 }
@@ -43,7 +44,7 @@ def fields(message=pb.QuantizeOptions.DESCRIPTOR, above=""):
       yield above + field.name
 
 
-def test_every_option_has_its_name_everywhere():
+def test_options_have_the_same_name_everywhere():
   page = subprocess.run([os.environ["QUANTCTL"], "help", "quantize"], check=True,
                         capture_output=True, encoding="utf-8").stdout
   flags = set(re.findall(r"^  (?:-\w, )?--([\w-]+)", page, re.M))

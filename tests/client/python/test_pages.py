@@ -1,4 +1,4 @@
-"""The pages' examples run unchanged, and types and style are clean."""
+"""Tests that the examples on pages run, and that types and style are clean."""
 
 import importlib.util
 import os
@@ -17,7 +17,7 @@ PACKAGE = pathlib.Path(__file__).resolve().parents[3] / "client/python"
 
 @pytest.fixture
 def run_first(server, engine, tmp_path, monkeypatch):
-  """Runs the first Python example of a page, with another server address."""
+  """Returns a function that runs the first example of a page with the test server."""
   monkeypatch.chdir(tmp_path)
   monkeypatch.setattr(
       quantd, "connect",
@@ -45,8 +45,8 @@ def test_example(run_first):
   names["q"].close()
 
 
-def test_every_name_of_the_tables_is_there():
-  """Every name in the page's tables exists."""
+def test_names_in_tables_exist():
+  """Every name in the tables of the page exists in the package."""
   text = (PACKAGE / "README.md").read_text()
   for name in ("sign_vector", "sign_mask", "rht_matrix", "hadamard_matrix",
                "apply_rht", "rht_amax"):
@@ -66,7 +66,7 @@ def test_every_format_is_in_the_front_page():
     assert f"`{prefix}...`" in table if prefix else f"`{name}`" in table, name
 
 
-def test_the_padding_that_the_page_tells_of(q):
+def test_padding_as_on_the_page(q):
   text = (PACKAGE / "README.md").read_text()
   shape = (3, 50, 96)
   assert str(list(shape)) in text

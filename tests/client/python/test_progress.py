@@ -1,4 +1,4 @@
-"""Progress reports of calls, with both engines."""
+"""Tests of progress reports, with both engines."""
 
 import threading
 
@@ -26,7 +26,7 @@ def test_progress_rises_to_all(connect, server, large, settings):
       told, inside, lock = [], [], threading.Lock()
 
       def progress(done, of):
-        assert lock.acquire(blocking=False), "two at once"
+        assert lock.acquire(blocking=False), "two threads report at once"
         told.append((done, of))
         inside.append(threading.current_thread())
         lock.release()
@@ -40,11 +40,11 @@ def test_progress_rises_to_all(connect, server, large, settings):
 
 @pytest.fixture
 def telling(connect, server, engine):
-  """A connection that tells of a call as often as its engine does."""
+  """A connection that reports progress as often as its engine can."""
   return connect(server, band_bytes=(engine == "native") << 18)
 
 
-def test_what_progress_raises_ends_the_call(telling, large):
+def test_an_exception_in_progress_ends_the_call(telling, large):
   q, cut = telling, telling.engine == "native"
   seen = []
 
@@ -62,7 +62,7 @@ def test_what_progress_raises_ends_the_call(telling, large):
   assert (q.quantize(large, "nvfp4").bands > 1) == cut
 
 
-def test_progress_that_closes_its_connection_is_told_so(telling, large):
+def test_closing_the_connection_in_progress_raises(telling, large):
   q = telling
   with pytest.raises(quantd.Invalid) as caught:
     q.quantize(large, "nvfp4", progress=lambda done, of: q.close())
@@ -99,7 +99,7 @@ def test_progress_of_many(telling, large):
 
 
 @pytest.mark.parametrize("progress", [1, "yes", None, [], object(), 0.0])
-def test_what_is_no_progress(q, x, progress):
+def test_invalid_progress(q, x, progress):
   t = q.quantize(x, "nvfp4")
   for call in (lambda: q.quantize(x, progress=progress),
                lambda: q.quantize_all({"x": x}, progress=progress),

@@ -1,4 +1,4 @@
-"""Amaxes reduced over several processes, and settings of a quantizer."""
+"""Tests of amaxes reduced over several processes, and of a quantizer's settings."""
 
 import sys
 
@@ -25,8 +25,8 @@ def poisoned(x, value, row):
 @pytest.mark.parametrize("policy", ["ignore", "propagate"])
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("name", ["nvfp4", "fp8_e4m3", "fp8_channel_e4m3"])
-def test_of_what_is_not_finite(q, x, name, policy, value):
-  """A reduction that finds nothing larger changes no byte."""
+def test_of_non_finite_amaxes(q, x, name, policy, value):
+  """A reduction that returns the same amaxes changes no byte."""
   keywords = {"non_finite": policy}
   if name == "nvfp4":
     keywords["with_rht"] = True
@@ -38,8 +38,8 @@ def test_of_what_is_not_finite(q, x, name, policy, value):
     same(with_one.quantize_groups(bad, SPLITS), without.quantize_groups(bad, SPLITS))
 
 
-def test_of_groups_of_which_one_is_not_finite(q, x):
-  """Larger amaxes of other groups must not be dropped silently."""
+def test_of_groups_with_one_non_finite_amax(q, x):
+  """Larger amaxes of the other groups must not be dropped silently."""
   bad = poisoned(x, np.inf, 3)
   larger = quantd.Quantizer(q, columnwise=False, amax_reduction=lambda a: a * 3)
   with pytest.raises(quantd.Invalid, match="a larger amax in another") as caught:
@@ -66,7 +66,7 @@ def test_with_an_estimate(q, x):
   assert t.columnwise.amax == t.rowwise.amax * np.float32(1.7)
 
 
-def test_without_what_a_given_scale_makes_idle(q, x):
+def test_is_not_called_with_a_given_scale(q, x):
   def never(amaxes):
     raise AssertionError("a given scale needs no amax")
 
@@ -93,14 +93,14 @@ def test_of_one_call(q, x):
 @pytest.mark.parametrize("returned", [
     [True], ["3.5"], np.array([1j]), np.array([True]), {1: 2}, 10**5000],
     ids=["truth", "text", "complex", "truths", "mapping", "beyond"])
-def test_that_return_no_numbers(q, x, returned):
+def test_with_invalid_return_values(q, x, returned):
   quantizer = quantd.Quantizer(q, columnwise=False, amax_reduction=lambda a: returned)
   with pytest.raises(quantd.Invalid) as caught:
     quantizer(x)
   assert caught.value.field == "amax_reduction"
 
 
-def test_by_pytorch_that_is_not_there(q, x, monkeypatch):
+def test_by_pytorch_if_not_installed(q, x, monkeypatch):
   monkeypatch.setitem(sys.modules, "torch", None)
   with pytest.raises(quantd.Invalid, match="PyTorch is not installed"):
     quantd.Quantizer(q, with_amax_reduction=True)(x)
@@ -145,18 +145,18 @@ def test_wrong_values_later_on(q):
   assert not quantizer.keywords
 
 
-def test_how_a_quantizer_shows_itself(q):
+def test_repr_of_a_quantizer(q):
   quantizer = quantd.Quantizer(q, stochastic_rounding=True, with_rht=True, epsilon=0.0)
   shown = repr(quantizer)
-  assert shown == repr(quantizer), "it draws a seed to show itself"
+  assert shown == repr(quantizer), "repr draws a seed"
   for words in ("stochastic_rounding=True", "with_rht='columnwise'", "epsilon=0.0"):
     assert words in shown
   quantizer.set_usage(rowwise=False, columnwise=False)
   assert "rowwise=False" in repr(quantizer)
 
 
-def test_a_history_that_a_nan_got_into(q, x):
-  """WIRE.md allows any values: `propagate` can put NaN there, and it rolls on.
+def test_a_history_with_nan(q, x):
+  """WIRE.md allows NaN in a history; `propagate` writes it, and later calls keep it.
   """
   keywords = {"scale": 1.0, "non_finite": "propagate"}
   t = q.quantize(poisoned(x, np.nan, 3), "fp8_e4m3", history=[1.0, 2.0], **keywords)
@@ -166,7 +166,7 @@ def test_a_history_that_a_nan_got_into(q, x):
   assert np.isfinite(after.part("next_scale")).all()
 
 
-def test_a_reduction_sees_all_that_is_fused(q, x):
+def test_a_reduction_gets_the_amax_of_all_fused_weights(q, x):
   seen = []
 
   def largest(amaxes):
@@ -180,14 +180,14 @@ def test_a_reduction_sees_all_that_is_fused(q, x):
     assert np.array_equal(ours.rowwise.codes, theirs.rowwise.codes)
 
 
-def test_no_reduction_where_none_is_wanted(q, x):
+def test_calls_may_skip_the_reduction(q, x):
   off = quantd.Quantizer(
       q, with_amax_reduction=False, amax_reduction=lambda a: a * 3)
   assert off(x).amax == np.abs(x).max()
   assert quantd.Quantizer(q, amax_reduction=lambda a: a * 3)(x).amax > off(x).amax
 
 
-def test_words_of_a_quantizer(q):
+def test_keywords_of_a_quantizer(q):
   for name, instead in (("rht", "with_rht="), ("usage", "rowwise="),
                         ("splits", "quantize_groups"), ("stochastic", "stochastic_r")):
     with pytest.raises(quantd.Invalid, match=instead):

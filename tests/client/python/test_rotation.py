@@ -1,4 +1,4 @@
-"""The Hadamard transform locally and on a server, and the Quantizer using it.
+"""Tests of the Hadamard transform, locally and on a server, and in the Quantizer.
 """
 
 import json
@@ -17,7 +17,7 @@ MASKS = {16: [None, 0, 0x1234], 32: [None, 0xDEADBEEF], 64: [None], 128: [None, 
 
 
 def hard(dtype):
-  """Values for which the order of additions matters, and odd ones."""
+  """Returns values for which the order of additions matters, and special values."""
   rng = np.random.default_rng(11)
   x = rng.standard_normal((64, 256)) * np.exp2(rng.integers(-30, 30, (64, 256)))
   x = x.astype(np.float32)
@@ -33,7 +33,7 @@ def hard(dtype):
 
 @pytest.mark.parametrize("inverse", [False, True])
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
-def test_bits_are_the_servers(q, dtype, inverse):
+def test_bits_equal_the_servers(q, dtype, inverse):
   x = hard(dtype)
   for n, masks in MASKS.items():
     for mask in masks:
@@ -84,7 +84,7 @@ def test_golden_vector():
   assert single.view(np.uint32).tolist() == vector["y_f32"]
   back = hadamard.apply_rht(np.array(vector["y"], np.uint16), True, dtype="bf16")
   assert back.view(np.uint16).tolist() == vector["inv"]
-  # Rows of R, as masks of their negative elements.
+  # Row masks of R; a bit is set for each negative element.
   r = hadamard.rht_matrix(dtype="f32")
   ours = [sum(int(v < 0) << j for j, v in enumerate(row)) for row in r]
   assert ours == golden["R_row_neg_masks"]
@@ -97,7 +97,7 @@ def test_matrices(x):
     block = x[:4, :16] if n == 16 else np.tile(x[:4], 2)[:, :n]
     assert np.allclose(block @ r, hadamard.apply_rht(block, dimension=n), atol=1e-3)
     assert hadamard.sign_mask(hadamard.sign_vector(n)) == int("D7E8" * (n // 16), 16)
-  # get_wgrad_sign_vector in TransformerEngine and torchao.
+  # TransformerEngine and torchao return these signs from get_wgrad_sign_vector.
   assert hadamard.sign_vector().tolist() == [
       1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1]
 
@@ -158,7 +158,7 @@ def test_seeds(q, x):
     ("nvfp4", {}), ("nvfp4", {"with_rht": "both"}), ("fp8_e4m3", {}), ("mxfp8_e4m3", {}),
     ("nvfp4", {"row_scaled": True, "columnwise": False})])
 def test_amax_reduction(q, x, name, keywords):
-  """Shards quantized with a reduced amax have the bytes of the whole."""
+  """Shards quantized with a reduced amax have the bytes of the whole tensor."""
   shards = [x[:32], x[32:] * 5]
   found, lock, barrier = [], threading.Lock(), threading.Barrier(2)
   if "row_scaled" in keywords:

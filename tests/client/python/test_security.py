@@ -1,4 +1,4 @@
-"""TLS, tokens and Unix sockets."""
+"""Tests of TLS, tokens and Unix sockets."""
 
 import hashlib
 import shutil
@@ -16,7 +16,7 @@ def openssl(*words):
 
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory):
-  """An authority, and a certificate of it for 127.0.0.1 and quantd.test."""
+  """A certificate authority, and its certificate for 127.0.0.1 and quantd.test."""
   if shutil.which("openssl") is None:
     pytest.skip("OPENSSL IS NOT INSTALLED")
   folder = tmp_path_factory.mktemp("pki")

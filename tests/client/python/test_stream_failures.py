@@ -1,4 +1,4 @@
-"""Calls in chunks with hostile servers, with both engines."""
+"""Tests of calls in chunks to hostile servers, with both engines."""
 
 import concurrent.futures
 import contextlib
@@ -22,7 +22,7 @@ FAST = quantd.Retry(initial_backoff=0.01, max_backoff=0.02)
 
 
 class Streamer:
-  """Answers Stream with a function of the messages and the context."""
+  """A server that answers Stream with a function of the messages and the context."""
 
   def __init__(self, answer):
     self.answer = answer
@@ -56,7 +56,7 @@ def streaming(answer):
 
 
 def honest(messages):
-  """The request, and the reply to it with a payload of zeros."""
+  """Reads the request; returns it with its reply and a payload of zeros."""
   first = pb.StreamRequest.FromString(next(messages))
   came = sum(len(pb.StreamRequest.FromString(m).chunk) for m in messages)
   assert came == first.payload_bytes
@@ -118,17 +118,17 @@ WRONG = {
 
 
 @pytest.mark.parametrize("how", list(WRONG))
-def test_replies_that_are_none(connect, x, how):
+def test_invalid_replies(connect, x, how):
   with streaming(told(WRONG[how])) as server:
     q = connect(server.address, stream_from=0, retry=quantd.Retry(1))
     with pytest.raises(quantd.Error) as caught:
       q.quantize(x, "nvfp4", timeout=20)
-    # The C++ client notices that such a reply does not echo the options.
+    # The C++ client reports that such a reply does not echo the options.
     other = {"UNIMPLEMENTED"} if how == "of another method" else set()
     assert caught.value.code in {"INTERNAL"} | other
 
 
-def test_a_stream_that_is_refused_is_not_sent_to_its_end(connect):
+def test_sending_stops_when_a_stream_is_refused(connect):
   def answer(messages, context):
     next(messages)
     context.abort(CODE.UNAUTHENTICATED, "not you")
@@ -144,7 +144,7 @@ def test_a_stream_that_is_refused_is_not_sent_to_its_end(connect):
 
 
 @pytest.mark.parametrize("answer", [
-    # One reads and never sends; one sends and never reads.
+    # One server reads and never sends; the other sends and never reads.
     lambda messages, context: (m for m in messages if context.is_active() is None),
     lambda messages, context: iter(lambda: time.sleep(0.05) or chunk(b"x"), None),
 ])
@@ -167,9 +167,9 @@ def test_streams_that_stall_have_a_deadline(connect, large, answer):
 
 
 @pytest.mark.parametrize("settings", [{"band_bytes": 1 << 18}, {"stream_from": 0}])
-def test_cancellation_wherever_it_is(connect, settings):
+def test_cancellation_at_any_point(connect, settings):
   x4 = np.random.default_rng(3).standard_normal((4096, 1024), np.float32)
-  # A separate server: it learns to distrust its peers.
+  # Uses a separate server, because it penalizes clients that cancel often.
   with servers.Process() as process:
     q = connect(process.address, **settings)
     before = threading.active_count()
@@ -177,8 +177,8 @@ def test_cancellation_wherever_it_is(connect, settings):
     for i in range(12):
       stop = quantd.Cancellation()
       timer = threading.Timer(i * 0.004, stop.cancel)
-      # The first call is cancelled before it begins, the others on a busy
-      # machine perhaps too late.
+      # The first call is cancelled before it begins. On a busy machine the
+      # others may be cancelled too late.
       if i == 0:
         stop.cancel()
       timer.start()
@@ -200,8 +200,8 @@ def test_cancellation_wherever_it_is(connect, settings):
     assert q.quantize(x4, "nvfp4").request_id
 
 
-def test_a_stream_that_breaks_in_its_reply_is_sent_again(connect, server, x):
-  """If a reply has begun to overwrite the input, the retry uses the old input.
+def test_a_stream_that_breaks_in_its_reply_is_resent(connect, server, x):
+  """The retry sends the original input, even if the reply has begun to overwrite it.
   """
   proxied = []
 
@@ -225,7 +225,7 @@ def test_a_stream_that_breaks_in_its_reply_is_sent_again(connect, server, x):
     assert len(proxied) == 2 and proxied[0] == proxied[1]
 
 
-def test_a_server_without_streams_says_what_it_refused(connect, x):
+def test_a_server_without_streams(connect, x):
   refused = servers.detail(
       pb.ErrorDetail.REASON_TOO_LARGE, field="request", limit=5)
   with scripted(fails(CODE.INVALID_ARGUMENT, "too much", refused),
@@ -236,13 +236,13 @@ def test_a_server_without_streams_says_what_it_refused(connect, x):
     assert caught.value.limit == 5 and caught.value.field == "request"
 
 
-def test_memory_of_a_stream_is_that_of_its_tensor(connect, server):
-  """It is never assembled into one message."""
+def test_a_stream_needs_little_memory(connect, server):
+  """A streamed tensor is never assembled into one message."""
   q = connect(server, stream_from=0)
   x = np.ones((24 << 10, 1024), np.float32)  # 96 MiB
   q.quantize(x[:1024], "nvfp4", given_amax=1.0)
   gc.collect()
-  # Resets the peak to the present value.
+  # Resets the peak to the current value.
   pathlib.Path("/proc/self/clear_refs").write_text("5")
   before = peak()
   q.quantize(x, "nvfp4", given_amax=1.0)
@@ -250,7 +250,7 @@ def test_memory_of_a_stream_is_that_of_its_tensor(connect, server):
 
 
 def peak():
-  """Peak memory of this process in KiB."""
+  """Returns the peak memory of this process in KiB."""
   for line in pathlib.Path("/proc/self/status").read_text().splitlines():
     if line.startswith("VmHWM:"):
       return int(line.split()[1])

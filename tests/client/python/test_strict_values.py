@@ -1,4 +1,4 @@
-"""Wrong values other than options: tensors, files, rotations, arrays."""
+"""Tests of wrong values other than options: tensors, files, rotations and arrays."""
 
 import json
 import pickle
@@ -42,7 +42,7 @@ def test_shapes_and_rows(q, x):
 PARTS = ("rowwise_data", "rowwise_scale", "rowwise_amax")
 
 
-def test_parts_from_elsewhere(q, x):
+def test_invalid_parts(q, x):
   t = q.quantize(x, "nvfp4")
   parts = {kind: t.part(kind) for kind in PARTS}
   make = quantd.QuantizedTensor.from_parts
@@ -73,7 +73,7 @@ def test_a_tensor_is_a_value(q, x, tmp_path):
   path = tmp_path / "t.safetensors"
   t.save(path)
   loaded = quantd.load(path)
-  loaded.connection = q  # which is documented as possible
+  loaded.connection = q  # the attribute may be set, as documented
   assert np.array_equal(loaded.dequantize(), t.dequantize())
   for array in (loaded.rowwise.codes, loaded.rowwise.scales, loaded.amax):
     with pytest.raises(ValueError, match="read-only"):
@@ -83,8 +83,8 @@ def test_a_tensor_is_a_value(q, x, tmp_path):
 # --- arrays -------------------------------------------------------------------
 
 
-def test_a_type_is_not_said_otherwise(q, x):
-  """`dtype` is for arrays without a type; it does not change one."""
+def test_dtype_must_not_contradict_the_array(q, x):
+  """`dtype` is for arrays without a float type, and does not convert others."""
   half = x.astype(np.float16)
   for array, said in ((half, "bf16"), (x, "f16"), (half, "f32")):
     refused("tensor.dtype", q.quantize, array, "nvfp4", dtype=said)
@@ -97,7 +97,7 @@ def test_a_type_is_not_said_otherwise(q, x):
   assert q.quantize(bits, "nvfp4", dtype="bf16").dtype == "bf16"
 
 
-def test_a_type_of_pytorch_is_not_said_otherwise(q, x):
+def test_dtype_must_not_contradict_a_torch_tensor(q, x):
   torch = pytest.importorskip("torch", reason="PYTORCH IS NOT INSTALLED")
   tensor = torch.from_numpy(x)
   for said in ("bf16", "f8", "f16"):
@@ -105,7 +105,7 @@ def test_a_type_of_pytorch_is_not_said_otherwise(q, x):
   assert q.quantize(tensor, "nvfp4", dtype="f32").dtype == "f32"
 
   class OnlyDlpack:
-    """bf16 of a library that only has DLPack."""
+    """A bf16 array that supports only DLPack."""
 
     values = tensor.bfloat16()
 
@@ -189,7 +189,7 @@ def test_files_of_another_version(rewrite):
   def numerics(header):
     header["__metadata__"]["quantd.numerics"] = "future@9"
 
-  # In the words of the C++ library.
+  # The C++ library has the same message.
   message = 'layout version "4" is newer than this package, which reads up to version 3'
   assert message in str(refused("file", quantd.load, rewrite(version)))
   error = refused("file", quantd.load, rewrite(numerics))
@@ -229,7 +229,7 @@ def test_headers_that_are_nearly_right(rewrite):
 # --- files --------------------------------------------------------------------
 
 
-def test_what_cannot_be_saved(q, x, tmp_path):
+def test_tensors_that_cannot_be_saved(q, x, tmp_path):
   t = q.quantize(x, "nvfp4")
   for tensors in ({}, {3: t}, {"a": 3}, {"\ud800": t}, [t], None):
     with pytest.raises(quantd.Invalid) as caught:
@@ -238,12 +238,12 @@ def test_what_cannot_be_saved(q, x, tmp_path):
   assert not list(tmp_path.iterdir())
 
 
-def test_a_descriptor_is_no_path():
+def test_a_descriptor_is_not_accepted_as_path():
   with pytest.raises(TypeError):
     quantd.load(3)
 
 
-def test_headers_that_lie(q, x, tmp_path):
+def test_headers_with_wrong_sizes(q, x, tmp_path):
   path = tmp_path / "t.safetensors"
   q.quantize(x, "nvfp4", usage="both").save(path)
   whole = path.read_bytes()

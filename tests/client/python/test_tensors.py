@@ -1,4 +1,4 @@
-"""Tensors as values: files, views, parts, dialects, representation."""
+"""Tests of tensors as values: files, views, parts, dialects and repr."""
 
 import json
 import os
@@ -34,7 +34,7 @@ FORMS = [
 
 @pytest.mark.parametrize("name, keywords", FORMS)
 def test_rows(q, name, keywords):
-  """Rows decode as they do within the whole, in every copy."""
+  """A slice of rows decodes like the rows of the whole tensor, in every copy."""
   w = np.random.default_rng(5).standard_normal((384, 96)).astype(np.float32)
   t = q.quantize(w, name, **keywords)
   for start, stop in ((0, 128), (128, 384), (384, 384), (256, 384), (0, 384)):
@@ -53,7 +53,7 @@ def test_rows(q, name, keywords):
 
 
 @pytest.mark.parametrize("name, keywords", FORMS)
-def test_groups_are_what_each_alone_gives(q, name, keywords):
+def test_groups_equal_separate_tensors(q, name, keywords):
   w = np.random.default_rng(5).standard_normal((160, 96)).astype(np.float32)
   splits = [48, 0, 112]
   t = q.quantize(w, name, splits=splits, **keywords)
@@ -103,7 +103,7 @@ def test_from_parts(q, x):
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("files_*/*")),
                          ids=lambda p: p.stem)
 def test_files_of_older_versions(q, path, tmp_path):
-  """They load, decode as in quantctl, and are written unchanged."""
+  """Old files load, decode as in quantctl, and are written unchanged."""
   (name,) = file.names(path)
   t = quantd.load(path, connection=q)
   out, raw = tmp_path / "again.safetensors", tmp_path / "x.safetensors"
@@ -146,7 +146,7 @@ def test_a_file_appears_whole_or_not_at_all(q, x, tmp_path):
 
 
 def test_malformed_files_are_refused(q, x, tmp_path):
-  """Every cut, and every byte of the header changed: an error or the tensor."""
+  """Every truncation and every changed byte of the header gives an error or the tensor."""
   path = tmp_path / "t.safetensors"
   q.quantize(x[:16, :32], "nvfp4").save(path)
   whole = path.read_bytes()
@@ -172,7 +172,7 @@ def test_malformed_files_are_refused(q, x, tmp_path):
 
 @pytest.mark.parametrize("case", range(3))
 def test_dialects_of_golden_weights(q, case):
-  """Names, shapes and bytes are those that the libraries write."""
+  """Names, shapes and bytes equal those that the libraries write."""
   golden = json.loads((GOLDEN / "libraries.json").read_text())["cases"][case]
   kind = {"bf16": "<u2", "f16": "<f2", "f32": "<f4"}[golden["dtype"]]
   n, k = golden["rows"], golden["cols"]

@@ -1,5 +1,5 @@
-// Runs quantctl and quantd as programs, named by the environment variables
-// QUANTCTL and QUANTD, which CMake sets.
+// Runs the programs quantctl and quantd. The environment variables QUANTCTL and
+// QUANTD, which CMake sets, are their paths.
 #ifndef QUANTD_TESTS_CLIENT_QUANTCTL_CLI_FIXTURE_H_
 #define QUANTD_TESTS_CLIENT_QUANTCTL_CLI_FIXTURE_H_
 
@@ -36,7 +36,8 @@ inline pid_t Spawn(const std::vector<std::string>& words,
   for (const std::string& w : words)
     argv.push_back(const_cast<char*>(w.data()));
   argv.push_back(nullptr);
-  // A shell ignores SIGINT for tests in the background.
+  // Restores the default action of SIGINT, which a shell ignores in background
+  // processes.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   sigset_t usual;
@@ -89,14 +90,15 @@ class Cli : public testing::Test {
     address_.clear();
   }
 
-  // Starts it without waiting.
+  // Starts quantctl without waiting for it.
   static pid_t Start(std::vector<std::string> words) {
     const char* quantctl = std::getenv("QUANTCTL");
     if (quantctl == nullptr) return -1;
     words.insert(words.begin(), quantctl);
     return Spawn(words, *dir_ / "out", *dir_ / "err");
   }
-  // The exit code as in a shell: 128 plus the signal that ended it.
+  // Waits for a process. Its code is as in a shell: 128 plus the number of the
+  // signal that ended it.
   static Outcome Wait(pid_t pid) {
     int status = 0;
     if (pid < 0 || waitpid(pid, &status, 0) != pid) return {};
@@ -112,7 +114,8 @@ class Cli : public testing::Test {
   }
   static std::string At(std::string_view name) { return *dir_ / name; }
 
-  // A file with tensors of a checkpoint: weights, a norm, indices, a scalar.
+  // Writes a file with tensors as in a checkpoint: weights, a norm, indices, a
+  // scalar.
   static void WriteSamples() {
     std::mt19937 random(7);
     std::normal_distribution<float> normal;

@@ -1,5 +1,4 @@
-// quantctl and quantd as programs, named by the environment variables QUANTCTL
-// and QUANTD, which CMake sets.
+// Tests of the basic commands of quantctl with a server.
 #include "client/files/quantized_file.h"
 #include "client/quantctl/terminal/exit_codes.h"
 #include "fmt/format.h"
@@ -20,7 +19,7 @@ TEST_F(Cli, InfoNamesTheDevice) {
   EXPECT_EQ(as_json.Json()["formats"][0]["name"], "nvfp4");
 }
 
-TEST_F(Cli, SampleRoundTripsAsTheFormatPromises) {
+TEST_F(Cli, SampleRoundTripReachesTheUsualSqnr) {
   ASSERT_EQ(Run({"sample", "--out", At("s.safetensors")}).code, 0);
   for (const char* rht : {"none", "both"}) {
     const Outcome run = RunServed({"roundtrip", At("s.safetensors"), "--usage",
@@ -37,7 +36,7 @@ TEST_F(Cli, SampleRoundTripsAsTheFormatPromises) {
       EXPECT_LT(sqnr, 20.54);
     }
     EXPECT_EQ(gaussian["sqnr_db"], gaussian["copies"]["rowwise"]["sqnr_db"]);
-    // Only a rotation needs a note.
+    // Only a rotation adds a note to the report.
     if (std::string_view(rht) == "both") {
       ASSERT_EQ(report["notes"].size(), 1u);
       EXPECT_THAT(report["notes"][0].get<std::string>(),
@@ -71,7 +70,7 @@ TEST_F(Cli, QuantizesAndDecodesNpy) {
       EXPECT_EQ(y->header().shape, (std::vector<int64_t>{64, 160}));
     }
   }
-  // The rotation determines the copy.
+  // --rht implies the usage.
   const Outcome implied =
       RunServed({"roundtrip", At("x.npy"), "--rht", "columnwise", "--json"});
   ASSERT_EQ(implied.code, 0);
@@ -112,19 +111,19 @@ TEST_F(Cli, QuantizesTheSuitableTensorsOfACheckpoint) {
   const auto back = safetensors::File::Open(At("back.safetensors"));
   ASSERT_THAT(back, IsOk());
   EXPECT_EQ(back->Find("deep")->shape, (std::vector<int64_t>{4, 16, 160}));
-  // Equal numbers in another shape decode to the same bytes.
+  // Equal numbers in another shape decode to equal bytes.
   std::vector<std::byte> w(64 * 160 * 4);
   std::vector<std::byte> deep(w.size());
   ASSERT_THAT(back->Read(*back->Find("w"), 0, absl::MakeSpan(w)), IsOk());
   ASSERT_THAT(back->Read(*back->Find("deep"), 0, absl::MakeSpan(deep)), IsOk());
   EXPECT_TRUE(BytesEq("deep", w, deep));
-  // Decoded values can be represented exactly: nothing is lost the second time.
+  // Quantizing decoded values loses nothing.
   const Outcome again = RunServed(
       {"roundtrip", At("back.safetensors"), "--tensor", "w", "--json"});
   EXPECT_EQ(again.code, 0);
   EXPECT_EQ(again.Json()["tensors"].size(), 1u);
 
-  // A vector is accepted if named; a tensor that cannot be quantized is an
+  // --tensor accepts a vector. A named tensor that cannot be quantized is an
   // error.
   EXPECT_EQ(RunServed({"quantize", At("model.safetensors"), "--tensor", "norm",
                        "-o", At("n.safetensors")})
@@ -136,7 +135,7 @@ TEST_F(Cli, QuantizesTheSuitableTensorsOfACheckpoint) {
   EXPECT_THAT(odd.err, HasSubstr("multiple of 16"));
 }
 
-TEST_F(Cli, ExitCodesMeanSomething) {
+TEST_F(Cli, ExitCodesTellErrorsApart) {
   const std::string x = At("x.npy");
   const std::string out = At("e.safetensors");
   EXPECT_EQ(Run({"--help"}).code, 0);
@@ -192,7 +191,7 @@ TEST_F(Cli, ExitCodesMeanSomething) {
     EXPECT_EQ(wrong.code, 2) << bad;
     EXPECT_THAT(wrong.err, HasSubstr("commas between them"));
   }
-  // The server checks rules that need the payload.
+  // Only the server can check the payload.
   std::vector<float> nan(16, std::numeric_limits<float>::quiet_NaN());
   ASSERT_THAT(npy::Write(At("nan.npy"), DType::kF32, {1, 16},
                          {reinterpret_cast<const std::byte*>(nan.data()), 64}),
@@ -204,8 +203,8 @@ TEST_F(Cli, ExitCodesMeanSomething) {
   EXPECT_EQ(refused.Json()["tensors"][0]["error"]["field"], "payload");
   EXPECT_FALSE(std::filesystem::exists(out));
   EXPECT_EQ(RunServed({"quantize", x, "-o", At("no/dir.safetensors")}).code, 7);
-  // An option that the format does not have is a usage error, not the file's
-  // fault.
+  // An option that the format does not have is a usage error, not an error of
+  // the file.
   EXPECT_EQ(
       RunServed({"roundtrip", x, "--format", "mxfp8", "--epsilon", "1"}).code,
       2);
@@ -218,7 +217,7 @@ TEST_F(Cli, ExitCodesMeanSomething) {
   }
 }
 
-TEST_F(Cli, PartOfAFileMayFail) {
+TEST_F(Cli, ReportsTensorsThatFail) {
   std::vector<float> x(64, 1.0f);
   x[40] = std::numeric_limits<float>::infinity();
   const absl::Span<const std::byte> bytes(
@@ -236,14 +235,14 @@ TEST_F(Cli, PartOfAFileMayFail) {
   EXPECT_EQ(run.code, 6) << run.err;
   EXPECT_TRUE(run.Json()["tensors"][1].contains("error"));
   EXPECT_EQ(run.Json()["totals"]["failed"], 1);
-  // Half a file under the final name would be mistaken for a whole one.
+  // An incomplete file does not get the final name.
   EXPECT_FALSE(std::filesystem::exists(At("pq.safetensors")));
   EXPECT_EQ(
       RunServed({"quantize", At("part.safetensors"), "-o", At("pq.safetensors"),
                  "--non-finite", "reject", "--tensor", "good"})
           .code,
       0);
-  // No drafts are left.
+  // No temporary files are left.
   for (const auto& entry : std::filesystem::directory_iterator(dir_->path())) {
     EXPECT_EQ(entry.path().string().find(".partial."), std::string::npos);
   }

@@ -1,4 +1,4 @@
-// Converted models compared with what a dialect's library would have written.
+// Compares converted models with the files that a dialect's library writes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,9 +15,9 @@ namespace {
 using checkpoint::Model;
 using testing::HasSubstr;
 
-// Equal to the keys that compressed-tensors 0.20 writes for such a model,
-// except for names, which are expressions here.
-TEST_F(Convert, TheConfigurationIsTheLibrarysOwn) {
+// The configuration has the keys that compressed-tensors 0.20 writes for the
+// same model. Only the names of modules are expressions here.
+TEST_F(Convert, ConfigurationEqualsTheLibrarys) {
   WriteLlama(Fresh("m"));
   ASSERT_EQ(
       RunServed({"convert", At("m"), Fresh("made"), "--format", "fp8_dynamic"})
@@ -41,9 +41,9 @@ TEST_F(Convert, TheConfigurationIsTheLibrarysOwn) {
     "version": "0.20.0"})"));
 }
 
-// ComfyUI recognizes a layer by a label, and so do we, although the directory
-// has ModelOpt's names and config.json.
-TEST_F(Convert, ComfyIsLabelledAndReadAsWhatItIs) {
+// Like ComfyUI, quantctl recognizes a layer by its label, although the
+// directory has ModelOpt's tensor names and a config.json.
+TEST_F(Convert, ComfyModelsHaveLabelsAndAreRecognized) {
   WriteLlama(Fresh("m"));
   ASSERT_EQ(
       RunServed({"convert", At("m"), Fresh("c"), "--dialect", "comfy"}).code,
@@ -61,13 +61,14 @@ TEST_F(Convert, ComfyIsLabelledAndReadAsWhatItIs) {
   const Outcome compared = Run({"compare", At("m"), At("c"), "--json"});
   EXPECT_EQ(compared.code, 0) << compared.err;
   EXPECT_THAT(compared.out, HasSubstr("comfy"));
-  // A language model is not a diffusion model.
+  // ComfyUI uses a language model only as a text encoder.
   const Outcome run =
       RunServed({"convert", At("m"), Fresh("again"), "--dialect", "comfy"});
   EXPECT_THAT(run.out, HasSubstr("as a text encoder"));
 }
 
-// Converting back computes in this process and asks no server.
+// Decoding needs no server and has no bytes to verify, so no output mentions
+// either.
 TEST_F(Convert, DecodingMentionsNeitherServerNorVerify) {
   WriteLlama(Fresh("m"));
   ASSERT_EQ(RunServed({"convert", At("m"), Fresh("c")}).code, 0);
@@ -84,8 +85,8 @@ TEST_F(Convert, DecodingMentionsNeitherServerNorVerify) {
   EXPECT_THAT(over.err, HasSubstr("name another directory, or remove this"));
 }
 
-// Stacked experts are compared with their original stack, K x N, and so are
-// experts that became separate weights.
+// Stacked experts, and experts split into separate weights, are both compared
+// with the original K x N stack.
 TEST_F(Convert, StackedExpertsAreVerifiedAndCompared) {
   const std::string experts = "model.layers.0.mlp.experts.";
   const ModelJson config = {{"model_type", "gpt_oss"},
@@ -120,7 +121,7 @@ TEST_F(Convert, StackedExpertsAreVerifiedAndCompared) {
   const Outcome split = Run({"compare", At("m"), At("c")});
   EXPECT_THAT(split.out, HasSubstr(experts + "2.up_proj"));
   EXPECT_THAT(split.out, HasSubstr("total: 0 tensors equal, 9 differ; "));
-  // Most of the model is not quantized, and that is said.
+  // The output states that most of the model is not quantized.
   write("gpt_oss");
   WriteSafetensors(At("m/model.safetensors"),
                    {Bf16(experts + "gate_up_proj", {3, 64, 256}),
@@ -131,16 +132,16 @@ TEST_F(Convert, StackedExpertsAreVerifiedAndCompared) {
   EXPECT_THAT(noted.out, HasSubstr("note: stacks of experts are not quantized: "
                                    "91 % of the model"));
   EXPECT_THAT(noted.out, HasSubstr("only --dialect gpt-oss can store"));
-  // Weights without a counterpart are reported, and having nothing in common is
-  // a finding.
+  // Weights without a counterpart are reported. Two models with no common
+  // weight fail the comparison.
   WriteModel(Fresh("other"), config, {{Bf16("x.weight", {64, 64})}});
   const Outcome other = Run({"compare", At("other"), At("c")});
   EXPECT_EQ(other.code, 8);
   EXPECT_THAT(other.out, HasSubstr("0 differ, 10 not compared"));
 }
 
-// Halves of bytes in the other order would be other weights.
-TEST_F(Convert, AProfileThatOrdersHalvesOtherwiseIsRefused) {
+// Files with the other nibble order would decode to other weights.
+TEST_F(Convert, RefusesAProfileOfAnotherNibbleOrder) {
   WriteLlama(Fresh("m"));
   for (const auto& [dialect, profile] :
        {std::pair("modelopt", "comfy@0.2.40"), std::pair("comfy", "te"),
@@ -158,7 +159,7 @@ TEST_F(Convert, VerifyReportsUnverifiedWeights) {
   ASSERT_EQ(
       RunServed({"convert", At("m"), Fresh("c"), "--dialect", "comfy"}).code,
       0);
-  // Without one of its labels, and without one of its weights.
+  // One model lacks a label, another one lacks a weight.
   const auto files = [&](std::string_view out) {
     std::vector<WrittenTensor> tensors;
     const auto model = Model::Open(At("c"));
@@ -184,8 +185,8 @@ TEST_F(Convert, VerifyReportsUnverifiedWeights) {
                                            "not have this weight"));
 }
 
-// Without ComfyUI's labels the same tensors are ModelOpt's.
-TEST_F(Convert, ComfyIsKnownByItsLabelsOrItsMetadata) {
+// Without ComfyUI's labels the same tensors are recognized as ModelOpt's.
+TEST_F(Convert, ComfyIsRecognizedByLabelsOrMetadata) {
   WriteLlama(Fresh("m"));
   ASSERT_EQ(
       RunServed({"convert", At("m"), Fresh("c"), "--dialect", "comfy"}).code,
@@ -206,7 +207,7 @@ TEST_F(Convert, ComfyIsKnownByItsLabelsOrItsMetadata) {
   EXPECT_THAT(Run({"inspect", At("told.safetensors")}).out, HasSubstr("comfy"));
 }
 
-TEST_F(Convert, NamesThatWouldDriveATerminalAreRefused) {
+TEST_F(Convert, RefusesNamesWithControlCharacters) {
   WriteModel(Fresh("m"), LlamaConfig(), {{Bf16("a\x1b[2Jb.weight", {64, 64})}});
   const Outcome run = Run({"inspect", At("m")});
   EXPECT_EQ(run.code, 3);
@@ -214,8 +215,8 @@ TEST_F(Convert, NamesThatWouldDriveATerminalAreRefused) {
   EXPECT_THAT(run.err, testing::Not(HasSubstr("\x1b")));
 }
 
-// The model with each quantized weight replaced by its fp32 values: code times
-// scale, by the oracle's table. NaN times zero is zero.
+// Returns the model's tensors with each quantized weight decoded to fp32 by the
+// oracle's table. A zero code with a NaN scale is zero.
 std::vector<WrittenTensor> Fp32Of(const Model& model) {
   std::vector<WrittenTensor> all;
   const auto bytes_of = [&](const checkpoint::ModelTensor& t) {
@@ -270,9 +271,9 @@ std::vector<WrittenTensor> Fp32Of(const Model& model) {
   return all;
 }
 
-// Eight-bit weights become four-bit ones, or other eight-bit ones, without a
-// model in between: the same bytes as from the decoded model.
-TEST_F(Convert, EightBitsAreQuantizedAnewInOnePass) {
+// FP8 weights are converted directly to another format. The result has the
+// bytes of a conversion of the decoded model.
+TEST_F(Convert, RequantizesFp8InOnePass) {
   struct Source {
     const char* dialect;
     const char* format;
@@ -319,7 +320,7 @@ TEST_F(Convert, EightBitsAreQuantizedAnewInOnePass) {
         for (size_t i = 0; i < part.bytes.size(); ++i) {
           part.bytes[i] = static_cast<std::byte>(0x70 + i % 5);
         }
-        // The scale of a block of zeros is NaN.
+        // Makes the scale of a block of zeros NaN.
         if (part.name.ends_with("0.mlp.up_proj.scale")) {
           part.bytes[1] = std::byte{0xFF};
         }
@@ -332,7 +333,7 @@ TEST_F(Convert, EightBitsAreQuantizedAnewInOnePass) {
           part.name.ends_with("scale") || part.name.ends_with("scale_inv");
       (of_weight ? scales : parts).push_back(std::move(part));
     }
-    // One file holds only tensors that are dropped.
+    // The first shard holds only scales, which the conversion drops.
     WriteModel(Fresh("s"), config, {scales, parts});
     EXPECT_THAT(Run({"inspect", At("s")}).out, HasSubstr(source.dialect));
     EXPECT_THAT(Run({"lint", At("s")}).out,
@@ -370,7 +371,7 @@ TEST_F(Convert, EightBitsAreQuantizedAnewInOnePass) {
         EXPECT_EQ(same->stored.dtype, t.stored.dtype) << t.name();
         EXPECT_TRUE(BytesOf(*one, same) == BytesOf(*two, &t)) << t.name();
       }
-      // Weights that are not quantized again become plain, which is said.
+      // Weights that are not quantized again become plain.
       ASSERT_NE(one->Find("lm_head.weight"), nullptr);
       EXPECT_EQ(one->Find("lm_head.weight")->stored.dtype, "BF16");
       EXPECT_EQ(one->config()["quantization_config"],

@@ -1,5 +1,5 @@
-// `quantctl convert` when things go wrong: outputs that would be inputs,
-// weights with NaN, full disks, killed processes.
+// Tests of `quantctl convert` with outputs inside the model, weights with NaN,
+// full disks and killed processes.
 #include <chrono>
 #include <fstream>
 #include <random>
@@ -30,7 +30,7 @@ TEST_F(Convert, NeverWritesIntoTheModel) {
   const Outcome stream = RunServed({"convert", "-", Fresh("made")});
   EXPECT_EQ(stream.code, 3);
   EXPECT_THAT(stream.err, HasSubstr("-: a model is a directory"));
-  // From inside, under another name.
+  // Runs inside the model, whose source is named by a link, and writes to "..".
   const Outcome inside = Wait(
       Spawn({"sh", "-c",
              fmt::format("cd {} && exec {} convert {} .. --server {}", At("m"),
@@ -48,7 +48,7 @@ TEST_F(Convert, NeverWritesIntoTheModel) {
   EXPECT_EQ(ReadFile(At("file")), "1");
 }
 
-TEST_F(Convert, WritesThroughNoLinkInItsOutput) {
+TEST_F(Convert, RefusesLinksInItsOutput) {
   WriteLlama(Fresh("m"));
   WriteFile(At("precious"), "1");
   std::filesystem::create_directories(Fresh("made"));
@@ -81,7 +81,7 @@ TEST_F(Convert, OneFileBecomesAFileOrADirectory) {
   EXPECT_NE(model->Find("double_blocks.0.img_attn.qkv.weight_scale_2"),
             nullptr);
   EXPECT_FALSE(std::filesystem::exists(At("two.safetensors.quantd-journal")));
-  // A single file has no configuration, which engines need.
+  // Engines need a config.json, which a single file does not have.
   std::filesystem::create_directories(At("in"));
   std::filesystem::copy_file(one, At("in/one.safetensors"));
   const Outcome alone =
@@ -94,7 +94,7 @@ TEST_F(Convert, OneFileBecomesAFileOrADirectory) {
   EXPECT_EQ(RunServed({"convert", one, At("two.safetensors")}).code, 7);
 }
 
-TEST_F(Convert, WeightsThatAreNoNumbersAreNamed) {
+TEST_F(Convert, NamesWeightsWithNaN) {
   auto shards = LlamaShards();
   for (WrittenTensor& t : shards[0]) {
     if (t.name != "model.layers.0.mlp.up_proj.weight") continue;
@@ -112,7 +112,7 @@ TEST_F(Convert, WeightsThatAreNoNumbersAreNamed) {
       RunServed({"convert", At("m"), At("made"), "--ignore", "*.0.mlp.*_proj"})
           .code,
       0);
-  // A weight of zeros is like any other.
+  // A weight of zeros is converted like any other.
   for (WrittenTensor& t : shards[0]) {
     if (t.name.find("layers.0.mlp") == std::string::npos) continue;
     std::fill(t.bytes.begin(), t.bytes.end(), std::byte{0});
@@ -126,7 +126,7 @@ TEST_F(Convert, WeightsThatAreNoNumbersAreNamed) {
   EXPECT_TRUE(std::isfinite(divisor) && divisor > 0) << divisor;
 }
 
-TEST_F(Convert, OtherOptionsDoNotResumeAConversion) {
+TEST_F(Convert, RefusesToResumeWithOtherOptions) {
   WriteLlama(Fresh("m"));
   Gate gate(address_);
   gate.Open(200'000);
@@ -157,7 +157,7 @@ TEST_F(Convert, ResumingRedoesDamagedUnits) {
                        "--format", "fp8_block", "--include", "lm_head"})
                 .code,
             0);
-  // The second model sends fp32 numbers.
+  // The second model has FP8 weights, which are sent as fp32.
   for (const auto& [from, sent] :
        {std::pair("m", 300'000), std::pair("q", 900'000)}) {
     SCOPED_TRACE(from);
@@ -168,7 +168,8 @@ TEST_F(Convert, ResumingRedoesDamagedUnits) {
     const Outcome cut = Run({"convert", At(from), At("made"), "--server",
                              gate.target(), "--deadline", "2"});
     ASSERT_EQ(cut.code, 4) << cut.err;
-    // Every byte behind the header, and half a line at the journal's end.
+    // Damages every byte after the header, and appends half a line to the
+    // journal.
     const std::string shard =
         At("made/model-00001-of-00002.safetensors.partial");
     std::string bytes = ReadFile(shard);
@@ -182,7 +183,7 @@ TEST_F(Convert, ResumingRedoesDamagedUnits) {
   }
 }
 
-TEST_F(Convert, FullDisksAndReadOnlyDirectories) {
+TEST_F(Convert, ReportsFullDisksAndReadOnlyDirectories) {
   WriteLlama(Fresh("m"));
   const std::string disk = At("disk");
   std::filesystem::create_directory(disk);
@@ -211,8 +212,9 @@ TEST_F(Convert, FullDisksAndReadOnlyDirectories) {
   EXPECT_THAT(ReadFile(At("err.txt")), HasSubstr("Read-only file system"));
 }
 
-TEST_F(Convert, KilledAtAnyPointItGoesOnToTheSameBytes) {
-  // Some twenty megabytes, so that there is something to interrupt.
+TEST_F(Convert, ResumesAfterAKillAtAnyPoint) {
+  // The model has about 20 MB, so that the conversion takes long enough to be
+  // killed.
   std::vector<WrittenTensor> tensors;
   for (int i = 0; i < 20; ++i) {
     tensors.push_back(Bf16(
@@ -241,11 +243,13 @@ TEST_F(Convert, KilledAtAnyPointItGoesOnToTheSameBytes) {
         Start({"convert", At("m"), At("made"), "--server", address_});
     std::this_thread::sleep_for(std::chrono::microseconds(
         std::uniform_int_distribution<int64_t>(0, took.count())(random)));
-    // Sometimes like a user, who is told what is left.
+    // Every fourth run is interrupted as by a user, and reports what is left to
+    // do.
     const int number = runs % 4 == 3 ? SIGINT : SIGKILL;
     kill(pid, number);
     const Outcome run = Wait(pid);
-    // Complete, even if the program may not have reported it.
+    // The conversion is complete, even if the program was killed before it
+    // reported that.
     if (run.code == 0 ||
         (std::filesystem::exists(At("made/config.json")) &&
          !std::filesystem::exists(At("made/.quantd-journal")))) {

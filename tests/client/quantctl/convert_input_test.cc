@@ -1,5 +1,5 @@
-// Invalid models: quantctl's exit code, a line that names the fault, and no
-// output that looks like a model.
+// Tests that quantctl refuses invalid models with an exit code and a line that
+// names the fault, and leaves no output that looks like a model.
 #include <sys/wait.h>
 
 #include <functional>
@@ -33,7 +33,7 @@ class ConvertInput : public Convert {
   }
 };
 
-TEST_F(ConvertInput, EveryInvalidInputIsNamedAndLeavesNothingBehind) {
+TEST_F(ConvertInput, NamesEveryInvalidInputAndWritesNothing) {
   struct Case {
     const char* what;
     std::function<void()> plant;
@@ -144,7 +144,7 @@ TEST_F(ConvertInput, EveryInvalidInputIsNamedAndLeavesNothingBehind) {
   }
 }
 
-TEST_F(ConvertInput, FilesBesideGoAlongOrAreNamed) {
+TEST_F(ConvertInput, CopiesOrNamesOtherFiles) {
   WriteLlama(Fresh("m"));
   const std::string odd = "a/b/bad\xFF\n";
   std::filesystem::create_directories(At("m/a/b"));
@@ -165,7 +165,7 @@ TEST_F(ConvertInput, FilesBesideGoAlongOrAreNamed) {
     EXPECT_EQ(made[name], bytes) << name;
   }
   EXPECT_EQ(made.count("pytorch_model.bin"), 0u);
-  // Descriptions of the old quantization are removed with it.
+  // Decoding removes the files that describe the old quantization.
   std::filesystem::remove_all(At("m"));
   std::filesystem::rename(At("made"), At("m"));
   WriteFile(At("m/hf_quant_config.json"), "{}");
@@ -178,9 +178,9 @@ TEST_F(ConvertInput, FilesBesideGoAlongOrAreNamed) {
   EXPECT_FALSE(std::filesystem::exists(At("made/hf_quant_config.json")));
 }
 
-TEST_F(ConvertInput, ShardsByNameAreThoseOfTheWhole) {
+TEST_F(ConvertInput, NamedShardsEqualThoseOfTheWholeModel) {
   WriteLlama(Fresh("m"));
-  // No weights share an amax.
+  // In this format no weights share an amax across shards.
   const std::string format = "--format=mxfp8";
   ASSERT_EQ(RunServed({"convert", At("m"), Fresh("whole"), format}).code, 0);
   const Files whole = FilesOf(At("whole"));
@@ -193,7 +193,7 @@ TEST_F(ConvertInput, ShardsByNameAreThoseOfTheWhole) {
                                HasSubstr("next: convert the other shards, too"),
                                Not(HasSubstr("check: "))));
     for (auto& [name, bytes] : FilesOf(At("made"))) {
-      // Lists of tensors and modules cover only the part.
+      // The lists in these files cover only the converted shards.
       const bool lists = name == "config.json" || name.ends_with(".index.json");
       EXPECT_TRUE(lists || bytes == whole.at(name)) << name;
       parts[name] = bytes;
@@ -207,7 +207,7 @@ TEST_F(ConvertInput, ShardsByNameAreThoseOfTheWhole) {
   EXPECT_FALSE(std::filesystem::exists(At("made")));
 }
 
-TEST_F(ConvertInput, NamesOfTensorsAreNoPaths) {
+TEST_F(ConvertInput, DoesNotUseTensorNamesAsPaths) {
   auto shards = LlamaShards();
   const std::string evil = "../../../../escaped/../x/proj.weight";
   shards[1].push_back(Bf16(evil, {64, 128}));
@@ -223,14 +223,14 @@ TEST_F(ConvertInput, NamesOfTensorsAreNoPaths) {
   EXPECT_EQ(FilesOf(At("made")).size(), 5u);
 }
 
-TEST_F(ConvertInput, ASourceThatChangesMeanwhileIsFound) {
+TEST_F(ConvertInput, ReportsASourceThatChanges) {
   for (const ptrdiff_t by : {-4096, 4096}) {
     SCOPED_TRACE(by);
     WriteLlama(Fresh("m"));
     Gate gate(address_);
     const pid_t pid =
         Start({"convert", At("m"), Fresh("made"), "--server", gate.target()});
-    // It has opened all shards and wants to send the first weights.
+    // quantctl has opened all shards and is about to send the first weights.
     ASSERT_TRUE(gate.WaitForKnock());
     Resize(kSecond, by);
     gate.Open();
@@ -244,7 +244,7 @@ TEST_F(ConvertInput, ASourceThatChangesMeanwhileIsFound) {
   }
 }
 
-TEST_F(ConvertInput, UnknownArchitecturesWorkAndSaySo) {
+TEST_F(ConvertInput, ConvertsUnknownArchitecturesWithANote) {
   ModelJson config = LlamaConfig();
   config["model_type"] = "perceptor9";
   WriteModel(Fresh("m"), config, LlamaShards());
@@ -253,7 +253,7 @@ TEST_F(ConvertInput, UnknownArchitecturesWorkAndSaySo) {
   EXPECT_THAT(run.out, HasSubstr("note: unknown architecture perceptor9"));
 }
 
-TEST_F(ConvertInput, ScalesOfCachesAreKeptAndSaid) {
+TEST_F(ConvertInput, KeepsAndReportsCacheScales) {
   const std::vector<std::byte> one = {std::byte{0}, std::byte{0},
                                       std::byte{0x80}, std::byte{0x3F}};
   struct Case {
@@ -290,7 +290,7 @@ TEST_F(ConvertInput, ScalesOfCachesAreKeptAndSaid) {
   }
 }
 
-TEST_F(ConvertInput, SeveralServersWorkAtOnce) {
+TEST_F(ConvertInput, UsesSeveralServersAtOnce) {
   std::vector<WrittenTensor> tensors;
   for (int i = 0; i < 24; ++i) {
     tensors.push_back(Bf16(
@@ -309,15 +309,14 @@ TEST_F(ConvertInput, SeveralServersWorkAtOnce) {
   const Outcome run = Run({"convert", At("m"), Fresh("made"), "--server",
                            one.target() + "," + two.target()});
   ASSERT_EQ(run.code, 0) << run.err;
-  // Ninety-six megabytes, shared by both servers: it takes longer than making a
-  // connection.
+  // Both servers share 96 MB, which take longer than making a connection.
   EXPECT_GT(one.passed(), size_t{1} << 20);
   EXPECT_GT(two.passed(), size_t{1} << 20);
   ASSERT_EQ(RunServed({"convert", At("m"), Fresh("whole")}).code, 0);
   EXPECT_TRUE(FilesOf(At("made")) == FilesOf(At("whole")));
 }
 
-// A sparse file of half a gigabyte, with the devices in the same process.
+// Converts a sparse file of half a gigabyte with local devices.
 TEST_F(ConvertInput, MemoryStaysBelowTheEstimate) {
   std::filesystem::create_directories(Fresh("m"));
   ModelJson header = ModelJson::object();
@@ -342,8 +341,8 @@ TEST_F(ConvertInput, MemoryStaysBelowTheEstimate) {
   WriteFile(At("m/config.json"), config.dump());
   const pid_t pid = Start({"convert", At("m"), Fresh("made"), "--server",
                            "local:cpu", "--memory", "256"});
-  // wait4's number first includes the memory of this process, which posix_spawn
-  // shares until the other becomes quantctl.
+  // Reads the peak while quantctl runs. wait4 would include the memory of this
+  // process, which posix_spawn shares until it executes quantctl.
   int status = 0;
   uint64_t most = 0;
   while (waitpid(pid, &status, WNOHANG) == 0) {
@@ -370,7 +369,7 @@ TEST_F(ConvertInput, ComputesLocallyWithoutAServer) {
   EXPECT_THAT(run.err, HasSubstr("computing in this process"));
   ASSERT_EQ(RunServed({"convert", At("m"), Fresh("whole")}).code, 0);
   EXPECT_TRUE(FilesOf(At("made")) == FilesOf(At("whole")));
-  // A server that is named must exist.
+  // If the user names a server, it must exist.
   const Outcome named =
       Run({"convert", At("m"), Fresh("made"), "--server", "127.0.0.1:1"});
   EXPECT_EQ(named.code, 4);

@@ -1,4 +1,4 @@
-// The output of `quantctl convert`, compared with the service's own answers.
+// Compares the output of `quantctl convert` with direct calls of the service.
 #include <map>
 #include <sstream>
 
@@ -23,7 +23,8 @@ using testing::HasSubstr;
 using testing::Not;
 using Words = std::vector<std::string>;
 
-// The service's scales in the form of files: linear and without padding.
+// Returns the service's scales in the layout of files: linear and without
+// padding.
 std::vector<std::byte> Cropped(const Result& result, Format format,
                                int64_t rows, int64_t cols) {
   const FormatSpec& spec = *FindFormat(format);
@@ -48,8 +49,8 @@ std::vector<std::byte> Vector(absl::Span<const std::byte> bytes) {
   return {bytes.begin(), bytes.end()};
 }
 
-// Stacks fused weights, quantizes the stack in one call, and separates the
-// rows: then they share an amax by construction.
+// Expected bytes come from stacking fused weights, quantizing the stack in one
+// call, and separating the rows. The weights then share an amax.
 TEST_F(Convert, WritesTheBytesOfStackedCallsInEveryDialect) {
   WriteLlama(Fresh("m"));
   const auto original = Llama();
@@ -85,8 +86,8 @@ TEST_F(Convert, WritesTheBytesOfStackedCallsInEveryDialect) {
     ASSERT_THAT(model, IsOk());
     const auto stored = FindStored(*model);
     ASSERT_THAT(stored, IsOk());
-    // In two layers q, k and v are not quantized: blocks of 128 rows would span
-    // their parts.
+    // In both layers q, k and v stay unquantized in this format, because blocks
+    // of 128 rows would span two of them.
     const bool cut = format == WeightFormat::kFp8Block;
     EXPECT_EQ(stored->weights.size(), cut ? 8u : 14u);
     std::map<std::string, StoredWeight> found;
@@ -94,7 +95,7 @@ TEST_F(Convert, WritesTheBytesOfStackedCallsInEveryDialect) {
     const auto& layout = *checkpoint::FindLayout(dialect, format);
     for (const Words& modules : groups) {
       if (cut && modules == groups[0]) continue;
-      // Each weight alone, or all together.
+      // Weights are quantized alone, or together if the format has an amax.
       const bool together = NeedsAmax(layout);
       std::vector<std::byte> all;
       int64_t rows = 0;
@@ -149,7 +150,7 @@ TEST_F(Convert, WritesTheBytesOfStackedCallsInEveryDialect) {
   }
 }
 
-TEST_F(Convert, CopiesEverythingElseAndSaysWhatToDoNext) {
+TEST_F(Convert, CopiesOtherFilesAndSuggestsTheNextCommand) {
   WriteLlama(Fresh("m"));
   const Outcome run = RunServed({"convert", At("m"), Fresh("made")});
   ASSERT_EQ(run.code, 0) << run.err;
@@ -187,13 +188,13 @@ TEST_F(Convert, CopiesEverythingElseAndSaysWhatToDoNext) {
   EXPECT_EQ(q["config_groups"]["NVFP4A16"]["input_activations"], nullptr);
   const auto index = ModelJson::parse(files.at("model.safetensors.index.json"));
   EXPECT_EQ(index["weight_map"].size(), model->tensors().size());
-  // Quantized weights are not quantized again.
+  // A model in NVFP4 is not quantized again.
   const Outcome twice = RunServed({"convert", At("made"), Fresh("made2")});
   EXPECT_EQ(twice.code, 3);
   EXPECT_THAT(twice.err, HasSubstr("already quantized"));
 }
 
-TEST_F(Convert, ModelOptGetsItsOwnFileAndScalesOfActivations) {
+TEST_F(Convert, WritesModelOptsFileAndInputScales) {
   WriteLlama(Fresh("m"));
   ASSERT_EQ(
       RunServed({"convert", At("m"), Fresh("w"), "--dialect", "modelopt"}).code,
@@ -205,7 +206,7 @@ TEST_F(Convert, ModelOptGetsItsOwnFileAndScalesOfActivations) {
             ModelJson({"*embed_tokens", "*lm_head"}));
   EXPECT_TRUE(own["quantization"].contains("kv_cache_quant_algo"));
 
-  // For these amaxes, the reciprocal of 2688 / amax is a different number.
+  // For these amaxes, the reciprocal of 2688 / amax differs from amax / 2688.
   constexpr float kLess = 2.375f, kMore = 3.3125f;
   ModelJson amax = ModelJson::object();
   for (const auto& [name, t] : Llama()) {
@@ -226,13 +227,13 @@ TEST_F(Convert, ModelOptGetsItsOwnFileAndScalesOfActivations) {
     ASSERT_THAT(model, IsOk());
     const std::string l0 = "model.layers.0.";
     const float range = four ? 2688 : 448;
-    // q, k and v have one input.
+    // q, k and v have the same input, so they share the larger amax.
     EXPECT_EQ(FloatOf(*model, model->Find(l0 + "self_attn.q_proj.input_scale")),
               kMore / range);
     EXPECT_EQ(FloatOf(*model, model->Find(l0 + "mlp.down_proj.input_scale")),
               kLess / range);
   }
-  // A file of `quantd calibrate` has the same numbers, and says more.
+  // A file of `quantd calibrate` holds the same numbers and further keys.
   const auto with = [&](const char* schema, const char* key) {
     WriteFile(At("amax.json"), ModelJson({{"schema", schema},
                                           {key, amax},
@@ -268,7 +269,7 @@ TEST_F(Convert, VerifyCountsTheBytesThatDiffer) {
     EXPECT_EQ(same.code, 0) << same.err;
     EXPECT_THAT(same.out, AllOf(HasSubstr("total: 0 of "), HasSubstr(profile)));
   }
-  // Bytes of te are not those of another library.
+  // The bytes of te differ from those of another library.
   const Outcome other = RunServed({"verify", At("made"), "--original", At("m"),
                                    "--profile", "compressed-tensors@0.20"});
   EXPECT_EQ(other.code, 8);
@@ -283,7 +284,7 @@ TEST_F(Convert, VerifyCountsTheBytesThatDiffer) {
   EXPECT_EQ(spoiled.Json()["differing"], 1);
 }
 
-TEST_F(Convert, StackedExpertsEqualThoseApart) {
+TEST_F(Convert, StackedExpertsEqualSeparateExperts) {
   ModelJson config = LlamaConfig();
   config["model_type"] = "qwen3_5_moe";
   const std::string experts = "model.layers.0.mlp.experts";
@@ -360,7 +361,7 @@ TEST_F(Convert, DryRunsNeedNoServerAndWriteNothing) {
   EXPECT_FALSE(std::filesystem::exists(At("made")));
 }
 
-TEST_F(Convert, EventsAreALineEach) {
+TEST_F(Convert, PrintsEachEventOnALine) {
   WriteLlama(Fresh("m"));
   const Outcome run =
       RunServed({"convert", At("m"), Fresh("made"), "--json", "--statistics"});

@@ -1,5 +1,5 @@
-// quantctl and files when things go wrong: sources that change, full disks,
-// servers that die, interrupts.
+// Tests of quantctl with sources that change, full disks, servers that die, and
+// interrupts.
 #include <sys/stat.h>
 
 #include "client/files/quantized_file.h"
@@ -42,7 +42,7 @@ class CliFiles : public Cli {
   }
 };
 
-TEST_F(CliFiles, ATruncatedSourceIsNamed) {
+TEST_F(CliFiles, NamesATruncatedSource) {
   const std::string whole = At("whole.safetensors");
   const std::string source = At("source.safetensors");
   const std::string quantized = At("quantized.safetensors");
@@ -60,7 +60,7 @@ TEST_F(CliFiles, ATruncatedSourceIsNamed) {
     Gate gate(address_);
     words.insert(words.end(), {"--server", gate.target()});
     const pid_t pid = Start(words);
-    // It has read the header by now, and asks for the server's limits.
+    // quantctl has read the header and asks for the server's limits.
     ASSERT_TRUE(gate.WaitForKnock());
     std::filesystem::resize_file(source,
                                  std::filesystem::file_size(source) / 2);
@@ -75,7 +75,7 @@ TEST_F(CliFiles, ATruncatedSourceIsNamed) {
   }
 }
 
-TEST_F(CliFiles, AFullDiskIsCalledThat) {
+TEST_F(CliFiles, ReportsAFullDisk) {
   const std::string model = At("full.safetensors");
   WriteModel(model, 8);
   const std::string quantctl = std::getenv("QUANTCTL");
@@ -84,7 +84,7 @@ TEST_F(CliFiles, AFullDiskIsCalledThat) {
   };
   const std::string command = fmt::format("exec {} quantize {} --server {} -o",
                                           quantctl, model, address_);
-  // A limit of 4 KiB, or of 2 KiB in some shells.
+  // Limits files to 4 KiB, or 2 KiB in some shells.
   const Outcome limit = shell(
       fmt::format("ulimit -f 4; {} {}", command, At("limited.safetensors")));
   EXPECT_EQ(limit.code, 7) << limit.err;
@@ -100,7 +100,7 @@ TEST_F(CliFiles, AFullDiskIsCalledThat) {
   }
   EXPECT_THAT(Drafts(), testing::IsEmpty());
 
-  // The report is output, too.
+  // A full disk under stdout is an error, too.
   const Outcome report = shell(
       fmt::format("exec {} info --server {} > /dev/full", quantctl, address_));
   EXPECT_EQ(report.code, 7);
@@ -144,7 +144,7 @@ TEST_F(CliFiles, NoCommandReplacesItsSource) {
       EXPECT_THAT(run.err, HasSubstr("it is also the input"));
       EXPECT_EQ(ReadFile(source), before) << output;
     }
-    // Read through the link, and written to its target.
+    // Reads through the link and would write to its target.
     EXPECT_EQ(RunServed({command, symbolic, "-o", source}).code, 7);
     EXPECT_EQ(ReadFile(source), before);
     EXPECT_TRUE(std::filesystem::is_symlink(symbolic));
@@ -152,7 +152,7 @@ TEST_F(CliFiles, NoCommandReplacesItsSource) {
   EXPECT_THAT(Drafts(), testing::IsEmpty());
 }
 
-TEST_F(CliFiles, AServerThatDiesCostsNothing) {
+TEST_F(CliFiles, KeepsTheOldOutputIfTheServerDies) {
   const std::string model = At("dies.safetensors");
   const std::string output = At("dies.q.safetensors");
   WriteModel(model, 12);
@@ -160,7 +160,7 @@ TEST_F(CliFiles, AServerThatDiesCostsNothing) {
   Gate gate(address_);
   const pid_t pid =
       Start({"quantize", model, "-o", output, "--server", gate.target()});
-  // Some tensors of 40 KiB each, and then no more.
+  // Lets a few tensors of 40 KiB through, then closes.
   gate.Open(300'000);
   const Outcome run = Wait(pid);
   EXPECT_TRUE(run.code == 4 || run.code == 6) << run.code << run.err;
@@ -170,7 +170,7 @@ TEST_F(CliFiles, AServerThatDiesCostsNothing) {
   EXPECT_THAT(Drafts(), testing::IsEmpty());
 }
 
-TEST_F(CliFiles, SignalsLeaveNothingBehind) {
+TEST_F(CliFiles, SignalsLeaveNoTemporaryFiles) {
   const std::string model = At("signal.safetensors");
   WriteModel(model, 2);
   for (const int number : {SIGHUP, SIGINT, SIGTERM}) {
@@ -185,7 +185,7 @@ TEST_F(CliFiles, SignalsLeaveNothingBehind) {
     EXPECT_THAT(Drafts(), testing::IsEmpty());
     EXPECT_FALSE(std::filesystem::exists(At("sig.safetensors")));
   }
-  // A draft left by SIGKILL is removed by the next run.
+  // The next run removes a temporary file that SIGKILL left.
   {
     Gate gate(address_);
     const pid_t pid = Start({"quantize", model, "-o", At("sig.safetensors"),
@@ -212,7 +212,7 @@ TEST_F(CliFiles, WritesToPipesAndDevices) {
   EXPECT_TRUE(dash.out == bytes);
   EXPECT_EQ(nlohmann::json::parse(dash.err)["output"], "standard output");
   EXPECT_FALSE(std::filesystem::exists("-"));
-  // A link like /dev/stdout, but not the machine's own.
+  // Uses a link like /dev/stdout instead of the machine's own.
   std::filesystem::create_symlink("/proc/self/fd/1", At("stdout"));
   const Outcome named = RunServed({"quantize", model, "-o", At("stdout")});
   EXPECT_EQ(named.code, 0);
@@ -230,7 +230,7 @@ TEST_F(CliFiles, WritesToPipesAndDevices) {
   std::string read_bytes;
   const pid_t pid =
       Start({"quantize", model, "-o", fifo, "--server", address_});
-  // Before it is opened, a FIFO without a writer reads as if it had ended.
+  // Until quantctl opens the FIFO, reads return 0 as at the end of a file.
   for (int i = 0; i < 6000 && read_bytes.size() < bytes.size(); ++i) {
     char buffer[1 << 16];
     const ssize_t n = read(reader, buffer, sizeof buffer);
@@ -258,7 +258,7 @@ TEST_F(CliFiles, WritesToPipesAndDevices) {
       7);
 }
 
-TEST_F(CliFiles, AnInputThatIsNoFileDoesNotHang) {
+TEST_F(CliFiles, RefusesInputsThatAreNotFiles) {
   ASSERT_EQ(mkfifo(At("in.npy").c_str(), 0600), 0);
   ASSERT_EQ(mkfifo(At("in.safetensors").c_str(), 0600), 0);
   std::filesystem::create_directory(At("folder.npy"));
@@ -279,8 +279,9 @@ TEST_F(CliFiles, AnInputThatIsNoFileDoesNotHang) {
   }
 }
 
-// A server with a small limit gives the same file as one with a large limit.
-TEST_F(CliFiles, TensorsOverTheLimitAreCut) {
+// With a server of a small message limit, the file equals that of a large
+// limit.
+TEST_F(CliFiles, CutsTensorsOverTheMessageLimit) {
   const std::string model = At("large.safetensors");
   ASSERT_EQ(
       Run({"sample", "-o", model, "--rows", "1000", "--cols", "1024"}).code, 0);
@@ -316,7 +317,7 @@ TEST_F(CliFiles, TensorsOverTheLimitAreCut) {
     EXPECT_TRUE(decoded[0] == decoded[1]);
     EXPECT_FALSE(outputs[0].empty());
   }
-  // Measured the same, to the last digits of the sums.
+  // The measured errors agree but for the last digits of sums.
   const auto report = [&](const char* command, const std::string& address) {
     return at({command, model, "--json"}, address).Json()["tensors"][0];
   };

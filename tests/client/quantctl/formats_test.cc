@@ -1,4 +1,4 @@
-// quantctl's flags for formats and options, and `quantctl plan`.
+// Tests of quantctl's flags for formats and options, and of `quantctl plan`.
 #include <algorithm>
 #include <iterator>
 #include <set>
@@ -19,7 +19,7 @@ using testing::HasSubstr;
 using Words = std::vector<std::string>;
 
 class CliFormats : public Cli {};
-// Tests that compute rather than only plan.
+// The fixture of tests that compute; CliFormats only plans.
 class CliComputes : public Cli {};
 
 Words Plus(Words words, const Words& more) {
@@ -27,7 +27,8 @@ Words Plus(Words words, const Words& more) {
   return words;
 }
 
-// Flags beside a format for 64 x 160, and their meaning.
+// Flags that follow a format for a tensor of 64 x 160, and the options they
+// mean.
 struct Flags {
   Words words;
   QuantizeOptions options;
@@ -80,7 +81,7 @@ std::vector<Flags> LegalFlags() {
         o.dbias = true;
         o.dbias_dtype = DType::kF32;
       });
-  // Neither is allowed with a given scale.
+  // Neither flag is allowed with a given scale.
   add(Format::kFp8E4M3, {"--epsilon", "0.5", "--power-of-two", "yes"},
       [](auto& o) {
         o.fp8.epsilon = 0.5f;
@@ -143,7 +144,7 @@ TEST_F(CliFormats, PlanOfAFile) {
   EXPECT_EQ(illegal.Json()["error"]["field"], "form.row_scaled");
 }
 
-TEST_F(CliFormats, PlanTellsKernels) {
+TEST_F(CliFormats, PlanNamesKernels) {
   const Words one = {"plan",       "--shape", "300,64", "--format",
                      "nvfp4",      "--usage", "both",   "--rounding",
                      "stochastic", "--seed",  "7",      "--kernels"};
@@ -161,7 +162,7 @@ TEST_F(CliFormats, PlanTellsKernels) {
                    .contains("kernels"));
 }
 
-TEST_F(CliFormats, PlanTellsTheKernelsOfEveryFormat) {
+TEST_F(CliFormats, PlanNamesTheKernelsOfEveryFormat) {
   const json plain = Run({"plan", "--kernels", "--json"}).Json()["kernels"];
   std::set<std::string> formats;
   for (const json& row : plain) formats.insert(row["format"]);
@@ -190,13 +191,13 @@ TEST_F(CliFormats, PlanTellsTheKernelsOfEveryFormat) {
                                     "encode FrameMxfp8Rotated",
                                     "encode rows QuantizeLines, encode columns "
                                     "QuantizeLines")));
-  // A line of the table for each.
+  // The table has a line for each format.
   const std::string table = Run({"plan", "--kernels"}).out;
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'),
             static_cast<int64_t>(plain.size()) + 1);
 }
 
-TEST_F(CliFormats, MistakesAreUsage) {
+TEST_F(CliFormats, MistakesAreUsageErrors) {
   const std::string x = At("x.npy");
   for (const Words& bad :
        std::vector<Words>{{"--rounding", "sideways"},
@@ -219,7 +220,8 @@ TEST_F(CliFormats, MistakesAreUsage) {
         << fmt::format("{}", fmt::join(bad, " "));
   }
   EXPECT_EQ(RunServed({"amax", x, "--domain", "planet"}).code, 2);
-  // Legal words, illegal together: refused before anything is sent.
+  // Options that are legal alone but not together are refused before anything
+  // is sent.
   const Outcome run = RunServed(
       {"roundtrip", x, "--four-over-six", "mae", "--rounding", "stochastic"});
   EXPECT_EQ(run.code, 2);
@@ -237,7 +239,7 @@ TEST_F(CliFormats, HelpIsGrouped) {
   EXPECT_THAT(Run({"--help"}).out, HasSubstr("plan"));
 }
 
-TEST_F(CliComputes, EveryFormatThereAndBack) {
+TEST_F(CliComputes, RoundTripsEveryFormat) {
   for (const FormatSpec& f : kFormats) {
     SCOPED_TRACE(f.name);
     const Words format = {"--format", std::string(f.name), "--usage", "both"};
@@ -246,14 +248,14 @@ TEST_F(CliComputes, EveryFormatThereAndBack) {
     ASSERT_EQ(trip.code, 0) << trip.err;
     const json copies = trip.Json()["tensors"][0]["copies"];
     for (const char* copy : {"rowwise", "columnwise"}) {
-      // Four bits give some 18 dB, E5M2 some 25, E4M3 some 30.
+      // Four bits give about 18 dB, E5M2 25 dB and E4M3 30 dB.
       const double least = f.element == DType::kE2M1x2 ? 15
                            : f.element == DType::kE5M2 ? 23
                                                        : 28;
       EXPECT_GT(copies[copy]["sqnr_db"].get<double>(), least) << copy;
       const json& s = copies[copy]["statistics"];
       EXPECT_EQ(s["elements"], 64 * 160);
-      // From fp32 and back: the client's ratio is the server's.
+      // From fp32 to fp32, the client measures the same SQNR as the server.
       EXPECT_NEAR(s["sqnr_db"].get<double>(),
                   copies[copy]["sqnr_db"].get<double>(), 1e-4);
       EXPECT_EQ(copies[copy].contains("amax"), HasAmax(f));
@@ -273,7 +275,7 @@ TEST_F(CliComputes, EveryFormatThereAndBack) {
   }
 }
 
-TEST_F(CliComputes, EveryFlag) {
+TEST_F(CliComputes, AppliesEveryFlag) {
   for (const Flags& f : LegalFlags()) {
     SCOPED_TRACE(fmt::format("{}", fmt::join(f.words, " ")));
     const Outcome run = RunServed(
@@ -291,7 +293,7 @@ TEST_F(CliComputes, EveryFlag) {
   }
 }
 
-TEST_F(CliComputes, OneSeedOneFile) {
+TEST_F(CliComputes, OneSeedGivesOneFile) {
   const auto quantize = [&](const char* out, const Words& seed) {
     const Outcome run = RunServed(Plus(
         {"quantize", At("x.npy"), "-o", At(out), "--rounding", "stochastic"},
@@ -302,12 +304,12 @@ TEST_F(CliComputes, OneSeedOneFile) {
   const std::string a = quantize("1.safetensors", {"--seed", "5"});
   EXPECT_EQ(a, quantize("2.safetensors", {"--seed", "5"}));
   EXPECT_NE(a, quantize("3.safetensors", {"--seed", "6"}));
-  // A drawn seed has 64 bits, and in half of the cases the top one is set.
+  // A drawn seed has 64 bits, so the top bit is set in half of all runs.
   const std::string b =
       quantize("3.safetensors", {"--seed", "18446744073709551615"});
   EXPECT_THAT(b, HasSubstr("18446744073709551615"));
   EXPECT_NE(a, b);
-  // The drawn seed is recorded.
+  // The file records the drawn seed.
   quantize("4.safetensors", {});
   const auto drawn = QuantizedTensor::Load(At("4.safetensors"));
   ASSERT_THAT(drawn, IsOk());
@@ -317,10 +319,10 @@ TEST_F(CliComputes, OneSeedOneFile) {
                {"--seed", fmt::to_string(drawn->options().stochastic.seed)}));
 }
 
-TEST_F(CliComputes, TableOfStatistics) {
+TEST_F(CliComputes, PrintsATableOfStatistics) {
   const Words trip = {"roundtrip",  At("x.npy"),  "--rht",
                       "columnwise", "--estimate", "0.5"};
-  // An estimate that is too small clips, and a note says so.
+  // An estimate that is too small clips values, which a note reports.
   const Outcome run = RunServed(trip);
   ASSERT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("clipped"));
@@ -331,7 +333,7 @@ TEST_F(CliComputes, TableOfStatistics) {
   EXPECT_GT(s["clipped"].get<int>(), 0);
 }
 
-TEST_F(CliComputes, AmaxOfRowsAndGroups) {
+TEST_F(CliComputes, PrintsAmaxesOfRowsAndGroups) {
   const Outcome run =
       RunServed({"amax", At("x.npy"), "--domain", "row", "--rht-dimension",
                  "32", "--splits", "30,34", "--json"});

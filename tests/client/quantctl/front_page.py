@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Checks README.md's picture and terminal excerpt against quantctl's output.
+"""Checks README.md's picture and terminal session against quantctl's output.
 
   front_page.py QUANTCTL         exit code 1 if one of the two is stale
   front_page.py QUANTCTL --fix   updates both; the picture needs Chromium
 
-Measured times in the excerpt may differ. README.md stores the hash of the page
-in the picture, computed without versions.
+Measured times in the session may differ. README.md stores the hash of the page
+that the picture shows, computed without version numbers.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ PAGE = re.compile(r"(<!-- report\.png shows )(\w*)( -->)")
 COMMANDS = ("quantctl convert Llama-tiny Llama-tiny-NVFP4 --report report",
             "quantctl compare Llama-tiny Llama-tiny-NVFP4")
 
-# Lines of the two outputs that a reader needs.
+# Lines of the two outputs that README.md shows.
 SHOWN = ("quantized:", "total:", "check:", "tensor", "model.layers.5.mlp", "verdict:")
 
 
@@ -32,7 +32,7 @@ def timeless(text):
 
 
 def run(quantctl, folder):
-  """The terminal's output for COMMANDS."""
+  """Returns the terminal's output for COMMANDS."""
   subprocess.run([sys.executable, HERE / "tiny_llama.py", folder / "Llama-tiny"],
                  check=True)
   shown = ""

@@ -1,4 +1,4 @@
-// quantctl without a server.
+// Tests of quantctl without a server.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -12,7 +12,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-TEST_F(Cli, LocalWritesTheServersFile) {
+TEST_F(Cli, LocalWritesTheSameFileAsAServer) {
   for (const char* format : {"nvfp4", "mxfp8_e4m3", "fp8_e4m3"}) {
     const std::vector<std::string> words = {"quantize", At("model.safetensors"),
                                             "--format", format,
@@ -37,7 +37,7 @@ TEST_F(Cli, LocalWritesTheServersFile) {
             0);
 }
 
-TEST_F(Cli, LocalRoundTripsAmaxesAndSaysWhatItIs) {
+TEST_F(Cli, LocalSupportsRoundTripAmaxAndInfo) {
   const Outcome here =
       Run({"roundtrip", At("x.npy"), "--json", "--server", "local:cpu"});
   const Outcome there = RunServed({"roundtrip", At("x.npy"), "--json"});
@@ -53,7 +53,7 @@ TEST_F(Cli, LocalRoundTripsAmaxesAndSaysWhatItIs) {
   EXPECT_THAT(info.out, HasSubstr("cpu:0"));
 }
 
-TEST_F(Cli, LocalRefusesWhatItCannotOpen) {
+TEST_F(Cli, LocalRefusesUnknownDevices) {
   const Outcome run = Run({"roundtrip", At("x.npy"), "--server", "local:tpu"});
   EXPECT_EQ(run.code, 2);
   EXPECT_THAT(run.err, HasSubstr("local:cpu or local:cuda:N"));
@@ -69,7 +69,7 @@ TEST_F(Cli, ComputesLocallyOnlyIfNoServerIsNamed) {
               HasSubstr("no server at 127.0.0.1:50151, computing in this "
                         "process"));
   EXPECT_EQ(alone.Json()["server"], "local");
-  // The flag names a server, even with the default address; so does the
+  // A flag with the default address names a server, and so does the environment
   // variable.
   const Outcome flag =
       Run({"roundtrip", At("x.npy"), "--server", quantctl::kDefaultServer});
@@ -78,11 +78,11 @@ TEST_F(Cli, ComputesLocallyOnlyIfNoServerIsNamed) {
   setenv("QUANTD_SERVER", quantctl::kDefaultServer, 1);
   EXPECT_EQ(Run({"roundtrip", At("x.npy")}).code, 4);
   unsetenv("QUANTD_SERVER");
-  // `info` asks whether there is a server.
+  // `info` fails if there is no server.
   EXPECT_EQ(Run({"info", "--deadline", "2"}).code, 4);
 }
 
-TEST(ServerChoice, AnOpenPortDoesNotRefuse) {
+TEST(ServerChoice, OpenPortDoesNotRefuse) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in at = {};
   at.sin_family = AF_INET;
@@ -91,7 +91,7 @@ TEST(ServerChoice, AnOpenPortDoesNotRefuse) {
   ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&at), size), 0);
   ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&at), &size), 0);
   const uint16_t port = ntohs(at.sin_port);
-  // Bound, but not listening.
+  // The port is bound, but no process listens.
   EXPECT_TRUE(quantctl::Refuses(port));
   ASSERT_EQ(listen(fd, 1), 0);
   EXPECT_FALSE(quantctl::Refuses(port));

@@ -1,4 +1,5 @@
-// quantctl's commands on whole models that need no server.
+// Tests of quantctl's commands on whole models: compare, lint, repair, inspect
+// and options of convert.
 #include <set>
 
 #include "tests/client/quantctl/convert_fixture.h"
@@ -31,11 +32,11 @@ TEST_F(ModelTools, ConvertAndCompareReportTheSame) {
   EXPECT_EQ(json["profile"], "compressed-tensors@0.20");
   EXPECT_THAT(Run({"inspect", At("made")}).out,
               HasSubstr("profile: compressed-tensors@0.20"));
-  // No part of the report is in the model.
+  // The model's directory contains no file of the report.
   EXPECT_FALSE(std::filesystem::exists(At("made/report.html")));
 }
 
-TEST_F(ModelTools, AReportThatCannotBeWrittenIsFoundBeforeTheWork) {
+TEST_F(ModelTools, ChecksTheReportDirectoryFirst) {
   WriteLlama(Fresh("m"));
   WriteFile(At("file"), "x");
   const Outcome run = RunServed(
@@ -45,8 +46,8 @@ TEST_F(ModelTools, AReportThatCannotBeWrittenIsFoundBeforeTheWork) {
   EXPECT_FALSE(std::filesystem::exists(At("made")));
 }
 
-// One of three fused weights has its own global scale.
-TEST_F(ModelTools, RepairTellsTheLossAndLintIsClean) {
+// One of three fused weights has another global scale.
+TEST_F(ModelTools, RepairReportsTheLossAndLintIsClean) {
   WriteLlama(Fresh("m"));
   ASSERT_EQ(RunServed({"convert", At("m"), Fresh("made"), "--dialect",
                        "modelopt", "--fuse", "none,nobody"})
@@ -85,11 +86,11 @@ TEST_F(ModelTools, RepairTellsTheLossAndLintIsClean) {
   EXPECT_THAT(mended.out, HasSubstr("fused-scales: model.layers.0.self_attn"));
   EXPECT_THAT(mended.out, HasSubstr("block scales were rounded; SQNR"));
   EXPECT_EQ(Run({"lint", At("mended")}).code, 0);
-  // Neither over the model nor into it.
+  // The output may be neither the model's directory nor inside it.
   EXPECT_EQ(Run({"repair", At("made"), At("made")}).code, 7);
 }
 
-TEST_F(ModelTools, LintTellsWhatItComparedAndWhatItCannotOpen) {
+TEST_F(ModelTools, LintReportsWhatItComparedOrCannotOpen) {
   WriteLlama(Fresh("m"));
   ASSERT_EQ(RunServed({"convert", At("m"), Fresh("made")}).code, 0);
   const Outcome clean = Run({"lint", At("made"), "--original", At("m")});
@@ -105,7 +106,7 @@ TEST_F(ModelTools, LintTellsWhatItComparedAndWhatItCannotOpen) {
   EXPECT_EQ(json["compared"]["weights"], 14);
   EXPECT_EQ(json["compared"]["others"], 7);
   EXPECT_EQ(json["rows_looked_at"], 1.0);
-  // Another model has nothing to compare, and that is a finding.
+  // Another model as original has no weight to compare, which is a finding.
   WriteModel(Fresh("other"), LlamaConfig(),
              {{Bf16("transformer.x.weight", {64, 64})}});
   const Outcome other = Run({"lint", At("made"), "--original", At("other")});
@@ -125,8 +126,8 @@ TEST_F(ModelTools, LintTellsWhatItComparedAndWhatItCannotOpen) {
   EXPECT_EQ(Run({"lint", At("nowhere")}).code, 3);
 }
 
-// ModelOpt has no weight-only FP8, so no label would be right.
-TEST_F(ModelTools, WritesNothingIfNothingCanBeMended) {
+// ModelOpt has no weight-only FP8, so no quant_algo would be right.
+TEST_F(ModelTools, RepairWritesNothingIfNothingCanBeRepaired) {
   WriteLlama(Fresh("m"));
   const auto convert = [&](double largest_input) {
     ModelJson amax;
@@ -142,7 +143,7 @@ TEST_F(ModelTools, WritesNothingIfNothingCanBeMended) {
                       At("amax.json")})
         .code;
   };
-  // Too large to be reciprocals.
+  // These input scales are too large to be reciprocals.
   ASSERT_EQ(convert(4e12), 0);
   EXPECT_THAT(
       Run({"lint", At("made"), "--original", At("m")}).out,
@@ -173,7 +174,7 @@ TEST_F(ModelTools, WritesNothingIfNothingCanBeMended) {
   EXPECT_FALSE(std::filesystem::exists(At("mended")));
 }
 
-TEST_F(ModelTools, AutoChoosesTheCheapestThatMeetsTheTarget) {
+TEST_F(ModelTools, AutoChoosesTheSmallestFormatsThatMeetTheTarget) {
   WriteLlama(Fresh("m"));
   std::filesystem::remove(At("made.rules"));
   const Outcome run =
@@ -183,7 +184,7 @@ TEST_F(ModelTools, AutoChoosesTheCheapestThatMeetsTheTarget) {
   const auto advice = ModelJson::parse(run.out.substr(0, run.out.find('\n')));
   ASSERT_EQ(advice["event"], "advice");
   EXPECT_EQ(advice["groups"].size(), 8u);
-  // The predicted results are the actual ones, by another reader.
+  // The report of the written model confirms the predicted SQNRs.
   const auto report = ModelJson::parse(ReadFile(At("report/report.json")));
   std::set<std::string> formats;
   for (const auto& g : advice["groups"]) {
@@ -206,7 +207,7 @@ TEST_F(ModelTools, AutoChoosesTheCheapestThatMeetsTheTarget) {
   }
   EXPECT_GT(formats.size(), 1u);
   EXPECT_EQ(Run({"lint", At("made")}).code, 0);
-  // Weights made with 4over6 are verified as such.
+  // Weights quantized with 4over6 are also verified with 4over6.
   const Outcome verified =
       RunServed({"verify", At("made"), "--original", At("m")});
   EXPECT_EQ(verified.code, 0) << verified.out;
@@ -218,8 +219,8 @@ TEST_F(ModelTools, AutoChoosesTheCheapestThatMeetsTheTarget) {
   EXPECT_TRUE(FilesOf(At("made")) == FilesOf(At("again")));
 }
 
-// Engines refuse experts in fp8 here, so there is one candidate less.
-TEST_F(ModelTools, AutoSaysWhichFormatsAreNoCandidates) {
+// Engines refuse fp8 experts without input scales, so fp8 is not a candidate.
+TEST_F(ModelTools, AutoNamesFormatsThatAreNotCandidates) {
   const std::string e = "model.layers.0.mlp.experts.0.";
   WriteModel(Fresh("m"), LlamaConfig(),
              {{Bf16(e + "gate_proj.weight", {64, 128}),
@@ -244,7 +245,7 @@ TEST_F(ModelTools, AutoFitsIntoASize) {
     return ModelJson::parse(text.substr(0, text.find('\n')))["bytes_out"]
         .get<uint64_t>();
   };
-  // If the model already fits, nothing is written.
+  // If the plain model already has at most this size, nothing is written.
   Fresh("made.rules");
   const Outcome fits = RunServed({"convert", At("m"), Fresh("made"), "--format",
                                   "auto", "--target", "1GiB"});
@@ -276,7 +277,7 @@ TEST_F(ModelTools, AutoFitsIntoASize) {
             2);
 }
 
-TEST_F(ModelTools, ADialectAloneTakesTheFormatThatItHas) {
+TEST_F(ModelTools, DialectAloneSelectsItsFormat) {
   WriteLlama(Fresh("m"));
   for (const auto& [dialect, format] :
        {std::pair("deepseek", "fp8_block"), std::pair("modelopt", "nvfp4"),
@@ -292,10 +293,10 @@ TEST_F(ModelTools, ADialectAloneTakesTheFormatThatItHas) {
   }
   const Outcome wrong = Run({"convert", At("m"), Fresh("made"), "--dialect",
                              "deepseek", "--format", "nvfp4"});
-  EXPECT_EQ(wrong.code, 2) << "the option is wrong, and not the model";
+  EXPECT_EQ(wrong.code, 2) << "the option is wrong, not the model";
 }
 
-TEST_F(ModelTools, FormatsHaveBothNamesEverywhere) {
+TEST_F(ModelTools, CommandsAcceptBothNamesOfFormats) {
   WriteLlama(Fresh("m"));
   for (const auto& row : checkpoint::AllLayouts()) {
     if (row.format == checkpoint::WeightFormat::kNvfp4FourOverSix) continue;
@@ -338,7 +339,7 @@ TEST_F(ModelTools, ForceReplacesAModelAndNothingElse) {
   EXPECT_FALSE(std::filesystem::exists(At("made/stray")));
   EXPECT_FALSE(before == FilesOf(At("made")));
   // A directory that is not a model is kept, and so are the source and the
-  // original.
+  // original model.
   std::filesystem::create_directories(Fresh("photos"));
   WriteFile(At("photos/one.jpg"), "x");
   EXPECT_EQ(Run({"convert", At("m"), At("photos"), "--force"}).code, 7);
@@ -348,7 +349,7 @@ TEST_F(ModelTools, ForceReplacesAModelAndNothingElse) {
   EXPECT_TRUE(model == FilesOf(At("m")));
 }
 
-TEST_F(ModelTools, AModelOfTheHubIsToldHowToFetch) {
+TEST_F(ModelTools, SuggestsToDownloadAModelOfTheHub) {
   for (const char* command : {"inspect", "lint"}) {
     const Outcome run = Run({command, "org/Name-8B"});
     EXPECT_EQ(run.code, 3);
@@ -362,7 +363,7 @@ TEST_F(ModelTools, AModelOfTheHubIsToldHowToFetch) {
   }
 }
 
-TEST_F(ModelTools, FilesOfQuantizeAreKnown) {
+TEST_F(ModelTools, RecognizesFilesOfQuantize) {
   const std::string plain = At("own.safetensors");
   const std::string q = At("own.q.safetensors");
   ASSERT_EQ(Run({"sample", "-o", plain}).code, 0);
@@ -384,7 +385,7 @@ TEST_F(ModelTools, FilesOfQuantizeAreKnown) {
   EXPECT_EQ(Run({"compare", plain, q, "--fail-below", "25"}).code, 8);
   EXPECT_EQ(Run({"compare", plain, q, "--report", At("r")}).code, 2);
   EXPECT_EQ(Run({"compare", At("model.safetensors"), q}).code, 8);
-  // A part that contradicts the file's description is found.
+  // A part that contradicts the file's metadata is an error.
   std::string bytes = ReadFile(q);
   const size_t at = bytes.find("gaussian.rowwise_scale");
   ASSERT_NE(at, std::string::npos);

@@ -1,4 +1,4 @@
-// quantctl's messages: totals, progress, what was left out and why, and
+// Tests of quantctl's messages: totals, progress, skipped tensors, and
 // suggestions for misspelt words.
 #include "client/quantctl/report.h"
 
@@ -23,7 +23,7 @@ using testing::Not;
 
 class CliReport : public Cli {};
 
-TEST_F(CliReport, AnEstimateThatClipsIsNotTheRotationsFault) {
+TEST_F(CliReport, AttributesClippingToTheEstimate) {
   ASSERT_EQ(Run({"sample", "-o", At("e.safetensors")}).code, 0);
   const auto trip = [&](std::vector<std::string> words) {
     words.insert(words.begin(), {"roundtrip", At("e.safetensors"), "--tensor",
@@ -32,7 +32,7 @@ TEST_F(CliReport, AnEstimateThatClipsIsNotTheRotationsFault) {
     EXPECT_EQ(run.code, 0) << run.err;
     return run.Json();
   };
-  // Rotating Gaussian values has no effect; a quarter of their amax does.
+  // Rotating Gaussian values adds no note; a quarter of their amax does.
   EXPECT_TRUE(trip({})["notes"].empty());
   for (const auto& flags :
        {std::vector<std::string>{"--amax-estimation-scale", "0.25"},
@@ -50,7 +50,8 @@ TEST_F(CliReport, AnEstimateThatClipsIsNotTheRotationsFault) {
     EXPECT_GT(copy["sqnr_db_computed_amax"], 20);
     EXPECT_GT(copy["sqnr_db_without_rht"], 20);
   }
-  // If the rotation is the cause, it is still reported beside the estimate.
+  // If the rotation lowers the SQNR, its note appears beside that of the
+  // estimate.
   const Outcome both = RunServed({"roundtrip", At("e.safetensors"), "--tensor",
                                   "outliers", "--rht", "columnwise",
                                   "--amax-estimation-scale", "1", "--json"});
@@ -58,7 +59,7 @@ TEST_F(CliReport, AnEstimateThatClipsIsNotTheRotationsFault) {
   EXPECT_THAT(both.Json()["notes"].dump(), HasSubstr("RHT lowers"));
 }
 
-TEST_F(CliReport, GuessesMisspeltWords) {
+TEST_F(CliReport, SuggestsWordsForMisspeltOnes) {
   const Outcome run = RunServed({"quantise", At("x.npy")});
   EXPECT_EQ(run.code, 2);
   EXPECT_THAT(run.err, HasSubstr("there is no command 'quantise'; did you mean "
@@ -114,7 +115,7 @@ TEST_F(CliReport, HelpIsAsWideAsTheTerminal) {
   EXPECT_EQ(pages, 60u);
 }
 
-TEST_F(CliReport, PlanSaysWhatIsIllegal) {
+TEST_F(CliReport, PlanExplainsIllegalOptions) {
   const Outcome run = Run({"plan", "--shape", "64,24"});
   EXPECT_EQ(run.code, 2);
   EXPECT_THAT(run.err, HasSubstr("multiple of 16"));
@@ -123,7 +124,7 @@ TEST_F(CliReport, PlanSaysWhatIsIllegal) {
   EXPECT_EQ(as_json.Json()["error"]["field"], "tensor.shape");
 }
 
-TEST_F(CliReport, TotalsAddUp) {
+TEST_F(CliReport, PrintsTotals) {
   const Outcome run = RunServed(
       {"roundtrip", At("model.safetensors"), "--usage", "both", "--json"});
   ASSERT_EQ(run.code, 0) << run.err;
@@ -155,7 +156,7 @@ TEST_F(CliReport, TotalsAddUp) {
   EXPECT_GT(seconds, 0);
   EXPECT_NEAR(totals["bytes_in_per_second"].get<double>() * seconds,
               static_cast<double>(in), 1);
-  // Statistics include the ratio; it is missing without them.
+  // With statistics the totals include the SQNR.
   const auto quantize = [&](std::vector<std::string> words) {
     words.insert(words.begin(),
                  {"quantize", At("x.npy"), "-o", At("totals.safetensors")});
@@ -172,7 +173,7 @@ TEST_F(CliReport, TotalsAddUp) {
   EXPECT_THAT(table.out, HasSubstr("(x, rowwise)"));
 }
 
-TEST_F(CliReport, SkippedTensorsAreOneLine) {
+TEST_F(CliReport, SummarizesSkippedTensorsInOneLine) {
   std::vector<safetensors::Tensor> planned = {{"w", "F32", {16, 16}, 0, 1024},
                                               {"ids", "I64", {8}, 0, 64}};
   for (int i = 0; i < 62; ++i) {
@@ -198,12 +199,12 @@ TEST_F(CliReport, SkippedTensorsAreOneLine) {
       RunServed({"amax", At("many.safetensors"), "--json"}).Json();
   EXPECT_EQ(as_json["skipped"].size(), 63u);
   EXPECT_EQ(as_json["skipped"][0]["kind"], "of dtype I64");
-  // Tensors excluded by the options are listed with their common reason.
+  // Tensors that the options exclude are counted with their reason.
   EXPECT_THAT(RunServed({"quantize", At("model.safetensors"), "-o",
                          At("some.safetensors")})
                   .out,
               HasSubstr("1 that the options do not allow (tensor.shape: "));
-  // A file without any suitable tensor does not fill the screen, either.
+  // A file without any suitable tensor also gets a short message.
   const Outcome none = RunServed({"quantize", At("many.safetensors"), "-o",
                                   At("none.safetensors"), "--format", "nvfp4",
                                   "--flatten-axis", "5"});
@@ -211,7 +212,7 @@ TEST_F(CliReport, SkippedTensorsAreOneLine) {
   EXPECT_LE(std::count(none.err.begin(), none.err.end(), '\n'), 2) << none.err;
 }
 
-// A command's output if stderr is a terminal of 100 columns.
+// Returns a command's output if stderr is a terminal of 100 columns.
 std::string OnTerminal(std::vector<std::string> words) {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   EXPECT_EQ(grantpt(terminal), 0);
@@ -229,7 +230,7 @@ std::string OnTerminal(std::vector<std::string> words) {
   return drawn;
 }
 
-TEST_F(CliReport, ATerminalHasColoursUnlessNoColor) {
+TEST_F(CliReport, UsesColoursOnATerminalUnlessNoColor) {
   EXPECT_THAT(OnTerminal({"inspect", "absent"}),
               testing::StartsWith("\x1b[31mquantctl:\x1b[0m "));
   setenv("NO_COLOR", "1", 1);
@@ -248,7 +249,7 @@ TEST_F(CliReport, ProgressCountsBytes) {
   EXPECT_EQ(ProgressText(kMiB, 8192 * kMiB, 1),
             "1.00 MiB of 8.00 GiB, 1.00 MiB/s, 2:16:31 left");
 
-  // A line never reaches the last column, however long its content.
+  // A long line is shortened and does not reach the last column.
   using quantctl::ProgressLine;
   for (size_t width = 20; width <= 200; ++width) {
     const std::string line = ProgressLine(1024 * kMiB, 4096 * kMiB, 4,
@@ -261,14 +262,14 @@ TEST_F(CliReport, ProgressCountsBytes) {
     }
   }
 
-  // On a terminal there is a bar, and no trace of it at the end.
+  // On a terminal there is a progress bar, which is erased at the end.
   const std::string bar =
       OnTerminal({"roundtrip", At("model.safetensors"), "--server", address_});
   EXPECT_THAT(bar, HasSubstr("[........................] 0 B of 80.00 KiB"));
   EXPECT_THAT(bar, HasSubstr("[############............] 40.00 KiB of 80.00"));
   EXPECT_THAT(bar, HasSubstr("/s, 0:0"));
   EXPECT_EQ(bar.substr(bar.size() - 4), "\r\x1b[K");
-  // In a log, nothing for short commands, and never an escape sequence.
+  // In a log, a short command prints no progress, and never an escape sequence.
   const Outcome logged = RunServed({"roundtrip", At("model.safetensors")});
   EXPECT_EQ(logged.err, "");
 }

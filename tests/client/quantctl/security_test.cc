@@ -1,4 +1,4 @@
-// quantctl and the SDK with TLS and tokens: what works, and the message for
+// Tests of quantctl and the SDK with TLS and tokens, and of the message for
 // each failure.
 #include "quantd/client.h"
 #include "tests/bench/rpc_process.h"
@@ -19,7 +19,7 @@ class CliSecurity : public Cli {
   static std::string Pem(std::string_view name) {
     return At("pem/" + std::string(name));
   }
-  // A server with TLS and additional flags.
+  // Starts a server with TLS and additional flags.
   static std::unique_ptr<bench::ServerProcess> Start(
       std::vector<std::string> more) {
     std::vector<std::string> command = {bench::FindQuantd(),
@@ -47,7 +47,7 @@ class CliSecurity : public Cli {
   }
 };
 
-TEST_F(CliSecurity, TlsIsSpokenAndMistakesAreExplained) {
+TEST_F(CliSecurity, UsesTlsAndExplainsMistakes) {
   const auto server = Start({});
   ASSERT_TRUE(server->running()) << server->Log();
   const std::string& there = server->address();
@@ -76,7 +76,7 @@ TEST_F(CliSecurity, TlsIsSpokenAndMistakesAreExplained) {
       0);
 }
 
-TEST_F(CliSecurity, CertificatesAndTokensAreShown) {
+TEST_F(CliSecurity, SendsCertificatesAndTokens) {
   WriteFile(Pem("token"), "secret\n");
   WriteFile(
       Pem("hashes"),
@@ -102,8 +102,9 @@ TEST_F(CliSecurity, CertificatesAndTokensAreShown) {
   EXPECT_EQ(Info(server->address(), flags).code, 0);
   setenv("QUANTD_CLIENT_TOKEN", "wrong", 1);
   flags.insert(flags.end(), {"--token-file", Pem("token")});
-  EXPECT_EQ(Info(server->address(), flags).code, 0) << "the file wins";
-  // A former name of the variable is not ignored.
+  EXPECT_EQ(Info(server->address(), flags).code, 0)
+      << "the token file overrides the variable";
+  // The former name of the variable is an error.
   setenv("QUANTCTL_TOKEN", "secret", 1);
   const Outcome older = Info(server->address(), flags);
   unsetenv("QUANTCTL_TOKEN");

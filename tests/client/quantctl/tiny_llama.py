@@ -24,7 +24,7 @@ SHAPES = (("self_attn.q_proj", HIDDEN, HIDDEN),
 
 
 def numbers_of(name, layer, count, planted):
-  # Tails are heavier in later layers, as in real models.
+  # Later layers have heavier tails, as in real models.
   values = array.array("f", (random.gauss(0, .02) for _ in range(count)))
   for i in range(0, count, 97):
     values[i] *= 1 + layer
@@ -42,7 +42,7 @@ def main():
 
   def add(name, shape, values):
     nonlocal data
-    # The upper half of an fp32 number is a bf16 number.
+    # Truncates fp32 to bf16, its upper half.
     halves = array.array("H", values.tobytes())[1::2].tobytes()
     header[f"{name}.weight"] = {"dtype": "BF16", "shape": shape,
                                 "data_offsets": [len(data), len(data) + len(halves)]}

@@ -1,5 +1,5 @@
-// quantctl with every transport to a server, and with transports that do not
-// reach it. The files are the same.
+// Tests that quantctl writes the same files over every transport, and of
+// transports that do not reach a server.
 #include "tests/bench/rpc_process.h"
 #include "tests/client/checkpoint/model_writer.h"
 #include "tests/client/quantctl/cli_fixture.h"
@@ -27,7 +27,7 @@ class Ways : public Cli {
     ASSERT_TRUE(process_->running()) << process_->Log();
   }
   static std::string Calls() { return "unix:" + At("calls"); }
-  // Adds the flags for that transport to `words`.
+  // Runs quantctl with `words` and the flags of a transport.
   static Outcome Go(std::vector<std::string> words, const std::string& way) {
     const std::string server = way == "tcp"     ? address_
                                : way == "local" ? "local:cpu"
@@ -80,7 +80,7 @@ TEST_F(Ways, ModelsAreConvertedByAllTransports) {
   }
 }
 
-TEST_F(Ways, TheTransportMustMatchTheAddress) {
+TEST_F(Ways, RefusesATransportThatDoesNotMatchTheAddress) {
   const std::vector<std::string> words = {"roundtrip", At("x.npy"), "--json"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), words.begin(), words.end());
@@ -106,9 +106,10 @@ TEST_F(Ways, TheTransportMustMatchTheAddress) {
   }
 }
 
-TEST_F(Ways, MemoryThatIsNotSharedIsSaidSo) {
-  // No server; and too little memory for a tensor, which is then sent in
-  // messages unless that is forbidden.
+TEST_F(Ways, ReportsThatMemoryIsNotShared) {
+  // Without a memory socket, --transport shared is an error. A tensor larger
+  // than the shared memory is sent by message, unless --transport shared
+  // forbids that.
   const Outcome nobody =
       Run({"roundtrip", At("x.npy"), "--server", Calls(), "--memory-socket",
            At("nothing"), "--transport", "shared"});

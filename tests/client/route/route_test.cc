@@ -1,4 +1,4 @@
-// The way of a call, for every kind of call and memory.
+// Tests of the route of a call, for every kind of call and memory.
 #include "client/route/route.h"
 
 #include <string>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-// 8 MiB by default.
+// Returns a plan of 8 MiB of input by default.
 Plan MakePlan(const QuantizeOptions& options, int64_t rows = 4096) {
   return *MakeQuantizePlan({DType::kBF16, {rows, 1024}, -1}, options);
 }
@@ -33,7 +33,7 @@ struct Row {
   const char* route;
 };
 
-TEST(Route, OfEveryKindOfCall) {
+TEST(Route, IsChosenByTheFactsOfACall) {
   const Plan given = MakePlan(Given());
   const Plan found = MakePlan(Found());
   QuantizeOptions rht = Found();
@@ -52,45 +52,45 @@ TEST(Route, OfEveryKindOfCall) {
   constexpr auto kHere = CallMemory::kHere;
   constexpr auto kLent = CallMemory::kLent;
   const Row rows[] = {
-      {"nothing asked for", {.plan = given}, "whole, message"},
+      {"default settings", {.plan = given}, "whole, message"},
       {"in process",
        {.plan = given, .memory = kHere, .stream_from = 0, .band_bytes = kMiB},
        "whole, here"},
-      {"of the size that goes in chunks",
+      {"large enough to stream",
        {.plan = given, .stream_from = 8 * kMiB},
        "whole, stream"},
-      {"just smaller",
+      {"one byte too small to stream",
        {.plan = given, .stream_from = 8 * kMiB + 1},
        "whole, message"},
-      {"refused as one message",
+      {"too large for one message",
        {.plan = given, .most_in_message = 8 * kMiB - 1},
        "whole, stream"},
-      {"refused, and there are no streams",
+      {"too large for one message, without streams",
        {.plan = given, .most_in_message = 8 * kMiB - 1, .has_streams = false},
        "whole, message"},
-      {"a reply that is too large", {.plan = decoded}, "whole, stream"},
-      {"lent, whatever its size",
+      {"a reply too large for one message", {.plan = decoded}, "whole, stream"},
+      {"shared memory, of any size",
        {.plan = given, .memory = kLent, .stream_from = 0, .band_bytes = kMiB},
        "whole, lent"},
       {"in bands",
        {.plan = given, .connections = 2, .band_bytes = kMiB},
        "8 bands of 512 rows, 2 at once, message"},
-      {"in bands as chunks",
+      {"in bands that stream",
        {.plan = given, .connections = 2, .stream_from = 0, .band_bytes = kMiB},
        "8 bands of 512 rows, 2 at once, stream"},
-      {"bands that are refused as messages",
+      {"bands too large for one message",
        {.plan = given, .band_bytes = kMiB, .most_in_message = kMiB - 1},
        "8 bands of 512 rows, 1 at once, stream"},
       {"one large band for each connection",
        {.plan = large, .connections = 4, .band_bytes = 4 * kMiB},
        "4 bands of 4096 rows, 4 at once, stream"},
-      {"sixteen for four: a while",
+      {"four bands per connection stay messages",
        {.plan = large, .connections = 4, .band_bytes = 2 * kMiB},
        "16 bands of 1024 rows, 4 at once, message"},
-      {"one of each would be too small",
+      {"too few rows for one large band per connection",
        {.plan = large, .connections = 5, .band_bytes = 4 * kMiB},
        "8 bands of 2048 rows, 5 at once, message"},
-      {"the same without streams",
+      {"one large band per connection, without streams",
        {.plan = large,
         .connections = 4,
         .band_bytes = 4 * kMiB,
@@ -100,39 +100,37 @@ TEST(Route, OfEveryKindOfCall) {
        {.plan = small, .band_bytes = kMiB},
        "whole, message"},
       {"statistics", {.plan = summed, .band_bytes = kMiB}, "whole, message"},
-      {"over its own input",
+      {"a result over its own input",
        {.plan = given, .apart = false, .band_bytes = kMiB},
        "whole, message"},
       {"events",
        {.plan = given, .has_events = true, .band_bytes = kMiB},
        "whole, message"},
-      {"an amax that is found",
-       {.plan = found, .band_bytes = kMiB},
-       "ask servers"},
+      {"a computed amax", {.plan = found, .band_bytes = kMiB}, "ask servers"},
       {"no server answers",
        {.plan = found, .band_bytes = kMiB, .asked = true},
        "8 bands of 512 rows, 1 at once, message, amax first"},
-      {"nor says what it estimates",
+      {"no server answers, and the server may estimate",
        {.plan = rotated, .band_bytes = kMiB, .asked = true},
        "whole, message"},
-      {"bands meet",
+      {"bands share an amax",
        {.plan = found,
         .connections = 2,
         .band_bytes = kMiB,
         .asked = true,
         .servers = roomy},
        "8 bands of 512 rows, 2 at once, message, amax met"},
-      {"no room to meet",
+      {"too little server memory to share an amax",
        {.plan = found,
         .connections = 2,
         .band_bytes = kMiB,
         .asked = true,
         .servers = narrow},
        "8 bands of 512 rows, 2 at once, message, amax first"},
-      {"nobody to reduce",
+      {"a server that cannot reduce an amax",
        {.plan = found, .band_bytes = kMiB, .asked = true, .servers = old},
        "8 bands of 512 rows, 1 at once, message, amax first"},
-      {"no streams to meet in",
+      {"sharing an amax needs streams",
        {.plan = found,
         .band_bytes = kMiB,
         .asked = true,
@@ -152,8 +150,8 @@ TEST(Route, OfEveryKindOfCall) {
   }
 }
 
-// Bands follow the plan as a server completes it.
-TEST(Route, BandsOfAPlanAsItIsServed) {
+// Bands use the plan that the server's default estimate completes.
+TEST(Route, BandsUseTheServersEstimate) {
   QuantizeOptions o = Found();
   o.rht.rowwise = true;
   const Plan plan = MakePlan(o);

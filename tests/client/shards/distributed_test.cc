@@ -1,4 +1,5 @@
-// Data, scales and amax of shards are byte for byte those of the whole tensor.
+// Tests that data, scales and amax of shards are byte for byte those of the
+// whole tensor.
 #include "quantd/distributed.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ TEST_F(Distributed, Nvfp4ByRowsAndByColumns) {
   ExpectWhole(whole, Of(Format::kNvfp4), {64, 144}, {});
   ExpectWhole(whole, Of(Format::kNvfp4), {}, {48, 160});
   ExpectWhole(whole, Of(Format::kNvfp4), {96}, {128});
-  // Rows without other copies may be cut anywhere.
+  // Rowwise data alone may be cut at any row.
   ExpectWhole(whole, Of(Format::kNvfp4, Usage::kRowwise), {1, 77}, {});
   ExpectWhole(whole, Of(Format::kNvfp4, Usage::kColumnwise), {16}, {3, 7});
 }
@@ -44,7 +45,7 @@ TEST_F(Distributed, EmptyShardsContributeNothing) {
   EXPECT_THAT(amax->columnwise, testing::ElementsAre(0.0f));
 }
 
-// The steps in the header, for processes that have one shard each.
+// Follows the steps in the header, for processes that have one shard each.
 TEST_F(Distributed, StepByStep) {
   const Whole whole(96, 64);
   QuantizeOptions o = Of(Format::kNvfp4);
@@ -85,7 +86,7 @@ TEST_F(Distributed, StepByStep) {
   EXPECT_EQ((*parts)[0].amax(TensorKind::kRowwiseAmax), 2 * reduced.rowwise[0]);
 }
 
-TEST_F(Distributed, RefusesCutsAndOptions) {
+TEST_F(Distributed, RefusesUnsupportedCutsAndOptions) {
   const Whole whole(128, 256);
   const auto field = [&](const QuantizeOptions& o, int64_t row, int64_t rows,
                          int64_t column, int64_t cols) {
@@ -122,7 +123,7 @@ TEST_F(Distributed, LargestKeepsNan) {
   EXPECT_TRUE(std::isnan(LargestAmax({1.0f, std::nanf(""), 2.0f})));
 }
 
-// Every other format and option that shards may have.
+// These tests cover the other formats and options that shards support.
 TEST_F(Distributed, RotationsOfAllDimensions) {
   const Whole whole(300, 256);
   for (const int dimension : {32, 64, 128}) {

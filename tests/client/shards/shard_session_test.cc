@@ -1,4 +1,4 @@
-// Shards that are sent once, by ranks that are threads.
+// Tests of shards that are sent once, with threads as ranks.
 #include <barrier>
 #include <chrono>
 #include <cmath>
@@ -16,7 +16,7 @@
 namespace quantd {
 namespace {
 
-// An all-reduce of ranks that are threads.
+// An all-reduce among threads, one for each rank.
 class Ranks {
  public:
   explicit Ranks(size_t count) : barrier_(static_cast<std::ptrdiff_t>(count)) {}
@@ -39,7 +39,7 @@ class Ranks {
 
 class ShardSessions : public Distributed {};
 
-TEST_F(ShardSessions, SendTheirShardOnce) {
+TEST_F(ShardSessions, SendEachShardOnce) {
   const Whole whole(192, 256);
   std::vector<QuantizeOptions> all(5, Of(Format::kNvfp4));
   all[1].rht = {true, true, 16, std::nullopt};
@@ -48,7 +48,7 @@ TEST_F(ShardSessions, SendTheirShardOnce) {
   all[2].rht.columnwise = true;
   all[2].nvfp4.amax_estimation_scale = 2.0f;
   all[3] = Of(Format::kFp8E4M3);
-  all[4] = Of(Format::kMxfp8E4M3);  // nothing to agree on
+  all[4] = Of(Format::kMxfp8E4M3);  // it has no amax to reduce
   for (const QuantizeOptions& o : all) {
     const auto expected = clients_[0]->Quantize(whole.desc, whole.bytes(), o);
     ASSERT_THAT(expected, IsOk());
@@ -93,14 +93,14 @@ TEST_F(ShardSessions, EndWithTypedErrors) {
     return ShardSession::Begin(*clients_[0], whole.desc, piece.shard, options,
                                call);
   };
-  // Abandoned, before and after the maxima.
+  // Abandons sessions, before and after the amaxes have arrived.
   { ASSERT_THAT(begin(o), IsOk()); }
   {
     auto session = begin(o);
     ASSERT_THAT(session, IsOk());
     ASSERT_THAT(session->Maxima(), IsOk());
   }
-  // Answers that cannot be right, and a session that is finished twice.
+  // Finishes with impossible amaxes, and finishes a session twice.
   auto session = begin(o);
   ASSERT_THAT(session, IsOk());
   const auto maxima = session->Maxima();
@@ -112,7 +112,7 @@ TEST_F(ShardSessions, EndWithTypedErrors) {
   session = begin(o);
   EXPECT_EQ(FieldOf(session->Finish({{1}, {-1}}).status()),
             "reduced_amax.columnwise");
-  // The error for NaN comes with the maxima.
+  // The error for NaN arrives in place of the amaxes.
   QuantizeOptions reject = o;
   reject.non_finite = NonFinite::kReject;
   Piece spoiled(whole, 0, 64, 0, 64);
@@ -122,7 +122,7 @@ TEST_F(ShardSessions, EndWithTypedErrors) {
   ASSERT_THAT(session, IsOk());
   EXPECT_EQ(FieldOf(session->Maxima().status()), "payload");
   EXPECT_EQ(FieldOf(session->Finish({{1}, {1}}).status()), "payload");
-  // A deadline and a cancellation, while waiting for the others.
+  // A deadline and a cancellation while the session waits for the other ranks.
   CallOptions call;
   call.deadline = std::chrono::milliseconds(300);
   session = begin(o, call);
@@ -143,7 +143,7 @@ TEST_F(ShardSessions, EndWithTypedErrors) {
   EXPECT_EQ(FieldOf(begin(given).status()), "given_amax");
 }
 
-// A shard that its codes overwrite is sent twice, each time in one message.
+// A shard that its own codes overwrite is sent twice, each time in one message.
 TEST_F(ShardSessions, WriteOverTheirInput) {
   const Whole whole(128, 64);
   const QuantizeOptions o = Of(Format::kNvfp4);
@@ -169,9 +169,9 @@ TEST_F(ShardSessions, WriteOverTheirInput) {
   EXPECT_TRUE(BytesEq("codes", codes, part->bytes(TensorKind::kRowwiseData)));
 }
 
-// The server gives the stream up before the others arrive: the shard is sent
-// once more.
-TEST_F(ShardSessions, OutliveTheirStream) {
+// The server ends the stream before the other ranks arrive, so the shard is
+// sent again.
+TEST_F(ShardSessions, ResendAfterTheStreamEnds) {
   ServerProcess hasty({bench::FindQuantd(), "--listen", "127.0.0.1:0",
                        "--device", "cpu:0", "--max-receive-ms", "300"});
   ASSERT_TRUE(hasty.running()) << hasty.Log();

@@ -1,5 +1,5 @@
-// Shards of a tensor on several server processes, compared with the whole
-// tensor on one of them.
+// Compares shards of a tensor on several server processes with the whole tensor
+// on one of them.
 #ifndef QUANTD_TESTS_CLIENT_SHARDS_SHARDS_H_
 #define QUANTD_TESTS_CLIENT_SHARDS_SHARDS_H_
 
@@ -21,7 +21,8 @@ using bench::ServerProcess;
 
 inline constexpr int kServers = 3;
 
-// rows x cols of fp32, with outliers so that every shard has another amax.
+// An fp32 tensor of rows x cols, with outliers that give every shard another
+// amax.
 struct Whole {
   Whole(int64_t rows, int64_t cols) : desc{DType::kF32, {rows, cols}} {
     std::mt19937 random(static_cast<unsigned>(rows * 31 + cols));
@@ -40,7 +41,7 @@ struct Whole {
   std::vector<float> values;
 };
 
-// A shard with memory of its own.
+// A shard that owns a copy of its part of the tensor.
 struct Piece {
   Piece(const Whole& whole, int64_t row, int64_t rows, int64_t column,
         int64_t cols) {
@@ -78,7 +79,8 @@ class Distributed : public testing::Test {
     servers_.clear();
   }
 
-  // Cuts at `row_cuts` and `col_cuts`, and sends shards to the servers in turn.
+  // Cuts at `row_cuts` and `col_cuts`, and distributes the shards among the
+  // servers.
   static void ExpectWhole(const Whole& whole, const QuantizeOptions& options,
                           std::vector<int64_t> row_cuts,
                           std::vector<int64_t> col_cuts) {
@@ -143,7 +145,7 @@ class Distributed : public testing::Test {
       return r.bytes(columnwise ? column : row);
     };
 
-    // Codes, in bytes: one byte holds two 4-bit codes.
+    // Codes per byte: one byte holds two 4-bit codes.
     const int packed = format.element == DType::kE2M1x2 ? 2 : 1;
     const auto data =
         bytes(expected, TensorKind::kRowwiseData, TensorKind::kColumnwiseData);

@@ -1,4 +1,4 @@
-// What each tensor of a model is, by its name, its type, its shape and the
+// Tests that a tensor's role follows from its name, type, shape and the
 // configuration.
 #include "client/checkpoint/anatomy/config_facts.h"
 #include "client/checkpoint/anatomy/role.h"
@@ -43,7 +43,7 @@ constexpr char kDecoder[] = "model.layers.0.mlp.down_proj";
 constexpr char kBlock[] = "double_blocks.0.img_attn.qkv";
 
 const RoleCase kRoles[] = {
-    // Text.
+    // Language models.
     {kText, "model.layers.0.mlp.down_proj", Role::kLinear},
     {kText, "model.layers.0.self_attn.qkv_proj", Role::kLinear},
     {kText, "lm_head", Role::kHead},
@@ -82,7 +82,7 @@ const RoleCase kRoles[] = {
     {kText, "eagle_module.layers.0.mlp.up_proj", Role::kMultiToken},
     {kText, "speculator.proj.0", Role::kMultiToken},
     {kText, "model.layers.0.mamba.dt_proj", Role::kGate},
-    // Further tokens.
+    // MTP heads and draft models.
     {kText, "model.layers.2.mlp.down_proj", Role::kMultiToken},
     {kText, "transformer.h.2.mlp.c_fc", Role::kMultiToken},
     {kText, "transformer.blocks.1.ffn.w1", Role::kLinear},
@@ -118,7 +118,7 @@ const RoleCase kRoles[] = {
     {kText, "language_projection", Role::kUnknown},
     {kText, "model.embed_vision.embedding_projection", Role::kVision},
     {kText, "model.speech_encoder.encoders.0.linear", Role::kVision},
-    // Towers, by being beside the language model.
+    // Towers, because they are not below the language model.
     {kTowers, "language_model.model.layers.0.mlp.down_proj", Role::kLinear},
     {kTowers, "language_model.lm_head", Role::kHead, kLlm},
     {kTowers, "lm_head", Role::kHead, kLlm},
@@ -143,7 +143,7 @@ const RoleCase kRoles[] = {
     {kOmni, "talker.model.layers.0.mlp.up_proj", Role::kVision, kThinker},
     {kOmni, "dit.layers.0.mlp.up_proj", Role::kVision, kThinker},
     {kOmni, "thinker.model.layers.0.mlp.up_proj", Role::kLinear},
-    // Models that the configuration has within it, by what it says of them.
+    // Models within a model, by their own part of the configuration.
     {kSpeech, "codec_model.decoder_transformer.layers.0.fc1", Role::kVision},
     {kSpeech, "backbone_model.layers.0.mlp.up_proj", Role::kLinear},
     {kSpeech, "depth_decoder.model.layers.0.mlp.up_proj", Role::kLinear},
@@ -158,7 +158,7 @@ const RoleCase kRoles[] = {
     {kMusic, "decoder.model.decoder.layers.0.fc1", Role::kLinear},
     {kLookup, "model.net.layers.0.fc", Role::kVision},
     {kLookup, "model.layers.0.mlp.fc1", Role::kLinear},
-    // Nobody knows where its language model is.
+    // Without a known language model nothing is a tower.
     {kTowers, "net.0.fc1", Role::kUnknown},
     // Diffusion models.
     {"{}", "double_blocks.0.img_attn.qkv", Role::kLinear},
@@ -199,14 +199,14 @@ const RoleCase kRoles[] = {
     {kPipeline, "condition_embedder.time_proj", Role::kCondition},
     {"{}", "double_blocks.0.img_attn.odd", Role::kUnknown, kBlock},
     {"{}", "refiner.blocks.0.attn.qkv", Role::kCondition, kBlock},
-    // Nothing but what is known is a linear layer: the name, what it is in, and
-    // a layer around that.
+    // A linear layer needs a known name, a known parent module and a layer
+    // around both.
     {kText, "model.layers.0.laurel.linear_left", Role::kUnknown},
     {kText, "model.layers.0.per_layer_projection", Role::kUnknown},
     {kText, "model.layers.0.memory.q_proj", Role::kUnknown},
     {kText, "mlp.up_proj", Role::kUnknown},
     {kText, "model.frame_mlp.layers.0.fc1", Role::kUnknown},
-    // The end of its class is that of models of text and of sound.
+    // Text models and speech models share the ending of this class name.
     {kGenerates, "decoder.model.layers.0.mlp.up_proj", Role::kLinear},
     {kGenerates, "odd_tts.encoder.block.0.layer.0.SelfAttention.q",
      Role::kLinear},
@@ -218,7 +218,7 @@ const RoleCase kRoles[] = {
     {kText, "model.layers.0.self_attn.q_proj.base_layer", Role::kLinear},
     {kText, "model.layers.0.self_attn.q_proj.linear", Role::kLinear},
     {kText, "model.layers.0.mlp.linear", Role::kUnknown},
-    // A language model that writes by diffusion has a model_type.
+    // A diffusion language model has a model_type.
     {R"({"model_type": "llada", "n_layers": 1})",
      "model.transformer.blocks.0.ff_out", Role::kLinear},
 };
@@ -238,7 +238,7 @@ TEST(AnatomyTest, EveryModuleHasARole) {
   }
 }
 
-TEST(AnatomyTest, TheClassOfAModelIsKnownOrNot) {
+TEST(AnatomyTest, ModelKindFollowsFromClassOrType) {
   struct Case {
     const char* config;
     ModelKind kind;
@@ -253,7 +253,8 @@ TEST(AnatomyTest, TheClassOfAModelIsKnownOrNot) {
            {R"({"model_type": "deberta-v2"})", K::kLanguage},
            {R"({"_class_name": "FluxTransformer2DModel"})", K::kDiffusion},
            {R"({"_class_name": "AutoencoderKL"})", K::kOther},
-           // These have layers by the same names.
+           // Models of other kinds whose layers have the names of language
+           // models.
            {R"({"architectures": ["HubertForSequenceClassification"]})",
             K::kOther},
            {R"({"architectures": ["EsmForProteinFolding"], "model_type":
@@ -262,7 +263,7 @@ TEST(AnatomyTest, TheClassOfAModelIsKnownOrNot) {
            {R"({"architectures": ["Dinov2Model"]})", K::kOther},
            {R"({"model_type": "glm4v_vision"})", K::kOther},
            {R"({"type": "pi0"})", K::kOther},
-           // A known language model within another model.
+           // A known language model as a part of another model.
            {R"({"architectures": ["OpenVLAForActionPrediction"],
             "text_config": {"model_type": "llama"}})",
             K::kHolder},
@@ -282,7 +283,7 @@ struct StorageCase {
   const char* module = "";
 };
 
-TEST(AnatomyTest, EveryTensorIsStoredInAWay) {
+TEST(AnatomyTest, StorageFollowsFromNameTypeAndShape) {
   using S = Storage;
   const StorageCase cases[] = {
       {"a.weight", "BF16", {2, 2}, S::kPlain},
@@ -301,7 +302,7 @@ TEST(AnatomyTest, EveryTensorIsStoredInAWay) {
       {"a.inv_freq", "F64", {4}, S::kBuffer},
       {"a.freqs_cis", "C64", {4, 4}, S::kBuffer},
       {"spiece_model", "U8", {99}, S::kBuffer},
-      // Numbers that are no plain ones.
+      // Encoded numbers.
       {"a.bitmask", "U8", {4, 1}, S::kCodes, "a"},
       {"a.dense_weights", "I32", {9}, S::kCodes, "a"},
       {"a.weight", "F64", {2, 2}, S::kCodes, "a"},
@@ -320,7 +321,7 @@ TEST(AnatomyTest, EveryTensorIsStoredInAWay) {
       {"a.qweight", "I32", {2, 2}, S::kCodes, "a"},
       {"a.trellis", "I16", {2, 2, 2}, S::kCodes, "a"},
       {"a.weight.rowwise_data", "U8", {4}, S::kCodes, "a"},
-      // What a weight is made of anew each time.
+      // Factors from which a module computes its weight at run time.
       {"a.parametrizations.weight.original0", "F32", {2, 1}, S::kFactor, "a"},
       {"a.parametrizations.weight.0._u", "BF16", {2}, S::kFactor, "a"},
       {"a.parametrizations.weight.0.mask", "BOOL", {2, 2}, S::kFactor, "a"},
@@ -331,7 +332,7 @@ TEST(AnatomyTest, EveryTensorIsStoredInAWay) {
       {"a.weight_mask", "BF16", {2, 2}, S::kFactor, "a"},
       {"a.weight_mask", "BOOL", {2, 2}, S::kFactor, "a"},
       {"a.bias_orig", "BF16", {2}, S::kFactor, "a"},
-      // Beside these.
+      // Companions of encoded weights.
       {"experts.down_proj_weight_scale",
        "F8_E4M3",
        {2, 2, 2},

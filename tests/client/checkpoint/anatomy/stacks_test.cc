@@ -1,4 +1,5 @@
-// Experts are quantized where engines take them so, and else said to stay.
+// Tests that experts are quantized if engines load quantized ones, and are
+// otherwise reported as unquantized.
 #include "client/checkpoint/anatomy/role.h"
 #include "tests/client/checkpoint/anatomy/unclear_fixture.h"
 
@@ -11,7 +12,7 @@ using testing::HasSubstr;
 
 using StacksTest = UnclearTest;
 
-TEST_F(StacksTest, StacksOfEveryNameAreQuantizedOrSaidToStay) {
+TEST_F(StacksTest, StacksAreQuantizedOrReported) {
   const std::string l = "model.layers.0.";
   const std::string moe = l + "block_sparse_moe.";
   const auto granite = Plan({Bf16(moe + "input_linear.weight", {3, 64, 128}),
@@ -47,7 +48,7 @@ TEST_F(StacksTest, StacksOfEveryNameAreQuantizedOrSaidToStay) {
     EXPECT_EQ(left->kind, "stacks of experts");
     EXPECT_THAT(plan->notes, Contains(HasSubstr("% of the model")));
   }
-  // Kernels of convolutions are no stacks, and are accounted for.
+  // Convolution kernels are not stacks, and are listed as left out.
   const auto conv = Plan({Bf16(l + "linear_attn.conv1d.weight", {32, 1, 4})});
   ASSERT_THAT(conv, IsOk());
   EXPECT_THAT(Left(*conv, l + "linear_attn.conv1d")->kind,
@@ -57,8 +58,8 @@ TEST_F(StacksTest, StacksOfEveryNameAreQuantizedOrSaidToStay) {
               testing::Not(HasSubstr("experts")));
 }
 
-// Switch Transformers' and NLLB's, each a module of that name.
-TEST_F(StacksTest, ExpertsWithAWordBeforeTheirNumberAreExperts) {
+// Switch Transformers and NLLB name each expert's module "expert_N".
+TEST_F(StacksTest, RecognizesExpertsNamedWithAWordBeforeTheNumber) {
   const std::string ffn = "model.layers.0.ffn.";
   const auto plan = Plan({Bf16(ffn + "experts.expert_0.fc1.weight", {64, 128}),
                           Bf16(ffn + "experts.expert_1.fc1.weight", {64, 128})},
@@ -70,7 +71,7 @@ TEST_F(StacksTest, ExpertsWithAWordBeforeTheirNumberAreExperts) {
               HasSubstr(R"("re:.*\\.experts\\..*")"));
 }
 
-TEST_F(StacksTest, ASquareStackLiesAsItsSiblingsDo) {
+TEST_F(StacksTest, OrientationOfASquareStackFollowsItsSiblings) {
   const std::string e = "model.layers.0.mlp.experts.";
   const std::string other = "model.layers.1.mlp.experts.";
   const WrittenTensor square = Bf16(e + "down_proj", {3, 128, 128});
@@ -103,7 +104,7 @@ TEST_F(StacksTest, ASquareStackLiesAsItsSiblingsDo) {
   EXPECT_EQ(listed->weights(), 14u + 3u);
 }
 
-TEST_F(StacksTest, ExpertsOfNamesThatNoEngineTakesStay) {
+TEST_F(StacksTest, ExpertsWithUnsupportedNamesAreLeftOut) {
   const std::string e = "model.layers.0.moe_block.experts.";
   const auto grok = Plan({Bf16(e + "0.linear.weight", {64, 128}),
                           Bf16(e + "0.linear_v.weight", {64, 128}),
@@ -127,7 +128,7 @@ TEST_F(StacksTest, ExpertsOfNamesThatNoEngineTakesStay) {
   EXPECT_NE(Left(*arctic, a), nullptr);
 }
 
-TEST_F(StacksTest, StacksOfGptOssAreItsOwn) {
+TEST_F(StacksTest, GptOssDialectNeedsAGptOssModel) {
   const Selection gpt_oss = {.dialect = Dialect::kGptOss,
                              .format = WeightFormat::kMxfp4};
   ModelJson config = LlamaConfig();

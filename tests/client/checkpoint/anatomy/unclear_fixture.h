@@ -1,4 +1,5 @@
-// Plans of a Llama with further tensors, from headers alone.
+// Plans the conversion of a Llama with additional tensors, from file headers
+// alone.
 #ifndef QUANTD_TESTS_CLIENT_CHECKPOINT_ANATOMY_UNCLEAR_FIXTURE_H_
 #define QUANTD_TESTS_CLIENT_CHECKPOINT_ANATOMY_UNCLEAR_FIXTURE_H_
 
@@ -23,7 +24,7 @@ inline WrittenTensor Zeros(const std::string& name, const std::string& dtype,
 
 class UnclearTest : public testing::Test {
  protected:
-  // A Llama with these tensors in its second shard.
+  // Plans the conversion of a Llama that has `more` in its second shard.
   absl::StatusOr<ConversionPlan> Plan(std::vector<WrittenTensor> more,
                                       const Selection& selection = {},
                                       const ModelJson& config = LlamaConfig()) {

@@ -1,4 +1,4 @@
-// Weights that nobody can read here are never carried without a word.
+// Tests that unreadable weights are refused or reported, never copied silently.
 #include "tests/client/checkpoint/anatomy/unclear_fixture.h"
 
 namespace quantd::checkpoint {
@@ -11,7 +11,7 @@ using testing::Not;
 
 constexpr char kUp[] = "model.layers.0.mlp.experts.0.up_proj";
 
-TEST_F(UnclearTest, WeightsInFormatsThatNobodyKnowsHereAreRefusedByName) {
+TEST_F(UnclearTest, RefusesWeightsInUnknownFormats) {
   const std::string up = kUp;
   struct Case {
     std::vector<WrittenTensor> tensors;
@@ -62,7 +62,7 @@ TEST_F(UnclearTest, WeightsInFormatsThatNobodyKnowsHereAreRefusedByName) {
       {{Zeros(stack, "F8_E4M3", {2, 64, 128}),
         Zeros(stack + "_scale", "F32", {2, 1, 128})},
        "scale F32 [2, 1, 128] (FP8)"},
-      // Without what they are of, and beside plain numbers.
+      // Scales without a weight, and scales beside a plain weight.
       {{Zeros(up + ".weight_scale_inv", "F32", {1, 1})},
        "the scales exist, but their weight does not"},
       {{Bf16(up + ".weight", {64, 128}),
@@ -82,7 +82,7 @@ TEST_F(UnclearTest, WeightsInFormatsThatNobodyKnowsHereAreRefusedByName) {
     EXPECT_THAT(Error(PlanAgain({.dialect = Dialect::kNone,
                                  .format = WeightFormat::kBf16})),
                 AllOf(HasSubstr(c.says), Not(HasSubstr("--ignore"))));
-    // Carried if the user says so, and listed.
+    // With --ignore they are copied and listed.
     const auto carried =
         Plan(c.tensors, {.ignore = {"model.layers.0.mlp.experts*"}});
     ASSERT_THAT(carried, IsOk());
@@ -107,7 +107,7 @@ TEST_F(UnclearTest, CopiesTensorsThatAreNotWeights) {
   EXPECT_EQ(plan->left_out.size(), 2u);
 }
 
-TEST_F(UnclearTest, ALeftOverConfigurationIsNamedAndNullIsNone) {
+TEST_F(UnclearTest, NamesALeftOverConfigurationUnlessItIsNull) {
   ModelJson config = LlamaConfig();
   config["quantization_config"] = nullptr;
   EXPECT_THAT(Plan({}, {}, config), IsOk());
@@ -122,7 +122,7 @@ TEST_F(UnclearTest, ALeftOverConfigurationIsNamedAndNullIsNone) {
   EXPECT_THAT(model_.others(), testing::ElementsAre("tokenizer.json"));
 }
 
-TEST_F(UnclearTest, ScalesOfInputsGoWithTheirCodesAndThoseOfTheCacheAreSaid) {
+TEST_F(UnclearTest, DropsInputScalesAndReportsCacheScales) {
   const std::string m = "model.layers.2.self_attn.k_proj";
   ModelJson config = LlamaConfig();
   config["quantization_config"] = {{"quant_method", "fbgemm_fp8"}};
@@ -146,7 +146,7 @@ TEST_F(UnclearTest, ScalesOfInputsGoWithTheirCodesAndThoseOfTheCacheAreSaid) {
   }
 }
 
-TEST_F(UnclearTest, DecodingKeepsNothingOfAQuantization) {
+TEST_F(UnclearTest, DecodingRemovesAllOfAQuantization) {
   const std::string m = "model.layers.0.mlp.extra_proj";
   const Selection decode = {.dialect = Dialect::kNone,
                             .format = WeightFormat::kBf16};
@@ -171,8 +171,9 @@ TEST_F(UnclearTest, DecodingKeepsNothingOfAQuantization) {
               HasSubstr("tensors beside its codes change its values"));
 }
 
-// ceil(192 / 96) is ceil(192 / 128): shapes do not tell.
-TEST_F(UnclearTest, BlocksOfAnotherSizeAreRefused) {
+// ceil(192 / 96) equals ceil(192 / 128), so only the configuration shows the
+// block size.
+TEST_F(UnclearTest, RefusesBlocksOfAnotherSize) {
   const std::string m = "model.layers.0.mlp.extra_proj";
   const std::vector<WrittenTensor> parts = {
       Zeros(m + ".weight", "F8_E4M3", {192, 128}),
@@ -195,8 +196,8 @@ TEST_F(UnclearTest, BlocksOfAnotherSizeAreRefused) {
   }
 }
 
-// An engine has the module without the weight that it asks the file for.
-TEST_F(UnclearTest, WeightsThatAreMadeOfFactorsAreRefusedByName) {
+// Engines expect a weight where the file has only factors.
+TEST_F(UnclearTest, RefusesWeightsThatAreStoredAsFactors) {
   const std::string m = "model.layers.0.mlp.extra_proj";
   struct Case {
     std::vector<WrittenTensor> tensors;
@@ -227,7 +228,8 @@ TEST_F(UnclearTest, WeightsThatAreMadeOfFactorsAreRefusedByName) {
     EXPECT_THAT(ConfigFiles(model_, *carried).back().text,
                 HasSubstr("extra_proj"));
   }
-  // No engine quantizes a convolution, or a head.
+  // Convolutions and heads stay unquantized anyway, so their factors are
+  // copied.
   const std::string head = "dino.head.last_layer";
   const std::string conv = "encoder.pos_conv_embed.conv";
   const auto kept = Plan({Bf16(head + ".weight_g", {64, 1}),
@@ -254,8 +256,8 @@ TEST_F(UnclearTest, UnfusedWeightsMayHaveDifferentFormats) {
   EXPECT_THAT(plan->notes, Not(Contains(HasSubstr("another format"))));
 }
 
-// To engines all experts of a layer are one weight.
-TEST_F(UnclearTest, ExpertsOfTwoFormatsInALayerAreSaid) {
+// Engines treat all experts of a layer as one weight.
+TEST_F(UnclearTest, ReportsExpertsOfTwoFormatsInALayer) {
   const std::string e = "model.layers.0.mlp.experts.";
   const std::vector<WrittenTensor> experts = {
       Bf16(e + "0.down_proj.weight", {128, 64}),
@@ -274,7 +276,7 @@ TEST_F(UnclearTest, ExpertsOfTwoFormatsInALayerAreSaid) {
               Contains(HasSubstr("another format")));
 }
 
-TEST_F(UnclearTest, NamesOfAWrapperOfTrainingAreSaid) {
+TEST_F(UnclearTest, ReportsNamesOfATrainingWrapper) {
   const std::string up = "mlp.up_proj.weight";
   for (const std::string& name :
        {"module.model.layers.0." + up,
@@ -287,8 +289,9 @@ TEST_F(UnclearTest, NamesOfAWrapperOfTrainingAreSaid) {
   }
 }
 
-// A module of torch's own multiplies with one, and no name tells of the other.
-TEST_F(UnclearTest, MatricesThatNoEngineQuantizesAreOnTheList) {
+// torch's MultiheadAttention multiplies with out_proj itself, and norm_proj is
+// an unknown name.
+TEST_F(UnclearTest, ListsMatricesThatNoEngineQuantizes) {
   const std::string a = "model.layers.0.attn.";
   const auto plan = Plan({Bf16(a + "in_proj_weight", {384, 128}),
                           Bf16(a + "out_proj.weight", {128, 128}),
@@ -300,7 +303,7 @@ TEST_F(UnclearTest, MatricesThatNoEngineQuantizesAreOnTheList) {
               AllOf(HasSubstr("out_proj"), HasSubstr("norm_proj")));
 }
 
-TEST_F(UnclearTest, AShardThatTheIndexForgotIsRefused) {
+TEST_F(UnclearTest, RefusesAShardThatTheIndexOmits) {
   WriteLlama(dir_ / "m");
   const std::string name = "model-00002-of-00002.safetensors";
   const std::string index = dir_ / "m/model.safetensors.index.json";
@@ -314,7 +317,7 @@ TEST_F(UnclearTest, AShardThatTheIndexForgotIsRefused) {
   EXPECT_THAT(Error(PlanAgain({})),
               AllOf(HasSubstr("layers.1.self_attn.v_proj.weight in " + name),
                     HasSubstr("download the index of these files again")));
-  // Layers beyond the model's last one are left out, by name.
+  // Layers beyond the model's last one are left out and named.
   ModelJson config = LlamaConfig();
   config["num_hidden_layers"] = 1;
   WriteFile(dir_ / "m/config.json", config.dump());
@@ -325,7 +328,7 @@ TEST_F(UnclearTest, AShardThatTheIndexForgotIsRefused) {
       Contains(HasSubstr(name + " has tensors that the model does not have")));
 }
 
-TEST_F(UnclearTest, AdaptersAreRefused) {
+TEST_F(UnclearTest, RefusesAdapters) {
   const std::string q = "model.layers.0.self_attn.q_proj.";
   for (const std::string& name :
        {"base_model.model." + q + "lora_A.weight", q + "lora_B.default.weight",
@@ -338,7 +341,7 @@ TEST_F(UnclearTest, AdaptersAreRefused) {
     EXPECT_THAT(Error(Plan({Bf16(name, {16, 128})})),
                 AllOf(HasSubstr(name), HasSubstr("merge")));
   }
-  // Phi-4-multimodal's, which is whole.
+  // Phi-4-multimodal stores adapters beside complete weights.
   EXPECT_THAT(
       Error(Plan({Bf16(q + "base_layer.weight", {128, 128}),
                   Bf16(q + "lora_A.vision.weight", {16, 128})})),
@@ -346,7 +349,7 @@ TEST_F(UnclearTest, AdaptersAreRefused) {
   EXPECT_THAT(
       Plan({Bf16(q + "lora_A.weight", {16, 128})}, {.ignore = {"*lora_A*"}}),
       IsOk());
-  // What looks at images beside a model's attention is not merged.
+  // Image adapters beside the attention cannot be merged.
   for (const std::string name :
        {"ip_adapter.1.to_k_ip.weight", "attn2.processor.to_v_ip.0.weight",
         "ip_adapter_proj_model.proj.weight",
@@ -358,7 +361,7 @@ TEST_F(UnclearTest, AdaptersAreRefused) {
                 AllOf(HasSubstr(name), HasSubstr("load_ip_adapter"),
                       Not(HasSubstr("merge"))));
   }
-  // RWKV's own.
+  // RWKV's layers themselves have names with "lora".
   EXPECT_THAT(
       Plan({Bf16("model.layers.0.attn.w_lora.lora.0.weight", {16, 128})}),
       IsOk());
@@ -369,7 +372,7 @@ TEST_F(UnclearTest, AdaptersAreRefused) {
   EXPECT_THAT(Error(PlanAgain({})), HasSubstr("merge"));
 }
 
-TEST_F(UnclearTest, IncludedEmbeddingsAndTiedHeadsAreRefused) {
+TEST_F(UnclearTest, RefusesIncludedEmbeddingsAndTiedHeads) {
   EXPECT_THAT(Error(Plan({}, {.include = {"model.embed_tokens"}})),
               HasSubstr("is an embedding"));
   EXPECT_THAT(PlanAgain({.ignore = {"*embed*"}, .include = {"*"}}), IsOk());

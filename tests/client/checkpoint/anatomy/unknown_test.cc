@@ -1,5 +1,5 @@
-// What is not known as a linear layer is never quantized by itself, and never
-// stays without a word.
+// Tests that modules not known as linear layers are left unquantized and
+// reported.
 #include "tests/client/checkpoint/anatomy/unclear_fixture.h"
 
 namespace quantd::checkpoint {
@@ -11,7 +11,7 @@ using testing::HasSubstr;
 
 using UnknownTest = UnclearTest;
 
-TEST_F(UnknownTest, LeavesOutUnknownLayersAndSaysSo) {
+TEST_F(UnknownTest, LeavesOutAndReportsUnknownLayers) {
   const std::string l = "model.layers.0.laurel.linear_left";
   const auto plan = Plan({Bf16(l + ".weight", {64, 128})});
   ASSERT_THAT(plan, IsOk());
@@ -26,8 +26,9 @@ TEST_F(UnknownTest, LeavesOutUnknownLayersAndSaysSo) {
   EXPECT_THAT(PlanAgain({.ignore = {"*laurel*"}})->notes, testing::IsEmpty());
 }
 
-// ProphetNet's, which engines look for among linear layers.
-TEST_F(UnknownTest, ALayersMatrixWithTheNameOfATableIsListed) {
+// ProphetNet's position embeddings have a name that engines look for among
+// linear layers.
+TEST_F(UnknownTest, ListsAMatrixNamedLikeAnEmbedding) {
   const std::string table = "model.layers.0.self_attn.relative_pos_embeddings";
   const auto plan = Plan({Bf16(table + ".weight", {64, 128})});
   ASSERT_THAT(plan, IsOk());
@@ -36,7 +37,7 @@ TEST_F(UnknownTest, ALayersMatrixWithTheNameOfATableIsListed) {
                     testing::Not(HasSubstr("embed_tokens"))));
 }
 
-TEST_F(UnknownTest, ModelsOfClassesThatAreNotKnownAreRefused) {
+TEST_F(UnknownTest, RefusesModelsOfUnknownClasses) {
   for (const ModelJson& said : {ModelJson{{"architectures", {"Gr00tPolicy"}}},
                                 ModelJson{{"architectures", {"HubertForCTC"}}},
                                 ModelJson{{"type", "act"}},
@@ -55,7 +56,7 @@ TEST_F(UnknownTest, ModelsOfClassesThatAreNotKnownAreRefused) {
     EXPECT_EQ(named->weights(), 6u);
     EXPECT_THAT(named->notes, Contains(HasSubstr("self_attn.q_proj")));
   }
-  // Without a class names decide; models of images have these names, too.
+  // Without a class, names decide. Image models have these names, too.
   const auto bare = [&](std::vector<WrittenTensor> more) {
     ModelJson config = LlamaConfig();
     config.erase("architectures");
@@ -68,8 +69,8 @@ TEST_F(UnknownTest, ModelsOfClassesThatAreNotKnownAreRefused) {
                 HasSubstr("names no model class"));
 }
 
-// GPT-2's, whatever the model is called that it is in.
-TEST_F(UnknownTest, WeightsOfKRowsStayWhateverTheirModelIs) {
+// GPT-2 stores weights as K x N, also inside other models.
+TEST_F(UnknownTest, LeavesOutWeightsStoredAsKRows) {
   const std::string a = "decoder.transformer.h.0.attn.c_attn";
   ModelJson config = {{"architectures", {"VisionEncoderDecoderModel"}},
                       {"model_type", "vision-encoder-decoder"},

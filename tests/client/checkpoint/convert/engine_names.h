@@ -1,5 +1,5 @@
-// Imitates how engines read the lists of a quantization_config, and how they
-// name the modules of well-known models.
+// Imitates how engines match modules with the lists of a quantization_config,
+// and how they name the modules of well-known models.
 #ifndef QUANTD_TESTS_CLIENT_CHECKPOINT_CONVERT_ENGINE_NAMES_H_
 #define QUANTD_TESTS_CLIENT_CHECKPOINT_CONVERT_ENGINE_NAMES_H_
 
@@ -56,17 +56,20 @@ inline bool Globs(const std::string& glob, const std::string& name) {
   return std::regex_match(name, std::regex(text));
 }
 
-// All parts of a fused module must agree, or an engine raises an error.
+// Returns whether `one` holds for a module, or for all of its fused parts.
+// Parts that disagree fail the test, because an engine raises an error for
+// them.
 template <typename One>
 bool Agreed(const std::string& module, const Names& shards, One&& one) {
   if (shards.empty()) return one(module);
   const auto n = std::count_if(shards.begin(), shards.end(), one);
   EXPECT_TRUE(n == 0 || n == static_cast<ptrdiff_t>(shards.size()))
-      << module << ": some shards";
+      << module << ": only some of its fused parts";
   return n > 0;
 }
 
-// The name by which engines ask about the experts of a layer.
+// Returns whether this is the name by which engines look up the experts of a
+// layer.
 inline bool IsExperts(const std::string& module) {
   return module.ends_with(".experts");
 }
@@ -148,7 +151,7 @@ inline const Reader kDeepSeek[] = {
      }},
     {"SGLang",
      [](const Names& list, const std::string& module) {
-       // Its own names for modules of vision towers.
+       // SGLang has its own names for modules of vision towers.
        std::string m = module;
        if (m.ends_with(".attn.qkv")) m += "_proj";
        if (const size_t out = m.find("out_proj"); out != std::string::npos) {
@@ -168,7 +171,8 @@ inline const Reader kDeepSeek[] = {
        });
      }}};
 
-// A model as its file has it, and modules under engines' names.
+// A model's tensors, and the engines' names of the modules that must be
+// quantized or plain.
 struct Family {
   std::string name;
   ModelJson config;
@@ -236,7 +240,7 @@ inline std::vector<Family> Families() {
     AddAttention(&f, tower);
     AddMatrices(&f, tower, {"self_attn.out_proj", "mlp.fc1", "mlp.fc2"});
     AddMatrices(&f, "multi_modal_projector.", {"linear_1"});
-    // Gemma's head is tied.
+    // Llava has a head of its own; Gemma's is tied to the embeddings.
     if (f.name == "llava") AddMatrices(&f, "language_model.", {"lm_head"});
     Expect(&f.plain, {"", "model."},
            {tower + "self_attn.q_proj", tower + "self_attn.qkv_proj",
@@ -281,7 +285,7 @@ inline std::vector<Family> Families() {
   }
   {
     Family f = {"DeepSeek-V3", Config("deepseek_v3"), {}, {"lm_head"}, {}};
-    // The last layer predicts further tokens.
+    // The last layer is an MTP head.
     for (const std::string layer :
          {"model.layers.0.", "model.layers.1.", "model.layers.2."}) {
       AddMatrices(&f, layer + "self_attn.",

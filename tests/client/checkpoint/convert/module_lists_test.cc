@@ -1,5 +1,5 @@
-// Lists of modules in a converted model's configuration, as compressed-tensors,
-// vLLM, SGLang and transformers interpret them.
+// Tests of the module lists in a converted model's configuration, as
+// compressed-tensors, vLLM, SGLang and transformers interpret them.
 #include "client/checkpoint/convert/module_lists.h"
 
 #include "client/checkpoint/convert/config_writer.h"
@@ -13,7 +13,7 @@ using testing::ElementsAre;
 
 class ModuleLists : public testing::Test {
  protected:
-  // The quantization_config that results from `selection`.
+  // Returns the quantization_config that results from `selection`.
   ModelJson Convert(const Family& f, const Selection& selection) {
     const std::string path = dir_ / f.name;
     std::filesystem::remove_all(path);
@@ -51,18 +51,18 @@ class ModuleLists : public testing::Test {
   TempDir dir_;
 };
 
-TEST_F(ModuleLists, CompressedTensorsIgnoreHoldsUnderEveryName) {
+TEST_F(ModuleLists, CompressedTensorsIgnoreMatchesEnginesNames) {
   Check(kCompressedTensors, {}, "ignore");
 }
-TEST_F(ModuleLists, ModelOptIgnoreHoldsUnderEveryName) {
+TEST_F(ModuleLists, ModelOptIgnoreMatchesEnginesNames) {
   Check(kModelOpt, {Dialect::kModelOpt, WeightFormat::kNvfp4}, "ignore");
 }
-TEST_F(ModuleLists, DeepSeekNamesEveryForm) {
+TEST_F(ModuleLists, DeepSeekListMatchesEnginesNames) {
   Check(kDeepSeek, {Dialect::kDeepSeek, WeightFormat::kFp8Block},
         "modules_to_not_convert");
 }
 
-// The group that an engine uses for a module; "": none.
+// Returns the config group that an engine uses for a module, or "" without one.
 std::string GroupOf(const ModelJson& config, const std::string& module,
                     const Names& parts, bool class_first) {
   const auto matched = [&](auto&& matches) {
@@ -87,7 +87,7 @@ std::string GroupOf(const ModelJson& config, const std::string& module,
   return fused.empty() ? linear : fused;
 }
 
-TEST_F(ModuleLists, TargetsOfTwoFormatsHoldUnderEveryName) {
+TEST_F(ModuleLists, TargetsOfTwoFormatsMatchEnginesNames) {
   const struct {
     const char* rule;
     bool (*is)(const std::string& module);
@@ -130,9 +130,9 @@ TEST_F(ModuleLists, TargetsOfTwoFormatsHoldUnderEveryName) {
   EXPECT_GE(mixed, 20u);
 }
 
-// The names of a hundred layers take a few expressions, and none matches a
-// quantized module.
-TEST(ModuleExpressions, AreFewAndMatchNothingElse) {
+// A few expressions stand for the names of a hundred layers, and none of them
+// matches a quantized module.
+TEST(ModuleExpressions, AreFewAndMatchOnlyTheListedModules) {
   const auto texts = [](Names names, Names others) {
     return ModuleExpressions(std::move(names), std::move(others),
                              NameStyle::kRegular);
@@ -145,7 +145,7 @@ TEST(ModuleExpressions, AreFewAndMatchNothingElse) {
     quantized.push_back(layer + "experts.7.up_proj");
   }
   EXPECT_THAT(texts(gates, quantized), ElementsAre("re:.*\\.gate$"));
-  // Only layers 3 and 30, by their numbers.
+  // Two layers are listed by their numbers.
   const Names some = {"model.layers.3.mlp.gate_proj",
                       "model.layers.30.mlp.gate_proj",
                       "model.layers.3.mlp.experts.7.up_proj",
@@ -162,8 +162,8 @@ TEST(ModuleExpressions, AreFewAndMatchNothingElse) {
   EXPECT_THAT(texts(some, rest),
               ElementsAre("re:.*layers\\.(3|30)\\.mlp\\.gate_proj$",
                           "re:.*layers\\.(3|30)\\.mlp\\.experts\\..*"));
-  // A tower whose layers are named like the text model's, and one that no
-  // expression tells apart.
+  // A tower's layers are told from the text model's layers of the same names. A
+  // module that no expression distinguishes is listed by its exact name.
   EXPECT_THAT(texts({"vision.encoder.layers.0.mlp.fc1"},
                     {"encoder.layers.0.mlp.fc1", "model.layers.0.mlp.fc1"}),
               ElementsAre("re:.*vision\\..*"));
@@ -182,9 +182,9 @@ TEST(ModuleExpressions, AreFewAndMatchNothingElse) {
       ElementsAre("*layers.1.*", "*tower", "*tower.*"));
 }
 
-// vLLM does not count heads as linear layers, and creates one even if it is in
-// no file.
-TEST_F(ModuleLists, AHeadIsNamedWhereItIsQuantizedAndElseIgnored) {
+// The target "Linear" does not cover vLLM's output head, and vLLM creates a
+// head even if no file has one.
+TEST_F(ModuleLists, NamesTheHeadAsTargetOrAsIgnored) {
   Family f = Families().front();
   const auto q = Convert(f, {});
   EXPECT_EQ(q["ignore"], ModelJson({"re:.*lm_head$"}));
@@ -212,8 +212,9 @@ TEST_F(ModuleLists, AHeadIsNamedWhereItIsQuantizedAndElseIgnored) {
   EXPECT_EQ(Convert(f, {})["ignore"], ModelJson({"re:.*pred_layer\\..*"}));
 }
 
-// A block of 128 x 128 may span two parts of a fused module.
-TEST_F(ModuleLists, Fp8BlocksThatEnginesRefuseStayWithWhatIsFused) {
+// A block of 128 x 128 may span two parts of a fused module, which engines
+// refuse.
+TEST_F(ModuleLists, LeavesOutFusedModulesWhosePartsShareFp8Blocks) {
   const std::string l = "model.layers.0.", a = l + "self_attn.";
   const std::string m = l + "mlp.", e = m + "experts.",
                     s = m + "shared_experts.";
@@ -261,7 +262,7 @@ TEST_F(ModuleLists, Fp8BlocksThatEnginesRefuseStayWithWhatIsFused) {
   }
 }
 
-TEST_F(ModuleLists, Fp8OfExpertsNeedsScalesOfActivations) {
+TEST_F(ModuleLists, Fp8ExpertsNeedInputScales) {
   const std::string expert = "model.layers.0.mlp.experts.1.up_proj";
   WriteModel(dir_ / "m", LlamaConfig(),
              {{Bf16(expert + ".weight", {128, 128})}});
@@ -277,7 +278,7 @@ TEST_F(ModuleLists, Fp8OfExpertsNeedsScalesOfActivations) {
   }
   s.input_amax[expert] = 3;
   EXPECT_THAT(MakeConversionPlan(*model, s), IsOk());
-  // Engines run all experts of a layer in one way.
+  // Engines use one scheme for all experts of a layer.
   const std::string other = "model.layers.0.mlp.experts.0.up_proj";
   WriteModel(dir_ / "two", LlamaConfig(),
              {{Bf16(expert + ".weight", {128, 128}),

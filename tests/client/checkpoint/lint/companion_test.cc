@@ -1,5 +1,5 @@
-// Files beside the weights that are no fault, or a fault only by comparison
-// with the original.
+// Tests of lint on files beside the weights: some are no fault, others are a
+// fault only by comparison with the original.
 #include "client/checkpoint/lint/lint.h"
 #include "tests/client/checkpoint/fault.h"
 
@@ -16,7 +16,7 @@ class LintCompanionsTest : public testing::Test {
   TempDir dir_;
 };
 
-TEST_F(LintCompanionsTest, SpecialTokensAndTextsOfAnyKindAreNoFaults) {
+TEST_F(LintCompanionsTest, AcceptsSpecialTokensAndTextsOfAnyKind) {
   WritePlanted(At("q"), CleanOf(Base::kCompressedTensors));
   WriteFile(At("q/tokenizer.json"),
             R"({"added_tokens": [{"id": 16, "special": true}],
@@ -32,7 +32,7 @@ TEST_F(LintCompanionsTest, SpecialTokensAndTextsOfAnyKindAreNoFaults) {
   EXPECT_THAT(linted->notes, IsEmpty());
 }
 
-TEST_F(LintCompanionsTest, AnAdapterIsNoted) {
+TEST_F(LintCompanionsTest, NotesAnAdapter) {
   WritePlanted(At("q"), CleanOf(Base::kModelOpt));
   WriteFile(At("q/adapter_config.json"), R"({"peft_type": "LORA"})");
   const auto linted = Lint(*Model::Open(At("q")));
@@ -41,7 +41,7 @@ TEST_F(LintCompanionsTest, AnAdapterIsNoted) {
   EXPECT_THAT(linted->notes, ElementsAre(HasSubstr("adapter_config.json")));
 }
 
-TEST_F(LintCompanionsTest, ATokenizerThatTheOriginalHasIsMissed) {
+TEST_F(LintCompanionsTest, FindsThatTheOriginalsTokenizerIsMissing) {
   const Planted p = CleanOf(Base::kCompressedTensors);
   WritePlanted(At("q"), p);
   WritePlantedOriginal(At("o"), p);

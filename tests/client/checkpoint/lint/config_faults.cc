@@ -152,7 +152,8 @@ std::vector<Fault> ConfigFaults() {
        "missing in the list"},
       {"ignore-list", ct, Put("visual.blocks.0.attn.qkv.weight", {96, 32}),
        "missing in the list"},
-      // Names must match as a whole, and expressions from their start.
+      // Names must match as a whole, and expressions from the start of the
+      // name.
       {"ignore-list", ct,
        [](Planted& p) {
          const std::string name = "model.layers.0.self_attn.o_proj.weight";

@@ -15,7 +15,8 @@ void NoQuantizedWeight(Planted& p) {
   p.config.erase("quantization_config");
 }
 
-// Experts in one tensor, in ModelOpt's form, without ".weight".
+// Adds experts in one tensor without ".weight" in its name, as ModelOpt writes
+// them.
 void FusedExperts(Planted& p) {
   const std::string name = std::string(kExpertsOfLayer) + ".down_proj";
   p.tensors[name] = Coded(name, "U8", {2, 32, 64}, 2 * 32 * 64);
@@ -36,7 +37,7 @@ Plant Doubles(const char* dtype) {
   };
 }
 
-// Lists modules under the files' names.
+// Lists modules by the names in the file.
 void ExactNames(Planted& p) {
   Nest(p);
   p.config["quantization_config"]["ignore"] = {
@@ -66,7 +67,7 @@ void HeadOfNoTarget(Planted& p) {
   p.config["quantization_config"]["ignore"] = ModelJson::array();
 }
 
-// A stack of bf16 that is listed under the file's name.
+// Adds a bf16 stack and lists it by its name in the file.
 void StackByItsName(Planted& p) {
   const std::string name = std::string(kExpertsOfLayer) + ".gate_up_proj";
   p.tensors[name] = Bf16(name, {2, 64, 128});
@@ -74,7 +75,7 @@ void StackByItsName(Planted& p) {
   p.config["num_local_experts"] = 2;
 }
 
-// One scale for each weight and one for each token.
+// Adds an expert with one scale for its weight and one input scale per token.
 void ExpertsByTokens(Planted& p) {
   const std::string module = std::string(kExpertsOfLayer) + ".0.down_proj";
   for (const char* end : {".weight", ".weight_scale"}) {
@@ -90,14 +91,13 @@ void ExpertsByTokens(Planted& p) {
                                    {"dynamic", true}};
 }
 
-// A second group that lists only the members' names.
+// Adds a second group that lists only the names of the members of a fused
+// module.
 void GroupOfMembers(Planted& p) {
   ModelJson& groups = p.config["quantization_config"]["config_groups"];
   groups["other"] = groups["group_0"];
   groups["other"]["targets"] = {kQ, kK, kV};
 }
-
-// Scales under the name of DeepSeek's own program.
 
 }  // namespace
 

@@ -14,7 +14,7 @@ void Label(Planted* p, const std::string& text) {
   std::memcpy(t.bytes.data(), text.data(), text.size());
 }
 
-// A fault of ComfyUI's text, given the formats of modules.
+// Returns a fault of "_quantization_metadata" with these formats of modules.
 Fault SaidFault(const std::vector<std::pair<std::string, const char*>>& layers,
                 const char* says) {
   ModelJson text = {{"format_version", "1.0"}, {"layers", ModelJson::object()}};
@@ -117,7 +117,8 @@ std::vector<Fault> LayoutFaults() {
        Put("model.layers.0.mlp.up_proj.weight_quantizer._amax", {1}),
        "it is a leftover of ModelOpt's calibration"},
       {"label", Base::kComfy, Erase(kQ + ".comfy_quant"), "no comfy_quant"},
-      // By scales that only ComfyUI's files have in that form.
+      // Without a label, swizzled and padded scales show that the file is
+      // ComfyUI's.
       {"label", Base::kComfy,
        [](Planted& p) {
          for (const std::string& module : {kQ, kK, kV}) {

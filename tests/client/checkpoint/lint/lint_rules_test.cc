@@ -1,5 +1,5 @@
-// Every rule of lint finds the faults planted for it, and nothing in the clean
-// models.
+// Tests that every rule of lint finds the faults planted for it, and nothing in
+// the clean models.
 #include <set>
 
 #include "client/checkpoint/lint/lint.h"
@@ -14,7 +14,8 @@ class LintRulesTest : public testing::Test {
  protected:
   std::string At(std::string_view name) const { return dir_ / name; }
 
-  // The broken rules, with place and reason.
+  // Plants a fault and returns the broken rules, each with its location and
+  // reason.
   std::string Lints(const Fault& c) {
     Planted p = CleanOf(c.base);
     if (c.plant) c.plant(p);
@@ -40,7 +41,7 @@ class LintRulesTest : public testing::Test {
   TempDir dir_;
 };
 
-TEST_F(LintRulesTest, NothingIsFoundInCleanModels) {
+TEST_F(LintRulesTest, FindsNothingInCleanModels) {
   for (const Base base : {Base::kCompressedTensors, Base::kModelOpt, Base::kFp8,
                           Base::kDeepSeek, Base::kComfy}) {
     EXPECT_EQ(Lints({"", base, {}, ""}), "");
@@ -51,7 +52,7 @@ TEST_F(LintRulesTest, NothingIsFoundInCleanModels) {
   }
 }
 
-TEST_F(LintRulesTest, ExpressionsThatHoldUnderEveryPrefixAreClean) {
+TEST_F(LintRulesTest, AcceptsExpressionsThatMatchUnderEveryPrefix) {
   EXPECT_EQ(Lints({"", Base::kCompressedTensors, Nest, ""}), "");
   const auto two_groups = [](Planted& p) {
     Nest(p);
@@ -62,8 +63,8 @@ TEST_F(LintRulesTest, ExpressionsThatHoldUnderEveryPrefixAreClean) {
   EXPECT_EQ(Lints({"", Base::kCompressedTensors, two_groups, ""}), "");
 }
 
-// A single scale can be of a row or of a square.
-TEST_F(LintRulesTest, OneRowOfOneScaleIsWhatTheConfigurationSays) {
+// A single scale of a single row can be a row scale or a block scale.
+TEST_F(LintRulesTest, ConfigurationDecidesWhatASingleScaleIs) {
   const auto one_row = [](Planted& p) {
     const std::string name = "model.layers.0.self_attn.one_proj.weight";
     p.tensors[name] = {name, "F8_E4M3", {1, 64}, std::vector<std::byte>(64)};
@@ -91,8 +92,8 @@ TEST_F(LintRulesTest, OneRowOfOneScaleIsWhatTheConfigurationSays) {
               testing::Not(HasSubstr("config-mismatch")));
 }
 
-// In DeepSeek's models it is the last member of a fused module.
-TEST_F(LintRulesTest, TheLastMemberMayEndWithinASquare) {
+// In DeepSeek's models kv_a_proj_with_mqa is the last member of a fused module.
+TEST_F(LintRulesTest, LastFusedMemberMayEndInsideABlock) {
   const auto last = [](Planted& p) {
     for (const char* end : {".weight", ".weight_scale_inv"}) {
       Rename(&p, kQ + end, std::string(kAttention) + "q_a_proj" + end);
@@ -108,7 +109,8 @@ TEST_F(LintRulesTest, TheLastMemberMayEndWithinASquare) {
   };
   EXPECT_THAT(Lints({"", Base::kDeepSeek, last, ""}),
               testing::Not(HasSubstr("fused-squares")));
-  // For an unknown model the fusion is only guessed, so it is no fault.
+  // For an unknown model the fusion is only a guess, so a partial block is not
+  // a fault.
   const auto guessed = [&](Planted& p) {
     last(p);
     p.config["model_type"] = "odd";
@@ -138,12 +140,12 @@ TEST_F(LintRulesTest, EveryRuleFindsItsFaults) {
   }
   std::set<std::string_view> rules;
   for (const LintRule& rule : LintRules()) {
-    EXPECT_TRUE(rules.insert(rule.id).second) << rule.id << " is there twice";
+    EXPECT_TRUE(rules.insert(rule.id).second) << rule.id << " is listed twice";
     EXPECT_EQ(seen.count(rule.id), 1u) << rule.id << " has no planted fault";
     EXPECT_THAT(std::string(rule.thread), HasSubstr("#"));
   }
   for (const std::string_view rule : seen) {
-    EXPECT_EQ(rules.count(rule), 1u) << rule << " is in no table";
+    EXPECT_EQ(rules.count(rule), 1u) << rule << " is not a rule of lint";
   }
 }
 

@@ -1,4 +1,5 @@
-// What lint examines, how much of it, and how it reports many faults.
+// Tests of what lint examines, how many rows of it, and how it reports many
+// faults.
 #include "client/checkpoint/lint/lint.h"
 
 #include "client/checkpoint/architecture.h"
@@ -22,11 +23,12 @@ class LintTest : public testing::Test {
   TempDir dir_;
 };
 
-TEST_F(LintTest, ManyFaultsOfARuleAreOneFinding) {
+TEST_F(LintTest, MergesManyFaultsOfARule) {
   Findings findings;
   for (int i = 0; i < 10000; ++i) {
     findings.Add("bad-scale", fmt::format("model.layers.{}.x", i), "it is 0");
-    // Two rules may find the same fault of a module.
+    // Two checks of a rule may find a fault in the same module, which counts
+    // once.
     findings.Add("bad-scale", fmt::format("model.layers.{}.x", i), "again");
     findings.Add("config", "config.json", "a key", fmt::format("{}", i));
   }
@@ -38,7 +40,7 @@ TEST_F(LintTest, ManyFaultsOfARuleAreOneFinding) {
   EXPECT_EQ(keys, 10000u);
 }
 
-TEST_F(LintTest, TellsHowMuchWasComparedWithTheOriginal) {
+TEST_F(LintTest, ReportsHowMuchWasCompared) {
   const Planted p = Clean(Nvfp4Names::kCompressedTensors);
   const Model model = WritePlanted(At("q"), p);
   const Model original = WritePlantedOriginal(At("o"), p);
@@ -51,8 +53,8 @@ TEST_F(LintTest, TellsHowMuchWasComparedWithTheOriginal) {
   EXPECT_EQ(linted->share, 1);
 }
 
-// The two models, in the argument order of another program.
-TEST_F(LintTest, SwappedModelsAreToldByName) {
+// Some programs take the two models in the opposite order.
+TEST_F(LintTest, RecognizesSwappedModels) {
   const Planted p = Clean(Nvfp4Names::kCompressedTensors);
   const Model model = WritePlanted(At("q"), p);
   const Model original = WritePlantedOriginal(At("o"), p);
@@ -65,7 +67,7 @@ TEST_F(LintTest, SwappedModelsAreToldByName) {
                 " has 3: did you swap the two models?");
 }
 
-TEST_F(LintTest, StackedExpertsAreComparedOneByOne) {
+TEST_F(LintTest, ComparesStackedExpertsOneByOne) {
   MadeStack stack;
   const std::string name = MadeStack::kName;
   std::vector<std::byte>& blocks = stack.blocks;
@@ -84,7 +86,7 @@ TEST_F(LintTest, StackedExpertsAreComparedOneByOne) {
     EXPECT_NE(f.rule, "no-counterpart") << f.text;
     EXPECT_NE(f.rule, "dead-weight") << f.text;
   }
-  // A row of the last expert.
+  // Spoils a row of the last expert.
   for (size_t i = blocks.size() - 32; i < blocks.size(); ++i) {
     blocks[i] ^= std::byte{0x88};
   }
@@ -99,7 +101,7 @@ TEST_F(LintTest, StackedExpertsAreComparedOneByOne) {
     EXPECT_THAT(f.text, Not(HasSubstr("experts")));
   }
   EXPECT_TRUE(found);
-  // If several are wrong, the worst is shown.
+  // If several experts are wrong, the worst one is shown.
   for (size_t i = 0; i < 32; ++i) blocks[i] ^= std::byte{0x88};
   const auto several = Lint(write(), &original);
   ASSERT_THAT(several, IsOk());
@@ -111,7 +113,7 @@ TEST_F(LintTest, StackedExpertsAreComparedOneByOne) {
       1);
 }
 
-TEST_F(LintTest, AllRowsOfSmallModelsAreLookedAtAndABoundedShareOfLargeOnes) {
+TEST_F(LintTest, ExaminesAllRowsOfSmallModelsAndSomeOfLargeOnes) {
   WriteLlama(At("m"));
   const RowSample all(*Model::Open(At("m")));
   EXPECT_EQ(all.share(), 1);
@@ -142,7 +144,7 @@ TEST_F(LintTest, AllRowsOfSmallModelsAreLookedAtAndABoundedShareOfLargeOnes) {
   for (const auto& run : some.Of(4096, 4096, 32)) EXPECT_EQ(run.count, 32);
 }
 
-TEST_F(LintTest, ListsAreReadAsEnginesReadThem) {
+TEST_F(LintTest, ReadsListsLikeEngines) {
   using Rule = ModuleList::Rule;
   const std::string down = "model.layers.1.mlp.down_proj";
   struct Case {
@@ -186,8 +188,8 @@ TEST_F(LintTest, ListsAreReadAsEnginesReadThem) {
   EXPECT_TRUE(ModuleList(&text, Rule::kGlobs).empty());
 }
 
-// Python writes them, and transformers reads them.
-TEST_F(LintTest, InfinitiesOfAConfigurationAreNoFault) {
+// Python writes infinities into JSON, and transformers reads them.
+TEST_F(LintTest, AcceptsInfinitiesInAConfiguration) {
   WritePlanted(At("q"), Clean(Nvfp4Names::kCompressedTensors));
   const std::string path = At("q/config.json");
   WriteFile(path,
@@ -201,7 +203,7 @@ TEST_F(LintTest, InfinitiesOfAConfigurationAreNoFault) {
   EXPECT_THAT(linted->findings, IsEmpty());
 }
 
-TEST_F(LintTest, ComfysTextForAllLayersStandsForLabels) {
+TEST_F(LintTest, AcceptsComfyMetadataInsteadOfLabels) {
   WritePlanted(At("q"), CleanOf(Base::kComfy));
   ModelJson text = {{"layers", ModelJson::object()}};
   for (const std::string& module : {kQ, kK, kV}) {
@@ -216,8 +218,8 @@ TEST_F(LintTest, ComfysTextForAllLayersStandsForLabels) {
   EXPECT_EQ(linted->weights, 3u);
 }
 
-// A file without a configuration, with FP8 beside NVFP4.
-TEST_F(LintTest, WhatComfyLabelsNeedsNoConfiguration) {
+// The model is one file with FP8 beside NVFP4, and has no config.json.
+TEST_F(LintTest, AcceptsComfyLabelsWithoutAConfiguration) {
   Planted p = CleanOf(Base::kComfy);
   const std::string fp8 = kV + ".weight";
   p.tensors = CleanOf(Base::kFp8).tensors;
@@ -239,7 +241,7 @@ TEST_F(LintTest, WhatComfyLabelsNeedsNoConfiguration) {
   EXPECT_EQ(linted->weights, 3u);
 }
 
-TEST_F(LintTest, AHeadThatWasQuantizedMayBeTheEmbeddings) {
+TEST_F(LintTest, AcceptsAQuantizedHeadTiedToTheEmbeddings) {
   Planted p = Clean(Nvfp4Names::kCompressedTensors);
   p.config["tie_word_embeddings"] = true;
   p.tensors.erase("lm_head.weight");
@@ -256,15 +258,15 @@ TEST_F(LintTest, AHeadThatWasQuantizedMayBeTheEmbeddings) {
   }
 }
 
-// Oddities that the original has, too, are not faults of the conversion.
-TEST_F(LintTest, WeightsOfZerosAreNoFaultBesideTheirOriginal) {
+// Zeros that the original has, too, are not a fault of the conversion.
+TEST_F(LintTest, AcceptsZeroWeightsThatTheOriginalHas) {
   for (const Nvfp4Names names :
        {Nvfp4Names::kCompressedTensors, Nvfp4Names::kModelOpt}) {
     Planted p = Clean(names);
     const bool ct = names == Nvfp4Names::kCompressedTensors;
     const std::string v = std::string(kAttention) + "v_proj.weight";
     for (std::byte& b : p.part(v + (ct ? "_packed" : "")).bytes) b = {};
-    // In the form of compressed-tensors, and of ModelOpt.
+    // Scales of zeros as compressed-tensors and as ModelOpt write them.
     for (std::byte& b : p.part(v + "_scale").bytes) {
       b = ct ? std::byte{0x08} : std::byte{0x38};
     }
@@ -285,7 +287,7 @@ TEST_F(LintTest, WeightsOfZerosAreNoFaultBesideTheirOriginal) {
   }
 }
 
-TEST_F(LintTest, FilesOfOtherProgramsBesideAModelAreNoFault) {
+TEST_F(LintTest, AcceptsFilesOfOtherPrograms) {
   WritePlanted(At("q"), Clean(Nvfp4Names::kCompressedTensors));
   WriteSafetensors(At("q/adapter_model.safetensors"),
                    {Bf16("base.lora_A.weight", {2, 64})});
@@ -300,8 +302,8 @@ TEST_F(LintTest, FilesOfOtherProgramsBesideAModelAreNoFault) {
   EXPECT_THAT(linted->findings, IsEmpty());
 }
 
-// ComfyUI fuses nothing and takes experts as they are.
-TEST_F(LintTest, WhatComfyLeavesAsItIsIsNoFault) {
+// ComfyUI fuses no modules and loads stacked experts in bf16.
+TEST_F(LintTest, AcceptsPlainModulesInComfyModels) {
   Planted p = CleanOf(Base::kComfy);
   for (const char* end :
        {"weight", "weight_scale", "weight_scale_2", "comfy_quant"}) {
@@ -321,7 +323,7 @@ TEST_F(LintTest, WhatComfyLeavesAsItIsIsNoFault) {
 }
 
 // A missing label is reported once, without further findings.
-TEST_F(LintTest, AMissingLabelHasNoConsequences) {
+TEST_F(LintTest, ReportsAMissingLabelOnce) {
   Planted p = CleanOf(Base::kComfy);
   p.tensors.erase(std::string(kAttention) + "q_proj.comfy_quant");
   const Model original = WritePlantedOriginal(At("o"), p);
@@ -331,14 +333,15 @@ TEST_F(LintTest, AMissingLabelHasNoConsequences) {
   EXPECT_EQ(linted->findings.front().rule, "label");
 }
 
-// Codes that are not the nearest ones are legitimate, and reported.
-TEST_F(LintTest, CodesOfErrorFeedbackAreToldAndNoFault) {
+// Error feedback yields codes that are not the nearest ones. They are counted,
+// but are not a fault.
+TEST_F(LintTest, CountsCodesThatAreNotTheNearest) {
   Planted p = Clean(Nvfp4Names::kCompressedTensors);
   std::mt19937 random(3);
   for (WrittenTensor& t : p.original) {
     if (!t.name.ends_with("_proj.weight")) continue;
     for (size_t i = 0; i + 1 < t.bytes.size(); i += 2) {
-      // By up to one step of four bits, a third of the number.
+      // Moves the number by up to 35 %, about one step of four bits.
       uint16_t bits = 0;
       std::memcpy(&bits, t.bytes.data() + i, 2);
       const float x = oracle::ElementValue(oracle::Element::kBF16, bits);
@@ -358,8 +361,8 @@ TEST_F(LintTest, CodesOfErrorFeedbackAreToldAndNoFault) {
   EXPECT_EQ(linted->not_nearest, 3u);
 }
 
-// Layers that differ by design are not a fault.
-TEST_F(LintTest, DenseLayersBeforeSparseOnesAreClean) {
+// Layers may differ by design: the first is dense, and the last is an MTP head.
+TEST_F(LintTest, AcceptsDenseLayersBeforeSparseOnes) {
   std::vector<WrittenTensor> tensors = {
       Bf16("model.embed_tokens.weight", {16, 64}),
       Bf16("model.norm.weight", {64}), Bf16("lm_head.weight", {16, 64})};

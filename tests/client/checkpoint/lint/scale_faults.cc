@@ -100,7 +100,7 @@ std::vector<Fault> ScaleFaults() {
          t.bytes = FloatBytes({0.001f, 0.001f});
        },
        "has 2 numbers, but engines expect one"},
-      // 2688 divided by any of them is not a bf16 number.
+      // The quotient of 2688 and any of these numbers is not a bf16 number.
       {"input-scale", ct,
        [](Planted& p) {
          float amax = 4.5f;

@@ -150,14 +150,14 @@ std::vector<Fault> OriginalFaults() {
          std::rotate(scales.begin(), scales.begin() + 37, scales.end());
        },
        "q_proj: its error is", true},
-      // One row among many.
+      // A fault in one row among many.
       {"not-the-original", ct,
        [](Planted& p) {
          auto& codes = p.part(kQ + ".weight_packed").bytes;
          for (size_t i = 30 * 32; i < 31 * 32; ++i) codes[i] ^= std::byte{0x88};
        },
        "1 of the 32 rows examined are mostly error (row 30)", true},
-      // Scales that are off by less than the noise of four bits.
+      // Scales whose error is smaller than the rounding error of four bits.
       {"not-the-original", ct, Set(kQ + ".weight_global_scale", 2688 / 0.525f),
        "its numbers are 1.05 times as large", true},
       {"not-the-original", Base::kFp8,
@@ -171,7 +171,7 @@ std::vector<Fault> OriginalFaults() {
          p.part(kQ + ".weight_scale").bytes[17 * 4 + 3] ^= std::byte{0x08};
        },
        "1 of the 128 scales examined (for row 17, columns 48 to 63)", true},
-      // Single bits.
+      // Faults of a single bit.
       {"not-the-original", ct,
        [](Planted& p) {
          // The first 2 becomes -2, or the reverse.
@@ -189,7 +189,7 @@ std::vector<Fault> OriginalFaults() {
          codes[3 * 64 + 6] = std::byte{0x58};
        },
        "2 of the 2048 codes examined (the first is in row 3, column 5)", true},
-      // Codes rounded to four bits, with scales of eight.
+      // FP8 codes with only four bits of information.
       {"not-the-original", Base::kFp8,
        [](Planted& p) {
          for (std::byte& b : p.part(kQ + ".weight").bytes) {
@@ -221,7 +221,7 @@ std::vector<Fault> OriginalFaults() {
          for (size_t i = 0; i < bytes.size(); i += 2) bytes[i] ^= std::byte{1};
        },
        "it is not quantized, but its error is", true},
-      // Nothing says whether it is tied.
+      // Neither file states whether the head is tied.
       {"no-counterpart", ct,
        [](Planted& p) {
          p.tensors.erase("lm_head.weight");

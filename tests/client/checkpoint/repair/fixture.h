@@ -1,4 +1,4 @@
-// Mends models and examines the results.
+// Repairs models and examines the results.
 #ifndef QUANTD_TESTS_CLIENT_CHECKPOINT_REPAIR_FIXTURE_H_
 #define QUANTD_TESTS_CLIENT_CHECKPOINT_REPAIR_FIXTURE_H_
 
@@ -30,7 +30,7 @@ class RepairTest : public testing::Test {
     std::vector<FittedWeight> fitted;
     std::vector<Finding> left;
   };
-  // Repairs into "mended".
+  // Repairs `model` and writes the result to "mended".
   Outcome Mended(const Model& model, const Model* original = nullptr,
                  Dialect dialect = Dialect::kNone) {
     std::filesystem::remove_all(At("mended"));
@@ -53,7 +53,7 @@ class RepairTest : public testing::Test {
     out.left = left->findings;
     return out;
   }
-  // The least ratio of "mended" compared with the clean model.
+  // Returns the lowest SQNR of "mended" compared with the clean model, in dB.
   double LeastDb(const std::string& clean) const {
     const auto a = Model::Open(clean);
     const auto b = Model::Open(At("mended"));

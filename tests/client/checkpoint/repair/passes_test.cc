@@ -1,4 +1,4 @@
-// Faults that hide others, and repairs that must not claim too much.
+// Tests of repairs in several passes, for faults that hide others.
 #include <algorithm>
 
 #include "tests/client/checkpoint/fault.h"
@@ -38,7 +38,7 @@ void SwapHalves(Planted* p) {
   }
 }
 
-TEST_F(RepairPassesTest, MendsFaultsThatOthersHid) {
+TEST_F(RepairPassesTest, RepairsFaultsHiddenByOthers) {
   Planted p = Clean(kCt);
   WritePlanted(At("clean"), p);
   const Model original = WritePlantedOriginal(At("o"), p);
@@ -55,7 +55,7 @@ TEST_F(RepairPassesTest, MendsFaultsThatOthersHid) {
   for (const Repaired& r : out.repairs) rules.insert(r.rule);
   EXPECT_THAT(rules, ElementsAre("config", "ignore-list", "nibble-order",
                                  "swizzled-scales", "wrapped-names"));
-  // There is nothing to find without the original, either.
+  // Lint without the original finds nothing, either.
   const auto alone = Lint(*Model::Open(At("mended")));
   ASSERT_THAT(alone, IsOk());
   EXPECT_THAT(alone->findings, IsEmpty());
@@ -93,7 +93,7 @@ TEST_F(RepairPassesTest, SaysWhenActivationsAreNoLongerQuantized) {
 }
 
 // Only the original shows whether weights are transformed.
-TEST_F(RepairPassesTest, TransformsGoOnlyWhereTheOriginalShowsThatNoneAre) {
+TEST_F(RepairPassesTest, RemovesTransformConfigOnlyIfWeightsAreNotTransformed) {
   Planted p = Clean(kCt);
   Planted turned = Clean(kCt);
   Rotate(&turned);
@@ -115,7 +115,7 @@ TEST_F(RepairPassesTest, TransformsGoOnlyWhereTheOriginalShowsThatNoneAre) {
   }
 }
 
-TEST_F(RepairPassesTest, HalvesOfStackedExpertsAreSwapped) {
+TEST_F(RepairPassesTest, SwapsTheNibblesOfStackedExperts) {
   MadeStack stack;
   stack.WriteOriginal(At("o"));
   const auto clean = stack.blocks;
@@ -136,8 +136,8 @@ TEST_F(RepairPassesTest, HalvesOfStackedExpertsAreSwapped) {
   EXPECT_TRUE(bytes == clean);
 }
 
-// A wrong text for all layers is replaced by a label for each.
-TEST_F(RepairPassesTest, ComfysTextThatIsWrongBecomesLabels) {
+// Wrong metadata for all layers is replaced by a label tensor for each layer.
+TEST_F(RepairPassesTest, ReplacesWrongComfyMetadataByLabels) {
   for (const char* text : {"{", R"({"layers": {}})",
                            R"({"layers": {"x": {"format": "nvfp4"}}})"}) {
     Planted p = CleanOf(Base::kComfy);
@@ -159,7 +159,7 @@ TEST_F(RepairPassesTest, ComfysTextThatIsWrongBecomesLabels) {
   }
 }
 
-TEST_F(RepairPassesTest, WhatNoWeightHasGoesFromTheConfiguration) {
+TEST_F(RepairPassesTest, RemovesUnusedPartsOfTheConfiguration) {
   Planted p = Clean(kCt);
   p.config["quantization_config"]["sparsity_config"] = {
       {"format", "sparse-24-bitmask"}};
@@ -169,7 +169,7 @@ TEST_F(RepairPassesTest, WhatNoWeightHasGoesFromTheConfiguration) {
   ASSERT_THAT(mended, IsOk());
   EXPECT_FALSE(
       mended->config()["quantization_config"].contains("sparsity_config"));
-  // All of it is removed if no weight is quantized.
+  // The whole quantization_config is removed if no weight is quantized.
   for (const std::string& module : {kQ, kK, kV}) Plain(module)(p);
   WritePlanted(At("q"), p);
   WriteFile(At("q/hf_quant_config.json"),
@@ -185,7 +185,7 @@ TEST_F(RepairPassesTest, WhatNoWeightHasGoesFromTheConfiguration) {
   EXPECT_TRUE(std::filesystem::exists(At("mended/tokenizer.json")));
 }
 
-TEST_F(RepairPassesTest, GlobalScalesThatAreTheLargestWeightsAreNotInverted) {
+TEST_F(RepairPassesTest, RepairsGlobalScalesThatAreTheAmax) {
   for (const Nvfp4Names names : {kCt, kMo}) {
     Planted p = Clean(names);
     WritePlanted(At("clean"), p);
@@ -205,7 +205,7 @@ TEST_F(RepairPassesTest, GlobalScalesThatAreTheLargestWeightsAreNotInverted) {
   }
 }
 
-TEST_F(RepairPassesTest, StacksHaveTheMethodOfGptOss) {
+TEST_F(RepairPassesTest, SetsTheQuantMethodOfGptOssStacks) {
   MadeStack stack;
   stack.Write(At("q"));
   ModelJson config = ModelJson::parse(ReadFile(At("q/config.json")));
@@ -220,7 +220,7 @@ TEST_F(RepairPassesTest, StacksHaveTheMethodOfGptOss) {
   }
 }
 
-TEST_F(RepairPassesTest, FilesAreSaidToBePyTorchs) {
+TEST_F(RepairPassesTest, SetsTheFormatMetadataToPt) {
   WritePlanted(At("q"), Clean(kCt));
   PutMetadata(At("q"), {{"format", "np"}, {"made", "by hand"}});
   const Outcome out = Mended(*Model::Open(At("q")));
@@ -232,8 +232,8 @@ TEST_F(RepairPassesTest, FilesAreSaidToBePyTorchs) {
   EXPECT_EQ(metadata.at("made"), "by hand");
 }
 
-// Recognized by their scales, without a configuration and labels.
-TEST_F(RepairPassesTest, LabelsOfAllLayersComeBack) {
+// Without configuration and labels, the layers are recognized by their scales.
+TEST_F(RepairPassesTest, RestoresTheLabelsOfAllLayers) {
   Planted p = CleanOf(Base::kComfy);
   WritePlanted(At("clean"), p);
   const Model original = WritePlantedOriginal(At("o"), p);
@@ -249,7 +249,7 @@ TEST_F(RepairPassesTest, LabelsOfAllLayersComeBack) {
   }
 }
 
-TEST_F(RepairPassesTest, ABlockOfZerosNeedsNoScale) {
+TEST_F(RepairPassesTest, ReplacesTheNaNScaleOfAZeroBlock) {
   for (const Nvfp4Names names : {kCt, kMo}) {
     Planted p = Clean(names);
     auto& scales = p.part(kQ + ".weight_scale").bytes;
@@ -267,7 +267,7 @@ TEST_F(RepairPassesTest, ABlockOfZerosNeedsNoScale) {
     ASSERT_THAT(mended->Read(t, 0, absl::MakeSpan(there)), IsOk());
     scales[2] = std::byte{0x38};
     EXPECT_TRUE(there == scales);
-    // What was lost is not guessed.
+    // The NaN scale of a block with other numbers is not guessed.
     scales[8] = std::byte{0x7F};
     const Outcome out = Mended(WritePlanted(At("q"), p));
     EXPECT_THAT(out.repairs, IsEmpty());

@@ -1,5 +1,5 @@
-// Repaired models: what lint found is gone, the numbers are unchanged, and
-// fitting scales costs what a comparison finds.
+// Tests of repaired models: the findings of lint are gone, the decoded numbers
+// are unchanged, and fitting scales costs as much SQNR as reported.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -20,7 +20,7 @@ using testing::Not;
 using testing::SizeIs;
 using testing::UnorderedElementsAre;
 
-TEST_F(RepairTest, NothingIsDoneToAModelWithoutFaults) {
+TEST_F(RepairTest, DoesNothingToAModelWithoutFaults) {
   for (const Nvfp4Names names : {kCt, kMo}) {
     const auto plan = PlanRepair(WritePlanted(At("q"), Clean(names)), nullptr,
                                  Dialect::kNone);
@@ -29,7 +29,7 @@ TEST_F(RepairTest, NothingIsDoneToAModelWithoutFaults) {
   }
 }
 
-TEST_F(RepairTest, MendsLosslesslyWherePossible) {
+TEST_F(RepairTest, RepairsLosslesslyWherePossible) {
   struct Case {
     const char* rule;
     Nvfp4Names names;
@@ -123,16 +123,16 @@ TEST_F(RepairTest, MendsLosslesslyWherePossible) {
     EXPECT_EQ(out.plan.repairs.front().rule, c.rule);
     for (const Finding& f : out.left) ADD_FAILURE() << f.rule << ": " << f.text;
     EXPECT_THAT(out.fitted, IsEmpty());
-    // A reciprocal is rounded once; everything else is unchanged.
+    // A reciprocal is rounded once. All other numbers are unchanged.
     EXPECT_GT(LeastDb(At("clean")), 130);
   }
 }
 
-TEST_F(RepairTest, FittingScalesCostsWhatItSays) {
+TEST_F(RepairTest, FittingScalesCostsTheReportedSqnr) {
   for (const Nvfp4Names names : {kCt, kMo}) {
     Planted p = Clean(names);
-    // Three amaxes: that of k is half as large, without loss; that of v a
-    // third.
+    // The three fused weights have different amaxes. Half the amax, for k,
+    // costs nothing; a third, for v, rounds scales.
     const bool ct = names == kCt;
     const std::string global = ct ? ".weight_global_scale" : ".weight_scale_2";
     const auto set = [&](const std::string& module, float amax) {
@@ -174,9 +174,10 @@ TEST_F(RepairTest, FittingScalesCostsWhatItSays) {
   }
 }
 
-// Then the scales are no longer those by which the codes were made, and this is
-// recorded.
-TEST_F(RepairTest, FittedScalesAreThoseOfTheOriginal) {
+// The original's v has a third of the values, as the global scale states.
+// Fitting rounds some block scales, and lint finds no difference from the
+// original.
+TEST_F(RepairTest, FittedScalesMatchTheOriginal) {
   Planted p = Clean(kCt);
   const std::string v = std::string(kAttention) + "v_proj";
   p.part(v + ".weight_global_scale").bytes = FloatBytes({2688 / (0.5f / 3)});
@@ -199,7 +200,7 @@ TEST_F(RepairTest, FittedScalesAreThoseOfTheOriginal) {
   EXPECT_THAT(out.left, IsEmpty());
 }
 
-TEST_F(RepairTest, WeightsOfZerosThatBecameNaNAreZeroAgain) {
+TEST_F(RepairTest, RestoresZeroWeightsThatBecameNaN) {
   Planted p = Clean(kMo);
   auto& scales = p.part(kQ + ".weight_scale").bytes;
   std::fill(scales.begin(), scales.end(), std::byte{0xFF});
@@ -207,7 +208,7 @@ TEST_F(RepairTest, WeightsOfZerosThatBecameNaNAreZeroAgain) {
   std::fill(codes.begin(), codes.end(), std::byte{0x77});
   p.part(kQ + ".weight_scale_2").bytes = FloatBytes({0});
   const Outcome out = Mended(WritePlanted(At("q"), p));
-  // Only the original tells whether they were zeros.
+  // Without the original, lint still reports the zero weight.
   std::vector<std::string_view> rules;
   for (const Finding& f : out.left) rules.push_back(f.rule);
   EXPECT_THAT(rules, UnorderedElementsAre("placeholder-scale", "dead-weight"));
@@ -221,8 +222,9 @@ TEST_F(RepairTest, WeightsOfZerosThatBecameNaNAreZeroAgain) {
                           [](std::byte b) { return b == std::byte{0}; }));
 }
 
-// FP8 and ComfyUI have other names, keys and labels.
-TEST_F(RepairTest, NamesKeysAndLabelsOfOtherDialectsAreMended) {
+// FP8 and ComfyUI models have other tensor names, configuration keys and
+// labels.
+TEST_F(RepairTest, RepairsNamesKeysAndLabelsOfOtherDialects) {
   struct Case {
     const char* rule;
     Base base;
@@ -257,12 +259,12 @@ TEST_F(RepairTest, NamesKeysAndLabelsOfOtherDialectsAreMended) {
     EXPECT_EQ(out.plan.repairs.front().rule, c.rule);
     for (const Finding& f : out.left) ADD_FAILURE() << f.rule << ": " << f.text;
     EXPECT_GT(LeastDb(At("clean")), 130);
-    // No configuration of another library.
+    // The repaired model has no configuration file of another library.
     EXPECT_FALSE(std::filesystem::exists(At("mended/hf_quant_config.json")));
   }
 }
 
-// A repair whose fault is found again did not work.
+// A repair is not reported if lint finds its fault again.
 TEST_F(RepairTest, ClaimsOnlyWhatALintNoLongerFinds) {
   Planted p = Clean(kCt);
   Plain(kQ)(p);
@@ -275,7 +277,8 @@ TEST_F(RepairTest, ClaimsOnlyWhatALintNoLongerFinds) {
   EXPECT_THAT(checkpoint::Mended(out.plan.repairs,
                                  {{"ignore-list", mended.front().where, ""}}),
               IsEmpty());
-  // A scale of inputs cannot be invented, and the model's keys stay.
+  // Neither a missing input scale nor a missing model_type can be restored
+  // without the original.
   Planted inputs = Clean(kMo);
   Inputs({0.001f, 0.001f})(inputs);
   inputs.config.erase("model_type");
@@ -285,7 +288,7 @@ TEST_F(RepairTest, ClaimsOnlyWhatALintNoLongerFinds) {
   EXPECT_THAT(plan->repairs, IsEmpty());
 }
 
-TEST_F(RepairTest, KeepsWhatTheConfigurationKnewBeside) {
+TEST_F(RepairTest, KeepsOtherKeysOfTheConfiguration) {
   Planted p = Clean(kCt);
   p.config["quantization_config"]["kv_cache_scheme"] = {{"num_bits", 8}};
   p.config["quantization_config"].erase("ignore");
@@ -298,8 +301,8 @@ TEST_F(RepairTest, KeepsWhatTheConfigurationKnewBeside) {
   EXPECT_EQ(mended->config()["hidden_size"], 64);
 }
 
-// Even if something else is where the original's file has an object.
-TEST_F(RepairTest, TakesTheKeysOfTheOriginal) {
+// This also holds if the model has a string where the original has an object.
+TEST_F(RepairTest, RestoresTheKeysOfTheOriginal) {
   Planted p = Clean(kCt);
   p.config["rope_scaling"] = {{"rope_type", "llama3"}, {"factor", 8.0}};
   const Model original = WritePlantedOriginal(At("o"), p);
@@ -343,8 +346,8 @@ TEST_F(RepairTest, InvertsScalesOfActivationsThatAreReciprocals) {
   EXPECT_THAT(*numbers, ElementsAre(1 / 500.0f));
 }
 
-// Newer files have positions in an object of another name.
-TEST_F(RepairTest, PutsKeysWhereTheModelsFileHasTheirKind) {
+// Newer files have rope_theta in the object rope_parameters.
+TEST_F(RepairTest, RestoresKeysInTheObjectThatTheModelUses) {
   Planted p = Clean(kCt);
   const Model original = WritePlantedOriginal(At("o"), p);
   p.config.erase("rope_theta");
@@ -353,7 +356,7 @@ TEST_F(RepairTest, PutsKeysWhereTheModelsFileHasTheirKind) {
   for (const Finding& f : out.left) ADD_FAILURE() << f.rule << ": " << f.text;
 }
 
-TEST_F(RepairTest, LeavesAndReportsWhatCannotBeMended) {
+TEST_F(RepairTest, ReportsFaultsThatItCannotRepair) {
   Planted p = Clean(kCt);
   p.tensors.erase(kQ + ".weight_scale");
   const Outcome out = Mended(WritePlanted(At("q"), p));
@@ -362,7 +365,7 @@ TEST_F(RepairTest, LeavesAndReportsWhatCannotBeMended) {
   EXPECT_EQ(out.left.front().rule, "missing-scale");
 }
 
-TEST_F(RepairTest, ScalesThatAreTurnedAreNotTakenAsTheyLie) {
+TEST_F(RepairTest, DoesNotUseTransposedScales) {
   Planted p = Clean(kCt);
   WrittenTensor& scales = p.tensors[kQ + ".weight_scale"];
   std::swap(scales.shape[0], scales.shape[1]);
@@ -371,12 +374,12 @@ TEST_F(RepairTest, ScalesThatAreTurnedAreNotTakenAsTheyLie) {
   EXPECT_THAT(out.left, Not(IsEmpty()));
 }
 
-TEST_F(RepairTest, AScaleIsInvertedOnlyIfThatMakesSense) {
-  // Its inverse is infinite.
+TEST_F(RepairTest, DoesNotInvertAScaleWithoutBenefit) {
+  // The reciprocal of this scale is infinite.
   Planted p = Clean(kCt);
   SetAll(".weight_global_scale", 7e-41f)(p);
   EXPECT_THAT(Mended(WritePlanted(At("q"), p)).plan.weights, IsEmpty());
-  // With scales this small another number would be just as wrong.
+  // With block scales this small, the reciprocal would be just as wrong.
   p = Clean(kCt);
   SetAll(".weight_global_scale", 0.5f)(p);
   Fill(kQ + ".weight_scale", 0x01)(p);

@@ -1,4 +1,4 @@
-"""A server that is killed after a number of calls."""
+"""A server that a test kills after a number of calls."""
 
 import pathlib
 import re
@@ -13,7 +13,7 @@ SHAPE = (16, 64)
 
 
 class Metered(Process):
-  """A server whose calls can be counted."""
+  """A server that counts its calls."""
 
   def __init__(self):
     super().__init__("--metrics-address", "127.0.0.1:0")
@@ -24,7 +24,7 @@ class Metered(Process):
     self.killed_after = None
 
   def calls(self):
-    """How many calls of Quantize it answered."""
+    """Returns the number of Quantize calls that it answered."""
     with urllib.request.urlopen(f"http://{self.metrics}/metrics", timeout=5) as page:
       text = page.read().decode()
     counts = re.findall(
@@ -32,12 +32,12 @@ class Metered(Process):
     return sum(map(int, counts))
 
   def kill_after(self, calls, how):
-    """Kills the server after that many calls."""
+    """Sends the signal `how` to the server after that many calls."""
     def watch():
       while self.process.poll() is None:
         try:
           answered = self.calls()
-        except OSError:  # it was stopped before
+        except OSError:  # it was already stopped
           return
         if answered >= calls:
           self.process.send_signal(how)

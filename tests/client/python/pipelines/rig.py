@@ -1,6 +1,7 @@
 """Two servers, and records with their quantized parts.
 
-Not in conftest.py: the tests beside this folder import theirs by that name.
+These fixtures are not in conftest.py, because the tests in the parent folder
+import their own fixtures under that name.
 """
 
 import hashlib
@@ -22,7 +23,7 @@ from servers import Process  # noqa: E402
 
 @pytest.fixture(autouse=True)
 def limit():
-  """No test hangs: an alarm ends it."""
+  """An alarm ends a test that hangs."""
   signal.alarm(int(os.environ.get("QUANTD_TEST_SECONDS", "150")))
   yield
   signal.alarm(0)
@@ -57,7 +58,7 @@ def records():
 
 @pytest.fixture(scope="session")
 def truth(q, records):
-  """Codes, scales and amax of every record, by direct calls."""
+  """Codes, scales and amax of every record, from direct calls."""
   made = []
   for x in records:
     t = q.quantize(x, "nvfp4", dtype="bf16")

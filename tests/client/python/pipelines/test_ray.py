@@ -1,4 +1,4 @@
-"""Ray Data with quantd.Quantize and real workers; a server dies meanwhile."""
+"""Tests of Ray Data with quantd.Quantize and real workers while a server dies."""
 
 import os
 import signal
@@ -38,14 +38,14 @@ def test_every_record_once(pair, records, truth, how):
       num_cpus=1).materialize()
   watch.join(30)
   assert b.killed_after is not None and b.killed_after < RECORDS / 2, (
-      "the server was not killed in the middle")
+      "the server was not killed in time")
   seen = {}
   for batch in out.iter_batches(batch_format="numpy", batch_size=1000):
     assert set(batch) == {"id", "codes", "scales", "amax"}
     rows = zip(batch["id"], batch["codes"], batch["scales"], batch["amax"],
                strict=True)
     for i, codes, scales, amax in rows:
-      assert i not in seen, f"record {i} came twice"
+      assert i not in seen, f"record {i} arrived twice"
       assert amax.dtype == np.float32 and codes.shape == (16, 32)
       seen[int(i)] = (codes.tobytes(), scales.tobytes(), amax.tobytes())
   assert sorted(seen) == list(range(RECORDS))
@@ -53,7 +53,7 @@ def test_every_record_once(pair, records, truth, how):
 
 
 def test_ragged_records_and_both_copies(q, server):
-  """Records of several shapes, and columns for all requested parts."""
+  """Records have several shapes, and all requested parts become columns."""
   made = quantd.Quantize(
       server, "nvfp4", column="x", keep=False, prefix="q_", usage="both",
       rht="columnwise", amax=True)

@@ -1,4 +1,4 @@
-"""DataFrames with the Spark example and real workers; a server dies meanwhile.
+"""Tests of the Spark example with real workers while a server dies.
 """
 
 import os
@@ -44,7 +44,7 @@ def test_every_record_once(session, pair, records, truth, how):
   rows = spark_frame.run(session, f"{a.address},{b.address}", records)
   watch.join(30)
   assert b.killed_after is not None and b.killed_after < RECORDS / 2, (
-      "the server was not killed in the middle")
+      "the server was not killed in time")
   assert sorted(row.id for row in rows) == list(range(RECORDS))
   wrong = [
       row.id for row in rows

@@ -1,4 +1,4 @@
-"""The weight sync example for PyTorch, with real torch."""
+"""Tests of the weight sync example with real PyTorch."""
 
 import signal
 
@@ -20,7 +20,7 @@ def bits(tensor):
 
 
 def state(seed=3):
-  """No two weights have the same amax, except siblings that share one."""
+  """Returns weights with different amaxes; only fused siblings share one."""
   tensors = torch_sync.model(seed).state_dict()
   for i, tensor in enumerate(tensors.values()):
     tensor.mul_(1 + i / 4)
@@ -44,8 +44,8 @@ CASES = [
 
 
 @pytest.mark.parametrize("name, dialect", CASES)
-def test_tensors_are_the_dialects(q, name, dialect):
-  """Names, types and bytes are those of direct calls with siblings fused."""
+def test_tensors_follow_the_dialect(q, name, dialect):
+  """Names, types and bytes equal those of direct calls with fused siblings."""
   tensors = state()
   out = sent(WeightSync(q, name, dialect=dialect), tensors)
   profile = {"modelopt": "modelopt@0.47"}.get(dialect, "compressed-tensors@0.20")
@@ -66,8 +66,8 @@ def test_tensors_are_the_dialects(q, name, dialect):
     assert (tuple(out[n].shape), bits(out[n])) == (shape, bits(x)), n
 
 
-def test_a_server_dies(pair, q):
-  """Every tensor arrives once and right, although half of the servers are lost.
+def test_no_tensor_is_lost_when_a_server_dies(pair, q):
+  """Every tensor arrives once and correctly although one of two servers dies.
   """
   a, b = pair
   values = np.random.default_rng(2).standard_normal((2000, 32, 64), np.float32)
@@ -78,7 +78,7 @@ def test_a_server_dies(pair, q):
     out = sent(WeightSync(two, dialect="modelopt", bucket_bytes=50000), tensors)
   watch.join(30)
   assert b.killed_after is not None and b.killed_after < 1000, (
-      "the server was not killed in the middle")
+      "the server was not killed in time")
   want = {}
   for name, x in tensors.items():
     t = q.quantize(x, "nvfp4", profile="modelopt@0.47")
@@ -95,7 +95,7 @@ def test_siblings_share_an_amax(q):
   assert scale["o_proj"] != scale["q_proj"] and scale["down_proj"] != scale["up_proj"]
 
 
-def test_unchanged_tensors_are_left_out(q):
+def test_unchanged_tensors_are_not_sent(q):
   sync, tensors = WeightSync(q, "nvfp4", dialect="modelopt"), state()
   everything = sent(sync, tensors)
   assert sent(sync, tensors) == {}
@@ -113,7 +113,7 @@ def test_unchanged_tensors_are_left_out(q):
   assert set(sent(sync, tensors)) == set(everything)
 
 
-def test_what_was_not_sent_comes_again(q):
+def test_unsent_buckets_are_sent_again(q):
   """A bucket counts as sent when the next one is requested."""
   sync = WeightSync(q, "nvfp4", dialect="modelopt", bucket_bytes=1)
   stream = sync.buckets(state())

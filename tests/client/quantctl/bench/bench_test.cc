@@ -1,4 +1,4 @@
-// quantctl bench: the pace of calls, and the command.
+// Tests of `quantctl bench`: the load generator, and the command.
 #include <signal.h>
 
 #include <atomic>
@@ -15,9 +15,9 @@ using quantctl::Load;
 using quantctl::RunLoad;
 using testing::HasSubstr;
 
-// One call of twenty pauses for 200 ms. Calls that were due meanwhile have
-// waited, which only an open loop measures.
-TEST(Load, WaitingCallsAreNotLeftOut) {
+// One of twenty calls takes 200 ms. Calls that are due meanwhile wait, and only
+// an open loop counts that wait.
+TEST(Load, OpenLoopCountsWaiting) {
   const auto median_us = [](double rate) {
     std::atomic<int> made = 0;
     const std::atomic<int> stop = 0;
@@ -40,7 +40,7 @@ TEST(Load, WaitingCallsAreNotLeftOut) {
   EXPECT_GE(median_us(100), 90'000);
 }
 
-TEST(Load, AClosedLoopEndsWithItsCallsOrItsTime) {
+TEST(Load, ClosedLoopEndsByCountOrTime) {
   std::atomic<int> now = 0;
   std::atomic<int> most = 0;
   const std::atomic<int> stop = 0;
@@ -65,7 +65,7 @@ TEST(Load, AClosedLoopEndsWithItsCallsOrItsTime) {
   EXPECT_LT(timed.good, 1'000'000);
 }
 
-TEST(Load, CountsWhatDidNotComeBackWell) {
+TEST(Load, CountsFailedCalls) {
   std::atomic<int> made = 0;
   const std::atomic<int> stop = 0;
   Load load;
@@ -91,7 +91,7 @@ TEST(Load, CountsWhatDidNotComeBackWell) {
   EXPECT_EQ(outcome.error.message(), "busy");
 }
 
-TEST(Load, SaysWhatWasNeverSent) {
+TEST(Load, CountsCallsThatWereNeverSent) {
   const std::atomic<int> stop = 0;
   Load load;
   load.rate = 1000;
@@ -108,7 +108,7 @@ TEST(Load, SaysWhatWasNeverSent) {
   EXPECT_EQ(outcome.nanoseconds.size(), 50);
 }
 
-TEST(Load, StopsWhenTold) {
+TEST(Load, StopsOnRequest) {
   const std::atomic<int> stop = SIGINT;
   EXPECT_EQ(RunLoad(
                 {}, [](int) { return absl::OkStatus(); }, stop)
@@ -116,7 +116,7 @@ TEST(Load, StopsWhenTold) {
             0);
 }
 
-TEST(Outcome, AQuantileIsTheLeastThatCoversItsPart) {
+TEST(Outcome, QuantileIsTheSmallestValueThatCoversItsShare) {
   quantctl::Outcome x;
   EXPECT_EQ(x.Quantile(0.5), 0);
   x.nanoseconds = {1, 2, 3, 4, 5, 6, 7, 8, 9, 100};
@@ -168,8 +168,8 @@ TEST_F(Cli, BenchMeasuresEveryMethod) {
   }
 }
 
-// A server that stops once calls are in flight.
-TEST_F(Cli, BenchTellsCallsThatFailed) {
+// The server stops once calls are in flight.
+TEST_F(Cli, BenchReportsFailedCalls) {
   Outcome run;
   for (int ms = 300; ms <= 5000 && run.code != 6; ms *= 4) {
     const pid_t pid = Start({"bench", "--sizes", "4KiB", "--seconds",
@@ -188,8 +188,8 @@ TEST_F(Cli, BenchTellsCallsThatFailed) {
   EXPECT_EQ(cell["failed"], cell["errors"]["DEADLINE_EXCEEDED"]);
 }
 
-// An interrupt before the first call leaves nothing to report.
-TEST_F(Cli, BenchEndsWithItsTableWhenInterrupted) {
+// After an interrupt before the first call there is nothing to report.
+TEST_F(Cli, BenchPrintsItsTableWhenInterrupted) {
   Outcome run;
   for (int ms = 500; ms <= 16'000 && run.out.empty(); ms *= 4) {
     const pid_t pid =

@@ -1,5 +1,5 @@
-// quantctl's verdicts on whole models: close enough to another, not quantized
-// at all, and which engines load it.
+// Tests of quantctl's verdicts on whole models: similar to another model, not
+// quantized, and which engines load it.
 #include <set>
 
 #include "client/checkpoint/report/verdict.h"
@@ -13,8 +13,9 @@ using testing::HasSubstr;
 
 class ModelVerdict : public Convert {};
 
-// Only what was run is recommended.
-TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
+// convert recommends only engines with which the model's class and format were
+// run.
+TEST_F(ModelVerdict, NextNamesOnlyEnginesThatWereRun) {
   const std::string names[] = {"vllm serve", "sglang", "from_pretrained",
                                "trtllm", "no engine was tested"};
   const auto next = [&](const char* dialect, const char* format,
@@ -52,7 +53,7 @@ TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
   config["architectures"] = {"Qwen3ForCausalLM"};
   WriteModel(Fresh("m"), config, shards);
   EXPECT_EQ(next("deepseek", "fp8_block"), both);
-  // SGLang derives its class from Llama's, which does not load such scales.
+  // SGLang derives this class from Llama's, which does not load such scales.
   config["architectures"] = {"MistralForCausalLM"};
   WriteModel(Fresh("m"), config, shards);
   EXPECT_EQ(next("deepseek", "fp8_block"), Named{"vllm serve"});
@@ -63,8 +64,8 @@ TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
             Named{"from_pretrained"});
   EXPECT_EQ(next("modelopt", "nvfp4", {"--include", "*_proj"}),
             Named{"no engine was tested"});
-  // A variant is requested by name, and a part of a pipeline through none of
-  // these classes.
+  // diffusers loads a variant by name, and no listed class loads a part of a
+  // pipeline.
   std::filesystem::remove_all(At("m"));
   std::filesystem::create_directories(At("m"));
   WriteFile(At("m/config.json"), LlamaConfig().dump());
@@ -74,7 +75,7 @@ TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
   WriteModel(Fresh("m"), {{"_class_name", "FluxTransformer2DModel"}},
              {{Bf16("transformer_blocks.0.attn.to_q.weight", {64, 64})}});
   EXPECT_EQ(next(ct, "nvfp4"), Named{"no engine was tested"});
-  // Layers of other names, draft heads, and no class at all.
+  // Layers with other names, draft heads, and models without a class.
   for (const char* name : {"model.layers.0.mamba.in_proj.weight",
                            "model.layers.0.residual_mlp.w1.weight", "fc.weight",
                            "module.model.layers.0.mlp.up_proj.weight",
@@ -92,7 +93,7 @@ TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
   nameless.erase("architectures");
   WriteModel(Fresh("m"), nameless, LlamaShards());
   EXPECT_EQ(next(ct, "nvfp4"), Named{"no engine was tested"});
-  // transformers misreads mixtures of experts.
+  // transformers misreads quantized mixtures of experts.
   config["model_type"] = "qwen3_moe";
   config["architectures"] = {"Qwen3MoeForCausalLM"};
   for (const char* leaf : {"gate_proj", "up_proj", "down_proj"}) {
@@ -111,7 +112,7 @@ TEST_F(ModelVerdict, NextNamesWhatWasRunAndNothingElse) {
   EXPECT_EQ(next(ct, "fp8_dynamic"), both);
 }
 
-TEST_F(ModelVerdict, EnginesAreToldInWordsThatThereAre) {
+TEST_F(ModelVerdict, EngineRunsNameExistingFormats) {
   const std::set<std::string_view> kinds = {"dense", "experts", "images",
                                             "encoder", "other"};
   const std::set<std::string_view> outcomes = {"ran", "loaded", "refused",
@@ -139,7 +140,7 @@ TEST_F(ModelVerdict, EnginesAreToldInWordsThatThereAre) {
   }
 }
 
-// The middle of the scale by which models are judged, for every format.
+// The usual SQNR, by which models are judged, holds for every format.
 TEST_F(ModelVerdict, FormatsGiveNormalNumbersTheirUsualDb) {
   using checkpoint::WeightFormat;
   const std::string name = "model.layers.0.mlp.down_proj.weight";
@@ -183,7 +184,8 @@ TEST_F(ModelVerdict, CompareTellsAnotherModelFromAQuantizedOne) {
             0);
   EXPECT_EQ(Run({"compare", At("m"), At("made"), "--fail-below", "21"}).code,
             8);
-  // Equal names and shapes, but one weight has other signs.
+  // The other model has the same names and shapes, but one weight with other
+  // signs.
   auto shards = LlamaShards();
   for (auto& shard : shards) {
     for (WrittenTensor& t : shard) {
@@ -203,7 +205,7 @@ TEST_F(ModelVerdict, CompareTellsAnotherModelFromAQuantizedOne) {
       ModelJson::parse(Run({"compare", At("other"), At("made"), "--json"}).out);
   EXPECT_EQ(json["exit_code"], 8);
   EXPECT_LT(json["sqnr_db"].get<double>(), 20.0);
-  // Between plain models, too, and in the other direction.
+  // The verdict is the same between plain models and in the other direction.
   const Outcome plain = Run({"compare", At("other"), At("m")});
   EXPECT_EQ(plain.code, 8);
   EXPECT_THAT(plain.out, HasSubstr("down_proj with -6.02 dB, where mxfp4, the "
@@ -220,7 +222,7 @@ TEST_F(ModelVerdict, CompareTellsAnotherModelFromAQuantizedOne) {
               HasSubstr("1 tensor of the first model was not compared"));
 }
 
-TEST_F(ModelVerdict, VerifyTakesScalesOfEveryNameAndInspectNamesWhatIsOdd) {
+TEST_F(ModelVerdict, VerifyAcceptsScaleNamesAndInspectNamesOddTensors) {
   WriteLlama(Fresh("m"));
   ASSERT_EQ(RunServed({"convert", At("m"), Fresh("made"), "--dialect",
                        "deepseek", "--format", "fp8_block"})
@@ -287,7 +289,7 @@ TEST_F(ModelVerdict, LintSaysThatAModelIsNotQuantized) {
   EXPECT_EQ(json["findings"][0]["rule"], "no-quantized-weight");
   EXPECT_EQ(json["next"][0], "no-quantized-weight: quantctl lint " +
                                  At("made") + " --original " + At("m"));
-  // Decoding and its report accept plain models without a fault.
+  // repair, decoding and report accept plain models without a finding.
   const Outcome repaired = Run({"repair", At("m"), Fresh("mended")});
   EXPECT_EQ(repaired.code, 0) << repaired.out;
 }

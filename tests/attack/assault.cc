@@ -9,8 +9,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Pause between attempts to connect, so that a server that refuses is not
-// mistaken for one that accepts slowly.
+// The pause between attempts to connect to a server that refuses.
 constexpr milliseconds kPause{50};
 
 }  // namespace
@@ -53,7 +52,8 @@ void Assault::OnBareConnections(int count,
 void Assault::Hold(Http2Peer& peer) const {
   while (!over() && peer.alive()) {
     peer.Pump(milliseconds(50));
-    // A peer that does not read does not notice the end either.
+    // Polls, because a peer that does not read does not notice the end of its
+    // connection.
     Sleep(milliseconds(10));
   }
 }

@@ -1,5 +1,5 @@
-// Common parts of all attacks: target and duration, and connections that are
-// renewed when the server ends them.
+// The common parts of all attacks: target, duration, and connections that are
+// replaced when the server ends them.
 #ifndef QUANTD_TESTS_ATTACK_ASSAULT_H_
 #define QUANTD_TESTS_ATTACK_ASSAULT_H_
 
@@ -29,16 +29,17 @@ class Assault {
   size_t largest_request() const { return largest_request_; }
   Clock::time_point end() const { return end_; }
   bool over() const { return Clock::now() >= end_; }
-  // Sleeps for that time or until the attack ends.
+  // Sleeps for `time` or until the attack ends.
   void Sleep(std::chrono::milliseconds time) const;
 
-  // Keeps `count` connections busy, each on a thread of its own: `life` runs on
-  // a new connection, and on another when it returns.
+  // Keeps `count` connections busy, each on its own thread. Each thread runs
+  // `life` on new connections, one after the other.
   void OnConnections(int count, const Habits& habits,
                      const std::function<void(Http2Peer&)>& life);
-  // Keeps connections busy that do not speak HTTP/2.
+  // Keeps connections busy in the same manner, without HTTP/2.
   void OnBareConnections(int count, const std::function<void(Socket&)>& life);
-  // Reads, if the habits allow it, while the connection and the attack last.
+  // Waits while the connection and the attack last, and reads if the habits
+  // allow it.
   void Hold(Http2Peer& peer) const;
 
   int connections() const { return connections_; }

@@ -1,7 +1,7 @@
-// Measures how each attack affects good clients: two that send 16 MiB at a time
-// and one that sends 4 KiB, during the attack and beside an honest load of as
-// many bytes from the attacker's address. The attacker has one core of the
-// machine.
+// Measures how each attack affects good clients: two with calls of 16 MiB and
+// one with calls of 4 KiB. They run during the attack, and beside well-behaved
+// clients that send as many bytes from the attacker's address. The attacker has
+// one core of the machine.
 //
 //   attack_bench [ATTACK...] [--seconds 5] [--budget 256MiB]
 //     [--ways edge,plain,mutual,stranger] [--flags=--queues,4] [--json FILE]
@@ -71,7 +71,7 @@ std::string Verdict(const Outcome& outcome) {
       "memory");
   if (outcome.crash == 0) {
     add(!outcome.probe, "probe");
-    add(!outcome.settled, "memory is lent");
+    add(!outcome.settled, "memory is not released");
     add(!outcome.accepts, "accepts nobody");
     add(outcome.exit_code != 0, "exit " + std::to_string(outcome.exit_code));
     add(outcome.stop_seconds > kDrainSeconds, "slow stop");
@@ -117,16 +117,17 @@ int main(int argc, char** argv) {
   std::vector<std::string> flags;
   double seconds = 5;
   std::string path;
-  app.add_option("attacks", names, "names; none: all of them");
-  app.add_option("--seconds", seconds, "of each measurement")
+  app.add_option("attacks", names, "names of attacks; all by default");
+  app.add_option("--seconds", seconds, "length of each measurement")
       ->capture_default_str();
   app.add_option("--ways", ways, "to the server: edge, plain, mutual, stranger")
       ->delimiter(',')
       ->check(CLI::IsMember(kWays));
-  app.add_option("--budget", budget, "of the server's memory; 0: its own")
+  app.add_option("--budget", budget, "memory of the server; 0: its default")
       ->transform(CLI::AsSizeValue(false));
-  app.add_option("--flags", flags, "more flags of servers")->delimiter(',');
-  app.add_option("--json", path, "writes everything there");
+  app.add_option("--flags", flags, "additional flags of the server")
+      ->delimiter(',');
+  app.add_option("--json", path, "file for the results as JSON");
   CLI11_PARSE(app, argc, argv);
   for (const std::string& name : names) {
     if (FindAttack(name) != nullptr) continue;

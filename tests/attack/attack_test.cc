@@ -1,8 +1,8 @@
-// Runs every attack for a moment beside good clients. These must not fail,
-// nothing may crash, memory must stay within the bound that the server printed
-// and be released, and SIGTERM must end the server. Strangers attack through
-// the edge; neighbours on loopback and authenticated clients attack a bare
-// server.
+// Runs every attack briefly beside good clients. Good clients must not fail,
+// and no process may crash. Memory must stay within the bound that the server
+// printed, and must be released. SIGTERM must end the server. Clients without
+// credentials attack through the edge proxy. Clients on loopback and
+// authenticated clients attack the server directly.
 //
 //   attack_test [--seconds=N]   the minimum duration of each attack
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Sanitizers use memory of their own.
+// Sanitizers use additional memory.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kMeasuresMemory = false;
 #else
@@ -41,17 +41,17 @@ constexpr size_t kMiB = 1 << 20;
 constexpr size_t kBudget = 256 * kMiB;
 // The memory limit in the edge's unit and container.
 constexpr size_t kEdgeMemory = 512 * kMiB;
-// A stop may take the time that calls have to finish, and a little more.
+// A stop may take the drain timeout and a little more.
 constexpr double kLongestStop = kDrainSeconds + 5;
 
-// Far above a call's time on a busy machine, and far below its time if an
-// attacker holds what it needs.
+// This is far above a call's time on a busy machine, and far below its time if
+// an attacker holds the memory or slot that it needs.
 constexpr double kLongestCallMs = 5000;
 
 milliseconds least_time{0};
 
-// A bare server may tell good clients that it is busy while authenticated
-// clients or neighbours attack it; no other error is allowed.
+// Without the edge, a server under attack may tell good clients that it is
+// busy. No other error is allowed.
 void ExpectUnharmed(const Outcome& outcome, Way way, bool probe = true) {
   ASSERT_NE(outcome.bound, 0u) << "the server did not start";
   ASSERT_EQ(outcome.crash, 0) << "the server died";
@@ -71,7 +71,7 @@ void ExpectUnharmed(const Outcome& outcome, Way way, bool probe = true) {
     EXPECT_LE(outcome.most_resident_of_edge, kEdgeMemory);
   }
   EXPECT_TRUE(outcome.accepts) << "a new client is not served";
-  EXPECT_TRUE(outcome.settled) << "memory is still lent";
+  EXPECT_TRUE(outcome.settled) << "memory is not released";
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_LE(outcome.stop_seconds, kLongestStop);
 }
@@ -87,14 +87,14 @@ void Attacked(const Attack& attack, Way way) {
                           .during = std::max(least_time, attack.moment)},
                          callers),
                  way,
-                 // Two hundred connections that compete for thirty descriptors
-                 // leave none to a stranger with the same address, so there is
-                 // no probe.
+                 // Without a probe if the attack's connections use up the
+                 // descriptors, which leaves none for another client of the
+                 // same address.
                  /*probe=*/attack.descriptors == 0);
 }
 
 std::vector<Attack> Chosen(Way way) {
-  // Attacks that differ if the attacker has a token or a certificate.
+  // Attacks whose effect differs if the attacker has a token or a certificate.
   constexpr std::string_view kMutual[] = {
       "bad_requests", "bad_tokens",     "headers_only",
       "slow_jobs",    "silent_streams", "unread_replies",
@@ -116,7 +116,7 @@ std::string NameOf(const testing::TestParamInfo<Attack>& info) {
 }
 
 class EdgeTest : public testing::TestWithParam<Attack> {};
-TEST_P(EdgeTest, StrangersHarmNobody) {
+TEST_P(EdgeTest, AttackHarmsNoGoodClient) {
   if (!Edge::IsHere()) GTEST_SKIP() << "haproxy is not here: NOT TESTED";
   Attacked(GetParam(), Way::kEdge);
 }
@@ -124,12 +124,16 @@ INSTANTIATE_TEST_SUITE_P(All, EdgeTest, testing::ValuesIn(Chosen(Way::kEdge)),
                          NameOf);
 
 class NeighbourTest : public testing::TestWithParam<Attack> {};
-TEST_P(NeighbourTest, HarmsNobody) { Attacked(GetParam(), Way::kPlain); }
+TEST_P(NeighbourTest, AttackHarmsNoGoodClient) {
+  Attacked(GetParam(), Way::kPlain);
+}
 INSTANTIATE_TEST_SUITE_P(All, NeighbourTest,
                          testing::ValuesIn(Chosen(Way::kPlain)), NameOf);
 
 class KnownClientTest : public testing::TestWithParam<Attack> {};
-TEST_P(KnownClientTest, HarmsNobody) { Attacked(GetParam(), Way::kMutual); }
+TEST_P(KnownClientTest, AttackHarmsNoGoodClient) {
+  Attacked(GetParam(), Way::kMutual);
+}
 INSTANTIATE_TEST_SUITE_P(Some, KnownClientTest,
                          testing::ValuesIn(Chosen(Way::kMutual)), NameOf);
 
@@ -141,12 +145,12 @@ TEST(AttackedServerTest, EndsWhileRepliesAreNotRead) {
                            {"unread_replies"});
   std::this_thread::sleep_for(milliseconds(500));
   const int code = server.Stop(kLongestStop);
-  // 3: calls were cancelled.
+  // Exit code 3 means that calls were cancelled.
   EXPECT_TRUE(code == 0 || code == 3) << code;
 }
 
-// Keeps memory at its limit for minutes, which reveals wrong reference counts;
-// see --seconds.
+// Keeps memory at its limit, which reveals wrong reference counts. --seconds
+// sets the time.
 TEST(PressureTest, NeverEndingHealthChecksBesideLargeCalls) {
   ExpectUnharmed(
       RunDuel(*FindAttack("never_ending_health"), {.budget = kBudget},

@@ -28,12 +28,12 @@ using Clock = std::chrono::steady_clock;
 
 constexpr char kToken[] = "a-token-of-the-good";
 constexpr char kAttackersToken[] = "other";
-// The tokens' SHA-256 and names, as in the server's file.
+// The SHA-256 and names of tokens, as in the server's token file.
 constexpr char kTokens[] =
     "c983102faf923141c6eb84dde46a30201bc9e032f8d3dd432af03c140bd63c37 good\n"
     "d9298a10d1b0735837dc4bd85dac641b0f3cef27a47e5d53a54f2f3f5b2fcffa bad\n";
 
-// Removed with the process.
+// A temporary directory that is removed at the exit of the process.
 struct Directory {
   Directory() {
     std::string pattern =
@@ -144,7 +144,7 @@ AttackedServer::AttackedServer(const Setting& setting, int descriptors)
     edge_ =
         std::make_unique<Edge>(process_->address(), metrics_, TheSecrets().pem);
   }
-  // Polled all the time: nothing can be read about a process that has crashed.
+  // Polls continuously, since /proc has no data about a crashed process.
   watch_ = std::thread([this] {
     while (watched_) {
       most_ = std::max(most_.load(), process_->Status("VmHWM"));

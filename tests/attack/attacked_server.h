@@ -1,4 +1,4 @@
-// A server to be attacked, and the process that attacks it.
+// A server under attack, and the process that attacks it.
 #ifndef QUANTD_TESTS_ATTACK_ATTACKED_SERVER_H_
 #define QUANTD_TESTS_ATTACK_ATTACKED_SERVER_H_
 
@@ -25,34 +25,36 @@ enum class Way {
   kMutual,    // TLS, with certificates and tokens
   kStranger,  // the same, but attackers have no certificate
   kEdge,  // TLS to the HAProxy of deploy/edge, with tokens; attackers from an
-          // address of their own
+            // have another source address.
 };
 
 struct Setting {
-  size_t budget = 0;  // 0: the server's own choice
+  size_t budget = 0;  // 0: the server's default
   Way way = Way::kPlain;
-  // Additional flags of the server.
+  // Additional command-line flags of the server.
   std::vector<std::string> flags = {};
 };
 
-// TLS files and a token for all servers of this process. Made on first use,
-// removed with the process.
+// TLS files and a token for all servers of this process. They are made on first
+// use and removed at exit.
 struct Secrets {
   std::string directory;
   std::vector<std::string> tokens;  // flags of a server that requires a token
-  std::vector<std::string> mutual;  // and a certificate
-  std::string pem;                  // its certificate and key in one file
-  Credentials credentials;          // of a good client
+  std::vector<std::string>
+      mutual;               // and of one that also requires a certificate
+  std::string pem;          // the server's certificate and key in one file
+  Credentials credentials;  // credentials of a good client
 };
 const Secrets& TheSecrets();
 
-// Time that our servers give calls to finish.
+// The drain timeout of these servers in seconds.
 inline constexpr int kDrainSeconds = 5;
 
 // A server whose memory is watched until it ends.
 class AttackedServer {
  public:
-  // `descriptors` limits the server's descriptors; 0: the usual limit.
+  // `descriptors` limits the server's file descriptors; 0 keeps the usual
+  // limit.
   AttackedServer(const Setting& setting, int descriptors);
   ~AttackedServer();
 
@@ -65,22 +67,24 @@ class AttackedServer {
   }
   uint64_t bound() const { return bound_; }
   const Credentials& credentials() const { return credentials_; }
-  // The largest request that it reports, or 0.
+  // Returns the largest request size that the server reports, or 0.
   size_t LargestRequest() const;
-  // Whether `quantd --probe`, which bypasses the edge, finds it serving.
+  // Returns whether `quantd --probe`, which bypasses the edge, finds the server
+  // serving.
   bool Probe() const;
-  // The most memory that was resident, also after a crash.
+  // Returns the peak of resident memory in bytes, also after a crash.
   uint64_t MostResident() const { return most_; }
   uint64_t MostResidentOfEdge() const { return most_of_edge_; }
-  // Bytes granted by the gate, from the metrics page; negative: no answer.
+  // Returns the bytes that the gate has granted, from the metrics page, or a
+  // negative number without a reply.
   int64_t LentBytes() const;
-  // Whether everything is released within that time.
+  // Returns whether all memory is released within `patience`.
   bool Settles(std::chrono::milliseconds patience) const;
-  // Sends SIGTERM. Returns the exit code; negative: ended by a signal, or not
-  // in time.
+  // Sends SIGTERM. Returns the exit code, or a negative number if a signal
+  // ended the server or it did not exit in time.
   int Stop(double patience_seconds);
-  // How the server ended if it is gone already; 0: it is running. Memory is not
-  // watched from then on.
+  // Returns the signal that ended the server, or 0 if it runs. Stops watching
+  // its memory.
   int Crash();
 
  private:
@@ -108,7 +112,7 @@ struct Deeds {
 
 class AttackerProcess {
  public:
-  // Runs on the last core, for at most that time.
+  // Runs the attacker on the last core, for at most `time`.
   AttackerProcess(const AttackedServer& server, const Setting& setting,
                   std::chrono::milliseconds time,
                   const std::vector<std::string>& arguments,

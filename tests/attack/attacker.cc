@@ -1,13 +1,13 @@
-// One attack on one server, in a process of its own, so that its cost does not
-// affect the measuring clients.
+// Runs one attack on one server in a separate process, so that its cost does
+// not affect the measuring clients.
 //
 //     quantd_attacker ADDRESS ATTACK [--seconds N] [--source IP] [--tls]
 //       [--certificate FILE --key FILE] [--token T] [--core N]
 //       [--largest-request N]
 //     quantd_attacker ADDRESS honest --connections N --call-bytes N --rate N
 //
-// Ends after its time or at SIGTERM, and then prints its statistics as a line
-// of JSON. Only for your own servers.
+// Ends after its time or at SIGTERM, and prints its statistics as a line of
+// JSON. Use it only on your own servers.
 #include <sched.h>
 #include <signal.h>
 #include <unistd.h>
@@ -43,21 +43,22 @@ int main(int argc, char** argv) {
   size_t call_bytes = 64 << 10;
   double rate = 1e6;
   app.add_option("address", target.address, "IP:PORT or unix:PATH")->required();
-  app.add_option("attack", name, "its name, \"honest\" or \"list\"")
+  app.add_option("attack", name, "name of the attack, \"honest\" or \"list\"")
       ->required();
   app.add_option("--seconds", seconds, "how long")->capture_default_str();
-  app.add_option("--source", target.source, "the IP address to come from");
-  app.add_flag("--tls", target.tls, "TLS, trusting anybody");
-  app.add_option("--certificate", target.certificate, "PEM file to show");
-  app.add_option("--key", target.key, "PEM file, of that certificate");
-  app.add_option("--token", target.token, "a bearer token to show");
+  app.add_option("--source", target.source, "source IP address");
+  app.add_flag("--tls", target.tls, "TLS without verifying the server");
+  app.add_option("--certificate", target.certificate,
+                 "PEM file of a client certificate");
+  app.add_option("--key", target.key, "PEM file of its key");
+  app.add_option("--token", target.token, "bearer token to send");
   app.add_option("--core", core, "the only core to run on");
   app.add_option("--largest-request", largest_request,
-                 "what the server says it takes")
+                 "largest request that the server reports")
       ->capture_default_str();
-  app.add_option("--connections", connections, "honest: so many");
-  app.add_option("--call-bytes", call_bytes, "honest: of one call");
-  app.add_option("--rate", rate, "honest: bytes a second, of all together");
+  app.add_option("--connections", connections, "honest: number of connections");
+  app.add_option("--call-bytes", call_bytes, "honest: bytes of a call");
+  app.add_option("--rate", rate, "honest: bytes per second of all connections");
   CLI11_PARSE(app, argc, argv);
 
   if (name == "list") {
@@ -104,6 +105,6 @@ int main(int argc, char** argv) {
        std::chrono::duration<double>(Assault::Clock::now() - start).count()}};
   std::cout << done.dump() << std::endl;
   Socket::ResetAll();
-  // Threads of the attack may still be running.
+  // _exit, because threads of the attack may still run.
   _exit(0);
 }

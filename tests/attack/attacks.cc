@@ -41,7 +41,7 @@ void RunHonestly(Assault& assault, int connections, size_t call_bytes,
   assault.OnConnections(
       connections, {.welcome_replies = true}, [&](Http2Peer& peer) {
         while (!assault.over() && peer.alive()) {
-          // A client that is ahead of the rate waits.
+          // A client that is faster than the rate waits.
           const double due =
               sent.fetch_add(static_cast<double>(request.size())) /
               bytes_per_second;

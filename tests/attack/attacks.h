@@ -1,4 +1,4 @@
-// Every attack that is known to have hurt a server of this kind, one row each.
+// A table of attacks that are known to have harmed servers of this kind.
 #ifndef QUANTD_TESTS_ATTACK_ATTACKS_H_
 #define QUANTD_TESTS_ATTACK_ATTACKS_H_
 
@@ -15,19 +15,21 @@ struct Attack {
   std::string_view name;
   std::string_view what;
   void (*run)(Assault&) = nullptr;
-  // The honest load to compare with: number of connections and size of calls.
+  // The well-behaved load for comparison: number of connections and size of
+  // calls.
   int connections = 1;
   size_t call_bytes = 64 << 10;
-  // Limit of the server's descriptors; 0: the usual limit.
+  // The limit of the server's file descriptors; 0 keeps the usual limit.
   int descriptors = 0;
-  // The attacker sends no token; otherwise one with a name of its own.
+  // The attacker sends no token. Otherwise it sends a token with its own
+  // identity.
   bool without_token = false;
-  // An abuse of HTTP/2, TLS or connections that only strangers are expected to
-  // try: it goes through the edge.
+  // The attack abuses HTTP/2, TLS or connections, which only clients without
+  // credentials are expected to do. It goes through the edge.
   bool by_strangers = false;
-  // It occupies stream slots, so one of the good clients uses streams.
+  // The attack occupies stream slots, so one of the good clients uses streams.
   bool takes_streams = false;
-  // The shortest time in which it has an effect.
+  // The shortest time in which the attack has an effect.
   std::chrono::milliseconds moment{300};
 };
 
@@ -40,8 +42,8 @@ std::span<const Attack> CallAttacks();
 std::span<const Attack> StreamAttacks();
 std::span<const Attack> ProtocolAttacks();
 
-// A load of well-behaved clients: calls of `call_bytes` on that many
-// connections, together at most `bytes_per_second`.
+// Runs a well-behaved load: calls of `call_bytes` on each connection, together
+// at most `bytes_per_second`.
 void RunHonestly(Assault& assault, int connections, size_t call_bytes,
                  double bytes_per_second);
 

@@ -18,8 +18,8 @@ Metadata Declares(size_t bytes) {
   return {{"quantd-request-bytes", std::to_string(bytes)}};
 }
 
-// A message that never ends: sends `bytes` of the longest announceable message
-// and then nothing, until the server ends it or `patience` is over.
+// Sends the first `bytes` of a message that declares the largest possible
+// length, and then waits until the server ends the call or `patience` is over.
 void SendAndStall(Assault& assault, Http2Peer& peer, const char* path,
                   const Metadata& metadata, size_t bytes,
                   milliseconds patience) {
@@ -42,7 +42,8 @@ void NeverEndingHealth(Assault& assault) {
   });
 }
 
-// Unknown fields take two bytes each, and sixteen in a parser's memory.
+// An unknown field takes two bytes in the message, and sixteen in a parser's
+// memory.
 void UnknownFields(Assault& assault) {
   std::string message;
   while (message.size() < kMiB) message += std::string("\x78\x00", 2);
@@ -65,8 +66,8 @@ void Liar(Assault& assault) {
   });
 }
 
-// Headers without a message, one every 50 ms on each connection, 2,048 at once
-// in all.
+// Opens calls without a message, one every 50 ms on each connection and at most
+// 2,048 in all.
 void TrickleOfHeaders(Assault& assault, const Metadata& metadata) {
   constexpr milliseconds kPause{50};
   constexpr size_t kMost = 64;
@@ -113,8 +114,8 @@ void DribbledBody(Assault& assault) {
   });
 }
 
-// Replies of 32 MiB from requests of an eighth of that, which are never read or
-// a byte at a time: they make progress, but never end.
+// Requests replies of 32 MiB by requests of 4 MiB, and does not read them, or
+// reads them byte by byte. The latter make progress, but never end.
 void Unread(Assault& assault, bool drips) {
   const std::string request = DequantizeRequestOf(2048);
   const std::string one = Octets(1, 4);
@@ -143,7 +144,7 @@ void UnreadGroups(Assault& assault) {
   });
 }
 
-// Refused calls at full rate, at most a hundred in flight.
+// Makes calls that are refused at full rate, with at most a hundred in flight.
 void Flood(Assault& assault, const Metadata& metadata,
            std::string_view message) {
   assault.OnConnections(2, {.welcome_replies = true}, [&](Http2Peer& peer) {
@@ -162,7 +163,7 @@ void BadTokens(Assault& assault) {
   Flood(assault, {{"authorization", "Bearer mallory"}}, "");
 }
 
-// Legal jobs of the slowest kind: tall matrices, and square blocks.
+// Makes legal calls of the slowest kind: tall matrices with square blocks.
 void SlowJobs(Assault& assault) {
   const std::string request = SlowRequestOf(int64_t{1} << 21);
   assault.OnConnections(4, {.welcome_replies = true}, [&](Http2Peer& peer) {
@@ -174,7 +175,7 @@ void SlowJobs(Assault& assault) {
   });
 }
 
-// Errors are never read: everything but the ends of the calls is sent first.
+// Never reads errors. All calls are sent first, except their ends.
 void UnreadErrors(Assault& assault) {
   const std::string request = WrongShapeRequest(30'000);
   const auto length = static_cast<uint32_t>(request.size());
@@ -200,7 +201,7 @@ constexpr Attack kCallAttacks[] = {
      .call_bytes = 16 * kMiB,
      .moment = milliseconds(1000)},
     {.name = "unknown_fields",
-     .what = "1 MiB of unknown fields to GetServerInfo, again and again",
+     .what = "1 MiB of unknown fields to GetServerInfo, repeatedly",
      .run = UnknownFields,
      .connections = 4,
      .call_bytes = 1 * kMiB,
@@ -240,7 +241,7 @@ constexpr Attack kCallAttacks[] = {
      .connections = 22,
      .call_bytes = 4 * kMiB},
     {.name = "dripping_replies",
-     .what = "22 replies of 32 MiB, read by the byte",
+     .what = "22 replies of 32 MiB, read byte by byte",
      .run = DrippingReplies,
      .connections = 22,
      .call_bytes = 4 * kMiB},

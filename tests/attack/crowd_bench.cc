@@ -1,5 +1,5 @@
-// How a server serves crowds of well-behaved clients: each sends one call after
-// another, and the throughput is measured.
+// Measures a server's throughput with many well-behaved clients, which each
+// make one call after another.
 //
 //   crowd_bench [--clients 1,2,4,8,20] [--call 16MiB] [--budget 256MiB]
 //     [--attempts 1] [--seconds 10] [--secure] [--json FILE]
@@ -18,8 +18,9 @@
 #include "tests/attack/good_clients.h"
 
 int main(int argc, char** argv) {
-  using namespace quantd::attack;  // NOLINT: this program is about nothing else
-  CLI::App app("Crowds of good clients");
+  using namespace quantd::attack;  // NOLINT: this program uses only this
+                                   // namespace
+  CLI::App app("Measures many good clients");
   std::vector<int> crowds = {1, 2, 4, 8, 20};
   uint64_t call_bytes = 16 << 20;
   uint64_t budget = 256 << 20;
@@ -27,16 +28,19 @@ int main(int argc, char** argv) {
   double seconds = 10;
   bool secure = false;
   std::string path;
-  app.add_option("--clients", crowds, "crowds, one server each")
+  app.add_option("--clients", crowds,
+                 "numbers of clients, one server for each number")
       ->delimiter(',');
   app.add_option("--call", call_bytes, "bytes of one call")
       ->transform(CLI::AsSizeValue(false));
-  app.add_option("--budget", budget, "of the server; 0: its own choice")
+  app.add_option("--budget", budget, "memory of the server; 0: its default")
       ->transform(CLI::AsSizeValue(false));
-  app.add_option("--attempts", attempts, "of each call")->capture_default_str();
-  app.add_option("--seconds", seconds, "of each crowd")->capture_default_str();
+  app.add_option("--attempts", attempts, "attempts of each call")
+      ->capture_default_str();
+  app.add_option("--seconds", seconds, "length of each measurement")
+      ->capture_default_str();
   app.add_flag("--secure", secure, "TLS, certificates and tokens");
-  app.add_option("--json", path, "writes everything there");
+  app.add_option("--json", path, "file for the results as JSON");
   CLI11_PARSE(app, argc, argv);
 
   const std::chrono::milliseconds time(static_cast<int64_t>(seconds * 1000));
@@ -45,7 +49,7 @@ int main(int argc, char** argv) {
     AttackedServer server(
         {.budget = budget, .way = secure ? Way::kMutual : Way::kPlain}, 0);
     if (!server.running()) {
-      std::cerr << "crowd_bench: no server\n";
+      std::cerr << "crowd_bench: the server did not start\n";
       return 1;
     }
     GoodClients good(server.address(), server.credentials(),

@@ -10,13 +10,12 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// Keepalive detects a peer whose last packet was lost after 60 s, plus 20 s
-// without an answer. HAProxy keeps some calls of a connection that it has ended
-// for as long as their client might be silent: EDGE_CLIENT.
+// Keepalive detects a lost peer after 60 s plus 20 s without a reply. HAProxy
+// keeps some calls of a closed connection for its client timeout, EDGE_CLIENT.
 constexpr milliseconds kPatience{85'000};
 
-// Scores beside well-behaved clients that send as many bytes on as many
-// connections as the attacker did.
+// Measures good clients beside well-behaved ones that send as many bytes on as
+// many connections as the attacker did.
 std::vector<Score> BesideHonestLoad(const Attack& attack,
                                     const Setting& setting, const Deeds& deeds,
                                     const DuelTimes& times,
@@ -64,7 +63,7 @@ Outcome RunDuel(const Attack& attack, const Setting& setting,
                              {std::string(attack.name), "--largest-request",
                               std::to_string(server.LargestRequest())},
                              !attack.without_token);
-    // The attacker has begun.
+    // Waits until the attacker has begun.
     std::this_thread::sleep_for(milliseconds(100));
     // Probes the server like an orchestrator's liveness probe.
     std::thread probe([&] {

@@ -19,7 +19,7 @@ double Milliseconds(Clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
 }
 
-// The `part` of sorted values, 0 for none.
+// Returns the quantile `part` of sorted values, or 0 if there are no values.
 double Quantile(const std::vector<double>& sorted, double part) {
   if (sorted.empty()) return 0;
   return sorted[static_cast<size_t>(part *
@@ -36,7 +36,7 @@ class GoodClients::Caller {
         tensor_{DType::kBF16,
                 {static_cast<int64_t>(call_bytes / 2 / kColumns), kColumns}},
         input_(call_bytes) {
-    // Finite bf16 numbers of many magnitudes.
+    // Fills the input with finite bf16 numbers of many magnitudes.
     uint32_t state = 1;
     for (size_t i = 0; i + 1 < call_bytes; i += 2) {
       state = state * 1664525 + 1013904223;
@@ -49,7 +49,8 @@ class GoodClients::Caller {
     times_.clear();
     failed_ = 0;
     while (Clock::now() < end) {
-      // Paced, since an edge limits the rate of calls from an address.
+      // Small calls are paced, since the edge limits the rate of calls from an
+      // address.
       if (input_.size() < kSmall) std::this_thread::sleep_for(kPace);
       const auto start = Clock::now();
       const absl::Status status = CallOnce();
@@ -80,7 +81,7 @@ class GoodClients::Caller {
     if (codes_.empty()) codes_.assign(codes.begin(), codes.end());
     return std::ranges::equal(codes_, codes)
                ? absl::OkStatus()
-               : absl::DataLossError("other bytes than the first time");
+               : absl::DataLossError("the reply differs from the first one");
   }
 
   const absl::StatusOr<std::unique_ptr<Client>> client_;

@@ -1,5 +1,5 @@
-// Typical clients of a service, measured: they use the SDK, one call after
-// another, and compare every reply with the first.
+// Typical clients of a service, whose calls are measured. They use the SDK,
+// make one call after another, and compare every reply with the first one.
 #ifndef QUANTD_TESTS_ATTACK_GOOD_CLIENTS_H_
 #define QUANTD_TESTS_ATTACK_GOOD_CLIENTS_H_
 
@@ -12,7 +12,7 @@
 
 namespace quantd::attack {
 
-// A number of clients that send calls of one size.
+// A number of clients that make calls of one size.
 struct Callers {
   int count = 1;
   size_t call_bytes = 0;
@@ -24,12 +24,12 @@ struct Score {
   size_t call_bytes = 0;
   int served = 0;
   int failed = 0;
-  double calls_per_second = 0;  // served ones
-  double p50_ms = 0;            // of served and failed calls
+  double calls_per_second = 0;  // rate of served calls
+  double p50_ms = 0;            // latency of served and failed calls
   double p99_ms = 0;
   double most_ms = 0;
-  int fewest = 0;          // served calls of the caller with the fewest
-  std::string error = {};  // one of them
+  int fewest = 0;          // calls of the least served client
+  std::string error = {};  // one of the errors
 
   double success() const {
     return served + failed == 0 ? 0 : 1.0 * served / (served + failed);
@@ -38,14 +38,14 @@ struct Score {
 
 class GoodClients {
  public:
-  // Each call may take `deadline` and is attempted at most `attempts` times.
+  // Each call has the deadline `deadline` and at most `attempts` attempts.
   GoodClients(const std::string& address, const Credentials& credentials,
               const std::vector<Callers>& callers,
               std::chrono::milliseconds deadline, int attempts = 4);
   ~GoodClients();
 
-  // Lets all clients call for that long, and waits for calls in flight. Returns
-  // one score for each kind.
+  // Lets all clients make calls for `time`, and waits for calls in flight.
+  // Returns one score for each kind of callers.
   std::vector<Score> Call(std::chrono::milliseconds time);
 
  private:

@@ -21,7 +21,8 @@ uint64_t Number(std::string_view octets) {
   return value;
 }
 
-// HPACK, 5.1 and 5.2: a length of 7 bits or, from 127 on, in steps of 7 bits.
+// Encodes a string as in HPACK, 5.1 and 5.2: a length of 7 bits, or 127 and
+// further groups of 7 bits.
 void AppendString(std::string_view text, std::string* to) {
   size_t rest = text.size();
   if (rest < 127) {
@@ -149,7 +150,7 @@ size_t Http2Peer::Allowance(uint32_t stream) {
 
 size_t Http2Peer::SendBody(uint32_t stream, std::string_view bytes) {
   constexpr size_t kFrame = 16384;
-  // Frames are sent together rather than with a system call each.
+  // Frames are collected and sent by one system call.
   constexpr size_t kBatch = 256 << 10;
   size_t done = 0;
   while (done < bytes.size()) {
@@ -240,7 +241,8 @@ void Http2Peer::OnFrame(uint8_t type, uint8_t flags, uint32_t stream,
       if (!(flags & kAcknowledge)) OnSettings(payload);
       return;
     case kPing:
-      // Always answered: the server measures with it how much it may receive.
+      // PING is always answered, because the server measures its receive window
+      // with it.
       if (!(flags & kAcknowledge)) SendFrame(kPing, kAcknowledge, 0, payload);
       return;
     case kGoAway:

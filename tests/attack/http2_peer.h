@@ -1,6 +1,5 @@
-// A hand-written HTTP/2 client that misbehaves as it is told to: it may send
-// less or more than it announced, ignore the server's limits and never read an
-// answer. It does not use gRPC, which would prevent that.
+// An HTTP/2 client without gRPC that can misbehave: send less or more than it
+// declared, ignore the server's limits, and never read a reply.
 #ifndef QUANTD_TESTS_ATTACK_HTTP2_PEER_H_
 #define QUANTD_TESTS_ATTACK_HTTP2_PEER_H_
 
@@ -39,26 +38,26 @@ enum FrameFlag : uint8_t {
 // How a peer behaves.
 struct Habits {
   bool acknowledge_settings = true;
-  // Obeys the server's windows, for which it has to read.
+  // Obeys the server's flow-control windows, which requires reading.
   bool respect_windows = true;
   // Reads what the server sends.
   bool read = true;
-  // Initial window for the server on a stream.
+  // The initial window that a stream gives the server.
   uint32_t window = 65535;
-  // Lets the server send without limit: big windows, updated as data come.
+  // Lets the server send without limit, by large windows that are updated as
+  // data arrive.
   bool welcome_replies = false;
 };
 
-// Big-endian numbers as frames hold them.
+// Encodes a number big-endian in `count` bytes.
 std::string Octets(uint64_t value, int count);
-// A header field in HPACK, without table and Huffman code.
+// Encodes a header field in HPACK, without table and Huffman code.
 std::string LiteralField(std::string_view name, std::string_view value);
-// The 9 bytes before the payload of a frame.
+// Encodes the 9 bytes before the payload of a frame.
 std::string FrameHead(size_t length, uint8_t type, uint8_t flags,
                       uint32_t stream);
 
-// One connection. At its end time everything ends, and operations fail from
-// then on.
+// A connection. After its end time all operations fail.
 class Http2Peer {
  public:
   using Clock = Socket::Clock;
@@ -70,7 +69,7 @@ class Http2Peer {
 
   bool alive() const { return socket_->alive() && !gone_; }
   uint64_t received_data() const { return received_data_; }
-  // Streams that the server has neither answered completely nor reset.
+  // Returns the number of streams that the server has not ended.
   size_t open_streams() const { return windows_.size(); }
   bool IsOpen(uint32_t stream) const { return windows_.contains(stream); }
 
@@ -78,20 +77,21 @@ class Http2Peer {
   bool SendFrame(uint8_t type, uint8_t flags, uint32_t stream,
                  std::string_view payload);
 
-  // The header block of a gRPC call, with the target's token if it has one.
+  // Returns the header block of a gRPC call, with the target's token if it has
+  // one.
   std::string HeaderBlock(std::string_view path,
                           const Metadata& metadata = {}) const;
-  // A number for a stream that the caller opens with frames of its own.
+  // Returns the number of a stream that the caller opens by its own frames.
   uint32_t NextStream();
-  // Opens a call. Returns 0 if the connection is gone.
+  // Opens a call and returns its stream, or 0 if the connection has ended.
   uint32_t Open(std::string_view path, const Metadata& metadata = {},
                 bool ends = false);
 
-  // Sends the prefix of a gRPC message, whatever follows it.
+  // Sends the prefix of a gRPC message that declares `claimed_bytes`.
   bool BeginMessage(uint32_t stream, uint32_t claimed_bytes,
                     bool compressed = false);
-  // Sends as much of `bytes` as possible. Returns how much was sent before the
-  // stream, the connection or its time ended.
+  // Sends `bytes`. Returns the number of bytes sent before the stream, the
+  // connection or its time ended.
   size_t SendBody(uint32_t stream, std::string_view bytes);
   // Sends `count` zeros in the same way.
   size_t SendZeros(uint32_t stream, size_t count);
@@ -100,11 +100,11 @@ class Http2Peer {
   bool EndStream(uint32_t stream);
   bool Reset(uint32_t stream);
 
-  // Reads what has arrived, waiting at most that long, and reacts by the
-  // habits.
+  // Reads the frames that have arrived, waiting at most `wait`, and reacts to
+  // them as the habits say.
   void Pump(std::chrono::milliseconds wait = std::chrono::milliseconds(0));
   // Pumps until the server has ended the stream. Returns false if it does not
-  // in time.
+  // within `patience`.
   bool AwaitEnd(uint32_t stream, std::chrono::milliseconds patience);
 
  private:
@@ -115,8 +115,8 @@ class Http2Peer {
                std::string_view payload);
   void OnSettings(std::string_view payload);
   void OnData(uint8_t flags, uint32_t stream, size_t size);
-  // How much may be sent on the stream now; waits until it is more than
-  // nothing.
+  // Waits until the windows allow bytes on the stream, and returns their
+  // number.
   size_t Allowance(uint32_t stream);
 
   std::unique_ptr<Socket> socket_;

@@ -28,7 +28,7 @@ void ConnectionFlood(Assault& assault) {
                             [&](Socket& socket) { HoldBare(assault, socket); });
 }
 
-// 600 idle, well-behaved connections.
+// Keeps 600 idle, well-behaved connections.
 void IdleConnections(Assault& assault) {
   assault.OnConnections(20, {}, [&](Http2Peer& first) {
     std::vector<std::unique_ptr<Http2Peer>> peers;
@@ -46,7 +46,7 @@ void IdleConnections(Assault& assault) {
   });
 }
 
-// Connections, with TLS handshakes, that are dropped at once.
+// Makes connections with TLS handshakes and drops them at once.
 void ConnectionChurn(Assault& assault) {
   assault.OnConnections(8, {}, [&](Http2Peer&) {
     while (!assault.over() &&
@@ -67,14 +67,15 @@ void SlowlySay(Assault& assault, std::string_view text) {
   });
 }
 
-// The head of a TLS record and of its ClientHello of 512 bytes.
+// Sends the head of a TLS record and of its ClientHello of 512 bytes.
 void HalfHandshake(Assault& assault) {
   using namespace std::literals;
   SlowlySay(assault, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"sv);
 }
 
-// Unlimited calls on a connection that has not acknowledged the settings. With
-// `large`, a table entry that costs a byte to send is 7.5 KiB.
+// Opens calls without limit on a connection that has not acknowledged the
+// server's SETTINGS. With `large`, each call has an HPACK table entry of 7.5
+// KiB, which costs a byte to send.
 void Unagreed(Assault& assault, bool windows, bool large) {
   const std::string into_table = std::string("\x40\x01") + "a" + "\x01" + "b";
   const std::string from_table(220, '\xbe');
@@ -102,7 +103,7 @@ void UnagreedStreams(Assault& assault) { Unagreed(assault, false, false); }
 void UnagreedWindows(Assault& assault) { Unagreed(assault, true, false); }
 void UnagreedHeaders(Assault& assault) { Unagreed(assault, false, true); }
 
-// CVE-2023-44487: streams that are reset at once cost the client nothing and
+// CVE-2023-44487: streams that are reset at once cost the client little and
 // count against no limit.
 void ResetFlood(Assault& assault) {
   assault.OnConnections(4, {}, [&](Http2Peer& peer) {
@@ -113,8 +114,8 @@ void ResetFlood(Assault& assault) {
   });
 }
 
-// Frames that require an answer or work, as fast as possible. Answers are read
-// only if the habits say so.
+// Sends frames that require a reply or work, at full rate. Reads replies only
+// if the habits say so.
 void FloodOf(Assault& assault, const Habits& habits, const std::string& frame) {
   std::string many;
   while (many.size() < (32 << 10)) many += frame;
@@ -128,8 +129,7 @@ void PingFlood(Assault& assault) {
           FrameHead(8, kPing, kNone, 0) + Octets(0, 8));
 }
 
-// A client's window alternates between 0 and a large size, over 200 open
-// streams.
+// Alternates the window between 0 and a large size, with 200 open streams.
 void SettingsFlood(Assault& assault) {
   std::string many;
   for (int i = 0; i < 500; ++i) {
@@ -142,7 +142,7 @@ void SettingsFlood(Assault& assault) {
   });
 }
 
-// DATA frames without data cost no window.
+// Sends empty DATA frames, which use no window.
 void EmptyFrames(Assault& assault) {
   assault.OnConnections(4, {}, [&](Http2Peer& peer) {
     const uint32_t stream = peer.Open(kQuantize);
@@ -152,8 +152,8 @@ void EmptyFrames(Assault& assault) {
   });
 }
 
-// For peers in the middle of a header block: any other frame would end the
-// connection.
+// Habits of peers in the middle of a header block, where any other frame would
+// end the connection.
 constexpr Habits kMute = {.respect_windows = false, .read = false};
 
 // CVE-2023-33953: the limit on a call's metadata is checked frame by frame, so
@@ -193,7 +193,7 @@ void PoisonedHeaders(Assault& assault) {
       peer.Open(path, {poison});
       peer.Pump(milliseconds(10));
     }
-    // Larger than a frame.
+    // The block is larger than a frame.
     const std::string block = peer.HeaderBlock(kCheck, {poison, {"x", much}});
     const uint32_t stream = peer.NextStream();
     peer.SendFrame(kHeaders, kNone, stream, block.substr(0, 16384));
@@ -202,7 +202,8 @@ void PoisonedHeaders(Assault& assault) {
   });
 }
 
-// A zlib stream of zeros with ratio 158: matches of 258 zeros in 13 bits each.
+// Returns a zlib stream of zeros with a ratio of 158: each match of 258 zeros
+// takes 13 bits.
 std::string DeflatedZeros(size_t bytes) {
   std::string stream("\x78\x01", 2);
   uint32_t bits = 0;
@@ -214,7 +215,7 @@ std::string DeflatedZeros(size_t bytes) {
     }
   };
   put(0b011, 3);  // the last block, fixed codes
-  // A literal zero; codes are written beginning with their first bit.
+  // A literal zero. Codes are written beginning with their first bit.
   put(0b00001100, 8);
   while (stream.size() < bytes) {
     put(0b10100011, 8);  // a match of 258 ...
@@ -223,8 +224,8 @@ std::string DeflatedZeros(size_t bytes) {
   return stream;
 }
 
-// The server does not offer compression. A client that uses it anyway has its
-// message expanded 158 times before its length is checked.
+// Sends compressed messages although the server does not offer compression.
+// gRPC would expand a message 158 times before it checks the length.
 void CompressedZeros(Assault& assault) {
   const std::string bomb = DeflatedZeros(3 * kMiB);
   assault.OnConnections(2, {}, [&](Http2Peer& peer) {
@@ -274,13 +275,13 @@ constexpr Attack kProtocolAttacks[] = {
      .by_strangers = true,
      .moment = milliseconds(1000)},
     {.name = "unagreed_windows",
-     .what = "the same with a WINDOW_UPDATE each",
+     .what = "the same with a WINDOW_UPDATE for each call",
      .run = UnagreedWindows,
      .connections = 4,
      .call_bytes = 4 << 10,
      .by_strangers = true},
     {.name = "unagreed_headers",
-     .what = "the same with 7.5 KiB of metadata each",
+     .what = "the same with 7.5 KiB of metadata for each call",
      .run = UnagreedHeaders,
      .connections = 4,
      .call_bytes = 4 << 10,
@@ -316,7 +317,7 @@ constexpr Attack kProtocolAttacks[] = {
      .call_bytes = 4 << 10,
      .by_strangers = true},
     {.name = "poisoned_headers",
-     .what = "header values that are no good",
+     .what = "header values that cannot be decoded to text",
      .run = PoisonedHeaders,
      .moment = milliseconds(600)},
     {.name = "compressed_zeros",

@@ -62,7 +62,7 @@ std::string DequantizeRequestOf(int64_t rows) {
   request.mutable_tensor()->add_shape(kColumns);
   request.mutable_options()->set_format(v1::FORMAT_NVFP4);
   request.mutable_options()->set_output(v1::DTYPE_F32);
-  // Codes, scales and the amax.
+  // The payload has codes, scales and the amax.
   request.set_payload(std::string(
       static_cast<size_t>(rows * kColumns / 2 + rows * kColumns / 16 + 4), 0));
   return request.SerializeAsString();

@@ -19,18 +19,20 @@ inline constexpr char kWatch[] = "/grpc.health.v1.Health/Watch";
 inline constexpr char kReflection[] =
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
 
-// Quantize: bf16 zeros of rows x 1024 as NVFP4, rowwise.
+// A Quantize request of rows x 1024 bf16 zeros to NVFP4, rowwise.
 std::string QuantizeRequestOf(int64_t rows);
-// Quantize: bf16 zeros of rows x 1 as FP8 in squares, rowwise.
+// A Quantize request of rows x 1 bf16 zeros to FP8 in square blocks, rowwise.
 std::string SlowRequestOf(int64_t rows);
-// QuantizeRequestOf as the first message of a stream, and a chunk of zeros.
+// The same request as the first message of a stream, and a chunk of zeros.
 std::string StreamStartOf(int64_t rows, bool reduces = false);
 std::string ChunkOf(size_t bytes);
-// Quantize of 512 bytes in that many groups, all but one of them empty.
+// A Quantize request of 512 bytes in `groups` groups, only one of them not
+// empty.
 std::string GroupsRequest(int groups);
-// Dequantize: a reply of rows x 4096 fp32 from a seventh of its bytes.
+// A Dequantize request whose reply of rows x 4096 fp32 is seven times as large.
 std::string DequantizeRequestOf(int64_t rows);
-// Dequantize that is refused because of a shape with that many numbers.
+// A Dequantize request that is refused because its shape has `numbers`
+// dimensions.
 std::string WrongShapeRequest(int numbers);
 
 }  // namespace quantd::attack

@@ -181,7 +181,8 @@ void Socket::Receive(std::string* to, milliseconds wait) {
     }
     if (n > 0) {
       to->append(buffer, static_cast<size_t>(n));
-      // A peer that sends without end must not block us.
+      // Stops at 1 MiB, so that a peer that sends without end does not block
+      // this loop.
       if (to->size() >= (1 << 20)) return;
       wait = milliseconds(0);
     } else if (!again) {

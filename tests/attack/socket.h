@@ -1,4 +1,4 @@
-// A stream socket to a server, in plain text or TLS, that never blocks beyond
+// A stream socket to a server, in plain text or TLS. No operation blocks beyond
 // its end time.
 #ifndef QUANTD_TESTS_ATTACK_SOCKET_H_
 #define QUANTD_TESTS_ATTACK_SOCKET_H_
@@ -17,7 +17,7 @@ namespace quantd::attack {
 struct Target {
   std::string address = {};  // "IP:PORT" or "unix:PATH"
   std::string source = {};   // source IP; empty: any
-  bool tls = false;          // without verifying the certificate
+  bool tls = false;          // TLS without verifying the certificate
   // PEM files of the certificate and its key; empty: none.
   std::string certificate = {};
   std::string key = {};
@@ -28,11 +28,11 @@ class Socket {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Connects and, for TLS, performs a handshake with ALPN "h2". Returns null if
-  // that fails by `end`, the end time of all operations.
+  // Connects and, for TLS, performs a handshake with ALPN "h2". Returns null on
+  // failure. `end` is the end time of all operations.
   static std::unique_ptr<Socket> Connect(const Target& target,
                                          Clock::time_point end);
-  // Only connects, whatever the target says about TLS.
+  // Connects without TLS, even if the target has it.
   static std::unique_ptr<Socket> ConnectBare(const Target& target,
                                              Clock::time_point end);
   ~Socket();
@@ -40,17 +40,19 @@ class Socket {
 
   bool alive() const { return alive_; }
   bool over() const { return Clock::now() >= end_; }
-  // Bytes that all sockets of this process have sent, before TLS.
+  // Returns the bytes that all sockets of this process have sent, before
+  // encryption.
   static uint64_t SentByAll();
 
   // Makes all connections of this process, also later ones, end with a reset.
-  // Otherwise the kernel would keep sending the buffers of a finished process,
-  // MiB to a server that reads slowly: the attack would go on.
+  // Otherwise the kernel would keep sending the buffers of the finished
+  // process, which would prolong the attack.
   static void ResetAll();
 
-  // Sends everything. Returns false if the connection or its time is over.
+  // Sends all bytes. Returns false if the connection or its time has ended.
   bool Send(std::string_view bytes);
-  // Appends what has arrived, waiting at most that long for the first byte.
+  // Appends the bytes that have arrived to `to`, waiting at most `wait` for the
+  // first byte.
   void Receive(std::string* to, std::chrono::milliseconds wait);
 
  private:

@@ -11,14 +11,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Sends one message of several; the stream continues.
+// Sends one message and keeps the stream open.
 void Send(Http2Peer& peer, uint32_t stream, std::string_view message) {
   peer.BeginMessage(stream, static_cast<uint32_t>(message.size()));
   peer.SendBody(stream, message);
 }
 
-// Keeps that many streams open on each of the connections, replacing ended ones
-// a few at a time.
+// Keeps a number of streams open on each connection, and replaces ended ones a
+// few at a time.
 template <typename Begin>
 void KeepOpen(Assault& assault, int connections, size_t most, Begin begin) {
   assault.OnConnections(connections, {}, [&](Http2Peer& peer) {
@@ -33,7 +33,7 @@ void KeepOpen(Assault& assault, int connections, size_t most, Begin begin) {
   });
 }
 
-// Small complete streams that never answer their maxima.
+// Opens small complete streams and never replies to their maxima.
 void UnansweredMaxima(Assault& assault) {
   constexpr int64_t kRows = 16;
   const std::string start = StreamStartOf(kRows, /*reduces=*/true);
@@ -44,8 +44,8 @@ void UnansweredMaxima(Assault& assault) {
   });
 }
 
-// More streams than a device has slots, each with nothing after its first
-// message.
+// Opens more streams than a device has slots, and sends only the first message
+// of each.
 void SilentStreams(Assault& assault) {
   const std::string start = StreamStartOf(512);
   KeepOpen(assault, 1, 40, [&](Http2Peer& peer, uint32_t stream) {
@@ -55,12 +55,12 @@ void SilentStreams(Assault& assault) {
 
 constexpr Attack kStreamAttacks[] = {
     {.name = "unanswered_maxima",
-     .what = "8 x 40 streams whose maxima nobody answers",
+     .what = "8 x 40 streams without a reply to their maxima",
      .run = UnansweredMaxima,
      .connections = 8,
      .moment = milliseconds(1500)},
     {.name = "silent_streams",
-     .what = "40 streams that bring their first message alone",
+     .what = "40 streams that send only their first message",
      .run = SilentStreams,
      .call_bytes = 1 * kMiB,
      .takes_streams = true,

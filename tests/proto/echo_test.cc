@@ -1,4 +1,4 @@
-// A reply echoes everything that its request says: every field is tested.
+// Tests that a reply echoes every field of its request.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -16,7 +16,7 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-// The text of `field` alone.
+// Returns the text form of `field` alone.
 std::string TextOf(const Message& message, const FieldDescriptor* field) {
   google::protobuf::TextFormat::Printer printer;
   printer.SetSingleLineMode(true);
@@ -59,7 +59,8 @@ void ExpectEcho(const Message& said, const Message& echo,
   }
 }
 
-// Every field of the message and its submessages, except for `silent`.
+// Adds the names of all fields of a message and its submessages, except those
+// in `silent`.
 void AllFields(const Descriptor* type, const std::set<std::string>& silent,
                std::set<std::string>* all) {
   for (int i = 0; i < type->field_count(); ++i) {
@@ -74,8 +75,8 @@ void AllFields(const Descriptor* type, const std::set<std::string>& silent,
   }
 }
 
-// Expects that the client's message for a plan is read as that plan, and that
-// the client reads from the reply what the server wrote.
+// Expects that the server reads the client's message as the same plan, and that
+// the client reads the reply's echo as the same options.
 void ExpectClientAgrees(const Plan& plan, std::string_view input,
                         std::string_view reply_head, std::string_view payload) {
   const Method method = MethodOf(plan);
@@ -99,8 +100,8 @@ void ExpectClientAgrees(const Plan& plan, std::string_view input,
   }
 }
 
-// Expects that a dropped option is detected, whichever it is: a server of
-// another version may drop it.
+// Expects that the client detects any option that the reply does not echo,
+// since an older server may ignore it.
 template <typename Reply>
 void ExpectDroppedOptionsAreNamed(const Plan& plan, const Reply& reply) {
   std::vector<const FieldDescriptor*> fields;
@@ -129,7 +130,7 @@ void ExpectEchoes(const std::vector<std::string>& texts,
     SCOPED_TRACE(text);
     Req request;
     ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &request));
-    // The error for the empty payload says the size that it needs.
+    // The error for the empty payload states the required size.
     const auto violation = GetFieldViolation(Parse(request).status());
     ASSERT_TRUE(violation.has_value() && violation->field == "payload")
         << Parse(request).status();
@@ -192,8 +193,8 @@ TEST(Echo, QuantizeRepliesEchoEveryField) {
 TEST(Echo, RepliesOfOtherMethodsEchoEveryField) {
   const std::string tensor =
       "tensor {dtype: DTYPE_F16 shape: 2 shape: 4 shape: 32 flatten_axis: 2} ";
-  // Not echoed: places of bytes, types that codes do not remember, and options
-  // that another test sets.
+  // These fields are not echoed: ranges of bytes, types that codes do not keep,
+  // and options that another test sets.
   ExpectEchoes<v1::DequantizeRequest, v1::DequantizeReply>(
       {
           R"(tensor {shape: 64 shape: 64 flatten_axis: 1}
@@ -234,14 +235,14 @@ TEST(Echo, RepliesOfOtherMethodsEchoEveryField) {
        "quantd.v1.Rht.columnwise"});
 }
 
-// The plan of a legal message.
+// Returns the plan of a legal message.
 std::shared_ptr<const Plan> PlanOf(const v1::QuantizeRequest& m) {
   const auto request = Parse(m);
   EXPECT_THAT(request, IsOk());
   return request.ok() ? request->plan : nullptr;
 }
 
-TEST(Echo, RandomnessOnlyUnderStochasticRounding) {
+TEST(Echo, EchoesSeedsOnlyForStochasticRounding) {
   const v1::QuantizeRequest m = Quantize();
   v1::QuantizeReply reply;
   ASSERT_TRUE(
@@ -254,7 +255,7 @@ TEST(Echo, RandomnessOnlyUnderStochasticRounding) {
   EXPECT_EQ(reply.options().form().scale_layout(), v1::LAYOUT_LINEAR);
 }
 
-TEST(Echo, StatisticsOfTheJob) {
+TEST(Echo, ReportHasTheStatisticsOfTheJob) {
   JobReport job;
   job.saw_nan = true;
   job.replaced_globals = 7;
@@ -277,7 +278,7 @@ TEST(Echo, StatisticsOfTheJob) {
   EXPECT_EQ(s.signal(), 100);
   EXPECT_EQ(s.noise(), 1);
   EXPECT_EQ(s.sqnr_db(), 20);
-  // The report as the client reads it.
+  // Reads the report as the client does.
   const JobReport read = FromProto(reply.report());
   EXPECT_TRUE(read.saw_nan);
   EXPECT_FALSE(read.saw_inf);
@@ -297,7 +298,8 @@ TEST(Describe, DescribesTheReplyOfQuantize) {
   const auto plan = PlanOf(m);
   ASSERT_TRUE(reply.ParseFromString(ReplyHead(*plan, {}, "", "") +
                                     std::string(plan->output_bytes(), 'p')));
-  // With a payload, without one and with a wrong one.
+  // Describes requests with a payload, without one, and with one of a wrong
+  // size.
   for (const std::string& payload :
        {m.payload(), std::string(), std::string("abc")}) {
     m.set_payload(payload);
@@ -321,7 +323,7 @@ TEST(Describe, DescribesTheReplyOfQuantize) {
   }
 }
 
-TEST(Describe, RefusesWhatQuantizeRefuses) {
+TEST(Describe, GivesTheErrorsOfQuantize) {
   v1::QuantizeRequest m = Quantize();
   m.mutable_options()->set_format(v1::FORMAT_MXFP4);
   m.mutable_options()->set_four_over_six(v1::FOUR_OVER_SIX_MAE);
@@ -336,15 +338,15 @@ TEST(Describe, RefusesWhatQuantizeRefuses) {
 }
 
 // The largest head of a reply to a legal request fits the limit for replies.
-TEST(Describe, TheLargestReplyHeadFits) {
+TEST(Describe, LargestReplyHeadFits) {
   v1::QuantizeRequest m = Quantize();
   m.mutable_tensor()->set_shape(0, kMaxGroups);
-  m.mutable_tensor()->set_shape(1, 16384);  // offsets with up to 29 bits
+  m.mutable_tensor()->set_shape(1, 16384);  // offsets have up to 29 bits
   m.mutable_options()->set_format(v1::FORMAT_FP8_E4M3);
   m.mutable_options()->set_usage(v1::USAGE_BOTH);
   for (size_t i = 0; i < kMaxGroups; ++i)
     m.mutable_options()->mutable_splits()->add_rows(1);
-  // All outputs.
+  // Requests all outputs.
   m.mutable_options()->set_amax(true);
   m.mutable_options()->set_dbias(true);
   m.mutable_options()->mutable_scale()->Resize(kMaxGroups, 1);
@@ -356,8 +358,8 @@ TEST(Describe, TheLargestReplyHeadFits) {
   ASSERT_THAT(plan, IsOk());
   const size_t head = ReplyHead(**plan, {}, "device", "id").size();
   EXPECT_GT(head, kMaxHeadBytes);
-  // The echo of everything else is no longer than twice the request's head: an
-  // amax may be given once and be used for both directions.
+  // The rest of the echo has at most twice the size of the request's head,
+  // because one given amax may be echoed for both directions.
   EXPECT_LT(head + 2 * (kMaxHeadBytes + kMaxListBytes), kMaxReplyHeadBytes);
 }
 

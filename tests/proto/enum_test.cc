@@ -1,4 +1,5 @@
-// The enums of quantd.proto and those of quantd/format.h have the same values.
+// Tests that the enums of quantd.proto and those of quantd/format.h have the
+// same values.
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -12,8 +13,8 @@ namespace {
 
 using google::protobuf::EnumDescriptor;
 
-// Compares every value of `e` with the name that kernels/ has for its number;
-// kernels/ must have no further numbers.
+// Compares every value of `e` with the name of the same number in T, which must
+// have no further numbers.
 template <typename T>
 void ExpectSame(const EnumDescriptor* e, std::string_view prefix,
                 bool zero_is_unspecified = true) {
@@ -44,7 +45,7 @@ TEST(Enums, EqualThoseOfTheKernels) {
   ExpectSame<Usage>(v1::Usage_descriptor(), "USAGE_");
   ExpectSame<Layout>(v1::Layout_descriptor(), "LAYOUT_");
   ExpectSame<TensorKind>(v1::TensorKind_descriptor(), "TENSOR_KIND_");
-  const bool zero = false;  // 0 is a value like any other
+  const bool zero = false;  // 0 is an ordinary value of this enum
   ExpectSame<NonFinite>(v1::NonFinite_descriptor(), "NON_FINITE_", zero);
   ExpectSame<Rounding>(v1::Rounding_descriptor(), "ROUNDING_", zero);
   ExpectSame<ScaleRule>(v1::ScaleRule_descriptor(), "SCALE_RULE_", zero);
@@ -52,11 +53,11 @@ TEST(Enums, EqualThoseOfTheKernels) {
   ExpectSame<AmaxDomain>(v1::AmaxDomain_descriptor(), "AMAX_DOMAIN_", zero);
   ExpectSame<Profile>(v1::Profile_descriptor(), "PROFILE_", zero);
   ExpectSame<HistoryRule>(v1::HistoryRule_descriptor(), "HISTORY_RULE_", zero);
-  // Fails if an enum is missing above.
+  // Fails if the list above lacks an enum.
   EXPECT_EQ(v1::QuantizeRequest::descriptor()->file()->enum_type_count(), 12);
 }
 
-// Expects that the bridge keeps every number of `e`, and turns others into 0.
+// Expects that FromProto keeps every number of `e`, and turns others into 0.
 template <typename T>
 void ExpectBridge(const EnumDescriptor* e) {
   SCOPED_TRACE(e->full_name());
@@ -69,7 +70,7 @@ void ExpectBridge(const EnumDescriptor* e) {
   }
 }
 
-// Expects the same of the bridge to protobuf.
+// Expects the same of the conversion to protobuf.
 template <typename Proto>
 void ExpectBridgeBack(const EnumDescriptor* e) {
   SCOPED_TRACE(e->full_name());
@@ -82,7 +83,7 @@ void ExpectBridgeBack(const EnumDescriptor* e) {
   }
 }
 
-TEST(Enums, BridgesKeepKnownNumbersAndZeroOthers) {
+TEST(Enums, ConversionsKeepKnownNumbersAndZeroOthers) {
   ExpectBridge<DType>(v1::DType_descriptor());
   ExpectBridge<Format>(v1::Format_descriptor());
   ExpectBridge<Usage>(v1::Usage_descriptor());

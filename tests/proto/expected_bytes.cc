@@ -1,6 +1,6 @@
-// Computes the results that python_stub_test.py expects from a server, in this
-// process with the CPU backend: expected_bytes INPUT ROWS COLS DIRECTORY reads
-// ROWS x COLS bf16 elements and writes one file for each call.
+// Computes the results that python_stub_test.py expects from a server, with the
+// CPU backend. `expected_bytes INPUT ROWS COLS DIRECTORY` reads ROWS x COLS
+// bf16 elements and writes one file for each call.
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -25,7 +25,8 @@ T OrExit(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
-// The outputs of `plan`; `feed(spec)` gives the bytes of each input.
+// Runs `plan` and returns its outputs. `feed(spec)` returns the bytes of each
+// input.
 template <typename F>
 std::string Compute(Backend& backend, absl::StatusOr<Plan> made, F feed) {
   const auto plan = std::make_shared<const Plan>(OrExit(std::move(made)));
@@ -34,7 +35,7 @@ std::string Compute(Backend& backend, absl::StatusOr<Plan> made, F feed) {
   for (const TensorSpec& input : plan->inputs()) {
     const std::string bytes = feed(input);
     if (bytes.size() != input.size) {
-      std::fprintf(stderr, "an input of the wrong size\n");
+      std::fprintf(stderr, "INPUT has the wrong size\n");
       std::exit(1);
     }
     std::memcpy(job->staging().data() + input.offset, bytes.data(),

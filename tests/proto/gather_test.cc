@@ -1,5 +1,5 @@
-// Gather puts the right bytes in the right places, however the message is cut;
-// and ReplyHead's bytes and the payload form a reply.
+// Tests that Gather copies bytes to their offsets, however the message is cut
+// into slices, and that ReplyHead's bytes followed by the payload are a reply.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -19,7 +19,7 @@ std::string Bytes(size_t n) {
   return s;
 }
 
-// 1 x 16, rowwise: 8 bytes of codes, 512 of scales, 4 of amax.
+// A rowwise tensor of 1 x 16: 8 bytes of codes, 512 of scales, 4 of amax.
 v1::DequantizeRequest Small() {
   v1::DequantizeRequest m;
   m.mutable_tensor()->add_shape(16);
@@ -36,7 +36,7 @@ std::string Gathered(const Request& request, Slices slices) {
   return staging;
 }
 
-// data, scale and amax at the plan's offsets: 0, 64 and 576.
+// Places data, scale and amax at the plan's offsets 0, 64 and 576.
 std::string Staged(std::string_view data, std::string_view scale,
                    std::string_view amax) {
   std::string staging(580, '\0');
@@ -48,7 +48,7 @@ std::string Staged(std::string_view data, std::string_view scale,
 
 void ExpectGathered(Method method, const std::string& bytes,
                     const std::string& expected) {
-  // Cut into two and into three parts at every byte, and byte by byte with
+  // Cuts into two and three slices at every byte, and into single bytes with
   // empty slices in between.
   std::vector<std::vector<size_t>> cuts = {{}};
   std::vector<size_t> all;
@@ -67,7 +67,7 @@ void ExpectGathered(Method method, const std::string& bytes,
   }
 }
 
-TEST(Gather, OneTensor) {
+TEST(Gather, CopiesOneTensor) {
   v1::QuantizeRequest m;
   m.mutable_tensor()->set_dtype(v1::DTYPE_F32);
   m.mutable_tensor()->add_shape(48);
@@ -75,14 +75,14 @@ TEST(Gather, OneTensor) {
   const std::string payload = Bytes(192);
   m.set_payload(payload);
   ExpectGathered(Method::kQuantize, m.SerializeAsString(), payload);
-  // The last payload counts, wherever the other fields are.
+  // The last payload field counts, wherever the other fields are.
   m.clear_payload();
   ExpectGathered(Method::kQuantize,
                  Payload("lost") + Payload(payload) + m.SerializeAsString(),
                  payload);
 }
 
-TEST(Gather, BackToBack) {
+TEST(Gather, CopiesTensorsBackToBack) {
   v1::DequantizeRequest m = Small();
   const std::string payload = Bytes(524);
   m.set_payload(payload);
@@ -103,7 +103,7 @@ TEST(Gather, AmaxAsFieldReplacesTheOneInThePayload) {
   }
 }
 
-TEST(Gather, RefsInAnyOrderUnalignedAndOverlapping) {
+TEST(Gather, AcceptsRefsInAnyOrderUnalignedAndOverlapping) {
   const std::string payload = Bytes(600);
   for (const bool given : {false, true}) {
     v1::DequantizeRequest m = Small();
@@ -126,7 +126,7 @@ TEST(Gather, RefsInAnyOrderUnalignedAndOverlapping) {
   }
 }
 
-TEST(Gather, RefsOfAQuantizeReplyAsTheyCame) {
+TEST(Gather, AcceptsTheRefsOfAQuantizeReply) {
   TensorDesc tensor;
   tensor.dtype = DType::kBF16;
   tensor.shape = {20, 16};
@@ -218,7 +218,8 @@ TEST(ReplyHead, EchoesWhatDeterminesTheBytes) {
   const auto plain =
       ReplyOf<v1::QuantizeReply>(MakeQuantizePlan(tensor, quantize));
   EXPECT_FALSE(plain.options().has_rht());
-  // One amax is used for both, and the echo has it as it was given.
+  // One amax serves both directions, and the echo has it in the field of the
+  // request.
   EXPECT_FALSE(plain.options().given_amax().has_rowwise());
   EXPECT_TRUE(plain.options().given_amax().has_columnwise());
 
@@ -252,7 +253,7 @@ TEST(ReplyHead, EchoesWhatDeterminesTheBytes) {
   EXPECT_EQ(r.options().rht().dimension(), 16u);
 }
 
-TEST(ReplyHead, EmptyTensors) {
+TEST(ReplyHead, DescribesEmptyTensors) {
   TensorDesc tensor;
   tensor.dtype = DType::kF32;
   tensor.shape = {0, 16};

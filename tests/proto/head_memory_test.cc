@@ -1,4 +1,4 @@
-// The memory that heads of requests take, compared with the bound of
+// Tests that the memory of a request's head stays within the bound of
 // HeadMemory.
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -30,7 +30,7 @@ void Forget(void* p) {
 
 }  // namespace
 
-// These tests have a single thread.
+// The count needs no lock, because these tests have a single thread.
 void* operator new(size_t size) { return Counted(std::malloc(size)); }
 void* operator new[](size_t size) { return Counted(std::malloc(size)); }
 void operator delete(void* p) noexcept { Forget(p); }
@@ -45,7 +45,7 @@ struct Head {
   std::string name;
   Method method;
   std::string bytes;
-  bool planned = false;  // a request from which a plan can be made
+  bool planned = false;  // the request is legal, so it has a plan
 };
 
 std::string Many(const std::string& field, size_t bytes = kMaxHeadBytes) {
@@ -54,7 +54,7 @@ std::string Many(const std::string& field, size_t bytes = kMaxHeadBytes) {
   return out;
 }
 
-// A request for every output, with as many groups as possible.
+// Returns a request for every output with the largest number of groups.
 std::string Groups(v1::Format format, size_t history) {
   v1::QuantizeRequest m;
   m.mutable_tensor()->set_dtype(v1::DTYPE_BF16);
@@ -102,14 +102,14 @@ std::vector<Head> Heads() {
       {"unknown bytes", Method::kQuantize, Many(Delimited(90, ""))},
       {"unknown groups", Method::kQuantize,
        Many(Tag(9, kStartGroup) + Tag(9, kEndGroup))},
-      {"unknown groups in each other", Method::kQuantize,
+      {"nested unknown groups", Method::kQuantize,
        Many(Many(Tag(1, kStartGroup), 90) + Many(Tag(1, kEndGroup), 90))},
       {"unknown bytes in a sub-message", Method::kQuantize,
        Delimited(2, Many(Delimited(90, ""), kMaxHeadBytes - 8))},
       {"amaxes unpacked", Method::kQuantize,
        Delimited(2, Delimited(5, Many(Tag(3, kFixed32) + "abcd",
                                       kMaxHeadBytes - 16)))},
-      {"options again and again", Method::kQuantize,
+      {"repeated options", Method::kQuantize,
        Many(Delimited(2, Delimited(5, "")))},
       {"shape", Method::kQuantize,
        Delimited(1, Delimited(2, std::string(kMaxHeadBytes - 16, '\1')))},
@@ -136,7 +136,7 @@ std::vector<Head> Heads() {
   };
 }
 
-TEST(HeadMemory, BoundsTheMemoryOfEveryHead) {
+TEST(HeadMemory, BoundHoldsForEveryHead) {
   for (const Head& head : Heads()) {
     SCOPED_TRACE(head.name);
     const std::string_view whole = head.bytes;
@@ -144,8 +144,8 @@ TEST(HeadMemory, BoundsTheMemoryOfEveryHead) {
     peak = live;
     std::string reply;
     {
-      // The stages of a call: parsed, planned, and its reply described while
-      // the plan exists.
+      // Runs the stages of a call: parsing, planning, and describing the reply
+      // while the plan exists.
       const auto separated = ParseRequest(head.method, {&whole, 1});
       std::shared_ptr<const Plan> plan;
       if (head.method == Method::kQuantize) {

@@ -1,6 +1,6 @@
 // A program that uses all parts of gRPC that quantd needs: service, health, TLS
-// credentials, reflection. It starts a server and calls it. In a static build
-// it also proves that no shared gRPC, protobuf or Abseil is linked.
+// credentials and reflection. It starts a server and calls it. A static build
+// also checks that no shared gRPC, protobuf or Abseil is linked.
 #include <cstdio>
 #include <fstream>
 #include <memory>

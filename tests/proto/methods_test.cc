@@ -1,4 +1,5 @@
-// The rows of proto/methods.h and proto/messages.h match the service.
+// Tests that the tables of proto/methods.h and proto/messages.h match the
+// service.
 #include "proto/methods.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-"""A client made from nothing but quantd.proto, with stock Python gRPC stubs.
+"""Tests a client made from quantd.proto alone, with stock Python gRPC stubs.
 
 Starts a server, or uses a running one (--address, with --ca, --cert and --key
 for TLS), calls every method, and compares the bytes with those that
@@ -21,7 +21,7 @@ except ImportError as missing:
   print(f"skipped: {missing}")
   sys.exit(77)
 
-# Two public messages that a client needs besides those of quantd.proto.
+# Public messages of other services that a client needs.
 HEALTH_PROTO = """
 syntax = "proto3";
 package grpc.health.v1;
@@ -44,7 +44,7 @@ message Status {
 """
 
 ROWS, COLS = 200, 320
-ARGS = None  # of the command line
+ARGS = None  # the parsed command line
 
 
 def make_input():
@@ -182,7 +182,7 @@ class PythonStubTest(unittest.TestCase):
         request.options.inverse_rht.CopyFrom(reply.options.rht)
       back = self.stub.Dequantize(request, timeout=60)
       self.check_bytes(name, back.payload)
-      # Both sides could be wrong in the same way, so check the values, too.
+      # Checks the values, too, since both sides could be wrong in the same way.
       values = np.frombuffer(back.payload, "<f4").reshape(ROWS, COLS)
       error = np.abs(values - self.values).mean() / np.abs(self.values).mean()
       self.assertLess(error, 0.15, name)
@@ -218,7 +218,7 @@ class PythonStubTest(unittest.TestCase):
     self.assertEqual(described.input_bytes, len(self.input))
     self.assertEqual(described.output_bytes, len(reply.payload))
     self.assertTrue(described.request_id)
-    request.options.format = self.pb.FORMAT_FP8_E4M3  # which has no rotation
+    request.options.format = self.pb.FORMAT_FP8_E4M3  # the format has no rotation
     detail = self.refused(
         lambda: self.stub.DescribeQuantize(request, timeout=60))
     self.assertEqual((detail.reason, detail.field),
@@ -257,7 +257,7 @@ class PythonStubTest(unittest.TestCase):
     self.assertEqual(check.status, self.health.HealthCheckResponse.SERVING)
 
   def refused(self, call):
-    """The ErrorDetail of a call that must be refused as illegal."""
+    """Returns the ErrorDetail of a call that must be refused as invalid."""
     with self.assertRaises(grpc.RpcError) as caught:
       call()
     error = caught.exception

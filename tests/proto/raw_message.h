@@ -1,5 +1,5 @@
-// Messages byte by byte, including ones that no serializer would write, and the
-// slices they may arrive in.
+// Builds messages byte by byte, including ones that no serializer writes, and
+// cuts them into slices.
 #ifndef QUANTD_TESTS_PROTO_RAW_MESSAGE_H_
 #define QUANTD_TESTS_PROTO_RAW_MESSAGE_H_
 
@@ -46,8 +46,8 @@ inline std::string Payload(std::string_view content) {
   return Delimited(kPayloadField, content);
 }
 
-// Cuts `message` before each of `cuts`, which ascend; equal ones give an empty
-// slice.
+// Cuts `message` before each offset of `cuts`, which ascend. Equal offsets give
+// an empty slice.
 inline std::vector<std::string_view> Cut(std::string_view message,
                                          const std::vector<size_t>& cuts) {
   std::vector<std::string_view> slices;

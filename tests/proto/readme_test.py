@@ -1,6 +1,5 @@
-"""Runs the stock stubs' Python of README.md, as it stands there but for the
-address, against a server. Exits with 77 where Python has no gRPC, protobuf or
-numpy.
+"""Runs README.md's example of stock Python stubs against a server, with only
+the address changed. Exits with 77 if Python has no gRPC, protobuf or numpy.
 """
 
 import argparse
@@ -18,7 +17,8 @@ class ReadmeTest(unittest.TestCase):
   stop_server = classmethod(stub_test.PythonStubTest.stop_server.__func__)
 
   def test_example(self):
-    # The last example; the one before it, of the package, has its own test.
+    # Takes the last example. The one before it uses the package and has its own
+    # test.
     _, _, rest = stub_test.ARGS.readme.read_text().rpartition("```python\n")
     example, end, _ = rest.partition("```\n")
     self.assertTrue(end, "README.md has no Python")

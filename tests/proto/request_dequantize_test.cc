@@ -1,4 +1,4 @@
-// DequantizeRequest in every format: the required payload, when the amax may be
+// Tests of DequantizeRequest in every format: the required payload, the amax as
 // a field, and the rules for refs.
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 namespace quantd::wire {
 namespace {
 
-// A request for 4 x 32 in that format, with a back-to-back payload of `bytes`.
+// Returns a request for 4 x 32 with a back-to-back payload of `bytes`.
 v1::DequantizeRequest Of(v1::Format format, size_t bytes) {
   v1::DequantizeRequest m = Dequantize();
   m.mutable_options()->set_format(format);
@@ -21,12 +21,12 @@ void SetRows(std::initializer_list<int64_t> rows, v1::DequantizeRequest* m) {
   for (int64_t n : rows) m->mutable_options()->mutable_splits()->add_rows(n);
 }
 
-TEST(ReadDequantize, EveryFormatBackToBack) {
+TEST(ReadDequantize, AcceptsEveryFormatBackToBack) {
   const struct {
     v1::Format format;
     size_t rowwise, columnwise;
   } kCases[] = {
-      // Codes, scales and, for NVFP4, 4 bytes of amax.
+      // The payload has codes, scales and, for NVFP4, 4 bytes of amax.
       {v1::FORMAT_NVFP4, 64 + 512 + 4, 256 + 512 + 4},
       {v1::FORMAT_NVFP4_2D, 64 + 512 + 4, 256 + 512 + 4},
       {v1::FORMAT_FP8_E4M3, 128 + 4, 128 + 4},
@@ -68,7 +68,7 @@ TEST(ReadDequantize, FormAndSplitsReachThePlan) {
   EXPECT_TRUE(options.form.scale_256);
   EXPECT_FALSE(options.splits.has_value());
 
-  // Three groups, one empty: two scale tensors and three amaxes.
+  // Three groups with one empty group have two scale tensors and three amaxes.
   v1::DequantizeRequest groups = Of(v1::FORMAT_NVFP4, 64 + 1024 + 12);
   SetRows({1, 0, 3}, &groups);
   EXPECT_THAT(Parse(groups), IsOk());
@@ -79,7 +79,7 @@ TEST(ReadDequantize, FormAndSplitsReachThePlan) {
                "0");
 }
 
-TEST(ReadDequantize, FieldsHaveTheRequestsNames) {
+TEST(ReadDequantize, ErrorsUseTheRequestsFieldNames) {
   EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3, 132), o.mutable_inverse_rht(),
                "inverse_rht",
                "rht only with nvfp4, mxfp8_e4m3, mxfp8_e5m2, mxfp4",
@@ -120,7 +120,7 @@ TEST(ReadDequantize, AmaxIsAFieldOnlyWhereThereIsOne) {
                (m.mutable_tensor()->set_shape(0, 0),
                 o.mutable_form()->set_row_scaled(true), m.set_amax(1)),
                "amax", "0 values in the payload, not this field", "one value");
-  // One group of one row has a single value.
+  // One group of one row has a single amax.
   v1::DequantizeRequest m = Of(v1::FORMAT_NVFP4, 64 + 512);
   m.set_amax(1);
   SetRows({4}, &m);
@@ -147,7 +147,7 @@ v1::DequantizeRequest GroupsWithRefs() {
   return m;
 }
 
-TEST(ReadDequantize, GroupOffsetsOfRefsAreThoseOfTheSplits) {
+TEST(ReadDequantize, GroupOffsetsOfRefsMustMatchTheSplits) {
   EXPECT_THAT(Parse(GroupsWithRefs()), IsOk());
   v1::DequantizeRequest without = GroupsWithRefs();
   without.mutable_tensors(0)->clear_group_offsets();
@@ -174,7 +174,7 @@ TEST(ReadDequantize, GroupOffsetsOfRefsAreThoseOfTheSplits) {
                "tensors[0].group_offsets", "none", "1");
 }
 
-TEST(ReadDequantize, ShapesOfRefsAreThoseOfTheTensor) {
+TEST(ReadDequantize, ShapesOfRefsMustMatchTheTensor) {
   const auto shaped = [] {
     v1::DequantizeRequest m = DequantizeWithRefs();
     for (int64_t d : {4, 16}) m.mutable_tensors(0)->add_shape(d);
@@ -183,7 +183,7 @@ TEST(ReadDequantize, ShapesOfRefsAreThoseOfTheTensor) {
     return m;
   };
   EXPECT_THAT(Parse(shaped()), IsOk());
-  // Another matrix with the same number of bytes.
+  // The shape of another matrix with the same number of bytes.
   EXPECT_WRONG(shaped(),
                (m.mutable_tensor()->set_shape(0, 2),
                 m.mutable_tensor()->set_shape(1, 64)),
@@ -194,8 +194,8 @@ TEST(ReadDequantize, ShapesOfRefsAreThoseOfTheTensor) {
                "[1]", "[1, 1]");
 }
 
-// The refs of a reply with as many groups as possible.
-TEST(ReadDequantize, RefsOfManyGroupsAreLegal) {
+// These are the refs of a reply with the largest number of groups.
+TEST(ReadDequantize, AcceptsRefsOfManyGroups) {
   v1::QuantizeRequest q = Quantize();
   q.mutable_tensor()->set_shape(0, kMaxGroups);
   q.mutable_options()->set_usage(v1::USAGE_BOTH);
@@ -221,7 +221,7 @@ TEST(ReadDequantize, RefsOfManyGroupsAreLegal) {
   EXPECT_THAT(Parse(m), IsOk());
 }
 
-TEST(ReadDequantize, LayoutOfRefsIsThatOfTheForm) {
+TEST(ReadDequantize, LayoutOfRefsMustMatchTheForm) {
   const auto swizzled = [] {
     v1::DequantizeRequest m = DequantizeWithRefs();
     m.mutable_options()->mutable_form()->set_scale_layout(v1::LAYOUT_SWIZZLED);

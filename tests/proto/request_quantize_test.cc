@@ -1,5 +1,5 @@
-// Every field of QuantizeRequest: where it goes, and the error if it is wrong.
-// The tests of the plan check which combinations are legal.
+// Tests that every field of QuantizeRequest reaches the plan, and of the error
+// if it is wrong. The plan's own tests check which combinations are legal.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -130,8 +130,8 @@ TEST(ReadQuantize, CurrentScaling) {
                "scale", "given_scale or epsilon, not both", "both");
 }
 
-// A server's default acts as if the request had set it.
-TEST(ReadQuantize, ADefaultEstimate) {
+// A server's default estimate acts as if the request had set it.
+TEST(ReadQuantize, AppliesTheDefaultEstimate) {
   const auto options = [](const v1::QuantizeRequest& m) {
     const std::string bytes = m.SerializeAsString();
     const std::string_view whole = bytes;
@@ -155,14 +155,14 @@ TEST(ReadQuantize, ADefaultEstimate) {
   EXPECT_EQ(options(m).nvfp4.amax_estimation_scale, 1.5f);
   m.mutable_options()->mutable_given_amax()->set_columnwise(1);
   EXPECT_FALSE(options(m).nvfp4.amax_estimation_scale.has_value());
-  // Rotated copies of this format have no amax.
+  // Rotated data of this format have no amax.
   v1::QuantizeRequest mx = Of(v1::FORMAT_MXFP4);
   mx.mutable_options()->mutable_rht()->set_rowwise(true);
   EXPECT_FALSE(options(mx).nvfp4.amax_estimation_scale.has_value());
 }
 
-// Regression test: an unknown format was looked up, which ended the process.
-TEST(ReadQuantize, ADefaultEstimateWithAnUnknownFormat) {
+// A lookup of the unknown format would end the process.
+TEST(ReadQuantize, RefusesAnUnknownFormatWithADefaultEstimate) {
   for (const int format : {0, 99, -1}) {
     const std::string bytes =
         Of(static_cast<v1::Format>(format)).SerializeAsString();
@@ -177,21 +177,21 @@ TEST(ReadQuantize, ADefaultEstimateWithAnUnknownFormat) {
   }
 }
 
-TEST(ReadQuantize, ARotationWithoutCopies) {
+TEST(ReadQuantize, RefusesARotationWithoutData) {
   EXPECT_WRONG(Quantize(), o.mutable_rht(), "rht",
                "rowwise or columnwise, the copy to rotate", "neither");
   EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3), o.mutable_rht()->set_dimension(16),
                "rht", "rowwise or columnwise, the copy to rotate", "neither");
 }
 
-TEST(ReadQuantize, AbsentIsNotEmpty) {
+TEST(ReadQuantize, TellsAbsentFromEmpty) {
   const QuantizeOptions none = OptionsOf(Of(v1::FORMAT_FP8_E4M3));
   EXPECT_FALSE(none.splits.has_value());
   EXPECT_FALSE(none.fp8.history.has_value());
   EXPECT_FALSE(none.nvfp4.amax_estimation_scale.has_value());
   EXPECT_THAT(none.rowwise_amax, IsEmpty());
   EXPECT_THAT(none.fp8.scale, IsEmpty());
-  // A message that is present but empty.
+  // A submessage that is present but empty.
   v1::QuantizeRequest m = Of(v1::FORMAT_FP8_E4M3);
   m.mutable_options()->mutable_given_amax();
   m.mutable_options()->mutable_form();
@@ -207,7 +207,7 @@ TEST(ReadQuantize, AbsentIsNotEmpty) {
                "no rht");
 }
 
-TEST(ReadQuantize, AmaxesAsOneValueOrAsAList) {
+TEST(ReadQuantize, AcceptsAmaxesAsOneValueOrAsAList) {
   v1::QuantizeRequest m = Quantize();
   m.mutable_options()->set_usage(v1::USAGE_BOTH);
   m.mutable_options()->mutable_given_amax()->add_rowwise_values(2);
@@ -241,7 +241,7 @@ TEST(ReadQuantize, AmaxesAsOneValueOrAsAList) {
               "this or given_amax.columnwise_values, not both", "both");
 }
 
-TEST(ReadQuantize, ErrorsNameTheFormOfTheAmax) {
+TEST(ReadQuantize, ErrorsNameTheFieldOfTheAmax) {
   EXPECT_WRONG(Quantize(), o.mutable_given_amax()->add_rowwise_values(-1),
                "given_amax.rowwise_values", "a finite number >= 0", "-1");
   EXPECT_WRONG(Quantize(),
@@ -262,7 +262,7 @@ TEST(ReadQuantize, ErrorsNameTheFormOfTheAmax) {
                "given_amax with mxfp4");
 }
 
-TEST(ReadQuantize, UnknownNumbersOfEnums) {
+TEST(ReadQuantize, RefusesUnknownEnumNumbers) {
   EXPECT_WRONG(Quantize(), o.set_rounding(static_cast<v1::Rounding>(2)),
                "rounding", "nearest or stochastic", "number 2");
   EXPECT_WRONG(Quantize(),
@@ -285,7 +285,7 @@ TEST(ReadQuantize, UnknownNumbersOfEnums) {
                "domain", "tensor or row", "number 2");
 }
 
-// A stochastic request for 40 x 64 at a position in a larger tensor.
+// Returns a stochastic request for 40 x 64 at an offset in a larger tensor.
 v1::QuantizeRequest ShardOf(v1::Format format, v1::Usage usage, int64_t row,
                             int64_t column, int64_t total = 0) {
   v1::QuantizeRequest m = Quantize();
@@ -301,10 +301,10 @@ v1::QuantizeRequest ShardOf(v1::Format format, v1::Usage usage, int64_t row,
   return m;
 }
 
-TEST(ReadQuantize, ShardsAreCutBetweenBlocks) {
+TEST(ReadQuantize, ShardsMustBeCutBetweenBlocks) {
   constexpr auto kRow = v1::USAGE_ROWWISE;
   constexpr auto kColumn = v1::USAGE_COLUMNWISE;
-  // Only cuts along a copy's lines matter, not across them.
+  // Rowwise data may be cut before any row.
   EXPECT_THAT(Parse(ShardOf(v1::FORMAT_NVFP4, kRow, 10, 16)), IsOk());
   EXPECT_THAT(Parse(ShardOf(v1::FORMAT_NVFP4, kColumn, 16, 10)), IsOk());
   EXPECT_WRONG(ShardOf(v1::FORMAT_NVFP4, kRow, 0, 10), (void)m,
@@ -313,7 +313,8 @@ TEST(ReadQuantize, ShardsAreCutBetweenBlocks) {
                "shard.row_offset", "a multiple of 16", "10");
   EXPECT_WRONG(ShardOf(v1::FORMAT_MXFP4, v1::USAGE_BOTH, 48, 32), (void)m,
                "shard.row_offset", "a multiple of 32", "48");
-  // Rotations are longer than blocks, and squares extend both ways.
+  // A rotation may span several blocks, and square blocks extend in both
+  // directions.
   EXPECT_WRONG(ShardOf(v1::FORMAT_NVFP4, kColumn, 64, 0),
                (o.mutable_rht()->set_columnwise(true),
                 o.mutable_rht()->set_dimension(128)),
@@ -326,19 +327,19 @@ TEST(ReadQuantize, ShardsAreCutBetweenBlocks) {
                "shard.row_offset", "a multiple of 16", "10");
   EXPECT_WRONG(ShardOf(v1::FORMAT_NVFP4_2D, kColumn, 16, 10), (void)m,
                "shard.column_offset", "a multiple of 16", "10");
-  // The end of a shard that is not the end of the whole is a cut, too.
+  // The end of a shard is also a cut, unless it is the end of the whole tensor.
   EXPECT_WRONG(ShardOf(v1::FORMAT_NVFP4_2D, kColumn, 0, 0, 80),
                m.mutable_tensor()->set_shape(1, 40), "shard.total_columns",
                "40, or column_offset + K a multiple of 16", "80");
   EXPECT_THAT(Parse(ShardOf(v1::FORMAT_NVFP4_2D, kColumn, 0, 16, 80)), IsOk());
-  // A group is a tensor of its own, wherever it begins.
+  // A group is a separate tensor and may begin at any row.
   v1::QuantizeRequest grouped = ShardOf(v1::FORMAT_NVFP4, kColumn, 10, 0);
   for (const int64_t rows : {10, 30})
     grouped.mutable_options()->mutable_splits()->add_rows(rows);
   EXPECT_THAT(Parse(grouped), IsOk());
 }
 
-TEST(ReadQuantize, HostileNumbers) {
+TEST(ReadQuantize, RefusesHostileNumbers) {
   EXPECT_WRONG(Quantize(), o.mutable_shard()->set_row_offset(INT64_MIN),
                "shard.row_offset", "0 to 281474976710656",
                "-9223372036854775808");
@@ -372,13 +373,13 @@ TEST(ReadQuantize, HostileNumbers) {
       "history.amax", "1 to 65536 values", "70000");
 }
 
-// Lists have a limit of their own.
-TEST(ReadQuantize, LongListsAreLegal) {
+// Lists have a separate size limit.
+TEST(ReadQuantize, AcceptsLongLists) {
   v1::QuantizeRequest m = Of(v1::FORMAT_FP8_E4M3);
   m.mutable_options()->add_scale(1);
   m.mutable_options()->mutable_history()->mutable_amax()->Resize(65536, 1);
   EXPECT_THAT(Parse(m), IsOk());
-  // One group for each row of a vocabulary.
+  // A group for each row of a large tensor.
   m = Quantize();
   m.mutable_tensor()->set_shape(0, 262144);
   m.mutable_tensor()->set_shape(1, 32);

@@ -1,4 +1,4 @@
-// ParseRequest and Gather: the result of a legal request, and every typed error
+// Tests of ParseRequest: the result of a legal request, and every typed error
 // with field, expected and got.
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 namespace quantd::wire {
 namespace {
 
-TEST(ParseRequest, NamesWhatIsWrongWithATensor) {
+TEST(ParseRequest, ReportsErrorsOfATensor) {
   EXPECT_WRONG(Quantize(), m.clear_tensor(), "tensor.dtype", "f32, f16 or bf16",
                "none");
   EXPECT_WRONG(Quantize(), m.mutable_tensor()->set_dtype(v1::DTYPE_E4M3),
@@ -24,7 +24,8 @@ TEST(ParseRequest, NamesWhatIsWrongWithATensor) {
   EXPECT_WRONG(Quantize(),
                for (int i = 0; i < 7; ++i) m.mutable_tensor()->add_shape(1),
                "tensor.shape", "1 to 8 dimensions", "9 dimensions");
-  // Well within the head's limit; protobuf accepts them, the plan does not.
+  // These dimensions fit into the head's limit, so that the plan must refuse
+  // them.
   EXPECT_WRONG(Quantize(),
                for (int i = 2; i < 60000; ++i) m.mutable_tensor()->add_shape(1),
                "tensor.shape", "1 to 8 dimensions", "60000 dimensions");
@@ -44,7 +45,7 @@ constexpr char kFormatNames[] =
     "mxfp4 or fp8_block_e4m3 or fp8_block_e5m2 or fp8_block_2d_e4m3 or "
     "fp8_block_2d_e5m2 or fp8_channel_e4m3";
 
-TEST(ParseRequest, NamesWhatIsWrongWithAnOption) {
+TEST(ParseRequest, ReportsErrorsOfAnOption) {
   EXPECT_WRONG(Quantize(), o.clear_format(), "format", kFormatNames, "none");
   EXPECT_WRONG(Quantize(), o.set_format(static_cast<v1::Format>(99)), "format",
                kFormatNames, "number 99");
@@ -74,7 +75,7 @@ TEST(ParseRequest, NamesWhatIsWrongWithAnOption) {
                "a finite number >= 0", "nan");
 }
 
-TEST(ParseRequest, NamesWhatIsWrongWithARotation) {
+TEST(ParseRequest, ReportsErrorsOfARotation) {
   EXPECT_WRONG(Quantize(), o.mutable_rht()->set_dimension(48), "rht.dimension",
                "16, 32, 64 or 128", "48");
   EXPECT_WRONG(Quantize(), o.mutable_rht()->set_dimension(UINT32_MAX),
@@ -97,7 +98,7 @@ TEST(ParseRequest, NamesWhatIsWrongWithARotation) {
                "inverse_rht.dimension", "16, 32, 64 or 128", "640");
 }
 
-TEST(ParseRequest, NamesWhatIsWrongWithAPayload) {
+TEST(ParseRequest, ReportsErrorsOfAPayload) {
   EXPECT_WRONG(Quantize(), m.set_payload(Bytes(255)), "payload", "256 bytes",
                "255 bytes");
   EXPECT_WRONG(RhtAmax(), m.clear_payload(), "payload", "256 bytes", "0 bytes");
@@ -107,13 +108,13 @@ TEST(ParseRequest, NamesWhatIsWrongWithAPayload) {
                "576 bytes");
   EXPECT_WRONG(Dequantize(), (m.set_amax(1), m.set_payload(Bytes(577))),
                "payload", "576 or 580 bytes", "577 bytes");
-  // A reply that is too large for a message.
+  // The reply would be too large for a message.
   EXPECT_WRONG(Dequantize(), m.mutable_tensor()->set_shape(0, 1 << 25),
                "tensor.shape", "a reply of at most 2136997888 bytes",
                "4294967296 bytes");
 }
 
-TEST(ParseRequest, NamesWhatIsWrongWithARef) {
+TEST(ParseRequest, ReportsErrorsOfARef) {
   const auto make = DequantizeWithRefs;
   EXPECT_WRONG(make(),
                m.mutable_tensors(0)->set_kind(v1::TENSOR_KIND_COLUMNWISE_DATA),
@@ -137,7 +138,7 @@ TEST(ParseRequest, NamesWhatIsWrongWithARef) {
   EXPECT_WRONG(make(),
                m.mutable_tensors(2)->set_layout(static_cast<v1::Layout>(7)),
                "tensors[2].layout", "linear", "number 7");
-  // Checked even though the amax field replaces it.
+  // The ref is checked even though the amax field replaces it.
   EXPECT_WRONG(make(), (m.set_amax(1), m.mutable_tensors(2)->set_size(8)),
                "tensors[2].size", "4 bytes of rowwise_amax", "8 bytes");
 }
@@ -184,7 +185,7 @@ TEST(ParseRequest, CarriesTheOptionsOfRotations) {
   EXPECT_EQ(amax->plan->outputs()[1].size, 4u * 4);
 }
 
-TEST(ParseRequest, TooMuchBesideThePayloadIsTooLarge) {
+TEST(ParseRequest, RefusesTooManyBytesBesideThePayload) {
   const auto limit = [](const v1::QuantizeRequest& m) {
     const auto status = Parse(m).status();
     const std::string bytes = m.SerializeAsString();
@@ -201,16 +202,16 @@ TEST(ParseRequest, TooMuchBesideThePayloadIsTooLarge) {
   m.mutable_options()->mutable_history()->mutable_amax()->Resize((4 << 18) + 1,
                                                                  1);
   EXPECT_EQ(limit(m), 4u << 20);
-  // All lists together.
+  // All lists count together.
   m.mutable_options()->mutable_history()->mutable_amax()->Resize(4 << 17, 1);
   m.mutable_options()->mutable_scale()->Resize((4 << 17) + 1, 1);
   EXPECT_EQ(limit(m), 4u << 20);
-  // Fields that are not lists.
+  // Other fields than lists have a lower limit.
   m = fp8;
   m.mutable_options()->mutable_rht()->set_sign_mask(
       std::string(256 << 10, 'x'));
   EXPECT_EQ(limit(m), 256u << 10);
-  // Describing needs no payload.
+  // DescribeQuantize needs no payload.
   m = Quantize();
   m.set_payload(std::string(256 << 10, 'x'));
   const std::string bytes = m.SerializeAsString();
@@ -219,7 +220,7 @@ TEST(ParseRequest, TooMuchBesideThePayloadIsTooLarge) {
   EXPECT_EQ(GetSizeLimit(status), 256u << 10);
 }
 
-TEST(ParseRequest, TellsMalformedFromIllegal) {
+TEST(ParseRequest, DistinguishesMalformedFromInvalid) {
   const std::string cases[] = {"\x0a\x05", "\x0a\x01\xff", "\x07", "\xff"};
   for (const std::string& bytes : cases) {
     for (const MethodSpec& row : kTensorMethods) {
@@ -233,7 +234,7 @@ TEST(ParseRequest, TellsMalformedFromIllegal) {
   }
 }
 
-TEST(ParseRequest, NoTruncationOfALegalRequestIsLegal) {
+TEST(ParseRequest, RefusesEveryTruncation) {
   v1::QuantizeRequest m = Quantize();
   m.mutable_options()->mutable_given_amax()->set_rowwise(1);
   const std::string bytes = m.SerializeAsString();

@@ -1,4 +1,4 @@
-// Legal requests, and ways to make them wrong.
+// Legal requests, and macros that make them invalid.
 #ifndef QUANTD_TESTS_PROTO_REQUESTS_H_
 #define QUANTD_TESTS_PROTO_REQUESTS_H_
 
@@ -55,7 +55,8 @@ inline v1::QuantizeRequest Quantize() {
   return m;
 }
 
-// Rowwise, 4 x 32: 64 bytes of codes, 128 x 4 scales, 4 bytes of amax.
+// The bytes of rowwise data of 4 x 32: 64 of codes, 128 x 4 of scales, 4 of
+// amax.
 inline constexpr size_t kCopyBytes = 64 + 512 + 4;
 
 inline v1::DequantizeRequest Dequantize() {
@@ -98,7 +99,7 @@ inline v1::ApplyRhtRequest ApplyRht() {
   return m;
 }
 
-// The error for a legal `message` after `change` was made to it.
+// Returns the error for a legal `message` after `change` was applied to it.
 template <typename Message>
 absl::Status After(Message message,
                    const std::function<void(Message&)>& change) {

@@ -1,5 +1,5 @@
-// SeparatePayload with malformed and unusual messages, each compared with
-// protobuf's own verdict.
+// Tests of SeparatePayload with malformed and unusual messages, compared with
+// protobuf's own parser.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ std::string Nested(int groups, std::string_view inside = "") {
 
 std::vector<Hazard> Hazards() {
   const std::string x = "payload bytes";
-  // Enough bytes follow a wrong length that nothing else is wrong.
+  // Enough bytes follow a wrong length, so that only the length is wrong.
   const std::string rest(64, '\0');
   return {
       {"empty", "", true},
@@ -65,7 +65,7 @@ std::vector<Hazard> Hazards() {
       // The high bits of a fifth byte are dropped: this is field 5.
       {"field number over 2^29", Tag((uint64_t{1} << 29) + 5, 0) + Varint(1),
        true},
-      {"field number 2^29, which drops to 0",
+      {"field number 2^29, which is truncated to 0",
        Tag(uint64_t{1} << 29, 0) + Varint(1), false},
       {"unterminated tag", std::string("\xff\xff"), false},
       {"wire type 6", Tag(9, 6) + rest, false},
@@ -89,11 +89,11 @@ std::vector<Hazard> Hazards() {
       {"payload, then an end", Payload(x) + Tag(9, kEndGroup), false},
       {"group with the wrong end", Tag(9, kStartGroup) + Tag(8, kEndGroup),
        false},
-      {"groups that cross",
+      {"overlapping groups",
        Tag(9, 3) + Tag(8, 3) + Tag(9, kEndGroup) + Tag(8, kEndGroup), false},
       {"tag 0 in a group", Nested(1, std::string(1, '\0')), false},
       {"wire type 6 in a group", Nested(1, Tag(1, 6)), false},
-      {"lying length in a group", Nested(1, Tag(1, 2) + Varint(100)), false},
+      {"wrong length in a group", Nested(1, Tag(1, 2) + Varint(100)), false},
       {"tensor twice",
        Delimited(1, Tag(1, 0) + Varint(1)) +
            Delimited(1, Tag(2, 0) + Varint(16)),
@@ -109,7 +109,7 @@ std::vector<Hazard> Hazards() {
   };
 }
 
-// Head and payload together, or nullopt.
+// Parses the separated head and payload; nullopt if that fails.
 std::optional<v1::QuantizeRequest> ViaSplit(Slices slices) {
   const auto separated = SeparatePayload(slices);
   v1::QuantizeRequest message;
@@ -126,12 +126,12 @@ std::optional<v1::QuantizeRequest> ViaSplit(Slices slices) {
   return message;
 }
 
-TEST(SeparatePayload, AgreesWithProtobufOnEveryHazard) {
+TEST(SeparatePayload, AgreesWithProtobufOnUnusualMessages) {
   for (const Hazard& hazard : Hazards()) {
     SCOPED_TRACE(hazard.name);
     v1::QuantizeRequest expected;
     ASSERT_EQ(expected.ParseFromString(hazard.bytes), hazard.legal);
-    // Whole, cut in two at every byte, and byte by byte.
+    // The message is whole, cut in two at every byte, or cut into single bytes.
     std::vector<std::vector<size_t>> cuts = {{}};
     std::vector<size_t> all;
     for (size_t i = 0; i <= hazard.bytes.size(); ++i) {
@@ -172,7 +172,7 @@ TEST(SeparatePayload, AcceptsNoSlicesAndEmptySlices) {
   EXPECT_EQ(separated->payload.size, 0u);
 }
 
-TEST(SeparatePayload, PayloadIsNotCopied) {
+TEST(SeparatePayload, DoesNotCopyThePayload) {
   const std::string head = Tag(2, 0) + Varint(1);
   const std::string bytes = head + Payload("0123456789");
   const auto separated = SeparatePayload(Cut(bytes, {1, 6, 6, 9}));
@@ -182,7 +182,7 @@ TEST(SeparatePayload, PayloadIsNotCopied) {
   EXPECT_EQ(separated->payload.size, 10u);
 }
 
-// A head of exactly `n` bytes.
+// Returns a head of exactly `n` bytes.
 std::string HeadOf(size_t n) {
   const std::string frame = Delimited(9, std::string(n - 4, 'x'));
   EXPECT_EQ(frame.size(), n);
@@ -198,13 +198,13 @@ void ExpectTooLong(const std::string& bytes) {
   EXPECT_EQ(violation->expected, "at most 262144 bytes beside the payload");
 }
 
-TEST(SeparatePayload, HeadIsCapped) {
+TEST(SeparatePayload, LimitsTheHead) {
   const std::string most = HeadOf(kMaxHeadBytes) + Payload("x");
   const auto separated = SeparatePayload(Cut(most, {100, 7000}));
   ASSERT_THAT(separated, IsOk());
   EXPECT_EQ(separated->head.size(), kMaxHeadBytes);
   ExpectTooLong(HeadOf(kMaxHeadBytes + 1));
-  // Split around a payload, into many fields, and in a group.
+  // Heads split around a payload, into many fields, and inside a group.
   ExpectTooLong(HeadOf(140000) + Payload("x") + HeadOf(140000));
   std::string many;
   for (size_t i = 0; i <= kMaxHeadBytes / 2; ++i) many += "\x10\x01";
@@ -212,7 +212,7 @@ TEST(SeparatePayload, HeadIsCapped) {
   ExpectTooLong(Nested(1, many));
 }
 
-TEST(SeparatePayload, TheCapIsAnArgument) {
+TEST(SeparatePayload, TakesTheLimitAsArgument) {
   const std::string bytes = HeadOf(kMaxHeadBytes + 1) + Payload("x");
   const std::string_view whole = bytes;
   EXPECT_THAT(SeparatePayload(absl::MakeSpan(&whole, 1), kMaxReplyHeadBytes),
@@ -223,9 +223,9 @@ TEST(SeparatePayload, TheCapIsAnArgument) {
   EXPECT_EQ(violation->expected, "at most 131072 bytes beside the payload");
 }
 
-// Expects that every list of numbers in `type`, which is at the fields `path`,
-// counts as a list of `method`'s requests when it is packed. Shapes do not:
-// they are short.
+// Expects that every packed list of numbers in `type`, which is at the fields
+// `path`, counts as a list of `method`'s requests. Shapes are short and do not
+// count.
 void ExpectListsCounted(Method method, const google::protobuf::Descriptor* type,
                         std::vector<int> path, int* found) {
   for (int i = 0; i < type->field_count(); ++i) {
@@ -235,7 +235,7 @@ void ExpectListsCounted(Method method, const google::protobuf::Descriptor* type,
       ExpectListsCounted(method, field->message_type(), path, found);
     } else if (field->is_packable() && field->name() != "shape") {
       ++*found;
-      // Among other fields at every depth, and twice.
+      // Adds other fields at every depth, and the list twice.
       std::string list(8, '\1');
       for (size_t k = path.size(); k-- > 0;) {
         list = Tag(90, kVarint) + "\1" + Delimited(path[k], list);
@@ -250,7 +250,7 @@ void ExpectListsCounted(Method method, const google::protobuf::Descriptor* type,
   }
 }
 
-TEST(SeparatePayload, EveryListOfARequestIsCounted) {
+TEST(SeparatePayload, CountsEveryListOfARequest) {
   int found = 0;
   for (const MethodSpec& row : kTensorMethods) {
     WithOptionsOf(row.method, [&](auto type) {
@@ -261,9 +261,9 @@ TEST(SeparatePayload, EveryListOfARequestIsCounted) {
   EXPECT_EQ(found, 8);
 }
 
-// A list with a wrong length does not count, and bytes beyond the message that
-// contains it are not counted.
-TEST(SeparatePayload, ListsEndWithTheirMessage) {
+// A list with a wrong length does not count, and neither do bytes beyond the
+// message that contains it.
+TEST(SeparatePayload, CountsListsOnlyWithinTheirMessage) {
   std::string others;
   for (int i = 0; i < 8; ++i) others += Tag(1, kVarint) + "\1";
   // Options of 5 bytes that contain splits with length `splits`, which contain
@@ -293,7 +293,7 @@ TEST(SeparatePayload, PayloadDoesNotCountAsHead) {
   EXPECT_EQ(separated->head.size(), 2u);
 }
 
-TEST(SeparatePayload, RangesOfLentMemoryDoNotCountAgainstAShortHead) {
+TEST(SeparatePayload, SharedMemoryRangesDoNotLengthenAShortHead) {
   const auto is_short = [](const std::string& bytes) {
     return HasShortHead(Cut(bytes, {3, 40}));
   };

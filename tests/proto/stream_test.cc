@@ -1,5 +1,5 @@
-// A payload in chunks is gathered like a payload in one message, for any
-// request and any cuts.
+// Tests that a payload in chunks is gathered like one in a single message, for
+// all requests and chunk sizes.
 #include <algorithm>
 #include <random>
 #include <string>
@@ -80,7 +80,7 @@ class Rows : public testing::Test {
   uint32_t count_ = 0;
 };
 
-TEST_F(Rows, ChunksAreGatheredLikeOneMessage) {
+TEST_F(Rows, ChunksGiveTheBytesOfOneMessage) {
   ForQuantizeRows(1, [&](const QuantizeRow& row) {
     SCOPED_TRACE(row.settings);
     if (!HasFatalFailure()) ExpectSame(row.plan);
@@ -117,7 +117,7 @@ TEST(Streams, AnAmaxFieldIsNotPartOfTheChunks) {
   EXPECT_EQ(gather.settled(), staging.size());
 }
 
-TEST(Streams, TheLastMessageIsTheReplyWithoutItsPayload) {
+TEST(Streams, LastMessageIsTheReplyWithoutItsPayload) {
   const auto plan =
       MakeQuantizePlan({DType::kBF16, {4, 32}}, {.format = Format::kNvfp4});
   ASSERT_THAT(plan, IsOk());
@@ -132,13 +132,13 @@ TEST(Streams, TheLastMessageIsTheReplyWithoutItsPayload) {
   for (size_t i = 0; i < plan->outputs().size(); ++i) {
     EXPECT_EQ(part->reply->tensors[i].offset, plan->outputs()[i].offset);
   }
-  // The reply to another request lacks the options that were asked for.
+  // The reply to another request does not echo the requested options.
   const auto other = MakeApplyRhtPlan({DType::kBF16, {4, 32}}, {});
   EXPECT_EQ(ParseStreamReply(pieces, *other).status().code(),
             absl::StatusCode::kUnimplemented);
 }
 
-TEST(Streams, MaximaAndTheirAnswerRoundTrip) {
+TEST(Streams, MaximaAndReducedAmaxRoundTrip) {
   const auto plan = MakeQuantizePlan(
       {DType::kBF16, {4, 32}},
       {.format = Format::kNvfp4, .form = {.row_scaled = true}});
@@ -171,13 +171,13 @@ TEST(Streams, MaximaAndTheirAnswerRoundTrip) {
     const auto reduced = ParseReducedAmax(both);
     ASSERT_THAT(reduced, IsOk());
     EXPECT_EQ(reduced->rowwise, found.amax.rowwise);
-    // It is neither a chunk nor a first message.
+    // A reduced amax is neither a chunk nor a first message.
     EXPECT_EQ(GetFieldViolation(ParseChunk(both).status())->field,
               "reduced_amax");
     EXPECT_EQ(GetFieldViolation(ParseStreamStart(both).status())->field,
               "reduced_amax");
   }
-  // The largest number of values fits if packed, but not unpacked.
+  // The largest number of values is accepted packed, but not unpacked.
   CopyAmax most;
   most.rowwise.resize(kMostReduced, 1);
   const std::string large = ReducedAmax(most);
@@ -188,8 +188,8 @@ TEST(Streams, MaximaAndTheirAnswerRoundTrip) {
   EXPECT_FALSE(ParseReducedAmax(too_much).ok());
 }
 
-// The longest request, with the most groups that fit.
-TEST(Streams, LongListsAreCounted) {
+// The request has the largest number of groups.
+TEST(Streams, CountsLongLists) {
   std::vector<int64_t> rows(16384, 16);
   QuantizeOptions options;
   options.format = Format::kFp8E4M3;
@@ -204,7 +204,7 @@ TEST(Streams, LongListsAreCounted) {
   ASSERT_THAT(separated, IsOk());
   EXPECT_GE(separated->list_bytes, rows.size());
   EXPECT_THAT(ParseStreamStart(first), IsOk());
-  // Lists below the deepest legal path do not exist.
+  // Fields nested more deeply than any legal list do not count as lists.
   v1::StreamRequest fields;
   for (int i = 0; i < 200'000; ++i) {
     fields.mutable_dequantize()->add_tensors()->set_size(1);

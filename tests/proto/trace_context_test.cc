@@ -1,4 +1,4 @@
-// Texts that are accepted as a trace, and texts that are not.
+// Tests of valid and invalid traceparent texts.
 #include "proto/net/trace_context.h"
 
 #include <gtest/gtest.h>
@@ -15,12 +15,12 @@ std::string Of(const std::string& version, const std::string& flags) {
   return version + "-" + kTrace + "-" + kSpan + "-" + flags;
 }
 
-TEST(TraceContextTest, ReadsItsParts) {
+TEST(TraceContextTest, ParsesATraceparent) {
   const auto context = ParseTraceparent(Of("00", "01"));
   ASSERT_TRUE(context);
   EXPECT_EQ(context->trace(), kTrace);
   EXPECT_EQ(context->span(), kSpan);
-  // Flags are for others to interpret.
+  // Any flags are accepted, since tracing systems interpret them.
   EXPECT_TRUE(ParseTraceparent(Of("00", "ff")));
 }
 
@@ -37,7 +37,7 @@ TEST(TraceContextTest, IgnoresMalformedText) {
   const std::string good = Of("00", "01");
   for (size_t at = 0; at < good.size(); ++at) {
     EXPECT_FALSE(ParseTraceparent(good.substr(0, at))) << at;
-    // Neither a digit, a small letter up to f, nor a dash.
+    // Characters other than digits, small letters up to f, and dashes.
     for (const char wrong : {'g', 'A', '/', ':', '`', ' ', '\0', '\x80'}) {
       std::string text = good;
       text[at] = wrong;

@@ -1,5 +1,5 @@
-"""proto/BYTES.md in numpy: the places of codes and scales, decoding, and rotation
-of blocks. Written only from that page."""
+"""Implements proto/BYTES.md in numpy: offsets of codes and scales, decoding,
+and rotation of blocks. Written from that page alone."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ def roundup(a, b):
 
 
 def small_float(bits_of_exponent, bits_of_mantissa, nan):
-  """Values of the 256 codes of an 8-bit float."""
+  """Returns the values of the 256 codes of an 8-bit float."""
   bias = 2**(bits_of_exponent - 1) - 1
   values = np.zeros(256, F32)
   for code in range(256):
@@ -37,7 +37,7 @@ E2M1 = np.array([0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6],
 
 
 class Format:
-  """A row of the page's tables."""
+  """A format, as a row of the page's tables."""
 
   def __init__(self, name, block, codes, scales, square=False):
     self.name, self.block, self.square = name, block, square
@@ -63,7 +63,7 @@ FORMATS = [
 
 
 class Copy:
-  """The places of the codes and scales of one copy of M x K."""
+  """The offsets of codes and scales of rowwise or columnwise data of M x K."""
 
   def __init__(self, f, columnwise, m, k, dim=0, swizzled=False, compact=False):
     self.f, self.columnwise = f, columnwise
@@ -81,7 +81,7 @@ class Copy:
     self.by_block = f.scales == "line" or (self.transposed_as_it_lies and
                                            not swizzled)
     lines, blocks = roundup(self.lines, 128), roundup(self.blocks, 4)
-    self.scale_lines = 1  # lines that share an entry
+    self.scale_lines = 1  # lines that share a scale
     if f.scales == "tensor":
       self.scale_shape = [1]
     elif f.scales == "line":
@@ -96,7 +96,7 @@ class Copy:
       self.scale_shape = [blocks, lines] if self.by_block else [lines, blocks]
 
   def values(self, data):
-    """The values of the codes, as lines x padded."""
+    """Returns the values of the codes, as lines x padded."""
     codes = np.frombuffer(data, np.uint8).reshape(self.data_shape)
     if self.f.half:
       codes = np.stack([codes & 15, codes >> 4], -1).reshape(self.lines, -1)
@@ -105,7 +105,7 @@ class Copy:
     return self.f.codes[codes]
 
   def entries(self, scale):
-    """The scales as stored, without padding: entries of lines x blocks."""
+    """Returns the scales as stored, without padding."""
     stored = np.frombuffer(
         scale, np.uint8 if self.f.scales in ("e4m3", "e8m0") else "<u4")
     if self.f.scales == "tensor":
@@ -121,7 +121,7 @@ class Copy:
     return stored[:rows, :self.blocks]
 
   def scales_of(self, scale):
-    """The scale of every code, as lines x padded; for a tensor a single one."""
+    """Returns the scale of every code, as lines x padded, or a single one for the tensor."""
     entries = self.entries(scale)
     table = {"e4m3": E4M3, "e8m0": E8M0}.get(self.f.scales)
     scales = entries.view("<f4") if table is None else table[entries]
@@ -132,7 +132,7 @@ class Copy:
     return scales[:, :self.padded]
 
   def decode_under(self, library, data, scale, g, rounded):
-    """Decodes a copy of bf16 under a profile, rounded to the output type."""
+    """Decodes data of a bf16 tensor under a profile, rounded to the output type."""
     if library == "COMPRESSED" and self.f.scales in ("tensor", "square"):
       scale = np.frombuffer(scale, "<u2").astype("<u4") << 16
     if library == "COMFY":
@@ -149,7 +149,7 @@ class Copy:
     return rounded(self.values(data) * factor)
 
   def decode(self, data, scale, amax, f6=2688):
-    """The copy's own operand: lines x padded."""
+    """Decodes to the operand that the data represent, as lines x padded."""
     scales = self.scales_of(scale)
     if self.f.scales != "e4m3":
       return scales * self.values(data)
@@ -192,6 +192,6 @@ def rotate_back(y, n, mask):
 
 
 def bf16(x):
-  """To bf16 and back, ties to even."""
+  """Rounds to bf16, ties to even, and returns fp32."""
   bits = np.ascontiguousarray(x, F32).view(np.uint32)
   return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).view(F32)

@@ -1,8 +1,8 @@
-"""Holds proto/BYTES.md to what a server does.
+"""Compares proto/BYTES.md with a server's results.
 
-A client that knows that page and quantd.proto alone (wire_page.py) lays out,
-decodes, rotates and joins the same tensors, bit for bit. Exits with 77 where
-Python has no gRPC, protobuf or numpy.
+wire_page.py, written from that page and quantd.proto alone, lays out, decodes,
+rotates and joins the same tensors, bit for bit. Exits with 77 if Python has no
+gRPC, protobuf or numpy.
 """
 
 import argparse
@@ -63,7 +63,7 @@ class WirePageTest(unittest.TestCase):
         payload=payload_of(x)), timeout=60)
 
   def part(self, reply, name):
-    """Bytes and shape of a tensor in a reply; empty if the reply has none."""
+    """Returns bytes and shape of a tensor in a reply, both empty if the reply lacks it."""
     kind = getattr(self.pb, "TENSOR_KIND_" + name)
     for ref in reply.tensors:
       if ref.kind == kind:
@@ -87,7 +87,7 @@ class WirePageTest(unittest.TestCase):
     self.assertEqual(np.count_nonzero(got != expected), 0, what)
 
   def check_copy(self, f, x, columnwise, dim=0, form=None, f6=2688, **options):
-    """Quantizes, and decodes by the page and by the server."""
+    """Quantizes, and compares the page's decoding with the server's."""
     pb = self.pb
     usage = pb.USAGE_COLUMNWISE if columnwise else pb.USAGE_ROWWISE
     form = form or pb.CopyForm()
@@ -107,7 +107,7 @@ class WirePageTest(unittest.TestCase):
         tensor=self.tensor(x), options=pb.DequantizeOptions(
             format=reply.options.format, usage=usage, output=pb.DTYPE_F32,
             form=form))
-    # Back to back, without gaps; FP8 is decoded with its scale only.
+    # The payload is back to back; FP8 is decoded with its scale alone.
     request.payload = data + scale + (amax if f.scales == "e4m3" else b"")
     if dim:
       request.options.rotated_dimension = dim
@@ -122,7 +122,8 @@ class WirePageTest(unittest.TestCase):
     decoded = np.frombuffer(back.payload, "<f4").reshape(x.shape)
     operand = operand[:, :copy.positions]
     self.same(operand.T if columnwise else operand, decoded, what)
-    # Both could be wrong in the same way. Outliers cause large errors in squares.
+    # Checks the error, too, since both could be wrong in the same way. Outliers
+    # cause large errors in square blocks.
     self.assertLess(np.abs(decoded - x).mean() / np.abs(x).mean(), 0.6, what)
 
   def test_layout_and_decoding_of_every_format(self):
@@ -164,7 +165,7 @@ class WirePageTest(unittest.TestCase):
 
   def test_decoding_under_profiles(self):
     pb, x, compared = self.pb, make_input(70, 192), 0
-    x[3] *= F32(2**-20)  # scales of MX that fp16 does not have
+    x[3] *= F32(2**-20)  # MX scales that fp16 cannot represent
     outputs = {pb.DTYPE_F32: ("<f4", lambda v: v), pb.DTYPE_BF16: ("<u2", bf16),
                pb.DTYPE_F16: ("<f2", lambda v: v.astype("<f2").astype(F32))}
     for profile, f in itertools.product(pb.Profile.values()[1:], FORMATS):
@@ -271,7 +272,7 @@ class WirePageTest(unittest.TestCase):
     self.same(self.floats(reply, "AMAX"), [np.abs(x).max()], "amax")
 
   def amax_of_pieces(self, f, pieces, dim):
-    """The GivenAmax for the Quantize of every piece."""
+    """Returns the GivenAmax for the Quantize calls of all pieces."""
     given = self.pb.GivenAmax()
     if f.scales not in ("e4m3", "tensor"):
       return given
@@ -287,11 +288,11 @@ class WirePageTest(unittest.TestCase):
       name = f"{side.upper()}_{rht}AMAX"
       setattr(given, side, max(self.floats(r, name)[0] for r in replies))
     if f.scales == "tensor":
-      given.ClearField("columnwise")  # one serves both
+      given.ClearField("columnwise")  # one amax serves both
     return given
 
   def check_pieces(self, f, along_rows, dim=0, **options):
-    """Three ragged pieces give the bytes of the whole."""
+    """Checks that three pieces of different sizes give the bytes of the whole."""
     pb, x = self.pb, make_input(296, 384)
     what = f"{f.name} along_rows={along_rows} rotation {dim}"
     if dim:
@@ -317,7 +318,7 @@ class WirePageTest(unittest.TestCase):
       copy = Copy(f, columnwise, *x.shape, dim)
       parts = [self.copy_of(r, columnwise) for r in replies]
       expected = self.copy_of(whole, columnwise)
-      # Pieces follow each other as lines, or each line goes on in the next.
+      # Pieces hold successive lines, or successive parts of each line.
       axis = 0 if along_rows != columnwise else 1
       data = [np.frombuffer(p[0][0], np.uint8).reshape(c.data_shape)
               for p, c in zip(parts, copies)]

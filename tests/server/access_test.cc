@@ -1,4 +1,5 @@
-// Checks made before any connection: addresses, and tokens with their files.
+// Tests of the checks before any connection: addresses, tokens, their files and
+// quotas.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +18,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(AddressTest, KnowsLoopbackAddresses) {
+TEST(AddressTest, RecognizesLoopbackAddresses) {
   for (const char* here :
        {"127.0.0.1:1", "localhost:1", "[::1]:1", "unix:/a", "127.9.9.9:1",
         "unix-abstract:a", "dns:///localhost:1", "ipv4:127.0.0.1:1,127.0.0.2:1",
@@ -33,7 +34,7 @@ TEST(AddressTest, KnowsLoopbackAddresses) {
   }
 }
 
-TEST(AddressTest, HasAHostAndAPort) {
+TEST(AddressTest, SplitsHostAndPort) {
   const auto split = [](const char* address) -> std::string {
     const auto parts = security::SplitHostPort(address);
     if (!parts.ok()) return std::string(parts.status().message());
@@ -56,7 +57,7 @@ TEST(AddressTest, HasAHostAndAPort) {
   }
 }
 
-TEST(AddressTest, ListenAddressesAreChecked) {
+TEST(AddressTest, ChecksListenAddresses) {
   for (const char* good :
        {"127.0.0.1:0", "[::]:50151", "localhost:1", "h:65535"}) {
     EXPECT_THAT(security::CheckTcpAddress("--x", good), IsOk()) << good;
@@ -79,7 +80,7 @@ TEST(AddressTest, ListenAddressesAreChecked) {
   }
 }
 
-TEST(TokenTest, BearerAndNothingElse) {
+TEST(TokenTest, AcceptsOnlyBearer) {
   EXPECT_EQ(BearerToken("Bearer abc"), "abc");
   EXPECT_EQ(BearerToken("bEARER  abc "), "abc");
   for (const char* none : {"", "Bearer", "Bearer ", "Basic abc", "abc"}) {
@@ -87,13 +88,13 @@ TEST(TokenTest, BearerAndNothingElse) {
   }
 }
 
-// SHA-256 of "secret" and of "other".
+// The SHA-256 of "secret" and of "other".
 constexpr char kSecretHash[] =
     "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
 constexpr char kOtherHash[] =
     "D9298A10D1B0735837DC4BD85DAC641B0F3CEF27A47E5D53A54F2F3F5B2FCFFA";
 
-TEST(TokenTest, FilesAreRead) {
+TEST(TokenTest, ReadsFiles) {
   const TempDir dir;
   const auto load = [&](const std::string& text) {
     WriteFile(dir / "tokens", text);
@@ -116,7 +117,7 @@ TEST(TokenTest, FilesAreRead) {
     EXPECT_FALSE(refused.ok()) << bad;
     EXPECT_THAT(std::string(refused.status().message()),
                 HasSubstr("sha256sum"));
-    // The message must not repeat what may be a secret.
+    // The message must not repeat the line, which may be a secret.
     EXPECT_EQ(refused.status().message().find("clear"), std::string::npos);
   }
   EXPECT_FALSE(TokenHashes::Load(dir / "absent").ok());
@@ -129,7 +130,7 @@ TEST(TokenTest, FilesAreRead) {
               testing::HasSubstr("line 2 is the SHA-256 of nothing"));
 }
 
-TEST(TokenTest, LinesSayWhoseTheyAreAndWhatTheyMay) {
+TEST(TokenTest, LinesGiveIdentityAndRights) {
   const TempDir dir;
   const auto load = [&](const std::string& rest) {
     WriteFile(dir / "tokens", kSecretHash + rest);
@@ -140,7 +141,8 @@ TEST(TokenTest, LinesSayWhoseTheyAreAndWhatTheyMay) {
     EXPECT_THAT(tokens, IsOk()) << rest;
     return tokens.ok() ? *tokens->Find("secret") : Caller();
   };
-  // Older files have nothing, sha256sum's file name, a name or words there.
+  // After the hash, older files have nothing, sha256sum's file name, a name or
+  // other words.
   const std::string unnamed = "token:" + std::string(kSecretHash, 12);
   for (const char* rest : {"", "  ", "  -", " *-"}) {
     EXPECT_EQ(caller(rest), Caller{.identity = unnamed}) << rest;
@@ -174,5 +176,9 @@ TEST(TokenTest, LinesSayWhoseTheyAreAndWhatTheyMay) {
   }
 }
 
+  // At 100 bytes a second, a call of any size is admitted while the caller has
+  // no debt.
+  // Undeclared bytes are charged when they have arrived.
+  // A caller without quotas is not tracked.
 }  // namespace
 }  // namespace quantd

@@ -1,4 +1,5 @@
-// Every broken rule gives a typed error, after which the next client is served.
+// Tests that every broken rule gives a typed error, and that the next client is
+// served.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -42,7 +43,7 @@ class BrokenRuleTest : public ServerTest {
   }
 };
 
-TEST_F(BrokenRuleTest, EveryBrokenRuleHasItsField) {
+TEST_F(BrokenRuleTest, ErrorNamesTheFieldOfTheRule) {
   struct Case {
     const char* field;
     std::function<void(v1::QuantizeRequest*, v1::QuantizeOptions*)> breaks;
@@ -168,7 +169,7 @@ TEST_F(BrokenRuleTest, EveryBrokenRuleHasItsField) {
   }
 }
 
-TEST_F(BrokenRuleTest, OtherMethodsJudgeTheirFields) {
+TEST_F(BrokenRuleTest, OtherMethodsCheckTheirFields) {
   RpcOptions options;
   options.method = "RhtAmax";
   v1::RhtAmaxRequest none;
@@ -203,19 +204,19 @@ TEST_F(BrokenRuleTest, OtherMethodsJudgeTheirFields) {
 
 TEST_F(BrokenRuleTest, RefusesMalformedMessages) {
   const std::string good = QuantizeOnes(1).SerializeAsString();
-  // Cut inside the head and inside the payload.
+  // Messages cut inside the head and inside the payload.
   for (const size_t cut : {size_t{1}, size_t{3}, good.size() - 1}) {
     ExpectMalformed(Call(channel_, good.substr(0, cut)));
   }
   ExpectMalformed(Call(channel_, std::string(100, '\xff')));
   ExpectMalformed(Call(channel_, std::string(1 << 20, '\x07')));
-  // No message at all.
+  // A call without a message.
   RpcCall call(channel_, RpcOptions());
   ASSERT_TRUE(call.HalfClose());
   ExpectMalformed(call.Finish());
 }
 
-TEST_F(BrokenRuleTest, DeclaredSizeIsHeld) {
+TEST_F(BrokenRuleTest, EnforcesTheDeclaredSize) {
   const std::string request = QuantizeOnes(4).SerializeAsString();
   RpcOptions options;
   for (const size_t declared : {request.size(), request.size() + 1000}) {

@@ -1,4 +1,4 @@
-// Effects of tokens and priorities on calls of a server.
+// Tests of the effects of tokens and priorities on calls.
 #include <thread>
 
 #include "tests/client/temp_dir.h"
@@ -11,7 +11,7 @@ namespace {
 using testing::HasSubstr;
 using v1::ErrorDetail;
 
-// SHA-256 of "secret" and of "other".
+// The SHA-256 of "secret" and of "other".
 constexpr char kSecretHash[] =
     "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
 constexpr char kOtherHash[] =
@@ -42,7 +42,7 @@ class CallersTest : public ServerTest {
   const std::string request_ = QuantizeOnes(2).SerializeAsString();
 };
 
-TEST_F(CallersTest, ATokenMayCallTheMethodsOfItsLine) {
+TEST_F(CallersTest, TokenPermitsTheMethodsOfItsLine) {
   Tokens("methods=Quantize,GetServerInfo", "");
   StartReal({"cpu"});
   EXPECT_TRUE(By("secret", request_).status.ok());
@@ -60,7 +60,7 @@ TEST_F(CallersTest, ATokenMayCallTheMethodsOfItsLine) {
                         "3\n"));
 }
 
-TEST_F(CallersTest, AStreamIsJudgedByWhatItCarries) {
+TEST_F(CallersTest, StreamNeedsTheRightOfItsMethod) {
   Tokens("methods=Dequantize", "methods=Quantize");
   StartReal({"cpu"});
   v1::QuantizeRequest request = QuantizeOnes(2);
@@ -89,6 +89,8 @@ TEST_F(CallersTest, AStreamIsJudgedByWhatItCarries) {
 }
 
 TEST_F(CallersTest, PrioritiesAreWordsAndHighIsForThoseWhoMay) {
+  // This request has slightly more than 4 KiB, which the quota allows in two
+  // seconds.
   Tokens("priority=high", "");
   StartReal({"cpu"});
   for (const char* priority : {"high", "normal", "low"}) {

@@ -1,4 +1,4 @@
-// Devices that fail during calls: none is lost, and health tells what is left.
+// Tests of devices that fail during calls, which must not lose calls.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,7 +19,7 @@ namespace {
 
 using v1::ErrorDetail;
 
-// 128 KiB, which workers run; or 8 KiB, which the network thread runs.
+// A request of 128 KiB runs on a worker, one of 8 KiB on the network thread.
 std::string Request(bool small = false) {
   return QuantizeOnes(small ? 4 : 64).SerializeAsString();
 }
@@ -60,7 +60,7 @@ class DeviceFaultsTest : public ServerTest {
     reply.ParseFromString(result.reply);
     return reply.report().device();
   }
-  // SERVING is 1.
+  // Returns the serving status; 1 is SERVING.
   int Health() {
     const RpcResult result = [&] {
       RpcCall call(channel_, "/grpc.health.v1.Health/Check", {});
@@ -73,8 +73,7 @@ class DeviceFaultsTest : public ServerTest {
     }();
     return result.reply.size() == 2 ? result.reply[1] : -1;
   }
-  // Makes many calls from several clients while `meanwhile` runs; each must be
-  // right.
+  // Makes many calls while `meanwhile` runs, and checks every reply.
   void Load(const std::function<void()>& meanwhile) {
     std::atomic<int> done = 0;
     std::vector<std::thread> clients;
@@ -100,7 +99,7 @@ class DeviceFaultsTest : public ServerTest {
   std::string expected_small_;
 };
 
-TEST_F(DeviceFaultsTest, OneDeadOfTwoCostsNoCall) {
+TEST_F(DeviceFaultsTest, NoCallIsLostIfOneOfTwoDevicesDies) {
   Start(2);
   Load([&] { controls_[0]->Next(InjectedFault::kSticky); });
   EXPECT_EQ(Health(), 1);
@@ -116,9 +115,9 @@ TEST_F(DeviceFaultsTest, OneDeadOfTwoCostsNoCall) {
               absl::ToDoubleMilliseconds(absl::Now() - healed));
 }
 
-TEST_F(DeviceFaultsTest, FaultsOfSingleJobsCostNoCall) {
+TEST_F(DeviceFaultsTest, NoCallIsLostByFaultsOfSingleJobs) {
   Start(2);
-  // A fault may hit a self-test instead; the other device is always there.
+  // A fault may hit a self-test instead of a job.
   Load([&] {
     for (int i = 0; i < 10; ++i) {
       controls_[0]->Next(
@@ -130,13 +129,13 @@ TEST_F(DeviceFaultsTest, FaultsOfSingleJobsCostNoCall) {
   EXPECT_EQ(Health(), 1);
 }
 
-TEST_F(DeviceFaultsTest, OneDeviceAloneIsWaitedForUntilItsTest) {
+TEST_F(DeviceFaultsTest, CallsWaitForTheOnlyDevicesSelfTest) {
   Start(1);
   Load([&] {
     controls_[0]->Next(InjectedFault::kOutOfMemory, absl::ZeroDuration());
   });
   EXPECT_EQ(Health(), 1);
-  // A call whose input was dropped must be sent again by the client.
+  // If the input is already dropped, the client must send the call again.
   controls_[0]->Next(InjectedFault::kOnce);
   const RpcResult result = Call(channel_, Request());
   EXPECT_EQ(result.status.error_code(), grpc::UNAVAILABLE);
@@ -145,7 +144,7 @@ TEST_F(DeviceFaultsTest, OneDeviceAloneIsWaitedForUntilItsTest) {
   EXPECT_EQ(Payload(Call(channel_, Request())), expected_);
 }
 
-TEST_F(DeviceFaultsTest, DevicesWithoutMemoryAreNoDevice) {
+TEST_F(DeviceFaultsTest, ReportsNoDeviceIfAllAreOutOfMemory) {
   Start(3);
   for (const auto& c : controls_) c->Next(InjectedFault::kOutOfMemory);
   const RpcResult result = Call(channel_, Request());
@@ -153,7 +152,7 @@ TEST_F(DeviceFaultsTest, DevicesWithoutMemoryAreNoDevice) {
   EXPECT_EQ(result.detail->reason(), ErrorDetail::REASON_NO_DEVICE);
 }
 
-TEST_F(DeviceFaultsTest, BothLostIsReportedAndRecoveredFrom) {
+TEST_F(DeviceFaultsTest, ReportsTheLossOfBothDevicesAndRecovers) {
   options_.metrics_address = "127.0.0.1:0";
   Start(2);
   const auto ready = [&] {
@@ -172,10 +171,10 @@ TEST_F(DeviceFaultsTest, BothLostIsReportedAndRecoveredFrom) {
   EXPECT_GE(result.detail->retry_delay_ms(), 50u);
   EXPECT_EQ(result.pushback, std::to_string(result.detail->retry_delay_ms()));
   EXPECT_TRUE(Eventually([&] { return Health() == 2; }));
-  std::printf("both lost and told after %.1f ms\n",
+  std::printf("both lost and reported after %.1f ms\n",
               absl::ToDoubleMilliseconds(absl::Now() - broken));
   EXPECT_FALSE(ready());
-  // Refused before it is uploaded.
+  // The next call is refused before its payload is sent.
   const RpcResult next = Call(channel_, Request(true));
   ASSERT_TRUE(next.detail.has_value());
   EXPECT_EQ(next.detail->reason(), ErrorDetail::REASON_NO_DEVICE);
@@ -189,7 +188,7 @@ TEST_F(DeviceFaultsTest, BothLostIsReportedAndRecoveredFrom) {
   EXPECT_EQ(Payload(Call(channel_, Request())), expected_);
 }
 
-TEST_F(DeviceFaultsTest, AWrongAnswerOfASelfTestQuarantines) {
+TEST_F(DeviceFaultsTest, QuarantinesADeviceWhoseSelfTestIsWrong) {
   options_.self_test_interval = absl::Milliseconds(50);
   Start(2);
   controls_[1]->Next(InjectedFault::kWrong);
@@ -200,7 +199,7 @@ TEST_F(DeviceFaultsTest, AWrongAnswerOfASelfTestQuarantines) {
     }
     return true;
   }));
-  std::printf("wrong answers found after %.1f ms\n",
+  std::printf("wrong results found after %.1f ms\n",
               absl::ToDoubleMilliseconds(absl::Now() - wrong));
   EXPECT_EQ(Health(), 1);
   controls_[1]->Heal();
@@ -208,7 +207,7 @@ TEST_F(DeviceFaultsTest, AWrongAnswerOfASelfTestQuarantines) {
       [&] { return DeviceOf(Call(channel_, Request())) == "fault:cpu:1"; }));
 }
 
-TEST_F(DeviceFaultsTest, ADeviceThatIsWrongFromTheStartIsNotUsed) {
+TEST_F(DeviceFaultsTest, DoesNotUseADeviceThatIsWrongFromTheStart) {
   controls_.push_back(std::make_shared<FaultControl>());
   controls_[0]->Arrange({{InjectedFault::kWrong, 3}});
   std::vector<std::unique_ptr<Backend>> backends;
@@ -226,16 +225,16 @@ TEST_F(DeviceFaultsTest, ADeviceThatIsWrongFromTheStartIsNotUsed) {
 class HangTest : public DeviceFaultsTest,
                  public testing::WithParamInterface<bool> {};
 
-TEST_P(HangTest, IsAnsweredAndOthersGoOn) {
+TEST_P(HangTest, EndsTheCallAndServesOthers) {
   const bool small = GetParam();
   options_.max_job = absl::Milliseconds(600);
   Start(2);
-  // Either device may be next.
+  // Both devices hang at their next job, because either may get the call.
   for (const auto& control : controls_) control->Next(InjectedFault::kHang);
   std::thread second([&] { Call(Dial(server_->address()), Request(small)); });
   const absl::Time hung = absl::Now();
   const RpcResult result = Call(channel_, Request(small));
-  std::printf("a hang is answered after %.0f ms\n",
+  std::printf("a hanging call ended after %.0f ms\n",
               absl::ToDoubleMilliseconds(absl::Now() - hung));
   second.join();
   EXPECT_EQ(result.status.error_code(), grpc::UNAVAILABLE);
@@ -243,7 +242,7 @@ TEST_P(HangTest, IsAnsweredAndOthersGoOn) {
   EXPECT_EQ(result.detail->reason(), ErrorDetail::REASON_NO_DEVICE);
   EXPECT_LT(absl::Now() - hung, absl::Seconds(20));
   EXPECT_TRUE(Eventually([&] { return Health() == 2; }));
-  // A hanging call is not tried again.
+  // A hanging call is not tried on another device.
   EXPECT_EQ(controls_[0]->hanging() + controls_[1]->hanging(), 2);
   for (const auto& control : controls_) control->Heal();
   EXPECT_TRUE(Eventually([&] { return Health() == 1; }));
@@ -252,9 +251,9 @@ TEST_P(HangTest, IsAnsweredAndOthersGoOn) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, HangTest, testing::Bool());
 
-// Streams with a reduced amax compute on a device twice. The client learns of a
-// fault in the first pass, too, and everything is released.
-TEST_F(DeviceFaultsTest, FaultsWhileMaximaAreComputed) {
+// Streams with a reduced amax compute on a device twice. A fault in the first
+// pass is also reported to the client, and everything is released.
+TEST_F(DeviceFaultsTest, ReportsFaultsWhileMaximaAreComputed) {
   options_.max_job = absl::Milliseconds(600);
   for (const InjectedFault::Kind fault :
        {InjectedFault::kSticky, InjectedFault::kHang}) {
@@ -306,13 +305,13 @@ TEST_F(DeviceFaultsTest, CallsBehindAHangMoveToAnotherDevice) {
     });
   }
   for (std::thread& client : clients) client.join();
-  // Both slots hang; calls queued behind them have moved.
+  // Both slots hang; calls that waited for them moved to the other device.
   EXPECT_EQ(told, 2);
   EXPECT_EQ(ok, 10);
   EXPECT_EQ(Health(), 1);
 }
 
-TEST_F(DeviceFaultsTest, ADrainEndsWhateverADeviceDoes) {
+TEST_F(DeviceFaultsTest, DrainEndsDespiteAHangingDevice) {
   options_.max_job = absl::Milliseconds(200);
   options_.drain_timeout = absl::Seconds(60);
   Start(1);
@@ -329,7 +328,7 @@ TEST_F(DeviceFaultsTest, ADrainEndsWhateverADeviceDoes) {
   server_.reset();
 }
 
-TEST_F(DeviceFaultsTest, TheFallbackWorksWhileNoOtherDoes) {
+TEST_F(DeviceFaultsTest, FallbackDeviceServesWhileOthersAreLost) {
   options_.fallback = true;
   Start(1);
   EXPECT_EQ(DeviceOf(Call(channel_, Request())), "fault:cpu:0");
@@ -343,7 +342,7 @@ TEST_F(DeviceFaultsTest, TheFallbackWorksWhileNoOtherDoes) {
       [&] { return DeviceOf(Call(channel_, Request())) == "fault:cpu:0"; }));
 }
 
-TEST_F(DeviceFaultsTest, ARequestThatBreaksDevicesDoesNotGoRoundForEver) {
+TEST_F(DeviceFaultsTest, RequestThatBreaksDevicesIsNotRetriedForEver) {
   Start(4);
   const std::vector<uint64_t> before = {
       controls_[0]->jobs(), controls_[1]->jobs(), controls_[2]->jobs(),
@@ -358,7 +357,7 @@ TEST_F(DeviceFaultsTest, ARequestThatBreaksDevicesDoesNotGoRoundForEver) {
   EXPECT_EQ(tried, 3);
 }
 
-TEST_F(DeviceFaultsTest, WithoutADeviceForLongItAsksToBeStartedAnew) {
+TEST_F(DeviceFaultsTest, AsksForARestartAfterLongWithoutADevice) {
   std::atomic<int> asked = 0;
   options_.most_without = absl::Milliseconds(200);
   options_.on_hopeless = [&] { ++asked; };
@@ -376,9 +375,9 @@ TEST_F(DeviceFaultsTest, WithoutADeviceForLongItAsksToBeStartedAnew) {
   EXPECT_EQ(asked, 1);
 }
 
-// The retry delay for a call that finds no device is short if a device has just
-// recovered: it does not depend on the device's next test.
-TEST(RetryDelayTest, IsShortOnceTheDeviceIsWellAgain) {
+// A call that finds no device gets a short retry delay if a device has just
+// recovered. The delay does not depend on the device's next self-test.
+TEST(RetryDelayTest, IsShortOnceADeviceWorksAgain) {
   std::vector<std::unique_ptr<Backend>> backends;
   auto cpu = OpenBackend("cpu", {.slots = 1, .threads = 1});
   ASSERT_THAT(cpu, IsOk());

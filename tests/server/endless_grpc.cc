@@ -1,4 +1,4 @@
-// Preloaded into a server, so that gRPC's shutdown never ends.
+// A library for LD_PRELOAD that makes gRPC's shutdown in a server never end.
 #include <unistd.h>
 
 struct grpc_server;

@@ -1,4 +1,4 @@
-// A socket for tests, which may send anything.
+// A TCP client for tests that can send arbitrary bytes.
 #ifndef QUANTD_TESTS_SERVER_HTTP_CLIENT_H_
 #define QUANTD_TESTS_SERVER_HTTP_CLIENT_H_
 
@@ -16,8 +16,8 @@
 
 namespace quantd {
 
-// One connection to "127.0.0.1:PORT", closed on destruction. Waits at most a
-// minute for anything.
+// A connection to "127.0.0.1:PORT", closed on destruction. Each operation waits
+// at most a minute.
 class HttpClient {
  public:
   explicit HttpClient(const std::string& address)
@@ -40,12 +40,14 @@ class HttpClient {
     return send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(bytes.size());
   }
-  // Whether there is data or the end of the connection to read.
+  // Returns whether there are bytes to read, or the peer has closed the
+  // connection.
   bool Readable() {
     pollfd polled = {fd_, POLLIN, 0};
     return poll(&polled, 1, 60'000) == 1;
   }
-  // Whether a server in this process has closed its end, even if unread.
+  // Returns whether a server in this process has closed its end, even if bytes
+  // are unread.
   bool Dropped() const {
     const uint16_t port = PortOf(fd_, getsockname);
     for (const auto& entry :
@@ -55,7 +57,7 @@ class HttpClient {
     }
     return true;
   }
-  // Everything until the other side closes or resets.
+  // Returns all bytes until the peer closes or resets the connection.
   std::string ReadAll() {
     std::string all;
     char buffer[4096];
@@ -68,7 +70,7 @@ class HttpClient {
 
  private:
   using NameOf = int(int, sockaddr*, socklen_t*);
-  // 0 if it has no port.
+  // Returns the port of a socket's address, or 0 if it has no port.
   static uint16_t PortOf(int fd, NameOf* name_of) {
     sockaddr_in name = {};
     socklen_t size = sizeof(name);

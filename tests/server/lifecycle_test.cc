@@ -1,4 +1,5 @@
-// Calls that wait, are cut off or come too late: all memory is released.
+// Tests that calls that wait, are cut off or arrive too late release all
+// memory.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -19,12 +20,12 @@ namespace {
 
 using v1::ErrorDetail;
 
-// 8 MiB: the budget of these tests has room for one, not for two.
+// A request of 8 MiB. The budget of these tests holds one of them, not two.
 const std::string& LargeRequest() {
   static const std::string request = QuantizeOnes(4096).SerializeAsString();
   return request;
 }
-// 128 KiB: too large to run on the network thread.
+// A request of 128 KiB, too large to run on the network thread.
 const std::string& SmallRequest() {
   static const std::string request = QuantizeOnes(64).SerializeAsString();
   return request;
@@ -38,7 +39,7 @@ RpcOptions Declared(const std::string& request,
   return options;
 }
 
-// A call whose request has been sent; the result is read later.
+// Sends a request. The caller reads the result later.
 std::unique_ptr<RpcCall> StartCall(
     const std::shared_ptr<grpc::Channel>& channel, const std::string& request,
     absl::Duration deadline = absl::Minutes(2)) {
@@ -48,12 +49,12 @@ std::unique_ptr<RpcCall> StartCall(
   return call;
 }
 
-// A call ends in each stage, once by cancellation and once by its deadline.
+// Ends calls in each stage. The parameter selects cancellation or the deadline.
 class StageTest : public ServerTest, public testing::WithParamInterface<bool> {
  protected:
   void Start(int slots = 2) {
     StartFake(slots);
-    // The time of a whole call shows how long a call needs to reach its stage.
+    // Measures a whole call, as an upper bound of the time to reach a stage.
     const absl::Time start = absl::Now();
     ASSERT_TRUE(
         Call(channel_, LargeRequest(), Declared(LargeRequest())).status.ok());
@@ -65,7 +66,7 @@ class StageTest : public ServerTest, public testing::WithParamInterface<bool> {
   absl::Duration deadline() const {
     return cancels() ? absl::Minutes(2) : deadline_;
   }
-  // Jobs since the start.
+  // Returns the number of jobs since the fixture started.
   int begun() { return control_.begun() - begun_; }
   void Leave(RpcCall* call) {
     if (cancels()) call->Cancel();
@@ -95,7 +96,7 @@ TEST_P(StageTest, WaitingForMemory) {
   ASSERT_TRUE(Eventually([&] { return server_->gate().waiting() == 1; }));
   Leave(second.get());
   EXPECT_TRUE(Eventually([&] { return server_->gate().waiting() == 0; }));
-  // Memory of the second message is released when its call ends, after its ask.
+  // The memory of the second message is released when its call ends.
   EXPECT_TRUE(UsedBecomes(used));
   control_.Open();
   EXPECT_TRUE(first->Receive().has_value());
@@ -120,7 +121,7 @@ TEST_P(StageTest, WaitingForASlot) {
   auto second = StartCall(channel_, SmallRequest(), deadline());
   ASSERT_TRUE(Eventually([&] { return server_->gate().used() > used; }));
   Leave(second.get());
-  // While the slot is still taken.
+  // The memory is released while the slot is still in use.
   EXPECT_TRUE(UsedBecomes(used));
   control_.Open();
   EXPECT_TRUE(first->Receive().has_value());
@@ -141,7 +142,7 @@ TEST_P(StageTest, Running) {
 TEST_P(StageTest, Replying) {
   Start();
   auto call = StartCall(channel_, LargeRequest(), deadline());
-  // The client does not read: 2 MiB of output do not fit into its window.
+  // The client does not read, and 2 MiB of output do not fit into its window.
   ASSERT_TRUE(Eventually([&] {
     return begun() == 1 && server_->gate().receiving_used() == 0 &&
            server_->gate().used() > 0;
@@ -167,7 +168,7 @@ class PressureTest : public ServerTest {
   }
 };
 
-TEST_F(PressureTest, BusyIsTypedAfterTheWait) {
+TEST_F(PressureTest, ReportsBusyAfterTheLongestWait) {
   options_.memory_budget = 28 << 20;
   options_.max_wait = absl::Milliseconds(100);
   StartFake();
@@ -181,14 +182,14 @@ TEST_F(PressureTest, BusyIsTypedAfterTheWait) {
   EXPECT_TRUE(first->Finish().status.ok());
 }
 
-TEST_F(PressureTest, BusyIsTypedAtOnceWhenTooManyWait) {
+TEST_F(PressureTest, ReportsBusyAtOnceWhenTooManyWait) {
   options_.memory_budget = 28 << 20;
   options_.max_waiting = 1;
   StartFake();
   control_.Close();
   auto first = StartCall(channel_, LargeRequest());
   ASSERT_TRUE(control_.AwaitRunning(1));
-  // Its message has arrived, which leaves no room to receive another.
+  // This message has arrived, so there is no memory to receive another one.
   auto claims = StartCall(Dial(server_->address()), LargeRequest());
   ASSERT_TRUE(Eventually([&] { return server_->gate().waiting() == 1; }));
   RpcCall waits(channel_, Declared(LargeRequest()));
@@ -206,14 +207,14 @@ TEST_F(PressureTest, BusyIsTypedAtOnceWhenTooManyWait) {
   EXPECT_TRUE(first->Finish().status.ok());
 }
 
-TEST_F(PressureTest, WaitersAreServedWhenMemoryComesBack) {
+TEST_F(PressureTest, ServesWaitersWhenMemoryIsReleased) {
   options_.memory_budget = 28 << 20;
   StartFake();
   std::vector<std::thread> threads;
   std::atomic<int> served = 0;
   for (int i = 0; i < 6; ++i) {
     threads.emplace_back([&] {
-      // A slow sender may be told to retry while others wait.
+      // The server may ask a slow sender to retry while others wait.
       const auto channel = Dial(server_->address());
       EXPECT_TRUE(Eventually([&] {
         const RpcResult result =
@@ -227,7 +228,7 @@ TEST_F(PressureTest, WaitersAreServedWhenMemoryComesBack) {
   EXPECT_EQ(served, 6);
 }
 
-TEST_F(PressureTest, UndeclaredRequestsAreServedOneByOne) {
+TEST_F(PressureTest, ServesUndeclaredRequestsOneByOne) {
   options_.memory_budget = 28 << 20;  // a single reservation takes all of it
   StartFake();
   std::vector<std::thread> threads;
@@ -241,7 +242,7 @@ TEST_F(PressureTest, UndeclaredRequestsAreServedOneByOne) {
   EXPECT_EQ(served, 8);
 }
 
-TEST_F(PressureTest, RequestThatNeverArrivesIsEnded) {
+TEST_F(PressureTest, EndsARequestThatNeverArrives) {
   StartFake();
   RpcCall call(channel_, Declared(LargeRequest(), absl::Hours(1)));
   ASSERT_TRUE(Eventually([&] { return server_->gate().used() > 0; }));
@@ -252,7 +253,7 @@ TEST_F(PressureTest, RequestThatNeverArrivesIsEnded) {
   EXPECT_EQ(result.detail->reason(), ErrorDetail::REASON_DEADLINE);
 }
 
-TEST_F(PressureTest, SlowSendersDoNotHoldUpOthers) {
+TEST_F(PressureTest, SlowSendersDoNotDelayOthers) {
   StartFake();
   // Connections that never send anything, or stop in the middle.
   std::vector<int> sockets;
@@ -270,7 +271,7 @@ TEST_F(PressureTest, SlowSendersDoNotHoldUpOthers) {
     ASSERT_EQ(send(fd, preface.data(), n, 0), static_cast<ssize_t>(n));
     sockets.push_back(fd);
   }
-  // Calls that hold memory and send nothing.
+  // Calls that hold memory and send no bytes.
   std::vector<std::unique_ptr<RpcCall>> silent;
   for (int i = 0; i < 10; ++i) {
     silent.push_back(std::make_unique<RpcCall>(
@@ -281,13 +282,13 @@ TEST_F(PressureTest, SlowSendersDoNotHoldUpOthers) {
     EXPECT_TRUE(Call(Dial(address), SmallRequest(), Declared(SmallRequest()))
                     .status.ok());
   }
-  // None of them had to end first.
+  // All of these calls are still open.
   EXPECT_TRUE(Eventually([&] { return server_->calls().accepted() == 10; }));
   for (auto& call : silent) call->Cancel();
   for (const int fd : sockets) close(fd);
 }
 
-TEST_F(PressureTest, InfoAndHealthAnswerWhileEverythingIsBusy) {
+TEST_F(PressureTest, InfoAndHealthReplyWhileTheServerIsBusy) {
   StartFake(1);
   control_.Close();
   // A small request also occupies the network thread.
@@ -308,7 +309,7 @@ TEST_F(PressureTest, InfoAndHealthAnswerWhileEverythingIsBusy) {
 
 class DrainTest : public ServerTest {};
 
-TEST_F(DrainTest, HealthFirstThenRefusalsAndNoAcceptedCallIsLost) {
+TEST_F(DrainTest, ChangesHealthThenRefusesAndFinishesAcceptedCalls) {
   StartFake(2);
   control_.Close();
   auto accepted = StartCall(channel_, SmallRequest());
@@ -318,7 +319,8 @@ TEST_F(DrainTest, HealthFirstThenRefusalsAndNoAcceptedCallIsLost) {
   EXPECT_EQ(watch.Receive().value_or("none"), "\x08\x01");
 
   bool clean = false;
-  // Long enough for the next call to arrive on a slow machine.
+  // The drain delay is long enough for the next call to arrive on a slow
+  // machine.
   std::thread drain([&] { clean = server_->Drain(absl::Seconds(3)); });
   EXPECT_EQ(watch.Receive().value_or("none"), "\x08\x02");
   // Health has changed, and calls are still accepted.
@@ -333,7 +335,7 @@ TEST_F(DrainTest, HealthFirstThenRefusalsAndNoAcceptedCallIsLost) {
   for (const char* method : {"/quantd.v1.Quantd/GetServerInfo",
                              "/quantd.v1.Quantd/DescribeQuantize"}) {
     RpcCall call(channel_, method, RpcOptions());
-    call.Send("");  // may come too late: the headers are refused
+    call.Send("");  // may fail, because the headers are already refused
     const RpcResult result = call.Finish();
     EXPECT_EQ(result.status.error_code(), grpc::UNAVAILABLE) << method;
     ASSERT_TRUE(result.detail.has_value());
@@ -349,7 +351,7 @@ TEST_F(DrainTest, HealthFirstThenRefusalsAndNoAcceptedCallIsLost) {
   EXPECT_EQ(server_->gate().used(), 0u);
 }
 
-TEST_F(DrainTest, CallsThatNeverEndAreCancelledAtTheTimeout) {
+TEST_F(DrainTest, CancelsUnfinishedCallsAtTheTimeout) {
   options_.drain_timeout = absl::Milliseconds(300);
   StartFake();
   RpcCall silent(channel_, Declared(LargeRequest()));
@@ -360,7 +362,7 @@ TEST_F(DrainTest, CallsThatNeverEndAreCancelledAtTheTimeout) {
   server_.reset();
 }
 
-TEST_F(DrainTest, UnderLoadEveryCallIsAnsweredOrRefused) {
+TEST_F(DrainTest, UnderLoadEveryCallSucceedsOrIsRefused) {
   StartReal({"cpu:0", "cpu:1"});
   std::atomic<int> served = 0;
   std::atomic<int> unavailable = 0;

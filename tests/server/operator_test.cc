@@ -1,5 +1,5 @@
-// The quantd program for an operator: its log, its signals, its files and the
-// limits of its environment.
+// Tests of the quantd program as an operator sees it: its log, signals, files
+// and resource limits.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// SHA-256 of "secret" and of "other".
+// The SHA-256 of "secret" and of "other".
 constexpr char kSecretHash[] =
     "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
 constexpr char kOtherHash[] =
@@ -52,8 +52,8 @@ class OperatorTest : public testing::Test {
     ASSERT_NE(bench::FindQuantd(), "") << "the quantd binary is not built";
   }
   std::string At(const std::string& name) const { return dir_ / name; }
-  // quantd with these arguments, started by a shell command in which it is
-  // "$@".
+  // Returns a command that runs the shell line `line`, in which "$@" is quantd
+  // with these arguments.
   std::vector<std::string> Shell(const std::string& line,
                                  const std::vector<std::string>& arguments) {
     std::vector<std::string> command = {"/bin/sh", "-c", line, "sh"};
@@ -78,7 +78,7 @@ class OperatorTest : public testing::Test {
   const TempDir dir_;
 };
 
-// A named pipe that is full from the start: writers block.
+// A named pipe that is full from the start, so that writers block.
 class FullFifo {
  public:
   explicit FullFifo(const std::string& path) : path_(path) {
@@ -91,7 +91,7 @@ class FullFifo {
   ~FullFifo() { close(fd_); }
   FullFifo(const FullFifo&) = delete;
 
-  // Everything read from it so far.
+  // Reads all available bytes; returns everything read so far.
   const std::string& Read() {
     char buffer[4096];
     ssize_t n = 0;
@@ -105,14 +105,14 @@ class FullFifo {
   std::string text_;
 };
 
-TEST_F(OperatorTest, ALogThatNobodyReadsStopsNothing) {
+TEST_F(OperatorTest, UnreadLogDoesNotBlockCalls) {
   FullFifo unread(At("log"));
   ServerProcess server(
       Shell("exec \"$@\" 2>" + At("log"),
             {"--log-level", "debug", "--metrics-address", "127.0.0.1:0"}));
   ASSERT_TRUE(server.running());
-  // More lines than fit: about 400 bytes each, 1 MiB waiting and as much being
-  // written.
+  // These lines of about 400 bytes exceed the log's queue of 1 MiB and the 1
+  // MiB being written.
   constexpr int kCalls = 8000;
   const auto channel = Dial(server.address());
   RpcOptions options;
@@ -131,14 +131,14 @@ TEST_F(OperatorTest, ALogThatNobodyReadsStopsNothing) {
   int dropped = 0;
   number >> dropped;
   EXPECT_GT(dropped, 0);
-  // The last call's line may come after its answer.
+  // The line of the last call may follow its reply.
   Eventually([&] {
     return Count(unread.Read(), " call id=") >= size_t{kCalls} - dropped;
   });
   const std::string log = unread.Read();
   EXPECT_EQ(Count(log, " call id="), size_t{kCalls} - dropped);
   const size_t url = log.find("url=http://");
-  ASSERT_NE(url, std::string::npos) << "the first lines are kept";
+  ASSERT_NE(url, std::string::npos) << "the first lines must be kept";
   const size_t host = url + 11;
   const std::string page =
       Get(log.substr(host, log.find("/metrics", host) - host), "/metrics");
@@ -156,7 +156,7 @@ TEST_F(OperatorTest, SigtermEndsAServerWhoseLogNobodyReads) {
   EXPECT_EQ(server.WaitForExit(20), 0);
 }
 
-TEST_F(OperatorTest, RepeatedLinesAreCountedAfterTheFirstFew) {
+TEST_F(OperatorTest, CountsRepeatedLinesAfterTheFirstFew) {
   constexpr int kCalls = 500;
   ServerProcess server(Quantd({"--log-format", "json"}));
   ASSERT_TRUE(server.running()) << server.Log();
@@ -183,7 +183,7 @@ TEST_F(OperatorTest, RepeatedLinesAreCountedAfterTheFirstFew) {
   EXPECT_EQ(calls + repeated, kCalls);
 }
 
-TEST_F(OperatorTest, RefusedTokensAreCountedAndPathsCannotBreakTheLog) {
+TEST_F(OperatorTest, CountsRefusedTokensAndEscapesPaths) {
   WriteFile(At("tokens"), kSecretHash);
   for (const char* format : {"text", "json"}) {
     ServerProcess server(
@@ -218,9 +218,9 @@ TEST_F(OperatorTest, RefusedTokensAreCountedAndPathsCannotBreakTheLog) {
   }
 }
 
-TEST_F(OperatorTest, SighupReadsTheFilesAgainAndNoOtherKills) {
+TEST_F(OperatorTest, SighupReloadsFilesAndOtherSignalsDoNotKill) {
   WriteFile(At("tokens"), kSecretHash);
-  // The interval is longer than this test.
+  // The reload interval is longer than this test.
   ServerProcess server(
       Quantd({"--token-file", At("tokens"), "--reload-interval-ms", "600000"}));
   ASSERT_TRUE(server.running()) << server.Log();
@@ -244,7 +244,7 @@ TEST_F(OperatorTest, SighupReadsTheFilesAgainAndNoOtherKills) {
   EXPECT_EQ(server.WaitForExit(20), 0);
 }
 
-TEST_F(OperatorTest, NoSignalButTheSecondStopCutsADrainShort) {
+TEST_F(OperatorTest, OnlyASecondStopSignalCutsADrainShort) {
   ServerProcess server(Quantd({"--drain-delay-ms", "1500"}));
   ASSERT_TRUE(server.running()) << server.Log();
   server.Signal(SIGTERM);
@@ -255,7 +255,7 @@ TEST_F(OperatorTest, NoSignalButTheSecondStopCutsADrainShort) {
   EXPECT_EQ(server.WaitForExit(20), 0);
 }
 
-TEST_F(OperatorTest, APortFileThatCannotBeWrittenIsExplained) {
+TEST_F(OperatorTest, ExplainsAPortFileThatCannotBeWritten) {
   for (const auto& [path, reason] :
        {std::pair(At("absent/port"), "No such file or directory"),
         std::pair(At(""), "directory")}) {
@@ -270,7 +270,7 @@ TEST_F(OperatorTest, APortFileThatCannotBeWrittenIsExplained) {
   }
 }
 
-TEST_F(OperatorTest, DescriptorsAreRaisedToTheHardLimitAndSaid) {
+TEST_F(OperatorTest, RaisesTheDescriptorLimitAndLogsIt) {
   ServerProcess server(
       Shell("ulimit -Sn 64 && ulimit -Hn 1000 && exec \"$@\"", {}));
   ASSERT_TRUE(server.running()) << server.Log();
@@ -281,13 +281,13 @@ TEST_F(OperatorTest, DescriptorsAreRaisedToTheHardLimitAndSaid) {
               testing::ContainsRegex("Max open files +1000 +1000"));
 }
 
-TEST_F(OperatorTest, SlowClosesDoNotDelayTheEnd) {
+TEST_F(OperatorTest, SlowClosesDoNotDelayTheExit) {
   ServerProcess server(Quantd({"--memory-socket", At("door"), "--device", "cpu",
                                "--drain-delay-ms", "0"}));
   ASSERT_TRUE(server.running()) << server.Log();
   Lingering offered;
   Peer(At("door")).OfferAndLeave(offered.Leave());
-  // Left unread, behind a message that ends the connection.
+  // The descriptor stays unread behind a message that ends the connection.
   Lingering unread;
   Peer peer(At("door"));
   server.Signal(SIGSTOP);
@@ -304,7 +304,7 @@ TEST_F(OperatorTest, SlowClosesDoNotDelayTheEnd) {
   EXPECT_EQ(server.WaitForExit(20), 0) << server.Log();
 }
 
-TEST_F(OperatorTest, FilesThatAnotherHasMadeStay) {
+TEST_F(OperatorTest, KeepsFilesOfOtherProcesses) {
   const std::vector<std::string> command = {bench::FindQuantd(),
                                             "--listen",
                                             "unix:" + At("socket"),
@@ -343,7 +343,7 @@ TEST_F(OperatorTest, FilesThatAnotherHasMadeStay) {
   EXPECT_FALSE(std::filesystem::exists(At("door")));
 }
 
-TEST_F(OperatorTest, TooLittleAddressSpaceIsSaid) {
+TEST_F(OperatorTest, ReportsTooLittleAddressSpace) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer takes address space of its own";
 #endif
@@ -356,7 +356,7 @@ TEST_F(OperatorTest, TooLittleAddressSpaceIsSaid) {
 }
 
 // A timeout of a thousand years is legal.
-TEST_F(OperatorTest, ACallWithTheLongestTimeoutIsServed) {
+TEST_F(OperatorTest, ServesACallWithTheLongestTimeout) {
   ServerProcess server(Quantd({"--device", "cpu"}));
   ASSERT_TRUE(server.running()) << server.Log();
   const auto peer = attack::Http2Peer::Connect(

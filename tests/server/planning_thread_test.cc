@@ -11,7 +11,7 @@ namespace quantd {
 namespace {
 
 TEST(PlanningThreadTest, RunsAllWorkInOrderAndYieldsToOthers) {
-  std::string order;  // written by its thread, read when that has ended
+  std::string order;  // written by the thread, read after it has ended
   int priority = 0;
   absl::Notification go;
   {

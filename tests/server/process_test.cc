@@ -1,5 +1,5 @@
-// The quantd program: its exit codes, memory and signals. Servers are started
-// on free loopback ports and stopped by pid.
+// Tests of the quantd program: its exit codes, memory and signals. Servers
+// listen on free loopback ports and are stopped by pid.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -35,7 +35,7 @@ std::vector<std::string> Quantd(std::vector<std::string> arguments) {
   return command;
 }
 
-// A number from the JSON log line of that event.
+// Returns a number from the JSON log line of an event.
 uint64_t Logged(const std::string& log, const std::string& event,
                 const std::string& key) {
   std::istringstream lines(log);
@@ -62,7 +62,7 @@ class ProcessTest : public testing::Test {
   }
 };
 
-TEST_F(ProcessTest, HelpVersionAndMistakes) {
+TEST_F(ProcessTest, PrintsHelpVersionAndErrors) {
   auto [code, text] = RunQuantd("--help");
   EXPECT_EQ(code, 0);
   EXPECT_NE(text.find("--memory-budget"), std::string::npos);
@@ -85,7 +85,7 @@ TEST_F(ProcessTest, HelpVersionAndMistakes) {
   EXPECT_NE(text.find("z80"), std::string::npos);
 }
 
-TEST_F(ProcessTest, AddressInUseIsSaidAndUnixSocketsServe) {
+TEST_F(ProcessTest, ReportsAnAddressInUseAndServesUnixSockets) {
   ServerProcess first(Quantd({"--memory-budget", "64MiB"}));
   ASSERT_TRUE(first.running()) << first.Log();
   const auto [code, text] = RunQuantd("--listen " + first.address());
@@ -104,8 +104,8 @@ TEST_F(ProcessTest, AddressInUseIsSaidAndUnixSocketsServe) {
   EXPECT_EQ(second.WaitForExit(20), 0);
 }
 
-TEST_F(ProcessTest, SigtermUnderLoadLosesNothing) {
-  // The delay is long enough for a client to notice on a slow machine.
+TEST_F(ProcessTest, SigtermUnderLoadLosesNoCall) {
+  // The drain delay is long enough for a client on a slow machine to notice it.
   ServerProcess server(
       Quantd({"--device", "cpu:0,cpu:1", "--memory-budget", "256MiB",
               "--drain-delay-ms", "3000", "--log-format", "json"}));
@@ -155,12 +155,12 @@ TEST_F(ProcessTest, SigtermUnderLoadLosesNothing) {
   EXPECT_EQ(Logged(server.Log(), "stopped", "lent_bytes"), 0u);
 }
 
-TEST_F(ProcessTest, SecondSignalEndsAtOnce) {
+TEST_F(ProcessTest, SecondSignalExitsAtOnce) {
   ServerProcess server(
       Quantd({"--memory-budget", "64MiB", "--drain-delay-ms", "600000"}));
   ASSERT_TRUE(server.running()) << server.Log();
   server.Signal(SIGTERM);
-  // Two signals at once would count as one.
+  // Waits, because two pending signals would count as one.
   ASSERT_TRUE(Eventually([&] {
     return server.Log().find("drain accepted") != std::string::npos;
   })) << server.Log();
@@ -169,13 +169,14 @@ TEST_F(ProcessTest, SecondSignalEndsAtOnce) {
   EXPECT_EQ(server.WaitForExit(60), 130);
 }
 
-// The first job after the self-tests at the start.
+// Returns the name of a device whose first job after the self-tests has a
+// fault.
 std::string FirstCall(const std::string& fault) {
   return "fault:cpu:0:" + fault + "@" +
          std::to_string(KnownAnswers().size() + 1);
 }
 
-TEST_F(ProcessTest, WithoutADeviceItEndsToBeStartedAnew) {
+TEST_F(ProcessTest, ExitsForARestartWithoutADevice) {
   ServerProcess server(
       Quantd({"--memory-budget", "64MiB", "--device", FirstCall("sticky"),
               "--max-no-device-s", "1", "--drain-delay-ms", "0"}));
@@ -188,7 +189,7 @@ TEST_F(ProcessTest, WithoutADeviceItEndsToBeStartedAnew) {
   EXPECT_NE(server.Log().find("device_lost"), std::string::npos);
 }
 
-TEST_F(ProcessTest, AHangDoesNotOutliveADrain) {
+TEST_F(ProcessTest, DrainEndsDespiteAHang) {
   ServerProcess server(
       Quantd({"--memory-budget", "64MiB", "--device", FirstCall("hang"),
               "--max-job-ms", "300", "--drain-delay-ms", "0"}));
@@ -208,7 +209,7 @@ TEST_F(ProcessTest, AHangDoesNotOutliveADrain) {
               absl::ToDoubleSeconds(absl::Now() - start));
 }
 
-TEST_F(ProcessTest, APeerThatTakesNothingDoesNotHoldItsEndUp) {
+TEST_F(ProcessTest, PeerThatDoesNotReadDoesNotDelayTheExit) {
   // The kernel's buffer for a unix socket is smaller than this reply.
   ServerProcess server(
       {bench::FindQuantd(), "--listen",
@@ -223,16 +224,16 @@ TEST_F(ProcessTest, APeerThatTakesNothingDoesNotHoldItsEndUp) {
   ASSERT_NE(peer, nullptr);
   const uint32_t call = peer->Open("/quantd.v1.Quantd/Quantize");
   ASSERT_TRUE(peer->SendMessage(call, QuantizeOnes(4096).SerializeAsString()));
-  // Nothing is read from here on.
+  // The peer does not read from here on.
   absl::SleepFor(absl::Milliseconds(500));
   server.Signal(SIGTERM);
   EXPECT_EQ(server.WaitForExit(30), 3) << server.Log();
   EXPECT_EQ(Logged(server.Log(), "connections_cut", "connections"), 1u);
 }
 
-TEST_F(ProcessTest, AnEndOfGrpcThatNeverComesIsNotWaitedFor) {
+TEST_F(ProcessTest, ExitsEvenIfGrpcsShutdownHangs) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer must be loaded first";
+  GTEST_SKIP() << "a sanitizer must be the first preloaded library";
 #endif
   std::vector<std::string> command = {"/usr/bin/env",
                                       "LD_PRELOAD=" QUANTD_ENDLESS_GRPC};
@@ -243,13 +244,13 @@ TEST_F(ProcessTest, AnEndOfGrpcThatNeverComesIsNotWaitedFor) {
   ASSERT_TRUE(server.running()) << server.Log();
   const auto channel = Dial(server.address());
   EXPECT_TRUE(Call(channel, QuantizeOnes(64).SerializeAsString()).status.ok());
-  // With a connection there is something to end, and no call is lost.
+  // The open connection makes gRPC's shutdown wait. No call is lost.
   server.Signal(SIGTERM);
   EXPECT_EQ(server.WaitForExit(60), 0) << server.Log();
   EXPECT_NE(server.Log().find("stuck"), std::string::npos) << server.Log();
 }
 
-TEST_F(ProcessTest, SteadyTrafficTouchesNoFreshPages) {
+TEST_F(ProcessTest, SteadyTrafficFaultsNoNewPages) {
   ServerProcess server(Quantd({"--device", "memcpy"}));
   ASSERT_TRUE(server.running()) << server.Log();
   auto channel = Dial(server.address());
@@ -275,7 +276,7 @@ TEST_F(ProcessTest, SteadyTrafficTouchesNoFreshPages) {
   EXPECT_EQ(steady, 3) << history;
 }
 
-// 256 MiB each, from many connections at once.
+// Sends requests of 256 MiB from many connections at once.
 class CrowdTest : public ProcessTest {
  protected:
   struct Tally {
@@ -284,8 +285,8 @@ class CrowdTest : public ProcessTest {
     std::atomic<int> untyped = 0;
   };
 
-  // Calls one after the other until `end` or a reply; refused ones are
-  // repeated.
+  // Each client makes calls until `end` or until one succeeds. Refused calls
+  // are repeated.
   void RunClients(const std::string& address, int clients,
                   std::optional<size_t> declared, absl::Time end,
                   Tally* tally) {
@@ -296,12 +297,13 @@ class CrowdTest : public ProcessTest {
         auto channel = Dial(address);
         while (absl::Now() < end) {
           RpcOptions options;
-          // Some are ordinary clients, which declare nothing.
+          // Some clients declare no size, as ordinary ones do.
           if (i % 8 != 0 || declared) {
             options.declared =
                 std::to_string(declared.value_or(message.size()));
           }
-          // The server ends the calls, however slow the machine.
+          // The deadline is so long that the server ends the calls, even on a
+          // slow machine.
           options.deadline = absl::Minutes(10);
           RpcCall call(channel, options);
           if (call.Send(message)) call.HalfClose();
@@ -346,7 +348,7 @@ class CrowdTest : public ProcessTest {
   std::map<std::string, int> messages_;
 };
 
-TEST_F(CrowdTest, SixtyFourLargeClientsStayWithinTheBound) {
+TEST_F(CrowdTest, MemoryOfSixtyFourLargeClientsIsBounded) {
   ServerProcess server(
       Quantd({"--memory-budget", "1GiB", "--max-wait-ms", "1000",
               "--max-receive-ms", "600000", "--log-format", "json"}));
@@ -361,8 +363,8 @@ TEST_F(CrowdTest, SixtyFourLargeClientsStayWithinTheBound) {
   }
   EXPECT_GT(tally.served, 0);
   EXPECT_GT(tally.busy, 0);
-  // gRPC's own limit is above what is admitted, but it chooses when to act: one
-  // call in hundreds may meet it.
+  // gRPC's own memory limit is above the admitted amount, but it acts at times
+  // of its own. Fewer than one call in a hundred may meet it.
   EXPECT_LE(tally.untyped * 100, tally.served + tally.busy);
   ExpectWithinBound(server);
   server.Signal(SIGTERM);
@@ -370,7 +372,7 @@ TEST_F(CrowdTest, SixtyFourLargeClientsStayWithinTheBound) {
   EXPECT_EQ(Logged(server.Log(), "stopped", "lent_bytes"), 0u);
 }
 
-TEST_F(CrowdTest, LiarsStayWithinTheBound) {
+TEST_F(CrowdTest, MemoryOfFalseDeclarationsIsBounded) {
   ServerProcess server(Quantd({"--memory-budget", "512MiB", "--max-receive-ms",
                                "8000", "--log-format", "json"}));
   ASSERT_TRUE(server.running()) << server.Log();

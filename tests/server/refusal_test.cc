@@ -1,4 +1,4 @@
-// A server that gets many wrong requests.
+// Tests of a server that refuses calls.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -12,7 +12,7 @@
 namespace quantd {
 namespace {
 
-TEST_F(ServerTest, WrongCallsAreAnsweredAtOnce) {
+TEST_F(ServerTest, RefusesWrongCallsAtOnce) {
   StartFake();
   const absl::Time start = absl::Now();
   for (int i = 0; i < 200; ++i) {
@@ -26,7 +26,7 @@ TEST_F(ServerTest, WrongCallsAreAnsweredAtOnce) {
   EXPECT_LT(absl::Now() - start, absl::Seconds(10));
 }
 
-TEST_F(ServerTest, ErrorsRepeatLittleOfWhatCame) {
+TEST_F(ServerTest, ErrorsQuoteLittleOfTheRequest) {
   StartFake();
   v1::DequantizeRequest request;
   for (const int side : {16, 16}) request.mutable_tensor()->add_shape(side);
@@ -47,7 +47,7 @@ TEST_F(ServerTest, ErrorsRepeatLittleOfWhatCame) {
   EXPECT_LE(result.status.error_message().size(), 512u);
 }
 
-TEST_F(ServerTest, SmallMethodsSayThatARequestIsTooLarge) {
+TEST_F(ServerTest, SmallMethodsRefuseLargeRequests) {
   StartFake();
   RpcOptions options;
   options.method = "GetServerInfo";
@@ -61,8 +61,9 @@ TEST_F(ServerTest, SmallMethodsSayThatARequestIsTooLarge) {
   EXPECT_LT(absl::Now() - start, absl::Seconds(5));
 }
 
-// While a device is busy, the admitted work would take too long.
-TEST_F(ServerTest, ACallThatWouldBeLateIsRefusedAtOnce) {
+// The device is busy, so the call would miss its deadline behind the admitted
+// work.
+TEST_F(ServerTest, RefusesACallThatWouldMissItsDeadline) {
   options_.memory_budget = 512 << 20;
   StartFake(1);
   const std::string request = QuantizeOnes(500).SerializeAsString();
@@ -81,7 +82,8 @@ TEST_F(ServerTest, ACallThatWouldBeLateIsRefusedAtOnce) {
   EXPECT_TRUE(control_.AwaitRunning(1));
   options.deadline = absl::Milliseconds(15);
   RpcResult result;
-  // On a slow machine the deadline may pass before the gate looks.
+  // On a slow machine the deadline may pass before the gate decides, so this
+  // repeats.
   for (int i = 0; i < 200 && result.pushback.empty(); ++i) {
     result = Call(channel_, request, options);
   }
@@ -93,9 +95,9 @@ TEST_F(ServerTest, ACallThatWouldBeLateIsRefusedAtOnce) {
   before.join();
 }
 
-// Admitted with little time to spare, it waits for its turn until it would end
-// too late: then the device does not begin it.
-TEST_F(ServerTest, AJobThatWouldEndTooLateDoesNotBegin) {
+// The job is admitted with little time to spare. It waits for a slot until it
+// would end too late, and the device then does not begin it.
+TEST_F(ServerTest, DoesNotBeginAJobThatWouldEndTooLate) {
   constexpr absl::Duration kJob = absl::Milliseconds(50);
   options_.memory_budget = 512 << 20;
   StartFake(1);

@@ -20,8 +20,8 @@ std::string Flatten(const grpc::ByteBuffer& buffer) {
   return text;
 }
 
-// The detail inside a serialized google.rpc.Status, parsed without its message
-// type.
+// Returns the detail inside a serialized google.rpc.Status, which is parsed
+// without its message type.
 std::optional<v1::ErrorDetail> ReadDetail(const std::string& status) {
   google::protobuf::UnknownFieldSet fields;
   if (!fields.ParseFromString(status)) return std::nullopt;
@@ -54,8 +54,8 @@ std::shared_ptr<grpc::Channel> Dial(
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  // With a window that grows by measurement, an unread reply would sometimes
-  // fit and sometimes not.
+  // Disables windows that grow by measurement, with which an unread reply would
+  // only sometimes fit.
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   return grpc::CreateCustomChannel(address, credentials, arguments);
 }
@@ -129,7 +129,8 @@ RpcResult RpcCall::Finish() {
 RpcResult Call(const std::shared_ptr<grpc::Channel>& channel,
                const std::string& request, const RpcOptions& options) {
   RpcCall call(channel, options);
-  // A refused call may end before everything is sent: the status tells.
+  // A refused call may end before everything is sent, so the result is the
+  // status.
   if (call.Send(request)) call.HalfClose();
   std::optional<std::string> reply = call.Receive();
   RpcResult result = call.Finish();

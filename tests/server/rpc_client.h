@@ -1,5 +1,5 @@
-// A client for tests on raw bytes: it can send what no well-behaved client
-// sends, and stop anywhere.
+// A client that sends raw bytes as messages, valid or not, and can stop at any
+// point.
 #ifndef QUANTD_TESTS_SERVER_RPC_CLIENT_H_
 #define QUANTD_TESTS_SERVER_RPC_CLIENT_H_
 
@@ -22,7 +22,7 @@ namespace quantd {
 struct RpcResult {
   grpc::Status status;
   std::string reply;
-  // From grpc-status-details-bin, if present and well formed.
+  // The detail in grpc-status-details-bin, if present and well formed.
   std::optional<v1::ErrorDetail> detail;
   std::string request_id;
   std::string pushback;  // the trailer grpc-retry-pushback-ms
@@ -30,27 +30,27 @@ struct RpcResult {
 
 struct RpcOptions {
   std::string method = "Quantize";
-  // The metadata quantd-request-bytes; nullopt: none.
+  // The metadata quantd-request-bytes, if any.
   std::optional<std::string> declared;
   absl::Duration deadline = absl::Minutes(2);
-  std::string authorization;  // the metadata; empty: none
-  // Further metadata, key and value.
+  std::string authorization;  // the metadata of that name; empty: none
+  // Further metadata, as pairs of key and value.
   std::vector<std::pair<std::string, std::string>> metadata = {};
 };
 
-// In plain text unless `credentials` are given.
+// Connects, in plain text unless `credentials` are given.
 std::shared_ptr<grpc::Channel> Dial(
     const std::string& address,
     const std::shared_ptr<grpc::ChannelCredentials>& credentials =
         grpc::InsecureChannelCredentials());
 
-// One call in steps. Each step must be finished before the next.
+// A call in steps. Each step must return before the next one begins.
 class RpcCall {
  public:
   // Sends the headers.
   RpcCall(const std::shared_ptr<grpc::Channel>& channel,
           const RpcOptions& options);
-  // For any service: "/package.Service/Method".
+  // Calls any method, given as "/package.Service/Method".
   RpcCall(const std::shared_ptr<grpc::Channel>& channel,
           const std::string& path, const RpcOptions& options);
   ~RpcCall();
@@ -58,7 +58,7 @@ class RpcCall {
   bool Send(const std::string& message);
   bool Send(const grpc::Slice& message);
   bool HalfClose();
-  // The next message; nullopt after the last.
+  // Returns the next message, or nullopt after the last one.
   std::optional<std::string> Receive();
   void Cancel() { context_.TryCancel(); }
   // Waits for the status.
@@ -73,14 +73,14 @@ class RpcCall {
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream_;
 };
 
-// A whole unary call.
+// Makes a unary call.
 RpcResult Call(const std::shared_ptr<grpc::Channel>& channel,
                const std::string& request, const RpcOptions& options = {});
 
-// A legal Quantize request of rows x 1024 bf16 ones.
+// Returns a legal Quantize request with rows x 1024 ones in bf16.
 v1::QuantizeRequest QuantizeOnes(int64_t rows);
 
-// Whether the condition becomes true within a minute.
+// Returns whether the condition becomes true within a minute.
 bool Eventually(const std::function<bool()>& condition);
 
 }  // namespace quantd

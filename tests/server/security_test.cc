@@ -1,5 +1,5 @@
-// TLS, client certificates and tokens at the listening port, and replacing
-// their files while the server runs.
+// Tests of TLS, client certificates and tokens, and of replacing their files
+// while the server runs.
 #include <atomic>
 #include <filesystem>
 #include <thread>
@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-// SHA-256 of "secret" and of "other".
+// The SHA-256 of "secret" and of "other".
 constexpr char kSecretHash[] =
     "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
 constexpr char kOtherHash[] =
@@ -34,7 +34,7 @@ class SecurityTest : public ServerTest {
     ASSERT_THAT(server, IsOk());
     server_ = *std::move(server);
   }
-  // The error of a start.
+  // Returns the error of a start, which must fail.
   std::string Refusal() const {
     const auto server = Server::Start(options_);
     EXPECT_THAT(server, StatusIs(absl::StatusCode::kInvalidArgument));
@@ -49,7 +49,7 @@ class SecurityTest : public ServerTest {
     }
     return grpc::SslCredentials(ssl);
   }
-  // The outcome of one call over a connection of its own.
+  // Makes one call over a new connection and returns its status.
   grpc::Status Outcome(
       const std::shared_ptr<grpc::ChannelCredentials>& credentials,
       const std::string& authorization = "") {
@@ -70,7 +70,7 @@ class SecurityTest : public ServerTest {
       grpc::InsecureChannelCredentials();
 };
 
-TEST_F(SecurityTest, TlsServesOnlyClientsThatTrustIt) {
+TEST_F(SecurityTest, TlsNeedsClientsThatTrustTheServer) {
   UseTls();
   Start();
   EXPECT_EQ(server_->credentials().transport(), "tls");
@@ -89,7 +89,7 @@ TEST_F(SecurityTest, TlsToAPlainPortFails) {
   EXPECT_EQ(Code(plain_), grpc::OK);
 }
 
-TEST_F(SecurityTest, MutualTlsWantsACertificateOfItsAuthority) {
+TEST_F(SecurityTest, MutualTlsRequiresACertificateOfItsAuthority) {
   UseTls();
   options_.tls.client_ca = At("ca.pem");
   Start();
@@ -106,7 +106,7 @@ TEST_F(SecurityTest, MutualTlsWantsACertificateOfItsAuthority) {
   EXPECT_EQ(Code(Tls(true)), grpc::UNAVAILABLE) << "expired";
 }
 
-TEST_F(SecurityTest, AStartSaysWhichFileIsNoGoodAndWhy) {
+TEST_F(SecurityTest, StartNamesTheBadFileAndTheReason) {
   UseTls();
   options_.tls.key = At("client.key");
   EXPECT_THAT(Refusal(), testing::AllOf(HasSubstr("--tls-key"),
@@ -137,7 +137,7 @@ TEST_F(SecurityTest, AStartSaysWhichFileIsNoGoodAndWhy) {
   EXPECT_THAT(Refusal(), HasSubstr("expired"));
 }
 
-TEST_F(SecurityTest, ContradictionsAreRefused) {
+TEST_F(SecurityTest, RefusesContradictorySettings) {
   options_.tls.certificate = At("server.pem");
   EXPECT_THAT(Refusal(), HasSubstr("--tls-key is missing"));
   UseTls();
@@ -161,7 +161,7 @@ TEST_F(SecurityTest, ContradictionsAreRefused) {
   EXPECT_THAT(Refusal(), HasSubstr("looks like the secret"));
 }
 
-TEST_F(SecurityTest, EveryMethodButHealthWantsAToken) {
+TEST_F(SecurityTest, AllMethodsExceptHealthRequireAToken) {
   WriteFile(At("tokens"), kSecretHash);
   options_.token_file = At("tokens");
   for (const bool tls : {false, true}) {
@@ -199,7 +199,7 @@ TEST_F(SecurityTest, EveryMethodButHealthWantsAToken) {
   }
 }
 
-TEST_F(SecurityTest, TokensAreReadAgainAndABrokenFileChangesNothing) {
+TEST_F(SecurityTest, ReloadsTokensAndIgnoresABrokenFile) {
   WriteFile(At("tokens"), kSecretHash);
   options_.token_file = At("tokens");
   Start();
@@ -218,9 +218,9 @@ TEST_F(SecurityTest, TokensAreReadAgainAndABrokenFileChangesNothing) {
   EXPECT_EQ(Code(plain_, "Bearer other"), grpc::OK);
 }
 
-// Whether the old or the new authority is needed shows which certificate a new
-// connection gets.
-TEST_F(SecurityTest, OnlyAMatchingPairIsLoaded) {
+// The authority that a new connection needs shows which certificate the server
+// uses.
+TEST_F(SecurityTest, LoadsOnlyAMatchingPair) {
   UseTls();
   Start();
   const auto before = Tls();
@@ -233,7 +233,7 @@ TEST_F(SecurityTest, OnlyAMatchingPairIsLoaded) {
     fs::copy_file(At(std::string("next/") + name), At(name),
                   fs::copy_options::overwrite_existing);
   };
-  replace("server.key");  // alone: does not match the certificate
+  replace("server.key");  // the key alone does not match the certificate
   absl::SleepFor(absl::Milliseconds(100));
   EXPECT_EQ(Code(before), grpc::OK);
   fs::remove(At("server.pem"));
@@ -249,7 +249,7 @@ TEST_F(SecurityTest, OnlyAMatchingPairIsLoaded) {
   EXPECT_EQ(Code(after), grpc::OK);
 }
 
-TEST_F(SecurityTest, AReloadWaitsForNoInterval) {
+TEST_F(SecurityTest, ReloadDoesNotWaitForTheInterval) {
   UseTls();
   options_.reload_interval = absl::Hours(1);
   Start();
@@ -264,13 +264,13 @@ TEST_F(SecurityTest, AReloadWaitsForNoInterval) {
                   fs::copy_options::overwrite_existing);
   }
   absl::SleepFor(absl::Milliseconds(100));
-  EXPECT_EQ(Code(before), grpc::OK) << "nobody looked yet";
+  EXPECT_EQ(Code(before), grpc::OK) << "the server has not reloaded yet";
   server_->Reload();
   EXPECT_TRUE(Eventually([&] { return Code(after) == grpc::OK; }));
   EXPECT_EQ(Code(before), grpc::UNAVAILABLE);
 }
 
-TEST_F(SecurityTest, RotationUnderLoadLosesNoCall) {
+TEST_F(SecurityTest, RotationUnderLoadFailsNoCall) {
   constexpr int kRotations = 6;
   constexpr int kThreads = 3;
   constexpr int kLeastCalls = 3000;
@@ -300,7 +300,7 @@ TEST_F(SecurityTest, RotationUnderLoadLosesNoCall) {
     });
   }
   for (int i = 0; i < kRotations; ++i) {
-    MakeCertificates(At(""));  // key first, certificate after it
+    MakeCertificates(At(""));  // writes the key first, then the certificate
     absl::SleepFor(absl::Milliseconds(150));
   }
   stop = true;

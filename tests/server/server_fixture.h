@@ -1,4 +1,5 @@
-// A server in the test process, on a free loopback port, with fake devices.
+// A server in the test process on a free loopback port, by default with a fake
+// device.
 #ifndef QUANTD_TESTS_SERVER_SERVER_FIXTURE_H_
 #define QUANTD_TESTS_SERVER_SERVER_FIXTURE_H_
 
@@ -23,7 +24,7 @@ class ServerTest : public testing::Test {
     options_.listen = "127.0.0.1:0";
     options_.memory_budget = 64 << 20;
     options_.drain_delay = absl::ZeroDuration();
-    // Long limits, so that a slow machine does not count as a busy server.
+    // Limits are long, so that a slow machine does not look like a busy server.
     options_.max_wait = absl::Minutes(10);
     options_.max_receive = absl::Minutes(10);
     options_.now = [this] {
@@ -58,7 +59,8 @@ class ServerTest : public testing::Test {
     server_ = *std::move(server);
     channel_ = Dial(server_->address());
   }
-  // After every test nothing may be charged or lost.
+  // After every test all memory must be released, and all calls must have
+  // ended.
   void TearDown() override {
     control_.Open();
     if (server_ == nullptr) return;

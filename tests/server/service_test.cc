@@ -1,4 +1,4 @@
-// What a client sees: replies, and errors of a server that cannot serve.
+// Tests of replies, and of errors of a server that cannot serve.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -20,7 +20,7 @@ class ServiceTest : public ServerTest {
   void SetUp() override { StartReal({"cpu:0"}); }
 };
 
-TEST_F(ServiceTest, QuantizeRepliesAsTheProtoSays) {
+TEST_F(ServiceTest, QuantizeReplyFollowsTheProto) {
   const v1::QuantizeRequest request = QuantizeOnes(256);
   const RpcResult result = Call(channel_, request.SerializeAsString());
   ASSERT_TRUE(result.status.ok()) << result.status.error_message();
@@ -33,12 +33,12 @@ TEST_F(ServiceTest, QuantizeRepliesAsTheProtoSays) {
   const v1::TensorRef& data = reply.tensors(0);
   EXPECT_EQ(data.kind(), v1::TENSOR_KIND_ROWWISE_DATA);
   ASSERT_EQ(data.size(), 256u * 512);
-  // 1 is the largest of its block: code 6 (0x7) in every nibble.
+  // 1 is the largest number of its block, so every nibble is 7, the code of 6.
   EXPECT_EQ(reply.payload().substr(data.offset(), data.size()),
             std::string(256 * 512, '\x77'));
 }
 
-TEST_F(ServiceTest, StockStubsAndAllMethodsWork) {
+TEST_F(ServiceTest, AllMethodsWorkWithStockStubs) {
   auto stub = v1::Quantd::NewStub(channel_);
   v1::QuantizeRequest quantize = QuantizeOnes(16);
   v1::QuantizeReply quantized;
@@ -80,7 +80,7 @@ TEST_F(ServiceTest, StockStubsAndAllMethodsWork) {
   EXPECT_EQ(rotated.payload().size(), quantize.payload().size());
 }
 
-TEST_F(ServiceTest, EmptyTensorsAndLargeOnes) {
+TEST_F(ServiceTest, QuantizesEmptyAndLargeTensors) {
   for (const int64_t rows : {0, 1, 16, 33, 4096}) {
     const RpcResult result =
         Call(channel_, QuantizeOnes(rows).SerializeAsString());
@@ -88,7 +88,7 @@ TEST_F(ServiceTest, EmptyTensorsAndLargeOnes) {
   }
 }
 
-TEST_F(ServiceTest, ReflectionAndHealth) {
+TEST_F(ServiceTest, ServesReflectionAndHealth) {
   const RpcOptions options;
   RpcCall reflection(
       channel_,
@@ -99,7 +99,7 @@ TEST_F(ServiceTest, ReflectionAndHealth) {
   ASSERT_TRUE(services.has_value());
   EXPECT_NE(services->find("quantd.v1.Quantd"), std::string::npos);
   EXPECT_NE(services->find("grpc.health.v1.Health"), std::string::npos);
-  // The next question in the same stream: file_containing_symbol.
+  // The next request of the stream is file_containing_symbol.
   ASSERT_TRUE(reflection.Send("\x22\x10quantd.v1.Quantd"));
   const auto file = reflection.Receive();
   ASSERT_TRUE(file.has_value());
@@ -132,7 +132,7 @@ TEST_F(ServiceTest, HealthOfUnknownServices) {
   EXPECT_EQ(nonsense.Finish().status.error_code(), grpc::INVALID_ARGUMENT);
 }
 
-TEST_F(ServiceTest, WatchesOfAConnectionAreFewAndGiveTheirPlaceBack) {
+TEST_F(ServiceTest, LimitsHealthWatchesOfAConnection) {
   const auto watch = [&] {
     auto call = std::make_unique<RpcCall>(
         channel_, "/grpc.health.v1.Health/Watch", RpcOptions());
@@ -151,7 +151,7 @@ TEST_F(ServiceTest, WatchesOfAConnectionAreFewAndGiveTheirPlaceBack) {
 
 class LimitTest : public ServerTest {};
 
-TEST_F(LimitTest, TooLargeIsNotBusy) {
+TEST_F(LimitTest, ReportsTooLargeInsteadOfBusy) {
   options_.max_request_bytes = 64 << 10;
   StartReal({"cpu"});
   const std::string large = QuantizeOnes(64).SerializeAsString();
@@ -167,10 +167,11 @@ TEST_F(LimitTest, TooLargeIsNotBusy) {
   EXPECT_TRUE(Call(channel_, QuantizeOnes(31).SerializeAsString()).status.ok());
 }
 
-TEST_F(LimitTest, ShapesThatNeedMuchOutputGrowOrAreTooLarge) {
+TEST_F(LimitTest, ReservesMoreForLargeOutputsOrRefuses) {
   options_.memory_budget = 32 << 20;  // 20 MiB for staging and output
   StartReal({"cpu"});
-  // One row, columnwise: 2 bytes in, 12 bytes out.
+  // A single row quantized columnwise takes 2 bytes in and 12 bytes out for
+  // each element.
   const auto row = [](int64_t columns) {
     v1::QuantizeRequest request;
     request.mutable_tensor()->set_dtype(v1::DTYPE_BF16);
@@ -196,11 +197,11 @@ TEST_F(LimitTest, ShapesThatNeedMuchOutputGrowOrAreTooLarge) {
               testing::HasSubstr("split the tensor or raise the memory"));
 }
 
-TEST_F(LimitTest, BothCpuDevicesServe) {
+TEST_F(LimitTest, ServesWithBothCpuDevices) {
   StartReal({"cpu:0", "cpu:1"});
   std::set<std::string> devices;
   for (int i = 0; i < 8; ++i) {
-    // Both inline and on workers.
+    // The sizes run on the network thread and on workers.
     const RpcResult result =
         Call(channel_, QuantizeOnes(i % 2 ? 4 : 128).SerializeAsString());
     v1::QuantizeReply reply;
@@ -219,8 +220,8 @@ TEST_F(LimitTest, BothCpuDevicesServe) {
   EXPECT_GT(info.limits().max_request_bytes(), 0u);
 }
 
-TEST_F(LimitTest, DeviceFaultTellsTheDeviceAndNoMore) {
-  // All devices that a call may try fail: then the request is the likely cause.
+TEST_F(LimitTest, DeviceFaultNamesOnlyTheDevice) {
+  // If all devices that a call may try fail, the request is the likely cause.
   std::vector<std::unique_ptr<Backend>> backends;
   for (int i = 0; i < 3; ++i) {
     backends.push_back(std::make_unique<FakeBackend>(
@@ -240,7 +241,7 @@ TEST_F(LimitTest, DeviceFaultTellsTheDeviceAndNoMore) {
   EXPECT_NE(result.status.error_message().find("fake:"), std::string::npos);
 }
 
-TEST_F(LimitTest, WithoutADeviceTheFaultIsNotTold) {
+TEST_F(LimitTest, DoesNotRevealTheFaultWithoutADevice) {
   StartFake();
   control_.Fail(absl::InternalError("pointer 0x1234 in /some/file.cu:12"));
   const RpcResult result = Call(channel_, QuantizeOnes(4).SerializeAsString());
@@ -251,7 +252,7 @@ TEST_F(LimitTest, WithoutADeviceTheFaultIsNotTold) {
   EXPECT_EQ(result.status.error_message().find("0x"), std::string::npos);
 }
 
-TEST(StartTest, StartsThatCannotServeSayWhy) {
+TEST(StartTest, ExplainsWhyItCannotServe) {
   ConfigureLog(LogLevel::kOff, LogFormat::kText);
   ServerOptions options;
   options.devices = {"cpu"};
@@ -271,7 +272,7 @@ TEST(StartTest, StartsThatCannotServeSayWhy) {
   ASSERT_THAT(first, IsOk());
   options.listen = (*first)->address();
   EXPECT_THAT(Server::Start(options), StatusIs(absl::StatusCode::kUnavailable));
-  // An operator may declare that the network is trusted.
+  // With `insecure` an operator declares that the network is trusted.
   options.listen = "0.0.0.0:0";
   options.insecure = true;
   EXPECT_THAT(Server::Start(options), IsOk());

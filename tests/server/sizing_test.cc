@@ -7,7 +7,7 @@
 namespace quantd {
 namespace {
 
-TEST(SizingTest, SharesAddUpAndTheLargestRequestFits) {
+TEST(SizingTest, SharesSumToTheBudgetAndTheLargestRequestFits) {
   for (const size_t budget :
        {size_t{16} << 20, size_t{2} << 30, size_t{8} << 30}) {
     for (const int devices : {1, 2, 8}) {
@@ -31,7 +31,7 @@ TEST(SizingTest, SharesAddUpAndTheLargestRequestFits) {
 TEST(SizingTest, ReservationCoversUsualPlans) {
   const auto covers = [](wire::Method method, const absl::StatusOr<Plan>& p) {
     ASSERT_TRUE(p.ok()) << p.status();
-    // A request is its input bytes and a head.
+    // A request consists of its input bytes and a head.
     EXPECT_LE(PayloadNeed(*p), ExpectedPayload(method, p->input_bytes() + 40))
         << wire::Name(method) << " " << p->rows() << "x" << p->cols();
   };

@@ -1,4 +1,4 @@
-// Jobs that take long but make progress, and jobs that stand still.
+// Tests of jobs that take long but make progress, and of jobs that make none.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -50,7 +50,7 @@ class SlowJobsTest : public ServerTest,
   }
 };
 
-TEST_P(SlowJobsTest, SlowJobsWithProgressDoNotHang) {
+TEST_P(SlowJobsTest, SlowJobsWithProgressAreNotEnded) {
   std::vector<std::thread> clients;
   for (int i = 0; i < 4; ++i) {
     clients.emplace_back([&] {
@@ -64,7 +64,7 @@ TEST_P(SlowJobsTest, SlowJobsWithProgressDoNotHang) {
   for (std::thread& client : clients) client.join();
 }
 
-TEST_P(SlowJobsTest, AJobWithoutProgressHangs) {
+TEST_P(SlowJobsTest, JobWithoutProgressCountsAsHanging) {
   std::thread client([&] {
     const RpcResult result = Quantize();
     EXPECT_EQ(result.status.error_code(), grpc::UNAVAILABLE);

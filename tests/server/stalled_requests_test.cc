@@ -1,4 +1,5 @@
-// Requests that arrive slowly or not at all, and the memory that they hold.
+// Tests of requests that arrive slowly or not at all, and of the memory that
+// they hold.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -11,14 +12,15 @@
 namespace quantd {
 namespace {
 
-// 8 MiB, declared: the third of 28 MiB that is for messages has room for one.
+// Declares a request of 8 MiB by default. Messages may use a third of the
+// budget of 28 MiB, which holds one such request.
 RpcOptions Large(size_t bytes = 8 << 20) {
   RpcOptions options;
   options.declared = std::to_string(bytes);
   return options;
 }
 
-TEST_F(ServerTest, ASilentCallYieldsToOthers) {
+TEST_F(ServerTest, SilentCallYieldsToOthers) {
   options_.memory_budget = 28 << 20;
   StartFake();
   RpcCall silent(channel_, Large());
@@ -34,7 +36,7 @@ TEST_F(ServerTest, ASilentCallYieldsToOthers) {
   EXPECT_FALSE(result.pushback.empty());
 }
 
-TEST_F(ServerTest, AnUndeclaredRequestCountsAsItComesAndMayFindNoRoom) {
+TEST_F(ServerTest, UndeclaredRequestIsCountedAsItArrivesOrRefused) {
   options_.memory_budget = 28 << 20;
   StartFake();
   const auto peer = attack::Http2Peer::Connect(
@@ -53,7 +55,7 @@ TEST_F(ServerTest, AnUndeclaredRequestCountsAsItComesAndMayFindNoRoom) {
   EXPECT_TRUE(peer->IsOpen(first));
   EXPECT_TRUE(peer->Reset(first));
   EXPECT_TRUE(Eventually([&] { return server_->gate().used() == 0; }));
-  // Another call has declared all that there is.
+  // Another call has declared all memory for messages.
   RpcCall silent(channel_, Large());
   EXPECT_TRUE(Eventually(
       [&] { return server_->gate().receiving_used() >= size_t{8} << 20; }));
@@ -63,12 +65,13 @@ TEST_F(ServerTest, AnUndeclaredRequestCountsAsItComesAndMayFindNoRoom) {
   silent.Cancel();
 }
 
-TEST_F(ServerTest, BytesOfOtherCallsAreNotThoseOfARequestThatIsLate) {
+TEST_F(ServerTest, LateRequestIsNotEndedBecauseOfOtherCalls) {
   StartFake();
   const std::string request = QuantizeOnes(1).SerializeAsString();
   RpcCall late(channel_, Large(request.size()));
   ASSERT_TRUE(Eventually([&] { return server_->gate().used() > 0; }));
-  // The watch looks at it while it is alone, and again after the other call.
+  // The server checks the late call while it is alone, and again after the
+  // other call.
   absl::SleepFor(absl::Milliseconds(50));
   const std::string other = QuantizeOnes(2048).SerializeAsString();
   EXPECT_TRUE(Call(channel_, other).status.ok());

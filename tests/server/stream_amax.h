@@ -1,4 +1,4 @@
-// Streams with a reduced amax, step by step.
+// The fixture of tests of streams with a reduced amax, step by step.
 #ifndef QUANTD_TESTS_SERVER_STREAM_AMAX_H_
 #define QUANTD_TESTS_SERVER_STREAM_AMAX_H_
 
@@ -20,7 +20,7 @@ inline RpcOptions Stream(absl::Duration deadline = absl::Minutes(2)) {
 
 inline v1::QuantizeRequest Request(int64_t rows) {
   v1::QuantizeRequest request = QuantizeOnes(rows);
-  // Ones, and a 3 among the last.
+  // The payload is ones, with a 3 near the end.
   std::string& payload = *request.mutable_payload();
   if (payload.size() >= 2) {
     payload[payload.size() - 2] = '\x40';
@@ -51,7 +51,7 @@ inline v1::StreamRequest Rowwise(float amax) {
 
 class StreamAmaxTest : public ServerTest {
  protected:
-  // A stream whose whole payload is sent.
+  // Opens a stream and sends its whole payload.
   std::unique_ptr<RpcCall> Open(const v1::QuantizeRequest& request,
                                 absl::Duration deadline = absl::Minutes(2)) {
     auto call = std::make_unique<RpcCall>(channel_, Stream(deadline));
@@ -62,7 +62,7 @@ class StreamAmaxTest : public ServerTest {
     return call;
   }
   std::unique_ptr<RpcCall> Open(int64_t rows) { return Open(Request(rows)); }
-  // A stream whose maxima have arrived.
+  // Opens a stream and receives its maxima.
   std::unique_ptr<RpcCall> Await(int64_t rows, v1::Maxima* maxima = nullptr) {
     auto call = Open(rows);
     const auto message = call->Receive();

@@ -1,5 +1,5 @@
-// Streams that wait for a reduced amax: what they hold meanwhile, and what ends
-// them.
+// Tests of streams that wait for a reduced amax: the memory that they hold, and
+// the causes that end them.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -21,7 +21,7 @@ TEST_F(StreamAmaxTest, HoldsMemoryButNoSlotWhileItWaits) {
   for (int i = 0; i < 3; ++i) waiting.push_back(Await(1024));
   const size_t payload = server_->gate().payload_used(0);
   EXPECT_GE(payload, 3 * size_t{1024} * 2048);
-  // A client that waits for others before it answers holds no message memory.
+  // While the client waits for other ranks, the stream holds no message memory.
   EXPECT_TRUE(Eventually([&] { return server_->gate().receiving_used() == 0; }))
       << server_->gate().receiving_used();
   EXPECT_TRUE(Call(channel_, QuantizeOnes(64).SerializeAsString()).status.ok());
@@ -33,25 +33,25 @@ TEST_F(StreamAmaxTest, HoldsMemoryButNoSlotWhileItWaits) {
   EXPECT_TRUE(UsedBecomes(0));
 }
 
-TEST_F(StreamAmaxTest, EndsAStreamThatDoesNotAnswer) {
+TEST_F(StreamAmaxTest, EndsAStreamWithoutAReducedAmax) {
   options_.max_receive = absl::Seconds(3);
   StartFake();
   auto call = Await(64);
   EXPECT_TRUE(PassUntilUnused());
   ExpectEnd(call.get(), grpc::DEADLINE_EXCEEDED, ErrorDetail::REASON_DEADLINE);
-  // It answers, but does not end its side.
+  // The client sends the reduced amax, but does not half-close the stream.
   call = Await(64);
   ASSERT_TRUE(call->Send(Rowwise(3).SerializeAsString()));
   EXPECT_TRUE(PassUntilUnused());
   ExpectEnd(call.get(), grpc::DEADLINE_EXCEEDED, ErrorDetail::REASON_DEADLINE);
-  // A late answer finds the stream ended.
+  // A late reduced amax finds the stream ended.
   call = Await(64);
   ASSERT_TRUE(PassUntilUnused());
   call->Send(Rowwise(3).SerializeAsString());
   EXPECT_EQ(End(call.get()).status.error_code(), grpc::DEADLINE_EXCEEDED);
 }
 
-TEST_F(StreamAmaxTest, AWaitingStreamYieldsToOthers) {
+TEST_F(StreamAmaxTest, WaitingStreamYieldsToOthers) {
   options_.memory_budget = 28 << 20;
   options_.max_wait = absl::Seconds(30);
   StartFake();
@@ -62,9 +62,9 @@ TEST_F(StreamAmaxTest, AWaitingStreamYieldsToOthers) {
   ExpectEnd(waiting.get(), grpc::RESOURCE_EXHAUSTED, ErrorDetail::REASON_BUSY);
 }
 
-// The time limit for the answer begins when the maxima are told, however long
-// computing them took.
-TEST_F(StreamAmaxTest, TheAnswersTimeBeginsWithTheMaxima) {
+// The time limit for the reduced amax begins when the maxima are sent, however
+// long computing them took.
+TEST_F(StreamAmaxTest, TimeLimitBeginsWithTheMaxima) {
   options_.memory_budget = 28 << 20;
   options_.max_wait = absl::Seconds(30);
   StartFake(1);
@@ -90,7 +90,7 @@ TEST_F(StreamAmaxTest, TheAnswersTimeBeginsWithTheMaxima) {
 }
 
 // FakeBackend has four stream slots besides its job slots.
-TEST_F(StreamAmaxTest, StreamsWaitWhereNoPlaceIsLeft) {
+TEST_F(StreamAmaxTest, StreamsWaitForAStreamSlot) {
   StartFake(1);
   std::vector<std::unique_ptr<RpcCall>> waiting;
   for (int i = 0; i < 4; ++i) waiting.push_back(Await(16));
@@ -110,7 +110,7 @@ TEST_F(StreamAmaxTest, StreamsWaitWhereNoPlaceIsLeft) {
   EXPECT_TRUE(UsedBecomes(0));
 }
 
-TEST_F(StreamAmaxTest, CancelledAndOutOfTimeAtEveryStep) {
+TEST_F(StreamAmaxTest, CanBeCancelledOrExpireAtEveryStep) {
   StartFake();
   control_.Close();
   auto call = Open(64);  // while the maxima are computed
@@ -119,11 +119,11 @@ TEST_F(StreamAmaxTest, CancelledAndOutOfTimeAtEveryStep) {
   EXPECT_EQ(call->Finish().status.error_code(), grpc::CANCELLED);
   control_.Open();
   EXPECT_TRUE(UsedBecomes(0));
-  call = Await(64);  // while the answer is awaited
+  call = Await(64);  // while the reduced amax is awaited
   call->Cancel();
   EXPECT_EQ(call->Finish().status.error_code(), grpc::CANCELLED);
   EXPECT_TRUE(UsedBecomes(0));
-  call = Await(64);  // and its end
+  call = Await(64);  // while the end of the stream is awaited
   ASSERT_TRUE(call->Send(Rowwise(3).SerializeAsString()));
   call->Cancel();
   EXPECT_EQ(call->Finish().status.error_code(), grpc::CANCELLED);
@@ -133,7 +133,7 @@ TEST_F(StreamAmaxTest, CancelledAndOutOfTimeAtEveryStep) {
   EXPECT_TRUE(UsedBecomes(0));
 }
 
-TEST_F(StreamAmaxTest, ADrainLetsItFinish) {
+TEST_F(StreamAmaxTest, DrainLetsItFinish) {
   StartFake();
   auto call = Await(64);
   std::thread drain([&] { EXPECT_TRUE(server_->Drain(absl::ZeroDuration())); });
@@ -144,7 +144,7 @@ TEST_F(StreamAmaxTest, ADrainLetsItFinish) {
   drain.join();
 }
 
-TEST_F(StreamAmaxTest, ADrainsLimitHoldsForIt) {
+TEST_F(StreamAmaxTest, DrainTimeoutEndsIt) {
   options_.drain_timeout = absl::Milliseconds(200);
   StartFake();
   auto call = Await(64);
@@ -153,9 +153,9 @@ TEST_F(StreamAmaxTest, ADrainsLimitHoldsForIt) {
   server_.reset();
 }
 
-// More maxima than the connection buffers for a stream that nobody reads. Its
-// memory is released before it is told why.
-TEST_F(StreamAmaxTest, OneThatNeverReadsItsMaximaIsEnded) {
+// There are more maxima than the connection buffers for a stream that is not
+// read. The stream's memory is released before its error is sent.
+TEST_F(StreamAmaxTest, EndsAStreamThatDoesNotReadItsMaxima) {
   options_.max_send = absl::Seconds(2);
   StartReal({"cpu:0"});
   v1::QuantizeRequest request = Request(0);
@@ -173,7 +173,7 @@ TEST_F(StreamAmaxTest, OneThatNeverReadsItsMaximaIsEnded) {
   EXPECT_TRUE(Eventually([&] { return server_->gate().payload_used(0) > 0; }));
   EXPECT_TRUE(UsedBecomes(0));
   EXPECT_FALSE(End(deaf.get()).status.ok());
-  // A client that reads gets all of them.
+  // A client that reads gets all maxima.
   call = Open(request);
   v1::StreamReply reply;
   ASSERT_TRUE(reply.ParseFromString(call->Receive().value_or("")));
@@ -182,8 +182,8 @@ TEST_F(StreamAmaxTest, OneThatNeverReadsItsMaximaIsEnded) {
   EXPECT_TRUE(UsedBecomes(0));
 }
 
-// The answer is far longer than allowed, so none of it is read.
-TEST_F(StreamAmaxTest, AnAnswerThatIsTooLongIsNotRead) {
+// The message is far longer than allowed, so none of it is read.
+TEST_F(StreamAmaxTest, RefusesATooLongReducedAmax) {
   StartFake();
   auto call = Await(64);
   v1::StreamRequest answer;
@@ -194,7 +194,7 @@ TEST_F(StreamAmaxTest, AnAnswerThatIsTooLongIsNotRead) {
   EXPECT_TRUE(UsedBecomes(0));
 }
 
-TEST_F(StreamAmaxTest, ADeviceThatFailsIsNotTheClientsFault) {
+TEST_F(StreamAmaxTest, ReportsADeviceFault) {
   StartFake();
   control_.Fail(absl::InternalError("broken"));
   auto call = Open(64);

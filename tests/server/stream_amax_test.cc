@@ -1,5 +1,5 @@
-// Streams with a reduced amax: the maxima, and the answers that a client may
-// give.
+// Tests of streams with a reduced amax: the maxima, and the values that a
+// client may return.
 #include "tests/server/stream_amax.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ TEST_F(StreamAmaxTest, GivesTheBytesOfAGivenAmax) {
             expected.options().SerializeAsString());
 }
 
-TEST_F(StreamAmaxTest, TellsOfEveryCopyAndLine) {
+TEST_F(StreamAmaxTest, SendsMaximaOfEveryCopyAndLine) {
   StartReal({"cpu:0"});
   v1::QuantizeRequest request = Request(32);
   request.mutable_options()->set_usage(v1::USAGE_BOTH);
@@ -68,7 +68,7 @@ TEST_F(StreamAmaxTest, TellsOfEveryCopyAndLine) {
   ASSERT_TRUE(call->Send(Rowwise(3).SerializeAsString()));
   ExpectWrong(call.get(), "reduced_amax.rowwise");
 
-  // A tensor without rows has nothing to send, and its maxima are 0.
+  // A tensor without rows has no payload, and its maxima are 0.
   call = Open(Request(0));
   ASSERT_TRUE(reply.ParseFromString(*call->Receive()));
   ASSERT_EQ(reply.maxima().rowwise_size(), 1);
@@ -110,7 +110,7 @@ TEST_F(StreamAmaxTest, RefusesRequestsWithoutAnAmax) {
               o->mutable_history()->add_amax(1);
             }),
             "history");
-  // More lines than an answer may have values.
+  // The tensor has more lines than a client may return values.
   v1::QuantizeRequest tall = Request(0);
   tall.mutable_options()->set_format(v1::FORMAT_FP8_CHANNEL_E4M3);
   tall.mutable_tensor()->set_shape(0, 65537);
@@ -122,14 +122,15 @@ TEST_F(StreamAmaxTest, RefusesRequestsWithoutAnAmax) {
   ASSERT_TRUE(call.Send(start.SerializeAsString()));
   ExpectEnd(&call, grpc::INVALID_ARGUMENT, ErrorDetail::REASON_TOO_LARGE,
             "reduce_amax");
-  // If the maxima violate the policy, the error comes with them.
+  // Non-finite maxima that the policy rejects give an error in place of the
+  // maxima.
   v1::QuantizeRequest request = Request(64);
   request.mutable_options()->set_non_finite(v1::NON_FINITE_REJECT);
   request.mutable_payload()->replace(0, 2, "\x80\x7f");  // Inf
   ExpectWrong(Open(request).get(), "payload");
 }
 
-TEST_F(StreamAmaxTest, RefusesInvalidAnswers) {
+TEST_F(StreamAmaxTest, RefusesInvalidReducedAmaxes) {
   StartReal({"cpu:0"});
   const auto answer = [&](const v1::StreamRequest& message,
                           const std::string& field) {
@@ -151,8 +152,9 @@ TEST_F(StreamAmaxTest, RefusesInvalidAnswers) {
   answer(message, "reduced_amax.rowwise");  // both forms
   message = Rowwise(1);
   message.mutable_reduced_amax()->set_columnwise(1);
-  answer(message, "reduced_amax.columnwise");  // for a copy that is not made
-  // Another message: an empty one, a chunk, a request.
+  answer(message,
+         "reduced_amax.columnwise");  // for data that are not requested
+  // Other messages: an empty one, a chunk, a request.
   answer(v1::StreamRequest(), "reduced_amax");
   message = Rowwise(1);
   message.set_chunk("x");
@@ -165,25 +167,25 @@ TEST_F(StreamAmaxTest, RefusesInvalidAnswers) {
   ExpectEnd(call.get(), grpc::INVALID_ARGUMENT, ErrorDetail::REASON_MALFORMED);
 }
 
-TEST_F(StreamAmaxTest, RefusesAnswersAtTheWrongTime) {
+TEST_F(StreamAmaxTest, RefusesReducedAmaxesAtTheWrongTime) {
   StartReal({"cpu:0"});
   const v1::QuantizeRequest request = Request(16);
-  // The stream ends instead.
+  // The client half-closes instead of sending the amax.
   auto call = Await(16);
   ASSERT_TRUE(call->HalfClose());
   ExpectWrong(call.get(), "reduced_amax");
-  // The stream ends before all chunks were sent.
+  // The client half-closes before it has sent all chunks.
   call = std::make_unique<RpcCall>(channel_, Stream());
   ASSERT_TRUE(call->Send(Start(request)));
   ASSERT_TRUE(call->Send(Chunk(request.payload().substr(1))));
   ASSERT_TRUE(call->HalfClose());
   ExpectWrong(call.get(), "payload");
-  // Two answers.
+  // Two reduced amaxes.
   call = Await(16);
   ASSERT_TRUE(call->Send(Rowwise(3).SerializeAsString()));
   call->Send(Rowwise(3).SerializeAsString());
   ExpectWrong(call.get(), "reduced_amax");
-  // Too early: in the first message, and in place of a chunk.
+  // Reduced amaxes in the first message, and in place of a chunk.
   v1::StreamRequest first;
   ASSERT_TRUE(first.ParseFromString(Start(request)));
   first.mutable_reduced_amax()->set_rowwise(1);
@@ -194,7 +196,7 @@ TEST_F(StreamAmaxTest, RefusesAnswersAtTheWrongTime) {
   ASSERT_TRUE(call->Send(Start(request)));
   ASSERT_TRUE(call->Send(Rowwise(3).SerializeAsString()));
   ExpectWrong(call.get(), "reduced_amax");
-  // In a stream without a reduced amax.
+  // A reduced amax in a stream that did not ask for one.
   v1::StreamRequest plain;
   *plain.mutable_quantize() = first.reduce_amax();
   plain.set_payload_bytes(first.payload_bytes());

@@ -1,5 +1,5 @@
-// Streams that are cut off by either side: all memory is released, and slow
-// streams block nobody.
+// Tests of streams that either side ends early: all memory is released, and
+// slow streams block no other call.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ RpcOptions Stream(absl::Duration deadline = absl::Minutes(2)) {
 
 class StreamEndsTest : public ServerTest {
  protected:
-  // Opens a stream of `rows` rows and sends that many chunks.
+  // Opens a stream of `rows` rows and sends `chunks` chunks.
   std::unique_ptr<RpcCall> Open(int chunks, int64_t rows = kRows,
                                 absl::Duration deadline = absl::Minutes(2)) {
     auto call = std::make_unique<RpcCall>(channel_, Stream(deadline));
@@ -68,7 +68,7 @@ class StreamEndsTest : public ServerTest {
   }
 };
 
-TEST_F(StreamEndsTest, CancelledAtEveryMessage) {
+TEST_F(StreamEndsTest, CanBeCancelledAtEveryMessage) {
   StartFake();
   for (int chunks = 0; chunks <= 8; ++chunks) {
     const int begun = control_.begun();
@@ -88,7 +88,7 @@ TEST_F(StreamEndsTest, CancelledAtEveryMessage) {
   EXPECT_TRUE(UsedBecomes(0));
 }
 
-TEST_F(StreamEndsTest, DeadlinesHoldAtEveryChunk) {
+TEST_F(StreamEndsTest, ExpiresAtEveryChunk) {
   StartFake();
   for (const int chunks : {0, 3, 8}) {
     auto call = Open(chunks, kRows, absl::Milliseconds(400));
@@ -100,7 +100,8 @@ TEST_F(StreamEndsTest, DeadlinesHoldAtEveryChunk) {
 TEST_F(StreamEndsTest, EndsAStalledStream) {
   options_.max_receive = absl::Seconds(3);
   StartFake();
-  // Silent before its first message, between chunks, and after the last.
+  // The streams stall before the first message, between chunks, and after the
+  // last chunk.
   RpcCall silent(channel_, Stream(absl::Hours(1)));
   ASSERT_TRUE(Eventually([&] { return server_->gate().used() > 0; }));
   EXPECT_TRUE(PassUntilUnused());
@@ -113,7 +114,7 @@ TEST_F(StreamEndsTest, EndsAStalledStream) {
     ExpectEnd(call.get(), grpc::DEADLINE_EXCEEDED,
               ErrorDetail::REASON_DEADLINE);
   }
-  // A stream that continues, however slowly at first, is not ended.
+  // A stream that is slow at first but continues is not ended.
   auto call = Open(0, kRows, absl::Hours(1));
   for (int i = 0; i < 8; ++i) {
     Pass(1);
@@ -127,7 +128,8 @@ TEST_F(StreamEndsTest, EndsAStalledStream) {
 
 TEST_F(StreamEndsTest, HoldsTheDeclaredMemoryAndNoSlot) {
   StartFake(1);
-  // More streams than slots; each holds its memory, and that of a chunk.
+  // Opens more streams than slots. Each holds its own memory, and that of a
+  // chunk.
   std::vector<std::unique_ptr<RpcCall>> slow;
   constexpr int64_t kFew = 1024;  // 2 MiB
   for (int i = 0; i < 3; ++i) slow.push_back(Open(1, kFew));
@@ -135,11 +137,11 @@ TEST_F(StreamEndsTest, HoldsTheDeclaredMemoryAndNoSlot) {
   const size_t used = payload();
   EXPECT_GE(used, 3 * size_t{kFew} * 2048);
   EXPECT_LE(server_->gate().used() - used, 4 * kChunk);
-  // Other calls are served.
+  // Other calls are still served.
   EXPECT_TRUE(Call(channel_, QuantizeOnes(64).SerializeAsString()).status.ok());
   EXPECT_TRUE(Eventually([&] { return payload() == used; }));
   // FakeBackend has four stream slots. If stalled streams hold all of them, a
-  // fifth stream gets one of theirs.
+  // fifth stream takes one.
   slow.push_back(Open(1, kFew));
   ASSERT_TRUE(Eventually([&] { return control_.begun() == 5; }));
   EXPECT_EQ(server_->gate().streams_used(0), 4u);
@@ -154,26 +156,26 @@ TEST_F(StreamEndsTest, HoldsTheDeclaredMemoryAndNoSlot) {
   EXPECT_TRUE(UsedBecomes(0));
 }
 
-TEST_F(StreamEndsTest, AStalledStreamYieldsToOthers) {
+TEST_F(StreamEndsTest, StalledStreamYieldsToOthers) {
   options_.memory_budget = 28 << 20;
   options_.max_wait = absl::Seconds(30);
   StartFake();
   auto stalled = Open(1);
   ASSERT_TRUE(Eventually([&] { return control_.begun() == 1; }));
-  // There is no room for both.
+  // The budget cannot hold both streams.
   const RpcResult good =
       Call(Dial(server_->address()), QuantizeOnes(kRows).SerializeAsString());
   EXPECT_TRUE(good.status.ok()) << good.status.error_message();
   ExpectEnd(stalled.get(), grpc::RESOURCE_EXHAUSTED, ErrorDetail::REASON_BUSY);
 }
 
-// Many streams declare as much as they may, send a little and stop.
-TEST_F(StreamEndsTest, AStalledCrowdStaysWithinTheBudget) {
+// Many streams declare the largest size, send a little and stop.
+TEST_F(StreamEndsTest, StalledStreamsStayWithinTheBudget) {
   options_.max_wait = absl::Seconds(3);
   options_.max_receive = absl::Seconds(3);
   StartReal({"cpu:0"});
-  // After a client has taken a reply, it no longer suffers for what its host
-  // does.
+  // A client that has received a reply no longer suffers from stalled streams
+  // of its host.
   const auto good = channel_;
   ASSERT_TRUE(Call(good, QuantizeOnes(64).SerializeAsString()).status.ok());
   std::atomic<bool> over{false};
@@ -214,7 +216,7 @@ TEST_F(StreamEndsTest, AStalledCrowdStaysWithinTheBudget) {
   EXPECT_TRUE(UsedBecomes(0));
 }
 
-TEST_F(StreamEndsTest, OneThatNeverReadsIsEnded) {
+TEST_F(StreamEndsTest, EndsAStreamThatDoesNotRead) {
   options_.memory_budget = 96 << 20;
   StartReal({"cpu:0"});
   v1::StreamRequest start;
@@ -235,7 +237,7 @@ TEST_F(StreamEndsTest, OneThatNeverReadsIsEnded) {
   EXPECT_FALSE(call.Finish().status.ok());
 }
 
-TEST_F(StreamEndsTest, ADrainLetsItFinish) {
+TEST_F(StreamEndsTest, DrainLetsItFinish) {
   StartFake();
   auto call = Open(4);
   ASSERT_TRUE(Eventually([&] { return control_.begun() == 1; }));
@@ -250,7 +252,7 @@ TEST_F(StreamEndsTest, ADrainLetsItFinish) {
   drain.join();
 }
 
-TEST_F(StreamEndsTest, ADrainsLimitHoldsForIt) {
+TEST_F(StreamEndsTest, DrainTimeoutEndsIt) {
   options_.drain_timeout = absl::Milliseconds(200);
   StartFake();
   auto call = Open(4);
@@ -260,7 +262,7 @@ TEST_F(StreamEndsTest, ADrainsLimitHoldsForIt) {
   server_.reset();
 }
 
-TEST_F(StreamEndsTest, ADeviceThatFailsIsNotTheClientsFault) {
+TEST_F(StreamEndsTest, ReportsADeviceFault) {
   StartFake();
   control_.Fail(absl::InternalError("broken"));
   auto call = Open(8);

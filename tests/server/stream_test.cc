@@ -1,5 +1,5 @@
-// rpc Stream for a client: the same bytes as the unary reply, and errors for
-// broken rules.
+// Tests of rpc Stream: the bytes of the unary reply, and errors for broken
+// rules.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ RpcOptions Stream() {
   return options;
 }
 
-// A Quantize as a stream: its first message and its payload.
+// A Quantize request as a stream: its first message and its payload.
 struct Streamed {
   explicit Streamed(v1::QuantizeRequest request)
       : payload(std::move(*request.mutable_payload())) {
@@ -78,7 +78,7 @@ StreamResult SendCut(const std::shared_ptr<grpc::Channel>& channel,
 
 class StreamTest : public ServerTest {
  protected:
-  // The status of a stream with these messages, which then ends.
+  // Sends these messages, half-closes, and returns the result.
   RpcResult Refusal(const std::vector<std::string>& messages) {
     RpcCall call(channel_, Stream());
     bool open = true;
@@ -101,7 +101,7 @@ class StreamTest : public ServerTest {
   }
 };
 
-TEST_F(StreamTest, HasTheUnaryReplysBytesHoweverItIsCut) {
+TEST_F(StreamTest, AnyChunkSizesGiveTheUnaryReply) {
   StartReal({"cpu:0"});
   v1::QuantizeRequest request = QuantizeOnes(700);
   for (size_t i = 0; i < request.payload().size(); i += 7) {
@@ -128,7 +128,7 @@ TEST_F(StreamTest, HasTheUnaryReplysBytesHoweverItIsCut) {
   }
 }
 
-TEST_F(StreamTest, ALargeReplyComesInChunksBeforeItsEnd) {
+TEST_F(StreamTest, SendsALargeReplyInChunks) {
   StartReal({"cpu:0"});
   v1::StreamRequest start;
   v1::ApplyRhtRequest* const rotate = start.mutable_apply_rht();
@@ -144,7 +144,7 @@ TEST_F(StreamTest, ALargeReplyComesInChunksBeforeItsEnd) {
   EXPECT_EQ(got.messages, 5);
 }
 
-TEST_F(StreamTest, PlacesOfADequantizeMayOverlapAndLeaveGaps) {
+TEST_F(StreamTest, DequantizeRangesMayOverlapAndLeaveGaps) {
   StartReal({"cpu:0"});
   const Streamed quantize(QuantizeOnes(32));
   const StreamResult made =
@@ -176,7 +176,7 @@ TEST_F(StreamTest, PlacesOfADequantizeMayOverlapAndLeaveGaps) {
   EXPECT_EQ(got.last.reply_case(), v1::StreamReply::kDequantize);
 }
 
-TEST_F(StreamTest, ManyTinyChunksAndNone) {
+TEST_F(StreamTest, AcceptsManyTinyChunksAndNone) {
   StartReal({"cpu:0"});
   const Streamed ones(QuantizeOnes(16));
   const StreamResult tiny = SendCut(channel_, ones.start, ones.payload, {4});
@@ -192,8 +192,7 @@ TEST_F(StreamTest, RefusesInvalidStreams) {
   const Streamed ones(QuantizeOnes(16));
   const std::string start = ones.start.SerializeAsString();
   const size_t size = ones.payload.size();
-  // Chunks beyond the declared size, alone or across its end, end the stream at
-  // once.
+  // A chunk beyond the declared size ends the stream at once.
   ExpectField(Refusal({start, Chunk(ones.payload), Chunk("x")}), "chunk");
   ExpectField(Refusal({start, Chunk(ones.payload + "x")}), "chunk");
   ExpectField(Refusal({start, Chunk("")}), "chunk");
@@ -233,7 +232,7 @@ TEST_F(StreamTest, RefusesATooLargeStreamBeforeItIsSent) {
     EXPECT_EQ(result.detail->field(), field);
     EXPECT_GT(result.detail->limit(), 0u);
   };
-  // A tensor of 4 GiB whose payload is mostly unused: no chunk is sent.
+  // The request declares 4 GiB, most of them unused, and sends no chunk.
   v1::StreamRequest start = Streamed(QuantizeOnes(0)).start;
   start.mutable_quantize()->mutable_tensor()->set_shape(0, int64_t{2} << 20);
   start.set_payload_bytes(uint64_t{4} << 30);
@@ -259,7 +258,7 @@ TEST_F(StreamTest, RefusesATooLargeStreamBeforeItIsSent) {
          "chunk");
 }
 
-TEST_F(StreamTest, CountsAsACallOfItsMethod) {
+TEST_F(StreamTest, IsCountedAsACallOfItsMethod) {
   options_.metrics_address = "127.0.0.1:0";
   StartReal({"cpu:0"});
   const Streamed ones(QuantizeOnes(16));

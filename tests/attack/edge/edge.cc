@@ -38,7 +38,7 @@ sockaddr_in Loopback(int port) {
   return address;
 }
 
-// A loopback port that was free a moment ago.
+// Returns a loopback port that is probably free.
 int FreePort() {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = Loopback(0);

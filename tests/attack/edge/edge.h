@@ -1,4 +1,4 @@
-// The HAProxy of deploy/edge, in front of an attacked server.
+// The HAProxy of deploy/edge, in front of a server under attack.
 #ifndef QUANTD_TESTS_ATTACK_EDGE_EDGE_H_
 #define QUANTD_TESTS_ATTACK_EDGE_EDGE_H_
 
@@ -10,9 +10,10 @@ namespace quantd::attack {
 
 class Edge {
  public:
-  // Listens on a loopback port with the certificate and key of that PEM file.
-  // Passes calls on to `server` while its metrics address `ready` reports that
-  // it is ready. Both are "IP:PORT". Returns when a server is found.
+  // Listens on a loopback port with the certificate and key of a PEM file.
+  // Forwards calls to `server` while its metrics address `ready` reports that
+  // it is ready. Both are "IP:PORT". Returns when the server is found to be
+  // ready.
   Edge(const std::string& server, const std::string& ready,
        const std::string& certificate);
   ~Edge();
@@ -22,7 +23,8 @@ class Edge {
   pid_t pid() const { return pid_; }
   const std::string& address() const { return address_; }
 
-  // Whether HAProxy is installed: in PATH, in /usr/sbin, or named by HAPROXY.
+  // Returns whether HAProxy is installed: in PATH, in /usr/sbin, or at the path
+  // in HAPROXY.
   static bool IsHere();
 
  private:

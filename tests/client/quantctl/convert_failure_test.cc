@@ -212,7 +212,7 @@ TEST_F(Convert, ReportsFullDisksAndReadOnlyDirectories) {
   EXPECT_THAT(ReadFile(At("err.txt")), HasSubstr("Read-only file system"));
 }
 
-TEST_F(Convert, ResumesAfterAKillAtAnyPoint) {
+TEST_F(Convert, ResumesWhenKilledAtAnyPoint) {
   // The model has about 20 MB, so that the conversion takes long enough to be
   // killed.
   std::vector<WrittenTensor> tensors;

@@ -1,4 +1,4 @@
-// Mappings of a memfd in a client and a server.
+// Tests of mappings of a memfd in a client and a server.
 #include "proto/memory/mapping.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ class Memfd {
   const int fd_;
 };
 
-// All addresses that this process has mapped, in KiB.
+// Returns the size of all mappings of this process in KiB.
 size_t AddressesInUse() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
@@ -50,7 +50,7 @@ size_t AddressesInUse() {
 
 class MapSharedTest : public testing::TestWithParam<size_t> {};
 
-TEST_P(MapSharedTest, BothMappingsShareBytesAndLeaveNoSpareAddresses) {
+TEST_P(MapSharedTest, MappingsShareBytesAndLeaveNoSpareAddresses) {
   const size_t bytes = GetParam();
   const Memfd memfd(bytes);
   const size_t before = AddressesInUse();
@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, MapSharedTest,
                                          kLargePage + kPage, 3 * kLargePage,
                                          5 * kLargePage - kPage));
 
-TEST(MapSharedTest, NothingIsPopulatedUnlessAskedFor) {
+TEST(MapSharedTest, PopulatesOnlyOnRequest) {
   const Memfd memfd(4 * kLargePage);
   void* const mapped = MapShared(memfd.get(), 4 * kLargePage, kBoth);
   ASSERT_NE(mapped, MAP_FAILED);
@@ -91,8 +91,8 @@ TEST(MapSharedTest, NothingIsPopulatedUnlessAskedFor) {
   EXPECT_EQ(munmap(mapped, 4 * kLargePage), 0);
 }
 
-// A mapping that is too small has no large page.
-TEST(MapSharedTest, LargePagesEndBeforeTheMapping) {
+// A mapping smaller than a large page has none.
+TEST(MapSharedTest, LargePagesEndWithinTheMapping) {
   const size_t bytes = 2 * kLargePage - kPage;
   const Memfd memfd(bytes);
   void* const mapped = MapShared(memfd.get(), bytes, kBoth);

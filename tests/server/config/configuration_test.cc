@@ -1,5 +1,5 @@
-// The program's flags, environment and configuration file, --check-config and
-// --probe.
+// Tests of quantd's flags, environment and configuration file, and of
+// --check-config and --probe.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -30,7 +30,7 @@ class ConfigurationTest : public testing::Test {
     ASSERT_NE(bench::FindQuantd(), "") << "the quantd binary is not built";
   }
   std::string At(const std::string& name) const { return dir_ / name; }
-  // Runs --check-config with that file.
+  // Runs --check-config with a file of this content.
   std::pair<int, std::string> Check(const std::string& file,
                                     const std::string& arguments = "",
                                     const std::string& environment = "") {
@@ -50,7 +50,7 @@ class ConfigurationTest : public testing::Test {
   const TempDir dir_;
 };
 
-TEST_F(ConfigurationTest, FlagsWinOverEnvironmentOverFile) {
+TEST_F(ConfigurationTest, FlagsOverrideEnvironmentOverridesFile) {
   const std::string file =
       "# ours\n"
       "max-waiting = 1\n"
@@ -81,7 +81,7 @@ TEST_F(ConfigurationTest, FlagsWinOverEnvironmentOverFile) {
   EXPECT_THAT(same, HasSubstr("max-waiting = 3  # file\n"));
 }
 
-TEST_F(ConfigurationTest, TheEnvironmentNamesTheFile) {
+TEST_F(ConfigurationTest, EnvironmentNamesTheFile) {
   WriteFile(At("a.toml"), "max-waiting = 7\n");
   const auto [code, text] =
       RunQuantd("--check-config", "QUANTD_CONFIG=" + At("a.toml"));
@@ -89,14 +89,14 @@ TEST_F(ConfigurationTest, TheEnvironmentNamesTheFile) {
   EXPECT_THAT(text, HasSubstr("max-waiting = 7  # file\n"));
 }
 
-TEST_F(ConfigurationTest, BadFilesAreRefusedByKey) {
+TEST_F(ConfigurationTest, RefusesBadFilesAndNamesTheKey) {
   ExpectRefused(Check("max-waitin = 1\n"),
                 {"quantd.toml: max-waitin", "--help"});
   ExpectRefused(Check("nonsense\n"), {"nonsense"});
   ExpectRefused(Check("max-wait-ms = \"soon\"\n"), {"max-wait-ms", "soon"});
   ExpectRefused(Check("max-wait-ms = -1\n"), {"max-wait-ms"});
   ExpectRefused(Check("[server]\nlisten = \"127.0.0.1:0\"\n"), {"sections"});
-  // A quote in a comment has no meaning, nor has a # in quotes.
+  // A quote in a comment has no meaning, and a # in quotes starts no comment.
   EXPECT_THAT(Check("# it's #1\nlisten = \"127.0.0.1:0\"  # \"#\"\n"
                     "port-file = '/a #b'\n"),
               testing::Pair(0, HasSubstr("port-file = \"/a #b\"  # file\n")));
@@ -121,7 +121,7 @@ TEST_F(ConfigurationTest, BadFilesAreRefusedByKey) {
                 {"not a regular file"});
 }
 
-TEST_F(ConfigurationTest, BadVariablesAreRefusedByName) {
+TEST_F(ConfigurationTest, RefusesBadVariablesByName) {
   ExpectRefused(RunQuantd("--check-config", "QUANTD_MAX_WAIT_MS=soon"),
                 {"QUANTD_MAX_WAIT_MS", "soon"});
   ExpectRefused(RunQuantd("--check-config", "QUANTD_ESTIMATE=-1"),
@@ -141,7 +141,7 @@ TEST_F(ConfigurationTest, BadVariablesAreRefusedByName) {
   EXPECT_EQ(code, 0) << text;
 }
 
-TEST_F(ConfigurationTest, NumbersAreReadAsTheyAreWritten) {
+TEST_F(ConfigurationTest, ReadsNumbersOfSettings) {
   for (const char* name :
        {"memory-budget", "max-request-bytes", "max-waiting", "max-connections",
         "shared-memory-limit", "slots", "max-wait-ms", "max-no-device-s"}) {
@@ -165,7 +165,7 @@ TEST_F(ConfigurationTest, NumbersAreReadAsTheyAreWritten) {
             0);
 }
 
-TEST_F(ConfigurationTest, CheckReadsTheFilesThatAStartWould) {
+TEST_F(ConfigurationTest, CheckReadsTheSameFilesAsAStart) {
   MakeCertificates(At(""));
   const std::string tls = "tls-cert = \"" + At("server.pem") +
                           "\"\ntls-key = \"" + At("server.key") + "\"\n";
@@ -188,7 +188,7 @@ TEST_F(ConfigurationTest, CheckReadsTheFilesThatAStartWould) {
   ExpectRefused(Check(tls), {"--tls-cert", "expired"});
 }
 
-TEST(SettingsTest, SecretsAreMasked) {
+TEST(SettingsTest, MasksSecrets) {
   EXPECT_TRUE(LooksLikeSecret("-----BEGIN PRIVATE KEY-----"));
   EXPECT_TRUE(LooksLikeSecret(std::string(64, 'a')));
   EXPECT_FALSE(LooksLikeSecret("/run/secrets/of/quite/some/length/tokens"));
@@ -196,8 +196,8 @@ TEST(SettingsTest, SecretsAreMasked) {
   EXPECT_FALSE(LooksLikeSecret(""));
 }
 
-TEST_F(ConfigurationTest, ServersSayWhatIsInEffectAndUnknown) {
-  // Only the server gets the variable.
+TEST_F(ConfigurationTest, LogsSettingsInEffectAndUnknownVariables) {
+  // Only the server's environment has the variable.
   ServerProcess server({"/usr/bin/env", "QUANTD_NO_SUCH_THING=secret",
                         bench::FindQuantd(), "--listen", "127.0.0.1:0",
                         "--memory-budget", "64MiB", "--drain-delay-ms", "0"});
@@ -209,7 +209,7 @@ TEST_F(ConfigurationTest, ServersSayWhatIsInEffectAndUnknown) {
                     HasSubstr("transport=plain"), Not(HasSubstr("secret"))));
 }
 
-TEST_F(ConfigurationTest, ProbeTellsServingFromNot) {
+TEST_F(ConfigurationTest, ProbeTellsWhetherAServerServes) {
   MakeCertificates(At(""));
   WriteFile(At("tokens"), std::string(64, 'a') + "\n");
   const std::string tls =
@@ -269,9 +269,9 @@ TEST_F(ConfigurationTest, ProbeTellsServingFromNot) {
             1);
 }
 
-// Strangers with access to HTTP/2 may use up memory: one line at the start
-// warns of it.
-TEST_F(ConfigurationTest, AServerThatStrangersReachWarnsOnce) {
+// Clients without a certificate that reach HTTP/2 may use up memory. One line
+// at the start warns of it.
+TEST_F(ConfigurationTest, ExposedServerWarnsOnce) {
   MakeCertificates(At(""));
   const auto log = [&](const std::string& listen,
                        const std::vector<std::string>& more) {
@@ -304,7 +304,7 @@ TEST_F(ConfigurationTest, AServerThatStrangersReachWarnsOnce) {
   }
 }
 
-TEST_F(ConfigurationTest, ABrokenRotationIsLoggedAndTheOldGoesOn) {
+TEST_F(ConfigurationTest, LogsABrokenCertificateAndKeepsTheOldOne) {
   MakeCertificates(At(""));
   ServerProcess server({bench::FindQuantd(), "--listen", "127.0.0.1:0",
                         "--memory-budget", "64MiB", "--tls-cert",

@@ -5,7 +5,7 @@
 namespace quantd {
 namespace {
 
-TEST(BudgetTest, CountsEachAccountByItself) {
+TEST(BudgetTest, CountsAccountsSeparately) {
   Budget budget({100, 50});
   EXPECT_TRUE(budget.Fits(0, 100));
   EXPECT_FALSE(budget.Fits(0, 101));
@@ -18,7 +18,7 @@ TEST(BudgetTest, CountsEachAccountByItself) {
   EXPECT_EQ(budget.used(0), 0u);
 }
 
-TEST(BudgetTest, TakesMoreThanFitsAndThenHasNoRoom) {
+TEST(BudgetTest, AllowsOvercommitAndThenHasNoRoom) {
   Budget budget({100});
   budget.Take(0, "a", 130);
   EXPECT_EQ(budget.Room(0), 0u);
@@ -28,7 +28,7 @@ TEST(BudgetTest, TakesMoreThanFitsAndThenHasNoRoom) {
   EXPECT_EQ(budget.Room(0), 10u);
 }
 
-TEST(BudgetTest, KnowsWhatAnIdentityHoldsOfAllAccountsAndForgetsIt) {
+TEST(BudgetTest, TracksWhatAnIdentityHoldsInAllAccounts) {
   Budget budget({100, 100});
   budget.Take(0, "a", 10);
   budget.Take(1, "a", 20);

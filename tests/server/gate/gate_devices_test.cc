@@ -1,4 +1,5 @@
-// The gate with devices that come and go, and their stream slots.
+// Tests of the gate with devices that are lost and return, and of their stream
+// slots.
 #include <gtest/gtest.h>
 
 #include "tests/server/gate/gate_fixture.h"
@@ -33,7 +34,7 @@ TEST_F(GateTest, GrantsStreamSlotsByShares) {
   for (TestWaiter& waits : more) EXPECT_TRUE(gate_->Forget(&waits));
 }
 
-TEST_F(GateTest, PicksTheDeviceWithMostRoomAndTakesTurns) {
+TEST_F(GateTest, PicksTheDeviceWithMostFreeMemory) {
   Make({1000, 1000}, {0, 1});
   Lease a = Admitted(1), b = Admitted(1), c = Admitted(1), s = Admitted(1);
   ASSERT_EQ(Payload(300, &unused_, &a), Outcome::kGranted);
@@ -61,7 +62,7 @@ TEST_F(GateTest, AWaiterForOneDeviceDoesNotBlockAnother) {
   EXPECT_EQ(first.outcome, Outcome::kGranted);
 }
 
-TEST_F(GateTest, GrantsNothingOnADeviceThatTakesNoWork) {
+TEST_F(GateTest, GrantsNothingOnAnUnavailableDevice) {
   using enum Gate::Availability;
   Make({4 * kMiB, 4 * kMiB}, {1, 1});
   gate_->SetAvailable({kLost, kTakesWork});
@@ -69,10 +70,10 @@ TEST_F(GateTest, GrantsNothingOnADeviceThatTakesNoWork) {
   ASSERT_EQ(Payload(kMiB, &unused_, &a), Outcome::kGranted);
   EXPECT_EQ(a.device(), 1);
   ASSERT_EQ(Payload(kMiB, &unused_, &b), Outcome::kGranted);
-  EXPECT_EQ(b.device(), 1);  // although the other has more room
+  EXPECT_EQ(b.device(), 1);  // although the other one has more free memory
   EXPECT_EQ(Payload(kMiB, &unused_, &c, 0), Outcome::kNoDevice);
   EXPECT_EQ(c.receiving(), 1u);  // it still holds its message
-  // A call waits while a device may come back, and is told when the last one is
+  // A call waits while a device may return, and fails when the last one is
   // lost.
   TestWaiter waits, last;
   ASSERT_EQ(Payload(4 * kMiB, &waits, &c), Outcome::kWaiting);

@@ -1,4 +1,4 @@
-// A gate whose clock the test sets, and waiters.
+// A gate with a clock that the test sets, and waiters.
 #ifndef QUANTD_TESTS_SERVER_GATE_GATE_FIXTURE_H_
 #define QUANTD_TESTS_SERVER_GATE_GATE_FIXTURE_H_
 
@@ -29,7 +29,8 @@ struct TestWaiter : Gate::Waiter {
   Lease lease;
 };
 
-// A gate of 64 MiB for messages and one for heads, whose clock the test sets.
+// A gate with 64 MiB for messages, 1 MiB for heads, and a clock that the test
+// sets.
 class GateTest : public testing::Test {
  protected:
   void Make(std::vector<size_t> devices = {64 * kMiB},
@@ -64,7 +65,8 @@ class GateTest : public testing::Test {
               Outcome::kGranted);
     return lease;
   }
-  // Performs a second of work at that rate, so that the gate measures it.
+  // Simulates a second of work at `rate` bytes per second, so that the gate
+  // measures this rate.
   void Measure(size_t rate) {
     Lease lease = gate_->Track(1, "");
     lease.Arrived(1, rate, now_);

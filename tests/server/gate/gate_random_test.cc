@@ -15,9 +15,9 @@
 namespace quantd {
 namespace {
 
-// Random asks: the sums stay within the limits, everybody is told once, and
-// everything is released.
-TEST_F(GateTest, RandomAsksKeepTheLimits) {
+// Makes random requests for memory. The sums stay within the limits, each
+// waiter is told once, and everything is released.
+TEST_F(GateTest, RandomRequestsStayWithinTheLimits) {
   Make({8 * kMiB, 4 * kMiB}, {3, 0});
   struct Call : Gate::Waiter {
     void OnAdmitted(Outcome o, Lease l) override {
@@ -108,9 +108,9 @@ TEST_F(GateTest, RandomAsksKeepTheLimits) {
   }
 }
 
-// Threads that ask, withdraw and release at once: each waiter is told exactly
-// once, or was withdrawn and is never told.
-TEST_F(GateTest, ThreadsAskAndForgetAtOnce) {
+// Threads request, withdraw and release memory concurrently. Each waiter is
+// told exactly once, or is withdrawn and never told.
+TEST_F(GateTest, ConcurrentRequestsAndWithdrawals) {
   struct Asker : Gate::Waiter {
     void OnAdmitted(Outcome, Lease l) override {
       Lease(std::move(l)).Reset();

@@ -12,7 +12,7 @@
 namespace quantd {
 namespace {
 
-TEST_F(GateTest, CountsHoldingsUntilTheyAreReleased) {
+TEST_F(GateTest, CountsMemoryUntilItIsReleased) {
   {
     Lease lease = Admitted(600);
     EXPECT_EQ(gate_->receiving_used(), 600u);
@@ -42,7 +42,7 @@ TEST_F(GateTest, CountsHoldingsUntilTheyAreReleased) {
   EXPECT_EQ(gate_->used(), 0u);
 }
 
-TEST_F(GateTest, LeaseWithoutAMessageGivesBackToo) {
+TEST_F(GateTest, LeaseWithoutAMessageReleasesPayload) {
   Lease lease;
   ASSERT_EQ(Payload(500, &unused_, &lease, -1, true), Outcome::kGranted);
   EXPECT_EQ(gate_->streams_used(0), 1u);
@@ -51,7 +51,7 @@ TEST_F(GateTest, LeaseWithoutAMessageGivesBackToo) {
   EXPECT_EQ(gate_->streams_used(0), 0u);
 }
 
-TEST_F(GateTest, MessageGrowsWhereThereIsRoom) {
+TEST_F(GateTest, MessageGrowsWithinTheLimit) {
   Lease lease = Admitted(kMiB);
   EXPECT_TRUE(lease.GrowReceiving(63 * kMiB));
   EXPECT_EQ(gate_->receiving_used(), 63 * kMiB);
@@ -63,13 +63,13 @@ TEST_F(GateTest, MessageGrowsWhereThereIsRoom) {
   EXPECT_EQ(gate_->receiving_used(), 65 * kMiB);
 }
 
-TEST_F(GateTest, SmallMethodsWaitForNothing) {
+TEST_F(GateTest, SmallMethodsDoNotWait) {
   Lease full = Admitted(64 * kMiB);
   Lease small = gate_->Track(100, "b");
   EXPECT_EQ(gate_->receiving_used(), 64 * kMiB + 100);
 }
 
-TEST_F(GateTest, WaiterGetsItsLeaseWithWhatItAskedFor) {
+TEST_F(GateTest, WaiterGetsALeaseWithTheRequestedMemory) {
   Lease first = Admitted(60 * kMiB);
   TestWaiter waits;
   Lease lease;
@@ -86,7 +86,7 @@ TEST_F(GateTest, WaiterGetsItsLeaseWithWhatItAskedFor) {
   EXPECT_EQ(waits.lease.receiving(), 8 * kMiB);
   EXPECT_FALSE(gate_->OthersWaitSince(now_));
 
-  // An ask for payload takes the message's lease along.
+  // A request for payload takes over the message's lease.
   Lease other = Admitted(1);
   ASSERT_EQ(Payload(64 * kMiB, &unused_, &other), Outcome::kGranted);
   TestWaiter again;
@@ -119,7 +119,7 @@ TEST_F(GateTest, WaitsUntilItsDeadlineOrTheLongestWait) {
   EXPECT_EQ(gate_->NextDecision(), absl::InfiniteFuture());
 }
 
-TEST_F(GateTest, LineIsBoundedByNumberAndByBytes) {
+TEST_F(GateTest, LimitsTheNumberAndBytesOfWaiters) {
   Make({64 * kMiB}, {2}, 3);
   Lease full = Admitted(64 * kMiB);
   TestWaiter waits[5];
@@ -130,10 +130,10 @@ TEST_F(GateTest, LineIsBoundedByNumberAndByBytes) {
   EXPECT_EQ(Message(kMiB, "a", &waits[1], &lease).outcome, Outcome::kWaiting);
   EXPECT_EQ(Message(kMiB, "a", &waits[2], &lease).outcome, Outcome::kWaiting);
   EXPECT_EQ(Message(kMiB, "a", &waits[3], &lease).outcome, Outcome::kBusy);
-  // An ask that can never fit is refused, alone or not.
+  // A request that can never fit is refused.
   EXPECT_EQ(Message(65 * kMiB, "b", &waits[3], &lease).outcome, Outcome::kBusy);
-  // Another identity gets a place in the line; the latest waiter of the largest
-  // share is turned away.
+  // Another identity may wait; instead, the latest waiter of the largest share
+  // is refused.
   EXPECT_EQ(Message(kMiB, "b", &waits[3], &lease).outcome, Outcome::kWaiting);
   EXPECT_EQ(gate_->waiting(), 3u);
   gate_->Decide(now_);
@@ -142,8 +142,8 @@ TEST_F(GateTest, LineIsBoundedByNumberAndByBytes) {
   full.Reset();
   gate_->Decide(now_);
   for (int i : {0, 3}) EXPECT_EQ(waits[i].outcome, Outcome::kGranted);
-  // An identity that holds more than its part leaves half to the others, until
-  // they have held nothing for a while.
+  // While others wait, an identity with a large share must leave them a
+  // quarter.
   EXPECT_EQ(waits[1].told, 0);
   waits[3].lease.Reset();
   gate_->Decide(now_);
@@ -155,13 +155,13 @@ TEST_F(GateTest, LineIsBoundedByNumberAndByBytes) {
   EXPECT_EQ(waits[1].outcome, Outcome::kGranted);
 }
 
-TEST_F(GateTest, LargeAskIsNotPassedForEver) {
+TEST_F(GateTest, LargeRequestIsNotPassedForEver) {
   std::vector<Lease> held;
   for (int i = 0; i < 63; ++i) held.push_back(Admitted(kMiB, "crowd"));
   TestWaiter large;
   Lease lease;
   ASSERT_EQ(Message(48 * kMiB, "a", &large, &lease).outcome, Outcome::kWaiting);
-  // Small asks come without end, each replacing a finished one.
+  // Small requests keep arriving, each in place of a finished one.
   int rounds = 0;
   std::vector<std::unique_ptr<TestWaiter>> waits;
   for (; rounds < 1000 && large.told == 0; ++rounds) {
@@ -175,8 +175,8 @@ TEST_F(GateTest, LargeAskIsNotPassedForEver) {
   EXPECT_LE(rounds, 63);
 }
 
-// Without this rule, a caller that takes no replies would hold everything until
-// they are cancelled.
+// Without this rule, a caller that does not read its replies would hold all
+// memory until its calls are cancelled.
 TEST_F(GateTest, AnIdentityThatHoldsMoreThanItsPartLeavesHalf) {
   Lease good = Admitted(kMiB, "good");
   std::vector<Lease> bad;
@@ -185,21 +185,20 @@ TEST_F(GateTest, AnIdentityThatHoldsMoreThanItsPartLeavesHalf) {
   Lease lease;
   ASSERT_EQ(Message(10 * kMiB, "bad", &more, &lease).outcome,
             Outcome::kWaiting);
-  // Its small calls pass.
+  // Its waiter does not block others, although its time of yielding is over.
   TestWaiter small;
   ASSERT_EQ(Message(100 << 10, "bad", &small, &lease).outcome,
             Outcome::kWaiting);
   gate_->Decide(now_);
   EXPECT_EQ(small.outcome, Outcome::kGranted);
   small.lease.Reset();
-  // It keeps nothing from others, although its patience is over.
   now_ += absl::Seconds(4);
   ASSERT_EQ(Message(16 * kMiB, "new", &of_good, &lease).outcome,
             Outcome::kWaiting);
   gate_->Decide(now_);
   EXPECT_EQ(of_good.outcome, Outcome::kGranted);
   EXPECT_EQ(more.told, 0);
-  // After half of the longest wait it has its turn like any other.
+  // After half of the longest wait it is served like any other waiter.
   of_good.lease.Reset();
   gate_->Decide(now_);
   EXPECT_EQ(more.told, 0);
@@ -211,7 +210,7 @@ TEST_F(GateTest, AnIdentityThatHoldsMoreThanItsPartLeavesHalf) {
   EXPECT_EQ(Payload(30 * kMiB, &payload, &bad[1]), Outcome::kWaiting);
   gate_->Forget(&payload);
   EXPECT_EQ(Payload(30 * kMiB, &unused_, &good), Outcome::kGranted);
-  // A single caller may have everything once the others are forgotten.
+  // A single identity may hold everything.
   good.Reset();
   for (int i = 0; i < 2; ++i) {
     now_ += absl::Seconds(1);
@@ -220,7 +219,7 @@ TEST_F(GateTest, AnIdentityThatHoldsMoreThanItsPartLeavesHalf) {
   EXPECT_EQ(Payload(30 * kMiB, &unused_, &bad[2]), Outcome::kGranted);
 }
 
-TEST_F(GateTest, AForgottenWaiterIsNeverTold) {
+TEST_F(GateTest, ForgottenWaiterIsNeverTold) {
   Lease full = Admitted(64 * kMiB);
   TestWaiter first, second;
   EXPECT_FALSE(gate_->Forget(&first));
@@ -237,7 +236,7 @@ TEST_F(GateTest, AForgottenWaiterIsNeverTold) {
   EXPECT_FALSE(gate_->Forget(&second));
 }
 
-TEST_F(GateTest, AWaiterThatLostItsPlaceMayBeForgotten) {
+TEST_F(GateTest, RefusedWaiterCanBeForgotten) {
   Make({64 * kMiB}, {2}, 1);
   Lease full = Admitted(64 * kMiB);
   TestWaiter first, second;
@@ -250,7 +249,7 @@ TEST_F(GateTest, AWaiterThatLostItsPlaceMayBeForgotten) {
   EXPECT_TRUE(gate_->Forget(&second));
 }
 
-TEST_F(GateTest, StoppingTellsAllWaitersAndAdmitsNobody) {
+TEST_F(GateTest, StopEndsAllWaitersAndAdmissions) {
   Lease full = Admitted(64 * kMiB);
   TestWaiter waits;
   Lease lease;
@@ -263,9 +262,9 @@ TEST_F(GateTest, StoppingTellsAllWaitersAndAdmitsNobody) {
   EXPECT_EQ(full.receiving(), 64 * kMiB);
 }
 
-// A crowd with one identity: each waiter is served in its turn, and none waits
-// for its patience twice.
-TEST_F(GateTest, CrowdOfOneIdentityIsServedInOrder) {
+// Many waiters with one identity are served in order, one for each release,
+// without additional waits.
+TEST_F(GateTest, ServesWaitersOfOneIdentityInOrder) {
   Make({64 * kMiB}, {2}, 1000);
   std::vector<Lease> held;
   for (int i = 0; i < 64; ++i) held.push_back(Admitted(kMiB, "crowd"));
@@ -296,7 +295,7 @@ struct Notified : Gate::Waiter {
   absl::Notification told;
 };
 
-TEST_F(GateTest, ThreadDecidesAfterChangesAndAtItsTimes) {
+TEST_F(GateTest, ThreadDecidesAfterChangesAndAtDeadlines) {
   GateThread thread(gate_);
   Notified granted, timed_out, stopped;
   now_ = SteadyNow();

@@ -1,5 +1,5 @@
-// Calls that the gate refuses because they would take too long, and their retry
-// times.
+// Tests of calls that the gate refuses because they would miss their deadlines,
+// and of their retry delays.
 #include <gtest/gtest.h>
 
 #include "tests/server/gate/gate_fixture.h"
@@ -7,8 +7,8 @@
 namespace quantd {
 namespace {
 
-TEST_F(GateTest, RefusesCallsThatWouldBeTooLate) {
-  // Nobody is refused while no rate is known.
+TEST_F(GateTest, RefusesCallsThatWouldMissTheirDeadlines) {
+  // No call is refused while the rate is unknown.
   Lease first = Admitted(kMiB);
   first.Arrived(kMiB, kMiB, now_);
   Lease lease;
@@ -36,7 +36,7 @@ TEST_F(GateTest, RefusesCallsThatWouldBeTooLate) {
   // One second of the work is done.
   now_ += absl::Seconds(1);
   EXPECT_EQ(with(10 * kMiB, absl::Milliseconds(2950)), Outcome::kGranted);
-  // Messages on their way count as well, unless they are too slow.
+  // Messages that are arriving count as well, unless they are too slow.
   Lease coming = Admitted(10 * kMiB);
   EXPECT_EQ(with(10 * kMiB, absl::Milliseconds(2950)), Outcome::kTooLate);
   EXPECT_EQ(with(10 * kMiB, absl::Milliseconds(4350)), Outcome::kGranted);
@@ -58,7 +58,7 @@ TEST_F(GateTest, ServesWaitersBeforeANewcomerOfEqualPriority) {
   EXPECT_EQ(
       Message(10 * kMiB, "b", &more, &lease, Priority::kHigh, deadline).outcome,
       Outcome::kWaiting);
-  // A waiter that can no longer make its deadline is told before it.
+  // A waiter that can no longer meet its deadline is refused before it.
   now_ = deadline - absl::Milliseconds(500);
   gate_->Decide(now_);
   EXPECT_EQ(more.outcome, Outcome::kTooLate);
@@ -68,9 +68,10 @@ TEST_F(GateTest, ServesWaitersBeforeANewcomerOfEqualPriority) {
 TEST_F(GateTest, JobThatWouldEndTooLateIsNotBegun) {
   Measure(10 * kMiB);
   Lease lease = Admitted(10 * kMiB), other = Admitted(1);
-  EXPECT_FALSE(lease.JobEndsTooLate(now_, now_));  // it is not work yet
+  EXPECT_FALSE(
+      lease.JobEndsTooLate(now_, now_));  // its message has not arrived
   lease.Arrived(10 * kMiB, 10 * kMiB, now_);
-  // The only work is done in any case, whatever the rate was.
+  // A job that is alone begins in any case, whatever the rate was.
   EXPECT_FALSE(lease.JobEndsTooLate(now_ + absl::Milliseconds(500), now_));
   other.Arrived(1, 1, now_);
   EXPECT_TRUE(lease.JobEndsTooLate(now_ + absl::Milliseconds(950), now_));
@@ -78,7 +79,7 @@ TEST_F(GateTest, JobThatWouldEndTooLateIsNotBegun) {
   EXPECT_FALSE(lease.JobEndsTooLate(absl::InfiniteFuture(), now_));
 }
 
-TEST_F(GateTest, RetryFollowsWhatWaits) {
+TEST_F(GateTest, RetryDelayFollowsTheWaitingWork) {
   EXPECT_EQ(gate_->RetryAfter(now_), absl::Milliseconds(50));
   Measure(10 * kMiB);
   Lease full = Admitted(64 * kMiB);

@@ -1,6 +1,7 @@
-// Five times the calls that a device can do, each with a deadline: the gate
-// admits as many as end in time. The test simulates everything but the gate and
-// sets its clock, so rule changes can be evaluated without a server.
+// Offers five times the calls that a device can serve, each with a deadline.
+// The gate must admit nearly as many as can end in time. The test simulates
+// everything but the gate and sets its clock, so that changes of its rules can
+// be evaluated without a server.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,8 +18,8 @@ namespace {
 
 struct Load {
   size_t bytes;
-  // Milliseconds: a job on the single slot of the single device, sending a
-  // message, sending a reply, and the deadline.
+  // Milliseconds of a job on the single slot of the single device, of sending a
+  // message, of sending a reply, and until the deadline.
   double job, message, reply, deadline;
 };
 
@@ -83,9 +84,9 @@ class OverloadTest : public GateTest, public testing::WithParamInterface<Load> {
   std::normal_distribution<double> varies_;
 };
 
-TEST_P(OverloadTest, NineTenthsOfWhatTheDeviceCanDoEndInTime) {
+TEST_P(OverloadTest, ServesNineTenthsOfTheCapacityInTime) {
   constexpr int kJobs = 1000;
-  // A single caller first, so that the gate learns the rate.
+  // A single caller runs first, so that the gate learns the rate.
   for (int i = 0; i < 200; ++i) {
     Arrive(1e6);
     Run();

@@ -36,7 +36,7 @@ TEST(SteadyCondVarTest, WaitsUntilItsDeadlineOrTheCondition) {
     changed.SignalAll();
   });
   EXPECT_TRUE(changed.WaitUntil(&mutex, absl::InfiniteFuture(), is_ready));
-  // The other thread can only end if the mutex was released during the wait.
+  // The other thread can end only if the wait released the mutex.
   mutex.Unlock();
   other.join();
   mutex.Lock();

@@ -11,7 +11,7 @@ namespace {
 
 const absl::Time kStart = absl::UnixEpoch();
 
-// Named waiters for an account with `room` bytes.
+// A list of named waiters for an account with `room` free bytes.
 class WaitListTest : public testing::Test {
  protected:
   struct Named : WaitList::Waiting {
@@ -76,21 +76,21 @@ TEST_F(WaitListTest, ServesByPriorityThenShareThenArrival) {
   EXPECT_TRUE(queue_.empty());
 }
 
-TEST_F(WaitListTest, ServedBytesCountAtOnce) {
+TEST_F(WaitListTest, ServedBytesCountTowardsTheShareAtOnce) {
   for (const char* name : {"a1", "a2", "a3"}) Add(name, 10, "a");
   for (const char* name : {"b1", "b2"}) Add(name, 10, "b");
   room_ = 50;
   EXPECT_EQ(Serve(), "a1 b1 a2 b2 a3 ");
 }
 
-TEST_F(WaitListTest, EachWaiterWithoutAnIdentityHasAShare) {
+TEST_F(WaitListTest, WaitersWithoutAnIdentityHaveOneShareEach) {
   for (const char* name : {"x", "y"}) Add(name, 10, "");
   Add("a", 10, "a");
   room_ = 30;
   EXPECT_EQ(Serve(), "x y a ");
 }
 
-TEST_F(WaitListTest, PatienceEndsAfterASecondAndOfLowAfterFour) {
+TEST_F(WaitListTest, YieldsForOneSecondOrFourAtLowPriority) {
   held_ = {{"rich", 100}};
   Add("rich", 1, "rich");
   Add("low", 1, "a", Priority::kLow);
@@ -107,7 +107,7 @@ TEST_F(WaitListTest, PatienceEndsAfterASecondAndOfLowAfterFour) {
   EXPECT_EQ(Serve(), "low poor ");
 }
 
-TEST_F(WaitListTest, TheEndOfAWaitIsAChange) {
+TEST_F(WaitListTest, WakesAtTheEndOfAWait) {
   auto waiting = Make("a", 1, "a");
   waiting->until = now_ + absl::Milliseconds(5);
   queue_.Push(std::move(waiting));
@@ -121,11 +121,11 @@ TEST_F(WaitListTest, TheEndOfAWaitIsAChange) {
   EXPECT_EQ(queue_.NextChange(now_), absl::InfiniteFuture());
 }
 
-TEST_F(WaitListTest, SmallOnesPassALargeOneWithAQuarterOfItsBytes) {
+TEST_F(WaitListTest, SmallWaitersMayPassALargeOneUpToAQuarter) {
   Add("large", 400, "a");
   for (int i = 0; i < 6; ++i) Add(std::to_string(i), 30, "b");
   room_ = 300;
-  EXPECT_EQ(Serve(), "0 1 2 ");  // the fourth would make it 120
+  EXPECT_EQ(Serve(), "0 1 2 ");  // a fourth would raise the sum to 120
   room_ = 399;
   EXPECT_EQ(Serve(), "");
   room_ = 400;
@@ -134,7 +134,7 @@ TEST_F(WaitListTest, SmallOnesPassALargeOneWithAQuarterOfItsBytes) {
   EXPECT_EQ(Serve(), "3 4 5 ");
 }
 
-TEST_F(WaitListTest, AWaiterOfMoreThanAQuarterPassesNobody) {
+TEST_F(WaitListTest, WaiterOfMoreThanAQuarterDoesNotPass) {
   Add("larger", 4000, "a");
   Add("large", 1001, "b");
   room_ = 3999;
@@ -143,7 +143,7 @@ TEST_F(WaitListTest, AWaiterOfMoreThanAQuarterPassesNobody) {
   EXPECT_EQ(Serve(), "small ");
 }
 
-TEST_F(WaitListTest, AWaiterKeepsOnlyWhatItNeeds) {
+TEST_F(WaitListTest, WaiterReservesOnlyItsNeed) {
   auto first = Make("first", 100, "a");
   first->needs = 2;
   queue_.Push(std::move(first));
@@ -161,24 +161,24 @@ TEST_F(WaitListTest, AWaiterKeepsOnlyWhatItNeeds) {
   EXPECT_EQ(queue_.size(), 2u);
 }
 
-TEST_F(WaitListTest, NewcomersOfAShareThatWaitsMoreAreTurnedAway) {
+TEST_F(WaitListTest, RefusesNewWaitersOfTheLargestShare) {
   for (const char* name : {"a1", "a2", "a3"}) Add(name, 10, "a");
   EXPECT_EQ(Leavers(Make("a4", 10, "a"), 3, 1000), "newcomer");
   EXPECT_EQ(Leavers(Make("a4", 10, "a"), 9, 39), "newcomer");
   EXPECT_EQ(Leavers(Make("a4", 10, "a"), 4, 40), "");
-  // The latest of the largest share makes room for another share.
+  // The latest waiter of the largest share leaves for another share.
   EXPECT_EQ(Leavers(Make("b1", 10, "b"), 3, 1000), "a3 ");
   Add("b1", 10, "b");
   EXPECT_EQ(Leavers(Make("c1", 5, "c"), 9, 15), "a2 b1 ");
 }
 
-TEST_F(WaitListTest, ANewcomerThatIsTooLargeMakesNobodyLeave) {
+TEST_F(WaitListTest, TooLargeANewWaiterDisplacesNone) {
   for (const char* name : {"a", "b", "c"}) Add(name, 10, name);
   EXPECT_EQ(Leavers(Make("d", 25, "d"), 9, 50), "newcomer");
   EXPECT_EQ(queue_.size(), 3u);
 }
 
-TEST_F(WaitListTest, OneMayAlwaysWait) {
+TEST_F(WaitListTest, OneWaiterIsAlwaysAllowed) {
   EXPECT_EQ(Leavers(Make("a", 1000, "a"), 0, 10), "");
 }
 
@@ -186,31 +186,31 @@ TEST_F(WaitListTest, LowPriorityLeavesForHigh) {
   Add("low", 10, "a", Priority::kLow);
   Add("normal", 10, "b");
   EXPECT_EQ(Leavers(Make("high", 10, "b", Priority::kHigh), 2, 100), "low ");
-  // After a long wait it keeps its place.
+  // After a long wait a waiter of low priority is not displaced.
   Add("low", 10, "a", Priority::kLow);
   now_ += absl::Seconds(5);
   EXPECT_EQ(Leavers(Make("high", 10, "b", Priority::kHigh), 2, 100),
             "newcomer");
 }
 
-TEST_F(WaitListTest, AThousandOfOneIdentityKeepNobodyWaiting) {
+TEST_F(WaitListTest, ThousandWaitersOfOneIdentityDelayNoOther) {
   for (int i = 0; i < 1000; ++i) Add("crowd", 10, "crowd");
   Add("other", 10, "other");
   for (const char* name : {"x", "y"}) Add(name, 10, "");
   room_ = 40;
   EXPECT_EQ(Serve(), "crowd other x y ");
-  // Calls without an identity have a share each, of equal size whatever their
-  // number.
+  // Each identity has one share of equal size, however many of its calls wait.
   for (int i = 0; i < 5; ++i) Add("other", 10, "other");
   room_ = 100;
   EXPECT_EQ(Serve(),
             "crowd other crowd other crowd other crowd other crowd other ");
 }
 
-TEST_F(WaitListTest, NobodyStarvesBesideAFloodOfHighPriority) {
+TEST_F(WaitListTest, LowPriorityIsServedDespiteAFloodOfHigh) {
   Add("low", 300 << 10, "a", Priority::kLow);
   std::string served;
-  // In each millisecond one call of high priority comes, and one is served.
+  // In each millisecond one call of high priority arrives, and one call is
+  // served.
   for (int ms = 0; ms < 5000 && served.find("low") == served.npos; ++ms) {
     Add("high", 1 << 20, "b", Priority::kHigh);
     now_ += absl::Milliseconds(1);

@@ -1,4 +1,5 @@
-// A memory socket without a server, which must leave nothing behind.
+// A memory socket without a server. Each test checks that it leaks no
+// descriptor or mapping.
 #ifndef QUANTD_TESTS_SERVER_MEMORY_DOOR_FIXTURE_H_
 #define QUANTD_TESTS_SERVER_MEMORY_DOOR_FIXTURE_H_
 
@@ -46,10 +47,10 @@ class Door : public testing::Test {
     door_ = *std::move(door);
     descriptors_ = OpenDescriptors();
   }
-  // Checks that nothing is left.
+  // Checks that no region or descriptor is left.
   void TearDown() override {
     if (door_ == nullptr) return;
-    // Descriptors of an earlier test may have been about to be closed.
+    // An earlier test may still have been closing descriptors.
     EXPECT_TRUE(Eventually([&] { return OpenDescriptors() <= descriptors_; }))
         << descriptors_ << " and now " << OpenDescriptors();
     EXPECT_EQ(Mapped(), 0u);

@@ -1,4 +1,4 @@
-// A client of the memory socket that may send anything.
+// A client of the memory socket that can send arbitrary bytes and descriptors.
 #ifndef QUANTD_TESTS_SERVER_MEMORY_DOOR_PEER_H_
 #define QUANTD_TESTS_SERVER_MEMORY_DOOR_PEER_H_
 
@@ -30,7 +30,7 @@ using wire::RegionKind;
 inline constexpr size_t kPage = 4096;
 inline constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
-// A memfd of that size with pages for the first `populated` bytes.
+// Makes a memfd of `bytes` with pages for the first `populated` bytes.
 inline Descriptor Memfd(size_t bytes, size_t populated, int seals = kSeals,
                         unsigned flags = 0) {
   Descriptor memfd(
@@ -66,8 +66,8 @@ inline bool SendWith(int socket, absl::Span<const std::byte> bytes,
          static_cast<ssize_t>(bytes.size());
 }
 
-// A TCP connection whose last close() takes a minute: it lingers, and its peer
-// reads nothing.
+// A TCP connection whose last close() takes a minute, because SO_LINGER is set
+// and its peer does not read.
 class Lingering {
  public:
   Lingering()
@@ -90,7 +90,7 @@ class Lingering {
     while (send(socket_.get(), zeros.data(), zeros.size(), MSG_DONTWAIT) > 0) {
     }
   }
-  // Hands over the near end. May be called once.
+  // Returns the local end. May be called once.
   Descriptor Leave() { return std::move(socket_); }
 
  private:
@@ -98,7 +98,7 @@ class Lingering {
   Descriptor socket_;
 };
 
-// A client that may send anything.
+// A client with a connection to the memory socket.
 class Peer {
  public:
   explicit Peer(const std::string& path)
@@ -117,7 +117,7 @@ class Peer {
             const std::vector<int>& descriptors) {
     return SendWith(socket_.get(), bytes, descriptors);
   }
-  // Offers the descriptor as a memfd and drops it, so that the other side holds
+  // Offers the descriptor as a memfd and closes it, so that the server holds
   // the last reference.
   void OfferAndLeave(Descriptor what) {
     const OfferBytes bytes =
@@ -127,7 +127,7 @@ class Peer {
     what = Descriptor();
     EXPECT_TRUE(Send(all.subspan(64), {}));
   }
-  // The answer; nullopt if the connection was closed.
+  // Receives a reply, or nullopt if the connection was closed.
   std::optional<OfferReply> Receive() {
     OfferBytes bytes;
     if (recv(socket_.get(), bytes.data(), bytes.size(), MSG_WAITALL) !=

@@ -1,4 +1,5 @@
-// The memory socket: what it accepts, for how long, and from which users.
+// Tests of the memory socket: which offers it accepts, for how long, and from
+// which users.
 #include <sched.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -20,7 +21,7 @@
 namespace quantd {
 namespace {
 
-TEST_F(Door, TakesASealedMemfdForAsLongAsItsConnectionLives) {
+TEST_F(Door, MapsASealedMemfdWhileItsConnectionLives) {
   Open();
   {
     const Descriptor memfd = Memfd(2 * kPage, 2 * kPage);
@@ -31,18 +32,18 @@ TEST_F(Door, TakesASealedMemfdForAsLongAsItsConnectionLives) {
     auto region = regions_.Find(peer.name);
     ASSERT_NE(region, nullptr);
     EXPECT_TRUE(region->writable());
-    // Both see the same pages.
+    // Client and server see the same pages.
     ASSERT_EQ(pwrite(memfd.get(), "x", 1, kPage), 1);
     EXPECT_EQ(region->data()[kPage], std::byte{'x'});
     region->data()[5] = std::byte{'y'};
     char byte = 0;
     ASSERT_EQ(pread(memfd.get(), &byte, 1, 5), 1);
     EXPECT_EQ(byte, 'y');
-    // Another region of the same connection has another name.
+    // Another region of this connection has another name.
     const std::string first = peer.name;
     ASSERT_EQ(peer.Offered(memfd, 2 * kPage), OfferAnswer::kTaken);
     EXPECT_NE(peer.name, first);
-    // A region in use outlives its name. The client's connection closes when
+    // A region in use outlives its name. The server closes the connection when
     // the use ends.
     peer.HalfClose();
     EXPECT_TRUE(
@@ -58,7 +59,7 @@ TEST_F(Door, TakesASealedMemfdForAsLongAsItsConnectionLives) {
   EXPECT_EQ(door_->refusals(), 0u);
 }
 
-TEST_F(Door, ReadOnlyRegions) {
+TEST_F(Door, SupportsReadOnlyRegions) {
   Open();
   const auto offered = [&](const Descriptor& memfd, bool read_only) {
     Peer peer(path_);
@@ -68,7 +69,7 @@ TEST_F(Door, ReadOnlyRegions) {
   };
   EXPECT_TRUE(offered(Memfd(kPage, kPage), false));
   EXPECT_FALSE(offered(Memfd(kPage, kPage), true));
-  // F_SEAL_FUTURE_WRITE
+  // 0x10 is F_SEAL_FUTURE_WRITE.
   EXPECT_FALSE(offered(Memfd(kPage, kPage, kSeals | 0x10), false));
   // A file opened for reading can only be mapped for reading.
   const Descriptor memfd = Memfd(kPage, kPage);
@@ -79,7 +80,7 @@ TEST_F(Door, ReadOnlyRegions) {
   EXPECT_FALSE(offered(readable, true));
 }
 
-TEST_F(Door, PagesThatAreTakenAwayLaterAreZerosAndNoFault) {
+TEST_F(Door, RemovedPagesReadAsZerosWithoutAFault) {
   Open();
   const Descriptor memfd = Memfd(8 * kPage, 8 * kPage);
   Peer peer(path_);
@@ -96,7 +97,7 @@ TEST_F(Door, PagesThatAreTakenAwayLaterAreZerosAndNoFault) {
   }
 }
 
-TEST_F(Door, SlowClosesDelayNobody) {
+TEST_F(Door, SlowClosesDoNotDelayOtherClients) {
   Open();
   const Descriptor memfd = Memfd(kPage, kPage);
   const auto offered_last = [&](Descriptor what) {
@@ -109,8 +110,8 @@ TEST_F(Door, SlowClosesDelayNobody) {
   };
   Lingering plain;
   offered_last(plain.Leave());
-  // The slow descriptor waits unread within another socket, so no option can be
-  // set on it.
+  // The slow descriptor is unread inside another socket, so that the server
+  // cannot set an option on it.
   Lingering inner;
   std::array<int, 2> pair = {};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()), 0);
@@ -126,7 +127,7 @@ TEST_F(Door, SlowClosesDelayNobody) {
   EXPECT_LT(absl::Now() - start, absl::Seconds(10));
 }
 
-TEST_F(Door, QuotasOfBytesAndRegions) {
+TEST_F(Door, EnforcesQuotasOfBytesAndRegions) {
   limits_.connection_regions = 3;
   limits_.regions = 5;
   Open();
@@ -152,7 +153,7 @@ TEST_F(Door, QuotasOfBytesAndRegions) {
   EXPECT_EQ(two.Offered(page, kPage), OfferAnswer::kTooMuch);
 }
 
-TEST_F(Door, AThousandRegions) {
+TEST_F(Door, SupportsAThousandRegions) {
   limits_.bytes = limits_.connection_bytes = size_t{1} << 30;
   limits_.connection_regions = 1000;
   Open();
@@ -207,7 +208,7 @@ TEST_F(Door, RefusesUsersThatAreNotPeers) {
   EXPECT_EQ(status.st_mode & 0777, 0666u);
 }
 
-TEST_F(Door, OnlyTheOwnerMayUseItsSocket) {
+TEST_F(Door, OnlyTheOwnerCanOpenTheSocket) {
   Open();
   struct stat status = {};
   ASSERT_EQ(stat(path_.c_str(), &status), 0);
@@ -216,7 +217,7 @@ TEST_F(Door, OnlyTheOwnerMayUseItsSocket) {
               StatusIs(absl::StatusCode::kUnavailable));
 }
 
-TEST_F(Door, UsersByNameAndNumber) {
+TEST_F(Door, FindsUsersByNameAndNumber) {
   EXPECT_EQ(*FindMemoryPeers({}), std::vector<uid_t>{geteuid()});
   EXPECT_EQ(*FindMemoryPeers({"root", "1234"}), (std::vector<uid_t>{0, 1234}));
   EXPECT_THAT(FindMemoryPeers({"no such user"}),
@@ -224,14 +225,14 @@ TEST_F(Door, UsersByNameAndNumber) {
 }
 
 // In a user namespace all unmapped users share one number.
-TEST(MemoryPeersTest, UserNobodyIsRefusedWhereItStandsForMany) {
+TEST(MemoryPeersTest, RefusesNobodyWhereItStandsForManyUsers) {
   EXPECT_TRUE(KnowsAllUsers("         0          0 4294967295\n"));
   EXPECT_FALSE(KnowsAllUsers("         0       1000          1\n"));
   EXPECT_FALSE(KnowsAllUsers("0 1000 1\n1 100000 65536\n"));
   EXPECT_FALSE(KnowsAllUsers(""));
   const pid_t child = fork();
   if (child == 0) {
-    // These tests may run in such a namespace themselves.
+    // This test may itself run in such a namespace.
     std::ifstream map("/proc/self/uid_map");
     const std::string all((std::istreambuf_iterator<char>(map)), {});
     if (KnowsAllUsers(all) != FindMemoryPeers({"65534"}).ok()) _exit(2);

@@ -1,4 +1,5 @@
-// Waiters for events leave as soon as possible, once, and block nobody.
+// Tests that waiters for events end as soon as possible, once, and without
+// delaying each other.
 #include "server/memory/event_waits.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +32,7 @@ class Waiter : public EventWaits::Waiter {
   absl::Notification done;
 };
 
-TEST(EventWaits, AWaiterLeavesWhenItsWaitIsOver) {
+TEST(EventWaits, WaiterEndsWhenItsEventHasPassed) {
   EventWaits waits;
   std::vector<std::unique_ptr<Waiter>> waiters;
   for (int i = 0; i < 50; ++i) {
@@ -42,7 +43,7 @@ TEST(EventWaits, AWaiterLeavesWhenItsWaitIsOver) {
     waiters[i]->over = true;
     waiters[i]->done.WaitForNotification();
   }
-  // The others are still polled and have not left.
+  // The other waiters are still polled and have not ended.
   for (int i = 48; i >= 0; i -= 2) {
     const int looks = waiters[i]->looks;
     while (waiters[i]->looks < looks + 3) absl::SleepFor(absl::Milliseconds(1));
@@ -57,7 +58,7 @@ TEST(EventWaits, AWaiterLeavesWhenItsWaitIsOver) {
   }
 }
 
-TEST(EventWaits, FromManyThreads) {
+TEST(EventWaits, WaitersOfManyThreadsEnd) {
   EventWaits waits;
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {

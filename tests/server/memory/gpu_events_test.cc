@@ -1,5 +1,5 @@
-// Events of clients' GPUs, on emulated ones: calls that wait for them or record
-// them, and events that never pass.
+// Tests of clients' CUDA events on emulated GPUs: calls that wait for them or
+// record them, and events that never complete.
 #include <sys/socket.h>
 
 #include <functional>
@@ -28,8 +28,8 @@ class GpuEvents : public OnGpu {
     request.mutable_memory()->set_record_event(done_);
     return request;
   }
-  // Starts a call whose event does not pass until released; returns when the
-  // server waits for it.
+  // Starts a call whose event does not complete until the test releases it.
+  // Returns when the server waits for the event.
   std::thread BeginWaiting(RpcResult* result) {
     own_ready_.Hold(true);
     std::thread call(
@@ -37,7 +37,7 @@ class GpuEvents : public OnGpu {
     EXPECT_TRUE(Eventually([&] { return server_->calls().accepted() == 1; }));
     return call;
   }
-  // Whether the codes are unchanged.
+  // Returns whether the codes are unchanged.
   bool Untouched() const {
     return std::all_of(memory_.data + kInput, memory_.data + kInput + kCodes,
                        [](std::byte b) { return b == std::byte{0xa5}; });
@@ -52,7 +52,7 @@ class GpuEvents : public OnGpu {
   std::string done_;
 };
 
-TEST_F(GpuEvents, ACallWaitsForTheOneAndRecordsTheOther) {
+TEST_F(GpuEvents, CallWaitsForOneEventAndRecordsAnother) {
   Serve();
   RpcResult result;
   std::thread call = BeginWaiting(&result);
@@ -66,7 +66,7 @@ TEST_F(GpuEvents, ACallWaitsForTheOneAndRecordsTheOther) {
   EXPECT_EQ(own_done_.records(), 1);
   EXPECT_EQ(own_ready_.records(), 0);
   ExpectRight(memory_.data);
-  // An event that has passed delays nobody. Either event may be used alone.
+  // A completed event causes no wait. Either event may be used alone.
   for (int i = 0; i < 2; ++i) {
     FillOnes(memory_.data);
     v1::QuantizeRequest request = Ordered();
@@ -79,7 +79,7 @@ TEST_F(GpuEvents, ACallWaitsForTheOneAndRecordsTheOther) {
   }
 }
 
-TEST_F(GpuEvents, AnEventThatNeverPassesDelaysNobodyElse) {
+TEST_F(GpuEvents, EventThatNeverCompletesDelaysNoOtherCall) {
   options_.slots = 1;
   Serve();
   own_ready_.Hold(true);
@@ -109,7 +109,7 @@ TEST_F(GpuEvents, AnEventThatNeverPassesDelaysNobodyElse) {
   EXPECT_EQ(own_done_.records(), 0);
 }
 
-TEST_F(GpuEvents, WaitsHaveTheLimitOfReceiving) {
+TEST_F(GpuEvents, WaitsHaveTheTimeLimitOfReceiving) {
   options_.max_receive = absl::Milliseconds(200);
   Serve();
   own_ready_.Hold(true);
@@ -121,12 +121,12 @@ TEST_F(GpuEvents, WaitsHaveTheLimitOfReceiving) {
             std::string::npos);
 }
 
-TEST_F(GpuEvents, ACallThatWaitsKeepsItsEventAndMemory) {
+TEST_F(GpuEvents, WaitingCallKeepsItsEventAndMemory) {
   Serve();
   RpcResult result;
   std::thread call = BeginWaiting(&result);
   absl::SleepFor(absl::Milliseconds(20));
-  // The connections that brought them are closed.
+  // The connections that shared event and memory are closed.
   shutdown(peer_->socket(), SHUT_WR);
   shutdown(memory_.peer->socket(), SHUT_WR);
   RpcOptions soon;
@@ -148,7 +148,7 @@ TEST_F(GpuEvents, ACallThatWaitsKeepsItsEventAndMemory) {
   EXPECT_EQ(events(), 0u);
 }
 
-TEST_F(GpuEvents, ADrainEndsCallsThatWait) {
+TEST_F(GpuEvents, DrainEndsWaitingCalls) {
   options_.drain_timeout = absl::Milliseconds(200);
   Serve();
   RpcResult result;
@@ -160,7 +160,7 @@ TEST_F(GpuEvents, ADrainEndsCallsThatWait) {
   server_.reset();
 }
 
-TEST_F(GpuEvents, ACallThatFailsRecordsNothing) {
+TEST_F(GpuEvents, FailedCallRecordsNoEvent) {
   Serve();
   v1::QuantizeRequest request = Ordered();
   request.mutable_options()->set_non_finite(v1::NON_FINITE_REJECT);
@@ -171,7 +171,7 @@ TEST_F(GpuEvents, ACallThatFailsRecordsNothing) {
   EXPECT_EQ(own_done_.records(), 0);
 }
 
-TEST_F(GpuEvents, AnEmptyTensorRecordsToo) {
+TEST_F(GpuEvents, CallWithAnEmptyTensorRecordsItsEvent) {
   Serve();
   v1::QuantizeRequest request = Ordered();
   request.mutable_tensor()->set_shape(0, 0);
@@ -195,8 +195,8 @@ TEST_F(GpuEvents, RefusesNamesThatAreNotEvents) {
   }
   ASSERT_TRUE(Eventually([&] { return events() == 2; }));
   const Shared host = Share();
-  // The error is the same for another connection's event (which the name alone
-  // would reveal), a region's name, and an unknown one.
+  // An unknown name, a region's name and another connection's event give the
+  // same error, so that an error does not reveal which names exist.
   for (const std::string& name :
        {other, gone, memory_.name, host.name, ready_.substr(1), ready_ + "x",
         std::string(16, '\0'), std::string(1000, 'x')}) {
@@ -247,7 +247,7 @@ TEST_F(GpuEvents, RefusesInvalidOffers) {
   };
   const Offer good = own_ready_.offer();
   EXPECT_EQ(ask(good), OfferAnswer::kTaken);
-  // An event of a GPU that the server does not use, peer or not.
+  // An event of a GPU that the server does not use.
   const OwnEvent of_other(1);
   EXPECT_EQ(ask(of_other.offer()), OfferAnswer::kDevice);
   Offer lie = good;
@@ -256,7 +256,7 @@ TEST_F(GpuEvents, RefusesInvalidOffers) {
   lie = good;
   lie.ipc = {};
   EXPECT_EQ(ask(lie), OfferAnswer::kHandle);
-  // A memory handle as an event, and an event handle as memory.
+  // Offers a memory handle as an event, and an event handle as memory.
   std::byte* data = nullptr;
   const Offer memory = Allocate(0, &data);
   lie.ipc = memory.ipc;

@@ -1,5 +1,5 @@
-// A server in this process with emulated GPUs, whose handles are valid here,
-// and GPU memory and events shared with it.
+// A server in this process with emulated GPUs, and GPU memory and events shared
+// with it. Handles of emulated GPUs are valid only within a process.
 #ifndef QUANTD_TESTS_SERVER_MEMORY_GPU_FIXTURE_H_
 #define QUANTD_TESTS_SERVER_MEMORY_GPU_FIXTURE_H_
 
@@ -28,7 +28,7 @@ inline Offer OfferOfGpu(RegionKind kind, int gpu, uint64_t size,
   return offer;
 }
 
-// An event of a GPU, for its owner.
+// An event of a GPU, owned by this object.
 class OwnEvent {
  public:
   explicit OwnEvent(int gpu = 0, unsigned flags = cudaEventInterprocess |
@@ -61,7 +61,7 @@ class OnGpu : public Ranges {
     for (void* memory : allocated_) cudaFree(memory);
   }
 
-  // GPU memory that the server has opened.
+  // GPU memory that the server has mapped.
   struct OfGpu {
     std::unique_ptr<Peer> peer;
     std::string name;
@@ -89,7 +89,7 @@ class OnGpu : public Ranges {
     EXPECT_EQ(peer.Ask(event.offer(), {}), OfferAnswer::kTaken);
     return peer.name;
   }
-  // Writes ones as input, and compares with their codes.
+  // Writes bf16 ones as input, and fills the outputs with other bytes.
   static void FillOnes(std::byte* data) {
     const v1::QuantizeRequest ones = QuantizeOnes(kRows);
     std::memcpy(data, ones.payload().data(), kInput);

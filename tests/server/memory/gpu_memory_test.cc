@@ -1,11 +1,11 @@
-// GPU memory shared by another process, on emulated GPUs: used by its own GPU
-// or by a peer.
+// Tests of GPU memory that a client shares, on emulated GPUs: the server uses
+// it on its own GPU or on a peer.
 #include "tests/server/memory/gpu_fixture.h"
 
 namespace quantd {
 namespace {
 
-TEST_F(OnGpu, CallsUseItsMemoryInPlace) {
+TEST_F(OnGpu, UsesItsMemoryInPlace) {
   StartReal({"cuda:0"});
   const OfGpu memory = ShareOf(0);
   FillOnes(memory.data);
@@ -16,7 +16,7 @@ TEST_F(OnGpu, CallsUseItsMemoryInPlace) {
   EXPECT_EQ(server_->memory_door()->use().device_bytes, kSize);
 }
 
-TEST_F(OnGpu, APeerCopiesMemoryOfAGpuThatServesNobody) {
+TEST_F(OnGpu, PeerCopiesMemoryOfAGpuThatTheServerDoesNotUse) {
   emulation::SetDevices(2, true);
   StartReal({"cuda:0"});
   const OfGpu memory = ShareOf(1);
@@ -30,7 +30,7 @@ TEST_F(OnGpu, APeerCopiesMemoryOfAGpuThatServesNobody) {
   ExpectRight(memory.data);
 }
 
-TEST_F(OnGpu, ACallRunsOnTheGpuWhereItsMemoryLies) {
+TEST_F(OnGpu, CallRunsOnTheGpuOfItsInput) {
   emulation::SetDevices(2, true);
   StartReal({"cuda:0", "cuda:1"});
   const OfGpu memory = ShareOf(1);
@@ -41,8 +41,8 @@ TEST_F(OnGpu, ACallRunsOnTheGpuWhereItsMemoryLies) {
   ASSERT_TRUE(reply.ParseFromString(result.reply));
   EXPECT_EQ(reply.report().device(), "cuda:1");
   ExpectRight(memory.data);
-  // Input in one GPU's memory, outputs in another's: the call runs where the
-  // input is.
+  // With the input on one GPU and the outputs on another, the call runs on the
+  // input's GPU.
   const OfGpu outputs = ShareOf(0);
   FillOnes(outputs.data);
   v1::QuantizeRequest request = Lent(outputs.name);
@@ -53,7 +53,7 @@ TEST_F(OnGpu, ACallRunsOnTheGpuWhereItsMemoryLies) {
   ExpectRight(outputs.data);
 }
 
-TEST_F(OnGpu, WithoutPeerAccessItIsRefused) {
+TEST_F(OnGpu, RefusesMemoryWithoutPeerAccess) {
   emulation::SetDevices(2, false);
   StartReal({"cuda:0"});
   std::byte* data = nullptr;
@@ -75,13 +75,13 @@ TEST_F(OnGpu, RefusesFalseOffers) {
     lie.size = size;
     EXPECT_EQ(ask(lie), OfferAnswer::kSize) << size;
   }
-  // Memory of a GPU that is not here, and of none at all.
+  // Memory of a GPU that the machine does not have, and of no GPU.
   Offer lie = good;
   lie.uuid[3] ^= std::byte{1};
   EXPECT_EQ(ask(lie), OfferAnswer::kDevice);
   lie.uuid = {};
   EXPECT_EQ(ask(lie), OfferAnswer::kDevice);
-  // No handle; an event's handle; a handle of freed memory.
+  // An empty handle, an event's handle, and a handle of freed memory.
   lie = good;
   lie.ipc = {};
   EXPECT_EQ(ask(lie), OfferAnswer::kHandle);
@@ -99,7 +99,7 @@ TEST_F(OnGpu, RefusesFalseOffers) {
       Eventually([&] { return server_->memory_door()->use().regions == 0; }));
 }
 
-TEST_F(OnGpu, ASizeOfAllThereIsOpensNothingMore) {
+TEST_F(OnGpu, OversizedOfferOpensOnlyTheAllocation) {
   StartReal({"cuda:0"});
   const OfGpu memory = ShareOf(0);
   for (const uint64_t offset :

@@ -1,5 +1,5 @@
-// Calls on shared memory: their replies, what they hold, and that they release
-// it.
+// Tests of calls on shared memory: their replies, the memory that they hold,
+// and its release.
 #include <sys/socket.h>
 
 #include <cstring>
@@ -16,7 +16,7 @@ namespace {
 
 using grpc::StatusCode;
 
-TEST_F(Ranges, TheReplySaysWhereTheOutputsLie) {
+TEST_F(Ranges, ReplyDescribesTheOutputsInMemory) {
   StartReal({"cpu:0"});
   const Shared shared = Share();
   const v1::QuantizeRequest ones = QuantizeOnes(kRows);
@@ -46,7 +46,7 @@ TEST_F(Ranges, TheReplySaysWhereTheOutputsLie) {
     EXPECT_EQ(got.tensors(i).has_memory(), i != 2);
     EXPECT_TRUE(bytes(got, i) == bytes(expected, i)) << i;
   }
-  // All of them are lent: there is no payload at all.
+  // With all outputs in shared memory, the reply has no payload.
   v1::QuantizeRequest all = Lent(shared.name);
   AddOutput(&all, v1::TENSOR_KIND_ROWWISE_AMAX, shared.name, kSize - 4, 4);
   const RpcResult nothing = Call(channel_, all.SerializeAsString());
@@ -57,13 +57,14 @@ TEST_F(Ranges, TheReplySaysWhereTheOutputsLie) {
   EXPECT_LT(nothing.reply.size(), 400u);
 }
 
-// A device whose first job after the self-tests fails.
+// Returns the name of a device whose first job after the self-tests has a
+// fault.
 std::string Failing(const std::string& fault, const std::string& length = "") {
   return "fault:cpu:0:" + fault + "@" +
          std::to_string(KnownAnswers().size() + 1) + length;
 }
 
-TEST_F(Ranges, AJobThatFailsIsRunAgainOnTheSameMemory) {
+TEST_F(Ranges, RetriesAFailedJobOnTheSameMemory) {
   StartReal({Failing("once")});
   const Shared shared = Share();
   const v1::QuantizeRequest ones = QuantizeOnes(kRows);
@@ -79,7 +80,7 @@ TEST_F(Ranges, AJobThatFailsIsRunAgainOnTheSameMemory) {
   EXPECT_TRUE(codes == plain.payload().substr(0, kCodes));
 }
 
-TEST_F(Ranges, AJobThatHangsMayStillWriteAndIsToldAsADeadline) {
+TEST_F(Ranges, HangingJobIsReportedAsADeadlineSinceItMayStillWrite) {
   options_.max_job = absl::Milliseconds(200);
   StartReal({Failing("hang", "/1500")});
   const Shared shared = Share();
@@ -88,13 +89,13 @@ TEST_F(Ranges, AJobThatHangsMayStillWriteAndIsToldAsADeadline) {
   EXPECT_EQ(result.status.error_code(), StatusCode::DEADLINE_EXCEEDED);
   ASSERT_TRUE(result.detail.has_value());
   EXPECT_EQ(result.detail->reason(), v1::ErrorDetail::REASON_DEADLINE);
-  // The hanging job ends after all, and the device works again.
+  // The hanging job ends in the end, and the device works again.
   EXPECT_TRUE(Eventually([&] {
     return Call(channel_, Lent(shared.name).SerializeAsString()).status.ok();
   }));
 }
 
-TEST_F(Ranges, DequantizeHasItsAmaxAsAFieldOrARange) {
+TEST_F(Ranges, DequantizeTakesItsAmaxAsFieldOrRange) {
   StartReal({"cpu:0"});
   const Shared shared = Share();
   v1::DequantizeRequest request;
@@ -110,7 +111,7 @@ TEST_F(Ranges, DequantizeHasItsAmaxAsAFieldOrARange) {
   ExpectRefused(request.SerializeAsString(), "Dequantize", "memory.inputs",
                 "a range of rowwise_amax", "only 2 ranges");
   request.set_amax(2688);
-  // Codes 1, 2, 3 .. with the scale 1.
+  // Writes codes of 3.0 with the scale 1.
   for (size_t i = 0; i < kCodes; ++i) shared.data[i] = std::byte{0x42};
   std::memset(shared.data + kCodes, 0x38, kScales);
   const RpcResult field =
@@ -122,7 +123,7 @@ TEST_F(Ranges, DequantizeHasItsAmaxAsAFieldOrARange) {
   std::memcpy(first, reply.payload().data(), sizeof(first));
   EXPECT_EQ(first[0], 1);
   EXPECT_EQ(first[1], 2);
-  // The amax given as a range has the same result.
+  // The amax as a range gives the same result.
   request.clear_amax();
   const float amax = 2688;
   std::memcpy(shared.data + kSize - 4, &amax, 4);
@@ -133,7 +134,7 @@ TEST_F(Ranges, DequantizeHasItsAmaxAsAFieldOrARange) {
   v1::DequantizeReply again;
   ASSERT_TRUE(again.ParseFromString(range.reply));
   EXPECT_TRUE(again.payload() == reply.payload());
-  // Giving both is an error, and refs require a payload.
+  // Giving both is an error, and refs without a payload are, too.
   request.set_amax(1);
   ExpectRefused(request.SerializeAsString(), "Dequantize", "memory.inputs",
                 "2 ranges", "3");
@@ -143,7 +144,7 @@ TEST_F(Ranges, DequantizeHasItsAmaxAsAFieldOrARange) {
                 "none with memory.inputs", "1");
 }
 
-TEST_F(Ranges, CallsHoldNoPayloadMemoryAndAreCounted) {
+TEST_F(Ranges, CallsReserveNoPayloadMemoryAndAreCounted) {
   constexpr int64_t kMany = 32 << 10;
   constexpr size_t kBytes = kMany * 2048;
   constexpr size_t kMade = kMany * (512 + 64);
@@ -162,7 +163,7 @@ TEST_F(Ranges, CallsHoldNoPayloadMemoryAndAreCounted) {
     EXPECT_NE(at, std::string::npos) << name;
     return std::stoull(page.substr(at + name.size() + 2));
   };
-  // Its output would exceed the budget.
+  // By message, the output would exceed the budget.
   RpcResult result = Call(channel_, request.SerializeAsString());
   ASSERT_TRUE(result.detail.has_value());
   EXPECT_EQ(result.detail->reason(), v1::ErrorDetail::REASON_TOO_LARGE);
@@ -182,7 +183,7 @@ TEST_F(Ranges, CallsHoldNoPayloadMemoryAndAreCounted) {
   EXPECT_EQ(metric("quantd_shared_refusals_total"), 0u);
 }
 
-TEST_F(Ranges, ARegionInUseOutlivesItsConnection) {
+TEST_F(Ranges, RegionInUseOutlivesItsConnection) {
   StartFake();
   control_.Close();
   auto shared = std::make_unique<Shared>(Share());
@@ -192,8 +193,8 @@ TEST_F(Ranges, ARegionInUseOutlivesItsConnection) {
   ASSERT_TRUE(control_.AwaitRunning(1));
   const std::string name = shared->name;
   shutdown(shared->socket(), SHUT_WR);
-  // Its name is removed, its memory is not. A call that comes before the server
-  // has seen the end of the connection waits for the device.
+  // The region's name is removed, but its memory is not. A call that arrives
+  // before the server has seen the end of the connection waits for the device.
   RpcOptions soon;
   soon.deadline = absl::Milliseconds(200);
   ASSERT_TRUE(Eventually([&] {
@@ -209,19 +210,20 @@ TEST_F(Ranges, ARegionInUseOutlivesItsConnection) {
   EXPECT_TRUE(result.status.ok()) << result.status.error_message();
   EXPECT_EQ(recv(shared->socket(), &end, 1, 0), 0);
   EXPECT_EQ(server_->memory_door()->use().regions, 0u);
-  // The output is copied for a device that does not borrow.
+  // A device that does not use host memory in place has not written the output
+  // yet.
   EXPECT_EQ(shared->data[kInput], std::byte{0x5a});
   EXPECT_EQ(shared->data[0], std::byte{0});
 }
 
-TEST_F(Ranges, DeadlinesCancellationsAndDrainsReleaseMemory) {
+TEST_F(Ranges, DeadlinesCancellationsAndDrainsReleaseRegions) {
   StartFake(1);
   control_.Close();
   const Shared shared = Share();
   const std::string request = Lent(shared.name).SerializeAsString();
   std::thread first([&] { Call(channel_, request); });
   ASSERT_TRUE(control_.AwaitRunning(1));
-  // It waits for the slot.
+  // The call waits for the slot.
   RpcOptions soon;
   soon.deadline = absl::Milliseconds(200);
   EXPECT_EQ(Call(channel_, request, soon).status.error_code(),
@@ -231,7 +233,7 @@ TEST_F(Ranges, DeadlinesCancellationsAndDrainsReleaseMemory) {
   absl::SleepFor(absl::Milliseconds(100));
   cancelled.Cancel();
   EXPECT_EQ(cancelled.Finish().status.error_code(), StatusCode::CANCELLED);
-  // The server notices that a moment later.
+  // The server notices the end of the call a moment later.
   EXPECT_TRUE(Eventually([&] { return server_->calls().accepted() == 1; }));
   control_.Open();
   first.join();

@@ -1,4 +1,4 @@
-// Offers that the memory socket refuses, and the error messages.
+// Tests of offers that the memory socket refuses, and of the error messages.
 #include <algorithm>
 #include <fstream>
 #include <random>
@@ -40,7 +40,7 @@ TEST_F(Door, RefusesAnythingButAMemfd) {
   EXPECT_EQ(
       Peer(path_).Ask({RegionKind::kMemfd, false, kPage}, {peer.socket()}),
       OfferAnswer::kNotMemfd);
-  // Huge pages, if available.
+  // A memfd of huge pages, if the machine has any.
   if (const int huge =
           memfd_create("door", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
       huge >= 0) {
@@ -60,7 +60,7 @@ TEST_F(Door, RefusesMemoryThatItsOwnerCouldShrink) {
   }
 }
 
-TEST_F(Door, RefusesSizes) {
+TEST_F(Door, RefusesInvalidSizes) {
   Open();
   const Descriptor memfd = Memfd(4 * kPage, 4 * kPage);
   for (const uint64_t size : {uint64_t{0}, uint64_t{1}, uint64_t{kPage},
@@ -69,7 +69,7 @@ TEST_F(Door, RefusesSizes) {
   }
   EXPECT_EQ(Peer(path_).Offered(Memfd(0, 0), 0), OfferAnswer::kSize);
   EXPECT_EQ(Peer(path_).Offered(Memfd(100, 100), 100), OfferAnswer::kSize);
-  // Larger than the limit, slightly and by far.
+  // Sizes slightly and far above the limit.
   for (const uint64_t size :
        {uint64_t{33 * kPage}, uint64_t{1} << 40, ~uint64_t{0}}) {
     EXPECT_EQ(Peer(path_).Offered(memfd, size), OfferAnswer::kTooMuch);
@@ -78,7 +78,7 @@ TEST_F(Door, RefusesSizes) {
             OfferAnswer::kTooMuch);
 }
 
-TEST_F(Door, RefusesPagesThatAreMissing) {
+TEST_F(Door, RefusesMissingPages) {
   Open();
   EXPECT_EQ(Peer(path_).Offered(Memfd(8 * kPage, 0), 8 * kPage),
             OfferAnswer::kNotPopulated);
@@ -91,7 +91,7 @@ TEST_F(Door, RefusesPagesThatAreMissing) {
   EXPECT_EQ(Peer(path_).Offered(memfd, 8 * kPage), OfferAnswer::kNotPopulated);
 }
 
-TEST_F(Door, WantsExactlyOneDescriptor) {
+TEST_F(Door, RequiresExactlyOneDescriptor) {
   Open();
   const Descriptor memfd = Memfd(kPage, kPage);
   const Offer offer = {RegionKind::kMemfd, false, kPage};
@@ -100,7 +100,7 @@ TEST_F(Door, WantsExactlyOneDescriptor) {
             OfferAnswer::kDescriptors);
   EXPECT_EQ(Peer(path_).Ask(offer, std::vector<int>(253, memfd.get())),
             OfferAnswer::kDescriptors);
-  // A descriptor with each half of the message.
+  // Sends a descriptor with each half of the message.
   Peer halves(path_);
   const OfferBytes bytes = wire::Write(offer);
   const absl::Span<const std::byte> whole(bytes);
@@ -128,7 +128,7 @@ TEST_F(Door, RefusesMalformedMessages) {
   EXPECT_EQ(Peer(path_).Ask({static_cast<RegionKind>(77), false, kPage},
                             {memfd.get()}),
             OfferAnswer::kKind);
-  // The message ends early, with and without a descriptor.
+  // Sends an incomplete message, with and without a descriptor.
   for (const bool with : {false, true}) {
     Peer peer(path_);
     ASSERT_TRUE(
@@ -137,7 +137,7 @@ TEST_F(Door, RefusesMalformedMessages) {
     peer.HalfClose();
     EXPECT_TRUE(peer.Closed());
   }
-  // Sent byte by byte it is accepted.
+  // A message sent byte by byte is accepted.
   Peer slow(path_);
   for (size_t i = 0; i < bytes.size(); ++i) {
     ASSERT_TRUE(slow.Send(
@@ -168,7 +168,7 @@ TEST_F(Door, RefusesGpuMemoryWithoutAGpu) {
   EXPECT_EQ(Peer(path_).Ask(offer, {memfd.get()}), OfferAnswer::kDevice);
 }
 
-TEST_F(Door, ReadsAnyBytes) {
+TEST_F(Door, ParsesArbitraryBytes) {
   std::mt19937 random(3);
   const OfferBytes good = wire::Write(Offer{RegionKind::kMemfd, true, 12345});
   EXPECT_EQ(wire::ReadOffer(good)->size, 12345u);

@@ -1,4 +1,4 @@
-// A server with a memory socket, and requests that use it.
+// A server with a memory socket, and requests that use shared memory.
 #ifndef QUANTD_TESTS_SERVER_MEMORY_RANGES_FIXTURE_H_
 #define QUANTD_TESTS_SERVER_MEMORY_RANGES_FIXTURE_H_
 
@@ -54,7 +54,8 @@ class Ranges : public ServerTest {
     range->set_offset(offset);
     range->set_size(size);
   }
-  // Input at 0, followed by codes and scales.
+  // Returns a request whose region holds the input at offset 0, followed by
+  // codes and scales.
   static v1::QuantizeRequest Lent(const std::string& region) {
     v1::QuantizeRequest request = QuantizeOnes(kRows);
     request.clear_payload();

@@ -1,4 +1,4 @@
-// Invalid places of tensors in shared memory cause typed errors.
+// Tests that invalid ranges of tensors in shared memory cause typed errors.
 #include <functional>
 #include <string>
 
@@ -28,14 +28,14 @@ TEST_F(Ranges, RefusesUnknownNames) {
   ExpectUnknown(Lent(gone), "memory.inputs[0].region");
 }
 
-TEST_F(Ranges, AServerWithoutADoor) {
+TEST_F(Ranges, RefusesRegionsWithoutAMemorySocket) {
   options_.memory_socket.clear();
   StartReal({"cpu:0"});
   EXPECT_EQ(server_->memory_door(), nullptr);
   ExpectUnknown(Lent(std::string(16, 'x')), "memory.inputs[0].region");
 }
 
-TEST_F(Ranges, RangesBeyondTheRegion) {
+TEST_F(Ranges, RefusesRangesBeyondTheRegion) {
   StartReal({"cpu:0"});
   const Shared shared = Share();
   const std::string inside =
@@ -57,7 +57,7 @@ TEST_F(Ranges, RangesBeyondTheRegion) {
                 fmt::format("offset {}", kSize - kCodes + 1));
 }
 
-TEST_F(Ranges, SizesAndPlacesThatDoNotFitThePlan) {
+TEST_F(Ranges, RefusesSizesAndOffsetsThatDoNotFitThePlan) {
   StartReal({"cpu:0"});
   const Shared shared = Share();
   const auto changed = [&](const std::function<void(v1::LentMemory*)>& change) {
@@ -96,7 +96,7 @@ TEST_F(Ranges, SizesAndPlacesThatDoNotFitThePlan) {
       "memory.outputs[0].kind", "a tensor of the reply", "number 99");
 }
 
-TEST_F(Ranges, PlacesThatOverlap) {
+TEST_F(Ranges, RefusesOverlappingRanges) {
   StartReal({"cpu:0"});
   const Shared shared = Share();
   const auto at = [&](int output, uint64_t offset) {
@@ -118,7 +118,7 @@ TEST_F(Ranges, PlacesThatOverlap) {
                 "a range that does not overlap memory.outputs[1].range",
                 fmt::format("{} bytes at {}, and {} at {}", kCodes, kInput,
                             kScales, kInput + kCodes - 1));
-  // An offset in other memory is a different place.
+  // Equal offsets in different regions do not overlap.
   const Shared second = Share();
   v1::QuantizeRequest request = at(0, 0);
   request.mutable_memory()->mutable_outputs(0)->mutable_range()->set_region(
@@ -126,7 +126,7 @@ TEST_F(Ranges, PlacesThatOverlap) {
   EXPECT_TRUE(Call(channel_, request.SerializeAsString()).status.ok());
 }
 
-TEST_F(Ranges, ReadOnlyRegionsAreNotWrittenTo) {
+TEST_F(Ranges, RefusesOutputsInReadOnlyRegions) {
   StartReal({"cpu:0"});
   const Shared shared = Share(true);
   ExpectRefused(Lent(shared.name), "memory.outputs[0].range.region",
@@ -148,7 +148,7 @@ TEST_F(Ranges, RefusesUnknownEvents) {
     request = Lent(shared.name);
     request.mutable_memory()->set_record_event(name);
     ExpectUnknownEvent(request, "memory.record_event");
-    // Events require lent memory.
+    // Events require inputs or outputs in shared memory.
     request = QuantizeOnes(kRows);
     request.mutable_memory()->set_record_event(name);
     ExpectRefused(request, "memory.record_event",
@@ -159,7 +159,7 @@ TEST_F(Ranges, RefusesUnknownEvents) {
   }
 }
 
-TEST_F(Ranges, NotBesideAPayload) {
+TEST_F(Ranges, RefusesAPayloadBesideRanges) {
   StartReal({"cpu:0"});
   const Shared shared = Share();
   v1::QuantizeRequest request = Lent(shared.name);
@@ -188,7 +188,8 @@ TEST_F(Ranges, RefusesRegionsWithMissingPages) {
                   "one of which some were taken away");
   };
   refused();
-  // The region is refused for good: pages could disappear again between calls.
+  // The region stays refused, because pages could disappear again between
+  // calls.
   ASSERT_EQ(fallocate(memfd.get(), 0, 0, kSize), 0);
   refused();
   EXPECT_TRUE(Call(channel_, Lent(other.name).SerializeAsString()).status.ok());

@@ -29,7 +29,7 @@ class Given {
     absl::MutexLock lock(&mutex_);
     fds_.push_back(fd);
   }
-  // Waits until there are `count`, and returns them.
+  // Waits until there are `count` descriptors, and returns them.
   std::vector<int> Await(size_t count) {
     absl::MutexLock lock(&mutex_);
     const auto enough = [&] { return fds_.size() >= count; };
@@ -86,14 +86,15 @@ TEST_F(AcceptorTest, FindsTheConnectionOfACall) {
   EXPECT_FALSE(acceptor_->Find("ipv4:127.0.0.1:1")->countable());
 }
 
-TEST_F(AcceptorTest, IdleConnectionMakesRoomAndABusyOneDoesNot) {
+TEST_F(AcceptorTest, AtTheLimitClosesIdleConnectionsOnly) {
   Start({.connections = 2, .idle = absl::Milliseconds(300)});
   const auto busy = Dial();
   given_.Await(1);
   acceptor_->Find(busy->name())->CallBegins();
   const auto idle = Dial();
   given_.Await(2);
-  // A new connection is not idle: its first call may be on its way.
+  // A new connection does not count as idle, because its first call may be
+  // arriving.
   const auto turned_away = Dial();
   EXPECT_TRUE(turned_away->IsEnded(kSoonMs));
   EXPECT_FALSE(idle->IsEnded(0));
@@ -107,11 +108,11 @@ TEST_F(AcceptorTest, IdleConnectionMakesRoomAndABusyOneDoesNot) {
   EXPECT_EQ(acceptor_->size(), 2u);
 }
 
-TEST_F(AcceptorTest, ClosedConnectionIsForgotten) {
+TEST_F(AcceptorTest, ForgetsAClosedConnection) {
   Start({.connections = 1});
   const auto first = Dial();
   given_.Await(1);
-  given_.Close(0);  // as gRPC does, without telling anybody
+  given_.Close(0);  // as gRPC does, without a notice to the acceptor
   const auto second = Dial();
   given_.Await(1);
   EXPECT_FALSE(second->IsEnded(0));
@@ -119,20 +120,21 @@ TEST_F(AcceptorTest, ClosedConnectionIsForgotten) {
   EXPECT_FALSE(acceptor_->Find(first->name())->countable());
 }
 
-TEST_F(AcceptorTest, HangsUpOnAPeerThatTakesNothing) {
+TEST_F(AcceptorTest, DisconnectsAPeerThatDoesNotRead) {
   Start({.max_stuck = absl::Milliseconds(20)});
   const auto stuck = Dial(), quiet = Dial();
   const std::string text(1 << 20, 'x');
   const int fd = given_.Await(2)[0];
   while (send(fd, text.data(), text.size(), MSG_NOSIGNAL) > 0) {
   }
-  // gRPC sees the end at once; the peer would have to read the rest first.
+  // Checks the server's end, since the peer would have to read the sent bytes
+  // first.
   pollfd polled = {fd, POLLRDHUP, 0};
   EXPECT_EQ(poll(&polled, 1, kSoonMs), 1);
   EXPECT_FALSE(quiet->IsEnded(0));
 }
 
-TEST_F(AcceptorTest, GoesOnWhenThereAreDescriptorsAgain) {
+TEST_F(AcceptorTest, ContinuesWhenDescriptorsAreAvailableAgain) {
   Start({});
   const auto peer = Dial();
   const int last = given_.Await(1)[0];
@@ -140,7 +142,7 @@ TEST_F(AcceptorTest, GoesOnWhenThereAreDescriptorsAgain) {
   given_.Await(2);
   rlimit limit = {};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
-  // The peer's own descriptor is opened before they are used up.
+  // Opens the peer's own descriptor before the limit is lowered.
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   const rlimit none = {static_cast<rlim_t>(last), limit.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
@@ -155,7 +157,7 @@ TEST_F(AcceptorTest, GoesOnWhenThereAreDescriptorsAgain) {
   close(fd);
 }
 
-TEST_F(AcceptorTest, EndsAll) {
+TEST_F(AcceptorTest, EndsAllConnections) {
   Start({});
   const auto a = Dial(), b = Dial();
   given_.Await(2);

@@ -39,7 +39,7 @@ class ConnectionTest : public testing::Test {
   std::shared_ptr<Connection> connection_;
 };
 
-TEST_F(ConnectionTest, IsNamedAsGrpcNamesIt) {
+TEST_F(ConnectionTest, HasTheNameThatGrpcGivesIt) {
   EXPECT_EQ(connection_->name(), peer_.name());
   EXPECT_EQ(connection_->host(), "ipv4:127.0.0.1");
   EXPECT_TRUE(connection_->countable());
@@ -61,7 +61,7 @@ TEST_F(ConnectionTest, CountsBytesThatWereRead) {
   EXPECT_TRUE(connection_->HasUnread());
 }
 
-TEST_F(ConnectionTest, CountsBytesThatThePeerTookAndThatWait) {
+TEST_F(ConnectionTest, CountsBytesTakenByThePeerAndWaiting) {
   fcntl(fd_, F_SETFL, O_NONBLOCK);
   const std::string text(1 << 20, 'x');
   while (send(fd_, text.data(), text.size(), 0) > 0) {
@@ -78,16 +78,16 @@ TEST_F(ConnectionTest, CountsBytesThatThePeerTookAndThatWait) {
   EXPECT_GT(connection_->Sent()->taken, before->taken);
 }
 
-TEST_F(ConnectionTest, EndsAsIfThePeerHadHungUp) {
+TEST_F(ConnectionTest, ShutEndsTheConnectionOnBothSides) {
   ASSERT_TRUE(peer_.Write(std::string(1000, 'x')));
   ASSERT_TRUE(SomethingComes());
   connection_->Shut();
   EXPECT_TRUE(peer_.IsEnded(kSoonMs));
   char text[2000];
-  EXPECT_EQ(recv(fd_, text, sizeof(text), 0), 0) << "nothing is left to read";
+  EXPECT_EQ(recv(fd_, text, sizeof(text), 0), 0) << "unread bytes are dropped";
 }
 
-TEST_F(ConnectionTest, AClosedOneIsNotTheNextWithItsDescriptor) {
+TEST_F(ConnectionTest, ClosedConnectionIgnoresAReusedDescriptor) {
   EXPECT_TRUE(connection_->Open());
   Close();
   EXPECT_FALSE(connection_->Open());
@@ -101,7 +101,7 @@ TEST_F(ConnectionTest, AClosedOneIsNotTheNextWithItsDescriptor) {
   EXPECT_FALSE(other.IsEnded(10));
 }
 
-TEST_F(ConnectionTest, KnowsSinceWhenItHasNoCall) {
+TEST_F(ConnectionTest, TracksIdleTime) {
   const absl::Time before = connection_->idle_since();
   connection_->CallBegins();
   connection_->CallBegins();
@@ -112,7 +112,7 @@ TEST_F(ConnectionTest, KnowsSinceWhenItHasNoCall) {
   EXPECT_GT(connection_->idle_since(), before);
 }
 
-TEST_F(ConnectionTest, AUnixSocketHasNothingToMeasure) {
+TEST_F(ConnectionTest, UnixSocketsHaveNoMeasurements) {
   const Connection unknown;
   EXPECT_EQ(unknown.host(), "unix");
   EXPECT_EQ(unknown.name(), "unix:");

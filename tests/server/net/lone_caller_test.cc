@@ -9,7 +9,8 @@ using std::chrono::milliseconds;
 
 class LoneCallerTest : public testing::Test {
  protected:
-  // A job, and the next call, which was waiting when the job ended or not.
+  // Ends a job and begins the next call, which was already waiting if
+  // `at_hand`.
   void JobAndCall(bool at_hand) {
     lone_.JobEnds();
     ASSERT_TRUE(lone_.looks());
@@ -21,7 +22,7 @@ class LoneCallerTest : public testing::Test {
   LoneCaller::Time now_ = std::chrono::steady_clock::now();
 };
 
-TEST_F(LoneCallerTest, ACallerWhoseCallsComeAfterItsRepliesIsAlone) {
+TEST_F(LoneCallerTest, CallerIsAloneIfItsCallsFollowItsReplies) {
   EXPECT_TRUE(lone_.IsLikely(now_));
   EXPECT_FALSE(lone_.looks());
   for (int i = 0; i < 10; ++i) {
@@ -30,14 +31,14 @@ TEST_F(LoneCallerTest, ACallerWhoseCallsComeAfterItsRepliesIsAlone) {
   }
 }
 
-TEST_F(LoneCallerTest, AQuickCallNowAndThenIsNoCrowd) {
+TEST_F(LoneCallerTest, OccasionalWaitingCallsAreNotACrowd) {
   for (int i = 0; i < 30; ++i) {
     JobAndCall(i % 3 != 0);
     EXPECT_TRUE(lone_.IsLikely(now_));
   }
 }
 
-TEST_F(LoneCallerTest, CallsThatWaitAgainAndAgainAreACrowdForAWhile) {
+TEST_F(LoneCallerTest, RepeatedlyWaitingCallsAreACrowdForAWhile) {
   for (int i = 0; i < 3; ++i) JobAndCall(true);
   EXPECT_FALSE(lone_.IsLikely(now_));
   EXPECT_FALSE(lone_.IsLikely(now_ + milliseconds(99)));

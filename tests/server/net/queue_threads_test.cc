@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::chrono::system_clock::time_point kAtOnce;
 
-// A queue without events, of a server that does not listen.
+// A completion queue without events, of a server that does not listen.
 class QueueThreadsTest : public testing::Test {
  protected:
   QueueThreadsTest() : threads_(&lone_, 0, std::chrono::microseconds(0)) {
@@ -48,7 +48,7 @@ class QueueThreadsTest : public testing::Test {
   QueueThreads threads_;
 };
 
-TEST_F(QueueThreadsTest, AQueueIsAskedWhileItHasUsers) {
+TEST_F(QueueThreadsTest, PollsAQueueWhileItHasUsers) {
   threads_.Add(queue_.get(), &users_);
   absl::Notification delivered;
   CompletionTag tag{[&](bool) { delivered.Notify(); }};
@@ -61,7 +61,7 @@ TEST_F(QueueThreadsTest, AQueueIsAskedWhileItHasUsers) {
   EXPECT_FALSE(users_.any());
 }
 
-TEST_F(QueueThreadsTest, AQueueIsAskedAgainForUsersThatComeLater) {
+TEST_F(QueueThreadsTest, PollsAQueueAgainForLaterUsers) {
   threads_.Add(queue_.get(), &users_);
   for (int i = 0; i < 50; ++i) {
     users_.Enter();
@@ -73,18 +73,19 @@ TEST_F(QueueThreadsTest, AQueueIsAskedAgainForUsersThatComeLater) {
   }
 }
 
-// Otherwise the destructor would wait for its thread for ever.
-TEST_F(QueueThreadsTest, AQueueWithoutUsersIsShutDownLikeAnyOther) {
+// Otherwise the destructor of the fixture would wait for the thread for ever.
+TEST_F(QueueThreadsTest, ShutsDownAQueueWithoutUsers) {
   threads_.Add(queue_.get(), &users_);
 }
 
-TEST(ReadersTest, AsManyReadAsTheOthersAreBusy) {
+TEST(ReadersTest, FollowTheLoadOfTheThreads) {
   EXPECT_EQ(Readers(0, 2, 1, 0.8), 0) << "one thread is enough";
   EXPECT_EQ(Readers(0, 2, 1, 0.95), 1);
-  EXPECT_EQ(Readers(1, 2, 2, 0.95), 1) << "of two one is busy";
+  EXPECT_EQ(Readers(1, 2, 2, 0.95), 1) << "one of two is busy";
   EXPECT_EQ(Readers(1, 2, 2, 1.9), 2);
-  EXPECT_EQ(Readers(2, 2, 3, 3), 2) << "there are no more";
-  EXPECT_EQ(Readers(2, 2, 3, 1), 2) << "one more would come back at once";
+  EXPECT_EQ(Readers(2, 2, 3, 3), 2) << "all threads read already";
+  EXPECT_EQ(Readers(2, 2, 3, 1), 2)
+      << "releasing a thread would need it again at once";
   EXPECT_EQ(Readers(2, 2, 3, 0.5), 1);
   EXPECT_EQ(Readers(1, 2, 2, 0), 0);
   EXPECT_EQ(Readers(0, 2, 1, 0), 0);

@@ -12,7 +12,7 @@
 
 namespace quantd {
 
-// Closed on destruction.
+// A connected TCP socket, closed on destruction.
 class TestPeer {
  public:
   // `target`: "127.0.0.1:PORT".
@@ -32,12 +32,12 @@ class TestPeer {
     return send(fd_, text.data(), text.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(text.size());
   }
-  // Whether the server has ended the connection within that time.
+  // Returns whether the server ends the connection within that time.
   bool IsEnded(int milliseconds) {
     pollfd polled = {fd_, POLLRDHUP, 0};
     return poll(&polled, 1, milliseconds) == 1;
   }
-  // gRPC's name for it.
+  // Returns gRPC's name for this peer.
   std::string name() const {
     sockaddr_in own = {};
     socklen_t size = sizeof(own);

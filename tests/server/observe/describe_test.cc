@@ -1,4 +1,4 @@
-// Calls without a tensor: DescribeQuantize and GetServerInfo.
+// Tests of calls without a tensor: DescribeQuantize and GetServerInfo.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ class DescribeTest : public ServerTest {
     options.method = "DescribeQuantize";
     return Call(channel_, request, options);
   }
-  // The reply to a legal request.
+  // Returns the reply to a legal request.
   v1::DescribeQuantizeReply Description(const v1::QuantizeRequest& request) {
     const RpcResult result = Describe(request.SerializeAsString());
     EXPECT_TRUE(result.status.ok()) << result.status.error_message();
@@ -75,7 +75,7 @@ TEST_F(DescribeTest, MatchesTheReplyOfQuantize) {
   }
 }
 
-TEST_F(DescribeTest, ShapesOfOtherFormats) {
+TEST_F(DescribeTest, DescribesOtherFormats) {
   StartReal({"cpu"});
   const auto shapes = [&](const v1::QuantizeRequest& request) {
     std::vector<std::vector<int64_t>> all;
@@ -109,7 +109,7 @@ TEST_F(DescribeTest, ShapesOfOtherFormats) {
               ElementsAre(0, 512, 512, 1536));
 }
 
-TEST_F(DescribeTest, ErrorsAreTyped) {
+TEST_F(DescribeTest, ReturnsTypedErrors) {
   StartReal({"cpu"});
   v1::QuantizeRequest illegal = Of(v1::FORMAT_FP8_E4M3, {4, 32});
   illegal.mutable_options()->mutable_rht()->set_columnwise(true);
@@ -157,7 +157,7 @@ TEST_F(DescribeTest, IgnoresAPayloadAndRefusesALargeOne) {
   EXPECT_EQ(large.detail->limit(), 256u << 10);
 }
 
-TEST_F(DescribeTest, ManyGroupsComeBack) {
+TEST_F(DescribeTest, DescribesManyGroups) {
   StartReal({"cpu"});
   v1::QuantizeRequest request = Of(v1::FORMAT_NVFP4, {1 << 14, 16});
   for (int i = 0; i < 1 << 14; ++i)
@@ -168,7 +168,7 @@ TEST_F(DescribeTest, ManyGroupsComeBack) {
   EXPECT_EQ(reply.tensors(1).group_offsets(1 << 14), 512u << 14);
 }
 
-// Needs neither a device nor memory for the tensor.
+// DescribeQuantize needs neither a device nor memory for the tensor.
 TEST_F(DescribeTest, AnswersWhileTheServerIsFull) {
   StartFake(/*slots=*/1);
   control_.Close();
@@ -218,13 +218,14 @@ TEST_F(DescribeTest, ServerInfoListsFormatsAndTheirOptions) {
   EXPECT_THAT(formats["nvfp4_2d"].rht_dimensions(), IsEmpty());
 }
 
-TEST_F(DescribeTest, AnEstimateByDefault) {
+TEST_F(DescribeTest, UsesTheServersDefaultEstimate) {
   options_.estimate = 1.5f;
   StartReal({"cpu"});
   v1::QuantizeRequest request = QuantizeOnes(32);
   request.mutable_options()->set_usage(v1::USAGE_BOTH);
   request.mutable_options()->mutable_rht()->set_columnwise(true);
-  // The columnwise amax from Quantize, and the description in its reply.
+  // Returns the columnwise amax of a Quantize call, whose reply also has the
+  // description.
   const auto amax = [&](v1::QuantizeReply* reply) {
     const RpcResult result = Call(channel_, request.SerializeAsString());
     EXPECT_TRUE(result.status.ok()) << result.status.error_message();
@@ -248,10 +249,10 @@ TEST_F(DescribeTest, AnEstimateByDefault) {
   request.mutable_options()->mutable_given_amax()->set_rowwise(100);
   EXPECT_EQ(amax(&reply), 150);
   request.mutable_options()->clear_given_amax();
-  // Sixteen ones under the default signs.
+  // The amax of sixteen ones after the rotation with the default signs.
   request.mutable_options()->set_amax_estimation_scale(0);
   EXPECT_EQ(amax(&reply), 2);
-  // Legal only as an estimate, through the default.
+  // A call that is legal only with the default estimate.
   request.mutable_options()->clear_amax_estimation_scale();
   request.mutable_options()->set_usage(v1::USAGE_COLUMNWISE);
   request.mutable_options()->mutable_given_amax()->set_rowwise(1);

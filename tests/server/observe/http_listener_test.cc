@@ -1,4 +1,4 @@
-// The listener with polite, confused and hostile clients.
+// Tests of the HTTP listener with correct, faulty and hostile clients.
 #include "server/observe/http_listener.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ TEST_F(HttpListenerTest, AnswersGetAndHead) {
   EXPECT_THAT(Get(address(), "/nothing"), StartsWith("HTTP/1.1 404 "));
 }
 
-TEST_F(HttpListenerTest, ARequestMayComeInPieces) {
+TEST_F(HttpListenerTest, AcceptsARequestInPieces) {
   Start();
   HttpClient client(address());
   for (const char c : std::string("GET /page HTTP/1.1\r\n\r\n")) {
@@ -64,7 +64,7 @@ TEST_F(HttpListenerTest, ARequestMayComeInPieces) {
   EXPECT_THAT(client.ReadAll(), EndsWith("served\n"));
 }
 
-TEST_F(HttpListenerTest, RefusesWhatItDoesNotSpeak) {
+TEST_F(HttpListenerTest, RefusesUnsupportedRequests) {
   Start();
   const std::pair<std::string, std::string> cases[] = {
       {"POST /page HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", "405"},
@@ -89,7 +89,7 @@ TEST_F(HttpListenerTest, RefusesWhatItDoesNotSpeak) {
   ExpectServes();
 }
 
-TEST_F(HttpListenerTest, BoundsTheSizeOfARequest) {
+TEST_F(HttpListenerTest, LimitsTheSizeOfARequest) {
   HttpLimits limits;
   limits.request_bytes = 256;
   Start(limits);
@@ -108,7 +108,7 @@ TEST_F(HttpListenerTest, BoundsTheSizeOfARequest) {
   ExpectServes();
 }
 
-TEST_F(HttpListenerTest, BoundsTheTimeOfARequest) {
+TEST_F(HttpListenerTest, LimitsTheTimeOfARequest) {
   HttpLimits limits;
   limits.patience = milliseconds(50);
   Start(limits);
@@ -127,12 +127,12 @@ TEST_F(HttpListenerTest, DropsAPeerThatDoesNotReadTheReply) {
   ASSERT_TRUE(client.Send("GET /big HTTP/1.1\r\n\r\n"));
   ASSERT_TRUE(client.Readable());
   ASSERT_TRUE(Eventually([&] { return client.Dropped(); }));
-  // First what the kernel had accepted, and then the end.
+  // The peer reads the bytes that the kernel has accepted, and then the end.
   EXPECT_LT(client.ReadAll().size(), size_t{32} << 20);
   ExpectServes();
 }
 
-TEST_F(HttpListenerTest, ServesANewcomerThoughOthersHoldConnections) {
+TEST_F(HttpListenerTest, ServesANewClientAtTheConnectionLimit) {
   HttpLimits limits;
   limits.connections = 4;
   limits.patience = seconds(60);
@@ -143,7 +143,7 @@ TEST_F(HttpListenerTest, ServesANewcomerThoughOthersHoldConnections) {
     holding.back().Send("GET /");
     ExpectServes();
   }
-  // The oldest connection was closed for it.
+  // The oldest connection was closed for the new client.
   EXPECT_EQ(holding.front().ReadAll(), "");
 }
 
@@ -159,7 +159,7 @@ TEST_F(HttpListenerTest, EndsAtOnceWithConnectionsOpen) {
   EXPECT_EQ(silent.ReadAll(), "");
 }
 
-TEST_F(HttpListenerTest, SaysWhatIsWrongWithAnAddress) {
+TEST_F(HttpListenerTest, ExplainsAnInvalidAddress) {
   for (const char* wrong :
        {"", "9151", ":9151", "127.0.0.1", "127.0.0.1:", "127.0.0.1:http",
         "127.0.0.1:65536", "::1:9151", "unix:/tmp/x", "[]:1", "a/b:1"}) {

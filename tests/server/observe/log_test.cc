@@ -1,5 +1,5 @@
-// The log's components: escaping, lines that nobody reads, and lines that come
-// too often.
+// Tests of the log: escaping, a pipe that is not read, and sampling of frequent
+// lines.
 #include "server/observe/log.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 namespace quantd {
 namespace {
 
-TEST(LogTextTest, ClearTextStaysAsItIs) {
+TEST(LogTextTest, KeepsPlainText) {
   for (const char* clear : {"a", "Quantize", "/quantd.v1.Quantd/Quantize",
                             "gr\xc3\xbc\xc3\x9f", "\xf0\x9f\x98\x80"}) {
     EXPECT_EQ(QuoteForText(clear), clear);
@@ -30,7 +30,7 @@ TEST(LogTextTest, ClearTextStaysAsItIs) {
   EXPECT_EQ(QuoteForText("a\"b\\c"), R"("a\"b\\c")");
 }
 
-TEST(LogTextTest, ControlAndDirectionAreEscapedInBothForms) {
+TEST(LogTextTest, EscapesControlAndDirectionCharactersInBothForms) {
   for (const auto& [text, escaped] :
        {std::pair("\x1b[2J", "\\x1b[2J"), std::pair("a\nb", "a\\nb"),
         std::pair("a\tb", "a\\tb"), std::pair("\x7f", "\\x7f"),
@@ -46,7 +46,7 @@ TEST(LogTextTest, ControlAndDirectionAreEscapedInBothForms) {
     EXPECT_EQ(QuoteForText(text), '"' + std::string(escaped) + '"');
     const std::string json = EscapeForJson(text);
     for (const char c : json) EXPECT_GE(static_cast<unsigned char>(c), 0x20);
-    // Escapes that JSON does not have are spelled out.
+    // Escapes that JSON does not have appear as text.
     const bool spelled = json.find("\\\\") != std::string::npos;
     EXPECT_EQ(nlohmann::json::parse('"' + json + '"'),
               spelled ? escaped : text);
@@ -54,11 +54,11 @@ TEST(LogTextTest, ControlAndDirectionAreEscapedInBothForms) {
   EXPECT_EQ(QuoteForText(std::string_view("\0", 1)), "\"\\x00\"");
 }
 
-TEST(LogTextTest, WhatIsNotUtf8IsSpelledOut) {
+TEST(LogTextTest, EscapesInvalidUtf8) {
   EXPECT_EQ(QuoteForText("a\xff"), R"("a\xff")");
   EXPECT_EQ(EscapeForJson("a\xff"), R"(a\\xff)");
-  // Cut short, overlong, a surrogate, beyond the last code point, a stray
-  // continuation, and a lead byte before ASCII.
+  // A truncated sequence, an overlong one, a surrogate, a code point out of
+  // range, a stray continuation byte, and a lead byte before ASCII.
   for (const char* invalid :
        {"\xe2\x80", "\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80",
         "\xf4\x90\x80\x80", "\x80", "\xc3(", "\xf0\x9f\x98"}) {
@@ -69,7 +69,7 @@ TEST(LogTextTest, WhatIsNotUtf8IsSpelledOut) {
   }
 }
 
-TEST(LogSamplerTest, CountsTheLinesThatItDidNotAdmit) {
+TEST(LogSamplerTest, CountsDroppedLines) {
   LogSampler sampler;
   const absl::Time start = absl::UnixEpoch();
   const auto admitted = [&](const char* kind, absl::Time now) {
@@ -80,7 +80,8 @@ TEST(LogSamplerTest, CountsTheLinesThatItDidNotAdmit) {
     return n;
   };
   EXPECT_EQ(admitted("bad", start), LogSampler::kLines);
-  EXPECT_EQ(admitted("busy", start), LogSampler::kLines) << "a kind of its own";
+  EXPECT_EQ(admitted("busy", start), LogSampler::kLines)
+      << "each event has its own limit";
   EXPECT_EQ(admitted("bad", start + absl::Seconds(9)), 0u);
   EXPECT_TRUE(sampler.Admit(LogLevel::kInfo, "call", "rare", start));
   EXPECT_TRUE(sampler.Close(start + absl::Seconds(9)).empty());
@@ -95,7 +96,7 @@ TEST(LogSamplerTest, CountsTheLinesThatItDidNotAdmit) {
   EXPECT_EQ(admitted("bad", start + LogSampler::kWindow), LogSampler::kLines);
 }
 
-// Standard error is a pipe of one page that nobody reads until Read.
+// Standard error is a pipe of one page. Only ReadUntil reads it.
 class LogTest : public testing::Test {
  protected:
   LogTest() : stderr_(dup(STDERR_FILENO)) {
@@ -108,7 +109,7 @@ class LogTest : public testing::Test {
     for (const int fd : {stderr_, ends_[0], ends_[1]}) close(fd);
   }
 
-  // Reads until that word has come.
+  // Reads until the text ends with `end`.
   std::string ReadUntil(std::string_view end) const {
     std::string text;
     char buffer[4096];
@@ -132,7 +133,7 @@ size_t Count(const std::string& text, std::string_view word) {
   return n;
 }
 
-TEST_F(LogTest, HasTheFieldsInBothForms) {
+TEST_F(LogTest, WritesFieldsInBothForms) {
   const auto log = [] {
     Log(LogLevel::kInfo, "event",
         {{"text", "a b"}, {"number", -3}, {"part", 0.5}});
@@ -153,7 +154,7 @@ TEST_F(LogTest, HasTheFieldsInBothForms) {
   EXPECT_EQ(json["part"], 0.5);
 }
 
-TEST_F(LogTest, AnUnreadPipeHoldsUpNobodyAndDropsAreTold) {
+TEST_F(LogTest, UnreadPipeBlocksNoThreadAndDropsAreReported) {
   constexpr uint64_t kLines = 10'000;
   const uint64_t before = ReadLogLosses().unread;
   const absl::Time start = absl::Now();
@@ -161,13 +162,13 @@ TEST_F(LogTest, AnUnreadPipeHoldsUpNobodyAndDropsAreTold) {
     Log(LogLevel::kInfo, "line", {{"number", i}});
   }
   EXPECT_FALSE(FlushLog(absl::Milliseconds(50)));
-  EXPECT_LT(absl::Now() - start, absl::Seconds(20)) << "never for ever";
+  EXPECT_LT(absl::Now() - start, absl::Seconds(20)) << "writers do not block";
   const uint64_t dropped = ReadLogLosses().unread - before;
   EXPECT_GT(dropped, 0u);
-  EXPECT_LT(dropped, kLines) << "the first found room";
+  EXPECT_LT(dropped, kLines) << "the first lines fit into the pipe";
   const std::string note = "log_dropped lines=" + std::to_string(dropped);
   std::string text = ReadUntil(note);
-  // Some came before the note, the others after it.
+  // Some lines were dropped before the note, others after it.
   Log(LogLevel::kInfo, "last", {});
   text += ReadUntil("last\n");
   EXPECT_EQ(Count(text, " line number="), kLines - dropped);
@@ -177,7 +178,7 @@ TEST_F(LogTest, AnUnreadPipeHoldsUpNobodyAndDropsAreTold) {
   EXPECT_TRUE(FlushLog(absl::Minutes(1)));
 }
 
-TEST_F(LogTest, APipeWithoutAReaderCostsTheLinesAlone) {
+TEST_F(LogTest, PipeWithoutAReaderLosesOnlyLines) {
   signal(SIGPIPE, SIG_IGN);
   close(ends_[0]);
   const uint64_t before = ReadLogLosses().unread;
@@ -185,7 +186,7 @@ TEST_F(LogTest, APipeWithoutAReaderCostsTheLinesAlone) {
   Log(LogLevel::kInfo, "two", {});
   EXPECT_TRUE(FlushLog(absl::Minutes(1)));
   EXPECT_EQ(ReadLogLosses().unread - before, 2u);
-  // The next reader is told the losses that could not be reported before.
+  // The next reader gets the count of the earlier losses.
   ASSERT_EQ(pipe2(ends_, O_CLOEXEC), 0);
   dup2(ends_[1], STDERR_FILENO);
   Log(LogLevel::kInfo, "three", {});
@@ -193,7 +194,7 @@ TEST_F(LogTest, APipeWithoutAReaderCostsTheLinesAlone) {
   EXPECT_TRUE(FlushLog(absl::Minutes(1)));
 }
 
-TEST_F(LogTest, WritesWholeWhereOthersMadeTheFileNonBlocking) {
+TEST_F(LogTest, WritesWholeLinesToANonBlockingFile) {
   fcntl(ends_[1], F_SETFL, O_NONBLOCK);
   const uint64_t before = ReadLogLosses().unread;
   const std::string text(99'999, 'x');

@@ -1,6 +1,5 @@
-// The metrics page of a server in this process: its content, and that it
-// reports what happened. To update deploy/METRICS.md: QUANTD_UPDATE_PAGES=1
-// metrics_test
+// Tests of the metrics page of a server in this process. QUANTD_UPDATE_PAGES=1
+// metrics_test updates deploy/METRICS.md.
 #include "server/observe/metrics.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +24,7 @@
 namespace quantd {
 namespace {
 
-// The table of deploy/METRICS.md.
+// Returns the table of deploy/METRICS.md.
 std::string MetricsTable() {
   std::string table =
       "| name | type | labels | meaning |\n| --- | --- | --- | --- |\n";
@@ -40,12 +39,12 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// Samples by name with labels, as on the page.
+// The samples of the page by name with labels.
 struct Page {
   std::map<std::string, double> samples;
   std::map<std::string, std::string> types;  // by family
 
-  // NaN, which equals nothing, if there is no such sample.
+  // Returns a sample, or NaN if the page lacks it.
   double operator[](const std::string& sample) const {
     const auto it = samples.find(sample);
     return it == samples.end() ? std::nan("") : it->second;
@@ -83,7 +82,7 @@ class MetricsTest : public ServerTest {
                                   "text/plain; version=0.0.4"));
     return Parse(reply);
   }
-  // A reply arrives a moment before its call is over.
+  // Waits for a value, because a reply arrives a moment before its call ends.
   bool Reaches(const std::string& sample, double value) {
     return Eventually([&] { return Read()[sample] == value; });
   }
@@ -123,14 +122,14 @@ TEST_F(MetricsTest, ExportsTheDocumentedFamiliesAndLabels) {
   EXPECT_EQ(labels.size(), MetricFamilies().size());
 }
 
-TEST(MetricsPageTest, TheDocumentHasItsTable) {
+TEST(MetricsPageTest, DocumentHasTheTable) {
   ExpectGenerated(QUANTD_METRICS_PAGE, "metrics",
                   fmt::format("\n{}\n", MetricsTable()));
 }
 
 TEST_F(MetricsTest, CountsCallsBytesStagesAndRotations) {
   StartReal({"cpu:0"});
-  // The counts left by the self-test.
+  // The counts before the first call include the self-test.
   Page before = Read();
   v1::QuantizeRequest rotated = QuantizeOnes(64);
   rotated.mutable_options()->mutable_rht()->set_rowwise(true);
@@ -170,7 +169,7 @@ TEST_F(MetricsTest, CountsCallsBytesStagesAndRotations) {
     EXPECT_GT(stage("sum", name), 0) << name;
     sum += stage("sum", name);
   }
-  // The CPU has no copies of its own.
+  // The CPU backend copies no tensors, so this stage stays empty.
   EXPECT_EQ(stage("count", "copy_in"), 0);
   EXPECT_EQ(stage("count", "copy_out"), 0);
   EXPECT_LT(sum, page["quantd_request_duration_seconds_sum{method=\"Quantize\"}"
@@ -192,7 +191,7 @@ TEST_F(MetricsTest, CountsCallsBytesStagesAndRotations) {
                 page["quantd_memory_limit_bytes{account=\"cpu:0\"}"],
             page["quantd_memory_budget_bytes"]);
   EXPECT_GT(page["process_resident_memory_bytes"], 1 << 20);
-  // Under another allocator, such as a sanitizer's, mallinfo2 reports 0.
+  // With another allocator, such as a sanitizer's, mallinfo2 reports 0.
   const bool told = mallinfo2().uordblks > 0;
   EXPECT_GE(page["quantd_heap_used_bytes"], told ? 1 << 16 : 0);
   EXPECT_LT(page["quantd_heap_used_bytes"],
@@ -202,7 +201,7 @@ TEST_F(MetricsTest, CountsCallsBytesStagesAndRotations) {
   EXPECT_NEAR(page["process_start_time_seconds"], now, 600);
 }
 
-TEST_F(MetricsTest, CountsTheCallsThatNeedNoDevice) {
+TEST_F(MetricsTest, CountsCallsThatNeedNoDevice) {
   StartReal({"cpu:0"});
   RpcOptions options;
   options.method = "GetServerInfo";
@@ -216,7 +215,7 @@ TEST_F(MetricsTest, CountsTheCallsThatNeedNoDevice) {
               1));
 }
 
-TEST_F(MetricsTest, ShowsWhatIsInFlightAndTheTimesOfTheDevice) {
+TEST_F(MetricsTest, ShowsCallsInFlightAndDeviceTimes) {
   StartFake(1);
   control_.Close();
   control_.Report({20'000, 30'000'000, 40'000});
@@ -258,7 +257,7 @@ TEST_F(MetricsTest, ShowsWhatIsInFlightAndTheTimesOfTheDevice) {
   EXPECT_EQ(stage("bucket", "\"kernel\",le=\"+Inf\""), 3);
 }
 
-TEST_F(MetricsTest, TellsOfALostDeviceAndOfFailedJobs) {
+TEST_F(MetricsTest, ReportsALostDeviceAndFailedJobs) {
   StartFake();
   EXPECT_EQ(Read()["quantd_device_state{device=\"fake:0\",state=\"healthy\"}"],
             1);
@@ -287,7 +286,7 @@ TEST_F(MetricsTest, TellsOfALostDeviceAndOfFailedJobs) {
             0);
 }
 
-TEST_F(MetricsTest, ReadyUntilTheDrainAndThereUntilTheEnd) {
+TEST_F(MetricsTest, ReadyzFailsDuringTheDrain) {
   StartFake();
   EXPECT_THAT(Fetch("/readyz"), StartsWith("HTTP/1.1 200 "));
   EXPECT_EQ(Read()["quantd_serving"], 1);
@@ -301,7 +300,7 @@ TEST_F(MetricsTest, ReadyUntilTheDrainAndThereUntilTheEnd) {
   EXPECT_THAT(Fetch("/healthz"), EndsWith("alive\n"));
 }
 
-TEST_F(MetricsTest, AnAddressThatCannotBeHadIsTold) {
+TEST_F(MetricsTest, ReportsAnUnavailableAddress) {
   StartFake();
   ServerOptions second = options_;
   second.metrics_address = server_->metrics_address();
@@ -316,7 +315,7 @@ TEST_F(MetricsTest, AnAddressThatCannotBeHadIsTold) {
   EXPECT_THAT(std::string(wrong.status().message()), HasSubstr("HOST:PORT"));
 }
 
-TEST(HistogramTest, PutsADurationUnderItsUpperEnd) {
+TEST(HistogramTest, CountsADurationInItsBucket) {
   Histogram histogram;
   for (const int64_t ns : {0, 10'000, 10'001}) histogram.Observe(ns);
   histogram.Observe(int64_t{3600} * 1'000'000'000);

@@ -23,7 +23,8 @@ inline constexpr char kReflection[] =
 std::string QuantizeRequestOf(int64_t rows);
 // A Quantize request of rows x 1 bf16 zeros to FP8 in square blocks, rowwise.
 std::string SlowRequestOf(int64_t rows);
-// The same request as the first message of a stream, and a chunk of zeros.
+// QuantizeRequestOf as the first message of a stream, followed by a chunk of
+// zeros.
 std::string StreamStartOf(int64_t rows, bool reduces = false);
 std::string ChunkOf(size_t bytes);
 // A Quantize request of 512 bytes in `groups` groups, only one of them not

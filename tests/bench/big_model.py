@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""quantctl convert of a model that is larger than memory should hold.
+"""Measures quantctl convert of a model larger than memory.
 
-Makes a Llama of as many gigabytes as asked for, in bf16 and in shards: holes,
-which a file system stores none of and reads as zeros, but for some rows of
-random weights in each tensor. Converts it in one process and through a server
-on loopback, compares the peak of resident memory of each process with the bound
-that it states, and the rate with that of quantctl quantize on one shard.
+Makes a Llama of the given size in bf16 shards. Most of each tensor is a hole,
+which the file system does not store and reads as zeros; some rows have random
+weights. Converts the model in one process and through a server on loopback.
+Compares each process's peak of resident memory with the bound that it prints,
+and the rate with that of quantctl quantize on one shard.
 
     big_model.py FOLDER --quantctl build/cpu/client/quantctl
                  [--quantd build/cpu/server/quantd] [--gigabytes 20]
 
-FOLDER needs room for a third of that; nothing stays in it. Ends with 1 if a
-process needed more memory than its bound.
+FOLDER needs free space for a third of that size, and is empty again afterwards.
+Exits with 1 if a process exceeded its bound.
 """
 
 import argparse
@@ -55,11 +55,11 @@ def layer(index):
 
 
 def random_bf16(count):
-    """Of either sign, and from 2^-7 to 2^-3 in size."""
+    """Returns bf16 numbers of both signs with magnitudes from 2^-7 to 2^-3."""
     bits = bytearray(os.urandom(2 * count))
     for high in range(1, len(bits), 2):
-        # The sign stays random, and so do the two lowest bits of the exponent
-        # (one is in the other byte).
+        # Keeps the sign and the two lowest bits of the exponent random; one of
+        # these is in the other byte.
         bits[high] = bits[high] & 0x81 | 0x3C
     return bytes(bits)
 
@@ -85,7 +85,7 @@ def write_shard(path, tensors):
 
 
 def write_model(folder, gigabytes):
-    """The paths of its shards."""
+    """Writes the model and returns the paths of its shards."""
     layers = max(1, round(
         gigabytes * 1e9 / sum(map(bytes_of, layer(0).values()))))
     shards = [{"model.embed_tokens.weight": (WORDS, HIDDEN),
@@ -115,7 +115,7 @@ def write_model(folder, gigabytes):
 
 
 def timed(*command):
-    """Seconds, and the peak of resident memory."""
+    """Runs a command; returns seconds and the peak of resident memory."""
     begin = time.monotonic()
     process = subprocess.Popen([str(part) for part in command],
                                stdout=subprocess.DEVNULL)
@@ -127,7 +127,7 @@ def timed(*command):
 
 
 class Server:
-    """quantd on a port of its own."""
+    """A quantd process on a free port."""
 
     def __init__(self, quantd, folder):
         self.log = folder / "quantd.log"
@@ -170,7 +170,7 @@ class Bench:
               flush=True)
 
     def convert(self, address):
-        """Bytes a second, with the client's memory told."""
+        """Returns bytes per second, and prints the client's memory."""
         out = self.folder / "out"
         arguments = ["convert", self.source, out, "--dialect",
                      "compressed-tensors", "--format", "nvfp4", "--server",
@@ -187,7 +187,7 @@ class Bench:
         return size / seconds
 
     def quantize(self, shard, address):
-        """Bytes a second of one shard."""
+        """Returns bytes per second for one shard."""
         out = self.folder / "one.safetensors"
         seconds, peak = timed(
             self.quantctl, "quantize", shard, "-o", out, "--profile",

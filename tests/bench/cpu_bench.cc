@@ -1,7 +1,8 @@
-// CPU backend: GB/s of input beside a memcpy of the same bytes by as many
-// threads in the same run. Medians; ISAs and ceilings interleaved, so that a
-// slow phase of the machine hits all alike. Everything lies in memory as jobs
-// have it (kernels/device/memory.h), the ceiling's bytes too.
+// Measures the CPU backend in GB/s of input, and as ceiling a memcpy of the
+// same bytes by as many threads in the same run. Results are medians.
+// Instruction sets and ceilings are interleaved, so that a slow phase of the
+// machine affects all of them. All bytes are in the memory that jobs use
+// (kernels/device/memory.h).
 //
 //   cpu_bench [--mib 64] [--runs 11] [--threads 1,0] [--isa baseline,avx2]
 //             [--only NAME,NAME] [--json FILE] [--host NAME] [--commit ID]
@@ -9,12 +10,12 @@
 //   cpu_bench --matrix PATH [--only GLOB,GLOB] [--every N] [--mib] [--runs] ...
 //   cpu_bench --shapes PART [--only GLOB,GLOB] [--every N] [--runs] ...
 //
-// --matrix measures every cell of the support table instead of the rows that
-// are named here, by the last of the threads and instruction sets, and writes
-// PATH.json, PATH.txt and PATH.svg. Exit code 1: bytes differ.
-// --shapes runs the same cells at tall, wide, prime and grouped shapes, and
-// prints those below that part of the usual speed. Exit code 1: there are any.
-// 0 threads: all cores. No --isa: all that the machine has; "best": the last.
+// --matrix measures every cell of the support table with the last of the
+// threads and instruction sets, and writes PATH.json, PATH.txt and PATH.svg. It
+// exits with 1 if bytes differ. --shapes measures the same cells at tall, wide,
+// prime and grouped shapes, prints those below the fraction PART of the usual
+// speed, and exits with 1 if there are any. 0 threads means all cores. Without
+// --isa all instruction sets of the machine run; "best" means the last one.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -94,7 +95,7 @@ constexpr Case kCases[] = {
        o.rht.rowwise = o.rht.columnwise = true;
        GivenAmax(o);
      }},
-    // The amax found on the way, and estimated: one beside the other.
+    // Rows that compute the amax, and that estimate it, for comparison.
     {"nvfp4_col_rht_amax", Format::kNvfp4, Usage::kColumnwise, RotateColumns},
     {"nvfp4_col_rht_estimate", Format::kNvfp4, Usage::kColumnwise,
      EstimateColumns},
@@ -131,7 +132,8 @@ constexpr Case kCases[] = {
      [](QuantizeOptions& o) { o.dbias = true; }},
 };
 
-// One measured thing: a name and how to do it once; returns seconds.
+// A measured row: its name, and a function that runs it once and returns
+// seconds.
 struct Row {
   std::string name;
   std::string isa;
@@ -186,32 +188,32 @@ int RunMatrix(const Flags& flags, int64_t rows, int64_t cols) {
 
 int main(int argc, char** argv) {
   Flags flags;
-  CLI::App app("CPU backend beside memcpy");
+  CLI::App app("Measures the CPU backend and memcpy");
   app.add_option("--mib", flags.mib, "MiB of bf16 input")
       ->capture_default_str();
   int64_t cols = 4096;
   app.add_option("--cols", cols, "Its columns")->capture_default_str();
-  app.add_option("--runs", flags.runs, "Medians of so many")
+  app.add_option("--runs", flags.runs, "Number of runs for each median")
       ->capture_default_str();
   app.add_option("--threads", flags.threads, "0: all cores")->delimiter(',');
   app.add_option("--isa", flags.isas, "best: the last one listed")
       ->delimiter(',');
-  app.add_option("--only", flags.only, "Names of rows, default all")
+  app.add_option("--only", flags.only, "Names of rows; all by default")
       ->delimiter(',');
-  app.add_option("--json", flags.json, "Where to write the results");
-  app.add_option("--host", flags.host, "What machine the results are of");
-  app.add_option("--commit", flags.commit, "What was built");
+  app.add_option("--json", flags.json, "File for the results");
+  app.add_option("--host", flags.host, "Name of this machine, for the results");
+  app.add_option("--commit", flags.commit,
+                 "Commit of this build, for the results");
   app.add_option("--date", flags.date, "When");
   app.add_option("--dump", flags.dump,
-                 "Where to write the input and the tensors made of it");
+                 "Folder for the input and the output tensors");
   app.add_option("--matrix", flags.matrix,
                  "Measure the whole support table, and write PATH.json, "
                  "PATH.txt and PATH.svg");
-  app.add_option(
-      "--shapes", flags.shapes,
-      "Print the shapes with less than this part of the usual speed");
+  app.add_option("--shapes", flags.shapes,
+                 "Print shapes below this fraction of the usual speed");
   app.add_option("--every", flags.every,
-                 "Of the matrix, one cell in so many: a short form")
+                 "Measure only every Nth cell of the matrix")
       ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
 
@@ -290,7 +292,7 @@ int main(int argc, char** argv) {
   const double gb = static_cast<double>(x.size()) * 1e-9;
   for (const Row& row : table) {
     const double rate = gb / quantd::Median(row.seconds);
-    double ceiling = 0;  // the better of the two ways to copy
+    double ceiling = 0;  // the faster of two copies
     for (const Row& copy : table) {
       if (copy.isa != "libc" || copy.threads != row.threads) continue;
       ceiling = std::max(ceiling, gb / quantd::Median(copy.seconds));

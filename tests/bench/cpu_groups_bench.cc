@@ -1,6 +1,6 @@
-// What 1,000 groups cost beside one group of the same bytes, on one core of
-// the CPU backend: 256 MiB of bf16, K = 1024, groups of 0 to 262 rows. Medians
-// of interleaved runs; ratios by the clock and by CPU time.
+// Compares 1,000 groups with one group of the same bytes, on one core of the
+// CPU backend: 256 MiB of bf16, K = 1024, groups of 0 to 262 rows. Results are
+// medians of interleaved runs, and ratios of wall time and of CPU time.
 //
 //   cpu_groups_bench [runs, default 7] [JSON file]
 #include <cstdio>
@@ -24,8 +24,8 @@ constexpr int64_t kCols = 1024;
 constexpr int64_t kRows = (int64_t{256} << 20) / (2 * kCols);
 constexpr int kGroups = 1000;
 
-// Every size from 0 to 262 in a scattered order; the rows that are missing at
-// the end are dealt out to groups that can take one more.
+// Returns group sizes from 0 to 262 in a scattered order. The remaining rows go
+// to groups that can take one more.
 std::vector<int64_t> Splits() {
   std::vector<int64_t> splits(kGroups);
   int64_t sum = 0;
@@ -63,7 +63,8 @@ Row Make(std::string name, Format format, Usage usage, bool rht) {
   return {std::move(name), {{one}, {quantd::PlanFor(kRows, kCols, o)}}};
 }
 
-// The two of a pair ran one after the other, in the same phase of the machine.
+// Returns the median ratio of pairs. The two runs of a pair follow each other,
+// in the same phase of the machine.
 double RatioOfPairs(const std::vector<double>& a,
                     const std::vector<double>& b) {
   std::vector<double> ratios;

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The CPU backend beside the same arithmetic in vectorized numpy.
+"""Compares the CPU backend with the same arithmetic in vectorized numpy.
 
-NVFP4 with RHT, FP8 E4M3 tensor scaling and MXFP8 E4M3, rowwise, of bf16, after
-kernels/plan/FORMATS.md. cpu_bench writes its input and the backend's codes and
-scales; numpy must make the same bytes of that input before either is timed.
-numpy uses one thread, as it does for such arithmetic; it works on pieces that
-stay in the cache, the size that was fastest of those tried.
+Measures NVFP4 with RHT, FP8 E4M3 with tensor scaling and MXFP8 E4M3, rowwise
+from bf16, as kernels/plan/FORMATS.md defines them. cpu_bench writes its input
+and the backend's codes and scales, and numpy must compute the same bytes before
+either is timed. numpy uses one thread, as it always does for this arithmetic,
+and works on pieces that fit into the cache, of the fastest size tried.
 
     cpu_numpy.py [--cpu-bench build/cpu/tests/bench/cpu_bench] [--mib 256]
                  [--runs 5] [--threads 1,0] [--json FILE] [--host NAME]
@@ -51,9 +51,9 @@ def round_to_bf16(x):
 
 
 def e4m3(x):
-    """Codes of x, to nearest, saturating. No NaN."""
+    """Returns the codes of x, rounded to nearest and saturated. x has no NaN."""
     magnitude = np.minimum(np.abs(x), F32(448))
-    # One addition rounds: to the step of the binade, 2^-9 at least.
+    # An addition rounds to the step of the binade, which is at least 2^-9.
     binade = floats(bits(np.maximum(magnitude, F32(2**-6))) & U32(0x7F800000))
     step = binade * F32(2**20)
     rounded = (magnitude + step) - step
@@ -69,7 +69,7 @@ def decode_e4m3(code):
 
 
 def e2m1(x):
-    """Codes of x, to nearest, saturating, in the low four bits. No NaN."""
+    """Returns the codes of x in the low four bits, rounded to nearest and saturated. x has no NaN."""
     magnitude = np.minimum(np.abs(x), F32(6))
     binade = floats(bits(np.maximum(magnitude, F32(1))) & U32(0x7F800000))
     step = binade * F32(2**22)
@@ -80,10 +80,10 @@ def e2m1(x):
 
 
 def rotate(x):
-    """Columns of 16, so that numpy's loops are long."""
+    """Rotates columns of 16 elements, so that numpy's loops are long."""
     signs = [F32(-0.25 if SIGN_MASK >> i & 1 else 0.25) for i in range(16)]
-    # fmaf(x, s, +0): a product and an addition are the same here, as a quarter
-    # of a bf16 that is no subnormal is exact.
+    # fmaf(x, s, +0) equals a product and an addition here, because a quarter of
+    # a normal bf16 number is exact.
     t = x * np.array(signs, F32)[:, None] + F32(0)
     for stride in (1, 2, 4, 8):
         t = t.reshape(8 // stride, 2, stride, -1)
@@ -137,11 +137,11 @@ def check(name, x, folder):
             continue
         theirs = np.fromfile(folder / f"{name}.rowwise_{part}", np.uint8)
         if mine.tobytes() != theirs.tobytes():
-            sys.exit(f"{name}: other bytes in {part}")
+            sys.exit(f"{name}: bytes differ in {part}")
 
 
 def seconds(name, x, runs):
-    """The median of the best piece size."""
+    """Returns the median time with the best piece size."""
     best = float("inf")
     for piece in PIECES:
         times = []
@@ -160,9 +160,9 @@ def main():
     parser.add_argument("--mib", type=int, default=256)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--threads", default="1,0", help="cpu_bench's")
-    parser.add_argument("--json", help="where to write the results")
-    parser.add_argument("--host", default="", help="what machine they are of")
-    parser.add_argument("--commit", default="", help="what was built")
+    parser.add_argument("--json", help="file for the results")
+    parser.add_argument("--host", default="", help="name of this machine, for the results")
+    parser.add_argument("--commit", default="", help="commit of the build, for the results")
     parser.add_argument("--date", default="", help="when")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -179,7 +179,8 @@ def main():
         rows = []
         for name in CASES:
             check(name, x, folder)
-            # A part of it: numpy's rate does not depend on the size.
+            # Uses a part of the input, since numpy's rate does not depend on
+            # the size.
             part = x[: min(x.size, 1 << 24)]
             rate = part.nbytes * 1e-9 / seconds(name, part, args.runs)
             for row in bench["rows"]:

@@ -1,4 +1,5 @@
-// What the benchmarks of the CPU backend share: their input, and one timed run.
+// The common parts of benchmarks of the CPU backend: their input, and a timed
+// run.
 #ifndef QUANTD_TESTS_BENCH_CPU_RUNS_H_
 #define QUANTD_TESTS_BENCH_CPU_RUNS_H_
 
@@ -14,23 +15,24 @@
 
 namespace quantd {
 
-// bf16, normally distributed, the same every time.
+// Returns the same normally distributed bf16 numbers at every call.
 std::vector<std::byte> Gaussian(size_t bytes);
 
 struct Seconds {
   double wall;
-  double cpu;  // of all threads: what a busy machine does not distort
+  double
+      cpu;  // CPU seconds of all threads, which a busy machine does not distort
 };
-// What a job of `plan` takes once it has its input. Aborts on errors.
+// Times a job of `plan` from when it has its input. Aborts on errors.
 Seconds RunOnce(Backend& backend, std::shared_ptr<const Plan> plan,
                 const std::vector<std::byte>& x);
 
-// What it makes. Aborts on errors.
+// Returns the output of a job. Aborts on errors.
 Block OutputOf(Backend& backend, std::shared_ptr<const Plan> plan,
                const std::vector<std::byte>& x);
 
-// Seconds of a copy. Free threads take `chunk` bytes at a time; 0: each thread
-// copies its share.
+// Returns the seconds of a copy. Free threads take `chunk` bytes at a time;
+// with 0 each thread copies an equal share.
 double TimeCopy(cpu::ThreadPool& threads, const Block& from, const Block& to,
                 size_t chunk);
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""The CPU backend by shared memory and in process, beside itself without either.
+"""Compares the CPU backend alone with calls in process and through shared memory.
 
     cpu_ways.py --build build/cpu [--rounds N] [--host TEXT] [--json FILE]
 
-64 MiB of bf16, NVFP4 rows with RHT, the amax given and found. Rounds go through
-`cpu_bench`, whose input and output are its own, `sdk_bench` in process and
-`sdk_bench` by a server's shared memory in turns, a few calls each, so that a slow
-moment of the machine is one of all three. What counts are ratios of speed to
-`cpu_bench`: each round gives one, and the median is shown. On two cores that
-other machines share rounds differ by half: take thirty.
+Quantizes 64 MiB of bf16 to rowwise NVFP4 with RHT, with a given and a computed
+amax. Each round runs a few calls of `cpu_bench`, which calls the backend
+directly, of `sdk_bench` in process, and of `sdk_bench` through a server's
+shared memory, so that a slow moment of the machine affects all three. The
+result is the median over rounds of the speed relative to `cpu_bench`. On two
+shared cores rounds differ by half, so run thirty.
 """
 
 import argparse
@@ -21,13 +21,13 @@ import tempfile
 import time
 
 BYTES = 64 << 20
-# The row of cpu_bench, and what sdk_bench is told.
+# The row of cpu_bench, and the equivalent flags of sdk_bench.
 AMAX = {"given": ("nvfp4_row_rht", ["--given-amax"]),
         "found": ("nvfp4_row_rht_amax", [])}
 
 
 def bench(programs, row, calls):
-  """Microseconds of a call, in cpu_bench."""
+  """Returns microseconds of a call in cpu_bench."""
   with tempfile.NamedTemporaryFile(suffix=".json") as out:
     subprocess.run([programs["cpu_bench"], "--threads", "0", "--isa", "best",
                     "--runs", str(calls), "--only", row, "--json", out.name],
@@ -38,7 +38,7 @@ def bench(programs, row, calls):
 
 
 def sdk(programs, target, calls, *more):
-  """Microseconds of a call, of the C++ client."""
+  """Returns microseconds of a call of the C++ client."""
   said = subprocess.run([programs["sdk_bench"], *target, "--rht", *more],
                         input=f"{BYTES} 1 {calls}\n", check=True, text=True,
                         capture_output=True).stdout

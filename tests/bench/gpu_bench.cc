@@ -1,15 +1,16 @@
-// What CUDA kernels take beside what the memory can do. In one run, on one
-// device: rows (tests/bench/gpu_bench_rows.h) and bare kernels that read and
-// write as many bytes take turns in rounds; medians. TB/s count the input once
-// (twice where the amax is found first) and every byte of the output once.
+// Measures CUDA kernels against the memory's rate. In one run on one device,
+// rows (tests/bench/gpu_bench_rows.h) alternate with kernels that only read and
+// write as many bytes. Results are medians of rounds. TB/s count the input
+// once, or twice if the amax is computed first, and every byte of the output
+// once.
 //
-// A row's time is that of its kernels: the amax is given and in place, and so
-// is an FP8 tensor's scale, but for rows that find it. Launches are replayed
-// from CUDA graphs, over buffers that together are three times the L2 cache.
-// Before that, outputs are compared with the CPU backend's.
+// A row's time is the time of its kernels. The amax and an FP8 tensor's scale
+// are given, except in rows that compute them. Launches are replayed from CUDA
+// graphs, over buffers that together are three times the L2 cache. Before that,
+// outputs are compared with the CPU backend's.
 //
-// Never touches clocks or modes of the GPU. Exits with 77 without a GPU, with 1
-// if bytes are wrong.
+// Does not change clocks or modes of the GPU. Exits with 77 without a GPU, and
+// with 1 if bytes are wrong.
 #include <cuda_runtime_api.h>
 
 #include <CLI/CLI.hpp>
@@ -39,7 +40,8 @@ struct Shape {
   int64_t cols;
 };
 
-// "2048x4096"; of rows and columns that every row of the table can have.
+// Parses a shape like "2048x4096". Rows and columns must suit every row of the
+// table.
 bool Parse(const std::string& text, Shape* shape) {
   long long rows = 0;
   long long cols = 0;
@@ -119,7 +121,7 @@ int Run(const Options& options, const std::vector<Shape>& shapes) {
                    lease->findings};
     for (size_t i = 0; i < std::size(kRhtDimensions); ++i) {
       const int n = kRhtDimensions[i];
-      // (They stay in the device's cache.)
+      // The rotation tables stay in the device's cache.
       const auto rht = (*device)->GetRht(DefaultSignMask(n), n, dtype, lease);
       if (!rht.ok()) {
         std::fprintf(stderr, "%s\n", rht.status().ToString().c_str());
@@ -191,10 +193,11 @@ int Run(const Options& options, const std::vector<Shape>& shapes) {
 int Main(int argc, char** argv) {
   Options options;
   CLI::App app(
-      "Times CUDA kernels beside bare reads and copies of as many bytes.");
-  app.add_option("json", options.json, "file to write the results to");
-  app.add_option("commit", options.commit, "commit that the results are of");
-  app.add_option("date", options.date, "and when they were made");
+      "Times CUDA kernels and plain reads and copies of as many bytes.");
+  app.add_option("json", options.json, "file for the results");
+  app.add_option("commit", options.commit,
+                 "commit of this build, for the results");
+  app.add_option("date", options.date, "date, for the results");
   app.add_option("--shapes", options.shapes,
                  "ROWSxCOLUMNS,...: multiples of 2048 and 128")
       ->delimiter(',')
@@ -205,14 +208,14 @@ int Main(int argc, char** argv) {
                  "variants of comes along (default: all)")
       ->delimiter(',')
       ->allow_extra_args(false);
-  app.add_option("--rounds", options.rounds, "rounds that medians are of")
+  app.add_option("--rounds", options.rounds, "number of rounds for each median")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_option("--matrix", options.matrix,
                  "measure every cell of the support table instead, at the "
                  "first of --shapes, and write FILE.json, .txt and .svg");
   app.add_option("--every", options.every,
-                 "of the matrix, one cell in so many: a short form")
+                 "measure only every Nth cell of the matrix")
       ->check(CLI::Range(1, 1000));
   CLI11_PARSE(app, argc, argv);
   std::vector<Shape> shapes;

@@ -27,7 +27,7 @@ T Must(absl::StatusOr<T> result, const std::string& name) {
   return *std::move(result);
 }
 
-// The CPU's output; `fill` writes the input.
+// Returns the CPU's output for the input that `fill` writes.
 template <typename Fill>
 Block Expect(Backend& cpu, std::shared_ptr<const Plan> plan,
              const std::string& name, Fill fill) {
@@ -37,7 +37,7 @@ Block Expect(Backend& cpu, std::shared_ptr<const Plan> plan,
   return job->TakeOutput();
 }
 
-// A small tensor: the rows of `content` that the CPU is asked about.
+// A small tensor with the rows of `content` that the CPU computes.
 class Small {
  public:
   Small(const RowSpec& row, const Content& content)
@@ -53,7 +53,8 @@ class Small {
   int64_t rows() const { return rows_; }
   bool all() const { return rows_ == content_.rows; }
 
-  // Random bits depend on `row_offset`, the first row that this stands for.
+  // Random bits depend on `row_offset`, the first row of the large tensor that
+  // this one represents.
   Plan MakePlan(int64_t row_offset) const {
     RowSpec spec = row_;
     if (auto* o = std::get_if<QuantizeOptions>(&spec.options)) {
@@ -95,8 +96,8 @@ class Small {
   int64_t groups_ = 0;
 };
 
-// A tensor as lines of bytes, such that fewer rows of the matrix mean fewer
-// lines or shorter ones.
+// A tensor as lines of bytes. A matrix with fewer rows has fewer lines, or
+// shorter ones.
 struct Lines {
   size_t count;
   size_t width;
@@ -109,8 +110,8 @@ Lines LinesOf(const TensorSpec& spec, bool grouped) {
   return {count, spec.size / count};
 }
 
-// Empty, or what of the device's output is not as expected of its first or of
-// its last rows.
+// Compares the first or last rows of the device's output. Returns "" or the
+// difference.
 std::string Compare(const Plan& plan, const std::byte* out, const Plan& small,
                     const std::byte* expected, bool last, cudaStream_t stream) {
   for (const TensorSpec& spec : plan.outputs()) {
@@ -138,7 +139,7 @@ std::string Compare(const Plan& plan, const std::byte* out, const Plan& small,
   return "";
 }
 
-// Whether two jobs left the same output.
+// Returns whether two jobs have the same output.
 bool SameOnDevice(const DeviceJob& a, const DeviceJob& b, cudaStream_t stream) {
   Memory flag(sizeof(uint32_t));
   auto* differs = reinterpret_cast<uint32_t*>(flag.data());
@@ -173,7 +174,7 @@ Content MakeContent(DType dtype, int64_t rows, int64_t cols, int64_t most) {
   content.rows_of_period.resize(static_cast<size_t>(count) * size);
   for (int64_t i = 0; i < count; ++i) {
     const float& x = normals[static_cast<size_t>(i) % normals.size()];
-    // The upper half of an fp32 is a bf16.
+    // The upper half of an fp32 number is a bf16 number.
     uint32_t bits = std::bit_cast<uint32_t>(x) >> (32 - 8 * size);
     if (dtype == DType::kF16) bits = EncodeF16<Scalar>(x);
     std::memcpy(&content.rows_of_period[static_cast<size_t>(i) * size], &bits,
@@ -212,7 +213,7 @@ Verdict CheckRow(const RowSpec& row, const Content& content, Backend& cpu,
   Check(second->Poison(0x5A, PartOf(row)), "poison");
   Check(second->QueueAgain(PartOf(row)), row.name);
   if (!SameOnDevice(*first, *second, stream)) {
-    return {false, "bytes not written by what is measured"};
+    return {false, "bytes not written by the measured part"};
   }
   return {true, small.all() ? "cpu" : "cpu, first and last rows"};
 }

@@ -1,5 +1,4 @@
-// Whether what is measured computes what it should: bytes beside those of the
-// CPU backend.
+// Checks of the measured jobs: their bytes must equal those of the CPU backend.
 #ifndef QUANTD_TESTS_BENCH_GPU_BENCH_CHECK_H_
 #define QUANTD_TESTS_BENCH_GPU_BENCH_CHECK_H_
 
@@ -16,9 +15,9 @@
 
 namespace quantd::bench {
 
-// A tensor of normally distributed values that repeats itself: every period of
-// rows is the same, so that a small tensor's codes say what a large one's are.
-// Rows are a multiple of 2048 or of a period, columns of 128.
+// A tensor of normally distributed values that repeats every `period` rows, so
+// that a small tensor's codes determine a large one's. Rows are a multiple of
+// 2048 or of the period, columns of 128.
 struct Content {
   DType dtype;
   int64_t rows;
@@ -33,24 +32,24 @@ struct Content {
     return std::to_string(rows) + "x" + std::to_string(cols);
   }
 };
-// `most`: rows of a period at most.
+// Makes a tensor whose period has at most `most` rows.
 Content MakeContent(DType dtype, int64_t rows, int64_t cols,
                     int64_t most = 2048);
 
 struct Verdict {
   bool passed;
-  std::string how;  // what was compared, or what differs
+  std::string how;  // which bytes were compared, or which differ
 };
 
-// Runs both jobs of `row`, which have the same input in memory of their own:
-// the first whole, over poison; the second over another poison, and once more
-// with the part of it that is measured. Compares the first with the CPU: all of
-// a tensor of one period, else its first and last rows as far as they are
-// those of a small one, without sums over all; and the second with the first.
+// Runs two jobs of `row` with equal inputs in separate memory. The first runs
+// whole, over outputs filled with one byte. The second runs over another byte,
+// and then its measured part runs again. Compares the first with the CPU, and
+// the second with the first. A tensor of one period is compared whole. A larger
+// tensor is compared in its first and last rows, without sums over all rows.
 Verdict CheckRow(const RowSpec& row, const Content& content, Backend& cpu,
                  cudaStream_t stream, DeviceJob* first, DeviceJob* second);
 
-// The part of a row's job that is measured.
+// Returns the part of a row's job that is measured.
 cuda::Part PartOf(const RowSpec& row);
 
 }  // namespace quantd::bench

@@ -47,9 +47,9 @@ DeviceJob::DeviceJob(const Plan& plan, const Place& place, std::byte* in,
   saved_ = Memory(small);
 }
 
-// One number for each group at most.
+// A small tensor has at most one number for each group.
 bool DeviceJob::IsSmall(const TensorSpec& spec) {
-  // (Some libraries store an FP8 tensor's scale in 16 bits.)
+  // Some libraries store an FP8 tensor's scale in 16 bits.
   return (spec.dtype == DType::kF32 || spec.size <= sizeof(float)) &&
          spec.shape.size() == 1 && spec.kind != TensorKind::kDbias;
 }
@@ -96,7 +96,7 @@ cudaError_t DeviceJob::Poison(int value) const {
 cudaError_t DeviceJob::Poison(int value, cuda::Part part) const {
   if (part == cuda::Part::kKernels) return Poison(value);
   for (const TensorSpec& spec : plan_.outputs()) {
-    // Scales of groups may be padded, and the padding is no kernel's.
+    // Scales of groups may have padding, which no kernel writes.
     const bool scale = spec.kind == TensorKind::kRowwiseScale ||
                        spec.kind == TensorKind::kColumnwiseScale;
     if (IsSmall(spec) || IsOfHost(spec) || (scale && plan_.grouped())) continue;

@@ -1,5 +1,5 @@
-// A plan on the device, without the way there and back: what the CUDA backend
-// does of a job between its copies, as often as wanted.
+// A plan on the device without host copies: the kernels that the CUDA backend
+// runs between the copies of a job, any number of times.
 #ifndef QUANTD_TESTS_BENCH_GPU_BENCH_JOB_H_
 #define QUANTD_TESTS_BENCH_GPU_BENCH_JOB_H_
 
@@ -20,10 +20,10 @@
 
 namespace quantd::bench {
 
-// Ends the program, naming the step, where there was an error.
+// Ends the program with the name of the step if there was an error.
 void Check(cudaError_t error, const std::string& step);
 
-// Device memory. Move-only.
+// Device memory that this object owns. Move-only.
 class Memory {
  public:
   Memory() = default;
@@ -44,16 +44,17 @@ class Memory {
   size_t size_ = 0;
 };
 
-// What jobs share.
+// The device state that jobs share.
 struct Place {
   cuda::Queue queue;
   // Tables of the default rotation of each dimension, in the order of
   // kRhtDimensions.
   const float* signs[std::size(kRhtDimensions)];
-  cuda::Findings* findings;  // jobs follow each other on one stream
+  cuda::Findings*
+      findings;  // shared, since jobs follow each other on one stream
 };
 
-// Whether the host writes this when everything else has come back.
+// Returns whether the host, and not a kernel, writes this output.
 inline bool IsOfHost(const TensorSpec& spec) {
   return spec.kind == TensorKind::kRowwiseGlobalScale ||
          spec.kind == TensorKind::kRowwiseGlobalDivisor ||
@@ -61,24 +62,25 @@ inline bool IsOfHost(const TensorSpec& spec) {
          spec.kind == TensorKind::kNextScale;
 }
 
-// Not thread-safe. `plan` outlives it, and so does the payload, plan's
-// input_bytes() and output_bytes() of device memory, which others may use in
-// between: see Restore. Rows and columns are multiples of 128.
+// A job on the device. Not thread-safe. `plan` and the payload outlive it. The
+// payload is device memory of the plan's input_bytes() plus output_bytes(),
+// which other jobs may use in between; see Restore. Rows and columns are
+// multiples of 128.
 class DeviceJob {
  public:
   DeviceJob(const Plan& plan, const Place& place, std::byte* in,
             std::byte* out);
 
-  // Queue, in this order: the whole of the job, once; again a part of it, any
-  // number of times, that may be captured into a graph.
+  // QueueWhole queues the whole job, once. QueueAgain queues a part of it
+  // afterwards, any number of times, also while a graph is captured.
   cudaError_t QueueWhole();
   cudaError_t QueueAgain(cuda::Part part) const;
 
-  // Queues that everything small of the output gets what it was when
-  // QueueWhole had run: amaxes and scales of tensors, which kernels read.
+  // Queues copies that restore the small outputs as QueueWhole left them:
+  // amaxes and scales of tensors, which kernels read.
   cudaError_t Restore() const;
-  // Queues bytes of `value` into all that kernels write of the output; and into
-  // what a part of the job writes.
+  // Queues a fill with bytes of `value` of all outputs that kernels write, or
+  // of those that a part of the job writes.
   cudaError_t Poison(int value) const;
   cudaError_t Poison(int value, cuda::Part part) const;
 

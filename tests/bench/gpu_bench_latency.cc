@@ -17,7 +17,7 @@
 
 namespace {
 
-// Calls that found the device still at work.
+// Counts waits of the host that found the device still busy.
 std::atomic<int> host_waits = 0;
 
 void CountWait(cudaError_t state) {
@@ -26,7 +26,8 @@ void CountWait(cudaError_t state) {
 
 }  // namespace
 
-// The linker leads every call of these to here (tests/gpu/CMakeLists.txt).
+// The linker redirects every call of these functions to the wrappers here
+// (tests/gpu/CMakeLists.txt).
 extern "C" {
 cudaError_t __real_cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t __real_cudaEventSynchronize(cudaEvent_t event);
@@ -51,7 +52,7 @@ namespace {
 
 constexpr int64_t kRows = 2048;
 constexpr int64_t kCols = 4096;
-// Reads that keep the device busy for longer than queueing takes.
+// This many reads keep the device busy for longer than queueing takes.
 constexpr int kBusyReads = 20;
 
 template <typename T>
@@ -87,7 +88,7 @@ nlohmann::json MeasureLatency(const Place& place, size_t l2_bytes, int rounds) {
   const RowSpec row = SelectRows({"nvfp4_row_amax"}).front();
   const Plan plan = PlanOf(row, content.dtype, kRows, kCols, 0);
 
-  // What was quantized before is out of the cache when its turn comes again.
+  // A tensor has left the cache when it is quantized again.
   const size_t busy_bytes = RoundUp(3 * l2_bytes, 16);
   const Memory busy(busy_bytes);
   const Memory sink(sizeof(uint32_t));

@@ -1,4 +1,4 @@
-// How long a small tensor waits on its way through the device.
+// Measures the latency of a small tensor on the device.
 #ifndef QUANTD_TESTS_BENCH_GPU_BENCH_LATENCY_H_
 #define QUANTD_TESTS_BENCH_GPU_BENCH_LATENCY_H_
 
@@ -9,7 +9,8 @@
 
 namespace quantd::bench {
 
-// NVFP4 rowwise of 2048 x 4096 bf16, its amax computed. JSON:
+// Quantizes 2048 x 4096 bf16 to rowwise NVFP4 with a computed amax. Returns
+// JSON:
 //   us, graph_us: from the start of the first kernel to the end of the last,
 //     all queued in one go while the device was busy, and replayed from a
 //     graph; medians

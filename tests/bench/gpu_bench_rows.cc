@@ -47,7 +47,7 @@ class Table {
   void Add(std::string name, const QuantizeOptions& o) {
     Add(RowSpec{std::move(name), o});
   }
-  // A variant of a row that is there: `change` gets its options.
+  // Adds a variant of an existing row, whose options `change` modifies.
   template <typename Change>
   RowSpec& Variant(const std::string& of, std::string name, Change change) {
     RowSpec row = *Find(of);
@@ -99,7 +99,7 @@ void AddQuantizes(Table* table) {
     row.reads = 2;
     table->Add(row);
   }
-  // The amax found on the way, and estimated: one beside the other.
+  // Rows that compute the amax, and that estimate it, for comparison.
   const auto add_whole = [&](std::string name, Usage usage,
                              std::optional<float> estimate) {
     QuantizeOptions o;
@@ -171,7 +171,7 @@ void AddVariants(Table* table) {
   }
 }
 
-// What a library's profile is a variant of: the same cell under te.
+// Returns the row that a library's profile varies: the same cell under te.
 std::string RowOf(Format format) {
   switch (format) {
     case Format::kNvfp4:

@@ -1,5 +1,5 @@
-// What gpu_bench measures: a table of plans, beside data that says what each is
-// compared with.
+// The table of plans that gpu_bench measures, each with the memory traffic that
+// it is compared with.
 #ifndef QUANTD_TESTS_BENCH_GPU_BENCH_ROWS_H_
 #define QUANTD_TESTS_BENCH_GPU_BENCH_ROWS_H_
 
@@ -12,40 +12,40 @@
 
 namespace quantd::bench {
 
-// Memory traffic that a row's time stands beside.
+// The memory traffic that a row's time is compared with.
 enum class Ceiling {
   kCopy,  // as many bytes, half of them read and half written
   kRead,  // as many bytes, all read
-  kMix,   // the row's own mix
+  kMix,   // the row's own ratio of reads and writes
 };
 const char* Name(Ceiling c);
 
 struct RowSpec {
   std::string name;
   Plan::Options options;
-  // The Quantize that makes the input of a Dequantize.
+  // The Quantize options that make the input of a Dequantize row.
   std::optional<QuantizeOptions> source = {};
-  // The row that this one is a variant of; empty: none.
+  // The name of the row that this one varies, if any.
   std::string of = {};
   Ceiling ceiling = Ceiling::kCopy;
-  // Also finds its amaxes in the time measured; else they, and scales made of
-  // them, are in place.
+  // The measured time includes computing amaxes. Otherwise they, and the scales
+  // made from them, are computed before.
   bool whole = false;
-  int reads = 1;       // times that the input is read
+  int reads = 1;       // number of reads of the input
   int64_t groups = 0;  // equal groups of rows; 0: not grouped
   bool f32 = false;    // also measured from fp32
 };
 const std::vector<RowSpec>& Rows();
 
-// Quantizes with everything given that can be.
+// Returns options that give every amax and scale that can be given.
 QuantizeOptions Quantize(Format format, Usage usage);
 
-// The rows whose name one of the globs matches (all rows without globs), and
-// the rows that they are variants of, in the table's order.
+// Returns the rows whose name one of the globs matches, or all rows without
+// globs, and the rows that they vary, in the table's order.
 std::vector<RowSpec> SelectRows(const std::vector<std::string>& globs);
 
-// The plan of a row, and that of what makes its input, for a tensor of so many
-// rows. `groups`: groups that they are, of a grouped row.
+// Returns the plan of a row, or the plan that makes its input, for a tensor of
+// `rows` rows. A grouped row has `groups` groups.
 Plan PlanOf(const RowSpec& row, DType dtype, int64_t rows, int64_t cols,
             int64_t groups);
 Plan SourceOf(const RowSpec& row, DType dtype, int64_t rows, int64_t cols);

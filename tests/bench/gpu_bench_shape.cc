@@ -11,7 +11,7 @@
 namespace quantd::bench {
 namespace {
 
-// Least time of a graph, at the rate of a good kernel.
+// The least time of a graph in microseconds, at the rate of a good kernel.
 constexpr double kGraphUs = 200;
 constexpr double kBytesPerUs = 3.5e6;
 
@@ -35,7 +35,7 @@ Timed::Timed(std::string name, double bytes,
 }
 
 Timed::~Timed() {
-  // The program is about to end where these fail.
+  // Errors are ignored, since the program is about to end.
   if (graph_ != nullptr) cudaGraphExecDestroy(graph_);
   cudaEventDestroy(start_);
   cudaEventDestroy(stop_);
@@ -68,7 +68,7 @@ void Timed::Collect(bool warm_up) {
   if (!warm_up) us_.push_back(ms * 1e3 / launches_);
 }
 
-// So many buffers that they hold three times the cache.
+// Uses enough buffers to hold three times the L2 cache.
 ShapeBench::ShapeBench(const Content& content, const Place& place,
                        size_t l2_bytes, Backend& cpu, std::vector<RowSpec> rows)
     : content_(content),
@@ -89,8 +89,8 @@ void ShapeBench::AddRow(RowSpec spec) {
       std::move(spec), std::move(plan), read, written, {}, {}, "", nullptr}));
 }
 
-// Traffic is measured in steps of 1/256 of the input, so that rows share it;
-// its own bytes say how fast it is.
+// Traffic sizes are rounded to 1/256 of the input, so that rows share a
+// measurement. Its rate is computed from the rounded bytes.
 size_t ShapeBench::Rounded(size_t bytes) const {
   const size_t step = content_.bytes() / 256;
   return (bytes + step / 2) / step * step;
@@ -129,7 +129,7 @@ void ShapeBench::Allocate() {
     }
   }
   const std::vector<std::byte>& period = content_.rows_of_period;
-  // Checks want two.
+  // Checks need two buffers.
   for (int i = 0; i < std::max(2, buffers_); ++i) {
     in_.emplace_back(in);
     out_.emplace_back(out);
@@ -150,7 +150,7 @@ void ShapeBench::Allocate() {
   }
 }
 
-// Its jobs, checked, and what is to be timed of them.
+// Makes a row's jobs, checks them, and sets up their timing.
 void ShapeBench::Prepare(Row* row) {
   const int sets = static_cast<int>(in_.size());
   for (int i = 0; i < sets; ++i) {
@@ -169,7 +169,7 @@ void ShapeBench::Prepare(Row* row) {
                               place_.queue.stream),
               row->spec.name);
       }
-      // The job's tables go.
+      // Waits, because the job's tables are freed here.
       Check(cudaStreamSynchronize(place_.queue.stream), row->spec.name);
     }
     row->jobs.push_back(
@@ -183,7 +183,7 @@ void ShapeBench::Prepare(Row* row) {
     row->checked = "WRONG: " + verdict.how;
     ++wrong_;
   }
-  // (A verdict may come before the second job has run.)
+  // The check may end before the second job has run.
   for (int i = verdict.passed ? 2 : 1; i < sets; ++i) {
     Check(row->jobs[i]->QueueWhole(), row->spec.name);
   }
@@ -192,7 +192,7 @@ void ShapeBench::Prepare(Row* row) {
       row->spec.name, static_cast<double>(row->read + row->written),
       [row, part](int i) { return row->jobs[i]->QueueAgain(part); },
       [row] {
-        // Rows share their outputs' memory.
+        // Rows share the memory of their outputs.
         cudaError_t error = cudaSuccess;
         for (const auto& job : row->jobs) {
           if (error == cudaSuccess) error = job->Restore();

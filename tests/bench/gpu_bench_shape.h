@@ -1,4 +1,4 @@
-// Measures rows of one shape beside memory traffic of the same sizes.
+// Measures rows of one shape, and memory traffic of the same sizes.
 #ifndef QUANTD_TESTS_BENCH_GPU_BENCH_SHAPE_H_
 #define QUANTD_TESTS_BENCH_GPU_BENCH_SHAPE_H_
 
@@ -19,22 +19,23 @@
 
 namespace quantd::bench {
 
-// One thing that takes turns with others: a CUDA graph of launches that rotate
-// over buffers. Times are medians over rounds of one launch's share.
+// A measurement that alternates with others: a CUDA graph of launches that
+// rotate over buffers. Its time is the median over rounds of the time of one
+// launch.
 class Timed {
  public:
-  // `launch(i)` queues a launch that works on buffer i; `before`, if there is
-  // one, what the graph needs but is not measured.
+  // `launch(i)` queues a launch on buffer i. `before`, if any, queues work that
+  // the graph needs but that is not measured.
   Timed(std::string name, double bytes, std::function<cudaError_t(int)> launch,
         std::function<cudaError_t()> before = nullptr);
   ~Timed();
   Timed(const Timed&) = delete;
   Timed& operator=(const Timed&) = delete;
 
-  // Captures launches over `buffers`, at least one each and enough of them
+  // Captures launches over `buffers` buffers: at least one for each, and enough
   // that gaps between graphs do not matter.
   void Capture(cudaStream_t stream, int buffers);
-  // Queues a round; Collect takes its time when the stream has passed.
+  // Queues a round. Collect reads its time once the stream has finished it.
   void Queue(cudaStream_t stream);
   void Collect(bool warm_up);
 
@@ -55,14 +56,15 @@ class Timed {
 
 class ShapeBench {
  public:
-  // `l2_bytes`: of the device. `cpu` answers what the bytes should be.
+  // `l2_bytes` is the size of the device's L2 cache. `cpu` computes the
+  // expected bytes.
   ShapeBench(const Content& content, const Place& place, size_t l2_bytes,
              Backend& cpu, std::vector<RowSpec> rows);
 
-  // Checks and measures every row; one JSON object each. Rows whose bytes are
-  // wrong say so in "checked" and are counted.
+  // Checks and measures every row. Returns a JSON object for each; "checked"
+  // reports wrong bytes, which are counted.
   nlohmann::json Run(int rounds);
-  // Checks alone: what is wrong, a line each.
+  // Only checks. Returns a line for each fault.
   std::vector<std::string> FindFaults();
   int wrong() const { return wrong_; }
 
@@ -72,7 +74,7 @@ class ShapeBench {
     Plan plan;
     size_t read;
     size_t written;
-    std::vector<Memory> codes;  // input of what decodes
+    std::vector<Memory> codes;  // inputs of decoding rows
     std::vector<std::unique_ptr<DeviceJob>> jobs;
     std::string checked;
     Timed* timed;
@@ -92,7 +94,7 @@ class ShapeBench {
   const Content& content_;
   const Place place_;
   Backend& cpu_;
-  const int buffers_;  // that launches rotate over
+  const int buffers_;  // number of buffers over which launches rotate
   int wrong_ = 0;
   std::vector<Memory> in_;
   std::vector<Memory> out_;

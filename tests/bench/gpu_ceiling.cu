@@ -6,15 +6,14 @@ namespace quantd {
 namespace {
 
 constexpr int kThreads = 256;
-// 16-byte accesses that a thread has in flight.
+// The number of 16-byte accesses that a thread has in flight.
 constexpr int kDepth = 4;
 constexpr int64_t kPiece = kThreads * kDepth;
-// A multiprocessor holds at least so many of these blocks at once.
+// The least number of these thread blocks that a multiprocessor holds at once.
 constexpr int kBlocks = 8;
 
-// Traffic cut into pieces. A piece has kPiece reads or writes, whichever there
-// are more of, and so many of the others that both end together. All numbers
-// count accesses.
+// Traffic cut into pieces. A piece has kPiece reads or writes, whichever are
+// more, and a proportional number of the others. All numbers count accesses.
 struct Pieces {
   const uint4* from;
   uint4* to;
@@ -50,8 +49,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   if (all == ~0u) *sink = all;
 }
 
-// The reads, or the writes, of a piece: the part `accesses` / `most` of kPiece,
-// rounded up to whole cache lines.
+// Returns the reads or writes of a piece: kPiece * `accesses` / `most`, rounded
+// up to whole cache lines.
 int Share(int64_t accesses, int64_t most) {
   constexpr int64_t kLine = 8;
   const int64_t lines = (accesses * kPiece + most * kLine - 1) / (most * kLine);

@@ -1,5 +1,5 @@
-// Kernels that do nothing but move bytes: what others are measured against.
-// And one that compares.
+// Kernels that only move bytes, as the ceiling for others, and a kernel that
+// compares bytes.
 #ifndef QUANTD_TESTS_BENCH_GPU_CEILING_H_
 #define QUANTD_TESTS_BENCH_GPU_CEILING_H_
 
@@ -10,8 +10,8 @@
 
 namespace quantd {
 
-// Device memory to read and to write, each a multiple of 16 bytes and 16-byte
-// aligned. Either may be empty.
+// The device memory to read and to write. Each is a multiple of 16 bytes and
+// 16-byte aligned; either may be empty.
 struct Traffic {
   const std::byte* from;
   size_t read;
@@ -19,14 +19,15 @@ struct Traffic {
   size_t written;
 };
 
-// Queues a kernel with that traffic, 16 bytes an access, reads and writes mixed
-// evenly over its run. `multiprocessors` > 0: as many blocks as they hold at
-// once, which loop; 0: a block for each piece. `*sink`, on the device, is
-// written only for data that does not occur, so that no read can be dropped.
+// Queues a kernel with this traffic, in accesses of 16 bytes, with reads and
+// writes mixed evenly. With `multiprocessors` > 0 it has as many blocks as they
+// hold at once, which loop; with 0 it has a block for each piece. `*sink`, in
+// device memory, is written only for data that does not occur, so that the
+// compiler keeps all reads.
 cudaError_t LaunchTraffic(const Traffic& traffic, uint32_t* sink,
                           int multiprocessors, cudaStream_t stream);
 
-// Queues a comparison; `*differs`, on the device, becomes 1 where they do.
+// Queues a comparison. `*differs`, in device memory, becomes 1 if bytes differ.
 cudaError_t LaunchCompare(const std::byte* a, const std::byte* b, size_t bytes,
                           uint32_t* differs, cudaStream_t stream);
 

@@ -1,14 +1,12 @@
-// What a caller on the machine of a GPU gets: jobs on the caller's own memory
-// of every kind, beside what the copy engines do with the same memory, in turns
-// in one run. Medians.
+// Measures jobs on the caller's own memory of every type, and copies of the
+// same memory by the copy engines, alternating in one run. Results are medians.
 //
 //   lent_bench [RESULTS.json COMMIT DATE]
 //
-// NVFP4 rows with RHT from bf16. The ceiling of page-locked memory is a bare
-// copy in of as many bytes, from and to memory of the same kind, with the copy
-// out beside it where the amax is given, after it where it is found; of device
-// memory, the kernels' own time. Exits
-// with 77 where there is no GPU.
+// Jobs quantize bf16 to rowwise NVFP4 with RHT. The ceiling for page-locked
+// memory is a copy to the device and a copy back of as many bytes. They overlap
+// if the amax is given, and follow each other if it is computed. The ceiling
+// for device memory is the kernels' time. Exits with 77 without a GPU.
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -59,7 +57,7 @@ enum class Kind { kJob, kPageable, kPageLocked, kRegistered, kDevice };
 constexpr const char* kNames[] = {"own", "pageable", "page-locked",
                                   "registered", "device"};
 
-// Memory of a kind, with the same values in all.
+// Memory of one type, with the same values in each.
 class Memory {
  public:
   Memory(Kind kind, size_t bytes) : kind_(kind), bytes_(bytes) {
@@ -68,7 +66,7 @@ class Memory {
     } else if (kind == Kind::kPageLocked) {
       Check(cudaMallocHost(&p_, bytes));
     } else if (kind == Kind::kRegistered) {
-      // Memory as a server maps what clients share with it.
+      // Maps memory as a server maps the memory that clients share.
       const int fd = memfd_create("lent_bench", MFD_CLOEXEC);
       if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
         std::perror("memfd");
@@ -232,7 +230,7 @@ void Measure(Backend& backend, size_t bytes, bool given, Json* rows) {
                                   : Median(own ? registered_us : bare_us);
     std::printf(
         "%-12s %9zu KiB amax %-6s %10.1f us %8.2f GB/s %10.1f us %s "
-        "%6.3f, %7.1f us over it\n",
+        "%6.3f, %7.1f us above it\n",
         kNames[k], bytes >> 10, given ? "given" : "found", us,
         static_cast<double>(bytes) / us / 1e3, ceiling,
         device ? "kernels" : "copies ", ceiling / us, us - ceiling);

@@ -1,4 +1,4 @@
-// The middle of what was measured, and its far end.
+// Quantiles of measurements.
 #ifndef QUANTD_TESTS_BENCH_QUANTILE_H_
 #define QUANTD_TESTS_BENCH_QUANTILE_H_
 
@@ -9,7 +9,7 @@
 
 namespace quantd {
 
-// The value whose rank is next to that part of the values; 0 without values.
+// Returns the value at rank q * size, or 0 without values.
 inline double Quantile(std::vector<double> values, double q) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());

@@ -1,9 +1,9 @@
-// Unary RPC of quantd beside a raw gRPC echo of the same bytes.
+// Compares unary RPCs of quantd with a raw gRPC echo of the same bytes.
 //
-// Three servers run in processes of their own: the echo, quantd with the
-// memcpy device (everything but the arithmetic) and quantd on a real device.
-// Rounds go through all of them in turn, so that a slow minute of the machine
-// is a slow minute of all; the ratios of medians are what counts.
+// Three servers run in separate processes: the echo, quantd with the memcpy
+// device (everything except the arithmetic), and quantd on a real device. Every
+// round runs all of them, so that a slow minute of the machine affects all. The
+// results are ratios of medians.
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
@@ -41,7 +41,7 @@ constexpr Size kSizes[] = {{"4 KiB", 4 << 10, 1500},
                            {"64 MiB", 64 << 20, 8}};
 constexpr int kColumns = 1024;
 
-// A request whose payload is one slice, as a client makes that does not copy.
+// Makes a request whose payload is one slice, like a client that does not copy.
 std::vector<grpc::Slice> MakeRequest(size_t bytes) {
   v1::QuantizeRequest head;
   head.mutable_tensor()->set_dtype(v1::DTYPE_BF16);
@@ -84,8 +84,8 @@ class Client {
     }
   }
 
-  // Makes `calls` calls, `in_flight` at a time, and appends the microseconds
-  // that each took. False: one failed.
+  // Makes `calls` calls, `in_flight` at a time, and appends the microseconds of
+  // each. Returns false if one failed.
   bool Run(const grpc::ByteBuffer& request, int calls, int in_flight,
            std::vector<double>* latency) {
     std::vector<std::unique_ptr<Exchange>> exchanges;
@@ -146,7 +146,7 @@ class Client {
 };
 
 struct Samples {
-  std::vector<double> gbps;     // request and reply bytes, one each round
+  std::vector<double> gbps;     // of request and reply bytes, one each round
   std::vector<double> faults;   // of the server, per call, one each round
   std::vector<double> cpu;      // of the server, us per call, one each round
   std::vector<double> latency;  // microseconds, of every call
@@ -220,7 +220,8 @@ void Report(const std::vector<Contender>& contenders, Json* json) {
 }
 
 int Run(int argc, char** argv) {
-  CLI::App app("Unary RPC of quantd beside a raw gRPC echo.", "rpc_bench");
+  CLI::App app("Compares unary RPCs of quantd with a raw gRPC echo.",
+               "rpc_bench");
   int rounds = 7;
   int in_flight = 1;
   std::string quantd = FindQuantd();
@@ -232,21 +233,22 @@ int Run(int argc, char** argv) {
   app.add_option("--rounds", rounds, "Interleaved rounds")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_option("--in-flight", in_flight, "Calls at a time")
+  app.add_option("--in-flight", in_flight, "Number of calls in flight")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app.add_option("--quantd", quantd, "The server binary");
   app.add_option("--device", device, "The real device to measure")
       ->capture_default_str();
-  app.add_option("--server-arg", extra, "More arguments for quantd");
-  app.add_option("--json", json_path, "File to write the result to");
-  app.add_option("--echo", echo_threads, "Be the echo server, with threads")
+  app.add_option("--server-arg", extra, "Additional arguments for quantd");
+  app.add_option("--json", json_path, "File for the result");
+  app.add_option("--echo", echo_threads,
+                 "Run as the echo server with this many threads")
       ->group("");
   app.add_option("--port-file", port_file)->group("");
   CLI11_PARSE(app, argc, argv);
   if (echo_threads > 0) return RunEcho(port_file, echo_threads);
   if (quantd.empty()) {
-    std::fprintf(stderr, "quantd not found: say --quantd PATH\n");
+    std::fprintf(stderr, "quantd not found: pass --quantd PATH\n");
     return 2;
   }
 
@@ -276,7 +278,7 @@ int Run(int argc, char** argv) {
 
   for (int round = -1; round < rounds; ++round) {  // the first warms up
     for (size_t s = 0; s < std::size(kSizes); ++s) {
-      // Each goes first as often as the others.
+      // Each contender goes first equally often.
       for (size_t i = 0; i < contenders.size(); ++i) {
         Contender& c = contenders[(i + std::max(round, 0)) % contenders.size()];
         if (!Measure(c, s, in_flight, round >= 0)) return 1;

@@ -24,7 +24,8 @@ std::string ReadFile(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-// The fields of /proc/PID/stat from the third on; the second may hold spaces.
+// Returns the fields of /proc/PID/stat from the third on, because the second
+// may contain spaces.
 std::vector<std::string> StatFields(pid_t pid) {
   const std::string text = ReadFile("/proc/" + std::to_string(pid) + "/stat");
   const size_t close = text.rfind(')');

@@ -1,4 +1,4 @@
-// A server process that a benchmark or test starts, reads about and stops.
+// Server processes that a benchmark or test starts, observes and stops.
 #ifndef QUANTD_TESTS_BENCH_RPC_PROCESS_H_
 #define QUANTD_TESTS_BENCH_RPC_PROCESS_H_
 
@@ -11,16 +11,16 @@
 
 namespace quantd::bench {
 
-// "VmHWM", "VmRSS", in bytes, of a process that is alive; else 0.
+// Returns "VmHWM" or "VmRSS" of a process in bytes, or 0 if it has ended.
 uint64_t StatusOf(pid_t pid, const std::string& key);
 
 class ServerProcess {
  public:
-  // Runs `command` with "--port-file FILE" appended and waits until it has
-  // written its address there, at most a minute. Its stderr goes to a
-  // file of its own. Check running().
+  // Runs `command` with "--port-file FILE" appended, and waits at most a minute
+  // until it has written its address. Its stderr goes to a file, see Log().
+  // Check running() afterwards.
   explicit ServerProcess(std::vector<std::string> command);
-  // Terminates it, and waits.
+  // Ends the process and waits for it.
   ~ServerProcess();
   ServerProcess(const ServerProcess&) = delete;
 
@@ -29,13 +29,13 @@ class ServerProcess {
   pid_t pid() const { return pid_; }
 
   uint64_t MinorFaults() const;
-  double CpuSeconds() const;  // user and system, of the threads alive
+  double CpuSeconds() const;  // user and system time of live threads
   uint64_t Status(const std::string& key) const { return StatusOf(pid_, key); }
   std::string Log() const;
 
   void Signal(int number) const;
-  // Waits for the end, at most that long. The exit code; negative: a signal,
-  // or still running (-1000).
+  // Waits at most `seconds` for the exit. Returns the exit code, the negative
+  // number of a signal, or -1000 if the process still runs.
   int WaitForExit(double seconds);
 
  private:
@@ -44,14 +44,14 @@ class ServerProcess {
   pid_t pid_ = -1;
 };
 
-// The quantd binary of this build or bundle, found from where this program
-// lies. Empty: not found.
+// Returns the quantd binary of this build or bundle, found relative to this
+// program, or "".
 std::string FindQuantd();
-// What `quantd arguments` says on both streams and its exit code, for runs
-// that end at once. Both as for a shell; `environment` like "A=1 B=2".
+// Runs `quantd arguments` through a shell until it exits. Returns its exit code
+// and its output on both streams. `environment` is like "A=1 B=2".
 std::pair<int, std::string> RunQuantd(const std::string& arguments,
                                       const std::string& environment = "");
-// This program.
+// Returns the path of this program.
 std::string SelfPath();
 
 }  // namespace quantd::bench

@@ -1,19 +1,19 @@
-// The C++ client as one side of a comparison: quantizes on request and says how
-// long it took. tests/bench/python/engines.py runs it beside the engines of the
-// Python package, which answer the same lines.
+// Runs the C++ client in comparisons: quantizes on request and prints the
+// times. tests/bench/python/engines.py runs it and the engines of the Python
+// package, which reply to the same lines.
 //
 //   sdk_bench TARGET [--memory-socket PATH] [--in-place] [--gpu-memory]
 //             [--given-amax] [--rht] [--band-bytes N] [--channels N]
 //             [--busy-poll-us N]
 //
-// With --memory-socket, which means --in-place, tensors and results lie in
-// memory that is shared with the server; with --in-place alone, for a target
-// like "local", results are written to the caller's memory; with --gpu-memory
-// both lie in that of GPU 0.
+// With --memory-socket, which implies --in-place, tensors and results are in
+// memory shared with the server. With --in-place alone, for a target like
+// "local", results are written to the caller's memory. With --gpu-memory both
+// are in the memory of GPU 0.
 //
-// A line of input, "BYTES THREADS CALLS", has that many threads make that many
-// calls each, with bf16 tensors of that many bytes; the answer is a line of
-// JSON. Ends with its input.
+// For each line of input, "BYTES THREADS CALLS", THREADS threads make CALLS
+// calls each with bf16 tensors of BYTES bytes, and the program prints a line of
+// JSON. It exits at the end of its input.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -51,7 +51,7 @@ struct Flags {
   int busy_poll_us = 0;
 };
 
-// Values between 1 and 4 of either sign.
+// Fills `values` with bf16 numbers of both signs between 1 and 4.
 void MakeInput(absl::Span<uint16_t> values, uint32_t seed) {
   for (uint16_t& value : values) {
     seed = seed * 1664525 + 1013904223;
@@ -92,7 +92,7 @@ class Worker {
     }
   }
 
-  // Appends the microseconds of each call; false when one failed.
+  // Appends the microseconds of each call. Returns false if one failed.
   bool Run() {
     for (int i = 0; i < calls_; ++i) {
       const auto start = Clock::now();
@@ -121,7 +121,8 @@ class Worker {
     }
     return on_gpu_.emplace_back(*std::move(made)).bytes();
   }
-  // Rotated on its way: nothing else writes elements to the GPU.
+  // Fills GPU memory with rotated input by an ApplyRht call, because the SDK
+  // has no plain copy.
   void MoveInput() {
     const auto there = AllocateOnGpu(input_.size());
     CallOptions into;
@@ -154,7 +155,7 @@ class Worker {
   absl::Span<const std::byte> input_;
 };
 
-// One line's work.
+// Performs one line of input.
 bool Answer(Client& client, const Flags& flags, size_t bytes, int threads,
             int calls) {
   std::vector<Worker> workers;
@@ -214,20 +215,21 @@ int Run(const Flags& flags) {
 
 int main(int argc, char** argv) {
   quantd::bench::Flags flags;
-  CLI::App app("The C++ client, as its input says");
-  app.add_option("target", flags.target, "As Client::Create takes it")
+  CLI::App app("Makes calls with the C++ client as its input says");
+  app.add_option("target", flags.target, "Target as in Client::Create")
       ->required();
   app.add_option("--memory-socket", flags.memory_socket,
-                 "Of the server, to share memory");
+                 "Memory socket of the server");
   app.add_flag("--in-place", flags.in_place,
-               "Results are written to the caller's memory");
+               "Write results to the caller's memory");
   app.add_flag("--gpu-memory", flags.gpu_memory,
-               "Tensors and results lie in the memory of GPU 0");
+               "Keep tensors and results in the memory of GPU 0");
   app.add_flag("--given-amax", flags.given_amax, "Not computed");
   app.add_option("--busy-poll-us", flags.busy_poll_us,
                  "ClientOptions::busy_poll");
-  app.add_flag("--rht", flags.rotated, "Rows are rotated");
-  app.add_option("--band-bytes", flags.band_bytes, "Calls are cut into bands");
+  app.add_flag("--rht", flags.rotated, "Rotate rows");
+  app.add_option("--band-bytes", flags.band_bytes,
+                 "Cut calls into bands of this size");
   app.add_option("--channels", flags.channels, "Connections");
   CLI11_PARSE(app, argc, argv);
   flags.in_place |= !flags.memory_socket.empty() || flags.gpu_memory;

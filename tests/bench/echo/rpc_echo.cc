@@ -19,7 +19,7 @@ namespace {
 
 using Service = v1::Quantd::WithRawMethod_Quantize<v1::Quantd::Service>;
 
-// One call after the other on one object; several objects are armed.
+// Serves one call after another; several of these objects wait for calls.
 class Echo {
  public:
   Echo(Service* service, grpc::ServerCompletionQueue* queue,
@@ -117,7 +117,7 @@ int RunEcho(const std::string& port_file, int threads) {
   std::rename((port_file + ".new").c_str(), port_file.c_str());
   int number = 0;
   sigwait(&stop, &number);
-  // The client has gone: nothing is in flight that could arm a call again.
+  // The client has disconnected, so no call in flight can start another one.
   server->Shutdown(std::chrono::system_clock::now());
   for (auto& queue : queues) queue->Shutdown();
   for (std::thread& poller : pollers) poller.join();

@@ -14,8 +14,8 @@ namespace {
 constexpr Usage kCopies[] = {Usage::kRowwise, Usage::kColumnwise, Usage::kBoth};
 constexpr int64_t kMatrixGroups = 8;
 
-// One thing that a request may ask for beside its format. `set` changes a row
-// whose copies are chosen.
+// An option that a request may have beside its format. `set` changes a row
+// whose usage is already chosen.
 struct Setting {
   std::string name;
   std::function<void(RowSpec&, QuantizeOptions&)> set;
@@ -35,7 +35,8 @@ void Rotate(QuantizeOptions& o, int dimension) {
   o.rht.dimension = dimension;
 }
 
-// What decides how codes come about: every combination of these is a cell.
+// Returns the settings that determine the arithmetic of codes. Every
+// combination of them is a cell.
 std::vector<Setting> ArithmeticOf(const FormatSpec& format) {
   std::vector<Setting> list = {{"", [](RowSpec&, QuantizeOptions&) {}}};
   const auto stochastic = [](RowSpec&, QuantizeOptions& o) {
@@ -63,7 +64,7 @@ std::vector<Setting> ArithmeticOf(const FormatSpec& format) {
     }
   }
   if (format.scaling == Scaling::kTensor) {
-    // The scale, which the others are given, comes of it.
+    // The scale, which the other cells get as input, is computed from the amax.
     list.push_back({"amax given", [](RowSpec&, QuantizeOptions& o) {
                       o.fp8.scale.clear();
                       if (HasRowwise(o.usage)) o.rowwise_amax = {5.0f};
@@ -91,8 +92,8 @@ std::vector<Setting> ArithmeticOf(const FormatSpec& format) {
   return list;
 }
 
-// The others. An option that is part of every cell stands here with its
-// opposite.
+// Returns the other settings. An option that every cell has appears here with
+// its opposite.
 std::optional<Setting> OtherOf(const FormatSpec& format,
                                const OptionSpec& option) {
   const std::string name(option.name);
@@ -152,7 +153,7 @@ std::optional<Setting> OtherOf(const FormatSpec& format,
     case kOptGivenScale:
     case kOptProfile:
     case kOptAlways:
-      break;  // ArithmeticOf's, and what every cell of a tensor's scale has
+      break;  // covered by ArithmeticOf, or part of every cell
   }
   return std::nullopt;
 }
@@ -175,7 +176,7 @@ class Matrix {
     for (const Setting& other : others) Add(format, Usage::kBoth, {&other});
     for (size_t i = 0; i < others.size(); ++i) {
       for (size_t j = i + 1; j < others.size(); ++j) {
-        // The types share the pairs.
+        // Input types share the pairs: each type measures some of them.
         const size_t turn = turn_++;
         if (kInputTypes[turn % std::size(kInputTypes)] != dtype_) continue;
         Add(format, kCopies[turn / 3 % 3], {&others[i], &others[j]});
@@ -212,11 +213,11 @@ class Matrix {
     return Quantize(format.format, usage);
   }
 
-  // A cell, where that is legal.
+  // Adds a cell if it is legal.
   void Add(const FormatSpec& format, Usage usage,
            const std::vector<const Setting*>& settings) {
     RowSpec row = {"", Given(format, usage)};
-    // An amax of each line is found.
+    // Amaxes of lines are always computed.
     QuantizeOptions o = std::get<QuantizeOptions>(row.options);
     if (format.scaling == Scaling::kChannel) FindAmax(row, o);
     std::string line(format.name);

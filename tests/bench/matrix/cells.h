@@ -1,5 +1,5 @@
-// The matrix: a cell for everything that the support table lets a request ask
-// for, so that no option is left out of what is measured.
+// The matrix has a cell for every option that the support table allows, so that
+// each is measured.
 #ifndef QUANTD_TESTS_BENCH_MATRIX_CELLS_H_
 #define QUANTD_TESTS_BENCH_MATRIX_CELLS_H_
 
@@ -11,7 +11,7 @@
 namespace quantd::bench {
 
 struct Cell {
-  RowSpec row;       // its name is that of line and usage
+  RowSpec row;       // its name joins line and usage
   std::string line;  // of the heat map: "nvfp4 rht 32 stochastic"
   Usage usage;
 };

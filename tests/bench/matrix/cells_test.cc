@@ -14,16 +14,15 @@
 namespace quantd::bench {
 namespace {
 
-// Options that a cell uses, groups among them.
+// Returns the options that a cell uses, including groups.
 uint32_t OptionsOf(const Cell& cell) {
   const auto* o = std::get_if<QuantizeOptions>(&cell.row.options);
   if (o == nullptr) return 0;
   return UsedOptions(*o) | (cell.row.groups > 0 ? uint32_t{kOptGrouped} : 0);
 }
 
-// A new option, format, profile or rotation is measured from the day that the
-// tables have it.
-TEST(MatrixTest, NothingOfTheSupportTableIsLeftOut) {
+// A new option, format, profile or rotation of the tables must have a cell.
+TEST(MatrixTest, CoversTheSupportTable) {
   std::set<std::pair<Format, uint32_t>> options;
   std::set<std::pair<Format, Usage>> copies;
   std::set<std::pair<Format, Usage>> decoded;
@@ -51,7 +50,7 @@ TEST(MatrixTest, NothingOfTheSupportTableIsLeftOut) {
   for (const FormatSpec& format : kFormats) {
     for (const OptionSpec& option : Options()) {
       if ((format.options & option.option) == 0) continue;
-      // A channel's amaxes are as many as lines: they are found.
+      // Channel formats have an amax for each line, which cells always compute.
       if (option.option == kOptGivenAmax &&
           format.scaling == Scaling::kChannel) {
         continue;
@@ -78,8 +77,8 @@ TEST(MatrixTest, NothingOfTheSupportTableIsLeftOut) {
   }
 }
 
-// Both shapes that are measured are legal, and no two cells have one name.
-TEST(MatrixTest, CellsArePlansWithNamesOfTheirOwn) {
+// Cells must be legal at both measured shapes, and have different names.
+TEST(MatrixTest, CellsAreLegalAndHaveUniqueNames) {
   size_t cells = 0;
   for (const DType dtype : kInputTypes) {
     std::set<std::string> names;
@@ -93,7 +92,7 @@ TEST(MatrixTest, CellsArePlansWithNamesOfTheirOwn) {
   EXPECT_GT(cells, 800u);
 }
 
-TEST(MatrixTest, TheMapSaysWhatIsLow) {
+TEST(MatrixTest, HeatMapSummarizesLowCells) {
   const HeatMap map({{"a", "x", 0.9}, {"a", "y", 0.25}, {"b", "x", 0.7, true}});
   EXPECT_EQ(map.least(), 0.25);
   EXPECT_EQ(map.median(), 0.7);

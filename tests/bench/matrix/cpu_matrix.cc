@@ -16,7 +16,7 @@
 namespace quantd::bench {
 namespace {
 
-// A shape of whole tiles for which bytes are compared.
+// The rows of the shape whose bytes are compared, in whole tiles.
 constexpr int64_t kCheckedRows = 1024;
 constexpr int64_t kCheckedCols = 512;
 
@@ -32,7 +32,7 @@ std::vector<std::byte> InputOf(DType dtype, size_t elements) {
   std::vector<std::byte> x(elements * size);
   for (size_t i = 0; i < elements; ++i) {
     const float f = normals[i % normals.size()];
-    // The upper half of an fp32 is a bf16.
+    // The upper half of an fp32 number is a bf16 number.
     uint32_t bits = std::bit_cast<uint32_t>(f) >> (32 - 8 * size);
     if (dtype == DType::kF16) bits = EncodeF16<Scalar>(f);
     std::memcpy(&x[i * size], &bits, size);
@@ -40,10 +40,10 @@ std::vector<std::byte> InputOf(DType dtype, size_t elements) {
   return x;
 }
 
-// A cell of so many rows and columns, with its input.
+// A cell with a shape and its input.
 struct Task {
   std::shared_ptr<const Plan> plan;
-  std::vector<std::byte> made = {};  // of a Dequantize, its input
+  std::vector<std::byte> made = {};  // the input of a Dequantize
 };
 
 Task TaskOf(const Cell& cell, DType dtype, int64_t rows, int64_t cols,
@@ -62,7 +62,7 @@ Task TaskOf(const Cell& cell, DType dtype, int64_t rows, int64_t cols,
   return task;
 }
 
-// Whether both make the same of it, to the last byte of every tensor.
+// Returns whether both backends compute the same bytes of every tensor.
 bool Agree(const Cell& cell, DType dtype, Backend& a, Backend& b) {
   const auto x = InputOf(dtype, kCheckedRows * kCheckedCols);
   const Task task = TaskOf(cell, dtype, kCheckedRows, kCheckedCols, b, x);

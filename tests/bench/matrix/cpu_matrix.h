@@ -13,22 +13,21 @@ namespace quantd::bench {
 struct CpuMatrix {
   int64_t rows;
   int64_t cols;
-  int runs;     // medians of so many
+  int runs;     // number of runs for each median
   int threads;  // as OpenBackend takes them
   std::string isa;
-  int every = 1;                        // one cell in so many
-  std::vector<std::string> globs = {};  // of cells' names; none: all
+  int every = 1;                        // measures every Nth cell
+  std::vector<std::string> globs = {};  // select cells by name; empty: all
 };
 
-// Every cell of every input type beside a memcpy of the input (of a Dequantize:
-// of what it decodes to) by as many threads, cells and copies by turns.
-// `wrong`: cells whose bytes are others than the baseline's at a shape of a
-// few tiles.
+// Measures every cell of every input type, alternating with a memcpy of the
+// input, or of the output of a Dequantize, by as many threads. `wrong` counts
+// cells whose bytes differ from the baseline's at a shape of a few tiles.
 MatrixResults MeasureOnCpu(const CpuMatrix& what, int* wrong);
 
-// Prints the cells and shapes that have less than `least` of the speed of 1024
-// x 1024, in bytes in and out for a second of CPU time, and returns their
-// number. Rows and columns of `what` are not used.
+// Prints the cells and shapes below `least` of the speed of 1024 x 1024, and
+// returns their number. Speed is bytes in and out per second of CPU time. Rows
+// and columns of `what` are not used.
 int FindSlowShapes(const CpuMatrix& what, double least);
 
 }  // namespace quantd::bench

@@ -15,11 +15,11 @@ namespace {
 struct Shape {
   int64_t rows;
   int64_t cols;
-  int64_t groups = 0;  // of 0 to twice the mean rows; 0: not grouped
+  int64_t groups = 0;  // groups of 0 to twice the mean rows; 0: not grouped
 };
 
-// A million elements each, the usual one first: tall, wide, prime, and many
-// groups.
+// Shapes of about a million elements. The first is the usual one; others are
+// tall, wide, prime, or have many groups.
 constexpr Shape kShapes[] = {
     {1024, 1024},
     {1 << 20, 1},
@@ -48,7 +48,7 @@ std::string Text(const Shape& shape) {
   return text;
 }
 
-// Groups by which others are larger: every size from 0 to twice the mean.
+// Returns group sizes from 0 to twice the mean.
 std::vector<int64_t> SplitsOf(const Shape& shape) {
   const int64_t mean = shape.rows / shape.groups;
   std::vector<int64_t> splits(shape.groups, mean);
@@ -85,13 +85,13 @@ absl::StatusOr<Plan> PlanOf(const Plan::Options& options, DType dtype,
   return MakeApplyRhtPlan(tensor, std::get<ApplyRhtOptions>(options));
 }
 
-// Bytes a second of CPU time, in and out; 0: no such plan.
+// Returns bytes in and out per second of CPU time, or 0 if the plan is illegal.
 double RateOf(const Cell& cell, DType dtype, const Shape& shape, int runs,
               Backend& backend, const std::vector<std::byte>& x) {
   const auto made = PlanOf(cell.row.options, dtype, shape);
   if (!made.ok()) return 0;
   const auto plan = std::make_shared<const Plan>(*made);
-  // What is decoded are any codes: speed does not depend on them.
+  // Arbitrary bytes are decoded, since the speed does not depend on them.
   std::vector<std::byte> input = x;
   input.resize(plan->input_bytes());
   double least = std::numeric_limits<double>::infinity();

@@ -17,7 +17,7 @@ void AddOnce(const std::string& name, std::vector<std::string>* names) {
   }
 }
 
-// From red at 0 over yellow to green at 1.
+// Returns a colour: red at 0, yellow between, green at 1.
 std::string ColourOf(double ratio) {
   const double x = std::clamp(ratio, 0.0, 1.0);
   const int red = static_cast<int>(std::lround(x < 0.5 ? 225 : 450 * (1 - x)));

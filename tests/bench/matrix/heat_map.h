@@ -1,5 +1,5 @@
-// What a matrix of measurements looks like: a map of text and of colours, the
-// least, the median, and who is below half of the ceiling.
+// Shows a matrix of measurements as a map in text and in colours, with the
+// least and the median ratio and the cells below half of the ceiling.
 #ifndef QUANTD_TESTS_BENCH_MATRIX_HEAT_MAP_H_
 #define QUANTD_TESTS_BENCH_MATRIX_HEAT_MAP_H_
 
@@ -12,17 +12,18 @@ struct HeatCell {
   std::string line;
   std::string column;
   double ratio;
-  bool wrong = false;  // its bytes
+  bool wrong = false;  // its bytes are wrong
 };
 
 class HeatMap {
  public:
-  // Lines and columns stand in the order of their first cells.
+  // Lines and columns appear in the order of their first cells.
   explicit HeatMap(std::vector<HeatCell> cells);
 
   double least() const;
   double median() const;
-  // Percent of the ceiling, then least, median and what is below half.
+  // Returns percent of the ceiling, then the least, the median and the cells
+  // below half.
   std::string Text() const;
   std::string Svg(const std::string& title) const;
 

@@ -10,9 +10,9 @@
 namespace quantd::bench {
 namespace {
 
-// The shape at which every byte is compared, and rows of a period where only
-// some are: four squares of 128, as many as a line of their scales is padded
-// to.
+// The rows of the shape at which every byte is compared, and the rows of a
+// period where only some are compared. A period is four square blocks of 128,
+// to which a line of their scales is padded.
 constexpr int64_t kWholeRows = 1024;
 constexpr int64_t kWholeCols = 2048;
 constexpr int64_t kPeriod = 512;

@@ -20,19 +20,19 @@ class MatrixBench {
     int64_t rows;
     int64_t cols;
     int rounds;
-    int every;                       // one cell in so many
-    std::vector<std::string> globs;  // of cells' names; none: all
+    int every;                       // measures every Nth cell
+    std::vector<std::string> globs;  // select cells by name; empty: all
   };
   MatrixBench(What what, size_t l2_bytes, Backend& cpu);
 
-  // Checks every cell of an input type, whole at 1024 x 2048, then measures it
-  // and checks first and last rows.
+  // Checks every cell of an input type at 1024 x 2048, then measures it and
+  // checks its first and last rows.
   void Measure(DType dtype, const Place& place);
 
   int wrong() const { return wrong_; }
   std::string Text() const { return results_.Text(); }
-  // Writes what there is so far as `path`.json, .txt and .svg; `made` says on
-  // what and when. Returns false where that fails.
+  // Writes the results so far as `path`.json, .txt and .svg. `made` describes
+  // machine and time. Returns false on failure.
   bool Write(const std::string& path, nlohmann::json made) const;
 
  private:

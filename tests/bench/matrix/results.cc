@@ -56,7 +56,7 @@ bool MatrixResults::Write(const std::string& path, const std::string& shape,
       "{}, {}, percent of the ceiling: {}, {}",
       made["device"].get<std::string>(), shape, made["date"].get<std::string>(),
       made["commit"].get<std::string>());
-  // (A line a cell: the whole is read by eyes, too.)
+  // Writes a line for each cell, since people read the file, too.
   std::string json = made.dump();
   json.back() = ',';
   json += "\n\"cells\": [";

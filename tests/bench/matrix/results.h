@@ -1,4 +1,4 @@
-// What a matrix of measurements has found so far, and its files.
+// The results of a matrix of measurements so far, and their files.
 #ifndef QUANTD_TESTS_BENCH_MATRIX_RESULTS_H_
 #define QUANTD_TESTS_BENCH_MATRIX_RESULTS_H_
 
@@ -11,20 +11,21 @@
 
 namespace quantd::bench {
 
-// Every `every`th cell of an input type among those whose name one of the globs
-// matches (all without globs).
+// Returns every `every`th cell of an input type whose name one of the globs
+// matches, or of all cells without globs.
 std::vector<Cell> SelectCells(DType dtype,
                               const std::vector<std::string>& globs, int every);
 
 class MatrixResults {
  public:
-  // `row`: what is told of the cell beside its map. `wrong`: its bytes are.
+  // Adds a cell. `row` holds further results of it; `wrong` means that its
+  // bytes are wrong.
   void Add(const Cell& cell, DType dtype, double ratio, bool wrong,
            nlohmann::json row);
 
   std::string Text() const { return HeatMap(cells_).Text(); }
-  // Writes `path`.json, .txt and .svg; `made` says on what and when, `shape` is
-  // that of the tensors. Returns false where that fails.
+  // Writes `path`.json, .txt and .svg. `made` describes machine and time,
+  // `shape` the tensors. Returns false on failure.
   bool Write(const std::string& path, const std::string& shape,
              nlohmann::json made) const;
 

@@ -1,6 +1,7 @@
-// Overload: calls arrive at several times the rate that a server can do, and a
-// refused caller comes back once at the time that it was told. Counted are the
-// calls done, how soon refusals came, and whether their times were right.
+// Measures a server under overload. Calls arrive at several times the rate that
+// it can serve, and a refused caller retries once, after the stated delay. The
+// results are the number of served calls, the latency of refusals, and whether
+// retries succeed.
 //
 //   overload_bench [--server FLAG...] [--times 5] [--seconds 4]
 //                  [--sizes 1,16,128] [--least-deadline-ms 10]
@@ -48,15 +49,15 @@ using std::chrono::milliseconds;
 
 constexpr int64_t kColumns = 1024;
 constexpr milliseconds kAmple{30'000};
-// A deadline is no shorter unless that is asked for: what the scheduler of a
-// shared machine does to a call is not what is measured.
+// The default of the shortest deadline, so that the scheduler of a shared
+// machine does not determine the results.
 constexpr double kLeastDeadlineMs = 10;
 
 double Milliseconds(Clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
 }
 
-// One tensor that every call sends.
+// The tensor that every call sends.
 class Calls {
  public:
   Calls(const std::string& target, size_t mebibytes)
@@ -92,7 +93,7 @@ struct Closed {
   std::vector<double> ms;
 };
 
-// Callers that call one after the other.
+// Runs callers that each make one call after another.
 Closed RunClosed(Calls& calls, int callers, double seconds) {
   Closed result;
   std::mutex mutex;
@@ -117,7 +118,7 @@ Closed RunClosed(Calls& calls, int callers, double seconds) {
   return result;
 }
 
-// An open loop, and the second try of refused callers.
+// An open loop, and one retry of refused calls.
 class Overload {
  public:
   Overload(Calls& calls, double rate, double seconds, milliseconds deadline)
@@ -133,7 +134,8 @@ class Overload {
     std::vector<std::thread> threads;
     for (int i = 0; i < callers; ++i) threads.emplace_back([this] { Work(); });
     for (std::thread& thread : threads) thread.join();
-    // What was answered until then: retries may come for long after it.
+    // Counts calls until the end of the loop, since retries may follow long
+    // after it.
     const double seconds = Milliseconds(end_ - start_) / 1e3;
     return {{"offered", offered_},
             {"accepted", accepted_ms_.size()},
@@ -167,8 +169,8 @@ class Overload {
                         std::chrono::duration<double>(seconds));
   }
 
-  // One caller at a time waits for the next call's time; were it all who have
-  // nothing to do, they would take the machine's time from those who have.
+  // One idle caller at a time waits for the next call's time. If all idle
+  // callers waited, they would take CPU time from the others.
   void Work() {
     std::unique_lock lock(mutex_);
     while (true) {
@@ -190,7 +192,7 @@ class Overload {
       free_.notify_one();
       lock.unlock();
       const Clock::time_point begin = Clock::now();
-      // No caller got round to it in time: it is no call of this load.
+      // A call that no caller could send in time does not count.
       const bool sent = begin <= next.at + deadline_;
       const absl::Status status =
           sent ? calls_.Call(deadline_) : absl::OkStatus();
@@ -205,7 +207,8 @@ class Overload {
   void Count(const Due& call, const absl::Status& status,
              Clock::time_point begin, Clock::time_point now) {
     call.retry ? ++retries_ : ++offered_;
-    // gRPC's clock ticks in milliseconds: an answer may come a little after.
+    // gRPC's clock has milliseconds, so a reply may arrive slightly after the
+    // deadline.
     if (status.ok() && now - begin > deadline_) {
       ++expired_;
     } else if (status.ok()) {
@@ -230,8 +233,9 @@ class Overload {
   const Clock::time_point start_;
   Clock::time_point end_;
   std::mutex mutex_;
-  std::condition_variable free_;     // nobody waits for the next call's time
-  std::condition_variable changed_;  // for who does
+  std::condition_variable
+      free_;  // signals that no caller waits for the next call's time
+  std::condition_variable changed_;  // signals the caller that waits for it
   bool awaited_ = false;
   bool over_ = false;
   std::priority_queue<Due> due_;
@@ -272,7 +276,7 @@ Json Measure(const std::vector<std::string>& flags, size_t mebibytes,
   const milliseconds deadline(
       static_cast<int64_t>(std::max({2 * p99, least_deadline_ms, 1.0})));
   const double rate = times * best.calls_per_second;
-  // The most that can be under way until their deadlines, and a few.
+  // The largest number of calls in flight until their deadlines, and some more.
   const int callers = std::clamp(
       static_cast<int>(rate * static_cast<double>(deadline.count()) / 1e3) + 8,
       16, 256);
@@ -285,7 +289,8 @@ Json Measure(const std::vector<std::string>& flags, size_t mebibytes,
               {"deadline_ms", deadline.count()},
               {"callers", callers}};
   row.update(overload.Run(callers));
-  // What the machine can do may be another by now, where others work on it.
+  // Measures the best rate again, since it may have changed on a shared
+  // machine.
   const double after =
       RunClosed(calls, best_callers, seconds / 2).calls_per_second;
   row["best_after_calls_per_second"] = after;
@@ -302,14 +307,14 @@ int Main(int argc, char** argv) {
   double seconds = 4;
   double least_deadline_ms = kLeastDeadlineMs;
   std::string output;
-  CLI::App app("Calls at several times the rate that a server can do.");
+  CLI::App app("Calls a server at several times the rate that it can serve.");
   app.add_option("--server", flags, "Flags of the server");
-  app.add_option("--times", times, "Of the best rate");
-  app.add_option("--seconds", seconds, "Of each phase");
+  app.add_option("--times", times, "Multiple of the best rate");
+  app.add_option("--seconds", seconds, "Length of each phase");
   app.add_option("--sizes", sizes, "MiB of a call")->delimiter(',');
   app.add_option("--least-deadline-ms", least_deadline_ms,
-                 "No deadline is shorter");
-  app.add_option("--output", output, "Where the rows go; none: to the screen");
+                 "The shortest deadline");
+  app.add_option("--output", output, "File for the rows; stdout by default");
   CLI11_PARSE(app, argc, argv);
   Json rows = Json::array();
   for (const size_t size : sizes) {

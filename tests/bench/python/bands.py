@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""One large call of the Python package in bands and in chunks, beside the C++
-client in bands.
+"""Compares one large call of the Python package in bands and in chunks with the
+C++ client in bands.
 
     bands.py --server quantd --sdk-bench sdk_bench
              [--mib 64] [--band-mib 4] [--channels 4] [--computed]
              [--rounds N] [--json FILE]
 
-Each contender is a process; rounds go through all in turn, and the ratios of a
-round are what counts. All quantize rows of bf16 to NVFP4 under a given amax, or
-with --computed under one that is found, so that bands meet in it; into the
-caller's memory. The package is the one that this Python has installed.
+Each contender is a process. Every round runs all of them, and the results are
+ratios within a round. All quantize rows of bf16 to NVFP4 with a given amax,
+into the caller's memory. With --computed the amax is computed, so that bands
+share it. The package is the one that is installed for this Python.
 """
 
 import json
@@ -31,7 +31,7 @@ def values(size):
 
 
 def api_call(settings, target, size):
-  """A call of the package that writes into the same buffers every time."""
+  """Returns a call of the package that writes into the same buffers every time."""
   import numpy as np
   import quantd
   engine, computed = settings.pop("engine"), settings.pop("computed")
@@ -48,7 +48,7 @@ def api_call(settings, target, size):
   def call():
     t = connection.quantize(x, "nvfp4", dtype="bf16", given_amax=amax, out=out)
     if (t.bands > 1) != bool(settings.get("band_bytes")):
-      raise RuntimeError("it did not go as it was told to")
+      raise RuntimeError("the call used another route")
 
   return call
 
@@ -120,7 +120,7 @@ def main():
   parser.add_argument("--mib", type=int, default=64)
   parser.add_argument("--band-mib", type=int, default=4)
   parser.add_argument("--channels", type=int, default=4)
-  parser.add_argument("--computed", action="store_true", help="no amax is given")
+  parser.add_argument("--computed", action="store_true", help="compute the amax")
   known = parser.parse_args()
   size = known.mib << 20
   with engines.serving([known.server]) as target:

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""The engines of the Python package beside the C++ client.
+"""Compares the engines of the Python package with the C++ client.
 
     engines.py --server quantd --sdk-bench sdk_bench [--rounds N] [--json FILE]
 
-One server, one process for each contender, and rounds that go through all of
-them in turn, so that a slow minute of the machine is a slow minute of all: what
-counts are ratios, of which each round gives one and the median is shown. The
-package is the one that this Python has installed.
+There is one server, and a process for each contender. Every round runs all of
+them, so that a slow minute of the machine affects all. The results are medians
+over rounds of ratios within a round. The package is the one that is installed
+for this Python.
 
-Contenders: the C++ client (`sdk_bench`), each engine through
-`Connection.quantize`, as users call it, and through the boundary below it, where
-messages are bytes already, which shows what is the engine's own. All quantize rows of bf16 to NVFP4.
+Contenders are the C++ client (`sdk_bench`), each engine through
+`Connection.quantize`, and each engine through its own interface, which takes
+serialized messages and shows the engine's own cost. All quantize rows of bf16
+to NVFP4.
 """
 
 import argparse
@@ -30,8 +31,8 @@ import time
 COLUMNS = 1024
 # Bytes of input, threads, calls of a thread in one round.
 SHAPES = [(64 << 20, 1, 6), (64 << 20, 4, 2), (8 << 10, 1, 1500)]
-# glibc's malloc as quantd.engines.native_engine.tune_allocator sets it, for an
-# engine that has no such call.
+# Settings of glibc's malloc like those of
+# quantd.engines.native_engine.tune_allocator, for the engine without that call.
 TUNED = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
          "MALLOC_TRIM_THRESHOLD_": str((1 << 31) - 1),
          "MALLOC_TOP_PAD_": str(64 << 20)}
@@ -41,7 +42,7 @@ TUNED = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
 
 
 def make_call(engine, through, target):
-  """A function of an array that quantizes it."""
+  """Returns a function that quantizes an array."""
   import quantd
   from quantd import quantd_pb2 as pb
   from quantd.engines import open_engine
@@ -84,7 +85,7 @@ def answer(call, size, threads, calls):
 
   running = [threading.Thread(target=work, args=(x,)) for x in inputs]
   if threads == 1:
-    # The main thread makes the calls, as in a program: it looks after signals.
+    # The main thread makes the calls, as in a program, and handles signals.
     start = time.perf_counter()
     begin = threading.Barrier(1)
     work(inputs[0])
@@ -111,7 +112,7 @@ def worker(engine, through, target):
 
 
 class Contender:
-  """A process that answers lines."""
+  """A process that replies to lines of input."""
 
   def __init__(self, name, command, **environment):
     self.name = name
@@ -150,7 +151,7 @@ def serving(command, listen=("--listen", "127.0.0.1:0")):
 
 
 def value(shape, measured):
-  """GB/s of input, or for small tensors the median of microseconds."""
+  """Returns GB/s of input, or for small tensors median microseconds."""
   size, threads, calls = shape
   if size < 1 << 20:
     return statistics.median(measured["microseconds"])
@@ -197,19 +198,19 @@ def show(rows):
 
 
 def parser_of(rounds, server_required=True):
-  """What every comparison is told."""
+  """Returns a parser with the common arguments of comparisons."""
   parser = argparse.ArgumentParser()
   parser.add_argument("--server", required=server_required)
   parser.add_argument("--rounds", type=int, default=rounds)
-  parser.add_argument("--device", default="", help="what this machine is")
+  parser.add_argument("--device", default="", help="description of this machine")
   parser.add_argument("--commit", default="")
-  parser.add_argument("--note", default="", help="what else the machine did")
+  parser.add_argument("--note", default="", help="other load of the machine")
   parser.add_argument("--json")
   return parser
 
 
 def run(contenders, measured):
-  """What `measured` gives of the contenders, whose processes end with it."""
+  """Runs `measured` on the contenders and then stops their processes."""
   try:
     return measured(contenders)
   finally:
@@ -218,7 +219,7 @@ def run(contenders, measured):
 
 
 def keep(known, benchmark, rows, **facts):
-  """Writes the rows where --json says, if it does."""
+  """Writes the rows to the file of --json, if given."""
   if not known.json:
     return
   today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""What a call on a GPU's memory costs a Python program: torch tensors in and out.
+"""Measures calls of a Python program on GPU memory, with torch tensors as inputs and outputs.
 
     gpu_calls.py --server quantd [--sizes BYTES,...] [--calls N] [--json FILE]
 
-A server on GPU 0, whose memory socket this process uses, quantizes rows of bf16
-with 1,024 columns to NVFP4, rotated, under a given amax. A call begins with a
-tensor on the GPU and is over when its parts are. The kernels' time is the mean
-of what the server's metrics say of the same calls; the rest is what the way
-costs. Calls as they come, with threads that sleep, and then the server's and
-the client's looking for work (--busy-poll-us). Where the package has a CUDA
-engine, the same calls in process (local:cuda:0), whose kernels are taken to
-last as long as the server's: there are no metrics in process.
+A server on GPU 0, which shares memory with this process, quantizes rows of bf16
+with 1,024 columns to NVFP4, rotated, with a given amax. A call begins with a
+tensor on the GPU and ends when its parts are on the GPU. The kernels' time is
+the mean in the server's metrics of the same calls; the rest is overhead of the
+transport. Threads sleep between calls in the first measurement, and poll
+(--busy-poll-us) in the second. If the package has a CUDA engine, the same calls
+also run in process (local:cuda:0). They have no metrics, so their kernels are
+assumed to take as long as the server's.
 
 The package is the one that this Python has, with its native engine; needs torch
 and a GPU.
@@ -36,14 +36,14 @@ STAGE = re.compile(
 
 
 def kernels(metrics):
-  """Seconds of kernels and calls so far."""
+  """Returns the seconds of kernels and the number of calls so far."""
   with urllib.request.urlopen(f"http://{metrics}/metrics") as page:
     found = dict(STAGE.findall(page.read().decode()))
   return float(found.get("sum", 0)), float(found.get("count", 0))
 
 
 def in_process():
-  """A connection to this process's own GPU, or None where the package has none."""
+  """Returns a local connection to the GPU, or None if the package has no CUDA engine."""
   try:
     return quantd.connect("local:cuda:0", engine="native")
   except (quantd.Error, ValueError) as e:
@@ -52,7 +52,7 @@ def in_process():
 
 
 def timed(connection, way, size, calls, metrics=None):
-  """Sorted microseconds of calls, and of kernels as the metrics tell them."""
+  """Returns the sorted microseconds of calls, and those of kernels from the metrics."""
   x = torch.randn(size // 2 // COLUMNS, COLUMNS, device="cuda",
                   dtype=torch.bfloat16)
 

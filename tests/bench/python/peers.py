@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""The engines of the Python package beside other libraries on the same cores.
+"""Compares the engines of the Python package with other libraries on the same cores.
 
     peers.py --server quantd [--environments build/ecosystem] [--rounds N]
              [--json FILE]
 
-Each contender makes NVFP4 of rows of one bf16 tensor in host memory: quantd by
-`Connection.quantize` over loopback, from the package that this Python has
-installed; llm-compressor, ModelOpt and torchao in their own process, with as
-many threads as there are cores, by what tests/ecosystem drives them with. Their
-environments are those that tests/ecosystem/run.sh makes. Rounds go through all
-in turn; the ratio of each round counts, and the median is shown.
+Each contender quantizes the same bf16 tensor in host memory to rowwise NVFP4.
+quantd runs by `Connection.quantize` over loopback, with the package installed
+for this Python. llm-compressor, ModelOpt and torchao each run in a process with
+a thread per core, through the code of tests/ecosystem, in the environments that
+tests/ecosystem/run.sh makes. Every round runs all contenders; the results are
+medians of the ratios within a round.
 """
 
 import json
@@ -31,7 +31,7 @@ LIBRARIES = ["compressed-tensors", "modelopt", "torchao"]
 def library_worker(name):
   import importlib
 
-  # Libraries say things on standard output.
+  # Libraries print to standard output, so replies use another descriptor.
   answers = os.fdopen(os.dup(1), "w")
   os.dup2(2, 1)
   import torch
@@ -68,7 +68,7 @@ def contenders_of(target, environments):
 
 
 def measure(contenders, rounds):
-  """GB/s of input: for each contender one a round."""
+  """Returns GB/s of input of each contender in each round."""
   found = {contender.name: [] for contender in contenders}
   for turn in range(-1, rounds):  # the first one warms up
     for contender in contenders:
@@ -80,7 +80,7 @@ def measure(contenders, rounds):
 
 
 def rows_of(found):
-  """How many times as fast as each library the engines are."""
+  """Returns the speed of the engines relative to each library."""
   for name, own in found.items():
     row = {"contender": name, "gb_per_s": statistics.median(own), "rounds": own}
     if not name.startswith("quantd"):

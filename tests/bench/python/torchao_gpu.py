@@ -1,11 +1,11 @@
-"""torchao's NVFP4 on a GPU, compiled, beside which calls on a GPU's memory are
-measured (sdk_bench --gpu-memory): rows of bf16, 1,024 columns, in blocks of 16
-under a given amax, rotated by a Hadamard matrix of 16 first or not.
+"""Measures torchao's compiled NVFP4 on a GPU, for comparison with sdk_bench
+--gpu-memory. It quantizes rows of 1,024 bf16 in blocks of 16 with a given amax,
+with and without a rotation by a Hadamard matrix of 16.
 
     python3 torchao_gpu.py BYTES...
 
-A line of JSON for each size: medians of 21 calls, of which each is waited for.
-Needs torch and torchao, and a GPU.
+Prints a line of JSON for each size, with medians of 21 synchronous calls. Needs
+torch, torchao and a GPU.
 """
 
 import json

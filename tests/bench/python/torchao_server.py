@@ -1,22 +1,21 @@
 #!/usr/bin/env python3
-"""What a service of a few lines does: a plain Python gRPC server around torchao,
-and quantd beside it on the same machine.
+"""Compares quantd with a plain Python gRPC server around torchao on the same
+machine.
 
     torchao_server.py [--mib 64] [--clients 1] [--rounds 5] [--torch-device cuda]
                       [--compile] [--server quantd --sdk-bench sdk_bench
                       [--quantd-flag=FLAG...] [--channels 8]] [--json FILE]
 
-The server takes rows of bf16 as raw bytes, makes torchao's NVFP4 of them (amax,
-then codes and scales in blocks of 16) on the device named, by default a GPU
-where torch has one, and sends codes, scales and the global scale back. It has
-no protobuf, no options, no errors and no bound on memory, all of which would
-cost it time. A client of the same kind, in a process of its own, sends one
-tensor after the other.
+The Python server takes rows of bf16 as raw bytes, quantizes them to NVFP4 with
+torchao (amax, then codes and scales in blocks of 16) on the given device, by
+default a GPU if torch has one, and returns codes, scales and the global scale.
+It has no protobuf, options, errors or memory bound, all of which would take
+time. Its client is a separate process that sends one tensor after another.
 
-With --server and --sdk-bench a quantd is started beside it, with the flags of
+With --server and --sdk-bench it also starts quantd, with the flags of
 --quantd-flag (--quantd-flag=--device --quantd-flag=cuda:0), and the C++ client
-quantizes tensors of the same size, as one call and in bands. Rounds go through
-all contenders in turn; the ratio of each round counts, and the median is shown.
+quantizes tensors of the same size, as one call and in bands. Every round runs
+all contenders; the results are medians of the ratios within a round.
 
 Needs torch, torchao, grpcio and numpy.
 """
@@ -38,7 +37,7 @@ import engines
 
 COLUMNS = 1024
 METHOD = "/torchao.Quantizer/Quantize"
-# Rows and columns, before the elements.
+# Rows and columns precede the elements.
 HEAD = struct.Struct("<qq")
 UNBOUNDED = [("grpc.max_receive_message_length", -1),
              ("grpc.max_send_message_length", -1)]
@@ -49,7 +48,7 @@ BAND = 4 << 20
 
 
 def quantizer(device, compiled):
-  """A function from a tensor on the device to codes, scales, global scale."""
+  """Returns a function from a tensor on the device to codes, scales and global scale."""
   import torch
   from torchao.prototype.mx_formats.nvfp4_tensor import (
       NVFP4Tensor, per_tensor_amax_to_scale)
@@ -65,7 +64,7 @@ def quantizer(device, compiled):
 def answer(quantize, device, request):
   import torch
   rows, columns = HEAD.unpack_from(request)
-  # torch warns because the buffer is read only; nothing writes to it.
+  # torch warns because the buffer is read-only, but no code writes to it.
   values = torch.frombuffer(request, dtype=torch.bfloat16, offset=HEAD.size)
   parts = quantize(values.view(rows, columns).to(device))
   return b"".join(
@@ -103,13 +102,13 @@ def serve(device, compiled, port_file):
 
 @contextlib.contextmanager
 def serving(device, compiled):
-  """Its address; it ends with the context."""
+  """Runs the torchao server within a context, which gets its address."""
   with tempfile.TemporaryDirectory() as folder:
     port = pathlib.Path(folder) / "port"
     process = subprocess.Popen(
         [sys.executable, __file__, "--serve", device, str(int(compiled)), port])
     try:
-      # Importing torch takes its time.
+      # Importing torch takes long.
       deadline = time.monotonic() + 300
       while not port.exists():
         if process.poll() is not None or time.monotonic() > deadline:
@@ -125,7 +124,7 @@ def serving(device, compiled):
 
 
 def client(target):
-  """Answers the lines that `engines.Contender` writes."""
+  """Replies to the lines that `engines.Contender` writes."""
   import grpc
   import numpy as np
   channel = grpc.insecure_channel(target, UNBOUNDED)
@@ -155,7 +154,7 @@ def client(target):
 
 
 def measure(contenders, rounds, size, clients):
-  """MB/s of input: for each contender one a round."""
+  """Returns MB/s of input of each contender in each round."""
   found = {contender.name: [] for contender in contenders}
   for turn in range(-1, rounds):  # the first one warms up
     for contender in contenders:

@@ -1,7 +1,7 @@
-// One tensor that is larger than any message and than the server's budget, in
-// bands: with the amax found on the way it has the bytes of the two-call form
-// everywhere, and those of the oracle in samples. With several devices each has
-// a server, and the call goes to all.
+// Quantizes one tensor in bands that is larger than any message and than the
+// server's budget. With a computed amax it has the bytes of separate calls for
+// amax and codes, and those of the oracle in samples. With several devices
+// there is a server for each, and the call uses all of them.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
@@ -30,8 +30,8 @@ constexpr int64_t kColumns = 1024;
 constexpr int64_t kSampleRows = 128;
 constexpr uint64_t kRowBytes = kColumns * 2;
 
-// No two stretches are alike, and one value in the last quarter is far larger
-// than all others: without it the amax is another.
+// Fills the input without repetition. One value in the last quarter is far
+// larger than all others, so that it determines the amax.
 void Fill(absl::Span<std::byte> input, int64_t* row) {
   auto* const values = reinterpret_cast<uint16_t*>(input.data());
   const size_t count = input.size() / 2;
@@ -44,8 +44,8 @@ void Fill(absl::Span<std::byte> input, int64_t* row) {
   values[*row * kColumns + 77] = 0x461c;  // 9984
 }
 
-// The sample's rows by the oracle under this amax. What differs; empty:
-// nothing.
+// Compares a sample of rows with the oracle under the result's amax. Returns
+// what differs, or "".
 std::string HeldAgainstOracle(Bytes input, const Result& result, int64_t row) {
   oracle::Bytes rows(kSampleRows * kRowBytes);
   std::memcpy(rows.data(), input.data() + row * kRowBytes, rows.size());
@@ -54,7 +54,7 @@ std::string HeldAgainstOracle(Bytes input, const Result& result, int64_t row) {
   spec.rows = kSampleRows;
   spec.cols = kColumns;
   spec.rotate_rows = true;
-  spec.mask = oracle::Repeat(0xd7e8);  // WIRE.md: where none is given
+  spec.mask = oracle::Repeat(0xd7e8);  // the default mask of WIRE.md
   spec.row_amax = {*result.amax(TensorKind::kRowwiseAmax)};
   const oracle::Quantized made = oracle::Quantize(spec, rows);
   const auto differs = [&](TensorKind kind, const oracle::Bytes& expected) {
@@ -68,7 +68,8 @@ std::string HeldAgainstOracle(Bytes input, const Result& result, int64_t row) {
 }
 
 int Run(int argc, char** argv) {
-  CLI::App app("One tensor larger than a server's budget.", "large_bench");
+  CLI::App app("Quantizes a tensor larger than a server's budget.",
+               "large_bench");
   size_t mib = 96;
   std::string budget = "64MiB";
   std::string json_path;
@@ -76,19 +77,20 @@ int Run(int argc, char** argv) {
   std::string date;
   int samples = 64;
   std::vector<std::string> devices = {"cpu:0"};
-  app.add_option("--mib", mib, "Of the tensor")
+  app.add_option("--mib", mib, "Size of the tensor")
       ->check(CLI::Range(8, 65536))
       ->capture_default_str();
   app.add_option("--budget", budget, "The server's --memory-budget")
       ->capture_default_str();
-  app.add_option("--samples", samples, "Of 128 rows, by the oracle")
+  app.add_option("--samples", samples,
+                 "Number of samples of 128 rows that the oracle checks")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  app.add_option("--device", devices, "Of a server; several: of one each")
+  app.add_option("--device", devices, "Devices, with a server for each")
       ->capture_default_str();
-  app.add_option("--commit", commit, "For the file");
-  app.add_option("--date", date, "For the file");
-  app.add_option("--json", json_path, "File to write the result to");
+  app.add_option("--commit", commit, "Recorded in the file");
+  app.add_option("--date", date, "Recorded in the file");
+  app.add_option("--json", json_path, "File for the result");
   CLI11_PARSE(app, argc, argv);
 
   std::deque<ServerProcess> servers;
@@ -109,7 +111,7 @@ int Run(int argc, char** argv) {
   how.channels = 4;
   how.deadline = std::chrono::minutes(20);
   const auto client = Client::Create(addresses, how);
-  // The two calls are cut otherwise.
+  // The two separate calls are cut into other bands.
   how.band_bytes = size_t{3} << 20;
   how.channels = 2;
   const auto other = Client::Create(addresses, how);
@@ -161,7 +163,7 @@ int Run(int argc, char** argv) {
     compared += b.size();
     if (a.size() != b.size() ||
         std::memcmp(a.data(), b.data(), b.size()) != 0) {
-      wrong += std::string(Name(part.kind)) + " of the two calls; ";
+      wrong += std::string(Name(part.kind)) + " differs from the two calls; ";
     }
   }
   std::mt19937_64 random(6);
@@ -174,7 +176,8 @@ int Run(int argc, char** argv) {
   for (const int64_t row : sampled) {
     const std::string what = HeldAgainstOracle(input, *one, row);
     if (!what.empty()) {
-      wrong += what + " of the oracle at row " + std::to_string(row) + "; ";
+      wrong += what + " differs from the oracle at row " + std::to_string(row) +
+               "; ";
     }
   }
   const uint64_t elements = sampled.size() * kSampleRows * kColumns;

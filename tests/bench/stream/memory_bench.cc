@@ -1,9 +1,9 @@
-// The memory of a server while many large calls in chunks are under way: never
-// more than the bound that it printed at its start, and 5 %.
+// Measures a server's memory under many large calls in chunks. It must not
+// exceed the bound printed at the start by more than 5 %.
 //
-// All callers send the same memory and ask for NVFP4; what they get is held
-// against the first answer. The server's budget is a few of their calls', so
-// most of them wait for room all the time.
+// All callers send the same memory and request NVFP4, and every reply is
+// compared with the first one. The server's budget holds only a few
+// calls, so most of them wait for memory all the time.
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <chrono>
@@ -41,12 +41,12 @@ uint64_t BoundOf(const std::string& log) {
 struct Finding {
   int good = 0;
   int wrong = 0;
-  absl::Status error;  // the first
+  absl::Status error;  // the first error
   uint64_t attempts = 0;
   double seconds = 0;
 };
 
-// One call of each, all at once.
+// Makes one call per caller, all at once.
 Finding CallAll(const std::string& address, int streams,
                 absl::Span<const std::byte> input) {
   const TensorDesc tensor = {
@@ -90,7 +90,7 @@ Finding CallAll(const std::string& address, int streams,
 }
 
 int Run(int argc, char** argv) {
-  CLI::App app("A server's memory under many calls in chunks.",
+  CLI::App app("Measures a server's memory under many calls in chunks.",
                "stream_memory_bench");
   int streams = 16;
   size_t mib = 32;
@@ -99,18 +99,18 @@ int Run(int argc, char** argv) {
   std::string json_path;
   std::string commit;
   std::string date;
-  app.add_option("--streams", streams, "Callers at once")
+  app.add_option("--streams", streams, "Number of concurrent callers")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  app.add_option("--mib", mib, "Of input, each")
+  app.add_option("--mib", mib, "Input of each call")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
   app.add_option("--budget", budget, "The server's --memory-budget")
       ->capture_default_str();
   app.add_option("--device", device)->capture_default_str();
-  app.add_option("--commit", commit, "For the file");
-  app.add_option("--date", date, "For the file");
-  app.add_option("--json", json_path, "File to write the result to");
+  app.add_option("--commit", commit, "Recorded in the file");
+  app.add_option("--date", date, "Recorded in the file");
+  app.add_option("--json", json_path, "File for the result");
   CLI11_PARSE(app, argc, argv);
 
   std::vector<std::byte> input(mib << 20);
@@ -123,7 +123,7 @@ int Run(int argc, char** argv) {
                               "--log-format", "json"});
   const uint64_t bound = server.running() ? BoundOf(server.Log()) : 0;
   if (bound == 0) {
-    std::fprintf(stderr, "the server did not start, or says no bound\n%s\n",
+    std::fprintf(stderr, "the server did not start, or printed no bound\n%s\n",
                  server.Log().c_str());
     return 1;
   }

@@ -1,11 +1,11 @@
-// One call of many megabytes: in chunks, by one message, in bands over several
-// connections, and raw gRPC echoes of the same bytes, in turn: by one message,
-// and in pieces of the bands' size over as many connections.
+// Measures one large call in chunks, by one message, and in bands over several
+// connections. Raw gRPC echoes of the same bytes, by one message and in pieces
+// of the bands' size over as many connections, are the ceiling.
 //
-// The client of all ways is the SDK, with the amax given, unless --computed,
-// and results in the caller's memory. Rounds go through all contenders, so that
-// a slow minute of the machine is a slow minute of all; the ratios of medians,
-// to that of the best echo, are what counts.
+// Calls use the SDK with a given amax, or with --computed a computed one, and
+// results in the caller's memory. Every round runs all contenders, so that a
+// slow minute of the machine affects all. The results are medians relative to
+// the best echo.
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
@@ -36,7 +36,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kColumns = 1024;
 
-// The input of all, and where results go.
+// The common input, and memory for results.
 class Memory {
  public:
   explicit Memory(size_t bytes)
@@ -54,7 +54,7 @@ class Memory {
   std::vector<std::byte> output_;
 };
 
-// One unary call of raw bytes. False: it failed.
+// Makes one unary call of raw bytes. Returns false on failure.
 bool CallEcho(grpc::GenericStub& stub, absl::Span<const std::byte> input,
               std::byte* to) {
   grpc::ClientContext context;
@@ -71,7 +71,7 @@ bool CallEcho(grpc::GenericStub& stub, absl::Span<const std::byte> input,
   void* tag = nullptr;
   bool ok = false;
   queue.Next(&tag, &ok);
-  // To the caller's memory, as the SDK does it.
+  // Copies the reply to the caller's memory, like the SDK.
   std::vector<grpc::Slice> slices;
   if (!status.ok() || !reply.Dump(&slices).ok()) return false;
   for (const grpc::Slice& piece : slices) {
@@ -81,7 +81,7 @@ bool CallEcho(grpc::GenericStub& stub, absl::Span<const std::byte> input,
   return true;
 }
 
-// All of it in pieces, from a thread for each connection.
+// Sends the input in pieces, from a thread for each connection.
 bool CallEchoes(absl::Span<const std::unique_ptr<grpc::GenericStub>> stubs,
                 size_t piece, Memory& memory) {
   const auto input = memory.input();
@@ -100,10 +100,10 @@ bool CallEchoes(absl::Span<const std::unique_ptr<grpc::GenericStub>> stubs,
   return good;
 }
 
-// What is asked.
+// The requested results.
 struct Ask {
-  bool computed = false;  // the amax
-  bool both = false;      // copies
+  bool computed = false;  // computes the amax
+  bool both = false;      // requests rowwise and columnwise data
 };
 
 bool CallQuantd(Client& client, Memory& memory, const Ask& ask, bool streamed,
@@ -127,10 +127,10 @@ bool CallQuantd(Client& client, Memory& memory, const Ask& ask, bool streamed,
     std::fprintf(stderr, "%s\n", result.status().ToString().c_str());
     return false;
   }
-  // (Bands whose amax is found meet in streams.)
+  // Bands with a computed amax use streams.
   if ((!banded && result->streamed() != streamed) ||
       (result->bands() > 1) != banded) {
-    std::fprintf(stderr, "the call went another way: %s, %zu bands\n",
+    std::fprintf(stderr, "the call used another route: %s, %zu bands\n",
                  result->streamed() ? "streamed" : "one message",
                  static_cast<size_t>(result->bands()));
     return false;
@@ -149,8 +149,9 @@ std::string Over(size_t mib, int channels) {
 }
 
 int Run(int argc, char** argv) {
-  CLI::App app("One large call: chunks, one message, a raw echo.",
-               "stream_bench");
+  CLI::App app(
+      "Measures one large call in chunks, by one message and in bands.",
+      "stream_bench");
   int rounds = 5;
   std::vector<size_t> sizes = {64, 512};
   std::vector<int> connections = {1, 2, 4};
@@ -164,14 +165,14 @@ int Run(int argc, char** argv) {
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
   app.add_option("--mib", sizes, "Sizes of the input")->capture_default_str();
-  app.add_option("--connections", connections, "Of calls in bands")
+  app.add_option("--connections", connections, "Connections of calls in bands")
       ->capture_default_str();
   app.add_option("--band-mib", bands, "Sizes of bands")->capture_default_str();
   app.add_option("--device", devices)->capture_default_str();
-  app.add_flag("--computed", ask.computed, "The amax is not given");
-  app.add_flag("--both", ask.both, "A columnwise copy, too");
-  app.add_option("--json", json_path, "File to write the result to");
-  app.add_flag("--echo", echo_role, "Be the echo server")->group("");
+  app.add_flag("--computed", ask.computed, "Compute the amax");
+  app.add_flag("--both", ask.both, "Also request columnwise data");
+  app.add_option("--json", json_path, "File for the result");
+  app.add_flag("--echo", echo_role, "Run as the echo server")->group("");
   app.add_option("--port-file", port_file)->group("");
   CLI11_PARSE(app, argc, argv);
   if (echo_role) {
@@ -263,7 +264,7 @@ int Run(int argc, char** argv) {
     for (Contender& c : contenders) c.gbps.clear();
     for (int round = -1; round < rounds; ++round) {  // the first warms up
       for (size_t i = 0; i < contenders.size(); ++i) {
-        // Each goes first as often as the others.
+        // Each contender goes first equally often.
         Contender& c = contenders[(i + std::max(round, 0)) % contenders.size()];
         const auto start = Clock::now();
         for (int k = 0; k < calls; ++k) {

@@ -1,12 +1,12 @@
-"""Holds the directories that `quantctl convert` writes against the library
-whose dialect they are in.
+"""Compares the directories that `quantctl convert` writes with those of the
+dialect's library.
 
 python checkpoints.py DIALECT MODELS RESULTS.json
 
-MODELS is the directory that models.py makes.
+MODELS is the directory that models.py writes.
 
-Ends with 1 if a check fails. A dialect's module in dialects/ yields a row for
-each check: what was compared, and whether it holds.
+Exits with 1 if a check fails. A dialect's module in dialects/ yields a row for
+each check: what was compared, and whether it passed.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import quantd
 
 
 def convert(source, folder, dialect, format, *more):
-    """The directory that quantctl makes of another."""
+    """Converts `source` with quantctl and returns the new directory."""
     target = folder / f"{source.name}-{dialect}-{format}"
     quantd.local("convert", source, target, "--dialect", dialect, "--format",
                  format, *more)
@@ -29,7 +29,7 @@ def convert(source, folder, dialect, format, *more):
 
 
 def back(source, folder):
-    """The same as plain bf16."""
+    """Decodes `source` to plain bf16 and returns the new directory."""
     target = folder / f"{source.name}-bf16"
     quantd.local("convert", source, target, "--dialect", "none", "--format",
                  "bf16")
@@ -37,8 +37,8 @@ def back(source, folder):
 
 
 def lint(model, format, theirs, stated):
-    """What is found in a directory that the library wrote itself. `stated` tells
-    of a rule and a place whether it is a fault that the library has."""
+    """Lints a directory that the library wrote. `stated` returns whether a rule
+    and a place are a known fault of the library."""
     found = quantd.lint(theirs)
     lines = [f"{rule}: {where}" for rule, where in found
              if not stated(rule, where)]
@@ -79,8 +79,8 @@ def main():
 
 
 if __name__ == "__main__":
-    # Registers this as the module that the dialects import, so that there is no
-    # second one.
+    # Registers this program as the module that the dialects import, so that it
+    # is not loaded twice.
     import checkpoints
 
     sys.exit(checkpoints.main())

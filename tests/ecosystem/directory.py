@@ -1,4 +1,4 @@
-"""What a model's directory holds, and how two of them differ."""
+"""Reads a model's directory, and compares two of them."""
 
 import json
 import pathlib
@@ -29,14 +29,14 @@ def _flat(value, path=""):
         for key in value:
             yield from _flat(value[key], f"{path}/{key}")
     elif isinstance(value, list):
-        # Names of modules have no order.
+        # Lists of module names have no order.
         yield path, sorted(map(json.dumps, value))
     else:
         yield path, value
 
 
 def differing_json(mine, theirs):
-    """Lines that say where two documents differ."""
+    """Returns a line for each difference of two documents."""
     mine, theirs = dict(_flat(mine)), dict(_flat(theirs))
     nothing = "nothing"
     return [f"{key}: {mine.get(key, nothing)} here, "
@@ -46,7 +46,7 @@ def differing_json(mine, theirs):
 
 
 def one_list(mine, theirs):
-    """Theirs, names of modules, as mine, globs, where these say the same."""
+    """Returns `mine`, globs, in place of `theirs`, names of modules, if both mean the same."""
     found = {glob: [m for m in theirs if fnmatch(m.rstrip("*"), glob)]
              for glob in mine}
     same = all(found.values()) and {*theirs} == set().union(*found.values())
@@ -54,8 +54,8 @@ def one_list(mine, theirs):
 
 
 def differing_tensors(mine, theirs):
-    """Lines about names, types and shapes; bytes that differ, and how many were
-    compared, by name."""
+    """Returns lines about names, types and shapes, the number of bytes that
+    differ by name, and the number of compared bytes."""
     lines = [f"{name}: only here" for name in mine.keys() - theirs.keys()]
     lines += [f"{name}: only by the library"
               for name in theirs.keys() - mine.keys()]
@@ -74,8 +74,8 @@ def differing_tensors(mine, theirs):
 
 
 def not_nearest(mine, truth):
-    """Values of bf16 that are further from those of fp32 than their
-    neighbours are, by more than fp32 itself rounds."""
+    """Counts bf16 values whose neighbour is nearer to the fp32 value, by more
+    than the rounding of fp32."""
     truth = truth.double()
     far = (mine.double() - truth).abs()
     top = torch.tensor(torch.inf, dtype=mine.dtype)
@@ -87,7 +87,7 @@ def not_nearest(mine, truth):
 
 
 def differing_values(mine, theirs):
-    """Values of two tensors that are not the same to the bit."""
+    """Counts values of two tensors whose bits differ."""
     if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
         raise ValueError(f"{mine.dtype} {list(mine.shape)} against "
                          f"{theirs.dtype} {list(theirs.shape)}")

@@ -1,6 +1,6 @@
-"""What quantd fuses and a library does not: q, k and v, or gate and up, share
-one scale in its files, as engines that join them want it. The bytes are the
-library's for the joined weight all the same."""
+"""Checks groups that quantd fuses and a library does not: q, k and v, or gate
+and up, share one scale in quantd's files, as engines that join them require.
+The bytes still equal the library's for the joined weight."""
 
 import re
 
@@ -12,7 +12,7 @@ GROUPS = ["q_proj|k_proj|v_proj", "gate_proj|up_proj", "query|key|value"]
 
 
 def group_of(module):
-    """What is the same for the members of a group; None: it is in none."""
+    """Returns a key that the members of a group share, or None outside groups."""
     for names in GROUPS:
         found = re.fullmatch(rf"(.*\.)({names})", module)
         if found:
@@ -31,8 +31,8 @@ def _members(source):
 
 
 def differing(source, mine, pack, only=lambda module: True):
-    """Bytes of the groups in `mine` that are not what the library, by `pack`,
-    makes of their joined weights; and how many were compared."""
+    """Returns the number of bytes of groups in `mine` that differ from the
+    library's for their joined weights, by `pack`, and the number compared."""
     tensors = directory.tensors(mine)
     groups = {key: members for key, members in _members(source).items()
               if only(members[0][0])}
@@ -47,7 +47,7 @@ def differing(source, mine, pack, only=lambda module: True):
             codes = tensors.get(f"{module}.weight_packed",
                                 tensors.get(f"{module}.weight"))
             scales = tensors[f"{module}.weight_scale"]
-            # Swizzled ones come in tiles of 128 rows, as do these groups.
+            # Swizzled scales are in tiles of 128 rows, and so are these groups.
             pairs = [(codes, packed.codes[rows]),
                      (scales, packed.scales[rows] if scales.dim() == 2
                       else packed.scales)]

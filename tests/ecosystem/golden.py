@@ -1,5 +1,5 @@
-"""Adds a library's vectors to tests/golden/libraries.json, by which devices and
-the oracle are tested where the library is not there.
+"""Adds a library's test vectors to tests/golden/libraries.json, with which
+devices and the oracle are tested without the library.
 
 python golden.py LIBRARY libraries.json
 """
@@ -30,8 +30,8 @@ def _hex(tensor):
 
 
 def _weight(dtype):
-    """Rows of ordinary numbers, of ties, of numbers far apart and of the least
-    ones; a block of zeros with either sign."""
+    """Returns rows of ordinary numbers, of ties, of very different magnitudes
+    and of the smallest numbers, and blocks of zeros of both signs."""
     generator = torch.Generator().manual_seed(4)
     ordinary = torch.randn((1, COLUMNS), generator=generator)
     steps = torch.tensor([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, 6])

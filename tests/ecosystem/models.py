@@ -1,6 +1,6 @@
-"""Models to convert: MiniLM, and made-up ones of a few layers with what real
-ones have: names that engines fuse, two shards, tied embeddings, experts one by
-one or stacked in one tensor.
+"""Makes models to convert: MiniLM, and small artificial ones with features of
+real models: names that engines fuse, two shards, tied embeddings, and experts
+separate or stacked.
 
 python models.py DIRECTORY
 """
@@ -24,14 +24,14 @@ def _llama():
 
 
 def _experts():
-    """Its files have a tensor for each expert."""
+    """Returns a model whose files have a tensor for each expert."""
     return transformers.Qwen3MoeConfig(
         **SHAPE, moe_intermediate_size=128, num_experts=4,
         num_experts_per_tok=2, decoder_sparse_step=1, tie_word_embeddings=False)
 
 
 def _stacked():
-    """Its files have one tensor for all experts of a layer."""
+    """Returns a model whose files have one tensor for all experts of a layer."""
     return transformers.GptOssConfig(
         **SHAPE, num_local_experts=4, num_experts_per_tok=2,
         layer_types=["sliding_attention", "full_attention"],
@@ -42,7 +42,7 @@ MADE = {"llama": _llama, "experts": _experts, "stacked": _stacked}
 
 
 def _settle(model):
-    """Weights of the sizes that trained ones have, and a few that stand out."""
+    """Gives weights the magnitudes of trained ones, and a few outliers."""
     generator = torch.Generator().manual_seed(14)
     for name, weight in model.named_parameters():
         if weight.dim() < 2:
@@ -53,14 +53,14 @@ def _settle(model):
 
 
 def _minilm(folder):
-    """As bf16: the libraries' decoders give no other type for all formats."""
+    """Saves MiniLM as bf16, the only type to which the libraries decode all formats."""
     model = transformers.AutoModel.from_pretrained(
         inputs.minilm_directory(), dtype=torch.bfloat16)
     model.save_pretrained(folder)
 
 
 def make(folder):
-    """Name to directory; those that are there are kept."""
+    """Returns directories by name, and writes those that are missing."""
     folder = pathlib.Path(folder)
     made = {"minilm": folder / "minilm"}
     if not made["minilm"].exists():

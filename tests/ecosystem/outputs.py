@@ -1,4 +1,4 @@
-"""What a model that transformers loads makes of a few tokens."""
+"""Outputs of a model that transformers loads, for a few tokens."""
 
 import torch
 import transformers
@@ -7,8 +7,8 @@ transformers.logging.set_verbosity_error()
 
 
 def of(folder, **options):
-    """The model, and its outputs for the same tokens at every call. Raises if
-    the files lack a weight, or hold one that the model does not know."""
+    """Returns the model and its outputs, for the same tokens at every call.
+    Raises if the files lack a weight or have an unknown one."""
     config = transformers.AutoConfig.from_pretrained(folder)
     kind = (transformers.AutoModel if config.model_type == "bert"
             else transformers.AutoModelForCausalLM)

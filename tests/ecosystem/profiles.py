@@ -1,12 +1,11 @@
-"""Holds quantd's bytes under a profile against those of the profile's library.
+"""Compares quantd's bytes under a profile with those of the profile's library.
 
 python profiles.py LIBRARY RESULTS.json [--device cuda] [--minilm FILE]
 
-Every format that the library has, from every type that it takes, with every
-instruction set of this machine; and what each of the two decodes of its bytes.
-With --device cuda the library computes on this machine's GPU, and quantd both
-there and on the CPU, under the profile's "+cuda" where it has one. Ends with 1
-if a byte differs.
+Covers every format of the library, every input type, and every instruction set
+of this machine, and compares the decoded values, too. With --device cuda the
+library computes on this machine's GPU, and quantd on the GPU and the CPU, under
+the profile's "+cuda" variant if there is one. Exits with 1 if a byte differs.
 """
 
 import argparse
@@ -34,14 +33,14 @@ def _divisible(weights, format):
 
 
 def _profile(library, format, device):
-    """The name under which quantd writes what the library does on a device."""
+    """Returns quantd's name of the profile for the library on a device."""
     if device == "cuda" and format in library.DIFFERS_ON_CUDA:
         return f"{library.PROFILE}+cuda"
     return library.PROFILE
 
 
 class Case:
-    """A format, from a type, by a device or one of its instruction sets."""
+    """A format and an input type on a device or with one of its instruction sets."""
 
     def __init__(self, profile, format, dtype, backend):
         self.row = {
@@ -60,15 +59,17 @@ class Case:
             self.row["where"][f"{name}: {part}"] = differing
 
     def add_values(self, name, mine, theirs):
-        """Of NaN only where it is, for its bits are the hardware's; and of zeros
-        no sign, for ModelOpt's decoder has none."""
+        """Compares decoded values. The bits of a NaN may differ, since they
+        depend on the hardware, and so may the sign of a zero, which ModelOpt's
+        decoder drops."""
         mine, theirs = ((values + 0.0).masked_fill(values.isnan(), torch.nan)
                         for values in (mine, theirs))
         self.add(name, "decoded", mine, theirs)
 
     def add_replaced(self, name, stored, theirs, decoded):
-        """For what the library spoils: numbers, under a global scale of 1 where
-        the library's is none to divide by."""
+        """Checks weights that the library spoils: quantd must write finite
+        numbers, with a global scale of 1 where the library's is 0, Inf or
+        NaN."""
         self.row["replaced"].append(name)
         wrong = int((~torch.isfinite(decoded.float())).sum())
         if stored is not None:
@@ -81,9 +82,9 @@ class Case:
 
 
 def _spoilt(packed):
-    """Whether a library wrote NaN, or a global scale of 0, Inf or NaN, or got
-    infinities on its way: as some do for a weight of nothing but zeros or of
-    denormal numbers."""
+    """Returns whether a library wrote NaN, wrote a global scale of 0, Inf or
+    NaN, or computed infinities. Some do so for weights of zeros or of denormal
+    numbers."""
     if packed.overflowed:
         return True
     stored = packed.stored_global
@@ -95,7 +96,7 @@ def _spoilt(packed):
 
 
 def _decoded(packed):
-    """By the library, to the types that it decodes to."""
+    """Returns the library's decoded values in every type that it supports."""
     return {to: packed.decode(to) for to in packed.decodes_to}
 
 
@@ -112,7 +113,7 @@ def _compare(library, case, weights, packed, values, backend, folder):
     profile, format = case.row["profile"], case.row["format"]
     mine = _quantized(library, profile, format, backend, weights, folder)
     decoded = {}
-    # What stands for a spoilt weight is looked at as f32.
+    # The replacement of a spoilt weight is checked as fp32.
     wanted = {torch.float32}.union(*values.values())
     for to, to_dtype in TORCH_DTYPES.items():
         if to_dtype not in wanted:
@@ -138,8 +139,9 @@ def _compare(library, case, weights, packed, values, backend, folder):
 
 
 def _told_apart(library, format, weights, packed, values, folder):
-    """Bytes of codes and scales that would differ under the profile of the
-    library's CPU: how much the inputs tell of the other one."""
+    """Returns the bytes of codes and scales that would differ under the
+    library's CPU profile, which shows that the inputs distinguish both
+    profiles."""
     cpu = _quantized(library, library.PROFILE, format, quantd.Backend("cpu"),
                      weights, folder)
     return sum(quantd.differing(cpu[name][0], packed[name].codes) +

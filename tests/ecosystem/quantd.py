@@ -1,4 +1,4 @@
-"""quantctl, run as a user runs it, and what its files hold."""
+"""Runs quantctl like a user, and reads its files."""
 
 import json
 import os
@@ -13,7 +13,7 @@ BLOCK = {"nvfp4": (1, 16), "mxfp8_e4m3": (1, 32), "mxfp4": (1, 32),
 
 
 def run(*arguments, isa=None):
-    """The standard output of a command that succeeds."""
+    """Returns the standard output of a command, which must succeed."""
     environment = dict(os.environ)
     if isa:
         environment["QUANTD_CPU_ISA"] = isa
@@ -26,7 +26,7 @@ def run(*arguments, isa=None):
 
 
 def lint(folder):
-    """What `quantctl lint` finds in a directory: its rules, each with a place."""
+    """Returns the findings of `quantctl lint` in a directory: rules with places."""
     done = subprocess.run(
         [os.environ["QUANTCTL"], "lint", folder, "--json"],
         capture_output=True, text=True)
@@ -37,8 +37,8 @@ def lint(folder):
 
 
 class Backend(NamedTuple):
-    """A device of this machine; of a CPU, with one of its instruction sets or
-    with the one that quantctl picks."""
+    """A device of this machine. For a CPU, `isa` is an instruction set, or None
+    for quantctl's choice."""
 
     name: str
     server: str = "local:cpu"
@@ -54,24 +54,24 @@ def local(*arguments, isa=None):
 
 
 def backends(device):
-    """Those whose bytes are held against a library's on that device."""
+    """Returns the backends whose bytes are compared with a library's on a device."""
     if device == "cpu":
         return [Backend(isa, isa=isa) for isa in instruction_sets()]
     return [Backend("cuda", "local:cuda:0"), Backend("cpu")]
 
 
 def instruction_sets():
-    """The ones of this machine, as quantctl lists them for a wrong one."""
+    """Returns this machine's instruction sets, which quantctl lists in its error for a wrong one."""
     try:
         local("info", isa="none")
     except RuntimeError as refusal:
         listed = str(refusal).split("this machine has (")[1].split(")")[0]
         return listed.split(", ")
-    raise RuntimeError("quantctl took an instruction set that there is none of")
+    raise RuntimeError("quantctl accepted an unknown instruction set")
 
 
 def quantized(path, weights, format, swizzled):
-    """Name to codes, scales and stored global scale, without the padding."""
+    """Returns codes, scales without padding, and the stored global scale, by name."""
     parts = safetensors.torch.load_file(path)
     found = {}
     for name, weight in weights.items():
@@ -88,8 +88,8 @@ def quantized(path, weights, format, swizzled):
 
 
 def differing(mine, other):
-    """Bytes of `mine` that are not those of `other`, after a check that both
-    are as many bytes of the same sort."""
+    """Counts the bytes in which `mine` and `other` differ. Both must have the
+    same type and size."""
     mine, other = (t.contiguous().flatten() for t in (mine, other))
     if mine.element_size() != other.element_size():
         raise ValueError(f"{mine.dtype} against {other.dtype}")

@@ -1,9 +1,9 @@
-"""Times quantctl convert against llm-compressor's model_free_ptq, and against
-quantctl quantize, on one model in turns.
+"""Compares the time of quantctl convert with llm-compressor's model_free_ptq
+and with quantctl quantize, alternating on one model.
 
 python rate.py MODEL RESULTS.json
 
-The library's imports are not counted; the start of quantctl's process is.
+The time excludes the library's imports, but includes the start of quantctl's process.
 """
 
 import contextlib

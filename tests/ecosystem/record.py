@@ -1,4 +1,4 @@
-"""Makes one page of what profiles.py and checkpoints.py found.
+"""Joins the results of profiles.py and checkpoints.py in one file.
 
 python record.py FOLDER RESULTS.json
 """
@@ -11,7 +11,7 @@ import sys
 
 
 def _summary(row):
-    """A case of profiles.py without its list of places."""
+    """Returns a case of profiles.py without its list of differences."""
     return {key: value for key, value in row.items() if value not in ({}, [])}
 
 
@@ -45,7 +45,7 @@ def main(folder, target):
         "checkpoints": checkpoints,
         "rate": rate,
     }
-    # A row a line.
+    # Writes each row on a line.
     text = json.dumps(page)
     for mark in ('{"profile":', '{"model":'):
         text = text.replace(mark, "\n" + mark)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes the corpora of the tree anew, of those there and of what was found.
+"""Rebuilds the corpora in the tree from the existing ones and from new inputs.
 
     tests/fuzz/corpus.py FOUND TARGET...
 
-For each target the fewest inputs that libFuzzer finds to reach the same, into
-corpus/TARGET.zip: the same edges as often, or, where those are too many bytes,
-the same edges. Times in it are all the same, so that equal inputs make equal
+Writes corpus/TARGET.zip for each target: the fewest inputs that libFuzzer finds
+to reach the same edges equally often or, if these are too many bytes, the same
+edges. All times in the archive are equal, so that equal inputs make equal
 archives.
 """
 
@@ -17,7 +17,8 @@ import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = HERE.parent.parent / "build/fuzz/tests/fuzz"
-# Bytes of an archive: ten of them are less than 2 MB, most being small.
+# The limit in bytes of an archive. Most are small, so that ten have less than 2
+# MB.
 MOST = 350_000
 
 

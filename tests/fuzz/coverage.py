@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Counts the lines of the parsers that inputs reach: what coverage.sh and the
-results of run.sh are made of. Use those; --help lists what this one takes.
+"""Counts the lines of the parsers that inputs reach, for coverage.sh and the
+results of run.sh. Use those scripts; --help lists the options of this one.
 
-What is counted are the functions that read, and not those beside them that
-write. FOUND are inputs beside those of the corpora in the tree.
+Counts only functions that read, not the writers in the same files. FOUND are
+additional inputs to the corpora in the tree.
 """
 
 import argparse
@@ -41,7 +41,7 @@ PARSERS = {
                       "server/config/option_rules.cc"],
     "door": ["proto/memory/offer.cc", "server/memory/door.cc"],
 }
-# Functions that write, by their names without arguments.
+# Functions that write, by names without arguments.
 WRITERS = re.compile(
     r"::Writer::|QuantizedFile::(Parts|Metadata|Append)|npy::Write$"
     r"|WriteLent|wire::Write$|DescribeReply|ReplyHead|MakeHead"
@@ -64,7 +64,7 @@ def build(targets):
 
 
 def lines_of(target, found):
-    """{file: {line: reached}} of the parsers of a target."""
+    """Returns {file: {line: reached}} for the parsers of a target."""
     program = BUILD / f"tests/fuzz/fuzz_{target}"
     profile = BUILD / f"{target}.profraw"
     merged = BUILD / f"{target}.profdata"
@@ -78,8 +78,8 @@ def lines_of(target, found):
             check=True, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log,
             stderr=log, env={**os.environ, "LLVM_PROFILE_FILE": str(profile)})
     run(["llvm-profdata", "merge", "-o", merged, profile])
-    # Takes all files: with a compiler cache a source has more than one path,
-    # and llvm-cov leaves out paths that it does not know.
+    # Exports all files. With a compiler cache a source has several paths, and
+    # llvm-cov omits paths that it does not know.
     report = run(["llvm-cov", "export", "-format=lcov",
                   f"-instr-profile={merged}", program])
     files = parse_lcov(report, PARSERS[target])
@@ -109,12 +109,12 @@ def parse_lcov(report, wanted):
 
 
 def plain(function):
-    """A function's name without its arguments."""
+    """Returns a function's name without its arguments."""
     return re.sub(r"\(anonymous namespace\)::", "", function).split("(")[0]
 
 
 def keep(starts, lines):
-    """The lines that are not of a function that writes."""
+    """Returns the lines outside functions that write."""
     names = run(["c++filt"] + [f.split(":")[-1] for _, f in starts])
     rows = sorted((line, WRITERS.search(plain(n)) is not None)
                   for (line, _), n in zip(starts, names.splitlines()))
@@ -127,7 +127,7 @@ def keep(starts, lines):
 
 
 def count(targets, found, missing):
-    """Prints the table; {file: target, lines, reached} and both sums."""
+    """Prints the table. Returns {file: target, lines, reached} and both sums."""
     parsers, all_lines, all_reached = {}, 0, 0
     row = "{:<42} {:>6} {:>8} {:>6}"
     print(row.format("parser", "lines", "covered", "%"))
@@ -149,7 +149,7 @@ def count(targets, found, missing):
 
 
 def percent(part, whole):
-    # Rounded down: 94.96 % is not 95.
+    # Rounds down, so that 94.96 % is not 95.
     return 1000 * part // max(whole, 1) / 10
 
 
@@ -173,7 +173,7 @@ def this_cpu():
 
 
 def executions(o):
-    """Of each target, over all rounds: the number that run.sh keeps."""
+    """Returns the executions of each target over all rounds, which run.sh counts."""
     return {target: int((o.found / f"{target}.executions").read_text())
             for target in o.targets}
 
@@ -181,16 +181,16 @@ def executions(o):
 def main():
     options = argparse.ArgumentParser()
     options.add_argument("--bar", type=float, default=0,
-                         help="exit code 1 below so many percent")
+                         help="exit with 1 below this percentage")
     options.add_argument("--missing", action="store_true",
-                         help="name the lines that nothing reached")
+                         help="name the lines that no input reached")
     options.add_argument("--found", type=pathlib.Path,
-                         help="a folder of inputs for each target")
+                         help="folder with a folder of inputs for each target")
     options.add_argument("--result", type=pathlib.Path,
-                         help="write what a run did, with --found")
-    options.add_argument("--seconds", type=int, help="of that run")
-    options.add_argument("--cores", type=int, help="of that run")
-    options.add_argument("--cpu", help="of that run, where it is another")
+                         help="with --found: write the results of a run")
+    options.add_argument("--seconds", type=int, help="recorded for that run")
+    options.add_argument("--cores", type=int, help="recorded for that run")
+    options.add_argument("--cpu", help="CPU of that run, if not this one")
     options.add_argument("targets", nargs="*")
     o = options.parse_args()
     o.targets = o.targets or list(PARSERS)

@@ -1,5 +1,5 @@
-// What a server without a GPU has of kernels/device, so that the door is built
-// for the fuzzer without the arithmetic.
+// Stubs of kernels/device for a server without a GPU. They allow to build the
+// memory socket for the fuzzer without the arithmetic.
 #include "kernels/device/device_memory.h"
 #include "kernels/device/devices.h"
 
@@ -7,12 +7,12 @@ namespace quantd {
 
 absl::StatusOr<std::unique_ptr<DeviceMapping>> DeviceMapping::Open(
     const DeviceHandle&, size_t) {
-  return absl::NotFoundError("memory of a GPU: there is none here");
+  return absl::NotFoundError("memory of a GPU: this machine has no GPU");
 }
 
 absl::StatusOr<std::unique_ptr<EventMapping>> EventMapping::Open(
     const DeviceHandle&) {
-  return absl::NotFoundError("an event of a GPU: there is none here");
+  return absl::NotFoundError("an event of a GPU: this machine has no GPU");
 }
 
 PageLock::PageLock(absl::Span<std::byte>, bool) {}

@@ -1,5 +1,5 @@
-// The one call that a quantized tensor makes, for programs that make none: so
-// that files are built for the fuzzer without the client and its gRPC.
+// A stub of the only call that a quantized tensor makes. It allows to build
+// file parsers for the fuzzer without the client and gRPC.
 #include "quantd/client.h"
 
 namespace quantd {
@@ -8,7 +8,7 @@ absl::StatusOr<Result> Client::Dequantize(const TensorDesc&,
                                           const QuantizedBytes&,
                                           const DequantizeOptions&,
                                           const CallOptions&) {
-  return absl::UnavailableError("there is no server here");
+  return absl::UnavailableError("this program has no server");
 }
 
 }  // namespace quantd

@@ -1,5 +1,5 @@
-// Runs inputs of a corpus again, one file after the other, with any compiler:
-// what the fuzzer once found stays found.
+// Replays the inputs of a corpus, one file after another, with any compiler, as
+// a regression test of earlier findings.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -30,12 +30,13 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "cannot read %s\n", file.c_str());
       return 1;
     }
-    // Said before: an input that ends the process is the last one named.
+    // Prints the name first, so that the last name printed is the input that
+    // ends the process.
     std::fprintf(stderr, "%s\n", file.c_str());
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()),
                            bytes.size());
   }
   std::fprintf(stderr, "%zu inputs\n", files.size());
-  // None at all would prove nothing.
+  // An empty corpus is an error.
   return files.empty() ? 1 : 0;
 }

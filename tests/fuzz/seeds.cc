@@ -1,5 +1,5 @@
-// Inputs to begin from: valid messages, which a search that starts from bytes
-// rarely finds. For the targets `request` and `reply`.
+// Writes seed inputs for the targets `request` and `reply`: valid messages,
+// which a search from random bytes rarely finds.
 //
 //   fuzz_seeds FOLDER COUNT     COUNT requests, and a reply of each kind to
 //                               every plan, into FOLDER/request and /reply
@@ -18,7 +18,7 @@
 namespace quantd::fuzz {
 namespace {
 
-// An input: what chooses, no cuts, and the message.
+// Writes an input: the byte that chooses the type, no cuts, and the message.
 void Write(const std::string& folder, int number, int choice,
            const std::string& message) {
   const std::string path = fmt::format("{}/seed-{:06}", folder, number);
@@ -37,8 +37,8 @@ void WriteRequests(const std::string& folder, int count) {
   }
 }
 
-// Calls that work in memory of the host: as they should be, and with outputs
-// that lie in one place.
+// Writes calls on shared host memory, valid ones and ones with overlapping
+// outputs.
 void WriteLentRequests(const std::string& folder) {
   const std::vector<Plan> plans = Plans();
   int number = 900'000;
@@ -55,14 +55,13 @@ void WriteLentRequests(const std::string& folder) {
       const auto head = wire::RequestHead(plan, 0, lent);
       Check(head.ok(), head.status().ToString());
       Write(folder, number++, type, *head);
-      // Each of them twice.
+      // Writes each message doubled, too.
       Write(folder, number++, type, *head + *head);
     }
   }
 }
 
-// What a server answers that does everything right; see reply.cc for the
-// numbers.
+// Writes the replies of a correct server. The numbers are those of reply.cc.
 void WriteReplies(const std::string& folder) {
   constexpr int kLent = 16, kStream = 48;
   const std::vector<Plan> plans = Plans();

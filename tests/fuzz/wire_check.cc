@@ -14,7 +14,7 @@
 namespace quantd::wire {
 namespace {
 
-// Field 101, which has two names.
+// Returns field 101, which has two names.
 template <typename Message>
 const std::string& PayloadOf(const Message& message) {
   return message.payload();
@@ -28,14 +28,15 @@ void ClearPayload(Message* message) {
 }
 void ClearPayload(v1::StreamRequest* message) { message->clear_chunk(); }
 
-// Fields, unknown ones too, and payload of the slices against `expected`.
+// Compares the fields, including unknown ones, and the payload of the slices
+// with `expected`.
 template <typename Message>
 std::string CompareSeparated(const SeparatedMessage& separated,
                              const std::string& flat, Message* head,
                              Message* expected) {
   if (separated.payload.offset > flat.size() ||
       separated.payload.size > flat.size() - separated.payload.offset) {
-    return "the payload lies outside the message";
+    return "the payload is outside the message";
   }
   if (!PayloadOf(*head).empty()) return "the head has a payload";
   const std::string_view payload = std::string_view(flat).substr(
@@ -49,7 +50,7 @@ std::string CompareSeparated(const SeparatedMessage& separated,
   return "";
 }
 
-// A request with everything that follows from it, as bytes.
+// Returns a request and its plan as bytes.
 std::string Fingerprint(const Request& request) {
   std::string out = ReplyHead(*request.plan, {}, "", "", request.lent.outputs);
   for (const MemoryRange& range : request.lent.inputs) {
@@ -66,7 +67,8 @@ std::string Fingerprint(const Request& request) {
   return out;
 }
 
-// What lies elsewhere is of the plan's sizes, aligned, and named.
+// Checks that ranges of shared memory have the plan's sizes, alignment and a
+// region.
 std::string CheckLent(const std::vector<MemoryRange>& ranges,
                       const std::vector<TensorSpec>& specs) {
   if (!ranges.empty() && ranges.size() != specs.size()) return "ranges missing";
@@ -74,7 +76,7 @@ std::string CheckLent(const std::vector<MemoryRange>& ranges,
     if (!ranges[i]) continue;
     if (ranges[i].size != specs[i].size ||
         ranges[i].offset % SizeOf(specs[i].dtype) != 0) {
-      return "a range that does not fit";
+      return "a range that does not fit the plan";
     }
   }
   return "";
@@ -117,7 +119,7 @@ std::string CompareGather(const Request& request, const std::string& flat,
   return staging == expected ? "" : "gathered bytes differ";
 }
 
-// What is said of a message that is refused.
+// Compares the errors of a refused message.
 std::string CompareRefusals(const absl::Status& one, const absl::Status& cut,
                             bool legal) {
   if (one != cut) return "a cut changes the error";
@@ -126,29 +128,31 @@ std::string CompareRefusals(const absl::Status& one, const absl::Status& cut,
                                 : "an error without a field: " + one.ToString();
 }
 
-// The request as one that asks for the plan alone.
+// Compares the message as a DescribeQuantize request.
 std::string CompareDescriptions(const std::string& flat, Slices slices,
                                 bool legal, const absl::StatusOr<Request>& of) {
   const std::string_view whole = flat;
-  // What a server may add to a request makes none illegal.
+  // A server's default does not make a request illegal.
   const RequestDefaults defaults = {.amax_estimation_scale = 0.5f};
   const auto one = ParseDescribeRequest(absl::MakeSpan(&whole, 1), defaults);
   const auto cut = ParseDescribeRequest(slices, defaults);
   if (one.ok() != cut.ok()) return "a cut changes whether it is described";
   if (!one.ok()) {
-    // With every output elsewhere, a reply may be larger than a message.
+    // With all outputs in shared memory, a reply may exceed the size of a
+    // message.
     if (of.ok() && of->lent.outputs.empty()) {
-      return "computed, not described: " + one.status().ToString();
+      return "a legal request that cannot be described: " +
+             one.status().ToString();
     }
     return CompareRefusals(one.status(), cut.status(), legal);
   }
-  if (!legal) return "a description of a message that is none";
+  if (!legal) return "a description of a malformed message";
   return !of.ok() || (*one)->output_bytes() == of->plan->output_bytes()
              ? ""
-             : "described otherwise than computed";
+             : "description and plan differ";
 }
 
-// A head that is called short, or too long for a cap, is so however it is cut.
+// Whether a head is short, or too long for a limit, must not depend on cuts.
 std::string CompareHeads(const std::string& flat, Slices slices) {
   constexpr size_t kCap = 48;
   const std::string_view whole = flat;
@@ -159,7 +163,7 @@ std::string CompareHeads(const std::string& flat, Slices slices) {
   return SeparatePayload(one, kCap).status() ==
                  SeparatePayload(slices, kCap).status()
              ? ""
-             : "a cut changes what a cap says";
+             : "a cut changes whether a head exceeds a limit";
 }
 
 std::string CompareRequests(Method method, const std::string& flat,
@@ -184,14 +188,14 @@ std::string CompareRequests(Method method, const std::string& flat,
     }
     return "";
   }
-  if (!verdict->legal) return "a plan for a message that is none";
+  if (!verdict->legal) return "a plan for a malformed message";
   verdict->planned = true;
   if (Fingerprint(*one) != Fingerprint(*cut)) return "a cut changes the plan";
   return CompareGather(*cut, flat, slices);
 }
 
-// The payload that a first message promises, brought in chunks that end where
-// the slices of the message did, against copies.
+// Compares a payload gathered from chunks, which end where the message's slices
+// end, with one gathered from copies.
 std::string CompareStreamGather(const StreamStart& start, Slices slices) {
   const Plan& plan = *start.request.plan;
   std::string payload(start.payload_bytes, '\0');
@@ -214,14 +218,14 @@ std::string CompareStreamGather(const StreamStart& start, Slices slices) {
     const std::string_view chunk = whole.substr(gather.came(), n);
     gather.Add(absl::MakeSpan(&chunk, 1), {0, n});
   }
-  if (gather.settled() != staging.size()) return "not all is settled";
+  if (gather.settled() != staging.size()) return "some bytes are not gathered";
   return staging == expected ? "" : "bytes gathered from chunks differ";
 }
 
-// A plan whose amax is reduced takes a settled one, in the memory that it has.
+// Checks that a plan with a reduced amax accepts an amax within its memory.
 std::string CheckReducing(const Plan& plan) {
   const auto maxima = MaximaPlan(plan);
-  if (!maxima.ok()) return "a plan that reduces and finds no maxima";
+  if (!maxima.ok()) return "a plan with a reduced amax has no plan for maxima";
   if (maxima->output_bytes() > plan.output_bytes() ||
       maxima->scratch_bytes() > plan.scratch_bytes()) {
     return "maxima that need more memory than the plan";
@@ -231,28 +235,29 @@ std::string CheckReducing(const Plan& plan) {
     return "more maxima than a message may have";
   }
   const auto settled = SettledPlan(plan, none);
-  if (!settled.ok()) return "a plan that reduces and cannot be settled";
+  if (!settled.ok())
+    return "a plan with a reduced amax does not accept an amax";
   if (settled->output_bytes() != plan.output_bytes() ||
       settled->scratch_bytes() > plan.scratch_bytes()) {
-    return "a settled plan that needs more memory than the plan";
+    return "the plan needs more memory with an amax";
   }
   return "";
 }
 
-// The answer to a stream's maxima.
+// Compares the message as a reduced amax of a stream.
 std::string CompareReducedAmax(const std::string& flat, Slices slices,
                                Verdict* verdict) {
   const std::string_view whole = flat;
   const auto one = ParseReducedAmax(absl::MakeSpan(&whole, 1));
   const auto cut = ParseReducedAmax(slices);
-  if (one.ok() != cut.ok()) return "a cut changes whether it is an answer";
+  if (one.ok() != cut.ok()) return "a cut changes whether it is a reduced amax";
   if (!one.ok()) {
     return CompareRefusals(one.status(), cut.status(), verdict->legal);
   }
-  if (!verdict->legal) return "an answer of a message that is none";
+  if (!verdict->legal) return "a reduced amax from a malformed message";
   if (one->rowwise.size() != cut->rowwise.size() ||
       one->columnwise.size() != cut->columnwise.size()) {
-    return "a cut changes the answer";
+    return "a cut changes the reduced amax";
   }
   verdict->answers = true;
   return "";
@@ -269,7 +274,7 @@ std::string CompareStreams(const std::string& flat, Slices slices,
         CompareRefusals(one.status(), cut.status(), verdict->legal);
     if (!wrong.empty()) return wrong;
   } else {
-    if (!verdict->legal) return "a plan for a message that is none";
+    if (!verdict->legal) return "a plan for a malformed message";
     verdict->planned = true;
     if (Fingerprint(one->request) != Fingerprint(cut->request) ||
         one->payload_bytes != cut->payload_bytes ||
@@ -281,7 +286,7 @@ std::string CompareStreams(const std::string& flat, Slices slices,
       const std::string wrong = CheckReducing(*one->request.plan);
       if (!wrong.empty()) return wrong;
     }
-    // Places may leave gaps of any size.
+    // Ranges may leave gaps of any size.
     if (cut->payload_bytes < (size_t{1} << 20)) {
       const std::string wrong = CompareStreamGather(*cut, slices);
       if (!wrong.empty()) return wrong;
@@ -297,7 +302,7 @@ std::string CompareStreams(const std::string& flat, Slices slices,
   if (!chunk.ok()) {
     return CompareRefusals(chunk.status(), pieces.status(), verdict->legal);
   }
-  if (!verdict->legal) return "a chunk of a message that is none";
+  if (!verdict->legal) return "a chunk from a malformed message";
   v1::StreamRequest expected;
   expected.ParseFromString(flat);
   if (chunk->offset != pieces->offset || chunk->size != pieces->size) {
@@ -308,7 +313,7 @@ std::string CompareStreams(const std::string& flat, Slices slices,
              : "chunks differ";
 }
 
-// `method`: of a request.
+// Compares a message type; `method` is given for requests.
 template <typename Message>
 std::string Compare(const std::string& flat, Slices slices, Verdict* verdict,
                     std::optional<Method> method) {
@@ -320,14 +325,14 @@ std::string Compare(const std::string& flat, Slices slices, Verdict* verdict,
     return wrong;
   }
   if (separated.ok() && separated->list_bytes > separated->head.size()) {
-    return "lists that are longer than the head";
+    return "lists longer than the head";
   }
   Message head;
   const bool accepted = separated.ok() && head.ParseFromString(separated->head);
   if (accepted != verdict->legal) {
-    return verdict->legal
-               ? "protobuf accepts, we do not: " + separated.status().ToString()
-               : "we accept, protobuf does not";
+    return verdict->legal ? "protobuf accepts it, quantd does not: " +
+                                separated.status().ToString()
+                          : "quantd accepts it, protobuf does not";
   }
   if (!accepted) return "";
   return CompareSeparated(*separated, flat, &head, &expected);

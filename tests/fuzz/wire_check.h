@@ -1,5 +1,5 @@
-// One message, twice: flat through protobuf, in slices through proto/wire.h.
-// Both must say the same.
+// Parses a message twice, contiguous by protobuf and in slices by proto/wire.h.
+// Both results must agree.
 #ifndef QUANTD_TESTS_FUZZ_WIRE_CHECK_H_
 #define QUANTD_TESTS_FUZZ_WIRE_CHECK_H_
 
@@ -10,8 +10,9 @@
 
 namespace quantd::wire {
 
-// The four requests, in the order of kTensorMethods; QuantizeReply, which has
-// strings and is what a client splits; and StreamRequest.
+// The message types: four requests in the order of kTensorMethods;
+// QuantizeReply, which has strings and which a client splits; and
+// StreamRequest.
 inline constexpr int kMessageTypes = 6;
 inline constexpr int kReplyType = 4;
 inline constexpr int kStreamType = 5;
@@ -21,13 +22,13 @@ struct Verdict {
   bool legal = false;      // protobuf accepts the bytes
   bool planned = false;    // ... and ParseRequest makes a plan of them
   bool reduces = false;    // ... whose amax is reduced
-  bool answers = false;    // they are the answer to its maxima
+  bool answers = false;    // the bytes are a reduced amax
 };
 
-// `message` is what `slices` hold, and is at most kMaxHeadBytes long, so that
-// no cap of ours may speak. For a request also: ParseRequest says the same of
-// the slices as of the flat bytes, and Gather brings the same bytes. For one of
-// a stream the same as a first message, as a chunk and as an answer to maxima.
+// `message` has the bytes of `slices`, and at most kMaxHeadBytes of them, so
+// that no limit of quantd applies. For a request, ParseRequest and Gather must
+// also give the same results for slices and contiguous bytes. A StreamRequest
+// is also checked as a first message, as a chunk and as a reduced amax.
 Verdict CheckMessage(int type, const std::string& message, Slices slices);
 
 }  // namespace quantd::wire

@@ -1,6 +1,7 @@
-// Random messages against protobuf. QUANTD_FUZZ_CASES and QUANTD_FUZZ_SEED
-// override how many and from where; case i has the seed "first + i", so that
-// one case runs again alone with CASES=1 and the seed a failure prints.
+// Compares random messages with protobuf. QUANTD_FUZZ_CASES and
+// QUANTD_FUZZ_SEED override the number of cases and the first seed. Case i has
+// the seed "first + i", so that a failed case runs alone with
+// QUANTD_FUZZ_CASES=1 and the seed of its message.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -21,10 +22,10 @@ uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
   return value ? std::strtoull(value, nullptr, 10) : otherwise;
 }
 
-TEST(WireFuzz, SaysWhatProtobufSays) {
+TEST(WireFuzz, AgreesWithProtobuf) {
   const uint64_t cases = FromEnvironment("QUANTD_FUZZ_CASES", 200'000);
   const uint64_t first = FromEnvironment("QUANTD_FUZZ_SEED", 20'260'101);
-  // protobuf writes a line for every string that is no UTF-8.
+  // protobuf logs a line for every string that is not UTF-8.
   const google::protobuf::LogSilencer quiet;
   uint64_t legal = 0;
   uint64_t planned = 0;
@@ -36,7 +37,7 @@ TEST(WireFuzz, SaysWhatProtobufSays) {
     Random random(first + i);
     const int type = static_cast<int>(random.Below(kMessageTypes));
     const std::string message = AnyMessage(type, random);
-    // Below our caps, or the two could not agree.
+    // Messages must be below quantd's limits, which protobuf does not have.
     ASSERT_LE(message.size(), kMaxHeadBytes) << "seed " << first + i;
     const Verdict verdict =
         CheckMessage(type, message, AnyCut(message, random));
@@ -57,7 +58,7 @@ TEST(WireFuzz, SaysWhatProtobufSays) {
       static_cast<unsigned long long>(cases),
       static_cast<unsigned long long>(first), cases / took.count(),
       100.0 * legal / cases, 100.0 * planned / cases);
-  // All sides of the fence must be visited, or this test proves nothing.
+  // The cases must include enough legal and illegal messages.
   if (cases >= 10'000) {
     EXPECT_GT(legal, cases / 5);
     EXPECT_LT(legal, cases * 4 / 5);

@@ -93,7 +93,8 @@ void Mutate(std::string* message, Random& random) {
   std::string& m = *message;
   const size_t at = random.Below(m.size() + 1);
   const size_t n = random.Below(std::min<size_t>(m.size() - at, 24) + 1);
-  // Most of a message is payload; its tags and lengths are at the front.
+  // Mutates the front, where tags and lengths are; most of a message is
+  // payload.
   const size_t front = random.Below(std::min<size_t>(m.size(), 40) + 1);
   switch (random.Below(10)) {
     case 0:
@@ -119,7 +120,7 @@ void Mutate(std::string* message, Random& random) {
                Varint(Awkward(random), static_cast<int>(random.Below(13))));
       break;
     case 7: {
-      // Deep groups, around the limit of 100.
+      // Nested groups around the limit of 100.
       const size_t groups =
           random.OneIn(4) ? 98 + random.Below(5) : random.Below(6);
       std::string nest;
@@ -133,7 +134,7 @@ void Mutate(std::string* message, Random& random) {
       m.insert(random.OneIn(2) ? 0 : m.size(), RawFields(2, random));
       break;
     default:
-      // A second payload, whole message or part of one.
+      // Adds a second payload, a whole message or a part of one.
       m += random.OneIn(2) ? Payload(RandomBytes(random.Below(9), random))
                            : m.substr(0, front);
       break;
@@ -151,7 +152,7 @@ std::string AnyMessage(int type, Random& random) {
       break;
     case 2:
       return LegalMessage(type, random);
-    case 3:  // of another type
+    case 3:  // a message of another type
       message = LegalMessage(static_cast<int>(random.Below(5)), random);
       break;
     default:
@@ -165,7 +166,7 @@ std::string AnyMessage(int type, Random& random) {
 std::vector<std::string_view> AnyCut(std::string_view message, Random& random) {
   std::vector<size_t> cuts;
   if (random.OneIn(8)) {
-    // Byte by byte at the front, where the tags are.
+    // Cuts the front, where the tags are, into single bytes.
     for (size_t i = 0; i < std::min<size_t>(message.size(), 64); ++i) {
       cuts.push_back(i);
     }

@@ -1,4 +1,4 @@
-// Random messages: legal ones, legal ones after accidents, and garbage.
+// Random messages: legal, mutated and arbitrary ones.
 #ifndef QUANTD_TESTS_FUZZ_WIRE_MESSAGES_H_
 #define QUANTD_TESTS_FUZZ_WIRE_MESSAGES_H_
 
@@ -10,7 +10,7 @@
 
 namespace quantd::wire {
 
-// Numbers that depend on the seed alone, on every machine.
+// A random generator that gives the same numbers for a seed on every machine.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
@@ -20,7 +20,7 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
     return z ^ (z >> 31);
   }
-  // In [0, n); n > 0.
+  // Returns a number in [0, n); n > 0.
   uint64_t Below(uint64_t n) { return Next() % n; }
   bool OneIn(uint64_t n) { return Below(n) == 0; }
 
@@ -29,28 +29,28 @@ class Random {
 };
 
 std::string RandomBytes(size_t n, Random& random);
-// Numbers that parsers stumble over, and small ones.
+// Returns an edge case for parsers, or a small number.
 uint64_t Awkward(Random& random);
 
-// A message of `type` (see wire_check.h) that protobuf accepts, mostly also
-// one that a plan can be made of.
+// Returns a message of `type` (see wire_check.h) that protobuf accepts and for
+// which mostly a plan exists.
 std::string LegalMessage(int type, Random& random);
 
-// One of a stream.
+// Returns a message of a stream.
 std::string StreamMessage(Random& random);
 
-// Fields that no message has or that are of the wrong type, one after the
-// other; mostly well-formed.
+// Returns fields that no message has or of a wrong type, mostly well-formed.
 std::string RawFields(int depth, Random& random);
 
-// One accident: bytes flipped, cut off, put in, doubled, moved, a tag or a
-// length exchanged.
+// Mutates a message once: flips, removes, inserts, doubles or moves bytes, or
+// replaces a tag or a length.
 void Mutate(std::string* message, Random& random);
 
-// Any of the above; at most a few KiB.
+// Returns any of these messages, of at most a few KiB.
 std::string AnyMessage(int type, Random& random);
 
-// `message` in up to some dozens of slices, empty and short ones among them.
+// Cuts `message` into up to some dozens of slices, including empty and short
+// ones.
 std::vector<std::string_view> AnyCut(std::string_view message, Random& random);
 
 }  // namespace quantd::wire

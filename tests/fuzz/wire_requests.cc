@@ -1,5 +1,4 @@
-// Messages that mean something: every field, mostly with a value that is legal
-// beside the others.
+// Random requests with every field, mostly with values that are legal together.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -17,7 +16,7 @@ v1::DType AnyFloat(Random& random) {
   return static_cast<v1::DType>(1 + random.Below(3));
 }
 
-// A number of the enum, and now and then a number that is not.
+// Returns a number of the enum, and sometimes an invalid one.
 template <typename Enum>
 Enum AnyEnum(int count, Random& random) {
   return static_cast<Enum>(random.OneIn(40) ? static_cast<int>(Awkward(random))
@@ -30,7 +29,7 @@ float AnyFloatValue(Random& random) {
   return random.OneIn(30) ? kBad[random.Below(4)] : kValues[random.Below(6)];
 }
 
-// Some elements, so that payloads stay small.
+// Fills a tensor with few elements, so that payloads stay small.
 void FillTensor(v1::Tensor* tensor, Random& random) {
   tensor->set_dtype(random.OneIn(30) ? AnyEnum<v1::DType>(8, random)
                                      : AnyFloat(random));
@@ -43,7 +42,7 @@ void FillTensor(v1::Tensor* tensor, Random& random) {
   }
 }
 
-// The payload elsewhere instead, and some outputs.
+// Moves the payload, and some outputs, to ranges of shared memory.
 template <typename Message>
 void MayLend(const std::vector<uint64_t>& inputs, Message* m, Random& random) {
   if (!random.OneIn(12)) return;
@@ -95,14 +94,14 @@ TensorDesc Desc(const v1::Tensor& message) {
   return tensor;
 }
 
-// The plan of the plain maximum: legal for every tensor.
+// Returns a plan for the amax, which is legal for every tensor.
 absl::StatusOr<Plan> PlanOf(const v1::Tensor& tensor) {
   RhtAmaxOptions options;
   options.rowwise = true;
   return MakeRhtAmaxPlan(Desc(tensor), options);
 }
 
-// The size a tensor's own payload has, if that is a small one.
+// Returns the size of a tensor's payload if it is small.
 size_t TensorBytes(const v1::Tensor& tensor, Random& random) {
   const auto plan = PlanOf(tensor);
   if (!plan.ok() || plan->input_bytes() > 4096 || random.OneIn(20)) {
@@ -111,7 +110,7 @@ size_t TensorBytes(const v1::Tensor& tensor, Random& random) {
   return plan->input_bytes();
 }
 
-// Groups that make up the rows, but for accidents.
+// Fills splits that mostly sum to the rows.
 void FillSplits(const v1::Tensor& tensor, v1::Splits* splits, Random& random) {
   const auto plan = PlanOf(tensor);
   uint64_t left = plan.ok() ? std::min<int64_t>(plan->rows(), 100) : 3;
@@ -137,7 +136,8 @@ void FillForm(v1::Format format, v1::CopyForm* form, Random& random) {
   if (random.OneIn(12)) form->set_scale_256(true);
 }
 
-// So many values as the request may want: one, one a group, or some.
+// Adds as many values as a request may need: one, one per group, or some other
+// number.
 template <typename Field>
 void FillFloats(int groups, Field* field, Random& random) {
   const int n = random.OneIn(8) ? static_cast<int>(random.Below(9)) : groups;
@@ -160,7 +160,7 @@ std::string Serialized(const google::protobuf::MessageLite& m) {
   return m.SerializeAsString();
 }
 
-// What some formats have and others do not: seldom beside the wrong one.
+// Fills options that only some formats have, rarely with a wrong format.
 void FillOptions(v1::QuantizeOptions* m, Random& random) {
   const FormatSpec* spec = FindFormat(static_cast<Format>(m->format()));
   const auto wanted = [&](Option option) {
@@ -228,7 +228,7 @@ std::string QuantizeBytes(Random& random) {
   return Serialized(m);
 }
 
-// Refs of what the plan wants, somewhere in a payload of `bytes`.
+// Adds refs for the plan's inputs, at random offsets in a payload of `bytes`.
 void FillRefs(const Plan& plan, size_t bytes, v1::DequantizeRequest* m,
               Random& random) {
   for (const TensorSpec& input : plan.inputs()) {

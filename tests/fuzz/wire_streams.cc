@@ -1,4 +1,4 @@
-// Messages of streams: first ones, chunks, and what is neither.
+// Random messages of streams: first messages, chunks and others.
 #include <cstring>
 
 #include "proto/messages.h"
@@ -7,7 +7,7 @@
 namespace quantd::wire {
 namespace {
 
-// A request as a stream's first message has it.
+// Returns a request as in the first message of a stream.
 template <typename Request>
 void Open(const std::string& bytes, Request* request, v1::StreamRequest* start,
           Random& random) {
@@ -37,7 +37,7 @@ std::string StreamMessage(Random& random) {
       break;
     case 12:
       Open(LegalMessage(0, random), m.mutable_reduce_amax(), &m, random);
-      // Most have what excludes it.
+      // Removes options that exclude a reduced amax.
       if (v1::QuantizeOptions* o = m.mutable_reduce_amax()->mutable_options();
           !random.OneIn(8)) {
         o->clear_given_amax();

@@ -1,4 +1,4 @@
-"""Checks that the counts of clients and servers agree, and what has grown."""
+"""Checks that the counts of clients and servers agree, and that memory does not grow."""
 
 import re
 import statistics
@@ -9,7 +9,7 @@ ERROR = re.compile(r'quantd_errors_total\{method="(\w+)",code="(\w+)"')
 
 
 def server_counts(page):
-    """Finished calls and errors by code, for each method."""
+    """Returns finished calls and errors by code, for each method."""
     calls, errors = {}, {}
     for name, value in page.items():
         found = re.fullmatch(r'quantd_requests_total\{method="(\w+)"\}', name)
@@ -24,7 +24,7 @@ def server_counts(page):
 
 
 def client_counts(clients):
-    """Served calls, errors from a server, and calls begun, for each method."""
+    """Returns served calls, errors from a server, and calls begun, for each method."""
     served, told, begun = {}, {}, {}
     for counts in clients:
         for kind in KINDS:
@@ -40,11 +40,11 @@ def client_counts(clients):
 
 
 def disagreements(page, exact, unsure):
-    """Disagreements between the metrics of a server and its clients' counts.
+    """Returns disagreements between a server's metrics and its clients' counts.
 
     `exact` clients make one attempt at each call and see how it ends. `unsure`
-    ones are killed, cut off, or give up: they use other methods, which have
-    only bounds.
+    ones are killed, cut off, or give up. They use other methods, whose counts
+    have only bounds.
     """
     if not page:
         return ["no metrics"]
@@ -63,7 +63,7 @@ def disagreements(page, exact, unsure):
     some, told, begun_unsure = client_counts(unsure)
     for method in sorted(m for m, n in begun_unsure.items() if n):
         if begun.get(method):
-            raise ValueError(f"{method} is counted both ways")
+            raise ValueError(f"{method} has exact and unsure clients")
         at_server = calls.get(method, 0) - \
             sum(errors.get(method, {}).values())
         if at_server < some[method]:
@@ -92,24 +92,24 @@ def watched(points):
 
 
 def second_half(values):
-    """The medians of its first and last third."""
+    """Returns the medians of the first and the last third of the second half."""
     half = values[len(values) // 2:]
     third = max(1, len(half) // 3)
     return statistics.median(half[:third]), statistics.median(half[-third:])
 
 
 def growth(points, resident=False):
-    """Growth in KiB of each process over the second half, while nobody calls.
+    """Returns the growth in KiB of each process over the second half, in pauses.
 
-    Measures the heap in use if the process reports it, and otherwise, or on
-    request, anonymous memory without pools.
+    Measures the heap in use if the process reports it, and otherwise, or with
+    `resident`, anonymous memory without pools.
     """
     grown = {}
     for name in watched(points):
         field = "anonymous_kib" if resident or not all(
             p[name].get("heap_kib") for p in points if p.get(name)) \
             else "heap_kib"
-        # Pools are not part of the heap.
+        # The heap in use does not include pools.
         pools = "pools_kib" if field == "anonymous_kib" else None
         values = [p[name][field] - p[name].get(pools, 0)
                   for p in points if p.get(name)]
@@ -120,7 +120,7 @@ def growth(points, resident=False):
 
 
 def uneven(points):
-    """Processes whose descriptors or threads grew over the second half."""
+    """Returns processes whose descriptors or threads grew over the second half."""
     said = []
     for name in watched(points):
         for field in ("descriptors", "threads"):

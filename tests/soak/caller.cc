@@ -2,11 +2,11 @@
 //
 //   quantd_soak_caller TARGET KINDS [--seconds N] [--pace-ms N] ...
 //
-// KINDS is like "quantize:2,invalid:1": kinds from counts.h and the number of
-// threads for each. Ends after its time or at SIGTERM, when calls in flight are
-// over; the exit code is 0 if no reply was wrong. --counts FILE stores the
-// counts. --calls prints a line for each call: its beginning and end in
-// microseconds of CLOCK_MONOTONIC, its kind, and its code or WRONG.
+// KINDS is like "quantize:2,invalid:1": kinds from counts.h with the number of
+// threads for each. Exits after its time or at SIGTERM, when calls in flight
+// have ended, with 0 if no reply was wrong. --counts FILE stores the counts.
+// --calls prints a line for each call: its beginning and end in microseconds of
+// CLOCK_MONOTONIC, its kind, and its code or WRONG.
 #include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
@@ -95,7 +95,7 @@ class Caller {
  private:
   void Rest(Clock::time_point end) {
     if (all_->paused == 0) return;
-    // Memory that the heap keeps for later is not a leak.
+    // Free memory in the heap is not a leak, so it is returned first.
     malloc_trim(0);
     ++all_->resting;
     while (all_->paused != 0 && !stopped && Clock::now() < end) {
@@ -120,8 +120,8 @@ class Caller {
     client_ = *std::move(made);
     return true;
   }
-  // Files that are being replaced are invalid for a moment; a connected client
-  // continues.
+  // Returns whether a status counts. Certificate files are invalid for a moment
+  // while they are replaced, which does not affect connected clients.
   bool Usable(const absl::Status& status) {
     if (status.ok() || client_ != nullptr || invalid_ != nullptr) return true;
     std::cerr << status.message() << '\n';
@@ -129,7 +129,8 @@ class Caller {
     return false;
   }
 
-  // The input in shared memory. Empty: the memory socket is not available now.
+  // Returns the input in shared memory, or an empty span while the memory
+  // socket is unavailable.
   absl::Span<const std::byte> Share(const Case& one) {
     if (memory_.bytes().size() < one.input.size()) {
       auto made = client_->AllocateHost(size_t{4} << 20);
@@ -168,7 +169,7 @@ class Caller {
     return "OK";
   }
 
-  // Only a refusal is the right answer.
+  // Makes an invalid call, which the server must refuse.
   std::string CallWithout(uint64_t i) {
     const InvalidCalls::Answer answer = invalid_->Call(i);
     if (answer.code == absl::StatusCode::kOk) {
@@ -207,7 +208,7 @@ class Caller {
   std::unique_ptr<InvalidCalls> invalid_;
 };
 
-// In a file, existing or created, if one is named.
+// Maps the counts from a file, which may exist, or makes them in memory.
 Counts* OpenCounts(const std::string& path) {
   int fd = -1;
   if (!path.empty()) {
@@ -218,14 +219,14 @@ Counts* OpenCounts(const std::string& path) {
       mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE,
            path.empty() ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
   if (fd >= 0) close(fd);
-  // Zeros are valid counters.
+  // Zero bytes are valid counters.
   return at == MAP_FAILED ? nullptr : static_cast<Counts*>(at);
 }
 
 int Main(const Flags& flags) {
   Counts* const counts = OpenCounts(flags.counts);
   if (counts == nullptr) {
-    std::cerr << flags.counts << ": no counts can be kept there\n";
+    std::cerr << flags.counts << ": cannot store counts\n";
     return 2;
   }
   std::map<Kind, std::vector<Case>> cases;
@@ -239,7 +240,7 @@ int Main(const Flags& flags) {
     const int threads =
         colon == std::string::npos ? 1 : std::atoi(word.c_str() + colon + 1);
     if (found == std::end(kKindNames) || threads < 1 || threads > 64) {
-      std::cerr << "no such calls: " << word << '\n';
+      std::cerr << "unknown kind of calls: " << word << '\n';
       return 2;
     }
     const auto kind = static_cast<Kind>(found - std::begin(kKindNames));
@@ -278,23 +279,24 @@ int Main(const Flags& flags) {
 int main(int argc, char** argv) {
   quantd::soak::Flags flags;
   auto& credentials = flags.options.credentials;
-  CLI::App app("Calls a quantd server and compares what comes back");
-  app.add_option("target", flags.target, "as Client::Create has it")
+  CLI::App app("Calls a quantd server and compares the replies");
+  app.add_option("target", flags.target, "target as in Client::Create")
       ->required();
   app.add_option("kinds", flags.kinds, "KIND:THREADS,...")->required();
   app.add_option("--seconds", flags.seconds, "how long")->capture_default_str();
   app.add_option("--pace-ms", flags.pace_ms, "pause after each call");
-  app.add_option("--attempts", flags.attempts, "times a call is tried");
-  app.add_option("--deadline-ms", flags.deadline_ms, "of each call");
+  app.add_option("--attempts", flags.attempts, "attempts of each call");
+  app.add_option("--deadline-ms", flags.deadline_ms, "deadline of each call");
   app.add_option("--dead-peer-ms", flags.dead_peer_ms,
                  "time until a silent connection counts as lost");
   app.add_option("--reconnect-every", flags.reconnect_every,
-                 "calls of a thread until it connects anew; 0: never");
-  app.add_option("--counts", flags.counts, "the file of counts");
+                 "calls of a thread between connections; 0: one connection");
+  app.add_option("--counts", flags.counts, "file for the counts");
   app.add_flag("--calls", flags.calls, "print a line for each call");
   app.add_option("--memory-socket", flags.options.memory_socket,
-                 "of the server");
-  app.add_option("--tls-ca", credentials.ca_file, "who signs servers");
+                 "memory socket of the server");
+  app.add_option("--tls-ca", credentials.ca_file,
+                 "authority of the servers' certificates");
   app.add_option("--tls-cert", credentials.certificate_file, "of this client");
   app.add_option("--tls-key", credentials.key_file, "of this client");
   app.add_option("--token-file", credentials.token_file, "a token");
@@ -305,8 +307,8 @@ int main(int argc, char** argv) {
       std::chrono::milliseconds(flags.dead_peer_ms);
   flags.options.retry.max_attempts = flags.attempts;
   flags.options.local = {.memory_budget = 64 << 20, .slots = 1, .threads = 1};
-  // A single arena: malloc_trim does not trim the ends of others, and this test
-  // looks for leaks, not for peaks of arenas.
+  // Uses a single arena, because malloc_trim does not trim the ends of others.
+  // This test looks for leaks, not for peaks of arenas.
   mallopt(M_ARENA_MAX, 1);
   signal(SIGTERM, [](int) { quantd::soak::stopped = 1; });
   signal(SIGPIPE, SIG_IGN);

@@ -26,7 +26,7 @@ EACH = len(FIELDS) + 2 * len(CODES)
 
 
 class Caller:
-    """One process. Its own help describes `target` and `kinds`."""
+    """A process of quantd_soak_caller, whose help describes `target` and `kinds`."""
 
     def __init__(self, build, folder, name, target, kinds, *flags, calls=False,
                  counts=True, before=()):
@@ -34,7 +34,8 @@ class Caller:
         self.counts_path = pathlib.Path(folder) / f"{name}.counts"
         command = [*before, str(build.caller), target, kinds, *flags]
         if counts:
-            # It may continue the counts of a killed caller of that name.
+            # The process may continue the counts of a killed caller of that
+            # name.
             with open(self.counts_path, "ab") as file:
                 file.truncate(8 * (HEADER + EACH * len(KINDS)))
             command += ["--counts", str(self.counts_path)]
@@ -56,7 +57,7 @@ class Caller:
             self.process.send_signal(number)
 
     def stop(self, patience=60):
-        """Stops it; returns the exit code: 0 if nothing was wrong."""
+        """Stops the process and returns its exit code, which is 0 if no reply was wrong."""
         self.signal(signal.SIGTERM)
         code = self.process.wait(patience)
         if self.drain:
@@ -87,7 +88,7 @@ class Caller:
         return read_counts(self.counts_path)
 
     def calls(self):
-        """Begin, end, kind and outcome of every call so far, in seconds."""
+        """Returns begin and end in seconds, kind and outcome of every call so far."""
         if not self.drain:
             return []
         found = []
@@ -100,7 +101,7 @@ class Caller:
 
 
 def read_counts(path):
-    """The counts of each kind."""
+    """Returns the counts of each kind."""
     data = pathlib.Path(path).read_bytes()
     words = struct.unpack(f"={len(data) // 8}Q", data)
     kinds = {}
@@ -117,7 +118,7 @@ def read_counts(path):
 
 
 def total(many):
-    """The sum of several results of read_counts."""
+    """Returns the sum of several results of read_counts."""
     kinds = {}
     for kind in KINDS:
         counts = {field: sum(c[kind][field] for c in many) for field in FIELDS}

@@ -10,7 +10,7 @@ namespace {
 
 using Bytes = absl::Span<const std::byte>;
 
-// bf16 between 1 and 4 of either sign.
+// Returns bf16 numbers of both signs between 1 and 4.
 std::vector<std::byte> Values(int64_t count, uint32_t seed) {
   std::vector<std::byte> bytes(static_cast<size_t>(count) * 2);
   for (size_t i = 0; i < bytes.size(); i += 2) {
@@ -56,7 +56,7 @@ std::vector<Case> Quantizations() {
   return cases;
 }
 
-// The codes of `made`, to be decoded.
+// Returns a case that decodes the codes of `made`.
 absl::StatusOr<Case> Decoding(Client& local, const Case& made) {
   const auto result = Ask(local, made, made.input);
   if (!result.ok()) return result.status();

@@ -1,5 +1,4 @@
-// Calls with their expected bytes, computed in this process before any server
-// is asked.
+// Calls with their expected bytes, which a local client computes first.
 #ifndef QUANTD_TESTS_SOAK_CASES_H_
 #define QUANTD_TESTS_SOAK_CASES_H_
 
@@ -16,22 +15,22 @@ namespace quantd::soak {
 struct Case {
   TensorDesc tensor;
   Plan::Options options;
-  // The tensor; for Dequantize the codes.
+  // The tensor, or the codes for Dequantize.
   std::vector<std::byte> input;
   std::vector<std::byte> scale = {};
   std::vector<float> amax = {};
-  // Every part of the result, in order.
+  // The parts of the result, in order.
   std::vector<std::vector<std::byte>> expected = {};
 };
 
-// Makes the call with `input` (the case's, or the same bytes elsewhere).
+// Makes the call with `input`, which is the case's input or a copy of it.
 absl::StatusOr<Result> Ask(Client& client, const Case& one,
                            absl::Span<const std::byte> input,
                            const CallOptions& call = {});
 
 bool IsRight(const Case& one, const Result& result);
 
-// The cases of a kind of call, in various formats, shapes and sizes.
+// Makes cases of one kind of call, in various formats, shapes and sizes.
 absl::StatusOr<std::vector<Case>> MakeCases(Kind kind);
 
 }  // namespace quantd::soak

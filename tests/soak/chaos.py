@@ -1,4 +1,4 @@
-"""The faults during a soak, one after the other, chosen by a seed."""
+"""Faults during a soak, one after another, chosen by a seed."""
 
 import random
 import signal
@@ -10,9 +10,9 @@ PAUSE = (0.5, 2.0)  # seconds between two events
 
 
 class Chaos:
-    """Every fault begins and, some seconds later, ends.
+    """Begins faults, and ends each of them some seconds later.
 
-    `soak` is a Soak; its `folder` is used by injections.
+    `soak` is a Soak, whose `folder` injections use.
     """
 
     def __init__(self, soak, seed, without):
@@ -66,7 +66,7 @@ class Chaos:
 
     # Servers.
     def _down(self, number):
-        """The pair's server that goes down, if the other one is up."""
+        """Returns the pair's server that may go down if the other one is up."""
         names = ("pair0", "pair1")
         if self.pair_is_down:
             return
@@ -117,7 +117,7 @@ class Chaos:
 
     def free_disk(self):
         disk(self.soak, "free")
-        # Does what logrotate does with copytruncate.
+        # Truncates the log, like logrotate with copytruncate.
         self.soak.sink.truncate(0)
 
     # The clock of the server on a unix socket.

@@ -1,5 +1,5 @@
-// A caller's counters, in memory that outlives it: soak.py reads the file even
-// if the caller was killed.
+// A caller's counters in a mapped file, which soak.py can read even if the
+// caller was killed.
 #ifndef QUANTD_TESTS_SOAK_COUNTS_H_
 #define QUANTD_TESTS_SOAK_COUNTS_H_
 
@@ -10,8 +10,8 @@
 
 namespace quantd::soak {
 
-// Each kind uses one method of the server, so that counts can be compared.
-// callers.py has the same names in the same order.
+// The kinds of calls. Each uses one method of the server, so that counts can be
+// compared. callers.py has the same names in the same order.
 enum Kind {
   kQuantize,    // Quantize
   kDequantize,  // Dequantize
@@ -45,10 +45,10 @@ struct KindCounts {
 };
 
 struct Counts {
-  // Set by the observer: no call begins while it is not 0.
+  // The observer sets this; no call begins while it is not 0.
   Counter paused;
-  Counter threads;  // that make calls
-  Counter resting;  // how many of them have seen `paused`
+  Counter threads;  // number of threads that make calls
+  Counter resting;  // number of these that have seen `paused`
   std::array<KindCounts, kKinds> kinds;
 };
 

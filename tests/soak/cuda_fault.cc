@@ -1,12 +1,13 @@
-// Makes a GPU really fail for one server: preloaded into it, in its own CUDA
-// context. QUANTD_CUDA_FAULT names a file; a line written to it is executed,
-// and the file is then emptied:
+// Makes a GPU fail for one server, into which this library is preloaded, in its
+// own CUDA context. QUANTD_CUDA_FAULT names a file. A line written to it is
+// executed, and the file is then emptied:
 //
 //   illegal_address a kernel writes to an invalid address
 //   hang SECONDS        a kernel occupies every multiprocessor for that long
 //   exhaustion SECONDS  all free memory of the GPU is held for that long
 //
-// The driver is not linked: without a GPU this only prints a message.
+// The driver is loaded at run time. Without a GPU this library only prints a
+// message.
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -54,7 +55,8 @@ again:
 }
 )";
 
-// Used parts of the driver, by their documented names and types.
+// The functions of the driver that this library uses, by their documented names
+// and types.
 using Result = int;
 using Device = int;
 using Context = void*;
@@ -81,7 +83,7 @@ class Driver {
     Context context = nullptr;
     Result failed = init(0);
     if (failed == 0) failed = get(&device, 0);
-    // The context of the server's own CUDA runtime.
+    // Retains the context of the server's CUDA runtime.
     if (failed == 0) failed = retain(&context, device);
     if (failed == 0) failed = set(context);
     if (failed == 0) failed = load(&module_, kPtx);
@@ -94,7 +96,8 @@ class Driver {
   void Hang(double seconds) {
     auto nanoseconds = static_cast<uint64_t>(seconds * 1e9);
     std::array<void*, 1> arguments = {&nanoseconds};
-    // A multiprocessor has room for 2048 threads.
+    // Two blocks of 1024 threads fill a multiprocessor, which holds 2048
+    // threads.
     Launch("hang", static_cast<unsigned>(2 * processors_), 1024,
            arguments.data());
   }

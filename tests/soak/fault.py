@@ -35,7 +35,7 @@ POLL = 0.005
 
 
 class Sign:
-    """A sign of a fault. `seen` is when it first appeared."""
+    """A sign of a fault. `seen` is the time of its first appearance."""
 
     def __init__(self, scene, text):
         self.scene, self.text = scene, text
@@ -87,7 +87,7 @@ class Sign:
 
 
 class Looking:
-    """Watches for a sign while something else is done."""
+    """Watches for a sign in another thread."""
 
     def __init__(self, sign, since):
         self.over = threading.Event()
@@ -115,10 +115,11 @@ def wait_for(signs, since, patience):
 
 
 def recovery(scene, over):
-    """When calls were served again.
+    """Returns when calls were served again.
 
-    The end of the last call that failed after the fault was over, or else of
-    the first one that began then and was served.
+    This is the end of the last call that failed after the fault was over.
+    Without one it is the end of the first call that began after it and was
+    served.
     """
     calls = [c for c in scene.calls() if c[0] >= over]
     failed = [c[1] for c in calls if c[3] != "OK"]
@@ -129,7 +130,7 @@ def recovery(scene, over):
 
 
 def expected_alive(scene):
-    """Servers that must serve at the end: all whose ending was not expected."""
+    """Returns the servers that must serve at the end: all that were not expected to exit."""
     over = " ".join(scene.fault.get("over", []))
     gone = set()
     if scene.fault["sign"].startswith("exit") and not over:
@@ -168,8 +169,8 @@ def measure(scene):
     done = time.monotonic()
     lasts = fault.get("lasts_s", 0)
     over_by = injected + lasts
-    # Waits for a fault that only time or this program ends; calls that would
-    # reveal it may succeed only after that.
+    # Waits for a fault that only time or this program ends, because calls that
+    # would reveal it may succeed only afterwards.
     wait_for([sign], injected, lasts if fault.get("over")
              else max(lasts, fault.get("detected_s", 0)))
     if "quiet" in scene.has:
@@ -197,7 +198,7 @@ def measure(scene):
             if recovery(scene, over) is not None:
                 break
         time.sleep(POLL)
-    time.sleep(1)  # for calls that would reveal that it is not over
+    time.sleep(1)  # leaves time for calls that would reveal that the fault is not over
     again = recovery(scene, over)
     for caller in scene.callers:
         caller.stop()
@@ -227,10 +228,10 @@ def measure(scene):
 
 
 def judge(scene, row, detected, held):
-    """Results that are not accepted; empty if all are."""
+    """Returns the results that are not accepted."""
     fault, said = scene.fault, []
     if not detected:
-        said.append(f"nothing said {fault['sign']}")
+        said.append(f"no sign of {fault['sign']}")
     elif row["detected_s"] is not None and \
             row["detected_s"] > fault["detected_s"]:
         said.append(f"detected after {row['detected_s']} s")
@@ -243,14 +244,14 @@ def judge(scene, row, detected, held):
     if set(row["codes"]) - set(fault.get("codes", row["codes"])):
         said.append(f"calls failed as {row['codes']}")
     if row["wrong"]:
-        said.append(f"{row['wrong']} wrong answers")
+        said.append(f"{row['wrong']} wrong replies")
     for name in ("delayed", "lost", "resent"):
         if scene.link and not row["frames"][name]:
             said.append(f"frames {name}: none")
     if row["calls"] == 0:
         said.append("no call was made")
     if held:
-        said.append(f"held in the end: {held}")
+        said.append(f"not released at the end: {held}")
     for server in scene.servers:
         if "600000" in server.flags:
             server.kill()  # a normal stop would drain for ten minutes
@@ -287,14 +288,15 @@ def own_network():
     libc = ctypes.CDLL(None, use_errno=True)
     if os.geteuid() != 0 or libc.unshare(CLONE_NEWNET) != 0:
         return False
-    # Not every machine has a program for it: netdevice(7).
+    # Sets the flags by ioctl, since a machine may lack the program for it:
+    # netdevice(7).
     with socket.socket() as any_socket:
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", IFF_UP))
     return True
 
 
 def merged(before, rows, commit):
-    """Earlier results, with rows that were run again replaced."""
+    """Returns earlier results, with the rows of this run replaced."""
     again = {row["name"]: {**row, "commit": commit} for row in rows}
     return {**before, "faults": [again.get(row["name"], row)
                                  for row in before["faults"]]}
@@ -309,8 +311,8 @@ def main():
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--class", dest="kind")
     parser.add_argument("--build", default=str(ROOT / "build/cpu"))
-    parser.add_argument("--device", help="what fails instead of cpu:0; several, with "
-                        "commas: instead of cpu:1 ... too")
+    parser.add_argument("--device", help="device that fails instead of cpu:0; several, with "
+                        "commas, also replace cpu:1 and so on")
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--page", type=pathlib.Path)
     parser.add_argument("--times", type=int, default=1)
@@ -323,7 +325,7 @@ def main():
     names = [n for n in faults if arguments.all or n in arguments.names or
              faults[n]["class"] == arguments.kind]
     if not names or set(arguments.names) - set(faults):
-        parser.error("no such fault; --list has them")
+        parser.error("unknown fault; --list prints all")
     build = Build(arguments.build)
     apart = own_network()
     rows = []

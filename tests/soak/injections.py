@@ -1,6 +1,6 @@
 """Actions on servers, clients and the network between them.
 
-They are named in faults.toml. A scene (scene.py) provides the victims.
+faults.toml names them. A scene (scene.py) provides their targets.
 """
 
 import hashlib
@@ -64,7 +64,7 @@ def wait(scene, seconds):
 
 
 def second(scene, *words):
-    """Another server, which is expected not to start."""
+    """Starts another server, which is expected to fail."""
     command = [str(scene.build.quantd)]
     for word in words:
         word = word.replace("ADDRESS", scene.servers[0].address)
@@ -195,7 +195,7 @@ def replace_file(path, data, mode=0o644):
 
 
 def write_tokens(folder, names):
-    """The file that the server reads, and one for each client."""
+    """Writes the file that the server reads, and one for each client."""
     lines = b""
     for name in names:
         token = folder / f"{name}.token"
@@ -237,7 +237,7 @@ VERBS = {
 
 
 class StepFile:
-    """How far a stepped clock is ahead, as stepped_clock.cc reads it."""
+    """The file from which stepped_clock.cc reads how far the clock is ahead."""
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
@@ -253,7 +253,7 @@ class StepFile:
 
 
 class SmallDisk:
-    """A tmpfs of a megabyte. Needs the right to mount."""
+    """A tmpfs of a megabyte, which needs the privilege to mount."""
 
     def __init__(self, path):
         self.path = pathlib.Path(path)

@@ -1,4 +1,4 @@
-// Requests that no server accepts and that the client library would not send.
+// Requests that no server accepts, and that the SDK would not send.
 #ifndef QUANTD_TESTS_SOAK_INVALID_CALLS_H_
 #define QUANTD_TESTS_SOAK_INVALID_CALLS_H_
 
@@ -15,15 +15,15 @@ namespace quantd::soak {
 
 class InvalidCalls {
  public:
-  // One connection to the first address of `target`.
+  // Connects to the first address of `target`.
   static absl::StatusOr<std::unique_ptr<InvalidCalls>> Create(
       const std::string& target, const ClientOptions& options);
 
   struct Answer {
     absl::StatusCode code = absl::StatusCode::kUnknown;
-    bool told = false;  // in the server's own words
+    bool told = false;  // the error is the server's
   };
-  // Makes call number `number`, in a single attempt.
+  // Makes call number `number`, with a single attempt.
   Answer Call(uint64_t number);
 
  private:

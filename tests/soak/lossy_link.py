@@ -23,16 +23,16 @@ import sys
 import time
 
 ETH_P_ALL, SO_RCVBUFFORCE = 3, 33
-# packet(7); Python's socket has no names for these.
+# Constants of packet(7), for which Python's socket module has no names.
 SOL_PACKET, STATISTICS, VNET_HDR, IGNORE_OUTGOING = 263, 6, 15, 23
-BUFFER = 8 << 20  # of a socket, while this process does not run
+BUFFER = 8 << 20  # socket buffer, for times when this process does not run
 MOST = 4096  # frames in flight
-AT_ONCE = 64  # frames read from one end before the other is looked at
-SEED = 1  # the same frames, by number, are lost in every run
+AT_ONCE = 64  # frames read from one end before the other end
+SEED = 1  # frames of the same numbers are lost in every run
 
 
 class LossyLink:
-    """The process, for the program that started it."""
+    """The link's process, as seen by the program that started it."""
 
     def __init__(self, log):
         self.log = log
@@ -44,7 +44,7 @@ class LossyLink:
         self.process.stdout.readline()  # the process prints it in its namespace
 
     def tell(self, *words):
-        """The counts, once it has done what it was told."""
+        """Sends a command and returns the counts once the process has executed it."""
         try:
             os.write(self.process.stdin.fileno(), " ".join(words).encode())
             return json.loads(self.process.stdout.readline())
@@ -57,8 +57,8 @@ def open_end(name):
     end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     end.setblocking(False)
     end.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER)
-    # A checksum left to the sender's interface stays so: the header before
-    # every frame that is read and written says it.
+    # Keeps checksums that the sender leaves to its interface. The header before
+    # every frame marks them.
     end.setsockopt(SOL_PACKET, VNET_HDR, 1)
     end.setsockopt(SOL_PACKET, IGNORE_OUTGOING, 1)
     end.bind((name, ETH_P_ALL))
@@ -69,7 +69,7 @@ class Carrier:
     """Carries frames until they are sent or lost."""
 
     def __init__(self):
-        self.ends = {}  # each end with its other end
+        self.ends = {}  # maps each end to the other end
         self.lossy = ()  # delay and jitter in ms, and percent lost; or empty
         self.random = random.Random(SEED)
         self.late = []  # due time, arrival, frame, destination
@@ -85,7 +85,8 @@ class Carrier:
         elif verb != "counts":
             raise ValueError(verb)
         for end in self.ends:
-            # Frames without room; the kernel resets its count when it is read.
+            # Counts frames dropped for lack of buffer space. The kernel resets
+            # its count on reading.
             told = end.getsockopt(SOL_PACKET, STATISTICS, 8)
             self.count["overflowed"] += int.from_bytes(told[4:], sys.byteorder)
         print(json.dumps(self.count), flush=True)
@@ -100,8 +101,8 @@ class Carrier:
                 self.send(self.ends[end], frame, "at_once")
                 continue
             delay, jitter, percent = self.lossy
-            # Both are drawn for each frame, so that the n-th always has the
-            # same fate.
+            # Draws both numbers for each frame, so that the n-th frame has the
+            # same fate in every run.
             lost = self.random.uniform(0, 100) < percent
             delay += self.random.uniform(-jitter, jitter)
             if lost or len(self.late) >= MOST:
@@ -112,7 +113,7 @@ class Carrier:
                                (now + delay / 1e3, now, frame, self.ends[end]))
 
     def send_due(self):
-        """The seconds until the next frame is due; None without one."""
+        """Sends due frames. Returns the seconds until the next one is due, or None."""
         while self.late:
             due, came, frame, end = self.late[0]
             now = time.monotonic()
@@ -126,7 +127,7 @@ class Carrier:
     def send(self, end, frame, how):
         try:
             end.send(frame)
-        except OSError:  # no room; recv reports an end that is gone
+        except OSError:  # the buffer is full; recv reports an end that has closed
             how = "overflowed"
         self.count[how] += 1
 
@@ -140,10 +141,10 @@ def main():
         for end in set(ready) - {commands}:
             carrier.take(end)
         if commands in ready:
-            # A single command: the sender waits for each answer.
+            # There is a single command, since the sender waits for each reply.
             line = os.read(commands, 4096)
             if not line:
-                return  # the parent process is gone
+                return  # the parent process has exited
             carrier.command(*line.decode().split())
 
 

@@ -1,4 +1,4 @@
-"""Results as pages."""
+"""Writes results as pages."""
 
 import json
 import os
@@ -46,13 +46,13 @@ def line_of(row):
 
 
 def frames(counts):
-    """The lossy link's effect on frames, and TCP's counts."""
+    """Describes the lossy link's effect on frames, and TCP's counts."""
     return f" ({counts['delayed']} frames delayed, {counts['lost']} lost, " \
         f"{counts['resent']} resent)"
 
 
 def fault_page(result):
-    """The table of faults, with a section for each class."""
+    """Returns the table of faults, with a section for each class."""
     rows = result["faults"]
     done = [r for r in rows if r["result"] != "skipped"]
     lines = [
@@ -97,7 +97,7 @@ def fault_page(result):
 
 
 def compact(result):
-    """JSON with one line for each sample, thinned out."""
+    """Returns JSON with one line for each sample, with fewer samples."""
     every = -(-len(result["samples"]) // 150)
     result = {**result, "samples": result["samples"][::every]}
     big = ("samples", "quiet")

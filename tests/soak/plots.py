@@ -1,4 +1,4 @@
-"""Plots over time as SVG, without a library."""
+"""Plots values over time as SVG, without a library."""
 
 from accounts import watched
 
@@ -9,7 +9,7 @@ COLORS = ["#1b6ca8", "#c0392b", "#1e8449", "#8e44ad", "#b9770e", "#117a65",
 
 
 def nice(limit):
-    """A round step that divides it into three to seven parts."""
+    """Returns a round step that divides `limit` into three to seven parts."""
     step = 1.0
     while step * 7 < limit:
         for factor in (2, 2.5, 2):
@@ -20,7 +20,7 @@ def nice(limit):
 
 
 def plot(title, unit, lines, dots=None):
-    """`lines` and `dots`: names to lists of (minutes, value)."""
+    """Returns a plot. `lines` and `dots` map names to lists of (minutes, value)."""
     dots = dots or {}
     points = [p for line in [*lines.values(), *dots.values()] for p in line]
     if not points:

@@ -1,8 +1,8 @@
-"""A network between clients and a server, in this process.
+"""Imitates a network between clients and a server, in this process.
 
-Bytes pass through unchanged, late, slowly, in one direction, spoilt, or not at
-all. It does to connections what lossy_link.py does to packets, on any machine
-and without privileges.
+Forwards bytes unchanged, late, slowly, in one direction, corrupted, or not at
+all. It acts on connections as lossy_link.py does on packets, on any machine and
+without privileges.
 """
 
 import select
@@ -31,7 +31,7 @@ class Relay:
     def heal(self):
         self.cut = {"up": False, "down": False}
         self.delay = 0.0
-        # Bytes a second, in each direction, of each connection.
+        # Bytes per second in each direction of each connection.
         self.rate = None
         self.spoil = False
         if self.address and self.listener is None and not self.closed:
@@ -98,7 +98,7 @@ def reset(s):
 
 
 class Link:
-    """One connection: two threads that read, and send what is due."""
+    """A connection: two threads that read bytes and send them when they are due."""
 
     def __init__(self, relay, client, server):
         self.relay, self.ends = relay, (client, server)
@@ -162,7 +162,7 @@ class Link:
         self._end()
 
     def _send(self, sink, data):
-        """Sends everything, checking now and then whether it must stop."""
+        """Sends all data, and checks from time to time whether it must stop."""
         view = memoryview(data)
         while view and not self.ended.is_set():
             if select.select([], [sink], [], 0.05)[1]:
@@ -178,9 +178,9 @@ class Link:
             known = self in self.relay.links
             self.relay.links.discard(self)
         if known or first:
-            # The other thread notices within its pause. The first thread resets
-            # the sockets, which does not wake the other: both use only sockets
-            # that are still open.
+            # The other thread notices the end within its pause. The first
+            # thread to end resets the sockets, which does not wake the other
+            # one, so both use only open sockets.
             for end in self.ends:
                 try:
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,

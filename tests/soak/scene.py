@@ -16,16 +16,16 @@ from servers import Server, stop_all, tcp_segments_resent
 
 # Two or three network namespaces, all of them this program's own.
 NEAR, FAR = "10.231.0.1", "10.231.0.2"
-SLOW = 0.3  # seconds that no call takes normally
+SLOW = 0.3  # a call of more seconds counts as slow
 
 
 class Skip(Exception):
-    """This machine cannot run the fault."""
+    """Raised if this machine cannot run the fault."""
 
 
 @functools.cache
 def first_job(build):
-    """The number of the first job after the self-tests at the start."""
+    """Returns the number of the first job after the self-tests at the start."""
     folder = tempfile.mkdtemp(prefix="quantd_soak.")
     server = Server(build, folder, 0, ["--device", "fault:cpu:0"])
     try:
@@ -70,7 +70,7 @@ class Scene:
         if ("full" in self.has or "root" in self.has) and os.geteuid() != 0:
             raise Skip("needs root: a mount or a network namespace")
         if "gpu" in self.has and not shutil.which("nvidia-smi"):
-            raise Skip("no GPU here")
+            raise Skip("this machine has no GPU")
         if "namespace" in self.has and not self.own_network:
             raise Skip("no network namespaces here")
         common, options = [], {}
@@ -119,8 +119,8 @@ class Scene:
         if "fault:" in flag:
             first = first_job(self.build)
             many = "+".join(f"once@{first + 40 * i}" for i in range(5))
-            # Number of the first job, and of the first of each of the four
-            # self-tests after it.
+            # The first job, and the first job of each of the four self-tests
+            # after it.
             series = "+".join(f"once@{first + i}" for i in range(5))
             flag = flag.replace("FIRST", str(first)).replace("MANY", many)
             flag = flag.replace("SERIES", series)
@@ -150,14 +150,14 @@ class Scene:
                 [*inside, "ip", "link", "set", "lo", "up"]):
             done = subprocess.run(command, capture_output=True, check=False)
             if done.returncode != 0:
-                raise Skip("no virtual links here: " + done.stderr.decode())
+                raise Skip("this machine cannot make virtual links: " + done.stderr.decode())
         if self.link:
             self.link.tell("open", "near", "far")
         options["before"] = inside
         common.append("--insecure")
 
     def _make_lossy_link(self):
-        """Makes quantd0 and quantd1 ends of two links, joined by a lossy one.
+        """Makes quantd0 and quantd1, the ends of two links that a lossy link joins.
         """
         self.link = LossyLink(self.folder / "link.log")
         self.processes.append(self.link.process)
@@ -166,7 +166,8 @@ class Scene:
             commands += [
                 ["ip", "link", "add", "name", outer, "type", "veth", "peer",
                  "name", inner],
-                # A frame must be a packet, or several would be lost at once.
+                # Sends each packet as a frame, since a larger frame would lose
+                # several packets.
                 ["ip", "link", "set", outer, "gso_max_segs", "1"],
                 ["ip", "link", "set", inner, "netns",
                  str(self.link.process.pid)],
@@ -238,7 +239,7 @@ class Scene:
                    if e.get("event") == name)
 
     def resent(self):
-        """Segments that TCP has retransmitted, at both ends of the link."""
+        """Returns the segments that TCP has retransmitted, at both ends of the link."""
         return sum(tcp_segments_resent(process) for process in
                    ("self", self.namespace.pid))
 
@@ -247,7 +248,7 @@ class Scene:
                    for kind in caller.counts().values())
 
     def left(self):
-        """What servers hold while nobody calls; waits for it."""
+        """Waits until servers hold no memory; returns what they still hold."""
         end = time.monotonic() + 10
         while True:
             held = {}

@@ -1,6 +1,6 @@
-"""Servers that a soak or a fault starts, watches and stops.
+"""Server processes that a soak or a fault starts, watches and stops.
 
-They are separate processes on loopback, known by their ids.
+They run on loopback and are stopped by their process ids.
 """
 
 import json
@@ -21,7 +21,7 @@ ROOT = HERE.parent.parent
 
 
 class Build:
-    """The programs of a build folder."""
+    """Paths of the programs in a build folder."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder).resolve()
@@ -43,7 +43,7 @@ def free_port():
 
 
 def stop_all(processes, patience=20):
-    """Ends processes that this program started: by a signal, then by force.
+    """Stops processes that this program started, first by SIGTERM, then by SIGKILL.
     """
     running = [p for p in processes if p and p.poll() is None]
     for p in running:
@@ -58,10 +58,9 @@ def stop_all(processes, patience=20):
 
 
 class Server:
-    """One quantd. When restarted it keeps its address.
+    """A quantd process. It keeps its address when it is restarted.
 
-    Each start is a life with a log of its own, unless standard error goes
-    elsewhere.
+    Each start has its own log, unless standard error is redirected.
     """
 
     def __init__(self, build, folder, number, flags=(), *, address=None,
@@ -154,7 +153,7 @@ class Server:
         return self.get("/readyz") is not None
 
     def metrics(self):
-        """Name with labels to value; empty when it does not answer."""
+        """Returns metrics by name with labels, or an empty dict without a reply."""
         page = self.get("/metrics") or ""
         found = {}
         for line in page.splitlines():
@@ -170,7 +169,7 @@ class Server:
             return ""
 
     def events(self):
-        """Events of all its lives."""
+        """Returns the log events of all starts."""
         text = "".join(p.read_text(errors="replace") for p in
                        self.folder.glob(f"server{self.number}.*.log"))
         for line in text.splitlines():
@@ -188,7 +187,7 @@ class Server:
 
 
 def sample(pid):
-    """The kernel's data on a process; None if it is gone."""
+    """Returns the kernel's data on a process, or None if it has ended."""
     try:
         status = pathlib.Path(f"/proc/{pid}/status").read_text()
         descriptors = len(os.listdir(f"/proc/{pid}/fd"))
@@ -212,7 +211,7 @@ def tcp_segments_resent(pid):
 
 
 class Drain:
-    """Drains a pipe so that its writer never waits, and keeps lines with times.
+    """Reads a pipe so that its writer never blocks, and keeps lines with times.
     """
 
     def __init__(self, stream):

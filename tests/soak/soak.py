@@ -1,4 +1,4 @@
-"""Hours of mixed calls beside faults of every kind: run.sh, README.md."""
+"""Runs hours of mixed calls beside all kinds of faults; see run.sh and README.md."""
 
 import argparse
 import datetime
@@ -24,15 +24,14 @@ from servers import ROOT, Build, Server, stop_all
 
 MOST_HOURS = 24 * 14
 SAMPLES = 500
-PEAKS = 4  # factor of accepted growth for memory that is not in use
+PEAKS = 4  # resident memory may grow by this factor of the accepted growth
 
 
 class Soak:
-    """Runs three services.
+    """Runs three services under load.
 
-    `main` lives through all of it, over TCP with TLS and tokens, with shared
-    memory; the clock of `unix` is stepped; a pair of servers is killed and
-    stopped.
+    `main` runs all the time, over TCP with TLS, tokens and shared memory. The
+    clock of `unix` is stepped. Servers of a pair are killed and stopped.
     """
 
     def __init__(self, build, seconds, device, pace):
@@ -87,7 +86,7 @@ class Soak:
     def start_callers(self):
         main, unix = self.servers["main"], self.servers["unix"]
         pair = ",".join(self.servers[s].address for s in ("pair0", "pair1"))
-        # One attempt each, so that client and server count the same.
+        # Calls have one attempt each, so that client and server count the same.
         self.call("main", main.address,
                   "quantize:1,dequantize:1,stream:1,bands:1,shared:1,invalid:1",
                   40, "--attempts", "1", "--reconnect-every", "150",
@@ -166,7 +165,7 @@ class Soak:
         return found
 
     def rest(self):
-        """Ends all faults, pauses all clients, and reads the counts."""
+        """Ends all faults, pauses all clients, and reads the counts of calls."""
         self.chaos.mend()
         self.retire_victims()
         for caller in self.callers.values():
@@ -191,10 +190,10 @@ class Soak:
             caller.pause(False)
 
     def compare(self):
-        """Disagreements between clients and servers.
+        """Returns disagreements between clients and servers.
 
         Waits for agreement, since a server counts a call a moment after its
-        client has the answer.
+        client has the reply.
         """
         end = time.monotonic() + 5
         while True:
@@ -222,9 +221,9 @@ class Soak:
             try:
                 code = server.wait(60)
             except subprocess.TimeoutExpired:
-                # The accounts are written all the same.
+                # The results are still written.
                 server.kill()
-                code = f"no end in 60 s, {server.log()[-1000:]}"
+                code = f"did not exit in 60 s, {server.log()[-1000:]}"
             if code != 0:
                 self.said.append(f"server {name} ended with {code}")
         clients = {n: read_counts(c.counts_path)
@@ -235,8 +234,7 @@ class Soak:
                 if count["wrong"]:
                     self.said.append(f"{name}: {count['wrong']} wrong answers "
                                      f"of {kind}")
-                # Being busy is not a failure; it is counted like any other
-                # answer.
+                # A busy server is not a failure, but is counted.
                 busy = count["told"].get("RESOURCE_EXHAUSTED", 0)
                 codes = {c: n for c, n in count["failed"].items()
                          if not (kind == "invalid" and c == "INVALID_ARGUMENT")
@@ -250,15 +248,15 @@ class Soak:
         if victims:
             clients["victims"] = victims
             if victims["amax"]["wrong"]:
-                self.said.append("victims: wrong answers")
+                self.said.append("victims: wrong replies")
         grown = growth(self.quiet)
-        # Within a quarter of an hour pools and heaps are still filling.
+        # In the first quarter of an hour pools and heaps still grow.
         most = 1024 if self.seconds >= 900 else 64 * 1024
         for name, kib in grown.items():
             if kib > most:
                 self.said.append(f"{name} grew by {kib} KiB in the second half")
-        # A heap that keeps free memory still reaches new peaks after a long
-        # time.
+        # Resident memory may reach new peaks even after a long time, because
+        # the heap keeps free memory.
         for name, kib in growth(self.quiet, resident=True).items():
             if kib > PEAKS * most:
                 self.said.append(f"{name} keeps {kib} KiB more than before")
@@ -293,15 +291,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, prog="run.sh")
     parser.add_argument("hours", type=float)
     parser.add_argument("--build", default=str(ROOT / "build/cpu"))
-    parser.add_argument("--device", help="of the main server, as --device")
+    parser.add_argument("--device", help="device of the main server")
     parser.add_argument("--results", type=pathlib.Path,
-                        help="a folder for soak.json, SOAK.md and plots")
+                        help="folder for soak.json, SOAK.md and plots")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--pace", type=float, default=1,
-                        help="pauses between calls are times that; 1: about "
+                        help="factor of pauses between calls; with 1 about "
                         "one core is busy")
     parser.add_argument("--without", action="append", default=[],
-                        choices=sorted(FAULTS), help="what is not to happen")
+                        choices=sorted(FAULTS), help="fault to leave out")
     arguments = parser.parse_args()
     if not 0 < arguments.hours <= MOST_HOURS:
         parser.error(f"hours: expected up to {MOST_HOURS}")

@@ -1,10 +1,11 @@
-// Preloaded into a process, gives it a wall clock that can be stepped, as `date
-// --set` would do for the whole machine. QUANTD_CLOCK_STEP names a file whose
-// first eight bytes are the nanoseconds by which the clock is ahead.
+// A library for LD_PRELOAD that steps the wall clock of one process, as `date
+// --set` does for the whole machine. QUANTD_CLOCK_STEP names a file whose first
+// eight bytes are the nanoseconds by which the clock is ahead.
 //
-// A wait by the wall clock ends when that clock shows the time, as in the
-// kernel: a step ends the wait early or makes it longer. So a wait is cut into
-// short ones, and the clock is read after each. CLOCK_MONOTONIC is unchanged.
+// As in the kernel, a wait by the wall clock ends when the stepped clock shows
+// the time, so that a step makes the wait shorter or longer. Each wait is
+// therefore cut into short ones, and the clock is read after each.
+// CLOCK_MONOTONIC is unchanged.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -27,8 +28,8 @@ namespace {
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kSlice = kSecond / 100;
 
-// Nothing here is a function-local static: threads that wait for one use
-// syscall, which is replaced here.
+// This file has no function-local static variables, because threads wait for
+// their initialization by syscall(), which is replaced here.
 
 const std::atomic<int64_t>* OpenStep() {
   static constinit std::atomic<int64_t> none{0};
@@ -41,7 +42,8 @@ const std::atomic<int64_t>* OpenStep() {
                           : static_cast<const std::atomic<int64_t>*>(at);
 }
 
-// How far the clock is ahead. Zero until the file exists.
+// Returns how far the clock is ahead in nanoseconds, or zero until the file
+// exists.
 int64_t Ahead() {
   static constinit std::atomic<const std::atomic<int64_t>*> known{nullptr};
   const std::atomic<int64_t>* step = known;
@@ -57,7 +59,8 @@ timespec Timespec(int64_t nanoseconds) {
   return {.tv_sec = (nanoseconds - rest) / kSecond, .tv_nsec = rest};
 }
 
-// The kernel's own clock; the vDSO cannot be used from here.
+// Returns the kernel's clock by a system call, since the vDSO cannot be used
+// here.
 int64_t RealNow(clockid_t clock) {
   timespec now = {};
   syscall(SYS_clock_gettime, clock, &now);
@@ -69,7 +72,7 @@ bool IsWall(clockid_t clock) {
   return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
 }
 
-// The function that ours replaces.
+// Returns the function that this library replaces.
 template <typename Function>
 class Next {
  public:
@@ -89,8 +92,8 @@ class Next {
   std::atomic<Function*> known_{nullptr};
 };
 
-// Waits until the stepped clock shows `due`, by calls of `wait`, which takes a
-// time of the kernel's wall clock and returns `timed_out` when it is over.
+// Waits until the stepped clock shows `due`, by calls of `wait`. `wait` takes a
+// time of the kernel's wall clock and returns `timed_out` once that has passed.
 template <typename Wait>
 long UntilDue(int64_t due, long timed_out, Wait wait) {
   for (;;) {
@@ -140,15 +143,15 @@ int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex,
 
 int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex,
                            const timespec* until) {
-  // The clock is the one of the condition's attributes, which glibc keeps in
-  // the second bit of its tenth word (__wrefs).
+  // glibc keeps the clock of a condition variable in the second bit of its
+  // tenth word (__wrefs).
   const bool monotonic =
       (reinterpret_cast<const unsigned*>(condition)[9] & 2) != 0;
   return pthread_cond_clockwait(
       condition, mutex, monotonic ? CLOCK_MONOTONIC : CLOCK_REALTIME, until);
 }
 
-// abseil waits with its own futexes.
+// abseil waits by futex system calls.
 long syscall(long number, ...) noexcept {
   static constinit Next<long(long, long, long, long, long, long, long)> next(
       "syscall");

@@ -1,5 +1,5 @@
-"""ComfyUI: comfy-kitchen's layout writes the same tensors, and loads and
-decodes ours. ComfyUI itself was not run."""
+"""Checks of ComfyUI's dialect: comfy-kitchen's layout writes the same tensors
+as quantctl, and loads and decodes quantctl's. ComfyUI itself is not run."""
 
 import safetensors.torch
 import torch
@@ -15,14 +15,15 @@ DIALECT = "comfy"
 
 
 def _written(weights):
-    """By the library, under the names that its layout says."""
+    """Returns the library's tensors, by the names of its layout."""
     tensors = {}
     for name, weight in weights.items():
         codes, parameters = Layout.quantize(weight)
         for suffix, tensor in Layout.state_dict_tensors(
                 codes, parameters).items():
             tensors[name + suffix] = tensor
-        # By which ComfyUI itself, not its kernels, knows the layer.
+        # The label by which ComfyUI itself, not its kernels, recognizes the
+        # layer.
         label = b'{"format": "nvfp4"}'
         tensors[name.removesuffix("weight") + "comfy_quant"] = torch.tensor(
             list(label), dtype=torch.uint8)
@@ -34,7 +35,7 @@ def _decoded(tensors, name, shape):
         scale=tensors[f"{name}_scale_2"], orig_dtype=torch.float32,
         orig_shape=tuple(shape), block_scale=tensors[f"{name}_scale"])
     held = QuantizedTensor(tensors[name], "TensorCoreNVFP4Layout", parameters)
-    # To bf16 it would round its scales first.
+    # Decodes to fp32, since for bf16 the library rounds its scales first.
     return held.dequantize().to(torch.bfloat16)
 
 

@@ -1,5 +1,6 @@
-"""compressed-tensors: llm-compressor's model_free_ptq converts the same model,
-transformers loads both on a CPU, and the library's compressors decode ours."""
+"""Checks of compressed-tensors: llm-compressor's model_free_ptq converts the
+same model, transformers loads both on a CPU, and the library's compressors
+decode quantctl's."""
 
 import contextlib
 import io
@@ -32,15 +33,17 @@ SCHEMES = {
     "mxfp8": "MXFP8",
     "mxfp4": "MXFP4A16",
 }
-# model_free_ptq takes everything for a linear layer that is not told apart.
+# model_free_ptq treats every matrix as a linear layer unless it is excluded.
 NOT_LINEAR = ["re:.*embed.*", "re:.*LayerNorm.*"]
-# Below this, a model's outputs are noise: what transformers loads is wrong.
+# A lower cosine means that outputs are noise, so transformers loaded wrong
+# weights.
 NOISE = 0.5
 
 
 def _their_config(format, ignored):
-    """Of llm-compressor: FP8 with activations quantized at run time, for which
-    it has no name, is the one that it can make without calibration."""
+    """Returns llm-compressor's configuration. Without calibration it supports
+    only FP8 with activations quantized at run time, which has no preset
+    name."""
     scheme = preset_name_to_scheme(SCHEMES[format], ["Linear"])
     if format == "fp8":
         scheme.input_activations = QuantizationArgs(
@@ -59,7 +62,7 @@ def _by_the_library(source, folder, format, ignored):
 
 
 def _decoded(folder):
-    """Module to values, of every quantized one, by the library's decoder."""
+    """Returns the values of every quantized module, from the library's decoder."""
     config = directory.text(folder, "config.json")["quantization_config"]
     (group,) = config["config_groups"].values()
     compressor = BaseCompressor.get_value_from_registry(group.pop("format"))
@@ -102,8 +105,9 @@ def _check_outputs(name, format, source, mine, theirs):
 
 
 def _not_fused(format, module):
-    """Whether llm-compressor gives each member of such a group its own scale:
-    it knows q, k, v, gate and up by the names of Llama's, and fuses NVFP4."""
+    """Returns whether llm-compressor gives each member of a fused group its own
+    scale. It recognizes q, k, v, gate and up by Llama's names, and fuses only
+    NVFP4."""
     if format == "nvfp4":
         return ".experts." in module or ".attention.self." in module
     return format == "fp8"
@@ -143,13 +147,13 @@ def checks(models, folder):
     for name in ("minilm", "llama", "experts"):
         for format in SCHEMES:
             if (name, format) == ("experts", "fp8"):
-                continue  # engines refuse it, and so do we
+                continue  # engines refuse it, and so does quantctl
             mine = convert(models[name], folder, DIALECT, format)
             ignored = directory.text(
                 mine, "config.json")["quantization_config"]["ignore"]
             theirs = _by_the_library(models[name], folder, format, ignored)
             yield _check_files(name, format, mine, theirs)
-            # Engines fuse these, and take the largest scale for all.
+            # Engines fuse these weights and use the largest scale for all.
             yield lint(
                 name, format, theirs, lambda rule, where:
                 rule == "fused-scales" and _not_fused(format, where))

@@ -1,5 +1,6 @@
-"""DeepSeek's blocks: transformers loads ours on a CPU, and what it makes of
-every weight is what quantd decodes. There is no writer to compare with."""
+"""Checks of DeepSeek's blocks: transformers loads quantctl's model on a CPU,
+and decodes every weight to quantd's values. There is no other writer to compare
+with."""
 
 import torch
 import transformers
@@ -12,8 +13,8 @@ DIALECT = "deepseek"
 
 
 def _check_values(name, model, plain):
-    """Parameters that transformers decoded, by the names of the files: of the
-    model whose files are plain bf16."""
+    """Compares the parameters that transformers decoded with the plain bf16
+    model, by the names in its files."""
     loaded = model.state_dict()
     values = wrong = 0
     for tensor, ours in outputs.of(plain)[0].state_dict().items():

@@ -1,5 +1,5 @@
-"""gpt-oss: transformers' own decoder of stacked experts, and its loader on a
-CPU. There is no writer to compare with."""
+"""Checks of gpt-oss by transformers' decoder of stacked experts and its loader
+on a CPU. There is no other writer to compare with."""
 
 import transformers
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors

@@ -1,5 +1,5 @@
-"""ModelOpt: export_hf_checkpoint writes the same model, and the library's
-tensor classes decode ours. It has no loader for a CPU."""
+"""Checks of ModelOpt: export_hf_checkpoint writes the same model, and the
+library's tensor classes decode quantctl's. It has no loader for a CPU."""
 
 import contextlib
 import io
@@ -22,8 +22,8 @@ from libraries import by_modelopt
 transformers.logging.set_verbosity_error()
 
 DIALECT = "modelopt"
-# Name of the check, quantd's format, ModelOpt's configuration, and whether
-# activations are quantized with scales that are in the file.
+# The name of the check, quantd's format, ModelOpt's configuration, and whether
+# the file has scales of activations.
 CASES = [
     ("nvfp4 W4A16", "nvfp4", mtq.W4A16_NVFP4_CFG, False),
     ("nvfp4 W4A4", "nvfp4", mtq.NVFP4_DEFAULT_CFG, True),
@@ -39,7 +39,7 @@ def _tokens(model):
 
 
 def _by_the_library(source, target, config):
-    """Writes `target`; what came into each module at most."""
+    """Writes `target`. Returns the largest input of each module."""
     kind = transformers.AutoModelForCausalLM
     model = kind.from_pretrained(source, dtype=torch.bfloat16)
     with contextlib.redirect_stdout(io.StringIO()):
@@ -65,7 +65,7 @@ def _decoded(parts, format):
         return qtensor.MXFP8QTensor(codes.shape, torch.bfloat16,
                                     codes).dequantize(torch.bfloat16,
                                                       scale=scale)
-    # To bf16 it would round its scale first.
+    # Decodes to fp32, since for bf16 the library rounds its scale first.
     return qtensor.FP8QTensor(codes.shape, torch.float32, codes).dequantize(
         torch.float32, scale=scale)
 
@@ -80,7 +80,7 @@ def _check_decoder(name, label, format, mine, folder):
     for module, parts in modules.items():
         if "weight_scale" not in parts:
             continue
-        # Its table of values has no negative zero.
+        # ModelOpt's table of values has no negative zero.
         ours = plain[f"{module}.weight"] + 0.0
         theirs = _decoded(parts, format) + 0.0
         values += theirs.numel()
@@ -94,8 +94,8 @@ def _check_files(name, label, mine, theirs):
     lines, differing, compared = directory.differing_tensors(
         directory.tensors(mine), directory.tensors(theirs))
     ours = directory.text(mine, "config.json")
-    # Readers of config.json alone look for it there, beside what the library
-    # writes into hf_quant_config.json only.
+    # quantctl also writes group_size into config.json, for readers of that
+    # file. The library writes it only into hf_quant_config.json.
     ours["quantization_config"].pop("group_size", None)
     their = directory.text(theirs, "config.json")
     own = directory.text(mine, "hf_quant_config.json")
@@ -110,7 +110,8 @@ def _check_files(name, label, mine, theirs):
     lines += directory.differing_json(own, their_own)
     stated = 0
     for tensor, count in differing.items():
-        # ModelOpt gives each its own scale of FP8, and engines join them.
+        # ModelOpt gives each fused member its own FP8 scale, and engines join
+        # them.
         if label == "fp8" and fused.group_of(tensor.rsplit(".", 1)[0]):
             stated += count
         else:
@@ -131,7 +132,7 @@ def _check_fused(name, label, source, mine):
 def checks(models, folder):
     for name in ("llama", "experts"):
         for label, format, config, measured in CASES:
-            # ModelOpt does not say which maxima belong to which expert.
+            # ModelOpt does not report which amax belongs to which expert.
             if measured and name == "experts":
                 continue
             theirs = folder / f"{name}-library-{label}"

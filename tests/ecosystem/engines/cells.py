@@ -1,6 +1,6 @@
-"""Holds what `quantctl convert` writes against an engine: every kind of model
-in every dialect and format is loaded by the engine, and so is the same
-directory decoded by quantctl. Their parameters and log-probabilities must agree.
+"""Loads the output of `quantctl convert` in an engine: every kind of model in
+every dialect and format, and the same directory decoded by quantctl. Parameters
+and log-probabilities of both must agree.
 
 python cells.py ENGINE WORK RESULTS.json [FILTER...]
 """
@@ -25,7 +25,7 @@ import models
 
 HERE = pathlib.Path(__file__).resolve().parent
 QUANTCTL = os.environ["QUANTCTL"]
-# Dialect, format and what else is said; "amax" gives activations a scale.
+# Dialect, format and further options; "amax" adds scales of activations.
 WAYS = [
     ("compressed-tensors", "nvfp4", ""),
     ("compressed-tensors", "nvfp4", "amax"),
@@ -44,9 +44,9 @@ WAYS = [
     ("gpt-oss", "mxfp4", ""),
 ]
 ATTENTION = "re:.*self_attn.*_proj.*=fp8_dynamic"
-# Causes that were looked up: the engine, the cell, what it says, whose the
-# cause is, and what. What an engine cannot do with a file that says nothing
-# false is the engine's; anything else stays wrong.
+# Known causes of failures: the engine, the cell, its message, who causes it,
+# and why. If an engine cannot load a correct file, the cause is the engine's.
+# Any other failure counts as wrong.
 CAUSES = [
     ("sglang", "compressed-tensors mxfp", "No compressed-tensors compatible",
      "engine", "it has no code for MX in compressed-tensors"),
@@ -78,7 +78,7 @@ EXACT = 1e-6
 
 
 def tensors(directory):
-    """Names and shapes of all tensors in a directory."""
+    """Returns names and shapes of all tensors in a directory."""
     for path in sorted(directory.glob("*.safetensors")):
         with open(path, "rb") as file:
             header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
@@ -97,7 +97,7 @@ def quantctl(*words):
 
 
 def convert(model, out, dialect, kind, more):
-    """A directory and its decoded one, or what quantctl says."""
+    """Returns the converted directory and the decoded one, or quantctl's error."""
     words = ["--dialect", dialect, "--format", kind, "--server", "local:cpu"]
     if more == "amax":
         amax = {name.removesuffix(".weight"): 20.0
@@ -113,7 +113,7 @@ def convert(model, out, dialect, kind, more):
 
 
 def spoil(directory, out, name):
-    """The same model with one scale 5 % off."""
+    """Writes the model with one scale changed by 5 %."""
     shutil.copytree(directory, out)
     for path in out.glob("*.safetensors"):
         data = bytearray(path.read_bytes())
@@ -129,7 +129,7 @@ def spoil(directory, out, name):
 
 
 def digest(directory, sources):
-    """One name for what an engine reads and for how it is made to."""
+    """Returns a hash of the files that an engine reads and of the code that runs it."""
     sums = hashlib.sha256(sources)
     for path in sorted(directory.iterdir()):
         if path.is_file():
@@ -150,8 +150,8 @@ class Engine:
                         for size in (24, 17, 31, 9)]
 
     def run(self, directory):
-        """Its log-probabilities and parameters; or its last words. A directory
-        that was run before is not run again."""
+        """Returns log-probabilities and parameters, or the engine's last
+        output. Reuses the result of an earlier run of the directory."""
         kept = self.kept / digest(directory, self.sources)
         answer, said = kept.with_suffix(".npz"), kept.with_suffix(".failed")
         if not answer.exists() and not said.exists():
@@ -167,7 +167,7 @@ class Engine:
         return found["rows"], dict(found["sums"].tolist())
 
     def _child(self, directory, kept):
-        """Each directory has a process, after what is imported but once."""
+        """Runs each directory in a child process, forked after the imports."""
         log = os.open(kept.with_suffix(".log"),
                       os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(log, 1)
@@ -191,13 +191,13 @@ class Engine:
 
 
 def distance(one, other):
-    """The mean divergence of Kullback and Leibler; infinite for a NaN."""
+    """Returns the mean Kullback-Leibler divergence, infinite for NaN."""
     value = (numpy.exp(one) * (one - other)).sum(1).mean()
     return float(value) if numpy.isfinite(value) else float("inf")
 
 
 def judge(quantized, plain, original):
-    """What became of one directory: a word, and the figures or a message."""
+    """Returns the outcome of a directory in a word, with figures or a message."""
     if isinstance(original, str):
         return dict(is_="not run", says=f"the original: {original}")
     if isinstance(plain, str):
@@ -255,7 +255,7 @@ def main():
                 continue
             if (dialect == "gpt-oss") != (model == "gpt-oss") and \
                     dialect == "gpt-oss":
-                continue  # a dialect of this one model
+                continue  # the dialect is for this model only
             out = converted / re.sub(r"[ .]", "-", cell)
             message = convert(directory, out, dialect, kind, more)
             if message:

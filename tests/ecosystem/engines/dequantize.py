@@ -1,5 +1,5 @@
-"""Takes the place of an engine's kernels: the plain weights of a layer, out of
-the parameters into which the engine's own loader has put the file's tensors."""
+"""Replaces an engine's kernels: decodes a layer's plain weights from the
+parameters that the engine's own loader has filled."""
 
 import hashlib
 import re
@@ -8,7 +8,8 @@ import torch
 
 _FP4 = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6])
 _FP4 = torch.cat((_FP4, -_FP4))
-# Elements of a row that share a scale of this type; else blocks are squares.
+# Elements of a row that share a scale of this type. Other scales are of square
+# blocks.
 _GROUP = {torch.uint8: 32, torch.float8_e4m3fn: 16}
 _SQUARE = 128
 _PACKED = (torch.uint8, torch.int8, torch.float8_e4m3fn)
@@ -22,7 +23,7 @@ def _values(weight):
 
 
 def _each(scales, experts):
-    """The scale that all members of a fused layer share, for each expert."""
+    """Returns the scale that all members of a fused layer share, for each expert."""
     scales = scales.float()
     if scales.dim() > experts:
         if not (scales == scales[..., :1]).all():
@@ -32,7 +33,7 @@ def _each(scales, experts):
 
 
 def _spread(scales, shape):
-    """Scales of groups or blocks, one for each element."""
+    """Expands scales of groups or blocks to one for each element."""
     group = _GROUP.get(scales.dtype, _SQUARE)
     scales = torch.exp2(scales.float() - 127) if scales.dtype == torch.uint8 \
         else scales.float()
@@ -45,8 +46,8 @@ def _spread(scales, shape):
 
 
 def plain(layer, prefix=""):
-    """The weights of a linear layer, or those of experts under a prefix, as
-    bf16; None if they are that already. Takes the layer's other parts away."""
+    """Returns the weights of a linear layer, or of experts under a prefix, as
+    bf16, or None if they are bf16 already. Removes the layer's other parts."""
     parts = {name[len(prefix):]: value.data
              for name, value in layer.named_parameters(recurse=False)
              if name.startswith(prefix + "weight")}
@@ -60,7 +61,7 @@ def plain(layer, prefix=""):
         scales = _spread(scales, values.shape)
     else:
         scales = _each(scales, experts)
-    # Engines multiply scales with each other first.
+    # Like engines, multiplies both scales first.
     if "weight_global_scale" in parts:
         scales = scales * (1 / _each(parts["weight_global_scale"], experts))
     if "weight_scale_2" in parts:
@@ -73,8 +74,8 @@ def plain(layer, prefix=""):
 
 
 def checksums(model):
-    """A sum of each parameter's values, of whatever type, but for scales of the
-    cache of keys and values, which engines make for every quantized model."""
+    """Returns the sum of each parameter's values, except scales of the KV
+    cache, which engines create for every quantized model."""
     return {name: hashlib.sha1(
         weight.data.double().contiguous().numpy()).hexdigest()
         for name, weight in model.named_parameters()

@@ -1,5 +1,5 @@
-"""Tiny models of the kinds that engines load in different ways, with random
-weights, and with the tokenizers and processors that engines insist on.
+"""Makes tiny models with random weights, one for each kind that engines load
+differently, with the tokenizers and processors that engines require.
 
 python models.py DIRECTORY
 """
@@ -14,8 +14,9 @@ import torch
 import transformers as hf
 
 WORDS = 512
-IMAGE = 300  # and the three after it, where a model wants more
-# Heads of k and v make 128 rows, so that blocks of 128 fit every fused member.
+IMAGE = 300  # and the three ids after it, if a model needs more
+# The heads of k and v have 128 rows, so that blocks of 128 fit every fused
+# member.
 SHAPE = dict(
     vocab_size=WORDS, hidden_size=256, intermediate_size=512,
     num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -85,8 +86,8 @@ CONFIGS = {
 
 
 def _settle(model):
-    """Weights of the sizes that trained ones have, each of another size, so
-    that a scale taken from the wrong one is seen."""
+    """Gives weights the magnitudes of trained ones, different in each weight,
+    so that a scale of a wrong weight is noticed."""
     generator = torch.Generator().manual_seed(14)
 
     def normal(weight):
@@ -98,11 +99,11 @@ def _settle(model):
                 model.config.model_type else 0
             weight.data.copy_(size + normal(weight) * 0.1)
             continue
-        # Stacks of experts have inputs first in some models.
+        # In some models stacks of experts have the inputs first.
         inputs = max(weight.shape[1:]) if weight.dim() == 3 else weight[0].numel()
         size = (1 + 0.5 * torch.rand(1, generator=generator)) * inputs ** -0.5
         values = normal(weight) * size
-        if "embed_tokens" in name:  # small where the head is tied to them
+        if "embed_tokens" in name:  # small, because a head may be tied to them
             tied = model.get_output_embeddings().weight is weight
             values = normal(weight) * (0.1 if tied else 1)
         elif "lm_head" not in name:
@@ -115,7 +116,7 @@ def _settle(model):
 
 
 def _tokenizer(named):
-    """A word for each byte; the words named are of their own."""
+    """Returns a tokenizer with a token for each byte and for each named word."""
     words = ["<unk>", "<s>", "</s>", "<pad>",
              *sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())]
     words += [f"<x{n}>" for n in range(len(words), WORDS)]
@@ -137,7 +138,7 @@ def _tokenizer(named):
 
 
 def _reader(name):
-    """What turns prompts into numbers: a tokenizer, or a processor around it."""
+    """Returns a tokenizer, or a processor around it."""
     if name == "qwen2.5-vl":
         words = _tokenizer(dict(enumerate(
             ("<|image_pad|>", "<|video_pad|>", "<|vision_start|>",
@@ -166,8 +167,8 @@ def _reader(name):
 
 
 def _as_published(path):
-    """Towers of vision as in the files that are published, which engines read;
-    transformers writes them without a level that these have."""
+    """Renames vision towers as in published files, which engines read.
+    transformers omits a level of the names."""
     def name(old):
         level = "vision_tower."
         if old.startswith(level) and "vision_model" not in old:
@@ -187,7 +188,7 @@ def _as_published(path):
 
 
 def make(folder):
-    """The directory of each model; those that are there are kept."""
+    """Returns the directory of each model, and writes those that are missing."""
     made = {name: pathlib.Path(folder) / name for name in CONFIGS}
     for name, path in made.items():
         if (path / "tokenizer_config.json").exists():

@@ -1,4 +1,4 @@
-"""SGLang's own loader on a CPU; its kernels are replaced by dequantize.py."""
+"""Runs SGLang's own loader on a CPU, with dequantize.py in place of its kernels."""
 
 import array
 import os
@@ -9,7 +9,7 @@ os.environ.update(SGLANG_USE_CPU_ENGINE="1", TORCHDYNAMO_DISABLE="1")
 
 
 class _NoKernels(types.ModuleType):
-    """Stands for the package of kernels, which has none for a CPU."""
+    """Replaces the package of kernels, which does not support a CPU."""
     __path__ = []
 
     def __getattr__(self, name):
@@ -45,7 +45,7 @@ _sums = {}
 
 
 def _settle(model, device):
-    """Runs where the loader has put every tensor into its parameter."""
+    """Runs after the loader has filled every parameter."""
     for module in list(model.modules()):
         if isinstance(module, linear.LinearBase):
             weight = dequantize.plain(module)
@@ -69,15 +69,16 @@ def _settle(model, device):
     _process(model, device)
 
 
-# An engine for CPUs asks CUDA what it can do, and pads what its own kernels
-# for CPUs want padded.
+# On a CPU the engine queries CUDA's capability, and would pad weights for its
+# CPU kernels.
 torch.cuda.get_device_capability = lambda *device: (10, 0)
 model_runner.adjust_config_with_unaligned_cpu_tp = lambda config, *rest: config
-# Kernels for NVFP4 have experts' outputs scaled by routing; without CUDA, they
-# are scaled afterwards anyway.
+# NVFP4 kernels scale experts' outputs by the routing weights. Without CUDA the
+# engine scales them afterwards.
 moe_layer._fuses_routed_scaling_factor_in_topk = lambda *kinds: False
-# PyTorch's attention knows no sinks, which are parameters that are compared,
-# and looks for keys in a cache, where DeepSeek's are not at their full size.
+# PyTorch's attention does not support sinks, whose parameters are compared
+# anyway. It reads keys from a cache, where DeepSeek's do not have their full
+# size.
 _extend = TorchNativeAttnBackend.forward_extend
 
 
@@ -100,8 +101,8 @@ DefaultModelLoader.postprocess_weights = staticmethod(_settle)
 
 
 def _requests(prompts):
-    """A request for each beginning of each prompt: the engine gives the
-    probabilities of what comes after the last word alone."""
+    """Makes a request for each prefix of each prompt, since the engine returns
+    only the probabilities after the last token."""
     greedy = SamplingParams(temperature=0, max_new_tokens=1)
     for number, prompt in enumerate(prompts):
         for size in range(1, len(prompt) + 1, 3):
@@ -115,8 +116,8 @@ def _requests(prompts):
 
 
 def run(directory, prompts, words):
-    """The log-probabilities of every word after beginnings of the prompts, and
-    a checksum of every parameter that the engine has."""
+    """Returns the log-probabilities of every token after prefixes of the
+    prompts, and a checksum of every parameter of the engine."""
     server = ServerArgs(
         model_path=str(directory), device="cpu", dtype="bfloat16",
         attention_backend="intel_amx", sampling_backend="pytorch",

@@ -1,4 +1,4 @@
-"""vLLM's own loader on a CPU; its kernels are replaced by dequantize.py."""
+"""Runs vLLM's own loader on a CPU, with dequantize.py in place of its kernels."""
 
 import enum
 import importlib
@@ -33,14 +33,14 @@ _sums = {}
 
 
 class _NoKernel:
-    """What a scheme asks of its kernel before weights are loaded."""
+    """The attributes of a kernel that a scheme uses before weights are loaded."""
 
     def __getattr__(self, name):
         return lambda *arguments, **named: None
 
 
 def _backend(function):
-    """A choice of kernels for experts that pads and permutes nothing."""
+    """Returns a choice of kernels for experts that neither pads nor permutes weights."""
     oracle = sys.modules[function.__module__]
     kinds = [value for value in vars(oracle).values()
              if isinstance(value, enum.EnumMeta) and "Backend" in
@@ -66,7 +66,7 @@ def _replace_kernels():
 
 
 def _settle(model, *arguments):
-    """Runs where the loader has put every tensor into its parameter."""
+    """Runs after the loader has filled every parameter."""
     for module in list(model.modules()):
         if isinstance(module, linear.LinearBase):
             weight = dequantize.plain(module)
@@ -92,8 +92,8 @@ _replace_kernels()
 
 
 def run(directory, prompts, words):
-    """The log-probabilities of every word after every word of the prompts, and
-    a checksum of every parameter that the engine has."""
+    """Returns the log-probabilities of every token after every token of the
+    prompts, and a checksum of every parameter of the engine."""
     engine = vllm.LLM(
         str(directory), enforce_eager=True, max_model_len=64,
         dtype="bfloat16", max_num_seqs=4, max_logprobs=-1,

@@ -1,6 +1,7 @@
-"""Prints results.json: what each engine made of each kind of model in each
-dialect and format. tests/bench/results/tables.py puts it into README.md, and
-asks here whether the rows by which quantctl recommends say the same."""
+"""Prints results.json as a table: the outcome of each kind of model in each
+dialect and format, by engine. tests/bench/results/tables.py writes it into
+README.md, and uses doubts() to compare it with the rows by which quantctl
+recommends engines."""
 
 import json
 import pathlib
@@ -9,11 +10,12 @@ import re
 HERE = pathlib.Path(__file__).resolve().parent
 WORDS = {"exact": "exact", "near": "near", "refused": "-", "": "",
          "not run": "", "WRONG": "**wrong**"}
-# What a row of client/quantctl/models/engines.cc may say of a cell.
+# The outcomes that a row of client/quantctl/models/engines.cc may state for a
+# cell.
 OUTCOMES = {"exact": ("ran", "loaded"), "near": ("ran", "loaded"),
             "engine": ("refused", "wrong"), "WRONG": ("refused", "wrong"),
             "not run": ("not run",)}
-# Kinds and classes, by which such a row is found.
+# The kinds and classes that select such a row.
 KINDS = {
     "llama": ("dense", "LlamaForCausalLM"),
     "qwen3": ("dense", "Qwen3ForCausalLM"),
@@ -28,7 +30,7 @@ KINDS = {
 
 
 def _split(cell):
-    """The model, and the dialect with its format."""
+    """Returns the model, and the dialect with its format."""
     model, _, way = cell.partition(" ")
     dialect, kind, *more = way.split(" ", 2)
     return model, f"`{dialect}` | `{kind}`" + (
@@ -36,7 +38,7 @@ def _split(cell):
 
 
 def _message(said):
-    """What does not name a tensor of one model."""
+    """Returns a message without the tensor names of one model."""
     said = re.sub(r"^quantctl: (\S+: )?", "", said)
     return "`" + said.replace("`", "'") + "`"
 
@@ -70,18 +72,18 @@ def page():
 
 
 def _format(model, kind, more):
-    """A cell's format as rows call it."""
+    """Returns a cell's format in the words of rows."""
     if more.startswith("attention"):
-        # Nothing else of gpt-oss is quantized.
+        # Only the attention of gpt-oss is quantized.
         return "fp8_dynamic" if model == "gpt-oss" else f"fp8_dynamic and {kind}"
     measured = KINDS[model][0] == "experts" and kind == "fp8" and more
     return "fp8 with --input-amax" if measured else kind
 
 
 def doubts(rows):
-    """Where the rows of engines.cc and results.json do not agree: a row that
-    decides for a cell and says otherwise, and one that names what no cell of
-    its version confirms."""
+    """Returns disagreements between the rows of engines.cc and results.json:
+    rows with another outcome than their cell, and rows that no cell of their
+    version confirms."""
     found, confirmed = [], set()
     runs = json.loads((HERE / "results.json").read_text())
     versions = tuple(tuple(run["engine"].split()) for run in runs.values())

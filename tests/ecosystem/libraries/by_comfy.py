@@ -1,5 +1,5 @@
-"""comfy-kitchen 0.2.40: the layout of tensors that ComfyUI saves, by its backend
-"eager", on a GPU too, where it has kernels of its own."""
+"""Quantizes with comfy-kitchen 0.2.40, in the layout that ComfyUI saves. Uses
+the backend "eager", also on a GPU, for which it has kernels."""
 
 import comfy_kitchen
 from comfy_kitchen.tensor import TensorCoreNVFP4Layout as Layout

@@ -1,6 +1,6 @@
-"""compressed-tensors 0.20, driven as llm-compressor's model_free_ptq does: a
-linear layer is calibrated by its observer and compressed. On a GPU it takes its
-Triton kernels by itself."""
+"""Quantizes with compressed-tensors 0.20 like llm-compressor's model_free_ptq:
+calibrates a linear layer by its observer and compresses it. On a GPU the
+library uses its Triton kernels."""
 
 import copy
 
@@ -28,7 +28,7 @@ SCHEMES = {
 }
 FORMATS = list(SCHEMES)
 DIFFERS_ON_CUDA = ["fp8_e4m3", "fp8_channel_e4m3", "fp8_block_2d_e4m3"]
-# What these decode to is always bf16; what others do is of the scales' type.
+# These formats decode to bf16; others decode to the type of the scales.
 PACKED = ["nvfp4", "mxfp8_e4m3", "mxfp4"]
 
 

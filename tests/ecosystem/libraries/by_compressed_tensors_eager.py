@@ -1,4 +1,4 @@
-"""compressed-tensors 0.20 where Triton is not to be had: on a GPU, its own eager
+"""Quantizes with compressed-tensors 0.20 without Triton: on a GPU, by its eager
 path."""
 
 import compressed_tensors.utils.triton
@@ -14,5 +14,5 @@ from libraries.by_compressed_tensors import (
 
 __all__ = ["DTYPES", "FORMATS", "PACKAGES", "PROFILE", "SCALE_LAYOUT", "pack"]
 compressed_tensors.utils.triton.HAS_TRITON = False
-# Both of its roundings, as on a CPU.
+# No format differs on CUDA, since the eager path rounds twice, as on a CPU.
 DIFFERS_ON_CUDA = []

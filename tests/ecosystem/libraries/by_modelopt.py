@@ -1,5 +1,5 @@
-"""ModelOpt 0.47: layers are calibrated by mtq.quantize and their weights packed
-by the function with which export_hf_checkpoint packs them."""
+"""Quantizes with ModelOpt 0.47: calibrates layers by mtq.quantize, and packs
+weights by the function that export_hf_checkpoint uses."""
 
 import contextlib
 import io
@@ -33,7 +33,7 @@ DIFFERS_ON_CUDA = ["nvfp4", "fp8_e4m3", "fp8_channel_e4m3",
 
 
 def _decoder(format, weight, codes, scale, scale_2):
-    """By the class of tensors that ModelOpt has for the format."""
+    """Returns a decoder by ModelOpt's tensor class of the format."""
     shape, dtype = weight.shape, weight.dtype
     if format == "nvfp4":
         held = qtensor.NVFP4QTensor(shape, dtype, codes)
@@ -66,7 +66,8 @@ def pack(weights, format):
         mtq.quantize(layers, CONFIGS[format])
     packed = {}
     for (name, weight), layer in zip(weights.items(), layers.values()):
-        # Its export of channels takes a row alone for a tensor, and fails.
+        # ModelOpt's export of channels mistakes a single row for a whole
+        # tensor, and fails.
         if format == "fp8_channel_e4m3" and weight.shape[0] == 1:
             continue
         _export_quantized_weight(layer, weight.dtype)

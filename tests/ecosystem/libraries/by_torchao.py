@@ -1,4 +1,4 @@
-"""torchao 0.18: its prototype of MX formats, eager."""
+"""Quantizes with torchao 0.18: its prototype of MX formats, in eager mode."""
 
 import logging
 
@@ -34,7 +34,7 @@ def _pack(weight, format):
         made = MXTensor.to_mx(weight, ELEMENTS[format])
         scale = None
     packed = Packed(made.qdata, made.scale, scale, made.dequantize)
-    # It multiplies with 1 / scale, and a zero times infinity is NaN.
+    # torchao multiplies by 1 / scale, and zero times infinity is NaN.
     packed.overflowed = scale is not None and bool((1 / scale).isinf())
     return packed
 

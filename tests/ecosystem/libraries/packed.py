@@ -1,4 +1,4 @@
-"""What a library makes of a weight."""
+"""A weight that a library quantized."""
 
 import dataclasses
 from typing import Callable
@@ -12,16 +12,16 @@ class Packed:
     scales: torch.Tensor
     # For NVFP4: the multiplier or divisor that is stored for the tensor.
     stored_global: torch.Tensor | None
-    # The library's own decoder of that, to a type.
+    # The library's own decoder of this weight, to a given type.
     decode: Callable[[torch.dtype], torch.Tensor]
-    # The types that it decodes to.
+    # The types to which it decodes.
     decodes_to: tuple = (torch.bfloat16, torch.float16, torch.float32)
-    # Set where the library's own arithmetic made infinities on its way.
+    # Set if the library's own arithmetic produced infinities in between.
     overflowed: bool = False
 
     def on_cpu(self):
-        """The same, where this process compares it; the library decodes where
-        it packed."""
+        """Returns a copy in host memory for comparison. The library decodes on
+        the original device."""
         stored = self.stored_global
         return dataclasses.replace(
             self,
@@ -33,7 +33,7 @@ class Packed:
 
 
 def _on_cpu(tensor):
-    """PyTorch copies no pairs of E2M1 from one device to another."""
+    """Copies to the CPU as bytes, since PyTorch does not copy pairs of E2M1 between devices."""
     if tensor.dtype == torch.float4_e2m1fn_x2:
         tensor = tensor.view(torch.uint8)
     return tensor.detach().cpu()

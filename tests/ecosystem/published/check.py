@@ -1,5 +1,6 @@
-"""Holds what quantctl plans and writes against a model's table. Each function
-returns sentences of what is otherwise: none, and all is as expected."""
+"""Compares quantctl's plans and files with a model's table. Each function
+returns sentences about differences; no sentence means that all is as
+expected."""
 
 import collections
 import dataclasses
@@ -13,7 +14,7 @@ import engine
 import tensors as table
 import values
 
-# What engines fuse, and so what may and must share a scale.
+# The members of fused modules, which must share a scale. Others must not.
 TOGETHER = [set(names.split()) for names in (
     "q_proj k_proj v_proj", "gate_proj up_proj", "w1 w3", "query key value",
     "q k v", "wi_0 wi_1", "to_q to_k to_v", "add_q_proj add_k_proj add_v_proj",
@@ -21,7 +22,7 @@ TOGETHER = [set(names.split()) for names in (
 
 
 class Findings:
-    """Sentences, the first of each line of a table, and how many there are."""
+    """Sentences: the first one for each line of a table, with a count."""
 
     def __init__(self):
         self.kinds = collections.OrderedDict()
@@ -37,7 +38,7 @@ class Findings:
 
 
 def matrices(tensors):
-    """(tensor, the modules that it becomes as (name, rows, cols))."""
+    """Yields each tensor with the modules that it becomes, as (name, rows, cols)."""
     for t in tensors:
         if t.row.word == "stack":
             parts, _ = table.split_of(t)
@@ -55,7 +56,7 @@ def unwanted(row):
 
 
 def plan(event, tensors, counts):
-    """What --dry-run says, against the table."""
+    """Compares the output of --dry-run with the table."""
     found = Findings()
     taken = {}
     for group in event["groups"]:
@@ -91,7 +92,7 @@ def plan(event, tensors, counts):
 
 
 def groups(event, taken, rows, found):
-    """Those that engines fuse share a scale, and no others do."""
+    """Checks that modules share a scale if and only if engines fuse them."""
     group_of = {}
     for number, group in enumerate(event["groups"]):
         for weight in group:
@@ -114,7 +115,7 @@ def groups(event, taken, rows, found):
 
 
 def configuration(config, source, model, tensors, written):
-    """config.json as an engine reads it."""
+    """Checks config.json as an engine reads it."""
     found = Findings()
     ours = {k: v for k, v in config.items() if k != "quantization_config"}
     theirs = {k: v for k, v in source.items() if k != "quantization_config"}
@@ -123,7 +124,7 @@ def configuration(config, source, model, tensors, written):
                   "config.json")
     mapper = model.get("mapper", {})
     seen = engine.Engine(config, mapper, model.get("parts", True))
-    # transformers asks by the names of the files. Experts that stay in one
+    # transformers matches the names in the files. Experts that stay in one
     # tensor have no such names.
     files = engine.Engine(config, {})
     for t, modules in matrices(tensors):
@@ -154,12 +155,12 @@ SUFFIXES = (".weight_packed", ".weight_scale", ".weight_scale_inv", "_blocks")
 
 
 def is_written(module, written):
-    """Whether a module is quantized in a directory."""
+    """Returns whether a module is quantized in a directory."""
     return any(module + suffix in written for suffix in SUFFIXES)
 
 
 def content(written, tensors, numbers):
-    """Every tensor: parts, shapes and values; and none that is not expected."""
+    """Checks parts, shapes and values of every tensor, and that there are no others."""
     found = Findings()
     known = set()
     for t in tensors:
@@ -184,7 +185,7 @@ def content(written, tensors, numbers):
 
 
 def in_bf16(tensors, numbers=None):
-    """What a model in FP8 blocks stands for, and its numbers."""
+    """Returns the tensors of a model in FP8 blocks as bf16, and their values."""
     plain, known = [], dict(numbers or {})
     for t in tensors:
         if t.stored == "fp8" and t.name.endswith("weight_scale_inv"):
@@ -199,7 +200,7 @@ def in_bf16(tensors, numbers=None):
 
 
 def originals(t, data):
-    """Of a tensor (module, fp32 values) of each matrix that it becomes."""
+    """Yields (module, fp32 values) for each matrix that a tensor becomes."""
     original = values.plain(t.dtype, t.shape, data)
     if t.row.word != "stack":
         return [(t.module, original)]
@@ -211,7 +212,7 @@ def originals(t, data):
 
 
 def quantized(found, t, module, original, written):
-    """Checks one weight's parts; their names are returned."""
+    """Checks a weight's parts and returns their names."""
     def get(suffix, dtype, shape):
         name = module + suffix
         if name not in written:
@@ -235,10 +236,10 @@ def quantized(found, t, module, original, written):
         all_of(get(names[0], "U8", (rows, cols // 2)),
                get(names[1], "F8_E4M3", None), get(names[2], "F32", ()),
                get(names[3], "U8", None))
-        decoded = original  # its order of bytes is another test's
+        decoded = original  # another test checks the byte order
     elif module + "_blocks" in written:
         names = ("_blocks", "_scales")
-        original = original.transpose(0, 2, 1)  # as gpt-oss's blocks are
+        original = original.transpose(0, 2, 1)  # as in gpt-oss's blocks
         experts, rows, cols = original.shape
         parts = all_of(get(names[0], "U8", (experts, rows, cols // 32, 16)),
                        get(names[1], "U8", (experts, rows, cols // 32)))
@@ -266,7 +267,7 @@ def quantized(found, t, module, original, written):
 
 
 def decoded(written, tensors, numbers):
-    """A model that was quantized, in bf16 again."""
+    """Checks a model that was decoded to bf16."""
     found = Findings()
     known = set()
     names = {t.name for t in tensors}
@@ -296,7 +297,7 @@ def decoded(written, tensors, numbers):
 
 
 def scales(written):
-    """What engines fuse has one scale of a whole weight."""
+    """Checks that fused modules share the scale of a whole weight."""
     found = Findings()
     for suffix in (".weight_global_scale", ".weight_scale_2"):
         modules = [n.removesuffix(suffix) for n in written if n.endswith(suffix)]
@@ -311,7 +312,7 @@ def scales(written):
 
 
 def index(folder, written):
-    """An index names every tensor and the file that it lies in."""
+    """Checks that an index names every tensor with its file."""
     for path in folder.glob("*.index.json"):
         listed = json.loads(path.read_text())["weight_map"]
         wrong = [name for name in itertools.chain(listed, written)

@@ -1,4 +1,4 @@
-"""Writes the directories: headers with holes behind them, or small numbers."""
+"""Writes directories of models: headers followed by holes, or small numbers."""
 
 import json
 import struct
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def header_of(tensors):
-    """The header of a safetensors file."""
+    """Returns the header of a safetensors file."""
     at = 0
     header = {"__metadata__": {"format": "pt"}}
     for t in tensors:
@@ -20,7 +20,7 @@ def header_of(tensors):
 
 
 def spread(tensors, shards, stem):
-    """Which tensors lie in which file."""
+    """Distributes tensors among files."""
     if shards == 0:
         return {f"{stem}.safetensors": tensors}
     each = -(-len(tensors) // shards)
@@ -30,7 +30,7 @@ def spread(tensors, shards, stem):
 
 def write(folder, tensors, config, shards=0, stem="model", values=None,
           others=None):
-    """A directory; without `values`, of holes. Without a config: one file."""
+    """Writes a directory, with holes if `values` is missing, or a single file without `config`."""
     folder.mkdir(parents=True)
     files = spread(tensors, shards, stem)
     for name, some in files.items():
@@ -56,13 +56,13 @@ def write(folder, tensors, config, shards=0, stem="model", values=None,
 
 
 def to_bf16(values):
-    """The bits of the nearest bf16 numbers, ties to even."""
+    """Returns the bits of the nearest bf16 numbers, ties to even."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     return ((bits + 0x7fff + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 
 
 def numbers_for(tensors, seed):
-    """Values of every tensor of a small copy, as they are stored."""
+    """Returns the stored values of every tensor of a small copy."""
     random = np.random.default_rng(seed)
     values = {}
     for t in tensors:
@@ -71,7 +71,7 @@ def numbers_for(tensors, seed):
             values[t.name] = (to_bf16(plain) if t.dtype == "BF16" else
                               plain.astype({"F16": "<f2", "F32": "<f4"}[t.dtype]))
         elif t.dtype == "F8_E4M3":
-            # No NaN, no zero with a sign.
+            # Codes without NaN and without negative zero.
             values[t.name] = random.integers(1, 127, t.shape).astype(np.uint8)
         elif t.name.endswith("_scales"):
             values[t.name] = random.integers(110, 130, t.shape).astype(np.uint8)
@@ -82,7 +82,7 @@ def numbers_for(tensors, seed):
 
 
 def read(folder):
-    """Of a directory every tensor: its type, shape and bytes, and its file."""
+    """Returns type, shape, bytes and file of every tensor in a directory."""
     found = {}
     for path in sorted(folder.glob("*.safetensors")):
         data = path.read_bytes()

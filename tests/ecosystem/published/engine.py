@@ -1,14 +1,14 @@
-"""What engines make of config.json: which of their layers they build quantized,
-as vLLM does it and, where that is stricter, SGLang.
+"""Decides from config.json which layers an engine builds quantized, like vLLM
+or, where it is stricter, SGLang.
 
-Names of the list are brought to vLLM's own first. A fused layer is asked for by the
-names of its shards, which must agree, and experts by those of the first or by
-the name that they have together."""
+Names in the list are first mapped to vLLM's. A fused layer is matched by the
+names of its shards, which must agree. Experts are matched by the names of the
+first expert, or by their common name."""
 
 import fnmatch
 import re
 
-# The engine's layer, and what it is joined of.
+# The engine's fused layers and their members.
 FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"),
          "gate_up_proj": ("gate_proj", "up_proj"),
          "w13": ("w1", "w3"),
@@ -17,9 +17,9 @@ FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"),
 
 
 def mapped(name, mapper):
-    """vLLM's name of a module: the first prefix that fits is replaced, and every
-    part that is to be. vLLM renames tensors so, too, and a prefix ends with a
-    dot."""
+    """Returns vLLM's name of a module: replaces the first prefix that matches,
+    and every part in the mapper. vLLM also renames tensors by it, so a prefix
+    ends with a dot."""
     for old, new in mapper.get("prefix", {}).items():
         if name.startswith(old):
             name = new + name[len(old):]
@@ -30,7 +30,7 @@ def mapped(name, mapper):
 
 
 class Engine:
-    """Of one config.json."""
+    """An engine that has read one config.json."""
 
     def __init__(self, config, mapper, parts=True):
         self.mapper = mapper
@@ -46,7 +46,7 @@ class Engine:
                             if e.startswith("re:")]
 
     def ignores(self, module):
-        """Whether the layer that has this module of the files is left alone."""
+        """Returns whether the layer of this module is left unquantized."""
         name = mapped(module, self.mapper)
         experts = re.match(r"(.*experts)\.\d+\.", name)
         if self.method == "compressed-tensors":
@@ -59,14 +59,14 @@ class Engine:
             fused_name(name) or name)
 
     def lists(self, name):
-        """Whether an entry of compressed-tensors' list is that name."""
+        """Returns whether an entry of compressed-tensors' list matches a name."""
         return name in self.literal or any(
             e.match(name) for e in self.expressions)
 
     def modelopt_ignores(self, layer):
-        """ModelOpt's entries are patterns. vLLM takes them for parts of names,
-        too, and SGLang for what stands between two dots; neither does what
-        paints."""
+        """Returns whether ModelOpt's list matches a layer. Its entries are
+        patterns. vLLM also matches them with parts of names, and SGLang with a
+        component between two dots. Engines for diffusion models do neither."""
         if self.method != "modelopt":
             return False
         short = layer.removeprefix("language_model.")
@@ -76,7 +76,7 @@ class Engine:
                    for e in self.literal)
 
     def torn(self, modules):
-        """Fused layers some of whose shards are left alone, and not all."""
+        """Returns fused layers with both quantized and unquantized shards."""
         groups = {}
         for module in modules:
             name = fused_name(module)
@@ -86,7 +86,7 @@ class Engine:
 
 
 def fused_name(module):
-    """Of one of several modules that are joined the layer's name, or None."""
+    """Returns the fused layer's name for a member, or None."""
     parent, _, leaf = module.rpartition(".")
     for fused, shards in FUSED.items():
         if leaf in shards:

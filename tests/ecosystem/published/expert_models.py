@@ -1,4 +1,4 @@
-"""Mixtures of experts in bf16."""
+"""Tables of mixtures of experts in bf16."""
 
 HEAD = "output head: vLLM's ParallelLMHead"
 TABLE = "a table that is looked up"

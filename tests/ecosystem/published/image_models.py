@@ -1,4 +1,4 @@
-"""Models that see, and one that paints."""
+"""Tables of vision-language models, and of a diffusion model."""
 
 HEAD = "output head: vLLM's ParallelLMHead"
 TABLE = "a table that is looked up"

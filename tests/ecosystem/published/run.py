@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Directories with the tensors of published models, and what `quantctl convert`
-makes of them.
+"""Converts directories with the tensors of published models by `quantctl
+convert`, and checks the results.
 
   run.py QUANTCTL [MODEL...]     checks; a MODEL is a part of a name
   run.py QUANTCTL --record       and keeps the results for the table of README.md
 
-Without either it fails, too, where the kept results are others.
+Without MODEL and --record it also fails if the stored results differ.
 
-Of each model a whole directory is written, headers and holes, for --dry-run, and
-a small one, a layer of each kind with two experts, which is converted.
+For each model it writes a full directory of headers and holes for --dry-run,
+and a small one with a layer of each kind and two experts, which it converts.
 """
 
 import argparse
@@ -34,12 +34,13 @@ MODELS = [*text_models.MODELS, *expert_models.MODELS, *stored_models.MODELS,
           *image_models.MODELS]
 
 
-# The plan is the same in other dialects, which the small one is converted to.
+# The plan is the same in other dialects, to which the small model is also
+# converted.
 USUAL = {"also": [("modelopt", "nvfp4")]}
 
 
 def convert(quantctl, source, target, run, *more):
-    """Exit code, the event of the plan, and all that was said."""
+    """Returns exit code, the event of the plan, and all output."""
     done = subprocess.run(
         [quantctl, "convert", source, target, "--json",
          "--dialect", run.get("dialect", "compressed-tensors"),
@@ -53,7 +54,7 @@ def convert(quantctl, source, target, run, *more):
 
 
 def write(folder, model, small, seed=0):
-    """The directory of a model, or its only file; and its numbers."""
+    """Writes a model; returns its directory or only file, and its values."""
     tensors = table.tensors_of(model, small)
     config = None if model["config"] is None else table.config_of(model, small)
     numbers = directories.numbers_for(tensors, seed) if small else None
@@ -67,7 +68,7 @@ def write(folder, model, small, seed=0):
 
 
 def refusal(code, said, run):
-    """Of a run that is to be refused: what is wrong with that."""
+    """Returns what is wrong with a run that must be refused."""
     if code != 3:
         return [f"exit code {code}, expected a refusal (3)"]
     if not any(word in said.lower() for word in run["refused"].split("|")):
@@ -77,7 +78,7 @@ def refusal(code, said, run):
 
 
 def dry(quantctl, model, run, source, tensors, out):
-    """--dry-run of the whole model."""
+    """Checks --dry-run of the full model."""
     code, event, said = convert(quantctl, source, out, run, "--dry-run")
     counts = collections.Counter()
     if "refused" in run:
@@ -96,7 +97,7 @@ def dry(quantctl, model, run, source, tensors, out):
 
 
 def bf16_size(tensors):
-    """Bytes of a quantized model in bf16."""
+    """Returns the bytes of a quantized model in bf16."""
     total = 0
     for t in tensors:
         if t.name.endswith(("weight_scale_inv", "_scales")):
@@ -108,7 +109,7 @@ def bf16_size(tensors):
 
 
 def real(quantctl, model, run, source, tensors, numbers, out):
-    """A conversion of the small model."""
+    """Checks a conversion of the small model."""
     code, _, said = convert(quantctl, source, out, run, "--server", "local:cpu")
     if "refused" in run:
         return refusal(code, said, run)
@@ -131,7 +132,7 @@ def real(quantctl, model, run, source, tensors, numbers, out):
 
 
 def rows_of(quantctl, model, folder):
-    """A row of the results for each run of a model."""
+    """Yields a row of the results for each run of a model."""
     source, tensors, _ = write(folder / "whole", model, small=False)
     small, few, numbers = write(folder / "small", model, small=True)
     for number, run in enumerate(model.get("runs", [USUAL])):
@@ -143,7 +144,7 @@ def rows_of(quantctl, model, folder):
             more = {**run, "dialect": dialect, "format": format}
             found = real(quantctl, model, run if dialect is None else more,
                          small, few, numbers, folder / f"{dialect}{number}")
-            # What was said before is not said again.
+            # Omits lines that were already reported.
             said = {line.split(" (")[0] for line in lines}
             lines += [f"{line}, with --dialect {dialect}" if dialect else line
                       for line in found if line.split(" (")[0] not in said]
@@ -158,7 +159,7 @@ def rows_of(quantctl, model, folder):
 
 
 def kept(model, run):
-    """What stays as it is though it is a matrix, in a word each."""
+    """Returns a word for each kind of matrix that stays unquantized."""
     if "refused" in run or run.get("format") == "bf16":
         return []
     words = [row.why.split(":")[0] for row in table.rows_of(model)
@@ -193,7 +194,7 @@ def main():
                 show(row)
                 rows.append(row)
     failed = sum(bool(row["otherwise"]) for row in rows)
-    print(f"{failed} of {len(rows)} runs of {len(wanted)} models are otherwise")
+    print(f"{failed} of {len(rows)} runs of {len(wanted)} models differ")
     for row in rows:
         del row["seconds"]
     page = HERE / "results.json"

@@ -1,11 +1,11 @@
-"""Models that are published quantized, and what they are in bf16."""
+"""Tables of models that are published quantized, and of their bf16 forms."""
 
 HEAD = "output head: vLLM's ParallelLMHead"
 TABLE = "a table that is looked up"
 ROUTER = "routers: vLLM's GateLinear, never quantized"
 NEXT = "next tokens: the engine's draft model takes its layers as they are"
 
-# The type of a kind of tensor that is named; bf16 for all others.
+# Parts of the errors with which quantctl refuses a model.
 QUANTIZED_ALREADY = "already quantized"
 INTEGERS = "pack-quantized|weight_packed"  # what is there, in a word
 DECODE = {"dialect": "none", "format": "bf16"}
@@ -135,7 +135,7 @@ KIMI = {
     "shards": 62,
     "rows": _rows(_LATENT + _DENSE, "", " int4").replace(
         "{EXPERTS}", "{0-383}"),
-    # Integers are no floating-point format: there is no way back, either.
+    # Integer weights cannot be decoded, either.
     "runs": [{"refused": INTEGERS}, {**DECODE, "refused": INTEGERS}],
 }
 
@@ -168,7 +168,8 @@ copy model.layers.{{0-23}}.mlp.experts.down_proj_bias E,H
 copy model.norm.weight H
 plain lm_head.weight V,H  # {HEAD}
 """
-# Both dimensions of the stack of `down` are one number: its order is by class.
+# Both dimensions of the `down` stack are equal, so its order follows from the
+# class.
 _GPT_OSS_STACKS = """
 stack model.layers.{0-23}.mlp.experts.gate_up_proj E,H,2*I as *.gate_proj+*.up_proj!
 stack model.layers.{0-23}.mlp.experts.down_proj E,I,H as *.down_proj!

@@ -40,12 +40,12 @@ import re
 BITS = {"F64": 64, "F32": 32, "BF16": 16, "F16": 16, "F8_E4M3": 8, "U8": 8,
         "I64": 64, "I32": 32}
 WORDS = ("quant", "plain", "copy", "any", "stack", "tied")
-FEW = {"E": 2}  # of what a small copy has so many
+FEW = {"E": 2}  # numbers of these in a small copy
 
 
 @dataclasses.dataclass
 class Row:
-    """A line of the table."""
+    """A line of a model's table."""
     word: str
     template: str
     shape: str
@@ -57,12 +57,12 @@ class Row:
 
 @dataclasses.dataclass
 class Tensor:
-    """One tensor of a directory; `row` is the line that it comes from."""
+    """A tensor of a directory; `row` is its line in the table."""
     name: str
     dtype: str
     shape: tuple
     row: Row
-    # How it came to be quantized in the published files: "", fp8 or int4.
+    # Its format in the published files: "" for unquantized, fp8 or int4.
     stored: str = ""
 
     @property
@@ -75,7 +75,7 @@ class Tensor:
 
 
 def rows_of(model):
-    """The lines of a model's table."""
+    """Returns the lines of a model's table."""
     rows = []
     for text in model["rows"].strip().splitlines():
         line, _, why = text.partition("#")
@@ -104,7 +104,7 @@ def rows_of(model):
 
 
 def choices(brace, sets, few):
-    """What a name has in the place of a brace: "0-31", "q,o" or "MOE"."""
+    """Returns the values of a brace in a name: "0-31", "q,o" or "MOE"."""
     if brace in sets:
         return [str(n) for n in (sets[brace][:1] if few else sets[brace])]
     span = re.fullmatch(r"(\d+)-(\d+)", brace)
@@ -115,7 +115,7 @@ def choices(brace, sets, few):
 
 
 def names_of(template, sets, small):
-    """Every name of a template; of a small copy, one layer and two experts."""
+    """Returns every name of a template, or for a small copy those of one layer and two experts."""
     parts = re.split(r"\{([^}]*)\}", template)
     lists = []
     for at in range(1, len(parts), 2):
@@ -127,8 +127,8 @@ def names_of(template, sets, small):
 
 
 def narrow(model):
-    """A model's small numbers for large ones: different where those are, and
-    multiples of what formats ask for."""
+    """Returns small dimensions in place of a model's large ones. Different ones
+    stay different, and all are multiples of what formats require."""
     numbers, step = model["numbers"], model.get("step", 32)
     order = {value: 128 + step * i for i, value in enumerate(
         sorted({v for v in numbers.values() if v > 64}))}
@@ -137,7 +137,7 @@ def narrow(model):
 
 
 def fill(config, numbers):
-    """A config.json with its numbers."""
+    """Returns a config.json with numbers in place of letters."""
     if isinstance(config, dict):
         return {key: fill(value, numbers) for key, value in config.items()}
     if isinstance(config, list):
@@ -148,7 +148,7 @@ def fill(config, numbers):
 
 
 def dimension(text, numbers):
-    """Of "2*I", "Q+G" or "H/32" the number."""
+    """Evaluates a dimension like "2*I", "Q+G" or "H/32"."""
     def value(word):
         return int(word) if word.isdigit() else numbers[word]
 
@@ -160,7 +160,7 @@ def dimension(text, numbers):
 
 
 def stored_parts(row, name, shape):
-    """The tensors that a weight is in the published files."""
+    """Returns the tensors of a weight in the published files."""
     module = name.removesuffix(".weight")
     if row.stored == "fp8":
         blocks = tuple(-(-d // 128) for d in shape)
@@ -174,7 +174,7 @@ def stored_parts(row, name, shape):
 
 
 def tensors_of(model, small=False):
-    """All tensors of a model, layer by layer as far as its lines are."""
+    """Yields all tensors of a model, in the order of layers within its lines."""
     numbers = narrow(model) if small else model["numbers"]
     tensors = []
     for row in rows_of(model):
@@ -189,14 +189,14 @@ def tensors_of(model, small=False):
 
 
 def config_of(model, small=False):
-    """config.json of it."""
+    """Returns the model's config.json."""
     numbers = narrow(model) if small else model["numbers"]
     return fill(model["config"], numbers)
 
 
 def split_of(tensor):
-    """Of a stack the (module, expert, first row, rows, cols) of each matrix that
-    it is of, and whether K rows of N are stored."""
+    """Returns (module, expert, first row, rows, cols) for each matrix of a
+    stack, and whether it is stored as K x N."""
     turned = tensor.row.split.endswith("!")
     experts, *dims = tensor.shape
     rows, cols = dims[::-1] if turned else dims

@@ -1,4 +1,4 @@
-"""Models of text without experts, and T5, Whisper, a sentence encoder."""
+"""Tables of dense language models, T5, Whisper and a sentence encoder."""
 
 HEAD = "output head: vLLM's ParallelLMHead"
 TABLE = "a table that is looked up"

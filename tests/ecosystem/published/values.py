@@ -1,4 +1,4 @@
-"""Decodes what is written, in numpy alone."""
+"""Decodes written tensors with numpy alone."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ E4M3 = _e4m3()
 
 
 def plain(dtype, shape, data):
-    """Stored floating-point numbers as fp32."""
+    """Converts stored floating-point numbers to fp32."""
     if dtype == "BF16":
         bits = np.frombuffer(data, "<u2").astype(np.uint32) << 16
         return bits.view(np.float32).reshape(shape)
@@ -29,31 +29,31 @@ def plain(dtype, shape, data):
 
 
 def nibbles(codes):
-    """Two numbers a byte, the low half first."""
+    """Splits bytes into two codes, the low nibble first."""
     return E2M1[np.stack([codes & 15, codes >> 4], -1)].reshape(
         *codes.shape[:-1], -1)
 
 
 def nvfp4(codes, scales, divisor):
-    """compressed-tensors' NVFP4."""
+    """Decodes compressed-tensors' NVFP4."""
     shared = np.repeat(E4M3[scales], 16, axis=-1) / divisor
     return nibbles(codes) * shared
 
 
 def mxfp4(blocks, scales):
-    """gpt-oss's: [..., K / 32, 16] and [..., K / 32]."""
+    """Decodes gpt-oss's MXFP4: blocks [..., K / 32, 16] and scales [..., K / 32]."""
     values = nibbles(blocks) * np.exp2(scales.astype(np.float32) - 127)[..., None]
     return values.reshape(*values.shape[:-2], -1)
 
 
 def fp8_blocks(codes, scales):
-    """DeepSeek's: squares of 128."""
+    """Decodes DeepSeek's FP8 with square blocks of 128."""
     rows, cols = codes.shape
     wide = np.repeat(np.repeat(scales, 128, 0)[:rows], 128, 1)[:, :cols]
     return E4M3[codes] * wide
 
 
 def sqnr_db(original, decoded):
-    """How far the decoded numbers are from the original, in dB."""
+    """Returns the SQNR of the decoded numbers in dB."""
     noise = float(np.sum((original - decoded) ** 2))
     return 10 * np.log10(float(np.sum(original ** 2)) / max(noise, 1e-30))

@@ -1,7 +1,6 @@
-// Directories of models: config.json, hf_quant_config.json and the index, as
-// quantctl reads them, beside small shards that are always the same. The input
-// is the first byte, which chooses the shards, and the three texts, separated
-// by a line "====".
+// Fuzzes directories of models: config.json, hf_quant_config.json and the
+// index, beside fixed small shards. The first byte of the input chooses the
+// shards. The three texts follow, separated by a line "====".
 #include <cstddef>
 #include <cstdio>
 #include <filesystem>
@@ -25,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using fuzz::Check;
 
-// The parts that a weight has in each dialect, by how they end.
+// The parts of a weight in each dialect, by the endings of their names.
 struct Part {
   const char* ending;
   const char* dtype;
@@ -91,8 +90,8 @@ void WriteText(const std::string& path, std::string_view text) {
   std::fclose(file);
 }
 
-// What lies beside the shard, or in place of it: a folder for each row, and
-// what is wrong with some of them is said whatever the texts are.
+// A file beside the shard, or in its place; there is a folder for each row.
+// Some of these files must cause an error for any texts.
 struct Extra {
   const char* name;
   const char* text;  // nullptr: a whole shard
@@ -114,7 +113,7 @@ const std::vector<std::vector<Extra>>& Extras() {
   return extras;
 }
 
-// A folder for each dialect, where there is memory for files; gone at the end.
+// Folders for all dialects on a file system in memory, removed at the end.
 class Folders {
  public:
   Folders() {
@@ -179,12 +178,12 @@ void Look(const Model& model) {
   }
   const auto plan = MakeConversionPlan(model, Selection{});
   if (!plan.ok()) {
-    Check(!plan.status().message().empty(), "an error without words");
+    Check(!plan.status().message().empty(), "an error without a message");
   }
   const auto linted = Lint(model);
   if (!linted.ok()) return;
   for (const Finding& finding : linted->findings) {
-    Check(!finding.text.empty(), "a finding without words");
+    Check(!finding.text.empty(), "a finding without a message");
   }
 }
 
@@ -203,7 +202,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     quantd::checkpoint::WriteText(path + "/" + name,
                                   quantd::checkpoint::NextText(&rest));
   }
-  // Now and then the shard alone.
+  // Sometimes opens the shard alone.
   const auto model = Model::Open(
       choice < 224 ? path : path + "/" + quantd::checkpoint::kShard);
   if (model.ok()) {

@@ -1,5 +1,5 @@
-// The configuration file. What is accepted is written as the server tells it,
-// and means the same when it is read again.
+// Fuzzes the configuration file. Accepted settings are written as the server
+// prints them, and must have the same values when they are read again.
 #include <string>
 
 #include "server/config/options.h"
@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   quantd::CommandLine command;
   const int code = quantd::Read(file.path(), &command);
   if (code != -1) {
-    Check(code == 2, "ended otherwise than with wrong usage");
+    Check(code == 2, "exited with another code than that of wrong usage");
     return 0;
   }
   const auto legal = quantd::Validate(command.options);
@@ -35,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   for (const quantd::Setting& setting : command.settings) {
-    // Not shown, or not to be written in a line.
+    // Skips settings that are masked or do not fit into a line.
     if (setting.value == "***" ||
         setting.value.find_first_of("\"") != std::string::npos) {
       return 0;
@@ -45,7 +45,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   file.Write(text);
   quantd::CommandLine again;
   Check(quantd::Read(file.path(), &again) == -1,
-        "wrote what it does not read:\n" + text);
+        "cannot read its own output:\n" + text);
   for (size_t i = 0; i < command.settings.size(); ++i) {
     Check(again.settings[i].value == command.settings[i].value,
           "another " + command.settings[i].name);

@@ -1,5 +1,5 @@
-// What files say about quantized tensors. What is accepted and legal is
-// written, read and written again: the two texts are the same.
+// Fuzzes the descriptions of quantized tensors in files. A legal description is
+// written, read and written again, and both texts must be equal.
 #include <string>
 
 #include "client/files/quantized_description.h"
@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const std::string once = quantd::client::Describe(*description);
   const auto again = quantd::client::ParseDescription(once);
-  Check(again.ok(), "wrote what it does not read: " + once);
+  Check(again.ok(), "cannot read its own output: " + once);
   Check(quantd::client::Describe(*again) == once, "another description");
   quantd::QuantizedFile::Parts("w", description->tensor, description->options);
   return 0;

@@ -1,6 +1,6 @@
-// The door of shared memory: offers with and without descriptors, and the
-// replies that a client reads. An input is a row of pieces: a byte that says
-// which descriptors come with it, one that says how long it is, its bytes.
+// Fuzzes the memory socket: offers with and without descriptors, and the
+// replies that a client reads. An input is a sequence of pieces: a byte that
+// chooses descriptors, a byte for the length, and the bytes.
 #include "server/memory/door.h"
 
 #include <fcntl.h>
@@ -39,7 +39,8 @@ int Memfd(size_t bytes, bool populated, int seals) {
   return fd;
 }
 
-// What may be handed in: memory as it should be, and what is not.
+// Returns the sets of descriptors that an input may send: valid memory, and
+// other files.
 const std::vector<std::vector<int>>& Descriptors() {
   static const std::vector<std::vector<int>> rows = [] {
     constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
@@ -76,7 +77,7 @@ struct Served {
     Check(closed.ok(), closed.status().ToString());
     stranger = *std::move(closed);
     Check(!MemoryDoor::Open(folder + "/none/door", {}, limits, &regions).ok(),
-          "a door in no folder");
+          "a memory socket in a missing folder");
   }
   ~Served() {
     door.reset();
@@ -94,7 +95,8 @@ struct Served {
   std::string folder;
   Regions regions;
   std::unique_ptr<MemoryDoor> door;
-  // An offer of another user, who may be told no more than that.
+  // A memory socket that refuses this user, and must reply with the refusal
+  // alone.
   std::unique_ptr<MemoryDoor> stranger;
 };
 
@@ -114,7 +116,7 @@ void SendWith(int fd, std::string_view bytes, const std::vector<int>& fds) {
     header->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
     std::memcpy(CMSG_DATA(header), fds.data(), fds.size() * sizeof(int));
   }
-  // A refused peer is not read any more.
+  // The server no longer reads from a refused peer, so errors are ignored.
   sendmsg(fd, &message, MSG_NOSIGNAL);
 }
 
@@ -128,7 +130,7 @@ void Judge(Served& served, const std::string& received) {
     if (reply->answer == wire::OfferAnswer::kTaken) {
       Check(reply->region.size() == wire::kRegionNameBytes, "no name");
     } else {
-      Check(!reply->text.empty(), "a refusal without words");
+      Check(!reply->text.empty(), "a refusal without a message");
     }
   }
   Check(served.door->use().bytes <= served.door->limits().bytes,
@@ -141,13 +143,13 @@ void Judge(Served& served, const std::string& received) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using quantd::fuzz::Check;
   static quantd::Served served;
-  // Bytes that a client reads from any server.
+  // Parses the input as the bytes that a client reads from a server.
   const absl::Span<const std::byte> all(
       reinterpret_cast<const std::byte*>(data), size);
   if (const auto reply = quantd::wire::ReadOfferReply(all)) {
     const auto again =
         quantd::wire::ReadOfferReply(quantd::wire::Write(*reply));
-    // A text without an end is longer than one that is written.
+    // A text without an end may exceed the longest text that is written.
     Check(again && again->answer == reply->answer &&
               reply->text.substr(0, 103) == again->text,
           "another reply");
@@ -160,8 +162,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   quantd::fuzz::Input input(data, size);
   static const sockaddr_un ours = served.Address("door");
   static const sockaddr_un another = served.Address("closed");
-  // One size in 32 comes to the door of somebody else, one when all places may
-  // be taken.
+  // One of 32 sizes selects the socket of another user, and one opens further
+  // connections up to the limit.
   const sockaddr_un& address = size % 32 == 30 ? another : ours;
   std::list<quantd::fuzz::Socket> others;
   for (int i = 0; i < (size % 32 == 31 ? 4 : 0); ++i) {

@@ -1,5 +1,5 @@
-// The port of metrics and health. The first byte says how the client behaves,
-// those behind it in which pieces it sends.
+// Fuzzes the port of metrics and health. The first byte selects the client's
+// behaviour, the following ones the pieces in which it sends.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
@@ -20,7 +20,7 @@ using fuzz::Check;
 HttpReply Answer(std::string_view path) {
   Check(path.starts_with('/'), "a path without a slash");
   for (const char c : path) {
-    Check(c > 0x20 && c < 0x7f && c != '?', "a path that is none");
+    Check(c > 0x20 && c < 0x7f && c != '?', "an invalid path");
   }
   if (path == "/metrics") return {"200 OK", std::string(20'000, 'm')};
   if (path == "/healthz") return {"200 OK", "alive\n"};
@@ -28,13 +28,13 @@ HttpReply Answer(std::string_view path) {
   return {"404 Not Found", "here are /metrics, /healthz and /readyz\n"};
 }
 
-// Nothing, or one whole reply. A client that sends more than it should may lose
-// the end of it.
+// Checks that a reply is empty or complete. A client that sends more than one
+// request may lose its end.
 void Judge(const std::string& reply, bool may_be_cut) {
   if (reply.empty()) return;
   Check(reply.starts_with("HTTP/1.1 "), "no HTTP");
   const size_t end = reply.find("\r\n\r\n");
-  if (end == std::string::npos) return Check(may_be_cut, "half a head");
+  if (end == std::string::npos) return Check(may_be_cut, "an incomplete head");
   constexpr std::string_view kLength = "\r\nContent-Length: ";
   const size_t at = reply.find(kLength);
   Check(at < end, "no length");
@@ -46,7 +46,7 @@ void Judge(const std::string& reply, bool may_be_cut) {
         "a body of another length");
 }
 
-// Limits so short that an input may break each of them.
+// Limits are so low that an input can exceed each of them.
 const HttpListener& Listener() {
   static const auto listener = [] {
     HttpLimits limits;
@@ -78,7 +78,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const uint8_t mode = input.Byte();
   const auto pieces = input.Pieces();
   static const sockaddr_in address = quantd::Address();
-  // One in 16 comes when all places are taken.
+  // In one of 16 modes all connections are in use.
   std::list<quantd::fuzz::Socket> others;
   for (int i = 0; i < (mode % 16 == 2 ? 2 : 0); ++i) {
     others.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
@@ -89,8 +89,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
       reinterpret_cast<const sockaddr*>(&address), sizeof(address));
   for (const std::string_view piece : pieces) socket.Send(piece);
-  // Most say that they have said all; one in 16 waits to be told that it is
-  // late, and one goes without having heard anything.
+  // Most modes shut down sending. One of 16 waits for the timeout, and one
+  // closes without reading.
   if (mode % 16 == 1) return 0;
   if (mode % 16 != 0) shutdown(socket.fd(), SHUT_WR);
   quantd::Judge(socket.Receive(size_t{1} << 20), true);

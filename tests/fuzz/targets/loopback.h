@@ -1,4 +1,4 @@
-// The client's side of a listener's connections, which does what an input says.
+// The client's side of connections to a listener.
 #ifndef QUANTD_TESTS_FUZZ_TARGETS_LOOPBACK_H_
 #define QUANTD_TESTS_FUZZ_TARGETS_LOOPBACK_H_
 
@@ -16,14 +16,15 @@
 
 namespace quantd::fuzz {
 
-// A socket, closed on destruction with a reset: thousands of them a second
-// would leave as many ports behind in TIME_WAIT.
+// A socket that is closed with a reset on destruction. Otherwise thousands of
+// sockets per second would leave ports in TIME_WAIT.
 class Socket {
  public:
   Socket(int fd, const sockaddr* address, socklen_t size) : fd_(fd) {
     Check(fd_ >= 0, "no socket");
     if (connect(fd_, address, size) == 0) return;
-    // libFuzzer's clock interrupts, and then the connection is still made.
+    // libFuzzer's timer may interrupt connect(), which then completes in the
+    // background.
     Check(errno == EINTR && Wait(POLLOUT),
           std::string("not connected: ") + std::strerror(errno));
   }
@@ -35,7 +36,8 @@ class Socket {
   Socket(const Socket&) = delete;
   int fd() const { return fd_; }
 
-  // The peer may have closed: then the rest is lost, which is its right.
+  // The peer may have closed the connection, so that the remaining bytes are
+  // lost.
   void Send(std::string_view bytes) const {
     while (!bytes.empty()) {
       const ssize_t n = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -44,13 +46,13 @@ class Socket {
       bytes.remove_prefix(static_cast<size_t>(n));
     }
   }
-  // At most `most` bytes, or all that come until the peer ends. A listener that
-  // says nothing for ten seconds hangs.
+  // Receives until the peer ends the connection, at most `most` bytes. A
+  // listener that sends no byte for ten seconds hangs.
   std::string Receive(size_t most) const {
     std::string received;
     char buffer[4096];
     while (received.size() < most) {
-      Check(Wait(POLLIN), "no answer, and no end of it");
+      Check(Wait(POLLIN), "no reply and no end of the connection");
       const ssize_t n = recv(
           fd_, buffer, std::min(sizeof(buffer), most - received.size()), 0);
       if (n <= 0) return received;

@@ -1,4 +1,4 @@
-// A file that never touches a disk, for what is read by its name.
+// A file in memory, for parsers that open files by name.
 #ifndef QUANTD_TESTS_FUZZ_TARGETS_MEMORY_FILE_H_
 #define QUANTD_TESTS_FUZZ_TARGETS_MEMORY_FILE_H_
 
@@ -20,7 +20,7 @@ class MemoryFile {
   ~MemoryFile() { close(fd_); }
   MemoryFile(const MemoryFile&) = delete;
 
-  // What it holds from now on.
+  // Replaces the content.
   void Write(std::string_view bytes) {
     Check(ftruncate(fd_, 0) == 0, "ftruncate");
     Check(pwrite(fd_, bytes.data(), bytes.size(), 0) ==

@@ -1,4 +1,4 @@
-// Headers of npy files. Two bytes say how large the file is.
+// Fuzzes headers of npy files. Two bytes give the size of the file.
 #include "client/files/npy.h"
 
 #include <string>
@@ -13,7 +13,7 @@ namespace {
 void Judge(const npy::Header& header, size_t file_size) {
   using fuzz::Check;
   Check(header.dtype == DType::kF32 || header.dtype == DType::kF16,
-        "a type that is none of numpy's here");
+        "a type that npy files do not have");
   size_t bytes = SizeOf(header.dtype);
   for (const int64_t d : header.shape) {
     Check(d >= 0, "a negative size");
@@ -22,7 +22,7 @@ void Judge(const npy::Header& header, size_t file_size) {
   }
   Check(header.data_offset <= file_size &&
             bytes == file_size - header.data_offset,
-        "a shape that is not the file's");
+        "a shape that does not match the file");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What a server answers a client. The first byte chooses what was asked, those
-// behind it where the answer is cut.
+// Fuzzes replies of a server to a client. The first byte chooses the request,
+// the following ones the cuts of the reply.
 #include <array>
 #include <string>
 #include <utility>
@@ -19,7 +19,8 @@ namespace {
 
 using fuzz::Check;
 
-// The last message of a stream, or a chunk: a cut changes nothing.
+// Parses the last message of a stream, or a chunk. Cuts must not change the
+// result.
 void ReadStream(const Plan& plan, absl::Span<const std::string_view> slices) {
   std::string flat;
   for (const std::string_view slice : slices) flat += slice;
@@ -33,7 +34,8 @@ void ReadStream(const Plan& plan, absl::Span<const std::string_view> slices) {
             one->chunk.offset <= flat.size() &&
             one->chunk.size <= flat.size() - one->chunk.offset,
         "a chunk outside the message");
-  Check(one->reply.has_value() == cut->reply.has_value(), "an end, and none");
+  Check(one->reply.has_value() == cut->reply.has_value(),
+        "a cut changes whether it is the last message");
 }
 
 void Read(uint8_t choice, absl::Span<const std::string_view> slices) {
@@ -42,8 +44,8 @@ void Read(uint8_t choice, absl::Span<const std::string_view> slices) {
   const bool lends = choice / 16 % 4 == 1;
   const bool into = choice / 16 % 4 == 2;
   if (choice / 16 % 4 == 3) return ReadStream(plan, slices);
-  // Sizes as the plan says: a reply that brings more would be seen by the
-  // address sanitizer.
+  // Buffers have the plan's sizes, so that the address sanitizer detects a
+  // reply that writes more.
   std::vector<std::vector<std::byte>> memory;
   std::vector<Destination> places;
   for (const TensorSpec& output : plan.outputs()) {
@@ -88,14 +90,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       CheckRefusal(reply.status(), {absl::StatusCode::kInternal});
     }
   } else {
-    // What a failed call brings beside its code: any code but that of success.
+    // Parses the details of a failed call, with every code except OK.
     std::string details;
     for (const std::string_view slice : slices) details += slice;
     const grpc::ClientContext context;
     const auto code = static_cast<grpc::StatusCode>(1 + choice % 16);
     const absl::Status status =
         quantd::client::FromGrpc(grpc::Status(code, "no", details), context);
-    quantd::fuzz::Check(!status.ok(), "a failed call is none any more");
+    quantd::fuzz::Check(!status.ok(), "a failed call became OK");
     quantd::GetServerError(status);
     quantd::GetRetryHint(status);
     quantd::GetFieldViolation(status);

@@ -1,4 +1,4 @@
-// What the target `reply` asks for, so that seeds can answer it.
+// The plans of the target `reply`, which seeds also use.
 #ifndef QUANTD_TESTS_FUZZ_TARGETS_REPLY_PLANS_H_
 #define QUANTD_TESTS_FUZZ_TARGETS_REPLY_PLANS_H_
 
@@ -48,7 +48,7 @@ inline std::vector<Plan> Plans() {
   return plans;
 }
 
-// What is lent of a plan: everything, one region behind the other.
+// Returns shared ranges for all tensors of a plan, one after another.
 inline wire::LentRanges AllLent(const Plan& plan) {
   wire::LentRanges lent;
   uint64_t offset = 0;

@@ -1,5 +1,5 @@
-// Requests, and the reply that has strings, against protobuf. The first byte
-// chooses the message, those behind it where it is cut.
+// Fuzzes requests, and the reply that has strings, against protobuf. The first
+// byte chooses the message type, the following ones the cuts.
 #include <string>
 
 #include "google/protobuf/stubs/logging.h"
@@ -8,14 +8,14 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using quantd::fuzz::Check;
-  // protobuf writes a line for every string that is no UTF-8.
+  // protobuf logs a line for every string that is not UTF-8.
   static const google::protobuf::LogSilencer quiet;
   quantd::fuzz::Input input(data, size);
   const int type = input.Byte() % quantd::wire::kMessageTypes;
   const auto slices = input.Pieces();
   std::string message;
   for (const std::string_view slice : slices) message += slice;
-  // No cap of ours may speak.
+  // Longer heads exceed quantd's own limit, which protobuf does not have.
   if (message.size() > quantd::wire::kMaxHeadBytes) return 0;
   const quantd::wire::Verdict verdict =
       quantd::wire::CheckMessage(type, message, slices);

@@ -1,4 +1,4 @@
-// Headers of safetensors files, and the metadata of quantized ones.
+// Fuzzes headers of safetensors files, and the metadata of quantized ones.
 #include "client/files/safetensors.h"
 
 #include <nlohmann/json.hpp>
@@ -14,10 +14,10 @@ namespace {
 using fuzz::Check;
 using nlohmann::json;
 
-// What was accepted, against another parser that builds a tree.
+// Compares an accepted header with another parser's result.
 void Compare(std::string_view text, const safetensors::Header& header) {
   const json tree = json::parse(text, nullptr, false);
-  Check(tree.is_object(), "accepted what is no JSON object");
+  Check(tree.is_object(), "accepted a header that is not a JSON object");
   size_t others = 0;
   if (const auto metadata = tree.find("__metadata__"); metadata != tree.end()) {
     ++others;
@@ -27,17 +27,17 @@ void Compare(std::string_view text, const safetensors::Header& header) {
   size_t end = 0;
   for (const safetensors::Tensor& t : header.tensors) {
     const auto found = tree.find(t.name);
-    Check(found != tree.end(), "a tensor that is not there");
+    Check(found != tree.end(), "a tensor that the header lacks");
     Check(found->at("dtype") == t.dtype, "another type");
     Check(found->at("shape") == json(t.shape), "another shape");
     Check(found->at("data_offsets") == json({t.offset, t.offset + t.size}),
           "another place");
-    Check(t.offset == end, "a hole, or bytes that are two tensors'");
+    Check(t.offset == end, "a hole, or overlapping tensors");
     end = t.offset + t.size;
   }
 }
 
-// Written and read again it is the same.
+// Checks that a header is the same after it is written and read.
 void RoundTrip(safetensors::Header header) {
   const auto head = safetensors::MakeHead(&header.tensors, header.metadata);
   Check(head.ok(), "cannot be written again: " + head.status().ToString());
@@ -73,7 +73,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     quantd::ReadFile(input.Rest());
     return 0;
   }
-  // Two bytes say how long the buffer is; no byte of it is looked at.
+  // Two bytes give the size of the buffer, whose content is not read.
   const size_t buffer = input.Byte() * size_t{256} + input.Byte();
   const std::string_view text = input.Rest();
   auto header = quantd::safetensors::ParseHeader(text, buffer);

@@ -1,6 +1,6 @@
-// What the targets of the fuzzer share. Each source of this folder
-// is one: LLVMFuzzerTestOneInput, linked with libFuzzer where it searches, and
-// with replay.cc where the corpus is only run again.
+// Common parts of fuzz targets. Each source in this folder defines
+// LLVMFuzzerTestOneInput. It is linked with libFuzzer to search, and with
+// replay.cc to replay the corpus.
 #ifndef QUANTD_TESTS_FUZZ_TARGETS_TARGET_H_
 #define QUANTD_TESTS_FUZZ_TARGETS_TARGET_H_
 
@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace quantd::fuzz {
 
-// Ends the process, which is what a fuzzer takes for a finding.
+// Ends the process unless `right` holds, which the fuzzer counts as a finding.
 inline void Check(bool right, std::string_view otherwise) {
   if (right) return;
   std::fprintf(stderr, "FINDING: %.*s\n", static_cast<int>(otherwise.size()),
@@ -26,18 +26,18 @@ inline void Check(bool right, std::string_view otherwise) {
   std::abort();
 }
 
-// A refusal that somebody can act on: one of these codes, and words.
+// Checks that an error has one of these codes, and a message.
 inline void CheckRefusal(const absl::Status& status,
                          std::initializer_list<absl::StatusCode> codes) {
   for (const absl::StatusCode code : codes) {
     if (status.code() == code) {
-      return Check(!status.message().empty(), "an error without words");
+      return Check(!status.message().empty(), "an error without a message");
     }
   }
   Check(false, "an error of the wrong kind: " + status.ToString());
 }
 
-// An input, read from its front.
+// An input that is read from its front.
 class Input {
  public:
   Input(const uint8_t* data, size_t size)
@@ -57,7 +57,8 @@ class Input {
   std::string_view Rest() { return Bytes(rest_.size()); }
   bool empty() const { return rest_.empty(); }
 
-  // The rest in pieces: a byte says into how many, one for each says where.
+  // Returns the rest in pieces: a byte gives their number, and one byte for
+  // each cut its position.
   std::vector<std::string_view> Pieces() {
     const std::string_view where = Bytes(Byte() % 16);
     std::vector<std::string_view> pieces;

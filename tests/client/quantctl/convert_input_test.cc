@@ -244,15 +244,6 @@ TEST_F(ConvertInput, ReportsASourceThatChanges) {
   }
 }
 
-TEST_F(ConvertInput, ConvertsUnknownArchitecturesWithANote) {
-  ModelJson config = LlamaConfig();
-  config["model_type"] = "perceptor9";
-  WriteModel(Fresh("m"), config, LlamaShards());
-  const Outcome run = RunServed({"convert", At("m"), Fresh("made")});
-  ASSERT_EQ(run.code, 0) << run.err;
-  EXPECT_THAT(run.out, HasSubstr("note: unknown architecture perceptor9"));
-}
-
 TEST_F(ConvertInput, KeepsAndReportsCacheScales) {
   const std::vector<std::byte> one = {std::byte{0}, std::byte{0},
                                       std::byte{0x80}, std::byte{0x3F}};

@@ -55,6 +55,8 @@ TEST(ParseRequest, ReportsErrorsOfAnOption) {
                "rowwise or columnwise", "both");
   EXPECT_WRONG(RhtAmax(), o.set_non_finite(static_cast<v1::NonFinite>(3)),
                "non_finite", "ignore, propagate or reject", "number 3");
+  EXPECT_WRONG(Quantize(), o.set_non_finite(static_cast<v1::NonFinite>(9)),
+               "non_finite", "ignore, propagate or reject", "number 9");
   EXPECT_WRONG(Dequantize(), o.clear_output(), "output", "f32, f16 or bf16",
                "none");
   EXPECT_WRONG(ApplyRht(), o.set_output(static_cast<v1::DType>(1000)), "output",

@@ -4,9 +4,7 @@
 
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <string>
-#include <vector>
 
 #include "tests/server/server_fixture.h"
 
@@ -48,109 +46,13 @@ TEST_F(BrokenRuleTest, ErrorNamesTheFieldOfTheRule) {
     const char* field;
     std::function<void(v1::QuantizeRequest*, v1::QuantizeOptions*)> breaks;
   };
-  const auto shape = [](v1::QuantizeRequest* r, std::vector<int64_t> dims) {
-    r->mutable_tensor()->clear_shape();
-    for (const int64_t d : dims) r->mutable_tensor()->add_shape(d);
-  };
-  const float inf = std::numeric_limits<float>::infinity();
+  // A sample of the rules that the message, the plan and the device check. The
+  // tests of ParseRequest and of plans cover all of them.
   const Case cases[] = {
       {"format", [](auto*, auto* o) { o->clear_format(); }},
-      {"format", [](auto*, auto* o) { o->set_format(v1::Format(77)); }},
-      {"tensor.dtype",
-       [](auto* r, auto*) { r->mutable_tensor()->clear_dtype(); }},
-      {"tensor.dtype",
-       [](auto* r, auto*) { r->mutable_tensor()->set_dtype(v1::DTYPE_E4M3); }},
-      {"tensor.dtype",
-       [](auto* r, auto*) { r->mutable_tensor()->set_dtype(v1::DType(99)); }},
-      {"tensor.shape", [&](auto* r, auto*) { shape(r, {}); }},
       {"tensor.shape",
-       [&](auto* r, auto*) {
-         shape(r, {4, 17});
-       }},
-      {"tensor.shape",
-       [&](auto* r, auto*) {
-         shape(r, {-4, 1024});
-       }},
-      {"tensor.shape",
-       [&](auto* r, auto*) {
-         shape(r, {1, 1, 1, 1, 1, 1, 1, 1, 16});
-       }},
-      {"tensor.shape",
-       [&](auto* r, auto*) {
-         shape(r, {int64_t{1} << 32, int64_t{1} << 31});
-       }},
-      {"tensor.shape",
-       [&](auto* r, auto*) {
-         shape(r, {INT64_MAX, INT64_MAX});
-       }},
-      {"tensor.flatten_axis",
-       [](auto* r, auto*) { r->mutable_tensor()->set_flatten_axis(7); }},
+       [](auto* r, auto*) { r->mutable_tensor()->set_shape(1, 17); }},
       {"payload", [](auto* r, auto*) { r->mutable_payload()->pop_back(); }},
-      {"payload", [](auto* r, auto*) { r->mutable_payload()->push_back('x'); }},
-      {"payload", [](auto* r, auto*) { r->clear_payload(); }},
-      {"usage", [](auto*, auto* o) { o->set_usage(v1::Usage(9)); }},
-      {"non_finite",
-       [](auto*, auto* o) { o->set_non_finite(v1::NonFinite(9)); }},
-      {"rht.dimension",
-       [](auto*, auto* o) {
-         o->mutable_rht()->set_rowwise(true);
-         o->mutable_rht()->set_dimension(48);
-       }},
-      {"rht.sign_mask",
-       [](auto*, auto* o) { o->mutable_rht()->set_sign_mask(""); }},
-      {"rht.sign_mask",
-       [](auto*, auto* o) { o->mutable_rht()->set_sign_mask("abc"); }},
-      {"rht.sign_mask",
-       [](auto*, auto* o) {
-         o->mutable_rht()->set_dimension(32);
-         o->mutable_rht()->set_sign_mask("ab");
-       }},
-      {"rht",
-       [](auto*, auto* o) {
-         o->set_format(v1::FORMAT_FP8_BLOCK_E4M3);
-         o->mutable_rht()->set_rowwise(true);
-       }},
-      {"rounding",
-       [](auto*, auto* o) {
-         o->set_format(v1::FORMAT_MXFP8_E4M3);
-         o->set_rounding(v1::ROUNDING_STOCHASTIC);
-       }},
-      {"four_over_six",
-       [](auto*, auto* o) {
-         o->set_four_over_six(v1::FOUR_OVER_SIX_MAE);
-         o->set_rounding(v1::ROUNDING_STOCHASTIC);
-       }},
-      {"form.row_scaled",
-       [](auto*, auto* o) {
-         o->mutable_form()->set_row_scaled(true);
-         o->set_format(v1::FORMAT_NVFP4_2D);
-       }},
-      {"form.scale_layout",
-       [](auto*, auto* o) {
-         o->mutable_form()->set_scale_layout(v1::LAYOUT_SWIZZLED);
-         o->set_format(v1::FORMAT_FP8_E5M2);
-       }},
-      {"amax_estimation_scale",
-       [](auto*, auto* o) { o->set_amax_estimation_scale(2); }},
-      {"splits", [](auto*, auto* o) { o->mutable_splits(); }},
-      {"splits",
-       [](auto*, auto* o) { o->mutable_splits()->add_rows(INT64_MAX); }},
-      {"history",
-       [](auto*, auto* o) {
-         o->set_format(v1::FORMAT_FP8_E4M3);
-         o->mutable_history()->add_amax(1);
-       }},
-      {"shard.row_offset",
-       [](auto*, auto* o) { o->mutable_shard()->set_row_offset(-1); }},
-      {"given_amax.rowwise",
-       [](auto*, auto* o) {
-         o->mutable_given_amax()->set_rowwise(1);
-         o->mutable_given_amax()->add_rowwise_values(1);
-       }},
-      {"given_amax.rowwise",
-       [](auto*, auto* o) { o->mutable_given_amax()->set_rowwise(-1); }},
-      {"given_amax.rowwise",
-       [&](auto*, auto* o) { o->mutable_given_amax()->set_rowwise(inf); }},
       {"given_amax.rowwise",
        [](auto*, auto* o) { o->mutable_given_amax()->set_rowwise(NAN); }},
       {"payload",
@@ -164,7 +66,6 @@ TEST_F(BrokenRuleTest, ErrorNamesTheFieldOfTheRule) {
     SCOPED_TRACE(c.field);
     v1::QuantizeRequest request = QuantizeOnes(4);
     c.breaks(&request, request.mutable_options());
-    SCOPED_TRACE(request.tensor().ShortDebugString());
     ExpectField(Call(channel_, request.SerializeAsString()), c.field);
   }
 }
@@ -183,16 +84,6 @@ TEST_F(BrokenRuleTest, OtherMethodsCheckTheirFields) {
   *codes.mutable_tensor() = QuantizeOnes(1).tensor();
   codes.mutable_options()->set_format(v1::FORMAT_NVFP4);
   ExpectField(Call(channel_, codes.SerializeAsString(), options), "output");
-  codes.mutable_options()->set_output(v1::DTYPE_F32);
-  codes.mutable_options()->set_usage(v1::USAGE_BOTH);
-  ExpectField(Call(channel_, codes.SerializeAsString(), options), "usage");
-  codes.mutable_options()->set_usage(v1::USAGE_ROWWISE);
-  codes.mutable_options()->set_format(v1::FORMAT_MXFP4);
-  codes.set_amax(1);
-  ExpectField(Call(channel_, codes.SerializeAsString(), options), "amax");
-  codes.mutable_options()->mutable_form()->set_scale_256(true);
-  ExpectField(Call(channel_, codes.SerializeAsString(), options),
-              "form.scale_256");
   options.method = "ApplyRht";
   v1::ApplyRhtRequest rotate;
   rotate.mutable_tensor()->set_dtype(v1::DTYPE_F32);

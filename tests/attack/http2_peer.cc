@@ -150,7 +150,7 @@ size_t Http2Peer::Allowance(uint32_t stream) {
 
 size_t Http2Peer::SendBody(uint32_t stream, std::string_view bytes) {
   constexpr size_t kFrame = 16384;
-  // Frames are collected and sent by one system call.
+  // Frames are collected up to this many bytes and sent by one system call.
   constexpr size_t kBatch = 256 << 10;
   size_t done = 0;
   while (done < bytes.size()) {

@@ -16,8 +16,6 @@ inline constexpr char kStream[] = "/quantd.v1.Quantd/Stream";
 inline constexpr char kServerInfo[] = "/quantd.v1.Quantd/GetServerInfo";
 inline constexpr char kCheck[] = "/grpc.health.v1.Health/Check";
 inline constexpr char kWatch[] = "/grpc.health.v1.Health/Watch";
-inline constexpr char kReflection[] =
-    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
 
 // A Quantize request of rows x 1024 bf16 zeros to NVFP4, rowwise.
 std::string QuantizeRequestOf(int64_t rows);

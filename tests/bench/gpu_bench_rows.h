@@ -28,8 +28,8 @@ struct RowSpec {
   // The name of the row that this one varies, if any.
   std::string of = {};
   Ceiling ceiling = Ceiling::kCopy;
-  // The measured time includes computing amaxes. Otherwise they, and the scales
-  // made from them, are computed before.
+  // The measured time includes computing amaxes. Otherwise they and their
+  // scales are computed before.
   bool whole = false;
   int reads = 1;       // number of reads of the input
   int64_t groups = 0;  // equal groups of rows; 0: not grouped

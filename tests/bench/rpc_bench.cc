@@ -278,7 +278,7 @@ int Run(int argc, char** argv) {
 
   for (int round = -1; round < rounds; ++round) {  // the first warms up
     for (size_t s = 0; s < std::size(kSizes); ++s) {
-      // Each contender goes first equally often.
+      // Each contender is first in a round equally often.
       for (size_t i = 0; i < contenders.size(); ++i) {
         Contender& c = contenders[(i + std::max(round, 0)) % contenders.size()];
         if (!Measure(c, s, in_flight, round >= 0)) return 1;

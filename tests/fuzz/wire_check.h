@@ -14,7 +14,6 @@ namespace quantd::wire {
 // QuantizeReply, which has strings and which a client splits; and
 // StreamRequest.
 inline constexpr int kMessageTypes = 6;
-inline constexpr int kReplyType = 4;
 inline constexpr int kStreamType = 5;
 
 struct Verdict {

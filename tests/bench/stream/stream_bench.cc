@@ -264,7 +264,7 @@ int Run(int argc, char** argv) {
     for (Contender& c : contenders) c.gbps.clear();
     for (int round = -1; round < rounds; ++round) {  // the first warms up
       for (size_t i = 0; i < contenders.size(); ++i) {
-        // Each contender goes first equally often.
+        // Each contender is first in a round equally often.
         Contender& c = contenders[(i + std::max(round, 0)) % contenders.size()];
         const auto start = Clock::now();
         for (int k = 0; k < calls; ++k) {

@@ -68,7 +68,8 @@ Planted CleanFp8(bool blocks) {
 
 Planted CleanComfy() {
   Planted p = Clean(Nvfp4Names::kModelOpt);
-  p.names = Nvfp4Names::kCompressedTensors;  // without ModelOpt's file
+  p.names = Nvfp4Names::kCompressedTensors;  // so that hf_quant_config.json is
+                                             // not written
   p.config.erase("quantization_config");
   for (const std::string& module : {kQ, kK, kV}) {
     Pad(&p.part(module + ".weight_scale"), true);

@@ -1,26 +1,16 @@
-"""Tests that bands (native engine) and chunks (both engines) give the bytes of one call."""
+"""Tests of calls in chunks (both engines) and in bands (native engine).
+
+bands/band_plan_test.cc compares the bytes of bands with one call for all options.
+"""
 
 import random
 
 import numpy as np
 import pytest
 from conftest import COLS, ROWS
-from test_bytes import FORMATS, cases
+from test_bytes import cases
 
 import quantd
-
-# Options that prevent cutting a call into bands.
-WHOLE = {"splits", "dbias", "statistics", "history"}
-
-
-def fitted(keywords):
-  """Adapts the options of a small tensor's case to the large tensor."""
-  found = dict(keywords)
-  if "splits" in found:
-    found["splits"] = [512, 0, ROWS - 512]
-  if "shard" in found:
-    found["shard"] = (128, 0, 2 * COLS)
-  return found
 
 
 def same(got, expected):
@@ -36,65 +26,8 @@ def same(got, expected):
   assert bool(got.request_id) == bool(expected.request_id)
 
 
-def sampled(q, share, seed):
-  chosen = random.Random(seed)
-  todo = list(cases(q))
-  assert len(todo) > 120
-  for name, keywords, _ in todo:
-    # Keeps all columnwise cases, and samples the others.
-    if keywords.get("usage") == "columnwise" or chosen.random() < share:
-      yield name, fitted(keywords), chosen
-
-
-def test_bands_of_every_option(plain, connect, server, large):
-  cut = 0
-  for name, keywords, chosen in sampled(plain, 0.4, 5):
-    size = chosen.randrange(1 << 18, 1 << 21)
-    streams = chosen.choice([None, None, 0])
-    q = connect(server, channels=3, band_bytes=size, stream_from=streams)
-    rows = chosen.choice([ROWS, ROWS - 1, 1024 + chosen.randrange(1, 128)])
-    if "splits" in keywords:
-      rows = ROWS
-    x = large[:rows]
-    if rows * COLS * 4 < 4 << 20:
-      continue
-    got = q.quantize(x, name, **keywords)
-    same(got, plain.quantize(x, name, **keywords))
-    if WHOLE.isdisjoint(keywords):
-      height = max(128, int(size / (COLS * 4)) // 128 * 128)
-      # At most eight bands share an amax, each as a stream.
-      meets = got.streamed and 1 < got.bands <= 8
-      assert meets or got.bands == -(-rows // height), (name, keywords)
-      assert meets or got.streamed == (streams == 0)
-      cut += 1
-    else:
-      assert got.bands == 1, (name, keywords)
-    q.close()
-  assert cut > 50
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_decoding_in_bands(plain, connect, server, large, name):
-  q = connect(server, band_bytes=1 << 20)
-  for usage, extra in (("rowwise", {}), ("columnwise", {}), ("both", {"rht": 1})):
-    if extra and name not in ("nvfp4", "mxfp4", "mxfp8_e4m3"):
-      continue
-    extra = {"rht": "both"} if extra else {}
-    t = plain.quantize(large, name, usage=usage, **extra)
-    for side in ("rowwise", "columnwise"):
-      if usage not in (side, "both"):
-        continue
-      for dtype in ("f32", "bf16"):
-        expected = plain.dequantize(t, dtype, usage=side)
-        got = q.dequantize(t, dtype, usage=side)
-        assert np.array_equal(got.view(np.uint8), expected.view(np.uint8))
-
-
-@pytest.mark.parametrize("settings", [
-    {"band_bytes": 1 << 20}, {"stream_from": 0},
-    {"band_bytes": 1 << 20, "stream_from": 0}])
-def test_maxima_and_rotations(plain, connect, server, large, settings):
-  q = connect(server, channels=4, **settings)
+def test_maxima_and_rotations_in_streams(plain, connect, server, large):
+  q = connect(server, channels=4, stream_from=0)
   for domain in ("tensor", "row"):
     for rht in (False, "rowwise", "columnwise", True):
       got, expected = (c.amax(large, rht=rht, domain=domain) for c in (q, plain))

@@ -1,16 +1,14 @@
 """Tests of bands that share one amax and are sent once each, with the native engine."""
 
 import itertools
-import random
 import signal
 import threading
 import time
 
 import grpc
-import numpy as np
 import pytest
 import servers
-from conftest import ROWS, bf16, engine_param
+from conftest import engine_param
 from relay import relayed
 from test_bands import same
 
@@ -20,48 +18,12 @@ from quantd import quantd_pb2 as pb
 CODE = grpc.StatusCode
 FAST = quantd.Retry(initial_backoff=0.01, max_backoff=0.02)
 BANDS = {"band_bytes": 1 << 20, "channels": 3}
-# Options that need the amax of all rows.
-ASKED = [
-    ("nvfp4", {}), ("nvfp4", {"usage": "columnwise"}), ("nvfp4", {"usage": "both"}),
-    ("nvfp4", {"usage": "both", "rht": "columnwise"}),
-    ("nvfp4", {"usage": "both", "rht": "both", "rht_dimension": 64, "sign_mask": 5}),
-    ("nvfp4", {"rht": "rowwise", "rht_dimension": 128}),
-    ("nvfp4", {"usage": "both", "rht": "columnwise", "amax_estimation_scale": 1.25}),
-    ("nvfp4", {"usage": "both", "rht": "both", "amax_estimation_scale": 0.0}),
-    ("nvfp4", {"usage": "both", "rht": "both", "amax_estimation_scale": 1e-3}),
-    ("nvfp4", {"usage": "both", "row_scaled": True}),
-    ("nvfp4", {"usage": "columnwise", "row_scaled": True}),
-    ("nvfp4", {"usage": "both", "rht": "columnwise", "given_amax": {"rowwise": 9.0}}),
-    ("nvfp4", {"usage": "both", "rht": "columnwise", "given_amax": {"columnwise": 0.5}}),
-    ("nvfp4", {"usage": "both", "stochastic": 11, "scale_layout": "swizzled"}),
-    ("nvfp4", {"usage": "both", "four_over_six": "mse"}),
-    ("nvfp4", {"profile": "modelopt@0.47"}), ("nvfp4", {"profile": "torchao@0.18"}),
-    ("nvfp4_2d", {"usage": "both"}), ("nvfp4_2d", {"usage": "columnwise", "rht": None}),
-    ("fp8_e4m3", {"usage": "both"}), ("fp8_e5m2", {"epsilon": 3.0}),
-    ("fp8_channel_e4m3", {"usage": "both"}), ("fp8_channel_e4m3", {"usage": "columnwise"}),
-]
 
 
 @pytest.fixture(scope="session", params=[engine_param("native")])
 def engine(request):
   """Only the native engine has bands."""
   return request.param
-
-
-@pytest.mark.parametrize("dtype", ["f32", "bf16"])
-def test_bytes_equal_those_of_one_call(plain, connect, server, large, dtype):
-  chosen = random.Random(dtype)
-  for name, keywords in ASKED:
-    rows = chosen.choice([ROWS, 1152, 1024 + chosen.randrange(1, 128)])
-    x = np.concatenate([large, large[::-1]])[:2 * rows] if dtype == "bf16" else large[:rows]
-    if name == "nvfp4_2d":
-      x = x[:len(x) // 16 * 16]
-    values = bf16(x)[0] if dtype == "bf16" else x
-    q = connect(server, channels=3, band_bytes=chosen.randrange(1 << 18, 1 << 21))
-    got = q.quantize(values, name, dtype=dtype, **keywords)
-    same(got, plain.quantize(values, name, dtype=dtype, **keywords))
-    assert got.streamed and 1 < got.bands <= 8, (name, keywords)
-    q.close()
 
 
 def test_each_band_is_sent_once(connect, server, plain, large):

@@ -154,27 +154,6 @@ def test_decodes_from_one_buffer_or_three(native):
   assert error.max() < 0.7
 
 
-def test_threads_share_an_engine(native):
-  inputs = [bits(128, 256, seed) for seed in range(8)]
-  message = header(128, 256)
-  alone = [[bytes(p) for p in native.call(
-      "Quantize", message, [x], {}, None, None).parts] for x in inputs]
-  wrong = []
-
-  def work(i):
-    for _ in range(40):
-      reply = native.call("Quantize", message, [inputs[i]], {}, None, None)
-      if [bytes(p) for p in reply.parts] != alone[i]:
-        wrong.append(i)
-
-  threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-  for thread in threads:
-    thread.start()
-  for thread in threads:
-    thread.join()
-  assert not wrong
-
-
 def test_lock_of_the_interpreter_is_free_during_a_call():
   with scripted(slow(0.5)) as server:
     engine = make(server.address)
@@ -186,32 +165,6 @@ def test_lock_of_the_interpreter_is_free_during_a_call():
       ticks += 1
     # The call leaves time for about 50 ticks.
     assert ticks > 20
-    engine.close()
-
-
-def test_close_ends_calls_of_other_threads():
-  with scripted(slow(20)) as server:
-    engine = make(server.address)
-    caught = []
-
-    def work():
-      try:
-        ask(engine)
-      except quantd.Cancelled as error:
-        caught.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-      thread.start()
-    time.sleep(0.3)
-    start = time.monotonic()
-    engine.close()
-    for thread in threads:
-      thread.join()
-    assert time.monotonic() - start < 5
-    assert len(caught) == 3
-    with pytest.raises(quantd.Cancelled, match="closed"):
-      ask(engine)
     engine.close()
 
 

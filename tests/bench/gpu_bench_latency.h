@@ -11,12 +11,12 @@ namespace quantd::bench {
 
 // Quantizes 2048 x 4096 bf16 to rowwise NVFP4 with a computed amax. Returns
 // JSON:
-//   us, graph_us: from the start of the first kernel to the end of the last,
-//     all queued in one go while the device was busy, and replayed from a
-//     graph; medians
-//   launches: kernels, memsets and copies that are queued for it
-//   host_waits: how often a job of the whole backend, copies included, waits
-//     for the device
+//   us, graph_us: median time from the start of the first kernel to the end of
+//     the last, queued at once while the device was busy, and replayed from a
+//     graph
+//   launches: number of queued kernels, memsets and copies
+//   host_waits: number of waits for the device in a job of the whole backend,
+//     including copies
 nlohmann::json MeasureLatency(const Place& place, size_t l2_bytes, int rounds);
 
 }  // namespace quantd::bench

@@ -1,11 +1,11 @@
-"""Causes faults, one after the other, and measures their effect on clients.
+"""Injects faults, one after another, and measures their effect on clients.
 
     fault.sh NAME... | --all | --list  [--build FOLDER] [--class NAME]
              [--device cuda:0] [--json FILE] [--page FILE] [--keep-going]
 
-Each row of faults.toml says what is done and what is accepted; the exit code is
-0 if every result was accepted. Servers listen on loopback, or in this program's
-own network namespaces, and everything that it started ends with it.
+Each row of faults.toml describes a fault and the accepted results. Exits with 0
+if every result was accepted. Servers listen on loopback or in network
+namespaces of this program, and it stops all processes that it started.
 """
 
 import argparse

@@ -1,13 +1,14 @@
-"""A link between two network namespaces that can be late and lose frames. A
-process in a third one carries every frame from one virtual end to the other: at
-once, or, while it is lossy, each after a time of its own, so that frames
-overtake each other, and some never. What TCP makes of that is the kernel's.
+"""A link between two network namespaces that can delay and lose frames.
 
-Each line of standard input is a command, answered with a line of counts:
+A process in a third namespace carries every frame between two virtual
+interfaces. While the link is lossy, each frame has its own delay, so that frames
+overtake each other, and some are lost. TCP runs in the kernel, unchanged.
 
-    open NEAR FAR                    carries between these interfaces
-    lossy DELAY_MS JITTER_MS PERCENT
-    heal                             what is under way still comes late
+Each line of standard input is a command. The reply is a line of counts:
+
+    open NEAR FAR                     carries frames between these interfaces
+    lossy DELAY_MS JITTER_MS PERCENT  delays and loses frames from now on
+    heal                              ends that; frames in flight stay delayed
     counts
 """
 

@@ -19,9 +19,9 @@ struct Cell {
 // Cells of one input type, in the order of the format table:
 //   - every rotation, rounding, 4over6, row scaling and profile of every format
 //     and usage, with linear scales and a given amax;
-//   - every other option of a format alone, of both copies;
-//   - and every pair of those others, of one usage by turns.
-// Decoding: every format and copy, rotated ones too.
+//   - every other option of a format alone, rowwise and columnwise;
+//   - every pair of these other options, alternating between usages;
+//   - decoding of every format and usage, including rotated data.
 std::vector<Cell> MatrixOf(DType dtype);
 
 }  // namespace quantd::bench

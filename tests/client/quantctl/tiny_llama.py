@@ -1,7 +1,7 @@
 """Writes a small Llama with random weights: tiny_llama.py FOLDER [planted]
 
-planted: the weights of one layer are tiny beside those that share their scale,
-so that a report has a finding.
+planted: makes the weights of one layer tiny compared with those that share
+their scale, so that a report has a finding.
 """
 
 import array

@@ -2,34 +2,34 @@
 
 A model is a dictionary:
 
-  name, hub    how people call it, and where it is published
+  name, hub    its usual name, and where it is published
   config       its config.json; "$H" stands for the number H
-  numbers      what the lines call by letters
-  step         32: widths of the small copy are multiples of it
-  sets         lists of layers that the lines call by name: {MOE}
-  shards       how many files it comes in; 0: one file without an index
-  dtype        of tensors whose line names none; BF16 if missing
-  rows         a line a family of tensors
-  runs         what is asked of quantctl: dialect and format; `also`, others for
-               the small copy; `refused`: what the error says. Missing: USUAL
-  mapper       engine.py's: how vLLM renames
-  parts        False: no engine that loads it takes ModelOpt's names in parts
-  stem, others names of its files, and files beside
+  numbers      the letters of lines and their numbers
+  step         widths of the small copy are multiples of this; 32 by default
+  sets         lists of layers that lines use by name: {MOE}
+  shards       its number of files; 0: one file without an index
+  dtype        the type of tensors whose line has none; BF16 by default
+  rows         lines, each for a family of tensors
+  runs         runs of quantctl, by default USUAL: dialect and format; `also`,
+               further ones for the small copy; `refused`, text of the error
+  mapper       vLLM's renaming, for engine.py
+  parts        False if no engine that loads it matches parts of ModelOpt's names
+  stem, others names of its files, and other files
 
-A line: what is expected, the name, the shape, then options, then "# why".
+A line has the expectation, the name, the shape, options, and "# reason":
 
   quant model.layers.{0-31}.self_attn.{q,o}_proj.weight H,H
   stack model.layers.{MOE}.moe.gate_proj.weight E,I,H as experts.*.gate_proj
   plain model.layers.{MOE}.mlp.gate.weight E,H dtype=F32  # vLLM: GateLinear
 
-  quant   quantized, and by no engine ignored
-  plain   a matrix that stays as it is, and that config.json names as such
-  copy    no linear layer: stays as it is, and nobody asks for its name
-  any     quantized, or left alone and named
-  stack   experts in one tensor: as quant, by the names that `as` gives (with !
-          after them where K rows of N are stored), or all left alone, and then
-          named as engines ask for them
-  tied    not there: a head that shares the embeddings' tensor, to be named
+  quant   quantized, and not ignored by any engine
+  plain   a matrix that stays unquantized, and that config.json lists
+  copy    not a linear layer: stays as it is and need not be listed
+  any     either quantized, or unquantized and listed
+  stack   experts in one tensor: quantized by the names that `as` gives (with !
+          after them if stored as K x N), or all unquantized and then listed by
+          the names that engines use
+  tied    missing: a head that shares the embeddings' tensor and must be listed
 """
 
 import dataclasses

@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
                                             {"plain", Way::kPlain},
                                             {"mutual", Way::kMutual},
                                             {"stranger", Way::kStranger}};
-  CLI::App app("Good clients beside attackers");
+  CLI::App app("Measures good clients during attacks");
   std::vector<std::string> names;
   std::vector<std::string> ways = {"edge", "plain", "mutual", "stranger"};
   uint64_t budget = 256 << 20;
@@ -120,7 +120,8 @@ int main(int argc, char** argv) {
   app.add_option("attacks", names, "names of attacks; all by default");
   app.add_option("--seconds", seconds, "length of each measurement")
       ->capture_default_str();
-  app.add_option("--ways", ways, "to the server: edge, plain, mutual, stranger")
+  app.add_option("--ways", ways,
+                 "paths to the server: edge, plain, mutual, stranger")
       ->delimiter(',')
       ->check(CLI::IsMember(kWays));
   app.add_option("--budget", budget, "memory of the server; 0: its default")

@@ -24,8 +24,8 @@ enum class Way {
   kPlain,     // plain text on loopback
   kMutual,    // TLS, with certificates and tokens
   kStranger,  // the same, but attackers have no certificate
-  kEdge,  // TLS to the HAProxy of deploy/edge, with tokens; attackers from an
-            // have another source address.
+  kEdge,      // TLS to the HAProxy of deploy/edge, with tokens. Attackers
+              // have another source address.
 };
 
 struct Setting {

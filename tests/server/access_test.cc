@@ -176,9 +176,5 @@ TEST(TokenTest, LinesGiveIdentityAndRights) {
   }
 }
 
-  // At 100 bytes a second, a call of any size is admitted while the caller has
-  // no debt.
-  // Undeclared bytes are charged when they have arrived.
-  // A caller without quotas is not tracked.
 }  // namespace
 }  // namespace quantd

@@ -88,9 +88,7 @@ TEST_F(CallersTest, StreamNeedsTheRightOfItsMethod) {
   EXPECT_EQ(stream("other"), grpc::OK);
 }
 
-TEST_F(CallersTest, PrioritiesAreWordsAndHighIsForThoseWhoMay) {
-  // This request has slightly more than 4 KiB, which the quota allows in two
-  // seconds.
+TEST_F(CallersTest, AcceptsPrioritiesAndRefusesOtherWords) {
   Tokens("priority=high", "");
   StartReal({"cpu"});
   for (const char* priority : {"high", "normal", "low"}) {

@@ -148,7 +148,7 @@ TEST_F(OperatorTest, UnreadLogDoesNotBlockCalls) {
                         dropped)));
 }
 
-TEST_F(OperatorTest, SigtermEndsAServerWhoseLogNobodyReads) {
+TEST_F(OperatorTest, SigtermEndsAServerWithAnUnreadLog) {
   FullFifo unread(At("log"));
   ServerProcess server(Shell("exec \"$@\" 2>" + At("log"), {}));
   ASSERT_TRUE(server.running());

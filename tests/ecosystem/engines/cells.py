@@ -216,7 +216,7 @@ def judge(quantized, plain, original):
 
 
 def keep(results, engine, cells):
-    """Cells that were run replace those of before."""
+    """Replaces earlier results of the cells that were run."""
     kept = json.loads(results.read_text()) if results.exists() else {}
     before = kept.get(engine.name, {}).get("cells", {})
     kept[engine.name] = dict(

@@ -7,7 +7,7 @@ NEXT = "next tokens: the engine's draft model takes its layers as they are"
 
 # Parts of the errors with which quantctl refuses a model.
 QUANTIZED_ALREADY = "already quantized"
-INTEGERS = "pack-quantized|weight_packed"  # what is there, in a word
+INTEGERS = "pack-quantized|weight_packed"  # matches either word
 DECODE = {"dialect": "none", "format": "bf16"}
 
 _LATENT = """

@@ -177,7 +177,7 @@ TEST_F(GateTest, LargeRequestIsNotPassedForEver) {
 
 // Without this rule, a caller that does not read its replies would hold all
 // memory until its calls are cancelled.
-TEST_F(GateTest, AnIdentityThatHoldsMoreThanItsPartLeavesHalf) {
+TEST_F(GateTest, IdentityAboveItsPartLeavesHalfToOthers) {
   Lease good = Admitted(kMiB, "good");
   std::vector<Lease> bad;
   for (int i = 0; i < 3; ++i) bad.push_back(Admitted(10 * kMiB, "bad"));
@@ -185,13 +185,14 @@ TEST_F(GateTest, AnIdentityThatHoldsMoreThanItsPartLeavesHalf) {
   Lease lease;
   ASSERT_EQ(Message(10 * kMiB, "bad", &more, &lease).outcome,
             Outcome::kWaiting);
-  // Its waiter does not block others, although its time of yielding is over.
+  // Its small calls pass.
   TestWaiter small;
   ASSERT_EQ(Message(100 << 10, "bad", &small, &lease).outcome,
             Outcome::kWaiting);
   gate_->Decide(now_);
   EXPECT_EQ(small.outcome, Outcome::kGranted);
   small.lease.Reset();
+  // Its waiter does not block others, although its time of yielding is over.
   now_ += absl::Seconds(4);
   ASSERT_EQ(Message(16 * kMiB, "new", &of_good, &lease).outcome,
             Outcome::kWaiting);
